@@ -1,0 +1,200 @@
+//! The seam between the scheduler and the engines: plain data and three traits.
+//!
+//! A [`Target`] verifies jobs: it advances each job's KV over tokens that are already known and gives back new
+//! tokens. An engine that hands out logits implements [`Forward`] only, and [`sampled::Sampled`] lifts it to a
+//! `Target`; an engine that samples by itself implements `Target` directly.
+//!
+//! A [`Job`] owns everything of its sequence that the engine needs, its grammar included: it is moved out of the
+//! sequence by `start` and comes back in the [`Round`]. While it is out, the scheduler leaves the sequence alone.
+
+#[cfg(feature = "llama")]
+pub mod llama;
+pub mod open;
+pub mod sampled;
+pub mod toy;
+pub mod verify;
+
+use crate::error::Error;
+use crate::grammar::{Grammar, Mask};
+use crate::sampler::Sampler;
+use crate::types::{Slot, Token, TokenLogprob};
+
+/// What an engine can do. Constant after opening.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Caps {
+    /// Width of a logits row, in tokens.
+    pub n_vocab: usize,
+    /// Slots: sequences that can hold KV at the same time, kept prefixes included.
+    pub slots: u32,
+    /// KV tokens that one slot may hold (also the longest context).
+    pub kv_per_slot: u32,
+    /// KV tokens that all slots together may hold.
+    pub kv_total: u64,
+    /// Most tokens in one call of `forward`, over all runs.
+    pub max_step_tokens: u32,
+    /// `truncate` works at any depth: prefix reuse and speculation are possible.
+    pub can_truncate: bool,
+    /// `copy` of a prefix shares KV instead of moving it, and costs nothing.
+    pub cheap_copy: bool,
+    /// The promise found by the probe at start.
+    pub promise: Promise,
+}
+
+/// What the engine promises about the same request in another batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub enum Promise {
+    /// Rows have the same bits whatever shares the batch.
+    BitIdentical,
+    /// Two runs may part at two tokens whose scores differ by less than the engine's noise.
+    NearTies,
+}
+
+impl std::fmt::Display for Promise {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Promise::BitIdentical => "exact: bit-identical",
+            Promise::NearTies => "exact: up to near-ties",
+        })
+    }
+}
+
+/// Tokens proposed ahead of the target, to be verified in one pass.
+#[derive(Debug, Default)]
+pub struct Draft {
+    /// The proposed tokens, in order.
+    pub tokens: Vec<Token>,
+    /// For acceptance by rejection: the drafter's distribution at each position, over the whole vocabulary.
+    pub probs: Option<Vec<Vec<f32>>>,
+    /// Grammar masks that drafting computed, one for each drafted position; verify reuses them.
+    pub masks: Vec<Mask>,
+}
+
+/// One sequence's work for one step.
+#[derive(Debug)]
+pub struct Job {
+    /// Where the sequence's KV lives.
+    pub slot: Slot,
+    /// KV tokens that the slot holds now; `tokens[0]` goes to this position.
+    pub start: u32,
+    /// Known tokens to compute: a prompt chunk, or the last token. Never empty.
+    pub tokens: Vec<Token>,
+    /// Whether a new token is wanted after the last of `tokens`; false for all but a prompt's last chunk.
+    pub sample: bool,
+    /// Proposed tokens after `tokens`; empty unless `sample`.
+    pub draft: Draft,
+    /// The sampler: parameters and the counts that penalties need.
+    pub sampler: Sampler,
+    /// The committed grammar, if constrained.
+    pub grammar: Option<Grammar>,
+}
+
+/// What a verified job gives back.
+#[derive(Debug)]
+pub struct Round {
+    /// The job, with its sampler and grammar **as they were** at `start`: commit is the sequence's.
+    pub job: Job,
+    /// The accepted drafts and one more token; empty if `sample` was false.
+    pub tokens: Vec<Token>,
+    /// One entry per token of `tokens` where the sampler asks for it, else empty.
+    pub logprobs: Vec<TokenLogprob>,
+    /// The target's last hidden state at the last accepted position, where a drafter asked for it.
+    pub hidden: Option<Vec<f32>>,
+    /// Set where the grammar allows nothing but the end after `tokens`.
+    pub ended: bool,
+}
+
+/// One sequence's failure. Its job is lost; the scheduler ends the sequence and releases the slot.
+#[derive(Debug)]
+pub struct SeqError(pub Error);
+
+/// The whole executor's failure: every running sequence ends.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("{0}")]
+pub struct ExecError(pub String);
+
+/// A verified job, or why one sequence failed.
+pub type Outcome = Result<Box<Round>, SeqError>;
+
+/// An engine as the scheduler sees it.
+pub trait Target: Send {
+    /// Constant facts.
+    fn caps(&self) -> &Caps;
+    /// Takes the jobs of one step. At most one job per slot is in flight.
+    ///
+    /// # Errors
+    /// Only for a failure of the whole executor; then no job of this call comes back.
+    fn start(&mut self, jobs: Vec<Job>) -> Result<(), ExecError>;
+    /// Rounds that are done; blocks for at least one if `wait` and jobs are in flight.
+    ///
+    /// # Errors
+    /// Only for a failure of the whole executor; then no job in flight comes back.
+    fn poll(&mut self, wait: bool) -> Result<Vec<(Slot, Outcome)>, ExecError>;
+    /// Makes `to` hold the first `len` KV tokens of `from`. `to` must be empty (released) and differ.
+    ///
+    /// # Errors
+    /// Where the whole executor failed.
+    fn copy(&mut self, from: Slot, to: Slot, len: u32) -> Result<(), ExecError>;
+    /// Keeps the first `keep` KV tokens of an idle slot.
+    ///
+    /// # Errors
+    /// Where the whole executor failed.
+    fn truncate(&mut self, slot: Slot, keep: u32) -> Result<(), ExecError>;
+    /// KV of an idle slot as bytes, to be given to [`Target::restore`]; None where the engine can't.
+    fn save(&mut self, slot: Slot) -> Option<Vec<u8>>;
+    /// Puts saved KV into an empty slot; false leaves the slot empty.
+    fn restore(&mut self, slot: Slot, kv: &[u8]) -> bool;
+    /// Gives up a job in flight as soon as possible. Its outcome may or may not still come.
+    fn cancel(&mut self, slot: Slot);
+    /// Empties an idle slot.
+    fn release(&mut self, slot: Slot);
+}
+
+/// One slot's piece of a forward pass.
+#[derive(Debug, Clone, Copy)]
+pub struct Run<'a> {
+    /// The slot.
+    pub slot: Slot,
+    /// Position of `tokens[0]`; equals the KV tokens the slot holds.
+    pub start: u32,
+    /// Tokens to compute, never empty.
+    pub tokens: &'a [Token],
+    /// Logits are wanted for the last `outputs` of `tokens` (0..=len).
+    pub outputs: u32,
+    /// Hidden states are wanted for the same rows.
+    pub hidden: bool,
+}
+
+/// Borrowed result of a forward pass.
+#[derive(Debug, Default)]
+pub struct Rows<'a> {
+    /// One row of `n_vocab` raw logits for each wanted output, in the order of the runs.
+    pub logits: Vec<&'a [f32]>,
+    /// One hidden state per wanted output of the runs that asked; empty if none did.
+    pub hidden: Vec<&'a [f32]>,
+}
+
+/// An engine that hands out logits.
+pub trait Forward: Send {
+    /// Constant facts.
+    fn caps(&self) -> &Caps;
+    /// Computes the runs (at most one per slot, sorted by slot, within `max_step_tokens`); KV grows by each run's
+    /// tokens. On an error no slot's KV has grown.
+    ///
+    /// # Errors
+    /// Where the whole executor failed.
+    fn forward(&mut self, runs: &[Run<'_>]) -> Result<Rows<'_>, ExecError>;
+    /// Keeps the first `keep` KV tokens of the slot; 0 empties it.
+    ///
+    /// # Errors
+    /// Where the engine cannot truncate to this depth.
+    fn truncate(&mut self, slot: Slot, keep: u32) -> Result<(), ExecError>;
+    /// As [`Target::copy`].
+    ///
+    /// # Errors
+    /// Where the whole executor failed.
+    fn copy(&mut self, from: Slot, to: Slot, len: u32) -> Result<(), ExecError>;
+    /// As [`Target::save`].
+    fn save(&mut self, slot: Slot) -> Option<Vec<u8>>;
+    /// As [`Target::restore`].
+    fn restore(&mut self, slot: Slot, kv: &[u8]) -> bool;
+}

@@ -1,0 +1,1 @@
+//! Configuration to engine: the only file that names engines.

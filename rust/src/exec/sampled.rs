@@ -1,0 +1,1 @@
+//! Lifts a `Forward` to a `Target`.

@@ -1,0 +1,85 @@
+//! A set of tokens as a bitset over the vocabulary.
+
+use crate::types::Token;
+
+/// Allowed tokens: bit `t % 32` of word `t / 32`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mask {
+    words: Vec<u32>,
+    len: usize,
+}
+
+impl Mask {
+    /// A mask of `len` tokens with none allowed.
+    pub fn none(len: usize) -> Self {
+        Mask { words: vec![0; len.div_ceil(32)], len }
+    }
+
+    /// A mask over `len` tokens from words; spare words and bits past `len` are dropped.
+    pub fn from_words(words: &[u32], len: usize) -> Self {
+        let mut words = words[..len.div_ceil(32)].to_vec();
+        if len % 32 != 0
+            && let Some(last) = words.last_mut()
+        {
+            *last &= (1 << (len % 32)) - 1;
+        }
+        Mask { words, len }
+    }
+
+    /// Number of tokens it speaks about.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether it speaks about no tokens at all.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Whether the token is allowed; false past the end.
+    pub fn allows(&self, token: Token) -> bool {
+        let t = token as usize;
+        t < self.len && self.words[t / 32] >> (t % 32) & 1 == 1
+    }
+
+    /// Allows or forbids a token; past the end it does nothing.
+    pub fn set(&mut self, token: Token, allowed: bool) {
+        let t = token as usize;
+        if t < self.len {
+            let bit = 1 << (t % 32);
+            if allowed { self.words[t / 32] |= bit } else { self.words[t / 32] &= !bit }
+        }
+    }
+
+    /// Number of allowed tokens.
+    pub fn count(&self) -> usize {
+        self.words.iter().map(|w| w.count_ones() as usize).sum()
+    }
+
+    /// The allowed tokens, ascending.
+    pub fn iter(&self) -> impl Iterator<Item = Token> + '_ {
+        self.words.iter().enumerate().flat_map(|(i, &w)| {
+            let mut w = w;
+            std::iter::from_fn(move || {
+                if w == 0 {
+                    return None;
+                }
+                let b = w.trailing_zeros();
+                w &= w - 1;
+                Some(i as Token * 32 + b)
+            })
+        })
+    }
+
+    /// The only allowed token, if there is exactly one.
+    pub fn single(&self) -> Option<Token> {
+        let mut it = self.iter();
+        let first = it.next()?;
+        it.next().is_none().then_some(first)
+    }
+
+    /// The words, for loops that go word by word.
+    pub fn words(&self) -> &[u32] {
+        &self.words
+    }
+}

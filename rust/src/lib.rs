@@ -1,0 +1,33 @@
+//! llgtrt: the core of an OpenAI-compatible inference server for constrained decoding with speculation.
+//!
+//! Code map, lowest rank first; a file uses files of a lower rank only (`tests/tidy.rs` holds it so).
+//!
+//! | rank | module | what lives there |
+//! |---|---|---|
+//! | 0 | [`types`], [`error`], [`config`] | ids, events, usage; the one error enum; `runtime.json` |
+//! | 1 | [`vocab`], [`request`] | the one tokenizer; the one validation of a request |
+//! | 2 | [`sampler`], [`text`], [`grammar`] | logits to token; token to text; masks |
+//! | 3 | [`exec`] | the seam to the engines, and the engines |
+//! | 4 | [`sequence`] | one running choice |
+//! | 5 | [`sched`] | waiting line, slots, step plan |
+//! | 6 | [`engine`] | the step loop |
+//! | 7 | [`handle`], [`process`], [`metrics`] | the engine seen from outside |
+//! | 8 | `py` | the Python boundary |
+
+pub mod config;
+pub mod engine;
+pub mod error;
+pub mod exec;
+pub mod grammar;
+pub mod handle;
+pub mod metrics;
+pub mod process;
+#[cfg(feature = "python")]
+mod py;
+pub mod request;
+pub mod sampler;
+pub mod sched;
+pub mod sequence;
+pub mod text;
+pub mod types;
+pub mod vocab;

@@ -1,0 +1,1 @@
+//! Waiting line, slots, step plan.

@@ -1,0 +1,1 @@
+//! Token to UTF-8 text; stop-string holdback.

@@ -1,0 +1,95 @@
+//! Plain data that crosses module and process borders: ids, events, usage.
+
+use crate::error::Error;
+use serde::{Deserialize, Serialize};
+
+/// A token id.
+pub type Token = u32;
+
+/// A request's id, unique within one handle, never reused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct RequestId(pub u64);
+
+/// A place in the engine that holds one sequence's KV. Engines number them from 0.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Slot(pub u32);
+
+impl Slot {
+    /// The slot's number as an index.
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// Why a choice ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum FinishReason {
+    /// An end token, a stop string, or the end of the grammar.
+    Stop,
+    /// `max_tokens` or the context's end.
+    Length,
+    /// Cancelled by the client.
+    Cancelled,
+}
+
+/// Log-probabilities (natural logarithm) of one emitted token under the raw logits.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TokenLogprob {
+    /// The emitted token.
+    pub token: Token,
+    /// Its log-probability: log-softmax of the raw logits, before mask, penalties and temperature.
+    pub logprob: f32,
+    /// The `top_logprobs` most likely tokens, best first, lowest id first on ties.
+    pub top: Vec<(Token, f32)>,
+}
+
+/// Token counts of one choice. `prompt` and `cached` are the same for all choices of a request.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Usage {
+    /// Prompt tokens.
+    pub prompt: u32,
+    /// Prompt tokens whose KV was taken from an earlier request.
+    pub cached: u32,
+    /// Generated tokens, the end token included.
+    pub completion: u32,
+}
+
+/// News of one choice. Events of one choice that wait are merged, so their number never exceeds the choices.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Event {
+    /// The request.
+    pub request: RequestId,
+    /// Index of the choice within the request, 0..n.
+    pub choice: u32,
+    /// New text, valid UTF-8; may be empty while a character or a stop string is undecided.
+    pub text: String,
+    /// New tokens, in order; they may run ahead of `text`.
+    pub tokens: Vec<Token>,
+    /// One entry per token where log-probabilities were asked for, else empty.
+    pub logprobs: Vec<TokenLogprob>,
+    /// Counts so far.
+    pub usage: Usage,
+    /// Set on the choice's last event.
+    pub end: Option<End>,
+}
+
+/// How a choice ended.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum End {
+    /// By itself.
+    Finished(FinishReason),
+    /// By an error: its own (grammar, sampler) or the engine's.
+    Failed(Error),
+}
+
+impl Event {
+    /// Appends a later event of the same choice.
+    pub fn merge(&mut self, later: Event) {
+        debug_assert_eq!((self.request, self.choice), (later.request, later.choice));
+        self.text.push_str(&later.text);
+        self.tokens.extend(later.tokens);
+        self.logprobs.extend(later.logprobs);
+        self.usage = later.usage;
+        self.end = later.end;
+    }
+}
