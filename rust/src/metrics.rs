@@ -1,1 +1,108 @@
-//! Counters and histograms.
+//! Counters, gauges and histograms, kept by the engine thread and read as a snapshot.
+
+use serde::{Deserialize, Serialize};
+
+/// Upper bounds, in seconds, of the histograms' buckets.
+pub const BUCKETS: [f64; 18] = [
+    0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0,
+];
+
+/// Durations in seconds.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Histogram {
+    /// Observations per bucket of [`BUCKETS`] (not cumulative), the last one for larger values.
+    pub counts: [u64; BUCKETS.len() + 1],
+    /// Sum of the observations, in seconds.
+    pub sum: f64,
+}
+
+impl Histogram {
+    /// Adds `n` observations of `seconds` each.
+    pub fn observe_n(&mut self, seconds: f64, n: u64) {
+        let bucket = BUCKETS.partition_point(|b| *b < seconds);
+        self.counts[bucket] += n;
+        self.sum += seconds * n as f64;
+    }
+
+    /// Adds one observation.
+    pub fn observe(&mut self, seconds: f64) {
+        self.observe_n(seconds, 1);
+    }
+
+    /// Adds another histogram's observations.
+    pub fn add(&mut self, other: &Histogram) {
+        for (a, b) in self.counts.iter_mut().zip(other.counts) {
+            *a += b;
+        }
+        self.sum += other.sum;
+    }
+}
+
+/// What the engine has done since its start, and what it holds now.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Snapshot {
+    /// Totals, which only grow.
+    pub totals: Totals,
+    /// What is held now.
+    pub gauges: Gauges,
+}
+
+/// Totals since the engine's start.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Totals {
+    /// Requests that ended by themselves with an end token, stop string or grammar end (by their last choice).
+    pub requests_stop: u64,
+    /// Requests that ended by length.
+    pub requests_length: u64,
+    /// Cancelled requests.
+    pub requests_cancelled: u64,
+    /// Requests refused because their grammar can't be enforced.
+    pub requests_refused: u64,
+    /// Requests that failed.
+    pub requests_failed: u64,
+    /// Prompt tokens of admitted requests.
+    pub prompt_tokens: u64,
+    /// Prompt tokens whose KV was reused.
+    pub cached_tokens: u64,
+    /// Emitted tokens.
+    pub generated_tokens: u64,
+    /// Tokens computed by the target, prompt chunks and recomputation included.
+    pub computed_tokens: u64,
+    /// Sequences preempted.
+    pub preemptions: u64,
+    /// Steps.
+    pub steps: u64,
+    /// Grammar cache hits.
+    pub grammar_cache_hits: u64,
+    /// Grammar cache misses.
+    pub grammar_cache_misses: u64,
+    /// Seconds from arrival to first token.
+    pub time_to_first_token: Histogram,
+    /// Seconds between tokens of a choice.
+    pub inter_token: Histogram,
+    /// Seconds from arrival to the end.
+    pub end_to_end: Histogram,
+    /// Seconds per step.
+    pub step: Histogram,
+    /// Seconds of mask computation per step that had any.
+    pub mask: Histogram,
+    /// Seconds per grammar compilation.
+    pub compile: Histogram,
+}
+
+/// What the engine holds now.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Gauges {
+    /// Requests waiting (compiling ones included).
+    pub waiting: u64,
+    /// Choices running.
+    pub running: u64,
+    /// KV tokens in use by running sequences.
+    pub kv_used: u64,
+    /// KV tokens in total.
+    pub kv_total: u64,
+    /// KV tokens of kept prefixes.
+    pub kv_kept: u64,
+    /// Compiled grammars in the cache.
+    pub grammar_cache_entries: u64,
+}
