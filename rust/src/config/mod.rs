@@ -35,7 +35,7 @@ pub struct Config {
     pub enable_chunked_context: bool,
     /// Keep the KV of finished requests and reuse it for prompts that begin with the same tokens.
     pub enable_kv_cache_reuse: bool,
-    /// Share of the free memory (of the cgroup's, where it is less) that KV may take, 0 to 1.
+    /// Share of the free memory (of the cgroup's, where it is less) that KV may take.
     #[schemars(range(max = 1), extend("exclusiveMinimum" = 0))]
     pub kv_cache_free_gpu_mem_fraction: f64,
     /// MiB of host memory for the KV of preempted sequences; 0 = recompute them.
@@ -56,7 +56,7 @@ pub struct Config {
     /// No effect on llama.cpp.
     #[schemars(range(min = 0, max = 1_000_000_000))]
     pub event_buffer_max_size: u64,
-    /// Most KV tokens in total; none = only the memory and the batch bound it.
+    /// Most KV tokens in total; null = only the memory and the batch bound it.
     #[schemars(range(min = 1, max = 1_000_000_000_000_i64))]
     pub kv_cache_max_tokens: Option<u64>,
     /// The engine.
@@ -136,7 +136,7 @@ pub struct EngineConfig {
     /// While anything decodes, prompt chunks are cut so that a step stays under this many milliseconds.
     #[schemars(range(min = 1, max = 600_000))]
     pub max_step_ms: u32,
-    /// Threads that compute masks during the forward pass; 0 = between steps, on the engine thread. none = by the cores.
+    /// Threads that compute masks during the forward pass; 0 = between steps, on the engine thread. null = by the cores.
     #[schemars(range(min = 0, max = 512))]
     pub mask_threads: Option<u32>,
 }
@@ -230,13 +230,13 @@ pub struct ServerConfig {
     /// Port to listen on; 0 = a free one.
     #[schemars(range(max = 65_535))]
     pub port: u16,
-    /// The model's name in the API; none = the engine folder's name.
+    /// The model's name in the API; null = the engine folder's name.
     #[schemars(length(min = 1))]
     pub served_model_name: Option<String>,
     /// Keys of which a client must send one; empty = anybody may.
     #[schemars(inner(length(min = 1)))]
     pub api_keys: Vec<String>,
-    /// Chat template: a file, or the name of a preset; none = the model's own.
+    /// Chat template: a file, or the name of a preset; null = the model's own.
     #[schemars(length(min = 1))]
     pub chat_template: Option<String>,
     /// Seconds that a client may take to read what is ready for it before its request is dropped.
