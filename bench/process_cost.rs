@@ -22,11 +22,14 @@ const STREAMS: u32 = 16;
 /// is the time of the report, the last event's tokens are the engine thread's nanoseconds per step.
 fn serve(_: &str, _: &Config, inbox: Receiver<Command>, sink: &mut dyn FnMut(FromEngine) -> bool) {
     let info = Info {
-        limits: Limits { n_vocab: u32::MAX, context: u32::MAX, faults: false },
+        limits: Limits { n_vocab: u32::MAX, context: u32::MAX, max_prompt: 2, faults: false },
         max_running: STREAMS,
         kv_tokens: 0,
         promise: Promise::BitIdentical,
         summary: String::new(),
+        eog: Vec::new(),
+        bos: None,
+        begin: None,
         chat_template: None,
     };
     sink(FromEngine::Ready(Box::new(info)));
@@ -107,7 +110,7 @@ fn cpu_time() -> Result<f64, Box<dyn std::error::Error>> {
 }
 
 fn run(name: &str, transport: Transport, steps: u32) -> Result<(), Box<dyn std::error::Error>> {
-    let handle = Handle::new("fake", &Config::default(), transport, |_, _, _| Vocab::toy())?;
+    let handle = Handle::new("fake", &Config::default(), transport, |_, _| Vocab::toy())?;
     while handle.state().0 == Phase::Loading {
         std::thread::sleep(Duration::from_millis(1));
     }

@@ -37,7 +37,7 @@ const MOST_FAILURES: u32 = 3;
 
 /// Opens the engine for `target`, says Ready or Failed, and runs until [`Command::Close`], until the sender of `inbox`
 /// is gone, or until `sink` says that nobody listens (false).
-pub fn serve(target: &str, config: &Config, inbox: &Receiver<Command>, sink: &mut dyn FnMut(FromEngine) -> bool) {
+pub fn serve(target: &str, config: &Config, inbox: Receiver<Command>, sink: &mut dyn FnMut(FromEngine) -> bool) {
     let opened = match catch_unwind(AssertUnwindSafe(|| open::open(target, config))) {
         Ok(Ok(opened)) => opened,
         Ok(Err(error)) => {
@@ -56,7 +56,7 @@ pub fn serve(target: &str, config: &Config, inbox: &Receiver<Command>, sink: &mu
         }
         Ok(mut engine) => {
             if sink(FromEngine::Ready(Box::new(info))) {
-                engine.run(inbox, sink);
+                engine.run(&inbox, sink);
             }
         }
     }

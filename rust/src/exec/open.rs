@@ -46,7 +46,7 @@ pub fn open_vocab(target: &str, info: &Info) -> Result<Arc<Vocab>> {
 ///
 /// # Errors
 /// [`Error::Invalid`] naming `target` where there is no such folder or no model in it.
-pub fn check(target: &str) -> Result<()> {
+pub fn check_target(target: &str) -> Result<()> {
     match toy_options(target) {
         Some(options) => ToyConfig::parse(options).map(|_| ()),
         None => check_model(target),

@@ -30,8 +30,8 @@ pub use backoff::Backoff;
 pub use meter::Metrics;
 pub use state::Phase;
 
-/// Opens the tokenizer of an engine that is ready: `(target, config, info)`.
-pub type OpenVocab = fn(&str, &Config, &Info) -> Result<Arc<Vocab>>;
+/// Opens the tokenizer of an engine that is ready: `(target, info)`.
+pub type OpenVocab = fn(&str, &Info) -> Result<Arc<Vocab>>;
 
 /// How long [`Handle::close`] waits for the engine's end: longer than a child process is given.
 const CLOSE: Duration = Duration::from_secs(5);

@@ -79,7 +79,7 @@ fn get_known(shared: &Shared, plan: &Plan, info: Info) -> Result<Arc<Known>> {
             plan.target
         ))),
         Some(known) => Ok(Arc::new(Known { info, vocab: known.vocab.clone() })),
-        None => (plan.vocab)(&plan.target, &plan.config, &info).map(|vocab| Arc::new(Known { info, vocab })),
+        None => (plan.vocab)(&plan.target, &info).map(|vocab| Arc::new(Known { info, vocab })),
     }
 }
 

@@ -64,11 +64,14 @@ pub(super) fn serve(
 /// The summary is the engine's process id.
 fn info() -> Info {
     Info {
-        limits: Limits { n_vocab: 268, context: 1 << 20, faults: true },
+        limits: Limits { n_vocab: 268, context: 1 << 20, max_prompt: u32::MAX, faults: true },
         max_running: RUNNING as u32,
         kv_tokens: 1 << 20,
         promise: Promise::BitIdentical,
         summary: std::process::id().to_string(),
+        eog: Vec::new(),
+        bos: None,
+        begin: None,
         chat_template: None,
     }
 }

@@ -94,7 +94,7 @@ proptest! {
     #[test]
     fn requests_are_the_same_at_the_other_end(spec in spec()) {
         // Any limits that let it pass: what is tested is not the validation.
-        let limits = Limits { n_vocab: u32::MAX, context: u32::MAX, faults: true };
+        let limits = Limits { n_vocab: u32::MAX, context: u32::MAX, max_prompt: u32::MAX, faults: true };
         let Ok(request) = Request::new(spec, &limits) else { return Ok(()) };
         let sent = [Command::Submit(RequestId(u64::MAX), Box::new(request)), Command::Cancel(RequestId(0)), Command::Close];
         prop_assert_eq!(through(&sent), text(&sent));
@@ -125,11 +125,14 @@ proptest! {
 #[test]
 fn what_is_said_once_is_the_same_at_the_other_end() {
     let info = Info {
-        limits: Limits { n_vocab: 1, context: 2, faults: false },
+        limits: Limits { n_vocab: 1, context: 2, max_prompt: 2, faults: false },
         max_running: 3,
         kv_tokens: 4,
         promise: Promise::NearTies,
         summary: "s".into(),
+        eog: Vec::new(),
+        bos: None,
+        begin: None,
         chat_template: Some("{{ messages }}".into()),
     };
     let sent = [FromEngine::Ready(Box::new(info)), FromEngine::Failed(Error::grammar("/a", "b", "c"))];
