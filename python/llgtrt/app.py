@@ -1,4 +1,4 @@
-"""The ASGI application: the API behind a gate, and what watches the server (`/health`, `/ready`, `/metrics`)."""
+"""The ASGI application: the API behind a gate, and `/health`, `/ready` and `/metrics` beside it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from llgtrt import _core
-from llgtrt.engine import AsyncEngine, Gone
+from llgtrt.engine import AsyncEngine, GoneError
 from llgtrt.metrics import HttpCounts, exposition, promise
 from llgtrt.openai import routes
 from llgtrt.openai.errors import ApiError, from_core, internal, unavailable
@@ -69,6 +69,7 @@ class Gate:
         self._counts = counts
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one request."""
         if scope["type"] != "http":
             return
         outcome = ""
@@ -81,9 +82,9 @@ class Gate:
 
         try:
             await self._guarded(scope, receive, counting_send)
-        except Gone:
-            outcome = str(routes.CLIENT_GONE)
-            await Response(status_code=routes.CLIENT_GONE)(scope, receive, send)
+        except GoneError:
+            # Nobody reads this; it ends the exchange for the connection's bookkeeping.
+            await Response(status_code=500)(scope, receive, send)
         except Exception:
             log.exception("a request failed")
             if not outcome:

@@ -1,9 +1,10 @@
 """HTTP connections: uvicorn's, and what clients may not do with them.
 
 A client may leave data unread, or be gone without a word. Its connection is aborted when that has lasted
-`send_timeout`: while uvicorn waits for room in the send buffer, and after the answer is complete but not taken. Its
-request is then cancelled as any client's that goes away. Until then it costs the send buffer and no more, since the
-core merges what cannot be sent. Where the kernel itself sees no acknowledgement, TCP_USER_TIMEOUT does the same.
+`send_timeout`: while uvicorn waits for room in the send buffer, and after the answer is complete but not
+taken. Its request is then cancelled as any client's that goes away. Until then it costs the send buffer and
+no more, since the core merges what cannot be sent. Where the kernel itself sees no acknowledgement,
+TCP_USER_TIMEOUT does the same.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from llgtrt.openai.errors import invalid
 
 
 class Connection(HttpToolsProtocol):
-    """uvicorn's connection with this API's error body, which tells every pending request when the client goes away."""
+    """uvicorn's, with this API's error body. The running request is always told when the client goes away."""
 
     _running: RequestResponseCycle | None = None
 
@@ -37,7 +38,7 @@ class Connection(HttpToolsProtocol):
         self.transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """uvicorn tells the latest pipelined request only; the one that runs may be an earlier one."""
+        """Uvicorn tells the latest pipelined request only; the one that runs may be an earlier one."""
         super().connection_lost(exc)
         if self._running is not None and not self._running.response_complete:
             self._running.disconnected = True

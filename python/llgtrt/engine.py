@@ -1,7 +1,7 @@
 """The engine as asyncio sees it: requests in, merged events out, nothing that blocks the loop.
 
-One descriptor wakes the loop; `drain` then hands over what waits. Events that a slow consumer has not taken yet are
-merged into one `Delta` per choice, so memory never exceeds the text.
+One descriptor wakes the loop; `drain` then hands over what waits. Events that a slow consumer has not taken
+yet are merged into one `Delta` per choice, so memory never exceeds the text.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Logprob = tuple[int, float, list[tuple[int, float]]]
 """A token, its log-probability, and the most likely tokens with theirs."""
 
 
-class Gone(Exception):
+class GoneError(Exception):
     """The generation was cancelled because nobody waits for it any more."""
 
 
@@ -90,8 +90,8 @@ class Generation:
         """What happened since the last call, one delta per choice; waits for something. Empty at the end.
 
         Raises:
-            Gone: after `cancel`.
-            CoreError: a choice failed, all text before that having been returned; the whole request is cancelled.
+            GoneError: after `cancel`. CoreError: a choice failed, all text before that having been returned; the
+            whole request is cancelled.
         """
         while not (self._pending or self._failure or self._cancelled) and self._open:
             self._waiter = asyncio.get_running_loop().create_future()
@@ -100,7 +100,7 @@ class Generation:
             finally:
                 self._waiter = None
         if self._cancelled:
-            raise Gone
+            raise GoneError
         deltas = sorted(self._pending.values(), key=lambda d: d.index)
         self._pending = {}
         self._failure = self._failure or next((d.error for d in deltas if d.error is not None), None)

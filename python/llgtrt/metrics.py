@@ -90,12 +90,12 @@ class EngineCollector(Collector):
         for outcome in _OUTCOMES:
             requests.add_metric([outcome], totals[f"requests_{outcome}"])
         yield requests
-        for key, help in _COUNTERS.items():
-            yield CounterMetricFamily(f"llgtrt_{key}", help, value=totals[key])
-        for key, (name, help) in _GAUGES.items():
-            yield GaugeMetricFamily(name, help, value=gauges[key])
-        for key, (name, help) in _HISTOGRAMS.items():
-            yield _histogram(name, help, totals[key])
+        for key, text in _COUNTERS.items():
+            yield CounterMetricFamily(f"llgtrt_{key}", text, value=totals[key])
+        for key, (name, text) in _GAUGES.items():
+            yield GaugeMetricFamily(name, text, value=gauges[key])
+        for key, (name, text) in _HISTOGRAMS.items():
+            yield _histogram(name, text, totals[key])
 
     def _server(self, snapshot: dict[str, Any]) -> Iterator[Metric]:
         ready = self._engine.state()[0] == "ready"
@@ -130,8 +130,8 @@ def exposition(engine: AsyncEngine, http: HttpCounts, model: str) -> bytes:
     return generate_latest(registry)
 
 
-def _histogram(name: str, help: str, histogram: dict[str, Any]) -> HistogramMetricFamily:
+def _histogram(name: str, text: str, histogram: dict[str, Any]) -> HistogramMetricFamily:
     bounds = [*(str(b) for b in BUCKETS), "+Inf"]
     cumulative = itertools.accumulate(histogram["counts"])
     buckets = [(bound, float(count)) for bound, count in zip(bounds, cumulative, strict=True)]
-    return HistogramMetricFamily(name, help, buckets=buckets, sum_value=histogram["sum"])
+    return HistogramMetricFamily(name, text, buckets=buckets, sum_value=histogram["sum"])

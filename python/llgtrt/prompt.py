@@ -1,13 +1,13 @@
-"""From text to prompt tokens, so that nothing a client writes can become a special token of the chat template.
+"""From text to prompt tokens, so that nothing a client writes becomes a special token of the template.
 
-A chat prompt is rendered from the messages as they are and encoded once. Only if a special token came out whose
-text also stands in a message is there something to protect: the messages are rendered again with each such text
-between two random marks. Where the marks come out whole, and the prompt without them is the same as before, the text
-between them is encoded as plain text. So the prompt is always exactly what the template makes of the messages, and
-an ordinary request costs one rendering and one encoding.
+A chat prompt is rendered from the messages as they are and encoded once. Only if a special token came out
+whose text also stands in a message is there something to protect: the messages are rendered again with each
+such text between two random marks. Where the marks come out whole, and the prompt without them is the same as
+before, the text between them is encoded as plain text. So the prompt is always exactly what the template
+makes of the messages, and an ordinary request costs one rendering and one encoding.
 
-A template may cut messages: a mark that lost its partner is dropped. Where the marks change what the template does,
-the request is refused: never is a client's text trusted.
+A template may cut messages: a mark that lost its partner is dropped. Where the marks change what the template
+does, the request is refused: never is a client's text trusted.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Vocabulary:
         return self._core.decode(tokens)
 
     def plain(self, text: str) -> list[int]:
-        """A prompt that comes as text, special tokens included, after the token that the model wants first."""
+        """A prompt that comes as text, special tokens included, after the model's first token."""
         return self._begin(self.encode([(text, True)]))
 
     def chat(self, template: ChatTemplate, messages: Sequence[Message]) -> list[int]:
@@ -76,7 +76,7 @@ class Vocabulary:
 
 
 def protect(template: ChatTemplate, messages: Sequence[Message], rendered: str, risky: set[str]) -> Parts:
-    """Splits a rendered prompt so that `risky` texts which came from messages are not parsed as special tokens.
+    """Splits a rendered prompt so that `risky` texts from messages are not parsed as special tokens.
 
     Raises:
         RenderError: the template treats a message differently because of such a text.

@@ -1,4 +1,4 @@
-"""What was asked for at start: the target, the effective configuration, and which files belong to the target."""
+"""What was asked for at start: the target, its files, and the effective configuration."""
 
 from __future__ import annotations
 

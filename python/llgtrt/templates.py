@@ -1,7 +1,8 @@
 """Chat templates: a jinja2 sandbox with what templates published with models use.
 
-What they use is what the library that most of them are tested with offers: trimmed blocks, loop controls, `tojson`
-that leaves HTML alone, `raise_exception`, `strftime_now`, and `generation` blocks that mark what a model wrote.
+What they use is what the library that most of them are tested with offers: trimmed blocks, loop controls,
+`tojson` that leaves HTML alone, `raise_exception`, `strftime_now`, and `generation` blocks that mark what a
+model wrote.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import datetime
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, ClassVar, NoReturn
 
 import jinja2
 import jinja2.ext
@@ -34,7 +35,7 @@ class RenderError(ValueError):
 class _Generation(jinja2.ext.Extension):
     """`{% generation %}…{% endgeneration %}`: a scope without effect on the text."""
 
-    tags = {"generation"}
+    tags: ClassVar[set[str]] = {"generation"}
 
     def parse(self, parser: jinja2.parser.Parser) -> jinja2.nodes.Node:
         line = next(parser.stream).lineno
@@ -58,8 +59,8 @@ def _raise_exception(message: str) -> NoReturn:
     raise jinja2.TemplateError(message)
 
 
-def _strftime_now(format: str) -> str:
-    return datetime.datetime.now().strftime(format)
+def _strftime_now(layout: str) -> str:
+    return datetime.datetime.now().strftime(layout)
 
 
 def _environment() -> jinja2.Environment:
@@ -76,7 +77,7 @@ class ChatTemplate:
     """A compiled template and the texts of the model's special tokens, which templates name."""
 
     def __init__(self, source: str, special: Mapping[str, str]) -> None:
-        """`special`: `bos_token`, `eos_token`, … by name.
+        """Compiles it; `special`: `bos_token`, `eos_token`, … by name.
 
         Raises:
             StartError: `source` is not a template.
@@ -114,7 +115,7 @@ class ChatTemplate:
 
 
 def load(settings: Settings, info: Mapping[str, Any]) -> ChatTemplate | None:
-    """The template to use: the configured one, else the folder's, else the model file's; none where there is none.
+    """The template to use: the configured one, else the folder's, else the model file's.
 
     Raises:
         StartError: a named or found template cannot be used.

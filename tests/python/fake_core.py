@@ -1,7 +1,9 @@
-"""An in-memory stand-in for the compiled core, for tests of the Python layer alone. Same names, same contract.
+"""An in-memory stand-in for the compiled core, for tests of the Python layer alone. Same names, same
+contract.
 
-Its "model" writes words drawn from (seed, choice, position), or a short text that the grammar allows, one character
-a token. `import fake_core` and `fake_core.install()` before anything of `llgtrt` but the package itself.
+Its "model" writes words drawn from (seed, choice, position), or a short text that the grammar allows, one
+character a token. `import fake_core` and `fake_core.install()` before anything of `llgtrt` but the package
+itself.
 """
 
 from __future__ import annotations
@@ -247,7 +249,7 @@ class Engine:
         names += ["grammar_cache_hits", "grammar_cache_misses"]
         names += [f"requests_{o}" for o in ("stop", "length", "cancelled", "refused", "failed")]
         histograms = ["time_to_first_token", "inter_token", "end_to_end", "step", "mask", "compile"]
-        totals = {n: self.totals[n] for n in names} | {n: histogram for n in histograms}
+        totals = {n: self.totals[n] for n in names} | dict.fromkeys(histograms, histogram)
         gauges = dict.fromkeys(["waiting", "kv_used", "kv_total", "kv_kept", "grammar_cache_entries"], 0)
         with self._lock:
             gauges["running"] = sum(not c.ended for cs in self._running.values() for c in cs)

@@ -1,4 +1,4 @@
-"""Errors as OpenAI's API writes them: one body, `{"error": {"message", "type", "param", "code"}}`, mid-stream too."""
+"""Errors as OpenAI's API writes them: `{"error": {"message", "type", "param", "code"}}`, mid-stream too."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def unavailable(message: str, code: str = "unavailable") -> ApiError:
 
 
 def from_core(error: _core.CoreError, renamed: Mapping[str, str] | None = None) -> ApiError:
-    """What a core error is in HTTP; `renamed`: the client's names for the core's fields, where they differ."""
+    """A core error in HTTP; `renamed`: the client's names for the core's fields, where they differ."""
     if isinstance(error, _core.InvalidRequest):
         param = (renamed or {}).get(error.what, error.what)
         return ApiError(400, f"{param}: {error.why}", param, error.code)

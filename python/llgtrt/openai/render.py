@@ -59,11 +59,11 @@ class Render(abc.ABC):
         self._model = model
         self._fingerprint = fingerprint
 
-    def envelope(self, object: str, choices: Sequence[Json]) -> Json:
+    def envelope(self, kind: str, choices: Sequence[Json]) -> Json:
         """What stands around choices."""
         return {
             "id": self._id,
-            "object": object,
+            "object": kind,
             "created": self._created,
             "model": self._model,
             "system_fingerprint": self._fingerprint,
@@ -93,7 +93,7 @@ class Render(abc.ABC):
         return logprobs
 
     def token(self, token: int) -> tuple[str, bytes]:
-        """How a token is shown, and its bytes. One that is part of a character is shown as `bytes:\\xe2\\x80`."""
+        r"""How a token is shown, and its bytes. Part of a character is shown as `bytes:\xe2\x80`."""
         written, _ = self._vocabulary.lookup(token)
         try:
             return written.decode(), written
@@ -109,6 +109,7 @@ class ChatRender(Render):
     chunk_object = "chat.completion.chunk"
 
     def whole(self, index: int, choice: Whole) -> Json:
+        """A choice with its `message`."""
         return {
             "index": index,
             "message": {"role": "assistant", "content": choice.text, "refusal": None},
@@ -117,14 +118,17 @@ class ChatRender(Render):
         }
 
     def first(self, index: int) -> Json | None:
+        """The chunk that names the role."""
         return self._chunk(index, {"role": "assistant", "content": "", "refusal": None})
 
     def piece(self, delta: Delta) -> Json:
+        """A chunk with new text."""
         return self._chunk(
             delta.index, {"content": delta.text}, self._logprobs(delta.logprobs, delta.finish_reason)
         )
 
     def last(self, index: int, finish_reason: str) -> Json:
+        """The chunk that says why the choice ended."""
         return self._chunk(index, {}, finish_reason=finish_reason)
 
     def _chunk(
@@ -164,18 +168,22 @@ class CompletionRender(Render):
         self._echo, self._n = prompts, n
 
     def whole(self, index: int, choice: Whole) -> Json:
+        """A choice with its `text`."""
         logprobs = self._logprobs(index, choice.logprobs, choice.finish_reason)
         return self._choice(index, self._prompt(index) + choice.text, logprobs, choice.finish_reason)
 
     def first(self, index: int) -> Json | None:
+        """The chunk with the prompt, where it is echoed."""
         prompt = self._prompt(index)
         return self._choice(index, prompt) if prompt else None
 
     def piece(self, delta: Delta) -> Json:
+        """A chunk with new text."""
         logprobs = self._logprobs(delta.index, delta.logprobs, delta.finish_reason)
         return self._choice(delta.index, delta.text, logprobs)
 
     def last(self, index: int, finish_reason: str) -> Json:
+        """The chunk that says why the choice ended."""
         return self._choice(index, "", finish_reason=finish_reason)
 
     def _choice(

@@ -15,16 +15,13 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from llgtrt import __version__, _core
-from llgtrt.engine import AsyncEngine, Generation, Gone
+from llgtrt.engine import AsyncEngine, Generation, GoneError
 from llgtrt.openai import schema, sse, translate
 from llgtrt.openai.errors import ApiError, from_core, invalid
 from llgtrt.openai.render import ChatRender, CompletionRender, Render
 from llgtrt.prompt import Vocabulary
 from llgtrt.settings import Settings
 from llgtrt.templates import ChatTemplate, RenderError
-
-CLIENT_GONE = 499
-"""Status of an answer that nobody waits for; only counted, never read."""
 
 _LONG_TEXT = 20_000
 """Characters from which encoding is worth a thread of its own."""
@@ -134,12 +131,12 @@ async def read_body(request: Request, api: Api) -> bytes:
 
     Raises:
         ApiError: it is too large (413), or does not arrive in time (408).
-        Gone: the client went away.
+        GoneError: the client went away.
     """
     try:
         return await asyncio.wait_for(_collect(request, api), api.settings.server.send_timeout)
     except ClientDisconnect as e:
-        raise Gone from e
+        raise GoneError from e
     except asyncio.TimeoutError as e:
         raise ApiError(
             408, "the body did not arrive in time", code="timeout", headers={"connection": "close"}
@@ -220,7 +217,7 @@ async def answer(
 
 
 def watch(request: Request, generation: Generation) -> Callable[[], None]:
-    """Cancels the generation when the client goes away. To be called when the answer ends, however it ends."""
+    """Cancels the generation when the client goes away. The result is to be called when the answer ends."""
 
     async def wait() -> None:
         while (await request.receive())["type"] != "http.disconnect":

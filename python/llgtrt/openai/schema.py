@@ -1,14 +1,14 @@
 """Request bodies: their types, and which fields are accepted, refused and ignored.
 
-Ranges are checked by the core (`rust/src/request.rs`), types here. A field of OpenAI's API that would change the
-answer and is not supported is refused by name; unknown ones are ignored, each name logged once.
+Ranges are checked by the core (`rust/src/request.rs`), types here. A field of OpenAI's API that would change
+the answer and is not supported is refused by name; unknown ones are ignored, each name logged once.
 """
 
 from __future__ import annotations
 
 import logging
 import re
-from typing import Annotated, Any, Literal, TypeVar, Union
+from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 
@@ -74,9 +74,15 @@ class ChoiceFormat(msgspec.Struct, tag_field="type", tag="choice"):
     choices: list[str]
 
 
-ResponseFormat = Union[
-    TextFormat, JsonObjectFormat, JsonSchemaFormat, RegexFormat, LarkFormat, LlguidanceFormat, ChoiceFormat
-]
+ResponseFormat = (
+    TextFormat
+    | JsonObjectFormat
+    | JsonSchemaFormat
+    | RegexFormat
+    | LarkFormat
+    | LlguidanceFormat
+    | ChoiceFormat
+)
 
 
 class Part(msgspec.Struct):
@@ -159,21 +165,18 @@ UNSUPPORTED: dict[str, tuple[Any, ...]] = {
 """Fields of OpenAI's API that are refused, and the values that change nothing (null is always one)."""
 
 FOREIGN_GRAMMARS = frozenset(
-    ["guided_json", "guided_regex", "guided_choice", "guided_grammar", "structured_outputs"]
-    + ["json_schema", "grammar", "regex", "ebnf", "structural_tag"]
+    {
+        *("guided_json", "guided_regex", "guided_choice", "guided_grammar", "structured_outputs"),
+        *("json_schema", "grammar", "regex", "ebnf", "structural_tag"),
+    }
 )
 """Constraints under other servers' names: to ignore one would be to answer without it."""
 
 NO_EFFECT = frozenset(
-    [
-        "user",
-        "metadata",
-        "safety_identifier",
-        "prompt_cache_key",
-        "prompt_cache_retention",
-        "prompt_cache_options",
-    ]
-    + ["parallel_tool_calls"]
+    {
+        *("user", "metadata", "safety_identifier", "parallel_tool_calls"),
+        *("prompt_cache_key", "prompt_cache_retention", "prompt_cache_options"),
+    }
 )
 """Fields of OpenAI's API that are accepted and have no effect on the text."""
 
@@ -184,7 +187,7 @@ _MOST_LOGGED = 1000
 Body = TypeVar("Body", ChatRequest, CompletionRequest)
 
 
-def parse(body: bytes, type: type[Body]) -> Body:
+def parse(body: bytes, kind: type[Body]) -> Body:
     """Reads a body.
 
     Raises:
@@ -192,8 +195,8 @@ def parse(body: bytes, type: type[Body]) -> Body:
     """
     try:
         fields = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
-        _check_fields(fields, type)
-        return msgspec.json.decode(body, type=type)
+        _check_fields(fields, kind)
+        return msgspec.json.decode(body, type=kind)
     except msgspec.ValidationError as e:
         raise _bad_type(str(e)) from e
     except (msgspec.DecodeError, RecursionError) as e:
@@ -202,8 +205,8 @@ def parse(body: bytes, type: type[Body]) -> Body:
         raise invalid(None, f"the body is not valid UTF-8: {e.reason}", "invalid_utf8") from e
 
 
-def _check_fields(fields: dict[str, msgspec.Raw], type: type[Body]) -> None:
-    known = type.__struct_fields__
+def _check_fields(fields: dict[str, msgspec.Raw], kind: type[Body]) -> None:
+    known = kind.__struct_fields__
     for name, raw in fields.items():
         if name in known or name in NO_EFFECT:
             continue

@@ -12,7 +12,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from llgtrt import _core
-from llgtrt.engine import Delta, Generation, Gone
+from llgtrt.engine import Delta, Generation, GoneError
 from llgtrt.openai.errors import ApiError, from_core, internal
 from llgtrt.openai.render import Json, Render, Whole, usage
 from llgtrt.openai.schema import StreamOptions
@@ -26,7 +26,7 @@ async def whole(generation: Generation, first: list[Delta], render: Render) -> J
     """Waits for all choices; `first`: what the generation has given already.
 
     Raises:
-        Gone, CoreError: as the generation does.
+        GoneError, CoreError: as the generation does.
     """
     choices = [Whole() for _ in range(generation.choices)]
     deltas = first
@@ -107,11 +107,12 @@ class EventResponse(Response):
         self._finish = finish
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send all events."""
         try:
             await send(
                 {"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers}
             )
-            with contextlib.suppress(Gone):
+            with contextlib.suppress(GoneError):
                 async for data in self._safe():
                     if data:
                         await send({"type": "http.response.body", "body": data, "more_body": True})
@@ -123,7 +124,7 @@ class EventResponse(Response):
         try:
             async for data in self._events:
                 yield data
-        except Gone:
+        except GoneError:
             raise
         except Exception:
             log.exception("a stream failed")

@@ -168,23 +168,23 @@ def _token(key: str) -> int:
     return int(key)
 
 
-def _grammar(format: schema.ResponseFormat | None) -> Any:
-    match format:
+def _grammar(wanted: schema.ResponseFormat | None) -> Any:
+    match wanted:
         case None | schema.TextFormat():
             return None
         case schema.JsonObjectFormat():
             return "json_object"
         case schema.JsonSchemaFormat():
-            return {"json_schema": _schema_text(format.json_schema)}
+            return {"json_schema": _schema_text(wanted.json_schema)}
         case schema.RegexFormat():
-            return {"regex": _regex(format)}
+            return {"regex": _regex(wanted)}
         case schema.LarkFormat():
-            return {"lark_grammar": format.grammar}
+            return {"lark_grammar": wanted.grammar}
         case schema.LlguidanceFormat():
-            text = _utf8(format.grammar, "response_format.grammar")
+            text = _utf8(wanted.grammar, "response_format.grammar")
             return {"llguidance": msgspec.json.decode(text, type=str) if text.startswith('"') else text}
         case schema.ChoiceFormat():
-            return {"choice": format.choices}
+            return {"choice": wanted.choices}
 
 
 def _schema_text(spec: schema.JsonSchema) -> str:
@@ -194,8 +194,8 @@ def _schema_text(spec: schema.JsonSchema) -> str:
     return text
 
 
-def _regex(format: schema.RegexFormat) -> str:
-    given = [text for text in (format.regex, format.pattern) if text is not None]
+def _regex(wanted: schema.RegexFormat) -> str:
+    given = [text for text in (wanted.regex, wanted.pattern) if text is not None]
     if len(given) != 1:
         raise invalid("response_format.regex", "response_format: must have either regex or pattern")
     return given[0]
