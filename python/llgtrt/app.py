@@ -83,14 +83,13 @@ class Gate:
         try:
             await self._guarded(scope, receive, counting_send)
         except GoneError:
-            # Nobody reads this; it ends the exchange for the connection's bookkeeping.
-            await Response(status_code=500)(scope, receive, send)
+            outcome = "disconnected"
         except Exception:
             log.exception("a request failed")
             if not outcome:
                 await internal().response()(scope, receive, counting_send)
         finally:
-            self._counts.count(_known_path(scope["path"]), outcome or "disconnected")
+            self._counts.count(_known_path(scope["path"]), outcome)
 
     async def _guarded(self, scope: Scope, receive: Receive, send: Send) -> None:
         if not scope["path"].startswith("/v1/"):

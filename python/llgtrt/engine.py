@@ -90,8 +90,8 @@ class Generation:
         """What happened since the last call, one delta per choice; waits for something. Empty at the end.
 
         Raises:
-            GoneError: after `cancel`. CoreError: a choice failed, all text before that having been returned; the
-            whole request is cancelled.
+            GoneError: after `cancel`.
+            CoreError: a choice failed, and all text before that was returned. All choices are cancelled.
         """
         while not (self._pending or self._failure or self._cancelled) and self._open:
             self._waiter = asyncio.get_running_loop().create_future()

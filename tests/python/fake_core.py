@@ -26,36 +26,50 @@ CONTEXT = 4096
 BUCKET_COUNT = 19
 
 
-class CoreError(Exception):
-    pass
+try:
+    from llgtrt._core import (
+        CoreError,
+        EngineClosed,
+        EngineError,
+        GrammarError,
+        InvalidRequest,
+        NotFound,
+        Overloaded,
+    )
+except ImportError:
+
+    class CoreError(Exception):  # type: ignore[no-redef]
+        pass
+
+    class InvalidRequest(CoreError, ValueError):  # type: ignore[no-redef]
+        pass
+
+    class GrammarError(CoreError, ValueError):  # type: ignore[no-redef]
+        pass
+
+    class NotFound(CoreError):  # type: ignore[no-redef]
+        pass
+
+    class Overloaded(CoreError):  # type: ignore[no-redef]
+        pass
+
+    class EngineError(CoreError):  # type: ignore[no-redef]
+        pass
+
+    class EngineClosed(CoreError):  # type: ignore[no-redef]
+        pass
 
 
-class InvalidRequest(CoreError, ValueError):
-    def __init__(self, what: str, why: str, code: str | None = None) -> None:
-        super().__init__(f"{what}: {why}")
-        self.what, self.why, self.code = what, why, code
+def invalid(what: str, why: str, code: str | None = None) -> InvalidRequest:
+    error = InvalidRequest(f"{what}: {why}")
+    error.what, error.why, error.code = what, why, code
+    return error
 
 
-class GrammarError(CoreError, ValueError):
-    def __init__(self, pointer: str, keyword: str, why: str) -> None:
-        super().__init__(f"{keyword} at {pointer}: {why}")
-        self.pointer, self.keyword, self.why = pointer, keyword, why
-
-
-class NotFound(CoreError):
-    pass
-
-
-class Overloaded(CoreError):
-    pass
-
-
-class EngineError(CoreError):
-    pass
-
-
-class EngineClosed(CoreError):
-    pass
+def unsupported(pointer: str, keyword: str, why: str) -> GrammarError:
+    error = GrammarError(f"{keyword} at {pointer}: {why}")
+    error.pointer, error.keyword, error.why = pointer, keyword, why
+    return error
 
 
 class Event(types.SimpleNamespace):
@@ -142,21 +156,19 @@ def _instance(schema: dict[str, Any]) -> Any:
 
 def _check(spec: dict[str, Any]) -> None:
     if not 1 <= spec["n"] <= 128:
-        raise InvalidRequest("n", "must be 1 to 128")
+        raise invalid("n", "must be 1 to 128")
     if spec["max_tokens"] == 0:
-        raise InvalidRequest("max_tokens", "must be at least 1")
+        raise invalid("max_tokens", "must be at least 1")
     if not spec["prompt"]:
-        raise InvalidRequest("prompt", "must not be empty")
+        raise invalid("prompt", "must not be empty")
     if len(spec["prompt"]) + (spec["max_tokens"] or 1) > CONTEXT:
-        raise InvalidRequest(
-            "prompt", f"longer than {CONTEXT} tokens with max_tokens", "context_length_exceeded"
-        )
+        raise invalid("prompt", f"longer than {CONTEXT} tokens with max_tokens", "context_length_exceeded")
     if not 0 <= spec["sampling"].get("temperature", 1.0) <= 2:
-        raise InvalidRequest("temperature", "must be 0 to 2")
+        raise invalid("temperature", "must be 0 to 2")
     if len(spec["stop"]) > 16 or "" in spec["stop"]:
-        raise InvalidRequest("stop", "must be up to 16 strings, none empty")
+        raise invalid("stop", "must be up to 16 strings, none empty")
     if (spec["logprobs"] or 0) > 20:
-        raise InvalidRequest("logprobs", "must be 0 to 20")
+        raise invalid("logprobs", "must be 0 to 20")
 
 
 class Engine:
@@ -312,7 +324,7 @@ class Engine:
         if isinstance(grammar, dict) and "unsupportedKeyword" in str(grammar):
             del self._running[number]
             self.totals["requests_refused"] += 1
-            error = GrammarError("/properties/a", "unsupportedKeyword", "cannot be enforced")
+            error = unsupported("/properties/a", "unsupportedKeyword", "cannot be enforced")
             self._put(self._failure(number, choices[0], error))
             return
         for choice in choices:
@@ -343,7 +355,7 @@ def load_config(text: str | None, overrides: str) -> str:
     for source in (json.loads(text) if text else {}, json.loads(overrides)):
         for key, value in source.get("server", {}).items():
             if key not in server:
-                raise InvalidRequest(f"server.{key}", "unknown key")
+                raise invalid(f"server.{key}", "unknown key")
             server[key] = value
     return json.dumps({"server": server})
 
@@ -357,7 +369,7 @@ def engine_process(fd: int) -> int:
 
 
 def install() -> None:
-    """Takes the compiled core's place."""
+    """Takes the compiled core's place, also where there is one."""
     sys.modules["llgtrt._core"] = sys.modules[__name__]
     import llgtrt
 

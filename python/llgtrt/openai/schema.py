@@ -194,6 +194,7 @@ def parse(body: bytes, kind: type[Body]) -> Body:
         ApiError: it is not JSON, a field has another type, or asks for what is not supported.
     """
     try:
+        body.decode()
         fields = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
         _check_fields(fields, kind)
         return msgspec.json.decode(body, type=kind)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Any
@@ -112,10 +111,9 @@ class EventResponse(Response):
             await send(
                 {"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers}
             )
-            with contextlib.suppress(GoneError):
-                async for data in self._safe():
-                    if data:
-                        await send({"type": "http.response.body", "body": data, "more_body": True})
+            async for data in self._safe():
+                if data:
+                    await send({"type": "http.response.body", "body": data, "more_body": True})
             await send({"type": "http.response.body", "body": b"", "more_body": False})
         finally:
             self._finish()
