@@ -1,1 +1,3 @@
 //! llama.cpp as a `Forward`.
+
+pub mod gguf;
