@@ -25,12 +25,12 @@ use crate::types::{End, Event, FinishReason, RequestId, Slot, Usage};
 use crate::vocab::Vocab;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError};
+use std::sync::mpsc::{Receiver, TryRecvError};
 use std::time::{Duration, Instant};
 use tally::Tally;
 use waiting::{Arrival, Waiting};
 
-/// How long an engine that only waits for a compilation sleeps between looks.
+/// How long an engine that only waits for a compilation sleeps before it looks for commands again.
 const LOOK: Duration = Duration::from_millis(1);
 /// Failed steps in a row after which the engine gives itself up.
 const MOST_FAILURES: u32 = 3;
@@ -84,13 +84,15 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// An engine that holds nothing.
+    /// An engine that holds nothing. Make it on the thread that will [`run`](Engine::run) it: compilations that end
+    /// wake that thread.
     ///
     /// # Errors
     /// Where the vocabulary does not suit the grammar compiler.
     pub fn new(opened: Opened, config: &Config) -> Result<Self, Error> {
         let Opened { target, vocab, info } = opened;
-        let compiler = Compiler::new(vocab.clone(), &config.grammar)?;
+        let thread = std::thread::current();
+        let compiler = Compiler::new(vocab.clone(), &config.grammar, Arc::new(move || thread.unpark()))?;
         let caps = target.caps().clone();
         Ok(Engine {
             slots: Slots::new(caps.slots, caps.cheap_copy),
@@ -132,11 +134,7 @@ impl Engine {
                 Err(_) => return false,
             }
         } else if self.running.is_empty() && self.waiting.compiling() && self.waiting.ready.is_empty() {
-            match inbox.recv_timeout(LOOK) {
-                Ok(command) => self.obey(command),
-                Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => return false,
-            }
+            std::thread::park_timeout(LOOK);
         }
         loop {
             match inbox.try_recv() {

@@ -37,10 +37,13 @@ impl World {
     pub fn start(&self) -> Live {
         let opened = open_toy(self.toy.clone(), &self.config, self.fault).unwrap();
         let info = opened.info.clone();
-        let mut engine = Engine::new(opened, &self.config).unwrap();
+        let config = self.config.clone();
         let (commands, inbox) = channel();
         let (out, messages) = channel();
-        std::thread::spawn(move || engine.run(&inbox, &mut |m| out.send(m).is_ok()));
+        std::thread::spawn(move || {
+            let mut engine = Engine::new(opened, &config).unwrap();
+            engine.run(&inbox, &mut |m| out.send(m).is_ok());
+        });
         Live { commands, messages, info }
     }
 
