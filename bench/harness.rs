@@ -31,7 +31,8 @@ pub struct Timing {
 pub fn case_from_args() -> Result<(PathBuf, Vec<Case>), String> {
     let mut args = std::env::args().skip(1);
     let path = PathBuf::from(args.next().ok_or("usage: raw_decode model.gguf [steps] [context]")?);
-    let mut number = |default: u32| args.next().map_or(Ok(default), |a| a.parse().map_err(|e| format!("{a}: {e}")));
+    let mut number =
+        |default: u32| args.next().map_or(Ok(default), |a| a.parse::<u32>().map_err(|e| format!("{a}: {e}")));
     let (steps, context) = (number(128)?, number(512)?);
     let prompt = 64;
     if prompt + steps > context {

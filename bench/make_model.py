@@ -22,7 +22,7 @@ TEMPLATE = (
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
 # Pieces that JSON is made of, as merges of two.
-JSON = ['{"', '":', '",', '"}', "[{", "}]", "},", "],", ',Ġ"', ':Ġ"', "Ġ{", "Ġ[", "ĠĠ", "ĠĠĠĠ", ",Ġ", ":Ġ", 'Ġ"', "00", "20"]
+JSON = ['{"', '":', '",', '"}', "[{", "}]", "},", "],", 'Ġ"', ',Ġ"', ':Ġ"', "Ġ{", "Ġ[", "ĠĠ", "ĠĠĠĠ", "00", "20"]
 
 
 def byte_alphabet() -> list[str]:

@@ -39,25 +39,32 @@ pub fn init() {
 unsafe extern "C" fn on_log(level: sys::ggml_log_level, text: *const c_char, _: *mut c_void) {
     // SAFETY: the library passes a text that ends with NUL and outlives the call.
     let text = unsafe { CStr::from_ptr(text) }.to_string_lossy();
-    MESSAGES.with_borrow_mut(|m| {
+    // A thread that ends has no messages any more, and unwinding into C++ would abort.
+    let _ = MESSAGES.try_with(|m| m.borrow_mut().take(level, &text));
+}
+
+impl Messages {
+    /// Takes a piece of text; `level` begins a line, or continues it.
+    fn take(&mut self, level: sys::ggml_log_level, text: &str) {
         if level != sys::GGML_LOG_LEVEL_CONT {
-            m.level = level;
-            m.line.clear();
+            self.level = level;
+            self.line.clear();
         }
-        m.line.push_str(&text);
-        if !m.line.ends_with('\n') {
+        self.line.push_str(text);
+        if !self.line.ends_with('\n') {
             return;
         }
-        let line = m.line.trim_end();
+        let line = self.line.trim_end();
         // Its errors are part of ours; its warnings and notes are for whoever looks for them.
-        let noise = if m.level == sys::GGML_LOG_LEVEL_DEBUG { log::Level::Trace } else { log::Level::Debug };
+        let noise =
+            if self.level == sys::GGML_LOG_LEVEL_DEBUG { log::Level::Trace } else { log::Level::Debug };
         log::log!(target: "llama", noise, "{line}");
-        if m.level == sys::GGML_LOG_LEVEL_ERROR && m.error.is_none() {
+        if self.level == sys::GGML_LOG_LEVEL_ERROR && self.error.is_none() {
             // "function: what happened"
-            m.error = Some(line.split_once(": ").map_or(line, |(_, what)| what).to_owned());
+            self.error = Some(line.split_once(": ").map_or(line, |(_, what)| what).to_owned());
         }
-        m.line.clear();
-    });
+        self.line.clear();
+    }
 }
 
 unsafe extern "C" fn on_abort(message: *const c_char) {
@@ -106,7 +113,8 @@ impl Gguf {
 
     /// An integer of 32 or 64 bits; None where the key is missing or of another type.
     pub fn integer(&self, key: &str) -> Option<i64> {
-        let types = [sys::GGUF_TYPE_UINT32, sys::GGUF_TYPE_INT32, sys::GGUF_TYPE_UINT64, sys::GGUF_TYPE_INT64];
+        let types =
+            [sys::GGUF_TYPE_UINT32, sys::GGUF_TYPE_INT32, sys::GGUF_TYPE_UINT64, sys::GGUF_TYPE_INT64];
         let (id, kind) = self.find(key, |k| types.contains(&k))?;
         let file = self.0.as_ptr();
         // SAFETY: the key exists and has the type asked for; another type would abort.
@@ -189,12 +197,18 @@ impl Model {
 
     /// Whether all (recurrent) or some (hybrid) layers carry a state instead of KV.
     pub fn is_recurrent(&self) -> bool {
-        unsafe { sys::llama_model_is_recurrent(self.model.as_ptr()) || sys::llama_model_is_hybrid(self.model.as_ptr()) }
+        unsafe {
+            sys::llama_model_is_recurrent(self.model.as_ptr())
+                || sys::llama_model_is_hybrid(self.model.as_ptr())
+        }
     }
 
     /// Whether the model generates text: it has a decoder, and no encoder that must run first.
     pub fn generates(&self) -> bool {
-        unsafe { sys::llama_model_has_decoder(self.model.as_ptr()) && !sys::llama_model_has_encoder(self.model.as_ptr()) }
+        unsafe {
+            sys::llama_model_has_decoder(self.model.as_ptr())
+                && !sys::llama_model_has_encoder(self.model.as_ptr())
+        }
     }
 
     /// Bytes of all weights.

@@ -38,7 +38,10 @@ impl Llama {
         }
         let tokens: usize = runs.iter().map(|r| r.tokens.len()).sum();
         if tokens > self.caps.max_step_tokens as usize {
-            return Err(failed(format!("{tokens} tokens in a step of at most {}", self.caps.max_step_tokens)));
+            return Err(failed(format!(
+                "{tokens} tokens in a step of at most {}",
+                self.caps.max_step_tokens
+            )));
         }
         if !runs.is_sorted_by(|a, b| a.slot < b.slot) {
             return Err(failed("runs out of order, or two for one slot"));
@@ -55,10 +58,15 @@ impl Llama {
             return Err(failed(format!("slot {slot}: a run from {} after {held} tokens", run.start)));
         }
         if held as usize + n > self.caps.kv_per_slot as usize {
-            return Err(failed(format!("slot {slot}: {n} tokens after {held} pass {}", self.caps.kv_per_slot)));
+            return Err(failed(format!(
+                "slot {slot}: {n} tokens after {held} pass {}",
+                self.caps.kv_per_slot
+            )));
         }
         match run.tokens.iter().find(|&&t| t as usize >= self.caps.n_vocab) {
-            Some(t) => Err(failed(format!("slot {slot}: token {t} of a vocabulary of {}", self.caps.n_vocab))),
+            Some(t) => {
+                Err(failed(format!("slot {slot}: token {t} of a vocabulary of {}", self.caps.n_vocab)))
+            }
             None => Ok(()),
         }
     }
@@ -83,7 +91,9 @@ impl Llama {
     }
 
     fn push(&mut self, token: u32, position: u32, slot: u32, output: bool) {
-        self.context.push(token, position, slot, output).expect("`check` has seen every token. This is a bug.");
+        self.context
+            .push(token, position, slot, output)
+            .expect("`check` has seen every token. This is a bug.");
     }
 
     /// A pass takes consecutive slots and pieces of equal length. So between two runs of one length, where that is
@@ -192,7 +202,10 @@ impl Forward for Llama {
     fn copy(&mut self, from: Slot, to: Slot, len: u32) -> Result<(), ExecError> {
         let (source, target) = (self.held(from)?, self.held(to)?);
         if from == to || target != 0 || len > source {
-            return Err(failed(format!("{len} of {source} tokens from slot {} to {}: {target}", from.0, to.0)));
+            return Err(failed(format!(
+                "{len} of {source} tokens from slot {} to {}: {target}",
+                from.0, to.0
+            )));
         }
         if len < source && !self.caps.can_truncate {
             return Err(failed("this model cannot be copied in part"));

@@ -10,7 +10,8 @@ pub fn available() -> u64 {
 
 /// As [`available`], with `proc` and `sys` under `root`.
 fn available_in(root: &Path) -> u64 {
-    let machine = read_to_string(root.join("proc/meminfo")).ok().and_then(|t| number_after(&t, "MemAvailable:"));
+    let machine =
+        read_to_string(root.join("proc/meminfo")).ok().and_then(|t| number_after(&t, "MemAvailable:"));
     let machine = machine.map_or(u64::MAX, |kib| kib.saturating_mul(1024));
     let groups = read_to_string(root.join("proc/self/cgroup")).unwrap_or_default();
     groups.lines().flat_map(|line| rooms(root, line)).fold(machine, u64::min)
@@ -23,9 +24,10 @@ fn rooms(root: &Path, line: &str) -> Vec<u64> {
     let (Some(controllers), Some(path)) = (parts.next(), parts.next()) else { return Vec::new() };
     let (top, names) = match controllers {
         "" => ("sys/fs/cgroup", ["memory.max", "memory.current", "inactive_file"]),
-        c if c.split(',').any(|c| c == "memory") => {
-            ("sys/fs/cgroup/memory", ["memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"])
-        }
+        c if c.split(',').any(|c| c == "memory") => (
+            "sys/fs/cgroup/memory",
+            ["memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"],
+        ),
         _ => return Vec::new(),
     };
     let below: PathBuf = Path::new(path).components().skip(1).collect();
@@ -63,7 +65,11 @@ mod tests {
     fn the_least_of_machine_and_groups_counts() {
         let meminfo = ("proc/meminfo", "MemTotal: 9000 kB\nMemAvailable:    1000 kB\n");
         let cases: [(&str, &[(&str, &str)], u64); 4] = [
-            ("machine", &[("proc/self/cgroup", "0::/a\n"), ("sys/fs/cgroup/a/memory.max", "max\n")], 1_024_000),
+            (
+                "machine",
+                &[("proc/self/cgroup", "0::/a\n"), ("sys/fs/cgroup/a/memory.max", "max\n")],
+                1_024_000,
+            ),
             (
                 "v2",
                 &[

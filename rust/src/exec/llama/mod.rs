@@ -116,7 +116,9 @@ fn check(gguf: &Path) -> Result<u32, Error> {
 fn longest_context(config: &Config, trained: u32) -> u32 {
     let asked = config.engine.context;
     if asked > trained {
-        log::warn!("engine.context: {asked} is more than the {trained} tokens that the model was trained for");
+        log::warn!(
+            "engine.context: {asked} is more than the {trained} tokens that the model was trained for"
+        );
     }
     if asked == 0 { trained } else { asked.min(trained) }
 }

@@ -103,7 +103,8 @@ mod tests {
     #[test]
     fn each_bound_holds() {
         let full = plan(&config(128, None, KvLayout::Auto), &facts(4096, u64::MAX));
-        let want = Plan { shared: false, sequences: 128, cells: 128 * 4096, per_slot: 4096, total: 128 * 4096 };
+        let want =
+            Plan { shared: false, sequences: 128, cells: 128 * 4096, per_slot: 4096, total: 128 * 4096 };
         assert_eq!(full, want);
         let memory = plan(&config(128, None, KvLayout::Slots), &facts(4096, 10_000));
         assert_eq!((memory.sequences, memory.total), (2, 8192));
@@ -120,7 +121,10 @@ mod tests {
     #[test]
     fn auto_takes_the_pool_without_equal_bits_or_with_few_slots() {
         let few = plan(&config(128, None, KvLayout::Auto), &facts(131_072, 500_000));
-        assert_eq!(few, Plan { shared: true, sequences: 256, cells: 500_224, per_slot: 131_072, total: 500_000 });
+        assert_eq!(
+            few,
+            Plan { shared: true, sequences: 256, cells: 500_224, per_slot: 131_072, total: 500_000 }
+        );
         let unequal = Facts { equal: false, ..facts(4096, u64::MAX) };
         assert!(plan(&config(128, None, KvLayout::Auto), &unequal).shared);
         assert!(!plan(&config(128, None, KvLayout::Auto), &Facts { windowed: true, ..unequal }).shared);

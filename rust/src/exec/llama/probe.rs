@@ -115,8 +115,7 @@ impl Test<'_> {
         let mut best = [f64::INFINITY; 2];
         for round in 0..4 {
             for (best, slots) in best.iter_mut().zip([1, SLOTS]) {
-                let pieces: Vec<Piece> =
-                    (0..slots).map(|s| (Slot(s), 0, self.some_tokens(1), 1)).collect();
+                let pieces: Vec<Piece> = (0..slots).map(|s| (Slot(s), 0, self.some_tokens(1), 1)).collect();
                 let begin = Instant::now();
                 self.pass(&pieces)?;
                 // The first round reads the weights from disk.
@@ -161,7 +160,7 @@ impl Test<'_> {
             for slot in (0..SLOTS).map(Slot) {
                 if slot == TESTED {
                     let tail = self.some_tokens(wrong);
-                    let run = [&tokens[done..done + right], &tail].concat();
+                    let run = [&tokens[done..done + right], &tail[..]].concat();
                     let outputs = run.len() as u32;
                     pieces.push((slot, held[slot.index()], run, outputs));
                 } else if let Some(piece) = self.neighbour(slot, &mut held[slot.index()])? {

@@ -10,6 +10,8 @@ use std::sync::Arc;
 /// Rounds of spinning (131,072 each) before a thread that waits for the next pass sleeps: enough for the pause
 /// between two steps, and an idle server leaves its cores alone.
 const POLL: u32 = 1;
+/// Most threads of a pool (`GGML_MAX_N_THREADS`).
+const MAX_THREADS: u32 = 512;
 
 /// A context, its thread pool and its batch.
 pub struct Context {
@@ -41,7 +43,7 @@ impl Context {
         if !(1..=MAX_SEQUENCES).contains(&shape.sequences) || !room.contains(&shape.cells) {
             return Err(format!("{} sequences in {} cells are out of range", shape.sequences, shape.cells));
         }
-        let threads = i32::try_from(shape.threads.clamp(1, sys::GGML_MAX_N_THREADS)).unwrap_or(1);
+        let threads = i32::try_from(shape.threads.clamp(1, MAX_THREADS)).unwrap_or(1);
         let params = context_params(shape, threads);
         // SAFETY: the model is alive; the parameters hold no pointers.
         let (context, why) = logged(|| unsafe { sys::llama_init_from_model(model.model.as_ptr(), params) });
@@ -157,7 +159,8 @@ impl Context {
         let index = self.batch.tokens.len();
         let seq = self.sequence(seq)?;
         let position = i32::try_from(position).ok()?;
-        let token = i32::try_from(token).ok().filter(|_| (token as usize) < self.n_vocab && index < self.n_batch)?;
+        let token =
+            i32::try_from(token).ok().filter(|_| (token as usize) < self.n_vocab && index < self.n_batch)?;
         self.batch.push(token, position, seq, output);
         Some(index)
     }
@@ -248,9 +251,8 @@ impl Context {
     pub fn set_state(&mut self, seq: u32, bytes: &[u8]) -> bool {
         let Some(seq) = self.sequence(seq) else { return false };
         // SAFETY: the sequence exists; the library checks the bytes against their length.
-        let n = unsafe {
-            sys::llama_state_seq_set_data(self.context.as_ptr(), bytes.as_ptr(), bytes.len(), seq)
-        };
+        let n =
+            unsafe { sys::llama_state_seq_set_data(self.context.as_ptr(), bytes.as_ptr(), bytes.len(), seq) };
         n == bytes.len() && n > 0
     }
 }
