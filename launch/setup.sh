@@ -43,7 +43,7 @@ setup_venv() {
         list="$LLGTRT_ROOT/launch/requirements/$name.txt"
         if cmp -s "$list" "$venv/.$name.txt"; then continue; fi
         say "step 2: pinned wheels of launch/requirements/$name.txt"
-        logged pip "$venv/bin/python" -m pip install --disable-pip-version-check --no-input --no-deps \
+        logged pip "$venv/bin/python" -m pip install --disable-pip-version-check --no-input --no-deps --no-compile \
             --only-binary :all: --require-hashes -r "$list"
         cp "$list" "$venv/.$name.txt"
     done

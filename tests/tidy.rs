@@ -38,9 +38,22 @@ const RUST_ORDER: &[&str] = &[
 /// Plain data that a lower module may take from a higher one: (file, what it uses).
 const RUST_ALLOWED: &[(&str, &str)] = &[("request", "grammar::GrammarSpec"), ("exec/open", "engine::Info")];
 
-/// The Python layer's modules from the bottom up. `openai` is one step: its files are looked at by `PYTHON_OPENAI`.
-const PYTHON_ORDER: &[&str] =
-    &["_core", "settings", "templates", "engine", "openai", "app", "cli", "__main__"];
+/// The Python layer's modules from the bottom up.
+const PYTHON_ORDER: &[&str] = &[
+    "_core",
+    "settings",
+    "templates",
+    "prompt",
+    "engine",
+    "engine_child",
+    "metrics",
+    "openai",
+    "connection",
+    "app",
+    "serve",
+    "cli",
+    "__main__",
+];
 
 /// A tracked file: its path from the root, and its text (empty where it is not UTF-8).
 struct File {
