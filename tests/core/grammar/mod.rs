@@ -1,1 +1,10 @@
-//! Tests of grammar.
+//! The grammar layer through its public interface, on the toy vocabulary.
+
+mod common;
+mod compiler;
+mod conformance;
+mod fresh;
+mod plain;
+mod refusals;
+mod specs;
+mod worst;

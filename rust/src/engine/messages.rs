@@ -1,10 +1,10 @@
-//! The step loop, and the plain messages that go in and out of it.
+//! The plain messages that go into the engine and out of it, over a channel or a socket.
 
 use crate::error::Error;
 use crate::exec::Promise;
 use crate::metrics::Snapshot;
 use crate::request::{Limits, Request};
-use crate::types::{Event, RequestId};
+use crate::types::{Event, RequestId, Token};
 use serde::{Deserialize, Serialize};
 
 /// What the engine is told.
@@ -42,6 +42,12 @@ pub struct Info {
     pub promise: Promise,
     /// One line about the engine for the start-up log (layout, KV type, threads, probe).
     pub summary: String,
+    /// End-of-generation ids of the model and of generation_config, ascending.
+    pub eog: Vec<Token>,
+    /// The token to put before a prompt that comes as text, if the model wants one.
+    pub bos: Option<Token>,
+    /// The model's begin-of-sequence token, which templates may write.
+    pub begin: Option<Token>,
     /// The model's own chat template, if its file carries one.
     pub chat_template: Option<String>,
 }

@@ -1,0 +1,77 @@
+//! JSON schemas inside Lark texts get the same treatment as others.
+
+use super::schema;
+use crate::config::GrammarConfig;
+use crate::error::Result;
+use serde_json::Value;
+
+/// The Lark text with every schema after `%json` made ready; llguidance alone would neither cap it nor close its keys.
+///
+/// Reads Lark as llguidance's lexer does as far as needed: comments, strings, regular expressions and special tokens are
+/// passed over.
+pub(super) fn with_schemas(source: &str, config: &GrammarConfig) -> Result<String> {
+    let mut out = String::with_capacity(source.len());
+    let mut at = 0;
+    while let Some(first) = source[at..].chars().next() {
+        let rest = &source[at..];
+        if let Some(json) = rest.strip_prefix("%json")
+            && let Some((schema, used)) = value(json)
+        {
+            out.push_str("%json ");
+            out.push_str(&schema::prepare(&schema, config)?.for_llguidance().to_string());
+            at += "%json".len() + used;
+            continue;
+        }
+        let n = lexeme(rest).unwrap_or(first.len_utf8());
+        out.push_str(&rest[..n]);
+        at += n;
+    }
+    Ok(out)
+}
+
+/// The JSON value at the beginning, and how many bytes it takes.
+fn value(text: &str) -> Option<(Value, usize)> {
+    let mut stream = serde_json::Deserializer::from_str(text).into_iter::<Value>();
+    let value = stream.next()?.ok()?;
+    Some((value, stream.byte_offset()))
+}
+
+/// The length of a lexeme in which `%json` would mean nothing; None where there is none.
+fn lexeme(text: &str) -> Option<usize> {
+    let delimited = |end: char| {
+        let mut escaped = false;
+        let body = text[1..].char_indices().find(|(_, c)| {
+            let closes = !escaped && *c == end;
+            escaped = !escaped && *c == '\\';
+            closes
+        });
+        body.map(|(i, c)| 1 + i + c.len_utf8())
+    };
+    match text.as_bytes().first()? {
+        b'#' => Some(text.find('\n').unwrap_or(text.len())),
+        b'/' if text.starts_with("//") => Some(text.find('\n').unwrap_or(text.len())),
+        b'/' => delimited('/'),
+        b'"' => delimited('"'),
+        b'<' => {
+            let end = text[1..].find(|c: char| c == '<' || c == '>' || c.is_whitespace())? + 1;
+            text[end..].starts_with('>').then_some(end + 1)
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_schemas_are_touched() {
+        let config = GrammarConfig::default();
+        let plain = "start: a // %json {\"not\": {}}\n# %json {\na: \"%json {\" /%json \\/ {/ <%json> \"\\\"%json {\"\n";
+        assert_eq!(with_schemas(plain, &config).unwrap(), plain);
+        let with = with_schemas("start: \"x\" %json {\"type\":\"null\"} \"y\"", &config).unwrap();
+        assert!(with.starts_with("start: \"x\" %json {\"type\":\"null\",\"x-guidance\":{"), "{with}");
+        assert!(with.ends_with("}} \"y\""), "{with}");
+        assert!(with_schemas("start: %json {\"not\": {}}", &config).is_err());
+    }
+}

@@ -1,0 +1,126 @@
+//! Caps on schemas: llguidance bounds neither the time nor the stack of a compilation, and nothing stops one.
+
+use super::keywords::inner;
+use super::refuse;
+use crate::error::Result;
+use serde_json::{Map, Value};
+
+/// Deepest nesting of the JSON text.
+const MAX_DEPTH: usize = 100;
+/// Each optional property takes four items of a parser row, which holds 2,000: with more, generation dies at the first
+/// key.
+pub(super) const MAX_OPTIONAL: usize = 450;
+/// Each branch takes an item of the row.
+pub(super) const MAX_BRANCHES: usize = 1_500;
+/// They are compared in pairs: 300 take 4.7 s.
+const MAX_PATTERNS: usize = 50;
+/// 40,000 take 0.23 s.
+const MAX_ENUM: usize = 50_000;
+/// Divisibility by n is an automaton of n states: 9,973 take 60 ms, a hundred of about 9,000 take 6.7 s.
+pub(super) const MAX_DIVISORS: f64 = 10_000.0;
+/// Schemas in the document.
+const MAX_SCHEMAS: usize = 50_000;
+
+/// Refuses a schema that would take too long or too much to compile.
+pub(super) fn check(root: &Value) -> Result<()> {
+    if depth(root) > MAX_DEPTH {
+        return Err(refuse("", "schema", format!("nested deeper than {MAX_DEPTH}")));
+    }
+    let mut divisors = 0.0;
+    let mut line = vec![(String::new(), root)];
+    let mut count = 0;
+    while let Some((pointer, schema)) = line.pop() {
+        let Some(map) = schema.as_object() else { continue };
+        count += 1;
+        if count > MAX_SCHEMAS {
+            return Err(refuse("", "schema", format!("more than {MAX_SCHEMAS} schemas")));
+        }
+        sizes(&pointer, map)?;
+        divisors += map.get("multipleOf").map_or(0.0, coefficient);
+        if divisors > MAX_DIVISORS {
+            let why = format!("the digits of all multipleOf sum up to more than {MAX_DIVISORS}");
+            return Err(refuse(&pointer, "multipleOf", why));
+        }
+        line.extend(inner(&pointer, map));
+    }
+    Ok(())
+}
+
+fn depth(value: &Value) -> usize {
+    match value {
+        Value::Array(list) => 1 + list.iter().map(depth).max().unwrap_or(0),
+        Value::Object(map) => 1 + map.values().map(depth).max().unwrap_or(0),
+        _ => 0,
+    }
+}
+
+fn sizes(pointer: &str, map: &Map<String, Value>) -> Result<()> {
+    let len = |key: &str| match map.get(key) {
+        Some(Value::Array(list)) => list.len(),
+        Some(Value::Object(map)) => map.len(),
+        _ => 0,
+    };
+    let limits = [
+        ("anyOf", MAX_BRANCHES),
+        ("oneOf", MAX_BRANCHES),
+        ("allOf", MAX_BRANCHES),
+        ("enum", MAX_ENUM),
+        ("patternProperties", MAX_PATTERNS),
+    ];
+    if let Some((key, most)) = limits.iter().find(|(key, most)| len(key) > *most) {
+        return Err(refuse(pointer, key, format!("more than {most} entries")));
+    }
+    let optional = len("properties").saturating_sub(len("required"));
+    if optional > MAX_OPTIONAL {
+        return Err(refuse(pointer, "properties", format!("more than {MAX_OPTIONAL} optional properties")));
+    }
+    Ok(())
+}
+
+/// The divisor without its decimal point, as the automaton counts it.
+pub(super) fn coefficient(divisor: &Value) -> f64 {
+    let mut n = divisor.as_f64().unwrap_or(0.0).abs();
+    let mut digits = 0;
+    while n.fract() != 0.0 && digits < 17 {
+        n *= 10.0;
+        digits += 1;
+    }
+    n
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::Error;
+    use serde_json::json;
+
+    fn refused(schema: &Value) -> (String, String) {
+        match check(schema) {
+            Err(Error::Grammar { pointer, keyword, .. }) => (pointer, keyword),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn each_cap_is_refused_where_it_stands() {
+        let many = |n: usize| (0..n).map(|i| (format!("p{i}"), json!({}))).collect::<Map<_, _>>();
+        assert_eq!(
+            refused(&json!({"items": {"properties": many(451)}})),
+            ("/items".into(), "properties".into())
+        );
+        assert_eq!(refused(&json!({"patternProperties": many(51)})).1, "patternProperties");
+        assert_eq!(refused(&json!({"anyOf": vec![json!({}); 1501]})).1, "anyOf");
+        assert_eq!(refused(&json!({"enum": vec![json!(1); 50_001]})).1, "enum");
+        assert_eq!(
+            refused(&json!({"$defs": {"a": {"multipleOf": 100.003}}})),
+            ("/$defs/a".into(), "multipleOf".into())
+        );
+        let deep = (0..101).fold(json!({}), |s, _| json!({ "items": s }));
+        assert_eq!(refused(&deep).1, "schema");
+    }
+
+    #[test]
+    fn what_is_within_the_caps_passes() {
+        assert_eq!(check(&json!({"multipleOf": 0.01, "enum": vec![json!(1); 50_000]})), Ok(()));
+    }
+}

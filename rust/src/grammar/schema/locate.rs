@@ -1,0 +1,137 @@
+//! Finds the place of an error that only the compilation finds.
+//!
+//! It is the smallest schema that fails when it is compiled alone with the root's definitions; where only a combination
+//! fails, that is the schema that combines.
+
+use super::keywords::{inner, step};
+use super::refs::{Refs, Target};
+use super::{Prepared, prepare, refuse};
+use crate::config::GrammarConfig;
+use crate::error::{Error, Result};
+use serde_json::{Map, Value};
+use std::collections::HashSet;
+use std::time::{Duration, Instant};
+
+/// Most bytes of schemas compiled in the search, and the most time: then it stops at the place it has reached.
+const MAX_BYTES: usize = 16 << 20;
+const MAX_TIME: Duration = Duration::from_millis(1_500);
+
+/// Keywords that come along when a part is compiled alone.
+const SHARED: [&str; 5] = ["$schema", "$id", "id", "$defs", "definitions"];
+
+/// Compiles a prepared schema.
+pub(in crate::grammar) type Compile<'a> = dyn Fn(&Prepared) -> Result<()> + 'a;
+
+struct Search<'a> {
+    schema: &'a Value,
+    root: &'a Map<String, Value>,
+    refs: Refs<'a>,
+    config: &'a GrammarConfig,
+    compile: &'a Compile<'a>,
+    been: HashSet<String>,
+    bytes: usize,
+    until: Instant,
+}
+
+/// The compilation's error, with pointer and keyword.
+pub(in crate::grammar) fn locate(
+    schema: &Value,
+    config: &GrammarConfig,
+    error: &Error,
+    compile: &Compile<'_>,
+) -> Error {
+    let (Some(root), Error::Grammar { why, .. }) = (schema.as_object(), error) else { return error.clone() };
+    let mut search = Search {
+        schema,
+        root,
+        refs: Refs::new(schema),
+        config,
+        compile,
+        been: HashSet::from([String::new()]),
+        bytes: 0,
+        until: Instant::now() + MAX_TIME,
+    };
+    let (mut at, mut why) = (String::new(), why.clone());
+    while let Some((pointer, reason)) = search.deeper(&at, &why) {
+        (at, why) = (pointer, reason);
+    }
+    match schema.pointer(&at).and_then(Value::as_object) {
+        Some(map) => refuse(&at, &search.keyword(map), why),
+        None => refuse(&at, "schema", why),
+    }
+}
+
+impl Search<'_> {
+    /// A schema directly inside the one at this pointer, or behind its reference, that fails alone for a like reason.
+    fn deeper(&mut self, at: &str, why: &str) -> Option<(String, String)> {
+        let map = self.schema.pointer(at)?.as_object()?;
+        let mut next: Vec<String> = inner(at, map).into_iter().map(|(p, _)| p).collect();
+        let definitions = ["$defs", "definitions"].map(|k| step(at, k) + "/");
+        next.retain(|p| !definitions.iter().any(|d| p.starts_with(d.as_str())));
+        if let Some(text) = map.get("$ref").and_then(Value::as_str)
+            && let Target::Here(p) = self.refs.resolve(at, text)
+        {
+            next.push(p);
+        }
+        for pointer in next {
+            if !self.been.insert(pointer.clone()) {
+                continue;
+            }
+            // What is `false` may be optional, and then fails nothing.
+            let Some(Value::Object(part)) = self.schema.pointer(&pointer) else { continue };
+            if let Some(reason) = self.fails(part)
+                && unsatisfiable(&reason) == unsatisfiable(why)
+            {
+                return Some((pointer, reason));
+            }
+        }
+        None
+    }
+
+    /// Why the schema does not compile alone with the root's definitions.
+    fn fails(&mut self, part: &Map<String, Value>) -> Option<String> {
+        let mut alone = part.clone();
+        for key in SHARED {
+            if let Some(v) = self.root.get(key) {
+                alone.insert(key.to_owned(), v.clone());
+            }
+        }
+        alone.shift_remove("x-guidance");
+        let alone = Value::Object(alone);
+        self.bytes += alone.to_string().len();
+        if self.bytes > MAX_BYTES || Instant::now() > self.until {
+            return None;
+        }
+        // What the preparation refuses has been refused already, or is a reference into what is missing here.
+        let prepared = prepare(&alone, self.config).ok()?;
+        match (self.compile)(&prepared) {
+            Err(Error::Grammar { why, .. }) => Some(why),
+            _ => None,
+        }
+    }
+
+    /// The keyword without which the schema compiles; the last one that fails alone where it takes more than one.
+    fn keyword(&mut self, map: &Map<String, Value>) -> String {
+        let mut keys: Vec<&String> = map.keys().filter(|k| !SHARED.contains(&k.as_str())).collect();
+        // Without `type` much compiles, or fails, for another reason.
+        keys.sort_by_key(|k| *k == "type");
+        let without = |key: &String| {
+            let mut rest = map.clone();
+            rest.shift_remove(key);
+            rest
+        };
+        let only = |key: &String| {
+            map.iter()
+                .filter(|(k, _)| *k == key || *k == "type")
+                .map(|(k, v)| (k.clone(), v.clone()))
+                .collect()
+        };
+        let found = keys.iter().find(|k| self.fails(&without(k)).is_none());
+        let found = found.or_else(|| keys.iter().find(|k| self.fails(&only(k)).is_some()));
+        found.map_or_else(|| "schema".to_owned(), |k| (*k).clone())
+    }
+}
+
+fn unsatisfiable(why: &str) -> bool {
+    why.contains("nsatisfiable") || why.starts_with("nothing can follow")
+}

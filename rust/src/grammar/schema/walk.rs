@@ -1,0 +1,272 @@
+//! Walks everything that a schema can reach, refuses what cannot be enforced, and notes what must be rewritten.
+
+use super::edits::{Change, Edit};
+use super::escapes::Escapes;
+use super::keywords::{
+    Draft, FORMATS, IN_PLACE, LISTS, MAPS, ONE, Types, UNIMPLEMENTED, has_no_effect, step,
+};
+use super::refs::{Refs, Target};
+use super::{disjoint, live, pattern, refuse, size};
+use crate::config::{GrammarConfig, UnknownFormat};
+use crate::error::Result;
+use serde_json::{Map, Value};
+use std::collections::HashSet;
+
+/// Longest chain of references: each takes a part of the compiling thread's stack.
+const MAX_CHAIN: usize = 1_000;
+
+/// Keywords that llguidance reads together, and reads wrong where another keyword such as `anyOf` stands between them.
+const TOGETHER: [&[&str]; 4] = [
+    &["properties", "patternProperties", "additionalProperties"],
+    &["items", "prefixItems", "additionalItems"],
+    &["minimum", "exclusiveMinimum"],
+    &["maximum", "exclusiveMaximum"],
+];
+
+/// Whole numbers that may be written with a decimal point.
+const COUNTS: [&str; 6] =
+    ["minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties"];
+
+struct Visit {
+    pointer: String,
+    draft: Draft,
+    chain: usize,
+}
+
+struct Walk<'a> {
+    root: &'a Value,
+    refs: Refs<'a>,
+    config: &'a GrammarConfig,
+    edits: Vec<Edit>,
+    escapes: Escapes,
+}
+
+/// The changes that make the schema ready for llguidance, and the escapes that its strings may use.
+///
+/// # Errors
+/// The first schema, in document order, that cannot be enforced.
+pub(super) fn walk(root: &Value, config: &GrammarConfig) -> Result<(Vec<Edit>, &'static str)> {
+    let mut walk =
+        Walk { root, refs: Refs::new(root), config, edits: Vec::new(), escapes: Escapes::default() };
+    let (mut seen, mut reached) = (HashSet::new(), Vec::new());
+    let mut line = vec![Visit { pointer: String::new(), draft: Draft::D2020, chain: 0 }];
+    while let Some(visit) = line.pop() {
+        if seen.insert(visit.pointer.clone()) {
+            reached.push(visit.pointer.clone());
+            let mut next = walk.visit(visit)?;
+            next.reverse();
+            line.append(&mut next);
+        }
+    }
+    size::check(root, &walk.refs, &reached)?;
+    for pointer in live::dead_references(root, &walk.refs, &reached) {
+        // Nothing satisfies an empty choice: what is optional is then left out, and what is not is refused.
+        walk.edit(&pointer, Change::Drop("$ref"));
+        walk.edit(&pointer, Change::Set("anyOf".to_owned(), Value::Array(Vec::new())));
+    }
+    Ok((walk.edits, walk.escapes.letters()?))
+}
+
+impl Walk<'_> {
+    /// Judges one schema; returns those that it leads to.
+    fn visit(&mut self, at: Visit) -> Result<Vec<Visit>> {
+        let map = match self.root.pointer(&at.pointer) {
+            Some(Value::Object(map)) => map,
+            Some(Value::Bool(all)) => {
+                if *all {
+                    self.escapes.see(&at.pointer, &Map::new(), Types::ALL);
+                }
+                return Ok(Vec::new());
+            }
+            _ => return Err(refuse(&at.pointer, "schema", "a schema is an object or a boolean")),
+        };
+        let draft = Draft::of(self.root.pointer(&at.pointer).unwrap_or(&Value::Null), at.draft);
+        let Some(types) = Types::of(map) else {
+            return Err(refuse(
+                &at.pointer,
+                "type",
+                format!("{} is not a type or a list of types", map["type"]),
+            ));
+        };
+        self.keywords(&at.pointer, map, draft, types)?;
+        self.patterns(&at.pointer, map, types)?;
+        self.escapes.see(&at.pointer, map, types);
+        self.rewrites(&at.pointer, map, draft);
+        let mut next = Vec::new();
+        for (keyword, value) in map {
+            let path = step(&at.pointer, keyword);
+            let mut go = |pointer: String| next.push(Visit { pointer, draft, chain: at.chain });
+            match keyword.as_str() {
+                "$ref" => next.extend(self.reference(&at, draft, value)?),
+                k if !is_read(k, map, draft, types) => {}
+                k if LISTS.contains(&k) || (k == "items" && value.is_array()) => {
+                    (0..value.as_array().map_or(0, Vec::len)).for_each(|i| go(format!("{path}/{i}")));
+                }
+                k if MAPS.contains(&k) => {
+                    value.as_object().into_iter().flatten().for_each(|(name, _)| go(step(&path, name)));
+                }
+                k if ONE.contains(&k) => go(path),
+                _ => {}
+            }
+        }
+        Ok(next)
+    }
+
+    fn keywords(&mut self, at: &str, map: &Map<String, Value>, draft: Draft, types: Types) -> Result<()> {
+        for keyword in UNIMPLEMENTED.iter().filter(|k| map.contains_key(**k) && draft.knows(k)) {
+            let anchor = *keyword == "$dynamicAnchor" && !self.refs.dynamic;
+            if !(anchor || has_no_effect(keyword, map, types)) || self.refs.lead_into(at, keyword) {
+                match self.other_form(at, keyword, map, draft) {
+                    Some(change) => self.edit(at, change),
+                    None => return Err(refuse(at, keyword, "this keyword cannot be enforced")),
+                }
+            } else {
+                self.edit(at, Change::Drop(keyword));
+            }
+        }
+        if let Some(format) = map.get("format").filter(|_| types.meets(Types::STRING)) {
+            let known = format.as_str().is_some_and(|f| FORMATS.contains(&f));
+            if !known && self.config.unknown_format == UnknownFormat::Refuse {
+                let why = format!("{format} cannot be enforced; enforced are {}", FORMATS.join(", "));
+                return Err(refuse(at, "format", why));
+            }
+            if !known {
+                self.edit(at, Change::Drop("format"));
+            }
+        }
+        exact_numbers(at, map)
+    }
+
+    /// An implemented keyword that means the same here.
+    fn other_form(&self, at: &str, keyword: &str, map: &Map<String, Value>, draft: Draft) -> Option<Change> {
+        let alone = !map
+            .keys()
+            .any(|k| IN_PLACE.contains(&k.as_str()) || (UNIMPLEMENTED.contains(&k.as_str()) && k != keyword));
+        if !alone || self.refs.lead_into(at, keyword) {
+            return None;
+        }
+        match keyword {
+            "unevaluatedProperties" => Some(Change::rename("unevaluatedProperties", "additionalProperties")),
+            "unevaluatedItems" if draft == Draft::D2020 && !map.contains_key("items") => {
+                Some(Change::rename("unevaluatedItems", "items"))
+            }
+            _ => None,
+        }
+    }
+
+    fn rewrites(&mut self, at: &str, map: &Map<String, Value>, draft: Draft) {
+        if map.contains_key("oneOf") && !self.refs.lead_into(at, "oneOf") {
+            if disjoint::branches(self.root, &self.refs, &step(at, "oneOf")) {
+                let own = map.contains_key("anyOf");
+                self.edit(at, if own { Change::OneOfWithin } else { Change::rename("oneOf", "anyOf") });
+            }
+        }
+        for key in COUNTS {
+            if let Some(n) = map.get(key).filter(|v| v.is_f64()).and_then(Value::as_f64)
+                && n.fract() == 0.0
+                && (0.0..=1e15).contains(&n)
+            {
+                self.edit(at, Change::Set(key.to_owned(), Value::from(n as u64)));
+            }
+        }
+        // Newer drafts have no `additionalItems`; llguidance would then not read `prefixItems`.
+        if draft == Draft::D2020
+            && map.contains_key("additionalItems")
+            && !map.get("items").is_some_and(Value::is_array)
+            && !self.refs.lead_into(at, "additionalItems")
+        {
+            self.edit(at, Change::Drop("additionalItems"));
+        }
+        for group in TOGETHER {
+            if is_apart(map, group) {
+                self.edit(at, Change::Gather(group));
+            }
+        }
+    }
+
+    fn patterns(&mut self, at: &str, map: &Map<String, Value>, types: Types) -> Result<()> {
+        if let Some(text) = map.get("pattern").and_then(Value::as_str).filter(|_| types.meets(Types::STRING))
+        {
+            let ready = pattern::for_engine(text).map_err(|why| refuse(at, "pattern", why))?;
+            if ready != text {
+                self.edit(at, Change::Set("pattern".to_owned(), Value::from(ready)));
+            }
+        }
+        let names =
+            map.get("patternProperties").and_then(Value::as_object).filter(|_| types.meets(Types::OBJECT));
+        for name in names.into_iter().flatten().map(|(name, _)| name) {
+            let ready = pattern::for_engine(name).map_err(|why| refuse(at, "patternProperties", why))?;
+            if ready != *name {
+                self.edit(&step(at, "patternProperties"), Change::Rename(name.clone(), ready));
+            }
+        }
+        Ok(())
+    }
+
+    fn reference(&self, at: &Visit, draft: Draft, value: &Value) -> Result<Option<Visit>> {
+        let Some(text) = value.as_str() else {
+            return Err(refuse(&at.pointer, "$ref", "is not a text"));
+        };
+        if at.chain >= MAX_CHAIN {
+            return Err(refuse(&at.pointer, "$ref", format!("a chain of more than {MAX_CHAIN} references")));
+        }
+        match self.refs.resolve(&at.pointer, text) {
+            Target::Here(pointer) => Ok(Some(Visit { pointer, draft, chain: at.chain + 1 })),
+            Target::Missing => Err(refuse(&at.pointer, "$ref", format!("{text} leads nowhere"))),
+            Target::Elsewhere => Ok(None),
+        }
+    }
+
+    fn edit(&mut self, at: &str, change: Change) {
+        self.edits.push(Edit { pointer: at.to_owned(), change });
+    }
+}
+
+/// Whether llguidance looks into this keyword: the others it leaves alone, and they have no effect.
+fn is_read(keyword: &str, map: &Map<String, Value>, draft: Draft, types: Types) -> bool {
+    let old_items = draft < Draft::D2020 || map.get("items").is_some_and(Value::is_array);
+    match keyword {
+        "properties" | "patternProperties" | "additionalProperties" => types.meets(Types::OBJECT),
+        "items" => types.meets(Types::ARRAY),
+        "prefixItems" => types.meets(Types::ARRAY) && !old_items,
+        "additionalItems" => types.meets(Types::ARRAY) && map.get("items").is_some_and(Value::is_array),
+        _ => true,
+    }
+}
+
+/// Whether two keywords of the group stand on both sides of one that is applied in place.
+fn is_apart(map: &Map<String, Value>, group: &[&str]) -> bool {
+    let places = || map.keys().enumerate().filter(|(_, k)| group.contains(&k.as_str())).map(|(i, _)| i);
+    let (Some(first), Some(last)) = (places().min(), places().max()) else { return false };
+    map.keys()
+        .skip(first)
+        .take(last - first)
+        .any(|k| IN_PLACE.contains(&k.as_str()) || matches!(k.as_str(), "const" | "enum"))
+}
+
+/// llguidance computes with 64-bit floats: a number that one cannot hold would be taken for its neighbour.
+fn exact_numbers(at: &str, map: &Map<String, Value>) -> Result<()> {
+    let numbers =
+        ["minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "const", "enum"];
+    for keyword in numbers {
+        if map.get(keyword).is_some_and(is_inexact) {
+            return Err(refuse(at, keyword, "has an integer with more digits than a 64-bit float holds"));
+        }
+    }
+    if map.get("multipleOf").and_then(Value::as_f64).is_some_and(|n| n <= 0.0) {
+        return Err(refuse(at, "multipleOf", "must be more than 0"));
+    }
+    Ok(())
+}
+
+fn is_inexact(value: &Value) -> bool {
+    match value {
+        Value::Number(n) => {
+            let whole = n.as_i64().map(i128::from).or_else(|| n.as_u64().map(i128::from));
+            whole.is_some_and(|w| w as f64 as i128 != w)
+        }
+        Value::Array(list) => list.iter().any(is_inexact),
+        Value::Object(map) => map.values().any(is_inexact),
+        _ => false,
+    }
+}

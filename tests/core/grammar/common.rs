@@ -1,0 +1,89 @@
+//! What the tests of this folder share.
+
+use flate2::read::GzDecoder;
+use llgtrt::config::GrammarConfig;
+use llgtrt::error::Result;
+use llgtrt::grammar::{CompileHandle, Compiler, Grammar, GrammarSpec};
+use llgtrt::types::Token;
+use llgtrt::vocab::Vocab;
+use std::io::Read;
+use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// A compiler on the toy vocabulary, and the bell that it rings.
+pub struct Bench {
+    pub vocab: Arc<Vocab>,
+    pub compiler: Compiler,
+    bell: Receiver<()>,
+}
+
+impl Bench {
+    pub fn new() -> Self {
+        Self::with(&GrammarConfig::default())
+    }
+
+    pub fn with(config: &GrammarConfig) -> Self {
+        let vocab = Vocab::toy().unwrap();
+        let (ring, bell) = channel();
+        let ring = Mutex::new(ring);
+        let wake = Arc::new(move || drop(ring.lock().unwrap().send(())));
+        let compiler = Compiler::new(Arc::clone(&vocab), config, wake).unwrap();
+        Bench { vocab, compiler, bell }
+    }
+
+    pub fn wait(&self, handle: &mut CompileHandle) -> Result<Grammar> {
+        loop {
+            if let Some(result) = handle.poll() {
+                return result;
+            }
+            // A compilation that rings no bell would hang here, and fails instead.
+            self.bell.recv_timeout(Duration::from_secs(300)).expect("a compilation rings the bell");
+        }
+    }
+
+    pub fn compile(&self, spec: &GrammarSpec) -> Result<Grammar> {
+        self.wait(&mut self.compiler.compile(spec, 0))
+    }
+
+    pub fn schema(&self, schema: &serde_json::Value) -> Result<Grammar> {
+        self.compile(&GrammarSpec::JsonSchema(schema.to_string()))
+    }
+
+    /// Whether the text can be generated whole: at each place the longest token that the mask allows is taken.
+    pub fn accepts(&self, grammar: &mut Grammar, text: &str) -> Result<bool> {
+        let mut rest = text.as_bytes();
+        while !rest.is_empty() {
+            let mask = grammar.mask()?;
+            let fits = |t: &Token| !self.vocab.bytes(*t).is_empty() && rest.starts_with(self.vocab.bytes(*t));
+            let next = mask.iter().filter(|t| !self.vocab.is_special(*t)).filter(fits);
+            let Some(next) = next.max_by_key(|t| self.vocab.bytes(*t).len()) else { return Ok(false) };
+            grammar.commit(next)?;
+            rest = &rest[self.vocab.bytes(next).len()..];
+        }
+        let mask = grammar.mask()?;
+        let may_end = self.vocab.eog().iter().filter(|t| mask.allows(**t)).count();
+        assert!(may_end == 0 || may_end == self.vocab.eog().len(), "all end tokens or none");
+        Ok(may_end > 0)
+    }
+
+    /// Whether a text satisfies a schema that compiles.
+    pub fn satisfies(&self, schema: &serde_json::Value, text: &str) -> bool {
+        let mut grammar = self.schema(schema).unwrap();
+        self.accepts(&mut grammar, text).unwrap()
+    }
+}
+
+/// A file of the shared test data, unpacked; None, with a word on stderr, where there is none.
+pub fn data(name: &str) -> Option<String> {
+    let root = std::env::var("LLGTRT_DATA")
+        .map_or_else(|_| PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../shared/data"), PathBuf::from);
+    let Ok(file) = std::fs::File::open(root.join(name)) else {
+        eprintln!("skipped: no data ({name})");
+        return None;
+    };
+    let mut text = String::new();
+    GzDecoder::new(file).read_to_string(&mut text).unwrap();
+    Some(text)
+}

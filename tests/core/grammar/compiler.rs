@@ -1,0 +1,75 @@
+//! Queue, cache and fairness.
+
+use super::common::Bench;
+use llgtrt::error::Error;
+use llgtrt::grammar::GrammarSpec;
+use serde_json::json;
+
+fn slow(i: usize) -> GrammarSpec {
+    // Some tens of milliseconds.
+    GrammarSpec::JsonSchema(json!({"type": "integer", "multipleOf": 4001 + i}).to_string())
+}
+
+#[test]
+fn the_same_spec_is_compiled_once() {
+    let bench = Bench::new();
+    let mut handles: Vec<_> = (0..8).map(|_| bench.compiler.compile(&slow(0), 1)).collect();
+    for handle in &mut handles {
+        bench.wait(handle).unwrap();
+    }
+    bench.compile(&slow(0)).unwrap();
+    let stats = bench.compiler.stats();
+    assert_eq!((stats.hits, stats.misses, stats.entries, stats.durations.len()), (1, 8, 1, 1));
+    assert!(bench.compiler.stats().durations.is_empty());
+}
+
+#[test]
+fn refusals_are_cached_too() {
+    let bench = Bench::new();
+    let spec = GrammarSpec::JsonSchema(r#"{"type":"nothing"}"#.into());
+    let first = bench.compile(&spec).map(|_| ()).unwrap_err();
+    assert_eq!(bench.compile(&spec).map(|_| ()).unwrap_err(), first);
+    assert_eq!(bench.compiler.stats().durations.len(), 1);
+}
+
+#[test]
+fn a_dropped_handle_gives_its_compilation_up() {
+    let bench = Bench::new();
+    let mut first = bench.compiler.compile(&slow(0), 1);
+    let dropped: Vec<_> = (1..20).map(|i| bench.compiler.compile(&slow(i), 1)).collect();
+    drop(dropped);
+    bench.wait(&mut first).unwrap();
+    // Behind all of the others in the line: when it is ready, nothing is left.
+    bench.compile(&slow(20)).unwrap();
+    assert!(bench.compiler.stats().durations.len() < 20);
+}
+
+#[test]
+fn one_client_cannot_hold_up_another() {
+    let config = llgtrt::config::GrammarConfig { compile_threads: 2, ..Default::default() };
+    let bench = Bench::with(&config);
+    let greedy: Vec<_> = (0..12).map(|i| bench.compiler.compile(&slow(i), 1)).collect();
+    let mut modest = bench.compiler.compile(&GrammarSpec::JsonObject, 2);
+    bench.wait(&mut modest).unwrap();
+    let waiting = greedy.into_iter().map(|mut h| h.poll()).filter(Option::is_none).count();
+    assert!(waiting > 0, "the other client's line is still there");
+}
+
+#[test]
+fn the_cache_is_bounded() {
+    let config = llgtrt::config::GrammarConfig { cache_megabytes: 1, ..Default::default() };
+    let bench = Bench::with(&config);
+    for i in 0..20 {
+        bench.compile(&GrammarSpec::Choice(vec![format!("choice {i}")])).unwrap();
+    }
+    let entries = bench.compiler.stats().entries;
+    assert!((1..20).contains(&entries), "{entries}");
+}
+
+#[test]
+fn a_closed_compiler_says_so() {
+    let bench = Bench::new();
+    let mut answered = bench.compiler.compile(&GrammarSpec::JsonObject, 0);
+    bench.wait(&mut answered).unwrap();
+    assert!(matches!(answered.poll(), Some(Err(Error::Closed(_)))));
+}

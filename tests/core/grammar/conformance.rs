@@ -1,0 +1,184 @@
+//! MaskBench's schemas and the JSON-Schema-Test-Suite, against a committed file with one line per schema.
+//!
+//! `LLGTRT_BLESS=1` writes the files anew; a change is then a diff to look at. A line says `ok`, or what is refused and
+//! where, or how many instances are rejected though valid (llguidance fixes the order of keys, for example) or accepted
+//! though invalid, which must not be. Instances are compact JSON in their own order of keys.
+
+use super::common::{Bench, data};
+use super::plain::{Plain, Verdict};
+use llgtrt::error::Error;
+use llgtrt::grammar::GrammarSpec;
+use serde_json::{Value, json};
+use std::fmt::Write;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+/// Optional parts of the suite in which invalid instances are accepted: by the suite's own word they need not be refused.
+const LENIENT: [&str; 0] = [];
+
+struct Case {
+    id: String,
+    schema: Value,
+    /// Instances, and whether they are valid.
+    tests: Vec<(Value, bool)>,
+}
+
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+struct Line {
+    refused: Option<String>,
+    rejects_valid: usize,
+    accepts_invalid: usize,
+}
+
+impl Line {
+    fn text(&self, id: &str) -> String {
+        let mut line = format!("{id}:");
+        if let Some(refused) = &self.refused {
+            return line + " refused " + refused;
+        }
+        for (n, what) in [(self.rejects_valid, "rejects-valid"), (self.accepts_invalid, "accepts-invalid")] {
+            if n > 0 {
+                write!(line, " {what}={n}").unwrap();
+            }
+        }
+        if line.ends_with(':') { line + " ok" } else { line }
+    }
+}
+
+fn judge(bench: &Bench, case: &Case) -> Line {
+    let mut line = Line::default();
+    let pristine = match bench.compile(&GrammarSpec::JsonSchema(case.schema.to_string())) {
+        Ok(grammar) => grammar,
+        Err(Error::Grammar { pointer, keyword, .. }) => {
+            return Line { refused: Some(format!("{keyword} at \"{pointer}\"")), ..line };
+        }
+        Err(other) => panic!("{}: {other}", case.id),
+    };
+    for (instance, valid) in &case.tests {
+        // A limit that is hit on the way refuses the text as well.
+        let accepted = bench.accepts(&mut pristine.restart(), &instance.to_string()).unwrap_or(false);
+        line.rejects_valid += usize::from(*valid && !accepted);
+        line.accepts_invalid += usize::from(!*valid && accepted);
+    }
+    line
+}
+
+/// All lines, in the order of the cases, and complaints about what llguidance alone does better.
+fn run(cases: &[Case]) -> (Vec<Line>, Vec<String>) {
+    let next = AtomicUsize::new(0);
+    let work = || {
+        let (bench, plain, mut done) = (Bench::new(), Plain::new(), Vec::new());
+        loop {
+            let i = next.fetch_add(1, Relaxed);
+            let Some(case) = cases.get(i) else { return done };
+            let line = judge(&bench, case);
+            let complaint = complain(&plain.judge(&case.schema, &case.tests), &line, &case.id);
+            done.push((i, line, complaint));
+        }
+    };
+    let mut all = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..2)
+            .map(|_| std::thread::Builder::new().stack_size(256 << 20).spawn_scoped(scope, work).unwrap())
+            .collect();
+        threads.into_iter().flat_map(|t| t.join().unwrap()).collect::<Vec<_>>()
+    });
+    all.sort_by_key(|(i, ..)| *i);
+    let complaints = all.iter().filter_map(|(_, _, c)| c.clone()).collect();
+    (all.into_iter().map(|(_, line, _)| line).collect(), complaints)
+}
+
+/// Where llguidance as it comes gets all instances right that we refuse, or rejects fewer valid ones.
+fn complain(plain: &Verdict, line: &Line, id: &str) -> Option<String> {
+    let Verdict::Compiles { rejects_valid, accepts_invalid } = *plain else { return None };
+    let better = match line.refused {
+        Some(_) => rejects_valid == 0 && accepts_invalid == 0,
+        None => line.rejects_valid > rejects_valid,
+    };
+    better.then(|| format!("{}; plain: {rejects_valid}, {accepts_invalid}", line.text(id)))
+}
+
+fn compare(name: &str, cases: &[Case], excused: &[&str]) {
+    let (lines, complaints) = run(cases);
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/core/grammar/expected").join(name);
+    let text: String = cases.iter().zip(&lines).map(|(c, l)| l.text(&c.id) + "\n").collect();
+    let count = |f: &dyn Fn(&Line) -> bool| lines.iter().filter(|l| f(l)).count();
+    println!(
+        "{name}: {} schemas; {} ok, {} refused, {} reject valid ({} instances), {} accept invalid",
+        lines.len(),
+        count(&|l| *l == Line::default()),
+        count(&|l| l.refused.is_some()),
+        count(&|l| l.rejects_valid > 0),
+        lines.iter().map(|l| l.rejects_valid).sum::<usize>(),
+        count(&|l| l.accepts_invalid > 0),
+    );
+    if std::env::var_os("LLGTRT_BLESS").is_some() {
+        std::fs::write(&path, &text).unwrap();
+    }
+    let expected = std::fs::read_to_string(&path).unwrap_or_default();
+    let changed: Vec<String> = difference(&expected, &text);
+    assert!(changed.is_empty(), "not as in {}:\n{}", path.display(), changed.join("\n"));
+    let accepting: Vec<&String> = cases
+        .iter()
+        .zip(&lines)
+        .filter(|(c, l)| l.accepts_invalid > 0 && !LENIENT.iter().any(|name| c.id.contains(name)))
+        .map(|(c, _)| &c.id)
+        .collect();
+    assert!(accepting.is_empty(), "invalid instances are accepted: {accepting:?}");
+    let complaints: Vec<&String> =
+        complaints.iter().filter(|c| !excused.iter().any(|id| c.starts_with(&format!("{id}:")))).collect();
+    assert!(complaints.is_empty(), "llguidance alone does better: {complaints:#?}");
+}
+
+fn difference(expected: &str, found: &str) -> Vec<String> {
+    let (old, new): (Vec<&str>, Vec<&str>) = (expected.lines().collect(), found.lines().collect());
+    let missing = old.iter().filter(|l| !new.contains(l)).map(|l| format!("- {l}"));
+    missing.chain(new.iter().filter(|l| !old.contains(l)).map(|l| format!("+ {l}"))).collect()
+}
+
+#[test]
+fn maskbench() {
+    let Some(lines) = data("maskbench-dev.jsonl.gz") else { return };
+    let cases: Vec<Case> = lines
+        .lines()
+        .map(|line| {
+            let mut case: Value = serde_json::from_str(line).unwrap();
+            let tests = case["tests"].as_array().unwrap();
+            let tests = tests.iter().map(|t| (t["data"].clone(), t["valid"].as_bool().unwrap())).collect();
+            Case { id: case["id"].as_str().unwrap().to_owned(), schema: case["schema"].take(), tests }
+        })
+        .collect();
+    compare("maskbench.txt", &cases, &[]);
+}
+
+fn suite(draft: &str, schema_uri: &str) -> Option<Vec<Case>> {
+    let all: Value = serde_json::from_str(&data("json-schema-test-suite.json.gz")?).unwrap();
+    let mut cases = Vec::new();
+    for (file, groups) in all[draft].as_object().unwrap() {
+        for (i, group) in groups.as_array().unwrap().iter().enumerate() {
+            let mut schema = group["schema"].clone();
+            if let Some(map) = schema.as_object_mut().filter(|m| !m.contains_key("$schema")) {
+                map.insert("$schema".into(), json!(schema_uri));
+            }
+            let tests = group["tests"].as_array().unwrap();
+            let tests = tests.iter().map(|t| (t["data"].clone(), t["valid"].as_bool().unwrap())).collect();
+            let id =
+                format!("{} {i} {}", file.trim_end_matches(".json"), group["description"].as_str().unwrap());
+            cases.push(Case { id, schema, tests });
+        }
+    }
+    Some(cases)
+}
+
+#[test]
+fn test_suite_2020_12() {
+    if let Some(cases) = suite("draft2020-12", "https://json-schema.org/draft/2020-12/schema") {
+        compare("suite-2020-12.txt", &cases, &[]);
+    }
+}
+
+#[test]
+fn test_suite_draft_7() {
+    if let Some(cases) = suite("draft7", "http://json-schema.org/draft-07/schema#") {
+        compare("suite-draft7.txt", &cases, &[]);
+    }
+}

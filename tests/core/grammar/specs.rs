@@ -1,0 +1,105 @@
+//! What each kind of spec admits.
+
+use super::common::Bench;
+use llgtrt::grammar::{Grammar, GrammarSpec};
+use serde_json::json;
+
+fn admits(spec: &GrammarSpec, yes: &[&str], no: &[&str]) {
+    let bench = Bench::new();
+    let grammar = bench.compile(spec).unwrap();
+    for (texts, expected) in [(yes, true), (no, false)] {
+        for text in texts {
+            let mut fresh: Grammar = grammar.restart();
+            assert_eq!(bench.accepts(&mut fresh, text).unwrap(), expected, "{text:?} in {spec:?}");
+        }
+    }
+}
+
+#[test]
+fn json_objects_compact_spaced_and_indented() {
+    let yes = ["{}", r#"{"a":1,"b":[]}"#, r#"{"a": 1, "b": []}"#, "{\n  \"a\": {\n    \"b\": 1\n  }\n}"];
+    let no = ["[]", "1", "", r#"{"a":1"#, "{}\n", "{  }", "{\n\n}", r#"{"\u0061":1}"#];
+    admits(&GrammarSpec::JsonObject, &yes, &no);
+}
+
+#[test]
+fn regular_expressions_match_the_whole_output() {
+    let spec = |rx: &str| GrammarSpec::Regex(rx.to_owned());
+    admits(&spec(r"\d{2}/\w+"), &["12/a", "00/a_9"], &["1/a", "12/", "12/a b", "١٢/a", "12/é"]);
+    admits(&spec("^(yes|no)$"), &["yes", "no"], &["y", "yesno"]);
+    admits(&spec(""), &[""], &["a"]);
+    admits(&spec("a\nb"), &["a\nb"], &["ab"]);
+}
+
+#[test]
+fn choices_are_taken_literally() {
+    let texts = ["yes", "yes, but", "a\"b\\c\n\u{7f}é", "/x/", "# no"].map(String::from).to_vec();
+    let yes: Vec<&str> = texts.iter().map(String::as_str).collect();
+    admits(&GrammarSpec::Choice(texts.clone()), &yes, &["ye", "yes,", "", "yesyes"]);
+    admits(&GrammarSpec::Choice(vec![String::new(), "a".into()]), &["", "a"], &["aa"]);
+    admits(&GrammarSpec::Choice(vec![String::new()]), &[""], &["a"]);
+}
+
+#[test]
+fn lark_and_grammar_lists() {
+    let lark = "start: \"<\" NAME \">\"\nNAME: /[a-z]+/";
+    admits(&GrammarSpec::LarkGrammar(lark.into()), &["<ab>"], &["<>", "ab"]);
+    let nested = "start: \"=\" %json {\"type\":\"integer\"}";
+    admits(&GrammarSpec::LarkGrammar(nested.into()), &["=12"], &["=x", "12"]);
+    let list = json!({"grammars": [
+        {"name": "top", "lark_grammar": "start: \"#\" @value"},
+        {"name": "value", "json_schema": {"type": "object", "properties": {"a": {"type": "integer"}}}},
+    ]});
+    let spec = GrammarSpec::Llguidance(list.to_string());
+    admits(&spec, &[r##"#{"a":1}"##, "#{}"], &[r##"#{"a":"x"}"##, r##"#{"\u0061":"x"}"##]);
+}
+
+#[test]
+fn a_grammar_that_cannot_be_rolled_back_is_walked_too() {
+    let bench = Bench::new();
+    let mut grammar =
+        bench.compile(&GrammarSpec::LarkGrammar("start: a \"!\"\na[stop=\".\"]: /[a-z]+/".into())).unwrap();
+    let before = grammar.mask().unwrap();
+    {
+        let mut cursor = grammar.cursor();
+        assert!(cursor.push(u32::from(b'x')).unwrap());
+        assert!(cursor.mask().unwrap().allows(u32::from(b'.')));
+    }
+    assert_eq!(grammar.mask().unwrap(), before);
+    assert_eq!(grammar.committed(), 0);
+    grammar.commit(u32::from(b'x')).unwrap();
+    assert!(grammar.mask().unwrap().allows(u32::from(b'.')));
+}
+
+#[test]
+fn texts_of_special_tokens_in_constants_are_plain_text() {
+    let schema = json!({"const": {"a": "<|im_end|>", "<|im_start|>": 1}});
+    let bench = Bench::new();
+    assert!(bench.satisfies(&schema, r#"{"a":"<|im_end|>","<|im_start|>":1}"#));
+}
+
+#[test]
+fn the_end_is_exactly_where_nothing_may_follow() {
+    let bench = Bench::new();
+    let mut grammar = bench.schema(&json!({"type": "integer", "minimum": 10, "maximum": 12})).unwrap();
+    assert!(!grammar.is_ended());
+    grammar.commit(u32::from(b'1')).unwrap();
+    assert!(!bench.vocab.eog().iter().any(|t| grammar.mask().unwrap().allows(*t)));
+    grammar.commit(u32::from(b'2')).unwrap();
+    assert!(grammar.is_ended());
+    assert_eq!(grammar.mask().unwrap().iter().collect::<Vec<_>>(), bench.vocab.eog());
+    assert!(grammar.commit(u32::from(b'2')).is_err());
+    assert!(!grammar.cursor().push(u32::from(b'2')).unwrap());
+    assert!(!grammar.cursor().push(bench.vocab.eog()[0]).unwrap());
+    assert!(grammar.is_ended(), "a refused token harms nothing");
+    assert_eq!(grammar.committed(), 2);
+}
+
+#[test]
+fn an_end_token_in_a_grammar_is_no_way_out() {
+    let bench = Bench::new();
+    let mut grammar =
+        bench.compile(&GrammarSpec::LarkGrammar("start: \"a\" (<|im_end|> | \"b\") \"c\"".into())).unwrap();
+    grammar.commit(u32::from(b'a')).unwrap();
+    assert_eq!(grammar.mask().unwrap().single(), Some(u32::from(b'b')));
+}
