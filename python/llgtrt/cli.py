@@ -60,15 +60,8 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     parser = _parser()
     parsed, unknown = parser.parse_known_args(arguments)
     if unknown:
-        flags = [
-            "--host",
-            "--port",
-            "--runtime-config",
-            "--chat-template",
-            "--served-model-name",
-            "--api-key",
-        ]
-        near = difflib.get_close_matches(unknown[0].split("=")[0], [*flags, "--print-config", "--debug"], 1)
+        flags = ["--" + name.replace("_", "-") for name in vars(parsed)]
+        near = difflib.get_close_matches(unknown[0].split("=")[0], flags, 1, cutoff=0.75)
         hint = f"did you mean {near[0]}?" if near else "see `llgtrt serve --help`"
         raise StartError(f"unknown argument {unknown[0]}; {hint}")
     if parsed.draft is not None:

@@ -61,7 +61,10 @@ def _listen(settings: Settings) -> socket.socket:
     host, port = settings.server.host, settings.server.port
     try:
         family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        listener = socket.socket(family, kind)
+    except OSError as e:
+        raise StartError(f"{host}: no such address ({e.strerror}); choose another with --host") from e
+    listener = socket.socket(family, kind)
+    try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
@@ -70,6 +73,7 @@ def _listen(settings: Settings) -> socket.socket:
         listener.bind(address)
         listener.listen(1024)
     except OSError as e:
+        listener.close()
         raise StartError(
             f"cannot listen on {host}:{port} ({e.strerror}); choose another with --port or --host"
         ) from e
