@@ -146,7 +146,7 @@ fn first_masks(jobs: &mut [Job], threads: usize) -> Duration {
     let share = wanted.len().div_ceil(threads).max(1);
     std::thread::scope(|scope| {
         for part in wanted.chunks_mut(share) {
-            scope.spawn(|| part.iter_mut().for_each(|job| first_mask(job)));
+            scope.spawn(move || part.iter_mut().for_each(|job| first_mask(job)));
         }
     });
     begin.elapsed()

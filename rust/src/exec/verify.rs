@@ -33,7 +33,7 @@ pub(super) fn exact(job: &mut Job, rows: &[&[f32]], scratch: &mut Scratch) -> Re
     let mut walk = Walk::new(grammar.as_mut());
     let mut verdict = Verdict::default();
     for (i, row) in rows.iter().enumerate() {
-        let drawn = draw(&mut walk, &mut verdict, draft, sampler, (row, scratch))?;
+        let drawn = draw(&mut walk, &mut verdict, draft, sampler, (*row, &mut *scratch))?;
         let Drawn::Token(token, logprob) = drawn else {
             verdict.ended = true;
             break;
