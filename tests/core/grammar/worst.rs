@@ -35,6 +35,8 @@ fn inputs() -> Vec<(&'static str, GrammarSpec, Option<bool>)> {
     vec![
         ("one big divisor", schema(&json!({"multipleOf": 1_000_003})), Some(false)),
         ("the biggest divisor", schema(&json!({"type": "integer", "multipleOf": 9973})), Some(true)),
+        ("a tiny divisor", schema(&json!({"type": "number", "multipleOf": 1e-300})), None),
+        ("a huge divisor", schema(&json!({"type": "number", "multipleOf": 1e300})), Some(false)),
         (
             "many divisors",
             schema(&json!({"properties": properties(100, |i| json!({"multipleOf": 9001 + i}))})),
