@@ -90,6 +90,31 @@ pub struct Totals {
     pub compile: Histogram,
 }
 
+impl Totals {
+    /// Adds another engine's totals.
+    pub fn add(&mut self, other: &Totals) {
+        self.requests_stop += other.requests_stop;
+        self.requests_length += other.requests_length;
+        self.requests_cancelled += other.requests_cancelled;
+        self.requests_refused += other.requests_refused;
+        self.requests_failed += other.requests_failed;
+        self.prompt_tokens += other.prompt_tokens;
+        self.cached_tokens += other.cached_tokens;
+        self.generated_tokens += other.generated_tokens;
+        self.computed_tokens += other.computed_tokens;
+        self.preemptions += other.preemptions;
+        self.steps += other.steps;
+        self.grammar_cache_hits += other.grammar_cache_hits;
+        self.grammar_cache_misses += other.grammar_cache_misses;
+        self.time_to_first_token.add(&other.time_to_first_token);
+        self.inter_token.add(&other.inter_token);
+        self.end_to_end.add(&other.end_to_end);
+        self.step.add(&other.step);
+        self.mask.add(&other.mask);
+        self.compile.add(&other.compile);
+    }
+}
+
 /// What the engine holds now.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Gauges {

@@ -109,6 +109,8 @@ pub struct Limits {
     pub n_vocab: u32,
     /// Longest prompt + output, in tokens.
     pub context: u32,
+    /// Longest prompt, in tokens: less than the context where prompts are not chunked.
+    pub max_prompt: u32,
     /// Planted faults are allowed.
     pub faults: bool,
 }
@@ -120,16 +122,35 @@ pub struct Request {
     max_tokens: u32,
 }
 
+/// Most choices of one request.
+pub const MAX_CHOICES: u32 = 128;
+/// Most stop strings of one request.
+pub const MAX_STOPS: usize = 16;
+/// Longest stop string in bytes; text that may begin one is held back.
+pub const MAX_STOP_BYTES: usize = 1024;
+/// Most alternatives per token.
+pub const MAX_TOP_LOGPROBS: u32 = 20;
+
 impl Request {
     /// Checks a spec; the only place where requests are validated.
     ///
     /// # Errors
     /// [`Error::Invalid`] naming the field as OpenAI's API names it.
     pub fn new(spec: RequestSpec, limits: &Limits) -> Result<Request> {
-        let room = limits.context.saturating_sub(spec.prompt.len() as u32);
+        let room = check_prompt(&spec, limits)?;
+        check_output(&spec, limits)?;
+        check_sampling(&spec.sampling, limits)?;
         let max_tokens = spec.max_tokens.unwrap_or(room);
-        if max_tokens == 0 {
-            return Err(Error::invalid("max_tokens", "must be at least 1"));
+        if max_tokens > room {
+            return Err(context_exceeded(
+                "max_tokens",
+                format!(
+                    "the context is {} tokens, but {} prompt tokens and {max_tokens} output tokens were asked for; \
+                     shorten the prompt or lower max_tokens to {room}",
+                    limits.context,
+                    spec.prompt.len()
+                ),
+            ));
         }
         Ok(Request { spec, max_tokens })
     }
@@ -142,5 +163,135 @@ impl Request {
     /// Most tokens per choice, with the default filled in.
     pub fn max_tokens(&self) -> u32 {
         self.max_tokens
+    }
+}
+
+fn context_exceeded(what: &str, why: String) -> Error {
+    Error::invalid_code(what, why, "context_length_exceeded")
+}
+
+/// Tokens left for the output, at least 1.
+fn check_prompt(spec: &RequestSpec, limits: &Limits) -> Result<u32> {
+    if spec.prompt.is_empty() {
+        return Err(Error::invalid("prompt", "is empty; send at least one token"));
+    }
+    if let Some(t) = spec.prompt.iter().find(|t| **t >= limits.n_vocab) {
+        return Err(Error::invalid("prompt", format!("has token id {t}; ids go from 0 to {}", limits.n_vocab - 1)));
+    }
+    let length = u32::try_from(spec.prompt.len()).unwrap_or(u32::MAX);
+    let most = limits.max_prompt.min(limits.context.saturating_sub(1));
+    if length > most {
+        return Err(context_exceeded("prompt", format!("has {length} tokens; at most {most} fit; shorten it")));
+    }
+    Ok(limits.context - length)
+}
+
+fn check_output(spec: &RequestSpec, limits: &Limits) -> Result<()> {
+    within("n", f64::from(spec.n), 1.0, f64::from(MAX_CHOICES))?;
+    if spec.max_tokens == Some(0) {
+        return Err(Error::invalid("max_tokens", "must be at least 1"));
+    }
+    if let Some(most) = spec.max_tokens
+        && spec.min_tokens > most
+    {
+        return Err(Error::invalid("min_tokens", format!("is {}, more than max_tokens {most}", spec.min_tokens)));
+    }
+    if spec.stop.len() > MAX_STOPS {
+        return Err(Error::invalid("stop", format!("has {} strings; at most {MAX_STOPS}", spec.stop.len())));
+    }
+    if spec.stop.iter().any(|s| s.is_empty() || s.len() > MAX_STOP_BYTES) {
+        return Err(Error::invalid("stop", format!("each string must have 1 to {MAX_STOP_BYTES} bytes")));
+    }
+    within("top_logprobs", f64::from(spec.logprobs.unwrap_or(0)), 0.0, f64::from(MAX_TOP_LOGPROBS))?;
+    if spec.fault.is_some() && !limits.faults {
+        return Err(Error::invalid("fault", "is for tests of the weightless engine only"));
+    }
+    Ok(())
+}
+
+fn check_sampling(s: &Sampling, limits: &Limits) -> Result<()> {
+    within("temperature", f64::from(s.temperature), 0.0, 2.0)?;
+    within("min_p", f64::from(s.min_p), 0.0, 1.0)?;
+    within("presence_penalty", f64::from(s.presence_penalty), -2.0, 2.0)?;
+    within("frequency_penalty", f64::from(s.frequency_penalty), -2.0, 2.0)?;
+    if !(s.top_p > 0.0 && s.top_p <= 1.0) {
+        return Err(Error::invalid("top_p", format!("is {}; it must be above 0 and at most 1", s.top_p)));
+    }
+    if !(s.repetition_penalty > 0.0 && s.repetition_penalty <= 10.0) {
+        let why = format!("is {}; it must be above 0 and at most 10", s.repetition_penalty);
+        return Err(Error::invalid("repetition_penalty", why));
+    }
+    for (token, bias) in &s.logit_bias {
+        if *token >= limits.n_vocab {
+            let why = format!("has token id {token}; ids go from 0 to {}", limits.n_vocab - 1);
+            return Err(Error::invalid("logit_bias", why));
+        }
+        within("logit_bias", f64::from(*bias), -100.0, 100.0)?;
+    }
+    Ok(())
+}
+
+/// NaN is outside of every range.
+fn within(what: &str, value: f64, least: f64, most: f64) -> Result<()> {
+    if value >= least && value <= most {
+        return Ok(());
+    }
+    Err(Error::invalid(what, format!("is {value}; it must be from {least} to {most}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spec(json: &str) -> RequestSpec {
+        serde_json::from_str(json).unwrap()
+    }
+
+    fn field(json: &str) -> (String, Option<String>) {
+        let limits = Limits { n_vocab: 100, context: 16, max_prompt: 12, faults: false };
+        match Request::new(spec(json), &limits) {
+            Err(Error::Invalid { what, code, .. }) => (what, code),
+            other => panic!("{json} gave {other:?}"),
+        }
+    }
+
+    #[test]
+    fn out_of_range_values_name_their_field() {
+        for (json, what) in [
+            (r#"{"prompt":[]}"#, "prompt"),
+            (r#"{"prompt":[100]}"#, "prompt"),
+            (r#"{"prompt":[1],"n":0}"#, "n"),
+            (r#"{"prompt":[1],"n":129}"#, "n"),
+            (r#"{"prompt":[1],"max_tokens":0}"#, "max_tokens"),
+            (r#"{"prompt":[1],"max_tokens":3,"min_tokens":4}"#, "min_tokens"),
+            (r#"{"prompt":[1],"stop":[""]}"#, "stop"),
+            (r#"{"prompt":[1],"logprobs":21}"#, "top_logprobs"),
+            (r#"{"prompt":[1],"sampling":{"temperature":2.1}}"#, "temperature"),
+            (r#"{"prompt":[1],"sampling":{"top_p":0}}"#, "top_p"),
+            (r#"{"prompt":[1],"sampling":{"min_p":-0.1}}"#, "min_p"),
+            (r#"{"prompt":[1],"sampling":{"presence_penalty":3}}"#, "presence_penalty"),
+            (r#"{"prompt":[1],"sampling":{"frequency_penalty":-3}}"#, "frequency_penalty"),
+            (r#"{"prompt":[1],"sampling":{"repetition_penalty":0}}"#, "repetition_penalty"),
+            (r#"{"prompt":[1],"sampling":{"logit_bias":{"100":1}}}"#, "logit_bias"),
+            (r#"{"prompt":[1],"sampling":{"logit_bias":{"1":101}}}"#, "logit_bias"),
+            (r#"{"prompt":[1],"fault":{"sampler_panic":1}}"#, "fault"),
+        ] {
+            assert_eq!(field(json), (what.to_owned(), None), "{json}");
+        }
+    }
+
+    #[test]
+    fn the_context_bounds_prompt_and_output_together() {
+        let exceeded = Some("context_length_exceeded".to_owned());
+        assert_eq!(field(r#"{"prompt":[1,1,1,1,1,1,1,1,1,1,1,1,1]}"#), ("prompt".into(), exceeded.clone()));
+        assert_eq!(field(r#"{"prompt":[1],"max_tokens":16}"#), ("max_tokens".into(), exceeded));
+        let limits = Limits { n_vocab: 100, context: 16, max_prompt: 12, faults: false };
+        assert_eq!(Request::new(spec(r#"{"prompt":[1]}"#), &limits).unwrap().max_tokens(), 15);
+    }
+
+    #[test]
+    fn too_many_stop_strings_are_refused() {
+        let many = format!(r#"{{"prompt":[1],"stop":[{}]}}"#, vec!["\"a\""; 17].join(","));
+        assert_eq!(field(&many).0, "stop");
     }
 }

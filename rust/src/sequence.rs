@@ -1,1 +1,232 @@
-//! One running choice.
+//! One running choice: what is known of it, what is computed of it, and how a round is committed.
+//!
+//! A sequence knows `tokens` (prompt and output) and has KV for the first `computed` of them; `computed <= known`
+//! always. Closing that gap is all that a step does: prompt, prompt chunk, last token and recomputation after a
+//! preemption are the same thing.
+
+use crate::error::{Error, Result};
+use crate::exec::{Draft, Job, Round};
+use crate::grammar::Grammar;
+use crate::request::Request;
+use crate::sampler::Sampler;
+use crate::text::TextOut;
+use crate::types::{End, Event, FinishReason, RequestId, Slot, Token, TokenLogprob, Usage};
+use crate::vocab::Vocab;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// One choice of one request.
+pub struct Sequence {
+    /// The request it belongs to.
+    pub request: RequestId,
+    /// Index of the choice.
+    pub choice: u32,
+    /// When the request arrived.
+    pub arrival: Instant,
+    /// When its last token was emitted.
+    pub last_token: Option<Instant>,
+    /// Admission number: lower is older.
+    pub age: u64,
+    /// KV saved at a preemption, for this many tokens.
+    pub saved: Option<Vec<u8>>,
+    /// Prompt tokens whose KV came from an earlier request.
+    pub cached: u32,
+    /// The slot it holds while it runs.
+    pub slot: Option<Slot>,
+    /// A job of it is with the executor.
+    pub in_flight: bool,
+    /// The client is gone; it ends when its job comes back.
+    pub cancelled: bool,
+    spec: Arc<Request>,
+    vocab: Arc<Vocab>,
+    tokens: Vec<Token>,
+    computed: u32,
+    /// Moved into the job while in flight.
+    sampler: Option<Sampler>,
+    grammar: Option<Grammar>,
+    text: TextOut,
+}
+
+impl Sequence {
+    /// A sequence that has computed nothing. `seed` stands in where the request has none.
+    pub fn new(id: (RequestId, u32), spec: Arc<Request>, vocab: Arc<Vocab>, seed: u64, arrival: Instant) -> Self {
+        let sampler = Sampler::new(&spec, id.1, seed, vocab.clone());
+        let text = TextOut::new(vocab.clone(), &spec.spec().stop);
+        Sequence {
+            request: id.0,
+            choice: id.1,
+            arrival,
+            last_token: None,
+            age: 0,
+            saved: None,
+            cached: 0,
+            slot: None,
+            in_flight: false,
+            cancelled: false,
+            tokens: spec.spec().prompt.clone(),
+            spec,
+            vocab,
+            computed: 0,
+            sampler: Some(sampler),
+            grammar: None,
+            text,
+        }
+    }
+
+    /// Gives it its constraint, at the beginning.
+    pub fn constrain(&mut self, grammar: Option<Grammar>) {
+        self.grammar = grammar;
+    }
+
+    /// All known tokens: prompt, then output.
+    pub fn tokens(&self) -> &[Token] {
+        &self.tokens
+    }
+
+    /// Tokens whose KV the slot holds.
+    pub fn computed(&self) -> u32 {
+        self.computed
+    }
+
+    /// Known tokens without KV; at least 1 for a sequence that runs.
+    pub fn gap(&self) -> u32 {
+        self.known() - self.computed
+    }
+
+    /// Number of known tokens.
+    pub fn known(&self) -> u32 {
+        self.tokens.len() as u32
+    }
+
+    /// Tokens that it may come to hold: prompt and all of max_tokens.
+    pub fn most(&self) -> u32 {
+        self.prompt_len() + self.spec.max_tokens()
+    }
+
+    /// Tokens of the prompt.
+    pub fn prompt_len(&self) -> u32 {
+        self.spec.spec().prompt.len() as u32
+    }
+
+    /// Output tokens so far, the end token excluded.
+    pub fn generated(&self) -> u32 {
+        self.known() - self.prompt_len()
+    }
+
+    /// Takes a slot that holds the first `computed` of its tokens.
+    pub fn place(&mut self, slot: Slot, computed: u32) {
+        assert!(computed < self.known(), "at least one token must be left to compute. This is a bug.");
+        self.slot = Some(slot);
+        self.computed = computed;
+    }
+
+    /// Gives its slot up.
+    pub fn unplace(&mut self) -> Option<Slot> {
+        self.computed = 0;
+        self.slot.take()
+    }
+
+    /// The work of one step: the first `count` tokens of the gap. Moves sampler and grammar out until [`commit`].
+    ///
+    /// [`commit`]: Sequence::commit
+    pub fn job(&mut self, count: u32) -> Job {
+        assert!(!self.in_flight && count >= 1 && count <= self.gap(), "job of {count} tokens. This is a bug.");
+        let (start, end) = (self.computed as usize, (self.computed + count) as usize);
+        self.in_flight = true;
+        Job {
+            slot: self.slot.expect("a running sequence has a slot. This is a bug."),
+            start: self.computed,
+            tokens: self.tokens[start..end].to_vec(),
+            sample: end == self.tokens.len(),
+            draft: Draft::default(),
+            sampler: self.sampler.take().expect("the sampler is here unless in flight. This is a bug."),
+            grammar: self.grammar.take(),
+        }
+    }
+
+    /// Takes a round, token by token: an end token, stop string, grammar end or the last allowed token cuts it there.
+    ///
+    /// None if nothing is to be told (a prompt chunk).
+    ///
+    /// # Errors
+    /// Where the grammar refuses a token that its mask allowed.
+    pub fn commit(&mut self, round: Round) -> Result<Option<Event>> {
+        let sampled = round.job.sample;
+        self.in_flight = false;
+        self.sampler = Some(round.job.sampler);
+        self.grammar = round.job.grammar;
+        self.computed = round.computed;
+        if !sampled {
+            return Ok(None);
+        }
+        let mut event = self.event();
+        let mut logprobs = round.logprobs.into_iter();
+        for token in round.tokens {
+            let end = self.take(token, logprobs.next(), &mut event)?;
+            if end.is_some() {
+                self.finish(&mut event, end);
+                return Ok(Some(event));
+            }
+        }
+        let over = self.grammar.as_ref().is_some_and(Grammar::is_ended);
+        let end = if round.ended || over { Some(FinishReason::Stop) } else { None };
+        self.finish(&mut event, end);
+        assert!(event.end.is_some() || self.computed < self.known(), "the gap is closed. This is a bug.");
+        Ok(Some(event))
+    }
+
+    fn take(&mut self, token: Token, logprob: Option<TokenLogprob>, event: &mut Event) -> Result<Option<FinishReason>> {
+        event.usage.completion += 1;
+        if self.vocab.is_eog(token) {
+            return Ok(Some(FinishReason::Stop));
+        }
+        if let Some(grammar) = &mut self.grammar {
+            grammar.commit(token)?;
+        }
+        if let Some(sampler) = &mut self.sampler {
+            sampler.commit(token);
+        }
+        self.tokens.push(token);
+        event.tokens.push(token);
+        event.logprobs.extend(logprob);
+        let pushed = self.text.push(token);
+        event.text.push_str(&pushed.text);
+        if pushed.stopped {
+            return Ok(Some(FinishReason::Stop));
+        }
+        let over = self.grammar.as_ref().is_some_and(Grammar::is_ended);
+        if self.generated() >= self.spec.max_tokens() {
+            return Ok(Some(if over { FinishReason::Stop } else { FinishReason::Length }));
+        }
+        Ok(over.then_some(FinishReason::Stop))
+    }
+
+    fn finish(&mut self, event: &mut Event, end: Option<FinishReason>) {
+        if let Some(reason) = end {
+            event.text.push_str(&self.text.finish());
+            event.end = Some(End::Finished(reason));
+        }
+    }
+
+    /// An event without news; its counts are those of now.
+    pub fn event(&self) -> Event {
+        Event {
+            request: self.request,
+            choice: self.choice,
+            text: String::new(),
+            tokens: Vec::new(),
+            logprobs: Vec::new(),
+            usage: Usage { prompt: self.prompt_len(), cached: self.cached, completion: self.generated() },
+            end: None,
+        }
+    }
+
+    /// The last event of a sequence that ends by an error or a cancellation.
+    pub fn last_event(&self, end: Result<FinishReason, Error>) -> Event {
+        let end = match end {
+            Ok(reason) => End::Finished(reason),
+            Err(error) => End::Failed(error),
+        };
+        Event { end: Some(end), ..self.event() }
+    }
+}

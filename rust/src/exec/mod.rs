@@ -93,7 +93,9 @@ pub struct Job {
 pub struct Round {
     /// The job, with its sampler and grammar **as they were** at `start`: commit is the sequence's.
     pub job: Job,
-    /// The accepted drafts and one more token; empty if `sample` was false.
+    /// KV tokens that the slot holds now: those of the job and of the accepted drafts.
+    pub computed: u32,
+    /// The accepted drafts and one more token (none more where the grammar ended); empty if `sample` was false.
     pub tokens: Vec<Token>,
     /// One entry per token of `tokens` where the sampler asks for it, else empty.
     pub logprobs: Vec<TokenLogprob>,
@@ -101,6 +103,8 @@ pub struct Round {
     pub hidden: Option<Vec<f32>>,
     /// Set where the grammar allows nothing but the end after `tokens`.
     pub ended: bool,
+    /// Time spent on masks.
+    pub mask_time: std::time::Duration,
 }
 
 /// One sequence's failure. Its job is lost; the scheduler ends the sequence and releases the slot.
@@ -146,7 +150,10 @@ pub trait Target: Send {
     /// Gives up a job in flight as soon as possible. Its outcome may or may not still come.
     fn cancel(&mut self, slot: Slot);
     /// Empties an idle slot.
-    fn release(&mut self, slot: Slot);
+    ///
+    /// # Errors
+    /// Where the whole executor failed.
+    fn release(&mut self, slot: Slot) -> Result<(), ExecError>;
 }
 
 /// One slot's piece of a forward pass.

@@ -1,1 +1,117 @@
 //! Configuration to engine: the only file that names engines.
+
+use super::Target;
+use super::sampled::Sampled;
+use super::toy::{Toy, ToyConfig, ToyFault};
+use crate::config::Config;
+use crate::engine::Info;
+use crate::error::{Error, Result};
+use crate::request::Limits;
+use crate::vocab::Vocab;
+use std::sync::Arc;
+
+/// An opened engine.
+pub struct Opened {
+    /// The engine.
+    pub target: Box<dyn Target>,
+    /// Its vocabulary.
+    pub vocab: Arc<Vocab>,
+    /// Facts about it.
+    pub info: Info,
+}
+
+/// Opens what `target` names: an engine folder, a `.gguf` file, or `toy[:options]` (see [`ToyConfig`]).
+///
+/// # Errors
+/// [`Error::Invalid`] naming `target` where there is no usable model.
+pub fn open(target: &str, config: &Config) -> Result<Opened> {
+    match toy_options(target) {
+        Some(options) => open_toy(ToyConfig::parse(options)?, config, None),
+        None => open_model(target, config),
+    }
+}
+
+/// The vocabulary alone, for the process that serves HTTP; `info` is the opened engine's.
+///
+/// # Errors
+/// As [`open`].
+pub fn open_vocab(target: &str, info: &Info) -> Result<Arc<Vocab>> {
+    match toy_options(target) {
+        Some(_) => Vocab::toy(),
+        None => model_vocab(target, info),
+    }
+}
+
+/// Cheap checks of a target's name, before anything is loaded.
+///
+/// # Errors
+/// [`Error::Invalid`] naming `target` where there is no such folder or no model in it.
+pub fn check_target(target: &str) -> Result<()> {
+    match toy_options(target) {
+        Some(options) => ToyConfig::parse(options).map(|_| ()),
+        None => check_model(target),
+    }
+}
+
+fn toy_options(target: &str) -> Option<&str> {
+    target.strip_prefix("toy").filter(|rest| rest.is_empty() || rest.starts_with(':'))
+}
+
+/// A weightless engine, with a planted fault if a test wants one.
+///
+/// # Errors
+/// None in practice: the toy vocabulary is a constant.
+pub fn open_toy(toy: ToyConfig, config: &Config, fault: Option<ToyFault>) -> Result<Opened> {
+    let vocab = Vocab::toy()?;
+    let mut engine = Toy::new(toy, &vocab);
+    if let Some(fault) = fault {
+        engine = engine.plant(fault);
+    }
+    let target = Box::new(Sampled::new(Box::new(engine), config.engine.mask_threads.unwrap_or(0) as usize));
+    let info = info_of(target.as_ref(), &vocab, config, true);
+    Ok(Opened { info: Info { summary: "weightless engine (toy)".into(), ..info }, target, vocab })
+}
+
+/// What every engine's facts have in common.
+fn info_of(target: &dyn Target, vocab: &Vocab, config: &Config, faults: bool) -> Info {
+    let caps = target.caps();
+    let most = if config.engine.context == 0 { u32::MAX } else { config.engine.context };
+    let context = most.min(caps.kv_per_slot).min(u32::try_from(caps.kv_total).unwrap_or(u32::MAX));
+    let max_prompt = if config.enable_chunked_context { context } else { config.max_num_tokens.min(caps.max_step_tokens) };
+    Info {
+        limits: Limits { n_vocab: vocab.len() as u32, context, max_prompt, faults },
+        max_running: config.max_batch_size.min(caps.slots),
+        kv_tokens: caps.kv_total,
+        promise: caps.promise,
+        summary: String::new(),
+        eog: vocab.eog().to_vec(),
+        bos: vocab.bos(),
+        begin: vocab.bos(),
+        chat_template: None,
+    }
+}
+
+#[cfg(feature = "llama")]
+mod model;
+#[cfg(feature = "llama")]
+use model::{check_model, model_vocab, open_model};
+
+#[cfg(not(feature = "llama"))]
+fn no_engine<T>(target: &str) -> Result<T> {
+    Err(Error::invalid("target", format!("{target} needs the embedded engine; build with the feature llama")))
+}
+
+#[cfg(not(feature = "llama"))]
+fn open_model(target: &str, _: &Config) -> Result<Opened> {
+    no_engine(target)
+}
+
+#[cfg(not(feature = "llama"))]
+fn model_vocab(target: &str, _: &Info) -> Result<Arc<Vocab>> {
+    no_engine(target)
+}
+
+#[cfg(not(feature = "llama"))]
+fn check_model(target: &str) -> Result<()> {
+    no_engine(target)
+}

@@ -1,1 +1,196 @@
-//! Lifts a `Forward` to a `Target`.
+//! Lifts a [`Forward`] (an engine that hands out logits) to a [`Target`].
+//!
+//! `start` remembers the jobs, `poll` runs them in one pass. A panic in one job's grammar or sampler becomes that
+//! sequence's error. Masks are computed on the engine's thread after the pass, or by helper threads during it where
+//! the machine has cores that the engine leaves free (`mask_threads`).
+
+use super::verify::{self, Verdict};
+use super::{Caps, ExecError, Forward, Job, Outcome, Round, Run, SeqError, Target};
+use crate::error::{Error, Result};
+use crate::request::Fault;
+use crate::sampler::Scratch;
+use crate::types::Slot;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::{Duration, Instant};
+
+/// A `Forward` with the acceptance rules on top.
+pub struct Sampled {
+    forward: Box<dyn Forward>,
+    jobs: Vec<Job>,
+    scratch: Scratch,
+    mask_threads: usize,
+}
+
+impl Sampled {
+    /// `mask_threads`: threads that compute masks during the pass; 0 = after it, on the caller's thread.
+    pub fn new(forward: Box<dyn Forward>, mask_threads: usize) -> Self {
+        Sampled { forward, jobs: Vec::new(), scratch: Scratch::default(), mask_threads }
+    }
+}
+
+impl Target for Sampled {
+    fn caps(&self) -> &Caps {
+        self.forward.caps()
+    }
+
+    fn start(&mut self, jobs: Vec<Job>) -> Result<(), ExecError> {
+        self.jobs.extend(jobs);
+        self.jobs.sort_unstable_by_key(|j| j.slot);
+        Ok(())
+    }
+
+    fn poll(&mut self, _wait: bool) -> Result<Vec<(Slot, Outcome)>, ExecError> {
+        let mut jobs = std::mem::take(&mut self.jobs);
+        if jobs.is_empty() {
+            return Ok(Vec::new());
+        }
+        plant_engine_faults(&jobs);
+        let inputs: Vec<_> = jobs.iter().map(|j| [&j.tokens[..], &j.draft.tokens[..]].concat()).collect();
+        let runs: Vec<Run<'_>> = jobs.iter().zip(&inputs).map(|(j, tokens)| run_of(j, tokens)).collect();
+        let (forward, threads) = (&mut self.forward, self.mask_threads);
+        let (rows, mask_time) = std::thread::scope(|scope| {
+            let helper = (threads > 0).then(|| {
+                let jobs = &mut jobs;
+                scope.spawn(move || first_masks(jobs, threads))
+            });
+            let rows = forward.forward(&runs);
+            let times = helper.map_or(Duration::ZERO, |h| h.join().unwrap_or_default());
+            (rows, times)
+        });
+        let rows = rows?;
+        let mut first = 0;
+        let mut verdicts = Vec::with_capacity(jobs.len());
+        for job in &mut jobs {
+            let last = first + outputs(job) as usize;
+            verdicts.push(judge(job, &rows.logits[first..last], &mut self.scratch));
+            first = last;
+        }
+        if let Some(Ok(v)) = verdicts.first_mut() {
+            v.mask_time += mask_time;
+        }
+        self.close(jobs, verdicts)
+    }
+
+    fn copy(&mut self, from: Slot, to: Slot, len: u32) -> Result<(), ExecError> {
+        self.forward.copy(from, to, len)
+    }
+
+    fn truncate(&mut self, slot: Slot, keep: u32) -> Result<(), ExecError> {
+        self.forward.truncate(slot, keep)
+    }
+
+    fn save(&mut self, slot: Slot) -> Option<Vec<u8>> {
+        self.forward.save(slot)
+    }
+
+    fn restore(&mut self, slot: Slot, kv: &[u8]) -> bool {
+        self.forward.restore(slot, kv)
+    }
+
+    fn cancel(&mut self, slot: Slot) {
+        self.jobs.retain(|j| j.slot != slot);
+    }
+
+    fn release(&mut self, slot: Slot) -> Result<(), ExecError> {
+        self.forward.truncate(slot, 0)
+    }
+}
+
+impl Sampled {
+    /// Takes refused drafts out of the KV and makes the rounds.
+    fn close(&mut self, jobs: Vec<Job>, verdicts: Vec<Result<Verdict>>) -> Result<Vec<(Slot, Outcome)>, ExecError> {
+        let mut out = Vec::with_capacity(jobs.len());
+        for (job, verdict) in jobs.into_iter().zip(verdicts) {
+            let slot = job.slot;
+            let outcome = match verdict {
+                Err(e) => Err(SeqError(e)),
+                Ok(v) => {
+                    let computed = job.start + (job.tokens.len() + v.accepted) as u32;
+                    if v.accepted < job.draft.tokens.len() {
+                        self.forward.truncate(slot, computed)?;
+                    }
+                    Ok(Box::new(round_of(job, v, computed)))
+                }
+            };
+            out.push((slot, outcome));
+        }
+        Ok(out)
+    }
+}
+
+fn round_of(job: Job, v: Verdict, computed: u32) -> Round {
+    Round {
+        job,
+        computed,
+        tokens: v.tokens,
+        logprobs: v.logprobs,
+        hidden: None,
+        ended: v.ended,
+        mask_time: v.mask_time,
+    }
+}
+
+fn outputs(job: &Job) -> u32 {
+    if job.sample { 1 + job.draft.tokens.len() as u32 } else { 0 }
+}
+
+fn run_of<'a>(job: &Job, tokens: &'a [u32]) -> Run<'a> {
+    Run { slot: job.slot, start: job.start, tokens, outputs: outputs(job), hidden: false }
+}
+
+/// Masks for the first row of every constrained job; what fails here is left for `judge` to meet again.
+fn first_masks(jobs: &mut [Job], threads: usize) -> Duration {
+    let begin = Instant::now();
+    let mut wanted: Vec<&mut Job> =
+        jobs.iter_mut().filter(|j| j.sample && j.grammar.is_some() && j.draft.masks.is_empty()).collect();
+    let share = wanted.len().div_ceil(threads).max(1);
+    std::thread::scope(|scope| {
+        for part in wanted.chunks_mut(share) {
+            scope.spawn(|| part.iter_mut().for_each(|job| first_mask(job)));
+        }
+    });
+    begin.elapsed()
+}
+
+fn first_mask(job: &mut Job) {
+    let Some(grammar) = &mut job.grammar else { return };
+    let mask = catch_unwind(AssertUnwindSafe(|| grammar.mask()));
+    if let Ok(Ok(mask)) = mask {
+        job.draft.masks.push(mask);
+    }
+}
+
+/// Verifies one job; a panic in its grammar or sampler is this sequence's error.
+fn judge(job: &mut Job, rows: &[&[f32]], scratch: &mut Scratch) -> Result<Verdict> {
+    if !job.sample {
+        return Ok(Verdict::default());
+    }
+    let judged = catch_unwind(AssertUnwindSafe(|| {
+        if job.sampler.fault() == Some(Fault::GrammarPanic(job.sampler.position())) {
+            panic!("planted grammar fault");
+        }
+        verify::exact(job, rows, scratch)
+    }));
+    judged.unwrap_or_else(|panic| {
+        *scratch = Scratch::default();
+        Err(Error::Executor(format!("sampling failed: {}", panic_text(panic.as_ref()))))
+    })
+}
+
+/// The message of a caught panic.
+pub(crate) fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("unknown cause")
+}
+
+/// Faults that tests plant to see the whole engine fail; only the weightless engine admits such requests.
+fn plant_engine_faults(jobs: &[Job]) {
+    for job in jobs.iter().filter(|j| j.sample) {
+        let position = job.sampler.position();
+        match job.sampler.fault() {
+            Some(Fault::EnginePanic(p)) if p == position => panic!("planted engine fault"),
+            Some(Fault::EngineAbort(p)) if p == position => std::process::abort(),
+            _ => {}
+        }
+    }
+}

@@ -1,1 +1,221 @@
-//! The weightless engine.
+//! The weightless engine: a [`Forward`] whose logits are a hash of the tokens in the slot's KV cells.
+//!
+//! It stands in for a model in tests and overhead measurements. A row is a pure function of every token before it and
+//! of its position, so a wrong cell, a cell too many, or a wrong position changes the output; and each call is checked
+//! against the cells, so most scheduling mistakes are errors at once.
+
+use super::{Caps, ExecError, Forward, Promise, Rows, Run};
+use crate::error::{Error, Result};
+use crate::types::{Slot, Token};
+use crate::vocab::Vocab;
+use std::time::Duration;
+
+/// Shape of a weightless engine; written `toy:slots=4,context=64,kv=160` as a target.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ToyConfig {
+    /// Slots.
+    pub slots: u32,
+    /// KV tokens per slot.
+    pub context: u32,
+    /// KV tokens in total.
+    pub kv: u64,
+    /// Most tokens per step.
+    pub step_tokens: u32,
+    /// Microseconds that a step takes, plus as many per 64 tokens of it.
+    pub step_us: u64,
+    /// Seed of the hash: another seed is another model.
+    pub seed: u64,
+    /// Likeliness of end tokens: added to their logits.
+    pub end_bias: f32,
+}
+
+impl Default for ToyConfig {
+    fn default() -> Self {
+        ToyConfig { slots: 128, context: 4096, kv: 1 << 19, step_tokens: 8192, step_us: 0, seed: 1, end_bias: 1.0 }
+    }
+}
+
+impl ToyConfig {
+    /// Reads the part of a target's name after `toy`.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] naming the target where a key or value is unknown.
+    pub fn parse(options: &str) -> Result<Self> {
+        let mut config = ToyConfig::default();
+        let wrong = |why: String| Error::invalid("target", why);
+        for pair in options.trim_start_matches(':').split(',').filter(|p| !p.is_empty()) {
+            let (key, value) = pair.split_once('=').ok_or_else(|| wrong(format!("toy option {pair} has no value")))?;
+            let number: u64 = value.parse().map_err(|_| wrong(format!("toy option {key} wants a number, not {value}")))?;
+            match key {
+                "slots" => config.slots = number as u32,
+                "context" => config.context = number as u32,
+                "kv" => config.kv = number,
+                "step_tokens" => config.step_tokens = number as u32,
+                "step_us" => config.step_us = number,
+                "seed" => config.seed = number,
+                "end_bias" => config.end_bias = number as f32,
+                _ => return Err(wrong(format!("toy has no option {key}"))),
+            }
+        }
+        Ok(config)
+    }
+}
+
+/// Faults that tests plant to see whether they are noticed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ToyFault {
+    /// `truncate` leaves the cells as they are.
+    KeepsCells,
+    /// Positions are counted one too high.
+    WrongPosition,
+}
+
+/// The engine.
+pub struct Toy {
+    caps: Caps,
+    config: ToyConfig,
+    bonus: Vec<f32>,
+    /// Per slot: the tokens, and the hash of each prefix (one more than tokens).
+    cells: Vec<(Vec<Token>, Vec<u64>)>,
+    logits: Vec<f32>,
+    fault: Option<ToyFault>,
+}
+
+impl Toy {
+    /// An engine over the toy vocabulary.
+    pub fn new(config: ToyConfig, vocab: &Vocab) -> Self {
+        let caps = Caps {
+            n_vocab: vocab.len(),
+            slots: config.slots,
+            kv_per_slot: config.context,
+            kv_total: config.kv,
+            max_step_tokens: config.step_tokens,
+            can_truncate: true,
+            cheap_copy: false,
+            promise: Promise::BitIdentical,
+        };
+        let bonus = (0..vocab.len() as Token).map(|t| bonus_of(vocab, t, config.end_bias)).collect();
+        let cells = vec![(Vec::new(), vec![config.seed]); config.slots as usize];
+        Toy { caps, config, bonus, cells, logits: Vec::new(), fault: None }
+    }
+
+    /// Plants a fault.
+    pub fn plant(mut self, fault: ToyFault) -> Self {
+        self.fault = Some(fault);
+        self
+    }
+
+    fn push(&mut self, run: &Run<'_>) -> Result<(), ExecError> {
+        let shift = u32::from(self.fault == Some(ToyFault::WrongPosition));
+        let (tokens, hashes) = &mut self.cells[run.slot.index()];
+        if run.start as usize != tokens.len() {
+            let have = tokens.len();
+            return Err(ExecError(format!("toy: slot {} holds {have} tokens, run starts at {}", run.slot.0, run.start)));
+        }
+        if run.tokens.is_empty() || run.outputs as usize > run.tokens.len() {
+            return Err(ExecError("toy: empty run, or more outputs than tokens".into()));
+        }
+        for token in run.tokens {
+            let position = tokens.len() as u64 + u64::from(shift);
+            let last = hashes.last().copied().unwrap_or_default();
+            hashes.push(mix(last ^ mix(u64::from(*token) << 32 | position)));
+            tokens.push(*token);
+        }
+        Ok(())
+    }
+
+    fn check_capacity(&self) -> Result<(), ExecError> {
+        let used: u64 = self.cells.iter().map(|c| c.0.len() as u64).sum();
+        if used > self.config.kv || self.cells.iter().any(|c| c.0.len() > self.config.context as usize) {
+            return Err(ExecError(format!("toy: {used} KV tokens are more than fit")));
+        }
+        Ok(())
+    }
+}
+
+/// Text-like output: letters are likelier than other bytes, padding never comes.
+fn bonus_of(vocab: &Vocab, token: Token, end_bias: f32) -> f32 {
+    if vocab.is_eog(token) {
+        return end_bias;
+    }
+    match vocab.bytes(token) {
+        _ if vocab.is_special(token) => -20.0,
+        [b] if b.is_ascii_alphanumeric() || *b == b' ' => 3.0,
+        [b] if b.is_ascii_graphic() => 1.5,
+        _ => 0.0,
+    }
+}
+
+fn mix(mut x: u64) -> u64 {
+    x = (x ^ x >> 32).wrapping_mul(0xd6e8_feb8_6659_fd93);
+    x = (x ^ x >> 32).wrapping_mul(0xd6e8_feb8_6659_fd93);
+    x ^ x >> 32
+}
+
+impl Forward for Toy {
+    fn caps(&self) -> &Caps {
+        &self.caps
+    }
+
+    fn forward(&mut self, runs: &[Run<'_>]) -> Result<Rows<'_>, ExecError> {
+        if !runs.is_sorted_by(|a, b| a.slot < b.slot) {
+            return Err(ExecError("toy: runs are not sorted by slot".into()));
+        }
+        let total: usize = runs.iter().map(|r| r.tokens.len()).sum();
+        if total > self.config.step_tokens as usize {
+            return Err(ExecError(format!("toy: {total} tokens in one step")));
+        }
+        for run in runs {
+            self.push(run)?;
+        }
+        self.check_capacity()?;
+        if self.config.step_us > 0 {
+            std::thread::sleep(Duration::from_micros(self.config.step_us * (1 + total as u64 / 64)));
+        }
+        let width = self.caps.n_vocab;
+        self.logits.clear();
+        for run in runs {
+            let hashes = &self.cells[run.slot.index()].1;
+            for hash in &hashes[hashes.len() - run.outputs as usize..] {
+                let noise = |t: usize| (mix(hash ^ t as u64) >> 40) as f32 / (1u64 << 24) as f32;
+                self.logits.extend(self.bonus.iter().enumerate().map(|(t, bonus)| bonus + 6.0 * noise(t)));
+            }
+        }
+        Ok(Rows { logits: self.logits.chunks(width).collect(), hidden: Vec::new() })
+    }
+
+    fn truncate(&mut self, slot: Slot, keep: u32) -> Result<(), ExecError> {
+        let (tokens, hashes) = &mut self.cells[slot.index()];
+        if self.fault == Some(ToyFault::KeepsCells) && keep > 0 {
+            return Ok(());
+        }
+        if keep as usize > tokens.len() {
+            return Err(ExecError(format!("toy: slot {} holds {} tokens, not {keep}", slot.0, tokens.len())));
+        }
+        tokens.truncate(keep as usize);
+        hashes.truncate(keep as usize + 1);
+        Ok(())
+    }
+
+    fn copy(&mut self, from: Slot, to: Slot, len: u32) -> Result<(), ExecError> {
+        let source = self.cells[from.index()].clone();
+        if from == to || !self.cells[to.index()].0.is_empty() || source.0.len() < len as usize {
+            return Err(ExecError(format!("toy: cannot copy {len} tokens from slot {} to {}", from.0, to.0)));
+        }
+        self.cells[to.index()] = source;
+        self.truncate(to, len)
+    }
+
+    fn save(&mut self, slot: Slot) -> Option<Vec<u8>> {
+        Some(self.cells[slot.index()].0.iter().flat_map(|t| t.to_le_bytes()).collect())
+    }
+
+    fn restore(&mut self, slot: Slot, kv: &[u8]) -> bool {
+        let token = |b: &[u8]| b.try_into().map(Token::from_le_bytes).ok();
+        let Some(tokens) = kv.chunks(4).map(token).collect::<Option<Vec<Token>>>() else {
+            return false;
+        };
+        let run = Run { slot, start: 0, tokens: &tokens, outputs: 0, hidden: false };
+        tokens.is_empty() || self.push(&run).is_ok()
+    }
+}

@@ -1,1 +1,90 @@
-//! The acceptance rules.
+//! The acceptance rule `exact`: the target draws every verified row itself, and a drafted token is kept iff it equals
+//! the draw. Since a draw is a pure function of (seed, choice, position, processed logits), the emitted tokens are
+//! the same for every draft, the empty one included.
+
+use super::{Draft, Job};
+use crate::error::Result;
+use crate::grammar::{Cursor, Grammar, Mask};
+use crate::sampler::{Drawn, Sampler, Scratch};
+use crate::types::{Token, TokenLogprob};
+use std::time::{Duration, Instant};
+
+/// What verifying one job's rows gave.
+#[derive(Debug, Default)]
+pub(super) struct Verdict {
+    pub(super) tokens: Vec<Token>,
+    pub(super) logprobs: Vec<TokenLogprob>,
+    /// Drafted tokens that were kept.
+    pub(super) accepted: usize,
+    /// The grammar allows nothing but the end after `tokens`.
+    pub(super) ended: bool,
+    /// Time spent on masks.
+    pub(super) mask_time: Duration,
+}
+
+/// Walks the rows of one job: row `i` is the distribution after the first `i` drafted tokens.
+///
+/// The job's grammar and sampler are as before afterwards.
+///
+/// # Errors
+/// The sequence's own: its grammar broke, or a row is not finite.
+pub(super) fn exact(job: &mut Job, rows: &[&[f32]], scratch: &mut Scratch) -> Result<Verdict> {
+    let Job { draft, sampler, grammar, .. } = job;
+    let mut walk = Walk::new(grammar.as_mut());
+    let mut verdict = Verdict::default();
+    for (i, row) in rows.iter().enumerate() {
+        let drawn = draw(&mut walk, &mut verdict, draft, sampler, (row, scratch))?;
+        let Drawn::Token(token, logprob) = drawn else {
+            verdict.ended = true;
+            break;
+        };
+        verdict.tokens.push(token);
+        verdict.logprobs.extend(logprob);
+        if draft.tokens.get(i) != Some(&token) || !walk.push(token)? {
+            break;
+        }
+        verdict.accepted += 1;
+    }
+    Ok(verdict)
+}
+
+fn draw(
+    walk: &mut Walk<'_>,
+    verdict: &mut Verdict,
+    draft: &Draft,
+    sampler: &Sampler,
+    (row, scratch): (&[f32], &mut Scratch),
+) -> Result<Drawn> {
+    let at = verdict.tokens.len();
+    let begin = Instant::now();
+    let fresh = if draft.masks.len() > at { None } else { walk.mask(row.len())? };
+    verdict.mask_time += begin.elapsed();
+    sampler.draw(row, draft.masks.get(at).or(fresh.as_ref()), &verdict.tokens, scratch)
+}
+
+/// A walk ahead in the grammar that begins a cursor only when a drafted token is kept.
+enum Walk<'a> {
+    Free,
+    Ahead(Cursor<'a>),
+}
+
+impl<'a> Walk<'a> {
+    fn new(grammar: Option<&'a mut Grammar>) -> Self {
+        grammar.map_or(Walk::Free, |g| Walk::Ahead(g.cursor()))
+    }
+
+    fn mask(&mut self, width: usize) -> Result<Option<Mask>> {
+        match self {
+            Walk::Free => Ok(None),
+            Walk::Ahead(cursor) => cursor.mask().map(|m| Some(m.widened(width))),
+        }
+    }
+
+    /// False where the walk cannot go on: the grammar refuses the token or it is an end token.
+    fn push(&mut self, token: Token) -> Result<bool> {
+        match self {
+            Walk::Free => Ok(true),
+            Walk::Ahead(cursor) => cursor.push(token),
+        }
+    }
+}

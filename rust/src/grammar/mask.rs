@@ -15,6 +15,21 @@ impl Mask {
         Mask { words: vec![0; len.div_ceil(32)], len }
     }
 
+    /// A mask of `len` tokens with all allowed.
+    pub fn all(len: usize) -> Self {
+        Mask::from_words(&vec![u32::MAX; len.div_ceil(32)], len)
+    }
+
+    /// The same set over `len` tokens; engines may pad their logits rows past the vocabulary.
+    pub fn widened(self, len: usize) -> Self {
+        if len == self.len {
+            return self;
+        }
+        let mut words = self.words;
+        words.resize(len.div_ceil(32).max(words.len()), 0);
+        Mask::from_words(&words, len)
+    }
+
     /// A mask over `len` tokens from words; spare words and bits past `len` are dropped.
     pub fn from_words(words: &[u32], len: usize) -> Self {
         let mut words = words[..len.div_ceil(32)].to_vec();

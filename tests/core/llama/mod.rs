@@ -1,1 +1,44 @@
-//! Tests of llama.
+//! The embedded engine on a random-weight model made here, and on the demo target where it is there.
+
+mod arguments;
+mod files;
+mod model;
+mod rows;
+mod world;
+
+use llgtrt::config::{Config, KvCacheType, KvLayout};
+use llgtrt::exec::llama::{Opened, open};
+use std::path::{Path, PathBuf};
+
+/// A small server's configuration: 2 threads, KV for `slots` whole contexts.
+fn config(layout: KvLayout, slots: u32, context: u32) -> Config {
+    let mut config = Config { max_batch_size: slots, max_num_tokens: 256, ..Config::default() };
+    config.engine.kv_layout = layout;
+    config.engine.context = context;
+    config.engine.threads = 2;
+    config
+}
+
+fn opened(path: &Path, config: &Config) -> Opened {
+    open(path, config).unwrap_or_else(|e| panic!("{e}"))
+}
+
+/// The demo target, if this checkout has it.
+fn demo() -> Option<PathBuf> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("demo/target/model.gguf");
+    if !path.is_file() {
+        println!("skipped: no demo model");
+        return None;
+    }
+    Some(path)
+}
+
+/// The random model, and the demo target where it is there.
+fn models() -> Vec<PathBuf> {
+    [Some(model::random()), demo()].into_iter().flatten().collect()
+}
+
+fn with_kv(mut config: Config, kv: KvCacheType) -> Config {
+    config.engine.kv_cache_type = kv;
+    config
+}

@@ -1,1 +1,283 @@
-//! llama.cpp as a `Forward`.
+//! llama.cpp as a `Forward`: GGUF models, embedded.
+//!
+//! Two layouts of KV, told apart only in here. In **slots** each sequence has cells of its own, in order, so that its
+//! rows have the same bits whatever shares the batch, as far as the kernels for its weight and KV types allow; the
+//! probe at start looks whether they do. **Shared**, all sequences take cells from one pool: contexts that slots
+//! could not hold, copies that cost nothing, and rows that depend on the order of cells in their last bits.
+
+pub mod context;
+pub mod ffi;
+mod forward;
+pub mod gguf;
+mod memory;
+mod plan;
+mod probe;
+
+use crate::config::{Config, KvCacheType, KvLayout};
+use crate::error::Error;
+use crate::exec::{Caps, ExecError, Forward, Promise};
+use crate::types::Token;
+use context::{CELL_BLOCK, Context, KvType, Shape};
+use ffi::{Gguf, Model};
+use forward::Llama;
+use plan::{Facts, Plan};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Layers that the library takes; with none or more it aborts.
+const LAYERS: std::ops::RangeInclusive<i64> = 1..=512;
+/// Time for the probe.
+const PROBE: Duration = Duration::from_millis(800);
+
+/// An opened model.
+pub struct Opened {
+    /// The engine.
+    pub forward: Box<dyn Forward>,
+    /// What the file says.
+    pub info: ModelInfo,
+}
+
+/// Facts of a model file.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ModelInfo {
+    /// Tokens in the vocabulary.
+    pub n_vocab: usize,
+    /// Longest context in tokens: what the model was trained for, or less where the configuration or memory say so.
+    pub context: u32,
+    /// The model's own chat template.
+    pub chat_template: Option<String>,
+    /// Ids that end a generation, rising.
+    pub end_ids: Vec<Token>,
+    /// The token that begins a text.
+    pub begin: Option<Token>,
+    /// Whether prompts begin with it.
+    pub add_begin: bool,
+    /// All or some layers carry a state: no prefix reuse, no speculation.
+    pub recurrent: bool,
+    /// Width of the sliding attention window in tokens; 0 = none.
+    pub sliding_window: u32,
+    /// KV tokens of all slots together.
+    pub kv_tokens: u64,
+    /// One line for the start-up log: model, layout, KV type, threads, probe.
+    pub summary: String,
+}
+
+/// Opens a GGUF file: checks it, loads it, probes it and lays out KV.
+///
+/// # Errors
+/// `Invalid` with `what` = "target" where the file is damaged or cannot be served; `Executor` where there is too
+/// little memory.
+pub fn open(gguf: &Path, config: &Config) -> Result<Opened, Error> {
+    let trained = check(gguf)?;
+    let model = Model::load(gguf).map_err(|why| refused(gguf, &format!("cannot be loaded: {why}")))?;
+    if model.n_vocab() == 0 || !model.generates() {
+        return Err(refused(gguf, "is no model that generates text"));
+    }
+    let found = look(gguf, &model, config, trained)?;
+    let memory = memory::available() as f64 * config.kv_cache_free_gpu_mem_fraction.clamp(0.0, 1.0);
+    let facts = Facts {
+        context: longest_context(config, trained),
+        fit: (memory / found.token_bytes) as u64,
+        equal: found.equal(),
+        windowed: model.n_swa() > 0,
+        stateful: model.is_recurrent(),
+    };
+    let plan = plan::plan(config, &facts);
+    let forward = build(&model, config, &plan, &found)?;
+    let info = describe(&model, &plan, &found, &forward, threads(config));
+    log::info!("{}", info.summary);
+    Ok(Opened { forward: Box::new(forward), info })
+}
+
+/// What the library would abort on, or accept to its harm, is refused before it loads the file. Gives back the context
+/// that the model was trained for.
+fn check(gguf: &Path) -> Result<u32, Error> {
+    match std::fs::metadata(gguf) {
+        Ok(meta) if meta.is_file() => {}
+        Ok(_) => return Err(refused(gguf, "is no file")),
+        Err(e) => return Err(refused(gguf, &format!("cannot be read: {e}"))),
+    }
+    let file = Gguf::open(gguf).map_err(|why| refused(gguf, &format!("is no readable GGUF file: {why}")))?;
+    let missing = |key: &str| refused(gguf, &format!("is damaged: {key} is missing or of a wrong type"));
+    let arch = file.text("general.architecture").ok_or_else(|| missing("general.architecture"))?;
+    let number = |name: &str| file.integer(&format!("{arch}.{name}")).ok_or_else(|| missing(name));
+    let layers = number("block_count")?;
+    if !LAYERS.contains(&layers) {
+        return Err(refused(gguf, &format!("is damaged: it claims {layers} layers")));
+    }
+    let trained = number("context_length")?;
+    u32::try_from(trained)
+        .ok()
+        .filter(|n| (probe::FEWEST_TOKENS..=1 << 30).contains(n))
+        .ok_or_else(|| refused(gguf, &format!("is damaged: it claims a context of {trained} tokens")))
+}
+
+fn longest_context(config: &Config, trained: u32) -> u32 {
+    let asked = config.engine.context;
+    if asked > trained {
+        log::warn!(
+            "engine.context: {asked} is more than the {trained} tokens that the model was trained for"
+        );
+    }
+    if asked == 0 { trained } else { asked.min(trained) }
+}
+
+/// What a small context with slots told about the model.
+struct Found {
+    kv: KvType,
+    token_bytes: f64,
+    probe: Option<probe::Found>,
+}
+
+impl Found {
+    /// The kernels for f16 change with the length, which a short probe of a large model may not reach.
+    fn equal(&self) -> bool {
+        self.kv != KvType::F16 && self.probe.as_ref().is_some_and(|p| p.differ == 0 && p.rows > 0)
+    }
+}
+
+/// Finds a KV type that the model takes, measures it, and probes.
+fn look(gguf: &Path, model: &Arc<Model>, config: &Config, trained: u32) -> Result<Found, Error> {
+    let cells = probe::SLOTS * probe::TOKENS;
+    let shape = Shape {
+        shared: false,
+        sequences: probe::SLOTS,
+        cells,
+        batch: cells,
+        kv: kv_type(config),
+        threads: threads(config),
+    };
+    let open = |kv| Context::new(model, &Shape { kv, ..shape });
+    let (kv, context) = match open(shape.kv) {
+        Err(why) if shape.kv == KvType::Q8_0 => {
+            log::warn!("engine.kv_cache_type: q8_0 does not fit this model ({why}); bf16 is used");
+            (KvType::Bf16, open(KvType::Bf16))
+        }
+        context => (shape.kv, context),
+    };
+    let mut context = context.map_err(|why| refused(gguf, &format!("cannot be served: {why}")))?;
+    let broken = |e: ExecError| refused(gguf, &format!("cannot be served: {e}"));
+    let token_bytes = measure(&mut context).map_err(broken)?;
+    let mut found = Found { kv, token_bytes, probe: None };
+    if config.engine.kv_layout != KvLayout::Shared && !model.is_recurrent() {
+        let caps = Caps {
+            n_vocab: model.n_vocab(),
+            slots: probe::SLOTS,
+            kv_per_slot: trained.min(probe::TOKENS),
+            kv_total: u64::from(cells),
+            max_step_tokens: cells,
+            can_truncate: true,
+            cheap_copy: false,
+            promise: Promise::NearTies,
+        };
+        let mut engine = Llama::new(context, caps, false, CELL_BLOCK);
+        let probe = probe::run(&mut engine, PROBE).map_err(broken)?;
+        if !probe.finite {
+            return Err(refused(gguf, "is damaged: its weights give scores that are no numbers"));
+        }
+        found.probe = Some(probe);
+    }
+    Ok(found)
+}
+
+/// Bytes of one KV token, and whether the model computes anything.
+fn measure(context: &mut Context) -> Result<f64, ExecError> {
+    const MORE: u32 = 32;
+    let mut size = |from: u32, n: u32| -> Result<usize, ExecError> {
+        context.clear();
+        for position in from..from + n {
+            context.push(0, position, 0, position == 0);
+        }
+        context.decode().map_err(|e| ExecError(e.to_string()))?;
+        if from == 0 && !context.logits(0).is_some_and(|row| row.iter().all(|x| x.is_finite())) {
+            return Err(ExecError("its weights give scores that are no numbers".into()));
+        }
+        Ok(context.state_size(0))
+    };
+    let (one, more) = (size(0, 1)?, size(1, MORE)?);
+    context.remove(0, 0);
+    Ok((more.saturating_sub(one) as f64 / f64::from(MORE)).max(1.0))
+}
+
+/// The context that serves.
+fn build(model: &Arc<Model>, config: &Config, plan: &Plan, found: &Found) -> Result<Llama, Error> {
+    let step = config.max_num_tokens.max(1);
+    let shape = Shape {
+        shared: plan.shared,
+        sequences: plan.sequences,
+        cells: plan.cells,
+        // Room for rows that fill gaps.
+        batch: step.saturating_add(plan.sequences),
+        kv: found.kv,
+        threads: threads(config),
+    };
+    let context = Context::new(model, &shape).map_err(|why| {
+        Error::Executor(format!("KV for {} tokens: {why}; lower kv_cache_max_tokens", plan.total))
+    })?;
+    let caps = Caps {
+        n_vocab: model.n_vocab(),
+        slots: plan.sequences,
+        kv_per_slot: plan.per_slot,
+        kv_total: plan.total,
+        max_step_tokens: step.min(u32::try_from(context.n_batch()).unwrap_or(u32::MAX)),
+        can_truncate: !model.is_recurrent() && (model.n_swa() == 0 || !plan.shared),
+        cheap_copy: plan.shared,
+        promise: if !plan.shared && found.equal() { Promise::BitIdentical } else { Promise::NearTies },
+    };
+    if !caps.can_truncate {
+        log::warn!("this model's KV cannot be truncated: no prefix reuse and no speculation");
+    }
+    let fill = found.probe.as_ref().map_or(0, |p| p.fill);
+    Ok(Llama::new(context, caps, plan.shared, fill))
+}
+
+fn describe(model: &Model, plan: &Plan, found: &Found, forward: &Llama, threads: u32) -> ModelInfo {
+    let (begin, add_begin) = model.begin();
+    let layout = match plan.shared {
+        true => format!("{} KV tokens shared by {} slots", plan.total, plan.sequences),
+        false => format!("{} KV tokens in {} slots of {}", plan.total, plan.sequences, plan.per_slot),
+    };
+    let probe = found.probe.as_ref().map_or_else(
+        || "no probe".to_owned(),
+        |p| format!("probe: {} of {} rows differ, {} ms", p.differ, p.rows, p.took.as_millis()),
+    );
+    let mib = f64::from(plan.cells) * found.token_bytes / f64::from(1 << 20);
+    let summary = format!(
+        "llama.cpp: {}; {layout}, {}, {mib:.0} MiB; {threads} threads; {} ({probe})",
+        model.description(),
+        found.kv,
+        forward.caps().promise,
+    );
+    ModelInfo {
+        n_vocab: model.n_vocab(),
+        context: plan.per_slot,
+        chat_template: model.chat_template(),
+        end_ids: model.end_ids(),
+        begin,
+        add_begin,
+        recurrent: model.is_recurrent(),
+        sliding_window: model.n_swa(),
+        kv_tokens: plan.total,
+        summary,
+    }
+}
+
+/// The engine's threads: as configured, or the cores that this process may use.
+pub fn threads(config: &Config) -> u32 {
+    let cores = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    if config.engine.threads > 0 { config.engine.threads } else { u32::try_from(cores()).unwrap_or(1) }
+}
+
+/// The configured type of K and V.
+pub fn kv_type(config: &Config) -> KvType {
+    match config.engine.kv_cache_type {
+        KvCacheType::Q8_0 => KvType::Q8_0,
+        KvCacheType::Bf16 => KvType::Bf16,
+        KvCacheType::F16 => KvType::F16,
+    }
+}
+
+fn refused(gguf: &Path, why: &str) -> Error {
+    Error::invalid("target", format!("{} {why}", gguf.display()))
+}

@@ -1,0 +1,70 @@
+#!/usr/bin/env bash
+# Runs every check and test: all of them, whatever fails; the exit code is 1 if anything did.
+# The last line is 'N passed, N failed, N skipped'; a check that is not a test run counts as one.
+set -uo pipefail
+
+LLGTRT_ROOT=$(dirname -- "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")")
+# shellcheck source=launch/setup.sh
+. "$LLGTRT_ROOT/launch/setup.sh"
+cd "$LLGTRT_ROOT" || exit 2
+export LLGTRT_DATA="${LLGTRT_DATA:-$LLGTRT_ROOT/../shared/data}" CARGO_TERM_COLOR=never
+passed=0 failed=0 skipped=0 broken=()
+
+# step NAME COMMAND...: runs it, shows its output, its time, and counts the tests that it reports.
+step() {
+    local name=$1 start=$SECONDS log="$LLGTRT_ROOT/.build/check.log" status=0 counts
+    shift
+    printf '\n== %s\n' "$name"
+    timeout 2400 "$@" 2>&1 </dev/null | tee "$log"
+    status=${PIPESTATUS[0]}
+    counts=$(count_tests <"$log")
+    read -r p f s <<<"$counts"
+    if ((p + f == 0)); then p=$((status == 0)); fi
+    if ((status != 0 && f == 0)); then f=1; fi
+    passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
+    if ((f > 0)); then broken+=("$name"); fi
+    printf -- '-- %s: %s, %d s\n' "$name" "$( ((f > 0)) && echo FAILED || echo ok)" "$((SECONDS - start))"
+}
+
+# Totals over the closing lines of cargo test and pytest on stdin: passed, failed, skipped.
+count_tests() {
+    awk '
+        /^test result: / { p += $4; f += $6; s += $8 }
+        /^(=+ )?[0-9]+ (passed|failed|skipped|error|errors|xfailed)[, ].* in [0-9.]+s/ {
+            gsub(/[=,]/, " ")
+            for (i = 1; i < NF; i++) {
+                if ($(i + 1) == "passed") p += $i
+                if ($(i + 1) ~ /^(failed|error|errors)$/) f += $i
+                if ($(i + 1) == "skipped") s += $i
+            }
+        }
+        END { print p + 0, f + 0, s + 0 }'
+}
+
+start=$SECONDS
+printf '== set-up\n'
+(
+    set -e # in a condition it would be without effect
+    setup_all dev
+)
+status=$?
+if ((status != 0)); then refuse "the set-up failed, so nothing was checked"; fi
+# shellcheck source=launch/env.sh
+. "$LLGTRT_ROOT/launch/env.sh"
+printf -- '-- set-up: ok, %d s\n' "$((SECONDS - start))"
+
+step "rustfmt" cargo fmt --check
+step "ruff format" ruff format --check .
+step "ruff" ruff check .
+step "shellcheck" shellcheck -x launch/*.sh .ci/run
+step "mypy" mypy
+step "stubtest" python -m mypy.stubtest llgtrt._core
+step "clippy" cargo clippy --release --locked --all-targets --features llama,python -- -D warnings
+step "Rust tests" cargo test --release --locked --features llama
+step "Python tests" python -m pytest -q -p no:cacheprovider
+step "documentation" env RUSTDOCFLAGS="-D warnings" cargo doc --release --locked --no-deps --features llama,python
+
+printf '\n%d s in all' "$((SECONDS - start))"
+if ((${#broken[@]} > 0)); then printf '; failed: %s' "$(printf '%s, ' "${broken[@]}" | sed 's/, $//')"; fi
+printf '\n%d passed, %d failed, %d skipped\n' "$passed" "$failed" "$skipped"
+((failed == 0))

@@ -1,0 +1,57 @@
+# shellcheck shell=bash
+# The build environment: the same for the launcher, the checks and a developer's own cargo calls (`. launch/env.sh`), so
+# that the embedded engine's C++ is compiled once. It only sets variables; what it names is installed by setup.sh.
+# CC and CXX are taken as they are when set; CC=gcc alone picks g++.
+
+LLGTRT_ROOT=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd -P)
+export LLGTRT_ROOT
+export VIRTUAL_ENV="$LLGTRT_ROOT/.venv"
+case ":$PATH:" in
+    *":$VIRTUAL_ENV/bin:"*) ;;
+    *) export PATH="$VIRTUAL_ENV/bin:$PATH:${CARGO_HOME:-$HOME/.cargo}/bin" ;;
+esac
+
+# True where $1 is a C++ compiler that finds its own and the C library's headers.
+llgtrt_compiles() {
+    printf '#include <cstddef>\n#include <stdlib.h>\n' | "$1" -x c++ -fsyntax-only - 2>/dev/null
+}
+
+# clang is right about AMX and up to twice as fast here; GCC is the fallback.
+if [[ -z ${CC:-} ]]; then
+    if command -v clang >/dev/null && llgtrt_compiles clang++; then CC=clang; else CC=gcc; fi
+fi
+if [[ -z ${CXX:-} ]]; then
+    case $CC in
+        *clang*) CXX=${CC/clang/clang++} ;;
+        *gcc*) CXX=${CC/gcc/g++} ;;
+        *) CXX=c++ ;;
+    esac
+fi
+export CC CXX
+
+# GCC before 13 miscompiles ggml's AMX set-up (SIGILL in every quantised product), and rows have the same bits whatever
+# shares the batch only without AMX: off for every compiler that knows it.
+if [[ ${CFLAGS:-} != *-mno-amx-tile* ]]; then
+    llgtrt_amx="-mno-amx-tile -mno-amx-int8 -mno-amx-bf16"
+    # shellcheck disable=SC2086 # the flags are three words
+    if [[ $(uname -m) == x86_64 ]] && "$CC" $llgtrt_amx -x c -fsyntax-only /dev/null 2>/dev/null; then
+        export CFLAGS="${CFLAGS:+$CFLAGS }$llgtrt_amx" CXXFLAGS="${CXXFLAGS:+$CXXFLAGS }$llgtrt_amx"
+    fi
+    unset llgtrt_amx
+fi
+
+# bindgen reads C headers through the libclang wheel, which brings no header of its own.
+for LIBCLANG_PATH in "$VIRTUAL_ENV"/lib/python3*/site-packages/clang/native; do :; done
+export LIBCLANG_PATH
+if [[ -z ${BINDGEN_EXTRA_CLANG_ARGS:-} ]]; then
+    if command -v gcc >/dev/null; then
+        BINDGEN_EXTRA_CLANG_ARGS=-I$(gcc -print-file-name=include)
+    elif command -v "$CC" >/dev/null; then
+        BINDGEN_EXTRA_CLANG_ARGS=-I$("$CC" -print-resource-dir 2>/dev/null)/include
+    fi
+    export BINDGEN_EXTRA_CLANG_ARGS
+fi
+
+export CMAKE_GENERATOR=Ninja
+# What maturin sets too: without the same values here, its builds and cargo's would undo each other.
+export PYO3_PYTHON="$VIRTUAL_ENV/bin/python" PYO3_BUILD_EXTENSION_MODULE=1

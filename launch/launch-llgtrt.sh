@@ -1,0 +1,36 @@
+#!/usr/bin/env bash
+# Sets up what is missing (Python environment, release build), then serves. Works through a symlink, from any folder.
+set -euo pipefail
+
+usage() {
+    cat <<'END'
+usage: launch-llgtrt.sh <target> [flags]      an engine folder, or a .gguf file
+       launch-llgtrt.sh --demo [flags]        the demo model, as `demo`
+
+  --port N  --host H  --debug  --runtime-config F  --chat-template F
+  --served-model-name S  --api-key K  --print-config
+END
+}
+
+LLGTRT_ROOT=$(dirname -- "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")")
+# shellcheck source=launch/setup.sh
+. "$LLGTRT_ROOT/launch/setup.sh"
+
+args=()
+for arg in "$@"; do
+    case $arg in
+        --demo) args=("$LLGTRT_ROOT/demo/target" --served-model-name demo ${args[@]+"${args[@]}"}) ;;
+        -h | --help)
+            usage
+            exit 0
+            ;;
+        *) args+=("$arg") ;;
+    esac
+done
+if ((${#args[@]} == 0)); then
+    usage >&2
+    exit 2
+fi
+
+(setup_all run) # a subshell: the server does not inherit the build's environment
+exec "$LLGTRT_ROOT/.venv/bin/python" -I -m llgtrt serve "${args[@]}"

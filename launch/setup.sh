@@ -1,0 +1,151 @@
+# shellcheck shell=bash
+# Makes the Python environment and the release extension; does nothing where both are up to date.
+# Sourced by launch-llgtrt.sh and check.sh, which have set LLGTRT_ROOT and `set -euo pipefail`.
+
+say() { printf 'llgtrt: %s\n' "$*" >&2; }
+
+# One line that says what to do, exit code 2.
+refuse() {
+    say "$*"
+    exit 2
+}
+
+# The line that installs Debian packages, for this user.
+apt_line() {
+    local as_root=""
+    if [[ $(id -u) != 0 ]]; then as_root="sudo "; fi
+    printf '%sapt-get update && %sapt-get install -y %s' "$as_root" "$as_root" "$*"
+}
+
+# setup_all run|dev: everything, in order. The lock keeps two starts at the same time from building in one folder.
+setup_all() {
+    mkdir -p "$LLGTRT_ROOT/.build"
+    exec 9>"$LLGTRT_ROOT/.build/lock"
+    if command -v flock >/dev/null; then flock 9; fi
+    setup_venv run build
+    if [[ $1 == dev ]]; then setup_venv dev; fi
+    # shellcheck source=launch/env.sh
+    . "$LLGTRT_ROOT/launch/env.sh"
+    setup_extension
+    exec 9>&-
+}
+
+# setup_venv NAME...: .venv with the pinned wheels of launch/requirements/NAME.txt.
+setup_venv() {
+    local venv="$LLGTRT_ROOT/.venv" name list python
+    if [[ ! -x $venv/bin/python || $(cat "$venv/.root" 2>/dev/null) != "$LLGTRT_ROOT" ]]; then
+        python=$(find_python)
+        say "step 1: Python environment in .venv"
+        "$python" -m venv --clear "$venv" || refuse ".venv cannot be made; install: $(apt_line "$(venv_package "$python")")"
+        printf '%s' "$LLGTRT_ROOT" >"$venv/.root"
+    fi
+    for name in "$@"; do
+        list="$LLGTRT_ROOT/launch/requirements/$name.txt"
+        if cmp -s "$list" "$venv/.$name.txt"; then continue; fi
+        say "step 2: pinned wheels of launch/requirements/$name.txt"
+        logged pip "$venv/bin/python" -m pip install --disable-pip-version-check --no-input --no-deps --no-compile \
+            --only-binary :all: --require-hashes -r "$list"
+        cp "$list" "$venv/.$name.txt"
+    done
+}
+
+find_python() {
+    local name
+    for name in python3 python3.14 python3.13 python3.12 python3.11 python3.10; do
+        if "$name" -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null; then
+            if "$name" -c 'import ensurepip, venv' 2>/dev/null; then
+                echo "$name"
+                return
+            fi
+            refuse "$name has no venv; install it: $(apt_line "$(venv_package "$name")")"
+        fi
+    done
+    refuse "Python 3.10 or newer is missing; install it: $(apt_line python3 python3-venv)"
+}
+
+venv_package() { echo "$(basename "$1")-venv"; }
+
+# Builds and installs the extension where a source, a setting or a compiler has changed since the last time.
+setup_extension() {
+    local stamp="$LLGTRT_ROOT/.venv/.extension" now
+    now=$(source_hash)
+    if [[ $now == "$(cat "$stamp" 2>/dev/null)" && -e $LLGTRT_ROOT/python/llgtrt/_core.abi3.so ]]; then return; fi
+    need_rust
+    need_compiler
+    forget_other_compiler
+    say "step 3: release build of the core and the embedded engine with $CXX (some minutes the first time)"
+    cd "$LLGTRT_ROOT"
+    rm -f "$stamp"
+    logged build maturin develop --release --locked
+    printf '%s' "$now" >"$stamp"
+}
+
+# A hash of everything that the extension is made from.
+source_hash() {
+    cd "$LLGTRT_ROOT"
+    {
+        printf '%s\n' "$LLGTRT_ROOT" "$(compiler_id)" "${RUSTFLAGS:-}" "${CFLAGS:-}" "${CXXFLAGS:-}"
+        find rust .cargo launch/requirements launch/env.sh Cargo.toml Cargo.lock pyproject.toml rust-toolchain.toml \
+            -type f -print0 | sort -z | xargs -0 sha256sum
+    } | sha256sum | cut -d ' ' -f 1
+}
+
+compiler_id() { { "$CC" --version && "$CXX" --version; } 2>/dev/null | grep -i -E 'version|gcc|g\+\+' || echo none; }
+
+# The engine's build script does not see that the compiler changed, so its old objects have to go.
+forget_other_compiler() {
+    local made="${CARGO_TARGET_DIR:-$LLGTRT_ROOT/target}/.compiler" id
+    id=$(compiler_id)
+    if [[ -e $made && $(cat "$made") != "$id" ]]; then
+        say "another C++ compiler than last time: the embedded engine is built again"
+        (cd "$LLGTRT_ROOT" && cargo clean --quiet --release -p llama-cpp-sys-2)
+    fi
+    mkdir -p "$(dirname "$made")"
+    printf '%s' "$id" >"$made"
+}
+
+need_rust() {
+    local want have line="curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs | sh -s -- -y"
+    want=$(sed -n 's/^channel = "\(.*\)"/\1/p' "$LLGTRT_ROOT/rust-toolchain.toml")
+    have=$(cd "$LLGTRT_ROOT" && cargo --version 2>/dev/null | cut -d ' ' -f 2) || true
+    if [[ -z $have ]]; then refuse "Rust $want is missing; install it: $line"; fi
+    if [[ $(printf '%s\n' "$want" "$have" | sort -V | head -n 1) != "$want" ]]; then
+        refuse "Rust $have is too old, $want is needed; install it: $line"
+    fi
+}
+
+need_compiler() {
+    if llgtrt_compiles "$CXX" && command -v "$CC" >/dev/null && command -v cc >/dev/null; then return; fi
+    refuse "no working C++ compiler ($CXX); install one: $(apt_line build-essential clang)"
+}
+
+# logged NAME COMMAND...: the command's output goes to .build/NAME.log; every 15 s a line says how far it is.
+logged() {
+    local log="$LLGTRT_ROOT/.build/$1.log" start=$SECONDS
+    shift
+    : >"$log"
+    if ! "$@" 2>&1 </dev/null 9>&- | progress "$log" "$start"; then
+        tail -n 15 "$log" >&2
+        say "failed after $((SECONDS - start)) s: $1; the whole output is in $log"
+        exit 1
+    fi
+    say "  done in $((SECONDS - start)) s"
+}
+
+progress() {
+    local log=$1 start=$2 said=$SECONDS line latest="" status
+    while true; do
+        if IFS= read -r -t 15 line; then
+            printf '%s\n' "$line" >>"$log"
+            latest=$line
+        else
+            status=$?
+            if ((status <= 128)); then break; fi # more than 128: nothing came for 15 s
+        fi
+        if ((SECONDS - said >= 15)); then
+            say "  $((SECONDS - start)) s: $(sed 's/^ *//' <<<"$latest" | cut -c 1-100)"
+            said=$SECONDS
+        fi
+    done
+    if [[ -n $line ]]; then printf '%s\n' "$line" >>"$log"; fi
+}

@@ -1,0 +1,169 @@
+"""The Rust core. Everything that takes time releases the GIL."""
+
+from collections.abc import Sequence
+from typing import final
+
+class CoreError(Exception):
+    """An error of the core; the base of all others here. `args` is one line of text."""
+
+class InvalidRequest(CoreError, ValueError):
+    """The request or the configuration is wrong."""
+
+    what: str
+    """Name of the offending field, as the client wrote it."""
+    why: str
+    """What is wrong and what to do."""
+    code: str | None
+    """Machine-readable reason, e.g. "context_length_exceeded"."""
+
+class GrammarError(CoreError, ValueError):
+    """The constraint cannot be enforced, or broke while generating."""
+
+    pointer: str
+    """JSON pointer into the schema; empty for the root and for specs that are not JSON."""
+    keyword: str
+    """The schema keyword, or the kind of spec, that cannot be enforced."""
+    why: str
+    """What is wrong and what to do."""
+
+class NotFound(CoreError):
+    """No such thing."""
+
+class Overloaded(CoreError):
+    """The waiting line is full; try again later."""
+
+class EngineError(CoreError):
+    """The engine failed; the request may be sent again."""
+
+class EngineClosed(CoreError):
+    """The engine is closed, or not ready for the first time yet."""
+
+@final
+class Event:
+    """News of one choice."""
+
+    @property
+    def request(self) -> int:
+        """The request's id, as `Engine.submit` returned it."""
+
+    @property
+    def choice(self) -> int:
+        """Index of the choice within its request, from 0."""
+
+    @property
+    def text(self) -> str:
+        """New text; may be empty while a character or a stop string is undecided."""
+
+    @property
+    def tokens(self) -> list[int]:
+        """New tokens, in order; they may run ahead of the text."""
+
+    @property
+    def logprobs(self) -> list[tuple[int, float, list[tuple[int, float]]]]:
+        """(token, logprob, alternatives) per new token, natural logarithm, best alternative first; [] unless asked for."""
+
+    @property
+    def prompt_tokens(self) -> int:
+        """Tokens of the prompt."""
+
+    @property
+    def cached_tokens(self) -> int:
+        """Tokens of the prompt whose KV was taken from an earlier request."""
+
+    @property
+    def completion_tokens(self) -> int:
+        """Tokens generated so far, the end token included."""
+
+    @property
+    def finish_reason(self) -> str | None:
+        """ "stop", "length" or "cancelled" on the choice's last event; None before it, and where it failed."""
+
+    @property
+    def error(self) -> CoreError | None:
+        """Why the choice failed, on its last event."""
+
+@final
+class Engine:
+    """An engine in the background: a supervised process, or a thread of this one.
+
+    May be used from several threads. Dropping it closes it without waiting.
+    """
+
+    def __new__(cls, target: str, config: str, child: Sequence[str] | None = None) -> Engine:
+        """Start an engine and return at once; the model is loaded in the background.
+
+        target: an engine folder, a .gguf file, or "toy". config: the effective configuration, as `load_config` gives
+        it. child: command line of the engine process, to which the number of its inherited socket is appended, for
+        `engine_process`; None = a thread of this process.
+
+        Raises InvalidRequest (what = "target") for a missing folder or a folder without a model.
+        """
+
+    def state(self) -> tuple[str, str]:
+        """ "loading", "ready", "restarting", "failed" or "closed", and one line about it."""
+
+    def info(self) -> str:
+        """Facts of the engine in JSON: those of `engine::Info`, "eos_text" and "bos_text" (or null).
+
+        Raises EngineClosed until the engine is ready for the first time.
+        """
+
+    def encode(self, parts: Sequence[tuple[str, bool]]) -> list[int]:
+        """Tokens of the parts' concatenation; special tokens are known only in parts whose flag is True.
+
+        Raises EngineClosed until the engine is ready for the first time.
+        """
+
+    def decode(self, tokens: Sequence[int]) -> str:
+        """Text of the tokens; special ones are left out, invalid UTF-8 becomes U+FFFD.
+
+        Raises EngineClosed until the engine is ready for the first time.
+        """
+
+    def token_bytes(self, token: int) -> bytes:
+        """Bytes of one token, b"" for an unknown one; special tokens: their written form.
+
+        Raises EngineClosed until the engine is ready for the first time.
+        """
+
+    def bos_token(self) -> int | None:
+        """The token to put before a prompt that comes as plain text, if the model wants one.
+
+        Raises EngineClosed until the engine is ready for the first time.
+        """
+
+    def submit(self, request: str) -> int:
+        """Hand in a request, the JSON of `request::RequestSpec`, and return its id. While restarting it waits.
+
+        Raises InvalidRequest, Overloaded, or EngineClosed where the engine is loading, failed or closed.
+        """
+
+    def cancel(self, request: int) -> None:
+        """End a request; its open choices end as "cancelled". Never fails."""
+
+    def drain(self) -> list[Event]:
+        """Take the events that wait, one per choice at most, and reset the descriptor. Never blocks."""
+
+    def fileno(self) -> int:
+        """A descriptor that is readable while drain() has something or since state() changed. Only for polling."""
+
+    def metrics(self) -> str:
+        """Totals over all restarts and present gauges in JSON: `metrics::Snapshot` and "restarts"."""
+
+    def close(self) -> None:
+        """End the engine now; unfinished requests end with EngineClosed. Returns when nothing of it is left."""
+
+def load_config(text: str | None, overrides: str) -> str:
+    """The effective configuration in JSON, from JSON with comments (or None) and overrides as a JSON object.
+
+    Raises InvalidRequest naming the key.
+    """
+
+def print_config(effective: str) -> str:
+    """The same with one comment per key; itself valid input of `load_config`.
+
+    Raises InvalidRequest naming the key.
+    """
+
+def engine_process(fd: int) -> int:
+    """The main function of the engine process: serve on this socket until it closes. Returns the exit code."""

@@ -1,0 +1,197 @@
+"""The ASGI application: the API behind a gate, and `/health`, `/ready` and `/metrics` beside it."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import logging
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from llgtrt import _core
+from llgtrt.engine import AsyncEngine, GoneError
+from llgtrt.metrics import HttpCounts, exposition, promise
+from llgtrt.openai import routes
+from llgtrt.openai.errors import ApiError, from_core, internal, unavailable
+from llgtrt.prompt import Vocabulary
+from llgtrt.settings import Settings
+
+log = logging.getLogger(__name__)
+
+_METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+
+class Work:
+    """Requests in flight, and whether more are taken."""
+
+    def __init__(self) -> None:
+        self.draining = False
+        self._running = 0
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    def begin(self) -> None:
+        """One more.
+
+        Raises:
+            ApiError: the server is shutting down.
+        """
+        if self.draining:
+            raise unavailable("the server is shutting down; send the request to another one", "shutting_down")
+        self._running += 1
+        self._idle.clear()
+
+    def end(self) -> None:
+        """One less."""
+        self._running -= 1
+        if self._running == 0:
+            self._idle.set()
+
+    async def idle(self) -> None:
+        """Waits until none is left."""
+        await self._idle.wait()
+
+
+class Gate:
+    """Around everything: keys, work in flight, counts, and one body for whatever goes wrong."""
+
+    def __init__(self, app: ASGIApp, keys: tuple[str, ...], work: Work, counts: HttpCounts) -> None:
+        self._app = app
+        self._keys = [key.encode() for key in keys]
+        self._work = work
+        self._counts = counts
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one request."""
+        if scope["type"] != "http":
+            return
+        outcome = ""
+
+        async def counting_send(message: Message) -> None:
+            nonlocal outcome
+            if message["type"] == "http.response.start":
+                outcome = str(message["status"])
+            await send(message)
+
+        try:
+            await self._guarded(scope, receive, counting_send)
+        except GoneError:
+            outcome = "disconnected"
+        except Exception:
+            log.exception("a request failed")
+            if not outcome:
+                await internal().response()(scope, receive, counting_send)
+        finally:
+            self._counts.count(_known_path(scope["path"]), outcome)
+
+    async def _guarded(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if not scope["path"].startswith("/v1/"):
+            await self._app(scope, receive, send)
+            return
+        try:
+            scope["client_number"] = self._client(scope)
+            self._work.begin()
+        except ApiError as e:
+            await e.response()(scope, receive, send)
+            return
+        try:
+            await self._app(scope, receive, send)
+        finally:
+            self._work.end()
+
+    def _client(self, scope: Scope) -> int:
+        """A number for the key that was sent; every known key is compared, each in constant time.
+
+        Raises:
+            ApiError: 401.
+        """
+        if not self._keys:
+            return 0
+        header = next((value for name, value in scope["headers"] if name == b"authorization"), b"")
+        scheme, _, key = header.partition(b" ")
+        if (
+            sum(hmac.compare_digest(known, key.strip()) for known in self._keys)
+            and scheme.lower() == b"bearer"
+        ):
+            return int.from_bytes(hashlib.sha256(key).digest()[:8], "big")
+        message = "missing or wrong API key; send it as `Authorization: Bearer <key>`"
+        raise ApiError(401, message, code="invalid_api_key", headers={"www-authenticate": "Bearer"})
+
+
+def create_app(settings: Settings, engine: AsyncEngine) -> Starlette:
+    """The application for one engine. `app.state` has what its handlers share: `api`, `work`, `counts`."""
+    work, counts = Work(), HttpCounts()
+    app = Starlette(
+        routes=[
+            Route("/health", health, methods=["GET"]),
+            Route("/ready", ready, methods=["GET"]),
+            Route("/metrics", metrics, methods=["GET"]),
+            *routes.routes(),
+        ],
+        middleware=[Middleware(Gate, keys=settings.server.api_keys, work=work, counts=counts)],
+        exception_handlers={HTTPException: _http_error, ApiError: _api_error, _core.CoreError: _core_error},
+    )
+    app.router.redirect_slashes = False
+    app.state.api = routes.Api(settings, engine, Vocabulary(engine.core))
+    app.state.work, app.state.counts = work, counts
+    return app
+
+
+async def health(request: Request) -> Response:
+    """`GET /health`: the server runs, whatever its engine does."""
+    return routes.json_response({"status": "ok"})
+
+
+async def ready(request: Request) -> Response:
+    """`GET /ready`: 200 where a request would be answered now, else 503; the engine's state and promise."""
+    engine: AsyncEngine = request.app.state.api.engine
+    state, why = engine.state()
+    if request.app.state.work.draining:
+        state, why = "closed", "the server is shutting down"
+    body = {"status": state, "reason": why, "promise": None}
+    if state == "ready":
+        body["promise"] = promise(engine.info())
+    response = routes.json_response(body)
+    response.status_code = 200 if state == "ready" else 503
+    return response
+
+
+async def metrics(request: Request) -> Response:
+    """`GET /metrics`, in Prometheus' text format."""
+    api: routes.Api = request.app.state.api
+    text = exposition(api.engine, request.app.state.counts, api.settings.model)
+    return Response(text, headers={"content-type": _METRICS_TYPE})
+
+
+async def _http_error(request: Request, error: Exception) -> Response:
+    status = error.status_code if isinstance(error, HTTPException) else 500
+    headers = error.headers if isinstance(error, HTTPException) else None
+    url = f"{request.method} {request.url.path:.200}"
+    message = {404: f"no such page: {url}", 405: f"not allowed: {url}"}.get(status, str(error))
+    code = {404: "not_found", 405: "method_not_allowed"}.get(status)
+    return ApiError(status, message, code=code, headers=headers).response()
+
+
+async def _api_error(request: Request, error: Exception) -> Response:
+    return error.response() if isinstance(error, ApiError) else internal().response()
+
+
+async def _core_error(request: Request, error: Exception) -> Response:
+    return from_core(error).response() if isinstance(error, _core.CoreError) else internal().response()
+
+
+_PATHS = ("/v1/chat/completions", "/v1/completions", "/v1/models", "/health", "/ready", "/metrics")
+
+
+def _known_path(path: str) -> str:
+    """The path as a label: one of few."""
+    if path.startswith("/v1/models/"):
+        return "/v1/models"
+    return path if path in _PATHS else "other"

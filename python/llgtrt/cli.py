@@ -1,0 +1,98 @@
+"""The command line: `llgtrt serve <target>`."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import logging
+import sys
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+from llgtrt import __version__, _core
+from llgtrt.settings import Settings, StartError, load
+
+USAGE_ERROR = 2
+"""Exit code where nothing could be started."""
+
+
+class _Parser(argparse.ArgumentParser):
+    """Says what is wrong in one line."""
+
+    def error(self, message: str) -> NoReturn:
+        raise StartError(f"{message}; see `llgtrt serve --help`")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the command line; the exit code."""
+    try:
+        return _serve(_parse(sys.argv[1:] if arguments is None else list(arguments)))
+    except StartError as e:
+        print(f"llgtrt: {' '.join(str(e).split())}", file=sys.stderr)
+        return USAGE_ERROR
+
+
+def _parser() -> _Parser:
+    parser = _Parser(prog="llgtrt", description="An OpenAI-compatible inference server.", allow_abbrev=False)
+    parser.add_argument("--version", action="version", version=f"llgtrt {__version__}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="serve")
+    serve = commands.add_parser("serve", help="serve a model", allow_abbrev=False)
+    serve.add_argument("target", help="engine folder, .gguf file, or `toy` (random words, no model)")
+    serve.add_argument("draft", nargs="?", help="draft model; not supported yet")
+    serve.add_argument("--host", help="address to listen on (127.0.0.1)")
+    serve.add_argument("--port", type=int, help="port to listen on; 0 = a free one (3000)")
+    serve.add_argument(
+        "--runtime-config", metavar="FILE", help="configuration (runtime.json of the engine folder)"
+    )
+    serve.add_argument("--chat-template", metavar="NAME", help="template file, or a preset: chatml, llama-3")
+    serve.add_argument(
+        "--served-model-name", metavar="NAME", help="the model's name in the API (the folder's name)"
+    )
+    serve.add_argument("--api-key", metavar="KEY", help="key that clients must send")
+    serve.add_argument(
+        "--print-config", action="store_true", help="print the effective configuration and exit"
+    )
+    serve.add_argument("--debug", action="store_true", help="log more")
+    return parser
+
+
+def _parse(arguments: list[str]) -> argparse.Namespace:
+    parser = _parser()
+    parsed, unknown = parser.parse_known_args(arguments)
+    if unknown:
+        flags = ["--" + name.replace("_", "-") for name in vars(parsed)]
+        near = difflib.get_close_matches(unknown[0].split("=")[0], flags, 1, cutoff=0.75)
+        hint = f"did you mean {near[0]}?" if near else "see `llgtrt serve --help`"
+        raise StartError(f"unknown argument {unknown[0]}; {hint}")
+    if parsed.draft is not None:
+        raise StartError("a draft model was given, but this version has no speculation; leave it out")
+    return parsed
+
+
+def _serve(parsed: argparse.Namespace) -> int:
+    settings = load(parsed.target, parsed.runtime_config, _server_flags(parsed))
+    if parsed.print_config:
+        print(_core.print_config(settings.config))
+        return 0
+    logging.basicConfig(
+        level=logging.DEBUG if parsed.debug else logging.INFO,
+        format="%(asctime)s %(levelname)s %(message)s",
+        stream=sys.stderr,
+    )
+    for name in ("uvicorn", "asyncio"):
+        logging.getLogger(name).setLevel(logging.INFO if parsed.debug else logging.WARNING)
+    return _start(settings)
+
+
+def _start(settings: Settings) -> int:
+    # The web stack is loaded here, so that a mistake on the command line is told at once.
+    from llgtrt.serve import serve
+
+    return serve(settings)
+
+
+def _server_flags(parsed: argparse.Namespace) -> dict[str, Any]:
+    """The flags that are keys of the configuration's `server` group."""
+    names = ("host", "port", "served_model_name", "chat_template")
+    flags = {name: getattr(parsed, name) for name in names if getattr(parsed, name) is not None}
+    return flags | ({"api_keys": [parsed.api_key]} if parsed.api_key is not None else {})

@@ -1,0 +1,63 @@
+"""HTTP connections: uvicorn's, and what clients may not do with them.
+
+A client may leave data unread, or be gone without a word. Its connection is aborted when that has lasted
+`send_timeout`: while uvicorn waits for room in the send buffer, and after the answer is complete but not
+taken. Its request is then cancelled as any client's that goes away. Until then it costs the send buffer and
+no more, since the core merges what cannot be sent. Where the kernel itself sees no acknowledgement,
+TCP_USER_TIMEOUT does the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+from uvicorn.server import ServerState
+
+from llgtrt.openai.errors import invalid
+
+
+class Connection(HttpToolsProtocol):
+    """uvicorn's, with this API's error body. The running request is always told when the client goes away."""
+
+    _running: RequestResponseCycle | None = None
+
+    def stalled(self) -> bool:
+        """Whether the client keeps the server from going on, or from being done."""
+        if not self.transport.get_write_buffer_size():
+            return False
+        return self.flow.write_paused or self._running is None or self._running.response_complete
+
+    def send_400_response(self, msg: str) -> None:
+        """Answers what is not HTTP."""
+        body = invalid(None, msg, "invalid_http").body()
+        head = (
+            f"HTTP/1.1 400 Bad Request\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n"
+        )
+        self.transport.write(head.encode() + b"connection: close\r\n\r\n" + body)
+        self.transport.close()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Uvicorn tells the latest pipelined request only; the one that runs may be an earlier one."""
+        super().connection_lost(exc)
+        if self._running is not None and not self._running.response_complete:
+            self._running.disconnected = True
+            self._running.message_event.set()
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: object) -> None:
+        self._running = cycle
+        super()._start_asgi_task(cycle, app)  # type: ignore[arg-type]
+
+
+async def drop_stalled(state: ServerState, timeout: float) -> None:
+    """Aborts connections that have been stalled for `timeout` seconds, as long as it runs."""
+    loop = asyncio.get_running_loop()
+    since: dict[Connection, float] = {}
+    while True:
+        stalled = {c for c in state.connections if isinstance(c, Connection) and c.stalled()}
+        now = loop.time()
+        since = {c: since.get(c, now) for c in stalled}
+        for connection, begun in since.items():
+            if now - begun >= timeout:
+                connection.transport.abort()
+        await asyncio.sleep(min(1.0, timeout / 4))

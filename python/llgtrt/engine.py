@@ -1,0 +1,199 @@
+"""The engine as asyncio sees it: requests in, merged events out, nothing that blocks the loop.
+
+One descriptor wakes the loop; `drain` then hands over what waits. Events that a slow consumer has not taken
+yet are merged into one `Delta` per choice, so memory never exceeds the text.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from llgtrt import _core
+
+Logprob = tuple[int, float, list[tuple[int, float]]]
+"""A token, its log-probability, and the most likely tokens with theirs."""
+
+
+class GoneError(Exception):
+    """The generation was cancelled because nobody waits for it any more."""
+
+
+@dataclasses.dataclass
+class Delta:
+    """News of one choice since the consumer last looked."""
+
+    index: int
+    text: str
+    logprobs: list[Logprob]
+    finish_reason: str | None
+    error: _core.CoreError | None
+
+
+@dataclasses.dataclass
+class Usage:
+    """Token counts of one HTTP request, over all of its choices."""
+
+    prompt: int = 0
+    cached: int = 0
+    completion: int = 0
+
+
+class Generation:
+    """The choices of one HTTP request: those of one core request per prompt, numbered prompt-major."""
+
+    def __init__(self, core: _core.Engine, running: dict[int, Generation], n: int) -> None:
+        self._core = core
+        self._running = running
+        self._n = n
+        self._base: dict[int, int] = {}
+        self._open = 0
+        self._pending: dict[int, Delta] = {}
+        self._counts: dict[int, tuple[int, int, int]] = {}
+        self._waiter: asyncio.Future[None] | None = None
+        self._cancelled = False
+        self._failure: _core.CoreError | None = None
+
+    @property
+    def choices(self) -> int:
+        """How many choices there are, ended ones included."""
+        return self._n * len(self._base)
+
+    def add(self, request: int) -> None:
+        """Takes the next prompt's core request in."""
+        self._base[request] = self.choices
+        self._open += self._n
+        self._running[request] = self
+
+    def push(self, event: _core.Event) -> None:
+        """Merges an event in."""
+        index = self._base[event.request] + event.choice
+        self._counts[index] = (event.prompt_tokens, event.cached_tokens, event.completion_tokens)
+        finish, error = event.finish_reason, event.error
+        delta = self._pending.get(index)
+        if delta is None:
+            self._pending[index] = Delta(index, event.text, event.logprobs, finish, error)
+        else:
+            delta.text += event.text
+            delta.logprobs.extend(event.logprobs)
+            delta.finish_reason, delta.error = finish, error
+        if finish is not None or error is not None:
+            self._open -= 1
+            if self._open == 0:
+                self._forget()
+        self._wake()
+
+    async def next(self) -> list[Delta]:
+        """What happened since the last call, one delta per choice; waits for something. Empty at the end.
+
+        Raises:
+            GoneError: after `cancel`.
+            CoreError: a choice failed, and all text before that was returned. All choices are cancelled.
+        """
+        while not (self._pending or self._failure or self._cancelled) and self._open:
+            self._waiter = asyncio.get_running_loop().create_future()
+            try:
+                await self._waiter
+            finally:
+                self._waiter = None
+        if self._cancelled:
+            raise GoneError
+        deltas = sorted(self._pending.values(), key=lambda d: d.index)
+        self._pending = {}
+        self._failure = self._failure or next((d.error for d in deltas if d.error is not None), None)
+        if self._failure is not None:
+            deltas = [d for d in deltas if d.text]
+            if not deltas:
+                failure = self._failure
+                self.cancel()
+                raise failure
+        return deltas
+
+    def usage(self) -> Usage:
+        """Counts so far. The prompt of several choices counts once."""
+        firsts = [self._counts[b] for b in self._base.values() if b in self._counts]
+        completion = sum(c[2] for c in self._counts.values())
+        return Usage(sum(c[0] for c in firsts), sum(c[1] for c in firsts), completion)
+
+    def cancel(self) -> None:
+        """Ends what still runs and frees it. Never fails, and may be called at any time."""
+        if self._open and not self._cancelled:
+            for request in self._base:
+                self._core.cancel(request)
+        self._cancelled = True
+        self._pending = {}
+        self._forget()
+        self._wake()
+
+    def _forget(self) -> None:
+        for request in self._base:
+            self._running.pop(request, None)
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+
+class AsyncEngine:
+    """The core's engine on the running event loop."""
+
+    def __init__(self, core: _core.Engine) -> None:
+        self.core = core
+        self._running: dict[int, Generation] = {}
+        self._info: dict[str, Any] | None = None
+        self._changed = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+        self._loop.add_reader(core.fileno(), self._drain)
+
+    def state(self) -> tuple[str, str]:
+        """`loading`, `ready`, `restarting`, `failed` or `closed`, and one line why."""
+        return self.core.state()
+
+    async def change(self) -> None:
+        """Waits until something happened in the engine."""
+        self._changed.clear()
+        await self._changed.wait()
+
+    def info(self) -> dict[str, Any]:
+        """Facts of the opened engine (`engine::Info`).
+
+        Raises:
+            EngineClosed: it has not been opened yet.
+        """
+        if self._info is None:
+            self._info = json.loads(self.core.info())
+        return self._info
+
+    def submit(self, requests: Sequence[str], n: int) -> Generation:
+        """Submits one core request per prompt, `n` choices each: all of them or none.
+
+        Raises:
+            InvalidRequest, Overloaded, EngineClosed: as the core says.
+        """
+        generation = Generation(self.core, self._running, n)
+        try:
+            for request in requests:
+                generation.add(self.core.submit(request))
+        except _core.CoreError:
+            generation.cancel()
+            raise
+        return generation
+
+    def metrics(self) -> dict[str, Any]:
+        """`metrics::Snapshot`, and how often the engine was restarted."""
+        snapshot: dict[str, Any] = json.loads(self.core.metrics())
+        return snapshot
+
+    def close(self) -> None:
+        """Ends the engine now; what runs ends with `EngineClosed`."""
+        self.core.close()
+
+    def _drain(self) -> None:
+        self._changed.set()
+        for event in self.core.drain():
+            generation = self._running.get(event.request)
+            if generation is not None:
+                generation.push(event)

@@ -1,0 +1,137 @@
+"""`/metrics`: one collector over the core's snapshot and the HTTP layer's own counts."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client.exposition import generate_latest
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector, CollectorRegistry
+
+from llgtrt import __version__
+from llgtrt.engine import AsyncEngine
+
+BUCKETS = (
+    *(0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05),
+    *(0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0),
+)
+"""Upper bounds in seconds of the core's histograms (`metrics::BUCKETS`)."""
+
+PROMISES = {"BitIdentical": "exact: bit-identical", "NearTies": "exact: up to near-ties"}
+"""`exec::Promise`, in words."""
+
+_OUTCOMES = ("stop", "length", "cancelled", "refused", "failed")
+
+_COUNTERS = {
+    "prompt_tokens": "Prompt tokens of admitted requests.",
+    "cached_tokens": "Prompt tokens whose KV was reused.",
+    "generated_tokens": "Emitted tokens.",
+    "computed_tokens": "Tokens computed by the target, prompt chunks and recomputation included.",
+    "preemptions": "Sequences preempted.",
+    "steps": "Engine steps.",
+    "grammar_cache_hits": "Grammars found in the cache.",
+    "grammar_cache_misses": "Grammars compiled.",
+}
+
+_GAUGES = {
+    "waiting": ("llgtrt_waiting_requests", "Requests waiting, compiling ones included."),
+    "running": ("llgtrt_running_choices", "Choices running."),
+    "kv_used": ("llgtrt_kv_used_tokens", "KV tokens in use by running sequences."),
+    "kv_total": ("llgtrt_kv_total_tokens", "KV tokens in total."),
+    "kv_kept": ("llgtrt_kv_kept_tokens", "KV tokens of kept prefixes."),
+    "grammar_cache_entries": ("llgtrt_grammar_cache_entries", "Compiled grammars in the cache."),
+}
+
+_HISTOGRAMS = {
+    "time_to_first_token": ("llgtrt_time_to_first_token_seconds", "From arrival to the first token."),
+    "inter_token": ("llgtrt_inter_token_seconds", "Between tokens of a choice."),
+    "end_to_end": ("llgtrt_end_to_end_seconds", "From arrival to the end."),
+    "step": ("llgtrt_step_seconds", "Per engine step."),
+    "mask": ("llgtrt_mask_seconds", "Mask computation, per step that had any."),
+    "compile": ("llgtrt_grammar_compile_seconds", "Per grammar compilation."),
+}
+
+
+class HttpCounts:
+    """How HTTP requests ended: by path and status, or `disconnected` where the client went away."""
+
+    def __init__(self) -> None:
+        self._ended: Counter[tuple[str, str]] = Counter()
+
+    def count(self, path: str, outcome: str) -> None:
+        """One more request of this path ended so."""
+        self._ended[path, outcome] += 1
+
+    def items(self) -> Iterable[tuple[tuple[str, str], int]]:
+        """((path, outcome), number)."""
+        return sorted(self._ended.items())
+
+
+class EngineCollector(Collector):
+    """Reads everything anew at each scrape; holds no numbers of its own."""
+
+    def __init__(self, engine: AsyncEngine, http: HttpCounts, model: str) -> None:
+        self._engine = engine
+        self._http = http
+        self._model = model
+
+    def collect(self) -> Iterator[Metric]:
+        """All metrics of the server."""
+        snapshot = self._engine.metrics()
+        totals, gauges = snapshot["totals"], snapshot["gauges"]
+        yield from self._server(snapshot)
+        requests = CounterMetricFamily(
+            "llgtrt_requests", "Requests to the engine, by how they ended.", labels=["outcome"]
+        )
+        for outcome in _OUTCOMES:
+            requests.add_metric([outcome], totals[f"requests_{outcome}"])
+        yield requests
+        for key, text in _COUNTERS.items():
+            yield CounterMetricFamily(f"llgtrt_{key}", text, value=totals[key])
+        for key, (name, text) in _GAUGES.items():
+            yield GaugeMetricFamily(name, text, value=gauges[key])
+        for key, (name, text) in _HISTOGRAMS.items():
+            yield _histogram(name, text, totals[key])
+
+    def _server(self, snapshot: dict[str, Any]) -> Iterator[Metric]:
+        ready = self._engine.state()[0] == "ready"
+        yield GaugeMetricFamily("llgtrt_ready", "Whether the engine takes requests.", value=float(ready))
+        if ready:
+            labels = {"version": __version__, "model": self._model, "promise": promise(self._engine.info())}
+            info = GaugeMetricFamily(
+                "llgtrt_engine_info", "What serves, and what it promises.", labels=list(labels)
+            )
+            info.add_metric(list(labels.values()), 1)
+            yield info
+        yield CounterMetricFamily(
+            "llgtrt_engine_restarts", "Restarts of the engine.", value=snapshot.get("restarts", 0)
+        )
+        http = CounterMetricFamily(
+            "llgtrt_http_requests", "HTTP requests, by how they ended.", labels=["path", "outcome"]
+        )
+        for labels_of, number in self._http.items():
+            http.add_metric(labels_of, number)
+        yield http
+
+
+def promise(info: dict[str, Any]) -> str:
+    """What the engine promises about the same request in another batch, in words."""
+    return PROMISES.get(info["promise"], str(info["promise"]))
+
+
+def exposition(engine: AsyncEngine, http: HttpCounts, model: str) -> bytes:
+    """The text that `/metrics` answers with."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(EngineCollector(engine, http, model))
+    return generate_latest(registry)
+
+
+def _histogram(name: str, text: str, histogram: dict[str, Any]) -> HistogramMetricFamily:
+    bounds = [*(str(b) for b in BUCKETS), "+Inf"]
+    cumulative = itertools.accumulate(histogram["counts"])
+    buckets = [(bound, float(count)) for bound, count in zip(bounds, cumulative, strict=True)]
+    return HistogramMetricFamily(name, text, buckets=buckets, sum_value=histogram["sum"])

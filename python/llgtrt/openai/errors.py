@@ -1,0 +1,79 @@
+"""Errors as OpenAI's API writes them: `{"error": {"message", "type", "param", "code"}}`, mid-stream too."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+from starlette.responses import Response
+
+from llgtrt import _core
+
+RETRY = {"retry-after": "1"}
+
+
+class ApiError(Exception):
+    """An error to be told to the client."""
+
+    def __init__(
+        self,
+        status: int,
+        message: str,
+        param: str | None = None,
+        code: str | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.message = message
+        self.param = param
+        self.code = code
+        self.headers = dict(headers or {})
+
+    @property
+    def type(self) -> str:
+        """OpenAI's name for whose error it is."""
+        if self.status == 429:
+            return "rate_limit_error"
+        return "server_error" if self.status >= 500 else "invalid_request_error"
+
+    def body(self) -> bytes:
+        """The JSON body."""
+        fields = {"message": self.message, "type": self.type, "param": self.param, "code": self.code}
+        return msgspec.json.encode({"error": fields})
+
+    def response(self) -> Response:
+        """The HTTP response."""
+        return Response(self.body(), self.status, headers=self.headers, media_type="application/json")
+
+
+def invalid(param: str | None, message: str, code: str | None = None) -> ApiError:
+    """The request is wrong: 400."""
+    return ApiError(400, message, param, code)
+
+
+def unavailable(message: str, code: str = "unavailable") -> ApiError:
+    """Not now, but perhaps soon: 503."""
+    return ApiError(503, message, code=code, headers=RETRY)
+
+
+def from_core(error: _core.CoreError, renamed: Mapping[str, str] | None = None) -> ApiError:
+    """A core error in HTTP; `renamed`: the client's names for the core's fields, where they differ."""
+    if isinstance(error, _core.InvalidRequest):
+        param = (renamed or {}).get(error.what, error.what)
+        return ApiError(400, f"{param}: {error.why}", param, error.code)
+    if isinstance(error, _core.GrammarError):
+        place = f" at {error.pointer}" if error.pointer else ""
+        return ApiError(400, f"{error.keyword}{place}: {error.why}", "response_format", "unsupported_grammar")
+    if isinstance(error, _core.NotFound):
+        return ApiError(404, str(error), code="not_found")
+    if isinstance(error, _core.Overloaded):
+        return ApiError(429, str(error), code="overloaded", headers=RETRY)
+    if isinstance(error, _core.EngineClosed):
+        return unavailable(str(error))
+    return ApiError(500, str(error), code="engine_error")
+
+
+def internal() -> ApiError:
+    """A fault of the server's own; the log has what happened."""
+    return ApiError(500, "the server failed on this request; its log says why", code="internal_error")

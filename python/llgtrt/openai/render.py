@@ -1,0 +1,209 @@
+"""Core events to OpenAI's objects: choices of whole answers and of stream chunks, for both APIs."""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+import time
+import uuid
+from collections.abc import Sequence
+from typing import Any
+
+from llgtrt.engine import Delta, Logprob, Usage
+from llgtrt.prompt import Vocabulary
+
+Json = dict[str, Any]
+
+_LEAST_LOGPROB = -9999.0
+"""Stands for minus infinity, which JSON does not have."""
+
+
+@dataclasses.dataclass
+class Whole:
+    """A choice as far as it has come."""
+
+    text: str = ""
+    logprobs: list[Logprob] = dataclasses.field(default_factory=list)
+    finish_reason: str | None = None
+
+    def add(self, delta: Delta) -> None:
+        """Appends news."""
+        self.text += delta.text
+        self.logprobs += delta.logprobs
+        self.finish_reason = delta.finish_reason
+
+
+def usage(counts: Usage) -> Json:
+    """OpenAI's `usage`."""
+    return {
+        "prompt_tokens": counts.prompt,
+        "completion_tokens": counts.completion,
+        "total_tokens": counts.prompt + counts.completion,
+        "prompt_tokens_details": {"cached_tokens": counts.cached},
+    }
+
+
+class Render(abc.ABC):
+    """One answer: its identity, and how its choices look."""
+
+    prefix: str
+    whole_object: str
+    chunk_object: str
+
+    def __init__(self, model: str, fingerprint: str, vocabulary: Vocabulary, logprobs: int | None) -> None:
+        """`logprobs`: alternatives per token; none = the client did not ask."""
+        self._vocabulary = vocabulary
+        self._top = logprobs
+        self._id = f"{self.prefix}-{uuid.uuid4().hex}"
+        self._created = int(time.time())
+        self._model = model
+        self._fingerprint = fingerprint
+
+    def envelope(self, kind: str, choices: Sequence[Json]) -> Json:
+        """What stands around choices."""
+        return {
+            "id": self._id,
+            "object": kind,
+            "created": self._created,
+            "model": self._model,
+            "system_fingerprint": self._fingerprint,
+            "choices": choices,
+        }
+
+    @abc.abstractmethod
+    def whole(self, index: int, choice: Whole) -> Json:
+        """A choice of an answer that is not streamed."""
+
+    @abc.abstractmethod
+    def first(self, index: int) -> Json | None:
+        """What a choice's stream begins with, if anything."""
+
+    @abc.abstractmethod
+    def piece(self, delta: Delta) -> Json:
+        """A choice's new text."""
+
+    @abc.abstractmethod
+    def last(self, index: int, finish_reason: str) -> Json:
+        """The end of a choice's stream."""
+
+    def visible(self, logprobs: Sequence[Logprob], finish_reason: str | None) -> Sequence[Logprob]:
+        """Leaves out the token that ended the choice by itself: it is no part of the text."""
+        if finish_reason == "stop" and logprobs and self._vocabulary.lookup(logprobs[-1][0])[1]:
+            return logprobs[:-1]
+        return logprobs
+
+    def token(self, token: int) -> tuple[str, bytes]:
+        r"""How a token is shown, and its bytes. Part of a character is shown as `bytes:\xe2\x80`."""
+        written, _ = self._vocabulary.lookup(token)
+        try:
+            return written.decode(), written
+        except UnicodeDecodeError:
+            return "bytes:" + "".join(f"\\x{b:02x}" for b in written), written
+
+
+class ChatRender(Render):
+    """`chat.completion` and its chunks."""
+
+    prefix = "chatcmpl"
+    whole_object = "chat.completion"
+    chunk_object = "chat.completion.chunk"
+
+    def whole(self, index: int, choice: Whole) -> Json:
+        """A choice with its `message`."""
+        return {
+            "index": index,
+            "message": {"role": "assistant", "content": choice.text, "refusal": None},
+            "logprobs": self._logprobs(choice.logprobs, choice.finish_reason),
+            "finish_reason": choice.finish_reason,
+        }
+
+    def first(self, index: int) -> Json | None:
+        """The chunk that names the role."""
+        return self._chunk(index, {"role": "assistant", "content": "", "refusal": None})
+
+    def piece(self, delta: Delta) -> Json:
+        """A chunk with new text."""
+        return self._chunk(
+            delta.index, {"content": delta.text}, self._logprobs(delta.logprobs, delta.finish_reason)
+        )
+
+    def last(self, index: int, finish_reason: str) -> Json:
+        """The chunk that says why the choice ended."""
+        return self._chunk(index, {}, finish_reason=finish_reason)
+
+    def _chunk(
+        self, index: int, delta: Json, logprobs: Json | None = None, finish_reason: str | None = None
+    ) -> Json:
+        return {"index": index, "delta": delta, "logprobs": logprobs, "finish_reason": finish_reason}
+
+    def _logprobs(self, logprobs: Sequence[Logprob], finish_reason: str | None) -> Json | None:
+        if self._top is None:
+            return None
+        entries = [
+            {**self._entry(token, logprob), "top_logprobs": [self._entry(*t) for t in top]}
+            for token, logprob, top in self.visible(logprobs, finish_reason)
+        ]
+        return {"content": entries, "refusal": None}
+
+    def _entry(self, token: int, logprob: float) -> Json:
+        shown, written = self.token(token)
+        return {"token": shown, "logprob": max(logprob, _LEAST_LOGPROB), "bytes": list(written)}
+
+
+class CompletionRender(Render):
+    """`text_completion`, whose chunks look like the whole."""
+
+    prefix = "cmpl"
+    whole_object = "text_completion"
+    chunk_object = "text_completion"
+
+    def __init__(self, model: str, fingerprint: str, vocabulary: Vocabulary, logprobs: int | None) -> None:
+        super().__init__(model, fingerprint, vocabulary, logprobs)
+        self._echo: Sequence[str] = ()
+        self._n = 1
+        self._offsets: dict[int, int] = {}
+
+    def echo(self, prompts: Sequence[str], n: int) -> None:
+        """Puts each prompt's text before its `n` choices."""
+        self._echo, self._n = prompts, n
+
+    def whole(self, index: int, choice: Whole) -> Json:
+        """A choice with its `text`."""
+        logprobs = self._logprobs(index, choice.logprobs, choice.finish_reason)
+        return self._choice(index, self._prompt(index) + choice.text, logprobs, choice.finish_reason)
+
+    def first(self, index: int) -> Json | None:
+        """The chunk with the prompt, where it is echoed."""
+        prompt = self._prompt(index)
+        return self._choice(index, prompt) if prompt else None
+
+    def piece(self, delta: Delta) -> Json:
+        """A chunk with new text."""
+        logprobs = self._logprobs(delta.index, delta.logprobs, delta.finish_reason)
+        return self._choice(delta.index, delta.text, logprobs)
+
+    def last(self, index: int, finish_reason: str) -> Json:
+        """The chunk that says why the choice ended."""
+        return self._choice(index, "", finish_reason=finish_reason)
+
+    def _choice(
+        self, index: int, text: str, logprobs: Json | None = None, finish_reason: str | None = None
+    ) -> Json:
+        return {"index": index, "text": text, "logprobs": logprobs, "finish_reason": finish_reason}
+
+    def _prompt(self, index: int) -> str:
+        return self._echo[index // self._n] if self._echo else ""
+
+    def _logprobs(self, index: int, logprobs: Sequence[Logprob], finish_reason: str | None) -> Json | None:
+        if self._top is None:
+            return None
+        lists: Json = {"tokens": [], "token_logprobs": [], "top_logprobs": [], "text_offset": []}
+        for token, logprob, top in self.visible(logprobs, finish_reason):
+            shown = self.token(token)[0]
+            likely = {self.token(t)[0]: max(value, _LEAST_LOGPROB) for t, value in top}
+            likely.setdefault(shown, max(logprob, _LEAST_LOGPROB))
+            offset = self._offsets.get(index, 0)
+            self._offsets[index] = offset + len(shown)
+            for name, value in zip(lists, (shown, max(logprob, _LEAST_LOGPROB), likely, offset), strict=True):
+                lists[name].append(value)
+        return lists

@@ -1,0 +1,238 @@
+"""The handlers of OpenAI's API."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import hashlib
+import time
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+import msgspec
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+
+from llgtrt import __version__, _core
+from llgtrt.engine import AsyncEngine, Generation, GoneError
+from llgtrt.openai import schema, sse, translate
+from llgtrt.openai.errors import ApiError, from_core, invalid
+from llgtrt.openai.render import ChatRender, CompletionRender, Render
+from llgtrt.prompt import Vocabulary
+from llgtrt.settings import Settings
+from llgtrt.templates import ChatTemplate, RenderError
+
+_LONG_TEXT = 20_000
+"""Characters from which encoding is worth a thread of its own."""
+
+_DISCARDED = 4
+"""A body of this many times the limit is read to its end, so that its sender can read the refusal."""
+
+T = TypeVar("T")
+
+
+@dataclasses.dataclass
+class Api:
+    """What the handlers share."""
+
+    settings: Settings
+    engine: AsyncEngine
+    vocabulary: Vocabulary
+    template: ChatTemplate | None = None
+    created: int = dataclasses.field(default_factory=lambda: int(time.time()))
+    _fingerprint: str | None = None
+
+    def check_model(self, model: str | None) -> None:
+        """Refuses a request for another model.
+
+        Raises:
+            ApiError: 404.
+        """
+        if model is not None and model != self.settings.model:
+            message = f"the model `{model:.200}` does not exist; this server has `{self.settings.model}`"
+            raise ApiError(404, message, "model", "model_not_found")
+
+    def fingerprint(self) -> str:
+        """Changes with anything that may change an answer.
+
+        Raises:
+            EngineClosed: the model has not been loaded yet.
+        """
+        if self._fingerprint is None:
+            info = self.engine.info()
+            facts = (
+                f"{__version__} {self.settings.model} {info['promise']} {info['summary']} {info['limits']}"
+            )
+            self._fingerprint = "fp_" + hashlib.sha256(facts.encode()).hexdigest()[:12]
+        return self._fingerprint
+
+    def model_card(self) -> dict[str, object]:
+        """The model, as `/v1/models` lists it."""
+        return {"id": self.settings.model, "object": "model", "created": self.created, "owned_by": "llgtrt"}
+
+
+def routes() -> list[BaseRoute]:
+    """The API's routes."""
+    return [
+        Route("/v1/chat/completions", chat_completions, methods=["POST"]),
+        Route("/v1/completions", completions, methods=["POST"]),
+        Route("/v1/models", models, methods=["GET"]),
+        Route("/v1/models/{model:path}", model, methods=["GET"]),
+    ]
+
+
+async def chat_completions(request: Request) -> Response:
+    """`POST /v1/chat/completions`."""
+    api: Api = request.app.state.api
+    body = schema.parse(await read_body(request, api), schema.ChatRequest)
+    api.check_model(body.model)
+    render = ChatRender(api.settings.model, api.fingerprint(), api.vocabulary, translate.logprobs(body))
+    prompt = await chat_prompt(api, body)
+    return await answer(request, body, [prompt], render)
+
+
+async def completions(request: Request) -> Response:
+    """`POST /v1/completions`."""
+    api: Api = request.app.state.api
+    body = schema.parse(await read_body(request, api), schema.CompletionRequest)
+    api.check_model(body.model)
+    translate.check_completion(body)
+    prompts = translate.prompts(body)
+    render = CompletionRender(api.settings.model, api.fingerprint(), api.vocabulary, translate.logprobs(body))
+    if isinstance(prompts, translate.Texts):
+        tokens: Sequence[Sequence[int]] = [
+            await encode(len(p), api.vocabulary.plain, p) for p in prompts.prompts
+        ]
+        texts = prompts.prompts
+    else:
+        tokens = prompts.prompts
+        texts = [decode(api, t) for t in tokens] if body.echo else []
+    if body.echo:
+        render.echo(texts, max(translate.choices(body), 1))
+    return await answer(request, body, tokens, render)
+
+
+async def models(request: Request) -> Response:
+    """`GET /v1/models`."""
+    api: Api = request.app.state.api
+    return json_response({"object": "list", "data": [api.model_card()]})
+
+
+async def model(request: Request) -> Response:
+    """`GET /v1/models/{model}`."""
+    api: Api = request.app.state.api
+    api.check_model(request.path_params["model"])
+    return json_response(api.model_card())
+
+
+async def read_body(request: Request, api: Api) -> bytes:
+    """The request's body.
+
+    Raises:
+        ApiError: it is too large (413), or does not arrive in time (408).
+        GoneError: the client went away.
+    """
+    try:
+        return await asyncio.wait_for(_collect(request, api), api.settings.server.send_timeout)
+    except ClientDisconnect as e:
+        raise GoneError from e
+    except asyncio.TimeoutError as e:
+        raise ApiError(
+            408, "the body did not arrive in time", code="timeout", headers={"connection": "close"}
+        ) from e
+
+
+async def _collect(request: Request, api: Api) -> bytes:
+    most = api.settings.server.max_body_bytes
+    pieces, size = [], 0
+    async for piece in request.stream():
+        size += len(piece)
+        if size <= most:
+            pieces.append(piece)
+        elif size > most * _DISCARDED:
+            break
+    if size > most:
+        message = f"the body is larger than {most} bytes (server.max_body_bytes)"
+        raise ApiError(413, message, code="request_too_large", headers={"connection": "close"})
+    return b"".join(pieces)
+
+
+async def chat_prompt(api: Api, body: schema.ChatRequest) -> list[int]:
+    """The prompt's tokens.
+
+    Raises:
+        ApiError: the model has no template, or its template refuses the messages.
+    """
+    messages = translate.messages(body)
+    template = api.template
+    if template is None:
+        raise invalid(
+            "messages", "messages: this model has no chat template; the server needs --chat-template"
+        )
+    try:
+        size = sum(len(m["content"]) for m in messages)
+        return await encode(size, lambda m: api.vocabulary.chat(template, m), messages)
+    except RenderError as e:
+        raise invalid("messages", f"messages: {e}") from e
+
+
+async def encode(size: int, how: Callable[[T], list[int]], what: T) -> list[int]:
+    """Encodes here, or beside the event loop where that many characters take long."""
+    return how(what) if size < _LONG_TEXT else await asyncio.to_thread(how, what)
+
+
+def decode(api: Api, tokens: Sequence[int]) -> str:
+    """A prompt's text, for `echo`.
+
+    Raises:
+        ApiError: a token does not exist.
+    """
+    if max(tokens) >= api.engine.info()["limits"]["n_vocab"]:
+        raise invalid("prompt", "prompt: a token id is larger than the vocabulary")
+    return api.vocabulary.decode(tokens)
+
+
+async def answer(
+    request: Request, body: schema.Common, prompts: Sequence[Sequence[int]], render: Render
+) -> Response:
+    """Generates, and answers in one piece or as a stream, which begins with the engine's first event."""
+    api: Api = request.app.state.api
+    client: int = request.scope["client_number"]
+    cores = [translate.core_request(body, prompt, client) for prompt in prompts]
+    try:
+        generation = api.engine.submit(cores, translate.choices(body))
+        finish = watch(request, generation)
+        try:
+            first = await generation.next()
+            if body.stream:
+                events = sse.Stream(generation, render, body.stream_options).events(first)
+                response, finish = sse.EventResponse(events, finish), lambda: None
+                return response
+            return json_response(await sse.whole(generation, first, render))
+        finally:
+            finish()
+    except _core.CoreError as e:
+        raise from_core(e, translate.renamed(body)) from e
+
+
+def watch(request: Request, generation: Generation) -> Callable[[], None]:
+    """Cancels the generation when the client goes away. The result is to be called when the answer ends."""
+
+    async def wait() -> None:
+        while (await request.receive())["type"] != "http.disconnect":
+            pass
+        generation.cancel()
+
+    task = asyncio.create_task(wait())
+
+    def finish() -> None:
+        task.cancel()
+        generation.cancel()
+
+    return finish
+
+
+def json_response(value: object) -> Response:
+    """A JSON body."""
+    return Response(msgspec.json.encode(value), media_type="application/json")

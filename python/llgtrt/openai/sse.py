@@ -1,0 +1,129 @@
+"""Answers from a generation: in one body, or as server-sent events while it goes on."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Callable, Iterable
+from typing import Any
+
+import msgspec
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from llgtrt import _core
+from llgtrt.engine import Delta, Generation, GoneError
+from llgtrt.openai.errors import ApiError, from_core, internal
+from llgtrt.openai.render import Json, Render, Whole, usage
+from llgtrt.openai.schema import StreamOptions
+
+log = logging.getLogger(__name__)
+
+_encoder = msgspec.json.Encoder()
+
+
+async def whole(generation: Generation, first: list[Delta], render: Render) -> Json:
+    """Waits for all choices; `first`: what the generation has given already.
+
+    Raises:
+        GoneError, CoreError: as the generation does.
+    """
+    choices = [Whole() for _ in range(generation.choices)]
+    deltas = first
+    while deltas:
+        for delta in deltas:
+            choices[delta.index].add(delta)
+        deltas = await generation.next()
+    body = render.envelope(render.whole_object, [render.whole(i, c) for i, c in enumerate(choices)])
+    return {**body, "usage": usage(generation.usage())}
+
+
+class Stream:
+    """The events of one streamed answer."""
+
+    def __init__(self, generation: Generation, render: Render, options: StreamOptions | None) -> None:
+        self._generation = generation
+        self._render = render
+        self._with_usage = bool(options and options.include_usage)
+        self._always_usage = bool(options and options.continuous_usage_stats)
+        self._begun: set[int] = set()
+
+    async def events(self, first: list[Delta]) -> AsyncIterator[bytes]:
+        """All that is ready, time after time; an error is the last event."""
+        deltas = first
+        try:
+            while deltas:
+                yield b"".join(self._chunk(choice) for delta in deltas for choice in self._choices(delta))
+                deltas = await self._generation.next()
+        except _core.CoreError as e:
+            yield event(from_core(e))
+            return
+        if self._with_usage:
+            yield self._closing_usage()
+        yield b"data: [DONE]\n\n"
+
+    def _choices(self, delta: Delta) -> Iterable[Json]:
+        if delta.index not in self._begun:
+            self._begun.add(delta.index)
+            opening = self._render.first(delta.index)
+            if opening is not None:
+                yield opening
+        if delta.text or delta.logprobs:
+            yield self._render.piece(delta)
+        if delta.finish_reason is not None:
+            yield self._render.last(delta.index, delta.finish_reason)
+
+    def _chunk(self, choice: Json) -> bytes:
+        chunk = self._render.envelope(self._render.chunk_object, [choice])
+        if self._always_usage:
+            chunk["usage"] = usage(self._generation.usage())
+        elif self._with_usage:
+            chunk["usage"] = None
+        return _data(chunk)
+
+    def _closing_usage(self) -> bytes:
+        chunk = self._render.envelope(self._render.chunk_object, [])
+        return _data({**chunk, "usage": usage(self._generation.usage())})
+
+
+def event(error: ApiError) -> bytes:
+    """An error in the middle of a stream."""
+    return b"data: " + error.body() + b"\n\n"
+
+
+def _data(value: Any) -> bytes:
+    return b"data: " + _encoder.encode(value) + b"\n\n"
+
+
+class EventResponse(Response):
+    """Sends events as they come. Whatever happens, `finish` is called at the end."""
+
+    media_type = "text/event-stream"
+
+    def __init__(self, events: AsyncIterator[bytes], finish: Callable[[], None]) -> None:
+        super().__init__(headers={"cache-control": "no-cache", "x-accel-buffering": "no"})
+        del self.headers["content-length"]
+        self._events = events
+        self._finish = finish
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send all events."""
+        try:
+            await send(
+                {"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers}
+            )
+            async for data in self._safe():
+                if data:
+                    await send({"type": "http.response.body", "body": data, "more_body": True})
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+        finally:
+            self._finish()
+
+    async def _safe(self) -> AsyncIterator[bytes]:
+        try:
+            async for data in self._events:
+                yield data
+        except GoneError:
+            raise
+        except Exception:
+            log.exception("a stream failed")
+            yield event(internal())

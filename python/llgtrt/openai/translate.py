@@ -1,0 +1,202 @@
+"""Bodies to the core's requests (`rust/src/request.rs`, `rust/src/grammar/spec.rs`)."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from llgtrt.openai import schema
+from llgtrt.openai.errors import invalid
+
+_SAMPLING = ("temperature", "top_p", "min_p", "presence_penalty", "frequency_penalty", "repetition_penalty")
+_MOST_PROMPTS = 2048
+
+
+@dataclasses.dataclass(frozen=True)
+class Texts:
+    """Prompts of `/v1/completions` as text."""
+
+    prompts: Sequence[str]
+
+
+@dataclasses.dataclass(frozen=True)
+class Tokens:
+    """Prompts of `/v1/completions` as token ids."""
+
+    prompts: Sequence[Sequence[int]]
+
+
+def messages(body: schema.ChatRequest) -> list[dict[str, str]]:
+    """The messages as chat templates know them: `role`, `content` and perhaps `name`."""
+    if not body.messages:
+        raise invalid("messages", "messages: must have at least one")
+    return [_message(m, f"messages[{i}]") for i, m in enumerate(body.messages)]
+
+
+def _message(message: schema.Message, at: str) -> dict[str, str]:
+    for name in ("tool_calls", "function_call", "audio"):
+        if getattr(message, name):
+            raise invalid(f"{at}.{name}", f"{at}.{name}: not supported", "unsupported_parameter")
+    content = message.content if message.content is not None else message.refusal
+    if content is None:
+        raise invalid(f"{at}.content", f"{at}.content: must be a string or a list of text parts")
+    if not isinstance(content, str):
+        content = "".join(_part(p, f"{at}.content[{i}]") for i, p in enumerate(content))
+    named = {"name": message.name} if message.name is not None else {}
+    return {"role": message.role, "content": content, **named}
+
+
+def _part(part: schema.Part, at: str) -> str:
+    if part.type not in ("text", "refusal"):
+        raise invalid(
+            f"{at}.type", f"{at}.type: {part.type} is not supported, only text is", "unsupported_parameter"
+        )
+    text = part.text if part.type == "text" else part.refusal
+    if text is None:
+        raise invalid(f"{at}.{part.type}", f"{at}.{part.type}: missing")
+    return text
+
+
+def prompts(body: schema.CompletionRequest) -> Texts | Tokens:
+    """What is to be completed, in one of two forms."""
+    prompt = body.prompt
+    if isinstance(prompt, str):
+        return Texts([prompt])
+    if (
+        isinstance(prompt, list)
+        and 0 < len(prompt) <= _MOST_PROMPTS
+        and all(isinstance(p, str) for p in prompt)
+    ):
+        return Texts(prompt)
+    if _is_tokens(prompt):
+        return Tokens([prompt])
+    if isinstance(prompt, list) and 0 < len(prompt) <= _MOST_PROMPTS and all(_is_tokens(p) for p in prompt):
+        return Tokens(prompt)
+    raise invalid(
+        "prompt", f"prompt: must be a string, token ids, or a list of up to {_MOST_PROMPTS} of either"
+    )
+
+
+def _is_tokens(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(type(t) is int and 0 <= t < 2**32 for t in value)
+
+
+def core_request(body: schema.Common, prompt: Sequence[int], client: int) -> str:
+    """The core's request for one prompt, as JSON; `client` stands for the API key."""
+    request = {
+        "prompt": prompt,
+        "n": choices(body),
+        "max_tokens": max_tokens(body),
+        "min_tokens": body.min_tokens or 0,
+        "sampling": _sampling(body),
+        "stop": [body.stop] if isinstance(body.stop, str) else body.stop or [],
+        "ignore_eos": bool(body.ignore_eos),
+        "logprobs": logprobs(body),
+        "grammar": _grammar(body.response_format),
+        "client": client,
+    }
+    return msgspec.json.encode(request).decode()
+
+
+def choices(body: schema.Common) -> int:
+    """Choices per prompt."""
+    return 1 if body.n is None else body.n
+
+
+def max_tokens(body: schema.Common) -> int | None:
+    """Most tokens per choice; none = the room left."""
+    newer = body.max_completion_tokens if isinstance(body, schema.ChatRequest) else None
+    return body.max_tokens if newer is None else newer
+
+
+def logprobs(body: schema.Common) -> int | None:
+    """Alternatives per token, or none without log-probabilities.
+
+    Raises:
+        ApiError: `top_logprobs` without `logprobs`, or `echo` with `logprobs`.
+    """
+    if isinstance(body, schema.ChatRequest):
+        if body.logprobs:
+            return body.top_logprobs or 0
+        if body.top_logprobs:
+            raise invalid("top_logprobs", "top_logprobs: needs logprobs to be true")
+        return None
+    if not isinstance(body, schema.CompletionRequest) or body.logprobs is None:
+        return None
+    if body.echo:
+        raise invalid("logprobs", "logprobs: not supported together with echo", "unsupported_parameter")
+    return body.logprobs
+
+
+def check_completion(body: schema.CompletionRequest) -> None:
+    """Refuses `best_of` other than `n`.
+
+    Raises:
+        ApiError: so it is.
+    """
+    if body.best_of is not None and body.best_of != choices(body):
+        raise invalid("best_of", "best_of: only the value of n is supported", "unsupported_parameter")
+
+
+def renamed(body: schema.Common) -> dict[str, str]:
+    """The client's names of what the core names otherwise."""
+    if not isinstance(body, schema.ChatRequest):
+        return {"grammar": "response_format"}
+    names = {"grammar": "response_format", "prompt": "messages", "logprobs": "top_logprobs"}
+    return names | ({"max_tokens": "max_completion_tokens"} if body.max_completion_tokens is not None else {})
+
+
+def _sampling(body: schema.Common) -> dict[str, Any]:
+    sampling = {name: getattr(body, name) for name in _SAMPLING if getattr(body, name) is not None}
+    if body.top_k is not None:
+        if not -1 <= body.top_k < 2**32:
+            raise invalid("top_k", "top_k: must be at least 0 (0 or -1: all tokens)")
+        sampling["top_k"] = max(body.top_k, 0)
+    if body.logit_bias:
+        sampling["logit_bias"] = {str(_token(key)): value for key, value in body.logit_bias.items()}
+    if body.seed is not None:
+        sampling["seed"] = body.seed % 2**64
+    return sampling
+
+
+def _token(key: str) -> int:
+    if not (key.isascii() and key.isdigit() and len(key) < 11 and int(key) < 2**32):
+        raise invalid("logit_bias", f"logit_bias: {key:.40} is not a token id")
+    return int(key)
+
+
+def _grammar(wanted: schema.ResponseFormat | None) -> Any:
+    match wanted:
+        case None | schema.TextFormat():
+            return None
+        case schema.JsonObjectFormat():
+            return "json_object"
+        case schema.JsonSchemaFormat():
+            return {"json_schema": _schema_text(wanted.json_schema)}
+        case schema.RegexFormat():
+            return {"regex": _regex(wanted)}
+        case schema.LarkFormat():
+            return {"lark_grammar": wanted.grammar}
+        case schema.LlguidanceFormat():
+            text = bytes(wanted.grammar).decode()
+            return {"llguidance": msgspec.json.decode(text, type=str) if text.startswith('"') else text}
+        case schema.ChoiceFormat():
+            return {"choice": wanted.choices}
+
+
+def _schema_text(spec: schema.JsonSchema) -> str:
+    # The client's own text: key order and numbers stay as they were written.
+    text = bytes(spec.schema).decode()
+    if not text or text == "null":
+        raise invalid("response_format.json_schema.schema", "response_format.json_schema.schema: missing")
+    return text
+
+
+def _regex(wanted: schema.RegexFormat) -> str:
+    given = [text for text in (wanted.regex, wanted.pattern) if text is not None]
+    if len(given) != 1:
+        raise invalid("response_format.regex", "response_format: must have either regex or pattern")
+    return given[0]

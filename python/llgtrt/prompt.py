@@ -1,0 +1,104 @@
+"""From text to prompt tokens, so that nothing a client writes becomes a special token of the template.
+
+A chat prompt is rendered from the messages as they are and encoded once. Only if a special token came out
+whose text also stands in a message is there something to protect: the messages are rendered again with each
+such text between two random marks. Where the marks come out whole, and the prompt without them is the same as
+before, the text between them is encoded as plain text. So the prompt is always exactly what the template
+makes of the messages, and an ordinary request costs one rendering and one encoding.
+
+A template may cut messages: a mark that lost its partner is dropped. Where the marks change what the template
+does, the request is refused: never is a client's text trusted.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import Callable, Iterable, Sequence
+
+from llgtrt import _core
+from llgtrt.templates import ChatTemplate, Message, RenderError
+
+Parts = list[tuple[str, bool]]
+"""Texts, and whether the text of special tokens in them stands for those tokens."""
+
+
+class Vocabulary:
+    """Token ids and their texts, looked up once each."""
+
+    def __init__(self, core: _core.Engine) -> None:
+        self._core = core
+        self._known: dict[int, tuple[bytes, bool]] = {}
+
+    def lookup(self, token: int) -> tuple[bytes, bool]:
+        """The token's bytes, and whether it is special: written, but no part of the text."""
+        known = self._known.get(token)
+        if known is None:
+            written = self._core.token_bytes(token)
+            known = self._known[token] = written, bool(written) and not self._core.decode([token])
+        return known
+
+    def special_texts(self, tokens: Iterable[int]) -> set[str]:
+        """Written forms of the special tokens among these."""
+        found = (self.lookup(token) for token in set(tokens))
+        return {written.decode("utf-8", "replace") for written, special in found if special}
+
+    def encode(self, parts: Parts) -> list[int]:
+        """The tokens of the parts' concatenation."""
+        return self._core.encode(parts)
+
+    def decode(self, tokens: Sequence[int]) -> str:
+        """The text of tokens, special ones left out."""
+        return self._core.decode(tokens)
+
+    def plain(self, text: str) -> list[int]:
+        """A prompt that comes as text, special tokens included, after the model's first token."""
+        return self._begin(self.encode([(text, True)]))
+
+    def chat(self, template: ChatTemplate, messages: Sequence[Message]) -> list[int]:
+        """The prompt of a chat.
+
+        Raises:
+            RenderError: the template refuses the messages, or mixes them up with its own special tokens.
+        """
+        rendered = template.render(messages)
+        tokens = self.encode([(rendered, True)])
+        risky = {
+            t for t in self.special_texts(tokens) if any(t in text for m in messages for text in _texts(m))
+        }
+        if risky:
+            tokens = self.encode(protect(template, messages, rendered, risky))
+        return self._begin(tokens)
+
+    def _begin(self, tokens: list[int]) -> list[int]:
+        bos = self._core.bos_token()
+        return tokens if bos is None or tokens[:1] == [bos] else [bos, *tokens]
+
+
+def protect(template: ChatTemplate, messages: Sequence[Message], rendered: str, risky: set[str]) -> Parts:
+    """Splits a rendered prompt so that `risky` texts from messages are not parsed as special tokens.
+
+    Raises:
+        RenderError: the template treats a message differently because of such a text.
+    """
+    begin, end = f"b{secrets.token_hex(12)}", f"e{secrets.token_hex(12)}"
+    one = "|".join(re.escape(t) for t in sorted(risky, key=lambda t: (-len(t), t)))
+    marked = [
+        _map_texts(m, lambda text: re.sub(one, lambda t: f"{begin}{t[0]}{end}", text)) for m in messages
+    ]
+    pieces = re.split(f"{begin}({one}){end}", template.render(marked))
+    pieces[::2] = [piece.replace(begin, "").replace(end, "") for piece in pieces[::2]]
+    if "".join(pieces) != rendered:
+        named = ", ".join(sorted(risky))
+        raise RenderError(
+            f"one contains {named}, which the model's chat template treats as its own; leave it out"
+        )
+    return [(piece, i % 2 == 0) for i, piece in enumerate(pieces) if piece]
+
+
+def _texts(message: Message) -> list[str]:
+    return [value for name, value in message.items() if name != "role" and isinstance(value, str)]
+
+
+def _map_texts(message: Message, change: Callable[[str], str]) -> Message:
+    return {n: change(v) if n != "role" and isinstance(v, str) else v for n, v in message.items()}

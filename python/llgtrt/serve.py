@@ -1,0 +1,182 @@
+"""Runs the server: socket, engine, uvicorn, signals, and the order in which they start and end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import socket
+import sys
+from collections.abc import Iterator
+
+import uvicorn
+
+from llgtrt import _core, templates
+from llgtrt.app import Work, create_app
+from llgtrt.connection import Connection, drop_stalled
+from llgtrt.engine import AsyncEngine
+from llgtrt.metrics import promise
+from llgtrt.openai.routes import Api
+from llgtrt.settings import Settings, StartError
+
+log = logging.getLogger(__name__)
+
+KEEP_ALIVE_SECONDS = 75
+"""How long an idle connection is kept; longer than clients keep theirs, so that none meets a closing one."""
+
+LAST_WORDS_SECONDS = 2.0
+"""How long answers may take to end after the engine was closed."""
+
+SEND_BUFFER_BYTES = 128 * 1024
+"""Of the kernel, per connection: what a client has not read beyond it waits merged."""
+
+
+def serve(settings: Settings) -> int:
+    """Serves until a signal. The exit code: 0 after an orderly end.
+
+    Raises:
+        StartError: the port, the target or the template cannot be used, or the engine failed.
+    """
+    templates.check(settings)
+    listener = _listen(settings)
+    command = [sys.executable, "-m", "llgtrt.engine_child"] if settings.server.engine_process else None
+    try:
+        core = _core.Engine(settings.target, settings.config, command)
+    except _core.CoreError as e:
+        raise StartError(str(e)) from e
+    try:
+        return asyncio.run(_run(settings, core, listener))
+    finally:
+        core.close()
+
+
+def _listen(settings: Settings) -> socket.socket:
+    """The open socket; accepted connections inherit its options.
+
+    Raises:
+        StartError: the address cannot be used.
+    """
+    host, port = settings.server.host, settings.server.port
+    try:
+        family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    except OSError as e:
+        raise StartError(f"{host}: no such address ({e.strerror}); choose another with --host") from e
+    listener = socket.socket(family, kind)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
+        timeout = int(settings.server.send_timeout * 1000)
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, timeout)
+        listener.bind(address)
+        listener.listen(1024)
+    except OSError as e:
+        listener.close()
+        raise StartError(
+            f"cannot listen on {host}:{port} ({e.strerror}); choose another with --port or --host"
+        ) from e
+    listener.setblocking(False)
+    return listener
+
+
+def _address(listener: socket.socket) -> str:
+    host, port = listener.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+class _Server(uvicorn.Server):
+    """uvicorn without its own idea of signals."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Leaves signals alone."""
+        yield
+
+
+async def _run(settings: Settings, core: _core.Engine, listener: socket.socket) -> int:
+    engine = AsyncEngine(core)
+    app = create_app(settings, engine)
+    server = _Server(_uvicorn_config(app))
+    log.info("listening on %s, loading %s", _address(listener), settings.model)
+    follow = asyncio.create_task(_follow(engine, app.state.api, _address(listener)))
+    follow.add_done_callback(lambda _: setattr(server, "should_exit", True))
+    drop = asyncio.create_task(drop_stalled(server.server_state, settings.server.send_timeout))
+    _on_signals(_Ending(engine, app.state.work, server, settings.server.grace_period))
+    await server.serve(sockets=[listener])
+    drop.cancel()
+    if follow.done():
+        follow.result()
+    follow.cancel()
+    return 0
+
+
+def _uvicorn_config(app: object) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,  # type: ignore[arg-type]
+        http=Connection,
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_keep_alive=KEEP_ALIVE_SECONDS,
+        timeout_graceful_shutdown=1,
+    )
+
+
+async def _follow(engine: AsyncEngine, api: Api, address: str) -> None:
+    """Readies the API when the model is loaded, and logs what becomes of the engine.
+
+    Raises:
+        StartError: the engine failed for good, or the model's template cannot be used.
+    """
+    before = "loading"
+    while True:
+        state, why = engine.state()
+        if state == "failed":
+            raise StartError(why)
+        if state == "ready" and before == "loading":
+            info = engine.info()
+            api.template = templates.load(api.settings, info)
+            log.info("ready: %s at %s, %s; %s", api.settings.model, address, promise(info), info["summary"])
+        elif state != before:
+            log.warning("the engine is %s: %s", state, why)
+        before = state
+        await engine.change()
+
+
+class _Ending:
+    """An orderly end: what runs and waits may finish within the grace period, while new requests get 503."""
+
+    def __init__(self, engine: AsyncEngine, work: Work, server: uvicorn.Server, grace: float) -> None:
+        self._engine = engine
+        self._work = work
+        self._server = server
+        self._grace = grace
+        self._task: asyncio.Task[None] | None = None
+
+    def signal(self, number: int) -> None:
+        """The first signal begins the end; a second one ends everything at once."""
+        if self._task is not None:
+            os._exit(128 + number)
+        self._work.draining = True
+        self._task = asyncio.create_task(self._end())
+
+    async def _end(self) -> None:
+        log.info("shutting down: requests have %g s to finish; another signal ends at once", self._grace)
+        try:
+            await asyncio.wait_for(self._work.idle(), self._grace)
+        except asyncio.TimeoutError:
+            log.warning("the grace period is over; ending what still runs")
+            self._engine.close()
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self._work.idle(), LAST_WORDS_SECONDS)
+        self._server.should_exit = True
+
+
+def _on_signals(ending: _Ending) -> None:
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, ending.signal, number)

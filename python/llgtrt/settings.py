@@ -1,0 +1,94 @@
+"""What was asked for at start: the target, its files, and the effective configuration."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+from llgtrt import _core
+
+TOY = "toy"
+
+
+class StartError(Exception):
+    """The server cannot start. The message is one line that says what to do; the exit code is 2."""
+
+
+@dataclasses.dataclass(frozen=True)
+class ServerSettings:
+    """The ``server`` group of runtime.json; its documentation and defaults are in ``rust/src/config``."""
+
+    host: str
+    port: int
+    served_model_name: str | None
+    api_keys: tuple[str, ...]
+    chat_template: str | None
+    send_timeout: float
+    grace_period: float
+    max_body_bytes: int
+    engine_process: bool
+
+    @staticmethod
+    def from_group(group: dict[str, Any]) -> ServerSettings:
+        """Takes the group as the core prints it, every key present."""
+        names = [f.name for f in dataclasses.fields(ServerSettings)]
+        values = {name: group[name] for name in names}
+        values["api_keys"] = tuple(values["api_keys"])
+        return ServerSettings(**values)
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """Everything that starting a server needs."""
+
+    target: str
+    config: str
+    """The effective configuration as JSON text, for the core."""
+    server: ServerSettings
+
+    @property
+    def model(self) -> str:
+        """The model's name in the API."""
+        if self.server.served_model_name:
+            return self.server.served_model_name
+        if self.target == TOY:
+            return TOY
+        path = Path(self.target).resolve()
+        return path.stem if path.suffix == ".gguf" else path.name
+
+    @property
+    def folder(self) -> Path | None:
+        """The engine folder, if the target is one."""
+        path = Path(self.target)
+        return path if self.target != TOY and path.is_dir() else None
+
+
+def load(target: str, runtime_config: str | None, server_flags: dict[str, Any]) -> Settings:
+    """Reads the configuration: flags before the file, the file before defaults.
+
+    Raises:
+        StartError: the target or the file is missing, or the core refuses a key.
+    """
+    if target != TOY and not Path(target).exists():
+        raise StartError(
+            f"{target}: no such engine folder or .gguf file; check the path (or use the target `{TOY}`)"
+        )
+    file = _config_file(target, runtime_config)
+    try:
+        text = file.read_text(encoding="utf-8") if file else None
+    except (OSError, UnicodeDecodeError) as e:
+        raise StartError(f"{file}: cannot be read ({e}); check --runtime-config") from e
+    try:
+        config = _core.load_config(text, json.dumps({"server": server_flags} if server_flags else {}))
+    except _core.InvalidRequest as e:
+        raise StartError(f"{file}: {e}" if file else str(e)) from e
+    return Settings(target, config, ServerSettings.from_group(json.loads(config)["server"]))
+
+
+def _config_file(target: str, runtime_config: str | None) -> Path | None:
+    if runtime_config is not None:
+        return Path(runtime_config)
+    file = Path(target) / "runtime.json"
+    return file if target != TOY and file.is_file() else None

@@ -1,0 +1,185 @@
+"""Chat templates: a jinja2 sandbox with what templates published with models use.
+
+What they use is what the library that most of them are tested with offers: trimmed blocks, loop controls,
+`tojson` that leaves HTML alone, `raise_exception`, `strftime_now`, and `generation` blocks that mark what a
+model wrote.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+import jinja2
+import jinja2.ext
+import jinja2.nodes
+import jinja2.parser
+import jinja2.sandbox
+
+from llgtrt.settings import TOY, Settings, StartError
+
+PRESETS = Path(__file__).parent / "presets"
+"""The templates that come with the server, `<name>.j2`."""
+
+Message = dict[str, Any]
+"""`role`, `content` and perhaps `name`, all of them text."""
+
+
+class RenderError(ValueError):
+    """The template does not accept these messages."""
+
+
+class _Generation(jinja2.ext.Extension):
+    """`{% generation %}…{% endgeneration %}`: a scope without effect on the text."""
+
+    tags = {"generation"}  # noqa: RUF012 (declared so by jinja2)
+
+    def parse(self, parser: jinja2.parser.Parser) -> jinja2.nodes.Node:
+        line = next(parser.stream).lineno
+        body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
+        return jinja2.nodes.Scope(body).set_lineno(line)
+
+
+def _tojson(
+    value: Any,
+    ensure_ascii: bool = False,
+    indent: int | None = None,
+    separators: tuple[str, str] | None = None,
+    sort_keys: bool = False,
+) -> str:
+    return json.dumps(
+        value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys
+    )
+
+
+def _raise_exception(message: str) -> NoReturn:
+    raise jinja2.TemplateError(message)
+
+
+def _strftime_now(layout: str) -> str:
+    return datetime.datetime.now().strftime(layout)
+
+
+def _environment() -> jinja2.Environment:
+    environment = jinja2.sandbox.ImmutableSandboxedEnvironment(
+        trim_blocks=True, lstrip_blocks=True, extensions=[_Generation, jinja2.ext.loopcontrols]
+    )
+    environment.filters["tojson"] = _tojson
+    environment.globals["raise_exception"] = _raise_exception
+    environment.globals["strftime_now"] = _strftime_now
+    return environment
+
+
+class ChatTemplate:
+    """A compiled template and the texts of the model's special tokens, which templates name."""
+
+    def __init__(self, source: str, special: Mapping[str, str]) -> None:
+        """Compiles it; `special`: `bos_token`, `eos_token`, … by name.
+
+        Raises:
+            StartError: `source` is not a template.
+        """
+        try:
+            self._template = _environment().from_string(source)
+        except jinja2.TemplateSyntaxError as e:
+            raise StartError(
+                f"chat template, line {e.lineno}: {e.message}; correct it or pass another"
+            ) from e
+        self._special = dict(special)
+        self._knows_developer = "developer" in source
+
+    def render(self, messages: Sequence[Message]) -> str:
+        """The prompt that asks the assistant for its turn.
+
+        Raises:
+            RenderError: the template refuses the messages, or cannot cope with them.
+        """
+        if not self._knows_developer:
+            messages = [{**m, "role": "system"} if m["role"] == "developer" else m for m in messages]
+        try:
+            return self._template.render(
+                messages=messages, tools=None, documents=None, add_generation_prompt=True, **self._special
+            )
+        except (
+            jinja2.TemplateError,
+            TypeError,
+            ValueError,
+            LookupError,
+            ArithmeticError,
+            RecursionError,
+        ) as e:
+            raise RenderError(f"the model's chat template refuses them: {e}") from e
+
+
+def load(settings: Settings, info: Mapping[str, Any]) -> ChatTemplate | None:
+    """The template to use: the configured one, else the folder's, else the model file's.
+
+    Raises:
+        StartError: a named or found template cannot be used.
+    """
+    special = _special_tokens(settings.folder)
+    special.update({f"{name}_token": info.get(f"{name}_text") or "" for name in ("bos", "eos")})
+    source = _source(settings, info)
+    return ChatTemplate(source, special) if source else None
+
+
+def check(settings: Settings) -> None:
+    """Refuses an unusable configured template before the model is loaded.
+
+    Raises:
+        StartError: as `load` would.
+    """
+    load(settings, {})
+
+
+def _source(settings: Settings, info: Mapping[str, Any]) -> str | None:
+    name = settings.server.chat_template
+    if name is not None:
+        preset = PRESETS / f"{name}.j2"
+        return _read(preset if preset.is_file() else Path(name))
+    if settings.target == TOY:
+        return _read(PRESETS / "chatml.j2")
+    for file in ("chat_template.j2", "chat_template.jinja"):
+        if settings.folder and (settings.folder / file).is_file():
+            return _read(settings.folder / file)
+    return _from_tokenizer_config(settings.folder) or info.get("chat_template")
+
+
+def _read(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as e:
+        known = ", ".join(sorted(p.stem for p in PRESETS.glob("*.j2")))
+        raise StartError(f"chat template {file}: cannot be read; pass a file, or a preset ({known})") from e
+
+
+def _tokenizer_config(folder: Path | None) -> dict[str, Any]:
+    file = folder / "tokenizer_config.json" if folder else None
+    if file is None or not file.is_file():
+        return {}
+    try:
+        config = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as e:
+        raise StartError(f"{file}: not JSON ({e}); correct or remove it") from e
+    return config if isinstance(config, dict) else {}
+
+
+def _from_tokenizer_config(folder: Path | None) -> str | None:
+    template = _tokenizer_config(folder).get("chat_template")
+    if isinstance(template, list):
+        named = {t.get("name"): t.get("template") for t in template if isinstance(t, dict)}
+        template = named.get("default")
+    return template if isinstance(template, str) else None
+
+
+def _special_tokens(folder: Path | None) -> dict[str, str]:
+    """Texts of the tokens that the folder names: `"eos_token": "…"` or `"eos_token": {"content": "…"}`."""
+    texts = {}
+    for name, value in _tokenizer_config(folder).items():
+        text = value.get("content") if isinstance(value, dict) else value
+        if name.endswith("_token") and isinstance(text, str):
+            texts[name] = text
+    return texts

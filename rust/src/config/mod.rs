@@ -1,0 +1,269 @@
+//! `runtime.json`: every key, its default, its range and its meaning.
+//!
+//! The structs are the only place where a key is described: [`load`] takes names, types and ranges from their schema,
+//! [`print`] takes the comments of `--print-config` from their docs.
+
+mod load;
+mod print;
+mod schema;
+#[cfg(test)]
+mod tests;
+
+pub use load::load;
+pub use print::print;
+
+use crate::error::Result;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// The whole configuration. Keys of TensorRT-LLM's `runtime.json` keep their names; our own are grouped.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// Admit a request only when prompt + max_tokens of everything running fits: nothing is ever preempted.
+    pub guaranteed_no_evict: bool,
+    /// Most sequences that run at the same time.
+    #[schemars(range(min = 1, max = 256))]
+    pub max_batch_size: u32,
+    /// Most tokens computed in one step, over all sequences.
+    #[schemars(range(min = 1, max = 1_048_576))]
+    pub max_num_tokens: u32,
+    /// Most waiting requests; one more gets 429. 0 = no bound.
+    #[schemars(range(min = 0, max = 1_000_000))]
+    pub max_queue_size: u32,
+    /// Compute long prompts in chunks between other sequences' steps.
+    pub enable_chunked_context: bool,
+    /// Keep the KV of finished requests and reuse it for prompts that begin with the same tokens.
+    pub enable_kv_cache_reuse: bool,
+    /// Share of the free memory (of the cgroup's, where it is less) that KV may take.
+    #[schemars(range(max = 1), extend("exclusiveMinimum" = 0))]
+    pub kv_cache_free_gpu_mem_fraction: f64,
+    /// MiB of host memory for the KV of preempted sequences; 0 = recompute them.
+    #[schemars(range(min = 0, max = 16_777_216))]
+    pub kv_cache_host_memory_megabytes: u64,
+    /// No effect on llama.cpp.
+    pub kv_cache_onboard_blocks: bool,
+    /// No effect on llama.cpp.
+    pub enable_batch_size_tuning: bool,
+    /// No effect on llama.cpp.
+    pub enable_max_num_tokens_tuning: bool,
+    /// No effect on llama.cpp.
+    #[schemars(range(min = 0, max = 1))]
+    pub cross_kv_cache_fraction: Option<f64>,
+    /// No effect on llama.cpp.
+    #[schemars(range(min = 0, max = 100))]
+    pub secondary_offload_min_priority: Option<u32>,
+    /// No effect on llama.cpp.
+    #[schemars(range(min = 0, max = 1_000_000_000))]
+    pub event_buffer_max_size: u64,
+    /// Most KV tokens in total; null = only the memory and the batch bound it.
+    #[schemars(range(min = 1, max = 1_000_000_000_000_i64))]
+    pub kv_cache_max_tokens: Option<u64>,
+    /// The engine.
+    pub engine: EngineConfig,
+    /// Limits on grammars.
+    pub grammar: GrammarConfig,
+    /// The HTTP server.
+    pub server: ServerConfig,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Config {
+            guaranteed_no_evict: false,
+            max_batch_size: 128,
+            max_num_tokens: 8192,
+            max_queue_size: 1000,
+            enable_chunked_context: true,
+            enable_kv_cache_reuse: true,
+            kv_cache_free_gpu_mem_fraction: 0.5,
+            kv_cache_host_memory_megabytes: 0,
+            kv_cache_onboard_blocks: true,
+            enable_batch_size_tuning: false,
+            enable_max_num_tokens_tuning: false,
+            cross_kv_cache_fraction: None,
+            secondary_offload_min_priority: None,
+            event_buffer_max_size: 0,
+            kv_cache_max_tokens: None,
+            engine: EngineConfig::default(),
+            grammar: GrammarConfig::default(),
+            server: ServerConfig::default(),
+        }
+    }
+}
+
+/// Keys of TensorRT-LLM's `runtime.json` that are accepted but mean nothing on llama.cpp.
+const IGNORED_ON_LLAMA: [&str; 6] = [
+    "kv_cache_onboard_blocks",
+    "enable_batch_size_tuning",
+    "enable_max_num_tokens_tuning",
+    "cross_kv_cache_fraction",
+    "secondary_offload_min_priority",
+    "event_buffer_max_size",
+];
+
+impl Config {
+    /// Checks every value against the range of its key.
+    ///
+    /// # Errors
+    /// `Invalid` with the key's dotted name for the first value out of its range.
+    pub fn validate(&self) -> Result<()> {
+        load::check_ranges(self)
+    }
+
+    /// Names among the keys without effect on llama.cpp that the file `text` sets, in a fixed order, so that they can
+    /// be logged once. Empty for a file that cannot be read.
+    pub fn ignored_keys_set(text: Option<&str>) -> Vec<&'static str> {
+        let file = text.and_then(|text| load::parse(text).ok()).unwrap_or_default();
+        IGNORED_ON_LLAMA.into_iter().filter(|key| file.get(key).is_some()).collect()
+    }
+}
+
+/// The embedded engine.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct EngineConfig {
+    /// Engine threads; 0 = the cores this process may use.
+    #[schemars(range(min = 0, max = 512))]
+    pub threads: u32,
+    /// Longest prompt + output of one request in tokens; 0 = what the model was trained for.
+    #[schemars(range(min = 0, max = 16_777_216))]
+    pub context: u32,
+    /// Type of K and V in the cache.
+    pub kv_cache_type: KvCacheType,
+    /// Where KV lives: slots (bit-identical rows), shared (one pool), or auto (slots where the probe finds equal bits).
+    pub kv_layout: KvLayout,
+    /// While anything decodes, prompt chunks are cut so that a step stays under this many milliseconds.
+    #[schemars(range(min = 1, max = 600_000))]
+    pub max_step_ms: u32,
+    /// Threads that compute masks during the forward pass; 0 = between steps, on the engine thread. null = by the cores.
+    #[schemars(range(min = 0, max = 512))]
+    pub mask_threads: Option<u32>,
+}
+
+impl Default for EngineConfig {
+    fn default() -> Self {
+        EngineConfig {
+            threads: 0,
+            context: 0,
+            kv_cache_type: KvCacheType::Q8_0,
+            kv_layout: KvLayout::Auto,
+            max_step_ms: 250,
+            mask_threads: None,
+        }
+    }
+}
+
+/// Type of K and V in the cache.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum KvCacheType {
+    /// 8 bits a value in blocks of 32: bit-identical rows.
+    Q8_0,
+    /// 16 bits a value: bit-identical rows.
+    Bf16,
+    /// 16 bits a value: rows depend on the batch.
+    F16,
+}
+
+/// Where KV lives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum KvLayout {
+    /// Slots where the probe finds equal bits, else shared.
+    Auto,
+    /// Each slot has its own cells.
+    Slots,
+    /// One pool for all.
+    Shared,
+}
+
+/// Limits on grammars.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct GrammarConfig {
+    /// What to do with a `format` that cannot be enforced.
+    pub unknown_format: UnknownFormat,
+    /// Longest JSON schema in bytes.
+    #[schemars(range(min = 1, max = 16_777_216))]
+    pub max_schema_bytes: usize,
+    /// Longest Lark grammar or regular expression in bytes.
+    #[schemars(range(min = 1, max = 16_777_216))]
+    pub max_lark_bytes: usize,
+    /// Threads that compile grammars; 0 = half of the cores, at least 2.
+    #[schemars(range(min = 0, max = 512))]
+    pub compile_threads: u32,
+    /// MiB of compiled grammars kept.
+    #[schemars(range(min = 0, max = 1_048_576))]
+    pub cache_megabytes: u64,
+}
+
+impl Default for GrammarConfig {
+    fn default() -> Self {
+        GrammarConfig {
+            unknown_format: UnknownFormat::Refuse,
+            max_schema_bytes: 512 * 1024,
+            max_lark_bytes: 64 * 1024,
+            compile_threads: 0,
+            cache_megabytes: 256,
+        }
+    }
+}
+
+/// What to do with a `format` that cannot be enforced.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum UnknownFormat {
+    /// Refuse the schema.
+    Refuse,
+    /// Ignore the keyword.
+    Ignore,
+}
+
+/// The HTTP server.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct ServerConfig {
+    /// Address to listen on.
+    #[schemars(length(min = 1))]
+    pub host: String,
+    /// Port to listen on; 0 = a free one.
+    #[schemars(range(max = 65_535))]
+    pub port: u16,
+    /// The model's name in the API; null = the engine folder's name.
+    #[schemars(length(min = 1))]
+    pub served_model_name: Option<String>,
+    /// Keys of which a client must send one; empty = anybody may.
+    #[schemars(inner(length(min = 1)))]
+    pub api_keys: Vec<String>,
+    /// Chat template: a file, or the name of a preset; null = the model's own.
+    #[schemars(length(min = 1))]
+    pub chat_template: Option<String>,
+    /// Seconds that a client may take to read what is ready for it before its request is dropped.
+    #[schemars(range(max = 86_400), extend("exclusiveMinimum" = 0))]
+    pub send_timeout: f64,
+    /// Seconds that running and waiting requests have to finish at shutdown.
+    #[schemars(range(min = 0, max = 86_400))]
+    pub grace_period: f64,
+    /// Largest request body in bytes.
+    #[schemars(range(min = 1, max = 1_073_741_824))]
+    pub max_body_bytes: u64,
+    /// Run the engine in a supervised child process.
+    pub engine_process: bool,
+}
+
+impl Default for ServerConfig {
+    fn default() -> Self {
+        ServerConfig {
+            host: "127.0.0.1".into(),
+            port: 3000,
+            served_model_name: None,
+            api_keys: Vec::new(),
+            chat_template: None,
+            send_timeout: 30.0,
+            grace_period: 30.0,
+            max_body_bytes: 16 * 1024 * 1024,
+            engine_process: true,
+        }
+    }
+}

@@ -1,0 +1,161 @@
+use super::*;
+use crate::error::Error;
+use proptest::prelude::*;
+use serde_json::{Map, Value, json};
+
+fn refusal(text: Option<&str>, overrides: &str) -> (String, String) {
+    match load(text, overrides) {
+        Err(Error::Invalid { what, why, .. }) => (what, why),
+        other => panic!("not refused: {other:?}"),
+    }
+}
+
+#[test]
+fn nothing_given_is_the_default() {
+    assert_eq!(load(None, "{}"), Ok(Config::default()));
+    assert_eq!(load(Some("{}"), "{}"), Ok(Config::default()));
+}
+
+#[test]
+fn flag_beats_file_beats_default() {
+    let file = r#"{ // the batch
+        "max_batch_size": 8, /* two */ "server": {"port": 1, "host": "::1"},
+    }"#;
+    let config = load(Some(file), r#"{"server": {"port": 2}}"#).unwrap();
+    assert_eq!((config.max_batch_size, config.server.port, config.server.host.as_str()), (8, 2, "::1"));
+    assert_eq!(config.max_queue_size, 1000);
+}
+
+#[test]
+fn a_byte_order_mark_is_skipped() {
+    assert_eq!(load(Some("\u{feff}{\"max_batch_size\": 3}"), "{}").unwrap().max_batch_size, 3);
+}
+
+#[test]
+fn unknown_keys_are_refused_with_the_nearest() {
+    for (text, name, nearest) in [
+        (r#"{"max_batchsize": 1}"#, "max_batchsize", "max_batch_size"),
+        (r#"{"engine": {"thread": 1}}"#, "engine.thread", "engine.threads"),
+        (r#"{"threads": 1}"#, "threads", "engine.threads"),
+        (r#"{"server": {"unknown_format": 1}}"#, "server.unknown_format", "grammar.unknown_format"),
+        (r#"{"Server": {}}"#, "Server", "server"),
+    ] {
+        let (what, why) = refusal(Some(text), "{}");
+        assert_eq!((what.as_str(), why), (name, format!("unknown key; the nearest known one is {nearest}")));
+        assert_eq!(refusal(None, text).0, name, "as an override");
+    }
+}
+
+#[test]
+fn wrong_types_and_ranges_are_refused_by_name() {
+    for (text, name, why) in [
+        (r#"{"max_batch_size": "8"}"#, "max_batch_size", "must be a whole number from 1 to 256, not \"8\""),
+        (r#"{"max_batch_size": 257}"#, "max_batch_size", "must be a whole number from 1 to 256, not 257"),
+        (r#"{"max_queue_size": -1}"#, "max_queue_size", "must be a whole number from 0 to 1000000, not -1"),
+        (
+            r#"{"max_num_tokens": null}"#,
+            "max_num_tokens",
+            "must be a whole number from 1 to 1048576, not null",
+        ),
+        (r#"{"enable_chunked_context": 1}"#, "enable_chunked_context", "must be true or false, not 1"),
+        (
+            r#"{"kv_cache_free_gpu_mem_fraction": 0}"#,
+            "kv_cache_free_gpu_mem_fraction",
+            "must be a number above 0 up to 1, not 0.0",
+        ),
+        (r#"{"kv_cache_max_tokens": 1.5}"#, "kv_cache_max_tokens", "or null, not 1.5"),
+        (r#"{"engine": 3}"#, "engine", "must be an object, not 3"),
+        (
+            r#"{"engine": {"kv_layout": "x"}}"#,
+            "engine.kv_layout",
+            "one of \"auto\", \"slots\", \"shared\", not \"x\"",
+        ),
+        (
+            r#"{"server": {"port": 65536}}"#,
+            "server.port",
+            "must be a whole number from 0 to 65535, not 65536",
+        ),
+        (r#"{"server": {"host": ""}}"#, "server.host", "must be a string that is not empty, not \"\""),
+        (r#"{"server": {"api_keys": ["a", 1]}}"#, "server.api_keys[1]", "a string that is not empty, not 1"),
+        (r#"{"server": {"api_keys": [""]}}"#, "server.api_keys[0]", "a string that is not empty, not \"\""),
+    ] {
+        let (what, text) = refusal(Some(text), "{}");
+        assert_eq!(what, name);
+        assert!(text.ends_with(why), "{name}: {text}");
+    }
+}
+
+#[test]
+fn files_that_are_not_json_are_refused_with_the_place() {
+    for text in ["", "[]", "{\"a\": }", "{", "{a: 1}", "{'a': 1}", "{} {}", "null", "{\"port\": NaN}"] {
+        assert_eq!(refusal(Some(text), "{}").0, "runtime.json", "{text}");
+    }
+    assert!(refusal(Some("{\n  \"a\": }"), "{}").1.contains("line 2"));
+    assert_eq!(refusal(None, "[]").0, "overrides");
+}
+
+#[test]
+fn a_number_that_json_cannot_write_is_out_of_range() {
+    let mut config = Config::default();
+    config.server.send_timeout = f64::NAN;
+    assert!(matches!(config.validate(), Err(Error::Invalid { what, .. }) if what == "server.send_timeout"));
+}
+
+#[test]
+fn keys_without_effect_are_found_in_the_file() {
+    let known = schema::names(&schema::root(), "");
+    assert!(IGNORED_ON_LLAMA.iter().all(|key| known.iter().any(|name| name == key)));
+    let text = r#"{"event_buffer_max_size": 0, "max_batch_size": 2, "enable_batch_size_tuning": true}"#;
+    assert_eq!(Config::ignored_keys_set(Some(text)), ["enable_batch_size_tuning", "event_buffer_max_size"]);
+    assert!(Config::ignored_keys_set(None).is_empty());
+}
+
+#[test]
+fn every_key_is_printed_with_one_comment() {
+    let printed = print(&Config::default());
+    let lines: Vec<_> = printed.lines().map(str::trim).collect();
+    let keys = lines.iter().enumerate().filter(|(_, line)| line.starts_with('"')).map(|(index, _)| index);
+    assert!(keys.clone().all(|index| lines[index - 1].len() > 4 && lines[index - 1].starts_with("// ")));
+    let comments = lines.iter().filter(|line| line.starts_with("//")).count();
+    assert_eq!((keys.count(), comments), (schema::names(&schema::root(), "").len(), comments));
+    assert!(printed.contains("// Most sequences that run at the same time."), "{printed}");
+}
+
+/// Values that the key described by `schema` accepts; for an object, one with every member drawn.
+fn accepted(schema: &Value) -> BoxedStrategy<Value> {
+    let text = |least: f64| {
+        prop::collection::vec(any::<char>(), least as usize..6)
+            .prop_map(|text| json!(String::from_iter(text)))
+    };
+    if let Some(members) = schema.get("properties").and_then(Value::as_object) {
+        let members: Vec<_> = members.iter().map(|(key, sub)| (Just(key.clone()), accepted(sub))).collect();
+        return members.prop_map(|members| Value::Object(Map::from_iter(members))).boxed();
+    }
+    let limit = |keyword| schema::limit(schema, keyword);
+    let value = if let Some(choices) = schema::choices(schema) {
+        let choices: Vec<_> = choices.into_iter().map(|choice| json!(choice)).collect();
+        prop::sample::select(choices).boxed()
+    } else if let Some(items) = schema.get("items") {
+        prop::collection::vec(accepted(items), 0..3).prop_map(Value::Array).boxed()
+    } else if schema::has_type(schema, "boolean") {
+        any::<bool>().prop_map(Value::Bool).boxed()
+    } else if schema::has_type(schema, "string") {
+        text(limit("minLength").unwrap_or(0.0)).boxed()
+    } else {
+        let (least, most) = (limit("minimum").unwrap_or(f64::MIN_POSITIVE), limit("maximum").unwrap());
+        match schema::has_type(schema, "integer") {
+            true => (least as u64..=most as u64).prop_map(|number| json!(number)).boxed(),
+            false => (least..=most).prop_map(|number| json!(number)).boxed(),
+        }
+    };
+    if schema::has_type(schema, "null") { prop_oneof![Just(Value::Null), value].boxed() } else { value }
+}
+
+proptest! {
+    #[test]
+    fn printing_and_reading_gives_the_same(drawn in accepted(&schema::root())) {
+        let config = load(None, &drawn.to_string()).unwrap();
+        prop_assert_eq!(serde_json::to_value(&config).unwrap(), drawn);
+        prop_assert_eq!(load(Some(&print(&config)), "{}").unwrap(), config);
+    }
+}

@@ -1,0 +1,235 @@
+//! Who may run: admission, placement into slots, preemption, and giving slots up.
+
+use super::Engine;
+use super::waiting::Arrival;
+use crate::exec::ExecError;
+use crate::grammar::Grammar;
+use crate::sched::slots::Reuse;
+use crate::sequence::Sequence;
+use crate::types::{Slot, Token};
+use std::hash::{BuildHasher, Hasher};
+
+impl Engine {
+    /// Admits what has room: preempted sequences first, then siblings, then requests in their order.
+    pub(super) fn admit(&mut self) -> Result<(), ExecError> {
+        for (arrival, error) in self.waiting.poll() {
+            self.tally.refused(arrival.id);
+            self.report.admitted.push(arrival.id);
+            self.end_arrival(&arrival, &Err(error));
+        }
+        while let Some(sequence) = self.waiting.preempted.pop_front() {
+            if !self.fits(self.needed(&sequence)) {
+                self.waiting.preempted.push_front(sequence);
+                return Ok(());
+            }
+            self.place(sequence)?;
+        }
+        if !self.admit_siblings()? {
+            return Ok(());
+        }
+        while self.next_fits() {
+            let (arrival, grammar) = self.waiting.ready.pop_front().expect("next_fits saw it. This is a bug.");
+            self.begin(&arrival, grammar)?;
+        }
+        Ok(())
+    }
+
+    /// A sibling starts once its request's first choice has the prompt, or is gone. False: one lacks only the room.
+    fn admit_siblings(&mut self) -> Result<bool, ExecError> {
+        let mut index = 0;
+        while let Some(sibling) = self.waiting.siblings.get(index) {
+            let first = self.running.iter().find(|s| s.request == sibling.request);
+            if first.is_some_and(|s| s.computed() + 1 < s.prompt_len()) {
+                index += 1;
+                continue;
+            }
+            if !self.fits(self.needed(sibling)) {
+                return Ok(false);
+            }
+            let sibling = self.waiting.siblings.remove(index).expect("it was there. This is a bug.");
+            self.place(sibling)?;
+        }
+        Ok(true)
+    }
+
+    /// KV tokens that the running sequences need, now or (guaranteed_no_evict) ever.
+    fn needed(&self, sequence: &Sequence) -> u64 {
+        if self.config.guaranteed_no_evict {
+            u64::from(sequence.most())
+        } else {
+            u64::from(sequence.known()) + 1
+        }
+    }
+
+    fn fits(&self, more: u64) -> bool {
+        let used: u64 = self.running.iter().map(|s| self.needed(s)).sum();
+        self.running.len() < self.max_running && self.slots.idle() > 0 && used + more <= self.caps.kv_total
+    }
+
+    fn next_fits(&self) -> bool {
+        self.waiting.ready.front().is_some_and(|(arrival, _)| {
+            let prompt = arrival.request.spec().prompt.len() as u64;
+            let most = prompt + u64::from(arrival.request.max_tokens());
+            self.fits(if self.config.guaranteed_no_evict { most } else { prompt + 1 })
+        })
+    }
+
+    /// Makes the sequences of a request and places the first.
+    fn begin(&mut self, arrival: &Arrival, grammar: Option<Grammar>) -> Result<(), ExecError> {
+        let seed = arrival.request.spec().sampling.seed.unwrap_or_else(random);
+        let mut grammars = vec![grammar];
+        for _ in 1..arrival.request.spec().n {
+            let another = grammars[0].as_ref().map(Grammar::restart);
+            grammars.push(another);
+        }
+        self.report.admitted.push(arrival.id);
+        self.tally.totals.prompt_tokens += arrival.request.spec().prompt.len() as u64;
+        let mut first = None;
+        for (choice, grammar) in (0..).zip(grammars) {
+            let id = (arrival.id, choice);
+            let mut sequence =
+                Sequence::new(id, arrival.request.clone(), self.vocab.clone(), seed, arrival.arrived);
+            sequence.constrain(grammar);
+            if choice == 0 {
+                first = Some(sequence);
+            } else {
+                self.waiting.siblings.push_back(sequence);
+            }
+        }
+        self.place(first.expect("n is at least 1. This is a bug."))
+    }
+
+    /// Runs a sequence; where that fails it is among the running all the same, to be ended with them.
+    fn place(&mut self, mut sequence: Sequence) -> Result<(), ExecError> {
+        let placed = self.find_slot(&mut sequence);
+        self.age += 1;
+        if sequence.age == 0 {
+            sequence.age = self.age;
+            sequence.cached = self.cached_of(&sequence);
+            self.tally.totals.cached_tokens += u64::from(sequence.cached);
+        }
+        let at = self.running.partition_point(|s| s.age < sequence.age);
+        self.running.insert(at, sequence);
+        placed?;
+        self.evict_to_fit()
+    }
+
+    /// Gives a sequence its slot, with whatever KV can be reused.
+    fn find_slot(&mut self, sequence: &mut Sequence) -> Result<(), ExecError> {
+        let held: Vec<(Slot, &[Token])> = self.running.iter().filter(|s| self.lends(s, sequence)).map(holding).collect();
+        let reuse = self.config.enable_kv_cache_reuse && self.caps.can_truncate;
+        let placement = self.slots.choose(sequence.tokens(), &held, reuse);
+        let placement = placement.expect("fits() saw an idle slot. This is a bug.");
+        let slot = placement.slot;
+        if let Some(refuge) = placement.rescue {
+            self.target.copy(slot, refuge, self.slots.kept_len(slot))?;
+            self.slots.moved(slot, refuge);
+        }
+        let computed = self.prepare(sequence, placement.reuse, slot, placement.computed)?;
+        self.slots.take(slot);
+        sequence.place(slot, computed);
+        Ok(())
+    }
+
+    /// A sibling's prompt tokens were cached exactly as far as its first choice's.
+    fn cached_of(&self, sequence: &Sequence) -> u32 {
+        let first = self.running.iter().find(|s| s.request == sequence.request);
+        match first {
+            Some(first) => first.cached,
+            None if sequence.choice == 0 => sequence.computed(),
+            None => 0,
+        }
+    }
+
+    /// Whether KV of a running sequence may be copied for another.
+    fn lends(&self, from: &Sequence, to: &Sequence) -> bool {
+        let allowed = self.config.enable_kv_cache_reuse || from.request == to.request;
+        allowed && self.caps.can_truncate && !from.in_flight
+    }
+
+    /// Puts the first KV tokens into the slot; returns how many it holds.
+    fn prepare(&mut self, sequence: &mut Sequence, reuse: Reuse, slot: Slot, len: u32) -> Result<u32, ExecError> {
+        if let Some(kv) = sequence.saved.take() {
+            self.saved_bytes -= kv.len() as u64;
+            self.target.release(slot)?;
+            if self.target.restore(slot, &kv) {
+                return Ok(sequence.known() - 1);
+            }
+            log::warn!("saved KV could not be restored; it is computed again");
+        }
+        match reuse {
+            Reuse::InPlace => self.target.truncate(slot, len)?,
+            Reuse::None => self.target.release(slot)?,
+            Reuse::Copy(from) => {
+                self.target.release(slot)?;
+                self.target.copy(from, slot, len)?;
+            }
+        }
+        Ok(if reuse == Reuse::None { 0 } else { len })
+    }
+
+    /// Preempts the youngest until every sequence can grow by one token.
+    pub(super) fn make_room(&mut self) -> Result<(), ExecError> {
+        let growth = |s: &Sequence| u64::from(s.known()) + 1;
+        while self.running.iter().map(growth).sum::<u64>() > self.caps.kv_total && self.running.len() > 1 {
+            let Some(youngest) = (0..self.running.len()).rev().find(|i| !self.running[*i].in_flight) else { break };
+            let sequence = self.running.remove(youngest);
+            self.preempt(sequence)?;
+        }
+        self.evict_to_fit()
+    }
+
+    fn preempt(&mut self, mut sequence: Sequence) -> Result<(), ExecError> {
+        self.tally.totals.preemptions += 1;
+        let limit = self.config.kv_cache_host_memory_megabytes << 20;
+        let slot = sequence.slot.expect("a running sequence has a slot. This is a bug.");
+        // A restored sequence must have exactly its last token left to compute.
+        if limit > 0 && sequence.gap() == 1 {
+            let kv = self.target.save(slot).filter(|kv| self.saved_bytes + kv.len() as u64 <= limit);
+            self.saved_bytes += kv.as_ref().map_or(0, |kv| kv.len() as u64);
+            sequence.saved = kv;
+        }
+        sequence.unplace();
+        self.target.release(slot)?;
+        self.slots.leave(slot, Vec::new());
+        let at = self.waiting.preempted.partition_point(|s| s.age < sequence.age);
+        self.waiting.preempted.insert(at, sequence);
+        Ok(())
+    }
+
+    /// Forgets kept prefixes until they and the running sequences fit together.
+    fn evict_to_fit(&mut self) -> Result<(), ExecError> {
+        let running: u64 = self.running.iter().map(|s| u64::from(s.known()) + 1).sum();
+        while running + self.slots.kept_tokens() > self.caps.kv_total {
+            let Some(slot) = self.slots.evict() else { break };
+            self.target.release(slot)?;
+        }
+        Ok(())
+    }
+
+    /// Takes the slot of a sequence that ended; its KV is kept if it may be reused.
+    pub(super) fn vacate(&mut self, mut sequence: Sequence, healthy: bool) {
+        self.saved_bytes -= sequence.saved.take().map_or(0, |kv| kv.len() as u64);
+        // KV may be ahead of the tokens: where a stop string cut an accepted run.
+        let keep = sequence.computed().min(sequence.known());
+        let Some(slot) = sequence.unplace() else { return };
+        let kept = healthy && self.config.enable_kv_cache_reuse && self.caps.can_truncate && keep > 0;
+        let done = if kept { self.target.truncate(slot, keep) } else { self.target.release(slot) };
+        if let Err(error) = done {
+            log::error!("slot {} could not be given up: {error}", slot.0);
+            self.failures = super::MOST_FAILURES;
+        }
+        let tokens = if kept { sequence.tokens()[..keep as usize].to_vec() } else { Vec::new() };
+        self.slots.leave(slot, tokens);
+    }
+}
+
+fn holding(sequence: &Sequence) -> (Slot, &[Token]) {
+    let slot = sequence.slot.expect("a running sequence has a slot. This is a bug.");
+    (slot, &sequence.tokens()[..sequence.computed().min(sequence.known()) as usize])
+}
+
+/// A number that no other request is likely to have: the standard library's per-process random keys, stirred.
+fn random() -> u64 {
+    std::hash::RandomState::new().build_hasher().finish()
+}

@@ -1,0 +1,367 @@
+//! The step loop: admit, plan, verify, commit.
+//!
+//! One thread owns everything here. Messages come in through a channel and go out through a sink; nothing is shared.
+
+mod admit;
+mod messages;
+mod tally;
+mod waiting;
+
+pub use messages::{Command, FromEngine, Info, Report};
+
+use crate::config::Config;
+use crate::error::Error;
+use crate::exec::open::{self, Opened};
+use crate::exec::sampled::panic_text;
+use crate::exec::{Caps, ExecError, Job, Outcome, Target};
+use crate::grammar::Compiler;
+use crate::metrics::Gauges;
+use crate::request::Request;
+use crate::sched::pace::Pace;
+use crate::sched::slots::Slots;
+use crate::sched::{self, Bounds};
+use crate::sequence::Sequence;
+use crate::types::{End, Event, FinishReason, RequestId, Slot, Usage};
+use crate::vocab::Vocab;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, TryRecvError};
+use std::time::{Duration, Instant};
+use tally::Tally;
+use waiting::{Arrival, Waiting};
+
+/// How long an engine that only waits for a compilation sleeps before it looks for commands again.
+const LOOK: Duration = Duration::from_millis(1);
+/// Failed steps in a row after which the engine gives itself up.
+const MOST_FAILURES: u32 = 3;
+
+/// Opens the engine for `target`, says Ready or Failed, and runs until [`Command::Close`], until the sender of `inbox`
+/// is gone, or until `sink` says that nobody listens (false).
+pub fn serve(target: &str, config: &Config, inbox: Receiver<Command>, sink: &mut dyn FnMut(FromEngine) -> bool) {
+    let opened = match catch_unwind(AssertUnwindSafe(|| open::open(target, config))) {
+        Ok(Ok(opened)) => opened,
+        Ok(Err(error)) => {
+            sink(FromEngine::Failed(error));
+            return;
+        }
+        Err(panic) => {
+            sink(FromEngine::Failed(Error::Executor(format!("opening failed: {}", panic_text(panic.as_ref())))));
+            return;
+        }
+    };
+    let info = opened.info.clone();
+    match Engine::new(opened, config) {
+        Err(error) => {
+            sink(FromEngine::Failed(error));
+        }
+        Ok(mut engine) => {
+            if sink(FromEngine::Ready(Box::new(info))) {
+                engine.run(&inbox, sink);
+            }
+        }
+    }
+}
+
+/// Everything that one engine thread owns.
+pub struct Engine {
+    target: Box<dyn Target>,
+    vocab: Arc<Vocab>,
+    compiler: Compiler,
+    config: Config,
+    caps: Caps,
+    max_running: usize,
+    waiting: Waiting,
+    /// Oldest first.
+    running: Vec<Sequence>,
+    slots: Slots,
+    pace: Pace,
+    tally: Tally,
+    report: Report,
+    saved_bytes: u64,
+    age: u64,
+    failures: u32,
+    closing: bool,
+}
+
+impl Engine {
+    /// An engine that holds nothing. Make it on the thread that will [`run`](Engine::run) it: compilations that end
+    /// wake that thread.
+    ///
+    /// # Errors
+    /// Where the vocabulary does not suit the grammar compiler.
+    pub fn new(opened: Opened, config: &Config) -> Result<Self, Error> {
+        let Opened { target, vocab, info } = opened;
+        let thread = std::thread::current();
+        let compiler = Compiler::new(vocab.clone(), &config.grammar, Arc::new(move || thread.unpark()))?;
+        let caps = target.caps().clone();
+        Ok(Engine {
+            slots: Slots::new(caps.slots, caps.cheap_copy),
+            target,
+            vocab,
+            compiler,
+            config: config.clone(),
+            caps,
+            max_running: info.max_running as usize,
+            waiting: Waiting::default(),
+            running: Vec::new(),
+            pace: Pace::default(),
+            tally: Tally::new(),
+            report: Report::default(),
+            saved_bytes: 0,
+            age: 0,
+            failures: 0,
+            closing: false,
+        })
+    }
+
+    /// Steps until told to leave; see [`serve`].
+    pub fn run(&mut self, inbox: &Receiver<Command>, sink: &mut dyn FnMut(FromEngine) -> bool) {
+        while self.listen(inbox) {
+            self.guarded_step();
+            if !self.tell(sink) || self.failures >= MOST_FAILURES {
+                return;
+            }
+        }
+        self.end_all(&Error::Closed("the engine is shutting down".into()), true);
+        self.tell(sink);
+    }
+
+    /// Takes the commands that wait; blocks while there is nothing to do. False: leave.
+    fn listen(&mut self, inbox: &Receiver<Command>) -> bool {
+        if self.running.is_empty() && self.waiting.is_empty() {
+            match inbox.recv() {
+                Ok(command) => self.obey(command),
+                Err(_) => return false,
+            }
+        } else if self.running.is_empty() && self.waiting.compiling() && self.waiting.ready.is_empty() {
+            std::thread::park_timeout(LOOK);
+        }
+        loop {
+            match inbox.try_recv() {
+                Ok(command) => self.obey(command),
+                Err(TryRecvError::Empty) => return !self.closing,
+                Err(TryRecvError::Disconnected) => return false,
+            }
+        }
+    }
+
+    fn obey(&mut self, command: Command) {
+        match command {
+            Command::Submit(id, request) => self.arrive(id, *request),
+            Command::Cancel(id) => self.cancel(id),
+            Command::Close => self.closing = true,
+        }
+    }
+
+    fn arrive(&mut self, id: RequestId, request: Request) {
+        self.tally.arrived(id, request.spec().n);
+        let spec = request.spec();
+        let compiling = spec.grammar.as_ref().map(|g| self.compiler.compile(g, spec.client));
+        self.waiting.push(Arrival { id, request: Arc::new(request), arrived: Instant::now(), compiling });
+    }
+
+    fn cancel(&mut self, id: RequestId) {
+        let (arrival, sequences) = self.waiting.remove(id);
+        if let Some(arrival) = arrival {
+            self.end_arrival(&arrival, &Ok(FinishReason::Cancelled));
+        }
+        for sequence in sequences {
+            self.end_sequence(sequence, Ok(FinishReason::Cancelled));
+        }
+        for i in (0..self.running.len()).rev().filter(|i| self.running[*i].request == id).collect::<Vec<_>>() {
+            if self.running[i].in_flight {
+                self.running[i].cancelled = true;
+                self.running[i].slot.into_iter().for_each(|s| self.target.cancel(s));
+            } else {
+                let sequence = self.running.remove(i);
+                self.end_sequence(sequence, Ok(FinishReason::Cancelled));
+            }
+        }
+    }
+
+    /// A failing step ends the running sequences, not the engine.
+    fn guarded_step(&mut self) {
+        let failed = match catch_unwind(AssertUnwindSafe(|| self.step())) {
+            Ok(Ok(())) => {
+                self.failures = 0;
+                return;
+            }
+            Ok(Err(error)) => error.0,
+            Err(panic) => panic_text(panic.as_ref()).to_owned(),
+        };
+        log::error!("engine step failed: {failed}");
+        self.failures += 1;
+        self.end_all(&Error::Executor(format!("the engine failed: {failed}")), false);
+        for slot in (0..self.caps.slots).map(Slot) {
+            if self.target.release(slot).is_err() {
+                self.failures = MOST_FAILURES;
+            }
+        }
+        self.slots = Slots::new(self.caps.slots, self.caps.cheap_copy);
+    }
+
+    fn step(&mut self) -> Result<(), ExecError> {
+        self.admit()?;
+        self.make_room()?;
+        let begin = Instant::now();
+        let jobs = self.plan();
+        let (rows, chunk) = shape(&jobs);
+        self.target.start(jobs)?;
+        let outcomes = self.target.poll(true)?;
+        if rows + chunk > 0 {
+            self.pace.learn(rows, chunk, begin.elapsed());
+            self.tally.totals.steps += 1;
+            self.tally.totals.step.observe(begin.elapsed().as_secs_f64());
+        }
+        self.commit(outcomes)
+    }
+
+    fn plan(&mut self) -> Vec<Job> {
+        let rows = self.running.iter().filter(|s| !s.in_flight && s.gap() == 1).count() as u32;
+        let limit = Duration::from_millis(u64::from(self.config.engine.max_step_ms));
+        let bounds = Bounds {
+            tokens: self.config.max_num_tokens.min(self.caps.max_step_tokens),
+            chunk_tokens: self.pace.chunk_tokens(rows, limit),
+            chunked: self.config.enable_chunked_context,
+        };
+        let shares = sched::plan(&self.running, &bounds);
+        self.tally.totals.computed_tokens += shares.iter().map(|s| u64::from(s.count)).sum::<u64>();
+        shares.into_iter().map(|share| self.running[share.index].job(share.count)).collect()
+    }
+
+    fn commit(&mut self, outcomes: Vec<(Slot, Outcome)>) -> Result<(), ExecError> {
+        let mut mask_time = Duration::ZERO;
+        for (slot, outcome) in outcomes {
+            let index = self.running.iter().position(|s| s.slot == Some(slot)).expect("the slot runs. This is a bug.");
+            let committed = outcome.map_err(|e| e.0).and_then(|round| {
+                mask_time += round.mask_time;
+                catch_unwind(AssertUnwindSafe(|| self.running[index].commit(*round)))
+                    .unwrap_or_else(|p| Err(Error::Executor(format!("commit failed: {}", panic_text(p.as_ref())))))
+            });
+            self.settle(index, committed);
+        }
+        if mask_time > Duration::ZERO {
+            self.tally.totals.mask.observe(mask_time.as_secs_f64());
+        }
+        Ok(())
+    }
+
+    fn settle(&mut self, index: usize, committed: Result<Option<Event>, Error>) {
+        if self.running[index].cancelled {
+            let sequence = self.running.remove(index);
+            return self.end_sequence(sequence, Ok(FinishReason::Cancelled));
+        }
+        match committed {
+            Err(error) => {
+                let mut sequence = self.running.remove(index);
+                sequence.in_flight = false;
+                self.end_sequence(sequence, Err(error));
+            }
+            Ok(None) => {}
+            Ok(Some(event)) => {
+                let sequence = &mut self.running[index];
+                self.tally.told(&event, sequence.arrival, sequence.last_token);
+                sequence.last_token = Some(Instant::now());
+                let ended = event.end.is_some();
+                self.report.events.push(event);
+                if ended {
+                    let sequence = self.running.remove(index);
+                    self.vacate(sequence, true);
+                }
+            }
+        }
+    }
+
+    /// Sends the report, if there is news. False: nobody listens.
+    fn tell(&mut self, sink: &mut dyn FnMut(FromEngine) -> bool) -> bool {
+        let idle = self.running.is_empty() && self.waiting.is_empty();
+        let compiled = self.compiler.stats();
+        self.tally.totals.grammar_cache_hits = compiled.hits;
+        self.tally.totals.grammar_cache_misses = compiled.misses;
+        compiled.durations.iter().for_each(|took| self.tally.totals.compile.observe(took.as_secs_f64()));
+        let gauges = Gauges {
+            waiting: self.waiting.requests() as u64,
+            running: self.running.len() as u64,
+            kv_used: self.running.iter().map(|s| u64::from(s.known())).sum(),
+            kv_total: self.caps.kv_total,
+            kv_kept: self.slots.kept_tokens(),
+            grammar_cache_entries: compiled.entries,
+        };
+        self.report.metrics = self.tally.snapshot(gauges, idle);
+        let report = std::mem::take(&mut self.report);
+        if report.events.is_empty() && report.admitted.is_empty() && report.metrics.is_none() {
+            return true;
+        }
+        sink(FromEngine::Report(report))
+    }
+
+    /// Ends everything that runs, and all that waits too if `waiting`.
+    fn end_all(&mut self, error: &Error, waiting: bool) {
+        for mut sequence in std::mem::take(&mut self.running) {
+            sequence.in_flight = false;
+            self.report_end(&sequence, Err(error.clone()));
+        }
+        // What was admitted before counts as running: part of its answer may have been sent.
+        let preempted = std::mem::take(&mut self.waiting.preempted);
+        let siblings = std::mem::take(&mut self.waiting.siblings);
+        for sequence in preempted.into_iter().chain(siblings) {
+            self.report_end(&sequence, Err(error.clone()));
+        }
+        self.saved_bytes = 0;
+        if waiting {
+            for arrival in self.waiting.drain().0 {
+                self.end_arrival(&arrival, &Err(error.clone()));
+            }
+        }
+    }
+
+    fn end_arrival(&mut self, arrival: &Arrival, end: &Result<FinishReason, Error>) {
+        let prompt = arrival.request.spec().prompt.len() as u32;
+        for choice in 0..arrival.request.spec().n {
+            let end = match end {
+                Ok(reason) => End::Finished(*reason),
+                Err(error) => End::Failed(error.clone()),
+            };
+            let event = Event {
+                request: arrival.id,
+                choice,
+                text: String::new(),
+                tokens: Vec::new(),
+                logprobs: Vec::new(),
+                usage: Usage { prompt, ..Usage::default() },
+                end: Some(end),
+            };
+            self.tally.told(&event, arrival.arrived, None);
+            self.report.events.push(event);
+        }
+    }
+
+    fn end_sequence(&mut self, sequence: Sequence, end: Result<FinishReason, Error>) {
+        let failed = end.is_err();
+        self.report_end(&sequence, end);
+        self.vacate(sequence, !failed);
+    }
+
+    /// News of a choice that has news in this step already is merged into it.
+    fn report_end(&mut self, sequence: &Sequence, end: Result<FinishReason, Error>) {
+        let event = sequence.last_event(end);
+        self.tally.told(&event, sequence.arrival, sequence.last_token);
+        let same = |e: &&mut Event| (e.request, e.choice) == (event.request, event.choice);
+        match self.report.events.iter_mut().find(same) {
+            Some(earlier) => earlier.merge(event),
+            None => self.report.events.push(event),
+        }
+    }
+
+    /// Requests that have not ended, sequences, and kept KV: all 0 when nothing leaks and nothing is kept.
+    pub fn holds(&self) -> (usize, usize, u64) {
+        (self.tally.open(), self.running.len(), self.saved_bytes)
+    }
+}
+
+/// Rows of single tokens, and tokens of longer runs.
+fn shape(jobs: &[Job]) -> (u32, u32) {
+    let single = jobs.iter().filter(|j| j.tokens.len() == 1).count() as u32;
+    let all: usize = jobs.iter().map(|j| j.tokens.len()).sum();
+    (single, all as u32 - single)
+}

@@ -1,0 +1,95 @@
+//! The waiting line: requests whose grammar is being compiled, sequences that wait for room, preempted ones.
+
+use crate::error::Error;
+use crate::grammar::{CompileHandle, Grammar};
+use crate::request::Request;
+use crate::sequence::Sequence;
+use crate::types::RequestId;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// A request that has not been admitted.
+pub(super) struct Arrival {
+    pub(super) id: RequestId,
+    pub(super) request: Arc<Request>,
+    pub(super) arrived: Instant,
+    /// Its compilation; None where it has no constraint.
+    pub(super) compiling: Option<CompileHandle>,
+}
+
+/// What waits, in the order of admission: preempted sequences, siblings of admitted ones, arrivals.
+#[derive(Default)]
+pub(super) struct Waiting {
+    /// Preempted sequences, oldest first.
+    pub(super) preempted: VecDeque<Sequence>,
+    /// Further choices of admitted requests: they begin where their first one's prompt is computed.
+    pub(super) siblings: VecDeque<Sequence>,
+    /// Requests with their grammar, in the order in which it was ready.
+    pub(super) ready: VecDeque<(Arrival, Option<Grammar>)>,
+    arrivals: Vec<Arrival>,
+}
+
+impl Waiting {
+    /// Queues an arrival; without a constraint it is ready at once.
+    pub(super) fn push(&mut self, arrival: Arrival) {
+        if arrival.compiling.is_none() {
+            self.ready.push_back((arrival, None));
+        } else {
+            self.arrivals.push(arrival);
+        }
+    }
+
+    /// Requests that wait, those being compiled included.
+    pub(super) fn requests(&self) -> usize {
+        self.arrivals.len() + self.ready.len()
+    }
+
+    /// Whether grammars are being compiled.
+    pub(super) fn compiling(&self) -> bool {
+        !self.arrivals.is_empty()
+    }
+
+    /// Whether nothing at all waits.
+    pub(super) fn is_empty(&self) -> bool {
+        self.requests() == 0 && self.preempted.is_empty() && self.siblings.is_empty()
+    }
+
+    /// Moves the compiled ones to the ready line, keeping the order of arrival among them; gives back the refused.
+    pub(super) fn poll(&mut self) -> Vec<(Arrival, Error)> {
+        let mut refused = Vec::new();
+        for mut arrival in std::mem::take(&mut self.arrivals) {
+            match arrival.compiling.as_mut().and_then(CompileHandle::poll) {
+                None => self.arrivals.push(arrival),
+                Some(Ok(grammar)) => self.ready.push_back((arrival, Some(grammar))),
+                Some(Err(error)) => refused.push((arrival, error)),
+            }
+        }
+        refused
+    }
+
+    /// Takes a waiting request out; its sequences, if it was admitted before, are given back.
+    pub(super) fn remove(&mut self, id: RequestId) -> (Option<Arrival>, Vec<Sequence>) {
+        let mut arrival = None;
+        if let Some(i) = self.arrivals.iter().position(|a| a.id == id) {
+            arrival = Some(self.arrivals.remove(i));
+        } else if let Some(i) = self.ready.iter().position(|(a, _)| a.id == id) {
+            arrival = self.ready.remove(i).map(|(a, _)| a);
+        }
+        let mut sequences = Vec::new();
+        for line in [&mut self.preempted, &mut self.siblings] {
+            let (out, keep): (Vec<_>, Vec<_>) = line.drain(..).partition(|s| s.request == id);
+            sequences.extend(out);
+            line.extend(keep);
+        }
+        (arrival, sequences)
+    }
+
+    /// Empties the line.
+    pub(super) fn drain(&mut self) -> (Vec<Arrival>, Vec<Sequence>) {
+        let mut arrivals = std::mem::take(&mut self.arrivals);
+        arrivals.extend(self.ready.drain(..).map(|(a, _)| a));
+        let sequences = self.preempted.drain(..).chain(self.siblings.drain(..)).collect();
+        (arrivals, sequences)
+    }
+}

@@ -1,0 +1,252 @@
+//! The C interface of llama.cpp (crate `llama-cpp-sys-2` 0.1.161): the only unsafe code of this engine.
+//!
+//! A failed assertion in C++ ends the process and cannot be caught. So every argument is checked here before the
+//! call, and what remains is what the library reports by itself.
+
+use crate::types::Token;
+use llama_cpp_sys_2 as sys;
+use std::cell::RefCell;
+use std::ffi::{CStr, CString, c_char, c_void};
+use std::path::Path;
+use std::ptr::{self, NonNull};
+use std::sync::{Arc, Once};
+
+/// Library messages of one thread: the line that is being put together, and the first error since the last look.
+#[derive(Default)]
+struct Messages {
+    line: String,
+    level: sys::ggml_log_level,
+    error: Option<String>,
+}
+
+thread_local! {
+    // The library logs on the thread that calls it.
+    static MESSAGES: RefCell<Messages> = RefCell::default();
+}
+
+/// Starts the library once for the process, its log on the `log` crate's target `llama`.
+pub fn init() {
+    static ONCE: Once = Once::new();
+    // SAFETY: both callbacks are plain functions that live as long as the process and never unwind.
+    ONCE.call_once(|| unsafe {
+        sys::llama_log_set(Some(on_log), ptr::null_mut());
+        // Without a callback an abort prints a backtrace, for which it starts a debugger.
+        sys::ggml_set_abort_callback(Some(on_abort));
+        sys::llama_backend_init();
+    });
+}
+
+unsafe extern "C" fn on_log(level: sys::ggml_log_level, text: *const c_char, _: *mut c_void) {
+    // SAFETY: the library passes a text that ends with NUL and outlives the call.
+    let text = unsafe { CStr::from_ptr(text) }.to_string_lossy();
+    // A thread that ends has no messages any more, and unwinding into C++ would abort.
+    let _ = MESSAGES.try_with(|m| m.borrow_mut().take(level, &text));
+}
+
+impl Messages {
+    /// Takes a piece of text; `level` begins a line, or continues it.
+    fn take(&mut self, level: sys::ggml_log_level, text: &str) {
+        if level != sys::GGML_LOG_LEVEL_CONT {
+            self.level = level;
+            self.line.clear();
+        }
+        self.line.push_str(text);
+        if !self.line.ends_with('\n') {
+            return;
+        }
+        let line = self.line.trim_end();
+        // Its errors are part of ours; its warnings and notes are for whoever looks for them.
+        let noise =
+            if self.level == sys::GGML_LOG_LEVEL_DEBUG { log::Level::Trace } else { log::Level::Debug };
+        log::log!(target: "llama", noise, "{line}");
+        if self.level == sys::GGML_LOG_LEVEL_ERROR && self.error.is_none() {
+            // "function: what happened"
+            self.error = Some(line.split_once(": ").map_or(line, |(_, what)| what).to_owned());
+        }
+        self.line.clear();
+    }
+}
+
+unsafe extern "C" fn on_abort(message: *const c_char) {
+    // SAFETY: as in `on_log`.
+    let message = unsafe { CStr::from_ptr(message) }.to_string_lossy();
+    eprintln!("llama.cpp ended the process: {}", message.trim_end());
+}
+
+/// Runs `call` and gives back the first error that the library logged meanwhile.
+pub(super) fn logged<T>(call: impl FnOnce() -> T) -> (T, String) {
+    MESSAGES.with_borrow_mut(|m| m.error = None);
+    let value = call();
+    let error = MESSAGES.with_borrow_mut(|m| m.error.take());
+    (value, error.unwrap_or_else(|| "no reason given".to_owned()))
+}
+
+fn c_path(path: &Path) -> Result<CString, String> {
+    use std::os::unix::ffi::OsStrExt;
+    CString::new(path.as_os_str().as_bytes()).map_err(|_| "the path holds a NUL byte".to_owned())
+}
+
+/// The metadata of a GGUF file.
+pub struct Gguf(NonNull<sys::gguf_context>);
+
+impl Gguf {
+    /// Reads the metadata, not the weights.
+    ///
+    /// # Errors
+    /// The library's reason.
+    pub fn open(path: &Path) -> Result<Self, String> {
+        init();
+        let path = c_path(path)?;
+        let params = sys::gguf_init_params { no_alloc: true, ctx: ptr::null_mut() };
+        // SAFETY: the path ends with NUL; without `ctx` no tensor is read.
+        let (file, why) = logged(|| unsafe { sys::gguf_init_from_file(path.as_ptr(), params) });
+        NonNull::new(file).map(Gguf).ok_or(why)
+    }
+
+    fn find(&self, key: &str, kind: impl Fn(sys::gguf_type) -> bool) -> Option<(i64, sys::gguf_type)> {
+        let key = CString::new(key).ok()?;
+        // SAFETY: the context is alive, and `id` is used only where the library found it.
+        let id = unsafe { sys::gguf_find_key(self.0.as_ptr(), key.as_ptr()) };
+        let found = if id < 0 { None } else { Some(unsafe { sys::gguf_get_kv_type(self.0.as_ptr(), id) }) };
+        found.filter(|&k| kind(k)).map(|k| (id, k))
+    }
+
+    /// An integer of 32 or 64 bits; None where the key is missing or of another type.
+    pub fn integer(&self, key: &str) -> Option<i64> {
+        let types =
+            [sys::GGUF_TYPE_UINT32, sys::GGUF_TYPE_INT32, sys::GGUF_TYPE_UINT64, sys::GGUF_TYPE_INT64];
+        let (id, kind) = self.find(key, |k| types.contains(&k))?;
+        let file = self.0.as_ptr();
+        // SAFETY: the key exists and has the type asked for; another type would abort.
+        unsafe {
+            match kind {
+                sys::GGUF_TYPE_UINT32 => Some(i64::from(sys::gguf_get_val_u32(file, id))),
+                sys::GGUF_TYPE_INT32 => Some(i64::from(sys::gguf_get_val_i32(file, id))),
+                sys::GGUF_TYPE_UINT64 => i64::try_from(sys::gguf_get_val_u64(file, id)).ok(),
+                _ => Some(sys::gguf_get_val_i64(file, id)),
+            }
+        }
+    }
+
+    /// A text; None where the key is missing or of another type.
+    pub fn text(&self, key: &str) -> Option<String> {
+        let (id, _) = self.find(key, |k| k == sys::GGUF_TYPE_STRING)?;
+        // SAFETY: as in `integer`; the text belongs to the context and is copied.
+        let text = unsafe { CStr::from_ptr(sys::gguf_get_val_str(self.0.as_ptr(), id)) };
+        Some(text.to_string_lossy().into_owned())
+    }
+}
+
+impl Drop for Gguf {
+    fn drop(&mut self) {
+        // SAFETY: made by `gguf_init_from_file`, freed once.
+        unsafe { sys::gguf_free(self.0.as_ptr()) }
+    }
+}
+
+/// A loaded model.
+pub struct Model {
+    pub(super) model: NonNull<sys::llama_model>,
+    vocab: NonNull<sys::llama_vocab>,
+}
+
+// SAFETY: a loaded model is only read, and the library documents no thread that it belongs to.
+unsafe impl Send for Model {}
+// SAFETY: as above.
+unsafe impl Sync for Model {}
+
+impl Model {
+    /// Loads a file whose layer count was checked ([`Gguf`]): 0 or more than 512 layers abort.
+    ///
+    /// # Errors
+    /// The library's reason.
+    pub fn load(path: &Path) -> Result<Arc<Self>, String> {
+        init();
+        let path = c_path(path)?;
+        // SAFETY: default parameters, and a path that ends with NUL.
+        let (model, why) = logged(|| unsafe {
+            sys::llama_model_load_from_file(path.as_ptr(), sys::llama_model_default_params())
+        });
+        let model = NonNull::new(model).ok_or(why)?;
+        // SAFETY: the model is alive; its vocabulary lives as long and is never null after loading.
+        let vocab = unsafe { sys::llama_model_get_vocab(model.as_ptr()) };
+        let vocab = NonNull::new(vocab.cast_mut()).ok_or("the model has no vocabulary")?;
+        Ok(Arc::new(Model { model, vocab }))
+    }
+
+    /// Tokens in the vocabulary.
+    pub fn n_vocab(&self) -> usize {
+        // SAFETY (here and below): the model and its vocabulary are alive, and the call only reads.
+        usize::try_from(unsafe { sys::llama_vocab_n_tokens(self.vocab.as_ptr()) }).unwrap_or(0)
+    }
+
+    /// Tokens of context that the model was trained for; may be nonsense in a damaged file.
+    pub fn n_ctx_train(&self) -> i32 {
+        unsafe { sys::llama_model_n_ctx_train(self.model.as_ptr()) }
+    }
+
+    /// Floats in a hidden state.
+    pub fn n_embd(&self) -> usize {
+        usize::try_from(unsafe { sys::llama_model_n_embd_out(self.model.as_ptr()) }).unwrap_or(0)
+    }
+
+    /// Width of the sliding attention window in tokens; 0 = none.
+    pub fn n_swa(&self) -> u32 {
+        u32::try_from(unsafe { sys::llama_model_n_swa(self.model.as_ptr()) }).unwrap_or(0)
+    }
+
+    /// Whether all (recurrent) or some (hybrid) layers carry a state instead of KV.
+    pub fn is_recurrent(&self) -> bool {
+        unsafe {
+            sys::llama_model_is_recurrent(self.model.as_ptr())
+                || sys::llama_model_is_hybrid(self.model.as_ptr())
+        }
+    }
+
+    /// Whether the model generates text: it has a decoder, and no encoder that must run first.
+    pub fn generates(&self) -> bool {
+        unsafe {
+            sys::llama_model_has_decoder(self.model.as_ptr())
+                && !sys::llama_model_has_encoder(self.model.as_ptr())
+        }
+    }
+
+    /// Bytes of all weights.
+    pub fn bytes(&self) -> u64 {
+        unsafe { sys::llama_model_size(self.model.as_ptr()) }
+    }
+
+    /// Architecture, size and weight type, as the library puts it.
+    pub fn description(&self) -> String {
+        let mut text = vec![0u8; 128];
+        unsafe { sys::llama_model_desc(self.model.as_ptr(), text.as_mut_ptr().cast(), text.len()) };
+        CStr::from_bytes_until_nul(&text).map(|t| t.to_string_lossy().into_owned()).unwrap_or_default()
+    }
+
+    /// The model's own chat template.
+    pub fn chat_template(&self) -> Option<String> {
+        let text = unsafe { sys::llama_model_chat_template(self.model.as_ptr(), ptr::null()) };
+        (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned())
+    }
+
+    /// All ids that end a generation, rising.
+    pub fn end_ids(&self) -> Vec<Token> {
+        let ids = 0..Token::try_from(self.n_vocab()).unwrap_or(0);
+        // Every id is below the vocabulary's size, which fits the library's i32.
+        ids.filter(|&id| unsafe { sys::llama_vocab_is_eog(self.vocab.as_ptr(), id.cast_signed()) }).collect()
+    }
+
+    /// The token that begins a text, and whether the model wants it before a prompt.
+    pub fn begin(&self) -> (Option<Token>, bool) {
+        let id = unsafe { sys::llama_vocab_bos(self.vocab.as_ptr()) };
+        let wanted = unsafe { sys::llama_vocab_get_add_bos(self.vocab.as_ptr()) };
+        (Token::try_from(id).ok(), wanted)
+    }
+}
+
+impl Drop for Model {
+    fn drop(&mut self) {
+        // SAFETY: made by the loader, freed once; contexts hold an `Arc` and are gone.
+        unsafe { sys::llama_model_free(self.model.as_ptr()) }
+    }
+}

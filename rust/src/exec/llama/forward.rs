@@ -1,0 +1,252 @@
+//! A context as the seam's `Forward`.
+
+use super::context::{Context, DecodeError};
+use crate::exec::{Caps, ExecError, Forward, Rows, Run};
+use crate::types::Slot;
+
+/// llama.cpp with a fixed number of slots.
+pub(super) struct Llama {
+    context: Context,
+    caps: Caps,
+    /// One pool: partial copies, any order, no gaps to fill.
+    shared: bool,
+    /// Rows worth computing to save a pass.
+    fill: u32,
+    /// KV tokens of each slot.
+    held: Vec<u32>,
+    /// Copies whose data moves at the next decode.
+    copying: bool,
+    // Of the batch at hand, kept to be used again: index of each run's first token; slots that fill a gap.
+    starts: Vec<usize>,
+    filled: Vec<u32>,
+}
+
+impl Llama {
+    pub(super) fn new(context: Context, caps: Caps, shared: bool, fill: u32) -> Self {
+        let held = vec![0; caps.slots as usize];
+        Llama { context, caps, shared, fill, held, copying: false, starts: Vec::new(), filled: Vec::new() }
+    }
+
+    fn held(&self, slot: Slot) -> Result<u32, ExecError> {
+        self.held.get(slot.index()).copied().ok_or_else(|| failed(format!("no slot {}", slot.0)))
+    }
+
+    /// Refuses what the library would abort on or, worse, accept.
+    fn check(&self, runs: &[Run<'_>]) -> Result<(), ExecError> {
+        if runs.is_empty() {
+            return Err(failed("no runs"));
+        }
+        let tokens: usize = runs.iter().map(|r| r.tokens.len()).sum();
+        if tokens > self.caps.max_step_tokens as usize {
+            return Err(failed(format!(
+                "{tokens} tokens in a step of at most {}",
+                self.caps.max_step_tokens
+            )));
+        }
+        if !runs.is_sorted_by(|a, b| a.slot < b.slot) {
+            return Err(failed("runs out of order, or two for one slot"));
+        }
+        runs.iter().try_for_each(|run| self.check_run(run))
+    }
+
+    fn check_run(&self, run: &Run<'_>) -> Result<(), ExecError> {
+        let (slot, held, n) = (run.slot.0, self.held(run.slot)?, run.tokens.len());
+        if n == 0 || run.outputs as usize > n {
+            return Err(failed(format!("slot {slot}: {n} tokens, {} outputs", run.outputs)));
+        }
+        if run.start != held {
+            return Err(failed(format!("slot {slot}: a run from {} after {held} tokens", run.start)));
+        }
+        if held as usize + n > self.caps.kv_per_slot as usize {
+            return Err(failed(format!(
+                "slot {slot}: {n} tokens after {held} pass {}",
+                self.caps.kv_per_slot
+            )));
+        }
+        match run.tokens.iter().find(|&&t| t as usize >= self.caps.n_vocab) {
+            Some(t) => {
+                Err(failed(format!("slot {slot}: token {t} of a vocabulary of {}", self.caps.n_vocab)))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Lays the runs out as a batch.
+    fn fill_batch(&mut self, runs: &[Run<'_>]) {
+        self.context.clear();
+        self.starts.clear();
+        self.filled.clear();
+        let tokens: usize = runs.iter().map(|r| r.tokens.len()).sum();
+        let mut room = self.context.n_batch() - tokens;
+        for (i, run) in runs.iter().enumerate() {
+            if i > 0 {
+                room -= self.fill_gap(&runs[i - 1], run, room);
+            }
+            self.starts.push(self.context.pushed());
+            let quiet = run.tokens.len() - run.outputs as usize;
+            for (j, &token) in (0u32..).zip(run.tokens) {
+                self.push(token, run.start + j, run.slot.0, j as usize >= quiet);
+            }
+        }
+    }
+
+    fn push(&mut self, token: u32, position: u32, slot: u32, output: bool) {
+        self.context
+            .push(token, position, slot, output)
+            .expect("`check` has seen every token. This is a bug.");
+    }
+
+    /// A pass takes consecutive slots and pieces of equal length. So between two runs of one length, where that is
+    /// cheaper than another pass, the slots in the gap get as many tokens at their end, which go again after the pass.
+    /// Gives back the number of tokens.
+    fn fill_gap(&mut self, before: &Run<'_>, after: &Run<'_>, room: usize) -> usize {
+        let n = before.tokens.len();
+        let gap = before.slot.0 + 1..after.slot.0;
+        let tokens = gap.len() * n;
+        // Some models have no positions beyond the context, however many cells there are.
+        let most = self.caps.kv_per_slot as usize;
+        let fits = |slot: u32| self.held[slot as usize] as usize + n <= most;
+        let worth = n == after.tokens.len() && tokens <= room.min(self.fill as usize);
+        if self.shared || !worth || !gap.clone().all(fits) {
+            return 0;
+        }
+        for slot in gap {
+            let end = self.held[slot as usize];
+            for position in (end..).take(n) {
+                self.push(0, position, slot, false);
+            }
+            self.filled.push(slot);
+        }
+        tokens
+    }
+
+    /// Computes the batch, and takes out again what filled gaps; after an error, what `runs` left.
+    fn decode(&mut self, runs: &[Run<'_>]) -> Result<(), ExecError> {
+        let result = self.context.decode();
+        // Whatever the outcome, the library moves copies first.
+        self.copying &= matches!(result, Err(DecodeError::Refused(_)));
+        for i in 0..self.filled.len() {
+            self.cut(self.filled[i], self.held[self.filled[i] as usize])?;
+        }
+        let Err(error) = result else { return Ok(()) };
+        for run in runs {
+            self.cut(run.slot.0, run.start).map_err(|e| failed(format!("{error}; then {e}")))?;
+        }
+        Err(failed(error.to_string()))
+    }
+
+    /// Makes the slot hold `keep` tokens, and looks whether it does.
+    fn cut(&mut self, slot: u32, keep: u32) -> Result<(), ExecError> {
+        let removed = self.context.remove(slot, keep);
+        let held = self.context.last(slot).map_or(0, |last| last + 1);
+        let first = self.context.first(slot).unwrap_or(0);
+        if !removed || held != keep || first != 0 {
+            return Err(failed(format!("slot {slot} holds {first}..{held} after a cut to {keep} tokens")));
+        }
+        Ok(())
+    }
+
+    /// Moves the data of copies now, which only a decode does: one token at the end of a slot with room.
+    fn settle(&mut self) -> Option<()> {
+        if !self.copying {
+            return Some(());
+        }
+        let slot = (0..self.caps.slots).find(|&s| self.held[s as usize] < self.caps.kv_per_slot)?;
+        let end = self.held[slot as usize];
+        self.context.clear();
+        self.push(0, end, slot, false);
+        self.context.decode().ok()?;
+        self.copying = false;
+        self.cut(slot, end).ok()
+    }
+}
+
+impl Forward for Llama {
+    fn caps(&self) -> &Caps {
+        &self.caps
+    }
+
+    fn forward(&mut self, runs: &[Run<'_>]) -> Result<Rows<'_>, ExecError> {
+        self.check(runs)?;
+        self.fill_batch(runs);
+        self.context.want_hidden(runs.iter().any(|r| r.hidden));
+        self.decode(runs)?;
+        let mut rows = Rows::default();
+        for (run, &start) in runs.iter().zip(&self.starts) {
+            self.held[run.slot.index()] += u32::try_from(run.tokens.len()).expect("checked. This is a bug.");
+            let end = start + run.tokens.len();
+            for index in end - run.outputs as usize..end {
+                rows.logits.push(self.context.logits(index).ok_or_else(|| failed("no logits"))?);
+                if run.hidden {
+                    rows.hidden.push(self.context.hidden(index).ok_or_else(|| failed("no hidden state"))?);
+                }
+            }
+        }
+        Ok(rows)
+    }
+
+    fn truncate(&mut self, slot: Slot, keep: u32) -> Result<(), ExecError> {
+        let held = self.held(slot)?;
+        if keep >= held {
+            let wrong = || failed(format!("slot {}: {keep} of {held} tokens", slot.0));
+            return (keep == held).then_some(()).ok_or_else(wrong);
+        }
+        if keep > 0 && !self.caps.can_truncate {
+            return Err(failed("this model cannot be truncated"));
+        }
+        self.cut(slot.0, keep)?;
+        self.held[slot.index()] = keep;
+        Ok(())
+    }
+
+    fn copy(&mut self, from: Slot, to: Slot, len: u32) -> Result<(), ExecError> {
+        let (source, target) = (self.held(from)?, self.held(to)?);
+        if from == to || target != 0 || len > source {
+            return Err(failed(format!(
+                "{len} of {source} tokens from slot {} to {}: {target}",
+                from.0, to.0
+            )));
+        }
+        if len < source && !self.caps.can_truncate {
+            return Err(failed("this model cannot be copied in part"));
+        }
+        if len == 0 {
+            return Ok(());
+        }
+        if !self.context.copy(from.0, to.0, len) {
+            return Err(failed(format!("slot {} cannot be copied to {}", from.0, to.0)));
+        }
+        self.copying |= !self.shared;
+        self.cut(to.0, len)?;
+        self.held[to.index()] = len;
+        Ok(())
+    }
+
+    fn save(&mut self, slot: Slot) -> Option<Vec<u8>> {
+        self.held(slot).ok().filter(|&held| held > 0)?;
+        self.settle()?;
+        self.context.state(slot.0)
+    }
+
+    fn restore(&mut self, slot: Slot, kv: &[u8]) -> bool {
+        // A copy that is still to be made would write over what is restored, or read it.
+        if !matches!(self.held(slot), Ok(0)) || self.settle().is_none() {
+            return false;
+        }
+        let held = match self.context.set_state(slot.0, kv) {
+            true => self.context.last(slot.0).map_or(0, |last| last + 1),
+            false => 0,
+        };
+        let whole = held > 0 && held <= self.caps.kv_per_slot && self.cut(slot.0, held).is_ok();
+        if whole {
+            self.held[slot.index()] = held;
+        } else {
+            self.context.remove(slot.0, 0);
+        }
+        whole
+    }
+}
+
+fn failed(why: impl Into<String>) -> ExecError {
+    ExecError(format!("llama.cpp: {}", why.into()))
+}

@@ -1,0 +1,125 @@
+//! The metadata of a GGUF through llama.cpp's own reader.
+//!
+//! The reader gives null for a damaged file; asking it for a value of another type ends the process, so every getter
+//! here compares the type first.
+
+use llama_cpp_sys_2 as sys;
+use std::ffi::{CStr, CString};
+use std::path::Path;
+use std::ptr::{self, NonNull};
+
+/// An open file's metadata; tensors are not read.
+pub(super) struct Metadata(NonNull<sys::gguf_context>);
+
+impl Metadata {
+    /// None where the file is missing or damaged.
+    pub(super) fn open(path: &Path) -> Option<Self> {
+        use std::os::unix::ffi::OsStrExt;
+        let path = CString::new(path.as_os_str().as_bytes()).ok()?;
+        let params = sys::gguf_init_params { no_alloc: true, ctx: ptr::null_mut() };
+        // SAFETY: the path ends with NUL and outlives the call; without `ctx` only metadata is read.
+        NonNull::new(unsafe { sys::gguf_init_from_file(path.as_ptr(), params) }).map(Metadata)
+    }
+
+    /// The key's number and type.
+    fn find(&self, key: &str) -> Option<(i64, sys::gguf_type)> {
+        let key = CString::new(key).ok()?;
+        // SAFETY: the context is open, the key ends with NUL, and the type is asked for an existing number only.
+        unsafe {
+            let number = sys::gguf_find_key(self.0.as_ptr(), key.as_ptr());
+            (number >= 0).then(|| (number, sys::gguf_get_kv_type(self.0.as_ptr(), number)))
+        }
+    }
+
+    /// The number of an array of this type, and its length.
+    fn array(&self, key: &str, kind: sys::gguf_type) -> Option<(i64, usize)> {
+        let (number, _) = self.find(key).filter(|(_, found)| *found == sys::GGUF_TYPE_ARRAY)?;
+        // SAFETY: the number is of an array in the open context.
+        unsafe {
+            let found = sys::gguf_get_arr_type(self.0.as_ptr(), number);
+            (found == kind).then(|| (number, sys::gguf_get_arr_n(self.0.as_ptr(), number)))
+        }
+    }
+
+    /// Whether the file has the key, of whatever type.
+    pub(super) fn has(&self, key: &str) -> bool {
+        self.find(key).is_some()
+    }
+
+    pub(super) fn string(&self, key: &str) -> Option<String> {
+        let (number, _) = self.find(key).filter(|(_, kind)| *kind == sys::GGUF_TYPE_STRING)?;
+        // SAFETY: the value is a string; it ends with NUL and lives as long as the context.
+        let text = unsafe { CStr::from_ptr(sys::gguf_get_val_str(self.0.as_ptr(), number)) };
+        text.to_str().ok().map(str::to_owned)
+    }
+
+    /// A whole number that fits a token id.
+    pub(super) fn id(&self, key: &str) -> Option<u32> {
+        let (number, kind) = self.find(key)?;
+        let context = self.0.as_ptr();
+        // SAFETY: each getter is called for its own type only.
+        unsafe {
+            match kind {
+                sys::GGUF_TYPE_UINT32 => Some(sys::gguf_get_val_u32(context, number)),
+                sys::GGUF_TYPE_INT32 => sys::gguf_get_val_i32(context, number).try_into().ok(),
+                sys::GGUF_TYPE_UINT64 => sys::gguf_get_val_u64(context, number).try_into().ok(),
+                sys::GGUF_TYPE_INT64 => sys::gguf_get_val_i64(context, number).try_into().ok(),
+                _ => None,
+            }
+        }
+    }
+
+    pub(super) fn boolean(&self, key: &str) -> Option<bool> {
+        let (number, _) = self.find(key).filter(|(_, kind)| *kind == sys::GGUF_TYPE_BOOL)?;
+        // SAFETY: the value is a truth value.
+        Some(unsafe { sys::gguf_get_val_bool(self.0.as_ptr(), number) })
+    }
+
+    /// None also where a string is no UTF-8.
+    pub(super) fn strings(&self, key: &str) -> Option<Vec<String>> {
+        let (number, len) = self.array(key, sys::GGUF_TYPE_STRING)?;
+        let string = |i| {
+            // SAFETY: the array holds `len` strings; each ends with NUL and lives as long as the context.
+            let text = unsafe { CStr::from_ptr(sys::gguf_get_arr_str(self.0.as_ptr(), number, i)) };
+            text.to_str().ok().map(str::to_owned)
+        };
+        (0..len).map(string).collect()
+    }
+
+    pub(super) fn i32s(&self, key: &str) -> Option<Vec<i32>> {
+        let (number, len) = self.array(key, sys::GGUF_TYPE_INT32)?;
+        // SAFETY: the array holds `len` values of this type.
+        Some(unsafe { self.copy(number, len) })
+    }
+
+    pub(super) fn f32s(&self, key: &str) -> Option<Vec<f32>> {
+        let (number, len) = self.array(key, sys::GGUF_TYPE_FLOAT32)?;
+        // SAFETY: the array holds `len` values of this type.
+        Some(unsafe { self.copy(number, len) })
+    }
+
+    /// # Safety
+    /// `number` is an array of `len` values of type `T`, which is a number.
+    unsafe fn copy<T: Copy + Default>(&self, number: i64, len: usize) -> Vec<T> {
+        let mut values = vec![T::default(); len];
+        if len > 0 {
+            // SAFETY: by contract the source holds `len` values; it is not assumed to be aligned.
+            unsafe {
+                let data = sys::gguf_get_arr_data(self.0.as_ptr(), number);
+                ptr::copy_nonoverlapping(
+                    data.cast::<u8>(),
+                    values.as_mut_ptr().cast::<u8>(),
+                    len * size_of::<T>(),
+                );
+            }
+        }
+        values
+    }
+}
+
+impl Drop for Metadata {
+    fn drop(&mut self) {
+        // SAFETY: the context is open and nobody else has it.
+        unsafe { sys::gguf_free(self.0.as_ptr()) }
+    }
+}

@@ -1,0 +1,150 @@
+//! How many slots, how many cells: pure arithmetic.
+
+use super::context::{CELL_BLOCK, MAX_SEQUENCES};
+use crate::config::{Config, KvLayout};
+
+/// In `auto`, slots are given up for one pool where fewer than this many of them (or of `max_batch_size`) fit.
+const FEWEST_SLOTS: u32 = 8;
+
+/// What is known of the model and the machine.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Facts {
+    /// Longest context, in tokens.
+    pub(super) context: u32,
+    /// KV tokens that fit into the memory that KV may take.
+    pub(super) fit: u64,
+    /// The probe found the same bits in every batch.
+    pub(super) equal: bool,
+    /// The model has a sliding window: it can be truncated in slots only.
+    pub(super) windowed: bool,
+    /// The model carries a state: it cannot be truncated, and slots gain nothing.
+    pub(super) stateful: bool,
+}
+
+/// Where KV will live.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Plan {
+    /// One pool for all, instead of slots with cells of their own.
+    pub(super) shared: bool,
+    /// Slots.
+    pub(super) sequences: u32,
+    /// Cells in all.
+    pub(super) cells: u32,
+    /// Tokens that one slot may hold.
+    pub(super) per_slot: u32,
+    /// Tokens that all slots may hold.
+    pub(super) total: u64,
+}
+
+/// KV tokens = min(what fits, max_batch_size × context, kv_cache_max_tokens); from these, the layout.
+pub(super) fn plan(config: &Config, facts: &Facts) -> Plan {
+    let most = u64::from(config.max_batch_size.max(1)) * u64::from(facts.context);
+    let limit = config.kv_cache_max_tokens.unwrap_or(u64::MAX);
+    // The library counts cells in 31 bits.
+    let tokens = most.min(facts.fit).min(limit).clamp(1, 1 << 30);
+    let slots = slots(config, facts, tokens);
+    let shared = match config.engine.kv_layout {
+        _ if facts.stateful => true,
+        KvLayout::Slots => false,
+        KvLayout::Shared => true,
+        KvLayout::Auto => {
+            let few = slots.sequences < FEWEST_SLOTS.min(config.max_batch_size);
+            few || !(facts.equal || facts.windowed)
+        }
+    };
+    if shared { pool(config, facts, tokens) } else { slots }
+}
+
+/// Whole contexts for as many slots as fit; one shorter slot where not even one does.
+fn slots(config: &Config, facts: &Facts, tokens: u64) -> Plan {
+    let per_slot = u64::from(facts.context).min(tokens);
+    let block = per_slot.next_multiple_of(u64::from(CELL_BLOCK));
+    let fit = (tokens / per_slot).min(facts.fit / block).min((1 << 30) / block);
+    let sequences = fit.clamp(1, u64::from(config.max_batch_size.clamp(1, MAX_SEQUENCES)));
+    Plan {
+        shared: false,
+        sequences: narrow(sequences),
+        cells: narrow(sequences * block),
+        per_slot: narrow(per_slot),
+        total: sequences * per_slot,
+    }
+}
+
+/// One pool; twice the batch in slots, so that prefixes can be kept beside what runs.
+fn pool(config: &Config, facts: &Facts, tokens: u64) -> Plan {
+    let batch = config.max_batch_size.clamp(1, MAX_SEQUENCES);
+    Plan {
+        shared: true,
+        sequences: if facts.stateful { batch } else { (batch * 2).min(MAX_SEQUENCES) },
+        cells: narrow(tokens.next_multiple_of(u64::from(CELL_BLOCK))),
+        per_slot: narrow(u64::from(facts.context).min(tokens)),
+        total: tokens,
+    }
+}
+
+fn narrow(n: u64) -> u32 {
+    u32::try_from(n).expect("bounded by 2^30 and a block. This is a bug.")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn facts(context: u32, fit: u64) -> Facts {
+        Facts { context, fit, equal: true, windowed: false, stateful: false }
+    }
+
+    fn config(max_batch_size: u32, max_tokens: Option<u64>, layout: KvLayout) -> Config {
+        let mut config = Config { max_batch_size, kv_cache_max_tokens: max_tokens, ..Config::default() };
+        config.engine.kv_layout = layout;
+        config
+    }
+
+    #[test]
+    fn each_bound_holds() {
+        let full = plan(&config(128, None, KvLayout::Auto), &facts(4096, u64::MAX));
+        let want =
+            Plan { shared: false, sequences: 128, cells: 128 * 4096, per_slot: 4096, total: 128 * 4096 };
+        assert_eq!(full, want);
+        let memory = plan(&config(128, None, KvLayout::Slots), &facts(4096, 10_000));
+        assert_eq!((memory.sequences, memory.total), (2, 8192));
+        let asked = plan(&config(128, Some(40_000), KvLayout::Auto), &facts(4096, u64::MAX));
+        assert_eq!((asked.sequences, asked.cells), (9, 9 * 4096));
+    }
+
+    #[test]
+    fn one_short_slot_where_no_whole_one_fits() {
+        let p = plan(&config(4, Some(1000), KvLayout::Slots), &facts(4096, u64::MAX));
+        assert_eq!(p, Plan { shared: false, sequences: 1, cells: 1024, per_slot: 1000, total: 1000 });
+    }
+
+    #[test]
+    fn auto_takes_the_pool_without_equal_bits_or_with_few_slots() {
+        let few = plan(&config(128, None, KvLayout::Auto), &facts(131_072, 500_000));
+        assert_eq!(
+            few,
+            Plan { shared: true, sequences: 256, cells: 500_224, per_slot: 131_072, total: 500_000 }
+        );
+        let unequal = Facts { equal: false, ..facts(4096, u64::MAX) };
+        assert!(plan(&config(128, None, KvLayout::Auto), &unequal).shared);
+        assert!(!plan(&config(128, None, KvLayout::Auto), &Facts { windowed: true, ..unequal }).shared);
+        assert!(!plan(&config(2, None, KvLayout::Auto), &facts(4096, u64::MAX)).shared);
+        assert!(plan(&config(2, None, KvLayout::Slots), &Facts { stateful: true, ..unequal }).shared);
+    }
+
+    #[test]
+    fn small_contexts_pay_for_whole_blocks() {
+        let p = plan(&config(128, None, KvLayout::Slots), &facts(10, 2560));
+        assert_eq!((p.sequences, p.cells, p.total), (10, 2560, 100));
+    }
+
+    #[test]
+    fn nothing_overflows() {
+        for layout in [KvLayout::Slots, KvLayout::Shared, KvLayout::Auto] {
+            let p = plan(&config(u32::MAX / 2, None, layout), &facts(i32::MAX as u32, u64::MAX));
+            assert!(p.cells <= (1 << 30) + CELL_BLOCK && p.sequences <= MAX_SEQUENCES);
+            let p = plan(&config(1, Some(0), layout), &facts(1, 0));
+            assert!(p.cells >= CELL_BLOCK && p.total >= 1);
+        }
+    }
+}

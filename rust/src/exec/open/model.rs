@@ -1,0 +1,110 @@
+//! Opens what lies in a folder or a `.gguf` file: model, vocabulary, end tokens.
+
+use super::{Opened, info_of};
+use crate::config::Config;
+use crate::engine::Info;
+use crate::error::{Error, Result};
+use crate::exec::llama;
+use crate::exec::sampled::Sampled;
+use crate::types::Token;
+use crate::vocab::{Vocab, VocabOptions};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// The files of a target.
+struct Files {
+    gguf: PathBuf,
+    /// Beside the model in an engine folder.
+    tokenizer: Option<PathBuf>,
+    generation: Option<PathBuf>,
+}
+
+impl Files {
+    fn find(target: &str) -> Result<Files> {
+        let path = Path::new(target);
+        let wrong = |why: &str| Err(Error::invalid("target", format!("{target} {why}")));
+        if path.is_file() {
+            return Ok(Files { gguf: path.to_owned(), tokenizer: None, generation: None });
+        }
+        if !path.is_dir() {
+            return wrong("does not exist; give an engine folder or a .gguf file");
+        }
+        let gguf = path.join("model.gguf");
+        if !gguf.is_file() {
+            return wrong("has no model.gguf; put the model there, or give the path of a .gguf file");
+        }
+        let beside = |name: &str| Some(path.join(name)).filter(|p| p.is_file());
+        Ok(Files { gguf, tokenizer: beside("tokenizer.json"), generation: beside("generation_config.json") })
+    }
+
+    /// The end tokens that generation_config.json names.
+    fn end_tokens(&self) -> Result<Vec<Token>> {
+        let Some(path) = &self.generation else { return Ok(Vec::new()) };
+        let json: serde_json::Value =
+            serde_json::from_slice(&read(path)?).map_err(|e| broken(path, &format!("is not valid JSON: {e}")))?;
+        let ids = match json.get("eos_token_id") {
+            None | Some(serde_json::Value::Null) => return Ok(Vec::new()),
+            Some(serde_json::Value::Array(ids)) => ids.clone(),
+            Some(id) => vec![id.clone()],
+        };
+        let id = |v: &serde_json::Value| v.as_u64().and_then(|n| Token::try_from(n).ok());
+        ids.iter()
+            .map(|v| id(v).ok_or_else(|| broken(path, "has an eos_token_id that is no token id")))
+            .collect()
+    }
+
+    /// The one tokenizer: tokenizer.json where there is one (it must agree with the model's own bytes), else the
+    /// model's own vocabulary.
+    fn vocab(&self, options: &VocabOptions) -> Result<Arc<Vocab>> {
+        let tables = llama::gguf::read_tables(&self.gguf)?;
+        let Some(path) = &self.tokenizer else {
+            return Vocab::from_gguf_tables(&tables, options);
+        };
+        let vocab = Vocab::from_tokenizer_json(&read(path)?, options)?;
+        vocab.check_same_bytes(&tables)?;
+        Ok(vocab)
+    }
+}
+
+fn read(path: &Path) -> Result<Vec<u8>> {
+    std::fs::read(path).map_err(|e| broken(path, &format!("cannot be read: {e}")))
+}
+
+fn broken(path: &Path, why: &str) -> Error {
+    Error::invalid("target", format!("{} {why}", path.display()))
+}
+
+pub(super) fn check_model(target: &str) -> Result<()> {
+    Files::find(target).map(|_| ())
+}
+
+pub(super) fn model_vocab(target: &str, info: &Info) -> Result<Arc<Vocab>> {
+    let options = VocabOptions {
+        n_vocab: Some(info.limits.n_vocab as usize),
+        eog: info.eog.clone(),
+        bos: info.begin,
+        add_bos: Some(info.bos.is_some()),
+    };
+    Files::find(target)?.vocab(&options)
+}
+
+pub(super) fn open_model(target: &str, config: &Config) -> Result<Opened> {
+    let files = Files::find(target)?;
+    let llama::Opened { forward, info: model } = llama::open(&files.gguf, config)?;
+    let mut eog = files.end_tokens()?;
+    eog.extend(&model.end_ids);
+    let bos = model.begin;
+    let options = VocabOptions { n_vocab: Some(model.n_vocab), eog, bos, add_bos: Some(model.add_begin) };
+    let vocab = files.vocab(&options)?;
+    let mask_threads = config.engine.mask_threads.unwrap_or_else(|| spare_cores(config));
+    let target = Box::new(Sampled::new(forward, mask_threads as usize));
+    let info = info_of(target.as_ref(), &vocab, config, false);
+    let info = Info { summary: model.summary, chat_template: model.chat_template, begin: bos, ..info };
+    Ok(Opened { target, vocab, info })
+}
+
+/// Cores that the engine's threads leave free; masks overlap the forward pass on those.
+fn spare_cores(config: &Config) -> u32 {
+    let cores = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
+    cores.saturating_sub(llama::threads(config))
+}

@@ -1,1 +1,0 @@
-//! The engine seen from outside.

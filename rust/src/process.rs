@@ -1,1 +1,0 @@
-//! The engine in a supervised child process.

@@ -1,1 +1,0 @@
-//! The Python boundary.

@@ -1,0 +1,84 @@
+//! News of one choice, as Python reads it.
+
+use super::errors;
+use crate::types::{self, End, FinishReason, Token};
+use pyo3::prelude::*;
+
+/// News of one choice.
+#[pyclass(frozen, module = "llgtrt._core")]
+pub(super) struct Event(pub(super) types::Event);
+
+#[pymethods]
+impl Event {
+    /// The request's id, as `Engine.submit` returned it.
+    #[getter]
+    fn request(&self) -> u64 {
+        self.0.request.0
+    }
+
+    /// Index of the choice within its request.
+    #[getter]
+    fn choice(&self) -> u32 {
+        self.0.choice
+    }
+
+    /// New text.
+    #[getter]
+    fn text(&self) -> &str {
+        &self.0.text
+    }
+
+    /// New tokens; they may run ahead of the text.
+    #[getter]
+    fn tokens(&self) -> Vec<Token> {
+        self.0.tokens.clone()
+    }
+
+    /// (token, logprob, [(alternative, logprob), ...]) per new token; empty unless asked for.
+    #[getter]
+    fn logprobs(&self) -> Vec<(Token, f32, Vec<(Token, f32)>)> {
+        self.0.logprobs.iter().map(|l| (l.token, l.logprob, l.top.clone())).collect()
+    }
+
+    /// Tokens of the prompt.
+    #[getter]
+    fn prompt_tokens(&self) -> u32 {
+        self.0.usage.prompt
+    }
+
+    /// Tokens of the prompt that were not computed again.
+    #[getter]
+    fn cached_tokens(&self) -> u32 {
+        self.0.usage.cached
+    }
+
+    /// Tokens generated so far.
+    #[getter]
+    fn completion_tokens(&self) -> u32 {
+        self.0.usage.completion
+    }
+
+    /// "stop", "length" or "cancelled" on the last event of a choice; None before it, and where it failed.
+    #[getter]
+    fn finish_reason(&self) -> Option<&'static str> {
+        match self.0.end {
+            Some(End::Finished(FinishReason::Stop)) => Some("stop"),
+            Some(End::Finished(FinishReason::Length)) => Some("length"),
+            Some(End::Finished(FinishReason::Cancelled)) => Some("cancelled"),
+            Some(End::Failed(_)) | None => None,
+        }
+    }
+
+    /// Why the choice failed, on its last event.
+    #[getter]
+    fn error<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        match &self.0.end {
+            Some(End::Failed(error)) => errors::exception(py, error).map(Some),
+            _ => Ok(None),
+        }
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<{:?}>", self.0)
+    }
+}

@@ -1,0 +1,151 @@
+//! The Python boundary, `llgtrt._core`. Methods convert, release the GIL, call and translate the error; what they do
+//! is said in `python/llgtrt/_core.pyi`.
+
+mod errors;
+mod event;
+
+use crate::config::{self, Config};
+use crate::engine;
+use crate::error::{Error, Result};
+use crate::exec::open;
+use crate::handle::Handle;
+use crate::process::{self, Transport};
+use crate::types::{RequestId, Token};
+use event::Event;
+use pyo3::prelude::*;
+use std::os::fd::RawFd;
+
+/// An engine in the background: a process of its own, or a thread of this one.
+#[pyclass(frozen, module = "llgtrt._core")]
+struct Engine(Handle);
+
+#[pymethods]
+impl Engine {
+    #[new]
+    #[pyo3(signature = (target, config, child=None))]
+    fn new(py: Python<'_>, target: &str, config: &str, child: Option<Vec<String>>) -> Result<Engine> {
+        py.detach(|| start(target, config, child).map(Engine))
+    }
+
+    /// What the engine is doing, and one line about it.
+    fn state(&self, py: Python<'_>) -> (&'static str, String) {
+        let (phase, why) = py.detach(|| self.0.state());
+        (phase.name(), why)
+    }
+
+    /// The facts of the opened engine, in JSON.
+    fn info(&self, py: Python<'_>) -> Result<String> {
+        py.detach(|| info(&self.0))
+    }
+
+    /// Text to tokens; special tokens are known in parts whose flag is true.
+    fn encode(&self, py: Python<'_>, parts: Vec<(String, bool)>) -> Result<Vec<Token>> {
+        py.detach(|| self.0.encode(&parts.iter().map(|(text, special)| (&**text, *special)).collect::<Vec<_>>()))
+    }
+
+    /// Tokens to text, without the special ones.
+    fn decode(&self, py: Python<'_>, tokens: Vec<Token>) -> Result<String> {
+        py.detach(|| self.0.decode(&tokens))
+    }
+
+    /// The bytes of one token.
+    fn token_bytes(&self, py: Python<'_>, token: Token) -> Result<Vec<u8>> {
+        py.detach(|| Ok(self.0.vocab()?.bytes(token).to_vec()))
+    }
+
+    /// The token to put before a prompt that comes as plain text.
+    fn bos_token(&self, py: Python<'_>) -> Result<Option<Token>> {
+        py.detach(|| Ok(self.0.vocab()?.bos()))
+    }
+
+    /// Hands a request in and returns its id.
+    fn submit(&self, py: Python<'_>, request: &str) -> Result<u64> {
+        py.detach(|| submit(&self.0, request))
+    }
+
+    /// Ends a request; never fails.
+    fn cancel(&self, py: Python<'_>, request: u64) {
+        py.detach(|| self.0.cancel(RequestId(request)));
+    }
+
+    /// The events that wait, one per choice at most.
+    fn drain(&self, py: Python<'_>) -> Vec<Event> {
+        py.detach(|| self.0.drain().into_iter().map(Event).collect())
+    }
+
+    /// A descriptor that is readable while drain() or state() has news.
+    fn fileno(&self) -> RawFd {
+        self.0.fileno()
+    }
+
+    /// Totals and gauges, in JSON.
+    fn metrics(&self, py: Python<'_>) -> Result<String> {
+        py.detach(|| json(&self.0.metrics()))
+    }
+
+    /// Ends the engine now.
+    fn close(&self, py: Python<'_>) {
+        py.detach(|| self.0.close());
+    }
+}
+
+fn start(target: &str, config: &str, child: Option<Vec<String>>) -> Result<Handle> {
+    open::check_target(target)?;
+    let config: Config = serde_json::from_str(config).map_err(|e| Error::invalid("config", e.to_string()))?;
+    let transport = child.map_or(Transport::Thread(engine::serve), Transport::Child);
+    Handle::new(target, &config, transport, open::open_vocab)
+}
+
+fn submit(handle: &Handle, request: &str) -> Result<u64> {
+    let mut json = serde_json::Deserializer::from_str(request);
+    let spec = serde_path_to_error::deserialize(&mut json)
+        .map_err(|e| Error::invalid(e.path().to_string(), e.inner().to_string()))?;
+    Ok(handle.submit(spec)?.0)
+}
+
+fn info(handle: &Handle) -> Result<String> {
+    #[derive(serde::Serialize)]
+    struct Full {
+        #[serde(flatten)]
+        info: engine::Info,
+        eos_text: String,
+        bos_text: Option<String>,
+    }
+    let vocab = handle.vocab()?;
+    let bos_text = vocab.bos().map(|bos| String::from_utf8_lossy(vocab.bytes(bos)).into_owned());
+    json(&Full { info: handle.info()?, eos_text: vocab.eos_text(), bos_text })
+}
+
+fn json(value: &impl serde::Serialize) -> Result<String> {
+    serde_json::to_string(value).map_err(|e| Error::Executor(e.to_string()))
+}
+
+/// JSON with comments, or None, and overrides as a JSON object: the effective configuration in JSON.
+#[pyfunction]
+#[pyo3(signature = (text, overrides))]
+fn load_config(py: Python<'_>, text: Option<&str>, overrides: &str) -> Result<String> {
+    py.detach(|| json(&config::load(text, overrides)?))
+}
+
+/// The effective configuration with one comment per key.
+#[pyfunction]
+fn print_config(py: Python<'_>, effective: &str) -> Result<String> {
+    py.detach(|| Ok(config::print(&config::load(Some(effective), "{}")?)))
+}
+
+/// The main function of the engine process; returns its exit code.
+#[pyfunction]
+fn engine_process(py: Python<'_>, fd: RawFd) -> i32 {
+    py.detach(|| process::child_main(fd, engine::serve))
+}
+
+/// The Rust core.
+#[pymodule]
+fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    errors::init(module)?;
+    module.add_class::<Event>()?;
+    module.add_class::<Engine>()?;
+    module.add_function(wrap_pyfunction!(load_config, module)?)?;
+    module.add_function(wrap_pyfunction!(print_config, module)?)?;
+    module.add_function(wrap_pyfunction!(engine_process, module)?)
+}

@@ -1,0 +1,276 @@
+//! Logits row + mask + penalties to token and logprobs.
+//!
+//! The token at a position is a pure function of (seed, choice, position, processed logits). Order of processing:
+//! logit_bias, repetition penalty, presence and frequency penalties, mask, temperature, top-k, top-p, min-p, then
+//! the draw: Gumbel-max, or at temperature 0 the largest logit, lowest id on ties.
+
+mod candidates;
+mod noise;
+
+use crate::error::{Error, Result};
+use crate::grammar::Mask;
+use crate::request::{Fault, Request, Sampling};
+use crate::types::{Token, TokenLogprob};
+use crate::vocab::Vocab;
+use candidates::Candidate;
+use noise::{MAX_NOISE, Noise, Purpose};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// What stays the same for a whole choice.
+struct Params {
+    sampling: Sampling,
+    seed: u64,
+    min_tokens: u32,
+    ignore_eos: bool,
+    logprobs: Option<u32>,
+    fault: Option<Fault>,
+    vocab: Arc<Vocab>,
+}
+
+/// Parameters and state of one choice's sampling. Moves with the job; [`Sampler::commit`] is its only mutation.
+pub struct Sampler {
+    params: Arc<Params>,
+    choice: u32,
+    position: u32,
+    /// Occurrences among the generated tokens.
+    generated: HashMap<Token, u32>,
+    /// Tokens of the prompt; filled only where the repetition penalty needs them.
+    prompt: Arc<[Token]>,
+}
+
+/// Buffers that one thread reuses from row to row.
+#[derive(Debug, Default)]
+pub struct Scratch {
+    row: Vec<f32>,
+    candidates: Vec<Candidate>,
+}
+
+/// A drawn token.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Drawn {
+    /// A token, with its log-probabilities where they were asked for.
+    Token(Token, Option<TokenLogprob>),
+    /// The mask allows nothing but the end.
+    End,
+}
+
+impl std::fmt::Debug for Sampler {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Sampler {{ choice: {}, position: {} }}", self.choice, self.position)
+    }
+}
+
+impl Sampler {
+    /// The sampler of choice `choice`; `seed` stands in where the request has none.
+    pub fn new(request: &Request, choice: u32, seed: u64, vocab: Arc<Vocab>) -> Self {
+        let spec = request.spec();
+        let mut prompt: Vec<Token> = Vec::new();
+        if spec.sampling.repetition_penalty != 1.0 {
+            prompt.clone_from(&spec.prompt);
+            prompt.sort_unstable();
+            prompt.dedup();
+        }
+        let params = Params {
+            sampling: spec.sampling.clone(),
+            seed: spec.sampling.seed.unwrap_or(seed),
+            min_tokens: spec.min_tokens,
+            ignore_eos: spec.ignore_eos,
+            logprobs: spec.logprobs,
+            fault: spec.fault,
+            vocab,
+        };
+        Sampler { params: Arc::new(params), choice, position: 0, generated: HashMap::new(), prompt: prompt.into() }
+    }
+
+    /// Draws the token that follows the `ahead` tokens (accepted in this round, not committed yet).
+    ///
+    /// `logits` is a raw row of the vocabulary's width; a mask of None allows everything.
+    ///
+    /// # Errors
+    /// `Error::Executor` where the row is not finite: NaN, or no allowed token above minus infinity.
+    pub fn draw(&self, logits: &[f32], mask: Option<&Mask>, ahead: &[Token], scratch: &mut Scratch) -> Result<Drawn> {
+        let position = self.position + ahead.len() as u32;
+        if self.params.fault == Some(Fault::SamplerPanic(position)) {
+            panic!("planted sampler fault at position {position}");
+        }
+        let Some(mask) = self.without_end(logits.len(), mask, position) else {
+            return Ok(Drawn::End);
+        };
+        let Scratch { row, candidates } = scratch;
+        let logits_in = self.processed(logits, ahead, row);
+        let token = self.pick(logits_in, mask.as_ref(), position, candidates)?;
+        let logprob = self.params.logprobs.map(|k| logprobs_of(logits, token, k, candidates));
+        Ok(Drawn::Token(token, logprob))
+    }
+
+    /// Takes an emitted token.
+    pub fn commit(&mut self, token: Token) {
+        self.position += 1;
+        *self.generated.entry(token).or_insert(0) += 1;
+    }
+
+    /// Index of the next generated token.
+    pub fn position(&self) -> u32 {
+        self.position
+    }
+
+    /// The fault planted in this choice, if any.
+    pub fn fault(&self) -> Option<Fault> {
+        self.params.fault
+    }
+
+    /// Whether each token comes with log-probabilities.
+    pub fn wants_logprobs(&self) -> bool {
+        self.params.logprobs.is_some()
+    }
+
+    /// The mask without end tokens where they must not be drawn; None where nothing but the end is allowed.
+    fn without_end(&self, width: usize, mask: Option<&Mask>, position: u32) -> Option<Option<Mask>> {
+        let eog = self.params.vocab.eog();
+        if let Some(m) = mask
+            && m.count() == eog.iter().filter(|t| m.allows(**t)).count()
+        {
+            return None;
+        }
+        if !self.params.ignore_eos && position >= self.params.min_tokens {
+            return Some(mask.cloned());
+        }
+        let mut m = mask.cloned().unwrap_or_else(|| Mask::all(width));
+        for t in eog {
+            m.set(*t, false);
+        }
+        Some(Some(m))
+    }
+
+    /// The row with bias and penalties; the raw row where there are none.
+    fn processed<'a>(&self, logits: &'a [f32], ahead: &[Token], row: &'a mut Vec<f32>) -> &'a [f32] {
+        let s = &self.params.sampling;
+        let counted = s.presence_penalty != 0.0 || s.frequency_penalty != 0.0;
+        let repeated = s.repetition_penalty != 1.0;
+        if s.logit_bias.is_empty() && !counted && !repeated {
+            return logits;
+        }
+        row.clear();
+        row.extend_from_slice(logits);
+        for (token, bias) in &s.logit_bias {
+            row[*token as usize] += bias;
+        }
+        let mut counts = if ahead.is_empty() { None } else { Some(self.generated.clone()) };
+        if let Some(counts) = &mut counts {
+            ahead.iter().for_each(|t| *counts.entry(*t).or_insert(0) += 1);
+        }
+        let counts = counts.as_ref().unwrap_or(&self.generated);
+        if repeated {
+            let fresh = self.prompt.iter().filter(|t| !counts.contains_key(t));
+            for token in counts.keys().chain(fresh) {
+                let l = &mut row[*token as usize];
+                *l = if *l > 0.0 { *l / s.repetition_penalty } else { *l * s.repetition_penalty };
+            }
+        }
+        if counted {
+            for (token, n) in counts {
+                row[*token as usize] -= s.presence_penalty + s.frequency_penalty * *n as f32;
+            }
+        }
+        row
+    }
+
+    fn pick(&self, row: &[f32], mask: Option<&Mask>, position: u32, buffer: &mut Vec<Candidate>) -> Result<Token> {
+        let s = &self.params.sampling;
+        let noise = Noise::new(self.params.seed, Purpose::Draw, self.choice, position);
+        let cuts = s.top_k > 0 || s.top_p < 1.0 || s.min_p > 0.0;
+        let best = if mask.is_none() && (s.temperature == 0.0 || !cuts) {
+            argmax_row(row, s.temperature, noise)
+        } else {
+            candidates::collect(row, mask, buffer);
+            if s.temperature == 0.0 {
+                argmax(buffer.iter().copied())
+            } else {
+                candidates::cut(buffer, s);
+                argmax_noisy(buffer, noise)
+            }
+        };
+        best.ok_or_else(|| Error::Executor("the model's logits are not finite; its weights may be damaged".into()))
+    }
+}
+
+/// Largest logit, lowest id on ties. None where a logit is NaN or none is above minus infinity.
+fn argmax(candidates: impl Iterator<Item = Candidate>) -> Option<Token> {
+    let mut best: Option<Candidate> = None;
+    for c in candidates {
+        if c.1.is_nan() {
+            return None;
+        }
+        if c.1 > best.map_or(f32::NEG_INFINITY, |b| b.1) {
+            best = Some(c);
+        }
+    }
+    best.map(|b| b.0)
+}
+
+/// Largest logit plus noise; the candidates may be in any order.
+fn argmax_noisy(candidates: &[Candidate], noise: Noise) -> Option<Token> {
+    if candidates.iter().any(|c| c.1.is_nan()) {
+        return None;
+    }
+    // What is further below the best noisy score than any noise can lift cannot win: no noise is drawn for it.
+    let start = candidates.iter().copied().max_by(|a, b| a.1.total_cmp(&b.1).then(b.0.cmp(&a.0)))?;
+    let mut best = (start.0, start.1 + noise.gumbel(start.0));
+    for c in candidates {
+        if c.1 + MAX_NOISE >= best.1 {
+            let score = c.1 + noise.gumbel(c.0);
+            if score > best.1 || (score == best.1 && c.0 < best.0) {
+                best = (c.0, score);
+            }
+        }
+    }
+    best.1.is_finite().then_some(best.0)
+}
+
+/// The same over a whole row, in blocks that the compiler vectorises.
+fn argmax_row(row: &[f32], temperature: f32, noise: Noise) -> Option<Token> {
+    const BLOCK: usize = 64;
+    if temperature == 0.0 {
+        return argmax((0..).zip(row.iter().copied()));
+    }
+    let mut scores = [0f32; BLOCK];
+    let start = argmax((0..).zip(row.iter().copied()))?;
+    let mut best = (start, row[start as usize] / temperature + noise.gumbel(start));
+    for (b, block) in row.chunks(BLOCK).enumerate() {
+        let top = block.iter().fold(f32::NEG_INFINITY, |m, l| m.max(*l));
+        if top / temperature + MAX_NOISE < best.1 {
+            continue;
+        }
+        let first = (b * BLOCK) as Token;
+        for (i, (score, logit)) in scores.iter_mut().zip(block).enumerate() {
+            *score = logit / temperature + noise.gumbel(first + i as Token);
+        }
+        for (i, score) in scores.iter().take(block.len()).enumerate() {
+            let token = first + i as Token;
+            if *score > best.1 || (*score == best.1 && token < best.0) {
+                best = (token, *score);
+            }
+        }
+    }
+    best.1.is_finite().then_some(best.0)
+}
+
+/// Log-softmax of the raw row at `token` and at the `k` largest.
+fn logprobs_of(row: &[f32], token: Token, k: u32, buffer: &mut Vec<Candidate>) -> TokenLogprob {
+    let best = row.iter().fold(f32::NEG_INFINITY, |m, l| m.max(*l));
+    let sum: f64 = row.iter().map(|l| f64::from((l - best).exp())).sum();
+    let log_sum = f64::from(best) + sum.ln();
+    let logprob = |l: f32| (f64::from(l) - log_sum) as f32;
+    let mut top = Vec::new();
+    if k > 0 {
+        candidates::collect(row, None, buffer);
+        candidates::top_k(buffer, k as usize);
+        buffer.sort_unstable_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+        top = buffer.iter().map(|c| (c.0, logprob(c.1))).collect();
+    }
+    TokenLogprob { token, logprob: logprob(row[token as usize]), top }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,142 @@
+use super::*;
+use crate::request::{Limits, RequestSpec};
+
+fn request(json: &str) -> Request {
+    let spec: RequestSpec = serde_json::from_str(json).unwrap();
+    let limits = Limits { n_vocab: 268, context: 1000, max_prompt: 1000, faults: true };
+    Request::new(spec, &limits).unwrap()
+}
+
+fn sampler(json: &str) -> Sampler {
+    Sampler::new(&request(json), 0, 7, Vocab::toy().unwrap())
+}
+
+fn row(seed: u32) -> Vec<f32> {
+    (0..268u32).map(|t| (t.wrapping_mul(2_654_435_761).wrapping_add(seed * 977) >> 8) as f32 / 2e6).collect()
+}
+
+fn token(drawn: Drawn) -> Token {
+    match drawn {
+        Drawn::Token(token, _) => token,
+        Drawn::End => panic!("ended"),
+    }
+}
+
+fn draw(sampler: &Sampler, row: &[f32], mask: Option<&Mask>) -> Token {
+    token(sampler.draw(row, mask, &[], &mut Scratch::default()).unwrap())
+}
+
+#[test]
+fn at_temperature_zero_the_largest_wins_and_the_lowest_id_on_ties() {
+    let s = sampler(r#"{"prompt":[1],"sampling":{"temperature":0}}"#);
+    let mut logits = row(1);
+    logits[200] = 50.0;
+    logits[100] = 50.0;
+    assert_eq!(draw(&s, &logits, None), 100);
+}
+
+#[test]
+fn the_block_loop_draws_what_the_candidates_draw() {
+    let all = Mask::all(268);
+    for seed in 0..200 {
+        let s = sampler(&format!(r#"{{"prompt":[1],"sampling":{{"temperature":1.3,"seed":{seed}}}}}"#));
+        let logits = row(seed);
+        assert_eq!(draw(&s, &logits, None), draw(&s, &logits, Some(&all)));
+    }
+}
+
+#[test]
+fn draws_follow_the_softmax() {
+    let logits: Vec<f32> = [0.5f32, 0.25, 0.125, 0.125].iter().map(|p| p.ln()).collect();
+    let mut mask = Mask::none(268);
+    (0..4).for_each(|t| mask.set(t, true));
+    let padded: Vec<f32> = logits.iter().copied().chain(std::iter::repeat_n(5.0, 264)).collect();
+    let mut counts = [0u32; 4];
+    for seed in 0..20_000 {
+        let s = sampler(&format!(r#"{{"prompt":[1],"sampling":{{"seed":{seed}}}}}"#));
+        counts[draw(&s, &padded, Some(&mask)) as usize] += 1;
+    }
+    for (count, p) in counts.iter().zip([0.5, 0.25, 0.125, 0.125]) {
+        let want = 20_000.0 * p;
+        assert!((f64::from(*count) - want).abs() < 5.0 * (want * (1.0 - p)).sqrt(), "{counts:?}");
+    }
+}
+
+#[test]
+fn end_tokens_wait_for_min_tokens_unless_nothing_else_is_allowed() {
+    let s = sampler(r#"{"prompt":[1],"min_tokens":2,"sampling":{"temperature":0}}"#);
+    let end = *Vocab::toy().unwrap().eog().first().unwrap();
+    let mut logits = row(3);
+    logits[end as usize] = 99.0;
+    assert_ne!(draw(&s, &logits, None), end);
+    let drawn = s.draw(&logits, None, &[5, 6], &mut Scratch::default()).unwrap();
+    assert_eq!(token(drawn), end);
+    let mut only_end = Mask::none(268);
+    only_end.set(end, true);
+    assert_eq!(s.draw(&logits, Some(&only_end), &[], &mut Scratch::default()).unwrap(), Drawn::End);
+}
+
+#[test]
+fn ignore_eos_never_draws_an_end_token() {
+    let s = sampler(r#"{"prompt":[1],"ignore_eos":true,"sampling":{"temperature":0}}"#);
+    let vocab = Vocab::toy().unwrap();
+    let mut logits = row(4);
+    vocab.eog().iter().for_each(|t| logits[*t as usize] = 99.0);
+    assert!(!vocab.is_eog(draw(&s, &logits, None)));
+}
+
+#[test]
+fn penalties_count_accepted_tokens_as_committed_ones() {
+    let json = r#"{"prompt":[1,2],"sampling":{"temperature":0,"presence_penalty":1.5,"frequency_penalty":0.7,
+        "repetition_penalty":1.3,"logit_bias":{"7":3}}}"#;
+    for seed in 0..50 {
+        let (ahead, mut committed) = (sampler(json), sampler(json));
+        let logits = row(seed);
+        let history = [9, 9, 40, 7];
+        history.iter().for_each(|t| committed.commit(*t));
+        let a = ahead.draw(&logits, None, &history, &mut Scratch::default()).unwrap();
+        let b = committed.draw(&logits, None, &[], &mut Scratch::default()).unwrap();
+        assert_eq!(a, b);
+    }
+}
+
+#[test]
+fn penalties_and_bias_do_what_they_say() {
+    let mut s = sampler(r#"{"prompt":[1],"sampling":{"temperature":0,"presence_penalty":1,"frequency_penalty":0.5}}"#);
+    let mut logits = vec![0.0; 268];
+    logits[10] = 2.2;
+    logits[11] = 1.0;
+    assert_eq!(draw(&s, &logits, None), 10);
+    s.commit(10);
+    assert_eq!(draw(&s, &logits, None), 11, "2.2 - 1 - 0.5 is below 1.0");
+    let biased = sampler(r#"{"prompt":[1],"sampling":{"temperature":0,"logit_bias":{"30":4,"10":-100}}}"#);
+    assert_eq!(draw(&biased, &logits, None), 30);
+    let repeated = sampler(r#"{"prompt":[10],"sampling":{"temperature":0,"repetition_penalty":3}}"#);
+    assert_eq!(draw(&repeated, &logits, None), 11, "2.2 / 3 is below 1.0");
+}
+
+#[test]
+fn logprobs_are_of_the_raw_logits() {
+    let s = sampler(r#"{"prompt":[1],"logprobs":3,"sampling":{"temperature":0,"logit_bias":{"5":50}}}"#);
+    let logits = row(9);
+    let Drawn::Token(5, Some(logprob)) = s.draw(&logits, None, &[], &mut Scratch::default()).unwrap() else {
+        panic!("the bias decides");
+    };
+    let sum: f64 = logits.iter().map(|l| f64::from(*l).exp()).sum();
+    let want = |t: Token| f64::from(logits[t as usize]) - sum.ln();
+    assert!((f64::from(logprob.logprob) - want(5)).abs() < 1e-4);
+    assert_eq!(logprob.top.len(), 3);
+    assert!(logprob.top.iter().all(|(t, l)| (f64::from(*l) - want(*t)).abs() < 1e-4));
+    assert!(logprob.top.is_sorted_by(|a, b| a.1 >= b.1));
+}
+
+#[test]
+fn rows_that_are_not_finite_are_an_error() {
+    for temperature in ["0", "1"] {
+        let s = sampler(&format!(r#"{{"prompt":[1],"sampling":{{"temperature":{temperature}}}}}"#));
+        let mut logits = row(2);
+        logits[17] = f32::NAN;
+        assert!(s.draw(&logits, None, &[], &mut Scratch::default()).is_err());
+        assert!(s.draw(&[f32::NEG_INFINITY; 268], None, &[], &mut Scratch::default()).is_err());
+    }
+}

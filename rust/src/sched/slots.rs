@@ -1,0 +1,214 @@
+//! KV slots and the prefixes they keep.
+//!
+//! A slot is busy (a running sequence's), kept (KV of a finished one, for reuse) or empty. Engines with separate cells
+//! per slot pay for gaps between busy slots (`reference` notes in `exec::llama`), so a new sequence takes the idle slot
+//! that leaves the fewest holes in the busy range; a kept prefix worth more than a copy is moved out of its way.
+
+use crate::types::{Slot, Token};
+
+/// Shorter prefixes are computed again rather than copied between slots.
+const WORTH_COPYING: usize = 32;
+
+/// One slot.
+#[derive(Debug, Clone, Default)]
+struct Place {
+    /// Kept tokens; of a busy slot nothing is remembered here.
+    kept: Vec<Token>,
+    busy: bool,
+    /// When it was last used, in admissions.
+    stamp: u64,
+}
+
+/// Where a sequence shall run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Placement {
+    /// The slot.
+    pub slot: Slot,
+    /// Tokens that it has already after `reuse`.
+    pub computed: u32,
+    /// Where they come from.
+    pub reuse: Reuse,
+    /// First move what the slot keeps to this empty slot.
+    pub rescue: Option<Slot>,
+}
+
+/// Where a sequence's first KV comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reuse {
+    /// Nowhere: the slot is emptied.
+    None,
+    /// The slot itself, truncated.
+    InPlace,
+    /// A copy of another slot's prefix.
+    Copy(Slot),
+}
+
+/// All slots.
+#[derive(Debug)]
+pub struct Slots {
+    places: Vec<Place>,
+    clock: u64,
+    cheap_copy: bool,
+}
+
+impl Slots {
+    /// `count` empty slots.
+    pub fn new(count: u32, cheap_copy: bool) -> Self {
+        Slots { places: vec![Place::default(); count as usize], clock: 0, cheap_copy }
+    }
+
+    /// KV tokens of kept prefixes.
+    pub fn kept_tokens(&self) -> u64 {
+        self.places.iter().map(|p| p.kept.len() as u64).sum()
+    }
+
+    /// KV tokens that an idle slot keeps.
+    pub fn kept_len(&self, slot: Slot) -> u32 {
+        self.places[slot.index()].kept.len() as u32
+    }
+
+    /// Slots that are not busy.
+    pub fn idle(&self) -> usize {
+        self.places.iter().filter(|p| !p.busy).count()
+    }
+
+    /// Chooses for a sequence with these known tokens; `running` are the busy slots and what they hold.
+    ///
+    /// `reuse` off: nothing is reused but a running sibling of the same request. None where every slot is busy.
+    pub fn choose(&self, tokens: &[Token], running: &[(Slot, &[Token])], reuse: bool) -> Option<Placement> {
+        let fresh = self.best_idle()?;
+        let kept = self.places.iter().enumerate().filter(|(_, p)| reuse && !p.busy);
+        let kept = kept.map(|(i, p)| (Slot(i as u32), &p.kept[..]));
+        let source = kept.chain(running.iter().copied()).map(|(s, held)| (common(tokens, held), s));
+        // The last token is always computed: its row is wanted.
+        let best = source.map(|(n, s)| (n.min(tokens.len() - 1), s)).max_by_key(|(n, s)| (*n, std::cmp::Reverse(*s)));
+        let (length, from) = best.unwrap_or((0, fresh));
+        let place = &self.places[from.index()];
+        if length > 0 && !place.busy && (from == fresh || self.good_in_place(from, fresh, length)) {
+            return Some(Placement { slot: from, computed: length as u32, reuse: Reuse::InPlace, rescue: None });
+        }
+        let least = if self.cheap_copy { 1 } else { WORTH_COPYING };
+        let copied = length >= least && from != fresh;
+        let rescue = if self.places[fresh.index()].kept.len() >= WORTH_COPYING { self.refuge(fresh) } else { None };
+        let (computed, reuse) = if copied { (length as u32, Reuse::Copy(from)) } else { (0, Reuse::None) };
+        Some(Placement { slot: fresh, computed, reuse, rescue })
+    }
+
+    /// A kept prefix of which most is reused, and whose slot leaves no more holes than the best one.
+    fn good_in_place(&self, from: Slot, fresh: Slot, length: usize) -> bool {
+        let most = length * 2 >= self.places[from.index()].kept.len() || length < WORTH_COPYING;
+        most && (self.cheap_copy || self.holes(from) <= self.holes(fresh))
+    }
+
+    /// The idle slot with the fewest holes; then an empty one, then the least recently used, then the lowest.
+    fn best_idle(&self) -> Option<Slot> {
+        let idle = self.places.iter().enumerate().filter(|(_, p)| !p.busy);
+        let key = |(i, p): &(usize, &Place)| {
+            let holes = if self.cheap_copy { 0 } else { self.holes(Slot(*i as u32)) };
+            (holes, !p.kept.is_empty(), p.stamp, *i)
+        };
+        idle.min_by_key(key).map(|(i, _)| Slot(i as u32))
+    }
+
+    /// Idle slots inside the busy range if this one became busy.
+    fn holes(&self, slot: Slot) -> usize {
+        let busy = |i: usize| self.places[i].busy || i == slot.index();
+        let all = 0..self.places.len();
+        let first = all.clone().find(|i| busy(*i)).unwrap_or(0);
+        let last = all.rev().find(|i| busy(*i)).unwrap_or(0);
+        (first..=last).filter(|i| !busy(*i)).count()
+    }
+
+    /// An empty slot outside of the busy range, for a kept prefix that is in the way.
+    fn refuge(&self, fresh: Slot) -> Option<Slot> {
+        let empty = |i: &usize| !self.places[*i].busy && self.places[*i].kept.is_empty() && *i != fresh.index();
+        (0..self.places.len()).rev().find(empty).map(|i| Slot(i as u32))
+    }
+
+    /// The slot is a running sequence's now.
+    pub fn take(&mut self, slot: Slot) {
+        self.clock += 1;
+        let place = &mut self.places[slot.index()];
+        *place = Place { kept: Vec::new(), busy: true, stamp: self.clock };
+    }
+
+    /// A running sequence's slot becomes idle; it keeps these tokens (none: it is empty).
+    pub fn leave(&mut self, slot: Slot, kept: Vec<Token>) {
+        self.clock += 1;
+        self.places[slot.index()] = Place { kept, busy: false, stamp: self.clock };
+    }
+
+    /// Kept tokens of `from` are in the empty slot `to` now, too; `from` is about to be taken.
+    pub fn moved(&mut self, from: Slot, to: Slot) {
+        let place = std::mem::take(&mut self.places[from.index()]);
+        self.places[to.index()] = place;
+    }
+
+    /// Forgets the least recently used kept prefix, to make room; None if there is none.
+    pub fn evict(&mut self) -> Option<Slot> {
+        let kept = self.places.iter().enumerate().filter(|(_, p)| !p.kept.is_empty());
+        let (index, _) = kept.min_by_key(|(_, p)| p.stamp)?;
+        self.places[index].kept.clear();
+        Some(Slot(index as u32))
+    }
+}
+
+/// Length of the common prefix.
+fn common(a: &[Token], b: &[Token]) -> usize {
+    a.iter().zip(b).take_while(|(x, y)| x == y).count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tokens(n: usize) -> Vec<Token> {
+        (0..n as Token).collect()
+    }
+
+    #[test]
+    fn the_longest_kept_prefix_is_used_in_place() {
+        let mut slots = Slots::new(4, false);
+        slots.leave(Slot(1), tokens(50));
+        slots.leave(Slot(2), tokens(80));
+        let p = slots.choose(&tokens(100), &[], true).unwrap();
+        assert_eq!(p, Placement { slot: Slot(2), computed: 80, reuse: Reuse::InPlace, rescue: None });
+    }
+
+    #[test]
+    fn a_running_prefix_is_copied_and_the_last_token_left() {
+        let mut slots = Slots::new(4, false);
+        slots.take(Slot(0));
+        let p = slots.choose(&tokens(50), &[(Slot(0), &tokens(60))], false).unwrap();
+        assert_eq!(p, Placement { slot: Slot(1), computed: 49, reuse: Reuse::Copy(Slot(0)), rescue: None });
+    }
+
+    #[test]
+    fn holes_are_filled_and_what_was_kept_there_is_rescued() {
+        let mut slots = Slots::new(8, false);
+        for s in [0, 1, 3] {
+            slots.take(Slot(s));
+        }
+        slots.leave(Slot(2), tokens(64));
+        let p = slots.choose(&[9; 10], &[], true).unwrap();
+        assert_eq!(p, Placement { slot: Slot(2), computed: 0, reuse: Reuse::None, rescue: Some(Slot(7)) });
+    }
+
+    #[test]
+    fn without_reuse_kept_prefixes_are_ignored() {
+        let mut slots = Slots::new(2, false);
+        slots.leave(Slot(1), tokens(50));
+        let p = slots.choose(&tokens(60), &[], false).unwrap();
+        assert_eq!((p.computed, p.reuse), (0, Reuse::None));
+    }
+
+    #[test]
+    fn the_least_recently_used_goes_first() {
+        let mut slots = Slots::new(3, false);
+        slots.leave(Slot(2), tokens(5));
+        slots.leave(Slot(0), tokens(6));
+        assert_eq!(slots.evict(), Some(Slot(2)));
+        assert_eq!(slots.evict(), Some(Slot(0)));
+        assert_eq!(slots.evict(), None);
+    }
+}

@@ -1,0 +1,183 @@
+//! Writes small GGUF files (version 3): a Llama with random Q8_0 weights, whole or damaged.
+
+use std::path::{Path, PathBuf};
+
+pub(super) const VOCAB: u64 = 320;
+const EMBD: u64 = 64;
+const FF: u64 = 128;
+const HEADS: u32 = 2;
+const HEAD: u64 = EMBD / HEADS as u64;
+const Q8_0: u32 = 8;
+const F32: u32 = 0;
+
+/// What a file claims; the tests damage one claim at a time.
+#[derive(Debug, Clone)]
+pub(super) struct Claims {
+    pub(super) layers: u32,
+    pub(super) context: u32,
+    /// Head size as a share of the embedding: 2 heads of 32 by default.
+    pub(super) heads: u32,
+    /// Scale of all weights; NaN makes scores that are no numbers.
+    pub(super) scale: f32,
+    /// Layers whose weights are in the file.
+    pub(super) written: u32,
+}
+
+impl Default for Claims {
+    fn default() -> Self {
+        Claims { layers: 2, context: 1024, heads: HEADS, scale: 1.0, written: 2 }
+    }
+}
+
+/// The whole model, written once for the test run.
+pub(super) fn random() -> PathBuf {
+    static ONCE: std::sync::OnceLock<PathBuf> = std::sync::OnceLock::new();
+    ONCE.get_or_init(|| write("random", &Claims::default())).clone()
+}
+
+/// Writes a model under a name of its own.
+pub(super) fn write(name: &str, claims: &Claims) -> PathBuf {
+    let path = scratch(name);
+    std::fs::write(&path, bytes(claims)).unwrap();
+    path
+}
+
+/// A path for a test's file.
+pub(super) fn scratch(name: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("llama");
+    std::fs::create_dir_all(&folder).unwrap();
+    folder.join(format!("{name}-{}.gguf", std::process::id()))
+}
+
+/// The file.
+pub(super) fn bytes(claims: &Claims) -> Vec<u8> {
+    let tensors = tensors(claims);
+    let keys = keys(claims);
+    let mut file = b"GGUF".to_vec();
+    file.extend(3u32.to_le_bytes());
+    file.extend((tensors.len() as u64).to_le_bytes());
+    file.extend((keys.len() as u64).to_le_bytes());
+    keys.iter().for_each(|key| file.extend(key));
+    let mut data = Vec::new();
+    let mut random = 1u64;
+    for (name, shape, kind) in &tensors {
+        text(&mut file, name);
+        file.extend((shape.len() as u32).to_le_bytes());
+        shape.iter().for_each(|n| file.extend(n.to_le_bytes()));
+        file.extend(kind.to_le_bytes());
+        file.extend((data.len() as u64).to_le_bytes());
+        let n: u64 = shape.iter().product();
+        weights(&mut data, n, (*kind, claims.scale), &mut random);
+        data.resize(data.len().next_multiple_of(32), 0);
+    }
+    file.resize(file.len().next_multiple_of(32), 0);
+    file.extend(data);
+    file
+}
+
+fn tensors(claims: &Claims) -> Vec<(String, Vec<u64>, u32)> {
+    let kv = HEAD;
+    let mut all = vec![
+        ("token_embd.weight".to_owned(), vec![EMBD, VOCAB], Q8_0),
+        ("output_norm.weight".to_owned(), vec![EMBD], F32),
+        ("output.weight".to_owned(), vec![EMBD, VOCAB], Q8_0),
+    ];
+    for layer in 0..claims.written {
+        let shapes = [
+            ("attn_norm", vec![EMBD], F32),
+            ("attn_q", vec![EMBD, EMBD], Q8_0),
+            ("attn_k", vec![EMBD, kv], Q8_0),
+            ("attn_v", vec![EMBD, kv], Q8_0),
+            ("attn_output", vec![EMBD, EMBD], Q8_0),
+            ("ffn_norm", vec![EMBD], F32),
+            ("ffn_gate", vec![EMBD, FF], Q8_0),
+            ("ffn_up", vec![EMBD, FF], Q8_0),
+            ("ffn_down", vec![FF, EMBD], Q8_0),
+        ];
+        all.extend(shapes.map(|(name, shape, kind)| (format!("blk.{layer}.{name}.weight"), shape, kind)));
+    }
+    all
+}
+
+fn weights(data: &mut Vec<u8>, n: u64, (kind, scale): (u32, f32), random: &mut u64) {
+    if kind == F32 {
+        return (0..n).for_each(|_| data.extend(scale.to_le_bytes()));
+    }
+    for _ in 0..n / 32 {
+        // Scale of a block as f16: 2^-9, or NaN.
+        let half: u16 = if scale.is_nan() { 0x7e00 } else { 0x1800 };
+        data.extend(half.to_le_bytes());
+        for _ in 0..32 {
+            *random = random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            data.push((*random >> 56) as u8);
+        }
+    }
+}
+
+fn keys(claims: &Claims) -> Vec<Vec<u8>> {
+    let special = ["<|begin|>", "<|end|>", "<|im_end|>"];
+    let named = |i: u64| special.get(i as usize).map_or(format!("t{i}"), |&s| s.to_owned());
+    let tokens: Vec<String> = (0..VOCAB).map(|i| if i == 3 { "Ċ".to_owned() } else { named(i) }).collect();
+    let types: Vec<u32> = (0..VOCAB).map(|i| if i < 3 { 3 } else { 1 }).collect();
+    vec![
+        key_text("general.architecture", "llama"),
+        key_u32("llama.block_count", claims.layers),
+        key_u32("llama.context_length", claims.context),
+        key_u32("llama.embedding_length", EMBD as u32),
+        key_u32("llama.feed_forward_length", FF as u32),
+        key_u32("llama.attention.head_count", claims.heads),
+        key_u32("llama.attention.head_count_kv", claims.heads / HEADS),
+        key_f32("llama.attention.layer_norm_rms_epsilon", 1e-5),
+        key_u32("llama.rope.dimension_count", (EMBD as u32).checked_div(claims.heads).unwrap_or(0)),
+        key_text("tokenizer.ggml.model", "gpt2"),
+        key_text("tokenizer.ggml.pre", "default"),
+        key_texts("tokenizer.ggml.tokens", &tokens),
+        key_texts("tokenizer.ggml.merges", &["t 4".to_owned()]),
+        key_i32s("tokenizer.ggml.token_type", &types),
+        key_u32("tokenizer.ggml.bos_token_id", 0),
+        key_u32("tokenizer.ggml.eos_token_id", 1),
+        key_text("tokenizer.chat_template", "{{ messages }}"),
+    ]
+}
+
+fn text(out: &mut Vec<u8>, s: &str) {
+    out.extend((s.len() as u64).to_le_bytes());
+    out.extend(s.as_bytes());
+}
+
+fn key(name: &str, kind: u32) -> Vec<u8> {
+    let mut out = Vec::new();
+    text(&mut out, name);
+    out.extend(kind.to_le_bytes());
+    out
+}
+
+fn key_u32(name: &str, n: u32) -> Vec<u8> {
+    [key(name, 4), n.to_le_bytes().to_vec()].concat()
+}
+
+fn key_f32(name: &str, x: f32) -> Vec<u8> {
+    [key(name, 6), x.to_le_bytes().to_vec()].concat()
+}
+
+fn key_text(name: &str, s: &str) -> Vec<u8> {
+    let mut out = key(name, 8);
+    text(&mut out, s);
+    out
+}
+
+fn list(name: &str, kind: u32, n: usize) -> Vec<u8> {
+    [key(name, 9), kind.to_le_bytes().to_vec(), (n as u64).to_le_bytes().to_vec()].concat()
+}
+
+fn key_texts(name: &str, texts: &[String]) -> Vec<u8> {
+    let mut out = list(name, 8, texts.len());
+    texts.iter().for_each(|s| text(&mut out, s));
+    out
+}
+
+fn key_i32s(name: &str, numbers: &[u32]) -> Vec<u8> {
+    let mut out = list(name, 5, numbers.len());
+    numbers.iter().for_each(|n| out.extend(n.to_le_bytes()));
+    out
+}

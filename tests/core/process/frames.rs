@@ -1,0 +1,151 @@
+//! Messages survive the way through a socket.
+
+use llgtrt::engine::{Command, FromEngine, Info, Report};
+use llgtrt::error::Error;
+use llgtrt::exec::Promise;
+use llgtrt::grammar::GrammarSpec;
+use llgtrt::metrics::Snapshot;
+use llgtrt::process::frame::{FrameReader, FrameWriter, MAX_FRAME};
+use llgtrt::request::{Fault, Limits, Request, RequestSpec, Sampling};
+use llgtrt::types::{End, Event, FinishReason, RequestId, TokenLogprob, Usage};
+use proptest::collection::{btree_map, vec};
+use proptest::option;
+use proptest::prelude::*;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+/// What comes out of the other end, as text: not every message can be compared.
+fn through<T: Serialize + DeserializeOwned + std::fmt::Debug>(messages: &[T]) -> Vec<String> {
+    let mut bytes = Vec::new();
+    let mut to = FrameWriter::new(&mut bytes);
+    messages.iter().for_each(|message| to.send(message).unwrap());
+    let mut from = FrameReader::new(&*bytes);
+    let read = std::iter::from_fn(|| from.read::<T>().unwrap());
+    read.map(|message| format!("{message:?}")).collect()
+}
+
+fn text<T: std::fmt::Debug>(messages: &[T]) -> Vec<String> {
+    messages.iter().map(|message| format!("{message:?}")).collect()
+}
+
+fn grammar() -> impl Strategy<Value = GrammarSpec> {
+    prop_oneof![
+        Just(GrammarSpec::JsonObject),
+        any::<String>().prop_map(GrammarSpec::JsonSchema),
+        any::<String>().prop_map(GrammarSpec::Regex),
+        any::<String>().prop_map(GrammarSpec::LarkGrammar),
+        any::<String>().prop_map(GrammarSpec::Llguidance),
+        vec(any::<String>(), 0..4).prop_map(GrammarSpec::Choice),
+    ]
+}
+
+prop_compose! {
+    fn sampling()(
+        floats in prop::array::uniform6(0.0f32..1.0),
+        top_k in any::<u32>(),
+        logit_bias in btree_map(any::<u32>(), -100f32..100.0, 0..5),
+        seed in option::of(any::<u64>()),
+    ) -> Sampling {
+        let [temperature, top_p, min_p, presence_penalty, frequency_penalty, repetition_penalty] = floats;
+        Sampling {
+            temperature, top_k, top_p, min_p, presence_penalty, frequency_penalty, repetition_penalty, logit_bias, seed,
+        }
+    }
+}
+
+prop_compose! {
+    fn spec()(
+        prompt in vec(any::<u32>(), 0..50),
+        numbers in any::<(u32, u32, bool, u64)>(),
+        (max_tokens, logprobs) in (option::of(1u32..), option::of(any::<u32>())),
+        sampling in sampling(),
+        stop in vec(any::<String>(), 0..4),
+        grammar in option::of(grammar()),
+        fault in option::of(any::<u32>().prop_map(Fault::EngineAbort)),
+    ) -> RequestSpec {
+        let (n, min_tokens, ignore_eos, client) = numbers;
+        RequestSpec {
+            prompt, n, max_tokens, min_tokens, sampling, stop, ignore_eos, logprobs, grammar, client, fault,
+        }
+    }
+}
+
+prop_compose! {
+    fn event()(
+        ids in any::<(u64, u32)>(),
+        text in any::<String>(),
+        tokens in vec(any::<u32>(), 0..9),
+        top in vec((any::<u32>(), -50f32..0.0), 0..5),
+        counts in any::<(u32, u32, u32)>(),
+        end in option::of(prop_oneof![
+            Just(End::Finished(FinishReason::Stop)),
+            any::<(String, String, Option<String>)>()
+                .prop_map(|(what, why, code)| End::Failed(Error::Invalid { what, why, code })),
+            any::<String>().prop_map(|why| End::Failed(Error::Executor(why))),
+        ]),
+    ) -> Event {
+        let logprobs = tokens.iter().map(|token| TokenLogprob { token: *token, logprob: -0.1, top: top.clone() });
+        let usage = Usage { prompt: counts.0, cached: counts.1, completion: counts.2 };
+        Event { request: RequestId(ids.0), choice: ids.1, text, logprobs: logprobs.collect(), tokens, usage, end }
+    }
+}
+
+proptest! {
+    #[test]
+    fn requests_are_the_same_at_the_other_end(spec in spec()) {
+        // Any limits that let it pass: what is tested is not the validation.
+        let limits = Limits { n_vocab: u32::MAX, context: u32::MAX, max_prompt: u32::MAX, faults: true };
+        let Ok(request) = Request::new(spec, &limits) else { return Ok(()) };
+        let sent = [Command::Submit(RequestId(u64::MAX), Box::new(request)), Command::Cancel(RequestId(0)), Command::Close];
+        prop_assert_eq!(through(&sent), text(&sent));
+    }
+
+    #[test]
+    fn specs_are_the_same_at_the_other_end(spec in spec()) {
+        prop_assert_eq!(through(&[spec.clone()]), text(&[spec]));
+    }
+
+    #[test]
+    fn reports_are_the_same_at_the_other_end(events in vec(event(), 0..5), admitted in vec(any::<u64>(), 0..3)) {
+        let mut snapshot = Snapshot::default();
+        snapshot.totals.steps = u64::MAX;
+        snapshot.totals.step.observe(0.1);
+        let admitted = admitted.into_iter().map(RequestId).collect();
+        let sent = [FromEngine::Report(Report { admitted, events, metrics: Some(Box::new(snapshot)) })];
+        prop_assert_eq!(through(&sent), text(&sent));
+    }
+
+    #[test]
+    fn garbage_is_an_error_or_the_end(bytes in vec(any::<u8>(), 0..64)) {
+        let mut from = FrameReader::new(&*bytes);
+        while let Ok(Some(_)) = from.read::<Command>() {}
+    }
+}
+
+#[test]
+fn what_is_said_once_is_the_same_at_the_other_end() {
+    let info = Info {
+        limits: Limits { n_vocab: 1, context: 2, max_prompt: 2, faults: false },
+        max_running: 3,
+        kv_tokens: 4,
+        promise: Promise::NearTies,
+        summary: "s".into(),
+        eog: Vec::new(),
+        bos: None,
+        begin: None,
+        chat_template: Some("{{ messages }}".into()),
+    };
+    let sent = [FromEngine::Ready(Box::new(info)), FromEngine::Failed(Error::grammar("/a", "b", "c"))];
+    assert_eq!(through(&sent), text(&sent));
+}
+
+#[test]
+fn a_cut_message_is_the_end_and_a_huge_one_an_error() {
+    let mut bytes = Vec::new();
+    FrameWriter::new(&mut bytes).send(&Command::Cancel(RequestId(1 << 40))).unwrap();
+    for cut in 0..bytes.len() {
+        assert!(FrameReader::new(&bytes[..cut]).read::<Command>().unwrap().is_none());
+    }
+    let huge = (MAX_FRAME + 1).to_le_bytes();
+    assert!(FrameReader::new(&huge[..]).read::<Command>().is_err());
+}

@@ -1,0 +1,85 @@
+//! Prefix reuse and n > 1 compute each token once: asserted by counts of computed tokens.
+
+use super::spec;
+use super::world::World;
+use llgtrt::config::Config;
+use llgtrt::exec::toy::ToyConfig;
+
+fn prompt(n: u32) -> String {
+    format!("{:?}", (0..n).map(|i| 97 + i % 26).collect::<Vec<_>>())
+}
+
+#[test]
+fn a_second_request_computes_only_what_is_new() {
+    let world = World::default();
+    let a = spec(&format!(r#"{{"prompt":{},"max_tokens":1,"ignore_eos":true}}"#, prompt(100)));
+    let b = spec(&format!(r#"{{"prompt":{},"max_tokens":1,"ignore_eos":true}}"#, prompt(130)));
+    let live = world.start();
+    live.submit(0, &a);
+    assert_eq!(live.finish(1).snapshot.totals.computed_tokens, 100);
+    live.submit(1, &b);
+    let answers = live.finish(1);
+    assert_eq!(answers.snapshot.totals.computed_tokens, 130);
+    assert_eq!(answers.choices[&(1, 0)].usage.cached, 100);
+}
+
+#[test]
+fn without_reuse_everything_is_computed() {
+    let config = Config { enable_kv_cache_reuse: false, ..Config::default() };
+    let world = World { config, ..World::default() };
+    let a = spec(&format!(r#"{{"prompt":{},"max_tokens":1,"ignore_eos":true}}"#, prompt(100)));
+    let live = world.start();
+    live.submit(0, &a);
+    live.finish(1);
+    live.submit(1, &a);
+    let answers = live.finish(1);
+    assert_eq!(answers.snapshot.totals.computed_tokens, 200);
+    assert_eq!(answers.choices[&(1, 0)].usage.cached, 0);
+}
+
+#[test]
+fn choices_share_the_prompt() {
+    for reuse in [true, false] {
+        let config = Config { enable_kv_cache_reuse: reuse, ..Config::default() };
+        let world = World { config, ..World::default() };
+        let four = spec(&format!(r#"{{"prompt":{},"n":4,"max_tokens":3,"ignore_eos":true}}"#, prompt(100)));
+        let answers = world.run(&[four], &[0], 0);
+        // The prompt once, its last token again for each further choice, then two tokens of each choice.
+        assert_eq!(answers.snapshot.totals.computed_tokens, 100 + 3 + 4 * 2);
+        assert!(answers.choices.values().all(|e| e.usage.cached == 0));
+        let texts: std::collections::BTreeSet<_> = answers.choices.values().map(|e| e.tokens.clone()).collect();
+        assert!(texts.len() > 1, "choices draw independently");
+    }
+}
+
+#[test]
+fn guaranteed_no_evict_never_preempts() {
+    let toy = ToyConfig { kv: 250, context: 100, ..ToyConfig::default() };
+    let many: Vec<_> = (0..12)
+        .map(|i| spec(&format!(r#"{{"prompt":[{}],"max_tokens":90,"ignore_eos":true}}"#, 97 + i)))
+        .collect();
+    let order: Vec<usize> = (0..many.len()).collect();
+    for (guaranteed, preempts) in [(true, false), (false, true)] {
+        let config = Config { guaranteed_no_evict: guaranteed, ..Config::default() };
+        let world = World { toy: toy.clone(), config, fault: None };
+        let totals = world.run(&many, &order, 0).snapshot.totals;
+        assert_eq!(totals.preemptions > 0, preempts, "guaranteed_no_evict: {guaranteed}");
+    }
+}
+
+#[test]
+fn saved_kv_is_not_computed_again() {
+    let toy = ToyConfig { kv: 250, context: 100, ..ToyConfig::default() };
+    let many: Vec<_> = (0..4)
+        .map(|i| spec(&format!(r#"{{"prompt":[{}],"max_tokens":90,"ignore_eos":true}}"#, 97 + i)))
+        .collect();
+    let computed = |megabytes| {
+        let config = Config { kv_cache_host_memory_megabytes: megabytes, ..Config::default() };
+        let world = World { toy: toy.clone(), config, fault: None };
+        let totals = world.run(&many, &[0, 1, 2, 3], 0).snapshot.totals;
+        assert!(totals.preemptions > 0);
+        totals.computed_tokens
+    };
+    assert_eq!(computed(1), 4 * 90);
+    assert!(computed(0) > 4 * 90);
+}

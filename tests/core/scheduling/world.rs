@@ -1,0 +1,129 @@
+//! Drives an engine on the weightless model from a test: submits requests in an order, collects what comes.
+
+use llgtrt::config::Config;
+use llgtrt::engine::{Command, Engine, FromEngine};
+use llgtrt::exec::open::open_toy;
+use llgtrt::exec::toy::{ToyConfig, ToyFault};
+use llgtrt::metrics::Snapshot;
+use llgtrt::request::{Request, RequestSpec};
+use llgtrt::types::{End, Event, RequestId};
+use std::collections::BTreeMap;
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+/// The engine of one test.
+#[derive(Clone, Default)]
+pub struct World {
+    pub toy: ToyConfig,
+    pub config: Config,
+    pub fault: Option<ToyFault>,
+}
+
+/// What came, merged per choice.
+#[derive(Default)]
+pub struct Answers {
+    pub choices: BTreeMap<(usize, u32), Event>,
+    pub snapshot: Snapshot,
+}
+
+/// A running engine.
+pub struct Live {
+    pub commands: Sender<Command>,
+    pub messages: Receiver<FromEngine>,
+    info: llgtrt::engine::Info,
+}
+
+impl World {
+    /// Starts the engine on a thread of its own; it ends when `Live` is dropped.
+    pub fn start(&self) -> Live {
+        let opened = open_toy(self.toy.clone(), &self.config, self.fault).unwrap();
+        let info = opened.info.clone();
+        let config = self.config.clone();
+        let (commands, inbox) = channel();
+        let (out, messages) = channel();
+        std::thread::spawn(move || {
+            let mut engine = Engine::new(opened, &config).unwrap();
+            engine.run(&inbox, &mut |m| out.send(m).is_ok());
+        });
+        Live { commands, messages, info }
+    }
+
+    /// Submits the requests in `order` (indices), a new one whenever `pause` further messages have come.
+    pub fn run(&self, requests: &[RequestSpec], order: &[usize], pause: usize) -> Answers {
+        let live = self.start();
+        let mut answers = Answers::default();
+        let mut expected = 0;
+        for index in order {
+            live.submit(*index, &requests[*index]);
+            expected += requests[*index].n as usize;
+            for _ in 0..pause {
+                if let Ok(message) = live.messages.try_recv() {
+                    answers.take(message);
+                }
+            }
+        }
+        while answers.ended() < expected || answers.snapshot.gauges.running > 0 || answers.lags(expected) {
+            answers.take(live.messages.recv().unwrap());
+        }
+        answers
+    }
+
+    /// One request alone.
+    pub fn alone(&self, request: &RequestSpec) -> BTreeMap<u32, Event> {
+        let answers = self.run(std::slice::from_ref(request), &[0], 0);
+        answers.choices.into_iter().map(|((_, choice), event)| (choice, event)).collect()
+    }
+}
+
+impl Live {
+    /// Sends a request whose id is `index`.
+    pub fn submit(&self, index: usize, spec: &RequestSpec) {
+        let request = Request::new(spec.clone(), &self.info.limits).unwrap();
+        self.commands.send(Command::Submit(RequestId(index as u64), Box::new(request))).unwrap();
+    }
+
+    /// Takes messages until every one of `expected` choices has ended and the engine says that it is idle.
+    pub fn finish(&self, expected: usize) -> Answers {
+        let mut answers = Answers::default();
+        while answers.lags(expected) {
+            answers.take(self.messages.recv().unwrap());
+        }
+        answers
+    }
+}
+
+impl Answers {
+    /// Merges a message in.
+    pub fn take(&mut self, message: FromEngine) {
+        let FromEngine::Report(report) = message else { return };
+        for event in report.events {
+            let key = (event.request.0 as usize, event.choice);
+            match self.choices.get_mut(&key) {
+                Some(earlier) => {
+                    assert!(earlier.end.is_none(), "news after the end of {key:?}");
+                    earlier.merge(event);
+                }
+                None => {
+                    self.choices.insert(key, event);
+                }
+            }
+        }
+        if let Some(snapshot) = report.metrics {
+            self.snapshot = *snapshot;
+        }
+    }
+
+    fn ended(&self) -> usize {
+        self.choices.values().filter(|e| e.end.is_some()).count()
+    }
+
+    fn lags(&self, expected: usize) -> bool {
+        let gauges = &self.snapshot.gauges;
+        self.ended() < expected || gauges.running + gauges.waiting > 0
+    }
+}
+
+/// What must not depend on anything but the request: text, tokens, log-probabilities, end, counts.
+pub fn essence(event: &Event) -> (String, Vec<u32>, String, Option<End>, u32) {
+    let logprobs = format!("{:?}", event.logprobs);
+    (event.text.clone(), event.tokens.clone(), logprobs, event.end.clone(), event.usage.completion)
+}

@@ -1,0 +1,238 @@
+"""Request bodies: what is read, refused and ignored, and what the core is asked."""
+
+from __future__ import annotations
+
+import json
+import logging
+from typing import Any
+
+import pytest
+
+from llgtrt.openai import schema, translate
+from llgtrt.openai.errors import ApiError
+
+MESSAGES = [{"role": "user", "content": "hi"}]
+
+
+def chat(**fields: Any) -> schema.ChatRequest:
+    return schema.parse(json.dumps({"messages": MESSAGES, **fields}).encode(), schema.ChatRequest)
+
+
+def completion(**fields: Any) -> schema.CompletionRequest:
+    return schema.parse(json.dumps({"prompt": "x", **fields}).encode(), schema.CompletionRequest)
+
+
+def core(**fields: Any) -> dict[str, Any]:
+    request: dict[str, Any] = json.loads(translate.core_request(chat(**fields), [1, 2], 7))
+    return request
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        (b"", "invalid_json"),
+        (b"{", "invalid_json"),
+        (b'{"messages": [], }', "invalid_json"),
+        (b'{"messages": NaN}', "invalid_json"),
+        (b'{"x": "\xff"}', "invalid_utf8"),
+        (b'{"messages": "\xff"}', "invalid_utf8"),
+        (b'{"messages": [{"role": "user", "content": "\\ud800"}]}', "invalid_json"),
+        (b'{"x": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", "invalid_json"),
+        (b"[1]", None),
+        (b"null", None),
+        (b"{}", None),
+    ],
+)
+def test_what_is_no_body(body: bytes, code: str | None) -> None:
+    with pytest.raises(ApiError) as error:
+        schema.parse(body, schema.ChatRequest)
+    assert (error.value.status, error.value.code) == (400, code)
+
+
+@pytest.mark.parametrize(
+    ("fields", "param"),
+    [
+        ({"temperature": "hot"}, "temperature"),
+        ({"max_tokens": -1}, "max_tokens"),
+        ({"max_tokens": 1.5}, "max_tokens"),
+        ({"n": True}, "n"),
+        ({"stop": [1]}, "stop[0]"),
+        ({"messages": [{"role": "user", "content": 1}]}, "messages[0].content"),
+        ({"messages": [{"role": "wizard", "content": "x"}]}, "messages[0].role"),
+        ({"messages": [{"content": "x"}]}, "messages[0].role"),
+        ({"messages": "hi"}, "messages"),
+        ({"response_format": {"type": "xml"}}, "response_format.type"),
+        ({"response_format": {"type": "choice"}}, "response_format.choices"),
+        ({"response_format": "json"}, "response_format"),
+        ({"logit_bias": {"1": "x"}}, "logit_bias[...]"),
+        ({"tools": [{"type": "function"}]}, "tools"),
+        ({"tool_choice": "required"}, "tool_choice"),
+        ({"functions": [{}]}, "functions"),
+        ({"modalities": ["text", "audio"]}, "modalities"),
+        ({"audio": {}}, "audio"),
+        ({"prediction": {"type": "content", "content": "x"}}, "prediction"),
+        ({"reasoning_effort": "low"}, "reasoning_effort"),
+        ({"verbosity": "low"}, "verbosity"),
+        ({"web_search_options": {}}, "web_search_options"),
+        ({"moderation": {}}, "moderation"),
+        ({"store": True}, "store"),
+        ({"service_tier": "flex"}, "service_tier"),
+        ({"suffix": "x"}, "suffix"),
+        ({"guided_json": {}}, "guided_json"),
+    ],
+)
+def test_refused_by_name(fields: dict[str, Any], param: str) -> None:
+    with pytest.raises(ApiError) as error:
+        chat(**fields)
+    assert (error.value.status, error.value.param) == (400, param)
+    assert error.value.message.startswith(param)
+
+
+def test_what_has_no_effect_is_accepted() -> None:
+    fields = {"user": "u", "metadata": {"a": "b"}, "store": False, "safety_identifier": "s"}
+    fields |= {"service_tier": "auto", "prompt_cache_key": "k", "modalities": ["text"], "verbosity": None}
+    fields |= {
+        "tools": [],
+        "tool_choice": "none",
+        "parallel_tool_calls": True,
+        "prompt_cache_retention": "24h",
+    }
+    assert core(**fields) == core()
+
+
+def test_unknown_fields_are_ignored_and_said_once(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        assert core(zork_once={"a": 1}) == core(zork_once=2)
+    assert [r.getMessage() for r in caplog.records].count(
+        "ignored the unknown request field 'zork_once' (said once)"
+    ) == 1
+
+
+@pytest.mark.parametrize(
+    ("fields", "param"),
+    [
+        ({"messages": []}, "messages"),
+        ({"messages": [{"role": "user"}]}, "messages[0].content"),
+        ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "messages[0].content[0].type"),
+        ({"messages": [{"role": "user", "content": [{"type": "text"}]}]}, "messages[0].content[0].text"),
+        ({"messages": [{"role": "assistant", "tool_calls": [{}]}]}, "messages[0].tool_calls"),
+    ],
+)
+def test_messages_that_are_refused(fields: dict[str, Any], param: str) -> None:
+    with pytest.raises(ApiError) as error:
+        translate.messages(chat(**fields))
+    assert (error.value.status, error.value.param) == (400, param)
+
+
+def test_parts_are_joined() -> None:
+    parts = [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
+    messages = [
+        {"role": "developer", "content": parts, "name": "Ann"},
+        {"role": "assistant", "refusal": "no"},
+    ]
+    assert translate.messages(chat(messages=messages)) == [
+        {"role": "developer", "content": "ab", "name": "Ann"},
+        {"role": "assistant", "content": "no"},
+    ]
+
+
+def test_defaults_are_the_cores() -> None:
+    assert core() == {
+        "prompt": [1, 2],
+        "n": 1,
+        "max_tokens": None,
+        "min_tokens": 0,
+        "sampling": {},
+        "stop": [],
+        "ignore_eos": False,
+        "logprobs": None,
+        "grammar": None,
+        "client": 7,
+    }
+
+
+@pytest.mark.parametrize(
+    ("fields", "key", "value"),
+    [
+        ({"max_tokens": 5}, "max_tokens", 5),
+        ({"max_tokens": 5, "max_completion_tokens": 6}, "max_tokens", 6),
+        ({"stop": "x"}, "stop", ["x"]),
+        ({"stop": ["x", "y"]}, "stop", ["x", "y"]),
+        ({"seed": -1}, "sampling", {"seed": 2**64 - 1}),
+        ({"seed": 2**64}, "sampling", {"seed": 0}),
+        ({"top_k": -1, "temperature": 0}, "sampling", {"temperature": 0.0, "top_k": 0}),
+        ({"logit_bias": {"17": -100}}, "sampling", {"logit_bias": {"17": -100.0}}),
+        ({"logprobs": True}, "logprobs", 0),
+        ({"logprobs": True, "top_logprobs": 3}, "logprobs", 3),
+        ({"response_format": {"type": "text"}}, "grammar", None),
+        ({"response_format": {"type": "json_object"}}, "grammar", "json_object"),
+        ({"response_format": {"type": "regex", "regex": "a+"}}, "grammar", {"regex": "a+"}),
+        ({"response_format": {"type": "regex", "pattern": "a+"}}, "grammar", {"regex": "a+"}),
+        ({"response_format": {"type": "lark_grammar", "grammar": "g"}}, "grammar", {"lark_grammar": "g"}),
+        ({"response_format": {"type": "llguidance", "grammar": "g\n"}}, "grammar", {"llguidance": "g\n"}),
+        (
+            {"response_format": {"type": "llguidance", "grammar": {"a": 1}}},
+            "grammar",
+            {"llguidance": '{"a": 1}'},
+        ),
+        ({"response_format": {"type": "choice", "choices": ["a"]}}, "grammar", {"choice": ["a"]}),
+    ],
+)
+def test_translated(fields: dict[str, Any], key: str, value: object) -> None:
+    assert core(**fields) == core() | {key: value}
+
+
+def test_a_schema_stays_as_it_was_written() -> None:
+    text = '{"z": 1, "a": {"maximum": 1.10, "const": 123456789012345678901234567890, "é": "\\u00e9"} }'
+    body = '{"messages": [{"role": "user", "content": "x"}], "response_format": {"type": "json_schema",'
+    body += '"json_schema": {"name": "n", "schema": ' + text + "}}}"
+    request = schema.parse(body.encode(), schema.ChatRequest)
+    assert json.loads(translate.core_request(request, [1], 0))["grammar"] == {"json_schema": text}
+
+
+@pytest.mark.parametrize(
+    ("fields", "param"),
+    [
+        ({"top_logprobs": 1}, "top_logprobs"),
+        ({"logit_bias": {"-1": 1}}, "logit_bias"),
+        ({"logit_bias": {"x": 1}}, "logit_bias"),
+        ({"top_k": -2}, "top_k"),
+        ({"response_format": {"type": "regex"}}, "response_format.regex"),
+        (
+            {"response_format": {"type": "json_schema", "json_schema": {}}},
+            "response_format.json_schema.schema",
+        ),
+    ],
+)
+def test_not_translated(fields: dict[str, Any], param: str) -> None:
+    with pytest.raises(ApiError) as error:
+        core(**fields)
+    assert (error.value.status, error.value.param) == (400, param)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "result"),
+    [
+        ("a", translate.Texts(["a"])),
+        ("", translate.Texts([""])),
+        (["a", "b"], translate.Texts(["a", "b"])),
+        ([1, 2], translate.Tokens([[1, 2]])),
+        ([[1], [2, 3]], translate.Tokens([[1], [2, 3]])),
+    ],
+)
+def test_prompts(prompt: object, result: object) -> None:
+    assert translate.prompts(completion(prompt=prompt)) == result
+
+
+@pytest.mark.parametrize("prompt", [None, [], 5, [1, "a"], [[]], [[1], "a"], [-1], [True], {"a": 1}])
+def test_prompts_that_are_refused(prompt: object) -> None:
+    with pytest.raises(ApiError, match="prompt"):
+        translate.prompts(completion(prompt=prompt))
+
+
+def test_completions_refuse_what_they_cannot_do() -> None:
+    translate.check_completion(completion(best_of=2, n=2))
+    with pytest.raises(ApiError, match="best_of"):
+        translate.check_completion(completion(best_of=2))
+    with pytest.raises(ApiError, match="echo"):
+        translate.logprobs(completion(logprobs=1, echo=True))

@@ -1,0 +1,86 @@
+"""The command line: what stops the start is one line that says what to do, and exit code 2."""
+
+from __future__ import annotations
+
+import json
+import socket
+from pathlib import Path
+
+import pytest
+
+from llgtrt.cli import main
+from llgtrt.settings import load
+
+
+def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    """What is said about a command line that cannot be served."""
+    assert main(arguments) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.startswith("llgtrt: ")
+    assert said.err.count("\n") == 1
+    return said.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], "serve"),
+        (["serve"], "target"),
+        (["bake", "toy"], "invalid choice"),
+        (["serve", "toy", "--prot", "1"], "did you mean --port?"),
+        (["serve", "toy", "--zork"], "unknown argument --zork; see"),
+        (["serve", "toy", "--port", "x"], "--port"),
+        (["serve", "toy", "draft"], "no speculation"),
+        (["serve", "no/such/folder"], "no/such/folder: no such engine folder"),
+        (["serve", "toy", "--runtime-config", "no-file"], "no-file: cannot be read"),
+        (["serve", "toy", "--chat-template", "no-file"], "a preset (chatml, llama-3)"),
+        (["serve", "toy", "--host", "256.1.1.1"], "--host"),
+    ],
+)
+def test_what_stops_the_start(capsys: pytest.CaptureFixture[str], arguments: list[str], said: str) -> None:
+    assert said in refused(capsys, *arguments)
+
+
+def test_a_port_in_use(capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = str(taken.getsockname()[1])
+        assert f":{port}" in refused(capsys, "serve", "toy", "--port", port)
+
+
+def test_a_bad_configuration_is_named(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    file = tmp_path / "runtime.json"
+    file.write_text('{"server": {"prot": 1}}')
+    said = refused(capsys, "serve", "toy", "--runtime-config", str(file))
+    assert "prot" in said
+    assert str(file) in said
+
+
+def test_flag_before_file_before_default(tmp_path: Path) -> None:
+    (tmp_path / "runtime.json").write_text('{"server": {"port": 5, "send_timeout": 3}}')
+    settings = load(str(tmp_path), None, {"port": 6})
+    assert (settings.server.port, settings.server.send_timeout, settings.server.host) == (6, 3, "127.0.0.1")
+    other = tmp_path / "other.json"
+    other.write_text('{"server": {"port": 7}}')
+    assert load(str(tmp_path), str(other), {}).server.port == 7
+
+
+def test_the_models_name(tmp_path: Path) -> None:
+    file = tmp_path / "Tiny-1.5B.gguf"
+    file.touch()
+    assert load(str(file), None, {}).model == "Tiny-1.5B"
+    assert load(str(tmp_path), None, {}).model == tmp_path.name
+    assert load(str(tmp_path), None, {"served_model_name": "m"}).model == "m"
+    assert load("toy", None, {}).model == "toy"
+
+
+def test_print_config_is_a_configuration(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert main(["serve", "toy", "--port", "7", "--api-key", "k", "--print-config"]) == 0
+    printed = capsys.readouterr().out
+    file = tmp_path / "printed.json"
+    file.write_text(printed)
+    again = load("toy", str(file), {})
+    assert (again.server.port, again.server.api_keys) == (7, ("k",))
+    assert json.loads(again.config) == json.loads(load("toy", None, {"port": 7, "api_keys": ["k"]}).config)

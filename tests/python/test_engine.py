@@ -1,0 +1,125 @@
+"""Generations: what is merged, in which order it comes, and that nothing is left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from typing import Any, cast
+
+import fake_core
+import pytest
+
+from llgtrt import _core
+from llgtrt.engine import AsyncEngine, Generation, GoneError, Usage
+
+SPEC: dict[str, Any] = {"prompt": [1, 2], "n": 1, "max_tokens": 50, "sampling": {"seed": 1}, "stop": []}
+SPEC |= {"ignore_eos": False, "logprobs": None, "grammar": None}
+
+
+def run(work: Callable[[AsyncEngine, fake_core.Engine], Awaitable[None]]) -> None:
+    async def main() -> None:
+        core = fake_core.Engine("toy", "{}")
+        engine = AsyncEngine(cast("_core.Engine", core))
+        while engine.state()[0] == "loading":
+            await engine.change()
+        await asyncio.wait_for(work(engine, core), 30)
+        core.close()
+
+    asyncio.run(main())
+
+
+async def collect(generation: Generation) -> dict[int, str]:
+    texts: dict[int, str] = {}
+    while deltas := await generation.next():
+        for delta in deltas:
+            texts[delta.index] = texts.get(delta.index, "") + delta.text
+    return texts
+
+
+def spec(**fields: Any) -> str:
+    return json.dumps({**SPEC, **fields})
+
+
+def test_choices_are_numbered_prompt_major() -> None:
+    async def work(engine: AsyncEngine, core: fake_core.Engine) -> None:
+        one = await collect(engine.submit([spec(n=2)], 2))
+        two = await collect(engine.submit([spec(n=2), spec(n=2, sampling={"seed": 2})], 2))
+        assert sorted(two) == [0, 1, 2, 3]
+        assert [two[0], two[1]] == [one[0], one[1]]
+        assert two[2] != two[0]
+
+    run(work)
+
+
+def test_a_slow_consumer_gets_everything_at_once() -> None:
+    async def work(engine: AsyncEngine, core: fake_core.Engine) -> None:
+        text = (await collect(engine.submit([spec()], 1)))[0]
+        generation = engine.submit([spec(logprobs=1)], 1)
+        while core._running or core._events:
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.01)
+        (delta,) = await generation.next()
+        assert (delta.text, delta.finish_reason) == (text, "length" if len(text) == 50 else "stop")
+        assert len(delta.logprobs) == generation.usage().completion
+        assert await generation.next() == []
+        assert generation.usage() == Usage(2, 0, len(delta.logprobs))
+
+    run(work)
+
+
+def test_nothing_is_left_of_what_ended_or_was_cancelled() -> None:
+    async def work(engine: AsyncEngine, core: fake_core.Engine) -> None:
+        await collect(engine.submit([spec()], 1))
+        generation = engine.submit([spec(ignore_eos=True, max_tokens=4000), spec()], 1)
+        await generation.next()
+        generation.cancel()
+        with pytest.raises(GoneError):
+            await generation.next()
+        assert not engine._running
+        assert not core._running
+
+    run(work)
+
+
+def test_a_waiting_consumer_is_told_of_a_cancellation() -> None:
+    async def work(engine: AsyncEngine, core: fake_core.Engine) -> None:
+        core.step_seconds = 100
+        generation = engine.submit([spec()], 1)
+        asyncio.get_running_loop().call_later(0.01, generation.cancel)
+        with pytest.raises(GoneError):
+            await collect(generation)
+
+    run(work)
+
+
+def test_a_failure_comes_after_the_text_before_it() -> None:
+    async def work(engine: AsyncEngine, core: fake_core.Engine) -> None:
+        generation = engine.submit([spec(ignore_eos=True, max_tokens=4000, n=2)], 2)
+        first = await generation.next()
+        core.break_down()
+        with pytest.raises(_core.EngineError, match="died"):
+            await collect(generation)
+        assert all(d.text for d in first)
+        assert not engine._running
+
+    run(work)
+
+
+def test_a_refused_request_takes_its_fellows_with_it() -> None:
+    async def work(engine: AsyncEngine, core: fake_core.Engine) -> None:
+        with pytest.raises(_core.InvalidRequest):
+            engine.submit([spec(), spec(max_tokens=0)], 1)
+        assert not engine._running
+        assert not core._running
+
+    run(work)
+
+
+def test_a_grammar_error_is_the_first_thing_that_comes() -> None:
+    async def work(engine: AsyncEngine, core: fake_core.Engine) -> None:
+        generation = engine.submit([spec(grammar={"json_schema": '{"unsupportedKeyword": 1}'})], 1)
+        with pytest.raises(_core.GrammarError):
+            await generation.next()
+
+    run(work)

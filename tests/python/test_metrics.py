@@ -1,0 +1,62 @@
+"""`/metrics`: the names that dashboards may rely on."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from typing import cast
+
+import fake_core
+
+from llgtrt import _core
+from llgtrt.engine import AsyncEngine
+from llgtrt.metrics import BUCKETS, HttpCounts, exposition
+
+NAMES = """
+llgtrt_cached_tokens_total llgtrt_computed_tokens_total llgtrt_end_to_end_seconds llgtrt_engine_info
+llgtrt_engine_restarts_total llgtrt_generated_tokens_total llgtrt_grammar_cache_entries
+llgtrt_grammar_cache_hits_total llgtrt_grammar_cache_misses_total llgtrt_grammar_compile_seconds
+llgtrt_http_requests_total llgtrt_inter_token_seconds llgtrt_kv_kept_tokens llgtrt_kv_total_tokens
+llgtrt_kv_used_tokens llgtrt_mask_seconds llgtrt_preemptions_total llgtrt_prompt_tokens_total llgtrt_ready
+llgtrt_requests_total llgtrt_running_choices llgtrt_step_seconds llgtrt_steps_total
+llgtrt_time_to_first_token_seconds llgtrt_waiting_requests
+"""
+
+
+def scrape(ready: bool) -> str:
+    async def main() -> bytes:
+        core = fake_core.Engine("toy", "{}")
+        engine = AsyncEngine(cast("_core.Engine", core))
+        while ready and engine.state()[0] == "loading":
+            await engine.change()
+        counts = HttpCounts()
+        counts.count("/health", "200")
+        text = exposition(engine, counts, 'a "quoted" name')
+        core.close()
+        return text
+
+    return asyncio.run(main()).decode()
+
+
+def test_names() -> None:
+    assert sorted(re.findall(r"^# TYPE (\w+)", scrape(True), re.M)) == NAMES.split()
+
+
+def test_while_loading() -> None:
+    text = scrape(False)
+    assert "llgtrt_ready 0.0" in text
+    assert "llgtrt_engine_info{" not in text
+
+
+def test_labels() -> None:
+    text = scrape(True)
+    assert 'llgtrt_http_requests_total{outcome="200",path="/health"} 1.0' in text
+    assert 'promise="exact: bit-identical"' in text
+    assert r'model="a \"quoted\" name"' in text
+    for outcome in ("stop", "length", "cancelled", "refused", "failed"):
+        assert f'llgtrt_requests_total{{outcome="{outcome}"}} 0.0' in text
+
+
+def test_buckets_end_with_everything() -> None:
+    bounds = re.findall(r'llgtrt_mask_seconds_bucket\{le="([^"]+)"\}', scrape(True))
+    assert bounds == [*(str(b) for b in BUCKETS), "+Inf"]

@@ -1,0 +1,96 @@
+"""Chat templates: the presets' golden renderings, and what published templates use."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from llgtrt import settings, templates
+from llgtrt.templates import ChatTemplate, RenderError
+
+CHAT = [
+    {"role": "system", "content": "Be brief."},
+    {"role": "user", "content": "  Hi <b>there</b>\n"},
+    {"role": "assistant", "content": "Hello."},
+    {"role": "user", "content": "1 < 2?"},
+]
+SPECIAL = {"bos_token": "<|begin_of_text|>", "eos_token": "<|eot_id|>"}
+
+
+def preset(name: str) -> ChatTemplate:
+    return ChatTemplate((templates.PRESETS / f"{name}.j2").read_text(), SPECIAL)
+
+
+def test_chatml_golden() -> None:
+    assert preset("chatml").render(CHAT) == (
+        "<|im_start|>system\nBe brief.<|im_end|>\n"
+        "<|im_start|>user\n  Hi <b>there</b>\n<|im_end|>\n"
+        "<|im_start|>assistant\nHello.<|im_end|>\n"
+        "<|im_start|>user\n1 < 2?<|im_end|>\n"
+        "<|im_start|>assistant\n"
+    )
+
+
+def test_llama_3_golden() -> None:
+    assert preset("llama-3").render(CHAT) == (
+        "<|begin_of_text|>"
+        "<|start_header_id|>system<|end_header_id|>\n\nBe brief.<|eot_id|>"
+        "<|start_header_id|>user<|end_header_id|>\n\nHi <b>there</b><|eot_id|>"
+        "<|start_header_id|>assistant<|end_header_id|>\n\nHello.<|eot_id|>"
+        "<|start_header_id|>user<|end_header_id|>\n\n1 < 2?<|eot_id|>"
+        "<|start_header_id|>assistant<|end_header_id|>\n\n"
+    )
+
+
+def render(source: str, *contents: str) -> str:
+    return ChatTemplate(source, SPECIAL).render([{"role": "user", "content": c} for c in contents])
+
+
+def test_a_developer_is_a_system_where_the_template_knows_no_developer() -> None:
+    developer = [{"role": "developer", "content": "x"}]
+    assert ChatTemplate("{{ messages[0].role }}", {}).render(developer) == "system"
+    knows = "{% if messages[0].role == 'developer' %}yes{% endif %}"
+    assert ChatTemplate(knows, {}).render(developer) == "yes"
+
+
+def test_tojson_leaves_html_and_key_order_alone() -> None:
+    assert render("{{ {'b': '<é>', 'a': 1} | tojson }}", "") == '{"b": "<é>", "a": 1}'
+    assert (
+        render("{{ {'b': '<é>'} | tojson(indent=2, ensure_ascii=true) }}", "") == '{\n  "b": "<\\u00e9>"\n}'
+    )
+
+
+def test_blocks_are_trimmed_and_loops_have_controls() -> None:
+    stops = "  {% if loop.index == 2 %}{% break %}{% endif %}\n"
+    source = "{% for m in messages %}\n" + stops + "{{ m.content }}\n{% endfor %}\n"
+    assert render(source, "a", "b") == "a\n"
+
+
+def test_generation_blocks_are_transparent() -> None:
+    assert render("a{% generation %}{{ messages[0].content }}{% endgeneration %}b", "x") == "axb"
+
+
+def test_strftime_now() -> None:
+    assert re.fullmatch(r"\d\d \w{3} \d{4}", render("{{ strftime_now('%d %b %Y') }}", ""))
+
+
+def test_raise_exception_is_the_clients_error() -> None:
+    with pytest.raises(RenderError, match="roles must alternate"):
+        render("{{ raise_exception('roles must alternate') }}", "")
+
+
+def test_templates_cannot_reach_python() -> None:
+    with pytest.raises(RenderError):
+        render("{{ messages.__class__.__mro__[1].__subclasses__() }}", "")
+    with pytest.raises(RenderError):
+        render("{{ messages.append(1) }}", "")
+
+
+def test_a_broken_template_stops_the_start() -> None:
+    with pytest.raises(settings.StartError, match="line 2"):
+        ChatTemplate("\n{% if %}", {})
+
+
+def test_special_tokens_of_the_model_are_variables() -> None:
+    assert render("{{ bos_token }}{{ eos_token }}{{ unknown_token }}", "") == "<|begin_of_text|><|eot_id|>"
