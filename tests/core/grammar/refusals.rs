@@ -188,3 +188,24 @@ fn other_ways_to_say_the_same_are_enforced() {
     });
     assert!(bench.satisfies(&union, r#"{"kind":"dog"}"#) && !bench.satisfies(&union, r#"{"kind":"cow"}"#));
 }
+
+#[test]
+fn dates_are_days_that_exist() {
+    let bench = Bench::new();
+    let rows = [
+        ("2023-02-28", true),
+        ("2023-02-29", false),
+        ("2024-02-29", true),
+        ("1900-02-29", false),
+        ("2000-02-29", true),
+        ("2023-04-31", false),
+        ("2023-12-31", true),
+        ("2023-13-01", false),
+    ];
+    for (day, exists) in rows {
+        let date = json!({"type": "string", "format": "date"});
+        assert_eq!(bench.satisfies(&date, &format!("\"{day}\"")), exists, "{day}");
+        let time = json!({"type": "string", "format": "date-time", "pattern": "Z$"});
+        assert_eq!(bench.satisfies(&time, &format!("\"{day}T10:00:00Z\"")), exists, "{day}");
+    }
+}

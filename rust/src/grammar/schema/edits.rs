@@ -13,6 +13,8 @@ pub(super) enum Change {
     Set(String, Value),
     /// The keywords stand together, where the first of them stood.
     Gather(&'static [&'static str]),
+    /// Strings match this pattern, too.
+    Match(String),
     /// `oneOf` becomes an `anyOf` within `allOf`, since the schema has an `anyOf` of its own.
     OneOfWithin,
 }
@@ -60,16 +62,25 @@ fn change(map: &mut Map<String, Value>, change: Change) {
             map.insert(key, value);
         }
         Change::Gather(keys) => gather(map, keys),
+        Change::Match(pattern) if map.contains_key("pattern") => also(map, "pattern", Value::from(pattern)),
+        Change::Match(pattern) => {
+            map.insert("pattern".to_owned(), Value::from(pattern));
+        }
         Change::OneOfWithin => {
             if let Some(list) = map.shift_remove("oneOf") {
-                let part = Value::Object(Map::from_iter([("anyOf".to_owned(), list)]));
-                match map.get_mut("allOf") {
-                    Some(Value::Array(all)) => all.push(part),
-                    _ => {
-                        map.insert("allOf".to_owned(), Value::Array(vec![part]));
-                    }
-                }
+                also(map, "anyOf", list);
             }
+        }
+    }
+}
+
+/// Adds a part to `allOf` that has one keyword.
+fn also(map: &mut Map<String, Value>, keyword: &str, value: Value) {
+    let part = Value::Object(Map::from_iter([(keyword.to_owned(), value)]));
+    match map.get_mut("allOf") {
+        Some(Value::Array(all)) => all.push(part),
+        _ => {
+            map.insert("allOf".to_owned(), Value::Array(vec![part]));
         }
     }
 }

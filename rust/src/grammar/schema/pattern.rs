@@ -24,6 +24,23 @@ pub(super) fn for_engine(pattern: &str) -> Result<String, &'static str> {
     Ok(out)
 }
 
+/// Days that exist: llguidance's own pattern has a 29th of February in every year.
+const DAY: &str = concat!(
+    "(?:[0-9]{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|1[0-9]|2[0-8])",
+    "|[0-9]{4}-(?:0[13-9]|1[0-2])-(?:29|30)",
+    "|[0-9]{4}-(?:0[13578]|1[02])-31",
+    "|(?:[0-9]{2}(?:0[48]|[2468][048]|[13579][26])|(?:[02468][048]|[13579][26])00)-02-29)",
+);
+
+/// A pattern for what llguidance accepts of a format beyond its definition, where there is one.
+pub(super) fn for_format(format: &str) -> Option<String> {
+    match format {
+        "date" => Some(format!("^{DAY}$")),
+        "date-time" => Some(format!("^{DAY}[tT]")),
+        _ => None,
+    }
+}
+
 /// Copies a class after its `[`, to its `]`.
 fn class(rest: &mut std::iter::Peekable<std::str::Chars<'_>>, out: &mut String) -> Result<(), &'static str> {
     out.extend(rest.next_if_eq(&'^'));
