@@ -13,7 +13,7 @@ esac
 
 # True where $1 is a C++ compiler that finds its own and the C library's headers.
 llgtrt_compiles() {
-    printf '#include <cstddef>\n#include <stdlib.h>\n' | "$1" -x c++ -fsyntax-only - 2>/dev/null
+    "$1" -x c++ -fsyntax-only - <<<$'#include <cstddef>\n#include <stdlib.h>' 2>/dev/null
 }
 
 # clang is right about AMX and up to twice as fast here; GCC is the fallback.
