@@ -79,7 +79,9 @@ fn measure(handle: &Handle, pause: u32, steps: u32) -> Result<Cost, Box<dyn std:
             let last = event.tokens.last().copied().unwrap_or(0);
             if event.end.is_some() {
                 latencies.sort_by(f64::total_cmp);
-                let at = |share: f64| latencies.get((latencies.len() as f64 * share) as usize).copied().unwrap_or(0.0);
+                let at = |share: f64| {
+                    latencies.get((latencies.len() as f64 * share) as usize).copied().unwrap_or(0.0)
+                };
                 let latency = [at(0.5), at(0.99)];
                 let cpu = (cpu_time()? - cpu) * 1e6 / f64::from(steps);
                 return Ok(Cost { engine: f64::from(last) / 1e3, latency, cpu });
@@ -99,7 +101,7 @@ fn cpu_time() -> Result<f64, Box<dyn std::error::Error>> {
         let Ok(stat) = std::fs::read_to_string(dir.join("stat")) else { continue };
         let rest = stat.rsplit_once(") ").map_or("", |(_, rest)| rest);
         let own = std::process::id().to_string();
-        if dir.ends_with(&own) || rest.split(' ').nth(1) == Some(&own) {
+        if dir.ends_with(&own) || rest.split(' ').nth(1) == Some(own.as_str()) {
             for thread in std::fs::read_dir(dir.join("task"))? {
                 let sched = std::fs::read_to_string(thread?.path().join("schedstat"))?;
                 ns += sched.split(' ').next().unwrap_or("0").parse::<f64>()?;

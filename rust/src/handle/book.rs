@@ -30,6 +30,13 @@ struct Entry {
     cancelled: bool,
 }
 
+impl Entry {
+    /// Whether it ends with its engine.
+    fn is_lost(&self) -> bool {
+        self.cancelled || self.waiting.is_none() || self.tries >= TRIES
+    }
+}
+
 impl Book {
     /// Enters a request.
     pub(crate) fn add(&mut self, id: RequestId, request: Box<Request>) {
@@ -82,12 +89,13 @@ impl Book {
     /// Returns the number of requests that failed.
     pub(crate) fn engine_gone(&mut self, why: &str) -> u64 {
         let failed = End::Failed(Error::Executor(why.to_owned()));
-        let lost = |e: &Entry| e.cancelled || e.waiting.is_none() || e.tries >= TRIES;
-        let ids: Vec<_> = self.entries.iter().filter(|(_, e)| lost(e)).map(|(id, e)| (*id, e.cancelled)).collect();
-        for (id, cancelled) in &ids {
-            self.end(*id, if *cancelled { &End::Finished(FinishReason::Cancelled) } else { &failed });
+        let cancelled = End::Finished(FinishReason::Cancelled);
+        let lost = self.entries.iter().filter(|(_, entry)| entry.is_lost());
+        let lost: Vec<_> = lost.map(|(id, entry)| (*id, entry.cancelled)).collect();
+        for (id, by_client) in &lost {
+            self.end(*id, if *by_client { &cancelled } else { &failed });
         }
-        ids.iter().filter(|(_, cancelled)| !cancelled).count() as u64
+        lost.iter().filter(|(_, by_client)| !by_client).count() as u64
     }
 
     /// Ends everything with this error. Returns the number of requests.
@@ -115,7 +123,8 @@ impl Book {
         for (choice, usage) in (0..).zip(entry.open) {
             let Some(usage) = usage else { continue };
             let end = Some(end.clone());
-            let news = Event { request, choice, text: String::new(), tokens: vec![], logprobs: vec![], usage, end };
+            let news =
+                Event { request, choice, text: String::new(), tokens: vec![], logprobs: vec![], usage, end };
             self.outbox.push(news);
         }
     }
@@ -123,7 +132,9 @@ impl Book {
     /// Passes on news of an open choice. News of others is late: they were ended here.
     fn post(&mut self, event: Event) {
         let Some(entry) = self.entries.get_mut(&event.request) else { return };
-        let Some(open) = entry.open.get_mut(event.choice as usize).filter(|open| open.is_some()) else { return };
+        let Some(open) = entry.open.get_mut(event.choice as usize).filter(|open| open.is_some()) else {
+            return;
+        };
         *open = event.end.is_none().then_some(event.usage);
         entry.waiting = None;
         if entry.open.iter().all(Option::is_none) {

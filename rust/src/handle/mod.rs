@@ -20,6 +20,7 @@ use crate::process::Transport;
 use crate::request::{Request, RequestSpec};
 use crate::types::{Event, RequestId, Token};
 use crate::vocab::Vocab;
+use backoff::Series;
 use shared::Shared;
 use state::State;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
@@ -73,7 +74,8 @@ impl Handle {
     ) -> Result<Handle> {
         let state = State::new(format!("opening {target}"), config.max_queue_size);
         let shared = Arc::new(Shared::new(state).map_err(cannot_start)?);
-        let plan = supervise::Plan { target: target.to_owned(), config: config.clone(), transport, vocab, backoff };
+        let (target, config, series) = (target.to_owned(), config.clone(), Series::new(backoff));
+        let plan = supervise::Plan { target, config, transport, vocab, series };
         let theirs = shared.clone();
         std::thread::Builder::new()
             .name("engine".into())

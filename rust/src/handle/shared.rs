@@ -62,7 +62,7 @@ impl Shared {
         let mut guarded = self.lock();
         if std::mem::take(&mut guarded.signalled) {
             // Never blocks, and cannot fail: it was written to.
-            let _ = rustix::io::read(&self.wake, &mut [0; 8]);
+            let _ = rustix::io::read(&self.wake, &mut [0u8; 8]);
         }
         guarded.state.drain()
     }

@@ -79,7 +79,7 @@ impl State {
 
     /// The engine's facts, which stay known while it is restarted.
     pub(crate) fn known(&self) -> Result<Arc<Known>> {
-        self.known.clone().ok_or_else(|| Error::Closed(format!("the engine is {}: {}", self.phase.name(), self.why)))
+        self.known.clone().ok_or_else(|| self.absent())
     }
 
     /// Whether events wait.
@@ -100,7 +100,7 @@ impl State {
     pub(crate) fn submit(&mut self, request: Request) -> Result<RequestId> {
         let known = self.known()?;
         if !matches!(self.phase, Phase::Ready | Phase::Restarting) {
-            return Err(Error::Closed(format!("the engine is {}: {}", self.phase.name(), self.why)));
+            return Err(self.absent());
         }
         let waiting = self.book.open_choices().saturating_sub(known.info.max_running.into());
         if self.max_queue > 0 && waiting >= self.max_queue {
@@ -187,6 +187,10 @@ impl State {
         self.book.fail_all(&Error::Closed("the engine was closed".to_owned()));
         self.phase = Phase::Closed;
         "closed".clone_into(&mut self.why);
+    }
+
+    fn absent(&self) -> Error {
+        Error::Closed(format!("the engine is {}: {}", self.phase.name(), self.why))
     }
 
     fn give(&mut self, id: RequestId) {

@@ -1,7 +1,7 @@
 //! The thread that lives an engine's lives, one after the other.
 
 use super::OpenVocab;
-use super::backoff::Backoff;
+use super::backoff::Series;
 use super::shared::Shared;
 use super::state::{Known, Phase, State};
 use crate::config::Config;
@@ -18,7 +18,7 @@ pub(crate) struct Plan {
     pub(crate) config: Config,
     pub(crate) transport: Transport,
     pub(crate) vocab: OpenVocab,
-    pub(crate) backoff: Backoff,
+    pub(crate) series: Series,
 }
 
 /// What became of one life.
@@ -88,9 +88,9 @@ fn after(shared: &Shared, plan: &mut Plan, life: &Life, end: Result<String, Stri
     let first = shared.read(State::known).is_err();
     let why = why(plan, life, end, first);
     let pause = match life.ready {
-        Some(ready) => Some(plan.backoff.after_life(ready.elapsed(), life.useful)),
+        Some(ready) => Some(plan.series.after_life(ready.elapsed(), life.useful)),
         None if first => None,
-        None => plan.backoff.after_start(),
+        None => plan.series.after_start(),
     };
     if !shared.turn(|state| state.lost(&why, pause.is_some())) {
         if shared.read(|state| state.phase().0) == Phase::Failed {
@@ -108,7 +108,10 @@ fn why(plan: &Plan, life: &Life, end: Result<String, String>, first: bool) -> St
     match (&life.refusal, end, life.ready) {
         (Some(refusal), ..) => refusal.clone(),
         (None, Ok(end), None) if first => {
-            format!("{end} while it opened {}: its files are damaged or this machine cannot run it", plan.target)
+            format!(
+                "{end} while it opened {}: its files are damaged or this machine cannot run it",
+                plan.target
+            )
         }
         (None, Ok(end) | Err(end), _) => end,
     }

@@ -2,7 +2,8 @@
 
 use super::frame::{FrameReader, FrameWriter, Hello};
 use super::{Serve, ffi};
-use crate::engine::Command;
+use crate::config::Config;
+use crate::engine::{Command, FromEngine};
 use std::io;
 use std::os::fd::RawFd;
 use std::os::unix::net::UnixStream;
@@ -32,14 +33,14 @@ pub fn child_main(fd: RawFd, serve: Serve) -> i32 {
 fn serve_on(socket: &UnixStream, serve: Serve) -> io::Result<i32> {
     let mut frames = FrameReader::new(socket.try_clone()?);
     let hello: Hello = frames.read()?.ok_or_else(|| io::Error::other("the parent has left"))?;
-    let config = serde_json::from_str(&hello.config)?;
+    let config: Config = serde_json::from_str(&hello.config)?;
     let (to_engine, inbox) = channel();
     // Not the engine's thread: the parent's end is noticed while the engine loads or computes.
     std::thread::Builder::new().name("inbox".into()).spawn(move || read_commands(frames, &to_engine))?;
     // Blocks while the parent's buffer is full. The parent has a thread that only reads, into events that are merged,
     // so this is short; and where the parent is stopped, waiting is what bounds the memory.
     let mut reports = FrameWriter::new(socket);
-    let mut sink = |message| reports.send(&message).is_ok();
+    let mut sink = |message: FromEngine| reports.send(&message).is_ok();
     let end = catch_unwind(AssertUnwindSafe(|| serve(&hello.target, &config, inbox, &mut sink)));
     Ok(if end.is_ok() { 0 } else { PANICKED })
 }

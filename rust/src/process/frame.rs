@@ -83,8 +83,9 @@ impl<R: Read> FrameReader<R> {
         if len > MAX_FRAME {
             return Err(invalid(format!("a message of {len} bytes")));
         }
-        self.buffer.resize(len as usize, 0);
-        self.from.read_exact(&mut self.buffer)
+        // Grows with what comes, not with what is announced.
+        let read = self.from.by_ref().take(len.into()).read_to_end(&mut self.buffer)?;
+        if read < len as usize { Err(io::ErrorKind::UnexpectedEof.into()) } else { Ok(()) }
     }
 }
 

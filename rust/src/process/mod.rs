@@ -1,7 +1,7 @@
 //! The two ways to reach an engine. The messages are the same plain data: over a channel to an engine in this
 //! thread, or in frames over a socket to an engine in a child process, which may abort without harm to its parent.
 //!
-//! Either way [`Transport::live`] is one life of an engine, start to end, in the calling thread. Who calls it again
+//! Either way `Transport::live` is one life of an engine, start to end, in the calling thread. Who calls it again
 //! after a crash is `handle/supervise.rs`.
 
 mod child;

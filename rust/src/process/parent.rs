@@ -60,7 +60,7 @@ fn start(argv: &[String]) -> io::Result<(Child, UnixStream)> {
 fn write_commands(hello: &Hello, inbox: Receiver<Command>, socket: &UnixStream) {
     let mut frames = FrameWriter::new(socket);
     let mut going = frames.send(hello).is_ok();
-    while let (true, Ok(command)) = (going, inbox.recv()) {
+    while going && let Ok(command) = inbox.recv() {
         going = frames.send(&command).is_ok();
         if matches!(command, Command::Close) {
             wait_for_hang_up(&inbox);

@@ -4,6 +4,9 @@ use super::errors;
 use crate::types::{self, End, FinishReason, Token};
 use pyo3::prelude::*;
 
+/// A token, its log-probability, and the alternatives to it.
+type Logprob = (Token, f32, Vec<(Token, f32)>);
+
 /// News of one choice.
 #[pyclass(frozen, module = "llgtrt._core")]
 pub(super) struct Event(pub(super) types::Event);
@@ -36,7 +39,7 @@ impl Event {
 
     /// (token, logprob, [(alternative, logprob), ...]) per new token; empty unless asked for.
     #[getter]
-    fn logprobs(&self) -> Vec<(Token, f32, Vec<(Token, f32)>)> {
+    fn logprobs(&self) -> Vec<Logprob> {
         self.0.logprobs.iter().map(|l| (l.token, l.logprob, l.top.clone())).collect()
     }
 

@@ -40,7 +40,9 @@ impl Engine {
 
     /// Text to tokens; special tokens are known in parts whose flag is true.
     fn encode(&self, py: Python<'_>, parts: Vec<(String, bool)>) -> Result<Vec<Token>> {
-        py.detach(|| self.0.encode(&parts.iter().map(|(text, special)| (&**text, *special)).collect::<Vec<_>>()))
+        py.detach(|| {
+            self.0.encode(&parts.iter().map(|(text, special)| (&**text, *special)).collect::<Vec<_>>())
+        })
     }
 
     /// Tokens to text, without the special ones.
@@ -55,7 +57,7 @@ impl Engine {
 
     /// The token to put before a prompt that comes as plain text.
     fn bos_token(&self, py: Python<'_>) -> Result<Option<Token>> {
-        py.detach(|| Ok(self.0.vocab()?.bos()))
+        py.detach(|| Ok(self.0.info()?.bos))
     }
 
     /// Hands a request in and returns its id.
@@ -112,8 +114,9 @@ fn info(handle: &Handle) -> Result<String> {
         bos_text: Option<String>,
     }
     let vocab = handle.vocab()?;
-    let bos_text = vocab.bos().map(|bos| String::from_utf8_lossy(vocab.bytes(bos)).into_owned());
-    json(&Full { info: handle.info()?, eos_text: vocab.eos_text(), bos_text })
+    let info = handle.info()?;
+    let bos_text = info.begin.map(|begin| String::from_utf8_lossy(vocab.bytes(begin)).into_owned());
+    json(&Full { info, eos_text: vocab.eos_text(), bos_text })
 }
 
 fn json(value: &impl serde::Serialize) -> Result<String> {

@@ -31,7 +31,8 @@ fn close(handle: &Handle, requests: &[RequestId]) {
 fn closing_ends_what_runs_and_what_waits() {
     for transport in [a_thread(), a_child()] {
         let handle = open(transport);
-        let requests: Vec<_> = (0..20).map(|_| handle.submit(ask(Does::Stream, 1, 1_000_000)).unwrap()).collect();
+        let requests: Vec<_> =
+            (0..20).map(|_| handle.submit(ask(Does::Stream, 1, 1_000_000)).unwrap()).collect();
         Watch::default().until_speaking(&handle, &requests[..16]);
         let pid = until_ready(&handle);
         close(&handle, &requests);

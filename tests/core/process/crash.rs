@@ -6,9 +6,11 @@ use super::watch::{Watch, until, until_phase, until_ready};
 use super::{a_child, a_thread, open, open_with};
 use llgtrt::config::Config;
 use llgtrt::error::Error;
-use llgtrt::handle::{Handle, Phase};
+use llgtrt::handle::{Backoff, Handle, Phase};
 use llgtrt::types::RequestId;
+use llgtrt::vocab::Vocab;
 use rustix::process::{Pid, Signal, kill_process};
+use std::time::Duration;
 
 fn kill(pid: u32, signal: Signal) {
     kill_process(Pid::from_raw(pid as i32).unwrap(), signal).unwrap();
@@ -44,7 +46,9 @@ fn a_killed_child_fails_what_ran_and_the_rest_is_served() {
 
 #[test]
 fn requests_that_come_while_it_restarts_are_served() {
-    let handle = open(a_child());
+    let slow = Backoff { first: Duration::from_secs(1), ..Backoff::default() };
+    let vocab = |_: &str, _: &_| Vocab::toy();
+    let handle = Handle::with_backoff("fake", &Config::default(), a_child(), vocab, slow).unwrap();
     let mut watch = Watch::default();
     kill(until_ready(&handle), Signal::KILL);
     let why = until_phase(&handle, Phase::Restarting);
@@ -160,7 +164,7 @@ fn parent_of_busy() {
     let handle = open(a_child());
     busy(&handle, &mut Watch::default());
     println!("pid={}", until_ready(&handle));
-    std::thread::sleep(std::time::Duration::from_secs(60));
+    std::thread::sleep(Duration::from_secs(60));
 }
 
 #[test]
@@ -169,5 +173,5 @@ fn parent_of_loading() {
     let _handle = open_with("slow", &Config::default(), a_child());
     until("it has a child", || isolated::children().len() == 1);
     println!("pid={}", isolated::children()[0]);
-    std::thread::sleep(std::time::Duration::from_secs(60));
+    std::thread::sleep(Duration::from_secs(60));
 }

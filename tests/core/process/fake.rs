@@ -108,7 +108,8 @@ impl Engine {
     fn listen(&mut self, inbox: &Receiver<Command>) -> bool {
         loop {
             let idle = self.waiting.is_empty() && self.running.is_empty() && self.done.is_empty();
-            let command = if idle { inbox.recv().map_err(|_| TryRecvError::Disconnected) } else { inbox.try_recv() };
+            let command =
+                if idle { inbox.recv().map_err(|_| TryRecvError::Disconnected) } else { inbox.try_recv() };
             match command {
                 Ok(Command::Submit(id, request)) => self.waiting.push_back((id, request)),
                 Ok(Command::Cancel(id)) => self.cancel(id),
@@ -141,7 +142,7 @@ impl Engine {
             admitted.push(*id);
             self.running.extend((0..request.spec().n).map(|choice| (*id, choice, request.max_tokens())));
             self.waiting.pop_front();
-            self.armed = does;
+            self.armed = self.armed.max(does);
         }
         admitted
     }

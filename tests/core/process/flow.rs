@@ -36,10 +36,13 @@ fn what_waits_to_be_drained_is_one_event_per_choice() {
         let request = handle.submit(ask(Does::Stream, 2, 300)).unwrap();
         until("300 steps are reported", || handle.metrics().snapshot.totals.steps >= 300);
         let events = handle.drain();
-        let seen: Vec<_> = events.iter().map(|e| (e.request, e.choice, e.text.len(), e.tokens.len())).collect();
+        let seen: Vec<_> =
+            events.iter().map(|e| (e.request, e.choice, e.text.len(), e.tokens.len())).collect();
         assert_eq!(seen, [(request, 0, 300, 300), (request, 1, 300, 300)]);
         let tokens: Vec<u32> = (0..300).rev().collect();
-        assert!(events.iter().all(|e| e.tokens == tokens && e.end == Some(End::Finished(FinishReason::Length))));
+        assert!(
+            events.iter().all(|e| e.tokens == tokens && e.end == Some(End::Finished(FinishReason::Length)))
+        );
     });
 }
 
@@ -160,13 +163,15 @@ fn children_share_nothing() {
     let sockets = both.each_ref().map(|handle| {
         let dir = std::fs::read_dir(format!("/proc/{}/fd", until_ready(handle))).unwrap();
         let links = dir.filter_map(|e| std::fs::read_link(e.unwrap().path()).ok());
-        let mut sockets: Vec<_> =
-            links.filter_map(|l| l.to_str().filter(|l| l.starts_with("socket:")).map(str::to_owned)).collect();
+        let mut sockets: Vec<_> = links
+            .filter_map(|l| l.to_str().filter(|l| l.starts_with("socket:")).map(str::to_owned))
+            .collect();
         sockets.sort();
         sockets.dedup();
         sockets
     });
-    let own = sockets.iter().map(|of_child| of_child.iter().filter(|s| !sockets_of_parent().contains(s)).count());
+    let own =
+        sockets.iter().map(|of_child| of_child.iter().filter(|s| !sockets_of_parent().contains(s)).count());
     assert_eq!(own.collect::<Vec<_>>(), [1, 1], "{sockets:?}");
     assert_ne!(sockets[0], sockets[1]);
 }
