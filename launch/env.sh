@@ -5,7 +5,11 @@
 
 LLGTRT_ROOT=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd -P)
 export LLGTRT_ROOT
-export VIRTUAL_ENV="$LLGTRT_ROOT/.venv"
+# LLGTRT_CACHE names a folder that keeps Python environment and build from clone to clone, for CI.
+export VIRTUAL_ENV="${LLGTRT_CACHE:-$LLGTRT_ROOT}/.venv"
+if [[ -n ${LLGTRT_CACHE:-} ]]; then export CARGO_TARGET_DIR="$LLGTRT_CACHE/target"; fi
+# Cargo features of the extension; without `llama` there is only the weightless engine, and no C++ is built.
+export LLGTRT_FEATURES="${LLGTRT_FEATURES:-python,llama}"
 case ":$PATH:" in
     *":$VIRTUAL_ENV/bin:"*) ;;
     *) export PATH="$VIRTUAL_ENV/bin:$PATH:${CARGO_HOME:-$HOME/.cargo}/bin" ;;

@@ -32,12 +32,12 @@ setup_all() {
 
 # setup_venv NAME...: .venv with the pinned wheels of launch/requirements/NAME.txt.
 setup_venv() {
-    local venv="$LLGTRT_ROOT/.venv" name list python
-    if [[ ! -x $venv/bin/python || $(cat "$venv/.root" 2>/dev/null) != "$LLGTRT_ROOT" ]]; then
+    local venv="${LLGTRT_CACHE:-$LLGTRT_ROOT}/.venv" name list python
+    if [[ ! -x $venv/bin/python || $(cat "$venv/.root" 2>/dev/null) != "${LLGTRT_CACHE:-$LLGTRT_ROOT}" ]]; then
         python=$(find_python)
         say "step 1: Python environment in .venv"
         "$python" -m venv --clear "$venv" || refuse ".venv cannot be made; install: $(apt_line "$(venv_package "$python")")"
-        printf '%s' "$LLGTRT_ROOT" >"$venv/.root"
+        printf '%s' "${LLGTRT_CACHE:-$LLGTRT_ROOT}" >"$venv/.root"
     fi
     for name in "$@"; do
         list="$LLGTRT_ROOT/launch/requirements/$name.txt"
@@ -67,16 +67,18 @@ venv_package() { echo "$(basename "$1")-venv"; }
 
 # Builds and installs the extension where a source, a setting or a compiler has changed since the last time.
 setup_extension() {
-    local stamp="$LLGTRT_ROOT/.venv/.extension" now
+    local stamp="$VIRTUAL_ENV/.extension" now
     now=$(source_hash)
     if [[ $now == "$(cat "$stamp" 2>/dev/null)" && -e $LLGTRT_ROOT/python/llgtrt/_core.abi3.so ]]; then return; fi
     need_rust
-    need_compiler
-    forget_other_compiler
-    say "step 3: release build of the core and the embedded engine with $CXX (some minutes the first time)"
+    if [[ $LLGTRT_FEATURES == *llama* ]]; then
+        need_compiler
+        forget_other_compiler
+    fi
+    say "step 3: release build of the core ($LLGTRT_FEATURES) with $CXX (some minutes the first time)"
     cd "$LLGTRT_ROOT"
     rm -f "$stamp"
-    logged build maturin develop --release --locked
+    logged build maturin develop --release --locked --features "$LLGTRT_FEATURES"
     printf '%s' "$now" >"$stamp"
 }
 
@@ -84,7 +86,7 @@ setup_extension() {
 source_hash() {
     cd "$LLGTRT_ROOT"
     {
-        printf '%s\n' "$LLGTRT_ROOT" "$(compiler_id)" "${RUSTFLAGS:-}" "${CFLAGS:-}" "${CXXFLAGS:-}"
+        printf '%s\n' "$LLGTRT_ROOT" "$LLGTRT_FEATURES" "$(compiler_id)" "${RUSTFLAGS:-}" "${CFLAGS:-}" "${CXXFLAGS:-}"
         find rust .cargo launch/requirements launch/env.sh Cargo.toml Cargo.lock pyproject.toml rust-toolchain.toml \
             -type f -print0 | sort -z | xargs -0 sha256sum
     } | sha256sum | cut -d ' ' -f 1
