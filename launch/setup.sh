@@ -2,6 +2,10 @@
 # Makes the Python environment and the release extension; does nothing where both are up to date.
 # Sourced by launch-llgtrt.sh and check.sh, which have set LLGTRT_ROOT and `set -euo pipefail`.
 
+# Cargo features of the extension. LLGTRT_FEATURES=python leaves the embedded engine out, for a quick build without C++:
+# then only the toy engine serves.
+LLGTRT_FEATURES=${LLGTRT_FEATURES:-python,llama}
+
 say() { printf 'llgtrt: %s\n' "$*" >&2; }
 
 # One line that says what to do, exit code 2.
@@ -44,6 +48,7 @@ setup_venv() {
         if cmp -s "$list" "$venv/.$name.txt"; then continue; fi
         say "step 2: pinned wheels of launch/requirements/$name.txt"
         logged pip "$venv/bin/python" -m pip install --disable-pip-version-check --no-input --no-deps --no-compile \
+            --progress-bar off \
             --only-binary :all: --require-hashes -r "$list"
         cp "$list" "$venv/.$name.txt"
     done
@@ -73,10 +78,10 @@ setup_extension() {
     need_rust
     need_compiler
     forget_other_compiler
-    say "step 3: release build of the core and the embedded engine with $CXX (some minutes the first time)"
+    say "step 3: release build, features $LLGTRT_FEATURES, C++ by $CXX (some minutes the first time)"
     cd "$LLGTRT_ROOT"
     rm -f "$stamp"
-    logged build maturin develop --release --locked
+    logged build maturin develop --release --locked --features "$LLGTRT_FEATURES"
     printf '%s' "$now" >"$stamp"
 }
 
@@ -84,7 +89,7 @@ setup_extension() {
 source_hash() {
     cd "$LLGTRT_ROOT"
     {
-        printf '%s\n' "$LLGTRT_ROOT" "$(compiler_id)" "${RUSTFLAGS:-}" "${CFLAGS:-}" "${CXXFLAGS:-}"
+        printf '%s\n' "$LLGTRT_ROOT" "$LLGTRT_FEATURES" "$(compiler_id)" "${RUSTFLAGS:-}" "${CFLAGS:-}" "${CXXFLAGS:-}"
         find rust .cargo launch/requirements launch/env.sh Cargo.toml Cargo.lock pyproject.toml rust-toolchain.toml \
             -type f -print0 | sort -z | xargs -0 sha256sum
     } | sha256sum | cut -d ' ' -f 1
@@ -115,18 +120,19 @@ need_rust() {
 }
 
 need_compiler() {
+    if [[ $LLGTRT_FEATURES != *llama* ]] && command -v cc >/dev/null; then return; fi
     if llgtrt_compiles "$CXX" && command -v "$CC" >/dev/null && command -v cc >/dev/null; then return; fi
     refuse "no working C++ compiler ($CXX); install one: $(apt_line build-essential clang)"
 }
 
 # logged NAME COMMAND...: the command's output goes to .build/NAME.log; every 15 s a line says how far it is.
 logged() {
-    local log="$LLGTRT_ROOT/.build/$1.log" start=$SECONDS
+    local name=$1 log="$LLGTRT_ROOT/.build/$1.log" start=$SECONDS
     shift
     : >"$log"
     if ! "$@" 2>&1 </dev/null 9>&- | progress "$log" "$start"; then
         tail -n 15 "$log" >&2
-        say "failed after $((SECONDS - start)) s: $1; the whole output is in $log"
+        say "$name failed after $((SECONDS - start)) s; the whole output is in $log"
         exit 1
     fi
     say "  done in $((SECONDS - start)) s"
