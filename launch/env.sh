@@ -8,8 +8,6 @@ export LLGTRT_ROOT
 # LLGTRT_CACHE names a folder that keeps Python environment and build from clone to clone, for CI.
 export VIRTUAL_ENV="${LLGTRT_CACHE:-$LLGTRT_ROOT}/.venv"
 if [[ -n ${LLGTRT_CACHE:-} ]]; then export CARGO_TARGET_DIR="$LLGTRT_CACHE/target"; fi
-# Cargo features of the extension; without `llama` there is only the weightless engine, and no C++ is built.
-export LLGTRT_FEATURES="${LLGTRT_FEATURES:-python,llama}"
 case ":$PATH:" in
     *":$VIRTUAL_ENV/bin:"*) ;;
     *) export PATH="$VIRTUAL_ENV/bin:$PATH:${CARGO_HOME:-$HOME/.cargo}/bin" ;;
@@ -45,8 +43,8 @@ if [[ ${CFLAGS:-} != *-mno-amx-tile* ]]; then
 fi
 
 # bindgen reads C headers through the libclang wheel, which brings no header of its own.
-for LIBCLANG_PATH in "$VIRTUAL_ENV"/lib/python3*/site-packages/clang/native; do :; done
-export LIBCLANG_PATH
+for llgtrt_lib in "$VIRTUAL_ENV"/lib/python3*; do :; done
+export LIBCLANG_PATH="$llgtrt_lib/site-packages/clang/native"
 if [[ -z ${BINDGEN_EXTRA_CLANG_ARGS:-} ]]; then
     if command -v gcc >/dev/null; then
         BINDGEN_EXTRA_CLANG_ARGS=-I$(gcc -print-file-name=include)
@@ -59,3 +57,5 @@ fi
 export CMAKE_GENERATOR=Ninja
 # What maturin sets too: without the same values here, its builds and cargo's would undo each other.
 export PYO3_PYTHON="$VIRTUAL_ENV/bin/python" PYO3_BUILD_EXTENSION_MODULE=1
+export PYO3_ENVIRONMENT_SIGNATURE="cpython-${llgtrt_lib##*/python}-64bit"
+unset llgtrt_lib

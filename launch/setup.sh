@@ -2,6 +2,10 @@
 # Makes the Python environment and the release extension; does nothing where both are up to date.
 # Sourced by launch-llgtrt.sh and check.sh, which have set LLGTRT_ROOT and `set -euo pipefail`.
 
+# Cargo features of the extension. LLGTRT_FEATURES=python leaves the embedded engine out, for a quick build without C++:
+# then only the toy engine serves.
+LLGTRT_FEATURES=${LLGTRT_FEATURES:-python,llama}
+
 say() { printf 'llgtrt: %s\n' "$*" >&2; }
 
 # One line that says what to do, exit code 2.
@@ -32,18 +36,20 @@ setup_all() {
 
 # setup_venv NAME...: .venv with the pinned wheels of launch/requirements/NAME.txt.
 setup_venv() {
-    local venv="${LLGTRT_CACHE:-$LLGTRT_ROOT}/.venv" name list python
-    if [[ ! -x $venv/bin/python || $(cat "$venv/.root" 2>/dev/null) != "${LLGTRT_CACHE:-$LLGTRT_ROOT}" ]]; then
+    local home="${LLGTRT_CACHE:-$LLGTRT_ROOT}" name list python
+    local venv="$home/.venv"
+    if [[ ! -x $venv/bin/python || $(cat "$venv/.root" 2>/dev/null) != "$home" ]]; then
         python=$(find_python)
         say "step 1: Python environment in .venv"
         "$python" -m venv --clear "$venv" || refuse ".venv cannot be made; install: $(apt_line "$(venv_package "$python")")"
-        printf '%s' "${LLGTRT_CACHE:-$LLGTRT_ROOT}" >"$venv/.root"
+        printf '%s' "$home" >"$venv/.root"
     fi
     for name in "$@"; do
         list="$LLGTRT_ROOT/launch/requirements/$name.txt"
         if cmp -s "$list" "$venv/.$name.txt"; then continue; fi
         say "step 2: pinned wheels of launch/requirements/$name.txt"
         logged pip "$venv/bin/python" -m pip install --disable-pip-version-check --no-input --no-deps --no-compile \
+            --progress-bar off \
             --only-binary :all: --require-hashes -r "$list"
         cp "$list" "$venv/.$name.txt"
     done
@@ -71,11 +77,9 @@ setup_extension() {
     now=$(source_hash)
     if [[ $now == "$(cat "$stamp" 2>/dev/null)" && -e $LLGTRT_ROOT/python/llgtrt/_core.abi3.so ]]; then return; fi
     need_rust
-    if [[ $LLGTRT_FEATURES == *llama* ]]; then
-        need_compiler
-        forget_other_compiler
-    fi
-    say "step 3: release build of the core ($LLGTRT_FEATURES) with $CXX (some minutes the first time)"
+    need_compiler
+    forget_other_compiler
+    say "step 3: release build, features $LLGTRT_FEATURES, C++ by $CXX (some minutes the first time)"
     cd "$LLGTRT_ROOT"
     rm -f "$stamp"
     logged build maturin develop --release --locked --features "$LLGTRT_FEATURES"
@@ -117,18 +121,19 @@ need_rust() {
 }
 
 need_compiler() {
+    if [[ $LLGTRT_FEATURES != *llama* ]] && command -v cc >/dev/null; then return; fi
     if llgtrt_compiles "$CXX" && command -v "$CC" >/dev/null && command -v cc >/dev/null; then return; fi
     refuse "no working C++ compiler ($CXX); install one: $(apt_line build-essential clang)"
 }
 
 # logged NAME COMMAND...: the command's output goes to .build/NAME.log; every 15 s a line says how far it is.
 logged() {
-    local log="$LLGTRT_ROOT/.build/$1.log" start=$SECONDS
+    local name=$1 log="$LLGTRT_ROOT/.build/$1.log" start=$SECONDS
     shift
     : >"$log"
     if ! "$@" 2>&1 </dev/null 9>&- | progress "$log" "$start"; then
         tail -n 15 "$log" >&2
-        say "failed after $((SECONDS - start)) s: $1; the whole output is in $log"
+        say "$name failed after $((SECONDS - start)) s; the whole output is in $log"
         exit 1
     fi
     say "  done in $((SECONDS - start)) s"
