@@ -1,0 +1,111 @@
+"""A Llama-architecture decoder in JAX: RMSNorm, RoPE, SwiGLU, grouped-query attention, tied output matrix.
+
+Weights are stored `[out, in]`, as GGUF lists them, in float32. RoPE turns the two halves of a head against
+each other; `export.py` reorders the rows of Q and K for llama.cpp, which turns neighbouring pairs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any, TypeAlias
+
+import jax
+import jax.numpy as jnp
+
+Array: TypeAlias = jax.Array
+Params: TypeAlias = dict[str, Any]
+
+VOCAB_SIZE = 2048
+CONTEXT = 4096
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Sizes of one model. Widths are multiples of 64, so two ranks each hold whole blocks of 32."""
+
+    n_embd: int
+    n_layer: int
+    n_head: int
+    n_kv: int
+    n_ff: int
+    head: int = 64
+    vocab: int = VOCAB_SIZE
+    rope_theta: float = 500000.0
+    eps: float = 1e-5
+
+    def __post_init__(self) -> None:
+        """Raise `ValueError` for a width that cannot be split over two ranks into blocks of 32."""
+        widths = (self.n_embd, self.n_ff, self.n_head * self.head, self.n_kv * self.head, self.vocab)
+        if any(width % 64 for width in widths) or self.head % 32 or self.n_kv % 2 or self.n_head % self.n_kv:
+            raise ValueError(f"shape does not split over two ranks: {asdict(self)}")
+
+
+TARGET = Shape(n_embd=256, n_layer=5, n_head=4, n_kv=2, n_ff=512)
+DRAFT = Shape(n_embd=128, n_layer=3, n_head=2, n_kv=2, n_ff=192)
+
+
+def count(params: Params) -> int:
+    """Count the weights."""
+    return sum(int(leaf.size) for leaf in jax.tree_util.tree_leaves(params))
+
+
+def rms_norm(x: Array, weight: Array, eps: float) -> Array:
+    """`x [..., n_embd]` scaled to root mean square 1, times `weight [n_embd]`."""
+    return x * jax.lax.rsqrt(jnp.mean(x * x, axis=-1, keepdims=True) + eps) * weight
+
+
+def rope_table(positions: Array, shape: Shape) -> tuple[Array, Array]:
+    """Cosine and sine `[..., 1, head/2]` of the rotary angles at `positions [...]` (Su et al., 2021)."""
+    frequency = shape.rope_theta ** (-jnp.arange(0, shape.head, 2) / shape.head)
+    angle = positions[..., None, None].astype(jnp.float32) * frequency
+    return jnp.cos(angle), jnp.sin(angle)
+
+
+def rope(x: Array, table: tuple[Array, Array]) -> Array:
+    """Rotate `x [batch, time, heads, head]`, first half of each head against its second half."""
+    cos, sin = table
+    low, high = jnp.split(x, 2, axis=-1)
+    return jnp.concatenate([low * cos - high * sin, high * cos + low * sin], axis=-1)
+
+
+def attention(layer: Params, x: Array, table: tuple[Array, Array], mask: Array, shape: Shape) -> Array:
+    """Attend causally over `x [batch, time, n_embd]`; `mask [batch, time, time]` is added to the scores."""
+    batch, time, _ = x.shape
+    group = shape.n_head // shape.n_kv
+    q = rope((x @ layer["q"].T).reshape(batch, time, shape.n_head, shape.head), table) * shape.head**-0.5
+    k = rope((x @ layer["k"].T).reshape(batch, time, shape.n_kv, shape.head), table)
+    v = (x @ layer["v"].T).reshape(batch, time, shape.n_kv, shape.head)
+    q = q.reshape(batch, time, shape.n_kv, group, shape.head).transpose(0, 2, 3, 1, 4)
+    q = q.reshape(batch, shape.n_kv, group * time, shape.head)
+    scores = jnp.einsum("bnqd,bnkd->bnqk", q, k.transpose(0, 2, 1, 3))
+    scores = scores.reshape(batch, shape.n_kv, group, time, time) + mask[:, None, None]
+    weights = jax.nn.softmax(scores, axis=-1).reshape(batch, shape.n_kv, group * time, time)
+    out = jnp.einsum("bnqk,bnkd->bnqd", weights, v.transpose(0, 2, 1, 3))
+    out = out.reshape(batch, shape.n_kv, group, time, shape.head).transpose(0, 3, 1, 2, 4)
+    return out.reshape(batch, time, -1) @ layer["o"].T
+
+
+def hidden(params: Params, tokens: Array, segments: Array, shape: Shape) -> Array:
+    """Compute the final normed states `[batch, time, n_embd]` of packed rows.
+
+    `tokens [batch, time]` are ids; `segments [batch, time]` numbers the conversations of a row, which do
+    not see each other. Position is the index in the row: rotary attention depends on distances only.
+    """
+    time = tokens.shape[1]
+    visible = (segments[:, :, None] == segments[:, None, :]) & jnp.tri(time, dtype=bool)[None]
+    mask = jnp.where(visible, 0.0, -1e9)
+    table = rope_table(jnp.arange(time)[None], shape)
+
+    def block(x: Array, layer: Params) -> tuple[Array, None]:
+        x = x + attention(layer, rms_norm(x, layer["attn_norm"], shape.eps), table, mask, shape)
+        h = rms_norm(x, layer["ffn_norm"], shape.eps)
+        return x + (jax.nn.silu(h @ layer["gate"].T) * (h @ layer["up"].T)) @ layer["down"].T, None
+
+    x, _ = jax.lax.scan(block, params["embed"][tokens], params["layers"])
+    return rms_norm(x, params["norm"], shape.eps)
+
+
+def logits(params: Params, states: Array) -> Array:
+    """Logits `[..., vocab]` of normed `states [..., n_embd]`."""
+    out: Array = states @ params["embed"].T
+    return out

@@ -1,0 +1,213 @@
+"""Values that texts are about: people, places, companies, things, codes; split by hash into two halves."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from hashlib import blake2b
+from random import Random
+
+
+def words(text: str) -> list[str]:
+    """Split a pool that is written as one string."""
+    return text.split()
+
+
+FIRST = words(
+    """Ada Aldo Alma Amir Anton Asha Bella Bruno Carla Cyril Dana Dario Dmitri Edith Elif Emil Esther Farid
+    Fiona Gita Greta Hanna Hugo Ines Ivan Jana Jonas Julia Kai Karim Lara Leon Lina Luca Mara Marek
+    Mina Nadia Nils Nora Olga Omar Oscar Petra Priya Quentin Rafael Rosa Ruth Samir Sara Silas Sven
+    Tara Theo Tomas Ursula Vera Viktor Wanda Xenia Yara Yusuf Zara Zeno Agnes Boris Clara David
+    Elena Felix Grace Henry Irene James Kevin Laura Maria Nathan Paul Robert Sofia Thomas Victor
+    William Alice Charlotte George Oliver Emma Peter Martin Daniel"""
+)
+LAST = words(
+    """Abbott Adler Almeida Bauer Becker Brandt Castro Chen Costa Dahl Devi Diaz Duval Ekman Farkas Ferrari
+    Fischer Fuchs Garcia Ghosh Haas Hansen Ito Ivanov Jansen Kaya Keller Klein Kovac Kumar Lang
+    Larsen Lopez Maier Marin Meyer Mori Moreau Nagy Novak Okafor Olsen Ortiz Patel Petrov Popov
+    Quinn Rao Rossi Ruiz Saito Sato Silva Singh Smith Sokol Stein Tanaka Torres Ueda Varga Vogel
+    Wagner Weber Wolf Yilmaz Young Zhang Ziegler Carter Collins Cooper Evans Foster Hughes Jenkins
+    Morgan Parker Reed Turner Walker Ward Watson"""
+)
+CITY = words(
+    """Aarhus Accra Athens Basel Bergen Berlin Bilbao Bologna Boston Bremen Bruges Cairo Calgary Cardiff
+    Chicago Cologne Cork Dakar Delft Denver Dresden Dublin Florence Geneva Ghent Glasgow Graz Haifa
+    Hamburg Hanoi Havana Helsinki Izmir Jaipur Kyoto Lagos Leeds Leipzig Lima Lisbon Ljubljana
+    London Lyon Madrid Malmo Manila Milan Montreal Munich Nairobi Nantes Naples Oslo Ottawa Padua
+    Paris Porto Prague Quito Riga Rome Rotterdam Seoul Seville Sofia Split Tallinn Toronto Trieste
+    Turin Utrecht Vienna Vilnius Warsaw Zagreb Zurich"""
+)
+FIRM = words(
+    """Systems Labs Foods Motors Works Partners Media Energy Logistics Studio Group Textiles Robotics Bank"""
+)
+THING = words(
+    """lamp table chair kettle bicycle camera drill laptop rug sofa toaster violin tent watch mirror
+    printer heater guitar backpack helmet ladder blender desk clock fan radio stove mattress shelf
+    scooter"""
+)
+MATERIAL = [
+    "oak",
+    "steel",
+    "glass",
+    "copper",
+    "wool",
+    "leather",
+    "bamboo",
+    "marble",
+    "plastic",
+    "ceramic",
+    "silver",
+    "cotton",
+    "pine",
+    "iron",
+    "linen",
+]
+COLOUR = [
+    "red",
+    "blue",
+    "green",
+    "teal",
+    "amber",
+    "violet",
+    "grey",
+    "white",
+    "black",
+    "orange",
+    "brown",
+    "crimson",
+    "ivory",
+    "navy",
+    "olive",
+    "pink",
+]
+LANGUAGE = words(
+    """Arabic Basque Czech Danish Dutch Farsi Finnish French Greek Hindi Irish Korean Latin Polish Thai
+    Welsh"""
+)
+JOB = words(
+    """nurse baker pilot lawyer plumber teacher chemist farmer architect editor welder surgeon waiter cook
+    painter librarian dentist sailor tailor guard florist geologist translator mechanic"""
+)
+HOBBY = words(
+    """chess rowing pottery sailing climbing knitting fencing judo archery painting cycling gardening
+    surfing"""
+)
+TOPPING = [
+    "olives",
+    "ham",
+    "basil",
+    "mushrooms",
+    "onions",
+    "garlic",
+    "peppers",
+    "spinach",
+    "capers",
+    "tuna",
+    "cheese",
+    "corn",
+    "lentils",
+    "rice",
+]
+WEEKDAY = words("Monday Tuesday Wednesday Thursday Friday Saturday Sunday")
+MONTH = words("January February March April May June July August September October November December")
+
+ONSET = words("b br c ch d dr f fl g gr h j k kl l m n p pr qu r s sh st t tr v w y z")
+NUCLEUS = words("a e i o u ai ea ia io oo ou")
+CODA = ["", "", "", "l", "n", "r", "s", "t", "k", "m", "nd", "x", "rt", "sh"]
+
+
+def is_unseen(text: str) -> bool:
+    """Tell which half `text` belongs to: the low bit of its BLAKE2b hash. Only one is trained on."""
+    return bool(blake2b(text.encode(), digest_size=4).digest()[0] & 1)
+
+
+@cache
+def half(pool: tuple[str, ...], unseen: bool) -> tuple[str, ...]:
+    """Return the wanted half of a fixed pool: its entries in the order of their hashes, cut in the middle."""
+    ranked = sorted(dict.fromkeys(pool), key=lambda text: blake2b(text.encode(), digest_size=8).digest())
+    middle = (len(ranked) + 1) // 2
+    return tuple(ranked[middle:] if unseen else ranked[:middle])
+
+
+def syllables(rng: Random, least: int = 1, most: int = 3) -> str:
+    """Draw a made-up lower-case word of `least` to `most` syllables."""
+    parts = [
+        rng.choice(ONSET) + rng.choice(NUCLEUS) + rng.choice(CODA) for _ in range(rng.randint(least, most))
+    ]
+    return "".join(parts)
+
+
+@dataclass
+class Names:
+    """Draws values of one half. `made_up` is the share of names that are random syllables."""
+
+    rng: Random
+    unseen: bool
+    made_up: float = 0.45
+
+    def word(self, pool: list[str]) -> str:
+        """Draw one entry of `pool` from this half."""
+        return self.rng.choice(half(tuple(pool), self.unseen))
+
+    def made(self, most: int = 3) -> str:
+        """Draw a capitalised made-up name from this half."""
+        while True:
+            word = syllables(self.rng, 2 if most > 2 else 1, most).capitalize()
+            if is_unseen(word) == self.unseen:
+                return word
+
+    def name(self, pool: list[str]) -> str:
+        """Draw a name from `pool`, or a made-up one."""
+        return self.made() if self.rng.random() < self.made_up else self.word(pool)
+
+    def person(self) -> str:
+        """Draw a first and last name; sometimes a double or a single name."""
+        roll = self.rng.random()
+        if roll < 0.1:
+            return self.name(FIRST)
+        last = self.name(LAST)
+        if roll < 0.17:
+            last = f"{last}-{self.name(LAST)}"
+        return f"{self.name(FIRST)} {last}"
+
+    def company(self) -> str:
+        """Draw a company, such as `Brolkea Systems` or `Reed & Tolvan`."""
+        if self.rng.random() < 0.25:
+            return f"{self.name(LAST)} & {self.name(LAST)}"
+        return f"{self.name(LAST)} {self.rng.choice(FIRM)}"
+
+    def product(self) -> str:
+        """Draw a thing with a material, a colour or a brand."""
+        roll = self.rng.random()
+        if roll < 0.4:
+            return f"{self.made(2)} {self.word(THING)}"
+        return f"{self.word(MATERIAL if roll < 0.7 else COLOUR)} {self.word(THING)}"
+
+    def code(self) -> str:
+        """Draw letters and digits, such as `KX-4471`."""
+        letters = "".join(self.rng.choice("ABCDEFGHJKLMNPRSTUVWXYZ") for _ in range(self.rng.randint(1, 3)))
+        digits = "".join(self.rng.choice("0123456789") for _ in range(self.rng.randint(2, 4)))
+        return f"{letters}-{digits}" if self.rng.random() < 0.7 else f"{letters}{digits}"
+
+    def date(self) -> str:
+        """Draw a date: `14 March`, `March 14, 2025` or `2025-03-14`."""
+        day, year = self.rng.randint(1, 28), self.rng.randint(1990, 2029)
+        month = self.rng.randrange(12)
+        forms = (
+            f"{day} {MONTH[month]}",
+            f"{MONTH[month]} {day}, {year}",
+            f"{year}-{month + 1:02d}-{day:02d}",
+        )
+        return self.rng.choice(forms)
+
+    def time(self) -> str:
+        """Draw a clock time, `14:30`."""
+        return f"{self.rng.randint(6, 22)}:{self.rng.choice(('00', '15', '20', '30', '40', '45'))}"
+
+    def email(self) -> str:
+        """Draw a made-up e-mail address."""
+        return f"{self.made(2).lower()}@{self.made(2).lower()}.{self.rng.choice(('com', 'org', 'net'))}"
+
+    def several(self, pool: list[str]) -> list[str]:
+        """Draw two or three different entries of `pool`."""
+        return self.rng.sample(half(tuple(pool), self.unseen), self.rng.randint(2, 3))

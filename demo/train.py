@@ -1,0 +1,174 @@
+"""Trains target and draft together: `python -m demo.train --minutes 60`.
+
+Both see the same batches. The draft learns from the right answers and, with equal weight, from the target's
+distribution over them, so that it comes to say what the target would say. Work stops when the minutes are
+spent; a run that was interrupted goes on where its last checkpoint was written.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import time
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from tokenizers import Tokenizer
+from tqdm import tqdm
+
+from demo import optim
+from demo.data import Batch, Packer
+from demo.export import export
+from demo.model import DRAFT, TARGET, VOCAB_SIZE, Array, Params, Shape, count, hidden, logits
+from demo.seeds import init
+from demo.tokenizer import train as train_tokenizer
+
+State: TypeAlias = dict[str, Any]
+TIME, LONG = 256, 2560
+CHECKPOINT_SECONDS = 300.0
+
+
+def fresh(seed: int, tokens: list[str]) -> State:
+    """Untrained weights and optimiser state of both models."""
+    rng = np.random.default_rng(seed)
+    params = {"target": init(TARGET, rng, tokens), "draft": init(DRAFT, rng, tokens)}
+    return {"params": params, "moments": {name: optim.start(tree) for name, tree in params.items()}}
+
+
+def scores(params: Params, batch: tuple[Array, ...], shape: Shape) -> Array:
+    """Log-probabilities `[picks, vocab]` at the positions that count."""
+    tokens, segments, index = batch[:3]
+    states = hidden(params, tokens, segments, shape).reshape(-1, shape.n_embd)[index]
+    return jax.nn.log_softmax(logits(params, states), axis=-1)
+
+
+def losses(params: Params, batch: tuple[Array, ...]) -> tuple[Array, Array]:
+    """Total loss, and `[target nats, target accuracy, draft nats, agreement]` over the counted positions."""
+    labels, weight = batch[3:]
+    total = jnp.maximum(weight.sum(), 1.0)
+    target = scores(params["target"], batch, TARGET)
+    draft = scores(params["draft"], batch, DRAFT)
+    nats = [
+        -(jnp.take_along_axis(s, labels[:, None], axis=1)[:, 0] * weight).sum() / total
+        for s in (target, draft)
+    ]
+    teacher = jax.lax.stop_gradient(target)
+    distance = ((jnp.exp(teacher) * (teacher - draft)).sum(axis=-1) * weight).sum() / total
+    best = target.argmax(axis=-1)
+    hits = ((best == labels) * weight).sum() / total
+    agree = ((best == draft.argmax(axis=-1)) * weight).sum() / total
+    return nats[0] + nats[1] + distance, jnp.stack([nats[0], hits, nats[1], agree])
+
+
+def update(state: State, batch: tuple[Array, ...], number: Array, rate: Array) -> tuple[State, Array]:
+    """One training step of both models."""
+    grads, facts = jax.grad(losses, has_aux=True)(state["params"], batch)
+    params, moments = {}, {}
+    for name in ("target", "draft"):
+        params[name], moments[name] = optim.step(
+            state["params"][name], grads[name], state["moments"][name], number, rate
+        )
+    return {"params": params, "moments": moments}, facts
+
+
+def rate_at(done: float, number: int) -> float:
+    """Learning rate, relative: warm-up over 30 steps, flat, then a cosine down over the last 60 %."""
+    return min(1.0, number / 30) * (
+        1.0 if done < 0.4 else max(0.02, 0.5 + 0.5 * math.cos(math.pi * (done - 0.4) / 0.6))
+    )
+
+
+def choose(packer: Packer, done: float, number: int, args: argparse.Namespace) -> Batch:
+    """Make the batch for this step: repetition at first, then conversations, now and then a long one."""
+    if done > 0.6 and args.long_every and number % args.long_every == 0:
+        return packer.batch(1, LONG)
+    return packer.batch(args.rows, TIME, repeats=max(0.05, 0.5 - done * 6))
+
+
+def save(path: Path, state: State, number: int, seconds: float) -> None:
+    """Write a checkpoint, then put it in place of the old one."""
+    leaves = [np.asarray(leaf) for leaf in jax.tree_util.tree_leaves(state)]
+    named = {f"leaf{i}": leaf for i, leaf in enumerate(leaves)}
+    partial = path.with_suffix(".partial.npz")
+    np.savez(partial, number=np.int64(number), seconds=np.float64(seconds), **named)
+    partial.replace(path)
+
+
+def load(path: Path, state: State) -> tuple[State, int, float]:
+    """Read a checkpoint into the structure of `state`: the state, the number of steps, the seconds spent."""
+    with np.load(path) as stored:
+        leaves = [jnp.asarray(stored[f"leaf{i}"]) for i in range(len(jax.tree_util.tree_leaves(state)))]
+        structure = jax.tree_util.tree_structure(state)
+        return (
+            jax.tree_util.tree_unflatten(structure, leaves),
+            int(stored["number"]),
+            float(stored["seconds"]),
+        )
+
+
+def run(state: State, tokenizer: Tokenizer, args: argparse.Namespace) -> State:
+    """Train until the minutes are spent."""
+    path: Path = args.work / "checkpoint.npz"
+    compiled = jax.jit(update)
+    number, spent = 0, 0.0
+    if path.exists():
+        state, number, spent = load(path, state)
+    packer = Packer(tokenizer, seed=args.seed * 1_000_003 + number + 7, vocab=VOCAB_SIZE)
+    budget, began, saved = args.minutes * 60.0, time.monotonic() - spent, time.monotonic()
+    smooth: np.ndarray[Any, Any] | None = None
+    with tqdm(total=round(budget), initial=round(spent), unit="s", mininterval=10.0) as bar:
+        while spent < budget:
+            number += 1
+            done = spent / budget
+            batch = choose(packer, done, number, args)
+            arrays = (batch.tokens, batch.segments, batch.index, batch.labels, batch.weight)
+            state, facts = compiled(state, arrays, np.float32(number), np.float32(rate_at(done, number)))
+            now = np.asarray(facts)
+            smooth = now if smooth is None else 0.95 * smooth + 0.05 * now
+            bar.update(round(time.monotonic() - began - bar.n))
+            spent = time.monotonic() - began
+            nats, hits, draft, agree = smooth
+            bar.set_postfix_str(
+                f"step {number} target {nats:.3f}/{hits:.3f} draft {draft:.3f} agree {agree:.3f}", False
+            )
+            if time.monotonic() - saved > CHECKPOINT_SECONDS or spent >= budget:
+                save(path, state, number, spent)
+                saved = time.monotonic()
+    return state
+
+
+def main() -> None:
+    """Train the tokenizer if there is none, then the pair, and write both engine folders."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--out", type=Path, default=Path(__file__).parent, help="where target/ and draft/ are written"
+    )
+    parser.add_argument(
+        "--work", type=Path, default=Path(__file__).parent / "work", help="tokenizer and checkpoint"
+    )
+    parser.add_argument("--minutes", type=float, default=60.0)
+    parser.add_argument("--rows", type=int, default=16, help=f"rows of {TIME} ids in a batch")
+    parser.add_argument(
+        "--long-every", type=int, default=12, help=f"steps from one row of {LONG} ids to the next; 0: none"
+    )
+    parser.add_argument("--seed", type=int, default=0)
+    args = parser.parse_args()
+    args.work.mkdir(parents=True, exist_ok=True)
+    jax.config.update("jax_compilation_cache_dir", str(args.work / "cache"))
+    known = args.work / "tokenizer.json"
+    tokenizer = Tokenizer.from_file(str(known)) if known.exists() else train_tokenizer(args.work)
+    tokens = [tokenizer.id_to_token(i) for i in range(VOCAB_SIZE)]
+    state = run(fresh(args.seed, tokens), tokenizer, args)
+    for name, shape in (("target", TARGET), ("draft", DRAFT)):
+        params = jax.tree_util.tree_map(np.asarray, state["params"][name])
+        export(params, shape, args.work, args.out / name)
+        print(f"{name}: {count(params):,} weights")
+
+
+if __name__ == "__main__":
+    main()
