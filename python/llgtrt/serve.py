@@ -41,15 +41,22 @@ def serve(settings: Settings) -> int:
     """
     templates.check(settings)
     listener = _listen(settings)
-    command = [sys.executable, "-m", "llgtrt.engine_child"] if settings.server.engine_process else None
     try:
-        core = _core.Engine(settings.target, settings.config, command)
+        core = _core.Engine(settings.target, settings.config, _child_command(settings))
     except _core.CoreError as e:
         raise StartError(str(e)) from e
     try:
         return asyncio.run(_run(settings, core, listener))
     finally:
         core.close()
+
+
+def _child_command(settings: Settings) -> list[str] | None:
+    """The engine process, in the same Python and as isolated as this one; none = a thread."""
+    isolated = ["-I"] if sys.flags.isolated else []
+    return (
+        [sys.executable, *isolated, "-m", "llgtrt.engine_child"] if settings.server.engine_process else None
+    )
 
 
 def _listen(settings: Settings) -> socket.socket:

@@ -10,6 +10,7 @@ from typing import Any
 from llgtrt import _core
 
 TOY = "toy"
+"""The weightless engine, as a target: `toy`, or `toy:` and options of the core's (`rust/src/exec/toy.rs`)."""
 
 
 class StartError(Exception):
@@ -53,7 +54,7 @@ class Settings:
         """The model's name in the API."""
         if self.server.served_model_name:
             return self.server.served_model_name
-        if self.target == TOY:
+        if self.is_toy:
             return TOY
         path = Path(self.target).resolve()
         return path.stem if path.suffix == ".gguf" else path.name
@@ -62,7 +63,12 @@ class Settings:
     def folder(self) -> Path | None:
         """The engine folder, if the target is one."""
         path = Path(self.target)
-        return path if self.target != TOY and path.is_dir() else None
+        return path if not self.is_toy and path.is_dir() else None
+
+    @property
+    def is_toy(self) -> bool:
+        """Whether there is no model."""
+        return _is_toy(self.target)
 
 
 def load(target: str, runtime_config: str | None, server_flags: dict[str, Any]) -> Settings:
@@ -71,7 +77,7 @@ def load(target: str, runtime_config: str | None, server_flags: dict[str, Any]) 
     Raises:
         StartError: the target or the file is missing, or the core refuses a key.
     """
-    if target != TOY and not Path(target).exists():
+    if not _is_toy(target) and not Path(target).exists():
         raise StartError(
             f"{target}: no such engine folder or .gguf file; check the path (or use the target `{TOY}`)"
         )
@@ -91,4 +97,8 @@ def _config_file(target: str, runtime_config: str | None) -> Path | None:
     if runtime_config is not None:
         return Path(runtime_config)
     file = Path(target) / "runtime.json"
-    return file if target != TOY and file.is_file() else None
+    return file if not _is_toy(target) and file.is_file() else None
+
+
+def _is_toy(target: str) -> bool:
+    return target.partition(":")[0] == TOY

@@ -19,7 +19,7 @@ import jinja2.nodes
 import jinja2.parser
 import jinja2.sandbox
 
-from llgtrt.settings import TOY, Settings, StartError
+from llgtrt.settings import Settings, StartError
 
 PRESETS = Path(__file__).parent / "presets"
 """The templates that come with the server, `<name>.j2`."""
@@ -140,7 +140,7 @@ def _source(settings: Settings, info: Mapping[str, Any]) -> str | None:
     if name is not None:
         preset = PRESETS / f"{name}.j2"
         return _read(preset if preset.is_file() else Path(name))
-    if settings.target == TOY:
+    if settings.is_toy:
         return _read(PRESETS / "chatml.j2")
     for file in ("chat_template.j2", "chat_template.jinja"):
         if settings.folder and (settings.folder / file).is_file():

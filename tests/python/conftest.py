@@ -6,10 +6,9 @@ import importlib.util
 import sys
 from pathlib import Path
 
-HERE = Path(__file__).parent
-sys.path[:0] = [str(HERE), str(HERE.parents[1] / "python")]
+sys.path.insert(0, str(Path(__file__).parents[2] / "python"))
 
 if importlib.util.find_spec("llgtrt._core") is None:
-    import fake_core
+    from . import fake_core
 
     fake_core.install()

@@ -1,9 +1,7 @@
-"""An in-memory stand-in for the compiled core, for tests of the Python layer alone. Same names, same
-contract.
+"""An in-memory stand-in for the compiled core, for tests of the Python layer alone: the same contract.
 
 Its "model" writes words drawn from (seed, choice, position), or a short text that the grammar allows, one
-character a token. `import fake_core` and `fake_core.install()` before anything of `llgtrt` but the package
-itself.
+character a token. As a script it is the command line on this core: `python fake_core.py serve toy --port 0`.
 """
 
 from __future__ import annotations
@@ -374,3 +372,10 @@ def install() -> None:
     import llgtrt
 
     llgtrt._core = sys.modules[__name__]  # type: ignore[attr-defined]
+
+
+if __name__ == "__main__":
+    install()
+    from llgtrt.cli import main
+
+    sys.exit(main())

@@ -8,14 +8,14 @@ import math
 from collections.abc import Sequence
 from typing import Any, cast
 
-import fake_core
-
 from llgtrt import _core
 from llgtrt.engine import Delta, Generation, Logprob
 from llgtrt.openai import sse
 from llgtrt.openai.render import ChatRender, CompletionRender, Render
 from llgtrt.openai.schema import StreamOptions
 from llgtrt.prompt import Vocabulary
+
+from . import fake_core
 
 CORE = cast("_core.Engine", fake_core.Engine("toy", "{}"))
 VOCABULARY = Vocabulary(CORE)

@@ -7,11 +7,12 @@ import json
 from collections.abc import Awaitable, Callable
 from typing import Any, cast
 
-import fake_core
 import pytest
 
 from llgtrt import _core
 from llgtrt.engine import AsyncEngine, Generation, GoneError, Usage
+
+from . import fake_core
 
 SPEC: dict[str, Any] = {"prompt": [1, 2], "n": 1, "max_tokens": 50, "sampling": {"seed": 1}, "stop": []}
 SPEC |= {"ignore_eos": False, "logprobs": None, "grammar": None}

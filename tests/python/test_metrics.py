@@ -6,11 +6,11 @@ import asyncio
 import re
 from typing import cast
 
-import fake_core
-
 from llgtrt import _core
 from llgtrt.engine import AsyncEngine
 from llgtrt.metrics import BUCKETS, HttpCounts, exposition
+
+from . import fake_core
 
 NAMES = """
 llgtrt_cached_tokens_total llgtrt_computed_tokens_total llgtrt_end_to_end_seconds llgtrt_engine_info

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import cast
 
-import fake_core
 import pytest
 
 from llgtrt import _core, templates
 from llgtrt.prompt import Vocabulary
 from llgtrt.templates import ChatTemplate, RenderError
+
+from . import fake_core
 
 START, END, BOS = fake_core.FIRST_SPECIAL, fake_core.END, fake_core.FIRST_SPECIAL + 3
 CHATML = (templates.PRESETS / "chatml.j2").read_text()

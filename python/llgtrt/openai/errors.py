@@ -60,7 +60,8 @@ def unavailable(message: str, code: str = "unavailable") -> ApiError:
 def from_core(error: _core.CoreError, renamed: Mapping[str, str] | None = None) -> ApiError:
     """A core error in HTTP; `renamed`: the client's names for the core's fields, where they differ."""
     if isinstance(error, _core.InvalidRequest):
-        param = (renamed or {}).get(error.what, error.what)
+        what = error.what.removeprefix("sampling.")
+        param = (renamed or {}).get(what, what)
         return ApiError(400, f"{param}: {error.why}", param, error.code)
     if isinstance(error, _core.GrammarError):
         place = f" at {error.pointer}" if error.pointer else ""

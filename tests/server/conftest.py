@@ -1,0 +1,49 @@
+"""Servers that tests share."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import openai
+import pytest
+
+from .serving import ROOT, Server, serving
+
+DATA = Path(os.environ.get("LLGTRT_DATA", ROOT.parent / "shared" / "data"))
+
+
+@pytest.fixture(scope="session")
+def toy() -> Iterator[Server]:
+    """A server on the weightless engine, for all tests that leave it as it was."""
+    with serving() as server:
+        yield server.wait_ready()
+
+
+@pytest.fixture(scope="session")
+def demo() -> Iterator[Server]:
+    """A server on the demo model."""
+    folder = ROOT / "demo" / "target"
+    if not (folder / "model.gguf").exists():
+        pytest.skip("skipped: demo/target has no model")
+    with serving(str(folder), "--served-model-name", "demo") as server:
+        yield server.wait_ready()
+
+
+@pytest.fixture(scope="session")
+def api(toy: Server) -> Iterator[openai.OpenAI]:
+    """The official client of the shared server."""
+    with toy.client() as client:
+        yield client
+
+
+@pytest.fixture(scope="session")
+def spec() -> Any:
+    """OpenAI's published schemas, by name."""
+    file = DATA / "openai-chat-spec.json"
+    if not file.exists():
+        pytest.skip("skipped: no data")
+    return json.loads(file.read_text())

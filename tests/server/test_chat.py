@@ -1,0 +1,190 @@
+"""`/v1/chat/completions` through the official client."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import jsonschema
+import openai
+import pydantic
+import pytest
+from openai.types.chat import ChatCompletion, ChatCompletionChunk
+
+from .serving import Server
+
+HI: Any = [{"role": "user", "content": "hi"}]
+
+
+def chat(api: openai.OpenAI, **fields: Any) -> ChatCompletion:
+    return api.chat.completions.create(**{"model": "toy", "messages": HI, "max_tokens": 24, **fields})
+
+
+def stream(api: openai.OpenAI, **fields: Any) -> list[ChatCompletionChunk]:
+    settings = {"model": "toy", "messages": HI, "max_tokens": 24, "stream": True, **fields}
+    return list(api.chat.completions.create(**settings))
+
+
+def text_of(chunks: list[ChatCompletionChunk], index: int = 0) -> str:
+    choices = [c for chunk in chunks for c in chunk.choices if c.index == index]
+    return "".join(c.delta.content or "" for c in choices)
+
+
+def validate(spec: Any, name: str, body: object) -> None:
+    jsonschema.validate(body, {"$ref": f"#/components/schemas/{name}", "components": spec["components"]})
+
+
+def test_an_answer(api: openai.OpenAI) -> None:
+    answer = chat(api)
+    assert (answer.object, answer.model, len(answer.choices)) == ("chat.completion", "toy", 1)
+    assert answer.choices[0].message.role == "assistant"
+    assert answer.choices[0].finish_reason in ("stop", "length")
+    assert answer.usage is not None
+    assert answer.usage.total_tokens == answer.usage.prompt_tokens + answer.usage.completion_tokens
+    assert answer.usage.prompt_tokens_details is not None
+    assert answer.system_fingerprint == chat(api).system_fingerprint
+
+
+def test_bodies_are_as_openai_publishes_them(toy: Server, spec: Any) -> None:
+    request = {"messages": HI, "max_tokens": 8, "seed": 1, "n": 2, "logprobs": True, "top_logprobs": 2}
+    body = toy.http.post("/v1/chat/completions", json=request).json()
+    validate(spec, "CreateChatCompletionResponse", body)
+    options = {"stream": True, "stream_options": {"include_usage": True}}
+    lines = toy.http.post("/v1/chat/completions", json={**request, **options}).text.split("\n\n")
+    assert lines[-2:] == ["data: [DONE]", ""]
+    for line in lines[:-2]:
+        validate(spec, "CreateChatCompletionStreamResponse", json.loads(line.removeprefix("data: ")))
+    error = toy.http.post("/v1/chat/completions", json={"messages": []}).json()
+    validate(spec, "ErrorResponse", error)
+    validate(spec, "ListModelsResponse", toy.http.get("/v1/models").json())
+
+
+def test_a_seed_gives_the_same_text_streamed_or_not(api: openai.OpenAI) -> None:
+    for seed in (1, -5):
+        text = chat(api, seed=seed).choices[0].message.content
+        assert text == chat(api, seed=seed).choices[0].message.content
+        assert text == text_of(stream(api, seed=seed))
+    assert chat(api, seed=1, temperature=2).choices[0] != chat(api, seed=2, temperature=2).choices[0]
+
+
+def test_a_stream(api: openai.OpenAI) -> None:
+    chunks = stream(api, seed=1)
+    first, last = chunks[0].choices[0], chunks[-1].choices[0]
+    assert (first.delta.role, first.delta.content, first.finish_reason) == ("assistant", "", None)
+    assert last.finish_reason in ("stop", "length")
+    assert [c for c in chunks if c.choices[0].finish_reason] == [chunks[-1]]
+    assert len({c.id for c in chunks}) == 1
+    assert all(c.usage is None for c in chunks)
+
+
+def test_usage_of_a_stream(api: openai.OpenAI) -> None:
+    whole = chat(api, seed=1).usage
+    assert whole is not None
+    *chunks, last = stream(api, seed=1, stream_options={"include_usage": True})
+    assert last.usage is not None
+    assert (last.choices, last.usage.completion_tokens) == ([], whole.completion_tokens)
+    assert all(c.usage is None for c in chunks)
+    every = stream(api, seed=1, stream_options={"include_usage": True, "continuous_usage_stats": True})
+    counts = [c.usage.completion_tokens for c in every if c.usage is not None]
+    assert len(counts) == len(every)
+    assert counts == sorted(counts)
+    assert counts[-1] == whole.completion_tokens
+
+
+def test_several_choices(api: openai.OpenAI) -> None:
+    texts = [c.message.content for c in chat(api, n=3, seed=1, temperature=1.5).choices]
+    assert len(set(texts)) == 3
+    chunks = stream(api, n=3, seed=1, temperature=1.5)
+    assert [text_of(chunks, i) for i in range(3)] == texts
+    assert texts[0] == chat(api, seed=1, temperature=1.5).choices[0].message.content
+
+
+def test_stop_strings(api: openai.OpenAI) -> None:
+    text = chat(api, seed=1, max_tokens=60, extra_body={"ignore_eos": True}).choices[0].message.content
+    assert text is not None
+    stop = text[5:8]
+    stopped = chat(api, seed=1, max_tokens=60, stop=stop, extra_body={"ignore_eos": True}).choices[0]
+    assert (stopped.message.content, stopped.finish_reason) == (text[: text.index(stop)], "stop")
+    chunks = stream(api, seed=1, max_tokens=60, stop=[stop, "never"], extra_body={"ignore_eos": True})
+    assert text_of(chunks) == stopped.message.content
+
+
+def test_limits_on_length(api: openai.OpenAI) -> None:
+    for limit in ({"max_tokens": 3}, {"max_completion_tokens": 3, "max_tokens": None}):
+        answer = chat(api, **limit, extra_body={"ignore_eos": True})
+        assert answer.usage is not None
+        assert (answer.usage.completion_tokens, answer.choices[0].finish_reason) == (3, "length")
+
+
+def test_logprobs(api: openai.OpenAI) -> None:
+    answer = chat(api, seed=1, logprobs=True, top_logprobs=3)
+    assert answer.choices[0].logprobs is not None
+    entries = answer.choices[0].logprobs.content or []
+    assert entries
+    for entry in entries:
+        assert len(entry.top_logprobs) == 3
+        values = [t.logprob for t in entry.top_logprobs]
+        assert values == sorted(values, reverse=True)
+        assert entry.logprob <= values[0] <= 0
+    written = b"".join(bytes(e.bytes or []) for e in entries)
+    assert written.decode("utf-8", "replace") == answer.choices[0].message.content
+    chunks = stream(api, seed=1, logprobs=True, top_logprobs=3)
+    streamed = [e for c in chunks for e in (c.choices[0].logprobs and c.choices[0].logprobs.content) or []]
+    assert streamed == entries
+
+
+class Person(pydantic.BaseModel):
+    """What a client wants to have."""
+
+    name: str
+    age: int
+    tags: list[bool]
+
+
+def test_the_parse_helper(api: openai.OpenAI) -> None:
+    settings: Any = {"model": "toy", "messages": HI, "max_tokens": 400, "temperature": 0.3}
+    for seed in range(20):
+        answer = api.chat.completions.parse(**settings, response_format=Person, seed=seed, timeout=60)
+        if answer.choices[0].finish_reason == "stop":
+            assert isinstance(answer.choices[0].message.parsed, Person)
+            return
+    raise AssertionError("no answer came to its end")
+
+
+@pytest.mark.parametrize(
+    ("wanted", "pattern"),
+    [
+        ({"type": "regex", "regex": "[ab]{3}"}, "[ab]{3}"),
+        ({"type": "regex", "pattern": "[ab]{3}"}, "[ab]{3}"),
+        ({"type": "choice", "choices": ["yes", "no"]}, "yes|no"),
+        ({"type": "lark_grammar", "grammar": 'start: "x" /[0-9]/'}, "x[0-9]"),
+        ({"type": "llguidance", "grammar": {"grammars": [{"json_schema": {"const": 5}}]}}, "5"),
+        ({"type": "text"}, "(?s).*"),
+        ({"type": "json_schema", "json_schema": {"name": "n", "schema": {"enum": [1, 2]}}}, "1|2"),
+    ],
+)
+def test_response_formats(api: openai.OpenAI, wanted: Any, pattern: str) -> None:
+    choice = chat(api, response_format=wanted, max_tokens=40).choices[0]
+    assert re.fullmatch(pattern, choice.message.content or "")
+
+
+def test_members_come_in_the_schemas_order(api: openai.OpenAI) -> None:
+    properties = {name: {"type": "boolean"} for name in ("z", "a", "m")}
+    schema = {"type": "object", "properties": properties, "required": ["z", "a", "m"]}
+    schema["additionalProperties"] = False
+    wanted: Any = {"type": "json_schema", "json_schema": {"name": "n", "schema": schema}}
+    choice = chat(api, response_format=wanted, max_tokens=300).choices[0]
+    assert choice.finish_reason == "stop"
+    assert list(json.loads(choice.message.content or "")) == ["z", "a", "m"]
+
+
+def test_a_demo_answer_obeys_its_schema(demo: Server) -> None:
+    schema = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
+    schema["additionalProperties"] = False
+    wanted: Any = {"type": "json_schema", "json_schema": {"name": "n", "schema": schema}}
+    with demo.client() as api:
+        messages: Any = [{"role": "user", "content": "Extract name: Ann Lee bought a lamp."}]
+        choice = chat(api, model="demo", messages=messages, response_format=wanted, max_tokens=200).choices[0]
+    assert choice.finish_reason == "stop"
+    jsonschema.validate(json.loads(choice.message.content or ""), schema)

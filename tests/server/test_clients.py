@@ -1,0 +1,149 @@
+"""Clients that are many, go away, do not read, or say nothing more: they harm nobody."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from .serving import Server, serving
+
+CHAT = "/v1/chat/completions"
+SEND_TIMEOUT = 2.0
+
+
+def body(**fields: Any) -> dict[str, Any]:
+    return {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 16, **fields}
+
+
+LONG = body(max_tokens=3500, ignore_eos=True)
+
+
+@pytest.fixture(scope="module")
+def slow() -> Iterator[Server]:
+    """An engine with slow steps, and little patience with clients."""
+    config = {"server": {"send_timeout": SEND_TIMEOUT}}
+    with serving("toy:step_us=2000", config=config) as server:
+        yield server.wait_ready()
+
+
+def raw_request(server: Server, fields: dict[str, Any], receive_buffer: int | None = None) -> socket.socket:
+    """A plain socket on which a request was sent."""
+    raw = socket.socket()
+    if receive_buffer is not None:
+        raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
+    raw.settimeout(30)
+    raw.connect(server.host)
+    content = json.dumps(fields).encode()
+    head = f"POST {CHAT} HTTP/1.1\r\nhost: x\r\ncontent-length: {len(content)}\r\n\r\n"
+    raw.sendall(head.encode() + content)
+    return raw
+
+
+def wait_running(server: Server) -> None:
+    end = time.monotonic() + 30
+    while server.metric("llgtrt_running_choices") == 0:
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_client_that_goes_away_frees_its_work(slow: Server, stream: bool) -> None:
+    before = slow.metric('llgtrt_requests_total{outcome="cancelled"}')
+    gone = f'llgtrt_http_requests_total{{outcome="disconnected",path="{CHAT}"}}'
+    gone_before = slow.metric(gone)
+    raw = raw_request(slow, {**LONG, "stream": stream, "n": 2})
+    wait_running(slow)
+    raw.close()
+    slow.wait_idle(5)
+    assert slow.metric('llgtrt_requests_total{outcome="cancelled"}') == before + 1
+    assert slow.metric(gone) == gone_before + 1
+
+
+def test_a_client_that_goes_away_while_its_request_waits() -> None:
+    with serving("toy:slots=1,step_us=2000", config={"max_batch_size": 1}) as server:
+        server.wait_ready()
+        first = raw_request(server, {**LONG, "stream": True})
+        wait_running(server)
+        raw_request(server, LONG).close()
+        end = time.monotonic() + 10
+        while server.metric('llgtrt_requests_total{outcome="cancelled"}') < 1:
+            assert time.monotonic() < end
+            time.sleep(0.02)
+        assert server.metric("llgtrt_running_choices") == 1
+        first.close()
+        server.wait_idle(5)
+
+
+def test_a_pipelining_client_that_goes_away(slow: Server) -> None:
+    raw = raw_request(slow, {**LONG, "stream": True})
+    wait_running(slow)
+    raw.sendall(b"GET /health HTTP/1.1\r\nhost: x\r\n\r\n")
+    time.sleep(0.2)
+    raw.close()
+    slow.wait_idle(5)
+
+
+def test_a_client_that_reads_a_byte_a_second(slow: Server) -> None:
+    raw = raw_request(slow, {**LONG, "stream": True, "logprobs": True, "top_logprobs": 20, "n": 4}, 2048)
+    wait_running(slow)
+    begun = time.monotonic()
+    other = slow.http.post(CHAT, json=body())
+    assert other.status_code == 200
+    dropped = False
+    while not dropped and time.monotonic() - begun < 60:
+        time.sleep(1)
+        try:
+            dropped = raw.recv(1) == b""
+        except (ConnectionResetError, TimeoutError):
+            dropped = True
+        if slow.metric("llgtrt_running_choices") == 0:
+            break
+    raw.close()
+    slow.wait_idle(5)
+    assert slow.metric('llgtrt_requests_total{outcome="cancelled"}') > 0
+    assert time.monotonic() - begun < 60
+
+
+def test_half_open_sockets_harm_nobody(slow: Server) -> None:
+    silent = [socket.create_connection(slow.host) for _ in range(50)]
+    half = socket.create_connection(slow.host)
+    half.sendall(f"POST {CHAT} HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\n{{".encode())
+    assert slow.http.post(CHAT, json=body()).status_code == 200
+    half.settimeout(30)
+    assert b"408" in half.recv(4096)
+    for raw in [*silent, half]:
+        raw.close()
+
+
+async def _post_all(server: Server, bodies: list[dict[str, Any]]) -> list[httpx.Response]:
+    limits = httpx.Limits(max_connections=len(bodies))
+    async with httpx.AsyncClient(base_url=server.url, limits=limits, timeout=240) as client:
+        return list(await asyncio.gather(*(client.post(CHAT, json=b) for b in bodies)))
+
+
+def test_32_streams_at_a_time(toy: Server) -> None:
+    bodies = [body(seed=i, max_tokens=64, stream=True, temperature=1.5) for i in range(32)]
+    responses = asyncio.run(_post_all(toy, bodies))
+    assert {r.status_code for r in responses} == {200}
+    assert all(r.text.endswith("data: [DONE]\n\n") for r in responses)
+    alone = toy.http.post(CHAT, json=bodies[7]).text
+    assert _text(alone) == _text(responses[7].text)
+
+
+def _text(events: str) -> str:
+    chunks = [json.loads(line[6:]) for line in events.split("\n\n")[:-2]]
+    return "".join(c["choices"][0]["delta"].get("content", "") for c in chunks)
+
+
+def test_256_clients_queue_and_do_not_fail(toy: Server) -> None:
+    responses = asyncio.run(_post_all(toy, [body(seed=i) for i in range(256)]))
+    assert {r.status_code for r in responses} == {200}
+    assert len({r.json()["id"] for r in responses}) == 256
+    toy.wait_idle()

@@ -1,0 +1,98 @@
+"""`/v1/completions` and `/v1/models` through the official client."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jsonschema
+import openai
+import pytest
+from openai.types import Completion
+
+from .serving import Server
+
+
+def complete(api: openai.OpenAI, prompt: Any, **fields: Any) -> Completion:
+    return api.completions.create(**{"model": "toy", "prompt": prompt, "max_tokens": 12, "seed": 1, **fields})
+
+
+def texts(completion: Completion) -> list[str]:
+    assert [c.index for c in completion.choices] == list(range(len(completion.choices)))
+    return [c.text for c in completion.choices]
+
+
+def test_forms_of_a_prompt(api: openai.OpenAI) -> None:
+    (a,), (b,) = texts(complete(api, "a")), texts(complete(api, "b"))
+    assert a != b
+    assert texts(complete(api, ["a", "b"])) == [a, b]
+    assert texts(complete(api, [97])) == [a]
+    assert texts(complete(api, [[97], [98]])) == [a, b]
+
+
+def test_choices_are_prompt_major(api: openai.OpenAI) -> None:
+    four = texts(complete(api, ["a", "b"], n=2))
+    assert four[:2] == texts(complete(api, "a", n=2))
+    assert four[2:] == texts(complete(api, "b", n=2))
+
+
+def test_usage_counts_each_prompt_once(api: openai.OpenAI) -> None:
+    usage = complete(api, ["a", "bb"], n=2, max_tokens=5, extra_body={"ignore_eos": True}).usage
+    assert usage is not None
+    assert (usage.prompt_tokens, usage.completion_tokens) == (3, 20)
+
+
+def test_echo(api: openai.OpenAI) -> None:
+    plain = texts(complete(api, ["a", "b"], n=2))
+    assert texts(complete(api, ["a", "b"], n=2, echo=True)) == [
+        p + t for p, t in zip("aabb", plain, strict=True)
+    ]
+    assert texts(complete(api, [[97]], echo=True)) == ["a" + plain[0]]
+
+
+def test_a_stream(api: openai.OpenAI) -> None:
+    for echo in (False, True):
+        whole = texts(complete(api, ["a", "b"], echo=echo))
+        streamed = ["", ""]
+        for chunk in api.completions.create(
+            model="toy", prompt=["a", "b"], max_tokens=12, seed=1, echo=echo, stream=True
+        ):
+            for choice in chunk.choices:
+                streamed[choice.index] += choice.text
+        assert streamed == whole
+
+
+def test_logprobs(api: openai.OpenAI) -> None:
+    choice = complete(api, "a", logprobs=2, extra_body={"ignore_eos": True}).choices[0]
+    found = choice.logprobs
+    assert found is not None
+    assert found.tokens is not None
+    assert found.token_logprobs is not None
+    assert found.top_logprobs is not None
+    assert found.text_offset is not None
+    assert (
+        len(found.tokens)
+        == len(found.token_logprobs)
+        == len(found.top_logprobs)
+        == len(found.text_offset)
+        == 12
+    )
+    for token, value, likely in zip(found.tokens, found.token_logprobs, found.top_logprobs, strict=True):
+        assert likely[token] == value
+        assert 2 <= len(likely) <= 3
+    assert found.text_offset[0] == 0
+    assert found.text_offset == sorted(found.text_offset)
+
+
+def test_bodies_are_as_openai_publishes_them(toy: Server, spec: Any) -> None:
+    request = {"prompt": ["a", "b"], "max_tokens": 4, "n": 2, "logprobs": 2}
+    body = toy.http.post("/v1/completions", json=request).json()
+    wanted = {"$ref": "#/components/schemas/CreateCompletionResponse", "components": spec["components"]}
+    jsonschema.validate(body, wanted)
+
+
+def test_models(api: openai.OpenAI) -> None:
+    assert [m.id for m in api.models.list()] == ["toy"]
+    assert api.models.retrieve("toy").owned_by == "llgtrt"
+    with pytest.raises(openai.NotFoundError) as error:
+        api.models.retrieve("gpt-5")
+    assert error.value.code == "model_not_found"

@@ -1,0 +1,166 @@
+"""Every error has the one body, and says whose it is."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import socket
+from typing import Any
+
+import httpx
+import openai
+import pytest
+
+from .serving import Server, serving
+
+CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
+HI = {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 4}
+
+
+def check(response: httpx.Response, status: int, param: str | None, code: str | None) -> None:
+    assert response.status_code == status, response.text
+    assert response.headers["content-type"] == "application/json"
+    body = response.json()
+    assert set(body) == {"error"}
+    assert set(body["error"]) == {"message", "type", "param", "code"}
+    assert isinstance(body["error"]["message"], str)
+    assert (body["error"]["param"], body["error"]["code"]) == (param, code)
+    assert body["error"]["type"] == "invalid_request_error"
+
+
+@pytest.mark.parametrize(
+    ("fields", "param", "code"),
+    [
+        ({"temperature": 2.1}, "temperature", None),
+        ({"temperature": -0.1}, "temperature", None),
+        ({"temperature": "x"}, "temperature", None),
+        ({"top_p": 0}, "top_p", None),
+        ({"top_p": 1.5}, "top_p", None),
+        ({"min_p": 2}, "min_p", None),
+        ({"top_k": -2}, "top_k", None),
+        ({"presence_penalty": 2.5}, "presence_penalty", None),
+        ({"frequency_penalty": -2.5}, "frequency_penalty", None),
+        ({"repetition_penalty": 0}, "repetition_penalty", None),
+        ({"logit_bias": {"1": 101}}, "logit_bias", None),
+        ({"logit_bias": {"x": 1}}, "logit_bias", None),
+        ({"logit_bias": {"4000000": 1}}, "logit_bias", None),
+        ({"max_tokens": 0}, "max_tokens", None),
+        ({"max_completion_tokens": 0}, "max_completion_tokens", None),
+        ({"min_tokens": 5}, "min_tokens", None),
+        ({"n": 0}, "n", None),
+        ({"n": 129}, "n", None),
+        ({"stop": [str(i) for i in range(17)]}, "stop", None),
+        ({"stop": ""}, "stop", None),
+        ({"logprobs": True, "top_logprobs": 21}, "top_logprobs", None),
+        ({"top_logprobs": 2}, "top_logprobs", None),
+        ({"messages": []}, "messages", None),
+        ({"messages": [{"role": "tool", "content": "x"}]}, "messages[0].role", None),
+        ({"tools": [{"type": "function"}]}, "tools", "unsupported_parameter"),
+        ({"reasoning_effort": "high"}, "reasoning_effort", "unsupported_parameter"),
+        ({"guided_regex": "a"}, "guided_regex", "unsupported_parameter"),
+        ({"response_format": {"type": "xml"}}, "response_format.type", None),
+    ],
+)
+def test_bad_chats(toy: Server, fields: dict[str, Any], param: str, code: str | None) -> None:
+    for stream in (False, True):
+        check(toy.http.post(CHAT, json={**HI, **fields, "stream": stream}), 400, param, code)
+
+
+@pytest.mark.parametrize(
+    ("fields", "param"),
+    [
+        ({}, "prompt"),
+        ({"prompt": None}, "prompt"),
+        ({"prompt": ""}, "prompt"),
+        ({"prompt": [999_999]}, "prompt"),
+        ({"prompt": [999_999], "echo": True}, "prompt"),
+        ({"prompt": "x", "suffix": "y"}, "suffix"),
+        ({"prompt": "x", "best_of": 3}, "best_of"),
+        ({"prompt": "x", "logprobs": 1, "echo": True}, "logprobs"),
+        ({"prompt": "x", "logprobs": 21}, "logprobs"),
+    ],
+)
+def test_bad_completions(toy: Server, fields: dict[str, Any], param: str) -> None:
+    response = toy.http.post(COMPLETIONS, json={"max_tokens": 2, **fields})
+    check(response, 400, param, response.json()["error"]["code"])
+
+
+def test_too_long_for_the_context(toy: Server) -> None:
+    for path, fields in ((COMPLETIONS, {"prompt": "x" * 5000}), (CHAT, HI | {"max_tokens": 100_000})):
+        response = toy.http.post(path, json=fields)
+        assert response.status_code == 400
+        assert response.json()["error"]["code"] == "context_length_exceeded"
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_schema_that_cannot_be_enforced(toy: Server, stream: bool) -> None:
+    schema = {"type": "object", "properties": {"a": {"type": "string", "format": "zork"}}}
+    wanted = {"type": "json_schema", "json_schema": {"name": "n", "schema": schema}}
+    response = toy.http.post(CHAT, json={**HI, "response_format": wanted, "stream": stream})
+    check(response, 400, "response_format", "unsupported_grammar")
+    assert "/properties/a" in response.json()["error"]["message"]
+    assert "format" in response.json()["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [(b"", "invalid_json"), (b"{", "invalid_json"), (b'{"messages": "\xff"}', "invalid_utf8"), (b"[]", None)],
+)
+def test_bad_bodies(toy: Server, body: bytes, code: str | None) -> None:
+    check(toy.http.post(CHAT, content=body), 400, None, code)
+
+
+def test_paths_and_methods(toy: Server) -> None:
+    check(toy.http.get("/nope"), 404, None, "not_found")
+    check(toy.http.get("/v1/nope"), 404, None, "not_found")
+    check(toy.http.get("/v1/models/"), 404, "model", "model_not_found")
+    check(toy.http.get(CHAT), 405, None, "method_not_allowed")
+    assert toy.http.get(CHAT).headers["allow"] == "POST"
+    check(toy.http.post(CHAT, json={**HI, "model": "gpt-5"}), 404, "model", "model_not_found")
+
+
+def test_what_is_not_http(toy: Server) -> None:
+    with socket.create_connection(toy.host, 10) as raw:
+        raw.sendall(b"what is this\r\n\r\n")
+        response = http.client.HTTPResponse(raw)
+        response.begin()
+        assert response.status == 400
+        assert json.loads(response.read())["error"]["code"] == "invalid_http"
+
+
+def test_bodies_that_are_too_large() -> None:
+    with serving(config={"server": {"max_body_bytes": 1000}}) as server:
+        server.wait_ready()
+        check(server.http.post(CHAT, content=b" " * 1001), 413, None, "request_too_large")
+        chunks = (b" " * 500 for _ in range(3))
+        check(server.http.post(CHAT, content=chunks), 413, None, "request_too_large")
+        assert server.http.post(CHAT, json=HI).status_code == 200
+
+
+def test_keys() -> None:
+    with serving("toy", "--api-key", "secret") as server:
+        server.wait_ready()
+        assert server.http.get("/metrics").status_code == 200
+        for key in ("", "Bearer", "Bearer wrong", "Bearer secret2", "Basic secret", "secret"):
+            response = server.http.get("/v1/models", headers={"authorization": key})
+            check(response, 401, None, "invalid_api_key")
+        check(server.http.get("/v1/nope"), 401, None, "invalid_api_key")
+        with pytest.raises(openai.AuthenticationError), server.client() as api:
+            api.models.list()
+        with server.client(api_key="secret") as api:
+            assert api.models.list().data
+
+
+def test_more_requests_than_may_wait() -> None:
+    with serving("toy:slots=1,step_us=3000", config={"max_queue_size": 1, "max_batch_size": 1}) as server:
+        server.wait_ready()
+        long = {**HI, "max_tokens": 3000, "ignore_eos": True, "stream": True}
+        with server.http.stream("POST", CHAT, json=long) as running:
+            assert running.status_code == 200
+            many = {"prompt": ["a", "b", "c"], "max_tokens": 4}
+            response = server.http.post(COMPLETIONS, json=many)
+            assert response.status_code == 429
+            assert response.headers["retry-after"]
+            assert response.json()["error"]["type"] == "rate_limit_error"
+        server.wait_idle()
+        assert server.http.post(CHAT, json=HI).status_code == 200

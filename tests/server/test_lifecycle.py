@@ -1,0 +1,171 @@
+"""Start, readiness, the engine's death, and the end."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from .serving import COMMAND, ROOT, Server, serving
+
+CHAT = "/v1/chat/completions"
+HI = {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 8}
+LONG = {**HI, "ignore_eos": True}
+
+
+def read_stream(server: Server, tokens: int, begun: threading.Event | None = None) -> tuple[int, str]:
+    """Status and all text of a streamed answer."""
+    fields = {**LONG, "max_tokens": tokens, "stream": True}
+    with (
+        httpx.Client(base_url=server.url, timeout=60) as client,
+        client.stream("POST", CHAT, json=fields) as response,
+    ):
+        text = ""
+        for piece in response.iter_text():
+            text += piece
+            if begun is not None:
+                begun.set()
+        return response.status_code, text
+
+
+def test_health_and_readiness(toy: Server) -> None:
+    assert toy.http.get("/health").status_code == 200
+    state = toy.http.get("/ready").json()
+    assert (state["status"], state["promise"]) == ("ready", "exact: bit-identical")
+    assert re.search(r"ready: toy at http://\S+, exact: bit-identical", toy.log())
+
+
+def test_metrics_move(toy: Server) -> None:
+    names = ("llgtrt_generated_tokens_total", "llgtrt_prompt_tokens_total", "llgtrt_end_to_end_seconds_count")
+    before = [toy.metric(n) for n in names]
+    assert toy.http.post(CHAT, json={**LONG, "max_tokens": 5}).status_code == 200
+    toy.wait_idle()
+    moved = [toy.metric(n) - b for n, b in zip(names, before, strict=True)]
+    assert moved[0] >= 5
+    assert moved[1] > 0
+    assert moved[2] >= 1
+    assert toy.metric("llgtrt_ready") == 1
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, *COMMAND, "serve", *arguments]
+    path = {"PYTHONPATH": str(ROOT / "python")}
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, env=os.environ | path)
+
+
+def test_what_cannot_be_served_is_one_line(toy: Server, tmp_path: Path) -> None:
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / "model.gguf").write_bytes(b"GGUF" + bytes(range(256)))
+    cases: list[tuple[list[str], str]] = [
+        (["no-such-folder"], "no-such-folder"),
+        ([str(tmp_path), "--port", "0"], "model.gguf"),
+        (["toy", "--port", toy.url.rpartition(":")[2]], "--port"),
+        (["toy", "--prot", "1"], "--port"),
+        (["toy", "toy"], "speculation"),
+        ([str(tmp_path / "broken"), "--port", "0"], ""),
+    ]
+    for arguments, said in cases:
+        result = run(*arguments)
+        assert result.returncode == 2, arguments
+        last = result.stderr.splitlines()[-1]
+        assert last.startswith("llgtrt: ")
+        assert said in last
+
+
+def test_sigterm_lets_running_requests_finish() -> None:
+    with serving("toy:step_us=3000") as server, concurrent.futures.ThreadPoolExecutor() as pool:
+        server.wait_ready()
+        begun = threading.Event()
+        running = pool.submit(read_stream, server, 600, begun)
+        begun.wait(30)
+        server.process.send_signal(signal.SIGTERM)
+        time.sleep(0.3)
+        refused = server.http.post(CHAT, json=HI)
+        assert refused.status_code == 503
+        assert refused.json()["error"]["code"] == "shutting_down"
+        assert server.http.get("/ready").status_code == 503
+        assert server.http.get("/health").status_code == 200
+        status, text = running.result(60)
+        assert status == 200
+        assert text.endswith("data: [DONE]\n\n")
+        assert server.process.wait(30) == 0
+
+
+def test_the_grace_period_ends() -> None:
+    with serving("toy:step_us=5000", config={"server": {"grace_period": 1}}) as server:
+        server.wait_ready()
+        with concurrent.futures.ThreadPoolExecutor() as pool:
+            begun = threading.Event()
+            running = pool.submit(read_stream, server, 4000, begun)
+            begun.wait(30)
+            server.process.send_signal(signal.SIGINT)
+            _, text = running.result(30)
+        assert '"error"' in text.split("\n\n")[-2]
+        assert server.process.wait(30) == 0
+
+
+def test_a_second_signal_ends_at_once() -> None:
+    with serving("toy:step_us=5000") as server, concurrent.futures.ThreadPoolExecutor() as pool:
+        server.wait_ready()
+        begun = threading.Event()
+        running = pool.submit(read_stream, server, 4000, begun)
+        begun.wait(30)
+        server.process.send_signal(signal.SIGTERM)
+        time.sleep(0.3)
+        server.process.send_signal(signal.SIGTERM)
+        assert server.process.wait(5) != 0
+        with pytest.raises(httpx.HTTPError):
+            running.result(30)
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGABRT])
+def test_the_engine_dies_under_streams(number: int) -> None:
+    with serving("toy:step_us=3000") as server, concurrent.futures.ThreadPoolExecutor(16) as pool:
+        server.wait_ready()
+        begun = [threading.Event() for _ in range(16)]
+        streams = [pool.submit(read_stream, server, 4000, b) for b in begun]
+        for event in begun:
+            event.wait(60)
+        (child,) = server.children()
+        os.kill(child, number)
+        for stream in streams:
+            status, text = stream.result(60)
+            assert status == 500 or '"error"' in text.split("\n\n")[-2]
+        assert server.http.get("/health").status_code == 200
+        server.wait_ready()
+        assert server.metric("llgtrt_engine_restarts_total") == 1
+        assert server.children() != [child]
+        assert server.http.post(CHAT, json=HI).status_code == 200
+
+
+def test_ready_says_so_while_the_engine_is_away() -> None:
+    with serving() as server:
+        server.wait_ready()
+        (child,) = server.children()
+        os.kill(child, signal.SIGKILL)
+        seen: set[Any] = set()
+        end = time.monotonic() + 30
+        while seen != {200, 503} and time.monotonic() < end:
+            seen.add(server.http.get("/ready").status_code)
+        assert 503 in seen
+        server.wait_ready()
+
+
+def test_nothing_is_left_of_a_killed_server() -> None:
+    with serving() as server:
+        children = server.wait_ready().children()
+        server.stop(signal.SIGKILL)
+        end = time.monotonic() + 10
+        while any(Path(f"/proc/{c}").exists() for c in children):
+            assert time.monotonic() < end
+            time.sleep(0.05)
