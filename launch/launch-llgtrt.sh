@@ -35,4 +35,4 @@ fi
 (setup_all run) # a subshell: the server does not inherit the build's environment
 # Isolated, here and in the child processes: what lies in the caller's folder must not be imported.
 export PYTHONSAFEPATH=1
-exec "$LLGTRT_ROOT/.venv/bin/python" -I -m llgtrt serve "${args[@]}"
+exec "${LLGTRT_CACHE:-$LLGTRT_ROOT}/.venv/bin/python" -I -m llgtrt serve "${args[@]}"

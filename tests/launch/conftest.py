@@ -29,6 +29,7 @@ case "$*" in
     "-c import ensurepip"*) exit "${FAKE_NO_VENV:-0}" ;;
     "-m venv"*)
         log venv
+        rm -rf "${!#}"
         mkdir -p "${!#}/bin"
         cp "$FAKE_BIN/venv-python" "${!#}/bin/python"
         ;;

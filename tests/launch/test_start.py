@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
+HOME = Path(os.environ.get("LLGTRT_CACHE", ROOT))
 
 pytestmark = pytest.mark.skipif(
-    not (ROOT / ".venv" / ".extension").exists(), reason="skipped: the launcher has built nothing here yet"
+    not (HOME / ".venv" / ".extension").exists(), reason="skipped: the launcher has built nothing here yet"
 )
 
 
