@@ -127,7 +127,21 @@ fn json(value: &impl serde::Serialize) -> Result<String> {
 #[pyfunction]
 #[pyo3(signature = (text, overrides))]
 fn load_config(py: Python<'_>, text: Option<&str>, overrides: &str) -> Result<String> {
-    py.detach(|| json(&config::load(text, overrides)?))
+    py.detach(|| {
+        log_to_stderr();
+        let config = config::load(text, overrides)?;
+        for key in Config::ignored_keys_set(text) {
+            log::info!("runtime.json: {key} has no effect on llama.cpp");
+        }
+        json(&config)
+    })
+}
+
+/// The core's log goes to standard error, as much of it as `LLGTRT_LOG` says (`debug`, `info`, `warn`, …).
+fn log_to_stderr() {
+    let env = env_logger::Env::new().filter_or("LLGTRT_LOG", "info");
+    // A second call finds the logger installed, which is all that it wants.
+    let _ = env_logger::Builder::from_env(env).format_timestamp(None).try_init();
 }
 
 /// The effective configuration with one comment per key.
@@ -139,7 +153,10 @@ fn print_config(py: Python<'_>, effective: &str) -> Result<String> {
 /// The main function of the engine process; returns its exit code.
 #[pyfunction]
 fn engine_process(py: Python<'_>, fd: RawFd) -> i32 {
-    py.detach(|| process::child_main(fd, engine::serve))
+    py.detach(|| {
+        log_to_stderr();
+        process::child_main(fd, engine::serve)
+    })
 }
 
 /// The Rust core.
