@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import difflib
 import logging
+import os
 import sys
 from collections.abc import Sequence
 from typing import Any, NoReturn
@@ -70,6 +71,8 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
 
 
 def _serve(parsed: argparse.Namespace) -> int:
+    if parsed.debug:
+        os.environ.setdefault("LLGTRT_LOG", "debug")  # the core's log, in this process and in the engine's
     settings = load(parsed.target, parsed.runtime_config, _server_flags(parsed))
     if parsed.print_config:
         print(_core.print_config(settings.config))

@@ -7,25 +7,25 @@
 use crate::types::Token;
 
 /// No noise is above this: the largest value that a 32-bit uniform gives, rounded up.
-pub const MAX_NOISE: f32 = 22.9;
+pub(super) const MAX_NOISE: f32 = 22.9;
 
 /// What the noise is for; draws for different purposes are independent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Purpose {
+pub(super) enum Purpose {
     /// Drawing a token.
     Draw = 1,
 }
 
 /// The noise of one position.
 #[derive(Debug, Clone, Copy)]
-pub struct Noise {
+pub(super) struct Noise {
     a: u32,
     b: u32,
 }
 
 impl Noise {
     /// The noise of generated token number `position` of choice `choice`.
-    pub fn new(seed: u64, purpose: Purpose, choice: u32, position: u32) -> Self {
+    pub(super) fn new(seed: u64, purpose: Purpose, choice: u32, position: u32) -> Self {
         let mut k = mix64(seed ^ 0x9e37_79b9_7f4a_7c15);
         k = mix64(k ^ (u64::from(choice) << 32 | u64::from(position)));
         k = mix64(k ^ purpose as u64);
@@ -34,7 +34,7 @@ impl Noise {
 
     /// Standard Gumbel noise of one token.
     #[inline]
-    pub fn gumbel(self, token: Token) -> f32 {
+    pub(super) fn gumbel(self, token: Token) -> f32 {
         gumbel_of(mix32(mix32(token.wrapping_mul(0x9e37_79b1) ^ self.a) ^ self.b))
     }
 }

@@ -275,8 +275,9 @@ impl Vocab {
     pub fn check_same_bytes(&self, other: &GgufTables) -> Result<()> {
         let theirs = other.words()?;
         for id in 0..self.len().max(theirs.len()) {
-            let mine = self.words.get(id).unwrap_or(&Word::UNUSED);
-            let their = theirs.get(id).unwrap_or(&Word::UNUSED);
+            let unused = Word::UNUSED;
+            let mine = self.words.get(id).unwrap_or(&unused);
+            let their = theirs.get(id).unwrap_or(&unused);
             if mine.bytes != their.bytes && (mine.kind != Kind::Unused || their.kind != Kind::Unused) {
                 let text = |w: &Word| {
                     if w.bytes.is_empty() {
