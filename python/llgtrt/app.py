@@ -115,11 +115,9 @@ class Gate:
         if not self._keys:
             return 0
         header = next((value for name, value in scope["headers"] if name == b"authorization"), b"")
-        scheme, _, key = header.partition(b" ")
-        if (
-            sum(hmac.compare_digest(known, key.strip()) for known in self._keys)
-            and scheme.lower() == b"bearer"
-        ):
+        scheme, _, sent = header.partition(b" ")
+        key = sent.strip() if scheme.lower() == b"bearer" else b""
+        if sum(hmac.compare_digest(known, key) for known in self._keys):
             return int.from_bytes(hashlib.sha256(key).digest()[:8], "big")
         message = "missing or wrong API key; send it as `Authorization: Bearer <key>`"
         raise ApiError(401, message, code="invalid_api_key", headers={"www-authenticate": "Bearer"})
@@ -151,13 +149,13 @@ async def health(request: Request) -> Response:
 
 async def ready(request: Request) -> Response:
     """`GET /ready`: 200 where a request would be answered now, else 503; the engine's state and promise."""
-    engine: AsyncEngine = request.app.state.api.engine
-    state, why = engine.state()
+    api: routes.Api = request.app.state.api
+    state, why = api.engine.state()
     if request.app.state.work.draining:
         state, why = "closed", "the server is shutting down"
-    body = {"status": state, "reason": why, "promise": None}
-    if state == "ready":
-        body["promise"] = promise(engine.info())
+    elif state == "ready" and not api.loaded:
+        state = "loading"
+    body = {"status": state, "reason": why, "promise": promise(api.engine.info()) if api.loaded else None}
     response = routes.json_response(body)
     response.status_code = 200 if state == "ready" else 503
     return response
@@ -173,7 +171,7 @@ async def metrics(request: Request) -> Response:
 async def _http_error(request: Request, error: Exception) -> Response:
     status = error.status_code if isinstance(error, HTTPException) else 500
     headers = error.headers if isinstance(error, HTTPException) else None
-    url = f"{request.method} {request.url.path:.200}"
+    url = f"{request.method} {request.scope['path']:.200}"
     message = {404: f"no such page: {url}", 405: f"not allowed: {url}"}.get(status, str(error))
     code = {404: "not_found", 405: "method_not_allowed"}.get(status)
     return ApiError(status, message, code=code, headers=headers).response()

@@ -6,6 +6,7 @@ import argparse
 import difflib
 import logging
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from typing import Any, NoReturn
@@ -28,6 +29,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line; the exit code."""
     try:
         return _serve(_parse(sys.argv[1:] if arguments is None else list(arguments)))
+    except KeyboardInterrupt:
+        return 128 + signal.SIGINT
     except StartError as e:
         print(f"llgtrt: {' '.join(str(e).split())}", file=sys.stderr)
         return USAGE_ERROR

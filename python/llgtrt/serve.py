@@ -74,6 +74,7 @@ def _listen(settings: Settings) -> socket.socket:
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, KEEP_ALIVE_SECONDS)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
         timeout = int(settings.server.send_timeout * 1000)
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, timeout)
@@ -146,7 +147,7 @@ async def _follow(engine: AsyncEngine, api: Api, address: str) -> None:
             raise StartError(why)
         if state == "ready" and before == "loading":
             info = engine.info()
-            api.template = templates.load(api.settings, info)
+            api.template, api.loaded = templates.load(api.settings, info), True
             log.info("ready: %s at %s, %s; %s", api.settings.model, address, promise(info), info["summary"])
         elif state != before:
             log.warning("the engine is %s: %s", state, why)
@@ -177,7 +178,7 @@ class _Ending:
             await asyncio.wait_for(self._work.idle(), self._grace)
         except asyncio.TimeoutError:
             log.warning("the grace period is over; ending what still runs")
-            self._engine.close()
+            await asyncio.to_thread(self._engine.close)
             with contextlib.suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(self._work.idle(), LAST_WORDS_SECONDS)
         self._server.should_exit = True

@@ -17,7 +17,7 @@ from starlette.routing import BaseRoute, Route
 from llgtrt import __version__, _core
 from llgtrt.engine import AsyncEngine, Generation, GoneError
 from llgtrt.openai import schema, sse, translate
-from llgtrt.openai.errors import ApiError, from_core, invalid
+from llgtrt.openai.errors import ApiError, from_core, invalid, unavailable
 from llgtrt.openai.render import ChatRender, CompletionRender, Render
 from llgtrt.prompt import Vocabulary
 from llgtrt.settings import Settings
@@ -40,6 +40,8 @@ class Api:
     engine: AsyncEngine
     vocabulary: Vocabulary
     template: ChatTemplate | None = None
+    loaded: bool = False
+    """Whether the engine was opened and `template` is the model's."""
     created: int = dataclasses.field(default_factory=lambda: int(time.time()))
     _fingerprint: str | None = None
 
@@ -166,6 +168,8 @@ async def chat_prompt(api: Api, body: schema.ChatRequest) -> list[int]:
     """
     messages = translate.messages(body)
     template = api.template
+    if not api.loaded:
+        raise unavailable("the model is being loaded; try again soon", "loading")
     if template is None:
         raise invalid(
             "messages", "messages: this model has no chat template; the server needs --chat-template"
