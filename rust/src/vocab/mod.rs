@@ -82,7 +82,7 @@ impl Word {
     fn in_trie(&self) -> Vec<u8> {
         let mut bytes = match self.kind {
             Kind::Text => self.bytes.clone(),
-            Kind::Marked | Kind::Special => [&[TokTrie::SPECIAL_TOKEN_MARKER], &self.bytes[..]].concat(),
+            Kind::Marked | Kind::Special => [&[TokTrie::SPECIAL_TOKEN_MARKER][..], &self.bytes].concat(),
             Kind::Unused => Vec::new(),
         };
         if bytes.len() > LONGEST_IN_TRIE {
@@ -155,10 +155,12 @@ impl Vocab {
     /// `Invalid` of "model.gguf" where the tables contradict each other, the kind of tokenizer is unknown, a byte of
     /// UTF-8 is not covered, or there are more ids than logits.
     pub fn from_gguf_tables(tables: &GgufTables, options: &VocabOptions) -> Result<Arc<Vocab>> {
-        let mut options = options.clone();
-        options.eog.splice(0..0, tables.eog());
-        options.bos = options.bos.or(tables.bos());
-        options.add_bos = options.add_bos.or(Some(tables.add_bos()));
+        let options = VocabOptions {
+            n_vocab: options.n_vocab,
+            eog: [tables.eog(), options.eog.clone()].concat(),
+            bos: options.bos.or(tables.bos()),
+            add_bos: options.add_bos.or(Some(tables.add_bos())),
+        };
         Self::build(tables.load()?, &options)
     }
 
@@ -274,8 +276,8 @@ impl Vocab {
     /// `Invalid` of "tokenizer.json" that names the first id that differs and both texts.
     pub fn check_same_bytes(&self, other: &GgufTables) -> Result<()> {
         let theirs = other.words()?;
+        let unused = Word::UNUSED;
         for id in 0..self.len().max(theirs.len()) {
-            let unused = Word::UNUSED;
             let mine = self.words.get(id).unwrap_or(&unused);
             let their = theirs.get(id).unwrap_or(&unused);
             if mine.bytes != their.bytes && (mine.kind != Kind::Unused || their.kind != Kind::Unused) {

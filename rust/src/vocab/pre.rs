@@ -116,7 +116,7 @@ fn is_llama3(name: &str) -> bool {
 }
 
 fn cuts(name: &str) -> Option<&'static [&'static str]> {
-    Some(match name {
+    let cuts: &'static [&'static str] = match name {
         name if is_llama3(name) => &[words!(r"\p{N}{1,3}")],
         "dbrx" | "smaug-bpe" | "chatglm-bpe" | "glm4" | "glm5" => &[words!(r"\p{N}{1,3}")],
         "qwen2" | "deepseek-r1-qwen" | "kormo" | "f2llmv2" | "stablelm2" | "hunyuan" | "solar-open"
@@ -145,12 +145,13 @@ fn cuts(name: &str) -> Option<&'static [&'static str]> {
         "viking" => &[SENTENCES, ONE_DIGIT],
         "poro-chat" | "bloom" | "gpt3-finnish" => &[SENTENCES],
         name => return other_cuts(name),
-    })
+    };
+    Some(cuts)
 }
 
 /// Names whose expression no other name shares.
 fn other_cuts(name: &str) -> Option<&'static [&'static str]> {
-    Some(match name {
+    let cuts: &'static [&'static str] = match name {
         "qwen35" => &[
             r"(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
         ],
@@ -181,7 +182,8 @@ fn other_cuts(name: &str) -> Option<&'static [&'static str]> {
             r"[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]*[\p{L}\p{M}]+(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])?|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+[\p{L}\p{M}]*(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])?|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+",
         ],
         _ => return None,
-    })
+    };
+    Some(cuts)
 }
 
 #[cfg(test)]

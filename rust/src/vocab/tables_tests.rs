@@ -1,7 +1,6 @@
 use super::super::fixture::{options, tables};
 use super::super::{Vocab, VocabOptions};
 use super::*;
-use toktrie::TokenizerEnv as _;
 
 fn with(texts: &[&str]) -> GgufTables {
     let mut tables = tables();

@@ -2,7 +2,6 @@ use super::fixture::{fallback_file, file, from_file, options, tables};
 use super::*;
 use proptest::prelude::*;
 use serde_json::json;
-use toktrie::TokenizerEnv as _;
 
 /// Text of what breaks tokenizers: special and added tokens, merges, white space, several scripts.
 fn text() -> impl Strategy<Value = String> {
@@ -33,7 +32,7 @@ fn ids_are_the_model_s() {
     let ids = |text: &str| vocab.encode(&[(text, false)]).unwrap();
     assert_eq!(ids("hello world"), [259, 264]);
     assert_eq!(ids("hellohe"), [259, 256]);
-    assert_eq!(ids(""), []);
+    assert!(ids("").is_empty());
     assert_eq!(ids("\0\r"), [0, 13]);
     assert_eq!(ids("a<think>b"), [97, 272, 98]);
 }
@@ -189,7 +188,7 @@ proptest! {
     }
 
     #[test]
-    fn tables_and_file_agree(text in text(), template: bool) {
+    fn tables_and_file_agree(text in text(), template in any::<bool>()) {
         let from_tables = Vocab::from_gguf_tables(&tables(), &VocabOptions::default()).unwrap();
         let parts = [(text.as_str(), template)];
         prop_assert_eq!(from_tables.encode(&parts).unwrap(), from_file(&file()).encode(&parts).unwrap());
