@@ -5,7 +5,7 @@ use super::sampled::Sampled;
 use super::toy::{Toy, ToyConfig, ToyFault};
 use crate::config::Config;
 use crate::engine::Info;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::request::Limits;
 use crate::vocab::Vocab;
 use std::sync::Arc;
@@ -98,7 +98,7 @@ use model::{check_model, model_vocab, open_model};
 
 #[cfg(not(feature = "llama"))]
 fn no_engine<T>(target: &str) -> Result<T> {
-    Err(Error::invalid("target", format!("{target} needs the embedded engine; build with the feature llama")))
+    Err(crate::error::Error::invalid("target", format!("{target} needs the embedded engine; build with the feature llama")))
 }
 
 #[cfg(not(feature = "llama"))]
