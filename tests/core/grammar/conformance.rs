@@ -13,8 +13,10 @@ use std::fmt::Write;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-/// Optional parts of the suite in which invalid instances are accepted: by the suite's own word they need not be refused.
-const LENIENT: [&str; 0] = [];
+/// Optional parts of the suite in which invalid instances are accepted, as the suite allows: leap seconds are not checked
+/// against the time zone, host names not for their length and punycode, encoded content is not looked into.
+const LENIENT: [&str; 4] =
+    ["optional/format/time ", "optional/format/date-time ", "optional/format/hostname ", "optional/content "];
 
 struct Case {
     id: String,
@@ -120,7 +122,7 @@ fn compare(name: &str, cases: &[Case], excused: &[&str]) {
     let accepting: Vec<&String> = cases
         .iter()
         .zip(&lines)
-        .filter(|(c, l)| l.accepts_invalid > 0 && !LENIENT.iter().any(|name| c.id.contains(name)))
+        .filter(|(c, l)| l.accepts_invalid > 0 && !LENIENT.iter().any(|name| c.id.starts_with(name)))
         .map(|(c, _)| &c.id)
         .collect();
     assert!(accepting.is_empty(), "invalid instances are accepted: {accepting:?}");

@@ -100,7 +100,7 @@ fn the_check_sees_a_walk_that_is_not_undone() {
 #[test]
 fn an_error_ahead_harms_nobody() {
     let bench = Bench::new();
-    let ambiguous = "start: x\nx: \"a\" | \"aa\" | x x";
+    let ambiguous = "start: x+\nx: y | y x | x y\ny: \"a\" | y y | x";
     let spec = llgtrt::grammar::GrammarSpec::LarkGrammar(ambiguous.into());
     let pristine = bench.compile(&spec).unwrap();
     let mut grammar = pristine.restart();
@@ -110,7 +110,7 @@ fn an_error_ahead_harms_nobody() {
     let mut died = false;
     {
         let mut cursor = grammar.cursor();
-        for _ in 0..400 {
+        for _ in 0..120 {
             if cursor.mask().is_err() || !matches!(cursor.push(a), Ok(true)) {
                 died = true;
                 break;
@@ -120,5 +120,5 @@ fn an_error_ahead_harms_nobody() {
     assert!(died, "the ambiguous grammar hits its limit");
     assert_eq!(grammar.committed(), 1);
     assert_eq!(grammar.mask().unwrap(), before);
-    assert_eq!(pristine.restart().mask().unwrap().single(), Some(a));
+    assert_eq!(pristine.restart().mask().unwrap().count(), 1);
 }

@@ -113,8 +113,12 @@ impl Search<'_> {
     /// The keyword without which the schema compiles; the last one that fails alone where it takes more than one.
     fn keyword(&mut self, map: &Map<String, Value>) -> String {
         let mut keys: Vec<&String> = map.keys().filter(|k| !SHARED.contains(&k.as_str())).collect();
-        // Without `type` much compiles, or fails, for another reason.
-        keys.sort_by_key(|k| *k == "type");
+        // Without the schemas inside, or without `type`, much compiles that has another fault.
+        keys.sort_by_key(|k| match k.as_str() {
+            "type" => 2,
+            "properties" | "items" | "prefixItems" | "additionalProperties" | "additionalItems" => 1,
+            _ => 0,
+        });
         let without = |key: &String| {
             let mut rest = map.clone();
             rest.shift_remove(key);

@@ -3,7 +3,7 @@
 /// The pattern for the regex engine.
 ///
 /// In its character classes `[` opens another class, and `&&`, `--` and `~~` are set operations; in ECMA-262 all of them
-/// are plain characters. Its `(?P<stop>…)` is a look-ahead.
+/// are plain characters. Its white space has U+0085, and lacks U+FEFF. Its `(?P<stop>…)` is a look-ahead.
 ///
 /// # Errors
 /// What cannot be said otherwise.
@@ -16,13 +16,30 @@ pub(super) fn for_engine(pattern: &str) -> Result<String, &'static str> {
     while let Some(c) = rest.next() {
         out.push(c);
         match c {
-            '\\' => out.push(rest.next().ok_or("it ends in a lone backslash")?),
+            '\\' => escape(&mut rest, &mut out)?,
             '[' => class(&mut rest, &mut out)?,
             _ => {}
         }
     }
     Ok(out)
 }
+
+/// Copies what follows a backslash that is in `out` already.
+fn escape(rest: &mut std::iter::Peekable<std::str::Chars<'_>>, out: &mut String) -> Result<(), &'static str> {
+    let c = rest.next().ok_or("it ends in a lone backslash")?;
+    match c {
+        's' | 'S' => {
+            out.pop();
+            out.push_str(if c == 's' { WHITE } else { NOT_WHITE });
+        }
+        _ => out.push(c),
+    }
+    Ok(())
+}
+
+/// `\s` and `\S` of ECMA-262.
+const WHITE: &str = r"[\s\uFEFF--\u0085]";
+const NOT_WHITE: &str = r"[^\s\uFEFF--\u0085]";
 
 /// Days that exist: llguidance's own pattern has a 29th of February in every year.
 const DAY: &str = concat!(
@@ -74,7 +91,7 @@ fn atom(
     match c {
         '\\' => {
             out.push(c);
-            out.push(rest.next().ok_or("it ends in a lone backslash")?);
+            escape(rest, out)?;
         }
         '[' | '&' | '~' | '-' => out.extend(['\\', c]),
         _ => out.push(c),
@@ -98,6 +115,7 @@ mod tests {
             (r"[\]\d-]x[0-9]", r"[\]\d\-]x[0-9]"),
             (r"[\u0041-\u005a]", r"[\u0041-\u005a]"),
             (r"\[a--b\]", r"\[a--b\]"),
+            (r"\\s\s[\Sx]", r"\\s[\s\uFEFF--\u0085][[^\s\uFEFF--\u0085]x]"),
         ];
         for (pattern, expected) in rows {
             assert_eq!(for_engine(pattern).unwrap(), expected, "{pattern}");

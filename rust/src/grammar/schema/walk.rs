@@ -192,6 +192,10 @@ impl Walk<'_> {
                 self.edit(at, Change::Set("pattern".to_owned(), Value::from(ready)));
             }
         }
+        let format = map.get("format").and_then(Value::as_str).filter(|_| types.meets(Types::STRING));
+        if let Some(exact) = format.and_then(pattern::for_format) {
+            self.edit(at, Change::Match(exact));
+        }
         let names =
             map.get("patternProperties").and_then(Value::as_object).filter(|_| types.meets(Types::OBJECT));
         for name in names.into_iter().flatten().map(|(name, _)| name) {
