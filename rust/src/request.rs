@@ -176,12 +176,18 @@ fn check_prompt(spec: &RequestSpec, limits: &Limits) -> Result<u32> {
         return Err(Error::invalid("prompt", "is empty; send at least one token"));
     }
     if let Some(t) = spec.prompt.iter().find(|t| **t >= limits.n_vocab) {
-        return Err(Error::invalid("prompt", format!("has token id {t}; ids go from 0 to {}", limits.n_vocab - 1)));
+        return Err(Error::invalid(
+            "prompt",
+            format!("has token id {t}; ids go from 0 to {}", limits.n_vocab - 1),
+        ));
     }
     let length = u32::try_from(spec.prompt.len()).unwrap_or(u32::MAX);
     let most = limits.max_prompt.min(limits.context.saturating_sub(1));
     if length > most {
-        return Err(context_exceeded("prompt", format!("has {length} tokens; at most {most} fit; shorten it")));
+        return Err(context_exceeded(
+            "prompt",
+            format!("has {length} tokens; at most {most} fit; shorten it"),
+        ));
     }
     Ok(limits.context - length)
 }
@@ -194,7 +200,10 @@ fn check_output(spec: &RequestSpec, limits: &Limits) -> Result<()> {
     if let Some(most) = spec.max_tokens
         && spec.min_tokens > most
     {
-        return Err(Error::invalid("min_tokens", format!("is {}, more than max_tokens {most}", spec.min_tokens)));
+        return Err(Error::invalid(
+            "min_tokens",
+            format!("is {}, more than max_tokens {most}", spec.min_tokens),
+        ));
     }
     if spec.stop.len() > MAX_STOPS {
         return Err(Error::invalid("stop", format!("has {} strings; at most {MAX_STOPS}", spec.stop.len())));

@@ -49,7 +49,13 @@ pub struct Sequence {
 
 impl Sequence {
     /// A sequence that has computed nothing. `seed` stands in where the request has none.
-    pub fn new(id: (RequestId, u32), spec: Arc<Request>, vocab: Arc<Vocab>, seed: u64, arrival: Instant) -> Self {
+    pub fn new(
+        id: (RequestId, u32),
+        spec: Arc<Request>,
+        vocab: Arc<Vocab>,
+        seed: u64,
+        arrival: Instant,
+    ) -> Self {
         let sampler = Sampler::new(&spec, id.1, seed, vocab.clone());
         let text = TextOut::new(vocab.clone(), &spec.spec().stop);
         Sequence {
@@ -130,7 +136,10 @@ impl Sequence {
     ///
     /// [`commit`]: Sequence::commit
     pub fn job(&mut self, count: u32) -> Job {
-        assert!(!self.in_flight && count >= 1 && count <= self.gap(), "job of {count} tokens. This is a bug.");
+        assert!(
+            !self.in_flight && count >= 1 && count <= self.gap(),
+            "job of {count} tokens. This is a bug."
+        );
         let (start, end) = (self.computed as usize, (self.computed + count) as usize);
         self.in_flight = true;
         Job {
@@ -175,7 +184,12 @@ impl Sequence {
         Ok(Some(event))
     }
 
-    fn take(&mut self, token: Token, logprob: Option<TokenLogprob>, event: &mut Event) -> Result<Option<FinishReason>> {
+    fn take(
+        &mut self,
+        token: Token,
+        logprob: Option<TokenLogprob>,
+        event: &mut Event,
+    ) -> Result<Option<FinishReason>> {
         event.usage.completion += 1;
         if self.vocab.is_eog(token) {
             return Ok(Some(FinishReason::Stop));

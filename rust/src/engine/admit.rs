@@ -28,7 +28,8 @@ impl Engine {
             return Ok(());
         }
         while self.next_fits() {
-            let (arrival, grammar) = self.waiting.ready.pop_front().expect("next_fits saw it. This is a bug.");
+            let (arrival, grammar) =
+                self.waiting.ready.pop_front().expect("next_fits saw it. This is a bug.");
             self.begin(&arrival, grammar)?;
         }
         Ok(())
@@ -116,7 +117,8 @@ impl Engine {
 
     /// Gives a sequence its slot, with whatever KV can be reused.
     fn find_slot(&mut self, sequence: &mut Sequence) -> Result<(), ExecError> {
-        let held: Vec<(Slot, &[Token])> = self.running.iter().filter(|s| self.lends(s, sequence)).map(holding).collect();
+        let held: Vec<(Slot, &[Token])> =
+            self.running.iter().filter(|s| self.lends(s, sequence)).map(holding).collect();
         let reuse = self.config.enable_kv_cache_reuse && self.caps.can_truncate;
         let placement = self.slots.choose(sequence.tokens(), &held, reuse);
         let placement = placement.expect("fits() saw an idle slot. This is a bug.");
@@ -148,7 +150,13 @@ impl Engine {
     }
 
     /// Puts the first KV tokens into the slot; returns how many it holds.
-    fn prepare(&mut self, sequence: &mut Sequence, reuse: Reuse, slot: Slot, len: u32) -> Result<u32, ExecError> {
+    fn prepare(
+        &mut self,
+        sequence: &mut Sequence,
+        reuse: Reuse,
+        slot: Slot,
+        len: u32,
+    ) -> Result<u32, ExecError> {
         if let Some(kv) = sequence.saved.take() {
             self.saved_bytes -= kv.len() as u64;
             self.target.release(slot)?;
@@ -172,7 +180,9 @@ impl Engine {
     pub(super) fn make_room(&mut self) -> Result<(), ExecError> {
         let growth = |s: &Sequence| u64::from(s.known()) + 1;
         while self.running.iter().map(growth).sum::<u64>() > self.caps.kv_total && self.running.len() > 1 {
-            let Some(youngest) = (0..self.running.len()).rev().find(|i| !self.running[*i].in_flight) else { break };
+            let Some(youngest) = (0..self.running.len()).rev().find(|i| !self.running[*i].in_flight) else {
+                break;
+            };
             let sequence = self.running.remove(youngest);
             self.preempt(sequence)?;
         }

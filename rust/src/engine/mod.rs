@@ -37,7 +37,12 @@ const MOST_FAILURES: u32 = 3;
 
 /// Opens the engine for `target`, says Ready or Failed, and runs until [`Command::Close`], until the sender of `inbox`
 /// is gone, or until `sink` says that nobody listens (false).
-pub fn serve(target: &str, config: &Config, inbox: Receiver<Command>, sink: &mut dyn FnMut(FromEngine) -> bool) {
+pub fn serve(
+    target: &str,
+    config: &Config,
+    inbox: Receiver<Command>,
+    sink: &mut dyn FnMut(FromEngine) -> bool,
+) {
     let opened = match catch_unwind(AssertUnwindSafe(|| open::open(target, config))) {
         Ok(Ok(opened)) => opened,
         Ok(Err(error)) => {
@@ -45,7 +50,10 @@ pub fn serve(target: &str, config: &Config, inbox: Receiver<Command>, sink: &mut
             return;
         }
         Err(panic) => {
-            sink(FromEngine::Failed(Error::Executor(format!("opening failed: {}", panic_text(panic.as_ref())))));
+            sink(FromEngine::Failed(Error::Executor(format!(
+                "opening failed: {}",
+                panic_text(panic.as_ref())
+            ))));
             return;
         }
     };
@@ -168,7 +176,8 @@ impl Engine {
         for sequence in sequences {
             self.end_sequence(sequence, Ok(FinishReason::Cancelled));
         }
-        for i in (0..self.running.len()).rev().filter(|i| self.running[*i].request == id).collect::<Vec<_>>() {
+        for i in (0..self.running.len()).rev().filter(|i| self.running[*i].request == id).collect::<Vec<_>>()
+        {
             if self.running[i].in_flight {
                 self.running[i].cancelled = true;
                 self.running[i].slot.into_iter().for_each(|s| self.target.cancel(s));
@@ -232,11 +241,16 @@ impl Engine {
     fn commit(&mut self, outcomes: Vec<(Slot, Outcome)>) -> Result<(), ExecError> {
         let mut mask_time = Duration::ZERO;
         for (slot, outcome) in outcomes {
-            let index = self.running.iter().position(|s| s.slot == Some(slot)).expect("the slot runs. This is a bug.");
+            let index = self
+                .running
+                .iter()
+                .position(|s| s.slot == Some(slot))
+                .expect("the slot runs. This is a bug.");
             let committed = outcome.map_err(|e| e.0).and_then(|round| {
                 mask_time += round.mask_time;
-                catch_unwind(AssertUnwindSafe(|| self.running[index].commit(*round)))
-                    .unwrap_or_else(|p| Err(Error::Executor(format!("commit failed: {}", panic_text(p.as_ref())))))
+                catch_unwind(AssertUnwindSafe(|| self.running[index].commit(*round))).unwrap_or_else(|p| {
+                    Err(Error::Executor(format!("commit failed: {}", panic_text(p.as_ref()))))
+                })
             });
             self.settle(index, committed);
         }

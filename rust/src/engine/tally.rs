@@ -19,7 +19,12 @@ pub(super) struct Tally {
 
 impl Tally {
     pub(super) fn new() -> Self {
-        Tally { totals: Totals::default(), sent: Instant::now(), last: Snapshot::default(), open: HashMap::new() }
+        Tally {
+            totals: Totals::default(),
+            sent: Instant::now(),
+            last: Snapshot::default(),
+            open: HashMap::new(),
+        }
     }
 
     /// A request arrived with this many choices.

@@ -77,7 +77,8 @@ fn info_of(target: &dyn Target, vocab: &Vocab, config: &Config, faults: bool) ->
     let caps = target.caps();
     let most = if config.engine.context == 0 { u32::MAX } else { config.engine.context };
     let context = most.min(caps.kv_per_slot).min(u32::try_from(caps.kv_total).unwrap_or(u32::MAX));
-    let max_prompt = if config.enable_chunked_context { context } else { config.max_num_tokens.min(caps.max_step_tokens) };
+    let max_prompt =
+        if config.enable_chunked_context { context } else { config.max_num_tokens.min(caps.max_step_tokens) };
     Info {
         limits: Limits { n_vocab: vocab.len() as u32, context, max_prompt, faults },
         max_running: config.max_batch_size.min(caps.slots),
@@ -98,7 +99,10 @@ use model::{check_model, model_vocab, open_model};
 
 #[cfg(not(feature = "llama"))]
 fn no_engine<T>(target: &str) -> Result<T> {
-    Err(crate::error::Error::invalid("target", format!("{target} needs the embedded engine; build with the feature llama")))
+    Err(crate::error::Error::invalid(
+        "target",
+        format!("{target} needs the embedded engine; build with the feature llama"),
+    ))
 }
 
 #[cfg(not(feature = "llama"))]

@@ -98,7 +98,11 @@ impl Target for Sampled {
 
 impl Sampled {
     /// Takes refused drafts out of the KV and makes the rounds.
-    fn close(&mut self, jobs: Vec<Job>, verdicts: Vec<Result<Verdict>>) -> Result<Vec<(Slot, Outcome)>, ExecError> {
+    fn close(
+        &mut self,
+        jobs: Vec<Job>,
+        verdicts: Vec<Result<Verdict>>,
+    ) -> Result<Vec<(Slot, Outcome)>, ExecError> {
         let mut out = Vec::with_capacity(jobs.len());
         for (job, verdict) in jobs.into_iter().zip(verdicts) {
             let slot = job.slot;

@@ -31,7 +31,15 @@ pub struct ToyConfig {
 
 impl Default for ToyConfig {
     fn default() -> Self {
-        ToyConfig { slots: 128, context: 4096, kv: 1 << 19, step_tokens: 8192, step_us: 0, seed: 1, end_bias: 1.0 }
+        ToyConfig {
+            slots: 128,
+            context: 4096,
+            kv: 1 << 19,
+            step_tokens: 8192,
+            step_us: 0,
+            seed: 1,
+            end_bias: 1.0,
+        }
     }
 }
 
@@ -44,8 +52,10 @@ impl ToyConfig {
         let mut config = ToyConfig::default();
         let wrong = |why: String| Error::invalid("target", why);
         for pair in options.trim_start_matches(':').split(',').filter(|p| !p.is_empty()) {
-            let (key, value) = pair.split_once('=').ok_or_else(|| wrong(format!("toy option {pair} has no value")))?;
-            let number: u64 = value.parse().map_err(|_| wrong(format!("toy option {key} wants a number, not {value}")))?;
+            let (key, value) =
+                pair.split_once('=').ok_or_else(|| wrong(format!("toy option {pair} has no value")))?;
+            let number: u64 =
+                value.parse().map_err(|_| wrong(format!("toy option {key} wants a number, not {value}")))?;
             match key {
                 "slots" => config.slots = number as u32,
                 "context" => config.context = number as u32,
@@ -110,7 +120,10 @@ impl Toy {
         let (tokens, hashes) = &mut self.cells[run.slot.index()];
         if run.start as usize != tokens.len() {
             let have = tokens.len();
-            return Err(ExecError(format!("toy: slot {} holds {have} tokens, run starts at {}", run.slot.0, run.start)));
+            return Err(ExecError(format!(
+                "toy: slot {} holds {have} tokens, run starts at {}",
+                run.slot.0, run.start
+            )));
         }
         if run.tokens.is_empty() || run.outputs as usize > run.tokens.len() {
             return Err(ExecError("toy: empty run, or more outputs than tokens".into()));

@@ -103,7 +103,13 @@ mod tests {
     #[test]
     fn top_p_keeps_the_smallest_sufficient_set() {
         let logits: Vec<f32> = [0.5f32, 0.3, 0.15, 0.05].iter().map(|p| p.ln()).collect();
-        for (p, want) in [(0.4, vec![0]), (0.6, vec![0, 1]), (0.79, vec![0, 1]), (0.9, vec![0, 1, 2]), (0.99, vec![0, 1, 2, 3])] {
+        for (p, want) in [
+            (0.4, vec![0]),
+            (0.6, vec![0, 1]),
+            (0.79, vec![0, 1]),
+            (0.9, vec![0, 1, 2]),
+            (0.99, vec![0, 1, 2, 3]),
+        ] {
             let mut c = rows(&logits);
             top_p(&mut c, p);
             assert_eq!(ids(c), want, "p = {p}");

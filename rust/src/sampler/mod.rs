@@ -80,7 +80,13 @@ impl Sampler {
             fault: spec.fault,
             vocab,
         };
-        Sampler { params: Arc::new(params), choice, position: 0, generated: HashMap::new(), prompt: prompt.into() }
+        Sampler {
+            params: Arc::new(params),
+            choice,
+            position: 0,
+            generated: HashMap::new(),
+            prompt: prompt.into(),
+        }
     }
 
     /// Draws the token that follows the `ahead` tokens (accepted in this round, not committed yet).
@@ -89,7 +95,13 @@ impl Sampler {
     ///
     /// # Errors
     /// `Error::Executor` where the row is not finite: NaN, or no allowed token above minus infinity.
-    pub fn draw(&self, logits: &[f32], mask: Option<&Mask>, ahead: &[Token], scratch: &mut Scratch) -> Result<Drawn> {
+    pub fn draw(
+        &self,
+        logits: &[f32],
+        mask: Option<&Mask>,
+        ahead: &[Token],
+        scratch: &mut Scratch,
+    ) -> Result<Drawn> {
         let position = self.position + ahead.len() as u32;
         if self.params.fault == Some(Fault::SamplerPanic(position)) {
             panic!("planted sampler fault at position {position}");
@@ -176,7 +188,13 @@ impl Sampler {
         row
     }
 
-    fn pick(&self, row: &[f32], mask: Option<&Mask>, position: u32, buffer: &mut Vec<Candidate>) -> Result<Token> {
+    fn pick(
+        &self,
+        row: &[f32],
+        mask: Option<&Mask>,
+        position: u32,
+        buffer: &mut Vec<Candidate>,
+    ) -> Result<Token> {
         let s = &self.params.sampling;
         let noise = Noise::new(self.params.seed, Purpose::Draw, self.choice, position);
         let cuts = s.top_k > 0 || s.top_p < 1.0 || s.min_p > 0.0;
@@ -191,7 +209,9 @@ impl Sampler {
                 argmax_noisy(buffer, noise)
             }
         };
-        best.ok_or_else(|| Error::Executor("the model's logits are not finite; its weights may be damaged".into()))
+        best.ok_or_else(|| {
+            Error::Executor("the model's logits are not finite; its weights may be damaged".into())
+        })
     }
 }
 

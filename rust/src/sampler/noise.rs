@@ -130,7 +130,11 @@ mod tests {
     #[test]
     fn every_part_of_the_key_matters() {
         let base = Noise::new(1, Purpose::Draw, 0, 0).gumbel(7);
-        for other in [Noise::new(2, Purpose::Draw, 0, 0), Noise::new(1, Purpose::Draw, 1, 0), Noise::new(1, Purpose::Draw, 0, 1)] {
+        for other in [
+            Noise::new(2, Purpose::Draw, 0, 0),
+            Noise::new(1, Purpose::Draw, 1, 0),
+            Noise::new(1, Purpose::Draw, 0, 1),
+        ] {
             assert_ne!(base, other.gumbel(7));
         }
         assert_ne!(base, Noise::new(1, Purpose::Draw, 0, 0).gumbel(8));

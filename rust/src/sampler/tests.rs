@@ -102,7 +102,9 @@ fn penalties_count_accepted_tokens_as_committed_ones() {
 
 #[test]
 fn penalties_and_bias_do_what_they_say() {
-    let mut s = sampler(r#"{"prompt":[1],"sampling":{"temperature":0,"presence_penalty":1,"frequency_penalty":0.5}}"#);
+    let mut s = sampler(
+        r#"{"prompt":[1],"sampling":{"temperature":0,"presence_penalty":1,"frequency_penalty":0.5}}"#,
+    );
     let mut logits = vec![0.0; 268];
     logits[10] = 2.2;
     logits[11] = 1.0;

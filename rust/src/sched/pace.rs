@@ -35,7 +35,8 @@ impl Pace {
         let rest = (seconds - self.decode_seconds(rows)).max(seconds * 0.1);
         let new = rest / f64::from(chunk);
         // Upwards at once: an underestimate breaks the promise to the other streams, an overestimate only cuts finer.
-        self.per_token = Some(self.per_token.map_or(new, |o| if new > o { new } else { o + NEW * (new - o) }));
+        self.per_token =
+            Some(self.per_token.map_or(new, |o| if new > o { new } else { o + NEW * (new - o) }));
     }
 
     /// Chunk tokens that keep a step with `rows` single tokens under `limit`.
@@ -69,7 +70,9 @@ mod tests {
     fn chunks_keep_a_step_under_its_limit() {
         let mut pace = Pace::default();
         let limit = Duration::from_millis(250);
-        let cost = |rows: u32, chunk: u32| Duration::from_secs_f64(0.01 + 0.005 * f64::from(rows) + 0.001 * f64::from(chunk));
+        let cost = |rows: u32, chunk: u32| {
+            Duration::from_secs_f64(0.01 + 0.005 * f64::from(rows) + 0.001 * f64::from(chunk))
+        };
         assert_eq!(pace.chunk_tokens(4, limit), FIRST_CHUNK);
         pace.learn(4, 0, cost(4, 0));
         pace.learn(4, FIRST_CHUNK, cost(4, FIRST_CHUNK));

@@ -81,15 +81,23 @@ impl Slots {
         let kept = kept.map(|(i, p)| (Slot(i as u32), &p.kept[..]));
         let source = kept.chain(running.iter().copied()).map(|(s, held)| (common(tokens, held), s));
         // The last token is always computed: its row is wanted.
-        let best = source.map(|(n, s)| (n.min(tokens.len() - 1), s)).max_by_key(|(n, s)| (*n, std::cmp::Reverse(*s)));
+        let best = source
+            .map(|(n, s)| (n.min(tokens.len() - 1), s))
+            .max_by_key(|(n, s)| (*n, std::cmp::Reverse(*s)));
         let (length, from) = best.unwrap_or((0, fresh));
         let place = &self.places[from.index()];
         if length > 0 && !place.busy && (from == fresh || self.good_in_place(from, fresh, length)) {
-            return Some(Placement { slot: from, computed: length as u32, reuse: Reuse::InPlace, rescue: None });
+            return Some(Placement {
+                slot: from,
+                computed: length as u32,
+                reuse: Reuse::InPlace,
+                rescue: None,
+            });
         }
         let least = if self.cheap_copy { 1 } else { WORTH_COPYING };
         let copied = length >= least && from != fresh;
-        let rescue = if self.places[fresh.index()].kept.len() >= WORTH_COPYING { self.refuge(fresh) } else { None };
+        let rescue =
+            if self.places[fresh.index()].kept.len() >= WORTH_COPYING { self.refuge(fresh) } else { None };
         let (computed, reuse) = if copied { (length as u32, Reuse::Copy(from)) } else { (0, Reuse::None) };
         Some(Placement { slot: fresh, computed, reuse, rescue })
     }
@@ -121,7 +129,8 @@ impl Slots {
 
     /// An empty slot outside of the busy range, for a kept prefix that is in the way.
     fn refuge(&self, fresh: Slot) -> Option<Slot> {
-        let empty = |i: &usize| !self.places[*i].busy && self.places[*i].kept.is_empty() && *i != fresh.index();
+        let empty =
+            |i: &usize| !self.places[*i].busy && self.places[*i].kept.is_empty() && *i != fresh.index();
         (0..self.places.len()).rev().find(empty).map(|i| Slot(i as u32))
     }
 

@@ -43,10 +43,16 @@ fn a_panic_of_the_engine_ends_what_runs_and_the_next_request_is_served() {
 
 #[test]
 fn a_grammar_that_cannot_be_enforced_is_refused_before_anything_runs() {
-    let specs = [spec(r#"{"prompt":[97],"n":2,"max_tokens":4,"grammar":{"json_schema":"{\"not\":{}}"}}"#), spec(&good(1))];
+    let specs = [
+        spec(r#"{"prompt":[97],"n":2,"max_tokens":4,"grammar":{"json_schema":"{\"not\":{}}"}}"#),
+        spec(&good(1)),
+    ];
     let answers = World::default().run(&specs, &[0, 1], 0);
     for choice in [0, 1] {
-        assert!(matches!(answers.choices[&(0, choice)].end, Some(End::Failed(llgtrt::error::Error::Grammar { .. }))));
+        assert!(matches!(
+            answers.choices[&(0, choice)].end,
+            Some(End::Failed(llgtrt::error::Error::Grammar { .. }))
+        ));
     }
     assert_eq!(answers.choices[&(1, 0)].end, Some(End::Finished(FinishReason::Length)));
     assert_eq!(answers.snapshot.totals.requests_refused, 1);
@@ -57,10 +63,16 @@ fn planted_mistakes_are_noticed() {
     let prompts = ["[97,98,99]", "[97,98,99,100]", "[97,98]"];
     let specs: Vec<_> = prompts
         .iter()
-        .map(|p| spec(&format!(r#"{{"prompt":{p},"max_tokens":30,"ignore_eos":true,"sampling":{{"seed":4}}}}"#)))
+        .map(|p| {
+            spec(&format!(r#"{{"prompt":{p},"max_tokens":30,"ignore_eos":true,"sampling":{{"seed":4}}}}"#))
+        })
         .collect();
     for fault in [ToyFault::KeepsCells, ToyFault::WrongPosition] {
-        let world = World { toy: ToyConfig { slots: 1, ..ToyConfig::default() }, config: Config::default(), fault: Some(fault) };
+        let world = World {
+            toy: ToyConfig { slots: 1, ..ToyConfig::default() },
+            config: Config::default(),
+            fault: Some(fault),
+        };
         let answers = world.run(&specs, &[0, 1, 2], 0);
         let differs = |index: usize| {
             let want = &World::default().alone(&specs[index])[&0];

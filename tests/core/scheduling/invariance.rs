@@ -66,7 +66,11 @@ impl Cramped {
 static PREEMPTIONS: AtomicU64 = AtomicU64::new(0);
 static CACHED: AtomicU64 = AtomicU64::new(0);
 
-fn check(specs: &[llgtrt::request::RequestSpec], order: &[usize], cramped: &Cramped) -> Result<(), TestCaseError> {
+fn check(
+    specs: &[llgtrt::request::RequestSpec],
+    order: &[usize],
+    cramped: &Cramped,
+) -> Result<(), TestCaseError> {
     let answers = cramped.world().run(specs, order, cramped.pause);
     PREEMPTIONS.fetch_add(answers.snapshot.totals.preemptions, Relaxed);
     CACHED.fetch_add(answers.snapshot.totals.cached_tokens, Relaxed);

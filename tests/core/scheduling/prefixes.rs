@@ -47,7 +47,8 @@ fn choices_share_the_prompt() {
         // The prompt once, its last token again for each further choice, then two tokens of each choice.
         assert_eq!(answers.snapshot.totals.computed_tokens, 100 + 3 + 4 * 2);
         assert!(answers.choices.values().all(|e| e.usage.cached == 0));
-        let texts: std::collections::BTreeSet<_> = answers.choices.values().map(|e| e.tokens.clone()).collect();
+        let texts: std::collections::BTreeSet<_> =
+            answers.choices.values().map(|e| e.tokens.clone()).collect();
         assert!(texts.len() > 1, "choices draw independently");
     }
 }

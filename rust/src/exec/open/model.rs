@@ -40,8 +40,8 @@ impl Files {
     /// The end tokens that generation_config.json names.
     fn end_tokens(&self) -> Result<Vec<Token>> {
         let Some(path) = &self.generation else { return Ok(Vec::new()) };
-        let json: serde_json::Value =
-            serde_json::from_slice(&read(path)?).map_err(|e| broken(path, &format!("is not valid JSON: {e}")))?;
+        let json: serde_json::Value = serde_json::from_slice(&read(path)?)
+            .map_err(|e| broken(path, &format!("is not valid JSON: {e}")))?;
         let ids = match json.get("eos_token_id") {
             None | Some(serde_json::Value::Null) => return Ok(Vec::new()),
             Some(serde_json::Value::Array(ids)) => ids.clone(),
