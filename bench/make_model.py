@@ -2,7 +2,7 @@
 
     python bench/make_model.py model.gguf [--layers 20] [--width 1024] [--vocab 32000]
 
-The default has about 300 million parameters. Needs the wheels `gguf` and `numpy`. The text it generates is noise.
+The default has about 300 million parameters. Needs the wheels `gguf` and `numpy`. Its text is noise.
 """
 
 from __future__ import annotations
@@ -22,7 +22,25 @@ TEMPLATE = (
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
 # Pieces that JSON is made of, as merges of two.
-JSON = ['{"', '":', '",', '"}', "[{", "}]", "},", "],", 'Ġ"', ',Ġ"', ':Ġ"', "Ġ{", "Ġ[", "ĠĠ", "ĠĠĠĠ", "00", "20"]
+JSON = [
+    '{"',
+    '":',
+    '",',
+    '"}',
+    "[{",
+    "}]",
+    "},",
+    "],",
+    'Ġ"',
+    ',Ġ"',
+    ':Ġ"',
+    "Ġ{",
+    "Ġ[",
+    "ĠĠ",
+    "ĠĠĠĠ",
+    "00",
+    "20",
+]
 
 
 def byte_alphabet() -> list[str]:
@@ -33,7 +51,7 @@ def byte_alphabet() -> list[str]:
 
 
 def vocabulary(size: int, rng: np.random.Generator) -> tuple[list[str], list[str]]:
-    """Tokens and merges: bytes, pieces of JSON, then random words out of shorter pieces, each merge from two tokens."""
+    """Tokens and merges: bytes, pieces of JSON, then random words; each merge is of two tokens."""
     tokens = byte_alphabet()
     known = set(tokens)
     merges: list[str] = []
@@ -50,7 +68,7 @@ def vocabulary(size: int, rng: np.random.Generator) -> tuple[list[str], list[str
     for piece in JSON:
         half = next((i for i in range(1, len(piece)) if piece[:i] in known and piece[i:] in known), 1)
         merge(piece[:half], piece[half:])
-    pieces = [c for c in "etaoinshrdlucmfwypvbgkqjxz"]
+    pieces = list("etaoinshrdlucmfwypvbgkqjxz")
     starts = [*pieces, "Ġ"]
     while len(tokens) < size - len(SPECIAL):
         # Low indices are picked more often, as in a real vocabulary.
@@ -125,7 +143,9 @@ def add_tokenizer(writer: gguf.GGUFWriter, vocab: int) -> None:
 
 def main() -> None:
     """Writes the file."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("path", type=Path)
     parser.add_argument("--layers", type=int, default=20)
     parser.add_argument("--width", type=int, default=1024, help="a multiple of 256")

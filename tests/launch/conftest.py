@@ -9,17 +9,42 @@ import dataclasses
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 
-BASICS = (
-    "bash basename cat chmod cmp cp cut dirname env find flock grep head id mkdir printf readlink rm sed sha256sum "
-    "sort tail timeout touch tr uname xargs"
-).split()
+BASICS = [
+    "bash",
+    "basename",
+    "cat",
+    "chmod",
+    "cmp",
+    "cp",
+    "cut",
+    "dirname",
+    "env",
+    "find",
+    "flock",
+    "grep",
+    "head",
+    "id",
+    "mkdir",
+    "printf",
+    "readlink",
+    "rm",
+    "sed",
+    "sha256sum",
+    "sort",
+    "tail",
+    "timeout",
+    "touch",
+    "tr",
+    "uname",
+    "xargs",
+]
 
 LOG = 'log() { printf "%s\\n" "$*" >>"$FAKE_LOG"; }\n'
 
@@ -54,7 +79,7 @@ exit "${FAKE_BUILD_FAILS:-0}"
 """
 
 CARGO = r"""
-if [[ $1 == --version ]]; then echo "cargo ${FAKE_CARGO:-1.95.0} (0000000 2026-01-01)"; else log "cargo $*"; fi
+if [[ $1 == --version ]]; then echo "cargo ${FAKE_CARGO:-1.95.0} (0 2026-01-01)"; else log "cargo $*"; fi
 """
 
 COMPILER = r"""
@@ -131,7 +156,7 @@ def _fakes(folder: Path) -> None:
 
 
 @pytest.fixture
-def tree(tmp_path: Path) -> Iterator[Tree]:
+def tree(tmp_path: Path) -> Tree:
     """A launcher that has never run, in a folder with spaces in its name."""
     root = tmp_path / "a tree with spaces"
     shutil.copytree(ROOT / "launch", root / "launch")
@@ -148,4 +173,4 @@ def tree(tmp_path: Path) -> Iterator[Tree]:
     elsewhere.mkdir()
     link = elsewhere / "llgtrt launcher"
     link.symlink_to(os.path.relpath(root / "launch" / "launch-llgtrt.sh", elsewhere))
-    yield Tree(root, fakes, log, link)
+    return Tree(root, fakes, log, link)

@@ -37,7 +37,11 @@ def test_demo_through_a_symlink_with_spaces(tree: Tree) -> None:
 
 def test_the_flags_of_the_caller_win_over_those_of_demo(tree: Tree) -> None:
     done = tree.run("--served-model-name", "mine", "--demo")
-    names = [value for flag, value in zip(served(done.stdout), served(done.stdout)[1:], strict=False) if "name" in flag]
+    names = [
+        value
+        for flag, value in zip(served(done.stdout), served(done.stdout)[1:], strict=False)
+        if "name" in flag
+    ]
     assert names == ["demo", "mine"]
 
 
