@@ -86,7 +86,8 @@ impl Types {
     pub(super) const NULL: Types = Types(1);
     pub(super) const BOOLEAN: Types = Types(2);
     pub(super) const INTEGER: Types = Types(4);
-    /// Integers too.
+    /// Numbers that are not integers.
+    pub(super) const FRACTION: Types = Types(8);
     pub(super) const NUMBER: Types = Types(4 | 8);
     pub(super) const STRING: Types = Types(16);
     pub(super) const ARRAY: Types = Types(32);
@@ -125,7 +126,7 @@ impl Types {
         match value {
             Value::Null => Types::NULL,
             Value::Bool(_) => Types::BOOLEAN,
-            Value::Number(n) if n.is_f64() && n.as_f64().is_none_or(|f| f.fract() != 0.0) => Types(8),
+            Value::Number(n) if n.is_f64() && n.as_f64().is_none_or(|f| f.fract() != 0.0) => Types::FRACTION,
             Value::Number(_) => Types::INTEGER,
             Value::String(_) => Types::STRING,
             Value::Array(_) => Types::ARRAY,

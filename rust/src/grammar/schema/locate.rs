@@ -12,9 +12,12 @@ use serde_json::{Map, Value};
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
-/// Most bytes of schemas compiled in the search, and the most time: then it stops at the place it has reached.
-const MAX_BYTES: usize = 16 << 20;
-const MAX_TIME: Duration = Duration::from_millis(1_500);
+/// Most bytes of schemas compiled in the search: then it stops at the place it has reached.
+const MAX_BYTES: usize = 8 << 20;
+/// What a compilation counts at least.
+const LEAST_BYTES: usize = 16 << 10;
+/// Longest search. Only schemas that take very long to fail meet it, since the place depends on the machine then.
+const MAX_TIME: Duration = Duration::from_secs(10);
 
 /// Keywords that come along when a part is compiled alone.
 const SHARED: [&str; 5] = ["$schema", "$id", "id", "$defs", "definitions"];
@@ -98,8 +101,8 @@ impl Search<'_> {
         }
         alone.shift_remove("x-guidance");
         let alone = Value::Object(alone);
-        self.bytes += alone.to_string().len();
-        if self.bytes > MAX_BYTES || Instant::now() > self.until {
+        self.bytes += alone.to_string().len().max(LEAST_BYTES);
+        if self.is_spent() {
             return None;
         }
         // What the preparation refuses has been refused already, or is a reference into what is missing here.
@@ -108,6 +111,10 @@ impl Search<'_> {
             Err(Error::Grammar { why, .. }) => Some(why),
             _ => None,
         }
+    }
+
+    fn is_spent(&self) -> bool {
+        self.bytes > MAX_BYTES || Instant::now() > self.until
     }
 
     /// The keyword without which the schema compiles; the last one that fails alone where it takes more than one.
@@ -132,7 +139,7 @@ impl Search<'_> {
         };
         let found = keys.iter().find(|k| self.fails(&without(k)).is_none());
         let found = found.or_else(|| keys.iter().find(|k| self.fails(&only(k)).is_some()));
-        found.map_or_else(|| "schema".to_owned(), |k| (*k).clone())
+        found.filter(|_| !self.is_spent()).map_or_else(|| "schema".to_owned(), |k| (*k).clone())
     }
 }
 

@@ -10,6 +10,7 @@ use super::{disjoint, live, pattern, refuse, size};
 use crate::config::{GrammarConfig, UnknownFormat};
 use crate::error::Result;
 use serde_json::{Map, Value};
+use std::cmp::Ordering;
 use std::collections::HashSet;
 
 /// Longest chain of references: each takes a part of the compiling thread's stack.
@@ -26,6 +27,8 @@ const TOGETHER: [&[&str]; 4] = [
 /// Whole numbers that may be written with a decimal point.
 const COUNTS: [&str; 6] =
     ["minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties"];
+
+const INEXACT: &str = "has an integer with more digits than a 64-bit float holds";
 
 struct Visit {
     pointer: String,
@@ -134,7 +137,7 @@ impl Walk<'_> {
                 self.edit(at, Change::Drop("format"));
             }
         }
-        exact_numbers(at, map)
+        exact_numbers(at, map, types)
     }
 
     /// An implemented keyword that means the same here.
@@ -248,13 +251,24 @@ fn is_apart(map: &Map<String, Value>, group: &[&str]) -> bool {
         .any(|k| IN_PLACE.contains(&k.as_str()) || matches!(k.as_str(), "const" | "enum"))
 }
 
-/// llguidance computes with 64-bit floats: a number that one cannot hold would be taken for its neighbour.
-fn exact_numbers(at: &str, map: &Map<String, Value>) -> Result<()> {
-    let numbers =
-        ["minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "const", "enum"];
-    for keyword in numbers {
+/// llguidance computes with 64-bit floats: a number that one cannot hold is taken for its neighbour, which must not
+/// loosen a bound. Bounds of integers end at 64 bits, where the neighbour does no harm.
+fn exact_numbers(at: &str, map: &Map<String, Value>, types: Types) -> Result<()> {
+    let integers = !types.meets(Types::FRACTION);
+    for (keyword, loosens) in [
+        ("minimum", Ordering::Less),
+        ("exclusiveMinimum", Ordering::Less),
+        ("maximum", Ordering::Greater),
+        ("exclusiveMaximum", Ordering::Greater),
+    ] {
+        let bound = map.get(keyword).and_then(rounded);
+        if bound.is_some_and(|(n, f)| f.cmp(&n) == loosens && !(integers && f.abs() >= 1 << 63)) {
+            return Err(refuse(at, keyword, INEXACT));
+        }
+    }
+    for keyword in ["multipleOf", "const", "enum"] {
         if map.get(keyword).is_some_and(is_inexact) {
-            return Err(refuse(at, keyword, "has an integer with more digits than a 64-bit float holds"));
+            return Err(refuse(at, keyword, INEXACT));
         }
     }
     if map.get("multipleOf").and_then(Value::as_f64).is_some_and(|n| n <= 0.0) {
@@ -263,12 +277,15 @@ fn exact_numbers(at: &str, map: &Map<String, Value>) -> Result<()> {
     Ok(())
 }
 
+/// An integer, and what a 64-bit float makes of it.
+fn rounded(value: &Value) -> Option<(i128, i128)> {
+    let whole = value.as_i64().map(i128::from).or_else(|| value.as_u64().map(i128::from))?;
+    Some((whole, whole as f64 as i128))
+}
+
 fn is_inexact(value: &Value) -> bool {
     match value {
-        Value::Number(n) => {
-            let whole = n.as_i64().map(i128::from).or_else(|| n.as_u64().map(i128::from));
-            whole.is_some_and(|w| w as f64 as i128 != w)
-        }
+        Value::Number(_) => rounded(value).is_some_and(|(n, f)| n != f),
         Value::Array(list) => list.iter().any(is_inexact),
         Value::Object(map) => map.values().any(is_inexact),
         _ => false,
