@@ -8,8 +8,6 @@ LLGTRT_ROOT=$(dirname -- "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")"
 . "$LLGTRT_ROOT/launch/setup.sh"
 cd "$LLGTRT_ROOT" || exit 2
 export LLGTRT_DATA="${LLGTRT_DATA:-$LLGTRT_ROOT/../shared/data}" CARGO_TERM_COLOR=never
-core=() # features of the core's tests, which need no Python
-if [[ $LLGTRT_FEATURES == *llama* ]]; then core=(--features llama); fi
 passed=0 failed=0 skipped=0 broken=()
 limit=4500 # seconds for everything: what hangs is ended, and the rest still gets a minute each
 
@@ -69,7 +67,8 @@ for folder in python/llgtrt bench demo tests/*/; do # one by one: test folders h
 done
 step "stubtest" python -m mypy.stubtest llgtrt._core
 step "clippy" cargo clippy --release --locked --all-targets --features "$LLGTRT_FEATURES" -- -D warnings
-step "Rust tests" cargo test --release --locked ${core[@]+"${core[@]}"}
+# With the wheel's features: others would build the whole graph again.
+step "Rust tests" cargo test --release --locked --features "$LLGTRT_FEATURES"
 step "Python tests" python -m pytest -q -p no:cacheprovider
 step "documentation" env RUSTDOCFLAGS="-D warnings" cargo doc --release --locked --no-deps --features "$LLGTRT_FEATURES"
 

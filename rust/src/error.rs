@@ -59,3 +59,9 @@ impl Error {
         Error::Grammar { pointer: pointer.into(), keyword: keyword.into(), why: why.into() }
     }
 }
+
+/// The message of a caught panic.
+pub(crate) fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("unknown cause")
+}

@@ -10,9 +10,8 @@ mod waiting;
 pub use messages::{Command, FromEngine, Info, Report};
 
 use crate::config::Config;
-use crate::error::Error;
+use crate::error::{Error, panic_text};
 use crate::exec::open::{self, Opened};
-use crate::exec::sampled::panic_text;
 use crate::exec::{Caps, ExecError, Job, Outcome, Target};
 use crate::grammar::Compiler;
 use crate::metrics::Gauges;

@@ -6,7 +6,7 @@
 
 use super::verify::{self, Verdict};
 use super::{Caps, ExecError, Forward, Job, Outcome, Round, Run, SeqError, Target};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, panic_text};
 use crate::request::Fault;
 use crate::sampler::Scratch;
 use crate::types::Slot;
@@ -179,12 +179,6 @@ fn judge(job: &mut Job, rows: &[&[f32]], scratch: &mut Scratch) -> Result<Verdic
         *scratch = Scratch::default();
         Err(Error::Executor(format!("sampling failed: {}", panic_text(panic.as_ref()))))
     })
-}
-
-/// The message of a caught panic.
-pub(crate) fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {
-    let text = panic.downcast_ref::<String>().map(String::as_str);
-    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("unknown cause")
 }
 
 /// Faults that tests plant to see the whole engine fail; only the weightless engine admits such requests.

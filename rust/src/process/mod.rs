@@ -11,6 +11,7 @@ mod parent;
 
 use crate::config::Config;
 use crate::engine::{Command, FromEngine};
+use crate::error::panic_text;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::Receiver;
 
@@ -63,9 +64,4 @@ fn live_here(serve: Serve, target: &str, config: &Config, line: Line<'_>) -> Str
         Ok(()) => "the engine ended".to_owned(),
         Err(panic) => format!("the engine panicked: {}", panic_text(&*panic)),
     }
-}
-
-fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {
-    let text = panic.downcast_ref::<String>().map(String::as_str);
-    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message")
 }

@@ -49,6 +49,8 @@ fn start(argv: &[String]) -> io::Result<(Child, UnixStream)> {
         .args(args)
         .arg("0")
         .stdin(Stdio::from(OwnedFd::from(theirs)))
+        // An abort in C++ would start a debugger to print its stack, and keep the client waiting for it.
+        .env("GGML_NO_BACKTRACE", "1")
         // Ctrl-C in a terminal is for the server, which lets the running requests finish.
         .process_group(0)
         .spawn()

@@ -4,6 +4,7 @@ mod arguments;
 mod files;
 mod model;
 mod rows;
+mod serving;
 mod world;
 
 use llgtrt::config::{Config, KvCacheType, KvLayout};

@@ -1,6 +1,6 @@
 //! The property that everything else serves: a request's output depends on the request alone.
 
-use super::requests;
+use super::request;
 use super::world::{World, essence};
 use llgtrt::config::Config;
 use llgtrt::exec::toy::ToyConfig;
@@ -86,7 +86,7 @@ fn check(
 #[test]
 fn output_depends_on_the_request_alone() {
     let cases = ProptestConfig { cases: 60, failure_persistence: None, ..ProptestConfig::default() };
-    let input = requests(7).prop_flat_map(|specs| {
+    let input = proptest::collection::vec(request(), 2..7).prop_flat_map(|specs| {
         let order = Just((0..specs.len()).collect::<Vec<_>>()).prop_shuffle();
         (Just(specs), order, cramped())
     });

@@ -1,8 +1,8 @@
-//! Drives an engine on the weightless model from a test: submits requests in an order, collects what comes.
+//! Drives an engine from a test: submits requests in an order, collects what comes.
 
 use llgtrt::config::Config;
 use llgtrt::engine::{Command, Engine, FromEngine};
-use llgtrt::exec::open::open_toy;
+use llgtrt::exec::open::{Opened, open_toy};
 use llgtrt::exec::toy::{ToyConfig, ToyFault};
 use llgtrt::metrics::Snapshot;
 use llgtrt::request::{Request, RequestSpec};
@@ -35,36 +35,12 @@ pub struct Live {
 impl World {
     /// Starts the engine on a thread of its own; it ends when `Live` is dropped.
     pub fn start(&self) -> Live {
-        let opened = open_toy(self.toy.clone(), &self.config, self.fault).unwrap();
-        let info = opened.info.clone();
-        let config = self.config.clone();
-        let (commands, inbox) = channel();
-        let (out, messages) = channel();
-        std::thread::spawn(move || {
-            let mut engine = Engine::new(opened, &config).unwrap();
-            engine.run(&inbox, &mut |m| out.send(m).is_ok());
-        });
-        Live { commands, messages, info }
+        start(open_toy(self.toy.clone(), &self.config, self.fault).unwrap(), &self.config)
     }
 
-    /// Submits the requests in `order` (indices), a new one whenever `pause` further messages have come.
+    /// As [`Live::run`], on a fresh engine.
     pub fn run(&self, requests: &[RequestSpec], order: &[usize], pause: usize) -> Answers {
-        let live = self.start();
-        let mut answers = Answers::default();
-        let mut expected = 0;
-        for index in order {
-            live.submit(*index, &requests[*index]);
-            expected += requests[*index].n as usize;
-            for _ in 0..pause {
-                if let Ok(message) = live.messages.try_recv() {
-                    answers.take(message);
-                }
-            }
-        }
-        while answers.ended() < expected || answers.snapshot.gauges.running > 0 || answers.lags(expected) {
-            answers.take(live.messages.recv().unwrap());
-        }
-        answers
+        self.start().run(requests, order, pause)
     }
 
     /// One request alone.
@@ -74,11 +50,43 @@ impl World {
     }
 }
 
+/// Runs any engine on a thread of its own; it ends when `Live` is dropped.
+pub fn start(opened: Opened, config: &Config) -> Live {
+    let info = opened.info.clone();
+    let config = config.clone();
+    let (commands, inbox) = channel();
+    let (out, messages) = channel();
+    std::thread::spawn(move || {
+        let mut engine = Engine::new(opened, &config).unwrap();
+        engine.run(&inbox, &mut |m| out.send(m).is_ok());
+    });
+    Live { commands, messages, info }
+}
+
 impl Live {
     /// Sends a request whose id is `index`.
     pub fn submit(&self, index: usize, spec: &RequestSpec) {
         let request = Request::new(spec.clone(), &self.info.limits).unwrap();
         self.commands.send(Command::Submit(RequestId(index as u64), Box::new(request))).unwrap();
+    }
+
+    /// Submits the requests in `order` (indices), a new one whenever `pause` further messages have come.
+    pub fn run(&self, requests: &[RequestSpec], order: &[usize], pause: usize) -> Answers {
+        let mut answers = Answers::default();
+        let mut expected = 0;
+        for index in order {
+            self.submit(*index, &requests[*index]);
+            expected += requests[*index].n as usize;
+            for _ in 0..pause {
+                if let Ok(message) = self.messages.try_recv() {
+                    answers.take(message);
+                }
+            }
+        }
+        while answers.lags(expected) {
+            answers.take(self.messages.recv().unwrap());
+        }
+        answers
     }
 
     /// Takes messages until every one of `expected` choices has ended and the engine says that it is idle.

@@ -81,67 +81,9 @@ pub(super) fn logged<T>(call: impl FnOnce() -> T) -> (T, String) {
     (value, error.unwrap_or_else(|| "no reason given".to_owned()))
 }
 
-fn c_path(path: &Path) -> Result<CString, String> {
+pub(super) fn c_path(path: &Path) -> Result<CString, String> {
     use std::os::unix::ffi::OsStrExt;
     CString::new(path.as_os_str().as_bytes()).map_err(|_| "the path holds a NUL byte".to_owned())
-}
-
-/// The metadata of a GGUF file.
-pub struct Gguf(NonNull<sys::gguf_context>);
-
-impl Gguf {
-    /// Reads the metadata, not the weights.
-    ///
-    /// # Errors
-    /// The library's reason.
-    pub fn open(path: &Path) -> Result<Self, String> {
-        init();
-        let path = c_path(path)?;
-        let params = sys::gguf_init_params { no_alloc: true, ctx: ptr::null_mut() };
-        // SAFETY: the path ends with NUL; without `ctx` no tensor is read.
-        let (file, why) = logged(|| unsafe { sys::gguf_init_from_file(path.as_ptr(), params) });
-        NonNull::new(file).map(Gguf).ok_or(why)
-    }
-
-    fn find(&self, key: &str, kind: impl Fn(sys::gguf_type) -> bool) -> Option<(i64, sys::gguf_type)> {
-        let key = CString::new(key).ok()?;
-        // SAFETY: the context is alive, and `id` is used only where the library found it.
-        let id = unsafe { sys::gguf_find_key(self.0.as_ptr(), key.as_ptr()) };
-        let found = if id < 0 { None } else { Some(unsafe { sys::gguf_get_kv_type(self.0.as_ptr(), id) }) };
-        found.filter(|&k| kind(k)).map(|k| (id, k))
-    }
-
-    /// An integer of 32 or 64 bits; None where the key is missing or of another type.
-    pub fn integer(&self, key: &str) -> Option<i64> {
-        let types =
-            [sys::GGUF_TYPE_UINT32, sys::GGUF_TYPE_INT32, sys::GGUF_TYPE_UINT64, sys::GGUF_TYPE_INT64];
-        let (id, kind) = self.find(key, |k| types.contains(&k))?;
-        let file = self.0.as_ptr();
-        // SAFETY: the key exists and has the type asked for; another type would abort.
-        unsafe {
-            match kind {
-                sys::GGUF_TYPE_UINT32 => Some(i64::from(sys::gguf_get_val_u32(file, id))),
-                sys::GGUF_TYPE_INT32 => Some(i64::from(sys::gguf_get_val_i32(file, id))),
-                sys::GGUF_TYPE_UINT64 => i64::try_from(sys::gguf_get_val_u64(file, id)).ok(),
-                _ => Some(sys::gguf_get_val_i64(file, id)),
-            }
-        }
-    }
-
-    /// A text; None where the key is missing or of another type.
-    pub fn text(&self, key: &str) -> Option<String> {
-        let (id, _) = self.find(key, |k| k == sys::GGUF_TYPE_STRING)?;
-        // SAFETY: as in `integer`; the text belongs to the context and is copied.
-        let text = unsafe { CStr::from_ptr(sys::gguf_get_val_str(self.0.as_ptr(), id)) };
-        Some(text.to_string_lossy().into_owned())
-    }
-}
-
-impl Drop for Gguf {
-    fn drop(&mut self) {
-        // SAFETY: made by `gguf_init_from_file`, freed once.
-        unsafe { sys::gguf_free(self.0.as_ptr()) }
-    }
 }
 
 /// A loaded model.
@@ -156,7 +98,7 @@ unsafe impl Send for Model {}
 unsafe impl Sync for Model {}
 
 impl Model {
-    /// Loads a file whose layer count was checked ([`Gguf`]): 0 or more than 512 layers abort.
+    /// Loads a file whose layer count was checked (`super::check`): 0 or more than 512 layers abort.
     ///
     /// # Errors
     /// The library's reason.

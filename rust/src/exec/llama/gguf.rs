@@ -1,10 +1,10 @@
-//! The vocabulary tables of a GGUF file. No weights are read, and the engine need not be started.
+//! The vocabulary tables of a GGUF file. No weights are read.
 
 mod ffi;
 
 use crate::error::{Error, Result};
 use crate::vocab::GgufTables;
-use ffi::Metadata;
+pub(super) use ffi::Metadata;
 use std::path::Path;
 
 /// Keys `tokenizer.ggml.<name>_token_id`, and the older ones of fill-in-the-middle tokens.
@@ -19,7 +19,8 @@ const IDS: [&str; 13] = [
 /// `Invalid` of "model.gguf" where the file is missing, damaged, or has no vocabulary.
 pub fn read_tables(path: &Path) -> Result<GgufTables> {
     let file = Metadata::open(path)
-        .ok_or_else(|| invalid(format!("{}: cannot be read as GGUF: missing or damaged", path.display())))?;
+        .map_err(|why| invalid(format!("{}: cannot be read as GGUF: {why}", path.display())))?;
+    let id = |key: String| file.integer(&key).and_then(|id| u32::try_from(id).ok());
     let key = |name: &str| format!("tokenizer.ggml.{name}");
     let without = |what: &str| invalid(format!("{}: has no readable {what}", path.display()));
     let optional = |found: bool, name: &str| {
@@ -35,7 +36,7 @@ pub fn read_tables(path: &Path) -> Result<GgufTables> {
         .or_else(|| Some(file.i32s(&key("scores"))?.into_iter().map(|score| score as f32).collect()));
     optional(scores.is_some(), "scores")?;
     let ids =
-        IDS.iter().filter_map(|name| Some(((*name).to_owned(), file.id(&key(&format!("{name}_token_id")))?)));
+        IDS.iter().filter_map(|name| Some(((*name).to_owned(), id(key(&format!("{name}_token_id")))?)));
     Ok(GgufTables {
         model: file.string(&key("model")).ok_or_else(|| without("tokenizer.ggml.model"))?,
         pre: file.string(&key("pre")).unwrap_or_default(),

@@ -18,8 +18,9 @@ use crate::error::Error;
 use crate::exec::{Caps, ExecError, Forward, Promise};
 use crate::types::Token;
 use context::{CELL_BLOCK, Context, KvType, Shape};
-use ffi::{Gguf, Model};
+use ffi::Model;
 use forward::Llama;
+use gguf::Metadata;
 use plan::{Facts, Plan};
 use std::path::Path;
 use std::sync::Arc;
@@ -98,9 +99,9 @@ fn check(gguf: &Path) -> Result<u32, Error> {
         Ok(_) => return Err(refused(gguf, "is no file")),
         Err(e) => return Err(refused(gguf, &format!("cannot be read: {e}"))),
     }
-    let file = Gguf::open(gguf).map_err(|why| refused(gguf, &format!("is no readable GGUF file: {why}")))?;
+    let file = Metadata::open(gguf).map_err(|why| refused(gguf, &format!("is no readable GGUF file: {why}")))?;
     let missing = |key: &str| refused(gguf, &format!("is damaged: {key} is missing or of a wrong type"));
-    let arch = file.text("general.architecture").ok_or_else(|| missing("general.architecture"))?;
+    let arch = file.string("general.architecture").ok_or_else(|| missing("general.architecture"))?;
     let number = |name: &str| file.integer(&format!("{arch}.{name}")).ok_or_else(|| missing(name));
     let layers = number("block_count")?;
     if !LAYERS.contains(&layers) {

@@ -3,22 +3,25 @@
 //! The reader gives null for a damaged file; asking it for a value of another type ends the process, so every getter
 //! here compares the type first.
 
+use crate::exec::llama::ffi::{c_path, init, logged};
 use llama_cpp_sys_2 as sys;
 use std::ffi::{CStr, CString};
 use std::path::Path;
 use std::ptr::{self, NonNull};
 
 /// An open file's metadata; tensors are not read.
-pub(super) struct Metadata(NonNull<sys::gguf_context>);
+pub(in crate::exec::llama) struct Metadata(NonNull<sys::gguf_context>);
 
 impl Metadata {
-    /// None where the file is missing or damaged.
-    pub(super) fn open(path: &Path) -> Option<Self> {
-        use std::os::unix::ffi::OsStrExt;
-        let path = CString::new(path.as_os_str().as_bytes()).ok()?;
+    /// # Errors
+    /// The library's reason where the file is missing or damaged.
+    pub(in crate::exec::llama) fn open(path: &Path) -> Result<Self, String> {
+        init();
+        let path = c_path(path)?;
         let params = sys::gguf_init_params { no_alloc: true, ctx: ptr::null_mut() };
         // SAFETY: the path ends with NUL and outlives the call; without `ctx` only metadata is read.
-        NonNull::new(unsafe { sys::gguf_init_from_file(path.as_ptr(), params) }).map(Metadata)
+        let (file, why) = logged(|| unsafe { sys::gguf_init_from_file(path.as_ptr(), params) });
+        NonNull::new(file).map(Metadata).ok_or(why)
     }
 
     /// The key's number and type.
@@ -46,24 +49,24 @@ impl Metadata {
         self.find(key).is_some()
     }
 
-    pub(super) fn string(&self, key: &str) -> Option<String> {
+    pub(in crate::exec::llama) fn string(&self, key: &str) -> Option<String> {
         let (number, _) = self.find(key).filter(|(_, kind)| *kind == sys::GGUF_TYPE_STRING)?;
         // SAFETY: the value is a string; it ends with NUL and lives as long as the context.
         let text = unsafe { CStr::from_ptr(sys::gguf_get_val_str(self.0.as_ptr(), number)) };
         text.to_str().ok().map(str::to_owned)
     }
 
-    /// A whole number that fits a token id.
-    pub(super) fn id(&self, key: &str) -> Option<u32> {
+    /// An integer of 32 or 64 bits.
+    pub(in crate::exec::llama) fn integer(&self, key: &str) -> Option<i64> {
         let (number, kind) = self.find(key)?;
         let context = self.0.as_ptr();
         // SAFETY: each getter is called for its own type only.
         unsafe {
             match kind {
-                sys::GGUF_TYPE_UINT32 => Some(sys::gguf_get_val_u32(context, number)),
-                sys::GGUF_TYPE_INT32 => sys::gguf_get_val_i32(context, number).try_into().ok(),
+                sys::GGUF_TYPE_UINT32 => Some(sys::gguf_get_val_u32(context, number).into()),
+                sys::GGUF_TYPE_INT32 => Some(sys::gguf_get_val_i32(context, number).into()),
                 sys::GGUF_TYPE_UINT64 => sys::gguf_get_val_u64(context, number).try_into().ok(),
-                sys::GGUF_TYPE_INT64 => sys::gguf_get_val_i64(context, number).try_into().ok(),
+                sys::GGUF_TYPE_INT64 => Some(sys::gguf_get_val_i64(context, number)),
                 _ => None,
             }
         }

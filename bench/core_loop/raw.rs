@@ -1,0 +1,74 @@
+//! The limit: `llama_decode` and argmax, nothing else.
+
+use super::{Case, Timing, prompt};
+use llgtrt::config::Config;
+use llgtrt::exec::llama::context::{Context, DecodeError, Shape};
+use llgtrt::exec::llama::ffi::Model;
+use llgtrt::exec::llama::{kv_type, threads};
+use llgtrt::types::Token;
+use std::path::Path;
+use std::time::Instant;
+
+pub struct Raw(Context);
+
+impl Raw {
+    pub fn open(path: &Path, case: &Case) -> Result<Raw, String> {
+        let config = Config::default();
+        let shape = Shape {
+            shared: false,
+            sequences: case.sequences,
+            cells: case.sequences * case.context,
+            batch: config.max_num_tokens,
+            kv: kv_type(&config),
+            threads: threads(&config),
+        };
+        Context::new(&Model::load(path)?, &shape).map(Raw)
+    }
+
+    /// A prompt for each sequence, then steps of one token per sequence.
+    pub fn round(&mut self, case: &Case) -> Result<Timing, String> {
+        self.try_round(case).map_err(|e| e.to_string())
+    }
+
+    fn try_round(&mut self, case: &Case) -> Result<Timing, DecodeError> {
+        let context = &mut self.0;
+        let mut next = Vec::new();
+        for sequence in 0..case.sequences {
+            context.remove(sequence, 0);
+            context.clear();
+            for (position, token) in (0..).zip(prompt(sequence, case.prompt, context.n_vocab())) {
+                context.push(token, position, sequence, position + 1 == case.prompt);
+            }
+            context.decode()?;
+            next.push(context.logits(case.prompt as usize - 1).map_or(0, argmax));
+        }
+        let begin = Instant::now();
+        for position in (case.prompt..).take(case.steps as usize) {
+            context.clear();
+            for (sequence, &token) in (0..).zip(&next) {
+                context.push(token, position, sequence, true);
+            }
+            context.decode()?;
+            for (index, token) in next.iter_mut().enumerate() {
+                *token = context.logits(index).map_or(0, argmax);
+            }
+        }
+        let seconds = begin.elapsed().as_secs_f64();
+        Ok(Timing { seconds, tokens: u64::from(case.steps * case.sequences), mask: 0.0 })
+    }
+}
+
+/// The best token of a row, the lowest id on ties.
+fn argmax(row: &[f32]) -> Token {
+    // Sixteen lanes, so that the compiler uses the wide instructions.
+    let mut lanes = [f32::NEG_INFINITY; 16];
+    let chunks = row.chunks_exact(16);
+    let rest = chunks.remainder();
+    for chunk in chunks {
+        for (lane, &x) in lanes.iter_mut().zip(chunk) {
+            *lane = if x > *lane { x } else { *lane };
+        }
+    }
+    let best = lanes.iter().chain(rest).copied().fold(f32::NEG_INFINITY, f32::max);
+    row.iter().position(|&x| x == best).unwrap_or(0) as Token
+}

@@ -1,0 +1,149 @@
+//! The whole core on the demo target: in slots, bytes and log-probabilities depend on the request alone; in one pool,
+//! up to near-ties.
+
+use super::{config, demo};
+use crate::scheduling::request;
+use crate::scheduling::world::{Answers, essence, start};
+use llgtrt::config::{Config, KvLayout};
+use llgtrt::exec::open::{Opened, open};
+use llgtrt::exec::{Caps, ExecError, Job, Outcome, Promise, Target};
+use llgtrt::request::RequestSpec;
+use llgtrt::types::{Event, Slot};
+use proptest::strategy::{Strategy, ValueTree};
+use proptest::test_runner::TestRunner;
+use std::collections::BTreeMap;
+
+const SLOTS: u32 = 8;
+const CONTEXT: u32 = 128;
+
+/// An engine that says to hold fewer KV tokens than it does, so that sequences are preempted: slots hold whole contexts,
+/// and would never run out.
+struct Tight {
+    engine: Box<dyn Target>,
+    caps: Caps,
+}
+
+impl Target for Tight {
+    fn caps(&self) -> &Caps {
+        &self.caps
+    }
+    fn start(&mut self, jobs: Vec<Job>) -> Result<(), ExecError> {
+        self.engine.start(jobs)
+    }
+    fn poll(&mut self, wait: bool) -> Result<Vec<(Slot, Outcome)>, ExecError> {
+        self.engine.poll(wait)
+    }
+    fn copy(&mut self, from: Slot, to: Slot, len: u32) -> Result<(), ExecError> {
+        self.engine.copy(from, to, len)
+    }
+    fn truncate(&mut self, slot: Slot, keep: u32) -> Result<(), ExecError> {
+        self.engine.truncate(slot, keep)
+    }
+    fn save(&mut self, slot: Slot) -> Option<Vec<u8>> {
+        self.engine.save(slot)
+    }
+    fn restore(&mut self, slot: Slot, kv: &[u8]) -> bool {
+        self.engine.restore(slot, kv)
+    }
+    fn cancel(&mut self, slot: Slot) {
+        self.engine.cancel(slot);
+    }
+    fn release(&mut self, slot: Slot) -> Result<(), ExecError> {
+        self.engine.release(slot)
+    }
+}
+
+fn tight(opened: Opened, kv_total: u64) -> Opened {
+    let caps = Caps { kv_total, ..opened.target.caps().clone() };
+    Opened { target: Box::new(Tight { engine: opened.target, caps }), ..opened }
+}
+
+/// Always the same ones.
+fn requests(n: usize) -> Vec<RequestSpec> {
+    let mut runner = TestRunner::deterministic();
+    proptest::collection::vec(request(), n).new_tree(&mut runner).unwrap().current()
+}
+
+/// Each request with nothing beside it, before it or kept from it.
+fn alone(requests: &[RequestSpec], layout: KvLayout) -> Option<BTreeMap<(usize, u32), Event>> {
+    let folder = demo()?.parent().unwrap().to_string_lossy().into_owned();
+    let config = Config { enable_kv_cache_reuse: false, ..config(layout, SLOTS, CONTEXT) };
+    let live = start(open(&folder, &config).unwrap(), &config);
+    let mut choices = BTreeMap::new();
+    for (index, request) in requests.iter().enumerate() {
+        live.submit(index, request);
+        choices.extend(live.finish(request.n as usize).choices);
+    }
+    Some(choices)
+}
+
+/// All of them at once, in an order of its own.
+fn together(requests: &[RequestSpec], config: &Config, kv_total: Option<u64>) -> Option<Answers> {
+    let folder = demo()?.parent().unwrap().to_string_lossy().into_owned();
+    let mut opened = open(&folder, config).unwrap();
+    println!("{}", opened.info.summary);
+    if let Some(total) = kv_total {
+        opened = tight(opened, total);
+    }
+    // 97 is prime to any count that it does not divide.
+    let order: Vec<usize> = (0..requests.len()).map(|i| i * 97 % requests.len()).collect();
+    Some(start(opened, config).run(requests, &order, 1))
+}
+
+#[test]
+fn in_slots_output_depends_on_the_request_alone() {
+    let requests = requests(300);
+    let Some(want) = alone(&requests, KvLayout::Slots) else { return };
+    let chunked = Config { max_num_tokens: 24, ..config(KvLayout::Slots, SLOTS, CONTEXT) };
+    let saving = Config { max_num_tokens: 40, kv_cache_host_memory_megabytes: 8, ..chunked.clone() };
+    // KV for two and a half sequences of the longest kind, recomputed or saved; then for all.
+    for (config, total) in [(&chunked, Some(250)), (&saving, Some(250)), (&chunked, None)] {
+        let Some(answers) = together(&requests, config, total) else { return };
+        let totals = &answers.snapshot.totals;
+        println!("{} preemptions, {} tokens from prefixes", totals.preemptions, totals.cached_tokens);
+        assert_eq!(totals.preemptions > 0, total.is_some());
+        assert!(totals.cached_tokens > 0, "no prefix was reused");
+        assert_eq!(answers.choices.len(), want.len());
+        for (key, event) in &answers.choices {
+            assert_eq!(
+                essence(event),
+                essence(&want[key]),
+                "request and choice {key:?}: {:?}",
+                requests[key.0]
+            );
+        }
+    }
+}
+
+/// Where two runs part, the two tokens' scores differ by no more than the noise.
+#[test]
+fn in_one_pool_output_parts_at_near_ties_only() {
+    let greedy = |mut request: RequestSpec| {
+        request.sampling = llgtrt::request::Sampling { temperature: 0.0, ..Default::default() };
+        (request.n, request.grammar, request.logprobs) = (1, None, Some(2));
+        request
+    };
+    let requests: Vec<RequestSpec> = requests(300).into_iter().map(greedy).collect();
+    let Some(want) = alone(&requests, KvLayout::Shared) else { return };
+    let config = Config { max_num_tokens: 24, ..config(KvLayout::Shared, SLOTS, CONTEXT) };
+    assert_eq!(start_promise(&config), Promise::NearTies);
+    let Some(answers) = together(&requests, &config, None) else { return };
+    let gaps: Vec<f32> =
+        answers.choices.iter().filter_map(|(key, event)| parted(&want[key], event)).collect();
+    println!("{} of {} requests part, at gaps of {gaps:?} nats", gaps.len(), requests.len());
+    assert!(gaps.iter().all(|gap| *gap <= 0.05), "{gaps:?}");
+    assert!(gaps.len() * 100 <= requests.len() * 3, "{} of {} part", gaps.len(), requests.len());
+}
+
+fn start_promise(config: &Config) -> Promise {
+    let folder = demo().unwrap().parent().unwrap().to_string_lossy().into_owned();
+    open(&folder, config).unwrap().info.promise
+}
+
+/// How far apart the scores of the two tokens are where the texts part, if they do.
+fn parted(one: &Event, other: &Event) -> Option<f32> {
+    let at = one.tokens.iter().zip(&other.tokens).position(|(a, b)| a != b)?;
+    let [best, second] = &*one.logprobs[at].top else { panic!("two alternatives were asked for") };
+    assert!([best.0, second.0].contains(&other.tokens[at]), "parted at a token that was never close");
+    Some(best.1 - second.1)
+}
