@@ -55,7 +55,7 @@ if [[ -z ${BINDGEN_EXTRA_CLANG_ARGS:-} ]]; then
 fi
 
 export CMAKE_GENERATOR=Ninja
-# What maturin sets too: without the same values here, its builds and cargo's would undo each other.
+# The signature makes pyo3 look again where the environment got another Python.
 export PYO3_PYTHON="$VIRTUAL_ENV/bin/python" PYO3_BUILD_EXTENSION_MODULE=1
 export PYO3_ENVIRONMENT_SIGNATURE="cpython-${llgtrt_lib##*/python}-64bit"
 unset llgtrt_lib

@@ -80,15 +80,30 @@ setup_extension() {
     need_compiler
     forget_other_compiler
     say "step 3: release build, features $LLGTRT_FEATURES, C++ by $CXX (some minutes the first time)"
-    cd "$LLGTRT_ROOT"
+    cd "$LLGTRT_ROOT" || exit
     rm -f "$stamp"
-    logged build maturin develop --release --locked --features "$LLGTRT_FEATURES"
+    # Not through maturin, which compiles the crate as a cdylib alone: the tests link the rlib, so it would be compiled twice.
+    logged build cargo build --release --locked --lib --features "$LLGTRT_FEATURES"
+    install_package
     printf '%s' "$now" >"$stamp"
+}
+
+# What an editable install does: the package stays where it is, with the extension beside its modules.
+install_package() {
+    local site extension=python/llgtrt/_core.abi3.so
+    site=$("$VIRTUAL_ENV/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
+    # Moved into its place: a running server keeps the old file.
+    cp "${CARGO_TARGET_DIR:-target}/release/libllgtrt.so" "$extension.new"
+    mv -f "$extension.new" "$extension"
+    printf '%s\n' "$LLGTRT_ROOT/python" >"$site/llgtrt.pth"
+    # Through sh, because a path with spaces cannot stand in a script's first line.
+    printf '#!/bin/sh\nPYTHONSAFEPATH=1 exec "%s" -I -m llgtrt "$@"\n' "$VIRTUAL_ENV/bin/python" >"$VIRTUAL_ENV/bin/llgtrt"
+    chmod +x "$VIRTUAL_ENV/bin/llgtrt"
 }
 
 # A hash of everything that the extension is made from.
 source_hash() {
-    cd "$LLGTRT_ROOT"
+    cd "$LLGTRT_ROOT" || exit
     {
         printf '%s\n' "$LLGTRT_ROOT" "$LLGTRT_FEATURES" "$(compiler_id)" "${RUSTFLAGS:-}" "${CFLAGS:-}" "${CXXFLAGS:-}"
         find rust .cargo launch/requirements launch/env.sh Cargo.toml Cargo.lock pyproject.toml rust-toolchain.toml \
@@ -150,7 +165,7 @@ progress() {
             if ((status <= 128)); then break; fi # more than 128: nothing came for 15 s
         fi
         if ((SECONDS - said >= 15)); then
-            say "  $((SECONDS - start)) s: $(sed 's/^ *//' <<<"$latest" | cut -c 1-100)"
+            say "  $((SECONDS - start)) s: $(cut -c 1-100 <<<"${latest#"${latest%%[![:space:]]*}"}")"
             said=$SECONDS
         fi
     done

@@ -32,6 +32,7 @@ BASICS = [
     "head",
     "id",
     "mkdir",
+    "mv",
     "printf",
     "readlink",
     "rm",
@@ -65,21 +66,28 @@ VENV_PYTHON = r"""
 case "$*" in
     "-m pip"*)
         log "pip $(basename "${!#}")"
-        cp "$FAKE_BIN/fake-maturin" "$(dirname "$0")/maturin"
+        ;;
+    "-c import sysconfig"*)
+        site=$(dirname "$0")/../site
+        mkdir -p "$site"
+        echo "$site"
         ;;
     "-I -m llgtrt"*) printf '%s\n' "$PWD" "${CFLAGS:-no CFLAGS}" "$@" ;;
 esac
 """
 
-MATURIN = r"""
-log "maturin $CC $CXX ${CFLAGS:-}"
-echo "some output of the build"
-touch python/llgtrt/_core.abi3.so
-exit "${FAKE_BUILD_FAILS:-0}"
-"""
-
 CARGO = r"""
-if [[ $1 == --version ]]; then echo "cargo ${FAKE_CARGO:-1.95.0} (0 2026-01-01)"; else log "cargo $*"; fi
+case "$1" in
+    --version) echo "cargo ${FAKE_CARGO:-1.95.0} (0 2026-01-01)" ;;
+    build)
+        log "build $CC $CXX ${CFLAGS:-}"
+        echo "some output of the build"
+        mkdir -p target/release
+        touch target/release/libllgtrt.so
+        exit "${FAKE_BUILD_FAILS:-0}"
+        ;;
+    *) log "cargo $*" ;;
+esac
 """
 
 COMPILER = r"""
@@ -149,7 +157,6 @@ def _fakes(folder: Path) -> None:
         (folder / name).symlink_to(found)
     _fake(folder / "python3", PYTHON)
     _fake(folder / "venv-python", VENV_PYTHON)
-    _fake(folder / "fake-maturin", MATURIN)
     _fake(folder / "cargo", CARGO)
     for name in ("clang", "clang++", "gcc", "g++", "cc"):
         _fake(folder / name, COMPILER)

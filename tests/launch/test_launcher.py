@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import time
 from typing import TYPE_CHECKING
 
@@ -23,16 +24,24 @@ def served(output: str) -> list[str]:
 
 def steps(calls: list[str]) -> list[str]:
     """Calls by name only: a build's settings are another test's matter."""
-    return ["maturin" if call.startswith("maturin") else call for call in calls]
+    return ["build" if call.startswith("build") else call for call in calls]
 
 
 def test_demo_through_a_symlink_with_spaces(tree: Tree) -> None:
     done = tree.run("--demo", "--port", "0")
     assert done.returncode == 0, done.stderr
-    assert steps(tree.calls()) == [*FIRST, "maturin"]
+    assert steps(tree.calls()) == [*FIRST, "build"]
     target = str(tree.root / "demo" / "target")
     assert served(done.stdout) == [target, "--served-model-name", "demo", "--port", "0"]
     assert "step 3: release build" in done.stderr
+
+
+def test_the_package_is_found_from_anywhere(tree: Tree) -> None:
+    tree.run("m")
+    venv = tree.root / ".venv"
+    assert (venv / "site" / "llgtrt.pth").read_text() == f"{tree.root / 'python'}\n"
+    script = subprocess.run([venv / "bin" / "llgtrt", "a b"], capture_output=True, text=True, check=True)
+    assert script.stdout.splitlines()[-2:] == ["llgtrt", "a b"]
 
 
 def test_the_flags_of_the_caller_win_over_those_of_demo(tree: Tree) -> None:
@@ -69,11 +78,11 @@ def test_second_start_makes_nothing(tree: Tree) -> None:
 @pytest.mark.parametrize(
     ("file", "expected"),
     [
-        ("rust/src/lib.rs", ["maturin"]),
-        ("rust/src/new.rs", ["maturin"]),
-        ("Cargo.lock", ["maturin"]),
-        ("pyproject.toml", ["maturin"]),
-        ("launch/requirements/run.txt", ["pip run.txt", "maturin"]),
+        ("rust/src/lib.rs", ["build"]),
+        ("rust/src/new.rs", ["build"]),
+        ("Cargo.lock", ["build"]),
+        ("pyproject.toml", ["build"]),
+        ("launch/requirements/run.txt", ["pip run.txt", "build"]),
     ],
 )
 def test_a_change_makes_what_changed(tree: Tree, file: str, expected: list[str]) -> None:
@@ -92,7 +101,7 @@ def test_a_missing_extension_is_built_again(tree: Tree) -> None:
     tree.calls()
     (tree.root / "python/llgtrt/_core.abi3.so").unlink()
     tree.run("m")
-    assert steps(tree.calls()) == ["maturin"]
+    assert steps(tree.calls()) == ["build"]
 
 
 def test_a_moved_folder_gets_a_new_environment(tree: Tree) -> None:
@@ -102,31 +111,31 @@ def test_a_moved_folder_gets_a_new_environment(tree: Tree) -> None:
     tree.link.unlink()
     tree.link.symlink_to(moved / "launch" / "launch-llgtrt.sh")
     tree.run("m")
-    assert steps(tree.calls()) == [*FIRST, "maturin"]
+    assert steps(tree.calls()) == [*FIRST, "build"]
 
 
 def test_clang_is_preferred_and_amx_is_off(tree: Tree) -> None:
     tree.run("m")
-    assert tree.calls()[-1] == f"maturin clang clang++ {AMX}"
+    assert tree.calls()[-1] == f"build clang clang++ {AMX}"
 
 
 @pytest.mark.parametrize("broken", ["clang++", "clang++ nothing"])
 def test_gcc_serves_where_clang_finds_no_headers(tree: Tree, broken: str) -> None:
     tree.run("m", FAKE_BROKEN=broken)
-    assert tree.calls()[-1] == f"maturin gcc g++ {AMX}"
+    assert tree.calls()[-1] == f"build gcc g++ {AMX}"
 
 
 def test_gcc_serves_where_clang_is_missing(tree: Tree) -> None:
     tree.without("clang", "clang++")
     tree.run("m")
-    assert tree.calls()[-1] == f"maturin gcc g++ {AMX}"
+    assert tree.calls()[-1] == f"build gcc g++ {AMX}"
 
 
 def test_another_compiler_rebuilds_the_engine(tree: Tree) -> None:
     tree.run("m")
     tree.calls()
     done = tree.run("m", CC="gcc", CFLAGS="-O2")
-    assert tree.calls() == ["cargo clean --quiet --release -p llama-cpp-sys-2", f"maturin gcc g++ -O2 {AMX}"]
+    assert tree.calls() == ["cargo clean --quiet --release -p llama-cpp-sys-2", f"build gcc g++ -O2 {AMX}"]
     assert "another C++ compiler" in done.stderr
 
 
@@ -158,7 +167,7 @@ def test_a_failed_build_is_shown_and_tried_again(tree: Tree) -> None:
     assert "some output of the build" in done.stderr
     tree.calls()
     assert tree.run("m").returncode == 0
-    assert steps(tree.calls()) == ["maturin"]
+    assert steps(tree.calls()) == ["build"]
 
 
 def test_without_arguments_the_usage_is_told(tree: Tree) -> None:
