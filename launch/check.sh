@@ -9,7 +9,7 @@ LLGTRT_ROOT=$(dirname -- "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")"
 cd "$LLGTRT_ROOT" || exit 2
 export LLGTRT_DATA="${LLGTRT_DATA:-$LLGTRT_ROOT/../shared/data}" CARGO_TERM_COLOR=never
 passed=0 failed=0 skipped=0 broken=()
-limit=4500 # seconds for everything: what hangs is ended, and the rest still gets a minute each
+limit=5100 # seconds for everything: what hangs is ended, and the rest still gets a minute each
 
 # step NAME COMMAND...: runs it, shows its output, its time, and counts the tests that it reports.
 step() {

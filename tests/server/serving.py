@@ -37,7 +37,7 @@ class Server:
         path = {"PYTHONPATH": str(ROOT / "python")}
         self.process = subprocess.Popen(command, stderr=self._log, stdout=self._log, env=os.environ | path)
         self.url = self._address()
-        self.http = httpx.Client(base_url=self.url, timeout=60)
+        self.http = httpx.Client(base_url=self.url, timeout=90)
 
     def _address(self) -> str:
         for _ in _until(START_SECONDS):
@@ -75,7 +75,7 @@ class Server:
         found = re.search(rf"^{re.escape(name)} (\S+)$", self.http.get("/metrics").text, re.M)
         return float(found[1]) if found else 0.0
 
-    def wait_idle(self, seconds: float = 30) -> None:
+    def wait_idle(self, seconds: float = 90) -> None:
         """Waits until nothing runs or waits any more."""
         for _ in _until(seconds):
             if self.metric("llgtrt_running_choices") + self.metric("llgtrt_waiting_requests") == 0:
@@ -87,7 +87,7 @@ class Server:
         threads = Path(f"/proc/{self.process.pid}/task").iterdir()
         return [int(pid) for thread in threads for pid in (thread / "children").read_text().split()]
 
-    def stop(self, number: int = signal.SIGTERM, seconds: float = 60) -> int:
+    def stop(self, number: int = signal.SIGTERM, seconds: float = 90) -> int:
         """Ends it; its exit code."""
         self.process.send_signal(number)
         try:

@@ -38,7 +38,7 @@ def raw_request(server: Server, fields: dict[str, Any], receive_buffer: int | No
     raw = socket.socket()
     if receive_buffer is not None:
         raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
-    raw.settimeout(30)
+    raw.settimeout(90)
     raw.connect(server.host)
     content = json.dumps(fields).encode()
     head = f"POST {CHAT} HTTP/1.1\r\nhost: x\r\ncontent-length: {len(content)}\r\n\r\n"
@@ -47,7 +47,7 @@ def raw_request(server: Server, fields: dict[str, Any], receive_buffer: int | No
 
 
 def wait_running(server: Server) -> None:
-    end = time.monotonic() + 30
+    end = time.monotonic() + 90
     while server.metric("llgtrt_running_choices") == 0:
         assert time.monotonic() < end
         time.sleep(0.02)
@@ -61,7 +61,7 @@ def test_a_client_that_goes_away_frees_its_work(slow: Server, stream: bool) -> N
     raw = raw_request(slow, {**LONG, "stream": stream, "n": 2})
     wait_running(slow)
     raw.close()
-    slow.wait_idle(5)
+    slow.wait_idle()
     assert slow.metric('llgtrt_requests_total{outcome="cancelled"}') == before + 1
     assert slow.metric(gone) == gone_before + 1
 
@@ -72,13 +72,13 @@ def test_a_client_that_goes_away_while_its_request_waits() -> None:
         first = raw_request(server, {**LONG, "stream": True})
         wait_running(server)
         raw_request(server, LONG).close()
-        end = time.monotonic() + 10
+        end = time.monotonic() + 90
         while server.metric('llgtrt_requests_total{outcome="cancelled"}') < 1:
             assert time.monotonic() < end
             time.sleep(0.02)
         assert server.metric("llgtrt_running_choices") == 1
         first.close()
-        server.wait_idle(5)
+        server.wait_idle()
 
 
 def test_a_pipelining_client_that_goes_away(slow: Server) -> None:
@@ -87,7 +87,7 @@ def test_a_pipelining_client_that_goes_away(slow: Server) -> None:
     raw.sendall(b"GET /health HTTP/1.1\r\nhost: x\r\n\r\n")
     time.sleep(0.2)
     raw.close()
-    slow.wait_idle(5)
+    slow.wait_idle()
 
 
 def test_a_client_that_reads_a_byte_a_second(slow: Server) -> None:
@@ -97,7 +97,7 @@ def test_a_client_that_reads_a_byte_a_second(slow: Server) -> None:
     other = slow.http.post(CHAT, json=body())
     assert other.status_code == 200
     dropped = False
-    while not dropped and time.monotonic() - begun < 60:
+    while not dropped and time.monotonic() - begun < 120:
         time.sleep(1)
         try:
             dropped = raw.recv(1) == b""
@@ -106,9 +106,9 @@ def test_a_client_that_reads_a_byte_a_second(slow: Server) -> None:
         if slow.metric("llgtrt_running_choices") == 0:
             break
     raw.close()
-    slow.wait_idle(5)
+    slow.wait_idle()
     assert slow.metric('llgtrt_requests_total{outcome="cancelled"}') > 0
-    assert time.monotonic() - begun < 60
+    assert time.monotonic() - begun < 120
 
 
 def test_half_open_sockets_harm_nobody(slow: Server) -> None:
@@ -116,7 +116,7 @@ def test_half_open_sockets_harm_nobody(slow: Server) -> None:
     half = socket.create_connection(slow.host)
     half.sendall(f"POST {CHAT} HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\n{{".encode())
     assert slow.http.post(CHAT, json=body()).status_code == 200
-    half.settimeout(30)
+    half.settimeout(90)
     assert b"408" in half.recv(4096)
     for raw in [*silent, half]:
         raw.close()
