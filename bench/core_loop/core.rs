@@ -13,12 +13,12 @@ use std::sync::mpsc::channel;
 use std::time::Instant;
 
 /// Longer than any round: records of the kind that clients extract.
-pub const SCHEMA: &str = r#"{"type":"array","minItems":100,"items":{"type":"object","properties":{
+pub(super) const SCHEMA: &str = r#"{"type":"array","minItems":100,"items":{"type":"object","properties":{
     "id":{"type":"integer","minimum":0,"maximum":99999},"name":{"type":"string","maxLength":24},
     "kind":{"enum":["person","place","thing"]},"known":{"type":"boolean"}},
     "required":["id","name","kind","known"],"additionalProperties":false}}"#;
 
-pub struct Core {
+pub(super) struct Core {
     engine: Engine,
     info: Info,
     /// Seconds of masks in all rounds so far.
@@ -26,7 +26,7 @@ pub struct Core {
 }
 
 impl Core {
-    pub fn open(path: &Path, case: &Case) -> Result<Core, String> {
+    pub(super) fn open(path: &Path, case: &Case) -> Result<Core, String> {
         let mut config =
             Config { max_batch_size: case.sequences, enable_kv_cache_reuse: false, ..Config::default() };
         config.engine.context = case.context;
@@ -38,7 +38,7 @@ impl Core {
     }
 
     /// All sequences at once, free or with a schema.
-    pub fn round(&mut self, case: &Case, schema: Option<&str>) -> Result<Timing, String> {
+    pub(super) fn round(&mut self, case: &Case, schema: Option<&str>) -> Result<Timing, String> {
         let (commands, inbox) = channel();
         for sequence in 0..case.sequences {
             let request = self.request(case, sequence, schema)?;

@@ -9,10 +9,10 @@ use llgtrt::types::Token;
 use std::path::Path;
 use std::time::Instant;
 
-pub struct Raw(Context);
+pub(super) struct Raw(Context);
 
 impl Raw {
-    pub fn open(path: &Path, case: &Case) -> Result<Raw, String> {
+    pub(super) fn open(path: &Path, case: &Case) -> Result<Raw, String> {
         let config = Config::default();
         let shape = Shape {
             shared: false,
@@ -26,7 +26,7 @@ impl Raw {
     }
 
     /// A prompt for each sequence, then steps of one token per sequence.
-    pub fn round(&mut self, case: &Case) -> Result<Timing, String> {
+    pub(super) fn round(&mut self, case: &Case) -> Result<Timing, String> {
         self.try_round(case).map_err(|e| e.to_string())
     }
 

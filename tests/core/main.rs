@@ -1,5 +1,7 @@
 //! Integration tests of the core: no Python, and no model engine unless the feature `llama` is on.
 
+#![allow(unreachable_pub, reason = "nothing is exported from a test")]
+
 mod grammar;
 #[cfg(feature = "llama")]
 mod llama;

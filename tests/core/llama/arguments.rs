@@ -3,7 +3,7 @@
 use super::world::step;
 use super::{config, model, opened};
 use llgtrt::config::KvLayout;
-use llgtrt::exec::{Forward, Run};
+use llgtrt::exec::Run;
 use llgtrt::types::{Slot, Token};
 
 const SLOTS: u32 = 3;

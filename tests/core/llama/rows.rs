@@ -3,7 +3,7 @@
 use super::world::{Tally, Texts, World, step};
 use super::{config, models, opened, with_kv};
 use llgtrt::config::{KvCacheType, KvLayout};
-use llgtrt::exec::{Forward, Promise, Run};
+use llgtrt::exec::{Promise, Run};
 use llgtrt::types::{Slot, Token};
 use std::path::Path;
 

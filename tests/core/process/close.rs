@@ -43,7 +43,8 @@ fn closing_ends_what_runs_and_what_waits() {
 #[test]
 fn a_child_that_hangs_is_killed() {
     let handle = open(a_child());
-    let hangs = handle.submit(ask(Does::Hang, 1, 1)).unwrap();
+    let hangs = handle.submit(ask(Does::Hang, 1, 1_000_000)).unwrap();
+    Watch::default().until_speaking(&handle, &[hangs]);
     let pid = until_ready(&handle);
     std::thread::sleep(Duration::from_millis(100));
     close(&handle, &[hangs]);
