@@ -35,8 +35,7 @@ pub fn read_tables(path: &Path) -> Result<GgufTables> {
         .f32s(&key("scores"))
         .or_else(|| Some(file.i32s(&key("scores"))?.into_iter().map(|score| score as f32).collect()));
     optional(scores.is_some(), "scores")?;
-    let ids =
-        IDS.iter().filter_map(|name| Some(((*name).to_owned(), id(key(&format!("{name}_token_id")))?)));
+    let ids = IDS.iter().filter_map(|name| Some(((*name).to_owned(), id(key(&format!("{name}_token_id")))?)));
     Ok(GgufTables {
         model: file.string(&key("model")).ok_or_else(|| without("tokenizer.ggml.model"))?,
         pre: file.string(&key("pre")).unwrap_or_default(),

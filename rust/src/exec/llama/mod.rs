@@ -99,7 +99,8 @@ fn check(gguf: &Path) -> Result<u32, Error> {
         Ok(_) => return Err(refused(gguf, "is no file")),
         Err(e) => return Err(refused(gguf, &format!("cannot be read: {e}"))),
     }
-    let file = Metadata::open(gguf).map_err(|why| refused(gguf, &format!("is no readable GGUF file: {why}")))?;
+    let file =
+        Metadata::open(gguf).map_err(|why| refused(gguf, &format!("is no readable GGUF file: {why}")))?;
     let missing = |key: &str| refused(gguf, &format!("is damaged: {key} is missing or of a wrong type"));
     let arch = file.string("general.architecture").ok_or_else(|| missing("general.architecture"))?;
     let number = |name: &str| file.integer(&format!("{arch}.{name}")).ok_or_else(|| missing(name));
