@@ -166,7 +166,7 @@ def _check(spec: dict[str, Any]) -> None:
     if len(spec["stop"]) > 16 or "" in spec["stop"]:
         raise invalid("stop", "must be up to 16 strings, none empty")
     if (spec["logprobs"] or 0) > 20:
-        raise invalid("logprobs", "must be 0 to 20")
+        raise invalid("top_logprobs", "must be 0 to 20")
 
 
 class Engine:

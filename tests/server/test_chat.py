@@ -143,13 +143,13 @@ class Person(pydantic.BaseModel):
 
 
 def test_the_parse_helper(api: openai.OpenAI) -> None:
-    settings: Any = {"model": "toy", "messages": HI, "max_tokens": 400, "temperature": 0.3}
-    for seed in range(20):
-        answer = api.chat.completions.parse(**settings, response_format=Person, seed=seed, timeout=60)
-        if answer.choices[0].finish_reason == "stop":
-            assert isinstance(answer.choices[0].message.parsed, Person)
-            return
-    raise AssertionError("no answer came to its end")
+    # Ids of the weightless engine's tokens are bytes: its texts and lists come to an end sooner or later.
+    bias = {str(ord(c)): 6 for c in '"]'}
+    answer = api.chat.completions.parse(
+        model="toy", messages=HI, max_tokens=3000, response_format=Person, seed=1, logit_bias=bias
+    )
+    assert answer.choices[0].finish_reason == "stop"
+    assert isinstance(answer.choices[0].message.parsed, Person)
 
 
 @pytest.mark.parametrize(
@@ -180,7 +180,8 @@ def test_members_come_in_the_schemas_order(api: openai.OpenAI) -> None:
 
 
 def test_a_demo_answer_obeys_its_schema(demo: Server) -> None:
-    schema = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
+    name = {"type": "string", "maxLength": 40}
+    schema = {"type": "object", "properties": {"name": name}, "required": ["name"]}
     schema["additionalProperties"] = False
     wanted: Any = {"type": "json_schema", "json_schema": {"name": "n", "schema": schema}}
     with demo.client() as api:

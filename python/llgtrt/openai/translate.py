@@ -144,8 +144,8 @@ def check_completion(body: schema.CompletionRequest) -> None:
 def renamed(body: schema.Common) -> dict[str, str]:
     """The client's names of what the core names otherwise."""
     if not isinstance(body, schema.ChatRequest):
-        return {"grammar": "response_format"}
-    names = {"grammar": "response_format", "prompt": "messages", "logprobs": "top_logprobs"}
+        return {"grammar": "response_format", "top_logprobs": "logprobs"}
+    names = {"grammar": "response_format", "prompt": "messages"}
     return names | ({"max_tokens": "max_completion_tokens"} if body.max_completion_tokens is not None else {})
 
 
