@@ -93,11 +93,15 @@ class Server:
         try:
             return self.process.wait(seconds)
         finally:
-            self.process.kill()
-            self.process.wait()
-            self.http.close()
-            self._log.close()
-            self._config.close()
+            self.close()
+
+    def close(self) -> None:
+        """Leaves nothing behind, whether it still runs or not."""
+        self.process.kill()
+        self.process.wait()
+        self.http.close()
+        self._log.close()
+        self._config.close()
 
 
 def _until(seconds: float) -> Iterator[None]:
@@ -114,5 +118,4 @@ def serving(target: str = "toy", *flags: str, config: dict[str, Any] | None = No
     try:
         yield server
     finally:
-        if server.process.poll() is None:
-            server.stop(signal.SIGKILL)
+        server.close()

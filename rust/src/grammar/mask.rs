@@ -33,7 +33,7 @@ impl Mask {
     /// A mask over `len` tokens from words; spare words and bits past `len` are dropped.
     pub fn from_words(words: &[u32], len: usize) -> Self {
         let mut words = words[..len.div_ceil(32)].to_vec();
-        if len % 32 != 0
+        if !len.is_multiple_of(32)
             && let Some(last) = words.last_mut()
         {
             *last &= (1 << (len % 32)) - 1;

@@ -51,7 +51,10 @@ fn number_after(text: &str, name: &str) -> Option<u64> {
 mod tests {
     use super::*;
 
-    fn tree(name: &str, files: &[(&str, &str)]) -> PathBuf {
+    /// Paths and contents.
+    type Files<'a> = &'a [(&'a str, &'a str)];
+
+    fn tree(name: &str, files: Files<'_>) -> PathBuf {
         let root = std::env::temp_dir().join(format!("llgtrt-memory-{}-{name}", std::process::id()));
         for (path, text) in files {
             let path = root.join(path);
@@ -64,7 +67,7 @@ mod tests {
     #[test]
     fn the_least_of_machine_and_groups_counts() {
         let meminfo = ("proc/meminfo", "MemTotal: 9000 kB\nMemAvailable:    1000 kB\n");
-        let cases: [(&str, &[(&str, &str)], u64); 4] = [
+        let cases: [(&str, Files<'_>, u64); 4] = [
             (
                 "machine",
                 &[("proc/self/cgroup", "0::/a\n"), ("sys/fs/cgroup/a/memory.max", "max\n")],

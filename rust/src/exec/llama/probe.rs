@@ -168,7 +168,7 @@ impl Test<'_> {
                 }
             }
             let hashes = self.pass(&pieces)?;
-            self.compare(&pieces, &hashes, right, (&alone[..], prompt));
+            self.compare(&pieces, &hashes, right, (alone, prompt));
             for (slot, start, run, _) in &pieces {
                 held[slot.index()] = start + run.len() as u32;
             }

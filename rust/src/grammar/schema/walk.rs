@@ -158,11 +158,12 @@ impl Walk<'_> {
     }
 
     fn rewrites(&mut self, at: &str, map: &Map<String, Value>, draft: Draft) {
-        if map.contains_key("oneOf") && !self.refs.lead_into(at, "oneOf") {
-            if disjoint::branches(self.root, &self.refs, &step(at, "oneOf")) {
-                let own = map.contains_key("anyOf");
-                self.edit(at, if own { Change::OneOfWithin } else { Change::rename("oneOf", "anyOf") });
-            }
+        if map.contains_key("oneOf")
+            && !self.refs.lead_into(at, "oneOf")
+            && disjoint::branches(self.root, &self.refs, &step(at, "oneOf"))
+        {
+            let own = map.contains_key("anyOf");
+            self.edit(at, if own { Change::OneOfWithin } else { Change::rename("oneOf", "anyOf") });
         }
         for key in COUNTS {
             if let Some(n) = map.get(key).filter(|v| v.is_f64()).and_then(Value::as_f64)
