@@ -55,8 +55,9 @@ def request(args: argparse.Namespace, content: str, tokens: int) -> dict[str, An
     }
 
 
-async def ask(host: str, port: int, body: dict[str, Any]) -> Stream:
+async def ask(address: tuple[str, int], body: dict[str, Any]) -> Stream:
     """One streamed answer; raises `RuntimeError` where it is not one."""
+    host, port = address
     content = json.dumps(body).encode()
     head = (
         f"POST /v1/chat/completions HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n"
@@ -94,7 +95,7 @@ async def case(args: argparse.Namespace, streams: int, schema: bool) -> dict[str
     if schema:
         body["response_format"] = {"type": "json_schema", "json_schema": {"name": "r", "schema": SCHEMA}}
     begun, used = time.perf_counter(), time.process_time()
-    done = await asyncio.gather(*(ask(*args.address, body) for _ in range(streams)))
+    done = await asyncio.gather(*(ask(args.address, body) for _ in range(streams)))
     wall, used = time.perf_counter() - begun, time.process_time() - used
     gaps = [gap for stream in done for gap in stream.gaps]
     return {
@@ -110,11 +111,11 @@ async def case(args: argparse.Namespace, streams: int, schema: bool) -> dict[str
 
 async def disturbed(args: argparse.Namespace) -> dict[str, Any]:
     """The gaps of one stream while prompts of `args.long` digits come one after the other."""
-    victim = asyncio.create_task(ask(*args.address, request(args, "Tell me a story.", args.tokens * 4)))
+    victim = asyncio.create_task(ask(args.address, request(args, "Tell me a story.", args.tokens * 4)))
     prompts = 0
     while not victim.done():
         # Another first digit each time, else the prompt would be known already.
-        await ask(*args.address, request(args, f"{prompts}" + "7" * args.long, 1))
+        await ask(args.address, request(args, f"{prompts}" + "7" * args.long, 1))
         prompts += 1
     gaps = (await victim).gaps
     return {

@@ -63,6 +63,7 @@ for folder in python/llgtrt bench demo tests/*/; do # one by one: test folders h
     if ! compgen -G "$folder/*.py" >/dev/null; then continue; fi
     base=""
     if [[ $folder == tests/* ]]; then base=$folder; fi
+    if [[ -e $folder/__init__.py && $folder == tests/* ]]; then base=tests; fi
     step "mypy $folder" env MYPYPATH="$base" mypy "$folder"
 done
 step "stubtest" python -m mypy.stubtest llgtrt._core

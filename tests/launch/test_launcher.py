@@ -155,7 +155,7 @@ def test_what_is_missing_is_told_with_the_line_that_installs_it(
     tree: Tree, without: list[str], env: dict[str, str], line: str
 ) -> None:
     tree.without(*without)
-    done = tree.run("m", **env)
+    done = tree.run("m", cwd=None, **env)
     assert done.returncode == 2
     assert done.stderr.splitlines()[-1].endswith(line)
     assert done.stdout == ""

@@ -121,7 +121,7 @@ class _Choice:
 
 
 def _script(spec: dict[str, Any], choice: int) -> str:
-    draw = random.Random(f"{spec['sampling'].get('seed') or os.urandom(8)}/{choice}")
+    draw = random.Random(f"{spec['sampling'].get('seed') or os.urandom(8).hex()}/{choice}")
     match spec["grammar"]:
         case None:
             return " ".join(
@@ -371,7 +371,7 @@ def install() -> None:
     sys.modules["llgtrt._core"] = sys.modules[__name__]
     import llgtrt
 
-    llgtrt._core = sys.modules[__name__]  # type: ignore[attr-defined]
+    llgtrt._core = sys.modules[__name__]
 
 
 if __name__ == "__main__":

@@ -134,7 +134,7 @@ def test_usage_in_a_stream() -> None:
 
 
 def test_an_error_ends_a_stream() -> None:
-    failure = news(error=fake_core.EngineError("gone"))
+    failure = news(error=_core.EngineError("gone"))
     *chunks, last = stream(Script(1, [[news("a")], [failure]]), chat())
     assert len(chunks) == 2
     assert last == {

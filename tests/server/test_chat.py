@@ -18,7 +18,9 @@ HI: Any = [{"role": "user", "content": "hi"}]
 
 
 def chat(api: openai.OpenAI, **fields: Any) -> ChatCompletion:
-    return api.chat.completions.create(**{"model": "toy", "messages": HI, "max_tokens": 24, **fields})
+    settings: Any = {"model": "toy", "messages": HI, "max_tokens": 24, **fields}
+    answer: ChatCompletion = api.chat.completions.create(**settings)
+    return answer
 
 
 def stream(api: openai.OpenAI, **fields: Any) -> list[ChatCompletionChunk]:
@@ -171,7 +173,7 @@ def test_response_formats(api: openai.OpenAI, wanted: Any, pattern: str) -> None
 
 def test_members_come_in_the_schemas_order(api: openai.OpenAI) -> None:
     properties = {name: {"type": "boolean"} for name in ("z", "a", "m")}
-    schema = {"type": "object", "properties": properties, "required": ["z", "a", "m"]}
+    schema: dict[str, Any] = {"type": "object", "properties": properties, "required": ["z", "a", "m"]}
     schema["additionalProperties"] = False
     wanted: Any = {"type": "json_schema", "json_schema": {"name": "n", "schema": schema}}
     choice = chat(api, response_format=wanted, max_tokens=300).choices[0]
@@ -181,7 +183,7 @@ def test_members_come_in_the_schemas_order(api: openai.OpenAI) -> None:
 
 def test_a_demo_answer_obeys_its_schema(demo: Server) -> None:
     name = {"type": "string", "maxLength": 40}
-    schema = {"type": "object", "properties": {"name": name}, "required": ["name"]}
+    schema: dict[str, Any] = {"type": "object", "properties": {"name": name}, "required": ["name"]}
     schema["additionalProperties"] = False
     wanted: Any = {"type": "json_schema", "json_schema": {"name": "n", "schema": schema}}
     with demo.client() as api:

@@ -13,7 +13,9 @@ from .serving import Server
 
 
 def complete(api: openai.OpenAI, prompt: Any, **fields: Any) -> Completion:
-    return api.completions.create(**{"model": "toy", "prompt": prompt, "max_tokens": 12, "seed": 1, **fields})
+    settings: Any = {"model": "toy", "prompt": prompt, "max_tokens": 12, "seed": 1, **fields}
+    answer: Completion = api.completions.create(**settings)
+    return answer
 
 
 def texts(completion: Completion) -> list[str]:

@@ -55,7 +55,7 @@ def complaint(schema: Any, text: str) -> str | None:
     """What the validator has to say."""
     kind = jsonschema.validators.validator_for(schema, default=jsonschema.Draft202012Validator)
     error = next(kind(schema).iter_errors(json.loads(text)), None)
-    return error and error.message
+    return None if error is None else str(error.message)
 
 
 def test_whatever_finishes_is_valid(toy: Server) -> None:
