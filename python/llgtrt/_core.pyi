@@ -3,6 +3,21 @@
 from collections.abc import Sequence
 from typing import final
 
+__all__ = [
+    "CoreError",
+    "Engine",
+    "EngineClosed",
+    "EngineError",
+    "Event",
+    "GrammarError",
+    "InvalidRequest",
+    "NotFound",
+    "Overloaded",
+    "engine_process",
+    "load_config",
+    "print_config",
+]
+
 class CoreError(Exception):
     """An error of the core; the base of all others here. `args` is one line of text."""
 

@@ -67,7 +67,7 @@ impl Classes {
     }
 }
 
-/// A new exception class; its `attributes` are None on an instance that was made in Python.
+/// A new exception class; its `attributes` are empty on an instance that was made in Python.
 fn class<'py>(
     py: Python<'py>,
     name: &str,
@@ -79,7 +79,11 @@ fn class<'py>(
     dict.set_item("__module__", "llgtrt._core")?;
     dict.set_item("__doc__", doc)?;
     for attribute in attributes {
-        dict.set_item(attribute, py.None())?;
+        if *attribute == "code" {
+            dict.set_item(attribute, py.None())?;
+        } else {
+            dict.set_item(attribute, "")?;
+        }
     }
     let class = py.get_type::<PyType>().call1((name, PyTuple::new(py, bases.iter().copied())?, dict))?;
     Ok(class.cast_into()?)
