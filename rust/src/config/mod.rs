@@ -1,7 +1,7 @@
 //! `runtime.json`: every key, its default, its range and its meaning.
 //!
 //! The structs are the only place where a key is described: [`load`] takes names, types and ranges from their schema,
-//! [`print`] takes the comments of `--print-config` from their docs.
+//! [`print()`] takes the comments of `--print-config` from their docs.
 
 mod load;
 mod print;

@@ -23,7 +23,7 @@ pub struct Opened {
 /// Opens what `target` names: an engine folder, a `.gguf` file, or `toy[:options]` (see [`ToyConfig`]).
 ///
 /// # Errors
-/// [`Error::Invalid`] naming `target` where there is no usable model.
+/// `Error::Invalid` naming `target` where there is no usable model.
 pub fn open(target: &str, config: &Config) -> Result<Opened> {
     match toy_options(target) {
         Some(options) => open_toy(ToyConfig::parse(options)?, config, None),
@@ -45,7 +45,7 @@ pub fn open_vocab(target: &str, info: &Info) -> Result<Arc<Vocab>> {
 /// Cheap checks of a target's name, before anything is loaded.
 ///
 /// # Errors
-/// [`Error::Invalid`] naming `target` where there is no such folder or no model in it.
+/// `Error::Invalid` naming `target` where there is no such folder or no model in it.
 pub fn check_target(target: &str) -> Result<()> {
     match toy_options(target) {
         Some(options) => ToyConfig::parse(options).map(|_| ()),
