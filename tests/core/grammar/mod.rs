@@ -1,7 +1,5 @@
 //! The grammar layer through its public interface, on the toy vocabulary.
 
-#![allow(clippy::unwrap_used)]
-
 mod common;
 mod compiler;
 mod conformance;

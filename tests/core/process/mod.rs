@@ -1,7 +1,5 @@
 //! The handle and its two transports, with a fake engine. A test child is this test binary itself: see [`child`].
 
-#![allow(clippy::unwrap_used)]
-
 mod close;
 mod crash;
 mod fake;
