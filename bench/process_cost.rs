@@ -1,4 +1,4 @@
-//! What the second process costs a step: `cargo run --release --example process_cost [steps]`.
+//! What the second process costs a step: `cargo run --release --features python,llama --example process_cost [steps]`.
 //!
 //! A fake engine reports 16 events a step, to a thread of this process and to a child of this program. Printed per step
 //! are the time that the engine's own thread spends on reporting, the time until the report is merged and its reader

@@ -74,8 +74,10 @@ struct Clock {
     started: HashSet<RequestId>,
     ended: usize,
     tokens: u64,
+    /// When the last sequence had its first token, and how many there were then.
     begin: Option<(Instant, u64)>,
-    end: Option<(Instant, u64)>,
+    /// The end of each step after that, up to the last token of all.
+    ends: Vec<Instant>,
     timing: Option<Timing>,
     failed: Option<String>,
 }
@@ -83,6 +85,7 @@ struct Clock {
 impl Clock {
     /// False ends the engine's loop: everything has been said.
     fn take(&mut self, report: Report) -> bool {
+        let before = self.tokens;
         for event in &report.events {
             self.tokens += event.tokens.len() as u64;
             if !event.tokens.is_empty() {
@@ -97,17 +100,19 @@ impl Clock {
                 }
             }
         }
-        if self.begin.is_none() && self.started.len() == self.sequences {
+        if self.begin.is_some() {
+            if self.tokens > before {
+                self.ends.push(Instant::now());
+            }
+        } else if self.started.len() == self.sequences {
             self.begin = Some((Instant::now(), self.tokens));
         }
-        if self.end.is_none() && self.ended == self.sequences {
-            self.end = Some((Instant::now(), self.tokens));
-        }
-        let (Some((begin, early)), Some((end, all))) = (self.begin, self.end) else { return true };
+        let Some((begin, early)) = self.begin.filter(|_| self.ended == self.sequences) else { return true };
         // The engine says its totals when it falls idle.
         let Some(metrics) = report.metrics.filter(|m| m.gauges.running == 0) else { return true };
-        let seconds = (end - begin).as_secs_f64();
-        self.timing = Some(Timing { seconds, tokens: all - early, mask: metrics.totals.mask.sum });
+        let begins = std::iter::once(&begin).chain(&self.ends);
+        let steps = self.ends.iter().zip(begins).map(|(end, begin)| (*end - *begin).as_secs_f64()).collect();
+        self.timing = Some(Timing { steps, tokens: self.tokens - early, mask: metrics.totals.mask.sum });
         false
     }
 }

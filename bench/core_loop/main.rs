@@ -1,10 +1,11 @@
 //! The core, driven in this process, beside a bare loop of `llama_decode` and argmax.
 //!
-//!     cargo run --release --features llama --example core_loop -- model.gguf [steps] [context] [rounds]
+//!     cargo run --release --features python,llama --example core_loop -- model.gguf [steps] [context] [rounds]
 //!
 //! Both generate the same number of tokens from the same prompts, with the same threads, slots, KV type, flash attention
 //! and batch, and pick the likeliest token. Rounds of the loops take turns, and each round is held against the bare one
-//! before it. One line of JSON per loop: the medians of the rounds, prompts not counted.
+//! before it. One line of JSON per loop: the medians of the rounds, prompts not counted; and, since all rounds of a loop
+//! make the same steps, what each step took when it was least disturbed, for machines whose speed is not their own.
 
 mod core;
 mod raw;
@@ -25,10 +26,10 @@ struct Case {
 }
 
 /// What one round took.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Default)]
 struct Timing {
-    /// Seconds of all steps, prompts not counted.
-    seconds: f64,
+    /// Seconds of each step, prompts not counted.
+    steps: Vec<f64>,
     /// Tokens generated in them.
     tokens: u64,
     /// Seconds of them that went into masks on the engine's thread.
@@ -36,8 +37,12 @@ struct Timing {
 }
 
 impl Timing {
+    fn seconds(&self) -> f64 {
+        self.steps.iter().sum()
+    }
+
     fn rate(&self) -> f64 {
-        self.tokens as f64 / self.seconds
+        self.tokens as f64 / self.seconds()
     }
 }
 
@@ -82,10 +87,22 @@ fn report(name: &str, model: &std::path::Path, case: &Case, own: &[Timing], bare
         "sequences": case.sequences,
         "tokens_per_second": rate.round(),
         "step_ms": round(f64::from(case.sequences) * 1e3 / rate),
-        "mask_share": round(median(own.iter().map(|t| t.mask / t.seconds))),
+        "mask_share": round(median(own.iter().map(|t| t.mask / t.seconds()))),
         "ratio_to_llama_decode": round(median(own.iter().zip(bare).map(|(a, b)| a.rate() / b.rate()))),
+        "best_steps_ms": best_steps(own).map(|s| round(1e3 * s)),
+        "ratio_of_best_steps": best_steps(bare).zip(best_steps(own)).map(|(b, o)| round(b / o)),
     });
     println!("{line}");
+}
+
+/// Seconds of a round whose every step is the fastest of all rounds; none where rounds took different steps.
+fn best_steps(rounds: &[Timing]) -> Option<f64> {
+    let steps = rounds.first()?.steps.len();
+    if rounds.iter().any(|round| round.steps.len() != steps) {
+        return None;
+    }
+    let fastest = |step: usize| rounds.iter().map(|round| round.steps[step]).fold(f64::INFINITY, f64::min);
+    Some((0..steps).map(fastest).sum())
 }
 
 fn median(values: impl Iterator<Item = f64>) -> f64 {

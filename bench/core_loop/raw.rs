@@ -42,8 +42,9 @@ impl Raw {
             context.decode()?;
             next.push(context.logits(case.prompt as usize - 1).map_or(0, argmax));
         }
-        let begin = Instant::now();
+        let mut steps = Vec::new();
         for position in (case.prompt..).take(case.steps as usize) {
+            let begin = Instant::now();
             context.clear();
             for (sequence, &token) in (0..).zip(&next) {
                 context.push(token, position, sequence, true);
@@ -52,9 +53,9 @@ impl Raw {
             for (index, token) in next.iter_mut().enumerate() {
                 *token = context.logits(index).map_or(0, argmax);
             }
+            steps.push(begin.elapsed().as_secs_f64());
         }
-        let seconds = begin.elapsed().as_secs_f64();
-        Ok(Timing { seconds, tokens: u64::from(case.steps * case.sequences), mask: 0.0 })
+        Ok(Timing { steps, tokens: u64::from(case.steps * case.sequences), mask: 0.0 })
     }
 }
 
