@@ -125,11 +125,11 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path(__file__).parent)
     parser.add_argument("--work", type=Path, default=Path(__file__).parent / "work")
     args = parser.parse_args()
-    state, number, seconds = load(args.work / "checkpoint.npz", fresh(0, vocabulary(args.work)[0]))
+    state, number = load(args.work / "checkpoint.npz", fresh(0, vocabulary(args.work)[0]))
     for name, shape in (("target", TARGET), ("draft", DRAFT)):
         params = jax.tree_util.tree_map(np.asarray, state["params"][name])
         export(params, shape, args.work, args.out / name)
-    print(f"exported after {number} steps, {seconds / 60:.1f} min")
+    print(f"exported after {number} steps")
 
 
 if __name__ == "__main__":

@@ -1,15 +1,15 @@
-"""Trains target and draft together: `python -m demo.train --minutes 60`.
+"""Trains target and draft together: `python -m demo.train --steps 3000`.
 
 Both see the same batches. The draft learns from the right answers and, with equal weight, from the target's
-distribution over them, so that it comes to say what the target would say. Work stops when the minutes are
-spent; a run that was interrupted goes on where its last checkpoint was written.
+distribution over them, so that it comes to say what the target would say. The schedule counts steps, not
+time, so that a slow machine learns the same; a run that was interrupted goes on where its last checkpoint was
+written.
 """
 
 from __future__ import annotations
 
 import argparse
 import math
-import os
 import time
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -89,55 +89,46 @@ def choose(packer: Packer, done: float, number: int, args: argparse.Namespace) -
     return packer.batch(args.rows, TIME, repeats=max(0.05, 0.5 - done * 6))
 
 
-def save(path: Path, state: State, number: int, seconds: float) -> None:
+def save(path: Path, state: State, number: int) -> None:
     """Write a checkpoint, then put it in place of the old one."""
     leaves = [np.asarray(leaf) for leaf in jax.tree_util.tree_leaves(state)]
     named = {f"leaf{i}": leaf for i, leaf in enumerate(leaves)}
     partial = path.with_suffix(".partial.npz")
-    np.savez(partial, number=np.int64(number), seconds=np.float64(seconds), **named)
+    np.savez(partial, number=np.int64(number), **named)
     partial.replace(path)
 
 
-def load(path: Path, state: State) -> tuple[State, int, float]:
-    """Read a checkpoint into the structure of `state`: the state, the number of steps, the seconds spent."""
+def load(path: Path, state: State) -> tuple[State, int]:
+    """Read a checkpoint into the structure of `state`: the state and the number of steps."""
     with np.load(path) as stored:
         leaves = [jnp.asarray(stored[f"leaf{i}"]) for i in range(len(jax.tree_util.tree_leaves(state)))]
         structure = jax.tree_util.tree_structure(state)
-        return (
-            jax.tree_util.tree_unflatten(structure, leaves),
-            int(stored["number"]),
-            float(stored["seconds"]),
-        )
+        return jax.tree_util.tree_unflatten(structure, leaves), int(stored["number"])
 
 
 def run(state: State, tokenizer: Tokenizer, args: argparse.Namespace) -> State:
-    """Train until the minutes, CPU time over cores, are spent; waiting costs none."""
+    """Train until `args.steps` steps have been made, those of earlier runs included."""
     path: Path = args.work / "checkpoint.npz"
     compiled = jax.jit(update)
-    number, spent, cores = 0, 0.0, len(os.sched_getaffinity(0))
+    begun = 0
     if path.exists():
-        state, number, spent = load(path, state)
-    packer = Packer(tokenizer, seed=args.seed * 1_000_003 + number + 7, vocab=VOCAB_SIZE)
-    budget, saved = args.minutes * 60.0, time.monotonic()
+        state, begun = load(path, state)
+    packer = Packer(tokenizer, seed=args.seed * 1_000_003 + begun + 7, vocab=VOCAB_SIZE)
+    saved = time.monotonic()
     smooth: np.ndarray[Any, Any] | None = None
-    with tqdm(total=round(budget), initial=round(spent), unit="s", mininterval=10.0) as bar:
-        while spent < budget:
-            number += 1
-            began = time.process_time()
-            done = spent / budget
+    with tqdm(total=args.steps, initial=begun, unit="step", mininterval=10.0) as bar:
+        for number in range(begun + 1, args.steps + 1):
+            done = (number - 1) / args.steps
             batch = choose(packer, done, number, args)
             arrays = (batch.tokens, batch.segments, batch.index, batch.labels, batch.weight)
             state, facts = compiled(state, arrays, np.float32(number), np.float32(rate_at(done, number)))
             now = np.asarray(facts)
             smooth = now if smooth is None else 0.95 * smooth + 0.05 * now
-            spent += (time.process_time() - began) / cores
-            bar.update(round(spent - bar.n))
             nats, hits, draft, agree = smooth
-            bar.set_postfix_str(
-                f"step {number} target {nats:.3f}/{hits:.3f} draft {draft:.3f} agree {agree:.3f}", False
-            )
-            if time.monotonic() - saved > CHECKPOINT_SECONDS or spent >= budget:
-                save(path, state, number, spent)
+            bar.set_postfix_str(f"target {nats:.3f}/{hits:.3f} draft {draft:.3f} agree {agree:.3f}", False)
+            bar.update()
+            if time.monotonic() - saved > CHECKPOINT_SECONDS or number == args.steps:
+                save(path, state, number)
                 saved = time.monotonic()
     return state
 
@@ -153,7 +144,7 @@ def main() -> None:
     parser.add_argument(
         "--work", type=Path, default=Path(__file__).parent / "work", help="tokenizer and checkpoint"
     )
-    parser.add_argument("--minutes", type=float, default=60.0)
+    parser.add_argument("--steps", type=int, default=3000)
     parser.add_argument("--rows", type=int, default=16, help=f"rows of {TIME} ids in a batch")
     parser.add_argument(
         "--long-every", type=int, default=12, help=f"steps from one row of {LONG} ids to the next; 0: none"
