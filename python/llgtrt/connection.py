@@ -50,14 +50,17 @@ class Connection(HttpToolsProtocol):
 
 
 async def drop_stalled(state: ServerState, timeout: float) -> None:
-    """Aborts connections that have been stalled for `timeout` seconds, as long as it runs."""
-    loop = asyncio.get_running_loop()
-    since: dict[Connection, float] = {}
+    """Aborts connections that have been stalled for `timeout` seconds, as long as it runs.
+
+    A look counts for one interval, however late it comes: time that this process spent suspended or without
+    a core is not the client's.
+    """
+    interval = min(1.0, timeout / 4)
+    stalled: dict[Connection, float] = {}
     while True:
-        stalled = {c for c in state.connections if isinstance(c, Connection) and c.stalled()}
-        now = loop.time()
-        since = {c: since.get(c, now) for c in stalled}
-        for connection, begun in since.items():
-            if now - begun >= timeout:
+        now = {c for c in state.connections if isinstance(c, Connection) and c.stalled()}
+        stalled = {c: stalled.get(c, 0.0) + interval for c in now}
+        for connection, seconds in stalled.items():
+            if seconds > timeout:
                 connection.transport.abort()
-        await asyncio.sleep(min(1.0, timeout / 4))
+        await asyncio.sleep(interval)

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,8 @@ import httpx
 import openai
 
 ROOT = Path(__file__).parents[2]
-START_SECONDS = 120
+PATIENCE = 600.0
+"""Seconds that anything may take: a machine may stall for minutes. Pytest ends what hangs."""
 COMMAND = os.environ.get("LLGTRT_SERVER", "-m llgtrt").split()
 """Arguments of Python that start the server; tests/python/fake_core.py can take its place."""
 
@@ -37,10 +38,10 @@ class Server:
         path = {"PYTHONPATH": str(ROOT / "python")}
         self.process = subprocess.Popen(command, stderr=self._log, stdout=self._log, env=os.environ | path)
         self.url = self._address()
-        self.http = httpx.Client(base_url=self.url, timeout=90)
+        self.http = httpx.Client(base_url=self.url, timeout=PATIENCE)
 
     def _address(self) -> str:
-        for _ in _until(START_SECONDS):
+        for _ in until():
             found = re.search(r"listening on (http://\S+?),", self.log())
             if found:
                 return found[1]
@@ -59,15 +60,23 @@ class Server:
 
     def wait_ready(self) -> Server:
         """Waits until requests would be answered."""
-        for _ in _until(START_SECONDS):
-            if self.http.get("/ready").status_code == 200:
-                return self
+        self._wait(lambda: self.http.get("/ready").status_code == 200)
+        return self
+
+    def wait_away(self) -> None:
+        """Waits until it says that requests would not be answered."""
+        self._wait(lambda: self.http.get("/ready").status_code == 503)
+
+    def _wait(self, holds: Callable[[], bool]) -> None:
+        for _ in until():
+            if holds():
+                return
             assert self.process.poll() is None, self.log()
-        raise AssertionError("not ready\n" + self.log())
+        raise AssertionError(self.http.get("/metrics").text + self.log())
 
     def client(self, **options: Any) -> openai.OpenAI:
         """The official client, without its retries."""
-        settings: dict[str, Any] = {"api_key": "none", "max_retries": 0, "timeout": 120, **options}
+        settings: dict[str, Any] = {"api_key": "none", "max_retries": 0, "timeout": PATIENCE, **options}
         return openai.OpenAI(base_url=self.url + "/v1", **settings)
 
     def metric(self, name: str) -> float:
@@ -75,23 +84,26 @@ class Server:
         found = re.search(rf"^{re.escape(name)} (\S+)$", self.http.get("/metrics").text, re.M)
         return float(found[1]) if found else 0.0
 
-    def wait_idle(self, seconds: float = 90) -> None:
+    def wait_idle(self) -> None:
         """Waits until nothing runs or waits any more."""
-        for _ in _until(seconds):
-            if self.metric("llgtrt_running_choices") + self.metric("llgtrt_waiting_requests") == 0:
-                return
-        raise AssertionError(self.http.get("/metrics").text)
+        self._wait(
+            lambda: self.metric("llgtrt_running_choices") + self.metric("llgtrt_waiting_requests") == 0
+        )
+
+    def wait_metric(self, name: str, least: float = 1) -> None:
+        """Waits until a metric has risen to `least`."""
+        self._wait(lambda: self.metric(name) >= least)
 
     def children(self) -> list[int]:
         """Process ids of the engine."""
         threads = Path(f"/proc/{self.process.pid}/task").iterdir()
         return [int(pid) for thread in threads for pid in (thread / "children").read_text().split()]
 
-    def stop(self, number: int = signal.SIGTERM, seconds: float = 90) -> int:
+    def stop(self, number: int = signal.SIGTERM) -> int:
         """Ends it; its exit code."""
         self.process.send_signal(number)
         try:
-            return self.process.wait(seconds)
+            return self.process.wait(PATIENCE)
         finally:
             self.close()
 
@@ -104,8 +116,9 @@ class Server:
         self._config.close()
 
 
-def _until(seconds: float) -> Iterator[None]:
-    end = time.monotonic() + seconds
+def until() -> Iterator[None]:
+    """Ticks for as long as patience lasts: a loop that ends has waited in vain."""
+    end = time.monotonic() + PATIENCE
     while time.monotonic() < end:
         yield
         time.sleep(0.05)

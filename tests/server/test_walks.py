@@ -14,7 +14,7 @@ import jsonschema
 import pytest
 
 from .conftest import DATA
-from .serving import Server
+from .serving import PATIENCE, Server
 
 WALKS = 200
 # Bytes are the ids of the weightless engine's tokens: strings and lists should come to an end now and then.
@@ -47,7 +47,7 @@ async def walk_all(server: Server, cases: list[tuple[str, Any]]) -> list[httpx.R
         async with gate:
             return await client.post("/v1/chat/completions", json=body)
 
-    async with httpx.AsyncClient(base_url=server.url, timeout=240) as client:
+    async with httpx.AsyncClient(base_url=server.url, timeout=PATIENCE) as client:
         return list(await asyncio.gather(*(walk(client, i, schema) for i, (_, schema) in enumerate(cases))))
 
 
