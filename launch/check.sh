@@ -9,6 +9,7 @@ LLGTRT_ROOT=$(dirname -- "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")"
 cd "$LLGTRT_ROOT" || exit 2
 export LLGTRT_DATA="${LLGTRT_DATA:-$LLGTRT_ROOT/../shared/data}" CARGO_TERM_COLOR=never
 passed=0 failed=0 skipped=0 broken=()
+failures="$LLGTRT_ROOT/.build/failures.log" # ends of what failed, shown again where nobody has to look for them
 limit=5100 # seconds for everything: what hangs is ended, and the rest still gets a minute each
 
 # step NAME COMMAND...: runs it, shows its output, its time, and counts the tests that it reports.
@@ -24,7 +25,10 @@ step() {
     if ((p + f == 0)); then p=$((status == 0)); fi
     if ((status != 0 && f == 0)); then f=1; fi
     passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
-    if ((f > 0)); then broken+=("$name"); fi
+    if ((f > 0)); then
+        broken+=("$name")
+        { printf '\n== failed: %s\n' "$name" && tail -n 60 "$log"; } >>"$failures"
+    fi
     printf -- '-- %s: %s, %d s\n' "$name" "$( ((f > 0)) && echo FAILED || echo ok)" "$((SECONDS - start))"
 }
 
@@ -44,6 +48,8 @@ count_tests() {
 }
 
 start=$SECONDS
+mkdir -p "$LLGTRT_ROOT/.build"
+: >"$failures"
 printf '== set-up\n'
 (
     set -e # in a condition it would be without effect
@@ -68,11 +74,13 @@ for folder in python/llgtrt bench demo tests/*/; do # one by one: test folders h
 done
 step "stubtest" python -m mypy.stubtest llgtrt._core
 step "clippy" cargo clippy --release --locked --all-targets --features "$LLGTRT_FEATURES" -- -D warnings
-# With the wheel's features: others would build the whole graph again.
-step "Rust tests" cargo test --release --locked --features "$LLGTRT_FEATURES"
+# With the wheel's features: others would build the whole graph again. Without the examples, which clippy has compiled,
+# and doc tests, of which there are none: linking and looking for them takes minutes.
+step "Rust tests" cargo test --release --locked --features "$LLGTRT_FEATURES" --lib --tests
 step "Python tests" python -m pytest -q -p no:cacheprovider
 step "documentation" env RUSTDOCFLAGS="-D warnings" cargo doc --release --locked --no-deps --features "$LLGTRT_FEATURES"
 
+cat "$failures"
 printf '\n%d s in all' "$((SECONDS - start))"
 if ((${#broken[@]} > 0)); then printf '; failed: %s' "$(printf '%s, ' "${broken[@]}" | sed 's/, $//')"; fi
 printf '\n%d passed, %d failed, %d skipped\n' "$passed" "$failed" "$skipped"

@@ -1,7 +1,7 @@
 //! What is out of range is an error, never an abort, and changes nothing.
 
 use super::world::step;
-use super::{config, model, opened};
+use super::{config, model, one_engine, opened};
 use llgtrt::config::KvLayout;
 use llgtrt::exec::Run;
 use llgtrt::types::{Slot, Token};
@@ -15,6 +15,7 @@ fn run(slot: u32, start: u32, tokens: &[Token], outputs: u32) -> Run<'_> {
 
 #[test]
 fn runs_out_of_range_are_refused() {
+    let _turn = one_engine();
     for layout in [KvLayout::Slots, KvLayout::Shared] {
         let mut opened = opened(&model::random(), &config(layout, SLOTS, CONTEXT));
         let engine = &mut *opened.forward;
@@ -49,6 +50,7 @@ fn runs_out_of_range_are_refused() {
 
 #[test]
 fn slots_out_of_range_are_refused() {
+    let _turn = one_engine();
     for layout in [KvLayout::Slots, KvLayout::Shared] {
         let mut opened = opened(&model::random(), &config(layout, SLOTS, CONTEXT));
         let engine = &mut *opened.forward;
@@ -75,6 +77,7 @@ fn slots_out_of_range_are_refused() {
 
 #[test]
 fn bytes_that_are_no_kv_are_refused() {
+    let _turn = one_engine();
     for layout in [KvLayout::Slots, KvLayout::Shared] {
         let mut opened = opened(&model::random(), &config(layout, SLOTS, CONTEXT));
         let engine = &mut *opened.forward;
@@ -97,6 +100,7 @@ fn bytes_that_are_no_kv_are_refused() {
 /// The shared pool can run out although every slot has room: an error, and what was there stays.
 #[test]
 fn an_exhausted_pool_is_an_error() {
+    let _turn = one_engine();
     let mut config = config(KvLayout::Shared, 4, CONTEXT);
     config.kv_cache_max_tokens = Some(300);
     let mut opened = opened(&model::random(), &config);

@@ -1,7 +1,7 @@
 //! Damaged files: one clear line, never an abort.
 
 use super::model::{Claims, bytes, random, scratch, write};
-use super::{config, opened};
+use super::{config, one_engine, opened};
 use llgtrt::config::KvLayout;
 use llgtrt::error::Error;
 use llgtrt::exec::llama::open;
@@ -78,6 +78,7 @@ fn what_is_no_file_is_refused() {
 
 #[test]
 fn a_whole_file_tells_its_facts() {
+    let _turn = one_engine();
     let opened = opened(&random(), &config(KvLayout::Auto, 4, 0));
     let info = opened.info;
     assert_eq!((info.n_vocab, info.context), (320, 1024));
@@ -90,6 +91,7 @@ fn a_whole_file_tells_its_facts() {
 /// A head size that blocks of 32 cannot hold: bf16 instead.
 #[test]
 fn odd_head_sizes_fall_back_to_bf16() {
+    let _turn = one_engine();
     let path = write("small-heads", &Claims { heads: 4, ..Claims::default() });
     let opened = opened(&path, &config(KvLayout::Auto, 4, 0));
     assert!(opened.info.summary.contains("bf16"), "{}", opened.info.summary);

@@ -10,6 +10,14 @@ mod world;
 use llgtrt::config::{Config, KvCacheType, KvLayout};
 use llgtrt::exec::llama::{Opened, open};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Held by a test that computes. Two engines with a thread per core each wait for one another at every barrier, and
+/// take many times as long as one after the other.
+fn one_engine() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// A small server's configuration: 2 threads, KV for `slots` whole contexts.
 fn config(layout: KvLayout, slots: u32, context: u32) -> Config {

@@ -1,7 +1,7 @@
 //! The same bits whatever shares the batch, in slots; near-ties in one pool.
 
 use super::world::{Tally, Texts, World, step};
-use super::{config, models, opened, with_kv};
+use super::{config, models, one_engine, opened, with_kv};
 use llgtrt::config::{KvCacheType, KvLayout};
 use llgtrt::exec::{Promise, Run};
 use llgtrt::types::{Slot, Token};
@@ -22,6 +22,7 @@ fn live(path: &Path, layout: KvLayout, kv: KvCacheType, steps: usize) -> (Tally,
 
 #[test]
 fn slots_give_equal_bits_under_churn() {
+    let _turn = one_engine();
     for path in models() {
         for kv in [KvCacheType::Q8_0, KvCacheType::Bf16] {
             let (tally, promise, summary) = live(&path, KvLayout::Slots, kv, 500);
@@ -33,6 +34,7 @@ fn slots_give_equal_bits_under_churn() {
 
 #[test]
 fn one_pool_stays_within_near_ties() {
+    let _turn = one_engine();
     for path in models() {
         let (tally, promise, summary) = live(&path, KvLayout::Shared, KvCacheType::Q8_0, 500);
         assert!(tally.rows > 800 && tally.copies > 20 && tally.restores > 20, "{tally:?}");
@@ -44,6 +46,7 @@ fn one_pool_stays_within_near_ties() {
 
 #[test]
 fn f16_promises_near_ties_only() {
+    let _turn = one_engine();
     for path in models() {
         let (tally, promise, summary) = live(&path, KvLayout::Slots, KvCacheType::F16, 100);
         assert_eq!(promise, Promise::NearTies, "{summary}");
@@ -53,6 +56,7 @@ fn f16_promises_near_ties_only() {
 
 #[test]
 fn auto_takes_slots_where_bits_are_equal() {
+    let _turn = one_engine();
     for path in models() {
         let auto = opened(&path, &config(KvLayout::Auto, 12, 512));
         let caps = auto.forward.caps();
@@ -66,6 +70,7 @@ fn auto_takes_slots_where_bits_are_equal() {
 /// Gaps between runs are filled at the end of slots that may hold something: these must not notice.
 #[test]
 fn a_filled_gap_leaves_the_slot_as_it_was() {
+    let _turn = one_engine();
     for path in models() {
         let mut opened = opened(&path, &config(KvLayout::Slots, 7, 128));
         let engine = &mut *opened.forward;
@@ -100,6 +105,7 @@ fn a_filled_gap_leaves_the_slot_as_it_was() {
 /// Hidden states come with the logits of those who ask, and change nothing for the others.
 #[test]
 fn hidden_states_come_for_those_who_ask() {
+    let _turn = one_engine();
     for path in models() {
         let mut opened = opened(&path, &config(KvLayout::Slots, 3, 128));
         let engine = &mut *opened.forward;
@@ -118,6 +124,7 @@ fn hidden_states_come_for_those_who_ask() {
 /// A copy is made of what the source held at that moment, whatever becomes of either before the next pass.
 #[test]
 fn a_pending_copy_survives_what_happens_to_its_ends() {
+    let _turn = one_engine();
     for path in models() {
         let mut opened = opened(&path, &config(KvLayout::Slots, 4, 128));
         let engine = &mut *opened.forward;

@@ -1,7 +1,7 @@
 //! The whole core on the demo target: in slots, bytes and log-probabilities depend on the request alone; in one pool,
 //! up to near-ties.
 
-use super::{config, demo};
+use super::{config, demo, one_engine};
 use crate::scheduling::request;
 use crate::scheduling::world::{Answers, essence, start};
 use llgtrt::config::{Config, KvLayout};
@@ -95,6 +95,7 @@ fn together(requests: &[RequestSpec], config: &Config, kv_total: Option<u64>) ->
 
 #[test]
 fn in_slots_output_depends_on_the_request_alone() {
+    let _turn = one_engine();
     let requests = requests(300);
     let Some(want) = alone(&requests, KvLayout::Slots) else { return };
     let chunked = Config { max_num_tokens: 24, ..config(KvLayout::Slots, SLOTS, CONTEXT) };
@@ -121,6 +122,7 @@ fn in_slots_output_depends_on_the_request_alone() {
 /// Where two runs part, the two tokens' scores differ by no more than the noise.
 #[test]
 fn in_one_pool_output_parts_at_near_ties_only() {
+    let _turn = one_engine();
     let greedy = |mut request: RequestSpec| {
         request.sampling = llgtrt::request::Sampling { temperature: 0.0, ..Default::default() };
         (request.n, request.grammar, request.logprobs) = (1, None, Some(2));

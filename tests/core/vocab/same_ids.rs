@@ -7,11 +7,14 @@ use llgtrt::exec::llama::gguf::read_tables;
 use llgtrt::vocab::{Vocab, VocabOptions};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Kinds that a bare GGUF may not have: they need a tokenizer.json.
-const UNSUPPORTED: [&str; 5] = ["\"bert\"", "\"t5\"", "\"rwkv\"", "\"gemma4\"", "\"plamo2\""];
+/// What is refused: kinds that need a tokenizer.json, and vocabularies with which some texts cannot be written (falcon;
+/// llama.cpp leaves such bytes out).
+const UNSUPPORTED: [&str; 6] =
+    ["\"bert\"", "\"t5\"", "\"rwkv\"", "\"gemma4\"", "\"plamo2\"", "no token for the byte"];
 
 fn published() -> Vec<PathBuf> {
     let Some(folder) = std::env::var_os("LLGTRT_VOCABS") else {
@@ -42,11 +45,11 @@ fn open(path: &Path) -> Option<(Arc<Vocab>, Reference)> {
 fn same_tables(name: &str, vocab: &Vocab, reference: &Reference) {
     assert_eq!(vocab.len(), reference.len() as usize, "{name}");
     for token in 0..reference.len() {
-        assert_eq!(
-            vocab.bytes(token).escape_ascii().to_string(),
-            reference.bytes(token).escape_ascii().to_string(),
-            "{name}: token {token}"
-        );
+        let theirs = reference.bytes(token).escape_ascii().to_string();
+        // llama.cpp's answer for a token whose text has characters that stand for no byte (command-r's "\u{200d}").
+        if !theirs.starts_with("[UNK_BYTE_") {
+            assert_eq!(vocab.bytes(token).escape_ascii().to_string(), theirs, "{name}: token {token}");
+        }
         let unused = vocab.bytes(token).is_empty();
         assert!(unused || vocab.is_special(token) == reference.is_special(token), "{name}: token {token}");
     }
@@ -85,25 +88,31 @@ fn compare_characters(name: &str, vocab: &Vocab, reference: &Reference) {
     assert!(found.is_empty(), "{name}: {found:?}");
 }
 
-#[test]
-fn published_vocabularies() {
+/// Compares every vocabulary that can be opened, and names all that differ.
+fn compare_published(compare: impl Fn(&str, &Vocab, &Reference)) {
+    let mut different = Vec::new();
     for path in published() {
-        if let Some((vocab, reference)) = open(&path) {
-            let name = path.file_stem().unwrap().to_string_lossy();
-            same_tables(&name, &vocab, &reference);
-            compare(&name, &vocab, &reference);
-            println!("{name}: {} ids, same as llama.cpp's", vocab.len());
+        let Some((vocab, reference)) = open(&path) else { continue };
+        let name = path.file_stem().unwrap().to_string_lossy();
+        match catch_unwind(AssertUnwindSafe(|| compare(&name, &vocab, &reference))) {
+            Ok(()) => println!("{name}: {} ids, same as llama.cpp's", vocab.len()),
+            Err(_) => different.push(name.into_owned()),
         }
     }
+    assert!(different.is_empty(), "{different:?}");
+}
+
+#[test]
+fn published_vocabularies() {
+    compare_published(|name, vocab, reference| {
+        same_tables(name, vocab, reference);
+        compare(name, vocab, reference);
+    });
 }
 
 #[test]
 fn every_character_of_published_vocabularies() {
-    for path in published() {
-        if let Some((vocab, reference)) = open(&path) {
-            compare_characters(&path.file_stem().unwrap().to_string_lossy(), &vocab, &reference);
-        }
-    }
+    compare_published(compare_characters);
 }
 
 #[test]
