@@ -26,11 +26,12 @@ fn child() {
     }
 }
 
-/// This binary as an engine process.
+/// This binary as an engine process, without the test harness's words about it.
 fn a_child() -> Transport {
     let program = std::env::current_exe().unwrap().to_str().unwrap().to_owned();
-    let args = ["process::child", "--exact", "--ignored", "--nocapture"].map(str::to_owned);
-    Transport::Child([vec![program], args.into()].concat())
+    let shell = ["sh", "-c", r#"exec "$0" "$@" >/dev/null"#, program.as_str()];
+    let args = ["process::child", "--exact", "--ignored", "--nocapture"];
+    Transport::Child([&shell[..], &args].concat().into_iter().map(str::to_owned).collect())
 }
 
 fn a_thread() -> Transport {
