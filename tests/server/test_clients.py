@@ -16,7 +16,7 @@ import pytest
 from .serving import PATIENCE, Server, serving, until
 
 CHAT = "/v1/chat/completions"
-SEND_TIMEOUT = 2.0
+SEND_TIMEOUT = 5.0
 
 
 def body(**fields: Any) -> dict[str, Any]:
@@ -54,9 +54,8 @@ GONE = f'llgtrt_http_requests_total{{outcome="disconnected",path="{CHAT}"}}'
 def test_a_client_that_goes_away_frees_its_work(slow: Server, stream: bool) -> None:
     before = slow.metric('llgtrt_requests_total{outcome="cancelled"}')
     gone_before = slow.metric(GONE)
-    raw = raw_request(slow, {**LONG, "stream": stream, "n": 2})
-    slow.wait_metric("llgtrt_running_choices")
-    raw.close()
+    with raw_request(slow, {**LONG, "stream": stream, "n": 2}):
+        slow.wait_metric("llgtrt_running_choices")
     slow.wait_idle()
     assert slow.metric('llgtrt_requests_total{outcome="cancelled"}') == before + 1
     assert slow.metric(GONE) == gone_before + 1
@@ -65,49 +64,49 @@ def test_a_client_that_goes_away_frees_its_work(slow: Server, stream: bool) -> N
 def test_a_client_that_goes_away_while_its_request_waits() -> None:
     with serving("toy:slots=1,step_us=2000", config={"max_batch_size": 1}) as server:
         server.wait_ready()
-        first = raw_request(server, {**LONG, "stream": True})
-        server.wait_metric("llgtrt_running_choices")
-        raw_request(server, LONG).close()
-        server.wait_metric('llgtrt_requests_total{outcome="cancelled"}')
-        assert server.metric("llgtrt_running_choices") == 1
-        first.close()
+        with raw_request(server, {**LONG, "stream": True}):
+            server.wait_metric("llgtrt_running_choices")
+            raw_request(server, LONG).close()
+            server.wait_metric('llgtrt_requests_total{outcome="cancelled"}')
+            assert server.metric("llgtrt_running_choices") == 1
         server.wait_idle()
 
 
 def test_a_pipelining_client_that_goes_away(slow: Server) -> None:
-    raw = raw_request(slow, {**LONG, "stream": True})
-    slow.wait_metric("llgtrt_running_choices")
-    raw.sendall(b"GET /health HTTP/1.1\r\nhost: x\r\n\r\n")
-    time.sleep(0.2)
-    raw.close()
+    with raw_request(slow, {**LONG, "stream": True}) as raw:
+        slow.wait_metric("llgtrt_running_choices")
+        raw.sendall(b"GET /health HTTP/1.1\r\nhost: x\r\n\r\n")
+        time.sleep(0.2)
     slow.wait_idle()
 
 
 def test_a_client_that_reads_a_byte_a_second(slow: Server) -> None:
     before = slow.metric(GONE)
-    raw = raw_request(slow, {**LONG, "stream": True, "logprobs": True, "top_logprobs": 20, "n": 4}, 2048)
-    slow.wait_metric("llgtrt_running_choices")
-    assert slow.http.post(CHAT, json=body()).status_code == 200
-    for _ in until():
-        time.sleep(1)
-        if slow.metric(GONE) > before:
-            break
-        with contextlib.suppress(ConnectionResetError):
-            raw.recv(1)
-    raw.close()
+    many = {**LONG, "stream": True, "logprobs": True, "top_logprobs": 20, "n": 4}
+    with raw_request(slow, many, 2048) as raw:
+        assert raw.recv(1)
+        other = slow.http.post(CHAT, json=body())
+        assert other.status_code == 200, other.text
+        for _ in until():
+            if slow.metric(GONE) > before:
+                break
+            time.sleep(1)
+            with contextlib.suppress(ConnectionError):
+                raw.recv(1)
     slow.wait_idle()
-    assert slow.metric(GONE) == before + 1
+    assert slow.metric(GONE) == before + 1, slow.log()
 
 
 def test_half_open_sockets_harm_nobody(slow: Server) -> None:
-    silent = [socket.create_connection(slow.host) for _ in range(50)]
-    half = socket.create_connection(slow.host)
-    half.sendall(f"POST {CHAT} HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\n{{".encode())
-    assert slow.http.post(CHAT, json=body()).status_code == 200
-    half.settimeout(PATIENCE)
-    assert b"408" in half.recv(4096)
-    for raw in [*silent, half]:
-        raw.close()
+    with contextlib.ExitStack() as sockets:
+        for _ in range(50):
+            sockets.enter_context(socket.create_connection(slow.host))
+        half = sockets.enter_context(socket.create_connection(slow.host))
+        half.sendall(f"POST {CHAT} HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\n{{".encode())
+        other = slow.http.post(CHAT, json=body())
+        assert other.status_code == 200, other.text
+        half.settimeout(PATIENCE)
+        assert b"408" in half.recv(4096)
 
 
 async def _post_all(server: Server, bodies: list[dict[str, Any]]) -> list[httpx.Response]:
