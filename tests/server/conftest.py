@@ -11,7 +11,7 @@ from typing import Any
 import openai
 import pytest
 
-from .serving import ROOT, Server, serving
+from .serving import ROOT, Server, serving, serving_demo
 
 DATA = Path(os.environ.get("LLGTRT_DATA", ROOT.parent / "shared" / "data"))
 
@@ -26,11 +26,8 @@ def toy() -> Iterator[Server]:
 @pytest.fixture(scope="session")
 def demo() -> Iterator[Server]:
     """A server on the demo model."""
-    folder = ROOT / "demo" / "target"
-    if not (folder / "model.gguf").exists():
-        pytest.skip("skipped: demo/target has no model")
-    with serving(str(folder), "--served-model-name", "demo") as server:
-        yield server.wait_ready()
+    with serving_demo() as server:
+        yield server
 
 
 @pytest.fixture(scope="session")

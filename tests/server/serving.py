@@ -132,3 +132,10 @@ def serving(target: str = "toy", *flags: str, config: dict[str, Any] | None = No
         yield server
     finally:
         server.close()
+
+
+@contextlib.contextmanager
+def serving_demo() -> Iterator[Server]:
+    """A server on the demo model, ready."""
+    with serving(str(ROOT / "demo" / "target"), "--served-model-name", "demo") as server:
+        yield server.wait_ready()

@@ -12,7 +12,7 @@ import pydantic
 import pytest
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
-from .serving import Server
+from .serving import Server, serving_demo
 
 HI: Any = [{"role": "user", "content": "hi"}]
 
@@ -46,6 +46,13 @@ def test_an_answer(api: openai.OpenAI) -> None:
     assert answer.usage.total_tokens == answer.usage.prompt_tokens + answer.usage.completion_tokens
     assert answer.usage.prompt_tokens_details is not None
     assert answer.system_fingerprint == chat(api).system_fingerprint
+
+
+def test_the_fingerprint_is_the_same_at_the_next_start(demo: Server) -> None:
+    request = {"messages": HI, "max_tokens": 1}
+    with serving_demo() as again:
+        bodies = [s.http.post("/v1/chat/completions", json=request).json() for s in (demo, again)]
+    assert bodies[0]["system_fingerprint"] == bodies[1]["system_fingerprint"]
 
 
 def test_bodies_are_as_openai_publishes_them(toy: Server, spec: Any) -> None:

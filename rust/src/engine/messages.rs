@@ -40,7 +40,8 @@ pub struct Info {
     pub kv_tokens: u64,
     /// The promise found by the probe.
     pub promise: Promise,
-    /// One line about the engine for the start-up log (layout, KV type, threads, probe).
+    /// One line about the engine: model, layout, KV type, threads. The same at every start of the same model and
+    /// configuration.
     pub summary: String,
     /// End-of-generation ids of the model and of generation_config, ascending.
     pub eog: Vec<Token>,

@@ -60,7 +60,7 @@ pub struct ModelInfo {
     pub sliding_window: u32,
     /// KV tokens of all slots together.
     pub kv_tokens: u64,
-    /// One line for the start-up log: model, layout, KV type, threads, probe.
+    /// One line: model, layout, KV type, threads. The same at every start of the same model and configuration.
     pub summary: String,
 }
 
@@ -86,8 +86,8 @@ pub fn open(gguf: &Path, config: &Config) -> Result<Opened, Error> {
     };
     let plan = plan::plan(config, &facts);
     let forward = build(&model, config, &plan, &found)?;
-    let info = describe(&model, &plan, &found, &forward, threads(config));
-    log::info!("{}", info.summary);
+    let info = describe(&model, &plan, &found, threads(config));
+    log_found(&plan, &found, forward.caps().promise);
     Ok(Opened { forward: Box::new(forward), info })
 }
 
@@ -234,22 +234,15 @@ fn build(model: &Arc<Model>, config: &Config, plan: &Plan, found: &Found) -> Res
     Ok(Llama::new(context, caps, plan.shared, fill))
 }
 
-fn describe(model: &Model, plan: &Plan, found: &Found, forward: &Llama, threads: u32) -> ModelInfo {
+fn describe(model: &Model, plan: &Plan, found: &Found, threads: u32) -> ModelInfo {
     let (begin, add_begin) = model.begin();
-    let layout = match plan.shared {
-        true => format!("{} KV tokens shared by {} slots", plan.total, plan.sequences),
-        false => format!("{} KV tokens in {} slots of {}", plan.total, plan.sequences, plan.per_slot),
-    };
-    let probe = found.probe.as_ref().map_or_else(
-        || "no probe".to_owned(),
-        |p| format!("probe: {} of {} rows differ, {} ms", p.differ, p.rows, p.took.as_millis()),
-    );
-    let mib = f64::from(plan.cells) * found.token_bytes / f64::from(1 << 20);
+    let layout = if plan.shared { "one pool" } else { "slots" };
     let summary = format!(
-        "llama.cpp: {}; {layout}, {}, {mib:.0} MiB; {threads} threads; {} ({probe})",
-        model.description(),
+        "llama.cpp: {}, {:.1} MiB; KV {} in {layout}; {threads} threads",
+        // What the library calls a model of a size that it does not know.
+        model.description().replace(" ?B", ""),
+        mib(model.bytes() as f64),
         found.kv,
-        forward.caps().promise,
     );
     ModelInfo {
         n_vocab: model.n_vocab(),
@@ -263,6 +256,24 @@ fn describe(model: &Model, plan: &Plan, found: &Found, forward: &Llama, threads:
         kv_tokens: plan.total,
         summary,
     }
+}
+
+/// What was found at this start: room for KV, and the probe's verdict.
+fn log_found(plan: &Plan, found: &Found, promise: Promise) {
+    let layout = match plan.shared {
+        true => format!("{} KV tokens shared by {} slots", plan.total, plan.sequences),
+        false => format!("{} KV tokens in {} slots of {}", plan.total, plan.sequences, plan.per_slot),
+    };
+    let probe = found.probe.as_ref().map_or_else(
+        || "no probe".to_owned(),
+        |p| format!("probe: {} of {} rows differ, {} ms", p.differ, p.rows, p.took.as_millis()),
+    );
+    let size = mib(f64::from(plan.cells) * found.token_bytes);
+    log::info!("{layout}, {size:.0} MiB; {promise} ({probe})");
+}
+
+fn mib(bytes: f64) -> f64 {
+    bytes / f64::from(1 << 20)
 }
 
 /// The engine's threads: as configured, or the cores that this process may use.
