@@ -36,7 +36,7 @@ step() {
 count_tests() {
     awk '
         /^test result: / { p += $4; f += $6; s += $8 }
-        /^(=+ )?[0-9]+ (passed|failed|skipped|error|errors|xfailed)[, ].* in [0-9.]+s/ {
+        /^(=+ )?[0-9]+ (passed|failed|skipped|error|errors|xfailed).* in [0-9.]+s/ {
             gsub(/[=,]/, " ")
             for (i = 1; i < NF; i++) {
                 if ($(i + 1) == "passed") p += $i
