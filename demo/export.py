@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import gguf
+import jax
 import numpy as np
 from numpy.typing import NDArray
 
-from demo.model import CONTEXT, Shape
+from demo.model import CONTEXT, DRAFT, TARGET, Shape, count
 from demo.tokenizer import END, END_OF_TEXT, PRE, SPECIAL, TEMPLATE
 
 Floats: TypeAlias = NDArray[np.float32]
@@ -104,6 +105,14 @@ def export(params: dict[str, Any], shape: Shape, work: Path, folder: Path) -> No
     partial.replace(folder / "model.gguf")
 
 
+def export_pair(state: dict[str, Any], work: Path, out: Path) -> None:
+    """Write `out/target` and `out/draft` from a training state, and print their sizes."""
+    for name, shape in (("target", TARGET), ("draft", DRAFT)):
+        params = jax.tree_util.tree_map(np.asarray, state["params"][name])
+        export(params, shape, work, out / name)
+        print(f"{name}: {count(params):,} weights")
+
+
 def _add(writer: gguf.GGUFWriter, name: str, weight: Floats) -> None:
     """Add one tensor: matrices in Q8_0, vectors in F32."""
     weight = np.ascontiguousarray(weight, dtype=np.float32)
@@ -116,9 +125,6 @@ def _add(writer: gguf.GGUFWriter, name: str, weight: Floats) -> None:
 
 def main() -> None:
     """Export both models from the last checkpoint."""
-    import jax
-
-    from demo.model import DRAFT, TARGET
     from demo.train import fresh, load
 
     parser = argparse.ArgumentParser(description=__doc__)
@@ -126,9 +132,7 @@ def main() -> None:
     parser.add_argument("--work", type=Path, default=Path(__file__).parent / "work")
     args = parser.parse_args()
     state, number = load(args.work / "checkpoint.npz", fresh(0, vocabulary(args.work)[0]))
-    for name, shape in (("target", TARGET), ("draft", DRAFT)):
-        params = jax.tree_util.tree_map(np.asarray, state["params"][name])
-        export(params, shape, args.work, args.out / name)
+    export_pair(state, args.work, args.out)
     print(f"exported after {number} steps")
 
 

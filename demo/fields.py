@@ -12,6 +12,7 @@ from typing import TypeAlias
 
 from demo import names
 from demo.names import Names
+from demo.phrases import variants
 
 QUALIFIERS = "main|current|given|stated|listed|known|exact|noted|reported|final"
 Value: TypeAlias = str | int | bool | list[str] | None
@@ -56,11 +57,6 @@ def _bool(n: Names) -> Value:
     return n.rng.random() < 0.5
 
 
-def _variants(openers: str, rest: str) -> tuple[str, ...]:
-    """Every opener (separated by `|`) before every ending (separated by `|`)."""
-    return tuple(f"{a}{b}" for a in openers.split("|") for b in rest.split("|"))
-
-
 STATUS, _status = _pick("open", "closed", "pending", "delayed")
 LEVEL, _level = _pick("low", "medium", "high")
 SIZE, _size = _pick("small", "medium", "large")
@@ -69,7 +65,7 @@ AGE = Kind(
     "age|years|age years",
     _between(18, 89),
     (
-        *_variants(
+        *variants(
             "{s} is |{s} is now |{s} just turned |Today {s} is |At the moment {s} is ",
             "{v} years old|{v} years of age|aged {v}|{v}",
         ),
@@ -83,7 +79,7 @@ CITY = Kind(
     "city|town|home|residence|place",
     lambda n: n.name(names.CITY),
     (
-        *_variants(
+        *variants(
             "{s} |Now {s} |These days {s} ",
             "lives in {v}|comes from {v}|is based in {v}|has a flat in {v}|moved to {v}",
         ),
@@ -96,7 +92,7 @@ JOB = Kind(
     "job|occupation|profession|work|trade",
     _of(names.JOB),
     (
-        *_variants(
+        *variants(
             "{s} |Now {s} |For years {s} ",
             "works as a {v}|has worked as a {v}|earns a living as a {v}|is employed as a {v}",
         ),
@@ -108,7 +104,7 @@ JOB = Kind(
 EMPLOYER = Kind(
     "employer|company|firm|workplace",
     lambda n: n.company(),
-    _variants(
+    variants(
         "{s} |Now {s} |Since May {s} ",
         "works for {v}|is employed by {v}|has a contract with {v}|got hired by {v}|joined {v}",
     ),
@@ -116,20 +112,18 @@ EMPLOYER = Kind(
 EMAIL = Kind(
     "email|mail|contact|email address",
     lambda n: n.email(),
-    _variants(
-        "{s} can be reached at |Write to {s} at |The address of {s} is |Mail goes to |Contact: ", "{v}"
-    ),
+    variants("{s} can be reached at |Write to {s} at |The address of {s} is |Mail goes to |Contact: ", "{v}"),
 )
 SPOKEN = Kind(
     "languages|tongues|spoken languages",
     _many(names.LANGUAGE),
-    _variants("{s} |Also, {s} |At work {s} ", "speaks {v}|is fluent in {v}|can read {v}|has studied {v}"),
+    variants("{s} |Also, {s} |At work {s} ", "speaks {v}|is fluent in {v}|can read {v}|has studied {v}"),
     "array",
 )
 HOBBIES = Kind(
     "hobbies|interests|pastimes",
     _many(names.HOBBY),
-    _variants(
+    variants(
         "{s} |In summer {s} |At weekends {s} ", "enjoys {v}|loves {v}|goes in for {v}|spends time on {v}"
     ),
     "array",
@@ -144,7 +138,7 @@ MARRIED = Kind(
 PRODUCT = Kind(
     "product|item|article|goods|purchase",
     lambda n: n.product(),
-    _variants(
+    variants(
         "{s} |Last week {s} |On Friday {s} |Online, {s} ",
         "ordered a {v}|bought a {v}|paid for a {v}|picked a {v}|asked for a {v}",
     ),
@@ -152,7 +146,7 @@ PRODUCT = Kind(
 QUANTITY = Kind(
     "quantity|amount|count|units|pieces",
     _between(2, 60),
-    _variants(
+    variants(
         "The order is for |They want |{s} needs |In total, |The basket holds ",
         "{v} pieces|{v} units|{v} of them",
     ),
@@ -161,7 +155,7 @@ QUANTITY = Kind(
 PRICE = Kind(
     "price|cost|total|sum",
     _between(5, 990),
-    _variants(
+    variants(
         "The price is |It costs |The bill comes to |The total is |{s} paid ",
         "{v} euros|{v} dollars|{v} pounds|{v} francs",
     ),
@@ -170,29 +164,29 @@ PRICE = Kind(
 ORDER_ID = Kind(
     "order id|reference|order number|order code",
     lambda n: n.code(),
-    _variants("The order number is |The reference is |It is filed under |Order |Please quote ", "{v}"),
+    variants("The order number is |The reference is |It is filed under |Order |Please quote ", "{v}"),
 )
 DAY = Kind(
     "day|weekday|day of week",
     _of(names.WEEKDAY),
-    _variants(
+    variants(
         "It arrives on |The delivery comes on |Expect it on |It will take place on |It is planned for ", "{v}"
     ),
 )
 DATE = Kind(
     "date|deadline|calendar date",
     lambda n: n.date(),
-    _variants("The date is |It starts on |The deadline is |It is due on |Mark the date: ", "{v}"),
+    variants("The date is |It starts on |The deadline is |It is due on |Mark the date: ", "{v}"),
 )
 TIME = Kind(
     "time|hour|clock time",
     lambda n: n.time(),
-    _variants("It begins at |Doors open at |The start is at |Be there at |We meet at ", "{v}|{v} sharp"),
+    variants("It begins at |Doors open at |The start is at |Be there at |We meet at ", "{v}|{v} sharp"),
 )
 STATE = Kind(
     "status|state|progress",
     _status,
-    _variants(
+    variants(
         "The case is |Right now it is |It is still |The ticket is |At present it is |The status is ", "{v}"
     ),
     "enum",
@@ -201,7 +195,7 @@ STATE = Kind(
 URGENCY = Kind(
     "priority|urgency|importance",
     _level,
-    _variants(
+    variants(
         "The priority is |It has a priority of |The urgency is |They call the urgency |It was marked ", "{v}"
     ),
     "enum",
@@ -210,14 +204,14 @@ URGENCY = Kind(
 FORMAT = Kind(
     "size|format|package size",
     _size,
-    _variants("The size is |They chose size |It comes in |The package is |Size: ", "{v}"),
+    variants("The size is |They chose size |It comes in |The package is |Size: ", "{v}"),
     "enum",
     SIZE,
 )
 COLOUR = Kind(
     "colour|color|shade|paint",
     _of(names.COLOUR),
-    _variants("The colour is |It is painted |It was made in |It should be |The shade is ", "{v}"),
+    variants("The colour is |It is painted |It was made in |It should be |The shade is ", "{v}"),
 )
 PAID = Kind(
     "paid|is paid|payment done",
@@ -234,14 +228,14 @@ PAID = Kind(
 VENUE = Kind(
     "venue|location|site|where",
     lambda n: n.name(names.CITY),
-    _variants(
+    variants(
         "It takes place in |The event is held in |The venue is in |People meet in |It was moved to ", "{v}"
     ),
 )
 GUESTS = Kind(
     "guests|visitors|people|attendees|seats",
     _between(8, 900),
-    _variants(
+    variants(
         "We expect |There is room for |Around |A list of |It is booked for ",
         "{v} guests|{v} people|{v} visitors",
     ),
@@ -250,12 +244,12 @@ GUESTS = Kind(
 HOST = Kind(
     "host|speaker|organiser|contact person",
     lambda n: n.person(),
-    _variants("The host is |It is organised by |The evening is led by |The main speaker is |Ask for ", "{v}"),
+    variants("The host is |It is organised by |The evening is led by |The main speaker is |Ask for ", "{v}"),
 )
 TOPPINGS = Kind(
     "toppings|ingredients|food|menu",
     _many(names.TOPPING),
-    _variants("The kitchen uses |It comes with |The dish has |On the plate are |There will be ", "{v}"),
+    variants("The kitchen uses |It comes with |The dish has |On the plate are |There will be ", "{v}"),
     "array",
 )
 
@@ -276,7 +270,7 @@ SUBJECTS = (
         "person",
         "name|person|full name|client|employee",
         lambda n: n.person(),
-        _variants(
+        variants(
             "Meet |This is |Our new neighbour is |Let me introduce |A note about |Here is ",
             "{v}.|{v}!",
         ),
@@ -286,7 +280,7 @@ SUBJECTS = (
         "order",
         "customer|buyer|client|name",
         lambda n: n.person(),
-        _variants(
+        variants(
             "A new order came in from |The customer is |We got a call from |A message from |The buyer is ",
             "{v}.|{v} today.",
         ),
@@ -298,7 +292,7 @@ SUBJECTS = (
         lambda n: (
             f"{n.made(2)} {n.rng.choice(('Fair', 'Meeting', 'Festival', 'Concert', 'Workshop', 'Dinner'))}"
         ),
-        _variants(
+        variants(
             "You are invited to the |Do not miss the |Plans for the |News about the |Tickets for the ",
             "{v}.|{v}!",
         ),

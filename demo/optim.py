@@ -44,18 +44,18 @@ def orthogonalise(update: Array) -> Array:
 
 
 def step(params: Tree, grads: Tree, state: Tree, count: Array, rate: Array) -> tuple[Tree, Tree]:
-    """One update. `rate` scales both parts: 0.02 for Muon and 0.003 for Adam at 1. `count` starts at 1."""
+    """One update. `rate` scales both parts: 0.005 for Muon and 0.00075 for Adam at 1. `count` starts at 1."""
 
     def leaf(path: tuple[Any, ...], p: Array, g: Array, m: Array, v: Array) -> tuple[Array, Array, Array]:
         if is_matrix(path, p):
             m = MOMENTUM * m + (1 - MOMENTUM) * g
             change = orthogonalise((1 - MOMENTUM) * g + MOMENTUM * m)
             scale = max(1.0, p.shape[1] / p.shape[2]) ** 0.5
-            return p - 0.02 * rate * scale * change, m, v
+            return p - 0.005 * rate * scale * change, m, v
         m = BETA1 * m + (1 - BETA1) * g
         v = BETA2 * v + (1 - BETA2) * g * g
         change = m / (1 - BETA1**count) / (jnp.sqrt(v / (1 - BETA2**count)) + EPS)
-        return p - 0.003 * rate * change, m, v
+        return p - 0.00075 * rate * change, m, v
 
     done = jax.tree_util.tree_map_with_path(leaf, params, grads, state["m"], state["v"])
 

@@ -17,33 +17,27 @@ LAST_WORDS = words(
 )
 NUMERIC = words("number count limit weight height depth width speed length score level total")
 
+
+def variants(openers: str, rest: str) -> tuple[str, ...]:
+    """Every opener (separated by `|`) before every ending (separated by `|`)."""
+    return tuple(f"{a}{b}" for a in openers.split("|") for b in rest.split("|"))
+
+
 ATTRIBUTE = (
-    "The {k} is {v}.",
-    "The {k}: {v}.",
-    "{K}: {v}",
-    "Its {k} is {v}.",
-    "The {k} was set to {v}.",
-    "For the {k} we have {v}.",
-    "{v} is the {k}.",
-    "As {k} they chose {v}.",
-    "The {k} reads {v}.",
-    "The {k} is listed as {v}.",
-    "We noted {v} as the {k}.",
-    "The {k} remains {v}.",
-    "Their {k} is {v}.",
-    "The {k} is now {v}.",
-    "{K} = {v}",
-    "{K}: {v}.",
-    "The file gives {v} as {k}.",
-    "{v} was entered as the {k}.",
-    "The form says the {k} is {v}.",
-    "The {k} has been {v} since May.",
-    "Our {k} is {v}.",
-    "The {k} became {v}.",
+    *variants(
+        "The {k} |Its {k} |Our {k} |Their {k} |This {k} |The form says the {k} ",
+        "is {v}.|is now {v}.|is still {v}.|was set to {v}.|is listed as {v}.|reads {v}.|remains {v}."
+        "|became {v}.|must be {v}.|will be {v}.|changed to {v}.|has been {v} since May.|was once {v}.",
+    ),
+    *variants(
+        "{v} is |{v} became |{v} was entered as |We noted {v} as |The file gives {v} as |They chose {v} as "
+        "|You will find {v} under |Someone wrote {v} for |All agreed on {v} as ",
+        "the {k}.|its {k}.|our {k}.|their {k}.",
+    ),
+    *variants("For the {k} |As the {k} |On the {k} ", "we have {v}.|they chose {v}.|the note has {v}."),
+    *variants("The {k}: |{K}: |- {k}: |{K} = |{K} - |On the {k}: |Now the {k}: ", "{v}|{v}."),
     "With {v} as its {k}, all is well.",
-    "On the {k}: {v}.",
-    "The {k} must be {v}.",
-    "- {k}: {v}",
+    "Since {v} is the {k}, all is well.",
 )
 
 FILLER = (

@@ -22,8 +22,8 @@ from tqdm import tqdm
 
 from demo import optim
 from demo.data import Batch, Packer
-from demo.export import export
-from demo.model import DRAFT, TARGET, VOCAB_SIZE, Array, Params, Shape, count, hidden, logits
+from demo.export import export_pair
+from demo.model import DRAFT, TARGET, VOCAB_SIZE, Array, Params, Shape, hidden, logits
 from demo.seeds import init
 from demo.tokenizer import train as train_tokenizer
 
@@ -145,7 +145,7 @@ def main() -> None:
         "--work", type=Path, default=Path(__file__).parent / "work", help="tokenizer and checkpoint"
     )
     parser.add_argument("--steps", type=int, default=3000)
-    parser.add_argument("--rows", type=int, default=16, help=f"rows of {TIME} ids in a batch")
+    parser.add_argument("--rows", type=int, default=8, help=f"rows of {TIME} ids in a batch")
     parser.add_argument(
         "--long-every", type=int, default=12, help=f"steps from one row of {LONG} ids to the next; 0: none"
     )
@@ -157,10 +157,7 @@ def main() -> None:
     tokenizer = Tokenizer.from_file(str(known)) if known.exists() else train_tokenizer(args.work)
     tokens = [tokenizer.id_to_token(i) for i in range(VOCAB_SIZE)]
     state = run(fresh(args.seed, tokens), tokenizer, args)
-    for name, shape in (("target", TARGET), ("draft", DRAFT)):
-        params = jax.tree_util.tree_map(np.asarray, state["params"][name])
-        export(params, shape, args.work, args.out / name)
-        print(f"{name}: {count(params):,} weights")
+    export_pair(state, args.work, args.out)
 
 
 if __name__ == "__main__":
