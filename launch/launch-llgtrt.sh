@@ -8,7 +8,7 @@ usage: launch-llgtrt.sh <target> [flags]      an engine folder, or a .gguf file
        launch-llgtrt.sh --demo [flags]        the demo model, as `demo`
 
   --port N  --host H  --debug  --runtime-config F  --chat-template F
-  --served-model-name S  --api-key K  --print-config
+  --served-model-name S  --api-key K  --draft-len N  --no-speculation  --print-config
 END
 }
 

@@ -54,6 +54,10 @@ def _parser() -> _Parser:
     )
     serve.add_argument("--api-key", metavar="KEY", help="key that clients must send")
     serve.add_argument(
+        "--draft-len", type=int, metavar="N", help="most tokens drafted ahead of a sequence (10)"
+    )
+    serve.add_argument("--no-speculation", action="store_true", help="draft nothing")
+    serve.add_argument(
         "--print-config", action="store_true", help="print the effective configuration and exit"
     )
     serve.add_argument("--debug", action="store_true", help="log more")
@@ -69,14 +73,16 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
         hint = f"did you mean {near[0]}?" if near else "see `llgtrt serve --help`"
         raise StartError(f"unknown argument {unknown[0]}; {hint}")
     if parsed.draft is not None:
-        raise StartError("a draft model was given, but this version has no speculation; leave it out")
+        raise StartError(
+            "a draft model was given, but this version has no speculation with one; leave it out"
+        )
     return parsed
 
 
 def _serve(parsed: argparse.Namespace) -> int:
     if parsed.debug:
         os.environ.setdefault("LLGTRT_LOG", "debug")  # the core's log, in this process and in the engine's
-    settings = load(parsed.target, parsed.runtime_config, _server_flags(parsed))
+    settings = load(parsed.target, parsed.runtime_config, _overrides(parsed))
     if parsed.print_config:
         print(_core.print_config(settings.config))
         return 0
@@ -97,8 +103,16 @@ def _start(settings: Settings) -> int:
     return serve(settings)
 
 
-def _server_flags(parsed: argparse.Namespace) -> dict[str, Any]:
-    """The flags that are keys of the configuration's `server` group."""
+def _overrides(parsed: argparse.Namespace) -> dict[str, Any]:
+    """The flags that are keys of the configuration, grouped as there."""
     names = ("host", "port", "served_model_name", "chat_template")
-    flags = {name: getattr(parsed, name) for name in names if getattr(parsed, name) is not None}
-    return flags | ({"api_keys": [parsed.api_key]} if parsed.api_key is not None else {})
+    server = {name: getattr(parsed, name) for name in names if getattr(parsed, name) is not None}
+    if parsed.api_key is not None:
+        server["api_keys"] = [parsed.api_key]
+    speculative: dict[str, Any] = {}
+    if parsed.draft_len is not None:
+        speculative["max_draft_len"] = parsed.draft_len
+    if parsed.no_speculation:
+        speculative["sources"] = []
+    groups = {"server": server, "speculative": speculative}
+    return {name: group for name, group in groups.items() if group}

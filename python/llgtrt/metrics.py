@@ -31,6 +31,8 @@ _COUNTERS = {
     "cached_tokens": "Prompt tokens whose KV was reused.",
     "generated_tokens": "Emitted tokens.",
     "computed_tokens": "Tokens computed by the target, prompt chunks and recomputation included.",
+    "drafted_tokens": "Tokens proposed by drafters and verified.",
+    "accepted_tokens": "Drafted tokens that the target drew itself.",
     "preemptions": "Sequences preempted.",
     "steps": "Engine steps.",
     "grammar_cache_hits": "Grammars found in the cache.",

@@ -71,8 +71,8 @@ class Settings:
         return _is_toy(self.target)
 
 
-def load(target: str, runtime_config: str | None, server_flags: dict[str, Any]) -> Settings:
-    """Reads the configuration: flags before the file, the file before defaults.
+def load(target: str, runtime_config: str | None, overrides: dict[str, Any]) -> Settings:
+    """Reads the configuration: `overrides`, which are the flags, before the file, the file before defaults.
 
     Raises:
         StartError: the target or the file is missing, or the core refuses a key.
@@ -87,7 +87,7 @@ def load(target: str, runtime_config: str | None, server_flags: dict[str, Any]) 
     except (OSError, UnicodeDecodeError) as e:
         raise StartError(f"{file}: cannot be read ({e}); check --runtime-config") from e
     try:
-        config = _core.load_config(text, json.dumps({"server": server_flags} if server_flags else {}))
+        config = _core.load_config(text, json.dumps(overrides))
     except _core.InvalidRequest as e:
         raise StartError(f"{file}: {e}" if file else str(e)) from e
     return Settings(target, config, ServerSettings.from_group(json.loads(config)["server"]))

@@ -69,6 +69,10 @@ pub struct Totals {
     pub generated_tokens: u64,
     /// Tokens computed by the target, prompt chunks and recomputation included.
     pub computed_tokens: u64,
+    /// Tokens proposed by drafters and verified.
+    pub drafted_tokens: u64,
+    /// Of these, the ones that the target drew itself.
+    pub accepted_tokens: u64,
     /// Sequences preempted.
     pub preemptions: u64,
     /// Steps.
@@ -103,6 +107,8 @@ impl Totals {
         self.cached_tokens += other.cached_tokens;
         self.generated_tokens += other.generated_tokens;
         self.computed_tokens += other.computed_tokens;
+        self.drafted_tokens += other.drafted_tokens;
+        self.accepted_tokens += other.accepted_tokens;
         self.preemptions += other.preemptions;
         self.steps += other.steps;
         self.grammar_cache_hits += other.grammar_cache_hits;

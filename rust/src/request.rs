@@ -1,5 +1,6 @@
 //! What a client asks for ([`RequestSpec`]) and its only validation ([`Request::new`]).
 
+use crate::config::DraftSource;
 use crate::error::{Error, Result};
 use crate::grammar::GrammarSpec;
 use crate::types::Token;
@@ -36,6 +37,9 @@ pub struct RequestSpec {
     /// The constraint.
     #[serde(default)]
     pub grammar: Option<GrammarSpec>,
+    /// What it wants of speculation.
+    #[serde(default)]
+    pub speculative: Speculative,
     /// A number for the API key that sent it, for fairness between clients.
     #[serde(default)]
     pub client: u64,
@@ -85,6 +89,36 @@ impl Default for Sampling {
             logit_bias: BTreeMap::new(),
             seed: None,
         }
+    }
+}
+
+/// What a request wants of speculation; its text does not depend on it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Speculative {
+    /// False: nothing is drafted.
+    pub enabled: bool,
+    /// Most tokens drafted ahead in one step, if less than the server's; 0 = none.
+    pub max_draft_len: Option<u32>,
+    /// Sources that may be asked, of those that the server has; none = all of them.
+    pub sources: Option<Vec<DraftSource>>,
+}
+
+impl Default for Speculative {
+    fn default() -> Self {
+        Speculative { enabled: true, max_draft_len: None, sources: None }
+    }
+}
+
+impl Speculative {
+    /// Most tokens that may be drafted ahead, where the server drafts up to `most`.
+    pub fn most(&self, most: u32) -> u32 {
+        if self.enabled { self.max_draft_len.map_or(most, |own| own.min(most)) } else { 0 }
+    }
+
+    /// Whether `source` may be asked.
+    pub fn allows(&self, source: DraftSource) -> bool {
+        self.sources.as_ref().is_none_or(|sources| sources.contains(&source))
     }
 }
 

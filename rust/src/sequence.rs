@@ -4,6 +4,7 @@
 //! always. Closing that gap is all that a step does: prompt, prompt chunk, last token and recomputation after a
 //! preemption are the same thing.
 
+use crate::config::DraftSource;
 use crate::error::{Error, Result};
 use crate::exec::{Draft, Job, Round};
 use crate::grammar::Grammar;
@@ -109,6 +110,18 @@ impl Sequence {
         self.prompt_len() + self.spec.max_tokens()
     }
 
+    /// Most tokens that it is worth drafting ahead, where the server drafts up to `most`: the last of max_tokens comes
+    /// with them.
+    pub fn draft_len(&self, most: u32) -> u32 {
+        let left = self.spec.max_tokens() - self.generated();
+        self.spec.spec().speculative.most(most).min(left.saturating_sub(1))
+    }
+
+    /// Whether it lets `source` draft for it.
+    pub fn allows(&self, source: DraftSource) -> bool {
+        self.spec.spec().speculative.allows(source)
+    }
+
     /// Tokens of the prompt.
     pub fn prompt_len(&self) -> u32 {
         self.spec.spec().prompt.len() as u32
@@ -171,7 +184,14 @@ impl Sequence {
         let mut event = self.event();
         let mut logprobs = round.logprobs.into_iter();
         for token in round.tokens {
-            let end = self.take(token, logprobs.next(), &mut event)?;
+            let end = match self.take(token, logprobs.next(), &mut event) {
+                // What was drawn before it is told, as it is where each token has a round of its own.
+                Err(error) if !event.tokens.is_empty() => {
+                    event.end = Some(End::Failed(error));
+                    return Ok(Some(event));
+                }
+                taken => taken?,
+            };
             if end.is_some() {
                 self.finish(&mut event, end);
                 return Ok(Some(event));

@@ -253,6 +253,8 @@ class Engine:
             "cached_tokens",
             "generated_tokens",
             "computed_tokens",
+            "drafted_tokens",
+            "accepted_tokens",
             "preemptions",
             "steps",
         ]

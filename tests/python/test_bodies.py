@@ -136,6 +136,11 @@ def test_parts_are_joined() -> None:
     ]
 
 
+def test_only_what_is_said_of_speculation_is_passed_on() -> None:
+    said = {"enabled": True, "max_draft_len": 0, "acceptance": "exact", "sources": None}
+    assert core(speculative=said)["speculative"] == {"enabled": True, "max_draft_len": 0}
+
+
 def test_defaults_are_the_cores() -> None:
     assert core() == {
         "prompt": [1, 2],
@@ -147,6 +152,7 @@ def test_defaults_are_the_cores() -> None:
         "ignore_eos": False,
         "logprobs": None,
         "grammar": None,
+        "speculative": {},
         "client": 7,
     }
 

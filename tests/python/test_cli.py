@@ -36,6 +36,7 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
         (["serve", "toy", "--runtime-config", "no-file"], "no-file: cannot be read"),
         (["serve", "toy", "--chat-template", "no-file"], "a preset (chatml, llama-3)"),
         (["serve", "toy", "--host", "256.1.1.1"], "--host"),
+        (["serve", "toy", "--draft-len", "65"], "speculative.max_draft_len"),
     ],
 )
 def test_what_stops_the_start(capsys: pytest.CaptureFixture[str], arguments: list[str], said: str) -> None:
@@ -60,11 +61,22 @@ def test_a_bad_configuration_is_named(capsys: pytest.CaptureFixture[str], tmp_pa
 
 def test_flag_before_file_before_default(tmp_path: Path) -> None:
     (tmp_path / "runtime.json").write_text('{"server": {"port": 5, "send_timeout": 3}}')
-    settings = load(str(tmp_path), None, {"port": 6})
+    settings = load(str(tmp_path), None, {"server": {"port": 6}})
     assert (settings.server.port, settings.server.send_timeout, settings.server.host) == (6, 3, "127.0.0.1")
     other = tmp_path / "other.json"
     other.write_text('{"server": {"port": 7}}')
     assert load(str(tmp_path), str(other), {}).server.port == 7
+
+
+def test_speculation_by_flags(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    file = tmp_path / "runtime.json"
+    file.write_text('{"speculative": {"sources": ["prompt_lookup"]}}')
+    flags = ["--runtime-config", str(file), "--draft-len", "3", "--print-config"]
+    for more, sources in ([], ["prompt_lookup"]), (["--no-speculation"], []):
+        assert main(["serve", "toy", *flags, *more]) == 0
+        file.with_name("printed.json").write_text(capsys.readouterr().out)
+        printed = json.loads(load("toy", str(file.with_name("printed.json")), {}).config)["speculative"]
+        assert (printed["max_draft_len"], printed["sources"]) == (3, sources)
 
 
 def test_the_models_name(tmp_path: Path) -> None:
@@ -72,7 +84,7 @@ def test_the_models_name(tmp_path: Path) -> None:
     file.touch()
     assert load(str(file), None, {}).model == "Tiny-1.5B"
     assert load(str(tmp_path), None, {}).model == tmp_path.name
-    assert load(str(tmp_path), None, {"served_model_name": "m"}).model == "m"
+    assert load(str(tmp_path), None, {"server": {"served_model_name": "m"}}).model == "m"
     assert load("toy", None, {}).model == "toy"
 
 
@@ -83,4 +95,6 @@ def test_print_config_is_a_configuration(capsys: pytest.CaptureFixture[str], tmp
     file.write_text(printed)
     again = load("toy", str(file), {})
     assert (again.server.port, again.server.api_keys) == (7, ("k",))
-    assert json.loads(again.config) == json.loads(load("toy", None, {"port": 7, "api_keys": ["k"]}).config)
+    assert json.loads(again.config) == json.loads(
+        load("toy", None, {"server": {"port": 7, "api_keys": ["k"]}}).config
+    )

@@ -135,7 +135,8 @@ def serving(target: str = "toy", *flags: str, config: dict[str, Any] | None = No
 
 
 @contextlib.contextmanager
-def serving_demo() -> Iterator[Server]:
+def serving_demo(config: dict[str, Any] | None = None) -> Iterator[Server]:
     """A server on the demo model, ready."""
-    with serving(str(ROOT / "demo" / "target"), "--served-model-name", "demo") as server:
+    settings = {"max_batch_size": 32, **(config or {})}
+    with serving(str(ROOT / "demo" / "target"), "--served-model-name", "demo", config=settings) as server:
         yield server.wait_ready()

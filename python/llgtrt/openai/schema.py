@@ -105,6 +105,15 @@ class Message(msgspec.Struct):
     audio: Any = None
 
 
+class Speculative(msgspec.Struct, forbid_unknown_fields=True):
+    """What a request wants of speculation; its text does not depend on it."""
+
+    enabled: bool | None = None
+    max_draft_len: Count | None = None
+    sources: list[Literal["prompt_lookup"]] | None = None
+    acceptance: Literal["exact"] | None = None
+
+
 class Common(msgspec.Struct):
     """What both APIs share."""
 
@@ -126,6 +135,7 @@ class Common(msgspec.Struct):
     seed: int | None = None
     ignore_eos: bool | None = None
     response_format: ResponseFormat | None = None
+    speculative: Speculative | None = None
 
 
 class ChatRequest(Common, kw_only=True):

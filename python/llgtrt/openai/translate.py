@@ -96,9 +96,17 @@ def core_request(body: schema.Common, prompt: Sequence[int], client: int) -> str
         "ignore_eos": bool(body.ignore_eos),
         "logprobs": logprobs(body),
         "grammar": _grammar(body.response_format),
+        "speculative": _speculative(body.speculative),
         "client": client,
     }
     return msgspec.json.encode(request).decode()
+
+
+def _speculative(wanted: schema.Speculative | None) -> dict[str, Any]:
+    # `exact` is the only way of acceptance, so the core has no name for it.
+    names = ("enabled", "max_draft_len", "sources")
+    values = {name: getattr(wanted, name, None) for name in names}
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def choices(body: schema.Common) -> int:

@@ -12,7 +12,7 @@ mod tests;
 pub use load::load;
 pub use print::print;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -59,6 +59,8 @@ pub struct Config {
     /// Most KV tokens in total; null = only the memory and the batch bound it.
     #[schemars(range(min = 1, max = 1_000_000_000_000_i64))]
     pub kv_cache_max_tokens: Option<u64>,
+    /// Speculation: tokens drafted ahead, of which the target keeps those that it would have drawn itself.
+    pub speculative: SpeculativeConfig,
     /// The engine.
     pub engine: EngineConfig,
     /// Limits on grammars.
@@ -85,6 +87,7 @@ impl Default for Config {
             secondary_offload_min_priority: None,
             event_buffer_max_size: 0,
             kv_cache_max_tokens: None,
+            speculative: SpeculativeConfig::default(),
             engine: EngineConfig::default(),
             grammar: GrammarConfig::default(),
             server: ServerConfig::default(),
@@ -106,9 +109,10 @@ impl Config {
     /// Checks every value against the range of its key.
     ///
     /// # Errors
-    /// `Invalid` with the key's dotted name for the first value out of its range.
+    /// `Invalid` with the key's dotted name for the first value out of its range, or at odds with another.
     pub fn validate(&self) -> Result<()> {
-        load::check_ranges(self)
+        load::check_ranges(self)?;
+        self.speculative.validate()
     }
 
     /// Names among the keys without effect on llama.cpp that the file `text` sets, in a fixed order, so that they can
@@ -116,6 +120,70 @@ impl Config {
     pub fn ignored_keys_set(text: Option<&str>) -> Vec<&'static str> {
         let file = text.and_then(|text| load::parse(text).ok()).unwrap_or_default();
         IGNORED_ON_LLAMA.into_iter().filter(|key| file.get(key).is_some()).collect()
+    }
+}
+
+/// Speculation. Text is the same with and without it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct SpeculativeConfig {
+    /// Most tokens drafted ahead of a sequence in one step; 0 = none.
+    #[schemars(range(min = 0, max = 64))]
+    pub max_draft_len: u32,
+    /// Where drafts come from; the first source that has one for a sequence gives it. Empty = no speculation.
+    pub sources: Vec<DraftSource>,
+    /// The source `prompt_lookup`.
+    pub prompt_lookup: PromptLookupConfig,
+}
+
+impl Default for SpeculativeConfig {
+    fn default() -> Self {
+        SpeculativeConfig {
+            max_draft_len: 10,
+            sources: Vec::new(),
+            prompt_lookup: PromptLookupConfig::default(),
+        }
+    }
+}
+
+impl SpeculativeConfig {
+    fn validate(&self) -> Result<()> {
+        let PromptLookupConfig { min_ngram, max_ngram } = self.prompt_lookup;
+        if min_ngram > max_ngram {
+            let why = format!("must be at most max_ngram, which is {max_ngram}, not {min_ngram}");
+            return Err(Error::invalid("speculative.prompt_lookup.min_ngram", why));
+        }
+        let repeated = |(i, source)| self.sources[..i].contains(source);
+        if self.sources.iter().enumerate().any(repeated) {
+            return Err(Error::invalid("speculative.sources", "must name each source once"));
+        }
+        Ok(())
+    }
+}
+
+/// Where drafts come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum DraftSource {
+    /// What followed the last tokens when they came before, in prompt or output.
+    PromptLookup,
+}
+
+/// The source `prompt_lookup`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct PromptLookupConfig {
+    /// Fewest tokens that must have come before.
+    #[schemars(range(min = 1, max = 64))]
+    pub min_ngram: u32,
+    /// Most tokens that are compared; the longest match is followed.
+    #[schemars(range(min = 1, max = 64))]
+    pub max_ngram: u32,
+}
+
+impl Default for PromptLookupConfig {
+    fn default() -> Self {
+        PromptLookupConfig { min_ngram: 2, max_ngram: 6 }
     }
 }
 

@@ -1,24 +1,25 @@
-//! The step loop: admit, plan, verify, commit.
+//! The step loop: admit, plan, draft, verify, commit.
 //!
 //! One thread owns everything here. Messages come in through a channel and go out through a sink; nothing is shared.
 
 mod admit;
+mod draft;
 mod messages;
 mod tally;
 mod waiting;
 
 pub use messages::{Command, FromEngine, Info, Report};
 
-use crate::config::Config;
+use crate::config::{Config, DraftSource};
 use crate::error::{Error, panic_text};
 use crate::exec::open::{self, Opened};
-use crate::exec::{Caps, ExecError, Job, Outcome, Target};
+use crate::exec::{Caps, Drafter, ExecError, Job, Outcome, Round, Target};
 use crate::grammar::Compiler;
 use crate::metrics::Gauges;
 use crate::request::Request;
 use crate::sched::pace::Pace;
 use crate::sched::slots::Slots;
-use crate::sched::{self, Bounds};
+use crate::sched::{self, Bounds, Share};
 use crate::sequence::Sequence;
 use crate::types::{End, Event, FinishReason, RequestId, Slot, Usage};
 use crate::vocab::Vocab;
@@ -72,6 +73,7 @@ pub fn serve(
 /// Everything that one engine thread owns.
 pub struct Engine {
     target: Box<dyn Target>,
+    drafters: Vec<(DraftSource, Box<dyn Drafter>)>,
     vocab: Arc<Vocab>,
     compiler: Compiler,
     config: Config,
@@ -97,13 +99,14 @@ impl Engine {
     /// # Errors
     /// Where the vocabulary does not suit the grammar compiler.
     pub fn new(opened: Opened, config: &Config) -> Result<Self, Error> {
-        let Opened { target, vocab, info } = opened;
+        let Opened { target, drafters, vocab, info } = opened;
         let thread = std::thread::current();
         let compiler = Compiler::new(vocab.clone(), &config.grammar, Arc::new(move || thread.unpark()))?;
         let caps = target.caps().clone();
         Ok(Engine {
             slots: Slots::new(caps.slots, caps.cheap_copy),
             target,
+            drafters,
             vocab,
             compiler,
             config: config.clone(),
@@ -212,7 +215,9 @@ impl Engine {
         self.admit()?;
         self.make_room()?;
         let begin = Instant::now();
-        let jobs = self.plan();
+        let shares = self.plan();
+        let mut jobs: Vec<Job> = shares.iter().map(|s| self.running[s.index].job(s.count)).collect();
+        self.draft(&shares, &mut jobs);
         let (rows, chunk) = shape(&jobs);
         self.target.start(jobs)?;
         let outcomes = self.target.poll(true)?;
@@ -224,17 +229,22 @@ impl Engine {
         self.commit(outcomes)
     }
 
-    fn plan(&mut self) -> Vec<Job> {
+    fn plan(&mut self) -> Vec<Share> {
         let rows = self.running.iter().filter(|s| !s.in_flight && s.gap() == 1).count() as u32;
         let limit = Duration::from_millis(u64::from(self.config.engine.max_step_ms));
         let bounds = Bounds {
-            tokens: self.config.max_num_tokens.min(self.caps.max_step_tokens),
+            tokens: self.step_tokens(),
             chunk_tokens: self.pace.chunk_tokens(rows, limit),
             chunked: self.config.enable_chunked_context,
         };
         let shares = sched::plan(&self.running, &bounds);
         self.tally.totals.computed_tokens += shares.iter().map(|s| u64::from(s.count)).sum::<u64>();
-        shares.into_iter().map(|share| self.running[share.index].job(share.count)).collect()
+        shares
+    }
+
+    /// Most tokens that a step computes.
+    fn step_tokens(&self) -> u32 {
+        self.config.max_num_tokens.min(self.caps.max_step_tokens)
     }
 
     fn commit(&mut self, outcomes: Vec<(Slot, Outcome)>) -> Result<(), ExecError> {
@@ -247,6 +257,7 @@ impl Engine {
                 .expect("the slot runs. This is a bug.");
             let committed = outcome.map_err(|e| e.0).and_then(|round| {
                 mask_time += round.mask_time;
+                self.tally.totals.accepted_tokens += accepted(&round);
                 catch_unwind(AssertUnwindSafe(|| self.running[index].commit(*round))).unwrap_or_else(|p| {
                     Err(Error::Executor(format!("commit failed: {}", panic_text(p.as_ref()))))
                 })
@@ -372,9 +383,15 @@ impl Engine {
     }
 }
 
-/// Rows of single tokens, and tokens of longer runs.
+/// Rows of single tokens and their drafts, and tokens of longer runs.
 fn shape(jobs: &[Job]) -> (u32, u32) {
-    let single = jobs.iter().filter(|j| j.tokens.len() == 1).count() as u32;
-    let all: usize = jobs.iter().map(|j| j.tokens.len()).sum();
-    (single, all as u32 - single)
+    let single = jobs.iter().filter(|j| j.tokens.len() == 1);
+    let rows: usize = single.map(|j| 1 + j.draft.tokens.len()).sum();
+    let chunks: usize = jobs.iter().map(|j| j.tokens.len()).filter(|&n| n > 1).sum();
+    (rows as u32, chunks as u32)
+}
+
+/// Drafted tokens that a round kept.
+fn accepted(round: &Round) -> u64 {
+    u64::from(round.computed - round.job.start) - round.job.tokens.len() as u64
 }

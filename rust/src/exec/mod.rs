@@ -1,8 +1,8 @@
-//! The seam between the scheduler and the engines: plain data and three traits.
+//! The seam between the scheduler and the engines: plain data and four traits.
 //!
 //! A [`Target`] verifies jobs: it advances each job's KV over tokens that are already known and gives back new
 //! tokens. An engine that hands out logits implements [`Forward`] only, and [`sampled::Sampled`] lifts it to a
-//! `Target`; an engine that samples by itself implements `Target` directly.
+//! `Target`; an engine that samples by itself implements `Target` directly. A [`Drafter`] proposes tokens ahead of it.
 //!
 //! A [`Job`] owns everything of its sequence that the engine needs, its grammar included: it is moved out of the
 //! sequence by `start` and comes back in the [`Round`]. While it is out, the scheduler leaves the sequence alone.
@@ -10,6 +10,7 @@
 #[cfg(feature = "llama")]
 pub mod llama;
 pub mod open;
+pub mod prompt_lookup;
 pub mod sampled;
 pub mod toy;
 pub mod verify;
@@ -154,6 +155,21 @@ pub trait Target: Send {
     /// # Errors
     /// Where the whole executor failed.
     fn release(&mut self, slot: Slot) -> Result<(), ExecError>;
+}
+
+/// What a drafter is asked for one sequence.
+#[derive(Debug)]
+pub struct Ask<'a> {
+    /// All known tokens of the sequence, prompt and output; its job computes the last of them.
+    pub known: &'a [Token],
+    /// Most tokens that it may propose; at least 1.
+    pub want: u32,
+}
+
+/// A source of drafts. What it proposes may be anything: the target verifies it.
+pub trait Drafter: Send {
+    /// One draft per ask, in order; an empty one where it has nothing to propose.
+    fn propose(&mut self, asks: &[Ask<'_>]) -> Vec<Draft>;
 }
 
 /// One slot's piece of a forward pass.

@@ -1,9 +1,10 @@
 //! Configuration to engine: the only file that names engines.
 
-use super::Target;
+use super::prompt_lookup::PromptLookup;
 use super::sampled::Sampled;
 use super::toy::{Toy, ToyConfig, ToyFault};
-use crate::config::Config;
+use super::{Drafter, Target};
+use crate::config::{Config, DraftSource};
 use crate::engine::Info;
 use crate::error::Result;
 use crate::request::Limits;
@@ -14,6 +15,8 @@ use std::sync::Arc;
 pub struct Opened {
     /// The engine.
     pub target: Box<dyn Target>,
+    /// Sources of drafts, in the order in which they are asked.
+    pub drafters: Vec<(DraftSource, Box<dyn Drafter>)>,
     /// Its vocabulary.
     pub vocab: Arc<Vocab>,
     /// Facts about it.
@@ -69,7 +72,28 @@ pub fn open_toy(toy: ToyConfig, config: &Config, fault: Option<ToyFault>) -> Res
     }
     let target = Box::new(Sampled::new(Box::new(engine), config.engine.mask_threads.unwrap_or(0) as usize));
     let info = info_of(target.as_ref(), &vocab, config, true);
-    Ok(Opened { info: Info { summary: "weightless engine (toy)".into(), ..info }, target, vocab })
+    let info = Info { summary: "weightless engine (toy)".into(), ..info };
+    Ok(Opened { drafters: drafters(config, target.as_ref()), target, vocab, info })
+}
+
+/// The configured sources of drafts; none where the target cannot take back what it refuses.
+fn drafters(config: &Config, target: &dyn Target) -> Vec<(DraftSource, Box<dyn Drafter>)> {
+    let config = &config.speculative;
+    if config.max_draft_len == 0 || config.sources.is_empty() {
+        log::info!("speculation: off");
+        return Vec::new();
+    }
+    if !target.caps().can_truncate {
+        log::warn!("speculation: off, because this model's KV cannot be truncated");
+        return Vec::new();
+    }
+    log::info!("speculation: up to {} tokens from {:?}, exact", config.max_draft_len, config.sources);
+    let open = |source: &DraftSource| -> Box<dyn Drafter> {
+        match source {
+            DraftSource::PromptLookup => Box::new(PromptLookup::new(&config.prompt_lookup)),
+        }
+    };
+    config.sources.iter().map(|source| (*source, open(source))).collect()
 }
 
 /// What every engine's facts have in common.

@@ -169,25 +169,26 @@ fn judge(job: &mut Job, rows: &[&[f32]], scratch: &mut Scratch) -> Result<Verdic
     if !job.sample {
         return Ok(Verdict::default());
     }
-    let judged = catch_unwind(AssertUnwindSafe(|| {
-        if job.sampler.fault() == Some(Fault::GrammarPanic(job.sampler.position())) {
-            panic!("planted grammar fault");
-        }
-        verify::exact(job, rows, scratch)
-    }));
-    judged.unwrap_or_else(|panic| {
+    let mut verdict = Verdict::default();
+    let judged = catch_unwind(AssertUnwindSafe(|| verify::exact(job, rows, scratch, &mut verdict)));
+    let judged = judged.unwrap_or_else(|panic| {
         *scratch = Scratch::default();
         Err(Error::Executor(format!("sampling failed: {}", panic_text(panic.as_ref()))))
-    })
+    });
+    match judged {
+        Ok(()) => Ok(verdict),
+        Err(error) => verdict.before_failure().ok_or(error),
+    }
 }
 
 /// Faults that tests plant to see the whole engine fail; only the weightless engine admits such requests.
 fn plant_engine_faults(jobs: &[Job]) {
     for job in jobs.iter().filter(|j| j.sample) {
         let position = job.sampler.position();
+        let computed = position..=position + job.draft.tokens.len() as u32;
         match job.sampler.fault() {
-            Some(Fault::EnginePanic(p)) if p == position => panic!("planted engine fault"),
-            Some(Fault::EngineAbort(p)) if p == position => std::process::abort(),
+            Some(Fault::EnginePanic(p)) if computed.contains(&p) => panic!("planted engine fault"),
+            Some(Fault::EngineAbort(p)) if computed.contains(&p) => std::process::abort(),
             _ => {}
         }
     }

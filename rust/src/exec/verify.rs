@@ -5,6 +5,7 @@
 use super::{Draft, Job};
 use crate::error::Result;
 use crate::grammar::{Cursor, Grammar, Mask};
+use crate::request::Fault;
 use crate::sampler::{Drawn, Sampler, Scratch};
 use crate::types::{Token, TokenLogprob};
 use std::time::{Duration, Instant};
@@ -22,18 +23,31 @@ pub(super) struct Verdict {
     pub(super) mask_time: Duration,
 }
 
+impl Verdict {
+    /// What stands of a walk that failed after some tokens: those, the last of them as if it had not been drafted. The
+    /// failure comes again in the next round, at its first row, as it would have come without a draft.
+    pub(super) fn before_failure(mut self) -> Option<Verdict> {
+        self.accepted = self.tokens.len().checked_sub(1)?;
+        Some(self)
+    }
+}
+
 /// Walks the rows of one job: row `i` is the distribution after the first `i` drafted tokens.
 ///
-/// The job's grammar and sampler are as before afterwards.
+/// The job's grammar and sampler are as before afterwards. After an error or a panic `verdict` has what came before it.
 ///
 /// # Errors
 /// The sequence's own: its grammar broke, or a row is not finite.
-pub(super) fn exact(job: &mut Job, rows: &[&[f32]], scratch: &mut Scratch) -> Result<Verdict> {
+pub(super) fn exact(
+    job: &mut Job,
+    rows: &[&[f32]],
+    scratch: &mut Scratch,
+    verdict: &mut Verdict,
+) -> Result<()> {
     let Job { draft, sampler, grammar, .. } = job;
     let mut walk = Walk::new(grammar.as_mut());
-    let mut verdict = Verdict::default();
     for (i, row) in rows.iter().enumerate() {
-        let drawn = draw(&mut walk, &mut verdict, draft, sampler, (*row, &mut *scratch))?;
+        let drawn = draw(&mut walk, verdict, draft, sampler, (*row, &mut *scratch))?;
         let Drawn::Token(token, logprob) = drawn else {
             verdict.ended = true;
             break;
@@ -45,7 +59,7 @@ pub(super) fn exact(job: &mut Job, rows: &[&[f32]], scratch: &mut Scratch) -> Re
         }
         verdict.accepted += 1;
     }
-    Ok(verdict)
+    Ok(())
 }
 
 fn draw(
@@ -56,6 +70,9 @@ fn draw(
     (row, scratch): (&[f32], &mut Scratch),
 ) -> Result<Drawn> {
     let at = verdict.tokens.len();
+    if sampler.fault() == Some(Fault::GrammarPanic(sampler.position() + at as u32)) {
+        panic!("planted grammar fault");
+    }
     let begin = Instant::now();
     let fresh = if draft.masks.len() > at { None } else { walk.mask(row.len())? };
     verdict.mask_time += begin.elapsed();

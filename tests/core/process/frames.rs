@@ -1,12 +1,13 @@
 //! Messages survive the way through a socket.
 
+use llgtrt::config::DraftSource;
 use llgtrt::engine::{Command, FromEngine, Info, Report};
 use llgtrt::error::Error;
 use llgtrt::exec::Promise;
 use llgtrt::grammar::GrammarSpec;
 use llgtrt::metrics::Snapshot;
 use llgtrt::process::frame::{FrameReader, FrameWriter, MAX_FRAME};
-use llgtrt::request::{Fault, Limits, Request, RequestSpec, Sampling};
+use llgtrt::request::{Fault, Limits, Request, RequestSpec, Sampling, Speculative};
 use llgtrt::types::{End, Event, FinishReason, RequestId, TokenLogprob, Usage};
 use proptest::collection::{btree_map, vec};
 use proptest::option;
@@ -54,6 +55,16 @@ prop_compose! {
 }
 
 prop_compose! {
+    fn speculative()(
+        enabled in any::<bool>(),
+        max_draft_len in option::of(any::<u32>()),
+        sources in option::of(vec(Just(DraftSource::PromptLookup), 0..3)),
+    ) -> Speculative {
+        Speculative { enabled, max_draft_len, sources }
+    }
+}
+
+prop_compose! {
     fn spec()(
         prompt in vec(0..u32::MAX, 1..50),
         (n, min_tokens) in (1u32..=128, 0u32..1000),
@@ -62,10 +73,11 @@ prop_compose! {
         sampling in sampling(),
         stop in vec(any::<String>().prop_map(|s| s + "."), 0..4),
         grammar in option::of(grammar()),
+        speculative in speculative(),
         fault in option::of(any::<u32>().prop_map(Fault::EngineAbort)),
     ) -> RequestSpec {
         RequestSpec {
-            prompt, n, max_tokens, min_tokens, sampling, stop, ignore_eos, logprobs, grammar, client, fault,
+            prompt, n, max_tokens, min_tokens, sampling, stop, ignore_eos, logprobs, grammar, speculative, client, fault,
         }
     }
 }

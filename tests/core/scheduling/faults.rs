@@ -72,6 +72,7 @@ fn planted_mistakes_are_noticed() {
             toy: ToyConfig { slots: 1, ..ToyConfig::default() },
             config: Config::default(),
             fault: Some(fault),
+            oracle: None,
         };
         let answers = world.run(&specs, &[0, 1, 2], 0);
         let differs = |index: usize| {

@@ -1,9 +1,12 @@
 //! The property that everything else serves: a request's output depends on the request alone.
 
+use super::oracle::Oracle;
 use super::request;
 use super::world::{World, essence};
-use llgtrt::config::Config;
+use llgtrt::config::{Config, DraftSource, PromptLookupConfig};
 use llgtrt::exec::toy::ToyConfig;
+use llgtrt::request::RequestSpec;
+use llgtrt::types::Event;
 use proptest::prelude::*;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -22,13 +25,30 @@ struct Cramped {
     host_megabytes: u64,
     pause: usize,
     max_step_ms: u32,
+    drafts: Drafts,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Drafts {
+    None,
+    Lookup { most: u32 },
+    Oracle { most: u32, right: u64 },
+}
+
+fn drafts() -> impl Strategy<Value = Drafts> {
+    prop_oneof![
+        1 => Just(Drafts::None),
+        1 => (1u32..9).prop_map(|most| Drafts::Lookup { most }),
+        2 => (1u32..9, prop_oneof![Just(0u64), Just(50), Just(80), Just(100)])
+            .prop_map(|(most, right)| Drafts::Oracle { most, right }),
+    ]
 }
 
 fn cramped() -> impl Strategy<Value = Cramped> {
     // 100 KV tokens hold one of the longest sequences, 250 two and a half.
     let sizes = (1u32..8, 100u64..260, 2u32..80, 1u32..8);
-    (sizes, any::<bool>(), any::<bool>(), 0u64..2, 0usize..4, 0u32..3).prop_map(
-        |((slots, kv, step_tokens, batch), chunked, reuse, host_megabytes, pause, ms)| Cramped {
+    (sizes, any::<bool>(), any::<bool>(), 0u64..2, 0usize..4, 0u32..3, drafts()).prop_map(
+        |((slots, kv, step_tokens, batch), chunked, reuse, host_megabytes, pause, ms, drafts)| Cramped {
             slots,
             kv,
             step_tokens: if chunked { step_tokens } else { 128 },
@@ -38,12 +58,14 @@ fn cramped() -> impl Strategy<Value = Cramped> {
             host_megabytes,
             pause,
             max_step_ms: [1, 5, 250][ms as usize],
+            drafts,
         },
     )
 }
 
 impl Cramped {
-    fn world(&self) -> World {
+    /// `answers`: what the oracle knows.
+    fn world(&self, answers: &[(&RequestSpec, Event)]) -> World {
         let toy = ToyConfig {
             slots: self.slots,
             context: 100,
@@ -59,25 +81,43 @@ impl Cramped {
             ..Config::default()
         };
         config.engine.max_step_ms = self.max_step_ms;
-        World { toy, config, fault: None }
+        let mut oracle = None;
+        match self.drafts {
+            Drafts::None => {}
+            Drafts::Lookup { most } => {
+                config.speculative.max_draft_len = most;
+                config.speculative.sources = vec![DraftSource::PromptLookup];
+                config.speculative.prompt_lookup = PromptLookupConfig { min_ngram: 1, max_ngram: 3 };
+            }
+            Drafts::Oracle { most, right } => {
+                config.speculative.max_draft_len = most;
+                oracle = Some(Oracle::new(answers.iter().map(|(spec, event)| (*spec, event)), right));
+            }
+        }
+        World { toy, config, fault: None, oracle }
     }
 }
 
 static PREEMPTIONS: AtomicU64 = AtomicU64::new(0);
 static CACHED: AtomicU64 = AtomicU64::new(0);
+/// Of oracles that are right half of the time, and of all others.
+static DRAFTED: [AtomicU64; 2] = [AtomicU64::new(0), AtomicU64::new(0)];
+static ACCEPTED: [AtomicU64; 2] = [AtomicU64::new(0), AtomicU64::new(0)];
 
-fn check(
-    specs: &[llgtrt::request::RequestSpec],
-    order: &[usize],
-    cramped: &Cramped,
-) -> Result<(), TestCaseError> {
-    let answers = cramped.world().run(specs, order, cramped.pause);
+fn check(specs: &[RequestSpec], order: &[usize], cramped: &Cramped) -> Result<(), TestCaseError> {
+    let wanted: Vec<_> = specs.iter().map(|spec| roomy().alone(spec)).collect();
+    let known =
+        specs.iter().zip(&wanted).flat_map(|(s, events)| events.values().map(move |e| (s, e.clone())));
+    let answers = cramped.world(&known.collect::<Vec<_>>()).run(specs, order, cramped.pause);
+    let kind = usize::from(!matches!(cramped.drafts, Drafts::Oracle { right: 50, .. }));
+    DRAFTED[kind].fetch_add(answers.snapshot.totals.drafted_tokens, Relaxed);
+    ACCEPTED[kind].fetch_add(answers.snapshot.totals.accepted_tokens, Relaxed);
     PREEMPTIONS.fetch_add(answers.snapshot.totals.preemptions, Relaxed);
     CACHED.fetch_add(answers.snapshot.totals.cached_tokens, Relaxed);
-    for (index, spec) in specs.iter().enumerate() {
-        for (choice, want) in roomy().alone(spec) {
-            let got = &answers.choices[&(index, choice)];
-            prop_assert_eq!(essence(got), essence(&want), "request {} choice {}", index, choice);
+    for (index, events) in wanted.iter().enumerate() {
+        for (choice, want) in events {
+            let got = &answers.choices[&(index, *choice)];
+            prop_assert_eq!(essence(got), essence(want), "request {} choice {}", index, choice);
         }
     }
     Ok(())
@@ -85,7 +125,7 @@ fn check(
 
 #[test]
 fn output_depends_on_the_request_alone() {
-    let cases = ProptestConfig { cases: 60, failure_persistence: None, ..ProptestConfig::default() };
+    let cases = ProptestConfig { cases: 100, failure_persistence: None, ..ProptestConfig::default() };
     let input = proptest::collection::vec(request(), 2..7).prop_flat_map(|specs| {
         let order = Just((0..specs.len()).collect::<Vec<_>>()).prop_shuffle();
         (Just(specs), order, cramped())
@@ -94,4 +134,7 @@ fn output_depends_on_the_request_alone() {
     runner.run(&input, |(specs, order, cramped)| check(&specs, &order, &cramped)).unwrap();
     assert!(PREEMPTIONS.load(Relaxed) > 0, "no sequence was ever preempted");
     assert!(CACHED.load(Relaxed) > 0, "no prefix was ever reused");
+    assert!(ACCEPTED[1].load(Relaxed) > 0, "no draft was ever accepted");
+    let [drafted, accepted] = [&DRAFTED[0], &ACCEPTED[0]].map(|n| n.load(Relaxed) as f64);
+    assert!((0.2..0.9).contains(&(accepted / drafted)), "{accepted} of {drafted} drafted tokens");
 }

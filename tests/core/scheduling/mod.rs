@@ -1,10 +1,12 @@
 //! Tests of the scheduler on the weightless engine: tokens do not depend on batch-mates, arrival order, chunking,
-//! budgets, preemption or prefix reuse; one bad sequence harms one sequence; planted mistakes are noticed.
+//! budgets, preemption, prefix reuse or drafts; one bad sequence harms one sequence; planted mistakes are noticed.
 
 mod cancel;
 mod faults;
 mod invariance;
+mod oracle;
 mod prefixes;
+mod speculation;
 pub mod world;
 
 use llgtrt::request::RequestSpec;

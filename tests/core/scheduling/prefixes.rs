@@ -62,7 +62,7 @@ fn guaranteed_no_evict_never_preempts() {
     let order: Vec<usize> = (0..many.len()).collect();
     for (guaranteed, preempts) in [(true, false), (false, true)] {
         let config = Config { guaranteed_no_evict: guaranteed, ..Config::default() };
-        let world = World { toy: toy.clone(), config, fault: None };
+        let world = World { toy: toy.clone(), config, fault: None, oracle: None };
         let totals = world.run(&many, &order, 0).snapshot.totals;
         assert_eq!(totals.preemptions > 0, preempts, "guaranteed_no_evict: {guaranteed}");
     }
@@ -76,7 +76,7 @@ fn saved_kv_is_not_computed_again() {
         .collect();
     let computed = |megabytes| {
         let config = Config { kv_cache_host_memory_megabytes: megabytes, ..Config::default() };
-        let world = World { toy: toy.clone(), config, fault: None };
+        let world = World { toy: toy.clone(), config, fault: None, oracle: None };
         let totals = world.run(&many, &[0, 1, 2, 3], 0).snapshot.totals;
         assert!(totals.preemptions > 0);
         totals.computed_tokens

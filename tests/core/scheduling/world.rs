@@ -1,6 +1,7 @@
 //! Drives an engine from a test: submits requests in an order, collects what comes.
 
-use llgtrt::config::Config;
+use super::oracle::Oracle;
+use llgtrt::config::{Config, DraftSource};
 use llgtrt::engine::{Command, Engine, FromEngine};
 use llgtrt::exec::open::{Opened, open_toy};
 use llgtrt::exec::toy::{ToyConfig, ToyFault};
@@ -16,6 +17,8 @@ pub struct World {
     pub toy: ToyConfig,
     pub config: Config,
     pub fault: Option<ToyFault>,
+    /// Drafts instead of the configured sources.
+    pub oracle: Option<Oracle>,
 }
 
 /// What came, merged per choice.
@@ -35,7 +38,11 @@ pub struct Live {
 impl World {
     /// Starts the engine on a thread of its own; it ends when `Live` is dropped.
     pub fn start(&self) -> Live {
-        start(open_toy(self.toy.clone(), &self.config, self.fault).unwrap(), &self.config)
+        let mut opened = open_toy(self.toy.clone(), &self.config, self.fault).unwrap();
+        if let Some(oracle) = &self.oracle {
+            opened.drafters = vec![(DraftSource::PromptLookup, Box::new(oracle.clone()))];
+        }
+        start(opened, &self.config)
     }
 
     /// As [`Live::run`], on a fresh engine.

@@ -1,6 +1,6 @@
 //! Opens what lies in a folder or a `.gguf` file: model, vocabulary, end tokens.
 
-use super::{Opened, info_of};
+use super::{Opened, drafters, info_of};
 use crate::config::Config;
 use crate::engine::Info;
 use crate::error::{Error, Result};
@@ -100,7 +100,7 @@ pub(super) fn open_model(target: &str, config: &Config) -> Result<Opened> {
     let target = Box::new(Sampled::new(forward, mask_threads as usize));
     let info = info_of(target.as_ref(), &vocab, config, false);
     let info = Info { summary: model.summary, chat_template: model.chat_template, begin: bos, ..info };
-    Ok(Opened { target, vocab, info })
+    Ok(Opened { drafters: drafters(config, target.as_ref()), target, vocab, info })
 }
 
 /// Cores that the engine's threads leave free; masks overlap the forward pass on those.

@@ -1,0 +1,47 @@
+//! A drafter that knows the answers.
+
+use llgtrt::exec::{Ask, Draft, Drafter};
+use llgtrt::request::RequestSpec;
+use llgtrt::types::{Event, Token};
+use std::sync::Arc;
+
+/// Proposes what an engine without speculation said, each token replaced by a wrong one now and then.
+#[derive(Debug, Clone)]
+pub struct Oracle {
+    texts: Arc<Vec<Vec<Token>>>,
+    /// Percent of its tokens that are the answer's.
+    right: u64,
+    state: u64,
+}
+
+impl Oracle {
+    /// Knows these requests' choices; `right` percent of what it says is the answer's.
+    pub fn new<'a>(answers: impl Iterator<Item = (&'a RequestSpec, &'a Event)>, right: u64) -> Self {
+        let texts = answers.map(|(spec, event)| [&spec.prompt[..], &event.tokens].concat()).collect();
+        Oracle { texts: Arc::new(texts), right, state: 1 }
+    }
+
+    fn below(&mut self, n: u64) -> u64 {
+        self.state =
+            self.state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.state >> 33) % n
+    }
+
+    fn say(&mut self, token: Token) -> Token {
+        // Another letter: what it is does not matter, but that the target would hardly draw it.
+        if self.below(100) < self.right { token } else { 97 + (token + 1 + self.below(20) as Token) % 26 }
+    }
+}
+
+impl Drafter for Oracle {
+    fn propose(&mut self, asks: &[Ask<'_>]) -> Vec<Draft> {
+        let texts = Arc::clone(&self.texts);
+        let draft = |ask: &Ask<'_>| {
+            let text = texts.iter().find(|text| text.starts_with(ask.known) && text.len() > ask.known.len());
+            let rest = text.map_or(&[][..], |text| &text[ask.known.len()..]);
+            let tokens = rest.iter().take(ask.want as usize).map(|t| self.say(*t)).collect();
+            Draft { tokens, ..Draft::default() }
+        };
+        asks.iter().map(draft).collect()
+    }
+}

@@ -1,0 +1,70 @@
+//! Drafts: what a request may say about them, that they save steps, and that mistakes with them show.
+
+use super::oracle::Oracle;
+use super::spec;
+use super::world::{Answers, World, essence};
+use llgtrt::exec::toy::ToyFault;
+use llgtrt::request::RequestSpec;
+
+fn asked(more: &str) -> RequestSpec {
+    spec(&format!(
+        r#"{{"prompt":[97,98,99],"max_tokens":60,"ignore_eos":true,"logprobs":1{more},"sampling":{{"seed":7}}}}"#
+    ))
+}
+
+/// Its answer without drafts, and with an oracle's that is `right` percent right.
+fn both(request: &RequestSpec, right: u64, fault: Option<ToyFault>) -> (Answers, Answers) {
+    let plain = World::default().run(std::slice::from_ref(request), &[0], 0);
+    let oracle = Oracle::new(plain.choices.values().map(|event| (request, event)), right);
+    let world = World { oracle: Some(oracle), fault, ..World::default() };
+    let drafted = world.run(std::slice::from_ref(request), &[0], 0);
+    (plain, drafted)
+}
+
+fn same(one: &Answers, other: &Answers) -> bool {
+    one.choices.iter().all(|(key, event)| essence(event) == essence(&other.choices[key]))
+}
+
+#[test]
+fn right_drafts_save_steps() {
+    let (plain, drafted) = both(&asked(""), 100, None);
+    assert!(same(&plain, &drafted));
+    let totals = &drafted.snapshot.totals;
+    assert_eq!(totals.accepted_tokens, totals.drafted_tokens);
+    assert!(totals.steps * 5 < plain.snapshot.totals.steps, "{} steps", totals.steps);
+}
+
+#[test]
+fn a_request_may_refuse_or_shorten_drafts() {
+    let steps = |more: &str| {
+        let (plain, drafted) = both(&asked(more), 100, None);
+        assert!(same(&plain, &drafted), "{more}");
+        (drafted.snapshot.totals.drafted_tokens, drafted.snapshot.totals.steps)
+    };
+    assert_eq!(steps(r#","speculative":{"enabled":false}"#).0, 0);
+    assert_eq!(steps(r#","speculative":{"max_draft_len":0}"#).0, 0);
+    assert_eq!(steps(r#","speculative":{"sources":[]}"#).0, 0);
+    let (one, all) =
+        (steps(r#","speculative":{"max_draft_len":1}"#), steps(r#","speculative":{"max_draft_len":99}"#));
+    assert!(one.0 > 0 && one.1 > 2 * all.1, "{one:?} {all:?}");
+}
+
+#[test]
+fn a_failure_behind_a_draft_comes_after_the_same_text() {
+    for fault in ["sampler_panic", "grammar_panic"] {
+        let (plain, drafted) = both(&asked(&format!(r#","fault":{{"{fault}":17}}"#)), 100, None);
+        assert_eq!(plain.choices[&(0, 0)].tokens.len(), 17);
+        assert!(same(&plain, &drafted), "{fault}");
+        assert!(drafted.snapshot.totals.accepted_tokens > 0);
+    }
+}
+
+#[test]
+fn refused_drafts_that_stay_in_the_kv_are_noticed() {
+    let (plain, drafted) = both(&asked(""), 70, Some(ToyFault::KeepsCells));
+    assert!(!same(&plain, &drafted));
+    let (plain, drafted) = both(&asked(""), 70, None);
+    assert!(same(&plain, &drafted));
+    let totals = &drafted.snapshot.totals;
+    assert!(totals.accepted_tokens > 0 && totals.accepted_tokens < totals.drafted_tokens);
+}

@@ -1,0 +1,116 @@
+"""Speculation changes nothing but the time: the same answers with it and without, byte for byte."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from .serving import PATIENCE, Server, serving_demo
+
+CHAT = "/v1/chat/completions"
+SCHEMA = {
+    "type": "object",
+    "properties": {
+        "name": {"type": "string", "maxLength": 30},
+        "ages": {"type": "array", "items": {"type": "integer"}},
+    },
+    "required": ["name", "ages"],
+    "additionalProperties": False,
+}
+TEXT = "Anna Berg is 31, Tom Berg is 31, Lena Berg is 4. Repeat: Anna Berg is 31, Tom Berg is 31."
+MODES: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "schema": {"response_format": {"type": "json_schema", "json_schema": {"name": "s", "schema": SCHEMA}}},
+    "regex": {"response_format": {"type": "regex", "regex": "(ab|cd){4,30}"}},
+    "stop": {"stop": ["rg is", "34"]},
+    "penalties": {"frequency_penalty": 0.5, "repetition_penalty": 1.1, "logit_bias": {"70": 2}},
+}
+
+
+@pytest.fixture(scope="module")
+def drafting() -> Iterator[Server]:
+    """A server on the demo model that drafts."""
+    with serving_demo(config={"speculative": {"sources": ["prompt_lookup"]}}) as server:
+        yield server
+
+
+def requests() -> list[dict[str, Any]]:
+    bodies = []
+    for number, (temperature, n, stream, logprobs) in enumerate(
+        (t, n, s, p) for t in (0, 0.8, 1.4) for n in (1, 3) for s in (False, True) for p in (False, True)
+    ):
+        for mode, fields in MODES.items():
+            message = {"role": "user", "content": f"{TEXT} ({number % 4})"}
+            asked = {
+                "temperature": temperature,
+                "n": n,
+                "stream": stream,
+                "logprobs": logprobs,
+                "seed": number,
+            }
+            usage: dict[str, Any] = {"stream_options": {"include_usage": True}} if stream else {}
+            bodies.append({"messages": [message], "max_tokens": 60, **asked, **usage, **fields, "user": mode})
+    return bodies
+
+
+def essence(body: dict[str, Any], text: str) -> Any:
+    """What must be equal: of each choice its text, logprobs and end; the counts."""
+    if not body["stream"]:
+        whole = json.loads(text)
+        scored = [(c["logprobs"] or {}).get("content") or [] for c in whole["choices"]]
+        said = [(c["message"]["content"], c["finish_reason"]) for c in whole["choices"]]
+        return [*zip(said, scored, strict=True), whole["usage"]["completion_tokens"]]
+    lines = text.split("\n\n")
+    assert lines[-2:] == ["data: [DONE]", ""]
+    chunks = [json.loads(line.removeprefix("data: ")) for line in lines[:-2]]
+    choices: list[list[Any]] = [["", [], None] for _ in range(body["n"])]
+    for choice in (c for chunk in chunks for c in chunk["choices"]):
+        mine = choices[choice["index"]]
+        mine[0] += choice["delta"].get("content") or ""
+        mine[1] += (choice.get("logprobs") or {}).get("content") or []
+        mine[2] = choice["finish_reason"] or mine[2]
+    return [*choices, chunks[-1]["usage"]["completion_tokens"]]
+
+
+async def answers(server: Server, bodies: list[dict[str, Any]]) -> list[Any]:
+    """The essence of all answers, 16 at a time."""
+    limits = httpx.Limits(max_connections=16)
+    async with httpx.AsyncClient(base_url=server.url, limits=limits, timeout=PATIENCE) as client:
+
+        async def ask(body: dict[str, Any]) -> Any:
+            response = await client.post(CHAT, json=body)
+            assert response.status_code == 200, response.text
+            return essence(body, response.text)
+
+        return list(await asyncio.gather(*(ask(body) for body in bodies)))
+
+
+def test_answers_are_equal_byte_for_byte(demo: Server, drafting: Server) -> None:
+    assert "bit-identical" in drafting.http.get("/ready").text
+    bodies = requests()
+    want = asyncio.run(answers(demo, bodies))
+    got = asyncio.run(answers(drafting, bodies))
+    for body, one, other in zip(bodies, want, got, strict=True):
+        assert one == other, body
+    drafted = drafting.metric("llgtrt_drafted_tokens_total")
+    accepted = drafting.metric("llgtrt_accepted_tokens_total")
+    assert 0 < accepted < drafted
+    assert demo.metric("llgtrt_drafted_tokens_total") == 0
+
+
+def test_a_request_may_refuse_drafts(drafting: Server) -> None:
+    body = {"messages": [{"role": "user", "content": TEXT}], "max_tokens": 60, "temperature": 0}
+    drafting.wait_idle()
+    before = drafting.metric("llgtrt_drafted_tokens_total")
+    refusals: list[dict[str, Any]] = [{"enabled": False}, {"max_draft_len": 0}, {"sources": []}]
+    for refused in refusals:
+        assert drafting.http.post(CHAT, json={**body, "speculative": refused}).status_code == 200
+    drafting.wait_idle()
+    assert drafting.metric("llgtrt_drafted_tokens_total") == before
+    assert drafting.http.post(CHAT, json={**body, "speculative": {"acceptance": "exact"}}).status_code == 200
+    drafting.wait_metric("llgtrt_drafted_tokens_total", before + 1)
