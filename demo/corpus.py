@@ -145,7 +145,7 @@ class Writer:
         elif last in ("owner", "keeper", "captain", "manager", "designer", "inspector"):
             value = self.names.person()
         elif last in ("city", "address"):
-            value = self.names.name(names.CITY)
+            value = self.names.word(names.CITY)
         elif last == "colour":
             value = self.names.word(names.COLOUR)
         else:

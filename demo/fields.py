@@ -77,7 +77,7 @@ AGE = Kind(
 )
 CITY = Kind(
     "city|town|home|residence|place",
-    lambda n: n.name(names.CITY),
+    lambda n: n.word(names.CITY),
     (
         *variants(
             "{s} |Now {s} |These days {s} ",
@@ -227,7 +227,7 @@ PAID = Kind(
 )
 VENUE = Kind(
     "venue|location|site|where",
-    lambda n: n.name(names.CITY),
+    lambda n: n.word(names.CITY),
     variants(
         "It takes place in |The event is held in |The venue is in |People meet in |It was moved to ", "{v}"
     ),

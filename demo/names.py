@@ -139,15 +139,24 @@ def syllables(rng: Random, least: int = 1, most: int = 3) -> str:
 
 @dataclass
 class Names:
-    """Draws values of one half. `made_up` is the share of names that are random syllables."""
+    """Draws values of one half. `made_up` is the share of names and words that are random syllables.
+
+    Pools are so small that a reader would learn their entries instead of copying from the text.
+    """
 
     rng: Random
     unseen: bool
     made_up: float = 0.45
 
     def word(self, pool: list[str]) -> str:
-        """Draw one entry of `pool` from this half."""
-        return self.rng.choice(half(tuple(pool), self.unseen))
+        """Draw one entry of `pool` from this half, or a made-up one."""
+        return self.disguised(self.rng.choice(half(tuple(pool), self.unseen)))
+
+    def disguised(self, word: str) -> str:
+        """Draw what stands for `word`: itself, or a made-up word in its case."""
+        if self.rng.random() >= self.made_up:
+            return word
+        return self.made() if word[0].isupper() else self.made(2).lower()
 
     def made(self, most: int = 3) -> str:
         """Draw a capitalised made-up name from this half."""
@@ -156,25 +165,21 @@ class Names:
             if is_unseen(word) == self.unseen:
                 return word
 
-    def name(self, pool: list[str]) -> str:
-        """Draw a name from `pool`, or a made-up one."""
-        return self.made() if self.rng.random() < self.made_up else self.word(pool)
-
     def person(self) -> str:
         """Draw a first and last name; sometimes a double or a single name."""
         roll = self.rng.random()
         if roll < 0.1:
-            return self.name(FIRST)
-        last = self.name(LAST)
+            return self.word(FIRST)
+        last = self.word(LAST)
         if roll < 0.17:
-            last = f"{last}-{self.name(LAST)}"
-        return f"{self.name(FIRST)} {last}"
+            last = f"{last}-{self.word(LAST)}"
+        return f"{self.word(FIRST)} {last}"
 
     def company(self) -> str:
         """Draw a company, such as `Brolkea Systems` or `Reed & Tolvan`."""
         if self.rng.random() < 0.25:
-            return f"{self.name(LAST)} & {self.name(LAST)}"
-        return f"{self.name(LAST)} {self.rng.choice(FIRM)}"
+            return f"{self.word(LAST)} & {self.word(LAST)}"
+        return f"{self.word(LAST)} {self.rng.choice(FIRM)}"
 
     def product(self) -> str:
         """Draw a thing with a material, a colour or a brand."""
@@ -209,5 +214,7 @@ class Names:
         return f"{self.made(2).lower()}@{self.made(2).lower()}.{self.rng.choice(('com', 'org', 'net'))}"
 
     def several(self, pool: list[str]) -> list[str]:
-        """Draw two or three different entries of `pool`."""
-        return self.rng.sample(half(tuple(pool), self.unseen), self.rng.randint(2, 3))
+        """Draw two or three different entries of `pool`, some of them made up."""
+        return [
+            self.disguised(w) for w in self.rng.sample(half(tuple(pool), self.unseen), self.rng.randint(2, 3))
+        ]

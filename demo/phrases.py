@@ -35,7 +35,7 @@ ATTRIBUTE = (
         "the {k}.|its {k}.|our {k}.|their {k}.",
     ),
     *variants("For the {k} |As the {k} |On the {k} ", "we have {v}.|they chose {v}.|the note has {v}."),
-    *variants("The {k}: |{K}: |- {k}: |{K} = |{K} - |On the {k}: |Now the {k}: ", "{v}|{v}."),
+    *variants("The {k}: |{K}: |- {k}: |{K} = |{K} - |On the {k}: |Now the {k}: |Here the {k}: ", "{v}."),
     "With {v} as its {k}, all is well.",
     "Since {v} is the {k}, all is well.",
 )

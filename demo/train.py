@@ -1,4 +1,4 @@
-"""Trains target and draft together: `python -m demo.train --steps 3000`.
+"""Trains target and draft together: `python -m demo.train --steps 4500`.
 
 Both see the same batches. The draft learns from the right answers and, with equal weight, from the target's
 distribution over them, so that it comes to say what the target would say. The schedule counts steps, not
@@ -86,7 +86,7 @@ def choose(packer: Packer, done: float, number: int, args: argparse.Namespace) -
     """Make the batch for this step: repetition at first, then conversations, now and then a long one."""
     if done > 0.6 and args.long_every and number % args.long_every == 0:
         return packer.batch(1, LONG)
-    return packer.batch(args.rows, TIME, repeats=max(0.05, 0.5 - done * 6))
+    return packer.batch(args.rows, TIME, repeats=max(0.1, 0.5 - done * 6))
 
 
 def save(path: Path, state: State, number: int) -> None:
@@ -144,7 +144,7 @@ def main() -> None:
     parser.add_argument(
         "--work", type=Path, default=Path(__file__).parent / "work", help="tokenizer and checkpoint"
     )
-    parser.add_argument("--steps", type=int, default=3000)
+    parser.add_argument("--steps", type=int, default=4500)
     parser.add_argument("--rows", type=int, default=8, help=f"rows of {TIME} ids in a batch")
     parser.add_argument(
         "--long-every", type=int, default=12, help=f"steps from one row of {LONG} ids to the next; 0: none"
