@@ -35,7 +35,7 @@ MODES: dict[str, dict[str, Any]] = {
 @pytest.fixture(scope="module")
 def drafting() -> Iterator[Server]:
     """A server on the demo model that drafts."""
-    with serving_demo(config={"speculative": {"sources": ["prompt_lookup"]}}) as server:
+    with serving_demo(config={"speculative": {"sources": ["forced", "prompt_lookup"]}}) as server:
         yield server
 
 

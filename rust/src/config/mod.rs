@@ -130,7 +130,7 @@ pub struct SpeculativeConfig {
     /// Most tokens drafted ahead of a sequence in one step; 0 = none.
     #[schemars(range(min = 0, max = 64))]
     pub max_draft_len: u32,
-    /// Where drafts come from; the first source that has one for a sequence gives it. Empty = no speculation.
+    /// Where drafts come from, in this order; each source goes on where the ones before it end. Empty = no speculation.
     pub sources: Vec<DraftSource>,
     /// The source `prompt_lookup`.
     pub prompt_lookup: PromptLookupConfig,
@@ -165,6 +165,8 @@ impl SpeculativeConfig {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum DraftSource {
+    /// Tokens that the grammar forces: they are always accepted.
+    Forced,
     /// What followed the last tokens when they came before, in prompt or output.
     PromptLookup,
 }

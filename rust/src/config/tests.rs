@@ -154,7 +154,13 @@ fn accepted(schema: &Value) -> BoxedStrategy<Value> {
 /// The same with keys at odds with each other put right.
 fn consistent(mut drawn: Value) -> Value {
     let speculative = &mut drawn["speculative"];
-    speculative["sources"].as_array_mut().unwrap().truncate(1);
+    let sources = speculative["sources"].as_array_mut().unwrap();
+    *sources = sources
+        .iter()
+        .enumerate()
+        .filter(|(i, s)| !sources[..*i].contains(s))
+        .map(|(_, s)| s.clone())
+        .collect();
     let lookup = &mut speculative["prompt_lookup"];
     let ends = [&lookup["min_ngram"], &lookup["max_ngram"]].map(|n| n.as_u64().unwrap());
     *lookup = json!({"min_ngram": ends[0].min(ends[1]), "max_ngram": ends[0].max(ends[1])});

@@ -4,33 +4,40 @@ use super::Engine;
 use crate::exec::{Ask, Draft, Job};
 use crate::sched::Share;
 use crate::sched::draft_len::Room;
+use crate::types::Token;
 use crate::vocab::Vocab;
+use std::borrow::Cow;
 
 /// Most logits of one step (256 MiB of them): drafts add rows of the vocabulary's width.
 const MOST_LOGITS: u64 = 64 << 20;
 
 impl Engine {
-    /// Asks the sources in their order for drafts for those `jobs` that compute one last known token; `shares` are the
-    /// jobs' shares.
+    /// Asks the sources in their order for drafts for those `jobs` that compute one last known token, each source for
+    /// what may follow the drafts of those before it; `shares` are the jobs' shares.
     pub(super) fn draft(&mut self, shares: &[Share], jobs: &mut [Job]) {
         let most = self.config.speculative.max_draft_len;
         for source in 0..self.drafters.len() {
             let room = self.room(jobs);
             let (name, drafter) = &mut self.drafters[source];
-            let sequence = |i: &usize| &self.running[shares[*i].index];
-            let mut asking: Vec<usize> = (0..jobs.len()).filter(|&i| wants_draft(&jobs[i])).collect();
-            asking.retain(|i| sequence(i).allows(*name));
-            let room = room.split(asking.len());
-            asking.retain(|i| room.of(sequence(i), most) > 0);
-            if asking.is_empty() {
+            let running = &self.running;
+            let wants = |i: usize, job: &Job, room: &Room| {
+                let sequence = &running[shares[i].index];
+                let wants = job.sample && job.tokens.len() == 1 && sequence.allows(*name);
+                if wants { room.of(sequence, job.draft.tokens.len() as u32, most) } else { 0 }
+            };
+            let asking = (0..jobs.len()).filter(|&i| wants(i, &jobs[i], &room) > 0).count();
+            let room = room.split(asking);
+            let asking: Vec<_> = (0..jobs.len()).map(|i| wants(i, &jobs[i], &room)).collect();
+            let asks = jobs.iter_mut().zip(shares).zip(&asking).filter(|(_, want)| **want > 0);
+            let mut asks: Vec<Ask<'_>> =
+                asks.map(|((job, share), want)| ask(job, running[share.index].tokens(), *want)).collect();
+            if asks.is_empty() {
                 continue;
             }
-            let ask = |i| Ask { known: sequence(i).tokens(), want: room.of(sequence(i), most) };
-            let asks: Vec<Ask<'_>> = asking.iter().map(ask).collect();
-            let drafts = drafter.propose(&asks);
-            let drafts: Vec<Draft> =
-                asks.iter().zip(drafts).map(|(ask, draft)| usable(draft, ask.want, &self.vocab)).collect();
-            asking.into_iter().zip(drafts).for_each(|(i, draft)| jobs[i].draft = draft);
+            let drafts = drafter.propose(&mut asks);
+            drop(asks);
+            let asked = jobs.iter_mut().zip(asking).filter(|(_, want)| *want > 0);
+            asked.zip(drafts).for_each(|((job, want), draft)| append(job, draft, want, &self.vocab));
         }
         let drafted = drafted(jobs);
         self.tally.totals.computed_tokens += drafted;
@@ -53,19 +60,25 @@ impl Engine {
     }
 }
 
-fn wants_draft(job: &Job) -> bool {
-    job.sample && job.tokens.len() == 1 && job.draft.tokens.is_empty()
-}
-
 fn drafted(jobs: &[Job]) -> u64 {
     jobs.iter().map(|j| j.draft.tokens.len() as u64).sum()
 }
 
-/// The draft up to where it must end: nothing comes after an end token, and no more than was asked for.
-fn usable(mut draft: Draft, want: u32, vocab: &Vocab) -> Draft {
-    draft.tokens.truncate(want as usize);
-    let end = draft.tokens.iter().position(|&t| vocab.is_eog(t) || t as usize >= vocab.len());
-    draft.tokens.truncate(end.unwrap_or(draft.tokens.len()));
-    draft.masks.truncate(draft.tokens.len());
-    draft
+fn ask<'a>(job: &'a mut Job, known: &'a [Token], want: u32) -> Ask<'a> {
+    let drafted = &job.draft.tokens;
+    let known = if drafted.is_empty() { Cow::Borrowed(known) } else { Cow::Owned([known, drafted].concat()) };
+    Ask { known, drafted: drafted.len() as u32, grammar: job.grammar.as_mut(), want }
+}
+
+/// Adds a source's draft up to where it must end: nothing comes after an end token, and no more than was asked for.
+fn append(job: &mut Job, mut more: Draft, want: u32, vocab: &Vocab) {
+    more.tokens.truncate(want as usize);
+    let end = more.tokens.iter().position(|&t| vocab.is_eog(t) || t as usize >= vocab.len());
+    more.tokens.truncate(end.unwrap_or(more.tokens.len()));
+    if job.draft.tokens.is_empty() {
+        more.masks.truncate(more.tokens.len() + 1);
+        job.draft = more;
+    } else {
+        job.draft.tokens.append(&mut more.tokens);
+    }
 }

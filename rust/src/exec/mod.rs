@@ -7,6 +7,7 @@
 //! A [`Job`] owns everything of its sequence that the engine needs, its grammar included: it is moved out of the
 //! sequence by `start` and comes back in the [`Round`]. While it is out, the scheduler leaves the sequence alone.
 
+pub mod forced;
 #[cfg(feature = "llama")]
 pub mod llama;
 pub mod open;
@@ -19,6 +20,7 @@ use crate::error::Error;
 use crate::grammar::{Grammar, Mask};
 use crate::sampler::Sampler;
 use crate::types::{Slot, Token, TokenLogprob};
+use std::borrow::Cow;
 
 /// What an engine can do. Constant after opening.
 #[derive(Debug, Clone, PartialEq)]
@@ -66,7 +68,8 @@ pub struct Draft {
     pub tokens: Vec<Token>,
     /// For acceptance by rejection: the drafter's distribution at each position, over the whole vocabulary.
     pub probs: Option<Vec<Vec<f32>>>,
-    /// Grammar masks that drafting computed, one for each drafted position; verify reuses them.
+    /// Grammar masks that drafting computed, for the first positions after the job's tokens: up to one for each drafted
+    /// token and one for what follows them. Verify reuses them.
     pub masks: Vec<Mask>,
 }
 
@@ -160,16 +163,21 @@ pub trait Target: Send {
 /// What a drafter is asked for one sequence.
 #[derive(Debug)]
 pub struct Ask<'a> {
-    /// All known tokens of the sequence, prompt and output; its job computes the last of them.
-    pub known: &'a [Token],
+    /// All known tokens of the sequence, prompt and output, of which its job computes the last; then what earlier sources
+    /// have drafted.
+    pub known: Cow<'a, [Token]>,
+    /// The last of `known` that are drafted.
+    pub drafted: u32,
+    /// Its grammar, in which `known` without what is drafted is committed.
+    pub grammar: Option<&'a mut Grammar>,
     /// Most tokens that it may propose; at least 1.
     pub want: u32,
 }
 
 /// A source of drafts. What it proposes may be anything: the target verifies it.
 pub trait Drafter: Send {
-    /// One draft per ask, in order; an empty one where it has nothing to propose.
-    fn propose(&mut self, asks: &[Ask<'_>]) -> Vec<Draft>;
+    /// One draft per ask, in order; an empty one where it has nothing to propose. Grammars are as before afterwards.
+    fn propose(&mut self, asks: &mut [Ask<'_>]) -> Vec<Draft>;
 }
 
 /// One slot's piece of a forward pass.

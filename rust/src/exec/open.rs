@@ -1,5 +1,6 @@
 //! Configuration to engine: the only file that names engines.
 
+use super::forced::Forced;
 use super::prompt_lookup::PromptLookup;
 use super::sampled::Sampled;
 use super::toy::{Toy, ToyConfig, ToyFault};
@@ -90,6 +91,7 @@ fn drafters(config: &Config, target: &dyn Target) -> Vec<(DraftSource, Box<dyn D
     log::info!("speculation: up to {} tokens from {:?}, exact", config.max_draft_len, config.sources);
     let open = |source: &DraftSource| -> Box<dyn Drafter> {
         match source {
+            DraftSource::Forced => Box::new(Forced::new(target.caps().n_vocab)),
             DraftSource::PromptLookup => Box::new(PromptLookup::new(&config.prompt_lookup)),
         }
     };

@@ -39,9 +39,9 @@ impl PromptLookup {
 }
 
 impl Drafter for PromptLookup {
-    fn propose(&mut self, asks: &[Ask<'_>]) -> Vec<Draft> {
+    fn propose(&mut self, asks: &mut [Ask<'_>]) -> Vec<Draft> {
         let draft = |ask: &Ask<'_>| {
-            let from = self.find(ask.known)?;
+            let from = self.find(&ask.known)?;
             // A text that repeats itself at a short distance goes on repeating itself.
             let repeated = ask.known[from..].iter().cycle();
             Some(Draft { tokens: repeated.take(ask.want as usize).copied().collect(), ..Draft::default() })
@@ -55,7 +55,8 @@ mod tests {
     use super::*;
 
     fn proposed(known: &[Token], want: u32) -> Vec<Token> {
-        PromptLookup { shortest: 2, longest: 3 }.propose(&[Ask { known, want }]).remove(0).tokens
+        let ask = Ask { known: known.into(), drafted: 0, grammar: None, want };
+        PromptLookup { shortest: 2, longest: 3 }.propose(&mut [ask]).remove(0).tokens
     }
 
     #[test]

@@ -23,10 +23,11 @@ impl Room {
         Room { tokens: self.tokens / n, kv: self.kv / u64::from(n), ..self }
     }
 
-    /// Tokens that may be drafted for `sequence` out of this, at most `most`.
-    pub fn of(&self, sequence: &Sequence, most: u32) -> u32 {
+    /// Tokens that may be drafted for `sequence` out of this beside the `drafted` ones, at most `most` with them.
+    pub fn of(&self, sequence: &Sequence, drafted: u32, most: u32) -> u32 {
         let kv = u32::try_from(self.kv).unwrap_or(u32::MAX);
         let slot = self.per_slot.saturating_sub(sequence.known());
-        sequence.draft_len(most).min(self.tokens).min(kv).min(slot)
+        let own = sequence.draft_len(most).min(slot).saturating_sub(drafted);
+        own.min(self.tokens).min(kv)
     }
 }

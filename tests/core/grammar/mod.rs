@@ -3,6 +3,7 @@
 mod common;
 mod compiler;
 mod conformance;
+mod forced;
 mod fresh;
 mod plain;
 mod refusals;

@@ -58,7 +58,7 @@ prop_compose! {
     fn speculative()(
         enabled in any::<bool>(),
         max_draft_len in option::of(any::<u32>()),
-        sources in option::of(vec(Just(DraftSource::PromptLookup), 0..3)),
+        sources in option::of(vec(prop_oneof![Just(DraftSource::Forced), Just(DraftSource::PromptLookup)], 0..3)),
     ) -> Speculative {
         Speculative { enabled, max_draft_len, sources }
     }

@@ -32,6 +32,7 @@ struct Cramped {
 enum Drafts {
     None,
     Lookup { most: u32 },
+    Forced { most: u32, lookup: bool },
     Oracle { most: u32, right: u64 },
 }
 
@@ -39,6 +40,7 @@ fn drafts() -> impl Strategy<Value = Drafts> {
     prop_oneof![
         1 => Just(Drafts::None),
         1 => (1u32..9).prop_map(|most| Drafts::Lookup { most }),
+        2 => (1u32..9, any::<bool>()).prop_map(|(most, lookup)| Drafts::Forced { most, lookup }),
         2 => (1u32..9, prop_oneof![Just(0u64), Just(50), Just(80), Just(100)])
             .prop_map(|(most, right)| Drafts::Oracle { most, right }),
     ]
@@ -88,6 +90,11 @@ impl Cramped {
                 config.speculative.max_draft_len = most;
                 config.speculative.sources = vec![DraftSource::PromptLookup];
                 config.speculative.prompt_lookup = PromptLookupConfig { min_ngram: 1, max_ngram: 3 };
+            }
+            Drafts::Forced { most, lookup } => {
+                config.speculative.max_draft_len = most;
+                config.speculative.sources = vec![DraftSource::Forced];
+                config.speculative.sources.extend(lookup.then_some(DraftSource::PromptLookup));
             }
             Drafts::Oracle { most, right } => {
                 config.speculative.max_draft_len = most;

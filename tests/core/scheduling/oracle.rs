@@ -34,10 +34,10 @@ impl Oracle {
 }
 
 impl Drafter for Oracle {
-    fn propose(&mut self, asks: &[Ask<'_>]) -> Vec<Draft> {
+    fn propose(&mut self, asks: &mut [Ask<'_>]) -> Vec<Draft> {
         let texts = Arc::clone(&self.texts);
         let draft = |ask: &Ask<'_>| {
-            let text = texts.iter().find(|text| text.starts_with(ask.known) && text.len() > ask.known.len());
+            let text = texts.iter().find(|text| text.starts_with(&ask.known) && text.len() > ask.known.len());
             let rest = text.map_or(&[][..], |text| &text[ask.known.len()..]);
             let tokens = rest.iter().take(ask.want as usize).map(|t| self.say(*t)).collect();
             Draft { tokens, ..Draft::default() }

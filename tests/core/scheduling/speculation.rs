@@ -3,6 +3,7 @@
 use super::oracle::Oracle;
 use super::spec;
 use super::world::{Answers, World, essence};
+use llgtrt::config::DraftSource;
 use llgtrt::exec::toy::ToyFault;
 use llgtrt::request::RequestSpec;
 
@@ -47,6 +48,21 @@ fn a_request_may_refuse_or_shorten_drafts() {
     let (one, all) =
         (steps(r#","speculative":{"max_draft_len":1}"#), steps(r#","speculative":{"max_draft_len":99}"#));
     assert!(one.0 > 0 && one.1 > 2 * all.1, "{one:?} {all:?}");
+}
+
+#[test]
+fn forced_tokens_are_drafted_and_always_accepted() {
+    let schema = r#"{\"type\":\"object\",\"properties\":{\"identifier\":{\"type\":\"boolean\"},\"known_since\":{\"type\":\"null\"}},\"required\":[\"identifier\",\"known_since\"],\"additionalProperties\":false}"#;
+    let request = asked(&format!(r#","grammar":{{"json_schema":"{schema}"}}"#));
+    let plain = World::default().run(std::slice::from_ref(&request), &[0], 0);
+    let mut world = World::default();
+    world.config.speculative.sources = vec![DraftSource::Forced];
+    let drafted = world.run(std::slice::from_ref(&request), &[0], 0);
+    assert!(same(&plain, &drafted));
+    let totals = &drafted.snapshot.totals;
+    assert!(totals.drafted_tokens > 20, "{}", totals.drafted_tokens);
+    assert_eq!(totals.accepted_tokens, totals.drafted_tokens);
+    assert!(totals.steps * 2 < plain.snapshot.totals.steps);
 }
 
 #[test]

@@ -1,0 +1,69 @@
+//! Forced runs against masks taken one by one.
+
+use super::common::{Bench, data};
+use llgtrt::exec::forced::Forced;
+use llgtrt::exec::{Ask, Draft, Drafter};
+use llgtrt::grammar::{Grammar, GrammarSpec, Mask};
+use llgtrt::types::Token;
+use serde_json::Value;
+
+const MOST: u32 = 40;
+
+fn proposed(bench: &Bench, grammar: &mut Grammar) -> Draft {
+    let ask = Ask { known: (&[]).into(), drafted: 0, grammar: Some(grammar), want: MOST };
+    Forced::new(bench.vocab.len()).propose(&mut [ask]).remove(0)
+}
+
+/// The same by committing one forced token after the other.
+fn step_by_step(bench: &Bench, grammar: &mut Grammar) -> (Vec<Token>, Vec<Mask>) {
+    let (mut tokens, mut masks) = (Vec::new(), Vec::new());
+    while !grammar.is_ended() {
+        let mask = grammar.mask().unwrap();
+        masks.push(mask.clone());
+        let forced = mask.single().filter(|t| !bench.vocab.is_eog(*t) && tokens.len() < MOST as usize);
+        let Some(token) = forced else { break };
+        grammar.commit(token).unwrap();
+        tokens.push(token);
+    }
+    (tokens, masks)
+}
+
+/// Walks an instance, and compares at every fourth place; the number of forced tokens met. None: the text is refused.
+fn walk(bench: &Bench, pristine: &Grammar, text: &str) -> Option<usize> {
+    let (mut grammar, mut history, mut forced) = (pristine.restart(), Vec::new(), 0);
+    for (place, byte) in text.bytes().enumerate() {
+        if place % 4 == 0 {
+            let mut fresh = pristine.restart();
+            history.iter().for_each(|t| fresh.commit(*t).unwrap());
+            let draft = proposed(bench, &mut grammar);
+            let (tokens, masks) = step_by_step(bench, &mut fresh);
+            assert_eq!((&draft.tokens, &draft.masks), (&tokens, &masks), "after {history:?} of {text}");
+            forced += tokens.len();
+        }
+        let mask = grammar.mask().ok()?;
+        let token = mask.iter().find(|t| !bench.vocab.is_special(*t) && bench.vocab.bytes(*t) == [byte])?;
+        grammar.commit(token).ok()?;
+        history.push(token);
+    }
+    Some(forced)
+}
+
+#[test]
+fn forced_runs_are_the_masks_with_one_token() {
+    let Some(lines) = data("maskbench-dev.jsonl.gz") else { return };
+    let bench = Bench::new();
+    let (mut walked, mut forced) = (0, 0);
+    for line in lines.lines().step_by(3) {
+        let case: Value = serde_json::from_str(line).unwrap();
+        let Ok(pristine) = bench.compile(&GrammarSpec::JsonSchema(case["schema"].to_string())) else {
+            continue;
+        };
+        let tests = case["tests"].as_array().unwrap();
+        let valid = tests.iter().find(|test| test["valid"] == true && test["data"].to_string().len() < 600);
+        let met = valid.and_then(|test| walk(&bench, &pristine, &test["data"].to_string()));
+        walked += usize::from(met.is_some());
+        forced += met.unwrap_or(0);
+    }
+    println!("{walked} instances, {forced} forced tokens");
+    assert!(walked > 50 && forced > 1000, "{walked} instances, {forced} forced tokens");
+}
