@@ -1,7 +1,7 @@
 //! The core's own loop, in this thread: scheduler, masks, sampler, text, events.
 
 use super::{Case, Timing, prompt};
-use llgtrt::config::{Config, KvLayout};
+use llgtrt::config::{Config, DraftSource, KvLayout};
 use llgtrt::engine::{Command, Engine, FromEngine, Info, Report};
 use llgtrt::exec::open;
 use llgtrt::grammar::GrammarSpec;
@@ -26,9 +26,10 @@ pub(super) struct Core {
 }
 
 impl Core {
-    pub(super) fn open(path: &Path, case: &Case) -> Result<Core, String> {
+    pub(super) fn open(path: &Path, case: &Case, sources: &[DraftSource]) -> Result<Core, String> {
         let mut config =
             Config { max_batch_size: case.sequences, enable_kv_cache_reuse: false, ..Config::default() };
+        config.speculative.sources = sources.to_vec();
         config.engine.context = case.context;
         config.engine.kv_layout = KvLayout::Slots;
         let opened = open::open(&path.to_string_lossy(), &config).map_err(|e| e.to_string())?;

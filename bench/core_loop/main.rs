@@ -10,6 +10,7 @@
 mod core;
 mod raw;
 
+use llgtrt::config::DraftSource;
 use std::path::PathBuf;
 
 /// One thing to measure.
@@ -65,14 +66,17 @@ fn main() -> Result<(), String> {
 
 fn measure(path: &std::path::Path, case: &Case, rounds: u32) -> Result<(), String> {
     let mut raw = raw::Raw::open(path, case)?;
-    let mut core = core::Core::open(path, case)?;
-    let mut timings = [Vec::new(), Vec::new(), Vec::new()];
+    let mut core = core::Core::open(path, case, &[])?;
+    let mut forced = core::Core::open(path, case, &[DraftSource::Forced])?;
+    let mut timings = [Vec::new(), Vec::new(), Vec::new(), Vec::new()];
     for _ in 0..rounds {
         timings[0].push(raw.round(case)?);
         timings[1].push(core.round(case, None)?);
         timings[2].push(core.round(case, Some(core::SCHEMA))?);
+        timings[3].push(forced.round(case, Some(core::SCHEMA))?);
     }
-    for (name, own) in ["llama_decode", "core", "core with a schema"].iter().zip(&timings) {
+    let names = ["llama_decode", "core", "core with a schema", "core with a schema, forced tokens drafted"];
+    for (name, own) in names.iter().zip(&timings) {
         report(name, path, case, own, &timings[0]);
     }
     Ok(())
@@ -90,7 +94,7 @@ fn report(name: &str, model: &std::path::Path, case: &Case, own: &[Timing], bare
         "mask_share": round(median(own.iter().map(|t| t.mask / t.seconds()))),
         "ratio_to_llama_decode": round(median(own.iter().zip(bare).map(|(a, b)| a.rate() / b.rate()))),
         "best_steps_ms": best_steps(own).map(|s| round(1e3 * s)),
-        "ratio_of_best_steps": best_steps(bare).zip(best_steps(own)).map(|(b, o)| round(b / o)),
+        "ratio_of_best_steps": best_rate(bare).zip(best_rate(own)).map(|(b, o)| round(o / b)),
     });
     println!("{line}");
 }
@@ -103,6 +107,11 @@ fn best_steps(rounds: &[Timing]) -> Option<f64> {
     }
     let fastest = |step: usize| rounds.iter().map(|round| round.steps[step]).fold(f64::INFINITY, f64::min);
     Some((0..steps).map(fastest).sum())
+}
+
+/// Tokens per second of such a round.
+fn best_rate(rounds: &[Timing]) -> Option<f64> {
+    Some(rounds.first()?.tokens as f64 / best_steps(rounds)?)
 }
 
 fn median(values: impl Iterator<Item = f64>) -> f64 {
