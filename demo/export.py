@@ -16,6 +16,7 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
+from demo.infer import Model
 from demo.model import CONTEXT, DRAFT, TARGET, Shape, count
 from demo.tokenizer import END, END_OF_TEXT, PRE, SPECIAL, TEMPLATE
 
@@ -37,6 +38,12 @@ def paired(weight: Floats, heads: int) -> Floats:
     """Rows of Q or K `[heads * head, n_embd]` with rotary pairs made neighbours, as llama.cpp wants them."""
     width = weight.shape[1]
     return weight.reshape(heads, 2, -1, width).swapaxes(1, 2).reshape(-1, width)
+
+
+def unpaired(weight: Floats, heads: int) -> Floats:
+    """Undo `paired`."""
+    width = weight.shape[1]
+    return weight.reshape(heads, -1, 2, width).swapaxes(1, 2).reshape(-1, width)
 
 
 def vocabulary(work: Path) -> tuple[list[str], list[int], list[str]]:
@@ -103,6 +110,20 @@ def export(params: dict[str, Any], shape: Shape, work: Path, folder: Path) -> No
     writer.write_tensors_to_file()
     writer.close()
     partial.replace(folder / "model.gguf")
+
+
+def weights_of(folder: Path, shape: Shape) -> dict[str, Any]:
+    """Read a folder's weights as the trainer lays them out; raises `KeyError` where one is missing."""
+    stored = Model(folder / "model.gguf").weights
+    layers: dict[str, list[Floats]] = {name: [] for name in TENSORS}
+    for number in range(shape.n_layer):
+        for name, tensor in TENSORS.items():
+            weight = stored[f"blk.{number}.{tensor}.weight"]
+            if name in ("q", "k"):
+                weight = unpaired(weight, shape.n_head if name == "q" else shape.n_kv)
+            layers[name].append(weight)
+    stacked = {name: np.stack(weights) for name, weights in layers.items()}
+    return {"embed": stored["token_embd.weight"], "norm": stored["output_norm.weight"], "layers": stacked}
 
 
 def export_pair(state: dict[str, Any], work: Path, out: Path) -> None:

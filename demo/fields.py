@@ -57,6 +57,9 @@ def _bool(n: Names) -> Value:
     return n.rng.random() < 0.5
 
 
+ENDINGS = "{v}|{v} now|{v} as agreed|{v} this time"
+"""With these, every opener is met in either half: templates are split as wholes."""
+
 STATUS, _status = _pick("open", "closed", "pending", "delayed")
 LEVEL, _level = _pick("low", "medium", "high")
 SIZE, _size = _pick("small", "medium", "large")
@@ -112,7 +115,10 @@ EMPLOYER = Kind(
 EMAIL = Kind(
     "email|mail|contact|email address",
     lambda n: n.email(),
-    variants("{s} can be reached at |Write to {s} at |The address of {s} is |Mail goes to |Contact: ", "{v}"),
+    variants(
+        "{s} can be reached at |Write to {s} at |The address of {s} is |Mail goes to |Contact: ",
+        "{v}|{v} now|{v} as before|{v} at work",
+    ),
 )
 SPOKEN = Kind(
     "languages|tongues|spoken languages",
@@ -164,30 +170,33 @@ PRICE = Kind(
 ORDER_ID = Kind(
     "order id|reference|order number|order code",
     lambda n: n.code(),
-    variants("The order number is |The reference is |It is filed under |Order |Please quote ", "{v}"),
+    variants("The order number is |The reference is |It is filed under |Order |Please quote ", ENDINGS),
 )
 DAY = Kind(
     "day|weekday|day of week",
     _of(names.WEEKDAY),
     variants(
-        "It arrives on |The delivery comes on |Expect it on |It will take place on |It is planned for ", "{v}"
+        "It arrives on |The delivery comes on |Expect it on |It will take place on |It is planned for ",
+        ENDINGS,
     ),
 )
 DATE = Kind(
     "date|deadline|calendar date",
     lambda n: n.date(),
-    variants("The date is |It starts on |The deadline is |It is due on |Mark the date: ", "{v}"),
+    variants("The date is |It starts on |The deadline is |It is due on |Mark the date: ", ENDINGS),
 )
 TIME = Kind(
     "time|hour|clock time",
     lambda n: n.time(),
-    variants("It begins at |Doors open at |The start is at |Be there at |We meet at ", "{v}|{v} sharp"),
+    variants(
+        "It begins at |Doors open at |The start is at |Be there at |We meet at ", ENDINGS + "|{v} sharp"
+    ),
 )
 STATE = Kind(
     "status|state|progress",
     _status,
     variants(
-        "The case is |Right now it is |It is still |The ticket is |At present it is |The status is ", "{v}"
+        "The case is |Right now it is |It is still |The ticket is |At present it is |The status is ", ENDINGS
     ),
     "enum",
     STATUS,
@@ -196,7 +205,8 @@ URGENCY = Kind(
     "priority|urgency|importance",
     _level,
     variants(
-        "The priority is |It has a priority of |The urgency is |They call the urgency |It was marked ", "{v}"
+        "The priority is |It has a priority of |The urgency is |They call the urgency |It was marked ",
+        ENDINGS,
     ),
     "enum",
     LEVEL,
@@ -204,14 +214,14 @@ URGENCY = Kind(
 FORMAT = Kind(
     "size|format|package size",
     _size,
-    variants("The size is |They chose size |It comes in |The package is |Size: ", "{v}"),
+    variants("The size is |They chose size |It comes in |The package is |Size: ", ENDINGS),
     "enum",
     SIZE,
 )
 COLOUR = Kind(
     "colour|color|shade|paint",
     _of(names.COLOUR),
-    variants("The colour is |It is painted |It was made in |It should be |The shade is ", "{v}"),
+    variants("The colour is |It is painted |It was made in |It should be |The shade is ", ENDINGS),
 )
 PAID = Kind(
     "paid|is paid|payment done",
@@ -229,7 +239,7 @@ VENUE = Kind(
     "venue|location|site|where",
     lambda n: n.word(names.CITY),
     variants(
-        "It takes place in |The event is held in |The venue is in |People meet in |It was moved to ", "{v}"
+        "It takes place in |The event is held in |The venue is in |People meet in |It was moved to ", ENDINGS
     ),
 )
 GUESTS = Kind(
@@ -244,12 +254,14 @@ GUESTS = Kind(
 HOST = Kind(
     "host|speaker|organiser|contact person",
     lambda n: n.person(),
-    variants("The host is |It is organised by |The evening is led by |The main speaker is |Ask for ", "{v}"),
+    variants(
+        "The host is |It is organised by |The evening is led by |The main speaker is |Ask for ", ENDINGS
+    ),
 )
 TOPPINGS = Kind(
     "toppings|ingredients|food|menu",
     _many(names.TOPPING),
-    variants("The kitchen uses |It comes with |The dish has |On the plate are |There will be ", "{v}"),
+    variants("The kitchen uses |It comes with |The dish has |On the plate are |There will be ", ENDINGS),
     "array",
 )
 

@@ -8,6 +8,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from demo.model import rounded
+
 Array: TypeAlias = jax.Array
 Tree: TypeAlias = Any
 
@@ -36,8 +38,9 @@ def orthogonalise(update: Array) -> Array:
     x = x / (jnp.linalg.norm(x, axis=(1, 2), keepdims=True) + 1e-7)
 
     def improve(_: int, x: Array) -> Array:
-        gram = x @ x.swapaxes(1, 2)
-        return 3.4445 * x + (-4.7750 * gram + 2.0315 * gram @ gram) @ x
+        gram = rounded(x, x, (2, 2), (0,))
+        square = rounded(gram, gram, (2, 1), (0,))
+        return 3.4445 * x + rounded(-4.7750 * gram + 2.0315 * square, x, (2, 1), (0,))
 
     x = jax.lax.fori_loop(0, 5, improve, x)
     return x.swapaxes(1, 2) if tall else x

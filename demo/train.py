@@ -1,4 +1,4 @@
-"""Trains target and draft together: `python -m demo.train --steps 4500`.
+"""Trains target and draft together: `python -m demo.train --steps 7000`.
 
 Both see the same batches. The draft learns from the right answers and, with equal weight, from the target's
 distribution over them, so that it comes to say what the target would say. The schedule counts steps, not
@@ -22,7 +22,7 @@ from tqdm import tqdm
 
 from demo import optim
 from demo.data import Batch, Packer
-from demo.export import export_pair
+from demo.export import export_pair, weights_of
 from demo.model import DRAFT, TARGET, VOCAB_SIZE, Array, Params, Shape, hidden, logits
 from demo.seeds import init
 from demo.tokenizer import train as train_tokenizer
@@ -32,10 +32,14 @@ TIME, LONG = 256, 2560
 CHECKPOINT_SECONDS = 300.0
 
 
-def fresh(seed: int, tokens: list[str]) -> State:
-    """Untrained weights and optimiser state of both models."""
+def fresh(seed: int, tokens: list[str], shipped: Path | None = None) -> State:
+    """Weights to start from, untrained or those of the folders in `shipped`, and optimiser state."""
     rng = np.random.default_rng(seed)
-    params = {"target": init(TARGET, rng, tokens), "draft": init(DRAFT, rng, tokens)}
+    if shipped is None:
+        params = {"target": init(TARGET, rng, tokens), "draft": init(DRAFT, rng, tokens)}
+    else:
+        shapes = {"target": TARGET, "draft": DRAFT}
+        params = {name: weights_of(shipped / name, shape) for name, shape in shapes.items()}
     return {"params": params, "moments": {name: optim.start(tree) for name, tree in params.items()}}
 
 
@@ -144,19 +148,22 @@ def main() -> None:
     parser.add_argument(
         "--work", type=Path, default=Path(__file__).parent / "work", help="tokenizer and checkpoint"
     )
-    parser.add_argument("--steps", type=int, default=4500)
+    parser.add_argument("--steps", type=int, default=7000)
     parser.add_argument("--rows", type=int, default=8, help=f"rows of {TIME} ids in a batch")
     parser.add_argument(
-        "--long-every", type=int, default=12, help=f"steps from one row of {LONG} ids to the next; 0: none"
+        "--long-every", type=int, default=40, help=f"steps from one row of {LONG} ids to the next; 0: none"
     )
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument(
+        "--begin", type=Path, help="folder with target/ and draft/ whose weights it begins with"
+    )
     args = parser.parse_args()
     args.work.mkdir(parents=True, exist_ok=True)
     jax.config.update("jax_compilation_cache_dir", str(args.work / "cache"))
     known = args.work / "tokenizer.json"
     tokenizer = Tokenizer.from_file(str(known)) if known.exists() else train_tokenizer(args.work)
     tokens = [tokenizer.id_to_token(i) for i in range(VOCAB_SIZE)]
-    state = run(fresh(args.seed, tokens), tokenizer, args)
+    state = run(fresh(args.seed, tokens, args.begin), tokenizer, args)
     export_pair(state, args.work, args.out)
 
 
