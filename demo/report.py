@@ -144,7 +144,7 @@ def measure(pair: Pair, kind: str, count: int, seed: int, unseen: bool) -> dict[
         turn = talk.turns[0]
         result = answer(pair, talk.prompt(), turn.schema)
         wanted = {} if turn.schema is None else json.loads(turn.text)
-        got = json.loads(result.text) if right(turn, result.text) else _lenient(result.text)
+        got = _lenient(result.text)
         totals["exact"] += right(turn, result.text)
         totals["values"] += len(wanted)
         totals["values right"] += sum(got.get(key) == value for key, value in wanted.items()) if wanted else 0
