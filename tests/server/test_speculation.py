@@ -104,7 +104,8 @@ def test_answers_are_equal_byte_for_byte(demo: Server, drafting: Server) -> None
 
 
 def test_a_request_may_refuse_drafts(drafting: Server) -> None:
-    body = {"messages": [{"role": "user", "content": TEXT}], "max_tokens": 60, "temperature": 0}
+    # A schema forces tokens, whatever the model says.
+    body = {"messages": [{"role": "user", "content": TEXT}], "max_tokens": 60, **MODES["schema"]}
     drafting.wait_idle()
     before = drafting.metric("llgtrt_drafted_tokens_total")
     refusals: list[dict[str, Any]] = [{"enabled": False}, {"max_draft_len": 0}, {"sources": []}]
