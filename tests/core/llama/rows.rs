@@ -7,11 +7,6 @@ use llgtrt::exec::{Promise, Run};
 use llgtrt::types::{Slot, Token};
 use std::path::Path;
 
-/// Most that rounding moves a log-probability, in nats, over tokens down to e^-20 after random text (the demo target:
-/// 0.32). Rows
-/// from a wrong cell are several nats off.
-const NOISE: f32 = 1.0;
-
 const PROMPT: usize = 48;
 const LEN: usize = 80;
 
@@ -45,7 +40,8 @@ fn one_pool_stays_within_near_ties() {
         assert!(tally.rows > 800 && tally.copies > 20 && tally.restores > 20, "{tally:?}");
         assert_eq!(promise, Promise::NearTies);
         // Bits do differ: the order of cells is that of whoever freed them.
-        assert!(tally.differ > 0 && tally.nats < NOISE, "{summary}: {tally:?}");
+        // The demo target was seen to move by 0.32 nats, over tokens down to e^-20 after random text.
+        assert!(tally.differ > 0 && tally.nats < 0.5, "{summary}: {tally:?}");
     }
 }
 
@@ -55,7 +51,7 @@ fn f16_promises_near_ties_only() {
     for path in models() {
         let (tally, promise, summary) = live(&path, KvLayout::Slots, KvCacheType::F16, 100);
         assert_eq!(promise, Promise::NearTies, "{summary}");
-        assert!(tally.nats < NOISE, "{summary}: {tally:?}");
+        assert!(tally.nats < 0.3, "{summary}: {tally:?}");
     }
 }
 
