@@ -75,7 +75,8 @@ fn append(job: &mut Job, mut more: Draft, want: u32, vocab: &Vocab) {
     more.tokens.truncate(want as usize);
     let end = more.tokens.iter().position(|&t| vocab.is_eog(t) || t as usize >= vocab.len());
     more.tokens.truncate(end.unwrap_or(more.tokens.len()));
-    if job.draft.tokens.is_empty() {
+    // Masks without a token stay: verify needs them all the same.
+    if job.draft.tokens.is_empty() && job.draft.masks.is_empty() {
         more.masks.truncate(more.tokens.len() + 1);
         job.draft = more;
     } else {
