@@ -4,8 +4,8 @@ set -euo pipefail
 
 usage() {
     cat <<'END'
-usage: launch-llgtrt.sh <target> [flags]      an engine folder, or a .gguf file
-       launch-llgtrt.sh --demo [flags]        the demo model, as `demo`
+usage: launch-llgtrt.sh <target> [<draft>] [flags]     engine folders, or .gguf files
+       launch-llgtrt.sh --demo [flags]                 the demo pair, as `demo`
 
   --port N  --host H  --debug  --runtime-config F  --chat-template F
   --served-model-name S  --api-key K  --draft-len N  --no-speculation  --print-config
@@ -19,7 +19,7 @@ LLGTRT_ROOT=$(dirname -- "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")"
 args=()
 for arg in "$@"; do
     case $arg in
-        --demo) args=("$LLGTRT_ROOT/demo/target" --served-model-name demo ${args[@]+"${args[@]}"}) ;;
+        --demo) args=("$LLGTRT_ROOT/demo/target" "$LLGTRT_ROOT/demo/draft" --served-model-name demo ${args[@]+"${args[@]}"}) ;;
         -h | --help)
             usage
             exit 0

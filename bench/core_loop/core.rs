@@ -29,7 +29,7 @@ impl Core {
     pub(super) fn open(path: &Path, case: &Case, sources: &[DraftSource]) -> Result<Core, String> {
         let mut config =
             Config { max_batch_size: case.sequences, enable_kv_cache_reuse: false, ..Config::default() };
-        config.speculative.sources = sources.to_vec();
+        config.speculative.sources = Some(sources.to_vec());
         config.engine.context = case.context;
         config.engine.kv_layout = KvLayout::Slots;
         let opened = open::open(&path.to_string_lossy(), &config).map_err(|e| e.to_string())?;

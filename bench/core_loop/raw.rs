@@ -2,7 +2,7 @@
 
 use super::{Case, Timing, prompt};
 use llgtrt::config::Config;
-use llgtrt::exec::llama::context::{Context, DecodeError, Shape};
+use llgtrt::exec::llama::context::{Context, DecodeError, Pool, Shape};
 use llgtrt::exec::llama::ffi::Model;
 use llgtrt::exec::llama::{kv_type, threads};
 use llgtrt::types::Token;
@@ -20,9 +20,8 @@ impl Raw {
             cells: case.sequences * case.context,
             batch: config.max_num_tokens,
             kv: kv_type(&config),
-            threads: threads(&config),
         };
-        Context::new(&Model::load(path)?, &shape).map(Raw)
+        Context::new(&Model::load(path)?, &shape, &Pool::new(threads(&config))?).map(Raw)
     }
 
     /// A prompt for each sequence, then steps of one token per sequence.

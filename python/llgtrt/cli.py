@@ -42,7 +42,7 @@ def _parser() -> _Parser:
     commands = parser.add_subparsers(dest="command", required=True, metavar="serve")
     serve = commands.add_parser("serve", help="serve a model", allow_abbrev=False)
     serve.add_argument("target", help="engine folder, .gguf file, or `toy` (random words, no model)")
-    serve.add_argument("draft", nargs="?", help="draft model; not supported yet")
+    serve.add_argument("draft", nargs="?", help="draft model: engine folder or .gguf file")
     serve.add_argument("--host", help="address to listen on (127.0.0.1)")
     serve.add_argument("--port", type=int, help="port to listen on; 0 = a free one (3000)")
     serve.add_argument(
@@ -72,10 +72,6 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
         near = difflib.get_close_matches(unknown[0].split("=")[0], flags, 1, cutoff=0.75)
         hint = f"did you mean {near[0]}?" if near else "see `llgtrt serve --help`"
         raise StartError(f"unknown argument {unknown[0]}; {hint}")
-    if parsed.draft is not None:
-        raise StartError(
-            "a draft model was given, but this version has no speculation with one; leave it out"
-        )
     return parsed
 
 
@@ -110,6 +106,8 @@ def _overrides(parsed: argparse.Namespace) -> dict[str, Any]:
     if parsed.api_key is not None:
         server["api_keys"] = [parsed.api_key]
     speculative: dict[str, Any] = {}
+    if parsed.draft is not None:
+        speculative["draft_model"] = parsed.draft
     if parsed.draft_len is not None:
         speculative["max_draft_len"] = parsed.draft_len
     if parsed.no_speculation:

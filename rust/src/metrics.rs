@@ -137,4 +137,8 @@ pub struct Gauges {
     pub kv_kept: u64,
     /// Compiled grammars in the cache.
     pub grammar_cache_entries: u64,
+    /// Tokens that drafters hold in KV of their own.
+    pub draft_kv_used: u64,
+    /// Drafters that failed and are not asked any more.
+    pub drafters_failed: u64,
 }

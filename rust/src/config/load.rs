@@ -29,6 +29,41 @@ pub fn load(text: Option<&str>, overrides: &str) -> Result<Config> {
     Ok(config)
 }
 
+/// The configuration of a draft model: the target's, with what the `runtime.json` in the draft's own folder says about
+/// its KV and threads.
+///
+/// # Errors
+/// `Invalid` naming the file where it cannot be read, the file and the key where it sets any other key or a value that
+/// does not suit.
+pub fn for_draft(target: &Config, file: &std::path::Path) -> Result<Config> {
+    let refused = |why: String| Error::invalid(file.display().to_string(), why);
+    let text = std::fs::read_to_string(file).map_err(|e| refused(format!("cannot be read: {e}")))?;
+    let own = parse(&text).map_err(|e| refused(e.to_string()))?;
+    let foreign = leaves(&own, "").into_iter().find(|key| {
+        !key.starts_with("kv_cache_") && !["engine.kv_cache_type", "engine.threads"].contains(&key.as_str())
+    });
+    if let Some(key) = foreign {
+        let why = "a draft model's file may set kv_cache_*, engine.kv_cache_type and engine.threads only; move the \
+                   rest to the target's";
+        return Err(refused(format!("{key}: {why}")));
+    }
+    let mut merged = serde_json::to_value(target).expect("the configuration is plain data. This is a bug.");
+    merge(&mut merged, own);
+    let config = decode(&merged).map_err(|e| refused(e.to_string()))?;
+    check_ranges(&config).map_err(|e| refused(e.to_string()))?;
+    Ok(config)
+}
+
+/// Dotted names of every value.
+fn leaves(value: &Value, path: &str) -> Vec<String> {
+    match value.as_object() {
+        Some(members) => {
+            members.iter().flat_map(|(key, value)| leaves(value, &schema::join(path, key))).collect()
+        }
+        None => vec![path.to_owned()],
+    }
+}
+
 /// The file's object.
 pub(super) fn parse(text: &str) -> Result<Value> {
     let options = ParseOptions {

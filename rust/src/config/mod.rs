@@ -9,7 +9,7 @@ mod schema;
 #[cfg(test)]
 mod tests;
 
-pub use load::load;
+pub use load::{for_draft, load};
 pub use print::print;
 
 use crate::error::{Error, Result};
@@ -130,8 +130,12 @@ pub struct SpeculativeConfig {
     /// Most tokens drafted ahead of a sequence in one step; 0 = none.
     #[schemars(range(min = 0, max = 64))]
     pub max_draft_len: u32,
-    /// Where drafts come from, in this order; each source goes on where the ones before it end. Empty = no speculation.
-    pub sources: Vec<DraftSource>,
+    /// Engine folder or .gguf file of the draft model, the second name on the command line; null = none.
+    #[schemars(length(min = 1))]
+    pub draft_model: Option<String>,
+    /// Where drafts come from, in this order; each source goes on where the ones before it end. Empty = no speculation,
+    /// null = forced and draft_model where there is a draft model, else none.
+    pub sources: Option<Vec<DraftSource>>,
     /// The source `prompt_lookup`.
     pub prompt_lookup: PromptLookupConfig,
 }
@@ -140,7 +144,8 @@ impl Default for SpeculativeConfig {
     fn default() -> Self {
         SpeculativeConfig {
             max_draft_len: 10,
-            sources: Vec::new(),
+            draft_model: None,
+            sources: None,
             prompt_lookup: PromptLookupConfig::default(),
         }
     }
@@ -153,11 +158,32 @@ impl SpeculativeConfig {
             let why = format!("must be at most max_ngram, which is {max_ngram}, not {min_ngram}");
             return Err(Error::invalid("speculative.prompt_lookup.min_ngram", why));
         }
-        let repeated = |(i, source)| self.sources[..i].contains(source);
-        if self.sources.iter().enumerate().any(repeated) {
+        let sources = self.sources();
+        let repeated = |(i, source)| sources[..i].contains(source);
+        if sources.iter().enumerate().any(repeated) {
             return Err(Error::invalid("speculative.sources", "must name each source once"));
         }
+        if self.draft_model.is_none() && sources.contains(&DraftSource::DraftModel) {
+            let why = "names draft_model, but no draft model is given; name its folder after the target's, or set \
+                       speculative.draft_model";
+            return Err(Error::invalid("speculative.sources", why));
+        }
         Ok(())
+    }
+
+    /// The sources to ask, in their order.
+    pub fn sources(&self) -> Vec<DraftSource> {
+        match (&self.sources, &self.draft_model) {
+            _ if self.max_draft_len == 0 => Vec::new(),
+            (Some(sources), _) => sources.clone(),
+            (None, Some(_)) => vec![DraftSource::Forced, DraftSource::DraftModel],
+            (None, None) => Vec::new(),
+        }
+    }
+
+    /// The draft model, where it is asked.
+    pub fn draft_model(&self) -> Option<&str> {
+        self.draft_model.as_deref().filter(|_| self.sources().contains(&DraftSource::DraftModel))
     }
 }
 
@@ -169,6 +195,8 @@ pub enum DraftSource {
     Forced,
     /// What followed the last tokens when they came before, in prompt or output.
     PromptLookup,
+    /// What a smaller model draws.
+    DraftModel,
 }
 
 /// The source `prompt_lookup`.

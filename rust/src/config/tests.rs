@@ -154,13 +154,12 @@ fn accepted(schema: &Value) -> BoxedStrategy<Value> {
 /// The same with keys at odds with each other put right.
 fn consistent(mut drawn: Value) -> Value {
     let speculative = &mut drawn["speculative"];
-    let sources = speculative["sources"].as_array_mut().unwrap();
-    *sources = sources
-        .iter()
-        .enumerate()
-        .filter(|(i, s)| !sources[..*i].contains(s))
-        .map(|(_, s)| s.clone())
-        .collect();
+    let model = !speculative["draft_model"].is_null();
+    if let Some(sources) = speculative["sources"].as_array_mut() {
+        let drawn = std::mem::take(sources);
+        let fits = |(i, s): &(usize, &Value)| !drawn[..*i].contains(s) && (model || *s != "draft_model");
+        *sources = drawn.iter().enumerate().filter(fits).map(|(_, s)| s.clone()).collect();
+    }
     let lookup = &mut speculative["prompt_lookup"];
     let ends = [&lookup["min_ngram"], &lookup["max_ngram"]].map(|n| n.as_u64().unwrap());
     *lookup = json!({"min_ngram": ends[0].min(ends[1]), "max_ngram": ends[0].max(ends[1])});
@@ -172,6 +171,7 @@ fn keys_at_odds_are_refused() {
     for (file, name) in [
         (r#"{"speculative": {"prompt_lookup": {"min_ngram": 7}}}"#, "speculative.prompt_lookup.min_ngram"),
         (r#"{"speculative": {"sources": ["prompt_lookup", "prompt_lookup"]}}"#, "speculative.sources"),
+        (r#"{"speculative": {"sources": ["draft_model"]}}"#, "speculative.sources"),
     ] {
         let refused = load(Some(file), "{}");
         assert!(matches!(&refused, Err(Error::Invalid { what, .. }) if what == name), "{refused:?}");

@@ -124,7 +124,7 @@ impl Engine {
         let placement = placement.expect("fits() saw an idle slot. This is a bug.");
         let slot = placement.slot;
         if let Some(refuge) = placement.rescue {
-            self.target.copy(slot, refuge, self.slots.kept_len(slot))?;
+            self.copy(slot, refuge, self.slots.kept_len(slot))?;
             self.slots.moved(slot, refuge);
         }
         let computed = self.prepare(sequence, placement.reuse, slot, placement.computed)?;
@@ -159,18 +159,18 @@ impl Engine {
     ) -> Result<u32, ExecError> {
         if let Some(kv) = sequence.saved.take() {
             self.saved_bytes -= kv.len() as u64;
-            self.target.release(slot)?;
+            self.release(slot)?;
             if self.target.restore(slot, &kv) {
                 return Ok(sequence.known() - 1);
             }
             log::warn!("saved KV could not be restored; it is computed again");
         }
         match reuse {
-            Reuse::InPlace => self.target.truncate(slot, len)?,
-            Reuse::None => self.target.release(slot)?,
+            Reuse::InPlace => self.truncate(slot, len)?,
+            Reuse::None => self.release(slot)?,
             Reuse::Copy(from) => {
-                self.target.release(slot)?;
-                self.target.copy(from, slot, len)?;
+                self.release(slot)?;
+                self.copy(from, slot, len)?;
             }
         }
         Ok(if reuse == Reuse::None { 0 } else { len })
@@ -200,7 +200,7 @@ impl Engine {
             sequence.saved = kv;
         }
         sequence.unplace();
-        self.target.release(slot)?;
+        self.release(slot)?;
         self.slots.leave(slot, Vec::new());
         let at = self.waiting.preempted.partition_point(|s| s.age < sequence.age);
         self.waiting.preempted.insert(at, sequence);
@@ -212,7 +212,7 @@ impl Engine {
         let running: u64 = self.running.iter().map(|s| u64::from(s.known()) + 1).sum();
         while running + self.slots.kept_tokens() > self.caps.kv_total {
             let Some(slot) = self.slots.evict() else { break };
-            self.target.release(slot)?;
+            self.release(slot)?;
         }
         Ok(())
     }
@@ -224,7 +224,7 @@ impl Engine {
         let keep = sequence.computed().min(sequence.known());
         let Some(slot) = sequence.unplace() else { return };
         let kept = healthy && self.config.enable_kv_cache_reuse && self.caps.can_truncate && keep > 0;
-        let done = if kept { self.target.truncate(slot, keep) } else { self.target.release(slot) };
+        let done = if kept { self.truncate(slot, keep) } else { self.release(slot) };
         if let Err(error) = done {
             log::error!("slot {} could not be given up: {error}", slot.0);
             self.failures = super::MOST_FAILURES;

@@ -1,12 +1,12 @@
 //! Attaches drafts to the jobs of a step.
 
 use super::Engine;
-use crate::exec::{Ask, Draft, Job};
+use crate::config::DraftSource;
+use crate::exec::{Ask, Draft, ExecError, Job};
 use crate::sched::Share;
 use crate::sched::draft_len::Room;
-use crate::types::Token;
+use crate::types::{Slot, Token};
 use crate::vocab::Vocab;
-use std::borrow::Cow;
 
 /// Most logits of one step (256 MiB of them): drafts add rows of the vocabulary's width.
 const MOST_LOGITS: u64 = 64 << 20;
@@ -27,17 +27,16 @@ impl Engine {
             };
             let asking = (0..jobs.len()).filter(|&i| wants(i, &jobs[i], &room) > 0).count();
             let room = room.split(asking);
-            let asking: Vec<_> = (0..jobs.len()).map(|i| wants(i, &jobs[i], &room)).collect();
-            let asks = jobs.iter_mut().zip(shares).zip(&asking).filter(|(_, want)| **want > 0);
+            let wanted: Vec<_> = (0..jobs.len()).map(|i| wants(i, &jobs[i], &room)).collect();
+            let asks = jobs.iter_mut().zip(shares).zip(wanted).filter(|(_, want)| *want > 0);
             let mut asks: Vec<Ask<'_>> =
-                asks.map(|((job, share), want)| ask(job, running[share.index].tokens(), *want)).collect();
+                asks.map(|((job, share), want)| ask(job, running[share.index].tokens(), want)).collect();
             if asks.is_empty() {
                 continue;
             }
-            let drafts = drafter.propose(&mut asks);
-            drop(asks);
-            let asked = jobs.iter_mut().zip(asking).filter(|(_, want)| *want > 0);
-            asked.zip(drafts).for_each(|((job, want), draft)| append(job, draft, want, &self.vocab));
+            let before: Vec<_> = asks.iter().map(|ask| ask.draft.tokens.len() as u32).collect();
+            drafter.propose(&mut asks);
+            asks.iter_mut().zip(before).for_each(|(ask, before)| tidy(ask, before, *name, &self.vocab));
         }
         let drafted = drafted(jobs);
         self.tally.totals.computed_tokens += drafted;
@@ -60,26 +59,51 @@ impl Engine {
     }
 }
 
+/// What happens to a slot happens to it on the target and in the drafters.
+impl Engine {
+    /// Empties an idle slot.
+    pub(super) fn release(&mut self, slot: Slot) -> Result<(), ExecError> {
+        self.drafters.iter_mut().for_each(|(_, drafter)| drafter.keep(slot, 0));
+        self.target.release(slot)
+    }
+
+    /// Keeps the first `keep` tokens of an idle slot.
+    pub(super) fn truncate(&mut self, slot: Slot, keep: u32) -> Result<(), ExecError> {
+        self.drafters.iter_mut().for_each(|(_, drafter)| drafter.keep(slot, keep));
+        self.target.truncate(slot, keep)
+    }
+
+    /// Makes the empty slot `to` hold the first `len` tokens of `from`.
+    pub(super) fn copy(&mut self, from: Slot, to: Slot, len: u32) -> Result<(), ExecError> {
+        self.target.copy(from, to, len)?;
+        self.drafters.iter_mut().for_each(|(_, drafter)| drafter.copy(from, to, len));
+        Ok(())
+    }
+}
+
 fn drafted(jobs: &[Job]) -> u64 {
     jobs.iter().map(|j| j.draft.tokens.len() as u64).sum()
 }
 
 fn ask<'a>(job: &'a mut Job, known: &'a [Token], want: u32) -> Ask<'a> {
-    let drafted = &job.draft.tokens;
-    let known = if drafted.is_empty() { Cow::Borrowed(known) } else { Cow::Owned([known, drafted].concat()) };
-    Ask { known, drafted: drafted.len() as u32, grammar: job.grammar.as_mut(), want }
+    let Job { slot, draft, grammar, sampler, .. } = job;
+    Ask { slot: *slot, known, draft, grammar: grammar.as_mut(), sampler, want }
 }
 
-/// Adds a source's draft up to where it must end: nothing comes after an end token, and no more than was asked for.
-fn append(job: &mut Job, mut more: Draft, want: u32, vocab: &Vocab) {
-    more.tokens.truncate(want as usize);
-    let end = more.tokens.iter().position(|&t| vocab.is_eog(t) || t as usize >= vocab.len());
-    more.tokens.truncate(end.unwrap_or(more.tokens.len()));
-    // Masks without a token stay: verify needs them all the same.
-    if job.draft.tokens.is_empty() && job.draft.masks.is_empty() {
-        more.masks.truncate(more.tokens.len() + 1);
-        job.draft = more;
-    } else {
-        job.draft.tokens.append(&mut more.tokens);
+/// Ends a draft where it must end: nothing comes after an end token, and no more than was asked for. Then notes what of
+/// it is whose.
+fn tidy(ask: &mut Ask<'_>, before: u32, source: DraftSource, vocab: &Vocab) {
+    let Draft { tokens, sources, masks, .. } = ask.draft;
+    tokens.truncate((before + ask.want) as usize);
+    let end = tokens.iter().position(|&t| vocab.is_eog(t) || t as usize >= vocab.len());
+    tokens.truncate(end.unwrap_or(tokens.len()));
+    masks.truncate(tokens.len() + 1);
+    let mut rest = tokens.len() as u32;
+    for (_, count) in sources.iter_mut() {
+        *count = rest.min(*count);
+        rest -= *count;
+    }
+    if rest > 0 {
+        sources.push((source, rest));
     }
 }

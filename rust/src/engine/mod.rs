@@ -204,7 +204,7 @@ impl Engine {
         self.failures += 1;
         self.end_all(&Error::Executor(format!("the engine failed: {failed}")), false);
         for slot in (0..self.caps.slots).map(Slot) {
-            if self.target.release(slot).is_err() {
+            if self.release(slot).is_err() {
                 self.failures = MOST_FAILURES;
             }
         }
@@ -258,6 +258,7 @@ impl Engine {
             let committed = outcome.map_err(|e| e.0).and_then(|round| {
                 mask_time += round.mask_time;
                 self.tally.totals.accepted_tokens += accepted(&round);
+                self.drafters.iter_mut().for_each(|(_, drafter)| drafter.keep(slot, round.computed));
                 catch_unwind(AssertUnwindSafe(|| self.running[index].commit(*round))).unwrap_or_else(|p| {
                     Err(Error::Executor(format!("commit failed: {}", panic_text(p.as_ref()))))
                 })
@@ -310,6 +311,8 @@ impl Engine {
             kv_total: self.caps.kv_total,
             kv_kept: self.slots.kept_tokens(),
             grammar_cache_entries: compiled.entries,
+            draft_kv_used: self.drafters.iter().map(|(_, drafter)| drafter.held()).sum(),
+            drafters_failed: self.drafters.iter().filter(|(_, drafter)| drafter.failed()).count() as u64,
         };
         self.report.metrics = self.tally.snapshot(gauges, idle);
         let report = std::mem::take(&mut self.report);

@@ -40,17 +40,15 @@ impl Forced {
 }
 
 impl Drafter for Forced {
-    fn propose(&mut self, asks: &mut [Ask<'_>]) -> Vec<Draft> {
-        let draft = |ask: &mut Ask<'_>| {
+    fn propose(&mut self, asks: &mut [Ask<'_>]) {
+        for ask in asks.iter_mut().filter(|ask| ask.draft.tokens.is_empty()) {
+            let Some(grammar) = ask.grammar.as_deref_mut() else { continue };
             let mut draft = Draft::default();
-            let Some(grammar) = ask.grammar.as_deref_mut().filter(|_| ask.drafted == 0) else { return draft };
             // What fails here, verifying meets again, and says so.
             let walked = catch_unwind(AssertUnwindSafe(|| self.walk(grammar, ask.want, &mut draft)));
-            if !matches!(walked, Ok(Ok(()))) {
-                draft = Draft::default();
+            if matches!(walked, Ok(Ok(()))) {
+                *ask.draft = draft;
             }
-            draft
-        };
-        asks.iter_mut().map(draft).collect()
+        }
     }
 }

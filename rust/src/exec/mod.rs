@@ -7,6 +7,7 @@
 //! A [`Job`] owns everything of its sequence that the engine needs, its grammar included: it is moved out of the
 //! sequence by `start` and comes back in the [`Round`]. While it is out, the scheduler leaves the sequence alone.
 
+pub mod draft_model;
 pub mod forced;
 #[cfg(feature = "llama")]
 pub mod llama;
@@ -16,11 +17,11 @@ pub mod sampled;
 pub mod toy;
 pub mod verify;
 
+use crate::config::DraftSource;
 use crate::error::Error;
 use crate::grammar::{Grammar, Mask};
 use crate::sampler::Sampler;
 use crate::types::{Slot, Token, TokenLogprob};
-use std::borrow::Cow;
 
 /// What an engine can do. Constant after opening.
 #[derive(Debug, Clone, PartialEq)]
@@ -66,6 +67,8 @@ impl std::fmt::Display for Promise {
 pub struct Draft {
     /// The proposed tokens, in order.
     pub tokens: Vec<Token>,
+    /// Who proposed how many of them, in order.
+    pub sources: Vec<(DraftSource, u32)>,
     /// For acceptance by rejection: the drafter's distribution at each position, over the whole vocabulary.
     pub probs: Option<Vec<Vec<f32>>>,
     /// Grammar masks that drafting computed, for the first positions after the job's tokens: up to one for each drafted
@@ -163,21 +166,38 @@ pub trait Target: Send {
 /// What a drafter is asked for one sequence.
 #[derive(Debug)]
 pub struct Ask<'a> {
-    /// All known tokens of the sequence, prompt and output, of which its job computes the last; then what earlier sources
-    /// have drafted.
-    pub known: Cow<'a, [Token]>,
-    /// The last of `known` that are drafted.
-    pub drafted: u32,
-    /// Its grammar, in which `known` without what is drafted is committed.
+    /// Where the target holds its KV; a drafter that holds something for it may use the same number.
+    pub slot: Slot,
+    /// All known tokens of the sequence, prompt and output, of which its job computes the last.
+    pub known: &'a [Token],
+    /// What earlier sources drafted after `known`. The drafter adds to its tokens, and to its masks where it has them.
+    pub draft: &'a mut Draft,
+    /// Its grammar, in which `known` is committed.
     pub grammar: Option<&'a mut Grammar>,
-    /// Most tokens that it may propose; at least 1.
+    /// Its sampler, which has taken the output in `known`.
+    pub sampler: &'a Sampler,
+    /// Most tokens that it may add; at least 1.
     pub want: u32,
 }
 
 /// A source of drafts. What it proposes may be anything: the target verifies it.
+///
+/// A drafter may hold something per slot. `keep` and `copy` tell it what happens to the slot on the target.
 pub trait Drafter: Send {
-    /// One draft per ask, in order; an empty one where it has nothing to propose. Grammars are as before afterwards.
-    fn propose(&mut self, asks: &mut [Ask<'_>]) -> Vec<Draft>;
+    /// Adds to each ask's draft, or leaves it as it is. Grammars are as before afterwards.
+    fn propose(&mut self, asks: &mut [Ask<'_>]);
+    /// The slot keeps its first `len` tokens; with 0 nothing of it is held any more.
+    fn keep(&mut self, _slot: Slot, _len: u32) {}
+    /// The empty slot `to` now holds the first `len` tokens of `from`.
+    fn copy(&mut self, _from: Slot, _to: Slot, _len: u32) {}
+    /// Tokens held over all slots.
+    fn held(&self) -> u64 {
+        0
+    }
+    /// Whether it failed and proposes nothing any more.
+    fn failed(&self) -> bool {
+        false
+    }
 }
 
 /// One slot's piece of a forward pass.

@@ -1,16 +1,18 @@
 //! Configuration to engine: the only file that names engines.
 
+use super::draft_model::DraftModel;
 use super::forced::Forced;
 use super::prompt_lookup::PromptLookup;
 use super::sampled::Sampled;
 use super::toy::{Toy, ToyConfig, ToyFault};
-use super::{Drafter, Target};
+use super::{Drafter, Forward, Target};
 use crate::config::{Config, DraftSource};
 use crate::engine::Info;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::request::Limits;
 use crate::vocab::Vocab;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// An opened engine.
 pub struct Opened {
@@ -61,12 +63,23 @@ fn toy_options(target: &str) -> Option<&str> {
     target.strip_prefix("toy").filter(|rest| rest.is_empty() || rest.starts_with(':'))
 }
 
-/// A weightless engine, with a planted fault if a test wants one.
+/// A weightless engine, with a planted fault if a test wants one; its draft model, if any, is weightless too.
 ///
 /// # Errors
-/// None in practice: the toy vocabulary is a constant.
+/// `Error::Invalid` naming the draft model where that is none of this kind.
 pub fn open_toy(toy: ToyConfig, config: &Config, fault: Option<ToyFault>) -> Result<Opened> {
     let vocab = Vocab::toy()?;
+    let draft = match config.speculative.draft_model().map(|name| (name, toy_options(name))) {
+        None => None,
+        Some((_, Some(options))) => {
+            let toy = ToyConfig { slots: toy.slots, ..ToyConfig::parse(options)? };
+            Some(Box::new(Toy::new(toy, &vocab)) as Box<dyn Forward>)
+        }
+        Some((name, None)) => {
+            let why = format!("{name} cannot draft for the weightless engine; name a toy");
+            return Err(Error::invalid("speculative.draft_model", why));
+        }
+    };
     let mut engine = Toy::new(toy, &vocab);
     if let Some(fault) = fault {
         engine = engine.plant(fault);
@@ -74,13 +87,17 @@ pub fn open_toy(toy: ToyConfig, config: &Config, fault: Option<ToyFault>) -> Res
     let target = Box::new(Sampled::new(Box::new(engine), config.engine.mask_threads.unwrap_or(0) as usize));
     let info = info_of(target.as_ref(), &vocab, config, true);
     let info = Info { summary: "weightless engine (toy)".into(), ..info };
-    Ok(Opened { drafters: drafters(config, target.as_ref()), target, vocab, info })
+    Ok(Opened { drafters: drafters(config, target.as_ref(), draft), target, vocab, info })
 }
 
 /// The configured sources of drafts; none where the target cannot take back what it refuses.
-fn drafters(config: &Config, target: &dyn Target) -> Vec<(DraftSource, Box<dyn Drafter>)> {
-    let config = &config.speculative;
-    if config.max_draft_len == 0 || config.sources.is_empty() {
+fn drafters(
+    config: &Config,
+    target: &dyn Target,
+    mut draft: Option<Box<dyn Forward>>,
+) -> Vec<(DraftSource, Box<dyn Drafter>)> {
+    let sources = config.speculative.sources();
+    if sources.is_empty() {
         log::info!("speculation: off");
         return Vec::new();
     }
@@ -88,14 +105,18 @@ fn drafters(config: &Config, target: &dyn Target) -> Vec<(DraftSource, Box<dyn D
         log::warn!("speculation: off, because this model's KV cannot be truncated");
         return Vec::new();
     }
-    log::info!("speculation: up to {} tokens from {:?}, exact", config.max_draft_len, config.sources);
-    let open = |source: &DraftSource| -> Box<dyn Drafter> {
-        match source {
-            DraftSource::Forced => Box::new(Forced::new(target.caps().n_vocab)),
-            DraftSource::PromptLookup => Box::new(PromptLookup::new(&config.prompt_lookup)),
-        }
+    let width = target.caps().n_vocab;
+    log::info!("speculation: up to {} tokens from {sources:?}, exact", config.speculative.max_draft_len);
+    let patience = Duration::from_millis(u64::from(config.engine.max_step_ms) / 4);
+    let open = |source: DraftSource| -> Option<(DraftSource, Box<dyn Drafter>)> {
+        let drafter: Box<dyn Drafter> = match source {
+            DraftSource::Forced => Box::new(Forced::new(width)),
+            DraftSource::PromptLookup => Box::new(PromptLookup::new(&config.speculative.prompt_lookup)),
+            DraftSource::DraftModel => Box::new(DraftModel::new(draft.take()?, width, patience)),
+        };
+        Some((source, drafter))
     };
-    config.sources.iter().map(|source| (*source, open(source))).collect()
+    sources.into_iter().filter_map(open).collect()
 }
 
 /// What every engine's facts have in common.
@@ -125,7 +146,7 @@ use model::{check_model, model_vocab, open_model};
 
 #[cfg(not(feature = "llama"))]
 fn no_engine<T>(target: &str) -> Result<T> {
-    Err(crate::error::Error::invalid(
+    Err(Error::invalid(
         "target",
         format!("{target} needs the embedded engine; build with the feature llama"),
     ))

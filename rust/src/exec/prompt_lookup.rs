@@ -3,9 +3,10 @@
 //! Prompt lookup decoding (Saxena, 2023). It costs one look through the known tokens and pays where output repeats its
 //! prompt or itself: extraction, editing, lists of alike objects.
 
-use super::{Ask, Draft, Drafter};
+use super::{Ask, Drafter};
 use crate::config::PromptLookupConfig;
 use crate::types::Token;
+use std::borrow::Cow;
 
 /// Proposes what followed the longest earlier occurrence of the last tokens; of equally long ones the latest.
 #[derive(Debug, Clone, Copy)]
@@ -36,17 +37,23 @@ impl PromptLookup {
         }
         best
     }
+
+    /// Up to `want` tokens after `known`.
+    fn after(&self, known: &[Token], want: u32) -> Option<Vec<Token>> {
+        let from = self.find(known)?;
+        // A text that repeats itself at a short distance goes on repeating itself.
+        Some(known[from..].iter().cycle().take(want as usize).copied().collect())
+    }
 }
 
 impl Drafter for PromptLookup {
-    fn propose(&mut self, asks: &mut [Ask<'_>]) -> Vec<Draft> {
-        let draft = |ask: &Ask<'_>| {
-            let from = self.find(&ask.known)?;
-            // A text that repeats itself at a short distance goes on repeating itself.
-            let repeated = ask.known[from..].iter().cycle();
-            Some(Draft { tokens: repeated.take(ask.want as usize).copied().collect(), ..Draft::default() })
-        };
-        asks.iter().map(|ask| draft(ask).unwrap_or_default()).collect()
+    fn propose(&mut self, asks: &mut [Ask<'_>]) {
+        for ask in asks {
+            let drafted = &ask.draft.tokens;
+            let known =
+                if drafted.is_empty() { Cow::Borrowed(ask.known) } else { [ask.known, drafted].concat().into() };
+            ask.draft.tokens.extend(self.after(&known, ask.want).unwrap_or_default());
+        }
     }
 }
 
@@ -55,8 +62,7 @@ mod tests {
     use super::*;
 
     fn proposed(known: &[Token], want: u32) -> Vec<Token> {
-        let ask = Ask { known: known.into(), drafted: 0, grammar: None, want };
-        PromptLookup { shortest: 2, longest: 3 }.propose(&mut [ask]).remove(0).tokens
+        PromptLookup { shortest: 2, longest: 3 }.after(known, want).unwrap_or_default()
     }
 
     #[test]

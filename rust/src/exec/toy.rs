@@ -27,6 +27,8 @@ pub struct ToyConfig {
     pub seed: u64,
     /// Likeliness of end tokens: added to their logits.
     pub end_bias: f32,
+    /// Percent of further noise in the logits: a draft for the engine with the same seed and none.
+    pub blur: f32,
 }
 
 impl Default for ToyConfig {
@@ -39,6 +41,7 @@ impl Default for ToyConfig {
             step_us: 0,
             seed: 1,
             end_bias: 1.0,
+            blur: 0.0,
         }
     }
 }
@@ -64,6 +67,7 @@ impl ToyConfig {
                 "step_us" => config.step_us = number,
                 "seed" => config.seed = number,
                 "end_bias" => config.end_bias = number as f32,
+                "blur" => config.blur = number as f32,
                 _ => return Err(wrong(format!("toy has no option {key}"))),
             }
         }
@@ -79,6 +83,9 @@ pub enum ToyFault {
     /// Positions are counted one too high.
     WrongPosition,
 }
+
+/// Added to token ids for noise of another kind.
+const BLURRED: usize = 1 << 20;
 
 /// The engine.
 pub struct Toy {
@@ -191,7 +198,10 @@ impl Forward for Toy {
             let hashes = &self.cells[run.slot.index()].1;
             for hash in &hashes[hashes.len() - run.outputs as usize..] {
                 let noise = |t: usize| (mix(hash ^ t as u64) >> 40) as f32 / (1u64 << 24) as f32;
-                self.logits.extend(self.bonus.iter().enumerate().map(|(t, bonus)| bonus + 6.0 * noise(t)));
+                let blur = self.config.blur / 100.0;
+                let logit =
+                    |(t, bonus): (usize, &f32)| bonus + 6.0 * (noise(t) + blur * noise(t + BLURRED));
+                self.logits.extend(self.bonus.iter().enumerate().map(logit));
             }
         }
         Ok(Rows { logits: self.logits.chunks(width).collect(), hidden: Vec::new() })

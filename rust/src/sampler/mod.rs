@@ -106,14 +106,28 @@ impl Sampler {
         if self.params.fault == Some(Fault::SamplerPanic(position)) {
             panic!("planted sampler fault at position {position}");
         }
-        let Some(mask) = self.without_end(logits.len(), mask, position) else {
-            return Ok(Drawn::End);
-        };
+        let Some(token) = self.guess(logits, mask, ahead, scratch)? else { return Ok(Drawn::End) };
+        let logprob = self.params.logprobs.map(|k| logprobs_of(logits, token, k, &mut scratch.candidates));
+        Ok(Drawn::Token(token, logprob))
+    }
+
+    /// As [`draw`](Sampler::draw), of another model's row: what the target would draw if its row were the same. None
+    /// where the mask allows nothing but the end.
+    ///
+    /// # Errors
+    /// As [`draw`](Sampler::draw).
+    pub fn guess(
+        &self,
+        logits: &[f32],
+        mask: Option<&Mask>,
+        ahead: &[Token],
+        scratch: &mut Scratch,
+    ) -> Result<Option<Token>> {
+        let position = self.position + ahead.len() as u32;
+        let Some(mask) = self.without_end(logits.len(), mask, position) else { return Ok(None) };
         let Scratch { row, candidates } = scratch;
         let logits_in = self.processed(logits, ahead, row);
-        let token = self.pick(logits_in, mask.as_ref(), position, candidates)?;
-        let logprob = self.params.logprobs.map(|k| logprobs_of(logits, token, k, candidates));
-        Ok(Drawn::Token(token, logprob))
+        self.pick(logits_in, mask.as_ref(), position, candidates).map(Some)
     }
 
     /// Takes an emitted token.
@@ -125,6 +139,11 @@ impl Sampler {
     /// Index of the next generated token.
     pub fn position(&self) -> u32 {
         self.position
+    }
+
+    /// Whether the token ends a generation.
+    pub fn is_end(&self, token: Token) -> bool {
+        self.params.vocab.is_eog(token)
     }
 
     /// The fault planted in this choice, if any.

@@ -53,6 +53,17 @@ pub(crate) enum Kind {
     Unused,
 }
 
+impl Kind {
+    fn words(self) -> &'static str {
+        match self {
+            Kind::Text => "text",
+            Kind::Marked => "marked text",
+            Kind::Special => "a special token",
+            Kind::Unused => "unused",
+        }
+    }
+}
+
 /// One id's bytes and kind.
 #[derive(Debug, Clone)]
 pub(crate) struct Word {
@@ -295,6 +306,32 @@ impl Vocab {
                 );
                 return Err(Error::invalid("tokenizer.json", why));
             }
+        }
+        Ok(())
+    }
+}
+
+impl Vocab {
+    /// Checks a draft model's vocabulary against this one, the target's. Ids that one side lacks must be unused on the
+    /// other.
+    ///
+    /// # Errors
+    /// `Invalid` of "draft" that names the first id whose bytes or kind differ.
+    pub fn check_draft(&self, draft: &Vocab) -> Result<()> {
+        let unused = Word::UNUSED;
+        for id in 0..self.len().max(draft.len()) {
+            let [mine, their] = [self, draft].map(|vocab| vocab.words.get(id).unwrap_or(&unused));
+            if mine.kind == their.kind && mine.bytes == their.bytes {
+                continue;
+            }
+            let text = |word: &Word| format!("{} \"{}\"", word.kind.words(), word.bytes.escape_ascii());
+            let why = format!(
+                "token {id} is {} in the draft model but {} in the target; give a draft model with the target's \
+                 vocabulary",
+                text(their),
+                text(mine)
+            );
+            return Err(Error::invalid("draft", why));
         }
         Ok(())
     }

@@ -4,14 +4,28 @@ use super::common::{Bench, data};
 use llgtrt::exec::forced::Forced;
 use llgtrt::exec::{Ask, Draft, Drafter};
 use llgtrt::grammar::{Grammar, GrammarSpec, Mask};
-use llgtrt::types::Token;
+use llgtrt::request::{Limits, Request, RequestSpec};
+use llgtrt::sampler::Sampler;
+use llgtrt::types::{Slot, Token};
 use serde_json::Value;
 
 const MOST: u32 = 40;
 
 fn proposed(bench: &Bench, grammar: &mut Grammar) -> Draft {
-    let ask = Ask { known: (&[]).into(), drafted: 0, grammar: Some(grammar), want: MOST };
-    Forced::new(bench.vocab.len()).propose(&mut [ask]).remove(0)
+    let limits = Limits { n_vocab: bench.vocab.len() as u32, context: 100, max_prompt: 100, faults: false };
+    let spec: RequestSpec = serde_json::from_str(r#"{"prompt":[1]}"#).unwrap();
+    let sampler = Sampler::new(&Request::new(spec, &limits).unwrap(), 0, 0, bench.vocab.clone());
+    let mut draft = Draft::default();
+    let ask = Ask {
+        slot: Slot(0),
+        known: &[],
+        draft: &mut draft,
+        grammar: Some(grammar),
+        sampler: &sampler,
+        want: MOST,
+    };
+    Forced::new(bench.vocab.len()).propose(&mut [ask]);
+    draft
 }
 
 /// The same by committing one forced token after the other.

@@ -10,7 +10,7 @@ use llgtrt::exec::llama::open;
 type Case = (&'static str, Claims, &'static str);
 
 fn why(name: &str, path: &std::path::Path) -> String {
-    let Err(error) = open(path, &config(KvLayout::Auto, 4, 0)) else { panic!("{name} was opened") };
+    let Err(error) = open(path, &config(KvLayout::Auto, 4, 0), None) else { panic!("{name} was opened") };
     assert!(matches!(&error, Error::Invalid { what, .. } if what == "target"), "{name}: {error}");
     let text = error.to_string();
     assert!(!text.contains('\n') && text.contains(&*path.to_string_lossy()), "{name}: {text}");

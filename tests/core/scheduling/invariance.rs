@@ -34,6 +34,8 @@ enum Drafts {
     Lookup { most: u32 },
     Forced { most: u32, lookup: bool },
     Oracle { most: u32, right: u64 },
+    /// A model with `blur` percent of noise, after what is named.
+    Model { most: u32, blur: u32, forced: bool, lookup: bool },
 }
 
 fn drafts() -> impl Strategy<Value = Drafts> {
@@ -43,6 +45,8 @@ fn drafts() -> impl Strategy<Value = Drafts> {
         2 => (1u32..9, any::<bool>()).prop_map(|(most, lookup)| Drafts::Forced { most, lookup }),
         2 => (1u32..9, prop_oneof![Just(0u64), Just(50), Just(80), Just(100)])
             .prop_map(|(most, right)| Drafts::Oracle { most, right }),
+        3 => (1u32..9, 0u32..100, any::<bool>(), any::<bool>())
+            .prop_map(|(most, blur, forced, lookup)| Drafts::Model { most, blur, forced, lookup }),
     ]
 }
 
@@ -88,17 +92,31 @@ impl Cramped {
             Drafts::None => {}
             Drafts::Lookup { most } => {
                 config.speculative.max_draft_len = most;
-                config.speculative.sources = vec![DraftSource::PromptLookup];
+                config.speculative.sources = Some(vec![DraftSource::PromptLookup]);
                 config.speculative.prompt_lookup = PromptLookupConfig { min_ngram: 1, max_ngram: 3 };
             }
             Drafts::Forced { most, lookup } => {
                 config.speculative.max_draft_len = most;
-                config.speculative.sources = vec![DraftSource::Forced];
-                config.speculative.sources.extend(lookup.then_some(DraftSource::PromptLookup));
+                let mut sources = vec![DraftSource::Forced];
+                sources.extend(lookup.then_some(DraftSource::PromptLookup));
+                config.speculative.sources = Some(sources);
             }
             Drafts::Oracle { most, right } => {
                 config.speculative.max_draft_len = most;
                 oracle = Some(Oracle::new(answers.iter().map(|(spec, event)| (*spec, event)), right));
+            }
+            Drafts::Model { most, blur, forced, lookup } => {
+                config.speculative.max_draft_len = most;
+                // No more room than the target has: it fails where more is held.
+                let (kv, step) = (self.kv, self.step_tokens);
+                config.speculative.draft_model =
+                    Some(format!("toy:context=90,kv={kv},step_tokens={step},blur={blur}"));
+                let mut sources = Vec::new();
+                sources.extend(forced.then_some(DraftSource::Forced));
+                sources.extend(lookup.then_some(DraftSource::PromptLookup));
+                sources.push(DraftSource::DraftModel);
+                config.speculative.sources = Some(sources);
+                config.speculative.prompt_lookup = PromptLookupConfig { min_ngram: 1, max_ngram: 3 };
             }
         }
         World { toy, config, fault: None, oracle }
@@ -107,16 +125,21 @@ impl Cramped {
 
 static PREEMPTIONS: AtomicU64 = AtomicU64::new(0);
 static CACHED: AtomicU64 = AtomicU64::new(0);
-/// Of oracles that are right half of the time, and of all others.
-static DRAFTED: [AtomicU64; 2] = [AtomicU64::new(0), AtomicU64::new(0)];
-static ACCEPTED: [AtomicU64; 2] = [AtomicU64::new(0), AtomicU64::new(0)];
+/// Of oracles that are right four times of five, of models, and of all others.
+static DRAFTED: [AtomicU64; 3] = [const { AtomicU64::new(0) }; 3];
+static ACCEPTED: [AtomicU64; 3] = [const { AtomicU64::new(0) }; 3];
 
 fn check(specs: &[RequestSpec], order: &[usize], cramped: &Cramped) -> Result<(), TestCaseError> {
     let wanted: Vec<_> = specs.iter().map(|spec| roomy().alone(spec)).collect();
     let known =
         specs.iter().zip(&wanted).flat_map(|(s, events)| events.values().map(move |e| (s, e.clone())));
     let answers = cramped.world(&known.collect::<Vec<_>>()).run(specs, order, cramped.pause);
-    let kind = usize::from(!matches!(cramped.drafts, Drafts::Oracle { right: 50, .. }));
+    let kind = match cramped.drafts {
+        Drafts::Oracle { right: 80, .. } => 0,
+        Drafts::Model { .. } => 1,
+        _ => 2,
+    };
+    prop_assert_eq!(answers.snapshot.gauges.drafters_failed, 0);
     DRAFTED[kind].fetch_add(answers.snapshot.totals.drafted_tokens, Relaxed);
     ACCEPTED[kind].fetch_add(answers.snapshot.totals.accepted_tokens, Relaxed);
     PREEMPTIONS.fetch_add(answers.snapshot.totals.preemptions, Relaxed);
@@ -132,7 +155,7 @@ fn check(specs: &[RequestSpec], order: &[usize], cramped: &Cramped) -> Result<()
 
 #[test]
 fn output_depends_on_the_request_alone() {
-    let cases = ProptestConfig { cases: 100, failure_persistence: None, ..ProptestConfig::default() };
+    let cases = ProptestConfig { cases: 150, failure_persistence: None, ..ProptestConfig::default() };
     let input = proptest::collection::vec(request(), 2..7).prop_flat_map(|specs| {
         let order = Just((0..specs.len()).collect::<Vec<_>>()).prop_shuffle();
         (Just(specs), order, cramped())
@@ -141,7 +164,9 @@ fn output_depends_on_the_request_alone() {
     runner.run(&input, |(specs, order, cramped)| check(&specs, &order, &cramped)).unwrap();
     assert!(PREEMPTIONS.load(Relaxed) > 0, "no sequence was ever preempted");
     assert!(CACHED.load(Relaxed) > 0, "no prefix was ever reused");
-    assert!(ACCEPTED[1].load(Relaxed) > 0, "no draft was ever accepted");
-    let [drafted, accepted] = [&DRAFTED[0], &ACCEPTED[0]].map(|n| n.load(Relaxed) as f64);
-    assert!((0.2..0.9).contains(&(accepted / drafted)), "{accepted} of {drafted} drafted tokens");
+    assert!(ACCEPTED[2].load(Relaxed) > 0, "no draft was ever accepted");
+    for kind in 0..2 {
+        let [drafted, accepted] = [&DRAFTED[kind], &ACCEPTED[kind]].map(|n| n.load(Relaxed) as f64);
+        assert!((0.2..0.9).contains(&(accepted / drafted)), "{kind}: {accepted} of {drafted} drafted tokens");
+    }
 }

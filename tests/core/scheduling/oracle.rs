@@ -1,6 +1,6 @@
 //! A drafter that knows the answers.
 
-use llgtrt::exec::{Ask, Draft, Drafter};
+use llgtrt::exec::{Ask, Drafter};
 use llgtrt::request::RequestSpec;
 use llgtrt::types::{Event, Token};
 use std::sync::Arc;
@@ -34,14 +34,14 @@ impl Oracle {
 }
 
 impl Drafter for Oracle {
-    fn propose(&mut self, asks: &mut [Ask<'_>]) -> Vec<Draft> {
+    fn propose(&mut self, asks: &mut [Ask<'_>]) {
         let texts = Arc::clone(&self.texts);
-        let draft = |ask: &Ask<'_>| {
-            let text = texts.iter().find(|text| text.starts_with(&ask.known) && text.len() > ask.known.len());
-            let rest = text.map_or(&[][..], |text| &text[ask.known.len()..]);
-            let tokens = rest.iter().take(ask.want as usize).map(|t| self.say(*t)).collect();
-            Draft { tokens, ..Draft::default() }
-        };
-        asks.iter().map(draft).collect()
+        for ask in asks {
+            let known = [ask.known, &ask.draft.tokens].concat();
+            let text = texts.iter().find(|text| text.starts_with(&known) && text.len() > known.len());
+            let rest = text.map_or(&[][..], |text| &text[known.len()..]);
+            let tokens: Vec<Token> = rest.iter().take(ask.want as usize).map(|t| self.say(*t)).collect();
+            ask.draft.tokens.extend(tokens);
+        }
     }
 }

@@ -56,7 +56,7 @@ fn forced_tokens_are_drafted_and_always_accepted() {
     let request = asked(&format!(r#","grammar":{{"json_schema":"{schema}"}}"#));
     let plain = World::default().run(std::slice::from_ref(&request), &[0], 0);
     let mut world = World::default();
-    world.config.speculative.sources = vec![DraftSource::Forced];
+    world.config.speculative.sources = Some(vec![DraftSource::Forced]);
     let drafted = world.run(std::slice::from_ref(&request), &[0], 0);
     assert!(same(&plain, &drafted));
     let totals = &drafted.snapshot.totals;

@@ -17,7 +17,7 @@ use crate::config::{Config, KvCacheType, KvLayout};
 use crate::error::Error;
 use crate::exec::{Caps, ExecError, Forward, Promise};
 use crate::types::Token;
-use context::{CELL_BLOCK, Context, KvType, Shape};
+use context::{CELL_BLOCK, Context, KvType, Pool, Shape};
 use ffi::Model;
 use forward::Llama;
 use gguf::Metadata;
@@ -37,6 +37,8 @@ pub struct Opened {
     pub forward: Box<dyn Forward>,
     /// What the file says.
     pub info: ModelInfo,
+    /// The draft model, where one was asked for.
+    pub draft: Option<Box<Opened>>,
 }
 
 /// Facts of a model file.
@@ -64,31 +66,100 @@ pub struct ModelInfo {
     pub summary: String,
 }
 
-/// Opens a GGUF file: checks it, loads it, probes it and lays out KV.
-///
-/// # Errors
-/// `Invalid` with `what` = "target" where the file is damaged or cannot be served; `Executor` where there is too
-/// little memory.
-pub fn open(gguf: &Path, config: &Config) -> Result<Opened, Error> {
+/// A model that is loaded and probed, before KV is laid out.
+struct Loaded {
+    model: Arc<Model>,
+    found: Found,
+    /// Longest context, in tokens.
+    context: u32,
+    pool: Arc<Pool>,
+}
+
+/// Checks, loads and probes a GGUF file. Models with as many threads compute on one pool.
+fn load(gguf: &Path, config: &Config, pool: Option<&Arc<Pool>>) -> Result<Loaded, Error> {
     let trained = check(gguf)?;
     let model = Model::load(gguf).map_err(|why| refused(gguf, &format!("cannot be loaded: {why}")))?;
     if model.n_vocab() == 0 || !model.generates() {
         return Err(refused(gguf, "is no model that generates text"));
     }
-    let found = look(gguf, &model, config, trained)?;
-    let memory = memory::available() as f64 * config.kv_cache_free_gpu_mem_fraction.clamp(0.0, 1.0);
-    let facts = Facts {
-        context: longest_context(config, trained),
-        fit: (memory / found.token_bytes) as u64,
-        equal: found.equal(),
-        windowed: model.n_swa() > 0,
-        stateful: model.is_recurrent(),
+    let pool = match pool.filter(|pool| pool.threads() == threads(config)) {
+        Some(pool) => Arc::clone(pool),
+        None => Pool::new(threads(config)).map_err(Error::Executor)?,
     };
-    let plan = plan::plan(config, &facts);
-    let forward = build(&model, config, &plan, &found)?;
-    let info = describe(&model, &plan, &found, threads(config));
-    log_found(&plan, &found, forward.caps().promise);
-    Ok(Opened { forward: Box::new(forward), info })
+    let found = look(gguf, &model, config, (trained, &pool))?;
+    Ok(Loaded { model, found, context: longest_context(config, trained), pool })
+}
+
+/// The file and configuration of a draft model.
+pub struct DraftFile<'a> {
+    /// Its GGUF file.
+    pub gguf: &'a Path,
+    /// The target's configuration with what its own folder says about KV and threads.
+    pub config: &'a Config,
+}
+
+/// Opens a GGUF file: checks it, loads it, probes it and lays out KV. A draft model is opened beside it; both hold the
+/// same number of KV tokens.
+///
+/// # Errors
+/// `Invalid` with `what` = "target" or "draft" where a file is damaged or cannot be served, or where the draft model's
+/// KV cannot be truncated; `Executor` where there is too little memory.
+pub fn open(gguf: &Path, config: &Config, draft: Option<&DraftFile<'_>>) -> Result<Opened, Error> {
+    let target = load(gguf, config, None)?;
+    let drafting = draft.map(|d| load(d.gguf, d.config, Some(&target.pool)));
+    let drafting = drafting.transpose().map_err(of_draft)?;
+    let plan = plan::plan(config, &facts(&target, config, draft.map(|d| d.config).zip(drafting.as_ref())));
+    let forward = build(&target, config, &plan)?;
+    let info = describe(&target.model, &plan, &target.found, threads(config));
+    log_found(&plan, &target.found, forward.caps().promise);
+    let draft = match drafting.zip(draft) {
+        Some((loaded, file)) => Some(Box::new(open_draft(&loaded, file, &plan).map_err(of_draft)?)),
+        None => None,
+    };
+    Ok(Opened { forward: Box::new(forward), info, draft })
+}
+
+/// What KV is laid out by. A token takes room in the draft model's KV too.
+fn facts(target: &Loaded, config: &Config, draft: Option<(&Config, &Loaded)>) -> Facts {
+    let memory = |config: &Config| {
+        memory::available() as f64 * config.kv_cache_free_gpu_mem_fraction.clamp(0.0, 1.0)
+    };
+    let mut bytes = target.found.token_bytes;
+    let mut fit = f64::INFINITY;
+    if let Some((config, draft)) = draft {
+        bytes += draft.found.token_bytes;
+        let most = config.kv_cache_max_tokens.map_or(f64::INFINITY, |most| most as f64);
+        fit = most.min(memory(config) / draft.found.token_bytes);
+    }
+    Facts {
+        context: target.context,
+        fit: fit.min(memory(config) / bytes) as u64,
+        equal: target.found.equal(),
+        windowed: target.model.n_swa() > 0,
+        stateful: target.model.is_recurrent(),
+    }
+}
+
+/// A draft model with as many slots as the target. Its context may be shorter: beyond it nothing is drafted.
+fn open_draft(loaded: &Loaded, file: &DraftFile<'_>, plan: &Plan) -> Result<Opened, Error> {
+    let per_slot = plan.per_slot.min(loaded.context);
+    let cells = if plan.shared { plan.cells } else { plan.sequences * per_slot.next_multiple_of(CELL_BLOCK) };
+    let plan = Plan { per_slot, cells, ..*plan };
+    let forward = build(loaded, file.config, &plan)?;
+    if !forward.caps().can_truncate {
+        return Err(refused(file.gguf, "cannot draft: its KV cannot be truncated"));
+    }
+    let info = describe(&loaded.model, &plan, &loaded.found, loaded.pool.threads());
+    log::info!("draft model: {}", info.summary);
+    Ok(Opened { forward: Box::new(forward), info, draft: None })
+}
+
+/// An error of opening a target, as one of opening a draft model.
+pub fn of_draft(error: Error) -> Error {
+    match error {
+        Error::Invalid { why, code, .. } => Error::Invalid { what: "draft".into(), why, code },
+        other => other,
+    }
 }
 
 /// What the library would abort on, or accept to its harm, is refused before it loads the file. Gives back the context
@@ -140,7 +211,12 @@ impl Found {
 }
 
 /// Finds a KV type that the model takes, measures it, and probes.
-fn look(gguf: &Path, model: &Arc<Model>, config: &Config, trained: u32) -> Result<Found, Error> {
+fn look(
+    gguf: &Path,
+    model: &Arc<Model>,
+    config: &Config,
+    (trained, pool): (u32, &Arc<Pool>),
+) -> Result<Found, Error> {
     let cells = probe::SLOTS * probe::TOKENS;
     let shape = Shape {
         shared: false,
@@ -148,9 +224,8 @@ fn look(gguf: &Path, model: &Arc<Model>, config: &Config, trained: u32) -> Resul
         cells,
         batch: cells,
         kv: kv_type(config),
-        threads: threads(config),
     };
-    let open = |kv| Context::new(model, &Shape { kv, ..shape });
+    let open = |kv| Context::new(model, &Shape { kv, ..shape }, pool);
     let (kv, context) = match open(shape.kv) {
         Err(why) if shape.kv == KvType::Q8_0 => {
             log::warn!("engine.kv_cache_type: q8_0 does not fit this model ({why}); bf16 is used");
@@ -203,7 +278,8 @@ fn measure(context: &mut Context) -> Result<f64, ExecError> {
 }
 
 /// The context that serves.
-fn build(model: &Arc<Model>, config: &Config, plan: &Plan, found: &Found) -> Result<Llama, Error> {
+fn build(loaded: &Loaded, config: &Config, plan: &Plan) -> Result<Llama, Error> {
+    let Loaded { model, found, pool, .. } = loaded;
     let step = config.max_num_tokens.max(1);
     let shape = Shape {
         shared: plan.shared,
@@ -212,9 +288,8 @@ fn build(model: &Arc<Model>, config: &Config, plan: &Plan, found: &Found) -> Res
         // Room for rows that fill gaps.
         batch: step.saturating_add(plan.sequences),
         kv: found.kv,
-        threads: threads(config),
     };
-    let context = Context::new(model, &shape).map_err(|why| {
+    let context = Context::new(model, &shape, pool).map_err(|why| {
         Error::Executor(format!("KV for {} tokens: {why}; lower kv_cache_max_tokens", plan.total))
     })?;
     let caps = Caps {

@@ -1,7 +1,7 @@
 //! Opens what lies in a folder or a `.gguf` file: model, vocabulary, end tokens.
 
 use super::{Opened, drafters, info_of};
-use crate::config::Config;
+use crate::config::{self, Config};
 use crate::engine::Info;
 use crate::error::{Error, Result};
 use crate::exec::llama;
@@ -37,6 +37,19 @@ impl Files {
         Ok(Files { gguf, tokenizer: beside("tokenizer.json"), generation: beside("generation_config.json") })
     }
 
+    /// The vocabulary of the opened model.
+    fn whole_vocab(&self, model: &llama::ModelInfo) -> Result<Arc<Vocab>> {
+        let mut eog = self.end_tokens()?;
+        eog.extend(&model.end_ids);
+        let options = VocabOptions {
+            n_vocab: Some(model.n_vocab),
+            eog,
+            bos: model.begin,
+            add_bos: Some(model.add_begin),
+        };
+        self.vocab(&options)
+    }
+
     /// The end tokens that generation_config.json names.
     fn end_tokens(&self) -> Result<Vec<Token>> {
         let Some(path) = &self.generation else { return Ok(Vec::new()) };
@@ -66,6 +79,25 @@ impl Files {
     }
 }
 
+/// The files of a draft model, and its configuration.
+struct DraftFiles {
+    files: Files,
+    config: Config,
+}
+
+impl DraftFiles {
+    /// The folder's own `runtime.json` may say something about KV and threads.
+    fn find(name: &str, config: &Config) -> Result<DraftFiles> {
+        let files = Files::find(name).map_err(llama::of_draft)?;
+        let own = Path::new(name).join("runtime.json");
+        let config = match own.is_file() {
+            true => config::for_draft(config, &own)?,
+            false => config.clone(),
+        };
+        Ok(DraftFiles { files, config })
+    }
+}
+
 fn read(path: &Path) -> Result<Vec<u8>> {
     std::fs::read(path).map_err(|e| broken(path, &format!("cannot be read: {e}")))
 }
@@ -90,17 +122,21 @@ pub(super) fn model_vocab(target: &str, info: &Info) -> Result<Arc<Vocab>> {
 
 pub(super) fn open_model(target: &str, config: &Config) -> Result<Opened> {
     let files = Files::find(target)?;
-    let llama::Opened { forward, info: model } = llama::open(&files.gguf, config)?;
-    let mut eog = files.end_tokens()?;
-    eog.extend(&model.end_ids);
-    let bos = model.begin;
-    let options = VocabOptions { n_vocab: Some(model.n_vocab), eog, bos, add_bos: Some(model.add_begin) };
-    let vocab = files.vocab(&options)?;
+    let draft = config.speculative.draft_model().map(|name| DraftFiles::find(name, config)).transpose()?;
+    let beside = draft.as_ref().map(|d| llama::DraftFile { gguf: &d.files.gguf, config: &d.config });
+    let llama::Opened { forward, info: model, draft: drafting } =
+        llama::open(&files.gguf, config, beside.as_ref())?;
+    let vocab = files.whole_vocab(&model)?;
+    let drafting = drafting.map(|opened| *opened);
+    if let (Some(draft), Some(opened)) = (&draft, &drafting) {
+        vocab.check_draft(&*draft.files.whole_vocab(&opened.info).map_err(llama::of_draft)?)?;
+    }
+    let drafting = drafting.map(|opened| opened.forward);
     let mask_threads = config.engine.mask_threads.unwrap_or_else(|| spare_cores(config));
     let target = Box::new(Sampled::new(forward, mask_threads as usize));
     let info = info_of(target.as_ref(), &vocab, config, false);
-    let info = Info { summary: model.summary, chat_template: model.chat_template, begin: bos, ..info };
-    Ok(Opened { drafters: drafters(config, target.as_ref()), target, vocab, info })
+    let info = Info { summary: model.summary, chat_template: model.chat_template, begin: model.begin, ..info };
+    Ok(Opened { drafters: drafters(config, target.as_ref(), drafting), target, vocab, info })
 }
 
 /// Cores that the engine's threads leave free; masks overlap the forward pass on those.

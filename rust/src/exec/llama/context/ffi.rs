@@ -13,11 +13,52 @@ const POLL: u32 = 1;
 /// Most threads of a pool (`GGML_MAX_N_THREADS`).
 const MAX_THREADS: u32 = 512;
 
+/// Threads that compute. Contexts of one owner that compute in turns share a pool: a second one's idle threads would
+/// spin beside the first one's working ones.
+pub struct Pool {
+    pool: NonNull<sys::ggml_threadpool>,
+    threads: u32,
+}
+
+// SAFETY: a pool belongs to no thread, and the contexts that share it compute in turns (see `Context::new`).
+unsafe impl Send for Pool {}
+// SAFETY: as above; nothing is done through a shared reference but to attach it.
+unsafe impl Sync for Pool {}
+
+impl Pool {
+    /// Starts `threads` threads.
+    ///
+    /// # Errors
+    /// Where they cannot be started.
+    pub fn new(threads: u32) -> Result<Arc<Self>, String> {
+        let threads = threads.clamp(1, MAX_THREADS);
+        // SAFETY: the parameters are the library's own defaults for this number of threads.
+        let pool = unsafe {
+            let mut params = sys::ggml_threadpool_params_default(threads.cast_signed());
+            params.poll = POLL;
+            sys::ggml_threadpool_new(&raw mut params)
+        };
+        let pool = NonNull::new(pool).ok_or_else(|| format!("cannot start {threads} threads"))?;
+        Ok(Arc::new(Pool { pool, threads }))
+    }
+
+    /// Number of threads.
+    pub fn threads(&self) -> u32 {
+        self.threads
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        // SAFETY: made by `new`, freed once; every context that uses it holds it alive.
+        unsafe { sys::ggml_threadpool_free(self.pool.as_ptr()) };
+    }
+}
+
 /// A context, its thread pool and its batch.
 pub struct Context {
     context: NonNull<sys::llama_context>,
     memory: sys::llama_memory_t,
-    pool: NonNull<sys::ggml_threadpool>,
     batch: Batch,
     /// Token capacity of the batch.
     n_batch: usize,
@@ -26,7 +67,8 @@ pub struct Context {
     sequences: u32,
     shared: bool,
     hidden: bool,
-    // Last: dropped after the context, which points into it.
+    // Last: dropped after the context, which points into them.
+    _pool: Arc<Pool>,
     _model: Arc<Model>,
 }
 
@@ -34,41 +76,32 @@ pub struct Context {
 unsafe impl Send for Context {}
 
 impl Context {
-    /// Makes a context with flash attention and an attached thread pool.
+    /// Makes a context with flash attention that computes on `pool`. Contexts that share a pool must be used by one
+    /// thread, or in turns.
     ///
     /// # Errors
     /// The library's reason, e.g. too little memory or a head size that `kv` cannot hold.
-    pub fn new(model: &Arc<Model>, shape: &Shape) -> Result<Self, String> {
+    pub fn new(model: &Arc<Model>, shape: &Shape, pool: &Arc<Pool>) -> Result<Self, String> {
         let room = 1..=u32::MAX / 2;
         if !(1..=MAX_SEQUENCES).contains(&shape.sequences) || !room.contains(&shape.cells) {
             return Err(format!("{} sequences in {} cells are out of range", shape.sequences, shape.cells));
         }
-        let threads = i32::try_from(shape.threads.clamp(1, MAX_THREADS)).unwrap_or(1);
-        let params = context_params(shape, threads);
+        let params = context_params(shape, pool.threads.cast_signed());
         // SAFETY: the model is alive; the parameters hold no pointers.
         let (context, why) = logged(|| unsafe { sys::llama_init_from_model(model.model.as_ptr(), params) });
         let context = NonNull::new(context).ok_or(why)?;
-        // SAFETY: the parameters are the library's own defaults for this number of threads.
-        let pool = unsafe {
-            let mut params = sys::ggml_threadpool_params_default(threads);
-            params.poll = POLL;
-            sys::ggml_threadpool_new(&raw mut params)
-        };
-        let Some(pool) = NonNull::new(pool) else {
-            // SAFETY: made above, used by nobody else.
-            unsafe { sys::llama_free(context.as_ptr()) };
-            return Err(format!("cannot start {threads} threads"));
-        };
-        // SAFETY: both are alive, and `drop` frees the context before the pool. Without a pool, threads would be made
-        // for every pass.
-        unsafe { sys::llama_attach_threadpool(context.as_ptr(), pool.as_ptr(), pool.as_ptr()) };
+        // SAFETY: both are alive, and the pool is dropped after the context. Without a pool, threads would be made for
+        // every pass.
+        unsafe {
+            sys::llama_attach_threadpool(context.as_ptr(), pool.pool.as_ptr(), pool.pool.as_ptr());
+        }
         Ok(Self::wrap(model, context, pool, shape.shared))
     }
 
     fn wrap(
         model: &Arc<Model>,
         context: NonNull<sys::llama_context>,
-        pool: NonNull<sys::ggml_threadpool>,
+        pool: &Arc<Pool>,
         shared: bool,
     ) -> Self {
         let c = context.as_ptr();
@@ -79,7 +112,6 @@ impl Context {
         Context {
             context,
             memory,
-            pool,
             batch: Batch::with_capacity(n_batch),
             n_batch,
             n_vocab: model.n_vocab(),
@@ -87,6 +119,7 @@ impl Context {
             sequences,
             shared,
             hidden: false,
+            _pool: Arc::clone(pool),
             _model: Arc::clone(model),
         }
     }
@@ -259,11 +292,8 @@ impl Context {
 
 impl Drop for Context {
     fn drop(&mut self) {
-        // SAFETY: both were made by `new` and are freed once, the context, which uses the pool, first.
-        unsafe {
-            sys::llama_free(self.context.as_ptr());
-            sys::ggml_threadpool_free(self.pool.as_ptr());
-        }
+        // SAFETY: made by `new` and freed once.
+        unsafe { sys::llama_free(self.context.as_ptr()) };
     }
 }
 

@@ -2,7 +2,7 @@
 
 pub mod ffi;
 
-pub use ffi::Context;
+pub use ffi::{Context, Pool};
 
 /// Most sequences that one context can hold (`LLAMA_MAX_SEQ`).
 pub const MAX_SEQUENCES: u32 = 256;
@@ -46,8 +46,6 @@ pub struct Shape {
     pub batch: u32,
     /// Type of K and V.
     pub kv: KvType,
-    /// Threads that compute.
-    pub threads: u32,
 }
 
 /// Why a batch was not computed.

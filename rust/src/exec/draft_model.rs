@@ -1,0 +1,291 @@
+//! Drafts from a smaller model, one pass a token for all sequences together.
+//!
+//! What the model holds of a slot is compared with what is known, the rest is cut off, and what is missing is computed:
+//! a token that the target added, tokens that other sources drafted, a prompt, a restored sequence are all just gap.
+//! A long gap is closed in chunks over several steps, in which the sequence gets no draft; the sequence's first token
+//! never waits for it.
+//!
+//! Where there is a grammar, a cursor walks ahead: tokens that it forces need no pass, and its masks go to verify. A
+//! token is drawn with the sampler and the noise of the target, so that it is the same wherever the two models agree.
+
+use super::{Ask, Draft, Drafter, ExecError, Forward, Run};
+use crate::error::Result;
+use crate::grammar::Cursor;
+use crate::sampler::{Sampler, Scratch};
+use crate::types::{Slot, Token};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::{Duration, Instant};
+
+/// A gap of up to this many tokens is closed at once.
+const SHORT: usize = 16;
+/// Tokens of the first chunk, before their cost is known.
+const FIRST_CHUNK: usize = 64;
+
+/// Proposes what a smaller model draws.
+pub struct DraftModel {
+    forward: Box<dyn Forward>,
+    /// Tokens whose KV each slot holds.
+    held: Vec<Vec<Token>>,
+    /// Width of the target's rows, in tokens.
+    width: usize,
+    /// Time for the chunks of one step.
+    patience: Duration,
+    /// Seconds of a chunk's token.
+    per_token: Option<f64>,
+    row: Vec<f32>,
+    scratch: Scratch,
+    broken: bool,
+}
+
+impl DraftModel {
+    /// A drafter for a target whose rows have `width` tokens. Closing long gaps takes about `patience` of a step.
+    pub fn new(forward: Box<dyn Forward>, width: usize, patience: Duration) -> Self {
+        DraftModel {
+            held: vec![Vec::new(); forward.caps().slots as usize],
+            forward,
+            width,
+            patience,
+            per_token: None,
+            row: Vec::new(),
+            scratch: Scratch::default(),
+            broken: false,
+        }
+    }
+
+    /// Draws token by token until no walk goes on.
+    fn run(&mut self, walks: &mut [Walk<'_>]) -> Result<(), ExecError> {
+        let mut chunks = self.per_token.map_or(FIRST_CHUNK, |s| (self.patience.as_secs_f64() / s) as usize);
+        loop {
+            let mut room = self.forward.caps().max_step_tokens as usize;
+            let mut pieces = Vec::new();
+            for (index, walk) in walks.iter_mut().enumerate() {
+                if !guarded(|| walk.needs_row(self.width)) {
+                    walk.over = true;
+                    continue;
+                }
+                let start = self.align(walk)?;
+                let gap = walk.len() - start;
+                let count = gap.min(room).min(if gap > SHORT { chunks } else { SHORT });
+                chunks -= if gap > SHORT { count } else { 0 };
+                room -= count;
+                // What is not closed now goes on in the next step.
+                walk.over |= count < gap;
+                if count > 0 {
+                    pieces.push(Piece { index, start, tokens: walk.text(start, count) });
+                }
+            }
+            if pieces.is_empty() {
+                return Ok(());
+            }
+            self.pass(walks, &pieces)?;
+        }
+    }
+
+    /// Cuts off what the slot holds beyond the walk's text, and its last token; gives back how much is left.
+    fn align(&mut self, walk: &Walk<'_>) -> Result<usize, ExecError> {
+        let held = &mut self.held[walk.slot.index()];
+        let text = walk.known.iter().chain(&walk.draft.tokens);
+        let same = held.iter().zip(text).take_while(|(a, b)| a == b).count().min(walk.len() - 1);
+        if same < held.len() {
+            self.forward.truncate(walk.slot, same as u32)?;
+            held.truncate(same);
+        }
+        Ok(same)
+    }
+
+    fn pass(&mut self, walks: &mut [Walk<'_>], pieces: &[Piece]) -> Result<(), ExecError> {
+        let runs: Vec<Run<'_>> = pieces.iter().map(|p| p.run(&walks[p.index])).collect();
+        let begin = Instant::now();
+        let rows = self.forward.forward(&runs)?;
+        let tokens: usize = pieces.iter().map(|p| p.tokens.len()).sum();
+        if pieces.iter().any(|p| p.tokens.len() > SHORT) {
+            let seconds = begin.elapsed().as_secs_f64().max(1e-9) / tokens as f64;
+            self.per_token = Some(self.per_token.map_or(seconds, |old| 0.6 * old + 0.4 * seconds));
+        }
+        let mut rows = rows.logits.into_iter();
+        for piece in pieces {
+            let walk = &mut walks[piece.index];
+            self.held[walk.slot.index()].extend(&piece.tokens);
+            if walk.over {
+                continue;
+            }
+            let row = rows.next().ok_or_else(|| ExecError("a row is missing".into()))?;
+            let row = widened(row, self.width, &mut self.row);
+            walk.over = !guarded(|| walk.draw(row, &mut self.scratch));
+        }
+        Ok(())
+    }
+
+    /// After a failure the target serves on alone.
+    fn settle(&mut self, result: Result<(), ExecError>) {
+        let Err(error) = result else { return };
+        log::error!("the draft model failed and is not asked any more: {error}");
+        self.broken = true;
+        self.held.iter_mut().for_each(Vec::clear);
+    }
+}
+
+impl Drafter for DraftModel {
+    fn propose(&mut self, asks: &mut [Ask<'_>]) {
+        if self.broken {
+            return;
+        }
+        let (ids, longest) = (self.forward.caps().n_vocab, self.forward.caps().kv_per_slot as usize);
+        // An id that this model lacks cannot be read, nor a text beyond its context.
+        let reads = |ask: &&mut Ask<'_>| {
+            let known = ask.known.iter().chain(&ask.draft.tokens);
+            known.clone().count() <= longest && known.clone().all(|&t| (t as usize) < ids)
+        };
+        let mut walks: Vec<_> = asks.iter_mut().filter(reads).map(|ask| Walk::new(ask, longest)).collect();
+        walks.sort_unstable_by_key(|walk| walk.slot);
+        for walk in &mut walks {
+            walk.over |= !guarded(|| walk.begin(self.width));
+        }
+        let result = self.run(&mut walks);
+        drop(walks);
+        self.settle(result);
+    }
+
+    fn keep(&mut self, slot: Slot, len: u32) {
+        let held = &mut self.held[slot.index()];
+        if held.len() > len as usize {
+            held.truncate(len as usize);
+            let cut = self.forward.truncate(slot, len);
+            self.settle(cut);
+        }
+    }
+
+    fn copy(&mut self, from: Slot, to: Slot, len: u32) {
+        let len = self.held[from.index()].len().min(len as usize);
+        if self.broken || len == 0 {
+            return;
+        }
+        self.held[to.index()] = self.held[from.index()][..len].to_vec();
+        let copied = self.forward.copy(from, to, len as u32);
+        self.settle(copied);
+    }
+
+    fn held(&self) -> u64 {
+        self.held.iter().map(|tokens| tokens.len() as u64).sum()
+    }
+
+    fn failed(&self) -> bool {
+        self.broken
+    }
+}
+
+/// Tokens to compute for one walk.
+struct Piece {
+    index: usize,
+    start: usize,
+    tokens: Vec<Token>,
+}
+
+impl Piece {
+    fn run(&self, walk: &Walk<'_>) -> Run<'_> {
+        let outputs = u32::from(!walk.over);
+        Run { slot: walk.slot, start: self.start as u32, tokens: &self.tokens, outputs, hidden: false }
+    }
+}
+
+/// One sequence's draft in the making.
+struct Walk<'a> {
+    slot: Slot,
+    known: &'a [Token],
+    draft: &'a mut Draft,
+    cursor: Option<Cursor<'a>>,
+    sampler: &'a Sampler,
+    /// Tokens that may still be added.
+    want: usize,
+    over: bool,
+}
+
+impl<'a> Walk<'a> {
+    fn new<'b: 'a>(ask: &'a mut Ask<'b>, longest: usize) -> Self {
+        let Ask { slot, known, draft, grammar, sampler, want } = ask;
+        // The last drafted token is not computed.
+        let room = longest + 1 - known.len() - draft.tokens.len();
+        let cursor = grammar.as_deref_mut().map(|g| g.cursor());
+        Walk { slot: *slot, known, draft, cursor, sampler, want: room.min(*want as usize), over: false }
+    }
+
+    /// Walks over what earlier sources drafted, and cuts that off where the grammar refuses it.
+    fn begin(&mut self, width: usize) -> Result<bool> {
+        let Some(cursor) = &mut self.cursor else { return Ok(true) };
+        for (i, token) in self.draft.tokens.clone().into_iter().enumerate() {
+            if self.draft.masks.len() == i {
+                self.draft.masks.push(cursor.mask()?.widened(width));
+            }
+            if !cursor.push(token)? {
+                self.draft.tokens.truncate(i);
+                break;
+            }
+        }
+        Ok(true)
+    }
+
+    /// Takes the tokens that the grammar forces; whether there is a choice then.
+    fn needs_row(&mut self, width: usize) -> Result<bool> {
+        while !self.over && self.want > 0 {
+            let Some(cursor) = &mut self.cursor else { return Ok(true) };
+            if cursor.is_ended() {
+                break;
+            }
+            let at = self.draft.tokens.len();
+            if self.draft.masks.len() == at {
+                self.draft.masks.push(cursor.mask()?.widened(width));
+            }
+            let Some(forced) = self.draft.masks[at].single() else { return Ok(true) };
+            if !self.take(forced)? {
+                break;
+            }
+        }
+        self.over = true;
+        Ok(false)
+    }
+
+    /// Draws from this row; false where the draft ends.
+    fn draw(&mut self, row: &[f32], scratch: &mut Scratch) -> Result<bool> {
+        let mask = self.draft.masks.get(self.draft.tokens.len());
+        match self.sampler.guess(row, mask, &self.draft.tokens, scratch)? {
+            Some(token) => self.take(token),
+            None => Ok(false),
+        }
+    }
+
+    /// Adds a token; false where it ends the text, which need not be drafted, or the grammar refuses it.
+    fn take(&mut self, token: Token) -> Result<bool> {
+        if self.sampler.is_end(token) || !self.cursor.as_mut().map_or(Ok(true), |c| c.push(token))? {
+            return Ok(false);
+        }
+        self.draft.tokens.push(token);
+        self.want -= 1;
+        Ok(true)
+    }
+
+    /// Tokens known and drafted.
+    fn len(&self) -> usize {
+        self.known.len() + self.draft.tokens.len()
+    }
+
+    /// `count` of them from `start` on.
+    fn text(&self, start: usize, count: usize) -> Vec<Token> {
+        self.known.iter().chain(&self.draft.tokens).skip(start).take(count).copied().collect()
+    }
+}
+
+/// Whether `act` succeeded and said yes. What fails here, verifying meets again, and says so.
+fn guarded(act: impl FnOnce() -> Result<bool>) -> bool {
+    matches!(catch_unwind(AssertUnwindSafe(act)), Ok(Ok(true)))
+}
+
+/// The row with the target's width: ids that only one side has are never drawn.
+fn widened<'a>(row: &'a [f32], width: usize, buffer: &'a mut Vec<f32>) -> &'a [f32] {
+    if row.len() >= width {
+        return &row[..width];
+    }
+    buffer.clear();
+    buffer.extend_from_slice(row);
+    buffer.resize(width, f32::NEG_INFINITY);
+    buffer
+}
