@@ -34,6 +34,8 @@ pub struct Sequence {
     pub cached: u32,
     /// The slot it holds while it runs.
     pub slot: Option<Slot>,
+    /// How its drafts have fared.
+    pub acceptance: Acceptance,
     /// A job of it is with the executor.
     pub in_flight: bool,
     /// The client is gone; it ends when its job comes back.
@@ -68,6 +70,7 @@ impl Sequence {
             saved: None,
             cached: 0,
             slot: None,
+            acceptance: Acceptance::UNKNOWN,
             in_flight: false,
             cancelled: false,
             tokens: spec.spec().prompt.clone(),
@@ -262,5 +265,39 @@ impl Sequence {
             Err(error) => End::Failed(error),
         };
         Event { end: Some(end), ..self.event() }
+    }
+}
+
+/// How often a sequence's drafted tokens are accepted; forced ones don't count.
+#[derive(Debug, Clone, Copy)]
+pub struct Acceptance {
+    accepted: f64,
+    stopped: f64,
+}
+
+/// Rounds that a sequence remembers, about.
+const MEMORY: f64 = 0.95;
+
+impl Acceptance {
+    /// As of an unknown sequence: some tokens of it are accepted.
+    pub const UNKNOWN: Acceptance = Acceptance { accepted: 1.4, stopped: 0.6 };
+
+    /// Takes a round in which `accepted` tokens were kept; `stopped`: the draft reached further, or ended before it
+    /// should have.
+    pub fn learn(&mut self, accepted: u32, stopped: bool) {
+        self.accepted = self.accepted * MEMORY + f64::from(accepted);
+        self.stopped = self.stopped * MEMORY + f64::from(u8::from(stopped));
+    }
+
+    /// Moves a little towards another one.
+    pub fn follow(&mut self, other: Acceptance) {
+        self.accepted += 0.1 * (other.accepted - self.accepted);
+        self.stopped += 0.1 * (other.stopped - self.stopped);
+    }
+
+    /// Probability that one more token is accepted.
+    pub fn rate(&self) -> f64 {
+        // One imagined stop in forty tokens: nothing is certain.
+        (self.accepted / (self.accepted + self.stopped + 0.025 * (1.0 + self.accepted))).clamp(0.0, 0.99)
     }
 }

@@ -136,6 +136,8 @@ pub struct SpeculativeConfig {
     /// Where drafts come from, in this order; each source goes on where the ones before it end. Empty = no speculation,
     /// null = forced and draft_model where there is a draft model, else none.
     pub sources: Option<Vec<DraftSource>>,
+    /// Choose each step's draft lengths by measured cost and acceptance; false = always max_draft_len.
+    pub adaptive: bool,
     /// The source `prompt_lookup`.
     pub prompt_lookup: PromptLookupConfig,
 }
@@ -146,6 +148,7 @@ impl Default for SpeculativeConfig {
             max_draft_len: 10,
             draft_model: None,
             sources: None,
+            adaptive: true,
             prompt_lookup: PromptLookupConfig::default(),
         }
     }

@@ -1,36 +1,87 @@
 //! Attaches drafts to the jobs of a step.
 
 use super::Engine;
+use super::accepted;
 use crate::config::DraftSource;
-use crate::exec::{Ask, Draft, ExecError, Job};
+use crate::exec::{Ask, Draft, ExecError, Job, Outcome, Round};
 use crate::sched::Share;
-use crate::sched::draft_len::Room;
+use crate::sched::draft_len::{Prospect, Room};
 use crate::types::{Slot, Token};
 use crate::vocab::Vocab;
+use std::time::Duration;
 
 /// Most logits of one step (256 MiB of them): drafts add rows of the vocabulary's width.
 const MOST_LOGITS: u64 = 64 << 20;
 
 impl Engine {
-    /// Asks the sources in their order for drafts for those `jobs` that compute one last known token, each source for
-    /// what may follow the drafts of those before it; `shares` are the jobs' shares.
+    /// Attaches drafts to those `jobs` that compute one last known token; `shares` are the jobs' shares. First come
+    /// forced tokens, which cost nothing; then lengths are chosen; then the other sources are asked in their order, each
+    /// for what may follow the drafts of those before it.
     pub(super) fn draft(&mut self, shares: &[Share], jobs: &mut [Job]) {
+        if self.drafters.is_empty() {
+            return;
+        }
+        let most = self.most(shares, jobs);
+        self.ask_sources(shares, jobs, &most, true);
+        let lengths = self.choose(shares, jobs, &most);
+        for (job, length) in jobs.iter_mut().zip(&lengths) {
+            job.draft.planned = *length;
+            job.draft.tokens.truncate(*length as usize);
+            note(&mut job.draft, DraftSource::Forced);
+        }
+        self.ask_sources(shares, jobs, &lengths, false);
+        let drafted = drafted(jobs);
+        self.tally.totals.computed_tokens += drafted;
+        self.tally.totals.drafted_tokens += drafted;
+    }
+
+    /// Tokens that may be drafted for each job.
+    fn most(&self, shares: &[Share], jobs: &[Job]) -> Vec<u32> {
         let most = self.config.speculative.max_draft_len;
-        for source in 0..self.drafters.len() {
-            let room = self.room(jobs);
-            let (name, drafter) = &mut self.drafters[source];
-            let running = &self.running;
-            let wants = |i: usize, job: &Job, room: &Room| {
-                let sequence = &running[shares[i].index];
-                let wants = job.sample && job.tokens.len() == 1 && sequence.allows(*name);
-                if wants { room.of(sequence, job.draft.tokens.len() as u32, most) } else { 0 }
-            };
-            let asking = (0..jobs.len()).filter(|&i| wants(i, &jobs[i], &room) > 0).count();
-            let room = room.split(asking);
-            let wanted: Vec<_> = (0..jobs.len()).map(|i| wants(i, &jobs[i], &room)).collect();
-            let asks = jobs.iter_mut().zip(shares).zip(wanted).filter(|(_, want)| *want > 0);
-            let mut asks: Vec<Ask<'_>> =
-                asks.map(|((job, share), want)| ask(job, running[share.index].tokens(), want)).collect();
+        let sequence = |share: &Share| &self.running[share.index];
+        let allowed = |share: &Share| self.drafters.iter().any(|(name, _)| sequence(share).allows(*name));
+        let wants: Vec<bool> = jobs
+            .iter()
+            .zip(shares)
+            .map(|(job, share)| {
+                job.sample && job.tokens.len() == 1 && allowed(share) && sequence(share).draft_len(most) > 0
+            })
+            .collect();
+        let room = self.room(jobs).split(wants.iter().filter(|wants| **wants).count());
+        let of = |(share, wants): (&Share, &bool)| if *wants { room.of(sequence(share), most) } else { 0 };
+        shares.iter().zip(&wants).map(of).collect()
+    }
+
+    /// The draft length of each job.
+    fn choose(&mut self, shares: &[Share], jobs: &[Job], most: &[u32]) -> Vec<u32> {
+        let guessing: Vec<_> =
+            self.drafters.iter().map(|(name, _)| *name).filter(|name| *name != DraftSource::Forced).collect();
+        let prospect = |((job, share), most): ((&Job, &Share), &u32)| {
+            let sequence = &self.running[share.index];
+            let forced = job.draft.tokens.len() as u32;
+            let guesses = guessing.iter().any(|name| sequence.allows(*name));
+            Prospect { forced, rate: sequence.acceptance.rate(), most: if guesses { *most } else { forced } }
+        };
+        let prospects: Vec<_> = jobs.iter().zip(shares).zip(most).map(prospect).collect();
+        match self.config.speculative.adaptive {
+            true => self.lengths.choose(&prospects, self.caps.ragged),
+            false => prospects.iter().map(|prospect| prospect.most).collect(),
+        }
+    }
+
+    /// Asks the source of forced tokens, or all others, for drafts of up to these lengths.
+    fn ask_sources(&mut self, shares: &[Share], jobs: &mut [Job], lengths: &[u32], forced: bool) {
+        let running = &self.running;
+        for (name, drafter) in
+            self.drafters.iter_mut().filter(|(name, _)| (*name == DraftSource::Forced) == forced)
+        {
+            let jobs = jobs.iter_mut().zip(shares).zip(lengths);
+            let asks = jobs.filter_map(|((job, share), length)| {
+                let sequence = &running[share.index];
+                let want = length.saturating_sub(job.draft.tokens.len() as u32);
+                (want > 0 && sequence.allows(*name)).then(|| ask(job, sequence.tokens(), want))
+            });
+            let mut asks: Vec<Ask<'_>> = asks.collect();
             if asks.is_empty() {
                 continue;
             }
@@ -38,9 +89,29 @@ impl Engine {
             drafter.propose(&mut asks);
             asks.iter_mut().zip(before).for_each(|(ask, before)| tidy(ask, before, *name, &self.vocab));
         }
-        let drafted = drafted(jobs);
-        self.tally.totals.computed_tokens += drafted;
-        self.tally.totals.drafted_tokens += drafted;
+    }
+
+    /// Learns what a step of these rounds took and how much of their drafts was kept.
+    pub(super) fn learn(&mut self, took: Duration, outcomes: &[(Slot, Outcome)]) {
+        let rounds: Vec<&Round> = outcomes.iter().filter_map(|(_, o)| o.as_deref().ok()).collect();
+        let plain = rounds.iter().all(|r| r.job.tokens.len() == 1 && !r.job.draft.late);
+        if plain && rounds.len() == outcomes.len() {
+            let lengths: Vec<u32> = rounds.iter().map(|r| r.job.draft.planned).collect();
+            self.lengths.learn(&lengths, took);
+        }
+        for round in rounds {
+            let draft = &round.job.draft;
+            let forced = draft.sources.iter().filter(|(name, _)| *name == DraftSource::Forced);
+            let forced: u32 = forced.map(|(_, count)| count).sum();
+            if draft.planned <= forced || draft.late {
+                continue;
+            }
+            let accepted = accepted(round) as u32;
+            let sequence = self.running.iter_mut().find(|s| s.slot == Some(round.job.slot));
+            let sequence = sequence.expect("the slot runs. This is a bug.");
+            sequence.acceptance.learn(accepted.saturating_sub(forced), accepted < draft.planned);
+            self.acceptance.follow(sequence.acceptance);
+        }
     }
 
     /// What the step and the running sequences leave to drafts.
@@ -90,20 +161,24 @@ fn ask<'a>(job: &'a mut Job, known: &'a [Token], want: u32) -> Ask<'a> {
     Ask { slot: *slot, known, draft, grammar: grammar.as_mut(), sampler, want }
 }
 
-/// Ends a draft where it must end: nothing comes after an end token, and no more than was asked for. Then notes what of
-/// it is whose.
+/// Ends a draft where it must end: nothing comes after an end token, and no more than was asked for.
 fn tidy(ask: &mut Ask<'_>, before: u32, source: DraftSource, vocab: &Vocab) {
-    let Draft { tokens, sources, masks, .. } = ask.draft;
+    let Draft { tokens, masks, .. } = ask.draft;
     tokens.truncate((before + ask.want) as usize);
     let end = tokens.iter().position(|&t| vocab.is_eog(t) || t as usize >= vocab.len());
     tokens.truncate(end.unwrap_or(tokens.len()));
     masks.truncate(tokens.len() + 1);
-    let mut rest = tokens.len() as u32;
-    for (_, count) in sources.iter_mut() {
+    note(ask.draft, source);
+}
+
+/// Notes that what nobody has drafted before is from `source`.
+fn note(draft: &mut Draft, source: DraftSource) {
+    let mut rest = draft.tokens.len() as u32;
+    for (_, count) in &mut draft.sources {
         *count = rest.min(*count);
         rest -= *count;
     }
     if rest > 0 {
-        sources.push((source, rest));
+        draft.sources.push((source, rest));
     }
 }

@@ -17,10 +17,11 @@ use crate::exec::{Caps, Drafter, ExecError, Job, Outcome, Round, Target};
 use crate::grammar::Compiler;
 use crate::metrics::Gauges;
 use crate::request::Request;
+use crate::sched::draft_len::Lengths;
 use crate::sched::pace::Pace;
 use crate::sched::slots::Slots;
 use crate::sched::{self, Bounds, Share};
-use crate::sequence::Sequence;
+use crate::sequence::{Acceptance, Sequence};
 use crate::types::{End, Event, FinishReason, RequestId, Slot, Usage};
 use crate::vocab::Vocab;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -84,6 +85,9 @@ pub struct Engine {
     running: Vec<Sequence>,
     slots: Slots,
     pace: Pace,
+    lengths: Lengths,
+    /// What is expected of a new sequence's drafts.
+    acceptance: Acceptance,
     tally: Tally,
     report: Report,
     saved_bytes: u64,
@@ -115,6 +119,8 @@ impl Engine {
             waiting: Waiting::default(),
             running: Vec::new(),
             pace: Pace::default(),
+            lengths: Lengths::default(),
+            acceptance: Acceptance::UNKNOWN,
             tally: Tally::new(),
             report: Report::default(),
             saved_bytes: 0,
@@ -223,6 +229,7 @@ impl Engine {
         let outcomes = self.target.poll(true)?;
         if rows + chunk > 0 {
             self.pace.learn(rows, chunk, begin.elapsed());
+            self.learn(begin.elapsed(), &outcomes);
             self.tally.totals.steps += 1;
             self.tally.totals.step.observe(begin.elapsed().as_secs_f64());
         }
@@ -386,10 +393,9 @@ impl Engine {
     }
 }
 
-/// Rows of single tokens and their drafts, and tokens of longer runs.
+/// Sequences that compute one token and its draft, and tokens of longer runs.
 fn shape(jobs: &[Job]) -> (u32, u32) {
-    let single = jobs.iter().filter(|j| j.tokens.len() == 1);
-    let rows: usize = single.map(|j| 1 + j.draft.tokens.len()).sum();
+    let rows = jobs.iter().filter(|j| j.tokens.len() == 1).count();
     let chunks: usize = jobs.iter().map(|j| j.tokens.len()).filter(|&n| n > 1).sum();
     (rows as u32, chunks as u32)
 }

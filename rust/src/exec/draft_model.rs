@@ -69,7 +69,10 @@ impl DraftModel {
                 chunks -= if gap > SHORT { count } else { 0 };
                 room -= count;
                 // What is not closed now goes on in the next step.
-                walk.over |= count < gap;
+                if count < gap {
+                    (walk.over, walk.draft.late) = (true, true);
+                }
+                walk.draft.late |= gap > SHORT;
                 if count > 0 {
                     pieces.push(Piece { index, start, tokens: walk.text(start, count) });
                 }

@@ -47,7 +47,7 @@ impl Drafter for Forced {
             // What fails here, verifying meets again, and says so.
             let walked = catch_unwind(AssertUnwindSafe(|| self.walk(grammar, ask.want, &mut draft)));
             if matches!(walked, Ok(Ok(()))) {
-                *ask.draft = draft;
+                (ask.draft.tokens, ask.draft.masks) = (draft.tokens, draft.masks);
             }
         }
     }

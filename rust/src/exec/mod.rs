@@ -40,6 +40,8 @@ pub struct Caps {
     pub can_truncate: bool,
     /// `copy` of a prefix shares KV instead of moving it, and costs nothing.
     pub cheap_copy: bool,
+    /// Runs of differing lengths cost no more than as many tokens in runs of one length.
+    pub ragged: bool,
     /// The promise found by the probe at start.
     pub promise: Promise,
 }
@@ -69,6 +71,10 @@ pub struct Draft {
     pub tokens: Vec<Token>,
     /// Who proposed how many of them, in order.
     pub sources: Vec<(DraftSource, u32)>,
+    /// How long it should become.
+    pub planned: u32,
+    /// A source was not ready yet: it was still closing a long gap.
+    pub late: bool,
     /// For acceptance by rejection: the drafter's distribution at each position, over the whole vocabulary.
     pub probs: Option<Vec<Vec<f32>>>,
     /// Grammar masks that drafting computed, for the first positions after the job's tokens: up to one for each drafted

@@ -146,10 +146,7 @@ use model::{check_model, model_vocab, open_model};
 
 #[cfg(not(feature = "llama"))]
 fn no_engine<T>(target: &str) -> Result<T> {
-    Err(Error::invalid(
-        "target",
-        format!("{target} needs the embedded engine; build with the feature llama"),
-    ))
+    Err(Error::invalid("target", format!("{target} needs the embedded engine; build with the feature llama")))
 }
 
 #[cfg(not(feature = "llama"))]

@@ -50,8 +50,11 @@ impl Drafter for PromptLookup {
     fn propose(&mut self, asks: &mut [Ask<'_>]) {
         for ask in asks {
             let drafted = &ask.draft.tokens;
-            let known =
-                if drafted.is_empty() { Cow::Borrowed(ask.known) } else { [ask.known, drafted].concat().into() };
+            let known = if drafted.is_empty() {
+                Cow::Borrowed(ask.known)
+            } else {
+                [ask.known, drafted].concat().into()
+            };
             ask.draft.tokens.extend(self.after(&known, ask.want).unwrap_or_default());
         }
     }

@@ -109,6 +109,7 @@ impl Toy {
             max_step_tokens: config.step_tokens,
             can_truncate: true,
             cheap_copy: false,
+            ragged: true,
             promise: Promise::BitIdentical,
         };
         let bonus = (0..vocab.len() as Token).map(|t| bonus_of(vocab, t, config.end_bias)).collect();
@@ -199,8 +200,7 @@ impl Forward for Toy {
             for hash in &hashes[hashes.len() - run.outputs as usize..] {
                 let noise = |t: usize| (mix(hash ^ t as u64) >> 40) as f32 / (1u64 << 24) as f32;
                 let blur = self.config.blur / 100.0;
-                let logit =
-                    |(t, bonus): (usize, &f32)| bonus + 6.0 * (noise(t) + blur * noise(t + BLURRED));
+                let logit = |(t, bonus): (usize, &f32)| bonus + 6.0 * (noise(t) + blur * noise(t + BLURRED));
                 self.logits.extend(self.bonus.iter().enumerate().map(logit));
             }
         }

@@ -1,9 +1,21 @@
 //! How far drafts may reach in one step.
 //!
-//! A draft is never worth a preemption, a kept prefix or another sequence's tokens: it takes what they leave. Lengths do
-//! not follow acceptance and cost yet.
+//! A draft is never worth a preemption, a kept prefix or another sequence's tokens: it takes what they leave ([`Room`]).
+//! Within that, the lengths of a step are those with the most expected tokens per second ([`Lengths`]).
+//!
+//! Tokens: a sequence whose drafts are accepted with probability `a` per token emits `1 + a + … + a^k` of `k`; forced
+//! tokens, which are known beforehand, count in full. Seconds: a table of whole steps, drafting included, by number of
+//! sequences and mean draft length, learned from the steps themselves; between measured lengths it is interpolated,
+//! beyond the longest one nearly flat. So the first steps of a batch size are its probe: an optimistic guess is tried and
+//! corrected. A probe of shapes before the first request would measure neither masks nor the split of ragged passes.
+//! Now and then another length is measured again, more and more rarely as long as it doesn't win.
+//!
+//! Where ragged runs cost passes there is one length for all, evaluated for every length; else each sequence has its
+//! own: the likeliest tokens of all sequences are added one by one, and the best number of them is taken.
 
 use crate::sequence::Sequence;
+use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// What a step leaves to drafts.
 #[derive(Debug, Clone, Copy)]
@@ -23,11 +35,206 @@ impl Room {
         Room { tokens: self.tokens / n, kv: self.kv / u64::from(n), ..self }
     }
 
-    /// Tokens that may be drafted for `sequence` out of this beside the `drafted` ones, at most `most` with them.
-    pub fn of(&self, sequence: &Sequence, drafted: u32, most: u32) -> u32 {
+    /// Tokens that may be drafted for `sequence` out of this, at most `most`.
+    pub fn of(&self, sequence: &Sequence, most: u32) -> u32 {
         let kv = u32::try_from(self.kv).unwrap_or(u32::MAX);
         let slot = self.per_slot.saturating_sub(sequence.known());
-        let own = sequence.draft_len(most).min(slot).saturating_sub(drafted);
-        own.min(self.tokens).min(kv)
+        sequence.draft_len(most).min(slot).min(self.tokens).min(kv)
     }
 }
+
+/// One sequence's prospects in a step.
+#[derive(Debug, Clone, Copy)]
+pub struct Prospect {
+    /// Its forced tokens, which come first.
+    pub forced: u32,
+    /// Probability that a further token is accepted, given that those before it were.
+    pub rate: f64,
+    /// Most tokens that it may have drafted.
+    pub most: u32,
+}
+
+impl Prospect {
+    /// Probability that token `i`, counted from 0, is accepted.
+    fn gain(&self, i: u32) -> f64 {
+        match (i + 1).checked_sub(self.forced) {
+            _ if i >= self.most => 0.0,
+            None | Some(0) => 1.0,
+            Some(beyond) => self.rate.powi(beyond.cast_signed()),
+        }
+    }
+}
+
+/// Weight of the newest step in a measured cost; of one after more than `STALE` steps of other lengths.
+const NEW: f64 = 0.25;
+const NEW_AFTER_LONG: f64 = 0.7;
+const STALE: u64 = 100;
+/// A drafted token costs at least this share of a step without drafts: masks, sampling, the row itself.
+const LEAST_COST: f64 = 0.01;
+/// Steps of one batch size from one look at another length to the next, at first and at most.
+const LOOKS: (u32, u32) = (24, 1536);
+
+/// What is known of steps with about as many sequences.
+#[derive(Debug, Default)]
+struct Costs {
+    /// Seconds by draft length (mean over the sequences, rounded), and the step of the last measurement.
+    seconds: BTreeMap<u32, (f64, u64)>,
+    /// Steps measured.
+    steps: u64,
+    /// Steps since the last look.
+    since: u32,
+    /// Steps from one look to the next.
+    period: u32,
+    looks: u32,
+    /// The best length when it was last looked for another.
+    best: u32,
+}
+
+impl Costs {
+    /// Seconds of a step with a mean draft length of `x`.
+    fn at(&self, x: f64) -> Option<f64> {
+        let none = self.seconds.get(&0)?.0;
+        let floor = none * (1.0 + LEAST_COST * x);
+        let below = self.seconds.range(..=x.floor() as u32).next_back();
+        let above = self.seconds.range(x.ceil() as u32..).next();
+        let seconds = match (below, above) {
+            (Some((&a, &(low, _))), Some((&b, &(high, _)))) if a < b => {
+                low + (high - low) * (x - f64::from(a)) / f64::from(b - a)
+            }
+            (_, Some((_, &(exact, _)))) => exact,
+            // Beyond what was measured: optimistic, so that it is tried.
+            (Some((_, &(low, _))), None) => low,
+            (None, None) => return None,
+        };
+        Some(seconds.max(floor))
+    }
+
+    fn learn(&mut self, length: u32, seconds: f64) {
+        self.steps += 1;
+        let (known, when) = self.seconds.entry(length).or_insert((seconds, self.steps));
+        let weight = if self.steps - *when > STALE { NEW_AFTER_LONG } else { NEW };
+        // A step that was held up says little about its length.
+        *known += weight * (seconds.min(3.0 * *known) - *known);
+        *when = self.steps;
+    }
+}
+
+/// Chooses draft lengths, and learns what they cost.
+#[derive(Debug, Default)]
+pub struct Lengths {
+    /// By number of sequences, in classes.
+    costs: BTreeMap<u32, Costs>,
+}
+
+impl Lengths {
+    /// Lengths for the sequences of a step, `forced` tokens included. `ragged`: differing lengths cost nothing extra.
+    pub fn choose(&mut self, prospects: &[Prospect], ragged: bool) -> Vec<u32> {
+        let longest = prospects.iter().map(|p| p.most).max().unwrap_or(0);
+        let costs = self.costs.entry(class(prospects.len())).or_default();
+        let uniform = |length: u32| prospects.iter().map(|p| p.most.min(length)).collect();
+        if !costs.seconds.contains_key(&0) || longest == 0 {
+            return uniform(0);
+        }
+        let (best, lengths) = match ragged {
+            false => {
+                let best = evaluate(costs, prospects, longest);
+                (best, uniform(best))
+            }
+            true => {
+                let lengths = spread(costs, prospects);
+                (mean(&lengths), lengths)
+            }
+        };
+        match costs.look(best, longest) {
+            Some(other) => uniform(other),
+            None => lengths,
+        }
+    }
+
+    /// Learns that a step of nothing but these drafts took this long.
+    pub fn learn(&mut self, lengths: &[u32], took: Duration) {
+        let costs = self.costs.entry(class(lengths.len())).or_default();
+        costs.learn(mean(lengths), took.as_secs_f64());
+    }
+}
+
+/// The one length with the most tokens per second.
+fn evaluate(costs: &Costs, prospects: &[Prospect], longest: u32) -> u32 {
+    let mut tokens = prospects.len() as f64;
+    let mut best = (0, 0.0);
+    for length in 0..=longest {
+        if length > 0 {
+            tokens += prospects.iter().map(|p| p.gain(length - 1)).sum::<f64>();
+        }
+        let speed = tokens / costs.at(f64::from(length)).unwrap_or(f64::INFINITY);
+        if speed > best.1 {
+            best = (length, speed);
+        }
+    }
+    best.0
+}
+
+/// A length for each sequence: the likeliest tokens first, up to the number of them with the most tokens per second.
+fn spread(costs: &Costs, prospects: &[Prospect]) -> Vec<u32> {
+    let mut lengths = vec![0; prospects.len()];
+    let (mut chosen, mut best) = (lengths.clone(), 0.0);
+    let mut tokens = prospects.len() as f64;
+    for drafted in 0.. {
+        let mean = f64::from(drafted) / prospects.len() as f64;
+        let speed = tokens / costs.at(mean).unwrap_or(f64::INFINITY);
+        if speed > best {
+            (chosen, best) = (lengths.clone(), speed);
+        }
+        let gain = |i: &usize| prospects[*i].gain(lengths[*i]);
+        let Some(next) = (0..prospects.len()).max_by(|a, b| gain(a).total_cmp(&gain(b))) else { break };
+        let more = gain(&next);
+        if more <= 0.0 {
+            break;
+        }
+        tokens += more;
+        lengths[next] += 1;
+    }
+    chosen
+}
+
+impl Costs {
+    /// Another length than `best` to measure in this step, if it is time to.
+    fn look(&mut self, best: u32, longest: u32) -> Option<u32> {
+        if self.best.abs_diff(best) > 1 {
+            (self.best, self.period) = (best, LOOKS.0);
+        }
+        self.period = self.period.max(LOOKS.0);
+        self.since += 1;
+        if self.since < self.period {
+            return None;
+        }
+        self.since = 0;
+        self.period = (self.period * 2).min(LOOKS.1);
+        self.looks += 1;
+        // Without drafts, what longer ones would cost; else the neighbours, twice as much, and none.
+        let others = match best {
+            0 => [1, 2, 4, 8],
+            _ => [best + 1, best - 1, best * 2, 0],
+        };
+        let other = others[self.looks as usize % others.len()].min(longest);
+        (other != best).then_some(other)
+    }
+}
+
+fn mean(lengths: &[u32]) -> u32 {
+    let sum: u32 = lengths.iter().sum();
+    (f64::from(sum) / lengths.len().max(1) as f64).round() as u32
+}
+
+/// Up to 8 sequences one by one, then in classes a quarter apart.
+fn class(sequences: usize) -> u32 {
+    let n = sequences as u32;
+    if n <= 8 {
+        return n;
+    }
+    let power = n.ilog2();
+    n >> (power - 2) << (power - 2)
+}
+
+#[cfg(test)]
+mod tests;

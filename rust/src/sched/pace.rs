@@ -1,6 +1,7 @@
 //! What a step costs, learned from steps.
 //!
-//! The model is `seconds = decode(rows) + chunk_tokens * per_token`: `decode` is kept per power of two of rows, and
+//! The model is `seconds = decode(rows) + chunk_tokens * per_token`: `decode` is kept per power of two of rows (sequences
+//! that compute one token, with whatever is drafted for them), and
 //! `per_token` follows the last steps quickly, since attention makes later chunks of a long prompt dearer.
 
 use std::time::Duration;

@@ -25,17 +25,31 @@ struct Cramped {
     host_megabytes: u64,
     pause: usize,
     max_step_ms: u32,
+    adaptive: bool,
     drafts: Drafts,
 }
 
 #[derive(Debug, Clone, Copy)]
 enum Drafts {
     None,
-    Lookup { most: u32 },
-    Forced { most: u32, lookup: bool },
-    Oracle { most: u32, right: u64 },
+    Lookup {
+        most: u32,
+    },
+    Forced {
+        most: u32,
+        lookup: bool,
+    },
+    Oracle {
+        most: u32,
+        right: u64,
+    },
     /// A model with `blur` percent of noise, after what is named.
-    Model { most: u32, blur: u32, forced: bool, lookup: bool },
+    Model {
+        most: u32,
+        blur: u32,
+        forced: bool,
+        lookup: bool,
+    },
 }
 
 fn drafts() -> impl Strategy<Value = Drafts> {
@@ -53,18 +67,21 @@ fn drafts() -> impl Strategy<Value = Drafts> {
 fn cramped() -> impl Strategy<Value = Cramped> {
     // 100 KV tokens hold one of the longest sequences, 250 two and a half.
     let sizes = (1u32..8, 100u64..260, 2u32..80, 1u32..8);
-    (sizes, any::<bool>(), any::<bool>(), 0u64..2, 0usize..4, 0u32..3, drafts()).prop_map(
-        |((slots, kv, step_tokens, batch), chunked, reuse, host_megabytes, pause, ms, drafts)| Cramped {
-            slots,
-            kv,
-            step_tokens: if chunked { step_tokens } else { 128 },
-            batch,
-            chunked,
-            reuse,
-            host_megabytes,
-            pause,
-            max_step_ms: [1, 5, 250][ms as usize],
-            drafts,
+    (sizes, any::<bool>(), any::<bool>(), 0u64..2, 0usize..4, 0u32..3, any::<bool>(), drafts()).prop_map(
+        |((slots, kv, step_tokens, batch), chunked, reuse, host_megabytes, pause, ms, adaptive, drafts)| {
+            Cramped {
+                slots,
+                kv,
+                step_tokens: if chunked { step_tokens } else { 128 },
+                batch,
+                chunked,
+                reuse,
+                host_megabytes,
+                pause,
+                max_step_ms: [1, 5, 250][ms as usize],
+                adaptive,
+                drafts,
+            }
         },
     )
 }
@@ -87,6 +104,7 @@ impl Cramped {
             ..Config::default()
         };
         config.engine.max_step_ms = self.max_step_ms;
+        config.speculative.adaptive = self.adaptive;
         let mut oracle = None;
         match self.drafts {
             Drafts::None => {}

@@ -17,7 +17,8 @@ fn asked(more: &str) -> RequestSpec {
 fn both(request: &RequestSpec, right: u64, fault: Option<ToyFault>) -> (Answers, Answers) {
     let plain = World::default().run(std::slice::from_ref(request), &[0], 0);
     let oracle = Oracle::new(plain.choices.values().map(|event| (request, event)), right);
-    let world = World { oracle: Some(oracle), fault, ..World::default() };
+    let mut world = World { oracle: Some(oracle), fault, ..World::default() };
+    world.config.speculative.adaptive = false;
     let drafted = world.run(std::slice::from_ref(request), &[0], 0);
     (plain, drafted)
 }
@@ -57,6 +58,7 @@ fn forced_tokens_are_drafted_and_always_accepted() {
     let plain = World::default().run(std::slice::from_ref(&request), &[0], 0);
     let mut world = World::default();
     world.config.speculative.sources = Some(vec![DraftSource::Forced]);
+    world.config.speculative.adaptive = false;
     let drafted = world.run(std::slice::from_ref(&request), &[0], 0);
     assert!(same(&plain, &drafted));
     let totals = &drafted.snapshot.totals;

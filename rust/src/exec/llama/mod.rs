@@ -121,9 +121,8 @@ pub fn open(gguf: &Path, config: &Config, draft: Option<&DraftFile<'_>>) -> Resu
 
 /// What KV is laid out by. A token takes room in the draft model's KV too.
 fn facts(target: &Loaded, config: &Config, draft: Option<(&Config, &Loaded)>) -> Facts {
-    let memory = |config: &Config| {
-        memory::available() as f64 * config.kv_cache_free_gpu_mem_fraction.clamp(0.0, 1.0)
-    };
+    let memory =
+        |config: &Config| memory::available() as f64 * config.kv_cache_free_gpu_mem_fraction.clamp(0.0, 1.0);
     let mut bytes = target.found.token_bytes;
     let mut fit = f64::INFINITY;
     if let Some((config, draft)) = draft {
@@ -218,13 +217,7 @@ fn look(
     (trained, pool): (u32, &Arc<Pool>),
 ) -> Result<Found, Error> {
     let cells = probe::SLOTS * probe::TOKENS;
-    let shape = Shape {
-        shared: false,
-        sequences: probe::SLOTS,
-        cells,
-        batch: cells,
-        kv: kv_type(config),
-    };
+    let shape = Shape { shared: false, sequences: probe::SLOTS, cells, batch: cells, kv: kv_type(config) };
     let open = |kv| Context::new(model, &Shape { kv, ..shape }, pool);
     let (kv, context) = match open(shape.kv) {
         Err(why) if shape.kv == KvType::Q8_0 => {
@@ -246,6 +239,7 @@ fn look(
             max_step_tokens: cells,
             can_truncate: true,
             cheap_copy: false,
+            ragged: false,
             promise: Promise::NearTies,
         };
         let mut engine = Llama::new(context, caps, false, CELL_BLOCK);
@@ -300,6 +294,7 @@ fn build(loaded: &Loaded, config: &Config, plan: &Plan) -> Result<Llama, Error> 
         max_step_tokens: step.min(u32::try_from(context.n_batch()).unwrap_or(u32::MAX)),
         can_truncate: !model.is_recurrent() && (model.n_swa() == 0 || !plan.shared),
         cheap_copy: plan.shared,
+        ragged: plan.shared,
         promise: if !plan.shared && found.equal() { Promise::BitIdentical } else { Promise::NearTies },
     };
     if !caps.can_truncate {

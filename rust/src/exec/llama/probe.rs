@@ -253,6 +253,7 @@ mod tests {
                 max_step_tokens: 1024,
                 can_truncate: true,
                 cheap_copy: false,
+                ragged: false,
                 promise: Promise::NearTies,
             };
             Fake { caps, held: vec![Vec::new(); SLOTS as usize], rows: Vec::new(), fault }

@@ -135,7 +135,8 @@ pub(super) fn open_model(target: &str, config: &Config) -> Result<Opened> {
     let mask_threads = config.engine.mask_threads.unwrap_or_else(|| spare_cores(config));
     let target = Box::new(Sampled::new(forward, mask_threads as usize));
     let info = info_of(target.as_ref(), &vocab, config, false);
-    let info = Info { summary: model.summary, chat_template: model.chat_template, begin: model.begin, ..info };
+    let info =
+        Info { summary: model.summary, chat_template: model.chat_template, begin: model.begin, ..info };
     Ok(Opened { drafters: drafters(config, target.as_ref(), drafting), target, vocab, info })
 }
 
