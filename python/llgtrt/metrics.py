@@ -31,8 +31,8 @@ _COUNTERS = {
     "cached_tokens": "Prompt tokens whose KV was reused.",
     "generated_tokens": "Emitted tokens.",
     "computed_tokens": "Tokens computed by the target, prompt chunks and recomputation included.",
-    "drafted_tokens": "Tokens proposed by drafters and verified.",
-    "accepted_tokens": "Drafted tokens that the target drew itself.",
+    "drafted_tokens": "Tokens proposed by drafters and given to the target.",
+    "accepted_tokens": "Drafted tokens that were emitted.",
     "preemptions": "Sequences preempted.",
     "steps": "Engine steps.",
     "grammar_cache_hits": "Grammars found in the cache.",
@@ -46,13 +46,20 @@ _GAUGES = {
     "kv_total": ("llgtrt_kv_total_tokens", "KV tokens in total."),
     "kv_kept": ("llgtrt_kv_kept_tokens", "KV tokens of kept prefixes."),
     "grammar_cache_entries": ("llgtrt_grammar_cache_entries", "Compiled grammars in the cache."),
+    "draft_kv_used": ("llgtrt_draft_kv_used_tokens", "KV tokens that the draft model holds."),
+    "drafters_failed": ("llgtrt_drafters_failed", "Sources of drafts that failed and are not asked any more."),
 }
+
+_FATES = ("accepted", "target", "grammar", "stop", "unverified")
+"""What becomes of a drafted token (`metrics::Fates`)."""
 
 _HISTOGRAMS = {
     "time_to_first_token": ("llgtrt_time_to_first_token_seconds", "From arrival to the first token."),
     "inter_token": ("llgtrt_inter_token_seconds", "Between tokens of a choice."),
     "end_to_end": ("llgtrt_end_to_end_seconds", "From arrival to the end."),
     "step": ("llgtrt_step_seconds", "Per engine step."),
+    "draft": ("llgtrt_draft_seconds", "Drafting, per step in which anything could be drafted."),
+    "verify": ("llgtrt_verify_seconds", "The target's part of a step: pass, masks, sampling."),
     "mask": ("llgtrt_mask_seconds", "Mask computation, per step that had any."),
     "compile": ("llgtrt_grammar_compile_seconds", "Per grammar compilation."),
 }
@@ -94,6 +101,7 @@ class EngineCollector(Collector):
         yield requests
         for key, text in _COUNTERS.items():
             yield CounterMetricFamily(f"llgtrt_{key}", text, value=totals[key])
+        yield from _drafting(totals["drafting"])
         for key, (name, text) in _GAUGES.items():
             yield GaugeMetricFamily(name, text, value=gauges[key])
         for key, (name, text) in _HISTOGRAMS.items():
@@ -130,6 +138,26 @@ def exposition(engine: AsyncEngine, http: HttpCounts, model: str) -> bytes:
     registry = CollectorRegistry(auto_describe=False)
     registry.register(EngineCollector(engine, http, model))
     return generate_latest(registry)
+
+
+def _drafting(drafting: dict[str, Any]) -> Iterator[Metric]:
+    fates = CounterMetricFamily(
+        "llgtrt_draft_fates", "Drafted tokens, by source and what became of them.", labels=["source", "fate"]
+    )
+    for source, counts in drafting["sources"].items():
+        for fate in _FATES:
+            fates.add_metric([source, fate], counts[fate])
+    yield fates
+    places = (
+        ("llgtrt_draft_accepted_at", "Accepted tokens, by their place in the draft.", "accepted_at"),
+        ("llgtrt_draft_lengths", "Steps of a choice, by the length chosen for its draft.", "lengths"),
+    )
+    for name, text, key in places:
+        family = CounterMetricFamily(name, text, labels=["place"])
+        last = len(drafting[key]) - 1
+        for place, count in enumerate(drafting[key]):
+            family.add_metric([f"{place}+" if place == last else str(place)], count)
+        yield family
 
 
 def _histogram(name: str, text: str, histogram: dict[str, Any]) -> HistogramMetricFamily:

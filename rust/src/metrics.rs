@@ -1,6 +1,9 @@
 //! Counters, gauges and histograms, kept by the engine thread and read as a snapshot.
 
+use crate::config::DraftSource;
+use crate::types::Refusal;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// Upper bounds, in seconds, of the histograms' buckets.
 pub const BUCKETS: [f64; 18] = [
@@ -69,10 +72,12 @@ pub struct Totals {
     pub generated_tokens: u64,
     /// Tokens computed by the target, prompt chunks and recomputation included.
     pub computed_tokens: u64,
-    /// Tokens proposed by drafters and verified.
+    /// Tokens proposed by drafters and given to the target.
     pub drafted_tokens: u64,
-    /// Of these, the ones that the target drew itself.
+    /// Of these, the ones that were emitted.
     pub accepted_tokens: u64,
+    /// What became of drafts.
+    pub drafting: Drafting,
     /// Sequences preempted.
     pub preemptions: u64,
     /// Steps.
@@ -89,6 +94,10 @@ pub struct Totals {
     pub end_to_end: Histogram,
     /// Seconds per step.
     pub step: Histogram,
+    /// Seconds of drafting per step in which anything could be drafted.
+    pub draft: Histogram,
+    /// Seconds of the target's part of a step: the pass, masks, sampling.
+    pub verify: Histogram,
     /// Seconds of mask computation per step that had any.
     pub mask: Histogram,
     /// Seconds per grammar compilation.
@@ -109,6 +118,7 @@ impl Totals {
         self.computed_tokens += other.computed_tokens;
         self.drafted_tokens += other.drafted_tokens;
         self.accepted_tokens += other.accepted_tokens;
+        self.drafting.add(&other.drafting);
         self.preemptions += other.preemptions;
         self.steps += other.steps;
         self.grammar_cache_hits += other.grammar_cache_hits;
@@ -117,9 +127,91 @@ impl Totals {
         self.inter_token.add(&other.inter_token);
         self.end_to_end.add(&other.end_to_end);
         self.step.add(&other.step);
+        self.draft.add(&other.draft);
+        self.verify.add(&other.verify);
         self.mask.add(&other.mask);
         self.compile.add(&other.compile);
     }
+}
+
+/// What became of drafts.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Drafting {
+    /// By source.
+    pub sources: BTreeMap<DraftSource, Fates>,
+    /// Accepted tokens by their place in the draft; the last entry is for all further ones.
+    pub accepted_at: [u64; PLACES],
+    /// Steps of a sequence by the length chosen for its draft; the last entry is for all longer ones.
+    pub lengths: [u64; PLACES],
+}
+
+/// Places of a draft that are counted apart.
+pub const PLACES: usize = 17;
+
+/// What became of a source's tokens. `drafted` is the sum of the others.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Fates {
+    /// Proposed and given to the target.
+    pub drafted: u64,
+    /// Emitted.
+    pub accepted: u64,
+    /// The target drew another token.
+    pub target: u64,
+    /// The grammar allows no such token there.
+    pub grammar: u64,
+    /// Accepted, but the sequence ended before: by a stop string, its grammar's end, or a failure.
+    pub stop: u64,
+    /// Behind a token that was not accepted.
+    pub unverified: u64,
+}
+
+impl Drafting {
+    /// Takes a draft of the length `planned`, by its `sources`: how many of its tokens were emitted, how many the target
+    /// accepted, and why the next one was refused.
+    pub fn take(
+        &mut self,
+        (planned, sources): (u32, &[(DraftSource, u32)]),
+        (emitted, accepted): (u32, u32),
+        refusal: Option<Refusal>,
+    ) {
+        self.lengths[place(planned)] += 1;
+        let mut at = 0;
+        for (source, count) in sources {
+            let fates = self.sources.entry(*source).or_default();
+            for i in at..at + count {
+                fates.drafted += 1;
+                *match refusal {
+                    _ if i < emitted => &mut fates.accepted,
+                    _ if i < accepted => &mut fates.stop,
+                    Some(Refusal::Target) if i == accepted => &mut fates.target,
+                    Some(Refusal::Grammar) if i == accepted => &mut fates.grammar,
+                    _ => &mut fates.unverified,
+                } += 1;
+            }
+            at += count;
+        }
+        (0..emitted).for_each(|i| self.accepted_at[place(i)] += 1);
+    }
+
+    fn add(&mut self, other: &Drafting) {
+        for (source, more) in &other.sources {
+            let fates = self.sources.entry(*source).or_default();
+            fates.drafted += more.drafted;
+            fates.accepted += more.accepted;
+            fates.target += more.target;
+            fates.grammar += more.grammar;
+            fates.stop += more.stop;
+            fates.unverified += more.unverified;
+        }
+        for i in 0..PLACES {
+            self.accepted_at[i] += other.accepted_at[i];
+            self.lengths[i] += other.lengths[i];
+        }
+    }
+}
+
+fn place(n: u32) -> usize {
+    (n as usize).min(PLACES - 1)
 }
 
 /// What the engine holds now.

@@ -93,3 +93,12 @@ impl Event {
         self.end = later.end;
     }
 }
+
+/// Why a drafted token was refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refusal {
+    /// The target drew another token.
+    Target,
+    /// The grammar allows no such token there.
+    Grammar,
+}

@@ -261,8 +261,12 @@ class Engine:
         names += ["grammar_cache_hits", "grammar_cache_misses"]
         names += [f"requests_{o}" for o in ("stop", "length", "cancelled", "refused", "failed")]
         histograms = ["time_to_first_token", "inter_token", "end_to_end", "step", "mask", "compile"]
+        histograms += ["draft", "verify"]
         totals = {n: self.totals[n] for n in names} | dict.fromkeys(histograms, histogram)
+        fates = dict.fromkeys(["drafted", "accepted", "target", "grammar", "stop", "unverified"], 0)
+        totals["drafting"] = {"sources": {"forced": fates}, "accepted_at": [0] * 17, "lengths": [0] * 17}
         gauges = dict.fromkeys(["waiting", "kv_used", "kv_total", "kv_kept", "grammar_cache_entries"], 0)
+        gauges |= dict.fromkeys(["draft_kv_used", "drafters_failed"], 0)
         with self._lock:
             gauges["running"] = sum(not c.ended for cs in self._running.values() for c in cs)
         return json.dumps({"totals": totals, "gauges": gauges, "restarts": 0})

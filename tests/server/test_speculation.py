@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from .serving import PATIENCE, Server, serving_demo
+from .serving import PATIENCE, ROOT, Server, serving_demo
 
 CHAT = "/v1/chat/completions"
 SCHEMA = {
@@ -32,10 +32,20 @@ MODES: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.fixture(scope="module")
-def drafting() -> Iterator[Server]:
+SOURCES: dict[str, dict[str, Any]] = {
+    "lookup": {"sources": ["forced", "prompt_lookup"], "adaptive": False},
+    "model": {"draft_model": str(ROOT / "demo" / "draft"), "adaptive": False, "max_draft_len": 6},
+    "all": {
+        "draft_model": str(ROOT / "demo" / "draft"),
+        "sources": ["forced", "prompt_lookup", "draft_model"],
+    },
+}
+
+
+@pytest.fixture(scope="module", params=SOURCES)
+def drafting(request: pytest.FixtureRequest) -> Iterator[Server]:
     """A server on the demo model that drafts."""
-    with serving_demo(config={"speculative": {"sources": ["forced", "prompt_lookup"]}}) as server:
+    with serving_demo(config={"speculative": SOURCES[request.param]}) as server:
         yield server
 
 
@@ -100,6 +110,7 @@ def test_answers_are_equal_byte_for_byte(demo: Server, drafting: Server) -> None
     drafted = drafting.metric("llgtrt_drafted_tokens_total")
     accepted = drafting.metric("llgtrt_accepted_tokens_total")
     assert 0 < accepted < drafted
+    assert drafting.metric("llgtrt_drafters_failed") == 0
     assert demo.metric("llgtrt_drafted_tokens_total") == 0
 
 

@@ -110,7 +110,7 @@ class Speculative(msgspec.Struct, forbid_unknown_fields=True):
 
     enabled: bool | None = None
     max_draft_len: Count | None = None
-    sources: list[Literal["forced", "prompt_lookup"]] | None = None
+    sources: list[Literal["forced", "prompt_lookup", "draft_model"]] | None = None
     acceptance: Literal["exact"] | None = None
 
 

@@ -191,7 +191,7 @@ impl SpeculativeConfig {
 }
 
 /// Where drafts come from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum DraftSource {
     /// Tokens that the grammar forces: they are always accepted.

@@ -224,16 +224,32 @@ impl Engine {
         let shares = self.plan();
         let mut jobs: Vec<Job> = shares.iter().map(|s| self.running[s.index].job(s.count)).collect();
         self.draft(&shares, &mut jobs);
-        let (rows, chunk) = shape(&jobs);
+        let (shape, drafted) = (shape(&jobs), begin.elapsed());
         self.target.start(jobs)?;
         let outcomes = self.target.poll(true)?;
-        if rows + chunk > 0 {
-            self.pace.learn(rows, chunk, begin.elapsed());
-            self.learn(begin.elapsed(), &outcomes);
-            self.tally.totals.steps += 1;
-            self.tally.totals.step.observe(begin.elapsed().as_secs_f64());
-        }
+        self.measured(shape, (drafted, begin.elapsed()), &outcomes);
         self.commit(outcomes)
+    }
+
+    /// Learns from a step's times: until drafts were there, and of the whole.
+    fn measured(
+        &mut self,
+        (rows, chunk): (u32, u32),
+        (drafted, took): (Duration, Duration),
+        outcomes: &[(Slot, Outcome)],
+    ) {
+        if rows + chunk == 0 {
+            return;
+        }
+        self.pace.learn(rows, chunk, took);
+        self.learn(took, outcomes);
+        let totals = &mut self.tally.totals;
+        totals.steps += 1;
+        totals.step.observe(took.as_secs_f64());
+        totals.verify.observe((took - drafted).as_secs_f64());
+        if rows > 0 && !self.drafters.is_empty() {
+            totals.draft.observe(drafted.as_secs_f64());
+        }
     }
 
     fn plan(&mut self) -> Vec<Share> {
@@ -264,11 +280,8 @@ impl Engine {
                 .expect("the slot runs. This is a bug.");
             let committed = outcome.map_err(|e| e.0).and_then(|round| {
                 mask_time += round.mask_time;
-                self.tally.totals.accepted_tokens += accepted(&round);
                 self.drafters.iter_mut().for_each(|(_, drafter)| drafter.keep(slot, round.computed));
-                catch_unwind(AssertUnwindSafe(|| self.running[index].commit(*round))).unwrap_or_else(|p| {
-                    Err(Error::Executor(format!("commit failed: {}", panic_text(p.as_ref()))))
-                })
+                self.commit_one(index, *round)
             });
             self.settle(index, committed);
         }
@@ -276,6 +289,22 @@ impl Engine {
             self.tally.totals.mask.observe(mask_time.as_secs_f64());
         }
         Ok(())
+    }
+
+    fn commit_one(&mut self, index: usize, mut round: Round) -> Result<Option<Event>, Error> {
+        let (accepted, refusal) = (accepted(&round) as u32, round.refusal);
+        let (planned, sources) = (round.job.draft.planned, std::mem::take(&mut round.job.draft.sources));
+        let drafts = round.job.sample && !self.drafters.is_empty();
+        let committed = catch_unwind(AssertUnwindSafe(|| self.running[index].commit(round)));
+        let committed = committed
+            .unwrap_or_else(|p| Err(Error::Executor(format!("commit failed: {}", panic_text(p.as_ref())))));
+        if drafts {
+            let emitted = committed.as_ref().map_or(0, |event| event.as_ref().map_or(0, |e| e.tokens.len()));
+            let emitted = accepted.min(emitted as u32);
+            self.tally.totals.accepted_tokens += u64::from(emitted);
+            self.tally.totals.drafting.take((planned, &sources), (emitted, accepted), refusal);
+        }
+        committed
     }
 
     fn settle(&mut self, index: usize, committed: Result<Option<Event>, Error>) {

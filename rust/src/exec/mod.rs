@@ -21,7 +21,7 @@ use crate::config::DraftSource;
 use crate::error::Error;
 use crate::grammar::{Grammar, Mask};
 use crate::sampler::Sampler;
-use crate::types::{Slot, Token, TokenLogprob};
+use crate::types::{Refusal, Slot, Token, TokenLogprob};
 
 /// What an engine can do. Constant after opening.
 #[derive(Debug, Clone, PartialEq)]
@@ -116,6 +116,9 @@ pub struct Round {
     pub hidden: Option<Vec<f32>>,
     /// Set where the grammar allows nothing but the end after `tokens`.
     pub ended: bool,
+    /// Why the first drafted token that was not accepted was refused; None where there is no such token, or where
+    /// verifying failed.
+    pub refusal: Option<Refusal>,
     /// Time spent on masks.
     pub mask_time: std::time::Duration,
 }

@@ -130,6 +130,7 @@ fn round_of(job: Job, v: Verdict, computed: u32) -> Round {
         logprobs: v.logprobs,
         hidden: None,
         ended: v.ended,
+        refusal: v.refusal,
         mask_time: v.mask_time,
     }
 }

@@ -7,7 +7,7 @@ use crate::error::Result;
 use crate::grammar::{Cursor, Grammar, Mask};
 use crate::request::Fault;
 use crate::sampler::{Drawn, Sampler, Scratch};
-use crate::types::{Token, TokenLogprob};
+use crate::types::{Refusal, Token, TokenLogprob};
 use std::time::{Duration, Instant};
 
 /// What verifying one job's rows gave.
@@ -19,6 +19,8 @@ pub(super) struct Verdict {
     pub(super) accepted: usize,
     /// The grammar allows nothing but the end after `tokens`.
     pub(super) ended: bool,
+    /// Why the next drafted token was refused.
+    pub(super) refusal: Option<Refusal>,
     /// Time spent on masks.
     pub(super) mask_time: Duration,
 }
@@ -47,14 +49,17 @@ pub(super) fn exact(
     let Job { draft, sampler, grammar, .. } = job;
     let mut walk = Walk::new(grammar.as_mut());
     for (i, row) in rows.iter().enumerate() {
-        let drawn = draw(&mut walk, verdict, draft, sampler, (*row, &mut *scratch))?;
+        let (drawn, allowed) = draw(&mut walk, verdict, draft, sampler, (*row, &mut *scratch))?;
         let Drawn::Token(token, logprob) = drawn else {
             verdict.ended = true;
+            verdict.refusal = draft.tokens.get(i).map(|_| Refusal::Grammar);
             break;
         };
         verdict.tokens.push(token);
         verdict.logprobs.extend(logprob);
-        if draft.tokens.get(i) != Some(&token) || !walk.push(token)? {
+        let Some(drafted) = draft.tokens.get(i) else { break };
+        if *drafted != token || !walk.push(token)? {
+            verdict.refusal = Some(if allowed { Refusal::Target } else { Refusal::Grammar });
             break;
         }
         verdict.accepted += 1;
@@ -62,13 +67,14 @@ pub(super) fn exact(
     Ok(())
 }
 
+/// What the target draws, and whether the grammar allows the drafted token, if there is one.
 fn draw(
     walk: &mut Walk<'_>,
     verdict: &mut Verdict,
     draft: &Draft,
     sampler: &Sampler,
     (row, scratch): (&[f32], &mut Scratch),
-) -> Result<Drawn> {
+) -> Result<(Drawn, bool)> {
     let at = verdict.tokens.len();
     if sampler.fault() == Some(Fault::GrammarPanic(sampler.position() + at as u32)) {
         panic!("planted grammar fault");
@@ -76,7 +82,9 @@ fn draw(
     let begin = Instant::now();
     let fresh = if draft.masks.len() > at { None } else { walk.mask(row.len())? };
     verdict.mask_time += begin.elapsed();
-    sampler.draw(row, draft.masks.get(at).or(fresh.as_ref()), &verdict.tokens, scratch)
+    let mask = draft.masks.get(at).or(fresh.as_ref());
+    let allowed = draft.tokens.get(at).zip(mask).is_none_or(|(token, mask)| mask.allows(*token));
+    Ok((sampler.draw(row, mask, &verdict.tokens, scratch)?, allowed))
 }
 
 /// A walk ahead in the grammar that begins a cursor only when a drafted token is kept.

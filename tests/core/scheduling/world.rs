@@ -124,6 +124,13 @@ impl Answers {
         }
         if let Some(snapshot) = report.metrics {
             self.snapshot = *snapshot;
+            let totals = &self.snapshot.totals;
+            let fates: Vec<_> = totals.drafting.sources.values().collect();
+            for f in &fates {
+                assert_eq!(f.drafted, f.accepted + f.target + f.grammar + f.stop + f.unverified, "{f:?}");
+            }
+            assert_eq!(totals.accepted_tokens, fates.iter().map(|f| f.accepted).sum::<u64>());
+            assert!(totals.drafted_tokens >= fates.iter().map(|f| f.drafted).sum::<u64>());
         }
     }
 
