@@ -36,6 +36,8 @@ pub struct Sequence {
     pub slot: Option<Slot>,
     /// How its drafts have fared.
     pub acceptance: Acceptance,
+    /// Whether a draft model that is far behind shall catch up; None where that is not decided yet.
+    pub late_sources: Option<bool>,
     /// A job of it is with the executor.
     pub in_flight: bool,
     /// The client is gone; it ends when its job comes back.
@@ -71,6 +73,7 @@ impl Sequence {
             cached: 0,
             slot: None,
             acceptance: Acceptance::UNKNOWN,
+            late_sources: None,
             in_flight: false,
             cancelled: false,
             tokens: spec.spec().prompt.clone(),
@@ -120,9 +123,10 @@ impl Sequence {
         self.spec.spec().speculative.most(most).min(left.saturating_sub(1))
     }
 
-    /// Whether it lets `source` draft for it.
+    /// Whether it lets `source` draft for it, and that is worth while.
     pub fn allows(&self, source: DraftSource) -> bool {
-        self.spec.spec().speculative.allows(source)
+        let ready = source != DraftSource::DraftModel || self.late_sources != Some(false);
+        ready && self.spec.spec().speculative.allows(source)
     }
 
     /// Tokens of the prompt.

@@ -3,9 +3,9 @@
 use super::Engine;
 use super::accepted;
 use crate::config::DraftSource;
-use crate::exec::{Ask, Draft, ExecError, Job, Outcome, Round};
+use crate::exec::{Ask, Draft, Drafter, ExecError, Job, Outcome, Round};
 use crate::sched::Share;
-use crate::sched::draft_len::{Prospect, Room};
+use crate::sched::draft_len::{Prospect, Room, TRIAL};
 use crate::types::{Slot, Token};
 use crate::vocab::Vocab;
 use std::time::Duration;
@@ -21,6 +21,7 @@ impl Engine {
         if self.drafters.is_empty() {
             return;
         }
+        self.decide(shares, jobs);
         let most = self.most(shares, jobs);
         self.ask_sources(shares, jobs, &most, true);
         let lengths = self.choose(shares, jobs, &most);
@@ -33,6 +34,26 @@ impl Engine {
         let drafted = drafted(jobs);
         self.tally.totals.computed_tokens += drafted;
         self.tally.totals.drafted_tokens += drafted;
+    }
+
+    /// Decides, once for each sequence that has its first token, whether a source that is far behind it is to catch up.
+    fn decide(&mut self, shares: &[Share], jobs: &[Job]) {
+        let decoding = jobs.iter().filter(|job| job.tokens.len() == 1).count();
+        for (share, _) in shares.iter().zip(jobs).filter(|(_, job)| job.sample && job.tokens.len() == 1) {
+            let sequence = &mut self.running[share.index];
+            if sequence.late_sources.is_some() {
+                continue;
+            }
+            let delay = |(_, drafter): &(DraftSource, Box<dyn Drafter>)| match sequence.slot {
+                Some(slot) => drafter.delay(slot, sequence.tokens()),
+                None => 0.0,
+            };
+            let delay = self.drafters.iter().map(delay).fold(0.0, f64::max);
+            let tokens = f64::from(sequence.most() - sequence.known()).min(self.tally.output_length());
+            let pays = !self.config.speculative.adaptive || self.lengths.pays(decoding, delay, tokens);
+            self.decided += u64::from(delay > 0.0);
+            sequence.late_sources = Some(pays || self.decided.is_multiple_of(TRIAL));
+        }
     }
 
     /// Tokens that may be drafted for each job.

@@ -88,6 +88,8 @@ pub struct Engine {
     lengths: Lengths,
     /// What is expected of a new sequence's drafts.
     acceptance: Acceptance,
+    /// Sequences for which a draft model would have had to catch up.
+    decided: u64,
     tally: Tally,
     report: Report,
     saved_bytes: u64,
@@ -121,6 +123,7 @@ impl Engine {
             pace: Pace::default(),
             lengths: Lengths::default(),
             acceptance: Acceptance::UNKNOWN,
+            decided: 0,
             tally: Tally::new(),
             report: Report::default(),
             saved_bytes: 0,

@@ -13,6 +13,8 @@ pub(super) struct Tally {
     pub(super) totals: Totals,
     sent: Instant,
     last: Snapshot,
+    /// Output tokens of choices that ended, a mean in which later ones weigh more.
+    length: Option<f64>,
     /// Choices of each unfinished request that have not ended.
     open: HashMap<RequestId, u32>,
 }
@@ -23,6 +25,7 @@ impl Tally {
             totals: Totals::default(),
             sent: Instant::now(),
             last: Snapshot::default(),
+            length: None,
             open: HashMap::new(),
         }
     }
@@ -44,6 +47,8 @@ impl Tally {
             }
         }
         if let Some(end) = &event.end {
+            let length = f64::from(event.usage.completion);
+            self.length = Some(self.length.map_or(length, |mean| mean + 0.05 * (length - mean)));
             self.ended(event.request, end, now - arrival);
         }
     }
@@ -68,6 +73,11 @@ impl Tally {
     pub(super) fn refused(&mut self, request: RequestId) {
         self.open.remove(&request);
         self.totals.requests_refused += 1;
+    }
+
+    /// Output tokens that a choice is likely to have; infinite where none has ended yet.
+    pub(super) fn output_length(&self) -> f64 {
+        self.length.unwrap_or(f64::INFINITY)
     }
 
     /// Requests that have not ended; 0 when nothing is left anywhere.

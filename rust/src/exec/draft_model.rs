@@ -168,6 +168,12 @@ impl Drafter for DraftModel {
         self.settle(copied);
     }
 
+    fn delay(&self, slot: Slot, known: &[Token]) -> f64 {
+        let same = self.held[slot.index()].iter().zip(known).take_while(|(a, b)| a == b).count();
+        let gap = known.len() - same;
+        if gap > SHORT { gap as f64 * self.per_token.unwrap_or(0.0) } else { 0.0 }
+    }
+
     fn held(&self) -> u64 {
         self.held.iter().map(|tokens| tokens.len() as u64).sum()
     }

@@ -10,6 +10,10 @@
 //! corrected. A probe of shapes before the first request would measure neither masks nor the split of ragged passes.
 //! Now and then another length is measured again, more and more rarely as long as it doesn't win.
 //!
+//! A draft model that would have to read a long prompt first is asked only where the time that it saves until the
+//! sequence's likely end is more than the reading takes; one sequence in [`TRIAL`] is tried whatever it takes, so that
+//! what is known stays true.
+//!
 //! Where ragged runs cost passes there is one length for all, evaluated for every length; else each sequence has its
 //! own: the likeliest tokens of all sequences are added one by one, and the best number of them is taken.
 
@@ -74,6 +78,9 @@ const LEAST_COST: f64 = 0.01;
 /// Steps of one batch size from one look at another length to the next, at first and at most.
 const LOOKS: (u32, u32) = (24, 1536);
 
+/// Of so many sequences one is tried where drafts don't seem to pay.
+pub const TRIAL: u64 = 64;
+
 /// What is known of steps with about as many sequences.
 #[derive(Debug, Default)]
 struct Costs {
@@ -88,6 +95,8 @@ struct Costs {
     looks: u32,
     /// The best length when it was last looked for another.
     best: u32,
+    /// Seconds that each token came earlier by the last choice than without drafts; None where nothing is known.
+    saved: Option<f64>,
 }
 
 impl Costs {
@@ -135,20 +144,26 @@ impl Lengths {
         if !costs.seconds.contains_key(&0) || longest == 0 {
             return uniform(0);
         }
-        let (best, lengths) = match ragged {
+        let (lengths, speed) = match ragged {
             false => {
-                let best = evaluate(costs, prospects, longest);
-                (best, uniform(best))
+                let (best, speed) = evaluate(costs, prospects, longest);
+                (uniform(best), speed)
             }
-            true => {
-                let lengths = spread(costs, prospects);
-                (mean(&lengths), lengths)
-            }
+            true => spread(costs, prospects),
         };
+        let best = if ragged { mean(&lengths) } else { lengths.iter().max().copied().unwrap_or(0) };
+        let alone = costs.at(0.0).unwrap_or(f64::INFINITY) / prospects.len() as f64;
+        costs.saved = (costs.seconds.len() > 1).then(|| (alone - 1.0 / speed).max(0.0));
         match costs.look(best, longest) {
             Some(other) => uniform(other),
             None => lengths,
         }
+    }
+
+    /// Whether drafts for one of `sequences` are worth a delay of so many seconds, if `tokens` are to come.
+    pub fn pays(&self, sequences: usize, delay: f64, tokens: f64) -> bool {
+        let saved = self.costs.get(&class(sequences)).and_then(|costs| costs.saved);
+        delay == 0.0 || saved.is_none_or(|saved| saved * tokens > delay)
     }
 
     /// Learns that a step of nothing but these drafts took this long.
@@ -158,8 +173,8 @@ impl Lengths {
     }
 }
 
-/// The one length with the most tokens per second.
-fn evaluate(costs: &Costs, prospects: &[Prospect], longest: u32) -> u32 {
+/// The one length with the most tokens per second, and these.
+fn evaluate(costs: &Costs, prospects: &[Prospect], longest: u32) -> (u32, f64) {
     let mut tokens = prospects.len() as f64;
     let mut best = (0, 0.0);
     for length in 0..=longest {
@@ -171,11 +186,12 @@ fn evaluate(costs: &Costs, prospects: &[Prospect], longest: u32) -> u32 {
             best = (length, speed);
         }
     }
-    best.0
+    best
 }
 
-/// A length for each sequence: the likeliest tokens first, up to the number of them with the most tokens per second.
-fn spread(costs: &Costs, prospects: &[Prospect]) -> Vec<u32> {
+/// A length for each sequence: the likeliest tokens first, up to the number of them with the most tokens per second; and
+/// these.
+fn spread(costs: &Costs, prospects: &[Prospect]) -> (Vec<u32>, f64) {
     let mut lengths = vec![0; prospects.len()];
     let (mut chosen, mut best) = (lengths.clone(), 0.0);
     let mut tokens = prospects.len() as f64;
@@ -194,7 +210,7 @@ fn spread(costs: &Costs, prospects: &[Prospect]) -> Vec<u32> {
         tokens += more;
         lengths[next] += 1;
     }
-    chosen
+    (chosen, best)
 }
 
 impl Costs {

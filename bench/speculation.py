@@ -1,0 +1,217 @@
+"""Speculation against none, over HTTP, with prompts from the unseen half of the demo's texts.
+
+    python bench/speculation.py [--target demo/target --draft demo/draft] [--fixed 2 4 8]
+
+One server per way of drafting, all alive, asked in turns: in every round each answers the same new prompts, and its
+tokens per second are divided by those without drafts of that round. Prints one row of Markdown per case: the median
+ratio and its quartiles, accepted of drafted tokens, and tokens per step and choice. Run from the repository's root
+with the server's environment. Loopback only; it ends by itself.
+"""
+
+from __future__ import annotations
+
+import argparse
+import http.client
+import json
+import re
+import socket
+import statistics
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from random import Random
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from demo.corpus import Writer  # noqa: E402
+
+START_SECONDS = 120.0
+COUNTS = ("drafted_tokens", "accepted_tokens", "generated_tokens")
+
+
+def modes(draft: str, fixed: list[int]) -> dict[str, dict[str, Any]]:
+    """What `speculative` says for each way of drafting; the first is without."""
+    model = {"draft_model": draft}
+    adaptive: dict[str, dict[str, Any]] = {
+        "off": {"sources": []},
+        "forced": {"sources": ["forced"]},
+        "lookup": {"sources": ["forced", "prompt_lookup"]},
+        "draft": model,
+        "all": {**model, "sources": ["forced", "prompt_lookup", "draft_model"]},
+    }
+    return adaptive | {f"draft, always {k}": {**model, "adaptive": False, "max_draft_len": k} for k in fixed}
+
+
+class Server:
+    """A server on loopback."""
+
+    def __init__(self, port: int) -> None:
+        """It listens on `port`."""
+        self.port = port
+
+    def call(self, path: str, body: dict[str, Any] | None = None) -> tuple[int, str]:
+        """Status and text of one answer."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=120)
+        content = None if body is None else json.dumps(body)
+        connection.request("GET" if body is None else "POST", path, content)
+        response = connection.getresponse()
+        text = response.read().decode()
+        connection.close()
+        return response.status, text
+
+    def counts(self) -> list[float]:
+        """Drafted, accepted and generated tokens, and steps of choices, up to now."""
+        time.sleep(0.3)  # a working engine reports a few times a second
+        text = self.call("/metrics")[1]
+        values = [re.search(rf"^llgtrt_{name}_total (\S+)", text, re.M) for name in COUNTS]
+        steps = re.findall(r"^llgtrt_draft_lengths_total\{.*\} (\S+)", text, re.M)
+        return [float(found[1]) if found else 0.0 for found in values] + [sum(map(float, steps))]
+
+
+@contextmanager
+def serving(target: str, speculative: dict[str, Any], folder: Path, name: str) -> Iterator[Server]:
+    """A server that is ready."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    config = folder / f"{name.replace(' ', '-')}.json"
+    config.write_text(json.dumps({"speculative": speculative, "max_batch_size": 32}))
+    command = [sys.executable, "-m", "llgtrt", "serve", target, "--port", str(port)]
+    command += ["--runtime-config", str(config), "--served-model-name", "m"]
+    process = subprocess.Popen(command, stderr=subprocess.DEVNULL, cwd=ROOT)
+    try:
+        server = Server(port)
+        end = time.monotonic() + START_SECONDS
+        while True:
+            try:
+                if server.call("/ready")[0] == 200:
+                    break
+            except OSError:
+                pass
+            if process.poll() is not None or time.monotonic() > end:
+                raise RuntimeError(f"the server for {name} did not start")
+            time.sleep(0.1)
+        yield server
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+def strict(schema: dict[str, Any]) -> dict[str, Any]:
+    """The schema with every field required and no others."""
+    return {**schema, "required": list(schema["properties"]), "additionalProperties": False}
+
+
+def requests(seed: int, count: int, schema: bool, temperature: float) -> list[dict[str, Any]]:
+    """Extractions of flat objects from new texts."""
+    writer = Writer(Random(f"bench-{seed}"), unseen=True)
+    bodies = []
+    while len(bodies) < count:
+        talk = writer.conversation(only="flat", most=1)
+        wanted = talk.turns[0].schema
+        if wanted is None:
+            continue
+        messages = [{"role": "user", "content": talk.turns[0].request}]
+        if talk.system is not None:
+            messages.insert(0, {"role": "system", "content": talk.system})
+        body: dict[str, Any] = {"messages": messages, "max_tokens": 120, "temperature": temperature, "seed": 1}
+        if schema:
+            form = {"name": "r", "schema": strict(wanted)}
+            body["response_format"] = {"type": "json_schema", "json_schema": form}
+        bodies.append(body)
+    return bodies
+
+
+def rate(server: Server, bodies: list[dict[str, Any]], clients: int) -> float:
+    """Tokens per second with so many clients."""
+    left: SimpleQueue[dict[str, Any]] = SimpleQueue()
+    for body in bodies:
+        left.put(body)
+    tokens: list[int] = []
+
+    def client() -> None:
+        while True:
+            try:
+                body = left.get_nowait()
+            except Empty:
+                return
+            status, text = server.call("/v1/chat/completions", body)
+            if status != 200:
+                raise RuntimeError(text)
+            tokens.append(json.loads(text)["usage"]["completion_tokens"])
+
+    threads = [threading.Thread(target=client) for _ in range(clients)]
+    begun = time.perf_counter()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return sum(tokens) / (time.perf_counter() - begun)
+
+
+def row(name: str, case: str, ratios: list[float], counts: list[float]) -> str:
+    """One line of the table."""
+    drafted, accepted, generated, steps = counts
+    low, middle, high = statistics.quantiles(ratios, n=4)
+    share = f"{accepted / drafted:.0%} of {drafted:,.0f}" if drafted else ""
+    length = f"{generated / steps:.2f}" if steps else ""
+    return f"| {case} | {name} | {middle:.2f} ({low:.2f} to {high:.2f}) | {share} | {length} |"
+
+
+def run(args: argparse.Namespace, servers: dict[str, Server]) -> None:
+    """All cases."""
+    print("| case | drafts | tokens/s against none | accepted | tokens per step |\n|---|---|---|---|---|")
+    for clients in args.clients:
+        for schema in (False, True):
+            ratios: dict[str, list[float]] = {name: [] for name in servers}
+            before = {name: server.counts() for name, server in servers.items()}
+            # The first round is not counted: costs are not known yet.
+            for number in range(args.rounds + 1):
+                bodies = requests(number, args.prompts * max(1, clients // 4), schema, args.temperature)
+                order = list(servers)
+                Random(number).shuffle(order)
+                rates = {name: rate(servers[name], bodies, clients) for name in order}
+                for name in servers:
+                    if number > 0:
+                        ratios[name].append(rates[name] / rates["off"])
+            case = f"{clients} clients, {'schema' if schema else 'free'}"
+            for name, server in servers.items():
+                counts = [now - then for now, then in zip(server.counts(), before[name], strict=True)]
+                if name != "off":
+                    print(row(name, case, ratios[name], counts), flush=True)
+
+
+def main() -> None:
+    """Read the flags, start the servers."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--target", default=str(ROOT / "demo" / "target"))
+    parser.add_argument("--draft", default=str(ROOT / "demo" / "draft"))
+    parser.add_argument("--clients", type=int, nargs="+", default=[1, 4, 16])
+    parser.add_argument("--prompts", type=int, default=12, help="prompts of a round with 1 to 4 clients")
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--temperature", type=float, default=0.0)
+    parser.add_argument("--fixed", type=int, nargs="*", default=[], help="also draft always so many tokens")
+    parser.add_argument("--only", nargs="*", help="some of the ways of drafting")
+    parser.add_argument("--folder", type=Path, default=Path("/tmp"), help="where configurations are written")
+    args = parser.parse_args()
+    wanted = modes(args.draft, args.fixed)
+    chosen = {n: s for n, s in wanted.items() if n == "off" or args.only is None or n in args.only}
+    with ExitStack() as stack:
+        servers = {
+            name: stack.enter_context(serving(args.target, speculative, args.folder, name))
+            for name, speculative in chosen.items()
+        }
+        run(args, servers)
+
+
+if __name__ == "__main__":
+    main()
