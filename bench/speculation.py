@@ -2,10 +2,10 @@
 
     python bench/speculation.py [--target demo/target --draft demo/draft] [--fixed 2 4 8]
 
-One server per way of drafting, all alive, asked in turns: in every round each answers the same new prompts, and its
-tokens per second are divided by those without drafts of that round. Prints one row of Markdown per case: the median
-ratio and its quartiles, accepted of drafted tokens, and tokens per step and choice. Run from the repository's root
-with the server's environment. Loopback only; it ends by itself.
+One server per way of drafting, all alive, asked in turns: in every round each answers the same new
+prompts, and its tokens per second are divided by those without drafts of that round. Prints one row of
+Markdown per case: the median ratio and its quartiles, accepted of drafted tokens, and tokens per step and
+choice. Run from the repository's root with the server's environment. Loopback only; it ends by itself.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def strict(schema: dict[str, Any]) -> dict[str, Any]:
 def requests(seed: int, count: int, schema: bool, temperature: float) -> list[dict[str, Any]]:
     """Extractions of flat objects from new texts."""
     writer = Writer(Random(f"bench-{seed}"), unseen=True)
-    bodies = []
+    bodies: list[dict[str, Any]] = []
     while len(bodies) < count:
         talk = writer.conversation(only="flat", most=1)
         wanted = talk.turns[0].schema
@@ -121,7 +121,12 @@ def requests(seed: int, count: int, schema: bool, temperature: float) -> list[di
         messages = [{"role": "user", "content": talk.turns[0].request}]
         if talk.system is not None:
             messages.insert(0, {"role": "system", "content": talk.system})
-        body: dict[str, Any] = {"messages": messages, "max_tokens": 120, "temperature": temperature, "seed": 1}
+        body: dict[str, Any] = {
+            "messages": messages,
+            "max_tokens": 120,
+            "temperature": temperature,
+            "seed": 1,
+        }
         if schema:
             form = {"name": "r", "schema": strict(wanted)}
             body["response_format"] = {"type": "json_schema", "json_schema": form}

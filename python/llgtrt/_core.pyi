@@ -90,6 +90,10 @@ class Event:
         """Tokens generated so far, the end token included."""
 
     @property
+    def drafts(self) -> dict[str, tuple[int, int, int]]:
+        """Drafted tokens so far by source: (given to the target, emitted, refused)."""
+
+    @property
     def finish_reason(self) -> str | None:
         """ "stop", "length" or "cancelled" on the choice's last event; None before it, and where it failed."""
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import json
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -40,6 +41,8 @@ class Usage:
     prompt: int = 0
     cached: int = 0
     completion: int = 0
+    drafts: Counter[tuple[str, str]] = dataclasses.field(default_factory=Counter)
+    """Drafted tokens by (source, fate): `drafted` of which are `accepted` or `refused`."""
 
 
 class Generation:
@@ -53,9 +56,12 @@ class Generation:
         self._open = 0
         self._pending: dict[int, Delta] = {}
         self._counts: dict[int, tuple[int, int, int]] = {}
+        self._drafts: dict[int, dict[str, tuple[int, int, int]]] = {}
         self._waiter: asyncio.Future[None] | None = None
         self._cancelled = False
         self._failure: _core.CoreError | None = None
+        self.report = False
+        """The client asks what became of drafts."""
 
     @property
     def choices(self) -> int:
@@ -72,6 +78,8 @@ class Generation:
         """Merges an event in."""
         index = self._base[event.request] + event.choice
         self._counts[index] = (event.prompt_tokens, event.cached_tokens, event.completion_tokens)
+        if event.drafts:
+            self._drafts[index] = event.drafts
         finish, error = event.finish_reason, event.error
         delta = self._pending.get(index)
         if delta is None:
@@ -116,7 +124,11 @@ class Generation:
         """Counts so far. The prompt of several choices counts once."""
         firsts = [self._counts[b] for b in self._base.values() if b in self._counts]
         completion = sum(c[2] for c in self._counts.values())
-        return Usage(sum(c[0] for c in firsts), sum(c[1] for c in firsts), completion)
+        drafts: Counter[tuple[str, str]] = Counter()
+        for source, counts in ((s, c) for d in self._drafts.values() for s, c in d.items()):
+            for fate, count in zip(("drafted", "accepted", "refused"), counts, strict=True):
+                drafts[source, fate] += count
+        return Usage(sum(c[0] for c in firsts), sum(c[1] for c in firsts), completion, drafts)
 
     def cancel(self) -> None:
         """Ends what still runs and frees it. Never fails, and may be called at any time."""

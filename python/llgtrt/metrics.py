@@ -47,7 +47,10 @@ _GAUGES = {
     "kv_kept": ("llgtrt_kv_kept_tokens", "KV tokens of kept prefixes."),
     "grammar_cache_entries": ("llgtrt_grammar_cache_entries", "Compiled grammars in the cache."),
     "draft_kv_used": ("llgtrt_draft_kv_used_tokens", "KV tokens that the draft model holds."),
-    "drafters_failed": ("llgtrt_drafters_failed", "Sources of drafts that failed and are not asked any more."),
+    "drafters_failed": (
+        "llgtrt_drafters_failed",
+        "Sources of drafts that failed and are not asked any more.",
+    ),
 }
 
 _FATES = ("accepted", "target", "grammar", "stop", "unverified")

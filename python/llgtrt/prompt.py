@@ -55,6 +55,10 @@ class Vocabulary:
         """A prompt that comes as text, special tokens included, after the model's first token."""
         return self._begin(self.encode([(text, True)]))
 
+    def text(self, text: str) -> list[int]:
+        """Plain text, in which nothing is a special token."""
+        return self.encode([(text, False)]) if text else []
+
     def chat(self, template: ChatTemplate, messages: Sequence[Message]) -> list[int]:
         """The prompt of a chat.
 

@@ -77,10 +77,12 @@ def load(target: str, runtime_config: str | None, overrides: dict[str, Any]) -> 
     Raises:
         StartError: the target or the file is missing, or the core refuses a key.
     """
-    if not _is_toy(target) and not Path(target).exists():
-        raise StartError(
-            f"{target}: no such engine folder or .gguf file; check the path (or use the target `{TOY}`)"
-        )
+    draft = overrides.get("speculative", {}).get("draft_model")
+    for name in (target, draft):
+        if name is not None and not _is_toy(name) and not Path(name).exists():
+            raise StartError(
+                f"{name}: no such engine folder or .gguf file; check the path (or use the target `{TOY}`)"
+            )
     file = _config_file(target, runtime_config)
     try:
         text = file.read_text(encoding="utf-8") if file else None

@@ -175,38 +175,55 @@ impl Drafting {
         refusal: Option<Refusal>,
     ) {
         self.lengths[place(planned)] += 1;
-        let mut at = 0;
-        for (source, count) in sources {
-            let fates = self.sources.entry(*source).or_default();
-            for i in at..at + count {
-                fates.drafted += 1;
-                *match refusal {
-                    _ if i < emitted => &mut fates.accepted,
-                    _ if i < accepted => &mut fates.stop,
-                    Some(Refusal::Target) if i == accepted => &mut fates.target,
-                    Some(Refusal::Grammar) if i == accepted => &mut fates.grammar,
-                    _ => &mut fates.unverified,
-                } += 1;
-            }
-            at += count;
+        for (source, fates) in fates(sources, (emitted, accepted), refusal) {
+            self.sources.entry(source).or_default().add(&fates);
         }
         (0..emitted).for_each(|i| self.accepted_at[place(i)] += 1);
     }
 
     fn add(&mut self, other: &Drafting) {
         for (source, more) in &other.sources {
-            let fates = self.sources.entry(*source).or_default();
-            fates.drafted += more.drafted;
-            fates.accepted += more.accepted;
-            fates.target += more.target;
-            fates.grammar += more.grammar;
-            fates.stop += more.stop;
-            fates.unverified += more.unverified;
+            self.sources.entry(*source).or_default().add(more);
         }
         for i in 0..PLACES {
             self.accepted_at[i] += other.accepted_at[i];
             self.lengths[i] += other.lengths[i];
         }
+    }
+}
+
+/// What became of one draft, by its sources; see [`Drafting::take`].
+pub fn fates(
+    sources: &[(DraftSource, u32)],
+    (emitted, accepted): (u32, u32),
+    refusal: Option<Refusal>,
+) -> Vec<(DraftSource, Fates)> {
+    let mut at = 0;
+    let of = |(source, count): &(DraftSource, u32)| {
+        let mut fates = Fates { drafted: u64::from(*count), ..Fates::default() };
+        for i in at..at + count {
+            *match refusal {
+                _ if i < emitted => &mut fates.accepted,
+                _ if i < accepted => &mut fates.stop,
+                Some(Refusal::Target) if i == accepted => &mut fates.target,
+                Some(Refusal::Grammar) if i == accepted => &mut fates.grammar,
+                _ => &mut fates.unverified,
+            } += 1;
+        }
+        at += count;
+        (*source, fates)
+    };
+    sources.iter().map(of).collect()
+}
+
+impl Fates {
+    fn add(&mut self, other: &Fates) {
+        self.drafted += other.drafted;
+        self.accepted += other.accepted;
+        self.target += other.target;
+        self.grammar += other.grammar;
+        self.stop += other.stop;
+        self.unverified += other.unverified;
     }
 }
 

@@ -40,6 +40,9 @@ pub struct RequestSpec {
     /// What it wants of speculation.
     #[serde(default)]
     pub speculative: Speculative,
+    /// What the output is expected to be, as tokens; drafts are taken from it.
+    #[serde(default)]
+    pub prediction: Vec<Token>,
     /// A number for the API key that sent it, for fairness between clients.
     #[serde(default)]
     pub client: u64,
@@ -246,6 +249,10 @@ fn check_output(spec: &RequestSpec, limits: &Limits) -> Result<()> {
         return Err(Error::invalid("stop", format!("each string must have 1 to {MAX_STOP_BYTES} bytes")));
     }
     within("top_logprobs", f64::from(spec.logprobs.unwrap_or(0)), 0.0, f64::from(MAX_TOP_LOGPROBS))?;
+    if let Some(t) = spec.prediction.iter().find(|t| **t >= limits.n_vocab) {
+        let why = format!("has token id {t}; ids go from 0 to {}", limits.n_vocab - 1);
+        return Err(Error::invalid("prediction", why));
+    }
     if spec.fault.is_some() && !limits.faults {
         return Err(Error::invalid("fault", "is for tests of the weightless engine only"));
     }
@@ -318,6 +325,7 @@ mod tests {
             (r#"{"prompt":[1],"sampling":{"logit_bias":{"100":1}}}"#, "logit_bias"),
             (r#"{"prompt":[1],"sampling":{"logit_bias":{"1":101}}}"#, "logit_bias"),
             (r#"{"prompt":[1],"fault":{"sampler_panic":1}}"#, "fault"),
+            (r#"{"prompt":[1],"prediction":[100]}"#, "prediction"),
         ] {
             assert_eq!(field(json), (what.to_owned(), None), "{json}");
         }

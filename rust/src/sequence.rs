@@ -11,7 +11,7 @@ use crate::grammar::Grammar;
 use crate::request::Request;
 use crate::sampler::Sampler;
 use crate::text::TextOut;
-use crate::types::{End, Event, FinishReason, RequestId, Slot, Token, TokenLogprob, Usage};
+use crate::types::{Drafted, End, Event, FinishReason, RequestId, Slot, Token, TokenLogprob, Usage};
 use crate::vocab::Vocab;
 use std::sync::Arc;
 use std::time::Instant;
@@ -36,6 +36,8 @@ pub struct Sequence {
     pub slot: Option<Slot>,
     /// How its drafts have fared.
     pub acceptance: Acceptance,
+    /// What became of its drafts, by the number of their source.
+    pub drafts: [Drafted; DraftSource::ALL.len()],
     /// Whether a draft model that is far behind shall catch up; None where that is not decided yet.
     pub late_sources: Option<bool>,
     /// A job of it is with the executor.
@@ -73,6 +75,7 @@ impl Sequence {
             cached: 0,
             slot: None,
             acceptance: Acceptance::UNKNOWN,
+            drafts: Default::default(),
             late_sources: None,
             in_flight: false,
             cancelled: false,
@@ -125,8 +128,17 @@ impl Sequence {
 
     /// Whether it lets `source` draft for it, and that is worth while.
     pub fn allows(&self, source: DraftSource) -> bool {
-        let ready = source != DraftSource::DraftModel || self.late_sources != Some(false);
+        let ready = match source {
+            DraftSource::DraftModel => self.late_sources != Some(false),
+            DraftSource::Prediction => !self.prediction().is_empty(),
+            DraftSource::Forced | DraftSource::PromptLookup => true,
+        };
         ready && self.spec.spec().speculative.allows(source)
+    }
+
+    /// What the client expects as output; empty where it said nothing.
+    pub fn prediction(&self) -> &[Token] {
+        &self.spec.spec().prediction
     }
 
     /// Tokens of the prompt.
@@ -257,7 +269,12 @@ impl Sequence {
             text: String::new(),
             tokens: Vec::new(),
             logprobs: Vec::new(),
-            usage: Usage { prompt: self.prompt_len(), cached: self.cached, completion: self.generated() },
+            usage: Usage {
+                prompt: self.prompt_len(),
+                cached: self.cached,
+                completion: self.generated(),
+                drafts: self.drafts,
+            },
             end: None,
         }
     }

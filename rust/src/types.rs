@@ -1,5 +1,6 @@
 //! Plain data that crosses module and process borders: ids, events, usage.
 
+use crate::config::DraftSource;
 use crate::error::Error;
 use serde::{Deserialize, Serialize};
 
@@ -52,6 +53,19 @@ pub struct Usage {
     pub cached: u32,
     /// Generated tokens, the end token included.
     pub completion: u32,
+    /// What became of drafts, by the number of their source.
+    pub drafts: [Drafted; DraftSource::ALL.len()],
+}
+
+/// Tokens that a source drafted for one choice.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Drafted {
+    /// Given to the target.
+    pub drafted: u32,
+    /// Emitted.
+    pub accepted: u32,
+    /// Looked at, and not what the target or the grammar wanted.
+    pub refused: u32,
 }
 
 /// News of one choice. Events of one choice that wait are merged, so their number never exceeds the choices.

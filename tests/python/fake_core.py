@@ -115,6 +115,7 @@ class _Choice:
             prompt_tokens=len(self.spec["prompt"]),
             cached_tokens=0,
             completion_tokens=self.at,
+            drafts={},
             finish_reason=finish,
             error=None,
         )
@@ -299,7 +300,8 @@ class Engine:
     def _failure(self, number: int, choice: _Choice, error: CoreError) -> Event:
         counts = {"prompt_tokens": 0, "cached_tokens": 0, "completion_tokens": choice.at}
         place = {"request": number, "choice": choice.index}
-        return Event(**place, **counts, text="", tokens=[], logprobs=[], finish_reason=None, error=error)
+        nothing: dict[str, Any] = {"text": "", "tokens": [], "logprobs": [], "drafts": {}}
+        return Event(**place, **counts, **nothing, finish_reason=None, error=error)
 
     def _put(self, event: Event) -> None:
         waiting = self._events.get((event.request, event.choice))

@@ -37,6 +37,7 @@ class Script(Generation):
 
 def news(text: str = "", choice: int = 0, finish: str | None = None, **fields: Any) -> fake_core.Event:
     counts = {"prompt_tokens": 5, "cached_tokens": 3, "completion_tokens": fields.pop("completion", 1)}
+    drafts = fields.pop("drafts", {})
     given = {
         "text": text,
         "tokens": [],
@@ -46,7 +47,7 @@ def news(text: str = "", choice: int = 0, finish: str | None = None, **fields: A
         **counts,
         **fields,
     }
-    return fake_core.Event(request=1, choice=choice, **given)
+    return fake_core.Event(request=1, choice=choice, drafts=drafts, **given)
 
 
 def logprob(token: int, *top: tuple[int, float]) -> Logprob:
@@ -80,6 +81,7 @@ USAGE = {
     "completion_tokens": 3,
     "total_tokens": 8,
     "prompt_tokens_details": {"cached_tokens": 3},
+    "completion_tokens_details": {"accepted_prediction_tokens": 0, "rejected_prediction_tokens": 0},
 }
 
 

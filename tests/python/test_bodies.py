@@ -70,7 +70,8 @@ def test_what_is_no_body(body: bytes, code: str | None) -> None:
         ({"functions": [{}]}, "functions"),
         ({"modalities": ["text", "audio"]}, "modalities"),
         ({"audio": {}}, "audio"),
-        ({"prediction": {"type": "content", "content": "x"}}, "prediction"),
+        ({"prediction": {"type": "text", "content": "x"}}, "prediction.type"),
+        ({"prediction": {"type": "content"}}, "prediction.content"),
         ({"reasoning_effort": "low"}, "reasoning_effort"),
         ({"verbosity": "low"}, "verbosity"),
         ({"web_search_options": {}}, "web_search_options"),
@@ -153,6 +154,7 @@ def test_defaults_are_the_cores() -> None:
         "logprobs": None,
         "grammar": None,
         "speculative": {},
+        "prediction": [],
         "client": 7,
     }
 

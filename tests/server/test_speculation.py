@@ -126,3 +126,50 @@ def test_a_request_may_refuse_drafts(drafting: Server) -> None:
     assert drafting.metric("llgtrt_drafted_tokens_total") == before
     assert drafting.http.post(CHAT, json={**body, "speculative": {"acceptance": "exact"}}).status_code == 200
     drafting.wait_metric("llgtrt_drafted_tokens_total", before + 1)
+
+
+def test_predicted_outputs(demo: Server) -> None:
+    # Every server takes drafts from predictions, unless it is told not to.
+    body = {"messages": [{"role": "user", "content": TEXT}], "max_tokens": 60, "temperature": 0}
+    plain = demo.http.post(CHAT, json=body).json()
+    text = plain["choices"][0]["message"]["content"]
+    details = plain["usage"]["completion_tokens_details"]
+    assert details == {"accepted_prediction_tokens": 0, "rejected_prediction_tokens": 0}
+
+    def predicted(content: Any, **fields: Any) -> dict[str, Any]:
+        more = {"prediction": {"type": "content", "content": content}, **fields}
+        answer = demo.http.post(CHAT, json={**body, **more}).json()
+        assert all(c["message"]["content"] == text for c in answer["choices"]), answer
+        usage: dict[str, Any] = answer["usage"]
+        return usage
+
+    predicted([{"type": "text", "text": text}])
+    three = predicted(f"{text[:20]}, {text[25:]}", n=3)["completion_tokens_details"]
+    assert all(count >= 0 for count in three.values())
+    off = predicted(text, speculative={"enabled": False})["completion_tokens_details"]
+    assert set(off.values()) == {0}
+
+
+def test_predictions_are_counted() -> None:
+    with serving_demo(config={"speculative": {"adaptive": False}}) as server:
+        body = {"messages": [{"role": "user", "content": TEXT}], "max_tokens": 60, "temperature": 0}
+        body |= MODES["schema"]
+        plain = server.http.post(CHAT, json=body).json()
+        text = plain["choices"][0]["message"]["content"]
+        counts = []
+        for content in (text, f"{text[: len(text) // 2]} Hm. {text[len(text) // 2 :]}", "Hm."):
+            prediction = {"type": "content", "content": content}
+            report = {"prediction": prediction, "speculative": {"report": True}}
+            answer = server.http.post(CHAT, json={**body, **report}).json()
+            assert answer["choices"] == plain["choices"]
+            counts.append(answer["usage"]["completion_tokens_details"])
+            said = answer["usage"]["speculative"]
+            assert said["sources"]["prediction"]["accepted"] == counts[-1]["accepted_prediction_tokens"]
+            assert 0 <= said["acceptance"] <= 1
+        right, edited, wrong = counts
+        most = plain["usage"]["completion_tokens"]
+        assert right["rejected_prediction_tokens"] == 0
+        assert most // 3 < right["accepted_prediction_tokens"] <= most
+        assert edited["rejected_prediction_tokens"] > 0
+        assert 0 < edited["accepted_prediction_tokens"] <= right["accepted_prediction_tokens"]
+        assert wrong == {"accepted_prediction_tokens": 0, "rejected_prediction_tokens": 1}

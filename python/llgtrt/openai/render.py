@@ -40,7 +40,23 @@ def usage(counts: Usage) -> Json:
         "completion_tokens": counts.completion,
         "total_tokens": counts.prompt + counts.completion,
         "prompt_tokens_details": {"cached_tokens": counts.cached},
+        "completion_tokens_details": {
+            "accepted_prediction_tokens": counts.drafts["prediction", "accepted"],
+            "rejected_prediction_tokens": counts.drafts["prediction", "refused"],
+        },
     }
+
+
+def drafts(counts: Usage) -> Json:
+    """The extension field `speculative` of `usage`: drafted tokens by source, and the share emitted."""
+    sources = {source for source, _ in counts.drafts}
+    by_source = {
+        s: {"drafted": counts.drafts[s, "drafted"], "accepted": counts.drafts[s, "accepted"]}
+        for s in sorted(sources)
+    }
+    drafted = sum(c["drafted"] for c in by_source.values())
+    accepted = sum(c["accepted"] for c in by_source.values())
+    return {"sources": by_source, "acceptance": accepted / drafted if drafted else None}
 
 
 class Render(abc.ABC):

@@ -203,9 +203,12 @@ async def answer(
     """Generates, and answers in one piece or as a stream, which begins with the engine's first event."""
     api: Api = request.app.state.api
     client: int = request.scope["client_number"]
-    cores = [translate.core_request(body, prompt, client) for prompt in prompts]
+    text = translate.prediction(body)
+    expected = await encode(len(text), api.vocabulary.text, text)
+    cores = [translate.core_request(body, prompt, client, expected) for prompt in prompts]
     try:
         generation = api.engine.submit(cores, translate.choices(body))
+        generation.report = body.speculative is not None and bool(body.speculative.report)
         finish = watch(request, generation)
         try:
             first = await generation.next()

@@ -110,8 +110,16 @@ class Speculative(msgspec.Struct, forbid_unknown_fields=True):
 
     enabled: bool | None = None
     max_draft_len: Count | None = None
-    sources: list[Literal["forced", "prompt_lookup", "draft_model"]] | None = None
+    sources: list[Literal["forced", "prompt_lookup", "prediction", "draft_model"]] | None = None
     acceptance: Literal["exact"] | None = None
+    report: bool | None = None
+
+
+class Prediction(msgspec.Struct):
+    """What the answer is expected to be."""
+
+    type: Literal["content"]
+    content: str | list[Part]
 
 
 class Common(msgspec.Struct):
@@ -143,6 +151,7 @@ class ChatRequest(Common, kw_only=True):
 
     messages: list[Message]
     max_completion_tokens: Count | None = None
+    prediction: Prediction | None = None
     logprobs: bool | None = None
     top_logprobs: Count | None = None
 
@@ -163,7 +172,6 @@ UNSUPPORTED: dict[str, tuple[Any, ...]] = {
     "function_call": ("none", "auto"),
     "modalities": (["text"],),
     "audio": (),
-    "prediction": (),
     "reasoning_effort": ("none",),
     "verbosity": ("medium",),
     "web_search_options": (),

@@ -13,12 +13,18 @@ from starlette.types import Receive, Scope, Send
 from llgtrt import _core
 from llgtrt.engine import Delta, Generation, GoneError
 from llgtrt.openai.errors import ApiError, from_core, internal
-from llgtrt.openai.render import Json, Render, Whole, usage
+from llgtrt.openai.render import Json, Render, Whole, drafts, usage
 from llgtrt.openai.schema import StreamOptions
 
 log = logging.getLogger(__name__)
 
 _encoder = msgspec.json.Encoder()
+
+
+def usage_of(generation: Generation) -> Json:
+    """`usage` so far, with what became of drafts where the client asks for that."""
+    counts = generation.usage()
+    return usage(counts) | ({"speculative": drafts(counts)} if generation.report else {})
 
 
 async def whole(generation: Generation, first: list[Delta], render: Render) -> Json:
@@ -34,7 +40,7 @@ async def whole(generation: Generation, first: list[Delta], render: Render) -> J
             choices[delta.index].add(delta)
         deltas = await generation.next()
     body = render.envelope(render.whole_object, [render.whole(i, c) for i, c in enumerate(choices)])
-    return {**body, "usage": usage(generation.usage())}
+    return {**body, "usage": usage_of(generation)}
 
 
 class Stream:
@@ -75,14 +81,14 @@ class Stream:
     def _chunk(self, choice: Json) -> bytes:
         chunk = self._render.envelope(self._render.chunk_object, [choice])
         if self._always_usage:
-            chunk["usage"] = usage(self._generation.usage())
+            chunk["usage"] = usage_of(self._generation)
         elif self._with_usage:
             chunk["usage"] = None
         return _data(chunk)
 
     def _closing_usage(self) -> bytes:
         chunk = self._render.envelope(self._render.chunk_object, [])
-        return _data({**chunk, "usage": usage(self._generation.usage())})
+        return _data({**chunk, "usage": usage_of(self._generation)})
 
 
 def event(error: ApiError) -> bytes:

@@ -84,8 +84,23 @@ def _is_tokens(value: Any) -> bool:
     return isinstance(value, list) and bool(value) and all(type(t) is int and 0 <= t < 2**32 for t in value)
 
 
-def core_request(body: schema.Common, prompt: Sequence[int], client: int) -> str:
-    """The core's request for one prompt, as JSON; `client` stands for the API key."""
+def prediction(body: schema.Common) -> str:
+    """The text that the client expects; empty where it said nothing."""
+    wanted = body.prediction if isinstance(body, schema.ChatRequest) else None
+    if wanted is None:
+        return ""
+    if isinstance(wanted.content, str):
+        return wanted.content
+    return "".join(_part(p, f"prediction.content[{i}]") for i, p in enumerate(wanted.content))
+
+
+def core_request(
+    body: schema.Common, prompt: Sequence[int], client: int, expected: Sequence[int] = ()
+) -> str:
+    """The core's request for one prompt, as JSON.
+
+    `client` stands for the API key, `expected` is the prediction.
+    """
     request = {
         "prompt": prompt,
         "n": choices(body),
@@ -97,6 +112,7 @@ def core_request(body: schema.Common, prompt: Sequence[int], client: int) -> str
         "logprobs": logprobs(body),
         "grammar": _grammar(body.response_format),
         "speculative": _speculative(body.speculative),
+        "prediction": expected,
         "client": client,
     }
     return msgspec.json.encode(request).decode()

@@ -134,7 +134,7 @@ pub struct SpeculativeConfig {
     #[schemars(length(min = 1))]
     pub draft_model: Option<String>,
     /// Where drafts come from, in this order; each source goes on where the ones before it end. Empty = no speculation,
-    /// null = forced and draft_model where there is a draft model, else none.
+    /// null = prediction, and where there is a draft model forced, prediction and draft_model.
     pub sources: Option<Vec<DraftSource>>,
     /// Choose each step's draft lengths by measured cost and acceptance; false = always max_draft_len.
     pub adaptive: bool,
@@ -179,8 +179,10 @@ impl SpeculativeConfig {
         match (&self.sources, &self.draft_model) {
             _ if self.max_draft_len == 0 => Vec::new(),
             (Some(sources), _) => sources.clone(),
-            (None, Some(_)) => vec![DraftSource::Forced, DraftSource::DraftModel],
-            (None, None) => Vec::new(),
+            (None, Some(_)) => {
+                vec![DraftSource::Forced, DraftSource::Prediction, DraftSource::DraftModel]
+            }
+            (None, None) => vec![DraftSource::Prediction],
         }
     }
 
@@ -198,8 +200,26 @@ pub enum DraftSource {
     Forced,
     /// What followed the last tokens when they came before, in prompt or output.
     PromptLookup,
+    /// What the client predicts, from where the output has come to.
+    Prediction,
     /// What a smaller model draws.
     DraftModel,
+}
+
+impl DraftSource {
+    /// All sources, in the order of their numbers.
+    pub const ALL: [DraftSource; 4] =
+        [DraftSource::Forced, DraftSource::PromptLookup, DraftSource::Prediction, DraftSource::DraftModel];
+
+    /// Its name in the configuration.
+    pub fn name(self) -> &'static str {
+        match self {
+            DraftSource::Forced => "forced",
+            DraftSource::PromptLookup => "prompt_lookup",
+            DraftSource::Prediction => "prediction",
+            DraftSource::DraftModel => "draft_model",
+        }
+    }
 }
 
 /// The source `prompt_lookup`.

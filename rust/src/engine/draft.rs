@@ -6,7 +6,8 @@ use crate::config::DraftSource;
 use crate::exec::{Ask, Draft, Drafter, ExecError, Job, Outcome, Round};
 use crate::sched::Share;
 use crate::sched::draft_len::{Prospect, Room, TRIAL};
-use crate::types::{Slot, Token};
+use crate::sequence::Sequence;
+use crate::types::Slot;
 use crate::vocab::Vocab;
 use std::time::Duration;
 
@@ -100,7 +101,7 @@ impl Engine {
             let asks = jobs.filter_map(|((job, share), length)| {
                 let sequence = &running[share.index];
                 let want = length.saturating_sub(job.draft.tokens.len() as u32);
-                (want > 0 && sequence.allows(*name)).then(|| ask(job, sequence.tokens(), want))
+                (want > 0 && sequence.allows(*name)).then(|| ask(job, sequence, want))
             });
             let mut asks: Vec<Ask<'_>> = asks.collect();
             if asks.is_empty() {
@@ -177,9 +178,18 @@ fn drafted(jobs: &[Job]) -> u64 {
     jobs.iter().map(|j| j.draft.tokens.len() as u64).sum()
 }
 
-fn ask<'a>(job: &'a mut Job, known: &'a [Token], want: u32) -> Ask<'a> {
+fn ask<'a>(job: &'a mut Job, sequence: &'a Sequence, want: u32) -> Ask<'a> {
     let Job { slot, draft, grammar, sampler, .. } = job;
-    Ask { slot: *slot, known, draft, grammar: grammar.as_mut(), sampler, want }
+    Ask {
+        slot: *slot,
+        known: sequence.tokens(),
+        prompt: sequence.prompt_len(),
+        prediction: sequence.prediction(),
+        draft,
+        grammar: grammar.as_mut(),
+        sampler,
+        want,
+    }
 }
 
 /// Ends a draft where it must end: nothing comes after an end token, and no more than was asked for.

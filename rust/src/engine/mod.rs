@@ -15,7 +15,7 @@ use crate::error::{Error, panic_text};
 use crate::exec::open::{self, Opened};
 use crate::exec::{Caps, Drafter, ExecError, Job, Outcome, Round, Target};
 use crate::grammar::Compiler;
-use crate::metrics::Gauges;
+use crate::metrics::{Gauges, fates};
 use crate::request::Request;
 use crate::sched::draft_len::Lengths;
 use crate::sched::pace::Pace;
@@ -299,13 +299,21 @@ impl Engine {
         let (planned, sources) = (round.job.draft.planned, std::mem::take(&mut round.job.draft.sources));
         let drafts = round.job.sample && !self.drafters.is_empty();
         let committed = catch_unwind(AssertUnwindSafe(|| self.running[index].commit(round)));
-        let committed = committed
+        let mut committed = committed
             .unwrap_or_else(|p| Err(Error::Executor(format!("commit failed: {}", panic_text(p.as_ref())))));
         if drafts {
-            let emitted = committed.as_ref().map_or(0, |event| event.as_ref().map_or(0, |e| e.tokens.len()));
-            let emitted = accepted.min(emitted as u32);
+            let event = committed.as_mut().ok().and_then(Option::as_mut);
+            let emitted = accepted.min(event.as_ref().map_or(0, |e| e.tokens.len() as u32));
             self.tally.totals.accepted_tokens += u64::from(emitted);
             self.tally.totals.drafting.take((planned, &sources), (emitted, accepted), refusal);
+            let sequence = &mut self.running[index];
+            for (source, fates) in fates(&sources, (emitted, accepted), refusal) {
+                let drafts = &mut sequence.drafts[source as usize];
+                drafts.drafted += fates.drafted as u32;
+                drafts.accepted += fates.accepted as u32;
+                drafts.refused += (fates.target + fates.grammar) as u32;
+            }
+            event.into_iter().for_each(|event| event.usage.drafts = sequence.drafts);
         }
         committed
     }

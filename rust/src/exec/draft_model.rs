@@ -211,7 +211,7 @@ struct Walk<'a> {
 
 impl<'a> Walk<'a> {
     fn new<'b: 'a>(ask: &'a mut Ask<'b>, longest: usize) -> Self {
-        let Ask { slot, known, draft, grammar, sampler, want } = ask;
+        let Ask { slot, known, draft, grammar, sampler, want, .. } = ask;
         // The last drafted token is not computed.
         let room = longest + 1 - known.len() - draft.tokens.len();
         let cursor = grammar.as_deref_mut().map(|g| g.cursor());

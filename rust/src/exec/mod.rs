@@ -12,6 +12,7 @@ pub mod forced;
 #[cfg(feature = "llama")]
 pub mod llama;
 pub mod open;
+pub mod prediction;
 pub mod prompt_lookup;
 pub mod sampled;
 pub mod toy;
@@ -181,6 +182,10 @@ pub struct Ask<'a> {
     pub known: &'a [Token],
     /// What earlier sources drafted after `known`. The drafter adds to its tokens, and to its masks where it has them.
     pub draft: &'a mut Draft,
+    /// Tokens of the prompt; the others of `known` are output.
+    pub prompt: u32,
+    /// What the client expects as output.
+    pub prediction: &'a [Token],
     /// Its grammar, in which `known` is committed.
     pub grammar: Option<&'a mut Grammar>,
     /// Its sampler, which has taken the output in `known`.

@@ -2,6 +2,7 @@
 
 use super::draft_model::DraftModel;
 use super::forced::Forced;
+use super::prediction::Prediction;
 use super::prompt_lookup::PromptLookup;
 use super::sampled::Sampled;
 use super::toy::{Toy, ToyConfig, ToyFault};
@@ -106,12 +107,16 @@ fn drafters(
         return Vec::new();
     }
     let width = target.caps().n_vocab;
-    log::info!("speculation: up to {} tokens from {sources:?}, exact", config.speculative.max_draft_len);
+    let names: Vec<_> = sources.iter().map(|source| source.name()).collect();
+    let most = config.speculative.max_draft_len;
+    let chosen = if config.speculative.adaptive { "as many as pay, up to" } else { "always" };
+    log::info!("speculation: {} draft {chosen} {most} tokens; acceptance: exact", names.join(", "));
     let patience = Duration::from_millis(u64::from(config.engine.max_step_ms) / 4);
     let open = |source: DraftSource| -> Option<(DraftSource, Box<dyn Drafter>)> {
         let drafter: Box<dyn Drafter> = match source {
             DraftSource::Forced => Box::new(Forced::new(width)),
             DraftSource::PromptLookup => Box::new(PromptLookup::new(&config.speculative.prompt_lookup)),
+            DraftSource::Prediction => Box::new(Prediction),
             DraftSource::DraftModel => Box::new(DraftModel::new(draft.take()?, width, patience)),
         };
         Some((source, drafter))

@@ -1,8 +1,10 @@
 //! News of one choice, as Python reads it.
 
 use super::errors;
+use crate::config::DraftSource;
 use crate::types::{self, End, FinishReason, Token};
 use pyo3::prelude::*;
+use std::collections::HashMap;
 
 /// A token, its log-probability, and the alternatives to it.
 type Logprob = (Token, f32, Vec<(Token, f32)>);
@@ -59,6 +61,13 @@ impl Event {
     #[getter]
     fn completion_tokens(&self) -> u32 {
         self.0.usage.completion
+    }
+
+    /// Drafted tokens so far by source: (given to the target, emitted, refused).
+    #[getter]
+    fn drafts(&self) -> HashMap<&'static str, (u32, u32, u32)> {
+        let drafts = DraftSource::ALL.iter().zip(&self.0.usage.drafts).filter(|(_, d)| d.drafted > 0);
+        drafts.map(|(source, d)| (source.name(), (d.drafted, d.accepted, d.refused))).collect()
     }
 
     /// "stop", "length" or "cancelled" on the last event of a choice; None before it, and where it failed.

@@ -19,6 +19,8 @@ fn proposed(bench: &Bench, grammar: &mut Grammar) -> Draft {
     let ask = Ask {
         slot: Slot(0),
         known: &[],
+        prompt: 0,
+        prediction: &[],
         draft: &mut draft,
         grammar: Some(grammar),
         sampler: &sampler,

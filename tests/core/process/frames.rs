@@ -8,7 +8,7 @@ use llgtrt::grammar::GrammarSpec;
 use llgtrt::metrics::Snapshot;
 use llgtrt::process::frame::{FrameReader, FrameWriter, MAX_FRAME};
 use llgtrt::request::{Fault, Limits, Request, RequestSpec, Sampling, Speculative};
-use llgtrt::types::{End, Event, FinishReason, RequestId, TokenLogprob, Usage};
+use llgtrt::types::{Drafted, End, Event, FinishReason, RequestId, TokenLogprob, Usage};
 use proptest::collection::{btree_map, vec};
 use proptest::option;
 use proptest::prelude::*;
@@ -73,11 +73,11 @@ prop_compose! {
         sampling in sampling(),
         stop in vec(any::<String>().prop_map(|s| s + "."), 0..4),
         grammar in option::of(grammar()),
-        speculative in speculative(),
+        (speculative, prediction) in (speculative(), vec(any::<u32>(), 0..4)),
         fault in option::of(any::<u32>().prop_map(Fault::EngineAbort)),
     ) -> RequestSpec {
         RequestSpec {
-            prompt, n, max_tokens, min_tokens, sampling, stop, ignore_eos, logprobs, grammar, speculative, client, fault,
+            prompt, n, max_tokens, min_tokens, sampling, stop, ignore_eos, logprobs, grammar, speculative, prediction, client, fault,
         }
     }
 }
@@ -97,7 +97,9 @@ prop_compose! {
         ]),
     ) -> Event {
         let logprobs = tokens.iter().map(|token| TokenLogprob { token: *token, logprob: -0.1, top: top.clone() });
-        let usage = Usage { prompt: counts.0, cached: counts.1, completion: counts.2 };
+        let drafted = Drafted { drafted: counts.0, accepted: counts.1, refused: counts.2 };
+        let drafts = [drafted, Drafted::default(), drafted, drafted];
+        let usage = Usage { prompt: counts.0, cached: counts.1, completion: counts.2, drafts };
         Event { request: RequestId(ids.0), choice: ids.1, text, logprobs: logprobs.collect(), tokens, usage, end }
     }
 }

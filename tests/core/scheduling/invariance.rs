@@ -8,6 +8,7 @@ use llgtrt::exec::toy::ToyConfig;
 use llgtrt::request::RequestSpec;
 use llgtrt::types::Event;
 use proptest::prelude::*;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 fn roomy() -> World {
@@ -43,6 +44,11 @@ enum Drafts {
         most: u32,
         right: u64,
     },
+    /// The answers with every `edit`th token another one.
+    Prediction {
+        most: u32,
+        edit: usize,
+    },
     /// A model with `blur` percent of noise, after what is named.
     Model {
         most: u32,
@@ -59,6 +65,7 @@ fn drafts() -> impl Strategy<Value = Drafts> {
         2 => (1u32..9, any::<bool>()).prop_map(|(most, lookup)| Drafts::Forced { most, lookup }),
         2 => (1u32..9, prop_oneof![Just(0u64), Just(50), Just(80), Just(100)])
             .prop_map(|(most, right)| Drafts::Oracle { most, right }),
+        1 => (1u32..9, 2usize..20).prop_map(|(most, edit)| Drafts::Prediction { most, edit }),
         3 => (1u32..9, 0u32..100, any::<bool>(), any::<bool>())
             .prop_map(|(most, blur, forced, lookup)| Drafts::Model { most, blur, forced, lookup }),
     ]
@@ -123,6 +130,7 @@ impl Cramped {
                 config.speculative.max_draft_len = most;
                 oracle = Some(Oracle::new(answers.iter().map(|(spec, event)| (*spec, event)), right));
             }
+            Drafts::Prediction { most, .. } => config.speculative.max_draft_len = most,
             Drafts::Model { most, blur, forced, lookup } => {
                 config.speculative.max_draft_len = most;
                 // No more room than the target has: it fails where more is held.
@@ -141,21 +149,37 @@ impl Cramped {
     }
 }
 
+impl Cramped {
+    /// The requests, with predictions where these are wanted; `answers` by request and choice.
+    fn predicting(&self, specs: &[RequestSpec], answers: &[BTreeMap<u32, Event>]) -> Vec<RequestSpec> {
+        let mut specs = specs.to_vec();
+        if let Drafts::Prediction { edit, .. } = self.drafts {
+            for (spec, answers) in specs.iter_mut().zip(answers) {
+                let edited = |(i, token): (usize, &u32)| if i % edit == edit - 1 { 32 } else { *token };
+                spec.prediction = answers[&0].tokens.iter().enumerate().map(edited).collect();
+            }
+        }
+        specs
+    }
+}
+
 static PREEMPTIONS: AtomicU64 = AtomicU64::new(0);
 static CACHED: AtomicU64 = AtomicU64::new(0);
-/// Of oracles that are right four times of five, of models, and of all others.
-static DRAFTED: [AtomicU64; 3] = [const { AtomicU64::new(0) }; 3];
-static ACCEPTED: [AtomicU64; 3] = [const { AtomicU64::new(0) }; 3];
+/// Of oracles that are right four times of five, of models, of predictions, and of all others.
+static DRAFTED: [AtomicU64; 4] = [const { AtomicU64::new(0) }; 4];
+static ACCEPTED: [AtomicU64; 4] = [const { AtomicU64::new(0) }; 4];
 
 fn check(specs: &[RequestSpec], order: &[usize], cramped: &Cramped) -> Result<(), TestCaseError> {
     let wanted: Vec<_> = specs.iter().map(|spec| roomy().alone(spec)).collect();
+    let specs = &cramped.predicting(specs, &wanted)[..];
     let known =
         specs.iter().zip(&wanted).flat_map(|(s, events)| events.values().map(move |e| (s, e.clone())));
     let answers = cramped.world(&known.collect::<Vec<_>>()).run(specs, order, cramped.pause);
     let kind = match cramped.drafts {
         Drafts::Oracle { right: 80, .. } => 0,
         Drafts::Model { .. } => 1,
-        _ => 2,
+        Drafts::Prediction { .. } => 2,
+        _ => 3,
     };
     prop_assert_eq!(answers.snapshot.gauges.drafters_failed, 0);
     DRAFTED[kind].fetch_add(answers.snapshot.totals.drafted_tokens, Relaxed);
@@ -182,8 +206,8 @@ fn output_depends_on_the_request_alone() {
     runner.run(&input, |(specs, order, cramped)| check(&specs, &order, &cramped)).unwrap();
     assert!(PREEMPTIONS.load(Relaxed) > 0, "no sequence was ever preempted");
     assert!(CACHED.load(Relaxed) > 0, "no prefix was ever reused");
-    assert!(ACCEPTED[2].load(Relaxed) > 0, "no draft was ever accepted");
-    for kind in 0..2 {
+    assert!(ACCEPTED[3].load(Relaxed) > 0, "no draft was ever accepted");
+    for kind in 0..3 {
         let [drafted, accepted] = [&DRAFTED[kind], &ACCEPTED[kind]].map(|n| n.load(Relaxed) as f64);
         assert!((0.2..0.9).contains(&(accepted / drafted)), "{kind}: {accepted} of {drafted} drafted tokens");
     }

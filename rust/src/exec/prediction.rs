@@ -1,0 +1,70 @@
+//! Drafts from what the client predicts (OpenAI's Predicted Outputs): the output is expected to be the same text with some
+//! edits.
+//!
+//! The draft goes on behind the place in the prediction that the output has come to: where its last tokens stand. Of
+//! several such places the one with the longest match is taken, then the nearest to where the output would be without
+//! edits. So after an edit the draft begins again with the first few tokens that are as predicted.
+
+use super::{Ask, Drafter};
+use crate::types::Token;
+
+/// Tokens that must be as predicted before the draft goes on after an edit.
+const LEAST_MATCH: usize = 2;
+/// Tokens that are compared.
+const MOST_MATCH: usize = 32;
+
+/// Proposes what is predicted.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Prediction;
+
+/// The place in `prediction` that `output` has come to, if it is in step with it.
+fn place(output: &[Token], prediction: &[Token]) -> Option<usize> {
+    if output.is_empty() {
+        return Some(0);
+    }
+    let matched = |end: usize| {
+        let backwards = prediction[..end].iter().rev().zip(output.iter().rev());
+        backwards.take(MOST_MATCH).take_while(|(a, b)| a == b).count()
+    };
+    let found = (1..=prediction.len()).map(|end| (matched(end), end));
+    let best = found.max_by_key(|(length, end)| (*length, std::cmp::Reverse(end.abs_diff(output.len()))));
+    best.filter(|(length, _)| *length >= LEAST_MATCH.min(output.len())).map(|(_, end)| end)
+}
+
+impl Drafter for Prediction {
+    fn propose(&mut self, asks: &mut [Ask<'_>]) {
+        for ask in asks.iter_mut().filter(|ask| !ask.prediction.is_empty()) {
+            let output = [&ask.known[ask.prompt as usize..], &ask.draft.tokens].concat();
+            let Some(place) = place(&output, ask.prediction) else { continue };
+            ask.draft.tokens.extend(ask.prediction[place..].iter().take(ask.want as usize));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::place;
+
+    #[test]
+    fn an_edit_is_followed_by_a_new_start() {
+        let prediction = [1, 2, 3, 4, 5, 6, 7, 8];
+        assert_eq!(place(&[], &prediction), Some(0));
+        assert_eq!(place(&[1], &prediction), Some(1));
+        assert_eq!(place(&[1, 2, 3], &prediction), Some(3));
+        // An edit, and what follows it.
+        assert_eq!(place(&[1, 2, 9], &prediction), None);
+        assert_eq!(place(&[1, 2, 9, 4], &prediction), None);
+        assert_eq!(place(&[1, 2, 9, 4, 5], &prediction), Some(5));
+        // Left out, and put in.
+        assert_eq!(place(&[1, 2, 6, 7], &prediction), Some(7));
+        assert_eq!(place(&[1, 9, 9, 9, 2, 3], &prediction), Some(3));
+    }
+
+    #[test]
+    fn of_like_places_the_nearest_is_taken() {
+        let prediction = [1, 2, 3, 1, 2, 4, 1, 2, 5];
+        assert_eq!(place(&[7, 7, 7, 1, 2], &prediction), Some(5));
+        assert_eq!(place(&[1, 2], &prediction), Some(2));
+        assert_eq!(place(&[1, 2, 3, 1, 2, 4, 1, 2], &prediction), Some(8));
+    }
+}
