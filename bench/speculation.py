@@ -3,9 +3,11 @@
     python bench/speculation.py [--target demo/target --draft demo/draft] [--fixed 2 4 8]
 
 One server per way of drafting, all alive, asked in turns: in every round each answers the same new
-prompts, and its tokens per second are divided by those without drafts of that round. Prints one row of
-Markdown per case: the median ratio and its quartiles, accepted of drafted tokens, and tokens per step and
-choice. Run from the repository's root with the server's environment. Loopback only; it ends by itself.
+prompts, and its tokens per second are divided by those without drafts of that round. Each prompt is asked
+once before, which is not counted, so that prompts are in the KV (of the draft model too) and what is measured
+is decoding; with `--cold` they are not. Prints one row of Markdown per case: the median ratio and its
+quartiles, accepted of drafted tokens, and tokens per step and choice. Run from the repository's root with the
+server's environment. Loopback only; it ends by itself.
 """
 
 from __future__ import annotations
@@ -179,10 +181,16 @@ def run(args: argparse.Namespace, servers: dict[str, Server]) -> None:
             before = {name: server.counts() for name, server in servers.items()}
             # The first round is not counted: costs are not known yet.
             for number in range(args.rounds + 1):
-                bodies = requests(number, args.prompts * max(1, clients // 4), schema, args.temperature)
+                # No more than the servers keep prefixes of.
+                count = min(28, args.prompts * max(1, clients // 4))
+                bodies = requests(number, count, schema, args.temperature)
                 order = list(servers)
                 Random(number).shuffle(order)
-                rates = {name: rate(servers[name], bodies, clients) for name in order}
+                rates = {}
+                for name in order:
+                    if not args.cold:
+                        rate(servers[name], bodies, clients)
+                    rates[name] = rate(servers[name], bodies, clients)
                 for name in servers:
                     if number > 0:
                         ratios[name].append(rates[name] / rates["off"])
@@ -205,6 +213,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--temperature", type=float, default=0.0)
     parser.add_argument("--fixed", type=int, nargs="*", default=[], help="also draft always so many tokens")
+    parser.add_argument("--cold", action="store_true", help="with the time that prompts take")
     parser.add_argument("--only", nargs="*", help="some of the ways of drafting")
     parser.add_argument("--folder", type=Path, default=Path("/tmp"), help="where configurations are written")
     args = parser.parse_args()

@@ -1,6 +1,6 @@
 //! What a client asks for ([`RequestSpec`]) and its only validation ([`Request::new`]).
 
-use crate::config::DraftSource;
+use crate::config::{Acceptance, DraftSource};
 use crate::error::{Error, Result};
 use crate::grammar::GrammarSpec;
 use crate::types::Token;
@@ -105,11 +105,13 @@ pub struct Speculative {
     pub max_draft_len: Option<u32>,
     /// Sources that may be asked, of those that the server has; none = all of them.
     pub sources: Option<Vec<DraftSource>>,
+    /// How its drafts are accepted, if not as the server says.
+    pub acceptance: Option<Acceptance>,
 }
 
 impl Default for Speculative {
     fn default() -> Self {
-        Speculative { enabled: true, max_draft_len: None, sources: None }
+        Speculative { enabled: true, max_draft_len: None, sources: None, acceptance: None }
     }
 }
 

@@ -4,7 +4,7 @@
 //! always. Closing that gap is all that a step does: prompt, prompt chunk, last token and recomputation after a
 //! preemption are the same thing.
 
-use crate::config::DraftSource;
+use crate::config::{self, DraftSource};
 use crate::error::{Error, Result};
 use crate::exec::{Draft, Job, Round};
 use crate::grammar::Grammar;
@@ -134,6 +134,11 @@ impl Sequence {
             DraftSource::Forced | DraftSource::PromptLookup => true,
         };
         ready && self.spec.spec().speculative.allows(source)
+    }
+
+    /// How its drafts are accepted, if not as the server says.
+    pub fn acceptance_mode(&self) -> Option<config::Acceptance> {
+        self.spec.spec().speculative.acceptance
     }
 
     /// What the client expects as output; empty where it said nothing.

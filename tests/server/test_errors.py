@@ -60,7 +60,7 @@ def check(response: httpx.Response, status: int, param: str | None, code: str | 
         ({"guided_regex": "a"}, "guided_regex", "unsupported_parameter"),
         ({"speculative": {"max_draft_len": -1}}, "speculative.max_draft_len", None),
         ({"speculative": {"sources": ["guess"]}}, "speculative.sources[0]", None),
-        ({"speculative": {"acceptance": "rejection"}}, "speculative.acceptance", None),
+        ({"speculative": {"acceptance": "hope"}}, "speculative.acceptance", None),
         ({"speculative": {"draft_len": 1}}, "speculative", None),
         ({"response_format": {"type": "xml"}}, "response_format.type", None),
     ],

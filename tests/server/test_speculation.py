@@ -173,3 +173,16 @@ def test_predictions_are_counted() -> None:
         assert edited["rejected_prediction_tokens"] > 0
         assert 0 < edited["accepted_prediction_tokens"] <= right["accepted_prediction_tokens"]
         assert wrong == {"accepted_prediction_tokens": 0, "rejected_prediction_tokens": 1}
+
+
+def test_rejection_keeps_the_schema(demo: Server, drafting: Server) -> None:
+    body = {"messages": [{"role": "user", "content": TEXT}], "max_tokens": 200, **MODES["schema"]}
+    body["speculative"] = {"acceptance": "rejection"}
+    for seed in range(8):
+        answer = drafting.http.post(CHAT, json={**body, "temperature": 1, "seed": seed}).json()
+        choice = answer["choices"][0]
+        if choice["finish_reason"] == "stop":
+            assert set(json.loads(choice["message"]["content"])) == {"name", "ages"}
+    greedy = {**body, "temperature": 0}
+    one, other = (s.http.post(CHAT, json=greedy).json()["choices"] for s in (demo, drafting))
+    assert one == other

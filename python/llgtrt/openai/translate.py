@@ -119,9 +119,10 @@ def core_request(
 
 
 def _speculative(wanted: schema.Speculative | None) -> dict[str, Any]:
-    # `exact` is the only way of acceptance, so the core has no name for it.
-    names = ("enabled", "max_draft_len", "sources")
+    names = ("enabled", "max_draft_len", "sources", "acceptance")
     values = {name: getattr(wanted, name, None) for name in names}
+    if values["acceptance"] == "tokens":
+        values["acceptance"] = "exact"  # the same on an engine that gives logits
     return {name: value for name, value in values.items() if value is not None}
 
 

@@ -24,7 +24,8 @@ pub fn load(text: Option<&str>, overrides: &str) -> Result<Config> {
         return Err(Error::invalid("overrides", "must be an object"));
     }
     merge(&mut merged, flags);
-    let config = decode(&merged)?;
+    let mut config = decode(&merged)?;
+    config.speculative.take_list()?;
     config.validate()?;
     Ok(config)
 }

@@ -155,6 +155,10 @@ fn accepted(schema: &Value) -> BoxedStrategy<Value> {
 fn consistent(mut drawn: Value) -> Value {
     let speculative = &mut drawn["speculative"];
     let model = !speculative["draft_model"].is_null();
+    speculative["draft_target_model_config"] = Value::Null;
+    if speculative["acceptance"] != "auto" {
+        speculative["use_logits"] = Value::Null;
+    }
     if let Some(sources) = speculative["sources"].as_array_mut() {
         let drawn = std::mem::take(sources);
         let fits = |(i, s): &(usize, &Value)| !drawn[..*i].contains(s) && (model || *s != "draft_model");
@@ -172,10 +176,60 @@ fn keys_at_odds_are_refused() {
         (r#"{"speculative": {"prompt_lookup": {"min_ngram": 7}}}"#, "speculative.prompt_lookup.min_ngram"),
         (r#"{"speculative": {"sources": ["prompt_lookup", "prompt_lookup"]}}"#, "speculative.sources"),
         (r#"{"speculative": {"sources": ["draft_model"]}}"#, "speculative.sources"),
+        (r#"{"speculative": {"acceptance": "exact", "use_logits": true}}"#, "speculative.use_logits"),
+        (r#"{"speculative": {"acceptance": "rejection", "use_logits": false}}"#, "speculative.use_logits"),
     ] {
         let refused = load(Some(file), "{}");
         assert!(matches!(&refused, Err(Error::Invalid { what, .. }) if what == name), "{refused:?}");
     }
+}
+
+#[test]
+fn the_reference_s_list_sets_length_and_acceptance() {
+    let file = |list: &str, more: &str| {
+        format!(r#"{{"speculative": {{"draft_target_model_config": "{list}"{more}}}}}"#)
+    };
+    let config = load(Some(&file("[4, [0], [1, 2], True]", "")), "{}").unwrap();
+    assert_eq!(config.speculative.max_draft_len, 4);
+    assert_eq!(config.speculative.acceptance(), Acceptance::Rejection);
+    assert_eq!(load(Some(&print(&config)), "{}").unwrap(), config);
+    let config = load(Some(&file("[7,[0],[0],False]", "")), "{}").unwrap();
+    assert_eq!((config.speculative.max_draft_len, config.speculative.acceptance()), (7, Acceptance::Exact));
+    for (text, name) in [
+        (file("[4]", ""), "speculative.draft_target_model_config"),
+        (file("[4, 0, 1, True]", ""), "speculative.draft_target_model_config"),
+        (file("[99, [0], [0], True]", ""), "speculative.max_draft_len"),
+        (file("[4, [0], [0], True]", r#", "use_logits": false"#), "speculative.use_logits"),
+        (file("[4, [0], [0], True]", r#", "acceptance": "exact""#), "speculative.use_logits"),
+    ] {
+        assert_eq!(refusal(Some(&text), "{}").0, name, "{text}");
+    }
+}
+
+#[test]
+fn a_draft_folder_may_say_something_about_kv_and_threads() {
+    let file = std::env::temp_dir().join(format!("llgtrt-draft-{}.json", std::process::id()));
+    let target = Config { max_batch_size: 7, ..Config::default() };
+    let read = |text: &str| {
+        std::fs::write(&file, text).unwrap();
+        for_draft(&target, &file)
+    };
+    let own =
+        read(r#"{"kv_cache_max_tokens": 500, "engine": {"threads": 3, "kv_cache_type": "bf16"}}"#).unwrap();
+    assert_eq!((own.max_batch_size, own.kv_cache_max_tokens), (7, Some(500)));
+    assert_eq!((own.engine.threads, own.engine.kv_cache_type), (3, KvCacheType::Bf16));
+    for (text, word) in [
+        (r#"{"max_batch_size": 4}"#, "max_batch_size"),
+        (r#"{"engine": {"threads": 1, "context": 5}}"#, "engine.context"),
+        (r#"{"engine": {"threads": -1}}"#, "engine.threads"),
+        (r#"{"kv_cache_max_token": 4}"#, "kv_cache_max_tokens"),
+        ("{", "not valid JSON"),
+    ] {
+        let Err(Error::Invalid { what, why, .. }) = read(text) else { panic!("{text} was taken") };
+        assert!(what == file.display().to_string() && why.contains(word), "{what}: {why}");
+    }
+    std::fs::remove_file(&file).unwrap();
+    assert!(for_draft(&target, &file).is_err());
 }
 
 proptest! {

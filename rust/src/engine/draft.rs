@@ -26,8 +26,10 @@ impl Engine {
         let most = self.most(shares, jobs);
         self.ask_sources(shares, jobs, &most, true);
         let lengths = self.choose(shares, jobs, &most);
-        for (job, length) in jobs.iter_mut().zip(&lengths) {
+        let accept = self.config.speculative.acceptance();
+        for ((job, share), length) in jobs.iter_mut().zip(shares).zip(&lengths) {
             job.draft.planned = *length;
+            job.draft.acceptance = self.running[share.index].acceptance_mode().unwrap_or(accept);
             job.draft.tokens.truncate(*length as usize);
             note(&mut job.draft, DraftSource::Forced);
         }
@@ -192,13 +194,16 @@ fn ask<'a>(job: &'a mut Job, sequence: &'a Sequence, want: u32) -> Ask<'a> {
     }
 }
 
-/// Ends a draft where it must end: nothing comes after an end token, and no more than was asked for.
+/// Ends a draft where it must end: no more than was asked for, and nothing after an end token, which is left out itself
+/// unless it was drawn: what was drawn must be judged.
 fn tidy(ask: &mut Ask<'_>, before: u32, source: DraftSource, vocab: &Vocab) {
-    let Draft { tokens, masks, .. } = ask.draft;
+    let Draft { tokens, masks, probs, .. } = ask.draft;
     tokens.truncate((before + ask.want) as usize);
     let end = tokens.iter().position(|&t| vocab.is_eog(t) || t as usize >= vocab.len());
-    tokens.truncate(end.unwrap_or(tokens.len()));
+    let drawn = |end: &usize| probs.get(*end).is_some_and(|q| !q.is_empty());
+    tokens.truncate(end.map_or(tokens.len(), |end| end + usize::from(drawn(&end))));
     masks.truncate(tokens.len() + 1);
+    probs.truncate(tokens.len());
     note(ask.draft, source);
 }
 

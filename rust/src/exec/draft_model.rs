@@ -9,9 +9,10 @@
 //! token is drawn with the sampler and the noise of the target, so that it is the same wherever the two models agree.
 
 use super::{Ask, Draft, Drafter, ExecError, Forward, Run};
+use crate::config::Acceptance;
 use crate::error::Result;
 use crate::grammar::Cursor;
-use crate::sampler::{Sampler, Scratch};
+use crate::sampler::{Purpose, Sampler, Scratch};
 use crate::types::{Slot, Token};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
@@ -255,11 +256,24 @@ impl<'a> Walk<'a> {
 
     /// Draws from this row; false where the draft ends.
     fn draw(&mut self, row: &[f32], scratch: &mut Scratch) -> Result<bool> {
-        let mask = self.draft.masks.get(self.draft.tokens.len());
-        match self.sampler.guess(row, mask, &self.draft.tokens, scratch)? {
-            Some(token) => self.take(token),
-            None => Ok(false),
+        let drafted = self.draft.tokens.len();
+        let mask = self.draft.masks.get(drafted);
+        if self.draft.acceptance != Acceptance::Rejection {
+            let token = self.sampler.guess(row, mask, &self.draft.tokens, scratch)?;
+            return token.map_or(Ok(false), |token| self.take(token));
         }
+        let Some(probs) = self.sampler.spread(row, mask, &self.draft.tokens, scratch)? else {
+            return Ok(false);
+        };
+        let Some(token) = self.sampler.draw_from(&probs, Purpose::Draft, drafted) else { return Ok(false) };
+        self.draft.probs.resize(drafted, Vec::new());
+        self.draft.probs.push(probs);
+        // What was drawn is judged, whatever it is: to drop an end token would make it rarer.
+        let goes_on = self.take(token);
+        if self.draft.tokens.len() == drafted {
+            self.draft.tokens.push(token);
+        }
+        goes_on
     }
 
     /// Adds a token; false where it ends the text, which need not be drafted, or the grammar refuses it.

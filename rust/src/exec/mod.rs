@@ -18,7 +18,7 @@ pub mod sampled;
 pub mod toy;
 pub mod verify;
 
-use crate::config::DraftSource;
+use crate::config::{Acceptance, DraftSource};
 use crate::error::Error;
 use crate::grammar::{Grammar, Mask};
 use crate::sampler::Sampler;
@@ -76,8 +76,11 @@ pub struct Draft {
     pub planned: u32,
     /// A source was not ready yet: it was still closing a long gap.
     pub late: bool,
-    /// For acceptance by rejection: the drafter's distribution at each position, over the whole vocabulary.
-    pub probs: Option<Vec<Vec<f32>>>,
+    /// How its tokens are accepted.
+    pub acceptance: Acceptance,
+    /// For acceptance by rejection: what each token was drawn from, as (token, probability). Empty, or missing at the
+    /// end, for a token that was not drawn: all probability was its.
+    pub probs: Vec<Vec<(Token, f32)>>,
     /// Grammar masks that drafting computed, for the first positions after the job's tokens: up to one for each drafted
     /// token and one for what follows them. Verify reuses them.
     pub masks: Vec<Mask>,

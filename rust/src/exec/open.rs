@@ -109,8 +109,9 @@ fn drafters(
     let width = target.caps().n_vocab;
     let names: Vec<_> = sources.iter().map(|source| source.name()).collect();
     let most = config.speculative.max_draft_len;
+    let accepted = config.speculative.acceptance();
     let chosen = if config.speculative.adaptive { "as many as pay, up to" } else { "always" };
-    log::info!("speculation: {} draft {chosen} {most} tokens; acceptance: exact", names.join(", "));
+    log::info!("speculation: {} draft {chosen} {most} tokens; acceptance: {:?}", names.join(", "), accepted);
     let patience = Duration::from_millis(u64::from(config.engine.max_step_ms) / 4);
     let open = |source: DraftSource| -> Option<(DraftSource, Box<dyn Drafter>)> {
         let drafter: Box<dyn Drafter> = match source {

@@ -6,6 +6,7 @@
 
 use super::verify::{self, Verdict};
 use super::{Caps, ExecError, Forward, Job, Outcome, Round, Run, SeqError, Target};
+use crate::config::Acceptance;
 use crate::error::{Error, Result, panic_text};
 use crate::request::Fault;
 use crate::sampler::Scratch;
@@ -171,7 +172,11 @@ fn judge(job: &mut Job, rows: &[&[f32]], scratch: &mut Scratch) -> Result<Verdic
         return Ok(Verdict::default());
     }
     let mut verdict = Verdict::default();
-    let judged = catch_unwind(AssertUnwindSafe(|| verify::exact(job, rows, scratch, &mut verdict)));
+    let judge = match job.draft.acceptance {
+        Acceptance::Rejection if !job.draft.tokens.is_empty() => verify::rejection,
+        _ => verify::exact,
+    };
+    let judged = catch_unwind(AssertUnwindSafe(|| judge(job, rows, scratch, &mut verdict)));
     let judged = judged.unwrap_or_else(|panic| {
         *scratch = Scratch::default();
         Err(Error::Executor(format!("sampling failed: {}", panic_text(panic.as_ref()))))

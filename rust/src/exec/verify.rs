@@ -1,6 +1,14 @@
-//! The acceptance rule `exact`: the target draws every verified row itself, and a drafted token is kept iff it equals
-//! the draw. Since a draw is a pure function of (seed, choice, position, processed logits), the emitted tokens are
-//! the same for every draft, the empty one included.
+//! The rules of acceptance.
+//!
+//! `exact`: the target draws every verified row itself, and a drafted token is kept iff it equals the draw. Since a draw is
+//! a pure function of (seed, choice, position, processed logits), the emitted tokens are the same for every draft, the
+//! empty one included.
+//!
+//! `rejection` (in `rejection.rs`): modified rejection sampling, whose tokens have the target's distribution.
+
+mod rejection;
+
+pub(super) use rejection::rejection;
 
 use super::{Draft, Job};
 use crate::error::Result;
@@ -67,6 +75,13 @@ pub(super) fn exact(
     Ok(())
 }
 
+/// A fault that a test has planted `ahead` tokens after the committed ones.
+fn planted(sampler: &Sampler, ahead: usize) {
+    if sampler.fault() == Some(Fault::GrammarPanic(sampler.position() + ahead as u32)) {
+        panic!("planted grammar fault");
+    }
+}
+
 /// What the target draws, and whether the grammar allows the drafted token, if there is one.
 fn draw(
     walk: &mut Walk<'_>,
@@ -76,9 +91,7 @@ fn draw(
     (row, scratch): (&[f32], &mut Scratch),
 ) -> Result<(Drawn, bool)> {
     let at = verdict.tokens.len();
-    if sampler.fault() == Some(Fault::GrammarPanic(sampler.position() + at as u32)) {
-        panic!("planted grammar fault");
-    }
+    planted(sampler, at);
     let begin = Instant::now();
     let fresh = if draft.masks.len() > at { None } else { walk.mask(row.len())? };
     verdict.mask_time += begin.elapsed();

@@ -13,7 +13,8 @@ use crate::request::{Fault, Request, Sampling};
 use crate::types::{Token, TokenLogprob};
 use crate::vocab::Vocab;
 use candidates::Candidate;
-use noise::{MAX_NOISE, Noise, Purpose};
+pub use noise::Purpose;
+use noise::{MAX_NOISE, Noise};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -107,8 +108,60 @@ impl Sampler {
             panic!("planted sampler fault at position {position}");
         }
         let Some(token) = self.guess(logits, mask, ahead, scratch)? else { return Ok(Drawn::End) };
-        let logprob = self.params.logprobs.map(|k| logprobs_of(logits, token, k, &mut scratch.candidates));
-        Ok(Drawn::Token(token, logprob))
+        Ok(Drawn::Token(token, self.logprobs(logits, token, scratch)))
+    }
+
+    /// Log-probabilities of a raw row at `token`, where they are asked for.
+    pub fn logprobs(&self, logits: &[f32], token: Token, scratch: &mut Scratch) -> Option<TokenLogprob> {
+        self.params.logprobs.map(|k| logprobs_of(logits, token, k, &mut scratch.candidates))
+    }
+
+    /// Probabilities of the tokens that [`draw`](Sampler::draw) could give, ascending by id, likely ones or not; their sum
+    /// is 1. None where the mask allows nothing but the end.
+    ///
+    /// # Errors
+    /// As [`draw`](Sampler::draw).
+    pub fn spread(
+        &self,
+        logits: &[f32],
+        mask: Option<&Mask>,
+        ahead: &[Token],
+        scratch: &mut Scratch,
+    ) -> Result<Option<Vec<(Token, f32)>>> {
+        let position = self.position + ahead.len() as u32;
+        let Some(mask) = self.without_end(logits.len(), mask, position) else { return Ok(None) };
+        let Scratch { row, candidates } = scratch;
+        candidates::collect(self.processed(logits, ahead, row), mask.as_ref(), candidates);
+        if self.params.sampling.temperature == 0.0 {
+            let best = argmax(candidates.iter().copied()).ok_or_else(not_finite)?;
+            return Ok(Some(vec![(best, 1.0)]));
+        }
+        candidates::cut(candidates, &self.params.sampling);
+        candidates.sort_unstable_by_key(|c| c.0);
+        let best = candidates::best_logit(candidates);
+        if !best.is_finite() || candidates.iter().any(|c| c.1.is_nan()) {
+            return Err(not_finite());
+        }
+        let total: f64 = candidates.iter().map(|c| f64::from((c.1 - best).exp())).sum();
+        let share = |c: &Candidate| (c.0, (f64::from((c.1 - best).exp()) / total) as f32);
+        Ok(Some(candidates.iter().map(share).collect()))
+    }
+
+    /// Draws from weights with the noise for `purpose`, `ahead` tokens after the committed ones. None where no weight is
+    /// above 0.
+    pub fn draw_from(&self, weights: &[(Token, f32)], purpose: Purpose, ahead: usize) -> Option<Token> {
+        let noise = self.noise(purpose, ahead);
+        let scored = weights.iter().filter(|w| w.1 > 0.0).map(|w| (w.0, w.1.ln() + noise.gumbel(w.0)));
+        scored.max_by(|a, b| a.1.total_cmp(&b.1).then(b.0.cmp(&a.0))).map(|c| c.0)
+    }
+
+    /// A uniform number in (0, 1) for accepting the token `ahead` tokens after the committed ones.
+    pub fn chance(&self, ahead: usize) -> f64 {
+        self.noise(Purpose::Accept, ahead).uniform()
+    }
+
+    fn noise(&self, purpose: Purpose, ahead: usize) -> Noise {
+        Noise::new(self.params.seed, purpose, self.choice, self.position + ahead as u32)
     }
 
     /// As [`draw`](Sampler::draw), of another model's row: what the target would draw if its row were the same. None
@@ -228,10 +281,12 @@ impl Sampler {
                 argmax_noisy(buffer, noise)
             }
         };
-        best.ok_or_else(|| {
-            Error::Executor("the model's logits are not finite; its weights may be damaged".into())
-        })
+        best.ok_or_else(not_finite)
     }
+}
+
+fn not_finite() -> Error {
+    Error::Executor("the model's logits are not finite; its weights may be damaged".into())
 }
 
 /// Largest logit, lowest id on ties. None where a logit is NaN or none is above minus infinity.

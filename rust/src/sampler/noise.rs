@@ -11,9 +11,15 @@ pub(super) const MAX_NOISE: f32 = 22.9;
 
 /// What the noise is for; draws for different purposes are independent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Purpose {
+pub enum Purpose {
     /// Drawing a token.
     Draw = 1,
+    /// Drawing a token from a draft model's distribution, to be accepted or not.
+    Draft = 2,
+    /// Accepting it.
+    Accept = 3,
+    /// Drawing another one in its place.
+    Recover = 4,
 }
 
 /// The noise of one position.
@@ -30,6 +36,11 @@ impl Noise {
         k = mix64(k ^ (u64::from(choice) << 32 | u64::from(position)));
         k = mix64(k ^ purpose as u64);
         Noise { a: k as u32, b: (k >> 32) as u32 }
+    }
+
+    /// Uniform in (0, 1).
+    pub(super) fn uniform(self) -> f64 {
+        (f64::from(mix32(mix32(self.a) ^ self.b)) + 0.5) / 4_294_967_296.0
     }
 
     /// Standard Gumbel noise of one token.

@@ -201,3 +201,35 @@ proptest! {
         prop_assert_eq!(tokens.iter().flat_map(|t| vocab.bytes(*t)).copied().collect::<Vec<u8>>(), bytes);
     }
 }
+
+#[test]
+fn a_draft_model_has_the_same_vocabulary() {
+    let build = |tables: &GgufTables, n_vocab| {
+        Vocab::from_gguf_tables(tables, &VocabOptions { n_vocab, ..VocabOptions::default() }).unwrap()
+    };
+    let target = build(&tables(), None);
+    target.check_draft(&target).unwrap();
+    // Unused ids more or less are no difference.
+    target.check_draft(&build(&tables(), Some(300))).unwrap();
+    build(&tables(), Some(300)).check_draft(&target).unwrap();
+    let refused = |change: &dyn Fn(&mut GgufTables)| {
+        let mut tables = tables();
+        change(&mut tables);
+        match target.check_draft(&build(&tables, None)) {
+            Err(Error::Invalid { what, why, .. }) => {
+                assert_eq!(what, "draft");
+                why
+            }
+            other => panic!("{other:?}"),
+        }
+    };
+    let why = refused(&|tables| tables.tokens[273] = "       ".into());
+    assert!(why.starts_with("token 273 is text \"       \" in the draft model but text \"      \""), "{why}");
+    let why = refused(&|tables| tables.types[270] = 4);
+    assert!(why.starts_with("token 270 is marked text"), "{why}");
+    let why = refused(&|tables| {
+        tables.tokens.truncate(273);
+        tables.types.truncate(273);
+    });
+    assert!(why.starts_with("token 273 is unused"), "{why}");
+}

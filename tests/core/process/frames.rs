@@ -1,6 +1,6 @@
 //! Messages survive the way through a socket.
 
-use llgtrt::config::DraftSource;
+use llgtrt::config::{Acceptance, DraftSource};
 use llgtrt::engine::{Command, FromEngine, Info, Report};
 use llgtrt::error::Error;
 use llgtrt::exec::Promise;
@@ -60,7 +60,8 @@ prop_compose! {
         max_draft_len in option::of(any::<u32>()),
         sources in option::of(vec(prop_oneof![Just(DraftSource::Forced), Just(DraftSource::PromptLookup)], 0..3)),
     ) -> Speculative {
-        Speculative { enabled, max_draft_len, sources }
+        let acceptance = (!enabled).then_some(Acceptance::Rejection);
+        Speculative { enabled, max_draft_len, sources, acceptance }
     }
 }
 

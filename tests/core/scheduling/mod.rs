@@ -4,6 +4,7 @@
 mod cancel;
 mod faults;
 mod invariance;
+mod leaks;
 mod oracle;
 mod prefixes;
 mod speculation;

@@ -3,9 +3,10 @@
 use super::oracle::Oracle;
 use super::spec;
 use super::world::{Answers, World, essence};
-use llgtrt::config::DraftSource;
+use llgtrt::config::{Acceptance, AcceptanceKey, DraftSource};
 use llgtrt::exec::toy::ToyFault;
 use llgtrt::request::RequestSpec;
+use llgtrt::types::{End, FinishReason};
 
 fn asked(more: &str) -> RequestSpec {
     spec(&format!(
@@ -85,4 +86,58 @@ fn refused_drafts_that_stay_in_the_kv_are_noticed() {
     assert!(same(&plain, &drafted));
     let totals = &drafted.snapshot.totals;
     assert!(totals.accepted_tokens > 0 && totals.accepted_tokens < totals.drafted_tokens);
+}
+
+fn with_model(acceptance: AcceptanceKey) -> World {
+    let mut world = World::default();
+    world.config.speculative.draft_model = Some("toy:blur=40".into());
+    world.config.speculative.acceptance = acceptance;
+    world.config.speculative.adaptive = false;
+    world
+}
+
+#[test]
+fn rejection_accepts_more_and_changes_nothing_at_temperature_0() {
+    let request = |seed: u32, temperature: f32| {
+        spec(&format!(
+            r#"{{"prompt":[97,98,{seed}],"max_tokens":60,"ignore_eos":true,"logprobs":1,
+               "sampling":{{"seed":{seed},"temperature":{temperature}}}}}"#
+        ))
+    };
+    let share = |acceptance| {
+        let requests: Vec<_> = (0..20).map(|seed| request(seed, 1.0)).collect();
+        let order: Vec<_> = (0..requests.len()).collect();
+        let totals = with_model(acceptance).run(&requests, &order, 0).snapshot.totals;
+        totals.accepted_tokens as f64 / totals.drafted_tokens as f64
+    };
+    let (exact, rejection) = (share(AcceptanceKey::Exact), share(AcceptanceKey::Rejection));
+    assert!(rejection > exact && exact > 0.1, "{rejection} against {exact}");
+    let greedy = request(5, 0.0);
+    let plain = World::default().run(std::slice::from_ref(&greedy), &[0], 0);
+    let drafted = with_model(AcceptanceKey::Rejection).run(std::slice::from_ref(&greedy), &[0], 0);
+    assert!(same(&plain, &drafted) && drafted.snapshot.totals.accepted_tokens > 0);
+    // A request may ask for the other way.
+    let mut own = request(6, 1.0);
+    let plain = World::default().run(std::slice::from_ref(&own), &[0], 0);
+    own.speculative.acceptance = Some(Acceptance::Exact);
+    assert!(same(&plain, &with_model(AcceptanceKey::Rejection).run(std::slice::from_ref(&own), &[0], 0)));
+}
+
+#[test]
+fn rejection_obeys_grammars_and_ends() {
+    let requests: Vec<_> = (0..40)
+        .map(|seed| {
+            spec(&format!(
+                r#"{{"prompt":[97],"max_tokens":50,"grammar":{{"regex":"[ab]{{1,9}}(cd|e)"}},"sampling":{{"seed":{seed}}}}}"#
+            ))
+        })
+        .collect();
+    let order: Vec<_> = (0..requests.len()).collect();
+    let answers = with_model(AcceptanceKey::Rejection).run(&requests, &order, 0);
+    for event in answers.choices.values() {
+        assert_eq!(event.end, Some(End::Finished(FinishReason::Stop)));
+        let body = event.text.strip_suffix("cd").or(event.text.strip_suffix('e')).unwrap();
+        assert!((1..10).contains(&body.len()) && body.bytes().all(|b| b == b'a' || b == b'b'), "{body}");
+    }
+    assert!(answers.snapshot.totals.accepted_tokens > 0);
 }

@@ -98,7 +98,11 @@ impl Live {
 
     /// Takes messages until every one of `expected` choices has ended and the engine says that it is idle.
     pub fn finish(&self, expected: usize) -> Answers {
-        let mut answers = Answers::default();
+        self.finish_after(Answers::default(), expected)
+    }
+
+    /// The same, where some messages have been taken.
+    pub fn finish_after(&self, mut answers: Answers, expected: usize) -> Answers {
         while answers.lags(expected) {
             answers.take(self.messages.recv().unwrap());
         }

@@ -1,0 +1,281 @@
+//! Statistics on a model whose strings can be enumerated: three tokens of a vocabulary of eight, drafts of two, a mask for
+//! every context. Counts of whole strings are compared with their probabilities by a chi-square test; then ten mistakes
+//! that have been made in such code are planted one by one, and each must be noticed.
+
+use super::*;
+use crate::exec::Draft;
+use crate::grammar::Mask;
+use crate::request::{Limits, Request};
+use crate::types::Slot;
+use crate::vocab::Vocab;
+use std::sync::Arc;
+
+const V: usize = 8;
+const LENGTH: usize = 3;
+const MOST_DRAFTED: usize = 2;
+const STRINGS: u32 = 200_000;
+const MODELS: u64 = 20;
+/// Normal quantile of 1 - 1e-6.
+const Z: f64 = 4.753_424;
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Mistake {
+    None,
+    ResidualFromTarget,
+    RatioWithoutMask,
+    OneChanceForAll,
+    BonusFromDraft,
+    RatioAtAnotherTemperature,
+    StaleMask,
+    KeptIffLikelier,
+    RecoveredWithTheSameChance,
+    TooGenerous,
+    CutWhereRefused,
+}
+
+const MISTAKES: [Mistake; 10] = [
+    Mistake::ResidualFromTarget,
+    Mistake::RatioWithoutMask,
+    Mistake::OneChanceForAll,
+    Mistake::BonusFromDraft,
+    Mistake::RatioAtAnotherTemperature,
+    Mistake::StaleMask,
+    Mistake::KeptIffLikelier,
+    Mistake::RecoveredWithTheSameChance,
+    Mistake::TooGenerous,
+    Mistake::CutWhereRefused,
+];
+
+/// Logits of target and draft and a mask for every context of up to two tokens.
+struct Model {
+    target: Vec<[f32; V]>,
+    draft: Vec<[f32; V]>,
+    masks: Vec<Mask>,
+}
+
+fn context(tokens: &[Token]) -> usize {
+    match *tokens {
+        [] => 0,
+        [a] => 1 + a as usize,
+        [a, b] => 1 + V + a as usize * V + b as usize,
+        _ => unreachable!("contexts have up to two tokens"),
+    }
+}
+
+impl Model {
+    fn new(seed: u64) -> Self {
+        let mut state = seed;
+        let mut random = move || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 40) as f32 / (1 << 24) as f32
+        };
+        let contexts = 1 + V + V * V;
+        let mut model = Model { target: Vec::new(), draft: Vec::new(), masks: Vec::new() };
+        for _ in 0..contexts {
+            let target: [f32; V] = std::array::from_fn(|_| 3.0 * random());
+            model.draft.push(std::array::from_fn(|t| target[t] + 2.0 * random()));
+            model.target.push(target);
+            let mut mask = Mask::none(V);
+            (0..V as Token).for_each(|t| mask.set(t, random() < 0.6));
+            mask.set((random() * V as f32) as Token, true);
+            model.masks.push(mask);
+        }
+        model
+    }
+
+    /// Probability of each token that follows these.
+    fn probabilities(&self, tokens: &[Token]) -> [f64; V] {
+        let at = context(tokens);
+        let mut p: [f64; V] = std::array::from_fn(|t| f64::from(self.target[at][t]).exp());
+        (0..V).filter(|t| !self.masks[at].allows(*t as Token)).for_each(|t| p[t] = 0.0);
+        let total: f64 = p.iter().sum();
+        p.map(|p| p / total)
+    }
+}
+
+/// The rule with a mistake.
+struct Wrong<'a>(Mistake, &'a Model, &'a [Token]);
+
+impl Rule for Wrong<'_> {
+    fn chance(&self, sampler: &Sampler, ahead: usize) -> f64 {
+        // That of one fixed position.
+        let shared = self.0 == Mistake::OneChanceForAll;
+        sampler.chance(if shared { LENGTH - self.2.len() } else { ahead })
+    }
+
+    fn keeps(&self, chance: f64, p: f32, q: f32) -> bool {
+        match self.0 {
+            Mistake::KeptIffLikelier => p >= q,
+            Mistake::TooGenerous => chance * f64::from(q) < 1.05 * f64::from(p),
+            _ => chance * f64::from(q) < f64::from(p),
+        }
+    }
+
+    fn recover(&self, sampler: &Sampler, (p, q): (&Weights, &Weights), ahead: usize) -> Option<Token> {
+        match self.0 {
+            Mistake::ResidualFromTarget => sampler.draw_from(p, Purpose::Recover, ahead),
+            Mistake::RecoveredWithTheSameChance => {
+                let rest = positive_part(p, q);
+                let mut left = sampler.chance(ahead) * rest.iter().map(|w| f64::from(w.1)).sum::<f64>();
+                rest.iter().find_map(|w| {
+                    left -= f64::from(w.1);
+                    (left <= 0.0).then_some(w.0)
+                })
+            }
+            _ => Modified.recover(sampler, (p, q), ahead),
+        }
+    }
+
+    fn bonus(&self, sampler: &Sampler, p: &Weights, drafted: &[Token]) -> Option<Token> {
+        if self.0 != Mistake::BonusFromDraft {
+            return Modified.bonus(sampler, p, drafted);
+        }
+        let at = context(&[self.2, drafted].concat());
+        let (row, mask) = (&self.1.draft[at], &self.1.masks[at]);
+        let q = sampler.spread(row, Some(mask), drafted, &mut Scratch::default()).unwrap().unwrap();
+        sampler.draw_from(&q, Purpose::Draw, drafted.len())
+    }
+}
+
+/// A draft after `said`, and the masks for it and what follows it.
+fn draft(model: &Model, mistake: Mistake, sampler: &Sampler, said: &[Token]) -> Draft {
+    let mut scratch = Scratch::default();
+    let mut out = Draft::default();
+    for ahead in 0..MOST_DRAFTED.min(LENGTH - said.len() - 1) {
+        let at = context(&[said, &out.tokens].concat());
+        let row = model.draft[at];
+        let open = Mask::all(V);
+        let mask = if mistake == Mistake::CutWhereRefused { &open } else { &model.masks[at] };
+        let mut spread = |row: &[f32], mask: &Mask, drafted: &[Token]| {
+            sampler.spread(row, Some(mask), drafted, &mut scratch).unwrap().unwrap()
+        };
+        let q = spread(&row, mask, &out.tokens);
+        let token = sampler.draw_from(&q, Purpose::Draft, ahead).unwrap();
+        if !model.masks[at].allows(token) {
+            break;
+        }
+        let stated = match mistake {
+            Mistake::RatioWithoutMask => spread(&row, &open, &out.tokens),
+            Mistake::RatioAtAnotherTemperature => spread(&row.map(|l| l / 0.9), mask, &out.tokens),
+            _ => q,
+        };
+        out.tokens.push(token);
+        out.probs.push(stated);
+    }
+    for ahead in 0..=out.tokens.len() {
+        out.masks.push(model.masks[context(&[said, &out.tokens[..ahead]].concat())].clone());
+    }
+    out
+}
+
+/// One string; `number` chooses its noise.
+fn string(model: &Model, mistake: Mistake, request: &Request, (number, vocab): (u32, &Arc<Vocab>)) -> usize {
+    let mut sampler = Sampler::new(request, number, 0, Arc::clone(vocab));
+    let mut said: Vec<Token> = Vec::new();
+    let mut stale: Option<Mask> = None;
+    while said.len() < LENGTH {
+        let mut draft = draft(model, mistake, &sampler, &said);
+        if let Some(mask) = stale.take() {
+            draft.masks[0] = mask;
+        }
+        let texts: Vec<_> = (0..=draft.tokens.len()).map(|n| [&said, &draft.tokens[..n]].concat()).collect();
+        let rows: Vec<&[f32]> = texts.iter().map(|text| &model.target[context(text)][..]).collect();
+        let mut job =
+            Job { slot: Slot(0), start: 0, tokens: vec![0], sample: true, draft, sampler, grammar: None };
+        let mut verdict = Verdict::default();
+        let rule = Wrong(mistake, model, &said);
+        by(&rule, &mut job, &rows, (&mut Scratch::default(), &mut verdict)).unwrap();
+        sampler = job.sampler;
+        if mistake == Mistake::StaleMask && verdict.refusal.is_some() {
+            stale = job.draft.masks.get(verdict.accepted + 1).cloned();
+        }
+        for token in verdict.tokens {
+            sampler.commit(token);
+            said.push(token);
+        }
+    }
+    said.iter().fold(0, |code, token| code * V + *token as usize)
+}
+
+/// Whether so many strings of a model look as they should.
+fn looks_right(model: &Model, mistake: Mistake) -> bool {
+    let spec = serde_json::from_str(r#"{"prompt":[1],"n":1,"sampling":{"seed":7}}"#).unwrap();
+    let limits = Limits { n_vocab: V as u32, context: 100, max_prompt: 100, faults: false };
+    let (request, vocab) = (Request::new(spec, &limits).unwrap(), Vocab::toy().unwrap());
+    let mut counts = [0u32; V * V * V];
+    for number in 0..STRINGS {
+        counts[string(model, mistake, &request, (number, &vocab))] += 1;
+    }
+    let (mut statistic, mut cells, mut pooled) = (0.0, 0.0, (0.0, 0.0));
+    for (code, count) in counts.into_iter().enumerate() {
+        let tokens = [code / V / V, code / V % V, code % V].map(|t| t as Token);
+        let p: f64 = (0..LENGTH).map(|i| model.probabilities(&tokens[..i])[tokens[i] as usize]).product();
+        let (expected, count) = (p * f64::from(STRINGS), f64::from(count));
+        if p == 0.0 && count > 0.0 {
+            return false;
+        }
+        if expected < 10.0 {
+            pooled = (pooled.0 + expected, pooled.1 + count);
+        } else {
+            statistic += (count - expected).powi(2) / expected;
+            cells += 1.0;
+        }
+    }
+    if pooled.0 >= 10.0 {
+        statistic += (pooled.1 - pooled.0).powi(2) / pooled.0;
+        cells += 1.0;
+    }
+    // The quantile by Wilson and Hilferty (1931).
+    let freedom: f64 = cells - 1.0;
+    let part = 2.0 / (9.0 * freedom);
+    statistic < freedom * (1.0 - part + Z * part.sqrt()).powi(3)
+}
+
+#[test]
+fn strings_have_their_probabilities() {
+    std::thread::scope(|scope| {
+        for half in 0..2 {
+            scope.spawn(move || {
+                for seed in (half..MODELS).step_by(2) {
+                    assert!(looks_right(&Model::new(seed), Mistake::None), "model {seed}");
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn every_mistake_is_noticed() {
+    std::thread::scope(|scope| {
+        for half in MISTAKES.chunks(MISTAKES.len() / 2) {
+            scope.spawn(move || {
+                for mistake in half {
+                    let noticed = (0..3).any(|seed| !looks_right(&Model::new(seed), *mistake));
+                    assert!(noticed, "{mistake:?}");
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn a_certain_draft_is_kept_as_often_as_it_is_likely() {
+    // Half of the time token 0, which a deterministic drafter proposes.
+    let spec = serde_json::from_str(r#"{"prompt":[1],"sampling":{"seed":7}}"#).unwrap();
+    let limits = Limits { n_vocab: 2, context: 100, max_prompt: 100, faults: false };
+    let (request, vocab) = (Request::new(spec, &limits).unwrap(), Vocab::toy().unwrap());
+    let mut kept = 0;
+    for number in 0..10_000 {
+        let sampler = Sampler::new(&request, number, 0, Arc::clone(&vocab));
+        let draft = Draft { tokens: vec![0], ..Draft::default() };
+        let mut job =
+            Job { slot: Slot(0), start: 0, tokens: vec![0], sample: true, draft, sampler, grammar: None };
+        let mut verdict = Verdict::default();
+        let row: &[f32] = &[0.0, 0.0];
+        rejection(&mut job, &[row, row], &mut Scratch::default(), &mut verdict).unwrap();
+        assert_eq!(verdict.accepted + 1, verdict.tokens.len());
+        assert!(verdict.accepted == 1 || verdict.tokens == [1]);
+        kept += verdict.accepted;
+    }
+    assert!((4_700..5_300).contains(&kept), "{kept}");
+}
