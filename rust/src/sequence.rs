@@ -129,7 +129,7 @@ impl Sequence {
     /// Whether it lets `source` draft for it, and that is worth while.
     pub fn allows(&self, source: DraftSource) -> bool {
         let ready = match source {
-            DraftSource::DraftModel => self.late_sources != Some(false),
+            DraftSource::DraftModel => self.late_sources == Some(true),
             DraftSource::Prediction => !self.prediction().is_empty(),
             DraftSource::Forced | DraftSource::PromptLookup => true,
         };
@@ -166,6 +166,7 @@ impl Sequence {
     /// Gives its slot up.
     pub fn unplace(&mut self) -> Option<Slot> {
         self.computed = 0;
+        self.late_sources = None;
         self.slot.take()
     }
 

@@ -3,7 +3,7 @@
 use super::Engine;
 use super::accepted;
 use crate::config::DraftSource;
-use crate::exec::{Ask, Draft, Drafter, ExecError, Job, Outcome, Round};
+use crate::exec::{Ask, Draft, ExecError, Job, Outcome, Round};
 use crate::sched::Share;
 use crate::sched::draft_len::{Prospect, Room, TRIAL};
 use crate::sequence::Sequence;
@@ -47,15 +47,19 @@ impl Engine {
             if sequence.late_sources.is_some() {
                 continue;
             }
-            let delay = |(_, drafter): &(DraftSource, Box<dyn Drafter>)| match sequence.slot {
-                Some(slot) => drafter.delay(slot, sequence.tokens()),
-                None => 0.0,
-            };
-            let delay = self.drafters.iter().map(delay).fold(0.0, f64::max);
+            let slot = sequence.slot.expect("a running sequence has a slot. This is a bug.");
+            let delays =
+                self.drafters.iter().filter_map(|(_, drafter)| drafter.delay(slot, sequence.tokens()));
+            let delay = delays.reduce(f64::max);
+            // The first token waits for nobody.
+            if delay.is_some() && sequence.generated() == 0 {
+                continue;
+            }
             let tokens = f64::from(sequence.most() - sequence.known()).min(self.tally.output_length());
-            let pays = !self.config.speculative.adaptive || self.lengths.pays(decoding, delay, tokens);
-            self.decided += u64::from(delay > 0.0);
-            sequence.late_sources = Some(pays || self.decided.is_multiple_of(TRIAL));
+            let pays = |delay| self.lengths.pays(decoding, delay, tokens);
+            self.decided += u64::from(delay.is_some());
+            let trial = self.decided.is_multiple_of(TRIAL) || !self.config.speculative.adaptive;
+            sequence.late_sources = Some(delay.is_none_or(pays) || trial);
         }
     }
 

@@ -169,10 +169,10 @@ impl Drafter for DraftModel {
         self.settle(copied);
     }
 
-    fn delay(&self, slot: Slot, known: &[Token]) -> f64 {
+    fn delay(&self, slot: Slot, known: &[Token]) -> Option<f64> {
         let same = self.held[slot.index()].iter().zip(known).take_while(|(a, b)| a == b).count();
         let gap = known.len() - same;
-        if gap > SHORT { gap as f64 * self.per_token.unwrap_or(0.0) } else { 0.0 }
+        (gap > SHORT).then(|| gap as f64 * self.per_token.unwrap_or(0.0))
     }
 
     fn held(&self) -> u64 {

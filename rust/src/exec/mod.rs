@@ -207,9 +207,10 @@ pub trait Drafter: Send {
     fn keep(&mut self, _slot: Slot, _len: u32) {}
     /// The empty slot `to` now holds the first `len` tokens of `from`.
     fn copy(&mut self, _from: Slot, _to: Slot, _len: u32) {}
-    /// Seconds, about, that it needs once before it can draft after `known`; 0 where it is ready.
-    fn delay(&self, _slot: Slot, _known: &[Token]) -> f64 {
-        0.0
+    /// Seconds, about, that it needs once before it can draft after `known`, 0 where that is not known yet; None where
+    /// it is ready.
+    fn delay(&self, _slot: Slot, _known: &[Token]) -> Option<f64> {
+        None
     }
     /// Tokens held over all slots.
     fn held(&self) -> u64 {

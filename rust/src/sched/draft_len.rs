@@ -163,7 +163,7 @@ impl Lengths {
     /// Whether drafts for one of `sequences` are worth a delay of so many seconds, if `tokens` are to come.
     pub fn pays(&self, sequences: usize, delay: f64, tokens: f64) -> bool {
         let saved = self.costs.get(&class(sequences)).and_then(|costs| costs.saved);
-        delay == 0.0 || saved.is_none_or(|saved| saved * tokens > delay)
+        saved.is_none_or(|saved| saved * tokens > delay)
     }
 
     /// Learns that a step of nothing but these drafts took this long.

@@ -4,7 +4,7 @@ use super::oracle::Oracle;
 use super::spec;
 use super::world::{Answers, World, essence};
 use llgtrt::config::{Acceptance, AcceptanceKey, DraftSource};
-use llgtrt::exec::toy::ToyFault;
+use llgtrt::exec::toy::{ToyConfig, ToyFault};
 use llgtrt::request::RequestSpec;
 use llgtrt::types::{End, FinishReason};
 
@@ -140,4 +140,53 @@ fn rejection_obeys_grammars_and_ends() {
         assert!((1..10).contains(&body.len()) && body.bytes().all(|b| b == b'a' || b == b'b'), "{body}");
     }
     assert!(answers.snapshot.totals.accepted_tokens > 0);
+}
+
+#[test]
+fn sequences_of_one_batch_settle_at_lengths_of_their_own() {
+    // About as many steps for both.
+    let requests = [(41, 900), (42, 100)].map(|(seed, tokens)| {
+        spec(&format!(
+            r#"{{"prompt":[97,{seed}],"max_tokens":{tokens},"ignore_eos":true,"sampling":{{"seed":{seed}}}}}"#
+        ))
+    });
+    let plain = World::default().run(&requests, &[0, 1], 0);
+    let known = plain.choices.iter().map(|((index, _), event)| (&requests[*index], event));
+    let oracle = Oracle::with(known.zip([95, 5]).map(|((spec, event), right)| (spec, event, right)));
+    let toy = ToyConfig { step_us: 400, ..ToyConfig::default() };
+    let drafted = World { toy, oracle: Some(oracle), ..World::default() }.run(&requests, &[0, 1], 0);
+    assert!(same(&plain, &drafted));
+    let mean = |index: usize| {
+        let usage = drafted.choices[&(index, 0)].usage;
+        let drafts = usage.drafts[DraftSource::PromptLookup as usize];
+        f64::from(drafts.drafted) / f64::from(usage.completion - drafts.accepted)
+    };
+    assert!(mean(0) >= 5.0 && mean(1) <= 1.0, "{} {}", mean(0), mean(1));
+}
+
+#[test]
+fn a_draft_may_be_wrong_at_any_place_in_any_way() {
+    let schema = r#"{\"type\":\"object\",\"properties\":{\"ab\":{\"type\":\"integer\"},\"c\":{\"enum\":[\"x\",\"yz\"]}},\"required\":[\"ab\",\"c\"],\"additionalProperties\":false}"#;
+    for constraint in [
+        format!(r#"{{"json_schema":"{schema}"}}"#),
+        r#"{"lark_grammar":"start: /[a-c]/ \"d\"* (\"e\" start)?"}"#.into(),
+    ] {
+        let request = spec(&format!(
+            r#"{{"prompt":[97,98],"max_tokens":30,"logprobs":1,"grammar":{constraint},"sampling":{{"seed":3}}}}"#
+        ));
+        let plain = World::default().run(std::slice::from_ref(&request), &[0], 0);
+        let answer = &plain.choices[&(0, 0)];
+        assert!(answer.tokens.len() > 3, "{answer:?}");
+        // A byte that is never allowed, an end token, an id past the vocabulary, a token that is sometimes allowed.
+        for token in [0, 267, 9999, u32::from(b'1'), u32::from(b'e')] {
+            for place in 2..2 + answer.tokens.len() {
+                let mut oracle = Oracle::new([(&request, answer)].into_iter(), 100);
+                oracle.spoilt = Some((place, token));
+                let mut world = World { oracle: Some(oracle), ..World::default() };
+                world.config.speculative.adaptive = false;
+                let drafted = world.run(std::slice::from_ref(&request), &[0], 0);
+                assert!(same(&plain, &drafted), "{token} at {place}: {:?}", drafted.choices);
+            }
+        }
+    }
 }
