@@ -303,11 +303,11 @@ pub struct Acceptance {
 }
 
 /// Rounds that a sequence remembers, about.
-const MEMORY: f64 = 0.95;
+const MEMORY: f64 = 0.92;
 
 impl Acceptance {
     /// As of an unknown sequence: some tokens of it are accepted.
-    pub const UNKNOWN: Acceptance = Acceptance { accepted: 1.4, stopped: 0.6 };
+    pub const UNKNOWN: Acceptance = Acceptance { accepted: 0.7, stopped: 0.3 };
 
     /// Takes a round in which `accepted` tokens were kept; `stopped`: the draft reached further, or ended before it
     /// should have.

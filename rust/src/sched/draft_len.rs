@@ -1,7 +1,7 @@
 //! How far drafts may reach in one step.
 //!
 //! A draft is never worth a preemption, a kept prefix or another sequence's tokens: it takes what they leave ([`Room`]).
-//! Within that, the lengths of a step are those with the most expected tokens per second ([`Lengths`]).
+//! Within that, the lengths of a step are those with the most expected tokens per second ([`Lengths`]); of about equal ones the shortest.
 //!
 //! Tokens: a sequence whose drafts are accepted with probability `a` per token emits `1 + a + … + a^k` of `k`; forced
 //! tokens, which are known beforehand, count in full. Seconds: a table of whole steps, drafting included, by number of
@@ -75,6 +75,8 @@ const NEW_AFTER_LONG: f64 = 0.7;
 const STALE: u64 = 100;
 /// A drafted token costs at least this share of a step without drafts: masks, sampling, the row itself.
 const LEAST_COST: f64 = 0.01;
+/// Speeds that differ by less are taken for equal, and the shorter draft is chosen.
+const NOISE: f64 = 0.02;
 /// Steps of one batch size from one look at another length to the next, at first and at most.
 const LOOKS: (u32, u32) = (24, 1536);
 
@@ -176,41 +178,45 @@ impl Lengths {
 /// The one length with the most tokens per second, and these.
 fn evaluate(costs: &Costs, prospects: &[Prospect], longest: u32) -> (u32, f64) {
     let mut tokens = prospects.len() as f64;
-    let mut best = (0, 0.0);
-    for length in 0..=longest {
+    let speed = |length: u32| {
         if length > 0 {
             tokens += prospects.iter().map(|p| p.gain(length - 1)).sum::<f64>();
         }
-        let speed = tokens / costs.at(f64::from(length)).unwrap_or(f64::INFINITY);
-        if speed > best.1 {
-            best = (length, speed);
-        }
-    }
-    best
+        tokens / costs.at(f64::from(length)).unwrap_or(f64::INFINITY)
+    };
+    let (best, speed) = shortest((0..=longest).map(speed).collect());
+    (best as u32, speed)
 }
 
 /// A length for each sequence: the likeliest tokens first, up to the number of them with the most tokens per second; and
 /// these.
 fn spread(costs: &Costs, prospects: &[Prospect]) -> (Vec<u32>, f64) {
     let mut lengths = vec![0; prospects.len()];
-    let (mut chosen, mut best) = (lengths.clone(), 0.0);
+    let (mut order, mut speeds) = (Vec::new(), Vec::new());
     let mut tokens = prospects.len() as f64;
-    for drafted in 0.. {
-        let mean = f64::from(drafted) / prospects.len() as f64;
-        let speed = tokens / costs.at(mean).unwrap_or(f64::INFINITY);
-        if speed > best {
-            (chosen, best) = (lengths.clone(), speed);
-        }
+    loop {
+        let mean = order.len() as f64 / prospects.len() as f64;
+        speeds.push(tokens / costs.at(mean).unwrap_or(f64::INFINITY));
         let gain = |i: &usize| prospects[*i].gain(lengths[*i]);
         let Some(next) = (0..prospects.len()).max_by(|a, b| gain(a).total_cmp(&gain(b))) else { break };
-        let more = gain(&next);
-        if more <= 0.0 {
+        if gain(&next) <= 0.0 {
             break;
         }
-        tokens += more;
+        tokens += gain(&next);
         lengths[next] += 1;
+        order.push(next);
     }
-    (chosen, best)
+    let (best, speed) = shortest(speeds);
+    let mut chosen = vec![0; prospects.len()];
+    order[..best].iter().for_each(|next| chosen[*next] += 1);
+    (chosen, speed)
+}
+
+/// The first that is as good as the best, up to what measurements differ by anyhow.
+fn shortest(speeds: Vec<f64>) -> (usize, f64) {
+    let best = speeds.iter().copied().fold(0.0, f64::max);
+    let first = speeds.iter().position(|speed| *speed >= best * (1.0 - NOISE)).unwrap_or(0);
+    (first, speeds[first])
 }
 
 impl Costs {

@@ -63,7 +63,7 @@ fn drafts() -> impl Strategy<Value = Drafts> {
         1 => Just(Drafts::None),
         1 => (1u32..9).prop_map(|most| Drafts::Lookup { most }),
         2 => (1u32..9, any::<bool>()).prop_map(|(most, lookup)| Drafts::Forced { most, lookup }),
-        2 => (1u32..9, prop_oneof![Just(0u64), Just(50), Just(80), Just(100)])
+        4 => (1u32..9, prop_oneof![1 => Just(0u64), 1 => Just(50), 3 => Just(80), 1 => Just(100)])
             .prop_map(|(most, right)| Drafts::Oracle { most, right }),
         1 => (1u32..9, 2usize..20).prop_map(|(most, edit)| Drafts::Prediction { most, edit }),
         3 => (1u32..9, 0u32..100, any::<bool>(), any::<bool>())

@@ -4,7 +4,7 @@ use super::oracle::Oracle;
 use super::spec;
 use super::world::{Answers, World, essence};
 use llgtrt::config::{Acceptance, AcceptanceKey, DraftSource};
-use llgtrt::exec::toy::{ToyConfig, ToyFault};
+use llgtrt::exec::toy::ToyFault;
 use llgtrt::request::RequestSpec;
 use llgtrt::types::{End, FinishReason};
 
@@ -140,28 +140,6 @@ fn rejection_obeys_grammars_and_ends() {
         assert!((1..10).contains(&body.len()) && body.bytes().all(|b| b == b'a' || b == b'b'), "{body}");
     }
     assert!(answers.snapshot.totals.accepted_tokens > 0);
-}
-
-#[test]
-fn sequences_of_one_batch_settle_at_lengths_of_their_own() {
-    // About as many steps for both.
-    let requests = [(41, 900), (42, 100)].map(|(seed, tokens)| {
-        spec(&format!(
-            r#"{{"prompt":[97,{seed}],"max_tokens":{tokens},"ignore_eos":true,"sampling":{{"seed":{seed}}}}}"#
-        ))
-    });
-    let plain = World::default().run(&requests, &[0, 1], 0);
-    let known = plain.choices.iter().map(|((index, _), event)| (&requests[*index], event));
-    let oracle = Oracle::with(known.zip([95, 5]).map(|((spec, event), right)| (spec, event, right)));
-    let toy = ToyConfig { step_us: 400, ..ToyConfig::default() };
-    let drafted = World { toy, oracle: Some(oracle), ..World::default() }.run(&requests, &[0, 1], 0);
-    assert!(same(&plain, &drafted));
-    let mean = |index: usize| {
-        let usage = drafted.choices[&(index, 0)].usage;
-        let drafts = usage.drafts[DraftSource::PromptLookup as usize];
-        f64::from(drafts.drafted) / f64::from(usage.completion - drafts.accepted)
-    };
-    assert!(mean(0) >= 5.0 && mean(1) <= 1.0, "{} {}", mean(0), mean(1));
 }
 
 #[test]
