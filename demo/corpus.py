@@ -297,7 +297,7 @@ class Writer:
         else:
             text, facts = self.text()
             turns = [
-                self.extract(facts) if roll < 0.66 else self.nested(facts) if roll < 0.74 else self.ask(facts)
+                self.extract(facts) if roll < 0.6 else self.nested(facts) if roll < 0.71 else self.ask(facts)
             ]
             while len(turns) < most and rng.random() < 0.7:
                 turns.append(self.extract(facts) if rng.random() < 0.5 else self.ask(facts))

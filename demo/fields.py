@@ -57,7 +57,8 @@ def _bool(n: Names) -> Value:
     return n.rng.random() < 0.5
 
 
-ENDINGS = "{v}|{v} now|{v} as agreed|{v} this time"
+ENDINGS = "{v}|{v} now|{v} as agreed|{v} this time|{v} again|{v} at last|{v} for sure"
+WHO = "{s} |Now {s} |These days {s} |As it happens {s} |This year {s} |Once more {s} |Of course {s} "
 """With these, every opener is met in either half: templates are split as wholes."""
 
 STATUS, _status = _pick("open", "closed", "pending", "delayed")
@@ -72,9 +73,14 @@ AGE = Kind(
             "{s} is |{s} is now |{s} just turned |Today {s} is |At the moment {s} is ",
             "{v} years old|{v} years of age|aged {v}|{v}",
         ),
-        "Aged {v}, {s} still works",
-        "At {v} years of age, {s} keeps busy",
-        "{s} celebrated birthday number {v}",
+        *variants(
+            "Aged {v}, |At {v} years of age, |At {v}, |Being {v} years old, |With {v} years, ",
+            "{s} still works|{s} keeps busy|{s} feels young|{s} travels a lot|{s} has plans",
+        ),
+        *variants(
+            "{s} celebrated |{s} has had |{s} just had |Last week {s} had ",
+            "birthday number {v}|a birthday, the age is {v}|a party for turning {v}",
+        ),
     ),
     "integer",
 )
@@ -83,12 +89,14 @@ CITY = Kind(
     lambda n: n.word(names.CITY),
     (
         *variants(
-            "{s} |Now {s} |These days {s} ",
-            "lives in {v}|comes from {v}|is based in {v}|has a flat in {v}|moved to {v}",
+            WHO,
+            "lives in {v}|comes from {v}|is based in {v}|has a flat in {v}|moved to {v}|calls {v} home"
+            "|can be found in {v}|settled in {v}|rents a house in {v}",
         ),
-        "{s} calls {v} home",
-        "Home is {v}",
-        "You will find {s} in {v}",
+        *variants(
+            "Home is |You will find {s} in |The home of {s} is |The family lives in |{s} feels at home in ",
+            ENDINGS,
+        ),
     ),
 )
 JOB = Kind(
@@ -96,65 +104,80 @@ JOB = Kind(
     _of(names.JOB),
     (
         *variants(
-            "{s} |Now {s} |For years {s} ",
-            "works as a {v}|has worked as a {v}|earns a living as a {v}|is employed as a {v}",
+            WHO,
+            "works as a {v}|has worked as a {v}|earns a living as a {v}|is employed as a {v}"
+            "|trained to be a {v}|got a job as a {v}|makes money as a {v}",
         ),
-        "The job: {v}",
-        "By profession {s} is a {v}",
-        "{s} trained to be a {v}",
+        *variants(
+            "By profession {s} is a |The job of {s} is |By trade {s} is a |At work {s} is a |The job: ",
+            ENDINGS,
+        ),
     ),
 )
 EMPLOYER = Kind(
     "employer|company|firm|workplace",
     lambda n: n.company(),
     variants(
-        "{s} |Now {s} |Since May {s} ",
-        "works for {v}|is employed by {v}|has a contract with {v}|got hired by {v}|joined {v}",
+        WHO + "|Since May {s} ",
+        "works for {v}|is employed by {v}|has a contract with {v}|got hired by {v}|joined {v}"
+        "|has an office at {v}|is paid by {v}",
     ),
 )
 EMAIL = Kind(
     "email|mail|contact|email address",
     lambda n: n.email(),
     variants(
-        "{s} can be reached at |Write to {s} at |The address of {s} is |Mail goes to |Contact: ",
-        "{v}|{v} now|{v} as before|{v} at work",
+        "{s} can be reached at |Write to {s} at |The address of {s} is |Mail goes to |Contact: "
+        "|Letters to {s} go to |{s} uses |Messages: ",
+        "{v}|{v} now|{v} as before|{v} at work|{v} only|{v} these days",
     ),
 )
 SPOKEN = Kind(
     "languages|tongues|spoken languages",
     _many(names.LANGUAGE),
-    variants("{s} |Also, {s} |At work {s} ", "speaks {v}|is fluent in {v}|can read {v}|has studied {v}"),
+    variants(
+        WHO + "|At work {s} ",
+        "speaks {v}|is fluent in {v}|can read {v}|has studied {v}|translates {v}|writes {v}|chats in {v}",
+    ),
     "array",
 )
 HOBBIES = Kind(
     "hobbies|interests|pastimes",
     _many(names.HOBBY),
     variants(
-        "{s} |In summer {s} |At weekends {s} ", "enjoys {v}|loves {v}|goes in for {v}|spends time on {v}"
+        WHO + "|In summer {s} |At weekends {s} ",
+        "enjoys {v}|loves {v}|goes in for {v}|spends time on {v}|is fond of {v}|likes {v}|has fun with {v}",
     ),
     "array",
 )
 MARRIED = Kind(
     "married|is married|marriage",
     _bool,
-    ("{s} is married", "{s} is happily married", "{s} got married last year", "{s} is a married person"),
+    variants(
+        WHO + "|For a year {s} ",
+        "is married|is happily married|got married|is a married person|has been married",
+    ),
     "boolean",
-    denies=("{s} is not married", "{s} is unmarried", "{s} never married", "{s} is single"),
+    denies=variants(
+        WHO + "|For a year {s} ",
+        "is not married|is unmarried|never married|is single|has not married|stays single",
+    ),
 )
 PRODUCT = Kind(
     "product|item|article|goods|purchase",
     lambda n: n.product(),
     variants(
-        "{s} |Last week {s} |On Friday {s} |Online, {s} ",
-        "ordered a {v}|bought a {v}|paid for a {v}|picked a {v}|asked for a {v}",
+        WHO + "|Last week {s} |On Friday {s} |Online, {s} ",
+        "ordered a {v}|bought a {v}|paid for a {v}|picked a {v}|asked for a {v}|chose a {v}|wants a {v}",
     ),
 )
 QUANTITY = Kind(
     "quantity|amount|count|units|pieces",
     _between(2, 60),
     variants(
-        "The order is for |They want |{s} needs |In total, |The basket holds ",
-        "{v} pieces|{v} units|{v} of them",
+        "The order is for |They want |{s} needs |In total, |The basket holds |Please send "
+        "|{s} asked for |We pack ",
+        "{v} pieces|{v} units|{v} of them|{v} in all|{v} of these|{v} items",
     ),
     "integer",
 )
@@ -162,15 +185,19 @@ PRICE = Kind(
     "price|cost|total|sum",
     _between(5, 990),
     variants(
-        "The price is |It costs |The bill comes to |The total is |{s} paid ",
-        "{v} euros|{v} dollars|{v} pounds|{v} francs",
+        "The price is |It costs |The bill comes to |The total is |{s} paid |It sells for "
+        "|Together that makes ",
+        "{v} euros|{v} dollars|{v} pounds|{v} francs|{v} crowns|{v} in cash",
     ),
     "integer",
 )
 ORDER_ID = Kind(
     "order id|reference|order number|order code",
     lambda n: n.code(),
-    variants("The order number is |The reference is |It is filed under |Order |Please quote ", ENDINGS),
+    variants(
+        "The order number is |The reference is |It is filed under |Order |Please quote |The code for it is ",
+        ENDINGS,
+    ),
 )
 DAY = Kind(
     "day|weekday|day of week",
@@ -189,7 +216,8 @@ TIME = Kind(
     "time|hour|clock time",
     lambda n: n.time(),
     variants(
-        "It begins at |Doors open at |The start is at |Be there at |We meet at ", ENDINGS + "|{v} sharp"
+        "It begins at |Doors open at |The start is at |Be there at |We meet at |It opens at |Come at ",
+        ENDINGS + "|{v} sharp",
     ),
 )
 STATE = Kind(
@@ -226,13 +254,14 @@ COLOUR = Kind(
 PAID = Kind(
     "paid|is paid|payment done",
     _bool,
-    ("The bill is paid", "It has been paid", "The payment has arrived", "{s} has already paid"),
+    variants(
+        "The bill |The order |So far it |As of today it |This time it |Now it ",
+        "is paid|has been paid|is already paid|was paid|has been settled",
+    ),
     "boolean",
-    denies=(
-        "The bill is not paid",
-        "It has not been paid",
-        "The payment has not arrived",
-        "{s} has not paid",
+    denies=variants(
+        "The bill |The order |So far it |As of today it |This time it |Now it ",
+        "is not paid|has not been paid|is unpaid|was never paid|has not been settled",
     ),
 )
 VENUE = Kind(
@@ -246,8 +275,8 @@ GUESTS = Kind(
     "guests|visitors|people|attendees|seats",
     _between(8, 900),
     variants(
-        "We expect |There is room for |Around |A list of |It is booked for ",
-        "{v} guests|{v} people|{v} visitors",
+        "We expect |There is room for |Around |A list of |It is booked for |They plan for |Seats for ",
+        "{v} guests|{v} people|{v} visitors|{v} in all|{v} persons",
     ),
     "integer",
 )
@@ -261,7 +290,11 @@ HOST = Kind(
 TOPPINGS = Kind(
     "toppings|ingredients|food|menu",
     _many(names.TOPPING),
-    variants("The kitchen uses |It comes with |The dish has |On the plate are |There will be ", ENDINGS),
+    variants(
+        "The kitchen uses |It comes with |The dish has |On the plate are |There will be "
+        "|We serve |They cook ",
+        ENDINGS,
+    ),
     "array",
 )
 

@@ -146,7 +146,7 @@ class Names:
 
     rng: Random
     unseen: bool
-    made_up: float = 0.45
+    made_up: float = 0.55
 
     def word(self, pool: list[str]) -> str:
         """Draw one entry of `pool` from this half, or a made-up one."""

@@ -36,31 +36,20 @@ ATTRIBUTE = (
     ),
     *variants("For the {k} |As the {k} |On the {k} ", "we have {v}.|they chose {v}.|the note has {v}."),
     *variants("The {k}: |{K}: |- {k}: |{K} = |{K} - |On the {k}: |Now the {k}: |Here the {k}: ", "{v}."),
-    "With {v} as its {k}, all is well.",
-    "Since {v} is the {k}, all is well.",
+    *variants(
+        "With {v} as |Since {v} is |Because {v} is |Now that {v} is |Thanks to {v} as |Even with {v} as ",
+        "the {k}, all is well.|its {k}, all is well.|our {k}, we go on.|their {k}, nothing is missing.",
+    ),
 )
 
-FILLER = (
-    "The weather was mild.",
-    "Nobody complained.",
-    "More news will follow.",
-    "The rest is routine.",
-    "Thank you for reading.",
-    "Everything else stays the same.",
-    "The office closes early today.",
-    "Please keep this short.",
-    "That is all for now.",
-    "A copy is in the archive.",
-    "The meeting was short.",
-    "There were no questions.",
-    "Tea was served.",
-    "It rained all day.",
-    "We will call again.",
-    "The team was pleased.",
-    "Nothing else was said.",
-    "The line was busy.",
-    "Have a good day.",
-    "The report is due soon.",
+FILLER = variants(
+    "The weather |The meeting |The rest |Everything else |The office |The line |The report |The talk |Tea "
+    "|The week |The drive |A copy |The music |The team |The coffee ",
+    "was mild.|stays the same.|was short.|is routine.|was busy today.|will follow.|is in the archive."
+    "|was fine.|comes later.|was late again.|pleased nobody.|pleased everybody.|was never mentioned.",
+) + variants(
+    "Nobody |Somebody |Everybody |Hardly anyone |One of us ",
+    "complained.|had questions.|will call again.|stayed long.|read this twice.|took notes.|left early.",
 )
 
 JOINERS = (
@@ -89,41 +78,27 @@ SYSTEM = (
     "You are a careful clerk.",
 )
 
-BY_SCHEMA = (
-    "Extract the data as JSON by this schema: {f}",
-    "Answer with JSON that fits this schema: {f}",
-    "Schema: {f}",
-    "Return JSON for this schema: {f}",
-    "Fill in this JSON schema: {f}",
-    "Use this JSON schema: {f}",
-    "JSON schema: {f}",
-    "Extract the fields of this schema: {f}",
-    "Reply in JSON. The schema is {f}",
-    "Follow this schema: {f}",
+BY_SCHEMA = variants(
+    "Extract the data as JSON|Answer with JSON|Return JSON|Write JSON|Reply in JSON|Give me JSON"
+    "|Turn the text into JSON|Fill in a JSON object|Put the facts into JSON",
+    " by this schema: {f}| that fits this schema: {f}|. Schema: {f}| for the schema {f}"
+    "|. The schema is {f}|. Follow this JSON schema: {f}|. Use this schema: {f}|: {f}",
 )
 BY_LIST = (
-    "Fields: {f}",
-    "Return JSON with {f}.",
-    "Extract these fields: {f}",
-    "Give me {f} as JSON.",
-    "JSON fields: {f}.",
-    "Extract {f} as JSON.",
-    "Extract as JSON: {f}",
-    "I need these fields: {f}.",
-    "Please extract {f}.",
-    "Keys: {f}",
-    "Turn the text into JSON with {f}.",
-    "Write a JSON object with {f}.",
+    *variants(
+        "Return |Give me |Extract |Please extract |Write |I need |Find |Collect |Please return |Now list ",
+        "{f} as JSON.|{f}.|JSON with {f}.|a JSON object with {f}.|these fields: {f}"
+        "|these fields as JSON: {f}.",
+    ),
+    *variants(
+        "Fields|JSON fields|Keys|Extract as JSON|The keys of the JSON|Wanted|Wanted as JSON|JSON keys",
+        ": {f}| are {f}.| = {f}|: {f}.",
+    ),
 )
-BY_NOTHING = (
-    "Extract the data as JSON.",
-    "Turn the text into JSON.",
-    "Summarise the text as JSON.",
-    "JSON please.",
-    "Extract the facts.",
-    "Give me the data as JSON.",
-    "Convert this into JSON.",
-    "Extract the fields.",
+BY_NOTHING = variants(
+    "Extract |Give me |Summarise |Write down |Return |Convert |Please extract |List |Collect |I need ",
+    "the data as JSON.|the facts.|the text as JSON.|the fields.|this as JSON.|the facts as JSON.|the details."
+    "|everything as JSON.",
 )
 PLACE = (
     "{t}\n\n{r}",
@@ -135,44 +110,61 @@ PLACE = (
     "{r}\n\nText: {t}",
 )
 
+THING = "the {k}|the {k} in the text|the {k} in this text|the {k} that is given|the {k} here"
+
 ASK = (
-    "What is the {k}?",
-    "What does the text give as the {k}?",
-    "Tell me the {k}.",
-    "Which {k} is mentioned?",
-    "What is the {k} in the text?",
-    "Name the {k}.",
-    "Please give the {k}.",
-    "Find the {k}.",
-    "And the {k}?",
+    *variants(
+        "What is |So what is |Now, what is |And what is |According to the text, what is |Can you say what is "
+        "|What does the text give as |What do they give as |Which value is ",
+        THING.replace("|", "?|") + "?",
+    ),
+    *variants(
+        "Tell me |Name |Please give |Find |Please name |State |Give me |Give just "
+        "|Only tell me |I want to know "
+        "|Look for |Return ",
+        THING.replace("|", ".|") + ".",
+    ),
+    *variants(
+        "Which {k} |What {k} |And which {k} |So which {k} ",
+        "is mentioned?|is given?|does the text mention?|is it?|is meant?|does it say?|is stated?",
+    ),
+    *variants("And the {k}|The {k}|And what about the {k}|Just the {k}|{k}", "?|, please.|, please?"),
 )
+SENTENCES = "in a sentence|in one sentence|as a sentence|in a full sentence|as one sentence"
+
 ASK_SENTENCE = (
-    "What is the {k}? Answer in a sentence.",
-    "In one sentence: what is the {k}?",
-    "Tell me the {k} in a sentence.",
-    "Say in a sentence what the {k} is.",
+    *variants(
+        "What is the {k}? |The {k}? |Which {k} is given? ", f"Answer {SENTENCES.replace('|', '.|Answer ')}."
+    ),
+    *variants(
+        "Tell me the {k} |Say what the {k} is |State the {k} |Give the {k} ",
+        SENTENCES.replace("|", ".|") + ".",
+    ),
+    *variants(
+        "In one sentence: |In a sentence: |As a sentence: |One full sentence, please: ",
+        "what is the {k}?|which {k} is given?|tell me the {k}.|name the {k}.",
+    ),
 )
-IS_IT = (
-    "Is the {k} {v}?",
-    "Is it true that the {k} is {v}?",
-    "Does the text say the {k} is {v}?",
-    "Yes or no: is the {k} {v}?",
+IS_IT = variants(
+    "Is |Yes or no: is |Is it true that it says |Tell me, is |So is |And is |Just yes or no: is |Now, is "
+    "|According to the text, is |Please check: is |Am I right, is ",
+    "the {k} {v}?|the {k} really {v}?|{v} the {k}?|the {k} given as {v}?|it {v}, the {k}?",
 )
 MENTIONS = (
-    "Does the text mention the {k}?",
-    "Is the {k} given?",
-    "Does the text say what the {k} is?",
-    "Is there a {k} in the text?",
+    *variants(
+        "Does the text |Does it |Yes or no: does the text |Tell me, does the text |Do they |And does it ",
+        "mention the {k}?|give the {k}?|say what the {k} is?|state the {k}?|name a {k}?|have a {k}?",
+    ),
+    *variants(
+        "Is the {k} |Is a {k} |Is there a {k} that is |Is any {k} |And is the {k} ",
+        "given?|mentioned?|named?|in the text?|stated?|known?",
+    ),
 )
 
-CLASSIFY = (
-    "Classify the text. Labels: {l}",
-    "Which label fits: {l}?",
-    "Choose one label: {l}",
-    "Is this about {l}?",
-    "Pick the topic from: {l}",
-    "Topics: {l}. Which one is it?",
-    "Label the text with one of: {l}.",
+CLASSIFY = variants(
+    "Classify the text|Which label fits|Choose one label|Pick the topic|Which one is it|Label the text"
+    "|What is this about|Select what fits|Now classify this",
+    ". Labels: {l}|: {l}?|: {l}|: {l}.|. Choose from {l}.|. One of: {l}|. Topics: {l}",
 )
 
 TOPICS = {
@@ -187,29 +179,18 @@ TOPICS = {
     "nature": "forest river bear eagle moss valley oak salmon meadow wolf",
     "school": "teacher exam pupil homework lesson grade classroom essay lecture chalk",
 }
-TOPIC_SAYS = (
-    "Everyone talked about the {a} and the {b}.",
-    "The {a} was better than the {b}.",
-    "First came the {a}, then the {b}.",
-    "After the {a} there was another {b}.",
-    "They compared the {a} with the {b}.",
-    "No {a} without a {b}.",
-    "A new {a} and an old {b} made the news.",
-    "The {a} changed a lot because of the {b}.",
-    "We saw the {a} near the {b}.",
-    "It was all about one {a} and one {b}.",
+TOPIC_SAYS = variants(
+    "Everyone talked about |They compared |We heard a lot about |It was all about |The paper wrote about "
+    "|Nobody could explain |People argued about |The evening ended with |My friends like |I was told about ",
+    "the {a} and the {b}.|one {a} and one {b}.|a new {a} and an old {b}.|the {a}, then the {b}."
+    "|the {a} near the {b}.|the {a} because of the {b}.|every {a} without a {b}.",
 )
 MOODS = {
     "positive": "great lovely excellent wonderful perfect superb delightful pleasant",
     "negative": "awful broken terrible useless poor horrible disappointing rude",
 }
-MOOD_SAYS = (
-    "The service was {a}.",
-    "I found it {a} and {b}.",
-    "What a {a} day, simply {b}.",
-    "The staff were {a}, the food {b}.",
-    "It felt {a} from start to end.",
-    "A {a} experience, really {b}.",
-    "Honestly, it was {a}.",
-    "My stay was {a} and the room {b}.",
+MOOD_SAYS = variants(
+    "The service was |I found it |It felt |The staff were |My stay was |Honestly, it was |The room was "
+    "|The food tasted |All in all it was |From start to end it was ",
+    "{a}.|{a} and {b}.|{a}, simply {b}.|really {a}.|so {a}, and {b} too.|{a} again.|{b}, even {a}.",
 )

@@ -132,9 +132,10 @@ def right(turn: Turn, said: str) -> bool:
         return False
 
 
-def measure(pair: Pair, kind: str, count: int, seed: int, unseen: bool) -> dict[str, float]:
-    """Exact matches and agreement over `count` first turns of one kind."""
-    writer = Writer(Random(f"{seed}-{kind}"), unseen)
+def measure(pair: Pair, kind: str, args: argparse.Namespace) -> dict[str, float]:
+    """Exact matches and agreement over `args.count` first turns of one kind."""
+    count, unseen = args.count, not args.seen
+    writer = Writer(Random(f"{args.seed}-{kind}"), unseen)
     totals: Counter[str] = Counter()
     for _ in tqdm(range(count), desc=kind, mininterval=10.0):
         while True:
@@ -145,7 +146,10 @@ def measure(pair: Pair, kind: str, count: int, seed: int, unseen: bool) -> dict[
         result = answer(pair, talk.prompt(), turn.schema)
         wanted = {} if turn.schema is None else json.loads(turn.text)
         got = _lenient(result.text)
-        totals["exact"] += right(turn, result.text)
+        exact = right(turn, result.text)
+        if args.wrong and not exact:
+            print(f"{turn.request}\n  wanted {turn.text}\n  said   {result.text}\n", flush=True)
+        totals["exact"] += exact
         totals["values"] += len(wanted)
         totals["values right"] += sum(got.get(key) == value for key, value in wanted.items()) if wanted else 0
         totals["unforced"] += result.unforced
@@ -178,13 +182,14 @@ def main() -> None:
     parser.add_argument(
         "--seen", action="store_true", help="the half that was trained on, other conversations"
     )
+    parser.add_argument("--wrong", action="store_true", help="show each answer that is not right")
     parser.add_argument("--kinds", default="flat,nested,classify,ask,yes-no")
     args = parser.parse_args()
     pair = Pair.load(args.folder)
     print("| task | prompts | exact match | values right | draft agrees, unforced tokens |")
     print("|---|---|---|---|---|")
     for kind in args.kinds.split(","):
-        got = measure(pair, kind, args.count, args.seed, not args.seen)
+        got = measure(pair, kind, args)
         values = f"{got['values']:.1%}" if got["values"] else ""
         share = f"{got['agreement']:.1%} of {got['unforced']:,.0f}"
         print(f"| {kind} | {got['count']:.0f} | {got['exact']:.1%} | {values} | {share} |", flush=True)

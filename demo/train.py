@@ -90,7 +90,8 @@ def choose(packer: Packer, done: float, number: int, args: argparse.Namespace) -
     """Make the batch for this step: repetition at first, then conversations, now and then a long one."""
     if done > 0.6 and args.long_every and number % args.long_every == 0:
         return packer.batch(1, LONG)
-    return packer.batch(args.rows, TIME, repeats=max(0.1, 0.5 - done * 6))
+    repeats = 0.05 if args.begin else max(0.1, 0.5 - done * 6)
+    return packer.batch(args.rows, TIME, repeats=repeats)
 
 
 def save(path: Path, state: State, number: int) -> None:
