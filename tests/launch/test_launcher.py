@@ -31,8 +31,8 @@ def test_demo_through_a_symlink_with_spaces(tree: Tree) -> None:
     done = tree.run("--demo", "--port", "0")
     assert done.returncode == 0, done.stderr
     assert steps(tree.calls()) == [*FIRST, "build"]
-    target = str(tree.root / "demo" / "target")
-    assert served(done.stdout) == [target, "--served-model-name", "demo", "--port", "0"]
+    pair = [str(tree.root / "demo" / name) for name in ("target", "draft")]
+    assert served(done.stdout) == [*pair, "--served-model-name", "demo", "--port", "0"]
     assert "step 3: release build" in done.stderr
 
 

@@ -139,7 +139,14 @@ def test_parts_are_joined() -> None:
 
 def test_only_what_is_said_of_speculation_is_passed_on() -> None:
     said = {"enabled": True, "max_draft_len": 0, "acceptance": "exact", "sources": None}
-    assert core(speculative=said)["speculative"] == {"enabled": True, "max_draft_len": 0}
+    want = {"enabled": True, "max_draft_len": 0, "acceptance": "exact"}
+    assert core(speculative=said)["speculative"] == want
+    assert core(speculative={"acceptance": "tokens", "report": True})["speculative"] == {
+        "acceptance": "exact"
+    }
+    parts = [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
+    assert translate.prediction(chat(prediction={"type": "content", "content": parts})) == "ab"
+    assert translate.prediction(chat()) == ""
 
 
 def test_defaults_are_the_cores() -> None:

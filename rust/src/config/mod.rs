@@ -141,7 +141,7 @@ pub struct SpeculativeConfig {
     /// TensorRT-LLM's name for it: true = rejection, false = exact (tokens, where the engine gives no logits).
     pub use_logits: Option<bool>,
     /// TensorRT-LLM's list `[draft_len, [draft devices], [target devices], use_logits]`, as text such as
-    /// "[4, [0], [1], False]"; sets max_draft_len and use_logits. Devices have no effect on llama.cpp.
+    /// `"[4, [0], [1], False]"`; sets max_draft_len and use_logits. Devices have no effect on llama.cpp.
     pub draft_target_model_config: Option<String>,
     /// Choose each step's draft lengths by measured cost and acceptance; false = always max_draft_len.
     pub adaptive: bool,

@@ -66,7 +66,7 @@ fn drafts() -> impl Strategy<Value = Drafts> {
         4 => (1u32..9, prop_oneof![1 => Just(0u64), 1 => Just(50), 3 => Just(80), 1 => Just(100)])
             .prop_map(|(most, right)| Drafts::Oracle { most, right }),
         1 => (1u32..9, 2usize..20).prop_map(|(most, edit)| Drafts::Prediction { most, edit }),
-        3 => (1u32..9, 0u32..100, any::<bool>(), any::<bool>())
+        3 => (1u32..9, 0u32..50, any::<bool>(), any::<bool>())
             .prop_map(|(most, blur, forced, lookup)| Drafts::Model { most, blur, forced, lookup }),
     ]
 }
