@@ -31,7 +31,7 @@ const TOP: &[&str] = &[
 
 /// The core's modules from the bottom up: a file uses its own module and earlier ones.
 const RUST_ORDER: &[&str] = &[
-    "error", "types", "config", "metrics", "vocab", "request", "grammar", "text", "sampler", "exec",
+    "error", "config", "types", "metrics", "vocab", "request", "grammar", "text", "sampler", "exec",
     "sequence", "sched", "engine", "process", "handle", "py",
 ];
 

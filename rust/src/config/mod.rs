@@ -6,13 +6,15 @@
 mod load;
 mod print;
 mod schema;
+mod speculative;
 #[cfg(test)]
 mod tests;
 
 pub use load::{for_draft, load};
 pub use print::print;
+pub use speculative::{Acceptance, AcceptanceKey, DraftSource, PromptLookupConfig, SpeculativeConfig};
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -120,191 +122,6 @@ impl Config {
     pub fn ignored_keys_set(text: Option<&str>) -> Vec<&'static str> {
         let file = text.and_then(|text| load::parse(text).ok()).unwrap_or_default();
         IGNORED_ON_LLAMA.into_iter().filter(|key| file.get(key).is_some()).collect()
-    }
-}
-
-/// Speculation. Text is the same with and without it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub struct SpeculativeConfig {
-    /// Most tokens drafted ahead of a sequence in one step; 0 = none.
-    #[schemars(range(min = 0, max = 64))]
-    pub max_draft_len: u32,
-    /// Engine folder or .gguf file of the draft model, the second name on the command line; null = none.
-    #[schemars(length(min = 1))]
-    pub draft_model: Option<String>,
-    /// Where drafts come from, in this order; each source goes on where the ones before it end. Empty = no speculation,
-    /// null = prediction, and where there is a draft model forced, prediction and draft_model.
-    pub sources: Option<Vec<DraftSource>>,
-    /// How drafted tokens are accepted: exact, rejection, tokens, or auto (as use_logits says, else exact).
-    pub acceptance: AcceptanceKey,
-    /// TensorRT-LLM's name for it: true = rejection, false = exact (tokens, where the engine gives no logits).
-    pub use_logits: Option<bool>,
-    /// TensorRT-LLM's list `[draft_len, [draft devices], [target devices], use_logits]`, as text such as
-    /// `"[4, [0], [1], False]"`; sets max_draft_len and use_logits. Devices have no effect on llama.cpp.
-    pub draft_target_model_config: Option<String>,
-    /// Choose each step's draft lengths by measured cost and acceptance; false = always max_draft_len.
-    pub adaptive: bool,
-    /// The source `prompt_lookup`.
-    pub prompt_lookup: PromptLookupConfig,
-}
-
-impl Default for SpeculativeConfig {
-    fn default() -> Self {
-        SpeculativeConfig {
-            max_draft_len: 10,
-            draft_model: None,
-            sources: None,
-            acceptance: AcceptanceKey::Auto,
-            use_logits: None,
-            draft_target_model_config: None,
-            adaptive: true,
-            prompt_lookup: PromptLookupConfig::default(),
-        }
-    }
-}
-
-impl SpeculativeConfig {
-    fn validate(&self) -> Result<()> {
-        let PromptLookupConfig { min_ngram, max_ngram } = self.prompt_lookup;
-        if min_ngram > max_ngram {
-            let why = format!("must be at most max_ngram, which is {max_ngram}, not {min_ngram}");
-            return Err(Error::invalid("speculative.prompt_lookup.min_ngram", why));
-        }
-        if let Some(logits) = self.use_logits
-            && self.acceptance != AcceptanceKey::Auto
-            && logits != (self.acceptance == AcceptanceKey::Rejection)
-        {
-            let why = format!("{logits} contradicts speculative.acceptance; leave one of them out");
-            return Err(Error::invalid("speculative.use_logits", why));
-        }
-        let sources = self.sources();
-        let repeated = |(i, source)| sources[..i].contains(source);
-        if sources.iter().enumerate().any(repeated) {
-            return Err(Error::invalid("speculative.sources", "must name each source once"));
-        }
-        if self.draft_model.is_none() && sources.contains(&DraftSource::DraftModel) {
-            let why = "names draft_model, but no draft model is given; name its folder after the target's, or set \
-                       speculative.draft_model";
-            return Err(Error::invalid("speculative.sources", why));
-        }
-        Ok(())
-    }
-
-    /// Takes over what `draft_target_model_config` says.
-    fn take_list(&mut self) -> Result<()> {
-        let Some(text) = &self.draft_target_model_config else { return Ok(()) };
-        let json = text.replace("True", "true").replace("False", "false");
-        let parsed: (u32, Vec<u32>, Vec<u32>, bool) = serde_json::from_str(&json).map_err(|_| {
-            let why = format!("must be like [4, [0], [1], False]: draft length, devices of the draft, devices of the target, use_logits; not {text}");
-            Error::invalid("speculative.draft_target_model_config", why)
-        })?;
-        if self.use_logits.is_some_and(|own| own != parsed.3) {
-            let why = "contradicts draft_target_model_config; leave one of them out";
-            return Err(Error::invalid("speculative.use_logits", why));
-        }
-        (self.max_draft_len, self.use_logits) = (parsed.0, Some(parsed.3));
-        Ok(())
-    }
-
-    /// How drafted tokens are accepted, on an engine that gives logits.
-    pub fn acceptance(&self) -> Acceptance {
-        match self.acceptance {
-            AcceptanceKey::Rejection => Acceptance::Rejection,
-            AcceptanceKey::Auto if self.use_logits == Some(true) => Acceptance::Rejection,
-            AcceptanceKey::Auto | AcceptanceKey::Exact | AcceptanceKey::Tokens => Acceptance::Exact,
-        }
-    }
-
-    /// The sources to ask, in their order.
-    pub fn sources(&self) -> Vec<DraftSource> {
-        match (&self.sources, &self.draft_model) {
-            _ if self.max_draft_len == 0 => Vec::new(),
-            (Some(sources), _) => sources.clone(),
-            (None, Some(_)) => {
-                vec![DraftSource::Forced, DraftSource::Prediction, DraftSource::DraftModel]
-            }
-            (None, None) => vec![DraftSource::Prediction],
-        }
-    }
-
-    /// The draft model, where it is asked.
-    pub fn draft_model(&self) -> Option<&str> {
-        self.draft_model.as_deref().filter(|_| self.sources().contains(&DraftSource::DraftModel))
-    }
-}
-
-/// How drafted tokens are accepted, as the configuration says it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum AcceptanceKey {
-    /// As use_logits says, else exact.
-    Auto,
-    /// The target draws each token, and a drafted one is kept if it is the same: text does not depend on drafts.
-    Exact,
-    /// Modified rejection sampling: more is accepted at a temperature above 0; text depends on drafts, its distribution
-    /// does not.
-    Rejection,
-    /// Token ids are compared: the same as exact on an engine that gives logits.
-    Tokens,
-}
-
-/// How drafted tokens are accepted.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Acceptance {
-    /// The target draws each token, and a drafted one is kept if it is the same.
-    #[default]
-    Exact,
-    /// Modified rejection sampling.
-    Rejection,
-}
-
-/// Where drafts come from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum DraftSource {
-    /// Tokens that the grammar forces: they are always accepted.
-    Forced,
-    /// What followed the last tokens when they came before, in prompt or output.
-    PromptLookup,
-    /// What the client predicts, from where the output has come to.
-    Prediction,
-    /// What a smaller model draws.
-    DraftModel,
-}
-
-impl DraftSource {
-    /// All sources, in the order of their numbers.
-    pub const ALL: [DraftSource; 4] =
-        [DraftSource::Forced, DraftSource::PromptLookup, DraftSource::Prediction, DraftSource::DraftModel];
-
-    /// Its name in the configuration.
-    pub fn name(self) -> &'static str {
-        match self {
-            DraftSource::Forced => "forced",
-            DraftSource::PromptLookup => "prompt_lookup",
-            DraftSource::Prediction => "prediction",
-            DraftSource::DraftModel => "draft_model",
-        }
-    }
-}
-
-/// The source `prompt_lookup`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub struct PromptLookupConfig {
-    /// Fewest tokens that must have come before.
-    #[schemars(range(min = 1, max = 64))]
-    pub min_ngram: u32,
-    /// Most tokens that are compared; the longest match is followed.
-    #[schemars(range(min = 1, max = 64))]
-    pub max_ngram: u32,
-}
-
-impl Default for PromptLookupConfig {
-    fn default() -> Self {
-        PromptLookupConfig { min_ngram: 2, max_ngram: 6 }
     }
 }
 

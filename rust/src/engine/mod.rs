@@ -4,6 +4,7 @@
 
 mod admit;
 mod draft;
+mod end;
 mod messages;
 mod tally;
 mod waiting;
@@ -22,7 +23,7 @@ use crate::sched::pace::Pace;
 use crate::sched::slots::Slots;
 use crate::sched::{self, Bounds, Share};
 use crate::sequence::{Acceptance, Sequence};
-use crate::types::{End, Event, FinishReason, RequestId, Slot, Usage};
+use crate::types::{Event, FinishReason, RequestId, Slot};
 use crate::vocab::Vocab;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -367,64 +368,6 @@ impl Engine {
             return true;
         }
         sink(FromEngine::Report(report))
-    }
-
-    /// Ends everything that runs, and all that waits too if `waiting`.
-    fn end_all(&mut self, error: &Error, waiting: bool) {
-        for mut sequence in std::mem::take(&mut self.running) {
-            sequence.in_flight = false;
-            self.report_end(&sequence, Err(error.clone()));
-        }
-        // What was admitted before counts as running: part of its answer may have been sent.
-        let preempted = std::mem::take(&mut self.waiting.preempted);
-        let siblings = std::mem::take(&mut self.waiting.siblings);
-        for sequence in preempted.into_iter().chain(siblings) {
-            self.report_end(&sequence, Err(error.clone()));
-        }
-        self.saved_bytes = 0;
-        if waiting {
-            for arrival in self.waiting.drain().0 {
-                self.end_arrival(&arrival, &Err(error.clone()));
-            }
-        }
-    }
-
-    fn end_arrival(&mut self, arrival: &Arrival, end: &Result<FinishReason, Error>) {
-        let prompt = arrival.request.spec().prompt.len() as u32;
-        for choice in 0..arrival.request.spec().n {
-            let end = match end {
-                Ok(reason) => End::Finished(*reason),
-                Err(error) => End::Failed(error.clone()),
-            };
-            let event = Event {
-                request: arrival.id,
-                choice,
-                text: String::new(),
-                tokens: Vec::new(),
-                logprobs: Vec::new(),
-                usage: Usage { prompt, ..Usage::default() },
-                end: Some(end),
-            };
-            self.tally.told(&event, arrival.arrived, None);
-            self.report.events.push(event);
-        }
-    }
-
-    fn end_sequence(&mut self, sequence: Sequence, end: Result<FinishReason, Error>) {
-        let failed = end.is_err();
-        self.report_end(&sequence, end);
-        self.vacate(sequence, !failed);
-    }
-
-    /// News of a choice that has news in this step already is merged into it.
-    fn report_end(&mut self, sequence: &Sequence, end: Result<FinishReason, Error>) {
-        let event = sequence.last_event(end);
-        self.tally.told(&event, sequence.arrival, sequence.last_token);
-        let same = |e: &&mut Event| (e.request, e.choice) == (event.request, event.choice);
-        match self.report.events.iter_mut().find(same) {
-            Some(earlier) => earlier.merge(event),
-            None => self.report.events.push(event),
-        }
     }
 
     /// Requests that have not ended, sequences, and kept KV: all 0 when nothing leaks and nothing is kept.

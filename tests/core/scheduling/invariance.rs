@@ -3,7 +3,7 @@
 use super::oracle::Oracle;
 use super::request;
 use super::world::{World, essence};
-use llgtrt::config::{Config, DraftSource, PromptLookupConfig};
+use llgtrt::config::{Config, DraftSource, PromptLookupConfig, SpeculativeConfig};
 use llgtrt::exec::toy::ToyConfig;
 use llgtrt::request::RequestSpec;
 use llgtrt::types::Event;
@@ -131,25 +131,27 @@ impl Cramped {
                 oracle = Some(Oracle::new(answers.iter().map(|(spec, event)| (*spec, event)), right));
             }
             Drafts::Prediction { most, .. } => config.speculative.max_draft_len = most,
-            Drafts::Model { most, blur, forced, lookup } => {
-                config.speculative.max_draft_len = most;
-                // No more room than the target has: it fails where more is held.
-                let (kv, step) = (self.kv, self.step_tokens);
-                config.speculative.draft_model =
-                    Some(format!("toy:context=90,kv={kv},step_tokens={step},blur={blur}"));
-                let mut sources = Vec::new();
-                sources.extend(forced.then_some(DraftSource::Forced));
-                sources.extend(lookup.then_some(DraftSource::PromptLookup));
-                sources.push(DraftSource::DraftModel);
-                config.speculative.sources = Some(sources);
-                config.speculative.prompt_lookup = PromptLookupConfig { min_ngram: 1, max_ngram: 3 };
-            }
+            Drafts::Model { .. } => self.draft_with_a_model(&mut config.speculative),
         }
         World { toy, config, fault: None, oracle }
     }
 }
 
 impl Cramped {
+    fn draft_with_a_model(&self, speculative: &mut SpeculativeConfig) {
+        let Drafts::Model { most, blur, forced, lookup } = self.drafts else { return };
+        speculative.max_draft_len = most;
+        // No more room than the target has: it fails where more is held.
+        let (kv, step) = (self.kv, self.step_tokens);
+        speculative.draft_model = Some(format!("toy:context=90,kv={kv},step_tokens={step},blur={blur}"));
+        let mut sources = Vec::new();
+        sources.extend(forced.then_some(DraftSource::Forced));
+        sources.extend(lookup.then_some(DraftSource::PromptLookup));
+        sources.push(DraftSource::DraftModel);
+        speculative.sources = Some(sources);
+        speculative.prompt_lookup = PromptLookupConfig { min_ngram: 1, max_ngram: 3 };
+    }
+
     /// The requests, with predictions where these are wanted; `answers` by request and choice.
     fn predicting(&self, specs: &[RequestSpec], answers: &[BTreeMap<u32, Event>]) -> Vec<RequestSpec> {
         let mut specs = specs.to_vec();
