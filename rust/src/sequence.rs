@@ -74,7 +74,7 @@ impl Sequence {
             saved: None,
             cached: 0,
             slot: None,
-            acceptance: Acceptance::UNKNOWN,
+            acceptance: Acceptance::default(),
             drafts: Default::default(),
             late_sources: None,
             in_flight: false,
@@ -295,19 +295,21 @@ impl Sequence {
     }
 }
 
-/// How often a sequence's drafted tokens are accepted; forced ones don't count.
-#[derive(Debug, Clone, Copy)]
+/// How often drafted tokens are accepted, of one sequence or of all; forced ones don't count.
+#[derive(Debug, Clone, Copy, Default)]
 pub struct Acceptance {
     accepted: f64,
     stopped: f64,
 }
 
-/// Rounds that a sequence remembers, about.
+/// Rounds that are remembered, about a dozen.
 const MEMORY: f64 = 0.92;
+/// Tokens that what was expected weighs as much as.
+const EXPECTED: f64 = 2.0;
 
 impl Acceptance {
-    /// As of an unknown sequence: some tokens of it are accepted.
-    pub const UNKNOWN: Acceptance = Acceptance { accepted: 0.7, stopped: 0.3 };
+    /// Expected where nothing is known at all.
+    pub const UNKNOWN: f64 = 0.7;
 
     /// Takes a round in which `accepted` tokens were kept; `stopped`: the draft reached further, or ended before it
     /// should have.
@@ -316,15 +318,10 @@ impl Acceptance {
         self.stopped = self.stopped * MEMORY + f64::from(u8::from(stopped));
     }
 
-    /// Moves a little towards another one.
-    pub fn follow(&mut self, other: Acceptance) {
-        self.accepted += 0.1 * (other.accepted - self.accepted);
-        self.stopped += 0.1 * (other.stopped - self.stopped);
-    }
-
-    /// Probability that one more token is accepted.
-    pub fn rate(&self) -> f64 {
-        // One imagined stop in forty tokens: nothing is certain.
-        (self.accepted / (self.accepted + self.stopped + 0.025 * (1.0 + self.accepted))).clamp(0.0, 0.99)
+    /// Probability that one more token is accepted, where `expected` was likely before anything was learned.
+    pub fn rate(&self, expected: f64) -> f64 {
+        let accepted = self.accepted + EXPECTED * expected;
+        // Nothing is certain.
+        (accepted / (self.accepted + self.stopped + EXPECTED)).clamp(0.0, 0.98)
     }
 }

@@ -91,7 +91,6 @@ impl Engine {
             let mut sequence =
                 Sequence::new(id, arrival.request.clone(), self.vocab.clone(), seed, arrival.arrived);
             sequence.constrain(grammar);
-            sequence.acceptance = self.acceptance;
             if choice == 0 {
                 first = Some(sequence);
             } else {

@@ -6,7 +6,7 @@ use crate::config::DraftSource;
 use crate::exec::{Ask, Draft, ExecError, Job, Outcome, Round};
 use crate::sched::Share;
 use crate::sched::draft_len::{Prospect, Room, TRIAL};
-use crate::sequence::Sequence;
+use crate::sequence::{Acceptance, Sequence};
 use crate::types::Slot;
 use crate::vocab::Vocab;
 use std::time::Duration;
@@ -58,7 +58,8 @@ impl Engine {
             let tokens = f64::from(sequence.most() - sequence.known()).min(self.tally.output_length());
             let pays = |delay| self.lengths.pays(decoding, delay, tokens);
             self.decided += u64::from(delay.is_some());
-            let trial = self.decided.is_multiple_of(TRIAL) || !self.config.speculative.adaptive;
+            let trial = self.decided <= TRIAL || self.decided.is_multiple_of(TRIAL);
+            let trial = trial || !self.config.speculative.adaptive;
             sequence.late_sources = Some(delay.is_none_or(pays) || trial);
         }
     }
@@ -84,11 +85,16 @@ impl Engine {
     fn choose(&mut self, shares: &[Share], jobs: &[Job], most: &[u32]) -> Vec<u32> {
         let guessing: Vec<_> =
             self.drafters.iter().map(|(name, _)| *name).filter(|name| *name != DraftSource::Forced).collect();
+        let expected = self.acceptance.rate(Acceptance::UNKNOWN);
         let prospect = |((job, share), most): ((&Job, &Share), &u32)| {
             let sequence = &self.running[share.index];
             let forced = job.draft.tokens.len() as u32;
             let guesses = guessing.iter().any(|name| sequence.allows(*name));
-            Prospect { forced, rate: sequence.acceptance.rate(), most: if guesses { *most } else { forced } }
+            Prospect {
+                forced,
+                rate: sequence.acceptance.rate(expected),
+                most: if guesses { *most } else { forced },
+            }
         };
         let prospects: Vec<_> = jobs.iter().zip(shares).zip(most).map(prospect).collect();
         match self.config.speculative.adaptive {
@@ -138,7 +144,7 @@ impl Engine {
             let sequence = self.running.iter_mut().find(|s| s.slot == Some(round.job.slot));
             let sequence = sequence.expect("the slot runs. This is a bug.");
             sequence.acceptance.learn(accepted.saturating_sub(forced), accepted < draft.planned);
-            self.acceptance.follow(sequence.acceptance);
+            self.acceptance.learn(accepted.saturating_sub(forced), accepted < draft.planned);
         }
     }
 

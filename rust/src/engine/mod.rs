@@ -87,7 +87,7 @@ pub struct Engine {
     slots: Slots,
     pace: Pace,
     lengths: Lengths,
-    /// What is expected of a new sequence's drafts.
+    /// How all sequences' drafts have fared lately: what is expected of a new one's.
     acceptance: Acceptance,
     /// Sequences for which a draft model would have had to catch up.
     decided: u64,
@@ -123,7 +123,7 @@ impl Engine {
             running: Vec::new(),
             pace: Pace::default(),
             lengths: Lengths::default(),
-            acceptance: Acceptance::UNKNOWN,
+            acceptance: Acceptance::default(),
             decided: 0,
             tally: Tally::new(),
             report: Report::default(),

@@ -80,8 +80,8 @@ const NOISE: f64 = 0.02;
 /// Steps of one batch size from one look at another length to the next, at first and at most.
 const LOOKS: (u32, u32) = (24, 1536);
 
-/// Of so many sequences one is tried where drafts don't seem to pay.
-pub const TRIAL: u64 = 64;
+/// The first so many sequences are tried, then one of so many, where drafts don't seem to pay.
+pub const TRIAL: u64 = 16;
 
 /// What is known of steps with about as many sequences.
 #[derive(Debug, Default)]
@@ -97,7 +97,8 @@ struct Costs {
     looks: u32,
     /// The best length when it was last looked for another.
     best: u32,
-    /// Seconds that each token came earlier by the last choice than without drafts; None where nothing is known.
+    /// Seconds that each token came earlier by the last choices than without drafts, a mean in which later ones weigh
+    /// more; None where nothing is known.
     saved: Option<f64>,
 }
 
@@ -155,7 +156,10 @@ impl Lengths {
         };
         let best = if ragged { mean(&lengths) } else { lengths.iter().max().copied().unwrap_or(0) };
         let alone = costs.at(0.0).unwrap_or(f64::INFINITY) / prospects.len() as f64;
-        costs.saved = (costs.seconds.len() > 1).then(|| (alone - 1.0 / speed).max(0.0));
+        if costs.seconds.len() > 1 {
+            let saved = (alone - 1.0 / speed).max(0.0);
+            costs.saved = Some(costs.saved.map_or(saved, |mean| mean + 0.1 * (saved - mean)));
+        }
         match costs.look(best, longest) {
             Some(other) => uniform(other),
             None => lengths,

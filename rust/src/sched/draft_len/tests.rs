@@ -108,10 +108,10 @@ fn unlike_sequences_settle_at_unlike_lengths_where_that_is_free() {
             (state >> 40) as f64 / f64::from(1 << 24)
         };
         let mut lengths = Lengths::default();
-        let mut acceptance = [Acceptance::UNKNOWN; 2];
+        let mut acceptance = [Acceptance::default(); 2];
         let mut late = [0u32; 2];
         for step in 0..90 {
-            let prospects = acceptance.map(|a| prospect(0, a.rate()));
+            let prospects = acceptance.map(|a| prospect(0, a.rate(0.5)));
             let chosen = lengths.choose(&prospects, true);
             let noise = 0.98 + 0.04 * random();
             let seconds = noise * 0.01 * (1.0 + 0.02 * f64::from(mean(&chosen)));
