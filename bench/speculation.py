@@ -32,7 +32,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from demo.corpus import Writer  # noqa: E402
+from demo.corpus import Writer, strict  # noqa: E402
 
 START_SECONDS = 120.0
 COUNTS = ("drafted_tokens", "accepted_tokens", "generated_tokens")
@@ -104,11 +104,6 @@ def serving(target: str, speculative: dict[str, Any], folder: Path, name: str) -
     finally:
         process.terminate()
         process.wait(30)
-
-
-def strict(schema: dict[str, Any]) -> dict[str, Any]:
-    """The schema with every field required and no others."""
-    return {**schema, "required": list(schema["properties"]), "additionalProperties": False}
 
 
 def requests(seed: int, count: int, schema: bool, temperature: float) -> list[dict[str, Any]]:

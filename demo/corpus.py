@@ -88,6 +88,14 @@ def to_schema(facts: list[Fact], required: bool = True) -> dict[str, Any]:
     return schema
 
 
+def strict(schema: dict[str, Any]) -> dict[str, Any]:
+    """The same schema with every field required and no others allowed, at every depth."""
+    if "properties" not in schema:
+        return schema
+    fields = {name: strict(field) for name, field in schema["properties"].items()}
+    return {**schema, "properties": fields, "required": list(fields), "additionalProperties": False}
+
+
 def to_spans(facts: list[Fact], keys: bool) -> tuple[Span, ...]:
     """Write the JSON object of these facts in Python's default style; `keys`: its keys are trained on too."""
     spans: list[Span] = []

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer
 from tqdm import tqdm
 
-from demo.corpus import Turn, Writer
+from demo.corpus import Turn, Writer, strict
 from demo.infer import Model, Session
 from demo.tokenizer import END
 
@@ -64,14 +64,6 @@ class Result:
     text: str
     unforced: int
     agreed: int
-
-
-def strict(schema: dict[str, Any]) -> dict[str, Any]:
-    """The same schema with every field required and no others allowed, at every depth."""
-    if "properties" not in schema:
-        return schema
-    fields = {name: strict(field) for name, field in schema["properties"].items()}
-    return {**schema, "properties": fields, "required": list(fields), "additionalProperties": False}
 
 
 class Mask:

@@ -166,17 +166,11 @@ pub struct Fates {
 }
 
 impl Drafting {
-    /// Takes a draft of the length `planned`, by its `sources`: how many of its tokens were emitted, how many the target
-    /// accepted, and why the next one was refused.
-    pub fn take(
-        &mut self,
-        (planned, sources): (u32, &[(DraftSource, u32)]),
-        (emitted, accepted): (u32, u32),
-        refusal: Option<Refusal>,
-    ) {
+    /// Takes a draft of the length `planned`, of which `emitted` tokens were emitted, and what became of it.
+    pub fn take(&mut self, planned: u32, emitted: u32, fates: &[(DraftSource, Fates)]) {
         self.lengths[place(planned)] += 1;
-        for (source, fates) in fates(sources, (emitted, accepted), refusal) {
-            self.sources.entry(source).or_default().add(&fates);
+        for (source, fates) in fates {
+            self.sources.entry(*source).or_default().add(fates);
         }
         (0..emitted).for_each(|i| self.accepted_at[place(i)] += 1);
     }
@@ -192,7 +186,8 @@ impl Drafting {
     }
 }
 
-/// What became of one draft, by its sources; see [`Drafting::take`].
+/// What became of one draft, by its `sources`: how many of its tokens were emitted, how many the target accepted, and
+/// why the next one was refused.
 pub fn fates(
     sources: &[(DraftSource, u32)],
     (emitted, accepted): (u32, u32),

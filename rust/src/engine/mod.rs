@@ -306,9 +306,10 @@ impl Engine {
             let event = committed.as_mut().ok().and_then(Option::as_mut);
             let emitted = accepted.min(event.as_ref().map_or(0, |e| e.tokens.len() as u32));
             self.tally.totals.accepted_tokens += u64::from(emitted);
-            self.tally.totals.drafting.take((planned, &sources), (emitted, accepted), refusal);
+            let fates = fates(&sources, (emitted, accepted), refusal);
+            self.tally.totals.drafting.take(planned, emitted, &fates);
             let sequence = &mut self.running[index];
-            for (source, fates) in fates(&sources, (emitted, accepted), refusal) {
+            for (source, fates) in fates {
                 let drafts = &mut sequence.drafts[source as usize];
                 drafts.drafted += fates.drafted as u32;
                 drafts.accepted += fates.accepted as u32;

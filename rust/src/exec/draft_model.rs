@@ -87,14 +87,19 @@ impl DraftModel {
 
     /// Cuts off what the slot holds beyond the walk's text, and its last token; gives back how much is left.
     fn align(&mut self, walk: &Walk<'_>) -> Result<usize, ExecError> {
-        let held = &mut self.held[walk.slot.index()];
         let text = walk.known.iter().chain(&walk.draft.tokens);
-        let same = held.iter().zip(text).take_while(|(a, b)| a == b).count().min(walk.len() - 1);
+        let same = self.same(walk.slot, text).min(walk.len() - 1);
+        let held = &mut self.held[walk.slot.index()];
         if same < held.len() {
             self.forward.truncate(walk.slot, same as u32)?;
             held.truncate(same);
         }
         Ok(same)
+    }
+
+    /// Tokens at the beginning of `text` that the slot holds.
+    fn same<'a>(&self, slot: Slot, text: impl Iterator<Item = &'a Token>) -> usize {
+        self.held[slot.index()].iter().zip(text).take_while(|(a, b)| a == b).count()
     }
 
     fn pass(&mut self, walks: &mut [Walk<'_>], pieces: &[Piece]) -> Result<(), ExecError> {
@@ -135,10 +140,12 @@ impl Drafter for DraftModel {
             return;
         }
         let (ids, longest) = (self.forward.caps().n_vocab, self.forward.caps().kv_per_slot as usize);
+        let width = self.width;
         // An id that this model lacks cannot be read, nor a text beyond its context.
         let reads = |ask: &&mut Ask<'_>| {
-            let known = ask.known.iter().chain(&ask.draft.tokens);
-            known.clone().count() <= longest && known.clone().all(|&t| (t as usize) < ids)
+            let fits = ask.known.len() + ask.draft.tokens.len() <= longest;
+            let mut known = ask.known.iter().chain(&ask.draft.tokens);
+            fits && (ids >= width || known.all(|&t| (t as usize) < ids))
         };
         let mut walks: Vec<_> = asks.iter_mut().filter(reads).map(|ask| Walk::new(ask, longest)).collect();
         walks.sort_unstable_by_key(|walk| walk.slot);
@@ -170,8 +177,7 @@ impl Drafter for DraftModel {
     }
 
     fn delay(&self, slot: Slot, known: &[Token]) -> Option<f64> {
-        let same = self.held[slot.index()].iter().zip(known).take_while(|(a, b)| a == b).count();
-        let gap = known.len() - same;
+        let gap = known.len() - self.same(slot, known.iter());
         (gap > SHORT).then(|| gap as f64 * self.per_token.unwrap_or(0.0))
     }
 

@@ -75,11 +75,20 @@ pub(super) fn exact(
     Ok(())
 }
 
-/// A fault that a test has planted `ahead` tokens after the committed ones.
-fn planted(sampler: &Sampler, ahead: usize) {
-    if sampler.fault() == Some(Fault::GrammarPanic(sampler.position() + ahead as u32)) {
+/// The mask for the row `at`, `width` tokens wide, unless drafting has computed it.
+fn fresh_mask(
+    walk: &mut Walk<'_>,
+    verdict: &mut Verdict,
+    (draft, sampler): (&Draft, &Sampler),
+    (at, width): (usize, usize),
+) -> Result<Option<Mask>> {
+    if sampler.fault() == Some(Fault::GrammarPanic(sampler.position() + at as u32)) {
         panic!("planted grammar fault");
     }
+    let begin = Instant::now();
+    let fresh = if draft.masks.len() > at { None } else { walk.mask(width)? };
+    verdict.mask_time += begin.elapsed();
+    Ok(fresh)
 }
 
 /// What the target draws, and whether the grammar allows the drafted token, if there is one.
@@ -91,10 +100,7 @@ fn draw(
     (row, scratch): (&[f32], &mut Scratch),
 ) -> Result<(Drawn, bool)> {
     let at = verdict.tokens.len();
-    planted(sampler, at);
-    let begin = Instant::now();
-    let fresh = if draft.masks.len() > at { None } else { walk.mask(row.len())? };
-    verdict.mask_time += begin.elapsed();
+    let fresh = fresh_mask(walk, verdict, (draft, sampler), (at, row.len()))?;
     let mask = draft.masks.get(at).or(fresh.as_ref());
     let allowed = draft.tokens.get(at).zip(mask).is_none_or(|(token, mask)| mask.allows(*token));
     Ok((sampler.draw(row, mask, &verdict.tokens, scratch)?, allowed))

@@ -6,12 +6,11 @@
 //! p - q. Behind a draft that is kept as a whole one more token comes from p. So every token has the distribution p,
 //! whatever q is. The noises for drafting, keeping and recovering are independent of each other.
 
-use super::{Verdict, Walk, planted};
+use super::{Verdict, Walk, fresh_mask};
 use crate::error::Result;
 use crate::exec::Job;
 use crate::sampler::{Purpose, Sampler, Scratch};
 use crate::types::{Refusal, Token};
-use std::time::Instant;
 
 /// Tokens with their weights.
 type Weights = [(Token, f32)];
@@ -66,10 +65,7 @@ fn by(
     let Job { draft, sampler, grammar, .. } = job;
     let mut walk = Walk::new(grammar.as_mut());
     for (at, row) in rows.iter().enumerate() {
-        planted(sampler, at);
-        let begin = Instant::now();
-        let fresh = if draft.masks.len() > at { None } else { walk.mask(row.len())? };
-        verdict.mask_time += begin.elapsed();
+        let fresh = fresh_mask(&mut walk, verdict, (draft, sampler), (at, row.len()))?;
         let mask = draft.masks.get(at).or(fresh.as_ref());
         let Some(p) = sampler.spread(row, mask, &verdict.tokens, scratch)? else {
             verdict.ended = true;
