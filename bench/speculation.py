@@ -38,7 +38,7 @@ START_SECONDS = 120.0
 COUNTS = ("drafted_tokens", "accepted_tokens", "generated_tokens")
 
 
-def modes(draft: str, fixed: list[int]) -> dict[str, dict[str, Any]]:
+def modes(draft: str, mlp: str, fixed: list[int]) -> dict[str, dict[str, Any]]:
     """What `speculative` says for each way of drafting; the first is without."""
     model = {"draft_model": draft}
     adaptive: dict[str, dict[str, Any]] = {
@@ -46,7 +46,12 @@ def modes(draft: str, fixed: list[int]) -> dict[str, dict[str, Any]]:
         "forced": {"sources": ["forced"]},
         "lookup": {"sources": ["forced", "prompt_lookup"]},
         "draft": model,
-        "all": {**model, "sources": ["forced", "prompt_lookup", "draft_model"]},
+        "mlp": {"mlp_speculator": mlp},
+        "all": {
+            **model,
+            "mlp_speculator": mlp,
+            "sources": ["forced", "prompt_lookup", "mlp_speculator", "draft_model"],
+        },
     }
     return adaptive | {f"draft, always {k}": {**model, "adaptive": False, "max_draft_len": k} for k in fixed}
 
@@ -203,6 +208,7 @@ def main() -> None:
     )
     parser.add_argument("--target", default=str(ROOT / "demo" / "target"))
     parser.add_argument("--draft", default=str(ROOT / "demo" / "draft"))
+    parser.add_argument("--mlp", default=str(ROOT / "demo" / "speculator"))
     parser.add_argument("--clients", type=int, nargs="+", default=[1, 4, 16])
     parser.add_argument("--prompts", type=int, default=12, help="prompts of a round with 1 to 4 clients")
     parser.add_argument("--rounds", type=int, default=7)
@@ -212,7 +218,7 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", help="some of the ways of drafting")
     parser.add_argument("--folder", type=Path, default=Path("/tmp"), help="where configurations are written")
     args = parser.parse_args()
-    wanted = modes(args.draft, args.fixed)
+    wanted = modes(args.draft, args.mlp, args.fixed)
     chosen = {n: s for n, s in wanted.items() if n == "off" or args.only is None or n in args.only}
     with ExitStack() as stack:
         servers = {

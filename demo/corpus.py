@@ -121,11 +121,11 @@ def styled(words: str, rng: Random) -> str:
 class Writer:
     """Writes the conversations of one half with one random generator."""
 
-    def __init__(self, rng: Random, unseen: bool) -> None:
-        """Write with `rng`, from the half that is trained on or the other."""
+    def __init__(self, rng: Random, unseen: bool, made_up: float = 0.55) -> None:
+        """Write with `rng`, from the half that is trained on or the other; `made_up`: see `Names`."""
         self.rng = rng
         self.unseen = unseen
-        self.names = Names(rng, unseen)
+        self.names = Names(rng, unseen, made_up)
 
     def pick(self, pool: tuple[str, ...]) -> str:
         """One string of `pool` from this half."""
@@ -293,8 +293,11 @@ class Writer:
         request += " Answer as JSON: " + json.dumps(schema, separators=(",", ":"))
         return " ".join(lines), Turn("classify", request, ((f'{{"label": "{label}"}}', True),), schema)
 
-    def conversation(self, only: str | None = None, most: int = 4) -> Conversation:
-        """Write a conversation of up to `most` turns about one text; the first is of kind `only` if given."""
+    def conversation(self, only: str | None = None, most: int = 4, more: float = 0.7) -> Conversation:
+        """Write a conversation of up to `most` turns about one text; the first is of kind `only` if given.
+
+        `more` is the probability that another turn follows one.
+        """
         rng = self.rng
         roll = {"flat": 0.0, "nested": 0.7, "ask": 0.8, "yes-no": 0.8, "classify": 0.99}.get(
             only or "", rng.random()
@@ -307,7 +310,7 @@ class Writer:
             turns = [
                 self.extract(facts) if roll < 0.6 else self.nested(facts) if roll < 0.71 else self.ask(facts)
             ]
-            while len(turns) < most and rng.random() < 0.7:
+            while len(turns) < most and rng.random() < more:
                 turns.append(self.extract(facts) if rng.random() < 0.5 else self.ask(facts))
         opened = self.pick(phrases.PLACE).format(t=text, r=turns[0].request)
         turns[0] = Turn(turns[0].kind, opened, turns[0].answer, turns[0].schema)

@@ -15,7 +15,9 @@ from demo.corpus import Conversation, Writer
 
 Ints: TypeAlias = NDArray[np.int32]
 Ids: TypeAlias = tuple[list[int], list[bool]]
-LOSS_SHARE = 0.375
+TURNS = 8
+"""Most turns of a conversation that is trained on: the more, the more answers to learn from in a text."""
+LOSS_SHARE = 0.25
 
 
 @dataclass(frozen=True)
@@ -67,19 +69,19 @@ def long_list(tokenizer: Tokenizer, writer: Writer, size: int) -> Ids:
 class Packer:
     """Fills rows with whole conversations, first fit; those that are too long are dropped."""
 
-    def __init__(self, tokenizer: Tokenizer, seed: int, vocab: int) -> None:
-        """Pack what the seen half yields for `seed`."""
+    def __init__(self, tokenizer: Tokenizer, seed: int, vocab: int, unseen: bool = False) -> None:
+        """Pack what the half that is trained on, or the other, yields for `seed`."""
         self.tokenizer = tokenizer
         self.vocab = vocab
         self.rng = Random(seed)
-        self.writer = Writer(self.rng, unseen=False)
+        self.writer = Writer(self.rng, unseen)
         self.waiting: list[Ids] = []
 
     def source(self, repeats: float, size: int) -> Ids:
         """One conversation, or with probability `repeats` plain repetition."""
         if self.rng.random() < repeats:
             return repetition(self.rng, size, self.vocab)
-        return encode(self.tokenizer, self.writer.conversation())
+        return encode(self.tokenizer, self.writer.conversation(most=TURNS, more=0.85))
 
     def row(self, size: int, repeats: float) -> list[Ids]:
         """Conversations that fit one row, the waiting ones first."""

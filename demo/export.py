@@ -1,6 +1,6 @@
 """Writes an engine folder: `model.gguf` (Q8_0 matrices, F32 norms) and the tokenizer files.
 
-`python -m demo.export` writes both folders from the last checkpoint.
+`python -m demo.export` writes both folders, and that of the speculator, from the last checkpoint.
 """
 
 from __future__ import annotations
@@ -145,7 +145,8 @@ def _add(writer: gguf.GGUFWriter, name: str, weight: Floats) -> None:
 
 
 def main() -> None:
-    """Export both models from the last checkpoint."""
+    """Export all models from the last checkpoint."""
+    from demo import speculator
     from demo.train import fresh, load
 
     parser = argparse.ArgumentParser(description=__doc__)
@@ -154,6 +155,7 @@ def main() -> None:
     args = parser.parse_args()
     state, number = load(args.work / "checkpoint.npz", fresh(0, vocabulary(args.work)[0]))
     export_pair(state, args.work, args.out)
+    speculator.export(state["params"]["speculator"], args.out / "speculator")
     print(f"exported after {number} steps")
 
 

@@ -29,17 +29,9 @@ ATTRIBUTE = (
         "is {v}.|is now {v}.|is still {v}.|was set to {v}.|is listed as {v}.|reads {v}.|remains {v}."
         "|became {v}.|must be {v}.|will be {v}.|changed to {v}.|has been {v} since May.|was once {v}.",
     ),
-    *variants(
-        "{v} is |{v} became |{v} was entered as |We noted {v} as |The file gives {v} as |They chose {v} as "
-        "|You will find {v} under |Someone wrote {v} for |All agreed on {v} as ",
-        "the {k}.|its {k}.|our {k}.|their {k}.",
-    ),
+    *variants("{v} is |{v} became |{v} was entered as ", "the {k}.|its {k}.|our {k}.|their {k}."),
     *variants("For the {k} |As the {k} |On the {k} ", "we have {v}.|they chose {v}.|the note has {v}."),
     *variants("The {k}: |{K}: |- {k}: |{K} = |{K} - |On the {k}: |Now the {k}: |Here the {k}: ", "{v}."),
-    *variants(
-        "With {v} as |Since {v} is |Because {v} is |Now that {v} is |Thanks to {v} as |Even with {v} as ",
-        "the {k}, all is well.|its {k}, all is well.|our {k}, we go on.|their {k}, nothing is missing.",
-    ),
 )
 
 FILLER = variants(

@@ -1,9 +1,10 @@
-"""Trains target and draft together: `python -m demo.train --steps 7000`.
+"""Trains target, draft and speculator together: `python -m demo.train --steps 7000`.
 
-Both see the same batches. The draft learns from the right answers and, with equal weight, from the target's
-distribution over them, so that it comes to say what the target would say. The schedule counts steps, not
-time, so that a slow machine learns the same; a run that was interrupted goes on where its last checkpoint was
-written.
+All see the same batches. The draft learns from the right answers and, with equal weight, from the
+target's distribution over them, so that it comes to say what the target would say. The speculator guesses
+from the target's last states, and through it the target learns to hold there what comes later (multi-
+token prediction, Gloeckle et al., 2024). The schedule counts steps, not time, so that a slow machine
+learns the same; a run that was interrupted goes on where its last checkpoint was written.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import numpy as np
 from tokenizers import Tokenizer
 from tqdm import tqdm
 
-from demo import optim
+from demo import optim, speculator
 from demo.data import Batch, Packer
 from demo.export import export_pair, weights_of
 from demo.model import DRAFT, TARGET, VOCAB_SIZE, Array, Params, Shape, hidden, logits
@@ -28,34 +29,42 @@ from demo.seeds import init
 from demo.tokenizer import train as train_tokenizer
 
 State: TypeAlias = dict[str, Any]
-TIME, LONG = 256, 2560
+TIME, LONG = 512, 2560
 CHECKPOINT_SECONDS = 300.0
+GUESSING = 0.3
+"""Weight of the speculator's loss, which changes the target too."""
 
 
 def fresh(seed: int, tokens: list[str], shipped: Path | None = None) -> State:
     """Weights to start from, untrained or those of the folders in `shipped`, and optimiser state."""
     rng = np.random.default_rng(seed)
+    params: Params
     if shipped is None:
         params = {"target": init(TARGET, rng, tokens), "draft": init(DRAFT, rng, tokens)}
     else:
         shapes = {"target": TARGET, "draft": DRAFT}
         params = {name: weights_of(shipped / name, shape) for name, shape in shapes.items()}
+    params["speculator"] = speculator.fresh(rng, params["target"]["embed"])
     return {"params": params, "moments": {name: optim.start(tree) for name, tree in params.items()}}
 
 
-def scores(params: Params, batch: tuple[Array, ...], shape: Shape) -> Array:
-    """Log-probabilities `[picks, vocab]` at the positions that count."""
+def scores(params: Params, batch: tuple[Array, ...], shape: Shape) -> tuple[Array, Array]:
+    """States `[picks, n_embd]` and log-probabilities `[picks, vocab]` at the positions that count."""
     tokens, segments, index = batch[:3]
     states = hidden(params, tokens, segments, shape).reshape(-1, shape.n_embd)[index]
-    return jax.nn.log_softmax(logits(params, states), axis=-1)
+    return states, jax.nn.log_softmax(logits(params, states), axis=-1)
 
 
 def losses(params: Params, batch: tuple[Array, ...]) -> tuple[Array, Array]:
-    """Total loss, and `[target nats, target accuracy, draft nats, agreement]` over the counted positions."""
+    """Total loss, and what the progress bar shows, over the counted positions.
+
+    That is `[target nats, target accuracy, draft nats, agreement, accuracy of stages 1 and 2]`.
+    """
     labels, weight = batch[3:]
     total = jnp.maximum(weight.sum(), 1.0)
-    target = scores(params["target"], batch, TARGET)
-    draft = scores(params["draft"], batch, DRAFT)
+    states, target = scores(params["target"], batch, TARGET)
+    _, draft = scores(params["draft"], batch, DRAFT)
+    guessing, guessed = speculator.losses(params["speculator"], states, speculator.lesson(batch)[1:])
     nats = [
         -(jnp.take_along_axis(s, labels[:, None], axis=1)[:, 0] * weight).sum() / total
         for s in (target, draft)
@@ -65,14 +74,15 @@ def losses(params: Params, batch: tuple[Array, ...]) -> tuple[Array, Array]:
     best = target.argmax(axis=-1)
     hits = ((best == labels) * weight).sum() / total
     agree = ((best == draft.argmax(axis=-1)) * weight).sum() / total
-    return nats[0] + nats[1] + distance, jnp.stack([nats[0], hits, nats[1], agree])
+    facts = jnp.stack([nats[0], hits, nats[1], agree, guessed[0], guessed[1]])
+    return nats[0] + nats[1] + distance + GUESSING * guessing, facts
 
 
 def update(state: State, batch: tuple[Array, ...], number: Array, rate: Array) -> tuple[State, Array]:
-    """One training step of both models."""
+    """One training step of all models."""
     grads, facts = jax.grad(losses, has_aux=True)(state["params"], batch)
     params, moments = {}, {}
-    for name in ("target", "draft"):
+    for name in state["params"]:
         params[name], moments[name] = optim.step(
             state["params"][name], grads[name], state["moments"][name], number, rate
         )
@@ -129,8 +139,11 @@ def run(state: State, tokenizer: Tokenizer, args: argparse.Namespace) -> State:
             state, facts = compiled(state, arrays, np.float32(number), np.float32(rate_at(done, number)))
             now = np.asarray(facts)
             smooth = now if smooth is None else 0.95 * smooth + 0.05 * now
-            nats, hits, draft, agree = smooth
-            bar.set_postfix_str(f"target {nats:.3f}/{hits:.3f} draft {draft:.3f} agree {agree:.3f}", False)
+            nats, hits, draft, agree, one, two = smooth
+            bar.set_postfix_str(
+                f"target {nats:.3f}/{hits:.3f} draft {draft:.3f} agree {agree:.3f} ahead {one:.3f} {two:.3f}",
+                False,
+            )
             bar.update()
             if time.monotonic() - saved > CHECKPOINT_SECONDS or number == args.steps:
                 save(path, state, number)
@@ -139,7 +152,7 @@ def run(state: State, tokenizer: Tokenizer, args: argparse.Namespace) -> State:
 
 
 def main() -> None:
-    """Train the tokenizer if there is none, then the pair, and write both engine folders."""
+    """Train the tokenizer if there is none, then the models, and write their folders."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -166,6 +179,7 @@ def main() -> None:
     tokens = [tokenizer.id_to_token(i) for i in range(VOCAB_SIZE)]
     state = run(fresh(args.seed, tokens, args.begin), tokenizer, args)
     export_pair(state, args.work, args.out)
+    speculator.export(state["params"]["speculator"], args.out / "speculator")
 
 
 if __name__ == "__main__":

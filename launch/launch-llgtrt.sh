@@ -4,7 +4,7 @@ set -euo pipefail
 
 usage() {
     cat <<'END'
-usage: launch-llgtrt.sh <target> [<draft>] [flags]     engine folders, or .gguf files
+usage: launch-llgtrt.sh <target> [<draft>] [flags]     engine folders, or .gguf files; <draft> may be an MLP speculator
        launch-llgtrt.sh --demo [flags]                 the demo pair, as `demo`
 
   --port N  --host H  --debug  --runtime-config F  --chat-template F

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from llgtrt import __version__, _core
-from llgtrt.settings import Settings, StartError, load
+from llgtrt.settings import Settings, StartError, is_speculator, load
 
 USAGE_ERROR = 2
 """Exit code where nothing could be started."""
@@ -42,7 +42,7 @@ def _parser() -> _Parser:
     commands = parser.add_subparsers(dest="command", required=True, metavar="serve")
     serve = commands.add_parser("serve", help="serve a model", allow_abbrev=False)
     serve.add_argument("target", help="engine folder, .gguf file, or `toy` (random words, no model)")
-    serve.add_argument("draft", nargs="?", help="draft model: engine folder or .gguf file")
+    serve.add_argument("draft", nargs="?", help="draft model: engine folder or .gguf file; or MLP speculator")
     serve.add_argument("--host", help="address to listen on (127.0.0.1)")
     serve.add_argument("--port", type=int, help="port to listen on; 0 = a free one (3000)")
     serve.add_argument(
@@ -107,7 +107,7 @@ def _overrides(parsed: argparse.Namespace) -> dict[str, Any]:
         server["api_keys"] = [parsed.api_key]
     speculative: dict[str, Any] = {}
     if parsed.draft is not None:
-        speculative["draft_model"] = parsed.draft
+        speculative["mlp_speculator" if is_speculator(parsed.draft) else "draft_model"] = parsed.draft
     if parsed.draft_len is not None:
         speculative["max_draft_len"] = parsed.draft_len
     if parsed.no_speculation:

@@ -77,8 +77,8 @@ def load(target: str, runtime_config: str | None, overrides: dict[str, Any]) -> 
     Raises:
         StartError: the target or the file is missing, or the core refuses a key.
     """
-    draft = overrides.get("speculative", {}).get("draft_model")
-    for name in (target, draft):
+    speculative = overrides.get("speculative", {})
+    for name in (target, speculative.get("draft_model"), speculative.get("mlp_speculator")):
         if name is not None and not _is_toy(name) and not Path(name).exists():
             raise StartError(
                 f"{name}: no such engine folder or .gguf file; check the path (or use the target `{TOY}`)"
@@ -93,6 +93,15 @@ def load(target: str, runtime_config: str | None, overrides: dict[str, Any]) -> 
     except _core.InvalidRequest as e:
         raise StartError(f"{file}: {e}" if file else str(e)) from e
     return Settings(target, config, ServerSettings.from_group(json.loads(config)["server"]))
+
+
+def is_speculator(folder: str) -> bool:
+    """Whether the folder's `config.json` says that an MLP speculator lies there."""
+    try:
+        description = json.loads((Path(folder) / "config.json").read_bytes())
+    except (OSError, ValueError):
+        return False
+    return isinstance(description, dict) and description.get("model_type") == "mlp_speculator"
 
 
 def _config_file(target: str, runtime_config: str | None) -> Path | None:

@@ -131,7 +131,7 @@ impl Sequence {
         let ready = match source {
             DraftSource::DraftModel => self.late_sources == Some(true),
             DraftSource::Prediction => !self.prediction().is_empty(),
-            DraftSource::Forced | DraftSource::PromptLookup => true,
+            DraftSource::Forced | DraftSource::PromptLookup | DraftSource::MlpSpeculator => true,
         };
         ready && self.spec.spec().speculative.allows(source)
     }

@@ -80,6 +80,14 @@ def test_speculation_by_flags(capsys: pytest.CaptureFixture[str], tmp_path: Path
         assert (printed["max_draft_len"], printed["sources"]) == (3, sources)
 
 
+def test_the_second_name_may_be_a_speculator(capsys: pytest.CaptureFixture[str]) -> None:
+    folder = Path(__file__).parents[1] / "core" / "speculator" / "tied-plain"
+    assert main(["serve", "toy", str(folder), "--print-config"]) == 0
+    printed = capsys.readouterr().out
+    assert f'"mlp_speculator": "{folder}"' in printed
+    assert '"draft_model": null' in printed
+
+
 def test_the_models_name(tmp_path: Path) -> None:
     file = tmp_path / "Tiny-1.5B.gguf"
     file.touch()

@@ -35,9 +35,11 @@ MODES: dict[str, dict[str, Any]] = {
 SOURCES: dict[str, dict[str, Any]] = {
     "lookup": {"sources": ["forced", "prompt_lookup"], "adaptive": False},
     "model": {"draft_model": str(ROOT / "demo" / "draft"), "adaptive": False, "max_draft_len": 6},
+    "speculator": {"mlp_speculator": str(ROOT / "demo" / "speculator"), "adaptive": False},
     "all": {
         "draft_model": str(ROOT / "demo" / "draft"),
-        "sources": ["forced", "prompt_lookup", "draft_model"],
+        "mlp_speculator": str(ROOT / "demo" / "speculator"),
+        "sources": ["forced", "prompt_lookup", "mlp_speculator", "draft_model"],
     },
 }
 

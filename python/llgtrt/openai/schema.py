@@ -110,7 +110,9 @@ class Speculative(msgspec.Struct, forbid_unknown_fields=True):
 
     enabled: bool | None = None
     max_draft_len: Count | None = None
-    sources: list[Literal["forced", "prompt_lookup", "prediction", "draft_model"]] | None = None
+    sources: (
+        list[Literal["forced", "prompt_lookup", "prediction", "draft_model", "mlp_speculator"]] | None
+    ) = None
     acceptance: Literal["exact", "rejection", "tokens"] | None = None
     report: bool | None = None
 

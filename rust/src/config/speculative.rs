@@ -14,8 +14,12 @@ pub struct SpeculativeConfig {
     /// Engine folder or .gguf file of the draft model, the second name on the command line; null = none.
     #[schemars(length(min = 1))]
     pub draft_model: Option<String>,
+    /// Folder of an MLP speculator (config.json and .safetensors files) trained for the target; null = none.
+    #[schemars(length(min = 1))]
+    pub mlp_speculator: Option<String>,
     /// Where drafts come from, in this order; each source goes on where the ones before it end. Empty = no speculation,
-    /// null = prediction, and where there is a draft model forced, prediction and draft_model.
+    /// null = prediction, and where there is a draft model or a speculator forced, prediction, mlp_speculator and
+    /// draft_model, as far as they are given.
     pub sources: Option<Vec<DraftSource>>,
     /// How drafted tokens are accepted: exact, rejection, tokens, or auto (as use_logits says, else exact).
     pub acceptance: AcceptanceKey,
@@ -35,6 +39,7 @@ impl Default for SpeculativeConfig {
         SpeculativeConfig {
             max_draft_len: 10,
             draft_model: None,
+            mlp_speculator: None,
             sources: None,
             acceptance: AcceptanceKey::Auto,
             use_logits: None,
@@ -69,6 +74,10 @@ impl SpeculativeConfig {
                        speculative.draft_model";
             return Err(Error::invalid("speculative.sources", why));
         }
+        if self.mlp_speculator.is_none() && sources.contains(&DraftSource::MlpSpeculator) {
+            let why = "names mlp_speculator, but none is given; set speculative.mlp_speculator to its folder";
+            return Err(Error::invalid("speculative.sources", why));
+        }
         Ok(())
     }
 
@@ -99,14 +108,22 @@ impl SpeculativeConfig {
 
     /// The sources to ask, in their order.
     pub fn sources(&self) -> Vec<DraftSource> {
-        match (&self.sources, &self.draft_model) {
+        match (&self.sources, [&self.mlp_speculator, &self.draft_model].map(Option::as_ref)) {
             _ if self.max_draft_len == 0 => Vec::new(),
             (Some(sources), _) => sources.clone(),
-            (None, Some(_)) => {
-                vec![DraftSource::Forced, DraftSource::Prediction, DraftSource::DraftModel]
+            (None, [None, None]) => vec![DraftSource::Prediction],
+            (None, [mlp, draft]) => {
+                let mut sources = vec![DraftSource::Forced, DraftSource::Prediction];
+                sources.extend(mlp.map(|_| DraftSource::MlpSpeculator));
+                sources.extend(draft.map(|_| DraftSource::DraftModel));
+                sources
             }
-            (None, None) => vec![DraftSource::Prediction],
         }
+    }
+
+    /// The folder of the MLP speculator, where it is asked.
+    pub fn mlp_speculator(&self) -> Option<&str> {
+        self.mlp_speculator.as_deref().filter(|_| self.sources().contains(&DraftSource::MlpSpeculator))
     }
 
     /// The draft model, where it is asked.
@@ -153,12 +170,19 @@ pub enum DraftSource {
     Prediction,
     /// What a smaller model draws.
     DraftModel,
+    /// What small stages on the target's last hidden state draw.
+    MlpSpeculator,
 }
 
 impl DraftSource {
     /// All sources, in the order of their numbers.
-    pub const ALL: [DraftSource; 4] =
-        [DraftSource::Forced, DraftSource::PromptLookup, DraftSource::Prediction, DraftSource::DraftModel];
+    pub const ALL: [DraftSource; 5] = [
+        DraftSource::Forced,
+        DraftSource::PromptLookup,
+        DraftSource::Prediction,
+        DraftSource::DraftModel,
+        DraftSource::MlpSpeculator,
+    ];
 
     /// Its name in the configuration.
     pub fn name(self) -> &'static str {
@@ -167,6 +191,7 @@ impl DraftSource {
             DraftSource::PromptLookup => "prompt_lookup",
             DraftSource::Prediction => "prediction",
             DraftSource::DraftModel => "draft_model",
+            DraftSource::MlpSpeculator => "mlp_speculator",
         }
     }
 }

@@ -154,14 +154,18 @@ fn accepted(schema: &Value) -> BoxedStrategy<Value> {
 /// The same with keys at odds with each other put right.
 fn consistent(mut drawn: Value) -> Value {
     let speculative = &mut drawn["speculative"];
-    let model = !speculative["draft_model"].is_null();
+    let missing: Vec<Value> = ["draft_model", "mlp_speculator"]
+        .into_iter()
+        .filter(|name| speculative[*name].is_null())
+        .map(Value::from)
+        .collect();
     speculative["draft_target_model_config"] = Value::Null;
     if speculative["acceptance"] != "auto" {
         speculative["use_logits"] = Value::Null;
     }
     if let Some(sources) = speculative["sources"].as_array_mut() {
         let drawn = std::mem::take(sources);
-        let fits = |(i, s): &(usize, &Value)| !drawn[..*i].contains(s) && (model || *s != "draft_model");
+        let fits = |(i, s): &(usize, &Value)| !drawn[..*i].contains(s) && !missing.contains(s);
         *sources = drawn.iter().enumerate().filter(fits).map(|(_, s)| s.clone()).collect();
     }
     let lookup = &mut speculative["prompt_lookup"];
@@ -176,6 +180,7 @@ fn keys_at_odds_are_refused() {
         (r#"{"speculative": {"prompt_lookup": {"min_ngram": 7}}}"#, "speculative.prompt_lookup.min_ngram"),
         (r#"{"speculative": {"sources": ["prompt_lookup", "prompt_lookup"]}}"#, "speculative.sources"),
         (r#"{"speculative": {"sources": ["draft_model"]}}"#, "speculative.sources"),
+        (r#"{"speculative": {"sources": ["mlp_speculator"]}}"#, "speculative.sources"),
         (r#"{"speculative": {"acceptance": "exact", "use_logits": true}}"#, "speculative.use_logits"),
         (r#"{"speculative": {"acceptance": "rejection", "use_logits": false}}"#, "speculative.use_logits"),
     ] {

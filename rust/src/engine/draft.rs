@@ -34,6 +34,7 @@ impl Engine {
             note(&mut job.draft, DraftSource::Forced);
         }
         self.ask_sources(shares, jobs, &lengths, false);
+        self.ask_hidden(shares, jobs);
         let drafted = drafted(jobs);
         self.tally.totals.computed_tokens += drafted;
         self.tally.totals.drafted_tokens += drafted;
@@ -85,15 +86,18 @@ impl Engine {
     fn choose(&mut self, shares: &[Share], jobs: &[Job], most: &[u32]) -> Vec<u32> {
         let guessing: Vec<_> =
             self.drafters.iter().map(|(name, _)| *name).filter(|name| *name != DraftSource::Forced).collect();
+        let reach =
+            |name: &DraftSource| self.drafters.iter().find(|(n, _)| n == name).map(|(_, d)| d.reach());
         let expected = self.acceptance.rate(Acceptance::UNKNOWN);
         let prospect = |((job, share), most): ((&Job, &Share), &u32)| {
             let sequence = &self.running[share.index];
             let forced = job.draft.tokens.len() as u32;
-            let guesses = guessing.iter().any(|name| sequence.allows(*name));
+            let asked = guessing.iter().filter(|name| sequence.allows(**name));
+            let reach = asked.filter_map(reach).max().unwrap_or(0);
             Prospect {
                 forced,
                 rate: sequence.acceptance.rate(expected),
-                most: if guesses { *most } else { forced },
+                most: (*most).min(reach.max(forced)),
             }
         };
         let prospects: Vec<_> = jobs.iter().zip(shares).zip(most).map(prospect).collect();
@@ -122,6 +126,18 @@ impl Engine {
             let before: Vec<_> = asks.iter().map(|ask| ask.draft.tokens.len() as u32).collect();
             drafter.propose(&mut asks);
             asks.iter_mut().zip(before).for_each(|(ask, before)| tidy(ask, before, *name, &self.vocab));
+        }
+    }
+
+    /// Asks for the hidden states that sources will draft from, in a step without prompt chunks: with them the engine
+    /// computes logits for every token of a batch.
+    fn ask_hidden(&mut self, shares: &[Share], jobs: &mut [Job]) {
+        if jobs.iter().any(|job| job.tokens.len() > 1) {
+            return;
+        }
+        let wanting = || self.drafters.iter().filter(|(_, drafter)| drafter.wants_hidden());
+        for (job, share) in jobs.iter_mut().zip(shares).filter(|(job, _)| job.sample) {
+            job.draft.hidden = wanting().any(|(name, _)| self.running[share.index].allows(*name));
         }
     }
 

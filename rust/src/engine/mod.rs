@@ -284,7 +284,7 @@ impl Engine {
                 .expect("the slot runs. This is a bug.");
             let committed = outcome.map_err(|e| e.0).and_then(|round| {
                 mask_time += round.mask_time;
-                self.drafters.iter_mut().for_each(|(_, drafter)| drafter.keep(slot, round.computed));
+                self.drafters.iter_mut().for_each(|(_, drafter)| drafter.observe(&round));
                 self.commit_one(index, *round)
             });
             self.settle(index, committed);

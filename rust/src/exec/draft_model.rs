@@ -8,13 +8,10 @@
 //! Where there is a grammar, a cursor walks ahead: tokens that it forces need no pass, and its masks go to verify. A
 //! token is drawn with the sampler and the noise of the target, so that it is the same wherever the two models agree.
 
-use super::{Ask, Draft, Drafter, ExecError, Forward, Run};
-use crate::config::Acceptance;
-use crate::error::Result;
-use crate::grammar::Cursor;
-use crate::sampler::{Purpose, Sampler, Scratch};
+use super::draft_walk::{Walk, guarded, widened};
+use super::{Ask, Drafter, ExecError, Forward, Run};
+use crate::sampler::Scratch;
 use crate::types::{Slot, Token};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
 /// A gap of up to this many tokens is closed at once.
@@ -147,7 +144,9 @@ impl Drafter for DraftModel {
             let mut known = ask.known.iter().chain(&ask.draft.tokens);
             fits && (ids >= width || known.all(|&t| (t as usize) < ids))
         };
-        let mut walks: Vec<_> = asks.iter_mut().filter(reads).map(|ask| Walk::new(ask, longest)).collect();
+        // The last drafted token is not computed.
+        let walk = |ask| Walk::new(ask, longest + 1);
+        let mut walks: Vec<_> = asks.iter_mut().filter(reads).map(walk).collect();
         walks.sort_unstable_by_key(|walk| walk.slot);
         for walk in &mut walks {
             walk.over |= !guarded(|| walk.begin(self.width));
@@ -202,119 +201,4 @@ impl Piece {
         let outputs = u32::from(!walk.over);
         Run { slot: walk.slot, start: self.start as u32, tokens: &self.tokens, outputs, hidden: false }
     }
-}
-
-/// One sequence's draft in the making.
-struct Walk<'a> {
-    slot: Slot,
-    known: &'a [Token],
-    draft: &'a mut Draft,
-    cursor: Option<Cursor<'a>>,
-    sampler: &'a Sampler,
-    /// Tokens that may still be added.
-    want: usize,
-    over: bool,
-}
-
-impl<'a> Walk<'a> {
-    fn new<'b: 'a>(ask: &'a mut Ask<'b>, longest: usize) -> Self {
-        let Ask { slot, known, draft, grammar, sampler, want, .. } = ask;
-        // The last drafted token is not computed.
-        let room = longest + 1 - known.len() - draft.tokens.len();
-        let cursor = grammar.as_deref_mut().map(|g| g.cursor());
-        Walk { slot: *slot, known, draft, cursor, sampler, want: room.min(*want as usize), over: false }
-    }
-
-    /// Walks over what earlier sources drafted, and cuts that off where the grammar refuses it.
-    fn begin(&mut self, width: usize) -> Result<bool> {
-        let Some(cursor) = &mut self.cursor else { return Ok(true) };
-        for (i, token) in self.draft.tokens.clone().into_iter().enumerate() {
-            if self.draft.masks.len() == i {
-                self.draft.masks.push(cursor.mask()?.widened(width));
-            }
-            if !cursor.push(token)? {
-                self.draft.tokens.truncate(i);
-                break;
-            }
-        }
-        Ok(true)
-    }
-
-    /// Takes the tokens that the grammar forces; whether there is a choice then.
-    fn needs_row(&mut self, width: usize) -> Result<bool> {
-        while !self.over && self.want > 0 {
-            let Some(cursor) = &mut self.cursor else { return Ok(true) };
-            if cursor.is_ended() {
-                break;
-            }
-            let at = self.draft.tokens.len();
-            if self.draft.masks.len() == at {
-                self.draft.masks.push(cursor.mask()?.widened(width));
-            }
-            let Some(forced) = self.draft.masks[at].single() else { return Ok(true) };
-            if !self.take(forced)? {
-                break;
-            }
-        }
-        self.over = true;
-        Ok(false)
-    }
-
-    /// Draws from this row; false where the draft ends.
-    fn draw(&mut self, row: &[f32], scratch: &mut Scratch) -> Result<bool> {
-        let drafted = self.draft.tokens.len();
-        let mask = self.draft.masks.get(drafted);
-        if self.draft.acceptance != Acceptance::Rejection {
-            let token = self.sampler.guess(row, mask, &self.draft.tokens, scratch)?;
-            return token.map_or(Ok(false), |token| self.take(token));
-        }
-        let Some(probs) = self.sampler.spread(row, mask, &self.draft.tokens, scratch)? else {
-            return Ok(false);
-        };
-        let Some(token) = self.sampler.draw_from(&probs, Purpose::Draft, drafted) else { return Ok(false) };
-        self.draft.probs.resize(drafted, Vec::new());
-        self.draft.probs.push(probs);
-        // What was drawn is judged, whatever it is: to drop an end token would make it rarer.
-        let goes_on = self.take(token);
-        if self.draft.tokens.len() == drafted {
-            self.draft.tokens.push(token);
-        }
-        goes_on
-    }
-
-    /// Adds a token; false where it ends the text, which need not be drafted, or the grammar refuses it.
-    fn take(&mut self, token: Token) -> Result<bool> {
-        if self.sampler.is_end(token) || !self.cursor.as_mut().map_or(Ok(true), |c| c.push(token))? {
-            return Ok(false);
-        }
-        self.draft.tokens.push(token);
-        self.want -= 1;
-        Ok(true)
-    }
-
-    /// Tokens known and drafted.
-    fn len(&self) -> usize {
-        self.known.len() + self.draft.tokens.len()
-    }
-
-    /// `count` of them from `start` on.
-    fn text(&self, start: usize, count: usize) -> Vec<Token> {
-        self.known.iter().chain(&self.draft.tokens).skip(start).take(count).copied().collect()
-    }
-}
-
-/// Whether `act` succeeded and said yes. What fails here, verifying meets again, and says so.
-fn guarded(act: impl FnOnce() -> Result<bool>) -> bool {
-    matches!(catch_unwind(AssertUnwindSafe(act)), Ok(Ok(true)))
-}
-
-/// The row with the target's width: ids that only one side has are never drawn.
-fn widened<'a>(row: &'a [f32], width: usize, buffer: &'a mut Vec<f32>) -> &'a [f32] {
-    if row.len() >= width {
-        return &row[..width];
-    }
-    buffer.clear();
-    buffer.extend_from_slice(row);
-    buffer.resize(width, f32::NEG_INFINITY);
-    buffer
 }

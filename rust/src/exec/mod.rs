@@ -8,9 +8,11 @@
 //! sequence by `start` and comes back in the [`Round`]. While it is out, the scheduler leaves the sequence alone.
 
 pub mod draft_model;
+mod draft_walk;
 pub mod forced;
 #[cfg(feature = "llama")]
 pub mod llama;
+pub mod mlp;
 pub mod open;
 pub mod prediction;
 pub mod prompt_lookup;
@@ -29,6 +31,8 @@ use crate::types::{Refusal, Slot, Token, TokenLogprob};
 pub struct Caps {
     /// Width of a logits row, in tokens.
     pub n_vocab: usize,
+    /// Floats in a hidden state; 0 = the engine gives none.
+    pub n_embd: usize,
     /// Slots: sequences that can hold KV at the same time, kept prefixes included.
     pub slots: u32,
     /// KV tokens that one slot may hold (also the longest context).
@@ -74,8 +78,10 @@ pub struct Draft {
     pub sources: Vec<(DraftSource, u32)>,
     /// How long it should become.
     pub planned: u32,
-    /// A source was not ready yet: it was still closing a long gap.
+    /// A source was not ready yet: it was still closing a long gap, or waits for a hidden state.
     pub late: bool,
+    /// A source wants the hidden state that the round ends with.
+    pub hidden: bool,
     /// How its tokens are accepted.
     pub acceptance: Acceptance,
     /// For acceptance by rejection: what each token was drawn from, as (token, probability). Empty, or missing at the
@@ -212,7 +218,19 @@ pub trait Drafter: Send {
     fn delay(&self, _slot: Slot, _known: &[Token]) -> Option<f64> {
         None
     }
-    /// Tokens held over all slots.
+    /// Tokens behind the known ones that it can draft for at most, those of earlier sources included.
+    fn reach(&self) -> u32 {
+        u32::MAX
+    }
+    /// Whether it drafts from the target's hidden states.
+    fn wants_hidden(&self) -> bool {
+        false
+    }
+    /// What the target computed for a slot: the slot keeps so many tokens, and there may be a hidden state.
+    fn observe(&mut self, round: &Round) {
+        self.keep(round.job.slot, round.computed);
+    }
+    /// Tokens held over all slots; a hidden state counts as one.
     fn held(&self) -> u64 {
         0
     }

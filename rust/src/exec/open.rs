@@ -2,6 +2,7 @@
 
 use super::draft_model::DraftModel;
 use super::forced::Forced;
+use super::mlp::MlpSpeculator;
 use super::prediction::Prediction;
 use super::prompt_lookup::PromptLookup;
 use super::sampled::Sampled;
@@ -88,7 +89,7 @@ pub fn open_toy(toy: ToyConfig, config: &Config, fault: Option<ToyFault>) -> Res
     let target = Box::new(Sampled::new(Box::new(engine), config.engine.mask_threads.unwrap_or(0) as usize));
     let info = info_of(target.as_ref(), &vocab, config, true);
     let info = Info { summary: "weightless engine (toy)".into(), ..info };
-    Ok(Opened { drafters: drafters(config, target.as_ref(), draft), target, vocab, info })
+    Ok(Opened { drafters: drafters(config, target.as_ref(), draft)?, target, vocab, info })
 }
 
 /// The configured sources of drafts; none where the target cannot take back what it refuses.
@@ -96,15 +97,15 @@ fn drafters(
     config: &Config,
     target: &dyn Target,
     mut draft: Option<Box<dyn Forward>>,
-) -> Vec<(DraftSource, Box<dyn Drafter>)> {
+) -> Result<Vec<(DraftSource, Box<dyn Drafter>)>> {
     let sources = config.speculative.sources();
     if sources.is_empty() {
         log::info!("speculation: off");
-        return Vec::new();
+        return Ok(Vec::new());
     }
     if !target.caps().can_truncate {
         log::warn!("speculation: off, because this model's KV cannot be truncated");
-        return Vec::new();
+        return Ok(Vec::new());
     }
     let width = target.caps().n_vocab;
     let names: Vec<_> = sources.iter().map(|source| source.name()).collect();
@@ -113,16 +114,24 @@ fn drafters(
     let chosen = if config.speculative.adaptive { "as many as pay, up to" } else { "always" };
     log::info!("speculation: {} draft {chosen} {most} tokens; acceptance: {:?}", names.join(", "), accepted);
     let patience = Duration::from_millis(u64::from(config.engine.max_step_ms) / 4);
-    let open = |source: DraftSource| -> Option<(DraftSource, Box<dyn Drafter>)> {
+    let mut drafters: Vec<(DraftSource, Box<dyn Drafter>)> = Vec::new();
+    for source in sources {
         let drafter: Box<dyn Drafter> = match source {
             DraftSource::Forced => Box::new(Forced::new(width)),
             DraftSource::PromptLookup => Box::new(PromptLookup::new(&config.speculative.prompt_lookup)),
             DraftSource::Prediction => Box::new(Prediction),
-            DraftSource::DraftModel => Box::new(DraftModel::new(draft.take()?, width, patience)),
+            DraftSource::DraftModel => match draft.take() {
+                Some(model) => Box::new(DraftModel::new(model, width, patience)),
+                None => continue,
+            },
+            DraftSource::MlpSpeculator => match config.speculative.mlp_speculator() {
+                Some(folder) => Box::new(MlpSpeculator::open(folder, target.caps())?),
+                None => continue,
+            },
         };
-        Some((source, drafter))
-    };
-    sources.into_iter().filter_map(open).collect()
+        drafters.push((source, drafter));
+    }
+    Ok(drafters)
 }
 
 /// What every engine's facts have in common.

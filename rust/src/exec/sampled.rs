@@ -59,11 +59,16 @@ impl Target for Sampled {
             (rows, times)
         });
         let rows = rows?;
-        let mut first = 0;
+        let (mut first, mut states) = (0, rows.hidden.iter());
         let mut verdicts = Vec::with_capacity(jobs.len());
         for job in &mut jobs {
             let last = first + outputs(job) as usize;
-            verdicts.push(judge(job, &rows.logits[first..last], &mut self.scratch));
+            let mut verdict = judge(job, &rows.logits[first..last], &mut self.scratch);
+            if job.draft.hidden {
+                let states: Vec<_> = states.by_ref().take(last - first).collect();
+                verdict.iter_mut().for_each(|v| v.hidden = states.get(v.accepted).map(|s| s.to_vec()));
+            }
+            verdicts.push(verdict);
             first = last;
         }
         if let Some(Ok(v)) = verdicts.first_mut() {
@@ -129,7 +134,7 @@ fn round_of(job: Job, v: Verdict, computed: u32) -> Round {
         computed,
         tokens: v.tokens,
         logprobs: v.logprobs,
-        hidden: None,
+        hidden: v.hidden,
         ended: v.ended,
         refusal: v.refusal,
         mask_time: v.mask_time,
@@ -141,7 +146,7 @@ fn outputs(job: &Job) -> u32 {
 }
 
 fn run_of<'a>(job: &Job, tokens: &'a [u32]) -> Run<'a> {
-    Run { slot: job.slot, start: job.start, tokens, outputs: outputs(job), hidden: false }
+    Run { slot: job.slot, start: job.start, tokens, outputs: outputs(job), hidden: job.draft.hidden }
 }
 
 /// Masks for the first row of every constrained job; what fails here is left for `judge` to meet again.

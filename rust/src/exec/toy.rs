@@ -84,8 +84,11 @@ pub enum ToyFault {
     WrongPosition,
 }
 
+/// Floats in a hidden state.
+const STATE: usize = 8;
 /// Added to token ids for noise of another kind.
 const BLURRED: usize = 1 << 20;
+const HIDDEN: usize = 1 << 21;
 
 /// The engine.
 pub struct Toy {
@@ -95,6 +98,7 @@ pub struct Toy {
     /// Per slot: the tokens, and the hash of each prefix (one more than tokens).
     cells: Vec<(Vec<Token>, Vec<u64>)>,
     logits: Vec<f32>,
+    hidden: Vec<f32>,
     fault: Option<ToyFault>,
 }
 
@@ -103,6 +107,7 @@ impl Toy {
     pub fn new(config: ToyConfig, vocab: &Vocab) -> Self {
         let caps = Caps {
             n_vocab: vocab.len(),
+            n_embd: STATE,
             slots: config.slots,
             kv_per_slot: config.context,
             kv_total: config.kv,
@@ -114,7 +119,7 @@ impl Toy {
         };
         let bonus = (0..vocab.len() as Token).map(|t| bonus_of(vocab, t, config.end_bias)).collect();
         let cells = vec![(Vec::new(), vec![config.seed]); config.slots as usize];
-        Toy { caps, config, bonus, cells, logits: Vec::new(), fault: None }
+        Toy { caps, config, bonus, cells, logits: Vec::new(), hidden: Vec::new(), fault: None }
     }
 
     /// Plants a fault.
@@ -195,6 +200,7 @@ impl Forward for Toy {
         }
         let width = self.caps.n_vocab;
         self.logits.clear();
+        self.hidden.clear();
         for run in runs {
             let hashes = &self.cells[run.slot.index()].1;
             for hash in &hashes[hashes.len() - run.outputs as usize..] {
@@ -202,9 +208,12 @@ impl Forward for Toy {
                 let blur = self.config.blur / 100.0;
                 let logit = |(t, bonus): (usize, &f32)| bonus + 6.0 * (noise(t) + blur * noise(t + BLURRED));
                 self.logits.extend(self.bonus.iter().enumerate().map(logit));
+                if run.hidden {
+                    self.hidden.extend((0..STATE).map(|i| noise(i + HIDDEN) - 0.5));
+                }
             }
         }
-        Ok(Rows { logits: self.logits.chunks(width).collect(), hidden: Vec::new() })
+        Ok(Rows { logits: self.logits.chunks(width).collect(), hidden: self.hidden.chunks(STATE).collect() })
     }
 
     fn truncate(&mut self, slot: Slot, keep: u32) -> Result<(), ExecError> {

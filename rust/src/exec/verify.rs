@@ -29,6 +29,8 @@ pub(super) struct Verdict {
     pub(super) ended: bool,
     /// Why the next drafted token was refused.
     pub(super) refusal: Option<Refusal>,
+    /// The hidden state of the row after the last kept token, where it was asked for.
+    pub(super) hidden: Option<Vec<f32>>,
     /// Time spent on masks.
     pub(super) mask_time: Duration,
 }

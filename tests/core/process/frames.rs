@@ -99,7 +99,7 @@ prop_compose! {
     ) -> Event {
         let logprobs = tokens.iter().map(|token| TokenLogprob { token: *token, logprob: -0.1, top: top.clone() });
         let drafted = Drafted { drafted: counts.0, accepted: counts.1, refused: counts.2 };
-        let drafts = [drafted, Drafted::default(), drafted, drafted];
+        let drafts = [drafted, Drafted::default(), drafted, drafted, drafted];
         let usage = Usage { prompt: counts.0, cached: counts.1, completion: counts.2, drafts };
         Event { request: RequestId(ids.0), choice: ids.1, text, logprobs: logprobs.collect(), tokens, usage, end }
     }

@@ -2,7 +2,7 @@
 
 use super::oracle::Oracle;
 use super::request;
-use super::world::{World, essence};
+use super::world::{World, essence, speculator};
 use llgtrt::config::{Config, DraftSource, PromptLookupConfig, SpeculativeConfig};
 use llgtrt::exec::toy::ToyConfig;
 use llgtrt::request::RequestSpec;
@@ -56,6 +56,11 @@ enum Drafts {
         forced: bool,
         lookup: bool,
     },
+    /// A speculator that guesses at random.
+    Speculator {
+        most: u32,
+        forced: bool,
+    },
 }
 
 fn drafts() -> impl Strategy<Value = Drafts> {
@@ -68,6 +73,7 @@ fn drafts() -> impl Strategy<Value = Drafts> {
         1 => (1u32..9, 2usize..20).prop_map(|(most, edit)| Drafts::Prediction { most, edit }),
         3 => (1u32..9, 0u32..50, any::<bool>(), any::<bool>())
             .prop_map(|(most, blur, forced, lookup)| Drafts::Model { most, blur, forced, lookup }),
+        2 => (1u32..9, any::<bool>()).prop_map(|(most, forced)| Drafts::Speculator { most, forced }),
     ]
 }
 
@@ -132,6 +138,13 @@ impl Cramped {
             }
             Drafts::Prediction { most, .. } => config.speculative.max_draft_len = most,
             Drafts::Model { .. } => self.draft_with_a_model(&mut config.speculative),
+            Drafts::Speculator { most, forced } => {
+                config.speculative.max_draft_len = most;
+                config.speculative.mlp_speculator = Some(speculator());
+                let mut sources = vec![DraftSource::MlpSpeculator];
+                sources.extend(forced.then_some(DraftSource::Forced));
+                config.speculative.sources = Some(sources);
+            }
         }
         World { toy, config, fault: None, oracle }
     }
@@ -167,9 +180,9 @@ impl Cramped {
 
 static PREEMPTIONS: AtomicU64 = AtomicU64::new(0);
 static CACHED: AtomicU64 = AtomicU64::new(0);
-/// Of oracles that are right four times of five, of models, of predictions, and of all others.
-static DRAFTED: [AtomicU64; 4] = [const { AtomicU64::new(0) }; 4];
-static ACCEPTED: [AtomicU64; 4] = [const { AtomicU64::new(0) }; 4];
+/// Of oracles that are right four times of five, of models, of predictions, of speculators, and of all others.
+static DRAFTED: [AtomicU64; 5] = [const { AtomicU64::new(0) }; 5];
+static ACCEPTED: [AtomicU64; 5] = [const { AtomicU64::new(0) }; 5];
 
 fn check(specs: &[RequestSpec], order: &[usize], cramped: &Cramped) -> Result<(), TestCaseError> {
     let wanted: Vec<_> = specs.iter().map(|spec| roomy().alone(spec)).collect();
@@ -181,7 +194,8 @@ fn check(specs: &[RequestSpec], order: &[usize], cramped: &Cramped) -> Result<()
         Drafts::Oracle { right: 80, .. } => 0,
         Drafts::Model { .. } => 1,
         Drafts::Prediction { .. } => 2,
-        _ => 3,
+        Drafts::Speculator { .. } => 3,
+        _ => 4,
     };
     prop_assert_eq!(answers.snapshot.gauges.drafters_failed, 0);
     DRAFTED[kind].fetch_add(answers.snapshot.totals.drafted_tokens, Relaxed);
@@ -208,7 +222,11 @@ fn output_depends_on_the_request_alone() {
     runner.run(&input, |(specs, order, cramped)| check(&specs, &order, &cramped)).unwrap();
     assert!(PREEMPTIONS.load(Relaxed) > 0, "no sequence was ever preempted");
     assert!(CACHED.load(Relaxed) > 0, "no prefix was ever reused");
-    assert!(ACCEPTED[3].load(Relaxed) > 0, "no draft was ever accepted");
+    assert!(
+        DRAFTED[3].load(Relaxed) > 1000 && ACCEPTED[3].load(Relaxed) > 0,
+        "no speculator ever guessed right"
+    );
+    assert!(ACCEPTED[4].load(Relaxed) > 0, "no draft was ever accepted");
     for kind in 0..3 {
         let [drafted, accepted] = [&DRAFTED[kind], &ACCEPTED[kind]].map(|n| n.load(Relaxed) as f64);
         assert!((0.2..0.9).contains(&(accepted / drafted)), "{kind}: {accepted} of {drafted} drafted tokens");

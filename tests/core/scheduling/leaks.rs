@@ -1,6 +1,7 @@
 //! Ten thousand requests that end in every way, and nothing is held afterwards.
 
 use super::spec;
+use super::world::speculator;
 use super::world::{Answers, World};
 use llgtrt::config::DraftSource;
 use llgtrt::engine::Command;
@@ -30,8 +31,14 @@ fn nothing_is_held_after_ten_thousand_requests() {
         World { toy: ToyConfig { slots: 16, kv: 200, ..ToyConfig::default() }, ..World::default() };
     world.config.enable_kv_cache_reuse = false;
     world.config.speculative.draft_model = Some("toy:blur=20,kv=200".into());
-    world.config.speculative.sources =
-        Some(vec![DraftSource::Forced, DraftSource::Prediction, DraftSource::DraftModel]);
+    world.config.speculative.mlp_speculator = Some(speculator());
+    // The speculator, which guesses at random here, comes after all that is right.
+    world.config.speculative.sources = Some(vec![
+        DraftSource::Forced,
+        DraftSource::Prediction,
+        DraftSource::DraftModel,
+        DraftSource::MlpSpeculator,
+    ]);
     world.config.speculative.adaptive = false;
     let live = world.start();
     let mut ends = [0; 3];

@@ -21,6 +21,11 @@ pub struct World {
     pub oracle: Option<Oracle>,
 }
 
+/// Folder of an MLP speculator with random weights for the weightless engine.
+pub fn speculator() -> String {
+    concat!(env!("CARGO_MANIFEST_DIR"), "/tests/core/speculator/untied-plain").into()
+}
+
 /// What came, merged per choice.
 #[derive(Default)]
 pub struct Answers {

@@ -233,6 +233,7 @@ fn look(
     if config.engine.kv_layout != KvLayout::Shared && !model.is_recurrent() {
         let caps = Caps {
             n_vocab: model.n_vocab(),
+            n_embd: model.n_embd(),
             slots: probe::SLOTS,
             kv_per_slot: trained.min(probe::TOKENS),
             kv_total: u64::from(cells),
@@ -288,6 +289,7 @@ fn build(loaded: &Loaded, config: &Config, plan: &Plan) -> Result<Llama, Error> 
     })?;
     let caps = Caps {
         n_vocab: model.n_vocab(),
+        n_embd: model.n_embd(),
         slots: plan.sequences,
         kv_per_slot: plan.per_slot,
         kv_total: plan.total,

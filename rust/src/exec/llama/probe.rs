@@ -247,6 +247,7 @@ mod tests {
         fn new(fault: Fault) -> Self {
             let caps = Caps {
                 n_vocab: 4,
+                n_embd: 0,
                 slots: SLOTS,
                 kv_per_slot: 256,
                 kv_total: 1024,

@@ -137,7 +137,7 @@ pub(super) fn open_model(target: &str, config: &Config) -> Result<Opened> {
     let info = info_of(target.as_ref(), &vocab, config, false);
     let info =
         Info { summary: model.summary, chat_template: model.chat_template, begin: model.begin, ..info };
-    Ok(Opened { drafters: drafters(config, target.as_ref(), drafting), target, vocab, info })
+    Ok(Opened { drafters: drafters(config, target.as_ref(), drafting)?, target, vocab, info })
 }
 
 /// Cores that the engine's threads leave free; masks overlap the forward pass on those.

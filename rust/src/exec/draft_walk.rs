@@ -1,0 +1,132 @@
+//! A walk ahead of a sequence, in which a source draws token by token under the grammar.
+//!
+//! Tokens that the grammar forces need no row, and the masks go to verify. A token is drawn with the target's sampler
+//! and noise, so that it is the same wherever the rows agree.
+
+use super::{Ask, Draft};
+use crate::config::Acceptance;
+use crate::error::Result;
+use crate::grammar::{Cursor, Mask};
+use crate::sampler::{Purpose, Sampler, Scratch};
+use crate::types::{Slot, Token};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// One sequence's draft in the making.
+pub(super) struct Walk<'a> {
+    pub(super) slot: Slot,
+    pub(super) known: &'a [Token],
+    pub(super) draft: &'a mut Draft,
+    cursor: Option<Cursor<'a>>,
+    sampler: &'a Sampler,
+    /// Tokens that may still be added.
+    want: usize,
+    /// Nothing more is drafted.
+    pub(super) over: bool,
+}
+
+impl<'a> Walk<'a> {
+    /// A walk from what earlier sources drafted, up to a text of `longest` tokens.
+    pub(super) fn new<'b: 'a>(ask: &'a mut Ask<'b>, longest: usize) -> Self {
+        let Ask { slot, known, draft, grammar, sampler, want, .. } = ask;
+        let room = longest - known.len() - draft.tokens.len();
+        let cursor = grammar.as_deref_mut().map(|g| g.cursor());
+        Walk { slot: *slot, known, draft, cursor, sampler, want: room.min(*want as usize), over: false }
+    }
+
+    /// Walks over what earlier sources drafted, and cuts that off where the grammar refuses it.
+    pub(super) fn begin(&mut self, width: usize) -> Result<bool> {
+        let Some(cursor) = &mut self.cursor else { return Ok(true) };
+        for (i, token) in self.draft.tokens.clone().into_iter().enumerate() {
+            fill(&mut self.draft.masks, i, cursor, width)?;
+            if !cursor.push(token)? {
+                self.draft.tokens.truncate(i);
+                break;
+            }
+        }
+        Ok(true)
+    }
+
+    /// Takes the tokens that the grammar forces; whether there is a choice then.
+    pub(super) fn needs_row(&mut self, width: usize) -> Result<bool> {
+        while !self.over && self.want > 0 {
+            let Some(cursor) = &mut self.cursor else { return Ok(true) };
+            if cursor.is_ended() {
+                break;
+            }
+            let at = self.draft.tokens.len();
+            fill(&mut self.draft.masks, at, cursor, width)?;
+            let Some(forced) = self.draft.masks[at].single() else { return Ok(true) };
+            if !self.take(forced)? {
+                break;
+            }
+        }
+        self.over = true;
+        Ok(false)
+    }
+
+    /// Draws from this row; false where the draft ends.
+    pub(super) fn draw(&mut self, row: &[f32], scratch: &mut Scratch) -> Result<bool> {
+        let drafted = self.draft.tokens.len();
+        let mask = self.draft.masks.get(drafted);
+        if self.draft.acceptance != Acceptance::Rejection {
+            let token = self.sampler.guess(row, mask, &self.draft.tokens, scratch)?;
+            return token.map_or(Ok(false), |token| self.take(token));
+        }
+        let Some(probs) = self.sampler.spread(row, mask, &self.draft.tokens, scratch)? else {
+            return Ok(false);
+        };
+        let Some(token) = self.sampler.draw_from(&probs, Purpose::Draft, drafted) else { return Ok(false) };
+        self.draft.probs.resize(drafted, Vec::new());
+        self.draft.probs.push(probs);
+        // What was drawn is judged, whatever it is: to drop an end token would make it rarer.
+        let goes_on = self.take(token);
+        if self.draft.tokens.len() == drafted {
+            self.draft.tokens.push(token);
+        }
+        goes_on
+    }
+
+    /// Adds a token; false where it ends the text, which need not be drafted, or the grammar refuses it.
+    fn take(&mut self, token: Token) -> Result<bool> {
+        if self.sampler.is_end(token) || !self.cursor.as_mut().map_or(Ok(true), |c| c.push(token))? {
+            return Ok(false);
+        }
+        self.draft.tokens.push(token);
+        self.want -= 1;
+        Ok(true)
+    }
+
+    /// Tokens known and drafted.
+    pub(super) fn len(&self) -> usize {
+        self.known.len() + self.draft.tokens.len()
+    }
+
+    /// `count` of them from `start` on.
+    pub(super) fn text(&self, start: usize, count: usize) -> Vec<Token> {
+        self.known.iter().chain(&self.draft.tokens).skip(start).take(count).copied().collect()
+    }
+}
+
+/// Computes the mask for position `at` of the draft, unless an earlier source has.
+fn fill(masks: &mut Vec<Mask>, at: usize, cursor: &mut Cursor<'_>, width: usize) -> Result<()> {
+    if masks.len() == at {
+        masks.push(cursor.mask()?.widened(width));
+    }
+    Ok(())
+}
+
+/// Whether `act` succeeded and said yes. What fails here, verifying meets again, and says so.
+pub(super) fn guarded(act: impl FnOnce() -> Result<bool>) -> bool {
+    matches!(catch_unwind(AssertUnwindSafe(act)), Ok(Ok(true)))
+}
+
+/// The row with the target's width: ids that only one side has are never drawn.
+pub(super) fn widened<'a>(row: &'a [f32], width: usize, buffer: &'a mut Vec<f32>) -> &'a [f32] {
+    if row.len() >= width {
+        return &row[..width];
+    }
+    buffer.clear();
+    buffer.extend_from_slice(row);
+    buffer.resize(width, f32::NEG_INFINITY);
+    buffer
+}
