@@ -1,7 +1,31 @@
 """llgtrt: an OpenAI-compatible inference server for constrained decoding.
 
-Light to import: the engine process starts through this package too, and needs neither the web stack nor
-templates.
+`LLM` and `SamplingParams` use the same engine without a server. Light to import: the engine process starts
+through this package too, and needs neither the web stack nor templates.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from llgtrt.llm import LLM, CompletionOutput, RequestOutput, SamplingParams, StructuredOutputsParams
+
 __version__ = "0.1.0"
+
+__all__ = [
+    "LLM",
+    "CompletionOutput",
+    "RequestOutput",
+    "SamplingParams",
+    "StructuredOutputsParams",
+    "__version__",
+]
+
+
+def __getattr__(name: str) -> object:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from llgtrt import llm
+
+    return getattr(llm, name)

@@ -1,4 +1,4 @@
-"""The command line: `llgtrt serve <target>`."""
+"""The command line: `llgtrt serve <target>` and `llgtrt run --engine_dir <target>`."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import sys
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from llgtrt import __version__, _core
-from llgtrt.settings import Settings, StartError, is_speculator, load
+from llgtrt import __version__, _core, run
+from llgtrt.settings import Settings, StartError, load, speculation
 
 USAGE_ERROR = 2
 """Exit code where nothing could be started."""
@@ -22,13 +22,14 @@ class _Parser(argparse.ArgumentParser):
     """Says what is wrong in one line."""
 
     def error(self, message: str) -> NoReturn:
-        raise StartError(f"{message}; see `llgtrt serve --help`")
+        raise StartError(f"{message}; see `{self.prog} --help`")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line; the exit code."""
     try:
-        return _serve(_parse(sys.argv[1:] if arguments is None else list(arguments)))
+        parsed = _parse(sys.argv[1:] if arguments is None else list(arguments))
+        return run.main(parsed) if parsed.command == "run" else _serve(parsed)
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
     except StartError as e:
@@ -39,7 +40,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser() -> _Parser:
     parser = _Parser(prog="llgtrt", description="An OpenAI-compatible inference server.", allow_abbrev=False)
     parser.add_argument("--version", action="version", version=f"llgtrt {__version__}")
-    commands = parser.add_subparsers(dest="command", required=True, metavar="serve")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="serve|run")
+    run.add_to(commands.add_parser("run", help="complete texts, without a server", allow_abbrev=False))
     serve = commands.add_parser("serve", help="serve a model", allow_abbrev=False)
     serve.add_argument("target", help="engine folder, .gguf file, or `toy` (random words, no model)")
     serve.add_argument("draft", nargs="?", help="draft model: engine folder or .gguf file; or MLP speculator")
@@ -56,6 +58,19 @@ def _parser() -> _Parser:
     serve.add_argument(
         "--draft-len", type=int, metavar="N", help="most tokens drafted ahead of a sequence (10)"
     )
+    serve.add_argument(
+        "--speculative-model", metavar="NAME", help="draft model or MLP speculator, or [ngram]: prompt lookup"
+    )
+    serve.add_argument(
+        "--num-speculative-tokens", dest="draft_len", type=int, metavar="N", help="the same as --draft-len"
+    )
+    serve.add_argument(
+        "--ngram-prompt-lookup-max", type=int, metavar="N", help="most tokens compared in prompt lookup (6)"
+    )
+    serve.add_argument(
+        "--ngram-prompt-lookup-min", type=int, metavar="N", help="fewest tokens compared in prompt lookup (2)"
+    )
+    serve.add_argument("--seed", type=int, metavar="N", help="seed of the requests that have none (random)")
     serve.add_argument("--no-speculation", action="store_true", help="draft nothing")
     serve.add_argument(
         "--print-config", action="store_true", help="print the effective configuration and exit"
@@ -105,12 +120,16 @@ def _overrides(parsed: argparse.Namespace) -> dict[str, Any]:
     server = {name: getattr(parsed, name) for name in names if getattr(parsed, name) is not None}
     if parsed.api_key is not None:
         server["api_keys"] = [parsed.api_key]
-    speculative: dict[str, Any] = {}
-    if parsed.draft is not None:
-        speculative["mlp_speculator" if is_speculator(parsed.draft) else "draft_model"] = parsed.draft
-    if parsed.draft_len is not None:
-        speculative["max_draft_len"] = parsed.draft_len
+    if parsed.draft is not None and parsed.speculative_model is not None:
+        raise StartError(f"{parsed.draft} and --speculative-model are both draft models; leave one out")
+    speculative = speculation(
+        parsed.draft or parsed.speculative_model,
+        parsed.draft_len,
+        parsed.ngram_prompt_lookup_max,
+        parsed.ngram_prompt_lookup_min,
+    )
     if parsed.no_speculation:
         speculative["sources"] = []
-    groups = {"server": server, "speculative": speculative}
+    engine = {} if parsed.seed is None else {"seed": parsed.seed}
+    groups = {"server": server, "speculative": speculative, "engine": engine}
     return {name: group for name, group in groups.items() if group}

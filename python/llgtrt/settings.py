@@ -95,6 +95,30 @@ def load(target: str, runtime_config: str | None, overrides: dict[str, Any]) -> 
     return Settings(target, config, ServerSettings.from_group(json.loads(config)["server"]))
 
 
+NGRAM = "[ngram]"
+"""The name of prompt lookup, where a draft model's could stand."""
+
+
+def speculation(
+    model: str | None, tokens: int | None, ngram_max: int | None, ngram_min: int | None
+) -> dict[str, Any]:
+    """The group `speculative` from the names that vLLM's users know; none of them leaves it as it is.
+
+    `model`: a draft model, an MLP speculator or `[ngram]`; `tokens`: most tokens drafted ahead; `ngram_max`
+    and `ngram_min`: tokens compared in prompt lookup.
+    """
+    group: dict[str, Any] = {}
+    if model == NGRAM:
+        group["sources"] = ["forced", "prompt_lookup", "prediction"]
+    elif model is not None:
+        group["mlp_speculator" if is_speculator(model) else "draft_model"] = model
+    if tokens is not None:
+        group["max_draft_len"] = tokens
+    lookup = {"max_ngram": ngram_max, "min_ngram": ngram_min}
+    lookup = {name: value for name, value in lookup.items() if value is not None}
+    return group | ({"prompt_lookup": lookup} if lookup else {})
+
+
 def is_speculator(folder: str) -> bool:
     """Whether the folder's `config.json` says that an MLP speculator lies there."""
     try:

@@ -37,6 +37,9 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
         (["serve", "toy", "--runtime-config", "no-file"], "no-file: cannot be read"),
         (["serve", "toy", "--chat-template", "no-file"], "a preset (chatml, llama-3)"),
         (["serve", "toy", "--host", "256.1.1.1"], "--host"),
+        (["serve", "toy", "toy", "--speculative-model", "[ngram]"], "leave one out"),
+        (["serve", "toy", "--ngram-prompt-lookup-max", "1"], "speculative.prompt_lookup.min_ngram"),
+        (["serve", "toy", "--seed", "-1"], "engine.seed"),
         (["serve", "toy", "--draft-len", "65"], "speculative.max_draft_len"),
     ],
 )
@@ -78,6 +81,17 @@ def test_speculation_by_flags(capsys: pytest.CaptureFixture[str], tmp_path: Path
         file.with_name("printed.json").write_text(capsys.readouterr().out)
         printed = json.loads(load("toy", str(file.with_name("printed.json")), {}).config)["speculative"]
         assert (printed["max_draft_len"], printed["sources"]) == (3, sources)
+
+
+def test_names_that_other_servers_have(capsys: pytest.CaptureFixture[str]) -> None:
+    flags = ["--speculative-model", "[ngram]", "--num-speculative-tokens", "4", "--seed", "9"]
+    flags += ["--ngram-prompt-lookup-max", "5", "--ngram-prompt-lookup-min", "3"]
+    assert main(["serve", "toy", *flags, "--print-config"]) == 0
+    printed = capsys.readouterr().out
+    for line in ('"max_draft_len": 4', '"max_ngram": 5', '"min_ngram": 3', '"seed": 9', '"prompt_lookup"'):
+        assert line in printed
+    assert main(["serve", "toy", "--speculative-model", "toy", "--print-config"]) == 0
+    assert '"draft_model": "toy"' in capsys.readouterr().out
 
 
 def test_the_second_name_may_be_a_speculator(capsys: pytest.CaptureFixture[str]) -> None:

@@ -145,6 +145,9 @@ pub struct EngineConfig {
     /// Threads that compute masks during the forward pass; 0 = between steps, on the engine thread. null = by the cores.
     #[schemars(range(min = 0, max = 512))]
     pub mask_threads: Option<u32>,
+    /// Seed of the requests that have none: each gets one by its number in the order of arrival. null = random ones.
+    #[schemars(range(min = 0, max = 9_007_199_254_740_991_u64))]
+    pub seed: Option<u64>,
 }
 
 impl Default for EngineConfig {
@@ -156,6 +159,7 @@ impl Default for EngineConfig {
             kv_layout: KvLayout::Auto,
             max_step_ms: 250,
             mask_threads: None,
+            seed: None,
         }
     }
 }

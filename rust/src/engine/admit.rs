@@ -7,7 +7,6 @@ use crate::grammar::Grammar;
 use crate::sched::slots::Reuse;
 use crate::sequence::Sequence;
 use crate::types::{Slot, Token};
-use std::hash::{BuildHasher, Hasher};
 
 impl Engine {
     /// Admits what has room: preempted sequences first, then siblings, then requests in their order.
@@ -77,7 +76,7 @@ impl Engine {
 
     /// Makes the sequences of a request and places the first.
     fn begin(&mut self, arrival: &Arrival, grammar: Option<Grammar>) -> Result<(), ExecError> {
-        let seed = arrival.request.spec().sampling.seed.unwrap_or_else(random);
+        let seed = arrival.seed;
         let mut grammars = vec![grammar];
         for _ in 1..arrival.request.spec().n {
             let another = grammars[0].as_ref().map(Grammar::restart);
@@ -237,9 +236,4 @@ impl Engine {
 fn holding(sequence: &Sequence) -> (Slot, &[Token]) {
     let slot = sequence.slot.expect("a running sequence has a slot. This is a bug.");
     (slot, &sequence.tokens()[..sequence.computed().min(sequence.known()) as usize])
-}
-
-/// A number that no other request is likely to have: the standard library's per-process random keys, stirred.
-fn random() -> u64 {
-    std::hash::RandomState::new().build_hasher().finish()
 }

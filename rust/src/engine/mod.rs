@@ -30,7 +30,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, TryRecvError};
 use std::time::{Duration, Instant};
 use tally::Tally;
-use waiting::{Arrival, Waiting};
+use waiting::{Arrival, Seeds, Waiting};
 
 /// How long an engine that only waits for a compilation sleeps before it looks for commands again.
 const LOOK: Duration = Duration::from_millis(1);
@@ -91,6 +91,7 @@ pub struct Engine {
     acceptance: Acceptance,
     /// Sequences for which a draft model would have had to catch up.
     decided: u64,
+    seeds: Seeds,
     tally: Tally,
     report: Report,
     saved_bytes: u64,
@@ -125,6 +126,7 @@ impl Engine {
             lengths: Lengths::default(),
             acceptance: Acceptance::default(),
             decided: 0,
+            seeds: Seeds::new(config.engine.seed),
             tally: Tally::new(),
             report: Report::default(),
             saved_bytes: 0,
@@ -177,7 +179,14 @@ impl Engine {
         self.tally.arrived(id, request.spec().n);
         let spec = request.spec();
         let compiling = spec.grammar.as_ref().map(|g| self.compiler.compile(g, spec.client));
-        self.waiting.push(Arrival { id, request: Arc::new(request), arrived: Instant::now(), compiling });
+        let seed = spec.sampling.seed.unwrap_or_else(|| self.seeds.next());
+        self.waiting.push(Arrival {
+            id,
+            request: Arc::new(request),
+            arrived: Instant::now(),
+            seed,
+            compiling,
+        });
     }
 
     fn cancel(&mut self, id: RequestId) {

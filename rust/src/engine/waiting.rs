@@ -3,9 +3,11 @@
 use crate::error::Error;
 use crate::grammar::{CompileHandle, Grammar};
 use crate::request::Request;
+use crate::sampler::seed_of;
 use crate::sequence::Sequence;
 use crate::types::RequestId;
 use std::collections::VecDeque;
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -14,6 +16,8 @@ pub(super) struct Arrival {
     pub(super) id: RequestId,
     pub(super) request: Arc<Request>,
     pub(super) arrived: Instant,
+    /// Its own seed, or one drawn for it.
+    pub(super) seed: u64,
     /// Its compilation; None where it has no constraint.
     pub(super) compiling: Option<CompileHandle>,
 }
@@ -91,5 +95,26 @@ impl Waiting {
         arrivals.extend(self.ready.drain(..).map(|(a, _)| a));
         let sequences = self.preempted.drain(..).chain(self.siblings.drain(..)).collect();
         (arrivals, sequences)
+    }
+}
+
+/// Draws seeds for requests that have none.
+#[derive(Debug)]
+pub(super) struct Seeds {
+    seed: Option<u64>,
+    drawn: u64,
+}
+
+impl Seeds {
+    /// From the configured seed, if there is one.
+    pub(super) fn new(seed: Option<u64>) -> Self {
+        Seeds { seed, drawn: 0 }
+    }
+
+    /// The next request's seed: without a configured one, a number that no other request is likely to have, from the
+    /// standard library's per-process random keys.
+    pub(super) fn next(&mut self) -> u64 {
+        self.drawn += 1;
+        self.seed.map_or_else(|| RandomState::new().build_hasher().finish(), |seed| seed_of(seed, self.drawn))
     }
 }

@@ -13,8 +13,8 @@ use crate::request::{Fault, Request, Sampling};
 use crate::types::{Token, TokenLogprob};
 use crate::vocab::Vocab;
 use candidates::Candidate;
-pub use noise::Purpose;
 use noise::{MAX_NOISE, Noise};
+pub use noise::{Purpose, seed_of};
 use std::collections::HashMap;
 use std::sync::Arc;
 

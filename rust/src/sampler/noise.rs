@@ -50,6 +50,11 @@ impl Noise {
     }
 }
 
+/// The seed of request `number`, where requests have none of their own.
+pub fn seed_of(seed: u64, number: u64) -> u64 {
+    mix64(mix64(seed ^ 0x9e37_79b9_7f4a_7c15) ^ number)
+}
+
 /// The finaliser of SplitMix64 (Steele et al. 2014).
 fn mix64(mut x: u64) -> u64 {
     x = (x ^ x >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -1,0 +1,344 @@
+"""The engine without a server, under the names that vLLM's users know.
+
+from llgtrt import LLM, SamplingParams
+with LLM("demo/target", speculative_model="demo/draft") as llm:
+    for output in llm.generate(["One, two,"], SamplingParams(max_tokens=20, temperature=0)):
+        print(output.outputs[0].text)
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import select
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import Any
+
+import msgspec
+from tqdm import tqdm
+
+from llgtrt import _core, templates
+from llgtrt.openai import schema, translate
+from llgtrt.openai.errors import ApiError
+from llgtrt.prompt import Vocabulary
+from llgtrt.settings import StartError, load, speculation
+
+Prompt = str | Mapping[str, Any]
+"""A text, or `{"prompt": text}`, or `{"prompt_token_ids": ids}`."""
+Message = dict[str, Any]
+
+_POLL_MS = 1000
+"""How long one look at the engine waits; only so that a signal is noticed."""
+
+
+@dataclasses.dataclass(frozen=True)
+class StructuredOutputsParams:
+    """What the output must be: exactly one of these. `grammar` is llguidance's dialect of Lark."""
+
+    json: str | Mapping[str, Any] | None = None
+    regex: str | None = None
+    choice: Sequence[str] | None = None
+    grammar: str | None = None
+    json_object: bool | None = None
+
+    def response_format(self) -> dict[str, Any]:
+        """The same as the HTTP API says it.
+
+        Raises:
+            ValueError: not exactly one is given, or `json` is no JSON.
+        """
+        wanted = msgspec.json.decode(self.json) if isinstance(self.json, str) else self.json
+        forms: list[tuple[object, dict[str, Any]]] = [
+            (wanted, {"type": "json_schema", "json_schema": {"name": "output", "schema": wanted}}),
+            (self.regex, {"type": "regex", "regex": self.regex}),
+            (self.choice, {"type": "choice", "choices": list(self.choice or ())}),
+            (self.grammar, {"type": "lark_grammar", "grammar": self.grammar}),
+            (self.json_object or None, {"type": "json_object"}),
+        ]
+        given = [form for value, form in forms if value is not None]
+        if len(given) != 1:
+            raise ValueError(
+                "structured_outputs: give exactly one of json, regex, choice, grammar, json_object"
+            )
+        return given[0]
+
+
+@dataclasses.dataclass(frozen=True)
+class SamplingParams:
+    """How to generate, in the ranges of the HTTP API. `logprobs`: alternatives per token; None = none."""
+
+    n: int = 1
+    temperature: float = 1.0
+    top_p: float = 1.0
+    top_k: int = 0
+    min_p: float = 0.0
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    repetition_penalty: float = 1.0
+    seed: int | None = None
+    stop: str | Sequence[str] | None = None
+    ignore_eos: bool = False
+    max_tokens: int | None = 16
+    min_tokens: int = 0
+    logprobs: int | None = None
+    logit_bias: Mapping[int, float] | None = None
+    structured_outputs: StructuredOutputsParams | None = None
+
+    def body(self) -> schema.CompletionRequest:
+        """The same as a body of the HTTP API.
+
+        Raises:
+            ValueError: a field has the wrong type.
+        """
+        fields = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        structured: StructuredOutputsParams | None = fields.pop("structured_outputs")
+        fields["response_format"] = structured.response_format() if structured else None
+        fields["logit_bias"] = {str(key): value for key, value in (self.logit_bias or {}).items()}
+        fields["stop"] = list(self.stop) if isinstance(self.stop, tuple) else self.stop
+        given = {name: value for name, value in fields.items() if value is not None}
+        try:
+            return schema.parse(msgspec.json.encode(given | {"prompt": ""}), schema.CompletionRequest)
+        except ApiError as e:
+            raise ValueError(f"sampling_params: {e.message}") from e
+
+
+@dataclasses.dataclass
+class CompletionOutput:
+    """One choice. `logprobs`: per token, those of the drawn one and of the likeliest, by id."""
+
+    index: int
+    text: str = ""
+    token_ids: list[int] = dataclasses.field(default_factory=list)
+    cumulative_logprob: float | None = None
+    logprobs: list[dict[int, float]] | None = None
+    finish_reason: str | None = None
+    """`stop`, `length`, or `error`."""
+    error: str | None = None
+    """Why it failed, where `finish_reason` is `error`; what it had before is there."""
+
+    def take(self, event: _core.Event) -> None:
+        """Takes news in."""
+        self.text += event.text
+        self.token_ids += event.tokens
+        for token, logprob, alternatives in event.logprobs:
+            self.logprobs = self.logprobs or []
+            self.logprobs.append({token: logprob} | dict(alternatives))
+            self.cumulative_logprob = (self.cumulative_logprob or 0.0) + logprob
+        self.finish_reason = event.finish_reason
+        if event.error is not None:
+            self.finish_reason, self.error = "error", str(event.error)
+
+
+@dataclasses.dataclass
+class RequestOutput:
+    """The choices of one prompt. `prompt` is None where it was given as token ids."""
+
+    request_id: str
+    prompt: str | None
+    prompt_token_ids: list[int]
+    outputs: list[CompletionOutput]
+    finished: bool = False
+    num_cached_tokens: int = 0
+
+
+class LLM:
+    """An engine in this process. Close it, or use it as a context manager."""
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        speculative_model: str | None = None,
+        num_speculative_tokens: int | None = None,
+        ngram_prompt_lookup_max: int | None = None,
+        ngram_prompt_lookup_min: int | None = None,
+        seed: int | None = None,
+        max_model_len: int | None = None,
+        max_num_seqs: int | None = None,
+        enable_prefix_caching: bool | None = None,
+        chat_template: str | None = None,
+        runtime_config: str | None = None,
+        config: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Loads a model: an engine folder, a `.gguf` file or `toy`.
+
+        `speculative_model`: a draft model, an MLP speculator, or `[ngram]` for prompt lookup. `seed`: that of
+        requests without one, whose output then depends on their order. `runtime_config`: a file instead of
+        the folder's `runtime.json`; `config`: keys of it that come before the file.
+
+        Raises:
+            ValueError: a file is missing or a value is refused; the message names it.
+            RuntimeError: the engine failed.
+        """
+        overrides: dict[str, Any] = {"max_queue_size": 0}
+        group = speculation(
+            speculative_model, num_speculative_tokens, ngram_prompt_lookup_max, ngram_prompt_lookup_min
+        )
+        engine = {
+            name: value for name, value in (("seed", seed), ("context", max_model_len)) if value is not None
+        }
+        server = {} if chat_template is None else {"chat_template": chat_template}
+        plain = {"max_batch_size": max_num_seqs, "enable_kv_cache_reuse": enable_prefix_caching}
+        overrides |= {name: value for name, value in plain.items() if value is not None}
+        for name, keys in (("speculative", group), ("engine", engine), ("server", server)):
+            overrides |= {name: keys} if keys else {}
+        self._core: _core.Engine | None = None
+        try:
+            settings = load(model, runtime_config, _merged(overrides, config or {}))
+            templates.check(settings)
+            core = _core.Engine(settings.target, settings.config)
+        except (StartError, _core.InvalidRequest) as e:
+            raise ValueError(str(e)) from e
+        state, why = _wait_until_loaded(core)
+        if state != "ready":
+            core.close()
+            raise (ValueError if state == "failed" else RuntimeError)(why)
+        self._core = core
+        self._vocabulary = Vocabulary(core)
+        try:
+            self._template = templates.load(settings, msgspec.json.decode(core.info(), type=dict[str, Any]))
+        except StartError as e:
+            self.close()
+            raise ValueError(str(e)) from e
+        self._count = 0
+
+    def generate(
+        self,
+        prompts: Prompt | Sequence[Prompt],
+        sampling_params: SamplingParams | Sequence[SamplingParams] | None = None,
+        use_tqdm: bool = True,
+    ) -> list[RequestOutput]:
+        """Completes the prompts, all together; the outputs are in their order.
+
+        `sampling_params`: for all, or one for each prompt.
+
+        Raises:
+            ValueError: a prompt or a parameter is refused; nothing was generated then.
+            RuntimeError: the LLM was closed.
+        """
+        given = [prompts] if isinstance(prompts, str | Mapping) else list(prompts)
+        read = [self._read(prompt, f"prompts[{i}]") for i, prompt in enumerate(given)]
+        return self._run(read, sampling_params, use_tqdm)
+
+    def chat(
+        self,
+        messages: Sequence[Message] | Sequence[Sequence[Message]],
+        sampling_params: SamplingParams | Sequence[SamplingParams] | None = None,
+        use_tqdm: bool = True,
+    ) -> list[RequestOutput]:
+        """Answers a conversation, or several: lists of messages with `role` and `content`.
+
+        Raises:
+            ValueError: as `generate`; or the model has no chat template, or refuses the messages.
+            RuntimeError: the LLM was closed.
+        """
+        several = [messages] if messages and isinstance(messages[0], Mapping) else messages
+        if self._template is None:
+            raise ValueError("this model has no chat template; pass one as chat_template")
+        read: list[tuple[str | None, list[int]]] = []
+        for i, conversation in enumerate(several):
+            body = msgspec.json.encode({"messages": list(conversation)})
+            try:
+                known = translate.messages(schema.parse(body, schema.ChatRequest))
+                tokens = self._vocabulary.chat(self._template, known)
+                read.append((self._template.render(known), tokens))
+            except (ApiError, templates.RenderError) as e:
+                raise ValueError(f"conversation {i}: {e}") from e
+        return self._run(read, sampling_params, use_tqdm)
+
+    def close(self) -> None:
+        """Ends the engine. Afterwards nothing can be generated."""
+        if self._core is not None:
+            self._core.close()
+            self._core = None
+
+    def __enter__(self) -> LLM:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _read(self, prompt: Prompt, name: str) -> tuple[str | None, list[int]]:
+        if isinstance(prompt, str):
+            return prompt, self._vocabulary.plain(prompt)
+        if isinstance(prompt.get("prompt"), str):
+            return prompt["prompt"], self._vocabulary.plain(prompt["prompt"])
+        ids = prompt.get("prompt_token_ids")
+        if not isinstance(ids, Sequence) or not all(isinstance(i, int) for i in ids):
+            raise ValueError(f"{name}: must be a text, or have prompt or prompt_token_ids")
+        return None, list(ids)
+
+    def _run(
+        self,
+        prompts: Sequence[tuple[str | None, list[int]]],
+        params: SamplingParams | Sequence[SamplingParams] | None,
+        use_tqdm: bool,
+    ) -> list[RequestOutput]:
+        if self._core is None:
+            raise RuntimeError("the LLM was closed")
+        each = list(params) if isinstance(params, Sequence) else [params or SamplingParams()] * len(prompts)
+        if len(each) != len(prompts):
+            raise ValueError(f"sampling_params: {len(each)} for {len(prompts)} prompts")
+        bodies = {id(one): one.body() for one in each}
+        running: dict[int, RequestOutput] = {}
+        results = []
+        try:
+            for i, ((text, ids), one) in enumerate(zip(prompts, each, strict=True)):
+                request = self._submit(bodies[id(one)], ids, f"prompts[{i}]")
+                outputs = [CompletionOutput(index) for index in range(one.n)]
+                running[request] = RequestOutput(str(self._count), text, ids, outputs)
+                self._count += 1
+                results.append(running[request])
+            with tqdm(total=len(results), unit="prompt", disable=not use_tqdm) as bar:
+                self._collect(running, bar)
+        finally:
+            for request in running:
+                self._core.cancel(request)
+        return results
+
+    def _submit(self, body: schema.CompletionRequest, ids: Sequence[int], name: str) -> int:
+        assert self._core is not None
+        try:
+            return self._core.submit(translate.core_request(body, ids, 0))
+        except (ApiError, _core.InvalidRequest, _core.GrammarError) as e:
+            raise ValueError(f"{name}: {e}") from e
+        except _core.CoreError as e:
+            raise RuntimeError(str(e)) from e
+
+    def _collect(self, running: dict[int, RequestOutput], bar: tqdm[Any]) -> None:
+        """Takes events until no request is left."""
+        assert self._core is not None
+        poll = select.poll()
+        poll.register(self._core.fileno(), select.POLLIN)
+        while running:
+            poll.poll(_POLL_MS)
+            for event in self._core.drain():
+                result = running.get(event.request)
+                if result is None:
+                    continue
+                result.outputs[event.choice].take(event)
+                result.num_cached_tokens = max(result.num_cached_tokens, event.cached_tokens)
+                if all(output.finish_reason for output in result.outputs):
+                    result.finished = True
+                    del running[event.request]
+                    bar.update()
+
+
+def _wait_until_loaded(core: _core.Engine) -> tuple[str, str]:
+    poll = select.poll()
+    poll.register(core.fileno(), select.POLLIN)
+    while core.state()[0] == "loading":
+        poll.poll(_POLL_MS)
+        core.drain()
+    return core.state()
+
+
+def _merged(base: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
+    """Both, group by group; `more` comes first."""
+    merged = dict(base)
+    for name, value in more.items():
+        known = merged.get(name)
+        merged[name] = {**known, **value} if isinstance(known, dict) and isinstance(value, Mapping) else value
+    return merged

@@ -1,0 +1,182 @@
+"""The engine without a server, on the weightless model."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from llgtrt import LLM, SamplingParams, StructuredOutputsParams
+from llgtrt.cli import main
+from llgtrt.llm import Prompt
+
+ROOT = Path(__file__).parents[2]
+PROMPTS: list[Prompt] = ["one", "two", {"prompt_token_ids": [116, 119, 111]}, {"prompt": "three"}]
+
+
+@pytest.fixture(scope="module")
+def llm() -> Iterator[LLM]:
+    with LLM("toy", seed=7) as llm:
+        yield llm
+
+
+def texts(llm: LLM, **fields: Any) -> list[str]:
+    params = SamplingParams(max_tokens=30, **fields)
+    return [o.outputs[0].text for o in llm.generate(PROMPTS, params, use_tqdm=False)]
+
+
+def test_outputs_come_in_the_order_of_the_prompts(llm: LLM) -> None:
+    outputs = llm.generate(PROMPTS, SamplingParams(temperature=0, max_tokens=9), use_tqdm=False)
+    assert [o.prompt for o in outputs] == ["one", "two", None, "three"]
+    assert outputs[1].prompt_token_ids == outputs[2].prompt_token_ids
+    assert outputs[1].outputs[0].text == outputs[2].outputs[0].text
+    for output in outputs:
+        assert output.finished
+        assert len(output.outputs[0].token_ids) <= 9
+        assert output.outputs[0].finish_reason in ("stop", "length")
+    ids = [int(output.request_id) for output in outputs]
+    assert ids == list(range(ids[0], ids[0] + 4))
+
+
+def test_a_seed_for_all_gives_the_same_texts_again() -> None:
+    runs = []
+    for seed in (1, 1, 2, None):
+        with LLM("toy", seed=seed) as llm:
+            runs.append([*texts(llm), *texts(llm)])
+    assert runs[0] == runs[1] != runs[2]
+    assert runs[3] not in runs[:3]
+    assert runs[0][:4] != runs[0][4:]
+
+
+def test_drafts_change_nothing(llm: LLM) -> None:
+    want = texts(llm, seed=5)
+    for name in ("[ngram]", "toy:blur=20", str(ROOT / "tests" / "core" / "speculator" / "tied-plain")):
+        with LLM("toy", speculative_model=name, num_speculative_tokens=3, ngram_prompt_lookup_max=2) as other:
+            assert texts(other, seed=5) == want
+
+
+def test_choices_logprobs_and_stops(llm: LLM) -> None:
+    params = [
+        SamplingParams(n=3, seed=1, logprobs=2, max_tokens=5),
+        SamplingParams(seed=1, stop=("a", "e", "i", "o"), max_tokens=200),
+    ]
+    several, stopped = llm.generate(["x", "x"], params, use_tqdm=False)
+    assert [choice.index for choice in several.outputs] == [0, 1, 2]
+    for choice in several.outputs:
+        assert choice.logprobs is not None
+        assert [token in at for token, at in zip(choice.token_ids, choice.logprobs, strict=True)]
+        drawn = [at[token] for token, at in zip(choice.token_ids, choice.logprobs, strict=True)]
+        assert choice.cumulative_logprob == pytest.approx(sum(drawn))
+        assert all(2 <= len(at) <= 3 for at in choice.logprobs)
+    assert stopped.outputs[0].finish_reason == "stop"
+    assert not set(stopped.outputs[0].text) & set("aeio")
+
+
+def test_structured_outputs(llm: LLM) -> None:
+    schema: dict[str, Any] = {"type": "object", "properties": {"a": {"type": "boolean"}}}
+    schema |= {"required": ["a"], "additionalProperties": False}
+    forms: list[tuple[StructuredOutputsParams, Any]] = [
+        (StructuredOutputsParams(json=schema), lambda text: set(json.loads(text)) == {"a"}),
+        (StructuredOutputsParams(json=json.dumps(schema)), lambda text: set(json.loads(text)) == {"a"}),
+        (StructuredOutputsParams(regex="[ab]{3}"), lambda text: len(text) == 3 and not set(text) - set("ab")),
+        (StructuredOutputsParams(choice=["yes", "no"]), lambda text: text in ("yes", "no")),
+        (StructuredOutputsParams(grammar='start: "x" "y"'), lambda text: text == "xy"),
+    ]
+    for form, right in forms:
+        params = SamplingParams(max_tokens=200, structured_outputs=form)
+        (output,) = llm.generate("x", params, use_tqdm=False)
+        assert right(output.outputs[0].text), output
+    with pytest.raises(ValueError, match="exactly one of json, regex"):
+        llm.generate("x", SamplingParams(structured_outputs=StructuredOutputsParams()))
+
+
+def test_chat(llm: LLM, capsys: pytest.CaptureFixture[str]) -> None:
+    talk = [{"role": "user", "content": "hello"}]
+    params = SamplingParams(temperature=0, max_tokens=5)
+    one = llm.chat(talk, params)
+    assert "1/1" in capsys.readouterr().err
+    two = llm.chat([talk, talk], params, use_tqdm=False)
+    assert one[0].prompt is not None
+    assert "hello<|im_end|>" in one[0].prompt
+    assert [o.outputs[0].text for o in two] == [one[0].outputs[0].text] * 2
+    with pytest.raises(ValueError, match=r"conversation 0: .*role"):
+        llm.chat([{"role": "king", "content": "x"}])
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"temperature": 3.0}, "temperature"),
+        ({"top_p": 0.0}, "top_p"),
+        ({"n": 0}, "n"),
+        ({"max_tokens": "many"}, "max_tokens"),
+        ({"logit_bias": {-1: 2.0}}, "logit_bias"),
+    ],
+)
+def test_wrong_parameters_are_named(llm: LLM, fields: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        llm.generate(["x"], SamplingParams(**fields), use_tqdm=False)
+
+
+def test_wrong_prompts_are_named(llm: LLM) -> None:
+    wrong: Any = {"text": "x"}
+    with pytest.raises(ValueError, match=r"prompts\[1\]: must be a text"):
+        llm.generate(["x", wrong], use_tqdm=False)
+    with pytest.raises(ValueError, match=r"prompts\[0\]: .*prompt"):
+        llm.generate([{"prompt_token_ids": [999_999]}], use_tqdm=False)
+    with pytest.raises(ValueError, match="2 for 1 prompts"):
+        llm.generate(["x"], [SamplingParams()] * 2, use_tqdm=False)
+    assert llm.generate([], use_tqdm=False) == []
+
+
+def test_more_prompts_than_a_servers_line(llm: LLM) -> None:
+    outputs = llm.generate(["x"] * 1500, SamplingParams(max_tokens=1), use_tqdm=False)
+    assert len(outputs) == 1500
+
+
+def test_what_cannot_be_opened(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="no such engine folder"):
+        LLM("no/such/folder")
+    with pytest.raises(ValueError, match=r"has no model\.gguf"):
+        LLM(str(tmp_path))
+    with pytest.raises(ValueError, match="max_batch_sizes"):
+        LLM("toy", config={"max_batch_sizes": 3})
+    folder = tmp_path / "speculator"
+    shutil.copytree(ROOT / "tests" / "core" / "speculator" / "tied-plain", folder)
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "emb_dim": 9}))
+    with pytest.raises(ValueError, match=r"proj\.0\.weight"):
+        LLM("toy", speculative_model=str(folder))
+
+
+def test_after_close() -> None:
+    llm = LLM("toy")
+    llm.close()
+    llm.close()
+    with pytest.raises(RuntimeError, match="closed"):
+        llm.generate("x")
+
+
+def test_run(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    base = ["run", "--engine_dir", "toy", "--input_text", "one", "two", "--max_output_len", "5"]
+    assert (
+        main([*base, "--draft_engine_dir", "toy", "--draft_target_model_config", "[4, [0], [1], False]"]) == 0
+    )
+    drafted = capsys.readouterr().out
+    assert drafted.count("Input [Text ") == drafted.count("Output [Text ") == 2
+    assert main(base) == 0
+    assert capsys.readouterr().out == drafted
+    refusals = {
+        "beam search is not supported": ["--num_beams", "2"],
+        "cannot be read": ["--tokenizer_dir", str(tmp_path)],
+        "kv_cache_free_gpu_mem_fraction": ["--kv_cache_free_gpu_memory_fraction", "2"],
+        "must be like [4, [0], [1], False]": ["--draft_target_model_config", "[4]"],
+        "unknown argument --zork": ["--zork"],
+    }
+    for said, flags in refusals.items():
+        assert main([*base, *flags]) == 2
+        assert said in capsys.readouterr().err
