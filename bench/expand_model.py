@@ -5,14 +5,16 @@ no part of a repository. So a trained small one is widened with zeros and deepen
 nothing: RMSNorm sees more values of which only the old ones are not 0, so its weights are multiplied
 with sqrt(old / new width) and epsilon with old / new; new heads and feed-forward rows are 0; new layers
 have output matrices of 0. Quantised blocks are copied as they are. The default has about 300 million
-parameters. Its vocabulary stays small.
+parameters. Its vocabulary stays small. With `--speculator`, the MLP speculator of the small model is
+made to fit the large one, and written to `speculator` in its folder.
 
-Llama models with Q8_0 matrices only. Needs the wheels `gguf` and `numpy`.
+Llama models with Q8_0 matrices only. Needs the wheels `gguf`, `numpy` and `safetensors`.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -20,6 +22,7 @@ from typing import Any
 import gguf
 import numpy as np
 from numpy.typing import NDArray
+from safetensors.numpy import load_file, save_file
 
 Q8_0 = gguf.GGMLQuantizationType.Q8_0
 BLOCK, BLOCK_BYTES = 32, 34
@@ -118,6 +121,20 @@ def add_weights(writer: gguf.GGUFWriter, tensors: dict[str, Any], sizes: Sizes) 
     return count
 
 
+def expand_speculator(source: Path, out: Path, width: tuple[int, int]) -> None:
+    """Write a speculator for states of `width[1]` numbers of which those after `width[0]` are 0."""
+    description = json.loads((source / "config.json").read_text())
+    weights = load_file(str(source / "model.safetensors"))
+    first = weights["speculator.proj.0.weight"]
+    wide = np.zeros((first.shape[0], width[1]), first.dtype)
+    # Scaled states are larger, since their mean square is over more numbers.
+    shrink = np.sqrt(width[0] / width[1]) if description["scale_input"] else 1.0
+    wide[:, : width[0]] = first * shrink
+    out.mkdir(exist_ok=True)
+    save_file({**weights, "speculator.proj.0.weight": wide}, str(out / "model.safetensors"))
+    (out / "config.json").write_text(json.dumps({**description, "emb_dim": width[1]}))
+
+
 def main() -> None:
     """Write the folder."""
     parser = argparse.ArgumentParser(
@@ -125,6 +142,7 @@ def main() -> None:
     )
     parser.add_argument("source", type=Path, help="engine folder")
     parser.add_argument("out", type=Path, help="folder to write")
+    parser.add_argument("--speculator", type=Path, help="folder of the small model's MLP speculator")
     parser.add_argument("--width", type=int, default=1024)
     parser.add_argument("--hidden", type=int, default=4096)
     parser.add_argument("--layers", type=int, default=19)
@@ -142,6 +160,8 @@ def main() -> None:
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
+    if args.speculator:
+        expand_speculator(args.speculator, args.out / "speculator", sizes.width)
     print(f"{args.out}: {count / 1e6:.0f} million parameters")
 
 

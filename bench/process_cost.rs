@@ -27,6 +27,7 @@ fn serve(_: &str, _: &Config, inbox: Receiver<Command>, sink: &mut dyn FnMut(Fro
         kv_tokens: 0,
         promise: Promise::BitIdentical,
         summary: String::new(),
+        weights: 0,
         eog: Vec::new(),
         bos: None,
         begin: None,

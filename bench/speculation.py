@@ -3,11 +3,13 @@
     python bench/speculation.py [--target demo/target --draft demo/draft] [--fixed 2 4 8]
 
 One server per way of drafting, all alive, asked in turns: in every round each answers the same new
-prompts, and its tokens per second are divided by those without drafts of that round. Each prompt is asked
-once before, which is not counted, so that prompts are in the KV (of the draft model too) and what is measured
-is decoding; with `--cold` they are not. Prints one row of Markdown per case: the median ratio and its
-quartiles, accepted of drafted tokens, and tokens per step and choice. Run from the repository's root with the
-server's environment. Loopback only; it ends by itself.
+prompts, and its tokens per second are divided by those without drafts of that round. Each prompt is
+asked once before, which is not counted, so that prompts are in the KV (of the draft model too) and what
+is measured is decoding; with `--cold` they are not. Prints one row of Markdown per case: the median
+ratio and its quartiles, accepted of drafted tokens, accepted at the first places of a draft, and tokens
+per step and choice. At the end, for each case: the best of the fixed lengths, 0 among them, which is what
+the best choice of one length for all steps gives, and how much of it the chosen lengths reach. Run from
+the repository's root with the server's environment. Loopback only; it ends by itself.
 """
 
 from __future__ import annotations
@@ -36,6 +38,7 @@ from demo.corpus import Writer, strict  # noqa: E402
 
 START_SECONDS = 120.0
 COUNTS = ("drafted_tokens", "accepted_tokens", "generated_tokens")
+PLACES = 4
 
 
 def modes(draft: str, mlp: str, fixed: list[int]) -> dict[str, dict[str, Any]]:
@@ -53,7 +56,12 @@ def modes(draft: str, mlp: str, fixed: list[int]) -> dict[str, dict[str, Any]]:
             "sources": ["forced", "prompt_lookup", "mlp_speculator", "draft_model"],
         },
     }
-    return adaptive | {f"draft, always {k}": {**model, "adaptive": False, "max_draft_len": k} for k in fixed}
+    always = {"adaptive": False}
+    return (
+        adaptive
+        | {f"draft, always {k}": {**model, **always, "max_draft_len": k} for k in fixed}
+        | {f"mlp, always {k}": {"mlp_speculator": mlp, **always, "max_draft_len": k} for k in fixed if k < 4}
+    )
 
 
 class Server:
@@ -74,12 +82,17 @@ class Server:
         return response.status, text
 
     def counts(self) -> list[float]:
-        """Drafted, accepted and generated tokens, and steps of choices, up to now."""
+        """Drafted, accepted and generated tokens, steps of choices, and accepted by place, up to now."""
         time.sleep(0.3)  # a working engine reports a few times a second
         text = self.call("/metrics")[1]
         values = [re.search(rf"^llgtrt_{name}_total (\S+)", text, re.M) for name in COUNTS]
         steps = re.findall(r"^llgtrt_draft_lengths_total\{.*\} (\S+)", text, re.M)
-        return [float(found[1]) if found else 0.0 for found in values] + [sum(map(float, steps))]
+        places = [
+            re.search(rf'^llgtrt_draft_accepted_at_total\{{.*place="{k}".*\}} (\S+)', text, re.M)
+            for k in range(PLACES)
+        ]
+        totals = [float(found[1]) if found else 0.0 for found in (*values, *places)]
+        return [*totals[:3], sum(map(float, steps)), *totals[3:]]
 
 
 @contextmanager
@@ -165,16 +178,37 @@ def rate(server: Server, bodies: list[dict[str, Any]], clients: int) -> float:
 
 def row(name: str, case: str, ratios: list[float], counts: list[float]) -> str:
     """One line of the table."""
-    drafted, accepted, generated, steps = counts
+    drafted, accepted, generated, steps, *places = counts
     low, middle, high = statistics.quantiles(ratios, n=4)
     share = f"{accepted / drafted:.0%} of {drafted:,.0f}" if drafted else ""
     length = f"{generated / steps:.2f}" if steps else ""
-    return f"| {case} | {name} | {middle:.2f} ({low:.2f} to {high:.2f}) | {share} | {length} |"
+    at = " ".join(f"{place / steps:.2f}" for place in places) if drafted else ""
+    return f"| {case} | {name} | {middle:.2f} ({low:.2f} to {high:.2f}) | {share} | {at} | {length} |"
+
+
+def best(case: str, ratios: dict[str, list[float]]) -> str:
+    """What the best fixed length gives, and the shares of it that the ways with chosen lengths reach."""
+    medians = {name: statistics.median(values) for name, values in ratios.items()}
+    lines = []
+    for kind in ("draft", "mlp"):
+        fixed = {name: value for name, value in medians.items() if name.startswith(f"{kind}, always")}
+        if not fixed or kind not in medians:
+            continue
+        name = max([*fixed, "off"], key=lambda name: medians[name])
+        lines.append(
+            f"{case}: best fixed length of {kind}: {name}, {medians[name]:.2f}; "
+            f"reached {medians[kind] / medians[name]:.0%}"
+        )
+    return "\n".join(lines)
 
 
 def run(args: argparse.Namespace, servers: dict[str, Server]) -> None:
     """All cases."""
-    print("| case | drafts | tokens/s against none | accepted | tokens per step |\n|---|---|---|---|---|")
+    print(
+        "| case | drafts | tokens/s against none | accepted | at place 1 to 4, of steps | tokens per step |"
+    )
+    print("|---|---|---|---|---|---|")
+    notes = []
     for clients in args.clients:
         for schema in (False, True):
             ratios: dict[str, list[float]] = {name: [] for name in servers}
@@ -199,6 +233,8 @@ def run(args: argparse.Namespace, servers: dict[str, Server]) -> None:
                 counts = [now - then for now, then in zip(server.counts(), before[name], strict=True)]
                 if name != "off":
                     print(row(name, case, ratios[name], counts), flush=True)
+            notes.append(best(case, ratios))
+    print("", *filter(None, notes), sep="\n")
 
 
 def main() -> None:

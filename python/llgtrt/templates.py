@@ -88,6 +88,7 @@ class ChatTemplate:
             raise StartError(
                 f"chat template, line {e.lineno}: {e.message}; correct it or pass another"
             ) from e
+        self.source = source
         self._special = dict(special)
         self._knows_developer = "developer" in source
 

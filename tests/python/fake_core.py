@@ -198,7 +198,13 @@ class Engine:
             raise EngineClosed("the model is being loaded")
         limits = {"n_vocab": FIRST_SPECIAL + len(SPECIAL), "context": CONTEXT, "faults": True}
         texts = {"bos_text": "<|bos|>", "eos_text": "<|im_end|>", "chat_template": None}
-        facts = {"max_running": 128, "kv_tokens": CONTEXT, "promise": "BitIdentical", "summary": "fake"}
+        facts = {
+            "max_running": 128,
+            "kv_tokens": CONTEXT,
+            "promise": "BitIdentical",
+            "summary": "fake",
+            "weights": 1,
+        }
         return json.dumps({"limits": limits, **facts, **texts})
 
     def encode(self, parts: list[tuple[str, bool]]) -> list[int]:

@@ -63,10 +63,12 @@ class Api:
         """
         if self._fingerprint is None:
             info = self.engine.info()
-            facts = (
-                f"{__version__} {self.settings.model} {info['promise']} {info['summary']} {info['limits']}"
-            )
-            self._fingerprint = "fp_" + hashlib.sha256(facts.encode()).hexdigest()[:12]
+            names = ("promise", "summary", "weights", "limits")
+            template = self.template.source if self.template else None
+            facts = f"{__version__} {self.settings.model} {[info[name] for name in names]} {template}"
+            speculative = msgspec.json.decode(self.settings.config)["speculative"]
+            kind = "synthetic" if speculative["synthetic_acceptance"] else "fp"
+            self._fingerprint = f"{kind}_" + hashlib.sha256(facts.encode()).hexdigest()[:12]
         return self._fingerprint
 
     def model_card(self) -> dict[str, object]:

@@ -30,6 +30,11 @@ pub struct SpeculativeConfig {
     pub draft_target_model_config: Option<String>,
     /// Choose each step's draft lengths by measured cost and acceptance; false = always max_draft_len.
     pub adaptive: bool,
+    /// For measurements only: a drafted token is kept, whatever the model says, with this probability given that those
+    /// before it were, by its place in the draft; the last value holds for further places. Answers are worthless then,
+    /// and their system_fingerprint says so. null = drafts are judged.
+    #[schemars(inner(range(min = 0, max = 1)))]
+    pub synthetic_acceptance: Option<Vec<f64>>,
     /// The source `prompt_lookup`.
     pub prompt_lookup: PromptLookupConfig,
 }
@@ -45,6 +50,7 @@ impl Default for SpeculativeConfig {
             use_logits: None,
             draft_target_model_config: None,
             adaptive: true,
+            synthetic_acceptance: None,
             prompt_lookup: PromptLookupConfig::default(),
         }
     }
@@ -63,6 +69,17 @@ impl SpeculativeConfig {
         {
             let why = format!("{logits} contradicts speculative.acceptance; leave one of them out");
             return Err(Error::invalid("speculative.use_logits", why));
+        }
+        let rates = self.synthetic_acceptance.as_deref();
+        if rates.is_some_and(<[f64]>::is_empty) {
+            return Err(Error::invalid(
+                "speculative.synthetic_acceptance",
+                "must have at least one probability",
+            ));
+        }
+        if rates.is_some() && self.acceptance() == Acceptance::Rejection {
+            let why = "contradicts acceptance by rejection; leave one of them out";
+            return Err(Error::invalid("speculative.synthetic_acceptance", why));
         }
         let sources = self.sources();
         let repeated = |(i, source)| sources[..i].contains(source);

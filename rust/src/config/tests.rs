@@ -160,6 +160,8 @@ fn consistent(mut drawn: Value) -> Value {
         .map(Value::from)
         .collect();
     speculative["draft_target_model_config"] = Value::Null;
+    // At odds with rejection, and never empty.
+    speculative["synthetic_acceptance"] = Value::Null;
     if speculative["acceptance"] != "auto" {
         speculative["use_logits"] = Value::Null;
     }
@@ -181,6 +183,12 @@ fn keys_at_odds_are_refused() {
         (r#"{"speculative": {"sources": ["prompt_lookup", "prompt_lookup"]}}"#, "speculative.sources"),
         (r#"{"speculative": {"sources": ["draft_model"]}}"#, "speculative.sources"),
         (r#"{"speculative": {"sources": ["mlp_speculator"]}}"#, "speculative.sources"),
+        (
+            r#"{"speculative": {"synthetic_acceptance": [0.5], "use_logits": true}}"#,
+            "speculative.synthetic_acceptance",
+        ),
+        (r#"{"speculative": {"synthetic_acceptance": []}}"#, "speculative.synthetic_acceptance"),
+        (r#"{"speculative": {"synthetic_acceptance": [0.5, 1.5]}}"#, "speculative.synthetic_acceptance[1]"),
         (r#"{"speculative": {"acceptance": "exact", "use_logits": true}}"#, "speculative.use_logits"),
         (r#"{"speculative": {"acceptance": "rejection", "use_logits": false}}"#, "speculative.use_logits"),
     ] {

@@ -35,6 +35,9 @@ impl Engine {
         }
         self.ask_sources(shares, jobs, &lengths, false);
         self.ask_hidden(shares, jobs);
+        if let Some(rates) = &self.config.speculative.synthetic_acceptance {
+            jobs.iter_mut().for_each(|job| job.draft.decreed = Some(decreed(job, rates)));
+        }
         let drafted = drafted(jobs);
         self.tally.totals.computed_tokens += drafted;
         self.tally.totals.drafted_tokens += drafted;
@@ -204,6 +207,15 @@ impl Engine {
 
 fn drafted(jobs: &[Job]) -> u64 {
     jobs.iter().map(|j| j.draft.tokens.len() as u64).sum()
+}
+
+/// Draws how many tokens of a draft are kept at these rates; forced ones are, always.
+fn decreed(job: &Job, rates: &[f64]) -> u32 {
+    let forced = job.draft.sources.first().filter(|(name, _)| *name == DraftSource::Forced);
+    let forced = forced.map_or(0, |(_, count)| *count as usize);
+    let drafted = job.draft.tokens.len();
+    let kept = |i: &usize| job.sampler.chance(*i) < rates[(*i - forced).min(rates.len() - 1)];
+    (forced + (forced..drafted).take_while(kept).count()) as u32
 }
 
 fn ask<'a>(job: &'a mut Job, sequence: &'a Sequence, want: u32) -> Ask<'a> {

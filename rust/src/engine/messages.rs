@@ -43,6 +43,8 @@ pub struct Info {
     /// One line about the engine: model, layout, KV type, threads. The same at every start of the same model and
     /// configuration.
     pub summary: String,
+    /// A hash of samples of the model's file: another one for other weights.
+    pub weights: u64,
     /// End-of-generation ids of the model and of generation_config, ascending.
     pub eog: Vec<Token>,
     /// The token to put before a prompt that comes as text, if the model wants one.

@@ -84,6 +84,8 @@ pub struct Draft {
     pub hidden: bool,
     /// How its tokens are accepted.
     pub acceptance: Acceptance,
+    /// For measurements: so many of its tokens are kept, whatever the target says, if the grammar allows them.
+    pub decreed: Option<u32>,
     /// For acceptance by rejection: what each token was drawn from, as (token, probability). Empty, or missing at the
     /// end, for a token that was not drawn: all probability was its.
     pub probs: Vec<Vec<(Token, f32)>>,

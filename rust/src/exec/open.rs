@@ -113,6 +113,9 @@ fn drafters(
     let accepted = config.speculative.acceptance();
     let chosen = if config.speculative.adaptive { "as many as pay, up to" } else { "always" };
     log::info!("speculation: {} draft {chosen} {most} tokens; acceptance: {:?}", names.join(", "), accepted);
+    if config.speculative.synthetic_acceptance.is_some() {
+        log::warn!("speculation: acceptance is synthetic, for measurements; answers are worthless");
+    }
     let patience = Duration::from_millis(u64::from(config.engine.max_step_ms) / 4);
     let mut drafters: Vec<(DraftSource, Box<dyn Drafter>)> = Vec::new();
     for source in sources {
@@ -147,6 +150,7 @@ fn info_of(target: &dyn Target, vocab: &Vocab, config: &Config, faults: bool) ->
         kv_tokens: caps.kv_total,
         promise: caps.promise,
         summary: String::new(),
+        weights: 0,
         eog: vocab.eog().to_vec(),
         bos: vocab.bos(),
         begin: vocab.bos(),

@@ -65,10 +65,15 @@ pub(super) fn exact(
             verdict.refusal = draft.tokens.get(i).map(|_| Refusal::Grammar);
             break;
         };
-        verdict.tokens.push(token);
+        let drafted = draft.tokens.get(i).copied();
+        let kept = match draft.decreed {
+            None => drafted == Some(token),
+            Some(decreed) => drafted.is_some() && allowed && i < decreed as usize,
+        };
+        verdict.tokens.push(drafted.filter(|_| kept).unwrap_or(token));
         verdict.logprobs.extend(logprob);
-        let Some(drafted) = draft.tokens.get(i) else { break };
-        if *drafted != token || !walk.push(token)? {
+        let Some(drafted) = drafted else { break };
+        if !kept || !walk.push(drafted)? {
             verdict.refusal = Some(if allowed { Refusal::Target } else { Refusal::Grammar });
             break;
         }

@@ -69,6 +69,7 @@ fn info() -> Info {
         kv_tokens: 1 << 20,
         promise: Promise::BitIdentical,
         summary: std::process::id().to_string(),
+        weights: 1,
         eog: Vec::new(),
         bos: None,
         begin: None,

@@ -145,6 +145,7 @@ fn what_is_said_once_is_the_same_at_the_other_end() {
         kv_tokens: 4,
         promise: Promise::NearTies,
         summary: "s".into(),
+        weights: u64::MAX,
         eog: Vec::new(),
         bos: None,
         begin: None,

@@ -168,3 +168,29 @@ fn a_draft_may_be_wrong_at_any_place_in_any_way() {
         }
     }
 }
+
+#[test]
+fn decreed_acceptance_keeps_what_is_decreed() {
+    let steps = |right: u64, rates: &[f64]| {
+        let plain = World::default().run(&[asked("")], &[0], 0);
+        let request = asked("");
+        let oracle = Oracle::new(plain.choices.values().map(|event| (&request, event)), right);
+        let mut world = World { oracle: Some(oracle), ..World::default() };
+        world.config.speculative.adaptive = false;
+        world.config.speculative.synthetic_acceptance = Some(rates.to_vec());
+        let answers = world.run(&[asked("")], &[0], 0);
+        assert_eq!(answers.choices[&(0, 0)].tokens.len(), 60);
+        (same(&plain, &answers), answers.snapshot.totals)
+    };
+    // What is right is refused, and the answer stays the same.
+    let (equal, totals) = steps(100, &[0.0]);
+    assert!(equal && totals.drafted_tokens > 20 && totals.accepted_tokens == 0);
+    let (equal, totals) = steps(100, &[1.0]);
+    assert!(equal && totals.accepted_tokens == totals.drafted_tokens);
+    // What is wrong is kept, and what follows is refused.
+    let mut world = with_model(AcceptanceKey::Exact);
+    world.config.speculative.synthetic_acceptance = Some(vec![1.0, 1.0, 0.0]);
+    let totals = world.run(&[asked("")], &[0], 0).snapshot.totals;
+    let places = &totals.drafting.accepted_at;
+    assert!(places[0] > 15 && places[1] > 15 && places.iter().skip(2).all(|n| *n == 0), "{places:?}");
+}

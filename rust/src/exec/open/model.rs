@@ -8,6 +8,8 @@ use crate::exec::llama;
 use crate::exec::sampled::Sampled;
 use crate::types::Token;
 use crate::vocab::{Vocab, VocabOptions};
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -135,13 +137,61 @@ pub(super) fn open_model(target: &str, config: &Config) -> Result<Opened> {
     let mask_threads = config.engine.mask_threads.unwrap_or_else(|| spare_cores(config));
     let target = Box::new(Sampled::new(forward, mask_threads as usize));
     let info = info_of(target.as_ref(), &vocab, config, false);
-    let info =
-        Info { summary: model.summary, chat_template: model.chat_template, begin: model.begin, ..info };
+    let info = Info {
+        summary: model.summary,
+        weights: sampled(&files.gguf).map_err(|e| broken(&files.gguf, &format!("cannot be read: {e}")))?,
+        chat_template: model.chat_template,
+        begin: model.begin,
+        ..info
+    };
     Ok(Opened { drafters: drafters(config, target.as_ref(), drafting)?, target, vocab, info })
+}
+
+/// Blocks of a file that are sampled, and their bytes.
+const SAMPLES: (u64, u64) = (64, 4096);
+
+/// A hash (FNV-1a) of a file's length and of blocks spread over it: to read all of a large one would take too long.
+fn sampled(path: &Path) -> std::io::Result<u64> {
+    let mut file = File::open(path)?;
+    let length = file.metadata()?.len();
+    let mut hash = 0xcbf2_9ce4_8422_2325u64;
+    let mut take = |bytes: &[u8]| {
+        bytes.iter().for_each(|b| hash = (hash ^ u64::from(*b)).wrapping_mul(0x0100_0000_01b3));
+    };
+    take(&length.to_le_bytes());
+    let (count, size) = SAMPLES;
+    let mut block = Vec::new();
+    for number in 0..count {
+        file.seek(SeekFrom::Start(length.saturating_sub(size) / (count - 1) * number))?;
+        block.clear();
+        Read::by_ref(&mut file).take(size).read_to_end(&mut block)?;
+        take(&block);
+    }
+    Ok(hash)
 }
 
 /// Cores that the engine's threads leave free; masks overlap the forward pass on those.
 fn spare_cores(config: &Config) -> u32 {
     let cores = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
     cores.saturating_sub(llama::threads(config))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::sampled;
+
+    #[test]
+    fn other_weights_have_another_hash() {
+        let path = std::env::temp_dir().join(format!("llgtrt-sampled-{}", std::process::id()));
+        let hash = |bytes: &[u8]| {
+            std::fs::write(&path, bytes).unwrap();
+            sampled(&path).unwrap()
+        };
+        let weights: Vec<u8> = (0..1_000_000u32).map(|i| (i % 251) as u8).collect();
+        let other: Vec<u8> = weights.iter().map(|b| b ^ 1).collect();
+        assert_eq!(hash(&weights), hash(&weights));
+        let all = [hash(&weights), hash(&other), hash(&weights[1..]), hash(&[]), hash(b"short")];
+        assert!(all.iter().enumerate().all(|(i, h)| !all[..i].contains(h)), "{all:?}");
+        std::fs::remove_file(&path).unwrap();
+    }
 }
