@@ -21,7 +21,7 @@ from llgtrt import _core, templates
 from llgtrt.openai import schema, translate
 from llgtrt.openai.errors import ApiError
 from llgtrt.prompt import Vocabulary
-from llgtrt.settings import StartError, load, speculation
+from llgtrt.settings import Settings, StartError, load, speculation
 
 Prompt = str | Mapping[str, Any]
 """A text, or `{"prompt": text}`, or `{"prompt_token_ids": ids}`."""
@@ -95,9 +95,10 @@ class SamplingParams:
         fields["response_format"] = structured.response_format() if structured else None
         fields["logit_bias"] = {str(key): value for key, value in (self.logit_bias or {}).items()}
         fields["stop"] = list(self.stop) if isinstance(self.stop, tuple) else self.stop
-        given = {name: value for name, value in fields.items() if value is not None}
         try:
-            return schema.parse(msgspec.json.encode(given | {"prompt": ""}), schema.CompletionRequest)
+            return schema.parse(
+                msgspec.json.encode(_given(fields) | {"prompt": ""}), schema.CompletionRequest
+            )
         except ApiError as e:
             raise ValueError(f"sampling_params: {e.message}") from e
 
@@ -171,36 +172,25 @@ class LLM:
             RuntimeError: the engine failed.
         """
         overrides: dict[str, Any] = {"max_queue_size": 0}
-        group = speculation(
-            speculative_model, num_speculative_tokens, ngram_prompt_lookup_max, ngram_prompt_lookup_min
-        )
-        engine = {
-            name: value for name, value in (("seed", seed), ("context", max_model_len)) if value is not None
-        }
-        server = {} if chat_template is None else {"chat_template": chat_template}
         plain = {"max_batch_size": max_num_seqs, "enable_kv_cache_reuse": enable_prefix_caching}
-        overrides |= {name: value for name, value in plain.items() if value is not None}
-        for name, keys in (("speculative", group), ("engine", engine), ("server", server)):
-            overrides |= {name: keys} if keys else {}
+        groups = {
+            "speculative": speculation(
+                speculative_model, num_speculative_tokens, ngram_prompt_lookup_max, ngram_prompt_lookup_min
+            ),
+            "engine": _given({"seed": seed, "context": max_model_len}),
+            "server": _given({"chat_template": chat_template}),
+        }
+        overrides |= _given(plain) | {name: keys for name, keys in groups.items() if keys}
         self._core: _core.Engine | None = None
+        settings, self._core = _opened(model, runtime_config, _merged(overrides, config or {}))
+        self._vocabulary = Vocabulary(self._core)
+        self._count = 0
         try:
-            settings = load(model, runtime_config, _merged(overrides, config or {}))
-            templates.check(settings)
-            core = _core.Engine(settings.target, settings.config)
-        except (StartError, _core.InvalidRequest) as e:
-            raise ValueError(str(e)) from e
-        state, why = _wait_until_loaded(core)
-        if state != "ready":
-            core.close()
-            raise (ValueError if state == "failed" else RuntimeError)(why)
-        self._core = core
-        self._vocabulary = Vocabulary(core)
-        try:
-            self._template = templates.load(settings, msgspec.json.decode(core.info(), type=dict[str, Any]))
+            info = msgspec.json.decode(self._core.info(), type=dict[str, Any])
+            self._template = templates.load(settings, info)
         except StartError as e:
             self.close()
             raise ValueError(str(e)) from e
-        self._count = 0
 
     def generate(
         self,
@@ -326,13 +316,30 @@ class LLM:
                     bar.update()
 
 
-def _wait_until_loaded(core: _core.Engine) -> tuple[str, str]:
+def _opened(
+    model: str, runtime_config: str | None, overrides: Mapping[str, Any]
+) -> tuple[Settings, _core.Engine]:
+    """The loaded engine; errors as `LLM` says."""
+    try:
+        settings = load(model, runtime_config, dict(overrides))
+        templates.check(settings)
+        core = _core.Engine(settings.target, settings.config)
+    except (StartError, _core.InvalidRequest) as e:
+        raise ValueError(str(e)) from e
     poll = select.poll()
     poll.register(core.fileno(), select.POLLIN)
     while core.state()[0] == "loading":
         poll.poll(_POLL_MS)
         core.drain()
-    return core.state()
+    state, why = core.state()
+    if state != "ready":
+        core.close()
+        raise (ValueError if state == "failed" else RuntimeError)(why)
+    return settings, core
+
+
+def _given(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def _merged(base: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:

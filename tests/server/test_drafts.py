@@ -119,3 +119,18 @@ def test_reports_count_every_choice(toy: Server) -> None:
     report = answer["usage"]["speculative"]
     assert {"mlp_speculator", "draft_model"} <= set(report["sources"]), json.dumps(report)
     assert 0 < report["acceptance"] < 1
+
+
+def test_synthetic_acceptance_shows() -> None:
+    body = {
+        "messages": [{"role": "user", "content": "abab"}],
+        "max_tokens": 40,
+        "seed": 1,
+        "ignore_eos": True,
+    }
+    speculative = {"draft_model": "toy:seed=2", "adaptive": False, "synthetic_acceptance": [1, 0]}
+    with serving("toy", config={"speculative": speculative}) as server:
+        server.wait_ready()
+        answer = server.http.post(CHAT, json=body).json()
+        assert answer["system_fingerprint"].startswith("synthetic_")
+        assert server.metric("llgtrt_accepted_tokens_total") in (19, 20)
