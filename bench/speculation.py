@@ -224,7 +224,7 @@ def run(args: argparse.Namespace, servers: dict[str, Server]) -> None:
                 for name in order:
                     if not args.cold:
                         rate(servers[name], bodies, clients)
-                    rates[name] = rate(servers[name], bodies, clients)
+                    rates[name] = rate(servers[name], bodies * args.repeat, clients)
                 for name in servers:
                     if number > 0:
                         ratios[name].append(rates[name] / rates["off"])
@@ -247,6 +247,9 @@ def main() -> None:
     parser.add_argument("--mlp", default=str(ROOT / "demo" / "speculator"))
     parser.add_argument("--clients", type=int, nargs="+", default=[1, 4, 16])
     parser.add_argument("--prompts", type=int, default=12, help="prompts of a round with 1 to 4 clients")
+    parser.add_argument(
+        "--repeat", type=int, default=1, help="ask each prompt so many times in what is measured"
+    )
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--temperature", type=float, default=0.0)
     parser.add_argument("--fixed", type=int, nargs="*", default=[], help="also draft always so many tokens")

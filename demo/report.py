@@ -27,6 +27,8 @@ from demo.infer import Model, Session
 from demo.tokenizer import END
 
 MOST = 160
+MADE_UP = 0.3
+"""Share of names and words that are random syllables."""
 WHITESPACE = r"\n {0,40}| "
 """As the server has it (`rust/src/grammar/schema`)."""
 
@@ -127,7 +129,7 @@ def right(turn: Turn, said: str) -> bool:
 def measure(pair: Pair, kind: str, args: argparse.Namespace) -> dict[str, float]:
     """Exact matches and agreement over `args.count` first turns of one kind."""
     count, unseen = args.count, not args.seen
-    writer = Writer(Random(f"{args.seed}-{kind}"), unseen)
+    writer = Writer(Random(f"{args.seed}-{kind}"), unseen, MADE_UP)
     totals: Counter[str] = Counter()
     for _ in tqdm(range(count), desc=kind, mininterval=10.0):
         while True:

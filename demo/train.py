@@ -163,7 +163,7 @@ def main() -> None:
         "--work", type=Path, default=Path(__file__).parent / "work", help="tokenizer and checkpoint"
     )
     parser.add_argument("--steps", type=int, default=7000)
-    parser.add_argument("--rows", type=int, default=8, help=f"rows of {TIME} ids in a batch")
+    parser.add_argument("--rows", type=int, default=4, help=f"rows of {TIME} ids in a batch")
     parser.add_argument(
         "--long-every", type=int, default=40, help=f"steps from one row of {LONG} ids to the next; 0: none"
     )
