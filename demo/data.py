@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import accumulate
 from random import Random
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +33,10 @@ class Batch:
     index: Ints
     labels: Ints
     weight: NDArray[np.float32]
+
+    def arrays(self) -> tuple[Any, ...]:
+        """The fields in their order, for compiled functions."""
+        return self.tokens, self.segments, self.index, self.labels, self.weight
 
 
 def encode(tokenizer: Tokenizer, talk: Conversation) -> Ids:

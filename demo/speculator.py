@@ -24,7 +24,7 @@ from tokenizers import Tokenizer
 from tqdm import tqdm
 
 from demo import optim
-from demo.data import Batch, Packer
+from demo.data import Packer
 from demo.export import weights_of
 from demo.model import TARGET, VOCAB_SIZE, Array, Params, hidden, logits, product
 
@@ -141,16 +141,11 @@ def update(
     return params, moments, shares
 
 
-def arrays(batch: Batch) -> tuple[Any, ...]:
-    """Take a batch apart for the compiled functions."""
-    return batch.tokens, batch.segments, batch.index, batch.labels, batch.weight
-
-
 def measure(params: Params, target: Params, tokenizer: Tokenizer, batches: int) -> list[float]:
     """Greedy agreement with the target per stage, on the unseen half."""
     packer = Packer(tokenizer, seed=77, vocab=VOCAB_SIZE, unseen=True)
     compiled = jax.jit(lambda p, t, b: agreement(p, t, b)[1])
-    got = [np.asarray(compiled(params, target, arrays(packer.batch(ROWS, TIME)))) for _ in range(batches)]
+    got = [np.asarray(compiled(params, target, packer.batch(ROWS, TIME).arrays())) for _ in range(batches)]
     return [float(share) for share in np.mean(got, axis=0)]
 
 
@@ -183,7 +178,7 @@ def train(params: Params, target: Params, tokenizer: Tokenizer, args: argparse.N
     with tqdm(total=args.steps, unit="step", mininterval=10.0) as bar:
         for number in range(1, args.steps + 1):
             rate = min(1.0, number / 50) * (0.5 + 0.5 * math.cos(math.pi * number / args.steps))
-            batch = arrays(packer.batch(ROWS, TIME))
+            batch = packer.batch(ROWS, TIME).arrays()
             params, moments, shares = compiled(
                 params, moments, target, batch, np.float32(number), np.float32(rate)
             )

@@ -135,8 +135,9 @@ def run(state: State, tokenizer: Tokenizer, args: argparse.Namespace) -> State:
         for number in range(begun + 1, args.steps + 1):
             done = (number - 1) / args.steps
             batch = choose(packer, done, number, args)
-            arrays = (batch.tokens, batch.segments, batch.index, batch.labels, batch.weight)
-            state, facts = compiled(state, arrays, np.float32(number), np.float32(rate_at(done, number)))
+            state, facts = compiled(
+                state, batch.arrays(), np.float32(number), np.float32(rate_at(done, number))
+            )
             now = np.asarray(facts)
             smooth = now if smooth is None else 0.95 * smooth + 0.05 * now
             nats, hits, draft, agree, one, two = smooth

@@ -21,7 +21,7 @@ from llgtrt import _core, templates
 from llgtrt.openai import schema, translate
 from llgtrt.openai.errors import ApiError
 from llgtrt.prompt import Vocabulary
-from llgtrt.settings import Settings, StartError, load, speculation
+from llgtrt.settings import Settings, StartError, given, load, speculation
 
 Prompt = str | Mapping[str, Any]
 """A text, or `{"prompt": text}`, or `{"prompt_token_ids": ids}`."""
@@ -55,12 +55,12 @@ class StructuredOutputsParams:
             (self.grammar, {"type": "lark_grammar", "grammar": self.grammar}),
             (self.json_object or None, {"type": "json_object"}),
         ]
-        given = [form for value, form in forms if value is not None]
-        if len(given) != 1:
+        chosen = [form for value, form in forms if value is not None]
+        if len(chosen) != 1:
             raise ValueError(
                 "structured_outputs: give exactly one of json, regex, choice, grammar, json_object"
             )
-        return given[0]
+        return chosen[0]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,9 +96,7 @@ class SamplingParams:
         fields["logit_bias"] = {str(key): value for key, value in (self.logit_bias or {}).items()}
         fields["stop"] = list(self.stop) if isinstance(self.stop, tuple) else self.stop
         try:
-            return schema.parse(
-                msgspec.json.encode(_given(fields) | {"prompt": ""}), schema.CompletionRequest
-            )
+            return schema.parse(msgspec.json.encode(given(fields) | {"prompt": ""}), schema.CompletionRequest)
         except ApiError as e:
             raise ValueError(f"sampling_params: {e.message}") from e
 
@@ -177,10 +175,10 @@ class LLM:
             "speculative": speculation(
                 speculative_model, num_speculative_tokens, ngram_prompt_lookup_max, ngram_prompt_lookup_min
             ),
-            "engine": _given({"seed": seed, "context": max_model_len}),
-            "server": _given({"chat_template": chat_template}),
+            "engine": given({"seed": seed, "context": max_model_len}),
+            "server": given({"chat_template": chat_template}),
         }
-        overrides |= _given(plain) | {name: keys for name, keys in groups.items() if keys}
+        overrides |= given(plain) | {name: keys for name, keys in groups.items() if keys}
         self._core: _core.Engine | None = None
         settings, self._core = _opened(model, runtime_config, _merged(overrides, config or {}))
         self._vocabulary = Vocabulary(self._core)
@@ -206,8 +204,8 @@ class LLM:
             ValueError: a prompt or a parameter is refused; nothing was generated then.
             RuntimeError: the LLM was closed.
         """
-        given = [prompts] if isinstance(prompts, str | Mapping) else list(prompts)
-        read = [self._read(prompt, f"prompts[{i}]") for i, prompt in enumerate(given)]
+        several = [prompts] if isinstance(prompts, str | Mapping) else list(prompts)
+        read = [self._read(prompt, f"prompts[{i}]") for i, prompt in enumerate(several)]
         return self._run(read, sampling_params, use_tqdm)
 
     def chat(
@@ -336,10 +334,6 @@ def _opened(
         core.close()
         raise (ValueError if state == "failed" else RuntimeError)(why)
     return settings, core
-
-
-def _given(values: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in values.items() if value is not None}
 
 
 def _merged(base: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from llgtrt.settings import StartError
+from llgtrt.settings import StartError, given
 
 
 def add_to(parser: argparse.ArgumentParser) -> None:
@@ -48,12 +48,11 @@ def main(parsed: argparse.Namespace) -> int:
     # The web stack's types are loaded here, so that a mistake on the command line is told at once.
     from llgtrt.llm import LLM, SamplingParams
 
-    params = {"top_p": parsed.top_p, "seed": parsed.random_seed}
     sampling = SamplingParams(
         temperature=parsed.temperature,
         top_k=parsed.top_k,
         max_tokens=parsed.max_output_len,
-        **{name: value for name, value in params.items() if value is not None},
+        **given({"top_p": parsed.top_p, "seed": parsed.random_seed}),
     )
     try:
         with LLM(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -95,6 +96,11 @@ def load(target: str, runtime_config: str | None, overrides: dict[str, Any]) -> 
     return Settings(target, config, ServerSettings.from_group(json.loads(config)["server"]))
 
 
+def given(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Those values that are not None."""
+    return {name: value for name, value in values.items() if value is not None}
+
+
 NGRAM = "[ngram]"
 """The name of prompt lookup, where a draft model's could stand."""
 
@@ -114,8 +120,7 @@ def speculation(
         group["mlp_speculator" if is_speculator(model) else "draft_model"] = model
     if tokens is not None:
         group["max_draft_len"] = tokens
-    lookup = {"max_ngram": ngram_max, "min_ngram": ngram_min}
-    lookup = {name: value for name, value in lookup.items() if value is not None}
+    lookup = given({"max_ngram": ngram_max, "min_ngram": ngram_min})
     return group | ({"prompt_lookup": lookup} if lookup else {})
 
 

@@ -87,16 +87,18 @@ impl Engine {
 
     /// The draft length of each job.
     fn choose(&mut self, shares: &[Share], jobs: &[Job], most: &[u32]) -> Vec<u32> {
-        let guessing: Vec<_> =
-            self.drafters.iter().map(|(name, _)| *name).filter(|name| *name != DraftSource::Forced).collect();
-        let reach =
-            |name: &DraftSource| self.drafters.iter().find(|(n, _)| n == name).map(|(_, d)| d.reach());
+        let guessing: Vec<_> = self
+            .drafters
+            .iter()
+            .filter(|(name, _)| *name != DraftSource::Forced)
+            .map(|(name, drafter)| (*name, drafter.reach()))
+            .collect();
         let expected = self.acceptance.rate(Acceptance::UNKNOWN);
         let prospect = |((job, share), most): ((&Job, &Share), &u32)| {
             let sequence = &self.running[share.index];
             let forced = job.draft.tokens.len() as u32;
-            let asked = guessing.iter().filter(|name| sequence.allows(**name));
-            let reach = asked.filter_map(reach).max().unwrap_or(0);
+            let asked = guessing.iter().filter(|(name, _)| sequence.allows(*name));
+            let reach = asked.map(|(_, reach)| *reach).max().unwrap_or(0);
             Prospect {
                 forced,
                 rate: sequence.acceptance.rate(expected),
@@ -154,8 +156,7 @@ impl Engine {
         }
         for round in rounds {
             let draft = &round.job.draft;
-            let forced = draft.sources.iter().filter(|(name, _)| *name == DraftSource::Forced);
-            let forced: u32 = forced.map(|(_, count)| count).sum();
+            let forced = forced(draft);
             if draft.planned <= forced || draft.late {
                 continue;
             }
@@ -209,10 +210,14 @@ fn drafted(jobs: &[Job]) -> u64 {
     jobs.iter().map(|j| j.draft.tokens.len() as u64).sum()
 }
 
+/// Tokens of a draft that the grammar forces; they come first.
+fn forced(draft: &Draft) -> u32 {
+    draft.sources.first().filter(|(name, _)| *name == DraftSource::Forced).map_or(0, |(_, count)| *count)
+}
+
 /// Draws how many tokens of a draft are kept at these rates; forced ones are, always.
 fn decreed(job: &Job, rates: &[f64]) -> u32 {
-    let forced = job.draft.sources.first().filter(|(name, _)| *name == DraftSource::Forced);
-    let forced = forced.map_or(0, |(_, count)| *count as usize);
+    let forced = forced(&job.draft) as usize;
     let drafted = job.draft.tokens.len();
     let kept = |i: &usize| job.sampler.chance(*i) < rates[(*i - forced).min(rates.len() - 1)];
     (forced + (forced..drafted).take_while(kept).count()) as u32

@@ -101,7 +101,6 @@ impl MlpSpeculator {
 impl Drafter for MlpSpeculator {
     fn propose(&mut self, asks: &mut [Ask<'_>]) {
         let mut states = Vec::new();
-        let mut count = 0;
         let mut walks = Vec::new();
         for ask in asks {
             let Some(state) = self.state(ask) else {
@@ -109,13 +108,11 @@ impl Drafter for MlpSpeculator {
                 continue;
             };
             states.extend_from_slice(state);
-            count += 1;
-            let longest = ask.known.len() + ask.draft.tokens.len() + ask.want as usize;
-            let mut walk = Walk::new(ask, longest);
+            let mut walk = Walk::new(ask, usize::MAX);
             walk.over |= !guarded(|| walk.begin(self.width));
             walks.push(walk);
         }
-        let states = Array2::from_shape_vec((count, self.model.emb_dim()), states);
+        let states = Array2::from_shape_vec((walks.len(), self.model.emb_dim()), states);
         let mut states = self.model.input(states.expect("each state has its width. This is a bug."));
         for stage in 0..self.model.stages() {
             if walks.is_empty() {
