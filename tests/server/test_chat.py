@@ -55,6 +55,19 @@ def test_the_fingerprint_is_the_same_at_the_next_start(demo: Server) -> None:
     assert bodies[0]["system_fingerprint"] == bodies[1]["system_fingerprint"]
 
 
+def test_conversations_in_turns_find_their_prefixes(demo: Server) -> None:
+    """A chat template gives all of them the same first tokens; none may take another's KV for these."""
+    talks = [
+        [{"role": "user", "content": f"Text: the {word} is red. " * 12}] for word in ("gate", "cup", "hat")
+    ]
+    for turn in range(2):
+        for talk in talks:
+            request = {"messages": talk, "max_tokens": 1}
+            usage = demo.http.post("/v1/chat/completions", json=request).json()["usage"]
+            if turn == 1:
+                assert usage["prompt_tokens_details"]["cached_tokens"] == usage["prompt_tokens"] - 1
+
+
 def test_bodies_are_as_openai_publishes_them(toy: Server, spec: Any) -> None:
     request = {"messages": HI, "max_tokens": 8, "seed": 1, "n": 2, "logprobs": True, "top_logprobs": 2}
     body = toy.http.post("/v1/chat/completions", json=request).json()

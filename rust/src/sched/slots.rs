@@ -102,9 +102,10 @@ impl Slots {
         Some(Placement { slot: fresh, computed, reuse, rescue })
     }
 
-    /// A kept prefix of which most is reused, and whose slot leaves no more holes than the best one.
+    /// A kept prefix of which most is reused, and whose slot leaves no more holes than the best one. Nearly all prompts
+    /// of a chat template begin alike: a few tokens in common are no reason to give up a whole kept conversation.
     fn good_in_place(&self, from: Slot, fresh: Slot, length: usize) -> bool {
-        let most = length * 2 >= self.places[from.index()].kept.len() || length < WORTH_COPYING;
+        let most = length * 2 >= self.places[from.index()].kept.len();
         most && (self.cheap_copy || self.holes(from) <= self.holes(fresh))
     }
 
@@ -182,6 +183,17 @@ mod tests {
         slots.leave(Slot(2), tokens(80));
         let p = slots.choose(&tokens(100), &[], true).unwrap();
         assert_eq!(p, Placement { slot: Slot(2), computed: 80, reuse: Reuse::InPlace, rescue: None });
+    }
+
+    #[test]
+    fn a_few_tokens_in_common_leave_a_kept_prefix_alone() {
+        let other = [tokens(3), vec![900; 40]].concat();
+        for (cheap_copy, reuse) in [(false, Reuse::None), (true, Reuse::Copy(Slot(0)))] {
+            let mut slots = Slots::new(4, cheap_copy);
+            slots.leave(Slot(0), tokens(80));
+            let p = slots.choose(&other, &[], true).unwrap();
+            assert_eq!((p.slot, p.reuse, p.rescue), (Slot(1), reuse, None));
+        }
     }
 
     #[test]
