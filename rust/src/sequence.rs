@@ -34,8 +34,8 @@ pub struct Sequence {
     pub cached: u32,
     /// The slot it holds while it runs.
     pub slot: Option<Slot>,
-    /// How its drafts have fared.
-    pub acceptance: Acceptance,
+    /// How its drafts have fared, by the way through the sources.
+    pub acceptance: Vec<Acceptance>,
     /// What became of its drafts, by the number of their source.
     pub drafts: [Drafted; DraftSource::ALL.len()],
     /// Whether a draft model that is far behind shall catch up; None where that is not decided yet.
@@ -74,7 +74,7 @@ impl Sequence {
             saved: None,
             cached: 0,
             slot: None,
-            acceptance: Acceptance::default(),
+            acceptance: Vec::new(),
             drafts: Default::default(),
             late_sources: None,
             in_flight: false,
@@ -134,6 +134,12 @@ impl Sequence {
             DraftSource::Forced | DraftSource::PromptLookup | DraftSource::MlpSpeculator => true,
         };
         ready && self.spec.spec().speculative.allows(source)
+    }
+
+    /// Learns how a draft by a way through the sources has fared; see [`Acceptance::learn`].
+    pub fn learn(&mut self, way: usize, accepted: u32, stopped: bool) {
+        self.acceptance.resize(self.acceptance.len().max(way + 1), Acceptance::default());
+        self.acceptance[way].learn(accepted, stopped);
     }
 
     /// How its drafts are accepted, if not as the server says.

@@ -6,6 +6,7 @@ use crate::config::DraftSource;
 use crate::exec::{Ask, Draft, ExecError, Job, Outcome, Round};
 use crate::sched::Share;
 use crate::sched::draft_len::{Prospect, Room, TRIAL};
+use crate::sched::ways::Ways;
 use crate::sequence::{Acceptance, Sequence};
 use crate::types::Slot;
 use crate::vocab::Vocab;
@@ -16,24 +17,24 @@ const MOST_LOGITS: u64 = 64 << 20;
 
 impl Engine {
     /// Attaches drafts to those `jobs` that compute one last known token; `shares` are the jobs' shares. First come
-    /// forced tokens, which cost nothing; then lengths are chosen; then the other sources are asked in their order, each
-    /// for what may follow the drafts of those before it.
+    /// forced tokens, which cost nothing; then sources and lengths are chosen; then these sources are asked in their order,
+    /// each for what may follow the drafts of those before it.
     pub(super) fn draft(&mut self, shares: &[Share], jobs: &mut [Job]) {
         if self.drafters.is_empty() {
             return;
         }
         self.decide(shares, jobs);
         let most = self.most(shares, jobs);
-        self.ask_sources(shares, jobs, &most, true);
-        let lengths = self.choose(shares, jobs, &most);
+        self.ask_sources(shares, jobs, &most, None);
+        let (way, lengths) = self.choose(shares, jobs, &most);
         let accept = self.config.speculative.acceptance();
         for ((job, share), length) in jobs.iter_mut().zip(shares).zip(&lengths) {
-            job.draft.planned = *length;
+            (job.draft.planned, job.draft.way) = (*length, way);
             job.draft.acceptance = self.running[share.index].acceptance_mode().unwrap_or(accept);
             job.draft.tokens.truncate(*length as usize);
             note(&mut job.draft, DraftSource::Forced);
         }
-        self.ask_sources(shares, jobs, &lengths, false);
+        self.ask_sources(shares, jobs, &lengths, Some(way));
         self.ask_hidden(shares, jobs);
         if let Some(rates) = &self.config.speculative.synthetic_acceptance {
             jobs.iter_mut().for_each(|job| job.draft.decreed = Some(decreed(job, rates)));
@@ -60,7 +61,7 @@ impl Engine {
                 continue;
             }
             let tokens = f64::from(sequence.most() - sequence.known()).min(self.tally.output_length());
-            let pays = |delay| self.lengths.pays(decoding, delay, tokens);
+            let pays = |delay| self.ways.best().lengths.pays(decoding, delay, tokens);
             self.decided += u64::from(delay.is_some());
             let trial = self.decided <= TRIAL || self.decided.is_multiple_of(TRIAL);
             let trial = trial || !self.config.speculative.adaptive;
@@ -85,44 +86,42 @@ impl Engine {
         shares.iter().zip(&wants).map(of).collect()
     }
 
-    /// The draft length of each job.
-    fn choose(&mut self, shares: &[Share], jobs: &[Job], most: &[u32]) -> Vec<u32> {
-        let guessing: Vec<_> = self
-            .drafters
-            .iter()
-            .filter(|(name, _)| *name != DraftSource::Forced)
-            .map(|(name, drafter)| (*name, drafter.reach()))
-            .collect();
-        let expected = self.acceptance.rate(Acceptance::UNKNOWN);
-        let prospect = |((job, share), most): ((&Job, &Share), &u32)| {
-            let sequence = &self.running[share.index];
-            let forced = job.draft.tokens.len() as u32;
-            let asked = guessing.iter().filter(|(name, _)| sequence.allows(*name));
-            let reach = asked.map(|(_, reach)| *reach).max().unwrap_or(0);
-            Prospect {
-                forced,
-                rate: sequence.acceptance.rate(expected),
-                most: (*most).min(reach.max(forced)),
-            }
+    /// The way through the sources for a step, and the draft length of each job.
+    fn choose(&mut self, shares: &[Share], jobs: &[Job], most: &[u32]) -> (usize, Vec<u32>) {
+        let Engine { running, drafters, ways, .. } = self;
+        let guessing = drafters.iter().filter(|(name, _)| *name != DraftSource::Forced);
+        let guessing: Vec<_> = guessing.map(|(name, drafter)| (*name, drafter.reach())).collect();
+        let prospects = |ways: &Ways, way: usize| -> Vec<Prospect> {
+            let expected = ways.get(way).acceptance.rate(Acceptance::UNKNOWN);
+            let prospect = |((job, share), most): ((&Job, &Share), &u32)| {
+                let sequence = &running[share.index];
+                let forced = job.draft.tokens.len() as u32;
+                let asked = guessing.iter().filter(|(name, _)| ways.asks(way, *name, |s| sequence.allows(s)));
+                let reach = asked.map(|(_, reach)| *reach).max().unwrap_or(0);
+                let known = sequence.acceptance.get(way).copied().unwrap_or_default();
+                Prospect { forced, rate: known.rate(expected), most: (*most).min(reach.max(forced)) }
+            };
+            jobs.iter().zip(shares).zip(most).map(prospect).collect()
         };
-        let prospects: Vec<_> = jobs.iter().zip(shares).zip(most).map(prospect).collect();
         match self.config.speculative.adaptive {
-            true => self.lengths.choose(&prospects, self.caps.ragged),
-            false => prospects.iter().map(|prospect| prospect.most).collect(),
+            true => ways.choose(prospects, self.caps.ragged),
+            false => (0, prospects(ways, 0).iter().map(|prospect| prospect.most).collect()),
         }
     }
 
-    /// Asks the source of forced tokens, or all others, for drafts of up to these lengths.
-    fn ask_sources(&mut self, shares: &[Share], jobs: &mut [Job], lengths: &[u32], forced: bool) {
-        let running = &self.running;
+    /// Asks the source of forced tokens, or the others that are on a way, for drafts of up to these lengths.
+    fn ask_sources(&mut self, shares: &[Share], jobs: &mut [Job], lengths: &[u32], way: Option<usize>) {
+        let Engine { running, drafters, ways, .. } = self;
+        let forced = way.is_none();
         for (name, drafter) in
-            self.drafters.iter_mut().filter(|(name, _)| (*name == DraftSource::Forced) == forced)
+            drafters.iter_mut().filter(|(name, _)| (*name == DraftSource::Forced) == forced)
         {
             let jobs = jobs.iter_mut().zip(shares).zip(lengths);
             let asks = jobs.filter_map(|((job, share), length)| {
                 let sequence = &running[share.index];
                 let want = length.saturating_sub(job.draft.tokens.len() as u32);
-                (want > 0 && sequence.allows(*name)).then(|| ask(job, sequence, want))
+                let asked = ways.asks(way.unwrap_or(0), *name, |s| sequence.allows(s));
+                (want > 0 && asked).then(|| ask(job, sequence, want))
             });
             let mut asks: Vec<Ask<'_>> = asks.collect();
             if asks.is_empty() {
@@ -152,7 +151,8 @@ impl Engine {
         let plain = rounds.iter().all(|r| r.job.tokens.len() == 1 && !r.job.draft.late);
         if plain && rounds.len() == outcomes.len() {
             let lengths: Vec<u32> = rounds.iter().map(|r| r.job.draft.planned).collect();
-            self.lengths.learn(&lengths, took);
+            let way = rounds.first().map_or(0, |r| r.job.draft.way);
+            self.ways.learn(way, &lengths, took);
         }
         for round in rounds {
             let draft = &round.job.draft;
@@ -161,10 +161,11 @@ impl Engine {
                 continue;
             }
             let accepted = accepted(round) as u32;
+            let (kept, stopped) = (accepted.saturating_sub(forced), accepted < draft.planned);
             let sequence = self.running.iter_mut().find(|s| s.slot == Some(round.job.slot));
             let sequence = sequence.expect("the slot runs. This is a bug.");
-            sequence.acceptance.learn(accepted.saturating_sub(forced), accepted < draft.planned);
-            self.acceptance.learn(accepted.saturating_sub(forced), accepted < draft.planned);
+            sequence.learn(draft.way, kept, stopped);
+            self.ways.accepted(draft.way, kept, stopped);
         }
     }
 

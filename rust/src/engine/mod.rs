@@ -18,11 +18,11 @@ use crate::exec::{Caps, Drafter, ExecError, Job, Outcome, Round, Target};
 use crate::grammar::Compiler;
 use crate::metrics::{Gauges, fates};
 use crate::request::Request;
-use crate::sched::draft_len::Lengths;
 use crate::sched::pace::Pace;
 use crate::sched::slots::Slots;
+use crate::sched::ways::Ways;
 use crate::sched::{self, Bounds, Share};
-use crate::sequence::{Acceptance, Sequence};
+use crate::sequence::Sequence;
 use crate::types::{Event, FinishReason, RequestId, Slot};
 use crate::vocab::Vocab;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -86,9 +86,7 @@ pub struct Engine {
     running: Vec<Sequence>,
     slots: Slots,
     pace: Pace,
-    lengths: Lengths,
-    /// How all sequences' drafts have fared lately: what is expected of a new one's.
-    acceptance: Acceptance,
+    ways: Ways,
     /// Sequences for which a draft model would have had to catch up.
     decided: u64,
     seeds: Seeds,
@@ -111,6 +109,7 @@ impl Engine {
         let thread = std::thread::current();
         let compiler = Compiler::new(vocab.clone(), &config.grammar, Arc::new(move || thread.unpark()))?;
         let caps = target.caps().clone();
+        let sources: Vec<DraftSource> = drafters.iter().map(|(name, _)| *name).collect();
         Ok(Engine {
             slots: Slots::new(caps.slots, caps.cheap_copy),
             target,
@@ -123,8 +122,7 @@ impl Engine {
             waiting: Waiting::default(),
             running: Vec::new(),
             pace: Pace::default(),
-            lengths: Lengths::default(),
-            acceptance: Acceptance::default(),
+            ways: Ways::new(&sources),
             decided: 0,
             seeds: Seeds::new(config.engine.seed),
             tally: Tally::new(),

@@ -78,6 +78,8 @@ pub struct Draft {
     pub sources: Vec<(DraftSource, u32)>,
     /// How long it should become.
     pub planned: u32,
+    /// Which of the scheduler's ways through the sources was taken.
+    pub way: usize,
     /// A source was not ready yet: it was still closing a long gap, or waits for a hidden state.
     pub late: bool,
     /// A source wants the hidden state that the round ends with.

@@ -76,7 +76,7 @@ const STALE: u64 = 100;
 /// A drafted token costs at least this share of a step without drafts: masks, sampling, the row itself.
 const LEAST_COST: f64 = 0.01;
 /// Speeds that differ by less are taken for equal, and the shorter draft is chosen.
-const NOISE: f64 = 0.02;
+pub(super) const NOISE: f64 = 0.02;
 /// Steps of one batch size from one look at another length to the next, at first and at most.
 const LOOKS: (u32, u32) = (24, 1536);
 
@@ -147,13 +147,7 @@ impl Lengths {
         if !costs.seconds.contains_key(&0) || longest == 0 {
             return uniform(0);
         }
-        let (lengths, speed) = match ragged {
-            false => {
-                let (best, speed) = evaluate(costs, prospects, longest);
-                (uniform(best), speed)
-            }
-            true => spread(costs, prospects),
-        };
+        let (lengths, speed) = best_of(costs, prospects, ragged);
         let best = if ragged { mean(&lengths) } else { lengths.iter().max().copied().unwrap_or(0) };
         let alone = costs.at(0.0).unwrap_or(f64::INFINITY) / prospects.len() as f64;
         if costs.seconds.len() > 1 {
@@ -164,6 +158,12 @@ impl Lengths {
             Some(other) => uniform(other),
             None => lengths,
         }
+    }
+
+    /// Tokens per second that the best lengths promise; 0 where nothing is known.
+    pub fn expected(&self, prospects: &[Prospect], ragged: bool) -> f64 {
+        let costs = self.costs.get(&class(prospects.len())).filter(|costs| costs.seconds.contains_key(&0));
+        costs.map_or(0.0, |costs| best_of(costs, prospects, ragged).1)
     }
 
     /// Whether drafts for one of `sequences` are worth a delay of so many seconds, if `tokens` are to come.
@@ -177,6 +177,16 @@ impl Lengths {
         let costs = self.costs.entry(class(lengths.len())).or_default();
         costs.learn(mean(lengths), took.as_secs_f64());
     }
+}
+
+/// The lengths with the most tokens per second, and these.
+fn best_of(costs: &Costs, prospects: &[Prospect], ragged: bool) -> (Vec<u32>, f64) {
+    if ragged {
+        return spread(costs, prospects);
+    }
+    let longest = prospects.iter().map(|p| p.most).max().unwrap_or(0);
+    let (best, speed) = evaluate(costs, prospects, longest);
+    (prospects.iter().map(|p| p.most.min(best)).collect(), speed)
 }
 
 /// The one length with the most tokens per second, and these.

@@ -3,11 +3,13 @@
 //! * [`slots`]: which slot a sequence takes, which kept prefix it begins with, which one makes room.
 //! * [`pace`]: how long a step takes, learned from steps, so that prompt chunks keep under `max_step_ms`.
 //! * [`draft_len`]: how far a step's drafts may reach.
+//! * [`ways`]: which sources draft in a step.
 //! * [`plan`]: the step's shares, pure.
 
 pub mod draft_len;
 pub mod pace;
 pub mod slots;
+pub mod ways;
 
 use crate::sequence::Sequence;
 
