@@ -17,9 +17,9 @@ pub struct SpeculativeConfig {
     /// Folder of an MLP speculator (config.json and .safetensors files) trained for the target; null = none.
     #[schemars(length(min = 1))]
     pub mlp_speculator: Option<String>,
-    /// Where drafts come from, in this order; each source goes on where the ones before it end. Empty = no speculation,
-    /// null = prediction, and where there is a draft model or a speculator forced, prediction, mlp_speculator and
-    /// draft_model, as far as they are given.
+    /// Where drafts come from, in this order; each source goes on where the ones before it end, and those that don't pay
+    /// are left out. Empty = no speculation, null = forced, prediction, mlp_speculator and draft_model, as far as they
+    /// are given.
     pub sources: Option<Vec<DraftSource>>,
     /// How drafted tokens are accepted: exact, rejection, tokens, or auto (as use_logits says, else exact).
     pub acceptance: AcceptanceKey,
@@ -125,14 +125,13 @@ impl SpeculativeConfig {
 
     /// The sources to ask, in their order.
     pub fn sources(&self) -> Vec<DraftSource> {
-        match (&self.sources, [&self.mlp_speculator, &self.draft_model].map(Option::as_ref)) {
+        match &self.sources {
             _ if self.max_draft_len == 0 => Vec::new(),
-            (Some(sources), _) => sources.clone(),
-            (None, [None, None]) => vec![DraftSource::Prediction],
-            (None, [mlp, draft]) => {
+            Some(sources) => sources.clone(),
+            None => {
                 let mut sources = vec![DraftSource::Forced, DraftSource::Prediction];
-                sources.extend(mlp.map(|_| DraftSource::MlpSpeculator));
-                sources.extend(draft.map(|_| DraftSource::DraftModel));
+                sources.extend(self.mlp_speculator.as_ref().map(|_| DraftSource::MlpSpeculator));
+                sources.extend(self.draft_model.as_ref().map(|_| DraftSource::DraftModel));
                 sources
             }
         }

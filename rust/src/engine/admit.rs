@@ -123,6 +123,7 @@ impl Engine {
         let placement = placement.expect("fits() saw an idle slot. This is a bug.");
         let slot = placement.slot;
         if let Some(refuge) = placement.rescue {
+            self.release(refuge)?;
             self.copy(slot, refuge, self.slots.kept_len(slot))?;
             self.slots.moved(slot, refuge);
         }

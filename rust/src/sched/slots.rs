@@ -2,7 +2,8 @@
 //!
 //! A slot is busy (a running sequence's), kept (KV of a finished one, for reuse) or empty. Engines with separate cells
 //! per slot pay for gaps between busy slots (`reference` notes in `exec::llama`), so a new sequence takes the idle slot
-//! that leaves the fewest holes in the busy range; a kept prefix worth more than a copy is moved out of its way.
+//! that leaves the fewest holes in the busy range; a kept prefix worth more than a copy is moved out of its way, to an
+//! empty slot or in the place of one that was used longer ago.
 
 use crate::types::{Slot, Token};
 
@@ -28,7 +29,7 @@ pub struct Placement {
     pub computed: u32,
     /// Where they come from.
     pub reuse: Reuse,
-    /// First move what the slot keeps to this empty slot.
+    /// First move what the slot keeps to this idle slot, whatever that keeps.
     pub rescue: Option<Slot>,
 }
 
@@ -96,9 +97,9 @@ impl Slots {
         }
         let least = if self.cheap_copy { 1 } else { WORTH_COPYING };
         let copied = length >= least && from != fresh;
-        let rescue =
-            if self.places[fresh.index()].kept.len() >= WORTH_COPYING { self.refuge(fresh) } else { None };
         let (computed, reuse) = if copied { (length as u32, Reuse::Copy(from)) } else { (0, Reuse::None) };
+        let worth = self.places[fresh.index()].kept.len() >= WORTH_COPYING;
+        let rescue = if worth { self.refuge(fresh, copied.then_some(from)) } else { None };
         Some(Placement { slot: fresh, computed, reuse, rescue })
     }
 
@@ -128,11 +129,19 @@ impl Slots {
         (first..=last).filter(|i| !busy(*i)).count()
     }
 
-    /// An empty slot outside of the busy range, for a kept prefix that is in the way.
-    fn refuge(&self, fresh: Slot) -> Option<Slot> {
-        let empty =
-            |i: &usize| !self.places[*i].busy && self.places[*i].kept.is_empty() && *i != fresh.index();
-        (0..self.places.len()).rev().find(empty).map(|i| Slot(i as u32))
+    /// Where what `fresh` keeps may go: the highest empty slot, else the least recently used of those that were used
+    /// longer ago than it. `wanted` is left as it is.
+    fn refuge(&self, fresh: Slot, wanted: Option<Slot>) -> Option<Slot> {
+        let stamp = self.places[fresh.index()].stamp;
+        let free = |(i, p): &(usize, &Place)| {
+            let older = p.kept.is_empty() || p.stamp < stamp;
+            !p.busy && older && ![Some(fresh), wanted].contains(&Some(Slot(*i as u32)))
+        };
+        let key = |(i, p): &(usize, &Place)| match p.kept.is_empty() {
+            true => (0, 0, std::cmp::Reverse(*i)),
+            false => (1, p.stamp, std::cmp::Reverse(*i)),
+        };
+        self.places.iter().enumerate().filter(free).min_by_key(key).map(|(i, _)| Slot(i as u32))
     }
 
     /// The slot is a running sequence's now.
@@ -148,7 +157,7 @@ impl Slots {
         self.places[slot.index()] = Place { kept, busy: false, stamp: self.clock };
     }
 
-    /// Kept tokens of `from` are in the empty slot `to` now, too; `from` is about to be taken.
+    /// Kept tokens of `from` are in the idle slot `to` now, too; `from` is about to be taken.
     pub fn moved(&mut self, from: Slot, to: Slot) {
         let place = std::mem::take(&mut self.places[from.index()]);
         self.places[to.index()] = place;
@@ -213,6 +222,26 @@ mod tests {
         slots.leave(Slot(2), tokens(64));
         let p = slots.choose(&[9; 10], &[], true).unwrap();
         assert_eq!(p, Placement { slot: Slot(2), computed: 0, reuse: Reuse::None, rescue: Some(Slot(7)) });
+    }
+
+    #[test]
+    fn a_rescued_prefix_takes_the_place_of_the_least_recently_used() {
+        let mut slots = Slots::new(5, false);
+        for s in [0, 2] {
+            slots.take(Slot(s));
+        }
+        for s in [4, 3, 1] {
+            slots.leave(Slot(s), tokens(64));
+        }
+        let p = slots.choose(&[9; 10], &[], true).unwrap();
+        assert_eq!((p.slot, p.rescue), (Slot(1), Some(Slot(4))));
+        // What the new sequence begins with is not given up for it.
+        slots.leave(Slot(4), [vec![9; 40], tokens(200)].concat());
+        for s in [3, 1] {
+            slots.leave(Slot(s), tokens(64));
+        }
+        let p = slots.choose(&[9; 50], &[], true).unwrap();
+        assert_eq!((p.slot, p.reuse, p.rescue), (Slot(1), Reuse::Copy(Slot(4)), Some(Slot(3))));
     }
 
     #[test]

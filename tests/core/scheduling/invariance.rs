@@ -118,6 +118,7 @@ impl Cramped {
         };
         config.engine.max_step_ms = self.max_step_ms;
         config.speculative.adaptive = self.adaptive;
+        config.speculative.sources = Some(Vec::new());
         let mut oracle = None;
         match self.drafts {
             Drafts::None => {}
@@ -136,7 +137,10 @@ impl Cramped {
                 config.speculative.max_draft_len = most;
                 oracle = Some(Oracle::new(answers.iter().map(|(spec, event)| (*spec, event)), right));
             }
-            Drafts::Prediction { most, .. } => config.speculative.max_draft_len = most,
+            Drafts::Prediction { most, .. } => {
+                config.speculative.max_draft_len = most;
+                config.speculative.sources = Some(vec![DraftSource::Prediction]);
+            }
             Drafts::Model { .. } => self.draft_with_a_model(&mut config.speculative),
             Drafts::Speculator { most, forced } => {
                 config.speculative.max_draft_len = most;

@@ -91,6 +91,7 @@ fn refused_drafts_that_stay_in_the_kv_are_noticed() {
 fn with_model(acceptance: AcceptanceKey) -> World {
     let mut world = World::default();
     world.config.speculative.draft_model = Some("toy:blur=40".into());
+    world.config.speculative.sources = Some(vec![DraftSource::DraftModel]);
     world.config.speculative.acceptance = acceptance;
     world.config.speculative.adaptive = false;
     world

@@ -11,14 +11,22 @@ use llgtrt::types::{End, Event, RequestId};
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
-/// The engine of one test.
-#[derive(Clone, Default)]
+/// The engine of one test; without drafts, where nothing else is said.
+#[derive(Clone)]
 pub struct World {
     pub toy: ToyConfig,
     pub config: Config,
     pub fault: Option<ToyFault>,
     /// Drafts instead of the configured sources.
     pub oracle: Option<Oracle>,
+}
+
+impl Default for World {
+    fn default() -> Self {
+        let mut config = Config::default();
+        config.speculative.sources = Some(Vec::new());
+        World { toy: ToyConfig::default(), config, fault: None, oracle: None }
+    }
 }
 
 /// Folder of an MLP speculator with random weights for the weightless engine.
