@@ -85,8 +85,8 @@ def test_answers_do_not_depend_on_drafts(toy: Server, chunks: int) -> None:
     want = asyncio.run(answers(toy, [{**body, "speculative": {"enabled": False}} for body in bodies]))
     drafting = [wanting(random, *pair) for pair in zip(bodies, want, strict=True)]
     # KV for a few sequences, so that some are preempted.
-    config = {"max_num_tokens": chunks, "max_batch_size": 8, "speculative": DRAFTING}
-    with serving("toy:slots=10,kv=1000,context=900", config=config) as server:
+    config = {"max_num_tokens": chunks, "max_batch_size": 12, "speculative": DRAFTING}
+    with serving("toy:slots=14,kv=900,context=900", config=config) as server:
         server.wait_ready()
         got = asyncio.run(answers(server, drafting, random))
         server.wait_idle()
