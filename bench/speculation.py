@@ -18,6 +18,7 @@ import argparse
 import http.client
 import json
 import re
+import signal
 import socket
 import statistics
 import subprocess
@@ -257,6 +258,8 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", help="some of the ways of drafting")
     parser.add_argument("--folder", type=Path, default=Path("/tmp"), help="where configurations are written")
     args = parser.parse_args()
+    # The servers end with this process, even when it is told to.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     wanted = modes(args.draft, args.mlp, args.fixed)
     chosen = {n: s for n, s in wanted.items() if n == "off" or args.only is None or n in args.only}
     with ExitStack() as stack:

@@ -18,7 +18,10 @@ from demo.names import Names, half, is_unseen, words
 
 Span: TypeAlias = tuple[str, bool]
 LOWERED = frozenset(
-    words("The It Its Our For As We On With Their They Nobody More A That There Thank Everything Tea")
+    words(
+        """The It Its Our For As We On With Their They Nobody More A That There Thank Everything Tea She He At
+        Now These This Once Since Last Today Home Everyone Write Expect Keep Come Make Mark Please"""
+    )
 )
 
 
@@ -121,11 +124,16 @@ def styled(words: str, rng: Random) -> str:
 class Writer:
     """Writes the conversations of one half with one random generator."""
 
-    def __init__(self, rng: Random, unseen: bool, made_up: float = 0.55) -> None:
-        """Write with `rng`, from the half that is trained on or the other; `made_up`: see `Names`."""
+    def __init__(self, rng: Random, unseen: bool, made_up: float = 0.55, hard: float = 0.0) -> None:
+        """Write with `rng`, from the half that is trained on or the other; `made_up`: see `Names`.
+
+        `hard`: share of the facts that are likely to be confused with another: attributes whose name has
+        a word in common with the one before, and what `Names` does with it.
+        """
         self.rng = rng
         self.unseen = unseen
-        self.names = Names(rng, unseen, made_up)
+        self.hard = hard
+        self.names = Names(rng, unseen, made_up, hard)
 
     def pick(self, pool: tuple[str, ...]) -> str:
         """One string of `pool` from this half."""
@@ -137,22 +145,31 @@ class Writer:
         plain = [words for words in pool if words in heads.split("|")]
         return self.rng.choice(plain if plain and self.rng.random() < 0.5 else pool)
 
-    def attribute(self) -> tuple[Fact, str]:
-        """Draw a fact with a free two-word name, and its sentence."""
+    def two_words(self, other: str | None) -> str:
+        """Draw a free two-word name of this half, now and then with one word of `other`."""
         rng = self.rng
+        pools = [phrases.FIRST_WORDS, phrases.LAST_WORDS]
+        if other and rng.random() < self.hard:
+            number = rng.choice((0, 1))
+            pools[number] = [word for word in other.split() if word in pools[number]] or pools[number]
         while True:
-            words = f"{rng.choice(phrases.FIRST_WORDS)} {rng.choice(phrases.LAST_WORDS)}"
+            words = " ".join(rng.choice(pool) for pool in pools)
             if is_unseen(words) == self.unseen:
-                break
+                return words
+
+    def attribute(self, other: str | None = None) -> tuple[Fact, str]:
+        """Draw a fact with a free two-word name, and its sentence; `other` is the name of another one."""
+        rng = self.rng
+        words = self.two_words(other)
         last, kind = words.split()[1], "string"
         value: str | int
         if last in phrases.NUMERIC:
-            value, kind = rng.randint(2, 10 ** rng.randint(1, 4)), "integer"
+            value, kind = int(self.names.digits(rng.randint(1, 4))), "integer"
         elif last == "code":
             value = self.names.code()
-        elif last in ("owner", "keeper", "captain", "manager", "designer", "inspector"):
+        elif last in phrases.PERSONAL:
             value = self.names.person()
-        elif last in ("city", "address"):
+        elif last in phrases.LOCAL:
             value = self.names.word(names.CITY)
         elif last == "colour":
             value = self.names.word(names.COLOUR)
@@ -162,13 +179,15 @@ class Writer:
         sentence = template.format(k=words, K=words.capitalize(), v=value)
         return Fact(styled(words, rng), words, value, kind), sentence
 
-    def kind(self, kind: Kind, subject: str) -> tuple[Fact, str]:
-        """Draw a fact of a known kind, and its sentence."""
+    def kind(self, kind: Kind, subject: str, pronoun: str | None) -> tuple[Fact, str]:
+        """Draw a fact of a known kind, and its sentence, which may begin with the pronoun."""
         words = self.label(kind.heads)
         value = kind.draw(self.names)
         says = kind.denies if value is False else kind.says
         shown = spoken(value) if isinstance(value, list) else value
-        sentence = self.pick(says).format(s=subject, v=shown)
+        template = self.pick(says)
+        begins = template.startswith("{s} ")
+        sentence = template.format(s=pronoun if pronoun and begins else subject, v=shown)
         return Fact(styled(words, self.rng), words, value, kind.type, kind.choices), f"{sentence}."
 
     def text(self) -> tuple[str, list[Fact]]:
@@ -178,34 +197,38 @@ class Writer:
         opening: list[tuple[Fact | None, str]] = []
         if rng.random() < 0.65:
             subject = rng.choice(SUBJECTS)
-            opening, short = self.opening(subject)
+            opening, short, pronoun = self.opening(subject)
             for kind in rng.sample(subject.kinds, rng.randint(1, 4)):
-                stated.append(self.kind(kind, short))
+                stated.append(self.kind(kind, short, pronoun))
+        words = None
         for _ in range(rng.randint(0, 2) if stated else rng.randint(2, 5)):
-            stated.append(self.attribute())
+            fact, sentence = self.attribute(words)
+            words = fact.words
+            stated.append((fact, sentence))
         for _ in range(rng.choice((0, 0, 0, 1, 1, 2))):
             stated.append((None, self.pick(phrases.FILLER)))
         rng.shuffle(stated)
         facts: dict[str, Fact] = {}
         lines = []
-        for fact, sentence in opening + stated:
-            if fact is not None and fact.key in facts:
+        for known, sentence in opening + stated:
+            if known is not None and known.key in facts:
                 continue
-            if fact is not None:
-                facts[fact.key] = fact
+            if known is not None:
+                facts[known.key] = known
             joiner = rng.choice(phrases.JOINERS)
             if joiner and sentence.split()[0] in LOWERED:
                 sentence = sentence[0].lower() + sentence[1:]
             lines.append(joiner + sentence)
         return ("\n" if rng.random() < 0.15 else " ").join(lines), list(facts.values())
 
-    def opening(self, subject: Subject) -> tuple[list[tuple[Fact | None, str]], str]:
-        """Write the first sentence, with the name as a fact, and choose what to call the subject."""
+    def opening(self, subject: Subject) -> tuple[list[tuple[Fact | None, str]], str, str | None]:
+        """Write the first sentence, with the name as a fact; choose a short name, and a pronoun or none."""
         value = str(subject.draw(self.names))
         words = self.label(subject.heads)
         fact = Fact(styled(words, self.rng), words, value, "string")
-        short = value.split()[0] if self.rng.random() < 0.5 else self.rng.choice(("She", "He", value))
-        return [(fact, self.pick(subject.opens).format(v=value))], short
+        short = value.split()[0] if self.rng.random() < 0.7 else value
+        pronoun = self.rng.choice(("She", "He", None, None))
+        return [(fact, self.pick(subject.opens).format(v=value))], short, pronoun
 
     def extract(self, facts: list[Fact]) -> Turn:
         """Ask for some of the facts as a flat object."""
@@ -214,7 +237,7 @@ class Writer:
         chosen = rng.sample(facts, min(len(facts), rng.randint(1, most)))
         roll = rng.random()
         if rng.random() < 0.12:
-            extra, _ = self.attribute()
+            extra, _ = self.attribute(rng.choice(facts).words)
             if all(extra.key != fact.key for fact in facts):
                 absent = Fact(extra.key, extra.words, None, extra.type, nullable=True)
                 chosen.insert(rng.randint(0, len(chosen)), absent)

@@ -18,6 +18,8 @@ Ids: TypeAlias = tuple[list[int], list[bool]]
 TURNS = 8
 """Most turns of a conversation that is trained on: the more, the more answers to learn from in a text."""
 LOSS_SHARE = 0.25
+HARD = 0.3
+"""Share of facts that are made easy to confuse, see `Writer`. Where it is measured there are none."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +80,7 @@ class Packer:
         self.tokenizer = tokenizer
         self.vocab = vocab
         self.rng = Random(seed)
-        self.writer = Writer(self.rng, unseen)
+        self.writer = Writer(self.rng, unseen, hard=0.0 if unseen else HARD)
         self.waiting: list[Ids] = []
 
     def source(self, repeats: float, size: int) -> Ids:

@@ -14,20 +14,26 @@ def words(text: str) -> list[str]:
 
 
 FIRST = words(
-    """Ada Aldo Alma Amir Anton Asha Bella Bruno Carla Cyril Dana Dario Dmitri Edith Elif Emil Esther Farid
+    """Ada Aldo Alma Amir Anton Asha Bella Bruno Carla Dana Dario Dmitri Edith Elif Emil Esther Farid
     Fiona Gita Greta Hanna Hugo Ines Ivan Jana Jonas Julia Kai Karim Lara Leon Lina Luca Mara Marek
     Mina Nadia Nils Nora Olga Omar Oscar Petra Priya Quentin Rafael Rosa Ruth Samir Sara Silas Sven
-    Tara Theo Tomas Ursula Vera Viktor Wanda Xenia Yara Yusuf Zara Zeno Agnes Boris Clara David
+    Tara Tomas Ursula Vera Viktor Wanda Xenia Yara Yusuf Zara Zeno Boris Clara David
     Elena Felix Grace Henry Irene James Kevin Laura Maria Nathan Paul Robert Sofia Thomas Victor
-    William Alice Charlotte George Oliver Emma Peter Martin Daniel"""
+    William Alice Charlotte George Oliver Emma Peter Martin Daniel Abel Beatrix Cedric Diana Edgar
+    Flora Gustav Hedda Igor Judith Klaus Leila Milan Naomi Otto Paula Ralph Selma Timo Vivian Walter
+    Aisha Bjorn Clemens Doris Erik Frida Gideon Helga Imran Joana Kirsten Lorenzo Mona Noel Pia Rashid
+    Simone Tess Ulrich Valerie"""
 )
 LAST = words(
     """Abbott Adler Almeida Bauer Becker Brandt Castro Chen Costa Dahl Devi Diaz Duval Ekman Farkas Ferrari
-    Fischer Fuchs Garcia Ghosh Haas Hansen Ito Ivanov Jansen Kaya Keller Klein Kovac Kumar Lang
+    Fuchs Garcia Ghosh Haas Hansen Ito Ivanov Jansen Kaya Keller Klein Kovac Kumar Lang
     Larsen Lopez Maier Marin Meyer Mori Moreau Nagy Novak Okafor Olsen Ortiz Patel Petrov Popov
-    Quinn Rao Rossi Ruiz Saito Sato Silva Singh Smith Sokol Stein Tanaka Torres Ueda Varga Vogel
+    Quinn Rao Rossi Ruiz Saito Sato Silva Singh Smith Sokol Stein Tanaka Torres Ueda Varga
     Wagner Weber Wolf Yilmaz Young Zhang Ziegler Carter Collins Cooper Evans Foster Hughes Jenkins
-    Morgan Parker Reed Turner Walker Ward Watson"""
+    Morgan Parker Reed Turner Walker Ward Watson Ahmed Barros Conti Dubois Engel Fontana Gruber Horvat
+    Ibsen Jovanovic Kraus Lindgren Mancini Nielsen Oliveira Pavlov Renner Santos Takeda Urban Vasquez
+    Winter Yamada Zeller Bishop Crane Dawson Ellis Frost Grant Hale Irwin Joyce Knox Lowe Marsh Norris
+    Page Quick Ross Shaw Todd Vance West"""
 )
 CITY = words(
     """Aarhus Accra Athens Basel Bergen Berlin Bilbao Bologna Boston Bremen Bruges Cairo Calgary Cardiff
@@ -38,78 +44,64 @@ CITY = words(
     Turin Utrecht Vienna Vilnius Warsaw Zagreb Zurich"""
 )
 FIRM = words(
-    """Systems Labs Foods Motors Works Partners Media Energy Logistics Studio Group Textiles Robotics Bank"""
+    """Systems Labs Foods Motors Works Partners Media Energy Logistics Studio Group Textiles Robotics Bank
+    Press Travel Paper Optics Games Design Steel Films Airways Brewery"""
 )
 THING = words(
     """lamp table chair kettle bicycle camera drill laptop rug sofa toaster violin tent watch mirror
     printer heater guitar backpack helmet ladder blender desk clock fan radio stove mattress shelf
-    scooter"""
+    scooter basket bench bottle bucket carpet candle cup drum fridge flute hammer jacket jar kite
+    lantern mug oven pan pillow piano ring saddle saw sled spoon stool suitcase tray umbrella vase
+    wallet wheel whistle"""
 )
-MATERIAL = [
-    "oak",
-    "steel",
-    "glass",
-    "copper",
-    "wool",
-    "leather",
-    "bamboo",
-    "marble",
-    "plastic",
-    "ceramic",
-    "silver",
-    "cotton",
-    "pine",
-    "iron",
-    "linen",
-]
-COLOUR = [
-    "red",
-    "blue",
-    "green",
-    "teal",
-    "amber",
-    "violet",
-    "grey",
-    "white",
-    "black",
-    "orange",
-    "brown",
-    "crimson",
-    "ivory",
-    "navy",
-    "olive",
-    "pink",
-]
+MATERIAL = words(
+    """oak steel glass copper wool leather bamboo marble plastic ceramic silver cotton pine iron linen
+    brass clay cork felt granite jade paper rubber silk stone tin velvet walnut wicker"""
+)
+COLOUR = words(
+    """red blue green teal amber violet grey white black orange brown crimson ivory navy olive pink
+    beige bronze coral cream gold indigo khaki lilac lime maroon mint peach purple ruby rust sand
+    scarlet turquoise yellow"""
+)
 LANGUAGE = words(
-    """Arabic Basque Czech Danish Dutch Farsi Finnish French Greek Hindi Irish Korean Latin Polish Thai
-    Welsh"""
+    """Arabic Basque Czech Danish Dutch Finnish French Greek Hindi Irish Korean Latin Polish Thai
+    Welsh Albanian Bengali Bulgarian Catalan Croatian English Estonian German Hebrew Hungarian Icelandic
+    Italian Japanese Latvian Maltese Mandarin Norwegian Persian Portuguese Romanian Russian Serbian
+    Slovak Spanish Swahili Swedish Tamil Turkish Ukrainian Urdu Vietnamese Zulu"""
 )
 JOB = words(
     """nurse baker pilot lawyer plumber teacher chemist farmer architect editor welder surgeon waiter cook
-    painter librarian dentist sailor tailor guard florist geologist translator mechanic"""
+    painter librarian dentist sailor tailor guard florist geologist translator barber butcher
+    carpenter cashier clerk coach courier dancer driver electrician engineer gardener glazier hunter
+    janitor jeweller judge locksmith miller miner optician plasterer porter potter printer roofer
+    singer surveyor tutor weaver writer"""
 )
 HOBBY = words(
     """chess rowing pottery sailing climbing knitting fencing judo archery painting cycling gardening
-    surfing"""
+    surfing baking boxing bowling camping canoeing carving collecting cooking crochet dancing darts
+    diving drawing drumming fishing golf hiking hockey hunting jogging juggling karate kayaking poker
+    photography quilting reading riding rugby running sculpture sewing singing skating skiing snooker
+    swimming tennis travelling volleyball walking weaving wrestling writing yoga"""
 )
-TOPPING = [
-    "olives",
-    "ham",
-    "basil",
-    "mushrooms",
-    "onions",
-    "garlic",
-    "peppers",
-    "spinach",
-    "capers",
-    "tuna",
-    "cheese",
-    "corn",
-    "lentils",
-    "rice",
-]
+TOPPING = words(
+    """olives ham basil mushrooms onions garlic peppers capers tuna cheese corn lentils rice
+    almonds apples artichokes bacon beans beetroot bread broccoli butter cabbage carrots celery
+    chicken chili cream cucumber eggs figs fennel ginger grapes honey leeks lemons lettuce mango mint
+    mustard noodles nuts oranges parsley peas pears pineapple potatoes prawns pumpkin raisins radish
+    salmon sausage shrimp tofu tomatoes turkey walnuts yoghurt"""
+)
+OCCASION = words("Fair Meeting Festival Concert Workshop Dinner Party Summit Race Show Ball Exhibition")
 WEEKDAY = words("Monday Tuesday Wednesday Thursday Friday Saturday Sunday")
 MONTH = words("January February March April May June July August September October November December")
+
+COMMON = words(
+    """is as in we to of me it on at no by be or the was for are far and has one our you got say not can
+    new tea lot led day red age fan now job this text into data turn been from form says with room what
+    need good were note rest line call name will camp tram came type gate take desk pump main paid code
+    mark city goes days case meet than work flat read bill time date week dish uses held just size cost
+    open iron home lamp"""
+)
+"""Common short words, which have tokens of their own after a space."""
 
 ONSET = words("b br c ch d dr f fl g gr h j k kl l m n p pr qu r s sh st t tr v w y z")
 NUCLEUS = words("a e i o u ai ea ia io oo ou")
@@ -142,11 +134,21 @@ class Names:
     """Draws values of one half. `made_up` is the share of names and words that are random syllables.
 
     Pools are so small that a reader would learn their entries instead of copying from the text.
+    `hard` is the share of those that are hard to copy: numbers that have few different digits, and made-up
+    lower-case words that begin with a common one, whose first token is another after a quote than after a
+    space.
     """
 
     rng: Random
     unseen: bool
     made_up: float = 0.55
+    hard: float = 0.0
+
+    def digits(self, count: int) -> str:
+        """Draw `count` digits, the first of them not 0."""
+        pool = self.rng.sample("0123456789", 2) if self.rng.random() < self.hard else "0123456789"
+        first = self.rng.choice([digit for digit in pool if digit != "0"])
+        return first + "".join(self.rng.choice(pool) for _ in range(count - 1))
 
     def word(self, pool: list[str]) -> str:
         """Draw one entry of `pool` from this half, or a made-up one."""
@@ -156,7 +158,16 @@ class Names:
         """Draw what stands for `word`: itself, or a made-up word in its case."""
         if self.rng.random() >= self.made_up:
             return word
-        return self.made() if word[0].isupper() else self.made(2).lower()
+        if word[0].isupper():
+            return self.made()
+        return self.compound() if self.rng.random() < self.hard else self.made(2).lower()
+
+    def compound(self) -> str:
+        """Draw a word of this half that begins with a common one, such as `tomash` or `beklia`."""
+        while True:
+            word = self.rng.choice(COMMON) + syllables(self.rng, 0, 2)
+            if is_unseen(word) == self.unseen:
+                return word
 
     def made(self, most: int = 3) -> str:
         """Draw a capitalised made-up name from this half."""
@@ -191,7 +202,7 @@ class Names:
     def code(self) -> str:
         """Draw letters and digits, such as `KX-4471`."""
         letters = "".join(self.rng.choice("ABCDEFGHJKLMNPRSTUVWXYZ") for _ in range(self.rng.randint(1, 3)))
-        digits = "".join(self.rng.choice("0123456789") for _ in range(self.rng.randint(2, 4)))
+        digits = self.digits(self.rng.randint(2, 4))
         return f"{letters}-{digits}" if self.rng.random() < 0.7 else f"{letters}{digits}"
 
     def date(self) -> str:

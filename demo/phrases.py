@@ -7,15 +7,26 @@ from demo.names import words
 FIRST_WORDS = words(
     """badge gate room desk locker station signal harbour garden engine battery carpet window ticket
     delivery cargo archive studio market bridge tower cabin kitchen school library museum sensor
-    valve pump cable mirror puzzle library river ferry tram orchard bakery theatre clinic forest
-    camp rocket planet lantern anchor"""
+    valve pump cable mirror puzzle river ferry tram orchard bakery theatre clinic forest
+    camp rocket planet lantern anchor boiler chapel course dock farm fleet hall island kiosk lab
+    ladder meadow mine office parcel pier plant port prison quarry ramp road roof shed shop squad
+    stable stage store tank team tent track trail train vault village wagon ward yard zone"""
 )
 LAST_WORDS = words(
     """number code name label colour owner city keeper brand model type supplier sponsor captain manager
     designer inspector address nickname password mark count limit weight height depth width speed
-    length score level total"""
+    length score level total rating volume range rank area agent author chief editor guide founder
+    partner teacher maker region village title motto slogan series version material"""
 )
-NUMERIC = words("number count limit weight height depth width speed length score level total")
+NUMERIC = words(
+    """number count limit weight height depth width speed length score level total rating volume range
+    rank area"""
+)
+PERSONAL = words(
+    """owner keeper captain manager designer inspector agent author chief editor guide founder partner
+    teacher"""
+)
+LOCAL = words("city address region village")
 
 
 def variants(openers: str, rest: str) -> tuple[str, ...]:
@@ -25,13 +36,24 @@ def variants(openers: str, rest: str) -> tuple[str, ...]:
 
 ATTRIBUTE = (
     *variants(
-        "The {k} |Its {k} |Our {k} |Their {k} |This {k} |The form says the {k} ",
+        "The {k} |Its {k} |Our {k} |Their {k} |This {k} |The form says the {k} |We know the {k} "
+        "|They wrote that the {k} |I think the {k} |Today the {k} |It says that the {k} ",
         "is {v}.|is now {v}.|is still {v}.|was set to {v}.|is listed as {v}.|reads {v}.|remains {v}."
-        "|became {v}.|must be {v}.|will be {v}.|changed to {v}.|has been {v} since May.|was once {v}.",
+        "|became {v}.|must be {v}.|will be {v}.|changed to {v}.|has been {v} since May.|was once {v}."
+        "|was {v}.|should be {v}.|is given as {v}.|equals {v}.|shows {v}.|is {v}, they say.|stays {v}.",
     ),
-    *variants("{v} is |{v} became |{v} was entered as ", "the {k}.|its {k}.|our {k}.|their {k}."),
-    *variants("For the {k} |As the {k} |On the {k} ", "we have {v}.|they chose {v}.|the note has {v}."),
-    *variants("The {k}: |{K}: |- {k}: |{K} = |{K} - |On the {k}: |Now the {k}: |Here the {k}: ", "{v}."),
+    *variants(
+        "{v} is |{v} became |{v} was entered as |{v} stands as |{v} was chosen as ",
+        "the {k}.|its {k}.|our {k}.|their {k}.|the {k} now.|the {k} here.",
+    ),
+    *variants(
+        "For the {k} |As the {k} |On the {k} |As for the {k}, ",
+        "we have {v}.|they chose {v}.|the note has {v}.|it is {v}.|put {v}.|I read {v}.|use {v}.",
+    ),
+    *variants(
+        "The {k}: |{K}: |- {k}: |{K} = |{K} - |On the {k}: |Now the {k}: |Here the {k}: |* {k}: |{k}: ",
+        "{v}.|{v};|{v} (new).|{v} (old).|{v}, again.",
+    ),
 )
 
 FILLER = variants(
@@ -80,11 +102,11 @@ BY_LIST = (
     *variants(
         "Return |Give me |Extract |Please extract |Write |I need |Find |Collect |Please return |Now list ",
         "{f} as JSON.|{f}.|JSON with {f}.|a JSON object with {f}.|these fields: {f}"
-        "|these fields as JSON: {f}.",
+        "|these fields as JSON: {f}.|the fields {f}.|an object with {f}.|just {f}.",
     ),
     *variants(
         "Fields|JSON fields|Keys|Extract as JSON|The keys of the JSON|Wanted|Wanted as JSON|JSON keys",
-        ": {f}| are {f}.| = {f}|: {f}.",
+        ": {f}| are {f}.| = {f}|: {f}.| to return: {f}|, please: {f}| needed: {f}.",
     ),
 )
 BY_NOTHING = variants(

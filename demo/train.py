@@ -41,10 +41,11 @@ def fresh(seed: int, tokens: list[str], shipped: Path | None = None) -> State:
     params: Params
     if shipped is None:
         params = {"target": init(TARGET, rng, tokens), "draft": init(DRAFT, rng, tokens)}
+        params["speculator"] = speculator.fresh(rng, params["target"]["embed"])
     else:
         shapes = {"target": TARGET, "draft": DRAFT}
         params = {name: weights_of(shipped / name, shape) for name, shape in shapes.items()}
-    params["speculator"] = speculator.fresh(rng, params["target"]["embed"])
+        params["speculator"] = speculator.weights_in(shipped / "speculator")
     return {"params": params, "moments": {name: optim.start(tree) for name, tree in params.items()}}
 
 
@@ -170,7 +171,7 @@ def main() -> None:
     )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument(
-        "--begin", type=Path, help="folder with target/ and draft/ whose weights it begins with"
+        "--begin", type=Path, help="folder with target/, draft/ and speculator/ whose weights it begins with"
     )
     args = parser.parse_args()
     args.work.mkdir(parents=True, exist_ok=True)
