@@ -99,6 +99,11 @@ fn cramped() -> impl Strategy<Value = Cramped> {
     )
 }
 
+/// One source, and with `both` another.
+fn chain(one: DraftSource, both: bool, other: DraftSource) -> Option<Vec<DraftSource>> {
+    Some(std::iter::once(one).chain(both.then_some(other)).collect())
+}
+
 impl Cramped {
     /// `answers`: what the oracle knows.
     fn world(&self, answers: &[(&RequestSpec, Event)]) -> World {
@@ -129,9 +134,7 @@ impl Cramped {
             }
             Drafts::Forced { most, lookup } => {
                 config.speculative.max_draft_len = most;
-                let mut sources = vec![DraftSource::Forced];
-                sources.extend(lookup.then_some(DraftSource::PromptLookup));
-                config.speculative.sources = Some(sources);
+                config.speculative.sources = chain(DraftSource::Forced, lookup, DraftSource::PromptLookup);
             }
             Drafts::Oracle { most, right } => {
                 config.speculative.max_draft_len = most;
@@ -145,9 +148,7 @@ impl Cramped {
             Drafts::Speculator { most, forced } => {
                 config.speculative.max_draft_len = most;
                 config.speculative.mlp_speculator = Some(speculator());
-                let mut sources = vec![DraftSource::MlpSpeculator];
-                sources.extend(forced.then_some(DraftSource::Forced));
-                config.speculative.sources = Some(sources);
+                config.speculative.sources = chain(DraftSource::MlpSpeculator, forced, DraftSource::Forced);
             }
         }
         World { toy, config, fault: None, oracle }
