@@ -125,8 +125,26 @@ def test_answers_are_equal_byte_for_byte(
 NOISE = 0.05
 """Nats by which the same text may be scored apart in batches of other shapes, in one pool of KV.
 
-A few answers have a token that is further apart.
+One token in a thousand is further apart, with drafts as without, up to 0.09 where 17,000 were looked at.
 """
+
+
+def hold_to_near_ties(bodies: list[dict[str, Any]], want: list[Any], got: list[Any]) -> None:
+    """Answers part at near-ties, and rarely; up to there they are scored within the noise."""
+    parted = apart = tokens = 0
+    for body, ((one, scored), *_), ((other, rescored), *_) in zip(bodies, want, got, strict=True):
+        pairs = list(zip(scored, rescored, strict=False))
+        same = next((i for i, (a, b) in enumerate(pairs) if a["token"] != b["token"]), len(pairs))
+        differences = [abs(a["logprob"] - b["logprob"]) for a, b in pairs[:same]]
+        assert max(differences, default=0) <= 3 * NOISE, body
+        apart += sum(difference > NOISE for difference in differences)
+        tokens += same
+        parted += one != other
+        if one != other and body["temperature"] == 0 and body["user"] != "penalties":
+            best, second = scored[same]["top_logprobs"]
+            assert best["logprob"] - second["logprob"] <= NOISE, body
+    assert parted <= 0.03 * len(bodies), f"{parted} of {len(bodies)}"
+    assert apart <= 0.003 * tokens, f"{apart} of {tokens}"
 
 
 def test_in_one_pool_answers_part_at_near_ties_only() -> None:
@@ -137,30 +155,19 @@ def test_in_one_pool_answers_part_at_near_ties_only() -> None:
     ]
     for body in bodies:
         body.pop("stream_options", None)
-    pool = {"engine": {"kv_layout": "shared"}}
-    runs = []
-    cases: list[dict[str, Any]] = [
-        {"sources": []},
-        {**SOURCES["all"], "adaptive": False, "max_draft_len": 6},
-    ]
-    for speculative in cases:
-        with serving_demo(config={**pool, "speculative": speculative}) as server:
-            assert "near-ties" in server.http.get("/ready").text
-            runs.append(asyncio.run(answers(server, bodies)))
-            drafted = server.metric("llgtrt_drafted_tokens_total")
-            assert (drafted > 0) == bool(speculative["sources"])
-    parted = apart = 0
-    for body, ((one, scored), *_), ((other, rescored), *_) in zip(bodies, *runs, strict=True):
-        pairs = list(zip(scored, rescored, strict=False))
-        same = next((i for i, (a, b) in enumerate(pairs) if a["token"] != b["token"]), len(pairs))
-        differences = [abs(a["logprob"] - b["logprob"]) for a, b in pairs[:same]]
-        assert max(differences, default=0) <= 3 * NOISE, body
-        apart += max(differences, default=0) > NOISE
-        parted += one != other
-        if one != other and body["temperature"] == 0 and body["user"] != "penalties":
-            best, second = scored[same]["top_logprobs"]
-            assert best["logprob"] - second["logprob"] <= NOISE, body
-    assert max(parted, apart) <= 0.03 * len(bodies), f"{parted} and {apart} of {len(bodies)}"
+    pool = {"kv_layout": "shared"}
+    drafts: dict[str, Any] = {**SOURCES["all"], "adaptive": False, "max_draft_len": 6}
+    with serving_demo(config={"engine": pool, "speculative": {"sources": []}}) as server:
+        assert "near-ties" in server.http.get("/ready").text
+        alone = [asyncio.run(answers(server, [body]))[0] for body in bodies]
+        together = asyncio.run(answers(server, bodies))
+        assert server.metric("llgtrt_drafted_tokens_total") == 0
+    with serving_demo(config={"engine": pool, "speculative": drafts}) as server:
+        drafted = asyncio.run(answers(server, bodies))
+        assert server.metric("llgtrt_drafted_tokens_total") > 0
+    # What batches of other shapes do without any draft is the measure for what drafts may do.
+    hold_to_near_ties(bodies, alone, together)
+    hold_to_near_ties(bodies, alone, drafted)
 
 
 def test_a_request_may_refuse_drafts(drafting: Server) -> None:
