@@ -3,13 +3,14 @@
     python bench/speculation.py [--target demo/target --draft demo/draft] [--fixed 2 4 8]
 
 One server per way of drafting, all alive, asked in turns: in every round each answers the same new
-prompts, and its tokens per second are divided by those without drafts of that round. Each prompt is
-asked once before, which is not counted, so that prompts are in the KV (of the draft model too) and what
-is measured is decoding; with `--cold` they are not. Prints one row of Markdown per case: the median
-ratio and its quartiles, accepted of drafted tokens, accepted at the first places of a draft, and tokens
-per step and choice. At the end, for each case: the best of the fixed lengths, 0 among them, which is what
-the best choice of one length for all steps gives, and how much of it the chosen lengths reach. Run from
-the repository's root with the server's environment. Loopback only; it ends by itself.
+prompts, and its tokens per second are divided by those without drafts of that round; a second server
+without drafts, `off, again`, shows how far this is noise. Each prompt is asked once before, which is
+not counted, so that prompts are in the KV (of the draft model too) and what is measured is decoding;
+with `--cold` they are not. Prints one row of Markdown per case: the median ratio and its quartiles,
+accepted of drafted tokens, accepted at the first places of a draft, and tokens per step and choice. At
+the end, for each case: the best of the fixed lengths, 0 among them, which is what the best choice of
+one length for all steps gives, and how much of it the chosen lengths reach. Run from the repository's
+root with the server's environment. Loopback only; it ends by itself.
 """
 
 from __future__ import annotations
@@ -43,10 +44,11 @@ PLACES = 4
 
 
 def modes(draft: str, mlp: str, fixed: list[int]) -> dict[str, dict[str, Any]]:
-    """What `speculative` says for each way of drafting; the first is without."""
+    """What `speculative` says for each way of drafting; the first is without, the second shows the noise."""
     model = {"draft_model": draft}
     adaptive: dict[str, dict[str, Any]] = {
         "off": {"sources": []},
+        "off, again": {"sources": []},
         "forced": {"sources": ["forced"]},
         "lookup": {"sources": ["forced", "prompt_lookup"]},
         "draft": model,
