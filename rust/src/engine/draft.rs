@@ -31,7 +31,7 @@ impl Engine {
         for ((job, share), length) in jobs.iter_mut().zip(shares).zip(&lengths) {
             (job.draft.planned, job.draft.way) = (*length, way);
             job.draft.acceptance = self.running[share.index].acceptance_mode().unwrap_or(accept);
-            job.draft.tokens.truncate(*length as usize);
+            job.draft.cut(*length as usize);
             note(&mut job.draft, DraftSource::Forced);
         }
         self.ask_sources(shares, jobs, &lengths, Some(way));
@@ -241,24 +241,19 @@ fn ask<'a>(job: &'a mut Job, sequence: &'a Sequence, want: u32) -> Ask<'a> {
 /// Ends a draft where it must end: no more than was asked for, and nothing after an end token, which is left out itself
 /// unless it was drawn: what was drawn must be judged.
 fn tidy(ask: &mut Ask<'_>, before: u32, source: DraftSource, vocab: &Vocab) {
-    let Draft { tokens, masks, probs, .. } = ask.draft;
-    tokens.truncate((before + ask.want) as usize);
-    let end = tokens.iter().position(|&t| vocab.is_eog(t) || t as usize >= vocab.len());
-    let drawn = |end: &usize| probs.get(*end).is_some_and(|q| !q.is_empty());
-    tokens.truncate(end.map_or(tokens.len(), |end| end + usize::from(drawn(&end))));
-    masks.truncate(tokens.len() + 1);
-    probs.truncate(tokens.len());
+    let most = (before + ask.want) as usize;
+    let tokens = ask.draft.tokens.iter().take(most);
+    let end = tokens.copied().position(|t| vocab.is_eog(t) || t as usize >= vocab.len());
+    let drawn = |end: usize| ask.draft.probs.get(end).is_some_and(|q| !q.is_empty());
+    ask.draft.cut(end.map_or(most, |end| end + usize::from(drawn(end))));
     note(ask.draft, source);
 }
 
 /// Notes that what nobody has drafted before is from `source`.
 fn note(draft: &mut Draft, source: DraftSource) {
-    let mut rest = draft.tokens.len() as u32;
-    for (_, count) in &mut draft.sources {
-        *count = rest.min(*count);
-        rest -= *count;
-    }
-    if rest > 0 {
-        draft.sources.push((source, rest));
+    let noted: u32 = draft.sources.iter().map(|(_, count)| count).sum();
+    let new = draft.tokens.len() as u32 - noted;
+    if new > 0 {
+        draft.sources.push((source, new));
     }
 }

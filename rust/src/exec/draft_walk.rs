@@ -33,13 +33,18 @@ impl<'a> Walk<'a> {
         Walk { slot: *slot, known, draft, cursor, sampler, want: room.min(*want as usize), over: false }
     }
 
-    /// Walks over what earlier sources drafted, and cuts that off where the grammar refuses it.
+    /// Walks over what earlier sources drafted, and cuts that off where the grammar refuses it; false where it ends the
+    /// text. Such an end was drawn, and must be judged as any token that was.
     pub(super) fn begin(&mut self, width: usize) -> Result<bool> {
+        if self.draft.tokens.last().is_some_and(|last| self.sampler.is_end(*last)) {
+            return Ok(false);
+        }
         let Some(cursor) = &mut self.cursor else { return Ok(true) };
         for (i, token) in self.draft.tokens.clone().into_iter().enumerate() {
             fill(&mut self.draft.masks, i, cursor, width)?;
             if !cursor.push(token)? {
-                self.draft.tokens.truncate(i);
+                self.want += self.draft.tokens.len() - i;
+                self.draft.cut(i);
                 break;
             }
         }

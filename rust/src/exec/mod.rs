@@ -96,6 +96,20 @@ pub struct Draft {
     pub masks: Vec<Mask>,
 }
 
+impl Draft {
+    /// Keeps the first `len` tokens, and what belongs to them.
+    pub fn cut(&mut self, len: usize) {
+        self.tokens.truncate(len);
+        self.probs.truncate(self.tokens.len());
+        self.masks.truncate(self.tokens.len() + 1);
+        let mut rest = self.tokens.len() as u32;
+        for (_, count) in &mut self.sources {
+            *count = rest.min(*count);
+            rest -= *count;
+        }
+    }
+}
+
 /// One sequence's work for one step.
 #[derive(Debug)]
 pub struct Job {

@@ -2,7 +2,7 @@
 
 use super::oracle::Oracle;
 use super::spec;
-use super::world::{Answers, World, essence};
+use super::world::{Answers, World, essence, speculator};
 use llgtrt::config::{Acceptance, AcceptanceKey, DraftSource};
 use llgtrt::exec::toy::ToyFault;
 use llgtrt::request::RequestSpec;
@@ -141,6 +141,62 @@ fn rejection_obeys_grammars_and_ends() {
         assert!((1..10).contains(&body.len()) && body.bytes().all(|b| b == b'a' || b == b'b'), "{body}");
     }
     assert!(answers.snapshot.totals.accepted_tokens > 0);
+}
+
+#[test]
+fn rejection_by_two_sources_ends_texts_as_often_as_none() {
+    // How many texts have one to six letters; each has a seed of its own.
+    let lengths = |world: &World, first: usize| {
+        let one = |seed: usize| {
+            spec(&format!(
+                r#"{{"prompt":[97],"max_tokens":9,"grammar":{{"regex":"[ab]{{1,6}}"}},"sampling":{{"seed":{seed},"logit_bias":{{"267":3}}}}}}"#
+            ))
+        };
+        let requests: Vec<_> = (first..first + 4000).map(one).collect();
+        let mut counts = [0.0_f64; 6];
+        // One by one: a speculator has nothing to go by in steps that read prompts.
+        let live = world.start();
+        for index in 0..requests.len() {
+            let answers = live.run(&requests, &[index], 0);
+            counts[answers.choices[&(index, 0)].text.len() - 1] += 1.0;
+        }
+        counts
+    };
+    let want = lengths(&World::default(), 0);
+    assert!(want.iter().all(|count| *count > 50.0), "{want:?}");
+    for sources in [
+        [DraftSource::DraftModel, DraftSource::MlpSpeculator],
+        [DraftSource::MlpSpeculator, DraftSource::DraftModel],
+    ] {
+        let mut world = with_model(AcceptanceKey::Rejection);
+        world.config.speculative.mlp_speculator = Some(speculator());
+        world.config.speculative.sources = Some(sources.to_vec());
+        world.config.speculative.max_draft_len = 2;
+        let got = lengths(&world, 4000);
+        // Of two samples of the same size; 38 is exceeded less than once in a million, with 5 degrees of freedom.
+        let apart: f64 = want.iter().zip(got).map(|(a, b)| (a - b).powi(2) / (a + b)).sum();
+        assert!(apart < 38.0, "{apart}: {want:?}, {got:?} by {sources:?}");
+    }
+}
+
+#[test]
+fn what_the_grammar_cuts_off_a_prediction_is_not_counted_as_predicted() {
+    // Seven of eight tokens come after a draft: of the five predicted ones the last is refused, and another's follow.
+    let mut request = spec(
+        r#"{"prompt":[97,98,99],"max_tokens":8,"grammar":{"regex":"[ab]{50}"},"sampling":{"seed":7}}"#,
+    );
+    let plain = World::default().run(std::slice::from_ref(&request), &[0], 0);
+    request.prediction = plain.choices[&(0, 0)].tokens[..5].to_vec();
+    request.prediction.push(u32::from(b'0'));
+    let mut world = with_model(AcceptanceKey::Exact);
+    world.config.speculative.draft_model = Some("toy".into());
+    world.config.speculative.sources = Some(vec![DraftSource::Prediction, DraftSource::DraftModel]);
+    let drafted = world.run(std::slice::from_ref(&request), &[0], 0);
+    assert!(same(&plain, &drafted));
+    let sources = &drafted.snapshot.totals.drafting.sources;
+    let (predicted, guessed) = (sources[&DraftSource::Prediction], sources[&DraftSource::DraftModel]);
+    // The first token comes with the prompt, the last behind the draft.
+    assert_eq!((predicted.drafted, guessed.drafted), (4, 2), "{sources:?}");
 }
 
 #[test]
