@@ -1,10 +1,11 @@
 """HTTP connections: uvicorn's, and what clients may not do with them.
 
-A client may leave data unread, or be gone without a word. Its connection is aborted when that has lasted
-`send_timeout`: while uvicorn waits for room in the send buffer, and after the answer is complete but not
-taken. Its request is then cancelled as any client's that goes away. Until then it costs the send buffer and
-no more, since the core merges what cannot be sent. Where the kernel itself sees no acknowledgement,
-TCP_USER_TIMEOUT does the same.
+A client may leave data unread, begin a request and never end it, or be gone without a word. Its connection
+is aborted when that has lasted `send_timeout`: while uvicorn waits for room in the send buffer, after the
+answer is complete but not taken, and before the head of a request is complete (after an answer, uvicorn's
+keep-alive counts until more comes). Its request is then cancelled as any client's that goes away. Until then
+it costs the send buffer and no more, since the core merges what cannot be sent. Where the kernel itself sees
+no acknowledgement, TCP_USER_TIMEOUT does the same.
 """
 
 from __future__ import annotations
@@ -24,9 +25,10 @@ class Connection(HttpToolsProtocol):
 
     def stalled(self) -> bool:
         """Whether the client keeps the server from going on, or from being done."""
+        idle = self._running is None or self._running.response_complete
         if not self.transport.get_write_buffer_size():
-            return False
-        return self.flow.write_paused or self._running is None or self._running.response_complete
+            return idle and self.timeout_keep_alive_task is None
+        return idle or self.flow.write_paused
 
     def send_400_response(self, msg: str) -> None:
         """Answers what is not HTTP."""

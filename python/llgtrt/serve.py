@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import resource
 import signal
 import socket
 import sys
@@ -29,6 +30,9 @@ KEEP_ALIVE_SECONDS = 75
 LAST_WORDS_SECONDS = 2.0
 """How long answers may take to end after the engine was closed."""
 
+MOST_DESCRIPTORS = 65_536
+"""As many as are asked for at start."""
+
 SEND_BUFFER_BYTES = 128 * 1024
 """Of the kernel, per connection: what a client has not read beyond it waits merged."""
 
@@ -40,6 +44,7 @@ def serve(settings: Settings) -> int:
         StartError: the port, the target or the template cannot be used, or the engine failed.
     """
     templates.check(settings)
+    _allow_descriptors()
     listener = _listen(settings)
     try:
         core = _core.Engine(settings.target, settings.config, _child_command(settings))
@@ -49,6 +54,14 @@ def serve(settings: Settings) -> int:
         return asyncio.run(_run(settings, core, listener))
     finally:
         core.close()
+
+
+def _allow_descriptors() -> None:
+    """Lets there be many connections, as far as the system allows it."""
+    usual, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = max(usual, MOST_DESCRIPTORS if most == resource.RLIM_INFINITY else min(most, MOST_DESCRIPTORS))
+    with contextlib.suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))
 
 
 def _child_command(settings: Settings) -> list[str] | None:
@@ -68,8 +81,9 @@ def _listen(settings: Settings) -> socket.socket:
     host, port = settings.server.host, settings.server.port
     try:
         family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-    except OSError as e:
-        raise StartError(f"{host}: no such address ({e.strerror}); choose another with --host") from e
+    except (OSError, UnicodeError) as e:
+        why = e.strerror if isinstance(e, OSError) else "not a host name"
+        raise StartError(f"{host}: no such address ({why}); choose another with --host") from e
     listener = socket.socket(family, kind)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

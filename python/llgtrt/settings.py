@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -80,10 +81,9 @@ def load(target: str, runtime_config: str | None, overrides: dict[str, Any]) -> 
     """
     speculative = overrides.get("speculative", {})
     for name in (target, speculative.get("draft_model"), speculative.get("mlp_speculator")):
-        if name is not None and not _is_toy(name) and not Path(name).exists():
-            raise StartError(
-                f"{name}: no such engine folder or .gguf file; check the path (or use the target `{TOY}`)"
-            )
+        if name is not None and not _is_toy(name) and not os.access(name, os.R_OK):
+            found = "may not be read" if os.path.lexists(name) else "no such engine folder or .gguf file"
+            raise StartError(f"{name}: {found}; check the path (or use the target `{TOY}`)")
     file = _config_file(target, runtime_config)
     try:
         text = file.read_text(encoding="utf-8") if file else None

@@ -121,8 +121,8 @@ def load(settings: Settings, info: Mapping[str, Any]) -> ChatTemplate | None:
     Raises:
         StartError: a named or found template cannot be used.
     """
-    special = _special_tokens(settings.folder)
-    special.update({f"{name}_token": info.get(f"{name}_text") or "" for name in ("bos", "eos")})
+    special = {f"{name}_token": info.get(f"{name}_text") or "" for name in ("bos", "eos")}
+    special.update(_special_tokens(settings.folder))
     source = _source(settings, info)
     return ChatTemplate(source, special) if source else None
 

@@ -37,6 +37,7 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
         (["serve", "toy", "--runtime-config", "no-file"], "no-file: cannot be read"),
         (["serve", "toy", "--chat-template", "no-file"], "a preset (chatml, llama-3)"),
         (["serve", "toy", "--host", "256.1.1.1"], "--host"),
+        (["serve", "toy", "--host", "a..b"], "a..b: no such address"),
         (["serve", "toy", "toy", "--speculative-model", "[ngram]"], "leave one out"),
         (["serve", "toy", "--ngram-prompt-lookup-max", "1"], "speculative.prompt_lookup.min_ngram"),
         (["serve", "toy", "--seed", "-1"], "engine.seed"),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+from pathlib import Path
 
 import pytest
 
@@ -90,6 +92,32 @@ def test_templates_cannot_reach_python() -> None:
 def test_a_broken_template_stops_the_start() -> None:
     with pytest.raises(settings.StartError, match="line 2"):
         ChatTemplate("\n{% if %}", {})
+
+
+def test_the_folders_special_tokens_come_before_the_model_files(tmp_path: Path) -> None:
+    named = {"eos_token": {"content": "<|im_end|>"}, "chat_template": "{{ bos_token }}{{ eos_token }}"}
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({**named, "bos_token": None}))
+    wanted = settings.load(str(tmp_path), None, {})
+    found = templates.load(wanted, {"eos_text": "<|endoftext|>", "bos_text": "<s>"})
+    assert found is not None
+    assert found.render(CHAT) == "<s><|im_end|>"
+
+
+def test_where_a_template_comes_from(tmp_path: Path) -> None:
+    def rendered(named: str | None = None) -> str:
+        wanted = settings.load(str(tmp_path), None, {"server": {"chat_template": named}})
+        found = templates.load(wanted, {"chat_template": "of the model file"})
+        assert found is not None
+        return found.render(CHAT)
+
+    assert rendered() == "of the model file"
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"chat_template": "of the tokenizer"}))
+    assert rendered() == "of the tokenizer"
+    (tmp_path / "chat_template.j2").write_text("of the folder")
+    assert rendered() == "of the folder"
+    (tmp_path / "own.j2").write_text("of the flag")
+    assert rendered(str(tmp_path / "own.j2")) == "of the flag"
+    assert rendered("chatml").startswith("<|im_start|>system")
 
 
 def test_special_tokens_of_the_model_are_variables() -> None:

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -83,6 +84,13 @@ class Server:
         """A metric's value; with labels as `/metrics` writes them."""
         found = re.search(rf"^{re.escape(name)} (\S+)$", self.http.get("/metrics").text, re.M)
         return float(found[1]) if found else 0.0
+
+    def fates(self, source: str) -> Counter[str]:
+        """What became of the tokens that a source drafted."""
+        counts: Counter[str] = Counter()
+        for fate in ("accepted", "target", "grammar", "stop", "unverified"):
+            counts[fate] = int(self.metric(f'llgtrt_draft_fates_total{{fate="{fate}",source="{source}"}}'))
+        return +counts
 
     def wait_idle(self) -> None:
         """Waits until nothing runs or waits any more."""

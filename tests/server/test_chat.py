@@ -184,6 +184,7 @@ def test_the_parse_helper(api: openai.OpenAI) -> None:
         ({"type": "llguidance", "grammar": {"grammars": [{"json_schema": {"const": 5}}]}}, "5"),
         ({"type": "text"}, "(?s).*"),
         ({"type": "json_schema", "json_schema": {"name": "n", "schema": {"enum": [1, 2]}}}, "1|2"),
+        ({"type": "json_schema", "json_schema": {"name": "n", "schema": {"const": 7}, "strict": False}}, "7"),
     ],
 )
 def test_response_formats(api: openai.OpenAI, wanted: Any, pattern: str) -> None:

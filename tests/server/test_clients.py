@@ -99,14 +99,19 @@ def test_a_client_that_reads_a_byte_a_second(slow: Server) -> None:
 
 def test_half_open_sockets_harm_nobody(slow: Server) -> None:
     with contextlib.ExitStack() as sockets:
-        for _ in range(50):
-            sockets.enter_context(socket.create_connection(slow.host))
+        idle = [sockets.enter_context(socket.create_connection(slow.host)) for _ in range(50)]
+        idle[0].sendall(f"POST {CHAT} HTTP/1.1\r\nhost: x\r\n".encode())
         half = sockets.enter_context(socket.create_connection(slow.host))
         half.sendall(f"POST {CHAT} HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\n{{".encode())
         other = slow.http.post(CHAT, json=body())
         assert other.status_code == 200, other.text
         half.settimeout(PATIENCE)
         assert b"408" in half.recv(4096)
+        # Those that ask for nothing are dropped too.
+        for one in idle:
+            one.settimeout(PATIENCE)
+            with contextlib.suppress(ConnectionResetError):
+                assert one.recv(1) == b""
 
 
 async def _post_all(server: Server, bodies: list[dict[str, Any]]) -> list[httpx.Response]:

@@ -85,6 +85,27 @@ def test_logprobs(api: openai.OpenAI) -> None:
     assert found.text_offset == sorted(found.text_offset)
 
 
+def test_offsets_count_characters(api: openai.OpenAI) -> None:
+    form = {"response_format": {"type": "choice", "choices": ["éx"]}}
+    choice = complete(api, "a", logprobs=0, extra_body=form).choices[0]
+    assert choice.text == "éx"
+    assert choice.logprobs is not None
+    assert choice.logprobs.tokens == ["bytes:\\xc3", "bytes:\\xa9", "x"]
+    assert choice.logprobs.text_offset == [0, 0, 1]
+
+
+def test_more_prompts_than_a_server_ever_takes(toy: Server) -> None:
+    body = {"prompt": ["a"] * 2000, "max_tokens": 1}
+    refused = toy.http.post("/v1/completions", json=body)
+    assert refused.status_code == 400
+    assert refused.json()["error"]["param"] == "prompt"
+    assert "send fewer" in refused.json()["error"]["message"]
+    as_many = {**body, "prompt": ["a"] * 1100}
+    answer = toy.http.post("/v1/completions", json=as_many)
+    assert answer.status_code == 200, answer.text
+    assert len(answer.json()["choices"]) == 1100
+
+
 def test_bodies_are_as_openai_publishes_them(toy: Server, spec: Any) -> None:
     request = {"prompt": ["a", "b"], "max_tokens": 4, "n": 2, "logprobs": 2}
     body = toy.http.post("/v1/completions", json=request).json()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections import Counter
 from random import Random
 from typing import Any
 
@@ -94,20 +93,12 @@ def test_answers_do_not_depend_on_drafts(toy: Server, chunks: int) -> None:
             assert one == other, body
         assert server.metric("llgtrt_preemptions_total") > 0
         assert server.metric("llgtrt_drafters_failed") == 0
-        fates = {source: fates_of(server, source) for source in SOURCES}
+        fates = {source: server.fates(source) for source in SOURCES}
     assert all(sum(counts.values()) > 20 for counts in fates.values()), fates
     assert set(fates["forced"]) <= {"accepted", "stop", "unverified"}, fates
     for source in ("prediction", "draft_model"):
         judged = fates[source]["accepted"] + fates[source]["target"] + fates[source]["grammar"]
         assert 0.2 < fates[source]["accepted"] / judged < 0.95, fates
-
-
-def fates_of(server: Server, source: str) -> Counter[str]:
-    """What became of a source's tokens."""
-    counts: Counter[str] = Counter()
-    for fate in ("accepted", "target", "grammar", "stop", "unverified"):
-        counts[fate] = int(server.metric(f'llgtrt_draft_fates_total{{fate="{fate}",source="{source}"}}'))
-    return +counts
 
 
 def test_reports_count_every_choice(toy: Server) -> None:

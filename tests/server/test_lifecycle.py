@@ -70,18 +70,29 @@ def test_what_cannot_be_served_is_one_line(toy: Server, tmp_path: Path) -> None:
         (["toy", "--port", toy.url.rpartition(":")[2]], "--port"),
         (["toy", "--prot", "1"], "--port"),
         (["toy", "tests"], "cannot draft for the weightless engine"),
-        ([str(tmp_path / "broken"), "--port", "0"], ""),
+        ([str(tmp_path / "broken"), "--port", "0"], str(tmp_path / "broken")),
     ]
     for arguments, said in cases:
         result = run(*arguments)
         assert result.returncode == 2, arguments
-        last = result.stderr.splitlines()[-1]
-        assert last.startswith("llgtrt: ")
-        assert said in last
+        (line,) = [line for line in result.stderr.splitlines() if "INFO" not in line]
+        assert line.startswith("llgtrt: ")
+        assert said in line
 
 
-def test_sigterm_lets_running_requests_finish() -> None:
-    patient = {"server": {"grace_period": PATIENCE}}
+def test_a_bare_model_file_is_served_as_its_folder_is(demo: Server) -> None:
+    # With the vocabulary, the chat template and the name of the file.
+    body = {"messages": [{"role": "user", "content": "Wo? <|im_end|> 日本"}], "max_tokens": 12}
+    with serving(str(ROOT / "demo" / "target" / "model.gguf"), config={"max_batch_size": 32}) as server:
+        server.wait_ready()
+        one, other = (s.http.post(CHAT, json={**body, "temperature": 0}).json() for s in (server, demo))
+    assert one["model"] == "model"
+    assert (one["choices"], one["usage"]) == (other["choices"], other["usage"])
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_lets_requests_finish(number: int) -> None:
+    patient = {"server": {"grace_period": PATIENCE}, "max_batch_size": 1}
     with (
         serving("toy:step_us=5000", config=patient) as server,
         concurrent.futures.ThreadPoolExecutor() as pool,
@@ -90,15 +101,18 @@ def test_sigterm_lets_running_requests_finish() -> None:
         begun = threading.Event()
         running = pool.submit(read_stream, server, 600, begun)
         begun.wait(PATIENCE)
-        server.process.send_signal(signal.SIGTERM)
+        waiting = pool.submit(read_stream, server, 20)
+        server.wait_metric("llgtrt_waiting_requests")
+        server.process.send_signal(number)
         server.wait_away()
         refused = server.http.post(CHAT, json=HI)
         assert refused.status_code == 503
         assert refused.json()["error"]["code"] == "shutting_down"
         assert server.http.get("/health").status_code == 200
-        status, text = running.result(PATIENCE)
-        assert status == 200
-        assert text.endswith("data: [DONE]\n\n")
+        for stream in (running, waiting):
+            status, text = stream.result(PATIENCE)
+            assert status == 200
+            assert text.endswith("data: [DONE]\n\n")
         assert server.process.wait(PATIENCE) == 0
 
 

@@ -23,11 +23,16 @@ SCHEMA = {
     "additionalProperties": False,
 }
 TEXT = "Anna Berg is 31, Tom Berg is 31, Lena Berg is 4. Repeat: Anna Berg is 31, Tom Berg is 31."
+PREDICTED = '{"name": "Anna Berg", "ages": [31, 31, 4]}'
 MODES: dict[str, dict[str, Any]] = {
     "plain": {},
     "schema": {"response_format": {"type": "json_schema", "json_schema": {"name": "s", "schema": SCHEMA}}},
     "regex": {"response_format": {"type": "regex", "regex": "(ab|cd){4,30}"}},
     "stop": {"stop": ["rg is", "34"]},
+    "schema, stop": {
+        "response_format": {"type": "json_schema", "json_schema": {"name": "s", "schema": SCHEMA}},
+        "stop": ["1", "ag"],
+    },
     "penalties": {"frequency_penalty": 0.5, "repetition_penalty": 1.1, "logit_bias": {"70": 2}},
 }
 
@@ -39,9 +44,10 @@ SOURCES: dict[str, dict[str, Any]] = {
     "all": {
         "draft_model": str(ROOT / "demo" / "draft"),
         "mlp_speculator": str(ROOT / "demo" / "speculator"),
-        "sources": ["forced", "prompt_lookup", "mlp_speculator", "draft_model"],
+        "sources": ["forced", "prediction", "prompt_lookup", "mlp_speculator", "draft_model"],
     },
 }
+"""By name, what `speculative` says. In the last, a request's prediction is a source too."""
 
 
 @pytest.fixture(scope="module", params=SOURCES)
@@ -52,7 +58,7 @@ def drafting(request: pytest.FixtureRequest) -> Iterator[Server]:
 
 
 def requests(rounds: int = 1) -> list[dict[str, Any]]:
-    """120 in a round, each with a seed of its own."""
+    """144 in a round, each with a seed of its own; half of them predict their text."""
     bodies = []
     forms = (
         (t, n, s, p) for t in (0, 0.8, 1.4) for n in (1, 3) for s in (False, True) for p in (False, True)
@@ -68,6 +74,8 @@ def requests(rounds: int = 1) -> list[dict[str, Any]]:
                 "seed": number,
             }
             usage: dict[str, Any] = {"stream_options": {"include_usage": True}} if stream else {}
+            if number % 2:
+                asked["prediction"] = {"type": "content", "content": PREDICTED}
             bodies.append({"messages": [message], "max_tokens": 60, **asked, **usage, **fields, "user": mode})
     return bodies
 
@@ -108,7 +116,7 @@ def test_answers_are_equal_byte_for_byte(
     demo: Server, drafting: Server, request: pytest.FixtureRequest
 ) -> None:
     assert "bit-identical" in drafting.http.get("/ready").text
-    # 480 for the server that drafts from everything.
+    # 576 for the server that drafts from everything.
     bodies = requests(4 if "[all]" in request.node.name else 1)
     before = demo.metric("llgtrt_drafted_tokens_total")
     want = asyncio.run(answers(demo, [{**body, "speculative": {"enabled": False}} for body in bodies]))
@@ -118,6 +126,14 @@ def test_answers_are_equal_byte_for_byte(
     drafted = drafting.metric("llgtrt_drafted_tokens_total")
     accepted = drafting.metric("llgtrt_accepted_tokens_total")
     assert 0 < accepted < drafted
+    names = ("forced", "prediction", "prompt_lookup", "mlp_speculator", "draft_model")
+    fates = {name: drafting.fates(name) for name in names}
+    assert sum(sum(counts.values()) for counts in fates.values()) == drafted, fates
+    assert sum(counts["accepted"] for counts in fates.values()) == accepted, fates
+    # Stop strings and ends fell inside of drafts.
+    assert sum(counts["stop"] for counts in fates.values()) > 0, fates
+    if "[all]" in request.node.name:
+        assert all(counts["accepted"] > 0 for counts in fates.values()), fates
     assert drafting.metric("llgtrt_drafters_failed") == 0
     assert demo.metric("llgtrt_drafted_tokens_total") == before
 
@@ -200,8 +216,7 @@ def test_predicted_outputs(demo: Server) -> None:
         return usage
 
     predicted([{"type": "text", "text": text}])
-    three = predicted(f"{text[:20]}, {text[25:]}", n=3)["completion_tokens_details"]
-    assert all(count >= 0 for count in three.values())
+    predicted(f"{text[:20]}, {text[25:]}", n=3)
     off = predicted(text, speculative={"enabled": False})["completion_tokens_details"]
     assert set(off.values()) == {0}
 
@@ -230,6 +245,10 @@ def test_predictions_are_counted() -> None:
         assert edited["rejected_prediction_tokens"] > 0
         assert 0 < edited["accepted_prediction_tokens"] <= right["accepted_prediction_tokens"]
         assert wrong == {"accepted_prediction_tokens": 0, "rejected_prediction_tokens": 1}
+        prediction = {"type": "content", "content": text}
+        three = server.http.post(CHAT, json={**body, "prediction": prediction, "n": 3}).json()
+        summed = three["usage"]["completion_tokens_details"]
+        assert summed == {name: 3 * count for name, count in right.items()}
 
 
 def test_rejection_keeps_the_schema(demo: Server, drafting: Server) -> None:

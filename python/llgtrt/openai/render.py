@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import codecs
 import dataclasses
 import time
 import uuid
@@ -166,6 +167,21 @@ class ChatRender(Render):
         return {"token": shown, "logprob": max(logprob, _LEAST_LOGPROB), "bytes": list(written)}
 
 
+class _Offset:
+    """Where a choice's next token begins, in characters of its text."""
+
+    def __init__(self) -> None:
+        self._characters = 0
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+
+    def after(self, written: bytes, special: bool) -> int:
+        """Passes a token over, and returns where it begins; all parts of a character begin with it."""
+        begin = self._characters
+        if not special:
+            self._characters += len(self._decoder.decode(written))
+        return begin
+
+
 class CompletionRender(Render):
     """`text_completion`, whose chunks look like the whole."""
 
@@ -177,7 +193,7 @@ class CompletionRender(Render):
         super().__init__(model, fingerprint, vocabulary, logprobs)
         self._echo: Sequence[str] = ()
         self._n = 1
-        self._offsets: dict[int, int] = {}
+        self._offsets: dict[int, _Offset] = {}
 
     def echo(self, prompts: Sequence[str], n: int) -> None:
         """Puts each prompt's text before its `n` choices."""
@@ -218,8 +234,7 @@ class CompletionRender(Render):
             shown = self.token(token)[0]
             likely = {self.token(t)[0]: max(value, _LEAST_LOGPROB) for t, value in top}
             likely.setdefault(shown, max(logprob, _LEAST_LOGPROB))
-            offset = self._offsets.get(index, 0)
-            self._offsets[index] = offset + len(shown)
+            offset = self._offsets.setdefault(index, _Offset()).after(*self._vocabulary.lookup(token))
             for name, value in zip(lists, (shown, max(logprob, _LEAST_LOGPROB), likely, offset), strict=True):
                 lists[name].append(value)
         return lists

@@ -71,6 +71,18 @@ class Api:
             self._fingerprint = f"{kind}_" + hashlib.sha256(facts.encode()).hexdigest()[:12]
         return self._fingerprint
 
+    def check_count(self, choices: int) -> None:
+        """Refuses what even an idle server would not take: to try again would not help.
+
+        Raises:
+            ApiError: 400.
+        """
+        queue = msgspec.json.decode(self.settings.config)["max_queue_size"]
+        most = queue + self.engine.info()["max_running"]
+        if queue and choices > most:
+            message = f"prompt: {choices} choices at once; this server runs and queues {most}: send fewer"
+            raise invalid("prompt", message)
+
     def model_card(self) -> dict[str, object]:
         """The model, as `/v1/models` lists it."""
         return {"id": self.settings.model, "object": "model", "created": self.created, "owned_by": "llgtrt"}
@@ -205,6 +217,7 @@ async def answer(
     """Generates, and answers in one piece or as a stream, which begins with the engine's first event."""
     api: Api = request.app.state.api
     client: int = request.scope["client_number"]
+    api.check_count(len(prompts) * translate.choices(body))
     text = translate.prediction(body)
     expected = await encode(len(text), api.vocabulary.text, text)
     cores = [translate.core_request(body, prompt, client, expected) for prompt in prompts]

@@ -57,7 +57,7 @@ pub struct Config {
     pub secondary_offload_min_priority: Option<u32>,
     /// No effect on llama.cpp.
     #[schemars(range(min = 0, max = 1_000_000_000))]
-    pub event_buffer_max_size: u64,
+    pub event_buffer_max_size: Option<u64>,
     /// Most KV tokens in total; null = only the memory and the batch bound it.
     #[schemars(range(min = 1, max = 1_000_000_000_000_i64))]
     pub kv_cache_max_tokens: Option<u64>,
@@ -87,7 +87,7 @@ impl Default for Config {
             enable_max_num_tokens_tuning: false,
             cross_kv_cache_fraction: None,
             secondary_offload_min_priority: None,
-            event_buffer_max_size: 0,
+            event_buffer_max_size: None,
             kv_cache_max_tokens: None,
             speculative: SpeculativeConfig::default(),
             engine: EngineConfig::default(),

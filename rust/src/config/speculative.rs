@@ -2,7 +2,9 @@
 
 use crate::error::{Error, Result};
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::Value;
 
 /// Speculation. Text is the same with and without it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -25,8 +27,9 @@ pub struct SpeculativeConfig {
     pub acceptance: AcceptanceKey,
     /// TensorRT-LLM's name for it: true = rejection, false = exact (tokens, where the engine gives no logits).
     pub use_logits: Option<bool>,
-    /// TensorRT-LLM's list `[draft_len, [draft devices], [target devices], use_logits]`, as text such as
+    /// TensorRT-LLM's list `[draft_len, [draft devices], [target devices], use_logits]`, also as text such as
     /// `"[4, [0], [1], False]"`; sets max_draft_len and use_logits. Devices have no effect on llama.cpp.
+    #[serde(deserialize_with = "list_or_text")]
     pub draft_target_model_config: Option<String>,
     /// Choose each step's draft lengths by measured cost and acceptance; false = always max_draft_len.
     pub adaptive: bool,
@@ -37,6 +40,16 @@ pub struct SpeculativeConfig {
     pub synthetic_acceptance: Option<Vec<f64>>,
     /// The source `prompt_lookup`.
     pub prompt_lookup: PromptLookupConfig,
+}
+
+/// A list as it would stand in a text.
+fn list_or_text<'de, D: Deserializer<'de>>(from: D) -> std::result::Result<Option<String>, D::Error> {
+    match Option::<Value>::deserialize(from)? {
+        None => Ok(None),
+        Some(Value::String(text)) => Ok(Some(text)),
+        Some(list @ Value::Array(_)) => Ok(Some(list.to_string())),
+        Some(_) => Err(D::Error::custom("neither a list nor a text")),
+    }
 }
 
 impl Default for SpeculativeConfig {

@@ -80,7 +80,7 @@ impl ToyConfig {
 pub enum ToyFault {
     /// `truncate` leaves the cells as they are.
     KeepsCells,
-    /// Positions are counted one too high.
+    /// Positions are counted from the beginning of a run.
     WrongPosition,
 }
 
@@ -129,7 +129,7 @@ impl Toy {
     }
 
     fn push(&mut self, run: &Run<'_>) -> Result<(), ExecError> {
-        let shift = u32::from(self.fault == Some(ToyFault::WrongPosition));
+        let first = if self.fault == Some(ToyFault::WrongPosition) { run.start as usize } else { 0 };
         let (tokens, hashes) = &mut self.cells[run.slot.index()];
         if run.start as usize != tokens.len() {
             let have = tokens.len();
@@ -142,7 +142,7 @@ impl Toy {
             return Err(ExecError("toy: empty run, or more outputs than tokens".into()));
         }
         for token in run.tokens {
-            let position = tokens.len() as u64 + u64::from(shift);
+            let position = (tokens.len() - first) as u64;
             let last = hashes.last().copied().unwrap_or_default();
             hashes.push(mix(last ^ mix(u64::from(*token) << 32 | position)));
             tokens.push(*token);

@@ -1,6 +1,6 @@
 //! Spec to compiled matcher. Takes milliseconds to seconds and a deep stack: runs on the compiler's threads only.
 
-use super::schema::{self, Prepared};
+use super::schema::{self, Prepared, Together};
 use super::{GrammarSpec, env, lark, text};
 use crate::config::GrammarConfig;
 use crate::error::{Error, Result};
@@ -97,7 +97,8 @@ impl Builder {
 
     fn user_lark(&self, kind: &str, source: &str) -> Result<Pristine> {
         check_size(kind, source, &self.config)?;
-        self.lark(kind, &lark::with_schemas(source, &self.config)?, &self.user)
+        let ready = lark::with_schemas(source, &self.config, &mut Together::default())?;
+        self.lark(kind, &ready, &self.user)
     }
 
     fn llguidance(&self, source: &str) -> Result<Pristine> {
@@ -112,19 +113,21 @@ impl Builder {
         if list.max_tokens.is_some() {
             return Err(refuse("max_tokens cannot be set here: use the request's max_tokens".into()));
         }
+        let mut together = Together::default();
         for (i, part) in list.grammars.iter_mut().enumerate() {
-            self.list_part(part).map_err(|e| within(e, &format!("/grammars/{i}/json_schema")))?;
+            self.list_part(part, &mut together)
+                .map_err(|e| within(e, &format!("/grammars/{i}/json_schema")))?;
         }
         self.compile(list, &self.user).map_err(refuse)
     }
 
-    fn list_part(&self, part: &mut GrammarWithLexer) -> Result<()> {
+    fn list_part(&self, part: &mut GrammarWithLexer, together: &mut Together) -> Result<()> {
         if let Some(source) = &mut part.lark_grammar {
             check_size("llguidance", source, &self.config)?;
-            *source = lark::with_schemas(source, &self.config)?;
+            *source = lark::with_schemas(source, &self.config, together)?;
         }
         if let Some(schema) = &mut part.json_schema {
-            *schema = schema::prepare(schema, &self.config)?.for_llguidance();
+            *schema = together.prepare(schema, &self.config)?;
         }
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! JSON schemas inside Lark texts get the same treatment as others.
 
-use super::schema;
+use super::schema::Together;
 use crate::config::GrammarConfig;
 use crate::error::Result;
 use serde_json::Value;
@@ -9,7 +9,7 @@ use serde_json::Value;
 ///
 /// Reads Lark as llguidance's lexer does as far as needed: comments, strings, regular expressions and special tokens are
 /// passed over.
-pub(super) fn with_schemas(source: &str, config: &GrammarConfig) -> Result<String> {
+pub(super) fn with_schemas(source: &str, config: &GrammarConfig, together: &mut Together) -> Result<String> {
     let mut out = String::with_capacity(source.len());
     let mut at = 0;
     while let Some(first) = source[at..].chars().next() {
@@ -18,7 +18,7 @@ pub(super) fn with_schemas(source: &str, config: &GrammarConfig) -> Result<Strin
             && let Some((schema, used)) = value(json)
         {
             out.push_str("%json ");
-            out.push_str(&schema::prepare(&schema, config)?.for_llguidance().to_string());
+            out.push_str(&together.prepare(&schema, config)?.to_string());
             at += "%json".len() + used;
             continue;
         }
@@ -66,12 +66,12 @@ mod tests {
 
     #[test]
     fn only_schemas_are_touched() {
-        let config = GrammarConfig::default();
+        let with = |source| with_schemas(source, &GrammarConfig::default(), &mut Together::default());
         let plain = "start: a // %json {\"not\": {}}\n# %json {\na: \"%json {\" /%json \\/ {/ <%json> \"\\\"%json {\"\n";
-        assert_eq!(with_schemas(plain, &config).unwrap(), plain);
-        let with = with_schemas("start: \"x\" %json {\"type\":\"null\"} \"y\"", &config).unwrap();
-        assert!(with.starts_with("start: \"x\" %json {\"type\":\"null\",\"x-guidance\":{"), "{with}");
-        assert!(with.ends_with("}} \"y\""), "{with}");
-        assert!(with_schemas("start: %json {\"not\": {}}", &config).is_err());
+        assert_eq!(with(plain).unwrap(), plain);
+        let ready = with("start: \"x\" %json {\"type\":\"null\"} \"y\"").unwrap();
+        assert!(ready.starts_with("start: \"x\" %json {\"type\":\"null\",\"x-guidance\":{"), "{ready}");
+        assert!(ready.ends_with("}} \"y\""), "{ready}");
+        assert!(with("start: %json {\"not\": {}}").is_err());
     }
 }

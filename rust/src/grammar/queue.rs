@@ -14,6 +14,9 @@ use std::time::{Duration, Instant};
 /// A chain of 20,000 rules compiles in 64 MiB; pages are touched only if used, and given back with the thread.
 const STACK_BYTES: usize = 256 << 20;
 
+/// The client of requests that come without an API key: all of them, where the server has none.
+const NOBODY: u64 = 0;
+
 /// What a compilation ends in; shared by everybody who asked for it.
 pub(super) type Outcome = Result<Arc<Pristine>>;
 
@@ -134,16 +137,17 @@ impl Queue {
         });
     }
 
-    /// Starts compilations while threads are free; one client may have half of them.
+    /// Starts compilations while threads are free; one client may have half of them, those without a key all.
     fn start(&mut self) {
-        let share = (self.threads / 2).max(1);
+        let threads = self.threads;
+        let share = |client: u64| if client == NOBODY { threads } else { (threads / 2).max(1) };
         loop {
             let mut busy: HashMap<u64, usize> = HashMap::new();
             self.work.values().filter_map(|w| w.running_for).for_each(|c| *busy.entry(c).or_default() += 1);
             if busy.values().sum::<usize>() >= self.threads {
                 return;
             }
-            let free = |client: &u64| busy.get(client).copied().unwrap_or(0) < share;
+            let free = |client: &u64| busy.get(client).copied().unwrap_or(0) < share(*client);
             let next = self.line.iter().enumerate().find_map(|(i, spec)| {
                 let client = self.work.get(spec)?.waiters.iter().map(|w| w.client).find(free)?;
                 Some((i, client))

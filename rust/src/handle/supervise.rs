@@ -93,7 +93,8 @@ fn after(shared: &Shared, plan: &mut Plan, life: &Life, end: Result<String, Stri
         None => plan.series.after_start(),
     };
     if !shared.turn(|state| state.lost(&why, pause.is_some())) {
-        if shared.read(|state| state.phase().0) == Phase::Failed {
+        // The first failure is told to whoever starts the engine.
+        if !first && shared.read(|state| state.phase().0) == Phase::Failed {
             log::error!("{why}");
         }
         return false;

@@ -56,6 +56,18 @@ fn one_client_cannot_hold_up_another() {
 }
 
 #[test]
+fn without_keys_all_threads_compile() {
+    let config = llgtrt::config::GrammarConfig { compile_threads: 2, ..Default::default() };
+    let bench = Bench::with(&config);
+    // Nothing that one thread could have ready while the other is at the first.
+    let long = json!({"type": "integer", "multipleOf": 9973}).to_string();
+    let mut slowest = bench.compiler.compile(&GrammarSpec::JsonSchema(long), 0);
+    let mut quick = bench.compiler.compile(&GrammarSpec::JsonObject, 0);
+    bench.wait(&mut quick).unwrap();
+    assert!(slowest.poll().is_none(), "the first was ready before the second began");
+}
+
+#[test]
 fn the_cache_is_bounded() {
     let config = llgtrt::config::GrammarConfig { cache_megabytes: 1, ..Default::default() };
     let bench = Bench::with(&config);

@@ -34,6 +34,12 @@ fn chain_of_refs(n: usize) -> Value {
 /// Name, spec, and whether it compiles (None: either is fine).
 type Input = (&'static str, GrammarSpec, Option<bool>);
 
+fn schemas_in_lark(n: usize) -> String {
+    let rule = |i: usize| format!("a{i}: %json {{\"type\": \"integer\", \"multipleOf\": {}}}\n", 9001 + i);
+    let names: Vec<_> = (0..n).map(|i| format!("a{i}")).collect();
+    format!("start: {}\n{}", names.join(" | "), (0..n).map(rule).collect::<String>())
+}
+
 fn divisors() -> Vec<Input> {
     let many = properties(100, |i| json!({"multipleOf": 9001 + i}));
     let parts = json!([{"multipleOf": 4999}, {"multipleOf": 4993}]);
@@ -46,6 +52,7 @@ fn divisors() -> Vec<Input> {
         ("many divisors", schema(&json!({ "properties": many })), Some(false)),
         ("divisors multiplied", schema(&json!({ "allOf": parts })), Some(false)),
         ("divisors over a reference", schema(&behind), Some(false)),
+        ("divisors of many schemas in Lark", lark(schemas_in_lark(100)), Some(false)),
         ("a divisor in Lark", lark("start: %json {\"multipleOf\": 1000003}".into()), Some(false)),
     ]
 }
@@ -54,9 +61,11 @@ fn objects() -> Vec<Input> {
     let text = |_| json!({"type": "string"});
     let parts: Vec<Value> = (0..3000).map(|i| json!({"properties": {format!("p{i}"): {}}})).collect();
     let keys: Map<_, _> = (0..50).map(|i| (format!("^k{i}-[a-z]+$"), json!({}))).collect();
+    let feigned = json!({"properties": properties(2000, text), "required": vec!["z"; 1600]});
     let counted = json!({"type": "object", "minProperties": 1_000_000, "maxProperties": 1_000_000_000});
     vec![
         ("optional properties", schema(&json!({ "properties": properties(5000, text) })), Some(false)),
+        ("feigned requirements", schema(&feigned), Some(false)),
         ("as many as allowed", schema(&json!({ "properties": properties(450, text) })), Some(true)),
         ("optional properties in parts", schema(&json!({ "allOf": parts })), Some(false)),
         ("patterns for keys", schema(&json!({ "patternProperties": properties(300, text) })), Some(false)),

@@ -2,7 +2,6 @@
 
 use super::spec;
 use super::world::{World, essence};
-use llgtrt::config::Config;
 use llgtrt::exec::toy::{ToyConfig, ToyFault};
 use llgtrt::types::{End, FinishReason};
 
@@ -67,18 +66,15 @@ fn planted_mistakes_are_noticed() {
             spec(&format!(r#"{{"prompt":{p},"max_tokens":30,"ignore_eos":true,"sampling":{{"seed":4}}}}"#))
         })
         .collect();
-    for fault in [ToyFault::KeepsCells, ToyFault::WrongPosition] {
-        let world = World {
-            toy: ToyConfig { slots: 1, ..ToyConfig::default() },
-            config: Config::default(),
-            fault: Some(fault),
-            oracle: None,
-        };
+    // Prefixes are reused and cut. The same engine is asked again for each prompt alone: another model is no mistake.
+    for fault in [None, Some(ToyFault::KeepsCells), Some(ToyFault::WrongPosition)] {
+        let toy = ToyConfig { slots: 1, ..ToyConfig::default() };
+        let world = World { toy, fault, ..World::default() };
         let answers = world.run(&specs, &[0, 1, 2], 0);
         let differs = |index: usize| {
-            let want = &World::default().alone(&specs[index])[&0];
+            let want = &world.alone(&specs[index])[&0];
             essence(&answers.choices[&(index, 0)]) != essence(want)
         };
-        assert!((0..specs.len()).any(differs), "{fault:?} went unnoticed");
+        assert_eq!((0..specs.len()).any(differs), fault.is_some(), "{fault:?}");
     }
 }

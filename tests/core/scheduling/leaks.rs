@@ -72,4 +72,5 @@ fn nothing_is_held_after_ten_thousand_requests() {
     let held = [gauges.running, gauges.waiting, gauges.kv_used, gauges.kv_kept, gauges.draft_kv_used];
     assert_eq!(held, [0; 5]);
     assert_eq!(gauges.drafters_failed, 0);
+    assert_eq!(live.close(), (0, 0, 0));
 }

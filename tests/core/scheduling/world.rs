@@ -10,6 +10,7 @@ use llgtrt::request::{Request, RequestSpec};
 use llgtrt::types::{End, Event, RequestId};
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::JoinHandle;
 
 /// The engine of one test; without drafts, where nothing else is said.
 #[derive(Clone)]
@@ -46,6 +47,7 @@ pub struct Live {
     pub commands: Sender<Command>,
     pub messages: Receiver<FromEngine>,
     info: llgtrt::engine::Info,
+    engine: JoinHandle<(usize, usize, u64)>,
 }
 
 impl World {
@@ -76,11 +78,12 @@ pub fn start(opened: Opened, config: &Config) -> Live {
     let config = config.clone();
     let (commands, inbox) = channel();
     let (out, messages) = channel();
-    std::thread::spawn(move || {
+    let engine = std::thread::spawn(move || {
         let mut engine = Engine::new(opened, &config).unwrap();
         engine.run(&inbox, &mut |m| out.send(m).is_ok());
+        engine.holds()
     });
-    Live { commands, messages, info }
+    Live { commands, messages, info, engine }
 }
 
 impl Live {
@@ -88,6 +91,12 @@ impl Live {
     pub fn submit(&self, index: usize, spec: &RequestSpec) {
         let request = Request::new(spec.clone(), &self.info.limits).unwrap();
         self.commands.send(Command::Submit(RequestId(index as u64), Box::new(request))).unwrap();
+    }
+
+    /// Ends the engine; what it held in the end, as [`Engine::holds`] says it.
+    pub fn close(self) -> (usize, usize, u64) {
+        drop(self.commands);
+        self.engine.join().unwrap()
     }
 
     /// Submits the requests in `order` (indices), a new one whenever `pause` further messages have come.

@@ -4,6 +4,7 @@ use super::keywords::inner;
 use super::refuse;
 use crate::error::Result;
 use serde_json::{Map, Value};
+use std::collections::HashSet;
 
 /// Deepest nesting of the JSON text.
 const MAX_DEPTH: usize = 100;
@@ -70,11 +71,18 @@ fn sizes(pointer: &str, map: &Map<String, Value>) -> Result<()> {
     if let Some((key, most)) = limits.iter().find(|(key, most)| len(key) > *most) {
         return Err(refuse(pointer, key, format!("more than {most} entries")));
     }
-    let optional = len("properties").saturating_sub(len("required"));
-    if optional > MAX_OPTIONAL {
+    if optional(map) > MAX_OPTIONAL {
         return Err(refuse(pointer, "properties", format!("more than {MAX_OPTIONAL} optional properties")));
     }
     Ok(())
+}
+
+/// Properties of the schema that it does not require.
+pub(super) fn optional(map: &Map<String, Value>) -> usize {
+    let Some(properties) = map.get("properties").and_then(Value::as_object) else { return 0 };
+    let required = map.get("required").and_then(Value::as_array).into_iter().flatten();
+    let required: HashSet<_> = required.filter_map(Value::as_str).collect();
+    properties.keys().filter(|name| !required.contains(name.as_str())).count()
 }
 
 /// The divisor without its decimal point, as the automaton counts it.
@@ -108,6 +116,11 @@ mod tests {
             refused(&json!({"items": {"properties": many(451)}})),
             ("/items".into(), "properties".into())
         );
+        // What is required twice, or is no property, makes no other one required.
+        let feigned = json!({"properties": many(451), "required": ["p0", "p0", "q"]});
+        assert_eq!(check(&feigned), Ok(()));
+        let feigned = json!({"properties": many(452), "required": ["p0", "p0", "q"]});
+        assert_eq!(refused(&feigned).1, "properties");
         assert_eq!(refused(&json!({"patternProperties": many(51)})).1, "patternProperties");
         assert_eq!(refused(&json!({"anyOf": vec![json!({}); 1501]})).1, "anyOf");
         assert_eq!(refused(&json!({"enum": vec![json!(1); 50_001]})).1, "enum");

@@ -33,6 +33,29 @@ const WHITESPACE: &str = "\\n {0,40}| ";
 pub(super) struct Prepared {
     schema: serde_json::Map<String, Value>,
     escapes: &'static str,
+    divisors: f64,
+}
+
+/// Schemas that stand in one grammar: what each of them may have, they may have together.
+#[derive(Debug, Default)]
+pub(super) struct Together {
+    divisors: f64,
+}
+
+impl Together {
+    /// As [`prepare`], for one more of them, in llguidance's form.
+    pub(super) fn prepare(&mut self, schema: &Value, config: &GrammarConfig) -> Result<Value> {
+        let prepared = prepare(schema, config)?;
+        self.divisors += prepared.divisors;
+        if self.divisors > caps::MAX_DIVISORS {
+            let why = format!(
+                "the digits of the divisors of all schemas sum up to more than {}",
+                caps::MAX_DIVISORS
+            );
+            return Err(refuse("", "multipleOf", why));
+        }
+        Ok(prepared.for_llguidance())
+    }
 }
 
 impl Prepared {
@@ -66,8 +89,8 @@ pub(super) fn prepare(schema: &Value, config: &GrammarConfig) -> Result<Prepared
         return Err(refuse("", "x-guidance", "the server sets these options: leave the keyword out"));
     }
     caps::check(schema)?;
-    let (edits, escapes) = walk::walk(schema, config)?;
-    Ok(Prepared { schema: edits::apply(map.clone(), edits), escapes })
+    let walk::Walked { edits, escapes, divisors } = walk::walk(schema, config)?;
+    Ok(Prepared { schema: edits::apply(map.clone(), edits), escapes, divisors })
 }
 
 fn refuse(pointer: &str, keyword: &str, why: impl Into<String>) -> Error {

@@ -1,6 +1,6 @@
 //! Caps on what schemas make together: parts that hold of the same value are multiplied out by the compiler.
 
-use super::caps::{MAX_BRANCHES, MAX_DIVISORS, MAX_OPTIONAL, coefficient};
+use super::caps::{MAX_BRANCHES, MAX_DIVISORS, MAX_OPTIONAL, coefficient, optional};
 use super::keywords::{inner, step};
 use super::refs::{Refs, Target};
 use super::refuse;
@@ -29,8 +29,9 @@ struct Sizes<'a> {
     known: HashMap<String, Size>,
 }
 
-/// Refuses what would be too big once multiplied out. `reached`: pointers of the schemas that are used.
-pub(super) fn check(root: &Value, refs: &Refs<'_>, reached: &[String]) -> Result<()> {
+/// Refuses what would be too big once multiplied out; the sum of the divisors. `reached`: pointers of the schemas that are
+/// used.
+pub(super) fn check(root: &Value, refs: &Refs<'_>, reached: &[String]) -> Result<f64> {
     let mut sizes = Sizes { root, refs, known: HashMap::new() };
     let mut divisors = 0.0;
     for pointer in reached {
@@ -58,7 +59,7 @@ pub(super) fn check(root: &Value, refs: &Refs<'_>, reached: &[String]) -> Result
             );
         }
     }
-    Ok(())
+    Ok(divisors)
 }
 
 /// Whether the schema only adds to the one around it.
@@ -81,11 +82,9 @@ impl Sizes<'_> {
 
     fn measure(&mut self, pointer: &str) -> Option<Size> {
         let map = self.root.pointer(pointer)?.as_object()?;
-        let len = |key: &str| map.get(key).and_then(Value::as_object).map_or(0, serde_json::Map::len);
-        let required = map.get("required").and_then(Value::as_array).map_or(0, Vec::len);
         let own = map.get("multipleOf").map_or(1.0, coefficient);
         let mut size = Size {
-            optional: len("properties").saturating_sub(required),
+            optional: optional(map),
             branches: 1,
             divisor: own,
             divisors: if own > 1.0 { own } else { 0.0 },

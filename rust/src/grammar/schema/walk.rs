@@ -44,11 +44,20 @@ struct Walk<'a> {
     escapes: Escapes,
 }
 
+/// What a walk finds out.
+pub(super) struct Walked {
+    pub(super) edits: Vec<Edit>,
+    /// Letters that strings may have after a backslash.
+    pub(super) escapes: &'static str,
+    /// The sum of all divisors, as [`size`] counts them.
+    pub(super) divisors: f64,
+}
+
 /// The changes that make the schema ready for llguidance, and the escapes that its strings may use.
 ///
 /// # Errors
 /// The first schema, in document order, that cannot be enforced.
-pub(super) fn walk(root: &Value, config: &GrammarConfig) -> Result<(Vec<Edit>, &'static str)> {
+pub(super) fn walk(root: &Value, config: &GrammarConfig) -> Result<Walked> {
     let mut walk =
         Walk { root, refs: Refs::new(root), config, edits: Vec::new(), escapes: Escapes::default() };
     let (mut seen, mut reached) = (HashSet::new(), Vec::new());
@@ -61,13 +70,13 @@ pub(super) fn walk(root: &Value, config: &GrammarConfig) -> Result<(Vec<Edit>, &
             line.append(&mut next);
         }
     }
-    size::check(root, &walk.refs, &reached)?;
+    let divisors = size::check(root, &walk.refs, &reached)?;
     for pointer in live::dead_references(root, &walk.refs, &reached) {
         // Nothing satisfies an empty choice: what is optional is then left out, and what is not is refused.
         walk.edit(&pointer, Change::Drop("$ref"));
         walk.edit(&pointer, Change::Set("anyOf".to_owned(), Value::Array(Vec::new())));
     }
-    Ok((walk.edits, walk.escapes.letters()?))
+    Ok(Walked { edits: walk.edits, escapes: walk.escapes.letters()?, divisors })
 }
 
 impl Walk<'_> {
