@@ -124,7 +124,14 @@ def styled(words: str, rng: Random) -> str:
 class Writer:
     """Writes the conversations of one half with one random generator."""
 
-    def __init__(self, rng: Random, unseen: bool, made_up: float = 0.55, hard: float = 0.0) -> None:
+    def __init__(
+        self,
+        rng: Random,
+        unseen: bool,
+        made_up: float = 0.55,
+        hard: float = 0.0,
+        pieces: tuple[str, ...] = (),
+    ) -> None:
         """Write with `rng`, from the half that is trained on or the other; `made_up`: see `Names`.
 
         `hard`: share of the facts that are likely to be confused with another: attributes whose name has
@@ -133,7 +140,7 @@ class Writer:
         self.rng = rng
         self.unseen = unseen
         self.hard = hard
-        self.names = Names(rng, unseen, made_up, hard)
+        self.names = Names(rng, unseen, made_up, hard, pieces)
 
     def pick(self, pool: tuple[str, ...]) -> str:
         """One string of `pool` from this half."""

@@ -18,7 +18,7 @@ Ids: TypeAlias = tuple[list[int], list[bool]]
 TURNS = 8
 """Most turns of a conversation that is trained on: the more, the more answers to learn from in a text."""
 LOSS_SHARE = 0.25
-HARD = 0.3
+HARD = 0.4
 """Share of facts that are made easy to confuse, see `Writer`. Where it is measured there are none."""
 
 
@@ -80,7 +80,8 @@ class Packer:
         self.tokenizer = tokenizer
         self.vocab = vocab
         self.rng = Random(seed)
-        self.writer = Writer(self.rng, unseen, hard=0.0 if unseen else HARD)
+        pieces = tuple(sorted(text for text in tokenizer.get_vocab() if text.isascii() and text.isalpha()))
+        self.writer = Writer(self.rng, unseen, hard=0.0 if unseen else HARD, pieces=pieces)
         self.waiting: list[Ids] = []
 
     def source(self, repeats: float, size: int) -> Ids:

@@ -94,15 +94,6 @@ OCCASION = words("Fair Meeting Festival Concert Workshop Dinner Party Summit Rac
 WEEKDAY = words("Monday Tuesday Wednesday Thursday Friday Saturday Sunday")
 MONTH = words("January February March April May June July August September October November December")
 
-COMMON = words(
-    """is as in we to of me it on at no by be or the was for are far and has one our you got say not can
-    new tea lot led day red age fan now job this text into data turn been from form says with room what
-    need good were note rest line call name will camp tram came type gate take desk pump main paid code
-    mark city goes days case meet than work flat read bill time date week dish uses held just size cost
-    open iron home lamp"""
-)
-"""Common short words, which have tokens of their own after a space."""
-
 ONSET = words("b br c ch d dr f fl g gr h j k kl l m n p pr qu r s sh st t tr v w y z")
 NUCLEUS = words("a e i o u ai ea ia io oo ou")
 CODA = ["", "", "", "l", "n", "r", "s", "t", "k", "m", "nd", "x", "rt", "sh"]
@@ -134,15 +125,17 @@ class Names:
     """Draws values of one half. `made_up` is the share of names and words that are random syllables.
 
     Pools are so small that a reader would learn their entries instead of copying from the text.
-    `hard` is the share of those that are hard to copy: numbers that have few different digits, and made-up
-    lower-case words that begin with a common one, whose first token is another after a quote than after a
-    space.
+    `hard` is the share of those that are hard to copy: numbers that have few different digits, and words put
+    together from `pieces`. With all the pieces of a vocabulary each of its tokens comes to be copied: of the
+    shipped one's, a third begins or continues nothing that pools and syllables yield, and a token that was
+    never an answer is not found again in the text.
     """
 
     rng: Random
     unseen: bool
     made_up: float = 0.55
     hard: float = 0.0
+    pieces: tuple[str, ...] = ()
 
     def digits(self, count: int) -> str:
         """Draw `count` digits, the first of them not 0."""
@@ -158,23 +151,25 @@ class Names:
         """Draw what stands for `word`: itself, or a made-up word in its case."""
         if self.rng.random() >= self.made_up:
             return word
-        if word[0].isupper():
-            return self.made()
-        return self.compound() if self.rng.random() < self.hard else self.made(2).lower()
+        return self.made() if word[0].isupper() else self.made(2, capital=False)
 
-    def compound(self) -> str:
-        """Draw a word of this half that begins with a common one, such as `tomash` or `beklia`."""
+    def pieced(self, capital: bool) -> str:
+        """Draw a word of this half that consists of one to three pieces, the first with a capital or not."""
+        small = [piece for piece in self.pieces if piece.islower()]
+        first = [piece for piece in self.pieces if piece.istitle()] if capital else small
         while True:
-            word = self.rng.choice(COMMON) + syllables(self.rng, 0, 2)
+            word = self.rng.choice(first) + "".join(self.rng.choices(small, k=self.rng.randint(0, 2)))
             if is_unseen(word) == self.unseen:
                 return word
 
-    def made(self, most: int = 3) -> str:
-        """Draw a capitalised made-up name from this half."""
+    def made(self, most: int = 3, capital: bool = True) -> str:
+        """Draw a made-up word from this half, of up to `most` syllables where it is made of those."""
+        if self.rng.random() < self.hard:
+            return self.pieced(capital)
         while True:
-            word = syllables(self.rng, 2 if most > 2 else 1, most).capitalize()
-            if is_unseen(word) == self.unseen:
-                return word
+            word = syllables(self.rng, 2 if most > 2 else 1, most)
+            if is_unseen(word.capitalize()) == self.unseen:
+                return word.capitalize() if capital else word
 
     def person(self) -> str:
         """Draw a first and last name; sometimes a double or a single name."""
@@ -222,7 +217,8 @@ class Names:
 
     def email(self) -> str:
         """Draw a made-up e-mail address."""
-        return f"{self.made(2).lower()}@{self.made(2).lower()}.{self.rng.choice(('com', 'org', 'net'))}"
+        user, site = (self.made(2, capital=False) for _ in range(2))
+        return f"{user}@{site}.{self.rng.choice(('com', 'org', 'net'))}"
 
     def several(self, pool: list[str]) -> list[str]:
         """Draw two or three different entries of `pool`, some of them made up."""

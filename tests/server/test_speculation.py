@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -116,6 +117,8 @@ def test_answers_are_equal_byte_for_byte(
     demo: Server, drafting: Server, request: pytest.FixtureRequest
 ) -> None:
     assert "bit-identical" in drafting.http.get("/ready").text
+    how = r"speculation: \S.* draft (as many as pay, up to|always) \d+ tokens; acceptance: Exact"
+    assert re.search(how, drafting.log())
     # 576 for the server that drafts from everything.
     bodies = requests(4 if "[all]" in request.node.name else 1)
     before = demo.metric("llgtrt_drafted_tokens_total")

@@ -249,7 +249,8 @@ pub struct ServerConfig {
     /// Chat template: a file, or the name of a preset; null = the model's own.
     #[schemars(length(min = 1))]
     pub chat_template: Option<String>,
-    /// Seconds that a client may take to read what is ready for it before its request is dropped.
+    /// Seconds that a client may take to read what is ready for it, or to send a request that it began, before it is
+    /// dropped; and to begin one after it connected.
     #[schemars(range(max = 86_400), extend("exclusiveMinimum" = 0))]
     pub send_timeout: f64,
     /// Seconds that running and waiting requests have to finish at shutdown.

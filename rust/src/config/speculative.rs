@@ -71,7 +71,7 @@ impl Default for SpeculativeConfig {
 
 impl SpeculativeConfig {
     pub(super) fn validate(&self) -> Result<()> {
-        let PromptLookupConfig { min_ngram, max_ngram } = self.prompt_lookup;
+        let PromptLookupConfig { min_ngram, max_ngram, .. } = self.prompt_lookup;
         if min_ngram > max_ngram {
             let why = format!("must be at most max_ngram, which is {max_ngram}, not {min_ngram}");
             return Err(Error::invalid("speculative.prompt_lookup.min_ngram", why));
@@ -235,10 +235,13 @@ pub struct PromptLookupConfig {
     /// Most tokens that are compared; the longest match is followed.
     #[schemars(range(min = 1, max = 64))]
     pub max_ngram: u32,
+    /// Most tokens that it drafts in one step; null = speculative.max_draft_len.
+    #[schemars(range(min = 1, max = 64))]
+    pub max_draft_len: Option<u32>,
 }
 
 impl Default for PromptLookupConfig {
     fn default() -> Self {
-        PromptLookupConfig { min_ngram: 2, max_ngram: 6 }
+        PromptLookupConfig { min_ngram: 2, max_ngram: 6, max_draft_len: None }
     }
 }

@@ -172,7 +172,7 @@ fn consistent(mut drawn: Value) -> Value {
     }
     let lookup = &mut speculative["prompt_lookup"];
     let ends = [&lookup["min_ngram"], &lookup["max_ngram"]].map(|n| n.as_u64().unwrap());
-    *lookup = json!({"min_ngram": ends[0].min(ends[1]), "max_ngram": ends[0].max(ends[1])});
+    (lookup["min_ngram"], lookup["max_ngram"]) = (ends[0].min(ends[1]).into(), ends[0].max(ends[1]).into());
     drawn
 }
 

@@ -13,12 +13,16 @@ use std::borrow::Cow;
 pub struct PromptLookup {
     shortest: usize,
     longest: usize,
+    /// Tokens of a draft.
+    most: u32,
 }
 
 impl PromptLookup {
     /// A drafter; `config` is valid.
     pub fn new(config: &PromptLookupConfig) -> Self {
-        PromptLookup { shortest: config.min_ngram as usize, longest: config.max_ngram as usize }
+        let PromptLookupConfig { min_ngram, max_ngram, max_draft_len } = *config;
+        let most = max_draft_len.unwrap_or(u32::MAX);
+        PromptLookup { shortest: min_ngram as usize, longest: max_ngram as usize, most }
     }
 
     /// Where to go on, as an index into `known`.
@@ -42,11 +46,15 @@ impl PromptLookup {
     fn after(&self, known: &[Token], want: u32) -> Option<Vec<Token>> {
         let from = self.find(known)?;
         // A text that repeats itself at a short distance goes on repeating itself.
-        Some(known[from..].iter().cycle().take(want as usize).copied().collect())
+        Some(known[from..].iter().cycle().take(want.min(self.most) as usize).copied().collect())
     }
 }
 
 impl Drafter for PromptLookup {
+    fn reach(&self) -> u32 {
+        self.most
+    }
+
     fn propose(&mut self, asks: &mut [Ask<'_>]) {
         for ask in asks {
             let drafted = &ask.draft.tokens;
@@ -65,7 +73,7 @@ mod tests {
     use super::*;
 
     fn proposed(known: &[Token], want: u32) -> Vec<Token> {
-        PromptLookup { shortest: 2, longest: 3 }.after(known, want).unwrap_or_default()
+        PromptLookup { shortest: 2, longest: 3, most: 5 }.after(known, want).unwrap_or_default()
     }
 
     #[test]
@@ -83,6 +91,8 @@ mod tests {
 
     #[test]
     fn a_repetition_goes_on() {
-        assert_eq!(proposed(&[5, 1, 2, 1, 2, 1, 2], 5), [1, 2, 1, 2, 1]);
+        assert_eq!(proposed(&[5, 1, 2, 1, 2, 1, 2], 4), [1, 2, 1, 2]);
+        // No further than it may.
+        assert_eq!(proposed(&[5, 1, 2, 1, 2, 1, 2], 9), [1, 2, 1, 2, 1]);
     }
 }

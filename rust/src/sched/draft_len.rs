@@ -8,7 +8,7 @@
 //! sequences and mean draft length, learned from the steps themselves; between measured lengths it is interpolated,
 //! beyond the longest one nearly flat. So the first steps of a batch size are its probe: an optimistic guess is tried and
 //! corrected. A probe of shapes before the first request would measure neither masks nor the split of ragged passes.
-//! Now and then another length is measured again, more and more rarely as long as it doesn't win.
+//! Now and then another length is measured again for a few steps, more and more rarely as long as it does not win.
 //!
 //! A draft model that would have to read a long prompt first is asked only where the time that it saves until the
 //! sequence's likely end is more than the reading takes; one sequence in [`TRIAL`] is tried whatever it takes, so that
@@ -69,8 +69,10 @@ impl Prospect {
     }
 }
 
-/// Weight of the newest step in a measured cost; of one after more than `STALE` steps of other lengths.
+/// Weight of the newest step in a measured cost; where it was faster: what holds steps up never makes them faster; of one
+/// after more than `STALE` steps of other lengths.
 const NEW: f64 = 0.25;
+const NEW_FASTER: f64 = 0.4;
 const NEW_AFTER_LONG: f64 = 0.7;
 const STALE: u64 = 100;
 /// A drafted token costs at least this share of a step without drafts: masks, sampling, the row itself.
@@ -79,6 +81,8 @@ const LEAST_COST: f64 = 0.01;
 pub(super) const NOISE: f64 = 0.02;
 /// Steps of one batch size from one look at another length to the next, at first and at most.
 const LOOKS: (u32, u32) = (24, 1536);
+/// Steps of a look where drafts pay: a single one may have been held up, and drafting goes on if that was the one without.
+const LOOK_STEPS: u32 = 3;
 
 /// The first so many sequences are tried, then one of so many, where drafts don't seem to pay.
 pub const TRIAL: u64 = 16;
@@ -95,6 +99,8 @@ struct Costs {
     /// Steps from one look to the next.
     period: u32,
     looks: u32,
+    /// A length that is looked at, and for how many steps more.
+    looking: Option<(u32, u32)>,
     /// The best length when it was last looked for another.
     best: u32,
     /// Seconds that each token came earlier by the last choices than without drafts, a mean in which later ones weigh
@@ -124,7 +130,11 @@ impl Costs {
     fn learn(&mut self, length: u32, seconds: f64) {
         self.steps += 1;
         let (known, when) = self.seconds.entry(length).or_insert((seconds, self.steps));
-        let weight = if self.steps - *when > STALE { NEW_AFTER_LONG } else { NEW };
+        let weight = match self.steps - *when > STALE {
+            true => NEW_AFTER_LONG,
+            false if seconds < *known => NEW_FASTER,
+            false => NEW,
+        };
         // A step that was held up says little about its length.
         *known += weight * (seconds.min(3.0 * *known) - *known);
         *when = self.steps;
@@ -236,6 +246,10 @@ fn shortest(speeds: Vec<f64>) -> (usize, f64) {
 impl Costs {
     /// Another length than `best` to measure in this step, if it is time to.
     fn look(&mut self, best: u32, longest: u32) -> Option<u32> {
+        if let Some((length, left)) = self.looking {
+            self.looking = (left > 1).then_some((length, left - 1));
+            return Some(length.min(longest));
+        }
         if self.best.abs_diff(best) > 1 {
             (self.best, self.period) = (best, LOOKS.0);
         }
@@ -245,14 +259,20 @@ impl Costs {
             return None;
         }
         self.since = 0;
-        self.period = (self.period * 2).min(LOOKS.1);
-        self.looks += 1;
-        // Without drafts, what longer ones would cost; else the neighbours, twice as much, and none.
+        // Without drafts, what longer ones would cost; else twice as much, the neighbours, and none.
         let others = match best {
             0 => [1, 2, 4, 8],
-            _ => [best + 1, best - 1, best * 2, 0],
+            _ => [best * 2, best + 1, best - 1, 0],
         };
         let other = others[self.looks as usize % others.len()].min(longest);
+        self.looks += 1;
+        // Where drafts pay, each of them is measured before looks become rarer; where they don't, looks are dear.
+        if best == 0 || self.looks.is_multiple_of(others.len() as u32) {
+            self.period = (self.period * 2).min(LOOKS.1);
+        }
+        if best > 0 && other != best {
+            self.looking = Some((other, LOOK_STEPS - 1));
+        }
         (other != best).then_some(other)
     }
 }

@@ -130,7 +130,8 @@ impl Cramped {
             Drafts::Lookup { most } => {
                 config.speculative.max_draft_len = most;
                 config.speculative.sources = Some(vec![DraftSource::PromptLookup]);
-                config.speculative.prompt_lookup = PromptLookupConfig { min_ngram: 1, max_ngram: 3 };
+                config.speculative.prompt_lookup =
+                    PromptLookupConfig { min_ngram: 1, max_ngram: 3, max_draft_len: None };
             }
             Drafts::Forced { most, lookup } => {
                 config.speculative.max_draft_len = most;
@@ -167,7 +168,7 @@ impl Cramped {
         sources.extend(lookup.then_some(DraftSource::PromptLookup));
         sources.push(DraftSource::DraftModel);
         speculative.sources = Some(sources);
-        speculative.prompt_lookup = PromptLookupConfig { min_ngram: 1, max_ngram: 3 };
+        speculative.prompt_lookup = PromptLookupConfig { min_ngram: 1, max_ngram: 3, max_draft_len: None };
     }
 
     /// The requests, with predictions where these are wanted; `answers` by request and choice.
