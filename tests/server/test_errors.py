@@ -161,7 +161,10 @@ def test_more_requests_than_may_wait() -> None:
         long = {**HI, "max_tokens": 3000, "ignore_eos": True, "stream": True}
         with server.http.stream("POST", CHAT, json=long) as running:
             assert running.status_code == 200
+            # Three would never be taken.
             many = {"prompt": ["a", "b", "c"], "max_tokens": 4}
+            assert server.http.post(COMPLETIONS, json=many).status_code == 400
+            many = {"prompt": ["a", "b"], "max_tokens": 4}
             response = server.http.post(COMPLETIONS, json=many)
             assert response.status_code == 429
             assert response.headers["retry-after"]

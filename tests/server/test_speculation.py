@@ -67,7 +67,7 @@ def requests(rounds: int = 1) -> list[dict[str, Any]]:
     for number, (temperature, n, stream, logprobs) in enumerate(list(forms) * rounds):
         for mode, fields in MODES.items():
             message = {"role": "user", "content": f"{TEXT} ({number % 4})"}
-            asked = {
+            asked: dict[str, Any] = {
                 "temperature": temperature,
                 "n": n,
                 "stream": stream,
