@@ -25,15 +25,13 @@ SCHEMA = {
 }
 TEXT = "Anna Berg is 31, Tom Berg is 31, Lena Berg is 4. Repeat: Anna Berg is 31, Tom Berg is 31."
 PREDICTED = '{"name": "Anna Berg", "ages": [31, 31, 4]}'
+FORM = {"response_format": {"type": "json_schema", "json_schema": {"name": "s", "schema": SCHEMA}}}
 MODES: dict[str, dict[str, Any]] = {
     "plain": {},
-    "schema": {"response_format": {"type": "json_schema", "json_schema": {"name": "s", "schema": SCHEMA}}},
+    "schema": FORM,
     "regex": {"response_format": {"type": "regex", "regex": "(ab|cd){4,30}"}},
     "stop": {"stop": ["rg is", "34"]},
-    "schema, stop": {
-        "response_format": {"type": "json_schema", "json_schema": {"name": "s", "schema": SCHEMA}},
-        "stop": ["1", "ag"],
-    },
+    "schema, stop": {**FORM, "stop": ["1", "ag"]},
     "penalties": {"frequency_penalty": 0.5, "repetition_penalty": 1.1, "logit_bias": {"70": 2}},
 }
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import functools
 import hashlib
 import time
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 from starlette.requests import ClientDisconnect, Request
@@ -45,6 +46,12 @@ class Api:
     created: int = dataclasses.field(default_factory=lambda: int(time.time()))
     _fingerprint: str | None = None
 
+    @functools.cached_property
+    def _config(self) -> dict[str, Any]:
+        """The effective configuration, read once."""
+        config: dict[str, Any] = msgspec.json.decode(self.settings.config)
+        return config
+
     def check_model(self, model: str | None) -> None:
         """Refuses a request for another model.
 
@@ -66,8 +73,7 @@ class Api:
             names = ("promise", "summary", "weights", "limits")
             template = self.template.source if self.template else None
             facts = f"{__version__} {self.settings.model} {[info[name] for name in names]} {template}"
-            speculative = msgspec.json.decode(self.settings.config)["speculative"]
-            kind = "synthetic" if speculative["synthetic_acceptance"] else "fp"
+            kind = "synthetic" if self._config["speculative"]["synthetic_acceptance"] else "fp"
             self._fingerprint = f"{kind}_" + hashlib.sha256(facts.encode()).hexdigest()[:12]
         return self._fingerprint
 
@@ -77,7 +83,7 @@ class Api:
         Raises:
             ApiError: 400.
         """
-        queue = msgspec.json.decode(self.settings.config)["max_queue_size"]
+        queue: int = self._config["max_queue_size"]
         most = queue + self.engine.info()["max_running"]
         if queue and choices > most:
             message = f"prompt: {choices} choices at once; this server runs and queues {most}: send fewer"

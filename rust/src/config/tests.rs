@@ -252,6 +252,7 @@ fn a_draft_folder_may_say_something_about_kv_and_threads() {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
     #[test]
     fn printing_and_reading_gives_the_same(drawn in accepted(&schema::root()).prop_map(consistent)) {
         let config = load(None, &drawn.to_string()).unwrap();
