@@ -7,6 +7,7 @@ each other; `export.py` reorders the rows of Q and K for llama.cpp, which turns 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from itertools import pairwise
 from typing import Any, TypeAlias
 
 import jax
@@ -98,6 +99,46 @@ def rope(x: Array, table: tuple[Array, Array]) -> Array:
     return jnp.concatenate([low * cos - high * sin, high * cos + low * sin], axis=-1)
 
 
+def _between(a: Array, b: Array, over: tuple[int, int]) -> Array:
+    return rounded(a, b, over, (0, 1))
+
+
+def _weights(q: Array, k: Array, mask: Array) -> Array:
+    """Attention weights `[batch, n_kv, group * queries, keys]`, see `look`."""
+    batch, n_kv, group, queries, head = q.shape
+    scores = _between(q.reshape(batch, n_kv, -1, head), k, (3, 3))
+    scores = scores.reshape(batch, n_kv, group, queries, -1) + mask[:, None, None]
+    return jax.nn.softmax(scores, axis=-1).reshape(batch, n_kv, group * queries, -1)
+
+
+def _look(q: Array, k: Array, v: Array, mask: Array) -> Array:
+    return _between(_weights(q, k, mask), v, (3, 2)).reshape(q.shape)
+
+
+def _look_forward(q: Array, k: Array, v: Array, mask: Array) -> tuple[Array, tuple[Array, ...]]:
+    out = _look(q, k, v, mask)
+    return out, (q, k, v, mask, out)
+
+
+def _look_backward(kept: tuple[Array, ...], change: Array) -> tuple[Array, Array, Array, None]:
+    q, k, v, mask, out = kept
+    weights = _weights(q, k, mask)
+    flat = change.reshape(*weights.shape[:3], -1)
+    shared = (change * out).sum(axis=-1).reshape(*weights.shape[:3], 1)
+    scores = weights * (_between(flat, v, (3, 3)) - shared)
+    to_k, to_v = _between(scores, q.reshape(flat.shape), (2, 2)), _between(weights, flat, (2, 2))
+    return _between(scores, k, (3, 2)).reshape(q.shape), to_k, to_v, None
+
+
+look: Any = jax.custom_vjp(_look)
+"""What queries gather: `q [batch, n_kv, group, queries, head]`, `k` and `v [batch, n_kv, keys, head]`; `mask [batch,
+queries, keys]` is added to the scores. The weights are computed again for the gradient, as in FlashAttention (Dao et al.,
+2022): to keep those of all layers in memory took longer."""
+look.defvjp(_look_forward, _look_backward)
+QUARTERS = 4
+"""Parts of a row's queries; each looks at the keys up to its own end only."""
+
+
 def attention(layer: Params, x: Array, table: tuple[Array, Array], mask: Array, shape: Shape) -> Array:
     """Attend causally over `x [batch, time, n_embd]`; `mask [batch, time, time]` is added to the scores."""
     batch, time, _ = x.shape
@@ -106,12 +147,10 @@ def attention(layer: Params, x: Array, table: tuple[Array, Array], mask: Array, 
     k = rope(product(x, layer["k"]).reshape(batch, time, shape.n_kv, shape.head), table)
     v = product(x, layer["v"]).reshape(batch, time, shape.n_kv, shape.head)
     q = q.reshape(batch, time, shape.n_kv, group, shape.head).transpose(0, 2, 3, 1, 4)
-    q = q.reshape(batch, shape.n_kv, group * time, shape.head)
-    scores = jnp.einsum("bnqd,bnkd->bnqk", q, k.transpose(0, 2, 1, 3))
-    scores = scores.reshape(batch, shape.n_kv, group, time, time) + mask[:, None, None]
-    weights = jax.nn.softmax(scores, axis=-1).reshape(batch, shape.n_kv, group * time, time)
-    out = jnp.einsum("bnqk,bnkd->bnqd", weights, v.transpose(0, 2, 1, 3))
-    out = out.reshape(batch, shape.n_kv, group, time, shape.head).transpose(0, 3, 1, 2, 4)
+    k, v = k.transpose(0, 2, 1, 3), v.transpose(0, 2, 1, 3)
+    bounds = [time * part // QUARTERS for part in range(QUARTERS + 1)]
+    parts = [look(q[..., a:b, :], k[:, :, :b], v[:, :, :b], mask[:, a:b, :b]) for a, b in pairwise(bounds)]
+    out = jnp.concatenate(parts, axis=3).transpose(0, 3, 1, 2, 4)
     mixed: Array = product(out.reshape(batch, time, -1), layer["o"])
     return mixed
 

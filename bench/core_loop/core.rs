@@ -26,12 +26,20 @@ pub(super) struct Core {
 }
 
 impl Core {
-    pub(super) fn open(path: &Path, case: &Case, sources: &[DraftSource]) -> Result<Core, String> {
+    /// `mask_threads`: threads that compute masks during the pass; 0: between passes.
+    pub(super) fn open(
+        path: &Path,
+        case: &Case,
+        sources: &[DraftSource],
+        mask_threads: u32,
+    ) -> Result<Core, String> {
         let mut config =
             Config { max_batch_size: case.sequences, enable_kv_cache_reuse: false, ..Config::default() };
         config.speculative.sources = Some(sources.to_vec());
         config.engine.context = case.context;
         config.engine.kv_layout = KvLayout::Slots;
+        config.engine.threads = case.threads;
+        config.engine.mask_threads = Some(mask_threads);
         let opened = open::open(&path.to_string_lossy(), &config).map_err(|e| e.to_string())?;
         let info = opened.info.clone();
         eprintln!("{}", info.summary);

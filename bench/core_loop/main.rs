@@ -1,6 +1,6 @@
 //! The core, driven in this process, beside a bare loop of `llama_decode` and argmax.
 //!
-//!     cargo run --release --features python,llama --example core_loop -- model.gguf [steps] [context] [rounds]
+//!     cargo run --release --features python,llama --example core_loop -- model.gguf [steps] [context] [rounds] [threads]
 //!
 //! Both generate the same number of tokens from the same prompts, with the same threads, slots, KV type, flash attention
 //! and batch, and pick the likeliest token. Rounds of the loops take turns, and each round is held against the bare one
@@ -24,6 +24,8 @@ struct Case {
     steps: u32,
     /// Cells of each sequence.
     context: u32,
+    /// Threads of the pass; 0 = the server's choice.
+    threads: u32,
 }
 
 /// What one round took.
@@ -49,33 +51,41 @@ impl Timing {
 
 fn main() -> Result<(), String> {
     let mut args = std::env::args().skip(1);
-    let usage = "usage: core_loop model.gguf [steps] [context] [rounds]";
+    let usage = "usage: core_loop model.gguf [steps] [context] [rounds] [threads]";
     let path = PathBuf::from(args.next().ok_or(usage)?);
     let mut number =
         |default: u32| args.next().map_or(Ok(default), |a| a.parse::<u32>().map_err(|e| format!("{a}: {e}")));
-    let (steps, context, rounds) = (number(128)?, number(512)?, number(5)?);
+    let (steps, context, rounds, threads) = (number(128)?, number(512)?, number(5)?, number(0)?);
     let prompt = 64;
     if prompt + steps >= context {
         return Err(format!("{prompt} + {steps} tokens are too many for a context of {context}"));
     }
     for sequences in [1, 16] {
-        measure(&path, &Case { sequences, prompt, steps, context }, rounds)?;
+        measure(&path, &Case { sequences, prompt, steps, context, threads }, rounds)?;
     }
     Ok(())
 }
 
 fn measure(path: &std::path::Path, case: &Case, rounds: u32) -> Result<(), String> {
     let mut raw = raw::Raw::open(path, case)?;
-    let mut core = core::Core::open(path, case, &[])?;
-    let mut forced = core::Core::open(path, case, &[DraftSource::Forced])?;
-    let mut timings = [Vec::new(), Vec::new(), Vec::new(), Vec::new()];
+    let mut core = core::Core::open(path, case, &[], 0)?;
+    let mut beside = core::Core::open(path, case, &[], 1)?;
+    let mut forced = core::Core::open(path, case, &[DraftSource::Forced], 0)?;
+    let mut timings: [Vec<Timing>; 5] = Default::default();
     for _ in 0..rounds {
         timings[0].push(raw.round(case)?);
         timings[1].push(core.round(case, None)?);
         timings[2].push(core.round(case, Some(core::SCHEMA))?);
-        timings[3].push(forced.round(case, Some(core::SCHEMA))?);
+        timings[3].push(beside.round(case, Some(core::SCHEMA))?);
+        timings[4].push(forced.round(case, Some(core::SCHEMA))?);
     }
-    let names = ["llama_decode", "core", "core with a schema", "core with a schema, forced tokens drafted"];
+    let names = [
+        "llama_decode",
+        "core",
+        "core with a schema",
+        "core with a schema, masks beside the pass",
+        "core with a schema, forced tokens drafted",
+    ];
     for (name, own) in names.iter().zip(&timings) {
         report(name, path, case, own, &timings[0]);
     }

@@ -13,7 +13,8 @@ pub(super) struct Raw(Context);
 
 impl Raw {
     pub(super) fn open(path: &Path, case: &Case) -> Result<Raw, String> {
-        let config = Config::default();
+        let mut config = Config::default();
+        config.engine.threads = case.threads;
         let shape = Shape {
             shared: false,
             sequences: case.sequences,

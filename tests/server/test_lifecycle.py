@@ -43,6 +43,22 @@ def test_health_and_readiness(toy: Server) -> None:
     assert re.search(r"ready: toy at http://\S+, exact: bit-identical", toy.log())
 
 
+def test_while_the_model_loads_only_requests_for_it_are_refused() -> None:
+    # A machine that pauses may have loaded it before the first look: then it takes longer the next time.
+    for seconds in (2, 10, 60):
+        with serving(f"toy:load_ms={seconds}000") as server:
+            refused = server.http.post(CHAT, json=HI)
+            health, ready = (server.http.get(path) for path in ("/health", "/ready"))
+            if ready.status_code == 200:
+                continue
+            assert (health.status_code, ready.status_code, refused.status_code) == (200, 503, 503)
+            assert ready.json()["status"] == "loading"
+            assert refused.json()["error"]["code"] == "loading"
+            assert server.wait_ready().http.post(CHAT, json=HI).status_code == 200
+            return
+    raise AssertionError("loaded before it could be asked")
+
+
 def test_metrics_move(toy: Server) -> None:
     names = ("llgtrt_generated_tokens_total", "llgtrt_prompt_tokens_total", "llgtrt_end_to_end_seconds_count")
     before = [toy.metric(n) for n in names]

@@ -145,14 +145,16 @@ impl Engine {
         }
     }
 
-    /// Learns what a step of these rounds took and how much of their drafts was kept.
+    /// Learns what a step of these rounds took and how much of their drafts was kept. Where sequences come and go there
+    /// is almost always one that a source is late for: such steps count too, but for the time in which it caught up.
     pub(super) fn learn(&mut self, took: Duration, outcomes: &[(Slot, Outcome)]) {
         let rounds: Vec<&Round> = outcomes.iter().filter_map(|(_, o)| o.as_deref().ok()).collect();
-        let plain = rounds.iter().all(|r| r.job.tokens.len() == 1 && !r.job.draft.late);
-        if plain && rounds.len() == outcomes.len() {
-            let lengths: Vec<u32> = rounds.iter().map(|r| r.job.draft.planned).collect();
+        let caught_up: Duration = self.drafters.iter_mut().map(|(_, drafter)| drafter.caught_up()).sum();
+        if rounds.iter().all(|r| r.job.tokens.len() == 1) && rounds.len() == outcomes.len() {
+            let length = |draft: &Draft| if draft.late { draft.tokens.len() as u32 } else { draft.planned };
+            let lengths: Vec<u32> = rounds.iter().map(|r| length(&r.job.draft)).collect();
             let way = rounds.first().map_or(0, |r| r.job.draft.way);
-            self.ways.learn(way, &lengths, took);
+            self.ways.learn(way, &lengths, took.saturating_sub(caught_up));
         }
         for round in rounds {
             let draft = &round.job.draft;

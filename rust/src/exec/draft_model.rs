@@ -30,6 +30,8 @@ pub struct DraftModel {
     patience: Duration,
     /// Seconds of a chunk's token.
     per_token: Option<f64>,
+    /// See [`Drafter::caught_up`].
+    caught_up: Duration,
     row: Vec<f32>,
     scratch: Scratch,
     broken: bool,
@@ -44,6 +46,7 @@ impl DraftModel {
             width,
             patience,
             per_token: None,
+            caught_up: Duration::ZERO,
             row: Vec::new(),
             scratch: Scratch::default(),
             broken: false,
@@ -104,8 +107,10 @@ impl DraftModel {
         let begin = Instant::now();
         let rows = self.forward.forward(&runs)?;
         let tokens: usize = pieces.iter().map(|p| p.tokens.len()).sum();
-        if pieces.iter().any(|p| p.tokens.len() > SHORT) {
+        let long: usize = pieces.iter().map(|p| p.tokens.len()).filter(|len| *len > SHORT).sum();
+        if long > 0 {
             let seconds = begin.elapsed().as_secs_f64().max(1e-9) / tokens as f64;
+            self.caught_up += Duration::from_secs_f64(seconds * long as f64);
             self.per_token = Some(self.per_token.map_or(seconds, |old| 0.6 * old + 0.4 * seconds));
         }
         let mut rows = rows.logits.into_iter();
@@ -178,6 +183,10 @@ impl Drafter for DraftModel {
     fn delay(&self, slot: Slot, known: &[Token]) -> Option<f64> {
         let gap = known.len() - self.same(slot, known.iter());
         (gap > SHORT).then(|| gap as f64 * self.per_token.unwrap_or(0.0))
+    }
+
+    fn caught_up(&mut self) -> Duration {
+        std::mem::take(&mut self.caught_up)
     }
 
     fn held(&self) -> u64 {

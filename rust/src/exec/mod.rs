@@ -25,6 +25,7 @@ use crate::error::Error;
 use crate::grammar::{Grammar, Mask};
 use crate::sampler::Sampler;
 use crate::types::{Refusal, Slot, Token, TokenLogprob};
+use std::time::Duration;
 
 /// What an engine can do. Constant after opening.
 #[derive(Debug, Clone, PartialEq)]
@@ -235,6 +236,10 @@ pub trait Drafter: Send {
     /// it is ready.
     fn delay(&self, _slot: Slot, _known: &[Token]) -> Option<f64> {
         None
+    }
+    /// Time spent on closing long gaps since this was asked last.
+    fn caught_up(&mut self) -> Duration {
+        Duration::ZERO
     }
     /// Tokens behind the known ones that it can draft for at most, those of earlier sources included.
     fn reach(&self) -> u32 {

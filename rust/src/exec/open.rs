@@ -82,6 +82,7 @@ pub fn open_toy(toy: ToyConfig, config: &Config, fault: Option<ToyFault>) -> Res
             return Err(Error::invalid("speculative.draft_model", why));
         }
     };
+    std::thread::sleep(Duration::from_millis(toy.load_ms));
     let mut engine = Toy::new(toy, &vocab);
     if let Some(fault) = fault {
         engine = engine.plant(fault);

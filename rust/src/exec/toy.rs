@@ -29,6 +29,8 @@ pub struct ToyConfig {
     pub end_bias: f32,
     /// Percent of further noise in the logits: a draft for the engine with the same seed and none.
     pub blur: f32,
+    /// Milliseconds that it takes to open.
+    pub load_ms: u64,
 }
 
 impl Default for ToyConfig {
@@ -42,6 +44,7 @@ impl Default for ToyConfig {
             seed: 1,
             end_bias: 1.0,
             blur: 0.0,
+            load_ms: 0,
         }
     }
 }
@@ -65,6 +68,7 @@ impl ToyConfig {
                 "kv" => config.kv = number,
                 "step_tokens" => config.step_tokens = number as u32,
                 "step_us" => config.step_us = number,
+                "load_ms" => config.load_ms = number,
                 "seed" => config.seed = number,
                 "end_bias" => config.end_bias = number as f32,
                 "blur" => config.blur = number as f32,

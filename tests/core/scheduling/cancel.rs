@@ -1,11 +1,14 @@
 //! Cancellation at every stage frees everything within a step.
 
 use super::spec;
-use super::world::World;
+use super::world::{World, submission};
 use llgtrt::config::Config;
-use llgtrt::engine::Command;
+use llgtrt::engine::{Command, Engine, FromEngine};
+use llgtrt::exec::open::open_toy;
 use llgtrt::exec::toy::ToyConfig;
 use llgtrt::types::{End, FinishReason, RequestId};
+use std::collections::BTreeMap;
+use std::sync::mpsc::channel;
 
 fn long(n: u32) -> String {
     format!("{:?}", vec![97; n as usize])
@@ -32,6 +35,50 @@ fn queued_chunked_decoding_and_compiling_requests_can_be_cancelled() {
     }
     assert_eq!(answers.snapshot.totals.requests_cancelled, 4);
     assert_eq!(answers.snapshot.gauges.kv_used, 0);
+}
+
+#[test]
+fn what_is_cancelled_ends_within_a_step() {
+    // 0 decodes and counts the steps; 1 decodes too, 2 is in its prompt, 3 waits for a slot, 4 is being compiled.
+    let toy = ToyConfig { step_tokens: 32, ..ToyConfig::default() };
+    let config = Config { max_batch_size: 3, ..Config::default() };
+    let opened = open_toy(toy, &config, None).unwrap();
+    let limits = opened.info.limits.clone();
+    let endless = r#"{"prompt":[97],"max_tokens":2000,"ignore_eos":true}"#;
+    let prompt = format!(r#"{{"prompt":{},"max_tokens":5}}"#, long(4000));
+    let compiled = r#"{"prompt":[98],"max_tokens":9,"grammar":{"regex":"([a-z]{1,40}[0-9]{1,40}){20}"}}"#;
+    let (commands, inbox) = channel();
+    for (id, text) in [endless, endless, &prompt, endless].into_iter().enumerate() {
+        commands.send(submission(id, &spec(text), &limits)).unwrap();
+    }
+    let mut commands = Some(commands);
+    let (mut steps, mut ends) = (0, BTreeMap::new());
+    Engine::new(opened, &config).unwrap().run(&inbox, &mut |message| {
+        let FromEngine::Report(report) = message else { return true };
+        steps += u32::from(report.events.iter().any(|e| e.request == RequestId(0) && !e.tokens.is_empty()));
+        for event in report.events.iter().filter(|e| e.end.is_some() && e.request != RequestId(0)) {
+            assert_eq!(
+                event.end,
+                Some(End::Finished(FinishReason::Cancelled)),
+                "request {}",
+                event.request.0
+            );
+            ends.insert(event.request.0, steps);
+        }
+        if let Some(sender) = commands.as_ref().filter(|_| steps == 20 && ends.is_empty()) {
+            sender.send(submission(4, &spec(compiled), &limits)).unwrap();
+            (1..=4).for_each(|id| sender.send(Command::Cancel(RequestId(id))).unwrap());
+        }
+        if steps == 40 {
+            // Without a sender the engine ends, and with it request 0.
+            commands = None;
+        }
+        true
+    });
+    for id in 1..=4 {
+        let when = ends.get(&id).copied();
+        assert!(when.is_some_and(|step| step <= 21), "request {id} ended at step {when:?} of those after 20");
+    }
 }
 
 #[test]

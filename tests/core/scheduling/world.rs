@@ -6,7 +6,7 @@ use llgtrt::engine::{Command, Engine, FromEngine};
 use llgtrt::exec::open::{Opened, open_toy};
 use llgtrt::exec::toy::{ToyConfig, ToyFault};
 use llgtrt::metrics::Snapshot;
-use llgtrt::request::{Request, RequestSpec};
+use llgtrt::request::{Limits, Request, RequestSpec};
 use llgtrt::types::{End, Event, RequestId};
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -86,11 +86,15 @@ pub fn start(opened: Opened, config: &Config) -> Live {
     Live { commands, messages, info, engine }
 }
 
+/// The command that submits a request whose id is `index`.
+pub fn submission(index: usize, spec: &RequestSpec, limits: &Limits) -> Command {
+    Command::Submit(RequestId(index as u64), Box::new(Request::new(spec.clone(), limits).unwrap()))
+}
+
 impl Live {
     /// Sends a request whose id is `index`.
     pub fn submit(&self, index: usize, spec: &RequestSpec) {
-        let request = Request::new(spec.clone(), &self.info.limits).unwrap();
-        self.commands.send(Command::Submit(RequestId(index as u64), Box::new(request))).unwrap();
+        self.commands.send(submission(index, spec, &self.info.limits)).unwrap();
     }
 
     /// Ends the engine; what it held in the end, as [`Engine::holds`] says it.

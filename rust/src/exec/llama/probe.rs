@@ -18,6 +18,8 @@ pub(super) const FEWEST_TOKENS: u32 = 64;
 const TESTED: Slot = Slot(1);
 /// Most tokens in one run of the test.
 const LONGEST_RUN: usize = 8;
+/// Share of the budget after which no further pass is measured.
+const MEASURING: f64 = 0.3;
 
 /// What the probe found.
 #[derive(Debug, Clone, PartialEq)]
@@ -34,8 +36,8 @@ pub(super) struct Found {
     pub(super) took: Duration,
 }
 
-/// Probes an engine whose slots are empty, and leaves them so. It takes about `budget`, however slow the engine is;
-/// a step that has begun is finished.
+/// Probes an engine whose slots are empty, and leaves them so. It takes about `budget`, but makes about ten short passes
+/// at least: an engine that needs more than a tenth of the budget for one takes longer.
 ///
 /// # Errors
 /// Where the engine failed.
@@ -43,10 +45,10 @@ pub(super) fn run(engine: &mut dyn Forward, budget: Duration) -> Result<Found, E
     let begin = Instant::now();
     let n_vocab = engine.caps().n_vocab as u64;
     let mut test = Test { engine, random: Random(0x5eed), n_vocab, differ: 0, rows: 0, finite: true };
-    let (pass, row) = test.measure()?;
+    let (pass, row) = test.measure(begin + budget.mul_f64(MEASURING))?;
     let share = |part: f64, cost: f64| (budget.as_secs_f64() * part / cost.max(1e-6)) as usize;
     let room = test.engine.caps().kv_per_slot as usize - 2 * LONGEST_RUN;
-    let steps = share(0.2, pass).clamp(4, room / 2);
+    let steps = share(0.2, pass).clamp(1, room / 2);
     let prompt = share(0.1, row).clamp(8, room / 2);
     let tokens: Vec<Token> = (0..prompt + steps).map(|_| test.token()).collect();
     let alone = test.alone(&tokens, prompt)?;
@@ -110,18 +112,22 @@ impl Test<'_> {
         Ok(rows.logits.iter().map(|row| hash(row)).collect())
     }
 
-    /// Seconds of a pass with one row, and of one more row in it.
-    fn measure(&mut self) -> Result<(f64, f64), ExecError> {
+    /// Seconds of a pass with one row, and of one more row in it; no round begins after `end`.
+    fn measure(&mut self, end: Instant) -> Result<(f64, f64), ExecError> {
         let mut best = [f64::INFINITY; 2];
         for round in 0..4 {
+            if round > 0 && Instant::now() > end {
+                break;
+            }
+            if round == 1 {
+                // The first round read the weights from disk.
+                best = [f64::INFINITY; 2];
+            }
             for (best, slots) in best.iter_mut().zip([1, SLOTS]) {
                 let pieces: Vec<Piece> = (0..slots).map(|s| (Slot(s), 0, self.some_tokens(1), 1)).collect();
                 let begin = Instant::now();
                 self.pass(&pieces)?;
-                // The first round reads the weights from disk.
-                if round > 0 {
-                    *best = best.min(begin.elapsed().as_secs_f64());
-                }
+                *best = best.min(begin.elapsed().as_secs_f64());
                 for slot in 0..slots {
                     self.engine.truncate(Slot(slot), 0)?;
                 }
@@ -230,6 +236,7 @@ mod tests {
         held: Vec<Vec<Token>>,
         rows: Vec<[f32; 4]>,
         fault: Fault,
+        passes: usize,
     }
 
     #[derive(PartialEq)]
@@ -257,7 +264,7 @@ mod tests {
                 ragged: false,
                 promise: Promise::NearTies,
             };
-            Fake { caps, held: vec![Vec::new(); SLOTS as usize], rows: Vec::new(), fault }
+            Fake { caps, held: vec![Vec::new(); SLOTS as usize], rows: Vec::new(), fault, passes: 0 }
         }
     }
 
@@ -268,6 +275,7 @@ mod tests {
 
         fn forward(&mut self, runs: &[Run<'_>]) -> Result<Rows<'_>, ExecError> {
             self.rows.clear();
+            self.passes += 1;
             for run in runs {
                 let held = &mut self.held[run.slot.index()];
                 assert_eq!(held.len(), run.start as usize);
@@ -333,5 +341,6 @@ mod tests {
         let mut engine = Fake::new(Fault::None);
         let found = run(&mut engine, Duration::ZERO).unwrap();
         assert!((1..20).contains(&found.rows), "{found:?}");
+        assert!(engine.passes <= 12, "{} passes", engine.passes);
     }
 }
