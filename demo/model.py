@@ -131,9 +131,10 @@ def _look_backward(kept: tuple[Array, ...], change: Array) -> tuple[Array, Array
 
 
 look: Any = jax.custom_vjp(_look)
-"""What queries gather: `q [batch, n_kv, group, queries, head]`, `k` and `v [batch, n_kv, keys, head]`; `mask [batch,
-queries, keys]` is added to the scores. The weights are computed again for the gradient, as in FlashAttention (Dao et al.,
-2022): to keep those of all layers in memory took longer."""
+"""What queries gather: `q [batch, n_kv, group, queries, head]`, `k` and `v [batch, n_kv, keys, head]`.
+
+`mask [batch, queries, keys]` is added to the scores. The weights are computed again for the gradient, as in
+FlashAttention (Dao et al., 2022): to keep those of all layers in memory took longer."""
 look.defvjp(_look_forward, _look_backward)
 QUARTERS = 4
 """Parts of a row's queries; each looks at the keys up to its own end only."""

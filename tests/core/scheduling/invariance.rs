@@ -6,7 +6,7 @@ use super::world::{World, essence, speculator};
 use llgtrt::config::{Config, DraftSource, PromptLookupConfig, SpeculativeConfig};
 use llgtrt::exec::toy::ToyConfig;
 use llgtrt::request::RequestSpec;
-use llgtrt::types::Event;
+use llgtrt::types::{End, Event, FinishReason};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -27,6 +27,8 @@ struct Cramped {
     pause: usize,
     max_step_ms: u32,
     adaptive: bool,
+    /// Cancels the requests whose bit is set.
+    cancel: u8,
     drafts: Drafts,
 }
 
@@ -61,6 +63,12 @@ enum Drafts {
         most: u32,
         forced: bool,
     },
+    /// All sources, one after the other.
+    All {
+        most: u32,
+        blur: u32,
+        edit: usize,
+    },
 }
 
 fn drafts() -> impl Strategy<Value = Drafts> {
@@ -74,14 +82,18 @@ fn drafts() -> impl Strategy<Value = Drafts> {
         3 => (1u32..9, 0u32..50, any::<bool>(), any::<bool>())
             .prop_map(|(most, blur, forced, lookup)| Drafts::Model { most, blur, forced, lookup }),
         2 => (1u32..9, any::<bool>()).prop_map(|(most, forced)| Drafts::Speculator { most, forced }),
+        3 => (1u32..9, 0u32..50, 2usize..20).prop_map(|(most, blur, edit)| Drafts::All { most, blur, edit }),
     ]
 }
 
 fn cramped() -> impl Strategy<Value = Cramped> {
     // 100 KV tokens hold one of the longest sequences, 250 two and a half.
     let sizes = (1u32..8, 100u64..260, 2u32..80, 1u32..8);
-    (sizes, any::<bool>(), any::<bool>(), 0u64..2, 0usize..4, 0u32..3, any::<bool>(), drafts()).prop_map(
-        |((slots, kv, step_tokens, batch), chunked, reuse, host_megabytes, pause, ms, adaptive, drafts)| {
+    let cancel = prop_oneof![3 => Just(0u8), 1 => any::<u8>()];
+    let times = (0usize..4, 0u32..3, cancel);
+    (sizes, any::<bool>(), any::<bool>(), 0u64..2, times, any::<bool>(), drafts()).prop_map(
+        |((slots, kv, step_tokens, batch), chunked, reuse, host_megabytes, times, adaptive, drafts)| {
+            let (pause, ms, cancel) = times;
             Cramped {
                 slots,
                 kv,
@@ -93,6 +105,7 @@ fn cramped() -> impl Strategy<Value = Cramped> {
                 pause,
                 max_step_ms: [1, 5, 250][ms as usize],
                 adaptive,
+                cancel,
                 drafts,
             }
         },
@@ -145,7 +158,24 @@ impl Cramped {
                 config.speculative.max_draft_len = most;
                 config.speculative.sources = Some(vec![DraftSource::Prediction]);
             }
-            Drafts::Model { .. } => self.draft_with_a_model(&mut config.speculative),
+            Drafts::Model { most, blur, forced, lookup } => {
+                let sources = [(DraftSource::Forced, forced), (DraftSource::PromptLookup, lookup)];
+                let mut chain: Vec<_> =
+                    sources.iter().filter(|(_, is)| *is).map(|(source, _)| *source).collect();
+                chain.push(DraftSource::DraftModel);
+                self.draft_with_a_model(&mut config.speculative, (most, blur), chain);
+            }
+            Drafts::All { most, blur, .. } => {
+                config.speculative.mlp_speculator = Some(speculator());
+                let chain = vec![
+                    DraftSource::Forced,
+                    DraftSource::Prediction,
+                    DraftSource::PromptLookup,
+                    DraftSource::MlpSpeculator,
+                    DraftSource::DraftModel,
+                ];
+                self.draft_with_a_model(&mut config.speculative, (most, blur), chain);
+            }
             Drafts::Speculator { most, forced } => {
                 config.speculative.max_draft_len = most;
                 config.speculative.mlp_speculator = Some(speculator());
@@ -157,24 +187,24 @@ impl Cramped {
 }
 
 impl Cramped {
-    fn draft_with_a_model(&self, speculative: &mut SpeculativeConfig) {
-        let Drafts::Model { most, blur, forced, lookup } = self.drafts else { return };
+    fn draft_with_a_model(
+        &self,
+        speculative: &mut SpeculativeConfig,
+        (most, blur): (u32, u32),
+        chain: Vec<DraftSource>,
+    ) {
         speculative.max_draft_len = most;
         // No more room than the target has: it fails where more is held.
         let (kv, step) = (self.kv, self.step_tokens);
         speculative.draft_model = Some(format!("toy:context=90,kv={kv},step_tokens={step},blur={blur}"));
-        let mut sources = Vec::new();
-        sources.extend(forced.then_some(DraftSource::Forced));
-        sources.extend(lookup.then_some(DraftSource::PromptLookup));
-        sources.push(DraftSource::DraftModel);
-        speculative.sources = Some(sources);
+        speculative.sources = Some(chain);
         speculative.prompt_lookup = PromptLookupConfig { min_ngram: 1, max_ngram: 3, max_draft_len: None };
     }
 
     /// The requests, with predictions where these are wanted; `answers` by request and choice.
     fn predicting(&self, specs: &[RequestSpec], answers: &[BTreeMap<u32, Event>]) -> Vec<RequestSpec> {
         let mut specs = specs.to_vec();
-        if let Drafts::Prediction { edit, .. } = self.drafts {
+        if let Drafts::Prediction { edit, .. } | Drafts::All { edit, .. } = self.drafts {
             for (spec, answers) in specs.iter_mut().zip(answers) {
                 let edited = |(i, token): (usize, &u32)| if i % edit == edit - 1 { 32 } else { *token };
                 spec.prediction = answers[&0].tokens.iter().enumerate().map(edited).collect();
@@ -186,31 +216,41 @@ impl Cramped {
 
 static PREEMPTIONS: AtomicU64 = AtomicU64::new(0);
 static CACHED: AtomicU64 = AtomicU64::new(0);
-/// Of oracles that are right four times of five, of models, of predictions, of speculators, and of all others.
-static DRAFTED: [AtomicU64; 5] = [const { AtomicU64::new(0) }; 5];
-static ACCEPTED: [AtomicU64; 5] = [const { AtomicU64::new(0) }; 5];
+static CANCELLED: AtomicU64 = AtomicU64::new(0);
+/// Of oracles that are right four times of five, of models, of predictions, of all sources together, of speculators, and
+/// of all others.
+static DRAFTED: [AtomicU64; 6] = [const { AtomicU64::new(0) }; 6];
+static ACCEPTED: [AtomicU64; 6] = [const { AtomicU64::new(0) }; 6];
 
 fn check(specs: &[RequestSpec], order: &[usize], cramped: &Cramped) -> Result<(), TestCaseError> {
     let wanted: Vec<_> = specs.iter().map(|spec| roomy().alone(spec)).collect();
     let specs = &cramped.predicting(specs, &wanted)[..];
     let known =
         specs.iter().zip(&wanted).flat_map(|(s, events)| events.values().map(move |e| (s, e.clone())));
-    let answers = cramped.world(&known.collect::<Vec<_>>()).run(specs, order, cramped.pause);
+    let cancelled: Vec<_> = (0..specs.len()).filter(|index| cramped.cancel >> index & 1 == 1).collect();
+    let live = cramped.world(&known.collect::<Vec<_>>()).start();
+    let answers = live.run_cancelling(specs, order, cramped.pause, &cancelled);
     let kind = match cramped.drafts {
         Drafts::Oracle { right: 80, .. } => 0,
         Drafts::Model { .. } => 1,
         Drafts::Prediction { .. } => 2,
-        Drafts::Speculator { .. } => 3,
-        _ => 4,
+        Drafts::All { .. } => 3,
+        Drafts::Speculator { .. } => 4,
+        _ => 5,
     };
     prop_assert_eq!(answers.snapshot.gauges.drafters_failed, 0);
     DRAFTED[kind].fetch_add(answers.snapshot.totals.drafted_tokens, Relaxed);
     ACCEPTED[kind].fetch_add(answers.snapshot.totals.accepted_tokens, Relaxed);
     PREEMPTIONS.fetch_add(answers.snapshot.totals.preemptions, Relaxed);
     CACHED.fetch_add(answers.snapshot.totals.cached_tokens, Relaxed);
+    CANCELLED.fetch_add(answers.snapshot.totals.requests_cancelled, Relaxed);
     for (index, events) in wanted.iter().enumerate() {
         for (choice, want) in events {
             let got = &answers.choices[&(index, *choice)];
+            if cancelled.contains(&index) && got.end == Some(End::Finished(FinishReason::Cancelled)) {
+                prop_assert!(want.tokens.starts_with(&got.tokens), "request {} choice {}", index, choice);
+                continue;
+            }
             prop_assert_eq!(essence(got), essence(want), "request {} choice {}", index, choice);
         }
     }
@@ -219,7 +259,7 @@ fn check(specs: &[RequestSpec], order: &[usize], cramped: &Cramped) -> Result<()
 
 #[test]
 fn output_depends_on_the_request_alone() {
-    let cases = ProptestConfig { cases: 150, failure_persistence: None, ..ProptestConfig::default() };
+    let cases = ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() };
     let input = proptest::collection::vec(request(), 2..7).prop_flat_map(|specs| {
         let order = Just((0..specs.len()).collect::<Vec<_>>()).prop_shuffle();
         (Just(specs), order, cramped())
@@ -228,12 +268,13 @@ fn output_depends_on_the_request_alone() {
     runner.run(&input, |(specs, order, cramped)| check(&specs, &order, &cramped)).unwrap();
     assert!(PREEMPTIONS.load(Relaxed) > 0, "no sequence was ever preempted");
     assert!(CACHED.load(Relaxed) > 0, "no prefix was ever reused");
+    assert!(CANCELLED.load(Relaxed) > 0, "no request was ever cancelled");
     assert!(
-        DRAFTED[3].load(Relaxed) > 1000 && ACCEPTED[3].load(Relaxed) > 0,
+        DRAFTED[4].load(Relaxed) > 1000 && ACCEPTED[4].load(Relaxed) > 0,
         "no speculator ever guessed right"
     );
-    assert!(ACCEPTED[4].load(Relaxed) > 0, "no draft was ever accepted");
-    for kind in 0..3 {
+    assert!(ACCEPTED[5].load(Relaxed) > 0, "no draft was ever accepted");
+    for kind in 0..4 {
         let [drafted, accepted] = [&DRAFTED[kind], &ACCEPTED[kind]].map(|n| n.load(Relaxed) as f64);
         assert!((0.2..0.9).contains(&(accepted / drafted)), "{kind}: {accepted} of {drafted} drafted tokens");
     }

@@ -105,6 +105,17 @@ impl Live {
 
     /// Submits the requests in `order` (indices), a new one whenever `pause` further messages have come.
     pub fn run(&self, requests: &[RequestSpec], order: &[usize], pause: usize) -> Answers {
+        self.run_cancelling(requests, order, pause, &[])
+    }
+
+    /// The same; each of those in `cancelled` is cancelled just before the next one is submitted.
+    pub fn run_cancelling(
+        &self,
+        requests: &[RequestSpec],
+        order: &[usize],
+        pause: usize,
+        cancelled: &[usize],
+    ) -> Answers {
         let mut answers = Answers::default();
         let mut expected = 0;
         for index in order {
@@ -114,6 +125,9 @@ impl Live {
                 if let Ok(message) = self.messages.try_recv() {
                     answers.take(message);
                 }
+            }
+            if cancelled.contains(index) {
+                self.commands.send(Command::Cancel(RequestId(*index as u64))).unwrap();
             }
         }
         while answers.lags(expected) {
