@@ -3,7 +3,7 @@
 //! A draft is never worth a preemption, a kept prefix or another sequence's tokens: it takes what they leave ([`Room`]).
 //! Within that, the lengths of a step are those with the most expected tokens per second ([`Lengths`]); of about equal ones the shortest.
 //!
-//! No draft at all is preferred to lengths that promise less than a tenth more ([`LEAST_GAIN`]).
+//! No draft at all is preferred to lengths that promise less than a tenth more (`LEAST_GAIN`).
 //!
 //! Tokens: a sequence whose drafts are accepted with probability `a` per token emits `1 + a + … + a^k` of `k`; forced
 //! tokens, which are known beforehand, count in full. Seconds: a table of whole steps, drafting included (but for what a

@@ -135,7 +135,8 @@ impl Cramped {
             ..Config::default()
         };
         config.engine.max_step_ms = self.max_step_ms;
-        config.speculative.adaptive = self.adaptive;
+        // Guesses at random would be left out.
+        config.speculative.adaptive = self.adaptive && !matches!(self.drafts, Drafts::Speculator { .. });
         config.speculative.sources = Some(Vec::new());
         let mut oracle = None;
         match self.drafts {
