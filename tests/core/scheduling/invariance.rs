@@ -138,36 +138,43 @@ impl Cramped {
         // Guesses at random would be left out.
         config.speculative.adaptive = self.adaptive && !matches!(self.drafts, Drafts::Speculator { .. });
         config.speculative.sources = Some(Vec::new());
-        let mut oracle = None;
+        self.draft(&mut config.speculative);
+        let oracle = match self.drafts {
+            Drafts::Oracle { right, .. } => {
+                Some(Oracle::new(answers.iter().map(|(spec, event)| (*spec, event)), right))
+            }
+            _ => None,
+        };
+        World { toy, config, fault: None, oracle }
+    }
+
+    fn draft(&self, speculative: &mut SpeculativeConfig) {
         match self.drafts {
             Drafts::None => {}
             Drafts::Lookup { most } => {
-                config.speculative.max_draft_len = most;
-                config.speculative.sources = Some(vec![DraftSource::PromptLookup]);
-                config.speculative.prompt_lookup =
+                speculative.max_draft_len = most;
+                speculative.sources = Some(vec![DraftSource::PromptLookup]);
+                speculative.prompt_lookup =
                     PromptLookupConfig { min_ngram: 1, max_ngram: 3, max_draft_len: None };
             }
             Drafts::Forced { most, lookup } => {
-                config.speculative.max_draft_len = most;
-                config.speculative.sources = chain(DraftSource::Forced, lookup, DraftSource::PromptLookup);
+                speculative.max_draft_len = most;
+                speculative.sources = chain(DraftSource::Forced, lookup, DraftSource::PromptLookup);
             }
-            Drafts::Oracle { most, right } => {
-                config.speculative.max_draft_len = most;
-                oracle = Some(Oracle::new(answers.iter().map(|(spec, event)| (*spec, event)), right));
-            }
+            Drafts::Oracle { most, .. } => speculative.max_draft_len = most,
             Drafts::Prediction { most, .. } => {
-                config.speculative.max_draft_len = most;
-                config.speculative.sources = Some(vec![DraftSource::Prediction]);
+                speculative.max_draft_len = most;
+                speculative.sources = Some(vec![DraftSource::Prediction]);
             }
             Drafts::Model { most, blur, forced, lookup } => {
                 let sources = [(DraftSource::Forced, forced), (DraftSource::PromptLookup, lookup)];
                 let mut chain: Vec<_> =
                     sources.iter().filter(|(_, is)| *is).map(|(source, _)| *source).collect();
                 chain.push(DraftSource::DraftModel);
-                self.draft_with_a_model(&mut config.speculative, (most, blur), chain);
+                self.draft_with_a_model(speculative, (most, blur), chain);
             }
             Drafts::All { most, blur, .. } => {
-                config.speculative.mlp_speculator = Some(speculator());
+                speculative.mlp_speculator = Some(speculator());
                 let chain = vec![
                     DraftSource::Forced,
                     DraftSource::Prediction,
@@ -175,15 +182,14 @@ impl Cramped {
                     DraftSource::MlpSpeculator,
                     DraftSource::DraftModel,
                 ];
-                self.draft_with_a_model(&mut config.speculative, (most, blur), chain);
+                self.draft_with_a_model(speculative, (most, blur), chain);
             }
             Drafts::Speculator { most, forced } => {
-                config.speculative.max_draft_len = most;
-                config.speculative.mlp_speculator = Some(speculator());
-                config.speculative.sources = chain(DraftSource::MlpSpeculator, forced, DraftSource::Forced);
+                speculative.max_draft_len = most;
+                speculative.mlp_speculator = Some(speculator());
+                speculative.sources = chain(DraftSource::MlpSpeculator, forced, DraftSource::Forced);
             }
         }
-        World { toy, config, fault: None, oracle }
     }
 }
 
