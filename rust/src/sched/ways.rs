@@ -92,9 +92,8 @@ impl Ways {
 
     /// What each way's steps may take, by others of its own or else by the cheapest way's.
     fn priors(&self, prospects: &[Vec<Prospect>]) -> Vec<Prior> {
-        let of = |(way, of): (&Way, &Vec<Prospect>)| {
-            way.lengths.prior(of.len(), of.iter().map(|p| p.most).max().unwrap_or(0).max(FIRST))
-        };
+        let longest = prospects.iter().flatten().map(|p| p.most).max().unwrap_or(0).max(FIRST);
+        let of = |(way, of): (&Way, &Vec<Prospect>)| way.lengths.prior(of.len(), longest);
         let own: Vec<Prior> = self.ways.iter().zip(prospects).map(of).collect();
         let price = |prior: &&Prior| prior[FIRST as usize];
         let known = own.iter().filter(|prior| !prior.is_empty());
@@ -226,6 +225,7 @@ mod tests {
         assert!(!ways.asks(way, PromptLookup, |_| true));
         assert!(ways.asks(way, Forced, |_| true) && !ways.asks(way, Forced, |source| source != Forced));
     }
+
     /// How much faster than without drafts the first `steps` steps of 8 to 16 sequences are. `truth`: of the ways;
     /// `costs`: seconds of a step and, beside that, of each row of it.
     fn speedup(steps: u32, truth: Truth, (fixed, row): (f64, f64)) -> f64 {
