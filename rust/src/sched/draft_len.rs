@@ -206,7 +206,7 @@ impl Lengths {
             return if best > 0 { lengths } else { uniform(FIRST) };
         }
         let alone = costs.at(0.0, prior).unwrap_or(f64::INFINITY) / prospects.len() as f64;
-        if costs.seconds.len() > 1 {
+        if costs.drafted() {
             let saved = (alone - 1.0 / speed).max(0.0);
             costs.saved = Some(costs.saved.map_or(saved, |mean| mean + 0.1 * (saved - mean)));
         }

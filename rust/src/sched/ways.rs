@@ -37,8 +37,6 @@ pub struct Ways {
     best: usize,
     /// A way under trial, and the steps that it has left.
     trial: Option<(usize, u32)>,
-    /// The way under trial in this step.
-    trying: Option<usize>,
     /// The way that was tried last.
     tried: usize,
     since: u32,
@@ -54,7 +52,7 @@ impl Ways {
         let earlier = (1..chain.len()).rev().map(|i| &chain[..i]);
         let parts = std::iter::once(&chain[..]).chain(later).chain(earlier);
         let ways = parts.map(|part| Way { sources: part.to_vec(), ..Way::default() }).collect();
-        Ways { ways, best: 0, trial: None, trying: None, tried: 0, since: 0, period: PERIODS.0 }
+        Ways { ways, best: 0, trial: None, tried: 0, since: 0, period: PERIODS.0 }
     }
 
     /// What is known of a way.
@@ -82,11 +80,10 @@ impl Ways {
     ) -> (usize, Vec<u32>) {
         let of: Vec<Vec<Prospect>> = (0..self.ways.len()).map(|way| prospects(self, way)).collect();
         let priors = self.priors(&of);
-        let way = match self.ways.len() {
-            1 => 0,
+        let (way, trial) = match self.ways.len() {
+            1 => (0, false),
             _ => self.next(&of, ragged, &priors),
         };
-        let trial = self.trying == Some(way);
         (way, self.ways[way].lengths.choose(&of[way], ragged, &priors[way], trial))
     }
 
@@ -101,7 +98,8 @@ impl Ways {
         own.into_iter().map(|prior| if prior.is_empty() { cheapest.clone() } else { prior }).collect()
     }
 
-    fn next(&mut self, prospects: &[Vec<Prospect>], ragged: bool, priors: &[Prior]) -> usize {
+    /// The way for a step, and whether that is a trial.
+    fn next(&mut self, prospects: &[Vec<Prospect>], ragged: bool, priors: &[Prior]) -> (usize, bool) {
         let each = self.ways.iter().zip(prospects).zip(priors);
         let speeds: Vec<f64> =
             each.map(|((way, of), prior)| way.lengths.expected(of, ragged, prior)).collect();
@@ -109,14 +107,13 @@ impl Ways {
         if speeds[best] > speeds[self.best] * (1.0 + NOISE) {
             (self.best, self.period, self.since) = (best, PERIODS.0, 0);
         }
-        self.trying = self.trial.map(|(way, _)| way);
         if let Some((way, left)) = self.trial {
             self.trial = (left > 1).then_some((way, left - 1));
-            return way;
+            return (way, true);
         }
         self.since += 1;
         if self.since < self.period {
-            return self.best;
+            return (self.best, false);
         }
         (self.since, self.period) = (0, (self.period * 2).min(PERIODS.1));
         let after = |way| (way + 1) % self.ways.len();
@@ -125,8 +122,7 @@ impl Ways {
             self.tried = after(self.tried);
         }
         self.trial = Some((self.tried, TRIAL_STEPS - 1));
-        self.trying = Some(self.tried);
-        self.tried
+        (self.tried, true)
     }
 
     /// Learns that a step of nothing but these drafts by `way` took this long. Without drafts all ways are the same.
