@@ -16,6 +16,10 @@ pub struct SpeculativeConfig {
     /// Engine folder or .gguf file of the draft model, the second name on the command line; null = none.
     #[schemars(length(min = 1))]
     pub draft_model: Option<String>,
+    /// Tokens that the draft model's KV holds for each token of the target's. With less than 1 more memory is left to the
+    /// target, and nothing is drafted by the model for texts that are longer than its KV.
+    #[schemars(range(max = 1), extend("exclusiveMinimum" = 0))]
+    pub draft_kv_fraction: f64,
     /// Folder of an MLP speculator (config.json and .safetensors files) trained for the target; null = none.
     #[schemars(length(min = 1))]
     pub mlp_speculator: Option<String>,
@@ -57,6 +61,7 @@ impl Default for SpeculativeConfig {
         SpeculativeConfig {
             max_draft_len: 10,
             draft_model: None,
+            draft_kv_fraction: 1.0,
             mlp_speculator: None,
             sources: None,
             acceptance: AcceptanceKey::Auto,

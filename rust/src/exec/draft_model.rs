@@ -5,6 +5,9 @@
 //! A long gap is closed in chunks over several steps, in which the sequence gets no draft; the sequence's first token
 //! never waits for it.
 //!
+//! The model may have less room for KV than the target. A text longer than its slots is left out, and so are, where all
+//! slots share a pool, those texts that are furthest behind once it is full.
+//!
 //! Where there is a grammar, a cursor walks ahead: tokens that it forces need no pass, and its masks go to verify. A
 //! token is drawn with the sampler and the noise of the target, so that it is the same wherever the two models agree.
 
@@ -75,7 +78,8 @@ impl DraftModel {
                 }
                 walk.draft.late |= gap > SHORT;
                 if count > 0 {
-                    pieces.push(Piece { index, start, tokens: walk.text(start, count) });
+                    let tokens = walk.text().skip(start).take(count).copied().collect();
+                    pieces.push(Piece { index, start, tokens });
                 }
             }
             if pieces.is_empty() {
@@ -85,10 +89,43 @@ impl DraftModel {
         }
     }
 
+    /// Sees to it that the pool holds all that the walks may need: what is held for other slots is given up where it
+    /// must be, and walks that do not fit end, those that have most to compute first.
+    fn make_room(&mut self, walks: &mut [Walk<'_>]) -> Result<(), ExecError> {
+        let mut room = self.forward.caps().kv_total;
+        let mut needs: Vec<_> = self.held.iter().map(|tokens| tokens.len() as u64).collect();
+        for walk in walks.iter() {
+            let need = &mut needs[walk.slot.index()];
+            *need = walk.longest().max(*need);
+        }
+        if needs.iter().sum::<u64>() <= room {
+            return Ok(());
+        }
+        let mut order: Vec<_> = walks.iter_mut().filter(|walk| !walk.over).collect();
+        order.sort_by_cached_key(|walk| walk.len() - self.same(walk.slot, walk.text()));
+        let mut stays = vec![false; needs.len()];
+        for walk in order {
+            let need = needs[walk.slot.index()];
+            walk.over = need > room;
+            if !walk.over {
+                room -= need;
+                stays[walk.slot.index()] = true;
+            }
+        }
+        for index in (0..needs.len()).filter(|index| !stays[*index]) {
+            let held = &mut self.held[index];
+            if held.len() as u64 > room {
+                held.clear();
+                self.forward.truncate(Slot(index as u32), 0)?;
+            }
+            room -= held.len() as u64;
+        }
+        Ok(())
+    }
+
     /// Cuts off what the slot holds beyond the walk's text, and its last token; gives back how much is left.
     fn align(&mut self, walk: &Walk<'_>) -> Result<usize, ExecError> {
-        let text = walk.known.iter().chain(&walk.draft.tokens);
-        let same = self.same(walk.slot, text).min(walk.len() - 1);
+        let same = self.same(walk.slot, walk.text()).min(walk.len() - 1);
         let held = &mut self.held[walk.slot.index()];
         if same < held.len() {
             self.forward.truncate(walk.slot, same as u32)?;
@@ -156,7 +193,7 @@ impl Drafter for DraftModel {
         for walk in &mut walks {
             walk.over |= !guarded(|| walk.begin(self.width));
         }
-        let result = self.run(&mut walks);
+        let result = self.make_room(&mut walks).and_then(|()| self.run(&mut walks));
         drop(walks);
         self.settle(result);
     }
@@ -172,7 +209,8 @@ impl Drafter for DraftModel {
 
     fn copy(&mut self, from: Slot, to: Slot, len: u32) {
         let len = self.held[from.index()].len().min(len as usize);
-        if self.broken || len == 0 {
+        let room = self.forward.caps().kv_total.saturating_sub(self.held());
+        if self.broken || len == 0 || len as u64 > room {
             return;
         }
         self.held[to.index()] = self.held[from.index()][..len].to_vec();

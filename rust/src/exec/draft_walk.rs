@@ -106,9 +106,14 @@ impl<'a> Walk<'a> {
         self.known.len() + self.draft.tokens.len()
     }
 
-    /// `count` of them from `start` on.
-    pub(super) fn text(&self, start: usize, count: usize) -> Vec<Token> {
-        self.known.iter().chain(&self.draft.tokens).skip(start).take(count).copied().collect()
+    /// Tokens that it may come to.
+    pub(super) fn longest(&self) -> u64 {
+        (self.len() + self.want) as u64
+    }
+
+    /// The tokens known and drafted.
+    pub(super) fn text(&self) -> impl Iterator<Item = &Token> {
+        self.known.iter().chain(&self.draft.tokens)
     }
 }
 

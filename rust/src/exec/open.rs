@@ -74,7 +74,9 @@ pub fn open_toy(toy: ToyConfig, config: &Config, fault: Option<ToyFault>) -> Res
     let draft = match config.speculative.draft_model().map(|name| (name, toy_options(name))) {
         None => None,
         Some((_, Some(options))) => {
-            let toy = ToyConfig { slots: toy.slots, ..ToyConfig::parse(options)? };
+            let own = ToyConfig::parse(options)?;
+            let kv = (own.kv as f64 * config.speculative.draft_kv_fraction).ceil() as u64;
+            let toy = ToyConfig { slots: toy.slots, kv, ..own };
             Some(Box::new(Toy::new(toy, &vocab)) as Box<dyn Forward>)
         }
         Some((name, None)) => {

@@ -29,6 +29,8 @@ struct Cramped {
     adaptive: bool,
     /// Cancels the requests whose bit is set.
     cancel: u8,
+    /// The draft model's KV as a part of the target's.
+    draft_kv: f64,
     drafts: Drafts,
 }
 
@@ -90,10 +92,10 @@ fn cramped() -> impl Strategy<Value = Cramped> {
     // 100 KV tokens hold one of the longest sequences, 250 two and a half.
     let sizes = (1u32..8, 100u64..260, 2u32..80, 1u32..8);
     let cancel = prop_oneof![3 => Just(0u8), 1 => any::<u8>()];
-    let times = (0usize..4, 0u32..3, cancel);
+    let times = (0usize..4, 0u32..3, cancel, prop_oneof![Just(1.0), Just(0.5), Just(0.2)]);
     (sizes, any::<bool>(), any::<bool>(), 0u64..2, times, any::<bool>(), drafts()).prop_map(
         |((slots, kv, step_tokens, batch), chunked, reuse, host_megabytes, times, adaptive, drafts)| {
-            let (pause, ms, cancel) = times;
+            let (pause, ms, cancel, draft_kv) = times;
             Cramped {
                 slots,
                 kv,
@@ -106,15 +108,16 @@ fn cramped() -> impl Strategy<Value = Cramped> {
                 max_step_ms: [1, 5, 250][ms as usize],
                 adaptive,
                 cancel,
+                draft_kv,
                 drafts,
             }
         },
     )
 }
 
-/// One source, and with `both` another.
-fn chain(one: DraftSource, both: bool, other: DraftSource) -> Option<Vec<DraftSource>> {
-    Some(std::iter::once(one).chain(both.then_some(other)).collect())
+/// Those sources that are wanted.
+fn chain<const N: usize>(sources: [(DraftSource, bool); N]) -> Option<Vec<DraftSource>> {
+    Some(sources.into_iter().filter_map(|(source, wanted)| wanted.then_some(source)).collect())
 }
 
 impl Cramped {
@@ -159,7 +162,8 @@ impl Cramped {
             }
             Drafts::Forced { most, lookup } => {
                 speculative.max_draft_len = most;
-                speculative.sources = chain(DraftSource::Forced, lookup, DraftSource::PromptLookup);
+                speculative.sources =
+                    chain([(DraftSource::Forced, true), (DraftSource::PromptLookup, lookup)]);
             }
             Drafts::Oracle { most, .. } => speculative.max_draft_len = most,
             Drafts::Prediction { most, .. } => {
@@ -167,44 +171,39 @@ impl Cramped {
                 speculative.sources = Some(vec![DraftSource::Prediction]);
             }
             Drafts::Model { most, blur, forced, lookup } => {
-                let sources = [(DraftSource::Forced, forced), (DraftSource::PromptLookup, lookup)];
-                let mut chain: Vec<_> =
-                    sources.iter().filter(|(_, is)| *is).map(|(source, _)| *source).collect();
-                chain.push(DraftSource::DraftModel);
-                self.draft_with_a_model(speculative, (most, blur), chain);
+                let model = (DraftSource::DraftModel, true);
+                speculative.sources =
+                    chain([(DraftSource::Forced, forced), (DraftSource::PromptLookup, lookup), model]);
+                self.draft_with_a_model(speculative, (most, blur));
             }
             Drafts::All { most, blur, .. } => {
                 speculative.mlp_speculator = Some(speculator());
-                let chain = vec![
+                speculative.sources = Some(vec![
                     DraftSource::Forced,
                     DraftSource::Prediction,
                     DraftSource::PromptLookup,
                     DraftSource::MlpSpeculator,
                     DraftSource::DraftModel,
-                ];
-                self.draft_with_a_model(speculative, (most, blur), chain);
+                ]);
+                self.draft_with_a_model(speculative, (most, blur));
             }
             Drafts::Speculator { most, forced } => {
                 speculative.max_draft_len = most;
                 speculative.mlp_speculator = Some(speculator());
-                speculative.sources = chain(DraftSource::MlpSpeculator, forced, DraftSource::Forced);
+                speculative.sources =
+                    chain([(DraftSource::MlpSpeculator, true), (DraftSource::Forced, forced)]);
             }
         }
     }
 }
 
 impl Cramped {
-    fn draft_with_a_model(
-        &self,
-        speculative: &mut SpeculativeConfig,
-        (most, blur): (u32, u32),
-        chain: Vec<DraftSource>,
-    ) {
+    fn draft_with_a_model(&self, speculative: &mut SpeculativeConfig, (most, blur): (u32, u32)) {
         speculative.max_draft_len = most;
+        speculative.draft_kv_fraction = self.draft_kv;
         // No more room than the target has: it fails where more is held.
         let (kv, step) = (self.kv, self.step_tokens);
         speculative.draft_model = Some(format!("toy:context=90,kv={kv},step_tokens={step},blur={blur}"));
-        speculative.sources = Some(chain);
         speculative.prompt_lookup = PromptLookupConfig { min_ngram: 1, max_ngram: 3, max_draft_len: None };
     }
 

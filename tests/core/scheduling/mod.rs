@@ -1,6 +1,7 @@
 //! Tests of the scheduler on the weightless engine: tokens do not depend on batch-mates, arrival order, chunking,
 //! budgets, preemption, prefix reuse or drafts; one bad sequence harms one sequence; planted mistakes are noticed.
 
+mod behind;
 mod cancel;
 mod faults;
 mod invariance;

@@ -98,8 +98,8 @@ pub struct DraftFile<'a> {
     pub config: &'a Config,
 }
 
-/// Opens a GGUF file: checks it, loads it, probes it and lays out KV. A draft model is opened beside it; both hold the
-/// same number of KV tokens.
+/// Opens a GGUF file: checks it, loads it, probes it and lays out KV. A draft model is opened beside it; it holds as many
+/// KV tokens as the target, or the configured fraction of that.
 ///
 /// # Errors
 /// `Invalid` with `what` = "target" or "draft" where a file is damaged or cannot be served, or where the draft model's
@@ -126,9 +126,10 @@ fn facts(target: &Loaded, config: &Config, draft: Option<(&Config, &Loaded)>) ->
     let mut bytes = target.found.token_bytes;
     let mut fit = f64::INFINITY;
     if let Some((config, draft)) = draft {
-        bytes += draft.found.token_bytes;
+        let share = config.speculative.draft_kv_fraction;
+        bytes += share * draft.found.token_bytes;
         let most = config.kv_cache_max_tokens.map_or(f64::INFINITY, |most| most as f64);
-        fit = most.min(memory(config) / draft.found.token_bytes);
+        fit = most.min(memory(config) / draft.found.token_bytes) / share;
     }
     Facts {
         context: target.context,
@@ -141,9 +142,7 @@ fn facts(target: &Loaded, config: &Config, draft: Option<(&Config, &Loaded)>) ->
 
 /// A draft model with as many slots as the target. Its context may be shorter: beyond it nothing is drafted.
 fn open_draft(loaded: &Loaded, file: &DraftFile<'_>, plan: &Plan) -> Result<Opened, Error> {
-    let per_slot = plan.per_slot.min(loaded.context);
-    let cells = if plan.shared { plan.cells } else { plan.sequences * per_slot.next_multiple_of(CELL_BLOCK) };
-    let plan = Plan { per_slot, cells, ..*plan };
+    let plan = plan.of_draft(loaded.context, file.config.speculative.draft_kv_fraction);
     let forward = build(loaded, file.config, &plan)?;
     if !forward.caps().can_truncate {
         return Err(refused(file.gguf, "cannot draft: its KV cannot be truncated"));

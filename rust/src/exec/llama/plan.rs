@@ -36,6 +36,22 @@ pub(super) struct Plan {
     pub(super) total: u64,
 }
 
+impl Plan {
+    /// The plan of a draft model with this context, which holds `fraction` as many tokens.
+    pub(super) fn of_draft(&self, context: u32, fraction: f64) -> Plan {
+        let part = |n: u64| ((n as f64 * fraction).ceil() as u64).max(1);
+        if self.shared {
+            let total = part(self.total);
+            let (cells, per_slot) =
+                (narrow(total.next_multiple_of(u64::from(CELL_BLOCK))), self.per_slot.min(context));
+            return Plan { cells, total, per_slot: per_slot.min(narrow(total)), ..*self };
+        }
+        let per_slot = narrow(part(u64::from(self.per_slot))).min(context);
+        let cells = self.sequences * per_slot.next_multiple_of(CELL_BLOCK);
+        Plan { cells, per_slot, total: u64::from(self.sequences) * u64::from(per_slot), ..*self }
+    }
+}
+
 /// KV tokens = min(what fits, max_batch_size × context, kv_cache_max_tokens); from these, the layout.
 pub(super) fn plan(config: &Config, facts: &Facts) -> Plan {
     let most = u64::from(config.max_batch_size.max(1)) * u64::from(facts.context);
@@ -136,6 +152,19 @@ mod tests {
     fn small_contexts_pay_for_whole_blocks() {
         let p = plan(&config(128, None, KvLayout::Slots), &facts(10, 2560));
         assert_eq!((p.sequences, p.cells, p.total), (10, 2560, 100));
+    }
+
+    #[test]
+    fn a_draft_model_holds_the_fraction_that_is_asked_for() {
+        let slots = plan(&config(4, None, KvLayout::Slots), &facts(4096, u64::MAX));
+        assert_eq!(slots.of_draft(8192, 1.0), slots);
+        let half = slots.of_draft(8192, 0.5);
+        assert_eq!((half.sequences, half.per_slot, half.cells, half.total), (4, 2048, 8192, 8192));
+        assert_eq!(slots.of_draft(512, 0.5).per_slot, 512);
+        let pool = plan(&config(4, Some(10_000), KvLayout::Shared), &facts(4096, u64::MAX));
+        let tenth = pool.of_draft(8192, 0.1);
+        assert_eq!((tenth.total, tenth.cells, tenth.per_slot), (1000, 1024, 1000));
+        assert_eq!((pool.of_draft(8192, 1.0).total, pool.of_draft(8192, 1e-9).total), (10_000, 1));
     }
 
     #[test]

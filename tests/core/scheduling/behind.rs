@@ -1,0 +1,138 @@
+//! A draft model that is far behind its target, or has less room for KV.
+
+use super::spec;
+use super::world::World;
+use llgtrt::config::{AcceptanceKey, DraftSource};
+use llgtrt::exec::draft_model::DraftModel;
+use llgtrt::exec::toy::{Toy, ToyConfig};
+use llgtrt::exec::{Ask, Draft, Drafter};
+use llgtrt::request::{Limits, Request};
+use llgtrt::sampler::Sampler;
+use llgtrt::types::{Slot, Token};
+use llgtrt::vocab::Vocab;
+use std::sync::Arc;
+use std::time::Duration;
+
+const WANT: u32 = 4;
+/// Tokens of the first chunk, and the longest gap that is closed at once.
+const FIRST: u64 = 64;
+const SHORT: usize = 16;
+
+struct Bench {
+    vocab: Arc<Vocab>,
+    drafter: DraftModel,
+}
+
+impl Bench {
+    fn new(kv: u64, patience: Duration) -> Bench {
+        let vocab = Vocab::toy().unwrap();
+        let toy = Toy::new(ToyConfig { slots: 3, kv, end_bias: -20.0, ..ToyConfig::default() }, &vocab);
+        Bench { drafter: DraftModel::new(Box::new(toy), vocab.len(), patience), vocab }
+    }
+
+    /// Asks for drafts after the texts in these slots.
+    fn propose(&mut self, texts: &[(u32, &[Token])]) -> Vec<Draft> {
+        let n_vocab = self.vocab.len() as u32;
+        let limits = Limits { n_vocab, context: 4096, max_prompt: 4096, faults: false };
+        let request = Request::new(spec(r#"{"prompt":[1],"sampling":{"temperature":0}}"#), &limits).unwrap();
+        let sampler = Sampler::new(&request, 0, 0, Arc::clone(&self.vocab));
+        let mut drafts: Vec<_> = texts.iter().map(|_| Draft::default()).collect();
+        let mut asks = Vec::new();
+        for ((slot, known), draft) in texts.iter().zip(&mut drafts) {
+            let (slot, sampler) = (Slot(*slot), &sampler);
+            asks.push(Ask {
+                slot,
+                known,
+                prompt: 1,
+                prediction: &[],
+                draft,
+                grammar: None,
+                sampler,
+                want: WANT,
+            });
+        }
+        self.drafter.propose(&mut asks);
+        assert!(!self.drafter.failed());
+        drafts
+    }
+}
+
+fn text(length: u32, step: u32) -> Vec<Token> {
+    (0..length).map(|i| 97 + i * step % 26).collect()
+}
+
+#[test]
+fn a_long_gap_is_closed_in_chunks_and_then_the_same_is_drafted() {
+    let long = text(1000, 3);
+    let mut eager = Bench::new(10_000, Duration::from_secs(3600));
+    eager.propose(&[(0, &text(100, 1))]);
+    let mut steps = 0;
+    let want = loop {
+        steps += 1;
+        let draft = eager.propose(&[(0, &long)]).remove(0);
+        if !draft.tokens.is_empty() {
+            break draft.tokens;
+        }
+    };
+    assert!(steps <= 3 && want.len() == WANT as usize, "{steps} steps");
+    // With no patience at all, nothing is computed once the cost of a chunk is known.
+    let mut slow = Bench::new(10_000, Duration::ZERO);
+    let first = slow.propose(&[(0, &long), (1, &long[..SHORT])]);
+    assert!(first[0].tokens.is_empty() && first[0].late, "{first:?}");
+    assert!(first[1].tokens.len() == WANT as usize && !first[1].late);
+    assert!(slow.drafter.held() <= FIRST + SHORT as u64 + u64::from(WANT));
+    assert!(
+        slow.drafter.delay(Slot(0), &long).unwrap() > 0.0
+            && slow.drafter.delay(Slot(1), &long[..SHORT]).is_none()
+    );
+    assert!(slow.drafter.caught_up() > Duration::ZERO && slow.drafter.caught_up() == Duration::ZERO);
+    let second = slow.propose(&[(0, &long)]);
+    assert!(second[0].tokens.is_empty() && slow.drafter.held() <= FIRST + SHORT as u64 + u64::from(WANT));
+    // A neighbour that is far behind changes nothing.
+    let mut both = Bench::new(10_000, Duration::from_secs(3600));
+    let drafts = loop {
+        let drafts = both.propose(&[(0, &long), (2, &text(800, 5))]);
+        if drafts.iter().all(|draft| !draft.tokens.is_empty()) {
+            break drafts;
+        }
+    };
+    assert_eq!(drafts[0].tokens, want);
+}
+
+#[test]
+fn what_does_not_fit_is_left_out_and_comes_back() {
+    let texts = [text(10, 1), text(12, 3), text(14, 5)];
+    let alone = |i: usize| Bench::new(10_000, Duration::ZERO).propose(&[(0, &texts[i])]).remove(0).tokens;
+    let asks: Vec<(u32, &[Token])> =
+        texts.iter().enumerate().map(|(i, text)| (i as u32, &text[..])).collect();
+    let mut bench = Bench::new(32, Duration::ZERO);
+    let drafted = |drafts: Vec<Draft>| drafts.into_iter().map(|draft| draft.tokens).collect::<Vec<_>>();
+    // 10 + 4 and 12 + 4 tokens fit, the third text not.
+    assert_eq!(drafted(bench.propose(&asks)), [alone(0), alone(1), Vec::new()]);
+    assert!(bench.drafter.held() <= 32);
+    // Those that have least to compute go on; of what is held for others only that goes which must.
+    assert_eq!(drafted(bench.propose(&asks)), [alone(0), alone(1), Vec::new()]);
+    assert_eq!(drafted(bench.propose(&asks[1..])), [alone(1), Vec::new()]);
+    assert_eq!(drafted(bench.propose(&asks[2..])), [alone(2)]);
+    // A copy that does not fit is none.
+    bench.drafter.copy(Slot(2), Slot(0), 14);
+    assert!(bench.drafter.held() <= 32);
+    assert_eq!(drafted(bench.propose(&asks[..1])), [alone(0)]);
+    // One that will never fit harms nobody.
+    let long = text(40, 7);
+    assert_eq!(drafted(bench.propose(&[(0, &texts[0]), (1, &long)])), [alone(0), Vec::new()]);
+}
+
+#[test]
+fn the_first_token_waits_for_no_draft_model() {
+    let mut world = World::default();
+    world.config.speculative.draft_model = Some("toy".into());
+    world.config.speculative.sources = Some(vec![DraftSource::DraftModel]);
+    world.config.speculative.acceptance = AcceptanceKey::Exact;
+    let request =
+        |max: u32| spec(&format!(r#"{{"prompt":{:?},"max_tokens":{max},"ignore_eos":true}}"#, text(900, 1)));
+    let first = world.run(&[request(1)], &[0], 0).snapshot;
+    assert_eq!((first.totals.drafted_tokens, first.gauges.draft_kv_used), (0, 0));
+    assert_eq!(first.totals.generated_tokens, 1);
+    assert!(world.run(&[request(100)], &[0], 0).snapshot.totals.accepted_tokens > 0);
+}
