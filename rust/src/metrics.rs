@@ -159,7 +159,8 @@ pub struct Fates {
     pub target: u64,
     /// The grammar allows no such token there.
     pub grammar: u64,
-    /// Accepted, but the sequence ended before: by a stop string, its grammar's end, or a failure.
+    /// Accepted, but not text: an end token, or the sequence ended before, by a stop string, its grammar's end, or a
+    /// failure.
     pub stop: u64,
     /// Behind a token that was not accepted.
     pub unverified: u64,
@@ -202,6 +203,7 @@ pub fn fates(
                 _ if i < accepted => &mut fates.stop,
                 Some(Refusal::Target) if i == accepted => &mut fates.target,
                 Some(Refusal::Grammar) if i == accepted => &mut fates.grammar,
+                Some(Refusal::End) if i == accepted => &mut fates.stop,
                 _ => &mut fates.unverified,
             } += 1;
         }

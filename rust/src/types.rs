@@ -108,11 +108,13 @@ impl Event {
     }
 }
 
-/// Why a drafted token was refused.
+/// Why a drafted token was not kept as one that more may follow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refusal {
     /// The target drew another token.
     Target,
     /// The grammar allows no such token there.
     Grammar,
+    /// It was accepted, and is an end token.
+    End,
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -55,8 +56,27 @@ def test_a_seed_for_all_gives_the_same_texts_again() -> None:
 def test_drafts_change_nothing(llm: LLM) -> None:
     want = texts(llm, seed=5)
     for name in ("[ngram]", "toy:blur=20", str(ROOT / "tests" / "core" / "speculator" / "tied-plain")):
-        with LLM("toy", speculative_model=name, num_speculative_tokens=3, ngram_prompt_lookup_max=2) as other:
+        with LLM(
+            "toy",
+            speculative_model=name,
+            num_speculative_tokens=3,
+            ngram_prompt_lookup_min=1,
+            ngram_prompt_lookup_max=2,
+            # Guesses after random texts would hardly be made.
+            config={"speculative": {"adaptive": False}},
+        ) as other:
             assert texts(other, seed=5) == want
+            # The counts come after the last event.
+            deadline = time.monotonic() + 10
+            while not drafted_by(other) and time.monotonic() < deadline:
+                time.sleep(0.01)
+            assert drafted_by(other), name
+
+
+def drafted_by(llm: LLM) -> int:
+    assert llm._core is not None
+    drafted: int = json.loads(llm._core.metrics())["totals"]["drafted_tokens"]
+    return drafted
 
 
 def test_choices_logprobs_and_stops(llm: LLM) -> None:

@@ -62,6 +62,15 @@ class Api:
             message = f"the model `{model:.200}` does not exist; this server has `{self.settings.model}`"
             raise ApiError(404, message, "model", "model_not_found")
 
+    def check_loaded(self) -> None:
+        """Refuses a request that comes too early.
+
+        Raises:
+            ApiError: 503.
+        """
+        if not self.loaded:
+            raise unavailable("the model is being loaded; try again soon", "loading")
+
     def fingerprint(self) -> str:
         """Changes with anything that may change an answer.
 
@@ -109,6 +118,7 @@ async def chat_completions(request: Request) -> Response:
     api: Api = request.app.state.api
     body = schema.parse(await read_body(request, api), schema.ChatRequest)
     api.check_model(body.model)
+    api.check_loaded()
     render = ChatRender(api.settings.model, api.fingerprint(), api.vocabulary, translate.logprobs(body))
     prompt = await chat_prompt(api, body)
     return await answer(request, body, [prompt], render)
@@ -121,6 +131,7 @@ async def completions(request: Request) -> Response:
     api.check_model(body.model)
     translate.check_completion(body)
     prompts = translate.prompts(body)
+    api.check_loaded()
     render = CompletionRender(api.settings.model, api.fingerprint(), api.vocabulary, translate.logprobs(body))
     if isinstance(prompts, translate.Texts):
         tokens: Sequence[Sequence[int]] = [
@@ -188,8 +199,6 @@ async def chat_prompt(api: Api, body: schema.ChatRequest) -> list[int]:
     """
     messages = translate.messages(body)
     template = api.template
-    if not api.loaded:
-        raise unavailable("the model is being loaded; try again soon", "loading")
     if template is None:
         raise invalid(
             "messages", "messages: this model has no chat template; the server needs --chat-template"

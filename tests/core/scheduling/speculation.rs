@@ -68,6 +68,27 @@ fn forced_tokens_are_drafted_and_always_accepted() {
     assert!(totals.steps * 2 < plain.snapshot.totals.steps);
 }
 
+/// Forced tokens once led models into endless line breaks (llguidance issue 267).
+#[test]
+fn a_model_that_loves_line_breaks_still_comes_to_an_end() {
+    let schema = r#"{\"type\":\"object\",\"properties\":{\"name\":{\"enum\":[\"ab\"]},\"tags\":{\"type\":\"array\",\"items\":{\"type\":\"boolean\"},\"minItems\":2,\"maxItems\":3}},\"required\":[\"name\",\"tags\"],\"additionalProperties\":false}"#;
+    // A line break, a space, a tab and a carriage return before everything else.
+    let request = spec(&format!(
+        r#"{{"prompt":[97],"max_tokens":2000,"grammar":{{"json_schema":"{schema}"}},
+            "sampling":{{"seed":7,"logit_bias":{{"9":90,"10":100,"13":90,"32":90}}}}}}"#
+    ));
+    let plain = World::default().run(std::slice::from_ref(&request), &[0], 0);
+    let mut world = with_model(AcceptanceKey::Exact);
+    world.config.speculative.sources = Some(vec![DraftSource::Forced, DraftSource::DraftModel]);
+    let drafted = world.run(std::slice::from_ref(&request), &[0], 0);
+    assert!(same(&plain, &drafted) && drafted.snapshot.totals.accepted_tokens > 50);
+    let event = &plain.choices[&(0, 0)];
+    assert_eq!(event.end, Some(End::Finished(FinishReason::Stop)), "{}", event.text);
+    let value: serde_json::Value = serde_json::from_str(&event.text).unwrap();
+    assert_eq!(value["name"], "ab");
+    assert!(event.text.contains("\n   ") && !event.text.contains("\n\n"), "{}", event.text);
+}
+
 #[test]
 fn a_failure_behind_a_draft_comes_after_the_same_text() {
     for fault in ["sampler_panic", "grammar_panic"] {
@@ -143,16 +164,27 @@ fn rejection_obeys_grammars_and_ends() {
     assert!(answers.snapshot.totals.accepted_tokens > 0);
 }
 
+/// One to six letters, as many as are drawn.
+fn few_letters(seed: usize) -> RequestSpec {
+    spec(&format!(
+        r#"{{"prompt":[97],"max_tokens":9,"grammar":{{"regex":"[ab]{{1,6}}"}},"sampling":{{"seed":{seed},"logit_bias":{{"267":3}}}}}}"#
+    ))
+}
+
+#[test]
+fn ends_that_were_drafted_and_accepted_are_counted_as_such() {
+    let requests: Vec<_> = (0..100).map(few_letters).collect();
+    let order: Vec<_> = (0..requests.len()).collect();
+    let answers = with_model(AcceptanceKey::Rejection).run(&requests, &order, 0);
+    let model = answers.snapshot.totals.drafting.sources[&DraftSource::DraftModel];
+    assert!(model.stop > 0, "{model:?}");
+}
+
 #[test]
 fn rejection_by_two_sources_ends_texts_as_often_as_none() {
     // How many texts have one to six letters; each has a seed of its own.
     let lengths = |world: &World, first: usize| {
-        let one = |seed: usize| {
-            spec(&format!(
-                r#"{{"prompt":[97],"max_tokens":9,"grammar":{{"regex":"[ab]{{1,6}}"}},"sampling":{{"seed":{seed},"logit_bias":{{"267":3}}}}}}"#
-            ))
-        };
-        let requests: Vec<_> = (first..first + 4000).map(one).collect();
+        let requests: Vec<_> = (first..first + 4000).map(few_letters).collect();
         let mut counts = [0.0_f64; 6];
         // One by one: a speculator has nothing to go by in steps that read prompts.
         let live = world.start();

@@ -92,6 +92,7 @@ fn by(
         }
         take(drafted);
         if sampler.is_end(drafted) || !walk.push(drafted)? {
+            verdict.refusal = Some(Refusal::End);
             break;
         }
         verdict.accepted += 1;
