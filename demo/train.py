@@ -1,4 +1,4 @@
-"""Trains target, draft and speculator together: `python -m demo.train --steps 7000`.
+"""Trains target, draft and speculator together: `python -m demo.train`.
 
 All see the same batches. The draft learns from the right answers and, with equal weight, from the
 target's distribution over them, so that it comes to say what the target would say. The speculator guesses
@@ -164,12 +164,12 @@ def main() -> None:
     parser.add_argument(
         "--work", type=Path, default=Path(__file__).parent / "work", help="tokenizer and checkpoint"
     )
-    parser.add_argument("--steps", type=int, default=7000)
+    parser.add_argument("--steps", type=int, default=12000)
     parser.add_argument("--rows", type=int, default=4, help=f"rows of {TIME} ids in a batch")
     parser.add_argument(
         "--long-every", type=int, default=40, help=f"steps from one row of {LONG} ids to the next; 0: none"
     )
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seed", type=int, default=12)
     parser.add_argument(
         "--begin", type=Path, help="folder with target/, draft/ and speculator/ whose weights it begins with"
     )

@@ -148,7 +148,7 @@ fn open_draft(loaded: &Loaded, file: &DraftFile<'_>, plan: &Plan) -> Result<Open
         return Err(refused(file.gguf, "cannot draft: its KV cannot be truncated"));
     }
     let info = describe(&loaded.model, &plan, &loaded.found, loaded.pool.threads());
-    log::info!("draft model: {}", info.summary);
+    log::info!("draft model: {}; {} KV tokens", info.summary, plan.total);
     Ok(Opened { forward: Box::new(forward), info, draft: None })
 }
 
