@@ -29,7 +29,11 @@ FORM = {"response_format": {"type": "json_schema", "json_schema": {"name": "s", 
 MODES: dict[str, dict[str, Any]] = {
     "plain": {},
     "schema": FORM,
-    "regex": {"response_format": {"type": "regex", "regex": "(ab|cd){4,30}"}},
+    # Repetitions, whatever the model: what is looked up goes on behind the stop strings.
+    "regex, stop": {
+        "response_format": {"type": "regex", "regex": "(ab|cd){9,30}"},
+        "stop": ["abababab", "cdcdcdcd"],
+    },
     "stop": {"stop": ["rg is", "34"]},
     "schema, stop": {**FORM, "stop": ["1", "ag"]},
     "penalties": {"frequency_penalty": 0.5, "repetition_penalty": 1.1, "logit_bias": {"70": 2}},
