@@ -155,6 +155,11 @@ impl SpeculativeConfig {
         }
     }
 
+    /// KV tokens of the draft model beside so many of the target.
+    pub fn draft_kv(&self, tokens: u64) -> u64 {
+        ((tokens as f64 * self.draft_kv_fraction).ceil() as u64).max(1)
+    }
+
     /// The folder of the MLP speculator, where it is asked.
     pub fn mlp_speculator(&self) -> Option<&str> {
         self.mlp_speculator.as_deref().filter(|_| self.sources().contains(&DraftSource::MlpSpeculator))

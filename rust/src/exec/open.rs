@@ -75,7 +75,7 @@ pub fn open_toy(toy: ToyConfig, config: &Config, fault: Option<ToyFault>) -> Res
         None => None,
         Some((_, Some(options))) => {
             let own = ToyConfig::parse(options)?;
-            let kv = (own.kv as f64 * config.speculative.draft_kv_fraction).ceil() as u64;
+            let kv = config.speculative.draft_kv(own.kv);
             let toy = ToyConfig { slots: toy.slots, kv, ..own };
             Some(Box::new(Toy::new(toy, &vocab)) as Box<dyn Forward>)
         }

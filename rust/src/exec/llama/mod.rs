@@ -142,7 +142,7 @@ fn facts(target: &Loaded, config: &Config, draft: Option<(&Config, &Loaded)>) ->
 
 /// A draft model with as many slots as the target. Its context may be shorter: beyond it nothing is drafted.
 fn open_draft(loaded: &Loaded, file: &DraftFile<'_>, plan: &Plan) -> Result<Opened, Error> {
-    let plan = plan.of_draft(loaded.context, file.config.speculative.draft_kv_fraction);
+    let plan = plan.of_draft(loaded.context, &file.config.speculative);
     let forward = build(loaded, file.config, &plan)?;
     if !forward.caps().can_truncate {
         return Err(refused(file.gguf, "cannot draft: its KV cannot be truncated"));

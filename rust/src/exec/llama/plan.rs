@@ -1,7 +1,7 @@
 //! How many slots, how many cells: pure arithmetic.
 
 use super::context::{CELL_BLOCK, MAX_SEQUENCES};
-use crate::config::{Config, KvLayout};
+use crate::config::{Config, KvLayout, SpeculativeConfig};
 
 /// In `auto`, slots are given up for one pool where fewer than this many of them (or of `max_batch_size`) fit.
 const FEWEST_SLOTS: u32 = 8;
@@ -37,16 +37,19 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    /// The plan of a draft model with this context, which holds `fraction` as many tokens.
-    pub(super) fn of_draft(&self, context: u32, fraction: f64) -> Plan {
-        let part = |n: u64| ((n as f64 * fraction).ceil() as u64).max(1);
+    /// The plan of a draft model with this context.
+    pub(super) fn of_draft(&self, context: u32, speculative: &SpeculativeConfig) -> Plan {
         if self.shared {
-            let total = part(self.total);
-            let (cells, per_slot) =
-                (narrow(total.next_multiple_of(u64::from(CELL_BLOCK))), self.per_slot.min(context));
-            return Plan { cells, total, per_slot: per_slot.min(narrow(total)), ..*self };
+            let total = narrow(speculative.draft_kv(self.total));
+            let per_slot = self.per_slot.min(context).min(total);
+            return Plan {
+                cells: total.next_multiple_of(CELL_BLOCK),
+                total: total.into(),
+                per_slot,
+                ..*self
+            };
         }
-        let per_slot = narrow(part(u64::from(self.per_slot))).min(context);
+        let per_slot = narrow(speculative.draft_kv(self.per_slot.into())).min(context);
         let cells = self.sequences * per_slot.next_multiple_of(CELL_BLOCK);
         Plan { cells, per_slot, total: u64::from(self.sequences) * u64::from(per_slot), ..*self }
     }
@@ -156,15 +159,20 @@ mod tests {
 
     #[test]
     fn a_draft_model_holds_the_fraction_that_is_asked_for() {
+        let part =
+            |draft_kv_fraction| SpeculativeConfig { draft_kv_fraction, ..SpeculativeConfig::default() };
         let slots = plan(&config(4, None, KvLayout::Slots), &facts(4096, u64::MAX));
-        assert_eq!(slots.of_draft(8192, 1.0), slots);
-        let half = slots.of_draft(8192, 0.5);
+        assert_eq!(slots.of_draft(8192, &part(1.0)), slots);
+        let half = slots.of_draft(8192, &part(0.5));
         assert_eq!((half.sequences, half.per_slot, half.cells, half.total), (4, 2048, 8192, 8192));
-        assert_eq!(slots.of_draft(512, 0.5).per_slot, 512);
+        assert_eq!(slots.of_draft(512, &part(0.5)).per_slot, 512);
         let pool = plan(&config(4, Some(10_000), KvLayout::Shared), &facts(4096, u64::MAX));
-        let tenth = pool.of_draft(8192, 0.1);
+        let tenth = pool.of_draft(8192, &part(0.1));
         assert_eq!((tenth.total, tenth.cells, tenth.per_slot), (1000, 1024, 1000));
-        assert_eq!((pool.of_draft(8192, 1.0).total, pool.of_draft(8192, 1e-9).total), (10_000, 1));
+        assert_eq!(
+            (pool.of_draft(8192, &part(1.0)).total, pool.of_draft(8192, &part(1e-9)).total),
+            (10_000, 1)
+        );
     }
 
     #[test]
