@@ -139,7 +139,7 @@ impl Sequence {
     /// Learns how a draft by a way through the sources has fared; see [`Acceptance::learn`].
     pub fn learn(&mut self, way: usize, accepted: u32, stopped: bool) {
         self.acceptance.resize(self.acceptance.len().max(way + 1), Acceptance::default());
-        self.acceptance[way].learn(accepted, stopped);
+        self.acceptance[way].learn(accepted, stopped, Acceptance::OF_ONE);
     }
 
     /// How its drafts are accepted, if not as the server says.
@@ -301,33 +301,59 @@ impl Sequence {
     }
 }
 
-/// How often drafted tokens are accepted, of one sequence or of all; forced ones don't count.
+/// Probabilities that drafted tokens are accepted; forced ones don't count.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Odds {
+    /// That the first token is drafted at all, and accepted.
+    pub first: f64,
+    /// That one more is, after an accepted one.
+    pub next: f64,
+}
+
+impl Odds {
+    /// Expected where nothing is known at all.
+    pub const UNKNOWN: Odds = Odds { first: 0.7, next: 0.7 };
+}
+
+/// How often drafted tokens are accepted, of one sequence or of all; forced ones don't count. Sums in which each round
+/// weighs less than the next.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Acceptance {
-    accepted: f64,
+    rounds: f64,
+    first: f64,
+    next: f64,
     stopped: f64,
 }
 
-/// Rounds that are remembered, about a dozen.
-const MEMORY: f64 = 0.92;
-/// Tokens that what was expected weighs as much as.
+/// Rounds, or tokens, that what was expected weighs as much as.
 const EXPECTED: f64 = 2.0;
 
 impl Acceptance {
-    /// Expected where nothing is known at all.
-    pub const UNKNOWN: f64 = 0.7;
+    /// What is remembered of one sequence: about a dozen rounds.
+    pub const OF_ONE: f64 = 0.92;
+    /// What is remembered over all sequences: about a hundred.
+    pub const OF_ALL: f64 = 0.99;
 
     /// Takes a round in which `accepted` tokens were kept; `stopped`: the draft reached further, or ended before it
-    /// should have.
-    pub fn learn(&mut self, accepted: u32, stopped: bool) {
-        self.accepted = self.accepted * MEMORY + f64::from(accepted);
-        self.stopped = self.stopped * MEMORY + f64::from(u8::from(stopped));
+    /// should have. `memory`: what is left of earlier rounds.
+    pub fn learn(&mut self, accepted: u32, stopped: bool, memory: f64) {
+        let more = |old: &mut f64, new: f64| *old = *old * memory + new;
+        more(&mut self.rounds, 1.0);
+        more(&mut self.first, f64::from(accepted.min(1)));
+        if accepted > 0 {
+            more(&mut self.next, f64::from(accepted - 1));
+            more(&mut self.stopped, f64::from(u8::from(stopped)));
+        }
     }
 
-    /// Probability that one more token is accepted, where `expected` was likely before anything was learned.
-    pub fn rate(&self, expected: f64) -> f64 {
-        let accepted = self.accepted + EXPECTED * expected;
+    /// What is likely, where `expected` was before anything was learned.
+    pub fn odds(&self, expected: Odds) -> Odds {
+        let part = |yes: f64, no: f64, expected: f64| (yes + EXPECTED * expected) / (yes + no + EXPECTED);
         // Nothing is certain.
-        (accepted / (self.accepted + self.stopped + EXPECTED)).clamp(0.0, 0.98)
+        let part = |yes, no, expected| part(yes, no, expected).clamp(0.0, 0.98);
+        let first = part(self.first, self.rounds - self.first, expected.first);
+        // Whoever is worse than expected at the first token is likely to be at the others.
+        let next = expected.next * (first / expected.first.max(1e-9)).min(1.0);
+        Odds { first, next: part(self.next, self.stopped, next) }
     }
 }

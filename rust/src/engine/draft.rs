@@ -5,9 +5,9 @@ use super::accepted;
 use crate::config::DraftSource;
 use crate::exec::{Ask, Draft, ExecError, Job, Outcome, Round};
 use crate::sched::Share;
-use crate::sched::draft_len::{Prospect, Room, TRIAL};
-use crate::sched::ways::Ways;
-use crate::sequence::{Acceptance, Sequence};
+use crate::sched::draft_len::{Prospect, Room};
+use crate::sched::ways::{Drafted, Ways, tried};
+use crate::sequence::Sequence;
 use crate::types::Slot;
 use crate::vocab::Vocab;
 use std::time::Duration;
@@ -61,10 +61,9 @@ impl Engine {
                 continue;
             }
             let tokens = f64::from(sequence.most() - sequence.known()).min(self.tally.output_length());
-            let pays = |delay| self.ways.best().lengths.pays(decoding, delay, tokens);
+            let pays = |delay| self.ways.pays(decoding, delay, tokens);
             self.decided += u64::from(delay.is_some());
-            let trial = self.decided <= TRIAL || self.decided.is_multiple_of(TRIAL);
-            let trial = trial || !self.config.speculative.adaptive;
+            let trial = tried(self.decided) || !self.config.speculative.adaptive;
             sequence.late_sources = Some(delay.is_none_or(pays) || trial);
         }
     }
@@ -92,14 +91,13 @@ impl Engine {
         let guessing = drafters.iter().filter(|(name, _)| *name != DraftSource::Forced);
         let guessing: Vec<_> = guessing.map(|(name, drafter)| (*name, drafter.reach())).collect();
         let prospects = |ways: &Ways, way: usize| -> Vec<Prospect> {
-            let expected = ways.get(way).acceptance.rate(Acceptance::UNKNOWN);
             let prospect = |((job, share), most): ((&Job, &Share), &u32)| {
                 let sequence = &running[share.index];
                 let forced = job.draft.tokens.len() as u32;
                 let asked = guessing.iter().filter(|(name, _)| ways.asks(way, *name, |s| sequence.allows(s)));
                 let reach = asked.map(|(_, reach)| *reach).max().unwrap_or(0);
                 let known = sequence.acceptance.get(way).copied().unwrap_or_default();
-                Prospect { forced, rate: known.rate(expected), most: (*most).min(reach.max(forced)) }
+                Prospect { forced, odds: ways.get(way).odds(known), most: (*most).min(reach.max(forced)) }
             };
             jobs.iter().zip(shares).zip(most).map(prospect).collect()
         };
@@ -147,27 +145,26 @@ impl Engine {
 
     /// Learns what a step of these rounds took and how much of their drafts was kept. Where sequences come and go there
     /// is almost always one that a source is late for: such steps count too, but for the time in which it caught up.
-    pub(super) fn learn(&mut self, took: Duration, outcomes: &[(Slot, Outcome)]) {
+    pub(super) fn learn(&mut self, (drafting, took): (Duration, Duration), outcomes: &[(Slot, Outcome)]) {
         let rounds: Vec<&Round> = outcomes.iter().filter_map(|(_, o)| o.as_deref().ok()).collect();
         let caught_up: Duration = self.drafters.iter_mut().map(|(_, drafter)| drafter.caught_up()).sum();
         if rounds.iter().all(|r| r.job.tokens.len() == 1) && rounds.len() == outcomes.len() {
-            let length = |draft: &Draft| if draft.late { draft.tokens.len() as u32 } else { draft.planned };
-            let lengths: Vec<u32> = rounds.iter().map(|r| length(&r.job.draft)).collect();
+            let drafts: Vec<Drafted> = rounds.iter().map(|r| drafted_of(&r.job.draft)).collect();
             let way = rounds.first().map_or(0, |r| r.job.draft.way);
-            self.ways.learn(way, &lengths, took.saturating_sub(caught_up));
+            let times = (drafting.saturating_sub(caught_up), took.saturating_sub(drafting));
+            self.ways.learn(way, &drafts, times);
         }
         for round in rounds {
-            let draft = &round.job.draft;
-            let forced = forced(draft);
-            if draft.planned <= forced || draft.late {
+            let (draft, drafted) = (&round.job.draft, drafted_of(&round.job.draft));
+            if drafted.asked == 0 {
                 continue;
             }
             let accepted = accepted(round) as u32;
-            let (kept, stopped) = (accepted.saturating_sub(forced), accepted < draft.planned);
+            let (kept, stopped) = (accepted.saturating_sub(drafted.forced), accepted < draft.planned);
             let sequence = self.running.iter_mut().find(|s| s.slot == Some(round.job.slot));
             let sequence = sequence.expect("the slot runs. This is a bug.");
             sequence.learn(draft.way, kept, stopped);
-            self.ways.accepted(draft.way, kept, stopped);
+            self.ways.accepted(draft.way, drafted, kept, stopped);
         }
     }
 
@@ -211,6 +208,13 @@ impl Engine {
 
 fn drafted(jobs: &[Job]) -> u64 {
     jobs.iter().map(|j| j.draft.tokens.len() as u64).sum()
+}
+
+/// What the scheduler learns from a draft.
+fn drafted_of(draft: &Draft) -> Drafted {
+    let forced = forced(draft);
+    let asked = if draft.late { 0 } else { draft.planned.saturating_sub(forced) };
+    Drafted { asked, forced, tokens: draft.tokens.len() as u32 }
 }
 
 /// Tokens of a draft that the grammar forces; they come first.

@@ -112,6 +112,7 @@ impl Engine {
         let sources: Vec<DraftSource> = drafters.iter().map(|(name, _)| *name).collect();
         Ok(Engine {
             slots: Slots::new(caps.slots, caps.cheap_copy),
+            ways: Ways::new(&sources, &caps.probed),
             target,
             drafters,
             vocab,
@@ -122,7 +123,6 @@ impl Engine {
             waiting: Waiting::default(),
             running: Vec::new(),
             pace: Pace::default(),
-            ways: Ways::new(&sources),
             decided: 0,
             seeds: Seeds::new(config.engine.seed),
             tally: Tally::new(),
@@ -253,7 +253,7 @@ impl Engine {
             return;
         }
         self.pace.learn(rows, chunk, took);
-        self.learn(took, outcomes);
+        self.learn((drafted, took), outcomes);
         let totals = &mut self.tally.totals;
         totals.steps += 1;
         totals.step.observe(took.as_secs_f64());

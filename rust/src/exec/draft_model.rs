@@ -144,10 +144,12 @@ impl DraftModel {
         let begin = Instant::now();
         let rows = self.forward.forward(&runs)?;
         let tokens: usize = pieces.iter().map(|p| p.tokens.len()).sum();
-        let long: usize = pieces.iter().map(|p| p.tokens.len()).filter(|len| *len > SHORT).sum();
-        if long > 0 {
+        let long = || pieces.iter().filter(|piece| piece.tokens.len() > SHORT);
+        if long().next().is_some() {
             let seconds = begin.elapsed().as_secs_f64().max(1e-9) / tokens as f64;
-            self.caught_up += Duration::from_secs_f64(seconds * long as f64);
+            let prompts = long().filter(|piece| piece.start < walks[piece.index].prompt);
+            let prompts: usize = prompts.map(|piece| piece.tokens.len()).sum();
+            self.caught_up += Duration::from_secs_f64(seconds * prompts as f64);
             self.per_token = Some(self.per_token.map_or(seconds, |old| 0.6 * old + 0.4 * seconds));
         }
         let mut rows = rows.logits.into_iter();

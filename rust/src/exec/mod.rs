@@ -50,6 +50,8 @@ pub struct Caps {
     pub ragged: bool,
     /// The promise found by the probe at start.
     pub promise: Promise,
+    /// Rows and seconds of passes that the probe measured; may be empty.
+    pub probed: Vec<(u32, f64)>,
 }
 
 /// What the engine promises about the same request in another batch.
@@ -237,7 +239,8 @@ pub trait Drafter: Send {
     fn delay(&self, _slot: Slot, _known: &[Token]) -> Option<f64> {
         None
     }
-    /// Time spent on closing long gaps since this was asked last.
+    /// Time spent on prompts and other long gaps that begin in them, since this was asked last: once for a sequence, while
+    /// a gap that grows where other sources draft is a part of what drafting takes.
     fn caught_up(&mut self) -> Duration {
         Duration::ZERO
     }

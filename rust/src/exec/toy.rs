@@ -120,6 +120,7 @@ impl Toy {
             cheap_copy: false,
             ragged: true,
             promise: Promise::BitIdentical,
+            probed: Vec::new(),
         };
         let bonus = (0..vocab.len() as Token).map(|t| bonus_of(vocab, t, config.end_bias)).collect();
         let cells = vec![(Vec::new(), vec![config.seed]); config.slots as usize];

@@ -4,8 +4,10 @@
 //! * [`pace`]: how long a step takes, learned from steps, so that prompt chunks keep under `max_step_ms`.
 //! * [`draft_len`]: how far a step's drafts may reach.
 //! * [`ways`]: which sources draft in a step.
+//! * [`costs`]: what steps with drafts take, learned from steps.
 //! * [`plan`]: the step's shares, pure.
 
+pub mod costs;
 pub mod draft_len;
 pub mod pace;
 pub mod slots;

@@ -3,37 +3,154 @@
 //! Sources draft one after the other, each for what may follow the drafts of those before it. So one that guesses worse
 //! takes the places that a later one would fill better, and one that is slow may not be worth its time in a large batch:
 //! the configured order says nothing of either. A [`Way`] is a part of the chain, from its beginning or to its end. Each
-//! way learns what its steps take and how much of its drafts is accepted, and the one with the most expected tokens per
-//! second is taken. An untried way is thought to take what the cheapest other one does. Now and then another than the best
-//! has a few steps, with a short draft where none would seem to pay, more and more rarely as long as the best stays the
-//! same.
+//! way learns how long its drafting takes, how much it finds and how much of that is accepted; what the target's passes
+//! take is known to all. The way with the most expected tokens per second is taken. Now and then another that might be
+//! better has a few steps, more and more rarely as long as the best stays the same.
+//!
+//! Passes, too, are measured again now and then with another length than the best ([`Looks`]), where it would be the best
+//! if it took somewhat less than is thought.
+//!
+//! A draft model that would have to read a long prompt first is asked only where the time that it saves until the
+//! sequence's likely end is more than the reading takes; some sequences are tried whatever it takes ([`tried`]), so that
+//! what is known stays true.
 //!
 //! Sources that a client's request brings along (forced tokens, its prediction) belong to no way: they are always asked.
 
-use super::draft_len::{FIRST, Lengths, NOISE, Prior, Prospect};
+use super::costs::{Drafting, Passes, class};
+use super::draft_len::{Asked, LEAST_GAIN, NOISE, Prospect, best, speed, uniform};
 use crate::config::DraftSource;
-use crate::sequence::Acceptance;
+use crate::sequence::{Acceptance, Odds};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
+/// Tokens that are drafted where nothing is known of longer drafts.
+pub const FIRST: u32 = 2;
 /// Steps from one trial of another way to the next, at first and at most; and the steps of a trial: in the first ones a
 /// source may still have to catch up.
 const PERIODS: (u32, u32) = (48, 3072);
 const TRIAL_STEPS: u32 = 4;
+/// Steps with about as many sequences from one look at another length to the next, at first and at most.
+const LOOKS: (u32, u32) = (24, 1536);
+/// Steps of a look where drafts pay: a single one may have been held up, and drafting goes on if that was the one without.
+const LOOK_STEPS: u32 = 3;
+/// What is thought to cost so many times what it does is looked at again.
+const DOUBT: f64 = 1.5;
+/// The first so many sequences that a draft model is behind for are tried, and at last one of so many.
+const TRIED: (u64, u64) = (16, 256);
 
 /// Some of the sources, in their order, and what is known of drafting by them.
 #[derive(Debug, Default)]
 pub struct Way {
     sources: Vec<DraftSource>,
-    /// Lengths, and what steps take.
-    pub lengths: Lengths,
+    drafting: Drafting,
     /// How much is accepted, over all sequences.
-    pub acceptance: Acceptance,
+    acceptance: Acceptance,
+    found: Found,
+}
+
+/// How much is drafted where drafts are asked for. Sums in which each draft weighs less than the next.
+#[derive(Debug)]
+struct Found {
+    asks: f64,
+    found: f64,
+    /// Tokens that were asked for where something was found.
+    asked: f64,
+    drafted: f64,
+}
+
+impl Default for Found {
+    /// As if everything that was asked for had been found a few times.
+    fn default() -> Self {
+        Found { asks: 2.0, found: 2.0, asked: 10.0, drafted: 10.0 }
+    }
+}
+
+impl Found {
+    fn learn(&mut self, asked: u32, drafted: u32) {
+        let more = |old: &mut f64, new: f64| *old = *old * Acceptance::OF_ALL + new;
+        more(&mut self.asks, 1.0);
+        more(&mut self.found, f64::from(drafted.min(1)));
+        if drafted > 0 {
+            more(&mut self.asked, f64::from(asked));
+            more(&mut self.drafted, f64::from(drafted));
+        }
+    }
+}
+
+impl Way {
+    /// How a sequence's drafts are accepted of which this is known.
+    pub fn odds(&self, of: Acceptance) -> Odds {
+        of.odds(self.acceptance.odds(Odds::UNKNOWN))
+    }
+
+    /// Seconds that drafting takes, and the pass, on average: where no sequence finds anything, the pass is a quick one.
+    fn parts(&self, asked: Asked, passes: &Passes) -> (f64, f64) {
+        let n = asked.sequences as f64;
+        let pass = |drafted: f64| passes.at(asked.sequences, drafted).unwrap_or(f64::INFINITY);
+        let forced = f64::from(asked.forced) / n;
+        if asked.guessed == 0 {
+            return (0.0, pass(forced));
+        }
+        let found = (self.found.found / self.found.asks).min(1.0);
+        let share = (self.found.drafted / self.found.asked).min(1.0);
+        let none = (1.0 - found).powf(asked.asking as f64);
+        let drafted = f64::from(asked.guessed) / n * found * share / (1.0 - none);
+        let pass = none * pass(forced) + (1.0 - none) * pass(forced + drafted);
+        (self.drafting.per_token(asked.asking, passes) * f64::from(asked.longest), pass)
+    }
+
+    /// The best lengths, and their tokens per second.
+    fn best(&self, prospects: &[Prospect], ragged: bool, passes: &Passes) -> (Vec<u32>, f64) {
+        let seconds = |asked| {
+            let (drafting, pass) = self.parts(asked, passes);
+            drafting + pass
+        };
+        let longest = if passes.tells(prospects.len()) { u32::MAX } else { FIRST };
+        let most = |p: &Prospect| Prospect { most: p.most.min(longest), ..*p };
+        best(&prospects.iter().map(most).collect::<Vec<_>>(), ragged, seconds)
+    }
+
+    /// Tokens per second if the next drafts fare as well as one may hope: half as many refused, in half the time; all
+    /// accepted, of a way that was never tried.
+    fn hopes(&self, prospects: &[Prospect], ragged: bool, passes: &Passes) -> f64 {
+        let better = |odds: f64| 1.0 - (1.0 - odds) / 2.0;
+        let hope = |p: &Prospect| match self.drafting.known() {
+            true => Odds { first: better(p.odds.first), next: better(p.odds.next) },
+            false => Odds { first: 1.0, next: 1.0 },
+        };
+        let prospects: Vec<_> = prospects.iter().map(|p| Prospect { odds: hope(p), ..*p }).collect();
+        let seconds = |asked| {
+            let (drafting, pass) = self.parts(asked, passes);
+            drafting / 2.0 + pass
+        };
+        best(&prospects, ragged, seconds).1
+    }
+}
+
+/// When to measure another length than the best, with about as many sequences.
+#[derive(Debug, Default)]
+struct Looks {
+    /// Steps since the last look.
+    since: u32,
+    /// Steps from one look to the next.
+    period: u32,
+    looks: u32,
+    /// A length that is looked at, and for how many steps more.
+    looking: Option<(u32, u32)>,
+    /// The best length when it was last looked for another.
+    best: u32,
+    /// Seconds that each token came earlier by the last choices than without drafts, a mean in which later ones weigh
+    /// more; None where nothing is known.
+    saved: Option<f64>,
 }
 
 /// All ways; the first asks all sources.
 #[derive(Debug)]
 pub struct Ways {
     ways: Vec<Way>,
+    passes: Passes,
+    /// By class of sequences.
+    looks: BTreeMap<u32, Looks>,
     best: usize,
     /// A way under trial, and the steps that it has left.
     trial: Option<(usize, u32)>,
@@ -43,26 +160,33 @@ pub struct Ways {
     period: u32,
 }
 
+/// One sequence's draft in a step that is over. Forced tokens count as drafted, but not as asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Drafted {
+    /// Tokens that were asked for beyond forced ones; 0 also where a source was late.
+    pub asked: u32,
+    /// Forced tokens in the draft.
+    pub forced: u32,
+    /// Tokens in the draft.
+    pub tokens: u32,
+}
+
 impl Ways {
-    /// The ways through the guessing ones of `sources`, which are in their order.
-    pub fn new(sources: &[DraftSource]) -> Self {
+    /// The ways through the guessing ones of `sources`, which are in their order; `probed`: see [`Passes::new`].
+    pub fn new(sources: &[DraftSource], probed: &[(u32, f64)]) -> Self {
         let guesses = |s: &&DraftSource| !matches!(s, DraftSource::Forced | DraftSource::Prediction);
         let chain: Vec<DraftSource> = sources.iter().filter(guesses).copied().collect();
         let later = (1..chain.len()).map(|i| &chain[i..]);
         let earlier = (1..chain.len()).rev().map(|i| &chain[..i]);
         let parts = std::iter::once(&chain[..]).chain(later).chain(earlier);
         let ways = parts.map(|part| Way { sources: part.to_vec(), ..Way::default() }).collect();
-        Ways { ways, best: 0, trial: None, tried: 0, since: 0, period: PERIODS.0 }
+        let (passes, looks) = (Passes::new(probed), BTreeMap::new());
+        Ways { ways, passes, looks, best: 0, trial: None, tried: 0, since: 0, period: PERIODS.0 }
     }
 
     /// What is known of a way.
     pub fn get(&self, way: usize) -> &Way {
         &self.ways[way]
-    }
-
-    /// The way that is the best as far as known.
-    pub fn best(&self) -> &Way {
-        &self.ways[self.best]
     }
 
     /// Whether `source` is asked for a sequence that allows these: where it allows none of the way's, all that it does.
@@ -72,37 +196,50 @@ impl Ways {
         allows(source) && (free || ours.contains(&source) || !ours.iter().any(|s| allows(*s)))
     }
 
-    /// The way for a step and its draft lengths; `prospects` tells those of the step's sequences by a way.
+    /// The way for a step and its draft lengths, forced tokens included; `prospects` tells those of the step's sequences
+    /// by a way; `ragged`: differing lengths cost nothing extra.
     pub fn choose(
         &mut self,
         prospects: impl Fn(&Ways, usize) -> Vec<Prospect>,
         ragged: bool,
     ) -> (usize, Vec<u32>) {
         let of: Vec<Vec<Prospect>> = (0..self.ways.len()).map(|way| prospects(self, way)).collect();
-        let priors = self.priors(&of);
-        let (way, trial) = match self.ways.len() {
-            1 => (0, false),
-            _ => self.next(&of, ragged, &priors),
-        };
-        (way, self.ways[way].lengths.choose(&of[way], ragged, &priors[way], trial))
+        let n = of[0].len();
+        if self.passes.none(n).is_none() || of.iter().flatten().all(|p| p.most == 0) {
+            return (self.best, vec![0; n]);
+        }
+        let best_of = |(way, of): (&Way, &Vec<Prospect>)| way.best(of, ragged, &self.passes);
+        let mut found: Vec<_> = self.ways.iter().zip(&of).map(best_of).collect();
+        let speeds: Vec<f64> = found.iter().map(|(_, speed)| *speed).collect();
+        let (way, trial) = self.next(&of, ragged, &speeds);
+        let (lengths, speed) = found.swap_remove(way);
+        let best = lengths.iter().max().copied().unwrap_or(0);
+        if trial {
+            return (way, if best > 0 { lengths } else { uniform(&of[way], FIRST) });
+        }
+        let without = self.without(n);
+        let looks = self.looks.entry(class(n as u32)).or_default();
+        let saved = (1.0 / without - 1.0 / speed).max(0.0);
+        looks.saved = Some(looks.saved.map_or(saved, |mean| mean + 0.1 * (saved - mean)));
+        let longest = of[way].iter().map(|p| p.most).max().unwrap_or(0);
+        match looks.next(best, longest) {
+            Some(other) if best == 0 && self.may_pay(way, &of[way], other) => (way, uniform(&of[way], other)),
+            Some(other) if best > 0 => (way, changed(&lengths, &of[way], (best, other))),
+            _ => (way, lengths),
+        }
     }
 
-    /// What each way's steps may take, by others of its own or else by the cheapest way's.
-    fn priors(&self, prospects: &[Vec<Prospect>]) -> Vec<Prior> {
-        let longest = prospects.iter().flatten().map(|p| p.most).max().unwrap_or(0).max(FIRST);
-        let of = |(way, of): (&Way, &Vec<Prospect>)| way.lengths.prior(of.len(), longest);
-        let own: Vec<Prior> = self.ways.iter().zip(prospects).map(of).collect();
-        let price = |prior: &&Prior| prior[FIRST as usize];
-        let known = own.iter().filter(|prior| !prior.is_empty());
-        let cheapest = known.min_by(|a, b| price(a).total_cmp(&price(b))).cloned().unwrap_or_default();
-        own.into_iter().map(|prior| if prior.is_empty() { cheapest.clone() } else { prior }).collect()
+    /// Whether drafts of this length would pay if the pass took less than is thought.
+    fn may_pay(&self, way: usize, prospects: &[Prospect], length: u32) -> bool {
+        let seconds = |asked| {
+            let (drafting, pass) = self.ways[way].parts(asked, &self.passes);
+            drafting + pass / DOUBT
+        };
+        speed(prospects, length, seconds) > self.without(prospects.len()) * (1.0 + LEAST_GAIN)
     }
 
     /// The way for a step, and whether that is a trial.
-    fn next(&mut self, prospects: &[Vec<Prospect>], ragged: bool, priors: &[Prior]) -> (usize, bool) {
-        let each = self.ways.iter().zip(prospects).zip(priors);
-        let speeds: Vec<f64> =
-            each.map(|((way, of), prior)| way.lengths.expected(of, ragged, prior)).collect();
+    fn next(&mut self, prospects: &[Vec<Prospect>], ragged: bool, speeds: &[f64]) -> (usize, bool) {
         let best = (0..speeds.len()).max_by(|a, b| speeds[*a].total_cmp(&speeds[*b])).unwrap_or(0);
         if speeds[best] > speeds[self.best] * (1.0 + NOISE) {
             (self.best, self.period, self.since) = (best, PERIODS.0, 0);
@@ -116,161 +253,95 @@ impl Ways {
             return (self.best, false);
         }
         (self.since, self.period) = (0, (self.period * 2).min(PERIODS.1));
-        let after = |way| (way + 1) % self.ways.len();
-        self.tried = after(self.tried);
-        if self.tried == self.best {
-            self.tried = after(self.tried);
+        let after = (1..=self.ways.len()).map(|i| (self.tried + i) % self.ways.len());
+        let hopes = |way: usize| self.ways[way].hopes(&prospects[way], ragged, &self.passes);
+        // The best is tried, too, where it does not draft.
+        let without = self.without(prospects[self.best].len());
+        let other = |way: &usize| *way != self.best || speeds[*way] <= without;
+        let tried = after.filter(other).find(|way| hopes(*way) > speeds[self.best] * (1.0 + LEAST_GAIN));
+        let Some(tried) = tried else { return (self.best, false) };
+        (self.tried, self.trial) = (tried, Some((tried, TRIAL_STEPS - 1)));
+        (tried, true)
+    }
+
+    /// Tokens per second without drafts.
+    fn without(&self, sequences: usize) -> f64 {
+        self.passes.none(sequences).map_or(0.0, |seconds| sequences as f64 / seconds)
+    }
+
+    /// Whether drafts for one of `sequences` are worth a delay of so many seconds, if `tokens` are to come.
+    pub fn pays(&self, sequences: usize, delay: f64, tokens: f64) -> bool {
+        let saved = self.looks.get(&class(sequences as u32)).and_then(|looks| looks.saved);
+        saved.is_none_or(|saved| saved * tokens > delay)
+    }
+
+    /// Learns from a step of nothing but these drafts by `way`, by what drafting took and the rest.
+    pub fn learn(&mut self, way: usize, drafts: &[Drafted], (drafting, pass): (Duration, Duration)) {
+        let tokens = drafts.iter().map(|draft| draft.tokens).sum();
+        self.passes.learn(drafts.len(), tokens, pass.as_secs_f64());
+        let asking = drafts.iter().filter(|draft| draft.asked > 0);
+        if let Some(longest) = asking.clone().map(|draft| draft.asked).max() {
+            self.ways[way].drafting.learn(asking.count(), longest, drafting.as_secs_f64());
         }
-        self.trial = Some((self.tried, TRIAL_STEPS - 1));
-        (self.tried, true)
     }
 
-    /// Learns that a step of nothing but these drafts by `way` took this long. Without drafts all ways are the same.
-    pub fn learn(&mut self, way: usize, lengths: &[u32], took: Duration) {
-        let drafted = lengths.iter().any(|length| *length > 0);
-        let same = self.ways.iter_mut().enumerate().filter(|(i, _)| !drafted || *i == way);
-        same.for_each(|(_, way)| way.lengths.learn(lengths, took));
+    /// Learns that `accepted` tokens of a draft by `way` were kept, forced ones left out; see [`Acceptance::learn`].
+    pub fn accepted(&mut self, way: usize, draft: Drafted, accepted: u32, stopped: bool) {
+        let way = &mut self.ways[way];
+        way.acceptance.learn(accepted, stopped, Acceptance::OF_ALL);
+        way.found.learn(draft.asked, draft.tokens - draft.forced);
     }
+}
 
-    /// Learns that `accepted` tokens of a draft by `way` were kept; see [`Acceptance::learn`].
-    pub fn accepted(&mut self, way: usize, accepted: u32, stopped: bool) {
-        self.ways[way].acceptance.learn(accepted, stopped);
+impl Looks {
+    /// Another length than `best` to measure in this step, if it is time to.
+    fn next(&mut self, best: u32, longest: u32) -> Option<u32> {
+        if let Some((length, left)) = self.looking {
+            self.looking = (left > 1).then_some((length, left - 1));
+            return Some(length.min(longest));
+        }
+        if self.best.abs_diff(best) > 1 || (self.best == 0) != (best == 0) {
+            (self.best, self.period) = (best, LOOKS.0);
+        }
+        self.period = self.period.max(LOOKS.0);
+        self.since += 1;
+        if self.since < self.period {
+            return None;
+        }
+        self.since = 0;
+        // Without drafts, what short ones would cost, and the longest, whose rows may cost hardly more; else twice as
+        // much, the neighbours, and none.
+        let others = match best {
+            0 => [FIRST, longest, 1, longest],
+            _ => [best * 2, best + 1, best - 1, 0],
+        };
+        let other = others[self.looks as usize % others.len()].min(longest);
+        self.looks += 1;
+        // Where drafts pay, each of them is measured before looks become rarer; where they don't, looks are dear.
+        if best == 0 || self.looks.is_multiple_of(others.len() as u32) {
+            self.period = (self.period * 2).min(LOOKS.1);
+        }
+        if other != best {
+            self.looking = Some((other, if best > 0 { LOOK_STEPS } else { 2 } - 1));
+        }
+        (other != best).then_some(other)
     }
+}
+
+/// These lengths, with the longest of them `to` in place of `from`, and the others so much longer or at most so long.
+fn changed(lengths: &[u32], prospects: &[Prospect], (from, to): (u32, u32)) -> Vec<u32> {
+    let of = |(length, prospect): (&u32, &Prospect)| match *length {
+        0 => 0,
+        length => (length + to.saturating_sub(from)).min(to).min(prospect.most),
+    };
+    lengths.iter().zip(prospects).map(of).collect()
+}
+
+/// Whether the `i`th sequence, counted from 1, that a draft model is behind for is tried whatever it takes: the first
+/// ones, then more and more rarely.
+pub fn tried(i: u64) -> bool {
+    i <= TRIED.0 || i.is_multiple_of((i.next_power_of_two() / 2).clamp(TRIED.0, TRIED.1))
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use DraftSource::{DraftModel, Forced, MlpSpeculator, Prediction, PromptLookup};
-
-    /// What drafting by a way is really like: acceptance, and a drafted token's cost in steps.
-    type Truth = fn(&[DraftSource]) -> (f64, f64);
-
-    /// Runs steps of four sequences; how often each way was taken in the second half.
-    fn run(ways: &mut Ways, steps: u32, truth: Truth) -> Vec<u32> {
-        let mut taken = vec![0; ways.ways.len()];
-        for step in 0..steps {
-            let of = |ways: &Ways, way: usize| {
-                let rate = ways.get(way).acceptance.rate(Acceptance::UNKNOWN);
-                vec![Prospect { forced: 0, rate, most: 6 }; 4]
-            };
-            let (way, lengths) = ways.choose(of, false);
-            let (rate, cost) = truth(&ways.ways[way].sources);
-            let length = lengths[0];
-            let seconds = 0.01 * (1.0 + f64::from(length) * (0.1 + cost));
-            ways.learn(way, &lengths, Duration::from_secs_f64(seconds));
-            // Of the draft, as many as are kept on average.
-            let kept = (1..=length).map(|i| rate.powi(i.cast_signed())).sum::<f64>();
-            if length > 0 {
-                let spare = f64::from(step % 10) / 10.0;
-                let accepted = (kept + spare).floor() as u32;
-                ways.accepted(way, accepted.min(length), accepted < length);
-            }
-            taken[way] += u32::from(step > steps / 2);
-        }
-        taken
-    }
-
-    fn with(source: DraftSource) -> impl Fn(&Ways) -> usize {
-        move |ways| ways.ways.iter().position(|way| way.sources == [source]).unwrap()
-    }
-
-    #[test]
-    fn ways_are_the_parts_from_the_beginning_and_to_the_end() {
-        let ways = Ways::new(&[Forced, Prediction, PromptLookup, MlpSpeculator, DraftModel]);
-        let of: Vec<_> = ways.ways.iter().map(|way| way.sources.clone()).collect();
-        assert_eq!(
-            of,
-            [
-                vec![PromptLookup, MlpSpeculator, DraftModel],
-                vec![MlpSpeculator, DraftModel],
-                vec![DraftModel],
-                vec![PromptLookup, MlpSpeculator],
-                vec![PromptLookup],
-            ]
-        );
-        assert_eq!(Ways::new(&[Forced]).ways.len(), 1);
-    }
-
-    #[test]
-    fn a_better_source_is_not_kept_waiting_by_a_worse_one() {
-        let truth: Truth = |sources| (if sources == [DraftModel] { 0.95 } else { 0.6 }, 0.02);
-        let mut ways = Ways::new(&[MlpSpeculator, DraftModel]);
-        let taken = run(&mut ways, 2000, truth);
-        assert!(taken[with(DraftModel)(&ways)] > 900, "{taken:?}");
-    }
-
-    #[test]
-    fn a_source_that_became_slow_is_given_up() {
-        let fast: Truth = |sources| (if sources == [DraftModel] { 0.95 } else { 0.6 }, 0.02);
-        let slow: Truth = |sources| match sources.contains(&DraftModel) {
-            true => (0.95, 0.9),
-            false => (0.6, 0.02),
-        };
-        let mut ways = Ways::new(&[MlpSpeculator, DraftModel]);
-        run(&mut ways, 500, fast);
-        let taken = run(&mut ways, 8000, slow);
-        assert!(taken[with(MlpSpeculator)(&ways)] > 3500, "{taken:?}");
-    }
-
-    #[test]
-    fn a_request_that_allows_nothing_of_the_way_has_what_it_allows() {
-        let ways = Ways::new(&[Forced, PromptLookup, DraftModel]);
-        let way = with(DraftModel)(&ways);
-        assert!(ways.asks(way, PromptLookup, |source| source == PromptLookup));
-        assert!(!ways.asks(way, PromptLookup, |_| true));
-        assert!(ways.asks(way, Forced, |_| true) && !ways.asks(way, Forced, |source| source != Forced));
-    }
-
-    /// How much faster than without drafts the first `steps` steps of 8 to 16 sequences are. `truth`: of the ways;
-    /// `costs`: seconds of a step and, beside that, of each row of it.
-    fn speedup(steps: u32, truth: Truth, (fixed, row): (f64, f64)) -> f64 {
-        let mut ways = Ways::new(&[PromptLookup, MlpSpeculator, DraftModel]);
-        let mut random = 0x5eed_u64;
-        let mut chance = || {
-            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            (random >> 40) as f64 / f64::from(1 << 24)
-        };
-        let (mut spent, mut plain) = (0.0, 0.0);
-        for step in 0..steps {
-            let n = 16 - (step / 5 % 9) as usize;
-            let of = |ways: &Ways, way: usize| {
-                let rate = ways.get(way).acceptance.rate(Acceptance::UNKNOWN);
-                let most = if ways.get(way).sources == [MlpSpeculator] { 3 } else { 10 };
-                vec![Prospect { forced: 0, rate, most }; n]
-            };
-            let (way, lengths) = ways.choose(of, false);
-            let (rate, cost) = truth(&ways.ways[way].sources);
-            let rows = row * n as f64;
-            let seconds = fixed + rows + rows * f64::from(lengths[0]) * (1.0 + cost);
-            // One step in five is held up, as on a busy machine.
-            let noise = (0.9 + 0.2 * chance()) * if chance() < 0.2 { 1.0 + 3.0 * chance() } else { 1.0 };
-            ways.learn(way, &lengths, Duration::from_secs_f64(seconds * noise));
-            spent += seconds;
-            for length in lengths {
-                let kept = (0..length).take_while(|_| chance() < rate).count() as u32;
-                if length > 0 {
-                    ways.accepted(way, kept, kept < length);
-                }
-                plain += (fixed + rows) / n as f64 * f64::from(1 + kept);
-            }
-        }
-        plain / spent
-    }
-
-    #[test]
-    fn trials_cost_little_where_nothing_pays_and_find_what_does() {
-        let truth: Truth = |sources| match sources {
-            [PromptLookup] => (0.35, 0.05),
-            [MlpSpeculator] => (0.8, 0.2),
-            [DraftModel] => (0.85, 0.5),
-            [PromptLookup, MlpSpeculator] => (0.6, 0.15),
-            [MlpSpeculator, DraftModel] => (0.82, 0.5),
-            _ => (0.65, 0.5),
-        };
-        // As on the demo pair, where a drafted token takes what a generated one does; then a target where it does not.
-        let (small, large) = ((0.0002, 0.0004), (0.02, 0.001));
-        let found = [(300, small), (3000, small), (1500, large)].map(|(n, costs)| speedup(n, truth, costs));
-        assert!(found[0] > 0.85 && found[1] > 0.97 && found[2] > 1.05, "{found:?}");
-    }
-}
+mod tests;

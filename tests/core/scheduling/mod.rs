@@ -6,6 +6,7 @@ mod cancel;
 mod faults;
 mod invariance;
 mod leaks;
+mod lengths;
 mod oracle;
 mod prefixes;
 mod speculation;

@@ -8,9 +8,8 @@ use std::sync::Arc;
 /// Proposes what an engine without speculation said, each token replaced by a wrong one now and then.
 #[derive(Debug, Clone)]
 pub struct Oracle {
-    texts: Arc<Vec<Vec<Token>>>,
-    /// Percent of its tokens that are the answer's.
-    right: u64,
+    /// Each with the percent of its tokens that are said as they are.
+    texts: Arc<Vec<(Vec<Token>, u64)>>,
     /// A token that it says at this place of each text, prompt included, whatever the answer is.
     pub spoilt: Option<(usize, Token)>,
     state: u64,
@@ -19,8 +18,14 @@ pub struct Oracle {
 impl Oracle {
     /// Knows these requests' choices; `right` percent of what it says is the answer's.
     pub fn new<'a>(answers: impl Iterator<Item = (&'a RequestSpec, &'a Event)>, right: u64) -> Self {
-        let texts = answers.map(|(spec, event)| [&spec.prompt[..], &event.tokens].concat()).collect();
-        Oracle { texts: Arc::new(texts), right, spoilt: None, state: 1 }
+        Oracle::unlike(answers.map(|(spec, event)| (spec, event, right)))
+    }
+
+    /// The same, with a percentage for each choice.
+    pub fn unlike<'a>(answers: impl Iterator<Item = (&'a RequestSpec, &'a Event, u64)>) -> Self {
+        let text = |spec: &RequestSpec, event: &Event| [&spec.prompt[..], &event.tokens].concat();
+        let texts = answers.map(|(spec, event, right)| (text(spec, event), right)).collect();
+        Oracle { texts: Arc::new(texts), spoilt: None, state: 1 }
     }
 
     fn below(&mut self, n: u64) -> u64 {
@@ -29,9 +34,9 @@ impl Oracle {
         (self.state >> 33) % n
     }
 
-    fn say(&mut self, token: Token) -> Token {
+    fn say(&mut self, token: Token, right: u64) -> Token {
         // Another letter: what it is does not matter, but that the target would hardly draw it.
-        if self.below(100) < self.right { token } else { 97 + (token + 1 + self.below(20) as Token) % 26 }
+        if self.below(100) < right { token } else { 97 + (token + 1 + self.below(20) as Token) % 26 }
     }
 }
 
@@ -40,10 +45,10 @@ impl Drafter for Oracle {
         let texts = Arc::clone(&self.texts);
         for ask in asks {
             let known = [ask.known, &ask.draft.tokens].concat();
-            let knows = |text: &&Vec<Token>| text.starts_with(&known) && text.len() > known.len();
-            let Some(text) = texts.iter().find(knows) else { continue };
+            let knows = |(text, _): &&(Vec<Token>, u64)| text.starts_with(&known) && text.len() > known.len();
+            let Some((text, right)) = texts.iter().find(knows) else { continue };
             let rest = text[known.len()..].iter().take(ask.want as usize);
-            let mut tokens: Vec<Token> = rest.map(|t| self.say(*t)).collect();
+            let mut tokens: Vec<Token> = rest.map(|t| self.say(*t, *right)).collect();
             if let Some((place, token)) = self.spoilt
                 && let Some(said) = place.checked_sub(known.len()).and_then(|i| tokens.get_mut(i))
             {

@@ -241,6 +241,7 @@ fn look(
             cheap_copy: false,
             ragged: false,
             promise: Promise::NearTies,
+            probed: Vec::new(),
         };
         let mut engine = Llama::new(context, caps, false, CELL_BLOCK);
         let probe = probe::run(&mut engine, PROBE).map_err(broken)?;
@@ -297,6 +298,7 @@ fn build(loaded: &Loaded, config: &Config, plan: &Plan) -> Result<Llama, Error> 
         cheap_copy: plan.shared,
         ragged: plan.shared,
         promise: if !plan.shared && found.equal() { Promise::BitIdentical } else { Promise::NearTies },
+        probed: found.probe.as_ref().map_or_else(Vec::new, |probe| probe.passes.clone()),
     };
     if !caps.can_truncate {
         log::warn!("this model's KV cannot be truncated: no prefix reuse and no speculation");

@@ -18,6 +18,8 @@ pub(super) const FEWEST_TOKENS: u32 = 64;
 const TESTED: Slot = Slot(1);
 /// Most tokens in one run of the test.
 const LONGEST_RUN: usize = 8;
+/// Tokens of each slot in the largest pass that is measured.
+const RUN: u32 = 4;
 /// Share of the budget after which no further pass is measured.
 const MEASURING: f64 = 0.3;
 
@@ -32,6 +34,8 @@ pub(super) struct Found {
     pub(super) finite: bool,
     /// Rows that cost no more than a pass.
     pub(super) fill: u32,
+    /// Rows and seconds of some passes.
+    pub(super) passes: Vec<(u32, f64)>,
     /// Time it took.
     pub(super) took: Duration,
 }
@@ -45,7 +49,9 @@ pub(super) fn run(engine: &mut dyn Forward, budget: Duration) -> Result<Found, E
     let begin = Instant::now();
     let n_vocab = engine.caps().n_vocab as u64;
     let mut test = Test { engine, random: Random(0x5eed), n_vocab, differ: 0, rows: 0, finite: true };
-    let (pass, row) = test.measure(begin + budget.mul_f64(MEASURING))?;
+    let passes = test.measure(begin + budget.mul_f64(MEASURING))?;
+    let pass = passes[0].1;
+    let row = ((passes[1].1 - pass) / f64::from(SLOTS - 1)).max(pass / 16.0);
     let share = |part: f64, cost: f64| (budget.as_secs_f64() * part / cost.max(1e-6)) as usize;
     let room = test.engine.caps().kv_per_slot as usize - 2 * LONGEST_RUN;
     let steps = share(0.2, pass).clamp(1, room / 2);
@@ -57,7 +63,8 @@ pub(super) fn run(engine: &mut dyn Forward, budget: Duration) -> Result<Found, E
         test.engine.truncate(Slot(slot), 0)?;
     }
     let fill = ((pass - row) / row).clamp(0.0, 16.0) as u32;
-    Ok(Found { rows: test.rows, differ: test.differ, finite: test.finite, fill, took: begin.elapsed() })
+    let Test { rows, differ, finite, .. } = test;
+    Ok(Found { rows, differ, finite, fill, passes, took: begin.elapsed() })
 }
 
 /// SplitMix64 (Steele, Lea, Flood 2014).
@@ -112,19 +119,21 @@ impl Test<'_> {
         Ok(rows.logits.iter().map(|row| hash(row)).collect())
     }
 
-    /// Seconds of a pass with one row, and of one more row in it; no round begins after `end`.
-    fn measure(&mut self, end: Instant) -> Result<(f64, f64), ExecError> {
-        let mut best = [f64::INFINITY; 2];
+    /// Rows and seconds of passes with a row, with one of each slot, and with a few of each; no round begins after `end`.
+    fn measure(&mut self, end: Instant) -> Result<Vec<(u32, f64)>, ExecError> {
+        let shapes = [(1, 1), (SLOTS, 1), (SLOTS, RUN)];
+        let mut best = [f64::INFINITY; 3];
         for round in 0..4 {
             if round > 0 && Instant::now() > end {
                 break;
             }
             if round == 1 {
                 // The first round read the weights from disk.
-                best = [f64::INFINITY; 2];
+                best = [f64::INFINITY; 3];
             }
-            for (best, slots) in best.iter_mut().zip([1, SLOTS]) {
-                let pieces: Vec<Piece> = (0..slots).map(|s| (Slot(s), 0, self.some_tokens(1), 1)).collect();
+            for (best, (slots, run)) in best.iter_mut().zip(shapes) {
+                let pieces: Vec<Piece> =
+                    (0..slots).map(|s| (Slot(s), 0, self.some_tokens(run as usize), run)).collect();
                 let begin = Instant::now();
                 self.pass(&pieces)?;
                 *best = best.min(begin.elapsed().as_secs_f64());
@@ -133,8 +142,7 @@ impl Test<'_> {
                 }
             }
         }
-        let row = (best[1] - best[0]) / f64::from(SLOTS - 1);
-        Ok((best[0], row.max(best[0] / 16.0)))
+        Ok(shapes.into_iter().zip(best).map(|((slots, run), best)| (slots * run, best)).collect())
     }
 
     /// The prompt in one pass, then single steps: a hash for the row of every token from the prompt's last.
@@ -263,6 +271,7 @@ mod tests {
                 cheap_copy: false,
                 ragged: false,
                 promise: Promise::NearTies,
+                probed: Vec::new(),
             };
             Fake { caps, held: vec![Vec::new(); SLOTS as usize], rows: Vec::new(), fault, passes: 0 }
         }
