@@ -325,8 +325,11 @@ pub struct Acceptance {
     stopped: f64,
 }
 
-/// Rounds, or tokens, that what was expected weighs as much as.
-const EXPECTED: f64 = 2.0;
+/// Rounds, or tokens, that what was expected weighs as much as: a sequence's first refusal, of whose next tokens as many
+/// would be accepted as ever, should not end its drafts.
+const EXPECTED: f64 = 3.5;
+/// What is this much below the expected is so by chance.
+const CHANCE: f64 = 0.75;
 
 impl Acceptance {
     /// What is remembered of one sequence: about a dozen rounds.
@@ -353,7 +356,7 @@ impl Acceptance {
         let part = |yes, no, expected| part(yes, no, expected).clamp(0.0, 0.98);
         let first = part(self.first, self.rounds - self.first, expected.first);
         // Whoever is worse than expected at the first token is likely to be at the others.
-        let next = expected.next * (first / expected.first.max(1e-9)).min(1.0);
+        let next = expected.next * (first / (CHANCE * expected.first.max(1e-9))).min(1.0);
         Odds { first, next: part(self.next, self.stopped, next) }
     }
 }

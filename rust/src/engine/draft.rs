@@ -160,7 +160,8 @@ impl Engine {
                 continue;
             }
             let accepted = accepted(round) as u32;
-            let (kept, stopped) = (accepted.saturating_sub(drafted.forced), accepted < draft.planned);
+            let wanted = drafted.forced + drafted.asked;
+            let (kept, stopped) = (accepted.saturating_sub(drafted.forced), accepted < wanted);
             let sequence = self.running.iter_mut().find(|s| s.slot == Some(round.job.slot));
             let sequence = sequence.expect("the slot runs. This is a bug.");
             sequence.learn(draft.way, kept, stopped);
@@ -213,8 +214,9 @@ fn drafted(jobs: &[Job]) -> u64 {
 /// What the scheduler learns from a draft.
 fn drafted_of(draft: &Draft) -> Drafted {
     let forced = forced(draft);
-    let asked = if draft.late { 0 } else { draft.planned.saturating_sub(forced) };
-    Drafted { asked, forced, tokens: draft.tokens.len() as u32 }
+    let tokens = draft.tokens.len() as u32;
+    let wanted = if draft.late { tokens } else { draft.planned };
+    Drafted { asked: wanted.saturating_sub(forced), forced, tokens, late: draft.late }
 }
 
 /// Tokens of a draft that the grammar forces; they come first.

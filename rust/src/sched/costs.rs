@@ -19,6 +19,8 @@ pub(super) const LEAST_COST: f64 = 0.01;
 /// Beyond the most rows measured, each row is thought to cost this share of what those before did: optimistic, so that
 /// it is tried.
 const BEYOND: f64 = 0.5;
+/// So much of some rows is about as many.
+const NEAR: f64 = 0.75;
 /// Parts of a token in which few drafted tokens are told apart.
 const PARTS: f64 = 4.0;
 
@@ -135,6 +137,11 @@ impl Passes {
         Some(seconds.max(none * (1.0 + LEAST_COST * drafted)))
     }
 
+    /// Whether steps with about as many rows, or more, were measured.
+    pub fn reach(&self, rows: f64) -> bool {
+        self.rows.range(class((rows * NEAR) as u32)..).any(|(_, recent)| recent.settled())
+    }
+
     /// Seconds of a pass with so many rows, or any constant where nothing tells one number of them from another.
     fn by_rows(&self, rows: f64) -> f64 {
         let probed = line(&self.probed, rows);
@@ -160,8 +167,8 @@ impl Passes {
 /// have been held up.
 #[derive(Debug, Default)]
 pub struct Drafting {
-    /// By class of sequences that ask: of the last steps.
-    seconds: BTreeMap<u32, VecDeque<f64>>,
+    /// By class of sequences that ask: of the last steps, and their mean.
+    seconds: BTreeMap<u32, (VecDeque<f64>, f64)>,
 }
 
 /// Steps whose drafting is remembered, for each number of sequences.
@@ -177,23 +184,26 @@ impl Drafting {
     /// `passes` tell how much longer more sequences take.
     pub fn per_token(&self, asking: usize, passes: &Passes) -> f64 {
         let wanted = class(asking as u32);
-        let Some((near, recent)) = self.seconds.iter().min_by_key(|(class, _)| class.abs_diff(wanted)) else {
-            return 0.0;
-        };
-        let mut sorted: Vec<f64> = recent.iter().copied().collect();
-        sorted.sort_unstable_by(f64::total_cmp);
-        sorted.truncate(sorted.len() - sorted.len() / RECENT);
-        let mean = sorted.iter().sum::<f64>() / sorted.len() as f64;
-        mean * passes.by_rows(f64::from(wanted)) / passes.by_rows(f64::from(*near))
+        match self.seconds.iter().min_by_key(|(class, _)| class.abs_diff(wanted)) {
+            None => 0.0,
+            Some((near, (_, mean))) if *near == wanted => *mean,
+            Some((near, (_, mean))) => {
+                mean * passes.by_rows(f64::from(wanted)) / passes.by_rows(f64::from(*near))
+            }
+        }
     }
 
     /// Learns that up to `length` tokens for each of `asking` sequences took this long.
     pub fn learn(&mut self, asking: usize, length: u32, seconds: f64) {
-        let recent = self.seconds.entry(class(asking as u32)).or_default();
+        let (recent, mean) = self.seconds.entry(class(asking as u32)).or_default();
         if recent.len() == DRAFTING {
             recent.pop_front();
         }
         recent.push_back(seconds / f64::from(length.max(1)));
+        let mut sorted: Vec<f64> = recent.iter().copied().collect();
+        sorted.sort_unstable_by(f64::total_cmp);
+        sorted.truncate(sorted.len() - sorted.len() / RECENT);
+        *mean = sorted.iter().sum::<f64>() / sorted.len() as f64;
     }
 }
 

@@ -33,8 +33,9 @@ const TRIAL_STEPS: u32 = 4;
 const LOOKS: (u32, u32) = (24, 1536);
 /// Steps of a look where drafts pay: a single one may have been held up, and drafting goes on if that was the one without.
 const LOOK_STEPS: u32 = 3;
-/// What is thought to cost so many times what it does is looked at again.
-const DOUBT: f64 = 1.5;
+/// What would pay if it cost so much less than is thought is looked at again; and where passes of as many rows were never
+/// measured.
+const DOUBTS: (f64, f64) = (1.5, 3.0);
 /// The first so many sequences that a draft model is behind for are tried, and at last one of so many.
 const TRIED: (u64, u64) = (16, 256);
 
@@ -99,6 +100,18 @@ impl Way {
         (self.drafting.per_token(asked.asking, passes) * f64::from(asked.longest), pass)
     }
 
+    /// The length for all with which a trial costs the least, long enough to tell first tokens from those behind them.
+    fn cheapest(&self, prospects: &[Prospect], passes: &Passes) -> u32 {
+        let speed = |length: &u32| {
+            speed(prospects, *length, |asked| {
+                let (drafting, pass) = self.parts(asked, passes);
+                drafting + pass
+            })
+        };
+        let longest = prospects.iter().map(|p| p.most).max().unwrap_or(0);
+        (FIRST..=longest).max_by(|a, b| speed(a).total_cmp(&speed(b))).unwrap_or(FIRST)
+    }
+
     /// The best lengths, and their tokens per second.
     fn best(&self, prospects: &[Prospect], ragged: bool, passes: &Passes) -> (Vec<u32>, f64) {
         let seconds = |asked| {
@@ -139,7 +152,7 @@ struct Looks {
     looking: Option<(u32, u32)>,
     /// The best length when it was last looked for another.
     best: u32,
-    /// Seconds that each token came earlier by the last choices than without drafts, a mean in which later ones weigh
+    /// Seconds that each token came earlier by a draft model in the last choices than without drafts, a mean in which later ones weigh
     /// more; None where nothing is known.
     saved: Option<f64>,
 }
@@ -163,12 +176,14 @@ pub struct Ways {
 /// One sequence's draft in a step that is over. Forced tokens count as drafted, but not as asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Drafted {
-    /// Tokens that were asked for beyond forced ones; 0 also where a source was late.
+    /// Tokens that were asked for beyond forced ones; where a source was late, those that there are.
     pub asked: u32,
     /// Forced tokens in the draft.
     pub forced: u32,
     /// Tokens in the draft.
     pub tokens: u32,
+    /// A source was late, see [`Draft::late`](crate::exec::Draft::late).
+    pub late: bool,
 }
 
 impl Ways {
@@ -215,11 +230,14 @@ impl Ways {
         let (lengths, speed) = found.swap_remove(way);
         let best = lengths.iter().max().copied().unwrap_or(0);
         if trial {
-            return (way, if best > 0 { lengths } else { uniform(&of[way], FIRST) });
+            let cheapest = || uniform(&of[way], self.ways[way].cheapest(&of[way], &self.passes));
+            return (way, if best > 0 { lengths } else { cheapest() });
         }
         let without = self.without(n);
         let looks = self.looks.entry(class(n as u32)).or_default();
-        let saved = (1.0 / without - 1.0 / speed).max(0.0);
+        // Nobody waits for the source that has to read prompts where others draft.
+        let reads = self.ways[way].sources.contains(&DraftSource::DraftModel);
+        let saved = if reads { (1.0 / without - 1.0 / speed).max(0.0) } else { 0.0 };
         looks.saved = Some(looks.saved.map_or(saved, |mean| mean + 0.1 * (saved - mean)));
         let longest = of[way].iter().map(|p| p.most).max().unwrap_or(0);
         match looks.next(best, longest) {
@@ -231,9 +249,11 @@ impl Ways {
 
     /// Whether drafts of this length would pay if the pass took less than is thought.
     fn may_pay(&self, way: usize, prospects: &[Prospect], length: u32) -> bool {
+        let rows = prospects.iter().map(|p| f64::from(1 + p.most.min(length))).sum();
+        let doubt = if self.passes.reach(rows) { DOUBTS.0 } else { DOUBTS.1 };
         let seconds = |asked| {
             let (drafting, pass) = self.ways[way].parts(asked, &self.passes);
-            drafting + pass / DOUBT
+            drafting + pass / doubt
         };
         speed(prospects, length, seconds) > self.without(prospects.len()) * (1.0 + LEAST_GAIN)
     }
@@ -279,7 +299,7 @@ impl Ways {
     pub fn learn(&mut self, way: usize, drafts: &[Drafted], (drafting, pass): (Duration, Duration)) {
         let tokens = drafts.iter().map(|draft| draft.tokens).sum();
         self.passes.learn(drafts.len(), tokens, pass.as_secs_f64());
-        let asking = drafts.iter().filter(|draft| draft.asked > 0);
+        let asking = drafts.iter().filter(|draft| draft.asked > 0 && !draft.late);
         if let Some(longest) = asking.clone().map(|draft| draft.asked).max() {
             self.ways[way].drafting.learn(asking.count(), longest, drafting.as_secs_f64());
         }

@@ -19,7 +19,7 @@ fn learn(ways: &mut Ways, way: usize, drafts: &[Drafted], (drafting, pass): (f64
 }
 
 fn drafted(tokens: u32) -> Drafted {
-    Drafted { asked: tokens, forced: 0, tokens }
+    Drafted { asked: tokens, forced: 0, tokens, late: false }
 }
 
 /// What `n` sequences expect of a way of which nothing is known for each of them.
@@ -160,7 +160,7 @@ fn a_source_that_seldom_finds_something_is_asked_only_where_it_pays() {
             let tokens_found = if step % 10 == 3 { asked } else { 0 };
             let kept = tokens_found.min(kept(step));
             let pass = 1.0 + 0.4 * f64::from(tokens_found);
-            let draft = Drafted { asked, forced: 0, tokens: tokens_found };
+            let draft = Drafted { asked, forced: 0, tokens: tokens_found, late: false };
             learn(&mut ways, way, &[draft], (1e-6, 0.01 * pass));
             if asked > 0 {
                 ways.accepted(way, draft, kept, kept < asked);
