@@ -2,7 +2,7 @@
 //!
 //! A draft is never worth a preemption, a kept prefix or another sequence's tokens: it takes what they leave ([`Room`]).
 //! Within that, the lengths of a step are those with the most expected tokens per second ([`best`]); of about equal ones
-//! the shortest. No draft at all is preferred to lengths that promise less than a tenth more ([`LEAST_GAIN`]).
+//! the shortest. No draft at all is preferred to lengths that promise less than a tenth more.
 //!
 //! Tokens: of a sequence whose drafts are accepted with probability `f` at the first token and with `a` at each that
 //! follows an accepted one, `1 + f + f a + … + f a^(k-1)` of `k`; forced tokens, which are known beforehand, count in full.

@@ -7,7 +7,7 @@
 //! take is known to all. The way with the most expected tokens per second is taken. Now and then another that might be
 //! better has a few steps, more and more rarely as long as the best stays the same.
 //!
-//! Passes, too, are measured again now and then with another length than the best ([`Looks`]), where it would be the best
+//! Passes, too, are measured again now and then with another length than the best, where it would be the best
 //! if it took somewhat less than is thought.
 //!
 //! A draft model that would have to read a long prompt first is asked only where the time that it saves until the
@@ -36,6 +36,8 @@ const LOOK_STEPS: u32 = 3;
 /// What would pay if it cost so much less than is thought is looked at again; and where passes of as many rows were never
 /// measured.
 const DOUBTS: (f64, f64) = (1.5, 3.0);
+/// Steps for which a choice not to draft stands: to choose takes some percent of a very short step.
+const IDLE: u32 = 3;
 /// The first so many sequences that a draft model is behind for are tried, and at last one of so many.
 const TRIED: (u64, u64) = (16, 256);
 
@@ -152,6 +154,8 @@ struct Looks {
     looking: Option<(u32, u32)>,
     /// The best length when it was last looked for another.
     best: u32,
+    /// Steps for which the choice not to draft stands.
+    idle: u32,
     /// Seconds that each token came earlier by a draft model in the last choices than without drafts, a mean in which later ones weigh
     /// more; None where nothing is known.
     saved: Option<f64>,
@@ -223,6 +227,9 @@ impl Ways {
         if self.passes.none(n).is_none() || of.iter().flatten().all(|p| p.most == 0) {
             return (self.best, vec![0; n]);
         }
+        if self.stands(&of) {
+            return (self.best, vec![0; n]);
+        }
         let best_of = |(way, of): (&Way, &Vec<Prospect>)| way.best(of, ragged, &self.passes);
         let mut found: Vec<_> = self.ways.iter().zip(&of).map(best_of).collect();
         let speeds: Vec<f64> = found.iter().map(|(_, speed)| *speed).collect();
@@ -240,11 +247,25 @@ impl Ways {
         let saved = if reads { (1.0 / without - 1.0 / speed).max(0.0) } else { 0.0 };
         looks.saved = Some(looks.saved.map_or(saved, |mean| mean + 0.1 * (saved - mean)));
         let longest = of[way].iter().map(|p| p.most).max().unwrap_or(0);
+        looks.idle = if best == 0 { IDLE } else { 0 };
         match looks.next(best, longest) {
             Some(other) if best == 0 && self.may_pay(way, &of[way], other) => (way, uniform(&of[way], other)),
             Some(other) if best > 0 => (way, changed(&lengths, &of[way], (best, other))),
             _ => (way, lengths),
         }
+    }
+
+    /// Whether it was chosen shortly ago not to draft, and there is neither a forced token nor a trial nor a look.
+    fn stands(&mut self, of: &[Vec<Prospect>]) -> bool {
+        let looks = self.looks.entry(class(of[0].len() as u32)).or_default();
+        let other = self.trial.is_some() || looks.looking.is_some();
+        if looks.idle == 0 || other || of[0].iter().any(|p| p.forced > 0) {
+            return false;
+        }
+        looks.idle -= 1;
+        looks.since += 1;
+        self.since += 1;
+        true
     }
 
     /// Whether drafts of this length would pay if the pass took less than is thought.
