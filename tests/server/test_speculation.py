@@ -40,17 +40,19 @@ MODES: dict[str, dict[str, Any]] = {
 }
 
 
+ALL: dict[str, Any] = {
+    "draft_model": str(ROOT / "demo" / "draft"),
+    "mlp_speculator": str(ROOT / "demo" / "speculator"),
+    "sources": ["forced", "prediction", "prompt_lookup", "mlp_speculator", "draft_model"],
+}
 SOURCES: dict[str, dict[str, Any]] = {
     "lookup": {"sources": ["forced", "prompt_lookup"], "adaptive": False},
     "model": {"draft_model": str(ROOT / "demo" / "draft"), "adaptive": False, "max_draft_len": 6},
     "speculator": {"mlp_speculator": str(ROOT / "demo" / "speculator"), "adaptive": False},
-    "all": {
-        "draft_model": str(ROOT / "demo" / "draft"),
-        "mlp_speculator": str(ROOT / "demo" / "speculator"),
-        "sources": ["forced", "prediction", "prompt_lookup", "mlp_speculator", "draft_model"],
-    },
+    "always": {**ALL, "adaptive": False},
+    "all": ALL,
 }
-"""By name, what `speculative` says. In the last, a request's prediction is a source too."""
+"""By name, what `speculative` says. In the last two, a request's prediction is a source too."""
 
 
 @pytest.fixture(scope="module", params=SOURCES)
@@ -137,8 +139,10 @@ def test_answers_are_equal_byte_for_byte(
     assert sum(counts["accepted"] for counts in fates.values()) == accepted, fates
     # Stop strings and ends fell inside of drafts.
     assert sum(counts["stop"] for counts in fates.values()) > 0, fates
-    if "[all]" in request.node.name:
-        assert all(counts["accepted"] > 0 for counts in fates.values()), fates
+    # Where only what pays is asked, that depends on the machine; what costs nothing is always asked.
+    contribute = {"[always]": names, "[all]": names[:2]}
+    for name in next((sure for mode, sure in contribute.items() if mode in request.node.name), ()):
+        assert fates[name]["accepted"] > 0, fates
     assert drafting.metric("llgtrt_drafters_failed") == 0
     assert demo.metric("llgtrt_drafted_tokens_total") == before
 
