@@ -51,8 +51,7 @@ def modes(draft: str, mlp: str, fixed: list[int]) -> dict[str, dict[str, Any]]:
     """What `speculative` says for each way of drafting; the first is without, the second shows the noise."""
     model = {"draft_model": draft}
     adaptive: dict[str, dict[str, Any]] = {
-        "off": {"sources": []},
-        "off, again": {"sources": []},
+        **{name: {"sources": []} for name in PLAIN},
         "forced": {"sources": ["forced"]},
         "lookup": {"sources": ["forced", "prompt_lookup"]},
         "draft": model,

@@ -331,6 +331,11 @@ const EXPECTED: f64 = 3.5;
 /// What is this much below the expected is so by chance.
 const CHANCE: f64 = 0.75;
 
+/// Adds to a sum of which `memory` is left.
+pub fn fade(sum: &mut f64, memory: f64, new: f64) {
+    *sum = *sum * memory + new;
+}
+
 impl Acceptance {
     /// What is remembered of one sequence: about a dozen rounds.
     pub const OF_ONE: f64 = 0.92;
@@ -340,12 +345,11 @@ impl Acceptance {
     /// Takes a round in which `accepted` tokens were kept; `stopped`: the draft reached further, or ended before it
     /// should have. `memory`: what is left of earlier rounds.
     pub fn learn(&mut self, accepted: u32, stopped: bool, memory: f64) {
-        let more = |old: &mut f64, new: f64| *old = *old * memory + new;
-        more(&mut self.rounds, 1.0);
-        more(&mut self.first, f64::from(accepted.min(1)));
+        fade(&mut self.rounds, memory, 1.0);
+        fade(&mut self.first, memory, f64::from(accepted.min(1)));
         if accepted > 0 {
-            more(&mut self.next, f64::from(accepted - 1));
-            more(&mut self.stopped, f64::from(u8::from(stopped)));
+            fade(&mut self.next, memory, f64::from(accepted - 1));
+            fade(&mut self.stopped, memory, f64::from(u8::from(stopped)));
         }
     }
 

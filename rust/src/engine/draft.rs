@@ -6,7 +6,7 @@ use crate::config::DraftSource;
 use crate::exec::{Ask, Draft, ExecError, Job, Outcome, Round};
 use crate::sched::Share;
 use crate::sched::draft_len::{Prospect, Room};
-use crate::sched::ways::{Drafted, Ways, tried};
+use crate::sched::ways::{PastDraft, Ways, tried};
 use crate::sequence::Sequence;
 use crate::types::Slot;
 use crate::vocab::Vocab;
@@ -148,24 +148,19 @@ impl Engine {
     pub(super) fn learn(&mut self, (drafting, took): (Duration, Duration), outcomes: &[(Slot, Outcome)]) {
         let rounds: Vec<&Round> = outcomes.iter().filter_map(|(_, o)| o.as_deref().ok()).collect();
         let caught_up: Duration = self.drafters.iter_mut().map(|(_, drafter)| drafter.caught_up()).sum();
+        let drafts: Vec<PastDraft> = rounds.iter().map(|r| drafted_of(&r.job.draft)).collect();
         if rounds.iter().all(|r| r.job.tokens.len() == 1) && rounds.len() == outcomes.len() {
-            let drafts: Vec<Drafted> = rounds.iter().map(|r| drafted_of(&r.job.draft)).collect();
             let way = rounds.first().map_or(0, |r| r.job.draft.way);
             let times = (drafting.saturating_sub(caught_up), took.saturating_sub(drafting));
             self.ways.learn(way, &drafts, times);
         }
-        for round in rounds {
-            let (draft, drafted) = (&round.job.draft, drafted_of(&round.job.draft));
-            if drafted.asked == 0 {
-                continue;
-            }
-            let accepted = accepted(round) as u32;
-            let wanted = drafted.forced + drafted.asked;
-            let (kept, stopped) = (accepted.saturating_sub(drafted.forced), accepted < wanted);
+        for (round, drafted) in rounds.into_iter().zip(drafts).filter(|(_, drafted)| drafted.asked > 0) {
+            let way = round.job.draft.way;
+            let kept = (accepted(round) as u32).saturating_sub(drafted.forced);
             let sequence = self.running.iter_mut().find(|s| s.slot == Some(round.job.slot));
             let sequence = sequence.expect("the slot runs. This is a bug.");
-            sequence.learn(draft.way, kept, stopped);
-            self.ways.accepted(draft.way, drafted, kept, stopped);
+            sequence.learn(way, kept, kept < drafted.asked);
+            self.ways.accepted(way, drafted, kept);
         }
     }
 
@@ -212,11 +207,11 @@ fn drafted(jobs: &[Job]) -> u64 {
 }
 
 /// What the scheduler learns from a draft.
-fn drafted_of(draft: &Draft) -> Drafted {
+fn drafted_of(draft: &Draft) -> PastDraft {
     let forced = forced(draft);
     let tokens = draft.tokens.len() as u32;
     let wanted = if draft.late { tokens } else { draft.planned };
-    Drafted { asked: wanted.saturating_sub(forced), forced, tokens, late: draft.late }
+    PastDraft { asked: wanted.saturating_sub(forced), forced, tokens, late: draft.late }
 }
 
 /// Tokens of a draft that the grammar forces; they come first.

@@ -35,14 +35,20 @@ struct Recent {
     cost: f64,
 }
 
+/// Adds to the last `most` measurements; these, from the fastest on.
+fn remember(recent: &mut VecDeque<f64>, most: usize, seconds: f64) -> Vec<f64> {
+    if recent.len() == most {
+        recent.pop_front();
+    }
+    recent.push_back(seconds);
+    let mut sorted: Vec<f64> = recent.iter().copied().collect();
+    sorted.sort_unstable_by(f64::total_cmp);
+    sorted
+}
+
 impl Recent {
     fn add(&mut self, seconds: f64) {
-        if self.seconds.len() == RECENT {
-            self.seconds.pop_front();
-        }
-        self.seconds.push_back(seconds.max(1e-9));
-        let mut sorted: Vec<f64> = self.seconds.iter().copied().collect();
-        sorted.sort_unstable_by(f64::total_cmp);
+        let sorted = remember(&mut self.seconds, RECENT, seconds.max(1e-9));
         self.cost = sorted[sorted.len() / RECENT];
     }
 
@@ -144,10 +150,11 @@ impl Passes {
 
     /// Seconds of a pass with so many rows, or any constant where nothing tells one number of them from another.
     fn by_rows(&self, rows: f64) -> f64 {
-        let probed = line(&self.probed, rows);
-        let shape = |rows: f64| line(&self.probed, rows).unwrap_or(1.0);
-        let learned = if probed.is_some() { follow(&self.rows, rows, shape) } else { line(&self.rows, rows) };
-        learned.or(probed).unwrap_or(1.0)
+        let probed = |rows: f64| line(&self.probed, rows).unwrap_or(1.0);
+        match self.probed.is_empty() {
+            true => line(&self.rows, rows).unwrap_or(1.0),
+            false => follow(&self.rows, rows, probed).unwrap_or_else(|| probed(rows)),
+        }
     }
 
     /// Learns that a pass of `sequences` with so many drafted tokens in all took this long.
@@ -196,12 +203,7 @@ impl Drafting {
     /// Learns that up to `length` tokens for each of `asking` sequences took this long.
     pub fn learn(&mut self, asking: usize, length: u32, seconds: f64) {
         let (recent, mean) = self.seconds.entry(class(asking as u32)).or_default();
-        if recent.len() == DRAFTING {
-            recent.pop_front();
-        }
-        recent.push_back(seconds / f64::from(length.max(1)));
-        let mut sorted: Vec<f64> = recent.iter().copied().collect();
-        sorted.sort_unstable_by(f64::total_cmp);
+        let mut sorted = remember(recent, DRAFTING, seconds / f64::from(length.max(1)));
         sorted.truncate(sorted.len() - sorted.len() / RECENT);
         *mean = sorted.iter().sum::<f64>() / sorted.len() as f64;
     }

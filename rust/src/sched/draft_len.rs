@@ -103,10 +103,14 @@ pub fn best(prospects: &[Prospect], ragged: bool, seconds: impl Fn(Asked) -> f64
     if ragged {
         return spread(prospects, seconds);
     }
-    let longest = prospects.iter().map(|p| p.most).max().unwrap_or(0);
-    let speeds = (0..=longest).map(|length| speed(prospects, length, &seconds)).collect();
+    let speeds = (0..=longest(prospects)).map(|length| speed(prospects, length, &seconds)).collect();
     let (best, speed) = shortest(speeds);
     (uniform(prospects, best as u32), speed)
+}
+
+/// Most tokens that any of them may have drafted.
+pub fn longest(prospects: &[Prospect]) -> u32 {
+    prospects.iter().map(|p| p.most).max().unwrap_or(0)
 }
 
 /// A length for all, where each may have so many.

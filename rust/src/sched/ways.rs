@@ -17,14 +17,14 @@
 //! Sources that a client's request brings along (forced tokens, its prediction) belong to no way: they are always asked.
 
 use super::costs::{Drafting, Passes, class};
-use super::draft_len::{Asked, LEAST_GAIN, NOISE, Prospect, best, speed, uniform};
+use super::draft_len::{Asked, LEAST_GAIN, NOISE, Prospect, best, longest, speed, uniform};
 use crate::config::DraftSource;
-use crate::sequence::{Acceptance, Odds};
+use crate::sequence::{Acceptance, Odds, fade};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// Tokens that are drafted where nothing is known of longer drafts.
-pub const FIRST: u32 = 2;
+const FIRST: u32 = 2;
 /// Steps from one trial of another way to the next, at first and at most; and the steps of a trial: in the first ones a
 /// source may still have to catch up.
 const PERIODS: (u32, u32) = (48, 3072);
@@ -70,7 +70,7 @@ impl Default for Found {
 
 impl Found {
     fn learn(&mut self, asked: u32, drafted: u32) {
-        let more = |old: &mut f64, new: f64| *old = *old * Acceptance::OF_ALL + new;
+        let more = |sum: &mut f64, new: f64| fade(sum, Acceptance::OF_ALL, new);
         more(&mut self.asks, 1.0);
         more(&mut self.found, f64::from(drafted.min(1)));
         if drafted > 0 {
@@ -102,27 +102,23 @@ impl Way {
         (self.drafting.per_token(asked.asking, passes) * f64::from(asked.longest), pass)
     }
 
+    /// Seconds of a step that asks for this, on average.
+    fn seconds(&self, asked: Asked, passes: &Passes) -> f64 {
+        let (drafting, pass) = self.parts(asked, passes);
+        drafting + pass
+    }
+
     /// The length for all with which a trial costs the least, long enough to tell first tokens from those behind them.
     fn cheapest(&self, prospects: &[Prospect], passes: &Passes) -> u32 {
-        let speed = |length: &u32| {
-            speed(prospects, *length, |asked| {
-                let (drafting, pass) = self.parts(asked, passes);
-                drafting + pass
-            })
-        };
-        let longest = prospects.iter().map(|p| p.most).max().unwrap_or(0);
-        (FIRST..=longest).max_by(|a, b| speed(a).total_cmp(&speed(b))).unwrap_or(FIRST)
+        let speed = |length: &u32| speed(prospects, *length, |asked| self.seconds(asked, passes));
+        (FIRST..=longest(prospects)).max_by(|a, b| speed(a).total_cmp(&speed(b))).unwrap_or(FIRST)
     }
 
     /// The best lengths, and their tokens per second.
     fn best(&self, prospects: &[Prospect], ragged: bool, passes: &Passes) -> (Vec<u32>, f64) {
-        let seconds = |asked| {
-            let (drafting, pass) = self.parts(asked, passes);
-            drafting + pass
-        };
         let longest = if passes.tells(prospects.len()) { u32::MAX } else { FIRST };
         let most = |p: &Prospect| Prospect { most: p.most.min(longest), ..*p };
-        best(&prospects.iter().map(most).collect::<Vec<_>>(), ragged, seconds)
+        best(&prospects.iter().map(most).collect::<Vec<_>>(), ragged, |asked| self.seconds(asked, passes))
     }
 
     /// Tokens per second if the next drafts fare as well as one may hope: half as many refused, in half the time; all
@@ -156,8 +152,8 @@ struct Looks {
     best: u32,
     /// Steps for which the choice not to draft stands.
     idle: u32,
-    /// Seconds that each token came earlier by a draft model in the last choices than without drafts, a mean in which later ones weigh
-    /// more; None where nothing is known.
+    /// Seconds that each token came earlier by a draft model in the last choices than without drafts, a mean in which
+    /// later ones weigh more; None where nothing is known.
     saved: Option<f64>,
 }
 
@@ -179,7 +175,7 @@ pub struct Ways {
 
 /// One sequence's draft in a step that is over. Forced tokens count as drafted, but not as asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Drafted {
+pub struct PastDraft {
     /// Tokens that were asked for beyond forced ones; where a source was late, those that there are.
     pub asked: u32,
     /// Forced tokens in the draft.
@@ -222,14 +218,14 @@ impl Ways {
         prospects: impl Fn(&Ways, usize) -> Vec<Prospect>,
         ragged: bool,
     ) -> (usize, Vec<u32>) {
-        let of: Vec<Vec<Prospect>> = (0..self.ways.len()).map(|way| prospects(self, way)).collect();
-        let n = of[0].len();
-        if self.passes.none(n).is_none() || of.iter().flatten().all(|p| p.most == 0) {
+        // No way reaches further than the one that asks all.
+        let all = prospects(self, 0);
+        let n = all.len();
+        if self.passes.none(n).is_none() || longest(&all) == 0 || self.stands(&all) {
             return (self.best, vec![0; n]);
         }
-        if self.stands(&of) {
-            return (self.best, vec![0; n]);
-        }
+        let others = (1..self.ways.len()).map(|way| prospects(self, way));
+        let of: Vec<Vec<Prospect>> = std::iter::once(all).chain(others).collect();
         let best_of = |(way, of): (&Way, &Vec<Prospect>)| way.best(of, ragged, &self.passes);
         let mut found: Vec<_> = self.ways.iter().zip(&of).map(best_of).collect();
         let speeds: Vec<f64> = found.iter().map(|(_, speed)| *speed).collect();
@@ -246,9 +242,8 @@ impl Ways {
         let reads = self.ways[way].sources.contains(&DraftSource::DraftModel);
         let saved = if reads { (1.0 / without - 1.0 / speed).max(0.0) } else { 0.0 };
         looks.saved = Some(looks.saved.map_or(saved, |mean| mean + 0.1 * (saved - mean)));
-        let longest = of[way].iter().map(|p| p.most).max().unwrap_or(0);
         looks.idle = if best == 0 { IDLE } else { 0 };
-        match looks.next(best, longest) {
+        match looks.next(best, longest(&of[way])) {
             Some(other) if best == 0 && self.may_pay(way, &of[way], other) => (way, uniform(&of[way], other)),
             Some(other) if best > 0 => (way, changed(&lengths, &of[way], (best, other))),
             _ => (way, lengths),
@@ -256,10 +251,10 @@ impl Ways {
     }
 
     /// Whether it was chosen shortly ago not to draft, and there is neither a forced token nor a trial nor a look.
-    fn stands(&mut self, of: &[Vec<Prospect>]) -> bool {
-        let looks = self.looks.entry(class(of[0].len() as u32)).or_default();
+    fn stands(&mut self, prospects: &[Prospect]) -> bool {
+        let looks = self.looks.entry(class(prospects.len() as u32)).or_default();
         let other = self.trial.is_some() || looks.looking.is_some();
-        if looks.idle == 0 || other || of[0].iter().any(|p| p.forced > 0) {
+        if looks.idle == 0 || other || prospects.iter().any(|p| p.forced > 0) {
             return false;
         }
         looks.idle -= 1;
@@ -317,7 +312,7 @@ impl Ways {
     }
 
     /// Learns from a step of nothing but these drafts by `way`, by what drafting took and the rest.
-    pub fn learn(&mut self, way: usize, drafts: &[Drafted], (drafting, pass): (Duration, Duration)) {
+    pub fn learn(&mut self, way: usize, drafts: &[PastDraft], (drafting, pass): (Duration, Duration)) {
         let tokens = drafts.iter().map(|draft| draft.tokens).sum();
         self.passes.learn(drafts.len(), tokens, pass.as_secs_f64());
         let asking = drafts.iter().filter(|draft| draft.asked > 0 && !draft.late);
@@ -327,9 +322,9 @@ impl Ways {
     }
 
     /// Learns that `accepted` tokens of a draft by `way` were kept, forced ones left out; see [`Acceptance::learn`].
-    pub fn accepted(&mut self, way: usize, draft: Drafted, accepted: u32, stopped: bool) {
+    pub fn accepted(&mut self, way: usize, draft: PastDraft, accepted: u32) {
         let way = &mut self.ways[way];
-        way.acceptance.learn(accepted, stopped, Acceptance::OF_ALL);
+        way.acceptance.learn(accepted, accepted < draft.asked, Acceptance::OF_ALL);
         way.found.learn(draft.asked, draft.tokens - draft.forced);
     }
 }
