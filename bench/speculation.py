@@ -3,16 +3,18 @@
     python bench/speculation.py [--target demo/target --draft demo/draft] [--fixed 2 4 8]
 
 One server per way of drafting, all alive, asked in turns: in every round each answers the same new
-prompts, and its tokens per second are divided by those without drafts of that round. Of two servers
-with the same configuration one may be faster by a tenth and more as long as they live, by where their
-memory lies: so there are two without drafts, `off` and `off, again`, and it is divided by their mean.
-The row of the second shows how far a difference is noise. Each prompt is asked once before, which is
-not counted, so that prompts are in the KV (of the draft model too) and what is measured is decoding;
-with `--cold` they are not. Prints one row of Markdown per case: the median ratio and its quartiles,
-accepted of drafted tokens, accepted at the first places of a draft, and tokens per step and choice. At
-the end, for each case: the best of the fixed lengths, 0 among them, which is what the best choice of
-one length for all steps gives, and how much of it the chosen lengths reach. Run from the repository's
-root with the server's environment. Loopback only; it ends by itself.
+prompts, and its tokens per second are divided by those without drafts of that round, by each of two
+servers `off` and `off, again` (not by their mean, which the one that is fast for a while makes large:
+most ratios would be below 1). The row of the second shows how far a difference is noise. Where its
+memory lies makes a server faster or slower by a tenth and more as long as it lives, and that follows
+from lengths of paths: so these are drawn anew for each of `--starts`, and few starts say little about
+differences of some percent, however many the rounds. Each prompt is asked once before, which is not
+counted, so that prompts are in the KV (of the draft model too) and what is measured is decoding; with
+`--cold` they are not. Prints one row of Markdown per case: the median ratio and its quartiles, accepted
+of drafted tokens, accepted at the first places of a draft, and tokens per step and choice. At the end,
+for each case: the best of the fixed lengths, 0 among them, which is what the best choice of one length
+for all steps gives, and how much of it the chosen lengths reach. Run from the repository's root with
+the server's environment. Loopback only; it ends by itself.
 """
 
 from __future__ import annotations
@@ -30,6 +32,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from random import Random
@@ -102,12 +105,13 @@ class Server:
 
 
 @contextmanager
-def serving(target: str, speculative: dict[str, Any], folder: Path, name: str) -> Iterator[Server]:
-    """A server that is ready."""
+def serving(target: str, speculative: dict[str, Any], folder: Path, name: str, dots: int) -> Iterator[Server]:
+    """A server that is ready; `dots` in the paths move its memory."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    config = folder / f"{name.replace(' ', '-')}.json"
+    config = folder / f"{name.replace(' ', '-')}{'.' * dots}.json"
+    target = "/." * dots + str(Path(target).resolve())
     config.write_text(json.dumps({"speculative": speculative, "max_batch_size": 32}))
     command = [sys.executable, "-m", "llgtrt", "serve", target, "--port", str(port)]
     command += ["--runtime-config", str(config), "--served-model-name", "m"]
@@ -196,51 +200,68 @@ def best(case: str, ratios: dict[str, list[float]]) -> str:
     """What the best fixed length gives, and the shares of it that the ways with chosen lengths reach."""
     medians = {name: statistics.median(values) for name, values in ratios.items()}
     lines = []
-    for kind in ("draft", "mlp"):
-        fixed = {name: value for name, value in medians.items() if name.startswith(f"{kind}, always")}
+    # One that asks all sources has the choice of what each of them can do.
+    for kind, of in {"draft": "draft, always", "mlp": "mlp, always", "all": ""}.items():
+        fixed = {name: value for name, value in medians.items() if ", always" in name and name.startswith(of)}
         if not fixed or kind not in medians:
             continue
         name, ratio = max([*fixed.items(), ("none", 1.0)], key=lambda item: item[1])
         lines.append(
-            f"{case}: best fixed length of {kind}: {name}, {ratio:.2f}; reached {medians[kind] / ratio:.0%}"
+            f"{case}: best fixed length for {kind}: {name}, {ratio:.2f}; reached {medians[kind] / ratio:.0%}"
         )
     return "\n".join(lines)
 
 
-def run(args: argparse.Namespace, servers: dict[str, Server]) -> None:
-    """All cases."""
-    print(
-        "| case | drafts | tokens/s against none | accepted | at place 1 to 4, of steps | tokens per step |"
-    )
-    print("|---|---|---|---|---|---|")
-    notes = []
+@dataclass
+class Case:
+    """What is measured of so many clients, with a schema or without, by way of drafting."""
+
+    ratios: dict[str, list[float]]
+    counts: dict[str, list[float]]
+
+
+def measure(args: argparse.Namespace, servers: dict[str, Server], start: int, cases: dict[str, Case]) -> None:
+    """Adds to all cases what these servers do."""
     for clients in args.clients:
         for schema in (False, True):
-            ratios: dict[str, list[float]] = {name: [] for name in servers}
             before = {name: server.counts() for name, server in servers.items()}
+            name_of_case = f"{clients} client{'s' * (clients > 1)}, {'schema' if schema else 'free'}"
+            empty = Case(
+                {name: [] for name in servers}, {name: [0.0] * len(before["off"]) for name in servers}
+            )
+            case = cases.setdefault(name_of_case, empty)
             # The first round is not counted: costs are not known yet.
             for number in range(args.rounds + 1):
                 # No more than the servers keep prefixes of.
                 count = min(28, args.prompts * max(1, clients // 4))
-                bodies = requests(number, count, schema, args.temperature)
+                seed = start * (args.rounds + 1) + number
+                bodies = requests(seed, count, schema, args.temperature)
                 order = list(servers)
-                Random(number).shuffle(order)
+                Random(seed).shuffle(order)
                 rates = {}
                 for name in order:
                     if not args.cold:
                         rate(servers[name], bodies, clients)
                     rates[name] = rate(servers[name], bodies * args.repeat, clients)
-                plain = statistics.mean(rates[name] for name in PLAIN if name in rates)
-                for name in servers:
-                    if number > 0:
-                        ratios[name].append(rates[name] / plain)
-            case = f"{clients} clients, {'schema' if schema else 'free'}"
+                for name in servers if number > 0 else ():
+                    others = [plain for plain in PLAIN if plain in rates and plain != name]
+                    case.ratios[name] += [rates[name] / rates[plain] for plain in others]
             for name, server in servers.items():
-                counts = [now - then for now, then in zip(server.counts(), before[name], strict=True)]
-                if name != "off":
-                    print(row(name, case, ratios[name], counts), flush=True)
-            notes.append(best(case, ratios))
-    print("", *filter(None, notes), sep="\n")
+                now = zip(case.counts[name], server.counts(), before[name], strict=True)
+                case.counts[name] = [old + after - then for old, after, then in now]
+
+
+def report(cases: dict[str, Case]) -> None:
+    """Prints the table."""
+    print(
+        "| case | drafts | tokens/s against none | accepted | at place 1 to 4, of steps | tokens per step |"
+    )
+    print("|---|---|---|---|---|---|")
+    for name, case in cases.items():
+        for way in case.ratios:
+            if way != "off":
+                print(row(way, name, case.ratios[way], case.counts[way]))
+    print("", *filter(None, (best(name, case.ratios) for name, case in cases.items())), sep="\n")
 
 
 def main() -> None:
@@ -257,6 +278,9 @@ def main() -> None:
         "--repeat", type=int, default=1, help="ask each prompt so many times in what is measured"
     )
     parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument(
+        "--starts", type=int, default=1, help="start all servers so many times, for so many rounds each"
+    )
     parser.add_argument("--temperature", type=float, default=0.0)
     parser.add_argument("--fixed", type=int, nargs="*", default=[], help="also draft always so many tokens")
     parser.add_argument("--cold", action="store_true", help="with the time that prompts take")
@@ -267,12 +291,18 @@ def main() -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     wanted = modes(args.draft, args.mlp, args.fixed)
     chosen = {n: s for n, s in wanted.items() if n == "off" or args.only is None or n in args.only}
-    with ExitStack() as stack:
-        servers = {
-            name: stack.enter_context(serving(args.target, speculative, args.folder, name))
-            for name, speculative in chosen.items()
-        }
-        run(args, servers)
+    cases: dict[str, Case] = {}
+    for start in range(args.starts):
+        with ExitStack() as stack:
+            random = Random(start)
+            servers = {
+                name: stack.enter_context(
+                    serving(args.target, speculative, args.folder, name, random.randrange(100))
+                )
+                for name, speculative in chosen.items()
+            }
+            measure(args, servers, start, cases)
+    report(cases)
 
 
 if __name__ == "__main__":

@@ -325,9 +325,6 @@ pub struct Acceptance {
     stopped: f64,
 }
 
-/// Rounds, or tokens, that what was expected weighs as much as: a sequence's first refusal, of whose next tokens as many
-/// would be accepted as ever, should not end its drafts.
-const EXPECTED: f64 = 3.5;
 /// What is this much below the expected is so by chance.
 const CHANCE: f64 = 0.75;
 
@@ -337,10 +334,19 @@ pub fn fade(sum: &mut f64, memory: f64, new: f64) {
 }
 
 impl Acceptance {
-    /// What is remembered of one sequence: about a dozen rounds.
-    pub const OF_ONE: f64 = 0.92;
+    /// What is remembered of one sequence: about twenty rounds.
+    pub const OF_ONE: f64 = 0.95;
     /// What is remembered over all sequences: about a hundred.
     pub const OF_ALL: f64 = 0.99;
+    /// What is left of it when one more token was generated without a draft: what was refused some sentences before says
+    /// little of what comes.
+    const WITHOUT: f64 = 0.98;
+    /// Rounds, and tokens beyond a round's first, that what is expected of a sequence weighs as much as: its first refusal,
+    /// of whose next tokens as many would be accepted as ever, should not end its drafts. Sequences differ in whether
+    /// something is found at all, and less in how far that reaches.
+    pub const LIKE_ALL: [f64; 2] = [3.5, 15.0];
+    /// The same for what is expected where nothing is known at all.
+    pub const GUESSED: [f64; 2] = [1.5, 1.5];
 
     /// Takes a round in which `accepted` tokens were kept; `stopped`: the draft reached further, or ended before it
     /// should have. `memory`: what is left of earlier rounds.
@@ -353,14 +359,23 @@ impl Acceptance {
         }
     }
 
-    /// What is likely, where `expected` was before anything was learned.
-    pub fn odds(&self, expected: Odds) -> Odds {
-        let part = |yes: f64, no: f64, expected: f64| (yes + EXPECTED * expected) / (yes + no + EXPECTED);
-        // Nothing is certain.
-        let part = |yes, no, expected| part(yes, no, expected).clamp(0.0, 0.98);
-        let first = part(self.first, self.rounds - self.first, expected.first);
+    /// Takes a round of one token without a draft.
+    pub fn idle(&mut self) {
+        for sum in [&mut self.rounds, &mut self.first, &mut self.next, &mut self.stopped] {
+            fade(sum, Acceptance::WITHOUT, 0.0);
+        }
+    }
+
+    /// What is likely, where `expected` was before anything was learned, and weighs as much as so many rounds and tokens.
+    pub fn odds(&self, expected: Odds, [rounds, tokens]: [f64; 2]) -> Odds {
+        let part = |yes: f64, no: f64, (expected, weight): (f64, f64)| {
+            let rate = (yes + weight * expected) / (yes + no + weight);
+            // Nothing is certain.
+            rate.clamp(0.0, 0.98)
+        };
+        let first = part(self.first, self.rounds - self.first, (expected.first, rounds));
         // Whoever is worse than expected at the first token is likely to be at the others.
         let next = expected.next * (first / (CHANCE * expected.first.max(1e-9))).min(1.0);
-        Odds { first, next: part(self.next, self.stopped, next) }
+        Odds { first, next: part(self.next, self.stopped, (next, tokens)) }
     }
 }

@@ -7,7 +7,7 @@ use crate::exec::{Ask, Draft, ExecError, Job, Outcome, Round};
 use crate::sched::Share;
 use crate::sched::draft_len::{Prospect, Room};
 use crate::sched::ways::{PastDraft, Ways, tried};
-use crate::sequence::Sequence;
+use crate::sequence::{Acceptance, Sequence};
 use crate::types::Slot;
 use crate::vocab::Vocab;
 use std::time::Duration;
@@ -30,8 +30,12 @@ impl Engine {
         let accept = self.config.speculative.acceptance();
         for ((job, share), length) in jobs.iter_mut().zip(shares).zip(&lengths) {
             (job.draft.planned, job.draft.way) = (*length, way);
-            job.draft.acceptance = self.running[share.index].acceptance_mode().unwrap_or(accept);
+            let sequence = &mut self.running[share.index];
+            job.draft.acceptance = sequence.acceptance_mode().unwrap_or(accept);
             job.draft.cut(*length as usize);
+            if job.draft.tokens.len() == *length as usize {
+                sequence.acceptance.iter_mut().for_each(Acceptance::idle);
+            }
             note(&mut job.draft, DraftSource::Forced);
         }
         self.ask_sources(shares, jobs, &lengths, Some(way));

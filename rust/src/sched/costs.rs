@@ -149,7 +149,7 @@ impl Passes {
     }
 
     /// Seconds of a pass with so many rows, or any constant where nothing tells one number of them from another.
-    fn by_rows(&self, rows: f64) -> f64 {
+    pub(super) fn by_rows(&self, rows: f64) -> f64 {
         let probed = |rows: f64| line(&self.probed, rows).unwrap_or(1.0);
         match self.probed.is_empty() {
             true => line(&self.rows, rows).unwrap_or(1.0),

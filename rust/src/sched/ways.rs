@@ -5,7 +5,8 @@
 //! the configured order says nothing of either. A [`Way`] is a part of the chain, from its beginning or to its end. Each
 //! way learns how long its drafting takes, how much it finds and how much of that is accepted; what the target's passes
 //! take is known to all. The way with the most expected tokens per second is taken. Now and then another that might be
-//! better has a few steps, more and more rarely as long as the best stays the same.
+//! better has a few steps, the first at once, then more and more rarely as long as the best stays the same: it drafts
+//! what would be best if its hopes came true, and ends where they are gone.
 //!
 //! Passes, too, are measured again now and then with another length than the best, where it would be the best
 //! if it took somewhat less than is thought.
@@ -83,7 +84,7 @@ impl Found {
 impl Way {
     /// How a sequence's drafts are accepted of which this is known.
     pub fn odds(&self, of: Acceptance) -> Odds {
-        of.odds(self.acceptance.odds(Odds::UNKNOWN))
+        of.odds(self.acceptance.odds(Odds::UNKNOWN, Acceptance::GUESSED), Acceptance::LIKE_ALL)
     }
 
     /// Seconds that drafting takes, and the pass, on average: where no sequence finds anything, the pass is a quick one.
@@ -108,22 +109,14 @@ impl Way {
         drafting + pass
     }
 
-    /// The length for all with which a trial costs the least, long enough to tell first tokens from those behind them.
-    fn cheapest(&self, prospects: &[Prospect], passes: &Passes) -> u32 {
-        let speed = |length: &u32| speed(prospects, *length, |asked| self.seconds(asked, passes));
-        (FIRST..=longest(prospects)).max_by(|a, b| speed(a).total_cmp(&speed(b))).unwrap_or(FIRST)
-    }
-
     /// The best lengths, and their tokens per second.
     fn best(&self, prospects: &[Prospect], ragged: bool, passes: &Passes) -> (Vec<u32>, f64) {
-        let longest = if passes.tells(prospects.len()) { u32::MAX } else { FIRST };
-        let most = |p: &Prospect| Prospect { most: p.most.min(longest), ..*p };
-        best(&prospects.iter().map(most).collect::<Vec<_>>(), ragged, |asked| self.seconds(asked, passes))
+        best(prospects, ragged, |asked| self.seconds(asked, passes))
     }
 
-    /// Tokens per second if the next drafts fare as well as one may hope: half as many refused, in half the time; all
-    /// accepted, of a way that was never tried.
-    fn hopes(&self, prospects: &[Prospect], ragged: bool, passes: &Passes) -> f64 {
+    /// The best lengths, and their tokens per second, if the next drafts fare as well as one may hope: half as many
+    /// refused, in half the time; all accepted, of a way that was never tried.
+    fn hopes(&self, prospects: &[Prospect], ragged: bool, passes: &Passes) -> (Vec<u32>, f64) {
         let better = |odds: f64| 1.0 - (1.0 - odds) / 2.0;
         let hope = |p: &Prospect| match self.drafting.known() {
             true => Odds { first: better(p.odds.first), next: better(p.odds.next) },
@@ -134,7 +127,7 @@ impl Way {
             let (drafting, pass) = self.parts(asked, passes);
             drafting / 2.0 + pass
         };
-        best(&prospects, ragged, seconds).1
+        best(&prospects, ragged, seconds)
     }
 }
 
@@ -194,9 +187,11 @@ impl Ways {
         let later = (1..chain.len()).map(|i| &chain[i..]);
         let earlier = (1..chain.len()).rev().map(|i| &chain[..i]);
         let parts = std::iter::once(&chain[..]).chain(later).chain(earlier);
-        let ways = parts.map(|part| Way { sources: part.to_vec(), ..Way::default() }).collect();
+        let ways: Vec<_> = parts.map(|part| Way { sources: part.to_vec(), ..Way::default() }).collect();
         let (passes, looks) = (Passes::new(probed), BTreeMap::new());
-        Ways { ways, passes, looks, best: 0, trial: None, tried: 0, since: 0, period: PERIODS.0 }
+        // The first trial comes at once, of the first way.
+        let (tried, since, period) = (ways.len() - 1, PERIODS.0, PERIODS.0);
+        Ways { ways, passes, looks, best: 0, trial: None, tried, since, period }
     }
 
     /// What is known of a way.
@@ -225,7 +220,10 @@ impl Ways {
             return (self.best, vec![0; n]);
         }
         let others = (1..self.ways.len()).map(|way| prospects(self, way));
-        let of: Vec<Vec<Prospect>> = std::iter::once(all).chain(others).collect();
+        let mut of: Vec<Vec<Prospect>> = std::iter::once(all).chain(others).collect();
+        if !self.passes.tells(n) {
+            of.iter_mut().flatten().for_each(|p| p.most = p.most.min(FIRST));
+        }
         let best_of = |(way, of): (&Way, &Vec<Prospect>)| way.best(of, ragged, &self.passes);
         let mut found: Vec<_> = self.ways.iter().zip(&of).map(best_of).collect();
         let speeds: Vec<f64> = found.iter().map(|(_, speed)| *speed).collect();
@@ -233,8 +231,8 @@ impl Ways {
         let (lengths, speed) = found.swap_remove(way);
         let best = lengths.iter().max().copied().unwrap_or(0);
         if trial {
-            let cheapest = || uniform(&of[way], self.ways[way].cheapest(&of[way], &self.passes));
-            return (way, if best > 0 { lengths } else { cheapest() });
+            let hoped = || self.ways[way].hopes(&of[way], ragged, &self.passes).0;
+            return (way, if best > 0 { lengths } else { hoped() });
         }
         let without = self.without(n);
         let looks = self.looks.entry(class(n as u32)).or_default();
@@ -280,7 +278,9 @@ impl Ways {
         if speeds[best] > speeds[self.best] * (1.0 + NOISE) {
             (self.best, self.period, self.since) = (best, PERIODS.0, 0);
         }
-        if let Some((way, left)) = self.trial {
+        let least = speeds[self.best] * (1.0 + LEAST_GAIN);
+        let promises = |way: usize| self.ways[way].hopes(&prospects[way], ragged, &self.passes).1 > least;
+        if let Some((way, left)) = self.trial.take().filter(|(way, _)| promises(*way)) {
             self.trial = (left > 1).then_some((way, left - 1));
             return (way, true);
         }
@@ -290,11 +290,10 @@ impl Ways {
         }
         (self.since, self.period) = (0, (self.period * 2).min(PERIODS.1));
         let after = (1..=self.ways.len()).map(|i| (self.tried + i) % self.ways.len());
-        let hopes = |way: usize| self.ways[way].hopes(&prospects[way], ragged, &self.passes);
         // The best is tried, too, where it does not draft.
         let without = self.without(prospects[self.best].len());
         let other = |way: &usize| *way != self.best || speeds[*way] <= without;
-        let tried = after.filter(other).find(|way| hopes(*way) > speeds[self.best] * (1.0 + LEAST_GAIN));
+        let tried = after.filter(other).find(|way| promises(*way));
         let Some(tried) = tried else { return (self.best, false) };
         (self.tried, self.trial) = (tried, Some((tried, TRIAL_STEPS - 1)));
         (tried, true)

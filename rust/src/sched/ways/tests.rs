@@ -226,6 +226,38 @@ fn forced_tokens_are_worth_their_rows() {
     assert_eq!(steps.last().unwrap(), &[6]);
 }
 
+/// As on a machine where few rows are dear: ten tokens take five times what none does, and so do five.
+#[test]
+fn what_pays_only_in_long_drafts_is_found_at_once() {
+    let probed = [(1, 0.01), (4, 0.04), (6, 0.05), (16, 0.055)];
+    let (mut ways, passes) = (Ways::new(&[DraftModel], &probed), Passes::new(&probed));
+    let mut random = Random(11);
+    let mut lengths = Vec::new();
+    for _ in 0..60 {
+        let (way, chosen) = ways.choose(like_all(1, 10), false);
+        let draft = drafted(chosen[0]);
+        learn(&mut ways, way, &[draft], (0.0, passes.by_rows(f64::from(1 + draft.tokens))));
+        if draft.asked > 0 {
+            let kept = (0..draft.tokens).take_while(|_| random.next() < 0.97).count() as u32;
+            ways.accepted(way, draft, kept);
+        }
+        lengths.push(chosen[0]);
+    }
+    let drafting = lengths.iter().filter(|length| **length >= 8).count();
+    assert!(lengths[3] == 10 && drafting > 50, "{lengths:?}");
+}
+
+#[test]
+fn a_refusal_weighs_less_the_longer_ago_it_is() {
+    let expected = Odds { first: 0.9, next: 0.9 };
+    let mut acceptance = Acceptance::default();
+    acceptance.learn(0, true, Acceptance::OF_ONE);
+    let refused = acceptance.odds(expected, Acceptance::LIKE_ALL);
+    (0..100).for_each(|_| acceptance.idle());
+    let forgotten = acceptance.odds(expected, Acceptance::LIKE_ALL);
+    assert!(refused.first < 0.75 && forgotten.first > 0.85, "{refused:?} {forgotten:?}");
+}
+
 /// Lengths of two sequences of which so much is accepted, in the 50th to the 90th step.
 fn settled(seed: u64, rates: [f64; 2]) -> [f64; 2] {
     let mut random = Random(seed);
