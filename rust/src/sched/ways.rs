@@ -29,6 +29,8 @@ const FIRST: u32 = 2;
 /// Steps from one trial of another way to the next, at first and at most; and the steps of a trial: in the first ones a
 /// source may still have to catch up.
 const PERIODS: (u32, u32) = (48, 3072);
+/// The same for ways that were never tried.
+const SOON: u32 = 12;
 const TRIAL_STEPS: u32 = 4;
 /// Steps with about as many sequences from one look at another length to the next, at first and at most.
 const LOOKS: (u32, u32) = (24, 1536);
@@ -162,8 +164,11 @@ pub struct Ways {
     trial: Option<(usize, u32)>,
     /// The way that was tried last.
     tried: usize,
+    /// Steps since the last trial of a way that had been tried before.
     since: u32,
     period: u32,
+    /// When one that was never tried has its turn, in steps as counted by `since`.
+    soon: u32,
 }
 
 /// One sequence's draft in a step that is over. Forced tokens count as drafted, but not as asked for.
@@ -191,7 +196,7 @@ impl Ways {
         let (passes, looks) = (Passes::new(probed), BTreeMap::new());
         // The first trial comes at once, of the first way.
         let (tried, since, period) = (ways.len() - 1, PERIODS.0, PERIODS.0);
-        Ways { ways, passes, looks, best: 0, trial: None, tried, since, period }
+        Ways { ways, passes, looks, best: 0, trial: None, tried, since, period, soon: 0 }
     }
 
     /// What is known of a way.
@@ -276,7 +281,7 @@ impl Ways {
     fn next(&mut self, prospects: &[Vec<Prospect>], ragged: bool, speeds: &[f64]) -> (usize, bool) {
         let best = (0..speeds.len()).max_by(|a, b| speeds[*a].total_cmp(&speeds[*b])).unwrap_or(0);
         if speeds[best] > speeds[self.best] * (1.0 + NOISE) {
-            (self.best, self.period, self.since) = (best, PERIODS.0, 0);
+            (self.best, self.period, self.since, self.soon) = (best, PERIODS.0, 0, SOON);
         }
         let least = speeds[self.best] * (1.0 + LEAST_GAIN);
         let promises = |way: usize| self.ways[way].hopes(&prospects[way], ragged, &self.passes).1 > least;
@@ -285,15 +290,20 @@ impl Ways {
             return (way, true);
         }
         self.since += 1;
-        if self.since < self.period {
+        let new = |way: usize| !self.ways[way].drafting.known();
+        let again = self.since >= self.period;
+        if !again && (self.since < self.soon || !(0..self.ways.len()).any(new)) {
             return (self.best, false);
         }
-        (self.since, self.period) = (0, (self.period * 2).min(PERIODS.1));
-        let after = (1..=self.ways.len()).map(|i| (self.tried + i) % self.ways.len());
         // The best is tried, too, where it does not draft.
         let without = self.without(prospects[self.best].len());
         let other = |way: &usize| *way != self.best || speeds[*way] <= without;
-        let tried = after.filter(other).find(|way| promises(*way));
+        let after = (1..=self.ways.len()).map(|i| (self.tried + i) % self.ways.len()).filter(other);
+        let tried = after.filter(|way| again || new(*way)).find(|way| promises(*way));
+        if again {
+            (self.since, self.period) = (0, (self.period * 2).min(PERIODS.1));
+        }
+        self.soon = self.since + SOON;
         let Some(tried) = tried else { return (self.best, false) };
         (self.tried, self.trial) = (tried, Some((tried, TRIAL_STEPS - 1)));
         (tried, true)

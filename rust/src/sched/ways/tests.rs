@@ -226,25 +226,41 @@ fn forced_tokens_are_worth_their_rows() {
     assert_eq!(steps.last().unwrap(), &[6]);
 }
 
-/// As on a machine where few rows are dear: ten tokens take five times what none does, and so do five.
-#[test]
-fn what_pays_only_in_long_drafts_is_found_at_once() {
+/// Ways and lengths of the first steps where ten drafted tokens take five times what none does, and so do five, as on a
+/// machine where few rows are dear; `rate`: how often a way's tokens are accepted.
+fn first_steps(sources: &[DraftSource], steps: u32, rate: fn(&[DraftSource]) -> f64) -> Vec<(usize, u32)> {
     let probed = [(1, 0.01), (4, 0.04), (6, 0.05), (16, 0.055)];
-    let (mut ways, passes) = (Ways::new(&[DraftModel], &probed), Passes::new(&probed));
+    let (mut ways, passes) = (Ways::new(sources, &probed), Passes::new(&probed));
     let mut random = Random(11);
-    let mut lengths = Vec::new();
-    for _ in 0..60 {
-        let (way, chosen) = ways.choose(like_all(1, 10), false);
-        let draft = drafted(chosen[0]);
+    let step = |_| {
+        let (way, lengths) = ways.choose(like_all(1, 10), false);
+        let draft = drafted(lengths[0]);
         learn(&mut ways, way, &[draft], (0.0, passes.by_rows(f64::from(1 + draft.tokens))));
         if draft.asked > 0 {
-            let kept = (0..draft.tokens).take_while(|_| random.next() < 0.97).count() as u32;
+            let rate = rate(&ways.ways[way].sources);
+            let kept = (0..draft.tokens).take_while(|_| random.next() < rate).count() as u32;
             ways.accepted(way, draft, kept);
         }
-        lengths.push(chosen[0]);
-    }
-    let drafting = lengths.iter().filter(|length| **length >= 8).count();
-    assert!(lengths[3] == 10 && drafting > 50, "{lengths:?}");
+        (way, draft.tokens)
+    };
+    (0..steps).map(step).collect()
+}
+
+#[test]
+fn what_pays_only_in_long_drafts_is_found_at_once() {
+    let steps = first_steps(&[DraftModel], 60, |_| 0.97);
+    let drafting = steps.iter().filter(|(_, length)| *length >= 8).count();
+    assert!(steps[3].1 == 10 && drafting > 50, "{steps:?}");
+}
+
+#[test]
+fn each_way_has_its_first_trial_soon() {
+    let sources = [PromptLookup, MlpSpeculator, DraftModel];
+    let rate = |sources: &[DraftSource]| if sources == [DraftModel] { 0.97 } else { 0.1 };
+    let steps = first_steps(&sources, 120, rate);
+    let best = with(DraftModel)(&Ways::new(&sources, &[]));
+    let taken = steps[60..].iter().filter(|(way, length)| *way == best && *length > 0).count();
+    assert!(taken > 50, "{steps:?}");
 }
 
 #[test]
