@@ -198,7 +198,7 @@ def row(name: str, case: str, ratios: list[float], counts: list[float]) -> str:
 
 def best(case: str, ratios: dict[str, list[float]]) -> str:
     """What the best fixed length gives, and the shares of it that the ways with chosen lengths reach."""
-    medians = {name: statistics.median(values) for name, values in ratios.items()}
+    medians = {name: statistics.median(values) for name, values in ratios.items() if values}
     lines = []
     # One that asks all sources has the choice of what each of them can do.
     for kind, of in {"draft": "draft, always", "mlp": "mlp, always", "all": ""}.items():
@@ -259,7 +259,7 @@ def report(cases: dict[str, Case]) -> None:
     print("|---|---|---|---|---|---|")
     for name, case in cases.items():
         for way in case.ratios:
-            if way != "off":
+            if way != "off" and len(case.ratios[way]) > 1:
                 print(row(way, name, case.ratios[way], case.counts[way]))
     print("", *filter(None, (best(name, case.ratios) for name, case in cases.items())), sep="\n")
 
@@ -292,17 +292,20 @@ def main() -> None:
     wanted = modes(args.draft, args.mlp, args.fixed)
     chosen = {n: s for n, s in wanted.items() if n == "off" or args.only is None or n in args.only}
     cases: dict[str, Case] = {}
-    for start in range(args.starts):
-        with ExitStack() as stack:
-            random = Random(start)
-            servers = {
-                name: stack.enter_context(
-                    serving(args.target, speculative, args.folder, name, random.randrange(100))
-                )
-                for name, speculative in chosen.items()
-            }
-            measure(args, servers, start, cases)
-    report(cases)
+    try:
+        for start in range(args.starts):
+            with ExitStack() as stack:
+                random = Random(start)
+                servers = {
+                    name: stack.enter_context(
+                        serving(args.target, speculative, args.folder, name, random.randrange(100))
+                    )
+                    for name, speculative in chosen.items()
+                }
+                measure(args, servers, start, cases)
+    finally:
+        # What there is, if it was ended.
+        report(cases)
 
 
 if __name__ == "__main__":
