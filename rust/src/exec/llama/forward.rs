@@ -1,6 +1,7 @@
 //! A context as the seam's `Forward`.
 
 use super::context::{Context, DecodeError};
+use super::gaps::{self, Times};
 use crate::exec::{Caps, ExecError, Forward, Rows, Run};
 use crate::types::Slot;
 
@@ -10,8 +11,8 @@ pub(super) struct Llama {
     caps: Caps,
     /// One pool: partial copies, any order, no gaps to fill.
     shared: bool,
-    /// Rows worth computing to save a pass.
-    fill: u32,
+    /// What passes take.
+    times: Times,
     /// KV tokens of each slot.
     held: Vec<u32>,
     /// Copies whose data moves at the next decode.
@@ -22,9 +23,9 @@ pub(super) struct Llama {
 }
 
 impl Llama {
-    pub(super) fn new(context: Context, caps: Caps, shared: bool, fill: u32) -> Self {
+    pub(super) fn new(context: Context, caps: Caps, shared: bool, times: Times) -> Self {
         let held = vec![0; caps.slots as usize];
-        Llama { context, caps, shared, fill, held, copying: false, starts: Vec::new(), filled: Vec::new() }
+        Llama { context, caps, shared, times, held, copying: false, starts: Vec::new(), filled: Vec::new() }
     }
 
     fn held(&self, slot: Slot) -> Result<u32, ExecError> {
@@ -78,8 +79,9 @@ impl Llama {
         self.filled.clear();
         let tokens: usize = runs.iter().map(|r| r.tokens.len()).sum();
         let mut room = self.context.n_batch() - tokens;
+        let filled = self.gaps(runs);
         for (i, run) in runs.iter().enumerate() {
-            if i > 0 {
+            if i > 0 && filled.get(i - 1) == Some(&true) {
                 room -= self.fill_gap(&runs[i - 1], run, room);
             }
             self.starts.push(self.context.pushed());
@@ -96,18 +98,25 @@ impl Llama {
             .expect("`check` has seen every token. This is a bug.");
     }
 
-    /// A pass takes consecutive slots and pieces of equal length. So between two runs of one length, where that is
-    /// cheaper than another pass, the slots in the gap get as many tokens at their end, which go again after the pass.
-    /// Gives back the number of tokens.
+    /// For each run but the last, whether the gap after it is filled; empty where none is.
+    fn gaps(&self, runs: &[Run<'_>]) -> Vec<bool> {
+        if self.shared || !runs.windows(2).any(|pair| pair[0].slot.0 + 1 < pair[1].slot.0) {
+            return Vec::new();
+        }
+        // Some models have no positions beyond the context, however many cells there are.
+        let most = self.caps.kv_per_slot;
+        let fits = |slot: u32, n: u32| self.held[slot as usize] + n <= most;
+        let lengths: Vec<_> = runs.iter().map(|run| (run.slot.0, run.tokens.len() as u32)).collect();
+        gaps::filled(&lengths, &self.times, fits)
+    }
+
+    /// Gives the slots between two runs of one length as many tokens at their end, if the batch has room for these; they
+    /// go again after the pass. Gives back the number of tokens.
     fn fill_gap(&mut self, before: &Run<'_>, after: &Run<'_>, room: usize) -> usize {
         let n = before.tokens.len();
         let gap = before.slot.0 + 1..after.slot.0;
         let tokens = gap.len() * n;
-        // Some models have no positions beyond the context, however many cells there are.
-        let most = self.caps.kv_per_slot as usize;
-        let fits = |slot: u32| self.held[slot as usize] as usize + n <= most;
-        let worth = n == after.tokens.len() && tokens <= room.min(self.fill as usize);
-        if self.shared || !worth || !gap.clone().all(fits) {
+        if tokens > room {
             return 0;
         }
         for slot in gap {

@@ -8,6 +8,7 @@
 pub mod context;
 pub mod ffi;
 mod forward;
+mod gaps;
 pub mod gguf;
 mod memory;
 mod plan;
@@ -17,9 +18,10 @@ use crate::config::{Config, KvCacheType, KvLayout};
 use crate::error::Error;
 use crate::exec::{Caps, ExecError, Forward, Promise};
 use crate::types::Token;
-use context::{CELL_BLOCK, Context, KvType, Pool, Shape};
+use context::{Context, KvType, Pool, Shape};
 use ffi::Model;
 use forward::Llama;
+use gaps::Times;
 use gguf::Metadata;
 use plan::{Facts, Plan};
 use std::path::Path;
@@ -243,7 +245,8 @@ fn look(
             promise: Promise::NearTies,
             probed: Vec::new(),
         };
-        let mut engine = Llama::new(context, caps, false, CELL_BLOCK);
+        // As if rows took no time: so gaps that are filled are probed, too.
+        let mut engine = Llama::new(context, caps, false, Times::new(&[(1, 1.0)]));
         let probe = probe::run(&mut engine, PROBE).map_err(broken)?;
         if !probe.finite {
             return Err(refused(gguf, "is damaged: its weights give scores that are no numbers"));
@@ -303,8 +306,8 @@ fn build(loaded: &Loaded, config: &Config, plan: &Plan) -> Result<Llama, Error> 
     if !caps.can_truncate {
         log::warn!("this model's KV cannot be truncated: no prefix reuse and no speculation");
     }
-    let fill = found.probe.as_ref().map_or(0, |p| p.fill);
-    Ok(Llama::new(context, caps, plan.shared, fill))
+    let times = Times::new(&caps.probed);
+    Ok(Llama::new(context, caps, plan.shared, times))
 }
 
 fn describe(model: &Model, plan: &Plan, found: &Found, threads: u32) -> ModelInfo {

@@ -32,8 +32,6 @@ pub(super) struct Found {
     pub(super) differ: usize,
     /// Every logit was a number.
     pub(super) finite: bool,
-    /// Rows that cost no more than a pass.
-    pub(super) fill: u32,
     /// Rows and seconds of some passes.
     pub(super) passes: Vec<(u32, f64)>,
     /// Time it took.
@@ -62,9 +60,8 @@ pub(super) fn run(engine: &mut dyn Forward, budget: Duration) -> Result<Found, E
     for slot in 0..SLOTS {
         test.engine.truncate(Slot(slot), 0)?;
     }
-    let fill = ((pass - row) / row).clamp(0.0, 16.0) as u32;
     let Test { rows, differ, finite, .. } = test;
-    Ok(Found { rows, differ, finite, fill, passes, took: begin.elapsed() })
+    Ok(Found { rows, differ, finite, passes, took: begin.elapsed() })
 }
 
 /// SplitMix64 (Steele, Lea, Flood 2014).
