@@ -16,6 +16,22 @@ use crate::vocab::Vocab;
 use std::sync::Arc;
 use std::time::Instant;
 
+/// A decision whether a draft model that is far behind shall catch up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Late {
+    /// It shall.
+    pub asked: bool,
+    /// Sequences that decoded then.
+    pub beside: usize,
+}
+
+impl Late {
+    /// Whether it holds where so many sequences decode: what does not pay for many may pay for fewer.
+    pub fn stands(self, sequences: usize) -> bool {
+        self.asked || sequences * 4 > self.beside * 3
+    }
+}
+
 /// One choice of one request.
 pub struct Sequence {
     /// The request it belongs to.
@@ -39,7 +55,7 @@ pub struct Sequence {
     /// What became of its drafts, by the number of their source.
     pub drafts: [Drafted; DraftSource::ALL.len()],
     /// Whether a draft model that is far behind shall catch up; None where that is not decided yet.
-    pub late_sources: Option<bool>,
+    pub late_sources: Option<Late>,
     /// A job of it is with the executor.
     pub in_flight: bool,
     /// The client is gone; it ends when its job comes back.
@@ -129,7 +145,7 @@ impl Sequence {
     /// Whether it lets `source` draft for it, and that is worth while.
     pub fn allows(&self, source: DraftSource) -> bool {
         let ready = match source {
-            DraftSource::DraftModel => self.late_sources == Some(true),
+            DraftSource::DraftModel => self.late_sources.is_some_and(|late| late.asked),
             DraftSource::Prediction => !self.prediction().is_empty(),
             DraftSource::Forced | DraftSource::PromptLookup | DraftSource::MlpSpeculator => true,
         };

@@ -7,7 +7,7 @@ use crate::exec::{Ask, Draft, ExecError, Job, Outcome, Round};
 use crate::sched::Share;
 use crate::sched::draft_len::{Prospect, Room};
 use crate::sched::ways::{PastDraft, Ways, tried};
-use crate::sequence::{Acceptance, Sequence};
+use crate::sequence::{Acceptance, Late, Sequence};
 use crate::types::Slot;
 use crate::vocab::Vocab;
 use std::time::Duration;
@@ -48,12 +48,14 @@ impl Engine {
         self.tally.totals.drafted_tokens += drafted;
     }
 
-    /// Decides, once for each sequence that has its first token, whether a source that is far behind it is to catch up.
+    /// Decides for each sequence that has its first token whether a source that is far behind it is to catch up; again
+    /// where that no longer stands.
     fn decide(&mut self, shares: &[Share], jobs: &[Job]) {
         let decoding = jobs.iter().filter(|job| job.tokens.len() == 1).count();
         for (share, _) in shares.iter().zip(jobs).filter(|(_, job)| job.sample && job.tokens.len() == 1) {
             let sequence = &mut self.running[share.index];
-            if sequence.late_sources.is_some() {
+            let before = sequence.late_sources;
+            if before.is_some_and(|late| late.stands(decoding)) {
                 continue;
             }
             let slot = sequence.slot.expect("a running sequence has a slot. This is a bug.");
@@ -66,9 +68,10 @@ impl Engine {
             }
             let tokens = f64::from(sequence.most() - sequence.known()).min(self.tally.output_length());
             let pays = |delay| self.ways.pays(decoding, delay, tokens);
-            self.decided += u64::from(delay.is_some());
-            let trial = tried(self.decided) || !self.config.speculative.adaptive;
-            sequence.late_sources = Some(delay.is_none_or(pays) || trial);
+            self.decided += u64::from(delay.is_some() && before.is_none());
+            let trial = before.is_none() && tried(self.decided) || !self.config.speculative.adaptive;
+            let asked = delay.is_none_or(pays) || trial;
+            sequence.late_sources = Some(Late { asked, beside: decoding });
         }
     }
 
@@ -153,11 +156,10 @@ impl Engine {
         let rounds: Vec<&Round> = outcomes.iter().filter_map(|(_, o)| o.as_deref().ok()).collect();
         let caught_up: Duration = self.drafters.iter_mut().map(|(_, drafter)| drafter.caught_up()).sum();
         let drafts: Vec<PastDraft> = rounds.iter().map(|r| drafted_of(&r.job.draft)).collect();
-        if rounds.iter().all(|r| r.job.tokens.len() == 1) && rounds.len() == outcomes.len() {
-            let way = rounds.first().map_or(0, |r| r.job.draft.way);
-            let times = (drafting.saturating_sub(caught_up), took.saturating_sub(drafting));
-            self.ways.learn(way, &drafts, times);
-        }
+        let alone = rounds.iter().all(|r| r.job.tokens.len() == 1) && rounds.len() == outcomes.len();
+        let pass = alone.then(|| took.saturating_sub(drafting));
+        let way = rounds.first().map_or(0, |r| r.job.draft.way);
+        self.ways.learn(way, &drafts, (drafting.saturating_sub(caught_up), pass));
         for (round, drafted) in rounds.into_iter().zip(drafts).filter(|(_, drafted)| drafted.asked > 0) {
             let way = round.job.draft.way;
             let kept = (accepted(round) as u32).saturating_sub(drafted.forced);

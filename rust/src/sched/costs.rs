@@ -6,13 +6,15 @@
 //!
 //! What was not measured yet follows the passes' rows: one sequence with three drafted tokens takes about as long as four
 //! sequences without. So what an engine's probe at start or other numbers of sequences have shown tells whether longer
-//! drafts can pay before any was tried; with what was measured itself, the curve is only the shape in between.
+//! drafts can pay before any was tried, and what none take before that was measured; with what was measured itself, the
+//! curve is only the shape in between.
 
 use std::collections::{BTreeMap, VecDeque};
 
 /// Steps that are remembered of a kind.
 const RECENT: usize = 8;
-/// Steps without drafts that are measured before any with drafts, for each number of sequences.
+/// Steps without drafts that are measured for a number of sequences before they are believed; without a probe, before any
+/// with drafts.
 const PLAIN: usize = 3;
 /// A drafted token costs at least this share of a step without drafts: masks, sampling, the row itself.
 pub(super) const LEAST_COST: f64 = 0.01;
@@ -121,11 +123,14 @@ impl Passes {
         passes
     }
 
-    /// Seconds of a pass of `sequences` without drafts; None before a few were measured: everything is compared with them,
-    /// and a single one may have been held up.
+    /// Seconds of a pass of `sequences` without drafts. Everything is compared with them, and a single one may have been
+    /// held up: before a few were measured it is what a probe says of so many rows, and None without a probe.
     pub fn none(&self, sequences: usize) -> Option<f64> {
-        let none = self.drafted.get(&class(sequences as u32))?.get(&0)?;
-        (none.seconds.len() >= PLAIN).then_some(none.cost)
+        let none = self.drafted.get(&class(sequences as u32)).and_then(|measured| measured.get(&0));
+        match none.filter(|none| none.seconds.len() >= PLAIN) {
+            Some(none) => Some(none.cost),
+            None => (!self.probed.is_empty()).then(|| self.by_rows(sequences as f64)),
+        }
     }
 
     /// Whether anything tells what drafts for `sequences` may take.
@@ -138,8 +143,15 @@ impl Passes {
     pub fn at(&self, sequences: usize, drafted: f64) -> Option<f64> {
         let none = self.none(sequences)?;
         let shape = |parts: f64| self.by_rows(sequences as f64 * (1.0 + parts / PARTS));
-        let measured = &self.drafted[&class(sequences as u32)];
-        let seconds = follow(measured, drafted * PARTS, shape)?;
+        let at = drafted * PARTS;
+        let measured = self.drafted.get(&class(sequences as u32));
+        let seconds = measured.and_then(|measured| follow(measured, at, shape)).unwrap_or_else(|| shape(at));
+        // What made the most drafted tokens that were measured dearer than so many rows, as gaps between slots, may be
+        // there once, and not for each token.
+        let seconds = match measured.map(|measured| around(measured, at)) {
+            Some([Some(most), None]) => seconds.min(most.1 + shape(at) - shape(most.0)),
+            _ => seconds,
+        };
         Some(seconds.max(none * (1.0 + LEAST_COST * drafted)))
     }
 
@@ -230,7 +242,8 @@ mod tests {
     fn rows_tell_what_drafts_may_take_before_any_was_measured() {
         let mut passes = Passes::new(&[(1, 0.010), (4, 0.016), (16, 0.040)]);
         assert!(passes.tells(1) && !Passes::default().tells(1));
-        assert!(passes.at(1, 3.0).is_none());
+        assert!(Passes::default().at(1, 3.0).is_none());
+        assert!(about(passes.none(8).unwrap(), 0.024) && about(passes.at(1, 3.0).unwrap(), 0.016));
         (0..3).for_each(|_| passes.learn(1, 0, 0.020));
         // Twice as long as the probe said, with drafts as without.
         assert!(about(passes.at(1, 3.0).unwrap(), 0.032) && about(passes.at(1, 9.0).unwrap(), 0.056));
@@ -240,6 +253,16 @@ mod tests {
         (0..2).for_each(|_| passes.learn(1, 9, 0.112));
         assert!(about(passes.at(1, 9.0).unwrap(), 0.112));
         assert!((0.032..0.07).contains(&passes.at(1, 3.0).unwrap()));
+    }
+
+    #[test]
+    fn what_a_pass_takes_once_is_not_taken_for_each_token() {
+        let mut passes = Passes::new(&[(1, 0.010), (4, 0.016), (16, 0.040)]);
+        // As often as others with so many rows take what the probe said, these take 0.020 more.
+        (0..3).for_each(|_| passes.learn(8, 0, 0.044));
+        (0..RECENT).for_each(|_| passes.learn(1, 7, 0.024));
+        (0..RECENT).for_each(|_| passes.learn(2, 14, 0.040));
+        assert!(about(passes.none(8).unwrap(), 0.044) && about(passes.at(8, 1.0).unwrap(), 0.060));
     }
 
     #[test]

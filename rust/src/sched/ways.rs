@@ -320,10 +320,17 @@ impl Ways {
         saved.is_none_or(|saved| saved * tokens > delay)
     }
 
-    /// Learns from a step of nothing but these drafts by `way`, by what drafting took and the rest.
-    pub fn learn(&mut self, way: usize, drafts: &[PastDraft], (drafting, pass): (Duration, Duration)) {
-        let tokens = drafts.iter().map(|draft| draft.tokens).sum();
-        self.passes.learn(drafts.len(), tokens, pass.as_secs_f64());
+    /// Learns from a step with these drafts by `way` what drafting took, and the pass where nothing else was in it.
+    pub fn learn(
+        &mut self,
+        way: usize,
+        drafts: &[PastDraft],
+        (drafting, pass): (Duration, Option<Duration>),
+    ) {
+        if let Some(pass) = pass {
+            let tokens = drafts.iter().map(|draft| draft.tokens).sum();
+            self.passes.learn(drafts.len(), tokens, pass.as_secs_f64());
+        }
         let asking = drafts.iter().filter(|draft| draft.asked > 0 && !draft.late);
         if let Some(longest) = asking.clone().map(|draft| draft.asked).max() {
             self.ways[way].drafting.learn(asking.count(), longest, drafting.as_secs_f64());

@@ -15,7 +15,7 @@ impl Random {
 }
 
 fn learn(ways: &mut Ways, way: usize, drafts: &[PastDraft], (drafting, pass): (f64, f64)) {
-    ways.learn(way, drafts, (Duration::from_secs_f64(drafting), Duration::from_secs_f64(pass)));
+    ways.learn(way, drafts, (Duration::from_secs_f64(drafting), Some(Duration::from_secs_f64(pass))));
 }
 
 fn drafted(tokens: u32) -> PastDraft {
