@@ -65,11 +65,12 @@ enum Drafts {
         most: u32,
         forced: bool,
     },
-    /// All sources, one after the other.
+    /// All sources, one after the other: a model before the speculator that guesses at random, or behind it.
     All {
         most: u32,
         blur: u32,
         edit: usize,
+        model_first: bool,
     },
 }
 
@@ -80,11 +81,12 @@ fn drafts() -> impl Strategy<Value = Drafts> {
         2 => (1u32..9, any::<bool>()).prop_map(|(most, lookup)| Drafts::Forced { most, lookup }),
         4 => (1u32..9, prop_oneof![1 => Just(0u64), 1 => Just(50), 3 => Just(80), 1 => Just(100)])
             .prop_map(|(most, right)| Drafts::Oracle { most, right }),
-        1 => (1u32..9, 2usize..20).prop_map(|(most, edit)| Drafts::Prediction { most, edit }),
-        3 => (1u32..9, 0u32..50, any::<bool>(), any::<bool>())
+        2 => (1u32..9, 3usize..15).prop_map(|(most, edit)| Drafts::Prediction { most, edit }),
+        3 => (1u32..9, 0u32..20, any::<bool>(), prop::bool::weighted(0.25))
             .prop_map(|(most, blur, forced, lookup)| Drafts::Model { most, blur, forced, lookup }),
         2 => (1u32..9, any::<bool>()).prop_map(|(most, forced)| Drafts::Speculator { most, forced }),
-        3 => (1u32..9, 0u32..50, 2usize..20).prop_map(|(most, blur, edit)| Drafts::All { most, blur, edit }),
+        3 => (1u32..9, 0u32..25, 2usize..20, any::<bool>())
+            .prop_map(|(most, blur, edit, model_first)| Drafts::All { most, blur, edit, model_first }),
     ]
 }
 
@@ -176,14 +178,15 @@ impl Cramped {
                     chain([(DraftSource::Forced, forced), (DraftSource::PromptLookup, lookup), model]);
                 self.draft_with_a_model(speculative, (most, blur));
             }
-            Drafts::All { most, blur, .. } => {
+            Drafts::All { most, blur, model_first, .. } => {
                 speculative.mlp_speculator = Some(speculator());
-                speculative.sources = Some(vec![
-                    DraftSource::Forced,
-                    DraftSource::Prediction,
-                    DraftSource::PromptLookup,
-                    DraftSource::MlpSpeculator,
-                    DraftSource::DraftModel,
+                speculative.sources = chain([
+                    (DraftSource::Forced, true),
+                    (DraftSource::Prediction, true),
+                    (DraftSource::PromptLookup, true),
+                    (DraftSource::DraftModel, model_first),
+                    (DraftSource::MlpSpeculator, true),
+                    (DraftSource::DraftModel, !model_first),
                 ]);
                 self.draft_with_a_model(speculative, (most, blur));
             }
@@ -265,7 +268,7 @@ fn check(specs: &[RequestSpec], order: &[usize], cramped: &Cramped) -> Result<()
 
 #[test]
 fn output_depends_on_the_request_alone() {
-    let cases = ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() };
+    let cases = ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() };
     let input = proptest::collection::vec(request(), 2..7).prop_flat_map(|specs| {
         let order = Just((0..specs.len()).collect::<Vec<_>>()).prop_shuffle();
         (Just(specs), order, cramped())
