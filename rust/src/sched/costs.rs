@@ -23,6 +23,8 @@ pub(super) const LEAST_COST: f64 = 0.01;
 const BEYOND: f64 = 0.5;
 /// So much of some rows is about as many.
 const NEAR: f64 = 0.75;
+/// Share of the sequences from which on those with drafts are taken for neighbours.
+const CROWD: f64 = 0.5;
 /// Parts of a token in which few drafted tokens are told apart.
 const PARTS: f64 = 4.0;
 
@@ -109,6 +111,8 @@ pub struct Passes {
     rows: Measured,
     /// By [`class`] of sequences, and by drafted tokens (mean over the sequences, in [`PARTS`] of a token).
     drafted: BTreeMap<u32, Measured>,
+    /// Differing lengths cost nothing extra.
+    pub(super) ragged: bool,
 }
 
 impl Passes {
@@ -153,6 +157,18 @@ impl Passes {
             _ => seconds,
         };
         Some(seconds.max(none * (1.0 + LEAST_COST * drafted)))
+    }
+
+    /// Least seconds of a pass in which `finders` of the sequences, wherever they are, have drafts of `each` tokens: where
+    /// differing lengths cost passes, one of a token for each sequence, and one for each run of neighbours with drafts. 0
+    /// where they cost none, or where so many have drafts that most are neighbours.
+    pub fn apart(&self, sequences: usize, finders: f64, each: f64) -> f64 {
+        let n = sequences as f64;
+        if self.ragged || finders > n * CROWD {
+            return 0.0;
+        }
+        let runs = (finders * (1.0 - finders / n)).max(1.0);
+        self.by_rows(n) + runs * self.by_rows(each)
     }
 
     /// Whether steps with about as many rows, or more, were measured.
@@ -280,6 +296,16 @@ mod tests {
         (0..RECENT).for_each(|_| passes.learn(2, 4, 0.03));
         passes.learn(2, 4, 0.001);
         assert!(about(passes.at(2, 2.0).unwrap(), 0.03));
+    }
+
+    #[test]
+    fn few_drafts_in_many_sequences_take_a_pass_of_their_own() {
+        let mut passes = Passes::new(&[(1, 0.010), (4, 0.040), (16, 0.080)]);
+        let near = |passes: &Passes, finders, each, seconds| about(passes.apart(16, finders, each), seconds);
+        assert!(near(&passes, 1.0, 4.0, 0.080 + 0.040) && near(&passes, 4.0, 4.0, 0.080 + 3.0 * 0.040));
+        assert!(passes.apart(16, 12.0, 4.0) == 0.0 && passes.apart(1, 1.0, 4.0) == 0.0);
+        passes.ragged = true;
+        assert!(passes.apart(16, 1.0, 4.0) == 0.0);
     }
 
     #[test]

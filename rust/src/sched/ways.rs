@@ -17,10 +17,13 @@
 //!
 //! Sources that a client's request brings along (forced tokens, its prediction) belong to no way: they are always asked.
 
+mod found;
+
 use super::costs::{Drafting, Passes, class};
 use super::draft_len::{Asked, LEAST_GAIN, NOISE, Prospect, best, longest, speed, uniform};
 use crate::config::DraftSource;
-use crate::sequence::{Acceptance, Odds, fade};
+use crate::sequence::{Acceptance, Odds};
+use found::Found;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -54,35 +57,6 @@ pub struct Way {
     found: Found,
 }
 
-/// How much is drafted where drafts are asked for. Sums in which each draft weighs less than the next.
-#[derive(Debug)]
-struct Found {
-    asks: f64,
-    found: f64,
-    /// Tokens that were asked for where something was found.
-    asked: f64,
-    drafted: f64,
-}
-
-impl Default for Found {
-    /// As if everything that was asked for had been found a few times.
-    fn default() -> Self {
-        Found { asks: 2.0, found: 2.0, asked: 10.0, drafted: 10.0 }
-    }
-}
-
-impl Found {
-    fn learn(&mut self, asked: u32, drafted: u32) {
-        let more = |sum: &mut f64, new: f64| fade(sum, Acceptance::OF_ALL, new);
-        more(&mut self.asks, 1.0);
-        more(&mut self.found, f64::from(drafted.min(1)));
-        if drafted > 0 {
-            more(&mut self.asked, f64::from(asked));
-            more(&mut self.drafted, f64::from(drafted));
-        }
-    }
-}
-
 impl Way {
     /// How a sequence's drafts are accepted of which this is known.
     pub fn odds(&self, of: Acceptance) -> Odds {
@@ -97,12 +71,19 @@ impl Way {
         if asked.guessed == 0 {
             return (0.0, pass(forced));
         }
-        let found = (self.found.found / self.found.asks).min(1.0);
-        let share = (self.found.drafted / self.found.asked).min(1.0);
+        let (found, share) = (self.found.often(), self.found.share());
         let none = (1.0 - found).powf(asked.asking as f64);
         let drafted = f64::from(asked.guessed) / n * found * share / (1.0 - none);
-        let pass = none * pass(forced) + (1.0 - none) * pass(forced + drafted);
+        let each = f64::from(asked.guessed) / asked.asking as f64 * share;
+        let least = passes.apart(asked.sequences, asked.asking as f64 * found / (1.0 - none), each);
+        let pass = none * pass(forced) + (1.0 - none) * pass(forced + drafted).max(least);
         (self.drafting.per_token(asked.asking, passes) * f64::from(asked.longest), pass)
+    }
+
+    /// Rows of a pass that follows drafts of this, on average.
+    fn rows(&self, asked: Asked) -> f64 {
+        let found = f64::from(asked.guessed) * self.found.often() * self.found.share();
+        asked.sequences as f64 + f64::from(asked.forced) + found
     }
 
     /// Seconds of a step that asks for this, on average.
@@ -218,6 +199,7 @@ impl Ways {
         prospects: impl Fn(&Ways, usize) -> Vec<Prospect>,
         ragged: bool,
     ) -> (usize, Vec<u32>) {
+        self.passes.ragged = ragged;
         // No way reaches further than the one that asks all.
         let all = prospects(self, 0);
         let n = all.len();
@@ -268,11 +250,10 @@ impl Ways {
 
     /// Whether drafts of this length would pay if the pass took less than is thought.
     fn may_pay(&self, way: usize, prospects: &[Prospect], length: u32) -> bool {
-        let rows = prospects.iter().map(|p| f64::from(1 + p.most.min(length))).sum();
-        let doubt = if self.passes.reach(rows) { DOUBTS.0 } else { DOUBTS.1 };
+        let way = &self.ways[way];
         let seconds = |asked| {
-            let (drafting, pass) = self.ways[way].parts(asked, &self.passes);
-            drafting + pass / doubt
+            let (drafting, pass) = way.parts(asked, &self.passes);
+            drafting + pass / if self.passes.reach(way.rows(asked)) { DOUBTS.0 } else { DOUBTS.1 }
         };
         speed(prospects, length, seconds) > self.without(prospects.len()) * (1.0 + LEAST_GAIN)
     }
