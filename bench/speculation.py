@@ -12,9 +12,9 @@ differences of some percent, however many the rounds. Each prompt is asked once 
 counted, so that prompts are in the KV (of the draft model too) and what is measured is decoding; with
 `--cold` they are not. Prints one row of Markdown per case: the median ratio and its quartiles, accepted
 of drafted tokens, accepted at the first places of a draft, and tokens per step and choice. At the end,
-for each case: the best of the fixed lengths, 0 among them, which is what the best choice of one length
-for all steps gives, and how much of it the chosen lengths reach. Run from the repository's root with
-the server's environment. Loopback only; it ends by itself.
+for each case: the best of the fixed lengths that are no longer, 0 among them, which is what the best
+choice of one length for all steps gives, and how much of it the chosen lengths reach. Run from the
+repository's root with the server's environment. Loopback only; it ends by itself.
 """
 
 from __future__ import annotations
@@ -46,11 +46,13 @@ from demo.corpus import Writer, strict  # noqa: E402
 START_SECONDS = 120.0
 COUNTS = ("drafted_tokens", "accepted_tokens", "generated_tokens")
 PLACES = 4
+# The servers' default.
+DRAFT_LEN = 10
 # The servers without drafts.
 PLAIN = ("off", "off, again")
 
 
-def modes(draft: str, mlp: str, fixed: list[int]) -> dict[str, dict[str, Any]]:
+def modes(draft: str, mlp: str, fixed: list[int], up_to: list[int]) -> dict[str, dict[str, Any]]:
     """What `speculative` says for each way of drafting; the first is without, the second shows the noise."""
     model = {"draft_model": draft}
     adaptive: dict[str, dict[str, Any]] = {
@@ -68,6 +70,8 @@ def modes(draft: str, mlp: str, fixed: list[int]) -> dict[str, dict[str, Any]]:
     always = {"adaptive": False}
     return (
         adaptive
+        | {f"draft, up to {k}": {**adaptive["draft"], "max_draft_len": k} for k in up_to}
+        | {f"all, up to {k}": {**adaptive["all"], "max_draft_len": k} for k in up_to}
         | {f"draft, always {k}": {**model, **always, "max_draft_len": k} for k in fixed}
         | {f"mlp, always {k}": {"mlp_speculator": mlp, **always, "max_draft_len": k} for k in fixed if k < 4}
     )
@@ -196,18 +200,30 @@ def row(name: str, case: str, ratios: list[float], counts: list[float]) -> str:
     return f"| {case} | {name} | {middle:.2f} ({low:.2f} to {high:.2f}) | {share} | {at} | {length} |"
 
 
+def longest(way: str) -> int:
+    """Most tokens that a way of drafting drafts at once, by its name."""
+    return int(way.rsplit(" ", 1)[1]) if way[-1].isdigit() else DRAFT_LEN
+
+
 def best(case: str, ratios: dict[str, list[float]]) -> str:
     """What the best fixed length gives, and the shares of it that the ways with chosen lengths reach."""
     medians = {name: statistics.median(values) for name, values in ratios.items() if values}
     lines = []
-    # One that asks all sources has the choice of what each of them can do.
-    for kind, of in {"draft": "draft, always", "mlp": "mlp, always", "all": ""}.items():
-        fixed = {name: value for name, value in medians.items() if ", always" in name and name.startswith(of)}
-        if not fixed or kind not in medians:
+    for way in medians:
+        kind = way.split(",")[0]
+        if kind not in ("draft", "mlp", "all") or ", always" in way:
+            continue
+        # One that asks all sources has the choice of what each of them can do.
+        fixed = {
+            name: value
+            for name, value in medians.items()
+            if ", always" in name and kind in ("all", name.split(",")[0]) and longest(name) <= longest(way)
+        }
+        if not fixed:
             continue
         name, ratio = max([*fixed.items(), ("none", 1.0)], key=lambda item: item[1])
         lines.append(
-            f"{case}: best fixed length for {kind}: {name}, {ratio:.2f}; reached {medians[kind] / ratio:.0%}"
+            f"{case}: best fixed length for {way}: {name}, {ratio:.2f}; reached {medians[way] / ratio:.0%}"
         )
     return "\n".join(lines)
 
@@ -283,13 +299,16 @@ def main() -> None:
     )
     parser.add_argument("--temperature", type=float, default=0.0)
     parser.add_argument("--fixed", type=int, nargs="*", default=[], help="also draft always so many tokens")
+    parser.add_argument(
+        "--up-to", type=int, nargs="*", default=[], help="also choose lengths up to so many tokens"
+    )
     parser.add_argument("--cold", action="store_true", help="with the time that prompts take")
     parser.add_argument("--only", nargs="*", help="some of the ways of drafting")
     parser.add_argument("--folder", type=Path, default=Path("/tmp"), help="where configurations are written")
     args = parser.parse_args()
     # The servers end with this process, even when it is told to.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
-    wanted = modes(args.draft, args.mlp, args.fixed)
+    wanted = modes(args.draft, args.mlp, args.fixed, args.up_to)
     chosen = {n: s for n, s in wanted.items() if n == "off" or args.only is None or n in args.only}
     cases: dict[str, Case] = {}
     try:
