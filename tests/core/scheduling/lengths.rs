@@ -25,8 +25,8 @@ fn world(requests: &[RequestSpec; 2]) -> World {
     World { toy, oracle: Some(Oracle::unlike(answers)), ..World::default() }
 }
 
-/// Mean tokens drafted for each, in the 50th to the 90th step.
-fn settled() -> [f64; 2] {
+#[test]
+fn unlike_sequences_of_one_batch_settle_at_unlike_lengths() {
     let requests = requests();
     let live = world(&requests).start();
     (0..2).for_each(|i| live.submit(i, &requests[i]));
@@ -42,13 +42,7 @@ fn settled() -> [f64; 2] {
             drafted.push([of(0), of(1)]);
         }
     }
+    let means = [0, 1].map(|i| f64::from(drafted[90][i] - drafted[50][i]) / 40.0);
+    assert!(means[0] >= 5.0 && means[1] <= 1.0, "{means:?}");
     live.close();
-    [0, 1].map(|i| f64::from(drafted[90][i] - drafted[50][i]) / 40.0)
-}
-
-#[test]
-fn unlike_sequences_of_one_batch_settle_at_unlike_lengths() {
-    // A busy machine may hold up just the steps with shorter drafts, and their cost is learned so: it hardly does it thrice.
-    let means: Vec<_> = (0..3).map(|_| settled()).collect();
-    assert!(means.iter().any(|means| means[0] >= 5.0 && means[1] <= 1.0), "{means:?}");
 }
