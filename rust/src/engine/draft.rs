@@ -109,7 +109,7 @@ impl Engine {
             jobs.iter().zip(shares).zip(most).map(prospect).collect()
         };
         match self.config.speculative.adaptive {
-            true => ways.choose(prospects, self.caps.ragged),
+            true => ways.choose(prospects),
             false => (0, prospects(ways, 0).iter().map(|prospect| prospect.most).collect()),
         }
     }

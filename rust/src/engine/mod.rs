@@ -112,7 +112,7 @@ impl Engine {
         let sources: Vec<DraftSource> = drafters.iter().map(|(name, _)| *name).collect();
         Ok(Engine {
             slots: Slots::new(caps.slots, caps.cheap_copy),
-            ways: Ways::new(&sources, &caps.probed),
+            ways: Ways::new(&sources, &caps.probed, caps.ragged),
             target,
             drafters,
             vocab,

@@ -73,17 +73,16 @@ impl Way {
         }
         let (found, share) = (self.found.often(), self.found.share());
         let none = (1.0 - found).powf(asked.asking as f64);
-        let drafted = f64::from(asked.guessed) / n * found * share / (1.0 - none);
+        let drafted = self.finds(asked) / n / (1.0 - none);
         let each = f64::from(asked.guessed) / asked.asking as f64 * share;
         let least = passes.apart(asked.sequences, asked.asking as f64 * found / (1.0 - none), each);
         let pass = none * pass(forced) + (1.0 - none) * pass(forced + drafted).max(least);
         (self.drafting.per_token(asked.asking, passes) * f64::from(asked.longest), pass)
     }
 
-    /// Rows of a pass that follows drafts of this, on average.
-    fn rows(&self, asked: Asked) -> f64 {
-        let found = f64::from(asked.guessed) * self.found.often() * self.found.share();
-        asked.sequences as f64 + f64::from(asked.forced) + found
+    /// Tokens beyond forced ones that are drafted where this is asked for, on average.
+    fn finds(&self, asked: Asked) -> f64 {
+        f64::from(asked.guessed) * self.found.often() * self.found.share()
     }
 
     /// Seconds of a step that asks for this, on average.
@@ -93,13 +92,13 @@ impl Way {
     }
 
     /// The best lengths, and their tokens per second.
-    fn best(&self, prospects: &[Prospect], ragged: bool, passes: &Passes) -> (Vec<u32>, f64) {
-        best(prospects, ragged, |asked| self.seconds(asked, passes))
+    fn best(&self, prospects: &[Prospect], passes: &Passes) -> (Vec<u32>, f64) {
+        best(prospects, passes.ragged, |asked| self.seconds(asked, passes))
     }
 
     /// The best lengths, and their tokens per second, if the next drafts fare as well as one may hope: half as many
     /// refused, in half the time; all accepted, of a way that was never tried.
-    fn hopes(&self, prospects: &[Prospect], ragged: bool, passes: &Passes) -> (Vec<u32>, f64) {
+    fn hopes(&self, prospects: &[Prospect], passes: &Passes) -> (Vec<u32>, f64) {
         let better = |odds: f64| 1.0 - (1.0 - odds) / 2.0;
         let hope = |p: &Prospect| match self.drafting.known() {
             true => Odds { first: better(p.odds.first), next: better(p.odds.next) },
@@ -110,7 +109,7 @@ impl Way {
             let (drafting, pass) = self.parts(asked, passes);
             drafting / 2.0 + pass
         };
-        best(&prospects, ragged, seconds)
+        best(&prospects, passes.ragged, seconds)
     }
 }
 
@@ -166,15 +165,17 @@ pub struct PastDraft {
 }
 
 impl Ways {
-    /// The ways through the guessing ones of `sources`, which are in their order; `probed`: see [`Passes::new`].
-    pub fn new(sources: &[DraftSource], probed: &[(u32, f64)]) -> Self {
+    /// The ways through the guessing ones of `sources`, which are in their order; `probed`: see [`Passes::new`];
+    /// `ragged`: differing lengths cost nothing extra.
+    pub fn new(sources: &[DraftSource], probed: &[(u32, f64)], ragged: bool) -> Self {
         let guesses = |s: &&DraftSource| !matches!(s, DraftSource::Forced | DraftSource::Prediction);
         let chain: Vec<DraftSource> = sources.iter().filter(guesses).copied().collect();
         let later = (1..chain.len()).map(|i| &chain[i..]);
         let earlier = (1..chain.len()).rev().map(|i| &chain[..i]);
         let parts = std::iter::once(&chain[..]).chain(later).chain(earlier);
         let ways: Vec<_> = parts.map(|part| Way { sources: part.to_vec(), ..Way::default() }).collect();
-        let (passes, looks) = (Passes::new(probed), BTreeMap::new());
+        let (mut passes, looks) = (Passes::new(probed), BTreeMap::new());
+        passes.ragged = ragged;
         // The first trial comes at once, of the first way.
         let (tried, since, period) = (ways.len() - 1, PERIODS.0, PERIODS.0);
         Ways { ways, passes, looks, best: 0, trial: None, tried, since, period, soon: 0 }
@@ -194,12 +195,7 @@ impl Ways {
 
     /// The way for a step and its draft lengths, forced tokens included; `prospects` tells those of the step's sequences
     /// by a way; `ragged`: differing lengths cost nothing extra.
-    pub fn choose(
-        &mut self,
-        prospects: impl Fn(&Ways, usize) -> Vec<Prospect>,
-        ragged: bool,
-    ) -> (usize, Vec<u32>) {
-        self.passes.ragged = ragged;
+    pub fn choose(&mut self, prospects: impl Fn(&Ways, usize) -> Vec<Prospect>) -> (usize, Vec<u32>) {
         // No way reaches further than the one that asks all.
         let all = prospects(self, 0);
         let n = all.len();
@@ -211,14 +207,14 @@ impl Ways {
         if !self.passes.tells(n) {
             of.iter_mut().flatten().for_each(|p| p.most = p.most.min(FIRST));
         }
-        let best_of = |(way, of): (&Way, &Vec<Prospect>)| way.best(of, ragged, &self.passes);
+        let best_of = |(way, of): (&Way, &Vec<Prospect>)| way.best(of, &self.passes);
         let mut found: Vec<_> = self.ways.iter().zip(&of).map(best_of).collect();
         let speeds: Vec<f64> = found.iter().map(|(_, speed)| *speed).collect();
-        let (way, trial) = self.next(&of, ragged, &speeds);
+        let (way, trial) = self.next(&of, &speeds);
         let (lengths, speed) = found.swap_remove(way);
         let best = lengths.iter().max().copied().unwrap_or(0);
         if trial {
-            let hoped = || self.ways[way].hopes(&of[way], ragged, &self.passes).0;
+            let hoped = || self.ways[way].hopes(&of[way], &self.passes).0;
             return (way, if best > 0 { lengths } else { hoped() });
         }
         let without = self.without(n);
@@ -253,19 +249,20 @@ impl Ways {
         let way = &self.ways[way];
         let seconds = |asked| {
             let (drafting, pass) = way.parts(asked, &self.passes);
-            drafting + pass / if self.passes.reach(way.rows(asked)) { DOUBTS.0 } else { DOUBTS.1 }
+            let rows = asked.sequences as f64 + f64::from(asked.forced) + way.finds(asked);
+            drafting + pass / if self.passes.reach(rows) { DOUBTS.0 } else { DOUBTS.1 }
         };
         speed(prospects, length, seconds) > self.without(prospects.len()) * (1.0 + LEAST_GAIN)
     }
 
     /// The way for a step, and whether that is a trial.
-    fn next(&mut self, prospects: &[Vec<Prospect>], ragged: bool, speeds: &[f64]) -> (usize, bool) {
+    fn next(&mut self, prospects: &[Vec<Prospect>], speeds: &[f64]) -> (usize, bool) {
         let best = (0..speeds.len()).max_by(|a, b| speeds[*a].total_cmp(&speeds[*b])).unwrap_or(0);
         if speeds[best] > speeds[self.best] * (1.0 + NOISE) {
             (self.best, self.period, self.since, self.soon) = (best, PERIODS.0, 0, SOON);
         }
         let least = speeds[self.best] * (1.0 + LEAST_GAIN);
-        let promises = |way: usize| self.ways[way].hopes(&prospects[way], ragged, &self.passes).1 > least;
+        let promises = |way: usize| self.ways[way].hopes(&prospects[way], &self.passes).1 > least;
         if let Some((way, left)) = self.trial.take().filter(|(way, _)| promises(*way)) {
             self.trial = (left > 1).then_some((way, left - 1));
             return (way, true);

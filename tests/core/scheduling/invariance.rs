@@ -74,6 +74,11 @@ enum Drafts {
     },
 }
 
+/// Of a draft model; mostly little, so that much is accepted.
+fn blur() -> impl Strategy<Value = u32> {
+    prop_oneof![3 => 0u32..20, 1 => 20u32..50]
+}
+
 fn drafts() -> impl Strategy<Value = Drafts> {
     prop_oneof![
         1 => Just(Drafts::None),
@@ -81,11 +86,11 @@ fn drafts() -> impl Strategy<Value = Drafts> {
         2 => (1u32..9, any::<bool>()).prop_map(|(most, lookup)| Drafts::Forced { most, lookup }),
         4 => (1u32..9, prop_oneof![1 => Just(0u64), 1 => Just(50), 3 => Just(80), 1 => Just(100)])
             .prop_map(|(most, right)| Drafts::Oracle { most, right }),
-        2 => (1u32..9, 3usize..15).prop_map(|(most, edit)| Drafts::Prediction { most, edit }),
-        3 => (1u32..9, 0u32..20, any::<bool>(), prop::bool::weighted(0.25))
+        2 => (1u32..9, 2usize..20).prop_map(|(most, edit)| Drafts::Prediction { most, edit }),
+        3 => (1u32..9, blur(), any::<bool>(), prop::bool::weighted(0.25))
             .prop_map(|(most, blur, forced, lookup)| Drafts::Model { most, blur, forced, lookup }),
         2 => (1u32..9, any::<bool>()).prop_map(|(most, forced)| Drafts::Speculator { most, forced }),
-        3 => (1u32..9, 0u32..25, 2usize..20, any::<bool>())
+        3 => (1u32..9, blur(), 2usize..20, any::<bool>())
             .prop_map(|(most, blur, edit, model_first)| Drafts::All { most, blur, edit, model_first }),
     ]
 }

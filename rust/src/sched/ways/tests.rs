@@ -36,7 +36,7 @@ fn run(ways: &mut Ways, steps: u32, truth: Truth) -> Vec<u32> {
     let mut random = Random(7);
     let mut taken = vec![0; ways.ways.len()];
     for step in 0..steps {
-        let (way, lengths) = ways.choose(like_all(4, 6), false);
+        let (way, lengths) = ways.choose(like_all(4, 6));
         let (rate, cost) = truth(&ways.ways[way].sources);
         let length = f64::from(lengths[0]);
         let drafts: Vec<_> = lengths.iter().map(|length| drafted(*length)).collect();
@@ -56,7 +56,7 @@ fn with(source: DraftSource) -> impl Fn(&Ways) -> usize {
 
 #[test]
 fn ways_are_the_parts_from_the_beginning_and_to_the_end() {
-    let ways = Ways::new(&[Forced, Prediction, PromptLookup, MlpSpeculator, DraftModel], &[]);
+    let ways = Ways::new(&[Forced, Prediction, PromptLookup, MlpSpeculator, DraftModel], &[], false);
     let of: Vec<_> = ways.ways.iter().map(|way| way.sources.clone()).collect();
     assert_eq!(
         of,
@@ -68,13 +68,13 @@ fn ways_are_the_parts_from_the_beginning_and_to_the_end() {
             vec![PromptLookup],
         ]
     );
-    assert_eq!(Ways::new(&[Forced], &[]).ways.len(), 1);
+    assert_eq!(Ways::new(&[Forced], &[], false).ways.len(), 1);
 }
 
 #[test]
 fn a_better_source_is_not_kept_waiting_by_a_worse_one() {
     let truth: Truth = |sources| (if sources == [DraftModel] { 0.95 } else { 0.6 }, 0.02);
-    let mut ways = Ways::new(&[MlpSpeculator, DraftModel], &[]);
+    let mut ways = Ways::new(&[MlpSpeculator, DraftModel], &[], false);
     let taken = run(&mut ways, 2000, truth);
     assert!(taken[with(DraftModel)(&ways)] > 900, "{taken:?}");
 }
@@ -86,7 +86,7 @@ fn a_source_that_became_slow_is_given_up() {
         true => (0.95, 0.9),
         false => (0.6, 0.02),
     };
-    let mut ways = Ways::new(&[MlpSpeculator, DraftModel], &[]);
+    let mut ways = Ways::new(&[MlpSpeculator, DraftModel], &[], false);
     run(&mut ways, 500, fast);
     let taken = run(&mut ways, 8000, slow);
     assert!(taken[with(MlpSpeculator)(&ways)] > 3500, "{taken:?}");
@@ -94,7 +94,7 @@ fn a_source_that_became_slow_is_given_up() {
 
 #[test]
 fn a_request_that_allows_nothing_of_the_way_has_what_it_allows() {
-    let ways = Ways::new(&[Forced, PromptLookup, DraftModel], &[]);
+    let ways = Ways::new(&[Forced, PromptLookup, DraftModel], &[], false);
     let way = with(DraftModel)(&ways);
     assert!(ways.asks(way, PromptLookup, |source| source == PromptLookup));
     assert!(!ways.asks(way, PromptLookup, |_| true));
@@ -104,12 +104,12 @@ fn a_request_that_allows_nothing_of_the_way_has_what_it_allows() {
 /// How much faster than without drafts the first `steps` steps of 8 to 16 sequences are. `truth`: of the ways;
 /// `costs`: seconds of a step and, beside that, of each row of it.
 fn speedup(steps: u32, truth: Truth, (fixed, row): (f64, f64)) -> f64 {
-    let mut ways = Ways::new(&[PromptLookup, MlpSpeculator, DraftModel], &[]);
+    let mut ways = Ways::new(&[PromptLookup, MlpSpeculator, DraftModel], &[], false);
     let mut random = Random(0x5eed);
     let (mut spent, mut plain) = (0.0, 0.0);
     for step in 0..steps {
         let n = 16 - (step / 5 % 9) as usize;
-        let (way, lengths) = ways.choose(like_all(n, 10), false);
+        let (way, lengths) = ways.choose(like_all(n, 10));
         let (rate, cost) = truth(&ways.ways[way].sources);
         let (rows, length) = (row * n as f64, f64::from(lengths[0]));
         // One step in five is held up, as on a busy machine.
@@ -152,10 +152,10 @@ fn trials_cost_little_where_nothing_pays_and_find_what_does() {
 #[test]
 fn a_source_that_seldom_finds_something_is_asked_only_where_it_pays() {
     let speed = |kept: fn(u32) -> u32| {
-        let mut ways = Ways::new(&[PromptLookup], &[]);
+        let mut ways = Ways::new(&[PromptLookup], &[], false);
         let (mut tokens, mut steps) = (0, 0.0);
         for step in 0..3000 {
-            let (way, lengths) = ways.choose(like_all(1, 10), false);
+            let (way, lengths) = ways.choose(like_all(1, 10));
             let asked = lengths[0];
             let tokens_found = if step % 10 == 3 { asked } else { 0 };
             let kept = tokens_found.min(kept(step));
@@ -182,7 +182,7 @@ fn steps(
     (steps, seconds): (usize, &dyn Fn(u32) -> f64),
 ) -> Vec<Vec<u32>> {
     let step = |_| {
-        let (way, lengths) = ways.choose(|_, _| prospects.to_vec(), false);
+        let (way, lengths) = ways.choose(|_, _| prospects.to_vec());
         let forced = |(tokens, p): (&u32, &Prospect)| {
             let forced = p.forced.min(*tokens);
             PastDraft { asked: tokens - forced, forced, ..drafted(*tokens) }
@@ -200,7 +200,7 @@ fn known(rate: f64) -> Prospect {
 
 #[test]
 fn drafts_that_cost_more_than_they_bring_are_given_up() {
-    let mut ways = Ways::new(&[DraftModel], &[]);
+    let mut ways = Ways::new(&[DraftModel], &[], false);
     let steps = steps(&mut ways, &[known(0.3); 16], (2000, &|n| 0.01 + 0.008 * f64::from(n)));
     let drafted = steps.iter().filter(|s| s[0] > 0).count();
     assert!(drafted < 25, "{drafted} steps");
@@ -210,17 +210,17 @@ fn drafts_that_cost_more_than_they_bring_are_given_up() {
 
 #[test]
 fn a_change_of_cost_is_noticed() {
-    let mut ways = Ways::new(&[DraftModel], &[]);
+    let mut ways = Ways::new(&[DraftModel], &[], false);
     let many = [known(0.8); 4];
     steps(&mut ways, &many, (100, &|n| 0.01 + 0.01 * f64::from(n)));
-    assert_eq!(ways.choose(|_, _| many.to_vec(), false).1, [0; 4]);
+    assert_eq!(ways.choose(|_, _| many.to_vec()).1, [0; 4]);
     let steps = steps(&mut ways, &many, (3000, &|n| 0.01 + 0.0005 * f64::from(n)));
     assert!(steps.last().unwrap()[0] >= 5, "{:?}", steps.last());
 }
 
 #[test]
 fn forced_tokens_are_worth_their_rows() {
-    let mut ways = Ways::new(&[Forced], &[]);
+    let mut ways = Ways::new(&[Forced], &[], false);
     let forced = [Prospect { forced: 6, most: 6, ..known(0.0) }];
     let steps = steps(&mut ways, &forced, (40, &|n| 0.01 + 0.003 * f64::from(n)));
     assert_eq!(steps.last().unwrap(), &[6]);
@@ -230,10 +230,10 @@ fn forced_tokens_are_worth_their_rows() {
 /// machine where few rows are dear; `rate`: how often a way's tokens are accepted.
 fn first_steps(sources: &[DraftSource], steps: u32, rate: fn(&[DraftSource]) -> f64) -> Vec<(usize, u32)> {
     let probed = [(1, 0.01), (4, 0.04), (6, 0.05), (16, 0.055)];
-    let (mut ways, passes) = (Ways::new(sources, &probed), Passes::new(&probed));
+    let (mut ways, passes) = (Ways::new(sources, &probed, false), Passes::new(&probed));
     let mut random = Random(11);
     let step = |_| {
-        let (way, lengths) = ways.choose(like_all(1, 10), false);
+        let (way, lengths) = ways.choose(like_all(1, 10));
         let draft = drafted(lengths[0]);
         learn(&mut ways, way, &[draft], (0.0, passes.by_rows(f64::from(1 + draft.tokens))));
         if draft.asked > 0 {
@@ -258,7 +258,7 @@ fn each_way_has_its_first_trial_soon() {
     let sources = [PromptLookup, MlpSpeculator, DraftModel];
     let rate = |sources: &[DraftSource]| if sources == [DraftModel] { 0.97 } else { 0.1 };
     let steps = first_steps(&sources, 120, rate);
-    let best = with(DraftModel)(&Ways::new(&sources, &[]));
+    let best = with(DraftModel)(&Ways::new(&sources, &[], false));
     let taken = steps[60..].iter().filter(|(way, length)| *way == best && *length > 0).count();
     assert!(taken > 50, "{steps:?}");
 }
@@ -277,14 +277,14 @@ fn a_refusal_weighs_less_the_longer_ago_it_is() {
 /// Lengths of two sequences of which so much is accepted, in the 50th to the 90th step.
 fn settled(seed: u64, rates: [f64; 2]) -> [f64; 2] {
     let mut random = Random(seed);
-    let mut ways = Ways::new(&[DraftModel], &[]);
+    let mut ways = Ways::new(&[DraftModel], &[], true);
     let mut acceptance = [Acceptance::default(); 2];
     let mut late = [0u32; 2];
     for step in 0..90 {
         let of = |ways: &Ways, way: usize| {
             acceptance.map(|a| Prospect { forced: 0, odds: ways.get(way).odds(a), most: 10 }).to_vec()
         };
-        let (way, lengths) = ways.choose(of, true);
+        let (way, lengths) = ways.choose(of);
         let drafts: Vec<_> = lengths.iter().map(|length| drafted(*length)).collect();
         let mean = f64::from(lengths.iter().sum::<u32>()) / 2.0;
         learn(&mut ways, way, &drafts, (0.0, (0.98 + 0.04 * random.next()) * 0.01 * (1.0 + 0.02 * mean)));
