@@ -206,7 +206,9 @@ def test_a_request_may_refuse_drafts(drafting: Server) -> None:
     assert drafting.metric("llgtrt_drafted_tokens_total") == before
     # Where only what pays is drafted, a single request may have nothing.
     for _ in until():
-        assert drafting.http.post(CHAT, json={**body, "speculative": {"acceptance": "exact"}}).status_code == 200
+        assert (
+            drafting.http.post(CHAT, json={**body, "speculative": {"acceptance": "exact"}}).status_code == 200
+        )
         drafting.wait_idle()
         if drafting.metric("llgtrt_drafted_tokens_total") > before:
             return
