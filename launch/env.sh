@@ -42,6 +42,20 @@ if [[ ${CFLAGS:-} != *-mno-amx-tile* ]]; then
     unset llgtrt_amx
 fi
 
+# The matrix products and the attention of exec/llama/kernels take the places of these functions of ggml, which get other
+# names. They are called from C and defined in C++, so that CXXFLAGS rename the definitions alone.
+if [[ ${CXXFLAGS:-} != *ggml_tiled_wdata_size=* ]]; then
+    for llgtrt_name in ggml_tiled_wdata_size ggml_compute_forward_mul_mat_tiled ggml_compute_forward_mul_mat_id_tiled \
+        ggml_compute_forward_flash_attn_ext; do
+        CXXFLAGS="${CXXFLAGS:+$CXXFLAGS }-D$llgtrt_name=${llgtrt_name}_stock"
+    done
+    export CXXFLAGS
+    unset llgtrt_name
+fi
+# The crate would build with -O2 where Cargo's profile asks for line tables. What has no kernel of ours takes ggml's vector
+# product, the only one of its products whose bits don't depend on the number of rows.
+export LLAMA_LIB_PROFILE=Release GGML_LLAMAFILE=OFF GGML_CPU_REPACK=OFF
+
 # bindgen reads C headers through the libclang wheel, which brings no header of its own.
 for llgtrt_lib in "$VIRTUAL_ENV"/lib/python3*; do :; done
 export LIBCLANG_PATH="$llgtrt_lib/site-packages/clang/native"

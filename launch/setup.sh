@@ -105,20 +105,23 @@ install_package() {
 source_hash() {
     cd "$LLGTRT_ROOT" || exit
     {
-        printf '%s\n' "$LLGTRT_ROOT" "$LLGTRT_FEATURES" "$(compiler_id)" "${RUSTFLAGS:-}" "${CFLAGS:-}" "${CXXFLAGS:-}"
+        printf '%s\n' "$LLGTRT_ROOT" "$LLGTRT_FEATURES" "$(compiler_id)" "${RUSTFLAGS:-}"
         find rust .cargo launch/requirements launch/env.sh Cargo.toml Cargo.lock pyproject.toml rust-toolchain.toml \
             -type f -print0 | sort -z | xargs -0 sha256sum
     } | sha256sum | cut -d ' ' -f 1
 }
 
-compiler_id() { { "$CC" --version && "$CXX" --version; } 2>/dev/null | grep -i -E 'version|gcc|g\+\+' || echo none; }
+compiler_id() {
+    { "$CC" --version && "$CXX" --version; } 2>/dev/null | grep -i -E 'version|gcc|g\+\+' || echo none
+    printf '%s\n' "${CFLAGS:-}" "${CXXFLAGS:-}" "$LLAMA_LIB_PROFILE" "$GGML_LLAMAFILE" "$GGML_CPU_REPACK"
+}
 
-# The engine's build script does not see that the compiler changed, so its old objects have to go.
+# The engine's build script does not see that the compiler or its flags changed, so its old objects have to go.
 forget_other_compiler() {
     local made="${CARGO_TARGET_DIR:-$LLGTRT_ROOT/target}/.compiler" id
     id=$(compiler_id)
     if [[ -e $made && $(cat "$made") != "$id" ]]; then
-        say "another C++ compiler than last time: the embedded engine is built again"
+        say "another C++ compiler or other flags than last time: the embedded engine is built again"
         (cd "$LLGTRT_ROOT" && cargo clean --quiet --release -p llama-cpp-sys-2)
     fi
     mkdir -p "$(dirname "$made")"

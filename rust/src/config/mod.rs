@@ -168,11 +168,11 @@ impl Default for EngineConfig {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum KvCacheType {
-    /// 8 bits a value in blocks of 32: bit-identical rows.
+    /// 8 bits a value in blocks of 32.
     Q8_0,
-    /// 16 bits a value: bit-identical rows.
+    /// 16 bits a value with the exponent of 32.
     Bf16,
-    /// 16 bits a value: rows depend on the batch.
+    /// 16 bits a value.
     F16,
 }
 

@@ -1,6 +1,7 @@
 //! The tokens that may be drawn: after the mask, then cut by top-k, top-p and min-p.
 
-use crate::grammar::Mask;
+use super::draw::{Allowed, BLOCK};
+use super::exp::exp;
 use crate::request::Sampling;
 use crate::types::Token;
 
@@ -13,11 +14,20 @@ fn better(a: &Candidate, b: &Candidate) -> std::cmp::Ordering {
 }
 
 /// The allowed tokens of a row, ascending by id.
-pub(super) fn collect(row: &[f32], mask: Option<&Mask>, out: &mut Vec<Candidate>) {
+pub(super) fn collect(row: &[f32], allowed: Allowed<'_>, out: &mut Vec<Candidate>) {
     out.clear();
-    match mask {
-        Some(mask) => out.extend(mask.iter().filter_map(|t| row.get(t as usize).map(|l| (t, *l)))),
-        None => out.extend((0..).zip(row.iter().copied())),
+    for (number, block) in row.chunks(BLOCK).enumerate() {
+        let ids = (number * BLOCK) as Token..;
+        match allowed.word(number) {
+            0 => {}
+            u32::MAX => out.extend(ids.zip(block.iter().copied())),
+            word => out.extend(
+                ids.zip(block.iter().copied())
+                    .enumerate()
+                    .filter(|(i, _)| word >> i & 1 == 1)
+                    .map(|(_, c)| c),
+            ),
+        }
     }
 }
 
@@ -34,7 +44,7 @@ fn top_p(candidates: &mut Vec<Candidate>, p: f32) {
     let best = best_logit(candidates);
     // Summed in id order, so that the border does not depend on how the candidates were collected.
     candidates.sort_unstable_by_key(|c| c.0);
-    let total: f64 = candidates.iter().map(|c| f64::from((c.1 - best).exp())).sum();
+    let total: f64 = candidates.iter().map(|c| f64::from(exp(c.1 - best))).sum();
     let wanted = total * f64::from(p);
     // Sorting the whole vocabulary is dear, and the nucleus is almost always near the top.
     for depth in [2.0, 5.0, 10.0, f32::INFINITY] {
@@ -42,7 +52,7 @@ fn top_p(candidates: &mut Vec<Candidate>, p: f32) {
         top.sort_unstable_by(better);
         let mut mass = 0.0;
         let kept = top.iter().position(|c| {
-            mass += f64::from((c.1 - best).exp());
+            mass += f64::from(exp(c.1 - best));
             mass >= wanted
         });
         if let Some(last) = kept {
@@ -81,6 +91,7 @@ pub(super) fn cut(candidates: &mut Vec<Candidate>, sampling: &Sampling) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::grammar::Mask;
 
     fn ids(mut c: Vec<Candidate>) -> Vec<Token> {
         c.sort_unstable_by_key(|c| c.0);
@@ -89,7 +100,7 @@ mod tests {
 
     fn rows(logits: &[f32]) -> Vec<Candidate> {
         let mut out = Vec::new();
-        collect(logits, None, &mut out);
+        collect(logits, Allowed { mask: None, without: &[] }, &mut out);
         out
     }
 
@@ -137,8 +148,7 @@ mod tests {
         mask.set(2, true);
         mask.set(3, true);
         let mut c = Vec::new();
-        collect(&[9.0, 8.0, 1.0, 0.5], Some(&mask), &mut c);
-        cut(&mut c, &Sampling { top_k: 1, ..Sampling::default() });
+        collect(&[9.0, 8.0, 1.0, 0.5], Allowed { mask: Some(&mask), without: &[3] }, &mut c);
         assert_eq!(ids(c), [2]);
     }
 }

@@ -5,6 +5,8 @@
 //! the draw: Gumbel-max, or at temperature 0 the largest logit, lowest id on ties.
 
 mod candidates;
+mod draw;
+mod exp;
 mod noise;
 
 use crate::error::{Error, Result};
@@ -13,7 +15,9 @@ use crate::request::{Fault, Request, Sampling};
 use crate::types::{Token, TokenLogprob};
 use crate::vocab::Vocab;
 use candidates::Candidate;
-use noise::{MAX_NOISE, Noise};
+use draw::Allowed;
+use exp::{exp, exp_sum};
+use noise::Noise;
 pub use noise::{Purpose, seed_of};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -45,6 +49,8 @@ pub struct Sampler {
 pub struct Scratch {
     row: Vec<f32>,
     candidates: Vec<Candidate>,
+    /// What is largest in each block of a row.
+    tops: Vec<f32>,
 }
 
 /// A drawn token.
@@ -129,21 +135,22 @@ impl Sampler {
         scratch: &mut Scratch,
     ) -> Result<Option<Vec<(Token, f32)>>> {
         let position = self.position + ahead.len() as u32;
-        let Some(mask) = self.without_end(logits.len(), mask, position) else { return Ok(None) };
-        let Scratch { row, candidates } = scratch;
-        candidates::collect(self.processed(logits, ahead, row), mask.as_ref(), candidates);
+        let Some(allowed) = self.allowed(mask, position) else { return Ok(None) };
+        let Scratch { row, candidates, tops } = scratch;
+        let logits = self.processed(logits, ahead, row);
         if self.params.sampling.temperature == 0.0 {
-            let best = argmax(candidates.iter().copied()).ok_or_else(not_finite)?;
-            return Ok(Some(vec![(best, 1.0)]));
+            let best = draw::argmax(logits, allowed, tops).ok_or_else(not_finite)?;
+            return Ok(Some(vec![(best.0, 1.0)]));
         }
+        candidates::collect(logits, allowed, candidates);
         candidates::cut(candidates, &self.params.sampling);
         candidates.sort_unstable_by_key(|c| c.0);
         let best = candidates::best_logit(candidates);
         if !best.is_finite() || candidates.iter().any(|c| c.1.is_nan()) {
             return Err(not_finite());
         }
-        let total: f64 = candidates.iter().map(|c| f64::from((c.1 - best).exp())).sum();
-        let share = |c: &Candidate| (c.0, (f64::from((c.1 - best).exp()) / total) as f32);
+        let total: f64 = candidates.iter().map(|c| f64::from(exp(c.1 - best))).sum();
+        let share = |c: &Candidate| (c.0, (f64::from(exp(c.1 - best)) / total) as f32);
         Ok(Some(candidates.iter().map(share).collect()))
     }
 
@@ -177,10 +184,20 @@ impl Sampler {
         scratch: &mut Scratch,
     ) -> Result<Option<Token>> {
         let position = self.position + ahead.len() as u32;
-        let Some(mask) = self.without_end(logits.len(), mask, position) else { return Ok(None) };
-        let Scratch { row, candidates } = scratch;
-        let logits_in = self.processed(logits, ahead, row);
-        self.pick(logits_in, mask.as_ref(), position, candidates).map(Some)
+        let Some(allowed) = self.allowed(mask, position) else { return Ok(None) };
+        let Scratch { row, candidates, tops } = scratch;
+        let s = &self.params.sampling;
+        let noise = self.noise(Purpose::Draw, ahead.len());
+        let row = self.processed(logits, ahead, row);
+        let cut = s.temperature > 0.0 && (s.top_k > 0 || s.top_p < 1.0 || s.min_p > 0.0);
+        let token = if cut {
+            candidates::collect(row, allowed, candidates);
+            candidates::cut(candidates, s);
+            draw::draw_of(candidates, noise)
+        } else {
+            draw::draw(row, allowed, s.temperature, noise, tops)
+        };
+        token.ok_or_else(not_finite).map(Some)
     }
 
     /// Takes an emitted token.
@@ -209,22 +226,16 @@ impl Sampler {
         self.params.logprobs.is_some()
     }
 
-    /// The mask without end tokens where they must not be drawn; None where nothing but the end is allowed.
-    fn without_end(&self, width: usize, mask: Option<&Mask>, position: u32) -> Option<Option<Mask>> {
+    /// What may be drawn: no end tokens where they must wait. None where nothing but the end is allowed.
+    fn allowed<'a>(&'a self, mask: Option<&'a Mask>, position: u32) -> Option<Allowed<'a>> {
         let eog = self.params.vocab.eog();
         if let Some(m) = mask
             && m.count() == eog.iter().filter(|t| m.allows(**t)).count()
         {
             return None;
         }
-        if !self.params.ignore_eos && position >= self.params.min_tokens {
-            return Some(mask.cloned());
-        }
-        let mut m = mask.cloned().unwrap_or_else(|| Mask::all(width));
-        for t in eog {
-            m.set(*t, false);
-        }
-        Some(Some(m))
+        let may_end = !self.params.ignore_eos && position >= self.params.min_tokens;
+        Some(Allowed { mask, without: if may_end { &[] } else { eog } })
     }
 
     /// The row with bias and penalties; the raw row where there are none.
@@ -259,110 +270,22 @@ impl Sampler {
         }
         row
     }
-
-    fn pick(
-        &self,
-        row: &[f32],
-        mask: Option<&Mask>,
-        position: u32,
-        buffer: &mut Vec<Candidate>,
-    ) -> Result<Token> {
-        let s = &self.params.sampling;
-        let noise = Noise::new(self.params.seed, Purpose::Draw, self.choice, position);
-        let cuts = s.top_k > 0 || s.top_p < 1.0 || s.min_p > 0.0;
-        let best = if mask.is_none() && (s.temperature == 0.0 || !cuts) {
-            argmax_row(row, s.temperature, noise)
-        } else {
-            candidates::collect(row, mask, buffer);
-            if s.temperature == 0.0 {
-                argmax(buffer.iter().copied())
-            } else {
-                candidates::cut(buffer, s);
-                argmax_noisy(buffer, noise)
-            }
-        };
-        best.ok_or_else(not_finite)
-    }
 }
 
 fn not_finite() -> Error {
     Error::Executor("the model's logits are not finite; its weights may be damaged".into())
 }
 
-/// Largest logit, lowest id on ties. None where a logit is NaN or none is above minus infinity.
-fn argmax(candidates: impl Iterator<Item = Candidate>) -> Option<Token> {
-    let mut best: Option<Candidate> = None;
-    for c in candidates {
-        if c.1.is_nan() {
-            return None;
-        }
-        if c.1 > best.map_or(f32::NEG_INFINITY, |b| b.1) {
-            best = Some(c);
-        }
-    }
-    best.map(|b| b.0)
-}
-
-/// Largest logit plus noise; the candidates may be in any order.
-fn argmax_noisy(candidates: &[Candidate], noise: Noise) -> Option<Token> {
-    if candidates.iter().any(|c| c.1.is_nan()) {
-        return None;
-    }
-    // What is further below the best noisy score than any noise can lift cannot win: no noise is drawn for it.
-    let start = candidates.iter().copied().max_by(|a, b| a.1.total_cmp(&b.1).then(b.0.cmp(&a.0)))?;
-    let mut best = (start.0, start.1 + noise.gumbel(start.0));
-    for c in candidates {
-        if c.1 + MAX_NOISE >= best.1 {
-            let score = c.1 + noise.gumbel(c.0);
-            if score > best.1 || (score == best.1 && c.0 < best.0) {
-                best = (c.0, score);
-            }
-        }
-    }
-    best.1.is_finite().then_some(best.0)
-}
-
-/// The same over a whole row, in blocks that the compiler vectorises.
-fn argmax_row(row: &[f32], temperature: f32, noise: Noise) -> Option<Token> {
-    const BLOCK: usize = 64;
-    if temperature == 0.0 {
-        return argmax((0..).zip(row.iter().copied()));
-    }
-    let mut scores = [0f32; BLOCK];
-    let start = argmax((0..).zip(row.iter().copied()))?;
-    let mut best = (start, row[start as usize] / temperature + noise.gumbel(start));
-    for (b, block) in row.chunks(BLOCK).enumerate() {
-        let top = block.iter().fold(f32::NEG_INFINITY, |m, l| m.max(*l));
-        if top / temperature + MAX_NOISE < best.1 {
-            continue;
-        }
-        let first = (b * BLOCK) as Token;
-        for (i, (score, logit)) in scores.iter_mut().zip(block).enumerate() {
-            *score = logit / temperature + noise.gumbel(first + i as Token);
-        }
-        for (i, score) in scores.iter().take(block.len()).enumerate() {
-            let token = first + i as Token;
-            if *score > best.1 || (*score == best.1 && token < best.0) {
-                best = (token, *score);
-            }
-        }
-    }
-    best.1.is_finite().then_some(best.0)
-}
-
 /// Log-softmax of the raw row at `token` and at the `k` largest.
 fn logprobs_of(row: &[f32], token: Token, k: u32, buffer: &mut Vec<Candidate>) -> TokenLogprob {
     let best = row.iter().fold(f32::NEG_INFINITY, |m, l| m.max(*l));
-    let sum: f64 = row.iter().map(|l| f64::from((l - best).exp())).sum();
-    let log_sum = f64::from(best) + sum.ln();
+    let log_sum = f64::from(best) + exp_sum(row, best).ln();
     let logprob = |l: f32| (f64::from(l) - log_sum) as f32;
-    let mut top = Vec::new();
+    buffer.clear();
     if k > 0 {
-        candidates::collect(row, None, buffer);
-        candidates::top_k(buffer, k as usize);
-        buffer.sort_unstable_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
-        top = buffer.iter().map(|c| (c.0, logprob(c.1))).collect();
+        draw::top_k(row, k as usize, buffer);
     }
+    let top = buffer.iter().map(|c| (c.0, logprob(c.1))).collect();
     TokenLogprob { token, logprob: logprob(row[token as usize]), top }
 }
 

@@ -44,9 +44,20 @@ impl Noise {
     }
 
     /// Standard Gumbel noise of one token.
-    #[inline]
     pub(super) fn gumbel(self, token: Token) -> f32 {
-        gumbel_of(mix32(mix32(token.wrapping_mul(0x9e37_79b1) ^ self.a) ^ self.b))
+        gumbel_of(self.hash(token))
+    }
+
+    /// The uniform number that a token's noise is made from: the smaller, the larger the noise.
+    #[inline]
+    pub(super) fn hash(self, token: Token) -> u32 {
+        mix32(mix32(token.wrapping_mul(0x9e37_79b1) ^ self.a) ^ self.b)
+    }
+
+    /// A bit for each of 32 tokens from `first` on whose hash is at most `limit`.
+    pub(super) fn below(self, first: Token, limit: u32) -> u32 {
+        let hashes: [u32; 32] = std::array::from_fn(|i| self.hash(first.wrapping_add(i as Token)));
+        hashes.iter().enumerate().fold(0, |bits, (i, hash)| bits | u32::from(*hash <= limit) << i)
     }
 }
 

@@ -1,5 +1,6 @@
 use super::*;
 use crate::request::{Limits, RequestSpec};
+use proptest::prelude::*;
 
 fn request(json: &str) -> Request {
     let spec: RequestSpec = serde_json::from_str(json).unwrap();
@@ -35,13 +36,40 @@ fn at_temperature_zero_the_largest_wins_and_the_lowest_id_on_ties() {
     assert_eq!(draw(&s, &logits, None), 100);
 }
 
-#[test]
-fn the_block_loop_draws_what_the_candidates_draw() {
-    let all = Mask::all(268);
-    for seed in 0..200 {
-        let s = sampler(&format!(r#"{{"prompt":[1],"sampling":{{"temperature":1.3,"seed":{seed}}}}}"#));
-        let logits = row(seed);
-        assert_eq!(draw(&s, &logits, None), draw(&s, &logits, Some(&all)));
+proptest! {
+    /// The draw asks few tokens for their noise, and none too few.
+    #[test]
+    fn the_best_noisy_score_is_found(
+        seed: u64,
+        n in 1usize..600,
+        (spread, temperature) in (0f32..30.0, 0.05f32..3.0),
+        masked in 0u32..3,
+        ends in prop::collection::vec(0u32..600, 0..3),
+    ) {
+        let noise = Noise::new(seed, Purpose::Draw, 0, 0);
+        let other = Noise::new(!seed, Purpose::Draw, 0, 0);
+        let row: Vec<f32> = (0..n as u32).map(|t| (other.hash(t) >> 8) as f32 / 16_777_216.0 * spread).collect();
+        let mut mask = Mask::none(n);
+        (0..n as u32).for_each(|t| mask.set(t, masked == 2 || other.hash(t / 40) > 1 << 31 && other.hash(t) > 1 << 29));
+        let allowed = Allowed { mask: (masked > 0).then_some(&mask), without: &ends };
+        let may = |t: &Token| !ends.contains(t) && (masked == 0 || mask.allows(*t));
+        let score = |t: Token| row[t as usize] / temperature + noise.gumbel(t);
+        let best = |score: &dyn Fn(Token) -> f32| {
+            (0..n as u32).filter(may).reduce(|a, b| if score(b) > score(a) { b } else { a })
+        };
+        let mut tops = Vec::new();
+        prop_assert_eq!(draw::draw(&row, allowed, temperature, noise, &mut tops), best(&score));
+        prop_assert_eq!(draw::draw(&row, allowed, 0.0, noise, &mut tops), best(&|t| row[t as usize]));
+        let mut all = Vec::new();
+        candidates::collect(&row, allowed, &mut all);
+        prop_assert_eq!(all.iter().map(|c| c.0).collect::<Vec<_>>(), (0..n as u32).filter(may).collect::<Vec<_>>());
+        all.iter_mut().for_each(|c| c.1 /= temperature);
+        prop_assert_eq!(draw::draw_of(&all, noise), best(&score));
+        let (mut some, mut sorted) = (Vec::new(), (0..n as u32).map(|t| (t, row[t as usize].round())).collect::<Vec<_>>());
+        let rounded: Vec<f32> = sorted.iter().map(|c| c.1).collect();
+        draw::top_k(&rounded, 5, &mut some);
+        sorted.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+        prop_assert_eq!(&some[..], &sorted[..n.min(5)]);
     }
 }
 

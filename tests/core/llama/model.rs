@@ -1,14 +1,42 @@
-//! Writes small GGUF files (version 3): a Llama with random Q8_0 weights, whole or damaged.
+//! Writes small GGUF files (version 3): a Llama with random weights of any type, whole or damaged.
 
 use std::path::{Path, PathBuf};
 
 pub(super) const VOCAB: u64 = 320;
-const EMBD: u64 = 64;
-const FF: u64 = 128;
 const HEADS: u32 = 2;
-const HEAD: u64 = EMBD / HEADS as u64;
-const Q8_0: u32 = 8;
 const F32: u32 = 0;
+
+/// A type of weights: its number in files, its name there, weights and bytes of a block, and where f16 scales are in it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Kind {
+    number: u32,
+    pub(super) name: &'static str,
+    block: (u64, usize),
+    /// Random bits would be no numbers here, or large ones.
+    scales: &'static [usize],
+}
+
+const fn kind(number: u32, name: &'static str, block: (u64, usize), scales: &'static [usize]) -> Kind {
+    Kind { number, name, block, scales }
+}
+
+pub(super) const Q8_0: Kind = kind(8, "Q8_0", (32, 34), &[0]);
+/// Types that files of users have.
+pub(super) const KINDS: [Kind; 11] = [
+    Q8_0,
+    kind(1, "F16", (1, 2), &[]),
+    kind(30, "BF16", (1, 2), &[]),
+    kind(2, "Q4_0", (32, 18), &[0]),
+    kind(3, "Q4_1", (32, 20), &[0, 2]),
+    kind(6, "Q5_0", (32, 22), &[0]),
+    kind(7, "Q5_1", (32, 24), &[0, 2]),
+    kind(20, "IQ4_NL", (32, 18), &[0]),
+    kind(12, "Q4_K", (256, 144), &[0, 2]),
+    kind(13, "Q5_K", (256, 176), &[0, 2]),
+    kind(14, "Q6_K", (256, 210), &[208]),
+];
+/// A type that the engine has no kernel of its own for.
+pub(super) const Q3_K: Kind = kind(11, "Q3_K", (256, 110), &[108]);
 
 /// What a file claims; the tests damage one claim at a time.
 #[derive(Debug, Clone)]
@@ -21,11 +49,15 @@ pub(super) struct Claims {
     pub(super) scale: f32,
     /// Layers whose weights are in the file.
     pub(super) written: u32,
+    /// Of the matrices.
+    pub(super) kind: Kind,
+    /// Width of the layers; twice that between them.
+    pub(super) width: u64,
 }
 
 impl Default for Claims {
     fn default() -> Self {
-        Claims { layers: 2, context: 1024, heads: HEADS, scale: 1.0, written: 2 }
+        Claims { layers: 2, context: 1024, heads: HEADS, scale: 1.0, written: 2, kind: Q8_0, width: 64 }
     }
 }
 
@@ -33,6 +65,11 @@ impl Default for Claims {
 pub(super) fn random() -> PathBuf {
     static ONCE: std::sync::OnceLock<PathBuf> = std::sync::OnceLock::new();
     ONCE.get_or_init(|| write("random", &Claims::default())).clone()
+}
+
+/// A model whose matrices are of a type, in rows of 256 and more.
+pub(super) fn of_kind(kind: Kind) -> PathBuf {
+    write(kind.name, &Claims { kind, width: 256, ..Claims::default() })
 }
 
 /// Writes a model under a name of its own.
@@ -64,7 +101,7 @@ pub(super) fn bytes(claims: &Claims) -> Vec<u8> {
         text(&mut file, name);
         file.extend((shape.len() as u32).to_le_bytes());
         shape.iter().for_each(|n| file.extend(n.to_le_bytes()));
-        file.extend(kind.to_le_bytes());
+        file.extend(kind.map_or(F32, |kind| kind.number).to_le_bytes());
         file.extend((data.len() as u64).to_le_bytes());
         let n: u64 = shape.iter().product();
         weights(&mut data, n, (*kind, claims.scale), &mut random);
@@ -75,41 +112,51 @@ pub(super) fn bytes(claims: &Claims) -> Vec<u8> {
     file
 }
 
-fn tensors(claims: &Claims) -> Vec<(String, Vec<u64>, u32)> {
-    let kv = HEAD;
+fn tensors(claims: &Claims) -> Vec<(String, Vec<u64>, Option<Kind>)> {
+    let Claims { width, kind, .. } = *claims;
+    let (kv, hidden, kind) = (width / u64::from(HEADS), 2 * width, Some(kind));
     let mut all = vec![
-        ("token_embd.weight".to_owned(), vec![EMBD, VOCAB], Q8_0),
-        ("output_norm.weight".to_owned(), vec![EMBD], F32),
-        ("output.weight".to_owned(), vec![EMBD, VOCAB], Q8_0),
+        ("token_embd.weight".to_owned(), vec![width, VOCAB], kind),
+        ("output_norm.weight".to_owned(), vec![width], None),
+        ("output.weight".to_owned(), vec![width, VOCAB], kind),
     ];
     for layer in 0..claims.written {
         let shapes = [
-            ("attn_norm", vec![EMBD], F32),
-            ("attn_q", vec![EMBD, EMBD], Q8_0),
-            ("attn_k", vec![EMBD, kv], Q8_0),
-            ("attn_v", vec![EMBD, kv], Q8_0),
-            ("attn_output", vec![EMBD, EMBD], Q8_0),
-            ("ffn_norm", vec![EMBD], F32),
-            ("ffn_gate", vec![EMBD, FF], Q8_0),
-            ("ffn_up", vec![EMBD, FF], Q8_0),
-            ("ffn_down", vec![FF, EMBD], Q8_0),
+            ("attn_norm", vec![width], None),
+            ("attn_q", vec![width, width], kind),
+            ("attn_k", vec![width, kv], kind),
+            ("attn_v", vec![width, kv], kind),
+            ("attn_output", vec![width, width], kind),
+            ("ffn_norm", vec![width], None),
+            ("ffn_gate", vec![width, hidden], kind),
+            ("ffn_up", vec![width, hidden], kind),
+            ("ffn_down", vec![hidden, width], kind),
         ];
         all.extend(shapes.map(|(name, shape, kind)| (format!("blk.{layer}.{name}.weight"), shape, kind)));
     }
     all
 }
 
-fn weights(data: &mut Vec<u8>, n: u64, (kind, scale): (u32, f32), random: &mut u64) {
-    if kind == F32 {
+fn weights(data: &mut Vec<u8>, n: u64, (kind, scale): (Option<Kind>, f32), random: &mut u64) {
+    let Some(Kind { block, scales, name, .. }) = kind else {
         return (0..n).for_each(|_| data.extend(scale.to_le_bytes()));
-    }
-    for _ in 0..n / 32 {
-        // Scale of a block as f16: 2^-9, or NaN.
-        let half: u16 = if scale.is_nan() { 0x7e00 } else { 0x1800 };
-        data.extend(half.to_le_bytes());
-        for _ in 0..32 {
-            *random = random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-            data.push((*random >> 56) as u8);
+    };
+    let mut next = || {
+        *random = random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (*random >> 56) as u8
+    };
+    // 2^-9, or NaN, as f16.
+    let half: u16 = if scale.is_nan() { 0x7e00 } else { 0x1800 };
+    for _ in 0..n / block.0 {
+        let first = data.len();
+        match name {
+            // The sign, an exponent of ±2^-4 or so, and a random fraction.
+            "F16" => data.extend([next(), 0x28 | next() & 0x87]),
+            "BF16" => data.extend([next(), 0x3c | next() & 0x81]),
+            _ => data.extend((0..block.1).map(|_| next())),
+        }
+        for scale in scales {
+            data[first + scale..first + scale + 2].copy_from_slice(&half.to_le_bytes());
         }
     }
 }
@@ -123,12 +170,12 @@ fn keys(claims: &Claims) -> Vec<Vec<u8>> {
         key_text("general.architecture", "llama"),
         key_u32("llama.block_count", claims.layers),
         key_u32("llama.context_length", claims.context),
-        key_u32("llama.embedding_length", EMBD as u32),
-        key_u32("llama.feed_forward_length", FF as u32),
+        key_u32("llama.embedding_length", claims.width as u32),
+        key_u32("llama.feed_forward_length", 2 * claims.width as u32),
         key_u32("llama.attention.head_count", claims.heads),
         key_u32("llama.attention.head_count_kv", claims.heads / HEADS),
         key_f32("llama.attention.layer_norm_rms_epsilon", 1e-5),
-        key_u32("llama.rope.dimension_count", (EMBD as u32).checked_div(claims.heads).unwrap_or(0)),
+        key_u32("llama.rope.dimension_count", (claims.width as u32).checked_div(claims.heads).unwrap_or(0)),
         key_text("tokenizer.ggml.model", "gpt2"),
         key_text("tokenizer.ggml.pre", "default"),
         key_texts("tokenizer.ggml.tokens", &tokens),

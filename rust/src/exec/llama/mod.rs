@@ -10,6 +10,7 @@ pub mod ffi;
 mod forward;
 mod gaps;
 pub mod gguf;
+mod kernels;
 mod memory;
 mod plan;
 mod probe;
@@ -80,6 +81,8 @@ struct Loaded {
 /// Checks, loads and probes a GGUF file. Models with as many threads compute on one pool.
 fn load(gguf: &Path, config: &Config, pool: Option<&Arc<Pool>>) -> Result<Loaded, Error> {
     let trained = check(gguf)?;
+    ffi::init();
+    kernels::check().map_err(|why| Error::Executor(format!("{why}; build with `. launch/env.sh`")))?;
     let model = Model::load(gguf).map_err(|why| refused(gguf, &format!("cannot be loaded: {why}")))?;
     if model.n_vocab() == 0 || !model.generates() {
         return Err(refused(gguf, "is no model that generates text"));
@@ -204,9 +207,8 @@ struct Found {
 }
 
 impl Found {
-    /// The kernels for f16 change with the length, which a short probe of a large model may not reach.
     fn equal(&self) -> bool {
-        self.kv != KvType::F16 && self.probe.as_ref().is_some_and(|p| p.differ == 0 && p.rows > 0)
+        self.probe.as_ref().is_some_and(|p| p.differ == 0 && p.rows > 0)
     }
 }
 

@@ -1,0 +1,329 @@
+//! Attention of some query rows over the cells of one KV head.
+//!
+//! A row's result is made from its query and the cells that it sees, in their order, alone: a score is the sum over the
+//! dimensions in order; weights are exp(score − the largest), 0 where that is below e^−80; their sum and the weighted
+//! values are added cell by cell. What is not seen adds nothing, so that blocks, rows that share them, threads and
+//! instruction set change no bit. (Milakov, Gimelshein 2018 has the two passes; one pass that rescales, as in Dao et al.
+//! 2022, would depend on where its blocks begin.)
+
+use super::cells::Cells;
+use super::functions::{all_finite, capped, exp};
+use super::lanes::Lanes;
+use super::unit::{Attention, Room, Scratch, Unit};
+
+/// Computes a unit.
+///
+/// # Safety
+/// As [`Attention`] and [`Lanes`] say.
+#[inline(always)]
+pub(super) unsafe fn attend<L: Lanes, C: Cells>(a: &Attention, unit: &Unit, scratch: &mut Scratch) {
+    unsafe {
+        let tokens = unit.rows.start / a.group..(unit.rows.end - 1) / a.group + 1;
+        see::<L>(a, tokens.clone(), unit.stream, &mut scratch.seen);
+        let room = scratch.room(a, unit.rows.len());
+        let work = Work { a, unit, first: tokens.start, seen: &scratch.seen, room };
+        work.load_queries::<L>();
+        work.scores::<L, C>();
+        for row in 0..unit.rows.len() {
+            work.weigh::<L>(row);
+        }
+        work.values::<L, C>();
+        work.store::<L>();
+    }
+}
+
+/// Fills in what some tokens see.
+#[inline(always)]
+unsafe fn see<L: Lanes>(a: &Attention, tokens: std::ops::Range<usize>, stream: usize, seen: &mut Vec<bool>) {
+    const HIDDEN: u16 = 0xfc00;
+    let block = 2 * L::ROWS;
+    seen.clear();
+    for token in tokens {
+        let mask: *const u16 = unsafe { a.mask.at([token, 0, stream]) };
+        for first in (0..a.cells).step_by(block) {
+            let mut any = 0;
+            for cell in first..first + block {
+                any |= unsafe { *mask.add(cell) } ^ HIDDEN;
+            }
+            seen.push(any != 0);
+        }
+    }
+}
+
+struct Work<'a> {
+    a: &'a Attention,
+    unit: &'a Unit,
+    /// The first row's token.
+    first: usize,
+    seen: &'a [bool],
+    room: Room,
+}
+
+impl Work<'_> {
+    #[inline(always)]
+    fn rows(&self) -> usize {
+        self.unit.rows.len()
+    }
+
+    /// Token and query head of a row.
+    #[inline(always)]
+    fn place(&self, row: usize) -> [usize; 3] {
+        let row = self.unit.rows.start + row;
+        [row / self.a.group, self.unit.head * self.a.group + row % self.a.group, self.unit.stream]
+    }
+
+    #[inline(always)]
+    fn blocks<L: Lanes>(&self) -> usize {
+        self.a.cells / (2 * L::ROWS)
+    }
+
+    /// Whether one of some rows sees something of a block.
+    #[inline(always)]
+    fn sees<L: Lanes>(&self, rows: std::ops::Range<usize>, block: usize) -> bool {
+        let token = |row: usize| self.place(row)[0] - self.first;
+        (token(rows.start)..=token(rows.end - 1)).any(|t| self.seen[t * self.blocks::<L>() + block])
+    }
+
+    /// Queries, scaled.
+    #[inline(always)]
+    unsafe fn load_queries<L: Lanes>(&self) {
+        unsafe {
+            let dims = self.a.dims[0];
+            let scale = if self.a.cap == 0.0 { self.a.scale } else { self.a.scale / self.a.cap };
+            let scale = L::splat_float(&raw const scale);
+            for row in 0..self.rows() {
+                let from: *const f32 = self.a.queries.at(self.place(row));
+                for d in (0..dims).step_by(L::ROWS) {
+                    let query = L::mul(scale, L::load_floats(from.add(d)));
+                    L::store_floats(self.room.queries.add(row * dims + d), query);
+                }
+            }
+        }
+    }
+
+    /// Scores of the blocks that rows see.
+    #[inline(always)]
+    unsafe fn scores<L: Lanes, C: Cells>(&self) {
+        unsafe {
+            let Attention { keys, dims: [dims, _], .. } = *self.a;
+            for block in (0..self.blocks::<L>()).filter(|block| self.sees::<L>(0..self.rows(), *block)) {
+                let cell = block * 2 * L::ROWS;
+                for half in 0..2 {
+                    let from = keys.at([cell + half * L::ROWS, self.unit.head, self.unit.stream]);
+                    C::keys::<L>(from, keys.strides[0], dims, self.room.block.add(half * L::ROWS));
+                }
+                let mut row = 0;
+                while row < self.rows() {
+                    row += match self.rows() - row {
+                        8.. if L::ROWS == 16 => self.score::<L, 8>(row, block),
+                        4.. => self.score::<L, 4>(row, block),
+                        2.. => self.score::<L, 2>(row, block),
+                        _ => self.score::<L, 1>(row, block),
+                    };
+                }
+            }
+        }
+    }
+
+    /// Scores of `R` rows in a block whose keys are there; gives back `R`.
+    #[inline(always)]
+    unsafe fn score<L: Lanes, const R: usize>(&self, row: usize, block: usize) -> usize {
+        unsafe {
+            if !self.sees::<L>(row..row + R, block) {
+                return R;
+            }
+            let dims = self.a.dims[0];
+            let queries = self.room.queries.add(row * dims);
+            let mut sums = [[L::zero(); 2]; R];
+            for d in 0..dims {
+                let keys = self.room.block.add(d * 2 * L::ROWS);
+                let keys = [L::load_floats(keys), L::load_floats(keys.add(L::ROWS))];
+                for (r, sums) in sums.iter_mut().enumerate() {
+                    let query = L::splat_float(queries.add(r * dims + d));
+                    sums[0] = L::fma(query, keys[0], sums[0]);
+                    sums[1] = L::fma(query, keys[1], sums[1]);
+                }
+            }
+            for (r, sums) in sums.into_iter().enumerate() {
+                let to = self.room.weights.add((row + r) * self.a.cells + block * 2 * L::ROWS);
+                L::store_floats(to, sums[0]);
+                L::store_floats(to.add(L::ROWS), sums[1]);
+            }
+            R
+        }
+    }
+
+    /// Turns a row's scores into weights, and begins their sum.
+    #[inline(always)]
+    unsafe fn weigh<L: Lanes>(&self, row: usize) {
+        unsafe {
+            let [token, head, stream] = self.place(row);
+            let weights = self.room.weights.add(row * self.a.cells);
+            let mask: *const u16 = self.a.mask.at([token, 0, stream]);
+            let seen = &self.seen[(token - self.first) * self.blocks::<L>()..][..self.blocks::<L>()];
+            let hidden = f32::NEG_INFINITY;
+            let mut most = L::splat_float(&raw const hidden);
+            let cells = |block: usize| (2 * block * L::ROWS..2 * (block + 1) * L::ROWS).step_by(L::ROWS);
+            for (block, _) in seen.iter().enumerate().filter(|(_, seen)| **seen) {
+                for cell in cells(block) {
+                    let score = L::load_floats(weights.add(cell));
+                    let score = if self.a.cap == 0.0 { score } else { capped::<L>(score, self.a.cap) };
+                    let mask = L::load_halves(mask.add(cell));
+                    // Selected, not added: hidden keys may be anything.
+                    let score =
+                        L::where_above(mask, hidden, L::add(score, mask), L::splat_float(&raw const hidden));
+                    L::store_floats(weights.add(cell), score);
+                    most = L::max(most, score);
+                }
+            }
+            let sink = if self.a.sinks.is_null() { hidden } else { *self.a.sinks.add(head) };
+            let most = L::most(most).max(sink);
+            // A row that sees nothing has weights of 0.
+            let most = if most == hidden { 0.0 } else { most };
+            let largest = L::splat_float(&raw const most);
+            for (block, seen) in seen.iter().enumerate() {
+                for cell in cells(block) {
+                    let weight = match *seen {
+                        true => exp::<L>(L::sub(L::load_floats(weights.add(cell)), largest)),
+                        false => L::zero(),
+                    };
+                    L::store_floats(weights.add(cell), weight);
+                }
+            }
+            let mut sink_weight = [0f32; 16];
+            let sink = sink - most;
+            L::store_floats(sink_weight.as_mut_ptr(), exp::<L>(L::splat_float(&raw const sink)));
+            *self.room.sums.add(row) = sink_weight[0];
+        }
+    }
+
+    /// Adds the weighted values of all blocks.
+    #[inline(always)]
+    unsafe fn values<L: Lanes, C: Cells>(&self) {
+        unsafe {
+            let Attention { values, dims: [_, dims], .. } = *self.a;
+            self.room.outputs.write_bytes(0, self.rows() * dims);
+            for block in (0..self.blocks::<L>()).filter(|block| self.sees::<L>(0..self.rows(), *block)) {
+                let first = block * 2 * L::ROWS;
+                let mut finite = true;
+                for cell in 0..2 * L::ROWS {
+                    let to = self.room.block.add(cell * dims);
+                    C::values::<L>(values.at([first + cell, self.unit.head, self.unit.stream]), dims, to);
+                    finite &= all_finite(std::slice::from_raw_parts(to, dims));
+                }
+                let mut row = 0;
+                while row < self.rows() {
+                    let rows = if self.rows() - row >= 4 { 4 } else { 1 };
+                    if self.sees::<L>(row..row + rows, block) {
+                        match (finite, rows) {
+                            (true, 4) => self.add::<L, 4>(row, (first, 0..2 * L::ROWS)),
+                            (true, _) => self.add::<L, 1>(row, (first, 0..2 * L::ROWS)),
+                            (false, _) => self.add_seen::<L>(row..row + rows, first),
+                        }
+                    }
+                    row += rows;
+                }
+            }
+        }
+    }
+
+    /// Adds the values of a block, some of which are no numbers, to rows that give them a weight.
+    #[inline(always)]
+    unsafe fn add_seen<L: Lanes>(&self, rows: std::ops::Range<usize>, first: usize) {
+        unsafe {
+            for row in rows {
+                for cell in 0..2 * L::ROWS {
+                    if *self.room.weights.add(row * self.a.cells + first + cell) != 0.0 {
+                        self.add::<L, 1>(row, (first, cell..cell + 1));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Adds the values of some cells of the block that begins at `first` to `R` rows, and their weights to the sums.
+    #[inline(always)]
+    unsafe fn add<L: Lanes, const R: usize>(&self, row: usize, cells: (usize, std::ops::Range<usize>)) {
+        unsafe {
+            let dims = self.a.dims[1];
+            let mut d = 0;
+            while d + 4 * L::ROWS <= dims && L::ROWS == 16 {
+                self.add_columns::<L, R, 4>(row, &cells, d);
+                d += 4 * L::ROWS;
+            }
+            while d + 2 * L::ROWS <= dims {
+                self.add_columns::<L, R, 2>(row, &cells, d);
+                d += 2 * L::ROWS;
+            }
+            while d < dims {
+                self.add_columns::<L, R, 1>(row, &cells, d);
+                d += L::ROWS;
+            }
+        }
+    }
+
+    /// The same for `J` vectors of dimensions; the first ones' turn is the sums'.
+    #[inline(always)]
+    unsafe fn add_columns<L: Lanes, const R: usize, const J: usize>(
+        &self,
+        row: usize,
+        (first, cells): &(usize, std::ops::Range<usize>),
+        d: usize,
+    ) {
+        unsafe {
+            let dims = self.a.dims[1];
+            let weights = self.room.weights.add(row * self.a.cells + first);
+            let outputs = self.room.outputs.add(row * dims + d);
+            let mut sums = [L::zero(); R];
+            let mut totals = [[L::zero(); J]; R];
+            for r in 0..R {
+                sums[r] = L::splat_float(self.room.sums.add(row + r));
+                for (j, total) in totals[r].iter_mut().enumerate() {
+                    *total = L::load_floats(outputs.add(r * dims + j * L::ROWS));
+                }
+            }
+            for cell in cells.clone() {
+                let from = self.room.block.add(cell * dims + d);
+                let mut values = [L::zero(); J];
+                for (j, value) in values.iter_mut().enumerate() {
+                    *value = L::load_floats(from.add(j * L::ROWS));
+                }
+                for r in 0..R {
+                    let weight = L::splat_float(weights.add(r * self.a.cells + cell));
+                    sums[r] = L::add(sums[r], weight);
+                    for j in 0..J {
+                        totals[r][j] = L::fma(weight, values[j], totals[r][j]);
+                    }
+                }
+            }
+            for r in 0..R {
+                if d == 0 {
+                    let mut lanes = [0f32; 16];
+                    L::store_floats(lanes.as_mut_ptr(), sums[r]);
+                    *self.room.sums.add(row + r) = lanes[0];
+                }
+                for (j, total) in totals[r].into_iter().enumerate() {
+                    L::store_floats(outputs.add(r * dims + j * L::ROWS), total);
+                }
+            }
+        }
+    }
+
+    /// Divides by the sums.
+    #[inline(always)]
+    unsafe fn store<L: Lanes>(&self) {
+        unsafe {
+            let dims = self.a.dims[1];
+            for row in 0..self.rows() {
+                let sum = *self.room.sums.add(row);
+                let inverse = if sum == 0.0 { 0.0 } else { 1.0 / sum };
+                let inverse = L::splat_float(&raw const inverse);
+                let to: *mut f32 = self.a.outputs.at(self.place(row));
+                for d in (0..dims).step_by(L::ROWS) {
+                    let output = L::load_floats(self.room.outputs.add(row * dims + d));
+                    L::store_floats(to.add(d), L::mul(inverse, output));
+                }
+            }
+        }
+    }
+}

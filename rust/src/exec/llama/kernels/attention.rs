@@ -1,0 +1,198 @@
+//! ggml's operation of attention as [`Unit`]s for the threads.
+
+use super::attend::attend;
+use super::cells::{Bytes, Cells};
+use super::ffi::Params;
+use super::floats::{Bf16, F16};
+use super::lanes::{Avx2, Narrow, Wide};
+use super::table::Isa;
+use super::unit::{Attention, BLOCK, Place, Scratch, Unit};
+use llama_cpp_sys_2 as sys;
+use std::cell::RefCell;
+use std::ptr;
+
+/// Rows of a unit: they share the conversion of cells.
+const ROWS: std::ops::RangeInclusive<usize> = 8..=64;
+/// Scores of a unit that the second-level cache should hold.
+const SCORES: usize = 1 << 17;
+/// Units of each thread, so that one that is held up can leave some to others.
+const PARTS: usize = 8;
+
+/// See [`attend`].
+pub(super) type Attend = unsafe fn(&Attention, &Unit, &mut Scratch);
+
+/// An attention that there is a kernel for.
+pub(super) struct Job {
+    attention: Attention,
+    attend: Attend,
+    /// Rows of a KV head in a stream.
+    rows: usize,
+    kv_heads: usize,
+    streams: usize,
+}
+
+fn size(x: i64) -> Option<usize> {
+    usize::try_from(x).ok()
+}
+
+/// Where a tensor's tokens, heads and streams lie; `order`: their dimensions.
+fn place(tensor: &sys::ggml_tensor, order: [usize; 3]) -> Place {
+    Place { data: tensor.data.cast(), strides: order.map(|i| tensor.nb[i]) }
+}
+
+impl Job {
+    /// The attention that a node asks for, if there is a kernel.
+    ///
+    /// # Safety
+    /// A node of a graph.
+    pub(super) unsafe fn of(node: *const sys::ggml_tensor) -> Option<Self> {
+        // SAFETY: the caller's promise; the operation has three operands, and null for others that are missing.
+        let (node, q, k, v, mask, sinks) = unsafe {
+            let [q, k, v, mask, sinks, ..] = (*node).src;
+            (&*node, &*q, &*k, &*v, mask.as_ref()?, sinks.as_ref())
+        };
+        let parameter = |i: usize| f32::from_bits(node.op_params[i].cast_unsigned());
+        let [tokens, heads, streams] = [size(q.ne[1])?, size(q.ne[2])?, size(q.ne[3])?];
+        let [cells, kv_heads] = [size(k.ne[1])?, size(k.ne[2])?];
+        let dims = [size(k.ne[0])?, size(v.ne[0])?];
+        let (attend, step, bytes) = of_type(k.type_, Isa::here()?)?;
+        let floats = [q, node].iter().all(|x| x.type_ == sys::GGML_TYPE_F32 && x.nb[0] == size_of::<f32>());
+        let kv = v.type_ == k.type_ && k.nb[0] == bytes && v.nb[0] == bytes && v.ne[1..] == k.ne[1..];
+        let masked = mask.type_ == sys::GGML_TYPE_F16
+            && mask.nb[0] == size_of::<u16>()
+            && [mask.ne[0], mask.ne[2]] == [k.ne[1], 1]
+            && mask.ne[1] >= q.ne[1]
+            && (mask.ne[3] == q.ne[3] || mask.ne[3] == 1);
+        let sizes = tokens * heads * streams * cells * kv_heads > 0
+            && heads.is_multiple_of(kv_heads)
+            && k.ne[3] == q.ne[3]
+            && cells.is_multiple_of(BLOCK)
+            && dims.iter().all(|d| *d > 0 && d.is_multiple_of(step));
+        // Biases by distance are for whom ggml has its own.
+        if !(floats && kv && masked && sizes && parameter(1) == 0.0) {
+            return None;
+        }
+        let mut mask_place = place(mask, [1, 2, 3]);
+        if mask.ne[3] == 1 {
+            mask_place.strides[2] = 0;
+        }
+        let row = node.nb[1];
+        let outputs = Place { data: node.data.cast(), strides: [heads * row, row, tokens * heads * row] };
+        let attention = Attention {
+            queries: place(q, [1, 2, 3]),
+            keys: place(k, [1, 2, 3]),
+            values: place(v, [1, 2, 3]),
+            mask: mask_place,
+            outputs,
+            sinks: sinks.map_or(ptr::null(), |sinks| sinks.data.cast_const().cast()),
+            dims,
+            cells,
+            group: heads / kv_heads,
+            scale: parameter(0),
+            cap: parameter(2),
+        };
+        Some(Self { attention, attend, rows: tokens * heads / kv_heads, kv_heads, streams })
+    }
+
+    /// Computes the attention together with the other threads.
+    ///
+    /// # Safety
+    /// The node's operands are computed, and all threads of `params` call this.
+    pub(super) unsafe fn compute(&self, params: &Params) {
+        thread_local! {
+            static SCRATCH: RefCell<Scratch> = RefCell::default();
+        }
+        let threads = params.threads();
+        let each = self.unit_rows(threads);
+        let units = self.units(each);
+        let part = units.div_ceil(threads * PARTS);
+        params.begin_parts();
+        SCRATCH.with_borrow_mut(|scratch| {
+            let mut next = params.thread();
+            while next * part < units {
+                for unit in next * part..units.min((next + 1) * part) {
+                    // SAFETY: the caller's promise; units write different rows.
+                    unsafe { (self.attend)(&self.attention, &self.unit(unit, each), scratch) };
+                }
+                next = params.next_part();
+            }
+        });
+    }
+
+    /// How many units have so many rows each.
+    fn units(&self, each: usize) -> usize {
+        self.rows.div_ceil(each) * self.kv_heads * self.streams
+    }
+
+    fn unit(&self, number: usize, each: usize) -> Unit {
+        let tiles = self.rows.div_ceil(each);
+        // The last tokens of a prompt see most, and are begun first.
+        let tile = tiles - 1 - number % tiles;
+        Unit {
+            rows: tile * each..self.rows.min((tile + 1) * each),
+            head: number / tiles % self.kv_heads,
+            stream: number / tiles / self.kv_heads,
+        }
+    }
+
+    /// Rows of a unit: as many as share well, but units for all threads.
+    fn unit_rows(&self, threads: usize) -> usize {
+        let mut rows = (SCORES / self.attention.cells).clamp(*ROWS.start(), *ROWS.end());
+        while rows > *ROWS.start() && self.units(rows) < threads {
+            rows /= 2;
+        }
+        rows
+    }
+}
+
+/// The kernel for a type of KV, the values that begin together, and the bytes of a block.
+fn of_type(ty: sys::ggml_type, isa: Isa) -> Option<(Attend, usize, usize)> {
+    match ty {
+        sys::GGML_TYPE_F16 => Some((of_isa::<F16>(isa), F16::STEP, 2)),
+        sys::GGML_TYPE_BF16 => Some((of_isa::<Bf16>(isa), Bf16::STEP, 2)),
+        sys::GGML_TYPE_Q8_0 => Some((of_isa::<Bytes>(isa), Bytes::STEP, 34)),
+        _ => None,
+    }
+}
+
+fn of_isa<C: Cells>(isa: Isa) -> Attend {
+    match isa {
+        Isa::Avx512 => avx512::<C>,
+        Isa::AvxVnni | Isa::Avx2 => avx2::<C>,
+    }
+}
+
+/// # Safety
+/// As for [`attend`].
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,fma,f16c")]
+unsafe fn avx512<C: Cells>(attention: &Attention, unit: &Unit, scratch: &mut Scratch) {
+    // SAFETY: the caller's promise.
+    unsafe { attend::<Wide, C>(attention, unit, scratch) }
+}
+
+/// # Safety
+/// As for [`attend`].
+#[target_feature(enable = "avx2,fma,f16c")]
+unsafe fn avx2<C: Cells>(attention: &Attention, unit: &Unit, scratch: &mut Scratch) {
+    // SAFETY: the caller's promise.
+    unsafe { attend::<Narrow<Avx2>, C>(attention, unit, scratch) }
+}
+
+#[cfg(test)]
+impl Job {
+    /// Computes everything in units of so many rows, by that kernel.
+    ///
+    /// # Safety
+    /// The node's operands are computed; the processor has the kernel's instructions.
+    pub(super) unsafe fn compute_by(&self, attend: Attend, each: usize) {
+        let mut scratch = Scratch::default();
+        for unit in 0..self.units(each) {
+            unsafe { attend(&self.attention, &self.unit(unit, each), &mut scratch) };
+        }
+    }
+
+    /// The kernels of this processor for a type of KV.
+    pub(super) fn kernels(ty: sys::ggml_type) -> Vec<Attend> {
+        Isa::all_here().into_iter().filter_map(|isa| Some(of_type(ty, isa)?.0)).collect()
+    }
+}

@@ -1,0 +1,97 @@
+//! Vectors whose lanes are rows of weights: 16 rows in 512 bits, 8 in 256.
+//!
+//! The kernels are written once, over [`Lanes`], and compiled for each instruction set: every method is inlined into a
+//! function that has the instructions (`#[target_feature]`), and must be called from nowhere else. Integers are exact and
+//! floats are computed in one order, so that all of them give the same bits.
+
+use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
+
+mod narrow;
+mod wide;
+
+#[cfg(test)]
+pub(super) use narrow::Avx512Vnni;
+pub(super) use narrow::{Avx2, AvxVnni, Narrow};
+pub(super) use wide::Wide;
+
+/// Bytes of a cache line.
+const LINE: usize = 64;
+
+/// Fetches what is read soon.
+#[inline(always)]
+pub(super) fn prefetch(from: *const u8, bytes: usize) {
+    for line in 0..bytes.div_ceil(LINE) {
+        // SAFETY: a hint, for any address.
+        unsafe { _mm_prefetch::<_MM_HINT_T1>(from.wrapping_add(line * LINE).cast()) };
+    }
+}
+
+/// What a kernel does with vectors of 32-bit lanes.
+///
+/// # Safety
+/// All methods: the processor has the instructions, and pointers have what is read or written, of any alignment.
+pub(super) trait Lanes {
+    /// Rows in a vector.
+    const ROWS: usize;
+    /// Lanes of 4 bytes, or of an i32.
+    type Ints: Copy;
+    /// Lanes of an f32.
+    type Floats: Copy;
+
+    /// Bytes 4j to 4j + 3 of each of the rows, which are `stride` bytes apart, for j = 0 to 3.
+    unsafe fn transposed(rows: *const u8, stride: usize) -> [Self::Ints; 4];
+    /// The same byte everywhere.
+    unsafe fn bytes(byte: u8) -> Self::Ints;
+    unsafe fn and(a: Self::Ints, b: Self::Ints) -> Self::Ints;
+    unsafe fn or(a: Self::Ints, b: Self::Ints) -> Self::Ints;
+    unsafe fn xor(a: Self::Ints, b: Self::Ints) -> Self::Ints;
+    /// Lanes shifted by bits, zeros in.
+    unsafe fn left<const BITS: u32>(x: Self::Ints) -> Self::Ints;
+    unsafe fn right<const BITS: u32>(x: Self::Ints) -> Self::Ints;
+    /// Lanes shifted right by bits, copies of the sign in.
+    unsafe fn signed_right<const BITS: u32>(x: Self::Ints) -> Self::Ints;
+    /// For each byte, which is below 16, that entry.
+    unsafe fn look_up(entries: &[u8; 16], x: Self::Ints) -> Self::Ints;
+    /// An i32 everywhere.
+    unsafe fn splat(x: *const i32) -> Self::Ints;
+    /// `sum` and the products of the unsigned bytes of `weights` with the four signed ones at `activations`.
+    unsafe fn dot(sum: Self::Ints, weights: Self::Ints, activations: *const i32) -> Self::Ints;
+    /// As [`dot`](Lanes::dot) of bytes that are 128 more than signed weights, with that undone: `sum` begins as
+    /// [`biased`](Lanes::biased) of -128 times the sum of the activations.
+    unsafe fn dot_biased(sum: Self::Ints, weights: Self::Ints, activations: *const i32) -> Self::Ints;
+    unsafe fn biased(correction: *const i32) -> Self::Ints;
+
+    unsafe fn zero() -> Self::Floats;
+    unsafe fn store_floats(to: *mut f32, x: Self::Floats);
+    unsafe fn splat_float(x: *const f32) -> Self::Floats;
+    unsafe fn to_floats(x: Self::Ints) -> Self::Floats;
+    /// The bits of an f32 in each lane.
+    unsafe fn as_floats(x: Self::Ints) -> Self::Floats;
+    /// Each lane's low 16 bits, an f16.
+    unsafe fn from_half(x: Self::Ints) -> Self::Floats;
+    /// As many f16 as there are rows.
+    unsafe fn load_halves(from: *const u16) -> Self::Floats;
+    unsafe fn mul(a: Self::Floats, b: Self::Floats) -> Self::Floats;
+    unsafe fn neg(x: Self::Floats) -> Self::Floats;
+    /// a · b + c, rounded once.
+    unsafe fn fma(a: Self::Floats, b: Self::Floats, c: Self::Floats) -> Self::Floats;
+    unsafe fn add(a: Self::Floats, b: Self::Floats) -> Self::Floats;
+    unsafe fn sub(a: Self::Floats, b: Self::Floats) -> Self::Floats;
+    unsafe fn div(a: Self::Floats, b: Self::Floats) -> Self::Floats;
+    /// The larger; `b` where one is no number.
+    unsafe fn max(a: Self::Floats, b: Self::Floats) -> Self::Floats;
+    /// The largest lane; any where one is no number.
+    unsafe fn most(x: Self::Floats) -> f32;
+    /// `y` where x > bound or x is no number, else `z`.
+    unsafe fn where_above(x: Self::Floats, bound: f32, y: Self::Floats, z: Self::Floats) -> Self::Floats;
+    /// The nearest integer, the even one of two.
+    unsafe fn to_ints(x: Self::Floats) -> Self::Ints;
+    /// An f32's bits in each lane.
+    unsafe fn as_ints(x: Self::Floats) -> Self::Ints;
+    unsafe fn add_ints(a: Self::Ints, b: Self::Ints) -> Self::Ints;
+    unsafe fn load_floats(from: *const f32) -> Self::Floats;
+    /// As many bf16 as there are rows.
+    unsafe fn load_brains(from: *const u16) -> Self::Floats;
+    /// As many signed bytes.
+    unsafe fn load_bytes(from: *const i8) -> Self::Floats;
+}

@@ -1,0 +1,159 @@
+//! ggml's two operations of matrix products as [`Product`]s.
+
+use super::ffi::Params;
+use super::formats::CHUNK;
+use super::product::{Product, TILE, Tokens};
+use super::table::{Entry, Isa};
+use llama_cpp_sys_2 as sys;
+use std::ptr;
+
+/// What a thread's part of the workspace begins at a multiple of.
+const ALIGNED: usize = 64;
+/// Parts that each thread's share of the rows is handed out in: a thread that is held up gets fewer.
+const PARTS: usize = 4;
+
+/// A product that there is a kernel for.
+pub(super) struct Job {
+    entry: &'static Entry,
+    isa: Isa,
+    product: Product,
+}
+
+fn size(x: i64) -> Option<usize> {
+    usize::try_from(x).ok()
+}
+
+/// Bytes from one to the next as floats.
+fn floats(bytes: usize) -> Option<usize> {
+    bytes.is_multiple_of(size_of::<f32>()).then_some(bytes / size_of::<f32>())
+}
+
+impl Job {
+    /// The product that a node asks for, if there is a kernel: of all tokens for `MUL_MAT`, of none yet for `MUL_MAT_ID`.
+    ///
+    /// # Safety
+    /// A node of a graph.
+    pub(super) unsafe fn of(node: *const sys::ggml_tensor) -> Option<Self> {
+        // SAFETY: the caller's promise; both operations have both operands.
+        let (node, weights, values) = unsafe { (&*node, &*(*node).src[0], &*(*node).src[1]) };
+        let isa = Isa::here()?;
+        let row = size(weights.ne[0])?;
+        let entry = Entry::of(weights.type_, row)?;
+        let rows = size(weights.ne[1])?;
+        let plain = weights.nb[0] == entry.bytes
+            && values.type_ == sys::GGML_TYPE_F32
+            && node.type_ == sys::GGML_TYPE_F32
+            && values.ne[0] == weights.ne[0]
+            && values.nb[0] == size_of::<f32>()
+            && node.nb[0] == size_of::<f32>()
+            && rows >= TILE;
+        if !plain {
+            return None;
+        }
+        let tokens = Tokens {
+            count: 0,
+            picked: ptr::null(),
+            from: values.data.cast(),
+            from_strides: [floats(values.nb[1])?, floats(values.nb[2])?],
+            from_slots: usize::MAX,
+            to: node.data.cast(),
+            to_strides: [floats(node.nb[1])?, floats(node.nb[2])?],
+        };
+        let mut product = Product {
+            weights: weights.data.cast_const().cast(),
+            rows,
+            stride: weights.nb[1],
+            chunks: row / CHUNK,
+            tokens,
+            records: ptr::null_mut(),
+        };
+        if node.op == sys::GGML_OP_MUL_MAT {
+            let one_matrix = weights.ne[2] == 1 && weights.ne[3] == 1;
+            if !(one_matrix && even(values) && even(node)) {
+                return None;
+            }
+            product.tokens.count = size(values.ne[1] * values.ne[2] * values.ne[3])?;
+        } else {
+            product.tokens.from_slots = size(values.ne[1]).filter(|n| *n > 0)?;
+        }
+        Some(Self { entry, isa, product })
+    }
+
+    /// Bytes of workspace for so many threads that share the records of all tokens.
+    pub(super) fn shared_bytes(&self, threads: usize) -> usize {
+        let tokens = self.product.tokens.count;
+        let records = self.entry.record_bytes(self.product.chunks, tokens);
+        records.next_multiple_of(ALIGNED) + threads * Entry::sum_bytes(tokens) + ALIGNED
+    }
+
+    /// Bytes of workspace for a thread with records of its own.
+    pub(super) fn own_bytes(&self, tokens: usize) -> usize {
+        let records = self.entry.record_bytes(self.product.chunks, tokens);
+        records.next_multiple_of(ALIGNED) + Entry::sum_bytes(tokens) + ALIGNED
+    }
+
+    /// Computes the product together with the other threads.
+    ///
+    /// # Safety
+    /// The node's operands are computed, and all threads of `params` call this.
+    pub(super) unsafe fn compute(mut self, params: &Params) {
+        let (me, threads) = (params.thread(), params.threads());
+        let Product { chunks, rows, tokens, .. } = self.product;
+        // SAFETY: the workspace has `shared_bytes`; threads write different chunks, then different rows.
+        unsafe {
+            let work = aligned(params.workspace());
+            self.product.records = work;
+            let records = self.entry.record_bytes(chunks, tokens.count).next_multiple_of(ALIGNED);
+            let sums = work.add(records + me * Entry::sum_bytes(tokens.count)).cast::<f32>();
+            (self.entry.pack)(&self.product, chunks * me / threads..chunks * (me + 1) / threads);
+            let part = rows.div_ceil(TILE * threads * PARTS) * TILE;
+            params.begin_parts();
+            let mut next = me;
+            while next * part < rows {
+                let range = next * part..rows.min((next + 1) * part);
+                self.entry.tiles(self.isa)(&self.product, range, sums);
+                next = params.next_part();
+            }
+        }
+    }
+
+    /// Computes this thread's part of an expert's product.
+    ///
+    /// # Safety
+    /// As for [`compute`](Job::compute); `picked` has slot and row of `count` tokens, and `scratch` [`own_bytes`](Job::own_bytes) of
+    /// as many for each thread.
+    pub(super) unsafe fn compute_expert(
+        mut self,
+        params: &Params,
+        weights: *const u8,
+        (picked, count): (*const [i32; 2], usize),
+        scratch: *mut u8,
+    ) {
+        let (me, threads) = (params.thread(), params.threads());
+        self.product.weights = weights;
+        self.product.tokens.picked = picked;
+        self.product.tokens.count = count;
+        let tiles = self.product.rows.div_ceil(TILE);
+        let range = tiles * me / threads * TILE..self.product.rows.min(tiles * (me + 1) / threads * TILE);
+        // SAFETY: the caller's promise.
+        unsafe {
+            let work = aligned(scratch);
+            self.product.records = work;
+            let records = self.entry.record_bytes(self.product.chunks, count).next_multiple_of(ALIGNED);
+            (self.entry.pack)(&self.product, 0..self.product.chunks);
+            self.entry.tiles(self.isa)(&self.product, range, work.add(records).cast());
+        }
+    }
+}
+
+/// Whether all tokens are as far from each other as the first two.
+fn even(x: &sys::ggml_tensor) -> bool {
+    let step = |inner: usize, outer: usize| {
+        x.ne[outer] == 1 || size(x.ne[inner]).is_some_and(|n| x.nb[outer] == n * x.nb[inner])
+    };
+    step(1, 2) && (step(2, 3))
+}
+
+fn aligned(work: *mut u8) -> *mut u8 {
+    work.wrapping_add(work.align_offset(ALIGNED))
+}

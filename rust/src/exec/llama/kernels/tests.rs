@@ -1,0 +1,301 @@
+//! The kernels against plain code bit by bit, and ggml's graphs with them against ggml's own numbers.
+
+use super::activations::{record, write};
+use super::floats::{Bf16, F16};
+use super::formats::{CHUNK, Iq4Nl, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Scheme};
+use super::graph::{Graph, Operand};
+use super::kquants::{Q4K, Q5K, Q6K};
+use super::lanes::{Avx512Vnni, Narrow};
+use super::product::{Kernel, Product, Quantised, TILE, Tokens, tiles};
+use super::scalar::Scalar;
+use super::table::{Entry, Isa, Tiles};
+use llama_cpp_sys_2 as sys;
+use proptest::prelude::*;
+use std::ops::Range;
+use std::ptr;
+
+const TYPES: [sys::ggml_type; 11] = [
+    sys::GGML_TYPE_F16,
+    sys::GGML_TYPE_BF16,
+    sys::GGML_TYPE_Q8_0,
+    sys::GGML_TYPE_Q4_0,
+    sys::GGML_TYPE_Q4_1,
+    sys::GGML_TYPE_Q5_0,
+    sys::GGML_TYPE_Q5_1,
+    sys::GGML_TYPE_IQ4_NL,
+    sys::GGML_TYPE_Q4_K,
+    sys::GGML_TYPE_Q5_K,
+    sys::GGML_TYPE_Q6_K,
+];
+
+/// The plain kernel of a type.
+fn scalar(ty: sys::ggml_type) -> Tiles {
+    match ty {
+        sys::GGML_TYPE_F16 => tiles::<Scalar, F16>,
+        sys::GGML_TYPE_BF16 => tiles::<Scalar, Bf16>,
+        sys::GGML_TYPE_Q8_0 => tiles::<Scalar, Quantised<Q8_0>>,
+        sys::GGML_TYPE_Q4_0 => tiles::<Scalar, Quantised<Q4_0>>,
+        sys::GGML_TYPE_Q4_1 => tiles::<Scalar, Quantised<Q4_1>>,
+        sys::GGML_TYPE_Q5_0 => tiles::<Scalar, Quantised<Q5_0>>,
+        sys::GGML_TYPE_Q5_1 => tiles::<Scalar, Quantised<Q5_1>>,
+        sys::GGML_TYPE_IQ4_NL => tiles::<Scalar, Quantised<Iq4Nl>>,
+        sys::GGML_TYPE_Q4_K => tiles::<Scalar, Quantised<Q4K>>,
+        sys::GGML_TYPE_Q5_K => tiles::<Scalar, Quantised<Q5K>>,
+        sys::GGML_TYPE_Q6_K => tiles::<Scalar, Quantised<Q6K>>,
+        _ => panic!("no kernel for type {ty}"),
+    }
+}
+
+/// AVX-VNNI's kernel of the type with the most special cases, by the instruction of AVX-512.
+#[target_feature(enable = "avx2,fma,f16c,avx512vnni,avx512vl")]
+unsafe fn as_avx_vnni<K: Kernel>(product: &Product, rows: Range<usize>, sums: *mut f32) {
+    unsafe { tiles::<Narrow<Avx512Vnni>, K>(product, rows, sums) }
+}
+
+/// Numbers from −1 to 1, some small, some zero.
+fn floats(seed: u64, n: usize) -> Vec<f32> {
+    let mut state = seed | 1;
+    let mut next = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state >> 33
+    };
+    let mut float = || (next() % 2001) as f32 / 1000.0 - 1.0;
+    (0..n).map(|i| if i % 97 < 3 { 0.0 } else { float() * if i % 41 == 0 { 1e-3 } else { 1.0 } }).collect()
+}
+
+/// Rows of weights in a file's form.
+fn quantised(ty: sys::ggml_type, rows: usize, row: usize, seed: u64) -> Vec<u8> {
+    let floats = floats(seed, rows * row);
+    let mut bytes = vec![0u8; unsafe { sys::ggml_row_size(ty, row as i64) } * rows];
+    let written = unsafe {
+        let to = bytes.as_mut_ptr().cast();
+        sys::ggml_quantize_chunk(ty, floats.as_ptr(), to, 0, rows as i64, row as i64, ptr::null())
+    };
+    assert_eq!(written, bytes.len());
+    bytes
+}
+
+/// Room for sums, aligned as a vector is.
+#[repr(align(64))]
+#[derive(Clone, Copy)]
+struct Line {
+    _floats: [f32; TILE],
+}
+
+/// Outputs of all tokens, [token][row], of the plain kernel or of others.
+fn outputs(
+    (weights, ty, rows): (&[u8], sys::ggml_type, usize),
+    values: &[f32],
+    (parts, kernel): (usize, Tiles),
+) -> Vec<f32> {
+    let row = values.len();
+    let chunks = row / CHUNK;
+    outputs_of((weights, ty, rows), (values, 1, chunks), (parts, kernel))
+}
+
+fn outputs_of(
+    (weights, ty, rows): (&[u8], sys::ggml_type, usize),
+    (values, count, chunks): (&[f32], usize, usize),
+    (parts, kernel): (usize, Tiles),
+) -> Vec<f32> {
+    let Some(entry) = Entry::of(ty, chunks * CHUNK) else { panic!("no kernel for type {ty}") };
+    let mut out = vec![f32::NAN; rows * count];
+    let mut records = vec![0u8; entry.record_bytes(chunks, count)];
+    let tokens = Tokens {
+        count,
+        picked: ptr::null(),
+        from: values.as_ptr(),
+        from_strides: [chunks * CHUNK, 0],
+        from_slots: usize::MAX,
+        to: out.as_mut_ptr(),
+        to_strides: [rows, 0],
+    };
+    let stride = weights.len() / rows;
+    let records = records.as_mut_ptr();
+    let product = Product { weights: weights.as_ptr(), rows, stride, chunks, tokens, records };
+    let mut sums = vec![Line { _floats: [0.0; TILE] }; count];
+    unsafe {
+        (entry.pack)(&product, 0..chunks / 2);
+        (entry.pack)(&product, chunks / 2..chunks);
+        let tiles = rows.div_ceil(TILE);
+        for part in 0..parts {
+            let range = tiles * part / parts * TILE..rows.min(tiles * (part + 1) / parts * TILE);
+            kernel(&product, range, sums.as_mut_ptr().cast());
+        }
+    }
+    out
+}
+
+fn bits(x: &[f32]) -> Vec<u32> {
+    x.iter().map(|x| x.to_bits()).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(40))]
+
+    /// Every type, odd sizes, any split: the bits of plain code, and of the token alone.
+    #[test]
+    fn vectors_compute_what_plain_code_computes(
+        ty in prop::sample::select(&TYPES[..]),
+        rows in TILE..80,
+        blocks in 1usize..4,
+        count in 1usize..22,
+        parts in 1usize..4,
+        seed: u64,
+    ) {
+        let unit = unsafe { sys::ggml_blck_size(ty) }.max(32) as usize;
+        // Rows of several panels, and of pieces of one.
+        let chunks = blocks * unit / CHUNK * if unit == CHUNK { 3 } else { 1 };
+        let weights = quantised(ty, rows, chunks * CHUNK, seed);
+        let values = floats(!seed, count * chunks * CHUNK);
+        let weights = (&weights[..], ty, rows);
+        let plain = outputs_of(weights, (&values, count, chunks), (1, scalar(ty)));
+        let entry = Entry::of(ty, chunks * CHUNK).unwrap();
+        for isa in Isa::all_here() {
+            let got = outputs_of(weights, (&values, count, chunks), (parts, entry.tiles(isa)));
+            prop_assert_eq!(bits(&got), bits(&plain), "type {} {:?}", ty, isa);
+        }
+        let last = &values[(count - 1) * chunks * CHUNK..];
+        prop_assert_eq!(bits(&outputs(weights, last, (1, scalar(ty)))), bits(&plain[(count - 1) * rows..]));
+    }
+
+    /// The instruction that this processor may lack, by its twin.
+    #[test]
+    fn avx_vnni_computes_what_plain_code_computes(rows in TILE..40, count in 1usize..6, seed: u64) {
+        prop_assume!(Isa::here() == Some(Isa::Avx512));
+        for (ty, kernel) in [
+            (sys::GGML_TYPE_Q8_0, as_avx_vnni::<Quantised<Q8_0>> as Tiles),
+            (sys::GGML_TYPE_Q6_K, as_avx_vnni::<Quantised<Q6K>>),
+            (sys::GGML_TYPE_Q4_K, as_avx_vnni::<Quantised<Q4K>>),
+        ] {
+            let weights = quantised(ty, rows, 512, seed);
+            let values = floats(!seed, count * 512);
+            let weights = (&weights[..], ty, rows);
+            let plain = outputs_of(weights, (&values, count, 16), (1, scalar(ty)));
+            let got = outputs_of(weights, (&values, count, 16), (1, kernel));
+            prop_assert_eq!(bits(&got), bits(&plain), "type {}", ty);
+        }
+    }
+
+    /// Packed activations are rounded to nearest, ties to even, and their sums are theirs.
+    #[test]
+    fn activations_are_packed_as_described(seed: u64, size in prop::sample::select(&[0f32, 1e-20, 1.0, 1e20][..])) {
+        let values: Vec<f32> = floats(seed, 32).into_iter().map(|x| x * size).collect();
+        prop_assume!(Isa::here().is_some());
+        let packed = |scheme| {
+            let mut to = vec![0u8; record(scheme)];
+            unsafe { write_avx2(scheme, values.as_ptr(), to.as_mut_ptr()) };
+            to
+        };
+        let most = values.iter().fold(0f32, |most, x| most.max(x.abs()));
+        let want = values.iter().map(|x| if most > 0.0 { (x * (127.0 / most)).round_ties_even() as i8 } else { 0 });
+        let want: Vec<i8> = want.collect();
+        let sum = |range: Range<usize>| want[range].iter().map(|x| i32::from(*x)).sum::<i32>();
+        let mut record: Vec<u8> = want.iter().map(|x| x.cast_unsigned()).collect();
+        record.extend((most / 127.0).to_ne_bytes());
+        let with = |more: &[[u8; 4]]| [&record[..], &more.concat()].concat();
+        prop_assert_eq!(packed(Scheme::Biased(8)), with(&[(-8 * sum(0..32)).to_ne_bytes()]));
+        let halves = [(-32 * sum(0..16)).to_ne_bytes(), (-32 * sum(16..32)).to_ne_bytes()];
+        prop_assert_eq!(packed(Scheme::Halves(32)), with(&halves));
+        prop_assert_eq!(packed(Scheme::Minimum), with(&[(most / 127.0 * sum(0..32) as f32).to_ne_bytes()]));
+    }
+}
+
+#[target_feature(enable = "avx2")]
+unsafe fn write_avx2(scheme: Scheme, values: *const f32, to: *mut u8) {
+    unsafe { write(scheme, values, to) }
+}
+
+/// Graphs of ggml take these kernels, with any number of threads, and give their bits; ggml's own decoding of the weights
+/// gives the same numbers within the rounding of sums, where activations are packed without any.
+#[test]
+fn graphs_of_ggml_use_the_kernels() {
+    for ty in TYPES {
+        let (rows, row, count) = (70, 512, 5);
+        let weights = quantised(ty, rows, row, 7);
+        let values: Vec<f32> = (0..row * count).map(|i| super::known_value(i) as f32).collect();
+        let plain = outputs_of((&weights, ty, rows), (&values, count, row / CHUNK), (1, scalar(ty)));
+        for threads in 1..4 {
+            let before = super::Counter::Products.read();
+            let operand = Operand { ty, shape: [row, rows, 1], bytes: &weights };
+            let got = Graph::product(&operand, &values).unwrap().compute(threads);
+            assert!(super::Counter::Products.read() > before);
+            assert_eq!(bits(&got), bits(&plain), "type {ty}, {threads} threads");
+        }
+        let exact = exact_product(&weights, (ty, rows, row), &values);
+        for (got, (want, size)) in plain.iter().zip(exact) {
+            assert!((f64::from(*got) - want).abs() <= size * 2e-6, "type {ty}: {got} for {want} of {size}");
+        }
+    }
+}
+
+/// In f64 by ggml's decoding: each output, and the root of the sum of its terms' squares.
+fn exact_product(
+    weights: &[u8],
+    (ty, rows, row): (sys::ggml_type, usize, usize),
+    values: &[f32],
+) -> Vec<(f64, f64)> {
+    let Some(decode) = (unsafe { (*sys::ggml_get_type_traits(ty)).to_float }) else { panic!("type {ty}") };
+    let mut decoded = vec![0f32; rows * row];
+    unsafe { decode(weights.as_ptr().cast(), decoded.as_mut_ptr(), (rows * row) as i64) };
+    let mut all = Vec::new();
+    for token in values.chunks(row) {
+        for weights in decoded.chunks(row) {
+            let terms = weights.iter().zip(token).map(|(w, a)| f64::from(*w) * f64::from(*a));
+            let (sum, squares) = terms.fold((0.0, 0.0), |(sum, squares), x| (sum + x, squares + x * x));
+            all.push((sum, f64::sqrt(squares).max(1.0)));
+        }
+    }
+    all
+}
+
+/// Experts of a mixture: each token's slots take their expert's matrix, with the bits of a product by it alone.
+#[test]
+fn experts_of_mixtures_use_the_kernels() {
+    let (row, rows, experts, used, count) = (256, 48, 4, 2, 9);
+    for ty in [sys::GGML_TYPE_Q8_0, sys::GGML_TYPE_Q6_K, sys::GGML_TYPE_F16] {
+        let weights = quantised(ty, rows * experts, row, 3);
+        let each = weights.len() / experts;
+        let ids: Vec<i32> = (0..count).flat_map(|t| [t % 4, (t + 1 + t % 3) % 4]).collect();
+        for slots in [1, used] {
+            let values = floats(5, row * slots * count as usize);
+            for threads in 1..4 {
+                let operand = Operand { ty, shape: [row, rows, experts], bytes: &weights };
+                let got = Graph::experts(&operand, (&values, slots), (&ids, used)).compute(threads);
+                for (i, id) in ids.iter().enumerate() {
+                    let matrix = &weights[*id as usize * each..][..each];
+                    let at = (i / used * slots + i % used % slots) * row;
+                    let alone = outputs((matrix, ty, rows), &values[at..at + row], (1, scalar(ty)));
+                    assert_eq!(
+                        bits(&got[i * rows..][..rows]),
+                        bits(&alone),
+                        "type {ty}, {threads} threads, {i}"
+                    );
+                }
+            }
+        }
+    }
+}
+
+/// Weights that are no numbers, and values that are none, make outputs that are none; nothing else does.
+#[test]
+fn what_is_no_number_stays_so() {
+    let weights = quantised(sys::GGML_TYPE_Q8_0, 16, 64, 1);
+    for bad in [f32::NAN, f32::INFINITY] {
+        let mut values = floats(2, 128);
+        values[70] = bad;
+        let entry = Entry::of(sys::GGML_TYPE_Q8_0, 64).unwrap();
+        let Some(isa) = Isa::here() else { return };
+        let got = outputs_of((&weights, sys::GGML_TYPE_Q8_0, 16), (&values, 2, 2), (1, entry.tiles(isa)));
+        assert!(got[..16].iter().all(|x| x.is_finite()) && got[16..].iter().all(|x| x.is_nan()), "{got:?}");
+    }
+}
+
+/// The check at start sees one wrong weight.
+#[test]
+fn a_planted_fault_is_found() {
+    assert_eq!(super::check(), Ok(()));
+    let (mut weights, values) = super::known_product();
+    weights[40] ^= 1;
+    assert!(super::compare(&weights, &values).is_err());
+}
