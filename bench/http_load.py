@@ -55,8 +55,11 @@ def request(args: argparse.Namespace, content: str, tokens: int) -> dict[str, An
     }
 
 
-async def ask(address: tuple[str, int], body: dict[str, Any]) -> Stream:
-    """One streamed answer; raises `RuntimeError` where it is not one."""
+async def ask(address: tuple[str, int], body: dict[str, Any], cut: bool = False) -> Stream:
+    """One streamed answer; raises `RuntimeError` where it is not one.
+
+    With `cut`, an error after the first text ends it: llama-server gives one where `max_tokens` ends JSON.
+    """
     host, port = address
     content = json.dumps(body).encode()
     head = (
@@ -68,6 +71,9 @@ async def ask(address: tuple[str, int], body: dict[str, Any]) -> Stream:
     writer.write(head.encode() + content)
     stream = Stream()
     async for line in reader:
+        if b'"error"' in line and cut and stream.first > 0:
+            stream.tokens = 1 + len(stream.gaps)
+            break
         if b'"error"' in line:
             raise RuntimeError(line.decode())
         if b'"content":"' in line and b'"content":""' not in line:
