@@ -44,8 +44,6 @@ pub struct Sequence {
     pub last_token: Option<Instant>,
     /// Admission number: lower is older.
     pub age: u64,
-    /// KV saved at a preemption, for this many tokens.
-    pub saved: Option<Vec<u8>>,
     /// Prompt tokens whose KV came from an earlier request.
     pub cached: u32,
     /// The slot it holds while it runs.
@@ -87,7 +85,6 @@ impl Sequence {
             arrival,
             last_token: None,
             age: 0,
-            saved: None,
             cached: 0,
             slot: None,
             acceptance: Vec::new(),

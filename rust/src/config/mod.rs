@@ -40,9 +40,10 @@ pub struct Config {
     /// Share of the free memory (of the cgroup's, where it is less) that KV may take.
     #[schemars(range(max = 1), extend("exclusiveMinimum" = 0))]
     pub kv_cache_free_gpu_mem_fraction: f64,
-    /// MiB of host memory for the KV of preempted sequences; 0 = recompute them.
+    /// MiB of host memory for the KV of prefixes that no slot keeps any more and of preempted sequences. null = a quarter
+    /// of what is free at start; 0 = compute them again.
     #[schemars(range(min = 0, max = 16_777_216))]
-    pub kv_cache_host_memory_megabytes: u64,
+    pub kv_cache_host_memory_megabytes: Option<u64>,
     /// No effect on llama.cpp.
     pub kv_cache_onboard_blocks: bool,
     /// No effect on llama.cpp.
@@ -81,7 +82,7 @@ impl Default for Config {
             enable_chunked_context: true,
             enable_kv_cache_reuse: true,
             kv_cache_free_gpu_mem_fraction: 0.5,
-            kv_cache_host_memory_megabytes: 0,
+            kv_cache_host_memory_megabytes: None,
             kv_cache_onboard_blocks: true,
             enable_batch_size_tuning: false,
             enable_max_num_tokens_tuning: false,

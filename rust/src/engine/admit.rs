@@ -2,9 +2,11 @@
 
 use super::Engine;
 use super::waiting::Arrival;
-use crate::exec::ExecError;
+use crate::config::Config;
+use crate::exec::{ExecError, memory};
 use crate::grammar::Grammar;
-use crate::sched::slots::Reuse;
+use crate::sched::slots::{Reuse, WORTH_COPYING};
+use crate::sched::store::{Found, Wanted};
 use crate::sequence::Sequence;
 use crate::types::{Slot, Token};
 
@@ -114,23 +116,81 @@ impl Engine {
         self.evict_to_fit()
     }
 
+    /// Whether KV of one request may serve another.
+    pub(super) fn reuses(&self) -> bool {
+        self.config.enable_kv_cache_reuse && self.caps.can_truncate
+    }
+
     /// Gives a sequence its slot, with whatever KV can be reused.
     fn find_slot(&mut self, sequence: &mut Sequence) -> Result<(), ExecError> {
         let held: Vec<(Slot, &[Token])> =
             self.running.iter().filter(|s| self.lends(s, sequence)).map(holding).collect();
-        let reuse = self.config.enable_kv_cache_reuse && self.caps.can_truncate;
-        let placement = self.slots.choose(sequence.tokens(), &held, reuse);
+        let placement = self.slots.choose(sequence.tokens(), &held, self.reuses());
         let placement = placement.expect("fits() saw an idle slot. This is a bug.");
         let slot = placement.slot;
+        let stored = self.stored(sequence, placement.computed);
         if let Some(refuge) = placement.rescue {
+            self.stash(refuge, 0)?;
             self.release(refuge)?;
-            self.copy(slot, refuge, self.slots.kept_len(slot))?;
+            self.copy(slot, refuge, self.slots.kept(slot).len() as u32)?;
             self.slots.moved(slot, refuge);
+        } else {
+            let stays = placement.reuse == Reuse::InPlace && stored.is_none();
+            self.stash(slot, if stays { placement.computed } else { 0 })?;
         }
-        let computed = self.prepare(sequence, placement.reuse, slot, placement.computed)?;
+        let computed = match stored {
+            Some(_) => self.restore(sequence, slot)?,
+            None => self.prepare(placement.reuse, slot, placement.computed)?,
+        };
         self.slots.take(slot);
         sequence.place(slot, computed);
         Ok(())
+    }
+
+    /// Stored KV that begins the sequence and is worth copying where `computed` tokens need not be.
+    fn stored(&self, sequence: &Sequence, computed: u32) -> Option<Found> {
+        let wanted = Wanted {
+            tokens: sequence.tokens(),
+            owner: (sequence.request, sequence.choice),
+            others: self.reuses(),
+            whole: !self.caps.can_truncate,
+        };
+        let least = |found: &Found| if found.own { 1 } else { WORTH_COPYING as u32 };
+        self.store.find(wanted).filter(|found| found.len >= computed + least(found))
+    }
+
+    /// Stores what an idle slot keeps where that is more than the `stays` tokens that stay there.
+    fn stash(&mut self, slot: Slot, stays: u32) -> Result<(), ExecError> {
+        let kept = self.slots.kept(slot);
+        let lost = kept.len().saturating_sub(stays as usize);
+        if !self.store.enabled() || lost < WORTH_COPYING || self.store.has(kept) {
+            return Ok(());
+        }
+        if let Some(kv) = self.target.save(slot) {
+            self.store.put(kept.to_vec(), kv, None);
+        }
+        Ok(())
+    }
+
+    /// What was stored for a sequence that ends may serve others, or goes.
+    pub(super) fn disown(&mut self, sequence: &Sequence) {
+        let others = self.reuses();
+        self.store.disown((sequence.request, sequence.choice), others);
+    }
+
+    /// Puts stored KV into a slot; returns how many tokens it holds.
+    fn restore(&mut self, sequence: &Sequence, slot: Slot) -> Result<u32, ExecError> {
+        self.release(slot)?;
+        // Stored meanwhile was what the slot kept, in whose favour the found one may be gone.
+        let Some(found) = self.stored(sequence, 0) else { return Ok(0) };
+        if !self.target.restore(slot, self.store.read(found)) {
+            log::warn!("stored KV could not be restored; it is computed again");
+            return Ok(0);
+        }
+        if found.len < found.holds {
+            self.truncate(slot, found.len)?;
+        }
+        Ok(found.len)
     }
 
     /// A sibling's prompt tokens were cached exactly as far as its first choice's.
@@ -150,21 +210,7 @@ impl Engine {
     }
 
     /// Puts the first KV tokens into the slot; returns how many it holds.
-    fn prepare(
-        &mut self,
-        sequence: &mut Sequence,
-        reuse: Reuse,
-        slot: Slot,
-        len: u32,
-    ) -> Result<u32, ExecError> {
-        if let Some(kv) = sequence.saved.take() {
-            self.saved_bytes -= kv.len() as u64;
-            self.release(slot)?;
-            if self.target.restore(slot, &kv) {
-                return Ok(sequence.known() - 1);
-            }
-            log::warn!("saved KV could not be restored; it is computed again");
-        }
+    fn prepare(&mut self, reuse: Reuse, slot: Slot, len: u32) -> Result<u32, ExecError> {
         match reuse {
             Reuse::InPlace => self.truncate(slot, len)?,
             Reuse::None => self.release(slot)?,
@@ -191,13 +237,15 @@ impl Engine {
 
     fn preempt(&mut self, mut sequence: Sequence) -> Result<(), ExecError> {
         self.tally.totals.preemptions += 1;
-        let limit = self.config.kv_cache_host_memory_megabytes << 20;
         let slot = sequence.slot.expect("a running sequence has a slot. This is a bug.");
         // A restored sequence must have exactly its last token left to compute.
-        if limit > 0 && sequence.gap() == 1 {
-            let kv = self.target.save(slot).filter(|kv| self.saved_bytes + kv.len() as u64 <= limit);
-            self.saved_bytes += kv.as_ref().map_or(0, |kv| kv.len() as u64);
-            sequence.saved = kv;
+        if self.store.enabled()
+            && sequence.gap() == 1
+            && let Some(kv) = self.target.save(slot)
+        {
+            let known = sequence.tokens();
+            let owner = (sequence.request, sequence.choice);
+            self.store.put(known[..known.len() - 1].to_vec(), kv, Some(owner));
         }
         sequence.unplace();
         self.release(slot)?;
@@ -211,19 +259,21 @@ impl Engine {
     fn evict_to_fit(&mut self) -> Result<(), ExecError> {
         let running: u64 = self.running.iter().map(|s| u64::from(s.known()) + 1).sum();
         while running + self.slots.kept_tokens() > self.caps.kv_total {
-            let Some(slot) = self.slots.evict() else { break };
+            let Some(slot) = self.slots.oldest() else { break };
+            self.stash(slot, 0)?;
             self.release(slot)?;
+            self.slots.forget(slot);
         }
         Ok(())
     }
 
     /// Takes the slot of a sequence that ended; its KV is kept if it may be reused.
     pub(super) fn vacate(&mut self, mut sequence: Sequence, healthy: bool) {
-        self.saved_bytes -= sequence.saved.take().map_or(0, |kv| kv.len() as u64);
+        self.disown(&sequence);
         // KV may be ahead of the tokens: where a stop string cut an accepted run.
         let keep = sequence.computed().min(sequence.known());
         let Some(slot) = sequence.unplace() else { return };
-        let kept = healthy && self.config.enable_kv_cache_reuse && self.caps.can_truncate && keep > 0;
+        let kept = healthy && self.reuses() && keep > 0;
         let done = if kept { self.truncate(slot, keep) } else { self.release(slot) };
         if let Err(error) = done {
             log::error!("slot {} could not be given up: {error}", slot.0);
@@ -237,4 +287,20 @@ impl Engine {
 fn holding(sequence: &Sequence) -> (Slot, &[Token]) {
     let slot = sequence.slot.expect("a running sequence has a slot. This is a bug.");
     (slot, &sequence.tokens()[..sequence.computed().min(sequence.known()) as usize])
+}
+
+/// Host memory for KV.
+pub(super) fn host_bytes(config: &Config) -> u64 {
+    const MIB: u64 = 1 << 20;
+    match config.kv_cache_host_memory_megabytes {
+        Some(megabytes) => megabytes * MIB,
+        None => {
+            let bytes = memory::available() / 4;
+            log::info!(
+                "up to {} MiB of host memory keep the KV of prefixes (kv_cache_host_memory_megabytes)",
+                bytes / MIB
+            );
+            bytes
+        }
+    }
 }

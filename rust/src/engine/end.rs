@@ -11,15 +11,16 @@ impl Engine {
     pub(super) fn end_all(&mut self, error: &Error, waiting: bool) {
         for mut sequence in std::mem::take(&mut self.running) {
             sequence.in_flight = false;
+            self.disown(&sequence);
             self.report_end(&sequence, Err(error.clone()));
         }
         // What was admitted before counts as running: part of its answer may have been sent.
         let preempted = std::mem::take(&mut self.waiting.preempted);
         let siblings = std::mem::take(&mut self.waiting.siblings);
         for sequence in preempted.into_iter().chain(siblings) {
+            self.disown(&sequence);
             self.report_end(&sequence, Err(error.clone()));
         }
-        self.saved_bytes = 0;
         if waiting {
             for arrival in self.waiting.drain().0 {
                 self.end_arrival(&arrival, &Err(error.clone()));

@@ -20,6 +20,7 @@ use crate::metrics::{Gauges, fates};
 use crate::request::Request;
 use crate::sched::pace::Pace;
 use crate::sched::slots::Slots;
+use crate::sched::store::Store;
 use crate::sched::ways::Ways;
 use crate::sched::{self, Bounds, Share};
 use crate::sequence::Sequence;
@@ -92,7 +93,7 @@ pub struct Engine {
     seeds: Seeds,
     tally: Tally,
     report: Report,
-    saved_bytes: u64,
+    store: Store,
     age: u64,
     failures: u32,
     closing: bool,
@@ -127,7 +128,7 @@ impl Engine {
             seeds: Seeds::new(config.engine.seed),
             tally: Tally::new(),
             report: Report::default(),
-            saved_bytes: 0,
+            store: Store::new(admit::host_bytes(config)),
             age: 0,
             failures: 0,
             closing: false,
@@ -378,9 +379,9 @@ impl Engine {
         sink(FromEngine::Report(report))
     }
 
-    /// Requests that have not ended, sequences, and kept KV: all 0 when nothing leaks and nothing is kept.
+    /// Requests that have not ended, sequences, and bytes of KV that wait for one: all 0 when nothing leaks.
     pub fn holds(&self) -> (usize, usize, u64) {
-        (self.tally.open(), self.running.len(), self.saved_bytes)
+        (self.tally.open(), self.running.len(), self.store.owned_bytes())
     }
 }
 

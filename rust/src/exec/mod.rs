@@ -12,6 +12,7 @@ mod draft_walk;
 pub mod forced;
 #[cfg(feature = "llama")]
 pub mod llama;
+pub(crate) mod memory;
 pub mod mlp;
 pub mod open;
 pub mod prediction;

@@ -11,6 +11,7 @@ pub mod costs;
 pub mod draft_len;
 pub mod pace;
 pub mod slots;
+pub mod store;
 pub mod ways;
 
 use crate::sequence::Sequence;

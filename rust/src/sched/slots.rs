@@ -8,7 +8,7 @@
 use crate::types::{Slot, Token};
 
 /// Shorter prefixes are computed again rather than copied between slots.
-const WORTH_COPYING: usize = 32;
+pub const WORTH_COPYING: usize = 32;
 
 /// One slot.
 #[derive(Debug, Clone, Default)]
@@ -63,9 +63,9 @@ impl Slots {
         self.places.iter().map(|p| p.kept.len() as u64).sum()
     }
 
-    /// KV tokens that an idle slot keeps.
-    pub fn kept_len(&self, slot: Slot) -> u32 {
-        self.places[slot.index()].kept.len() as u32
+    /// What an idle slot keeps.
+    pub fn kept(&self, slot: Slot) -> &[Token] {
+        &self.places[slot.index()].kept
     }
 
     /// Slots that are not busy.
@@ -163,17 +163,20 @@ impl Slots {
         self.places[to.index()] = place;
     }
 
-    /// Forgets the least recently used kept prefix, to make room; None if there is none.
-    pub fn evict(&mut self) -> Option<Slot> {
+    /// The slot that keeps the least recently used prefix.
+    pub fn oldest(&self) -> Option<Slot> {
         let kept = self.places.iter().enumerate().filter(|(_, p)| !p.kept.is_empty());
-        let (index, _) = kept.min_by_key(|(_, p)| p.stamp)?;
-        self.places[index].kept.clear();
-        Some(Slot(index as u32))
+        kept.min_by_key(|(_, p)| p.stamp).map(|(index, _)| Slot(index as u32))
+    }
+
+    /// An idle slot keeps nothing any more.
+    pub fn forget(&mut self, slot: Slot) {
+        self.places[slot.index()].kept.clear();
     }
 }
 
 /// Length of the common prefix.
-fn common(a: &[Token], b: &[Token]) -> usize {
+pub(super) fn common(a: &[Token], b: &[Token]) -> usize {
     a.iter().zip(b).take_while(|(x, y)| x == y).count()
 }
 
@@ -257,8 +260,10 @@ mod tests {
         let mut slots = Slots::new(3, false);
         slots.leave(Slot(2), tokens(5));
         slots.leave(Slot(0), tokens(6));
-        assert_eq!(slots.evict(), Some(Slot(2)));
-        assert_eq!(slots.evict(), Some(Slot(0)));
-        assert_eq!(slots.evict(), None);
+        for oldest in [Slot(2), Slot(0)] {
+            assert_eq!(slots.oldest(), Some(oldest));
+            slots.forget(oldest);
+        }
+        assert_eq!(slots.oldest(), None);
     }
 }

@@ -141,7 +141,7 @@ impl Cramped {
             max_batch_size: self.batch,
             enable_chunked_context: self.chunked,
             enable_kv_cache_reuse: self.reuse,
-            kv_cache_host_memory_megabytes: self.host_megabytes,
+            kv_cache_host_memory_megabytes: Some(self.host_megabytes),
             ..Config::default()
         };
         config.engine.max_step_ms = self.max_step_ms;

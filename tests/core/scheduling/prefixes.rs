@@ -75,7 +75,7 @@ fn saved_kv_is_not_computed_again() {
         .map(|i| spec(&format!(r#"{{"prompt":[{}],"max_tokens":90,"ignore_eos":true}}"#, 97 + i)))
         .collect();
     let computed = |megabytes| {
-        let config = Config { kv_cache_host_memory_megabytes: megabytes, ..Config::default() };
+        let config = Config { kv_cache_host_memory_megabytes: Some(megabytes), ..Config::default() };
         let world = World { toy: toy.clone(), config, fault: None, oracle: None };
         let totals = world.run(&many, &[0, 1, 2, 3], 0).snapshot.totals;
         assert!(totals.preemptions > 0);
@@ -83,4 +83,28 @@ fn saved_kv_is_not_computed_again() {
     };
     assert_eq!(computed(1), 4 * 90);
     assert!(computed(0) > 4 * 90);
+}
+
+/// Prefixes that slots must give up come back from host memory, and only what is not there is computed.
+#[test]
+fn evicted_prefixes_come_back() {
+    let toy = ToyConfig { slots: 2, kv: 300, context: 150, ..ToyConfig::default() };
+    let request = |first: u32| {
+        let prompt: Vec<u32> = (0..100).map(|i| 97 + (i * first + first) % 26).collect();
+        spec(&format!(r#"{{"prompt":{prompt:?},"max_tokens":2,"ignore_eos":true,"sampling":{{"seed":1}}}}"#))
+    };
+    for (megabytes, cached) in [(1, 99), (0, 0)] {
+        let config = Config { kv_cache_host_memory_megabytes: Some(megabytes), ..Config::default() };
+        let live = World { toy: toy.clone(), config, fault: None, oracle: None }.start();
+        let requests: Vec<_> = [1, 3, 5, 7, 9].into_iter().map(request).collect();
+        let mut texts = Vec::new();
+        for (number, request) in requests.iter().chain(&requests).enumerate() {
+            live.submit(number, request);
+            let answers = live.finish(1);
+            let event = &answers.choices[&(number, 0)];
+            assert_eq!(event.usage.cached, if number < 5 { 0 } else { cached }, "{megabytes} MiB, {number}");
+            texts.push(event.tokens.clone());
+        }
+        assert_eq!(texts[..5], texts[5..]);
+    }
 }

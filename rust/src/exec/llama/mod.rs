@@ -11,13 +11,12 @@ mod forward;
 mod gaps;
 pub mod gguf;
 mod kernels;
-mod memory;
 mod plan;
 mod probe;
 
 use crate::config::{Config, KvCacheType, KvLayout};
 use crate::error::Error;
-use crate::exec::{Caps, ExecError, Forward, Promise};
+use crate::exec::{Caps, ExecError, Forward, Promise, memory};
 use crate::types::Token;
 use context::{Context, KvType, Pool, Shape};
 use ffi::Model;

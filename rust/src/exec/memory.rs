@@ -4,7 +4,7 @@ use std::fs::read_to_string;
 use std::path::{Path, PathBuf};
 
 /// Bytes that this process can still take: of the machine, or of its control group where that is less.
-pub(super) fn available() -> u64 {
+pub(crate) fn available() -> u64 {
     available_in(Path::new("/"))
 }
 

@@ -1,0 +1,209 @@
+//! KV in host memory: of prefixes that no slot keeps any more, and of preempted sequences.
+//!
+//! Copying KV back takes a hundredth of computing it. What was not used for the longest time goes first.
+
+use super::slots::common;
+use crate::types::{RequestId, Token};
+
+/// A choice of a request.
+pub type Owner = (RequestId, u32);
+
+#[derive(Debug)]
+struct Entry {
+    tokens: Vec<Token>,
+    kv: Vec<u8>,
+    /// The preempted sequence that waits for it.
+    owner: Option<Owner>,
+    stamp: u64,
+}
+
+impl Entry {
+    fn bytes(&self) -> u64 {
+        (self.kv.len() + size_of_val(&self.tokens[..])) as u64
+    }
+}
+
+/// Stored KV, up to a number of bytes.
+#[derive(Debug)]
+pub struct Store {
+    limit: u64,
+    entries: Vec<Entry>,
+    clock: u64,
+}
+
+/// What may be taken from a store.
+#[derive(Debug, Clone, Copy)]
+pub struct Wanted<'a> {
+    /// All tokens of the sequence; the last one is always computed.
+    pub tokens: &'a [Token],
+    /// The sequence.
+    pub owner: Owner,
+    /// Entries of others, too.
+    pub others: bool,
+    /// Entries whose tokens all begin the sequence: where KV cannot be truncated.
+    pub whole: bool,
+}
+
+/// Stored KV that begins a sequence.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Found {
+    entry: usize,
+    /// Tokens that it holds.
+    pub holds: u32,
+    /// Tokens that begin the sequence.
+    pub len: u32,
+    /// It was stored for this sequence.
+    pub own: bool,
+}
+
+impl Store {
+    /// An empty store for so many bytes; 0: it stays empty.
+    pub fn new(limit: u64) -> Self {
+        Store { limit, entries: Vec::new(), clock: 0 }
+    }
+
+    /// Whether anything can be stored.
+    pub fn enabled(&self) -> bool {
+        self.limit > 0
+    }
+
+    /// Bytes that are kept for sequences that wait.
+    pub fn owned_bytes(&self) -> u64 {
+        self.entries.iter().filter(|e| e.owner.is_some()).map(Entry::bytes).sum()
+    }
+
+    /// Bytes of everything.
+    pub fn bytes(&self) -> u64 {
+        self.entries.iter().map(Entry::bytes).sum()
+    }
+
+    /// Whether KV that begins with these tokens is stored; then that counts as a use.
+    pub fn has(&mut self, tokens: &[Token]) -> bool {
+        let found = self.entries.iter().position(|e| e.tokens.starts_with(tokens));
+        found.map(|entry| self.touch(entry)).is_some()
+    }
+
+    /// Stores the KV of these tokens. It takes the place of shorter prefixes of theirs, and then of what was used longest
+    /// ago.
+    pub fn put(&mut self, tokens: Vec<Token>, kv: Vec<u8>, owner: Option<Owner>) {
+        self.clock += 1;
+        let entry = Entry { tokens, kv, owner, stamp: self.clock };
+        if entry.bytes() > self.limit {
+            return;
+        }
+        let replaced = |e: &Entry| match e.owner {
+            Some(_) => e.owner == owner,
+            None => entry.tokens.starts_with(&e.tokens),
+        };
+        self.entries.retain(|e| !replaced(e));
+        let mut bytes = self.bytes() + entry.bytes();
+        while bytes > self.limit {
+            let oldest = (0..self.entries.len()).min_by_key(|i| self.entries[*i].stamp);
+            let Some(oldest) = oldest else { break };
+            bytes -= self.entries.swap_remove(oldest).bytes();
+        }
+        self.entries.push(entry);
+    }
+
+    /// The KV that holds most of a sequence's beginning.
+    pub fn find(&self, wanted: Wanted<'_>) -> Option<Found> {
+        let Wanted { tokens, owner, others, whole } = wanted;
+        let known = &tokens[..tokens.len().saturating_sub(1)];
+        let all = self.entries.iter().enumerate().map(|(entry, e)| Found {
+            entry,
+            holds: e.tokens.len() as u32,
+            len: common(known, &e.tokens) as u32,
+            own: e.owner == Some(owner),
+        });
+        let fit = all.filter(|f| f.len > 0 && (others || f.own) && (!whole || f.len == f.holds));
+        fit.max_by_key(|f| (f.len, std::cmp::Reverse(f.entry)))
+    }
+
+    /// The bytes of what was found.
+    pub fn read(&mut self, found: Found) -> &[u8] {
+        self.touch(found.entry);
+        &self.entries[found.entry].kv
+    }
+
+    /// A sequence needs its KV no more: it stays as a prefix for others (`keep`), or goes.
+    pub fn disown(&mut self, owner: Owner, keep: bool) {
+        self.entries.retain(|e| keep || e.owner != Some(owner));
+        for entry in self.entries.iter_mut().filter(|e| e.owner == Some(owner)) {
+            entry.owner = None;
+        }
+    }
+
+    fn touch(&mut self, entry: usize) {
+        self.clock += 1;
+        self.entries[entry].stamp = self.clock;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wanted(tokens: &[Token]) -> Wanted<'_> {
+        Wanted { tokens, owner: (RequestId(1), 0), others: true, whole: false }
+    }
+
+    fn kv(n: u8) -> Vec<u8> {
+        vec![n; 60]
+    }
+
+    #[test]
+    fn the_longest_beginning_is_found_without_the_last_token() {
+        let mut store = Store::new(1000);
+        store.put(vec![1, 2, 3], kv(1), None);
+        store.put(vec![1, 2, 4, 5, 6], kv(2), None);
+        let found = store.find(wanted(&[1, 2, 4, 5, 9])).unwrap();
+        assert_eq!((found.len, found.holds, found.own), (4, 5, false));
+        assert_eq!(store.read(found), kv(2));
+        assert_eq!(store.find(wanted(&[1, 2, 3])).unwrap().len, 2);
+        assert_eq!(store.find(wanted(&[7, 2, 3])), None);
+        let whole = Wanted { whole: true, ..wanted(&[1, 2, 3, 4]) };
+        assert_eq!(store.find(whole).unwrap().len, 3);
+        assert_eq!(store.find(Wanted { whole: true, ..wanted(&[1, 2, 4, 5, 6]) }), None);
+    }
+
+    #[test]
+    fn longer_prefixes_take_the_place_of_shorter_ones() {
+        let mut store = Store::new(1000);
+        store.put(vec![1, 2], kv(1), None);
+        store.put(vec![1, 2, 3], kv(2), None);
+        assert_eq!(store.bytes(), 60 + 12);
+        assert!(store.has(&[1, 2]) && !store.has(&[1, 2, 3, 4]));
+    }
+
+    #[test]
+    fn the_least_recently_used_makes_room_and_the_limit_holds() {
+        let mut store = Store::new(3 * 64);
+        for token in 1..=3 {
+            store.put(vec![token], kv(0), None);
+        }
+        assert!(store.has(&[1]));
+        store.put(vec![4], kv(0), None);
+        assert!(store.has(&[1]) && !store.has(&[2]) && store.has(&[3]) && store.has(&[4]));
+        store.put(vec![5], vec![0; 1000], None);
+        assert!(!store.has(&[5]) && store.bytes() == 3 * 64);
+        let mut none = Store::new(0);
+        none.put(vec![1], kv(0), None);
+        assert!(!none.enabled() && none.bytes() == 0);
+    }
+
+    #[test]
+    fn what_waits_for_its_owner_is_its_own() {
+        let mut store = Store::new(1000);
+        let (one, two) = ((RequestId(1), 0), (RequestId(2), 0));
+        store.put(vec![1, 2, 3], kv(1), Some(two));
+        assert_eq!(store.find(Wanted { others: false, ..wanted(&[1, 2, 3, 4]) }), None);
+        let own = Wanted { owner: two, others: false, ..wanted(&[1, 2, 3, 4]) };
+        assert!(store.find(own).unwrap().own && store.owned_bytes() == 72);
+        store.disown(one, false);
+        store.disown(two, true);
+        assert_eq!((store.owned_bytes(), store.bytes()), (0, 72));
+        store.put(vec![9], kv(1), Some(two));
+        store.disown(two, false);
+        assert_eq!(store.bytes(), 72);
+    }
+}
