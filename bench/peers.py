@@ -114,14 +114,14 @@ CASES = [
 
 
 @contextmanager
-def serving(command: list[str], port: int) -> Iterator[None]:
-    """A server that is ready; raises `RuntimeError` where it does not start."""
+def serving(command: list[str], port: int, ready: str) -> Iterator[None]:
+    """A server that answers `ready`; raises `RuntimeError` where it does not start."""
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         end = time.monotonic() + START_SECONDS
         while True:
             try:
-                with urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=5) as response:
+                with urllib.request.urlopen(f"http://127.0.0.1:{port}{ready}", timeout=5) as response:
                     if response.status == 200:
                         break
             except (urllib.error.URLError, OSError):
@@ -226,7 +226,7 @@ def main() -> None:
     cases = [case for case in CASES if args.only in case.name]
     with tempfile.TemporaryDirectory() as folder:
         ours, theirs = commands(args, Path(folder), ports)
-        with serving(ours, ports[0]), serving(theirs, ports[1]):
+        with serving(ours, ports[0], "/ready"), serving(theirs, ports[1], "/health"):
             print("| case | clients | ours | llama-server | ratio | last first token, ms | llama-server |")
             print("|---|---|---|---|---|---|---|")
             for case, rounds in measure(ports, args.rounds, cases):

@@ -129,8 +129,8 @@ impl Engine {
         let placement = placement.expect("fits() saw an idle slot. This is a bug.");
         let slot = placement.slot;
         let stored = self.stored(sequence, placement.computed);
-        if let Some(refuge) = placement.rescue {
-            self.stash(refuge, 0)?;
+        // The store is as good a refuge, and needs no pass that makes the copy.
+        if let Some(refuge) = placement.rescue.filter(|_| !self.store.enabled()) {
             self.release(refuge)?;
             self.copy(slot, refuge, self.slots.kept(slot).len() as u32)?;
             self.slots.moved(slot, refuge);
