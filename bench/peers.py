@@ -187,7 +187,6 @@ def commands(args: argparse.Namespace, folder: Path, ports: list[int]) -> list[l
 
 def measure(ports: list[int], rounds: int, cases: list[Case]) -> Iterator[tuple[Case, list[list[float]]]]:
     """Each case with all rounds' rates of ours and theirs, and their last first tokens."""
-
     results: list[list[list[float]]] = [[] for _ in cases]
     for number in range(rounds + 1):
         for case, result in zip(cases, results, strict=True):
