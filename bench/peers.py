@@ -20,7 +20,7 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -190,9 +190,10 @@ def measure(ports: list[int], rounds: int, cases: list[Case]) -> Iterator[tuple[
     results: list[list[list[float]]] = [[] for _ in cases]
     for number in range(rounds + 1):
         for case, result in zip(cases, results, strict=True):
-            order: Callable[[list[int]], list[int]] = list if number % 2 else lambda x: x[::-1]
             bodies = case.bodies(number)
-            got = {port: asyncio.run(load(port, case, bodies)) for port in order(ports)}
+            got = {
+                port: asyncio.run(load(port, case, bodies)) for port in (ports if number % 2 else ports[::-1])
+            }
             if number > 0:
                 result.append([got[port][i] for i in (0, 1) for port in ports])
     yield from zip(cases, results, strict=True)

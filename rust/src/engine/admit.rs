@@ -136,7 +136,7 @@ impl Engine {
             self.slots.moved(slot, refuge);
         } else {
             let stays = placement.reuse == Reuse::InPlace && stored.is_none();
-            self.stash(slot, if stays { placement.computed } else { 0 })?;
+            self.stash(slot, if stays { placement.computed } else { 0 });
         }
         let computed = match stored {
             Some(_) => self.restore(sequence, slot)?,
@@ -160,16 +160,15 @@ impl Engine {
     }
 
     /// Stores what an idle slot keeps where that is more than the `stays` tokens that stay there.
-    fn stash(&mut self, slot: Slot, stays: u32) -> Result<(), ExecError> {
+    fn stash(&mut self, slot: Slot, stays: u32) {
         let kept = self.slots.kept(slot);
         let lost = kept.len().saturating_sub(stays as usize);
         if !self.store.enabled() || lost < WORTH_COPYING || self.store.has(kept) {
-            return Ok(());
+            return;
         }
         if let Some(kv) = self.target.save(slot) {
             self.store.put(kept.to_vec(), kv, None);
         }
-        Ok(())
     }
 
     /// What was stored for a sequence that ends may serve others, or goes.
@@ -260,7 +259,7 @@ impl Engine {
         let running: u64 = self.running.iter().map(|s| u64::from(s.known()) + 1).sum();
         while running + self.slots.kept_tokens() > self.caps.kv_total {
             let Some(slot) = self.slots.oldest() else { break };
-            self.stash(slot, 0)?;
+            self.stash(slot, 0);
             self.release(slot)?;
             self.slots.forget(slot);
         }

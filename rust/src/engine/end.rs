@@ -9,15 +9,12 @@ use crate::types::{End, Event, FinishReason, Usage};
 impl Engine {
     /// Ends everything that runs, and all that waits too if `waiting`.
     pub(super) fn end_all(&mut self, error: &Error, waiting: bool) {
-        for mut sequence in std::mem::take(&mut self.running) {
-            sequence.in_flight = false;
-            self.disown(&sequence);
-            self.report_end(&sequence, Err(error.clone()));
-        }
+        let running = std::mem::take(&mut self.running);
         // What was admitted before counts as running: part of its answer may have been sent.
         let preempted = std::mem::take(&mut self.waiting.preempted);
         let siblings = std::mem::take(&mut self.waiting.siblings);
-        for sequence in preempted.into_iter().chain(siblings) {
+        for mut sequence in running.into_iter().chain(preempted).chain(siblings) {
+            sequence.in_flight = false;
             self.disown(&sequence);
             self.report_end(&sequence, Err(error.clone()));
         }

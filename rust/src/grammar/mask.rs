@@ -15,11 +15,6 @@ impl Mask {
         Mask { words: vec![0; len.div_ceil(32)], len }
     }
 
-    /// A mask of `len` tokens with all allowed.
-    pub fn all(len: usize) -> Self {
-        Mask::from_words(&vec![u32::MAX; len.div_ceil(32)], len)
-    }
-
     /// The same set over `len` tokens; engines may pad their logits rows past the vocabulary.
     pub fn widened(self, len: usize) -> Self {
         if len == self.len {

@@ -80,8 +80,6 @@ struct Loaded {
 /// Checks, loads and probes a GGUF file. Models with as many threads compute on one pool.
 fn load(gguf: &Path, config: &Config, pool: Option<&Arc<Pool>>) -> Result<Loaded, Error> {
     let trained = check(gguf)?;
-    ffi::init();
-    kernels::check().map_err(|why| Error::Executor(format!("{why}; build with `. launch/env.sh`")))?;
     let model = Model::load(gguf).map_err(|why| refused(gguf, &format!("cannot be loaded: {why}")))?;
     if model.n_vocab() == 0 || !model.generates() {
         return Err(refused(gguf, "is no model that generates text"));
@@ -109,6 +107,8 @@ pub struct DraftFile<'a> {
 /// `Invalid` with `what` = "target" or "draft" where a file is damaged or cannot be served, or where the draft model's
 /// KV cannot be truncated; `Executor` where there is too little memory.
 pub fn open(gguf: &Path, config: &Config, draft: Option<&DraftFile<'_>>) -> Result<Opened, Error> {
+    ffi::init();
+    kernels::check().map_err(|why| Error::Executor(format!("{why}; build with `. launch/env.sh`")))?;
     let target = load(gguf, config, None)?;
     let drafting = draft.map(|d| load(d.gguf, d.config, Some(&target.pool)));
     let drafting = drafting.transpose().map_err(of_draft)?;

@@ -7,7 +7,7 @@
 //! 2022, would depend on where its blocks begin.)
 
 use super::cells::Cells;
-use super::functions::{all_finite, capped, exp};
+use super::functions::{all_finite, capped, exp, first_lane};
 use super::lanes::Lanes;
 use super::unit::{Attention, Room, Scratch, Unit};
 
@@ -190,10 +190,8 @@ impl Work<'_> {
                     L::store_floats(weights.add(cell), weight);
                 }
             }
-            let mut sink_weight = [0f32; 16];
             let sink = sink - most;
-            L::store_floats(sink_weight.as_mut_ptr(), exp::<L>(L::splat_float(&raw const sink)));
-            *self.room.sums.add(row) = sink_weight[0];
+            *self.room.sums.add(row) = first_lane::<L>(exp::<L>(L::splat_float(&raw const sink)));
         }
     }
 
@@ -298,9 +296,7 @@ impl Work<'_> {
             }
             for r in 0..R {
                 if d == 0 {
-                    let mut lanes = [0f32; 16];
-                    L::store_floats(lanes.as_mut_ptr(), sums[r]);
-                    *self.room.sums.add(row + r) = lanes[0];
+                    *self.room.sums.add(row + r) = first_lane::<L>(sums[r]);
                 }
                 for (j, total) in totals[r].into_iter().enumerate() {
                     L::store_floats(outputs.add(r * dims + j * L::ROWS), total);

@@ -5,6 +5,7 @@ use super::cells::{Bytes, Cells};
 use super::ffi::Params;
 use super::floats::{Bf16, F16};
 use super::lanes::{Avx2, Narrow, Wide};
+use super::matmul::size;
 use super::table::Isa;
 use super::unit::{Attention, BLOCK, Place, Scratch, Unit};
 use llama_cpp_sys_2 as sys;
@@ -15,7 +16,7 @@ use std::ptr;
 const ROWS: std::ops::RangeInclusive<usize> = 8..=64;
 /// Scores of a unit that the second-level cache should hold.
 const SCORES: usize = 1 << 17;
-/// Units of each thread, so that one that is held up can leave some to others.
+/// Parts for each thread that units are handed out in.
 const PARTS: usize = 8;
 
 /// See [`attend`].
@@ -31,13 +32,10 @@ pub(super) struct Job {
     streams: usize,
 }
 
-fn size(x: i64) -> Option<usize> {
-    usize::try_from(x).ok()
-}
-
-/// Where a tensor's tokens, heads and streams lie; `order`: their dimensions.
-fn place(tensor: &sys::ggml_tensor, order: [usize; 3]) -> Place {
-    Place { data: tensor.data.cast(), strides: order.map(|i| tensor.nb[i]) }
+/// Where a tensor's tokens (cells), heads and streams lie.
+fn place(tensor: &sys::ggml_tensor) -> Place {
+    let [_, token, head, stream] = tensor.nb;
+    Place { data: tensor.data.cast(), strides: [token, head, stream] }
 }
 
 impl Job {
@@ -72,16 +70,16 @@ impl Job {
         if !(floats && kv && masked && sizes && parameter(1) == 0.0) {
             return None;
         }
-        let mut mask_place = place(mask, [1, 2, 3]);
+        let mut mask_place = place(mask);
         if mask.ne[3] == 1 {
             mask_place.strides[2] = 0;
         }
         let row = node.nb[1];
         let outputs = Place { data: node.data.cast(), strides: [heads * row, row, tokens * heads * row] };
         let attention = Attention {
-            queries: place(q, [1, 2, 3]),
-            keys: place(k, [1, 2, 3]),
-            values: place(v, [1, 2, 3]),
+            queries: place(q),
+            keys: place(k),
+            values: place(v),
             mask: mask_place,
             outputs,
             sinks: sinks.map_or(ptr::null(), |sinks| sinks.data.cast_const().cast()),
@@ -105,17 +103,13 @@ impl Job {
         let threads = params.threads();
         let each = self.unit_rows(threads);
         let units = self.units(each);
-        let part = units.div_ceil(threads * PARTS);
-        params.begin_parts();
         SCRATCH.with_borrow_mut(|scratch| {
-            let mut next = params.thread();
-            while next * part < units {
-                for unit in next * part..units.min((next + 1) * part) {
+            params.share(units, units.div_ceil(threads * PARTS), |range| {
+                for unit in range {
                     // SAFETY: the caller's promise; units write different rows.
                     unsafe { (self.attend)(&self.attention, &self.unit(unit, each), scratch) };
                 }
-                next = params.next_part();
-            }
+            });
         });
     }
 

@@ -1,7 +1,7 @@
 //! Types of KV: how cells become floats.
 
 use super::floats::Half;
-use super::formats::signed;
+use super::formats::{halves, signed};
 use super::lanes::Lanes;
 
 /// A type of KV.
@@ -64,11 +64,7 @@ impl Cells for Bytes {
         unsafe {
             for block in 0..dims / Self::VALUES {
                 let cells = cells.add(block * Self::BLOCK);
-                let mut scales = [0u16; 16];
-                for (row, scale) in scales.iter_mut().enumerate().take(L::ROWS) {
-                    *scale = cells.add(row * stride).cast::<u16>().read_unaligned();
-                }
-                let scales = L::load_halves(scales.as_ptr());
+                let scales = halves::<L>(cells, stride);
                 for half in 0..2 {
                     for (j, x) in L::transposed(cells.add(2 + 16 * half), stride).into_iter().enumerate() {
                         for (i, x) in signed::<L>(x).into_iter().enumerate() {
@@ -86,8 +82,8 @@ impl Cells for Bytes {
         unsafe {
             for block in 0..dims / Self::VALUES {
                 let from = cell.add(block * Self::BLOCK);
-                // A lane's worth of one scale is read as halves are.
-                let scale = L::load_halves([from.cast::<u16>().read_unaligned(); 16].as_ptr());
+                // The same one for each lane.
+                let scale = halves::<L>(from, 0);
                 for i in (0..Self::VALUES).step_by(L::ROWS) {
                     let values = L::load_bytes(from.add(2 + i).cast());
                     L::store_floats(to.add(block * Self::VALUES + i), L::mul(scale, values));

@@ -7,6 +7,7 @@
 use super::Counter;
 use llama_cpp_sys_2 as sys;
 use std::ffi::{c_char, c_int, c_void};
+use std::ops::Range;
 
 /// `ggml_compute_params`: a thread's view of a computation.
 #[repr(C)]
@@ -55,21 +56,20 @@ impl Params {
         self.wdata.cast()
     }
 
-    /// Waits for all threads; then each begins with the part of its own number.
-    pub(super) fn begin_parts(&self) {
+    /// Waits for all threads, then hands out `items` to them in parts of `each`: a thread that is held up takes fewer.
+    pub(super) fn share(&self, items: usize, each: usize, mut compute: impl FnMut(Range<usize>)) {
         // SAFETY: the pool lives as long as the computation.
         unsafe {
             if self.ith == 0 {
                 ggml_threadpool_chunk_set(self.threadpool, self.nth);
             }
             ggml_barrier(self.threadpool);
+            let mut part = self.thread();
+            while part * each < items {
+                compute(part * each..items.min((part + 1) * each));
+                part = ggml_threadpool_chunk_add(self.threadpool, 1).unsigned_abs() as usize;
+            }
         }
-    }
-
-    /// The next part that no thread has begun.
-    pub(super) fn next_part(&self) -> usize {
-        // SAFETY: as above.
-        unsafe { ggml_threadpool_chunk_add(self.threadpool, 1) }.unsigned_abs() as usize
     }
 }
 

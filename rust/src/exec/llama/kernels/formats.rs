@@ -108,6 +108,18 @@ impl<F: OneChunk> Format for F {
     }
 }
 
+/// An f16 of each row.
+#[inline(always)]
+pub(super) unsafe fn halves<L: Lanes>(first: *const u8, stride: usize) -> L::Floats {
+    unsafe {
+        let mut halves = [0u16; 16];
+        for (row, half) in halves.iter_mut().enumerate().take(L::ROWS) {
+            *half = first.add(row * stride).cast::<u16>().read_unaligned();
+        }
+        L::load_halves(halves.as_ptr())
+    }
+}
+
 /// 32 bytes of each row.
 #[inline(always)]
 pub(super) unsafe fn chunk<L: Lanes>(rows: *const u8, stride: usize) -> [L::Ints; 8] {

@@ -47,6 +47,17 @@ pub(super) unsafe fn capped<L: Lanes>(x: L::Floats, cap: f32) -> L::Floats {
     }
 }
 
+/// The first lane.
+///
+/// # Safety
+/// As for [`Lanes`].
+#[inline(always)]
+pub(super) unsafe fn first_lane<L: Lanes>(x: L::Floats) -> f32 {
+    let mut lanes = [0f32; 16];
+    unsafe { L::store_floats(lanes.as_mut_ptr(), x) };
+    lanes[0]
+}
+
 /// Whether all are numbers.
 #[inline(always)]
 pub(super) fn all_finite(x: &[f32]) -> bool {

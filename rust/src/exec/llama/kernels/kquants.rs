@@ -1,6 +1,6 @@
 //! Types with blocks of 256 weights, "K-quants": scales of chunks have few bits and are scaled themselves.
 
-use super::formats::{Format, Panel, Rows, Scheme, chunk, high, low, signed};
+use super::formats::{Format, Panel, Rows, Scheme, chunk, halves, high, low, signed};
 use super::lanes::Lanes;
 use std::ops::Range;
 
@@ -125,11 +125,7 @@ impl Format for Q6K {
     unsafe fn unpack<L: Lanes>(rows: &Rows, _: usize, panel: *mut Panel<L>) {
         unsafe {
             let Rows { first: block, stride, .. } = *rows;
-            let mut scale = [0u16; 16];
-            for (r, scale) in scale.iter_mut().enumerate().take(L::ROWS) {
-                *scale = block.add(208 + r * stride).cast::<u16>().read_unaligned();
-            }
-            let scale = L::load_halves(scale.as_ptr());
+            let scale = halves::<L>(block.add(208), stride);
             for (two, x) in L::transposed(block.add(192), stride).into_iter().enumerate() {
                 let [a, b, c, d] = signed::<L>(x).map(|s| L::mul(scale, s));
                 (*panel).scales[2 * two] = [a, b];

@@ -9,7 +9,7 @@ use std::ptr;
 
 /// What a thread's part of the workspace begins at a multiple of.
 const ALIGNED: usize = 64;
-/// Parts that each thread's share of the rows is handed out in: a thread that is held up gets fewer.
+/// Parts for each thread that rows are handed out in.
 const PARTS: usize = 4;
 
 /// A product that there is a kernel for.
@@ -19,7 +19,8 @@ pub(super) struct Job {
     product: Product,
 }
 
-fn size(x: i64) -> Option<usize> {
+/// A number of a tensor.
+pub(super) fn size(x: i64) -> Option<usize> {
     usize::try_from(x).ok()
 }
 
@@ -107,13 +108,7 @@ impl Job {
             let sums = work.add(records + me * Entry::sum_bytes(tokens.count)).cast::<f32>();
             (self.entry.pack)(&self.product, chunks * me / threads..chunks * (me + 1) / threads);
             let part = rows.div_ceil(TILE * threads * PARTS) * TILE;
-            params.begin_parts();
-            let mut next = me;
-            while next * part < rows {
-                let range = next * part..rows.min((next + 1) * part);
-                self.entry.tiles(self.isa)(&self.product, range, sums);
-                next = params.next_part();
-            }
+            params.share(rows, part, |range| self.entry.tiles(self.isa)(&self.product, range, sums));
         }
     }
 

@@ -144,7 +144,7 @@ fn draft(model: &Model, mistake: Mistake, sampler: &Sampler, said: &[Token]) -> 
     for ahead in 0..MOST_DRAFTED.min(LENGTH - said.len() - 1) {
         let at = context(&[said, &out.tokens].concat());
         let row = model.draft[at];
-        let open = Mask::all(V);
+        let open = Mask::from_words(&[u32::MAX; V.div_ceil(32)], V);
         let mask = if mistake == Mistake::CutWhereRefused { &open } else { &model.masks[at] };
         let mut spread = |row: &[f32], mask: &Mask, drafted: &[Token]| {
             sampler.spread(row, Some(mask), drafted, &mut scratch).unwrap().unwrap()

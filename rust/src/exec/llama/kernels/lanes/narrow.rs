@@ -8,10 +8,18 @@ use std::marker::PhantomData;
 pub(in super::super) trait Bytes {
     /// See [`Lanes::dot`].
     unsafe fn dot(sum: __m256i, weights: __m256i, activations: __m256i) -> __m256i;
+
     /// See [`Lanes::dot_biased`].
-    unsafe fn dot_biased(sum: __m256i, weights: __m256i, activations: __m256i) -> __m256i;
+    #[inline(always)]
+    unsafe fn dot_biased(sum: __m256i, weights: __m256i, activations: __m256i) -> __m256i {
+        unsafe { Self::dot(sum, weights, activations) }
+    }
+
     /// See [`Lanes::biased`].
-    unsafe fn biased(correction: i32) -> __m256i;
+    #[inline(always)]
+    unsafe fn biased(correction: i32) -> __m256i {
+        unsafe { _mm256_set1_epi32(correction) }
+    }
 }
 
 /// AVX-VNNI, in its own encoding.
@@ -21,16 +29,6 @@ impl Bytes for AvxVnni {
     #[inline(always)]
     unsafe fn dot(sum: __m256i, weights: __m256i, activations: __m256i) -> __m256i {
         unsafe { _mm256_dpbusd_avx_epi32(sum, weights, activations) }
-    }
-
-    #[inline(always)]
-    unsafe fn dot_biased(sum: __m256i, weights: __m256i, activations: __m256i) -> __m256i {
-        unsafe { Self::dot(sum, weights, activations) }
-    }
-
-    #[inline(always)]
-    unsafe fn biased(correction: i32) -> __m256i {
-        unsafe { _mm256_set1_epi32(correction) }
     }
 }
 
@@ -43,16 +41,6 @@ impl Bytes for Avx512Vnni {
     #[inline(always)]
     unsafe fn dot(sum: __m256i, weights: __m256i, activations: __m256i) -> __m256i {
         unsafe { _mm256_dpbusd_epi32(sum, weights, activations) }
-    }
-
-    #[inline(always)]
-    unsafe fn dot_biased(sum: __m256i, weights: __m256i, activations: __m256i) -> __m256i {
-        unsafe { Self::dot(sum, weights, activations) }
-    }
-
-    #[inline(always)]
-    unsafe fn biased(correction: i32) -> __m256i {
-        unsafe { _mm256_set1_epi32(correction) }
     }
 }
 
