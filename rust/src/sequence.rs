@@ -4,6 +4,8 @@
 //! always. Closing that gap is all that a step does: prompt, prompt chunk, last token and recomputation after a
 //! preemption are the same thing.
 
+pub mod odds;
+
 use crate::config::{self, DraftSource};
 use crate::error::{Error, Result};
 use crate::exec::{Draft, Job, Round};
@@ -13,6 +15,7 @@ use crate::sampler::Sampler;
 use crate::text::TextOut;
 use crate::types::{Drafted, End, Event, FinishReason, RequestId, Slot, Token, TokenLogprob, Usage};
 use crate::vocab::Vocab;
+use odds::Acceptance;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -32,6 +35,15 @@ impl Late {
     }
 }
 
+/// What a step asks for one sequence.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Planned {
+    /// Tokens of the draft.
+    pub length: u32,
+    /// The model that was asked to reach this length; None, too, where it was late.
+    pub model: Option<DraftSource>,
+}
+
 /// One choice of one request.
 pub struct Sequence {
     /// The request it belongs to.
@@ -48,8 +60,10 @@ pub struct Sequence {
     pub cached: u32,
     /// The slot it holds while it runs.
     pub slot: Option<Slot>,
-    /// How its drafts have fared, by the way through the sources.
-    pub acceptance: Vec<Acceptance>,
+    /// How its drafts have fared, by the number of their source.
+    pub acceptance: [Acceptance; DraftSource::ALL.len()],
+    /// The draft of the step at hand.
+    pub planned: Planned,
     /// What became of its drafts, by the number of their source.
     pub drafts: [Drafted; DraftSource::ALL.len()],
     /// Whether a draft model that is far behind shall catch up; None where that is not decided yet.
@@ -87,7 +101,8 @@ impl Sequence {
             age: 0,
             cached: 0,
             slot: None,
-            acceptance: Vec::new(),
+            acceptance: Default::default(),
+            planned: Planned::default(),
             drafts: Default::default(),
             late_sources: None,
             in_flight: false,
@@ -147,12 +162,6 @@ impl Sequence {
             DraftSource::Forced | DraftSource::PromptLookup | DraftSource::MlpSpeculator => true,
         };
         ready && self.spec.spec().speculative.allows(source)
-    }
-
-    /// Learns how a draft by a way through the sources has fared; see [`Acceptance::learn`].
-    pub fn learn(&mut self, way: usize, accepted: u32, stopped: bool) {
-        self.acceptance.resize(self.acceptance.len().max(way + 1), Acceptance::default());
-        self.acceptance[way].learn(accepted, stopped, Acceptance::OF_ONE);
     }
 
     /// How its drafts are accepted, if not as the server says.
@@ -311,84 +320,5 @@ impl Sequence {
             Err(error) => End::Failed(error),
         };
         Event { end: Some(end), ..self.event() }
-    }
-}
-
-/// Probabilities that drafted tokens are accepted; forced ones don't count.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Odds {
-    /// That the first token is drafted at all, and accepted.
-    pub first: f64,
-    /// That one more is, after an accepted one.
-    pub next: f64,
-}
-
-impl Odds {
-    /// Expected where nothing is known at all.
-    pub const UNKNOWN: Odds = Odds { first: 0.7, next: 0.7 };
-}
-
-/// How often drafted tokens are accepted, of one sequence or of all; forced ones don't count. Sums in which each round
-/// weighs less than the next.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Acceptance {
-    rounds: f64,
-    first: f64,
-    next: f64,
-    stopped: f64,
-}
-
-/// What is this much below the expected is so by chance.
-const CHANCE: f64 = 0.75;
-
-/// Adds to a sum of which `memory` is left.
-pub fn fade(sum: &mut f64, memory: f64, new: f64) {
-    *sum = *sum * memory + new;
-}
-
-impl Acceptance {
-    /// What is remembered of one sequence: about twenty rounds.
-    pub const OF_ONE: f64 = 0.95;
-    /// What is remembered over all sequences: about a hundred.
-    pub const OF_ALL: f64 = 0.99;
-    /// What is left of it when one more token was generated without a draft: what was refused some sentences before says
-    /// little of what comes.
-    const WITHOUT: f64 = 0.98;
-    /// Rounds, and tokens beyond a round's first, that what is expected of a sequence weighs as much as: its first refusal,
-    /// of whose next tokens as many would be accepted as ever, should not end its drafts. Sequences differ in whether
-    /// something is found at all, and less in how far that reaches.
-    pub const LIKE_ALL: [f64; 2] = [3.5, 15.0];
-    /// The same for what is expected where nothing is known at all.
-    pub const GUESSED: [f64; 2] = [1.5, 1.5];
-
-    /// Takes a round in which `accepted` tokens were kept; `stopped`: the draft reached further, or ended before it
-    /// should have. `memory`: what is left of earlier rounds.
-    pub fn learn(&mut self, accepted: u32, stopped: bool, memory: f64) {
-        fade(&mut self.rounds, memory, 1.0);
-        fade(&mut self.first, memory, f64::from(accepted.min(1)));
-        if accepted > 0 {
-            fade(&mut self.next, memory, f64::from(accepted - 1));
-            fade(&mut self.stopped, memory, f64::from(u8::from(stopped)));
-        }
-    }
-
-    /// Takes a round of one token without a draft.
-    pub fn idle(&mut self) {
-        for sum in [&mut self.rounds, &mut self.first, &mut self.next, &mut self.stopped] {
-            fade(sum, Acceptance::WITHOUT, 0.0);
-        }
-    }
-
-    /// What is likely, where `expected` was before anything was learned, and weighs as much as so many rounds and tokens.
-    pub fn odds(&self, expected: Odds, [rounds, tokens]: [f64; 2]) -> Odds {
-        let part = |yes: f64, no: f64, (expected, weight): (f64, f64)| {
-            let rate = (yes + weight * expected) / (yes + no + weight);
-            // Nothing is certain.
-            rate.clamp(0.0, 0.98)
-        };
-        let first = part(self.first, self.rounds - self.first, (expected.first, rounds));
-        // Whoever is worse than expected at the first token is likely to be at the others.
-        let next = expected.next * (first / (CHANCE * expected.first.max(1e-9))).min(1.0);
-        Odds { first, next: part(self.next, self.stopped, (next, tokens)) }
     }
 }

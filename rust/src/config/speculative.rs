@@ -10,9 +10,10 @@ use serde_json::Value;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct SpeculativeConfig {
-    /// Most tokens drafted ahead of a sequence in one step; 0 = none.
+    /// Most tokens drafted ahead of a sequence in one step; 0 = none, null = 10, or as many as pay, up to 32, where
+    /// `adaptive`.
     #[schemars(range(min = 0, max = 64))]
-    pub max_draft_len: u32,
+    pub max_draft_len: Option<u32>,
     /// Engine folder or .gguf file of the draft model, the second name on the command line; null = none.
     #[schemars(length(min = 1))]
     pub draft_model: Option<String>,
@@ -23,8 +24,8 @@ pub struct SpeculativeConfig {
     /// Folder of an MLP speculator (config.json and .safetensors files) trained for the target; null = none.
     #[schemars(length(min = 1))]
     pub mlp_speculator: Option<String>,
-    /// Where drafts come from, in this order; each source goes on where the ones before it end, and those that don't pay
-    /// are left out. Empty = no speculation, null = forced, prediction, mlp_speculator and draft_model, as far as they
+    /// Where drafts come from, in this order; each source goes on where the ones before it end. What is found without a
+    /// model comes first where `adaptive`, then the model that pays most, if one does. Empty = no speculation, null = forced, prediction, mlp_speculator and draft_model, as far as they
     /// are given.
     pub sources: Option<Vec<DraftSource>>,
     /// How drafted tokens are accepted: exact, rejection, tokens, or auto (as use_logits says, else exact).
@@ -35,7 +36,8 @@ pub struct SpeculativeConfig {
     /// `"[4, [0], [1], False]"`; sets max_draft_len and use_logits. Devices have no effect on llama.cpp.
     #[serde(deserialize_with = "list_or_text")]
     pub draft_target_model_config: Option<String>,
-    /// Choose each step's draft lengths by measured cost and acceptance; false = always max_draft_len.
+    /// Choose each step's sources and draft lengths by measured cost and acceptance; false = ask all, always for
+    /// max_draft_len.
     pub adaptive: bool,
     /// For measurements only: a drafted token is kept, whatever the model says, with this probability given that those
     /// before it were, by its place in the draft; the last value holds for further places. Answers are worthless then,
@@ -59,7 +61,7 @@ fn list_or_text<'de, D: Deserializer<'de>>(from: D) -> std::result::Result<Optio
 impl Default for SpeculativeConfig {
     fn default() -> Self {
         SpeculativeConfig {
-            max_draft_len: 10,
+            max_draft_len: None,
             draft_model: None,
             draft_kv_fraction: 1.0,
             mlp_speculator: None,
@@ -128,7 +130,7 @@ impl SpeculativeConfig {
             let why = "contradicts draft_target_model_config; leave one of them out";
             return Err(Error::invalid("speculative.use_logits", why));
         }
-        (self.max_draft_len, self.use_logits) = (parsed.0, Some(parsed.3));
+        (self.max_draft_len, self.use_logits) = (Some(parsed.0), Some(parsed.3));
         Ok(())
     }
 
@@ -141,10 +143,15 @@ impl SpeculativeConfig {
         }
     }
 
+    /// Most tokens drafted ahead of a sequence in one step.
+    pub fn draft_len(&self) -> u32 {
+        self.max_draft_len.unwrap_or(if self.adaptive { 32 } else { 10 })
+    }
+
     /// The sources to ask, in their order.
     pub fn sources(&self) -> Vec<DraftSource> {
         match &self.sources {
-            _ if self.max_draft_len == 0 => Vec::new(),
+            _ if self.max_draft_len == Some(0) => Vec::new(),
             Some(sources) => sources.clone(),
             None => {
                 let mut sources = vec![DraftSource::Forced, DraftSource::Prediction];
@@ -222,6 +229,11 @@ impl DraftSource {
         DraftSource::DraftModel,
         DraftSource::MlpSpeculator,
     ];
+
+    /// Whether a model guesses, which takes time; the others find what is there.
+    pub fn is_model(self) -> bool {
+        matches!(self, DraftSource::DraftModel | DraftSource::MlpSpeculator)
+    }
 
     /// Its name in the configuration.
     pub fn name(self) -> &'static str {

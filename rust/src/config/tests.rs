@@ -203,14 +203,17 @@ fn the_reference_s_list_sets_length_and_acceptance() {
         format!(r#"{{"speculative": {{"draft_target_model_config": "{list}"{more}}}}}"#)
     };
     let config = load(Some(&file("[4, [0], [1, 2], True]", "")), "{}").unwrap();
-    assert_eq!(config.speculative.max_draft_len, 4);
+    assert_eq!(config.speculative.max_draft_len, Some(4));
     assert_eq!(config.speculative.acceptance(), Acceptance::Rejection);
     assert_eq!(load(Some(&print(&config)), "{}").unwrap(), config);
     let config = load(Some(&file("[7,[0],[0],False]", "")), "{}").unwrap();
-    assert_eq!((config.speculative.max_draft_len, config.speculative.acceptance()), (7, Acceptance::Exact));
+    assert_eq!(
+        (config.speculative.max_draft_len, config.speculative.acceptance()),
+        (Some(7), Acceptance::Exact)
+    );
     let list = r#"{"speculative": {"draft_target_model_config": [5, [0], [0], true]}}"#;
     let config = load(Some(list), "{}").unwrap();
-    assert_eq!((config.speculative.max_draft_len, config.speculative.use_logits), (5, Some(true)));
+    assert_eq!((config.speculative.max_draft_len, config.speculative.use_logits), (Some(5), Some(true)));
     assert_eq!(load(Some(&print(&config)), "{}").unwrap(), config);
     let number = r#"{"speculative": {"draft_target_model_config": 5}}"#;
     assert_eq!(refusal(Some(number), "{}").0, "speculative.draft_target_model_config");

@@ -1,48 +1,66 @@
-//! Attaches drafts to the jobs of a step.
+//! Attaches drafts to the jobs of a step, and learns from them.
 
 use super::Engine;
 use super::accepted;
 use crate::config::DraftSource;
 use crate::exec::{Ask, Draft, ExecError, Job, Outcome, Round};
 use crate::sched::Share;
-use crate::sched::draft_len::{Prospect, Room};
-use crate::sched::ways::{PastDraft, Ways, tried};
-use crate::sequence::{Acceptance, Late, Sequence};
+use crate::sched::drafts::{Choice, Length, Prospect};
+use crate::sequence::odds::Acceptance;
+use crate::sequence::{Late, Planned, Sequence};
 use crate::types::Slot;
 use crate::vocab::Vocab;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Most logits of one step (256 MiB of them): drafts add rows of the vocabulary's width.
 const MOST_LOGITS: u64 = 64 << 20;
 
+/// What a step leaves to the drafts of one sequence.
+struct Room {
+    /// Tokens of the step's budget, rows of logits, and KV tokens that neither running sequences nor kept prefixes need.
+    tokens: u64,
+    /// KV tokens that one slot may hold.
+    per_slot: u32,
+}
+
+impl Room {
+    /// Tokens that may be drafted for `sequence`, at most `most`.
+    fn of(&self, sequence: &Sequence, most: u32) -> u32 {
+        let slot = self.per_slot.saturating_sub(sequence.known());
+        sequence.draft_len(most).min(slot).min(u32::try_from(self.tokens).unwrap_or(u32::MAX))
+    }
+}
+
 impl Engine {
     /// Attaches drafts to those `jobs` that compute one last known token; `shares` are the jobs' shares. First come
-    /// forced tokens, which cost nothing; then sources and lengths are chosen; then these sources are asked in their order,
-    /// each for what may follow the drafts of those before it.
+    /// forced tokens, then what other sources find without a model; then it is chosen who goes on, and how far.
     pub(super) fn draft(&mut self, shares: &[Share], jobs: &mut [Job]) {
         if self.drafters.is_empty() {
             return;
         }
         self.decide(shares, jobs);
         let most = self.most(shares, jobs);
-        self.ask_sources(shares, jobs, &most, None);
-        let (way, lengths) = self.choose(shares, jobs, &most);
         let accept = self.config.speculative.acceptance();
-        for ((job, share), length) in jobs.iter_mut().zip(shares).zip(&lengths) {
-            (job.draft.planned, job.draft.way) = (*length, way);
-            let sequence = &mut self.running[share.index];
-            job.draft.acceptance = sequence.acceptance_mode().unwrap_or(accept);
-            job.draft.cut(*length as usize);
-            if job.draft.tokens.len() == *length as usize {
-                sequence.acceptance.iter_mut().for_each(Acceptance::idle);
+        for (job, share) in jobs.iter_mut().zip(shares) {
+            job.draft.acceptance = self.running[share.index].acceptance_mode().unwrap_or(accept);
+        }
+        self.ask(shares, jobs, &most, |source| source == DraftSource::Forced);
+        if self.config.speculative.adaptive {
+            self.ask(shares, jobs, &most, |source| source != DraftSource::Forced && !source.is_model());
+            let Choice { model, lengths } = self.choose(shares, jobs, &most);
+            for ((job, share), length) in jobs.iter_mut().zip(shares).zip(&lengths) {
+                plan(job, &mut self.running[share.index], *length, model);
             }
-            note(&mut job.draft, DraftSource::Forced);
+            let lengths: Vec<u32> = lengths.iter().map(|length| length.all).collect();
+            self.ask(shares, jobs, &lengths, |source| Some(source) == model);
+        } else {
+            self.ask(shares, jobs, &most, |source| source != DraftSource::Forced);
+            for (job, share) in jobs.iter().zip(shares) {
+                let length = job.draft.tokens.len() as u32;
+                self.running[share.index].planned = Planned { length, model: None };
+            }
         }
-        self.ask_sources(shares, jobs, &lengths, Some(way));
         self.ask_hidden(shares, jobs);
-        if let Some(rates) = &self.config.speculative.synthetic_acceptance {
-            jobs.iter_mut().for_each(|job| job.draft.decreed = Some(decreed(job, rates)));
-        }
         let drafted = drafted(jobs);
         self.tally.totals.computed_tokens += drafted;
         self.tally.totals.drafted_tokens += drafted;
@@ -52,32 +70,31 @@ impl Engine {
     /// where that no longer stands.
     fn decide(&mut self, shares: &[Share], jobs: &[Job]) {
         let decoding = jobs.iter().filter(|job| job.tokens.len() == 1).count();
+        let (adaptive, most) = (self.config.speculative.adaptive, self.config.speculative.draft_len());
         for (share, _) in shares.iter().zip(jobs).filter(|(_, job)| job.sample && job.tokens.len() == 1) {
             let sequence = &mut self.running[share.index];
-            let before = sequence.late_sources;
-            if before.is_some_and(|late| late.stands(decoding)) {
+            if sequence.late_sources.is_some_and(|late| late.stands(decoding)) {
                 continue;
             }
             let slot = sequence.slot.expect("a running sequence has a slot. This is a bug.");
-            let delays =
-                self.drafters.iter().filter_map(|(_, drafter)| drafter.delay(slot, sequence.tokens()));
-            let delay = delays.reduce(f64::max);
+            let delays = self.drafters.iter().filter_map(|(source, drafter)| {
+                drafter.delay(slot, sequence.tokens()).map(|delay| (*source, delay))
+            });
+            let behind = delays.max_by(|a, b| a.1.total_cmp(&b.1));
             // The first token waits for nobody.
-            if delay.is_some() && sequence.generated() == 0 {
+            if behind.is_some() && sequence.generated() == 0 {
                 continue;
             }
             let tokens = f64::from(sequence.most() - sequence.known()).min(self.tally.output_length());
-            let pays = |delay| self.ways.pays(decoding, delay, tokens);
-            self.decided += u64::from(delay.is_some() && before.is_none());
-            let trial = before.is_none() && tried(self.decided) || !self.config.speculative.adaptive;
-            let asked = delay.is_none_or(pays) || trial;
-            sequence.late_sources = Some(Late { asked, beside: decoding });
+            let pays =
+                |(source, delay)| self.drafts.pays(source, (decoding, most), (delay, tokens)) || !adaptive;
+            sequence.late_sources = Some(Late { asked: behind.is_none_or(pays), beside: decoding });
         }
     }
 
     /// Tokens that may be drafted for each job.
     fn most(&self, shares: &[Share], jobs: &[Job]) -> Vec<u32> {
-        let most = self.config.speculative.max_draft_len;
+        let most = self.config.speculative.draft_len();
         let sequence = |share: &Share| &self.running[share.index];
         let allowed = |share: &Share| self.drafters.iter().any(|(name, _)| sequence(share).allows(*name));
         let wants: Vec<bool> = jobs
@@ -87,54 +104,65 @@ impl Engine {
                 job.sample && job.tokens.len() == 1 && allowed(share) && sequence(share).draft_len(most) > 0
             })
             .collect();
-        let room = self.room(jobs).split(wants.iter().filter(|wants| **wants).count());
+        let room = self.room(jobs, wants.iter().filter(|wants| **wants).count());
         let of = |(share, wants): (&Share, &bool)| if *wants { room.of(sequence(share), most) } else { 0 };
         shares.iter().zip(&wants).map(of).collect()
     }
 
-    /// The way through the sources for a step, and the draft length of each job.
-    fn choose(&mut self, shares: &[Share], jobs: &[Job], most: &[u32]) -> (usize, Vec<u32>) {
-        let Engine { running, drafters, ways, .. } = self;
-        let guessing = drafters.iter().filter(|(name, _)| *name != DraftSource::Forced);
-        let guessing: Vec<_> = guessing.map(|(name, drafter)| (*name, drafter.reach())).collect();
-        let prospects = |ways: &Ways, way: usize| -> Vec<Prospect> {
-            let prospect = |((job, share), most): ((&Job, &Share), &u32)| {
-                let sequence = &running[share.index];
-                let forced = job.draft.tokens.len() as u32;
-                let asked = guessing.iter().filter(|(name, _)| ways.asks(way, *name, |s| sequence.allows(s)));
-                let reach = asked.map(|(_, reach)| *reach).max().unwrap_or(0);
-                let known = sequence.acceptance.get(way).copied().unwrap_or_default();
-                Prospect { forced, odds: ways.get(way).odds(known), most: (*most).min(reach.max(forced)) }
-            };
-            jobs.iter().zip(shares).zip(most).map(prospect).collect()
+    /// Who drafts in a step for each job behind what was found for it, and how far.
+    fn choose(&mut self, shares: &[Share], jobs: &[Job], most: &[u32]) -> Choice {
+        let Engine { running, drafters, drafts, target, .. } = self;
+        let models = drafters.iter().filter(|(name, _)| name.is_model());
+        let models: Vec<_> = models.map(|(name, drafter)| (*name, drafter.reach())).collect();
+        let prospect = |((job, share), most): ((&Job, &Share), &u32)| {
+            let sequence = &running[share.index];
+            let allowed = |(name, _): &&(DraftSource, u32)| *most > 0 && sequence.allows(*name);
+            Prospect {
+                found: job.draft.sources.clone(),
+                models: models.iter().filter(allowed).copied().collect(),
+                most: *most,
+                acceptance: sequence.acceptance,
+            }
         };
-        match self.config.speculative.adaptive {
-            true => ways.choose(prospects),
-            false => (0, prospects(ways, 0).iter().map(|prospect| prospect.most).collect()),
-        }
+        let prospects: Vec<_> = jobs.iter().zip(shares).zip(most).map(prospect).collect();
+        drafts.choose(&prospects, |lengths| target.passes(&runs(jobs, lengths)))
     }
 
-    /// Asks the source of forced tokens, or the others that are on a way, for drafts of up to these lengths.
-    fn ask_sources(&mut self, shares: &[Share], jobs: &mut [Job], lengths: &[u32], way: Option<usize>) {
-        let Engine { running, drafters, ways, .. } = self;
-        let forced = way.is_none();
-        for (name, drafter) in
-            drafters.iter_mut().filter(|(name, _)| (*name == DraftSource::Forced) == forced)
-        {
-            let jobs = jobs.iter_mut().zip(shares).zip(lengths);
-            let asks = jobs.filter_map(|((job, share), length)| {
-                let sequence = &running[share.index];
-                let want = length.saturating_sub(job.draft.tokens.len() as u32);
-                let asked = ways.asks(way.unwrap_or(0), *name, |s| sequence.allows(s));
-                (want > 0 && asked).then(|| ask(job, sequence, want))
-            });
-            let mut asks: Vec<Ask<'_>> = asks.collect();
+    /// Asks those sources that `who` names, each for drafts of up to these lengths, and learns how long models take.
+    fn ask(
+        &mut self,
+        shares: &[Share],
+        jobs: &mut [Job],
+        lengths: &[u32],
+        who: impl Fn(DraftSource) -> bool,
+    ) {
+        let Engine { running, drafters, drafts, vocab, .. } = self;
+        for (name, drafter) in drafters.iter_mut().filter(|(name, _)| who(*name)) {
+            let wanted = |(job, length): (&Job, &u32)| length.saturating_sub(job.draft.tokens.len() as u32);
+            let wants: Vec<u32> = jobs.iter().zip(lengths).map(wanted).collect();
+            let asked = |share: &Share, want: u32| want > 0 && running[share.index].allows(*name);
+            let all = jobs.iter_mut().zip(shares).zip(wants);
+            let all = all.filter(|((_, share), want)| asked(share, *want));
+            let mut asks: Vec<Ask<'_>> =
+                all.map(|((job, share), want)| ask(job, &running[share.index], want)).collect();
             if asks.is_empty() {
                 continue;
             }
             let before: Vec<_> = asks.iter().map(|ask| ask.draft.tokens.len() as u32).collect();
+            let begin = Instant::now();
             drafter.propose(&mut asks);
-            asks.iter_mut().zip(before).for_each(|(ask, before)| tidy(ask, before, *name, &self.vocab));
+            let took = begin.elapsed().saturating_sub(drafter.caught_up());
+            asks.iter_mut().zip(before).for_each(|(ask, before)| tidy(ask, before, *name, vocab));
+            if !name.is_model() {
+                continue;
+            }
+            let ready = asks.iter().filter(|ask| !ask.late).map(|ask| ask.want);
+            if let Some(longest) = ready.clone().max() {
+                drafts.learn_drafting(*name, (ready.count() as u32, longest), took.as_secs_f64());
+            }
+            let late: Vec<Slot> = asks.iter().filter(|ask| ask.late).map(|ask| ask.slot).collect();
+            let late = |sequence: &&mut Sequence| sequence.slot.is_some_and(|slot| late.contains(&slot));
+            running.iter_mut().filter(late).for_each(|sequence| sequence.planned.model = None);
         }
     }
 
@@ -150,39 +178,32 @@ impl Engine {
         }
     }
 
-    /// Learns what a step of these rounds took and how much of their drafts was kept. Where sequences come and go there
-    /// is almost always one that a source is late for: such steps count too, but for the time in which it caught up.
-    pub(super) fn learn(&mut self, (drafting, took): (Duration, Duration), outcomes: &[(Slot, Outcome)]) {
+    /// Learns what passes with these rows took, and how the drafts of these rounds have fared.
+    pub(super) fn learn(&mut self, (rows, pass): (&[u32], Duration), outcomes: &[(Slot, Outcome)]) {
         let rounds: Vec<&Round> = outcomes.iter().filter_map(|(_, o)| o.as_deref().ok()).collect();
-        let caught_up: Duration = self.drafters.iter_mut().map(|(_, drafter)| drafter.caught_up()).sum();
-        let drafts: Vec<PastDraft> = rounds.iter().map(|r| drafted_of(&r.job.draft)).collect();
-        let alone = rounds.iter().all(|r| r.job.tokens.len() == 1) && rounds.len() == outcomes.len();
-        let pass = alone.then(|| took.saturating_sub(drafting));
-        let way = rounds.first().map_or(0, |r| r.job.draft.way);
-        self.ways.learn(way, &drafts, (drafting.saturating_sub(caught_up), pass));
-        for (round, drafted) in rounds.into_iter().zip(drafts).filter(|(_, drafted)| drafted.asked > 0) {
-            let way = round.job.draft.way;
-            let kept = (accepted(round) as u32).saturating_sub(drafted.forced);
+        if rounds.iter().all(|r| r.job.tokens.len() == 1) && rounds.len() == outcomes.len() {
+            self.drafts.learn_passes(rows, pass.as_secs_f64());
+        }
+        for round in rounds.into_iter().filter(|round| round.job.sample) {
             let sequence = self.running.iter_mut().find(|s| s.slot == Some(round.job.slot));
             let sequence = sequence.expect("the slot runs. This is a bug.");
-            sequence.learn(way, kept, kept < drafted.asked);
-            self.ways.accepted(way, drafted, kept);
+            for (source, kept, stopped) in fared(round, sequence.planned) {
+                sequence.acceptance[source as usize].learn(kept, stopped);
+                self.drafts.learn_accepted(source, kept, stopped);
+            }
         }
     }
 
-    /// What the step and the running sequences leave to drafts.
-    fn room(&self, jobs: &[Job]) -> Room {
-        let tokens: u64 = jobs.iter().map(|j| j.tokens.len() as u64).sum::<u64>() + drafted(jobs);
-        let rows = jobs.iter().filter(|j| j.sample).count() as u64 + drafted(jobs);
+    /// What the step and the running sequences leave to the drafts of each of so many.
+    fn room(&self, jobs: &[Job], sequences: usize) -> Room {
+        let tokens: u64 = jobs.iter().map(|j| j.tokens.len() as u64).sum();
+        let rows = jobs.iter().filter(|j| j.sample).count() as u64;
         let more_rows = (MOST_LOGITS / self.caps.n_vocab as u64).saturating_sub(rows);
         let more_tokens = u64::from(self.step_tokens()).saturating_sub(tokens);
         let needed: u64 = self.running.iter().map(|s| u64::from(s.known()) + 1).sum();
-        let held = needed + self.slots.kept_tokens() + drafted(jobs);
-        Room {
-            tokens: u32::try_from(more_tokens.min(more_rows)).unwrap_or(u32::MAX),
-            kv: self.caps.kv_total.saturating_sub(held),
-            per_slot: self.caps.kv_per_slot,
-        }
+        let kv = self.caps.kv_total.saturating_sub(needed + self.slots.kept_tokens());
+        let tokens = more_tokens.min(more_rows).min(kv) / sequences.max(1) as u64;
+        Room { tokens, per_slot: self.caps.kv_per_slot }
     }
 }
 
@@ -212,25 +233,44 @@ fn drafted(jobs: &[Job]) -> u64 {
     jobs.iter().map(|j| j.draft.tokens.len() as u64).sum()
 }
 
-/// What the scheduler learns from a draft.
-fn drafted_of(draft: &Draft) -> PastDraft {
-    let forced = forced(draft);
-    let tokens = draft.tokens.len() as u32;
-    let wanted = if draft.late { tokens } else { draft.planned };
-    PastDraft { asked: wanted.saturating_sub(forced), forced, tokens, late: draft.late }
+/// Slots and tokens of jobs that get drafts of these lengths, by rising slots.
+pub(super) fn runs(jobs: &[Job], lengths: &[u32]) -> Vec<(Slot, u32)> {
+    let run = |(job, length): (&Job, &u32)| (job.slot, job.tokens.len() as u32 + length);
+    let mut runs: Vec<_> = jobs.iter().zip(lengths).map(run).collect();
+    runs.sort_unstable();
+    runs
 }
 
-/// Tokens of a draft that the grammar forces; they come first.
-fn forced(draft: &Draft) -> u32 {
-    draft.sources.first().filter(|(name, _)| *name == DraftSource::Forced).map_or(0, |(_, count)| *count)
+/// How a round's draft has fared, for each guessing source that came to be judged: tokens kept, and whether its part
+/// reached further or ended before it should have.
+fn fared(round: &Round, planned: Planned) -> Vec<(DraftSource, u32, bool)> {
+    let kept = accepted(round) as u32;
+    let sources = &round.job.draft.sources;
+    let silent = planned.model.filter(|model| sources.iter().all(|(source, _)| source != model));
+    let mut before = 0;
+    let mut fared = Vec::new();
+    for (source, count) in sources.iter().copied().chain(silent.map(|model| (model, 0))) {
+        if kept < before {
+            break;
+        }
+        let asked = if Some(source) == planned.model { planned.length.saturating_sub(before) } else { count };
+        let kept = (kept - before).min(count);
+        before += count;
+        if source != DraftSource::Forced && asked > 0 {
+            fared.push((source, kept, kept < asked));
+        }
+    }
+    fared
 }
 
-/// Draws how many tokens of a draft are kept at these rates; forced ones are, always.
-fn decreed(job: &Job, rates: &[f64]) -> u32 {
-    let forced = forced(&job.draft) as usize;
-    let drafted = job.draft.tokens.len();
-    let kept = |i: &usize| job.sampler.chance(*i) < rates[(*i - forced).min(rates.len() - 1)];
-    (forced + (forced..drafted).take_while(kept).count()) as u32
+/// Plans a draft of this length, in which `model` goes on behind what was found.
+fn plan(job: &mut Job, sequence: &mut Sequence, length: Length, model: Option<DraftSource>) {
+    job.draft.cut(length.found as usize);
+    if length.all == job.draft.forced() {
+        sequence.acceptance.iter_mut().for_each(Acceptance::idle);
+    }
+    let model = model.filter(|_| length.all > length.found);
+    sequence.planned = Planned { length: length.all, model };
 }
 
 fn ask<'a>(job: &'a mut Job, sequence: &'a Sequence, want: u32) -> Ask<'a> {
@@ -244,6 +284,7 @@ fn ask<'a>(job: &'a mut Job, sequence: &'a Sequence, want: u32) -> Ask<'a> {
         grammar: grammar.as_mut(),
         sampler,
         want,
+        late: false,
     }
 }
 

@@ -18,10 +18,10 @@ use crate::exec::{Caps, Drafter, ExecError, Job, Outcome, Round, Target};
 use crate::grammar::Compiler;
 use crate::metrics::{Gauges, fates};
 use crate::request::Request;
+use crate::sched::drafts::Drafts;
 use crate::sched::pace::Pace;
 use crate::sched::slots::Slots;
 use crate::sched::store::Store;
-use crate::sched::ways::Ways;
 use crate::sched::{self, Bounds, Share};
 use crate::sequence::Sequence;
 use crate::types::{Event, FinishReason, RequestId, Slot};
@@ -87,9 +87,7 @@ pub struct Engine {
     running: Vec<Sequence>,
     slots: Slots,
     pace: Pace,
-    ways: Ways,
-    /// Sequences for which a draft model would have had to catch up.
-    decided: u64,
+    drafts: Drafts,
     seeds: Seeds,
     tally: Tally,
     report: Report,
@@ -110,10 +108,9 @@ impl Engine {
         let thread = std::thread::current();
         let compiler = Compiler::new(vocab.clone(), &config.grammar, Arc::new(move || thread.unpark()))?;
         let caps = target.caps().clone();
-        let sources: Vec<DraftSource> = drafters.iter().map(|(name, _)| *name).collect();
         Ok(Engine {
             slots: Slots::new(caps.slots, caps.cheap_copy),
-            ways: Ways::new(&sources, &caps.probed, caps.ragged),
+            drafts: Drafts::new(&caps.probed, caps.ragged),
             target,
             drafters,
             vocab,
@@ -124,7 +121,6 @@ impl Engine {
             waiting: Waiting::default(),
             running: Vec::new(),
             pace: Pace::default(),
-            decided: 0,
             seeds: Seeds::new(config.engine.seed),
             tally: Tally::new(),
             report: Report::default(),
@@ -237,9 +233,11 @@ impl Engine {
         let mut jobs: Vec<Job> = shares.iter().map(|s| self.running[s.index].job(s.count)).collect();
         self.draft(&shares, &mut jobs);
         let (shape, drafted) = (shape(&jobs), begin.elapsed());
+        let lengths: Vec<u32> = jobs.iter().map(|job| job.draft.tokens.len() as u32).collect();
+        let passes = self.target.passes(&draft::runs(&jobs, &lengths));
         self.target.start(jobs)?;
         let outcomes = self.target.poll(true)?;
-        self.measured(shape, (drafted, begin.elapsed()), &outcomes);
+        self.measured(shape, &passes, (drafted, begin.elapsed()), &outcomes);
         self.commit(outcomes)
     }
 
@@ -247,6 +245,7 @@ impl Engine {
     fn measured(
         &mut self,
         (rows, chunk): (u32, u32),
+        passes: &[u32],
         (drafted, took): (Duration, Duration),
         outcomes: &[(Slot, Outcome)],
     ) {
@@ -254,7 +253,7 @@ impl Engine {
             return;
         }
         self.pace.learn(rows, chunk, took);
-        self.learn((drafted, took), outcomes);
+        self.learn((passes, took - drafted), outcomes);
         let totals = &mut self.tally.totals;
         totals.steps += 1;
         totals.step.observe(took.as_secs_f64());
@@ -305,7 +304,7 @@ impl Engine {
 
     fn commit_one(&mut self, index: usize, mut round: Round) -> Result<Option<Event>, Error> {
         let (accepted, refusal) = (accepted(&round) as u32, round.refusal);
-        let (planned, sources) = (round.job.draft.planned, std::mem::take(&mut round.job.draft.sources));
+        let sources = std::mem::take(&mut round.job.draft.sources);
         let drafts = round.job.sample && !self.drafters.is_empty();
         let committed = catch_unwind(AssertUnwindSafe(|| self.running[index].commit(round)));
         let mut committed = committed
@@ -315,8 +314,8 @@ impl Engine {
             let emitted = accepted.min(event.as_ref().map_or(0, |e| e.tokens.len() as u32));
             self.tally.totals.accepted_tokens += u64::from(emitted);
             let fates = fates(&sources, (emitted, accepted), refusal);
-            self.tally.totals.drafting.take(planned, emitted, &fates);
             let sequence = &mut self.running[index];
+            self.tally.totals.drafting.take(sequence.planned.length, emitted, &fates);
             for (source, fates) in fates {
                 let drafts = &mut sequence.drafts[source as usize];
                 drafts.drafted += fates.drafted as u32;

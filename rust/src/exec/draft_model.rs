@@ -74,9 +74,9 @@ impl DraftModel {
                 room -= count;
                 // What is not closed now goes on in the next step.
                 if count < gap {
-                    (walk.over, walk.draft.late) = (true, true);
+                    (walk.over, *walk.late) = (true, true);
                 }
-                walk.draft.late |= gap > SHORT;
+                *walk.late |= gap > SHORT;
                 if count > 0 {
                     let tokens = walk.text().skip(start).take(count).copied().collect();
                     pieces.push(Piece { index, start, tokens });

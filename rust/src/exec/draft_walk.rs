@@ -18,6 +18,8 @@ pub(super) struct Walk<'a> {
     /// How many of the known tokens are the prompt.
     pub(super) prompt: usize,
     pub(super) draft: &'a mut Draft,
+    /// See [`Ask::late`].
+    pub(super) late: &'a mut bool,
     cursor: Option<Cursor<'a>>,
     sampler: &'a Sampler,
     /// Tokens that may still be added.
@@ -29,11 +31,11 @@ pub(super) struct Walk<'a> {
 impl<'a> Walk<'a> {
     /// A walk from what earlier sources drafted, up to a text of `longest` tokens.
     pub(super) fn new<'b: 'a>(ask: &'a mut Ask<'b>, longest: usize) -> Self {
-        let Ask { slot, known, prompt, draft, grammar, sampler, want, .. } = ask;
+        let Ask { slot, known, prompt, draft, grammar, sampler, want, late, .. } = ask;
         let room = longest - known.len() - draft.tokens.len();
         let cursor = grammar.as_deref_mut().map(|g| g.cursor());
         let want = room.min(*want as usize);
-        Walk { slot: *slot, known, prompt: *prompt as usize, draft, cursor, sampler, want, over: false }
+        Walk { slot: *slot, known, prompt: *prompt as usize, draft, late, cursor, sampler, want, over: false }
     }
 
     /// Walks over what earlier sources drafted, and cuts that off where the grammar refuses it; false where it ends the

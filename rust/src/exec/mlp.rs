@@ -104,7 +104,7 @@ impl Drafter for MlpSpeculator {
         let mut walks = Vec::new();
         for ask in asks {
             let Some(state) = self.state(ask) else {
-                ask.draft.late = true;
+                ask.late = true;
                 continue;
             };
             states.extend_from_slice(state);

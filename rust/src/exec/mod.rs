@@ -80,18 +80,10 @@ pub struct Draft {
     pub tokens: Vec<Token>,
     /// Who proposed how many of them, in order.
     pub sources: Vec<(DraftSource, u32)>,
-    /// How long it should become.
-    pub planned: u32,
-    /// Which of the scheduler's ways through the sources was taken.
-    pub way: usize,
-    /// A source was not ready yet: it was still closing a long gap, or waits for a hidden state.
-    pub late: bool,
     /// A source wants the hidden state that the round ends with.
     pub hidden: bool,
     /// How its tokens are accepted.
     pub acceptance: Acceptance,
-    /// For measurements: so many of its tokens are kept, whatever the target says, if the grammar allows them.
-    pub decreed: Option<u32>,
     /// For acceptance by rejection: what each token was drawn from, as (token, probability). Empty, or missing at the
     /// end, for a token that was not drawn: all probability was its.
     pub probs: Vec<Vec<(Token, f32)>>,
@@ -101,6 +93,11 @@ pub struct Draft {
 }
 
 impl Draft {
+    /// Tokens that the grammar forces; they come first.
+    pub fn forced(&self) -> u32 {
+        self.sources.first().filter(|(name, _)| *name == DraftSource::Forced).map_or(0, |(_, count)| *count)
+    }
+
     /// Keeps the first `len` tokens, and what belongs to them.
     pub fn cut(&mut self, len: usize) {
         self.tokens.truncate(len);
@@ -111,6 +108,7 @@ impl Draft {
             *count = rest.min(*count);
             rest -= *count;
         }
+        self.sources.retain(|(_, count)| *count > 0);
     }
 }
 
@@ -195,6 +193,10 @@ pub trait Target: Send {
     fn save(&mut self, slot: Slot) -> Option<Vec<u8>>;
     /// Puts saved KV into an empty slot; false leaves the slot empty.
     fn restore(&mut self, slot: Slot, kv: &[u8]) -> bool;
+    /// Rows of each pass that runs of these slots and tokens, by rising slots, would take.
+    fn passes(&self, runs: &[(Slot, u32)]) -> Vec<u32> {
+        one_pass(runs)
+    }
     /// Gives up a job in flight as soon as possible. Its outcome may or may not still come.
     fn cancel(&mut self, slot: Slot);
     /// Empties an idle slot.
@@ -223,6 +225,8 @@ pub struct Ask<'a> {
     pub sampler: &'a Sampler,
     /// Most tokens that it may add; at least 1.
     pub want: u32,
+    /// Set by a drafter that is not ready yet: it is still closing a long gap, or waits for a hidden state.
+    pub late: bool,
 }
 
 /// A source of drafts. What it proposes may be anything: the target verifies it.
@@ -282,6 +286,11 @@ pub struct Run<'a> {
     pub hidden: bool,
 }
 
+/// The rows of a pass that takes all runs.
+fn one_pass(runs: &[(Slot, u32)]) -> Vec<u32> {
+    vec![runs.iter().map(|(_, tokens)| tokens).sum()]
+}
+
 /// Borrowed result of a forward pass.
 #[derive(Debug, Default)]
 pub struct Rows<'a> {
@@ -311,6 +320,10 @@ pub trait Forward: Send {
     /// # Errors
     /// Where the whole executor failed.
     fn copy(&mut self, from: Slot, to: Slot, len: u32) -> Result<(), ExecError>;
+    /// As [`Target::passes`].
+    fn passes(&self, runs: &[(Slot, u32)]) -> Vec<u32> {
+        one_pass(runs)
+    }
     /// As [`Target::save`].
     fn save(&mut self, slot: Slot) -> Option<Vec<u8>>;
     /// As [`Target::restore`].

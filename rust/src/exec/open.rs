@@ -89,7 +89,8 @@ pub fn open_toy(toy: ToyConfig, config: &Config, fault: Option<ToyFault>) -> Res
     if let Some(fault) = fault {
         engine = engine.plant(fault);
     }
-    let target = Box::new(Sampled::new(Box::new(engine), config.engine.mask_threads.unwrap_or(0) as usize));
+    let threads = config.engine.mask_threads.unwrap_or(0) as usize;
+    let target = Box::new(Sampled::new(Box::new(engine), threads, &config.speculative));
     let info = info_of(target.as_ref(), &vocab, config, true);
     let info = Info { summary: "weightless engine (toy)".into(), ..info };
     Ok(Opened { drafters: drafters(config, target.as_ref(), draft)?, target, vocab, info })
@@ -112,7 +113,7 @@ fn drafters(
     }
     let width = target.caps().n_vocab;
     let names: Vec<_> = sources.iter().map(|source| source.name()).collect();
-    let most = config.speculative.max_draft_len;
+    let most = config.speculative.draft_len();
     let accepted = config.speculative.acceptance();
     let chosen = if config.speculative.adaptive { "as many as pay, up to" } else { "always" };
     log::info!("speculation: {} draft {chosen} {most} tokens; acceptance: {:?}", names.join(", "), accepted);

@@ -6,7 +6,7 @@
 
 use super::verify::{self, Verdict};
 use super::{Caps, ExecError, Forward, Job, Outcome, Round, Run, SeqError, Target};
-use crate::config::Acceptance;
+use crate::config::{Acceptance, SpeculativeConfig};
 use crate::error::{Error, Result, panic_text};
 use crate::request::Fault;
 use crate::sampler::Scratch;
@@ -20,12 +20,15 @@ pub struct Sampled {
     jobs: Vec<Job>,
     scratch: Scratch,
     mask_threads: usize,
+    /// See [`SpeculativeConfig::synthetic_acceptance`].
+    synthetic: Option<Vec<f64>>,
 }
 
 impl Sampled {
     /// `mask_threads`: threads that compute masks during the pass; 0 = after it, on the caller's thread.
-    pub fn new(forward: Box<dyn Forward>, mask_threads: usize) -> Self {
-        Sampled { forward, jobs: Vec::new(), scratch: Scratch::default(), mask_threads }
+    pub fn new(forward: Box<dyn Forward>, mask_threads: usize, speculative: &SpeculativeConfig) -> Self {
+        let synthetic = speculative.synthetic_acceptance.clone();
+        Sampled { forward, jobs: Vec::new(), scratch: Scratch::default(), mask_threads, synthetic }
     }
 }
 
@@ -63,7 +66,8 @@ impl Target for Sampled {
         let mut verdicts = Vec::with_capacity(jobs.len());
         for job in &mut jobs {
             let last = first + outputs(job) as usize;
-            let mut verdict = judge(job, &rows.logits[first..last], &mut self.scratch);
+            let synthetic = self.synthetic.as_deref();
+            let mut verdict = judge(job, synthetic, &rows.logits[first..last], &mut self.scratch);
             if job.draft.hidden {
                 let states: Vec<_> = states.by_ref().take(last - first).collect();
                 verdict.iter_mut().for_each(|v| v.hidden = states.get(v.accepted).map(|s| s.to_vec()));
@@ -91,6 +95,10 @@ impl Target for Sampled {
 
     fn restore(&mut self, slot: Slot, kv: &[u8]) -> bool {
         self.forward.restore(slot, kv)
+    }
+
+    fn passes(&self, runs: &[(Slot, u32)]) -> Vec<u32> {
+        self.forward.passes(runs)
     }
 
     fn cancel(&mut self, slot: Slot) {
@@ -172,16 +180,26 @@ fn first_mask(job: &mut Job) {
 }
 
 /// Verifies one job; a panic in its grammar or sampler is this sequence's error.
-fn judge(job: &mut Job, rows: &[&[f32]], scratch: &mut Scratch) -> Result<Verdict> {
+fn judge(
+    job: &mut Job,
+    synthetic: Option<&[f64]>,
+    rows: &[&[f32]],
+    scratch: &mut Scratch,
+) -> Result<Verdict> {
     if !job.sample {
         return Ok(Verdict::default());
     }
     let mut verdict = Verdict::default();
-    let judge = match job.draft.acceptance {
-        Acceptance::Rejection if !job.draft.tokens.is_empty() => verify::rejection,
-        _ => verify::exact,
+    let judge = || match job.draft.acceptance {
+        Acceptance::Rejection if !job.draft.tokens.is_empty() => {
+            verify::rejection(job, rows, scratch, &mut verdict)
+        }
+        _ => {
+            let decreed = synthetic.map(|rates| verify::decreed(job, rates));
+            verify::exact(job, decreed, rows, scratch, &mut verdict)
+        }
     };
-    let judged = catch_unwind(AssertUnwindSafe(|| judge(job, rows, scratch, &mut verdict)));
+    let judged = catch_unwind(AssertUnwindSafe(judge));
     let judged = judged.unwrap_or_else(|panic| {
         *scratch = Scratch::default();
         Err(Error::Executor(format!("sampling failed: {}", panic_text(panic.as_ref()))))

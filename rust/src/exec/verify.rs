@@ -50,8 +50,10 @@ impl Verdict {
 ///
 /// # Errors
 /// The sequence's own: its grammar broke, or a row is not finite.
+/// `decreed`: for measurements, so many drafted tokens are kept, whatever the target says, if the grammar allows them.
 pub(super) fn exact(
     job: &mut Job,
+    decreed: Option<usize>,
     rows: &[&[f32]],
     scratch: &mut Scratch,
     verdict: &mut Verdict,
@@ -66,9 +68,9 @@ pub(super) fn exact(
             break;
         };
         let drafted = draft.tokens.get(i).copied();
-        let kept = match draft.decreed {
+        let kept = match decreed {
             None => drafted == Some(token),
-            Some(decreed) => drafted.is_some() && allowed && i < decreed as usize,
+            Some(decreed) => drafted.is_some() && allowed && i < decreed,
         };
         verdict.tokens.push(drafted.filter(|_| kept).unwrap_or(token));
         verdict.logprobs.extend(logprob);
@@ -80,6 +82,13 @@ pub(super) fn exact(
         verdict.accepted += 1;
     }
     Ok(())
+}
+
+/// Draws how many tokens of a draft are kept at these rates, by their places; forced ones are, always.
+pub(super) fn decreed(job: &Job, rates: &[f64]) -> usize {
+    let forced = job.draft.forced() as usize;
+    let kept = |i: &usize| job.sampler.chance(*i) < rates[(*i - forced).min(rates.len() - 1)];
+    forced + (forced..job.draft.tokens.len()).take_while(kept).count()
 }
 
 /// The mask for the row `at`, `width` tokens wide, unless drafting has computed it.

@@ -2,17 +2,13 @@
 //!
 //! * [`slots`]: which slot a sequence takes, which kept prefix it begins with, which one makes room.
 //! * [`pace`]: how long a step takes, learned from steps, so that prompt chunks keep under `max_step_ms`.
-//! * [`draft_len`]: how far a step's drafts may reach.
-//! * [`ways`]: which sources draft in a step.
-//! * [`costs`]: what steps with drafts take, learned from steps.
+//! * [`drafts`]: who drafts in a step, and how far.
 //! * [`plan`]: the step's shares, pure.
 
-pub mod costs;
-pub mod draft_len;
+pub mod drafts;
 pub mod pace;
 pub mod slots;
 pub mod store;
-pub mod ways;
 
 use crate::sequence::Sequence;
 

@@ -25,6 +25,7 @@ fn proposed(bench: &Bench, grammar: &mut Grammar) -> Draft {
         grammar: Some(grammar),
         sampler: &sampler,
         want: MOST,
+        late: false,
     };
     Forced::new(bench.vocab.len()).propose(&mut [ask]);
     draft

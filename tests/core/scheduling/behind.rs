@@ -31,8 +31,8 @@ impl Bench {
         Bench { drafter: DraftModel::new(Box::new(toy), vocab.len(), patience), vocab }
     }
 
-    /// Asks for drafts after the texts in these slots.
-    fn propose(&mut self, texts: &[(u32, &[Token])]) -> Vec<Draft> {
+    /// Asks for drafts after the texts in these slots; tells, too, which were late.
+    fn asked(&mut self, texts: &[(u32, &[Token])]) -> (Vec<Draft>, Vec<bool>) {
         let n_vocab = self.vocab.len() as u32;
         let limits = Limits { n_vocab, context: 4096, max_prompt: 4096, faults: false };
         let request = Request::new(spec(r#"{"prompt":[1],"sampling":{"temperature":0}}"#), &limits).unwrap();
@@ -50,11 +50,17 @@ impl Bench {
                 grammar: None,
                 sampler,
                 want: WANT,
+                late: false,
             });
         }
         self.drafter.propose(&mut asks);
         assert!(!self.drafter.failed());
-        drafts
+        let late = asks.iter().map(|ask| ask.late).collect();
+        (drafts, late)
+    }
+
+    fn propose(&mut self, texts: &[(u32, &[Token])]) -> Vec<Draft> {
+        self.asked(texts).0
     }
 
     /// The drafts of the first step, of few, in which all texts have one.
@@ -77,9 +83,9 @@ fn a_long_gap_is_closed_in_chunks_and_then_the_same_is_drafted() {
     assert_eq!(want.len(), WANT as usize);
     // With no patience at all, nothing is computed once the cost of a chunk is known.
     let mut slow = Bench::new(10_000, Duration::ZERO);
-    let first = slow.propose(&[(0, &long), (1, &long[..SHORT])]);
-    assert!(first[0].tokens.is_empty() && first[0].late, "{first:?}");
-    assert!(first[1].tokens.len() == WANT as usize && !first[1].late);
+    let (first, late) = slow.asked(&[(0, &long), (1, &long[..SHORT])]);
+    assert!(first[0].tokens.is_empty() && first[1].tokens.len() == WANT as usize, "{first:?}");
+    assert_eq!(late, [true, false]);
     assert!(slow.drafter.held() <= FIRST + SHORT as u64 + u64::from(WANT));
     assert!(
         slow.drafter.delay(Slot(0), &long).unwrap() > 0.0

@@ -162,19 +162,19 @@ impl Cramped {
         match self.drafts {
             Drafts::None => {}
             Drafts::Lookup { most } => {
-                speculative.max_draft_len = most;
+                speculative.max_draft_len = Some(most);
                 speculative.sources = Some(vec![DraftSource::PromptLookup]);
                 speculative.prompt_lookup =
                     PromptLookupConfig { min_ngram: 1, max_ngram: 3, max_draft_len: None };
             }
             Drafts::Forced { most, lookup } => {
-                speculative.max_draft_len = most;
+                speculative.max_draft_len = Some(most);
                 speculative.sources =
                     chain([(DraftSource::Forced, true), (DraftSource::PromptLookup, lookup)]);
             }
-            Drafts::Oracle { most, .. } => speculative.max_draft_len = most,
+            Drafts::Oracle { most, .. } => speculative.max_draft_len = Some(most),
             Drafts::Prediction { most, .. } => {
-                speculative.max_draft_len = most;
+                speculative.max_draft_len = Some(most);
                 speculative.sources = Some(vec![DraftSource::Prediction]);
             }
             Drafts::Model { most, blur, forced, lookup } => {
@@ -196,7 +196,7 @@ impl Cramped {
                 self.draft_with_a_model(speculative, (most, blur));
             }
             Drafts::Speculator { most, forced } => {
-                speculative.max_draft_len = most;
+                speculative.max_draft_len = Some(most);
                 speculative.mlp_speculator = Some(speculator());
                 speculative.sources =
                     chain([(DraftSource::MlpSpeculator, true), (DraftSource::Forced, forced)]);
@@ -207,7 +207,7 @@ impl Cramped {
 
 impl Cramped {
     fn draft_with_a_model(&self, speculative: &mut SpeculativeConfig, (most, blur): (u32, u32)) {
-        speculative.max_draft_len = most;
+        speculative.max_draft_len = Some(most);
         speculative.draft_kv_fraction = self.draft_kv;
         // No more room than the target has: it fails where more is held.
         let (kv, step) = (self.kv, self.step_tokens);

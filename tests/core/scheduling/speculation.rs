@@ -203,7 +203,7 @@ fn rejection_by_two_sources_ends_texts_as_often_as_none() {
         let mut world = with_model(AcceptanceKey::Rejection);
         world.config.speculative.mlp_speculator = Some(speculator());
         world.config.speculative.sources = Some(sources.to_vec());
-        world.config.speculative.max_draft_len = 2;
+        world.config.speculative.max_draft_len = Some(2);
         let got = lengths(&world, 4000);
         // Of two samples of the same size; 38 is exceeded less than once in a million, with 5 degrees of freedom.
         let apart: f64 = want.iter().zip(got).map(|(a, b)| (a - b).powi(2) / (a + b)).sum();

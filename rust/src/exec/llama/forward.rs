@@ -2,7 +2,7 @@
 
 use super::context::{Context, DecodeError};
 use super::gaps::{self, Times};
-use crate::exec::{Caps, ExecError, Forward, Rows, Run};
+use crate::exec::{Caps, ExecError, Forward, Rows, Run, one_pass};
 use crate::types::Slot;
 
 /// llama.cpp with a fixed number of slots.
@@ -79,7 +79,7 @@ impl Llama {
         self.filled.clear();
         let tokens: usize = runs.iter().map(|r| r.tokens.len()).sum();
         let mut room = self.context.n_batch() - tokens;
-        let filled = self.gaps(runs);
+        let filled = self.gaps(&Vec::from_iter(runs.iter().map(|run| (run.slot.0, run.tokens.len() as u32))));
         for (i, run) in runs.iter().enumerate() {
             if i > 0 && filled.get(i - 1) == Some(&true) {
                 room -= self.fill_gap(&runs[i - 1], run, room);
@@ -98,16 +98,14 @@ impl Llama {
             .expect("`check` has seen every token. This is a bug.");
     }
 
-    /// For each run but the last, whether the gap after it is filled; empty where none is.
-    fn gaps(&self, runs: &[Run<'_>]) -> Vec<bool> {
-        if self.shared || !runs.windows(2).any(|pair| pair[0].slot.0 + 1 < pair[1].slot.0) {
+    /// For each of these slots and tokens but the last, whether the gap after it is filled; empty where none is.
+    fn gaps(&self, runs: &[(u32, u32)]) -> Vec<bool> {
+        if self.shared || !runs.windows(2).any(|pair| pair[0].0 + 1 < pair[1].0) {
             return Vec::new();
         }
         // Some models have no positions beyond the context, however many cells there are.
         let most = self.caps.kv_per_slot;
-        let fits = |slot: u32, n: u32| self.held[slot as usize] + n <= most;
-        let lengths: Vec<_> = runs.iter().map(|run| (run.slot.0, run.tokens.len() as u32)).collect();
-        gaps::filled(&lengths, &self.times, fits)
+        gaps::filled(runs, &self.times, |slot, n| self.held[slot as usize] + n <= most)
     }
 
     /// Gives the slots between two runs of one length as many tokens at their end, if the batch has room for these; they
@@ -229,6 +227,14 @@ impl Forward for Llama {
         self.cut(to.0, len)?;
         self.held[to.index()] = len;
         Ok(())
+    }
+
+    fn passes(&self, runs: &[(Slot, u32)]) -> Vec<u32> {
+        if self.shared {
+            return one_pass(runs);
+        }
+        let runs: Vec<_> = runs.iter().map(|(slot, tokens)| (slot.0, *tokens)).collect();
+        gaps::passes(&runs, &self.gaps(&runs))
     }
 
     fn save(&mut self, slot: Slot) -> Option<Vec<u8>> {

@@ -27,6 +27,27 @@ impl Times {
     }
 }
 
+/// Rows of each pass that the library makes of runs (slot and tokens, by rising slots), where the gaps that `filled` names
+/// are filled: always of consecutive slots, as long as the shortest of their runs reaches (`llama_batch_allocr::split_equal`).
+pub(super) fn passes(runs: &[(u32, u32)], filled: &[bool]) -> Vec<u32> {
+    let mut left: Vec<(u32, u32)> = Vec::new();
+    for (i, run) in runs.iter().enumerate() {
+        left.push(*run);
+        if filled.get(i) == Some(&true) {
+            left.extend((run.0 + 1..runs[i + 1].0).map(|slot| (slot, run.1)));
+        }
+    }
+    let mut passes = Vec::new();
+    while let Some(first) = left.iter().position(|(_, tokens)| *tokens > 0) {
+        let next = |i: &usize| left[*i].1 > 0 && left[*i].0 as usize == left[first].0 as usize + i - first;
+        let last = (first..left.len()).take_while(next).last().unwrap_or(first);
+        let shortest = left[first..=last].iter().map(|(_, tokens)| *tokens).min().unwrap_or(0);
+        left[first..=last].iter_mut().for_each(|(_, tokens)| *tokens -= shortest);
+        passes.push((last - first + 1) as u32 * shortest);
+    }
+    passes
+}
+
 /// Runs in consecutive slots: a pass of their own, or several where their lengths differ.
 #[derive(Debug, Clone, Copy)]
 struct Block {
@@ -118,18 +139,19 @@ mod tests {
         assert!(filled(&[], &cheap, any).is_empty());
     }
 
+    #[test]
+    fn passes_are_of_consecutive_slots_and_equal_lengths() {
+        assert_eq!(passes(&[(0, 1), (1, 1), (2, 1)], &[]), [3]);
+        assert_eq!(passes(&[(0, 1), (2, 1), (3, 1)], &[]), [1, 2]);
+        assert_eq!(passes(&[(0, 2), (2, 2), (3, 2)], &[true, false]), [8]);
+        // Three tokens of all; then what is left of the first, and of the two others.
+        assert_eq!(passes(&[(4, 5), (5, 3), (6, 4), (7, 7)], &[]), [12, 2, 2, 3]);
+        assert!(passes(&[], &[]).is_empty());
+    }
+
     /// Seconds where these gaps are filled.
     fn seconds(runs: &[(u32, u32)], filled: &[bool], times: &Times) -> f64 {
-        let mut first = runs[0].0;
-        let mut sum = 0.0;
-        for (i, (slot, tokens)) in runs.iter().enumerate() {
-            let next = runs.get(i + 1).filter(|next| next.0 == slot + 1 || filled[i]);
-            if next.is_none() {
-                sum += times.of((slot - first + 1) * tokens);
-                first = runs.get(i + 1).map_or(0, |next| next.0);
-            }
-        }
-        sum
+        passes(runs, filled).into_iter().map(|rows| times.of(rows)).sum()
     }
 
     proptest! {
