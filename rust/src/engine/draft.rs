@@ -12,9 +12,6 @@ use crate::types::Slot;
 use crate::vocab::Vocab;
 use std::time::{Duration, Instant};
 
-/// Most logits of one step (256 MiB of them): drafts add rows of the vocabulary's width.
-const MOST_LOGITS: u64 = 64 << 20;
-
 /// What a step leaves to the drafts of one sequence.
 struct Room {
     /// Tokens of the step's budget, rows of logits, and KV tokens that neither running sequences nor kept prefixes need.
@@ -198,7 +195,7 @@ impl Engine {
     fn room(&self, jobs: &[Job], sequences: usize) -> Room {
         let tokens: u64 = jobs.iter().map(|j| j.tokens.len() as u64).sum();
         let rows = jobs.iter().filter(|j| j.sample).count() as u64;
-        let more_rows = (MOST_LOGITS / self.caps.n_vocab as u64).saturating_sub(rows);
+        let more_rows = (self.caps.max_logits / self.caps.n_vocab as u64).saturating_sub(rows);
         let more_tokens = u64::from(self.step_tokens()).saturating_sub(tokens);
         let needed: u64 = self.running.iter().map(|s| u64::from(s.known()) + 1).sum();
         let kv = self.caps.kv_total.saturating_sub(needed + self.slots.kept_tokens());

@@ -22,11 +22,35 @@ const SHORT: usize = 16;
 /// Tokens of the first chunk, before their cost is known.
 const FIRST_CHUNK: usize = 64;
 
+/// Tokens whose KV a slot holds.
+#[derive(Debug, Clone, Default)]
+struct Held {
+    tokens: Vec<Token>,
+    /// So many of them, at the beginning, were found to be known tokens of the slot's sequence. These stay the same until
+    /// [`Drafter::keep`] cuts them off, so that they need not be compared in every step.
+    agreed: usize,
+}
+
+impl Held {
+    /// Tokens at the beginning of `known` that are held, those of `draft` behind it included.
+    fn same(&self, known: &[Token], draft: &[Token]) -> usize {
+        let common = |a: &[Token], b: &[Token]| a.iter().zip(b).take_while(|(a, b)| a == b).count();
+        let agreed = self.agreed.min(known.len());
+        let same = agreed + common(&self.tokens[agreed..], &known[agreed..]);
+        if same < known.len() { same } else { same + common(&self.tokens[same..], draft) }
+    }
+
+    fn truncate(&mut self, len: usize) {
+        self.tokens.truncate(len);
+        self.agreed = self.agreed.min(len);
+    }
+}
+
 /// Proposes what a smaller model draws.
 pub struct DraftModel {
     forward: Box<dyn Forward>,
-    /// Tokens whose KV each slot holds.
-    held: Vec<Vec<Token>>,
+    /// What each slot holds.
+    held: Vec<Held>,
     /// Width of the target's rows, in tokens.
     width: usize,
     /// Time for the chunks of one step.
@@ -44,7 +68,7 @@ impl DraftModel {
     /// A drafter for a target whose rows have `width` tokens. Closing long gaps takes about `patience` of a step.
     pub fn new(forward: Box<dyn Forward>, width: usize, patience: Duration) -> Self {
         DraftModel {
-            held: vec![Vec::new(); forward.caps().slots as usize],
+            held: vec![Held::default(); forward.caps().slots as usize],
             forward,
             width,
             patience,
@@ -93,7 +117,7 @@ impl DraftModel {
     /// must be, and walks that do not fit end, those that have most to compute first.
     fn make_room(&mut self, walks: &mut [Walk<'_>]) -> Result<(), ExecError> {
         let mut room = self.forward.caps().kv_total;
-        let mut needs: Vec<_> = self.held.iter().map(|tokens| tokens.len() as u64).collect();
+        let mut needs: Vec<_> = self.held.iter().map(|held| held.tokens.len() as u64).collect();
         for walk in walks.iter() {
             let need = &mut needs[walk.slot.index()];
             *need = walk.longest().max(*need);
@@ -102,7 +126,7 @@ impl DraftModel {
             return Ok(());
         }
         let mut order: Vec<_> = walks.iter_mut().filter(|walk| !walk.over).collect();
-        order.sort_by_cached_key(|walk| walk.len() - self.same(walk.slot, walk.text()));
+        order.sort_by_cached_key(|walk| walk.len() - self.same(walk));
         let mut stays = vec![false; needs.len()];
         for walk in order {
             let need = needs[walk.slot.index()];
@@ -114,29 +138,30 @@ impl DraftModel {
         }
         for index in (0..needs.len()).filter(|index| !stays[*index]) {
             let held = &mut self.held[index];
-            if held.len() as u64 > room {
-                held.clear();
+            if held.tokens.len() as u64 > room {
+                held.truncate(0);
                 self.forward.truncate(Slot(index as u32), 0)?;
             }
-            room -= held.len() as u64;
+            room -= held.tokens.len() as u64;
         }
         Ok(())
     }
 
     /// Cuts off what the slot holds beyond the walk's text, and its last token; gives back how much is left.
     fn align(&mut self, walk: &Walk<'_>) -> Result<usize, ExecError> {
-        let same = self.same(walk.slot, walk.text()).min(walk.len() - 1);
+        let same = self.same(walk).min(walk.len() - 1);
         let held = &mut self.held[walk.slot.index()];
-        if same < held.len() {
+        if same < held.tokens.len() {
             self.forward.truncate(walk.slot, same as u32)?;
             held.truncate(same);
         }
+        held.agreed = same.min(walk.known.len());
         Ok(same)
     }
 
-    /// Tokens at the beginning of `text` that the slot holds.
-    fn same<'a>(&self, slot: Slot, text: impl Iterator<Item = &'a Token>) -> usize {
-        self.held[slot.index()].iter().zip(text).take_while(|(a, b)| a == b).count()
+    /// Tokens at the beginning of the walk's text that its slot holds.
+    fn same(&self, walk: &Walk<'_>) -> usize {
+        self.held[walk.slot.index()].same(walk.known, &walk.draft.tokens)
     }
 
     fn pass(&mut self, walks: &mut [Walk<'_>], pieces: &[Piece]) -> Result<(), ExecError> {
@@ -155,7 +180,7 @@ impl DraftModel {
         let mut rows = rows.logits.into_iter();
         for piece in pieces {
             let walk = &mut walks[piece.index];
-            self.held[walk.slot.index()].extend(&piece.tokens);
+            self.held[walk.slot.index()].tokens.extend(&piece.tokens);
             if walk.over {
                 continue;
             }
@@ -171,7 +196,7 @@ impl DraftModel {
         let Err(error) = result else { return };
         log::error!("the draft model failed and is not asked any more: {error}");
         self.broken = true;
-        self.held.iter_mut().for_each(Vec::clear);
+        self.held.iter_mut().for_each(|held| held.truncate(0));
     }
 }
 
@@ -202,7 +227,8 @@ impl Drafter for DraftModel {
 
     fn keep(&mut self, slot: Slot, len: u32) {
         let held = &mut self.held[slot.index()];
-        if held.len() > len as usize {
+        held.agreed = held.agreed.min(len as usize);
+        if held.tokens.len() > len as usize {
             held.truncate(len as usize);
             let cut = self.forward.truncate(slot, len);
             self.settle(cut);
@@ -210,18 +236,19 @@ impl Drafter for DraftModel {
     }
 
     fn copy(&mut self, from: Slot, to: Slot, len: u32) {
-        let len = self.held[from.index()].len().min(len as usize);
+        let len = self.held[from.index()].tokens.len().min(len as usize);
         let room = self.forward.caps().kv_total.saturating_sub(self.held());
         if self.broken || len == 0 || len as u64 > room {
             return;
         }
-        self.held[to.index()] = self.held[from.index()][..len].to_vec();
+        let Held { tokens, agreed } = &self.held[from.index()];
+        self.held[to.index()] = Held { tokens: tokens[..len].to_vec(), agreed: len.min(*agreed) };
         let copied = self.forward.copy(from, to, len as u32);
         self.settle(copied);
     }
 
     fn delay(&self, slot: Slot, known: &[Token]) -> Option<f64> {
-        let gap = known.len() - self.same(slot, known.iter());
+        let gap = known.len() - self.held[slot.index()].same(known, &[]);
         (gap > SHORT).then(|| gap as f64 * self.per_token.unwrap_or(0.0))
     }
 
@@ -230,7 +257,7 @@ impl Drafter for DraftModel {
     }
 
     fn held(&self) -> u64 {
-        self.held.iter().map(|tokens| tokens.len() as u64).sum()
+        self.held.iter().map(|held| held.tokens.len() as u64).sum()
     }
 
     fn failed(&self) -> bool {

@@ -43,6 +43,8 @@ pub struct Caps {
     pub kv_total: u64,
     /// Most tokens in one call of `forward`, over all runs.
     pub max_step_tokens: u32,
+    /// Logits that the engine has memory for in one step: drafts add rows of the vocabulary's width.
+    pub max_logits: u64,
     /// `truncate` works at any depth: prefix reuse and speculation are possible.
     pub can_truncate: bool,
     /// `copy` of a prefix shares KV instead of moving it, and costs nothing.

@@ -116,6 +116,7 @@ impl Toy {
             kv_per_slot: config.context,
             kv_total: config.kv,
             max_step_tokens: config.step_tokens,
+            max_logits: 64 << 20,
             can_truncate: true,
             cheap_copy: false,
             ragged: true,

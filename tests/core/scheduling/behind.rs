@@ -100,6 +100,48 @@ fn a_long_gap_is_closed_in_chunks_and_then_the_same_is_drafted() {
 }
 
 #[test]
+fn what_it_remembers_of_texts_never_shows() {
+    let mut bench = Bench::new(10_000, Duration::from_secs(3600));
+    let mut texts: Vec<Vec<Token>> = (1..4).map(|i| text(12 + i, i)).collect();
+    let mut state = 7u64;
+    let mut below = |n: usize| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) as usize % n
+    };
+    for _ in 0..400 {
+        let (i, other) = (below(3), below(3));
+        let slot = Slot(i as u32);
+        match below(4) {
+            // A request with the same beginning, in place of the one before or copied from another.
+            0 => {
+                let len = below(texts[i].len()) as u32;
+                bench.drafter.keep(slot, len);
+                texts[i].truncate(len as usize);
+            }
+            1 if i != other => {
+                let len = below(texts[other].len()) as u32;
+                bench.drafter.keep(slot, 0);
+                bench.drafter.copy(Slot(other as u32), slot, len);
+                texts[i] = texts[other][..len as usize].to_vec();
+            }
+            _ => {
+                let drafted = bench.propose(&[(i as u32, &texts[i])]).remove(0).tokens;
+                let alone = Bench::new(10_000, Duration::from_secs(3600))
+                    .caught_up(&[(0, &texts[i])])
+                    .remove(0)
+                    .tokens;
+                assert_eq!(drafted, alone);
+                let accepted = below(drafted.len() + 1);
+                texts[i].extend(&drafted[..accepted]);
+                bench.drafter.keep(slot, texts[i].len() as u32);
+            }
+        }
+        let more = 1 + below(3);
+        texts[i].extend((0..more).map(|_| 97 + below(26) as Token));
+    }
+}
+
+#[test]
 fn what_does_not_fit_is_left_out_and_comes_back() {
     let texts = [text(10, 1), text(12, 3), text(14, 5)];
     let alone = |i: usize| Bench::new(10_000, Duration::ZERO).propose(&[(0, &texts[i])]).remove(0).tokens;

@@ -240,6 +240,7 @@ fn look(
             kv_per_slot: trained.min(probe::TOKENS),
             kv_total: u64::from(cells),
             max_step_tokens: cells,
+            max_logits: u64::MAX,
             can_truncate: true,
             cheap_copy: false,
             ragged: false,
@@ -298,6 +299,7 @@ fn build(loaded: &Loaded, config: &Config, plan: &Plan) -> Result<Llama, Error> 
         kv_per_slot: plan.per_slot,
         kv_total: plan.total,
         max_step_tokens: step.min(u32::try_from(context.n_batch()).unwrap_or(u32::MAX)),
+        max_logits: max_logits(config),
         can_truncate: !model.is_recurrent() && (model.n_swa() == 0 || !plan.shared),
         cheap_copy: plan.shared,
         ragged: plan.shared,
@@ -309,6 +311,12 @@ fn build(loaded: &Loaded, config: &Config, plan: &Plan) -> Result<Llama, Error> 
     }
     let times = Times::new(&caps.probed);
     Ok(Llama::new(context, caps, plan.shared, times))
+}
+
+/// Logits of a step that may take a quarter of the memory that KV leaves, 256 MiB at least.
+fn max_logits(config: &Config) -> u64 {
+    let left = memory::available() as f64 * (1.0 - config.kv_cache_free_gpu_mem_fraction.clamp(0.0, 1.0));
+    ((left / 4.0) as u64).max(256 << 20) / size_of::<f32>() as u64
 }
 
 fn describe(model: &Model, plan: &Plan, found: &Found, threads: u32) -> ModelInfo {

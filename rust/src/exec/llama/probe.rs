@@ -270,6 +270,7 @@ mod tests {
                 kv_per_slot: 256,
                 kv_total: 1024,
                 max_step_tokens: 1024,
+                max_logits: 64 << 20,
                 can_truncate: true,
                 cheap_copy: false,
                 ragged: false,
