@@ -61,7 +61,7 @@ if ((status != 0)); then refuse "the set-up failed, so nothing was checked"; fi
 . "$LLGTRT_ROOT/launch/env.sh"
 printf -- '-- set-up: ok, %d s\n' "$((SECONDS - start))"
 
-step "rustfmt" cargo fmt --check
+step "rustfmt" cargo fmt --all --check
 step "ruff format" ruff format --check .
 step "ruff" ruff check .
 step "shellcheck" shellcheck -x launch/*.sh .ci/run
@@ -74,9 +74,11 @@ for folder in python/llgtrt bench demo tests/*/; do # one by one: test folders h
 done
 step "stubtest" python -m mypy.stubtest llgtrt._core
 step "clippy" cargo clippy --release --locked --all-targets --features "$LLGTRT_FEATURES" -- -D warnings
+step "load client, clippy" cargo clippy --release --locked -p llgtrt-load --all-targets -- -D warnings
 # With the wheel's features: others would build the whole graph again. Without the examples, which clippy has compiled,
 # and doc tests, of which there are none: linking and looking for them takes minutes.
 step "Rust tests" cargo test --release --locked --features "$LLGTRT_FEATURES" --lib --tests
+step "load client, tests" cargo test --release --locked -p llgtrt-load --tests
 step "Python tests" python -m pytest -q -p no:cacheprovider
 step "documentation" env RUSTDOCFLAGS="-D warnings" cargo doc --release --locked --no-deps --features "$LLGTRT_FEATURES"
 
