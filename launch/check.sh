@@ -64,7 +64,7 @@ printf -- '-- set-up: ok, %d s\n' "$((SECONDS - start))"
 step "rustfmt" cargo fmt --all --check
 step "ruff format" ruff format --check .
 step "ruff" ruff check .
-step "shellcheck" shellcheck -x launch/*.sh .ci/run
+step "shellcheck" shellcheck -x launch/*.sh bench/run .ci/run
 for folder in python/llgtrt bench demo tests/*/; do # one by one: test folders have modules of the same name
     if ! compgen -G "$folder/*.py" >/dev/null; then continue; fi
     base=""
@@ -80,6 +80,7 @@ step "load client, clippy" cargo clippy --release --locked -p llgtrt-load --all-
 step "Rust tests" cargo test --release --locked --features "$LLGTRT_FEATURES" --lib --tests
 step "load client, tests" cargo test --release --locked -p llgtrt-load --tests
 step "Python tests" python -m pytest -q -p no:cacheprovider
+step "bench, smoke" ./bench/run smoke
 step "documentation" env RUSTDOCFLAGS="-D warnings" cargo doc --release --locked --no-deps --features "$LLGTRT_FEATURES"
 
 cat "$failures"

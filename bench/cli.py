@@ -1,0 +1,46 @@
+"""Measurements: tables on the terminal, JSON and SVG in `bench/results/`; `COMMAND --help` says more."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+from types import ModuleType
+
+import commonbench
+import compare
+import limit
+import overhead
+import peers
+import replay
+import scale
+import smoke
+
+COMMANDS: dict[str, ModuleType] = {
+    "load": replay,
+    "commonbench": commonbench,
+    "peers": peers,
+    "compare": compare,
+    "limit": limit,
+    "overhead": overhead,
+    "scale": scale,
+    "smoke": smoke,
+}
+
+
+def main() -> int:
+    """Runs one of them."""
+    parser = argparse.ArgumentParser(prog="bench/run", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    for name, module in COMMANDS.items():
+        told = (module.__doc__ or "").strip()
+        module.add_arguments(commands.add_parser(name, help=told.splitlines()[0], description=told))
+    args = parser.parse_args()
+    # Servers end with this process, even when it is told to.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    code: int = COMMANDS[args.command].run(args)
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,106 @@
+"""Servers on loopback, started for a measurement and ended with it."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+START_SECONDS = 300.0
+
+
+@dataclass(frozen=True)
+class Server:
+    """A server that is ready."""
+
+    name: str
+    url: str
+    pid: int
+
+    def cpu(self) -> dict[str, float]:
+        """CPU seconds so far of the process and of its children together."""
+        children = Path(f"/proc/{self.pid}/task").glob("*/children")
+        pids = [pid for path in children for pid in path.read_text().split()]
+        return {"server": cpu_seconds(self.pid), "engine": sum(cpu_seconds(int(pid)) for pid in pids)}
+
+
+def cpu_seconds(pid: int) -> float:
+    """User and system time of a process, all threads."""
+    total = 0
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        total += int((task / "schedstat").read_text().split()[0])
+    return total / 1e9
+
+
+def free_port() -> int:
+    """A port of loopback that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@contextmanager
+def ours(
+    target: str, config: dict[str, Any], folder: Path, name: str = "llgtrt", root: Path = ROOT
+) -> Iterator[Server]:
+    """Our server from the checkout at `root`, with a configuration that is written into `folder`."""
+    path = folder / f"{name.replace('/', '-').replace(' ', '-')}.json"
+    path.write_text(json.dumps(config))
+    command = [sys.executable, "-m", "llgtrt", "serve", target, "--served-model-name", "m"]
+    command += ["--runtime-config", str(path)]
+    with serving(name, command, "/ready", {"PYTHONPATH": str(root / "python")}) as server:
+        yield server
+
+
+@contextmanager
+def llama_server(program: str, model: str, slots: int, context: int, flags: list[str]) -> Iterator[Server]:
+    """The peer at its best: slots and cells as ours, flash attention, its prompt cache (on by default)."""
+    threads = str(len(os.sched_getaffinity(0)))
+    command = [program, "-m", model, "-np", str(slots), "-c", str(slots * context), "-fa", "on"]
+    command += ["-t", threads, "-tb", threads, "--no-webui", "--jinja", *flags]
+    with serving("llama-server", command, "/health", {}) as server:
+        yield server
+
+
+@contextmanager
+def serving(name: str, command: list[str], ready: str, env: dict[str, str]) -> Iterator[Server]:
+    """A server once it answers `ready` with 200; raises `RuntimeError` where it does not start."""
+    port = free_port()
+    command = [*command, "--port", str(port)]
+    url = f"http://127.0.0.1:{port}"
+    null = subprocess.DEVNULL
+    process = subprocess.Popen(command, stdout=null, stderr=null, env=os.environ | env)
+    try:
+        end = time.monotonic() + START_SECONDS
+        while not answers(url + ready):
+            if process.poll() is not None or time.monotonic() > end:
+                raise RuntimeError(f"did not start: {' '.join(command)}")
+            time.sleep(0.1)
+        yield Server(name, url, process.pid)
+    finally:
+        process.terminate()
+        try:
+            process.wait(30)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def answers(url: str) -> bool:
+    """Whether a GET gives 200."""
+    try:
+        with urllib.request.urlopen(url, timeout=5) as response:
+            return bool(response.status == 200)
+    except (urllib.error.URLError, OSError):
+        return False
