@@ -10,6 +10,7 @@ from types import ModuleType
 import commonbench
 import compare
 import limit
+import masks
 import overhead
 import peers
 import replay
@@ -23,6 +24,7 @@ COMMANDS: dict[str, ModuleType] = {
     "compare": compare,
     "limit": limit,
     "overhead": overhead,
+    "masks": masks,
     "scale": scale,
     "smoke": smoke,
 }

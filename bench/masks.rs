@@ -1,0 +1,189 @@
+//! Masks of the core beside llguidance called directly, on a vocabulary of one's own.
+//!
+//!     cargo run --release --features python,llama --example masks -- tokenizer.json cases.jsonl walks.jsonl
+//!
+//! A case is a line of MaskBench, `{"schema", "tests": [{"valid", "data"}]}`; its first valid instance is walked as
+//! compact JSON, token by token. One line of JSON per engine: microseconds of each mask (with the tokens' own cost
+//! before it), of compiling to the first mask, and how many schemas were refused or instances left. The walks are written
+//! as lines `{"schema", "tokens"}`, for engines elsewhere.
+
+use llgtrt::config::GrammarConfig;
+use llgtrt::grammar::{CompileHandle, Compiler, Grammar, GrammarSpec};
+use llgtrt::types::Token;
+use llgtrt::vocab::{Vocab, VocabOptions};
+use llguidance::api::TopLevelGrammar;
+use llguidance::earley::SlicedBiasComputer;
+use llguidance::{Matcher, ParserFactory};
+use serde_json::{Value, json};
+use std::error::Error;
+use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+use toktrie::InferenceCapabilities;
+
+type Result<T> = std::result::Result<T, Box<dyn Error>>;
+
+/// A grammar at some place of an instance.
+trait Walk {
+    /// The mask here, and whether it has a token.
+    fn allows(&mut self, token: Token) -> Result<bool>;
+    fn commit(&mut self, token: Token) -> Result<()>;
+}
+
+/// What compiles schemas.
+trait Engine {
+    type Walk: Walk;
+    fn name(&self) -> &'static str;
+    fn compile(&self, schema: &Value) -> Result<Self::Walk>;
+}
+
+/// The core's compiler, on its own threads, and the bell that it rings.
+struct Core(Compiler, Receiver<()>);
+
+impl Core {
+    fn new(vocab: &Arc<Vocab>) -> Result<Core> {
+        let (ring, bell) = channel();
+        let ring = Mutex::new(ring);
+        let wake = Arc::new(move || {
+            // Nobody listens any more where sending fails.
+            let _ = ring.lock().map(|ring| ring.send(()));
+        });
+        Ok(Core(Compiler::new(vocab.clone(), &GrammarConfig::default(), wake)?, bell))
+    }
+}
+
+impl Engine for Core {
+    type Walk = Grammar;
+
+    fn name(&self) -> &'static str {
+        "llgtrt"
+    }
+
+    fn compile(&self, schema: &Value) -> Result<Grammar> {
+        let mut handle: CompileHandle = self.0.compile(&GrammarSpec::JsonSchema(schema.to_string()), 0);
+        loop {
+            if let Some(result) = handle.poll() {
+                return Ok(result?);
+            }
+            self.1.recv()?;
+        }
+    }
+}
+
+impl Walk for Grammar {
+    fn allows(&mut self, token: Token) -> Result<bool> {
+        Ok(self.mask()?.allows(token))
+    }
+
+    fn commit(&mut self, token: Token) -> Result<()> {
+        Ok(Grammar::commit(self, token)?)
+    }
+}
+
+/// llguidance as its documentation says, in this thread.
+struct Direct(ParserFactory);
+
+impl Engine for Direct {
+    type Walk = Matcher;
+
+    fn name(&self) -> &'static str {
+        "llguidance"
+    }
+
+    fn compile(&self, schema: &Value) -> Result<Matcher> {
+        let grammar = TopLevelGrammar::from_json_schema(schema.clone());
+        Ok(Matcher::new(Ok(self.0.create_parser(grammar)?)))
+    }
+}
+
+impl Walk for Matcher {
+    fn allows(&mut self, token: Token) -> Result<bool> {
+        Ok(self.compute_mask_or_eos()?.is_allowed(token))
+    }
+
+    fn commit(&mut self, token: Token) -> Result<()> {
+        Ok(self.consume_token(token)?)
+    }
+}
+
+/// Microseconds of everything, and what did not go through.
+#[derive(Default)]
+struct Times {
+    masks: Vec<f64>,
+    compiles: Vec<f64>,
+    refused: usize,
+    left: usize,
+}
+
+fn measure<E: Engine>(engine: &E, cases: &[(Value, Vec<Token>)]) -> Result<Times> {
+    let mut times = Times::default();
+    for (schema, tokens) in cases {
+        let begin = Instant::now();
+        let Ok(mut walk) = engine.compile(schema) else {
+            times.refused += 1;
+            continue;
+        };
+        let mut begins = begin;
+        for (index, &token) in tokens.iter().enumerate() {
+            let allowed = walk.allows(token).unwrap_or(false);
+            let micros = begins.elapsed().as_secs_f64() * 1e6;
+            if index == 0 { &mut times.compiles } else { &mut times.masks }.push(micros);
+            if !allowed {
+                times.left += 1;
+                break;
+            }
+            begins = Instant::now();
+            walk.commit(token)?;
+        }
+    }
+    Ok(times)
+}
+
+/// Mean and percentiles by nearest rank.
+fn spread(mut micros: Vec<f64>) -> Value {
+    micros.sort_by(f64::total_cmp);
+    let Some(&max) = micros.last() else { return Value::Null };
+    let rank = |share: f64| micros[((micros.len() as f64 * share).ceil() as usize).max(1) - 1];
+    let mean = micros.iter().sum::<f64>() / micros.len() as f64;
+    json!({"mean": mean, "p50": rank(0.5), "p99": rank(0.99), "p999": rank(0.999), "max": max, "count": micros.len()})
+}
+
+fn print<E: Engine>(engine: &E, cases: &[(Value, Vec<Token>)]) -> Result<()> {
+    let Times { masks, compiles, refused, left } = measure(engine, cases)?;
+    let (mask, compile) = (spread(masks), spread(compiles));
+    let name = engine.name();
+    println!(
+        "{}",
+        json!({"engine": name, "mask_us": mask, "compile_us": compile, "refused": refused, "left": left})
+    );
+    Ok(())
+}
+
+fn main() -> Result<()> {
+    let args: Vec<String> = std::env::args().collect();
+    let [_, tokenizer, file, walks] = &*args else {
+        return Err("usage: masks tokenizer.json cases.jsonl walks.jsonl".into());
+    };
+    let json = std::fs::read(tokenizer)?;
+    let tables: Value = serde_json::from_slice(&json)?;
+    // An end token is all that the grammars need of what stands beside a tokenizer.json.
+    let specials = tables["added_tokens"].as_array().into_iter().flatten();
+    let eog = specials.filter_map(|t| t["id"].as_u64()).map(|id| id as Token).max();
+    let options = VocabOptions { eog: eog.into_iter().collect(), ..VocabOptions::default() };
+    let vocab = Vocab::from_tokenizer_json(&json, &options)?;
+    let mut cases = Vec::new();
+    for line in std::fs::read_to_string(file)?.lines() {
+        let mut case: Value = serde_json::from_str(line)?;
+        let tests = case["tests"].as_array().into_iter().flatten();
+        let text = tests.filter(|t| t["valid"] == true).map(|t| t["data"].to_string()).next();
+        if let Some(text) = text {
+            cases.push((case["schema"].take(), vocab.encode(&[(&text, false)])?));
+        }
+    }
+    let lines =
+        cases.iter().map(|(schema, tokens)| format!("{}\n", json!({"schema": schema, "tokens": tokens})));
+    std::fs::write(walks, lines.collect::<String>())?;
+    print(&Core::new(&vocab)?, &cases)?;
+    let slices = SlicedBiasComputer::general_slices();
+    print(&Direct(ParserFactory::new(vocab.tok_env(), InferenceCapabilities::default(), &slices)?), &cases)
+}
