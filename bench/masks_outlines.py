@@ -63,7 +63,7 @@ def child(pipe: Connection, *args: Any) -> None:
 
 
 def attempt(*args: Any) -> tuple[list[float], bool] | None:
-    """What `walk` gives, or none for a schema that is refused; raises `TimeoutError` where it takes too long."""
+    """What `walk` gives, or none for a refused schema; raises `TimeoutError` where it takes too long."""
     fork = get_context("fork")
     here, there = fork.Pipe()
     process = fork.Process(target=child, args=(there, *args))
