@@ -41,7 +41,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--kv", choices=["f16", "bf16", "q8_0"], default="q8_0")
     parser.add_argument("--threads", type=int, default=0, help="0: the server's choice")
     parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("cases", nargs="*", help="rows,sequences,tokens; else passes.rs has them")
+    parser.add_argument(
+        "--cases", nargs="*", default=[], help="rows,sequences,tokens; else passes.rs has them"
+    )
 
 
 def parse(text: str) -> list[Pass]:

@@ -18,10 +18,12 @@ from record import Record, Table, number
 from servers import Server, ours
 from work import chat
 
-LONG = 65
-"""Tokens of a long answer: one, and 64 more chunks."""
-LEAST = 32
-"""Requests of a measurement at least: one takes a fraction of a millisecond."""
+LONG = 385
+"""Tokens of a long answer: so many that chunks take longer than the request, else its noise would hide them."""
+LEAST = 64
+"""Requests of a measurement at least, and of the warm-up: a process's first ones are dearer."""
+BATCH = 256
+"""Most sequences that the server takes at once; further streams wait."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,7 @@ def toy(slots: int, context: int = 1024) -> str:
 
 def cost(server: Server, body: Body, streams: int) -> Cost:
     """Of requests like `body` in so many streams, each with another seed."""
-    load(server.url + CHAT, [body | {"max_tokens": 1}], Arrivals(1))
+    load(server.url + CHAT, [body | {"max_tokens": 1}], Arrivals(streams), LEAST)
     spent, reports = [], []
     count = max(LEAST, 2 * streams)
     for tokens in (1, LONG):
@@ -87,7 +89,7 @@ def measure(server: Server, streams: list[int]) -> tuple[Table, dict[str, Any]]:
 
 def run(args: argparse.Namespace) -> int:
     """The table and its plot."""
-    slots = max(args.streams)
+    slots = min(max(args.streams), BATCH)
     config = {"max_batch_size": slots, "speculative": {"sources": []}}
     with tempfile.TemporaryDirectory() as folder, ours(toy(slots), config, Path(folder)) as server:
         table, data = measure(server, args.streams)

@@ -10,13 +10,12 @@ from random import Random
 from typing import Any
 
 from client import Body
-from overhead import LONG, cost, toy
+from overhead import BATCH, LONG, cost, toy
 from plot import lines
 from record import Record, Table, number
 from servers import ours
 from work import chat, prompt, strict
 
-SLOTS = 256
 CONTEXT = 8192
 STREAMS = 16
 
@@ -42,11 +41,11 @@ def sweeps(args: argparse.Namespace) -> Iterator[tuple[str, int, int, int, Body]
     """What grows, to what, the streams, the slots, and the body."""
     short = chat("Tell me a story.", 1)
     for count in args.sequences:
-        yield "sequences", count, count, SLOTS, short
+        yield "sequences", count, count, BATCH, short
     for words in args.words:
-        yield "words of the prompt", words, STREAMS, SLOTS, chat(prompt(Random(1), words), 1)
+        yield "words of the prompt", words, STREAMS, BATCH, chat(prompt(Random(1), words), 1)
     for properties in args.properties:
-        yield "properties", properties, STREAMS, SLOTS, schema(properties)
+        yield "properties", properties, STREAMS, BATCH, schema(properties)
     for waiting in args.queue:
         yield "waiting", waiting, STREAMS + waiting, STREAMS, short
 
@@ -66,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
     curves: dict[str, list[tuple[float, float]]] = {}
     data: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as name:
-        for slots in (SLOTS, STREAMS):
+        for slots in (BATCH, STREAMS):
             config = {"max_batch_size": slots, "speculative": {"sources": []}}
             with ours(toy(slots, CONTEXT), config, Path(name)) as server:
                 cost(server, chat("Warm up.", 1), 1)

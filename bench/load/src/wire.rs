@@ -3,21 +3,23 @@
 use crate::answer::{Answer, Failure, Reader};
 use crate::plan::{Body, Connections, Plan, Target};
 use http_body_util::{BodyExt, Full};
-use hyper::body::Bytes;
+use hyper::body::{Bytes, Incoming};
 use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper::header::{CONNECTION, CONTENT_TYPE, HOST, HeaderValue};
-use hyper::{Method, Request};
+use hyper::{Method, Request, Response};
 use hyper_util::rt::TokioIo;
 use std::cell::{Cell, RefCell};
 use std::time::Instant;
 use tokio::net::TcpStream;
+
+type Sender = SendRequest<Full<Bytes>>;
 
 /// Sends requests and keeps connections that can serve another.
 #[derive(Debug)]
 pub struct Client {
     target: Target,
     connections: Connections,
-    idle: RefCell<Vec<SendRequest<Full<Bytes>>>>,
+    idle: RefCell<Vec<Sender>>,
     /// Connections that were made.
     pub opened: Cell<u64>,
 }
@@ -43,13 +45,11 @@ impl Client {
     }
 
     async fn exchange(&self, reader: &mut Reader, body: &Body) -> Result<(), (Failure, String)> {
-        let dropped = |e: hyper::Error| (Failure::Dropped, e.to_string());
-        let mut sender = self.connection().await?;
-        let response = sender.send_request(self.request(body)).await.map_err(dropped)?;
+        let (sender, response) = self.head(body).await?;
         reader.status(response.status().as_u16());
         let mut content = response.into_body();
         while let Some(frame) = content.frame().await {
-            let wanted = frame.map_err(dropped)?.data_ref().is_none_or(|data| reader.take(data));
+            let wanted = frame.map_err(|e| dropped(&e))?.data_ref().is_none_or(|data| reader.take(data));
             if !wanted {
                 return Ok(());
             }
@@ -60,14 +60,30 @@ impl Client {
         Ok(())
     }
 
-    /// A kept connection that still lives, or a new one.
-    async fn connection(&self) -> Result<SendRequest<Full<Bytes>>, (Failure, String)> {
+    /// The head of an answer, and the connection on which it came.
+    async fn head(&self, body: &Body) -> Result<(Sender, Response<Incoming>), (Failure, String)> {
+        // A server may end a kept connection just when a request comes (RFC 9112, 9.3.1): asked again on a new one.
+        if let Some(mut sender) = self.kept().await
+            && let Ok(response) = sender.send_request(self.request(body)).await
+        {
+            return Ok((sender, response));
+        }
+        let mut sender = self.fresh().await?;
+        let response = sender.send_request(self.request(body)).await.map_err(|e| dropped(&e))?;
+        Ok((sender, response))
+    }
+
+    /// A kept connection that is not known to have ended.
+    async fn kept(&self) -> Option<Sender> {
         loop {
-            let Some(mut sender) = self.idle.borrow_mut().pop() else { break };
+            let mut sender = self.idle.borrow_mut().pop()?;
             if sender.ready().await.is_ok() {
-                return Ok(sender);
+                return Some(sender);
             }
         }
+    }
+
+    async fn fresh(&self) -> Result<Sender, (Failure, String)> {
         let failed = |e: &dyn std::error::Error| (Failure::Connect, e.to_string());
         let stream = TcpStream::connect(self.target.address()).await.map_err(|e| failed(&e))?;
         stream.set_nodelay(true).map_err(|e| failed(&e))?;
@@ -93,4 +109,8 @@ impl Client {
         }
         request
     }
+}
+
+fn dropped(error: &hyper::Error) -> (Failure, String) {
+    (Failure::Dropped, error.to_string())
 }

@@ -7,7 +7,9 @@ mod server;
 use llgtrt_load::{Plan, Report, run};
 use serde_json::{Value, json};
 use server::{Server, answer, drop_it, piece, stream, usage};
+use std::collections::HashSet;
 use std::path::PathBuf;
+use std::sync::Mutex;
 use std::time::Duration;
 
 /// A folder that goes with the test.
@@ -153,6 +155,20 @@ fn a_server_that_is_not_there_is_a_failure_and_a_kept_connection_may_end() {
     let more = json!({"requests": 4, "arrivals": {"poisson": {"rate": 20, "seed": 1}}});
     let report = run(&folder.plan(server.port, &[json!({})], more)).unwrap();
     assert_eq!((report.answered, report.connections), (4, 4), "{:?}", folder.answers());
+}
+
+#[test]
+fn a_kept_connection_that_ends_with_a_request_is_no_failure() {
+    let ports = Mutex::new(HashSet::new());
+    // Every connection answers one request and ends when the second comes.
+    let server = Server::start(move |_, socket| {
+        let port = socket.peer_addr().unwrap().port();
+        ports.lock().unwrap().insert(port) && answer(socket, 200, &json!({"choices": [{"text": "a"}]}))
+    });
+    let folder = Folder::new("kept");
+    let report = run(&folder.plan(server.port, &[json!({})], json!({"requests": 3}))).unwrap();
+    assert_eq!((report.answered, report.connections), (3, 3), "{:?}", folder.answers());
+    assert_eq!(server.bodies().len(), 5, "two were asked again");
 }
 
 #[test]
