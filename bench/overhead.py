@@ -19,7 +19,7 @@ from servers import Server, ours
 from work import chat
 
 LONG = 385
-"""Tokens of a long answer: so many that chunks take longer than the request, else its noise would hide them."""
+"""Tokens of a long answer: so many that the noise of requests does not hide what they take."""
 LEAST = 64
 """Requests of a measurement at least, and of the warm-up: a process's first ones are dearer."""
 BATCH = 256
