@@ -87,8 +87,8 @@ def _listen(settings: Settings) -> socket.socket:
     listener = socket.socket(family, kind)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        # asyncio does so only for sockets that name their protocol; without it what is sent on a kept connection
-        # waits for the client's delayed acknowledgement, 40 ms.
+        # asyncio does so only for sockets that name their protocol. Without it, answers on a kept connection
+        # wait for the client's delayed acknowledgement, 40 ms.
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, KEEP_ALIVE_SECONDS)
