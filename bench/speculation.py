@@ -24,9 +24,7 @@ import http.client
 import json
 import re
 import signal
-import socket
 import statistics
-import subprocess
 import sys
 import threading
 import time
@@ -42,8 +40,8 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from demo.corpus import Writer, strict  # noqa: E402
+from servers import serving as start  # noqa: E402
 
-START_SECONDS = 120.0
 COUNTS = ("drafted_tokens", "accepted_tokens", "generated_tokens")
 PLACES = 4
 # The servers' default.
@@ -111,31 +109,12 @@ class Server:
 @contextmanager
 def serving(target: str, speculative: dict[str, Any], folder: Path, name: str, dots: int) -> Iterator[Server]:
     """A server that is ready; `dots` in the paths move its memory."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
     config = folder / f"{name.replace(' ', '-')}{'.' * dots}.json"
     target = "/." * dots + str(Path(target).resolve())
     config.write_text(json.dumps({"speculative": speculative, "max_batch_size": 32}))
-    command = [sys.executable, "-m", "llgtrt", "serve", target, "--port", str(port)]
-    command += ["--runtime-config", str(config), "--served-model-name", "m"]
-    process = subprocess.Popen(command, stderr=subprocess.DEVNULL, cwd=ROOT)
-    try:
-        server = Server(port)
-        end = time.monotonic() + START_SECONDS
-        while True:
-            try:
-                if server.call("/ready")[0] == 200:
-                    break
-            except OSError:
-                pass
-            if process.poll() is not None or time.monotonic() > end:
-                raise RuntimeError(f"the server for {name} did not start")
-            time.sleep(0.1)
-        yield server
-    finally:
-        process.terminate()
-        process.wait(30)
+    command = [sys.executable, "-m", "llgtrt", "serve", target, "--served-model-name", "m"]
+    with start(name, [*command, "--runtime-config", str(config)], "/ready", {}) as started:
+        yield Server(int(started.url.rsplit(":", 1)[1]))
 
 
 def requests(seed: int, count: int, schema: bool, temperature: float) -> list[dict[str, Any]]:
