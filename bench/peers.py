@@ -14,7 +14,7 @@ from servers import llama_server, ours
 from work import SCHEMAS, Case
 
 DRAFT_LEN = 10
-"""Tokens drafted at once by a draft model, on both sides: our default."""
+"""Tokens that the peer drafts at once by a draft model; ours drafts as many as pay."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -56,7 +56,7 @@ def drafting(args: argparse.Namespace, way: str) -> tuple[dict[str, Any], list[s
     if way == "model":
         if args.draft is None:
             raise SystemExit("--drafts model needs --draft FILE")
-        return {"draft_model": args.draft, "max_draft_len": DRAFT_LEN}, [
+        return {"draft_model": args.draft}, [
             *("-md", args.draft, "--spec-type", "draft-simple", "--spec-draft-n-max", str(DRAFT_LEN))
         ]
     return {"sources": ["forced", "prompt_lookup"]}, ["--spec-type", way]
