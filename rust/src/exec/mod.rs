@@ -10,6 +10,7 @@
 pub mod draft_model;
 mod draft_walk;
 pub mod forced;
+mod judges;
 #[cfg(feature = "llama")]
 pub mod llama;
 pub(crate) mod memory;

@@ -90,7 +90,7 @@ pub fn open_toy(toy: ToyConfig, config: &Config, fault: Option<ToyFault>) -> Res
         engine = engine.plant(fault);
     }
     let threads = config.engine.mask_threads.unwrap_or(0) as usize;
-    let target = Box::new(Sampled::new(Box::new(engine), threads, &config.speculative));
+    let target = Box::new(Sampled::new(Box::new(engine), threads, 1, &config.speculative));
     let info = info_of(target.as_ref(), &vocab, config, true);
     let info = Info { summary: "weightless engine (toy)".into(), ..info };
     Ok(Opened { drafters: drafters(config, target.as_ref(), draft)?, target, vocab, info })

@@ -1,15 +1,15 @@
 //! Lifts a [`Forward`] (an engine that hands out logits) to a [`Target`].
 //!
 //! `start` remembers the jobs, `poll` runs them in one pass. A panic in one job's grammar or sampler becomes that
-//! sequence's error. Masks are computed on the engine's thread after the pass, or by helper threads during it where
-//! the machine has cores that the engine leaves free (`mask_threads`).
+//! sequence's error. Masks are computed with the verdicts after the pass, or by helper threads during it where the
+//! machine has cores that the engine leaves free (`mask_threads`).
 
-use super::verify::{self, Verdict};
+use super::judges::{Judges, outputs};
+use super::verify::Verdict;
 use super::{Caps, ExecError, Forward, Job, Outcome, Round, Run, SeqError, Target};
-use crate::config::{Acceptance, SpeculativeConfig};
-use crate::error::{Error, Result, panic_text};
+use crate::config::SpeculativeConfig;
+use crate::error::Result;
 use crate::request::Fault;
-use crate::sampler::Scratch;
 use crate::types::Slot;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
@@ -18,17 +18,21 @@ use std::time::{Duration, Instant};
 pub struct Sampled {
     forward: Box<dyn Forward>,
     jobs: Vec<Job>,
-    scratch: Scratch,
+    judges: Judges,
     mask_threads: usize,
-    /// See [`SpeculativeConfig::synthetic_acceptance`].
-    synthetic: Option<Vec<f64>>,
 }
 
 impl Sampled {
-    /// `mask_threads`: threads that compute masks during the pass; 0 = after it, on the caller's thread.
-    pub fn new(forward: Box<dyn Forward>, mask_threads: usize, speculative: &SpeculativeConfig) -> Self {
-        let synthetic = speculative.synthetic_acceptance.clone();
-        Sampled { forward, jobs: Vec::new(), scratch: Scratch::default(), mask_threads, synthetic }
+    /// `mask_threads`: threads that compute masks during the pass; 0 = after it. `judges`: threads that judge after it,
+    /// the caller's among them.
+    pub fn new(
+        forward: Box<dyn Forward>,
+        mask_threads: usize,
+        judges: usize,
+        speculative: &SpeculativeConfig,
+    ) -> Self {
+        let judges = Judges::new(judges, speculative.synthetic_acceptance.clone());
+        Sampled { forward, jobs: Vec::new(), judges, mask_threads }
     }
 }
 
@@ -53,7 +57,7 @@ impl Target for Sampled {
         let runs: Vec<Run<'_>> = jobs.iter().zip(&inputs).map(|(j, tokens)| run_of(j, tokens)).collect();
         let (forward, threads) = (&mut self.forward, self.mask_threads);
         let (rows, mask_time) = std::thread::scope(|scope| {
-            let helper = (threads > 0).then(|| {
+            let helper = (threads > 0 && jobs.iter().any(wants_mask)).then(|| {
                 let jobs = &mut jobs;
                 scope.spawn(move || first_masks(jobs, threads))
             });
@@ -62,18 +66,11 @@ impl Target for Sampled {
             (rows, times)
         });
         let rows = rows?;
-        let (mut first, mut states) = (0, rows.hidden.iter());
-        let mut verdicts = Vec::with_capacity(jobs.len());
-        for job in &mut jobs {
-            let last = first + outputs(job) as usize;
-            let synthetic = self.synthetic.as_deref();
-            let mut verdict = judge(job, synthetic, &rows.logits[first..last], &mut self.scratch);
-            if job.draft.hidden {
-                let states: Vec<_> = states.by_ref().take(last - first).collect();
-                verdict.iter_mut().for_each(|v| v.hidden = states.get(v.accepted).map(|s| s.to_vec()));
-            }
-            verdicts.push(verdict);
-            first = last;
+        let mut states = rows.hidden.iter();
+        let mut verdicts = self.judges.judge(&mut jobs, &rows.logits);
+        for (job, verdict) in jobs.iter().zip(&mut verdicts).filter(|(job, _)| job.draft.hidden) {
+            let states: Vec<_> = states.by_ref().take(outputs(job) as usize).collect();
+            verdict.iter_mut().for_each(|v| v.hidden = states.get(v.accepted).map(|s| s.to_vec()));
         }
         if let Some(Ok(v)) = verdicts.first_mut() {
             v.mask_time += mask_time;
@@ -149,19 +146,18 @@ fn round_of(job: Job, v: Verdict, computed: u32) -> Round {
     }
 }
 
-fn outputs(job: &Job) -> u32 {
-    if job.sample { 1 + job.draft.tokens.len() as u32 } else { 0 }
-}
-
 fn run_of<'a>(job: &Job, tokens: &'a [u32]) -> Run<'a> {
     Run { slot: job.slot, start: job.start, tokens, outputs: outputs(job), hidden: job.draft.hidden }
+}
+
+fn wants_mask(job: &Job) -> bool {
+    job.sample && job.grammar.is_some() && job.draft.masks.is_empty()
 }
 
 /// Masks for the first row of every constrained job; what fails here is left for `judge` to meet again.
 fn first_masks(jobs: &mut [Job], threads: usize) -> Duration {
     let begin = Instant::now();
-    let mut wanted: Vec<&mut Job> =
-        jobs.iter_mut().filter(|j| j.sample && j.grammar.is_some() && j.draft.masks.is_empty()).collect();
+    let mut wanted: Vec<&mut Job> = jobs.iter_mut().filter(|job| wants_mask(job)).collect();
     let share = wanted.len().div_ceil(threads).max(1);
     std::thread::scope(|scope| {
         for part in wanted.chunks_mut(share) {
@@ -176,37 +172,6 @@ fn first_mask(job: &mut Job) {
     let mask = catch_unwind(AssertUnwindSafe(|| grammar.mask()));
     if let Ok(Ok(mask)) = mask {
         job.draft.masks.push(mask);
-    }
-}
-
-/// Verifies one job; a panic in its grammar or sampler is this sequence's error.
-fn judge(
-    job: &mut Job,
-    synthetic: Option<&[f64]>,
-    rows: &[&[f32]],
-    scratch: &mut Scratch,
-) -> Result<Verdict> {
-    if !job.sample {
-        return Ok(Verdict::default());
-    }
-    let mut verdict = Verdict::default();
-    let judge = || match job.draft.acceptance {
-        Acceptance::Rejection if !job.draft.tokens.is_empty() => {
-            verify::rejection(job, rows, scratch, &mut verdict)
-        }
-        _ => {
-            let decreed = synthetic.map(|rates| verify::decreed(job, rates));
-            verify::exact(job, decreed, rows, scratch, &mut verdict)
-        }
-    };
-    let judged = catch_unwind(AssertUnwindSafe(judge));
-    let judged = judged.unwrap_or_else(|panic| {
-        *scratch = Scratch::default();
-        Err(Error::Executor(format!("sampling failed: {}", panic_text(panic.as_ref()))))
-    });
-    match judged {
-        Ok(()) => Ok(verdict),
-        Err(error) => verdict.before_failure().ok_or(error),
     }
 }
 

@@ -135,7 +135,8 @@ pub(super) fn open_model(target: &str, config: &Config) -> Result<Opened> {
     }
     let drafting = drafting.map(|opened| opened.forward);
     let mask_threads = config.engine.mask_threads.unwrap_or_else(|| spare_cores(config));
-    let target = Box::new(Sampled::new(forward, mask_threads as usize, &config.speculative));
+    let judges = (llama::threads(config) + mask_threads) as usize;
+    let target = Box::new(Sampled::new(forward, mask_threads as usize, judges, &config.speculative));
     let info = info_of(target.as_ref(), &vocab, config, false);
     let info = Info {
         summary: model.summary,

@@ -1,0 +1,180 @@
+//! Threads that judge the jobs of a step together, where that is worth waking them.
+//!
+//! A verdict depends on its job and its rows alone, so it is the same whoever gives it. Whoever is free takes the next job:
+//! cores are not equally fast, nor are jobs.
+
+use super::Job;
+use super::verify::{self, Verdict};
+use crate::config::Acceptance;
+use crate::error::{Error, Result, panic_text};
+use crate::sampler::Scratch;
+use rayon::{ThreadPool, ThreadPoolBuilder};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Mutex, PoisonError};
+
+/// Logits that a thread is woken for.
+const WORTH: usize = 128 << 10;
+/// A mask takes 20 µs and more, as so many logits.
+const MASK: usize = WORTH / 4;
+
+/// The engine's own thread, and others that sleep until there is enough to do.
+pub(super) struct Judges {
+    pool: Option<ThreadPool>,
+    /// One for each thread.
+    scratches: Vec<Scratch>,
+    /// See [`SpeculativeConfig::synthetic_acceptance`](crate::config::SpeculativeConfig::synthetic_acceptance).
+    synthetic: Option<Vec<f64>>,
+}
+
+impl Judges {
+    /// So many threads, the caller's among them.
+    pub(super) fn new(threads: usize, synthetic: Option<Vec<f64>>) -> Self {
+        let others = threads.saturating_sub(1);
+        let name = |i| format!("judge {i}");
+        let pool = ThreadPoolBuilder::new().num_threads(others).thread_name(name);
+        let pool = if others > 0 { pool.build().ok() } else { None };
+        let threads = 1 + if pool.is_some() { others } else { 0 };
+        Judges { pool, scratches: (0..threads).map(|_| Scratch::default()).collect(), synthetic }
+    }
+
+    /// Judges each job by its rows; `rows` are those of all jobs, in their order, and so are the verdicts.
+    pub(super) fn judge(&mut self, jobs: &mut [Job], rows: &[&[f32]]) -> Vec<Result<Verdict>> {
+        let logits: usize = rows.iter().map(|row| row.len()).sum();
+        let masks: usize = jobs.iter().map(masks).sum();
+        self.judge_on((logits + masks * MASK) / WORTH, jobs, rows)
+    }
+
+    /// The same on up to so many threads.
+    fn judge_on(&mut self, threads: usize, jobs: &mut [Job], rows: &[&[f32]]) -> Vec<Result<Verdict>> {
+        let threads = threads.min(jobs.len()).min(self.scratches.len());
+        let mut verdicts: Vec<_> = jobs.iter().map(|_| Ok(Verdict::default())).collect();
+        let mut rest = rows;
+        let cases = jobs.iter_mut().zip(&mut verdicts).map(|(job, verdict)| {
+            let (own, others) = rest.split_at(outputs(job) as usize);
+            rest = others;
+            (job, own, verdict)
+        });
+        let (cases, synthetic) = (Mutex::new(cases), self.synthetic.as_deref());
+        let next = || cases.lock().unwrap_or_else(PoisonError::into_inner).next();
+        let work = |scratch: &mut Scratch| {
+            while let Some((job, rows, verdict)) = next() {
+                *verdict = judge(job, synthetic, rows, scratch);
+            }
+        };
+        let (own, others) = self.scratches.split_first_mut().expect("one for the caller. This is a bug.");
+        match &self.pool {
+            Some(pool) if threads > 1 => pool.in_place_scope(|scope| {
+                for scratch in &mut others[..threads - 1] {
+                    scope.spawn(|_| work(scratch));
+                }
+                work(own);
+            }),
+            _ => work(own),
+        }
+        verdicts
+    }
+}
+
+/// Rows that a job wants.
+pub(super) fn outputs(job: &Job) -> u32 {
+    if job.sample { 1 + job.draft.tokens.len() as u32 } else { 0 }
+}
+
+/// Masks that judging a job may have to compute.
+fn masks(job: &Job) -> usize {
+    if job.grammar.is_some() { (outputs(job) as usize).saturating_sub(job.draft.masks.len()) } else { 0 }
+}
+
+/// Verifies one job; a panic in its grammar or sampler is this sequence's error.
+fn judge(
+    job: &mut Job,
+    synthetic: Option<&[f64]>,
+    rows: &[&[f32]],
+    scratch: &mut Scratch,
+) -> Result<Verdict> {
+    if !job.sample {
+        return Ok(Verdict::default());
+    }
+    let mut verdict = Verdict::default();
+    let judge = || match job.draft.acceptance {
+        Acceptance::Rejection if !job.draft.tokens.is_empty() => {
+            verify::rejection(job, rows, scratch, &mut verdict)
+        }
+        _ => {
+            let decreed = synthetic.map(|rates| verify::decreed(job, rates));
+            verify::exact(job, decreed, rows, scratch, &mut verdict)
+        }
+    };
+    let judged = catch_unwind(AssertUnwindSafe(judge));
+    let judged = judged.unwrap_or_else(|panic| {
+        *scratch = Scratch::default();
+        Err(Error::Executor(format!("sampling failed: {}", panic_text(panic.as_ref()))))
+    });
+    match judged {
+        Ok(()) => Ok(verdict),
+        Err(error) => verdict.before_failure().ok_or(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::exec::Draft;
+    use crate::request::{Limits, Request, RequestSpec};
+    use crate::sampler::Sampler;
+    use crate::types::Slot;
+    use crate::vocab::Vocab;
+    use std::sync::Arc;
+
+    const JOBS: u32 = 40;
+
+    /// Jobs of all kinds; every tenth one's sampler panics.
+    fn jobs(vocab: &Arc<Vocab>) -> Vec<Job> {
+        let limits = Limits { n_vocab: vocab.len() as u32, context: 64, max_prompt: 64, faults: true };
+        let job = |i: u32| {
+            let more = match i % 10 {
+                0 => r#","logprobs":3"#,
+                1 => r#","fault":{"sampler_panic":0}"#,
+                _ => "",
+            };
+            let kind = ["", r#","top_p":0.9"#, r#","presence_penalty":0.5"#][i as usize % 3];
+            let json = format!(r#"{{"prompt":[1],"sampling":{{"temperature":0.8,"seed":{i}{kind}}}{more}}}"#);
+            let request = Request::new(serde_json::from_str::<RequestSpec>(&json).unwrap(), &limits).unwrap();
+            let mut draft = Draft { tokens: vec![i; i as usize % 4], ..Draft::default() };
+            if i % 2 == 0 {
+                draft.acceptance = Acceptance::Rejection;
+            }
+            let sampler = Sampler::new(&request, 0, 0, vocab.clone());
+            let sample = i % 7 != 3;
+            draft.cut(if sample { 3 } else { 0 });
+            Job { slot: Slot(i), start: 0, tokens: vec![1], sample, draft, sampler, grammar: None }
+        };
+        (0..JOBS).map(job).collect()
+    }
+
+    #[test]
+    fn verdicts_are_the_same_and_in_order_on_any_number_of_threads() {
+        let vocab = Vocab::toy().unwrap();
+        let width = vocab.len();
+        let wanted: u32 = jobs(&vocab).iter().map(outputs).sum();
+        let logit = |i: usize| ((i * 2_654_435_761 + i * i * 40_503) % 1000) as f32 / 100.0;
+        let logits: Vec<f32> = (0..wanted as usize * width).map(logit).collect();
+        let rows: Vec<&[f32]> = logits.chunks(width).collect();
+        let text = |verdict: &Result<Verdict>| match verdict {
+            Ok(v) => format!("{:?} {:?} {} {:?}", v.tokens, v.logprobs, v.accepted, v.refusal),
+            Err(error) => error.to_string(),
+        };
+        let on = |threads: usize| -> Vec<String> {
+            let verdicts = Judges::new(threads, None).judge_on(threads, &mut jobs(&vocab), &rows);
+            verdicts.iter().map(text).collect()
+        };
+        let alone = on(1);
+        let failed = |i: usize| i % 10 == 1 && i % 7 != 3;
+        assert!(
+            alone.iter().enumerate().all(|(i, text)| text.contains("planted sampler fault") == failed(i))
+        );
+        for threads in [2, 3, 8] {
+            assert_eq!(on(threads), alone);
+        }
+    }
+}
