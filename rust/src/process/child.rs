@@ -39,6 +39,8 @@ fn serve_on(socket: &UnixStream, serve: Serve) -> io::Result<i32> {
     std::thread::Builder::new().name("inbox".into()).spawn(move || read_commands(frames, &to_engine))?;
     // Blocks while the parent's buffer is full. The parent has a thread that only reads, into events that are merged,
     // so this is short; and where the parent is stopped, waiting is what bounds the memory.
+    // To hand reports to a thread that writes them was tried: waking it takes as long as writing, 18 µs either way for 16
+    // events, and they arrive 20 µs later.
     let mut reports = FrameWriter::new(socket);
     let mut sink = |message: FromEngine| reports.send(&message).is_ok();
     let end = catch_unwind(AssertUnwindSafe(|| serve(&hello.target, &config, inbox, &mut sink)));
