@@ -114,7 +114,9 @@ fn compare(
     let limits = Limits { n_vocab: n_vocab as u32, context: 64, max_prompt: 64, faults: false };
     let json = format!(r#"{{"prompt":[1],"sampling":{sampling}}}"#);
     let request = Request::new(serde_json::from_str::<RequestSpec>(&json)?, &limits)?;
-    let target = |judges| Sampled::new(Box::new(Instantly::new(n_vocab, slots)), 0, judges, &SpeculativeConfig::default());
+    let target = |judges| {
+        Sampled::new(Box::new(Instantly::new(n_vocab, slots)), 0, judges, &SpeculativeConfig::default())
+    };
     let mut targets = [1, threads].map(target);
     let mut times = [Vec::new(), Vec::new()];
     for round in 0..ROUNDS {

@@ -143,7 +143,7 @@ pub struct EngineConfig {
     /// While anything decodes, prompt chunks are cut so that a step stays under this many milliseconds.
     #[schemars(range(min = 1, max = 600_000))]
     pub max_step_ms: u32,
-    /// Threads that compute masks during the forward pass; 0 = between steps, on the engine thread. null = by the cores.
+    /// Threads that compute masks during the forward pass; 0 = between steps. null = by the cores.
     #[schemars(range(min = 0, max = 512))]
     pub mask_threads: Option<u32>,
     /// Seed of the requests that have none: each gets one by its number in the order of arrival. null = random ones.

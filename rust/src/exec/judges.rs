@@ -141,7 +141,7 @@ mod tests {
             let json = format!(r#"{{"prompt":[1],"sampling":{{"temperature":0.8,"seed":{i}{kind}}}{more}}}"#);
             let request = Request::new(serde_json::from_str::<RequestSpec>(&json).unwrap(), &limits).unwrap();
             let mut draft = Draft { tokens: vec![i; i as usize % 4], ..Draft::default() };
-            if i % 2 == 0 {
+            if i.is_multiple_of(2) {
                 draft.acceptance = Acceptance::Rejection;
             }
             let sampler = Sampler::new(&request, 0, 0, vocab.clone());
