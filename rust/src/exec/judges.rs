@@ -12,10 +12,8 @@ use rayon::{ThreadPool, ThreadPoolBuilder};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Mutex, PoisonError};
 
-/// Logits that a thread is woken for.
+/// Logits that a thread is woken for, which takes about as long as to draw from so many.
 const WORTH: usize = 128 << 10;
-/// A mask takes 20 µs and more, as so many logits.
-const MASK: usize = WORTH / 4;
 
 /// The engine's own thread, and others that sleep until there is enough to do.
 pub(super) struct Judges {
@@ -40,8 +38,7 @@ impl Judges {
     /// Judges each job by its rows; `rows` are those of all jobs, in their order, and so are the verdicts.
     pub(super) fn judge(&mut self, jobs: &mut [Job], rows: &[&[f32]]) -> Vec<Result<Verdict>> {
         let logits: usize = rows.iter().map(|row| row.len()).sum();
-        let masks: usize = jobs.iter().map(masks).sum();
-        self.judge_on((logits + masks * MASK) / WORTH, jobs, rows)
+        self.judge_on(logits / WORTH, jobs, rows)
     }
 
     /// The same on up to so many threads.
@@ -78,11 +75,6 @@ impl Judges {
 /// Rows that a job wants.
 pub(super) fn outputs(job: &Job) -> u32 {
     if job.sample { 1 + job.draft.tokens.len() as u32 } else { 0 }
-}
-
-/// Masks that judging a job may have to compute.
-fn masks(job: &Job) -> usize {
-    if job.grammar.is_some() { (outputs(job) as usize).saturating_sub(job.draft.masks.len()) } else { 0 }
 }
 
 /// Verifies one job; a panic in its grammar or sampler is this sequence's error.
