@@ -210,8 +210,10 @@ impl Drafter for DraftModel {
         // An id that this model lacks cannot be read, nor a text beyond its context.
         let reads = |ask: &&mut Ask<'_>| {
             let fits = ask.known.len() + ask.draft.tokens.len() <= longest;
-            let mut known = ask.known.iter().chain(&ask.draft.tokens);
-            fits && (ids >= width || known.all(|&t| (t as usize) < ids))
+            // What is held was read.
+            let agreed = self.held[ask.slot.index()].agreed;
+            let mut rest = ask.known.iter().chain(&ask.draft.tokens).skip(agreed);
+            fits && (ids >= width || rest.all(|&t| (t as usize) < ids))
         };
         // The last drafted token is not computed.
         let walk = |ask| Walk::new(ask, longest + 1);
