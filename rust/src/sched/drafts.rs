@@ -3,7 +3,7 @@
 //! What is forced, predicted or looked up costs nothing and is there beforehand; then a model may go on, which takes time.
 //! Of none and each of the models, and of all lengths, that is taken which promises the most tokens per second: tokens by
 //! how often the sources' drafts were accepted, seconds by what passes of so many rows and drafting took
-//! ([`times`]). Drafts that promise less than a tenth more than none are left out.
+//! (`times`). Drafts that promise less than a tenth more than none are left out.
 //!
 //! One rule for what is not known: what was not seen for a while is doubted, up to half of the refusals and half of the
 //! time that drafts cost, and the choice is made as if these doubts were right. So what would be the best if it had become
