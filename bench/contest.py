@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+import time
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,6 +12,11 @@ from plot import bars
 from record import Record, Table, number
 from servers import Server
 from work import Case
+
+SETTLING = 5.0
+"""Most seconds that a round waits for the one before to end."""
+QUIET = 0.05
+"""Cores that servers without work take at most."""
 
 
 @dataclass
@@ -54,11 +60,24 @@ def meet(pair: tuple[Server, Server], cases: list[Case], rounds: int, label: str
             bodies = meeting.case.bodies(turn)
             reports: dict[str, Report] = {}
             for server in pair if turn % 2 else pair[::-1]:
+                settle(pair)
                 arrivals = Arrivals(meeting.case.clients)
                 reports[server.url] = load(server.url + CHAT, bodies, arrivals, errors_cut=True)
             if turn > 0:
                 meeting.rounds.append((reports[pair[0].url], reports[pair[1].url]))
     return meetings
+
+
+def settle(servers: tuple[Server, ...]) -> None:
+    """Waits until nothing runs in the servers: the peer's threads spin for a while after a pass."""
+    end = time.monotonic() + SETTLING
+    before = sum(sum(server.cpu().values()) for server in servers)
+    while time.monotonic() < end:
+        time.sleep(0.1)
+        now = sum(sum(server.cpu().values()) for server in servers)
+        if now - before < 0.1 * QUIET:
+            return
+        before = now
 
 
 def record(name: str, names: tuple[str, str], meetings: list[Meeting]) -> Record:

@@ -7,7 +7,7 @@
 //! A case of one's own is `rows,sequences,tokens`.
 
 use llgtrt::config::{Config, KvCacheType};
-use llgtrt::exec::llama::context::{Context, Pool, Shape};
+use llgtrt::exec::llama::context::{Context, Pools, Shape};
 use llgtrt::exec::llama::ffi::Model;
 use llgtrt::exec::llama::{kv_type, threads};
 use std::path::Path;
@@ -56,11 +56,11 @@ fn main() -> Result<(), String> {
         cases.extend(CASES);
     }
     let model = Model::load(Path::new(&path))?;
-    let pool = Pool::new(threads(&config))?;
+    let pools = Pools::new(&[threads(&config)])?;
     let bytes_per_ms = bandwidth(threads(&config)) / 1e3;
     println!("rows  sequences  past        ms   reads");
     for case in cases {
-        let ms = measure(&model, &pool, &config, (case, rounds))?;
+        let ms = measure(&model, &pools, &config, (case, rounds))?;
         let [rows, sequences, past] = case;
         let passes = (rows * sequences).div_ceil(BATCH);
         let reads = ms * bytes_per_ms / model.bytes() as f64 / f64::from(passes);
@@ -81,13 +81,13 @@ fn parse(case: &str) -> Result<[u32; 3], String> {
 /// Milliseconds of the fastest round.
 fn measure(
     model: &Arc<Model>,
-    pool: &Arc<Pool>,
+    pools: &Arc<Pools>,
     config: &Config,
     ([rows, sequences, past], rounds): ([u32; 3], u32),
 ) -> Result<f64, String> {
     let cells = sequences * (past + rows).next_multiple_of(256);
     let shape = Shape { shared: false, sequences, cells, batch: BATCH, kv: kv_type(config) };
-    let mut context = Context::new(model, &shape, pool)?;
+    let mut context = Context::new(model, &shape, pools)?;
     for sequence in 0..sequences {
         compute(&mut context, sequence..sequence + 1, 0..past)?;
     }

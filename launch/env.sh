@@ -52,6 +52,8 @@ if [[ ${CXXFLAGS:-} != *ggml_tiled_wdata_size=* ]]; then
     export CXXFLAGS
     unset llgtrt_name
 fi
+# The pause in the loops of ggml's threads that wait for each other, in its C. GCC has the pause inline, and keeps it.
+if [[ ${CFLAGS:-} != *_mm_pause=* ]]; then export CFLAGS="${CFLAGS:+$CFLAGS }-D_mm_pause=llgtrt_pause"; fi
 # The crate would build with -O2 where Cargo's profile asks for line tables. What has no kernel of ours takes ggml's vector
 # product, the only one of its products whose bits don't depend on the number of rows.
 export LLAMA_LIB_PROFILE=Release GGML_LLAMAFILE=OFF GGML_CPU_REPACK=OFF

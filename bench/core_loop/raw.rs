@@ -2,7 +2,7 @@
 
 use super::{Case, Timing, prompt};
 use llgtrt::config::Config;
-use llgtrt::exec::llama::context::{Context, DecodeError, Pool, Shape};
+use llgtrt::exec::llama::context::{Context, DecodeError, Pools, Shape};
 use llgtrt::exec::llama::ffi::Model;
 use llgtrt::exec::llama::{kv_type, threads};
 use llgtrt::types::Token;
@@ -22,7 +22,7 @@ impl Raw {
             batch: config.max_num_tokens,
             kv: kv_type(&config),
         };
-        Context::new(&Model::load(path)?, &shape, &Pool::new(threads(&config))?).map(Raw)
+        Context::new(&Model::load(path)?, &shape, &Pools::new(&[threads(&config)])?).map(Raw)
     }
 
     /// A prompt for each sequence, then steps of one token per sequence.

@@ -2,7 +2,8 @@
 
 use super::world::{Tally, Texts, World, step};
 use super::{config, model, models, one_engine, opened, with_kv};
-use llgtrt::config::{KvCacheType, KvLayout};
+use llgtrt::config::{Config, KvCacheType, KvLayout};
+use llgtrt::exec::llama::threads;
 use llgtrt::exec::{Promise, Run};
 use llgtrt::types::{Slot, Token};
 use std::path::Path;
@@ -10,8 +11,11 @@ use std::path::Path;
 const PROMPT: usize = 48;
 const LEN: usize = 80;
 
+/// On as many threads as the engine finds best, which it tries to find out all the time.
 fn live(path: &Path, layout: KvLayout, kv: KvCacheType, steps: usize) -> (Tally, Promise, String) {
-    let mut opened = opened(path, &with_kv(config(layout, 12, 512), kv));
+    let mut config = with_kv(config(layout, 12, 512), kv);
+    config.engine.threads = 0;
+    let mut opened = opened(path, &config);
     let texts = Texts::new(&mut *opened.forward, PROMPT, LEN);
     let mut world = World::new(&mut *opened.forward, &texts, 11);
     (0..steps).for_each(|_| world.step());
@@ -28,6 +32,7 @@ fn slots_give_equal_bits_under_churn() {
             let (tally, promise, summary) = live(&path, KvLayout::Slots, kv, 500);
             assert!(tally.rows > 800 && tally.copies > 20 && tally.restores > 20, "{tally:?}");
             assert_eq!((promise, tally.differ), (Promise::BitIdentical, 0), "{summary}: {tally:?}");
+            assert_eq!(summary.contains("up to"), threads(&Config::default()) > 1, "{summary}");
         }
     }
 }

@@ -2,8 +2,10 @@
 
 use super::context::{Context, DecodeError};
 use super::gaps::{self, Times};
+use super::threads::Threads;
 use crate::exec::{Caps, ExecError, Forward, Rows, Run, one_pass};
 use crate::types::Slot;
+use std::time::Instant;
 
 /// llama.cpp with a fixed number of slots.
 pub(super) struct Llama {
@@ -13,6 +15,8 @@ pub(super) struct Llama {
     shared: bool,
     /// What passes take.
     times: Times,
+    /// How many threads compute them.
+    threads: Threads,
     /// KV tokens of each slot.
     held: Vec<u32>,
     /// Copies whose data moves at the next decode.
@@ -23,9 +27,24 @@ pub(super) struct Llama {
 }
 
 impl Llama {
-    pub(super) fn new(context: Context, caps: Caps, shared: bool, times: Times) -> Self {
+    pub(super) fn new(context: Context, caps: Caps, shared: bool, times: Times, threads: Threads) -> Self {
         let held = vec![0; caps.slots as usize];
-        Llama { context, caps, shared, times, held, copying: false, starts: Vec::new(), filled: Vec::new() }
+        Llama {
+            context,
+            caps,
+            shared,
+            times,
+            threads,
+            held,
+            copying: false,
+            starts: Vec::new(),
+            filled: Vec::new(),
+        }
+    }
+
+    /// Lets every pass take another number of threads from now on.
+    pub(super) fn take_turns(&mut self) {
+        self.threads = Threads::Turns(0);
     }
 
     fn held(&self, slot: Slot) -> Result<u32, ExecError> {
@@ -129,7 +148,12 @@ impl Llama {
 
     /// Computes the batch, and takes out again what filled gaps; after an error, what `runs` left.
     fn decode(&mut self, runs: &[Run<'_>]) -> Result<(), ExecError> {
+        let rows = self.context.pushed() as u32;
+        let threads = self.threads.choose(self.context.threads(), rows);
+        self.context.compute_on(threads);
+        let begin = Instant::now();
         let result = self.context.decode();
+        self.threads.learn(rows, threads, begin.elapsed().as_secs_f64());
         // Whatever the outcome, the library moves copies first.
         self.copying &= matches!(result, Err(DecodeError::Refused(_)));
         for i in 0..self.filled.len() {

@@ -13,12 +13,13 @@ pub mod gguf;
 mod kernels;
 mod plan;
 mod probe;
+mod threads;
 
 use crate::config::{Config, KvCacheType, KvLayout};
 use crate::error::Error;
 use crate::exec::{Caps, ExecError, Forward, Promise, memory};
 use crate::types::Token;
-use context::{Context, KvType, Pool, Shape};
+use context::{Context, KvType, Pools, Shape};
 use ffi::Model;
 use forward::Llama;
 use gaps::Times;
@@ -27,11 +28,14 @@ use plan::{Facts, Plan};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
+use threads::{Least, Threads};
 
 /// Layers that the library takes; with none or more it aborts.
 const LAYERS: std::ops::RangeInclusive<i64> = 1..=512;
 /// Time for the probe.
 const PROBE: Duration = Duration::from_millis(800);
+/// Time for the probe on different numbers of threads.
+const PROBE_THREADS: Duration = Duration::from_millis(200);
 
 /// An opened model.
 pub struct Opened {
@@ -74,22 +78,23 @@ struct Loaded {
     found: Found,
     /// Longest context, in tokens.
     context: u32,
-    pool: Arc<Pool>,
+    pools: Arc<Pools>,
 }
 
-/// Checks, loads and probes a GGUF file. Models with as many threads compute on one pool.
-fn load(gguf: &Path, config: &Config, pool: Option<&Arc<Pool>>) -> Result<Loaded, Error> {
+/// Checks, loads and probes a GGUF file. Models with as many threads compute on the same ones.
+fn load(gguf: &Path, config: &Config, pools: Option<&Arc<Pools>>) -> Result<Loaded, Error> {
     let trained = check(gguf)?;
     let model = Model::load(gguf).map_err(|why| refused(gguf, &format!("cannot be loaded: {why}")))?;
     if model.n_vocab() == 0 || !model.generates() {
         return Err(refused(gguf, "is no model that generates text"));
     }
-    let pool = match pool.filter(|pool| pool.threads() == threads(config)) {
-        Some(pool) => Arc::clone(pool),
-        None => Pool::new(threads(config)).map_err(Error::Executor)?,
+    let sizes = pool_sizes(config);
+    let pools = match pools.filter(|pools| pools.sizes() == sizes) {
+        Some(pools) => Arc::clone(pools),
+        None => Pools::new(&sizes).map_err(Error::Executor)?,
     };
-    let found = look(gguf, &model, config, (trained, &pool))?;
-    Ok(Loaded { model, found, context: longest_context(config, trained), pool })
+    let found = look(gguf, &model, config, (trained, &pools))?;
+    Ok(Loaded { model, found, context: longest_context(config, trained), pools })
 }
 
 /// The file and configuration of a draft model.
@@ -110,11 +115,11 @@ pub fn open(gguf: &Path, config: &Config, draft: Option<&DraftFile<'_>>) -> Resu
     ffi::init();
     kernels::check().map_err(|why| Error::Executor(format!("{why}; build with `. launch/env.sh`")))?;
     let target = load(gguf, config, None)?;
-    let drafting = draft.map(|d| load(d.gguf, d.config, Some(&target.pool)));
+    let drafting = draft.map(|d| load(d.gguf, d.config, Some(&target.pools)));
     let drafting = drafting.transpose().map_err(of_draft)?;
     let plan = plan::plan(config, &facts(&target, config, draft.map(|d| d.config).zip(drafting.as_ref())));
     let forward = build(&target, config, &plan)?;
-    let info = describe(&target.model, &plan, &target.found, threads(config));
+    let info = describe(&target, &plan);
     log_found(&plan, &target.found, forward.caps().promise);
     let draft = match drafting.zip(draft) {
         Some((loaded, file)) => Some(Box::new(open_draft(&loaded, file, &plan).map_err(of_draft)?)),
@@ -151,7 +156,7 @@ fn open_draft(loaded: &Loaded, file: &DraftFile<'_>, plan: &Plan) -> Result<Open
     if !forward.caps().can_truncate {
         return Err(refused(file.gguf, "cannot draft: its KV cannot be truncated"));
     }
-    let info = describe(&loaded.model, &plan, &loaded.found, loaded.pool.threads());
+    let info = describe(loaded, &plan);
     log::info!("draft model: {}; {} KV tokens", info.summary, plan.total);
     Ok(Opened { forward: Box::new(forward), info, draft: None })
 }
@@ -203,6 +208,8 @@ struct Found {
     kv: KvType,
     token_bytes: f64,
     probe: Option<probe::Found>,
+    /// Rows have the same bits on any number of threads, as far as was seen.
+    any_threads: bool,
 }
 
 impl Found {
@@ -216,11 +223,11 @@ fn look(
     gguf: &Path,
     model: &Arc<Model>,
     config: &Config,
-    (trained, pool): (u32, &Arc<Pool>),
+    (trained, pools): (u32, &Arc<Pools>),
 ) -> Result<Found, Error> {
     let cells = probe::SLOTS * probe::TOKENS;
     let shape = Shape { shared: false, sequences: probe::SLOTS, cells, batch: cells, kv: kv_type(config) };
-    let open = |kv| Context::new(model, &Shape { kv, ..shape }, pool);
+    let open = |kv| Context::new(model, &Shape { kv, ..shape }, pools);
     let (kv, context) = match open(shape.kv) {
         Err(why) if shape.kv == KvType::Q8_0 => {
             log::warn!("engine.kv_cache_type: q8_0 does not fit this model ({why}); bf16 is used");
@@ -231,7 +238,7 @@ fn look(
     let mut context = context.map_err(|why| refused(gguf, &format!("cannot be served: {why}")))?;
     let broken = |e: ExecError| refused(gguf, &format!("cannot be served: {e}"));
     let token_bytes = measure(&mut context).map_err(broken)?;
-    let mut found = Found { kv, token_bytes, probe: None };
+    let mut found = Found { kv, token_bytes, probe: None, any_threads: false };
     if config.engine.kv_layout != KvLayout::Shared && !model.is_recurrent() {
         let caps = Caps {
             n_vocab: model.n_vocab(),
@@ -248,12 +255,16 @@ fn look(
             probed: Vec::new(),
         };
         // As if rows took no time: so gaps that are filled are probed, too.
-        let mut engine = Llama::new(context, caps, false, Times::new(&[(1, 1.0)]));
+        let mut engine = Llama::new(context, caps, false, Times::new(&[(1, 1.0)]), Threads::All);
         let probe = probe::run(&mut engine, PROBE).map_err(broken)?;
         if !probe.finite {
             return Err(refused(gguf, "is damaged: its weights give scores that are no numbers"));
         }
         found.probe = Some(probe);
+        if pools.sizes().len() > 1 && found.equal() {
+            engine.take_turns();
+            found.any_threads = probe::run(&mut engine, PROBE_THREADS).map_err(broken)?.differ == 0;
+        }
     }
     Ok(found)
 }
@@ -279,7 +290,7 @@ fn measure(context: &mut Context) -> Result<f64, ExecError> {
 
 /// The context that serves.
 fn build(loaded: &Loaded, config: &Config, plan: &Plan) -> Result<Llama, Error> {
-    let Loaded { model, found, pool, .. } = loaded;
+    let Loaded { model, found, pools, .. } = loaded;
     let step = config.max_num_tokens.max(1);
     let shape = Shape {
         shared: plan.shared,
@@ -289,7 +300,7 @@ fn build(loaded: &Loaded, config: &Config, plan: &Plan) -> Result<Llama, Error> 
         batch: step.saturating_add(plan.sequences),
         kv: found.kv,
     };
-    let context = Context::new(model, &shape, pool).map_err(|why| {
+    let context = Context::new(model, &shape, pools).map_err(|why| {
         Error::Executor(format!("KV for {} tokens: {why}; lower kv_cache_max_tokens", plan.total))
     })?;
     let caps = Caps {
@@ -310,7 +321,8 @@ fn build(loaded: &Loaded, config: &Config, plan: &Plan) -> Result<Llama, Error> 
         log::warn!("this model's KV cannot be truncated: no prefix reuse and no speculation");
     }
     let times = Times::new(&caps.probed);
-    Ok(Llama::new(context, caps, plan.shared, times))
+    let threads = if found.any_threads { Threads::Least(Least::default()) } else { Threads::All };
+    Ok(Llama::new(context, caps, plan.shared, times, threads))
 }
 
 /// Logits of a step that may take a quarter of the memory that KV leaves, 256 MiB at least.
@@ -319,9 +331,10 @@ fn max_logits(config: &Config) -> u64 {
     ((left / 4.0) as u64).max(256 << 20) / size_of::<f32>() as u64
 }
 
-fn describe(model: &Model, plan: &Plan, found: &Found, threads: u32) -> ModelInfo {
+fn describe(Loaded { model, found, pools, .. }: &Loaded, plan: &Plan) -> ModelInfo {
     let (begin, add_begin) = model.begin();
     let layout = if plan.shared { "one pool" } else { "slots" };
+    let threads = if found.any_threads { "up to " } else { "" }.to_owned() + &pools.sizes()[0].to_string();
     let summary = format!(
         "llama.cpp: {}, {:.1} MiB; KV {} in {layout}; {threads} threads",
         // What the library calls a model of a size that it does not know.
@@ -361,7 +374,12 @@ fn mib(bytes: f64) -> f64 {
     bytes / f64::from(1 << 20)
 }
 
-/// The engine's threads: as configured, or the cores that this process may use.
+/// Threads of the pools: the configured number alone, or numbers to choose from.
+fn pool_sizes(config: &Config) -> Vec<u32> {
+    if config.engine.threads > 0 { vec![config.engine.threads] } else { threads::sizes(threads(config)) }
+}
+
+/// The engine's most threads: as configured, or the cores that this process may use.
 pub fn threads(config: &Config) -> u32 {
     let cores = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     if config.engine.threads > 0 { config.engine.threads } else { u32::try_from(cores()).unwrap_or(1) }

@@ -13,49 +13,56 @@ const POLL: u32 = 1;
 /// Most threads of a pool (`GGML_MAX_N_THREADS`).
 const MAX_THREADS: u32 = 512;
 
-/// Threads that compute. Contexts of one owner that compute in turns share a pool: a second one's idle threads would
-/// spin beside the first one's working ones.
-pub struct Pool {
-    pool: NonNull<sys::ggml_threadpool>,
-    threads: u32,
+/// Threads that compute: a pool of each size that passes may take. Contexts of one owner that compute in turns share them: a
+/// second one's idle threads would spin beside the first one's working ones. The library lets the threads of a pool that a
+/// context leaves sleep; those of one pool that a smaller pass has no work for would spin.
+pub struct Pools {
+    /// Never empty.
+    pools: Vec<NonNull<sys::ggml_threadpool>>,
+    sizes: Vec<u32>,
 }
 
 // SAFETY: a pool belongs to no thread, and the contexts that share it compute in turns (see `Context::new`).
-unsafe impl Send for Pool {}
-// SAFETY: as above; nothing is done through a shared reference but to attach it.
-unsafe impl Sync for Pool {}
+unsafe impl Send for Pools {}
+// SAFETY: as above; nothing is done through a shared reference but to attach one.
+unsafe impl Sync for Pools {}
 
-impl Pool {
-    /// Starts `threads` threads.
+impl Pools {
+    /// Starts pools of so many threads each.
     ///
     /// # Errors
-    /// Where they cannot be started.
-    pub fn new(threads: u32) -> Result<Arc<Self>, String> {
-        let threads = threads.clamp(1, MAX_THREADS);
-        // SAFETY: the parameters are the library's own defaults for this number of threads.
-        let pool = unsafe {
-            let mut params = sys::ggml_threadpool_params_default(threads.cast_signed());
-            params.poll = POLL;
-            sys::ggml_threadpool_new(&raw mut params)
-        };
-        let pool = NonNull::new(pool).ok_or_else(|| format!("cannot start {threads} threads"))?;
-        Ok(Arc::new(Pool { pool, threads }))
+    /// Where they cannot be started, or none are asked for.
+    pub fn new(sizes: &[u32]) -> Result<Arc<Self>, String> {
+        let mut pools = Pools { pools: Vec::new(), sizes: Vec::new() };
+        for threads in sizes.iter().map(|n| (*n).clamp(1, MAX_THREADS)) {
+            // SAFETY: the parameters are the library's own defaults for this number of threads.
+            let pool = unsafe {
+                let mut params = sys::ggml_threadpool_params_default(threads.cast_signed());
+                params.poll = POLL;
+                sys::ggml_threadpool_new(&raw mut params)
+            };
+            pools.pools.push(NonNull::new(pool).ok_or_else(|| format!("cannot start {threads} threads"))?);
+            pools.sizes.push(threads);
+        }
+        if pools.pools.is_empty() { Err("no threads".into()) } else { Ok(Arc::new(pools)) }
     }
 
-    /// Number of threads.
-    pub fn threads(&self) -> u32 {
-        self.threads
+    /// Numbers of threads, as given.
+    pub fn sizes(&self) -> &[u32] {
+        &self.sizes
     }
 }
 
-impl Drop for Pool {
+impl Drop for Pools {
     fn drop(&mut self) {
-        // SAFETY: made by `new`, freed once; every context that uses it holds it alive.
-        unsafe { sys::ggml_threadpool_free(self.pool.as_ptr()) };
+        for pool in &self.pools {
+            // SAFETY: made by `new`, freed once; every context that uses it holds it alive.
+            unsafe { sys::ggml_threadpool_free(pool.as_ptr()) };
+        }
     }
 }
 
-/// A context, its thread pool and its batch.
+/// A context, its thread pools and its batch.
 pub struct Context {
     context: NonNull<sys::llama_context>,
     memory: sys::llama_memory_t,
@@ -68,7 +75,7 @@ pub struct Context {
     shared: bool,
     hidden: bool,
     // Last: dropped after the context, which points into them.
-    _pool: Arc<Pool>,
+    pools: Arc<Pools>,
     _model: Arc<Model>,
 }
 
@@ -76,32 +83,47 @@ pub struct Context {
 unsafe impl Send for Context {}
 
 impl Context {
-    /// Makes a context with flash attention that computes on `pool`. Contexts that share a pool must be used by one
-    /// thread, or in turns.
+    /// Makes a context with flash attention that computes on the first of `pools`. Contexts that share them must be used by
+    /// one thread, or in turns.
     ///
     /// # Errors
     /// The library's reason, e.g. too little memory or a head size that `kv` cannot hold.
-    pub fn new(model: &Arc<Model>, shape: &Shape, pool: &Arc<Pool>) -> Result<Self, String> {
+    pub fn new(model: &Arc<Model>, shape: &Shape, pools: &Arc<Pools>) -> Result<Self, String> {
         let room = 1..=u32::MAX / 2;
         if !(1..=MAX_SEQUENCES).contains(&shape.sequences) || !room.contains(&shape.cells) {
             return Err(format!("{} sequences in {} cells are out of range", shape.sequences, shape.cells));
         }
-        let params = context_params(shape, pool.threads.cast_signed());
+        let params = context_params(shape, pools.sizes[0].cast_signed());
         // SAFETY: the model is alive; the parameters hold no pointers.
         let (context, why) = logged(|| unsafe { sys::llama_init_from_model(model.model.as_ptr(), params) });
         let context = NonNull::new(context).ok_or(why)?;
-        // SAFETY: both are alive, and the pool is dropped after the context. Without a pool, threads would be made for
-        // every pass.
+        let mut context = Self::wrap(model, context, pools, shape.shared);
+        // Without a pool, threads would be made for every pass.
+        context.compute_on(0);
+        Ok(context)
+    }
+
+    /// Takes the pool with this index for the next passes; none where there is no such pool.
+    pub fn compute_on(&mut self, index: usize) {
+        let (Some(pool), Some(threads)) = (self.pools.pools.get(index), self.pools.sizes.get(index)) else {
+            return;
+        };
+        // SAFETY: both are alive, and the pools are dropped after the context.
         unsafe {
-            sys::llama_attach_threadpool(context.as_ptr(), pool.pool.as_ptr(), pool.pool.as_ptr());
+            sys::llama_attach_threadpool(self.context.as_ptr(), pool.as_ptr(), pool.as_ptr());
+            sys::llama_set_n_threads(self.context.as_ptr(), threads.cast_signed(), threads.cast_signed());
         }
-        Ok(Self::wrap(model, context, pool, shape.shared))
+    }
+
+    /// Numbers of threads to compute on, by index.
+    pub fn threads(&self) -> &[u32] {
+        self.pools.sizes()
     }
 
     fn wrap(
         model: &Arc<Model>,
         context: NonNull<sys::llama_context>,
-        pool: &Arc<Pool>,
+        pools: &Arc<Pools>,
         shared: bool,
     ) -> Self {
         let c = context.as_ptr();
@@ -119,7 +141,7 @@ impl Context {
             sequences,
             shared,
             hidden: false,
-            _pool: Arc::clone(pool),
+            pools: Arc::clone(pools),
             _model: Arc::clone(model),
         }
     }

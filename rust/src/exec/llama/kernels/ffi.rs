@@ -6,6 +6,7 @@
 
 use super::Counter;
 use llama_cpp_sys_2 as sys;
+use std::cell::Cell;
 use std::ffi::{c_char, c_int, c_void};
 use std::ops::Range;
 
@@ -75,6 +76,21 @@ impl Params {
 
 #[cfg(target_arch = "x86_64")]
 use super::{attention::Job as Attention, matmul::Job};
+
+/// Pauses, about a tenth of a millisecond, after which a thread that waits for another lets a third one have its core. Fewer
+/// give the core away in every wait on a machine where something else always wants it.
+const PAUSES: u32 = 4096;
+
+/// What ggml's threads do, again and again, while they wait for each other. ggml's own pause alone would never let go of
+/// the core; where two threads of a pass have come to share one, every wait would then last until the scheduler takes it
+/// away, and a pass has hundreds.
+#[unsafe(no_mangle)]
+pub(super) extern "C" fn llgtrt_pause() {
+    thread_local!(static PAUSED: Cell<u32> = const { Cell::new(0) });
+    let paused = PAUSED.get().wrapping_add(1);
+    PAUSED.set(paused);
+    if paused.is_multiple_of(PAUSES) { std::thread::yield_now() } else { std::hint::spin_loop() }
+}
 
 /// Bytes of workspace for a product.
 ///
