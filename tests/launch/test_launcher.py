@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from conftest import Tree
 
 FIRST = ["venv", "pip run.txt", "pip build.txt"]
-AMX = "-mno-amx-tile -mno-amx-int8 -mno-amx-bf16"
+FLAGS = "-mno-amx-tile -mno-amx-int8 -mno-amx-bf16 -D_mm_pause=llgtrt_pause"
 
 
 def served(output: str) -> list[str]:
@@ -116,26 +116,26 @@ def test_a_moved_folder_gets_a_new_environment(tree: Tree) -> None:
 
 def test_clang_is_preferred_and_amx_is_off(tree: Tree) -> None:
     tree.run("m")
-    assert tree.calls()[-1] == f"build clang clang++ {AMX}"
+    assert tree.calls()[-1] == f"build clang clang++ {FLAGS}"
 
 
 @pytest.mark.parametrize("broken", ["clang++", "clang++ nothing"])
 def test_gcc_serves_where_clang_finds_no_headers(tree: Tree, broken: str) -> None:
     tree.run("m", FAKE_BROKEN=broken)
-    assert tree.calls()[-1] == f"build gcc g++ {AMX}"
+    assert tree.calls()[-1] == f"build gcc g++ {FLAGS}"
 
 
 def test_gcc_serves_where_clang_is_missing(tree: Tree) -> None:
     tree.without("clang", "clang++")
     tree.run("m")
-    assert tree.calls()[-1] == f"build gcc g++ {AMX}"
+    assert tree.calls()[-1] == f"build gcc g++ {FLAGS}"
 
 
 def test_another_compiler_rebuilds_the_engine(tree: Tree) -> None:
     tree.run("m")
     tree.calls()
     done = tree.run("m", CC="gcc", CFLAGS="-O2")
-    assert tree.calls() == ["cargo clean --quiet --release -p llama-cpp-sys-2", f"build gcc g++ -O2 {AMX}"]
+    assert tree.calls() == ["cargo clean --quiet --release -p llama-cpp-sys-2", f"build gcc g++ -O2 {FLAGS}"]
     assert "another C++ compiler" in done.stderr
 
 
