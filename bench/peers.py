@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import contest
+from extractions import Extractions
 from servers import llama_server, ours
 from work import SCHEMAS, Case
 
@@ -31,13 +32,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="none, model, or one of the peer's --spec-type ngram-* (ours: prompt lookup)",
     )
     parser.add_argument("--draft", help="draft model, .gguf, for --drafts model")
+    parser.add_argument(
+        "--demo", action="store_true", help="the demo's extractions: for its models, also expanded ones"
+    )
     parser.add_argument("--only", default="", help="cases whose name holds this")
     parser.add_argument("--ours", default="{}", help="more of our configuration, JSON")
     parser.add_argument("--theirs", default="", help="more of the peer's flags")
 
 
-def cases(clients: list[int]) -> list[Case]:
+def cases(clients: list[int], demo: bool = False) -> list[Case]:
     """All kinds of work for each number of clients; the second of the same prompts finds them known."""
+    if demo:
+        kinds = {"extractions, free": None, "extractions, schema": "its own"}
+        return [
+            Extractions(name, count, 0, 120, schema) for count in clients for name, schema in kinds.items()
+        ]
     found = []
     for count in clients:
         found.append(Case("long answers, free", count, 4, 96))
@@ -65,7 +74,7 @@ def drafting(args: argparse.Namespace, way: str) -> tuple[dict[str, Any], list[s
 def run(args: argparse.Namespace) -> int:
     """All models and ways of drafting, a pair of servers for each."""
     slots = max(args.clients)
-    wanted = [case for case in cases(args.clients) if args.only in case.name]
+    wanted = [case for case in cases(args.clients, args.demo) if args.only in case.name]
     if not wanted:
         raise SystemExit(f"no case holds {args.only!r}")
     meetings = []

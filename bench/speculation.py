@@ -36,11 +36,9 @@ from queue import Empty, SimpleQueue
 from random import Random
 from typing import Any
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
-
-from demo.corpus import Writer, strict  # noqa: E402
-from servers import serving as start  # noqa: E402
+from extractions import extractions
+from servers import ROOT
+from servers import serving as start
 
 COUNTS = ("drafted_tokens", "accepted_tokens", "generated_tokens")
 PLACES = 4
@@ -115,31 +113,6 @@ def serving(target: str, speculative: dict[str, Any], folder: Path, name: str, d
     command = [sys.executable, "-m", "llgtrt", "serve", target, "--served-model-name", "m"]
     with start(name, [*command, "--runtime-config", str(config)], "/ready", {}) as started:
         yield Server(int(started.url.rsplit(":", 1)[1]))
-
-
-def requests(seed: int, count: int, schema: bool, temperature: float) -> list[dict[str, Any]]:
-    """Extractions of flat objects from new texts."""
-    writer = Writer(Random(f"bench-{seed}"), unseen=True)
-    bodies: list[dict[str, Any]] = []
-    while len(bodies) < count:
-        talk = writer.conversation(only="flat", most=1)
-        wanted = talk.turns[0].schema
-        if wanted is None:
-            continue
-        messages = [{"role": "user", "content": talk.turns[0].request}]
-        if talk.system is not None:
-            messages.insert(0, {"role": "system", "content": talk.system})
-        body: dict[str, Any] = {
-            "messages": messages,
-            "max_tokens": 120,
-            "temperature": temperature,
-            "seed": 1,
-        }
-        if schema:
-            form = {"name": "r", "schema": strict(wanted)}
-            body["response_format"] = {"type": "json_schema", "json_schema": form}
-        bodies.append(body)
-    return bodies
 
 
 def rate(server: Server, bodies: list[dict[str, Any]], clients: int) -> float:
@@ -230,7 +203,7 @@ def measure(args: argparse.Namespace, servers: dict[str, Server], start: int, ca
                 # No more than the servers keep prefixes of.
                 count = min(28, args.prompts * max(1, clients // 4))
                 seed = start * (args.rounds + 1) + number
-                bodies = requests(seed, count, schema, args.temperature)
+                bodies = extractions(seed, count, schema, args.temperature)
                 order = list(servers)
                 Random(seed).shuffle(order)
                 rates = {}
