@@ -111,7 +111,13 @@ fn compare(
     threads: usize,
 ) -> Result<[f64; 2], Box<dyn std::error::Error>> {
     let vocab = Vocab::toy()?;
-    let limits = Limits { n_vocab: n_vocab as u32, context: 64, max_prompt: 64, faults: false };
+    let limits = Limits {
+        n_vocab: n_vocab as u32,
+        context: 64,
+        max_prompt: 64,
+        default_output: u32::MAX,
+        faults: false,
+    };
     let json = format!(r#"{{"prompt":[1],"sampling":{sampling}}}"#);
     let request = Request::new(serde_json::from_str::<RequestSpec>(&json)?, &limits)?;
     let target = |judges| {

@@ -5,7 +5,7 @@
 //! is awake, and the CPU time of all processes together.
 
 use llgtrt::config::Config;
-use llgtrt::engine::{Command, FromEngine, Info, Report};
+use llgtrt::engine::{Command, FromEngine, Report};
 use llgtrt::exec::Promise;
 use llgtrt::handle::{Handle, Phase};
 use llgtrt::process::{Transport, child_main};
@@ -21,10 +21,17 @@ const STREAMS: u32 = 16;
 /// Requests: prompt [pause between steps in microseconds], `max_tokens` steps, 16 choices. The first token of choice 0
 /// is the time of the report, the last event's tokens are the engine thread's nanoseconds per step.
 fn serve(_: &str, _: &Config, inbox: Receiver<Command>, sink: &mut dyn FnMut(FromEngine) -> bool) {
-    let info = Info {
-        limits: Limits { n_vocab: u32::MAX, context: u32::MAX, max_prompt: 2, faults: false },
+    let info = llgtrt::exec::Info {
+        limits: Limits {
+            n_vocab: u32::MAX,
+            context: u32::MAX,
+            max_prompt: 2,
+            default_output: u32::MAX,
+            faults: false,
+        },
         max_running: STREAMS,
         kv_tokens: 0,
+        plan: None,
         promise: Promise::BitIdentical,
         summary: String::new(),
         weights: 0,

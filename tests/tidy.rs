@@ -39,11 +39,7 @@ const RUST_ORDER: &[&str] = &[
 ];
 
 /// Plain data that a lower module may take from a higher one: (file, what it uses).
-const RUST_ALLOWED: &[(&str, &str)] = &[
-    ("request", "grammar::GrammarSpec"),
-    ("exec/open", "engine::Info"),
-    ("exec/open/model", "engine::Info"),
-];
+const RUST_ALLOWED: &[(&str, &str)] = &[("request", "grammar::GrammarSpec")];
 
 /// The Python layer's modules from the bottom up.
 const PYTHON_ORDER: &[&str] = &[

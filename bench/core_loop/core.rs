@@ -2,7 +2,7 @@
 
 use super::{Case, Timing, prompt};
 use llgtrt::config::{Config, DraftSource, KvLayout};
-use llgtrt::engine::{Command, Engine, FromEngine, Info, Report};
+use llgtrt::engine::{Command, Engine, FromEngine, Report};
 use llgtrt::exec::open;
 use llgtrt::grammar::GrammarSpec;
 use llgtrt::request::{Request, RequestSpec, Sampling};
@@ -20,7 +20,7 @@ pub(super) const SCHEMA: &str = r#"{"type":"array","minItems":100,"items":{"type
 
 pub(super) struct Core {
     engine: Engine,
-    info: Info,
+    info: llgtrt::exec::Info,
     /// Seconds of masks in all rounds so far.
     masks: f64,
 }

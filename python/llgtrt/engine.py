@@ -23,6 +23,10 @@ class GoneError(Exception):
     """The generation was cancelled because nobody waits for it any more."""
 
 
+class DeadlineError(_core.CoreError):
+    """The request has taken as long as the server lets one take."""
+
+
 @dataclasses.dataclass
 class Delta:
     """News of one choice since the consumer last looked."""
@@ -60,6 +64,7 @@ class Generation:
         self._waiter: asyncio.Future[None] | None = None
         self._cancelled = False
         self._failure: _core.CoreError | None = None
+        self._deadline: asyncio.TimerHandle | None = None
         self.report = False
         """The client asks what became of drafts."""
 
@@ -140,7 +145,21 @@ class Generation:
         self._forget()
         self._wake()
 
+    def end_after(self, seconds: float) -> None:
+        """Ends it with `DeadlineError` unless it has ended by then."""
+        self._deadline = asyncio.get_running_loop().call_later(seconds, self._expire, seconds)
+
+    def _expire(self, seconds: float) -> None:
+        message = f"the request took longer than {seconds:g} s, which is as long as this server lets one take"
+        self._failure = DeadlineError(message)
+        for request in self._base:
+            self._core.cancel(request)
+        self._forget()
+        self._wake()
+
     def _forget(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
         for request in self._base:
             self._running.pop(request, None)
 
@@ -152,8 +171,10 @@ class Generation:
 class AsyncEngine:
     """The core's engine on the running event loop."""
 
-    def __init__(self, core: _core.Engine) -> None:
+    def __init__(self, core: _core.Engine, request_timeout: float | None = None) -> None:
+        """`request_timeout`: seconds that a generation may take, waiting included."""
         self.core = core
+        self._timeout = request_timeout
         self._running: dict[int, Generation] = {}
         self._info: dict[str, Any] | None = None
         self._changed = asyncio.Event()
@@ -162,7 +183,10 @@ class AsyncEngine:
 
     def state(self) -> tuple[str, str]:
         """`loading`, `ready`, `restarting`, `failed` or `closed`, and one line why."""
-        return self.core.state()
+        state = self.core.state()
+        if state[0] != "ready":
+            self._info = None
+        return state
 
     async def change(self) -> None:
         """Waits until something happened in the engine."""
@@ -170,14 +194,17 @@ class AsyncEngine:
         await self._changed.wait()
 
     def info(self) -> dict[str, Any]:
-        """Facts of the opened engine (`engine::Info`).
+        """Facts of the living engine, or of the last one while it is restarted (`exec::Info`).
 
         Raises:
             EngineClosed: it has not been opened yet.
         """
-        if self._info is None:
-            self._info = json.loads(self.core.info())
-        return self._info
+        if self._info is not None:
+            return self._info
+        info: dict[str, Any] = json.loads(self.core.info())
+        if self.core.state()[0] == "ready":
+            self._info = info
+        return info
 
     def submit(self, requests: Sequence[str], n: int) -> Generation:
         """Submits one core request per prompt, `n` choices each: all of them or none.
@@ -192,6 +219,8 @@ class AsyncEngine:
         except _core.CoreError:
             generation.cancel()
             raise
+        if self._timeout is not None:
+            generation.end_after(self._timeout)
         return generation
 
     def metrics(self) -> dict[str, Any]:

@@ -121,7 +121,7 @@ class _Server(uvicorn.Server):
 
 
 async def _run(settings: Settings, core: _core.Engine, listener: socket.socket) -> int:
-    engine = AsyncEngine(core)
+    engine = AsyncEngine(core, settings.server.request_timeout)
     app = create_app(settings, engine)
     server = _Server(_uvicorn_config(app))
     log.info("listening on %s, loading %s", _address(listener), settings.model)

@@ -30,6 +30,7 @@ class ServerSettings:
     chat_template: str | None
     send_timeout: float
     grace_period: float
+    request_timeout: float
     max_body_bytes: int
     engine_process: bool
 

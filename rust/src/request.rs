@@ -16,7 +16,7 @@ pub struct RequestSpec {
     /// Choices, 1..=128.
     #[serde(default = "one")]
     pub n: u32,
-    /// Most tokens to generate per choice, at least 1; none = the room left in the context.
+    /// Most tokens to generate per choice, at least 1; none = the server's default, or the room left in the context.
     #[serde(default)]
     pub max_tokens: Option<u32>,
     /// End tokens are not sampled before this many tokens.
@@ -46,6 +46,12 @@ pub struct RequestSpec {
     /// A number for the API key that sent it, for fairness between clients.
     #[serde(default)]
     pub client: u64,
+    /// How urgent it is: lower first.
+    #[serde(default)]
+    pub priority: i64,
+    /// A number for its `cache_salt`: KV is shared only between equal salts. 0 = none.
+    #[serde(default)]
+    pub cache_salt: u64,
     /// Planted fault, for tests; refused by every engine but the weightless one.
     #[serde(default)]
     pub fault: Option<Fault>,
@@ -150,6 +156,8 @@ pub struct Limits {
     pub context: u32,
     /// Longest prompt, in tokens: less than the context where prompts are not chunked.
     pub max_prompt: u32,
+    /// Most output tokens per choice of a request that says nothing of that.
+    pub default_output: u32,
     /// Planted faults are allowed.
     pub faults: bool,
 }
@@ -179,7 +187,8 @@ impl Request {
         let room = check_prompt(&spec, limits)?;
         check_output(&spec, limits)?;
         check_sampling(&spec.sampling, limits)?;
-        let max_tokens = spec.max_tokens.unwrap_or(room);
+        let default = limits.default_output.max(spec.min_tokens).min(room);
+        let max_tokens = spec.max_tokens.unwrap_or(default);
         if max_tokens > room {
             return Err(context_exceeded(
                 "max_tokens",
@@ -300,7 +309,8 @@ mod tests {
     }
 
     fn field(json: &str) -> (String, Option<String>) {
-        let limits = Limits { n_vocab: 100, context: 16, max_prompt: 12, faults: false };
+        let limits =
+            Limits { n_vocab: 100, context: 16, max_prompt: 12, default_output: u32::MAX, faults: false };
         match Request::new(spec(json), &limits) {
             Err(Error::Invalid { what, code, .. }) => (what, code),
             other => panic!("{json} gave {other:?}"),
@@ -338,8 +348,15 @@ mod tests {
         let exceeded = Some("context_length_exceeded".to_owned());
         assert_eq!(field(r#"{"prompt":[1,1,1,1,1,1,1,1,1,1,1,1,1]}"#), ("prompt".into(), exceeded.clone()));
         assert_eq!(field(r#"{"prompt":[1],"max_tokens":16}"#), ("max_tokens".into(), exceeded));
-        let limits = Limits { n_vocab: 100, context: 16, max_prompt: 12, faults: false };
+        let limits =
+            Limits { n_vocab: 100, context: 16, max_prompt: 12, default_output: u32::MAX, faults: false };
         assert_eq!(Request::new(spec(r#"{"prompt":[1]}"#), &limits).unwrap().max_tokens(), 15);
+        let limits = Limits { default_output: 4, ..limits };
+        let most = |json| Request::new(spec(json), &limits).unwrap().max_tokens();
+        assert_eq!(most(r#"{"prompt":[1]}"#), 4);
+        assert_eq!(most(r#"{"prompt":[1],"min_tokens":6}"#), 6);
+        assert_eq!(most(r#"{"prompt":[1],"max_tokens":15}"#), 15);
+        assert_eq!(most(r#"{"prompt":[1,1,1,1,1,1,1,1,1,1,1,1]}"#), 4);
     }
 
     #[test]

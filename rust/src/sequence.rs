@@ -174,6 +174,17 @@ impl Sequence {
         &self.spec.spec().prediction
     }
 
+    /// Its client, and the number of its salt: whose KV it may share.
+    pub fn scope(&self) -> (u64, u64) {
+        let spec = self.spec.spec();
+        (spec.client, spec.cache_salt)
+    }
+
+    /// How urgent it is: lower first.
+    pub fn priority(&self) -> i64 {
+        self.spec.spec().priority
+    }
+
     /// Tokens of the prompt.
     pub fn prompt_len(&self) -> u32 {
         self.spec.spec().prompt.len() as u32

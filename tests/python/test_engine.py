@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from llgtrt import _core
-from llgtrt.engine import AsyncEngine, Generation, GoneError, Usage
+from llgtrt.engine import AsyncEngine, DeadlineError, Generation, GoneError, Usage
 
 from . import fake_core
 
@@ -79,6 +79,34 @@ def test_nothing_is_left_of_what_ended_or_was_cancelled() -> None:
             await generation.next()
         assert not engine._running
         assert not core._running
+
+    run(work)
+
+
+def test_a_deadline_ends_a_generation_and_what_it_holds() -> None:
+    async def work(engine: AsyncEngine, core: fake_core.Engine) -> None:
+        ended = engine.submit([spec()], 1)
+        await collect(ended)
+        generation = engine.submit([spec(ignore_eos=True, max_tokens=4000), spec()], 1)
+        generation.end_after(0.05)
+        with pytest.raises(DeadlineError, match=r"longer than 0\.05 s"):
+            await collect(generation)
+        assert not engine._running
+        assert not core._running
+
+    run(work)
+
+
+def test_facts_are_those_of_the_living_engine() -> None:
+    async def work(engine: AsyncEngine, core: fake_core.Engine) -> None:
+        assert engine.info() is engine.info()
+        before = engine.info()
+        core._state = ("restarting", "it died")
+        assert engine.state()[0] == "restarting"
+        assert engine.info() == before
+        core._state = ("ready", "")
+        core.info = lambda: json.dumps({**before, "promise": "NearTies"})  # type: ignore[method-assign]
+        assert engine.info()["promise"] == "NearTies"
 
     run(work)
 

@@ -59,6 +59,26 @@ def test_while_the_model_loads_only_requests_for_it_are_refused() -> None:
     raise AssertionError("loaded before it could be asked")
 
 
+def test_requests_have_a_deadline_waiting_included() -> None:
+    config = {"max_batch_size": 1, "server": {"request_timeout": 1.5, "default_max_tokens": 7}}
+    with serving("toy:step_us=20000", config=config) as server:
+        server.wait_ready()
+        short = server.http.post(CHAT, json={**HI, "max_tokens": None, "ignore_eos": True}).json()
+        assert short["usage"]["completion_tokens"] == 7
+        with concurrent.futures.ThreadPoolExecutor() as pool:
+            begun = threading.Event()
+            runs = pool.submit(read_stream, server, 2000, begun)
+            begun.wait()
+            waits = pool.submit(server.http.post, CHAT, json={**LONG, "max_tokens": 60})
+        status, text = runs.result()
+        assert status == 200
+        assert text.count("data: ") > 10
+        assert '"code":"request_timeout"' in text.splitlines()[-2]
+        late = waits.result()
+        assert (late.status_code, late.json()["error"]["code"]) == (504, "request_timeout")
+        server.wait_idle()
+
+
 def test_metrics_move(toy: Server) -> None:
     names = ("llgtrt_generated_tokens_total", "llgtrt_prompt_tokens_total", "llgtrt_end_to_end_seconds_count")
     before = [toy.metric(n) for n in names]

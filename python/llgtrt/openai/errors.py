@@ -8,6 +8,7 @@ import msgspec
 from starlette.responses import Response
 
 from llgtrt import _core
+from llgtrt.engine import DeadlineError
 
 RETRY = {"retry-after": "1"}
 
@@ -72,6 +73,8 @@ def from_core(error: _core.CoreError, renamed: Mapping[str, str] | None = None) 
         return ApiError(429, str(error), code="overloaded", headers=RETRY)
     if isinstance(error, _core.EngineClosed):
         return unavailable(str(error))
+    if isinstance(error, DeadlineError):
+        return ApiError(504, str(error), code="request_timeout")
     return ApiError(500, str(error), code="engine_error")
 
 

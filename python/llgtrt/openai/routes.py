@@ -44,7 +44,8 @@ class Api:
     loaded: bool = False
     """Whether the engine was opened and `template` is the model's."""
     created: int = dataclasses.field(default_factory=lambda: int(time.time()))
-    _fingerprint: str | None = None
+    _fingerprint: tuple[dict[str, Any], str] | None = None
+    """Of these facts of the engine."""
 
     @functools.cached_property
     def _config(self) -> dict[str, Any]:
@@ -77,14 +78,14 @@ class Api:
         Raises:
             EngineClosed: the model has not been loaded yet.
         """
-        if self._fingerprint is None:
-            info = self.engine.info()
+        info = self.engine.info()
+        if self._fingerprint is None or self._fingerprint[0] is not info:
             names = ("promise", "summary", "weights", "limits")
             template = self.template.source if self.template else None
             facts = f"{__version__} {self.settings.model} {[info[name] for name in names]} {template}"
             kind = "synthetic" if self._config["speculative"]["synthetic_acceptance"] else "fp"
-            self._fingerprint = f"{kind}_" + hashlib.sha256(facts.encode()).hexdigest()[:12]
-        return self._fingerprint
+            self._fingerprint = info, f"{kind}_" + hashlib.sha256(facts.encode()).hexdigest()[:12]
+        return self._fingerprint[1]
 
     def check_count(self, choices: int) -> None:
         """Refuses what even an idle server would not take: to try again would not help.

@@ -48,7 +48,8 @@ pub fn for_draft(target: &Config, file: &std::path::Path) -> Result<Config> {
                    rest to the target's";
         return Err(refused(format!("{key}: {why}")));
     }
-    let mut merged = serde_json::to_value(target).expect("the configuration is plain data. This is a bug.");
+    let keys = Config { plan: None, ..target.clone() };
+    let mut merged = serde_json::to_value(keys).expect("the configuration is plain data. This is a bug.");
     merge(&mut merged, own);
     let config = decode(&merged).map_err(|e| refused(e.to_string()))?;
     check_ranges(&config).map_err(|e| refused(e.to_string()))?;

@@ -37,6 +37,9 @@ pub struct Config {
     pub enable_chunked_context: bool,
     /// Keep the KV of finished requests and reuse it for prompts that begin with the same tokens.
     pub enable_kv_cache_reuse: bool,
+    /// Whose KV may be reused: that of requests with the same API key, or of all. Reuse shows, by the time that an answer
+    /// takes, what others have sent.
+    pub kv_cache_reuse_scope: ReuseScope,
     /// Share of the free memory (of the cgroup's, where it is less) that KV may take.
     #[schemars(range(max = 1), extend("exclusiveMinimum" = 0))]
     pub kv_cache_free_gpu_mem_fraction: f64,
@@ -70,6 +73,10 @@ pub struct Config {
     pub grammar: GrammarConfig,
     /// The HTTP server.
     pub server: ServerConfig,
+    /// Where KV lives, as the server's first engine laid it out: requests are checked against that. Not a key.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(skip)]
+    pub plan: Option<KvPlan>,
 }
 
 impl Default for Config {
@@ -81,6 +88,7 @@ impl Default for Config {
             max_queue_size: 1000,
             enable_chunked_context: true,
             enable_kv_cache_reuse: true,
+            kv_cache_reuse_scope: ReuseScope::Key,
             kv_cache_free_gpu_mem_fraction: 0.5,
             kv_cache_host_memory_megabytes: None,
             kv_cache_onboard_blocks: true,
@@ -94,8 +102,34 @@ impl Default for Config {
             engine: EngineConfig::default(),
             grammar: GrammarConfig::default(),
             server: ServerConfig::default(),
+            plan: None,
         }
     }
+}
+
+/// Whose KV a request may reuse; a request's `cache_salt` parts it further.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ReuseScope {
+    /// That of requests with the same API key.
+    Key,
+    /// That of all requests.
+    All,
+}
+
+/// Where KV lives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KvPlan {
+    /// One pool for all, instead of slots with cells of their own.
+    pub shared: bool,
+    /// Slots.
+    pub sequences: u32,
+    /// Cells in all.
+    pub cells: u32,
+    /// Tokens that one slot may hold.
+    pub per_slot: u32,
+    /// Tokens that all slots may hold.
+    pub total: u64,
 }
 
 /// Keys of TensorRT-LLM's `runtime.json` that are accepted but mean nothing on llama.cpp.
@@ -257,6 +291,12 @@ pub struct ServerConfig {
     /// Seconds that running and waiting requests have to finish at shutdown.
     #[schemars(range(min = 0, max = 86_400))]
     pub grace_period: f64,
+    /// Seconds that a request may take, waiting included; then it ends with an error.
+    #[schemars(range(max = 604_800), extend("exclusiveMinimum" = 0))]
+    pub request_timeout: f64,
+    /// Most output tokens of a request that names none; null = the room left in the context.
+    #[schemars(range(min = 1, max = 16_777_216))]
+    pub default_max_tokens: Option<u32>,
     /// Largest request body in bytes.
     #[schemars(range(min = 1, max = 1_073_741_824))]
     pub max_body_bytes: u64,
@@ -274,6 +314,8 @@ impl Default for ServerConfig {
             chat_template: None,
             send_timeout: 30.0,
             grace_period: 30.0,
+            request_timeout: 3600.0,
+            default_max_tokens: None,
             max_body_bytes: 16 * 1024 * 1024,
             engine_process: true,
         }

@@ -1,57 +1,53 @@
 //! Who may run: admission, placement into slots, preemption, and giving slots up.
 
 use super::Engine;
-use super::waiting::Arrival;
-use crate::config::Config;
+use super::waiting::{Arrival, Waiting};
+use crate::config::{Config, ReuseScope};
 use crate::exec::{ExecError, memory};
 use crate::grammar::Grammar;
+use crate::sched::Scope;
 use crate::sched::slots::{Reuse, WORTH_COPYING};
 use crate::sched::store::{Found, Wanted};
 use crate::sequence::Sequence;
 use crate::types::{Slot, Token};
 
 impl Engine {
-    /// Admits what has room: preempted sequences first, then siblings, then requests in their order.
+    /// Admits what has room, in its order; what lacks the room is not overtaken.
     pub(super) fn admit(&mut self) -> Result<(), ExecError> {
         for (arrival, error) in self.waiting.poll() {
             self.tally.refused(arrival.id);
             self.report.admitted.push(arrival.id);
             self.end_arrival(&arrival, &Err(error));
         }
-        while let Some(sequence) = self.waiting.preempted.pop_front() {
-            if !self.fits(self.needed(&sequence)) {
-                self.waiting.preempted.push_front(sequence);
+        loop {
+            let Waiting { preempted, siblings, .. } = &self.waiting;
+            let urgent = |sequence: &&Sequence| sequence.priority() <= self.waiting.priority();
+            let sibling = siblings.iter().position(|s| urgent(&s) && self.may_begin(s));
+            if let Some(sequence) = preempted.front().filter(urgent) {
+                if !self.fits(self.needed(sequence)) {
+                    return Ok(());
+                }
+                let sequence = self.waiting.preempted.pop_front().expect("it was there. This is a bug.");
+                self.place(sequence)?;
+            } else if let Some(index) = sibling {
+                if !self.fits(self.needed(&siblings[index])) {
+                    return Ok(());
+                }
+                let sibling = self.waiting.siblings.remove(index).expect("it was there. This is a bug.");
+                self.place(sibling)?;
+            } else if self.next_fits() {
+                let (arrival, grammar) = self.waiting.ready.pop().expect("it was there. This is a bug.");
+                self.begin(&arrival, grammar)?;
+            } else {
                 return Ok(());
             }
-            self.place(sequence)?;
         }
-        if !self.admit_siblings()? {
-            return Ok(());
-        }
-        while self.next_fits() {
-            let (arrival, grammar) =
-                self.waiting.ready.pop_front().expect("next_fits saw it. This is a bug.");
-            self.begin(&arrival, grammar)?;
-        }
-        Ok(())
     }
 
-    /// A sibling starts once its request's first choice has the prompt, or is gone. False: one lacks only the room.
-    fn admit_siblings(&mut self) -> Result<bool, ExecError> {
-        let mut index = 0;
-        while let Some(sibling) = self.waiting.siblings.get(index) {
-            let first = self.running.iter().find(|s| s.request == sibling.request);
-            if first.is_some_and(|s| s.computed() + 1 < s.prompt_len()) {
-                index += 1;
-                continue;
-            }
-            if !self.fits(self.needed(sibling)) {
-                return Ok(false);
-            }
-            let sibling = self.waiting.siblings.remove(index).expect("it was there. This is a bug.");
-            self.place(sibling)?;
-        }
-        Ok(true)
+    /// A sibling starts once its request's first choice has the prompt, or is gone.
+    fn may_begin(&self, sibling: &Sequence) -> bool {
+        let first = self.running.iter().find(|s| s.request == sibling.request);
+        first.is_none_or(|s| s.computed() + 1 >= s.prompt_len())
     }
 
     /// KV tokens that the running sequences need, now or (guaranteed_no_evict) ever.
@@ -116,6 +112,15 @@ impl Engine {
         self.evict_to_fit()
     }
 
+    /// Whose KV the sequence may share.
+    fn scope(&self, sequence: &Sequence) -> Scope {
+        let (client, salt) = sequence.scope();
+        match self.config.kv_cache_reuse_scope {
+            ReuseScope::Key => (client, salt),
+            ReuseScope::All => (0, salt),
+        }
+    }
+
     /// Whether KV of one request may serve another.
     pub(super) fn reuses(&self) -> bool {
         self.config.enable_kv_cache_reuse && self.caps.can_truncate
@@ -125,14 +130,15 @@ impl Engine {
     fn find_slot(&mut self, sequence: &mut Sequence) -> Result<(), ExecError> {
         let held: Vec<(Slot, &[Token])> =
             self.running.iter().filter(|s| self.lends(s, sequence)).map(holding).collect();
-        let placement = self.slots.choose(sequence.tokens(), &held, self.reuses());
+        let reuse = self.reuses().then(|| self.scope(sequence));
+        let placement = self.slots.choose(sequence.tokens(), &held, reuse);
         let placement = placement.expect("fits() saw an idle slot. This is a bug.");
         let slot = placement.slot;
         let stored = self.stored(sequence, placement.computed);
         // The store is as good a refuge, and needs no pass that makes the copy.
         if let Some(refuge) = placement.rescue.filter(|_| !self.store.enabled()) {
             self.release(refuge)?;
-            self.copy(slot, refuge, self.slots.kept(slot).len() as u32)?;
+            self.copy(slot, refuge, self.slots.kept(slot).1.len() as u32)?;
             self.slots.moved(slot, refuge);
         } else {
             let stays = placement.reuse == Reuse::InPlace && stored.is_none();
@@ -152,7 +158,7 @@ impl Engine {
         let wanted = Wanted {
             tokens: sequence.tokens(),
             owner: (sequence.request, sequence.choice),
-            others: self.reuses(),
+            others: self.reuses().then(|| self.scope(sequence)),
             whole: !self.caps.can_truncate,
         };
         let least = |found: &Found| if found.own { 1 } else { WORTH_COPYING as u32 };
@@ -161,13 +167,13 @@ impl Engine {
 
     /// Stores what an idle slot keeps where that is more than the `stays` tokens that stay there.
     fn stash(&mut self, slot: Slot, stays: u32) {
-        let kept = self.slots.kept(slot);
+        let (scope, kept) = self.slots.kept(slot);
         let lost = kept.len().saturating_sub(stays as usize);
-        if !self.store.enabled() || lost < WORTH_COPYING || self.store.has(kept) {
+        if !self.store.enabled() || lost < WORTH_COPYING || self.store.has(scope, kept) {
             return;
         }
         if let Some(kv) = self.target.save(slot) {
-            self.store.put(kept.to_vec(), kv, None);
+            self.store.put((scope, kept.to_vec()), kv, None);
         }
     }
 
@@ -204,7 +210,8 @@ impl Engine {
 
     /// Whether KV of a running sequence may be copied for another.
     fn lends(&self, from: &Sequence, to: &Sequence) -> bool {
-        let allowed = self.config.enable_kv_cache_reuse || from.request == to.request;
+        let shared = self.config.enable_kv_cache_reuse && self.scope(from) == self.scope(to);
+        let allowed = shared || from.request == to.request;
         allowed && self.caps.can_truncate && !from.in_flight
     }
 
@@ -221,14 +228,14 @@ impl Engine {
         Ok(if reuse == Reuse::None { 0 } else { len })
     }
 
-    /// Preempts the youngest until every sequence can grow by one token.
+    /// Preempts the least urgent, and of those the youngest, until every sequence can grow by one token.
     pub(super) fn make_room(&mut self) -> Result<(), ExecError> {
         let growth = |s: &Sequence| u64::from(s.known()) + 1;
         while self.running.iter().map(growth).sum::<u64>() > self.caps.kv_total && self.running.len() > 1 {
-            let Some(youngest) = (0..self.running.len()).rev().find(|i| !self.running[*i].in_flight) else {
-                break;
-            };
-            let sequence = self.running.remove(youngest);
+            let idle = (0..self.running.len()).filter(|i| !self.running[*i].in_flight);
+            // Of equal ones the last.
+            let Some(last) = idle.max_by_key(|i| self.running[*i].priority()) else { break };
+            let sequence = self.running.remove(last);
             self.preempt(sequence)?;
         }
         self.evict_to_fit()
@@ -244,13 +251,14 @@ impl Engine {
         {
             let known = sequence.tokens();
             let owner = (sequence.request, sequence.choice);
-            self.store.put(known[..known.len() - 1].to_vec(), kv, Some(owner));
+            let text = (self.scope(&sequence), known[..known.len() - 1].to_vec());
+            self.store.put(text, kv, Some(owner));
         }
         sequence.unplace();
+        // It waits before its slot is emptied: where that fails it is ended with the others.
+        self.waiting.preempt(sequence);
         self.release(slot)?;
-        self.slots.leave(slot, Vec::new());
-        let at = self.waiting.preempted.partition_point(|s| s.age < sequence.age);
-        self.waiting.preempted.insert(at, sequence);
+        self.slots.leave(slot, Scope::default(), Vec::new());
         Ok(())
     }
 
@@ -276,10 +284,10 @@ impl Engine {
         let done = if kept { self.truncate(slot, keep) } else { self.release(slot) };
         if let Err(error) = done {
             log::error!("slot {} could not be given up: {error}", slot.0);
-            self.failures = super::MOST_FAILURES;
+            self.broken = true;
         }
         let tokens = if kept { sequence.tokens()[..keep as usize].to_vec() } else { Vec::new() };
-        self.slots.leave(slot, tokens);
+        self.slots.leave(slot, self.scope(&sequence), tokens);
     }
 }
 

@@ -10,6 +10,7 @@ use crate::sequence::odds::Acceptance;
 use crate::sequence::{Late, Planned, Sequence};
 use crate::types::Slot;
 use crate::vocab::Vocab;
+use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 /// What a step leaves to the drafts of one sequence.
@@ -181,12 +182,17 @@ impl Engine {
         if rounds.iter().all(|r| r.job.tokens.len() == 1) && rounds.len() == outcomes.len() {
             self.drafts.learn_passes(rows, pass.as_secs_f64());
         }
+        let choices = self.running.iter().fold(HashMap::new(), |mut choices, sequence| {
+            *choices.entry(sequence.request).or_insert(0.0) += 1.0;
+            choices
+        });
         for round in rounds.into_iter().filter(|round| round.job.sample) {
             let sequence = self.running.iter_mut().find(|s| s.slot == Some(round.job.slot));
             let sequence = sequence.expect("the slot runs. This is a bug.");
             for (source, kept, stopped) in fared(round, sequence.planned) {
                 sequence.acceptance[source as usize].learn(kept, stopped);
-                self.drafts.learn_accepted(source, kept, stopped);
+                // What is expected of newcomers is no request's alone, however many choices it has.
+                self.drafts.learn_accepted(source, (kept, stopped), 1.0 / choices[&sequence.request]);
             }
         }
     }

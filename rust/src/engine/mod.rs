@@ -9,17 +9,17 @@ mod messages;
 mod tally;
 mod waiting;
 
-pub use messages::{Command, FromEngine, Info, Report};
+pub use messages::{Command, FromEngine, Report};
 
 use crate::config::{Config, DraftSource};
 use crate::error::{Error, panic_text};
 use crate::exec::open::{self, Opened};
+use crate::exec::pace::Pace;
 use crate::exec::{Caps, Drafter, ExecError, Job, Outcome, Round, Target};
 use crate::grammar::Compiler;
 use crate::metrics::{Gauges, fates};
 use crate::request::Request;
 use crate::sched::drafts::Drafts;
-use crate::sched::pace::Pace;
 use crate::sched::slots::Slots;
 use crate::sched::store::Store;
 use crate::sched::{self, Bounds, Share};
@@ -94,6 +94,8 @@ pub struct Engine {
     store: Store,
     age: u64,
     failures: u32,
+    /// A slot could not be emptied: nothing that it holds can be trusted.
+    broken: bool,
     closing: bool,
 }
 
@@ -127,6 +129,7 @@ impl Engine {
             store: Store::new(admit::host_bytes(config)),
             age: 0,
             failures: 0,
+            broken: false,
             closing: false,
         })
     }
@@ -135,7 +138,7 @@ impl Engine {
     pub fn run(&mut self, inbox: &Receiver<Command>, sink: &mut dyn FnMut(FromEngine) -> bool) {
         while self.listen(inbox) {
             self.guarded_step();
-            if !self.tell(sink) || self.failures >= MOST_FAILURES {
+            if !self.tell(sink) || self.broken || self.failures >= MOST_FAILURES {
                 return;
             }
         }
@@ -218,9 +221,7 @@ impl Engine {
         self.failures += 1;
         self.end_all(&Error::Executor(format!("the engine failed: {failed}")), false);
         for slot in (0..self.caps.slots).map(Slot) {
-            if self.release(slot).is_err() {
-                self.failures = MOST_FAILURES;
-            }
+            self.broken |= self.release(slot).is_err();
         }
         self.slots = Slots::new(self.caps.slots, self.caps.cheap_copy);
     }

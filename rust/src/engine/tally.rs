@@ -47,8 +47,11 @@ impl Tally {
             }
         }
         if let Some(end) = &event.end {
-            let length = f64::from(event.usage.completion);
-            self.length = Some(self.length.map_or(length, |mean| mean + 0.05 * (length - mean)));
+            // What ended before its first token was refused, or its client left: that is no output's length.
+            if event.usage.completion > 0 {
+                let length = f64::from(event.usage.completion);
+                self.length = Some(self.length.map_or(length, |mean| mean + 0.05 * (length - mean)));
+            }
             self.ended(event.request, end, now - arrival);
         }
     }
@@ -98,5 +101,29 @@ impl Tally {
         self.sent = now;
         self.last = snapshot.clone();
         Some(Box::new(snapshot))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::Error;
+    use crate::types::Usage;
+
+    #[test]
+    fn what_never_began_says_nothing_of_outputs() {
+        let mut tally = Tally::new();
+        let mut told = |completion: u32, end: End| {
+            let usage = Usage { completion, ..Usage::default() };
+            let (text, tokens, logprobs) = (String::new(), Vec::new(), Vec::new());
+            let event =
+                Event { request: RequestId(1), choice: 0, text, tokens, logprobs, usage, end: Some(end) };
+            tally.told(&event, Instant::now(), None);
+            tally.output_length()
+        };
+        assert_eq!(told(0, End::Failed(Error::Closed(String::new()))), f64::INFINITY);
+        assert_eq!(told(0, End::Finished(FinishReason::Cancelled)), f64::INFINITY);
+        assert_eq!(told(100, End::Finished(FinishReason::Stop)), 100.0);
+        assert_eq!(told(0, End::Finished(FinishReason::Cancelled)), 100.0);
     }
 }

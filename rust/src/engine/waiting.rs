@@ -1,9 +1,10 @@
-//! The waiting line: requests whose grammar is being compiled, sequences that wait for room, preempted ones.
+//! What waits: requests whose grammar is being compiled, sequences that wait for room, preempted ones.
 
 use crate::error::Error;
 use crate::grammar::{CompileHandle, Grammar};
 use crate::request::Request;
 use crate::sampler::seed_of;
+use crate::sched::line::Line;
 use crate::sequence::Sequence;
 use crate::types::RequestId;
 use std::collections::VecDeque;
@@ -22,15 +23,16 @@ pub(super) struct Arrival {
     pub(super) compiling: Option<CompileHandle>,
 }
 
-/// What waits, in the order of admission: preempted sequences, siblings of admitted ones, arrivals.
+/// What waits. Of what is equally urgent, preempted sequences come first, then siblings of admitted ones, then arrivals.
 #[derive(Default)]
 pub(super) struct Waiting {
-    /// Preempted sequences, oldest first.
+    /// Preempted sequences, the most urgent first, then the oldest.
     pub(super) preempted: VecDeque<Sequence>,
     /// Further choices of admitted requests: they begin where their first one's prompt is computed.
     pub(super) siblings: VecDeque<Sequence>,
-    /// Requests with their grammar, in the order in which it was ready.
-    pub(super) ready: VecDeque<(Arrival, Option<Grammar>)>,
+    /// Requests with their grammar: the most urgent first, then each API key in its turn, each one's in the order in which
+    /// their grammars were ready.
+    pub(super) ready: Line<(Arrival, Option<Grammar>)>,
     arrivals: Vec<Arrival>,
 }
 
@@ -38,10 +40,27 @@ impl Waiting {
     /// Queues an arrival; without a constraint it is ready at once.
     pub(super) fn push(&mut self, arrival: Arrival) {
         if arrival.compiling.is_none() {
-            self.ready.push_back((arrival, None));
+            self.enter(arrival, None);
         } else {
             self.arrivals.push(arrival);
         }
+    }
+
+    fn enter(&mut self, arrival: Arrival, grammar: Option<Grammar>) {
+        let spec = arrival.request.spec();
+        self.ready.push(spec.priority, spec.client, (arrival, grammar));
+    }
+
+    /// The priority of the next request; the least urgent where none is ready.
+    pub(super) fn priority(&self) -> i64 {
+        self.ready.front().map_or(i64::MAX, |(arrival, _)| arrival.request.spec().priority)
+    }
+
+    /// Has a preempted sequence wait, before those that are less urgent or younger.
+    pub(super) fn preempt(&mut self, sequence: Sequence) {
+        let rank = |sequence: &Sequence| (sequence.priority(), sequence.age);
+        let at = self.preempted.partition_point(|other| rank(other) < rank(&sequence));
+        self.preempted.insert(at, sequence);
     }
 
     /// Requests that wait, those being compiled included.
@@ -65,7 +84,7 @@ impl Waiting {
         for mut arrival in std::mem::take(&mut self.arrivals) {
             match arrival.compiling.as_mut().and_then(CompileHandle::poll) {
                 None => self.arrivals.push(arrival),
-                Some(Ok(grammar)) => self.ready.push_back((arrival, Some(grammar))),
+                Some(Ok(grammar)) => self.enter(arrival, Some(grammar)),
                 Some(Err(error)) => refused.push((arrival, error)),
             }
         }
@@ -74,12 +93,11 @@ impl Waiting {
 
     /// Takes a waiting request out; its sequences, if it was admitted before, are given back.
     pub(super) fn remove(&mut self, id: RequestId) -> (Option<Arrival>, Vec<Sequence>) {
-        let mut arrival = None;
-        if let Some(i) = self.arrivals.iter().position(|a| a.id == id) {
-            arrival = Some(self.arrivals.remove(i));
-        } else if let Some(i) = self.ready.iter().position(|(a, _)| a.id == id) {
-            arrival = self.ready.remove(i).map(|(a, _)| a);
-        }
+        let compiling = self.arrivals.iter().position(|a| a.id == id);
+        let arrival = match compiling {
+            Some(i) => Some(self.arrivals.remove(i)),
+            None => self.ready.remove(|(a, _)| a.id == id).map(|(a, _)| a),
+        };
         let mut sequences = Vec::new();
         for line in [&mut self.preempted, &mut self.siblings] {
             let (out, keep): (Vec<_>, Vec<_>) = line.drain(..).partition(|s| s.request == id);
@@ -92,7 +110,7 @@ impl Waiting {
     /// Empties the line.
     pub(super) fn drain(&mut self) -> (Vec<Arrival>, Vec<Sequence>) {
         let mut arrivals = std::mem::take(&mut self.arrivals);
-        arrivals.extend(self.ready.drain(..).map(|(a, _)| a));
+        arrivals.extend(self.ready.drain().map(|(a, _)| a));
         let sequences = self.preempted.drain(..).chain(self.siblings.drain(..)).collect();
         (arrivals, sequences)
     }

@@ -12,6 +12,7 @@
 //! token is drawn with the sampler and the noise of the target, so that it is the same wherever the two models agree.
 
 use super::draft_walk::{Walk, guarded, widened};
+use super::pace::Pace;
 use super::{Ask, Drafter, ExecError, Forward, Run};
 use crate::sampler::Scratch;
 use crate::types::{Slot, Token};
@@ -19,8 +20,6 @@ use std::time::{Duration, Instant};
 
 /// A gap of up to this many tokens is closed at once.
 const SHORT: usize = 16;
-/// Tokens of the first chunk, before their cost is known.
-const FIRST_CHUNK: usize = 64;
 
 /// Tokens whose KV a slot holds.
 #[derive(Debug, Clone, Default)]
@@ -55,8 +54,7 @@ pub struct DraftModel {
     width: usize,
     /// Time for the chunks of one step.
     patience: Duration,
-    /// Seconds of a chunk's token.
-    per_token: Option<f64>,
+    pace: Pace,
     /// See [`Drafter::caught_up`].
     caught_up: Duration,
     row: Vec<f32>,
@@ -72,7 +70,7 @@ impl DraftModel {
             forward,
             width,
             patience,
-            per_token: None,
+            pace: Pace::default(),
             caught_up: Duration::ZERO,
             row: Vec::new(),
             scratch: Scratch::default(),
@@ -82,7 +80,7 @@ impl DraftModel {
 
     /// Draws token by token until no walk goes on.
     fn run(&mut self, walks: &mut [Walk<'_>]) -> Result<(), ExecError> {
-        let mut chunks = self.per_token.map_or(FIRST_CHUNK, |s| (self.patience.as_secs_f64() / s) as usize);
+        let mut chunks = self.pace.chunk_tokens(walks.len().max(1) as u32, self.patience) as usize;
         loop {
             let mut room = self.forward.caps().max_step_tokens as usize;
             let mut pieces = Vec::new();
@@ -93,17 +91,18 @@ impl DraftModel {
                 }
                 let start = self.align(walk)?;
                 let gap = walk.len() - start;
-                let count = gap.min(room).min(if gap > SHORT { chunks } else { SHORT });
-                chunks -= if gap > SHORT { count } else { 0 };
+                let behind = gap > SHORT;
+                let count = gap.min(room).min(if behind { chunks } else { SHORT });
+                chunks -= if behind { count } else { 0 };
                 room -= count;
                 // What is not closed now goes on in the next step.
                 if count < gap {
                     (walk.over, *walk.late) = (true, true);
                 }
-                *walk.late |= gap > SHORT;
+                *walk.late |= behind;
                 if count > 0 {
                     let tokens = walk.text().skip(start).take(count).copied().collect();
-                    pieces.push(Piece { index, start, tokens });
+                    pieces.push(Piece { index, start, tokens, behind });
                 }
             }
             if pieces.is_empty() {
@@ -168,15 +167,14 @@ impl DraftModel {
         let runs: Vec<Run<'_>> = pieces.iter().map(|p| p.run(&walks[p.index])).collect();
         let begin = Instant::now();
         let rows = self.forward.forward(&runs)?;
-        let tokens: usize = pieces.iter().map(|p| p.tokens.len()).sum();
-        let long = || pieces.iter().filter(|piece| piece.tokens.len() > SHORT);
-        if long().next().is_some() {
-            let seconds = begin.elapsed().as_secs_f64().max(1e-9) / tokens as f64;
-            let prompts = long().filter(|piece| piece.start < walks[piece.index].prompt);
-            let prompts: usize = prompts.map(|piece| piece.tokens.len()).sum();
-            self.caught_up += Duration::from_secs_f64(seconds * prompts as f64);
-            self.per_token = Some(self.per_token.map_or(seconds, |old| 0.6 * old + 0.4 * seconds));
-        }
+        let took = begin.elapsed();
+        let count = |which: &dyn Fn(&Piece) -> bool| -> usize {
+            pieces.iter().filter(|piece| which(piece)).map(|piece| piece.tokens.len()).sum()
+        };
+        let short = pieces.iter().filter(|piece| !piece.behind).count();
+        self.pace.learn(short as u32, count(&|piece| piece.behind) as u32, took);
+        let prompts = count(&|piece| piece.behind && piece.start < walks[piece.index].prompt);
+        self.caught_up += took.mul_f64(prompts as f64 / count(&|_| true) as f64);
         let mut rows = rows.logits.into_iter();
         for piece in pieces {
             let walk = &mut walks[piece.index];
@@ -251,7 +249,7 @@ impl Drafter for DraftModel {
 
     fn delay(&self, slot: Slot, known: &[Token]) -> Option<f64> {
         let gap = known.len() - self.held[slot.index()].same(known, &[]);
-        (gap > SHORT).then(|| gap as f64 * self.per_token.unwrap_or(0.0))
+        (gap > SHORT).then(|| self.pace.chunk_seconds(gap))
     }
 
     fn caught_up(&mut self) -> Duration {
@@ -272,6 +270,8 @@ struct Piece {
     index: usize,
     start: usize,
     tokens: Vec<Token>,
+    /// Of a gap that is closed in chunks.
+    behind: bool,
 }
 
 impl Piece {

@@ -10,17 +10,21 @@
 pub mod draft_model;
 mod draft_walk;
 pub mod forced;
+mod info;
 mod judges;
 #[cfg(feature = "llama")]
 pub mod llama;
 pub(crate) mod memory;
 pub mod mlp;
 pub mod open;
+pub mod pace;
 pub mod prediction;
 pub mod prompt_lookup;
 pub mod sampled;
 pub mod toy;
 pub mod verify;
+
+pub use info::Info;
 
 use crate::config::{Acceptance, DraftSource};
 use crate::error::Error;

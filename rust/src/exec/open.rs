@@ -7,9 +7,8 @@ use super::prediction::Prediction;
 use super::prompt_lookup::PromptLookup;
 use super::sampled::Sampled;
 use super::toy::{Toy, ToyConfig, ToyFault};
-use super::{Drafter, Forward, Target};
+use super::{Drafter, Forward, Info, Target};
 use crate::config::{Config, DraftSource};
-use crate::engine::Info;
 use crate::error::{Error, Result};
 use crate::request::Limits;
 use crate::vocab::Vocab;
@@ -148,10 +147,12 @@ fn info_of(target: &dyn Target, vocab: &Vocab, config: &Config, faults: bool) ->
     let context = most.min(caps.kv_per_slot).min(u32::try_from(caps.kv_total).unwrap_or(u32::MAX));
     let max_prompt =
         if config.enable_chunked_context { context } else { config.max_num_tokens.min(caps.max_step_tokens) };
+    let default_output = config.server.default_max_tokens.unwrap_or(u32::MAX);
     Info {
-        limits: Limits { n_vocab: vocab.len() as u32, context, max_prompt, faults },
+        limits: Limits { n_vocab: vocab.len() as u32, context, max_prompt, default_output, faults },
         max_running: config.max_batch_size.min(caps.slots),
         kv_tokens: caps.kv_total,
+        plan: None,
         promise: caps.promise,
         summary: String::new(),
         weights: 0,

@@ -86,6 +86,8 @@ pub enum ToyFault {
     KeepsCells,
     /// Positions are counted from the beginning of a run.
     WrongPosition,
+    /// Slots that hold something cannot be emptied.
+    StuckSlots,
 }
 
 /// Floats in a hidden state.
@@ -226,6 +228,9 @@ impl Forward for Toy {
         let (tokens, hashes) = &mut self.cells[slot.index()];
         if self.fault == Some(ToyFault::KeepsCells) && keep > 0 {
             return Ok(());
+        }
+        if self.fault == Some(ToyFault::StuckSlots) && keep == 0 && !tokens.is_empty() {
+            return Err(ExecError(format!("toy: slot {} is stuck", slot.0)));
         }
         if keep as usize > tokens.len() {
             return Err(ExecError(format!("toy: slot {} holds {} tokens, not {keep}", slot.0, tokens.len())));

@@ -5,7 +5,7 @@ use crate::engine::Report;
 use crate::error::Error;
 use crate::request::Request;
 use crate::types::{End, Event, FinishReason, RequestId, Usage};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 /// Engines that a waiting request is given to. One more would let a request whose grammar kills the engine while it
 /// is compiled do so for ever.
@@ -22,6 +22,8 @@ pub(crate) struct Book {
 struct Entry {
     /// The last counts of each choice; none once it has ended.
     open: Vec<Option<Usage>>,
+    /// The API key's number.
+    client: u64,
     /// The request, while the engine has not begun it: it can be sent to another engine.
     waiting: Option<Box<Request>>,
     /// Engines it was given to.
@@ -41,7 +43,8 @@ impl Book {
     /// Enters a request.
     pub(crate) fn add(&mut self, id: RequestId, request: Box<Request>) {
         let open = vec![Some(Usage::default()); request.spec().n as usize];
-        self.entries.insert(id, Entry { open, waiting: Some(request), tries: 0, cancelled: false });
+        let client = request.spec().client;
+        self.entries.insert(id, Entry { open, client, waiting: Some(request), tries: 0, cancelled: false });
     }
 
     /// Counts a waiting request as given to an engine, and returns what to give.
@@ -57,9 +60,13 @@ impl Book {
         self.entries.iter().filter(|(_, e)| e.waiting.is_some()).map(|(id, _)| *id).collect()
     }
 
-    /// Choices that have not ended.
-    pub(crate) fn open_choices(&self) -> u64 {
-        self.entries.values().map(|e| e.open.iter().flatten().count() as u64).sum()
+    /// Choices of each client that have not ended.
+    pub(crate) fn open_choices(&self) -> HashMap<u64, u64> {
+        let mut choices = HashMap::new();
+        for entry in self.entries.values() {
+            *choices.entry(entry.client).or_default() += entry.open.iter().flatten().count() as u64;
+        }
+        choices
     }
 
     /// Takes in an engine's report.

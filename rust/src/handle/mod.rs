@@ -14,8 +14,8 @@ mod state;
 mod supervise;
 
 use crate::config::Config;
-use crate::engine::Info;
 use crate::error::{Error, Result};
+use crate::exec::Info;
 use crate::process::Transport;
 use crate::request::{Request, RequestSpec};
 use crate::types::{Event, RequestId, Token};

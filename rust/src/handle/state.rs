@@ -2,8 +2,9 @@
 
 use super::book::Book;
 use super::meter::{Meter, Metrics};
-use crate::engine::{Command, Info, Report};
+use crate::engine::{Command, Report};
 use crate::error::{Error, Result};
+use crate::exec::Info;
 use crate::request::Request;
 use crate::types::{Event, RequestId};
 use crate::vocab::Vocab;
@@ -102,8 +103,11 @@ impl State {
         if !matches!(self.phase, Phase::Ready | Phase::Restarting) {
             return Err(self.absent());
         }
-        let waiting = self.book.open_choices().saturating_sub(known.info.max_running.into());
-        if self.max_queue > 0 && waiting >= self.max_queue {
+        let mut open = self.book.open_choices();
+        let waiting = open.values().sum::<u64>().saturating_sub(known.info.max_running.into());
+        let own = *open.entry(request.spec().client).or_default();
+        // One client that fills the queue shuts out itself: the others may have their shares of it all the same.
+        if self.max_queue > 0 && waiting >= self.max_queue && own >= self.max_queue / open.len() as u64 {
             return Err(Error::Overloaded(format!("{waiting} choices are waiting: try again later")));
         }
         let id = RequestId(self.next_id);

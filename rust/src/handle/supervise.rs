@@ -4,9 +4,10 @@ use super::OpenVocab;
 use super::backoff::Series;
 use super::shared::Shared;
 use super::state::{Known, Phase, State};
-use crate::config::Config;
-use crate::engine::{FromEngine, Info};
+use crate::config::{Config, KvPlan};
+use crate::engine::FromEngine;
 use crate::error::{Error, Result};
+use crate::exec::Info;
 use crate::process::{Line, Transport};
 use std::sync::Arc;
 use std::sync::mpsc::channel;
@@ -26,6 +27,8 @@ pub(crate) struct Plan {
 struct Life {
     ready: Option<Instant>,
     useful: bool,
+    /// Where KV lives.
+    plan: Option<KvPlan>,
     /// Why it cannot be opened, in the engine's own words.
     refusal: Option<String>,
 }
@@ -43,6 +46,8 @@ pub(crate) fn run(shared: &Shared, mut plan: Plan) {
         let line = Line { inbox, sink: &mut sink, hang_up: &hang_up };
         let end = plan.transport.live(&plan.target, &plan.config, line);
         hang_up();
+        // Free memory is another one at the next start; requests that wait were checked against this plan.
+        plan.config.plan = plan.config.plan.or(life.plan);
         if !after(shared, &mut plan, &life, end) {
             break;
         }
@@ -60,6 +65,7 @@ fn hear(shared: &Shared, plan: &Plan, life: &mut Life, message: FromEngine) -> b
         FromEngine::Failed(error) => life.refusal = Some(error.to_string()),
         FromEngine::Ready(info) => match get_known(shared, plan, *info) {
             Ok(known) => {
+                life.plan = known.info.plan;
                 life.ready = Some(Instant::now());
                 shared.turn(|state| state.ready(known));
             }

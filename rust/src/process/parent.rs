@@ -4,6 +4,7 @@ use super::Line;
 use super::frame::{FrameReader, FrameWriter, Hello};
 use crate::config::Config;
 use crate::engine::{Command, FromEngine};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 use std::io;
 use std::net::Shutdown;
 use std::os::fd::OwnedFd;
@@ -93,18 +94,20 @@ fn shut(socket: &UnixStream) {
     let _ = socket.shutdown(Shutdown::Both);
 }
 
-/// Waits for the end of a child whose socket is closed, and kills it if it does not come.
+/// Waits for the end of a child whose socket is closed, and kills it if it does not come; with it go all processes that
+/// it has started.
 fn reap(child: &mut Child) -> io::Result<ExitStatus> {
     let end = Instant::now() + REAP;
     let mut pause = Duration::from_millis(1);
-    while Instant::now() < end {
-        if let Some(status) = child.try_wait()? {
-            return Ok(status);
-        }
+    let pid = Pid::from_child(child);
+    // It is left to be waited for, so that its number, which is its group's, is nobody else's yet.
+    let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    while Instant::now() < end && waitid(WaitId::Pid(pid), look)?.is_none() {
         std::thread::sleep(pause);
         pause = (pause * 2).min(Duration::from_millis(20));
     }
-    child.kill()?;
+    // Fails where nobody of the group is left.
+    let _ = kill_process_group(pid, Signal::KILL);
     child.wait()
 }
 

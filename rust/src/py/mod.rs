@@ -7,7 +7,7 @@ mod event;
 use crate::config::{self, Config};
 use crate::engine;
 use crate::error::{Error, Result};
-use crate::exec::open;
+use crate::exec::{self, open};
 use crate::handle::Handle;
 use crate::process::{self, Transport};
 use crate::types::{RequestId, Token};
@@ -109,7 +109,7 @@ fn info(handle: &Handle) -> Result<String> {
     #[derive(serde::Serialize)]
     struct Full {
         #[serde(flatten)]
-        info: engine::Info,
+        info: exec::Info,
         eos_text: String,
         bos_text: Option<String>,
     }

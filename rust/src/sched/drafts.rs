@@ -245,10 +245,10 @@ impl Drafts {
         self.sources[model as usize].times.learn(&[asking], seconds / f64::from(longest.max(1)), self.steps);
     }
 
-    /// Learns how a draft by `source` has fared; see [`Acceptance::learn`].
-    pub fn learn_accepted(&mut self, source: DraftSource, accepted: u32, stopped: bool) {
+    /// Learns how a draft by `source` has fared, and that it counts for `share`; see [`Acceptance::learn_of_all`].
+    pub fn learn_accepted(&mut self, source: DraftSource, (accepted, stopped): (u32, bool), share: f64) {
         let source = &mut self.sources[source as usize];
-        source.acceptance.learn_of_all(accepted, stopped);
+        source.acceptance.learn_of_all(accepted, stopped, share);
         source.tried = true;
     }
 }

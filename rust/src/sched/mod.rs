@@ -1,16 +1,19 @@
 //! Who runs where, and how much of whom a step computes. No engine is known here, no token is looked into.
 //!
 //! * [`slots`]: which slot a sequence takes, which kept prefix it begins with, which one makes room.
-//! * [`pace`]: how long a step takes, learned from steps, so that prompt chunks keep under `max_step_ms`.
 //! * [`drafts`]: who drafts in a step, and how far.
 //! * [`plan`]: the step's shares, pure.
 
 pub mod drafts;
-pub mod pace;
+pub mod line;
 pub mod slots;
 pub mod store;
 
 use crate::sequence::Sequence;
+
+/// Whose KV it is: the API key's number, 0 where all keys share, and the number of the request's salt. To reuse another's
+/// would tell, by time and by `cached_tokens`, what that one has sent.
+pub type Scope = (u64, u64);
 
 /// How many tokens of which running sequence a step computes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

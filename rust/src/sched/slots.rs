@@ -5,6 +5,7 @@
 //! that leaves the fewest holes in the busy range; a kept prefix worth more than a copy is moved out of its way, to an
 //! empty slot or in the place of one that was used longer ago.
 
+use super::Scope;
 use crate::types::{Slot, Token};
 
 /// Shorter prefixes are computed again rather than copied between slots.
@@ -15,6 +16,8 @@ pub const WORTH_COPYING: usize = 32;
 struct Place {
     /// Kept tokens; of a busy slot nothing is remembered here.
     kept: Vec<Token>,
+    /// Of the kept tokens.
+    scope: Scope,
     busy: bool,
     /// When it was last used, in admissions.
     stamp: u64,
@@ -63,9 +66,10 @@ impl Slots {
         self.places.iter().map(|p| p.kept.len() as u64).sum()
     }
 
-    /// What an idle slot keeps.
-    pub fn kept(&self, slot: Slot) -> &[Token] {
-        &self.places[slot.index()].kept
+    /// What an idle slot keeps, and whose it is.
+    pub fn kept(&self, slot: Slot) -> (Scope, &[Token]) {
+        let place = &self.places[slot.index()];
+        (place.scope, &place.kept)
     }
 
     /// Slots that are not busy.
@@ -75,10 +79,15 @@ impl Slots {
 
     /// Chooses for a sequence with these known tokens; `running` are the busy slots and what they hold.
     ///
-    /// `reuse` off: nothing is reused but a running sibling of the same request. None where every slot is busy.
-    pub fn choose(&self, tokens: &[Token], running: &[(Slot, &[Token])], reuse: bool) -> Option<Placement> {
+    /// `reuse`: prefixes of this scope are; None: nothing but what `running` holds. None where every slot is busy.
+    pub fn choose(
+        &self,
+        tokens: &[Token],
+        running: &[(Slot, &[Token])],
+        reuse: Option<Scope>,
+    ) -> Option<Placement> {
         let fresh = self.best_idle()?;
-        let kept = self.places.iter().enumerate().filter(|(_, p)| reuse && !p.busy);
+        let kept = self.places.iter().enumerate().filter(|(_, p)| reuse == Some(p.scope) && !p.busy);
         let kept = kept.map(|(i, p)| (Slot(i as u32), &p.kept[..]));
         let source = kept.chain(running.iter().copied()).map(|(s, held)| (common(tokens, held), s));
         // The last token is always computed: its row is wanted.
@@ -148,13 +157,13 @@ impl Slots {
     pub fn take(&mut self, slot: Slot) {
         self.clock += 1;
         let place = &mut self.places[slot.index()];
-        *place = Place { kept: Vec::new(), busy: true, stamp: self.clock };
+        *place = Place { busy: true, stamp: self.clock, ..Place::default() };
     }
 
     /// A running sequence's slot becomes idle; it keeps these tokens (none: it is empty).
-    pub fn leave(&mut self, slot: Slot, kept: Vec<Token>) {
+    pub fn leave(&mut self, slot: Slot, scope: Scope, kept: Vec<Token>) {
         self.clock += 1;
-        self.places[slot.index()] = Place { kept, busy: false, stamp: self.clock };
+        self.places[slot.index()] = Place { kept, scope, busy: false, stamp: self.clock };
     }
 
     /// Kept tokens of `from` are in the idle slot `to` now, too; `from` is about to be taken.
@@ -184,6 +193,8 @@ pub(super) fn common(a: &[Token], b: &[Token]) -> usize {
 mod tests {
     use super::*;
 
+    const MINE: Scope = (1, 0);
+
     fn tokens(n: usize) -> Vec<Token> {
         (0..n as Token).collect()
     }
@@ -191,9 +202,9 @@ mod tests {
     #[test]
     fn the_longest_kept_prefix_is_used_in_place() {
         let mut slots = Slots::new(4, false);
-        slots.leave(Slot(1), tokens(50));
-        slots.leave(Slot(2), tokens(80));
-        let p = slots.choose(&tokens(100), &[], true).unwrap();
+        slots.leave(Slot(1), MINE, tokens(50));
+        slots.leave(Slot(2), MINE, tokens(80));
+        let p = slots.choose(&tokens(100), &[], Some(MINE)).unwrap();
         assert_eq!(p, Placement { slot: Slot(2), computed: 80, reuse: Reuse::InPlace, rescue: None });
     }
 
@@ -202,8 +213,8 @@ mod tests {
         let other = [tokens(3), vec![900; 40]].concat();
         for (cheap_copy, reuse) in [(false, Reuse::None), (true, Reuse::Copy(Slot(0)))] {
             let mut slots = Slots::new(4, cheap_copy);
-            slots.leave(Slot(0), tokens(80));
-            let p = slots.choose(&other, &[], true).unwrap();
+            slots.leave(Slot(0), MINE, tokens(80));
+            let p = slots.choose(&other, &[], Some(MINE)).unwrap();
             assert_eq!((p.slot, p.reuse, p.rescue), (Slot(1), reuse, None));
         }
     }
@@ -212,7 +223,7 @@ mod tests {
     fn a_running_prefix_is_copied_and_the_last_token_left() {
         let mut slots = Slots::new(4, false);
         slots.take(Slot(0));
-        let p = slots.choose(&tokens(50), &[(Slot(0), &tokens(60))], false).unwrap();
+        let p = slots.choose(&tokens(50), &[(Slot(0), &tokens(60))], None).unwrap();
         assert_eq!(p, Placement { slot: Slot(1), computed: 49, reuse: Reuse::Copy(Slot(0)), rescue: None });
     }
 
@@ -222,8 +233,8 @@ mod tests {
         for s in [0, 1, 3] {
             slots.take(Slot(s));
         }
-        slots.leave(Slot(2), tokens(64));
-        let p = slots.choose(&[9; 10], &[], true).unwrap();
+        slots.leave(Slot(2), MINE, tokens(64));
+        let p = slots.choose(&[9; 10], &[], Some(MINE)).unwrap();
         assert_eq!(p, Placement { slot: Slot(2), computed: 0, reuse: Reuse::None, rescue: Some(Slot(7)) });
     }
 
@@ -234,32 +245,34 @@ mod tests {
             slots.take(Slot(s));
         }
         for s in [4, 3, 1] {
-            slots.leave(Slot(s), tokens(64));
+            slots.leave(Slot(s), MINE, tokens(64));
         }
-        let p = slots.choose(&[9; 10], &[], true).unwrap();
+        let p = slots.choose(&[9; 10], &[], Some(MINE)).unwrap();
         assert_eq!((p.slot, p.rescue), (Slot(1), Some(Slot(4))));
         // What the new sequence begins with is not given up for it.
-        slots.leave(Slot(4), [vec![9; 40], tokens(200)].concat());
+        slots.leave(Slot(4), MINE, [vec![9; 40], tokens(200)].concat());
         for s in [3, 1] {
-            slots.leave(Slot(s), tokens(64));
+            slots.leave(Slot(s), MINE, tokens(64));
         }
-        let p = slots.choose(&[9; 50], &[], true).unwrap();
+        let p = slots.choose(&[9; 50], &[], Some(MINE)).unwrap();
         assert_eq!((p.slot, p.reuse, p.rescue), (Slot(1), Reuse::Copy(Slot(4)), Some(Slot(3))));
     }
 
     #[test]
-    fn without_reuse_kept_prefixes_are_ignored() {
+    fn without_reuse_and_for_others_kept_prefixes_are_ignored() {
         let mut slots = Slots::new(2, false);
-        slots.leave(Slot(1), tokens(50));
-        let p = slots.choose(&tokens(60), &[], false).unwrap();
-        assert_eq!((p.computed, p.reuse), (0, Reuse::None));
+        slots.leave(Slot(1), MINE, tokens(50));
+        for reuse in [None, Some((2, 0)), Some((1, 7))] {
+            let p = slots.choose(&tokens(60), &[], reuse).unwrap();
+            assert_eq!((p.computed, p.reuse), (0, Reuse::None));
+        }
     }
 
     #[test]
     fn the_least_recently_used_goes_first() {
         let mut slots = Slots::new(3, false);
-        slots.leave(Slot(2), tokens(5));
-        slots.leave(Slot(0), tokens(6));
+        slots.leave(Slot(2), MINE, tokens(5));
+        slots.leave(Slot(0), MINE, tokens(6));
         for oldest in [Slot(2), Slot(0)] {
             assert_eq!(slots.oldest(), Some(oldest));
             slots.forget(oldest);

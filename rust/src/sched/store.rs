@@ -2,6 +2,7 @@
 //!
 //! Copying KV back takes a hundredth of computing it. What was not used for the longest time goes first.
 
+use super::Scope;
 use super::slots::common;
 use crate::types::{RequestId, Token};
 
@@ -10,6 +11,7 @@ pub type Owner = (RequestId, u32);
 
 #[derive(Debug)]
 struct Entry {
+    scope: Scope,
     tokens: Vec<Token>,
     kv: Vec<u8>,
     /// The preempted sequence that waits for it.
@@ -38,8 +40,8 @@ pub struct Wanted<'a> {
     pub tokens: &'a [Token],
     /// The sequence.
     pub owner: Owner,
-    /// Entries of others, too.
-    pub others: bool,
+    /// Entries of this scope, too, though they were stored for others.
+    pub others: Option<Scope>,
     /// Entries whose tokens all begin the sequence: where KV cannot be truncated.
     pub whole: bool,
 }
@@ -78,22 +80,22 @@ impl Store {
     }
 
     /// Whether KV that begins with these tokens is stored; then that counts as a use.
-    pub fn has(&mut self, tokens: &[Token]) -> bool {
-        let found = self.entries.iter().position(|e| e.tokens.starts_with(tokens));
+    pub fn has(&mut self, scope: Scope, tokens: &[Token]) -> bool {
+        let found = self.entries.iter().position(|e| e.scope == scope && e.tokens.starts_with(tokens));
         found.map(|entry| self.touch(entry)).is_some()
     }
 
     /// Stores the KV of these tokens. It takes the place of shorter prefixes of theirs, and then of what was used longest
     /// ago.
-    pub fn put(&mut self, tokens: Vec<Token>, kv: Vec<u8>, owner: Option<Owner>) {
+    pub fn put(&mut self, (scope, tokens): (Scope, Vec<Token>), kv: Vec<u8>, owner: Option<Owner>) {
         self.clock += 1;
-        let entry = Entry { tokens, kv, owner, stamp: self.clock };
+        let entry = Entry { scope, tokens, kv, owner, stamp: self.clock };
         if entry.bytes() > self.limit {
             return;
         }
         let replaced = |e: &Entry| match e.owner {
             Some(_) => e.owner == owner,
-            None => entry.tokens.starts_with(&e.tokens),
+            None => e.scope == entry.scope && entry.tokens.starts_with(&e.tokens),
         };
         self.entries.retain(|e| !replaced(e));
         let mut bytes = self.bytes() + entry.bytes();
@@ -115,7 +117,8 @@ impl Store {
             len: common(known, &e.tokens) as u32,
             own: e.owner == Some(owner),
         });
-        let fit = all.filter(|f| f.len > 0 && (others || f.own) && (!whole || f.len == f.holds));
+        let may = |f: &Found| f.own || others == Some(self.entries[f.entry].scope);
+        let fit = all.filter(|f| f.len > 0 && may(f) && (!whole || f.len == f.holds));
         fit.max_by_key(|f| (f.len, std::cmp::Reverse(f.entry)))
     }
 
@@ -143,8 +146,10 @@ impl Store {
 mod tests {
     use super::*;
 
+    const MINE: Scope = (1, 0);
+
     fn wanted(tokens: &[Token]) -> Wanted<'_> {
-        Wanted { tokens, owner: (RequestId(1), 0), others: true, whole: false }
+        Wanted { tokens, owner: (RequestId(1), 0), others: Some(MINE), whole: false }
     }
 
     fn kv(n: u8) -> Vec<u8> {
@@ -154,8 +159,8 @@ mod tests {
     #[test]
     fn the_longest_beginning_is_found_without_the_last_token() {
         let mut store = Store::new(1000);
-        store.put(vec![1, 2, 3], kv(1), None);
-        store.put(vec![1, 2, 4, 5, 6], kv(2), None);
+        store.put((MINE, vec![1, 2, 3]), kv(1), None);
+        store.put((MINE, vec![1, 2, 4, 5, 6]), kv(2), None);
         let found = store.find(wanted(&[1, 2, 4, 5, 9])).unwrap();
         assert_eq!((found.len, found.holds, found.own), (4, 5, false));
         assert_eq!(store.read(found), kv(2));
@@ -169,25 +174,27 @@ mod tests {
     #[test]
     fn longer_prefixes_take_the_place_of_shorter_ones() {
         let mut store = Store::new(1000);
-        store.put(vec![1, 2], kv(1), None);
-        store.put(vec![1, 2, 3], kv(2), None);
+        store.put((MINE, vec![1, 2]), kv(1), None);
+        store.put((MINE, vec![1, 2, 3]), kv(2), None);
         assert_eq!(store.bytes(), 60 + 12);
-        assert!(store.has(&[1, 2]) && !store.has(&[1, 2, 3, 4]));
+        assert!(store.has(MINE, &[1, 2]) && !store.has(MINE, &[1, 2, 3, 4]));
     }
 
     #[test]
     fn the_least_recently_used_makes_room_and_the_limit_holds() {
         let mut store = Store::new(3 * 64);
         for token in 1..=3 {
-            store.put(vec![token], kv(0), None);
+            store.put((MINE, vec![token]), kv(0), None);
         }
-        assert!(store.has(&[1]));
-        store.put(vec![4], kv(0), None);
-        assert!(store.has(&[1]) && !store.has(&[2]) && store.has(&[3]) && store.has(&[4]));
-        store.put(vec![5], vec![0; 1000], None);
-        assert!(!store.has(&[5]) && store.bytes() == 3 * 64);
+        assert!(store.has(MINE, &[1]));
+        store.put((MINE, vec![4]), kv(0), None);
+        assert!(
+            store.has(MINE, &[1]) && !store.has(MINE, &[2]) && store.has(MINE, &[3]) && store.has(MINE, &[4])
+        );
+        store.put((MINE, vec![5]), vec![0; 1000], None);
+        assert!(!store.has(MINE, &[5]) && store.bytes() == 3 * 64);
         let mut none = Store::new(0);
-        none.put(vec![1], kv(0), None);
+        none.put((MINE, vec![1]), kv(0), None);
         assert!(!none.enabled() && none.bytes() == 0);
     }
 
@@ -195,15 +202,26 @@ mod tests {
     fn what_waits_for_its_owner_is_its_own() {
         let mut store = Store::new(1000);
         let (one, two) = ((RequestId(1), 0), (RequestId(2), 0));
-        store.put(vec![1, 2, 3], kv(1), Some(two));
-        assert_eq!(store.find(Wanted { others: false, ..wanted(&[1, 2, 3, 4]) }), None);
-        let own = Wanted { owner: two, others: false, ..wanted(&[1, 2, 3, 4]) };
+        store.put((MINE, vec![1, 2, 3]), kv(1), Some(two));
+        assert_eq!(store.find(Wanted { others: None, ..wanted(&[1, 2, 3, 4]) }), None);
+        let own = Wanted { owner: two, others: None, ..wanted(&[1, 2, 3, 4]) };
         assert!(store.find(own).unwrap().own && store.owned_bytes() == 72);
         store.disown(one, false);
         store.disown(two, true);
         assert_eq!((store.owned_bytes(), store.bytes()), (0, 72));
-        store.put(vec![9], kv(1), Some(two));
+        store.put((MINE, vec![9]), kv(1), Some(two));
         store.disown(two, false);
         assert_eq!(store.bytes(), 72);
+    }
+
+    #[test]
+    fn each_scope_has_its_own() {
+        let mut store = Store::new(1000);
+        store.put((MINE, vec![1, 2, 3]), kv(1), None);
+        store.put(((1, 7), vec![1, 2, 3, 4]), kv(2), None);
+        assert!(store.has(MINE, &[1, 2, 3]) && !store.has(MINE, &[1, 2, 3, 4]) && !store.has((2, 0), &[1]));
+        let of =
+            |scope| store.find(Wanted { others: Some(scope), ..wanted(&[1, 2, 3, 4, 5]) }).map(|f| f.len);
+        assert_eq!([of(MINE), of((1, 7)), of((2, 0))], [Some(3), Some(4), None]);
     }
 }

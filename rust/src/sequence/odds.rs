@@ -42,21 +42,21 @@ impl Acceptance {
     /// Takes a round of one sequence in which `accepted` tokens were kept; `stopped`: the draft reached further, or ended
     /// before it should have.
     pub fn learn(&mut self, accepted: u32, stopped: bool) {
-        self.add(accepted, stopped, MEMORY.0);
+        self.add(accepted, stopped, (MEMORY.0, 1.0));
     }
 
-    /// The same, among all sequences' rounds.
-    pub fn learn_of_all(&mut self, accepted: u32, stopped: bool) {
-        self.add(accepted, stopped, MEMORY.1);
+    /// The same, among all sequences' rounds, of which it counts for `share`, 0 to 1.
+    pub fn learn_of_all(&mut self, accepted: u32, stopped: bool, share: f64) {
+        self.add(accepted, stopped, (MEMORY.1, share));
     }
 
-    fn add(&mut self, accepted: u32, stopped: bool, memory: f64) {
-        self.fade(memory);
-        self.rounds += 1.0;
-        self.first += f64::from(accepted.min(1));
+    fn add(&mut self, accepted: u32, stopped: bool, (memory, share): (f64, f64)) {
+        self.fade(memory.powf(share));
+        self.rounds += share;
+        self.first += share * f64::from(accepted.min(1));
         if accepted > 0 {
-            self.next += f64::from(accepted - 1);
-            self.stopped += f64::from(u8::from(stopped));
+            self.next += share * f64::from(accepted - 1);
+            self.stopped += share * f64::from(u8::from(stopped));
         }
     }
 
@@ -85,5 +85,23 @@ impl Acceptance {
         // Whoever is worse than expected at the first token is likely to be at the others.
         let next = expected.next * (first / expected.first.max(1e-9)).min(1.0);
         Odds { first, next: rate(self.next, self.next + self.stopped, next) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_parts_of_one_count_as_one() {
+        let (mut parts, mut whole) = (Acceptance::default(), Acceptance::default());
+        for _ in 0..20 {
+            (0..128).for_each(|_| parts.learn_of_all(0, true, 1.0 / 128.0));
+            parts.learn_of_all(3, false, 1.0);
+            whole.learn_of_all(0, true, 1.0);
+            whole.learn_of_all(3, false, 1.0);
+        }
+        let (parts, whole) = (parts.of_all(), whole.of_all());
+        assert!((parts.first - whole.first).abs() < 0.02 && parts.first > 0.4, "{parts:?}, {whole:?}");
     }
 }

@@ -12,7 +12,13 @@ use serde_json::Value;
 const MOST: u32 = 40;
 
 fn proposed(bench: &Bench, grammar: &mut Grammar) -> Draft {
-    let limits = Limits { n_vocab: bench.vocab.len() as u32, context: 100, max_prompt: 100, faults: false };
+    let limits = Limits {
+        n_vocab: bench.vocab.len() as u32,
+        context: 100,
+        max_prompt: 100,
+        default_output: u32::MAX,
+        faults: false,
+    };
     let spec: RequestSpec = serde_json::from_str(r#"{"prompt":[1]}"#).unwrap();
     let sampler = Sampler::new(&Request::new(spec, &limits).unwrap(), 0, 0, bench.vocab.clone());
     let mut draft = Draft::default();

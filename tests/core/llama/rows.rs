@@ -75,8 +75,21 @@ fn auto_takes_slots_where_bits_are_equal() {
         let auto = opened(&path, &config(KvLayout::Auto, 12, 512));
         let caps = auto.forward.caps();
         assert_eq!((caps.promise, caps.cheap_copy, caps.slots), (Promise::BitIdentical, false, 12));
-        assert_eq!((caps.kv_per_slot, caps.kv_total, auto.info.kv_tokens), (512, 12 * 512, 12 * 512));
+        assert_eq!((caps.kv_per_slot, caps.kv_total, auto.info.plan.total), (512, 12 * 512, 12 * 512));
     }
+}
+
+#[test]
+fn the_plan_of_an_earlier_engine_is_kept_whatever_memory_is_free() {
+    let _turn = one_engine();
+    let path = &models()[0];
+    let first = opened(path, &config(KvLayout::Auto, 12, 512)).info.plan;
+    let mut later = config(KvLayout::Auto, 12, 512);
+    later.kv_cache_free_gpu_mem_fraction = 1e-9;
+    assert!(opened(path, &later).info.plan.total < 512);
+    later.plan = Some(first);
+    let later = opened(path, &later);
+    assert_eq!((later.info.plan, later.forward.caps().kv_total), (first, 12 * 512));
 }
 
 /// Gaps between runs are filled at the end of slots that may hold something: these must not notice.

@@ -10,6 +10,7 @@ use llgtrt::handle::{Backoff, Handle, Phase};
 use llgtrt::types::RequestId;
 use llgtrt::vocab::Vocab;
 use rustix::process::{Pid, Signal, kill_process};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::time::Duration;
 
 fn kill(pid: u32, signal: Signal) {
@@ -42,6 +43,34 @@ fn a_killed_child_fails_what_ran_and_the_rest_is_served() {
         assert_eq!((metrics.restarts, metrics.snapshot.totals.requests_failed), (1, 16));
         assert!(!isolated::is_alive(pid));
     }
+}
+
+#[test]
+fn later_engines_keep_the_first_ones_plan() {
+    let handle = open(a_child());
+    let first = until_ready(&handle);
+    assert_eq!(handle.info().unwrap().kv_tokens, u64::from(first));
+    let mut before = first;
+    for _ in 0..2 {
+        kill(before, Signal::KILL);
+        until_phase(&handle, Phase::Restarting);
+        let now = until_ready(&handle);
+        assert_ne!(now, before);
+        assert_eq!(handle.info().unwrap().kv_tokens, u64::from(first));
+        before = now;
+    }
+}
+
+#[test]
+fn what_a_child_has_started_ends_with_it() {
+    let handle = open(a_child());
+    let pid = until_ready(&handle);
+    let started = std::process::Command::new("sleep").arg("600").process_group(pid as i32).spawn();
+    let mut started = started.unwrap();
+    kill(pid, Signal::KILL);
+    until_phase(&handle, Phase::Restarting);
+    // Not by the time that it was to take.
+    assert_eq!(started.wait().unwrap().signal(), Some(libc::SIGKILL));
 }
 
 #[test]

@@ -1,9 +1,9 @@
 //! An engine of which every misbehaviour can be ordered.
 
-use llgtrt::config::Config;
-use llgtrt::engine::{Command, FromEngine, Info, Report};
+use llgtrt::config::{Config, KvPlan};
+use llgtrt::engine::{Command, FromEngine, Report};
 use llgtrt::error::Error;
-use llgtrt::exec::Promise;
+use llgtrt::exec::{Info, Promise};
 use llgtrt::metrics::Snapshot;
 use llgtrt::request::{Limits, Request, RequestSpec};
 use llgtrt::types::{End, Event, FinishReason, RequestId, Usage};
@@ -55,20 +55,29 @@ pub(super) fn serve(
         ("unless", file) if Path::new(file).exists() => std::process::abort(),
         _ => {}
     }
-    if sink(FromEngine::Ready(Box::new(info()))) {
+    if sink(FromEngine::Ready(Box::new(info(config)))) {
         let step = Duration::from_millis(if config.engine.max_step_ms == 250 { 1 } else { 0 });
         Engine { step, ..Engine::default() }.run(&inbox, sink);
     }
 }
 
-/// The summary is the engine's process id.
-fn info() -> Info {
+/// The summary is the engine's process id, which is also what it plans KV for.
+fn info(config: &Config) -> Info {
+    let id = std::process::id();
+    let plan = KvPlan { shared: true, sequences: 1, cells: id, per_slot: id, total: id.into() };
     Info {
-        limits: Limits { n_vocab: 268, context: 1 << 20, max_prompt: u32::MAX, faults: true },
+        limits: Limits {
+            n_vocab: 268,
+            context: 1 << 20,
+            max_prompt: u32::MAX,
+            default_output: u32::MAX,
+            faults: true,
+        },
         max_running: RUNNING as u32,
-        kv_tokens: 1 << 20,
+        kv_tokens: config.plan.unwrap_or(plan).total,
+        plan: Some(config.plan.unwrap_or(plan)),
         promise: Promise::BitIdentical,
-        summary: std::process::id().to_string(),
+        summary: id.to_string(),
         weights: 1,
         eog: Vec::new(),
         bos: None,

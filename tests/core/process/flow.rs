@@ -6,6 +6,7 @@ use super::{a_child, a_thread, open, open_with};
 use llgtrt::config::Config;
 use llgtrt::error::Error;
 use llgtrt::handle::{Handle, Phase};
+use llgtrt::request::RequestSpec;
 use llgtrt::types::{End, FinishReason, RequestId};
 
 fn on_both(test: impl Fn(Handle)) {
@@ -88,6 +89,17 @@ fn an_invalid_request_is_refused_at_once() {
         let error = handle.submit(ask(Does::Stream, 1, 0)).unwrap_err();
         assert!(matches!(&error, Error::Invalid { what, .. } if what == "max_tokens"), "{error}");
     });
+}
+
+#[test]
+fn a_client_that_fills_the_queue_shuts_out_itself_alone() {
+    let config = Config { max_queue_size: 6, ..Config::default() };
+    let handle = open_with("fake", &config, a_thread());
+    until_ready(&handle);
+    let from = |client| RequestSpec { client, ..ask(Does::Stream, 1, 1_000_000) };
+    let accepted = |client| (0..100).take_while(|_| handle.submit(from(client)).is_ok()).count();
+    // All of it, a half, a third: what is waiting stays bounded by the number of keys.
+    assert_eq!([1, 2, 1, 3, 2].map(accepted), [RUNNING + 6, 3, 0, 2, 0]);
 }
 
 #[test]

@@ -1,9 +1,9 @@
 //! Messages survive the way through a socket.
 
 use llgtrt::config::{Acceptance, DraftSource};
-use llgtrt::engine::{Command, FromEngine, Info, Report};
+use llgtrt::engine::{Command, FromEngine, Report};
 use llgtrt::error::Error;
-use llgtrt::exec::Promise;
+use llgtrt::exec::{Info, Promise};
 use llgtrt::grammar::GrammarSpec;
 use llgtrt::metrics::Snapshot;
 use llgtrt::process::frame::{FrameReader, FrameWriter, MAX_FRAME};
@@ -69,7 +69,7 @@ prop_compose! {
     fn spec()(
         prompt in vec(0..u32::MAX, 1..50),
         (n, min_tokens) in (1u32..=128, 0u32..1000),
-        (ignore_eos, client) in any::<(bool, u64)>(),
+        (ignore_eos, client, priority, cache_salt) in any::<(bool, u64, i64, u64)>(),
         (max_tokens, logprobs) in (option::of(1000u32..9999), option::of(0u32..=20)),
         sampling in sampling(),
         stop in vec(any::<String>().prop_map(|s| s + "."), 0..4),
@@ -78,7 +78,8 @@ prop_compose! {
         fault in option::of(any::<u32>().prop_map(Fault::EngineAbort)),
     ) -> RequestSpec {
         RequestSpec {
-            prompt, n, max_tokens, min_tokens, sampling, stop, ignore_eos, logprobs, grammar, speculative, prediction, client, fault,
+            prompt, n, max_tokens, min_tokens, sampling, stop, ignore_eos, logprobs, grammar, speculative, prediction, client,
+            priority, cache_salt, fault,
         }
     }
 }
@@ -108,7 +109,7 @@ prop_compose! {
 proptest! {
     #[test]
     fn requests_are_the_same_at_the_other_end(spec in spec()) {
-        let limits = Limits { n_vocab: u32::MAX, context: u32::MAX, max_prompt: u32::MAX, faults: true };
+        let limits = Limits { n_vocab: u32::MAX, context: u32::MAX, max_prompt: u32::MAX, default_output: u32::MAX, faults: true };
         let request = Request::new(spec, &limits).unwrap();
         let sent = [Command::Submit(RequestId(u64::MAX), Box::new(request)), Command::Cancel(RequestId(0)), Command::Close];
         prop_assert_eq!(through(&sent), text(&sent));
@@ -140,9 +141,10 @@ proptest! {
 #[test]
 fn what_is_said_once_is_the_same_at_the_other_end() {
     let info = Info {
-        limits: Limits { n_vocab: 1, context: 2, max_prompt: 2, faults: false },
+        limits: Limits { n_vocab: 1, context: 2, max_prompt: 2, default_output: u32::MAX, faults: false },
         max_running: 3,
         kv_tokens: 4,
+        plan: None,
         promise: Promise::NearTies,
         summary: "s".into(),
         weights: u64::MAX,

@@ -5,7 +5,7 @@ use super::world::World;
 use llgtrt::config::DraftSource;
 use llgtrt::exec::draft_model::DraftModel;
 use llgtrt::exec::toy::{Toy, ToyConfig};
-use llgtrt::exec::{Ask, Draft, Drafter};
+use llgtrt::exec::{Ask, Caps, Draft, Drafter, ExecError, Forward, Rows, Run};
 use llgtrt::request::{Limits, Request};
 use llgtrt::sampler::Sampler;
 use llgtrt::sequence::Late;
@@ -15,8 +15,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 const WANT: u32 = 4;
-/// Tokens of the first chunk, and the longest gap that is closed at once.
+/// Tokens of the first chunk and of the smallest, and the longest gap that is closed at once.
 const FIRST: u64 = 64;
+const LEAST: u64 = 8;
 const SHORT: usize = 16;
 
 struct Bench {
@@ -26,15 +27,20 @@ struct Bench {
 
 impl Bench {
     fn new(kv: u64, patience: Duration) -> Bench {
+        Bench::of(|toy| Box::new(toy), kv, patience)
+    }
+
+    fn of(model: impl Fn(Toy) -> Box<dyn Forward>, kv: u64, patience: Duration) -> Bench {
         let vocab = Vocab::toy().unwrap();
         let toy = Toy::new(ToyConfig { slots: 3, kv, end_bias: -20.0, ..ToyConfig::default() }, &vocab);
-        Bench { drafter: DraftModel::new(Box::new(toy), vocab.len(), patience), vocab }
+        Bench { drafter: DraftModel::new(model(toy), vocab.len(), patience), vocab }
     }
 
     /// Asks for drafts after the texts in these slots; tells, too, which were late.
     fn asked(&mut self, texts: &[(u32, &[Token])]) -> (Vec<Draft>, Vec<bool>) {
         let n_vocab = self.vocab.len() as u32;
-        let limits = Limits { n_vocab, context: 4096, max_prompt: 4096, faults: false };
+        let limits =
+            Limits { n_vocab, context: 4096, max_prompt: 4096, default_output: u32::MAX, faults: false };
         let request = Request::new(spec(r#"{"prompt":[1],"sampling":{"temperature":0}}"#), &limits).unwrap();
         let sampler = Sampler::new(&request, 0, 0, Arc::clone(&self.vocab));
         let mut drafts: Vec<_> = texts.iter().map(|_| Draft::default()).collect();
@@ -81,7 +87,7 @@ fn a_long_gap_is_closed_in_chunks_and_then_the_same_is_drafted() {
     eager.propose(&[(0, &text(100, 1))]);
     let want = eager.caught_up(&[(0, &long)]).remove(0).tokens;
     assert_eq!(want.len(), WANT as usize);
-    // With no patience at all, nothing is computed once the cost of a chunk is known.
+    // With no patience at all, hardly anything is computed once the cost of a chunk is known.
     let mut slow = Bench::new(10_000, Duration::ZERO);
     let (first, late) = slow.asked(&[(0, &long), (1, &long[..SHORT])]);
     assert!(first[0].tokens.is_empty() && first[1].tokens.len() == WANT as usize, "{first:?}");
@@ -93,10 +99,56 @@ fn a_long_gap_is_closed_in_chunks_and_then_the_same_is_drafted() {
     );
     assert!(slow.drafter.caught_up() > Duration::ZERO && slow.drafter.caught_up() == Duration::ZERO);
     let second = slow.propose(&[(0, &long)]);
-    assert!(second[0].tokens.is_empty() && slow.drafter.held() <= FIRST + SHORT as u64 + u64::from(WANT));
+    assert!(
+        second[0].tokens.is_empty() && slow.drafter.held() <= FIRST + LEAST + SHORT as u64 + u64::from(WANT)
+    );
     // A neighbour that is far behind changes nothing.
     let mut both = Bench::new(10_000, Duration::from_secs(3600));
     assert_eq!(both.caught_up(&[(0, &long), (2, &text(800, 5))])[0].tokens, want);
+}
+
+/// A model whose first pass is held up.
+struct HeldUp {
+    toy: Toy,
+    passes: u32,
+}
+
+impl Forward for HeldUp {
+    fn caps(&self) -> &Caps {
+        self.toy.caps()
+    }
+
+    fn forward(&mut self, runs: &[Run<'_>]) -> Result<Rows<'_>, ExecError> {
+        self.passes += 1;
+        std::thread::sleep(Duration::from_millis(if self.passes == 1 { 500 } else { 0 }));
+        self.toy.forward(runs)
+    }
+
+    fn truncate(&mut self, slot: Slot, keep: u32) -> Result<(), ExecError> {
+        self.toy.truncate(slot, keep)
+    }
+
+    fn copy(&mut self, from: Slot, to: Slot, len: u32) -> Result<(), ExecError> {
+        self.toy.copy(from, to, len)
+    }
+
+    fn save(&mut self, slot: Slot) -> Option<Vec<u8>> {
+        self.toy.save(slot)
+    }
+
+    fn restore(&mut self, slot: Slot, kv: &[u8]) -> bool {
+        self.toy.restore(slot, kv)
+    }
+}
+
+#[test]
+fn one_slow_pass_does_not_keep_it_behind() {
+    let long = text(3000, 3);
+    let held_up = |toy| Box::new(HeldUp { toy, passes: 0 }) as Box<dyn Forward>;
+    let mut bench = Bench::of(held_up, 10_000, Duration::from_millis(20));
+    // By the first pass, 20 ms are enough for three tokens.
+    let steps = (0..).find(|_| !bench.propose(&[(0, &long)])[0].tokens.is_empty()).unwrap();
+    assert!(steps < 60, "{steps}");
 }
 
 #[test]

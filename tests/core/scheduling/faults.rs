@@ -1,7 +1,7 @@
 //! One bad sequence harms one sequence; a failing engine ends what runs and serves on; planted mistakes are noticed.
 
 use super::spec;
-use super::world::{World, essence};
+use super::world::{Answers, World, essence};
 use llgtrt::exec::toy::{ToyConfig, ToyFault};
 use llgtrt::types::{End, FinishReason};
 
@@ -55,6 +55,33 @@ fn a_grammar_that_cannot_be_enforced_is_refused_before_anything_runs() {
     }
     assert_eq!(answers.choices[&(1, 0)].end, Some(End::Finished(FinishReason::Length)));
     assert_eq!(answers.snapshot.totals.requests_refused, 1);
+}
+
+#[test]
+fn an_engine_that_cannot_empty_a_slot_gives_itself_up() {
+    let mut world = World { fault: Some(ToyFault::StuckSlots), ..World::default() };
+    world.config.enable_kv_cache_reuse = false;
+    let live = world.start();
+    live.submit(0, &spec(&good(0)));
+    let answers = live.finish(1);
+    assert_eq!(answers.choices[&(0, 0)].end, Some(End::Finished(FinishReason::Length)));
+    // Though the step in which it happened went well, and though its sender is there.
+    assert!(live.messages.recv().is_err());
+}
+
+#[test]
+fn a_sequence_whose_preemption_fails_is_ended() {
+    let toy = ToyConfig { kv: 40, ..ToyConfig::default() };
+    let world = World { toy, fault: Some(ToyFault::StuckSlots), ..World::default() };
+    let live = world.start();
+    for index in 0..2 {
+        live.submit(index, &spec(&good(index as u32)));
+    }
+    let mut answers = Answers::default();
+    live.messages.iter().for_each(|message| answers.take(message));
+    for index in 0..2 {
+        assert!(matches!(answers.choices[&(index, 0)].end, Some(End::Failed(_))), "{index}");
+    }
 }
 
 #[test]

@@ -3,6 +3,7 @@
 
 mod behind;
 mod cancel;
+mod fair;
 mod faults;
 mod invariance;
 mod leaks;
@@ -45,14 +46,17 @@ pub fn request() -> impl Strategy<Value = RequestSpec> {
         (1usize..60, 0u32..3, 1u32..40, 1u32..4),
         (constraint(), sampling(), any::<u32>()),
         (any::<bool>(), any::<bool>(), any::<bool>()),
+        (0u64..3, -1i64..2, 0u64..2),
     );
-    parts.prop_map(|((length, family, max_tokens, n), (constraint, sampling, seed), (stop, logprobs, min))| {
+    parts.prop_map(|((length, family, max_tokens, n), (constraint, sampling, seed), (stop, logprobs, min), who)| {
         let prompt: Vec<u32> = (0..length as u32).map(|i| 97 + (i * (family + 1)) % 26).collect();
         let stop = if stop { r#","stop":["ab","e"]"# } else { "" };
         let logprobs = if logprobs { r#","logprobs":2"# } else { "" };
         let min = if min { 1 } else { 0 };
+        let (client, priority, salt) = who;
         spec(&format!(
             r#"{{"prompt":{prompt:?},"n":{n},"max_tokens":{max_tokens},"min_tokens":{min}{stop}{logprobs}{constraint},
+                "client":{client},"priority":{priority},"cache_salt":{salt},
                 "sampling":{{"seed":{seed},{sampling}}}}}"#
         ))
     })

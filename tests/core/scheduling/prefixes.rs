@@ -1,9 +1,10 @@
 //! Prefix reuse and n > 1 compute each token once: asserted by counts of computed tokens.
 
 use super::spec;
-use super::world::World;
-use llgtrt::config::Config;
+use super::world::{Answers, Live, World};
+use llgtrt::config::{Config, ReuseScope};
 use llgtrt::exec::toy::ToyConfig;
+use llgtrt::request::RequestSpec;
 
 fn prompt(n: u32) -> String {
     format!("{:?}", (0..n).map(|i| 97 + i % 26).collect::<Vec<_>>())
@@ -35,6 +36,55 @@ fn without_reuse_everything_is_computed() {
     let answers = live.finish(1);
     assert_eq!(answers.snapshot.totals.computed_tokens, 200);
     assert_eq!(answers.choices[&(1, 0)].usage.cached, 0);
+}
+
+fn of(client: u32, salt: u32, tokens: u32) -> RequestSpec {
+    let prompt = prompt(100);
+    spec(&format!(
+        r#"{{"prompt":{prompt},"client":{client},"cache_salt":{salt},"max_tokens":{tokens},"ignore_eos":true}}"#
+    ))
+}
+
+/// Several slots, and one, from which prefixes go to host memory.
+fn scoped(scope: ReuseScope, slots: u32) -> Live {
+    let memory = Some(16);
+    let config =
+        Config { kv_cache_reuse_scope: scope, kv_cache_host_memory_megabytes: memory, ..Config::default() };
+    let toy = ToyConfig { slots, step_us: 100, ..ToyConfig::default() };
+    World { config, toy, ..World::default() }.start()
+}
+
+#[test]
+fn kept_prefixes_are_reused_within_their_scope_only() {
+    for (scope, cached) in
+        [(ReuseScope::Key, [0, 0, 99, 0, 99, 0]), (ReuseScope::All, [0, 99, 99, 0, 99, 99])]
+    {
+        for slots in [128, 1] {
+            let live = scoped(scope, slots);
+            let who = [(1, 0), (2, 0), (1, 0), (1, 7), (1, 7), (2, 7)];
+            let found = (0..).zip(who).map(|(index, (client, salt))| {
+                live.submit(index, &of(client, salt, 5));
+                live.finish(1).choices[&(index, 0)].usage.cached
+            });
+            assert_eq!(found.collect::<Vec<_>>(), cached, "{scope:?}, {slots} slots");
+        }
+    }
+}
+
+#[test]
+fn running_prefixes_are_lent_within_their_scope_only() {
+    for (scope, cached) in [(ReuseScope::Key, [0, 99]), (ReuseScope::All, [99, 99])] {
+        let live = scoped(scope, 128);
+        live.submit(0, &of(1, 0, 2000));
+        let mut answers = Answers::default();
+        while answers.choices.is_empty() {
+            answers.take(live.messages.recv().unwrap());
+        }
+        live.submit(1, &of(2, 0, 5));
+        live.submit(2, &of(1, 0, 5));
+        let answers = live.finish_after(answers, 3);
+        assert_eq!([1, 2].map(|index| answers.choices[&(index, 0)].usage.cached), cached, "{scope:?}");
+    }
 }
 
 #[test]

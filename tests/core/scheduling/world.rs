@@ -46,7 +46,7 @@ pub struct Answers {
 pub struct Live {
     pub commands: Sender<Command>,
     pub messages: Receiver<FromEngine>,
-    info: llgtrt::engine::Info,
+    info: llgtrt::exec::Info,
     engine: JoinHandle<(usize, usize, u64)>,
 }
 

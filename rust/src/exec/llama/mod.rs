@@ -15,7 +15,7 @@ mod plan;
 mod probe;
 mod threads;
 
-use crate::config::{Config, KvCacheType, KvLayout};
+use crate::config::{Config, KvCacheType, KvLayout, KvPlan};
 use crate::error::Error;
 use crate::exec::{Caps, ExecError, Forward, Promise, memory};
 use crate::types::Token;
@@ -24,7 +24,7 @@ use ffi::Model;
 use forward::Llama;
 use gaps::Times;
 use gguf::Metadata;
-use plan::{Facts, Plan};
+use plan::Facts;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -66,8 +66,8 @@ pub struct ModelInfo {
     pub recurrent: bool,
     /// Width of the sliding attention window in tokens; 0 = none.
     pub sliding_window: u32,
-    /// KV tokens of all slots together.
-    pub kv_tokens: u64,
+    /// Where KV lives.
+    pub plan: KvPlan,
     /// One line: model, layout, KV type, threads. The same at every start of the same model and configuration.
     pub summary: String,
 }
@@ -117,7 +117,8 @@ pub fn open(gguf: &Path, config: &Config, draft: Option<&DraftFile<'_>>) -> Resu
     let target = load(gguf, config, None)?;
     let drafting = draft.map(|d| load(d.gguf, d.config, Some(&target.pools)));
     let drafting = drafting.transpose().map_err(of_draft)?;
-    let plan = plan::plan(config, &facts(&target, config, draft.map(|d| d.config).zip(drafting.as_ref())));
+    let facts = facts(&target, config, draft.map(|d| d.config).zip(drafting.as_ref()));
+    let plan = config.plan.unwrap_or_else(|| plan::plan(config, &facts));
     let forward = build(&target, config, &plan)?;
     let info = describe(&target, &plan);
     log_found(&plan, &target.found, forward.caps().promise);
@@ -150,8 +151,8 @@ fn facts(target: &Loaded, config: &Config, draft: Option<(&Config, &Loaded)>) ->
 }
 
 /// A draft model with as many slots as the target. Its context may be shorter: beyond it nothing is drafted.
-fn open_draft(loaded: &Loaded, file: &DraftFile<'_>, plan: &Plan) -> Result<Opened, Error> {
-    let plan = plan.of_draft(loaded.context, &file.config.speculative);
+fn open_draft(loaded: &Loaded, file: &DraftFile<'_>, plan: &KvPlan) -> Result<Opened, Error> {
+    let plan = plan::of_draft(*plan, loaded.context, &file.config.speculative);
     let forward = build(loaded, file.config, &plan)?;
     if !forward.caps().can_truncate {
         return Err(refused(file.gguf, "cannot draft: its KV cannot be truncated"));
@@ -289,7 +290,7 @@ fn measure(context: &mut Context) -> Result<f64, ExecError> {
 }
 
 /// The context that serves.
-fn build(loaded: &Loaded, config: &Config, plan: &Plan) -> Result<Llama, Error> {
+fn build(loaded: &Loaded, config: &Config, plan: &KvPlan) -> Result<Llama, Error> {
     let Loaded { model, found, pools, .. } = loaded;
     let step = config.max_num_tokens.max(1);
     let shape = Shape {
@@ -331,7 +332,7 @@ fn max_logits(config: &Config) -> u64 {
     ((left / 4.0) as u64).max(256 << 20) / size_of::<f32>() as u64
 }
 
-fn describe(Loaded { model, found, pools, .. }: &Loaded, plan: &Plan) -> ModelInfo {
+fn describe(Loaded { model, found, pools, .. }: &Loaded, plan: &KvPlan) -> ModelInfo {
     let (begin, add_begin) = model.begin();
     let layout = if plan.shared { "one pool" } else { "slots" };
     let threads = if found.any_threads { "up to " } else { "" }.to_owned() + &pools.sizes()[0].to_string();
@@ -351,13 +352,13 @@ fn describe(Loaded { model, found, pools, .. }: &Loaded, plan: &Plan) -> ModelIn
         add_begin,
         recurrent: model.is_recurrent(),
         sliding_window: model.n_swa(),
-        kv_tokens: plan.total,
+        plan: *plan,
         summary,
     }
 }
 
 /// What was found at this start: room for KV, and the probe's verdict.
-fn log_found(plan: &Plan, found: &Found, promise: Promise) {
+fn log_found(plan: &KvPlan, found: &Found, promise: Promise) {
     let layout = match plan.shared {
         true => format!("{} KV tokens shared by {} slots", plan.total, plan.sequences),
         false => format!("{} KV tokens in {} slots of {}", plan.total, plan.sequences, plan.per_slot),

@@ -1,7 +1,7 @@
 //! How many slots, how many cells: pure arithmetic.
 
 use super::context::{CELL_BLOCK, MAX_SEQUENCES};
-use crate::config::{Config, KvLayout, SpeculativeConfig};
+use crate::config::{Config, KvLayout, KvPlan, SpeculativeConfig};
 
 /// In `auto`, slots are given up for one pool where fewer than this many of them (or of `max_batch_size`) fit.
 const FEWEST_SLOTS: u32 = 8;
@@ -21,42 +21,20 @@ pub(super) struct Facts {
     pub(super) stateful: bool,
 }
 
-/// Where KV will live.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Plan {
-    /// One pool for all, instead of slots with cells of their own.
-    pub(super) shared: bool,
-    /// Slots.
-    pub(super) sequences: u32,
-    /// Cells in all.
-    pub(super) cells: u32,
-    /// Tokens that one slot may hold.
-    pub(super) per_slot: u32,
-    /// Tokens that all slots may hold.
-    pub(super) total: u64,
-}
-
-impl Plan {
-    /// The plan of a draft model with this context.
-    pub(super) fn of_draft(&self, context: u32, speculative: &SpeculativeConfig) -> Plan {
-        if self.shared {
-            let total = narrow(speculative.draft_kv(self.total));
-            let per_slot = self.per_slot.min(context).min(total);
-            return Plan {
-                cells: total.next_multiple_of(CELL_BLOCK),
-                total: total.into(),
-                per_slot,
-                ..*self
-            };
-        }
-        let per_slot = narrow(speculative.draft_kv(self.per_slot.into())).min(context);
-        let cells = self.sequences * per_slot.next_multiple_of(CELL_BLOCK);
-        Plan { cells, per_slot, total: u64::from(self.sequences) * u64::from(per_slot), ..*self }
+/// The plan of a draft model with this context, beside a target with this plan.
+pub(super) fn of_draft(target: KvPlan, context: u32, speculative: &SpeculativeConfig) -> KvPlan {
+    if target.shared {
+        let total = narrow(speculative.draft_kv(target.total));
+        let per_slot = target.per_slot.min(context).min(total);
+        return KvPlan { cells: total.next_multiple_of(CELL_BLOCK), total: total.into(), per_slot, ..target };
     }
+    let per_slot = narrow(speculative.draft_kv(target.per_slot.into())).min(context);
+    let cells = target.sequences * per_slot.next_multiple_of(CELL_BLOCK);
+    KvPlan { cells, per_slot, total: u64::from(target.sequences) * u64::from(per_slot), ..target }
 }
 
 /// KV tokens = min(what fits, max_batch_size × context, kv_cache_max_tokens); from these, the layout.
-pub(super) fn plan(config: &Config, facts: &Facts) -> Plan {
+pub(super) fn plan(config: &Config, facts: &Facts) -> KvPlan {
     let most = u64::from(config.max_batch_size.max(1)) * u64::from(facts.context);
     let limit = config.kv_cache_max_tokens.unwrap_or(u64::MAX);
     // The library counts cells in 31 bits.
@@ -75,12 +53,12 @@ pub(super) fn plan(config: &Config, facts: &Facts) -> Plan {
 }
 
 /// Whole contexts for as many slots as fit; one shorter slot where not even one does.
-fn slots(config: &Config, facts: &Facts, tokens: u64) -> Plan {
+fn slots(config: &Config, facts: &Facts, tokens: u64) -> KvPlan {
     let per_slot = u64::from(facts.context).min(tokens);
     let block = per_slot.next_multiple_of(u64::from(CELL_BLOCK));
     let fit = (tokens / per_slot).min(facts.fit / block).min((1 << 30) / block);
     let sequences = fit.clamp(1, u64::from(config.max_batch_size.clamp(1, MAX_SEQUENCES)));
-    Plan {
+    KvPlan {
         shared: false,
         sequences: narrow(sequences),
         cells: narrow(sequences * block),
@@ -90,9 +68,9 @@ fn slots(config: &Config, facts: &Facts, tokens: u64) -> Plan {
 }
 
 /// One pool; twice the batch in slots, so that prefixes can be kept beside what runs.
-fn pool(config: &Config, facts: &Facts, tokens: u64) -> Plan {
+fn pool(config: &Config, facts: &Facts, tokens: u64) -> KvPlan {
     let batch = config.max_batch_size.clamp(1, MAX_SEQUENCES);
-    Plan {
+    KvPlan {
         shared: true,
         sequences: if facts.stateful { batch } else { (batch * 2).min(MAX_SEQUENCES) },
         cells: narrow(tokens.next_multiple_of(u64::from(CELL_BLOCK))),
@@ -123,7 +101,7 @@ mod tests {
     fn each_bound_holds() {
         let full = plan(&config(128, None, KvLayout::Auto), &facts(4096, u64::MAX));
         let want =
-            Plan { shared: false, sequences: 128, cells: 128 * 4096, per_slot: 4096, total: 128 * 4096 };
+            KvPlan { shared: false, sequences: 128, cells: 128 * 4096, per_slot: 4096, total: 128 * 4096 };
         assert_eq!(full, want);
         let memory = plan(&config(128, None, KvLayout::Slots), &facts(4096, 10_000));
         assert_eq!((memory.sequences, memory.total), (2, 8192));
@@ -134,7 +112,7 @@ mod tests {
     #[test]
     fn one_short_slot_where_no_whole_one_fits() {
         let p = plan(&config(4, Some(1000), KvLayout::Slots), &facts(4096, u64::MAX));
-        assert_eq!(p, Plan { shared: false, sequences: 1, cells: 1024, per_slot: 1000, total: 1000 });
+        assert_eq!(p, KvPlan { shared: false, sequences: 1, cells: 1024, per_slot: 1000, total: 1000 });
     }
 
     #[test]
@@ -142,7 +120,7 @@ mod tests {
         let few = plan(&config(128, None, KvLayout::Auto), &facts(131_072, 500_000));
         assert_eq!(
             few,
-            Plan { shared: true, sequences: 256, cells: 500_224, per_slot: 131_072, total: 500_000 }
+            KvPlan { shared: true, sequences: 256, cells: 500_224, per_slot: 131_072, total: 500_000 }
         );
         let unequal = Facts { equal: false, ..facts(4096, u64::MAX) };
         assert!(plan(&config(128, None, KvLayout::Auto), &unequal).shared);
@@ -162,15 +140,15 @@ mod tests {
         let part =
             |draft_kv_fraction| SpeculativeConfig { draft_kv_fraction, ..SpeculativeConfig::default() };
         let slots = plan(&config(4, None, KvLayout::Slots), &facts(4096, u64::MAX));
-        assert_eq!(slots.of_draft(8192, &part(1.0)), slots);
-        let half = slots.of_draft(8192, &part(0.5));
+        assert_eq!(of_draft(slots, 8192, &part(1.0)), slots);
+        let half = of_draft(slots, 8192, &part(0.5));
         assert_eq!((half.sequences, half.per_slot, half.cells, half.total), (4, 2048, 8192, 8192));
-        assert_eq!(slots.of_draft(512, &part(0.5)).per_slot, 512);
+        assert_eq!(of_draft(slots, 512, &part(0.5)).per_slot, 512);
         let pool = plan(&config(4, Some(10_000), KvLayout::Shared), &facts(4096, u64::MAX));
-        let tenth = pool.of_draft(8192, &part(0.1));
+        let tenth = of_draft(pool, 8192, &part(0.1));
         assert_eq!((tenth.total, tenth.cells, tenth.per_slot), (1000, 1024, 1000));
         assert_eq!(
-            (pool.of_draft(8192, &part(1.0)).total, pool.of_draft(8192, &part(1e-9)).total),
+            (of_draft(pool, 8192, &part(1.0)).total, of_draft(pool, 8192, &part(1e-9)).total),
             (10_000, 1)
         );
     }

@@ -2,10 +2,9 @@
 
 use super::{Opened, drafters, info_of};
 use crate::config::{self, Config};
-use crate::engine::Info;
 use crate::error::{Error, Result};
-use crate::exec::llama;
 use crate::exec::sampled::Sampled;
+use crate::exec::{Info, llama};
 use crate::types::Token;
 use crate::vocab::{Vocab, VocabOptions};
 use std::fs::File;
@@ -139,6 +138,7 @@ pub(super) fn open_model(target: &str, config: &Config) -> Result<Opened> {
     let target = Box::new(Sampled::new(forward, mask_threads as usize, judges, &config.speculative));
     let info = info_of(target.as_ref(), &vocab, config, false);
     let info = Info {
+        plan: Some(model.plan),
         summary: model.summary,
         weights: sampled(&files.gguf).map_err(|e| broken(&files.gguf, &format!("cannot be read: {e}")))?,
         chat_template: model.chat_template,

@@ -74,7 +74,7 @@ impl World<'_> {
                     Forced => count,
                     _ => self.random.accepted(count, (self.truth)(source).0),
                 };
-                self.drafts.learn_accepted(source, accepted, accepted < count);
+                self.drafts.learn_accepted(source, (accepted, accepted < count), 1.0);
                 tokens += f64::from(accepted);
                 if accepted < count {
                     break;
@@ -179,7 +179,7 @@ fn what_is_seldom_found_is_drafted_only_as_far_as_it_pays() {
             let kept = length.min(kept(step));
             drafts.learn_passes(&[1 + length], pass);
             if length > 0 {
-                drafts.learn_accepted(PromptLookup, kept, kept < length);
+                drafts.learn_accepted(PromptLookup, (kept, kept < length), 1.0);
             }
             tokens += 1 + kept;
             seconds += pass;
@@ -291,7 +291,7 @@ fn settled(seed: u64, rates: [f64; 2]) -> [f64; 2] {
             if length > 0 {
                 let accepted = random.accepted(length, rates[i]);
                 acceptance[i].learn(accepted, accepted < length);
-                drafts.learn_accepted(DraftModel, accepted, accepted < length);
+                drafts.learn_accepted(DraftModel, (accepted, accepted < length), 1.0);
             } else {
                 acceptance[i].idle();
             }
@@ -380,14 +380,14 @@ fn a_model_begins_where_it_guesses_better_than_what_was_found() {
     let mut drafts = drafts(&[(1, 0.01), (2, 0.0101)]);
     let prospect = Prospect { found: vec![(Forced, 2), (PromptLookup, 4)], ..models(&[DraftModel], 10) };
     for _ in 0..50 {
-        drafts.learn_accepted(PromptLookup, 0, true);
-        drafts.learn_accepted(DraftModel, 5, false);
+        drafts.learn_accepted(PromptLookup, (0, true), 1.0);
+        drafts.learn_accepted(DraftModel, (5, false), 1.0);
     }
     let choice = drafts.best(std::slice::from_ref(&prospect), &one_pass, None);
     assert_eq!(choice, Choice { model: Some(DraftModel), lengths: vec![Length { found: 2, all: 10 }] });
     for _ in 0..500 {
-        drafts.learn_accepted(PromptLookup, 4, false);
-        drafts.learn_accepted(DraftModel, 1, true);
+        drafts.learn_accepted(PromptLookup, (4, false), 1.0);
+        drafts.learn_accepted(DraftModel, (1, true), 1.0);
     }
     let choice = drafts.best(&[prospect], &one_pass, None);
     assert!(choice.lengths[0].found == 6, "{choice:?}");

@@ -1,4 +1,4 @@
-//! What a step costs, learned from steps.
+//! What a step costs, learned from steps: of the target, and of a draft model that catches up.
 //!
 //! The model is `seconds = decode(rows) + chunk_tokens * per_token`: `decode` is kept per power of two of rows (sequences
 //! that compute one token, with whatever is drafted for them), and
@@ -15,7 +15,7 @@ const LEAST_CHUNK: u32 = 8;
 /// Where nothing decodes only arrivals and cancellations wait for a step; it may take this much longer.
 const ALONE: u32 = 4;
 
-/// Learned costs of one engine.
+/// Learned costs of one model.
 #[derive(Debug, Default)]
 pub struct Pace {
     /// Seconds of a step with 2^i rows and no chunk.
@@ -46,6 +46,11 @@ impl Pace {
         let Some(per_token) = self.per_token else { return FIRST_CHUNK };
         let room = limit.as_secs_f64() - self.decode_seconds(rows);
         ((room / per_token.max(1e-9)) as u32).max(LEAST_CHUNK)
+    }
+
+    /// Seconds of so many chunk tokens; 0 where nothing is known.
+    pub fn chunk_seconds(&self, tokens: usize) -> f64 {
+        tokens as f64 * self.per_token.unwrap_or(0.0)
     }
 
     /// The nearest known decode cost at or below `rows`, else above, else 0.
