@@ -77,7 +77,7 @@ impl Forward for Instantly {
 /// Seconds of a step, and what was drawn.
 fn step(
     target: &mut Sampled,
-    request: &Request,
+    request: &Arc<Request>,
     vocab: &Arc<Vocab>,
     round: u64,
 ) -> Result<(f64, Vec<u32>), ExecError> {
@@ -87,7 +87,7 @@ fn step(
         tokens: vec![0],
         sample: true,
         draft: Draft::default(),
-        sampler: Sampler::new(request, slot, round, vocab.clone()),
+        sampler: Sampler::new(Arc::clone(request), slot, round, vocab.clone()),
         grammar: None,
     };
     target.start((0..target.caps().slots).map(job).collect())?;
@@ -119,7 +119,7 @@ fn compare(
         faults: false,
     };
     let json = format!(r#"{{"prompt":[1],"sampling":{sampling}}}"#);
-    let request = Request::new(serde_json::from_str::<RequestSpec>(&json)?, &limits)?;
+    let request = Arc::new(Request::new(serde_json::from_str::<RequestSpec>(&json)?, &limits)?);
     let target = |judges| {
         Sampled::new(Box::new(Instantly::new(n_vocab, slots)), 0, judges, &SpeculativeConfig::default())
     };

@@ -77,6 +77,11 @@ class SamplingParams:
     repetition_penalty: float = 1.0
     seed: int | None = None
     stop: str | Sequence[str] | None = None
+    stop_token_ids: Sequence[int] | None = None
+    include_stop_str_in_output: bool = False
+    skip_special_tokens: bool = True
+    allowed_token_ids: Sequence[int] | None = None
+    truncate_prompt_tokens: int | None = None
     ignore_eos: bool = False
     max_tokens: int | None = 16
     min_tokens: int = 0
@@ -186,6 +191,7 @@ class LLM:
         try:
             info = msgspec.json.decode(self._core.info(), type=dict[str, Any])
             self._template = templates.load(settings, info)
+            self._context: int = info["limits"]["context"]
         except StartError as e:
             self.close()
             raise ValueError(str(e)) from e
@@ -289,7 +295,8 @@ class LLM:
     def _submit(self, body: schema.CompletionRequest, ids: Sequence[int], name: str) -> int:
         assert self._core is not None
         try:
-            return self._core.submit(translate.core_request(body, ids, 0))
+            cut = translate.cut(body, ids, self._context)
+            return self._core.submit(translate.core_request(body, cut, 0))
         except (ApiError, _core.InvalidRequest, _core.GrammarError) as e:
             raise ValueError(f"{name}: {e}") from e
         except _core.CoreError as e:

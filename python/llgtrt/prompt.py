@@ -14,10 +14,11 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 from llgtrt import _core
-from llgtrt.templates import ChatTemplate, Message, RenderError
+from llgtrt.templates import ASK, ChatTemplate, Message, RenderError
 
 Parts = list[tuple[str, bool]]
 """Texts, and whether the text of special tokens in them stands for those tokens."""
@@ -59,19 +60,23 @@ class Vocabulary:
         """Plain text, in which nothing is a special token."""
         return self.encode([(text, False)]) if text else []
 
-    def chat(self, template: ChatTemplate, messages: Sequence[Message]) -> list[int]:
-        """The prompt of a chat.
+    def chat(
+        self, template: ChatTemplate, messages: Sequence[Message], options: Mapping[str, Any] = ASK
+    ) -> list[int]:
+        """The prompt of a chat; `options`: of the template.
 
         Raises:
             RenderError: the template refuses the messages, or mixes them up with its own special tokens.
         """
-        rendered = template.render(messages)
+        rendered = template.render(messages, options)
         tokens = self.encode([(rendered, True)])
-        risky = {
-            t for t in self.special_texts(tokens) if any(t in text for m in messages for text in _texts(m))
-        }
+        risky_texts = self.special_texts(tokens)
+        risky = {t for t in risky_texts if any(t in text for m in messages for text in _texts(m))}
+        for text in _strings(options):
+            if any(t in text for t in risky_texts):
+                raise RenderError("chat_template_kwargs contains a special token of the model; leave it out")
         if risky:
-            tokens = self.encode(protect(template, messages, rendered, risky))
+            tokens = self.encode(protect(template, messages, rendered, risky, options))
         return self._begin(tokens)
 
     def _begin(self, tokens: list[int]) -> list[int]:
@@ -79,7 +84,13 @@ class Vocabulary:
         return tokens if bos is None or tokens[:1] == [bos] else [bos, *tokens]
 
 
-def protect(template: ChatTemplate, messages: Sequence[Message], rendered: str, risky: set[str]) -> Parts:
+def protect(
+    template: ChatTemplate,
+    messages: Sequence[Message],
+    rendered: str,
+    risky: set[str],
+    options: Mapping[str, Any] = ASK,
+) -> Parts:
     """Splits a rendered prompt so that `risky` texts from messages are not parsed as special tokens.
 
     Raises:
@@ -90,7 +101,7 @@ def protect(template: ChatTemplate, messages: Sequence[Message], rendered: str, 
     marked = [
         _map_texts(m, lambda text: re.sub(one, lambda t: f"{begin}{t[0]}{end}", text)) for m in messages
     ]
-    pieces = re.split(f"{begin}({one}){end}", template.render(marked))
+    pieces = re.split(f"{begin}({one}){end}", template.render(marked, options))
     pieces[::2] = [piece.replace(begin, "").replace(end, "") for piece in pieces[::2]]
     if "".join(pieces) != rendered:
         named = ", ".join(sorted(risky))
@@ -98,6 +109,14 @@ def protect(template: ChatTemplate, messages: Sequence[Message], rendered: str, 
             f"one contains {named}, which the model's chat template treats as its own; leave it out"
         )
     return [(piece, i % 2 == 0) for i, piece in enumerate(pieces) if piece]
+
+
+def _strings(value: Any) -> list[str]:
+    """All texts in a JSON value."""
+    if isinstance(value, str):
+        return [value]
+    inner = value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else ()
+    return [text for part in inner for text in _strings(part)]
 
 
 def _texts(message: Message) -> list[str]:

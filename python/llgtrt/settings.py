@@ -32,6 +32,7 @@ class ServerSettings:
     grace_period: float
     request_timeout: float
     max_body_bytes: int
+    unknown_fields: str
     engine_process: bool
 
     @staticmethod

@@ -28,6 +28,10 @@ Message = dict[str, Any]
 """`role`, `content` and perhaps `name`, all of them text."""
 
 
+ASK: Mapping[str, Any] = {"add_generation_prompt": True}
+"""The options of a chat in which it is the assistant's turn."""
+
+
 class RenderError(ValueError):
     """The template does not accept these messages."""
 
@@ -92,8 +96,10 @@ class ChatTemplate:
         self._special = dict(special)
         self._knows_developer = "developer" in source
 
-    def render(self, messages: Sequence[Message]) -> str:
-        """The prompt that asks the assistant for its turn.
+    def render(self, messages: Sequence[Message], options: Mapping[str, Any] = ASK) -> str:
+        """The prompt that asks the assistant for its turn, or what `options` say instead.
+
+        `options`: variables of the template; with `continue_final_message` the last message is left open.
 
         Raises:
             RenderError: the template refuses the messages, or cannot cope with them.
@@ -101,9 +107,10 @@ class ChatTemplate:
         if not self._knows_developer:
             messages = [{**m, "role": "system"} if m["role"] == "developer" else m for m in messages]
         try:
-            return self._template.render(
-                messages=messages, tools=None, documents=None, add_generation_prompt=True, **self._special
-            )
+            open_ended = options.get("continue_final_message", False)
+            variables = {"tools": None, "documents": None, **options, **self._special}
+            variables["add_generation_prompt"] = options["add_generation_prompt"] and not open_ended
+            rendered = self._template.render(messages=messages, **variables)
         except (
             jinja2.TemplateError,
             TypeError,
@@ -113,6 +120,15 @@ class ChatTemplate:
             RecursionError,
         ) as e:
             raise RenderError(f"the model's chat template refuses them: {e}") from e
+        if not open_ended:
+            return rendered
+        last = messages[-1]["content"].strip()
+        begin, found, _ = rendered.rpartition(last) if last else ("", "", "")
+        if not found:
+            raise RenderError(
+                "the last one is empty or changed by the model's chat template: it cannot be continued"
+            )
+        return begin + found
 
 
 def load(settings: Settings, info: Mapping[str, Any]) -> ChatTemplate | None:

@@ -28,6 +28,18 @@ pub struct RequestSpec {
     /// Up to 16 non-empty strings that end a choice; they are not part of the output.
     #[serde(default)]
     pub stop: Vec<String>,
+    /// Up to 128 tokens that end a choice, as end tokens do; they are not part of the output.
+    #[serde(default)]
+    pub stop_token_ids: Vec<Token>,
+    /// The stop string that ended a choice is part of its text.
+    #[serde(default)]
+    pub include_stop_str_in_output: bool,
+    /// Special tokens add nothing to the text.
+    #[serde(default = "yes")]
+    pub skip_special_tokens: bool,
+    /// The only tokens that may be sampled; none = all.
+    #[serde(default)]
+    pub allowed_token_ids: Option<Vec<Token>>,
     /// End tokens are not sampled where anything else is allowed.
     #[serde(default)]
     pub ignore_eos: bool,
@@ -40,7 +52,7 @@ pub struct RequestSpec {
     /// What it wants of speculation.
     #[serde(default)]
     pub speculative: Speculative,
-    /// What the output is expected to be, as tokens; drafts are taken from it.
+    /// What the output is expected to be, as tokens, no more than the context; drafts are taken from it.
     #[serde(default)]
     pub prediction: Vec<Token>,
     /// A number for the API key that sent it, for fairness between clients.
@@ -61,15 +73,19 @@ fn one() -> u32 {
     1
 }
 
+fn yes() -> bool {
+    true
+}
+
 /// How tokens are drawn. Names and ranges are the field's.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Sampling {
-    /// 0 (argmax) to 2.
+    /// 0 (argmax) to 2; below a millionth it counts as 0.
     pub temperature: f32,
     /// Most likely tokens kept; 0 = all.
     pub top_k: u32,
-    /// Probability mass kept, in (0, 1].
+    /// Probability mass kept, 0 (the likeliest token alone) to 1.
     pub top_p: f32,
     /// Tokens less likely than this times the likeliest are dropped, 0 to 1.
     pub min_p: f32,
@@ -79,7 +95,7 @@ pub struct Sampling {
     pub frequency_penalty: f32,
     /// Divides positive and multiplies negative logits of tokens in prompt or output; > 0, 1 = none.
     pub repetition_penalty: f32,
-    /// Added to the logits of these tokens, -100 to 100.
+    /// Added to the logits of these tokens, up to 1,024 of them, -100 to 100.
     pub logit_bias: BTreeMap<Token, f32>,
     /// Same seed, same output; none = drawn at admission.
     pub seed: Option<u64>,
@@ -175,6 +191,12 @@ pub const MAX_CHOICES: u32 = 128;
 pub const MAX_STOPS: usize = 16;
 /// Longest stop string in bytes; text that may begin one is held back.
 pub const MAX_STOP_BYTES: usize = 1024;
+/// Most tokens that end a choice.
+pub const MAX_STOP_TOKENS: usize = 128;
+/// Most entries of a logit bias.
+pub const MAX_BIASES: usize = 1024;
+/// Temperatures below are 0: quotients by them overflow.
+const LEAST_TEMPERATURE: f32 = 1e-6;
 /// Most alternatives per token.
 pub const MAX_TOP_LOGPROBS: u32 = 20;
 
@@ -183,10 +205,13 @@ impl Request {
     ///
     /// # Errors
     /// [`Error::Invalid`] naming the field as OpenAI's API names it.
-    pub fn new(spec: RequestSpec, limits: &Limits) -> Result<Request> {
+    pub fn new(mut spec: RequestSpec, limits: &Limits) -> Result<Request> {
         let room = check_prompt(&spec, limits)?;
         check_output(&spec, limits)?;
         check_sampling(&spec.sampling, limits)?;
+        if spec.sampling.temperature < LEAST_TEMPERATURE {
+            spec.sampling.temperature = 0.0;
+        }
         let default = limits.default_output.max(spec.min_tokens).min(room);
         let max_tokens = spec.max_tokens.unwrap_or(default);
         if max_tokens > room {
@@ -223,12 +248,7 @@ fn check_prompt(spec: &RequestSpec, limits: &Limits) -> Result<u32> {
     if spec.prompt.is_empty() {
         return Err(Error::invalid("prompt", "is empty; send at least one token"));
     }
-    if let Some(t) = spec.prompt.iter().find(|t| **t >= limits.n_vocab) {
-        return Err(Error::invalid(
-            "prompt",
-            format!("has token id {t}; ids go from 0 to {}", limits.n_vocab - 1),
-        ));
-    }
+    check_ids("prompt", &spec.prompt, limits)?;
     let length = u32::try_from(spec.prompt.len()).unwrap_or(u32::MAX);
     let most = limits.max_prompt.min(limits.context.saturating_sub(1));
     if length > most {
@@ -238,6 +258,22 @@ fn check_prompt(spec: &RequestSpec, limits: &Limits) -> Result<u32> {
         ));
     }
     Ok(limits.context - length)
+}
+
+fn check_ids<'a>(what: &str, ids: impl IntoIterator<Item = &'a Token>, limits: &Limits) -> Result<()> {
+    match ids.into_iter().find(|t| **t >= limits.n_vocab) {
+        None => Ok(()),
+        Some(t) => {
+            Err(Error::invalid(what, format!("has token id {t}; ids go from 0 to {}", limits.n_vocab - 1)))
+        }
+    }
+}
+
+fn at_most(what: &str, count: usize, most: usize) -> Result<()> {
+    if count <= most {
+        return Ok(());
+    }
+    Err(Error::invalid(what, format!("has {count} entries; at most {most}")))
 }
 
 fn check_output(spec: &RequestSpec, limits: &Limits) -> Result<()> {
@@ -253,17 +289,23 @@ fn check_output(spec: &RequestSpec, limits: &Limits) -> Result<()> {
             format!("is {}, more than max_tokens {most}", spec.min_tokens),
         ));
     }
-    if spec.stop.len() > MAX_STOPS {
-        return Err(Error::invalid("stop", format!("has {} strings; at most {MAX_STOPS}", spec.stop.len())));
+    at_most("stop", spec.stop.len(), MAX_STOPS)?;
+    at_most("stop_token_ids", spec.stop_token_ids.len(), MAX_STOP_TOKENS)?;
+    check_ids("stop_token_ids", &spec.stop_token_ids, limits)?;
+    let allowed = spec.allowed_token_ids.as_deref();
+    if allowed.is_some_and(<[Token]>::is_empty) {
+        return Err(Error::invalid(
+            "allowed_token_ids",
+            "is empty; name at least one token, or leave it out",
+        ));
     }
+    check_ids("allowed_token_ids", allowed.unwrap_or_default(), limits)?;
     if spec.stop.iter().any(|s| s.is_empty() || s.len() > MAX_STOP_BYTES) {
         return Err(Error::invalid("stop", format!("each string must have 1 to {MAX_STOP_BYTES} bytes")));
     }
     within("top_logprobs", f64::from(spec.logprobs.unwrap_or(0)), 0.0, f64::from(MAX_TOP_LOGPROBS))?;
-    if let Some(t) = spec.prediction.iter().find(|t| **t >= limits.n_vocab) {
-        let why = format!("has token id {t}; ids go from 0 to {}", limits.n_vocab - 1);
-        return Err(Error::invalid("prediction", why));
-    }
+    at_most("prediction", spec.prediction.len(), limits.context as usize)?;
+    check_ids("prediction", &spec.prediction, limits)?;
     if spec.fault.is_some() && !limits.faults {
         return Err(Error::invalid("fault", "is for tests of the weightless engine only"));
     }
@@ -275,21 +317,14 @@ fn check_sampling(s: &Sampling, limits: &Limits) -> Result<()> {
     within("min_p", f64::from(s.min_p), 0.0, 1.0)?;
     within("presence_penalty", f64::from(s.presence_penalty), -2.0, 2.0)?;
     within("frequency_penalty", f64::from(s.frequency_penalty), -2.0, 2.0)?;
-    if !(s.top_p > 0.0 && s.top_p <= 1.0) {
-        return Err(Error::invalid("top_p", format!("is {}; it must be above 0 and at most 1", s.top_p)));
-    }
+    within("top_p", f64::from(s.top_p), 0.0, 1.0)?;
     if !(s.repetition_penalty > 0.0 && s.repetition_penalty <= 10.0) {
         let why = format!("is {}; it must be above 0 and at most 10", s.repetition_penalty);
         return Err(Error::invalid("repetition_penalty", why));
     }
-    for (token, bias) in &s.logit_bias {
-        if *token >= limits.n_vocab {
-            let why = format!("has token id {token}; ids go from 0 to {}", limits.n_vocab - 1);
-            return Err(Error::invalid("logit_bias", why));
-        }
-        within("logit_bias", f64::from(*bias), -100.0, 100.0)?;
-    }
-    Ok(())
+    at_most("logit_bias", s.logit_bias.len(), MAX_BIASES)?;
+    check_ids("logit_bias", s.logit_bias.keys(), limits)?;
+    s.logit_bias.values().try_for_each(|bias| within("logit_bias", f64::from(*bias), -100.0, 100.0))
 }
 
 /// NaN is outside of every range.
@@ -301,67 +336,4 @@ fn within(what: &str, value: f64, least: f64, most: f64) -> Result<()> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn spec(json: &str) -> RequestSpec {
-        serde_json::from_str(json).unwrap()
-    }
-
-    fn field(json: &str) -> (String, Option<String>) {
-        let limits =
-            Limits { n_vocab: 100, context: 16, max_prompt: 12, default_output: u32::MAX, faults: false };
-        match Request::new(spec(json), &limits) {
-            Err(Error::Invalid { what, code, .. }) => (what, code),
-            other => panic!("{json} gave {other:?}"),
-        }
-    }
-
-    #[test]
-    fn out_of_range_values_name_their_field() {
-        for (json, what) in [
-            (r#"{"prompt":[]}"#, "prompt"),
-            (r#"{"prompt":[100]}"#, "prompt"),
-            (r#"{"prompt":[1],"n":0}"#, "n"),
-            (r#"{"prompt":[1],"n":129}"#, "n"),
-            (r#"{"prompt":[1],"max_tokens":0}"#, "max_tokens"),
-            (r#"{"prompt":[1],"max_tokens":3,"min_tokens":4}"#, "min_tokens"),
-            (r#"{"prompt":[1],"stop":[""]}"#, "stop"),
-            (r#"{"prompt":[1],"logprobs":21}"#, "top_logprobs"),
-            (r#"{"prompt":[1],"sampling":{"temperature":2.1}}"#, "temperature"),
-            (r#"{"prompt":[1],"sampling":{"top_p":0}}"#, "top_p"),
-            (r#"{"prompt":[1],"sampling":{"min_p":-0.1}}"#, "min_p"),
-            (r#"{"prompt":[1],"sampling":{"presence_penalty":3}}"#, "presence_penalty"),
-            (r#"{"prompt":[1],"sampling":{"frequency_penalty":-3}}"#, "frequency_penalty"),
-            (r#"{"prompt":[1],"sampling":{"repetition_penalty":0}}"#, "repetition_penalty"),
-            (r#"{"prompt":[1],"sampling":{"logit_bias":{"100":1}}}"#, "logit_bias"),
-            (r#"{"prompt":[1],"sampling":{"logit_bias":{"1":101}}}"#, "logit_bias"),
-            (r#"{"prompt":[1],"fault":{"sampler_panic":1}}"#, "fault"),
-            (r#"{"prompt":[1],"prediction":[100]}"#, "prediction"),
-        ] {
-            assert_eq!(field(json), (what.to_owned(), None), "{json}");
-        }
-    }
-
-    #[test]
-    fn the_context_bounds_prompt_and_output_together() {
-        let exceeded = Some("context_length_exceeded".to_owned());
-        assert_eq!(field(r#"{"prompt":[1,1,1,1,1,1,1,1,1,1,1,1,1]}"#), ("prompt".into(), exceeded.clone()));
-        assert_eq!(field(r#"{"prompt":[1],"max_tokens":16}"#), ("max_tokens".into(), exceeded));
-        let limits =
-            Limits { n_vocab: 100, context: 16, max_prompt: 12, default_output: u32::MAX, faults: false };
-        assert_eq!(Request::new(spec(r#"{"prompt":[1]}"#), &limits).unwrap().max_tokens(), 15);
-        let limits = Limits { default_output: 4, ..limits };
-        let most = |json| Request::new(spec(json), &limits).unwrap().max_tokens();
-        assert_eq!(most(r#"{"prompt":[1]}"#), 4);
-        assert_eq!(most(r#"{"prompt":[1],"min_tokens":6}"#), 6);
-        assert_eq!(most(r#"{"prompt":[1],"max_tokens":15}"#), 15);
-        assert_eq!(most(r#"{"prompt":[1,1,1,1,1,1,1,1,1,1,1,1]}"#), 4);
-    }
-
-    #[test]
-    fn too_many_stop_strings_are_refused() {
-        let many = format!(r#"{{"prompt":[1],"stop":[{}]}}"#, vec!["\"a\""; 17].join(","));
-        assert_eq!(field(&many).0, "stop");
-    }
-}
+mod tests;

@@ -91,8 +91,8 @@ impl Sequence {
         seed: u64,
         arrival: Instant,
     ) -> Self {
-        let sampler = Sampler::new(&spec, id.1, seed, vocab.clone());
-        let text = TextOut::new(vocab.clone(), &spec.spec().stop);
+        let sampler = Sampler::new(spec.clone(), id.1, seed, vocab.clone());
+        let text = TextOut::new(vocab.clone(), spec.spec());
         Sequence {
             request: id.0,
             choice: id.1,
@@ -275,7 +275,7 @@ impl Sequence {
         event: &mut Event,
     ) -> Result<Option<FinishReason>> {
         event.usage.completion += 1;
-        if self.vocab.is_eog(token) {
+        if self.vocab.is_eog(token) || self.spec.spec().stop_token_ids.contains(&token) {
             return Ok(Some(FinishReason::Stop));
         }
         if let Some(grammar) = &mut self.grammar {

@@ -1,5 +1,6 @@
 //! Token to UTF-8 text; stop-string holdback.
 
+use crate::request::RequestSpec;
 use crate::types::Token;
 use crate::vocab::Vocab;
 use aho_corasick::{AhoCorasick, MatchKind};
@@ -22,6 +23,8 @@ pub struct Pushed {
 pub struct TextOut {
     vocab: Arc<Vocab>,
     stops: Option<Arc<Stops>>,
+    /// Special tokens are written.
+    special: bool,
     /// The beginning of a character whose end is not there yet; at most 3 bytes.
     tail: Vec<u8>,
     /// Text that may be the beginning of a stop string.
@@ -35,26 +38,29 @@ struct Stops {
     finder: AhoCorasick,
     strings: Vec<String>,
     longest: usize,
+    /// The one that ended the text is part of it.
+    shown: bool,
 }
 
 impl TextOut {
-    /// Empty text. Empty stop strings are left out.
-    pub fn new(vocab: Arc<Vocab>, stop: &[String]) -> Self {
-        let strings: Vec<String> = stop.iter().filter(|s| !s.is_empty()).cloned().collect();
+    /// Empty text, of a choice of this request. Empty stop strings are left out.
+    pub fn new(vocab: Arc<Vocab>, spec: &RequestSpec) -> Self {
+        let strings: Vec<String> = spec.stop.iter().filter(|s| !s.is_empty()).cloned().collect();
         let longest = strings.iter().map(String::len).max();
         let stops = longest.map(|longest| {
             let finder = AhoCorasick::builder()
                 .match_kind(MatchKind::Standard)
                 .build(&strings)
                 .expect("A few short strings make an automaton. This is a bug.");
-            Arc::new(Stops { finder, strings, longest })
+            Arc::new(Stops { finder, strings, longest, shown: spec.include_stop_str_in_output })
         });
-        TextOut { vocab, stops, tail: Vec::new(), held: String::new(), stopped: false }
+        let special = !spec.skip_special_tokens;
+        TextOut { vocab, stops, special, tail: Vec::new(), held: String::new(), stopped: false }
     }
 
     /// Appends a token. After a stop nothing is added any more.
     pub fn push(&mut self, token: Token) -> Pushed {
-        if !self.stopped && !self.vocab.is_special(token) {
+        if !self.stopped && (self.special || !self.vocab.is_special(token)) {
             self.tail.extend_from_slice(self.vocab.bytes(token));
             self.decode();
         }
@@ -103,7 +109,7 @@ impl TextOut {
         if let Some(m) = stops.finder.find(&self.held) {
             self.stopped = true;
             let mut text = std::mem::take(&mut self.held);
-            text.truncate(m.start());
+            text.truncate(if stops.shown { m.end() } else { m.start() });
             self.tail.clear();
             return Pushed { text, stopped: true };
         }
@@ -129,9 +135,33 @@ impl Stops {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use serde_json::json;
 
-    fn out(stop: &[&str]) -> TextOut {
-        TextOut::new(Vocab::toy().unwrap(), &stop.iter().map(|s| (*s).to_owned()).collect::<Vec<_>>())
+    fn of(spec: serde_json::Value) -> TextOut {
+        TextOut::new(Vocab::toy().unwrap(), &serde_json::from_value(spec).unwrap())
+    }
+
+    fn out<S: AsRef<str>>(stop: &[S]) -> TextOut {
+        let stop: Vec<_> = stop.iter().map(AsRef::as_ref).collect();
+        of(json!({"prompt": [1], "stop": stop}))
+    }
+
+    #[test]
+    fn what_stopped_is_shown_where_it_is_asked_for() {
+        let mut text = of(json!({"prompt": [1], "stop": ["cd"], "include_stop_str_in_output": true}));
+        assert_eq!(deltas(&mut text, b"abcde").concat() + &text.finish(), "abcd");
+    }
+
+    #[test]
+    fn special_tokens_are_written_where_it_is_asked_for() {
+        let vocab = Vocab::toy().unwrap();
+        let special = (0..vocab.len() as Token).find(|t| vocab.is_special(*t)).unwrap();
+        for (skip, wanted) in
+            [(true, String::new()), (false, String::from_utf8_lossy(vocab.bytes(special)).into())]
+        {
+            let mut text = of(json!({"prompt": [1], "skip_special_tokens": skip}));
+            assert_eq!(text.push(special).text + &text.finish(), wanted);
+        }
     }
 
     /// The toy vocabulary's byte tokens are their own ids.
@@ -147,12 +177,12 @@ mod tests {
 
     #[test]
     fn a_character_comes_when_it_is_whole() {
-        assert_eq!(deltas(&mut out(&[]), "aß語".as_bytes()), ["a", "", "ß", "", "", "語"]);
+        assert_eq!(deltas(&mut out::<&str>(&[]), "aß語".as_bytes()), ["a", "", "ß", "", "", "語"]);
     }
 
     #[test]
     fn invalid_bytes_become_replacement_characters() {
-        let mut text = out(&[]);
+        let mut text = out::<&str>(&[]);
         assert_eq!(deltas(&mut text, b"\xe8\xaaA\xff\xf0\x9f"), ["", "", "\u{fffd}A", "\u{fffd}", "", ""]);
         assert_eq!(text.finish(), "\u{fffd}");
         assert_eq!(text.finish(), "");
@@ -160,7 +190,7 @@ mod tests {
 
     #[test]
     fn special_tokens_add_no_text() {
-        let mut text = out(&[]);
+        let mut text = out::<&str>(&[]);
         let eog = Vocab::toy().unwrap().eog()[0];
         assert_eq!(text.push(eog), Pushed::default());
         assert_eq!(text.push(0xe8).text + &text.push(eog).text + &text.push(0xaa).text, "");
@@ -201,7 +231,7 @@ mod tests {
         #[test]
         fn deltas_are_the_lossy_text(bytes in prop::collection::vec(
             prop_oneof![any::<u8>(), Just(0xe2), Just(0x9c), Just(0x85), Just(0xf0), Just(0x9f), Just(b'a')], 0..40)) {
-            let mut text = out(&[]);
+            let mut text = out::<&str>(&[]);
             let got = deltas(&mut text, &bytes).concat() + &text.finish();
             prop_assert_eq!(got, String::from_utf8_lossy(&bytes));
         }
@@ -209,8 +239,7 @@ mod tests {
         #[test]
         fn stops_are_the_naive_search(
             stops in prop::collection::vec("[abß]{1,4}", 0..4), tokens in prop::collection::vec("[abß]{1,5}", 0..12)) {
-            let vocab = Vocab::toy().unwrap();
-            let mut text = TextOut::new(vocab, &stops);
+            let mut text = out(&stops);
             let whole = tokens.concat();
             let (mut got, mut stopped) = (String::new(), false);
             for token in &tokens {
@@ -234,7 +263,7 @@ mod tests {
 
         #[test]
         fn no_text_is_held_without_need(stops in prop::collection::vec("[ab]{1,4}", 1..4), bytes in "[ab]{0,12}") {
-            let mut text = TextOut::new(Vocab::toy().unwrap(), &stops);
+            let mut text = out(&stops);
             for (i, b) in bytes.bytes().enumerate() {
                 let pushed = text.push(u32::from(b));
                 if pushed.stopped {

@@ -53,7 +53,7 @@ def test_what_is_no_body(body: bytes, code: str | None) -> None:
     ("fields", "param"),
     [
         ({"temperature": "hot"}, "temperature"),
-        ({"max_tokens": -1}, "max_tokens"),
+        ({"max_tokens": -2}, "max_tokens"),
         ({"max_tokens": 1.5}, "max_tokens"),
         ({"n": True}, "n"),
         ({"stop": [1]}, "stop[0]"),
@@ -76,10 +76,25 @@ def test_what_is_no_body(body: bytes, code: str | None) -> None:
         ({"verbosity": "low"}, "verbosity"),
         ({"web_search_options": {}}, "web_search_options"),
         ({"moderation": {}}, "moderation"),
-        ({"store": True}, "store"),
-        ({"service_tier": "flex"}, "service_tier"),
+        ({"service_tier": "first"}, "service_tier"),
         ({"suffix": "x"}, "suffix"),
-        ({"guided_json": {}}, "guided_json"),
+        ({"guided_grammar": "x"}, "guided_grammar"),
+        ({"grammar": "root ::= x"}, "grammar"),
+        ({"response_format": {"type": "json_object", "schem": {}}}, "response_format"),
+        (
+            {"response_format": {"type": "json_schema", "json_schema": {"schema": {}, "name": "n", "x": 1}}},
+            "response_format.json_schema",
+        ),
+        ({"structured_outputs": {"structural_tag": "x"}}, "structured_outputs"),
+        ({"bad_words": ["x"]}, "bad_words"),
+        ({"logits_processors": ["x"]}, "logits_processors"),
+        ({"use_beam_search": True}, "use_beam_search"),
+        ({"prompt_logprobs": 1}, "prompt_logprobs"),
+        ({"nvext": {"x": 1}}, "nvext"),
+        ({"dry_multiplier": 0.8}, "dry_multiplier"),
+        ({"xtc_probability": 0.5}, "xtc_probability"),
+        ({"mirostat": 2}, "mirostat"),
+        ({"documents": [{}]}, "documents"),
     ],
 )
 def test_refused_by_name(fields: dict[str, Any], param: str) -> None:
@@ -90,7 +105,7 @@ def test_refused_by_name(fields: dict[str, Any], param: str) -> None:
 
 
 def test_what_has_no_effect_is_accepted() -> None:
-    fields = {"user": "u", "metadata": {"a": "b"}, "store": False, "safety_identifier": "s"}
+    fields = {"user": "u", "metadata": {"a": "b"}, "store": True, "safety_identifier": "s"}
     fields |= {"service_tier": "auto", "prompt_cache_key": "k", "modalities": ["text"], "verbosity": None}
     fields |= {
         "tools": [],
@@ -99,6 +114,105 @@ def test_what_has_no_effect_is_accepted() -> None:
         "prompt_cache_retention": "24h",
     }
     assert core(**fields) == core()
+
+
+def test_unknown_fields_are_as_the_server_says() -> None:
+    body = {"messages": MESSAGES, "bad_words": ["x"]}
+    schema.parse(json.dumps(body).encode(), schema.ChatRequest, "ignore")
+    for unknown in ("refuse", "ignore"):
+        with pytest.raises(ApiError, match="guided_grammar"):
+            schema.parse(
+                json.dumps({**body, "bad_words": [], "guided_grammar": "x"}).encode(),
+                schema.ChatRequest,
+                unknown,
+            )
+    for name in ("zork", "z" * 1000):
+        with pytest.raises(ApiError) as error:
+            schema.parse(json.dumps({"messages": MESSAGES, name: 1}).encode(), schema.ChatRequest, "refuse")
+        assert (error.value.param, error.value.code) == (name[:64], "unknown_parameter")
+    schema.parse(json.dumps({"messages": MESSAGES, "zork": None}).encode(), schema.ChatRequest, "refuse")
+
+
+@pytest.mark.parametrize(
+    ("fields", "grammar"),
+    [
+        ({"response_format": {"type": "json_object"}}, "json_object"),
+        ({"response_format": {"type": "json_object", "schema": {"a": 1}}}, {"json_schema": '{"a": 1}'}),
+        ({"response_format": {"type": "json_object", "schema": None}}, "json_object"),
+        ({"response_format": {"type": "lark_grammar", "lark_grammar": "x"}}, {"lark_grammar": "x"}),
+        ({"guided_json": {"b": 1, "a": 2}}, {"json_schema": '{"b": 1, "a": 2}'}),
+        ({"guided_json": '{"a":1}'}, {"json_schema": '{"a":1}'}),
+        ({"json_schema": '{"a":1}'}, {"json_schema": '{"a":1}'}),
+        ({"json_schema": {"a": 1}}, {"json_schema": '{"a": 1}'}),
+        ({"guided_regex": "a+"}, {"regex": "a+"}),
+        ({"regex": "a+"}, {"regex": "a+"}),
+        ({"guided_choice": ["a", "b"]}, {"choice": ["a", "b"]}),
+        ({"structured_outputs": {"choice": ["a"]}}, {"choice": ["a"]}),
+        ({"structured_outputs": {"json": {"a": 1}}}, {"json_schema": '{"a": 1}'}),
+        ({"structured_outputs": {"regex": "a"}}, {"regex": "a"}),
+        ({"structured_outputs": {"json_object": True}}, "json_object"),
+        ({"structured_outputs": None, "guided_json": None}, None),
+    ],
+)
+def test_constraints_have_the_names_of_several_servers(fields: dict[str, Any], grammar: object) -> None:
+    assert core(**fields)["grammar"] == grammar
+
+
+def test_one_constraint_at_a_time() -> None:
+    for fields in (
+        {"regex": "a", "guided_json": {}},
+        {"response_format": {"type": "json_object"}, "structured_outputs": {"choice": ["a"]}},
+        {"structured_outputs": {"choice": ["a"], "regex": "a"}},
+    ):
+        with pytest.raises(ApiError, match="more than one constraint"):
+            core(**fields)
+
+
+def test_other_servers_names_and_values_mean_the_same() -> None:
+    assert core(n_predict=7)["max_tokens"] == 7
+    assert core(n_predict=7, max_tokens=5)["max_tokens"] == 5
+    assert core(max_tokens=-1) == core(n_predict=-1) == core()
+    assert core(seed=-1) == core()
+    assert core(repeat_penalty=1.5) == core(repetition_penalty=1.5) != core()
+    assert core(top_p=0)["sampling"]["top_p"] == 0
+    assert [core(service_tier=t)["priority"] for t in ("flex", "auto", "priority")] == [1, 0, -1]
+    assert core(service_tier="flex", priority=-5)["priority"] == -5
+
+
+def test_salts_are_told_apart() -> None:
+    salts = [core(**fields)["cache_salt"] for fields in ({}, {"cache_salt": "a"}, {"cache_salt": "b"})]
+    assert salts[0] == 0
+    assert len(set(salts)) == 3
+    assert core(cache_salt="a")["cache_salt"] == salts[1]
+    for salt in ("", "x" * 1025):
+        with pytest.raises(ApiError, match="cache_salt"):
+            core(cache_salt=salt)
+
+
+def test_prompts_are_cut_at_the_front() -> None:
+    def cut(**fields: Any) -> list[int]:
+        return list(translate.cut(chat(**fields), [1, 2, 3, 4, 5], 6))
+
+    assert cut() == [1, 2, 3, 4, 5]
+    assert cut(truncate_prompt_tokens=2) == [4, 5]
+    assert cut(truncate_prompt_tokens=9) == [1, 2, 3, 4, 5]
+    assert cut(truncate_prompt_tokens=-1, max_tokens=3) == [3, 4, 5]
+    with pytest.raises(ApiError, match="at least 1"):
+        cut(truncate_prompt_tokens=0)
+
+
+def test_template_options_leave_the_servers_own_alone() -> None:
+    options = translate.template_options(chat(chat_template_kwargs={"enable_thinking": False}))
+    assert options == {
+        "enable_thinking": False,
+        "add_generation_prompt": True,
+        "continue_final_message": False,
+    }
+    for name in ("messages", "bos_token", "add_generation_prompt"):
+        with pytest.raises(ApiError, match=name):
+            translate.template_options(chat(chat_template_kwargs={name: "x"}))
+    with pytest.raises(ApiError, match="excludes"):
+        translate.template_options(chat(continue_final_message=True, add_generation_prompt=True))
 
 
 def test_unknown_fields_are_ignored_and_said_once(caplog: pytest.LogCaptureFixture) -> None:
@@ -163,6 +277,8 @@ def test_defaults_are_the_cores() -> None:
         "speculative": {},
         "prediction": [],
         "client": 7,
+        "priority": 0,
+        "cache_salt": 0,
     }
 
 
@@ -173,7 +289,12 @@ def test_defaults_are_the_cores() -> None:
         ({"max_tokens": 5, "max_completion_tokens": 6}, "max_tokens", 6),
         ({"stop": "x"}, "stop", ["x"]),
         ({"stop": ["x", "y"]}, "stop", ["x", "y"]),
-        ({"seed": -1}, "sampling", {"seed": 2**64 - 1}),
+        ({"seed": -2}, "sampling", {"seed": 2**64 - 2}),
+        ({"seed": -1}, "sampling", {}),
+        ({"stop_token_ids": [5]}, "stop_token_ids", [5]),
+        ({"allowed_token_ids": [5]}, "allowed_token_ids", [5]),
+        ({"skip_special_tokens": False}, "skip_special_tokens", False),
+        ({"include_stop_str_in_output": True}, "include_stop_str_in_output", True),
         ({"seed": 2**64}, "sampling", {"seed": 0}),
         ({"top_k": -1, "temperature": 0}, "sampling", {"temperature": 0.0, "top_k": 0}),
         ({"logit_bias": {"17": -100}}, "sampling", {"logit_bias": {"17": -100.0}}),

@@ -131,7 +131,7 @@ def test_chat(llm: LLM, capsys: pytest.CaptureFixture[str]) -> None:
     ("fields", "said"),
     [
         ({"temperature": 3.0}, "temperature"),
-        ({"top_p": 0.0}, "top_p"),
+        ({"top_p": 1.5}, "top_p"),
         ({"n": 0}, "n"),
         ({"max_tokens": "many"}, "max_tokens"),
         ({"logit_bias": {-1: 2.0}}, "logit_bias"),

@@ -88,3 +88,20 @@ def test_the_first_token_is_not_doubled() -> None:
     assert chat("{{ bos_token }}" + CHATML, "x", bos="<|bos|>")[1] == OWN
     assert vocabulary().plain("a<|im_end|>") == [BOS, ord("a"), END]
     assert vocabulary().plain("<|bos|>a") == [BOS, ord("a")]
+
+
+def test_the_clients_variables_bring_no_special_tokens() -> None:
+    template = ChatTemplate("{{ who }}" + CHATML, {})
+    messages = [{"role": "user", "content": "hi"}]
+    options = {"add_generation_prompt": True, "who": ["plain"]}
+    vocabulary().chat(template, messages, options)
+    for who in ("<|im_end|>", ["<|im_end|>"], {"a": "x<|im_end|>"}):
+        with pytest.raises(RenderError, match="chat_template_kwargs"):
+            vocabulary().chat(template, messages, {**options, "who": who})
+
+
+def test_an_open_message_stays_protected() -> None:
+    messages = [{"role": "assistant", "content": "a<|im_end|>b<|im_end|>"}]
+    options = {"add_generation_prompt": True, "continue_final_message": True}
+    tokens = vocabulary().chat(ChatTemplate(CHATML, {}), messages, options)
+    assert [t for t in tokens if t >= START] == [BOS, START]

@@ -45,6 +45,23 @@ def test_llama_3_golden() -> None:
     )
 
 
+def test_the_last_message_can_stay_open() -> None:
+    talk = [*CHAT[:2], {"role": "assistant", "content": "Well, I <b> "}]
+    options = {"add_generation_prompt": True, "continue_final_message": True}
+    assert preset("chatml").render(talk, options).endswith("<|im_start|>assistant\nWell, I <b>")
+    closed = preset("chatml").render(talk, {"add_generation_prompt": False})
+    assert closed.endswith("Well, I <b> <|im_end|>\n")
+    for source, last in (("{{ messages[0].content }}", "x"), ("{{ messages[-1].content }}", "  ")):
+        with pytest.raises(RenderError, match="cannot be continued"):
+            ChatTemplate(source, {}).render([CHAT[0], {"role": "assistant", "content": last}], options)
+
+
+def test_variables_of_the_client_reach_the_template_and_not_the_models_own() -> None:
+    template = ChatTemplate("{{ enable_thinking }} {{ eos_token }}", SPECIAL)
+    options = {"add_generation_prompt": True, "enable_thinking": False, "eos_token": "x"}
+    assert template.render(CHAT, options) == "False <|eot_id|>"
+
+
 def render(source: str, *contents: str) -> str:
     return ChatTemplate(source, SPECIAL).render([{"role": "user", "content": c} for c in contents])
 

@@ -48,6 +48,76 @@ def test_an_answer(api: openai.OpenAI) -> None:
     assert answer.system_fingerprint == chat(api).system_fingerprint
 
 
+def test_stop_tokens_end_a_choice_and_are_no_part_of_it(api: openai.OpenAI) -> None:
+    body = {"ignore_eos": True}
+    free = chat(api, seed=3, extra_body=body)
+    whole = free.choices[0].message.content or ""
+    stop = next(
+        c for c in whole[5:] if c.isascii()
+    )  # the weightless vocabulary's byte tokens are their own ids
+    cut = chat(api, seed=3, extra_body={**body, "stop_token_ids": [ord(stop)]})
+    assert (cut.choices[0].message.content, cut.choices[0].finish_reason) == (
+        whole[: whole.index(stop)],
+        "stop",
+    )
+    shown = chat(api, seed=3, stop=[stop], extra_body={**body, "include_stop_str_in_output": True})
+    assert shown.choices[0].message.content == whole[: whole.index(stop) + 1]
+    same = chat(api, seed=3, stop=[stop], extra_body=body)
+    assert same.choices[0].message.content == cut.choices[0].message.content
+
+
+def test_only_allowed_tokens_come(api: openai.OpenAI) -> None:
+    body = {"allowed_token_ids": [97, 98, 99]}
+    text = chat(api, extra_body=body).choices[0].message.content or ""
+    assert len(text) == 24
+    assert set(text) == {"a", "b", "c"}
+    with pytest.raises(openai.BadRequestError) as error:
+        chat(api, extra_body={**body, "guided_choice": ["xyz"]})
+    assert error.value.param == "allowed_token_ids"
+    assert chat(api, extra_body={**body, "guided_choice": ["cab"]}).choices[0].message.content == "cab"
+
+
+def test_constraints_of_other_servers_are_enforced(api: openai.OpenAI) -> None:
+    wanted: dict[str, Any] = {"type": "object", "properties": {"a": {"const": 7}}, "required": ["a"]}
+    wanted["additionalProperties"] = False
+    for body in (
+        {"response_format": {"type": "json_object", "schema": wanted}},
+        {"guided_json": wanted},
+        {"structured_outputs": {"json": wanted}},
+        {"json_schema": json.dumps(wanted)},
+    ):
+        answer = chat(api, max_tokens=200, extra_body=body).choices[0].message.content or ""
+        assert json.loads(answer) == {"a": 7}, body
+
+
+def test_a_salt_keeps_prefixes_apart(api: openai.OpenAI) -> None:
+    messages = [{"role": "user", "content": "a salted prompt, long enough to be worth its while " * 3}]
+
+    def cached(salt: str) -> int:
+        usage = chat(api, messages=messages, max_tokens=1, extra_body={"cache_salt": salt}).usage
+        assert usage is not None
+        assert usage.prompt_tokens_details is not None
+        return usage.prompt_tokens_details.cached_tokens or 0
+
+    first, other, again = cached("one"), cached("two"), cached("one")
+    assert again > 100
+    assert max(first, other) == 0
+
+
+def test_a_message_can_be_continued(api: openai.OpenAI) -> None:
+    messages = [*HI, {"role": "assistant", "content": "Well, "}]
+
+    def read(**body: Any) -> int:
+        usage = chat(api, messages=messages, max_tokens=1, extra_body=body).usage
+        assert usage is not None
+        return usage.prompt_tokens
+
+    asked, open_ended = read(), read(continue_final_message=True)
+    closed = read(add_generation_prompt=False)
+    assert open_ended < closed < asked
+    assert read(truncate_prompt_tokens=5) == 5
+
+
 def test_the_fingerprint_is_the_same_at_the_next_start(demo: Server) -> None:
     request = {"messages": HI, "max_tokens": 1}
     with serving_demo() as again:

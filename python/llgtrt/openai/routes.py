@@ -117,7 +117,7 @@ def routes() -> list[BaseRoute]:
 async def chat_completions(request: Request) -> Response:
     """`POST /v1/chat/completions`."""
     api: Api = request.app.state.api
-    body = schema.parse(await read_body(request, api), schema.ChatRequest)
+    body = schema.parse(await read_body(request, api), schema.ChatRequest, api.settings.server.unknown_fields)
     api.check_model(body.model)
     api.check_loaded()
     render = ChatRender(api.settings.model, api.fingerprint(), api.vocabulary, translate.logprobs(body))
@@ -128,7 +128,8 @@ async def chat_completions(request: Request) -> Response:
 async def completions(request: Request) -> Response:
     """`POST /v1/completions`."""
     api: Api = request.app.state.api
-    body = schema.parse(await read_body(request, api), schema.CompletionRequest)
+    unknown = api.settings.server.unknown_fields
+    body = schema.parse(await read_body(request, api), schema.CompletionRequest, unknown)
     api.check_model(body.model)
     translate.check_completion(body)
     prompts = translate.prompts(body)
@@ -206,7 +207,8 @@ async def chat_prompt(api: Api, body: schema.ChatRequest) -> list[int]:
         )
     try:
         size = sum(len(m["content"]) for m in messages)
-        return await encode(size, lambda m: api.vocabulary.chat(template, m), messages)
+        options = translate.template_options(body)
+        return await encode(size, lambda m: api.vocabulary.chat(template, m, options), messages)
     except RenderError as e:
         raise invalid("messages", f"messages: {e}") from e
 
@@ -236,7 +238,9 @@ async def answer(
     api.check_count(len(prompts) * translate.choices(body))
     text = translate.prediction(body)
     expected = await encode(len(text), api.vocabulary.text, text)
-    cores = [translate.core_request(body, prompt, client, expected) for prompt in prompts]
+    context = api.engine.info()["limits"]["context"]
+    cut = [translate.cut(body, prompt, context) for prompt in prompts]
+    cores = [translate.core_request(body, prompt, client, expected) for prompt in cut]
     try:
         generation = api.engine.submit(cores, translate.choices(body))
         generation.report = body.speculative is not None and bool(body.speculative.report)

@@ -17,6 +17,8 @@ from llgtrt.openai.errors import ApiError, invalid
 log = logging.getLogger(__name__)
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**32 - 1)]
+Unbounded = Annotated[int, msgspec.Meta(ge=-1, le=2**32 - 1)]
+"""A count, or -1 for as many as there is room."""
 
 
 class StreamOptions(msgspec.Struct):
@@ -26,15 +28,21 @@ class StreamOptions(msgspec.Struct):
     continuous_usage_stats: bool | None = None
 
 
-class TextFormat(msgspec.Struct, tag_field="type", tag="text"):
+class _Format(msgspec.Struct, tag_field="type", forbid_unknown_fields=True):
+    """A response format. A member that is not known may be a constraint: none is ignored."""
+
+
+class TextFormat(_Format, tag="text"):
     """`{"type": "text"}`: no constraint."""
 
 
-class JsonObjectFormat(msgspec.Struct, tag_field="type", tag="json_object"):
-    """`{"type": "json_object"}`: any JSON object."""
+class JsonObjectFormat(_Format, tag="json_object"):
+    """`{"type": "json_object"}`: any JSON object; with `schema`, what that accepts."""
+
+    schema: msgspec.Raw = msgspec.Raw()
 
 
-class JsonSchema(msgspec.Struct):
+class JsonSchema(msgspec.Struct, forbid_unknown_fields=True):
     """`json_schema` of a response format; enforced whatever `strict` says."""
 
     schema: msgspec.Raw = msgspec.Raw()
@@ -43,32 +51,33 @@ class JsonSchema(msgspec.Struct):
     strict: bool | None = None
 
 
-class JsonSchemaFormat(msgspec.Struct, tag_field="type", tag="json_schema"):
+class JsonSchemaFormat(_Format, tag="json_schema"):
     """`{"type": "json_schema", "json_schema": {"name": …, "schema": {…}}}`."""
 
     json_schema: JsonSchema
 
 
-class RegexFormat(msgspec.Struct, tag_field="type", tag="regex"):
+class RegexFormat(_Format, tag="regex"):
     """`{"type": "regex", "regex": "…"}`, or `pattern` for `regex`: the whole output matches."""
 
     regex: str | None = None
     pattern: str | None = None
 
 
-class LarkFormat(msgspec.Struct, tag_field="type", tag="lark_grammar"):
-    """`{"type": "lark_grammar", "grammar": "…"}`: llguidance's dialect of Lark."""
+class LarkFormat(_Format, tag="lark_grammar"):
+    """`{"type": "lark_grammar", "grammar": "…"}`, or `lark_grammar` for it: llguidance's dialect of Lark."""
 
-    grammar: str
+    grammar: str | None = None
+    lark_grammar: str | None = None
 
 
-class LlguidanceFormat(msgspec.Struct, tag_field="type", tag="llguidance"):
+class LlguidanceFormat(_Format, tag="llguidance"):
     """`{"type": "llguidance", "grammar": …}`: a grammar list, as JSON or as its text, or Lark text."""
 
     grammar: msgspec.Raw
 
 
-class ChoiceFormat(msgspec.Struct, tag_field="type", tag="choice"):
+class ChoiceFormat(_Format, tag="choice"):
     """`{"type": "choice", "choices": ["…", …]}`: one of these texts."""
 
     choices: list[str]
@@ -83,6 +92,15 @@ ResponseFormat = (
     | LlguidanceFormat
     | ChoiceFormat
 )
+
+
+class StructuredOutputs(msgspec.Struct, forbid_unknown_fields=True):
+    """vLLM's `structured_outputs`: exactly one of these."""
+
+    json: msgspec.Raw = msgspec.Raw()
+    regex: str | None = None
+    choice: list[str] | None = None
+    json_object: bool | None = None
 
 
 class Part(msgspec.Struct):
@@ -131,7 +149,9 @@ class Common(msgspec.Struct):
     stream: bool | None = None
     stream_options: StreamOptions | None = None
     n: Count | None = None
-    max_tokens: Count | None = None
+    max_tokens: Unbounded | None = None
+    n_predict: Unbounded | None = None
+    """llama-server's name for `max_tokens`."""
     min_tokens: Count | None = None
     temperature: float | None = None
     top_p: float | None = None
@@ -140,11 +160,39 @@ class Common(msgspec.Struct):
     presence_penalty: float | None = None
     frequency_penalty: float | None = None
     repetition_penalty: float | None = None
+    repeat_penalty: float | None = None
+    """llama-server's name for `repetition_penalty`."""
     logit_bias: dict[str, float] | None = None
     stop: str | list[str] | None = None
+    stop_token_ids: list[Count] | None = None
+    """Tokens that end a choice, as end tokens do."""
+    include_stop_str_in_output: bool | None = None
+    """The stop string that ended a choice is part of its text."""
+    skip_special_tokens: bool | None = None
+    """False: the text of special tokens is part of a choice's."""
+    allowed_token_ids: list[Count] | None = None
+    """The only tokens that may be generated."""
+    truncate_prompt_tokens: Unbounded | None = None
+    """Only so many of the prompt's last tokens are read; -1 = as many as fit."""
+    priority: Annotated[int, msgspec.Meta(ge=-(2**31), lt=2**31)] | None = None
+    """How urgent it is: lower first, 0 where nothing is said."""
+    cache_salt: str | None = None
+    """KV is reused only between requests with the same one."""
+    service_tier: Literal["auto", "default", "flex", "priority"] | None = None
+    """`flex` waits for all others, `priority` goes before them, where `priority` says nothing."""
     seed: int | None = None
+    """-1 = a random one."""
     ignore_eos: bool | None = None
     response_format: ResponseFormat | None = None
+    structured_outputs: StructuredOutputs | None = None
+    guided_json: msgspec.Raw = msgspec.Raw()
+    """vLLM's older names: a JSON schema or its text, a regular expression, a list of texts."""
+    guided_regex: str | None = None
+    guided_choice: list[str] | None = None
+    json_schema: msgspec.Raw = msgspec.Raw()
+    """SGLang's and llama-server's name for a JSON schema or its text."""
+    regex: str | None = None
+    """SGLang's name for a regular expression."""
     speculative: Speculative | None = None
 
 
@@ -156,6 +204,12 @@ class ChatRequest(Common, kw_only=True):
     prediction: Prediction | None = None
     logprobs: bool | None = None
     top_logprobs: Count | None = None
+    chat_template_kwargs: dict[str, Any] | None = None
+    """More variables for the chat template."""
+    add_generation_prompt: bool | None = None
+    """False: the prompt ends with the last message."""
+    continue_final_message: bool | None = None
+    """The answer goes on with the last message, which stays open."""
 
 
 class CompletionRequest(Common, kw_only=True):
@@ -178,27 +232,56 @@ UNSUPPORTED: dict[str, tuple[Any, ...]] = {
     "verbosity": ("medium",),
     "web_search_options": (),
     "moderation": (),
-    "store": (False,),
-    "service_tier": ("auto", "default"),
     "suffix": ("",),
+    "bad_words": ([],),
+    "logits_processors": ([],),
+    "use_beam_search": (False,),
+    "length_penalty": (1, 1.0),
+    "early_stopping": (False,),
+    "prompt_logprobs": (),
+    "documents": ([],),
+    "prefix": ("",),
+    "nvext": ({},),
+    "spaces_between_special_tokens": (True,),
+    "detokenize": (True,),
+    "return_tokens_as_token_ids": (False,),
+    "top_a": (0, 0.0),
+    "tfs": (1, 1.0),
+    "typical_p": (1, 1.0),
+    "dry_multiplier": (0, 0.0),
+    "xtc_probability": (0, 0.0),
+    "mirostat": (0,),
+    "dynatemp_range": (0, 0.0),
+    "top_n_sigma": (-1, -1.0),
+    "samplers": (),
+    "smoothing_factor": (0, 0.0),
+    "epsilon_cutoff": (0, 0.0),
+    "eta_cutoff": (0, 0.0),
+    "no_repeat_ngram_size": (0,),
+    "lora_path": (),
+    "custom_logit_processor": (),
+    "stop_regex": (),
+    "input_ids": (),
+    "mm_processor_kwargs": (),
+    "kv_transfer_params": (),
 }
-"""Fields of OpenAI's API that are refused, and the values that change nothing (null is always one)."""
+"""Fields of OpenAI's API and of other servers' that change the answer and are refused, and their values that
+change nothing (null is always one)."""
 
 FOREIGN_GRAMMARS = frozenset(
     {
-        *("guided_json", "guided_regex", "guided_choice", "guided_grammar", "structured_outputs"),
-        *("json_schema", "grammar", "regex", "ebnf", "structural_tag"),
+        *("guided_grammar", "grammar", "ebnf", "structural_tag", "guided_decoding_backend"),
     }
 )
-"""Constraints under other servers' names: to ignore one would be to answer without it."""
+"""Constraints in forms that are not read: to ignore one would be to answer without it."""
 
 NO_EFFECT = frozenset(
     {
-        *("user", "metadata", "safety_identifier", "parallel_tool_calls"),
+        *("user", "metadata", "safety_identifier", "parallel_tool_calls", "store", "request_id", "id_slot"),
         *("prompt_cache_key", "prompt_cache_retention", "prompt_cache_options"),
     }
 )
-"""Fields of OpenAI's API that are accepted and have no effect on the text."""
+"""Fields that are accepted and have no effect on the text."""
 
 _logged: set[str] = set()
 _PLACE = re.compile(r" - at `(?:key in `?)?\$\.?(.*?)`$")
@@ -207,8 +290,8 @@ _MOST_LOGGED = 1000
 Body = TypeVar("Body", ChatRequest, CompletionRequest)
 
 
-def parse(body: bytes, kind: type[Body]) -> Body:
-    """Reads a body.
+def parse(body: bytes, kind: type[Body], unknown: str = "refuse_known") -> Body:
+    """Reads a body; `unknown`: `server.unknown_fields`.
 
     Raises:
         ApiError: it is not JSON, a field has another type, or asks for what is not supported.
@@ -216,7 +299,7 @@ def parse(body: bytes, kind: type[Body]) -> Body:
     try:
         body.decode()
         fields = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
-        _check_fields(fields, kind)
+        _check_fields(fields, kind, unknown)
         return msgspec.json.decode(body, type=kind)
     except msgspec.ValidationError as e:
         raise _bad_type(str(e)) from e
@@ -226,21 +309,22 @@ def parse(body: bytes, kind: type[Body]) -> Body:
         raise invalid(None, f"the body is not valid UTF-8: {e.reason}", "invalid_utf8") from e
 
 
-def _check_fields(fields: dict[str, msgspec.Raw], kind: type[Body]) -> None:
+def _check_fields(fields: dict[str, msgspec.Raw], kind: type[Body], unknown: str) -> None:
     known = kind.__struct_fields__
     for name, raw in fields.items():
-        if name in known or name in NO_EFFECT:
+        if name in known or name in NO_EFFECT or bytes(raw) == b"null":
             continue
-        if name in UNSUPPORTED:
-            value = msgspec.json.decode(raw)
-            if value is not None and value not in UNSUPPORTED[name]:
-                raise invalid(
-                    name, f"{name}: this value is not supported; leave the field out", "unsupported_parameter"
-                )
-        elif name in FOREIGN_GRAMMARS and bytes(raw) != b"null":
+        if name in FOREIGN_GRAMMARS:
             raise invalid(
                 name, f"{name}: not a field of this API; use response_format", "unsupported_parameter"
             )
+        if name in UNSUPPORTED and unknown != "ignore":
+            if msgspec.json.decode(raw) not in UNSUPPORTED[name]:
+                raise invalid(
+                    name, f"{name}: this value is not supported; leave the field out", "unsupported_parameter"
+                )
+        elif unknown == "refuse":
+            raise invalid(f"{name:.64}", f"{name:.64}: not a field of this API", "unknown_parameter")
         elif name not in _logged and len(_logged) < _MOST_LOGGED:
             _logged.add(name)
             log.warning("ignored the unknown request field %.64r (said once)", name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,6 +13,11 @@ from llgtrt.openai import schema
 from llgtrt.openai.errors import invalid
 
 _SAMPLING = ("temperature", "top_p", "min_p", "presence_penalty", "frequency_penalty", "repetition_penalty")
+_SAME = ("stop_token_ids", "include_stop_str_in_output", "skip_special_tokens", "allowed_token_ids")
+"""Fields that the core reads under the same name."""
+_TIERS = {"flex": 1, "priority": -1}
+"""Priorities of tiers; the others are 0."""
+_LONGEST_SALT = 1024
 _MOST_PROMPTS = 2048
 
 
@@ -110,11 +116,14 @@ def core_request(
         "stop": [body.stop] if isinstance(body.stop, str) else body.stop or [],
         "ignore_eos": bool(body.ignore_eos),
         "logprobs": logprobs(body),
-        "grammar": _grammar(body.response_format),
+        "grammar": grammar(body),
         "speculative": _speculative(body.speculative),
         "prediction": expected,
         "client": client,
+        "priority": priority(body),
+        "cache_salt": _salt(body.cache_salt),
     }
+    request |= {name: value for name in _SAME if (value := getattr(body, name)) is not None}
     return msgspec.json.encode(request).decode()
 
 
@@ -132,9 +141,68 @@ def choices(body: schema.Common) -> int:
 
 
 def max_tokens(body: schema.Common) -> int | None:
-    """Most tokens per choice; none = the room left."""
+    """Most tokens per choice; none = the server's default."""
     newer = body.max_completion_tokens if isinstance(body, schema.ChatRequest) else None
-    return body.max_tokens if newer is None else newer
+    named = (newer, body.max_tokens, body.n_predict)
+    most = next((count for count in named if count is not None), None)
+    return None if most == -1 else most
+
+
+def priority(body: schema.Common) -> int:
+    """How urgent it is: lower first."""
+    return _TIERS.get(body.service_tier or "", 0) if body.priority is None else body.priority
+
+
+def _salt(salt: str | None) -> int:
+    """A number for the salt; 0 for none.
+
+    Raises:
+        ApiError: it is empty or too long.
+    """
+    if salt is None:
+        return 0
+    if not 0 < len(salt) <= _LONGEST_SALT:
+        raise invalid("cache_salt", f"cache_salt: must have 1 to {_LONGEST_SALT} characters")
+    return int.from_bytes(hashlib.sha256(salt.encode()).digest()[:8], "big") | 1
+
+
+def cut(body: schema.Common, prompt: Sequence[int], context: int) -> Sequence[int]:
+    """The prompt's last tokens, where the client wants no more of them.
+
+    `context`: tokens that prompt and output may have.
+
+    Raises:
+        ApiError: it wants none.
+    """
+    most = body.truncate_prompt_tokens
+    if most is None:
+        return prompt
+    if most == 0:
+        raise invalid("truncate_prompt_tokens", "truncate_prompt_tokens: must be at least 1, or -1")
+    return prompt[-(max(context - (max_tokens(body) or 1), 1) if most == -1 else most) :]
+
+
+def template_options(body: schema.ChatRequest) -> dict[str, Any]:
+    """What the chat template is told besides the messages.
+
+    Raises:
+        ApiError: fields that exclude each other, or a variable that is not the client's.
+    """
+    if body.continue_final_message and body.add_generation_prompt:
+        message = "continue_final_message: excludes add_generation_prompt; leave one out"
+        raise invalid("continue_final_message", message)
+    own = body.chat_template_kwargs or {}
+    for name in own:
+        if name in _RESERVED or name.endswith("_token"):
+            raise invalid("chat_template_kwargs", f"chat_template_kwargs: {name:.40} is the server's to set")
+    wants = body.add_generation_prompt is not False
+    return own | {
+        "add_generation_prompt": wants,
+        "continue_final_message": bool(body.continue_final_message),
+    }
+
+
+_RESERVED = ("messages", "tools", "documents", "add_generation_prompt", "continue_final_message")
 
 
 def logprobs(body: schema.Common) -> int | None:
@@ -176,13 +244,15 @@ def renamed(body: schema.Common) -> dict[str, str]:
 
 def _sampling(body: schema.Common) -> dict[str, Any]:
     sampling = {name: getattr(body, name) for name in _SAMPLING if getattr(body, name) is not None}
+    if body.repeat_penalty is not None:
+        sampling.setdefault("repetition_penalty", body.repeat_penalty)
     if body.top_k is not None:
         if not -1 <= body.top_k < 2**32:
             raise invalid("top_k", "top_k: must be at least 0 (0 or -1: all tokens)")
         sampling["top_k"] = max(body.top_k, 0)
     if body.logit_bias:
         sampling["logit_bias"] = {str(_token(key)): value for key, value in body.logit_bias.items()}
-    if body.seed is not None:
+    if body.seed is not None and body.seed != -1:
         sampling["seed"] = body.seed % 2**64
     return sampling
 
@@ -193,21 +263,64 @@ def _token(key: str) -> int:
     return int(key)
 
 
+def grammar(body: schema.Common) -> Any:
+    """The core's grammar; none without a constraint.
+
+    Raises:
+        ApiError: there are several, or one is incomplete.
+    """
+    named = {"response_format": _grammar(body.response_format), **_foreign(body)}
+    given = {name: grammar for name, grammar in named.items() if grammar is not None}
+    if len(given) > 1:
+        raise invalid(next(iter(given)), f"{' and '.join(given)}: more than one constraint; leave one")
+    return next(iter(given.values()), None)
+
+
+def _foreign(body: schema.Common) -> dict[str, Any]:
+    """Constraints under other servers' names."""
+    outputs = body.structured_outputs or schema.StructuredOutputs()
+    json = {
+        "structured_outputs.json": outputs.json,
+        "guided_json": body.guided_json,
+        "json_schema": body.json_schema,
+    }
+    regex = {
+        "structured_outputs.regex": outputs.regex,
+        "guided_regex": body.guided_regex,
+        "regex": body.regex,
+    }
+    choice = {"structured_outputs.choice": outputs.choice, "guided_choice": body.guided_choice}
+    return {
+        **{name: {"json_schema": text} for name, raw in json.items() if (text := _json_text(raw))},
+        **{name: {"regex": text} for name, text in regex.items() if text is not None},
+        **{name: {"choice": texts} for name, texts in choice.items() if texts is not None},
+        "structured_outputs.json_object": "json_object" if outputs.json_object else None,
+    }
+
+
+def _json_text(raw: msgspec.Raw) -> str:
+    """A JSON schema as the client wrote it, in place or as text; empty where there is none."""
+    text = bytes(raw).decode()
+    if text.startswith('"'):
+        text = msgspec.json.decode(text, type=str)
+    return "" if text == "null" else text
+
+
 def _grammar(wanted: schema.ResponseFormat | None) -> Any:
     match wanted:
         case None | schema.TextFormat():
             return None
         case schema.JsonObjectFormat():
-            return "json_object"
+            text = _json_text(wanted.schema)
+            return {"json_schema": text} if text else "json_object"
         case schema.JsonSchemaFormat():
             return {"json_schema": _schema_text(wanted.json_schema)}
         case schema.RegexFormat():
-            return {"regex": _regex(wanted)}
+            return {"regex": _one(wanted.regex, wanted.pattern, ("regex", "pattern"))}
         case schema.LarkFormat():
-            return {"lark_grammar": wanted.grammar}
+            return {"lark_grammar": _one(wanted.grammar, wanted.lark_grammar, ("grammar", "lark_grammar"))}
         case schema.LlguidanceFormat():
-            text = bytes(wanted.grammar).decode()
-            return {"llguidance": msgspec.json.decode(text, type=str) if text.startswith('"') else text}
+            return {"llguidance": _json_text(wanted.grammar)}
         case schema.ChoiceFormat():
             return {"choice": wanted.choices}
 
@@ -220,8 +333,9 @@ def _schema_text(spec: schema.JsonSchema) -> str:
     return text
 
 
-def _regex(wanted: schema.RegexFormat) -> str:
-    given = [text for text in (wanted.regex, wanted.pattern) if text is not None]
+def _one(first: str | None, second: str | None, names: tuple[str, str]) -> str:
+    given = [text for text in (first, second) if text is not None]
     if len(given) != 1:
-        raise invalid("response_format.regex", "response_format: must have either regex or pattern")
+        message = f"response_format: must have either {names[0]} or {names[1]}"
+        raise invalid(f"response_format.{names[0]}", message)
     return given[0]

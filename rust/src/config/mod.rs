@@ -265,6 +265,18 @@ pub enum UnknownFormat {
     Ignore,
 }
 
+/// What to do with fields that the API does not have. Constraints in forms that are not read are always refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum UnknownFields {
+    /// Refuse those that are known to change an answer elsewhere; ignore the others and log their names once.
+    RefuseKnown,
+    /// Refuse all.
+    Refuse,
+    /// Ignore all and log their names once.
+    Ignore,
+}
+
 /// The HTTP server.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
@@ -300,6 +312,8 @@ pub struct ServerConfig {
     /// Largest request body in bytes.
     #[schemars(range(min = 1, max = 1_073_741_824))]
     pub max_body_bytes: u64,
+    /// What to do with fields of a request that this API does not have.
+    pub unknown_fields: UnknownFields,
     /// Run the engine in a supervised child process.
     pub engine_process: bool,
 }
@@ -317,6 +331,7 @@ impl Default for ServerConfig {
             request_timeout: 3600.0,
             default_max_tokens: None,
             max_body_bytes: 16 * 1024 * 1024,
+            unknown_fields: UnknownFields::RefuseKnown,
             engine_process: true,
         }
     }

@@ -142,7 +142,7 @@ mod tests {
             if i.is_multiple_of(2) {
                 draft.acceptance = Acceptance::Rejection;
             }
-            let sampler = Sampler::new(&request, 0, 0, vocab.clone());
+            let sampler = Sampler::new(Arc::new(request), 0, 0, vocab.clone());
             let sample = i % 7 != 3;
             draft.cut(if sample { 3 } else { 0 });
             Job { slot: Slot(i), start: 0, tokens: vec![1], sample, draft, sampler, grammar: None }

@@ -11,7 +11,7 @@ mod noise;
 
 use crate::error::{Error, Result};
 use crate::grammar::Mask;
-use crate::request::{Fault, Request, Sampling};
+use crate::request::{Fault, Request, RequestSpec, Sampling};
 use crate::types::{Token, TokenLogprob};
 use crate::vocab::Vocab;
 use candidates::Candidate;
@@ -24,13 +24,23 @@ use std::sync::Arc;
 
 /// What stays the same for a whole choice.
 struct Params {
-    sampling: Sampling,
+    request: Arc<Request>,
     seed: u64,
-    min_tokens: u32,
-    ignore_eos: bool,
-    logprobs: Option<u32>,
-    fault: Option<Fault>,
+    /// End tokens of the model and of the request.
+    ends: Vec<Token>,
+    /// For each token whether it may be drawn, where not all may.
+    only: Option<Vec<bool>>,
     vocab: Arc<Vocab>,
+}
+
+impl Params {
+    fn spec(&self) -> &RequestSpec {
+        self.request.spec()
+    }
+
+    fn sampling(&self) -> &Sampling {
+        &self.spec().sampling
+    }
 }
 
 /// Parameters and state of one choice's sampling. Moves with the job; [`Sampler::commit`] is its only mutation.
@@ -70,7 +80,7 @@ impl std::fmt::Debug for Sampler {
 
 impl Sampler {
     /// The sampler of choice `choice`; `seed` stands in where the request has none.
-    pub fn new(request: &Request, choice: u32, seed: u64, vocab: Arc<Vocab>) -> Self {
+    pub fn new(request: Arc<Request>, choice: u32, seed: u64, vocab: Arc<Vocab>) -> Self {
         let spec = request.spec();
         let mut prompt: Vec<Token> = Vec::new();
         if spec.sampling.repetition_penalty != 1.0 {
@@ -78,13 +88,16 @@ impl Sampler {
             prompt.sort_unstable();
             prompt.dedup();
         }
+        let only = spec.allowed_token_ids.as_ref().map(|ids| {
+            let mut only = vec![false; vocab.len()];
+            ids.iter().for_each(|t| only[*t as usize] = true);
+            only
+        });
         let params = Params {
-            sampling: spec.sampling.clone(),
             seed: spec.sampling.seed.unwrap_or(seed),
-            min_tokens: spec.min_tokens,
-            ignore_eos: spec.ignore_eos,
-            logprobs: spec.logprobs,
-            fault: spec.fault,
+            ends: [vocab.eog(), &spec.stop_token_ids].concat(),
+            only,
+            request,
             vocab,
         };
         Sampler {
@@ -110,7 +123,7 @@ impl Sampler {
         scratch: &mut Scratch,
     ) -> Result<Drawn> {
         let position = self.position + ahead.len() as u32;
-        if self.params.fault == Some(Fault::SamplerPanic(position)) {
+        if self.fault() == Some(Fault::SamplerPanic(position)) {
             panic!("planted sampler fault at position {position}");
         }
         let Some(token) = self.guess(logits, mask, ahead, scratch)? else { return Ok(Drawn::End) };
@@ -119,7 +132,7 @@ impl Sampler {
 
     /// Log-probabilities of a raw row at `token`, where they are asked for.
     pub fn logprobs(&self, logits: &[f32], token: Token, scratch: &mut Scratch) -> Option<TokenLogprob> {
-        self.params.logprobs.map(|k| logprobs_of(logits, token, k, &mut scratch.candidates))
+        self.params.spec().logprobs.map(|k| logprobs_of(logits, token, k, &mut scratch.candidates))
     }
 
     /// Probabilities of the tokens that [`draw`](Sampler::draw) could give, ascending by id, likely ones or not; their sum
@@ -138,16 +151,16 @@ impl Sampler {
         let Some(allowed) = self.allowed(mask, position) else { return Ok(None) };
         let Scratch { row, candidates, tops } = scratch;
         let logits = self.processed(logits, ahead, row);
-        if self.params.sampling.temperature == 0.0 {
-            let best = draw::argmax(logits, allowed, tops).ok_or_else(not_finite)?;
+        if self.params.sampling().temperature == 0.0 {
+            let best = draw::argmax(logits, allowed, tops).ok_or_else(|| self.nothing())?;
             return Ok(Some(vec![(best.0, 1.0)]));
         }
         candidates::collect(logits, allowed, candidates);
-        candidates::cut(candidates, &self.params.sampling);
+        candidates::cut(candidates, self.params.sampling());
         candidates.sort_unstable_by_key(|c| c.0);
         let best = candidates::best_logit(candidates);
         if !best.is_finite() || candidates.iter().any(|c| c.1.is_nan()) {
-            return Err(not_finite());
+            return Err(self.nothing());
         }
         let total: f64 = candidates.iter().map(|c| f64::from(exp(c.1 - best))).sum();
         let share = |c: &Candidate| (c.0, (f64::from(exp(c.1 - best)) / total) as f32);
@@ -186,7 +199,7 @@ impl Sampler {
         let position = self.position + ahead.len() as u32;
         let Some(allowed) = self.allowed(mask, position) else { return Ok(None) };
         let Scratch { row, candidates, tops } = scratch;
-        let s = &self.params.sampling;
+        let s = self.params.sampling();
         let noise = self.noise(Purpose::Draw, ahead.len());
         let row = self.processed(logits, ahead, row);
         let cut = s.temperature > 0.0 && (s.top_k > 0 || s.top_p < 1.0 || s.min_p > 0.0);
@@ -197,7 +210,7 @@ impl Sampler {
         } else {
             draw::draw(row, allowed, s.temperature, noise, tops)
         };
-        token.ok_or_else(not_finite).map(Some)
+        token.ok_or_else(|| self.nothing()).map(Some)
     }
 
     /// Takes an emitted token.
@@ -213,17 +226,17 @@ impl Sampler {
 
     /// Whether the token ends a generation.
     pub fn is_end(&self, token: Token) -> bool {
-        self.params.vocab.is_eog(token)
+        self.params.ends.contains(&token)
     }
 
     /// The fault planted in this choice, if any.
     pub fn fault(&self) -> Option<Fault> {
-        self.params.fault
+        self.params.spec().fault
     }
 
     /// Whether each token comes with log-probabilities.
     pub fn wants_logprobs(&self) -> bool {
-        self.params.logprobs.is_some()
+        self.params.spec().logprobs.is_some()
     }
 
     /// What may be drawn: no end tokens where they must wait. None where nothing but the end is allowed.
@@ -234,16 +247,22 @@ impl Sampler {
         {
             return None;
         }
-        let may_end = !self.params.ignore_eos && position >= self.params.min_tokens;
-        Some(Allowed { mask, without: if may_end { &[] } else { eog } })
+        let spec = self.params.spec();
+        let without = match position < spec.min_tokens {
+            true => &self.params.ends,
+            false if spec.ignore_eos => eog,
+            false => &[],
+        };
+        Some(Allowed { mask, without })
     }
 
     /// The row with bias and penalties; the raw row where there are none.
     fn processed<'a>(&self, logits: &'a [f32], ahead: &[Token], row: &'a mut Vec<f32>) -> &'a [f32] {
-        let s = &self.params.sampling;
+        let s = self.params.sampling();
         let counted = s.presence_penalty != 0.0 || s.frequency_penalty != 0.0;
         let repeated = s.repetition_penalty != 1.0;
-        if s.logit_bias.is_empty() && !counted && !repeated {
+        let only = self.params.only.as_ref();
+        if s.logit_bias.is_empty() && !counted && !repeated && only.is_none() {
             return logits;
         }
         row.clear();
@@ -268,12 +287,22 @@ impl Sampler {
                 row[*token as usize] -= s.presence_penalty + s.frequency_penalty * *n as f32;
             }
         }
+        for (logit, _) in row.iter_mut().zip(only.into_iter().flatten()).filter(|(_, may)| !**may) {
+            *logit = f32::NEG_INFINITY;
+        }
         row
     }
-}
 
-fn not_finite() -> Error {
-    Error::Executor("the model's logits are not finite; its weights may be damaged".into())
+    /// Why no token could be drawn.
+    fn nothing(&self) -> Error {
+        if self.params.only.is_some() {
+            return Error::invalid(
+                "allowed_token_ids",
+                "has no token that may follow here; name more, or leave out what else constrains the output",
+            );
+        }
+        Error::Executor("the model's logits are not finite; its weights may be damaged".into())
+    }
 }
 
 /// Log-softmax of the raw row at `token` and at the `k` largest.

@@ -10,7 +10,7 @@ fn request(json: &str) -> Request {
 }
 
 fn sampler(json: &str) -> Sampler {
-    Sampler::new(&request(json), 0, 7, Vocab::toy().unwrap())
+    Sampler::new(Arc::new(request(json)), 0, 7, Vocab::toy().unwrap())
 }
 
 fn row(seed: u32) -> Vec<f32> {
@@ -169,5 +169,37 @@ fn rows_that_are_not_finite_are_an_error() {
         logits[17] = f32::NAN;
         assert!(s.draw(&logits, None, &[], &mut Scratch::default()).is_err());
         assert!(s.draw(&[f32::NEG_INFINITY; 268], None, &[], &mut Scratch::default()).is_err());
+    }
+}
+
+#[test]
+fn stop_tokens_wait_as_end_tokens_do_and_end_whatever_is_ignored() {
+    let mut logits = row(1);
+    logits[100] = 50.0;
+    let s = sampler(r#"{"prompt":[1],"min_tokens":1,"stop_token_ids":[100],"sampling":{"temperature":0}}"#);
+    assert_ne!(draw(&s, &logits, None), 100);
+    let s =
+        sampler(r#"{"prompt":[1],"ignore_eos":true,"stop_token_ids":[100],"sampling":{"temperature":0}}"#);
+    assert_eq!(draw(&s, &logits, None), 100);
+    assert!(s.is_end(100) && !s.is_end(99));
+}
+
+#[test]
+fn only_allowed_tokens_are_drawn_and_none_is_an_error_that_says_so() {
+    for temperature in ["0", "1.5", r#"1.5,"top_p":0.9"#] {
+        let json = format!(
+            r#"{{"prompt":[1],"allowed_token_ids":[7,9],"sampling":{{"temperature":{temperature}}}}}"#
+        );
+        let s = sampler(&json);
+        for seed in 0..20 {
+            assert!([7, 9].contains(&draw(&s, &row(seed), None)));
+        }
+        let mut mask = Mask::none(268);
+        mask.set(9, true);
+        assert_eq!(draw(&s, &row(3), Some(&mask)), 9);
+        mask.set(9, false);
+        mask.set(8, true);
+        let error = s.draw(&row(3), Some(&mask), &[], &mut Scratch::default()).unwrap_err();
+        assert!(matches!(&error, Error::Invalid { what, .. } if what == "allowed_token_ids"), "{error}");
     }
 }

@@ -20,7 +20,7 @@ fn proposed(bench: &Bench, grammar: &mut Grammar) -> Draft {
         faults: false,
     };
     let spec: RequestSpec = serde_json::from_str(r#"{"prompt":[1]}"#).unwrap();
-    let sampler = Sampler::new(&Request::new(spec, &limits).unwrap(), 0, 0, bench.vocab.clone());
+    let sampler = Sampler::new(Request::new(spec, &limits).unwrap().into(), 0, 0, bench.vocab.clone());
     let mut draft = Draft::default();
     let ask = Ask {
         slot: Slot(0),

@@ -75,11 +75,13 @@ prop_compose! {
         stop in vec(any::<String>().prop_map(|s| s + "."), 0..4),
         grammar in option::of(grammar()),
         (speculative, prediction) in (speculative(), vec(any::<u32>(), 0..4)),
+        (stop_token_ids, allowed_token_ids) in (vec(any::<u32>(), 0..4), option::of(vec(any::<u32>(), 1..4))),
         fault in option::of(any::<u32>().prop_map(Fault::EngineAbort)),
     ) -> RequestSpec {
         RequestSpec {
             prompt, n, max_tokens, min_tokens, sampling, stop, ignore_eos, logprobs, grammar, speculative, prediction, client,
-            priority, cache_salt, fault,
+            priority, cache_salt, fault, stop_token_ids, allowed_token_ids,
+            include_stop_str_in_output: ignore_eos, skip_special_tokens: ignore_eos,
         }
     }
 }

@@ -42,7 +42,7 @@ impl Bench {
         let limits =
             Limits { n_vocab, context: 4096, max_prompt: 4096, default_output: u32::MAX, faults: false };
         let request = Request::new(spec(r#"{"prompt":[1],"sampling":{"temperature":0}}"#), &limits).unwrap();
-        let sampler = Sampler::new(&request, 0, 0, Arc::clone(&self.vocab));
+        let sampler = Sampler::new(Arc::new(request), 0, 0, Arc::clone(&self.vocab));
         let mut drafts: Vec<_> = texts.iter().map(|_| Draft::default()).collect();
         let mut asks = Vec::new();
         for ((slot, known), draft) in texts.iter().zip(&mut drafts) {

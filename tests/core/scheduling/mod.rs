@@ -30,6 +30,15 @@ fn constraint() -> impl Strategy<Value = &'static str> {
     ]
 }
 
+fn tokens() -> impl Strategy<Value = &'static str> {
+    prop_oneof![
+        4 => Just(""),
+        1 => Just(r#","stop_token_ids":[101,32,34]"#),
+        1 => Just(r#","allowed_token_ids":[97,98,99,100,101,102,103,104,105,34,58,123,125]"#),
+        1 => Just(r#","stop_token_ids":[99],"include_stop_str_in_output":true,"skip_special_tokens":false"#),
+    ]
+}
+
 fn sampling() -> impl Strategy<Value = &'static str> {
     prop_oneof![
         Just(r#""temperature":0"#),
@@ -46,17 +55,17 @@ pub fn request() -> impl Strategy<Value = RequestSpec> {
         (1usize..60, 0u32..3, 1u32..40, 1u32..4),
         (constraint(), sampling(), any::<u32>()),
         (any::<bool>(), any::<bool>(), any::<bool>()),
-        (0u64..3, -1i64..2, 0u64..2),
+        (0u64..3, -1i64..2, 0u64..2, tokens()),
     );
     parts.prop_map(|((length, family, max_tokens, n), (constraint, sampling, seed), (stop, logprobs, min), who)| {
         let prompt: Vec<u32> = (0..length as u32).map(|i| 97 + (i * (family + 1)) % 26).collect();
         let stop = if stop { r#","stop":["ab","e"]"# } else { "" };
         let logprobs = if logprobs { r#","logprobs":2"# } else { "" };
         let min = if min { 1 } else { 0 };
-        let (client, priority, salt) = who;
+        let (client, priority, salt, tokens) = who;
         spec(&format!(
             r#"{{"prompt":{prompt:?},"n":{n},"max_tokens":{max_tokens},"min_tokens":{min}{stop}{logprobs}{constraint},
-                "client":{client},"priority":{priority},"cache_salt":{salt},
+                "client":{client},"priority":{priority},"cache_salt":{salt}{tokens},
                 "sampling":{{"seed":{seed},{sampling}}}}}"#
         ))
     })

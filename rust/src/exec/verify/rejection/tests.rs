@@ -169,8 +169,13 @@ fn draft(model: &Model, mistake: Mistake, sampler: &Sampler, said: &[Token]) -> 
 }
 
 /// One string; `number` chooses its noise.
-fn string(model: &Model, mistake: Mistake, request: &Request, (number, vocab): (u32, &Arc<Vocab>)) -> usize {
-    let mut sampler = Sampler::new(request, number, 0, Arc::clone(vocab));
+fn string(
+    model: &Model,
+    mistake: Mistake,
+    request: &Arc<Request>,
+    (number, vocab): (u32, &Arc<Vocab>),
+) -> usize {
+    let mut sampler = Sampler::new(Arc::clone(request), number, 0, Arc::clone(vocab));
     let mut said: Vec<Token> = Vec::new();
     let mut stale: Option<Mask> = None;
     while said.len() < LENGTH {
@@ -202,7 +207,7 @@ fn looks_right(model: &Model, mistake: Mistake) -> bool {
     let spec = serde_json::from_str(r#"{"prompt":[1],"n":1,"sampling":{"seed":7}}"#).unwrap();
     let limits =
         Limits { n_vocab: V as u32, context: 100, max_prompt: 100, default_output: u32::MAX, faults: false };
-    let (request, vocab) = (Request::new(spec, &limits).unwrap(), Vocab::toy().unwrap());
+    let (request, vocab) = (Arc::new(Request::new(spec, &limits).unwrap()), Vocab::toy().unwrap());
     let mut counts = [0u32; V * V * V];
     for number in 0..STRINGS {
         counts[string(model, mistake, &request, (number, &vocab))] += 1;
@@ -265,10 +270,10 @@ fn a_certain_draft_is_kept_as_often_as_it_is_likely() {
     let spec = serde_json::from_str(r#"{"prompt":[1],"sampling":{"seed":7}}"#).unwrap();
     let limits =
         Limits { n_vocab: 2, context: 100, max_prompt: 100, default_output: u32::MAX, faults: false };
-    let (request, vocab) = (Request::new(spec, &limits).unwrap(), Vocab::toy().unwrap());
+    let (request, vocab) = (Arc::new(Request::new(spec, &limits).unwrap()), Vocab::toy().unwrap());
     let mut kept = 0;
     for number in 0..10_000 {
-        let sampler = Sampler::new(&request, number, 0, Arc::clone(&vocab));
+        let sampler = Sampler::new(Arc::clone(&request), number, 0, Arc::clone(&vocab));
         let draft = Draft { tokens: vec![0], ..Draft::default() };
         let mut job =
             Job { slot: Slot(0), start: 0, tokens: vec![0], sample: true, draft, sampler, grammar: None };
