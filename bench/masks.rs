@@ -62,7 +62,7 @@ impl Engine for Core {
     fn compile(&self, schema: &Value) -> Result<Grammar> {
         let mut handle: CompileHandle = self.0.compile(&GrammarSpec::JsonSchema(schema.to_string()), 0);
         loop {
-            if let Some(result) = handle.poll() {
+            if let Some(result) = handle.poll().map(|compiled| compiled.map(|c| c.begin())) {
                 return Ok(result?);
             }
             self.1.recv()?;

@@ -145,6 +145,12 @@ class Engine:
         Raises EngineClosed until the engine is ready for the first time.
         """
 
+    def longest_token(self) -> int:
+        """Bytes of the longest token.
+
+        Raises EngineClosed until the engine is ready for the first time.
+        """
+
     def bos_token(self) -> int | None:
         """The token to put before a prompt that comes as plain text, if the model wants one.
 

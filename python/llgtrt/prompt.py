@@ -30,6 +30,7 @@ class Vocabulary:
     def __init__(self, core: _core.Engine) -> None:
         self._core = core
         self._known: dict[int, tuple[bytes, bool]] = {}
+        self._longest: int | None = None
 
     def lookup(self, token: int) -> tuple[bytes, bool]:
         """The token's bytes, and whether it is special: written, but no part of the text."""
@@ -38,6 +39,12 @@ class Vocabulary:
             written = self._core.token_bytes(token)
             known = self._known[token] = written, bool(written) and not self._core.decode([token])
         return known
+
+    def longest(self) -> int:
+        """Bytes of the longest token."""
+        if self._longest is None:
+            self._longest = self._core.longest_token()
+        return self._longest
 
     def special_texts(self, tokens: Iterable[int]) -> set[str]:
         """Written forms of the special tokens among these."""

@@ -9,7 +9,7 @@ pub mod odds;
 use crate::config::{self, DraftSource};
 use crate::error::{Error, Result};
 use crate::exec::{Draft, Job, Round};
-use crate::grammar::Grammar;
+use crate::grammar::{Compiled, Grammar};
 use crate::request::Request;
 use crate::sampler::Sampler;
 use crate::text::TextOut;
@@ -79,6 +79,8 @@ pub struct Sequence {
     /// Moved into the job while in flight.
     sampler: Option<Sampler>,
     grammar: Option<Grammar>,
+    /// Until its first job.
+    compiled: Option<Compiled>,
     text: TextOut,
 }
 
@@ -113,13 +115,14 @@ impl Sequence {
             computed: 0,
             sampler: Some(sampler),
             grammar: None,
+            compiled: None,
             text,
         }
     }
 
-    /// Gives it its constraint, at the beginning.
-    pub fn constrain(&mut self, grammar: Option<Grammar>) {
-        self.grammar = grammar;
+    /// Gives it its constraint, which begins with its first job.
+    pub fn constrain(&mut self, compiled: Option<Compiled>) {
+        self.compiled = compiled;
     }
 
     /// All known tokens: prompt, then output.
@@ -219,6 +222,9 @@ impl Sequence {
         );
         let (start, end) = (self.computed as usize, (self.computed + count) as usize);
         self.in_flight = true;
+        if let Some(compiled) = self.compiled.take() {
+            self.grammar = Some(compiled.begin());
+        }
         Job {
             slot: self.slot.expect("a running sequence has a slot. This is a bug."),
             start: self.computed,

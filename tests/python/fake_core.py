@@ -197,6 +197,7 @@ class Engine:
         if self._state[0] == "loading":
             raise EngineClosed("the model is being loaded")
         limits = {"n_vocab": FIRST_SPECIAL + len(SPECIAL), "context": CONTEXT, "faults": True}
+        limits["max_prompt"] = CONTEXT
         texts = {"bos_text": "<|bos|>", "eos_text": "<|im_end|>", "chat_template": None}
         facts = {
             "max_running": 128,
@@ -221,6 +222,9 @@ class Engine:
 
     def token_bytes(self, token: int) -> bytes:
         return (chr(token) if token < FIRST_SPECIAL else _special(token)).encode("utf-8", "replace")
+
+    def longest_token(self) -> int:
+        return max(map(len, SPECIAL))
 
     def bos_token(self) -> int | None:
         return FIRST_SPECIAL + 3

@@ -60,7 +60,8 @@ def chat(logprobs: int | None = None) -> ChatRender:
 
 def whole(script: Script, render: Render) -> dict[str, Any]:
     async def main() -> dict[str, Any]:
-        return await sse.whole(script, await script.next(), render)
+        body: dict[str, Any] = json.loads(await sse.whole(script, await script.next(), render))
+        return body
 
     return asyncio.run(main())
 

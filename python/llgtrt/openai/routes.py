@@ -27,10 +27,17 @@ from llgtrt.templates import ChatTemplate, RenderError
 _LONG_TEXT = 20_000
 """Characters from which encoding is worth a thread of its own."""
 
+_MESSAGE = 50
+"""Characters that a message counts at least: templates write something around each."""
+
+_MOST_COPIES = 64 * 1024 * 1024
+"""Bytes of grammar that the prompts of one body may have together: each has its own."""
+
 _DISCARDED = 4
 """A body of this many times the limit is read to its end, so that its sender can read the refusal."""
 
 T = TypeVar("T")
+R = TypeVar("R")
 
 
 @dataclasses.dataclass
@@ -99,6 +106,29 @@ class Api:
             message = f"prompt: {choices} choices at once; this server runs and queues {most}: send fewer"
             raise invalid("prompt", message)
 
+    def check_length(self, characters: int, body: schema.Common, param: str) -> None:
+        """Refuses a text that cannot fit, before it is encoded: a token has so many bytes at most.
+
+        Raises:
+            ApiError: 400.
+        """
+        most = self.engine.info()["limits"]["max_prompt"]
+        longest = self.vocabulary.longest()
+        if body.truncate_prompt_tokens is None and characters > most * longest:
+            message = f"{param}: has {characters} characters; at most {most} tokens fit; shorten it"
+            raise invalid(param, message, "context_length_exceeded")
+
+    def check_grammar(self, grammar: Any, prompts: int) -> None:
+        """Refuses a grammar that is too long for as many prompts as it stands beside.
+
+        Raises:
+            ApiError: 400.
+        """
+        size = len(msgspec.json.encode(grammar))
+        if size * prompts > _MOST_COPIES:
+            message = f"prompt: {prompts} prompts with {size} bytes of grammar each; send fewer at once"
+            raise invalid("prompt", message)
+
     def model_card(self) -> dict[str, object]:
         """The model, as `/v1/models` lists it."""
         return {"id": self.settings.model, "object": "model", "created": self.created, "owned_by": "llgtrt"}
@@ -136,10 +166,14 @@ async def completions(request: Request) -> Response:
     api.check_loaded()
     render = CompletionRender(api.settings.model, api.fingerprint(), api.vocabulary, translate.logprobs(body))
     if isinstance(prompts, translate.Texts):
-        tokens: Sequence[Sequence[int]] = [
-            await encode(len(p), api.vocabulary.plain, p) for p in prompts.prompts
-        ]
         texts = prompts.prompts
+        for text in texts:
+            api.check_length(len(text), body, "prompt")
+        tokens: Sequence[Sequence[int]] = await encode(
+            sum(_MESSAGE + len(text) for text in texts),
+            lambda several: [api.vocabulary.plain(text) for text in several],
+            texts,
+        )
     else:
         tokens = prompts.prompts
         texts = [decode(api, t) for t in tokens] if body.echo else []
@@ -206,14 +240,15 @@ async def chat_prompt(api: Api, body: schema.ChatRequest) -> list[int]:
             "messages", "messages: this model has no chat template; the server needs --chat-template"
         )
     try:
-        size = sum(len(m["content"]) for m in messages)
+        size = sum(_MESSAGE + sum(map(len, m.values())) for m in messages)
+        api.check_length(size - _MESSAGE * len(messages), body, "messages")
         options = translate.template_options(body)
         return await encode(size, lambda m: api.vocabulary.chat(template, m, options), messages)
     except RenderError as e:
         raise invalid("messages", f"messages: {e}") from e
 
 
-async def encode(size: int, how: Callable[[T], list[int]], what: T) -> list[int]:
+async def encode(size: int, how: Callable[[T], R], what: T) -> R:
     """Encodes here, or beside the event loop where that many characters take long."""
     return how(what) if size < _LONG_TEXT else await asyncio.to_thread(how, what)
 
@@ -236,7 +271,9 @@ async def answer(
     api: Api = request.app.state.api
     client: int = request.scope["client_number"]
     api.check_count(len(prompts) * translate.choices(body))
+    api.check_grammar(translate.grammar(body), len(prompts))
     text = translate.prediction(body)
+    api.check_length(len(text), body, "prediction")
     expected = await encode(len(text), api.vocabulary.text, text)
     context = api.engine.info()["limits"]["context"]
     cut = [translate.cut(body, prompt, context) for prompt in prompts]
@@ -251,7 +288,7 @@ async def answer(
                 events = sse.Stream(generation, render, body.stream_options).events(first)
                 response, finish = sse.EventResponse(events, finish), lambda: None
                 return response
-            return json_response(await sse.whole(generation, first, render))
+            return Response(await sse.whole(generation, first, render), media_type="application/json")
         finally:
             finish()
     except _core.CoreError as e:

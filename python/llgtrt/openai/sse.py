@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Any
@@ -20,6 +21,9 @@ log = logging.getLogger(__name__)
 
 _encoder = msgspec.json.Encoder()
 
+MANY = 5_000
+"""Tokens with log-probabilities from which an answer is built beside the event loop."""
+
 
 def usage_of(generation: Generation) -> Json:
     """`usage` so far, with what became of drafts where the client asks for that."""
@@ -27,8 +31,8 @@ def usage_of(generation: Generation) -> Json:
     return usage(counts) | ({"speculative": drafts(counts)} if generation.report else {})
 
 
-async def whole(generation: Generation, first: list[Delta], render: Render) -> Json:
-    """Waits for all choices; `first`: what the generation has given already.
+async def whole(generation: Generation, first: list[Delta], render: Render) -> bytes:
+    """Waits for all choices, and gives the body; `first`: what the generation has given already.
 
     Raises:
         GoneError, CoreError: as the generation does.
@@ -39,8 +43,15 @@ async def whole(generation: Generation, first: list[Delta], render: Render) -> J
         for delta in deltas:
             choices[delta.index].add(delta)
         deltas = await generation.next()
-    body = render.envelope(render.whole_object, [render.whole(i, c) for i, c in enumerate(choices)])
-    return {**body, "usage": usage_of(generation)}
+
+    def build() -> bytes:
+        body = render.envelope(render.whole_object, [render.whole(i, c) for i, c in enumerate(choices)])
+        return _encoder.encode({**body, "usage": usage_of(generation)})
+
+    if sum(len(c.logprobs) for c in choices) < MANY:
+        return build()
+    # Other requests go on meanwhile.
+    return await asyncio.to_thread(build)
 
 
 class Stream:
@@ -58,7 +69,8 @@ class Stream:
         deltas = first
         try:
             while deltas:
-                yield b"".join(self._chunk(choice) for delta in deltas for choice in self._choices(delta))
+                few = sum(len(delta.logprobs) for delta in deltas) < MANY
+                yield self._chunks(deltas) if few else await asyncio.to_thread(self._chunks, deltas)
                 deltas = await self._generation.next()
         except _core.CoreError as e:
             yield event(from_core(e))
@@ -66,6 +78,9 @@ class Stream:
         if self._with_usage:
             yield self._closing_usage()
         yield b"data: [DONE]\n\n"
+
+    def _chunks(self, deltas: Iterable[Delta]) -> bytes:
+        return b"".join(self._chunk(choice) for delta in deltas for choice in self._choices(delta))
 
     def _choices(self, delta: Delta) -> Iterable[Json]:
         if delta.index not in self._begun:

@@ -238,6 +238,9 @@ pub struct GrammarConfig {
     /// Threads that compile grammars; 0 = half of the cores, at least 2.
     #[schemars(range(min = 0, max = 512))]
     pub compile_threads: u32,
+    /// Seconds that a compilation may take.
+    #[schemars(range(max = 600), extend("exclusiveMinimum" = 0))]
+    pub compile_seconds: f64,
     /// MiB of compiled grammars kept.
     #[schemars(range(min = 0, max = 1_048_576))]
     pub cache_megabytes: u64,
@@ -250,6 +253,7 @@ impl Default for GrammarConfig {
             max_schema_bytes: 512 * 1024,
             max_lark_bytes: 64 * 1024,
             compile_threads: 0,
+            compile_seconds: 2.0,
             cache_megabytes: 256,
         }
     }

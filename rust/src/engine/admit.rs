@@ -4,7 +4,7 @@ use super::Engine;
 use super::waiting::{Arrival, Waiting};
 use crate::config::{Config, ReuseScope};
 use crate::exec::{ExecError, memory};
-use crate::grammar::Grammar;
+use crate::grammar::Compiled;
 use crate::sched::Scope;
 use crate::sched::slots::{Reuse, WORTH_COPYING};
 use crate::sched::store::{Found, Wanted};
@@ -36,8 +36,8 @@ impl Engine {
                 let sibling = self.waiting.siblings.remove(index).expect("it was there. This is a bug.");
                 self.place(sibling)?;
             } else if self.next_fits() {
-                let (arrival, grammar) = self.waiting.ready.pop().expect("it was there. This is a bug.");
-                self.begin(&arrival, grammar)?;
+                let (arrival, compiled) = self.waiting.ready.pop().expect("it was there. This is a bug.");
+                self.begin(&arrival, compiled.as_ref())?;
             } else {
                 return Ok(());
             }
@@ -73,21 +73,16 @@ impl Engine {
     }
 
     /// Makes the sequences of a request and places the first.
-    fn begin(&mut self, arrival: &Arrival, grammar: Option<Grammar>) -> Result<(), ExecError> {
+    fn begin(&mut self, arrival: &Arrival, compiled: Option<&Compiled>) -> Result<(), ExecError> {
         let seed = arrival.seed;
-        let mut grammars = vec![grammar];
-        for _ in 1..arrival.request.spec().n {
-            let another = grammars[0].as_ref().map(Grammar::restart);
-            grammars.push(another);
-        }
         self.report.admitted.push(arrival.id);
         self.tally.totals.prompt_tokens += arrival.request.spec().prompt.len() as u64;
         let mut first = None;
-        for (choice, grammar) in (0..).zip(grammars) {
+        for choice in 0..arrival.request.spec().n {
             let id = (arrival.id, choice);
             let mut sequence =
                 Sequence::new(id, arrival.request.clone(), self.vocab.clone(), seed, arrival.arrived);
-            sequence.constrain(grammar);
+            sequence.constrain(compiled.cloned());
             if choice == 0 {
                 first = Some(sequence);
             } else {

@@ -1,7 +1,7 @@
 //! What waits: requests whose grammar is being compiled, sequences that wait for room, preempted ones.
 
 use crate::error::Error;
-use crate::grammar::{CompileHandle, Grammar};
+use crate::grammar::{CompileHandle, Compiled};
 use crate::request::Request;
 use crate::sampler::seed_of;
 use crate::sched::line::Line;
@@ -32,7 +32,7 @@ pub(super) struct Waiting {
     pub(super) siblings: VecDeque<Sequence>,
     /// Requests with their grammar: the most urgent first, then each API key in its turn, each one's in the order in which
     /// their grammars were ready.
-    pub(super) ready: Line<(Arrival, Option<Grammar>)>,
+    pub(super) ready: Line<(Arrival, Option<Compiled>)>,
     arrivals: Vec<Arrival>,
 }
 
@@ -46,9 +46,9 @@ impl Waiting {
         }
     }
 
-    fn enter(&mut self, arrival: Arrival, grammar: Option<Grammar>) {
+    fn enter(&mut self, arrival: Arrival, compiled: Option<Compiled>) {
         let spec = arrival.request.spec();
-        self.ready.push(spec.priority, spec.client, (arrival, grammar));
+        self.ready.push(spec.priority, spec.client, (arrival, compiled));
     }
 
     /// The priority of the next request; the least urgent where none is ready.
@@ -84,7 +84,7 @@ impl Waiting {
         for mut arrival in std::mem::take(&mut self.arrivals) {
             match arrival.compiling.as_mut().and_then(CompileHandle::poll) {
                 None => self.arrivals.push(arrival),
-                Some(Ok(grammar)) => self.enter(arrival, Some(grammar)),
+                Some(Ok(compiled)) => self.enter(arrival, Some(compiled)),
                 Some(Err(error)) => refused.push((arrival, error)),
             }
         }

@@ -1,5 +1,6 @@
 //! Spec to compiled matcher. Takes milliseconds to seconds and a deep stack: runs on the compiler's threads only.
 
+use super::budget::Budget;
 use super::schema::{self, Prepared, Together};
 use super::{GrammarSpec, env, lark, text};
 use crate::config::GrammarConfig;
@@ -67,22 +68,22 @@ impl Builder {
         Ok(Builder { factory, own, user, config: config.clone(), caps, ends })
     }
 
-    pub(super) fn build(&self, spec: &GrammarSpec) -> Result<Pristine> {
+    pub(super) fn build(&self, spec: &GrammarSpec, budget: &Budget) -> Result<Pristine> {
         match spec {
-            GrammarSpec::JsonObject => self.json_source(r#"{"type":"object"}"#),
-            GrammarSpec::JsonSchema(source) => self.json_source(source),
+            GrammarSpec::JsonObject => self.json_source(r#"{"type":"object"}"#, budget),
+            GrammarSpec::JsonSchema(source) => self.json_source(source, budget),
             GrammarSpec::Regex(rx) => self.lark("regex", &regex(rx, &self.config)?, &self.own),
             GrammarSpec::Choice(list) => self.lark("choice", &choice(list, &self.config)?, &self.own),
-            GrammarSpec::LarkGrammar(source) => self.user_lark("lark_grammar", source),
-            GrammarSpec::Llguidance(source) => self.llguidance(source),
+            GrammarSpec::LarkGrammar(source) => self.user_lark("lark_grammar", source, budget),
+            GrammarSpec::Llguidance(source) => self.llguidance(source, budget),
         }
     }
 
-    fn json_source(&self, source: &str) -> Result<Pristine> {
+    fn json_source(&self, source: &str, budget: &Budget) -> Result<Pristine> {
         let schema = schema::parse(source, &self.config)?;
-        let prepared = schema::prepare(&schema, &self.config)?;
+        let prepared = schema::prepare(&schema, &self.config, budget)?;
         self.json(&prepared)
-            .map_err(|e| schema::locate(&schema, &self.config, &e, &|p| self.json(p).map(drop)))
+            .map_err(|e| schema::locate(&schema, (&self.config, budget), &e, &|p| self.json(p).map(drop)))
     }
 
     fn json(&self, schema: &Prepared) -> Result<Pristine> {
@@ -95,16 +96,16 @@ impl Builder {
             .map_err(|why| Error::grammar("", kind, why))
     }
 
-    fn user_lark(&self, kind: &str, source: &str) -> Result<Pristine> {
+    fn user_lark(&self, kind: &str, source: &str, budget: &Budget) -> Result<Pristine> {
         check_size(kind, source, &self.config)?;
-        let ready = lark::with_schemas(source, &self.config, &mut Together::default())?;
+        let ready = lark::with_schemas(source, &self.config, &mut Together::new(budget))?;
         self.lark(kind, &ready, &self.user)
     }
 
-    fn llguidance(&self, source: &str) -> Result<Pristine> {
+    fn llguidance(&self, source: &str, budget: &Budget) -> Result<Pristine> {
         let refuse = |why: String| Error::grammar("", "llguidance", why);
         if !source.trim_start().starts_with('{') {
-            return self.user_lark("llguidance", source);
+            return self.user_lark("llguidance", source, budget);
         }
         if source.len() > self.config.max_schema_bytes {
             return Err(refuse(format!("longer than {} bytes", self.config.max_schema_bytes)));
@@ -113,7 +114,7 @@ impl Builder {
         if list.max_tokens.is_some() {
             return Err(refuse("max_tokens cannot be set here: use the request's max_tokens".into()));
         }
-        let mut together = Together::default();
+        let mut together = Together::new(budget);
         for (i, part) in list.grammars.iter_mut().enumerate() {
             self.list_part(part, &mut together)
                 .map_err(|e| within(e, &format!("/grammars/{i}/json_schema")))?;
@@ -121,7 +122,7 @@ impl Builder {
         self.compile(list, &self.user).map_err(refuse)
     }
 
-    fn list_part(&self, part: &mut GrammarWithLexer, together: &mut Together) -> Result<()> {
+    fn list_part(&self, part: &mut GrammarWithLexer, together: &mut Together<'_>) -> Result<()> {
         if let Some(source) = &mut part.lark_grammar {
             check_size("llguidance", source, &self.config)?;
             *source = lark::with_schemas(source, &self.config, together)?;

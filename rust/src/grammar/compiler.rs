@@ -2,11 +2,12 @@
 //!
 //! One thread owns the queue and the cache and takes messages; each compilation gets its own thread with a big stack, so
 //! that a deep grammar can neither overflow it nor keep its pages. A compilation that nobody waits for any more is
-//! dropped from the line; one that runs cannot be stopped, and its result is kept for the next who asks.
+//! dropped from the line; one that runs ends at the next look at its budget. One that takes too long is refused then; only
+//! llguidance's part of it cannot be stopped, and its result is kept for the next who asks.
 
 use super::build::Builder;
 use super::queue::{Message, Outcome, Parts, Queue, Waiter};
-use super::{Grammar, GrammarSpec};
+use super::{Compiled, GrammarSpec};
 use crate::config::GrammarConfig;
 use crate::error::{Error, Result};
 use crate::vocab::Vocab;
@@ -80,6 +81,7 @@ impl Compiler {
             // With one thread, a slow compilation would hold up everybody.
             threads: threads.max(2),
             cache_bytes: config.cache_megabytes << 20,
+            time: Duration::from_secs_f64(config.compile_seconds),
             counters: Arc::clone(&counters),
             wake,
         };
@@ -127,9 +129,9 @@ pub struct CompileHandle {
 }
 
 impl CompileHandle {
-    /// The grammar at its beginning, or why it can't be enforced; None while it is being compiled. The answer comes
+    /// The compiled constraint, or why it can't be enforced; None while it is being compiled. The answer comes
     /// once; after it, and after the compiler is gone, `Error::Closed`.
-    pub fn poll(&mut self) -> Option<Result<Grammar>> {
+    pub fn poll(&mut self) -> Option<Result<Compiled>> {
         let closed = || Some(Err(Error::Closed("the grammar compiler is closed".into())));
         let Some(answer) = &self.answer else { return closed() };
         match answer.try_recv() {
@@ -137,7 +139,7 @@ impl CompileHandle {
             Err(TryRecvError::Disconnected) => closed(),
             Ok(outcome) => {
                 self.answer = None;
-                Some(outcome.map(Grammar::new))
+                Some(outcome.map(Compiled))
             }
         }
     }

@@ -9,7 +9,11 @@ use serde_json::Value;
 ///
 /// Reads Lark as llguidance's lexer does as far as needed: comments, strings, regular expressions and special tokens are
 /// passed over.
-pub(super) fn with_schemas(source: &str, config: &GrammarConfig, together: &mut Together) -> Result<String> {
+pub(super) fn with_schemas(
+    source: &str,
+    config: &GrammarConfig,
+    together: &mut Together<'_>,
+) -> Result<String> {
     let mut out = String::with_capacity(source.len());
     let mut at = 0;
     while let Some(first) = source[at..].chars().next() {
@@ -63,10 +67,14 @@ fn lexeme(text: &str) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::grammar::budget::Budget;
+    use std::sync::Arc;
+    use std::time::Duration;
 
     #[test]
     fn only_schemas_are_touched() {
-        let with = |source| with_schemas(source, &GrammarConfig::default(), &mut Together::default());
+        let budget = Budget::new(Duration::from_secs(60), Arc::default());
+        let with = |source| with_schemas(source, &GrammarConfig::default(), &mut Together::new(&budget));
         let plain = "start: a // %json {\"not\": {}}\n# %json {\na: \"%json {\" /%json \\/ {/ <%json> \"\\\"%json {\"\n";
         assert_eq!(with(plain).unwrap(), plain);
         let ready = with("start: \"x\" %json {\"type\":\"null\"} \"y\"").unwrap();

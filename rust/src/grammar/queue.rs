@@ -1,14 +1,15 @@
 //! The compiler's queue, cache and threads, owned by one thread that never compiles itself.
 
 use super::GrammarSpec;
+use super::budget::{Budget, too_complex};
 use super::build::{Builder, Pristine};
 use super::compiler::Counters;
 use crate::error::{Error, Result};
 use std::collections::{HashMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
-use std::sync::mpsc::{Receiver, Sender};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
 /// A chain of 20,000 rules compiles in 64 MiB; pages are touched only if used, and given back with the thread.
@@ -32,14 +33,30 @@ pub(super) struct Waiter {
 pub(super) enum Message {
     Compile(GrammarSpec, Waiter),
     GiveUp(u64),
-    Done { spec: GrammarSpec, outcome: Outcome, took: Duration },
+    /// `late`: refused for want of time, or because nobody waited: the next who asks may fare better.
+    Done {
+        spec: GrammarSpec,
+        outcome: Outcome,
+        late: bool,
+        took: Duration,
+    },
     Close,
 }
 
 struct Work {
     waiters: Vec<Waiter>,
-    /// The client that a running compilation is charged to.
-    running_for: Option<u64>,
+    running: Option<Running>,
+}
+
+/// A compilation that has a thread.
+struct Running {
+    /// Whom it is charged to.
+    client: u64,
+    until: Instant,
+    /// Its thread gives up where it can: our own passes look at this, the compiler behind them does not.
+    cancelled: Arc<AtomicBool>,
+    /// Its waiters were refused; another may have its place.
+    overdue: bool,
 }
 
 struct Cached {
@@ -53,6 +70,7 @@ pub(super) struct Queue {
     pub(super) builder: Arc<Builder>,
     pub(super) threads: usize,
     pub(super) cache_bytes: u64,
+    pub(super) time: Duration,
     pub(super) counters: Arc<Counters>,
     pub(super) wake: Arc<dyn Fn() + Send + Sync>,
     pub(super) sender: Sender<Message>,
@@ -68,17 +86,20 @@ pub(super) struct Parts {
     pub(super) builder: Arc<Builder>,
     pub(super) threads: usize,
     pub(super) cache_bytes: u64,
+    /// That a compilation may take.
+    pub(super) time: Duration,
     pub(super) counters: Arc<Counters>,
     pub(super) wake: Arc<dyn Fn() + Send + Sync>,
 }
 
 impl Queue {
     pub(super) fn new(parts: Parts, sender: Sender<Message>) -> Self {
-        let Parts { builder, threads, cache_bytes, counters, wake } = parts;
+        let Parts { builder, threads, cache_bytes, time, counters, wake } = parts;
         Queue {
             builder,
             threads,
             cache_bytes,
+            time,
             counters,
             wake,
             sender,
@@ -92,15 +113,40 @@ impl Queue {
 
     /// Serves messages until the compiler is closed.
     pub(super) fn run(mut self, messages: &Receiver<Message>) {
-        while let Ok(message) = messages.recv() {
+        loop {
+            let message = match self.next_deadline() {
+                None => messages.recv().map_err(|_| RecvTimeoutError::Disconnected),
+                Some(at) => messages.recv_timeout(at.saturating_duration_since(Instant::now())),
+            };
             match message {
-                Message::Compile(spec, waiter) => self.ask(spec, waiter),
-                Message::GiveUp(id) => self.give_up(id),
-                Message::Done { spec, outcome, took } => self.done(spec, outcome, took),
-                Message::Close => return,
+                Ok(Message::Compile(spec, waiter)) => self.ask(spec, waiter),
+                Ok(Message::GiveUp(id)) => self.give_up(id),
+                Ok(Message::Done { spec, outcome, late, took }) => self.done(spec, outcome, late, took),
+                Err(RecvTimeoutError::Timeout) => self.refuse_overdue(),
+                Ok(Message::Close) | Err(RecvTimeoutError::Disconnected) => return,
             }
             self.start();
         }
+    }
+
+    fn next_deadline(&self) -> Option<Instant> {
+        let running = self.work.values().filter_map(|work| work.running.as_ref());
+        running.filter(|running| !running.overdue).map(|running| running.until).min()
+    }
+
+    /// Answers those whose compilation has taken too long. Its thread goes on where it cannot be stopped, and what it
+    /// comes to is kept for later.
+    fn refuse_overdue(&mut self) {
+        let now = Instant::now();
+        for work in self.work.values_mut() {
+            let Some(running) = work.running.as_mut().filter(|r| !r.overdue && r.until <= now) else {
+                continue;
+            };
+            running.overdue = true;
+            running.cancelled.store(true, Relaxed);
+            answer(&mut work.waiters, &Err(too_complex()));
+        }
+        (self.wake)();
     }
 
     fn ask(&mut self, spec: GrammarSpec, waiter: Waiter) {
@@ -115,10 +161,14 @@ impl Queue {
         }
         self.counters.misses.fetch_add(1, Relaxed);
         match self.work.get_mut(&spec) {
+            Some(Work { running: Some(Running { overdue: true, .. }), .. }) => {
+                answer(&mut vec![waiter], &Err(too_complex()));
+                (self.wake)();
+            }
             Some(work) => work.waiters.push(waiter),
             None => {
                 self.line.push_back(spec.clone());
-                self.work.insert(spec, Work { waiters: vec![waiter], running_for: None });
+                self.work.insert(spec, Work { waiters: vec![waiter], running: None });
             }
         }
     }
@@ -126,6 +176,9 @@ impl Queue {
     fn give_up(&mut self, id: u64) {
         for work in self.work.values_mut() {
             work.waiters.retain(|w| w.id != id);
+            if let Some(running) = work.running.as_ref().filter(|_| work.waiters.is_empty()) {
+                running.cancelled.store(true, Relaxed);
+            }
         }
         let work = &mut self.work;
         self.line.retain(|spec| {
@@ -142,9 +195,14 @@ impl Queue {
         let threads = self.threads;
         let share = |client: u64| if client == NOBODY { threads } else { (threads / 2).max(1) };
         loop {
+            let running = || self.work.values().filter_map(|work| work.running.as_ref());
             let mut busy: HashMap<u64, usize> = HashMap::new();
-            self.work.values().filter_map(|w| w.running_for).for_each(|c| *busy.entry(c).or_default() += 1);
-            if busy.values().sum::<usize>() >= self.threads {
+            for running in running().filter(|running| !running.overdue) {
+                *busy.entry(running.client).or_default() += 1;
+            }
+            // As many overdue ones as there are threads are put up with, beside as many others.
+            let overdue = running().filter(|running| running.overdue).count().saturating_sub(self.threads);
+            if busy.values().sum::<usize>() + overdue >= self.threads {
                 return;
             }
             let free = |client: &u64| busy.get(client).copied().unwrap_or(0) < share(*client);
@@ -159,17 +217,21 @@ impl Queue {
     }
 
     fn spawn(&mut self, spec: GrammarSpec, client: u64) {
+        let (cancelled, time) = (Arc::<AtomicBool>::default(), self.time);
         if let Some(work) = self.work.get_mut(&spec) {
-            work.running_for = Some(client);
+            let until = Instant::now() + time;
+            work.running = Some(Running { client, until, cancelled: cancelled.clone(), overdue: false });
         }
         let (builder, sender, job) = (Arc::clone(&self.builder), self.sender.clone(), spec.clone());
         let thread =
             std::thread::Builder::new().name("grammar".into()).stack_size(STACK_BYTES).spawn(move || {
                 let start = Instant::now();
-                let outcome = catch_unwind(AssertUnwindSafe(|| builder.build(&job).map(Arc::new)))
+                let budget = Budget::new(time, cancelled);
+                let outcome = catch_unwind(AssertUnwindSafe(|| builder.build(&job, &budget).map(Arc::new)))
                     .unwrap_or_else(|_| Err(Error::grammar("", "grammar", "the compilation failed inside")));
+                let late = outcome.is_err() && budget.is_over();
                 // The queue has gone away only where the compiler has: nobody waits.
-                let _ = sender.send(Message::Done { spec: job, outcome, took: start.elapsed() });
+                let _ = sender.send(Message::Done { spec: job, outcome, late, took: start.elapsed() });
             });
         if let Err(e) = thread {
             let outcome = Err(Error::Executor(format!("no thread for a grammar: {e}")));
@@ -177,16 +239,24 @@ impl Queue {
         }
     }
 
-    fn done(&mut self, spec: GrammarSpec, outcome: Outcome, took: Duration) {
+    fn done(&mut self, spec: GrammarSpec, outcome: Outcome, late: bool, took: Duration) {
         self.counters.took(took);
-        self.keep(spec.clone(), outcome.clone());
+        let gave_up = |running: Running| running.until > Instant::now();
+        if let Some(work) = self.work.get_mut(&spec).filter(|work| late && !work.waiters.is_empty())
+            && work.running.take().is_some_and(gave_up)
+        {
+            // Somebody has come after the last one left.
+            return self.line.push_back(spec);
+        }
+        if !late {
+            self.keep(spec.clone(), outcome.clone());
+        }
         self.finish(&spec, &outcome);
     }
 
     fn finish(&mut self, spec: &GrammarSpec, outcome: &Outcome) {
-        for waiter in self.work.remove(spec).map(|w| w.waiters).unwrap_or_default() {
-            // A waiter that has gone away needs no answer.
-            let _ = waiter.reply.send(outcome.clone());
+        if let Some(mut work) = self.work.remove(spec) {
+            answer(&mut work.waiters, outcome);
         }
         (self.wake)();
     }
@@ -205,6 +275,13 @@ impl Queue {
             self.cached_bytes -= gone.bytes;
         }
         self.counters.entries.store(self.cache.len() as u64, Relaxed);
+    }
+}
+
+fn answer(waiters: &mut Vec<Waiter>, outcome: &Outcome) {
+    for waiter in waiters.drain(..) {
+        // A waiter that has gone away needs no answer.
+        let _ = waiter.reply.send(outcome.clone());
     }
 }
 

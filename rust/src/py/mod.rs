@@ -55,6 +55,11 @@ impl Engine {
         py.detach(|| Ok(self.0.vocab()?.bytes(token).to_vec()))
     }
 
+    /// Bytes of the longest token.
+    fn longest_token(&self, py: Python<'_>) -> Result<usize> {
+        py.detach(|| Ok(self.0.vocab()?.longest()))
+    }
+
     /// The token to put before a prompt that comes as plain text.
     fn bos_token(&self, py: Python<'_>) -> Result<Option<Token>> {
         py.detach(|| Ok(self.0.info()?.bos))

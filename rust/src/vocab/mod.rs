@@ -217,6 +217,11 @@ impl Vocab {
         self.words.get(token as usize).map_or(&[], |w| &w.bytes)
     }
 
+    /// Bytes of the longest token.
+    pub fn longest(&self) -> usize {
+        self.words.iter().map(|w| w.bytes.len()).max().unwrap_or(0)
+    }
+
     /// Whether the token is special (control, or unused): it adds nothing to the text.
     pub fn is_special(&self, token: Token) -> bool {
         self.words.get(token as usize).is_none_or(|w| matches!(w.kind, Kind::Special | Kind::Unused))

@@ -46,7 +46,8 @@ fn a_dropped_handle_gives_its_compilation_up() {
 
 #[test]
 fn one_client_cannot_hold_up_another() {
-    let config = llgtrt::config::GrammarConfig { compile_threads: 2, ..Default::default() };
+    let config =
+        llgtrt::config::GrammarConfig { compile_threads: 2, compile_seconds: 600.0, ..Default::default() };
     let bench = Bench::with(&config);
     let greedy: Vec<_> = (0..12).map(|i| bench.compiler.compile(&slow(i), 1)).collect();
     let mut modest = bench.compiler.compile(&GrammarSpec::JsonObject, 2);
@@ -57,7 +58,8 @@ fn one_client_cannot_hold_up_another() {
 
 #[test]
 fn without_keys_all_threads_compile() {
-    let config = llgtrt::config::GrammarConfig { compile_threads: 2, ..Default::default() };
+    let config =
+        llgtrt::config::GrammarConfig { compile_threads: 2, compile_seconds: 600.0, ..Default::default() };
     let bench = Bench::with(&config);
     // Nothing that one thread could have ready while the other is at the first.
     let long = json!({"type": "integer", "multipleOf": 9973}).to_string();
@@ -68,8 +70,45 @@ fn without_keys_all_threads_compile() {
 }
 
 #[test]
+fn what_takes_too_long_is_refused_and_kept_for_later() {
+    let config = llgtrt::config::GrammarConfig { compile_seconds: 1e-4, ..Default::default() };
+    let bench = Bench::with(&config);
+    let too_complex = |error: Error| matches!(error, Error::Invalid { code: Some(code), .. } if code == "grammar_too_complex");
+    let refused = bench.compile(&slow(7)).map(|_| ()).unwrap_err();
+    assert!(too_complex(refused.clone()), "{refused}");
+    // The part that cannot be stopped goes on, and nobody has to do it again.
+    let ready = |_: &u32| match bench.compile(&slow(7)) {
+        Ok(_) => true,
+        Err(error) => {
+            assert!(too_complex(error));
+            std::thread::sleep(std::time::Duration::from_millis(5));
+            false
+        }
+    };
+    assert!((0..10_000).any(|i| ready(&i)));
+    assert_eq!(bench.compiler.stats().durations.len(), 1);
+}
+
+#[test]
+fn parts_that_share_parts_are_looked_at_once() {
+    let bench = Bench::new();
+    // Each of them an `allOf` of the next, 18 times.
+    let part = |next: &str| json!({"allOf": vec![json!({"$ref": format!("#/$defs/{next}")}); 18]});
+    let defs = json!({"a": part("b"), "b": part("c"), "c": part("d"), "d": {"type": "object", "required": ["k"],
+        "properties": {"k": {"type": "string"}}}});
+    let one = json!({"oneOf": [{"$ref": "#/$defs/a"}, {"$ref": "#/$defs/a"}]});
+    for n in [1, 1500] {
+        let all = json!({"type": "array", "prefixItems": vec![one.clone(); n], "$defs": defs});
+        // Not for want of work or time, but because the branches are the same.
+        let error = bench.schema(&all).map(|_| ()).unwrap_err();
+        assert!(matches!(&error, Error::Grammar { .. }), "{n}: {error}");
+    }
+}
+
+#[test]
 fn the_cache_is_bounded() {
-    let config = llgtrt::config::GrammarConfig { cache_megabytes: 1, ..Default::default() };
+    let config =
+        llgtrt::config::GrammarConfig { cache_megabytes: 1, compile_seconds: 600.0, ..Default::default() };
     let bench = Bench::with(&config);
     for i in 0..20 {
         bench.compile(&GrammarSpec::Choice(vec![format!("choice {i}")])).unwrap();

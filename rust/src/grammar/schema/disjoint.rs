@@ -5,98 +5,139 @@
 
 use super::keywords::{Types, step};
 use super::refs::{Refs, Target};
+use crate::error::Result;
+use crate::grammar::budget::Budget;
 use serde_json::{Map, Value};
-use std::cell::Cell;
+use std::cell::RefCell;
+use std::collections::{BTreeSet, HashMap};
+use std::rc::Rc;
 
 /// References followed before giving up.
 const MAX_STEPS: usize = 8;
-/// More are not compared.
+/// More are not compared: every pair is looked at.
 const MAX_BRANCHES: usize = 200;
 
-/// Schemas looked at before giving up: parts that share parts can be many.
-const MAX_LOOKS: usize = 100_000;
-
 /// A schema as far as it matters here: what must hold of every value that it accepts.
+#[derive(Debug, Clone)]
 struct Facts<'a> {
     types: Types,
     /// The only values there are, if that is known.
     values: Option<Vec<&'a Value>>,
     /// All properties that some part of the schema restricts, with the restricting schema's pointer.
-    properties: Vec<(&'a str, String)>,
-    required: Vec<&'a str>,
+    properties: BTreeSet<(&'a str, String)>,
+    required: BTreeSet<&'a str>,
 }
 
-struct Proof<'a> {
+/// Facts of the schema at a pointer, with so many references followed at most; None where nothing is known.
+type Known<'a> = HashMap<(String, usize), Option<Rc<Facts<'a>>>>;
+
+/// What was found out about one document, for all of its `oneOf`s: parts that share parts are looked at once.
+#[derive(Debug)]
+pub(super) struct Proof<'a> {
     root: &'a Value,
     refs: &'a Refs<'a>,
-    /// Schemas that may still be looked at.
-    left: Cell<usize>,
-}
-
-/// Whether all branches of the `oneOf` at this pointer exclude each other.
-pub(super) fn branches(root: &Value, refs: &Refs<'_>, pointer: &str) -> bool {
-    let count = root.pointer(pointer).and_then(Value::as_array).map_or(0, Vec::len);
-    // Every pair is looked at.
-    if count > MAX_BRANCHES {
-        return false;
-    }
-    let proof = Proof { root, refs, left: Cell::new(MAX_LOOKS) };
-    let facts: Option<Vec<Facts<'_>>> =
-        (0..count).map(|i| proof.facts(&format!("{pointer}/{i}"), MAX_STEPS)).collect();
-    facts.is_some_and(|f| (0..count).all(|i| (0..i).all(|j| proof.exclude(&f[i], &f[j], MAX_STEPS))))
+    budget: &'a Budget,
+    known: RefCell<Known<'a>>,
 }
 
 impl<'a> Proof<'a> {
-    fn exclude(&self, a: &Facts<'_>, b: &Facts<'_>, steps: usize) -> bool {
+    pub(super) fn new(root: &'a Value, refs: &'a Refs<'a>, budget: &'a Budget) -> Self {
+        Proof { root, refs, budget, known: RefCell::default() }
+    }
+
+    /// Whether all branches of the `oneOf` at this pointer exclude each other.
+    ///
+    /// # Errors
+    /// Where the budget is spent.
+    pub(super) fn branches(&self, pointer: &str) -> Result<bool> {
+        let count = self.root.pointer(pointer).and_then(Value::as_array).map_or(0, Vec::len);
+        if count > MAX_BRANCHES {
+            return Ok(false);
+        }
+        let mut before: Vec<Rc<Facts<'a>>> = Vec::new();
+        for i in 0..count {
+            let Some(facts) = self.facts(&format!("{pointer}/{i}"), MAX_STEPS)? else { return Ok(false) };
+            for other in &before {
+                if !self.exclude(&facts, other, MAX_STEPS)? {
+                    return Ok(false);
+                }
+            }
+            before.push(facts);
+        }
+        Ok(true)
+    }
+
+    fn exclude(&self, a: &Facts<'a>, b: &Facts<'a>, steps: usize) -> Result<bool> {
+        self.budget.spend(1)?;
         let shared = a.types.and(b.types);
         if shared == Types::NONE {
-            return true;
+            return Ok(true);
         }
         if let (Some(x), Some(y)) = (&a.values, &b.values) {
-            return !x.iter().any(|v| y.iter().any(|w| equal(v, w)));
+            self.budget.spend(x.len() * y.len())?;
+            return Ok(!x.iter().any(|v| y.iter().any(|w| equal(v, w))));
+        }
+        if shared != Types::OBJECT || steps == 0 {
+            return Ok(false);
         }
         // A property that one of them requires, and that both restrict to values which exclude each other.
-        shared == Types::OBJECT
-            && steps > 0
-            && a.required.iter().chain(&b.required).any(|name| {
-                let (left, right) = (self.named(a, name, steps), self.named(b, name, steps));
-                left.iter().any(|l| right.iter().any(|r| self.exclude(l, r, steps - 1)))
-            })
+        for name in a.required.union(&b.required) {
+            let (left, right) = (self.named(a, name, steps)?, self.named(b, name, steps)?);
+            for (l, r) in left.iter().flat_map(|l| right.iter().map(move |r| (l, r))) {
+                if self.exclude(l, r, steps - 1)? {
+                    return Ok(true);
+                }
+            }
+        }
+        Ok(false)
     }
 
     /// What is known of the property of that name.
-    fn named(&self, facts: &Facts<'_>, name: &str, steps: usize) -> Vec<Facts<'a>> {
+    fn named(&self, facts: &Facts<'a>, name: &str, steps: usize) -> Result<Vec<Rc<Facts<'a>>>> {
+        self.budget.spend(facts.properties.len())?;
         let named = facts.properties.iter().filter(|(n, _)| *n == name);
-        named.filter_map(|(_, p)| self.facts(p, steps - 1)).collect()
+        let named = named.map(|(_, pointer)| self.facts(pointer, steps - 1)).collect::<Result<Vec<_>>>()?;
+        Ok(named.into_iter().flatten().collect())
     }
 
-    fn facts(&self, pointer: &str, steps: usize) -> Option<Facts<'a>> {
-        self.left.set(self.left.get().checked_sub(1)?);
-        let map: &Map<String, Value> = self.root.pointer(pointer)?.as_object()?;
-        let mut facts = Facts::own(map, pointer)?;
+    fn facts(&self, pointer: &str, steps: usize) -> Result<Option<Rc<Facts<'a>>>> {
+        let key = (pointer.to_owned(), steps);
+        if let Some(known) = self.known.borrow().get(&key) {
+            return Ok(known.clone());
+        }
+        let found = self.look(pointer, steps)?.map(Rc::new);
+        self.known.borrow_mut().insert(key, found.clone());
+        Ok(found)
+    }
+
+    fn look(&self, pointer: &str, steps: usize) -> Result<Option<Facts<'a>>> {
+        self.budget.spend(1)?;
+        let Some(map) = self.root.pointer(pointer).and_then(Value::as_object) else { return Ok(None) };
+        let Some(mut facts) = Facts::own(map, pointer) else { return Ok(None) };
         let mut parts = Vec::new();
         if let Some(text) = map.get("$ref").and_then(Value::as_str) {
             match self.refs.resolve(pointer, text) {
                 Target::Here(target) => parts.push(target),
-                _ => return None,
+                _ => return Ok(None),
             }
         }
         let all = map.get("allOf").and_then(Value::as_array).map_or(0, Vec::len);
         parts.extend((0..all).map(|i| format!("{pointer}/allOf/{i}")));
         for part in parts.iter().filter(|_| steps > 0) {
-            if let Some(more) = self.facts(part, steps - 1) {
-                facts.and(more);
+            if let Some(more) = self.facts(part, steps - 1)? {
+                self.budget.spend(more.properties.len() + more.required.len())?;
+                facts.and(&more);
             }
         }
-        Some(facts)
+        Ok(Some(facts))
     }
 }
 
 impl<'a> Facts<'a> {
     /// What the schema says itself; None where its `type` is not one.
     fn own(map: &'a Map<String, Value>, pointer: &str) -> Option<Self> {
-        let mut facts =
-            Facts { types: Types::of(map)?, values: None, properties: Vec::new(), required: Vec::new() };
+        let (properties, required) = Default::default();
+        let mut facts = Facts { types: Types::of(map)?, values: None, properties, required };
         if let Some(value) = map.get("const") {
             facts.only(vec![value]);
         }
@@ -118,11 +159,11 @@ impl<'a> Facts<'a> {
         self.values = Some(values);
     }
 
-    fn and(&mut self, more: Facts<'a>) {
+    fn and(&mut self, more: &Facts<'a>) {
         self.types = self.types.and(more.types);
-        self.values = self.values.take().or(more.values);
-        self.properties.extend(more.properties);
-        self.required.extend(more.required);
+        self.values = self.values.take().or_else(|| more.values.clone());
+        self.properties.extend(more.properties.iter().cloned());
+        self.required.extend(&more.required);
     }
 }
 
@@ -142,9 +183,12 @@ fn equal(a: &Value, b: &Value) -> bool {
 mod tests {
     use super::*;
     use serde_json::json;
+    use std::sync::Arc;
+    use std::time::Duration;
 
     fn proved(doc: &Value) -> bool {
-        branches(doc, &Refs::new(doc), "/oneOf")
+        let budget = Budget::new(Duration::from_secs(60), Arc::default());
+        Proof::new(doc, &Refs::new(doc), &budget).branches("/oneOf").unwrap()
     }
 
     #[test]

@@ -8,6 +8,7 @@ use super::refs::{Refs, Target};
 use super::{Prepared, prepare, refuse};
 use crate::config::GrammarConfig;
 use crate::error::{Error, Result};
+use crate::grammar::budget::Budget;
 use serde_json::{Map, Value};
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
@@ -30,6 +31,7 @@ struct Search<'a> {
     root: &'a Map<String, Value>,
     refs: Refs<'a>,
     config: &'a GrammarConfig,
+    budget: &'a Budget,
     compile: &'a Compile<'a>,
     been: HashSet<String>,
     bytes: usize,
@@ -39,7 +41,7 @@ struct Search<'a> {
 /// The compilation's error, with pointer and keyword.
 pub(in crate::grammar) fn locate(
     schema: &Value,
-    config: &GrammarConfig,
+    (config, budget): (&GrammarConfig, &Budget),
     error: &Error,
     compile: &Compile<'_>,
 ) -> Error {
@@ -49,10 +51,11 @@ pub(in crate::grammar) fn locate(
         root,
         refs: Refs::new(schema),
         config,
+        budget,
         compile,
         been: HashSet::from([String::new()]),
         bytes: 0,
-        until: Instant::now() + MAX_TIME,
+        until: budget.until().min(Instant::now() + MAX_TIME),
     };
     let (mut at, mut why) = (String::new(), why.clone());
     while let Some((pointer, reason)) = search.deeper(&at, &why) {
@@ -106,7 +109,7 @@ impl Search<'_> {
             return None;
         }
         // What the preparation refuses has been refused already, or is a reference into what is missing here.
-        let prepared = prepare(&alone, self.config).ok()?;
+        let prepared = prepare(&alone, self.config, self.budget).ok()?;
         match (self.compile)(&prepared) {
             Err(Error::Grammar { why, .. }) => Some(why),
             _ => None,

@@ -20,6 +20,7 @@ mod walk;
 
 pub(super) use locate::locate;
 
+use super::budget::Budget;
 use crate::config::GrammarConfig;
 use crate::error::{Error, Result};
 use serde_json::{Value, json};
@@ -37,15 +38,21 @@ pub(super) struct Prepared {
 }
 
 /// Schemas that stand in one grammar: what each of them may have, they may have together.
-#[derive(Debug, Default)]
-pub(super) struct Together {
+#[derive(Debug)]
+pub(super) struct Together<'a> {
+    budget: &'a Budget,
     divisors: f64,
 }
 
-impl Together {
+impl<'a> Together<'a> {
+    /// None so far.
+    pub(super) fn new(budget: &'a Budget) -> Self {
+        Together { budget, divisors: 0.0 }
+    }
+
     /// As [`prepare`], for one more of them, in llguidance's form.
     pub(super) fn prepare(&mut self, schema: &Value, config: &GrammarConfig) -> Result<Value> {
-        let prepared = prepare(schema, config)?;
+        let prepared = prepare(schema, config, self.budget)?;
         self.divisors += prepared.divisors;
         if self.divisors > caps::MAX_DIVISORS {
             let why = format!(
@@ -77,10 +84,10 @@ pub(super) fn parse(source: &str, config: &GrammarConfig) -> Result<Value> {
 }
 
 /// Refuses what cannot be enforced, and rewrites the rest into what llguidance enforces in full.
-pub(super) fn prepare(schema: &Value, config: &GrammarConfig) -> Result<Prepared> {
+pub(super) fn prepare(schema: &Value, config: &GrammarConfig, budget: &Budget) -> Result<Prepared> {
     let map = match schema {
         // llguidance's options need an object.
-        Value::Bool(true) => return prepare(&json!({}), config),
+        Value::Bool(true) => return prepare(&json!({}), config, budget),
         Value::Bool(false) => return Err(refuse("", "false", "nothing satisfies it")),
         Value::Object(map) => map,
         _ => return Err(refuse("", "schema", "a schema is an object or a boolean")),
@@ -89,7 +96,7 @@ pub(super) fn prepare(schema: &Value, config: &GrammarConfig) -> Result<Prepared
         return Err(refuse("", "x-guidance", "the server sets these options: leave the keyword out"));
     }
     caps::check(schema)?;
-    let walk::Walked { edits, escapes, divisors } = walk::walk(schema, config)?;
+    let walk::Walked { edits, escapes, divisors } = walk::walk(schema, config, budget)?;
     Ok(Prepared { schema: edits::apply(map.clone(), edits), escapes, divisors })
 }
 

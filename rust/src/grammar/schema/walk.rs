@@ -1,14 +1,16 @@
 //! Walks everything that a schema can reach, refuses what cannot be enforced, and notes what must be rewritten.
 
+use super::disjoint::Proof;
 use super::edits::{Change, Edit};
 use super::escapes::Escapes;
 use super::keywords::{
     Draft, FORMATS, IN_PLACE, LISTS, MAPS, ONE, Types, UNIMPLEMENTED, has_no_effect, step,
 };
 use super::refs::{Refs, Target};
-use super::{disjoint, live, pattern, refuse, size};
+use super::{live, pattern, refuse, size};
 use crate::config::{GrammarConfig, UnknownFormat};
 use crate::error::Result;
+use crate::grammar::budget::Budget;
 use serde_json::{Map, Value};
 use std::cmp::Ordering;
 use std::collections::HashSet;
@@ -38,7 +40,9 @@ struct Visit {
 
 struct Walk<'a> {
     root: &'a Value,
-    refs: Refs<'a>,
+    refs: &'a Refs<'a>,
+    /// Which branches exclude each other.
+    proof: Proof<'a>,
     config: &'a GrammarConfig,
     edits: Vec<Edit>,
     escapes: Escapes,
@@ -57,21 +61,23 @@ pub(super) struct Walked {
 ///
 /// # Errors
 /// The first schema, in document order, that cannot be enforced.
-pub(super) fn walk(root: &Value, config: &GrammarConfig) -> Result<Walked> {
-    let mut walk =
-        Walk { root, refs: Refs::new(root), config, edits: Vec::new(), escapes: Escapes::default() };
+pub(super) fn walk(root: &Value, config: &GrammarConfig, budget: &Budget) -> Result<Walked> {
+    let refs = &Refs::new(root);
+    let proof = Proof::new(root, refs, budget);
+    let mut walk = Walk { root, refs, proof, config, edits: Vec::new(), escapes: Escapes::default() };
     let (mut seen, mut reached) = (HashSet::new(), Vec::new());
     let mut line = vec![Visit { pointer: String::new(), draft: Draft::D2020, chain: 0 }];
     while let Some(visit) = line.pop() {
         if seen.insert(visit.pointer.clone()) {
+            budget.spend(1)?;
             reached.push(visit.pointer.clone());
             let mut next = walk.visit(visit)?;
             next.reverse();
             line.append(&mut next);
         }
     }
-    let divisors = size::check(root, &walk.refs, &reached)?;
-    for pointer in live::dead_references(root, &walk.refs, &reached) {
+    let divisors = size::check(root, refs, &reached)?;
+    for pointer in live::dead_references(root, refs, &reached) {
         // Nothing satisfies an empty choice: what is optional is then left out, and what is not is refused.
         walk.edit(&pointer, Change::Drop("$ref"));
         walk.edit(&pointer, Change::Set("anyOf".to_owned(), Value::Array(Vec::new())));
@@ -103,7 +109,7 @@ impl Walk<'_> {
         self.keywords(&at.pointer, map, draft, types)?;
         self.patterns(&at.pointer, map, types)?;
         self.escapes.see(&at.pointer, map, types);
-        self.rewrites(&at.pointer, map, draft);
+        self.rewrites(&at.pointer, map, draft)?;
         let mut next = Vec::new();
         for (keyword, value) in map {
             let path = step(&at.pointer, keyword);
@@ -166,10 +172,10 @@ impl Walk<'_> {
         }
     }
 
-    fn rewrites(&mut self, at: &str, map: &Map<String, Value>, draft: Draft) {
+    fn rewrites(&mut self, at: &str, map: &Map<String, Value>, draft: Draft) -> Result<()> {
         if map.contains_key("oneOf")
             && !self.refs.lead_into(at, "oneOf")
-            && disjoint::branches(self.root, &self.refs, &step(at, "oneOf"))
+            && self.proof.branches(&step(at, "oneOf"))?
         {
             let own = map.contains_key("anyOf");
             self.edit(at, if own { Change::OneOfWithin } else { Change::rename("oneOf", "anyOf") });
@@ -195,6 +201,7 @@ impl Walk<'_> {
                 self.edit(at, Change::Gather(group));
             }
         }
+        Ok(())
     }
 
     fn patterns(&mut self, at: &str, map: &Map<String, Value>, types: Types) -> Result<()> {

@@ -1,0 +1,86 @@
+//! What a compilation may take: so much work, which is the same on every machine, and so much time, which is not.
+
+use crate::error::{Error, Result};
+use std::cell::Cell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+/// Steps over a schema: schemas looked at, and parts of them compared. Less than a second's worth, and ten
+/// times what any schema of MaskBench takes.
+const WORK: u64 = 1_000_000;
+/// Steps between two looks at the clock.
+const LOOK: u64 = 256;
+
+/// What is left to one compilation.
+#[derive(Debug)]
+pub(super) struct Budget {
+    left: Cell<u64>,
+    until: Instant,
+    cancelled: Arc<AtomicBool>,
+}
+
+impl Budget {
+    /// For a compilation that begins now; it ends soon after `cancelled` is set.
+    pub(super) fn new(time: Duration, cancelled: Arc<AtomicBool>) -> Self {
+        Budget { left: Cell::new(WORK), until: Instant::now() + time, cancelled }
+    }
+
+    /// Takes some steps.
+    ///
+    /// # Errors
+    /// `Error::Invalid` with the code `grammar_too_complex` where none or no time is left, or nobody waits any more.
+    pub(super) fn spend(&self, steps: usize) -> Result<()> {
+        let before = self.left.get();
+        let left = before.saturating_sub(steps as u64);
+        self.left.set(left);
+        if left == 0 || (before / LOOK != left / LOOK && self.is_over()) {
+            Err(too_complex())
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Whether the time is over, or nobody waits any more: the spec may not be at fault.
+    pub(super) fn is_over(&self) -> bool {
+        self.cancelled.load(Relaxed) || Instant::now() >= self.until
+    }
+
+    /// When the time is over.
+    pub(super) fn until(&self) -> Instant {
+        self.until
+    }
+}
+
+/// The refusal of what takes too long.
+pub(super) fn too_complex() -> Error {
+    let why = "takes too long to compile; make it simpler (the server's limit is grammar.compile_seconds)";
+    Error::invalid_code("grammar", why, "grammar_too_complex")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spent(budget: &Budget) -> u64 {
+        (0..).find(|_| budget.spend(1).is_err()).unwrap()
+    }
+
+    #[test]
+    fn work_ends_at_the_same_place_everywhere() {
+        let budget = || Budget::new(Duration::from_secs(600), Arc::default());
+        assert_eq!((spent(&budget()), spent(&budget())), (WORK - 1, WORK - 1));
+        assert!(budget().spend(WORK as usize).is_err());
+    }
+
+    #[test]
+    fn time_and_cancellation_end_it_soon() {
+        let late = Budget::new(Duration::ZERO, Arc::default());
+        assert!(spent(&late) <= LOOK && late.is_over());
+        let cancelled = Arc::new(AtomicBool::new(false));
+        let budget = Budget::new(Duration::from_secs(600), cancelled.clone());
+        assert!(budget.spend(10 * LOOK as usize).is_ok() && !budget.is_over());
+        cancelled.store(true, Relaxed);
+        assert!(spent(&budget) <= LOOK);
+    }
+}
