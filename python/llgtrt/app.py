@@ -10,6 +10,7 @@ import logging
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -44,7 +45,11 @@ class Work:
             ApiError: the server is shutting down.
         """
         if self.draining:
-            raise unavailable("the server is shutting down; send the request to another one", "shutting_down")
+            error = unavailable(
+                "the server is shutting down; send the request to another one", "shutting_down"
+            )
+            error.headers["connection"] = "close"
+            raise error
         self._running += 1
         self._idle.clear()
 
@@ -92,7 +97,7 @@ class Gate:
             self._counts.count(_known_path(scope["path"]), outcome)
 
     async def _guarded(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if not scope["path"].startswith("/v1/"):
+        if not scope["path"].startswith("/v1/") or scope["path"].startswith("/v1/health/"):
             await self._app(scope, receive, send)
             return
         try:
@@ -128,12 +133,17 @@ def create_app(settings: Settings, engine: AsyncEngine) -> Starlette:
     work, counts = Work(), HttpCounts()
     app = Starlette(
         routes=[
-            Route("/health", health, methods=["GET"]),
-            Route("/ready", ready, methods=["GET"]),
+            Route("/live", live, methods=["GET"]),
+            *(Route(path, ready, methods=["GET"]) for path in ("/health", "/ready")),
+            Route("/v1/health/live", live, methods=["GET"]),
+            Route("/v1/health/ready", ready, methods=["GET"]),
             Route("/metrics", metrics, methods=["GET"]),
             *routes.routes(),
         ],
-        middleware=[Middleware(Gate, keys=settings.server.api_keys, work=work, counts=counts)],
+        middleware=[
+            *_cors(settings),
+            Middleware(Gate, keys=settings.server.api_keys, work=work, counts=counts),
+        ],
         exception_handlers={HTTPException: _http_error, ApiError: _api_error, _core.CoreError: _core_error},
     )
     app.router.redirect_slashes = False
@@ -142,13 +152,21 @@ def create_app(settings: Settings, engine: AsyncEngine) -> Starlette:
     return app
 
 
-async def health(request: Request) -> Response:
-    """`GET /health`: the server runs, whatever its engine does."""
+def _cors(settings: Settings) -> list[Middleware]:
+    """Before the gate: a preflight has no key."""
+    origins = settings.server.cors_origins
+    if not origins:
+        return []
+    return [Middleware(CORSMiddleware, allow_origins=origins, allow_methods=["*"], allow_headers=["*"])]
+
+
+async def live(request: Request) -> Response:
+    """`GET /live`: the server runs, whatever its engine does."""
     return routes.json_response({"status": "ok"})
 
 
 async def ready(request: Request) -> Response:
-    """`GET /ready`: 200 where a request would be answered now, else 503; the engine's state and promise."""
+    """`GET /health`, `GET /ready`: 200 where a request would be answered now, else 503; state and promise."""
     api: routes.Api = request.app.state.api
     state, why = api.engine.state()
     if request.app.state.work.draining:
@@ -185,7 +203,10 @@ async def _core_error(request: Request, error: Exception) -> Response:
     return from_core(error).response() if isinstance(error, _core.CoreError) else internal().response()
 
 
-_PATHS = ("/v1/chat/completions", "/v1/completions", "/v1/models", "/health", "/ready", "/metrics")
+_PATHS = (
+    *("/v1/chat/completions", "/v1/completions", "/v1/models", "/health", "/live", "/ready", "/metrics"),
+    *("/v1/health/live", "/v1/health/ready"),
+)
 
 
 def _known_path(path: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import ipaddress
 import logging
 import os
 import signal
@@ -12,7 +13,9 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from llgtrt import __version__, _core, run
-from llgtrt.settings import Settings, StartError, load, speculation
+from llgtrt.settings import Settings, StartError, hidden, load, speculation
+
+log = logging.getLogger(__name__)
 
 USAGE_ERROR = 2
 """Exit code where nothing could be started."""
@@ -45,7 +48,7 @@ def _parser() -> _Parser:
     serve = commands.add_parser("serve", help="serve a model", allow_abbrev=False)
     serve.add_argument("target", help="engine folder, .gguf file, or `toy` (random words, no model)")
     serve.add_argument("draft", nargs="?", help="draft model: engine folder or .gguf file; or MLP speculator")
-    serve.add_argument("--host", help="address to listen on (127.0.0.1)")
+    serve.add_argument("--host", help="address to listen on (127.0.0.1: this machine alone)")
     serve.add_argument("--port", type=int, help="port to listen on; 0 = a free one (3000)")
     serve.add_argument(
         "--runtime-config", metavar="FILE", help="configuration (runtime.json of the engine folder)"
@@ -54,7 +57,7 @@ def _parser() -> _Parser:
     serve.add_argument(
         "--served-model-name", metavar="NAME", help="the model's name in the API (the folder's name)"
     )
-    serve.add_argument("--api-key", metavar="KEY", help="key that clients must send")
+    serve.add_argument("--api-key", metavar="KEY", help="key that clients must send (better: LLGTRT_API_KEY)")
     serve.add_argument(
         "--draft-len", type=int, metavar="N", help="most tokens drafted ahead of a sequence (10)"
     )
@@ -95,7 +98,7 @@ def _serve(parsed: argparse.Namespace) -> int:
         os.environ.setdefault("LLGTRT_LOG", "debug")  # the core's log, in this process and in the engine's
     settings = load(parsed.target, parsed.runtime_config, _overrides(parsed))
     if parsed.print_config:
-        print(_core.print_config(settings.config))
+        print(_core.print_config(hidden(settings.config)))
         return 0
     logging.basicConfig(
         level=logging.DEBUG if parsed.debug else logging.INFO,
@@ -104,7 +107,23 @@ def _serve(parsed: argparse.Namespace) -> int:
     )
     for name in ("uvicorn", "asyncio"):
         logging.getLogger(name).setLevel(logging.INFO if parsed.debug else logging.WARNING)
+    _warn(parsed, settings)
     return _start(settings)
+
+
+def _warn(parsed: argparse.Namespace, settings: Settings) -> None:
+    """Says what an operator may not have meant."""
+    if parsed.api_key is not None:
+        log.warning("--api-key shows in the list of processes; use LLGTRT_API_KEY or server.api_key_file")
+    if not settings.server.api_keys and not _is_loopback(settings.server.host):
+        log.warning("anybody who reaches %s may use this server: there is no API key", settings.server.host)
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def _start(settings: Settings) -> int:

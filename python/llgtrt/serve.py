@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import logging
 import os
 import resource
@@ -11,6 +12,7 @@ import signal
 import socket
 import sys
 from collections.abc import Iterator
+from typing import Any
 
 import uvicorn
 
@@ -23,9 +25,6 @@ from llgtrt.openai.routes import Api
 from llgtrt.settings import Settings, StartError
 
 log = logging.getLogger(__name__)
-
-KEEP_ALIVE_SECONDS = 75
-"""How long an idle connection is kept; longer than clients keep theirs, so that none meets a closing one."""
 
 LAST_WORDS_SECONDS = 2.0
 """How long answers may take to end after the engine was closed."""
@@ -45,13 +44,13 @@ def serve(settings: Settings) -> int:
     """
     templates.check(settings)
     _allow_descriptors()
-    listener = _listen(settings)
+    listeners = _listen(settings)
     try:
         core = _core.Engine(settings.target, settings.config, _child_command(settings))
     except _core.CoreError as e:
         raise StartError(str(e)) from e
     try:
-        return asyncio.run(_run(settings, core, listener))
+        return asyncio.run(_run(settings, core, listeners))
     finally:
         core.close()
 
@@ -72,43 +71,64 @@ def _child_command(settings: Settings) -> list[str] | None:
     )
 
 
-def _listen(settings: Settings) -> socket.socket:
-    """The open socket; accepted connections inherit its options.
+def _listen(settings: Settings) -> list[socket.socket]:
+    """An open socket for each address of the host, all with the same port.
 
     Raises:
-        StartError: the address cannot be used.
+        StartError: an address cannot be used.
     """
     host, port = settings.server.host, settings.server.port
     try:
-        family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except (OSError, UnicodeError) as e:
         why = e.strerror if isinstance(e, OSError) else "not a host name"
         raise StartError(f"{host}: no such address ({why}); choose another with --host") from e
-    listener = socket.socket(family, kind)
+    listeners: list[socket.socket] = []
+    for family, address in dict.fromkeys((family, address) for family, _, _, _, address in found):
+        # A free port is chosen once.
+        used = listeners[0].getsockname()[1] if listeners else port
+        try:
+            listeners.append(_open(settings, family, (address[0], used, *address[2:])))
+        except OSError as e:
+            if listeners and e.errno in (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL):
+                continue  # a name may have an address of a family that this machine does not use
+            for listener in listeners:
+                listener.close()
+            raise StartError(
+                f"cannot listen on {host}:{used} ({e.strerror}); choose another with --port or --host"
+            ) from e
+    return listeners
+
+
+def _open(settings: Settings, family: int, address: tuple[Any, ...]) -> socket.socket:
+    """An open socket; accepted connections inherit its options."""
+    listener = socket.socket(family, socket.SOCK_STREAM)
     try:
+        if family == socket.AF_INET6:
+            listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         # asyncio does so only for sockets that name their protocol. Without it, answers on a kept connection
         # wait for the client's delayed acknowledgement, 40 ms.
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, KEEP_ALIVE_SECONDS)
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, settings.server.keep_alive)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
         timeout = int(settings.server.send_timeout * 1000)
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, timeout)
         listener.bind(address)
         listener.listen(1024)
-    except OSError as e:
+    except OSError:
         listener.close()
-        raise StartError(
-            f"cannot listen on {host}:{port} ({e.strerror}); choose another with --port or --host"
-        ) from e
+        raise
     listener.setblocking(False)
     return listener
 
 
-def _address(listener: socket.socket) -> str:
-    host, port = listener.getsockname()[:2]
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+def _address(settings: Settings, listeners: list[socket.socket]) -> str:
+    """The URL of the first address; all of them have the same port."""
+    host, port = listeners[0].getsockname()[:2]
+    scheme = "https" if settings.server.ssl_certfile else "http"
+    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
 
 
 class _Server(uvicorn.Server):
@@ -120,16 +140,17 @@ class _Server(uvicorn.Server):
         yield
 
 
-async def _run(settings: Settings, core: _core.Engine, listener: socket.socket) -> int:
+async def _run(settings: Settings, core: _core.Engine, listeners: list[socket.socket]) -> int:
     engine = AsyncEngine(core, settings.server.request_timeout)
     app = create_app(settings, engine)
-    server = _Server(_uvicorn_config(app))
-    log.info("listening on %s, loading %s", _address(listener), settings.model)
-    follow = asyncio.create_task(_follow(engine, app.state.api, _address(listener)))
+    server = _Server(_uvicorn_config(app, settings))
+    address = _address(settings, listeners)
+    log.info("listening on %s, loading %s", address, settings.model)
+    follow = asyncio.create_task(_follow(engine, app.state.api, address))
     follow.add_done_callback(lambda _: setattr(server, "should_exit", True))
     drop = asyncio.create_task(drop_stalled(server.server_state, settings.server.send_timeout))
     _on_signals(_Ending(engine, app.state.work, server, settings.server.grace_period))
-    await server.serve(sockets=[listener])
+    await server.serve(sockets=listeners)
     drop.cancel()
     if follow.done():
         follow.result()
@@ -137,7 +158,7 @@ async def _run(settings: Settings, core: _core.Engine, listener: socket.socket) 
     return 0
 
 
-def _uvicorn_config(app: object) -> uvicorn.Config:
+def _uvicorn_config(app: object, settings: Settings) -> uvicorn.Config:
     return uvicorn.Config(
         app,  # type: ignore[arg-type]
         http=Connection,
@@ -146,7 +167,9 @@ def _uvicorn_config(app: object) -> uvicorn.Config:
         log_config=None,
         access_log=False,
         server_header=False,
-        timeout_keep_alive=KEEP_ALIVE_SECONDS,
+        timeout_keep_alive=settings.server.keep_alive,
+        ssl_certfile=settings.server.ssl_certfile,
+        ssl_keyfile=settings.server.ssl_keyfile,
         timeout_graceful_shutdown=1,
     )
 

@@ -15,6 +15,10 @@ TOY = "toy"
 """The weightless engine, as a target: `toy`, or `toy:` and options of the core's (`rust/src/exec/toy.rs`)."""
 
 
+HIDDEN = "(hidden)"
+"""What is shown for an API key."""
+
+
 class StartError(Exception):
     """The server cannot start. The message is one line that says what to do; the exit code is 2."""
 
@@ -27,6 +31,11 @@ class ServerSettings:
     port: int
     served_model_name: str | None
     api_keys: tuple[str, ...]
+    """Those of the file and of the environment, too."""
+    cors_origins: tuple[str, ...]
+    ssl_certfile: str | None
+    ssl_keyfile: str | None
+    keep_alive: int
     chat_template: str | None
     send_timeout: float
     grace_period: float
@@ -40,8 +49,40 @@ class ServerSettings:
         """Takes the group as the core prints it, every key present."""
         names = [f.name for f in dataclasses.fields(ServerSettings)]
         values = {name: group[name] for name in names}
-        values["api_keys"] = tuple(values["api_keys"])
+        if (group["ssl_certfile"] is None) != (group["ssl_keyfile"] is None):
+            raise StartError("server.ssl_certfile and server.ssl_keyfile: give both, or neither")
+        if HIDDEN in group["api_keys"]:
+            raise StartError(
+                f"server.api_keys: {HIDDEN} stands for a key that is not shown; write the key itself"
+            )
+        values["api_keys"] = (*group["api_keys"], *_more_keys(group["api_key_file"]))
+        values["cors_origins"] = tuple(values["cors_origins"])
         return ServerSettings(**values)
+
+
+def _more_keys(file: str | None) -> list[str]:
+    """Keys from the file, one in each line, and from the environment.
+
+    Raises:
+        StartError: the file cannot be read, or has none.
+    """
+    found = [os.environ.get("LLGTRT_API_KEY", "")]
+    if file is not None:
+        try:
+            lines = Path(file).read_text(encoding="utf-8").split()
+        except (OSError, UnicodeDecodeError) as e:
+            raise StartError(f"server.api_key_file: {file} cannot be read ({e})") from e
+        if not lines:
+            raise StartError(f"server.api_key_file: {file} has no key; write one in each line")
+        found += lines
+    return [key for key in found if key]
+
+
+def hidden(config: str) -> str:
+    """The configuration as it may be shown: how many API keys there are, not which."""
+    shown: dict[str, Any] = json.loads(config)
+    shown["server"]["api_keys"] = [HIDDEN for _ in shown["server"]["api_keys"]]
+    return json.dumps(shown)
 
 
 @dataclasses.dataclass(frozen=True)

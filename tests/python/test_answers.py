@@ -8,6 +8,8 @@ import math
 from collections.abc import Sequence
 from typing import Any, cast
 
+import pytest
+
 from llgtrt import _core
 from llgtrt.engine import Delta, Generation, Logprob
 from llgtrt.openai import sse
@@ -60,7 +62,7 @@ def chat(logprobs: int | None = None) -> ChatRender:
 
 def whole(script: Script, render: Render) -> dict[str, Any]:
     async def main() -> dict[str, Any]:
-        body: dict[str, Any] = json.loads(await sse.whole(script, await script.next(), render))
+        body: dict[str, Any] = json.loads(await sse.whole(script, render))
         return body
 
     return asyncio.run(main())
@@ -68,7 +70,7 @@ def whole(script: Script, render: Render) -> dict[str, Any]:
 
 def stream(script: Script, render: Render, options: StreamOptions | None = None) -> list[Any]:
     async def main() -> bytes:
-        events = sse.Stream(script, render, options).events(await script.next())
+        events = sse.Stream(script, render, options).events(asyncio.ensure_future(script.next()))
         return b"".join([e async for e in events])
 
     lines = asyncio.run(main()).decode().split("\n\n")
@@ -193,3 +195,23 @@ def test_echo() -> None:
     render.echo(["p"], 1)
     chunks = stream(Script(1, [[news("a")], [news("b", finish="stop")]]), render)
     assert [c["choices"][0]["text"] for c in chunks[:-1]] == ["p", "a", "b", ""]
+
+
+def test_a_stream_that_begins_late_says_that_it_lives(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sse, "KEEP_ALIVE_SECONDS", 0.01)
+
+    async def main() -> list[bytes]:
+        script = Script(1, [[news("a", finish="stop")]])
+
+        async def late() -> list[Delta]:
+            await asyncio.sleep(0.1)
+            return await script.next()
+
+        events = sse.Stream(script, chat(), None).events(asyncio.ensure_future(late()))
+        return [event async for event in events]
+
+    events = asyncio.run(main())
+    comments = [event for event in events if event == b": keep-alive\n\n"]
+    assert len(comments) > 1
+    assert events[: len(comments)] == comments
+    assert events[-1] == b"data: [DONE]\n\n"

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from llgtrt import cli
 from llgtrt.cli import main
 from llgtrt.settings import load
 
@@ -113,12 +114,62 @@ def test_the_models_name(tmp_path: Path) -> None:
 
 
 def test_print_config_is_a_configuration(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    assert main(["serve", "toy", "--port", "7", "--api-key", "k", "--print-config"]) == 0
+    assert main(["serve", "toy", "--port", "7", "--print-config"]) == 0
     printed = capsys.readouterr().out
     file = tmp_path / "printed.json"
     file.write_text(printed)
     again = load("toy", str(file), {})
-    assert (again.server.port, again.server.api_keys) == (7, ("k",))
-    assert json.loads(again.config) == json.loads(
-        load("toy", None, {"server": {"port": 7, "api_keys": ["k"]}}).config
+    assert again.server.port == 7
+    assert json.loads(again.config) == json.loads(load("toy", None, {"server": {"port": 7}}).config)
+
+
+def test_keys_are_counted_not_shown(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LLGTRT_API_KEY", "sesame-environment")
+    file = tmp_path / "keys"
+    file.write_text("sesame-file\n")
+    config = tmp_path / "runtime.json"
+    config.write_text(json.dumps({"server": {"api_keys": ["sesame-config"], "api_key_file": str(file)}}))
+    arguments = ["serve", "toy", "--runtime-config", str(config)]
+    assert load("toy", str(config), {}).server.api_keys == (
+        "sesame-config",
+        "sesame-environment",
+        "sesame-file",
     )
+    assert main([*arguments, "--print-config"]) == 0
+    shown = capsys.readouterr().out
+    assert "sesame" not in shown
+    assert "(hidden)" in shown
+    printed = tmp_path / "printed.json"
+    printed.write_text(shown)
+    assert "write the key itself" in refused(capsys, "serve", "toy", "--runtime-config", str(printed))
+    file.write_text("\n")
+    assert "has no key" in refused(capsys, *arguments)
+    file.unlink()
+    assert "cannot be read" in refused(capsys, *arguments)
+    config.write_text(json.dumps({"server": {"ssl_certfile": "x"}}))
+    assert "give both, or neither" in refused(capsys, *arguments)
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (["--api-key", "k"], "list of processes"),
+        (["--host", "0.0.0.0"], "there is no API key"),
+        (["--host", "0.0.0.0", "--api-key", "k"], "list of processes"),
+        ([], ""),
+        (["--host", "localhost"], ""),
+        (["--host", "::1"], ""),
+    ],
+)
+def test_warnings_before_the_start(
+    flags: list[str], said: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.delenv("LLGTRT_API_KEY", raising=False)
+    monkeypatch.setattr(cli, "_start", lambda settings: 0)
+    with caplog.at_level("WARNING"):
+        assert main(["serve", "toy", *flags]) == 0
+    warnings = [r.getMessage() for r in caplog.records if r.name == "llgtrt.cli"]
+    assert len(warnings) == (1 if said else 0)
+    assert said in "".join(warnings)

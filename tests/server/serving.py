@@ -43,7 +43,7 @@ class Server:
 
     def _address(self) -> str:
         for _ in until():
-            found = re.search(r"listening on (http://\S+?),", self.log())
+            found = re.search(r"listening on (https?://\S+?),", self.log())
             if found:
                 return found[1]
             assert self.process.poll() is None, self.log()

@@ -97,6 +97,20 @@ def test_a_client_that_reads_a_byte_a_second(slow: Server) -> None:
     assert slow.metric(GONE) == before + 1, slow.log()
 
 
+def test_a_slow_but_steady_body_is_read() -> None:
+    with serving("toy", config={"server": {"send_timeout": 1.5}}) as server:
+        server.wait_ready()
+        content = json.dumps(body()).encode()
+        with socket.create_connection(server.host, timeout=PATIENCE) as raw:
+            head = f"POST {CHAT} HTTP/1.1\r\nhost: x\r\ncontent-length: {len(content)}\r\n\r\n"
+            raw.sendall(head.encode())
+            step = len(content) // 5
+            for at in range(0, len(content), step):
+                time.sleep(0.5)
+                raw.sendall(content[at : at + step])
+            assert raw.recv(4096).startswith(b"HTTP/1.1 200")
+
+
 def test_half_open_sockets_harm_nobody(slow: Server) -> None:
     with contextlib.ExitStack() as sockets:
         idle = [sockets.enter_context(socket.create_connection(slow.host)) for _ in range(50)]

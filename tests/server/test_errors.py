@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import http.client
 import json
+import shutil
 import socket
+import ssl
+import subprocess
+from pathlib import Path
 from typing import Any
 
 import httpx
 import openai
 import pytest
 
-from .serving import Server, serving
+from .serving import PATIENCE, Server, serving, until
 
 CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
 HI = {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 4}
@@ -152,6 +156,50 @@ def test_keys() -> None:
             api.models.list()
         with server.client(api_key="secret") as api:
             assert api.models.list().data
+
+
+def test_keys_from_elsewhere_and_pages_from_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "keys"
+    file.write_text("one\n\ntwo\n")
+    monkeypatch.setenv("LLGTRT_API_KEY", "three")
+    config = {"server": {"api_key_file": str(file), "cors_origins": ["https://example.com"]}}
+    with serving("toy", config=config) as server:
+        server.wait_ready()
+        statuses = {
+            key: server.http.get("/v1/models", headers={"authorization": f"Bearer {key}"}).status_code
+            for key in ("one", "two", "three", "four")
+        }
+        assert statuses == {"one": 200, "two": 200, "three": 200, "four": 401}
+        asked = {"origin": "https://example.com", "access-control-request-method": "POST"}
+        asked["access-control-request-headers"] = "authorization"
+        preflight = server.http.options(CHAT, headers=asked)
+        assert preflight.status_code == 200
+        assert preflight.headers["access-control-allow-origin"] == "https://example.com"
+        assert server.http.options(CHAT, headers={**asked, "origin": "https://x.org"}).status_code == 400
+        told = server.http.get("/v1/models", headers={"origin": "https://example.com"})
+        assert (told.status_code, "access-control-allow-origin" in told.headers) == (401, True)
+
+
+def test_tls(tmp_path: Path) -> None:
+    openssl = shutil.which("openssl")
+    if openssl is None:
+        pytest.skip("no openssl to make a certificate with")
+    certificate, key = tmp_path / "cert.pem", tmp_path / "key.pem"
+    name = ["-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"]
+    kind = ["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+    command = [openssl, *kind, "-keyout", str(key), "-out", str(certificate), *name]
+    subprocess.run(command, check=True, capture_output=True, timeout=PATIENCE)
+    server = {"ssl_certfile": str(certificate), "ssl_keyfile": str(key)}
+    with serving("toy", config={"server": server}) as running:
+        assert running.url.startswith("https://")
+        trusted = ssl.create_default_context(cafile=str(certificate))
+        with httpx.Client(base_url=running.url, verify=trusted, timeout=PATIENCE) as client:
+            for _ in until():
+                if client.get("/ready").status_code == 200:
+                    break
+            assert client.post(CHAT, json=HI).status_code == 200
 
 
 def test_more_requests_than_may_wait() -> None:

@@ -37,7 +37,9 @@ def read_stream(server: Server, tokens: int, begun: threading.Event | None = Non
 
 
 def test_health_and_readiness(toy: Server) -> None:
-    assert toy.http.get("/health").status_code == 200
+    for path in ("/live", "/health", "/v1/health/live", "/v1/health/ready"):
+        assert toy.http.get(path).status_code == 200
+    assert toy.http.get("/v1/models").json()["data"][0]["max_model_len"] == 4096
     state = toy.http.get("/ready").json()
     assert (state["status"], state["promise"]) == ("ready", "exact: bit-identical")
     assert re.search(r"ready: toy at http://\S+, exact: bit-identical", toy.log())
@@ -48,10 +50,11 @@ def test_while_the_model_loads_only_requests_for_it_are_refused() -> None:
     for seconds in (2, 10, 60):
         with serving(f"toy:load_ms={seconds}000") as server:
             refused = server.http.post(CHAT, json=HI)
-            health, ready = (server.http.get(path) for path in ("/health", "/ready"))
+            live, health, ready = (server.http.get(path) for path in ("/live", "/health", "/ready"))
             if ready.status_code == 200:
                 continue
-            assert (health.status_code, ready.status_code, refused.status_code) == (200, 503, 503)
+            assert (live.status_code, health.status_code) == (200, 503)
+            assert (ready.status_code, refused.status_code) == (503, 503)
             assert ready.json()["status"] == "loading"
             assert refused.json()["error"]["code"] == "loading"
             assert server.wait_ready().http.post(CHAT, json=HI).status_code == 200
@@ -144,7 +147,8 @@ def test_a_signal_lets_requests_finish(number: int) -> None:
         refused = server.http.post(CHAT, json=HI)
         assert refused.status_code == 503
         assert refused.json()["error"]["code"] == "shutting_down"
-        assert server.http.get("/health").status_code == 200
+        assert refused.headers["connection"] == "close"
+        assert server.http.get("/live").status_code == 200
         for stream in (running, waiting):
             status, text = stream.result(PATIENCE)
             assert status == 200
@@ -192,7 +196,7 @@ def test_the_engine_dies_under_streams(number: int) -> None:
         for stream in streams:
             status, text = stream.result(PATIENCE)
             assert status == 500 or '"error"' in text.split("\n\n")[-2]
-        assert server.http.get("/health").status_code == 200
+        assert server.http.get("/live").status_code == 200
         server.wait_ready()
         assert server.metric("llgtrt_engine_restarts_total") == 1
         assert server.children() != [child]

@@ -33,6 +33,9 @@ _MESSAGE = 50
 _MOST_COPIES = 64 * 1024 * 1024
 """Bytes of grammar that the prompts of one body may have together: each has its own."""
 
+_SILENCE = 10.0
+"""Seconds without news after which a stream begins all the same."""
+
 _DISCARDED = 4
 """A body of this many times the limit is read to its end, so that its sender can read the refusal."""
 
@@ -131,7 +134,8 @@ class Api:
 
     def model_card(self) -> dict[str, object]:
         """The model, as `/v1/models` lists it."""
-        return {"id": self.settings.model, "object": "model", "created": self.created, "owned_by": "llgtrt"}
+        card = {"id": self.settings.model, "object": "model", "created": self.created, "owned_by": "llgtrt"}
+        return card | ({"max_model_len": self.engine.info()["limits"]["context"]} if self.loaded else {})
 
 
 def routes() -> list[BaseRoute]:
@@ -203,7 +207,7 @@ async def read_body(request: Request, api: Api) -> bytes:
         GoneError: the client went away.
     """
     try:
-        return await asyncio.wait_for(_collect(request, api), api.settings.server.send_timeout)
+        return await _collect(request, api)
     except ClientDisconnect as e:
         raise GoneError from e
     except asyncio.TimeoutError as e:
@@ -215,11 +219,15 @@ async def read_body(request: Request, api: Api) -> bytes:
 async def _collect(request: Request, api: Api) -> bytes:
     most = api.settings.server.max_body_bytes
     pieces, size = [], 0
-    async for piece in request.stream():
+    length = request.headers.get("content-length", "")
+    whole = int(length) if length.isdecimal() else -1
+    stream = request.stream()
+    # Progress counts: a slow body may take its time, a stalled one may not.
+    while piece := await asyncio.wait_for(anext(stream, b""), api.settings.server.send_timeout):
         size += len(piece)
         if size <= most:
             pieces.append(piece)
-        elif size > most * _DISCARDED:
+        if size > most * _DISCARDED or size == whole:
             break
     if size > most:
         message = f"the body is larger than {most} bytes (server.max_body_bytes)"
@@ -283,12 +291,16 @@ async def answer(
         generation.report = body.speculative is not None and bool(body.speculative.report)
         finish = watch(request, generation)
         try:
-            first = await generation.next()
-            if body.stream:
-                events = sse.Stream(generation, render, body.stream_options).events(first)
-                response, finish = sse.EventResponse(events, finish), lambda: None
-                return response
-            return Response(await sse.whole(generation, first, render), media_type="application/json")
+            if not body.stream:
+                return Response(await sse.whole(generation, render), media_type="application/json")
+            # The status waits for the first news, which may be an error, but not until a proxy gives up.
+            first = asyncio.ensure_future(generation.next())
+            await asyncio.wait((first,), timeout=_SILENCE)
+            if first.done():
+                first.result()
+            events = sse.Stream(generation, render, body.stream_options).events(first)
+            response, finish = sse.EventResponse(events, finish), lambda: None
+            return response
         finally:
             finish()
     except _core.CoreError as e:

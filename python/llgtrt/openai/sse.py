@@ -21,6 +21,9 @@ log = logging.getLogger(__name__)
 
 _encoder = msgspec.json.Encoder()
 
+KEEP_ALIVE_SECONDS = 15.0
+"""Between two comments."""
+
 MANY = 5_000
 """Tokens with log-probabilities from which an answer is built beside the event loop."""
 
@@ -31,18 +34,16 @@ def usage_of(generation: Generation) -> Json:
     return usage(counts) | ({"speculative": drafts(counts)} if generation.report else {})
 
 
-async def whole(generation: Generation, first: list[Delta], render: Render) -> bytes:
-    """Waits for all choices, and gives the body; `first`: what the generation has given already.
+async def whole(generation: Generation, render: Render) -> bytes:
+    """Waits for all choices, and gives the body.
 
     Raises:
         GoneError, CoreError: as the generation does.
     """
     choices = [Whole() for _ in range(generation.choices)]
-    deltas = first
-    while deltas:
+    while deltas := await generation.next():
         for delta in deltas:
             choices[delta.index].add(delta)
-        deltas = await generation.next()
 
     def build() -> bytes:
         body = render.envelope(render.whole_object, [render.whole(i, c) for i, c in enumerate(choices)])
@@ -64,10 +65,14 @@ class Stream:
         self._always_usage = bool(options and options.continuous_usage_stats)
         self._begun: set[int] = set()
 
-    async def events(self, first: list[Delta]) -> AsyncIterator[bytes]:
-        """All that is ready, time after time; an error is the last event."""
-        deltas = first
+    async def events(self, first: asyncio.Future[list[Delta]]) -> AsyncIterator[bytes]:
+        """All that is ready, time after time, comments until `first` is there; an error is the last event."""
         try:
+            while not first.done():
+                await asyncio.wait((first,), timeout=KEEP_ALIVE_SECONDS)
+                if not first.done():
+                    yield b": keep-alive\n\n"
+            deltas = first.result()
             while deltas:
                 few = sum(len(delta.logprobs) for delta in deltas) < MANY
                 yield self._chunks(deltas) if few else await asyncio.to_thread(self._chunks, deltas)

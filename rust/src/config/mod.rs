@@ -294,14 +294,29 @@ pub struct ServerConfig {
     /// The model's name in the API; null = the engine folder's name.
     #[schemars(length(min = 1))]
     pub served_model_name: Option<String>,
-    /// Keys of which a client must send one; empty = anybody may.
+    /// Keys of which a client must send one; empty = anybody may. The environment's `LLGTRT_API_KEY` is one more.
     #[schemars(inner(length(min = 1)))]
     pub api_keys: Vec<String>,
+    /// A file with more of them, one in each line.
+    #[schemars(length(min = 1))]
+    pub api_key_file: Option<String>,
+    /// Origins of web pages that may call, e.g. "https://example.com"; "*" = all. A preflight needs no key.
+    #[schemars(inner(length(min = 1)))]
+    pub cors_origins: Vec<String>,
+    /// Certificate chain and private key, PEM files; with them the server speaks TLS.
+    #[schemars(length(min = 1))]
+    pub ssl_certfile: Option<String>,
+    /// See `ssl_certfile`.
+    #[schemars(length(min = 1))]
+    pub ssl_keyfile: Option<String>,
+    /// Seconds that an idle connection is kept; longer than proxies keep theirs, so that none meets a closing one.
+    #[schemars(range(min = 1, max = 86_400))]
+    pub keep_alive: u32,
     /// Chat template: a file, or the name of a preset; null = the model's own.
     #[schemars(length(min = 1))]
     pub chat_template: Option<String>,
-    /// Seconds that a client may take to read what is ready for it, or to send a request that it began, before it is
-    /// dropped; and to begin one after it connected.
+    /// Seconds without progress after which a client is dropped that reads what is ready for it, or sends a request that
+    /// it began; and to begin one after it connected.
     #[schemars(range(max = 86_400), extend("exclusiveMinimum" = 0))]
     pub send_timeout: f64,
     /// Seconds that running and waiting requests have to finish at shutdown.
@@ -329,6 +344,11 @@ impl Default for ServerConfig {
             port: 3000,
             served_model_name: None,
             api_keys: Vec::new(),
+            api_key_file: None,
+            cors_origins: Vec::new(),
+            ssl_certfile: None,
+            ssl_keyfile: None,
+            keep_alive: 75,
             chat_template: None,
             send_timeout: 30.0,
             grace_period: 30.0,
