@@ -12,7 +12,7 @@ import dataclasses
 import select
 from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from tqdm import tqdm
@@ -21,7 +21,10 @@ from llgtrt import _core, templates
 from llgtrt.openai import schema, translate
 from llgtrt.openai.errors import ApiError
 from llgtrt.prompt import Vocabulary
-from llgtrt.settings import Settings, StartError, given, load, speculation
+from llgtrt.settings import Names, Settings, StartError, given, load, named
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 Prompt = str | Mapping[str, Any]
 """A text, or `{"prompt": text}`, or `{"prompt_token_ids": ids}`."""
@@ -152,38 +155,31 @@ class LLM:
         self,
         model: str,
         *,
-        speculative_model: str | None = None,
-        num_speculative_tokens: int | None = None,
-        ngram_prompt_lookup_max: int | None = None,
-        ngram_prompt_lookup_min: int | None = None,
         seed: int | None = None,
-        max_model_len: int | None = None,
-        max_num_seqs: int | None = None,
-        enable_prefix_caching: bool | None = None,
         chat_template: str | None = None,
         runtime_config: str | None = None,
         config: Mapping[str, Any] | None = None,
+        **names: Unpack[Names],
     ) -> None:
         """Loads a model: an engine folder, a `.gguf` file or `toy`.
 
-        `speculative_model`: a draft model, an MLP speculator, or `[ngram]` for prompt lookup. `seed`: that of
-        requests without one, whose output then depends on their order. `runtime_config`: a file instead of
-        the folder's `runtime.json`; `config`: keys of it that come before the file.
+        `seed`: that of requests without one, whose output then depends on their order. `runtime_config`: a
+        file instead of the folder's `runtime.json`; `config`: keys of it that come before the file. `names`:
+        of these, `speculative_model` is a draft model, an MLP speculator, or `[ngram]` for prompt lookup.
 
         Raises:
             ValueError: a file is missing or a value is refused; the message names it.
             RuntimeError: the engine failed.
         """
-        overrides: dict[str, Any] = {"max_queue_size": 0}
-        plain = {"max_batch_size": max_num_seqs, "enable_kv_cache_reuse": enable_prefix_caching}
-        groups = {
-            "speculative": speculation(
-                speculative_model, num_speculative_tokens, ngram_prompt_lookup_max, ngram_prompt_lookup_min
-            ),
-            "engine": given({"seed": seed, "context": max_model_len}),
-            "server": given({"chat_template": chat_template}),
-        }
-        overrides |= given(plain) | {name: keys for name, keys in groups.items() if keys}
+        unknown = names.keys() - Names.__annotations__.keys()
+        if unknown:
+            raise TypeError(f"{min(unknown)}: not a keyword of LLM; `config` takes every key of runtime.json")
+        try:
+            overrides = _merged(named(names), {"max_queue_size": 0})
+        except StartError as e:
+            raise ValueError(str(e)) from e
+        own = {"engine": given({"seed": seed}), "server": given({"chat_template": chat_template})}
+        overrides = _merged(overrides, {name: keys for name, keys in own.items() if keys})
         self._core: _core.Engine | None = None
         settings, self._core = _opened(model, runtime_config, _merged(overrides, config or {}))
         self._vocabulary = Vocabulary(self._core)

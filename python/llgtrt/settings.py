@@ -7,7 +7,7 @@ import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from llgtrt import _core
 
@@ -153,6 +153,8 @@ def speculation(
 ) -> dict[str, Any]:
     """The group `speculative` from the names that vLLM's users know; none of them leaves it as it is.
 
+    As there, the fewest tokens compared are 1 where only the most are given.
+
     `model`: a draft model, an MLP speculator or `[ngram]`; `tokens`: most tokens drafted ahead; `ngram_max`
     and `ngram_min`: tokens compared in prompt lookup.
     """
@@ -163,8 +165,90 @@ def speculation(
         group["mlp_speculator" if is_speculator(model) else "draft_model"] = model
     if tokens is not None:
         group["max_draft_len"] = tokens
+    if ngram_max is not None and ngram_min is None:
+        ngram_min = 1
     lookup = given({"max_ngram": ngram_max, "min_ngram": ngram_min})
     return group | ({"prompt_lookup": lookup} if lookup else {})
+
+
+class Names(TypedDict, total=False):
+    """What vLLM's users know, as keywords and as flags; None is as if it were not there."""
+
+    tensor_parallel_size: int | None
+    speculative_config: Mapping[str, Any] | None
+    speculative_model: str | None
+    speculative_draft_tensor_parallel_size: int | None
+    speculative_disable_by_batch_size: int | None
+    num_speculative_tokens: int | None
+    ngram_prompt_lookup_max: int | None
+    ngram_prompt_lookup_min: int | None
+    max_model_len: int | None
+    max_num_seqs: int | None
+    gpu_memory_utilization: float | None
+    enable_prefix_caching: bool | None
+    use_v2_block_manager: bool | None
+    dtype: str | None
+
+
+def named(names: Mapping[str, Any]) -> dict[str, Any]:
+    """The configuration that `Names` say; other names are left alone.
+
+    Raises:
+        StartError: a value asks for what is not there; the message names it.
+    """
+    get = names.get
+    for name in ("tensor_parallel_size", "speculative_draft_tensor_parallel_size"):
+        check_parallel(name, get(name) or 1)
+    if get("dtype") not in (None, "auto"):
+        raise StartError(f"dtype: {get('dtype')} is not what the file holds; leave it at auto")
+    own = (
+        "speculative_model",
+        "num_speculative_tokens",
+        "ngram_prompt_lookup_max",
+        "ngram_prompt_lookup_min",
+    )
+    speculative = speculative_config(get("speculative_config") or {}) | speculation(*map(get, own))
+    speculative |= given({"disable_by_batch_size": get("speculative_disable_by_batch_size")})
+    plain = {
+        "max_batch_size": get("max_num_seqs"),
+        "enable_kv_cache_reuse": get("enable_prefix_caching"),
+        "kv_cache_free_gpu_mem_fraction": get("gpu_memory_utilization"),
+    }
+    groups = {"speculative": speculative, "engine": given({"context": get("max_model_len")})}
+    return given(plain) | {name: group for name, group in groups.items() if group}
+
+
+_METHODS = {None, "ngram", "draft_model", "mlp_speculator"}
+
+
+def speculative_config(wanted: Mapping[str, Any]) -> dict[str, Any]:
+    """The group `speculative` from vLLM's `speculative_config`.
+
+    Raises:
+        StartError: it has a key or a value that is not known; the message names it.
+    """
+    rest = dict(wanted)
+    method, model = rest.pop("method", None), rest.pop("model", None)
+    if method not in _METHODS:
+        known = ", ".join(sorted(name for name in _METHODS if name))
+        raise StartError(f"speculative_config.method: {method} is not supported; there are {known}")
+    check_parallel("speculative_config.draft_tensor_parallel_size", rest.pop("draft_tensor_parallel_size", 1))
+    names = ("num_speculative_tokens", "prompt_lookup_max", "prompt_lookup_min")
+    group = speculation(NGRAM if method == "ngram" else model, *(rest.pop(name, None) for name in names))
+    group |= given({"disable_by_batch_size": rest.pop("disable_by_batch_size", None)})
+    if rest:
+        raise StartError(f"speculative_config.{next(iter(rest))}: not a known key; leave it out")
+    return group
+
+
+def check_parallel(name: str, size: int) -> None:
+    """Refuses tensor parallelism, for which there are no ranks.
+
+    Raises:
+        StartError: the size is not 1.
+    """
+    if size != 1:
+        raise StartError(f"{name}: {size} needs as many ranks, and this build has one; leave it at 1")
 
 
 def is_speculator(folder: str) -> bool:

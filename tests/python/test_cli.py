@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -40,7 +41,21 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
         (["serve", "toy", "--host", "256.1.1.1"], "--host"),
         (["serve", "toy", "--host", "a..b"], "a..b: no such address"),
         (["serve", "toy", "toy", "--speculative-model", "[ngram]"], "leave one out"),
-        (["serve", "toy", "--ngram-prompt-lookup-max", "1"], "speculative.prompt_lookup.min_ngram"),
+        (
+            ["serve", "toy", "--ngram-prompt-lookup-max", "1", "--ngram-prompt-lookup-min", "2"],
+            "speculative.prompt_lookup.min_ngram",
+        ),
+        (["serve", "toy", "-tp", "2"], "tensor_parallel_size: 2 needs as many ranks"),
+        (["serve", "toy", "--speculative_draft_tensor_parallel_size=2"], "ranks"),
+        (["serve", "toy", "--dtype", "float16"], "--dtype"),
+        (["serve", "toy", "--model", "other"], "both targets"),
+        (["serve", "toy", "--speculative-config", '{"method": "eagle"}'], "eagle is not supported"),
+        (["serve", "toy", "--speculative-config", '{"modle": "toy"}'], "speculative_config.modle"),
+        (["serve", "toy", "--speculative-config", "x"], "--speculative-config"),
+        (["serve", "toy", "--set", "engine.treads=1"], "engine.threads"),
+        (["serve", "toy", "--set", "engine.threads"], "must be KEY=VALUE"),
+        (["serve", "toy", "--set", "engine.threads=-1"], "engine.threads"),
+        (["serve", "toy", "--max_model_lne", "5"], "did you mean --max-model-len?"),
         (["serve", "toy", "--seed", "-1"], "engine.seed"),
         (["serve", "toy", "--draft-len", "65"], "speculative.max_draft_len"),
     ],
@@ -173,3 +188,43 @@ def test_warnings_before_the_start(
     warnings = [r.getMessage() for r in caplog.records if r.name == "llgtrt.cli"]
     assert len(warnings) == (1 if said else 0)
     assert said in "".join(warnings)
+
+
+def config(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
+    """What these arguments of `serve` come to."""
+    assert main(["serve", *arguments, "--print-config"]) == 0
+    printed = "\n".join(line.split("//")[0] for line in capsys.readouterr().out.splitlines())
+    found: dict[str, Any] = json.loads(printed)
+    return found
+
+
+def test_a_line_of_vllms_server(capsys: pytest.CaptureFixture[str]) -> None:
+    line = "--model toy --seed 42 -tp 1 --speculative_model toy:blur=5 --num_speculative_tokens 5"
+    line += " --use-v2-block-manager --gpu_memory_utilization 0.8 --max-model-len=2048 --max_num_seqs 7"
+    line += " --speculative-disable-by-batch-size 9 --no-enable-prefix-caching --dtype auto"
+    found = config(capsys, *line.split())
+    assert found["speculative"]["draft_model"] == "toy:blur=5"
+    assert found["speculative"]["max_draft_len"] == 5
+    assert found["speculative"]["disable_by_batch_size"] == 9
+    assert found["kv_cache_free_gpu_mem_fraction"] == 0.8
+    assert (found["max_batch_size"], found["enable_kv_cache_reuse"]) == (7, False)
+    assert (found["engine"]["seed"], found["engine"]["context"]) == (42, 2048)
+
+
+def test_vllms_speculative_config(capsys: pytest.CaptureFixture[str]) -> None:
+    ngram = {"method": "ngram", "num_speculative_tokens": 5, "prompt_lookup_max": 4}
+    found = config(capsys, "toy", "--speculative_config", json.dumps(ngram))["speculative"]
+    assert found["sources"] == ["forced", "prompt_lookup", "prediction"]
+    assert found["max_draft_len"] == 5
+    assert (found["prompt_lookup"]["min_ngram"], found["prompt_lookup"]["max_ngram"]) == (1, 4)
+    model = {"model": "toy:blur=5", "draft_tensor_parallel_size": 1, "disable_by_batch_size": 3}
+    found = config(capsys, "toy", "--speculative-config", json.dumps(model))["speculative"]
+    assert (found["draft_model"], found["disable_by_batch_size"]) == ("toy:blur=5", 3)
+
+
+def test_any_key_can_be_set(capsys: pytest.CaptureFixture[str]) -> None:
+    pairs = ["engine.max_step_ms=50", "speculative.sources=[]", "server.host=::1", "max_queue_size=5"]
+    found = config(capsys, "toy", *(word for pair in pairs for word in ("--set", pair)), "--threads", "3")
+    assert (found["engine"]["max_step_ms"], found["engine"]["threads"]) == (50, 3)
+    assert found["speculative"]["sources"] == []
+    assert (found["server"]["host"], found["max_queue_size"]) == ("::1", 5)

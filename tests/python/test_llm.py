@@ -200,3 +200,41 @@ def test_run(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     for said, flags in refusals.items():
         assert main([*base, *flags]) == 2
         assert said in capsys.readouterr().err
+
+
+def test_the_keywords_of_vllm() -> None:
+    common: dict[str, Any] = {"tensor_parallel_size": 1, "gpu_memory_utilization": 0.3, "dtype": "auto"}
+    common |= {"use_v2_block_manager": True, "max_model_len": 512}
+    params = SamplingParams(temperature=0.8, top_p=0.95, seed=1, max_tokens=12)
+    texts = set()
+    for own in (
+        {},
+        {"speculative_model": "toy:blur=5", "num_speculative_tokens": 5},
+        {"speculative_model": "[ngram]", "num_speculative_tokens": 5, "ngram_prompt_lookup_max": 4},
+        {
+            "speculative_model": str(ROOT / "tests" / "core" / "speculator" / "untied-plain"),
+            "speculative_draft_tensor_parallel_size": 1,
+        },
+        {"speculative_config": {"method": "ngram", "num_speculative_tokens": 5, "prompt_lookup_max": 1}},
+        {"speculative_config": {"model": "toy:blur=5", "num_speculative_tokens": 5}},
+        {"speculative_model": "toy:blur=5", "speculative_disable_by_batch_size": 1},
+    ):
+        with LLM(model="toy", **common, **own) as llm:
+            (output,) = llm.generate("The future of AI is", params, use_tqdm=False)
+            texts.add(output.outputs[0].text)
+    assert len(texts) == 1
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"tensor_parallel_size": 2}, "tensor_parallel_size: 2 needs as many ranks"),
+        ({"speculative_draft_tensor_parallel_size": 4}, "speculative_draft_tensor_parallel_size"),
+        ({"dtype": "float16"}, "dtype"),
+        ({"speculative_config": {"method": "eagle"}}, "eagle"),
+        ({"speculative_config": {"model": "toy", "quantization": "fp8"}}, "quantization"),
+    ],
+)
+def test_what_is_not_there_is_said(fields: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        LLM("toy", **fields)

@@ -39,6 +39,9 @@ pub struct SpeculativeConfig {
     /// Choose each step's sources and draft lengths by measured cost and acceptance; false = ask all, always for
     /// max_draft_len.
     pub adaptive: bool,
+    /// Nothing is drafted in steps with more sequences than this; null = it is chosen by what pays.
+    #[schemars(range(min = 1, max = 1_000_000))]
+    pub disable_by_batch_size: Option<u32>,
     /// For measurements only: a drafted token is kept, whatever the model says, with this probability given that those
     /// before it were, by its place in the draft; the last value holds for further places. Answers are worthless then,
     /// and their system_fingerprint says so. null = drafts are judged.
@@ -70,6 +73,7 @@ impl Default for SpeculativeConfig {
             use_logits: None,
             draft_target_model_config: None,
             adaptive: true,
+            disable_by_batch_size: None,
             synthetic_acceptance: None,
             prompt_lookup: PromptLookupConfig::default(),
         }

@@ -33,7 +33,9 @@ impl Engine {
     /// Attaches drafts to those `jobs` that compute one last known token; `shares` are the jobs' shares. First come
     /// forced tokens, then what other sources find without a model; then it is chosen who goes on, and how far.
     pub(super) fn draft(&mut self, shares: &[Share], jobs: &mut [Job]) {
-        if self.drafters.is_empty() {
+        let most = self.config.speculative.disable_by_batch_size;
+        if self.drafters.is_empty() || most.is_some_and(|most| jobs.len() > most as usize) {
+            shares.iter().for_each(|share| self.running[share.index].planned = Planned::default());
             return;
         }
         self.decide(shares, jobs);

@@ -38,6 +38,29 @@ fn right_drafts_save_steps() {
 }
 
 #[test]
+fn nothing_is_drafted_for_more_sequences_than_the_server_says() {
+    let requests = [asked(""), asked(r#","n":4"#)];
+    let plain = World::default().run(&requests, &[0, 1], 0);
+    let oracle = |index: usize| {
+        let of = plain.choices.iter().filter(move |(key, _)| key.0 == index);
+        Oracle::new(of.map(|(_, event)| (&requests[index], event)), 100)
+    };
+    for adaptive in [false, true] {
+        for (index, most, drafts) in [(0, 1, true), (1, 3, false), (1, 5, true)] {
+            let mut world = World { oracle: Some(oracle(index)), ..World::default() };
+            world.config.speculative.adaptive = adaptive;
+            world.config.speculative.disable_by_batch_size = Some(most);
+            let answers = world.run(&requests, &[index], 0);
+            // At the end fewer choices may be left than that.
+            let drafted = answers.snapshot.totals.drafted_tokens;
+            let all = 59 * answers.choices.len() as u64;
+            assert_eq!(drafted * 2 > all, drafts, "{index}, {most}: {drafted} of {all}");
+            assert!(answers.choices.iter().all(|(key, e)| essence(e) == essence(&plain.choices[key])));
+        }
+    }
+}
+
+#[test]
 fn a_request_may_refuse_or_shorten_drafts() {
     let steps = |more: &str| {
         let (plain, drafted) = both(&asked(more), 100, None);
