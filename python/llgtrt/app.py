@@ -5,7 +5,11 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import hmac
+import json
 import logging
+import sys
+import time
+import uuid
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -17,7 +21,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from llgtrt import _core
-from llgtrt.engine import AsyncEngine, GoneError
+from llgtrt.engine import AsyncEngine, Generation, GoneError
 from llgtrt.metrics import HttpCounts, exposition, promise
 from llgtrt.openai import routes
 from llgtrt.openai.errors import ApiError, from_core, internal, unavailable
@@ -67,8 +71,11 @@ class Work:
 class Gate:
     """Around everything: keys, work in flight, counts, and one body for whatever goes wrong."""
 
-    def __init__(self, app: ASGIApp, keys: tuple[str, ...], work: Work, counts: HttpCounts) -> None:
+    def __init__(
+        self, app: ASGIApp, keys: tuple[str, ...], work: Work, counts: HttpCounts, log: AccessLog | None
+    ) -> None:
         self._app = app
+        self._log = log
         self._keys = [key.encode() for key in keys]
         self._work = work
         self._counts = counts
@@ -78,11 +85,14 @@ class Gate:
         if scope["type"] != "http":
             return
         outcome = ""
+        begun = time.monotonic()
+        request_id = _request_id(scope)
 
         async def counting_send(message: Message) -> None:
             nonlocal outcome
             if message["type"] == "http.response.start":
                 outcome = str(message["status"])
+                message["headers"] = [*message["headers"], (b"x-request-id", request_id)]
             await send(message)
 
         try:
@@ -95,6 +105,8 @@ class Gate:
                 await internal().response()(scope, receive, counting_send)
         finally:
             self._counts.count(_known_path(scope["path"]), outcome)
+            if self._log is not None:
+                self._log.write(scope, request_id.decode(), outcome, begun)
 
     async def _guarded(self, scope: Scope, receive: Receive, send: Send) -> None:
         if not scope["path"].startswith("/v1/") or scope["path"].startswith("/v1/health/"):
@@ -128,9 +140,46 @@ class Gate:
         raise ApiError(401, message, code="invalid_api_key", headers={"www-authenticate": "Bearer"})
 
 
+class AccessLog:
+    """A line for each request, without any of its text."""
+
+    def __init__(self, form: str) -> None:
+        """`form`: `text` or `json`."""
+        self._json = form == "json"
+
+    def write(self, scope: Scope, request_id: str, outcome: str, begun: float) -> None:
+        """The request is over."""
+        facts: dict[str, object] = {"id": request_id, "method": scope["method"]}
+        facts |= {"path": scope["path"][:200], "status": outcome}
+        generation: Generation | None = scope.get("generation")
+        if generation is not None:
+            usage = generation.usage()
+            facts |= {"prompt_tokens": usage.prompt, "completion_tokens": usage.completion}
+            if generation.first is not None:
+                facts["first_token_ms"] = round((generation.first - begun) * 1e3, 1)
+        facts["total_ms"] = round((time.monotonic() - begun) * 1e3, 1)
+        if self._json:
+            print(json.dumps(facts), file=sys.stderr, flush=True)
+        else:
+            log.info("request %s", " ".join(f"{name}={value}" for name, value in facts.items()))
+
+
+_LONGEST_ID = 128
+
+
+def _request_id(scope: Scope) -> bytes:
+    """The client's name for the request where it may stand in a log, else a new one."""
+    sent: bytes = next((value for name, value in scope["headers"] if name == b"x-request-id"), b"")
+    plain = sent.replace(b"-", b"").replace(b"_", b"").replace(b".", b"").isalnum()
+    return sent if plain and len(sent) <= _LONGEST_ID else uuid.uuid4().hex.encode()
+
+
 def create_app(settings: Settings, engine: AsyncEngine) -> Starlette:
     """The application for one engine. `app.state` has what its handlers share: `api`, `work`, `counts`."""
     work, counts = Work(), HttpCounts()
+    form = settings.server.access_log
+    access = AccessLog(form) if form != "off" else None
+    gate = Middleware(Gate, keys=settings.server.api_keys, work=work, counts=counts, log=access)
     app = Starlette(
         routes=[
             Route("/live", live, methods=["GET"]),
@@ -140,10 +189,7 @@ def create_app(settings: Settings, engine: AsyncEngine) -> Starlette:
             Route("/metrics", metrics, methods=["GET"]),
             *routes.routes(),
         ],
-        middleware=[
-            *_cors(settings),
-            Middleware(Gate, keys=settings.server.api_keys, work=work, counts=counts),
-        ],
+        middleware=[*_cors(settings), gate],
         exception_handlers={HTTPException: _http_error, ApiError: _api_error, _core.CoreError: _core_error},
     )
     app.router.redirect_slashes = False

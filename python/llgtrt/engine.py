@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import json
+import time
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -65,6 +66,9 @@ class Generation:
         self._cancelled = False
         self._failure: _core.CoreError | None = None
         self._deadline: asyncio.TimerHandle | None = None
+        self.begun = time.monotonic()
+        self.first: float | None = None
+        """When the first token was there."""
         self.report = False
         """The client asks what became of drafts."""
 
@@ -85,6 +89,8 @@ class Generation:
         self._counts[index] = (event.prompt_tokens, event.cached_tokens, event.completion_tokens)
         if event.drafts:
             self._drafts[index] = event.drafts
+        if self.first is None and event.completion_tokens:
+            self.first = time.monotonic()
         finish, error = event.finish_reason, event.error
         delta = self._pending.get(index)
         if delta is None:

@@ -42,6 +42,7 @@ class ServerSettings:
     request_timeout: float
     max_body_bytes: int
     unknown_fields: str
+    access_log: str
     engine_process: bool
 
     @staticmethod

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import re
 import shutil
 import socket
 import ssl
@@ -180,6 +181,35 @@ def test_keys_from_elsewhere_and_pages_from_elsewhere(
         assert server.http.options(CHAT, headers={**asked, "origin": "https://x.org"}).status_code == 400
         told = server.http.get("/v1/models", headers={"origin": "https://example.com"})
         assert (told.status_code, "access-control-allow-origin" in told.headers) == (401, True)
+
+
+def test_requests_have_names_and_a_line_in_the_log() -> None:
+    for form in ("json", "text"):
+        with serving("toy", config={"server": {"access_log": form}}) as server:
+            server.wait_ready()
+            told = server.http.post(CHAT, json=HI, headers={"x-request-id": "abc-1.2"})
+            assert told.headers["x-request-id"] == "abc-1.2"
+            for odd in ("a b", "x" * 129, 'a"b'):
+                made = server.http.get("/v1/models", headers={"x-request-id": odd}).headers["x-request-id"]
+                assert (made != odd, len(made)) == (True, 32)
+            refused = server.http.post(CHAT, json={"messages": "secret words"})
+            assert refused.headers["x-request-id"]
+            lines = server.log()
+            assert "secret" not in lines
+            if form == "text":
+                found = re.search(
+                    r"request id=abc-1\.2 method=POST path=\S+ status=200 prompt_tokens=\d+", lines
+                )
+                assert found, lines
+                continue
+            logged = [json.loads(line) for line in lines.splitlines() if line.startswith("{")]
+            (line,) = [entry for entry in logged if entry["id"] == "abc-1.2"]
+            usage = told.json()["usage"]
+            assert (line["method"], line["path"], line["status"]) == ("POST", CHAT, "200")
+            assert line["prompt_tokens"] == usage["prompt_tokens"]
+            assert line["completion_tokens"] == usage["completion_tokens"]
+            assert 0 < line["first_token_ms"] <= line["total_ms"]
+            assert [entry["status"] for entry in logged].count("400") == 1
 
 
 def test_tls(tmp_path: Path) -> None:

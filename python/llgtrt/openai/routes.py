@@ -288,6 +288,7 @@ async def answer(
     cores = [translate.core_request(body, prompt, client, expected) for prompt in cut]
     try:
         generation = api.engine.submit(cores, translate.choices(body))
+        request.scope["generation"] = generation
         generation.report = body.speculative is not None and bool(body.speculative.report)
         finish = watch(request, generation)
         try:

@@ -31,7 +31,7 @@ pub fn load(text: Option<&str>, overrides: &str) -> Result<Config> {
 }
 
 /// The configuration of a draft model: the target's, with what the `runtime.json` in the draft's own folder says about
-/// its KV and threads.
+/// its KV and threads. Others of TensorRT-LLM's keys, which its engine folders have, are logged and mean nothing there.
 ///
 /// # Errors
 /// `Invalid` naming the file where it cannot be read, the file and the key where it sets any other key or a value that
@@ -39,10 +39,19 @@ pub fn load(text: Option<&str>, overrides: &str) -> Result<Config> {
 pub fn for_draft(target: &Config, file: &std::path::Path) -> Result<Config> {
     let refused = |why: String| Error::invalid(file.display().to_string(), why);
     let text = std::fs::read_to_string(file).map_err(|e| refused(format!("cannot be read: {e}")))?;
-    let own = parse(&text).map_err(|e| refused(e.to_string()))?;
-    let foreign = leaves(&own, "").into_iter().find(|key| {
+    let mut own = parse(&text).map_err(|e| refused(e.to_string()))?;
+    let alone = decode(&own).map_err(|e| refused(e.to_string()))?;
+    check_ranges(&alone).map_err(|e| refused(e.to_string()))?;
+    let mut foreign = leaves(&own, "");
+    foreign.retain(|key| {
         !key.starts_with("kv_cache_") && !["engine.kv_cache_type", "engine.threads"].contains(&key.as_str())
     });
+    let (grouped, ignored): (Vec<_>, Vec<_>) = foreign.into_iter().partition(|key| key.contains('.'));
+    if !ignored.is_empty() {
+        log::info!("{}: {} mean nothing for a draft model", file.display(), ignored.join(", "));
+    }
+    own.as_object_mut().into_iter().for_each(|keys| keys.retain(|key, _| !ignored.contains(key)));
+    let foreign = grouped.into_iter().next();
     if let Some(key) = foreign {
         let why = "a draft model's file may set kv_cache_*, engine.kv_cache_type and engine.threads only; move the \
                    rest to the target's";

@@ -269,6 +269,18 @@ pub enum UnknownFormat {
     Ignore,
 }
 
+/// How requests are logged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum AccessLog {
+    /// Not at all.
+    Off,
+    /// As words.
+    Text,
+    /// As JSON, one object a line.
+    Json,
+}
+
 /// What to do with fields that the API does not have. Constraints in forms that are not read are always refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -300,7 +312,7 @@ pub struct ServerConfig {
     /// A file with more of them, one in each line.
     #[schemars(length(min = 1))]
     pub api_key_file: Option<String>,
-    /// Origins of web pages that may call, e.g. "https://example.com"; "*" = all. A preflight needs no key.
+    /// Origins of web pages that may call, scheme and host; "*" = all. A preflight needs no key.
     #[schemars(inner(length(min = 1)))]
     pub cors_origins: Vec<String>,
     /// Certificate chain and private key, PEM files; with them the server speaks TLS.
@@ -328,6 +340,8 @@ pub struct ServerConfig {
     /// Most output tokens of a request that names none; null = the room left in the context.
     #[schemars(range(min = 1, max = 16_777_216))]
     pub default_max_tokens: Option<u32>,
+    /// A line for each request: id, method, path, status, tokens, time to the first token and in all; no text of it.
+    pub access_log: AccessLog,
     /// Largest request body in bytes.
     #[schemars(range(min = 1, max = 1_073_741_824))]
     pub max_body_bytes: u64,
@@ -353,6 +367,7 @@ impl Default for ServerConfig {
             send_timeout: 30.0,
             grace_period: 30.0,
             request_timeout: 3600.0,
+            access_log: AccessLog::Off,
             default_max_tokens: None,
             max_body_bytes: 16 * 1024 * 1024,
             unknown_fields: UnknownFields::RefuseKnown,

@@ -240,8 +240,20 @@ fn a_draft_folder_may_say_something_about_kv_and_threads() {
         read(r#"{"kv_cache_max_tokens": 500, "engine": {"threads": 3, "kv_cache_type": "bf16"}}"#).unwrap();
     assert_eq!((own.max_batch_size, own.kv_cache_max_tokens), (7, Some(500)));
     assert_eq!((own.engine.threads, own.engine.kv_cache_type), (3, KvCacheType::Bf16));
+    // All that an engine folder of TensorRT-LLM's may say.
+    let theirs = r#"{"guaranteed_no_evict": true, "max_batch_size": 4, "max_num_tokens": 1024, "max_queue_size": 9,
+        "enable_chunked_context": false, "enable_kv_cache_reuse": false, "kv_cache_free_gpu_mem_fraction": 0.9,
+        "kv_cache_host_memory_megabytes": 5, "kv_cache_onboard_blocks": false, "enable_batch_size_tuning": true,
+        "enable_max_num_tokens_tuning": true, "cross_kv_cache_fraction": 0.5, "secondary_offload_min_priority": 35,
+        "event_buffer_max_size": 16}"#;
+    let own = read(theirs).unwrap();
+    let mut wanted = target.clone();
+    (wanted.kv_cache_free_gpu_mem_fraction, wanted.kv_cache_host_memory_megabytes) = (0.9, Some(5));
+    wanted.kv_cache_onboard_blocks = false;
+    assert_eq!(own, wanted);
     for (text, word) in [
-        (r#"{"max_batch_size": 4}"#, "max_batch_size"),
+        (r#"{"max_batch_size": 0}"#, "max_batch_size"),
+        (r#"{"max_batch_sizes": 4}"#, "max_batch_size"),
         (r#"{"engine": {"threads": 1, "context": 5}}"#, "engine.context"),
         (r#"{"engine": {"threads": -1}}"#, "engine.threads"),
         (r#"{"kv_cache_max_token": 4}"#, "kv_cache_max_tokens"),

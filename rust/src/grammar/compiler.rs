@@ -6,6 +6,7 @@
 //! llguidance's part of it cannot be stopped, and its result is kept for the next who asks.
 
 use super::build::Builder;
+use super::counters::Counters;
 use super::queue::{Message, Outcome, Parts, Queue, Waiter};
 use super::{Compiled, GrammarSpec};
 use crate::config::GrammarConfig;
@@ -13,11 +14,8 @@ use crate::error::{Error, Result};
 use crate::vocab::Vocab;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::mpsc::{Receiver, Sender, SyncSender, TryRecvError, channel, sync_channel};
+use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::time::Duration;
-
-/// Compilation times kept until somebody drains them; more are dropped.
-const DURATIONS: usize = 4096;
 
 /// Compiles grammars off the engine thread.
 #[derive(Debug)]
@@ -41,22 +39,6 @@ pub struct CompileStats {
     pub durations: Vec<Duration>,
 }
 
-/// Counters that the queue's thread writes.
-#[derive(Debug)]
-pub(super) struct Counters {
-    pub(super) hits: AtomicU64,
-    pub(super) misses: AtomicU64,
-    pub(super) entries: AtomicU64,
-    durations: SyncSender<Duration>,
-}
-
-impl Counters {
-    pub(super) fn took(&self, took: Duration) {
-        // Full: nobody reads the metrics; a lost sample is all there is to lose.
-        let _ = self.durations.try_send(took);
-    }
-}
-
 impl Compiler {
     /// Starts the queue; `wake` is called from its thread whenever a compilation ends or a cached grammar is found.
     ///
@@ -69,13 +51,8 @@ impl Compiler {
             n => n as usize,
         };
         let (sender, messages) = channel();
-        let (sink, durations) = sync_channel(DURATIONS);
-        let counters = Arc::new(Counters {
-            hits: AtomicU64::new(0),
-            misses: AtomicU64::new(0),
-            entries: AtomicU64::new(0),
-            durations: sink,
-        });
+        let (counters, durations) = Counters::new();
+        let counters = Arc::new(counters);
         let parts = Parts {
             builder: Arc::new(Builder::new(&vocab, config)?),
             // With one thread, a slow compilation would hold up everybody.

@@ -11,6 +11,7 @@
 mod budget;
 mod build;
 pub mod compiler;
+mod counters;
 mod env;
 mod lark;
 pub mod mask;

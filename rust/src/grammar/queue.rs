@@ -3,7 +3,7 @@
 use super::GrammarSpec;
 use super::budget::{Budget, too_complex};
 use super::build::{Builder, Pristine};
-use super::compiler::Counters;
+use super::counters::Counters;
 use crate::error::{Error, Result};
 use std::collections::{HashMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
