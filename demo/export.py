@@ -1,11 +1,7 @@
-"""Writes an engine folder: `model.gguf` (Q8_0 matrices, F32 norms) and the tokenizer files.
-
-`python -m demo.export` writes both folders, and that of the speculator, from the last checkpoint.
-"""
+"""Writes an engine folder: `model.gguf` (Q8_0 matrices, F32 norms) and the tokenizer files."""
 
 from __future__ import annotations
 
-import argparse
 import json
 import shutil
 from pathlib import Path
@@ -142,22 +138,3 @@ def _add(writer: gguf.GGUFWriter, name: str, weight: Floats) -> None:
         return
     kind = gguf.GGMLQuantizationType.Q8_0
     writer.add_tensor(name, gguf.quants.quantize(weight, kind), raw_dtype=kind)
-
-
-def main() -> None:
-    """Export all models from the last checkpoint."""
-    from demo import speculator
-    from demo.train import fresh, load
-
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--out", type=Path, default=Path(__file__).parent)
-    parser.add_argument("--work", type=Path, default=Path(__file__).parent / "work")
-    args = parser.parse_args()
-    state, number = load(args.work / "checkpoint.npz", fresh(0, vocabulary(args.work)[0]))
-    export_pair(state, args.work, args.out)
-    speculator.export(state["params"]["speculator"], args.out / "speculator")
-    print(f"exported after {number} steps")
-
-
-if __name__ == "__main__":
-    main()

@@ -6,9 +6,7 @@ usage() {
     cat <<'END'
 usage: launch-llgtrt.sh <target> [<draft>] [flags]     engine folders, or .gguf files; <draft> may be an MLP speculator
        launch-llgtrt.sh --demo [flags]                 the demo pair, as `demo`
-
-  --port N  --host H  --debug  --runtime-config F  --chat-template F
-  --served-model-name S  --api-key K  --draft-len N  --no-speculation  --print-config
+       launch-llgtrt.sh --help                         all flags
 END
 }
 
@@ -22,7 +20,8 @@ for arg in "$@"; do
         --demo) args=("$LLGTRT_ROOT/demo/target" "$LLGTRT_ROOT/demo/draft" --served-model-name demo ${args[@]+"${args[@]}"}) ;;
         -h | --help)
             usage
-            exit 0
+            echo
+            exec "$(find_python)" -I "$LLGTRT_ROOT/python/llgtrt/flags.py" serve --help
             ;;
         *) args+=("$arg") ;;
     esac

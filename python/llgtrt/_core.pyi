@@ -86,6 +86,10 @@ class Event:
         """Tokens of the prompt whose KV was taken from an earlier request."""
 
     @property
+    def queue_seconds(self) -> float:
+        """Seconds from the request's arrival to its admission."""
+
+    @property
     def completion_tokens(self) -> int:
         """Tokens generated so far, the end token included."""
 

@@ -155,6 +155,8 @@ class AccessLog:
         if generation is not None:
             usage = generation.usage()
             facts |= {"prompt_tokens": usage.prompt, "completion_tokens": usage.completion}
+            if generation.queued is not None:
+                facts["queue_ms"] = round(generation.queued * 1e3, 1)
             if generation.first is not None:
                 facts["first_token_ms"] = round((generation.first - begun) * 1e3, 1)
         facts["total_ms"] = round((time.monotonic() - begun) * 1e3, 1)

@@ -12,10 +12,14 @@ from __future__ import annotations
 
 import asyncio
 
+import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
 from llgtrt.openai.errors import invalid
+
+if not hasattr(HttpToolsProtocol, "_start_asgi_task"):
+    raise ImportError(f"uvicorn {uvicorn.__version__} lacks a hook; install uvicorn>=0.45,<1")
 
 
 class Connection(HttpToolsProtocol):

@@ -67,6 +67,8 @@ class Generation:
         self._failure: _core.CoreError | None = None
         self._deadline: asyncio.TimerHandle | None = None
         self.begun = time.monotonic()
+        self.queued: float | None = None
+        """Seconds from its arrival to its admission, known with its first news."""
         self.first: float | None = None
         """When the first token was there."""
         self.report = False
@@ -89,6 +91,8 @@ class Generation:
         self._counts[index] = (event.prompt_tokens, event.cached_tokens, event.completion_tokens)
         if event.drafts:
             self._drafts[index] = event.drafts
+        if self.queued is None:
+            self.queued = event.queue_seconds
         if self.first is None and event.completion_tokens:
             self.first = time.monotonic()
         finish, error = event.finish_reason, event.error

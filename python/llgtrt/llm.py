@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import select
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +21,7 @@ from llgtrt import _core, templates
 from llgtrt.openai import schema, translate
 from llgtrt.openai.errors import ApiError
 from llgtrt.prompt import Vocabulary
-from llgtrt.settings import Names, Settings, StartError, given, load, named
+from llgtrt.settings import Names, Settings, StartError, given, load, merged, named
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -175,18 +175,19 @@ class LLM:
         if unknown:
             raise TypeError(f"{min(unknown)}: not a keyword of LLM; `config` takes every key of runtime.json")
         try:
-            overrides = _merged(named(names), {"max_queue_size": 0})
+            overrides = merged(named(names), {"max_queue_size": 0})
         except StartError as e:
             raise ValueError(str(e)) from e
         own = {"engine": given({"seed": seed}), "server": given({"chat_template": chat_template})}
-        overrides = _merged(overrides, {name: keys for name, keys in own.items() if keys})
+        overrides = merged(overrides, {name: keys for name, keys in own.items() if keys})
         self._core: _core.Engine | None = None
-        settings, self._core = _opened(model, runtime_config, _merged(overrides, config or {}))
+        settings, self._core = _opened(model, runtime_config, merged(overrides, config or {}))
         self._vocabulary = Vocabulary(self._core)
         self._count = 0
         try:
             info = msgspec.json.decode(self._core.info(), type=dict[str, Any])
             self._template = templates.load(settings, info)
+            self._defaults = settings.sampling
             self._context: int = info["limits"]["context"]
         except StartError as e:
             self.close()
@@ -200,15 +201,27 @@ class LLM:
     ) -> list[RequestOutput]:
         """Completes the prompts, all together; the outputs are in their order.
 
-        `sampling_params`: for all, or one for each prompt.
+        `sampling_params`: for all, or one for each prompt; none = `get_default_sampling_params()`.
 
         Raises:
             ValueError: a prompt or a parameter is refused; nothing was generated then.
             RuntimeError: the LLM was closed.
         """
-        several = [prompts] if isinstance(prompts, str | Mapping) else list(prompts)
-        read = [self._read(prompt, f"prompts[{i}]") for i, prompt in enumerate(several)]
-        return self._run(read, sampling_params, use_tqdm)
+        return self._run(self._read_all(prompts), sampling_params, use_tqdm)
+
+    def generate_stream(
+        self,
+        prompts: Prompt | Sequence[Prompt],
+        sampling_params: SamplingParams | Sequence[SamplingParams] | None = None,
+    ) -> Generator[RequestOutput, None, None]:
+        """The same while it goes on: each output whenever it has grown, the last time when it is finished.
+
+        One at a time; what is not waited for to its end is cancelled with the iterator.
+
+        Raises:
+            ValueError, RuntimeError: as `generate`, before anything is generated.
+        """
+        return self._begin(self._read_all(prompts), sampling_params)[1]
 
     def chat(
         self,
@@ -236,6 +249,10 @@ class LLM:
                 raise ValueError(f"conversation {i}: {e}") from e
         return self._run(read, sampling_params, use_tqdm)
 
+    def get_default_sampling_params(self) -> SamplingParams:
+        """What configuration and `generation_config.json` say, in place of the usual defaults."""
+        return SamplingParams(**self._defaults)
+
     def close(self) -> None:
         """Ends the engine. Afterwards nothing can be generated."""
         if self._core is not None:
@@ -249,6 +266,10 @@ class LLM:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def _read_all(self, prompts: Prompt | Sequence[Prompt]) -> list[tuple[str | None, list[int]]]:
+        several = [prompts] if isinstance(prompts, str | Mapping) else list(prompts)
+        return [self._read(prompt, f"prompts[{i}]") for i, prompt in enumerate(several)]
 
     def _read(self, prompt: Prompt, name: str) -> tuple[str | None, list[int]]:
         if isinstance(prompt, str):
@@ -266,9 +287,22 @@ class LLM:
         params: SamplingParams | Sequence[SamplingParams] | None,
         use_tqdm: bool,
     ) -> list[RequestOutput]:
+        results, news = self._begin(prompts, params)
+        with tqdm(total=len(results), unit="prompt", disable=not use_tqdm) as bar:
+            for output in news:
+                bar.update(output.finished)
+        return results
+
+    def _begin(
+        self,
+        prompts: Sequence[tuple[str | None, list[int]]],
+        params: SamplingParams | Sequence[SamplingParams] | None,
+    ) -> tuple[list[RequestOutput], Generator[RequestOutput, None, None]]:
+        """Submits all, or none; the outputs, and each of them whenever it has grown."""
         if self._core is None:
             raise RuntimeError("the LLM was closed")
-        each = list(params) if isinstance(params, Sequence) else [params or SamplingParams()] * len(prompts)
+        one = params or self.get_default_sampling_params()
+        each = list(one) if isinstance(one, Sequence) else [one] * len(prompts)
         if len(each) != len(prompts):
             raise ValueError(f"sampling_params: {len(each)} for {len(prompts)} prompts")
         bodies = {id(one): one.body() for one in each}
@@ -281,12 +315,15 @@ class LLM:
                 running[request] = RequestOutput(str(self._count), text, ids, outputs)
                 self._count += 1
                 results.append(running[request])
-            with tqdm(total=len(results), unit="prompt", disable=not use_tqdm) as bar:
-                self._collect(running, bar)
-        finally:
-            for request in running:
+        except BaseException:
+            self._cancel(running)
+            raise
+        return results, self._collect(running)
+
+    def _cancel(self, running: Iterable[int]) -> None:
+        for request in running:
+            if self._core is not None:
                 self._core.cancel(request)
-        return results
 
     def _submit(self, body: schema.CompletionRequest, ids: Sequence[int], name: str) -> int:
         assert self._core is not None
@@ -298,23 +335,26 @@ class LLM:
         except _core.CoreError as e:
             raise RuntimeError(str(e)) from e
 
-    def _collect(self, running: dict[int, RequestOutput], bar: tqdm[Any]) -> None:
-        """Takes events until no request is left."""
-        assert self._core is not None
+    def _collect(self, running: dict[int, RequestOutput]) -> Generator[RequestOutput, None, None]:
+        """Takes events until no request is left; cancels what is left where nobody wants more."""
         poll = select.poll()
-        poll.register(self._core.fileno(), select.POLLIN)
-        while running:
-            poll.poll(_POLL_MS)
-            for event in self._core.drain():
-                result = running.get(event.request)
-                if result is None:
-                    continue
-                result.outputs[event.choice].take(event)
-                result.num_cached_tokens = max(result.num_cached_tokens, event.cached_tokens)
-                if all(output.finish_reason for output in result.outputs):
-                    result.finished = True
-                    del running[event.request]
-                    bar.update()
+        try:
+            if running and self._core is not None:
+                poll.register(self._core.fileno(), select.POLLIN)
+            while running and self._core is not None:
+                poll.poll(_POLL_MS)
+                for event in self._core.drain():
+                    result = running.get(event.request)
+                    if result is None:
+                        continue
+                    result.outputs[event.choice].take(event)
+                    result.num_cached_tokens = max(result.num_cached_tokens, event.cached_tokens)
+                    if all(output.finish_reason for output in result.outputs):
+                        result.finished = True
+                        del running[event.request]
+                    yield result
+        finally:
+            self._cancel(running)
 
 
 def _opened(
@@ -337,12 +377,3 @@ def _opened(
         core.close()
         raise (ValueError if state == "failed" else RuntimeError)(why)
     return settings, core
-
-
-def _merged(base: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
-    """Both, group by group; `more` comes first."""
-    merged = dict(base)
-    for name, value in more.items():
-        known = merged.get(name)
-        merged[name] = {**known, **value} if isinstance(known, dict) and isinstance(value, Mapping) else value
-    return merged

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
@@ -20,6 +20,9 @@ BUCKETS = (
     *(0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0),
 )
 """Upper bounds in seconds of the core's histograms (`metrics::BUCKETS`)."""
+
+SIZES = ("1", "2", "3-4", "5-8", "9-16", "17-32", "33-64", "65-128", "129+")
+"""Numbers of sequences that the core tells apart (`metrics::SIZES`)."""
 
 PROMISES = {"BitIdentical": "exact: bit-identical", "NearTies": "exact: up to near-ties"}
 """`exec::Promise`, in words."""
@@ -57,11 +60,11 @@ _FATES = ("accepted", "target", "grammar", "stop", "unverified")
 """What becomes of a drafted token (`metrics::Fates`)."""
 
 _HISTOGRAMS = {
+    "queue": ("llgtrt_queue_seconds", "From arrival to admission."),
     "time_to_first_token": ("llgtrt_time_to_first_token_seconds", "From arrival to the first token."),
     "inter_token": ("llgtrt_inter_token_seconds", "Between tokens of a choice."),
     "end_to_end": ("llgtrt_end_to_end_seconds", "From arrival to the end."),
     "step": ("llgtrt_step_seconds", "Per engine step."),
-    "draft": ("llgtrt_draft_seconds", "Drafting, per step in which anything could be drafted."),
     "verify": ("llgtrt_verify_seconds", "The target's part of a step: pass, masks, sampling."),
     "mask": ("llgtrt_mask_seconds", "Mask computation, per step that had any."),
     "compile": ("llgtrt_grammar_compile_seconds", "Per grammar compilation."),
@@ -105,10 +108,14 @@ class EngineCollector(Collector):
         for key, text in _COUNTERS.items():
             yield CounterMetricFamily(f"llgtrt_{key}", text, value=totals[key])
         yield from _drafting(totals["drafting"])
+        yield from _rates(totals)
         for key, (name, text) in _GAUGES.items():
             yield GaugeMetricFamily(name, text, value=gauges[key])
         for key, (name, text) in _HISTOGRAMS.items():
-            yield _histogram(name, text, totals[key])
+            yield _histogram(name, text, [({}, totals[key])])
+        sizes = [({"sequences": size}, drafted) for size, drafted in zip(SIZES, totals["draft"], strict=True)]
+        text = "Drafting, per step in which anything could be drafted, by the number of sequences."
+        yield _histogram("llgtrt_draft_seconds", text, sizes)
 
     def _server(self, snapshot: dict[str, Any]) -> Iterator[Metric]:
         ready = self._engine.state()[0] == "ready"
@@ -163,8 +170,62 @@ def _drafting(drafting: dict[str, Any]) -> Iterator[Metric]:
         yield family
 
 
-def _histogram(name: str, text: str, histogram: dict[str, Any]) -> HistogramMetricFamily:
+def acceptance(totals: dict[str, Any]) -> float | None:
+    """The share of drafted tokens that were emitted; none where nothing was drafted."""
+    drafted: int = totals["drafted_tokens"]
+    return totals["accepted_tokens"] / drafted if drafted else None
+
+
+def efficiency(totals: dict[str, Any]) -> float | None:
+    """Tokens emitted in steps with a draft, over those of a draft model that is always right.
+
+    Such a step can emit its draft and one token more; the token more is always emitted. So vLLM and Aphrodite
+    define system efficiency.
+    """
+    drafted: int = totals["drafted_tokens"]
+    steps = sum(totals["drafting"]["lengths"][1:])
+    return (totals["accepted_tokens"] + steps) / (drafted + steps) if drafted + steps else None
+
+
+def _rates(totals: dict[str, Any]) -> Iterator[Metric]:
+    rates = (
+        ("llgtrt_draft_acceptance_rate", "Share of drafted tokens that were emitted.", acceptance),
+        (
+            "llgtrt_draft_system_efficiency",
+            "Tokens emitted in steps with a draft, over those that were possible.",
+            efficiency,
+        ),
+    )
+    for name, text, rate in rates:
+        value = rate(totals)
+        yield GaugeMetricFamily(name, text, value=float("nan") if value is None else value)
+
+
+def news(before: dict[str, Any], after: dict[str, Any], seconds: float) -> str | None:
+    """What was done between two snapshots, in one line; none where nothing was."""
+    old, new, gauges = before["totals"], after["totals"], after["gauges"]
+    done = {key: new[key] - old[key] for key in _COUNTERS}
+    if not (done["computed_tokens"] or gauges["running"] or gauges["waiting"]):
+        return None
+    ended = sum(new[f"requests_{outcome}"] - old[f"requests_{outcome}"] for outcome in _OUTCOMES)
+    accepted = acceptance(done)
+    parts = [
+        f"{gauges['running']} choices running, {gauges['waiting']} requests waiting, {ended} ended",
+        f"{done['generated_tokens'] / seconds:.1f} tokens/s, prompts {done['prompt_tokens'] / seconds:.1f}",
+        f"KV {gauges['kv_used'] / gauges['kv_total']:.0%}" if gauges["kv_total"] else "",
+        f"drafts accepted {accepted:.0%}" if accepted is not None else "",
+    ]
+    return "; ".join(part for part in parts if part)
+
+
+def _histogram(
+    name: str, text: str, series: Sequence[tuple[dict[str, str], dict[str, Any]]]
+) -> HistogramMetricFamily:
+    """`series`: labels, and a core histogram for each."""
     bounds = [*(str(b) for b in BUCKETS), "+Inf"]
-    cumulative = itertools.accumulate(histogram["counts"])
-    buckets = [(bound, float(count)) for bound, count in zip(bounds, cumulative, strict=True)]
-    return HistogramMetricFamily(name, text, buckets=buckets, sum_value=histogram["sum"])
+    family = HistogramMetricFamily(name, text, labels=list(series[0][0]))
+    for labels, histogram in series:
+        cumulative = itertools.accumulate(histogram["counts"])
+        buckets = [(bound, float(count)) for bound, count in zip(bounds, cumulative, strict=True)]
+        family.add_metric(list(labels.values()), buckets, histogram["sum"])
+    return family

@@ -3,37 +3,20 @@
 from __future__ import annotations
 
 import argparse
+import csv
 import json
+import os
+import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from llgtrt.settings import StartError, given
 
+if TYPE_CHECKING:
+    from llgtrt.llm import LLM, Prompt, RequestOutput, SamplingParams
 
-def add_to(parser: argparse.ArgumentParser) -> None:
-    """The flags."""
-    parser.add_argument("--engine_dir", required=True, help="engine folder, .gguf file, or `toy`")
-    parser.add_argument("--draft_engine_dir", help="draft model or MLP speculator")
-    parser.add_argument("--tokenizer_dir", help="folder of the tokenizer, if it is said: that of the engine")
-    parser.add_argument("--input_text", nargs="+", required=True, help="texts to be completed")
-    parser.add_argument("--max_output_len", type=int, required=True, help="most tokens of each output")
-    parser.add_argument(
-        "--draft_target_model_config",
-        metavar="LIST",
-        help='"[draft_len, [draft devices], [target devices], use_logits]"',
-    )
-    parser.add_argument(
-        "--kv_cache_enable_block_reuse", action="store_true", help="reuse KV of common beginnings"
-    )
-    parser.add_argument(
-        "--kv_cache_free_gpu_memory_fraction", type=float, metavar="F", help="share of free memory for KV"
-    )
-    parser.add_argument("--num_beams", type=int, default=1, help="1: beam search is not supported")
-    parser.add_argument("--temperature", type=float, default=1.0)
-    parser.add_argument("--top_k", type=int, default=1, help="1 = greedy")
-    parser.add_argument("--top_p", type=float)
-    parser.add_argument("--random_seed", type=int)
-    parser.add_argument("--runtime-config", metavar="FILE", help="configuration (the folder's runtime.json)")
+_ROUNDS = 10
+"""Runs that `--run_profiling` measures."""
 
 
 def main(parsed: argparse.Namespace) -> int:
@@ -44,16 +27,18 @@ def main(parsed: argparse.Namespace) -> int:
     """
     if parsed.num_beams != 1:
         raise StartError("--num_beams: beam search is not supported; leave it at 1")
-    _check_tokenizer(parsed.engine_dir, parsed.tokenizer_dir)
+    if parsed.use_py_session:
+        raise StartError(
+            "--use_py_session: there is no Python session, the core runs the model; leave it out"
+        )
+    if parsed.log_level == "verbose":
+        os.environ.setdefault("LLGTRT_LOG", "debug")
+    prompts = _prompts(parsed)
+    if parsed.tokenizer_dir is not None:
+        check_tokenizer("--tokenizer_dir", parsed.engine_dir, parsed.tokenizer_dir)
     # The web stack's types are loaded here, so that a mistake on the command line is told at once.
-    from llgtrt.llm import LLM, SamplingParams
+    from llgtrt.llm import LLM
 
-    sampling = SamplingParams(
-        temperature=parsed.temperature,
-        top_k=parsed.top_k,
-        max_tokens=parsed.max_output_len,
-        **given({"top_p": parsed.top_p, "seed": parsed.random_seed}),
-    )
     try:
         with LLM(
             parsed.engine_dir,
@@ -61,35 +46,130 @@ def main(parsed: argparse.Namespace) -> int:
             runtime_config=parsed.runtime_config,
             config=_config(parsed),
         ) as llm:
-            for number, output in enumerate(llm.generate(parsed.input_text, sampling)):
-                print(f"Input [Text {number}]: {json.dumps(output.prompt, ensure_ascii=False)}")
-                text = json.dumps(output.outputs[0].text, ensure_ascii=False)
-                print(f"Output [Text {number} Beam 0]: {text}")
+            _complete(parsed, llm, prompts, _sampling(parsed))
     except ValueError as e:
         raise StartError(str(e)) from e
     return 0
 
 
+def _prompts(parsed: argparse.Namespace) -> list[Prompt]:
+    """The texts of the command line, or what stands in the file.
+
+    Raises:
+        StartError: there is none, or both, or the file cannot be read.
+    """
+    if (parsed.input_text is None) == (parsed.input_file is None):
+        raise StartError("--input_text, --input_file: give one of them")
+    if parsed.input_file is None:
+        return list(parsed.input_text)
+    file = Path(parsed.input_file)
+    try:
+        if file.suffix == ".txt":
+            return [file.read_text(encoding="utf-8")]
+        if file.suffix == ".csv":
+            with file.open(encoding="utf-8", newline="") as lines:
+                return [{"prompt_token_ids": [int(cell) for cell in row]} for row in csv.reader(lines) if row]
+    except (OSError, ValueError) as e:
+        raise StartError(f"--input_file: {file} cannot be read ({e})") from e
+    raise StartError(f"--input_file: {file.name} is neither .txt nor .csv; write it as one of these")
+
+
+def _sampling(parsed: argparse.Namespace) -> SamplingParams:
+    from llgtrt.llm import SamplingParams
+
+    names = ("min_p", "repetition_penalty", "presence_penalty", "frequency_penalty")
+    wanted: dict[str, Any] = {name: getattr(parsed, name) for name in names}
+    wanted |= {"seed": parsed.random_seed, "stop": parsed.stop_words}
+    wanted |= {"top_p": parsed.top_p or None, "truncate_prompt_tokens": parsed.max_input_length}
+    if parsed.end_id is not None:
+        wanted |= {"ignore_eos": True, "stop_token_ids": [parsed.end_id] if parsed.end_id >= 0 else None}
+    return SamplingParams(
+        temperature=parsed.temperature, top_k=parsed.top_k, max_tokens=parsed.max_output_len, **given(wanted)
+    )
+
+
+def _complete(parsed: argparse.Namespace, llm: LLM, prompts: list[Prompt], sampling: SamplingParams) -> None:
+    """Prints the outputs, and what else was asked for."""
+    if parsed.streaming:
+        outputs = _stream(llm, prompts, sampling, max(parsed.streaming_interval, 1))
+    else:
+        outputs = llm.generate(prompts, sampling)
+        for number, output in enumerate(outputs):
+            print(f"Input [Text {number}]: {json.dumps(output.prompt, ensure_ascii=False)}")
+            _print(number, output)
+    if parsed.output_csv is not None:
+        try:
+            with Path(parsed.output_csv).open("w", encoding="utf-8", newline="") as file:
+                csv.writer(file).writerows(output.outputs[0].token_ids for output in outputs)
+        except OSError as e:
+            raise StartError(f"--output_csv: {parsed.output_csv} cannot be written ({e})") from e
+    if parsed.run_profiling:
+        begun = time.perf_counter()
+        tokens = 0
+        for _ in range(_ROUNDS):
+            several = llm.generate(prompts, sampling, use_tqdm=False)
+            tokens += sum(len(output.outputs[0].token_ids) for output in several)
+        took = time.perf_counter() - begun
+        print(
+            f"batch_size: {len(prompts)}, avg latency of {_ROUNDS} iterations: {took / _ROUNDS:.4f} sec, "
+            f"{tokens / took:.1f} tokens/s"
+        )
+
+
+def _stream(llm: LLM, prompts: list[Prompt], sampling: SamplingParams, interval: int) -> list[RequestOutput]:
+    """Prints the outputs while they grow, each after so many tokens, and at its end."""
+    printed: dict[str, int] = {}
+    last: dict[str, RequestOutput] = {}
+    for output in llm.generate_stream(prompts, sampling):
+        count = len(output.outputs[0].token_ids)
+        number = list(last).index(output.request_id) if output.request_id in last else len(last)
+        last[output.request_id] = output
+        if output.finished or count - printed.get(output.request_id, 0) >= interval:
+            printed[output.request_id] = count
+            _print(number, output)
+    return list(last.values())
+
+
+def _print(number: int, output: RequestOutput) -> None:
+    text = json.dumps(output.outputs[0].text, ensure_ascii=False)
+    print(f"Output [Text {number} Beam 0]: {text}", flush=True)
+
+
 def _config(parsed: argparse.Namespace) -> dict[str, Any]:
     config: dict[str, Any] = {"enable_kv_cache_reuse": parsed.kv_cache_enable_block_reuse}
-    if parsed.kv_cache_free_gpu_memory_fraction is not None:
-        config["kv_cache_free_gpu_mem_fraction"] = parsed.kv_cache_free_gpu_memory_fraction
+    config |= given(
+        {
+            "kv_cache_free_gpu_mem_fraction": parsed.kv_cache_free_gpu_memory_fraction,
+            "kv_cache_max_tokens": parsed.max_tokens_in_paged_kv_cache,
+        }
+    )
     if parsed.draft_target_model_config is not None:
         config["speculative"] = {"draft_target_model_config": parsed.draft_target_model_config}
     return config
 
 
-def _check_tokenizer(engine: str, tokenizer: str | None) -> None:
-    """The core has one tokenizer, the engine folder's; another one would not be used."""
-    if tokenizer is None or Path(tokenizer).resolve() == Path(engine).resolve():
+def check_tokenizer(flag: str, engine: str, tokenizer: str) -> None:
+    """Each model has one tokenizer, the engine folder's or the .gguf file's; another one is not used.
+
+    Raises:
+        StartError: the one that `flag` names differs, or cannot be compared.
+    """
+    folder = Path(engine) if Path(engine).is_dir() else Path(engine).parent
+    if Path(tokenizer).resolve() == folder.resolve():
         return
-    files = [Path(folder) / "tokenizer.json" for folder in (engine, tokenizer)]
+    files = [Path(name) / "tokenizer.json" for name in (folder, tokenizer)]
+    if not Path(engine).is_dir() and not files[0].is_file():
+        # A bare .gguf file has its own; all that can be seen is whether a tokenizer lies there at all.
+        names = ("tokenizer.json", "tokenizer.model", "tokenizer_config.json")
+        if not any((Path(tokenizer) / name).is_file() for name in names):
+            raise StartError(f"{flag}: {tokenizer} has no tokenizer; leave the flag out")
+        return
     try:
         equal = files[0].read_bytes() == files[1].read_bytes()
     except OSError as e:
-        raise StartError(f"--tokenizer_dir: {e.filename}: cannot be read; leave the flag out") from e
+        raise StartError(f"{flag}: {e.filename}: cannot be read; leave the flag out") from e
     if not equal:
         raise StartError(
-            f"--tokenizer_dir: {files[1]} differs from {files[0]}, which is used; "
+            f"{flag}: {files[1]} differs from {files[0]}, which is used; "
             "leave the flag out, or put the file there"
         )

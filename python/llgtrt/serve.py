@@ -11,6 +11,7 @@ import resource
 import signal
 import socket
 import sys
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -20,11 +21,14 @@ from llgtrt import _core, templates
 from llgtrt.app import Work, create_app
 from llgtrt.connection import Connection, drop_stalled
 from llgtrt.engine import AsyncEngine
-from llgtrt.metrics import promise
+from llgtrt.metrics import news, promise
 from llgtrt.openai.routes import Api
-from llgtrt.settings import Settings, StartError
+from llgtrt.settings import Settings, StartError, is_loopback
 
 log = logging.getLogger(__name__)
+
+NEWS_SECONDS = 10.0
+"""Between two lines about what was done."""
 
 LAST_WORDS_SECONDS = 2.0
 """How long answers may take to end after the engine was closed."""
@@ -145,13 +149,16 @@ async def _run(settings: Settings, core: _core.Engine, listeners: list[socket.so
     app = create_app(settings, engine)
     server = _Server(_uvicorn_config(app, settings))
     address = _address(settings, listeners)
-    log.info("listening on %s, loading %s", address, settings.model)
+    alone = "; only this machine reaches it (--host)" if is_loopback(settings.server.host) else ""
+    log.info("listening on %s, loading %s%s", address, settings.model, alone)
     follow = asyncio.create_task(_follow(engine, app.state.api, address))
     follow.add_done_callback(lambda _: setattr(server, "should_exit", True))
     drop = asyncio.create_task(drop_stalled(server.server_state, settings.server.send_timeout))
+    tell = asyncio.create_task(_tell(engine))
     _on_signals(_Ending(engine, app.state.work, server, settings.server.grace_period))
     await server.serve(sockets=listeners)
     drop.cancel()
+    tell.cancel()
     if follow.done():
         follow.result()
     follow.cancel()
@@ -193,6 +200,18 @@ async def _follow(engine: AsyncEngine, api: Api, address: str) -> None:
             log.warning("the engine is %s: %s", state, why)
         before = state
         await engine.change()
+
+
+async def _tell(engine: AsyncEngine) -> None:
+    """Logs a line about each interval in which anything was done."""
+    before, begun = engine.metrics(), time.monotonic()
+    while True:
+        await asyncio.sleep(NEWS_SECONDS)
+        after, ended = engine.metrics(), time.monotonic()
+        line = news(before, after, ended - begun)
+        if line is not None:
+            log.info("%s", line)
+        before, begun = after, ended
 
 
 class _Ending:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import ipaddress
 import json
 import os
 from collections.abc import Mapping
@@ -30,6 +31,7 @@ class ServerSettings:
     host: str
     port: int
     served_model_name: str | None
+    served_model_aliases: tuple[str, ...]
     api_keys: tuple[str, ...]
     """Those of the file and of the environment, too."""
     cors_origins: tuple[str, ...]
@@ -57,7 +59,7 @@ class ServerSettings:
                 f"server.api_keys: {HIDDEN} stands for a key that is not shown; write the key itself"
             )
         values["api_keys"] = (*group["api_keys"], *_more_keys(group["api_key_file"]))
-        values["cors_origins"] = tuple(values["cors_origins"])
+        values |= {name: tuple(values[name]) for name in ("cors_origins", "served_model_aliases")}
         return ServerSettings(**values)
 
 
@@ -106,6 +108,16 @@ class Settings:
         return path.stem if path.suffix == ".gguf" else path.name
 
     @property
+    def names(self) -> tuple[str, ...]:
+        """All names that requests may use for the model, its own first."""
+        return tuple(dict.fromkeys((self.model, *self.server.served_model_aliases)))
+
+    @property
+    def sampling(self) -> dict[str, Any]:
+        """What requests sample with where they say nothing, as far as it is said."""
+        return given(json.loads(self.config)["sampling"])
+
+    @property
     def folder(self) -> Path | None:
         """The engine folder, if the target is one."""
         path = Path(self.target)
@@ -137,7 +149,45 @@ def load(target: str, runtime_config: str | None, overrides: dict[str, Any]) -> 
         config = _core.load_config(text, json.dumps(overrides))
     except _core.InvalidRequest as e:
         raise StartError(f"{file}: {e}" if file else str(e)) from e
+    config = _with_model_defaults(target, text, overrides, config)
     return Settings(target, config, ServerSettings.from_group(json.loads(config)["server"]))
+
+
+_SAMPLING = ("temperature", "top_p", "top_k", "min_p", "repetition_penalty")
+
+
+def _with_model_defaults(target: str, text: str | None, overrides: dict[str, Any], config: str) -> str:
+    """The configuration with what `generation_config.json` says where it is silent itself.
+
+    Raises:
+        StartError: that file cannot be read, or the core refuses a value.
+    """
+    known = json.loads(config)
+    file = Path(target) / "generation_config.json"
+    if _is_toy(target) or known["engine"]["generation_config"] == "none" or not file.is_file():
+        return config
+    try:
+        said = json.loads(file.read_bytes())
+        if not isinstance(said, dict):
+            raise ValueError("not an object")
+        sampling = {name: said.get(name) for name in _SAMPLING if known["sampling"][name] is None}
+        server = {"default_max_tokens": said.get("max_new_tokens")}
+        if known["server"]["default_max_tokens"] is not None:
+            server = {}
+        more = merged({"sampling": given(sampling), "server": given(server)}, overrides)
+        return _core.load_config(text, json.dumps(more))
+    except (OSError, ValueError) as e:
+        advice = "mend it, or set engine.generation_config to none"
+        raise StartError(f"{file}: cannot be used ({e}); {advice}") from e
+
+
+def merged(base: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
+    """Both, group by group; `more` comes first."""
+    both = dict(base)
+    for name, value in more.items():
+        known = both.get(name)
+        both[name] = {**known, **value} if isinstance(known, dict) and isinstance(value, Mapping) else value
+    return both
 
 
 def given(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -240,6 +290,14 @@ def speculative_config(wanted: Mapping[str, Any]) -> dict[str, Any]:
     if rest:
         raise StartError(f"speculative_config.{next(iter(rest))}: not a known key; leave it out")
     return group
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches the address."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def check_parallel(name: str, size: int) -> None:

@@ -86,6 +86,8 @@ pub struct Totals {
     pub grammar_cache_hits: u64,
     /// Grammar cache misses.
     pub grammar_cache_misses: u64,
+    /// Seconds from arrival to admission.
+    pub queue: Histogram,
     /// Seconds from arrival to first token.
     pub time_to_first_token: Histogram,
     /// Seconds between tokens of a choice.
@@ -94,8 +96,9 @@ pub struct Totals {
     pub end_to_end: Histogram,
     /// Seconds per step.
     pub step: Histogram,
-    /// Seconds of drafting per step in which anything could be drafted.
-    pub draft: Histogram,
+    /// Seconds of drafting per step in which anything could be drafted, by the number of sequences: 1, 2, up to 4, and so
+    /// on; the last one is for all larger numbers.
+    pub draft: [Histogram; SIZES],
     /// Seconds of the target's part of a step: the pass, masks, sampling.
     pub verify: Histogram,
     /// Seconds of mask computation per step that had any.
@@ -123,15 +126,24 @@ impl Totals {
         self.steps += other.steps;
         self.grammar_cache_hits += other.grammar_cache_hits;
         self.grammar_cache_misses += other.grammar_cache_misses;
+        self.queue.add(&other.queue);
         self.time_to_first_token.add(&other.time_to_first_token);
         self.inter_token.add(&other.inter_token);
         self.end_to_end.add(&other.end_to_end);
         self.step.add(&other.step);
-        self.draft.add(&other.draft);
+        self.draft.iter_mut().zip(&other.draft).for_each(|(a, b)| a.add(b));
         self.verify.add(&other.verify);
         self.mask.add(&other.mask);
         self.compile.add(&other.compile);
     }
+}
+
+/// Numbers of sequences that are told apart: powers of two, up to 256.
+pub const SIZES: usize = 9;
+
+/// The place of a number of sequences, at least one.
+pub fn size(sequences: u32) -> usize {
+    (sequences.next_power_of_two().trailing_zeros() as usize).min(SIZES - 1)
 }
 
 /// What became of drafts.

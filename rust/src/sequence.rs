@@ -17,7 +17,7 @@ use crate::types::{Drafted, End, Event, FinishReason, RequestId, Slot, Token, To
 use crate::vocab::Vocab;
 use odds::Acceptance;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// A decision whether a draft model that is far behind shall catch up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,6 +52,8 @@ pub struct Sequence {
     pub choice: u32,
     /// When the request arrived.
     pub arrival: Instant,
+    /// From there to its admission.
+    pub queued: Duration,
     /// When its last token was emitted.
     pub last_token: Option<Instant>,
     /// Admission number: lower is older.
@@ -99,6 +101,7 @@ impl Sequence {
             request: id.0,
             choice: id.1,
             arrival,
+            queued: arrival.elapsed(),
             last_token: None,
             age: 0,
             cached: 0,
@@ -323,6 +326,7 @@ impl Sequence {
             usage: Usage {
                 prompt: self.prompt_len(),
                 cached: self.cached,
+                queued: self.queued,
                 completion: self.generated(),
                 drafts: self.drafts,
             },

@@ -3,6 +3,7 @@
 use crate::config::DraftSource;
 use crate::error::Error;
 use serde::{Deserialize, Serialize};
+use std::time::Duration;
 
 /// A token id.
 pub type Token = u32;
@@ -44,7 +45,7 @@ pub struct TokenLogprob {
     pub top: Vec<(Token, f32)>,
 }
 
-/// Token counts of one choice. `prompt` and `cached` are the same for all choices of a request.
+/// Counts of one choice. `prompt`, `cached` and `queued` are the same for all choices of a request.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Usage {
     /// Prompt tokens.
@@ -53,6 +54,8 @@ pub struct Usage {
     pub cached: u32,
     /// Generated tokens, the end token included.
     pub completion: u32,
+    /// From the request's arrival to its admission.
+    pub queued: Duration,
     /// What became of drafts, by the number of their source.
     pub drafts: [Drafted; DraftSource::ALL.len()],
 }

@@ -114,6 +114,7 @@ class _Choice:
             logprobs=[] if top is None else [_logprobs(token, top)],
             prompt_tokens=len(self.spec["prompt"]),
             cached_tokens=0,
+            queue_seconds=0.0,
             completion_tokens=self.at,
             drafts={},
             finish_reason=finish,
@@ -259,21 +260,13 @@ class Engine:
 
     def metrics(self) -> str:
         histogram = {"counts": [0] * BUCKET_COUNT, "sum": 0.0}
-        names = [
-            "prompt_tokens",
-            "cached_tokens",
-            "generated_tokens",
-            "computed_tokens",
-            "drafted_tokens",
-            "accepted_tokens",
-            "preemptions",
-            "steps",
-        ]
-        names += ["grammar_cache_hits", "grammar_cache_misses"]
+        names = "prompt_tokens cached_tokens generated_tokens computed_tokens drafted_tokens".split()
+        names += "accepted_tokens preemptions steps grammar_cache_hits grammar_cache_misses".split()
         names += [f"requests_{o}" for o in ("stop", "length", "cancelled", "refused", "failed")]
         histograms = ["time_to_first_token", "inter_token", "end_to_end", "step", "mask", "compile"]
-        histograms += ["draft", "verify"]
-        totals = {n: self.totals[n] for n in names} | dict.fromkeys(histograms, histogram)
+        histograms += ["queue", "verify"]
+        totals: dict[str, Any] = {n: self.totals[n] for n in names} | dict.fromkeys(histograms, histogram)
+        totals["draft"] = [histogram] * 9
         fates = dict.fromkeys(["drafted", "accepted", "target", "grammar", "stop", "unverified"], 0)
         totals["drafting"] = {"sources": {"forced": fates}, "accepted_at": [0] * 17, "lengths": [0] * 17}
         gauges = dict.fromkeys(["waiting", "kv_used", "kv_total", "kv_kept", "grammar_cache_entries"], 0)
@@ -308,7 +301,12 @@ class Engine:
         self._wake()
 
     def _failure(self, number: int, choice: _Choice, error: CoreError) -> Event:
-        counts = {"prompt_tokens": 0, "cached_tokens": 0, "completion_tokens": choice.at}
+        counts = {
+            "prompt_tokens": 0,
+            "cached_tokens": 0,
+            "completion_tokens": choice.at,
+            "queue_seconds": 0.0,
+        }
         place = {"request": number, "choice": choice.index}
         nothing: dict[str, Any] = {"text": "", "tokens": [], "logprobs": [], "drafts": {}}
         return Event(**place, **counts, **nothing, finish_reason=None, error=error)
@@ -357,6 +355,7 @@ DEFAULT_SERVER = {
     "host": "127.0.0.1",
     "port": 3000,
     "served_model_name": None,
+    "served_model_aliases": [],
     "api_keys": [],
     "chat_template": None,
     "send_timeout": 30.0,
@@ -373,7 +372,8 @@ def load_config(text: str | None, overrides: str) -> str:
             if key not in server:
                 raise invalid(f"server.{key}", "unknown key")
             server[key] = value
-    return json.dumps({"server": server})
+    others = {"engine": {"generation_config": "none"}, "sampling": {}}
+    return json.dumps({"server": server, **others})
 
 
 def print_config(effective: str) -> str:

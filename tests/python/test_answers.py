@@ -46,6 +46,7 @@ def news(text: str = "", choice: int = 0, finish: str | None = None, **fields: A
         "logprobs": [],
         "finish_reason": finish,
         "error": None,
+        "queue_seconds": 0.0,
         **counts,
         **fields,
     }

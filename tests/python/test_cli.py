@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import socket
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +59,11 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
         (["serve", "toy", "--set", "engine.threads=-1"], "engine.threads"),
         (["serve", "toy", "--max_model_lne", "5"], "did you mean --max-model-len?"),
         (["serve", "toy", "--seed", "-1"], "engine.seed"),
+        (["serve", "toy", "-hf", "a/b"], "both targets"),
+        (["serve", "-hf", "a-b"], "must be org/name"),
+        (["serve", "toy", "--draft-tokenizer", "tests"], "there is no draft model"),
+        (["serve", "toy", "toy", "--draft-engine", "toy"], "both draft models"),
+        (["serve", "toy", "--n-draft-tokens", "65"], "speculative.max_draft_len"),
         (["serve", "toy", "--draft-len", "65"], "speculative.max_draft_len"),
     ],
 )
@@ -228,3 +235,42 @@ def test_any_key_can_be_set(capsys: pytest.CaptureFixture[str]) -> None:
     assert (found["engine"]["max_step_ms"], found["engine"]["threads"]) == (50, 3)
     assert found["speculative"]["sources"] == []
     assert (found["server"]["host"], found["max_queue_size"]) == ("::1", 5)
+
+
+def test_the_flags_of_the_reference_product(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    file = tmp_path / "conf.json"
+    file.write_text('{"speculative": {"draft_target_model_config": [4, [0], [1], true]}}')
+    line = ["--engine", "toy", "--draft-engine", "toy:blur=5", "--n-draft-tokens", "7", "--quiet"]
+    found = config(capsys, *line, "--config", str(file))
+    assert found["speculative"]["draft_model"] == "toy:blur=5"
+    assert (found["speculative"]["max_draft_len"], found["speculative"]["use_logits"]) == (7, True)
+    file.write_text('{"speculative": {"draft_target_model_config": [4, [0], [1, 2], true]}}')
+    assert "2 devices for the target" in refused(capsys, "serve", "toy", "--config", str(file))
+
+
+def test_several_names(capsys: pytest.CaptureFixture[str]) -> None:
+    found = config(capsys, "toy", "--served-model-name", "a", "b", "--port", "0")["server"]
+    assert (found["served_model_name"], found["served_model_aliases"]) == ("a", ["b"])
+    settings = load("toy", None, {"server": {"served_model_aliases": ["b", "toy"]}})
+    assert settings.names == ("toy", "b")
+
+
+def test_the_models_own_defaults(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    said = {"temperature": 0.6, "top_k": 20, "top_p": None, "max_new_tokens": 99, "eos_token_id": [1, 2]}
+    (tmp_path / "generation_config.json").write_text(json.dumps(said))
+    settings = load(str(tmp_path), None, {"sampling": {"top_k": 5}})
+    assert settings.sampling == {"temperature": 0.6, "top_k": 5}
+    assert json.loads(settings.config)["server"]["default_max_tokens"] == 99
+    shown = config(capsys, str(tmp_path), "--set", "server.default_max_tokens=7")
+    assert (shown["sampling"]["temperature"], shown["server"]["default_max_tokens"]) == (0.6, 7)
+    assert config(capsys, str(tmp_path), "--generation-config", "none")["sampling"]["temperature"] is None
+    for bad in ("[]", "{", '{"temperature": 9}'):
+        (tmp_path / "generation_config.json").write_text(bad)
+        assert "set engine.generation_config to none" in refused(capsys, "serve", str(tmp_path))
+
+
+def test_help_needs_nothing_else() -> None:
+    script = Path(cli.__file__).with_name("flags.py")
+    done = subprocess.run([sys.executable, "-I", script, "serve", "--help"], capture_output=True, text=True)
+    assert done.returncode == 0
+    assert "--speculative-config" in done.stdout

@@ -14,6 +14,8 @@ import pytest
 from llgtrt import LLM, SamplingParams, StructuredOutputsParams
 from llgtrt.cli import main
 from llgtrt.llm import Prompt
+from llgtrt.run import check_tokenizer
+from llgtrt.settings import StartError
 
 ROOT = Path(__file__).parents[2]
 PROMPTS: list[Prompt] = ["one", "two", {"prompt_token_ids": [116, 119, 111]}, {"prompt": "three"}]
@@ -192,9 +194,12 @@ def test_run(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert capsys.readouterr().out == drafted
     refusals = {
         "beam search is not supported": ["--num_beams", "2"],
-        "cannot be read": ["--tokenizer_dir", str(tmp_path)],
+        "has no tokenizer": ["--tokenizer_dir", str(tmp_path)],
         "kv_cache_free_gpu_mem_fraction": ["--kv_cache_free_gpu_memory_fraction", "2"],
         "must be like [4, [0], [1], False]": ["--draft_target_model_config", "[4]"],
+        "2 devices for the target": ["--draft_target_model_config", "[4, [0], [1, 2], False]"],
+        "there is no Python session": ["--use_py_session"],
+        "give one of them": ["--input_file", "x.csv"],
         "unknown argument --zork": ["--zork"],
     }
     for said, flags in refusals.items():
@@ -238,3 +243,63 @@ def test_the_keywords_of_vllm() -> None:
 def test_what_is_not_there_is_said(fields: dict[str, Any], said: str) -> None:
     with pytest.raises(ValueError, match=said):
         LLM("toy", **fields)
+
+
+def test_the_rest_of_run(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    ids = tmp_path / "ids.csv"
+    ids.write_text("5,6,7,8\n9,10\n")
+    out = tmp_path / "out.csv"
+    line = f"run --engine_dir toy --max_output_len 12 --input_file {ids} --max_input_length 3 --pad_id 2"
+    line += f" --output_generation_logits --output_csv {out} --top_p 0 --random_seed 0"
+    assert main(line.split()) == 0
+    whole = capsys.readouterr().out
+    assert whole.count("Output [Text ") == 2
+    rows = [line.split(",") for line in out.read_text().splitlines()]
+    assert [len(row) > 0 for row in rows] == [True, True]
+    # The end of one output, made the token that ends it.
+    end = rows[0][5]
+    assert main([*line.split(), "--end_id", end]) == 0
+    capsys.readouterr()
+    assert out.read_text().splitlines()[0].split(",") == rows[0][: rows[0].index(end)]
+    assert main([*line.split(), "--streaming", "--streaming_interval", "3"]) == 0
+    streamed = capsys.readouterr().out.splitlines()
+    assert len(streamed) > 4
+    lasts = {said.split(":")[0]: said for said in streamed}
+    assert list(lasts.values()) == [said for said in whole.splitlines() if said.startswith("Output")]
+    assert main([*line.split(), "--run_profiling"]) == 0
+    assert "batch_size: 2, avg latency of 10 iterations: " in capsys.readouterr().out
+    for name, said in ("ids.npy", "neither .txt nor .csv"), ("none.csv", "cannot be read"):
+        assert main([*line.split(), "--input_file", str(tmp_path / name)]) == 2
+        assert said in capsys.readouterr().err
+    ids.write_text("5,x\n")
+    assert main(line.split()) == 2
+    assert "invalid literal" in capsys.readouterr().err
+
+
+def test_a_tokenizer_beside_a_bare_file(tmp_path: Path) -> None:
+    model, folder = tmp_path / "m.gguf", tmp_path / "hf"
+    model.touch()
+    folder.mkdir()
+    with pytest.raises(StartError, match="has no tokenizer"):
+        check_tokenizer("--tokenizer_dir", str(model), str(folder))
+    (folder / "tokenizer.json").write_text("{}")
+    check_tokenizer("--tokenizer_dir", str(model), str(folder))
+    (tmp_path / "tokenizer.json").write_text("[]")
+    with pytest.raises(StartError, match="differs"):
+        check_tokenizer("--tokenizer_dir", str(model), str(folder))
+
+
+def test_outputs_as_they_grow(llm: LLM) -> None:
+    params = SamplingParams(max_tokens=20, seed=3)
+    whole = llm.generate(["a", "b"], params, use_tqdm=False)
+    lengths: dict[str, list[int]] = {}
+    last: dict[str, str] = {}
+    for output in llm.generate_stream(["a", "b"], params):
+        lengths.setdefault(output.request_id, []).append(len(output.outputs[0].token_ids))
+        last[output.request_id] = output.outputs[0].text
+    assert all(grown == sorted(grown) and len(grown) > 1 for grown in lengths.values())
+    assert [last[name] for name in sorted(last, key=int)] == [output.outputs[0].text for output in whole]
+    some = llm.generate_stream("a", SamplingParams(max_tokens=500, ignore_eos=True))
+    next(some)
+    some.close()
+    assert llm.generate("a", params, use_tqdm=False)[0].outputs[0].text == whole[0].outputs[0].text

@@ -208,7 +208,7 @@ def test_requests_have_names_and_a_line_in_the_log() -> None:
             assert (line["method"], line["path"], line["status"]) == ("POST", CHAT, "200")
             assert line["prompt_tokens"] == usage["prompt_tokens"]
             assert line["completion_tokens"] == usage["completion_tokens"]
-            assert 0 < line["first_token_ms"] <= line["total_ms"]
+            assert 0 <= line["queue_ms"] <= line["first_token_ms"] <= line["total_ms"]
             assert [entry["status"] for entry in logged].count("400") == 1
 
 
@@ -248,3 +248,14 @@ def test_more_requests_than_may_wait() -> None:
             assert response.json()["error"]["type"] == "rate_limit_error"
         server.wait_idle()
         assert server.http.post(CHAT, json=HI).status_code == 200
+
+
+def test_a_model_with_several_names() -> None:
+    with serving("toy", "--served-model-name", "first", "second") as server:
+        server.wait_ready()
+        listed = server.http.get("/v1/models").json()["data"]
+        assert [card["id"] for card in listed] == ["first", "second"]
+        for name, status in ("first", 200), ("second", 200), ("third", 404):
+            assert server.http.post(CHAT, json={**HI, "model": name}).status_code == status
+            assert server.http.get(f"/v1/models/{name}").status_code == status
+        assert server.http.get("/v1/models/second").json()["id"] == "second"

@@ -63,13 +63,18 @@ class Api:
         config: dict[str, Any] = msgspec.json.decode(self.settings.config)
         return config
 
+    @functools.cached_property
+    def sampling(self) -> dict[str, Any]:
+        """What requests sample with where they say nothing."""
+        return self.settings.sampling
+
     def check_model(self, model: str | None) -> None:
         """Refuses a request for another model.
 
         Raises:
             ApiError: 404.
         """
-        if model is not None and model != self.settings.model:
+        if model is not None and model not in self.settings.names:
             message = f"the model `{model:.200}` does not exist; this server has `{self.settings.model}`"
             raise ApiError(404, message, "model", "model_not_found")
 
@@ -132,9 +137,9 @@ class Api:
             message = f"prompt: {prompts} prompts with {size} bytes of grammar each; send fewer at once"
             raise invalid("prompt", message)
 
-    def model_card(self) -> dict[str, object]:
-        """The model, as `/v1/models` lists it."""
-        card = {"id": self.settings.model, "object": "model", "created": self.created, "owned_by": "llgtrt"}
+    def model_card(self, name: str) -> dict[str, object]:
+        """The model under one of its names, as `/v1/models` lists it."""
+        card = {"id": name, "object": "model", "created": self.created, "owned_by": "llgtrt"}
         return card | ({"max_model_len": self.engine.info()["limits"]["context"]} if self.loaded else {})
 
 
@@ -189,14 +194,15 @@ async def completions(request: Request) -> Response:
 async def models(request: Request) -> Response:
     """`GET /v1/models`."""
     api: Api = request.app.state.api
-    return json_response({"object": "list", "data": [api.model_card()]})
+    return json_response({"object": "list", "data": [api.model_card(name) for name in api.settings.names]})
 
 
 async def model(request: Request) -> Response:
     """`GET /v1/models/{model}`."""
     api: Api = request.app.state.api
-    api.check_model(request.path_params["model"])
-    return json_response(api.model_card())
+    name: str = request.path_params["model"]
+    api.check_model(name)
+    return json_response(api.model_card(name))
 
 
 async def read_body(request: Request, api: Api) -> bytes:
@@ -285,7 +291,7 @@ async def answer(
     expected = await encode(len(text), api.vocabulary.text, text)
     context = api.engine.info()["limits"]["context"]
     cut = [translate.cut(body, prompt, context) for prompt in prompts]
-    cores = [translate.core_request(body, prompt, client, expected) for prompt in cut]
+    cores = [translate.core_request(body, prompt, client, expected, api.sampling) for prompt in cut]
     try:
         generation = api.engine.submit(cores, translate.choices(body))
         request.scope["generation"] = generation

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -101,18 +101,22 @@ def prediction(body: schema.Common) -> str:
 
 
 def core_request(
-    body: schema.Common, prompt: Sequence[int], client: int, expected: Sequence[int] = ()
+    body: schema.Common,
+    prompt: Sequence[int],
+    client: int = 0,
+    expected: Sequence[int] = (),
+    defaults: Mapping[str, Any] | None = None,
 ) -> str:
     """The core's request for one prompt, as JSON.
 
-    `client` stands for the API key, `expected` is the prediction.
+    `client` stands for the API key, `expected` is the prediction, `defaults` are for sampling.
     """
     request = {
         "prompt": prompt,
         "n": choices(body),
         "max_tokens": max_tokens(body),
         "min_tokens": body.min_tokens or 0,
-        "sampling": _sampling(body),
+        "sampling": {**(defaults or {}), **_sampling(body)},
         "stop": [body.stop] if isinstance(body.stop, str) else body.stop or [],
         "ignore_eos": bool(body.ignore_eos),
         "logprobs": logprobs(body),

@@ -1,5 +1,6 @@
 //! File + flags to [`Config`]: JSON with comments, refused by the key's dotted name.
 
+use super::speculative::take_list;
 use super::{Config, schema};
 use crate::error::{Error, Result};
 use jsonc_parser::ParseOptions;
@@ -18,14 +19,15 @@ const FILE: &str = "runtime.json";
 pub fn load(text: Option<&str>, overrides: &str) -> Result<Config> {
     let mut merged = text.map_or_else(|| Ok(Value::Object(Default::default())), parse)?;
     decode(&merged)?;
-    let flags: Value =
+    take_list(&mut merged)?;
+    let mut flags: Value =
         serde_json::from_str(overrides).map_err(|error| Error::invalid("overrides", error.to_string()))?;
     if !flags.is_object() {
         return Err(Error::invalid("overrides", "must be an object"));
     }
+    take_list(&mut flags)?;
     merge(&mut merged, flags);
-    let mut config = decode(&merged)?;
-    config.speculative.take_list()?;
+    let config = decode(&merged)?;
     config.validate()?;
     Ok(config)
 }

@@ -33,7 +33,7 @@ pub struct SpeculativeConfig {
     /// TensorRT-LLM's name for it: true = rejection, false = exact (tokens, where the engine gives no logits).
     pub use_logits: Option<bool>,
     /// TensorRT-LLM's list `[draft_len, [draft devices], [target devices], use_logits]`, also as text such as
-    /// `"[4, [0], [1], False]"`; sets max_draft_len and use_logits. Devices have no effect on llama.cpp.
+    /// `"[4, [0], [1], False]"`; sets max_draft_len and use_logits. One device each: more would need ranks.
     #[serde(deserialize_with = "list_or_text")]
     pub draft_target_model_config: Option<String>,
     /// Choose each step's sources and draft lengths by measured cost and acceptance; false = ask all, always for
@@ -49,6 +49,45 @@ pub struct SpeculativeConfig {
     pub synthetic_acceptance: Option<Vec<f64>>,
     /// The source `prompt_lookup`.
     pub prompt_lookup: PromptLookupConfig,
+}
+
+/// Puts what `draft_target_model_config` says in its place, in one file or one set of flags.
+///
+/// # Errors
+/// `Invalid` for what is no such list, contradicts another key beside it, or has other than one device for each model.
+pub(super) fn take_list(layer: &mut Value) -> Result<()> {
+    const KEY: &str = "draft_target_model_config";
+    let Some(group) = layer.get_mut("speculative").and_then(Value::as_object_mut) else { return Ok(()) };
+    let text = match group.remove(KEY) {
+        None | Some(Value::Null) => return Ok(()),
+        Some(Value::String(text)) => text,
+        Some(list) => list.to_string(),
+    };
+    let refused = |why: String| Error::invalid(format!("speculative.{KEY}"), why);
+    let json = text.replace("True", "true").replace("False", "false");
+    let (length, draft, target, logits): (u32, Vec<u32>, Vec<u32>, bool) = serde_json::from_str(&json)
+        .map_err(|_| {
+            refused(format!("must be like [4, [0], [1], False]: draft length, devices of the draft, devices of the target, use_logits; not {text}"))
+        })?;
+    for (model, devices) in [("draft", &draft), ("target", &target)] {
+        let [device] = devices.as_slice() else {
+            let ranks = devices.len();
+            return Err(refused(format!(
+                "has {ranks} devices for the {model}; name one: there are no ranks"
+            )));
+        };
+        log::info!("{KEY}: the {model} on one device, {device}: no ranks");
+    }
+    for (key, value) in [("max_draft_len", Value::from(length)), ("use_logits", Value::from(logits))] {
+        match group.get(key) {
+            Some(own) if !own.is_null() && *own != value => {
+                let why = format!("contradicts {KEY}, which says {value}; leave one of them out");
+                return Err(Error::invalid(format!("speculative.{key}"), why));
+            }
+            _ => group.insert(key.into(), value),
+        };
+    }
+    Ok(())
 }
 
 /// A list as it would stand in a text.
@@ -119,22 +158,6 @@ impl SpeculativeConfig {
             let why = "names mlp_speculator, but none is given; set speculative.mlp_speculator to its folder";
             return Err(Error::invalid("speculative.sources", why));
         }
-        Ok(())
-    }
-
-    /// Takes over what `draft_target_model_config` says.
-    pub(super) fn take_list(&mut self) -> Result<()> {
-        let Some(text) = &self.draft_target_model_config else { return Ok(()) };
-        let json = text.replace("True", "true").replace("False", "false");
-        let parsed: (u32, Vec<u32>, Vec<u32>, bool) = serde_json::from_str(&json).map_err(|_| {
-            let why = format!("must be like [4, [0], [1], False]: draft length, devices of the draft, devices of the target, use_logits; not {text}");
-            Error::invalid("speculative.draft_target_model_config", why)
-        })?;
-        if self.use_logits.is_some_and(|own| own != parsed.3) {
-            let why = "contradicts draft_target_model_config; leave one of them out";
-            return Err(Error::invalid("speculative.use_logits", why));
-        }
-        (self.max_draft_len, self.use_logits) = (Some(parsed.0), Some(parsed.3));
         Ok(())
     }
 

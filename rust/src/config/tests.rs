@@ -202,7 +202,7 @@ fn the_reference_s_list_sets_length_and_acceptance() {
     let file = |list: &str, more: &str| {
         format!(r#"{{"speculative": {{"draft_target_model_config": "{list}"{more}}}}}"#)
     };
-    let config = load(Some(&file("[4, [0], [1, 2], True]", "")), "{}").unwrap();
+    let config = load(Some(&file("[4, [0], [1], True]", "")), "{}").unwrap();
     assert_eq!(config.speculative.max_draft_len, Some(4));
     assert_eq!(config.speculative.acceptance(), Acceptance::Rejection);
     assert_eq!(load(Some(&print(&config)), "{}").unwrap(), config);
@@ -220,12 +220,27 @@ fn the_reference_s_list_sets_length_and_acceptance() {
     for (text, name) in [
         (file("[4]", ""), "speculative.draft_target_model_config"),
         (file("[4, 0, 1, True]", ""), "speculative.draft_target_model_config"),
+        (file("[4, [0], [1, 2], True]", ""), "speculative.draft_target_model_config"),
+        (file("[4, [], [1], True]", ""), "speculative.draft_target_model_config"),
+        (file("[4, [0], [0], True]", r#", "max_draft_len": 5"#), "speculative.max_draft_len"),
         (file("[99, [0], [0], True]", ""), "speculative.max_draft_len"),
         (file("[4, [0], [0], True]", r#", "use_logits": false"#), "speculative.use_logits"),
         (file("[4, [0], [0], True]", r#", "acceptance": "exact""#), "speculative.use_logits"),
     ] {
         assert_eq!(refusal(Some(&text), "{}").0, name, "{text}");
     }
+}
+
+#[test]
+fn a_flag_comes_before_the_list_in_the_file() {
+    let file = r#"{"speculative": {"draft_target_model_config": [4, [0], [1], true]}}"#;
+    let flags = r#"{"speculative": {"max_draft_len": 8, "use_logits": false}}"#;
+    let config = load(Some(file), flags).unwrap();
+    assert_eq!((config.speculative.max_draft_len, config.speculative.use_logits), (Some(8), Some(false)));
+    assert_eq!(load(Some(&print(&config)), "{}").unwrap(), config);
+    let list = r#"{"speculative": {"draft_target_model_config": "[3, [0], [0], False]"}}"#;
+    let config = load(Some(file), list).unwrap();
+    assert_eq!((config.speculative.max_draft_len, config.speculative.use_logits), (Some(3), Some(false)));
 }
 
 #[test]

@@ -76,6 +76,7 @@ impl Engine {
     fn begin(&mut self, arrival: &Arrival, compiled: Option<&Compiled>) -> Result<(), ExecError> {
         let seed = arrival.seed;
         self.report.admitted.push(arrival.id);
+        self.tally.totals.queue.observe(arrival.arrived.elapsed().as_secs_f64());
         self.tally.totals.prompt_tokens += arrival.request.spec().prompt.len() as u64;
         let mut first = None;
         for choice in 0..arrival.request.spec().n {

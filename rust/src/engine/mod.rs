@@ -17,7 +17,7 @@ use crate::exec::open::{self, Opened};
 use crate::exec::pace::Pace;
 use crate::exec::{Caps, Drafter, ExecError, Job, Outcome, Round, Target};
 use crate::grammar::Compiler;
-use crate::metrics::{Gauges, fates};
+use crate::metrics::{self, Gauges, fates};
 use crate::request::Request;
 use crate::sched::drafts::Drafts;
 use crate::sched::slots::Slots;
@@ -260,7 +260,7 @@ impl Engine {
         totals.step.observe(took.as_secs_f64());
         totals.verify.observe((took - drafted).as_secs_f64());
         if rows > 0 && !self.drafters.is_empty() {
-            totals.draft.observe(drafted.as_secs_f64());
+            totals.draft[metrics::size(rows)].observe(drafted.as_secs_f64());
         }
     }
 

@@ -57,6 +57,12 @@ impl Event {
         self.0.usage.cached
     }
 
+    /// Seconds from the request's arrival to its admission.
+    #[getter]
+    fn queue_seconds(&self) -> f64 {
+        self.0.usage.queued.as_secs_f64()
+    }
+
     /// Tokens generated so far.
     #[getter]
     fn completion_tokens(&self) -> u32 {

@@ -14,6 +14,7 @@ use proptest::option;
 use proptest::prelude::*;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use std::time::Duration;
 
 /// What comes out of the other end, as text: not every message can be compared.
 fn through<T: Serialize + DeserializeOwned + std::fmt::Debug>(messages: &[T]) -> Vec<String> {
@@ -103,7 +104,8 @@ prop_compose! {
         let logprobs = tokens.iter().map(|token| TokenLogprob { token: *token, logprob: -0.1, top: top.clone() });
         let drafted = Drafted { drafted: counts.0, accepted: counts.1, refused: counts.2 };
         let drafts = [drafted, Drafted::default(), drafted, drafted, drafted];
-        let usage = Usage { prompt: counts.0, cached: counts.1, completion: counts.2, drafts };
+        let queued = Duration::from_micros(u64::from(counts.2));
+        let usage = Usage { prompt: counts.0, cached: counts.1, completion: counts.2, queued, drafts };
         Event { request: RequestId(ids.0), choice: ids.1, text, logprobs: logprobs.collect(), tokens, usage, end }
     }
 }

@@ -1,0 +1,218 @@
+"""The flags of `llgtrt serve` and `llgtrt run`. Imports nothing else: as a script, it prints the help."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import json
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+
+class UsageError(Exception):
+    """The command line is wrong; one line that says what to do."""
+
+
+class _Parser(argparse.ArgumentParser):
+    """Says what is wrong in one line."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(f"{message}; see `{self.prog} --help`")
+
+
+def parse(arguments: Sequence[str], version: str = "") -> argparse.Namespace:
+    """Reads a command line; `_` and `-` in names of flags are the same.
+
+    Raises:
+        UsageError: it cannot be read; the message names the nearest flag that there is.
+    """
+    parser = _parser(version)
+    flags = _flags(parser, next((a for a in arguments if not a.startswith("-")), None))
+    parsed, unknown = parser.parse_known_args([_spelled(argument, flags) for argument in arguments])
+    if parsed.command == "serve":
+        _check_target(parsed)
+    if unknown:
+        near = difflib.get_close_matches(unknown[0].split("=")[0], flags, 1, cutoff=0.75)
+        hint = f"did you mean {near[0]}?" if near else f"see `llgtrt {parsed.command} --help`"
+        raise UsageError(f"unknown argument {unknown[0]}; {hint}")
+    return parsed
+
+
+def _check_target(parsed: argparse.Namespace) -> None:
+    """There is one target: by its place, by name, or on the hub."""
+    given = [name for name in (parsed.target, parsed.named, parsed.hf_repo) if name is not None]
+    if not given:
+        raise UsageError(
+            "the target is missing: engine folder, .gguf file, or `toy`; see `llgtrt serve --help`"
+        )
+    if len(set(given)) > 1:
+        raise UsageError(f"{given[0]} and {given[1]} are both targets; leave one out")
+    parsed.target = None if parsed.hf_repo else given[0]
+    drafts = [parsed.draft, parsed.speculative_model, parsed.hf_repo_draft]
+    given = [name for name in drafts if name is not None]
+    if len(given) > 1:
+        raise UsageError(f"{given[0]} and {given[1]} are both draft models; leave one out")
+
+
+def _spelled(argument: str, flags: set[str]) -> str:
+    """The argument with `_` and `-` in the name of a flag as the parser has them."""
+    name, equals, value = argument.partition("=")
+    if name.startswith("--") and name not in flags:
+        known = {flag.replace("_", "-"): flag for flag in flags}
+        name = known.get("--" + name[2:].replace("_", "-"), name)
+    return name + equals + value
+
+
+def _flags(parser: argparse.ArgumentParser, command: str | None) -> set[str]:
+    """Names of a command's flags."""
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            chosen = action.choices.get(command or "")
+            return set(chosen._option_string_actions) if chosen else set()
+    return set()
+
+
+def _parser(version: str) -> _Parser:
+    parser = _Parser(prog="llgtrt", description="An OpenAI-compatible inference server.", allow_abbrev=False)
+    parser.add_argument("--version", action="version", version=f"llgtrt {version}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="serve|run")
+    _add_run(commands.add_parser("run", help="complete texts, without a server", allow_abbrev=False))
+    serve = commands.add_parser("serve", help="serve a model", allow_abbrev=False)
+    _add_serve(serve)
+    _add_names(serve)
+    return parser
+
+
+def _add_serve(serve: argparse.ArgumentParser) -> None:
+    """The server's own."""
+    add = serve.add_argument
+    add("target", nargs="?", help="engine folder, .gguf file, or `toy` (random words, no model)")
+    add("draft", nargs="?", help="draft model: engine folder or .gguf file; or MLP speculator")
+    add("--host", help="address to listen on (127.0.0.1: this machine alone)")
+    add("--port", type=int, help="port to listen on; 0 = a free one (3000)")
+    add("--runtime-config", "--config", metavar="FILE", help="configuration (the folder's runtime.json)")
+    add("--chat-template", metavar="NAME", help="template file, or a preset: chatml, llama-3")
+    add(
+        "--served-model-name",
+        "--alias",
+        nargs="+",
+        metavar="NAME",
+        help="the model's name in the API (the folder's name), and more names for it",
+    )
+    add("--api-key", metavar="KEY", help="key that clients must send (better: LLGTRT_API_KEY)")
+    add(
+        "--model",
+        "--engine",
+        dest="named",
+        metavar="NAME",
+        help="the target, where it does not come first",
+    )
+    add("--hf-repo", "-hf", "-hfr", metavar="REPO", help="target from the hub: org/name, org/name:Q4_K_M")
+    add("--hf-repo-draft", "-hfd", "-hfrd", metavar="REPO", help="draft model from the hub")
+    add("--threads", "-t", type=int, metavar="N", help="engine threads; 0 = as many as pay")
+    add(
+        "--set",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="any key of runtime.json by dotted name",
+    )
+    add("--seed", type=int, metavar="N", help="seed of the requests that have none (random)")
+    add("--no-speculation", action="store_true", help="draft nothing")
+    add("--print-config", action="store_true", help="print the effective configuration and exit")
+    add("--debug", action="store_true", help="log more")
+    add("--quiet", action="store_true", help="log only what is wrong")
+
+
+def _add_names(serve: argparse.ArgumentParser) -> None:
+    """Those of `settings.Names`: what vLLM's users know."""
+    add = serve.add_argument
+    add(
+        "--num-speculative-tokens",
+        "--draft-len",
+        "--n-draft-tokens",
+        type=int,
+        metavar="N",
+        help="most tokens drafted ahead of a sequence (10)",
+    )
+    add(
+        "--speculative-model",
+        "--draft-engine",
+        metavar="NAME",
+        help="draft model or MLP speculator, or [ngram]: prompt lookup",
+    )
+    add("--draft-tokenizer", metavar="DIR", help="folder of its tokenizer, if it is said: that of the model")
+    add("--ngram-prompt-lookup-max", type=int, metavar="N", help="most tokens compared in prompt lookup (6)")
+    add(
+        "--ngram-prompt-lookup-min", type=int, metavar="N", help="fewest tokens compared in prompt lookup (2)"
+    )
+    add("--speculative-config", type=_mapping, metavar="JSON", help="speculation, as vLLM's")
+    add("--speculative-disable-by-batch-size", type=int, metavar="N", help="draft nothing for more sequences")
+    for name in ("--tensor-parallel-size", "--speculative-draft-tensor-parallel-size"):
+        short = ["-tp"] if name == "--tensor-parallel-size" else []
+        add(*short, name, type=int, metavar="N", help="ranks: 1")
+    add("--gpu-memory-utilization", type=float, metavar="F", help="share of the free memory for KV (0.5)")
+    add("--max-model-len", "--ctx-size", "-c", type=int, metavar="N", help="longest context")
+    add("--max-num-seqs", type=int, metavar="N", help="most sequences at once (128)")
+    add("--enable-prefix-caching", action=argparse.BooleanOptionalAction, help="reuse KV of prefixes (yes)")
+    add(
+        "--generation-config", choices=["auto", "none"], help="read the model's generation_config.json (auto)"
+    )
+    add("--use-v2-block-manager", action="store_true", help="no effect: there is one")
+    add("--dtype", choices=["auto"], default="auto", help="what the file holds")
+
+
+def _mapping(text: str) -> dict[str, Any]:
+    value = json.loads(text)
+    if not isinstance(value, dict):
+        raise ValueError
+    return value
+
+
+def _add_run(run: argparse.ArgumentParser) -> None:
+    """Those of TensorRT-LLM's `run.py`."""
+    add = run.add_argument
+    add("--engine_dir", required=True, help="engine folder, .gguf file, or `toy`")
+    add("--draft_engine_dir", help="draft model or MLP speculator")
+    add("--tokenizer_dir", help="folder of the tokenizer, if it is said: that of the engine")
+    add("--input_text", nargs="+", help="texts to be completed")
+    add("--input_file", metavar="FILE", help="a text, or token ids in a .csv, one prompt in each line")
+    add("--max_input_length", type=int, metavar="N", help="only so many of a prompt's last tokens are read")
+    add("--max_output_len", type=int, required=True, help="most tokens of each output")
+    add(
+        "--draft_target_model_config",
+        metavar="LIST",
+        help='"[draft_len, [draft devices], [target devices], use_logits]"',
+    )
+    add("--kv_cache_enable_block_reuse", action="store_true", help="reuse KV of common beginnings")
+    add("--kv_cache_free_gpu_memory_fraction", type=float, metavar="F", help="share of free memory for KV")
+    add("--max_tokens_in_paged_kv_cache", type=int, metavar="N", help="most KV tokens in total")
+    add("--enable_chunked_context", action="store_true", help="no effect: prompts are computed in chunks")
+    add("--num_beams", type=int, default=1, help="1: beam search is not supported")
+    add("--use_py_session", action="store_true", help="refused: there is one session, and it is the core's")
+    add("--temperature", type=float, default=1.0)
+    add("--top_k", type=int, default=1, help="1 = greedy")
+    add("--top_p", type=float, help="0 = all tokens")
+    add("--min_p", type=float)
+    for name in ("repetition", "presence", "frequency"):
+        add(f"--{name}_penalty", type=float)
+    add("--random_seed", type=int)
+    add("--stop_words", nargs="+", metavar="TEXT", help="texts that end an output")
+    add("--end_id", type=int, metavar="ID", help="the token that ends an output (the model's); -1 = none")
+    add("--pad_id", type=int, metavar="ID", help="no effect: nothing is padded")
+    add("--output_csv", metavar="FILE", help="the outputs' token ids, one output in each line")
+    add("--output_generation_logits", action="store_true", help="no effect on what is printed")
+    add("--streaming", action="store_true", help="print the outputs as they grow")
+    add("--streaming_interval", type=int, default=5, metavar="N", help="tokens between two prints (5)")
+    add("--run_profiling", action="store_true", help="run ten times more, and print how long that takes")
+    add("--log_level", metavar="LEVEL", help="`verbose`: log more")
+    add("--runtime-config", metavar="FILE", help="configuration (the folder's runtime.json)")
+
+
+if __name__ == "__main__":
+    import sys
+
+    try:
+        parse(sys.argv[1:])
+    except UsageError as e:
+        sys.exit(f"llgtrt: {e}")

@@ -1,0 +1,116 @@
+//! The group `server` of `runtime.json`.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// How requests are logged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum AccessLog {
+    /// Not at all.
+    Off,
+    /// As words.
+    Text,
+    /// As JSON, one object a line.
+    Json,
+}
+
+/// What to do with fields that the API does not have. Constraints in forms that are not read are always refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum UnknownFields {
+    /// Refuse those that are known to change an answer elsewhere; ignore the others and log their names once.
+    RefuseKnown,
+    /// Refuse all.
+    Refuse,
+    /// Ignore all and log their names once.
+    Ignore,
+}
+
+/// The HTTP server.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct ServerConfig {
+    /// Address to listen on.
+    #[schemars(length(min = 1))]
+    pub host: String,
+    /// Port to listen on; 0 = a free one.
+    #[schemars(range(max = 65_535))]
+    pub port: u16,
+    /// The model's name in the API; null = the engine folder's name.
+    #[schemars(length(min = 1))]
+    pub served_model_name: Option<String>,
+    /// More names for it, which requests may use as well.
+    #[schemars(inner(length(min = 1)))]
+    pub served_model_aliases: Vec<String>,
+    /// Keys of which a client must send one; empty = anybody may. The environment's `LLGTRT_API_KEY` is one more.
+    #[schemars(inner(length(min = 1)))]
+    pub api_keys: Vec<String>,
+    /// A file with more of them, one in each line.
+    #[schemars(length(min = 1))]
+    pub api_key_file: Option<String>,
+    /// Origins of web pages that may call, scheme and host; "*" = all. A preflight needs no key.
+    #[schemars(inner(length(min = 1)))]
+    pub cors_origins: Vec<String>,
+    /// Certificate chain and private key, PEM files; with them the server speaks TLS.
+    #[schemars(length(min = 1))]
+    pub ssl_certfile: Option<String>,
+    /// See `ssl_certfile`.
+    #[schemars(length(min = 1))]
+    pub ssl_keyfile: Option<String>,
+    /// Seconds that an idle connection is kept; longer than proxies keep theirs, so that none meets a closing one.
+    #[schemars(range(min = 1, max = 86_400))]
+    pub keep_alive: u32,
+    /// Chat template: a file, or the name of a preset; null = the model's own.
+    #[schemars(length(min = 1))]
+    pub chat_template: Option<String>,
+    /// Seconds without progress after which a client is dropped that reads what is ready for it, or sends a request that
+    /// it began; and to begin one after it connected.
+    #[schemars(range(max = 86_400), extend("exclusiveMinimum" = 0))]
+    pub send_timeout: f64,
+    /// Seconds that running and waiting requests have to finish at shutdown.
+    #[schemars(range(min = 0, max = 86_400))]
+    pub grace_period: f64,
+    /// Seconds that a request may take, waiting included; then it ends with an error.
+    #[schemars(range(max = 604_800), extend("exclusiveMinimum" = 0))]
+    pub request_timeout: f64,
+    /// Most output tokens of a request that names none; null = the room left in the context.
+    #[schemars(range(min = 1, max = 16_777_216))]
+    pub default_max_tokens: Option<u32>,
+    /// A line for each request: id, method, path, status, tokens, milliseconds in the queue, to the first token and in
+    /// all; no text of it.
+    pub access_log: AccessLog,
+    /// Largest request body in bytes.
+    #[schemars(range(min = 1, max = 1_073_741_824))]
+    pub max_body_bytes: u64,
+    /// What to do with fields of a request that this API does not have.
+    pub unknown_fields: UnknownFields,
+    /// Run the engine in a supervised child process.
+    pub engine_process: bool,
+}
+
+impl Default for ServerConfig {
+    fn default() -> Self {
+        ServerConfig {
+            host: "127.0.0.1".into(),
+            port: 3000,
+            served_model_name: None,
+            served_model_aliases: Vec::new(),
+            api_keys: Vec::new(),
+            api_key_file: None,
+            cors_origins: Vec::new(),
+            ssl_certfile: None,
+            ssl_keyfile: None,
+            keep_alive: 75,
+            chat_template: None,
+            send_timeout: 30.0,
+            grace_period: 30.0,
+            request_timeout: 3600.0,
+            access_log: AccessLog::Off,
+            default_max_tokens: None,
+            max_body_bytes: 16 * 1024 * 1024,
+            unknown_fields: UnknownFields::RefuseKnown,
+            engine_process: true,
+        }
+    }
+}
