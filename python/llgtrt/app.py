@@ -10,20 +10,22 @@ import logging
 import sys
 import time
 import uuid
+from collections.abc import Callable, Coroutine
+from typing import Any
 
-from starlette.applications import Starlette
+from fastapi import FastAPI
+from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from llgtrt import _core
 from llgtrt.engine import AsyncEngine, Generation, GoneError
 from llgtrt.metrics import HttpCounts, exposition, promise
-from llgtrt.openai import routes
+from llgtrt.openai import openapi, routes
 from llgtrt.openai.errors import ApiError, from_core, internal, unavailable
 from llgtrt.prompt import Vocabulary
 from llgtrt.settings import Settings
@@ -176,25 +178,32 @@ def _request_id(scope: Scope) -> bytes:
     return sent if plain and len(sent) <= _LONGEST_ID else uuid.uuid4().hex.encode()
 
 
-def create_app(settings: Settings, engine: AsyncEngine) -> Starlette:
+class _Direct(APIRoute):
+    """Calls the handler with the request, and nothing in between: bodies are read by msgspec."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """The handler itself."""
+        handler: Callable[[Request], Coroutine[Any, Any, Response]] = self.endpoint
+        return handler
+
+
+def create_app(settings: Settings, engine: AsyncEngine) -> FastAPI:
     """The application for one engine. `app.state` has what its handlers share: `api`, `work`, `counts`."""
     work, counts = Work(), HttpCounts()
     form = settings.server.access_log
     access = AccessLog(form) if form != "off" else None
     gate = Middleware(Gate, keys=settings.server.api_keys, work=work, counts=counts, log=access)
-    app = Starlette(
-        routes=[
-            Route("/live", live, methods=["GET"]),
-            *(Route(path, ready, methods=["GET"]) for path in ("/health", "/ready")),
-            Route("/v1/health/live", live, methods=["GET"]),
-            Route("/v1/health/ready", ready, methods=["GET"]),
-            Route("/metrics", metrics, methods=["GET"]),
-            *routes.routes(),
-        ],
+    app = FastAPI(
+        title="llgtrt",
+        redoc_url=None,
         middleware=[*_cors(settings), gate],
         exception_handlers={HTTPException: _http_error, ApiError: _api_error, _core.CoreError: _core_error},
     )
     app.router.redirect_slashes = False
+    app.router.route_class = _Direct
+    for path, (method, handler) in HANDLERS.items():
+        app.add_api_route(path, handler, methods=[method])
+    app.openapi = openapi.document  # type: ignore[method-assign]
     app.state.api = routes.Api(settings, engine, Vocabulary(engine.core))
     app.state.work, app.state.counts = work, counts
     return app
@@ -251,14 +260,23 @@ async def _core_error(request: Request, error: Exception) -> Response:
     return from_core(error).response() if isinstance(error, _core.CoreError) else internal().response()
 
 
-_PATHS = (
-    *("/v1/chat/completions", "/v1/completions", "/v1/models", "/health", "/live", "/ready", "/metrics"),
-    *("/v1/health/live", "/v1/health/ready"),
-)
+HANDLERS: dict[str, tuple[str, Callable[[Request], Coroutine[Any, Any, Response]]]] = {
+    "/v1/chat/completions": ("POST", routes.chat_completions),
+    "/v1/completions": ("POST", routes.completions),
+    "/v1/models": ("GET", routes.models),
+    "/v1/models/{model:path}": ("GET", routes.model),
+    "/health": ("GET", ready),
+    "/ready": ("GET", ready),
+    "/live": ("GET", live),
+    "/v1/health/ready": ("GET", ready),
+    "/v1/health/live": ("GET", live),
+    "/metrics": ("GET", metrics),
+}
+"""Every page, its method and its handler; `/docs` and `/openapi.json`, which tells of them, are FastAPI's."""
 
 
 def _known_path(path: str) -> str:
     """The path as a label: one of few."""
     if path.startswith("/v1/models/"):
         return "/v1/models"
-    return path if path in _PATHS else "other"
+    return path if path in HANDLERS else "other"

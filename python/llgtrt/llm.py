@@ -19,6 +19,7 @@ from tqdm import tqdm
 
 from llgtrt import _core, templates
 from llgtrt.openai import schema, translate
+from llgtrt.openai.body import parse
 from llgtrt.openai.errors import ApiError
 from llgtrt.prompt import Vocabulary
 from llgtrt.settings import Names, Settings, StartError, given, load, merged, named
@@ -104,7 +105,7 @@ class SamplingParams:
         fields["logit_bias"] = {str(key): value for key, value in (self.logit_bias or {}).items()}
         fields["stop"] = list(self.stop) if isinstance(self.stop, tuple) else self.stop
         try:
-            return schema.parse(msgspec.json.encode(given(fields) | {"prompt": ""}), schema.CompletionRequest)
+            return parse(msgspec.json.encode(given(fields) | {"prompt": ""}), schema.CompletionRequest)
         except ApiError as e:
             raise ValueError(f"sampling_params: {e.message}") from e
 
@@ -242,7 +243,7 @@ class LLM:
         for i, conversation in enumerate(several):
             body = msgspec.json.encode({"messages": list(conversation)})
             try:
-                known = translate.messages(schema.parse(body, schema.ChatRequest))
+                known = translate.messages(parse(body, schema.ChatRequest))
                 tokens = self._vocabulary.chat(self._template, known)
                 read.append((self._template.render(known), tokens))
             except (ApiError, templates.RenderError) as e:

@@ -231,7 +231,7 @@ class Engine:
         return FIRST_SPECIAL + 3
 
     def submit(self, request: str) -> int:
-        spec = json.loads(request)
+        spec = {"n": 1, "ignore_eos": False, **json.loads(request)}
         if self._state[0] != "ready":
             raise EngineClosed(self._state[1])
         _check(spec)
@@ -260,8 +260,8 @@ class Engine:
 
     def metrics(self) -> str:
         histogram = {"counts": [0] * BUCKET_COUNT, "sum": 0.0}
-        names = "prompt_tokens cached_tokens generated_tokens computed_tokens drafted_tokens".split()
-        names += "accepted_tokens preemptions steps grammar_cache_hits grammar_cache_misses".split()
+        names = ["prompt_tokens", "cached_tokens", "generated_tokens", "computed_tokens", "drafted_tokens"]
+        names += ["accepted_tokens", "preemptions", "steps", "grammar_cache_hits", "grammar_cache_misses"]
         names += [f"requests_{o}" for o in ("stop", "length", "cancelled", "refused", "failed")]
         histograms = ["time_to_first_token", "inter_token", "end_to_end", "step", "mask", "compile"]
         histograms += ["queue", "verify"]

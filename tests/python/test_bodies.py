@@ -9,17 +9,18 @@ from typing import Any
 import pytest
 
 from llgtrt.openai import schema, translate
+from llgtrt.openai.body import parse
 from llgtrt.openai.errors import ApiError
 
 MESSAGES = [{"role": "user", "content": "hi"}]
 
 
 def chat(**fields: Any) -> schema.ChatRequest:
-    return schema.parse(json.dumps({"messages": MESSAGES, **fields}).encode(), schema.ChatRequest)
+    return parse(json.dumps({"messages": MESSAGES, **fields}).encode(), schema.ChatRequest)
 
 
 def completion(**fields: Any) -> schema.CompletionRequest:
-    return schema.parse(json.dumps({"prompt": "x", **fields}).encode(), schema.CompletionRequest)
+    return parse(json.dumps({"prompt": "x", **fields}).encode(), schema.CompletionRequest)
 
 
 def core(**fields: Any) -> dict[str, Any]:
@@ -45,7 +46,7 @@ def core(**fields: Any) -> dict[str, Any]:
 )
 def test_what_is_no_body(body: bytes, code: str | None) -> None:
     with pytest.raises(ApiError) as error:
-        schema.parse(body, schema.ChatRequest)
+        parse(body, schema.ChatRequest)
     assert (error.value.status, error.value.code) == (400, code)
 
 
@@ -118,19 +119,19 @@ def test_what_has_no_effect_is_accepted() -> None:
 
 def test_unknown_fields_are_as_the_server_says() -> None:
     body = {"messages": MESSAGES, "bad_words": ["x"]}
-    schema.parse(json.dumps(body).encode(), schema.ChatRequest, "ignore")
+    parse(json.dumps(body).encode(), schema.ChatRequest, "ignore")
     for unknown in ("refuse", "ignore"):
         with pytest.raises(ApiError, match="guided_grammar"):
-            schema.parse(
+            parse(
                 json.dumps({**body, "bad_words": [], "guided_grammar": "x"}).encode(),
                 schema.ChatRequest,
                 unknown,
             )
     for name in ("zork", "z" * 1000):
         with pytest.raises(ApiError) as error:
-            schema.parse(json.dumps({"messages": MESSAGES, name: 1}).encode(), schema.ChatRequest, "refuse")
+            parse(json.dumps({"messages": MESSAGES, name: 1}).encode(), schema.ChatRequest, "refuse")
         assert (error.value.param, error.value.code) == (name[:64], "unknown_parameter")
-    schema.parse(json.dumps({"messages": MESSAGES, "zork": None}).encode(), schema.ChatRequest, "refuse")
+    parse(json.dumps({"messages": MESSAGES, "zork": None}).encode(), schema.ChatRequest, "refuse")
 
 
 @pytest.mark.parametrize(
@@ -266,12 +267,9 @@ def test_only_what_is_said_of_speculation_is_passed_on() -> None:
 def test_defaults_are_the_cores() -> None:
     assert core() == {
         "prompt": [1, 2],
-        "n": 1,
         "max_tokens": None,
-        "min_tokens": 0,
         "sampling": {},
         "stop": [],
-        "ignore_eos": False,
         "logprobs": None,
         "grammar": None,
         "speculative": {},
@@ -322,7 +320,7 @@ def test_a_schema_stays_as_it_was_written() -> None:
     text = '{"z": 1, "a": {"maximum": 1.10, "const": 123456789012345678901234567890, "é": "\\u00e9"} }'
     body = '{"messages": [{"role": "user", "content": "x"}], "response_format": {"type": "json_schema",'
     body += '"json_schema": {"name": "n", "schema": ' + text + "}}}"
-    request = schema.parse(body.encode(), schema.ChatRequest)
+    request = parse(body.encode(), schema.ChatRequest)
     assert json.loads(translate.core_request(request, [1], 0))["grammar"] == {"json_schema": text}
 
 

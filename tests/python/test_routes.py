@@ -9,6 +9,7 @@ from typing import Any, cast
 import pytest
 
 from llgtrt.openai import routes, schema
+from llgtrt.openai.body import parse
 from llgtrt.openai.errors import ApiError
 
 API = routes.Api(
@@ -19,7 +20,7 @@ API = routes.Api(
 
 
 def body(**fields: Any) -> schema.CompletionRequest:
-    return schema.parse(json.dumps({"prompt": "x", **fields}).encode(), schema.CompletionRequest)
+    return parse(json.dumps({"prompt": "x", **fields}).encode(), schema.CompletionRequest)
 
 
 def test_a_text_that_cannot_fit_is_not_encoded() -> None:

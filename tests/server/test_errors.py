@@ -259,3 +259,11 @@ def test_a_model_with_several_names() -> None:
             assert server.http.post(CHAT, json={**HI, "model": name}).status_code == status
             assert server.http.get(f"/v1/models/{name}").status_code == status
         assert server.http.get("/v1/models/second").json()["id"] == "second"
+
+
+def test_the_document_of_the_api(toy: Server) -> None:
+    document = toy.http.get("/openapi.json").json()
+    assert document["openapi"].startswith("3.1")
+    assert CHAT in document["paths"]
+    page = toy.http.get("/docs")
+    assert (page.status_code, "swagger" in page.text) == (200, True)

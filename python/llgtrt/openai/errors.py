@@ -13,6 +13,35 @@ from llgtrt.engine import DeadlineError
 RETRY = {"retry-after": "1"}
 
 
+CODES = {
+    "invalid_json": (400, "The body is not JSON."),
+    "invalid_utf8": (400, "The body is not UTF-8."),
+    "invalid_http": (400, "What was sent is not HTTP."),
+    "context_length_exceeded": (400, "Prompt and output are longer than the context."),
+    "unsupported_parameter": (400, "A field, or its value, that would change the answer and is not there."),
+    "unknown_parameter": (400, "A field that no API has, where `server.unknown_fields` is `refuse`."),
+    "unsupported_grammar": (
+        400,
+        "A constraint that cannot be enforced; the message has keyword and pointer.",
+    ),
+    "grammar_too_complex": (400, "A constraint that takes more work or time than one may."),
+    "timeout": (408, "The body did not come in time."),
+    "request_too_large": (413, "The body is larger than `server.max_body_bytes`."),
+    "invalid_api_key": (401, "No key, or a wrong one."),
+    "model_not_found": (404, "Another model than the one that is served."),
+    "not_found": (404, "No such page."),
+    "method_not_allowed": (405, "The page has other methods."),
+    "overloaded": (429, "The waiting line is full; try again after `retry-after`."),
+    "engine_error": (500, "The engine failed; the request may be sent again."),
+    "internal_error": (500, "The server failed; its log says why."),
+    "loading": (503, "The model is being loaded."),
+    "shutting_down": (503, "The server is about to end."),
+    "unavailable": (503, "The engine is being started again, or has failed."),
+    "request_timeout": (504, "The request took longer than `server.request_timeout`."),
+}
+"""Codes of errors: their HTTP status, and what they mean. Errors of a field without a code are a 400, too."""
+
+
 class ApiError(Exception):
     """An error to be told to the client."""
 

@@ -13,11 +13,11 @@ from typing import Any, TypeVar
 import msgspec
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute, Route
 
 from llgtrt import __version__, _core
 from llgtrt.engine import AsyncEngine, Generation, GoneError
 from llgtrt.openai import schema, sse, translate
+from llgtrt.openai.body import parse
 from llgtrt.openai.errors import ApiError, from_core, invalid, unavailable
 from llgtrt.openai.render import ChatRender, CompletionRender, Render
 from llgtrt.prompt import Vocabulary
@@ -143,20 +143,11 @@ class Api:
         return card | ({"max_model_len": self.engine.info()["limits"]["context"]} if self.loaded else {})
 
 
-def routes() -> list[BaseRoute]:
-    """The API's routes."""
-    return [
-        Route("/v1/chat/completions", chat_completions, methods=["POST"]),
-        Route("/v1/completions", completions, methods=["POST"]),
-        Route("/v1/models", models, methods=["GET"]),
-        Route("/v1/models/{model:path}", model, methods=["GET"]),
-    ]
-
-
 async def chat_completions(request: Request) -> Response:
     """`POST /v1/chat/completions`."""
     api: Api = request.app.state.api
-    body = schema.parse(await read_body(request, api), schema.ChatRequest, api.settings.server.unknown_fields)
+    unknown = api.settings.server.unknown_fields
+    body = parse(await read_body(request, api), schema.ChatRequest, unknown)
     api.check_model(body.model)
     api.check_loaded()
     render = ChatRender(api.settings.model, api.fingerprint(), api.vocabulary, translate.logprobs(body))
@@ -168,7 +159,7 @@ async def completions(request: Request) -> Response:
     """`POST /v1/completions`."""
     api: Api = request.app.state.api
     unknown = api.settings.server.unknown_fields
-    body = schema.parse(await read_body(request, api), schema.CompletionRequest, unknown)
+    body = parse(await read_body(request, api), schema.CompletionRequest, unknown)
     api.check_model(body.model)
     translate.check_completion(body)
     prompts = translate.prompts(body)

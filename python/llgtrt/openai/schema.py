@@ -1,31 +1,51 @@
-"""Request bodies: their types, and which fields are accepted, refused and ignored.
+"""The fields of request bodies, in the one list that there is.
 
-Ranges are checked by the core (`rust/src/request.rs`), types here. A field of OpenAI's API that would change
-the answer and is not supported is refused by name; unknown ones are ignored, each name logged once.
+Reading them, the core's requests, the OpenAPI document and `docs/api.md` follow from it. Ranges that are told
+here are the core's (`rust/src/request.rs`), which alone checks them.
 """
 
 from __future__ import annotations
 
-import logging
-import re
-from typing import Annotated, Any, Literal, TypeVar
+import typing
+from typing import Annotated, Any, Literal
 
 import msgspec
 
-from llgtrt.openai.errors import ApiError, invalid
 
-log = logging.getLogger(__name__)
+def about(
+    text: str,
+    least: float | None = None,
+    most: float | None = None,
+    default: object = None,
+    core: str | None = None,
+) -> msgspec.Meta:
+    """What a field means, its range and its default.
+
+    `core`: how the core reads it: `same` = under its name, `sampling` = in the group `sampling`.
+    """
+    bounds = {"minimum": least, "maximum": most, "default": default}
+    told = {name: value for name, value in bounds.items() if value is not None}
+    return msgspec.Meta(description=text, extra_json_schema=told, extra={"core": core})
+
+
+def metas(kind: type[msgspec.Struct]) -> dict[str, msgspec.Meta]:
+    """What is told of each field, in the order of the fields."""
+    hints = typing.get_type_hints(kind, include_extras=True)
+    found = ((name, getattr(hints[name], "__metadata__", ())) for name in kind.__struct_fields__)
+    return {name: next((m for m in metas if m.description), msgspec.Meta()) for name, metas in found}
+
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**32 - 1)]
 Unbounded = Annotated[int, msgspec.Meta(ge=-1, le=2**32 - 1)]
 """A count, or -1 for as many as there is room."""
+Priority = Annotated[int, msgspec.Meta(ge=-(2**31), lt=2**31)]
 
 
 class StreamOptions(msgspec.Struct):
     """`stream_options`."""
 
-    include_usage: bool | None = None
-    continuous_usage_stats: bool | None = None
+    include_usage: Annotated[bool | None, about("A last chunk has `usage`.", default=False)] = None
+    continuous_usage_stats: Annotated[bool | None, about("Every chunk has `usage`.", default=False)] = None
 
 
 class _Format(msgspec.Struct, tag_field="type", forbid_unknown_fields=True):
@@ -39,13 +59,13 @@ class TextFormat(_Format, tag="text"):
 class JsonObjectFormat(_Format, tag="json_object"):
     """`{"type": "json_object"}`: any JSON object; with `schema`, what that accepts."""
 
-    schema: msgspec.Raw = msgspec.Raw()
+    schema: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
 
 
 class JsonSchema(msgspec.Struct, forbid_unknown_fields=True):
     """`json_schema` of a response format; enforced whatever `strict` says."""
 
-    schema: msgspec.Raw = msgspec.Raw()
+    schema: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
     name: str = ""
     description: str | None = None
     strict: bool | None = None
@@ -97,7 +117,7 @@ ResponseFormat = (
 class StructuredOutputs(msgspec.Struct, forbid_unknown_fields=True):
     """vLLM's `structured_outputs`: exactly one of these."""
 
-    json: msgspec.Raw = msgspec.Raw()
+    json: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
     regex: str | None = None
     choice: list[str] | None = None
     json_object: bool | None = None
@@ -126,13 +146,21 @@ class Message(msgspec.Struct):
 class Speculative(msgspec.Struct, forbid_unknown_fields=True):
     """What a request wants of speculation; its text does not depend on it."""
 
-    enabled: bool | None = None
-    max_draft_len: Count | None = None
-    sources: (
-        list[Literal["forced", "prompt_lookup", "prediction", "draft_model", "mlp_speculator"]] | None
-    ) = None
-    acceptance: Literal["exact", "rejection", "tokens"] | None = None
-    report: bool | None = None
+    enabled: Annotated[bool | None, about("False: nothing is drafted.", default=True)] = None
+    max_draft_len: Annotated[
+        Count | None, about("Most tokens drafted in a step, if less than the server's.")
+    ] = None
+    sources: Annotated[
+        list[Literal["forced", "prompt_lookup", "prediction", "draft_model", "mlp_speculator"]] | None,
+        about("Sources that may be asked, of those that the server has."),
+    ] = None
+    acceptance: Annotated[
+        Literal["exact", "rejection", "tokens"] | None,
+        about("How drafts are accepted, if not as the server says."),
+    ] = None
+    report: Annotated[
+        bool | None, about("`usage.speculative` says what became of drafts.", default=False)
+    ] = None
 
 
 class Prediction(msgspec.Struct):
@@ -145,195 +173,134 @@ class Prediction(msgspec.Struct):
 class Common(msgspec.Struct):
     """What both APIs share."""
 
-    model: str | None = None
-    stream: bool | None = None
-    stream_options: StreamOptions | None = None
-    n: Count | None = None
-    max_tokens: Unbounded | None = None
-    n_predict: Unbounded | None = None
-    """llama-server's name for `max_tokens`."""
-    min_tokens: Count | None = None
-    temperature: float | None = None
-    top_p: float | None = None
-    top_k: int | None = None
-    min_p: float | None = None
-    presence_penalty: float | None = None
-    frequency_penalty: float | None = None
-    repetition_penalty: float | None = None
-    repeat_penalty: float | None = None
-    """llama-server's name for `repetition_penalty`."""
-    logit_bias: dict[str, float] | None = None
-    stop: str | list[str] | None = None
-    stop_token_ids: list[Count] | None = None
-    """Tokens that end a choice, as end tokens do."""
-    include_stop_str_in_output: bool | None = None
-    """The stop string that ended a choice is part of its text."""
-    skip_special_tokens: bool | None = None
-    """False: the text of special tokens is part of a choice's."""
-    allowed_token_ids: list[Count] | None = None
-    """The only tokens that may be generated."""
-    truncate_prompt_tokens: Unbounded | None = None
-    """Only so many of the prompt's last tokens are read; -1 = as many as fit."""
-    priority: Annotated[int, msgspec.Meta(ge=-(2**31), lt=2**31)] | None = None
-    """How urgent it is: lower first, 0 where nothing is said."""
-    cache_salt: str | None = None
-    """KV is reused only between requests with the same one."""
-    service_tier: Literal["auto", "default", "flex", "priority"] | None = None
-    """`flex` waits for all others, `priority` goes before them, where `priority` says nothing."""
-    seed: int | None = None
-    """-1 = a random one."""
-    ignore_eos: bool | None = None
-    response_format: ResponseFormat | None = None
-    structured_outputs: StructuredOutputs | None = None
-    guided_json: msgspec.Raw = msgspec.Raw()
-    """vLLM's older names: a JSON schema or its text, a regular expression, a list of texts."""
-    guided_regex: str | None = None
-    guided_choice: list[str] | None = None
-    json_schema: msgspec.Raw = msgspec.Raw()
-    """SGLang's and llama-server's name for a JSON schema or its text."""
-    regex: str | None = None
-    """SGLang's name for a regular expression."""
-    speculative: Speculative | None = None
+    model: Annotated[str | None, about("One of the model's names, as `/v1/models` lists them.")] = None
+    stream: Annotated[bool | None, about("Answer with server-sent events.", default=False)] = None
+    stream_options: Annotated[StreamOptions | None, about("What a stream has besides.")] = None
+    n: Annotated[Count | None, about("Choices.", 1, 128, 1, core="same")] = None
+    max_tokens: Annotated[
+        Unbounded | None, about("Most tokens of a choice; -1 = the room that is left in the context.", -1)
+    ] = None
+    n_predict: Annotated[Unbounded | None, about("llama-server's name for `max_tokens`.", -1)] = None
+    min_tokens: Annotated[
+        Count | None, about("End tokens are not drawn before this many tokens.", 0, default=0, core="same")
+    ] = None
+    temperature: Annotated[
+        float | None, about("Divides the logits; 0 = the likeliest token.", 0, 2, 1, core="sampling")
+    ] = None
+    top_p: Annotated[
+        float | None,
+        about("Probability mass of the tokens that are kept; 0 = the likeliest.", 0, 1, 1, core="sampling"),
+    ] = None
+    top_k: Annotated[int | None, about("Most likely tokens kept; 0 or -1 = all.", -1, default=0)] = None
+    min_p: Annotated[
+        float | None,
+        about("Tokens less likely than this times the likeliest are dropped.", 0, 1, 0, core="sampling"),
+    ] = None
+    presence_penalty: Annotated[
+        float | None, about("Subtracted from generated tokens.", -2, 2, 0, core="sampling")
+    ] = None
+    frequency_penalty: Annotated[
+        float | None,
+        about("Subtracted from generated tokens, as often as they came.", -2, 2, 0, core="sampling"),
+    ] = None
+    repetition_penalty: Annotated[
+        float | None,
+        about(
+            "Divides positive and multiplies negative logits of tokens in prompt or output; above 0.",
+            0,
+            10,
+            1,
+            core="sampling",
+        ),
+    ] = None
+    repeat_penalty: Annotated[
+        float | None, about("llama-server's name for `repetition_penalty`.", 0, 10, 1)
+    ] = None
+    logit_bias: Annotated[
+        dict[str, float] | None,
+        about("Added to the logits of tokens, by id; -100 to 100, up to 1,024 of them."),
+    ] = None
+    stop: Annotated[
+        str | list[str] | None, about("Up to 16 texts of up to 1,024 bytes that end a choice.")
+    ] = None
+    stop_token_ids: Annotated[
+        list[Count] | None, about("Up to 128 tokens that end a choice, as end tokens do.", core="same")
+    ] = None
+    include_stop_str_in_output: Annotated[
+        bool | None,
+        about("The stop text that ended a choice is part of its text.", default=False, core="same"),
+    ] = None
+    skip_special_tokens: Annotated[
+        bool | None,
+        about("False: the text of special tokens is part of a choice's.", default=True, core="same"),
+    ] = None
+    allowed_token_ids: Annotated[
+        list[Count] | None, about("The only tokens that may be generated.", core="same")
+    ] = None
+    truncate_prompt_tokens: Annotated[
+        Unbounded | None,
+        about("Only so many of the prompt's last tokens are read; -1 = as many as fit.", -1),
+    ] = None
+    priority: Annotated[
+        Priority | None, about("How urgent the request is: lower first.", -(2**31), 2**31 - 1, 0)
+    ] = None
+    cache_salt: Annotated[
+        str | None, about("KV is reused only between requests with the same one; 1 to 1,024 characters.")
+    ] = None
+    service_tier: Annotated[
+        Literal["auto", "default", "flex", "priority"] | None,
+        about("Where `priority` says nothing: `flex` waits for all others, `priority` goes before them."),
+    ] = None
+    seed: Annotated[int | None, about("Same seed, same output; -1 = a random one.")] = None
+    ignore_eos: Annotated[
+        bool | None,
+        about("End tokens are not drawn where anything else is allowed.", default=False, core="same"),
+    ] = None
+    response_format: Annotated[ResponseFormat | None, about("What the output must be.")] = None
+    structured_outputs: Annotated[StructuredOutputs | None, about("vLLM's form of the same.")] = None
+    guided_json: Annotated[msgspec.Raw, about("vLLM's older name for a JSON schema, or its text.")] = (
+        msgspec.field(default_factory=msgspec.Raw)
+    )
+    guided_regex: Annotated[str | None, about("vLLM's older name for a regular expression.")] = None
+    guided_choice: Annotated[list[str] | None, about("vLLM's older name for a choice of texts.")] = None
+    json_schema: Annotated[
+        msgspec.Raw, about("SGLang's and llama-server's name for a JSON schema, or its text.")
+    ] = msgspec.field(default_factory=msgspec.Raw)
+    regex: Annotated[str | None, about("SGLang's name for a regular expression.")] = None
+    speculative: Annotated[
+        Speculative | None, about("What the request wants of speculation; its text does not depend on it.")
+    ] = None
 
 
 class ChatRequest(Common, kw_only=True):
     """Body of `/v1/chat/completions`."""
 
-    messages: list[Message]
-    max_completion_tokens: Count | None = None
-    prediction: Prediction | None = None
-    logprobs: bool | None = None
-    top_logprobs: Count | None = None
-    chat_template_kwargs: dict[str, Any] | None = None
-    """More variables for the chat template."""
-    add_generation_prompt: bool | None = None
-    """False: the prompt ends with the last message."""
-    continue_final_message: bool | None = None
-    """The answer goes on with the last message, which stays open."""
+    messages: Annotated[list[Message], about("The conversation; at least one.")]
+    max_completion_tokens: Annotated[
+        Count | None, about("OpenAI's newer name for `max_tokens`, which it goes before.", 1)
+    ] = None
+    prediction: Annotated[
+        Prediction | None, about("What the answer is expected to be; drafts are taken from it.")
+    ] = None
+    logprobs: Annotated[bool | None, about("Log-probabilities of the tokens.", default=False)] = None
+    top_logprobs: Annotated[Count | None, about("Alternatives for each token.", 0, 20, 0)] = None
+    chat_template_kwargs: Annotated[dict[str, Any] | None, about("More variables for the chat template.")] = (
+        None
+    )
+    add_generation_prompt: Annotated[
+        bool | None, about("False: the prompt ends with the last message.", default=True)
+    ] = None
+    continue_final_message: Annotated[
+        bool | None, about("The answer goes on with the last message, which stays open.", default=False)
+    ] = None
 
 
 class CompletionRequest(Common, kw_only=True):
-    """Body of `/v1/completions`. `prompt`: text, texts, token ids, or lists of token ids."""
+    """Body of `/v1/completions`."""
 
-    prompt: Any
-    echo: bool | None = None
-    logprobs: Count | None = None
-    best_of: Count | None = None
-
-
-UNSUPPORTED: dict[str, tuple[Any, ...]] = {
-    "tools": ([],),
-    "tool_choice": ("none", "auto"),
-    "functions": ([],),
-    "function_call": ("none", "auto"),
-    "modalities": (["text"],),
-    "audio": (),
-    "reasoning_effort": ("none",),
-    "verbosity": ("medium",),
-    "web_search_options": (),
-    "moderation": (),
-    "suffix": ("",),
-    "bad_words": ([],),
-    "logits_processors": ([],),
-    "use_beam_search": (False,),
-    "length_penalty": (1, 1.0),
-    "early_stopping": (False,),
-    "prompt_logprobs": (),
-    "documents": ([],),
-    "prefix": ("",),
-    "nvext": ({},),
-    "spaces_between_special_tokens": (True,),
-    "detokenize": (True,),
-    "return_tokens_as_token_ids": (False,),
-    "top_a": (0, 0.0),
-    "tfs": (1, 1.0),
-    "typical_p": (1, 1.0),
-    "dry_multiplier": (0, 0.0),
-    "xtc_probability": (0, 0.0),
-    "mirostat": (0,),
-    "dynatemp_range": (0, 0.0),
-    "top_n_sigma": (-1, -1.0),
-    "samplers": (),
-    "smoothing_factor": (0, 0.0),
-    "epsilon_cutoff": (0, 0.0),
-    "eta_cutoff": (0, 0.0),
-    "no_repeat_ngram_size": (0,),
-    "lora_path": (),
-    "custom_logit_processor": (),
-    "stop_regex": (),
-    "input_ids": (),
-    "mm_processor_kwargs": (),
-    "kv_transfer_params": (),
-}
-"""Fields of OpenAI's API and of other servers' that change the answer and are refused, and their values that
-change nothing (null is always one)."""
-
-FOREIGN_GRAMMARS = frozenset(
-    {
-        *("guided_grammar", "grammar", "ebnf", "structural_tag", "guided_decoding_backend"),
-    }
-)
-"""Constraints in forms that are not read: to ignore one would be to answer without it."""
-
-NO_EFFECT = frozenset(
-    {
-        *("user", "metadata", "safety_identifier", "parallel_tool_calls", "store", "request_id", "id_slot"),
-        *("prompt_cache_key", "prompt_cache_retention", "prompt_cache_options"),
-    }
-)
-"""Fields that are accepted and have no effect on the text."""
-
-_logged: set[str] = set()
-_PLACE = re.compile(r" - at `(?:key in `?)?\$\.?(.*?)`$")
-_MOST_LOGGED = 1000
-
-Body = TypeVar("Body", ChatRequest, CompletionRequest)
-
-
-def parse(body: bytes, kind: type[Body], unknown: str = "refuse_known") -> Body:
-    """Reads a body; `unknown`: `server.unknown_fields`.
-
-    Raises:
-        ApiError: it is not JSON, a field has another type, or asks for what is not supported.
-    """
-    try:
-        body.decode()
-        fields = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
-        _check_fields(fields, kind, unknown)
-        return msgspec.json.decode(body, type=kind)
-    except msgspec.ValidationError as e:
-        raise _bad_type(str(e)) from e
-    except (msgspec.DecodeError, RecursionError) as e:
-        raise invalid(None, f"the body is not valid JSON: {e}", "invalid_json") from e
-    except UnicodeDecodeError as e:
-        raise invalid(None, f"the body is not valid UTF-8: {e.reason}", "invalid_utf8") from e
-
-
-def _check_fields(fields: dict[str, msgspec.Raw], kind: type[Body], unknown: str) -> None:
-    known = kind.__struct_fields__
-    for name, raw in fields.items():
-        if name in known or name in NO_EFFECT or bytes(raw) == b"null":
-            continue
-        if name in FOREIGN_GRAMMARS:
-            raise invalid(
-                name, f"{name}: not a field of this API; use response_format", "unsupported_parameter"
-            )
-        if name in UNSUPPORTED and unknown != "ignore":
-            if msgspec.json.decode(raw) not in UNSUPPORTED[name]:
-                raise invalid(
-                    name, f"{name}: this value is not supported; leave the field out", "unsupported_parameter"
-                )
-        elif unknown == "refuse":
-            raise invalid(f"{name:.64}", f"{name:.64}: not a field of this API", "unknown_parameter")
-        elif name not in _logged and len(_logged) < _MOST_LOGGED:
-            _logged.add(name)
-            log.warning("ignored the unknown request field %.64r (said once)", name)
-
-
-def _bad_type(message: str) -> ApiError:
-    place = _PLACE.search(message)
-    missing = re.search(r"missing required field `(\w+)`", message)
-    path = [place[1]] if place and place[1] else []
-    param = ".".join([*path, missing[1]] if missing else path) or None
-    text = _PLACE.sub("", message)
-    return invalid(param, f"{param}: {text}" if param else f"the body: {text}")
+    prompt: Annotated[Any, about("Text, texts, token ids, or lists of token ids; up to 2,048 prompts.")]
+    echo: Annotated[bool | None, about("The prompt's text comes before the output's.", default=False)] = None
+    logprobs: Annotated[Count | None, about("Log-probabilities, and alternatives for each token.", 0, 20)] = (
+        None
+    )
+    best_of: Annotated[Count | None, about("Must be `n`.")] = None

@@ -12,8 +12,9 @@ import msgspec
 from llgtrt.openai import schema
 from llgtrt.openai.errors import invalid
 
-_SAMPLING = ("temperature", "top_p", "min_p", "presence_penalty", "frequency_penalty", "repetition_penalty")
-_SAME = ("stop_token_ids", "include_stop_str_in_output", "skip_special_tokens", "allowed_token_ids")
+_READ = {name: (meta.extra or {}).get("core") for name, meta in schema.metas(schema.Common).items()}
+_SAMPLING = tuple(name for name, core in _READ.items() if core == "sampling")
+_SAME = tuple(name for name, core in _READ.items() if core == "same")
 """Fields that the core reads under the same name."""
 _TIERS = {"flex": 1, "priority": -1}
 """Priorities of tiers; the others are 0."""
@@ -113,12 +114,9 @@ def core_request(
     """
     request = {
         "prompt": prompt,
-        "n": choices(body),
         "max_tokens": max_tokens(body),
-        "min_tokens": body.min_tokens or 0,
         "sampling": {**(defaults or {}), **_sampling(body)},
         "stop": [body.stop] if isinstance(body.stop, str) else body.stop or [],
-        "ignore_eos": bool(body.ignore_eos),
         "logprobs": logprobs(body),
         "grammar": grammar(body),
         "speculative": _speculative(body.speculative),

@@ -1,0 +1,136 @@
+"""Reads request bodies: which fields are accepted, refused and ignored.
+
+Ranges are checked by the core (`rust/src/request.rs`), types here. A field of OpenAI's API or of another
+server's that would change the answer and is not supported is refused by name; unknown ones are ignored, each
+name logged once.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from typing import Any, TypeVar
+
+import msgspec
+
+from llgtrt.openai.errors import ApiError, invalid
+from llgtrt.openai.schema import ChatRequest, CompletionRequest
+
+log = logging.getLogger(__name__)
+
+UNSUPPORTED: dict[str, tuple[Any, ...]] = {
+    "tools": ([],),
+    "tool_choice": ("none", "auto"),
+    "functions": ([],),
+    "function_call": ("none", "auto"),
+    "modalities": (["text"],),
+    "audio": (),
+    "reasoning_effort": ("none",),
+    "verbosity": ("medium",),
+    "web_search_options": (),
+    "moderation": (),
+    "suffix": ("",),
+    "bad_words": ([],),
+    "logits_processors": ([],),
+    "use_beam_search": (False,),
+    "length_penalty": (1, 1.0),
+    "early_stopping": (False,),
+    "prompt_logprobs": (),
+    "documents": ([],),
+    "prefix": ("",),
+    "nvext": ({},),
+    "spaces_between_special_tokens": (True,),
+    "detokenize": (True,),
+    "return_tokens_as_token_ids": (False,),
+    "top_a": (0, 0.0),
+    "tfs": (1, 1.0),
+    "typical_p": (1, 1.0),
+    "dry_multiplier": (0, 0.0),
+    "xtc_probability": (0, 0.0),
+    "mirostat": (0,),
+    "dynatemp_range": (0, 0.0),
+    "top_n_sigma": (-1, -1.0),
+    "samplers": (),
+    "smoothing_factor": (0, 0.0),
+    "epsilon_cutoff": (0, 0.0),
+    "eta_cutoff": (0, 0.0),
+    "no_repeat_ngram_size": (0,),
+    "lora_path": (),
+    "custom_logit_processor": (),
+    "stop_regex": (),
+    "input_ids": (),
+    "mm_processor_kwargs": (),
+    "kv_transfer_params": (),
+}
+"""Fields of OpenAI's API and of other servers' that change the answer and are refused, and their values that
+change nothing (null is always one)."""
+
+FOREIGN_GRAMMARS = frozenset(
+    {
+        *("guided_grammar", "grammar", "ebnf", "structural_tag", "guided_decoding_backend"),
+    }
+)
+"""Constraints in forms that are not read: to ignore one would be to answer without it."""
+
+NO_EFFECT = frozenset(
+    {
+        *("user", "metadata", "safety_identifier", "parallel_tool_calls", "store", "request_id", "id_slot"),
+        *("prompt_cache_key", "prompt_cache_retention", "prompt_cache_options"),
+    }
+)
+"""Fields that are accepted and have no effect on the text."""
+
+_logged: set[str] = set()
+_PLACE = re.compile(r" - at `(?:key in `?)?\$\.?(.*?)`$")
+_MOST_LOGGED = 1000
+
+Body = TypeVar("Body", ChatRequest, CompletionRequest)
+
+
+def parse(body: bytes, kind: type[Body], unknown: str = "refuse_known") -> Body:
+    """Reads a body; `unknown`: `server.unknown_fields`.
+
+    Raises:
+        ApiError: it is not JSON, a field has another type, or asks for what is not supported.
+    """
+    try:
+        body.decode()
+        fields = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
+        _check_fields(fields, kind, unknown)
+        return msgspec.json.decode(body, type=kind)
+    except msgspec.ValidationError as e:
+        raise _bad_type(str(e)) from e
+    except (msgspec.DecodeError, RecursionError) as e:
+        raise invalid(None, f"the body is not valid JSON: {e}", "invalid_json") from e
+    except UnicodeDecodeError as e:
+        raise invalid(None, f"the body is not valid UTF-8: {e.reason}", "invalid_utf8") from e
+
+
+def _check_fields(fields: dict[str, msgspec.Raw], kind: type[Body], unknown: str) -> None:
+    known = kind.__struct_fields__
+    for name, raw in fields.items():
+        if name in known or name in NO_EFFECT or bytes(raw) == b"null":
+            continue
+        if name in FOREIGN_GRAMMARS:
+            raise invalid(
+                name, f"{name}: not a field of this API; use response_format", "unsupported_parameter"
+            )
+        if name in UNSUPPORTED and unknown != "ignore":
+            if msgspec.json.decode(raw) not in UNSUPPORTED[name]:
+                raise invalid(
+                    name, f"{name}: this value is not supported; leave the field out", "unsupported_parameter"
+                )
+        elif unknown == "refuse":
+            raise invalid(f"{name:.64}", f"{name:.64}: not a field of this API", "unknown_parameter")
+        elif name not in _logged and len(_logged) < _MOST_LOGGED:
+            _logged.add(name)
+            log.warning("ignored the unknown request field %.64r (said once)", name)
+
+
+def _bad_type(message: str) -> ApiError:
+    place = _PLACE.search(message)
+    missing = re.search(r"missing required field `(\w+)`", message)
+    path = [place[1]] if place and place[1] else []
+    param = ".".join([*path, missing[1]] if missing else path) or None
+    text = _PLACE.sub("", message)
+    return invalid(param, f"{param}: {text}" if param else f"the body: {text}")

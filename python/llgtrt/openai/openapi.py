@@ -1,0 +1,222 @@
+"""The OpenAPI document and `docs/api.md`, from the structs, the tables of fields and that of error codes.
+
+`python -m llgtrt.openai.openapi` writes the page to stdout.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from typing import Any
+
+import msgspec
+
+from llgtrt import __version__
+from llgtrt.openai import body, errors, schema
+
+Json = dict[str, Any]
+
+PAGES: dict[str, tuple[str, str, type[msgspec.Struct] | None]] = {
+    "/v1/chat/completions": ("post", "Answers a conversation.", schema.ChatRequest),
+    "/v1/completions": ("post", "Completes texts.", schema.CompletionRequest),
+    "/v1/models": ("get", "The model, under each of its names.", None),
+    "/v1/models/{model}": ("get", "The model under one of its names.", None),
+    "/health": ("get", "200 where a request would be answered now, else 503; state and promise.", None),
+    "/ready": ("get", "The same as `/health`.", None),
+    "/live": ("get", "200: the server runs, whatever its engine does.", None),
+    "/v1/health/ready": ("get", "The same as `/health`, without a key.", None),
+    "/v1/health/live": ("get", "The same as `/live`, without a key.", None),
+    "/metrics": ("get", "Metrics in Prometheus' text format.", None),
+}
+"""Every page: its method, what it does, and the struct of its body."""
+
+_ERROR = {
+    "type": "object",
+    "required": ["error"],
+    "properties": {
+        "error": {
+            "type": "object",
+            "required": ["message", "type", "param", "code"],
+            "properties": {
+                "message": {"type": "string", "description": "What is wrong, and what to do."},
+                "type": {"enum": ["invalid_request_error", "rate_limit_error", "server_error"]},
+                "param": {"type": ["string", "null"], "description": "The field that is wrong."},
+                "code": {
+                    "enum": [*errors.CODES, None],
+                    "description": "Machine-readable reason.",
+                },
+            },
+        }
+    },
+}
+
+
+@functools.cache
+def document() -> Json:
+    """The OpenAPI 3.1 document."""
+    kinds = [kind for _, _, kind in PAGES.values() if kind is not None]
+    _, components = msgspec.json.schema_components(kinds, ref_template="#/components/schemas/{name}")
+    structs: list[type[msgspec.Struct]] = [*kinds, schema.Speculative, schema.StreamOptions]
+    for kind in structs:
+        for name, meta in schema.metas(kind).items():
+            # None is how the structs say that nothing was sent, not what holds then.
+            told = components[kind.__name__]["properties"][name]
+            told.pop("default", None)
+            told |= meta.extra_json_schema or {}
+    components["Error"] = _ERROR
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "llgtrt", "version": __version__, "license": {"name": "Apache-2.0"}},
+        "paths": {
+            path: {method: _operation(path, what, kind)} for path, (method, what, kind) in PAGES.items()
+        },
+        "components": {
+            "schemas": components,
+            "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}},
+        },
+    }
+
+
+def _operation(path: str, summary: str, kind: type[msgspec.Struct] | None) -> Json:
+    guarded = path.startswith("/v1/") and not path.startswith("/v1/health/")
+    statuses = {status for status, _ in errors.CODES.values()} if kind else {503}
+    if guarded and not kind:
+        statuses = {401, 404, 503}
+    error = {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}}
+    answers: Json = {"200": {"description": "The answer.", "content": _content(path, kind)}}
+    if path not in ("/live", "/v1/health/live", "/metrics"):
+        own = {} if guarded else {"application/json": {"schema": {"type": "object"}}}
+        answers |= {str(s): {"description": _meaning(s), "content": own or error} for s in sorted(statuses)}
+    operation: Json = {
+        "summary": summary,
+        "operationId": path.strip("/").replace("/", "_"),
+        "responses": answers,
+    }
+    if guarded:
+        operation["security"] = [{}, {"key": []}]
+    if "{model}" in path:
+        name = {"name": "model", "in": "path", "required": True, "schema": {"type": "string"}}
+        operation["parameters"] = [name]
+    if kind is not None:
+        reference = {"$ref": f"#/components/schemas/{kind.__name__}"}
+        operation["requestBody"] = {"required": True, "content": {"application/json": {"schema": reference}}}
+    return operation
+
+
+def _content(path: str, kind: type[msgspec.Struct] | None) -> Json:
+    if path == "/metrics":
+        return {"text/plain": {"schema": {"type": "string"}}}
+    stream = {"text/event-stream": {"schema": {"type": "string"}}} if kind else {}
+    return {"application/json": {"schema": {"type": "object"}}, **stream}
+
+
+def _meaning(status: int) -> str:
+    return " ".join(text for own, text in errors.CODES.values() if own == status)
+
+
+_HEAD = """# The HTTP API
+
+Written by `python -m llgtrt.openai.openapi`; a test holds it. The same as a document: `/openapi.json`, shown
+at `/docs`, which takes its scripts from a public host. The server listens on 127.0.0.1, unless `--host` names
+another address.
+
+## Pages
+
+| page | what |
+|---|---|
+"""
+
+_HEALTH = """
+Pages under `/v1/` want an API key where the server has one (`Authorization: Bearer …`), but for those under
+`/v1/health/`. `/health` is 503 while the model is loaded, while the engine is started again, and while the
+server ends; `/live` is 200 all the while. `/health` tells `status` (`loading`, `ready`, `restarting`, `failed`,
+`closed`), `reason` and `promise` ([determinism.md](determinism.md)).
+"""
+
+_ERRORS = """
+## Errors
+
+`{"error": {"message", "type", "param", "code"}}`, as the last event where a stream has begun. `param` names
+the field. What is wrong with a field and has no code of its own is a 400 without a code.
+
+| code | status | meaning |
+|---|---|---|
+"""
+
+
+def page() -> str:
+    """The text of `docs/api.md`."""
+    lines = [_HEAD.rstrip()]
+    lines += [f"| `{method.upper()} {path}` | {text} |" for path, (method, text, _) in PAGES.items()]
+    lines.append(_HEALTH.rstrip())
+    components = document()["components"]["schemas"]
+    common = schema.Common.__struct_fields__
+    own = {
+        kind: [n for n in kind.__struct_fields__ if n not in common] for _, _, kind in PAGES.values() if kind
+    }
+    tables: list[tuple[str, str, list[str]]] = [
+        ("Fields of both", "ChatRequest", list(common)),
+        ("Fields of `/v1/chat/completions`", "ChatRequest", own[schema.ChatRequest]),
+        ("Fields of `/v1/completions`", "CompletionRequest", own[schema.CompletionRequest]),
+        ("Members of `speculative`", "Speculative", list(schema.Speculative.__struct_fields__)),
+        ("Members of `stream_options`", "StreamOptions", list(schema.StreamOptions.__struct_fields__)),
+    ]
+    for title, name, fields in tables:
+        lines += [
+            "",
+            f"## {title}",
+            "",
+            "| field | type | range | default | meaning |",
+            "|---|---|---|---|---|",
+        ]
+        lines += [_row(field, components[name]["properties"][field]) for field in fields]
+    lines += [
+        "",
+        "`response_format`: [grammars.md](grammars.md); `speculative`: [speculation.md](speculation.md).",
+    ]
+    lines += [
+        "",
+        "## Other servers' fields",
+        "",
+        "Accepted without effect on the text: " + _names(body.NO_EFFECT) + ".",
+    ]
+    refused = [name for name in body.UNSUPPORTED if name not in body.FOREIGN_GRAMMARS]
+    lines += ["", "Refused by name, unless their value changes nothing: " + _names(refused) + "."]
+    lines += ["", "Always refused: " + _names(body.FOREIGN_GRAMMARS) + ".", _ERRORS.rstrip()]
+    lines += [f"| `{code}` | {status} | {text} |" for code, (status, text) in errors.CODES.items()]
+    return "\n".join(lines) + "\n"
+
+
+def _names(names: Any) -> str:
+    return ", ".join(f"`{name}`" for name in sorted(names))
+
+
+def _row(name: str, told: Json) -> str:
+    least, most = told.get("minimum"), told.get("maximum")
+    bounds = " to ".join(_number(b) for b in (least, most) if b is not None)
+    default = told.get("default")
+    shown = "" if default is None else f"`{json.dumps(default)}`"
+    about = "from " * (most is None and bool(bounds)) + bounds
+    return f"| `{name}` | {_type(told)} | {about} | {shown} | {told.get('description', '')} |"
+
+
+def _number(value: float) -> str:
+    return f"{value:,}"
+
+
+def _type(told: Json) -> str:
+    if "anyOf" in told:
+        kinds = dict.fromkeys(_type(one) for one in told["anyOf"] if one.get("type") != "null")
+        return " or ".join(kinds)
+    if "enum" in told:
+        return " or ".join(f"`{json.dumps(value)}`" for value in told["enum"] if value is not None)
+    if "$ref" in told:
+        return "object"
+    if told.get("type") == "array":
+        return "list of " + _type(told["items"])
+    kind = told.get("type", "any")
+    return str(kind)
+
+
+if __name__ == "__main__":
+    print(page(), end="")
