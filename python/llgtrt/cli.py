@@ -33,15 +33,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _serve(parsed: argparse.Namespace) -> int:
-    if parsed.debug or parsed.quiet:
-        # The core's log, in this process and in the engine's.
-        os.environ.setdefault("LLGTRT_LOG", "debug" if parsed.debug else "warn")
     if parsed.hf_repo is not None:
         parsed.target = hub.fetch(parsed.hf_repo)
     settings = load(parsed.target, parsed.runtime_config, _overrides(parsed))
     if parsed.print_config:
         print(_core.print_config(hidden(settings.config)))
         return 0
+    if parsed.debug or parsed.quiet:
+        # The core's log, in this process and in the engine's.
+        os.environ.setdefault("LLGTRT_LOG", "debug" if parsed.debug else "warn")
     logging.basicConfig(
         level=logging.DEBUG if parsed.debug else logging.WARNING if parsed.quiet else logging.INFO,
         format="%(asctime)s %(levelname)s %(message)s",

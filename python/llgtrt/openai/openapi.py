@@ -129,8 +129,8 @@ another address.
 _HEALTH = """
 Pages under `/v1/` want an API key where the server has one (`Authorization: Bearer …`), but for those under
 `/v1/health/`. `/health` is 503 while the model is loaded, while the engine is started again, and while the
-server ends; `/live` is 200 all the while. `/health` tells `status` (`loading`, `ready`, `restarting`, `failed`,
-`closed`), `reason` and `promise` ([determinism.md](determinism.md)).
+server ends; `/live` is 200 all the while. `/health` tells `status` (`loading`, `ready`, `restarting`,
+`failed`, `closed`), `reason` and `promise` ([determinism.md](determinism.md)).
 """
 
 _ERRORS = """
