@@ -86,6 +86,7 @@ fn step(
         start: 0,
         tokens: vec![0],
         sample: true,
+        score: None,
         draft: Draft::default(),
         sampler: Sampler::new(Arc::clone(request), slot, round, vocab.clone()),
         grammar: None,

@@ -59,7 +59,16 @@ fn serve(_: &str, _: &Config, inbox: Receiver<Command>, sink: &mut dyn FnMut(Fro
 }
 
 fn event(request: RequestId, choice: u32, tokens: Vec<u32>, end: Option<End>) -> Event {
-    Event { request, choice, text: " word".into(), tokens, logprobs: vec![], usage: Usage::default(), end }
+    Event {
+        request,
+        choice,
+        text: " word".into(),
+        tokens,
+        logprobs: vec![],
+        prompt_logprobs: vec![],
+        usage: Usage::default(),
+        end,
+    }
 }
 
 /// The wall clock's nanoseconds, without those above 4 s: it is the same in both processes.

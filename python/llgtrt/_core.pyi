@@ -78,6 +78,10 @@ class Event:
         """(token, logprob, alternatives) per new token, natural logarithm, best alternative first; [] unless asked for."""
 
     @property
+    def prompt_logprobs(self) -> list[tuple[int, float, list[tuple[int, float]]]]:
+        """The same of further prompt tokens, from the second on; [] unless asked for."""
+
+    @property
     def prompt_tokens(self) -> int:
         """Tokens of the prompt."""
 

@@ -37,6 +37,8 @@ class Delta:
     logprobs: list[Logprob]
     finish_reason: str | None
     error: _core.CoreError | None
+    prompt: list[Logprob] = dataclasses.field(default_factory=list)
+    """Of further tokens of the prompt, from the second on; on the prompt's first choice."""
 
 
 @dataclasses.dataclass
@@ -79,6 +81,10 @@ class Generation:
         """How many choices there are, ended ones included."""
         return self._n * len(self._base)
 
+    def first_of(self, index: int) -> int:
+        """The first choice of the same prompt."""
+        return index - index % self._n
+
     def add(self, request: int) -> None:
         """Takes the next prompt's core request in."""
         self._base[request] = self.choices
@@ -98,8 +104,10 @@ class Generation:
         finish, error = event.finish_reason, event.error
         delta = self._pending.get(index)
         if delta is None:
-            self._pending[index] = Delta(index, event.text, event.logprobs, finish, error)
+            prompt = event.prompt_logprobs
+            self._pending[index] = Delta(index, event.text, event.logprobs, finish, error, prompt)
         else:
+            delta.prompt.extend(event.prompt_logprobs)
             delta.text += event.text
             delta.logprobs.extend(event.logprobs)
             delta.finish_reason, delta.error = finish, error

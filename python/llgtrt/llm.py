@@ -90,6 +90,8 @@ class SamplingParams:
     max_tokens: int | None = 16
     min_tokens: int = 0
     logprobs: int | None = None
+    prompt_logprobs: int | None = None
+    bad_words: Sequence[str] | None = None
     logit_bias: Mapping[int, float] | None = None
     structured_outputs: StructuredOutputsParams | None = None
 
@@ -147,6 +149,16 @@ class RequestOutput:
     outputs: list[CompletionOutput]
     finished: bool = False
     num_cached_tokens: int = 0
+    prompt_logprobs: list[dict[int, float] | None] | None = None
+    """Of each token of the prompt but the first: those of it and of the likeliest, by id."""
+
+    def take(self, event: _core.Event) -> None:
+        """Takes news in."""
+        self.outputs[event.choice].take(event)
+        self.num_cached_tokens = max(self.num_cached_tokens, event.cached_tokens)
+        for token, logprob, alternatives in event.prompt_logprobs:
+            self.prompt_logprobs = self.prompt_logprobs or [None]
+            self.prompt_logprobs.append({token: logprob} | dict(alternatives))
 
 
 class LLM:
@@ -348,8 +360,7 @@ class LLM:
                     result = running.get(event.request)
                     if result is None:
                         continue
-                    result.outputs[event.choice].take(event)
-                    result.num_cached_tokens = max(result.num_cached_tokens, event.cached_tokens)
+                    result.take(event)
                     if all(output.finish_reason for output in result.outputs):
                         result.finished = True
                         del running[event.request]

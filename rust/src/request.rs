@@ -46,6 +46,9 @@ pub struct RequestSpec {
     /// Log-probabilities wanted, with this many alternatives (0..=20).
     #[serde(default)]
     pub logprobs: Option<u32>,
+    /// Log-probabilities of the prompt's tokens after the first wanted, with this many alternatives (0..=20).
+    #[serde(default)]
+    pub prompt_logprobs: Option<u32>,
     /// The constraint.
     #[serde(default)]
     pub grammar: Option<GrammarSpec>,
@@ -304,6 +307,12 @@ fn check_output(spec: &RequestSpec, limits: &Limits) -> Result<()> {
         return Err(Error::invalid("stop", format!("each string must have 1 to {MAX_STOP_BYTES} bytes")));
     }
     within("top_logprobs", f64::from(spec.logprobs.unwrap_or(0)), 0.0, f64::from(MAX_TOP_LOGPROBS))?;
+    within(
+        "prompt_logprobs",
+        f64::from(spec.prompt_logprobs.unwrap_or(0)),
+        0.0,
+        f64::from(MAX_TOP_LOGPROBS),
+    )?;
     at_most("prediction", spec.prediction.len(), limits.context as usize)?;
     check_ids("prediction", &spec.prediction, limits)?;
     if spec.fault.is_some() && !limits.faults {

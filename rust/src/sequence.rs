@@ -8,7 +8,7 @@ pub mod odds;
 
 use crate::config::{self, DraftSource};
 use crate::error::{Error, Result};
-use crate::exec::{Draft, Job, Round};
+use crate::exec::{Draft, Job, Round, Score};
 use crate::grammar::{Compiled, Grammar};
 use crate::request::Request;
 use crate::sampler::Sampler;
@@ -78,6 +78,8 @@ pub struct Sequence {
     vocab: Arc<Vocab>,
     tokens: Vec<Token>,
     computed: u32,
+    /// Prompt tokens after the first whose log-probabilities were told.
+    scored: u32,
     /// Moved into the job while in flight.
     sampler: Option<Sampler>,
     grammar: Option<Grammar>,
@@ -116,6 +118,7 @@ impl Sequence {
             spec,
             vocab,
             computed: 0,
+            scored: 0,
             sampler: Some(sampler),
             grammar: None,
             compiled: None,
@@ -201,6 +204,19 @@ impl Sequence {
         self.known() - self.prompt_len()
     }
 
+    /// Whether log-probabilities of prompt tokens are still to be told: until then the whole prompt is computed.
+    pub fn scores(&self) -> bool {
+        let wanted = self.choice == 0 && self.spec.spec().prompt_logprobs.is_some();
+        wanted && self.scored + 1 < self.prompt_len()
+    }
+
+    /// What a job for the known tokens from `start` to `end` is to tell of the prompt.
+    fn score(&self, start: usize, end: usize) -> Option<Score> {
+        let top = self.spec.spec().prompt_logprobs.filter(|_| self.scores())?;
+        let last = (end + 1).min(self.prompt_len() as usize);
+        Some(Score { targets: self.tokens.get(start + 1..last)?.to_vec(), top })
+    }
+
     /// Takes a slot that holds the first `computed` of its tokens.
     pub fn place(&mut self, slot: Slot, computed: u32) {
         assert!(computed < self.known(), "at least one token must be left to compute. This is a bug.");
@@ -233,6 +249,7 @@ impl Sequence {
             start: self.computed,
             tokens: self.tokens[start..end].to_vec(),
             sample: end == self.tokens.len(),
+            score: self.score(start, end),
             draft: Draft::default(),
             sampler: self.sampler.take().expect("the sampler is here unless in flight. This is a bug."),
             grammar: self.grammar.take(),
@@ -241,7 +258,7 @@ impl Sequence {
 
     /// Takes a round, token by token: an end token, stop string, grammar end or the last allowed token cuts it there.
     ///
-    /// None if nothing is to be told (a prompt chunk).
+    /// None if nothing is to be told (a prompt chunk, of which no log-probabilities are wanted).
     ///
     /// # Errors
     /// Where the grammar refuses a token that its mask allowed.
@@ -251,10 +268,14 @@ impl Sequence {
         self.sampler = Some(round.job.sampler);
         self.grammar = round.job.grammar;
         self.computed = round.computed;
-        if !sampled {
-            return Ok(None);
-        }
         let mut event = self.event();
+        // A sequence that was preempted computes again what it has told.
+        let told = self.scored.saturating_sub(round.job.start) as usize;
+        event.prompt_logprobs = round.scores.into_iter().skip(told).collect();
+        self.scored += event.prompt_logprobs.len() as u32;
+        if !sampled {
+            return Ok(if event.prompt_logprobs.is_empty() { None } else { Some(event) });
+        }
         let mut logprobs = round.logprobs.into_iter();
         for token in round.tokens {
             let end = match self.take(token, logprobs.next(), &mut event) {
@@ -323,6 +344,7 @@ impl Sequence {
             text: String::new(),
             tokens: Vec::new(),
             logprobs: Vec::new(),
+            prompt_logprobs: Vec::new(),
             usage: Usage {
                 prompt: self.prompt_len(),
                 cached: self.cached,

@@ -84,6 +84,8 @@ pub struct Event {
     pub tokens: Vec<Token>,
     /// One entry per token where log-probabilities were asked for, else empty.
     pub logprobs: Vec<TokenLogprob>,
+    /// Those of further prompt tokens, from the second on, on choice 0 where they were asked for.
+    pub prompt_logprobs: Vec<TokenLogprob>,
     /// Counts so far.
     pub usage: Usage,
     /// Set on the choice's last event.
@@ -106,6 +108,7 @@ impl Event {
         self.text.push_str(&later.text);
         self.tokens.extend(later.tokens);
         self.logprobs.extend(later.logprobs);
+        self.prompt_logprobs.extend(later.prompt_logprobs);
         self.usage = later.usage;
         self.end = later.end;
     }

@@ -107,19 +107,20 @@ class _Choice:
         self.ended = finish is not None
         top = self.spec["logprobs"]
         return Event(
-            request=request,
-            choice=self.index,
+            **_news(request, self),
             text=new,
             tokens=[token],
             logprobs=[] if top is None else [_logprobs(token, top)],
-            prompt_tokens=len(self.spec["prompt"]),
-            cached_tokens=0,
-            queue_seconds=0.0,
-            completion_tokens=self.at,
-            drafts={},
             finish_reason=finish,
             error=None,
         )
+
+
+def _news(request: int, choice: _Choice) -> dict[str, Any]:
+    """What is in every event."""
+    counts = {"prompt_tokens": len(choice.spec["prompt"]), "completion_tokens": choice.at, "cached_tokens": 0}
+    rest: dict[str, Any] = {"drafts": {}, "prompt_logprobs": [], "queue_seconds": 0.0}
+    return {"request": request, "choice": choice.index, **counts, **rest}
 
 
 def _script(spec: dict[str, Any], choice: int) -> str:
@@ -301,15 +302,8 @@ class Engine:
         self._wake()
 
     def _failure(self, number: int, choice: _Choice, error: CoreError) -> Event:
-        counts = {
-            "prompt_tokens": 0,
-            "cached_tokens": 0,
-            "completion_tokens": choice.at,
-            "queue_seconds": 0.0,
-        }
-        place = {"request": number, "choice": choice.index}
-        nothing: dict[str, Any] = {"text": "", "tokens": [], "logprobs": [], "drafts": {}}
-        return Event(**place, **counts, **nothing, finish_reason=None, error=error)
+        news = _news(number, choice)
+        return Event(**news, text="", tokens=[], logprobs=[], finish_reason=None, error=error)
 
     def _put(self, event: Event) -> None:
         waiting = self._events.get((event.request, event.choice))

@@ -47,6 +47,7 @@ def news(text: str = "", choice: int = 0, finish: str | None = None, **fields: A
         "finish_reason": finish,
         "error": None,
         "queue_seconds": 0.0,
+        "prompt_logprobs": [],
         **counts,
         **fields,
     }
@@ -190,10 +191,10 @@ def test_text_offsets_go_on_in_a_stream() -> None:
 
 def test_echo() -> None:
     render = CompletionRender("m", "fp", VOCABULARY, None)
-    render.echo(["p"], 2)
+    render.echo(["p"], [[112]], 2)
     script = Script(2, [[news("a", finish="stop"), news("b", 1, "stop")]])
     assert [c["text"] for c in whole(script, render)["choices"]] == ["pa", "pb"]
-    render.echo(["p"], 1)
+    render.echo(["p"], [[112]], 1)
     chunks = stream(Script(1, [[news("a")], [news("b", finish="stop")]]), render)
     assert [c["choices"][0]["text"] for c in chunks[:-1]] == ["p", "a", "b", ""]
 

@@ -87,10 +87,8 @@ def test_what_is_no_body(body: bytes, code: str | None) -> None:
             "response_format.json_schema",
         ),
         ({"structured_outputs": {"structural_tag": "x"}}, "structured_outputs"),
-        ({"bad_words": ["x"]}, "bad_words"),
         ({"logits_processors": ["x"]}, "logits_processors"),
         ({"use_beam_search": True}, "use_beam_search"),
-        ({"prompt_logprobs": 1}, "prompt_logprobs"),
         ({"nvext": {"x": 1}}, "nvext"),
         ({"dry_multiplier": 0.8}, "dry_multiplier"),
         ({"xtc_probability": 0.5}, "xtc_probability"),
@@ -118,12 +116,12 @@ def test_what_has_no_effect_is_accepted() -> None:
 
 
 def test_unknown_fields_are_as_the_server_says() -> None:
-    body = {"messages": MESSAGES, "bad_words": ["x"]}
+    body = {"messages": MESSAGES, "stop_regex": "x"}
     parse(json.dumps(body).encode(), schema.ChatRequest, "ignore")
     for unknown in ("refuse", "ignore"):
         with pytest.raises(ApiError, match="guided_grammar"):
             parse(
-                json.dumps({**body, "bad_words": [], "guided_grammar": "x"}).encode(),
+                json.dumps({**body, "stop_regex": None, "guided_grammar": "x"}).encode(),
                 schema.ChatRequest,
                 unknown,
             )
@@ -271,6 +269,7 @@ def test_defaults_are_the_cores() -> None:
         "sampling": {},
         "stop": [],
         "logprobs": None,
+        "prompt_logprobs": None,
         "grammar": None,
         "speculative": {},
         "prediction": [],
@@ -368,5 +367,5 @@ def test_completions_refuse_what_they_cannot_do() -> None:
     translate.check_completion(completion(best_of=2, n=2))
     with pytest.raises(ApiError, match="best_of"):
         translate.check_completion(completion(best_of=2))
-    with pytest.raises(ApiError, match="echo"):
-        translate.logprobs(completion(logprobs=1, echo=True))
+    with pytest.raises(ApiError, match="stream"):
+        translate.prompt_logprobs(completion(logprobs=1, echo=True, stream=True))

@@ -119,3 +119,61 @@ def test_models(api: openai.OpenAI) -> None:
     with pytest.raises(openai.NotFoundError) as error:
         api.models.retrieve("gpt-5")
     assert error.value.code == "model_not_found"
+
+
+@pytest.mark.parametrize("server", ["toy", "demo"])
+def test_log_probabilities_of_the_prompt(server: str, request: pytest.FixtureRequest) -> None:
+    """What lm-eval asks for: `echo` with `logprobs`, and nothing generated."""
+    api: Server = request.getfixturevalue(server)
+
+    def complete(**fields: Any) -> Any:
+        done = api.http.post("/v1/completions", json={"temperature": 0, **fields})
+        assert done.status_code == 200, done.text
+        return done.json()
+
+    prompt = "One, two, three and"
+    drawn = complete(prompt=prompt, max_tokens=12, ignore_eos=True, logprobs=2)["choices"][0]
+    text = prompt + drawn["text"]
+    scored = complete(prompt=text, echo=True, logprobs=2, max_tokens=0)
+    (choice,) = scored["choices"]
+    assert (choice["text"], choice["finish_reason"]) == (text, "length")
+    lists = choice["logprobs"]
+    assert {len(values) for values in lists.values()} == {scored["usage"]["prompt_tokens"]}
+    assert (lists["token_logprobs"][0], lists["top_logprobs"][0]) == (None, None)
+    assert lists["text_offset"][-1] < len(text)
+    tail = lists["tokens"][-12:]
+    if tail == drawn["logprobs"]["tokens"]:  # the same text may have other tokens
+        assert lists["token_logprobs"][-12:] == drawn["logprobs"]["token_logprobs"]
+        assert lists["top_logprobs"][-12:] == drawn["logprobs"]["top_logprobs"]
+    # Beside generated ones, and as vLLM tells them.
+    both = complete(prompt=text, echo=True, logprobs=2, max_tokens=2, n=2, seed=1, prompt_logprobs=1)
+    for choice in both["choices"]:
+        assert choice["logprobs"]["token_logprobs"][: len(tail)] == lists["token_logprobs"][: len(tail)]
+        assert len(choice["logprobs"]["tokens"]) >= scored["usage"]["prompt_tokens"]
+        first, *rest = choice["prompt_logprobs"]
+        assert first is None
+        told = [next(iter(entry.values()))["logprob"] for entry in rest]
+        assert len(told) == scored["usage"]["prompt_tokens"] - 1
+    chat = {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 1, "prompt_logprobs": 0}
+    told = api.http.post("/v1/chat/completions", json=chat).json()
+    assert len(told["choices"][0]["prompt_logprobs"]) == told["usage"]["prompt_tokens"]
+    for fields in ({"echo": True, "logprobs": 1}, {"prompt_logprobs": 1}):
+        refused = api.http.post("/v1/completions", json={"prompt": "x", "stream": True, **fields})
+        assert (refused.status_code, refused.json()["error"]["param"]) == (400, next(iter(fields)))
+    assert api.http.post("/v1/completions", json={"prompt": "x", "prompt_logprobs": 21}).status_code == 400
+
+
+def test_bad_words_are_nowhere(toy: Server) -> None:
+    fields = {"prompt": "x", "max_tokens": 200, "ignore_eos": True, "n": 4, "seed": 3}
+    free = "".join(c["text"] for c in toy.http.post("/v1/completions", json=fields).json()["choices"])
+    common = sorted({free[i : i + 2] for i in range(100)}, key=free.count)[-5:]
+    words = [*common, "(.*)", "\\", "é/"]
+    answer = toy.http.post("/v1/completions", json={**fields, "bad_words": words})
+    for choice in answer.json()["choices"]:
+        assert len(choice["text"]) > 100
+        assert not [word for word in words if word in choice["text"]]
+    for wrong, said in ([""], "1 to 1024 bytes"), (["x"] * 129, "at most 128"):
+        refused = toy.http.post("/v1/completions", json={**fields, "bad_words": wrong})
+        assert (refused.status_code, said in refused.text) == (400, True)
+    beside = {**fields, "bad_words": ["a"], "response_format": {"type": "json_object"}}
+    assert "more than one constraint" in toy.http.post("/v1/completions", json=beside).text

@@ -84,7 +84,7 @@ def test_bad_chats(toy: Server, fields: dict[str, Any], param: str, code: str | 
         ({"prompt": [999_999], "echo": True}, "prompt"),
         ({"prompt": "x", "suffix": "y"}, "suffix"),
         ({"prompt": "x", "best_of": 3}, "best_of"),
-        ({"prompt": "x", "logprobs": 1, "echo": True}, "logprobs"),
+        ({"prompt": "x", "logprobs": 1, "echo": True, "stream": True}, "echo"),
         ({"prompt": "x", "logprobs": 21}, "logprobs"),
     ],
 )

@@ -25,12 +25,15 @@ class Whole:
 
     text: str = ""
     logprobs: list[Logprob] = dataclasses.field(default_factory=list)
+    prompt: list[Logprob] = dataclasses.field(default_factory=list)
+    """Of the prompt's tokens, from the second on."""
     finish_reason: str | None = None
 
     def add(self, delta: Delta) -> None:
         """Appends news."""
         self.text += delta.text
         self.logprobs += delta.logprobs
+        self.prompt += delta.prompt
         self.finish_reason = delta.finish_reason
 
 
@@ -75,6 +78,8 @@ class Render(abc.ABC):
         self._created = int(time.time())
         self._model = model
         self._fingerprint = fingerprint
+        self.with_prompt = False
+        """The client asks for `prompt_logprobs`."""
 
     def envelope(self, kind: str, choices: Sequence[Json]) -> Json:
         """What stands around choices."""
@@ -102,6 +107,24 @@ class Render(abc.ABC):
     @abc.abstractmethod
     def last(self, index: int, finish_reason: str) -> Json:
         """The end of a choice's stream."""
+
+    def prompt(self, choice: Whole) -> Json:
+        """The `prompt_logprobs` of a choice, as vLLM's: for each token its own and the likeliest, by id."""
+        if not self.with_prompt:
+            return {}
+        return {"prompt_logprobs": [None, *(self._ranked(*entry) for entry in choice.prompt)]}
+
+    def _ranked(self, token: int, logprob: float, top: Sequence[tuple[int, float]]) -> Json:
+        ranks: dict[int, tuple[float, int | None]] = {t: (v, rank) for rank, (t, v) in enumerate(top, 1)}
+        ranks.setdefault(token, (logprob, None))
+        return {
+            str(t): {
+                "logprob": max(value, _LEAST_LOGPROB),
+                "rank": rank,
+                "decoded_token": self.token(t)[0],
+            }
+            for t, (value, rank) in ranks.items()
+        }
 
     def visible(self, logprobs: Sequence[Logprob], finish_reason: str | None) -> Sequence[Logprob]:
         """Leaves out the token that ended the choice by itself: it is no part of the text."""
@@ -132,6 +155,7 @@ class ChatRender(Render):
             "message": {"role": "assistant", "content": choice.text, "refusal": None},
             "logprobs": self._logprobs(choice.logprobs, choice.finish_reason),
             "finish_reason": choice.finish_reason,
+            **self.prompt(choice),
         }
 
     def first(self, index: int) -> Json | None:
@@ -192,17 +216,25 @@ class CompletionRender(Render):
     def __init__(self, model: str, fingerprint: str, vocabulary: Vocabulary, logprobs: int | None) -> None:
         super().__init__(model, fingerprint, vocabulary, logprobs)
         self._echo: Sequence[str] = ()
+        self._tokens: Sequence[Sequence[int]] = ()
         self._n = 1
+        self._alone = False
         self._offsets: dict[int, _Offset] = {}
 
-    def echo(self, prompts: Sequence[str], n: int) -> None:
-        """Puts each prompt's text before its `n` choices."""
-        self._echo, self._n = prompts, n
+    def echo(
+        self, prompts: Sequence[str], tokens: Sequence[Sequence[int]], n: int, alone: bool = False
+    ) -> None:
+        """Puts each prompt's text before its `n` choices, of which nothing else is shown where `alone`."""
+        self._echo, self._tokens, self._n, self._alone = prompts, tokens, n, alone
 
     def whole(self, index: int, choice: Whole) -> Json:
         """A choice with its `text`."""
-        logprobs = self._logprobs(index, choice.logprobs, choice.finish_reason)
-        return self._choice(index, self._prompt(index) + choice.text, logprobs, choice.finish_reason)
+        if self._alone:
+            choice.text, choice.logprobs, choice.finish_reason = "", [], "length"
+        lists = self._echoed(index, choice)
+        logprobs = self._logprobs(index, choice.logprobs, choice.finish_reason, lists)
+        text = self._prompt(index) + choice.text
+        return {**self._choice(index, text, logprobs, choice.finish_reason), **self.prompt(choice)}
 
     def first(self, index: int) -> Json | None:
         """The chunk with the prompt, where it is echoed."""
@@ -226,15 +258,49 @@ class CompletionRender(Render):
     def _prompt(self, index: int) -> str:
         return self._echo[index // self._n] if self._echo else ""
 
-    def _logprobs(self, index: int, logprobs: Sequence[Logprob], finish_reason: str | None) -> Json | None:
+    def _echoed(self, index: int, choice: Whole) -> Json | None:
+        """The lists of the prompt's tokens, where it is echoed; of the first there is no log-probability."""
+        if self._top is None or not self._echo:
+            return None
+        first = self._tokens[index // self._n][0]
+        lists = self._lists()
+        self._append(index, lists, first, None, None)
+        for token, logprob, top in choice.prompt:
+            self._append(index, lists, token, logprob, top[: self._top])
+        return lists
+
+    @staticmethod
+    def _lists() -> Json:
+        return {"tokens": [], "token_logprobs": [], "top_logprobs": [], "text_offset": []}
+
+    def _append(
+        self,
+        index: int,
+        lists: Json,
+        token: int,
+        logprob: float | None,
+        top: Sequence[tuple[int, float]] | None,
+    ) -> None:
+        shown = self.token(token)[0]
+        likely = None
+        if logprob is not None and top is not None:
+            logprob = max(logprob, _LEAST_LOGPROB)
+            likely = {self.token(t)[0]: max(value, _LEAST_LOGPROB) for t, value in top}
+            likely.setdefault(shown, logprob)
+        offset = self._offsets.setdefault(index, _Offset()).after(*self._vocabulary.lookup(token))
+        for name, value in zip(lists, (shown, logprob, likely, offset), strict=True):
+            lists[name].append(value)
+
+    def _logprobs(
+        self,
+        index: int,
+        logprobs: Sequence[Logprob],
+        finish_reason: str | None,
+        before: Json | None = None,
+    ) -> Json | None:
         if self._top is None:
             return None
-        lists: Json = {"tokens": [], "token_logprobs": [], "top_logprobs": [], "text_offset": []}
+        lists = self._lists() if before is None else before
         for token, logprob, top in self.visible(logprobs, finish_reason):
-            shown = self.token(token)[0]
-            likely = {self.token(t)[0]: max(value, _LEAST_LOGPROB) for t, value in top}
-            likely.setdefault(shown, max(logprob, _LEAST_LOGPROB))
-            offset = self._offsets.setdefault(index, _Offset()).after(*self._vocabulary.lookup(token))
-            for name, value in zip(lists, (shown, max(logprob, _LEAST_LOGPROB), likely, offset), strict=True):
-                lists[name].append(value)
+            self._append(index, lists, token, logprob, top)
         return lists

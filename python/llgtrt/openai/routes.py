@@ -178,7 +178,11 @@ async def completions(request: Request) -> Response:
         tokens = prompts.prompts
         texts = [decode(api, t) for t in tokens] if body.echo else []
     if body.echo:
-        render.echo(texts, max(translate.choices(body), 1))
+        scored = body.logprobs is not None
+        if scored and body.truncate_prompt_tokens is not None:
+            raise invalid("truncate_prompt_tokens", "truncate_prompt_tokens: excludes echo with logprobs")
+        alone = translate.only_prompt(body)
+        render.echo(texts, tokens, max(translate.choices(body), 1), alone)
     return await answer(request, body, tokens, render)
 
 
@@ -281,6 +285,7 @@ async def answer(
     api.check_length(len(text), body, "prediction")
     expected = await encode(len(text), api.vocabulary.text, text)
     context = api.engine.info()["limits"]["context"]
+    render.with_prompt = body.prompt_logprobs is not None
     cut = [translate.cut(body, prompt, context) for prompt in prompts]
     cores = [translate.core_request(body, prompt, client, expected, api.sampling) for prompt in cut]
     try:

@@ -237,6 +237,20 @@ class Common(msgspec.Struct):
     allowed_token_ids: Annotated[
         list[Count] | None, about("The only tokens that may be generated.", core="same")
     ] = None
+    bad_words: Annotated[
+        list[str] | None,
+        about(
+            "Up to 128 texts of up to 1,024 bytes that are nowhere in the output; beside no other constraint."
+        ),
+    ] = None
+    prompt_logprobs: Annotated[
+        Count | None,
+        about(
+            "Log-probabilities of the prompt's tokens, and alternatives for each; not with `stream`.",
+            0,
+            20,
+        ),
+    ] = None
     truncate_prompt_tokens: Annotated[
         Unbounded | None,
         about("Only so many of the prompt's last tokens are read; -1 = as many as fit.", -1),

@@ -45,11 +45,14 @@ async def whole(generation: Generation, render: Render) -> bytes:
         for delta in deltas:
             choices[delta.index].add(delta)
 
+    for index, choice in enumerate(choices):
+        choice.prompt = choices[generation.first_of(index)].prompt
+
     def build() -> bytes:
         body = render.envelope(render.whole_object, [render.whole(i, c) for i, c in enumerate(choices)])
         return _encoder.encode({**body, "usage": usage_of(generation)})
 
-    if sum(len(c.logprobs) for c in choices) < MANY:
+    if sum(len(c.logprobs) + len(c.prompt) for c in choices) < MANY:
         return build()
     # Other requests go on meanwhile.
     return await asyncio.to_thread(build)

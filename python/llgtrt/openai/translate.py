@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -126,6 +127,7 @@ def core_request(
         "cache_salt": _salt(body.cache_salt),
     }
     request |= {name: value for name in _SAME if (value := getattr(body, name)) is not None}
+    request["prompt_logprobs"] = prompt_logprobs(body)
     return msgspec.json.encode(request).decode()
 
 
@@ -147,7 +149,14 @@ def max_tokens(body: schema.Common) -> int | None:
     newer = body.max_completion_tokens if isinstance(body, schema.ChatRequest) else None
     named = (newer, body.max_tokens, body.n_predict)
     most = next((count for count in named if count is not None), None)
+    if most == 0 and only_prompt(body):
+        return 1
     return None if most == -1 else most
+
+
+def only_prompt(body: schema.Common) -> bool:
+    """Whether the prompt alone is wanted back, `max_tokens` 0 with `echo`; one token is drawn and dropped."""
+    return isinstance(body, schema.CompletionRequest) and bool(body.echo) and body.max_tokens == 0
 
 
 def priority(body: schema.Common) -> int:
@@ -211,7 +220,7 @@ def logprobs(body: schema.Common) -> int | None:
     """Alternatives per token, or none without log-probabilities.
 
     Raises:
-        ApiError: `top_logprobs` without `logprobs`, or `echo` with `logprobs`.
+        ApiError: `top_logprobs` without `logprobs`.
     """
     if isinstance(body, schema.ChatRequest):
         if body.logprobs:
@@ -221,9 +230,24 @@ def logprobs(body: schema.Common) -> int | None:
         return None
     if not isinstance(body, schema.CompletionRequest) or body.logprobs is None:
         return None
-    if body.echo:
-        raise invalid("logprobs", "logprobs: not supported together with echo", "unsupported_parameter")
     return body.logprobs
+
+
+def prompt_logprobs(body: schema.Common) -> int | None:
+    """Alternatives per token of the prompt, or none without log-probabilities of it.
+
+    Raises:
+        ApiError: they are wanted in a stream.
+    """
+    echoed = isinstance(body, schema.CompletionRequest) and body.echo and body.logprobs is not None
+    own = body.logprobs if echoed and isinstance(body, schema.CompletionRequest) else None
+    wanted = body.prompt_logprobs if body.prompt_logprobs is not None else own
+    if wanted is not None and body.stream:
+        name = "prompt_logprobs" if body.prompt_logprobs is not None else "echo"
+        raise invalid(
+            name, f"{name}: log-probabilities of the prompt do not come in a stream; leave stream out"
+        )
+    return max(wanted, own or 0) if wanted is not None else None
 
 
 def check_completion(body: schema.CompletionRequest) -> None:
@@ -297,7 +321,27 @@ def _foreign(body: schema.Common) -> dict[str, Any]:
         **{name: {"regex": text} for name, text in regex.items() if text is not None},
         **{name: {"choice": texts} for name, texts in choice.items() if texts is not None},
         "structured_outputs.json_object": "json_object" if outputs.json_object else None,
+        "bad_words": _without(body.bad_words) if body.bad_words else None,
     }
+
+
+def _without(words: Sequence[str]) -> dict[str, str]:
+    """A grammar of all texts in which none of these words is: whatever tokens would write them.
+
+    Raises:
+        ApiError: a word is empty or too long, or there are too many.
+    """
+    if len(words) > _MOST_WORDS:
+        raise invalid("bad_words", f"bad_words: has {len(words)} entries; at most {_MOST_WORDS}")
+    if not all(0 < len(word.encode()) <= _LONGEST_WORD for word in words):
+        raise invalid("bad_words", f"bad_words: each must have 1 to {_LONGEST_WORD} bytes")
+    any_of = "|".join(_LITERAL.sub(lambda found: f"\\x{{{ord(found[0]):x}}}", word) for word in words)
+    return {"lark_grammar": f"start: TEXT\nTEXT: /(?s:.*)/ & ~/(?s:.*)({any_of})(?s:.*)/"}
+
+
+_MOST_WORDS, _LONGEST_WORD = 128, 1024
+_LITERAL = re.compile("[^A-Za-z0-9 ]")
+"""What is written by its number in a regular expression, whose syntax it may be part of."""
 
 
 def _json_text(raw: msgspec.Raw) -> str:

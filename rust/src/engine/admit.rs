@@ -126,7 +126,7 @@ impl Engine {
     fn find_slot(&mut self, sequence: &mut Sequence) -> Result<(), ExecError> {
         let held: Vec<(Slot, &[Token])> =
             self.running.iter().filter(|s| self.lends(s, sequence)).map(holding).collect();
-        let reuse = self.reuses().then(|| self.scope(sequence));
+        let reuse = (self.reuses() && !sequence.scores()).then(|| self.scope(sequence));
         let placement = self.slots.choose(sequence.tokens(), &held, reuse);
         let placement = placement.expect("fits() saw an idle slot. This is a bug.");
         let slot = placement.slot;
@@ -157,6 +157,9 @@ impl Engine {
             others: self.reuses().then(|| self.scope(sequence)),
             whole: !self.caps.can_truncate,
         };
+        if sequence.scores() {
+            return None;
+        }
         let least = |found: &Found| if found.own { 1 } else { WORTH_COPYING as u32 };
         self.store.find(wanted).filter(|found| found.len >= computed + least(found))
     }
@@ -208,7 +211,7 @@ impl Engine {
     fn lends(&self, from: &Sequence, to: &Sequence) -> bool {
         let shared = self.config.enable_kv_cache_reuse && self.scope(from) == self.scope(to);
         let allowed = shared || from.request == to.request;
-        allowed && self.caps.can_truncate && !from.in_flight
+        allowed && self.caps.can_truncate && !from.in_flight && !to.scores()
     }
 
     /// Puts the first KV tokens into the slot; returns how many it holds.

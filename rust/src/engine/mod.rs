@@ -33,6 +33,8 @@ use std::time::{Duration, Instant};
 use tally::Tally;
 use waiting::{Arrival, Seeds, Waiting};
 
+/// Most logits of a step for the prompt's own tokens: 64 MiB.
+const SCORED: u64 = 16 << 20;
 /// How long an engine that only waits for a compilation sleeps before it looks for commands again.
 const LOOK: Duration = Duration::from_millis(1);
 /// Failed steps in a row after which the engine gives itself up.
@@ -270,6 +272,7 @@ impl Engine {
         let bounds = Bounds {
             tokens: self.step_tokens(),
             chunk_tokens: self.pace.chunk_tokens(rows, limit),
+            scored_tokens: (self.caps.max_logits.min(SCORED) / self.caps.n_vocab as u64).max(1) as u32,
             chunked: self.config.enable_chunked_context,
         };
         let shares = sched::plan(&self.running, &bounds);
@@ -342,8 +345,7 @@ impl Engine {
             Ok(None) => {}
             Ok(Some(event)) => {
                 let sequence = &mut self.running[index];
-                self.tally.told(&event, sequence.arrival, sequence.last_token);
-                sequence.last_token = Some(Instant::now());
+                sequence.last_token = self.tally.told(&event, sequence.arrival, sequence.last_token);
                 let ended = event.end.is_some();
                 self.report.events.push(event);
                 if ended {

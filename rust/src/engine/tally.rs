@@ -35,8 +35,13 @@ impl Tally {
         self.open.insert(request, choices);
     }
 
-    /// A choice told something; `arrival` and `last_token` are the choice's.
-    pub(super) fn told(&mut self, event: &Event, arrival: Instant, last_token: Option<Instant>) {
+    /// A choice told something; `arrival` and `last_token` are the choice's. When its last token was told is given back.
+    pub(super) fn told(
+        &mut self,
+        event: &Event,
+        arrival: Instant,
+        last_token: Option<Instant>,
+    ) -> Option<Instant> {
         let now = Instant::now();
         let new = event.tokens.len() as u64;
         if new > 0 {
@@ -54,6 +59,7 @@ impl Tally {
             }
             self.ended(event.request, end, now - arrival);
         }
+        if new > 0 { Some(now) } else { last_token }
     }
 
     fn ended(&mut self, request: RequestId, end: &End, took: Duration) {
@@ -116,8 +122,18 @@ mod tests {
         let mut told = |completion: u32, end: End| {
             let usage = Usage { completion, ..Usage::default() };
             let (text, tokens, logprobs) = (String::new(), Vec::new(), Vec::new());
-            let event =
-                Event { request: RequestId(1), choice: 0, text, tokens, logprobs, usage, end: Some(end) };
+            let prompt_logprobs = Vec::new();
+            let end = Some(end);
+            let event = Event {
+                request: RequestId(1),
+                choice: 0,
+                text,
+                tokens,
+                logprobs,
+                prompt_logprobs,
+                usage,
+                end,
+            };
             tally.told(&event, Instant::now(), None);
             tally.output_length()
         };

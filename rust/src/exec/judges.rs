@@ -74,7 +74,8 @@ impl Judges {
 
 /// Rows that a job wants.
 pub(super) fn outputs(job: &Job) -> u32 {
-    if job.sample { 1 + job.draft.tokens.len() as u32 } else { 0 }
+    let known = if job.score.is_some() { job.tokens.len() as u32 } else { u32::from(job.sample) };
+    known + job.draft.tokens.len() as u32
 }
 
 /// Verifies one job; a panic in its grammar or sampler is this sequence's error.
@@ -84,10 +85,15 @@ fn judge(
     rows: &[&[f32]],
     scratch: &mut Scratch,
 ) -> Result<Verdict> {
-    if !job.sample {
-        return Ok(Verdict::default());
-    }
     let mut verdict = Verdict::default();
+    let mut rows = rows;
+    if let Some(score) = &job.score {
+        verdict.scores = job.sampler.scores(rows, score.targets.iter().copied(), score.top, scratch)?;
+        rows = &rows[job.tokens.len() - 1..];
+    }
+    if !job.sample {
+        return Ok(verdict);
+    }
     let judge = || match job.draft.acceptance {
         Acceptance::Rejection if !job.draft.tokens.is_empty() => {
             verify::rejection(job, rows, scratch, &mut verdict)
@@ -145,7 +151,16 @@ mod tests {
             let sampler = Sampler::new(Arc::new(request), 0, 0, vocab.clone());
             let sample = i % 7 != 3;
             draft.cut(if sample { 3 } else { 0 });
-            Job { slot: Slot(i), start: 0, tokens: vec![1], sample, draft, sampler, grammar: None }
+            Job {
+                slot: Slot(i),
+                start: 0,
+                tokens: vec![1],
+                sample,
+                score: None,
+                draft,
+                sampler,
+                grammar: None,
+            }
         };
         (0..JOBS).map(job).collect()
     }

@@ -119,6 +119,15 @@ impl Draft {
     }
 }
 
+/// Log-probabilities of known tokens, wanted of a prompt chunk.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Score {
+    /// The known tokens that follow the first, the second, … of the job's tokens.
+    pub targets: Vec<Token>,
+    /// Alternatives for each.
+    pub top: u32,
+}
+
 /// One sequence's work for one step.
 #[derive(Debug)]
 pub struct Job {
@@ -130,6 +139,8 @@ pub struct Job {
     pub tokens: Vec<Token>,
     /// Whether a new token is wanted after the last of `tokens`; false for all but a prompt's last chunk.
     pub sample: bool,
+    /// What is wanted of `tokens` themselves.
+    pub score: Option<Score>,
     /// Proposed tokens after `tokens`; empty unless `sample`.
     pub draft: Draft,
     /// The sampler: parameters and the counts that penalties need.
@@ -149,6 +160,8 @@ pub struct Round {
     pub tokens: Vec<Token>,
     /// One entry per token of `tokens` where the sampler asks for it, else empty.
     pub logprobs: Vec<TokenLogprob>,
+    /// One entry for each target of the job's score.
+    pub scores: Vec<TokenLogprob>,
     /// The target's last hidden state at the last accepted position, where a drafter asked for it.
     pub hidden: Option<Vec<f32>>,
     /// Set where the grammar allows nothing but the end after `tokens`.

@@ -125,7 +125,7 @@ fn drafters(
         let drafter: Box<dyn Drafter> = match source {
             DraftSource::Forced => Box::new(Forced::new(width)),
             DraftSource::PromptLookup => Box::new(PromptLookup::new(&config.speculative.prompt_lookup)),
-            DraftSource::Prediction => Box::new(Prediction),
+            DraftSource::Prediction => Box::new(Prediction::default()),
             DraftSource::DraftModel => match draft.take() {
                 Some(model) => Box::new(DraftModel::new(model, width, patience)),
                 None => continue,

@@ -6,7 +6,8 @@
 //! edits. So after an edit the draft begins again with the first few tokens that are as predicted.
 
 use super::{Ask, Drafter};
-use crate::types::Token;
+use crate::types::{Slot, Token};
+use std::collections::HashMap;
 
 /// Tokens that must be as predicted before the draft goes on after an edit.
 const LEAST_MATCH: usize = 2;
@@ -14,28 +15,43 @@ const LEAST_MATCH: usize = 2;
 const MOST_MATCH: usize = 32;
 
 /// Proposes what is predicted.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Prediction;
+#[derive(Debug, Clone, Default)]
+pub struct Prediction {
+    /// Where each slot's output was in step: tokens of the output, and the place behind them in the prediction.
+    places: HashMap<Slot, (usize, usize)>,
+}
 
-/// The place in `prediction` that `output` has come to, if it is in step with it.
-fn place(output: &[Token], prediction: &[Token]) -> Option<usize> {
+/// Tokens before `end` in the prediction that are those before the output's end.
+fn matched(output: &[Token], prediction: &[Token], end: usize) -> usize {
+    let backwards = prediction[..end].iter().rev().zip(output.iter().rev());
+    backwards.take(MOST_MATCH).take_while(|(a, b)| a == b).count()
+}
+
+/// The place in `prediction` that `output` has come to, if it is in step with it. `before` is the place of the output's
+/// beginning; where all that is compared goes on from there, nothing else is looked at.
+fn place(output: &[Token], prediction: &[Token], before: Option<(usize, usize)>) -> Option<usize> {
     if output.is_empty() {
         return Some(0);
     }
-    let matched = |end: usize| {
-        let backwards = prediction[..end].iter().rev().zip(output.iter().rev());
-        backwards.take(MOST_MATCH).take_while(|(a, b)| a == b).count()
-    };
-    let found = (1..=prediction.len()).map(|end| (matched(end), end));
+    let most = MOST_MATCH.min(output.len());
+    let on = before.map(|(length, end)| end + output.len().saturating_sub(length));
+    if let Some(end) = on.filter(|end| *end <= prediction.len())
+        && matched(output, prediction, end) == most
+    {
+        return Some(end);
+    }
+    let found = (1..=prediction.len()).map(|end| (matched(output, prediction, end), end));
     let best = found.max_by_key(|(length, end)| (*length, std::cmp::Reverse(end.abs_diff(output.len()))));
-    best.filter(|(length, _)| *length >= LEAST_MATCH.min(output.len())).map(|(_, end)| end)
+    best.filter(|(length, _)| *length >= LEAST_MATCH.min(most)).map(|(_, end)| end)
 }
 
 impl Drafter for Prediction {
     fn propose(&mut self, asks: &mut [Ask<'_>]) {
         for ask in asks.iter_mut().filter(|ask| !ask.prediction.is_empty()) {
             let output = [&ask.known[ask.prompt as usize..], &ask.draft.tokens].concat();
-            let Some(place) = place(&output, ask.prediction) else { continue };
+            let before = self.places.get(&ask.slot).copied();
+            let Some(place) = place(&output, ask.prediction, before) else { continue };
+            self.places.insert(ask.slot, (output.len(), place));
             ask.draft.tokens.extend(ask.prediction[place..].iter().take(ask.want as usize));
         }
     }
@@ -43,7 +59,12 @@ impl Drafter for Prediction {
 
 #[cfg(test)]
 mod tests {
-    use super::place;
+    use super::place as place_after;
+    use crate::types::Token;
+
+    fn place(output: &[Token], prediction: &[Token]) -> Option<usize> {
+        place_after(output, prediction, None)
+    }
 
     #[test]
     fn an_edit_is_followed_by_a_new_start() {
@@ -66,5 +87,17 @@ mod tests {
         assert_eq!(place(&[7, 7, 7, 1, 2], &prediction), Some(5));
         assert_eq!(place(&[1, 2], &prediction), Some(2));
         assert_eq!(place(&[1, 2, 3, 1, 2, 4, 1, 2], &prediction), Some(8));
+    }
+
+    #[test]
+    fn in_step_the_place_is_kept() {
+        let prediction = [1, 2, 3, 1, 2, 3, 1, 2, 3];
+        // Nearer would be 6; the output is that from 3 on.
+        assert_eq!(place_after(&[1, 2, 3, 1, 2, 3], &prediction, Some((3, 6))), Some(9));
+        assert_eq!(place(&[1, 2, 3, 1, 2, 3], &prediction), Some(6));
+        // Another output in the slot, or one that went another way.
+        for before in [(3, 8), (0, 9), (9, 1)] {
+            assert_eq!(place_after(&[7, 1, 2], &prediction, Some(before)), Some(2));
+        }
     }
 }

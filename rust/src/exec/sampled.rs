@@ -139,6 +139,7 @@ fn round_of(job: Job, v: Verdict, computed: u32) -> Round {
         computed,
         tokens: v.tokens,
         logprobs: v.logprobs,
+        scores: v.scores,
         hidden: v.hidden,
         ended: v.ended,
         refusal: v.refusal,

@@ -23,6 +23,8 @@ use std::time::{Duration, Instant};
 pub(super) struct Verdict {
     pub(super) tokens: Vec<Token>,
     pub(super) logprobs: Vec<TokenLogprob>,
+    /// Of known tokens, where the job asks for them.
+    pub(super) scores: Vec<TokenLogprob>,
     /// Drafted tokens that were kept.
     pub(super) accepted: usize,
     /// The grammar allows nothing but the end after `tokens`.

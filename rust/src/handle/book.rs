@@ -130,8 +130,16 @@ impl Book {
         for (choice, usage) in (0..).zip(entry.open) {
             let Some(usage) = usage else { continue };
             let end = Some(end.clone());
-            let news =
-                Event { request, choice, text: String::new(), tokens: vec![], logprobs: vec![], usage, end };
+            let news = Event {
+                request,
+                choice,
+                text: String::new(),
+                tokens: vec![],
+                logprobs: vec![],
+                prompt_logprobs: vec![],
+                usage,
+                end,
+            };
             self.outbox.push(news);
         }
     }

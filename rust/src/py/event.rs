@@ -45,6 +45,12 @@ impl Event {
         self.0.logprobs.iter().map(|l| (l.token, l.logprob, l.top.clone())).collect()
     }
 
+    /// The same of further prompt tokens, from the second on; empty unless asked for.
+    #[getter]
+    fn prompt_logprobs(&self) -> Vec<Logprob> {
+        self.0.prompt_logprobs.iter().map(|l| (l.token, l.logprob, l.top.clone())).collect()
+    }
+
     /// Tokens of the prompt.
     #[getter]
     fn prompt_tokens(&self) -> u32 {

@@ -135,6 +135,24 @@ impl Sampler {
         self.params.spec().logprobs.map(|k| logprobs_of(logits, token, k, &mut scratch.candidates))
     }
 
+    /// Log-probabilities of known tokens, each by the raw row before it, with `top` alternatives.
+    ///
+    /// # Errors
+    /// `Error::Executor` where a row is not finite.
+    pub fn scores(
+        &self,
+        rows: &[&[f32]],
+        tokens: impl Iterator<Item = Token>,
+        top: u32,
+        scratch: &mut Scratch,
+    ) -> Result<Vec<TokenLogprob>> {
+        let score = |(row, token): (&&[f32], Token)| {
+            let score = logprobs_of(row, token, top, &mut scratch.candidates);
+            if score.logprob.is_nan() { Err(not_finite()) } else { Ok(score) }
+        };
+        rows.iter().zip(tokens).map(score).collect()
+    }
+
     /// Probabilities of the tokens that [`draw`](Sampler::draw) could give, ascending by id, likely ones or not; their sum
     /// is 1. None where the mask allows nothing but the end.
     ///
@@ -301,8 +319,12 @@ impl Sampler {
                 "has no token that may follow here; name more, or leave out what else constrains the output",
             );
         }
-        Error::Executor("the model's logits are not finite; its weights may be damaged".into())
+        not_finite()
     }
+}
+
+fn not_finite() -> Error {
+    Error::Executor("the model's logits are not finite; its weights may be damaged".into())
 }
 
 /// Log-softmax of the raw row at `token` and at the `k` largest.

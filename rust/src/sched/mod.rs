@@ -31,6 +31,8 @@ pub struct Bounds {
     pub tokens: u32,
     /// Tokens of prompt chunks in all, by the pace; at least 1 is given even where this is 0.
     pub chunk_tokens: u32,
+    /// Tokens of prompts whose log-probabilities are wanted: each takes a row of logits. At least 1.
+    pub scored_tokens: u32,
     /// Prompts are cut; false: a gap is computed whole or not at all, unless it is longer than `tokens`.
     pub chunked: bool,
 }
@@ -50,9 +52,12 @@ pub fn plan(running: &[Sequence], bounds: &Bounds) -> Vec<Share> {
         tokens -= 1;
     }
     let mut chunk_tokens = bounds.chunk_tokens.max(1);
+    let mut scored_tokens = bounds.scored_tokens;
     for (index, sequence) in idle().filter(|(_, s)| s.gap() > 1) {
         let room = if bounds.chunked { tokens.min(chunk_tokens) } else { tokens };
-        let whole = bounds.chunked || sequence.gap() <= room || (shares.is_empty() && room > 0);
+        let room = if sequence.scores() { room.min(scored_tokens) } else { room };
+        let whole =
+            bounds.chunked || sequence.scores() || sequence.gap() <= room || (shares.is_empty() && room > 0);
         if room == 0 || !whole {
             break;
         }
@@ -60,6 +65,7 @@ pub fn plan(running: &[Sequence], bounds: &Bounds) -> Vec<Share> {
         shares.push(Share { index, count });
         tokens -= count;
         chunk_tokens = chunk_tokens.saturating_sub(count);
+        scored_tokens -= if sequence.scores() { count } else { 0 };
     }
     shares
 }

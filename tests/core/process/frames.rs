@@ -81,7 +81,7 @@ prop_compose! {
     ) -> RequestSpec {
         RequestSpec {
             prompt, n, max_tokens, min_tokens, sampling, stop, ignore_eos, logprobs, grammar, speculative, prediction, client,
-            priority, cache_salt, fault, stop_token_ids, allowed_token_ids,
+            priority, cache_salt, fault, stop_token_ids, allowed_token_ids, prompt_logprobs: logprobs,
             include_stop_str_in_output: ignore_eos, skip_special_tokens: ignore_eos,
         }
     }
@@ -101,12 +101,12 @@ prop_compose! {
             any::<String>().prop_map(|why| End::Failed(Error::Executor(why))),
         ]),
     ) -> Event {
-        let logprobs = tokens.iter().map(|token| TokenLogprob { token: *token, logprob: -0.1, top: top.clone() });
+        let logprobs: Vec<_> = tokens.iter().map(|token| TokenLogprob { token: *token, logprob: -0.1, top: top.clone() }).collect();
         let drafted = Drafted { drafted: counts.0, accepted: counts.1, refused: counts.2 };
         let drafts = [drafted, Drafted::default(), drafted, drafted, drafted];
         let queued = Duration::from_micros(u64::from(counts.2));
         let usage = Usage { prompt: counts.0, cached: counts.1, completion: counts.2, queued, drafts };
-        Event { request: RequestId(ids.0), choice: ids.1, text, logprobs: logprobs.collect(), tokens, usage, end }
+        Event { request: RequestId(ids.0), choice: ids.1, text, logprobs: logprobs.clone(), prompt_logprobs: logprobs, tokens, usage, end }
     }
 }
 

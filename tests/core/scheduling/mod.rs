@@ -10,6 +10,7 @@ mod leaks;
 mod lengths;
 mod oracle;
 mod prefixes;
+mod scores;
 mod speculation;
 pub mod world;
 
@@ -60,7 +61,11 @@ pub fn request() -> impl Strategy<Value = RequestSpec> {
     parts.prop_map(|((length, family, max_tokens, n), (constraint, sampling, seed), (stop, logprobs, min), who)| {
         let prompt: Vec<u32> = (0..length as u32).map(|i| 97 + (i * (family + 1)) % 26).collect();
         let stop = if stop { r#","stop":["ab","e"]"# } else { "" };
-        let logprobs = if logprobs { r#","logprobs":2"# } else { "" };
+        let logprobs = match (logprobs, seed % 3) {
+            (true, 0) => r#","logprobs":2,"prompt_logprobs":1"#,
+            (true, _) => r#","logprobs":2"#,
+            (false, _) => "",
+        };
         let min = if min { 1 } else { 0 };
         let (client, priority, salt, tokens) = who;
         spec(&format!(

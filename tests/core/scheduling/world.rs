@@ -190,6 +190,6 @@ impl Answers {
 
 /// What must not depend on anything but the request: text, tokens, log-probabilities, end, counts.
 pub fn essence(event: &Event) -> (String, Vec<u32>, String, Option<End>, u32) {
-    let logprobs = format!("{:?}", event.logprobs);
+    let logprobs = format!("{:?} {:?}", event.logprobs, event.prompt_logprobs);
     (event.text.clone(), event.tokens.clone(), logprobs, event.end.clone(), event.usage.completion)
 }

@@ -185,8 +185,16 @@ fn string(
         }
         let texts: Vec<_> = (0..=draft.tokens.len()).map(|n| [&said, &draft.tokens[..n]].concat()).collect();
         let rows: Vec<&[f32]> = texts.iter().map(|text| &model.target[context(text)][..]).collect();
-        let mut job =
-            Job { slot: Slot(0), start: 0, tokens: vec![0], sample: true, draft, sampler, grammar: None };
+        let mut job = Job {
+            slot: Slot(0),
+            start: 0,
+            tokens: vec![0],
+            sample: true,
+            score: None,
+            draft,
+            sampler,
+            grammar: None,
+        };
         let mut verdict = Verdict::default();
         let rule = Wrong(mistake, model, &said);
         by(&rule, &mut job, &rows, (&mut Scratch::default(), &mut verdict)).unwrap();
@@ -275,8 +283,16 @@ fn a_certain_draft_is_kept_as_often_as_it_is_likely() {
     for number in 0..10_000 {
         let sampler = Sampler::new(Arc::clone(&request), number, 0, Arc::clone(&vocab));
         let draft = Draft { tokens: vec![0], ..Draft::default() };
-        let mut job =
-            Job { slot: Slot(0), start: 0, tokens: vec![0], sample: true, draft, sampler, grammar: None };
+        let mut job = Job {
+            slot: Slot(0),
+            start: 0,
+            tokens: vec![0],
+            sample: true,
+            score: None,
+            draft,
+            sampler,
+            grammar: None,
+        };
         let mut verdict = Verdict::default();
         let row: &[f32] = &[0.0, 0.0];
         rejection(&mut job, &[row, row], &mut Scratch::default(), &mut verdict).unwrap();
