@@ -3,8 +3,8 @@
 //! llguidance proves it for branches written in place, but never through `$ref`, which is how pydantic writes
 //! discriminated unions.
 
-use super::keywords::{Types, step};
-use super::refs::{Refs, Target};
+use super::arena::{Arena, Id, Target};
+use super::keywords::Types;
 use crate::error::Result;
 use crate::grammar::budget::Budget;
 use serde_json::{Map, Value};
@@ -23,40 +23,39 @@ struct Facts<'a> {
     types: Types,
     /// The only values there are, if that is known.
     values: Option<Vec<&'a Value>>,
-    /// All properties that some part of the schema restricts, with the restricting schema's pointer.
-    properties: BTreeSet<(&'a str, String)>,
+    /// All properties that some part of the schema restricts, with the restricting schema.
+    properties: BTreeSet<(&'a str, Id)>,
     required: BTreeSet<&'a str>,
 }
 
-/// Facts of the schema at a pointer, with so many references followed at most; None where nothing is known.
-type Known<'a> = HashMap<(String, usize), Option<Rc<Facts<'a>>>>;
+/// Facts of a schema, with so many references followed at most; None where nothing is known.
+type Known<'a> = HashMap<(Id, usize), Option<Rc<Facts<'a>>>>;
 
 /// What was found out about one document, for all of its `oneOf`s: parts that share parts are looked at once.
 #[derive(Debug)]
 pub(super) struct Proof<'a> {
-    root: &'a Value,
-    refs: &'a Refs<'a>,
+    arena: &'a Arena<'a>,
     budget: &'a Budget,
     known: RefCell<Known<'a>>,
 }
 
 impl<'a> Proof<'a> {
-    pub(super) fn new(root: &'a Value, refs: &'a Refs<'a>, budget: &'a Budget) -> Self {
-        Proof { root, refs, budget, known: RefCell::default() }
+    pub(super) fn new(arena: &'a Arena<'a>, budget: &'a Budget) -> Self {
+        Proof { arena, budget, known: RefCell::default() }
     }
 
-    /// Whether all branches of the `oneOf` at this pointer exclude each other.
+    /// Whether all branches of this schema's `oneOf` exclude each other.
     ///
     /// # Errors
     /// Where the budget is spent.
-    pub(super) fn branches(&self, pointer: &str) -> Result<bool> {
-        let count = self.root.pointer(pointer).and_then(Value::as_array).map_or(0, Vec::len);
-        if count > MAX_BRANCHES {
+    pub(super) fn branches(&self, id: Id) -> Result<bool> {
+        let branches = self.arena.inside(id, "oneOf");
+        if branches.len() > MAX_BRANCHES {
             return Ok(false);
         }
         let mut before: Vec<Rc<Facts<'a>>> = Vec::new();
-        for i in 0..count {
-            let Some(facts) = self.facts(&format!("{pointer}/{i}"), MAX_STEPS)? else { return Ok(false) };
+        for (_, branch) in branches {
+            let Some(facts) = self.facts(*branch, MAX_STEPS)? else { return Ok(false) };
             for other in &before {
                 if !self.exclude(&facts, other, MAX_STEPS)? {
                     return Ok(false);
@@ -96,35 +95,32 @@ impl<'a> Proof<'a> {
     fn named(&self, facts: &Facts<'a>, name: &str, steps: usize) -> Result<Vec<Rc<Facts<'a>>>> {
         self.budget.spend(facts.properties.len())?;
         let named = facts.properties.iter().filter(|(n, _)| *n == name);
-        let named = named.map(|(_, pointer)| self.facts(pointer, steps - 1)).collect::<Result<Vec<_>>>()?;
+        let named = named.map(|(_, id)| self.facts(*id, steps - 1)).collect::<Result<Vec<_>>>()?;
         Ok(named.into_iter().flatten().collect())
     }
 
-    fn facts(&self, pointer: &str, steps: usize) -> Result<Option<Rc<Facts<'a>>>> {
-        let key = (pointer.to_owned(), steps);
-        if let Some(known) = self.known.borrow().get(&key) {
+    fn facts(&self, id: Id, steps: usize) -> Result<Option<Rc<Facts<'a>>>> {
+        if let Some(known) = self.known.borrow().get(&(id, steps)) {
             return Ok(known.clone());
         }
-        let found = self.look(pointer, steps)?.map(Rc::new);
-        self.known.borrow_mut().insert(key, found.clone());
+        let found = self.look(id, steps)?.map(Rc::new);
+        self.known.borrow_mut().insert((id, steps), found.clone());
         Ok(found)
     }
 
-    fn look(&self, pointer: &str, steps: usize) -> Result<Option<Facts<'a>>> {
+    fn look(&self, id: Id, steps: usize) -> Result<Option<Facts<'a>>> {
         self.budget.spend(1)?;
-        let Some(map) = self.root.pointer(pointer).and_then(Value::as_object) else { return Ok(None) };
-        let Some(mut facts) = Facts::own(map, pointer) else { return Ok(None) };
+        let Some(map) = self.arena[id].map() else { return Ok(None) };
+        let Some(mut facts) = Facts::own(map, self.arena.inside(id, "properties")) else { return Ok(None) };
         let mut parts = Vec::new();
-        if let Some(text) = map.get("$ref").and_then(Value::as_str) {
-            match self.refs.resolve(pointer, text) {
-                Target::Here(target) => parts.push(target),
-                _ => return Ok(None),
-            }
+        match self.arena[id].reference {
+            Some(Target::Here(target)) => parts.push(target),
+            Some(_) => return Ok(None),
+            None => {}
         }
-        let all = map.get("allOf").and_then(Value::as_array).map_or(0, Vec::len);
-        parts.extend((0..all).map(|i| format!("{pointer}/allOf/{i}")));
+        parts.extend(self.arena.inside(id, "allOf").iter().map(|(_, part)| *part));
         for part in parts.iter().filter(|_| steps > 0) {
-            if let Some(more) = self.facts(part, steps - 1)? {
+            if let Some(more) = self.facts(*part, steps - 1)? {
                 self.budget.spend(more.properties.len() + more.required.len())?;
                 facts.and(&more);
             }
@@ -135,18 +131,14 @@ impl<'a> Proof<'a> {
 
 impl<'a> Facts<'a> {
     /// What the schema says itself; None where its `type` is not one.
-    fn own(map: &'a Map<String, Value>, pointer: &str) -> Option<Self> {
-        let (properties, required) = Default::default();
+    fn own(map: &'a Map<String, Value>, properties: &[(&'a str, Id)]) -> Option<Self> {
+        let (properties, required) = (properties.iter().copied().collect(), BTreeSet::new());
         let mut facts = Facts { types: Types::of(map)?, values: None, properties, required };
         if let Some(value) = map.get("const") {
             facts.only(vec![value]);
         }
         if let Some(list) = map.get("enum").and_then(Value::as_array) {
             facts.only(list.iter().collect());
-        }
-        if let Some(properties) = map.get("properties").and_then(Value::as_object) {
-            let here = step(pointer, "properties");
-            facts.properties.extend(properties.keys().map(|k| (k.as_str(), step(&here, k))));
         }
         let required = map.get("required").and_then(Value::as_array).into_iter().flatten();
         facts.required.extend(required.filter_map(Value::as_str));
@@ -162,7 +154,7 @@ impl<'a> Facts<'a> {
     fn and(&mut self, more: &Facts<'a>) {
         self.types = self.types.and(more.types);
         self.values = self.values.take().or_else(|| more.values.clone());
-        self.properties.extend(more.properties.iter().cloned());
+        self.properties.extend(&more.properties);
         self.required.extend(&more.required);
     }
 }
@@ -188,7 +180,7 @@ mod tests {
 
     fn proved(doc: &Value) -> bool {
         let budget = Budget::new(Duration::from_secs(60), Arc::default());
-        Proof::new(doc, &Refs::new(doc), &budget).branches("/oneOf").unwrap()
+        Proof::new(&Arena::new(doc).unwrap(), &budget).branches(super::super::arena::ROOT).unwrap()
     }
 
     #[test]

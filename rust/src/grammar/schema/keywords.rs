@@ -71,10 +71,18 @@ pub(super) const UNIMPLEMENTED: [&str; 18] = [
 pub(super) const FORMATS: [&str; 10] =
     ["date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid", "uri"];
 
-/// Keywords whose value is one schema (or, for `items` of old drafts, a list), a list of schemas, or a map to schemas.
-pub(super) const ONE: [&str; 3] = ["additionalProperties", "items", "additionalItems"];
-pub(super) const LISTS: [&str; 4] = ["allOf", "anyOf", "oneOf", "prefixItems"];
-pub(super) const MAPS: [&str; 2] = ["properties", "patternProperties"];
+/// Keywords with schemas inside that llguidance implements.
+pub(super) const WALKED: [&str; 9] = [
+    "allOf",
+    "anyOf",
+    "oneOf",
+    "prefixItems",
+    "properties",
+    "patternProperties",
+    "additionalProperties",
+    "items",
+    "additionalItems",
+];
 /// Keywords that apply to the value itself.
 pub(super) const IN_PLACE: [&str; 4] = ["allOf", "anyOf", "oneOf", "$ref"];
 
@@ -205,40 +213,4 @@ fn accepts_strings(schema: &Value) -> bool {
 /// A step of a JSON pointer, escaped.
 pub(super) fn step(pointer: &str, key: &str) -> String {
     format!("{pointer}/{}", key.replace('~', "~0").replace('/', "~1"))
-}
-
-/// All schemas directly inside a schema, used or not, with their pointers.
-pub(super) fn inner<'a>(pointer: &str, schema: &'a Map<String, Value>) -> Vec<(String, &'a Value)> {
-    let mut out = Vec::new();
-    for (k, v) in schema {
-        let here = || step(pointer, k);
-        match k.as_str() {
-            "allOf" | "anyOf" | "oneOf" | "prefixItems" => list(here(), v, &mut out),
-            "items" if v.is_array() => list(here(), v, &mut out),
-            "items"
-            | "additionalItems"
-            | "additionalProperties"
-            | "not"
-            | "if"
-            | "then"
-            | "else"
-            | "contains"
-            | "propertyNames"
-            | "unevaluatedItems"
-            | "unevaluatedProperties" => out.push((here(), v)),
-            "properties" | "patternProperties" | "$defs" | "definitions" | "dependentSchemas"
-            | "dependencies" => {
-                let entries = v.as_object().into_iter().flatten();
-                out.extend(entries.map(|(name, v)| (step(&here(), name), v)));
-            }
-            _ => {}
-        }
-    }
-    out.retain(|(_, v)| v.is_object() || v.is_boolean());
-    out
-}
-
-fn list<'a>(pointer: String, v: &'a Value, out: &mut Vec<(String, &'a Value)>) {
-    let items = v.as_array().into_iter().flatten();
-    out.extend(items.enumerate().map(|(i, v)| (format!("{pointer}/{i}"), v)));
 }

@@ -2,74 +2,64 @@
 //!
 //! llguidance compiles a list whose every node requires a next one, and a model that enters it never gets out.
 
-use super::keywords::{Types, step};
-use super::refs::{Refs, Target};
+use super::arena::{Arena, Id, Target};
+use super::keywords::Types;
 use serde_json::{Map, Value};
-use std::collections::HashSet;
 
 /// Passes over the schemas before giving up; two are the rule.
 const MAX_PASSES: usize = 20;
 
-/// Of the schemas at these pointers, those with a `$ref` that nothing finite satisfies.
-pub(super) fn dead_references(root: &Value, refs: &Refs<'_>, reached: &[String]) -> Vec<String> {
+/// Of these schemas, those with a `$ref` that nothing finite satisfies.
+pub(super) fn dead_references(arena: &Arena<'_>, reached: &[Id]) -> Vec<Id> {
     // The least fixed point: a schema lives once what it needs lives. What is not in the list is taken to live.
-    let mut dead: HashSet<&str> = reached.iter().map(String::as_str).collect();
+    let mut dead = vec![false; arena.ids().len()];
+    reached.iter().for_each(|id| dead[*id] = true);
     for _ in 0..MAX_PASSES {
-        let before = dead.len();
+        let mut settled = true;
         // Backwards, since a schema comes before those that it needs.
-        for pointer in reached.iter().rev() {
-            if dead.contains(pointer.as_str()) && is_live(root, refs, pointer, &|p| !dead.contains(p)) {
-                dead.remove(pointer.as_str());
+        for id in reached.iter().rev() {
+            if dead[*id] && is_live(arena, *id, &|other| !dead[other]) {
+                dead[*id] = false;
+                settled = false;
             }
         }
-        if dead.len() == before {
-            let has_ref = |p: &&String| root.pointer(p).and_then(|s| s.get("$ref")).is_some();
-            return reached.iter().filter(|p| dead.contains(p.as_str())).filter(has_ref).cloned().collect();
+        if settled {
+            let has_ref = |id: &Id| arena[*id].map().is_some_and(|map| map.contains_key("$ref"));
+            return reached.iter().copied().filter(|id| dead[*id]).filter(has_ref).collect();
         }
     }
     // Not settled: nothing is proved.
     Vec::new()
 }
 
-fn is_live(root: &Value, refs: &Refs<'_>, at: &str, lives: &dyn Fn(&str) -> bool) -> bool {
-    let map = match root.pointer(at) {
-        Some(Value::Object(map)) => map,
-        Some(Value::Bool(b)) => return *b,
+fn is_live(arena: &Arena<'_>, id: Id, lives: &dyn Fn(Id) -> bool) -> bool {
+    let map = match arena[id].value {
+        Value::Object(map) => map,
+        Value::Bool(b) => return *b,
         _ => return true,
     };
-    let parts = |key: &str| {
-        let here = step(at, key);
-        (0..map.get(key).and_then(Value::as_array).map_or(0, Vec::len)).map(move |i| format!("{here}/{i}"))
-    };
-    if let Some(text) = map.get("$ref").and_then(Value::as_str)
-        && let Target::Here(target) = refs.resolve(at, text)
-        && !lives(&target)
-    {
+    let parts = |key: &str| arena.inside(id, key).iter().map(|(_, part)| lives(*part)).collect::<Vec<_>>();
+    let (all, any, one) = (parts("allOf"), parts("anyOf"), parts("oneOf"));
+    let some = |parts: &[bool]| parts.is_empty() || parts.contains(&true);
+    if matches!(arena[id].reference, Some(Target::Here(target)) if !lives(target)) {
         return false;
     }
-    let any = |key: &str| parts(key).next().is_none() || parts(key).any(|p| lives(&p));
-    if !parts("allOf").all(|p| lives(&p)) || !any("anyOf") || !any("oneOf") {
+    if all.contains(&false) || !some(&any) || !some(&one) {
         return false;
     }
     let types = Types::of(map).unwrap_or(Types::ALL);
     if types == Types::OBJECT {
-        return object_lives(map, at, lives);
+        let required = map.get("required").and_then(Value::as_array).into_iter().flatten();
+        let mut needed = required.filter_map(Value::as_str).filter_map(|name| arena.property(id, name));
+        return needed.all(lives);
     }
-    types != Types::ARRAY || array_lives(map, at, lives)
+    types != Types::ARRAY || array_lives(arena, id, map, lives)
 }
 
-fn object_lives(map: &Map<String, Value>, at: &str, lives: &dyn Fn(&str) -> bool) -> bool {
-    let properties = step(at, "properties");
-    let known = |name: &str| map.get("properties").and_then(|p| p.get(name)).is_some();
-    let mut required =
-        map.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
-    required.all(|name| !known(name) || lives(&step(&properties, name)))
-}
-
-fn array_lives(map: &Map<String, Value>, at: &str, lives: &dyn Fn(&str) -> bool) -> bool {
+fn array_lives(arena: &Arena<'_>, id: Id, map: &Map<String, Value>, lives: &dyn Fn(Id) -> bool) -> bool {
     let least = map.get("minItems").and_then(Value::as_f64).unwrap_or(0.0);
     let listed = map.contains_key("prefixItems") || map.get("items").is_some_and(Value::is_array);
-    least < 1.0 || listed || !map.contains_key("items") || lives(&step(at, "items"))
+    least < 1.0 || listed || arena.inside(id, "items").iter().all(|(_, items)| lives(*items))
 }
 
 #[cfg(test)]
@@ -78,8 +68,10 @@ mod tests {
     use serde_json::json;
 
     fn dead(root: &Value, reached: &[&str]) -> Vec<String> {
-        let reached: Vec<String> = reached.iter().map(|p| (*p).to_owned()).collect();
-        dead_references(root, &Refs::new(root), &reached)
+        let arena = Arena::new(root).unwrap();
+        let reached: Vec<Id> =
+            arena.ids().filter(|id| reached.contains(&arena[*id].pointer.as_str())).collect();
+        dead_references(&arena, &reached).into_iter().map(|id| arena[id].pointer.clone()).collect()
     }
 
     #[test]

@@ -3,8 +3,7 @@
 //! It is the smallest schema that fails when it is compiled alone with the root's definitions; where only a combination
 //! fails, that is the schema that combines.
 
-use super::keywords::{inner, step};
-use super::refs::{Refs, Target};
+use super::arena::{Arena, Id, ROOT, Target};
 use super::{Prepared, prepare, refuse};
 use crate::config::GrammarConfig;
 use crate::error::{Error, Result};
@@ -27,13 +26,11 @@ const SHARED: [&str; 5] = ["$schema", "$id", "id", "$defs", "definitions"];
 pub(in crate::grammar) type Compile<'a> = dyn Fn(&Prepared) -> Result<()> + 'a;
 
 struct Search<'a> {
-    schema: &'a Value,
-    root: &'a Map<String, Value>,
-    refs: Refs<'a>,
+    arena: &'a Arena<'a>,
     config: &'a GrammarConfig,
     budget: &'a Budget,
     compile: &'a Compile<'a>,
-    been: HashSet<String>,
+    been: HashSet<Id>,
     bytes: usize,
     until: Instant,
 }
@@ -45,50 +42,44 @@ pub(in crate::grammar) fn locate(
     error: &Error,
     compile: &Compile<'_>,
 ) -> Error {
-    let (Some(root), Error::Grammar { why, .. }) = (schema.as_object(), error) else { return error.clone() };
+    let (Ok(arena), Error::Grammar { why, .. }) = (&Arena::new(schema), error) else { return error.clone() };
     let mut search = Search {
-        schema,
-        root,
-        refs: Refs::new(schema),
+        arena,
         config,
         budget,
         compile,
-        been: HashSet::from([String::new()]),
+        been: HashSet::from([ROOT]),
         bytes: 0,
         until: budget.until().min(Instant::now() + MAX_TIME),
     };
-    let (mut at, mut why) = (String::new(), why.clone());
-    while let Some((pointer, reason)) = search.deeper(&at, &why) {
-        (at, why) = (pointer, reason);
+    let (mut at, mut why) = (ROOT, why.clone());
+    while let Some(found) = search.deeper(at, &why) {
+        (at, why) = found;
     }
-    match schema.pointer(&at).and_then(Value::as_object) {
-        Some(map) => refuse(&at, &search.keyword(map), why),
-        None => refuse(&at, "schema", why),
+    match arena[at].map() {
+        Some(map) => refuse(&arena[at].pointer, &search.keyword(map), why),
+        None => refuse(&arena[at].pointer, "schema", why),
     }
 }
 
 impl Search<'_> {
-    /// A schema directly inside the one at this pointer, or behind its reference, that fails alone for a like reason.
-    fn deeper(&mut self, at: &str, why: &str) -> Option<(String, String)> {
-        let map = self.schema.pointer(at)?.as_object()?;
-        let mut next: Vec<String> = inner(at, map).into_iter().map(|(p, _)| p).collect();
-        let definitions = ["$defs", "definitions"].map(|k| step(at, k) + "/");
-        next.retain(|p| !definitions.iter().any(|d| p.starts_with(d.as_str())));
-        if let Some(text) = map.get("$ref").and_then(Value::as_str)
-            && let Target::Here(p) = self.refs.resolve(at, text)
-        {
-            next.push(p);
+    /// A schema directly inside this one, or behind its reference, that fails alone for a like reason.
+    fn deeper(&mut self, at: Id, why: &str) -> Option<(Id, String)> {
+        let inner = self.arena[at].inner.iter().filter(|(keyword, _)| !SHARED.contains(keyword));
+        let mut next: Vec<Id> = inner.flat_map(|(_, inside)| inside).map(|(_, id)| *id).collect();
+        if let Some(Target::Here(target)) = self.arena[at].reference {
+            next.push(target);
         }
-        for pointer in next {
-            if !self.been.insert(pointer.clone()) {
+        for id in next {
+            if !self.been.insert(id) {
                 continue;
             }
             // What is `false` may be optional, and then fails nothing.
-            let Some(Value::Object(part)) = self.schema.pointer(&pointer) else { continue };
+            let Some(part) = self.arena[id].map() else { continue };
             if let Some(reason) = self.fails(part)
                 && unsatisfiable(&reason) == unsatisfiable(why)
             {
-                return Some((pointer, reason));
+                return Some((id, reason));
             }
         }
         None
@@ -98,7 +89,7 @@ impl Search<'_> {
     fn fails(&mut self, part: &Map<String, Value>) -> Option<String> {
         let mut alone = part.clone();
         for key in SHARED {
-            if let Some(v) = self.root.get(key) {
+            if let Some(v) = self.arena[ROOT].value.get(key) {
                 alone.insert(key.to_owned(), v.clone());
             }
         }

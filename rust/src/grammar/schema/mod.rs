@@ -1,11 +1,12 @@
 //! JSON schemas: what can be enforced is made ready for llguidance, what cannot is refused by pointer and keyword.
 //!
 //! The compiler behind it (llguidance 1.9.1) names no place in its errors, knows no bound on its own time, and accepts
-//! some schemas that it then enforces only in part. So, in this order: caps ([`caps`]), a walk over everything that can be
-//! reached ([`walk`]) which refuses, drops keywords that have no effect, and rewrites what is only written in a way that
+//! some schemas that it then enforces only in part. So, in this order: every schema of the document gets a number, and every
+//! reference is resolved ([`arena`]); caps ([`caps`]); a walk over everything that can be reached ([`walk`]) which refuses, drops keywords that have no effect, and rewrites what is only written in a way that
 //! llguidance misreads; then the compilation; then, for errors that only the compilation finds, a search for the place
 //! ([`locate`]).
 
+mod arena;
 mod caps;
 mod disjoint;
 mod edits;
@@ -14,7 +15,6 @@ mod keywords;
 mod live;
 mod locate;
 mod pattern;
-mod refs;
 mod size;
 mod walk;
 
@@ -23,6 +23,7 @@ pub(super) use locate::locate;
 use super::budget::Budget;
 use crate::config::GrammarConfig;
 use crate::error::{Error, Result};
+use arena::Arena;
 use serde_json::{Value, json};
 
 /// Between two tokens of JSON: nothing, one space, or a line break with indentation. It is bounded, since a model can
@@ -95,8 +96,10 @@ pub(super) fn prepare(schema: &Value, config: &GrammarConfig, budget: &Budget) -
     if map.contains_key("x-guidance") {
         return Err(refuse("", "x-guidance", "the server sets these options: leave the keyword out"));
     }
-    caps::check(schema)?;
-    let walk::Walked { edits, escapes, divisors } = walk::walk(schema, config, budget)?;
+    caps::check_depth(schema)?;
+    let arena = Arena::new(schema)?;
+    caps::check(&arena)?;
+    let walk::Walked { edits, escapes, divisors } = walk::walk(&arena, config, budget)?;
     Ok(Prepared { schema: edits::apply(map.clone(), edits), escapes, divisors })
 }
 

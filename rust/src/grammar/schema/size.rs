@@ -1,12 +1,10 @@
 //! Caps on what schemas make together: parts that hold of the same value are multiplied out by the compiler.
 
+use super::arena::{Arena, Id, Target};
 use super::caps::{MAX_BRANCHES, MAX_DIVISORS, MAX_OPTIONAL, coefficient, optional};
-use super::keywords::{inner, step};
-use super::refs::{Refs, Target};
 use super::refuse;
 use crate::error::Result;
-use serde_json::Value;
-use std::collections::HashMap;
+use serde_json::{Map, Value};
 
 /// What a schema and all that holds of the same value amount to.
 #[derive(Debug, Clone, Copy)]
@@ -24,18 +22,16 @@ struct Size {
 const NOTHING: Size = Size { optional: 0, branches: 1, divisor: 1.0, divisors: 0.0 };
 
 struct Sizes<'a> {
-    root: &'a Value,
-    refs: &'a Refs<'a>,
-    known: HashMap<String, Size>,
+    arena: &'a Arena<'a>,
+    known: Vec<Option<Size>>,
 }
 
-/// Refuses what would be too big once multiplied out; the sum of the divisors. `reached`: pointers of the schemas that are
-/// used.
-pub(super) fn check(root: &Value, refs: &Refs<'_>, reached: &[String]) -> Result<f64> {
-    let mut sizes = Sizes { root, refs, known: HashMap::new() };
+/// Refuses what would be too big once multiplied out; the sum of the divisors. `reached`: the schemas that are used.
+pub(super) fn check(arena: &Arena<'_>, reached: &[Id]) -> Result<f64> {
+    let mut sizes = Sizes { arena, known: vec![None; arena.ids().len()] };
     let mut divisors = 0.0;
-    for pointer in reached {
-        let size = sizes.of(pointer);
+    for id in reached {
+        let (size, pointer) = (sizes.of(*id), &arena[*id].pointer);
         let refuse = |keyword: &str, why: String| Err(refuse(pointer, keyword, why));
         if size.optional > MAX_OPTIONAL {
             return refuse(
@@ -69,19 +65,19 @@ fn is_part(pointer: &str) -> bool {
 }
 
 impl Sizes<'_> {
-    fn of(&mut self, pointer: &str) -> Size {
-        if let Some(size) = self.known.get(pointer) {
-            return *size;
+    fn of(&mut self, id: Id) -> Size {
+        if let Some(size) = self.known[id] {
+            return size;
         }
         // Where a schema leads back to itself, it adds nothing the second time.
-        self.known.insert(pointer.to_owned(), NOTHING);
-        let size = self.measure(pointer).unwrap_or(NOTHING);
-        self.known.insert(pointer.to_owned(), size);
+        self.known[id] = Some(NOTHING);
+        let size = self.arena[id].map().map_or(NOTHING, |map| self.measure(id, map));
+        self.known[id] = Some(size);
         size
     }
 
-    fn measure(&mut self, pointer: &str) -> Option<Size> {
-        let map = self.root.pointer(pointer)?.as_object()?;
+    fn measure(&mut self, id: Id, map: &Map<String, Value>) -> Size {
+        let arena = self.arena;
         let own = map.get("multipleOf").map_or(1.0, coefficient);
         let mut size = Size {
             optional: optional(map),
@@ -89,26 +85,17 @@ impl Sizes<'_> {
             divisor: own,
             divisors: if own > 1.0 { own } else { 0.0 },
         };
-        let all = step(pointer, "allOf");
-        let mut together: Vec<String> = inner(pointer, map)
-            .into_iter()
-            .map(|(p, _)| p)
-            .filter(|p| p.starts_with(&format!("{all}/")))
-            .collect();
-        if let Some(text) = map.get("$ref").and_then(Value::as_str)
-            && let Target::Here(target) = self.refs.resolve(pointer, text)
-        {
-            together.push(target);
+        for (_, part) in arena.inside(id, "allOf") {
+            size = size.and(self.of(*part));
         }
-        for part in together {
-            size = size.and(self.of(&part));
+        if let Some(Target::Here(target)) = arena[id].reference {
+            size = size.and(self.of(target));
         }
         for key in ["anyOf", "oneOf"] {
-            let count = map.get(key).and_then(Value::as_array).map_or(0, Vec::len);
-            let sum = (0..count).map(|i| self.of(&format!("{pointer}/{key}/{i}"))).reduce(Size::or);
+            let sum = arena.inside(id, key).iter().map(|(_, part)| self.of(*part)).reduce(Size::or);
             size = sum.map_or(size, |sum| size.and(sum));
         }
-        Some(size)
+        size
     }
 }
 

@@ -1,19 +1,16 @@
 //! Walks everything that a schema can reach, refuses what cannot be enforced, and notes what must be rewritten.
 
+use super::arena::{Arena, Id, ROOT, Target};
 use super::disjoint::Proof;
 use super::edits::{Change, Edit};
 use super::escapes::Escapes;
-use super::keywords::{
-    Draft, FORMATS, IN_PLACE, LISTS, MAPS, ONE, Types, UNIMPLEMENTED, has_no_effect, step,
-};
-use super::refs::{Refs, Target};
+use super::keywords::{Draft, FORMATS, IN_PLACE, Types, UNIMPLEMENTED, WALKED, has_no_effect, step};
 use super::{live, pattern, refuse, size};
 use crate::config::{GrammarConfig, UnknownFormat};
 use crate::error::Result;
 use crate::grammar::budget::Budget;
 use serde_json::{Map, Value};
 use std::cmp::Ordering;
-use std::collections::HashSet;
 
 /// Longest chain of references: each takes a part of the compiling thread's stack.
 const MAX_CHAIN: usize = 1_000;
@@ -33,14 +30,13 @@ const COUNTS: [&str; 6] =
 const INEXACT: &str = "has an integer with more digits than a 64-bit float holds";
 
 struct Visit {
-    pointer: String,
+    id: Id,
     draft: Draft,
     chain: usize,
 }
 
 struct Walk<'a> {
-    root: &'a Value,
-    refs: &'a Refs<'a>,
+    arena: &'a Arena<'a>,
     /// Which branches exclude each other.
     proof: Proof<'a>,
     config: &'a GrammarConfig,
@@ -61,80 +57,70 @@ pub(super) struct Walked {
 ///
 /// # Errors
 /// The first schema, in document order, that cannot be enforced.
-pub(super) fn walk(root: &Value, config: &GrammarConfig, budget: &Budget) -> Result<Walked> {
-    let refs = &Refs::new(root);
-    let proof = Proof::new(root, refs, budget);
-    let mut walk = Walk { root, refs, proof, config, edits: Vec::new(), escapes: Escapes::default() };
-    let (mut seen, mut reached) = (HashSet::new(), Vec::new());
-    let mut line = vec![Visit { pointer: String::new(), draft: Draft::D2020, chain: 0 }];
+pub(super) fn walk(arena: &Arena<'_>, config: &GrammarConfig, budget: &Budget) -> Result<Walked> {
+    let proof = Proof::new(arena, budget);
+    let mut walk = Walk { arena, proof, config, edits: Vec::new(), escapes: Escapes::default() };
+    let (mut seen, mut reached) = (vec![false; arena.ids().len()], Vec::new());
+    let mut line = vec![Visit { id: ROOT, draft: Draft::D2020, chain: 0 }];
     while let Some(visit) = line.pop() {
-        if seen.insert(visit.pointer.clone()) {
+        if !std::mem::replace(&mut seen[visit.id], true) {
             budget.spend(1)?;
-            reached.push(visit.pointer.clone());
-            let mut next = walk.visit(visit)?;
+            reached.push(visit.id);
+            let mut next = walk.visit(&visit)?;
             next.reverse();
             line.append(&mut next);
         }
     }
-    let divisors = size::check(root, refs, &reached)?;
-    for pointer in live::dead_references(root, refs, &reached) {
+    let divisors = size::check(arena, &reached)?;
+    for id in live::dead_references(arena, &reached) {
         // Nothing satisfies an empty choice: what is optional is then left out, and what is not is refused.
-        walk.edit(&pointer, Change::Drop("$ref"));
-        walk.edit(&pointer, Change::Set("anyOf".to_owned(), Value::Array(Vec::new())));
+        walk.edit(&arena[id].pointer, Change::Drop("$ref"));
+        walk.edit(&arena[id].pointer, Change::Set("anyOf".to_owned(), Value::Array(Vec::new())));
     }
     Ok(Walked { edits: walk.edits, escapes: walk.escapes.letters()?, divisors })
 }
 
 impl Walk<'_> {
     /// Judges one schema; returns those that it leads to.
-    fn visit(&mut self, at: Visit) -> Result<Vec<Visit>> {
-        let map = match self.root.pointer(&at.pointer) {
-            Some(Value::Object(map)) => map,
-            Some(Value::Bool(all)) => {
+    fn visit(&mut self, visit: &Visit) -> Result<Vec<Visit>> {
+        let (arena, id) = (self.arena, visit.id);
+        let at = &arena[id].pointer;
+        let map = match arena[id].value {
+            Value::Object(map) => map,
+            Value::Bool(all) => {
                 if *all {
-                    self.escapes.see(&at.pointer, &Map::new(), Types::ALL);
+                    self.escapes.see(at, &Map::new(), Types::ALL);
                 }
                 return Ok(Vec::new());
             }
-            _ => return Err(refuse(&at.pointer, "schema", "a schema is an object or a boolean")),
+            _ => return Err(refuse(at, "schema", "a schema is an object or a boolean")),
         };
-        let draft = Draft::of(self.root.pointer(&at.pointer).unwrap_or(&Value::Null), at.draft);
+        let draft = Draft::of(arena[id].value, visit.draft);
         let Some(types) = Types::of(map) else {
-            return Err(refuse(
-                &at.pointer,
-                "type",
-                format!("{} is not a type or a list of types", map["type"]),
-            ));
+            return Err(refuse(at, "type", format!("{} is not a type or a list of types", map["type"])));
         };
-        self.keywords(&at.pointer, map, draft, types)?;
-        self.patterns(&at.pointer, map, types)?;
-        self.escapes.see(&at.pointer, map, types);
-        self.rewrites(&at.pointer, map, draft)?;
+        self.keywords(id, map, draft, types)?;
+        self.patterns(at, map, types)?;
+        self.escapes.see(at, map, types);
+        self.rewrites(id, map, draft)?;
         let mut next = Vec::new();
         for (keyword, value) in map {
-            let path = step(&at.pointer, keyword);
-            let mut go = |pointer: String| next.push(Visit { pointer, draft, chain: at.chain });
-            match keyword.as_str() {
-                "$ref" => next.extend(self.reference(&at, draft, value)?),
-                k if !is_read(k, map, draft, types) => {}
-                k if LISTS.contains(&k) || (k == "items" && value.is_array()) => {
-                    (0..value.as_array().map_or(0, Vec::len)).for_each(|i| go(format!("{path}/{i}")));
-                }
-                k if MAPS.contains(&k) => {
-                    value.as_object().into_iter().flatten().for_each(|(name, _)| go(step(&path, name)));
-                }
-                k if ONE.contains(&k) => go(path),
-                _ => {}
+            if keyword == "$ref" {
+                next.extend(self.reference(visit, draft, value)?);
+            } else if WALKED.contains(&keyword.as_str()) && is_read(keyword, map, draft, types) {
+                let inside = arena.inside(id, keyword).iter();
+                next.extend(inside.map(|(_, id)| Visit { id: *id, draft, chain: visit.chain }));
             }
         }
         Ok(next)
     }
 
-    fn keywords(&mut self, at: &str, map: &Map<String, Value>, draft: Draft, types: Types) -> Result<()> {
+    fn keywords(&mut self, id: Id, map: &Map<String, Value>, draft: Draft, types: Types) -> Result<()> {
+        let at = &self.arena[id].pointer;
         for keyword in UNIMPLEMENTED.iter().filter(|k| map.contains_key(**k) && draft.knows(k)) {
-            let anchor = *keyword == "$dynamicAnchor" && !self.refs.dynamic;
-            if !(anchor || has_no_effect(keyword, map, types)) || self.refs.lead_into(at, keyword) {
-                match self.other_form(at, keyword, map, draft) {
+            let anchor = *keyword == "$dynamicAnchor" && !self.arena.dynamic;
+            if !(anchor || has_no_effect(keyword, map, types)) || self.arena.lead_into(id, keyword) {
+                match self.other_form(id, keyword, map, draft) {
                     Some(change) => self.edit(at, change),
                     None => return Err(refuse(at, keyword, "this keyword cannot be enforced")),
                 }
@@ -156,11 +142,11 @@ impl Walk<'_> {
     }
 
     /// An implemented keyword that means the same here.
-    fn other_form(&self, at: &str, keyword: &str, map: &Map<String, Value>, draft: Draft) -> Option<Change> {
+    fn other_form(&self, id: Id, keyword: &str, map: &Map<String, Value>, draft: Draft) -> Option<Change> {
         let alone = !map
             .keys()
             .any(|k| IN_PLACE.contains(&k.as_str()) || (UNIMPLEMENTED.contains(&k.as_str()) && k != keyword));
-        if !alone || self.refs.lead_into(at, keyword) {
+        if !alone || self.arena.lead_into(id, keyword) {
             return None;
         }
         match keyword {
@@ -172,11 +158,9 @@ impl Walk<'_> {
         }
     }
 
-    fn rewrites(&mut self, at: &str, map: &Map<String, Value>, draft: Draft) -> Result<()> {
-        if map.contains_key("oneOf")
-            && !self.refs.lead_into(at, "oneOf")
-            && self.proof.branches(&step(at, "oneOf"))?
-        {
+    fn rewrites(&mut self, id: Id, map: &Map<String, Value>, draft: Draft) -> Result<()> {
+        let at = &self.arena[id].pointer;
+        if map.contains_key("oneOf") && !self.arena.lead_into(id, "oneOf") && self.proof.branches(id)? {
             let own = map.contains_key("anyOf");
             self.edit(at, if own { Change::OneOfWithin } else { Change::rename("oneOf", "anyOf") });
         }
@@ -192,7 +176,7 @@ impl Walk<'_> {
         if draft == Draft::D2020
             && map.contains_key("additionalItems")
             && !map.get("items").is_some_and(Value::is_array)
-            && !self.refs.lead_into(at, "additionalItems")
+            && !self.arena.lead_into(id, "additionalItems")
         {
             self.edit(at, Change::Drop("additionalItems"));
         }
@@ -227,17 +211,16 @@ impl Walk<'_> {
         Ok(())
     }
 
-    fn reference(&self, at: &Visit, draft: Draft, value: &Value) -> Result<Option<Visit>> {
-        let Some(text) = value.as_str() else {
-            return Err(refuse(&at.pointer, "$ref", "is not a text"));
-        };
-        if at.chain >= MAX_CHAIN {
-            return Err(refuse(&at.pointer, "$ref", format!("a chain of more than {MAX_CHAIN} references")));
+    fn reference(&self, visit: &Visit, draft: Draft, value: &Value) -> Result<Option<Visit>> {
+        let refuse = |why: String| Err(refuse(&self.arena[visit.id].pointer, "$ref", why));
+        if visit.chain >= MAX_CHAIN {
+            return refuse(format!("a chain of more than {MAX_CHAIN} references"));
         }
-        match self.refs.resolve(&at.pointer, text) {
-            Target::Here(pointer) => Ok(Some(Visit { pointer, draft, chain: at.chain + 1 })),
-            Target::Missing => Err(refuse(&at.pointer, "$ref", format!("{text} leads nowhere"))),
-            Target::Elsewhere => Ok(None),
+        match self.arena[visit.id].reference {
+            None => refuse("is not a text".to_owned()),
+            Some(Target::Here(id)) => Ok(Some(Visit { id, draft, chain: visit.chain + 1 })),
+            Some(Target::Missing) => refuse(format!("{} leads nowhere", value.as_str().unwrap_or_default())),
+            Some(Target::Elsewhere) => Ok(None),
         }
     }
 

@@ -1,0 +1,333 @@
+//! The schemas of a document, each with a number, and what their references mean: by pointer, `$id` and anchor. All of it
+//! is looked up once, and everything that goes over a document goes over these numbers.
+
+use super::keywords::{Draft, step};
+use super::refuse;
+use crate::error::Result;
+use serde_json::{Map, Value};
+use std::collections::HashMap;
+
+/// Schemas in the document.
+const MAX_SCHEMAS: usize = 50_000;
+
+/// The base of a document without `$id`; the same as llguidance's.
+const NO_ID: &str = "json-schema:///";
+
+/// The number of a schema.
+pub(super) type Id = usize;
+
+/// The whole document.
+pub(super) const ROOT: Id = 0;
+
+/// What a reference means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Target {
+    /// This schema.
+    Here(Id),
+    /// A pointer into this document that leads nowhere.
+    Missing,
+    /// Perhaps another document: llguidance knows the metaschemas of the drafts, and nothing else.
+    Elsewhere,
+}
+
+/// What stands where a schema should.
+#[derive(Debug)]
+pub(super) struct Node<'a> {
+    pub(super) pointer: String,
+    pub(super) value: &'a Value,
+    /// By keyword, in the order of the text: what is directly inside, used or not, with its name where it has one.
+    pub(super) inner: Vec<(&'a str, Vec<(&'a str, Id)>)>,
+    /// What its `$ref` means, if it has one.
+    pub(super) reference: Option<Target>,
+    /// The `$id` that it stands under.
+    resource: usize,
+}
+
+impl<'a> Node<'a> {
+    /// Its keywords, if it is an object.
+    pub(super) fn map(&self) -> Option<&'a Map<String, Value>> {
+        self.value.as_object()
+    }
+
+    fn text(&self) -> Option<&'a str> {
+        self.map()?.get("$ref")?.as_str()
+    }
+}
+
+impl<'a> std::ops::Index<Id> for Arena<'a> {
+    type Output = Node<'a>;
+
+    fn index(&self, id: Id) -> &Node<'a> {
+        &self.nodes[id]
+    }
+}
+
+/// A document.
+#[derive(Debug)]
+pub(super) struct Arena<'a> {
+    nodes: Vec<Node<'a>>,
+    ids: HashMap<String, Id>,
+    /// Pointer and URI of each schema with an `$id`; the root is first.
+    resources: Vec<(String, String)>,
+    /// By `uri#name`.
+    anchors: HashMap<String, Id>,
+    /// Whether the keyword `$dynamicRef` is used anywhere.
+    pub(super) dynamic: bool,
+}
+
+impl<'a> Arena<'a> {
+    /// Numbers the schemas, and what references lead to besides.
+    ///
+    /// # Errors
+    /// Where there are too many.
+    pub(super) fn new(root: &'a Value) -> Result<Self> {
+        let mut arena = Arena {
+            nodes: Vec::new(),
+            ids: HashMap::new(),
+            resources: vec![(String::new(), NO_ID.to_owned())],
+            anchors: HashMap::new(),
+            dynamic: false,
+        };
+        arena.add(String::new(), root, 0, Some(Draft::D2020))?;
+        let mut uris = HashMap::new();
+        for (resource, (_, uri)) in arena.resources.iter().enumerate() {
+            uris.entry(uri.clone()).or_insert(resource);
+        }
+        let mut id = ROOT;
+        while id < arena.nodes.len() {
+            if let Some(text) = arena[id].text() {
+                arena.nodes[id].reference = Some(arena.resolve(id, text, &uris)?);
+            }
+            id += 1;
+        }
+        Ok(arena)
+    }
+
+    /// All numbers.
+    pub(super) fn ids(&self) -> std::ops::Range<Id> {
+        0..self.nodes.len()
+    }
+
+    /// What is directly inside under a keyword, in the order of the text.
+    pub(super) fn inside(&self, id: Id, keyword: &str) -> &[(&'a str, Id)] {
+        let found = self[id].inner.iter().find(|(k, _)| *k == keyword);
+        found.map_or(&[], |(_, inside)| inside.as_slice())
+    }
+
+    /// The property of that name.
+    pub(super) fn property(&self, id: Id, name: &str) -> Option<Id> {
+        self.ids.get(&step(&step(&self[id].pointer, "properties"), name)).copied()
+    }
+
+    /// Adds what stands at a pointer and all inside it. `around`: the draft around it, where it may name itself.
+    fn add(
+        &mut self,
+        pointer: String,
+        value: &'a Value,
+        resource: usize,
+        around: Option<Draft>,
+    ) -> Result<Id> {
+        if let Some(id) = self.ids.get(&pointer) {
+            return Ok(*id);
+        }
+        if self.nodes.len() >= MAX_SCHEMAS {
+            return Err(refuse("", "schema", format!("more than {MAX_SCHEMAS} schemas")));
+        }
+        let id = self.nodes.len();
+        let draft = around.map(|around| Draft::of(value, around));
+        let resource = draft.map_or(resource, |draft| self.identify(id, &pointer, value, (resource, draft)));
+        self.ids.insert(pointer.clone(), id);
+        self.nodes.push(Node { pointer, value, resource, inner: Vec::new(), reference: None });
+        let Some(map) = value.as_object() else { return Ok(id) };
+        self.dynamic |= map.contains_key("$dynamicRef");
+        let mut inner = Vec::new();
+        for (keyword, value) in map {
+            let here = step(&self[id].pointer, keyword);
+            let parts: Vec<(&'a str, String, &'a Value)> = match value {
+                Value::Array(list) if is_list(keyword) => {
+                    list.iter().enumerate().map(|(i, v)| ("", format!("{here}/{i}"), v)).collect()
+                }
+                Value::Object(map) if is_map(keyword) => {
+                    map.iter().map(|(name, v)| (name.as_str(), step(&here, name), v)).collect()
+                }
+                one if is_one(keyword) => vec![("", here, one)],
+                _ => continue,
+            };
+            let mut add = |(name, pointer, part)| Ok((name, self.add(pointer, part, resource, draft)?));
+            inner.push((keyword.as_str(), parts.into_iter().map(&mut add).collect::<Result<_>>()?));
+        }
+        self.nodes[id].inner = inner;
+        Ok(id)
+    }
+
+    fn identify(&mut self, id: Id, pointer: &str, schema: &Value, within: (usize, Draft)) -> usize {
+        let (mut resource, draft) = within;
+        let text = |key: &str| schema.get(key).and_then(Value::as_str);
+        let name = text(if draft == Draft::D4 { "id" } else { "$id" });
+        // Beside `$ref`, the old drafts ignore it.
+        let name = name.filter(|_| draft >= Draft::D2019 || schema.get("$ref").is_none());
+        if let Some((uri, fragment)) = name.map(|name| name.split_once('#').unwrap_or((name, ""))) {
+            if !uri.is_empty() {
+                let uri = join(&self.resources[resource].1, uri);
+                if pointer.is_empty() {
+                    self.resources[0].1 = uri;
+                } else {
+                    self.resources.push((pointer.to_owned(), uri));
+                    resource = self.resources.len() - 1;
+                }
+            }
+            if !fragment.is_empty() && draft <= Draft::D7 {
+                self.anchor(resource, fragment, id);
+            }
+        }
+        for key in ["$anchor", "$dynamicAnchor"] {
+            if let Some(name) = text(key).filter(|_| draft >= Draft::D2019) {
+                self.anchor(resource, name, id);
+            }
+        }
+        resource
+    }
+
+    fn anchor(&mut self, resource: usize, name: &str, id: Id) {
+        self.anchors.insert(format!("{}#{name}", self.resources[resource].1), id);
+    }
+
+    /// What the reference of this schema means; what it leads to has a number then.
+    fn resolve(&mut self, from: Id, reference: &str, uris: &HashMap<String, usize>) -> Result<Target> {
+        let (uri, fragment) = reference.split_once('#').unwrap_or((reference, ""));
+        let base = self.nodes[from].resource;
+        let resource = if uri.is_empty() {
+            base
+        } else {
+            match uris.get(&join(&self.resources[base].1, uri)) {
+                Some(resource) => *resource,
+                None => return Ok(Target::Elsewhere),
+            }
+        };
+        let (pointer, uri) = &self.resources[resource];
+        let Some(fragment) = percent_decode(fragment) else { return Ok(Target::Missing) };
+        if !fragment.is_empty() && !fragment.starts_with('/') {
+            let anchor = self.anchors.get(&format!("{uri}#{fragment}"));
+            return Ok(anchor.map_or(Target::Missing, |id| Target::Here(*id)));
+        }
+        let pointer = format!("{pointer}{fragment}");
+        let Some(value) = self[ROOT].value.pointer(&pointer) else { return Ok(Target::Missing) };
+        // What is no schema by its place names nothing.
+        let under = |(_, (place, _)): &(usize, &(String, String))| is_within(&pointer, place);
+        let within = self.resources.iter().enumerate().filter(under).max_by_key(|(_, (p, _))| p.len());
+        let resource = within.map_or(0, |(resource, _)| resource);
+        Ok(Target::Here(self.add(pointer, value, resource, None)?))
+    }
+
+    /// Whether some reference leads into this keyword of the schema, so that it must stay as it is.
+    pub(super) fn lead_into(&self, id: Id, keyword: &str) -> bool {
+        let place = format!("{}/{keyword}", self[id].pointer);
+        self.nodes.iter().filter_map(Node::text).any(|text| match text.strip_prefix('#') {
+            Some(p) => percent_decode(p).is_none_or(|p| is_within(&p, &place)),
+            None => text.contains(keyword),
+        })
+    }
+}
+
+/// Keywords with a list of schemas.
+fn is_list(keyword: &str) -> bool {
+    matches!(keyword, "allOf" | "anyOf" | "oneOf" | "prefixItems" | "items")
+}
+
+/// Keywords with schemas by name.
+fn is_map(keyword: &str) -> bool {
+    let definitions = matches!(keyword, "$defs" | "definitions" | "dependentSchemas" | "dependencies");
+    definitions || matches!(keyword, "properties" | "patternProperties")
+}
+
+/// Keywords with one schema.
+fn is_one(keyword: &str) -> bool {
+    let unused = matches!(keyword, "not" | "if" | "then" | "else" | "contains" | "propertyNames");
+    let rest = matches!(keyword, "unevaluatedItems" | "unevaluatedProperties" | "additionalItems");
+    unused || rest || matches!(keyword, "items" | "additionalProperties")
+}
+
+/// Whether `pointer` is `place` or inside it.
+fn is_within(pointer: &str, place: &str) -> bool {
+    pointer.strip_prefix(place).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+/// The absolute form of a URI without fragment; dot segments are left alone (such a reference counts as elsewhere).
+fn join(base: &str, uri: &str) -> String {
+    let scheme_end = |s: &str| s.find(':').filter(|i| !s[..*i].contains(['/', '?', '#']));
+    if scheme_end(uri).is_some() {
+        return uri.to_owned();
+    }
+    let Some(colon) = scheme_end(base) else { return uri.to_owned() };
+    let authority = match base[colon + 1..].strip_prefix("//") {
+        Some(rest) => colon + 3 + rest.find('/').unwrap_or(rest.len()),
+        None => colon + 1,
+    };
+    if uri.starts_with('/') {
+        return format!("{}{uri}", &base[..authority]);
+    }
+    let folder = base.rfind('/').filter(|i| *i >= authority).map_or(authority, |i| i + 1);
+    let slash = if base.len() == authority && base[..authority].contains("//") { "/" } else { "" };
+    format!("{}{slash}{uri}", &base[..folder])
+}
+
+fn percent_decode(text: &str) -> Option<String> {
+    let mut out = Vec::with_capacity(text.len());
+    let mut bytes = text.bytes();
+    while let Some(b) = bytes.next() {
+        if b == b'%' {
+            let hex = [bytes.next()?, bytes.next()?];
+            out.push(u8::from_str_radix(std::str::from_utf8(&hex).ok()?, 16).ok()?);
+        } else {
+            out.push(b);
+        }
+    }
+    String::from_utf8(out).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn references_by_pointer_id_and_anchor() {
+        let doc = json!({
+            "$id": "http://example.com/a/root.json",
+            "$defs": {
+                "a b": {"$anchor": "here"},
+                "sub": {"$id": "sub.json", "$defs": {"x": {}}, "items": {"$ref": "#/$defs/x"}},
+            },
+            "prefixItems": [
+                {"$ref": "#/$defs/a%20b"},
+                {"$ref": "#here"},
+                {"$ref": "sub.json#/$defs/x"},
+                {"$ref": "root.json"},
+                {"$ref": "#/$defs/c"},
+                {"$ref": "http://json-schema.org/draft-07/schema#"},
+                {"$ref": "#/notes/0"},
+            ],
+            "notes": [{"$ref": "#/$defs"}],
+        });
+        let arena = Arena::new(&doc).unwrap();
+        let leads = |id: Id| match arena[id].reference {
+            Some(Target::Here(id)) => arena[id].pointer.clone(),
+            other => format!("{other:?}"),
+        };
+        let found: Vec<_> = arena.inside(ROOT, "prefixItems").iter().map(|(_, id)| leads(*id)).collect();
+        let x = "/$defs/sub/$defs/x";
+        assert_eq!(found[..4], ["/$defs/a b", "/$defs/a b", x, ""]);
+        assert_eq!(found[4..], ["Some(Missing)", "Some(Elsewhere)", "/notes/0"]);
+        assert_eq!(leads(arena.ids["/notes/0"]), "/$defs");
+        assert_eq!(leads(arena.ids["/$defs/sub/items"]), x);
+    }
+
+    #[test]
+    fn uris_are_joined() {
+        assert_eq!(join("http://h/a/b", "c"), "http://h/a/c");
+        assert_eq!(join("http://h", "c"), "http://h/c");
+        assert_eq!(join("http://h/a/b", "/c"), "http://h/c");
+        assert_eq!(join("urn:x:y", "urn:z"), "urn:z");
+        assert_eq!(join("json-schema:///", "c"), "json-schema:///c");
+    }
+}
