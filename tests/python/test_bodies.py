@@ -79,8 +79,7 @@ def test_what_is_no_body(body: bytes, code: str | None) -> None:
         ({"moderation": {}}, "moderation"),
         ({"service_tier": "first"}, "service_tier"),
         ({"suffix": "x"}, "suffix"),
-        ({"guided_grammar": "x"}, "guided_grammar"),
-        ({"grammar": "root ::= x"}, "grammar"),
+        ({"structural_tag": "x"}, "structural_tag"),
         ({"response_format": {"type": "json_object", "schem": {}}}, "response_format"),
         (
             {"response_format": {"type": "json_schema", "json_schema": {"schema": {}, "name": "n", "x": 1}}},
@@ -119,9 +118,9 @@ def test_unknown_fields_are_as_the_server_says() -> None:
     body = {"messages": MESSAGES, "stop_regex": "x"}
     parse(json.dumps(body).encode(), schema.ChatRequest, "ignore")
     for unknown in ("refuse", "ignore"):
-        with pytest.raises(ApiError, match="guided_grammar"):
+        with pytest.raises(ApiError, match="structural_tag"):
             parse(
-                json.dumps({**body, "stop_regex": None, "guided_grammar": "x"}).encode(),
+                json.dumps({**body, "stop_regex": None, "structural_tag": "x"}).encode(),
                 schema.ChatRequest,
                 unknown,
             )
@@ -145,6 +144,11 @@ def test_unknown_fields_are_as_the_server_says() -> None:
         ({"json_schema": {"a": 1}}, {"json_schema": '{"a": 1}'}),
         ({"guided_regex": "a+"}, {"regex": "a+"}),
         ({"regex": "a+"}, {"regex": "a+"}),
+        ({"grammar": "root ::= x"}, {"gbnf": "root ::= x"}),
+        ({"ebnf": "root ::= x"}, {"gbnf": "root ::= x"}),
+        ({"guided_grammar": "root ::= x"}, {"gbnf": "root ::= x"}),
+        ({"guided_grammar": "start: x"}, {"lark_grammar": "start: x"}),
+        ({"structured_outputs": {"grammar": "root ::= x"}}, {"gbnf": "root ::= x"}),
         ({"guided_choice": ["a", "b"]}, {"choice": ["a", "b"]}),
         ({"structured_outputs": {"choice": ["a"]}}, {"choice": ["a"]}),
         ({"structured_outputs": {"json": {"a": 1}}}, {"json_schema": '{"a": 1}'}),

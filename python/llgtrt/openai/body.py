@@ -65,7 +65,7 @@ change nothing (null is always one)."""
 
 FOREIGN_GRAMMARS = frozenset(
     {
-        *("guided_grammar", "grammar", "ebnf", "structural_tag", "guided_decoding_backend"),
+        *("structural_tag", "guided_decoding_backend"),
     }
 )
 """Constraints in forms that are not read: to ignore one would be to answer without it."""

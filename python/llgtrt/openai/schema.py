@@ -120,6 +120,7 @@ class StructuredOutputs(msgspec.Struct, forbid_unknown_fields=True):
     json: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
     regex: str | None = None
     choice: list[str] | None = None
+    grammar: str | None = None
     json_object: bool | None = None
 
 
@@ -280,6 +281,13 @@ class Common(msgspec.Struct):
     json_schema: Annotated[
         msgspec.Raw, about("SGLang's and llama-server's name for a JSON schema, or its text.")
     ] = msgspec.field(default_factory=msgspec.Raw)
+    guided_grammar: Annotated[
+        str | None, about("vLLM's older name for a grammar: Lark, or with `::=` as `grammar`.")
+    ] = None
+    grammar: Annotated[
+        str | None, about("llama-server's name for a grammar in GBNF in which no rule refers to itself.")
+    ] = None
+    ebnf: Annotated[str | None, about("SGLang's name for the same in EBNF.")] = None
     regex: Annotated[str | None, about("SGLang's name for a regular expression.")] = None
     speculative: Annotated[
         Speculative | None, about("What the request wants of speculation; its text does not depend on it.")

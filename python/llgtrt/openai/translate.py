@@ -315,14 +315,27 @@ def _foreign(body: schema.Common) -> dict[str, Any]:
         "guided_regex": body.guided_regex,
         "regex": body.regex,
     }
+    grammars = {
+        "structured_outputs.grammar": outputs.grammar,
+        "guided_grammar": body.guided_grammar,
+        "grammar": body.grammar,
+        "ebnf": body.ebnf,
+    }
     choice = {"structured_outputs.choice": outputs.choice, "guided_choice": body.guided_choice}
     return {
         **{name: {"json_schema": text} for name, raw in json.items() if (text := _json_text(raw))},
         **{name: {"regex": text} for name, text in regex.items() if text is not None},
         **{name: {"choice": texts} for name, texts in choice.items() if texts is not None},
+        **{name: _ebnf(name, text) for name, text in grammars.items() if text},
         "structured_outputs.json_object": "json_object" if outputs.json_object else None,
         "bad_words": _without(body.bad_words) if body.bad_words else None,
     }
+
+
+def _ebnf(name: str, text: str) -> dict[str, str]:
+    """VLLM takes two kinds of grammars under its names, and tells them apart like this."""
+    either = "guided" in name or "structured" in name
+    return {"lark_grammar" if either and "::=" not in text else "gbnf": text}
 
 
 def _without(words: Sequence[str]) -> dict[str, str]:

@@ -2,7 +2,7 @@
 
 use super::budget::Budget;
 use super::schema::{self, Prepared, Together};
-use super::{GrammarSpec, env, lark, text};
+use super::{GrammarSpec, env, gbnf, lark, text};
 use crate::config::GrammarConfig;
 use crate::error::{Error, Result};
 use crate::types::Token;
@@ -73,6 +73,7 @@ impl Builder {
             GrammarSpec::JsonObject => self.json_source(r#"{"type":"object"}"#, budget),
             GrammarSpec::JsonSchema(source) => self.json_source(source, budget),
             GrammarSpec::Regex(rx) => self.lark("regex", &regex(rx, &self.config)?, &self.own),
+            GrammarSpec::Gbnf(source) => self.gbnf(source),
             GrammarSpec::Choice(list) => self.lark("choice", &choice(list, &self.config)?, &self.own),
             GrammarSpec::LarkGrammar(source) => self.user_lark("lark_grammar", source, budget),
             GrammarSpec::Llguidance(source) => self.llguidance(source, budget),
@@ -94,6 +95,12 @@ impl Builder {
     fn lark(&self, kind: &str, source: &str, limits: &ParserLimits) -> Result<Pristine> {
         self.compile(TopLevelGrammar::from_lark(source.to_owned()), limits)
             .map_err(|why| Error::grammar("", kind, why))
+    }
+
+    fn gbnf(&self, source: &str) -> Result<Pristine> {
+        check_size("gbnf", source, &self.config)?;
+        let rx = gbnf::to_regex(source, self.config.max_lark_bytes)?;
+        self.lark("gbnf", &format!("start: /{}/", regex_to_lark(&rx, "dw")), &self.own)
     }
 
     fn user_lark(&self, kind: &str, source: &str, budget: &Budget) -> Result<Pristine> {

@@ -13,6 +13,7 @@ mod build;
 pub mod compiler;
 mod counters;
 mod env;
+mod gbnf;
 mod lark;
 pub mod mask;
 mod queue;

@@ -291,6 +291,7 @@ fn estimate(spec: &GrammarSpec, compiled: bool) -> u64 {
         GrammarSpec::JsonObject => 0,
         GrammarSpec::JsonSchema(s)
         | GrammarSpec::Regex(s)
+        | GrammarSpec::Gbnf(s)
         | GrammarSpec::LarkGrammar(s)
         | GrammarSpec::Llguidance(s) => s.len(),
         GrammarSpec::Choice(list) => list.iter().map(|t| t.len() + 24).sum(),

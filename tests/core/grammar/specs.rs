@@ -32,6 +32,18 @@ fn regular_expressions_match_the_whole_output() {
 }
 
 #[test]
+fn gbnf_means_what_it_says_character_by_character() {
+    let spec = |source: &str| GrammarSpec::Gbnf(source.to_owned());
+    // Lexemes that take all they can would never come to the last letter.
+    let greedy = "root ::= word \"z\"\nword ::= [a-z]* # all";
+    admits(&spec(greedy), &["z", "zz", "abcz"], &["", "a", "za", "Z"]);
+    let list = "root ::= item (\", \" item){1,2}\nitem ::= \"-\"? digit+ | \"n/a\"\ndigit ::= [0-9]";
+    admits(&spec(list), &["1, 2", "-10, n/a, 3"], &["1", "1,2", "1, 2, 3, 4", "--1, 2"]);
+    let odd = r#"root ::= [^\x00-\x7F"] . "\"\\{" ("" | "é")"#;
+    admits(&spec(odd), &["éx\"\\{", "日\n\"\\{é"], &["ax\"\\{", "é\"\\{"]);
+}
+
+#[test]
 fn choices_are_taken_literally() {
     let texts = ["yes", "yes, but", "a\"b\\c\n\u{7f}é", "/x/", "# no"].map(String::from).to_vec();
     let yes: Vec<&str> = texts.iter().map(String::as_str).collect();
