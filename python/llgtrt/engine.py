@@ -11,7 +11,7 @@ import dataclasses
 import json
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import Any
 
 from llgtrt import _core
@@ -224,8 +224,10 @@ class AsyncEngine:
             self._info = info
         return info
 
-    def submit(self, requests: Sequence[str], n: int) -> Generation:
+    async def submit(self, requests: Iterable[str], n: int) -> Generation:
         """Submits one core request per prompt, `n` choices each: all of them or none.
+
+        Each is made when its turn comes, and others go on between them.
 
         Raises:
             InvalidRequest, Overloaded, EngineClosed: as the core says.
@@ -233,8 +235,10 @@ class AsyncEngine:
         generation = Generation(self.core, self._running, n)
         try:
             for request in requests:
+                if generation.choices:
+                    await asyncio.sleep(0)
                 generation.add(self.core.submit(request))
-        except _core.CoreError:
+        except BaseException:
             generation.cancel()
             raise
         if self._timeout is not None:

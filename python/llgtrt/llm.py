@@ -342,7 +342,7 @@ class LLM:
         assert self._core is not None
         try:
             cut = translate.cut(body, ids, self._context)
-            return self._core.submit(translate.core_request(body, cut, 0))
+            return self._core.submit(translate.with_prompt(translate.core_request(body), cut))
         except (ApiError, _core.InvalidRequest, _core.GrammarError) as e:
             raise ValueError(f"{name}: {e}") from e
         except _core.CoreError as e:

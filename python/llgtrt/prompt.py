@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from llgtrt import _core
@@ -118,12 +118,17 @@ def protect(
     return [(piece, i % 2 == 0) for i, piece in enumerate(pieces) if piece]
 
 
-def _strings(value: Any) -> list[str]:
-    """All texts in a JSON value."""
-    if isinstance(value, str):
-        return [value]
-    inner = value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else ()
-    return [text for part in inner for text in _strings(part)]
+def _strings(value: Any) -> Iterator[str]:
+    """All texts in a JSON value, however deeply it is nested, keys too."""
+    line = [value]
+    while line:
+        part = line.pop()
+        if isinstance(part, str):
+            yield part
+        elif isinstance(part, Mapping):
+            line.extend((*part, *part.values()))
+        elif isinstance(part, list):
+            line.extend(part)
 
 
 def _texts(message: Message) -> list[str]:

@@ -302,6 +302,7 @@ fn check_output(spec: &RequestSpec, limits: &Limits) -> Result<()> {
             "is empty; name at least one token, or leave it out",
         ));
     }
+    at_most("allowed_token_ids", allowed.map_or(0, <[Token]>::len), limits.n_vocab as usize)?;
     check_ids("allowed_token_ids", allowed.unwrap_or_default(), limits)?;
     if spec.stop.iter().any(|s| s.is_empty() || s.len() > MAX_STOP_BYTES) {
         return Err(Error::invalid("stop", format!("each string must have 1 to {MAX_STOP_BYTES} bytes")));

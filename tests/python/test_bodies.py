@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import logging
 from typing import Any
 
 import pytest
 
+from llgtrt.llm import SamplingParams
 from llgtrt.openai import schema, translate
 from llgtrt.openai.body import parse
 from llgtrt.openai.errors import ApiError
@@ -24,7 +26,9 @@ def completion(**fields: Any) -> schema.CompletionRequest:
 
 
 def core(**fields: Any) -> dict[str, Any]:
-    request: dict[str, Any] = json.loads(translate.core_request(chat(**fields), [1, 2], 7))
+    request: dict[str, Any] = json.loads(
+        translate.with_prompt(translate.core_request(chat(**fields), 7), [1, 2])
+    )
     return request
 
 
@@ -93,6 +97,16 @@ def test_what_is_no_body(body: bytes, code: str | None) -> None:
         ({"xtc_probability": 0.5}, "xtc_probability"),
         ({"mirostat": 2}, "mirostat"),
         ({"documents": [{}]}, "documents"),
+        ({"echo": True}, "echo"),
+        ({"chat_template": "x"}, "chat_template"),
+        ({"add_special_tokens": False}, "add_special_tokens"),
+        ({"no_stop_trim": True}, "no_stop_trim"),
+        ({"lora": [{"id": 0, "scale": 0.5}]}, "lora"),
+        ({"tfs_z": 0.5}, "tfs_z"),
+        ({"typ_p": 0.5}, "typ_p"),
+        ({"banned_strings": ["x"]}, "banned_strings"),
+        ({"banned_tokens": [1]}, "banned_tokens"),
+        ({"guided_whitespace_pattern": " "}, "guided_whitespace_pattern"),
     ],
 )
 def test_refused_by_name(fields: dict[str, Any], param: str) -> None:
@@ -100,6 +114,14 @@ def test_refused_by_name(fields: dict[str, Any], param: str) -> None:
         chat(**fields)
     assert (error.value.status, error.value.param) == (400, param)
     assert error.value.message.startswith(param)
+
+
+def test_fields_of_the_other_api_are_refused() -> None:
+    prediction = {"type": "content", "content": "x"}
+    for fields in ({"max_completion_tokens": 5}, {"prediction": prediction}):
+        chat(**fields)
+        with pytest.raises(ApiError, match=f"^{next(iter(fields))}: this value is not supported"):
+            completion(**fields)
 
 
 def test_what_has_no_effect_is_accepted() -> None:
@@ -131,46 +153,6 @@ def test_unknown_fields_are_as_the_server_says() -> None:
     parse(json.dumps({"messages": MESSAGES, "zork": None}).encode(), schema.ChatRequest, "refuse")
 
 
-@pytest.mark.parametrize(
-    ("fields", "grammar"),
-    [
-        ({"response_format": {"type": "json_object"}}, "json_object"),
-        ({"response_format": {"type": "json_object", "schema": {"a": 1}}}, {"json_schema": '{"a": 1}'}),
-        ({"response_format": {"type": "json_object", "schema": None}}, "json_object"),
-        ({"response_format": {"type": "lark_grammar", "lark_grammar": "x"}}, {"lark_grammar": "x"}),
-        ({"guided_json": {"b": 1, "a": 2}}, {"json_schema": '{"b": 1, "a": 2}'}),
-        ({"guided_json": '{"a":1}'}, {"json_schema": '{"a":1}'}),
-        ({"json_schema": '{"a":1}'}, {"json_schema": '{"a":1}'}),
-        ({"json_schema": {"a": 1}}, {"json_schema": '{"a": 1}'}),
-        ({"guided_regex": "a+"}, {"regex": "a+"}),
-        ({"regex": "a+"}, {"regex": "a+"}),
-        ({"grammar": "root ::= x"}, {"gbnf": "root ::= x"}),
-        ({"ebnf": "root ::= x"}, {"gbnf": "root ::= x"}),
-        ({"guided_grammar": "root ::= x"}, {"gbnf": "root ::= x"}),
-        ({"guided_grammar": "start: x"}, {"lark_grammar": "start: x"}),
-        ({"structured_outputs": {"grammar": "root ::= x"}}, {"gbnf": "root ::= x"}),
-        ({"guided_choice": ["a", "b"]}, {"choice": ["a", "b"]}),
-        ({"structured_outputs": {"choice": ["a"]}}, {"choice": ["a"]}),
-        ({"structured_outputs": {"json": {"a": 1}}}, {"json_schema": '{"a": 1}'}),
-        ({"structured_outputs": {"regex": "a"}}, {"regex": "a"}),
-        ({"structured_outputs": {"json_object": True}}, "json_object"),
-        ({"structured_outputs": None, "guided_json": None}, None),
-    ],
-)
-def test_constraints_have_the_names_of_several_servers(fields: dict[str, Any], grammar: object) -> None:
-    assert core(**fields)["grammar"] == grammar
-
-
-def test_one_constraint_at_a_time() -> None:
-    for fields in (
-        {"regex": "a", "guided_json": {}},
-        {"response_format": {"type": "json_object"}, "structured_outputs": {"choice": ["a"]}},
-        {"structured_outputs": {"choice": ["a"], "regex": "a"}},
-    ):
-        with pytest.raises(ApiError, match="more than one constraint"):
-            core(**fields)
-
-
 def test_other_servers_names_and_values_mean_the_same() -> None:
     assert core(n_predict=7)["max_tokens"] == 7
     assert core(n_predict=7, max_tokens=5)["max_tokens"] == 5
@@ -180,6 +162,22 @@ def test_other_servers_names_and_values_mean_the_same() -> None:
     assert core(top_p=0)["sampling"]["top_p"] == 0
     assert [core(service_tier=t)["priority"] for t in ("flex", "auto", "priority")] == [1, 0, -1]
     assert core(service_tier="flex", priority=-5)["priority"] == -5
+
+
+def test_a_prompt_may_be_wanted_alone() -> None:
+    for fields in ({"max_tokens": 0}, {"n_predict": 0}):
+        alone = completion(echo=True, **fields)
+        assert translate.only_prompt(alone)
+        assert translate.max_tokens(alone) == 1
+        # Without `echo` the core refuses it.
+        assert translate.max_tokens(completion(**fields)) == 0
+    assert not translate.only_prompt(completion(echo=True, n_predict=0, max_tokens=5))
+
+
+def test_sampling_params_have_what_the_core_reads() -> None:
+    read = {name for name, meta in schema.metas(schema.Common).items() if (meta.extra or {})["core"]}
+    own = {field.name for field in dataclasses.fields(SamplingParams)}
+    assert read <= own <= set(schema.CompletionRequest.__struct_fields__)
 
 
 def test_salts_are_told_apart() -> None:
@@ -234,6 +232,7 @@ def test_unknown_fields_are_ignored_and_said_once(caplog: pytest.LogCaptureFixtu
         ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "messages[0].content[0].type"),
         ({"messages": [{"role": "user", "content": [{"type": "text"}]}]}, "messages[0].content[0].text"),
         ({"messages": [{"role": "assistant", "tool_calls": [{}]}]}, "messages[0].tool_calls"),
+        ({"messages": [{"role": "assistant", "content": "x", "prefix": True}]}, "messages[0].prefix"),
     ],
 )
 def test_messages_that_are_refused(fields: dict[str, Any], param: str) -> None:
@@ -317,14 +316,6 @@ def test_defaults_are_the_cores() -> None:
 )
 def test_translated(fields: dict[str, Any], key: str, value: object) -> None:
     assert core(**fields) == core() | {key: value}
-
-
-def test_a_schema_stays_as_it_was_written() -> None:
-    text = '{"z": 1, "a": {"maximum": 1.10, "const": 123456789012345678901234567890, "é": "\\u00e9"} }'
-    body = '{"messages": [{"role": "user", "content": "x"}], "response_format": {"type": "json_schema",'
-    body += '"json_schema": {"name": "n", "schema": ' + text + "}}}"
-    request = parse(body.encode(), schema.ChatRequest)
-    assert json.loads(translate.core_request(request, [1], 0))["grammar"] == {"json_schema": text}
 
 
 @pytest.mark.parametrize(

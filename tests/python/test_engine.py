@@ -44,8 +44,8 @@ def spec(**fields: Any) -> str:
 
 def test_choices_are_numbered_prompt_major() -> None:
     async def work(engine: AsyncEngine, core: fake_core.Engine) -> None:
-        one = await collect(engine.submit([spec(n=2)], 2))
-        two = await collect(engine.submit([spec(n=2), spec(n=2, sampling={"seed": 2})], 2))
+        one = await collect(await engine.submit([spec(n=2)], 2))
+        two = await collect(await engine.submit([spec(n=2), spec(n=2, sampling={"seed": 2})], 2))
         assert sorted(two) == [0, 1, 2, 3]
         assert [two[0], two[1]] == [one[0], one[1]]
         assert two[2] != two[0]
@@ -55,8 +55,8 @@ def test_choices_are_numbered_prompt_major() -> None:
 
 def test_a_slow_consumer_gets_everything_at_once() -> None:
     async def work(engine: AsyncEngine, core: fake_core.Engine) -> None:
-        text = (await collect(engine.submit([spec()], 1)))[0]
-        generation = engine.submit([spec(logprobs=1)], 1)
+        text = (await collect(await engine.submit([spec()], 1)))[0]
+        generation = await engine.submit([spec(logprobs=1)], 1)
         while core._running or core._events:
             await asyncio.sleep(0.01)
         await asyncio.sleep(0.01)
@@ -71,8 +71,8 @@ def test_a_slow_consumer_gets_everything_at_once() -> None:
 
 def test_nothing_is_left_of_what_ended_or_was_cancelled() -> None:
     async def work(engine: AsyncEngine, core: fake_core.Engine) -> None:
-        await collect(engine.submit([spec()], 1))
-        generation = engine.submit([spec(ignore_eos=True, max_tokens=4000), spec()], 1)
+        await collect(await engine.submit([spec()], 1))
+        generation = await engine.submit([spec(ignore_eos=True, max_tokens=4000), spec()], 1)
         await generation.next()
         generation.cancel()
         with pytest.raises(GoneError):
@@ -85,9 +85,9 @@ def test_nothing_is_left_of_what_ended_or_was_cancelled() -> None:
 
 def test_a_deadline_ends_a_generation_and_what_it_holds() -> None:
     async def work(engine: AsyncEngine, core: fake_core.Engine) -> None:
-        ended = engine.submit([spec()], 1)
+        ended = await engine.submit([spec()], 1)
         await collect(ended)
-        generation = engine.submit([spec(ignore_eos=True, max_tokens=4000), spec()], 1)
+        generation = await engine.submit([spec(ignore_eos=True, max_tokens=4000), spec()], 1)
         generation.end_after(0.05)
         with pytest.raises(DeadlineError, match=r"longer than 0\.05 s"):
             await collect(generation)
@@ -114,7 +114,7 @@ def test_facts_are_those_of_the_living_engine() -> None:
 def test_a_waiting_consumer_is_told_of_a_cancellation() -> None:
     async def work(engine: AsyncEngine, core: fake_core.Engine) -> None:
         core.step_seconds = 100
-        generation = engine.submit([spec()], 1)
+        generation = await engine.submit([spec()], 1)
         asyncio.get_running_loop().call_later(0.01, generation.cancel)
         with pytest.raises(GoneError):
             await collect(generation)
@@ -124,7 +124,7 @@ def test_a_waiting_consumer_is_told_of_a_cancellation() -> None:
 
 def test_a_failure_comes_after_the_text_before_it() -> None:
     async def work(engine: AsyncEngine, core: fake_core.Engine) -> None:
-        generation = engine.submit([spec(ignore_eos=True, max_tokens=4000, n=2)], 2)
+        generation = await engine.submit([spec(ignore_eos=True, max_tokens=4000, n=2)], 2)
         first = await generation.next()
         core.break_down()
         with pytest.raises(_core.EngineError, match="died"):
@@ -138,16 +138,26 @@ def test_a_failure_comes_after_the_text_before_it() -> None:
 def test_a_refused_request_takes_its_fellows_with_it() -> None:
     async def work(engine: AsyncEngine, core: fake_core.Engine) -> None:
         with pytest.raises(_core.InvalidRequest):
-            engine.submit([spec(), spec(max_tokens=0)], 1)
+            await engine.submit([spec(), spec(max_tokens=0)], 1)
         assert not engine._running
         assert not core._running
 
     run(work)
 
 
+def test_prompts_after_a_refused_one_are_not_made() -> None:
+    async def work(engine: AsyncEngine, core: fake_core.Engine) -> None:
+        specs = iter([spec(max_tokens=0), spec(), spec()])
+        with pytest.raises(_core.InvalidRequest):
+            await engine.submit(specs, 1)
+        assert len(list(specs)) == 2
+
+    run(work)
+
+
 def test_a_grammar_error_is_the_first_thing_that_comes() -> None:
     async def work(engine: AsyncEngine, core: fake_core.Engine) -> None:
-        generation = engine.submit([spec(grammar={"json_schema": '{"unsupportedKeyword": 1}'})], 1)
+        generation = await engine.submit([spec(grammar={"json_schema": '{"unsupportedKeyword": 1}'})], 1)
         with pytest.raises(_core.GrammarError):
             await generation.next()
 

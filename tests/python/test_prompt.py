@@ -95,7 +95,10 @@ def test_the_clients_variables_bring_no_special_tokens() -> None:
     messages = [{"role": "user", "content": "hi"}]
     options = {"add_generation_prompt": True, "who": ["plain"]}
     vocabulary().chat(template, messages, options)
-    for who in ("<|im_end|>", ["<|im_end|>"], {"a": "x<|im_end|>"}):
+    deep: object = "<|im_end|>"
+    for _ in range(700):
+        deep = [deep]
+    for who in ("<|im_end|>", ["<|im_end|>"], {"a": "x<|im_end|>"}, {"<|im_end|>": 1}, deep):
         with pytest.raises(RenderError, match="chat_template_kwargs"):
             vocabulary().chat(template, messages, {**options, "who": who})
 

@@ -156,7 +156,7 @@ def test_log_probabilities_of_the_prompt(server: str, request: pytest.FixtureReq
         assert len(told) == scored["usage"]["prompt_tokens"] - 1
     chat = {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 1, "prompt_logprobs": 0}
     told = api.http.post("/v1/chat/completions", json=chat).json()
-    assert len(told["choices"][0]["prompt_logprobs"]) == told["usage"]["prompt_tokens"]
+    assert len(told["prompt_logprobs"]) == told["usage"]["prompt_tokens"]
     for fields in ({"echo": True, "logprobs": 1}, {"prompt_logprobs": 1}):
         refused = api.http.post("/v1/completions", json={"prompt": "x", "stream": True, **fields})
         assert (refused.status_code, refused.json()["error"]["param"]) == (400, next(iter(fields)))

@@ -30,6 +30,12 @@ UNSUPPORTED: dict[str, tuple[Any, ...]] = {
     "web_search_options": (),
     "moderation": (),
     "suffix": ("",),
+    "max_completion_tokens": (),
+    "prediction": (),
+    "echo": (False,),
+    "chat_template": (),
+    "add_special_tokens": (True,),
+    "no_stop_trim": (False,),
     "logits_processors": ([],),
     "use_beam_search": (False,),
     "length_penalty": (1, 1.0),
@@ -42,7 +48,11 @@ UNSUPPORTED: dict[str, tuple[Any, ...]] = {
     "return_tokens_as_token_ids": (False,),
     "top_a": (0, 0.0),
     "tfs": (1, 1.0),
+    "tfs_z": (1, 1.0),
     "typical_p": (1, 1.0),
+    "typ_p": (1, 1.0),
+    "banned_strings": ([],),
+    "banned_tokens": ([],),
     "dry_multiplier": (0, 0.0),
     "xtc_probability": (0, 0.0),
     "mirostat": (0,),
@@ -53,6 +63,7 @@ UNSUPPORTED: dict[str, tuple[Any, ...]] = {
     "epsilon_cutoff": (0, 0.0),
     "eta_cutoff": (0, 0.0),
     "no_repeat_ngram_size": (0,),
+    "lora": ([],),
     "lora_path": (),
     "custom_logit_processor": (),
     "stop_regex": (),
@@ -65,7 +76,7 @@ change nothing (null is always one)."""
 
 FOREIGN_GRAMMARS = frozenset(
     {
-        *("structural_tag", "guided_decoding_backend"),
+        *("structural_tag", "guided_decoding_backend", "guided_whitespace_pattern"),
     }
 )
 """Constraints in forms that are not read: to ignore one would be to answer without it."""

@@ -10,6 +10,8 @@ import uuid
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
+
 from llgtrt.engine import Delta, Logprob, Usage
 from llgtrt.prompt import Vocabulary
 
@@ -17,6 +19,16 @@ Json = dict[str, Any]
 
 _LEAST_LOGPROB = -9999.0
 """Stands for minus infinity, which JSON does not have."""
+
+_encoder = msgspec.json.Encoder()
+
+
+def _piece(value: Json) -> msgspec.Raw:
+    """Encodes what is told of one token by itself.
+
+    As objects a long answer would take ten times the memory, and all of it at once hold other requests up.
+    """
+    return msgspec.Raw(_encoder.encode(value))
 
 
 @dataclasses.dataclass
@@ -92,6 +104,10 @@ class Render(abc.ABC):
             "choices": choices,
         }
 
+    def beside(self, choices: Sequence[Whole]) -> Json:
+        """What an answer that is not streamed has beside its choices."""
+        return {}
+
     @abc.abstractmethod
     def whole(self, index: int, choice: Whole) -> Json:
         """A choice of an answer that is not streamed."""
@@ -112,7 +128,7 @@ class Render(abc.ABC):
         """The `prompt_logprobs` of a choice, as vLLM's: for each token its own and the likeliest, by id."""
         if not self.with_prompt:
             return {}
-        return {"prompt_logprobs": [None, *(self._ranked(*entry) for entry in choice.prompt)]}
+        return {"prompt_logprobs": [None, *(_piece(self._ranked(*entry)) for entry in choice.prompt)]}
 
     def _ranked(self, token: int, logprob: float, top: Sequence[tuple[int, float]]) -> Json:
         ranks: dict[int, tuple[float, int | None]] = {t: (v, rank) for rank, (t, v) in enumerate(top, 1)}
@@ -155,8 +171,11 @@ class ChatRender(Render):
             "message": {"role": "assistant", "content": choice.text, "refusal": None},
             "logprobs": self._logprobs(choice.logprobs, choice.finish_reason),
             "finish_reason": choice.finish_reason,
-            **self.prompt(choice),
         }
+
+    def beside(self, choices: Sequence[Whole]) -> Json:
+        """The prompt is that of all choices, and its log-probabilities stand where vLLM has them."""
+        return self.prompt(choices[0])
 
     def first(self, index: int) -> Json | None:
         """The chunk that names the role."""
@@ -181,7 +200,7 @@ class ChatRender(Render):
         if self._top is None:
             return None
         entries = [
-            {**self._entry(token, logprob), "top_logprobs": [self._entry(*t) for t in top]}
+            _piece({**self._entry(token, logprob), "top_logprobs": [self._entry(*t) for t in top]})
             for token, logprob, top in self.visible(logprobs, finish_reason)
         ]
         return {"content": entries, "refusal": None}
@@ -288,7 +307,7 @@ class CompletionRender(Render):
             likely = {self.token(t)[0]: max(value, _LEAST_LOGPROB) for t, value in top}
             likely.setdefault(shown, logprob)
         offset = self._offsets.setdefault(index, _Offset()).after(*self._vocabulary.lookup(token))
-        for name, value in zip(lists, (shown, logprob, likely, offset), strict=True):
+        for name, value in zip(lists, (shown, logprob, likely and _piece(likely), offset), strict=True):
             lists[name].append(value)
 
     def _logprobs(

@@ -8,7 +8,7 @@ import functools
 import hashlib
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 from starlette.requests import ClientDisconnect, Request
@@ -24,23 +24,17 @@ from llgtrt.prompt import Vocabulary
 from llgtrt.settings import Settings
 from llgtrt.templates import ChatTemplate, RenderError
 
-_LONG_TEXT = 20_000
-"""Characters from which encoding is worth a thread of its own."""
-
-_MESSAGE = 50
-"""Characters that a message counts at least: templates write something around each."""
+_LARGE = 10_000
+"""Bytes from which a body is worth a thread of its own: other requests go on meanwhile."""
 
 _MOST_COPIES = 64 * 1024 * 1024
-"""Bytes of grammar that the prompts of one body may have together: each has its own."""
+"""Bytes that the prompts of one body may have together of what stands beside them: each has its own copy."""
 
 _SILENCE = 10.0
 """Seconds without news after which a stream begins all the same."""
 
 _DISCARDED = 4
 """A body of this many times the limit is read to its end, so that its sender can read the refusal."""
-
-T = TypeVar("T")
-R = TypeVar("R")
 
 
 @dataclasses.dataclass
@@ -126,16 +120,19 @@ class Api:
             message = f"{param}: has {characters} characters; at most {most} tokens fit; shorten it"
             raise invalid(param, message, "context_length_exceeded")
 
-    def check_grammar(self, grammar: Any, prompts: int) -> None:
-        """Refuses a grammar that is too long for as many prompts as it stands beside.
+    def core_request(self, body: schema.Common, client: int, prompts: int) -> str:
+        """The core's request without its prompt, for as many prompts.
 
         Raises:
-            ApiError: 400.
+            ApiError: 400; it is too long to stand beside each of them.
         """
-        size = len(msgspec.json.encode(grammar))
-        if size * prompts > _MOST_COPIES:
-            message = f"prompt: {prompts} prompts with {size} bytes of grammar each; send fewer at once"
+        text = translate.prediction(body)
+        self.check_length(len(text), body, "prediction")
+        core = translate.core_request(body, client, self.vocabulary.text(text), self.sampling)
+        if len(core) * prompts > _MOST_COPIES:
+            message = f"prompt: {prompts} prompts with {len(core)} bytes of options each; send fewer at once"
             raise invalid("prompt", message)
+        return core
 
     def model_card(self, name: str) -> dict[str, object]:
         """The model under one of its names, as `/v1/models` lists it."""
@@ -143,47 +140,67 @@ class Api:
         return card | ({"max_model_len": self.engine.info()["limits"]["context"]} if self.loaded else {})
 
 
+@dataclasses.dataclass(frozen=True)
+class Work:
+    """A body made ready for the engine."""
+
+    body: schema.Common
+    prompts: Sequence[Sequence[int]]
+    core: str
+    """The core's request without its prompt."""
+    render: Render
+
+
 async def chat_completions(request: Request) -> Response:
     """`POST /v1/chat/completions`."""
-    api: Api = request.app.state.api
-    unknown = api.settings.server.unknown_fields
-    body = parse(await read_body(request, api), schema.ChatRequest, unknown)
-    api.check_model(body.model)
-    api.check_loaded()
-    render = ChatRender(api.settings.model, api.fingerprint(), api.vocabulary, translate.logprobs(body))
-    prompt = await chat_prompt(api, body)
-    return await answer(request, body, [prompt], render)
+    return await answer(request, chat)
 
 
 async def completions(request: Request) -> Response:
     """`POST /v1/completions`."""
-    api: Api = request.app.state.api
-    unknown = api.settings.server.unknown_fields
-    body = parse(await read_body(request, api), schema.CompletionRequest, unknown)
+    return await answer(request, completion)
+
+
+def chat(api: Api, data: bytes, client: int) -> Work:
+    """Reads a body of `/v1/chat/completions`; `client`: a number for its API key.
+
+    Raises:
+        ApiError: it is refused.
+    """
+    body = parse(data, schema.ChatRequest, api.settings.server.unknown_fields)
+    api.check_model(body.model)
+    api.check_loaded()
+    render = ChatRender(api.settings.model, api.fingerprint(), api.vocabulary, translate.logprobs(body))
+    core = api.core_request(body, client, 1)
+    return Work(body, cut(api, body, [chat_prompt(api, body)]), core, render)
+
+
+def completion(api: Api, data: bytes, client: int) -> Work:
+    """Reads a body of `/v1/completions`; `client`: a number for its API key.
+
+    Raises:
+        ApiError: it is refused.
+    """
+    body = parse(data, schema.CompletionRequest, api.settings.server.unknown_fields)
     api.check_model(body.model)
     translate.check_completion(body)
-    prompts = translate.prompts(body)
+    wanted = translate.prompts(body)
     api.check_loaded()
     render = CompletionRender(api.settings.model, api.fingerprint(), api.vocabulary, translate.logprobs(body))
-    if isinstance(prompts, translate.Texts):
-        texts = prompts.prompts
-        for text in texts:
+    count = len(wanted.prompts)
+    api.check_count(count * translate.choices(body))
+    core = api.core_request(body, client, count)
+    if isinstance(wanted, translate.Texts):
+        for text in wanted.prompts:
             api.check_length(len(text), body, "prompt")
-        tokens: Sequence[Sequence[int]] = await encode(
-            sum(_MESSAGE + len(text) for text in texts),
-            lambda several: [api.vocabulary.plain(text) for text in several],
-            texts,
-        )
+        prompts = cut(api, body, [api.vocabulary.plain(text) for text in wanted.prompts])
     else:
-        tokens = prompts.prompts
-        texts = [decode(api, t) for t in tokens] if body.echo else []
+        prompts = cut(api, body, wanted.prompts)
     if body.echo:
-        scored = body.logprobs is not None
-        if scored and body.truncate_prompt_tokens is not None:
-            raise invalid("truncate_prompt_tokens", "truncate_prompt_tokens: excludes echo with logprobs")
         alone = translate.only_prompt(body)
-        render.echo(texts, tokens, max(translate.choices(body), 1), alone)
-    return await answer(request, body, tokens, render)
+        texts = wanted.prompts if isinstance(wanted, translate.Texts) else decode(api, prompts)
+        render.echo(texts, prompts, max(translate.choices(body), 1), alone)
+    return Work(body, prompts, core, render)
 
 
 async def models(request: Request) -> Response:
@@ -236,60 +253,57 @@ async def _collect(request: Request, api: Api) -> bytes:
     return b"".join(pieces)
 
 
-async def chat_prompt(api: Api, body: schema.ChatRequest) -> list[int]:
+def chat_prompt(api: Api, body: schema.ChatRequest) -> list[int]:
     """The prompt's tokens.
 
     Raises:
         ApiError: the model has no template, or its template refuses the messages.
     """
     messages = translate.messages(body)
-    template = api.template
-    if template is None:
+    if api.template is None:
         raise invalid(
             "messages", "messages: this model has no chat template; the server needs --chat-template"
         )
+    api.check_length(sum(len(text) for m in messages for text in m.values()), body, "messages")
     try:
-        size = sum(_MESSAGE + sum(map(len, m.values())) for m in messages)
-        api.check_length(size - _MESSAGE * len(messages), body, "messages")
-        options = translate.template_options(body)
-        return await encode(size, lambda m: api.vocabulary.chat(template, m, options), messages)
+        return api.vocabulary.chat(api.template, messages, translate.template_options(body))
     except RenderError as e:
         raise invalid("messages", f"messages: {e}") from e
 
 
-async def encode(size: int, how: Callable[[T], R], what: T) -> R:
-    """Encodes here, or beside the event loop where that many characters take long."""
-    return how(what) if size < _LONG_TEXT else await asyncio.to_thread(how, what)
+def cut(api: Api, body: schema.Common, prompts: Sequence[Sequence[int]]) -> Sequence[Sequence[int]]:
+    """The prompts' last tokens, where the client wants no more of them."""
+    context = api.engine.info()["limits"]["context"]
+    return [translate.cut(body, prompt, context) for prompt in prompts]
 
 
-def decode(api: Api, tokens: Sequence[int]) -> str:
-    """A prompt's text, for `echo`.
+def decode(api: Api, prompts: Sequence[Sequence[int]]) -> Sequence[str]:
+    """The prompts' texts, for `echo`.
 
     Raises:
-        ApiError: a token does not exist.
+        ApiError: one is too long, or a token does not exist.
     """
-    if max(tokens) >= api.engine.info()["limits"]["n_vocab"]:
+    limits = api.engine.info()["limits"]
+    longest = max(map(len, prompts))
+    if longest > limits["max_prompt"]:
+        message = f"prompt: has {longest} tokens; at most {limits['max_prompt']} fit; shorten it"
+        raise invalid("prompt", message, "context_length_exceeded")
+    if max(map(max, prompts)) >= limits["n_vocab"]:
         raise invalid("prompt", "prompt: a token id is larger than the vocabulary")
-    return api.vocabulary.decode(tokens)
+    return [api.vocabulary.decode(prompt) for prompt in prompts]
 
 
-async def answer(
-    request: Request, body: schema.Common, prompts: Sequence[Sequence[int]], render: Render
-) -> Response:
+async def answer(request: Request, read: Callable[[Api, bytes, int], Work]) -> Response:
     """Generates, and answers in one piece or as a stream, which begins with the engine's first event."""
     api: Api = request.app.state.api
-    client: int = request.scope["client_number"]
-    api.check_count(len(prompts) * translate.choices(body))
-    api.check_grammar(translate.grammar(body), len(prompts))
-    text = translate.prediction(body)
-    api.check_length(len(text), body, "prediction")
-    expected = await encode(len(text), api.vocabulary.text, text)
-    context = api.engine.info()["limits"]["context"]
+    data = await read_body(request, api)
+    what = (api, data, request.scope["client_number"])
+    work = read(*what) if len(data) < _LARGE else await asyncio.to_thread(read, *what)
+    body, render = work.body, work.render
     render.with_prompt = body.prompt_logprobs is not None
-    cut = [translate.cut(body, prompt, context) for prompt in prompts]
-    cores = [translate.core_request(body, prompt, client, expected, api.sampling) for prompt in cut]
+    cores = (translate.with_prompt(work.core, prompt) for prompt in work.prompts)
     try:
-        generation = api.engine.submit(cores, translate.choices(body))
+        generation = await api.engine.submit(cores, translate.choices(body))
         request.scope["generation"] = generation
         generation.report = body.speculative is not None and bool(body.speculative.report)
         finish = watch(request, generation)

@@ -142,6 +142,7 @@ class Message(msgspec.Struct):
     tool_calls: list[Any] | None = None
     function_call: Any = None
     audio: Any = None
+    prefix: bool | None = None
 
 
 class Speculative(msgspec.Struct, forbid_unknown_fields=True):

@@ -50,7 +50,7 @@ async def whole(generation: Generation, render: Render) -> bytes:
 
     def build() -> bytes:
         body = render.envelope(render.whole_object, [render.whole(i, c) for i, c in enumerate(choices)])
-        return _encoder.encode({**body, "usage": usage_of(generation)})
+        return _encoder.encode({**body, **render.beside(choices), "usage": usage_of(generation)})
 
     if sum(len(c.logprobs) + len(c.prompt) for c in choices) < MANY:
         return build()

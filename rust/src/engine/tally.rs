@@ -13,10 +13,10 @@ pub(super) struct Tally {
     pub(super) totals: Totals,
     sent: Instant,
     last: Snapshot,
-    /// Output tokens of choices that ended, a mean in which later ones weigh more.
+    /// Output tokens of choices that ended, a mean in which later requests weigh more.
     length: Option<f64>,
-    /// Choices of each unfinished request that have not ended.
-    open: HashMap<RequestId, u32>,
+    /// Of each unfinished request: choices that have not ended, and all of them.
+    open: HashMap<RequestId, (u32, u32)>,
 }
 
 impl Tally {
@@ -32,7 +32,7 @@ impl Tally {
 
     /// A request arrived with this many choices.
     pub(super) fn arrived(&mut self, request: RequestId, choices: u32) {
-        self.open.insert(request, choices);
+        self.open.insert(request, (choices, choices));
     }
 
     /// A choice told something; `arrival` and `last_token` are the choice's. When its last token was told is given back.
@@ -52,18 +52,22 @@ impl Tally {
             }
         }
         if let Some(end) = &event.end {
-            // What ended before its first token was refused, or its client left: that is no output's length.
-            if event.usage.completion > 0 {
-                let length = f64::from(event.usage.completion);
-                self.length = Some(self.length.map_or(length, |mean| mean + 0.05 * (length - mean)));
-            }
+            self.measure(event, end);
             self.ended(event.request, end, now - arrival);
         }
         if new > 0 { Some(now) } else { last_token }
     }
 
+    /// Learns an output's length. What was refused or failed, or whose client left, has none.
+    fn measure(&mut self, event: &Event, end: &End) {
+        let whole = matches!(end, End::Finished(FinishReason::Stop | FinishReason::Length));
+        let Some((_, choices)) = self.open.get(&event.request).filter(|_| whole) else { return };
+        let (length, share) = (f64::from(event.usage.completion), 0.05 / f64::from(*choices));
+        self.length = Some(self.length.map_or(length, |mean| mean + share * (length - mean)));
+    }
+
     fn ended(&mut self, request: RequestId, end: &End, took: Duration) {
-        let Some(left) = self.open.get_mut(&request) else { return };
+        let Some((left, _)) = self.open.get_mut(&request) else { return };
         *left -= 1;
         if *left > 0 {
             return;
@@ -116,30 +120,48 @@ mod tests {
     use crate::error::Error;
     use crate::types::Usage;
 
+    fn told(tally: &mut Tally, request: u64, completion: u32, end: End) -> f64 {
+        let event = Event {
+            request: RequestId(request),
+            choice: 0,
+            text: String::new(),
+            tokens: Vec::new(),
+            logprobs: Vec::new(),
+            prompt_logprobs: Vec::new(),
+            usage: Usage { completion, ..Usage::default() },
+            end: Some(end),
+        };
+        tally.told(&event, Instant::now(), None);
+        tally.output_length()
+    }
+
     #[test]
-    fn what_never_began_says_nothing_of_outputs() {
+    fn what_did_not_end_by_itself_says_nothing_of_outputs() {
         let mut tally = Tally::new();
-        let mut told = |completion: u32, end: End| {
-            let usage = Usage { completion, ..Usage::default() };
-            let (text, tokens, logprobs) = (String::new(), Vec::new(), Vec::new());
-            let prompt_logprobs = Vec::new();
-            let end = Some(end);
-            let event = Event {
-                request: RequestId(1),
-                choice: 0,
-                text,
-                tokens,
-                logprobs,
-                prompt_logprobs,
-                usage,
-                end,
-            };
-            tally.told(&event, Instant::now(), None);
+        tally.arrived(RequestId(1), 8);
+        for (completion, end) in [
+            (0, End::Failed(Error::Closed(String::new()))),
+            (0, End::Finished(FinishReason::Cancelled)),
+            (3, End::Finished(FinishReason::Cancelled)),
+        ] {
+            assert_eq!(told(&mut tally, 1, completion, end), f64::INFINITY);
+        }
+        assert_eq!(told(&mut tally, 1, 100, End::Finished(FinishReason::Stop)), 100.0);
+        assert_eq!(told(&mut tally, 1, 1, End::Finished(FinishReason::Cancelled)), 100.0);
+    }
+
+    #[test]
+    fn a_request_with_many_choices_weighs_no_more_than_another() {
+        let length = |choices: u32| {
+            let mut tally = Tally::new();
+            tally.arrived(RequestId(0), 1);
+            told(&mut tally, 0, 100, End::Finished(FinishReason::Stop));
+            tally.arrived(RequestId(1), choices);
+            for _ in 0..choices {
+                told(&mut tally, 1, 1, End::Finished(FinishReason::Length));
+            }
             tally.output_length()
         };
-        assert_eq!(told(0, End::Failed(Error::Closed(String::new()))), f64::INFINITY);
-        assert_eq!(told(0, End::Finished(FinishReason::Cancelled)), f64::INFINITY);
-        assert_eq!(told(100, End::Finished(FinishReason::Stop)), 100.0);
-        assert_eq!(told(0, End::Finished(FinishReason::Cancelled)), 100.0);
+        assert!((length(128) - length(1)).abs() < 0.2, "{} {}", length(128), length(1));
     }
 }

@@ -161,8 +161,11 @@ impl Parser {
                     c.to_string()
                 }
                 Some('{') => {
-                    let rest = self.text[self.at..].iter();
-                    let inner: String = rest.take_while(|c| **c != '}').filter(|c| **c != ' ').collect();
+                    let rest = &self.text[self.at..];
+                    let Some(end) = rest.iter().position(|c| *c == '}') else {
+                        return self.refuse(self.at, "this number of repetitions is not closed");
+                    };
+                    let inner: String = rest[..end].iter().filter(|c| **c != ' ').collect();
                     let (least, most) = inner[1..].split_once(',').unwrap_or((&inner[1..], &inner[1..]));
                     let number = |text: &str| text.parse::<u32>().ok().filter(|n| *n <= MAX_REPEAT);
                     let ordered = number(least).is_some_and(|least| {
@@ -172,7 +175,7 @@ impl Parser {
                         let why = format!("must be like {{2}}, {{2,}} or {{2,5}}, up to {MAX_REPEAT}");
                         return self.refuse(self.at, why);
                     }
-                    self.at += self.text[self.at..].iter().take_while(|c| **c != '}').count() + 1;
+                    self.at += end + 1;
                     format!("{inner}}}")
                 }
                 _ => {
@@ -371,6 +374,9 @@ mod tests {
             ("root ::= \"\\ud800\"", "line 1, column 11", "digits"),
             ("root ::= \"a\"{3,2}", "line 1, column 13", "must be like"),
             ("root ::= \"a\"{99999}", "line 1, column 13", "must be like"),
+            ("root ::= \"a\"{3", "line 1, column 13", "not closed"),
+            ("root ::= \"a\"{", "line 1, column 13", "not closed"),
+            ("root ::= \"a\"{}", "line 1, column 13", "must be like"),
             ("root ::= \"a\" !", "line 1, column 14", "means nothing"),
             ("root ::= \"(\" root \")\" | \"\"", "line 1, column 14", "refers to itself"),
         ] {

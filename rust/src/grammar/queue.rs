@@ -190,25 +190,14 @@ impl Queue {
         });
     }
 
-    /// Starts compilations while threads are free; one client may have half of them, those without a key all.
+    /// Starts compilations while threads are free.
     fn start(&mut self) {
-        let threads = self.threads;
-        let share = |client: u64| if client == NOBODY { threads } else { (threads / 2).max(1) };
         loop {
-            let running = || self.work.values().filter_map(|work| work.running.as_ref());
-            let mut busy: HashMap<u64, usize> = HashMap::new();
-            for running in running().filter(|running| !running.overdue) {
-                *busy.entry(running.client).or_default() += 1;
-            }
-            // As many overdue ones as there are threads are put up with, beside as many others.
-            let overdue = running().filter(|running| running.overdue).count().saturating_sub(self.threads);
-            if busy.values().sum::<usize>() + overdue >= self.threads {
-                return;
-            }
-            let free = |client: &u64| busy.get(client).copied().unwrap_or(0) < share(*client);
+            let running = self.work.values().filter_map(|work| work.running.as_ref());
+            let busy = Busy::new(self.threads, running.map(|r| (r.client, r.overdue)));
             let next = self.line.iter().enumerate().find_map(|(i, spec)| {
-                let client = self.work.get(spec)?.waiters.iter().map(|w| w.client).find(free)?;
-                Some((i, client))
+                let mut clients = self.work.get(spec)?.waiters.iter().map(|w| w.client);
+                Some((i, clients.find(|client| busy.admits(*client))?))
             });
             let Some((i, client)) = next else { return };
             let Some(spec) = self.line.remove(i) else { return };
@@ -278,6 +267,32 @@ impl Queue {
     }
 }
 
+/// Who has the threads. One client may have half of them, those without a key all. Overdue compilations take no thread of
+/// others: as many as a client's share are put up with, and more leave it less.
+struct Busy {
+    threads: usize,
+    /// Of each client: compilations in time, and overdue ones.
+    clients: HashMap<u64, (usize, usize)>,
+}
+
+impl Busy {
+    fn new(threads: usize, running: impl Iterator<Item = (u64, bool)>) -> Self {
+        let mut clients: HashMap<u64, (usize, usize)> = HashMap::new();
+        for (client, overdue) in running {
+            let (in_time, late) = clients.entry(client).or_default();
+            *(if overdue { late } else { in_time }) += 1;
+        }
+        Busy { threads, clients }
+    }
+
+    fn admits(&self, client: u64) -> bool {
+        let share = if client == NOBODY { self.threads } else { (self.threads / 2).max(1) };
+        let (in_time, overdue) = self.clients.get(&client).copied().unwrap_or_default();
+        let all: usize = self.clients.values().map(|(in_time, _)| in_time).sum();
+        all < self.threads && in_time + overdue.saturating_sub(share) < share
+    }
+}
+
 fn answer(waiters: &mut Vec<Waiter>, outcome: &Outcome) {
     for waiter in waiters.drain(..) {
         // A waiter that has gone away needs no answer.
@@ -297,4 +312,28 @@ fn estimate(spec: &GrammarSpec, compiled: bool) -> u64 {
         GrammarSpec::Choice(list) => list.iter().map(|t| t.len() + 24).sum(),
     } as u64;
     if compiled { (160 << 10) + source * 16 } else { 512 + source }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_one_client_left_overdue_is_its_own_loss() {
+        let busy = |overdue: usize, in_time: usize| {
+            let late = (0..overdue).map(|_| (1, true));
+            Busy::new(4, late.chain((0..in_time).map(|_| (1, false))))
+        };
+        // Its share is two threads, and two overdue ones are put up with.
+        assert!(busy(2, 1).admits(1) && !busy(2, 2).admits(1));
+        assert!(busy(3, 0).admits(1) && !busy(3, 1).admits(1) && !busy(4, 0).admits(1));
+        assert!(busy(100, 2).admits(2) && busy(100, 2).admits(NOBODY));
+    }
+
+    #[test]
+    fn no_more_compile_in_time_than_there_are_threads() {
+        let busy = |keys: &[u64]| Busy::new(2, keys.iter().map(|key| (*key, false)));
+        assert!(busy(&[1]).admits(2) && !busy(&[1]).admits(1) && !busy(&[1, 2]).admits(3));
+        assert!(busy(&[NOBODY]).admits(NOBODY) && !busy(&[NOBODY; 2]).admits(1));
+    }
 }

@@ -65,6 +65,8 @@ fn too_many_of_anything_are_refused() {
     assert_eq!(field(&many).0, "stop");
     let many = format!(r#"{{"prompt":[1],"stop_token_ids":[{}]}}"#, vec!["1"; 129].join(","));
     assert_eq!(field(&many).0, "stop_token_ids");
+    let many = format!(r#"{{"prompt":[1],"allowed_token_ids":[{}]}}"#, vec!["1"; 101].join(","));
+    assert_eq!(field(&many).0, "allowed_token_ids");
     let biases: Vec<_> = (0..1025).map(|token| format!(r#""{token}":1"#)).collect();
     let many = format!(r#"{{"prompt":[1],"sampling":{{"logit_bias":{{{}}}}}}}"#, biases.join(","));
     assert_eq!(field(&many).0, "logit_bias");

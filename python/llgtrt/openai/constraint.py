@@ -1,0 +1,122 @@
+"""What the output must be, as requests say it under several servers' names, to the core's grammar."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from llgtrt.openai import schema
+from llgtrt.openai.errors import invalid
+
+_MOST_WORDS, _LONGEST_WORD = 128, 1024
+_LITERAL = re.compile("[^A-Za-z0-9 ]")
+"""What is written by its number in a regular expression, whose syntax it may be part of."""
+
+
+def constraint(body: schema.Common) -> Any:
+    """The core's grammar; none without a constraint.
+
+    Raises:
+        ApiError: there are several, or one is incomplete.
+    """
+    named = {"response_format": _grammar(body.response_format), **_foreign(body)}
+    given = {name: grammar for name, grammar in named.items() if grammar is not None}
+    if len(given) > 1:
+        raise invalid(next(iter(given)), f"{' and '.join(given)}: more than one constraint; leave one")
+    return next(iter(given.values()), None)
+
+
+def _foreign(body: schema.Common) -> dict[str, Any]:
+    """Constraints under other servers' names."""
+    outputs = body.structured_outputs or schema.StructuredOutputs()
+    json = {
+        "structured_outputs.json": outputs.json,
+        "guided_json": body.guided_json,
+        "json_schema": body.json_schema,
+    }
+    regex = {
+        "structured_outputs.regex": outputs.regex,
+        "guided_regex": body.guided_regex,
+        "regex": body.regex,
+    }
+    grammars = {
+        "structured_outputs.grammar": outputs.grammar,
+        "guided_grammar": body.guided_grammar,
+        "grammar": body.grammar,
+        "ebnf": body.ebnf,
+    }
+    choice = {"structured_outputs.choice": outputs.choice, "guided_choice": body.guided_choice}
+    return {
+        **{name: {"json_schema": text} for name, raw in json.items() if (text := _json_text(raw))},
+        **{name: {"regex": text} for name, text in regex.items() if text is not None},
+        **{name: {"choice": texts} for name, texts in choice.items() if texts is not None},
+        **{name: _ebnf(name, text) for name, text in grammars.items() if text},
+        "structured_outputs.json_object": "json_object" if outputs.json_object else None,
+        "bad_words": _without(body.bad_words) if body.bad_words else None,
+    }
+
+
+def _ebnf(name: str, text: str) -> dict[str, str]:
+    """VLLM takes two kinds of grammars under its names, and tells them apart like this."""
+    either = "guided" in name or "structured" in name
+    return {"lark_grammar" if either and "::=" not in text else "gbnf": text}
+
+
+def _without(words: Sequence[str]) -> dict[str, str]:
+    """A grammar of all texts in which none of these words is: whatever tokens would write them.
+
+    Raises:
+        ApiError: a word is empty or too long, or there are too many.
+    """
+    if len(words) > _MOST_WORDS:
+        raise invalid("bad_words", f"bad_words: has {len(words)} entries; at most {_MOST_WORDS}")
+    if not all(0 < len(word.encode()) <= _LONGEST_WORD for word in words):
+        raise invalid("bad_words", f"bad_words: each must have 1 to {_LONGEST_WORD} bytes")
+    any_of = "|".join(_LITERAL.sub(lambda found: f"\\x{{{ord(found[0]):x}}}", word) for word in words)
+    return {"lark_grammar": f"start: TEXT\nTEXT: /(?s:.*)/ & ~/(?s:.*)({any_of})(?s:.*)/"}
+
+
+def _json_text(raw: msgspec.Raw) -> str:
+    """A JSON schema as the client wrote it, in place or as text; empty where there is none."""
+    text = bytes(raw).decode()
+    if text.startswith('"'):
+        text = msgspec.json.decode(text, type=str)
+    return "" if text == "null" else text
+
+
+def _grammar(wanted: schema.ResponseFormat | None) -> Any:
+    match wanted:
+        case None | schema.TextFormat():
+            return None
+        case schema.JsonObjectFormat():
+            text = _json_text(wanted.schema)
+            return {"json_schema": text} if text else "json_object"
+        case schema.JsonSchemaFormat():
+            return {"json_schema": _schema_text(wanted.json_schema)}
+        case schema.RegexFormat():
+            return {"regex": _one(wanted.regex, wanted.pattern, ("regex", "pattern"))}
+        case schema.LarkFormat():
+            return {"lark_grammar": _one(wanted.grammar, wanted.lark_grammar, ("grammar", "lark_grammar"))}
+        case schema.LlguidanceFormat():
+            return {"llguidance": _json_text(wanted.grammar)}
+        case schema.ChoiceFormat():
+            return {"choice": wanted.choices}
+
+
+def _schema_text(spec: schema.JsonSchema) -> str:
+    # The client's own text: key order and numbers stay as they were written.
+    text = bytes(spec.schema).decode()
+    if not text or text == "null":
+        raise invalid("response_format.json_schema.schema", "response_format.json_schema.schema: missing")
+    return text
+
+
+def _one(first: str | None, second: str | None, names: tuple[str, str]) -> str:
+    given = [text for text in (first, second) if text is not None]
+    if len(given) != 1:
+        message = f"response_format: must have either {names[0]} or {names[1]}"
+        raise invalid(f"response_format.{names[0]}", message)
+    return given[0]
