@@ -48,7 +48,7 @@ impl Core {
             // Nobody listens any more where sending fails.
             let _ = ring.lock().map(|ring| ring.send(()));
         });
-        Ok(Core(Compiler::new(vocab.clone(), &GrammarConfig::default(), wake)?, bell))
+        Ok(Core(Compiler::new(vocab.clone(), &GrammarConfig::default(), 1, wake)?, bell))
     }
 }
 

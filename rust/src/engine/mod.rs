@@ -55,10 +55,8 @@ pub fn serve(
             return;
         }
         Err(panic) => {
-            sink(FromEngine::Failed(Error::Executor(format!(
-                "opening failed: {}",
-                panic_text(panic.as_ref())
-            ))));
+            let why = format!("opening failed: {}", panic_text(panic.as_ref()));
+            sink(FromEngine::Failed(Error::Executor(why)));
             return;
         }
     };
@@ -110,7 +108,8 @@ impl Engine {
     pub fn new(opened: Opened, config: &Config) -> Result<Self, Error> {
         let Opened { target, drafters, vocab, info } = opened;
         let thread = std::thread::current();
-        let compiler = Compiler::new(vocab.clone(), &config.grammar, Arc::new(move || thread.unpark()))?;
+        let (max_running, wake) = (info.max_running as usize, Arc::new(move || thread.unpark()));
+        let compiler = Compiler::new(vocab.clone(), &config.grammar, max_running, wake)?;
         let caps = target.caps().clone();
         Ok(Engine {
             slots: Slots::new(caps.slots, caps.cheap_copy),
@@ -121,7 +120,7 @@ impl Engine {
             compiler,
             config: config.clone(),
             caps,
-            max_running: info.max_running as usize,
+            max_running,
             waiting: Waiting::default(),
             running: Vec::new(),
             pace: Pace::default(),

@@ -26,6 +26,12 @@ impl Budget {
         Budget { left: Cell::new(WORK), until: Instant::now() + time, cancelled }
     }
 
+    /// Time enough.
+    #[cfg(test)]
+    pub(super) fn of_a_test() -> Self {
+        Budget::new(Duration::from_secs(600), Arc::default())
+    }
+
     /// Takes some steps.
     ///
     /// # Errors
@@ -68,7 +74,7 @@ mod tests {
 
     #[test]
     fn work_ends_at_the_same_place_everywhere() {
-        let budget = || Budget::new(Duration::from_secs(600), Arc::default());
+        let budget = Budget::of_a_test;
         assert_eq!((spent(&budget()), spent(&budget())), (WORK - 1, WORK - 1));
         assert!(budget().spend(WORK as usize).is_err());
     }

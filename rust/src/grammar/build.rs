@@ -18,6 +18,11 @@ use toktrie::InferenceCapabilities;
 /// Most choices of a choice list: 40,000 take 0.23 s.
 const MAX_CHOICES: usize = 50_000;
 
+/// Most states that the lexer of one constraint may come to have. No schema of MaskBench needs more than 3,000.
+const MAX_STATES: usize = 50_000;
+/// Most that all of those at work may have together: about 1 KiB each.
+const ALL_STATES: usize = 1_000_000;
+
 /// A compiled grammar at its beginning. Never walked: clones are.
 pub(super) struct Pristine {
     pub(super) matcher: Matcher,
@@ -52,12 +57,14 @@ pub(super) struct Builder {
 }
 
 impl Builder {
-    pub(super) fn new(vocab: &Vocab, config: &GrammarConfig) -> Result<Self> {
+    /// `running`: sequences at work at a time.
+    pub(super) fn new(vocab: &Vocab, config: &GrammarConfig, running: usize) -> Result<Self> {
         let env = env::safe(vocab)?;
         let caps = InferenceCapabilities { ff_tokens: env.tokenize_is_canonical(), ..Default::default() };
         let factory = ParserFactory::new(&env, caps.clone(), &SlicedBiasComputer::general_slices())
             .map_err(|e| Error::invalid("tokenizer", text::clean(&format!("{e:#}"))))?;
-        let own = ParserLimits { max_lexer_states: 50_000, verbose_errors: false, ..Default::default() };
+        let max_lexer_states = MAX_STATES.min(ALL_STATES / running.max(1));
+        let own = ParserLimits { max_lexer_states, verbose_errors: false, ..Default::default() };
         let user = ParserLimits {
             max_items_in_row: 500,
             step_max_items: 5_000,

@@ -40,11 +40,17 @@ pub struct CompileStats {
 }
 
 impl Compiler {
-    /// Starts the queue; `wake` is called from its thread whenever a compilation ends or a cached grammar is found.
+    /// Starts the queue; `wake` is called from its thread whenever a compilation ends or a cached grammar is found. As many
+    /// as `running` sequences are at work at a time, which share what the states of their lexers may take.
     ///
     /// # Errors
     /// Where the vocabulary does not suit llguidance.
-    pub fn new(vocab: Arc<Vocab>, config: &GrammarConfig, wake: Arc<dyn Fn() + Send + Sync>) -> Result<Self> {
+    pub fn new(
+        vocab: Arc<Vocab>,
+        config: &GrammarConfig,
+        running: usize,
+        wake: Arc<dyn Fn() + Send + Sync>,
+    ) -> Result<Self> {
         let cores = std::thread::available_parallelism().map_or(2, usize::from);
         let threads = match config.compile_threads {
             0 => cores / 2,
@@ -54,7 +60,7 @@ impl Compiler {
         let (counters, durations) = Counters::new();
         let counters = Arc::new(counters);
         let parts = Parts {
-            builder: Arc::new(Builder::new(&vocab, config)?),
+            builder: Arc::new(Builder::new(&vocab, config, running)?),
             // With one thread, a slow compilation would hold up everybody.
             threads: threads.max(2),
             cache_bytes: config.cache_megabytes << 20,

@@ -26,6 +26,11 @@ impl Bench {
     }
 
     pub fn with(config: &GrammarConfig) -> Self {
+        Self::running(config, 1)
+    }
+
+    /// For so many sequences at a time.
+    pub fn running(config: &GrammarConfig, running: usize) -> Self {
         let vocab = Vocab::toy().unwrap();
         let (ring, bell) = channel();
         let ring = Mutex::new(ring);
@@ -33,7 +38,7 @@ impl Bench {
         let wake = Arc::new(move || {
             let _ = ring.lock().unwrap().send(());
         });
-        let compiler = Compiler::new(Arc::clone(&vocab), config, wake).unwrap();
+        let compiler = Compiler::new(Arc::clone(&vocab), config, running, wake).unwrap();
         Bench { vocab, compiler, bell }
     }
 

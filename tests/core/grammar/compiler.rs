@@ -45,6 +45,28 @@ fn a_dropped_handle_gives_its_compilation_up() {
 }
 
 #[test]
+fn what_nobody_waits_for_any_more_ends_soon() {
+    let config = llgtrt::config::GrammarConfig { compile_seconds: 600.0, ..Default::default() };
+    let bench = Bench::with(&config);
+    // Each needs the one before it: more work than a compilation may take.
+    let needs = |i: usize| {
+        let before = format!("#/prefixItems/{i}");
+        json!({"type": "object", "required": ["n"], "properties": {"n": {"$ref": before}}})
+    };
+    let items: Vec<_> = std::iter::once(json!({})).chain((0..3_000).map(needs)).collect();
+    let schema = json!({ "prefixItems": items });
+    let spec = GrammarSpec::JsonSchema(schema.to_string());
+    drop(bench.compiler.compile(&spec, 0));
+    while bench.compiler.stats().durations.is_empty() {
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    assert_eq!(bench.compiler.stats().entries, 0, "it was not looked at to its end");
+    let refused = bench.compile(&spec).map(|_| ()).unwrap_err();
+    assert!(matches!(&refused, Error::Invalid { .. }), "{refused}");
+    assert_eq!(bench.compiler.stats().entries, 1, "now it was");
+}
+
+#[test]
 fn one_client_cannot_hold_up_another() {
     let config =
         llgtrt::config::GrammarConfig { compile_threads: 2, compile_seconds: 600.0, ..Default::default() };
@@ -103,6 +125,23 @@ fn parts_that_share_parts_are_looked_at_once() {
         let error = bench.schema(&all).map(|_| ()).unwrap_err();
         assert!(matches!(&error, Error::Grammar { .. }), "{n}: {error}");
     }
+}
+
+#[test]
+fn sequences_share_what_their_lexers_may_take() {
+    let config = llgtrt::config::GrammarConfig { compile_seconds: 600.0, ..Default::default() };
+    // Which of the last twelve letters were `a`: a state for each set of them.
+    let spec = GrammarSpec::Regex("(a|b)*a(a|b){11}".into());
+    let walk = |running| {
+        let mut grammar = Bench::running(&config, running).compile(&spec)?;
+        (0..400_usize).try_for_each(|i| {
+            let allowed: Vec<_> = grammar.mask()?.iter().collect();
+            grammar.commit(allowed[i * i % 7 % allowed.len()])
+        })
+    };
+    assert_eq!(walk(16), Ok(()));
+    let refused = walk(100_000).unwrap_err();
+    assert!(refused.to_string().contains("states"), "{refused}");
 }
 
 #[test]

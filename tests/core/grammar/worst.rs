@@ -108,6 +108,13 @@ fn counts() -> Vec<Input> {
     ]
 }
 
+/// Each keyword that has no effect is left out unless a reference leads into it.
+fn keywords_and_references() -> Value {
+    let idle = |i: usize| json!({"not": false, "$ref": format!("#/$defs/d{}/not", i + 1)});
+    let defs: Map<_, _> = (0..20_000).map(|i| (format!("d{i}"), idle(i))).collect();
+    json!({"type": "integer", "$defs": defs, "anyOf": [{"$ref": "#/$defs/d0"}]})
+}
+
 fn chains() -> Vec<Input> {
     let arrays = |n| (0..n).fold(json!({}), |s, _| json!({"items": s, "type": "array"}));
     let tree = |of: &str| json!({"type": "object", "properties": {"c": {"$ref": format!("#/$defs/{of}")}}});
@@ -127,6 +134,7 @@ fn chains() -> Vec<Input> {
             Some(false),
         ),
         ("trees that cross", schema(&crossing), None),
+        ("keywords and references", schema(&keywords_and_references()), None),
         ("many literals", lark(format!("start: {}", literals(300_000))), Some(false)),
         ("as many as fit", lark(format!("start: {}", literals(8_000))), None),
         ("chain of rules", lark(chain_of_rules(4000)), None),

@@ -4,8 +4,9 @@
 use super::keywords::{Draft, step};
 use super::refuse;
 use crate::error::Result;
+use crate::grammar::budget::Budget;
 use serde_json::{Map, Value};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 /// Schemas in the document.
 const MAX_SCHEMAS: usize = 50_000;
@@ -65,12 +66,17 @@ impl<'a> std::ops::Index<Id> for Arena<'a> {
 /// A document.
 #[derive(Debug)]
 pub(super) struct Arena<'a> {
+    /// What everything that goes over the document may take together.
+    pub(super) budget: &'a Budget,
     nodes: Vec<Node<'a>>,
     ids: HashMap<String, Id>,
     /// Pointer and URI of each schema with an `$id`; the root is first.
     resources: Vec<(String, String)>,
     /// By `uri#name`.
     anchors: HashMap<String, Id>,
+    /// The pointers of references into this document, and the texts of all others.
+    led_to: BTreeSet<String>,
+    elsewhere: Vec<&'a str>,
     /// Whether the keyword `$dynamicRef` is used anywhere.
     pub(super) dynamic: bool,
 }
@@ -79,13 +85,16 @@ impl<'a> Arena<'a> {
     /// Numbers the schemas, and what references lead to besides.
     ///
     /// # Errors
-    /// Where there are too many.
-    pub(super) fn new(root: &'a Value) -> Result<Self> {
+    /// Where there are too many, or the budget is spent.
+    pub(super) fn new(root: &'a Value, budget: &'a Budget) -> Result<Self> {
         let mut arena = Arena {
+            budget,
             nodes: Vec::new(),
             ids: HashMap::new(),
             resources: vec![(String::new(), NO_ID.to_owned())],
             anchors: HashMap::new(),
+            led_to: BTreeSet::new(),
+            elsewhere: Vec::new(),
             dynamic: false,
         };
         arena.add(String::new(), root, 0, Some(Draft::D2020))?;
@@ -97,6 +106,10 @@ impl<'a> Arena<'a> {
         while id < arena.nodes.len() {
             if let Some(text) = arena[id].text() {
                 arena.nodes[id].reference = Some(arena.resolve(id, text, &uris)?);
+                match text.strip_prefix('#').and_then(percent_decode) {
+                    Some(pointer) => drop(arena.led_to.insert(pointer)),
+                    None => arena.elsewhere.push(text),
+                }
             }
             id += 1;
         }
@@ -130,6 +143,7 @@ impl<'a> Arena<'a> {
         if let Some(id) = self.ids.get(&pointer) {
             return Ok(*id);
         }
+        self.budget.spend(1)?;
         if self.nodes.len() >= MAX_SCHEMAS {
             return Err(refuse("", "schema", format!("more than {MAX_SCHEMAS} schemas")));
         }
@@ -219,13 +233,14 @@ impl<'a> Arena<'a> {
         Ok(Target::Here(self.add(pointer, value, resource, None)?))
     }
 
-    /// Whether some reference leads into this keyword of the schema, so that it must stay as it is.
-    pub(super) fn lead_into(&self, id: Id, keyword: &str) -> bool {
+    /// Whether some reference may lead into this keyword of the schema, so that it must stay as it is.
+    pub(super) fn lead_into(&self, id: Id, keyword: &str) -> Result<bool> {
         let place = format!("{}/{keyword}", self[id].pointer);
-        self.nodes.iter().filter_map(Node::text).any(|text| match text.strip_prefix('#') {
-            Some(p) => percent_decode(p).is_none_or(|p| is_within(&p, &place)),
-            None => text.contains(keyword),
-        })
+        let inside = format!("{place}/");
+        self.budget.spend(1 + self.elsewhere.len())?;
+        Ok(self.led_to.contains(&place)
+            || self.led_to.range(inside.clone()..).next().is_some_and(|first| first.starts_with(&inside))
+            || self.elsewhere.iter().any(|text| text.starts_with('#') || text.contains(keyword)))
     }
 }
 
@@ -309,7 +324,8 @@ mod tests {
             ],
             "notes": [{"$ref": "#/$defs"}],
         });
-        let arena = Arena::new(&doc).unwrap();
+        let budget = Budget::of_a_test();
+        let arena = Arena::new(&doc, &budget).unwrap();
         let leads = |id: Id| match arena[id].reference {
             Some(Target::Here(id)) => arena[id].pointer.clone(),
             other => format!("{other:?}"),

@@ -1,6 +1,7 @@
-//! Caps on schemas: llguidance bounds neither the time nor the stack of a compilation, and nothing stops one.
+//! Caps on schemas: llguidance bounds neither the time nor the stack of a compilation, and nothing stops one. Parts that
+//! hold of the same value are multiplied out by it.
 
-use super::arena::Arena;
+use super::arena::{Arena, Id, Target};
 use super::refuse;
 use crate::error::Result;
 use serde_json::{Map, Value};
@@ -10,15 +11,16 @@ use std::collections::HashSet;
 const MAX_DEPTH: usize = 100;
 /// Each optional property takes four items of a parser row, which holds 2,000: with more, generation dies at the first
 /// key.
-pub(super) const MAX_OPTIONAL: usize = 450;
+const MAX_OPTIONAL: usize = 450;
 /// Each branch takes an item of the row.
-pub(super) const MAX_BRANCHES: usize = 1_500;
+const MAX_BRANCHES: usize = 1_500;
 /// They are compared in pairs: 300 take 4.7 s.
 const MAX_PATTERNS: usize = 50;
 /// 40,000 take 0.23 s.
 const MAX_ENUM: usize = 50_000;
 /// Divisibility by n is an automaton of n states: 9,973 take 60 ms, a hundred of about 9,000 take 6.7 s.
 pub(super) const MAX_DIVISORS: f64 = 10_000.0;
+
 /// Refuses what is nested so deeply that to read it would take too much of the stack.
 pub(super) fn check_depth(root: &Value) -> Result<()> {
     if depth(root) > MAX_DEPTH {
@@ -27,8 +29,8 @@ pub(super) fn check_depth(root: &Value) -> Result<()> {
     Ok(())
 }
 
-/// Refuses what would take too long or too much to compile, whether it is used or not; [`super::size`] judges what is.
-pub(super) fn check(arena: &Arena<'_>) -> Result<()> {
+/// Refuses what would take too long or too much to compile, whether it is used or not; [`together`] judges what is.
+pub(super) fn each(arena: &Arena<'_>) -> Result<()> {
     let mut objects = arena.ids().filter_map(|id| Some((&arena[id].pointer, arena[id].map()?)));
     objects.try_for_each(|(pointer, map)| sizes(pointer, map))
 }
@@ -61,7 +63,7 @@ fn sizes(pointer: &str, map: &Map<String, Value>) -> Result<()> {
 }
 
 /// Properties of the schema that it does not require.
-pub(super) fn optional(map: &Map<String, Value>) -> usize {
+fn optional(map: &Map<String, Value>) -> usize {
     let Some(properties) = map.get("properties").and_then(Value::as_object) else { return 0 };
     let required = map.get("required").and_then(Value::as_array).into_iter().flatten();
     let required: HashSet<_> = required.filter_map(Value::as_str).collect();
@@ -69,7 +71,7 @@ pub(super) fn optional(map: &Map<String, Value>) -> usize {
 }
 
 /// The divisor without its decimal point, as the automaton counts it.
-pub(super) fn coefficient(divisor: &Value) -> f64 {
+fn coefficient(divisor: &Value) -> f64 {
     let mut n = divisor.as_f64().unwrap_or(0.0).abs();
     let mut digits = 0;
     while n.fract() != 0.0 && digits < 17 {
@@ -79,19 +81,140 @@ pub(super) fn coefficient(divisor: &Value) -> f64 {
     n
 }
 
+/// What a schema and all that holds of the same value amount to.
+#[derive(Debug, Clone, Copy)]
+struct Size {
+    /// Optional properties of one object, its parts put together.
+    optional: usize,
+    /// Alternatives that a parser row holds side by side.
+    branches: usize,
+    /// The number by which divisibility is tested.
+    divisor: f64,
+    /// The sum of such numbers over the alternatives.
+    divisors: f64,
+}
+
+const NOTHING: Size = Size { optional: 0, branches: 1, divisor: 1.0, divisors: 0.0 };
+
+struct Sizes<'a> {
+    arena: &'a Arena<'a>,
+    known: Vec<Option<Size>>,
+}
+
+/// Refuses what would be too big once multiplied out; the sum of the divisors. `reached`: the schemas that are used.
+///
+/// # Errors
+/// The first that is; where the budget is spent.
+pub(super) fn together(arena: &Arena<'_>, reached: &[Id]) -> Result<f64> {
+    let mut sizes = Sizes { arena, known: vec![None; arena.ids().len()] };
+    let mut divisors = 0.0;
+    for id in reached {
+        arena.budget.spend(1)?;
+        let (size, pointer) = (sizes.of(*id), &arena[*id].pointer);
+        let refuse = |keyword: &str, why: String| Err(refuse(pointer, keyword, why));
+        if size.optional > MAX_OPTIONAL {
+            return refuse(
+                "properties",
+                format!("more than {MAX_OPTIONAL} optional properties, all parts together"),
+            );
+        }
+        if size.branches > MAX_BRANCHES {
+            return refuse("anyOf", format!("more than {MAX_BRANCHES} alternatives, nested ones included"));
+        }
+        if size.divisor > MAX_DIVISORS {
+            return refuse("multipleOf", format!("divisors that multiply to more than {MAX_DIVISORS}"));
+        }
+        if !is_part(pointer) {
+            divisors += size.divisors;
+        }
+        if divisors > MAX_DIVISORS {
+            return refuse(
+                "multipleOf",
+                format!("the digits of all divisors sum up to more than {MAX_DIVISORS}"),
+            );
+        }
+    }
+    Ok(divisors)
+}
+
+/// Whether the schema only adds to the one around it.
+fn is_part(pointer: &str) -> bool {
+    let mut steps = pointer.rsplit('/').skip(1);
+    matches!(steps.next(), Some("allOf" | "anyOf" | "oneOf"))
+}
+
+impl Sizes<'_> {
+    fn of(&mut self, id: Id) -> Size {
+        if let Some(size) = self.known[id] {
+            return size;
+        }
+        // Where a schema leads back to itself, it adds nothing the second time.
+        self.known[id] = Some(NOTHING);
+        let size = self.arena[id].map().map_or(NOTHING, |map| self.measure(id, map));
+        self.known[id] = Some(size);
+        size
+    }
+
+    fn measure(&mut self, id: Id, map: &Map<String, Value>) -> Size {
+        let arena = self.arena;
+        let own = map.get("multipleOf").map_or(1.0, coefficient);
+        let mut size = Size {
+            optional: optional(map),
+            branches: 1,
+            divisor: own,
+            divisors: if own > 1.0 { own } else { 0.0 },
+        };
+        for (_, part) in arena.inside(id, "allOf") {
+            size = size.and(self.of(*part));
+        }
+        if let Some(Target::Here(target)) = arena[id].reference {
+            size = size.and(self.of(target));
+        }
+        for key in ["anyOf", "oneOf"] {
+            let sum = arena.inside(id, key).iter().map(|(_, part)| self.of(*part)).reduce(Size::or);
+            size = sum.map_or(size, |sum| size.and(sum));
+        }
+        size
+    }
+}
+
+impl Size {
+    fn and(self, other: Size) -> Size {
+        Size {
+            optional: self.optional + other.optional,
+            branches: self.branches.max(other.branches),
+            divisor: self.divisor * other.divisor,
+            divisors: match (self.divisors, other.divisors) {
+                (a, b) if a > 0.0 && b > 0.0 => a * b,
+                (a, b) => a + b,
+            },
+        }
+    }
+
+    fn or(self, other: Size) -> Size {
+        Size {
+            optional: self.optional.max(other.optional),
+            branches: self.branches + other.branches,
+            divisor: self.divisor.max(other.divisor),
+            divisors: self.divisors + other.divisors,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::super::size;
     use super::*;
     use crate::error::Error;
+    use crate::grammar::budget::Budget;
     use serde_json::json;
 
     fn check(schema: &Value) -> Result<()> {
         check_depth(schema)?;
-        let arena = Arena::new(schema)?;
-        super::check(&arena)?;
+        let budget = Budget::of_a_test();
+        let arena = Arena::new(schema, &budget)?;
+        each(&arena)?;
         // As if all of it were used.
-        size::check(&arena, &arena.ids().collect::<Vec<_>>()).map(drop)
+        together(&arena, &arena.ids().collect::<Vec<_>>()).map(drop)
     }
 
     fn refused(schema: &Value) -> (String, String) {

@@ -6,7 +6,6 @@
 use super::arena::{Arena, Id, Target};
 use super::keywords::Types;
 use crate::error::Result;
-use crate::grammar::budget::Budget;
 use serde_json::{Map, Value};
 use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap};
@@ -35,13 +34,12 @@ type Known<'a> = HashMap<(Id, usize), Option<Rc<Facts<'a>>>>;
 #[derive(Debug)]
 pub(super) struct Proof<'a> {
     arena: &'a Arena<'a>,
-    budget: &'a Budget,
     known: RefCell<Known<'a>>,
 }
 
 impl<'a> Proof<'a> {
-    pub(super) fn new(arena: &'a Arena<'a>, budget: &'a Budget) -> Self {
-        Proof { arena, budget, known: RefCell::default() }
+    pub(super) fn new(arena: &'a Arena<'a>) -> Self {
+        Proof { arena, known: RefCell::default() }
     }
 
     /// Whether all branches of this schema's `oneOf` exclude each other.
@@ -67,13 +65,13 @@ impl<'a> Proof<'a> {
     }
 
     fn exclude(&self, a: &Facts<'a>, b: &Facts<'a>, steps: usize) -> Result<bool> {
-        self.budget.spend(1)?;
+        self.arena.budget.spend(1)?;
         let shared = a.types.and(b.types);
         if shared == Types::NONE {
             return Ok(true);
         }
         if let (Some(x), Some(y)) = (&a.values, &b.values) {
-            self.budget.spend(x.len() * y.len())?;
+            self.arena.budget.spend(x.len() * y.len())?;
             return Ok(!x.iter().any(|v| y.iter().any(|w| equal(v, w))));
         }
         if shared != Types::OBJECT || steps == 0 {
@@ -93,7 +91,7 @@ impl<'a> Proof<'a> {
 
     /// What is known of the property of that name.
     fn named(&self, facts: &Facts<'a>, name: &str, steps: usize) -> Result<Vec<Rc<Facts<'a>>>> {
-        self.budget.spend(facts.properties.len())?;
+        self.arena.budget.spend(facts.properties.len())?;
         let named = facts.properties.iter().filter(|(n, _)| *n == name);
         let named = named.map(|(_, id)| self.facts(*id, steps - 1)).collect::<Result<Vec<_>>>()?;
         Ok(named.into_iter().flatten().collect())
@@ -109,7 +107,7 @@ impl<'a> Proof<'a> {
     }
 
     fn look(&self, id: Id, steps: usize) -> Result<Option<Facts<'a>>> {
-        self.budget.spend(1)?;
+        self.arena.budget.spend(1)?;
         let Some(map) = self.arena[id].map() else { return Ok(None) };
         let Some(mut facts) = Facts::own(map, self.arena.inside(id, "properties")) else { return Ok(None) };
         let mut parts = Vec::new();
@@ -121,7 +119,7 @@ impl<'a> Proof<'a> {
         parts.extend(self.arena.inside(id, "allOf").iter().map(|(_, part)| *part));
         for part in parts.iter().filter(|_| steps > 0) {
             if let Some(more) = self.facts(*part, steps - 1)? {
-                self.budget.spend(more.properties.len() + more.required.len())?;
+                self.arena.budget.spend(more.properties.len() + more.required.len())?;
                 facts.and(&more);
             }
         }
@@ -174,13 +172,12 @@ fn equal(a: &Value, b: &Value) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::grammar::budget::Budget;
     use serde_json::json;
-    use std::sync::Arc;
-    use std::time::Duration;
 
     fn proved(doc: &Value) -> bool {
-        let budget = Budget::new(Duration::from_secs(60), Arc::default());
-        Proof::new(&Arena::new(doc).unwrap(), &budget).branches(super::super::arena::ROOT).unwrap()
+        let budget = Budget::of_a_test();
+        Proof::new(&Arena::new(doc, &budget).unwrap()).branches(super::super::arena::ROOT).unwrap()
     }
 
     #[test]

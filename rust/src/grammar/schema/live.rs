@@ -4,56 +4,56 @@
 
 use super::arena::{Arena, Id, Target};
 use super::keywords::Types;
+use crate::error::Result;
 use serde_json::{Map, Value};
 
-/// Passes over the schemas before giving up; two are the rule.
-const MAX_PASSES: usize = 20;
-
 /// Of these schemas, those with a `$ref` that nothing finite satisfies.
-pub(super) fn dead_references(arena: &Arena<'_>, reached: &[Id]) -> Vec<Id> {
+///
+/// # Errors
+/// Where the budget is spent.
+pub(super) fn dead_references(arena: &Arena<'_>, reached: &[Id]) -> Result<Vec<Id>> {
     // The least fixed point: a schema lives once what it needs lives. What is not in the list is taken to live.
     let mut dead = vec![false; arena.ids().len()];
     reached.iter().for_each(|id| dead[*id] = true);
-    for _ in 0..MAX_PASSES {
-        let mut settled = true;
+    let mut settled = false;
+    while !std::mem::replace(&mut settled, true) {
         // Backwards, since a schema comes before those that it needs.
         for id in reached.iter().rev() {
-            if dead[*id] && is_live(arena, *id, &|other| !dead[other]) {
+            if dead[*id] && is_live(arena, *id, &|other| !dead[other])? {
                 dead[*id] = false;
                 settled = false;
             }
         }
-        if settled {
-            let has_ref = |id: &Id| arena[*id].map().is_some_and(|map| map.contains_key("$ref"));
-            return reached.iter().copied().filter(|id| dead[*id]).filter(has_ref).collect();
-        }
     }
-    // Not settled: nothing is proved.
-    Vec::new()
+    let has_ref = |id: &Id| arena[*id].map().is_some_and(|map| map.contains_key("$ref"));
+    Ok(reached.iter().copied().filter(|id| dead[*id]).filter(has_ref).collect())
 }
 
-fn is_live(arena: &Arena<'_>, id: Id, lives: &dyn Fn(Id) -> bool) -> bool {
+fn is_live(arena: &Arena<'_>, id: Id, lives: &dyn Fn(Id) -> bool) -> Result<bool> {
     let map = match arena[id].value {
         Value::Object(map) => map,
-        Value::Bool(b) => return *b,
-        _ => return true,
+        Value::Bool(b) => return Ok(*b),
+        _ => return Ok(true),
     };
+    arena.budget.spend(1 + arena[id].inner.iter().map(|(_, inside)| inside.len()).sum::<usize>())?;
     let parts = |key: &str| arena.inside(id, key).iter().map(|(_, part)| lives(*part)).collect::<Vec<_>>();
     let (all, any, one) = (parts("allOf"), parts("anyOf"), parts("oneOf"));
     let some = |parts: &[bool]| parts.is_empty() || parts.contains(&true);
     if matches!(arena[id].reference, Some(Target::Here(target)) if !lives(target)) {
-        return false;
+        return Ok(false);
     }
     if all.contains(&false) || !some(&any) || !some(&one) {
-        return false;
+        return Ok(false);
     }
     let types = Types::of(map).unwrap_or(Types::ALL);
     if types == Types::OBJECT {
-        let required = map.get("required").and_then(Value::as_array).into_iter().flatten();
-        let mut needed = required.filter_map(Value::as_str).filter_map(|name| arena.property(id, name));
-        return needed.all(lives);
+        let required = map.get("required").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+        arena.budget.spend(required.len())?;
+        let mut needed =
+            required.iter().filter_map(Value::as_str).filter_map(|name| arena.property(id, name));
+        return Ok(needed.all(lives));
     }
-    types != Types::ARRAY || array_lives(arena, id, map, lives)
+    Ok(types != Types::ARRAY || array_lives(arena, id, map, lives))
 }
 
 fn array_lives(arena: &Arena<'_>, id: Id, map: &Map<String, Value>, lives: &dyn Fn(Id) -> bool) -> bool {
@@ -65,13 +65,15 @@ fn array_lives(arena: &Arena<'_>, id: Id, map: &Map<String, Value>, lives: &dyn 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::grammar::budget::Budget;
     use serde_json::json;
 
     fn dead(root: &Value, reached: &[&str]) -> Vec<String> {
-        let arena = Arena::new(root).unwrap();
+        let budget = Budget::of_a_test();
+        let arena = Arena::new(root, &budget).unwrap();
         let reached: Vec<Id> =
             arena.ids().filter(|id| reached.contains(&arena[*id].pointer.as_str())).collect();
-        dead_references(&arena, &reached).into_iter().map(|id| arena[id].pointer.clone()).collect()
+        dead_references(&arena, &reached).unwrap().into_iter().map(|id| arena[id].pointer.clone()).collect()
     }
 
     #[test]
@@ -88,5 +90,27 @@ mod tests {
         let list =
             json!({"type": "array", "minItems": 1, "items": {"anyOf": [{"$ref": "#"}, {"type": "null"}]}});
         assert!(dead(&list, &["", "/items", "/items/anyOf/0", "/items/anyOf/1"]).is_empty());
+    }
+    /// A chain in which each schema needs the one before it, beside a list that never ends.
+    fn against_the_order(links: usize) -> Value {
+        let link = |i: usize| match i {
+            0 => json!({}),
+            _ => json!({"type": "object", "required": ["n"],
+                "properties": {"n": {"$ref": format!("#/properties/p{}", i - 1)}}}),
+        };
+        let mut properties: Map<String, Value> = (0..links).map(|i| (format!("p{i}"), link(i))).collect();
+        properties.insert("dead".into(), json!({"$ref": "#/properties/dead"}));
+        json!({ "properties": properties })
+    }
+
+    #[test]
+    fn the_order_of_schemas_does_not_matter_and_work_has_an_end() {
+        let all = |root: &Value, budget: &Budget| {
+            let arena = Arena::new(root, budget).unwrap();
+            let dead = dead_references(&arena, &arena.ids().collect::<Vec<_>>());
+            dead.map(|ids| ids.into_iter().map(|id| arena[id].pointer.clone()).collect::<Vec<_>>())
+        };
+        assert_eq!(all(&against_the_order(60), &Budget::of_a_test()), Ok(vec!["/properties/dead".into()]));
+        assert!(all(&against_the_order(3_000), &Budget::of_a_test()).is_err());
     }
 }

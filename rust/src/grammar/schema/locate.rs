@@ -28,7 +28,6 @@ pub(in crate::grammar) type Compile<'a> = dyn Fn(&Prepared) -> Result<()> + 'a;
 struct Search<'a> {
     arena: &'a Arena<'a>,
     config: &'a GrammarConfig,
-    budget: &'a Budget,
     compile: &'a Compile<'a>,
     been: HashSet<Id>,
     bytes: usize,
@@ -42,11 +41,12 @@ pub(in crate::grammar) fn locate(
     error: &Error,
     compile: &Compile<'_>,
 ) -> Error {
-    let (Ok(arena), Error::Grammar { why, .. }) = (&Arena::new(schema), error) else { return error.clone() };
+    let (Ok(arena), Error::Grammar { why, .. }) = (&Arena::new(schema, budget), error) else {
+        return error.clone();
+    };
     let mut search = Search {
         arena,
         config,
-        budget,
         compile,
         been: HashSet::from([ROOT]),
         bytes: 0,
@@ -100,7 +100,7 @@ impl Search<'_> {
             return None;
         }
         // What the preparation refuses has been refused already, or is a reference into what is missing here.
-        let prepared = prepare(&alone, self.config, self.budget).ok()?;
+        let prepared = prepare(&alone, self.config, self.arena.budget).ok()?;
         match (self.compile)(&prepared) {
             Err(Error::Grammar { why, .. }) => Some(why),
             _ => None,

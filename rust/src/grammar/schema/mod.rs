@@ -2,9 +2,10 @@
 //!
 //! The compiler behind it (llguidance 1.9.1) names no place in its errors, knows no bound on its own time, and accepts
 //! some schemas that it then enforces only in part. So, in this order: every schema of the document gets a number, and every
-//! reference is resolved ([`arena`]); caps ([`caps`]); a walk over everything that can be reached ([`walk`]) which refuses, drops keywords that have no effect, and rewrites what is only written in a way that
-//! llguidance misreads; then the compilation; then, for errors that only the compilation finds, a search for the place
-//! ([`locate`]).
+//! reference is resolved ([`arena`]); caps ([`caps`]); a walk over everything that can be reached ([`walk`]) which refuses,
+//! drops keywords that have no effect, and rewrites what is only written in a way that llguidance misreads; then the
+//! compilation; then, for errors that only the compilation finds, a search for the place ([`locate`]). All of it takes from
+//! one budget.
 
 mod arena;
 mod caps;
@@ -15,7 +16,6 @@ mod keywords;
 mod live;
 mod locate;
 mod pattern;
-mod size;
 mod walk;
 
 pub(super) use locate::locate;
@@ -97,9 +97,9 @@ pub(super) fn prepare(schema: &Value, config: &GrammarConfig, budget: &Budget) -
         return Err(refuse("", "x-guidance", "the server sets these options: leave the keyword out"));
     }
     caps::check_depth(schema)?;
-    let arena = Arena::new(schema)?;
-    caps::check(&arena)?;
-    let walk::Walked { edits, escapes, divisors } = walk::walk(&arena, config, budget)?;
+    let arena = Arena::new(schema, budget)?;
+    caps::each(&arena)?;
+    let walk::Walked { edits, escapes, divisors } = walk::walk(&arena, config)?;
     Ok(Prepared { schema: edits::apply(map.clone(), edits), escapes, divisors })
 }
 

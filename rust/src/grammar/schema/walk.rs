@@ -5,10 +5,9 @@ use super::disjoint::Proof;
 use super::edits::{Change, Edit};
 use super::escapes::Escapes;
 use super::keywords::{Draft, FORMATS, IN_PLACE, Types, UNIMPLEMENTED, WALKED, has_no_effect, step};
-use super::{live, pattern, refuse, size};
+use super::{caps, live, pattern, refuse};
 use crate::config::{GrammarConfig, UnknownFormat};
 use crate::error::Result;
-use crate::grammar::budget::Budget;
 use serde_json::{Map, Value};
 use std::cmp::Ordering;
 
@@ -49,7 +48,7 @@ pub(super) struct Walked {
     pub(super) edits: Vec<Edit>,
     /// Letters that strings may have after a backslash.
     pub(super) escapes: &'static str,
-    /// The sum of all divisors, as [`size`] counts them.
+    /// The sum of all divisors, as [`caps`] counts them.
     pub(super) divisors: f64,
 }
 
@@ -57,22 +56,22 @@ pub(super) struct Walked {
 ///
 /// # Errors
 /// The first schema, in document order, that cannot be enforced.
-pub(super) fn walk(arena: &Arena<'_>, config: &GrammarConfig, budget: &Budget) -> Result<Walked> {
-    let proof = Proof::new(arena, budget);
+pub(super) fn walk(arena: &Arena<'_>, config: &GrammarConfig) -> Result<Walked> {
+    let proof = Proof::new(arena);
     let mut walk = Walk { arena, proof, config, edits: Vec::new(), escapes: Escapes::default() };
     let (mut seen, mut reached) = (vec![false; arena.ids().len()], Vec::new());
     let mut line = vec![Visit { id: ROOT, draft: Draft::D2020, chain: 0 }];
     while let Some(visit) = line.pop() {
         if !std::mem::replace(&mut seen[visit.id], true) {
-            budget.spend(1)?;
+            arena.budget.spend(1)?;
             reached.push(visit.id);
             let mut next = walk.visit(&visit)?;
             next.reverse();
             line.append(&mut next);
         }
     }
-    let divisors = size::check(arena, &reached)?;
-    for id in live::dead_references(arena, &reached) {
+    let divisors = caps::together(arena, &reached)?;
+    for id in live::dead_references(arena, &reached)? {
         // Nothing satisfies an empty choice: what is optional is then left out, and what is not is refused.
         walk.edit(&arena[id].pointer, Change::Drop("$ref"));
         walk.edit(&arena[id].pointer, Change::Set("anyOf".to_owned(), Value::Array(Vec::new())));
@@ -119,8 +118,8 @@ impl Walk<'_> {
         let at = &self.arena[id].pointer;
         for keyword in UNIMPLEMENTED.iter().filter(|k| map.contains_key(**k) && draft.knows(k)) {
             let anchor = *keyword == "$dynamicAnchor" && !self.arena.dynamic;
-            if !(anchor || has_no_effect(keyword, map, types)) || self.arena.lead_into(id, keyword) {
-                match self.other_form(id, keyword, map, draft) {
+            if !(anchor || has_no_effect(keyword, map, types)) || self.arena.lead_into(id, keyword)? {
+                match self.other_form(id, keyword, map, draft)? {
                     Some(change) => self.edit(at, change),
                     None => return Err(refuse(at, keyword, "this keyword cannot be enforced")),
                 }
@@ -142,25 +141,31 @@ impl Walk<'_> {
     }
 
     /// An implemented keyword that means the same here.
-    fn other_form(&self, id: Id, keyword: &str, map: &Map<String, Value>, draft: Draft) -> Option<Change> {
+    fn other_form(
+        &self,
+        id: Id,
+        keyword: &str,
+        map: &Map<String, Value>,
+        draft: Draft,
+    ) -> Result<Option<Change>> {
         let alone = !map
             .keys()
             .any(|k| IN_PLACE.contains(&k.as_str()) || (UNIMPLEMENTED.contains(&k.as_str()) && k != keyword));
-        if !alone || self.arena.lead_into(id, keyword) {
-            return None;
+        if !alone || self.arena.lead_into(id, keyword)? {
+            return Ok(None);
         }
-        match keyword {
+        Ok(match keyword {
             "unevaluatedProperties" => Some(Change::rename("unevaluatedProperties", "additionalProperties")),
             "unevaluatedItems" if draft == Draft::D2020 && !map.contains_key("items") => {
                 Some(Change::rename("unevaluatedItems", "items"))
             }
             _ => None,
-        }
+        })
     }
 
     fn rewrites(&mut self, id: Id, map: &Map<String, Value>, draft: Draft) -> Result<()> {
         let at = &self.arena[id].pointer;
-        if map.contains_key("oneOf") && !self.arena.lead_into(id, "oneOf") && self.proof.branches(id)? {
+        if map.contains_key("oneOf") && !self.arena.lead_into(id, "oneOf")? && self.proof.branches(id)? {
             let own = map.contains_key("anyOf");
             self.edit(at, if own { Change::OneOfWithin } else { Change::rename("oneOf", "anyOf") });
         }
@@ -176,12 +181,12 @@ impl Walk<'_> {
         if draft == Draft::D2020
             && map.contains_key("additionalItems")
             && !map.get("items").is_some_and(Value::is_array)
-            && !self.arena.lead_into(id, "additionalItems")
+            && !self.arena.lead_into(id, "additionalItems")?
         {
             self.edit(at, Change::Drop("additionalItems"));
         }
         for group in TOGETHER {
-            if is_apart(map, group) {
+            if map.keys().filter(|k| group.contains(&k.as_str())).nth(1).is_some() {
                 self.edit(at, Change::Gather(group));
             }
         }
@@ -239,16 +244,6 @@ fn is_read(keyword: &str, map: &Map<String, Value>, draft: Draft, types: Types) 
         "additionalItems" => types.meets(Types::ARRAY) && map.get("items").is_some_and(Value::is_array),
         _ => true,
     }
-}
-
-/// Whether two keywords of the group stand on both sides of one that is applied in place.
-fn is_apart(map: &Map<String, Value>, group: &[&str]) -> bool {
-    let places = || map.keys().enumerate().filter(|(_, k)| group.contains(&k.as_str())).map(|(i, _)| i);
-    let (Some(first), Some(last)) = (places().min(), places().max()) else { return false };
-    map.keys()
-        .skip(first)
-        .take(last - first)
-        .any(|k| IN_PLACE.contains(&k.as_str()) || matches!(k.as_str(), "const" | "enum"))
 }
 
 /// llguidance computes with 64-bit floats: a number that one cannot hold is taken for its neighbour, which must not
