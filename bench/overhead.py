@@ -87,15 +87,28 @@ def measure(server: Server, streams: list[int]) -> tuple[Table, dict[str, Any]]:
     return table, data
 
 
+def connections(server: Server) -> Table:
+    """First texts of one client on a connection that it keeps and on fresh ones: kept is no slower."""
+    table = Table("connections, toy engine", ["connections", "first text p50, ms", "whole p50, ms"])
+    bodies = [chat("Tell me a story.", 8) | {"seed": i} for i in range(4 * LEAST)]
+    for kind in ("kept", "fresh", "kept", "fresh"):
+        report = load(server.url + CHAT, bodies, Arrivals(1), connections=kind)
+        if faults(report) or report["first_ms"] is None or report["whole_ms"] is None:
+            raise RuntimeError(faults(report))
+        table.rows.append([kind, number(report["first_ms"]["p50"]), number(report["whole_ms"]["p50"])])
+    return table
+
+
 def run(args: argparse.Namespace) -> int:
-    """The table and its plot."""
+    """The tables and their plot."""
     slots = min(max(args.streams), BATCH)
     config = {"max_batch_size": slots, "speculative": {"sources": []}}
     with tempfile.TemporaryDirectory() as folder, ours(toy(slots), config, Path(folder)) as server:
         table, data = measure(server, args.streams)
+        kept = connections(server)
     curves = {
         name: [(float(n), found["token"][name]) for n, found in data.items()] for name in ("server", "engine")
     }
     plots = {"chunks": lines(table.title, "streams", "µs of CPU per chunk", curves)}
-    Record("overhead", [table], plots, data).save()
+    Record("overhead", [table, kept], plots, data).save()
     return 0

@@ -62,7 +62,7 @@ def run(_: argparse.Namespace) -> int:
                 table, found = loads(server)
                 record.tables.append(table)
                 wrong += found
-            record.tables.append(overhead.measure(toy, [1, 16])[0])
+            record.tables += [overhead.measure(toy, [1, 16])[0], overhead.connections(toy)]
             table, data = commonbench.measure(model.url + CHAT, "m", GRID)
             record.tables.append(table)
             record.plots |= commonbench.record(table, data, GRID).plots

@@ -21,15 +21,19 @@ impl Engine {
         }
         loop {
             let Waiting { preempted, siblings, .. } = &self.waiting;
-            let urgent = |sequence: &&Sequence| sequence.priority() <= self.waiting.priority();
-            let sibling = siblings.iter().position(|s| urgent(&s) && self.may_begin(s));
-            if let Some(sequence) = preempted.front().filter(urgent) {
+            let sibling = siblings.iter().position(|s| self.may_begin(s));
+            let arrival = self.waiting.priority();
+            let urgent = |sequence: &Sequence| sequence.priority() <= arrival;
+            let before = |preempted: &&Sequence| {
+                urgent(preempted) && sibling.is_none_or(|i| preempted.priority() <= siblings[i].priority())
+            };
+            if let Some(sequence) = preempted.front().filter(before) {
                 if !self.fits(self.needed(sequence)) {
                     return Ok(());
                 }
                 let sequence = self.waiting.preempted.pop_front().expect("it was there. This is a bug.");
                 self.place(sequence)?;
-            } else if let Some(index) = sibling {
+            } else if let Some(index) = sibling.filter(|i| urgent(&siblings[*i])) {
                 if !self.fits(self.needed(&siblings[index])) {
                     return Ok(());
                 }
@@ -87,7 +91,7 @@ impl Engine {
             if choice == 0 {
                 first = Some(sequence);
             } else {
-                self.waiting.siblings.push_back(sequence);
+                self.waiting.follow(sequence);
             }
         }
         self.place(first.expect("n is at least 1. This is a bug."))

@@ -28,7 +28,7 @@ pub(super) struct Arrival {
 pub(super) struct Waiting {
     /// Preempted sequences, the most urgent first, then the oldest.
     pub(super) preempted: VecDeque<Sequence>,
-    /// Further choices of admitted requests: they begin where their first one's prompt is computed.
+    /// Further choices of admitted requests, the most urgent first: they begin where their first one's prompt is computed.
     pub(super) siblings: VecDeque<Sequence>,
     /// Requests with their grammar: the most urgent first, then each API key in its turn, each one's in the order in which
     /// their grammars were ready.
@@ -61,6 +61,12 @@ impl Waiting {
         let rank = |sequence: &Sequence| (sequence.priority(), sequence.age);
         let at = self.preempted.partition_point(|other| rank(other) < rank(&sequence));
         self.preempted.insert(at, sequence);
+    }
+
+    /// Has a further choice of an admitted request wait, behind those that are as urgent.
+    pub(super) fn follow(&mut self, sibling: Sequence) {
+        let at = self.siblings.partition_point(|other| other.priority() <= sibling.priority());
+        self.siblings.insert(at, sibling);
     }
 
     /// Requests that wait, those being compiled included.

@@ -5,7 +5,7 @@ use super::world::World;
 use llgtrt::engine::FromEngine;
 use llgtrt::exec::toy::ToyConfig;
 
-/// One request at a time; ids in the order of their ends, of requests that all wait behind the first.
+/// One choice at a time; ids in the order of their ends, of requests that all wait behind the first.
 fn ends(requests: &[String]) -> Vec<usize> {
     let mut world = World { toy: ToyConfig { step_us: 200, ..ToyConfig::default() }, ..World::default() };
     world.config.max_batch_size = 1;
@@ -16,7 +16,8 @@ fn ends(requests: &[String]) -> Vec<usize> {
     for (index, json) in requests.iter().enumerate().skip(1) {
         live.submit(index, &spec(json));
     }
-    while ends.len() < requests.len() {
+    let choices: usize = requests.iter().map(|json| spec(json).n as usize).sum();
+    while ends.len() < choices {
         let FromEngine::Report(report) = live.messages.recv().unwrap() else { continue };
         let ended = report.events.iter().filter(|event| event.end.is_some());
         ends.extend(ended.map(|event| event.request.0 as usize));
@@ -43,6 +44,13 @@ fn a_key_with_many_requests_delays_another_by_one_of_its_own() {
 fn the_urgent_come_first_whatever_their_key() {
     let requests = [of(1, 0, 2000), of(1, 1, 3), of(2, 0, 3), of(1, -1, 3), of(3, 0, 3)];
     assert_eq!(ends(&requests), [0, 3, 2, 4, 1]);
+}
+
+#[test]
+fn further_choices_are_as_urgent_as_their_request() {
+    let several = |priority, tokens| of(1, priority, tokens).replace("\"client\"", "\"n\":3,\"client\"");
+    let requests = [several(5, 2000), several(0, 3), of(2, 0, 3), of(2, 9, 3)];
+    assert_eq!(ends(&requests), [0, 1, 1, 1, 2, 0, 0, 3]);
 }
 
 #[test]
