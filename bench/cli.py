@@ -9,6 +9,7 @@ from types import ModuleType
 
 import commonbench
 import compare
+import constrained
 import limit
 import masks
 import overhead
@@ -22,6 +23,7 @@ COMMANDS: dict[str, ModuleType] = {
     "commonbench": commonbench,
     "peers": peers,
     "compare": compare,
+    "constrained": constrained,
     "limit": limit,
     "overhead": overhead,
     "masks": masks,
