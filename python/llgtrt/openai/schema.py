@@ -37,7 +37,7 @@ def metas(kind: type[msgspec.Struct]) -> dict[str, msgspec.Meta]:
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**32 - 1)]
 Unbounded = Annotated[int, msgspec.Meta(ge=-1, le=2**32 - 1)]
-"""A count, or -1 for as many as there is room."""
+"""A count, or -1 for as many as there are, or as there is room for."""
 Priority = Annotated[int, msgspec.Meta(ge=-(2**31), lt=2**31)]
 
 
@@ -193,7 +193,9 @@ class Common(msgspec.Struct):
         float | None,
         about("Probability mass of the tokens that are kept; 0 = the likeliest.", 0, 1, 1, core="sampling"),
     ] = None
-    top_k: Annotated[int | None, about("Most likely tokens kept; 0 or -1 = all.", -1, default=0)] = None
+    top_k: Annotated[
+        Unbounded | None, about("Most likely tokens kept; 0 or -1 = all.", -1, default=0)
+    ] = None
     min_p: Annotated[
         float | None,
         about("Tokens less likely than this times the likeliest are dropped.", 0, 1, 0, core="sampling"),

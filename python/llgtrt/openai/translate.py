@@ -282,8 +282,6 @@ def _sampling(body: schema.Common) -> dict[str, Any]:
     if body.repeat_penalty is not None:
         sampling.setdefault("repetition_penalty", body.repeat_penalty)
     if body.top_k is not None:
-        if not -1 <= body.top_k < 2**32:
-            raise invalid("top_k", "top_k: must be at least 0 (0 or -1: all tokens)")
         sampling["top_k"] = max(body.top_k, 0)
     if body.logit_bias:
         sampling["logit_bias"] = {str(_token(key)): value for key, value in body.logit_bias.items()}

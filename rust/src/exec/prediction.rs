@@ -27,31 +27,39 @@ fn matched(output: &[Token], prediction: &[Token], end: usize) -> usize {
     backwards.take(MOST_MATCH).take_while(|(a, b)| a == b).count()
 }
 
-/// The place in `prediction` that `output` has come to, if it is in step with it. `before` is the place of the output's
-/// beginning; where all that is compared goes on from there, nothing else is looked at.
-fn place(output: &[Token], prediction: &[Token], before: Option<(usize, usize)>) -> Option<usize> {
-    if output.is_empty() {
+/// The place in `prediction` that an output of `length` tokens has come to, if it is in step with it; `output` are its last
+/// [`MOST_MATCH`]. `before` is the place of the output's beginning; where all that is compared goes on from there, nothing
+/// else is looked at.
+fn place(
+    (length, output): (usize, &[Token]),
+    prediction: &[Token],
+    before: Option<(usize, usize)>,
+) -> Option<usize> {
+    if length == 0 {
         return Some(0);
     }
-    let most = MOST_MATCH.min(output.len());
-    let on = before.map(|(length, end)| end + output.len().saturating_sub(length));
+    let most = output.len();
+    let on = before.map(|(then, end)| end + length.saturating_sub(then));
     if let Some(end) = on.filter(|end| *end <= prediction.len())
         && matched(output, prediction, end) == most
     {
         return Some(end);
     }
     let found = (1..=prediction.len()).map(|end| (matched(output, prediction, end), end));
-    let best = found.max_by_key(|(length, end)| (*length, std::cmp::Reverse(end.abs_diff(output.len()))));
+    let best = found.max_by_key(|(length, end)| (*length, std::cmp::Reverse(end.abs_diff(length))));
     best.filter(|(length, _)| *length >= LEAST_MATCH.min(most)).map(|(_, end)| end)
 }
 
 impl Drafter for Prediction {
     fn propose(&mut self, asks: &mut [Ask<'_>]) {
         for ask in asks.iter_mut().filter(|ask| !ask.prediction.is_empty()) {
-            let output = [&ask.known[ask.prompt as usize..], &ask.draft.tokens].concat();
+            let (known, drafted) = (&ask.known[ask.prompt as usize..], &ask.draft.tokens);
+            let length = known.len() + drafted.len();
+            let last = known.iter().chain(drafted).skip(length.saturating_sub(MOST_MATCH));
+            let output: Vec<Token> = last.copied().collect();
             let before = self.places.get(&ask.slot).copied();
-            let Some(place) = place(&output, ask.prediction, before) else { continue };
-            self.places.insert(ask.slot, (output.len(), place));
+            let Some(place) = place((length, &output), ask.prediction, before) else { continue };
+            self.places.insert(ask.slot, (length, place));
             ask.draft.tokens.extend(ask.prediction[place..].iter().take(ask.want as usize));
         }
     }
@@ -63,7 +71,7 @@ mod tests {
     use crate::types::Token;
 
     fn place(output: &[Token], prediction: &[Token]) -> Option<usize> {
-        place_after(output, prediction, None)
+        place_after((output.len(), output), prediction, None)
     }
 
     #[test]
@@ -93,11 +101,11 @@ mod tests {
     fn in_step_the_place_is_kept() {
         let prediction = [1, 2, 3, 1, 2, 3, 1, 2, 3];
         // Nearer would be 6; the output is that from 3 on.
-        assert_eq!(place_after(&[1, 2, 3, 1, 2, 3], &prediction, Some((3, 6))), Some(9));
+        assert_eq!(place_after((6, &[1, 2, 3, 1, 2, 3]), &prediction, Some((3, 6))), Some(9));
         assert_eq!(place(&[1, 2, 3, 1, 2, 3], &prediction), Some(6));
         // Another output in the slot, or one that went another way.
         for before in [(3, 8), (0, 9), (9, 1)] {
-            assert_eq!(place_after(&[7, 1, 2], &prediction, Some(before)), Some(2));
+            assert_eq!(place_after((3, &[7, 1, 2]), &prediction, Some(before)), Some(2));
         }
     }
 }
