@@ -143,16 +143,20 @@ class Gate:
 
 
 class AccessLog:
-    """A line for each request, without any of its text."""
+    """A line for each request, without any of its text. It is asked for by itself: `--quiet` leaves it."""
 
     def __init__(self, form: str) -> None:
         """`form`: `text` or `json`."""
         self._json = form == "json"
+        self._log = logging.getLogger("llgtrt.access")
+        self._log.setLevel(logging.INFO)
 
     def write(self, scope: Scope, request_id: str, outcome: str, begun: float) -> None:
         """The request is over."""
         facts: dict[str, object] = {"id": request_id, "method": scope["method"]}
-        facts |= {"path": scope["path"][:200], "status": outcome}
+        # As it was sent: decoded, it could begin a line of its own.
+        path = scope["raw_path"][:200].decode("ascii", "backslashreplace")
+        facts |= {"path": path, "status": outcome}
         generation: Generation | None = scope.get("generation")
         if generation is not None:
             usage = generation.usage()
@@ -165,7 +169,7 @@ class AccessLog:
         if self._json:
             print(json.dumps(facts), file=sys.stderr, flush=True)
         else:
-            log.info("request %s", " ".join(f"{name}={value}" for name, value in facts.items()))
+            self._log.info("request %s", " ".join(f"{name}={value}" for name, value in facts.items()))
 
 
 _LONGEST_ID = 128

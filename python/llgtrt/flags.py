@@ -121,7 +121,7 @@ def _add_serve(serve: argparse.ArgumentParser) -> None:
     add("--no-speculation", action="store_true", help="draft nothing")
     add("--print-config", action="store_true", help="print the effective configuration and exit")
     add("--debug", action="store_true", help="log more")
-    add("--quiet", action="store_true", help="log only what is wrong")
+    add("--quiet", action="store_true", help="log only what is wrong, and server.access_log")
 
 
 def _add_names(serve: argparse.ArgumentParser) -> None:
