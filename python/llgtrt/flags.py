@@ -184,14 +184,19 @@ def _add_run(run: argparse.ArgumentParser) -> None:
         metavar="LIST",
         help='"[draft_len, [draft devices], [target devices], use_logits]"',
     )
-    add("--kv_cache_enable_block_reuse", action="store_true", help="reuse KV of common beginnings")
+    add(
+        "--kv_cache_enable_block_reuse",
+        action="store_true",
+        default=None,
+        help="reuse KV of common beginnings",
+    )
     add("--kv_cache_free_gpu_memory_fraction", type=float, metavar="F", help="share of free memory for KV")
     add("--max_tokens_in_paged_kv_cache", type=int, metavar="N", help="most KV tokens in total")
     add("--enable_chunked_context", action="store_true", help="no effect: prompts are computed in chunks")
     add("--num_beams", type=int, default=1, help="1: beam search is not supported")
     add("--use_py_session", action="store_true", help="refused: there is one session, and it is the core's")
-    add("--temperature", type=float, default=1.0)
-    add("--top_k", type=int, default=1, help="1 = greedy")
+    add("--temperature", type=float, help="(the configuration's, or 1)")
+    add("--top_k", type=int, help="1 = greedy (the configuration's, or 1)")
     add("--top_p", type=float, help="0 = all tokens")
     add("--min_p", type=float)
     for name in ("repetition", "presence", "frequency"):

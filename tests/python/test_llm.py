@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from llgtrt import LLM, SamplingParams, StructuredOutputsParams
+from llgtrt import LLM, SamplingParams, StructuredOutputsParams, llm as module
 from llgtrt.cli import main
 from llgtrt.llm import Prompt
 from llgtrt.run import check_tokenizer
-from llgtrt.settings import StartError
+from llgtrt.settings import Settings, StartError, load
 
 ROOT = Path(__file__).parents[2]
 PROMPTS: list[Prompt] = ["one", "two", {"prompt_token_ids": [116, 119, 111]}, {"prompt": "three"}]
@@ -274,6 +274,47 @@ def test_the_rest_of_run(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> 
     ids.write_text("5,x\n")
     assert main(line.split()) == 2
     assert "invalid literal" in capsys.readouterr().err
+
+
+def test_only_flags_that_are_given_come_before_the_file(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "runtime.json"
+    said: dict[str, Any] = {"enable_kv_cache_reuse": False, "kv_cache_max_tokens": 7000}
+    said |= {"kv_cache_free_gpu_mem_fraction": 0.25, "speculative": {"max_draft_len": 3, "use_logits": False}}
+    said |= {
+        "sampling": {"temperature": 1.5, "top_k": 50, "top_p": 0.9, "min_p": 0.1, "repetition_penalty": 2}
+    }
+    file.write_text(json.dumps(said))
+    opened: list[Settings] = []
+    monkeypatch.setattr(module, "load", lambda *arguments: opened.append(load(*arguments)) or opened[-1])
+    line = "run --engine_dir toy --max_output_len 30 --random_seed 5 --input_text once"
+    outputs = []
+    for more in (
+        [],
+        ["--runtime-config", str(file)],
+        [
+            "--runtime-config",
+            str(file),
+            *"--temperature 1 --top_k 1 --top_p 0 --repetition_penalty 1".split(),
+        ],
+    ):
+        assert main([*line.split(), *more]) == 0
+        outputs.append(capsys.readouterr().out)
+    config = json.loads(opened[1].config)
+    assert {key: config[key] for key in said if key != "speculative"} == {
+        key: value for key, value in said.items() if key != "speculative"
+    }
+    assert config["speculative"].items() >= said["speculative"].items()
+    assert json.loads(opened[0].config)["enable_kv_cache_reuse"] is True
+    assert outputs[0] == outputs[2] != outputs[1]
+    flags = "--kv_cache_enable_block_reuse --kv_cache_free_gpu_memory_fraction 0.5".split()
+    flags += ["--max_tokens_in_paged_kv_cache", "8000", "--draft_target_model_config", "[4,[0],[1],True]"]
+    assert main([*line.split(), "--runtime-config", str(file), *flags]) == 0
+    config = json.loads(opened[3].config)
+    assert (config["enable_kv_cache_reuse"], config["kv_cache_free_gpu_mem_fraction"]) == (True, 0.5)
+    assert config["kv_cache_max_tokens"] == 8000
+    assert (config["speculative"]["max_draft_len"], config["speculative"]["use_logits"]) == (4, True)
 
 
 def test_a_tokenizer_beside_a_bare_file(tmp_path: Path) -> None:
