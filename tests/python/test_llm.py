@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from llgtrt import LLM, SamplingParams, StructuredOutputsParams, llm as module
+from llgtrt import LLM, SamplingParams, StructuredOutputsParams
+from llgtrt import llm as module
 from llgtrt.cli import main
 from llgtrt.llm import Prompt
 from llgtrt.run import check_tokenizer
@@ -287,18 +288,17 @@ def test_only_flags_that_are_given_come_before_the_file(
     }
     file.write_text(json.dumps(said))
     opened: list[Settings] = []
-    monkeypatch.setattr(module, "load", lambda *arguments: opened.append(load(*arguments)) or opened[-1])
+
+    def opening(*arguments: Any) -> Settings:
+        opened.append(load(*arguments))
+        return opened[-1]
+
+    monkeypatch.setattr(module, "load", opening)
     line = "run --engine_dir toy --max_output_len 30 --random_seed 5 --input_text once"
     outputs = []
-    for more in (
-        [],
-        ["--runtime-config", str(file)],
-        [
-            "--runtime-config",
-            str(file),
-            *"--temperature 1 --top_k 1 --top_p 0 --repetition_penalty 1".split(),
-        ],
-    ):
+    file_flags = ["--runtime-config", str(file)]
+    greedy = ["--temperature", "1", "--top_k", "1", "--top_p", "0", "--repetition_penalty", "1"]
+    for more in [], file_flags, [*file_flags, *greedy]:
         assert main([*line.split(), *more]) == 0
         outputs.append(capsys.readouterr().out)
     config = json.loads(opened[1].config)
@@ -308,7 +308,7 @@ def test_only_flags_that_are_given_come_before_the_file(
     assert config["speculative"].items() >= said["speculative"].items()
     assert json.loads(opened[0].config)["enable_kv_cache_reuse"] is True
     assert outputs[0] == outputs[2] != outputs[1]
-    flags = "--kv_cache_enable_block_reuse --kv_cache_free_gpu_memory_fraction 0.5".split()
+    flags = ["--kv_cache_enable_block_reuse", "--kv_cache_free_gpu_memory_fraction", "0.5"]
     flags += ["--max_tokens_in_paged_kv_cache", "8000", "--draft_target_model_config", "[4,[0],[1],True]"]
     assert main([*line.split(), "--runtime-config", str(file), *flags]) == 0
     config = json.loads(opened[3].config)
