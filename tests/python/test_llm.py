@@ -71,15 +71,29 @@ def test_drafts_change_nothing(llm: LLM) -> None:
             assert texts(other, seed=5) == want
             # The counts come after the last event.
             deadline = time.monotonic() + 10
-            while not drafted_by(other) and time.monotonic() < deadline:
+            while not totals(other)["drafted_tokens"] and time.monotonic() < deadline:
                 time.sleep(0.01)
-            assert drafted_by(other), name
+            assert totals(other)["drafted_tokens"], name
 
 
-def drafted_by(llm: LLM) -> int:
+def totals(llm: LLM) -> dict[str, Any]:
+    """All that the engine has counted so far."""
     assert llm._core is not None
-    drafted: int = json.loads(llm._core.metrics())["totals"]["drafted_tokens"]
-    return drafted
+    counts: dict[str, Any] = json.loads(llm._core.metrics())["totals"]
+    return counts
+
+
+def test_what_was_drafted_counts_not_what_was_asked_for() -> None:
+    # A draft model with little KV drafts less than would pay.
+    with LLM("toy:step_us=3000", speculative_model="toy:blur=5,kv=40", num_speculative_tokens=16) as llm:
+        llm.generate(PROMPTS, SamplingParams(max_tokens=60, seed=3), use_tqdm=False)
+        deadline = time.monotonic() + 100
+        while sum(totals(llm)[f"requests_{end}"] for end in ("stop", "length")) < len(PROMPTS):
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        counts = totals(llm)
+    lengths = counts["drafting"]["lengths"]
+    assert sum(length * steps for length, steps in enumerate(lengths)) == counts["drafted_tokens"] > 0
 
 
 def test_choices_logprobs_and_stops(llm: LLM) -> None:
