@@ -139,7 +139,7 @@ class Gate:
         if sum(hmac.compare_digest(known, key) for known in self._keys):
             return int.from_bytes(hashlib.sha256(key).digest()[:8], "big")
         message = "missing or wrong API key; send it as `Authorization: Bearer <key>`"
-        raise ApiError(401, message, code="invalid_api_key", headers={"www-authenticate": "Bearer"})
+        raise ApiError(message, code="invalid_api_key", headers={"www-authenticate": "Bearer"})
 
 
 class AccessLog:
@@ -248,12 +248,12 @@ async def metrics(request: Request) -> Response:
 
 
 async def _http_error(request: Request, error: Exception) -> Response:
-    status = error.status_code if isinstance(error, HTTPException) else 500
-    headers = error.headers if isinstance(error, HTTPException) else None
+    """What the router refuses: a page that is not there, or a method that it does not have."""
+    assert isinstance(error, HTTPException)
     url = f"{request.method} {request.scope['path']:.200}"
-    message = {404: f"no such page: {url}", 405: f"not allowed: {url}"}.get(status, str(error))
-    code = {404: "not_found", 405: "method_not_allowed"}.get(status)
-    return ApiError(status, message, code=code, headers=headers).response()
+    said = {404: ("no such page", "not_found"), 405: ("not allowed", "method_not_allowed")}
+    what, code = said[error.status_code]
+    return ApiError(f"{what}: {url}", code=code, headers=error.headers).response()
 
 
 async def _api_error(request: Request, error: Exception) -> Response:

@@ -1,4 +1,4 @@
-"""The access log."""
+"""What stands around the handlers: the access log, and errors."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
+from llgtrt import _core
 from llgtrt.app import AccessLog
+from llgtrt.openai.errors import CODES, ApiError, from_core
 
 SCOPE: dict[str, Any] = {"method": "GET", "path": "/a\nrequest id=b", "raw_path": b"/a%0Arequest%20id=b"}
 
@@ -25,3 +27,13 @@ def test_a_path_stays_within_its_line_whatever_else_is_logged(
     odd = SCOPE | {"raw_path": b"/\xff" * 200}
     AccessLog("text").write(odd, "a", "404", 0.0)
     assert r"path=/\xff/\xff" in caplog.messages[1]
+
+
+def test_the_status_of_an_error_is_that_of_its_code() -> None:
+    assert ApiError("no field has it").status == 400
+    assert {code: ApiError("x", code=code).status for code in CODES} == {
+        code: status for code, (status, _) in CODES.items()
+    }
+    error = _core.Overloaded("full")
+    told = from_core(error).response()
+    assert (told.status_code, told.headers["retry-after"]) == (429, "1")
