@@ -20,7 +20,9 @@ from llgtrt.settings import load
 @pytest.fixture(autouse=True)
 def own_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """The command line's flags for the log hold in its process, and tests share one."""
-    monkeypatch.delenv("LLGTRT_LOG", raising=False)
+    # Set first, so that it is put back as it was, absent or not.
+    monkeypatch.setenv("LLGTRT_LOG", "")
+    monkeypatch.delenv("LLGTRT_LOG")
 
 
 def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:

@@ -264,8 +264,9 @@ def test_the_rest_of_run(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> 
     ids = tmp_path / "ids.csv"
     ids.write_text("5,6,7,8\n9,10\n")
     out = tmp_path / "out.csv"
-    line = f"run --engine_dir toy --max_output_len 12 --input_file {ids} --max_input_length 3 --pad_id 2"
-    line += f" --output_generation_logits --output_csv {out} --top_p 0 --random_seed 0"
+    # Slow enough that what grows is seen to grow.
+    line = f"run --engine_dir toy:step_us=20000 --max_output_len 12 --input_file {ids} --max_input_length 3"
+    line += f" --pad_id 2 --output_generation_logits --output_csv {out} --top_p 0 --random_seed 0"
     assert main(line.split()) == 0
     whole = capsys.readouterr().out
     assert whole.count("Output [Text ") == 2
@@ -344,17 +345,24 @@ def test_a_tokenizer_beside_a_bare_file(tmp_path: Path) -> None:
         check_tokenizer("--tokenizer_dir", str(model), str(folder))
 
 
-def test_outputs_as_they_grow(llm: LLM) -> None:
+@pytest.fixture
+def slow() -> Iterator[LLM]:
+    """An engine whose outputs are seen to grow."""
+    with LLM("toy:step_us=20000", seed=7) as llm:
+        yield llm
+
+
+def test_outputs_as_they_grow(slow: LLM) -> None:
     params = SamplingParams(max_tokens=20, seed=3)
-    whole = llm.generate(["a", "b"], params, use_tqdm=False)
+    whole = slow.generate(["a", "b"], params, use_tqdm=False)
     lengths: dict[str, list[int]] = {}
     last: dict[str, str] = {}
-    for output in llm.generate_stream(["a", "b"], params):
+    for output in slow.generate_stream(["a", "b"], params):
         lengths.setdefault(output.request_id, []).append(len(output.outputs[0].token_ids))
         last[output.request_id] = output.outputs[0].text
     assert all(grown == sorted(grown) and len(grown) > 1 for grown in lengths.values())
     assert [last[name] for name in sorted(last, key=int)] == [output.outputs[0].text for output in whole]
-    some = llm.generate_stream("a", SamplingParams(max_tokens=500, ignore_eos=True))
+    some = slow.generate_stream("a", SamplingParams(max_tokens=500, ignore_eos=True))
     next(some)
     some.close()
-    assert llm.generate("a", params, use_tqdm=False)[0].outputs[0].text == whole[0].outputs[0].text
+    assert slow.generate("a", params, use_tqdm=False)[0].outputs[0].text == whole[0].outputs[0].text

@@ -195,6 +195,9 @@ def test_requests_have_names_and_a_line_in_the_log() -> None:
                 assert (made != odd, len(made)) == (True, 32)
             refused = server.http.post(CHAT, json={"messages": "secret words"})
             assert refused.headers["x-request-id"]
+            # A line is written after its answer.
+            last = refused.headers["x-request-id"]
+            assert any(last in server.log() for _ in until())
             lines = server.log()
             assert "secret" not in lines
             if form == "text":
