@@ -32,10 +32,17 @@ def parse(arguments: Sequence[str], version: str = "") -> argparse.Namespace:
     if parsed.command == "serve":
         _check_target(parsed)
     if unknown:
-        near = difflib.get_close_matches(unknown[0].split("=")[0], flags, 1, cutoff=0.75)
-        hint = f"did you mean {near[0]}?" if near else f"see `llgtrt {parsed.command} --help`"
+        near = _near(unknown[0].split("=")[0], flags)
+        hint = f"did you mean {' or '.join(near)}?" if near else f"see `llgtrt {parsed.command} --help`"
         raise UsageError(f"unknown argument {unknown[0]}; {hint}")
     return parsed
+
+
+def _near(name: str, flags: set[str]) -> list[str]:
+    """Flags that begin so, or else the one that is most like it."""
+    begin = name.replace("_", "-")
+    full = sorted(flag for flag in flags if len(begin) > 2 and flag.replace("_", "-").startswith(begin))
+    return full or difflib.get_close_matches(name, sorted(flags), 1, cutoff=0.75)
 
 
 def _check_target(parsed: argparse.Namespace) -> None:

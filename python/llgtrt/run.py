@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import csv
 import json
+import logging
 import os
 import time
 from pathlib import Path
@@ -14,6 +15,8 @@ from llgtrt.settings import StartError, given
 
 if TYPE_CHECKING:
     from llgtrt.llm import LLM, Prompt, RequestOutput, SamplingParams
+
+log = logging.getLogger(__name__)
 
 _ROUNDS = 10
 """Runs that `--run_profiling` measures."""
@@ -164,10 +167,10 @@ def check_tokenizer(flag: str, engine: str, tokenizer: str) -> None:
         return
     files = [Path(name) / "tokenizer.json" for name in (folder, tokenizer)]
     if not Path(engine).is_dir() and not files[0].is_file():
-        # A bare .gguf file has its own; all that can be seen is whether a tokenizer lies there at all.
         names = ("tokenizer.json", "tokenizer.model", "tokenizer_config.json")
         if not any((Path(tokenizer) / name).is_file() for name in names):
             raise StartError(f"{flag}: {tokenizer} has no tokenizer; leave the flag out")
+        log.warning("%s: %s is not read, nor compared: %s has its tokenizer within", flag, tokenizer, engine)
         return
     try:
         equal = files[0].read_bytes() == files[1].read_bytes()

@@ -136,11 +136,7 @@ def load(target: str, runtime_config: str | None, overrides: dict[str, Any]) -> 
     Raises:
         StartError: the target or the file is missing, or the core refuses a key.
     """
-    speculative = overrides.get("speculative", {})
-    for name in (target, speculative.get("draft_model"), speculative.get("mlp_speculator")):
-        if name is not None and not _is_toy(name) and not os.access(name, os.R_OK):
-            found = "may not be read" if os.path.lexists(name) else "no such engine folder or .gguf file"
-            raise StartError(f"{name}: {found}; check the path (or use the target `{TOY}`)")
+    _check_there(target)
     file = _config_file(target, runtime_config)
     try:
         text = file.read_text(encoding="utf-8") if file else None
@@ -150,8 +146,22 @@ def load(target: str, runtime_config: str | None, overrides: dict[str, Any]) -> 
         config = _core.load_config(text, json.dumps(overrides))
     except _core.InvalidRequest as e:
         raise StartError(f"{file}: {e}" if file else str(e)) from e
+    speculative = overrides.get("speculative", {})
+    for name in given({key: speculative.get(key) for key in ("draft_model", "mlp_speculator")}).values():
+        _check_there(name)
     config = _with_model_defaults(target, config)
     return Settings(target, config, ServerSettings.from_group(json.loads(config)["server"]))
+
+
+def _check_there(name: str) -> None:
+    """Refuses a model that cannot be read.
+
+    Raises:
+        StartError: it is missing, or may not be read.
+    """
+    if not _is_toy(name) and not os.access(name, os.R_OK):
+        found = "may not be read" if os.path.lexists(name) else "no such engine folder or .gguf file"
+        raise StartError(f"{name}: {found}; check the path (or use the target `{TOY}`)")
 
 
 _SAMPLING = ("temperature", "top_p", "top_k", "min_p", "repetition_penalty")

@@ -43,6 +43,13 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
         (["bake", "toy"], "invalid choice"),
         (["serve", "toy", "--prot", "1"], "did you mean --port?"),
         (["serve", "toy", "--zork"], "unknown argument --zork; see"),
+        (["serve", "toy", "--num-spec", "5"], "--num-spec; did you mean --num-speculative-tokens?"),
+        (["serve", "toy", "--num_spec=5"], "did you mean --num-speculative-tokens?"),
+        (["serve", "toy", "--ngram"], "--ngram-prompt-lookup-max or --ngram-prompt-lookup-min?"),
+        (
+            ["run", "--engine_dir", "toy", "--max_output_len", "1", "--top-"],
+            "did you mean --top_k or --top_p?",
+        ),
         (["serve", "toy", "--port", "x"], "--port"),
         (["serve", "toy", "draft"], "draft: no such engine folder"),
         (["serve", "toy", "tests"], "cannot draft for the weightless engine"),
@@ -64,6 +71,8 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
         (["serve", "toy", "--speculative-config", '{"modle": "toy"}'], "speculative_config.modle"),
         (["serve", "toy", "--speculative-config", "x"], "--speculative-config"),
         (["serve", "toy", "--set", "engine.treads=1"], "engine.threads"),
+        (["serve", "toy", "--set", "speculative.draft_model=1"], "speculative.draft_model: must be a string"),
+        (["serve", "toy", "--set", "speculative=1"], "speculative: must be an object"),
         (["serve", "toy", "--set", "engine.threads"], "must be KEY=VALUE"),
         (["serve", "toy", "--set", "engine.threads=-1"], "engine.threads"),
         (["serve", "toy", "--max_model_lne", "5"], "did you mean --max-model-len?"),
@@ -211,8 +220,12 @@ def test_warnings_before_the_start(
 def config(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
     """What these arguments of `serve` come to."""
     assert main(["serve", *arguments, "--print-config"]) == 0
-    printed = "\n".join(line.split("//")[0] for line in capsys.readouterr().out.splitlines())
-    found: dict[str, Any] = json.loads(printed)
+    return uncommented(capsys.readouterr().out)
+
+
+def uncommented(printed: str) -> dict[str, Any]:
+    """What `--print-config` has printed."""
+    found: dict[str, Any] = json.loads("\n".join(line.split("//")[0] for line in printed.splitlines()))
     return found
 
 

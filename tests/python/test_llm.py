@@ -332,7 +332,7 @@ def test_only_flags_that_are_given_come_before_the_file(
     assert (config["speculative"]["max_draft_len"], config["speculative"]["use_logits"]) == (4, True)
 
 
-def test_a_tokenizer_beside_a_bare_file(tmp_path: Path) -> None:
+def test_a_tokenizer_beside_a_bare_file(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     model, folder = tmp_path / "m.gguf", tmp_path / "hf"
     model.touch()
     folder.mkdir()
@@ -340,6 +340,9 @@ def test_a_tokenizer_beside_a_bare_file(tmp_path: Path) -> None:
         check_tokenizer("--tokenizer_dir", str(model), str(folder))
     (folder / "tokenizer.json").write_text("{}")
     check_tokenizer("--tokenizer_dir", str(model), str(folder))
+    assert caplog.messages == [
+        f"--tokenizer_dir: {folder} is not read, nor compared: {model} has its tokenizer within"
+    ]
     (tmp_path / "tokenizer.json").write_text("[]")
     with pytest.raises(StartError, match="differs"):
         check_tokenizer("--tokenizer_dir", str(model), str(folder))
