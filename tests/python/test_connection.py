@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import importlib.util
 import socket
+from pathlib import Path
 
 import pytest
 import uvicorn
 from starlette.responses import Response
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
 from llgtrt.connection import Connection, drop_stalled
@@ -77,3 +80,15 @@ def test_a_slow_reader_is_kept_and_one_that_stopped_is_not(monkeypatch: pytest.M
         server.close()
 
     asyncio.run(main())
+
+
+def test_another_uvicorn_is_refused_at_import(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(HttpToolsProtocol, "_start_asgi_task")
+    spec = importlib.util.find_spec("llgtrt.connection")
+    assert spec is not None
+    assert spec.loader is not None
+    with pytest.raises(ImportError, match=r"lacks a hook; install uvicorn>=0\.45,<1"):
+        spec.loader.exec_module(importlib.util.module_from_spec(spec))
+    # What is installed by, and what is said, is one range.
+    project = Path(__file__).parents[2] / "pyproject.toml"
+    assert '"uvicorn>=0.45,<1",' in project.read_text()

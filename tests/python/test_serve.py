@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import shutil
 import socket
 import subprocess
@@ -11,8 +13,10 @@ from typing import Any
 import pytest
 
 from llgtrt.cli import main
-from llgtrt.serve import _check_tls, _listen
+from llgtrt.serve import _check_tls, _listen, _tell, _uvicorn_config
 from llgtrt.settings import Settings, StartError, load
+
+from . import fake_core
 
 
 def settings(host: str = "127.0.0.1", port: int = 0) -> Settings:
@@ -92,3 +96,48 @@ def test_bad_certificates_are_named(capsys: pytest.CaptureFixture[str], tmp_path
         assert line.startswith(f"llgtrt: server.{name}: {files[name == 'ssl_keyfile']} ")
         assert said in line
     _check_tls(load("toy", None, {"server": {"ssl_certfile": chain, "ssl_keyfile": key}}))
+
+
+def test_connections_are_kept_as_long_as_the_configuration_says() -> None:
+    usual = load("toy", None, {}).server.keep_alive
+    assert usual > 60, "proxies keep theirs for 60 s"
+    chosen = load("toy", None, {"server": {"port": 0, "keep_alive": 7}})
+    assert _uvicorn_config(None, chosen).timeout_keep_alive == 7
+    (listener,) = _listen(chosen)
+    with listener:
+        assert listener.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == 7
+
+
+class Busy:
+    """An engine that has computed one token more at each look, from the second on."""
+
+    def __init__(self, metrics: dict[str, Any]) -> None:
+        self._metrics, self._looks = metrics, 0
+
+    def metrics(self) -> dict[str, Any]:
+        self._looks += 1
+        totals = {**self._metrics["totals"], "computed_tokens": max(0, self._looks - 2)}
+        return {**self._metrics, "totals": totals}
+
+
+def test_a_line_for_each_interval_with_work(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    core = fake_core.Engine("toy", "{}")
+    engine: Any = Busy(json.loads(core.metrics()))
+    core.close()
+    waited: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        waited.append(seconds)
+        if len(waited) == 4:
+            raise asyncio.CancelledError
+
+    monkeypatch.setattr(asyncio, "sleep", sleep)
+    with caplog.at_level("INFO"), pytest.raises(asyncio.CancelledError):
+        asyncio.run(_tell(engine))
+    assert waited == [10.0] * 4
+    # Of the three intervals, the first one was idle.
+    assert [message.partition(";")[0] for message in caplog.messages] == [
+        "0 choices running, 0 requests waiting, 0 ended"
+    ] * 2
