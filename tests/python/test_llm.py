@@ -329,6 +329,12 @@ def test_only_flags_that_are_given_come_before_the_file(
     config = json.loads(opened[3].config)
     assert (config["enable_kv_cache_reuse"], config["kv_cache_free_gpu_mem_fraction"]) == (True, 0.5)
     assert config["kv_cache_max_tokens"] == 8000
+    # What the model's files say of sampling is not read: as with run.py, outputs are greedy.
+    (tmp_path / "generation_config.json").write_text('{"temperature": 1.5, "top_k": 50}')
+    file.unlink()
+    assert main(line.replace("toy", str(tmp_path)).split()) == 2
+    assert "has no model.gguf" in capsys.readouterr().err
+    assert opened[-1].sampling == {}
     assert (config["speculative"]["max_draft_len"], config["speculative"]["use_logits"]) == (4, True)
 
 
