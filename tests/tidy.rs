@@ -41,18 +41,31 @@ const RUST_ORDER: &[&str] = &[
 /// The Python layer's modules from the bottom up.
 const PYTHON_ORDER: &[&str] = &[
     "_core",
+    "flags",
     "settings",
+    "hub",
     "templates",
     "prompt",
     "engine",
     "engine_child",
     "metrics",
     "openai",
+    "llm",
+    "__init__",
+    "run",
     "connection",
     "app",
     "serve",
     "cli",
     "__main__",
+];
+
+/// Folders whose modules import each other without a circle, and the name that they have in Python.
+const FOLDERS: &[(&str, &str)] = &[
+    ("rust/src/grammar/", ""),
+    ("rust/src/grammar/schema/", ""),
+    ("python/llgtrt/openai/", "llgtrt.openai"),
+    ("demo/", "demo"),
 ];
 
 /// A tracked file: its path from the root, and its text (empty where it is not UTF-8).
@@ -198,7 +211,7 @@ fn modules_use_lower_ranks_only() {
         let own =
             place(RUST_ORDER, module).unwrap_or_else(|| panic!("{module} has no rank: add it to RUST_ORDER"));
         let code: Vec<_> = file.code().map(|(_, line)| line).collect();
-        for used in uses(&code.join("\n")) {
+        for used in uses(&code.join("\n"), "crate::") {
             if place(RUST_ORDER, &used).is_some_and(|rank| rank > own) {
                 faults.push(format!("{} uses crate::{used}", file.path));
             }
@@ -213,11 +226,12 @@ fn place(order: &[&str], path: &str) -> Option<usize> {
     order.iter().position(|name| *name == first)
 }
 
-/// The paths behind every `crate::` of `code`, a group's members one by one: `crate::{a::B, c}` is `a::B` and `c`.
-fn uses(code: &str) -> Vec<String> {
+/// The paths behind every `start` of `code`, a group's members one by one: `crate::{a::B, c}` is `a::B` and `c`.
+fn uses(code: &str, start: &str) -> Vec<String> {
     let is_path = |c: &char| c.is_alphanumeric() || *c == '_' || *c == ':';
     let path = |text: &str| text.chars().take_while(is_path).collect::<String>();
-    let behind = code.match_indices("crate::").map(|(at, found)| &code[at + found.len()..]);
+    let begins = code.match_indices(start).filter(|(at, _)| !code[..*at].ends_with("::"));
+    let behind = begins.map(|(at, found)| &code[at + found.len()..]);
     behind.flat_map(|rest| rest.strip_prefix('{').map_or_else(|| vec![rest], members)).map(path).collect()
 }
 
@@ -242,8 +256,12 @@ fn members(group: &str) -> Vec<&str> {
 
 #[test]
 fn uses_are_read_right() {
-    assert_eq!(uses("use crate::a::B; crate::c()"), ["a::B", "c"]);
-    assert_eq!(uses("use crate::{a::B, c::{d, e}, f};\nuse other::{x, y};"), ["a::B", "c::", "f"]);
+    let text = "from p import a, b\n    from p.c.d import (\n    x,\n)\nfrom p import (\n    e,\n    f,\n)\nfrom pq import g";
+    assert_eq!(imports(text, "p"), ["a", "b", "c.d", "e", "f", ")"]);
+    assert_eq!(uses("use crate::a::B; crate::c()", "crate::"), ["a::B", "c"]);
+    let groups = "use crate::{a::B, c::{d, e}, f};\nuse other::{x, y};";
+    assert_eq!(uses(groups, "crate::"), ["a::B", "c::", "f"]);
+    assert_eq!(uses("use super::super::a; use super::b;", "super::super::"), ["a"]);
 }
 
 #[test]
@@ -251,23 +269,66 @@ fn python_imports_point_downward() {
     let mut faults = Vec::new();
     for file in tracked().iter().filter(|file| file.path.ends_with(".py")) {
         let Some(module) = file.path.strip_prefix("python/llgtrt/") else { continue };
-        let Some(own) = place(PYTHON_ORDER, module) else { continue };
-        for (number, line) in file.text.lines().enumerate() {
-            let import = line.trim().strip_prefix("from llgtrt").and_then(|rest| rest.split_once(" import "));
-            let Some((package, names)) = import else { continue };
-            let used = names.split(',').map(str::trim);
-            let package = package.trim_start_matches('.');
-            let rank = if package.is_empty() {
-                used.filter_map(|name| place(PYTHON_ORDER, name)).max()
-            } else {
-                place(PYTHON_ORDER, package)
-            };
-            if rank.is_some_and(|rank| rank > own) {
-                faults.push(format!("{}:{}: {line}", file.path, number + 1));
+        let own = place(PYTHON_ORDER, module);
+        let own = own.unwrap_or_else(|| panic!("{module} has no rank: add it to PYTHON_ORDER"));
+        for used in imports(&file.text, "llgtrt") {
+            if place(PYTHON_ORDER, &used).is_some_and(|rank| rank > own) {
+                faults.push(format!("{} imports {used}", file.path));
             }
         }
     }
     hold("the Python layer imports downward only", faults);
+}
+
+/// What is imported from below `package`: `from package import a, b` and `from package.a import x` give `a` and `b`.
+fn imports(text: &str, package: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    // A list in parentheses becomes one line.
+    for line in text.replace("(\n", "").replace(",\n", ",").lines() {
+        let import = line.trim().strip_prefix("from ").and_then(|rest| rest.split_once(" import "));
+        let Some((from, names)) = import else { continue };
+        match from.strip_prefix(package) {
+            Some("") => found.extend(names.split(',').map(|name| name.trim().to_owned())),
+            Some(module) if module.starts_with('.') => found.push(module[1..].to_owned()),
+            _ => {}
+        }
+    }
+    found
+}
+
+#[test]
+fn no_modules_import_each_other_in_a_circle() {
+    let files = tracked();
+    for (folder, package) in FOLDERS {
+        let mut open = edges(&files, folder, package);
+        assert!(open.iter().any(|(_, used)| !used.is_empty()), "{folder}: the list of imports is broken");
+        let waits =
+            |used: &[String], open: &[(String, _)]| open.iter().any(|(module, _)| used.contains(module));
+        while let Some(next) = open.iter().position(|(_, used)| !waits(used, &open)) {
+            open.remove(next);
+        }
+        let left = open.into_iter().map(|(module, used)| format!("{folder}{module} uses {used:?}"));
+        hold("modules import each other in a circle, or what does", left.collect());
+    }
+}
+
+/// The modules that lie in `folder`, and what each of them uses.
+fn edges(files: &[File], folder: &str, package: &str) -> Vec<(String, Vec<String>)> {
+    let mut found: Vec<(String, Vec<String>)> = Vec::new();
+    for file in files.iter().filter(|file| !file.is_test()) {
+        let Some(path) = file.path.strip_prefix(folder) else { continue };
+        let Some((path, "rs" | "py")) = path.rsplit_once('.') else { continue };
+        let module = path.split('/').next().unwrap_or_default();
+        let code = file.code().map(|(_, line)| line).collect::<Vec<_>>().join("\n");
+        let depth = path.trim_end_matches("/mod").split('/').count();
+        let inner = folder.trim_start_matches("rust/src/").replace('/', "::");
+        let mut used = imports(&code, package);
+        used.extend(uses(&code, &"super::".repeat(depth)));
+        used.extend(uses(&code, &format!("crate::{inner}")));
+        let first = |path: String| path.split([':', '.']).next().unwrap_or_default().to_owned();
+        found.push((module.to_owned(), used.into_iter().map(first).filter(|name| name != module).collect()));
+    }
+    found
 }
 
 #[test]

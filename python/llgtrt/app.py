@@ -70,17 +70,13 @@ class Work:
         await self._idle.wait()
 
 
-class Gate:
-    """Around everything: keys, work in flight, counts, and one body for whatever goes wrong."""
+class Record:
+    """Around everything, preflights too: a name, a count and a line of the log for each request."""
 
-    def __init__(
-        self, app: ASGIApp, keys: tuple[str, ...], work: Work, counts: HttpCounts, log: AccessLog | None
-    ) -> None:
+    def __init__(self, app: ASGIApp, counts: HttpCounts, log: AccessLog | None) -> None:
         self._app = app
-        self._log = log
-        self._keys = [key.encode() for key in keys]
-        self._work = work
         self._counts = counts
+        self._log = log
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request."""
@@ -89,26 +85,43 @@ class Gate:
         outcome = ""
         begun = time.monotonic()
         request_id = _request_id(scope)
+        scope["answered"] = False
 
         async def counting_send(message: Message) -> None:
             nonlocal outcome
             if message["type"] == "http.response.start":
-                outcome = str(message["status"])
+                outcome, scope["answered"] = str(message["status"]), True
                 message["headers"] = [*message["headers"], (b"x-request-id", request_id)]
             await send(message)
 
         try:
-            await self._guarded(scope, receive, counting_send)
+            await self._app(scope, receive, counting_send)
         except GoneError:
             outcome = "disconnected"
-        except Exception:
-            log.exception("a request failed")
-            if not outcome:
-                await internal().response()(scope, receive, counting_send)
         finally:
             self._counts.count(_known_path(scope["path"]), outcome)
             if self._log is not None:
                 self._log.write(scope, request_id.decode(), outcome, begun)
+
+
+class Gate:
+    """Around the handlers: keys, work in flight, and one body for whatever goes wrong."""
+
+    def __init__(self, app: ASGIApp, keys: tuple[str, ...], work: Work) -> None:
+        self._app = app
+        self._keys = [key.encode() for key in keys]
+        self._work = work
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one request."""
+        try:
+            await self._guarded(scope, receive, send)
+        except GoneError:
+            raise
+        except Exception:
+            log.exception("a request failed")
+            if not scope["answered"]:
+                await internal().response()(scope, receive, send)
 
     async def _guarded(self, scope: Scope, receive: Receive, send: Send) -> None:
         if not scope["path"].startswith("/v1/") or scope["path"].startswith("/v1/health/"):
@@ -139,20 +152,24 @@ class Gate:
         if sum(hmac.compare_digest(known, key) for known in self._keys):
             return int.from_bytes(hashlib.sha256(key).digest()[:8], "big")
         message = "missing or wrong API key; send it as `Authorization: Bearer <key>`"
-        raise ApiError(401, message, code="invalid_api_key", headers={"www-authenticate": "Bearer"})
+        raise ApiError(message, code="invalid_api_key", headers={"www-authenticate": "Bearer"})
 
 
 class AccessLog:
-    """A line for each request, without any of its text."""
+    """A line for each request, without any of its text. It is asked for by itself: `--quiet` leaves it."""
 
     def __init__(self, form: str) -> None:
         """`form`: `text` or `json`."""
         self._json = form == "json"
+        self._log = logging.getLogger("llgtrt.access")
+        self._log.setLevel(logging.INFO)
 
     def write(self, scope: Scope, request_id: str, outcome: str, begun: float) -> None:
         """The request is over."""
         facts: dict[str, object] = {"id": request_id, "method": scope["method"]}
-        facts |= {"path": scope["path"][:200], "status": outcome}
+        # As it was sent: decoded, it could begin a line of its own.
+        path = scope["raw_path"][:200].decode("ascii", "backslashreplace")
+        facts |= {"path": path, "status": outcome}
         generation: Generation | None = scope.get("generation")
         if generation is not None:
             usage = generation.usage()
@@ -165,7 +182,7 @@ class AccessLog:
         if self._json:
             print(json.dumps(facts), file=sys.stderr, flush=True)
         else:
-            log.info("request %s", " ".join(f"{name}={value}" for name, value in facts.items()))
+            self._log.info("request %s", " ".join(f"{name}={value}" for name, value in facts.items()))
 
 
 _LONGEST_ID = 128
@@ -192,11 +209,12 @@ def create_app(settings: Settings, engine: AsyncEngine) -> FastAPI:
     work, counts = Work(), HttpCounts()
     form = settings.server.access_log
     access = AccessLog(form) if form != "off" else None
-    gate = Middleware(Gate, keys=settings.server.api_keys, work=work, counts=counts, log=access)
+    record = Middleware(Record, counts=counts, log=access)
+    gate = Middleware(Gate, keys=settings.server.api_keys, work=work)
     app = FastAPI(
         title="llgtrt",
         redoc_url=None,
-        middleware=[*_cors(settings), gate],
+        middleware=[record, *_cors(settings), gate],
         exception_handlers={HTTPException: _http_error, ApiError: _api_error, _core.CoreError: _core_error},
     )
     app.router.redirect_slashes = False
@@ -214,7 +232,15 @@ def _cors(settings: Settings) -> list[Middleware]:
     origins = settings.server.cors_origins
     if not origins:
         return []
-    return [Middleware(CORSMiddleware, allow_origins=origins, allow_methods=["*"], allow_headers=["*"])]
+    return [
+        Middleware(
+            CORSMiddleware,
+            allow_origins=origins,
+            allow_methods=["*"],
+            allow_headers=["*"],
+            expose_headers=["x-request-id"],
+        )
+    ]
 
 
 async def live(request: Request) -> Response:
@@ -244,12 +270,12 @@ async def metrics(request: Request) -> Response:
 
 
 async def _http_error(request: Request, error: Exception) -> Response:
-    status = error.status_code if isinstance(error, HTTPException) else 500
-    headers = error.headers if isinstance(error, HTTPException) else None
+    """What the router refuses: a page that is not there, or a method that it does not have."""
+    assert isinstance(error, HTTPException)
     url = f"{request.method} {request.scope['path']:.200}"
-    message = {404: f"no such page: {url}", 405: f"not allowed: {url}"}.get(status, str(error))
-    code = {404: "not_found", 405: "method_not_allowed"}.get(status)
-    return ApiError(status, message, code=code, headers=headers).response()
+    said = {404: ("no such page", "not_found"), 405: ("not allowed", "method_not_allowed")}
+    what, code = said[error.status_code]
+    return ApiError(f"{what}: {url}", code=code, headers=error.headers).response()
 
 
 async def _api_error(request: Request, error: Exception) -> Response:

@@ -33,12 +33,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _serve(parsed: argparse.Namespace) -> int:
+    _begin_log(parsed)
     if parsed.hf_repo is not None:
         parsed.target = hub.fetch(parsed.hf_repo)
     settings = load(parsed.target, parsed.runtime_config, _overrides(parsed))
     if parsed.print_config:
         print(_core.print_config(hidden(settings.config)))
         return 0
+    _warn(parsed, settings)
+    return _start(settings)
+
+
+def _begin_log(parsed: argparse.Namespace) -> None:
+    """Sets how much is logged. The core's log begins with the first configuration that it reads."""
     if parsed.debug or parsed.quiet:
         # The core's log, in this process and in the engine's.
         os.environ.setdefault("LLGTRT_LOG", "debug" if parsed.debug else "warn")
@@ -47,16 +54,17 @@ def _serve(parsed: argparse.Namespace) -> int:
         format="%(asctime)s %(levelname)s %(message)s",
         stream=sys.stderr,
     )
-    for name in ("uvicorn", "asyncio"):
+    for name in ("uvicorn", "asyncio", "httpx", "httpx2"):
         logging.getLogger(name).setLevel(logging.INFO if parsed.debug else logging.WARNING)
-    _warn(parsed, settings)
-    return _start(settings)
 
 
 def _warn(parsed: argparse.Namespace, settings: Settings) -> None:
     """Says what an operator may not have meant."""
-    if parsed.api_key is not None:
-        log.warning("--api-key shows in the list of processes; use LLGTRT_API_KEY or server.api_key_file")
+    flags = {"--api-key": parsed.api_key is not None, "--set": any("api_keys" in pair for pair in parsed.set)}
+    for flag in (flag for flag, shows in flags.items() if shows):
+        log.warning(
+            "a key after %s shows in the list of processes; use LLGTRT_API_KEY or server.api_key_file", flag
+        )
     if not settings.server.api_keys and not is_loopback(settings.server.host):
         log.warning("anybody who reaches %s may use this server: there is no API key", settings.server.host)
 

@@ -3,14 +3,17 @@
 A client may leave data unread, begin a request and never end it, or be gone without a word. Its connection
 is aborted when that has lasted `send_timeout`: while uvicorn waits for room in the send buffer, after the
 answer is complete but not taken, and before the head of a request is complete (after an answer, uvicorn's
-keep-alive counts until more comes). Its request is then cancelled as any client's that goes away. Until then
-it costs the send buffer and no more, since the core merges what cannot be sent. Where the kernel itself sees
-no acknowledgement, TCP_USER_TIMEOUT does the same.
+keep-alive counts until more comes). The time begins anew whenever the client takes something. Its request is
+then cancelled as any client's that goes away. Until then it costs the send buffer and no more, since the core
+merges what cannot be sent. Where the kernel itself sees no acknowledgement, TCP_USER_TIMEOUT does the same.
 """
 
 from __future__ import annotations
 
 import asyncio
+import fcntl
+import sys
+import termios
 
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
@@ -33,6 +36,12 @@ class Connection(HttpToolsProtocol):
         if not self.transport.get_write_buffer_size():
             return idle and self.timeout_keep_alive_task is None
         return idle or self.flow.write_paused
+
+    def unsent(self) -> int:
+        """Bytes that the client has not taken: ours, and the kernel's, which takes ours in large steps."""
+        socket = self.transport.get_extra_info("socket")
+        queued = fcntl.ioctl(socket.fileno(), termios.TIOCOUTQ, bytes(4))
+        return self.transport.get_write_buffer_size() + int.from_bytes(queued, sys.byteorder)
 
     def send_400_response(self, msg: str) -> None:
         """Answers what is not HTTP."""
@@ -62,11 +71,13 @@ async def drop_stalled(state: ServerState, timeout: float) -> None:
     a core is not the client's.
     """
     interval = min(1.0, timeout / 4)
-    stalled: dict[Connection, float] = {}
+    stalled: dict[Connection, tuple[int, float]] = {}
     while True:
-        now = {c for c in state.connections if isinstance(c, Connection) and c.stalled()}
-        stalled = {c: stalled.get(c, 0.0) + interval for c in now}
-        for connection, seconds in stalled.items():
-            if seconds > timeout:
+        now = [(c, c.unsent()) for c in state.connections if isinstance(c, Connection) and c.stalled()]
+        before, stalled = stalled, {}
+        for connection, unsent in now:
+            left, seconds = before.get(connection, (unsent, 0.0))
+            stalled[connection] = unsent, seconds + interval if unsent == left else 0.0
+            if stalled[connection][1] > timeout:
                 connection.transport.abort()
         await asyncio.sleep(interval)

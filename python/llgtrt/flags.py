@@ -32,10 +32,17 @@ def parse(arguments: Sequence[str], version: str = "") -> argparse.Namespace:
     if parsed.command == "serve":
         _check_target(parsed)
     if unknown:
-        near = difflib.get_close_matches(unknown[0].split("=")[0], flags, 1, cutoff=0.75)
-        hint = f"did you mean {near[0]}?" if near else f"see `llgtrt {parsed.command} --help`"
+        near = _near(unknown[0].split("=")[0], flags)
+        hint = f"did you mean {' or '.join(near)}?" if near else f"see `llgtrt {parsed.command} --help`"
         raise UsageError(f"unknown argument {unknown[0]}; {hint}")
     return parsed
+
+
+def _near(name: str, flags: set[str]) -> list[str]:
+    """Flags that begin so, or else the one that is most like it."""
+    begin = name.replace("_", "-")
+    full = sorted(flag for flag in flags if len(begin) > 2 and flag.replace("_", "-").startswith(begin))
+    return full or difflib.get_close_matches(name, sorted(flags), 1, cutoff=0.75)
 
 
 def _check_target(parsed: argparse.Namespace) -> None:
@@ -121,7 +128,7 @@ def _add_serve(serve: argparse.ArgumentParser) -> None:
     add("--no-speculation", action="store_true", help="draft nothing")
     add("--print-config", action="store_true", help="print the effective configuration and exit")
     add("--debug", action="store_true", help="log more")
-    add("--quiet", action="store_true", help="log only what is wrong")
+    add("--quiet", action="store_true", help="log only what is wrong, and server.access_log")
 
 
 def _add_names(serve: argparse.ArgumentParser) -> None:
@@ -184,14 +191,19 @@ def _add_run(run: argparse.ArgumentParser) -> None:
         metavar="LIST",
         help='"[draft_len, [draft devices], [target devices], use_logits]"',
     )
-    add("--kv_cache_enable_block_reuse", action="store_true", help="reuse KV of common beginnings")
+    add(
+        "--kv_cache_enable_block_reuse",
+        action="store_true",
+        default=None,
+        help="reuse KV of common beginnings",
+    )
     add("--kv_cache_free_gpu_memory_fraction", type=float, metavar="F", help="share of free memory for KV")
     add("--max_tokens_in_paged_kv_cache", type=int, metavar="N", help="most KV tokens in total")
     add("--enable_chunked_context", action="store_true", help="no effect: prompts are computed in chunks")
     add("--num_beams", type=int, default=1, help="1: beam search is not supported")
     add("--use_py_session", action="store_true", help="refused: there is one session, and it is the core's")
-    add("--temperature", type=float, default=1.0)
-    add("--top_k", type=int, default=1, help="1 = greedy")
+    add("--temperature", type=float, help="(the configuration's, or 1)")
+    add("--top_k", type=int, help="1 = greedy (the configuration's, or 1)")
     add("--top_p", type=float, help="0 = all tokens")
     add("--min_p", type=float)
     for name in ("repetition", "presence", "frequency"):

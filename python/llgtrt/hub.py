@@ -1,7 +1,7 @@
 """Models from the Hugging Face hub: `org/name` or `org/name:Q4_K_M`, as llama-server names them.
 
-`huggingface_hub` keeps what it has in its cache, goes on where a download broke off, and shows how far it is;
-`HF_TOKEN`, `HF_HOME` and `HF_ENDPOINT` mean what they mean there.
+`huggingface_hub` keeps whole files in its cache, goes on where a connection broke off, and shows how far it
+is; `HF_TOKEN`, `HF_HOME` and `HF_ENDPOINT` mean what they mean there.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def fetch(name: str) -> str:
         raise StartError(f"-hf {name}: must be org/name, or org/name:QUANTISATION")
     # Loaded here: it takes a while, and most starts need none of it.
     import huggingface_hub
-    from huggingface_hub.errors import EntryNotFoundError, GatedRepoError, RepositoryNotFoundError
+    from huggingface_hub.errors import GatedRepoError, RemoteEntryNotFoundError, RepositoryNotFoundError
 
     try:
         there = huggingface_hub.HfApi().list_repo_files(repository)
@@ -36,7 +36,7 @@ def fetch(name: str) -> str:
         return first
     except GatedRepoError as e:
         raise StartError(f"-hf {name}: ask for access on the hub first, then set HF_TOKEN") from e
-    except (RepositoryNotFoundError, EntryNotFoundError) as e:
+    except (RepositoryNotFoundError, RemoteEntryNotFoundError) as e:
         raise StartError(f"-hf {name}: the hub has no such model (a private one needs HF_TOKEN)") from e
     except StartError:
         raise
@@ -58,15 +58,18 @@ def _cached(repository: str, quantisation: str, name: str) -> str | None:
         folder = huggingface_hub.snapshot_download(repository, local_files_only=True)
     except (OSError, ValueError):
         return None
-    there = [str(path.relative_to(folder)) for path in Path(folder).rglob("*.gguf")]
-    return str(Path(folder) / choose(there, quantisation, name)[0]) if there else None
+    there = [str(path.relative_to(folder)) for path in Path(folder).rglob("*.gguf") if path.is_file()]
+    try:
+        return str(Path(folder) / choose(there, quantisation, name)[0])
+    except StartError:
+        return None
 
 
 def choose(there: Sequence[str], quantisation: str, name: str) -> list[str]:
     """The files of one model among those of a repository: several where it is split, in their order.
 
     Raises:
-        StartError: none, or not of that quantisation.
+        StartError: none, or not of that quantisation, or not all of its files.
     """
     models = sorted(f for f in there if f.lower().endswith(".gguf") and "mmproj" not in f.lower())
     if not models:
@@ -74,10 +77,14 @@ def choose(there: Sequence[str], quantisation: str, name: str) -> list[str]:
     for wanted in [quantisation] if quantisation else [*PREFERRED, ""]:
         fitting = [f for f in models if _is_of(f, wanted)]
         if fitting:
-            split = re.fullmatch(r"(.*-)00001(-of-\d{5}\.gguf)", fitting[0])
+            split = re.fullmatch(r"(.*-)\d{5}(-of-(\d{5})\.gguf)", fitting[0])
             if split is None:
                 return fitting[:1]
-            return [f for f in fitting if f.startswith(split[1]) and f.endswith(split[2])]
+            parts = [f"{split[1]}{i:05}{split[2]}" for i in range(1, int(split[3]) + 1)]
+            missing = [part for part in parts if part not in fitting]
+            if missing:
+                raise StartError(f"-hf {name}: {missing[0]} is missing; choose another quantisation")
+            return parts
     raise StartError(f"-hf {name}: no file of {quantisation}; there are {', '.join(models[:20])}")
 
 

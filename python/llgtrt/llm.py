@@ -200,7 +200,8 @@ class LLM:
         try:
             info = msgspec.json.decode(self._core.info(), type=dict[str, Any])
             self._template = templates.load(settings, info)
-            self._defaults = settings.sampling
+            # Fields of SamplingParams that the configuration sets.
+            self.sampling_defaults = settings.sampling
             self._context: int = info["limits"]["context"]
         except StartError as e:
             self.close()
@@ -264,7 +265,7 @@ class LLM:
 
     def get_default_sampling_params(self) -> SamplingParams:
         """What configuration and `generation_config.json` say, in place of the usual defaults."""
-        return SamplingParams(**self._defaults)
+        return SamplingParams(**self.sampling_defaults)
 
     def close(self) -> None:
         """Ends the engine. Afterwards nothing can be generated."""

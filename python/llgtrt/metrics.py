@@ -160,7 +160,7 @@ def _drafting(drafting: dict[str, Any]) -> Iterator[Metric]:
     yield fates
     places = (
         ("llgtrt_draft_accepted_at", "Accepted tokens, by their place in the draft.", "accepted_at"),
-        ("llgtrt_draft_lengths", "Steps of a choice, by the length chosen for its draft.", "lengths"),
+        ("llgtrt_draft_lengths", "Steps of a choice, by the length of its draft.", "lengths"),
     )
     for name, text, key in places:
         family = CounterMetricFamily(name, text, labels=["place"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import csv
 import json
+import logging
 import os
 import time
 from pathlib import Path
@@ -14,6 +15,8 @@ from llgtrt.settings import StartError, given
 
 if TYPE_CHECKING:
     from llgtrt.llm import LLM, Prompt, RequestOutput, SamplingParams
+
+log = logging.getLogger(__name__)
 
 _ROUNDS = 10
 """Runs that `--run_profiling` measures."""
@@ -46,7 +49,7 @@ def main(parsed: argparse.Namespace) -> int:
             runtime_config=parsed.runtime_config,
             config=_config(parsed),
         ) as llm:
-            _complete(parsed, llm, prompts, _sampling(parsed))
+            _complete(parsed, llm, prompts, _sampling(parsed, llm.sampling_defaults))
     except ValueError as e:
         raise StartError(str(e)) from e
     return 0
@@ -74,18 +77,21 @@ def _prompts(parsed: argparse.Namespace) -> list[Prompt]:
     raise StartError(f"--input_file: {file.name} is neither .txt nor .csv; write it as one of these")
 
 
-def _sampling(parsed: argparse.Namespace) -> SamplingParams:
+def _sampling(parsed: argparse.Namespace, defaults: dict[str, Any]) -> SamplingParams:
+    """The flags before the configuration's `defaults`, these before those of `run.py`."""
     from llgtrt.llm import SamplingParams
 
-    names = ("min_p", "repetition_penalty", "presence_penalty", "frequency_penalty")
+    names = ("temperature", "top_k", "min_p", "repetition_penalty", "presence_penalty", "frequency_penalty")
     wanted: dict[str, Any] = {name: getattr(parsed, name) for name in names}
     wanted |= {"seed": parsed.random_seed, "stop": parsed.stop_words}
-    wanted |= {"top_p": parsed.top_p or None, "truncate_prompt_tokens": parsed.max_input_length}
+    wanted |= {
+        "top_p": 1.0 if parsed.top_p == 0 else parsed.top_p,
+        "truncate_prompt_tokens": parsed.max_input_length,
+    }
     if parsed.end_id is not None:
         wanted |= {"ignore_eos": True, "stop_token_ids": [parsed.end_id] if parsed.end_id >= 0 else None}
-    return SamplingParams(
-        temperature=parsed.temperature, top_k=parsed.top_k, max_tokens=parsed.max_output_len, **given(wanted)
-    )
+    usual = {"temperature": 1.0, "top_k": 1}
+    return SamplingParams(**(usual | defaults | given(wanted)), max_tokens=parsed.max_output_len)
 
 
 def _complete(parsed: argparse.Namespace, llm: LLM, prompts: list[Prompt], sampling: SamplingParams) -> None:
@@ -136,9 +142,11 @@ def _print(number: int, output: RequestOutput) -> None:
 
 
 def _config(parsed: argparse.Namespace) -> dict[str, Any]:
-    config: dict[str, Any] = {"enable_kv_cache_reuse": parsed.kv_cache_enable_block_reuse}
+    # As with `run.py`, what is greedy does not depend on the model's files.
+    config: dict[str, Any] = {"engine": {"generation_config": "none"}}
     config |= given(
         {
+            "enable_kv_cache_reuse": parsed.kv_cache_enable_block_reuse,
             "kv_cache_free_gpu_mem_fraction": parsed.kv_cache_free_gpu_memory_fraction,
             "kv_cache_max_tokens": parsed.max_tokens_in_paged_kv_cache,
         }
@@ -159,10 +167,10 @@ def check_tokenizer(flag: str, engine: str, tokenizer: str) -> None:
         return
     files = [Path(name) / "tokenizer.json" for name in (folder, tokenizer)]
     if not Path(engine).is_dir() and not files[0].is_file():
-        # A bare .gguf file has its own; all that can be seen is whether a tokenizer lies there at all.
         names = ("tokenizer.json", "tokenizer.model", "tokenizer_config.json")
         if not any((Path(tokenizer) / name).is_file() for name in names):
             raise StartError(f"{flag}: {tokenizer} has no tokenizer; leave the flag out")
+        log.warning("%s: %s is not read, nor compared: %s has its tokenizer within", flag, tokenizer, engine)
         return
     try:
         equal = files[0].read_bytes() == files[1].read_bytes()

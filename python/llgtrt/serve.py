@@ -10,9 +10,11 @@ import os
 import resource
 import signal
 import socket
+import ssl
 import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import uvicorn
@@ -44,9 +46,10 @@ def serve(settings: Settings) -> int:
     """Serves until a signal. The exit code: 0 after an orderly end.
 
     Raises:
-        StartError: the port, the target or the template cannot be used, or the engine failed.
+        StartError: port, target, template, certificate or key cannot be used, or the engine failed.
     """
     templates.check(settings)
+    _check_tls(settings)
     _allow_descriptors()
     listeners = _listen(settings)
     try:
@@ -57,6 +60,30 @@ def serve(settings: Settings) -> int:
         return asyncio.run(_run(settings, core, listeners))
     finally:
         core.close()
+
+
+def _check_tls(settings: Settings) -> None:
+    """Reads certificate and key as uvicorn will.
+
+    Raises:
+        StartError: one of them cannot be used; the message names it.
+    """
+    chain, key = settings.server.ssl_certfile, settings.server.ssl_keyfile
+    if chain is None or key is None:
+        return
+    for name, file in ("ssl_certfile", chain), ("ssl_keyfile", key):
+        try:
+            Path(file).read_bytes()
+        except OSError as e:
+            raise StartError(f"server.{name}: {file} cannot be read ({e.strerror}); check the path") from e
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    wrong = f"server.ssl_certfile: {chain} is not a chain of certificates"
+    try:
+        context.load_verify_locations(chain)
+        wrong = f"server.ssl_keyfile: {key} is not the certificate's private key, without a password,"
+        context.load_cert_chain(chain, key, password="")
+    except ssl.SSLError as e:
+        raise StartError(f"{wrong} in PEM ({e.reason or e}); name the file that is") from e
 
 
 def _allow_descriptors() -> None:

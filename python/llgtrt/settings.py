@@ -104,8 +104,9 @@ class Settings:
             return self.server.served_model_name
         if self.is_toy:
             return TOY
-        path = Path(self.target).resolve()
-        return path.stem if path.suffix == ".gguf" else path.name
+        path = Path(self.target)
+        # A file in the hub's cache is a link to one whose name is a hash.
+        return path.stem if path.suffix == ".gguf" else path.resolve().name
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -135,11 +136,7 @@ def load(target: str, runtime_config: str | None, overrides: dict[str, Any]) -> 
     Raises:
         StartError: the target or the file is missing, or the core refuses a key.
     """
-    speculative = overrides.get("speculative", {})
-    for name in (target, speculative.get("draft_model"), speculative.get("mlp_speculator")):
-        if name is not None and not _is_toy(name) and not os.access(name, os.R_OK):
-            found = "may not be read" if os.path.lexists(name) else "no such engine folder or .gguf file"
-            raise StartError(f"{name}: {found}; check the path (or use the target `{TOY}`)")
+    _check_there(target)
     file = _config_file(target, runtime_config)
     try:
         text = file.read_text(encoding="utf-8") if file else None
@@ -149,14 +146,28 @@ def load(target: str, runtime_config: str | None, overrides: dict[str, Any]) -> 
         config = _core.load_config(text, json.dumps(overrides))
     except _core.InvalidRequest as e:
         raise StartError(f"{file}: {e}" if file else str(e)) from e
-    config = _with_model_defaults(target, text, overrides, config)
+    speculative = overrides.get("speculative", {})
+    for name in given({key: speculative.get(key) for key in ("draft_model", "mlp_speculator")}).values():
+        _check_there(name)
+    config = _with_model_defaults(target, config)
     return Settings(target, config, ServerSettings.from_group(json.loads(config)["server"]))
+
+
+def _check_there(name: str) -> None:
+    """Refuses a model that cannot be read.
+
+    Raises:
+        StartError: it is missing, or may not be read.
+    """
+    if not _is_toy(name) and not os.access(name, os.R_OK):
+        found = "may not be read" if os.path.lexists(name) else "no such engine folder or .gguf file"
+        raise StartError(f"{name}: {found}; check the path (or use the target `{TOY}`)")
 
 
 _SAMPLING = ("temperature", "top_p", "top_k", "min_p", "repetition_penalty")
 
 
-def _with_model_defaults(target: str, text: str | None, overrides: dict[str, Any], config: str) -> str:
+def _with_model_defaults(target: str, config: str) -> str:
     """The configuration with what `generation_config.json` says where it is silent itself.
 
     Raises:
@@ -174,8 +185,9 @@ def _with_model_defaults(target: str, text: str | None, overrides: dict[str, Any
         server = {"default_max_tokens": said.get("max_new_tokens")}
         if known["server"]["default_max_tokens"] is not None:
             server = {}
-        more = merged({"sampling": given(sampling), "server": given(server)}, overrides)
-        return _core.load_config(text, json.dumps(more))
+        more = {"sampling": given(sampling), "server": given(server)}
+        # Not from the file again: what has no effect in it would be logged twice.
+        return _core.load_config(None, json.dumps(merged(known, more)))
     except (OSError, ValueError) as e:
         advice = "mend it, or set engine.generation_config to none"
         raise StartError(f"{file}: cannot be used ({e}); {advice}") from e

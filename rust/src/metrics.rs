@@ -153,7 +153,7 @@ pub struct Drafting {
     pub sources: BTreeMap<DraftSource, Fates>,
     /// Accepted tokens by their place in the draft; the last entry is for all further ones.
     pub accepted_at: [u64; PLACES],
-    /// Steps of a sequence by the length chosen for its draft; the last entry is for all longer ones.
+    /// Steps of a sequence by the length of its draft; the last entry is for all longer ones.
     pub lengths: [u64; PLACES],
 }
 
@@ -179,9 +179,10 @@ pub struct Fates {
 }
 
 impl Drafting {
-    /// Takes a draft of the length `planned`, of which `emitted` tokens were emitted, and what became of it.
-    pub fn take(&mut self, planned: u32, emitted: u32, fates: &[(DraftSource, Fates)]) {
-        self.lengths[place(planned)] += 1;
+    /// Takes what became of a draft, of which `emitted` tokens were emitted.
+    pub fn take(&mut self, emitted: u32, fates: &[(DraftSource, Fates)]) {
+        let drafted: u64 = fates.iter().map(|(_, fates)| fates.drafted).sum();
+        self.lengths[place(drafted as u32)] += 1;
         for (source, fates) in fates {
             self.sources.entry(*source).or_default().add(fates);
         }

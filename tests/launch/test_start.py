@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -53,3 +54,13 @@ def test_the_printed_configuration_is_a_valid_file(tmp_path: Path) -> None:
     again = launch("toy", "--runtime-config", "printed.json", "--print-config", cwd=tmp_path)
     assert again.stdout == printed.stdout
     assert '"port": 3999' in printed.stdout
+
+
+def test_help_is_the_programs_own(tmp_path: Path) -> None:
+    told = launch("--help", cwd=tmp_path)
+    flags = [sys.executable, "-I", str(ROOT / "python" / "llgtrt" / "flags.py"), "serve", "--help"]
+    own = subprocess.run(flags, capture_output=True, text=True, check=True)
+    assert told.returncode == 0, told.stderr
+    # Lines may be broken elsewhere: the launcher takes the system's Python.
+    assert " ".join(told.stdout.split()).endswith(" ".join(own.stdout.split()))
+    assert "--speculative-config" in told.stdout

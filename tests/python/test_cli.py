@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 import subprocess
 import sys
@@ -14,6 +15,14 @@ import pytest
 from llgtrt import cli
 from llgtrt.cli import main
 from llgtrt.settings import load
+
+
+@pytest.fixture(autouse=True)
+def own_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command line's flags for the log hold in its process, and tests share one."""
+    # Set first, so that it is put back as it was, absent or not.
+    monkeypatch.setenv("LLGTRT_LOG", "")
+    monkeypatch.delenv("LLGTRT_LOG")
 
 
 def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
@@ -34,6 +43,13 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
         (["bake", "toy"], "invalid choice"),
         (["serve", "toy", "--prot", "1"], "did you mean --port?"),
         (["serve", "toy", "--zork"], "unknown argument --zork; see"),
+        (["serve", "toy", "--num-spec", "5"], "--num-spec; did you mean --num-speculative-tokens?"),
+        (["serve", "toy", "--num_spec=5"], "did you mean --num-speculative-tokens?"),
+        (["serve", "toy", "--ngram"], "--ngram-prompt-lookup-max or --ngram-prompt-lookup-min?"),
+        (
+            ["run", "--engine_dir", "toy", "--max_output_len", "1", "--top-"],
+            "did you mean --top_k or --top_p?",
+        ),
         (["serve", "toy", "--port", "x"], "--port"),
         (["serve", "toy", "draft"], "draft: no such engine folder"),
         (["serve", "toy", "tests"], "cannot draft for the weightless engine"),
@@ -55,6 +71,8 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
         (["serve", "toy", "--speculative-config", '{"modle": "toy"}'], "speculative_config.modle"),
         (["serve", "toy", "--speculative-config", "x"], "--speculative-config"),
         (["serve", "toy", "--set", "engine.treads=1"], "engine.threads"),
+        (["serve", "toy", "--set", "speculative.draft_model=1"], "speculative.draft_model: must be a string"),
+        (["serve", "toy", "--set", "speculative=1"], "speculative: must be an object"),
         (["serve", "toy", "--set", "engine.threads"], "must be KEY=VALUE"),
         (["serve", "toy", "--set", "engine.threads=-1"], "engine.threads"),
         (["serve", "toy", "--max_model_lne", "5"], "did you mean --max-model-len?"),
@@ -177,7 +195,9 @@ def test_keys_are_counted_not_shown(
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
-        (["--api-key", "k"], "list of processes"),
+        (["--api-key", "k"], "a key after --api-key shows in the list of processes"),
+        (["--set", 'server.api_keys=["k"]'], "a key after --set shows in the list of processes"),
+        (["--set", "server.api_key_file=pyproject.toml"], ""),
         (["--host", "0.0.0.0"], "there is no API key"),
         (["--host", "0.0.0.0", "--api-key", "k"], "list of processes"),
         ([], ""),
@@ -200,8 +220,12 @@ def test_warnings_before_the_start(
 def config(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
     """What these arguments of `serve` come to."""
     assert main(["serve", *arguments, "--print-config"]) == 0
-    printed = "\n".join(line.split("//")[0] for line in capsys.readouterr().out.splitlines())
-    found: dict[str, Any] = json.loads(printed)
+    return uncommented(capsys.readouterr().out)
+
+
+def uncommented(printed: str) -> dict[str, Any]:
+    """What `--print-config` has printed."""
+    found: dict[str, Any] = json.loads("\n".join(line.split("//")[0] for line in printed.splitlines()))
     return found
 
 
@@ -274,3 +298,39 @@ def test_help_needs_nothing_else() -> None:
     done = subprocess.run([sys.executable, "-I", script, "serve", "--help"], capture_output=True, text=True)
     assert done.returncode == 0
     assert "--speculative-config" in done.stdout
+
+
+def test_the_flags_of_the_log_reach_the_core(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "runtime.json"
+    file.write_text('{"enable_batch_size_tuning": true}')
+    command = [sys.executable, "-m", "llgtrt", "serve", "toy", "--config", str(file), "--print-config"]
+    for flags, lines in ([], 1), (["--quiet"], 0):
+        done = subprocess.run([*command, *flags], capture_output=True, text=True, check=True)
+        assert done.stderr.count("enable_batch_size_tuning has no effect on llama.cpp") == lines
+    seen = []
+
+    def loading(*arguments: Any) -> Any:
+        seen.append(os.environ.get("LLGTRT_LOG"))
+        return load(*arguments)
+
+    monkeypatch.setattr(cli, "load", loading)
+    for flag in "--debug", "--quiet":
+        monkeypatch.delenv("LLGTRT_LOG", raising=False)
+        assert main(["serve", "toy", flag, "--print-config"]) == 0
+    assert seen == ["debug", "warn"]
+
+
+def test_what_has_no_effect_is_said_once(tmp_path: Path) -> None:
+    (tmp_path / "generation_config.json").write_text('{"temperature": 0.5}')
+    (tmp_path / "runtime.json").write_text(
+        '{"event_buffer_max_size": 1, "speculative": {"draft_target_model_config": [4, [0], [1], true]}}'
+    )
+    command = [sys.executable, "-m", "llgtrt", "serve", str(tmp_path), "--print-config"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert '"temperature": 0.5' in done.stdout
+    assert '"max_draft_len": 4' in done.stdout
+    assert [line.partition("] ")[2] for line in done.stderr.splitlines()] == [
+        "draft_target_model_config: the draft on one device, 0: no ranks",
+        "draft_target_model_config: the target on one device, 1: no ranks",
+        "runtime.json: event_buffer_max_size has no effect on llama.cpp",
+    ]

@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 
 from llgtrt import LLM, SamplingParams, StructuredOutputsParams
+from llgtrt import llm as module
 from llgtrt.cli import main
 from llgtrt.llm import Prompt
 from llgtrt.run import check_tokenizer
-from llgtrt.settings import StartError
+from llgtrt.settings import Settings, StartError, load
 
 ROOT = Path(__file__).parents[2]
 PROMPTS: list[Prompt] = ["one", "two", {"prompt_token_ids": [116, 119, 111]}, {"prompt": "three"}]
@@ -70,15 +71,29 @@ def test_drafts_change_nothing(llm: LLM) -> None:
             assert texts(other, seed=5) == want
             # The counts come after the last event.
             deadline = time.monotonic() + 10
-            while not drafted_by(other) and time.monotonic() < deadline:
+            while not totals(other)["drafted_tokens"] and time.monotonic() < deadline:
                 time.sleep(0.01)
-            assert drafted_by(other), name
+            assert totals(other)["drafted_tokens"], name
 
 
-def drafted_by(llm: LLM) -> int:
+def totals(llm: LLM) -> dict[str, Any]:
+    """All that the engine has counted so far."""
     assert llm._core is not None
-    drafted: int = json.loads(llm._core.metrics())["totals"]["drafted_tokens"]
-    return drafted
+    counts: dict[str, Any] = json.loads(llm._core.metrics())["totals"]
+    return counts
+
+
+def test_what_was_drafted_counts_not_what_was_asked_for() -> None:
+    # A draft model with little KV drafts less than would pay.
+    with LLM("toy:step_us=3000", speculative_model="toy:blur=5,kv=40", num_speculative_tokens=16) as llm:
+        llm.generate(PROMPTS, SamplingParams(max_tokens=60, seed=3), use_tqdm=False)
+        deadline = time.monotonic() + 100
+        while sum(totals(llm)[f"requests_{end}"] for end in ("stop", "length")) < len(PROMPTS):
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        counts = totals(llm)
+    lengths = counts["drafting"]["lengths"]
+    assert sum(length * steps for length, steps in enumerate(lengths)) == counts["drafted_tokens"] > 0
 
 
 def test_choices_logprobs_and_stops(llm: LLM) -> None:
@@ -249,8 +264,9 @@ def test_the_rest_of_run(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> 
     ids = tmp_path / "ids.csv"
     ids.write_text("5,6,7,8\n9,10\n")
     out = tmp_path / "out.csv"
-    line = f"run --engine_dir toy --max_output_len 12 --input_file {ids} --max_input_length 3 --pad_id 2"
-    line += f" --output_generation_logits --output_csv {out} --top_p 0 --random_seed 0"
+    # Slow enough that what grows is seen to grow.
+    line = f"run --engine_dir toy:step_us=20000 --max_output_len 12 --input_file {ids} --max_input_length 3"
+    line += f" --pad_id 2 --output_generation_logits --output_csv {out} --top_p 0 --random_seed 0"
     assert main(line.split()) == 0
     whole = capsys.readouterr().out
     assert whole.count("Output [Text ") == 2
@@ -276,7 +292,53 @@ def test_the_rest_of_run(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> 
     assert "invalid literal" in capsys.readouterr().err
 
 
-def test_a_tokenizer_beside_a_bare_file(tmp_path: Path) -> None:
+def test_only_flags_that_are_given_come_before_the_file(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "runtime.json"
+    said: dict[str, Any] = {"enable_kv_cache_reuse": False, "kv_cache_max_tokens": 7000}
+    said |= {"kv_cache_free_gpu_mem_fraction": 0.25, "speculative": {"max_draft_len": 3, "use_logits": False}}
+    said |= {
+        "sampling": {"temperature": 1.5, "top_k": 50, "top_p": 0.9, "min_p": 0.1, "repetition_penalty": 2}
+    }
+    file.write_text(json.dumps(said))
+    opened: list[Settings] = []
+
+    def opening(*arguments: Any) -> Settings:
+        opened.append(load(*arguments))
+        return opened[-1]
+
+    monkeypatch.setattr(module, "load", opening)
+    line = "run --engine_dir toy --max_output_len 30 --random_seed 5 --input_text once"
+    outputs = []
+    file_flags = ["--runtime-config", str(file)]
+    greedy = ["--temperature", "1", "--top_k", "1", "--top_p", "0", "--repetition_penalty", "1"]
+    for more in [], file_flags, [*file_flags, *greedy]:
+        assert main([*line.split(), *more]) == 0
+        outputs.append(capsys.readouterr().out)
+    config = json.loads(opened[1].config)
+    assert {key: config[key] for key in said if key != "speculative"} == {
+        key: value for key, value in said.items() if key != "speculative"
+    }
+    assert config["speculative"].items() >= said["speculative"].items()
+    assert json.loads(opened[0].config)["enable_kv_cache_reuse"] is True
+    assert outputs[0] == outputs[2] != outputs[1]
+    flags = ["--kv_cache_enable_block_reuse", "--kv_cache_free_gpu_memory_fraction", "0.5"]
+    flags += ["--max_tokens_in_paged_kv_cache", "8000", "--draft_target_model_config", "[4,[0],[1],True]"]
+    assert main([*line.split(), "--runtime-config", str(file), *flags]) == 0
+    config = json.loads(opened[3].config)
+    assert (config["enable_kv_cache_reuse"], config["kv_cache_free_gpu_mem_fraction"]) == (True, 0.5)
+    assert config["kv_cache_max_tokens"] == 8000
+    # What the model's files say of sampling is not read: as with run.py, outputs are greedy.
+    (tmp_path / "generation_config.json").write_text('{"temperature": 1.5, "top_k": 50}')
+    file.unlink()
+    assert main(line.replace("toy", str(tmp_path)).split()) == 2
+    assert "has no model.gguf" in capsys.readouterr().err
+    assert opened[-1].sampling == {}
+    assert (config["speculative"]["max_draft_len"], config["speculative"]["use_logits"]) == (4, True)
+
+
+def test_a_tokenizer_beside_a_bare_file(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     model, folder = tmp_path / "m.gguf", tmp_path / "hf"
     model.touch()
     folder.mkdir()
@@ -284,22 +346,32 @@ def test_a_tokenizer_beside_a_bare_file(tmp_path: Path) -> None:
         check_tokenizer("--tokenizer_dir", str(model), str(folder))
     (folder / "tokenizer.json").write_text("{}")
     check_tokenizer("--tokenizer_dir", str(model), str(folder))
+    assert caplog.messages == [
+        f"--tokenizer_dir: {folder} is not read, nor compared: {model} has its tokenizer within"
+    ]
     (tmp_path / "tokenizer.json").write_text("[]")
     with pytest.raises(StartError, match="differs"):
         check_tokenizer("--tokenizer_dir", str(model), str(folder))
 
 
-def test_outputs_as_they_grow(llm: LLM) -> None:
+@pytest.fixture
+def slow() -> Iterator[LLM]:
+    """An engine whose outputs are seen to grow."""
+    with LLM("toy:step_us=20000", seed=7) as llm:
+        yield llm
+
+
+def test_outputs_as_they_grow(slow: LLM) -> None:
     params = SamplingParams(max_tokens=20, seed=3)
-    whole = llm.generate(["a", "b"], params, use_tqdm=False)
+    whole = slow.generate(["a", "b"], params, use_tqdm=False)
     lengths: dict[str, list[int]] = {}
     last: dict[str, str] = {}
-    for output in llm.generate_stream(["a", "b"], params):
+    for output in slow.generate_stream(["a", "b"], params):
         lengths.setdefault(output.request_id, []).append(len(output.outputs[0].token_ids))
         last[output.request_id] = output.outputs[0].text
     assert all(grown == sorted(grown) and len(grown) > 1 for grown in lengths.values())
     assert [last[name] for name in sorted(last, key=int)] == [output.outputs[0].text for output in whole]
-    some = llm.generate_stream("a", SamplingParams(max_tokens=500, ignore_eos=True))
+    some = slow.generate_stream("a", SamplingParams(max_tokens=500, ignore_eos=True))
     next(some)
     some.close()
-    assert llm.generate("a", params, use_tqdm=False)[0].outputs[0].text == whole[0].outputs[0].text
+    assert slow.generate("a", params, use_tqdm=False)[0].outputs[0].text == whole[0].outputs[0].text

@@ -167,6 +167,7 @@ def test_keys_from_elsewhere_and_pages_from_elsewhere(
     file.write_text("one\n\ntwo\n")
     monkeypatch.setenv("LLGTRT_API_KEY", "three")
     config = {"server": {"api_key_file": str(file), "cors_origins": ["https://example.com"]}}
+    config["server"]["access_log"] = "json"
     with serving("toy", config=config) as server:
         server.wait_ready()
         statuses = {
@@ -179,9 +180,23 @@ def test_keys_from_elsewhere_and_pages_from_elsewhere(
         preflight = server.http.options(CHAT, headers=asked)
         assert preflight.status_code == 200
         assert preflight.headers["access-control-allow-origin"] == "https://example.com"
+        # It has a name and a line of the log, as any other request.
+        name = preflight.headers["x-request-id"]
+        (line,) = next(
+            found for _ in until() if (found := [s for s in server.log().splitlines() if name in s])
+        )
+        assert (json.loads(line)["method"], json.loads(line)["status"]) == ("OPTIONS", "200")
         assert server.http.options(CHAT, headers={**asked, "origin": "https://x.org"}).status_code == 400
         told = server.http.get("/v1/models", headers={"origin": "https://example.com"})
         assert (told.status_code, "access-control-allow-origin" in told.headers) == (401, True)
+        assert told.headers["access-control-expose-headers"] == "x-request-id"
+
+
+def test_other_pages_may_not_call_unless_they_are_named(toy: Server) -> None:
+    asked = {"origin": "https://example.com", "access-control-request-method": "POST"}
+    for response in toy.http.options(CHAT, headers=asked), toy.http.get("/v1/models", headers=asked):
+        assert not [name for name in response.headers if name.startswith("access-control-")]
+    check(toy.http.options(CHAT, headers=asked), 405, None, "method_not_allowed")
 
 
 def test_requests_have_names_and_a_line_in_the_log() -> None:
@@ -195,6 +210,9 @@ def test_requests_have_names_and_a_line_in_the_log() -> None:
                 assert (made != odd, len(made)) == (True, 32)
             refused = server.http.post(CHAT, json={"messages": "secret words"})
             assert refused.headers["x-request-id"]
+            # A line is written after its answer.
+            last = refused.headers["x-request-id"]
+            assert any(last in server.log() for _ in until())
             lines = server.log()
             assert "secret" not in lines
             if form == "text":

@@ -43,18 +43,17 @@ CODES = {
 
 
 class ApiError(Exception):
-    """An error to be told to the client."""
+    """An error to be told to the client; its status follows from its code."""
 
     def __init__(
         self,
-        status: int,
         message: str,
         param: str | None = None,
         code: str | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__(message)
-        self.status = status
+        self.status = CODES[code][0] if code is not None else 400
         self.message = message
         self.param = param
         self.code = code
@@ -78,13 +77,13 @@ class ApiError(Exception):
 
 
 def invalid(param: str | None, message: str, code: str | None = None) -> ApiError:
-    """The request is wrong: 400."""
-    return ApiError(400, message, param, code)
+    """The request is wrong: 400, but for codes that say another status."""
+    return ApiError(message, param, code)
 
 
 def unavailable(message: str, code: str = "unavailable") -> ApiError:
     """Not now, but perhaps soon: 503."""
-    return ApiError(503, message, code=code, headers=RETRY)
+    return ApiError(message, code=code, headers=RETRY)
 
 
 def from_core(error: _core.CoreError, renamed: Mapping[str, str] | None = None) -> ApiError:
@@ -92,21 +91,21 @@ def from_core(error: _core.CoreError, renamed: Mapping[str, str] | None = None) 
     if isinstance(error, _core.InvalidRequest):
         what = error.what.removeprefix("sampling.")
         param = (renamed or {}).get(what, what)
-        return ApiError(400, f"{param}: {error.why}", param, error.code)
+        return ApiError(f"{param}: {error.why}", param, error.code)
     if isinstance(error, _core.GrammarError):
         place = f" at {error.pointer}" if error.pointer else ""
-        return ApiError(400, f"{error.keyword}{place}: {error.why}", "response_format", "unsupported_grammar")
+        return ApiError(f"{error.keyword}{place}: {error.why}", "response_format", "unsupported_grammar")
     if isinstance(error, _core.NotFound):
-        return ApiError(404, str(error), code="not_found")
+        return ApiError(str(error), code="not_found")
     if isinstance(error, _core.Overloaded):
-        return ApiError(429, str(error), code="overloaded", headers=RETRY)
+        return ApiError(str(error), code="overloaded", headers=RETRY)
     if isinstance(error, _core.EngineClosed):
         return unavailable(str(error))
     if isinstance(error, DeadlineError):
-        return ApiError(504, str(error), code="request_timeout")
-    return ApiError(500, str(error), code="engine_error")
+        return ApiError(str(error), code="request_timeout")
+    return ApiError(str(error), code="engine_error")
 
 
 def internal() -> ApiError:
     """A fault of the server's own; the log has what happened."""
-    return ApiError(500, "the server failed on this request; its log says why", code="internal_error")
+    return ApiError("the server failed on this request; its log says why", code="internal_error")

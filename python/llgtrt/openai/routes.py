@@ -70,7 +70,7 @@ class Api:
         """
         if model is not None and model not in self.settings.names:
             message = f"the model `{model:.200}` does not exist; this server has `{self.settings.model}`"
-            raise ApiError(404, message, "model", "model_not_found")
+            raise ApiError(message, "model", "model_not_found")
 
     def check_loaded(self) -> None:
         """Refuses a request that comes too early.
@@ -230,7 +230,7 @@ async def read_body(request: Request, api: Api) -> bytes:
         raise GoneError from e
     except asyncio.TimeoutError as e:
         raise ApiError(
-            408, "the body did not arrive in time", code="timeout", headers={"connection": "close"}
+            "the body did not arrive in time", code="timeout", headers={"connection": "close"}
         ) from e
 
 
@@ -249,7 +249,7 @@ async def _collect(request: Request, api: Api) -> bytes:
             break
     if size > most:
         message = f"the body is larger than {most} bytes (server.max_body_bytes)"
-        raise ApiError(413, message, code="request_too_large", headers={"connection": "close"})
+        raise ApiError(message, code="request_too_large", headers={"connection": "close"})
     return b"".join(pieces)
 
 

@@ -318,7 +318,7 @@ impl Engine {
             self.tally.totals.accepted_tokens += u64::from(emitted);
             let fates = fates(&sources, (emitted, accepted), refusal);
             let sequence = &mut self.running[index];
-            self.tally.totals.drafting.take(sequence.planned.length, emitted, &fates);
+            self.tally.totals.drafting.take(emitted, &fates);
             for (source, fates) in fates {
                 let drafts = &mut sequence.drafts[source as usize];
                 drafts.drafted += fates.drafted as u32;
