@@ -58,7 +58,7 @@ def test_a_large_body_is_read_beside_the_event_loop(
 
     def read(api: routes.Api, data: bytes, client: int) -> routes.Work:
         threads.append(threading.get_ident())
-        raise ApiError(400, "enough", None, "invalid_value")
+        raise ApiError("enough")
 
     async def read_body(request: Request, api: routes.Api) -> bytes:
         return b"x" * size

@@ -193,9 +193,7 @@ class Common(msgspec.Struct):
         float | None,
         about("Probability mass of the tokens that are kept; 0 = the likeliest.", 0, 1, 1, core="sampling"),
     ] = None
-    top_k: Annotated[
-        Unbounded | None, about("Most likely tokens kept; 0 or -1 = all.", -1, default=0)
-    ] = None
+    top_k: Annotated[Unbounded | None, about("Most likely tokens kept; 0 or -1 = all.", -1, default=0)] = None
     min_p: Annotated[
         float | None,
         about("Tokens less likely than this times the likeliest are dropped.", 0, 1, 0, core="sampling"),

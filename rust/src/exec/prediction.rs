@@ -46,8 +46,8 @@ fn place(
         return Some(end);
     }
     let found = (1..=prediction.len()).map(|end| (matched(output, prediction, end), end));
-    let best = found.max_by_key(|(length, end)| (*length, std::cmp::Reverse(end.abs_diff(length))));
-    best.filter(|(length, _)| *length >= LEAST_MATCH.min(most)).map(|(_, end)| end)
+    let best = found.max_by_key(|(same, end)| (*same, std::cmp::Reverse(end.abs_diff(length))));
+    best.filter(|(same, _)| *same >= LEAST_MATCH.min(most)).map(|(_, end)| end)
 }
 
 impl Drafter for Prediction {
