@@ -113,7 +113,8 @@ impl<'a> Tempered<'a> {
         let margin = wanted * ROUNDING;
         let (mut low, mut high, mut mass) = (0, candidates.len(), 0.0);
         // The border is behind `low`, and not behind `high`.
-        if !(self.mass(candidates) - wanted > margin) {
+        let spare = self.mass(candidates) - wanted;
+        if spare.is_nan() || spare <= margin {
             return false;
         }
         while high - low > 1 {

@@ -26,7 +26,7 @@ use std::sync::Arc;
 struct Params {
     request: Arc<Request>,
     seed: u64,
-    /// End tokens of the model and of the request.
+    /// End tokens of the model and of the request, each once.
     ends: Vec<Token>,
     /// For each token whether it may be drawn, where not all may.
     only: Option<Vec<bool>>,
@@ -95,13 +95,10 @@ impl Sampler {
             ids.iter().for_each(|t| only[*t as usize] = true);
             only
         });
-        let params = Params {
-            seed: spec.sampling.seed.unwrap_or(seed),
-            ends: [vocab.eog(), &spec.stop_token_ids].concat(),
-            only,
-            request,
-            vocab,
-        };
+        let mut ends = [vocab.eog(), &spec.stop_token_ids].concat();
+        ends.sort_unstable();
+        ends.dedup();
+        let params = Params { seed: spec.sampling.seed.unwrap_or(seed), ends, only, request, vocab };
         Sampler {
             params: Arc::new(params),
             choice,
@@ -266,19 +263,21 @@ impl Sampler {
         self.params.spec().logprobs.is_some()
     }
 
-    /// What may be drawn: no end tokens where they must wait. None where nothing but the end is allowed.
+    /// What may be drawn: no end tokens where they must wait, unless nothing else is allowed. None where nothing but the
+    /// end is.
     fn allowed<'a>(&'a self, mask: Option<&'a Mask>, position: u32) -> Option<Allowed<'a>> {
         let eog = self.params.vocab.eog();
-        if let Some(m) = mask
-            && m.count() == eog.iter().filter(|t| m.allows(**t)).count()
-        {
+        let only = |tokens: &[Token]| {
+            mask.is_some_and(|m| m.count() == tokens.iter().filter(|t| m.allows(**t)).count())
+        };
+        if only(eog) {
             return None;
         }
         let spec = self.params.spec();
         let without = match position < spec.min_tokens {
-            true => &self.params.ends,
+            true if !only(&self.params.ends) => &self.params.ends[..],
             false if spec.ignore_eos => eog,
-            false => &[],
+            _ => &[],
         };
         Some(Allowed { mask, without })
     }

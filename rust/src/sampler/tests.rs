@@ -184,6 +184,19 @@ fn end_tokens_wait_for_min_tokens_unless_nothing_else_is_allowed() {
 }
 
 #[test]
+fn stop_tokens_do_not_wait_where_nothing_else_is_allowed() {
+    let end = *Vocab::toy().unwrap().eog().first().unwrap();
+    let s = sampler(&format!(r#"{{"prompt":[1],"min_tokens":2,"stop_token_ids":[100,{end}]}}"#));
+    let mut mask = Mask::none(268);
+    mask.set(100, true);
+    assert_eq!(draw(&s, &row(3), Some(&mask)), 100);
+    mask.set(end, true);
+    assert!([100, end].contains(&draw(&s, &row(3), Some(&mask))));
+    mask.set(101, true);
+    assert_eq!(draw(&s, &row(3), Some(&mask)), 101);
+}
+
+#[test]
 fn ignore_eos_never_draws_an_end_token() {
     let s = sampler(r#"{"prompt":[1],"ignore_eos":true,"sampling":{"temperature":0}}"#);
     let vocab = Vocab::toy().unwrap();
