@@ -181,7 +181,7 @@ pub struct EngineConfig {
     pub kv_cache_type: KvCacheType,
     /// Where KV lives: slots (bit-identical rows), shared (one pool), or auto (slots where the probe finds equal bits).
     pub kv_layout: KvLayout,
-    /// While anything decodes, prompt chunks are cut so that a step stays under this many milliseconds.
+    /// While anything decodes, prompt chunks are cut so that a step, drafts aside, stays under this many milliseconds.
     #[schemars(range(min = 1, max = 600_000))]
     pub max_step_ms: u32,
     /// Threads that compute masks during the forward pass; 0 = between steps. null = by the cores.

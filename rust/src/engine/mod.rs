@@ -14,7 +14,7 @@ pub use messages::{Command, FromEngine, Report};
 use crate::config::{Config, DraftSource};
 use crate::error::{Error, panic_text};
 use crate::exec::open::{self, Opened};
-use crate::exec::pace::Pace;
+use crate::exec::pace::{Pace, Shape};
 use crate::exec::{Caps, Drafter, ExecError, Job, Outcome, Round, Target};
 use crate::grammar::Compiler;
 use crate::metrics::{self, Gauges, fates};
@@ -114,6 +114,7 @@ impl Engine {
         Ok(Engine {
             slots: Slots::new(caps.slots, caps.cheap_copy),
             drafts: Drafts::new(&caps.probed, caps.ragged),
+            pace: Pace::new(&caps.probed),
             target,
             drafters,
             vocab,
@@ -123,7 +124,6 @@ impl Engine {
             max_running,
             waiting: Waiting::default(),
             running: Vec::new(),
-            pace: Pace::default(),
             seeds: Seeds::new(config.engine.seed),
             tally: Tally::new(),
             report: Report::default(),
@@ -234,7 +234,7 @@ impl Engine {
         let shares = self.plan();
         let mut jobs: Vec<Job> = shares.iter().map(|s| self.running[s.index].job(s.count)).collect();
         self.draft(&shares, &mut jobs);
-        let (shape, drafted) = (shape(&jobs), begin.elapsed());
+        let (shape, drafted) = (Shape::of(&jobs), begin.elapsed());
         let lengths: Vec<u32> = jobs.iter().map(|job| job.draft.tokens.len() as u32).collect();
         let passes = self.target.passes(&draft::runs(&jobs, &lengths));
         self.target.start(jobs)?;
@@ -246,31 +246,32 @@ impl Engine {
     /// Learns from a step's times: until drafts were there, and of the whole.
     fn measured(
         &mut self,
-        (rows, chunk): (u32, u32),
+        shape: Shape,
         passes: &[u32],
         (drafted, took): (Duration, Duration),
         outcomes: &[(Slot, Outcome)],
     ) {
+        let Shape { sequences, rows, chunk } = shape;
         if rows + chunk == 0 {
             return;
         }
-        self.pace.learn(rows, chunk, took);
+        self.pace.learn(rows, chunk, took - drafted);
         self.learn((passes, took - drafted), outcomes);
         let totals = &mut self.tally.totals;
         totals.steps += 1;
         totals.step.observe(took.as_secs_f64());
         totals.verify.observe((took - drafted).as_secs_f64());
-        if rows > 0 && !self.drafters.is_empty() {
-            totals.draft[metrics::size(rows)].observe(drafted.as_secs_f64());
+        if sequences > 0 && !self.drafters.is_empty() {
+            totals.draft[metrics::size(sequences)].observe(drafted.as_secs_f64());
         }
     }
 
     fn plan(&mut self) -> Vec<Share> {
-        let rows = self.running.iter().filter(|s| !s.in_flight && s.gap() == 1).count() as u32;
+        let sequences = self.running.iter().filter(|s| !s.in_flight && s.gap() == 1).count() as u32;
         let limit = Duration::from_millis(u64::from(self.config.engine.max_step_ms));
         let bounds = Bounds {
             tokens: self.step_tokens(),
-            chunk_tokens: self.pace.chunk_tokens(rows, limit),
+            chunk_tokens: self.pace.chunk_tokens(sequences, limit),
             scored_tokens: (self.caps.max_logits.min(SCORED) / self.caps.n_vocab as u64).max(1) as u32,
             chunked: self.config.enable_chunked_context,
         };
@@ -384,13 +385,6 @@ impl Engine {
     pub fn holds(&self) -> (usize, usize, u64) {
         (self.tally.open(), self.running.len(), self.store.owned_bytes())
     }
-}
-
-/// Sequences that compute one token and its draft, and tokens of longer runs.
-fn shape(jobs: &[Job]) -> (u32, u32) {
-    let rows = jobs.iter().filter(|j| j.tokens.len() == 1).count();
-    let chunks: usize = jobs.iter().map(|j| j.tokens.len()).filter(|&n| n > 1).sum();
-    (rows as u32, chunks as u32)
 }
 
 /// Drafted tokens that a round kept.

@@ -171,8 +171,8 @@ impl DraftModel {
         let count = |which: &dyn Fn(&Piece) -> bool| -> usize {
             pieces.iter().filter(|piece| which(piece)).map(|piece| piece.tokens.len()).sum()
         };
-        let short = pieces.iter().filter(|piece| !piece.behind).count();
-        self.pace.learn(short as u32, count(&|piece| piece.behind) as u32, took);
+        let short = count(&|piece| !piece.behind) as u32;
+        self.pace.learn(short, count(&|piece| piece.behind) as u32, took);
         let prompts = count(&|piece| piece.behind && piece.start < walks[piece.index].prompt);
         self.caught_up += took.mul_f64(prompts as f64 / count(&|_| true) as f64);
         let mut rows = rows.logits.into_iter();

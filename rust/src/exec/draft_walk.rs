@@ -82,10 +82,13 @@ impl<'a> Walk<'a> {
             let token = self.sampler.guess(row, mask, &self.draft.tokens, scratch)?;
             return token.map_or(Ok(false), |token| self.take(token));
         }
-        let Some(probs) = self.sampler.spread(row, mask, &self.draft.tokens, scratch)? else {
+        // They go with the draft until it is judged.
+        let mut probs = Vec::new();
+        if !self.sampler.spread(row, mask, &self.draft.tokens, (scratch, &mut probs))? {
             return Ok(false);
-        };
-        let Some(token) = self.sampler.draw_from(&probs, Purpose::Draft, drafted) else { return Ok(false) };
+        }
+        let token = self.sampler.draw_from(probs.iter().copied(), Purpose::Draft, drafted);
+        let Some(token) = token else { return Ok(false) };
         self.draft.probs.resize(drafted, Vec::new());
         self.draft.probs.push(probs);
         // What was drawn is judged, whatever it is: to drop an end token would make it rarer.

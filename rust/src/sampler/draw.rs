@@ -27,7 +27,12 @@ impl Allowed<'_> {
 }
 
 /// Logits of a block; minus infinity where a token may not be drawn, and past the row's end.
-fn block<'a>(row: &'a [f32], number: usize, word: u32, buffer: &'a mut [f32; BLOCK]) -> &'a [f32; BLOCK] {
+pub(super) fn block<'a>(
+    row: &'a [f32],
+    number: usize,
+    word: u32,
+    buffer: &'a mut [f32; BLOCK],
+) -> &'a [f32; BLOCK] {
     let rest = &row[number * BLOCK..];
     if word == u32::MAX
         && let Some(whole) = rest.first_chunk()
@@ -118,11 +123,8 @@ pub(super) fn draw(
     best.1.is_finite().then_some(best.0)
 }
 
-/// The same among some candidates, whose logits are divided by the temperature already.
+/// The same among some candidates, whose logits are divided by the temperature already, and are numbers.
 pub(super) fn draw_of(candidates: &[Candidate], noise: Noise) -> Option<Token> {
-    if candidates.iter().any(|c| c.1.is_nan()) {
-        return None;
-    }
     let start = candidates.iter().copied().max_by(|a, b| a.1.total_cmp(&b.1).then(b.0.cmp(&a.0)))?;
     let mut best = (start.0, start.1 + noise.gumbel(start.0));
     let mut border = limit(start.1, best.1);

@@ -16,17 +16,17 @@ pub(super) fn exp(x: f32) -> f32 {
     power * two_to_n
 }
 
-/// The sum of e^(x − best), where none is above `best`.
-pub(super) fn exp_sum(row: &[f32], best: f32) -> f64 {
+/// The sum of e^(x − best) over what has logits x, none of which is above `best`.
+pub(super) fn exp_sum<T: Copy>(row: &[T], best: f32, logit: impl Fn(T) -> f32) -> f64 {
     const LANES: usize = 16;
     let mut sums = [0f64; LANES];
     let (whole, rest) = row.as_chunks::<LANES>();
     for chunk in whole {
         for (sum, x) in sums.iter_mut().zip(chunk) {
-            *sum += f64::from(exp(x - best));
+            *sum += f64::from(exp(logit(*x) - best));
         }
     }
-    sums.iter().sum::<f64>() + rest.iter().map(|x| f64::from(exp(x - best))).sum::<f64>()
+    sums.iter().sum::<f64>() + rest.iter().map(|x| f64::from(exp(logit(*x) - best))).sum::<f64>()
 }
 
 #[cfg(test)]
@@ -48,6 +48,6 @@ mod tests {
     fn sums_are_of_all() {
         let row: Vec<f32> = (0..1003).map(|i| (i % 91) as f32 / 7.0).collect();
         let want: f64 = row.iter().map(|x| f64::from(x - 13.0).exp()).sum();
-        assert!((exp_sum(&row, 13.0) - want).abs() < 1e-6 * want);
+        assert!((exp_sum(&row, 13.0, |x| x) - want).abs() < 1e-6 * want);
     }
 }

@@ -14,7 +14,7 @@ use crate::grammar::Mask;
 use crate::request::{Fault, Request, RequestSpec, Sampling};
 use crate::types::{Token, TokenLogprob};
 use crate::vocab::Vocab;
-use candidates::Candidate;
+use candidates::{Candidate, Tempered};
 use draw::Allowed;
 use exp::{exp, exp_sum};
 use noise::Noise;
@@ -26,7 +26,7 @@ use std::sync::Arc;
 struct Params {
     request: Arc<Request>,
     seed: u64,
-    /// End tokens of the model and of the request.
+    /// End tokens of the model and of the request, each once.
     ends: Vec<Token>,
     /// For each token whether it may be drawn, where not all may.
     only: Option<Vec<bool>>,
@@ -61,6 +61,8 @@ pub struct Scratch {
     candidates: Vec<Candidate>,
     /// What is largest in each block of a row.
     tops: Vec<f32>,
+    /// For what [`Sampler::spread`] gives.
+    pub spread: Vec<(Token, f32)>,
 }
 
 /// A drawn token.
@@ -93,13 +95,10 @@ impl Sampler {
             ids.iter().for_each(|t| only[*t as usize] = true);
             only
         });
-        let params = Params {
-            seed: spec.sampling.seed.unwrap_or(seed),
-            ends: [vocab.eog(), &spec.stop_token_ids].concat(),
-            only,
-            request,
-            vocab,
-        };
+        let mut ends = [vocab.eog(), &spec.stop_token_ids].concat();
+        ends.sort_unstable();
+        ends.dedup();
+        let params = Params { seed: spec.sampling.seed.unwrap_or(seed), ends, only, request, vocab };
         Sampler {
             params: Arc::new(params),
             choice,
@@ -153,8 +152,8 @@ impl Sampler {
         rows.iter().zip(tokens).map(score).collect()
     }
 
-    /// Probabilities of the tokens that [`draw`](Sampler::draw) could give, ascending by id, likely ones or not; their sum
-    /// is 1. None where the mask allows nothing but the end.
+    /// Probabilities of the tokens that [`draw`](Sampler::draw) could give, likely ones or not, ascending by id in `out`; their
+    /// sum is 1. False where the mask allows nothing but the end.
     ///
     /// # Errors
     /// As [`draw`](Sampler::draw).
@@ -163,33 +162,39 @@ impl Sampler {
         logits: &[f32],
         mask: Option<&Mask>,
         ahead: &[Token],
-        scratch: &mut Scratch,
-    ) -> Result<Option<Vec<(Token, f32)>>> {
+        (scratch, out): (&mut Scratch, &mut Vec<(Token, f32)>),
+    ) -> Result<bool> {
+        out.clear();
         let position = self.position + ahead.len() as u32;
-        let Some(allowed) = self.allowed(mask, position) else { return Ok(None) };
-        let Scratch { row, candidates, tops } = scratch;
+        let Some(allowed) = self.allowed(mask, position) else { return Ok(false) };
+        let Scratch { row, tops, .. } = scratch;
+        let s = self.params.sampling();
         let logits = self.processed(logits, ahead, row);
-        if self.params.sampling().temperature == 0.0 {
+        if s.temperature == 0.0 {
             let best = draw::argmax(logits, allowed, tops).ok_or_else(|| self.nothing())?;
-            return Ok(Some(vec![(best.0, 1.0)]));
+            out.push((best.0, 1.0));
+            return Ok(true);
         }
-        candidates::collect(logits, allowed, candidates);
-        candidates::cut(candidates, self.params.sampling());
-        candidates.sort_unstable_by_key(|c| c.0);
-        let best = candidates::best_logit(candidates);
-        if !best.is_finite() || candidates.iter().any(|c| c.1.is_nan()) {
-            return Err(self.nothing());
-        }
-        let total: f64 = candidates.iter().map(|c| f64::from(exp(c.1 - best))).sum();
-        let share = |c: &Candidate| (c.0, (f64::from(exp(c.1 - best)) / total) as f32);
-        Ok(Some(candidates.iter().map(share).collect()))
+        let tempered = Tempered::new(logits, allowed, s.temperature, tops);
+        let tempered = tempered.filter(|t| t.best().is_finite()).ok_or_else(|| self.nothing())?;
+        tempered.cut(s, out);
+        out.sort_unstable_by_key(|c| c.0);
+        let share = |c: &Candidate| f64::from(exp(c.1 - tempered.best()));
+        let total: f64 = out.iter().map(share).sum();
+        out.iter_mut().for_each(|c| c.1 = (share(c) / total) as f32);
+        Ok(true)
     }
 
     /// Draws from weights with the noise for `purpose`, `ahead` tokens after the committed ones. None where no weight is
     /// above 0.
-    pub fn draw_from(&self, weights: &[(Token, f32)], purpose: Purpose, ahead: usize) -> Option<Token> {
+    pub fn draw_from(
+        &self,
+        weights: impl IntoIterator<Item = (Token, f32)>,
+        purpose: Purpose,
+        ahead: usize,
+    ) -> Option<Token> {
         let noise = self.noise(purpose, ahead);
-        let scored = weights.iter().filter(|w| w.1 > 0.0).map(|w| (w.0, w.1.ln() + noise.gumbel(w.0)));
+        let scored = weights.into_iter().filter(|w| w.1 > 0.0).map(|w| (w.0, w.1.ln() + noise.gumbel(w.0)));
         scored.max_by(|a, b| a.1.total_cmp(&b.1).then(b.0.cmp(&a.0))).map(|c| c.0)
     }
 
@@ -216,15 +221,16 @@ impl Sampler {
     ) -> Result<Option<Token>> {
         let position = self.position + ahead.len() as u32;
         let Some(allowed) = self.allowed(mask, position) else { return Ok(None) };
-        let Scratch { row, candidates, tops } = scratch;
+        let Scratch { row, candidates, tops, .. } = scratch;
         let s = self.params.sampling();
         let noise = self.noise(Purpose::Draw, ahead.len());
         let row = self.processed(logits, ahead, row);
         let cut = s.temperature > 0.0 && (s.top_k > 0 || s.top_p < 1.0 || s.min_p > 0.0);
         let token = if cut {
-            candidates::collect(row, allowed, candidates);
-            candidates::cut(candidates, s);
-            draw::draw_of(candidates, noise)
+            Tempered::new(row, allowed, s.temperature, tops).and_then(|tempered| {
+                tempered.cut(s, candidates);
+                draw::draw_of(candidates, noise)
+            })
         } else {
             draw::draw(row, allowed, s.temperature, noise, tops)
         };
@@ -257,19 +263,21 @@ impl Sampler {
         self.params.spec().logprobs.is_some()
     }
 
-    /// What may be drawn: no end tokens where they must wait. None where nothing but the end is allowed.
+    /// What may be drawn: no end tokens where they must wait, unless nothing else is allowed. None where nothing but the
+    /// end is.
     fn allowed<'a>(&'a self, mask: Option<&'a Mask>, position: u32) -> Option<Allowed<'a>> {
         let eog = self.params.vocab.eog();
-        if let Some(m) = mask
-            && m.count() == eog.iter().filter(|t| m.allows(**t)).count()
-        {
+        let only = |tokens: &[Token]| {
+            mask.is_some_and(|m| m.count() == tokens.iter().filter(|t| m.allows(**t)).count())
+        };
+        if only(eog) {
             return None;
         }
         let spec = self.params.spec();
         let without = match position < spec.min_tokens {
-            true => &self.params.ends,
+            true if !only(&self.params.ends) => &self.params.ends[..],
             false if spec.ignore_eos => eog,
-            false => &[],
+            _ => &[],
         };
         Some(Allowed { mask, without })
     }
@@ -288,21 +296,23 @@ impl Sampler {
         for (token, bias) in &s.logit_bias {
             row[*token as usize] += bias;
         }
-        let mut counts = if ahead.is_empty() { None } else { Some(self.generated.clone()) };
-        if let Some(counts) = &mut counts {
-            ahead.iter().for_each(|t| *counts.entry(*t).or_insert(0) += 1);
-        }
-        let counts = counts.as_ref().unwrap_or(&self.generated);
+        // What is ahead counts as if it were committed.
+        let generated = &self.generated;
+        let committed = generated.iter().map(|(t, n)| (*t, *n)).filter(|(t, _)| !ahead.contains(t));
+        let count = |t: &Token| ahead.iter().filter(|other| *other == t).count() as u32;
+        let new = ahead.iter().enumerate().filter(|(i, t)| !ahead[..*i].contains(t));
+        let counts =
+            new.map(|(_, t)| (*t, count(t) + generated.get(t).copied().unwrap_or(0))).chain(committed);
         if repeated {
-            let fresh = self.prompt.iter().filter(|t| !counts.contains_key(t));
-            for token in counts.keys().chain(fresh) {
-                let l = &mut row[*token as usize];
+            let fresh = self.prompt.iter().filter(|t| !generated.contains_key(t) && !ahead.contains(t));
+            for token in counts.clone().map(|(token, _)| token).chain(fresh.copied()) {
+                let l = &mut row[token as usize];
                 *l = if *l > 0.0 { *l / s.repetition_penalty } else { *l * s.repetition_penalty };
             }
         }
         if counted {
             for (token, n) in counts {
-                row[*token as usize] -= s.presence_penalty + s.frequency_penalty * *n as f32;
+                row[token as usize] -= s.presence_penalty + s.frequency_penalty * n as f32;
             }
         }
         for (logit, _) in row.iter_mut().zip(only.into_iter().flatten()).filter(|(_, may)| !**may) {
@@ -330,7 +340,7 @@ fn not_finite() -> Error {
 /// Log-softmax of the raw row at `token` and at the `k` largest.
 fn logprobs_of(row: &[f32], token: Token, k: u32, buffer: &mut Vec<Candidate>) -> TokenLogprob {
     let best = row.iter().fold(f32::NEG_INFINITY, |m, l| m.max(*l));
-    let log_sum = f64::from(best) + exp_sum(row, best).ln();
+    let log_sum = f64::from(best) + exp_sum(row, best, |l| l).ln();
     let logprob = |l: f32| (f64::from(l) - log_sum) as f32;
     buffer.clear();
     if k > 0 {

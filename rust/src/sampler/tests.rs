@@ -61,16 +61,94 @@ proptest! {
         let mut tops = Vec::new();
         prop_assert_eq!(draw::draw(&row, allowed, temperature, noise, &mut tops), best(&score));
         prop_assert_eq!(draw::draw(&row, allowed, 0.0, noise, &mut tops), best(&|t| row[t as usize]));
-        let mut all = Vec::new();
-        candidates::collect(&row, allowed, &mut all);
-        prop_assert_eq!(all.iter().map(|c| c.0).collect::<Vec<_>>(), (0..n as u32).filter(may).collect::<Vec<_>>());
-        all.iter_mut().for_each(|c| c.1 /= temperature);
+        let all: Vec<Candidate> = (0..n as u32).filter(may).map(|t| (t, row[t as usize] / temperature)).collect();
         prop_assert_eq!(draw::draw_of(&all, noise), best(&score));
         let (mut some, mut sorted) = (Vec::new(), (0..n as u32).map(|t| (t, row[t as usize].round())).collect::<Vec<_>>());
         let rounded: Vec<f32> = sorted.iter().map(|c| c.1).collect();
         draw::top_k(&rounded, 5, &mut some);
         sorted.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
         prop_assert_eq!(&some[..], &sorted[..n.min(5)]);
+    }
+}
+
+/// What the three cuts leave of all tokens that may be drawn: everything is sorted, and summed in order.
+fn plainly_cut(row: &[f32], may: impl Fn(&Token) -> bool, s: &Sampling) -> Vec<Candidate> {
+    let ids = (0..row.len() as Token).filter(may);
+    let mut left: Vec<Candidate> = ids.map(|t| (t, row[t as usize] / s.temperature)).collect();
+    left.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+    left.truncate(if s.top_k > 0 { s.top_k as usize } else { left.len() });
+    let Some(&(_, best)) = left.first() else { return left };
+    if s.top_p < 1.0 {
+        let mut by_id = left.clone();
+        by_id.sort_by_key(|c| c.0);
+        let share = |c: &Candidate| f64::from(exp(c.1 - best));
+        let wanted = by_id.iter().map(share).sum::<f64>() * f64::from(s.top_p);
+        let mut mass = 0.0;
+        let enough = |c: &Candidate| {
+            mass += share(c);
+            mass >= wanted
+        };
+        let last = left.iter().position(enough);
+        left.truncate(last.map_or(left.len(), |last| last + 1));
+    }
+    left.retain(|c| s.min_p == 0.0 || c.1 >= best + s.min_p.ln());
+    left.sort_by_key(|c| c.0);
+    left
+}
+
+fn cuts() -> impl Strategy<Value = (u32, f32, f32)> {
+    let top_k = prop_oneof![2 => Just(0u32), 1 => 1u32..50, 1 => 1u32..2000];
+    let top_p =
+        prop_oneof![1 => Just(1f32), 1 => Just(0.5), 1 => Just(0.0), 3 => 0f32..1.0, 1 => 0.999f32..1.0];
+    (top_k, top_p, prop_oneof![2 => Just(0f32), 1 => 0f32..0.3])
+}
+
+proptest! {
+    /// Cuts look at few tokens, and leave the same as if all were sorted; so the same is drawn.
+    #[test]
+    fn cuts_leave_what_they_would_leave_of_a_sorted_row(
+        seed: u64,
+        n in prop_oneof![1usize..600, 600usize..5000],
+        // Steps of logits: few make many ties.
+        (width, steps, temperature) in (0f32..40.0, prop_oneof![1u32..20, Just(1 << 24)], 0.05f32..3.0),
+        (masked, ends) in (0u32..3, prop::collection::vec(0u32..600, 0..3)),
+        (top_k, top_p, min_p) in cuts(),
+    ) {
+        let noise = Noise::new(seed, Purpose::Draw, 0, 0);
+        let other = Noise::new(!seed, Purpose::Draw, 0, 0);
+        let logit = |t: u32| (f64::from(other.hash(t)) / 4_294_967_296.0 * f64::from(steps)) as u32 as f32 / steps as f32 * width;
+        let row: Vec<f32> = (0..n as u32).map(|t| if t % 97 == 96 { f32::NEG_INFINITY } else { logit(t) }).collect();
+        let mut mask = Mask::none(n);
+        (0..n as u32).for_each(|t| mask.set(t, masked == 2 || other.hash(t / 40) > 1 << 31 && other.hash(t) > 1 << 29));
+        let allowed = Allowed { mask: (masked > 0).then_some(&mask), without: &ends };
+        let may = |t: &Token| !ends.contains(t) && (masked == 0 || mask.allows(*t));
+        let sampling = Sampling { temperature, top_k, top_p, min_p, ..Sampling::default() };
+        let want = plainly_cut(&row, may, &sampling);
+        let (mut tops, mut got) = (Vec::new(), Vec::new());
+        let Some(tempered) = Tempered::new(&row, allowed, temperature, &mut tops) else {
+            prop_assert!(want.iter().all(|c| c.1 == f32::NEG_INFINITY));
+            return Ok(());
+        };
+        tempered.cut(&sampling, &mut got);
+        prop_assert_eq!(draw::draw_of(&got, noise), draw::draw_of(&want, noise));
+        got.sort_by_key(|c| c.0);
+        prop_assert_eq!(got, want);
+    }
+}
+
+#[test]
+fn a_likely_few_are_cut_from_a_large_vocabulary_without_a_copy_of_it() {
+    let width = 1 << 17;
+    let mut logits: Vec<f32> =
+        (0..width).map(|t: u32| (t.wrapping_mul(2_654_435_761) >> 8) as f32 / 2e6).collect();
+    for (place, logit) in [(77, 30.0), (90_000, 31.0), (130_000, 29.0)] {
+        logits[place] = logit;
+    }
+    for cut in [r#""top_p":0.9"#, r#""top_k":40"#, r#""min_p":0.05"#, r#""top_p":0.9,"top_k":40"#] {
+        let s = sampler(&format!(r#"{{"prompt":[1],"sampling":{{"seed":1,{cut}}}}}"#));
+        let mut scratch = Scratch::default();
+        assert!([77, 90_000, 130_000].contains(&token(s.draw(&logits, None, &[], &mut scratch).unwrap())));
+        assert!(scratch.candidates.capacity() < width as usize / 16, "{cut}");
     }
 }
 
@@ -103,6 +181,19 @@ fn end_tokens_wait_for_min_tokens_unless_nothing_else_is_allowed() {
     let mut only_end = Mask::none(268);
     only_end.set(end, true);
     assert_eq!(s.draw(&logits, Some(&only_end), &[], &mut Scratch::default()).unwrap(), Drawn::End);
+}
+
+#[test]
+fn stop_tokens_do_not_wait_where_nothing_else_is_allowed() {
+    let end = *Vocab::toy().unwrap().eog().first().unwrap();
+    let s = sampler(&format!(r#"{{"prompt":[1],"min_tokens":2,"stop_token_ids":[100,{end}]}}"#));
+    let mut mask = Mask::none(268);
+    mask.set(100, true);
+    assert_eq!(draw(&s, &row(3), Some(&mask)), 100);
+    mask.set(end, true);
+    assert!([100, end].contains(&draw(&s, &row(3), Some(&mask))));
+    mask.set(101, true);
+    assert_eq!(draw(&s, &row(3), Some(&mask)), 101);
 }
 
 #[test]

@@ -2,8 +2,8 @@
 //!
 //! What is forced, predicted or looked up costs nothing and is there beforehand; then a model may go on, which takes time.
 //! Of none and each of the models, and of all lengths, that is taken which promises the most tokens per second: tokens by
-//! how often the sources' drafts were accepted, seconds by what passes of so many rows and drafting took
-//! (`times`). Drafts that promise less than a tenth more than none are left out.
+//! how often the sources' drafts were accepted, seconds by what passes of so many rows and drafting took (`times`). Drafts
+//! that promise less than a twentieth more than none are left out.
 //!
 //! One rule for what is not known: what was not seen for a while is doubted, up to half of the refusals and half of the
 //! time that drafts cost, and the choice is made as if these doubts were right. So what would be the best if it had become
@@ -17,7 +17,7 @@ use crate::sequence::odds::{Acceptance, Odds};
 use times::{Doubt, Times};
 
 /// Drafts that promise less more speed than this are left out: the best of many choices, measured with errors, promises
-/// more than it keeps, and never to be slower than without counts for more than the last tenth.
+/// more than it keeps, and never to be slower than without counts for more than the last twentieth.
 const LEAST_GAIN: f64 = 0.05;
 /// Speeds that differ by less are taken for equal, and the shorter draft is chosen.
 const NOISE: f64 = 0.02;

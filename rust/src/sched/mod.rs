@@ -37,35 +37,58 @@ pub struct Bounds {
     pub chunked: bool,
 }
 
-/// Shares of the idle ones among `running` (oldest first): gaps of one token before longer ones, then by age.
+/// Shares of the idle ones among `running` (oldest first): gaps of one token by age, then longer ones, see [`chunks`].
 ///
 /// Every step makes progress: a lone long gap gets at least one token, whatever the bounds.
 pub fn plan(running: &[Sequence], bounds: &Bounds) -> Vec<Share> {
     let idle = || running.iter().enumerate().filter(|(_, s)| !s.in_flight);
-    let mut shares = Vec::new();
-    let mut tokens = bounds.tokens;
-    for (index, _) in idle().filter(|(_, s)| s.gap() == 1) {
-        if tokens == 0 {
-            return shares;
-        }
-        shares.push(Share { index, count: 1 });
-        tokens -= 1;
-    }
-    let mut chunk_tokens = bounds.chunk_tokens.max(1);
-    let mut scored_tokens = bounds.scored_tokens;
-    for (index, sequence) in idle().filter(|(_, s)| s.gap() > 1) {
-        let room = if bounds.chunked { tokens.min(chunk_tokens) } else { tokens };
-        let room = if sequence.scores() { room.min(scored_tokens) } else { room };
-        let whole =
-            bounds.chunked || sequence.scores() || sequence.gap() <= room || (shares.is_empty() && room > 0);
-        if room == 0 || !whole {
-            break;
-        }
-        let count = sequence.gap().min(room);
-        shares.push(Share { index, count });
-        tokens -= count;
-        chunk_tokens = chunk_tokens.saturating_sub(count);
-        scored_tokens -= if sequence.scores() { count } else { 0 };
-    }
+    let single = idle().filter(|(_, s)| s.gap() == 1).map(|(index, _)| Share { index, count: 1 });
+    let mut shares: Vec<Share> = single.take(bounds.tokens as usize).collect();
+    let long: Vec<usize> = idle().filter(|(_, s)| s.gap() > 1).map(|(index, _)| index).collect();
+    let tokens = bounds.tokens - shares.len() as u32;
+    chunks(running, long, &Bounds { tokens, ..*bounds }, &mut shares);
     shares
 }
+
+/// Adds shares of `long` gaps (oldest first) within `bounds`.
+///
+/// The shortest comes first, so that a short prompt does not wait for a long one before it; but half of the tokens are for
+/// the oldest, so that a long prompt does not wait for all short ones that come after it. Where prompts are not cut, their
+/// order is that of their age, and none is overtaken by one for which there happens to be room.
+fn chunks(running: &[Sequence], mut long: Vec<usize>, bounds: &Bounds, shares: &mut Vec<Share>) {
+    let Some(&oldest) = long.first() else { return };
+    let mut tokens = bounds.tokens;
+    let mut scored_tokens = bounds.scored_tokens;
+    let mut kept = 0;
+    if bounds.chunked {
+        tokens = tokens.min(bounds.chunk_tokens.max(1));
+        let of_oldest = if running[oldest].scores() { tokens.min(scored_tokens) } else { tokens };
+        kept = running[oldest].gap().min(of_oldest.div_ceil(2));
+        long.sort_by_key(|index| running[*index].gap());
+    }
+    for index in long {
+        let sequence = &running[index];
+        kept = if index == oldest { 0 } else { kept };
+        let room = match (sequence.scores(), running[oldest].scores()) {
+            (false, _) => tokens - kept,
+            (true, false) => (tokens - kept).min(scored_tokens),
+            (true, true) => tokens.min(scored_tokens) - kept,
+        };
+        let whole =
+            bounds.chunked || sequence.scores() || sequence.gap() <= room || (shares.is_empty() && room > 0);
+        if !whole {
+            break;
+        }
+        // Others may have room where there are no more rows of logits.
+        let count = sequence.gap().min(room);
+        if count == 0 {
+            continue;
+        }
+        shares.push(Share { index, count });
+        tokens -= count;
+        scored_tokens -= if sequence.scores() { count } else { 0 };
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -97,26 +97,25 @@ impl Slots {
         let (length, from) = best.unwrap_or((0, fresh));
         let place = &self.places[from.index()];
         if length > 0 && !place.busy && (from == fresh || self.good_in_place(from, fresh, length)) {
-            return Some(Placement {
-                slot: from,
-                computed: length as u32,
-                reuse: Reuse::InPlace,
-                rescue: None,
-            });
+            let rescue = if self.mostly(from, length) { None } else { self.rescue(from, None) };
+            return Some(Placement { slot: from, computed: length as u32, reuse: Reuse::InPlace, rescue });
         }
         let least = if self.cheap_copy { 1 } else { WORTH_COPYING };
         let copied = length >= least && from != fresh;
         let (computed, reuse) = if copied { (length as u32, Reuse::Copy(from)) } else { (0, Reuse::None) };
-        let worth = self.places[fresh.index()].kept.len() >= WORTH_COPYING;
-        let rescue = if worth { self.refuge(fresh, copied.then_some(from)) } else { None };
+        let rescue = self.rescue(fresh, copied.then_some(from));
         Some(Placement { slot: fresh, computed, reuse, rescue })
+    }
+
+    /// Whether so many tokens are most of what a slot keeps.
+    fn mostly(&self, slot: Slot, length: usize) -> bool {
+        length * 2 >= self.places[slot.index()].kept.len()
     }
 
     /// A kept prefix of which most is reused, and whose slot leaves no more holes than the best one. Nearly all prompts
     /// of a chat template begin alike: a few tokens in common are no reason to give up a whole kept conversation.
     fn good_in_place(&self, from: Slot, fresh: Slot, length: usize) -> bool {
-        let most = length * 2 >= self.places[from.index()].kept.len();
-        most && (self.cheap_copy || self.holes(from) <= self.holes(fresh))
+        self.mostly(from, length) && (self.cheap_copy || self.holes(from) <= self.holes(fresh))
     }
 
     /// The idle slot with the fewest holes; then an empty one, then the least recently used, then the lowest.
@@ -138,12 +137,15 @@ impl Slots {
         (first..=last).filter(|i| !busy(*i)).count()
     }
 
-    /// Where what `fresh` keeps may go: the highest empty slot, else the least recently used of those that were used
+    /// Where what `fresh` keeps may go if it is worth that: the highest empty slot, else the least recently used of those that were used
     /// longer ago than it. `wanted` is left as it is.
-    fn refuge(&self, fresh: Slot, wanted: Option<Slot>) -> Option<Slot> {
-        let stamp = self.places[fresh.index()].stamp;
+    fn rescue(&self, fresh: Slot, wanted: Option<Slot>) -> Option<Slot> {
+        let Place { kept, stamp, .. } = &self.places[fresh.index()];
+        if kept.len() < WORTH_COPYING {
+            return None;
+        }
         let free = |(i, p): &(usize, &Place)| {
-            let older = p.kept.is_empty() || p.stamp < stamp;
+            let older = p.kept.is_empty() || p.stamp < *stamp;
             !p.busy && older && ![Some(fresh), wanted].contains(&Some(Slot(*i as u32)))
         };
         let key = |(i, p): &(usize, &Place)| match p.kept.is_empty() {
@@ -236,6 +238,20 @@ mod tests {
         slots.leave(Slot(2), MINE, tokens(64));
         let p = slots.choose(&[9; 10], &[], Some(MINE)).unwrap();
         assert_eq!(p, Placement { slot: Slot(2), computed: 0, reuse: Reuse::None, rescue: Some(Slot(7)) });
+    }
+
+    #[test]
+    fn a_few_tokens_in_common_do_not_end_what_was_kept_in_the_best_slot() {
+        let mut slots = Slots::new(8, false);
+        for s in [0, 1, 3] {
+            slots.take(Slot(s));
+        }
+        slots.leave(Slot(2), MINE, tokens(64));
+        for (common, rescue) in [(1, Some(Slot(7))), (31, Some(Slot(7))), (32, None)] {
+            let p = slots.choose(&[tokens(common), vec![900; 9]].concat(), &[], Some(MINE)).unwrap();
+            let computed = common as u32;
+            assert_eq!(p, Placement { slot: Slot(2), computed, reuse: Reuse::InPlace, rescue });
+        }
     }
 
     #[test]

@@ -54,6 +54,20 @@ fn further_choices_are_as_urgent_as_their_request() {
 }
 
 #[test]
+fn a_short_prompt_does_not_wait_for_a_long_one() {
+    let toy = ToyConfig { step_us: 2000, step_tokens: 32, ..ToyConfig::default() };
+    let live = World { toy, ..World::default() }.start();
+    let prompt = |length: usize| spec(&format!(r#"{{"prompt":{:?},"max_tokens":2}}"#, vec![97; length]));
+    live.submit(0, &prompt(4000));
+    live.submit(1, &prompt(20));
+    let ended = |message| match message {
+        FromEngine::Report(report) => report.events.into_iter().find(|event| event.end.is_some()),
+        _ => None,
+    };
+    assert_eq!(live.messages.iter().find_map(ended).unwrap().request.0, 1);
+}
+
+#[test]
 fn the_least_urgent_is_preempted_though_it_is_older() {
     let toy = ToyConfig { kv: 40, ..ToyConfig::default() };
     let world = World { toy, ..World::default() };

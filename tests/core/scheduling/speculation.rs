@@ -4,7 +4,8 @@ use super::oracle::Oracle;
 use super::spec;
 use super::world::{Answers, World, essence, speculator};
 use llgtrt::config::{Acceptance, AcceptanceKey, DraftSource};
-use llgtrt::exec::toy::ToyFault;
+use llgtrt::engine::FromEngine;
+use llgtrt::exec::toy::{ToyConfig, ToyFault};
 use llgtrt::request::RequestSpec;
 use llgtrt::types::{End, FinishReason};
 
@@ -35,6 +36,32 @@ fn right_drafts_save_steps() {
     let totals = &drafted.snapshot.totals;
     assert_eq!(totals.accepted_tokens, totals.drafted_tokens);
     assert!(totals.steps * 5 < plain.snapshot.totals.steps, "{} steps", totals.steps);
+}
+
+/// A draft model that takes longer than a step may, and a prompt that comes while it drafts.
+#[test]
+fn drafts_take_no_time_from_prompts() {
+    let mut world = World { toy: ToyConfig { step_us: 200, ..ToyConfig::default() }, ..World::default() };
+    world.config.engine.max_step_ms = 50;
+    world.config.speculative.adaptive = false;
+    world.config.speculative.max_draft_len = Some(2);
+    world.config.speculative.sources = Some(vec![DraftSource::DraftModel]);
+    world.config.speculative.draft_model = Some("toy:step_us=40000".into());
+    let live = world.start();
+    let request = |prompt: usize, tokens: u32| {
+        let prompt = vec![97; prompt];
+        spec(&format!(r#"{{"prompt":{prompt:?},"max_tokens":{tokens},"ignore_eos":true}}"#))
+    };
+    live.submit(0, &request(3, 1000));
+    let events = || {
+        let FromEngine::Report(report) = live.messages.recv().unwrap() else { return Vec::new() };
+        report.events
+    };
+    while events().is_empty() {}
+    live.submit(1, &request(1000, 1));
+    let steps = (0..).find(|_| events().iter().any(|event| event.request.0 == 1)).unwrap();
+    // By chunks of 8 tokens it would take 125.
+    assert!(steps < 40, "{steps}");
 }
 
 #[test]

@@ -6,6 +6,8 @@
 //! one, 1, 4, 8 and 16 rows take 1, 4.3, 4.5 and 7.6 times as long as one, so that a gap between two single rows is not
 //! worth filling, and those between eight are. So the cheapest of all ways is taken, for the times that the probe measured.
 
+use crate::exec::pace::on_lines;
+
 /// Seconds of passes by their rows, measured.
 #[derive(Debug, Default)]
 pub(super) struct Times(Vec<(u32, f64)>);
@@ -16,14 +18,8 @@ impl Times {
         Times(measured.to_vec())
     }
 
-    /// On straight lines from one measurement to the next; beyond them on the one from the first to the last, which is
-    /// too dear rather than too cheap where more rows cost less each.
     fn of(&self, rows: u32) -> f64 {
-        let (Some(first), Some(last)) = (self.0.first(), self.0.last()) else { return 0.0 };
-        let after = self.0.partition_point(|(measured, _)| *measured < rows).max(1);
-        let (low, high) = self.0.get(after).map_or((first, last), |high| (&self.0[after - 1], high));
-        let slope = (high.1 - low.1) / f64::from((high.0 - low.0).max(1));
-        low.1 + slope * (f64::from(rows) - f64::from(low.0))
+        on_lines(&self.0, f64::from(rows))
     }
 }
 

@@ -29,12 +29,12 @@ pub(super) trait Rule {
 
     /// The token in place of one that was not kept. None only where p and q are equal but for rounding.
     fn recover(&self, sampler: &Sampler, (p, q): (&Weights, &Weights), ahead: usize) -> Option<Token> {
-        sampler.draw_from(&positive_part(p, q), Purpose::Recover, ahead)
+        sampler.draw_from(positive_part(p, q), Purpose::Recover, ahead)
     }
 
     /// The token behind a draft that was kept as a whole.
     fn bonus(&self, sampler: &Sampler, p: &Weights, drafted: &[Token]) -> Option<Token> {
-        sampler.draw_from(p, Purpose::Draw, drafted.len())
+        sampler.draw_from(p.iter().copied(), Purpose::Draw, drafted.len())
     }
 }
 
@@ -64,14 +64,15 @@ fn by(
 ) -> Result<()> {
     let Job { draft, sampler, grammar, .. } = job;
     let mut walk = Walk::new(grammar.as_mut());
+    let mut p = std::mem::take(&mut scratch.spread);
     for (at, row) in rows.iter().enumerate() {
         let fresh = fresh_mask(&mut walk, verdict, (draft, sampler), (at, row.len()))?;
         let mask = draft.masks.get(at).or(fresh.as_ref());
-        let Some(p) = sampler.spread(row, mask, &verdict.tokens, scratch)? else {
+        if !sampler.spread(row, mask, &verdict.tokens, (scratch, &mut p))? {
             verdict.ended = true;
             verdict.refusal = draft.tokens.get(at).map(|_| Refusal::Grammar);
             break;
-        };
+        }
         let mut take = |token: Token| {
             verdict.logprobs.extend(sampler.logprobs(row, token, scratch));
             verdict.tokens.push(token);
@@ -97,6 +98,7 @@ fn by(
         }
         verdict.accepted += 1;
     }
+    scratch.spread = p;
     Ok(())
 }
 
@@ -104,9 +106,14 @@ fn weight(weights: &Weights, token: Token) -> f32 {
     weights.binary_search_by_key(&token, |w| w.0).map_or(0.0, |i| weights[i].1)
 }
 
-/// What p has more than q.
-fn positive_part(p: &Weights, q: &Weights) -> Vec<(Token, f32)> {
-    p.iter().map(|&(token, p)| (token, (p - weight(q, token)).max(0.0))).collect()
+/// What p has more than q; both ascend by id.
+fn positive_part(p: &Weights, q: &Weights) -> impl Iterator<Item = (Token, f32)> {
+    let mut q = q.iter().copied().peekable();
+    p.iter().map(move |&(token, p)| {
+        while q.next_if(|w| w.0 < token).is_some() {}
+        let q = q.next_if(|w| w.0 == token).map_or(0.0, |w| w.1);
+        (token, (p - q).max(0.0))
+    })
 }
 
 #[cfg(test)]

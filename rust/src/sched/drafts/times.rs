@@ -3,11 +3,20 @@
 use super::Hope;
 use std::collections::{BTreeMap, VecDeque};
 
-/// Passes of about as many rows that are remembered. What holds a pass up never makes it faster, and on a busy machine one
-/// in five is held up: so only the fastest of them count.
+/// Passes of about as many rows that are remembered: enough that some of them were not held up, and few enough that a
+/// change shows soon.
 const RECENT: usize = 8;
-/// Steps until what was seen is fully doubted, at first and at most.
-const DOUBTED: (f64, f64) = (48.0, 3072.0);
+/// Of these the fastest that count: what holds a pass up never makes it faster, and on a busy machine one in five is held
+/// up.
+const UNDISTURBED: usize = 2;
+/// The same of drafting, which takes a pass or none, so that the mean counts: the slowest alone are left out.
+const DRAFTED: usize = 6;
+/// Classes of rows in a power of two: passes of one class take about as long, and each is seen often.
+const CLASSES: u32 = 4;
+/// Steps until what was seen is fully doubted, at first: some seconds, in which texts may have changed.
+const DOUBTED: f64 = 48.0;
+/// The same at most, after looks in vain: then looks cost next to nothing.
+const MOST_DOUBTED: f64 = 3072.0;
 
 /// How far something is doubted, from 0 to 1: by how long ago it was seen, and how often a look was in vain.
 #[derive(Debug, Clone, Copy)]
@@ -21,7 +30,7 @@ pub(super) struct Doubt {
 impl Default for Doubt {
     /// Full doubt.
     fn default() -> Self {
-        Doubt { seen: f64::NEG_INFINITY, period: DOUBTED.0 }
+        Doubt { seen: f64::NEG_INFINITY, period: DOUBTED }
     }
 }
 
@@ -33,7 +42,7 @@ impl Doubt {
     /// Takes a look; `doubted`: it is the best only if the doubt is right.
     pub(super) fn look(&mut self, now: u64, doubted: bool) {
         self.seen = now as f64 - self.period * self.at(Some(now)) / 2.0;
-        self.period = if doubted { (self.period * 2.0).min(DOUBTED.1) } else { DOUBTED.0 };
+        self.period = if doubted { (self.period * 2.0).min(MOST_DOUBTED) } else { DOUBTED };
     }
 }
 
@@ -58,12 +67,12 @@ struct Seen {
 impl Times {
     /// Of passes that take as long as they ever did, if nothing holds them up. `probed`: a probe's rows, rising, and seconds.
     pub(super) fn of_passes(probed: &[(u32, f64)]) -> Self {
-        Times { probed: probed.to_vec(), fastest: RECENT / 4, seen: BTreeMap::new() }
+        Times { probed: probed.to_vec(), fastest: UNDISTURBED, seen: BTreeMap::new() }
     }
 
-    /// Of what takes a pass or none, so that the mean counts: the slowest quarter alone is left out.
+    /// Of what takes a pass or none.
     pub(super) fn of_drafting() -> Self {
-        Times { probed: Vec::new(), fastest: RECENT * 3 / 4, seen: BTreeMap::new() }
+        Times { probed: Vec::new(), fastest: DRAFTED, seen: BTreeMap::new() }
     }
 
     /// Whether anything is known.
@@ -151,18 +160,24 @@ impl Seen {
     }
 }
 
-/// Up to 8 rows one by one, then in classes a quarter apart.
+/// The least number of rows of the same class: up to twice [`CLASSES`] each has one of its own.
 fn class(rows: u32) -> u32 {
-    if rows <= 8 {
-        return rows;
-    }
-    let power = rows.ilog2();
-    rows >> (power - 2) << (power - 2)
+    let low = (rows / CLASSES).checked_ilog2().unwrap_or(0);
+    rows >> low << low
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn classes_are_a_quarter_apart() {
+        assert!((0..=8).all(|rows| class(rows) == rows));
+        assert_eq!(
+            [9, 10, 15, 16, 19, 20, 31, 32, 39, 100].map(class),
+            [8, 10, 14, 16, 16, 20, 28, 32, 32, 96]
+        );
+    }
 
     #[test]
     fn passes_around_those_that_were_seen_follow_the_probe() {

@@ -14,6 +14,8 @@ use std::ptr;
 
 /// Rows of a unit: they share the conversion of cells.
 const ROWS: std::ops::RangeInclusive<usize> = 8..=64;
+/// Rows of a unit where threads would have none otherwise: one takes hardly less time than two.
+const FEWEST_ROWS: usize = 2;
 /// Scores of a unit that the second-level cache should hold.
 const SCORES: usize = 1 << 17;
 /// Parts for each thread that units are handed out in.
@@ -129,10 +131,11 @@ impl Job {
         }
     }
 
-    /// Rows of a unit: as many as share well, but units for all threads.
-    fn unit_rows(&self, threads: usize) -> usize {
+    /// Rows of a unit: as many as share well, but units for all threads. What a sequence decodes alone has few rows; its
+    /// query heads are shared out where it has fewer KV heads than there are threads.
+    pub(super) fn unit_rows(&self, threads: usize) -> usize {
         let mut rows = (SCORES / self.attention.cells).clamp(*ROWS.start(), *ROWS.end());
-        while rows > *ROWS.start() && self.units(rows) < threads {
+        while rows > FEWEST_ROWS && self.units(rows) < threads {
             rows /= 2;
         }
         rows

@@ -153,3 +153,26 @@ fn exact(graph: &mut Graph, heads: &Heads) -> Vec<f64> {
     }
     all
 }
+
+/// Query heads of one KV head are shared out where there are threads for them.
+#[test]
+fn a_sequence_alone_has_units_for_all_threads() {
+    let cases = [([8, 1], 1, 64), ([8, 1], 2, 4), ([8, 1], 16, 2), ([8, 4], 4, 64), ([64, 8], 16, 4)];
+    for ([heads, kv_heads], threads, each) in cases {
+        let mask = vec![0; 64];
+        let heads = Heads {
+            ty: sys::GGML_TYPE_F16,
+            dims: 64,
+            tokens: 1,
+            cells: 64,
+            heads: [heads, kv_heads],
+            streams: 1,
+            cap: 0.0,
+            sinks: false,
+            mask,
+        };
+        let graph = Graph::attention(&heads, &mut random(1));
+        let job = unsafe { Job::of(graph.node()) }.unwrap();
+        assert_eq!(job.unit_rows(threads), each, "{heads:?}");
+    }
+}

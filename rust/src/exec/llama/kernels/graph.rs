@@ -58,6 +58,28 @@ impl Graph {
         Some(graph)
     }
 
+    /// Attention over f16 keys, values and a mask: dimensions, tokens, cells, heads of queries and of KV.
+    pub(super) fn known_attention(
+        [dims, tokens, cells, heads, kv_heads]: [usize; 5],
+        queries: &[f32],
+        [keys, values, mask]: &[Vec<u16>; 3],
+    ) -> Option<Self> {
+        let mut graph = Self::new()?;
+        let queries = graph.tensor(sys::GGML_TYPE_F32, [dims, tokens, heads, 1], queries);
+        let [keys, values] =
+            [keys, values].map(|x| graph.tensor(sys::GGML_TYPE_F16, [dims, cells, kv_heads, 1], x));
+        let mask = graph.tensor(sys::GGML_TYPE_F16, [cells, tokens, 1, 1], mask);
+        graph.attend([queries, keys, values, mask], 1.0, 0.0);
+        Some(graph)
+    }
+
+    /// The result is attention of these queries over keys, values and a mask.
+    fn attend(&mut self, [q, k, v, mask]: [*mut sys::ggml_tensor; 4], scale: f32, cap: f32) {
+        // SAFETY: tensors of this context whose sizes fit.
+        self.result =
+            unsafe { sys::ggml_flash_attn_ext(self.context.as_ptr(), q, k, v, mask, scale, 0.0, cap) };
+    }
+
     /// The result, [row][column], computed by some threads.
     pub(super) fn compute(&self, threads: c_int) -> Vec<f32> {
         // SAFETY: the result is an f32 tensor of this context.
@@ -97,15 +119,11 @@ impl Graph {
         let k = graph.random(ty, [dims, cells, kv_heads, streams], random);
         let v = graph.random(ty, [dims, cells, kv_heads, streams], random);
         let mask = graph.tensor(sys::GGML_TYPE_F16, [cells, tokens, 1, streams], &shape.mask);
-        // SAFETY: tensors of this context whose sizes fit.
-        unsafe {
-            let context = graph.context.as_ptr();
-            let (scale, cap) = (1.0 / (dims as f32).sqrt(), shape.cap);
-            graph.result = sys::ggml_flash_attn_ext(context, q, k, v, mask, scale, 0.0, cap);
-            if shape.sinks {
-                let sinks = graph.random(sys::GGML_TYPE_F32, [heads, 1, 1, 1], random);
-                sys::ggml_flash_attn_ext_add_sinks(graph.result, sinks);
-            }
+        graph.attend([q, k, v, mask], 1.0 / (dims as f32).sqrt(), shape.cap);
+        if shape.sinks {
+            let sinks = graph.random(sys::GGML_TYPE_F32, [heads, 1, 1, 1], random);
+            // SAFETY: of this context, a number for each head.
+            unsafe { sys::ggml_flash_attn_ext_add_sinks(graph.result, sinks) };
         }
         graph
     }

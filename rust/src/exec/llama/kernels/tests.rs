@@ -4,6 +4,7 @@ use super::activations::{record, write};
 use super::floats::{Bf16, F16};
 use super::formats::{CHUNK, Iq4Nl, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Scheme};
 use super::graph::{Graph, Operand};
+use super::known;
 use super::kquants::{Q4K, Q5K, Q6K};
 use super::lanes::{Avx512Vnni, Narrow};
 use super::product::{Kernel, Product, Quantised, TILE, Tokens, tiles};
@@ -213,7 +214,7 @@ fn graphs_of_ggml_use_the_kernels() {
     for ty in TYPES {
         let (rows, row, count) = (70, 512, 5);
         let weights = quantised(ty, rows, row, 7);
-        let values: Vec<f32> = (0..row * count).map(|i| super::known_value(i) as f32).collect();
+        let values: Vec<f32> = (0..row * count).map(|i| known::value(i) as f32).collect();
         let plain = outputs_of((&weights, ty, rows), (&values, count, row / CHUNK), (1, scalar(ty)));
         for threads in 1..4 {
             let before = super::Counter::Products.read();
@@ -291,11 +292,19 @@ fn what_is_no_number_stays_so() {
     }
 }
 
-/// The check at start sees one wrong weight.
+/// The check at start sees one wrong weight, key, value or visible cell.
 #[test]
 fn a_planted_fault_is_found() {
     assert_eq!(super::check(), Ok(()));
-    let (mut weights, values) = super::known_product();
+    let (mut weights, values) = known::product();
     weights[40] ^= 1;
-    assert!(super::compare(&weights, &values).is_err());
+    assert!(known::compare_product(&weights, &values).is_err());
+    let (queries, kv) = known::attention();
+    assert_eq!(known::compare_attention(&queries, &kv), Ok(()));
+    for (operand, place) in [(0, 5 * 64 + 5), (1, 5 * 64), (2, 5)] {
+        let mut spoilt = kv.clone();
+        // 0 as 1 or the other way round, another value, a cell that is hidden.
+        spoilt[operand][place] ^= [0x3c00, 0x0400, 0xfc00][operand];
+        assert!(known::compare_attention(&queries, &spoilt).is_err(), "{operand}");
+    }
 }

@@ -113,9 +113,9 @@ impl Rule for Wrong<'_> {
 
     fn recover(&self, sampler: &Sampler, (p, q): (&Weights, &Weights), ahead: usize) -> Option<Token> {
         match self.0 {
-            Mistake::ResidualFromTarget => sampler.draw_from(p, Purpose::Recover, ahead),
+            Mistake::ResidualFromTarget => sampler.draw_from(p.iter().copied(), Purpose::Recover, ahead),
             Mistake::RecoveredWithTheSameChance => {
-                let rest = positive_part(p, q);
+                let rest: Vec<_> = positive_part(p, q).collect();
                 let mut left = sampler.chance(ahead) * rest.iter().map(|w| f64::from(w.1)).sum::<f64>();
                 rest.iter().find_map(|w| {
                     left -= f64::from(w.1);
@@ -132,31 +132,33 @@ impl Rule for Wrong<'_> {
         }
         let at = context(&[self.2, drafted].concat());
         let (row, mask) = (&self.1.draft[at], &self.1.masks[at]);
-        let q = sampler.spread(row, Some(mask), drafted, &mut Scratch::default()).unwrap().unwrap();
-        sampler.draw_from(&q, Purpose::Draw, drafted.len())
+        sampler.draw_from(spread(sampler, row, mask, drafted), Purpose::Draw, drafted.len())
     }
+}
+
+/// Probabilities of what may come after `drafted`.
+fn spread(sampler: &Sampler, row: &[f32], mask: &Mask, drafted: &[Token]) -> Vec<(Token, f32)> {
+    let mut out = Vec::new();
+    assert!(sampler.spread(row, Some(mask), drafted, (&mut Scratch::default(), &mut out)).unwrap());
+    out
 }
 
 /// A draft after `said`, and the masks for it and what follows it.
 fn draft(model: &Model, mistake: Mistake, sampler: &Sampler, said: &[Token]) -> Draft {
-    let mut scratch = Scratch::default();
     let mut out = Draft::default();
     for ahead in 0..MOST_DRAFTED.min(LENGTH - said.len() - 1) {
         let at = context(&[said, &out.tokens].concat());
         let row = model.draft[at];
         let open = Mask::from_words(&[u32::MAX; V.div_ceil(32)], V);
         let mask = if mistake == Mistake::CutWhereRefused { &open } else { &model.masks[at] };
-        let mut spread = |row: &[f32], mask: &Mask, drafted: &[Token]| {
-            sampler.spread(row, Some(mask), drafted, &mut scratch).unwrap().unwrap()
-        };
-        let q = spread(&row, mask, &out.tokens);
-        let token = sampler.draw_from(&q, Purpose::Draft, ahead).unwrap();
+        let q = spread(sampler, &row, mask, &out.tokens);
+        let token = sampler.draw_from(q.iter().copied(), Purpose::Draft, ahead).unwrap();
         if !model.masks[at].allows(token) {
             break;
         }
         let stated = match mistake {
-            Mistake::RatioWithoutMask => spread(&row, &open, &out.tokens),
-            Mistake::RatioAtAnotherTemperature => spread(&row.map(|l| l / 0.9), mask, &out.tokens),
+            Mistake::RatioWithoutMask => spread(sampler, &row, &open, &out.tokens),
+            Mistake::RatioAtAnotherTemperature => spread(sampler, &row.map(|l| l / 0.9), mask, &out.tokens),
             _ => q,
         };
         out.tokens.push(token);

@@ -1,0 +1,80 @@
+use super::*;
+use crate::request::{Limits, Request, RequestSpec};
+use crate::types::{RequestId, Slot};
+use crate::vocab::Vocab;
+use std::sync::Arc;
+use std::time::Instant;
+
+const BOUNDS: Bounds = Bounds { tokens: 1000, chunk_tokens: 100, scored_tokens: 30, chunked: true };
+
+/// Sequences that have computed nothing, with prompts of so many tokens; of the negative ones with log-probabilities.
+fn running(prompts: &[i32]) -> Vec<Sequence> {
+    let vocab = Vocab::toy().unwrap();
+    let n_vocab = vocab.len() as u32;
+    let limits =
+        Limits { n_vocab, context: 10_000, max_prompt: 10_000, default_output: u32::MAX, faults: false };
+    let sequence = |(number, length): (u32, &i32)| {
+        let prompt = vec![1; length.unsigned_abs() as usize];
+        let scores = if *length < 0 { r#","prompt_logprobs":1"# } else { "" };
+        let spec: RequestSpec = serde_json::from_str(&format!(r#"{{"prompt":{prompt:?}{scores}}}"#)).unwrap();
+        let request = Arc::new(Request::new(spec, &limits).unwrap());
+        let id = (RequestId(u64::from(number)), 0);
+        let mut sequence = Sequence::new(id, request, vocab.clone(), 0, Instant::now());
+        sequence.place(Slot(number), 0);
+        sequence
+    };
+    (0..).zip(prompts).map(sequence).collect()
+}
+
+/// What each gets.
+fn planned(prompts: &[i32], bounds: &Bounds) -> Vec<u32> {
+    let mut counts = vec![0; prompts.len()];
+    plan(&running(prompts), bounds).iter().for_each(|share| counts[share.index] += share.count);
+    counts
+}
+
+#[test]
+fn a_short_prompt_does_not_wait_for_a_long_one_nor_the_oldest_for_short_ones() {
+    assert_eq!(planned(&[5000, 20], &BOUNDS), [80, 20]);
+    assert_eq!(planned(&[5000, 4000, 20, 1, 30], &BOUNDS), [50, 0, 20, 1, 30]);
+    assert_eq!(planned(&[5000, 40, 40, 40], &BOUNDS), [50, 40, 10, 0]);
+    assert_eq!(planned(&[5000, 4000], &BOUNDS), [50, 50]);
+    assert_eq!(planned(&[5000, 4000], &Bounds { chunk_tokens: 0, ..BOUNDS }), [1, 0]);
+}
+
+#[test]
+fn prompts_of_one_length_come_one_after_the_other() {
+    assert_eq!(planned(&[200, 200, 200], &BOUNDS), [100, 0, 0]);
+    let mut running = running(&[200, 200]);
+    running[0].place(Slot(0), 150);
+    let shares = plan(&running, &BOUNDS);
+    assert_eq!(shares, [Share { index: 0, count: 50 }, Share { index: 1, count: 50 }]);
+}
+
+#[test]
+fn single_tokens_come_first_and_all_are_within_the_step() {
+    assert_eq!(planned(&[500, 1, 1, 60], &Bounds { tokens: 12, ..BOUNDS }), [5, 1, 1, 5]);
+    assert_eq!(planned(&[500, 1, 1, 1], &Bounds { tokens: 2, ..BOUNDS }), [0, 1, 1, 0]);
+    let mut running = running(&[500, 1]);
+    running[0].in_flight = true;
+    assert_eq!(plan(&running, &BOUNDS), [Share { index: 1, count: 1 }]);
+}
+
+#[test]
+fn a_prompt_without_rows_for_its_scores_delays_no_other() {
+    assert_eq!(planned(&[-500, -400, 600], &BOUNDS), [15, 15, 70]);
+    assert_eq!(planned(&[-500, -10, -20, 600], &BOUNDS), [15, 10, 5, 70]);
+    assert_eq!(planned(&[700, -500, -600, 800], &BOUNDS), [70, 30, 0, 0]);
+    assert_eq!(planned(&[-500, -400, 600], &Bounds { scored_tokens: 1, ..BOUNDS }), [1, 0, 99]);
+    let whole = Bounds { chunked: false, scored_tokens: 8, ..BOUNDS };
+    assert_eq!(planned(&[-500, -400, 600], &whole), [8, 0, 600]);
+}
+
+#[test]
+fn whole_prompts_are_not_overtaken() {
+    let whole = Bounds { chunked: false, ..BOUNDS };
+    assert_eq!(planned(&[600, 500, 100], &whole), [600, 0, 0]);
+    assert_eq!(planned(&[600, 300, 100], &whole), [600, 300, 100]);
+    assert_eq!(planned(&[5000, 1], &whole), [0, 1]);
+    assert_eq!(planned(&[5000], &whole), [1000]);
+}
