@@ -4,7 +4,7 @@
 
 use llgtrt::config::SpeculativeConfig;
 use llgtrt::exec::sampled::Sampled;
-use llgtrt::exec::{Caps, Draft, ExecError, Forward, Job, Promise, Rows, Run, Target};
+use llgtrt::exec::{Caps, Draft, ExecError, Forward, Job, JobId, Promise, Rows, Run, Target};
 use llgtrt::request::{Limits, Request, RequestSpec};
 use llgtrt::sampler::Sampler;
 use llgtrt::types::Slot;
@@ -82,6 +82,7 @@ fn step(
     round: u64,
 ) -> Result<(f64, Vec<u32>), ExecError> {
     let job = |slot: u32| Job {
+        id: JobId(u64::from(slot)),
         slot: Slot(slot),
         start: 0,
         tokens: vec![0],
@@ -93,7 +94,7 @@ fn step(
     };
     target.start((0..target.caps().slots).map(job).collect())?;
     let begin = Instant::now();
-    let outcomes = target.poll(true)?;
+    let outcomes = target.poll()?.done;
     let took = begin.elapsed().as_secs_f64();
     let tokens =
         outcomes.into_iter().flat_map(|(_, outcome)| outcome.map_or(Vec::new(), |round| round.tokens));

@@ -4,6 +4,7 @@
 //! are the time that the engine's own thread spends on reporting, the time until the report is merged and its reader
 //! is awake, and the CPU time of all processes together.
 
+use crossbeam_channel::Receiver;
 use llgtrt::config::Config;
 use llgtrt::engine::{Command, FromEngine, Report};
 use llgtrt::exec::Promise;
@@ -13,7 +14,6 @@ use llgtrt::request::{Limits, RequestSpec};
 use llgtrt::types::{End, Event, FinishReason, RequestId, Usage};
 use llgtrt::vocab::Vocab;
 use rustix::event::{PollFd, PollFlags, poll};
-use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant, SystemTime};
 
 const STREAMS: u32 = 16;

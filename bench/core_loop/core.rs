@@ -1,6 +1,7 @@
 //! The core's own loop, in this thread: scheduler, masks, sampler, text, events.
 
 use super::{Case, Timing, prompt};
+use crossbeam_channel::unbounded;
 use llgtrt::config::{Config, DraftSource, KvLayout};
 use llgtrt::engine::{Command, Engine, FromEngine, Report};
 use llgtrt::exec::open;
@@ -9,7 +10,6 @@ use llgtrt::request::{Request, RequestSpec, Sampling};
 use llgtrt::types::{End, FinishReason, RequestId};
 use std::collections::HashSet;
 use std::path::Path;
-use std::sync::mpsc::channel;
 use std::time::Instant;
 
 /// Longer than any round: records of the kind that clients extract.
@@ -48,7 +48,7 @@ impl Core {
 
     /// All sequences at once, free or with a schema.
     pub(super) fn round(&mut self, case: &Case, schema: Option<&str>) -> Result<Timing, String> {
-        let (commands, inbox) = channel();
+        let (commands, inbox) = unbounded();
         for sequence in 0..case.sequences {
             let request = self.request(case, sequence, schema)?;
             commands.send(Command::Submit(RequestId(sequence.into()), request)).map_err(|e| e.to_string())?;

@@ -8,7 +8,7 @@ pub mod odds;
 
 use crate::config::{self, DraftSource};
 use crate::error::{Error, Result};
-use crate::exec::{Draft, Job, Round, Score};
+use crate::exec::{Draft, Job, JobId, Round, Score};
 use crate::grammar::{Compiled, Grammar};
 use crate::request::Request;
 use crate::sampler::Sampler;
@@ -70,8 +70,8 @@ pub struct Sequence {
     pub drafts: [Drafted; DraftSource::ALL.len()],
     /// Whether a draft model that is far behind shall catch up; None where that is not decided yet.
     pub late_sources: Option<Late>,
-    /// A job of it is with the executor.
-    pub in_flight: bool,
+    /// Its job that is with the executor.
+    pub in_flight: Option<JobId>,
     /// The client is gone; it ends when its job comes back.
     pub cancelled: bool,
     spec: Arc<Request>,
@@ -112,7 +112,7 @@ impl Sequence {
             planned: Planned::default(),
             drafts: Default::default(),
             late_sources: None,
-            in_flight: false,
+            in_flight: None,
             cancelled: false,
             tokens: spec.spec().prompt.clone(),
             spec,
@@ -149,6 +149,11 @@ impl Sequence {
     /// Number of known tokens.
     pub fn known(&self) -> u32 {
         self.tokens.len() as u32
+    }
+
+    /// KV tokens that it holds once the next token is known, and until its job comes back.
+    pub fn holds(&self) -> u32 {
+        self.known() + 1 + self.in_flight.map_or(0, |_| self.planned.length)
     }
 
     /// Tokens that it may come to hold: prompt and all of max_tokens.
@@ -234,17 +239,18 @@ impl Sequence {
     /// The work of one step: the first `count` tokens of the gap. Moves sampler and grammar out until [`commit`].
     ///
     /// [`commit`]: Sequence::commit
-    pub fn job(&mut self, count: u32) -> Job {
+    pub fn job(&mut self, id: JobId, count: u32) -> Job {
         assert!(
-            !self.in_flight && count >= 1 && count <= self.gap(),
+            self.in_flight.is_none() && count >= 1 && count <= self.gap(),
             "job of {count} tokens. This is a bug."
         );
         let (start, end) = (self.computed as usize, (self.computed + count) as usize);
-        self.in_flight = true;
+        self.in_flight = Some(id);
         if let Some(compiled) = self.compiled.take() {
             self.grammar = Some(compiled.begin());
         }
         Job {
+            id,
             slot: self.slot.expect("a running sequence has a slot. This is a bug."),
             start: self.computed,
             tokens: self.tokens[start..end].to_vec(),
@@ -264,7 +270,7 @@ impl Sequence {
     /// Where the grammar refuses a token that its mask allowed.
     pub fn commit(&mut self, round: Round) -> Result<Option<Event>> {
         let sampled = round.job.sample;
-        self.in_flight = false;
+        self.in_flight = None;
         self.sampler = Some(round.job.sampler);
         self.grammar = round.job.grammar;
         self.computed = round.computed;

@@ -39,7 +39,7 @@ pub struct SpeculativeConfig {
     /// Choose each step's sources and draft lengths by measured cost and acceptance; false = ask all, always for
     /// max_draft_len.
     pub adaptive: bool,
-    /// Nothing is drafted in steps with more sequences than this; null = it is chosen by what pays.
+    /// Nothing is drafted while more sequences than this run; null = it is chosen by what pays.
     #[schemars(range(min = 1, max = 1_000_000))]
     pub disable_by_batch_size: Option<u32>,
     /// For measurements only: a drafted token is kept, whatever the model says, with this probability given that those

@@ -51,16 +51,12 @@ impl Engine {
     /// A sibling starts once its request's first choice has the prompt, or is gone.
     fn may_begin(&self, sibling: &Sequence) -> bool {
         let first = self.running.iter().find(|s| s.request == sibling.request);
-        first.is_none_or(|s| s.computed() + 1 >= s.prompt_len())
+        first.is_none_or(|s| s.in_flight.is_none() && s.computed() + 1 >= s.prompt_len())
     }
 
     /// KV tokens that the running sequences need, now or (guaranteed_no_evict) ever.
     fn needed(&self, sequence: &Sequence) -> u64 {
-        if self.config.guaranteed_no_evict {
-            u64::from(sequence.most())
-        } else {
-            u64::from(sequence.known()) + 1
-        }
+        if self.config.guaranteed_no_evict { u64::from(sequence.most()) } else { u64::from(sequence.holds()) }
     }
 
     fn fits(&self, more: u64) -> bool {
@@ -215,7 +211,7 @@ impl Engine {
     fn lends(&self, from: &Sequence, to: &Sequence) -> bool {
         let shared = self.config.enable_kv_cache_reuse && self.scope(from) == self.scope(to);
         let allowed = shared || from.request == to.request;
-        allowed && self.caps.can_truncate && !from.in_flight && !to.scores()
+        allowed && self.caps.can_truncate && from.in_flight.is_none() && !to.scores()
     }
 
     /// Puts the first KV tokens into the slot; returns how many it holds.
@@ -233,9 +229,9 @@ impl Engine {
 
     /// Preempts the least urgent, and of those the youngest, until every sequence can grow by one token.
     pub(super) fn make_room(&mut self) -> Result<(), ExecError> {
-        let growth = |s: &Sequence| u64::from(s.known()) + 1;
+        let growth = |s: &Sequence| u64::from(s.holds());
         while self.running.iter().map(growth).sum::<u64>() > self.caps.kv_total && self.running.len() > 1 {
-            let idle = (0..self.running.len()).filter(|i| !self.running[*i].in_flight);
+            let idle = (0..self.running.len()).filter(|i| self.running[*i].in_flight.is_none());
             // Of equal ones the last.
             let Some(last) = idle.max_by_key(|i| self.running[*i].priority()) else { break };
             let sequence = self.running.remove(last);
@@ -267,7 +263,7 @@ impl Engine {
 
     /// Forgets kept prefixes until they and the running sequences fit together.
     fn evict_to_fit(&mut self) -> Result<(), ExecError> {
-        let running: u64 = self.running.iter().map(|s| u64::from(s.known()) + 1).sum();
+        let running: u64 = self.running.iter().map(|s| u64::from(s.holds())).sum();
         while running + self.slots.kept_tokens() > self.caps.kv_total {
             let Some(slot) = self.slots.oldest() else { break };
             self.stash(slot, 0);

@@ -3,7 +3,7 @@
 use super::Engine;
 use super::accepted;
 use crate::config::DraftSource;
-use crate::exec::{Ask, Draft, ExecError, Job, Outcome, Round};
+use crate::exec::{Ask, Draft, ExecError, Job, News, Pass, Round};
 use crate::sched::Share;
 use crate::sched::drafts::{Choice, Length, Prospect};
 use crate::sequence::odds::Acceptance;
@@ -11,7 +11,7 @@ use crate::sequence::{Late, Planned, Sequence};
 use crate::types::Slot;
 use crate::vocab::Vocab;
 use std::collections::HashMap;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// What a step leaves to the drafts of one sequence.
 struct Room {
@@ -34,7 +34,7 @@ impl Engine {
     /// forced tokens, then what other sources find without a model; then it is chosen who goes on, and how far.
     pub(super) fn draft(&mut self, shares: &[Share], jobs: &mut [Job]) {
         let most = self.config.speculative.disable_by_batch_size;
-        if self.drafters.is_empty() || most.is_some_and(|most| jobs.len() > most as usize) {
+        if self.drafters.is_empty() || most.is_some_and(|most| self.running.len() > most as usize) {
             shares.iter().for_each(|share| self.running[share.index].planned = Planned::default());
             return;
         }
@@ -178,19 +178,26 @@ impl Engine {
         }
     }
 
-    /// Learns what passes with these rows took, and how the drafts of these rounds have fared.
-    pub(super) fn learn(&mut self, (rows, pass): (&[u32], Duration), outcomes: &[(Slot, Outcome)]) {
-        let rounds: Vec<&Round> = outcomes.iter().filter_map(|(_, o)| o.as_deref().ok()).collect();
-        if rounds.iter().all(|r| r.job.tokens.len() == 1) && rounds.len() == outcomes.len() {
-            self.drafts.learn_passes(rows, pass.as_secs_f64());
+    /// Learns what passes took, and how drafts have fared.
+    pub(super) fn learn(&mut self, news: &News) {
+        for Pass { shape, rows, took } in &news.passes {
+            self.pace.learn(shape.rows, shape.chunk, *took);
+            if shape.chunk == 0 {
+                self.drafts.learn_passes(rows, took.as_secs_f64());
+            }
+            let totals = &mut self.tally.totals;
+            totals.steps += 1;
+            totals.step.observe((self.drafting + *took).as_secs_f64());
+            totals.verify.observe(took.as_secs_f64());
         }
         let choices = self.running.iter().fold(HashMap::new(), |mut choices, sequence| {
             *choices.entry(sequence.request).or_insert(0.0) += 1.0;
             choices
         });
-        for round in rounds.into_iter().filter(|round| round.job.sample) {
-            let sequence = self.running.iter_mut().find(|s| s.slot == Some(round.job.slot));
-            let sequence = sequence.expect("the slot runs. This is a bug.");
+        let rounds = news.done.iter().filter_map(|(_, outcome)| outcome.as_deref().ok());
+        for round in rounds.filter(|round| round.job.sample) {
+            let sequence = self.running.iter_mut().find(|s| s.in_flight == Some(round.job.id));
+            let Some(sequence) = sequence else { continue };
             for (source, kept, stopped) in fared(round, sequence.planned) {
                 sequence.acceptance[source as usize].learn(kept, stopped);
                 // What is expected of newcomers is no request's alone, however many choices it has.
@@ -205,7 +212,7 @@ impl Engine {
         let rows = jobs.iter().filter(|j| j.sample).count() as u64;
         let more_rows = (self.caps.max_logits / self.caps.n_vocab as u64).saturating_sub(rows);
         let more_tokens = u64::from(self.step_tokens()).saturating_sub(tokens);
-        let needed: u64 = self.running.iter().map(|s| u64::from(s.known()) + 1).sum();
+        let needed: u64 = self.running.iter().map(|s| u64::from(s.holds())).sum();
         let kv = self.caps.kv_total.saturating_sub(needed + self.slots.kept_tokens());
         let tokens = more_tokens.min(more_rows).min(kv) / sequences.max(1) as u64;
         Room { tokens, per_slot: self.caps.kv_per_slot }

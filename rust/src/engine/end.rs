@@ -14,7 +14,7 @@ impl Engine {
         let preempted = std::mem::take(&mut self.waiting.preempted);
         let siblings = std::mem::take(&mut self.waiting.siblings);
         for mut sequence in running.into_iter().chain(preempted).chain(siblings) {
-            sequence.in_flight = false;
+            sequence.in_flight = None;
             self.disown(&sequence);
             self.report_end(&sequence, Err(error.clone()));
         }

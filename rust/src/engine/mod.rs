@@ -15,7 +15,7 @@ use crate::config::{Config, DraftSource};
 use crate::error::{Error, panic_text};
 use crate::exec::open::{self, Opened};
 use crate::exec::pace::{Pace, Shape};
-use crate::exec::{Caps, Drafter, ExecError, Job, Outcome, Round, Target};
+use crate::exec::{Caps, Drafter, ExecError, Job, JobId, Outcome, Round, Target, Wake};
 use crate::grammar::Compiler;
 use crate::metrics::{self, Gauges, fates};
 use crate::request::Request;
@@ -26,17 +26,15 @@ use crate::sched::{self, Bounds, Share};
 use crate::sequence::Sequence;
 use crate::types::{Event, FinishReason, RequestId, Slot};
 use crate::vocab::Vocab;
+use crossbeam_channel::{Receiver, TryRecvError, bounded, select};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, TryRecvError};
 use std::time::{Duration, Instant};
 use tally::Tally;
 use waiting::{Arrival, Seeds, Waiting};
 
 /// Most logits of a step for the prompt's own tokens: 64 MiB.
 const SCORED: u64 = 16 << 20;
-/// How long an engine that only waits for a compilation sleeps before it looks for commands again.
-const LOOK: Duration = Duration::from_millis(1);
 /// Failed steps in a row after which the engine gives itself up.
 const MOST_FAILURES: u32 = 3;
 
@@ -94,21 +92,33 @@ pub struct Engine {
     store: Store,
     age: u64,
     failures: u32,
+    /// Jobs so far.
+    jobs: u64,
+    /// What the last drafting took.
+    drafting: Duration,
+    /// The last step started or ended something: there may be more to do at once.
+    busy: bool,
+    /// Rings where a compilation has ended, or a target that works by itself has news.
+    bell: Receiver<()>,
     /// A slot could not be emptied: nothing that it holds can be trusted.
     broken: bool,
     closing: bool,
 }
 
 impl Engine {
-    /// An engine that holds nothing. Make it on the thread that will [`run`](Engine::run) it: compilations that end
-    /// wake that thread.
+    /// An engine that holds nothing.
     ///
     /// # Errors
     /// Where the vocabulary does not suit the grammar compiler.
     pub fn new(opened: Opened, config: &Config) -> Result<Self, Error> {
-        let Opened { target, drafters, vocab, info } = opened;
-        let thread = std::thread::current();
-        let (max_running, wake) = (info.max_running as usize, Arc::new(move || thread.unpark()));
+        let Opened { mut target, drafters, vocab, info } = opened;
+        let (ring, bell) = bounded(1);
+        // A bell that has not been heard yet need not ring again.
+        let wake: Wake = Arc::new(move || {
+            let _ = ring.try_send(());
+        });
+        target.wake_by(wake.clone());
+        let max_running = info.max_running as usize;
         let compiler = Compiler::new(vocab.clone(), &config.grammar, max_running, wake)?;
         let caps = target.caps().clone();
         Ok(Engine {
@@ -130,6 +140,10 @@ impl Engine {
             store: Store::new(admit::host_bytes(config)),
             age: 0,
             failures: 0,
+            jobs: 0,
+            drafting: Duration::ZERO,
+            busy: false,
+            bell,
             broken: false,
             closing: false,
         })
@@ -147,15 +161,15 @@ impl Engine {
         self.tell(sink);
     }
 
-    /// Takes the commands that wait; blocks while there is nothing to do. False: leave.
+    /// Takes the commands that wait; where there is nothing to do, waits for one, or for the bell. False: leave.
     fn listen(&mut self, inbox: &Receiver<Command>) -> bool {
-        if self.running.is_empty() && self.waiting.is_empty() {
-            match inbox.recv() {
-                Ok(command) => self.obey(command),
-                Err(_) => return false,
+        if !self.busy {
+            let command = select! { recv(inbox) -> command => Some(command), recv(self.bell) -> _ => None };
+            match command {
+                Some(Ok(command)) => self.obey(command),
+                Some(Err(_)) => return false,
+                None => {}
             }
-        } else if self.running.is_empty() && self.waiting.compiling() && self.waiting.ready.is_empty() {
-            std::thread::park_timeout(LOOK);
         }
         loop {
             match inbox.try_recv() {
@@ -198,9 +212,9 @@ impl Engine {
         }
         for i in (0..self.running.len()).rev().filter(|i| self.running[*i].request == id).collect::<Vec<_>>()
         {
-            if self.running[i].in_flight {
+            if let Some(job) = self.running[i].in_flight {
                 self.running[i].cancelled = true;
-                self.running[i].slot.into_iter().for_each(|s| self.target.cancel(s));
+                self.target.cancel(job);
             } else {
                 let sequence = self.running.remove(i);
                 self.end_sequence(sequence, Ok(FinishReason::Cancelled));
@@ -220,10 +234,13 @@ impl Engine {
         };
         log::error!("engine step failed: {failed}");
         self.failures += 1;
+        // What waits has room now.
+        self.busy = true;
         self.end_all(&Error::Executor(format!("the engine failed: {failed}")), false);
         for slot in (0..self.caps.slots).map(Slot) {
-            self.broken |= self.release(slot).is_err();
+            self.drafters.iter_mut().for_each(|(_, drafter)| drafter.keep(slot, 0));
         }
+        self.broken |= self.target.reset().is_err();
         self.slots = Slots::new(self.caps.slots, self.caps.cheap_copy);
     }
 
@@ -232,42 +249,32 @@ impl Engine {
         self.make_room()?;
         let begin = Instant::now();
         let shares = self.plan();
-        let mut jobs: Vec<Job> = shares.iter().map(|s| self.running[s.index].job(s.count)).collect();
+        let mut jobs: Vec<Job> = shares.iter().map(|share| self.job(share)).collect();
         self.draft(&shares, &mut jobs);
-        let (shape, drafted) = (Shape::of(&jobs), begin.elapsed());
-        let lengths: Vec<u32> = jobs.iter().map(|job| job.draft.tokens.len() as u32).collect();
-        let passes = self.target.passes(&draft::runs(&jobs, &lengths));
+        self.drafted(Shape::of(&jobs), begin.elapsed());
+        self.busy = !jobs.is_empty();
         self.target.start(jobs)?;
-        let outcomes = self.target.poll(true)?;
-        self.measured(shape, &passes, (drafted, begin.elapsed()), &outcomes);
-        self.commit(outcomes)
+        let news = self.target.poll()?;
+        self.busy |= !news.done.is_empty();
+        self.learn(&news);
+        self.commit(news.done)
     }
 
-    /// Learns from a step's times: until drafts were there, and of the whole.
-    fn measured(
-        &mut self,
-        shape: Shape,
-        passes: &[u32],
-        (drafted, took): (Duration, Duration),
-        outcomes: &[(Slot, Outcome)],
-    ) {
-        let Shape { sequences, rows, chunk } = shape;
-        if rows + chunk == 0 {
-            return;
-        }
-        self.pace.learn(rows, chunk, took - drafted);
-        self.learn((passes, took - drafted), outcomes);
-        let totals = &mut self.tally.totals;
-        totals.steps += 1;
-        totals.step.observe(took.as_secs_f64());
-        totals.verify.observe((took - drafted).as_secs_f64());
-        if sequences > 0 && !self.drafters.is_empty() {
-            totals.draft[metrics::size(sequences)].observe(drafted.as_secs_f64());
+    fn job(&mut self, share: &Share) -> Job {
+        self.jobs += 1;
+        self.running[share.index].job(JobId(self.jobs), share.count)
+    }
+
+    /// Counts what drafting took beside jobs of this shape.
+    fn drafted(&mut self, shape: Shape, took: Duration) {
+        self.drafting = took;
+        if shape.sequences > 0 && !self.drafters.is_empty() {
+            self.tally.totals.draft[metrics::size(shape.sequences)].observe(took.as_secs_f64());
         }
     }
 
     fn plan(&mut self) -> Vec<Share> {
-        let sequences = self.running.iter().filter(|s| !s.in_flight && s.gap() == 1).count() as u32;
+        let sequences = self.running.iter().filter(|s| s.in_flight.is_none() && s.gap() == 1).count() as u32;
         let limit = Duration::from_millis(u64::from(self.config.engine.max_step_ms));
         let bounds = Bounds {
             tokens: self.step_tokens(),
@@ -285,14 +292,11 @@ impl Engine {
         self.config.max_num_tokens.min(self.caps.max_step_tokens)
     }
 
-    fn commit(&mut self, outcomes: Vec<(Slot, Outcome)>) -> Result<(), ExecError> {
+    fn commit(&mut self, outcomes: Vec<(JobId, Outcome)>) -> Result<(), ExecError> {
         let mut mask_time = Duration::ZERO;
-        for (slot, outcome) in outcomes {
-            let index = self
-                .running
-                .iter()
-                .position(|s| s.slot == Some(slot))
-                .expect("the slot runs. This is a bug.");
+        for (job, outcome) in outcomes {
+            // An outcome may come after the sequence was ended with all others.
+            let Some(index) = self.running.iter().position(|s| s.in_flight == Some(job)) else { continue };
             let committed = outcome.map_err(|e| e.0).and_then(|round| {
                 mask_time += round.mask_time;
                 self.drafters.iter_mut().for_each(|(_, drafter)| drafter.observe(&round));
@@ -332,14 +336,15 @@ impl Engine {
     }
 
     fn settle(&mut self, index: usize, committed: Result<Option<Event>, Error>) {
+        self.running[index].in_flight = None;
         if self.running[index].cancelled {
             let sequence = self.running.remove(index);
-            return self.end_sequence(sequence, Ok(FinishReason::Cancelled));
+            self.report_end(&sequence, Ok(FinishReason::Cancelled));
+            return self.vacate(sequence, committed.is_ok());
         }
         match committed {
             Err(error) => {
-                let mut sequence = self.running.remove(index);
-                sequence.in_flight = false;
+                let sequence = self.running.remove(index);
                 self.end_sequence(sequence, Err(error));
             }
             Ok(None) => {}

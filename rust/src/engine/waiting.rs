@@ -74,11 +74,6 @@ impl Waiting {
         self.arrivals.len() + self.ready.len()
     }
 
-    /// Whether grammars are being compiled.
-    pub(super) fn compiling(&self) -> bool {
-        !self.arrivals.is_empty()
-    }
-
     /// Whether nothing at all waits.
     pub(super) fn is_empty(&self) -> bool {
         self.requests() == 0 && self.preempted.is_empty() && self.siblings.is_empty()

@@ -5,13 +5,16 @@
 //! `Target`; an engine that samples by itself implements `Target` directly. A [`Drafter`] proposes tokens ahead of it.
 //!
 //! A [`Job`] owns everything of its sequence that the engine needs, its grammar included: it is moved out of the
-//! sequence by `start` and comes back in the [`Round`]. While it is out, the scheduler leaves the sequence alone.
+//! sequence by `start` and comes back in the [`Round`]. While it is out, the scheduler leaves the sequence alone. A target
+//! may work by itself, answer when it likes and in any order: each job has exactly one outcome, and what is learned of
+//! times comes with stamps of its own.
 
 pub mod draft_model;
 mod draft_walk;
 pub mod forced;
 mod info;
 mod judges;
+mod later;
 #[cfg(feature = "llama")]
 pub mod llama;
 pub(crate) mod memory;
@@ -31,6 +34,8 @@ use crate::error::Error;
 use crate::grammar::{Grammar, Mask};
 use crate::sampler::Sampler;
 use crate::types::{Refusal, Slot, Token, TokenLogprob};
+use pace::Shape;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// What an engine can do. Constant after opening.
@@ -128,9 +133,15 @@ pub struct Score {
     pub top: u32,
 }
 
+/// The number of a job; no two jobs of an engine have the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct JobId(pub u64);
+
 /// One sequence's work for one step.
 #[derive(Debug)]
 pub struct Job {
+    /// Its number.
+    pub id: JobId,
     /// Where the sequence's KV lives.
     pub slot: Slot,
     /// KV tokens that the slot holds now; `tokens[0]` goes to this position.
@@ -185,20 +196,46 @@ pub struct ExecError(pub String);
 /// A verified job, or why one sequence failed.
 pub type Outcome = Result<Box<Round>, SeqError>;
 
+/// What a pass was and took.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Pass {
+    /// What it computed.
+    pub shape: Shape,
+    /// Rows of each part that it was cut into.
+    pub rows: Vec<u32>,
+    /// From its start until its outcomes were there.
+    pub took: Duration,
+}
+
+/// What a target has done since it was asked last.
+#[derive(Debug, Default)]
+pub struct News {
+    /// The outcomes of jobs, one each.
+    pub done: Vec<(JobId, Outcome)>,
+    /// Passes that have ended.
+    pub passes: Vec<Pass>,
+}
+
+/// Called from any thread when a target has news.
+pub type Wake = Arc<dyn Fn() + Send + Sync>;
+
 /// An engine as the scheduler sees it.
 pub trait Target: Send {
     /// Constant facts.
     fn caps(&self) -> &Caps;
-    /// Takes the jobs of one step. At most one job per slot is in flight.
+    /// Takes jobs. At most one job per slot is in flight.
     ///
     /// # Errors
-    /// Only for a failure of the whole executor; then no job of this call comes back.
+    /// Only for a failure of the whole executor; [`Target::reset`] is next.
     fn start(&mut self, jobs: Vec<Job>) -> Result<(), ExecError>;
-    /// Rounds that are done; blocks for at least one if `wait` and jobs are in flight.
+    /// What is done. An engine that computes in this call runs everything that was started; one that works by itself
+    /// returns at once, and wakes its caller when there is more.
     ///
     /// # Errors
-    /// Only for a failure of the whole executor; then no job in flight comes back.
-    fn poll(&mut self, wait: bool) -> Result<Vec<(Slot, Outcome)>, ExecError>;
+    /// Only for a failure of the whole executor; [`Target::reset`] is next.
+    fn poll(&mut self) -> Result<News, ExecError>;
+    /// What an engine that works by itself calls when it has news. Engines that compute in `poll` need none.
+    fn wake_by(&mut self, _wake: Wake) {}
     /// Makes `to` hold the first `len` KV tokens of `from`. `to` must be empty (released) and differ.
     ///
     /// # Errors
@@ -217,13 +254,18 @@ pub trait Target: Send {
     fn passes(&self, runs: &[(Slot, u32)]) -> Vec<u32> {
         one_pass(runs)
     }
-    /// Gives up a job in flight as soon as possible. Its outcome may or may not still come.
-    fn cancel(&mut self, slot: Slot);
+    /// Nobody waits for this job any more: its outcome may come early, and be any.
+    fn cancel(&mut self, job: JobId);
     /// Empties an idle slot.
     ///
     /// # Errors
     /// Where the whole executor failed.
     fn release(&mut self, slot: Slot) -> Result<(), ExecError>;
+    /// After a failure: forgets all jobs, of which no outcome comes any more, and empties all slots.
+    ///
+    /// # Errors
+    /// Where that fails, too: nothing that the engine holds can be trusted.
+    fn reset(&mut self) -> Result<(), ExecError>;
 }
 
 /// What a drafter is asked for one sequence.

@@ -2,6 +2,7 @@
 
 use super::draft_model::DraftModel;
 use super::forced::Forced;
+use super::later::Later;
 use super::mlp::MlpSpeculator;
 use super::prediction::Prediction;
 use super::prompt_lookup::PromptLookup;
@@ -84,12 +85,14 @@ pub fn open_toy(toy: ToyConfig, config: &Config, fault: Option<ToyFault>) -> Res
         }
     };
     std::thread::sleep(Duration::from_millis(toy.load_ms));
+    let later = toy.later;
     let mut engine = Toy::new(toy, &vocab);
     if let Some(fault) = fault {
         engine = engine.plant(fault);
     }
     let threads = config.engine.mask_threads.unwrap_or(0) as usize;
-    let target = Box::new(Sampled::new(Box::new(engine), threads, 1, &config.speculative));
+    let sampled = Box::new(Sampled::new(Box::new(engine), threads, 1, &config.speculative));
+    let target: Box<dyn Target> = if later > 0 { Box::new(Later::new(sampled, later)?) } else { sampled };
     let info = info_of(target.as_ref(), &vocab, config, true);
     let info = Info { summary: "weightless engine (toy)".into(), ..info };
     Ok(Opened { drafters: drafters(config, target.as_ref(), draft)?, target, vocab, info })

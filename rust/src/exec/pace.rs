@@ -121,7 +121,7 @@ fn bucket(rows: u32) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::exec::Draft;
+    use crate::exec::{Draft, JobId};
     use crate::request::{Limits, Request, RequestSpec};
     use crate::sampler::Sampler;
     use crate::types::Slot;
@@ -151,6 +151,7 @@ mod tests {
         let spec: RequestSpec = serde_json::from_str(r#"{"prompt":[1]}"#).unwrap();
         let request = Arc::new(Request::new(spec, &limits).unwrap());
         let job = |(slot, tokens): (u32, u32)| Job {
+            id: JobId(u64::from(slot)),
             slot: Slot(slot),
             start: 0,
             tokens: vec![1; tokens as usize],

@@ -5,8 +5,9 @@
 //! machine has cores that the engine leaves free (`mask_threads`).
 
 use super::judges::{Judges, outputs};
+use super::pace::Shape;
 use super::verify::Verdict;
-use super::{Caps, ExecError, Forward, Job, Outcome, Round, Run, SeqError, Target};
+use super::{Caps, ExecError, Forward, Job, JobId, News, Outcome, Pass, Round, Run, SeqError, Target};
 use crate::config::SpeculativeConfig;
 use crate::error::Result;
 use crate::request::Fault;
@@ -47,12 +48,56 @@ impl Target for Sampled {
         Ok(())
     }
 
-    fn poll(&mut self, _wait: bool) -> Result<Vec<(Slot, Outcome)>, ExecError> {
-        let mut jobs = std::mem::take(&mut self.jobs);
+    fn poll(&mut self) -> Result<News, ExecError> {
+        let jobs = std::mem::take(&mut self.jobs);
         if jobs.is_empty() {
-            return Ok(Vec::new());
+            return Ok(News::default());
         }
         plant_engine_faults(&jobs);
+        let (begin, shape) = (Instant::now(), Shape::of(&jobs));
+        let runs: Vec<_> =
+            jobs.iter().map(|j| (j.slot, (j.tokens.len() + j.draft.tokens.len()) as u32)).collect();
+        let rows = self.forward.passes(&runs);
+        let done = self.pass(jobs)?;
+        Ok(News { done, passes: vec![Pass { shape, rows, took: begin.elapsed() }] })
+    }
+
+    fn copy(&mut self, from: Slot, to: Slot, len: u32) -> Result<(), ExecError> {
+        self.forward.copy(from, to, len)
+    }
+
+    fn truncate(&mut self, slot: Slot, keep: u32) -> Result<(), ExecError> {
+        self.forward.truncate(slot, keep)
+    }
+
+    fn save(&mut self, slot: Slot) -> Option<Vec<u8>> {
+        self.forward.save(slot)
+    }
+
+    fn restore(&mut self, slot: Slot, kv: &[u8]) -> bool {
+        self.forward.restore(slot, kv)
+    }
+
+    fn passes(&self, runs: &[(Slot, u32)]) -> Vec<u32> {
+        self.forward.passes(runs)
+    }
+
+    /// All jobs run in the next `poll`, cancelled or not: their slots are in one pass with others'.
+    fn cancel(&mut self, _job: JobId) {}
+
+    fn release(&mut self, slot: Slot) -> Result<(), ExecError> {
+        self.forward.truncate(slot, 0)
+    }
+
+    fn reset(&mut self) -> Result<(), ExecError> {
+        self.jobs.clear();
+        (0..self.caps().slots).try_for_each(|slot| self.release(Slot(slot)))
+    }
+}
+
+impl Sampled {
+    /// Computes and judges all jobs, which are sorted by slot.
+    fn pass(&mut self, mut jobs: Vec<Job>) -> Result<Vec<(JobId, Outcome)>, ExecError> {
         let inputs: Vec<_> = jobs.iter().map(|j| [&j.tokens[..], &j.draft.tokens[..]].concat()).collect();
         let runs: Vec<Run<'_>> = jobs.iter().zip(&inputs).map(|(j, tokens)| run_of(j, tokens)).collect();
         let (forward, threads) = (&mut self.forward, self.mask_threads);
@@ -78,45 +123,15 @@ impl Target for Sampled {
         self.close(jobs, verdicts)
     }
 
-    fn copy(&mut self, from: Slot, to: Slot, len: u32) -> Result<(), ExecError> {
-        self.forward.copy(from, to, len)
-    }
-
-    fn truncate(&mut self, slot: Slot, keep: u32) -> Result<(), ExecError> {
-        self.forward.truncate(slot, keep)
-    }
-
-    fn save(&mut self, slot: Slot) -> Option<Vec<u8>> {
-        self.forward.save(slot)
-    }
-
-    fn restore(&mut self, slot: Slot, kv: &[u8]) -> bool {
-        self.forward.restore(slot, kv)
-    }
-
-    fn passes(&self, runs: &[(Slot, u32)]) -> Vec<u32> {
-        self.forward.passes(runs)
-    }
-
-    fn cancel(&mut self, slot: Slot) {
-        self.jobs.retain(|j| j.slot != slot);
-    }
-
-    fn release(&mut self, slot: Slot) -> Result<(), ExecError> {
-        self.forward.truncate(slot, 0)
-    }
-}
-
-impl Sampled {
     /// Takes refused drafts out of the KV and makes the rounds.
     fn close(
         &mut self,
         jobs: Vec<Job>,
         verdicts: Vec<Result<Verdict>>,
-    ) -> Result<Vec<(Slot, Outcome)>, ExecError> {
+    ) -> Result<Vec<(JobId, Outcome)>, ExecError> {
         let mut out = Vec::with_capacity(jobs.len());
         for (job, verdict) in jobs.into_iter().zip(verdicts) {
-            let slot = job.slot;
+            let (id, slot) = (job.id, job.slot);
             let outcome = match verdict {
                 Err(e) => Err(SeqError(e)),
                 Ok(v) => {
@@ -127,7 +142,7 @@ impl Sampled {
                     Ok(Box::new(round_of(job, v, computed)))
                 }
             };
-            out.push((slot, outcome));
+            out.push((id, outcome));
         }
         Ok(out)
     }

@@ -31,6 +31,8 @@ pub struct ToyConfig {
     pub blur: f32,
     /// Milliseconds that it takes to open.
     pub load_ms: u64,
+    /// Above 0: it works on a thread of its own and answers when it likes, with this seed.
+    pub later: u64,
 }
 
 impl Default for ToyConfig {
@@ -45,6 +47,7 @@ impl Default for ToyConfig {
             end_bias: 1.0,
             blur: 0.0,
             load_ms: 0,
+            later: 0,
         }
     }
 }
@@ -69,6 +72,7 @@ impl ToyConfig {
                 "step_tokens" => config.step_tokens = number as u32,
                 "step_us" => config.step_us = number,
                 "load_ms" => config.load_ms = number,
+                "later" => config.later = number,
                 "seed" => config.seed = number,
                 "end_bias" => config.end_bias = number as f32,
                 "blur" => config.blur = number as f32,

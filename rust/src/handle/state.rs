@@ -8,8 +8,8 @@ use crate::exec::Info;
 use crate::request::Request;
 use crate::types::{Event, RequestId};
 use crate::vocab::Vocab;
+use crossbeam_channel::Sender;
 use std::sync::Arc;
-use std::sync::mpsc::Sender;
 
 /// What the engine is doing, seen from outside.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

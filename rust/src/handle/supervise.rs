@@ -9,8 +9,8 @@ use crate::engine::FromEngine;
 use crate::error::{Error, Result};
 use crate::exec::Info;
 use crate::process::{Line, Transport};
+use crossbeam_channel::unbounded;
 use std::sync::Arc;
-use std::sync::mpsc::channel;
 use std::time::Instant;
 
 /// What to open, and how.
@@ -36,7 +36,7 @@ struct Life {
 /// Runs engines until the handle is closed or the engine is given up.
 pub(crate) fn run(shared: &Shared, mut plan: Plan) {
     loop {
-        let (engine, inbox) = channel();
+        let (engine, inbox) = unbounded();
         if !shared.change(|state| state.begin(engine)) {
             break;
         }

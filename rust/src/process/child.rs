@@ -4,11 +4,11 @@ use super::frame::{FrameReader, FrameWriter, Hello};
 use super::{Serve, ffi};
 use crate::config::Config;
 use crate::engine::{Command, FromEngine};
+use crossbeam_channel::{Sender, unbounded};
 use std::io;
 use std::os::fd::RawFd;
 use std::os::unix::net::UnixStream;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::mpsc::{Sender, channel};
 
 /// Exit code for a command line or a first message that makes no sense.
 const USAGE: i32 = 2;
@@ -34,7 +34,7 @@ fn serve_on(socket: &UnixStream, serve: Serve) -> io::Result<i32> {
     let mut frames = FrameReader::new(socket.try_clone()?);
     let hello: Hello = frames.read()?.ok_or_else(|| io::Error::other("the parent has left"))?;
     let config: Config = serde_json::from_str(&hello.config)?;
-    let (to_engine, inbox) = channel();
+    let (to_engine, inbox) = unbounded();
     // Not the engine's thread: the parent's end is noticed while the engine loads or computes.
     std::thread::Builder::new().name("inbox".into()).spawn(move || read_commands(frames, &to_engine))?;
     // Blocks while the parent's buffer is full. The parent has a thread that only reads, into events that are merged,

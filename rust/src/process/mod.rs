@@ -12,8 +12,8 @@ mod parent;
 use crate::config::Config;
 use crate::engine::{Command, FromEngine};
 use crate::error::panic_text;
+use crossbeam_channel::Receiver;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::mpsc::Receiver;
 
 pub use child::child_main;
 

@@ -4,6 +4,7 @@ use super::Line;
 use super::frame::{FrameReader, FrameWriter, Hello};
 use crate::config::Config;
 use crate::engine::{Command, FromEngine};
+use crossbeam_channel::Receiver;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 use std::io;
 use std::net::Shutdown;
@@ -11,7 +12,6 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, ExitStatus, Stdio};
-use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
 /// How long a child may take to leave after [`Command::Close`].

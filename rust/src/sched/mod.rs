@@ -41,7 +41,7 @@ pub struct Bounds {
 ///
 /// Every step makes progress: a lone long gap gets at least one token, whatever the bounds.
 pub fn plan(running: &[Sequence], bounds: &Bounds) -> Vec<Share> {
-    let idle = || running.iter().enumerate().filter(|(_, s)| !s.in_flight);
+    let idle = || running.iter().enumerate().filter(|(_, s)| s.in_flight.is_none());
     let single = idle().filter(|(_, s)| s.gap() == 1).map(|(index, _)| Share { index, count: 1 });
     let mut shares: Vec<Share> = single.take(bounds.tokens as usize).collect();
     let long: Vec<usize> = idle().filter(|(_, s)| s.gap() > 1).map(|(index, _)| index).collect();

@@ -6,7 +6,7 @@ use crate::scheduling::request;
 use crate::scheduling::world::{Answers, essence, start};
 use llgtrt::config::{Config, KvLayout};
 use llgtrt::exec::open::{Opened, open};
-use llgtrt::exec::{Caps, ExecError, Job, Outcome, Target};
+use llgtrt::exec::{Caps, ExecError, Job, JobId, News, Target};
 use llgtrt::request::RequestSpec;
 use llgtrt::types::{Event, Slot};
 use proptest::strategy::{Strategy, ValueTree};
@@ -30,8 +30,8 @@ impl Target for Tight {
     fn start(&mut self, jobs: Vec<Job>) -> Result<(), ExecError> {
         self.engine.start(jobs)
     }
-    fn poll(&mut self, wait: bool) -> Result<Vec<(Slot, Outcome)>, ExecError> {
-        self.engine.poll(wait)
+    fn poll(&mut self) -> Result<News, ExecError> {
+        self.engine.poll()
     }
     fn copy(&mut self, from: Slot, to: Slot, len: u32) -> Result<(), ExecError> {
         self.engine.copy(from, to, len)
@@ -45,11 +45,14 @@ impl Target for Tight {
     fn restore(&mut self, slot: Slot, kv: &[u8]) -> bool {
         self.engine.restore(slot, kv)
     }
-    fn cancel(&mut self, slot: Slot) {
-        self.engine.cancel(slot);
+    fn cancel(&mut self, job: JobId) {
+        self.engine.cancel(job);
     }
     fn release(&mut self, slot: Slot) -> Result<(), ExecError> {
         self.engine.release(slot)
+    }
+    fn reset(&mut self) -> Result<(), ExecError> {
+        self.engine.reset()
     }
 }
 

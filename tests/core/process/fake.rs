@@ -1,5 +1,6 @@
 //! An engine of which every misbehaviour can be ordered.
 
+use crossbeam_channel::{Receiver, TryRecvError};
 use llgtrt::config::{Config, KvPlan};
 use llgtrt::engine::{Command, FromEngine, Report};
 use llgtrt::error::Error;
@@ -9,7 +10,6 @@ use llgtrt::request::{Limits, Request, RequestSpec};
 use llgtrt::types::{End, Event, FinishReason, RequestId, Usage};
 use std::collections::VecDeque;
 use std::path::Path;
-use std::sync::mpsc::{Receiver, TryRecvError};
 use std::time::Duration;
 
 /// Choices that run at the same time.

@@ -2,13 +2,13 @@
 
 use super::spec;
 use super::world::{World, submission};
+use crossbeam_channel::unbounded;
 use llgtrt::config::Config;
 use llgtrt::engine::{Command, Engine, FromEngine};
 use llgtrt::exec::open::open_toy;
 use llgtrt::exec::toy::ToyConfig;
 use llgtrt::types::{End, FinishReason, RequestId};
 use std::collections::BTreeMap;
-use std::sync::mpsc::channel;
 
 fn long(n: u32) -> String {
     format!("{:?}", vec![97; n as usize])
@@ -47,7 +47,7 @@ fn what_is_cancelled_ends_within_a_step() {
     let endless = r#"{"prompt":[97],"max_tokens":2000,"ignore_eos":true}"#;
     let prompt = format!(r#"{{"prompt":{},"max_tokens":5}}"#, long(4000));
     let compiled = r#"{"prompt":[98],"max_tokens":9,"grammar":{"regex":"([a-z]{1,40}[0-9]{1,40}){20}"}}"#;
-    let (commands, inbox) = channel();
+    let (commands, inbox) = unbounded();
     for (id, text) in [endless, endless, &prompt, endless].into_iter().enumerate() {
         commands.send(submission(id, &spec(text), &limits)).unwrap();
     }

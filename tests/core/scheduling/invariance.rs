@@ -32,6 +32,8 @@ struct Cramped {
     /// The draft model's KV as a part of the target's.
     draft_kv: f64,
     drafts: Drafts,
+    /// The seed of an engine that answers later; 0: of one that answers at once.
+    later: u64,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -100,9 +102,10 @@ fn cramped() -> impl Strategy<Value = Cramped> {
     let sizes = (1u32..8, 100u64..260, 2u32..80, 1u32..8);
     let cancel = prop_oneof![3 => Just(0u8), 1 => any::<u8>()];
     let times = (0usize..4, 0u32..3, cancel, prop_oneof![Just(1.0), Just(0.5), Just(0.2)]);
-    (sizes, any::<bool>(), any::<bool>(), 0u64..2, times, any::<bool>(), drafts()).prop_map(
+    let later = prop_oneof![Just(0), any::<u64>()];
+    (sizes, any::<bool>(), any::<bool>(), 0u64..2, (times, later), any::<bool>(), drafts()).prop_map(
         |((slots, kv, step_tokens, batch), chunked, reuse, host_megabytes, times, adaptive, drafts)| {
-            let (pause, ms, cancel, draft_kv) = times;
+            let ((pause, ms, cancel, draft_kv), later) = times;
             Cramped {
                 slots,
                 kv,
@@ -117,6 +120,7 @@ fn cramped() -> impl Strategy<Value = Cramped> {
                 cancel,
                 draft_kv,
                 drafts,
+                later,
             }
         },
     )
@@ -135,6 +139,7 @@ impl Cramped {
             context: 100,
             kv: self.kv,
             step_tokens: self.step_tokens,
+            later: self.later,
             ..ToyConfig::default()
         };
         let mut config = Config {

@@ -1,6 +1,7 @@
 //! Drives an engine from a test: submits requests in an order, collects what comes.
 
 use super::oracle::Oracle;
+use crossbeam_channel::{Receiver, Sender, unbounded};
 use llgtrt::config::{Config, DraftSource};
 use llgtrt::engine::{Command, Engine, FromEngine};
 use llgtrt::exec::open::{Opened, open_toy};
@@ -9,8 +10,10 @@ use llgtrt::metrics::Snapshot;
 use llgtrt::request::{Limits, Request, RequestSpec};
 use llgtrt::types::{End, Event, RequestId};
 use std::collections::BTreeMap;
-use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
+
+/// Names the seed with which every engine answers later.
+pub const LATER: &str = "LLGTRT_TEST_LATER";
 
 /// The engine of one test; without drafts, where nothing else is said.
 #[derive(Clone)]
@@ -53,7 +56,9 @@ pub struct Live {
 impl World {
     /// Starts the engine on a thread of its own; it ends when `Live` is dropped.
     pub fn start(&self) -> Live {
-        let mut opened = open_toy(self.toy.clone(), &self.config, self.fault).unwrap();
+        let mut toy = self.toy.clone();
+        toy.later = toy.later.max(std::env::var(LATER).map_or(0, |seed| seed.parse().unwrap()));
+        let mut opened = open_toy(toy, &self.config, self.fault).unwrap();
         if let Some(oracle) = &self.oracle {
             opened.drafters = vec![(DraftSource::PromptLookup, Box::new(oracle.clone()))];
         }
@@ -76,8 +81,8 @@ impl World {
 pub fn start(opened: Opened, config: &Config) -> Live {
     let info = opened.info.clone();
     let config = config.clone();
-    let (commands, inbox) = channel();
-    let (out, messages) = channel();
+    let (commands, inbox) = unbounded();
+    let (out, messages) = unbounded();
     let engine = std::thread::spawn(move || {
         let mut engine = Engine::new(opened, &config).unwrap();
         engine.run(&inbox, &mut |m| out.send(m).is_ok());
