@@ -243,14 +243,14 @@ impl Engine {
     fn preempt(&mut self, mut sequence: Sequence) -> Result<(), ExecError> {
         self.tally.totals.preemptions += 1;
         let slot = sequence.slot.expect("a running sequence has a slot. This is a bug.");
-        // A restored sequence must have exactly its last token left to compute.
+        let computed = sequence.computed() as usize;
         if self.store.enabled()
-            && sequence.gap() == 1
+            && computed > 0
+            && !sequence.scores()
             && let Some(kv) = self.target.save(slot)
         {
-            let known = sequence.tokens();
             let owner = (sequence.request, sequence.choice);
-            let text = (self.scope(&sequence), known[..known.len() - 1].to_vec());
+            let text = (self.scope(&sequence), sequence.tokens()[..computed].to_vec());
             self.store.put(text, kv, Some(owner));
         }
         sequence.unplace();

@@ -135,6 +135,28 @@ fn saved_kv_is_not_computed_again() {
     assert!(computed(0) > 4 * 90);
 }
 
+/// The second one's prompt is half computed when the first has grown so far that it must go.
+#[test]
+fn a_half_computed_prompt_is_not_computed_again() {
+    let toy = ToyConfig { kv: 300, context: 250, step_tokens: 2, ..ToyConfig::default() };
+    let first = spec(r#"{"prompt":[97],"max_tokens":150,"ignore_eos":true,"sampling":{"seed":1}}"#);
+    let second = spec(&format!(
+        r#"{{"prompt":{},"max_tokens":2,"ignore_eos":true,"sampling":{{"seed":2}}}}"#,
+        prompt(200)
+    ));
+    let computed = |megabytes| {
+        let config = Config { kv_cache_host_memory_megabytes: Some(megabytes), ..Config::default() };
+        let world = World { toy: toy.clone(), config, fault: None, oracle: None };
+        let answers = world.run(&[first.clone(), second.clone()], &[0, 1], 0);
+        let totals = answers.snapshot.totals;
+        assert_eq!(totals.preemptions, 1);
+        (totals.computed_tokens, answers.choices[&(1, 0)].tokens.clone())
+    };
+    let ((with, text), (without, same)) = (computed(1), computed(0));
+    assert_eq!((with, text), (150 + 201, same));
+    assert!(without > with + 50, "{without}");
+}
+
 /// Prefixes that slots must give up come back from host memory, and only what is not there is computed.
 #[test]
 fn evicted_prefixes_come_back() {
