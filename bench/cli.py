@@ -10,6 +10,7 @@ from types import ModuleType
 import commonbench
 import compare
 import constrained
+import dataset
 import limit
 import masks
 import overhead
@@ -24,6 +25,7 @@ COMMANDS: dict[str, ModuleType] = {
     "peers": peers,
     "compare": compare,
     "constrained": constrained,
+    "dataset": dataset,
     "limit": limit,
     "overhead": overhead,
     "masks": masks,

@@ -77,6 +77,13 @@ def load(url: str, bodies: list[Body], arrivals: Arrivals, requests: int = 0, **
 
     Raises `RuntimeError` where the plan cannot be carried out; what servers do wrong is in the report.
     """
+    return ask(url, bodies, arrivals, requests, **more)[0]
+
+
+def ask(
+    url: str, bodies: list[Body], arrivals: Arrivals, requests: int = 0, **more: Any
+) -> tuple[Report, list[dict[str, Any]]]:
+    """As `load`, with the answers: `request` (its number), `texts`, `finish` and `error` of each."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "bodies.jsonl").write_text("".join(json.dumps(body) + "\n" for body in bodies))
@@ -95,7 +102,7 @@ def load(url: str, bodies: list[Body], arrivals: Arrivals, requests: int = 0, **
         report: Report = json.loads(done.stdout)
         answers = [json.loads(line) for line in (folder / "answers.jsonl").read_text().splitlines()]
     report["validated"], report["invalid"] = validate(bodies, answers)
-    return report
+    return report, answers
 
 
 def validate(bodies: list[Body], answers: list[dict[str, Any]]) -> tuple[int, int]:

@@ -265,6 +265,19 @@ def test_only_what_is_said_of_speculation_is_passed_on() -> None:
     assert translate.prediction(chat()) == ""
 
 
+def test_draft_tokens_are_of_one_prompt_and_alone() -> None:
+    mine = {"draft_tokens": [1, 2]}
+    assert translate.draft_tokens(completion(speculative=mine), 1) == [1, 2]
+    assert not translate.draft_tokens(completion(), 1)
+    assert not translate.draft_tokens(completion(speculative={"enabled": True}), 2)
+    assert "draft_tokens" not in core(speculative=mine)["speculative"]
+    with pytest.raises(ApiError, match=r"^speculative\.draft_tokens: is of one prompt"):
+        translate.draft_tokens(completion(speculative=mine), 2)
+    with pytest.raises(ApiError, match="excludes"):
+        predicted = {"type": "content", "content": "x"}
+        translate.draft_tokens(chat(speculative=mine, prediction=predicted), 1)
+
+
 def test_defaults_are_the_cores() -> None:
     assert core() == {
         "prompt": [1, 2],

@@ -270,6 +270,31 @@ def test_predictions_are_counted() -> None:
         assert summed == {name: 3 * count for name, count in right.items()}
 
 
+def test_clients_may_bring_drafts_of_their_own() -> None:
+    with serving_demo(config={"speculative": {"sources": ["prediction"], "adaptive": False}}) as server:
+
+        def complete(**fields: Any) -> dict[str, Any]:
+            answer = server.http.post("/v1/completions", json={"temperature": 0, **fields})
+            assert answer.status_code == 200, answer.text
+            found: dict[str, Any] = answer.json()
+            return found
+
+        body = {"prompt": TEXT, "max_tokens": 30, "ignore_eos": True}
+        plain = complete(**body)
+        both = complete(prompt=TEXT + plain["choices"][0]["text"], max_tokens=1, prompt_logprobs=0)
+        ids = [int(next(iter(told))) for told in both["choices"][0]["prompt_logprobs"][1:]]
+        for tokens, right in ((ids[-30:], True), ([5, 6, 7], False)):
+            drafted = complete(**body, speculative={"draft_tokens": tokens})
+            assert drafted["choices"] == plain["choices"]
+            details = drafted["usage"]["completion_tokens_details"]
+            assert (details["accepted_prediction_tokens"] > 10) is right
+        refused = {**body, "prompt": ["a", "b"], "speculative": {"draft_tokens": [1]}}
+        assert server.http.post("/v1/completions", json=refused).status_code == 400
+        outside = {**body, "speculative": {"draft_tokens": [10**6]}}
+        error = server.http.post("/v1/completions", json=outside).json()["error"]
+        assert error["param"] == "speculative.draft_tokens"
+
+
 def test_rejection_keeps_the_schema(demo: Server, drafting: Server) -> None:
     body = {"messages": [{"role": "user", "content": TEXT}], "max_tokens": 200, **MODES["schema"]}
     body["speculative"] = {"acceptance": "rejection"}

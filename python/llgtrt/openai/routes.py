@@ -128,7 +128,8 @@ class Api:
         """
         text = translate.prediction(body)
         self.check_length(len(text), body, "prediction")
-        core = translate.core_request(body, client, self.vocabulary.text(text), self.sampling)
+        expected = translate.draft_tokens(body, prompts) or self.vocabulary.text(text)
+        core = translate.core_request(body, client, expected, self.sampling)
         if len(core) * prompts > _MOST_COPIES:
             message = f"prompt: {prompts} prompts with {len(core)} bytes of options each; send fewer at once"
             raise invalid("prompt", message)

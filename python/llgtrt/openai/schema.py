@@ -160,6 +160,13 @@ class Speculative(msgspec.Struct, forbid_unknown_fields=True):
         Literal["exact", "rejection", "tokens"] | None,
         about("How drafts are accepted, if not as the server says."),
     ] = None
+    draft_tokens: Annotated[
+        list[Count] | None,
+        about(
+            "What the output is expected to be, as token ids, from a draft of the client's own; not beside "
+            "`prediction`, and for one prompt."
+        ),
+    ] = None
     report: Annotated[
         bool | None, about("`usage.speculative` says what became of drafts.", default=False)
     ] = None

@@ -106,6 +106,22 @@ def prediction(body: schema.Common) -> str:
     return "".join(_part(p, f"prediction.content[{i}]") for i, p in enumerate(wanted.content))
 
 
+def draft_tokens(body: schema.Common, prompts: int) -> Sequence[int]:
+    """The output that the client drafted itself, as token ids; empty where it did not.
+
+    Raises:
+        ApiError: it is there beside `prediction`, or for several prompts.
+    """
+    drafted = (body.speculative.draft_tokens if body.speculative else None) or ()
+    if drafted and prediction(body):
+        raise invalid("prediction", "prediction: excludes speculative.draft_tokens; leave one out")
+    if drafted and prompts > 1:
+        raise invalid(
+            "speculative.draft_tokens", "speculative.draft_tokens: is of one prompt; send the prompts apart"
+        )
+    return drafted
+
+
 def core_request(
     body: schema.Common,
     client: int = 0,
@@ -271,9 +287,12 @@ def check_completion(body: schema.CompletionRequest) -> None:
 
 def renamed(body: schema.Common) -> dict[str, str]:
     """The client's names of what the core names otherwise."""
+    names = {"grammar": "response_format"}
+    if body.speculative and body.speculative.draft_tokens:
+        names["prediction"] = "speculative.draft_tokens"
     if not isinstance(body, schema.ChatRequest):
-        return {"grammar": "response_format", "top_logprobs": "logprobs"}
-    names = {"grammar": "response_format", "prompt": "messages"}
+        return names | {"top_logprobs": "logprobs"}
+    names["prompt"] = "messages"
     return names | ({"max_tokens": "max_completion_tokens"} if body.max_completion_tokens is not None else {})
 
 

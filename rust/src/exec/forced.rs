@@ -3,9 +3,12 @@
 //! Such drafts are always kept. They cost no mask either: every mask that is looked at here is one that verifying needs.
 //! The masks of llguidance have one token wherever the text is forced and the tokenizer cuts it in one way.
 
+use super::judges::WORTH;
 use super::{Ask, Draft, Drafter};
 use crate::error::Result;
 use crate::grammar::Grammar;
+use rayon::prelude::*;
+use rayon::{ThreadPool, ThreadPoolBuilder};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Proposes forced tokens.
@@ -13,12 +16,27 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 pub struct Forced {
     /// Width of a row of logits, in tokens.
     width: usize,
+    /// None where the caller's thread is alone.
+    pool: Option<ThreadPool>,
 }
 
 impl Forced {
-    /// A drafter for a target whose rows have `width` tokens.
-    pub fn new(width: usize) -> Self {
-        Forced { width }
+    /// A drafter for a target whose rows have `width` tokens, on up to so many threads.
+    pub fn new(width: usize, threads: usize) -> Self {
+        let pool = ThreadPoolBuilder::new().num_threads(threads).thread_name(|i| format!("forced {i}"));
+        Forced { width, pool: if threads > 1 { pool.build().ok() } else { None } }
+    }
+
+    fn propose_one(&self, ask: &mut Ask<'_>) {
+        let Some(grammar) = ask.grammar.as_deref_mut().filter(|_| ask.draft.tokens.is_empty()) else {
+            return;
+        };
+        let mut draft = Draft::default();
+        // What fails here, verifying meets again, and says so.
+        let walked = catch_unwind(AssertUnwindSafe(|| self.walk(grammar, ask.want, &mut draft)));
+        if matches!(walked, Ok(Ok(()))) {
+            (ask.draft.tokens, ask.draft.masks) = (draft.tokens, draft.masks);
+        }
     }
 
     /// Walks from the committed state until a mask has a choice. A walk that fails leaves what came before it.
@@ -41,14 +59,12 @@ impl Forced {
 
 impl Drafter for Forced {
     fn propose(&mut self, asks: &mut [Ask<'_>]) {
-        for ask in asks.iter_mut().filter(|ask| ask.draft.tokens.is_empty()) {
-            let Some(grammar) = ask.grammar.as_deref_mut() else { continue };
-            let mut draft = Draft::default();
-            // What fails here, verifying meets again, and says so.
-            let walked = catch_unwind(AssertUnwindSafe(|| self.walk(grammar, ask.want, &mut draft)));
-            if matches!(walked, Ok(Ok(()))) {
-                (ask.draft.tokens, ask.draft.masks) = (draft.tokens, draft.masks);
+        let tokens = asks.iter().filter(|ask| ask.grammar.is_some()).count() * self.width;
+        match &self.pool {
+            Some(pool) if tokens > WORTH => {
+                pool.install(|| asks.par_iter_mut().for_each(|ask| self.propose_one(ask)));
             }
+            _ => asks.iter_mut().for_each(|ask| self.propose_one(ask)),
         }
     }
 }

@@ -13,7 +13,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Mutex, PoisonError};
 
 /// Logits that a thread is woken for, which takes about as long as to draw from so many.
-const WORTH: usize = 128 << 10;
+pub(super) const WORTH: usize = 128 << 10;
 
 /// The engine's own thread, and others that sleep until there is enough to do.
 pub(super) struct Judges {
@@ -86,22 +86,20 @@ fn judge(
     scratch: &mut Scratch,
 ) -> Result<Verdict> {
     let mut verdict = Verdict::default();
-    let mut rows = rows;
-    if let Some(score) = &job.score {
-        verdict.scores = job.sampler.scores(rows, score.targets.iter().copied(), score.top, scratch)?;
-        rows = &rows[job.tokens.len() - 1..];
-    }
-    if !job.sample {
-        return Ok(verdict);
-    }
-    let judge = || match job.draft.acceptance {
-        Acceptance::Rejection if !job.draft.tokens.is_empty() => {
-            verify::rejection(job, rows, scratch, &mut verdict)
+    let judge = || {
+        let mut rows = rows;
+        if let Some(score) = &job.score {
+            verdict.scores = job.sampler.scores(rows, score.targets.iter().copied(), score.top, scratch)?;
+            rows = &rows[job.tokens.len() - 1..];
         }
-        _ => {
-            let decreed = synthetic.map(|rates| verify::decreed(job, rates));
-            verify::exact(job, decreed, rows, scratch, &mut verdict)
+        if !job.sample {
+            return Ok(());
         }
+        if job.draft.acceptance == Acceptance::Rejection && !job.draft.tokens.is_empty() {
+            return verify::rejection(job, rows, scratch, &mut verdict);
+        }
+        let decreed = synthetic.map(|rates| verify::decreed(job, rates));
+        verify::exact(job, decreed, rows, scratch, &mut verdict)
     };
     let judged = catch_unwind(AssertUnwindSafe(judge));
     let judged = judged.unwrap_or_else(|panic| {

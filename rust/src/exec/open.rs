@@ -95,14 +95,16 @@ pub fn open_toy(toy: ToyConfig, config: &Config, fault: Option<ToyFault>) -> Res
     let target: Box<dyn Target> = if later > 0 { Box::new(Later::new(sampled, later)?) } else { sampled };
     let info = info_of(target.as_ref(), &vocab, config, true);
     let info = Info { summary: "weightless engine (toy)".into(), ..info };
-    Ok(Opened { drafters: drafters(config, target.as_ref(), draft)?, target, vocab, info })
+    Ok(Opened { drafters: drafters(config, target.as_ref(), draft, 1)?, target, vocab, info })
 }
 
-/// The configured sources of drafts; none where the target cannot take back what it refuses.
+/// The configured sources of drafts; none where the target cannot take back what it refuses. `threads`: for masks between
+/// passes.
 fn drafters(
     config: &Config,
     target: &dyn Target,
     mut draft: Option<Box<dyn Forward>>,
+    threads: usize,
 ) -> Result<Vec<(DraftSource, Box<dyn Drafter>)>> {
     let sources = config.speculative.sources();
     if sources.is_empty() {
@@ -126,7 +128,7 @@ fn drafters(
     let mut drafters: Vec<(DraftSource, Box<dyn Drafter>)> = Vec::new();
     for source in sources {
         let drafter: Box<dyn Drafter> = match source {
-            DraftSource::Forced => Box::new(Forced::new(width)),
+            DraftSource::Forced => Box::new(Forced::new(width, threads)),
             DraftSource::PromptLookup => Box::new(PromptLookup::new(&config.speculative.prompt_lookup)),
             DraftSource::Prediction => Box::new(Prediction::default()),
             DraftSource::DraftModel => match draft.take() {

@@ -33,7 +33,7 @@ fn proposed(bench: &Bench, grammar: &mut Grammar) -> Draft {
         want: MOST,
         late: false,
     };
-    Forced::new(bench.vocab.len()).propose(&mut [ask]);
+    Forced::new(bench.vocab.len(), 1).propose(&mut [ask]);
     draft
 }
 

@@ -186,9 +186,10 @@ impl Llama {
         let end = self.held[slot as usize];
         self.context.clear();
         self.push(0, end, slot, false);
-        self.context.decode().ok()?;
-        self.copying = false;
-        self.cut(slot, end).ok()
+        let decoded = self.context.decode();
+        self.copying = decoded.is_err();
+        self.cut(slot, end).ok()?;
+        decoded.ok()
     }
 }
 

@@ -145,7 +145,7 @@ pub(super) fn open_model(target: &str, config: &Config) -> Result<Opened> {
         begin: model.begin,
         ..info
     };
-    Ok(Opened { drafters: drafters(config, target.as_ref(), drafting)?, target, vocab, info })
+    Ok(Opened { drafters: drafters(config, target.as_ref(), drafting, judges)?, target, vocab, info })
 }
 
 /// Blocks of a file that are sampled, and their bytes.
