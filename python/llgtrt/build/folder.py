@@ -23,7 +23,7 @@ _COPIED = (
 )
 _HEAD = """\
 // The engine's configuration: every key with its meaning and its default. Remove the // before a key to set
-// it; `llgtrt serve FOLDER --print-config` shows what holds then. A flag of `llgtrt serve` wins over this file.
+// it; `llgtrt serve FOLDER --print-config` shows what holds then. A flag of the server wins over this file.
 """
 
 

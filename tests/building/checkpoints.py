@@ -54,6 +54,7 @@ CASES: dict[str, dict[str, Any]] = {
     "mistral": {"architectures": ["MistralForCausalLM"], "head_dim": 16, "vocabulary": "prefix"},
     "qwen2": {
         "architectures": ["Qwen2ForCausalLM"],
+        "head_dim": 16,
         "rope_scaling": {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64},
         "vocabulary": QWEN2,
     },
@@ -114,7 +115,7 @@ def random_weights(config: dict[str, Any]) -> dict[str, Floats]:
     weights: dict[str, Floats] = {}
 
     def matrix(name: str, rows: int, columns: int, bias: bool = False) -> None:
-        weights[name + ".weight"] = (random.normal(size=(rows, columns)) * 1.5 / columns**0.5).astype(np.float32)
+        weights[name + ".weight"] = (random.normal(size=(rows, columns)) / columns**0.5).astype(np.float32)
         if bias:
             weights[name + ".bias"] = random.normal(size=rows).astype(np.float32) * np.float32(0.3)
 
