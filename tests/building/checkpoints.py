@@ -93,7 +93,7 @@ def make(
     (folder / "config.json").write_text(json.dumps(config))
     weights = {name: stored(values, kind) for name, values in random_weights(config).items()}
     names = list(weights)
-    files = {}
+    files: dict[str, str] = {}
     for shard in range(shards):
         file = "model.safetensors" if shards == 1 else f"model-{shard + 1:05}-of-{shards:05}.safetensors"
         part = names[shard::shards]
@@ -162,7 +162,11 @@ def safetensors(file: Path, weights: dict[str, Floats], kind: str) -> None:
             part = (np.ascontiguousarray(values).view(np.uint32) >> 16).astype("<u2").tobytes()
         else:
             part = values.astype("<f2" if kind == "F16" else "<f4").tobytes()
-        header[name] = {"dtype": kind, "shape": values.shape, "data_offsets": [len(data), len(data) + len(part)]}
+        header[name] = {
+            "dtype": kind,
+            "shape": values.shape,
+            "data_offsets": [len(data), len(data) + len(part)],
+        }
         data += part
     text = json.dumps(header).encode()
     file.write_bytes(len(text).to_bytes(8, "little") + text + data)
@@ -171,8 +175,8 @@ def safetensors(file: Path, weights: dict[str, Floats], kind: str) -> None:
 def vocabulary(folder: Path, kind: str) -> int:
     """Writes `tokenizer.json` and `tokenizer_config.json`; the number of tokens.
 
-    `kind`: "prefix" or "plain", SentencePiece with and without a space before a text, or the expression that a
-    byte-level vocabulary cuts by.
+    `kind`: "prefix" or "plain", SentencePiece with and without a space before a text, or the expression that
+    a byte-level vocabulary cuts by.
     """
     spm = kind in ("prefix", "plain")
     special = ["<unk>", "<s>", "</s>"] if spm else ["<|begin|>", "<|end|>"]
@@ -217,7 +221,11 @@ def vocabulary(folder: Path, kind: str) -> int:
             "merges": [list(pair) if spm else " ".join(pair) for pair in merges],
         },
     }
-    names = {"bos_token": {"content": special[-2]}, "eos_token": special[-1], "chat_template": "{{ messages[0]['content'] }}"}
+    names = {
+        "bos_token": {"content": special[-2]},
+        "eos_token": special[-1],
+        "chat_template": "{{ messages[0]['content'] }}",
+    }
     (folder / "tokenizer.json").write_text(json.dumps(tokenizer))
     (folder / "tokenizer_config.json").write_text(json.dumps(names))
     return len(texts)

@@ -1,4 +1,4 @@
-"""A forward pass in NumPy, F32, on the tensors of a Hugging Face folder as they are, from the published models' code."""
+"""A forward pass in NumPy, F32, on the tensors of a Hugging Face folder as they are."""
 
 from __future__ import annotations
 
@@ -71,18 +71,21 @@ def _attention(config: Mapping[str, Any], layer: Mapping[str, Floats], number: i
 
     q, k, v = part("q", heads), part("k", kv), part("v", kv)
     if "self_attn.q_norm.weight" in layer:
-        q, k = _norm(config, q, layer["self_attn.q_norm.weight"]), _norm(config, k, layer["self_attn.k_norm.weight"])
+        q, k = (
+            _norm(config, q, layer["self_attn.q_norm.weight"]),
+            _norm(config, k, layer["self_attn.k_norm.weight"]),
+        )
     windowed = config.get("layer_types", ["full_attention"] * (number + 1))[number] == "sliding_attention"
     turn = _turns(config, count, windowed)
     q, k = _turned(q, *turn), _turned(k, *turn)
     k, v = np.repeat(k, heads // kv, axis=0), np.repeat(v, heads // kv, axis=0)
-    scores = q @ k.swapaxes(1, 2) / math.sqrt(config.get("query_pre_attn_scalar", head))
+    scores: Floats = q @ k.swapaxes(1, 2) / math.sqrt(config.get("query_pre_attn_scalar", head))
     cap = config.get("attn_logit_softcapping")
     if cap:
         scores = cap * np.tanh(scores / cap)
     back = np.arange(count)[:, None] - np.arange(count)[None, :]
     seen = (back >= 0) & (back < (config["sliding_window"] if windowed else count))
-    scores = np.where(seen, scores, -np.inf)
+    scores = np.where(seen, scores, np.float32(-np.inf))
     odds = np.exp(scores - scores.max(axis=-1, keepdims=True))
     mixed = (odds / odds.sum(axis=-1, keepdims=True)) @ v
     joined = mixed.swapaxes(0, 1).reshape(count, heads * head)
@@ -93,14 +96,18 @@ def _attention(config: Mapping[str, Any], layer: Mapping[str, Floats], number: i
 def _turned(x: Floats, cos: Floats, sin: Floats) -> Floats:
     """Rotates: the first half of a head's values is paired with the second."""
     first, second = np.split(x, 2, axis=-1)
-    result: Floats = x * cos + np.concatenate([-second, first], axis=-1) * sin
-    return result
+    turned = x * cos + np.concatenate([-second, first], axis=-1) * sin
+    return turned.astype(np.float32)
 
 
 def _turns(config: Mapping[str, Any], count: int, windowed: bool) -> tuple[Floats, Floats]:
     """Cosines and sines `[tokens, head]`."""
     head, rope = config["head_dim"], config.get("rope_scaling") or {}
-    theta = config["rope_local_base_freq"] if windowed and "rope_local_base_freq" in config else config["rope_theta"]
+    theta = (
+        config["rope_local_base_freq"]
+        if windowed and "rope_local_base_freq" in config
+        else config["rope_theta"]
+    )
     rate = theta ** -(np.arange(0, head, 2) / head)
     scale = 1.0
     kind = None if windowed else rope.get("rope_type")
@@ -112,7 +119,7 @@ def _turns(config: Mapping[str, Any], count: int, windowed: bool) -> tuple[Float
         original = rope["original_max_position_embeddings"]
 
         def dimension(turns: float) -> float:
-            return head * math.log(original / (turns * 2 * math.pi)) / (2 * math.log(theta))
+            return float(head * math.log(original / (turns * 2 * math.pi)) / (2 * math.log(theta)))
 
         low, high = max(math.floor(dimension(32)), 0), min(math.ceil(dimension(1)), head - 1)
         ramp = np.clip((np.arange(head // 2) - low) / max(high - low, 0.001), 0, 1)
@@ -125,8 +132,10 @@ def _turns(config: Mapping[str, Any], count: int, windowed: bool) -> tuple[Float
 def _llama3(rate: float, rope: Mapping[str, Any]) -> float:
     wave, original = 2 * math.pi / rate, rope["original_max_position_embeddings"]
     if wave < original / rope["high_freq_factor"]:
-        return rate
+        return float(rate)
     if wave > original / rope["low_freq_factor"]:
         return float(rate / rope["factor"])
-    smooth = (original / wave - rope["low_freq_factor"]) / (rope["high_freq_factor"] - rope["low_freq_factor"])
+    smooth = (original / wave - rope["low_freq_factor"]) / (
+        rope["high_freq_factor"] - rope["low_freq_factor"]
+    )
     return float((1 - smooth) * rate / rope["factor"] + smooth * rate)

@@ -23,7 +23,7 @@ PROMPT = [int(token) for token in np.random.default_rng(3).integers(5, 250, 60)]
 EXACT = 0.01
 """Nats that F16 weights and KV may be off at most; 0.003 were seen, 0.005 with wider layers."""
 MEAN = {"bf16": 0.02, "q8_0": 0.06, "q4_0": 0.6, "q4_k_m": 0.5}
-"""Nats that others may be off in the mean, about twice what was seen; that of unrelated weights is above 1."""
+"""Nats that others may be off in the mean, about twice what was seen; unrelated weights are off by 1."""
 
 
 def build(folder: Path, output: Path, qformat: str) -> None:

@@ -165,7 +165,9 @@ class Model:
         if config.get("partial_rotary_factor", 1) != 1 or self._rope.get("partial_rotary_factor", 1) != 1:
             raise StartError(f"{file}: partial_rotary_factor is not supported")
         if self.family.arch == "qwen2" and self.head * self.heads[0] != config["hidden_size"]:
-            raise StartError(f"{file}: head_dim must be hidden_size / num_attention_heads for llama.cpp's qwen2")
+            raise StartError(
+                f"{file}: head_dim must be hidden_size / num_attention_heads for llama.cpp's qwen2"
+            )
         tied = config.get("tie_word_embeddings", False)
         if self.family.gemma and not tied:
             raise StartError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import signal
@@ -50,9 +51,9 @@ def build(source: Path, output: Path, qformat: str) -> int:
             f"{source}/tokenizer.json: has {len(words.tokens)} tokens, the model {model.rows}: "
             "the files belong to different models"
         )
-    output.mkdir(parents=True, exist_ok=True)
     target, plain, partial = (output / f"model.gguf{end}" for end in ("", ".plain", ".partial"))
     try:
+        output.mkdir(parents=True, exist_ok=True)
         if qformat.upper() in _PLAIN:
             _write(partial, model, words, qformat.upper())
         else:
@@ -60,12 +61,12 @@ def build(source: Path, output: Path, qformat: str) -> int:
             _write(plain, model, words, checkpoint.kind())
             _quantise(plain, partial, qformat)
         partial.replace(target)
+        folder.finish(source, output, checkpoint.config, {})
     except OSError as e:
         raise StartError(f"{output}: cannot be written ({e})") from e
     finally:
         for file in (plain, partial):
             file.unlink(missing_ok=True)
-    folder.finish(source, output, checkpoint.config, {})
     print(f"{target}: {qformat}, {target.stat().st_size / 2**20:,.1f} MiB; start it: llgtrt serve {output}")
     return 0
 
@@ -73,23 +74,22 @@ def build(source: Path, output: Path, qformat: str) -> int:
 def _write(file: Path, model: Model, words: vocabulary.Vocabulary, kind: str) -> None:
     """Writes a GGUF file with matrices of type `kind` and everything else in F32."""
     tensors = model.tensors()
-    writer = GGUFWriter(str(file), model.family.arch)
-    model.describe(writer)
-    writer.add_file_type(_PLAIN[kind][2])
-    words.write(writer, model.rows)
-    for tensor in tensors:
-        own = _PLAIN[_kind(tensor, kind)]
-        size = math.prod(tensor.shape) * own[1]
-        writer.add_tensor_info(tensor.name, tensor.shape, np.dtype(np.float32), size, own[0])
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_ti_data_to_file()
-    total = sum(math.prod(tensor.shape) for tensor in tensors)
-    with tqdm(total=total, desc="reading weights", unit="", unit_scale=True, disable=None) as bar:
+    with contextlib.closing(GGUFWriter(str(file), model.family.arch)) as writer:
+        model.describe(writer)
+        writer.add_file_type(_PLAIN[kind][2])
+        words.write(writer, model.rows)
         for tensor in tensors:
-            writer.write_tensor_data(_encoded(tensor, _kind(tensor, kind)))
-            bar.update(math.prod(tensor.shape))
-    writer.close()
+            own = _PLAIN[_kind(tensor, kind)]
+            size = math.prod(tensor.shape) * own[1]
+            writer.add_tensor_info(tensor.name, tensor.shape, np.dtype(np.float32), size, own[0])
+        writer.write_header_to_file()
+        writer.write_kv_data_to_file()
+        writer.write_ti_data_to_file()
+        total = sum(math.prod(tensor.shape) for tensor in tensors)
+        with tqdm(total=total, desc="reading weights", unit="", unit_scale=True, disable=None) as bar:
+            for tensor in tensors:
+                writer.write_tensor_data(_encoded(tensor, _kind(tensor, kind)))
+                bar.update(math.prod(tensor.shape))
 
 
 def _kind(tensor: Tensor, kind: str) -> str:
