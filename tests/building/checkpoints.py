@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -176,59 +176,64 @@ def vocabulary(folder: Path, kind: str) -> int:
     """Writes `tokenizer.json` and `tokenizer_config.json`; the number of tokens.
 
     `kind`: "prefix" or "plain", SentencePiece with and without a space before a text, or the expression that
-    a byte-level vocabulary cuts by.
+    a byte-level vocabulary cuts by. One added token is not special.
     """
     spm = kind in ("prefix", "plain")
-    special = ["<unk>", "<s>", "</s>"] if spm else ["<|begin|>", "<|end|>"]
-    if spm:
-        words = [f"<0x{byte:02X}>" for byte in range(256)] + [*"▁abcdehilnorstu"]
-        merges = [("t", "h"), ("th", "e"), ("▁", "the"), ("r", "e"), ("h", "e"), ("▁", "a"), ("e", "r")]
-        steps: list[Any] = [{"type": "Replace", "pattern": {"String": " "}, "content": "▁"}]
-        if kind == "prefix":
-            steps.insert(0, {"type": "Prepend", "prepend": "▁"})
-        normalizer: Any = {"type": "Sequence", "normalizers": steps}
-        pre: Any = None
-        decoder: Any = {"type": "Sequence", "decoders": [{"type": "ByteFallback"}, {"type": "Fuse"}]}
-    else:
-        words = sorted(byte_letters())
-        merges = [("t", "h"), ("th", "e"), ("Ġ", "the"), ("i", "n"), ("Ġ", "a"), ("1", "2")]
-        normalizer = None
-        level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}
-        split = {"type": "Split", "pattern": {"Regex": kind}, "behavior": "Isolated", "invert": False}
-        pre = {"type": "Sequence", "pretokenizers": [split, level]}
-        decoder = level
+    words, merges, pipeline = _sentence_pieces(kind) if spm else _byte_level(kind)
     words += ["".join(pair) for pair in merges]
-    first = special if spm else []
-    texts = [*first, *words, *([] if spm else special)]
+    begin, end = ("<s>", "</s>") if spm else ("<|begin|>", "<|end|>")
+    added = [*(["<unk>"] if spm else []), begin, end, "[tool]"]
+    texts = [*added, *words] if spm else [*words, *added]
     ids = {text: number for number, text in enumerate(texts)}
-    own = {text: number for text, number in ids.items() if spm or text not in special}
-    flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
-    begin = {"SpecialToken": {"id": special[1] if spm else special[0], "type_id": 0}}
-    template = {"type": "TemplateProcessing", "single": [begin, {"Sequence": {"id": "A", "type_id": 0}}]}
+    flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False}
+    first = {"SpecialToken": {"id": begin, "type_id": 0}}
+    template = {"type": "TemplateProcessing", "single": [first, {"Sequence": {"id": "A", "type_id": 0}}]}
     tokenizer = {
         "version": "1.0",
-        "added_tokens": [{"id": ids[text], "content": text, **flags} for text in special],
-        "normalizer": normalizer,
-        "pre_tokenizer": pre,
+        "added_tokens": [
+            {"id": ids[text], "content": text, "special": text != "[tool]", **flags} for text in added
+        ],
         "post_processor": {**template, "pair": [], "special_tokens": {}},
-        "decoder": decoder,
+        **pipeline,
         "model": {
             "type": "BPE",
             "unk_token": "<unk>" if spm else None,
             "byte_fallback": spm,
             "fuse_unk": spm,
-            "vocab": own,
+            "vocab": {text: number for text, number in ids.items() if spm or text not in added},
             "merges": [list(pair) if spm else " ".join(pair) for pair in merges],
         },
     }
-    names = {
-        "bos_token": {"content": special[-2]},
-        "eos_token": special[-1],
-        "chat_template": "{{ messages[0]['content'] }}",
-    }
+    template_text = "{{ messages[0]['content'] }}"
+    names = {"bos_token": {"content": begin}, "eos_token": end, "chat_template": template_text}
+    if spm:
+        names["unk_token"] = "<unk>"
     (folder / "tokenizer.json").write_text(json.dumps(tokenizer))
     (folder / "tokenizer_config.json").write_text(json.dumps(names))
     return len(texts)
+
+
+Parts: TypeAlias = tuple[list[str], list[tuple[str, str]], dict[str, Any]]
+"""Tokens that no merge makes, merges, and the steps before and after the model."""
+
+
+def _sentence_pieces(kind: str) -> Parts:
+    words = [f"<0x{byte:02X}>" for byte in range(256)] + [*"▁abcdehilnorstu"]
+    merges = [("t", "h"), ("th", "e"), ("▁", "the"), ("r", "e"), ("h", "e"), ("▁", "a"), ("e", "r")]
+    steps: list[Any] = [{"type": "Replace", "pattern": {"String": " "}, "content": "▁"}]
+    if kind == "prefix":
+        steps.insert(0, {"type": "Prepend", "prepend": "▁"})
+    decoder = {"type": "Sequence", "decoders": [{"type": "ByteFallback"}, {"type": "Fuse"}]}
+    normalizer = {"type": "Sequence", "normalizers": steps}
+    return words, merges, {"normalizer": normalizer, "pre_tokenizer": None, "decoder": decoder}
+
+
+def _byte_level(expression: str) -> Parts:
+    merges = [("t", "h"), ("th", "e"), ("Ġ", "the"), ("i", "n"), ("Ġ", "a"), ("1", "2")]
+    level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}
+    split = {"type": "Split", "pattern": {"Regex": expression}, "behavior": "Isolated", "invert": False}
+    pre = {"type": "Sequence", "pretokenizers": [split, level]}
+    return sorted(byte_letters()), merges, {"normalizer": None, "pre_tokenizer": pre, "decoder": level}
 
 
 def byte_letters() -> list[str]:

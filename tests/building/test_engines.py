@@ -138,7 +138,13 @@ def test_the_file_alone_encodes_as_with_its_tokenizer(tmp_path: Path, case: str)
     alone = tmp_path / "alone" / "model.gguf"
     alone.parent.mkdir()
     shutil.copyfile(tmp_path / "engine" / "model.gguf", alone)
-    texts = ["the tea in the 123 4512 area", "a — é\n\n  the hertz", " there", "<s> no <unk> <|end|>"]
+    texts = [
+        "the tea in the 123 4512 area",
+        "a — é\n\n  the hertz",
+        " there",
+        "<s> no <unk> <|end|>",
+        "a [tool] the",
+    ]
     encoded = []
     for model in (tmp_path / "engine", alone):
         with LLM(str(model), config={"max_batch_size": 2}) as llm:
