@@ -93,6 +93,19 @@ def test_other_spellings_of_rotary_scaling(tmp_path: Path, style: str) -> None:
     assert max(distances(tmp_path / "engine", reference.logprobs(config, weights, PROMPT))) < EXACT
 
 
+@pytest.mark.parametrize("prefix", ["language_model.model.", "model.language_model."])
+def test_the_text_model_of_one_that_sees_images(tmp_path: Path, prefix: str) -> None:
+    config, weights = checkpoints.make(tmp_path / "hf", "gemma3")
+    inner = {key: value for key, value in config.items() if key != "architectures"}
+    outer = {"architectures": ["Gemma3ForConditionalGeneration"], "text_config": inner}
+    (tmp_path / "hf" / "config.json").write_text(json.dumps(outer))
+    moved = {prefix + name.removeprefix("model."): values for name, values in weights.items()}
+    moved["vision_tower.vision_model.head.weight"] = np.zeros((2, 2), np.float32)
+    checkpoints.safetensors(tmp_path / "hf" / "model.safetensors", moved, "BF16")
+    build(tmp_path / "hf", tmp_path / "engine", "f16")
+    assert max(distances(tmp_path / "engine", reference.logprobs(config, weights, PROMPT))) < EXACT
+
+
 def test_a_window_that_llama_cpp_lacks_ends_the_context(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -7,8 +7,10 @@ import io
 import json
 import logging
 import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +44,8 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
         ({"rope_scaling": {"rope_type": "dynamic", "factor": 2.0}}, "rope scaling dynamic"),
         ({"rope_scaling": {"rope_type": "llama3", "factor": 2.0}}, "rope scaling llama3"),
         ({"rope_scaling": {"rope_type": "yarn", "factor": 2.0, "mscale": 1.0}}, "rope scaling mscale"),
+        ({"rope_scaling": {"type": "linear"}}, "rope scaling linear needs a number as its factor"),
+        ({"hidden_size": None}, "hidden_size is missing"),
         ({"partial_rotary_factor": 0.5}, "partial_rotary_factor"),
         ({"num_hidden_layers": 3}, "model.layers.2.input_layernorm.weight is missing"),
         ({"num_hidden_layers": 1}, "model.layers.1.input_layernorm.weight is not part of a qwen3 model"),
@@ -95,14 +99,22 @@ def test_folders(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     index = hf / "model.safetensors.index.json"
     index.write_text(json.dumps({"weight_map": {"a": "model-00001-of-00002.safetensors"}}))
     assert "model-00001-of-00002.safetensors is missing" in refused(capsys, str(hf), *output)
+    index.write_text("{}")
+    assert "names no weights" in refused(capsys, str(hf), *output)
     index.unlink()
     whole = (hf / "weights.bin").read_bytes()
     for damaged in (whole[:-1], whole[:100], b"\xff" * 8 + whole, b""):
         (hf / "model.safetensors").write_bytes(damaged)
         assert "is damaged" in refused(capsys, str(hf), *output)
+    (hf / "model.safetensors").write_bytes(whole.replace(b'"shape"', b'"shade"'))
+    assert "is damaged" in refused(capsys, str(hf), *output)
     (hf / "model.safetensors").write_bytes(whole.replace(b'"BF16"', b'"F8_E"'))
     assert "only F32, F16 and BF16" in refused(capsys, str(hf), *output)
     (hf / "model.safetensors").write_bytes(whole)
+    (hf / "tokenizer.json").write_text("[]")
+    assert "tokenizer.json: must hold an object" in refused(capsys, str(hf), *output)
+    (hf / "tokenizer.json").write_text("{}")
+    assert "has a nameless vocabulary" in refused(capsys, str(hf), *output)
     (hf / "tokenizer.json").unlink()
     assert "no tokenizer.json there; make one" in refused(capsys, str(hf), *output)
 
@@ -176,6 +188,25 @@ def test_the_demo_s_tokenizer_is_known() -> None:
     folder = Path(__file__).parents[2] / "demo" / "target"
     read = vocabulary.read(folder, {})
     assert (read.model, read.pre, read.add_bos, read.ids["eos"]) == ("gpt2", "qwen2", False, 2047)
+
+
+def test_an_interrupt_leaves_no_half_files(tmp_path: Path) -> None:
+    checkpoints.make(tmp_path / "hf", "qwen3")
+    engine = tmp_path / "engine"
+    script = (
+        "import sys, time; from llgtrt import _core, cli\n"
+        "_core.quantize = lambda source, target, qformat: (open(target, 'w').close(), time.sleep(600))\n"
+        "cli.main(sys.argv[1:])"
+    )
+    path = {"PYTHONPATH": str(Path(cli.__file__).parents[1])}
+    command = [sys.executable, "-c", script, "build", str(tmp_path / "hf"), "--output", str(engine)]
+    with subprocess.Popen(command, env=os.environ | path) as process:
+        while not (engine / "model.gguf.partial").exists():
+            assert process.poll() is None
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        assert process.wait() == -signal.SIGINT
+    assert not list(engine.iterdir())
 
 
 def test_a_terminal_gets_a_bar(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

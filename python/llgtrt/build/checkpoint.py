@@ -79,7 +79,10 @@ def _files(folder: Path) -> list[Path]:
     """The files of weights: those that the index names, or the one that there is."""
     index = folder / "model.safetensors.index.json"
     if index.is_file():
-        shards = [folder / name for name in sorted(set(read_json(index)["weight_map"].values()))]
+        named = read_json(index).get("weight_map")
+        if not named:
+            raise StartError(f"{index}: names no weights; download it again")
+        shards = [folder / name for name in sorted(set(named.values()))]
         missing = [shard.name for shard in shards if not shard.is_file()]
         if missing:
             raise StartError(f"{folder}: {missing[0]} is missing; download the whole model")
@@ -108,8 +111,10 @@ def _header(file: Path) -> dict[str, Stored]:
     for name, entry in header.items():
         if name == "__metadata__":
             continue
-        begin, end = entry["data_offsets"]
-        kind, shape = entry["dtype"], tuple(entry["shape"])
+        try:
+            (begin, end), kind, shape = entry["data_offsets"], entry["dtype"], tuple(entry["shape"])
+        except (KeyError, TypeError, ValueError) as e:
+            raise damaged from e
         if kind not in _WIDTHS:
             raise StartError(f"{file}: {name} is {kind}; only F32, F16 and BF16 weights are read")
         if end - begin != math.prod(shape) * _WIDTHS[kind] or 8 + length + end > size:

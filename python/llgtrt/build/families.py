@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import math
 from collections.abc import Callable, Mapping
@@ -58,12 +59,32 @@ class Family:
     """Norms are stored less 1, and the embedding is the output matrix."""
     alternating: int = 0
     """Every so many layers one sees all tokens, the others a window; 0 = all see all."""
+    part: str | None = None
+    """Where `config.json` has the text model of one that sees images too; these parts are left out."""
 
 
 _GEMMA = {"head_dim": 256, "tie_word_embeddings": True}
 _GELU = ("gelu_pytorch_tanh",)
 _SOFTCAPS = {"attn_logit_softcapping": 50.0, "final_logit_softcapping": 30.0}
 _LLAMA = Family("llama", optional=_QKV_BIASES | _OTHER_BIASES, pairs=True)
+_GEMMA3 = Family(
+    "gemma3",
+    layer=_FOUR_NORMS | _HEAD_NORMS,
+    activations=_GELU,
+    defaults=_GEMMA
+    | {
+        "num_attention_heads": 8,
+        "num_key_value_heads": 4,
+        "vocab_size": 262208,
+        "max_position_embeddings": 131072,
+        "sliding_window": 4096,
+        "query_pre_attn_scalar": 256,
+        "rope_theta": 1e6,
+        "rope_local_base_freq": 1e4,
+    },
+    gemma=True,
+    alternating=6,
+)
 
 FAMILIES = {
     "LlamaForCausalLM": _LLAMA,
@@ -80,20 +101,8 @@ FAMILIES = {
         gemma=True,
         alternating=2,
     ),
-    "Gemma3ForCausalLM": Family(
-        "gemma3",
-        layer=_FOUR_NORMS | _HEAD_NORMS,
-        activations=_GELU,
-        defaults=_GEMMA
-        | {
-            "sliding_window": 4096,
-            "query_pre_attn_scalar": 256,
-            "rope_theta": 1e6,
-            "rope_local_base_freq": 1e4,
-        },
-        gemma=True,
-        alternating=6,
-    ),
+    "Gemma3ForCausalLM": _GEMMA3,
+    "Gemma3ForConditionalGeneration": dataclasses.replace(_GEMMA3, part="text_config"),
 }
 
 
@@ -125,8 +134,14 @@ class Model:
             )
         self.family = family
         self.config: dict[str, Any] = {"rms_norm_eps": 1e-6} | dict(family.defaults) | checkpoint.config
-        heads = self._number("num_attention_heads")
-        self.head = int(self.config.get("head_dim") or self._number("hidden_size") // heads)
+        self._stored = {name: name for name in checkpoint.tensors}
+        if family.part is not None:
+            log.warning("%s: only the text model is built: images are not served", checkpoint.folder)
+            self.config |= checkpoint.config.get(family.part, {})
+            found = ((_text_name(name), name) for name in checkpoint.tensors)
+            self._stored = {text: name for text, name in found if text is not None}
+        heads, width = self._number("num_attention_heads"), self._number("hidden_size")
+        self.head = int(self.config.get("head_dim") or width // heads)
         self.heads = (heads, int(self.config.get("num_key_value_heads") or heads))
         self.rows = self._number("vocab_size")
         self.layers = self._number("num_hidden_layers")
@@ -168,6 +183,7 @@ class Model:
             raise StartError(
                 f"{file}: head_dim must be hidden_size / num_attention_heads for llama.cpp's qwen2"
             )
+        self._check_rope(file)
         tied = config.get("tie_word_embeddings", False)
         if self.family.gemma and not tied:
             raise StartError(
@@ -230,16 +246,21 @@ class Model:
     def _rope_type(self) -> str:
         return str(self._rope.get("rope_type") or self._rope.get("type") or "default")
 
-    def _scale_rope(self, writer: GGUFWriter) -> None:
+    def _check_rope(self, file: str) -> None:
         kind, rope = self._rope_type(), self._rope
         known = ["default", "linear", "yarn", *(["llama3"] if self.family.arch == "llama" else [])]
-        fancy = [key for key in ("mscale", "mscale_all_dim") if key in rope]
-        if kind not in known or fancy or rope.get("truncate", True) is not True:
-            what = fancy[0] if fancy else "truncate" if kind in known else kind
+        other: list[str] = [key for key in ("mscale", "mscale_all_dim") if key in rope]
+        other += ["truncate"] if rope.get("truncate", True) is not True else []
+        if kind not in known or other:
             raise StartError(
-                f"{self._checkpoint.folder}/config.json: rope scaling {what} is not converted here; "
+                f"{file}: rope scaling {other[0] if kind in known else kind} is not converted here; "
                 f"only {', '.join(known[1:])} of this architecture"
             )
+        if kind != "default" and not isinstance(rope.get("factor"), (int, float)):
+            raise StartError(f"{file}: rope scaling {kind} needs a number as its factor")
+
+    def _scale_rope(self, writer: GGUFWriter) -> None:
+        kind, rope = self._rope_type(), self._rope
         if kind in ("linear", "yarn"):
             writer.add_rope_scaling_type(RopeScalingType(kind))
             writer.add_rope_scaling_factor(rope["factor"])
@@ -262,7 +283,7 @@ class Model:
         names = {"model.embed_tokens.weight": "token_embd.weight", "model.norm.weight": "output_norm.weight"}
         if not self.config.get("tie_word_embeddings", False):
             names["lm_head.weight"] = "output.weight"
-        stored = self._checkpoint.tensors
+        stored = self._stored
         for number in range(self.layers):
             optional = {key: name for key, name in self.family.optional.items() if _of(number, key) in stored}
             layer = {**self.family.layer, **optional}
@@ -282,11 +303,11 @@ class Model:
         return tensors
 
     def _tensor(self, key: str, name: str) -> Tensor:
-        stored = self._checkpoint.tensors.get(key)
-        if stored is None:
+        if key not in self._stored:
             raise StartError(
                 f"{self._checkpoint.folder}: {key} is missing; the model is damaged, or not whole"
             )
+        stored = self._checkpoint.tensors[self._stored[key]]
         if key == "model.embed_tokens.weight" and stored.shape != (self.rows, self.config["hidden_size"]):
             raise StartError(
                 f"{self._checkpoint.folder}: {key} is of {stored.shape}, which config.json does not say"
@@ -294,7 +315,7 @@ class Model:
         return Tensor(name, stored.shape, lambda: self._values(key, name))
 
     def _values(self, key: str, name: str) -> Floats:
-        values = self._checkpoint.read(key)
+        values = self._checkpoint.read(self._stored[key])
         if self.family.pairs and ".attn_q." in name:
             return paired(values, self.heads[0])
         if self.family.pairs and ".attn_k." in name:
@@ -316,6 +337,15 @@ class Model:
 
 def _of(number: int, key: str) -> str:
     return f"model.layers.{number}.{key}"
+
+
+def _text_name(name: str) -> str | None:
+    """What the tensor is called in a model that reads text only; None for the others."""
+    path = name.removeprefix("model.")
+    if path.startswith(("vision_tower.", "multi_modal_projector.")):
+        return None
+    text = path.removeprefix("language_model.").removeprefix("model.")
+    return text if text.startswith("lm_head.") else "model." + text
 
 
 def paired(values: Floats, heads: int) -> Floats:

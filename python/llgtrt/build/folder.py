@@ -27,16 +27,19 @@ _HEAD = """\
 """
 
 
-def read_json(file: Path) -> Any:
-    """A JSON file.
+def read_json(file: Path) -> dict[str, Any]:
+    """A JSON file that holds an object.
 
     Raises:
         StartError: it cannot be read.
     """
     try:
-        return json.loads(file.read_text(encoding="utf-8"))
+        value = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as e:
         raise StartError(f"{file}: cannot be read ({e})") from e
+    if not isinstance(value, dict):
+        raise StartError(f"{file}: must hold an object")
+    return value
 
 
 def finish(source: Path, output: Path, config: Mapping[str, Any], chosen: dict[str, Any]) -> None:

@@ -82,13 +82,15 @@ def read(folder: Path, config: dict[str, Any]) -> Vocabulary:
             f"{folder}: no tokenizer.json there; make one: "
             "transformers.AutoTokenizer.from_pretrained(folder, use_fast=True).save_pretrained(folder)"
         )
-    stored: dict[str, Any] = read_json(file)
-    model = stored["model"]
+    stored = {"added_tokens": [], **read_json(file)}
+    model = stored.get("model") or {}
     level = any(
-        step["type"] == "ByteLevel" for part in ("pre_tokenizer", "decoder") for step in _steps(stored[part])
+        step["type"] == "ByteLevel"
+        for part in ("pre_tokenizer", "decoder")
+        for step in _steps(stored.get(part))
     )
     if model.get("type", "BPE") != "BPE" or not (level or model.get("byte_fallback")):
-        kind = f"{model.get('type')} vocabulary"
+        kind = f"{model.get('type', 'nameless')} vocabulary"
         raise StartError(f"{file}: has a {kind}; only BPE with byte-level or byte-fallback tokens is read")
     by_id = {number: text for text, number in model["vocab"].items()}
     added = {token["id"]: token for token in stored["added_tokens"]}
@@ -163,7 +165,7 @@ def _adds_bos(stored: dict[str, Any], named: dict[str, Any], tokens: list[str], 
 
 def _cut(stored: dict[str, Any], file: Path) -> str:
     """llama.cpp's name for the way in which text is cut."""
-    steps = list(_steps(stored["pre_tokenizer"]))
+    steps = list(_steps(stored.get("pre_tokenizer")))
     expressions = [step["pattern"].get("Regex") for step in steps if step["type"] == "Split"]
     if len(expressions) == 1 and expressions[0] in _CUTS:
         return _CUTS[expressions[0]]
@@ -184,10 +186,10 @@ def _scores(tokens: list[str], merges: list[list[str]]) -> list[float]:
 
 
 def _begins_with_space(stored: dict[str, Any]) -> bool:
-    for step in _steps(stored["normalizer"]):
+    for step in _steps(stored.get("normalizer")):
         if step["type"] == "Prepend":
             return True
-    for step in _steps(stored["pre_tokenizer"]):
+    for step in _steps(stored.get("pre_tokenizer")):
         if step["type"] == "Metaspace":
             always = "first" if step.get("add_prefix_space", True) else "never"
             return bool(step.get("prepend_scheme", always) != "never")

@@ -4,8 +4,8 @@ use super::ffi;
 use crate::error::{Error, Result};
 use std::path::Path;
 
-/// Writes the model of `source`, whose weights are F32, F16 or BF16, to `target` with its matrices as `qformat`: one of
-/// [`ffi::QFORMATS`]. Rows whose length the format's blocks don't divide get the library's next best format.
+/// Writes the model of `source`, whose weights are F32, F16 or BF16, to `target` with its matrices as `qformat`. Rows whose
+/// length the format's blocks don't divide get the library's next best format.
 ///
 /// # Errors
 /// `Invalid` naming "qformat" for an unknown one, or "source" where there is no readable model; `Executor` with the
