@@ -79,6 +79,14 @@ def test_quantised_weights_are_near(tmp_path: Path, case: str, qformat: str) -> 
     assert left == {"model.gguf", "tokenizer.json", "tokenizer_config.json", "runtime.json"}
 
 
+@pytest.mark.parametrize("qformat", ["q8_0", "q4_0", "q4_k_m"])
+def test_rows_that_the_blocks_do_not_divide(tmp_path: Path, qformat: str) -> None:
+    config, weights = checkpoints.make(tmp_path / "hf", "llama3", intermediate_size=80)
+    build(tmp_path / "hf", tmp_path / "engine", qformat)
+    off = distances(tmp_path / "engine", reference.logprobs(config, weights, PROMPT))
+    assert float(np.mean(off)) < MEAN[qformat]
+
+
 @pytest.mark.parametrize("style", ["new", "attention_factor"])
 def test_other_spellings_of_rotary_scaling(tmp_path: Path, style: str) -> None:
     scaling: dict[str, Any] = dict(checkpoints.CASES["qwen2"]["rope_scaling"])
