@@ -16,6 +16,7 @@ __all__ = [
     "engine_process",
     "load_config",
     "print_config",
+    "quantize",
 ]
 
 class CoreError(Exception):
@@ -196,6 +197,16 @@ def print_config(effective: str) -> str:
     """The same with one comment per key; itself valid input of `load_config`.
 
     Raises InvalidRequest naming the key.
+    """
+
+def quantize(source: str, target: str, qformat: str) -> None:
+    """Write the model of the GGUF file `source`, in F32, F16 or BF16, to `target` with its matrices in another format.
+
+    qformat: "f16", "bf16", "q8_0", "q4_0" or "q4_k_m". Rows whose length the format's blocks do not divide get the next
+    best one.
+
+    Raises InvalidRequest (what = "qformat" or "source"), or EngineError with llama.cpp's reason; `target` is of no use
+    then.
     """
 
 def engine_process(fd: int) -> int:

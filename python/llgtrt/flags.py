@@ -1,4 +1,4 @@
-"""The flags of `llgtrt serve` and `llgtrt run`. Imports nothing else: as a script, it prints the help."""
+"""The flags of `llgtrt serve`, `run` and `build`. Imports nothing else: as a script, it prints the help."""
 
 from __future__ import annotations
 
@@ -82,8 +82,9 @@ def _flags(parser: argparse.ArgumentParser, command: str | None) -> set[str]:
 def _parser(version: str) -> _Parser:
     parser = _Parser(prog="llgtrt", description="An OpenAI-compatible inference server.", allow_abbrev=False)
     parser.add_argument("--version", action="version", version=f"llgtrt {version}")
-    commands = parser.add_subparsers(dest="command", required=True, metavar="serve|run")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="serve|run|build")
     _add_run(commands.add_parser("run", help="complete texts, without a server", allow_abbrev=False))
+    _add_build(commands.add_parser("build", help="make an engine folder", allow_abbrev=False))
     serve = commands.add_parser("serve", help="serve a model", allow_abbrev=False)
     _add_serve(serve)
     _add_names(serve)
@@ -167,6 +168,44 @@ def _add_names(serve: argparse.ArgumentParser) -> None:
     )
     add("--use-v2-block-manager", action="store_true", help="no effect: there is one")
     add("--dtype", choices=["auto"], default="auto", help="what the file holds")
+
+
+TRTLLM_BUILD: dict[str, dict[str, Any]] = {
+    "--role": {"choices": ["target", "draft"], "help": "its place in speculation (none: it serves alone)"},
+    "--tp": {"type": int, "metavar": "N", "help": "tensor parallel size (1)"},
+    "--kv-cache-dtype": {"choices": ["fp8", "int8"], "help": "type of KV (the weights')"},
+    "--max-draft-len": {"type": int, "metavar": "N", "help": "most draft tokens in a round (10)"},
+    "--use-logits": {"action": "store_true", "help": "the draft's logits decide: --gather_generation_logits"},
+    "--max-batch-size": {"type": int, "metavar": "N", "help": "most sequences at once (128)"},
+    "--max-input-len": {"type": int, "metavar": "N", "help": "longest prompt (--max-seq-len)"},
+    "--max-seq-len": {
+        "type": int,
+        "metavar": "N",
+        "help": "longest sequence (what the model was trained for)",
+    },
+    "--max-num-tokens": {"type": int, "metavar": "N", "help": "most tokens in one step (8192)"},
+    "--calib-size": {"type": int, "metavar": "N", "help": "texts that quantising calibrates with (512)"},
+    "--checkpoint-dir": {"metavar": "DIR", "help": "keep TensorRT-LLM's checkpoint there (deleted)"},
+    "--examples": {"metavar": "DIR", "help": "TensorRT-LLM's examples (the container's)"},
+    "--dry-run": {"action": "store_true", "help": "print the command lines, and run nothing"},
+}
+"""Flags of `llgtrt build` that are TensorRT-LLM's alone."""
+
+
+def _add_build(build: argparse.ArgumentParser) -> None:
+    add = build.add_argument
+    add("source", metavar="hf-folder", help="a Hugging Face model: config.json, .safetensors, tokenizer.json")
+    add("--output", "-o", required=True, metavar="DIR", help="the engine folder")
+    add("--engine", choices=["llama", "trtllm"], default="llama", help="llama.cpp or TensorRT-LLM (llama)")
+    add(
+        "--qformat",
+        metavar="NAME",
+        help="llama: f16, bf16, q8_0, q4_0, q4_k_m (q8_0); trtllm: fp8, nvfp4, int4_awq, w4a8_awq, int8_sq, "
+        "f16, bf16 (the model's own type)",
+    )
+    group = build.add_argument_group("with --engine trtllm")
+    for flag, settings in TRTLLM_BUILD.items():
+        group.add_argument(flag, **settings)
 
 
 def _mapping(text: str) -> dict[str, Any]:

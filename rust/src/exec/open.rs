@@ -171,6 +171,8 @@ fn info_of(target: &dyn Target, vocab: &Vocab, config: &Config, faults: bool) ->
 #[cfg(feature = "llama")]
 mod model;
 #[cfg(feature = "llama")]
+pub use super::llama::gguf::quantize::quantize;
+#[cfg(feature = "llama")]
 use model::{check_model, model_vocab, open_model};
 
 #[cfg(not(feature = "llama"))]
@@ -191,4 +193,13 @@ fn model_vocab(target: &str, _: &Info) -> Result<Arc<Vocab>> {
 #[cfg(not(feature = "llama"))]
 fn check_model(target: &str) -> Result<()> {
     no_engine(target)
+}
+
+/// Needs the embedded engine.
+///
+/// # Errors
+/// Always.
+#[cfg(not(feature = "llama"))]
+pub fn quantize(source: &str, _: &str, _: &str) -> Result<()> {
+    no_engine(source)
 }

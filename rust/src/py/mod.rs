@@ -155,6 +155,12 @@ fn print_config(py: Python<'_>, effective: &str) -> Result<String> {
     py.detach(|| Ok(config::print(&config::load(Some(effective), "{}")?)))
 }
 
+/// Writes a GGUF file with its matrices in another format.
+#[pyfunction]
+fn quantize(py: Python<'_>, source: &str, target: &str, qformat: &str) -> Result<()> {
+    py.detach(|| open::quantize(source, target, qformat))
+}
+
 /// The main function of the engine process; returns its exit code.
 #[pyfunction]
 fn engine_process(py: Python<'_>, fd: RawFd) -> i32 {
@@ -172,5 +178,6 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Engine>()?;
     module.add_function(wrap_pyfunction!(load_config, module)?)?;
     module.add_function(wrap_pyfunction!(print_config, module)?)?;
+    module.add_function(wrap_pyfunction!(quantize, module)?)?;
     module.add_function(wrap_pyfunction!(engine_process, module)?)
 }

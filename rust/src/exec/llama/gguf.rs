@@ -1,6 +1,7 @@
 //! The vocabulary tables of a GGUF file. No weights are read.
 
 mod ffi;
+pub mod quantize;
 
 use crate::error::{Error, Result};
 use crate::vocab::GgufTables;

@@ -1,4 +1,4 @@
-//! The metadata of a GGUF through llama.cpp's own reader.
+//! The metadata of a GGUF through llama.cpp's own reader, and its quantiser.
 //!
 //! The reader gives null for a damaged file; asking it for a value of another type ends the process, so every getter
 //! here compares the type first.
@@ -8,6 +8,38 @@ use llama_cpp_sys_2 as sys;
 use std::ffi::{CStr, CString};
 use std::path::Path;
 use std::ptr::{self, NonNull};
+
+/// What the quantiser makes, by name.
+pub(super) const QFORMATS: [(&str, sys::llama_ftype); 5] = [
+    ("f16", sys::LLAMA_FTYPE_MOSTLY_F16),
+    ("bf16", sys::LLAMA_FTYPE_MOSTLY_BF16),
+    ("q8_0", sys::LLAMA_FTYPE_MOSTLY_Q8_0),
+    ("q4_0", sys::LLAMA_FTYPE_MOSTLY_Q4_0),
+    ("q4_k_m", sys::LLAMA_FTYPE_MOSTLY_Q4_K_M),
+];
+
+/// Writes `source`, which was checked (`llama::check`), to `target` with its matrices as `kind`.
+///
+/// # Errors
+/// The library's reason.
+pub(super) fn quantize(
+    source: &Path,
+    target: &Path,
+    kind: sys::llama_ftype,
+    threads: i32,
+) -> Result<(), String> {
+    init();
+    let (source, target) = (c_path(source)?, c_path(target)?);
+    // SAFETY: the parameters are the library's own, plain data whose pointers are null; both paths end with NUL and
+    // outlive the call, which turns its exceptions into a number.
+    let (failed, why) = logged(|| unsafe {
+        let mut params = sys::llama_model_quantize_default_params();
+        params.ftype = kind;
+        params.nthread = threads;
+        sys::llama_model_quantize(source.as_ptr(), target.as_ptr(), &raw const params)
+    });
+    if failed == 0 { Ok(()) } else { Err(why) }
+}
 
 /// An open file's metadata; tensors are not read.
 pub(in crate::exec::llama) struct Metadata(NonNull<sys::gguf_context>);
