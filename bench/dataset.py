@@ -1,4 +1,4 @@
-"""A file of prompts with and without drafts on one server: whether the texts are equal, and how fast they come."""
+"""A file of prompts with and without drafts on one server: whether texts are equal, and how fast they are."""
 
 from __future__ import annotations
 

@@ -273,8 +273,8 @@ def test_draft_tokens_are_of_one_prompt_and_alone() -> None:
     assert "draft_tokens" not in core(speculative=mine)["speculative"]
     with pytest.raises(ApiError, match=r"^speculative\.draft_tokens: is of one prompt"):
         translate.draft_tokens(completion(speculative=mine), 2)
+    predicted = {"type": "content", "content": "x"}
     with pytest.raises(ApiError, match="excludes"):
-        predicted = {"type": "content", "content": "x"}
         translate.draft_tokens(chat(speculative=mine, prediction=predicted), 1)
 
 
