@@ -37,7 +37,7 @@ pub struct Bounds {
     pub chunked: bool,
 }
 
-/// Shares of the idle ones among `running` (oldest first): gaps of one token by age, then longer ones, see [`chunks`].
+/// Shares of the idle ones among `running` (oldest first): gaps of one token by age, then longer ones, see `chunks`.
 ///
 /// Every step makes progress: a lone long gap gets at least one token, whatever the bounds.
 pub fn plan(running: &[Sequence], bounds: &Bounds) -> Vec<Share> {
