@@ -124,12 +124,8 @@ class Generation:
             GoneError: after `cancel`.
             CoreError: a choice failed, and all text before that was returned. All choices are cancelled.
         """
-        while not (self._pending or self._failure or self._cancelled) and self._open:
-            self._waiter = asyncio.get_running_loop().create_future()
-            try:
-                await self._waiter
-            finally:
-                self._waiter = None
+        while not self._has_news():
+            await self._woken()
         if self._cancelled:
             raise GoneError
         deltas = sorted(self._pending.values(), key=lambda d: d.index)
@@ -142,6 +138,26 @@ class Generation:
                 self.cancel()
                 raise failure
         return deltas
+
+    async def news(self, within: float) -> bool:
+        """Waits, so many seconds at most, until `next` need not wait. Whether that is so."""
+        if not self._has_news():
+            timer = asyncio.get_running_loop().call_later(within, self._wake)
+            try:
+                await self._woken()
+            finally:
+                timer.cancel()
+        return self._has_news()
+
+    def _has_news(self) -> bool:
+        return bool(self._pending or self._failure or self._cancelled or not self._open)
+
+    async def _woken(self) -> None:
+        self._waiter = asyncio.get_running_loop().create_future()
+        try:
+            await self._waiter
+        finally:
+            self._waiter = None
 
     def usage(self) -> Usage:
         """Counts so far. The prompt of several choices counts once."""

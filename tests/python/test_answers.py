@@ -72,7 +72,7 @@ def whole(script: Script, render: Render) -> dict[str, Any]:
 
 def stream(script: Script, render: Render, options: StreamOptions | None = None) -> list[Any]:
     async def main() -> bytes:
-        events = sse.Stream(script, render, options).events(asyncio.ensure_future(script.next()))
+        events = sse.Stream(script, render, options).events(await script.next())
         return b"".join([e async for e in events])
 
     lines = asyncio.run(main()).decode().split("\n\n")
@@ -203,13 +203,10 @@ def test_a_stream_that_begins_late_says_that_it_lives(monkeypatch: pytest.Monkey
     monkeypatch.setattr(sse, "KEEP_ALIVE_SECONDS", 0.01)
 
     async def main() -> list[bytes]:
-        script = Script(1, [[news("a", finish="stop")]])
-
-        async def late() -> list[Delta]:
-            await asyncio.sleep(0.1)
-            return await script.next()
-
-        events = sse.Stream(script, chat(), None).events(asyncio.ensure_future(late()))
+        script = Script(1, [])
+        late = cast("_core.Event", news("a", finish="stop"))
+        asyncio.get_running_loop().call_later(0.1, script.push, late)
+        events = sse.Stream(script, chat(), None).events([])
         return [event async for event in events]
 
     events = asyncio.run(main())

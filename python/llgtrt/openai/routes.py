@@ -312,10 +312,7 @@ async def answer(request: Request, read: Callable[[Api, bytes, int], Work]) -> R
             if not body.stream:
                 return Response(await sse.whole(generation, render), media_type="application/json")
             # The status waits for the first news, which may be an error, but not until a proxy gives up.
-            first = asyncio.ensure_future(generation.next())
-            await asyncio.wait((first,), timeout=_SILENCE)
-            if first.done():
-                first.result()
+            first = await generation.next() if await generation.news(_SILENCE) else []
             events = sse.Stream(generation, render, body.stream_options).events(first)
             response, finish = sse.EventResponse(events, finish), lambda: None
             return response

@@ -68,14 +68,16 @@ class Stream:
         self._always_usage = bool(options and options.continuous_usage_stats)
         self._begun: set[int] = set()
 
-    async def events(self, first: asyncio.Future[list[Delta]]) -> AsyncIterator[bytes]:
-        """All that is ready, time after time, comments until `first` is there; an error is the last event."""
+    async def events(self, deltas: list[Delta]) -> AsyncIterator[bytes]:
+        """All that is ready, time after time, from the first news on; an error is the last event.
+
+        `deltas`: the first news. Where there is none yet, comments are sent until there is.
+        """
         try:
-            while not first.done():
-                await asyncio.wait((first,), timeout=KEEP_ALIVE_SECONDS)
-                if not first.done():
+            if not deltas:
+                while not await self._generation.news(KEEP_ALIVE_SECONDS):
                     yield b": keep-alive\n\n"
-            deltas = first.result()
+                deltas = await self._generation.next()
             while deltas:
                 few = sum(len(delta.logprobs) for delta in deltas) < MANY
                 yield self._chunks(deltas) if few else await asyncio.to_thread(self._chunks, deltas)
