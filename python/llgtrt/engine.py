@@ -233,8 +233,10 @@ class AsyncEngine:
         Raises:
             EngineClosed: it has not been opened yet.
         """
-        if self._info is not None:
-            return self._info
+        # Bodies are read on other threads, which look here, too.
+        known = self._info
+        if known is not None:
+            return known
         info: dict[str, Any] = json.loads(self.core.info())
         if self.core.state()[0] == "ready":
             self._info = info

@@ -246,6 +246,7 @@ impl Sequence {
         );
         let (start, end) = (self.computed as usize, (self.computed + count) as usize);
         self.in_flight = Some(id);
+        self.planned = Planned::default();
         if let Some(compiled) = self.compiled.take() {
             self.grammar = Some(compiled.begin());
         }

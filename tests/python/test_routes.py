@@ -15,9 +15,10 @@ from llgtrt.openai import routes, schema
 from llgtrt.openai.body import parse
 from llgtrt.openai.errors import ApiError
 
+INFO = {"limits": {"max_prompt": 100, "n_vocab": 50}, "max_running": 4}
 API = routes.Api(
-    cast("Any", SimpleNamespace(sampling={})),
-    cast("Any", SimpleNamespace(info=lambda: {"limits": {"max_prompt": 100, "n_vocab": 50}})),
+    cast("Any", SimpleNamespace(sampling={}, config='{"max_queue_size": 8}')),
+    cast("Any", SimpleNamespace(info=lambda: INFO)),
     cast("Any", SimpleNamespace(longest=lambda: 7, text=lambda text: [], decode=str)),
 )
 
@@ -33,6 +34,15 @@ def test_a_text_that_cannot_fit_is_not_encoded() -> None:
         API.check_length(701, body(), "messages")
     assert (error.value.status, error.value.param) == (400, "messages")
     assert error.value.code == "context_length_exceeded"
+
+
+def test_more_choices_than_the_server_takes_are_refused_by_name() -> None:
+    API.check_count(1, 12)
+    API.check_count(6, 2)
+    for prompts, each, name in ((1, 13, "n"), (13, 1, "prompt")):
+        with pytest.raises(ApiError, match="13 choices at once; this server runs and queues 12") as error:
+            API.check_count(prompts, each)
+        assert error.value.param == name
 
 
 def test_many_prompts_do_not_multiply_what_stands_beside_them() -> None:

@@ -163,6 +163,19 @@ def test_log_probabilities_of_the_prompt(server: str, request: pytest.FixtureReq
     assert api.http.post("/v1/completions", json={"prompt": "x", "prompt_logprobs": 21}).status_code == 400
 
 
+def test_what_is_left_of_a_prompt_is_echoed(toy: Server) -> None:
+    fields = {"prompt": "abcdef", "truncate_prompt_tokens": 2, "echo": True, "logprobs": 0, "max_tokens": 4}
+    for n in (1, 2):
+        answer = toy.http.post(
+            "/v1/completions", json={**fields, "ignore_eos": True, "n": n, "seed": 1}
+        ).json()
+        for choice in answer["choices"]:
+            lists = choice["logprobs"]
+            assert choice["text"].startswith("ef")
+            assert lists["tokens"][:2] == ["e", "f"]
+            assert lists["text_offset"][:3] == [0, 1, 2]
+
+
 def test_bad_words_are_nowhere(toy: Server) -> None:
     fields = {"prompt": "x", "max_tokens": 200, "ignore_eos": True, "n": 4, "seed": 3}
     free = "".join(c["text"] for c in toy.http.post("/v1/completions", json=fields).json()["choices"])

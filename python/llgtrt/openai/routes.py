@@ -96,7 +96,7 @@ class Api:
             self._fingerprint = info, f"{kind}_" + hashlib.sha256(facts.encode()).hexdigest()[:12]
         return self._fingerprint[1]
 
-    def check_count(self, choices: int) -> None:
+    def check_count(self, prompts: int, each: int) -> None:
         """Refuses what even an idle server would not take: to try again would not help.
 
         Raises:
@@ -104,9 +104,12 @@ class Api:
         """
         queue: int = self._config["max_queue_size"]
         most = queue + self.engine.info()["max_running"]
-        if queue and choices > most:
-            message = f"prompt: {choices} choices at once; this server runs and queues {most}: send fewer"
-            raise invalid("prompt", message)
+        if queue and prompts * each > most:
+            name = "prompt" if prompts > 1 else "n"
+            message = (
+                f"{name}: {prompts * each} choices at once; this server runs and queues {most}: send fewer"
+            )
+            raise invalid(name, message)
 
     def check_length(self, characters: int, body: schema.Common, param: str) -> None:
         """Refuses a text that cannot fit, before it is encoded: a token has so many bytes at most.
@@ -116,7 +119,8 @@ class Api:
         """
         most = self.engine.info()["limits"]["max_prompt"]
         longest = self.vocabulary.longest()
-        if body.truncate_prompt_tokens is None and characters > most * longest:
+        cut = param != "prediction" and body.truncate_prompt_tokens is not None
+        if not cut and characters > most * longest:
             message = f"{param}: has {characters} characters; at most {most} tokens fit; shorten it"
             raise invalid(param, message, "context_length_exceeded")
 
@@ -171,6 +175,7 @@ def chat(api: Api, data: bytes, client: int) -> Work:
     body = parse(data, schema.ChatRequest, api.settings.server.unknown_fields)
     api.check_model(body.model)
     api.check_loaded()
+    api.check_count(1, translate.choices(body))
     render = ChatRender(api.settings.model, api.fingerprint(), api.vocabulary, translate.logprobs(body))
     core = api.core_request(body, client, 1)
     return Work(body, cut(api, body, [chat_prompt(api, body)]), core, render)
@@ -189,7 +194,7 @@ def completion(api: Api, data: bytes, client: int) -> Work:
     api.check_loaded()
     render = CompletionRender(api.settings.model, api.fingerprint(), api.vocabulary, translate.logprobs(body))
     count = len(wanted.prompts)
-    api.check_count(count * translate.choices(body))
+    api.check_count(count, translate.choices(body))
     core = api.core_request(body, client, count)
     if isinstance(wanted, translate.Texts):
         for text in wanted.prompts:
@@ -199,7 +204,11 @@ def completion(api: Api, data: bytes, client: int) -> Work:
         prompts = cut(api, body, wanted.prompts)
     if body.echo:
         alone = translate.only_prompt(body)
-        texts = wanted.prompts if isinstance(wanted, translate.Texts) else decode(api, prompts)
+        texts: Sequence[str]
+        if isinstance(wanted, translate.Texts) and body.truncate_prompt_tokens is None:
+            texts = wanted.prompts
+        else:
+            texts = decode(api, prompts)
         render.echo(texts, prompts, max(translate.choices(body), 1), alone)
     return Work(body, prompts, core, render)
 

@@ -225,10 +225,7 @@ impl Engine {
     /// A failing step ends the running sequences, not the engine.
     fn guarded_step(&mut self) {
         let failed = match catch_unwind(AssertUnwindSafe(|| self.step())) {
-            Ok(Ok(())) => {
-                self.failures = 0;
-                return;
-            }
+            Ok(Ok(())) => return,
             Ok(Err(error)) => error.0,
             Err(panic) => panic_text(panic.as_ref()).to_owned(),
         };
@@ -256,6 +253,9 @@ impl Engine {
         self.target.start(jobs)?;
         let news = self.target.poll()?;
         self.busy |= !news.done.is_empty();
+        if !news.passes.is_empty() {
+            self.failures = 0;
+        }
         self.learn(&news);
         self.commit(news.done)
     }
@@ -363,7 +363,7 @@ impl Engine {
 
     /// Sends the report, if there is news. False: nobody listens.
     fn tell(&mut self, sink: &mut dyn FnMut(FromEngine) -> bool) -> bool {
-        let idle = self.running.is_empty() && self.waiting.is_empty();
+        let idle = self.running.is_empty() && (self.waiting.is_empty() || !self.busy);
         let compiled = self.compiler.stats();
         self.tally.totals.grammar_cache_hits = compiled.hits;
         self.tally.totals.grammar_cache_misses = compiled.misses;

@@ -51,13 +51,20 @@ fn place(
 }
 
 impl Drafter for Prediction {
+    fn keep(&mut self, slot: Slot, len: u32) {
+        if len == 0 {
+            self.places.remove(&slot);
+        }
+    }
+
     fn propose(&mut self, asks: &mut [Ask<'_>]) {
         for ask in asks.iter_mut().filter(|ask| !ask.prediction.is_empty()) {
             let (known, drafted) = (&ask.known[ask.prompt as usize..], &ask.draft.tokens);
             let length = known.len() + drafted.len();
             let last = known.iter().chain(drafted).skip(length.saturating_sub(MOST_MATCH));
             let output: Vec<Token> = last.copied().collect();
-            let before = self.places.get(&ask.slot).copied();
+            // What another sequence left in the slot is ahead of this one, or does not fit.
+            let before = self.places.get(&ask.slot).copied().filter(|(then, _)| *then <= length);
             let Some(place) = place((length, &output), ask.prediction, before) else { continue };
             self.places.insert(ask.slot, (length, place));
             ask.draft.tokens.extend(ask.prediction[place..].iter().take(ask.want as usize));

@@ -2,6 +2,7 @@
 
 use super::spec;
 use super::world::{Answers, World, essence};
+use llgtrt::engine::FromEngine;
 use llgtrt::exec::toy::{ToyConfig, ToyFault};
 use llgtrt::types::{End, FinishReason};
 
@@ -38,6 +39,22 @@ fn a_panic_of_the_engine_ends_what_runs_and_the_next_request_is_served() {
     let answers = live.finish(1);
     let want = &World::default().alone(&spec(&good(3)))[&0];
     assert_eq!(essence(&answers.choices[&(3, 0)]), essence(want));
+}
+
+#[test]
+fn an_engine_that_fails_time_and_again_gives_itself_up() {
+    let live = World::default().start();
+    let bad = good(1).replace(r#""max_tokens""#, r#""fault":{"engine_panic":0},"max_tokens""#);
+    for index in 0..3 {
+        live.submit(index, &spec(&bad));
+        let mut messages = live.messages.iter();
+        let failed = |message| match message {
+            FromEngine::Report(report) => report.events.iter().any(|event| event.end.is_some()),
+            _ => false,
+        };
+        assert!(messages.any(failed), "{index}");
+    }
+    assert!(live.messages.iter().count() < 3, "it has ended");
 }
 
 #[test]
