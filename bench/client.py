@@ -132,6 +132,11 @@ def follows(validator: Any, text: str) -> bool:
         return False
 
 
+def all_faults(reports: list[Report]) -> str:
+    """What went wrong in several runs, each thing once."""
+    return "; ".join(dict.fromkeys(f for report in reports if (f := faults(report))))
+
+
 def faults(report: Report) -> str:
     """What went wrong in a run, in a few words; empty where nothing did."""
     found = [f"{count} {kind}" for kind, count in report["failed"].items()]

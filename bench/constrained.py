@@ -11,11 +11,11 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from client import CHAT, Arrivals, Body, Report, faults, load
-from contest import settle
+from client import CHAT, Arrivals, Body, Report, all_faults, load
+from contest import settle, span
 from record import Record, Table, number
 from servers import Server, llama_server, ours
-from work import TEXT, chat, prompt, strict
+from work import TEXT, bound, chat, prompt, strict
 
 TOKENS = 96
 ROW = {"sku": TEXT, "quantity": {"type": "integer", "minimum": 0, "maximum": 9999}}
@@ -42,11 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def body(seed: int, schema: dict[str, Any] | None) -> Body:
     """A chat whose answer has `TOKENS` tokens."""
     wanted = chat(prompt(Random(seed), 4), TOKENS, seed=seed)
-    if schema is None:
-        return wanted
-    del wanted["ignore_eos"]
-    form = {"type": "json_schema", "json_schema": {"name": "endless", "schema": schema, "strict": True}}
-    return wanted | {"response_format": form}
+    return wanted if schema is None else bound(wanted, schema, "endless")
 
 
 def servers(args: argparse.Namespace, model: str, stack: ExitStack) -> Iterator[Server]:
@@ -81,13 +77,12 @@ def compare(running: list[Server], args: argparse.Namespace) -> Iterator[list[st
                 yield [server.name, str(clients), kind, *row(free, rounds[server.name, kind])]
 
 
-def row(free: list[Report], bound: list[Report]) -> list[str]:
+def row(free: list[Report], limited: list[Report]) -> list[str]:
     """Medians of both, their ratio round by round, and what went wrong."""
-    rates = [[report["tokens_per_second"] for report in reports] for reports in (free, bound)]
+    rates = [[report["tokens_per_second"] for report in reports] for reports in (free, limited)]
     ratios = sorted(b / f for f, b in zip(*rates, strict=True) if f > 0)
-    told = f"{statistics.median(ratios):.2f} ({ratios[0]:.2f} to {ratios[-1]:.2f})" if ratios else ""
-    wrong = "; ".join({f for report in [*free, *bound] if (f := faults(report))})
-    return [*(number(statistics.median(rate)) for rate in rates), told, wrong]
+    speeds = (number(statistics.median(rate)) for rate in rates)
+    return [*speeds, span(ratios), all_faults([*free, *limited])]
 
 
 def run(args: argparse.Namespace) -> int:

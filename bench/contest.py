@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass, field
 from typing import Any
 
-from client import CHAT, Arrivals, Report, faults, load
+from client import CHAT, Arrivals, Report, all_faults, load
 from plot import bars
 from record import Record, Table, number
 from servers import Server
@@ -39,12 +39,16 @@ class Meeting:
         """Medians of the rounds."""
         rates = [statistics.median(self.rate(pair[i]) for pair in self.rounds) for i in (0, 1)]
         firsts = [statistics.median(latest(pair[i]) for pair in self.rounds) for i in (0, 1)]
-        ratios = self.ratios()
-        ratio = f"{statistics.median(ratios):.2f} ({ratios[0]:.2f} to {ratios[-1]:.2f})" if ratios else ""
-        wrong = ["; ".join({f for pair in self.rounds if (f := faults(pair[i]))}) for i in (0, 1)]
+        wrong = [all_faults([pair[i] for pair in self.rounds]) for i in (0, 1)]
         unit = "requests/s" if self.case.tokens == 1 else "tokens/s"
         speeds = [f"{number(rates[0])} {unit}", number(rates[1])]
+        ratio = span(self.ratios())
         return [self.label, str(self.case.clients), *speeds, ratio, *map(number, firsts), *wrong]
+
+
+def span(ratios: list[float]) -> str:
+    """The median of sorted ratios, and how they lie; empty where there are none."""
+    return f"{statistics.median(ratios):.2f} ({ratios[0]:.2f} to {ratios[-1]:.2f})" if ratios else ""
 
 
 def latest(report: Report) -> float:

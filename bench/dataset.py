@@ -8,7 +8,7 @@ import statistics
 from pathlib import Path
 from typing import Any
 
-from client import Arrivals, Body, Report, ask, faults
+from client import Arrivals, Body, Report, all_faults, ask
 from record import Record, Table, number
 from replay import path
 from work import chat
@@ -68,8 +68,8 @@ def run(args: argparse.Namespace) -> int:
     for way, several in reports.items():
         speed = statistics.median(report["tokens_per_second"] for report in several)
         spans = [report["whole_ms"]["p50"] for report in several if report["whole_ms"]]
-        wrong = "; ".join({f for report in several if (f := faults(report))})
-        table.rows.append([way, number(speed), number(statistics.median(spans or [0.0])), wrong])
+        whole = number(statistics.median(spans or [0.0]))
+        table.rows.append([way, number(speed), whole, all_faults(several)])
     Record("dataset", [table], data=reports).save()
     print(f"{differ} of {len(plain)} texts differ")
     return int(differ > 0)

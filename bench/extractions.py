@@ -8,7 +8,7 @@ from pathlib import Path
 from random import Random
 
 from client import Body
-from work import Case
+from work import Case, bound
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
@@ -48,8 +48,5 @@ def extractions(seed: int, count: int, schema: bool, temperature: float) -> list
             "temperature": temperature,
             "seed": 1,
         }
-        if schema:
-            form = {"name": "r", "schema": strict(wanted)}
-            body["response_format"] = {"type": "json_schema", "json_schema": form}
-        bodies.append(body)
+        bodies.append(bound(body, strict(wanted), "r") if schema else body)
     return bodies

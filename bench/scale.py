@@ -14,7 +14,7 @@ from overhead import BATCH, LONG, cost, toy
 from plot import lines
 from record import Record, Table, number
 from servers import ours
-from work import chat, prompt, strict
+from work import bound, chat, prompt, strict
 
 CONTEXT = 8192
 STREAMS = 16
@@ -31,10 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def schema(properties: int) -> Body:
     """An object that takes longer than an answer lasts, from a schema of so many properties."""
     fields = {f"field_{i}": {"type": "string", "minLength": 2 * LONG} for i in range(properties)}
-    form = {"name": "wide", "schema": strict(fields)}
-    body = chat("Tell me a story.", LONG)
-    del body["ignore_eos"]
-    return body | {"response_format": {"type": "json_schema", "json_schema": form}}
+    return bound(chat("Tell me a story.", LONG), strict(fields), "wide")
 
 
 def sweeps(args: argparse.Namespace) -> Iterator[tuple[str, int, int, int, Body]]:

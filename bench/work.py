@@ -123,7 +123,10 @@ def chat(content: str, tokens: int, schema: str | None = None, seed: int = 0) ->
         "stream": True,
         "stream_options": {"include_usage": True},
     }
-    if schema is None:
-        return body | {"ignore_eos": True}
-    form = {"type": "json_schema", "json_schema": {"name": schema, "schema": SCHEMAS[schema], "strict": True}}
-    return body | {"response_format": form}
+    return body | {"ignore_eos": True} if schema is None else bound(body, SCHEMAS[schema], schema)
+
+
+def bound(body: Body, schema: dict[str, Any], name: str) -> Body:
+    """The same with a schema, whose end ends the answer."""
+    form = {"type": "json_schema", "json_schema": {"name": name, "schema": schema, "strict": True}}
+    return {key: value for key, value in body.items() if key != "ignore_eos"} | {"response_format": form}

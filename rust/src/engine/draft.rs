@@ -35,7 +35,6 @@ impl Engine {
     pub(super) fn draft(&mut self, shares: &[Share], jobs: &mut [Job]) {
         let most = self.config.speculative.disable_by_batch_size;
         if self.drafters.is_empty() || most.is_some_and(|most| self.running.len() > most as usize) {
-            shares.iter().for_each(|share| self.running[share.index].planned = Planned::default());
             return;
         }
         self.decide(shares, jobs);
@@ -246,7 +245,7 @@ fn drafted(jobs: &[Job]) -> u64 {
 }
 
 /// Slots and tokens of jobs that get drafts of these lengths, by rising slots.
-pub(super) fn runs(jobs: &[Job], lengths: &[u32]) -> Vec<(Slot, u32)> {
+fn runs(jobs: &[Job], lengths: &[u32]) -> Vec<(Slot, u32)> {
     let run = |(job, length): (&Job, &u32)| (job.slot, job.tokens.len() as u32 + length);
     let mut runs: Vec<_> = jobs.iter().zip(lengths).map(run).collect();
     runs.sort_unstable();

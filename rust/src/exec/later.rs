@@ -8,7 +8,6 @@
 use super::{Caps, ExecError, Job, JobId, News, Outcome, SeqError, Target, Wake};
 use crate::error::{Error, panic_text};
 use crate::types::Slot;
-use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -56,7 +55,6 @@ impl Later {
             state: seed,
             most: caps.max_step_tokens,
             waiting: Vec::new(),
-            cancelled: HashSet::new(),
         };
         let thread = std::thread::Builder::new()
             .name("later".into())
@@ -154,7 +152,6 @@ struct Worker {
     /// Tokens of a pass.
     most: u32,
     waiting: Vec<Job>,
-    cancelled: HashSet<JobId>,
 }
 
 impl Worker {
@@ -180,14 +177,21 @@ impl Worker {
     fn obey(&mut self, order: Order) {
         match order {
             Order::Start(jobs) => self.waiting.extend(jobs),
-            Order::Cancel(job) => drop(self.cancelled.insert(job)),
+            Order::Cancel(job) => self.give_up(job),
             Order::Reset(done) => {
                 self.waiting.clear();
-                self.cancelled.clear();
                 // Who asked waits for it.
                 let _ = done.send(());
             }
         }
+    }
+
+    /// Answers for a job that has not been taken up yet.
+    fn give_up(&mut self, id: JobId) {
+        let Some(index) = self.waiting.iter().position(|job| job.id == id) else { return };
+        self.waiting.swap_remove(index);
+        let outcome: Outcome = Err(SeqError(Error::Closed("the job was given up".into())));
+        self.say(Ok(News { done: vec![(id, outcome)], passes: Vec::new() }));
     }
 
     /// Some of the waiting jobs in one pass.
@@ -202,12 +206,6 @@ impl Worker {
                 break;
             }
             jobs.push(self.waiting.swap_remove(index));
-        }
-        let (given_up, jobs): (Vec<_>, Vec<_>) =
-            jobs.into_iter().partition(|job| self.cancelled.remove(&job.id));
-        for job in given_up {
-            let outcome: Outcome = Err(SeqError(Error::Closed("the job was given up".into())));
-            self.say(Ok(News { done: vec![(job.id, outcome)], passes: Vec::new() }));
         }
         let target = Arc::clone(&self.target);
         let computed = catch_unwind(AssertUnwindSafe(|| {

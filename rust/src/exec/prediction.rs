@@ -39,7 +39,8 @@ fn place(
         return Some(0);
     }
     let most = output.len();
-    let on = before.map(|(then, end)| end + length.saturating_sub(then));
+    // What another sequence left in the slot may be ahead of this one.
+    let on = before.filter(|(then, _)| *then <= length).map(|(then, end)| end + length - then);
     if let Some(end) = on.filter(|end| *end <= prediction.len())
         && matched(output, prediction, end) == most
     {
@@ -63,8 +64,7 @@ impl Drafter for Prediction {
             let length = known.len() + drafted.len();
             let last = known.iter().chain(drafted).skip(length.saturating_sub(MOST_MATCH));
             let output: Vec<Token> = last.copied().collect();
-            // What another sequence left in the slot is ahead of this one, or does not fit.
-            let before = self.places.get(&ask.slot).copied().filter(|(then, _)| *then <= length);
+            let before = self.places.get(&ask.slot).copied();
             let Some(place) = place((length, &output), ask.prediction, before) else { continue };
             self.places.insert(ask.slot, (length, place));
             ask.draft.tokens.extend(ask.prediction[place..].iter().take(ask.want as usize));
