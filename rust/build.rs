@@ -7,9 +7,13 @@ const RENAMED: [&str; 4] = [
     "ggml_compute_forward_mul_mat_id_tiled",
     "ggml_compute_forward_flash_attn_ext",
 ];
-/// The profile that gives -O3, and ggml's other products, whose bits depend on the number of rows.
-const SETTINGS: [(&str, &str); 3] =
-    [("LLAMA_LIB_PROFILE", "Release"), ("GGML_LLAMAFILE", "OFF"), ("GGML_CPU_REPACK", "OFF")];
+/// The profile that gives -O3; ggml's other products, whose bits depend on the number of rows; the backend of ranks.
+const SETTINGS: [(&str, &str); 4] = [
+    ("LLAMA_LIB_PROFILE", "Release"),
+    ("GGML_LLAMAFILE", "OFF"),
+    ("GGML_CPU_REPACK", "OFF"),
+    ("GGML_RPC", "ON"),
+];
 
 fn main() {
     println!("cargo:rerun-if-changed=rust/build.rs");
