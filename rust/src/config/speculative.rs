@@ -72,7 +72,9 @@ pub(super) fn take_list(layer: &mut Value) -> Result<()> {
     for (model, devices) in [("draft", &draft), ("target", &target)] {
         let ranks = match devices.len() {
             0 => {
-                return Err(refused(format!("has no device for the {model}; name one, or several for ranks")));
+                return Err(refused(format!(
+                    "has no device for the {model}; name one, or several for ranks"
+                )));
             }
             1 => "no ranks".to_owned(),
             n => format!("{n} ranks"),

@@ -3,6 +3,7 @@
 pub mod ffi;
 
 use super::placement::Device;
+use crate::exec::ranks::serve::RankOptions;
 pub use ffi::DeviceRef;
 
 /// The devices that a placement names, in its order.
@@ -26,6 +27,17 @@ fn gpu(index: u32) -> Result<DeviceRef, String> {
         0 => format!("there is no GPU {index}: this machine has none that this build can use"),
         n => format!("there is no GPU {index}: they are 0 to {}", n - 1),
     })
+}
+
+/// Serves a device to an engine, one engine after the other, until the process ends.
+///
+/// # Errors
+/// There is no such GPU, or the address cannot be listened on.
+pub fn serve(options: &RankOptions) -> Result<(), String> {
+    let device = options.gpu.map_or_else(ffi::cpu, gpu)?;
+    let endpoint = format!("{}:{}", options.host, options.port);
+    ffi::serve(device, &endpoint, options.threads())?;
+    Err(format!("cannot listen on {endpoint}; choose another port"))
 }
 
 #[cfg(test)]

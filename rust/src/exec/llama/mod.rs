@@ -13,13 +13,15 @@ mod gaps;
 pub mod gguf;
 mod kernels;
 mod look;
+mod on;
 pub mod placement;
 mod plan;
 mod probe;
 mod threads;
 
-use crate::config::{Config, KvCacheType, KvPlan};
+use crate::config::{Config, KvCacheType, KvPlan, SplitKey};
 use crate::error::Error;
+use crate::exec::ranks::{Ranks, Role, Shard};
 use crate::exec::{Caps, Forward, Promise, memory};
 use crate::types::Token;
 use context::{Context, KvType, Pools, Shape};
@@ -28,7 +30,7 @@ use forward::Llama;
 use gaps::Times;
 use gguf::Metadata;
 use look::{Found, look};
-use placement::Placement;
+use on::On;
 use plan::Facts;
 use std::path::Path;
 use std::sync::Arc;
@@ -79,23 +81,26 @@ struct Loaded {
     /// Longest context, in tokens.
     context: u32,
     pools: Arc<Pools>,
+    on: On,
 }
 
 /// Checks, loads and probes a GGUF file. Models with as many threads compute on the same ones.
-fn load(gguf: &Path, config: &Config, pools: Option<&Arc<Pools>>) -> Result<Loaded, Error> {
+fn load(gguf: &Path, config: &Config, on: On, pools: Option<&Arc<Pools>>) -> Result<Loaded, Error> {
     let trained = check(gguf)?;
-    let model = Model::load(gguf, &Placement::of(config))
-        .map_err(|why| refused(gguf, &format!("cannot be loaded: {why}")))?;
+    let placement = on.placement(config);
+    let model =
+        Model::load(gguf, &placement).map_err(|why| refused(gguf, &format!("cannot be loaded: {why}")))?;
     if model.n_vocab() == 0 || !model.generates() {
         return Err(refused(gguf, "is no model that generates text"));
     }
-    let sizes = pool_sizes(config);
+    // What is computed here beside ranks is little, and threads that wait would spin beside them.
+    let sizes = if on.is_here() { pool_sizes(config) } else { vec![1] };
     let pools = match pools.filter(|pools| pools.sizes() == sizes) {
         Some(pools) => Arc::clone(pools),
         None => Pools::new(&sizes).map_err(Error::Executor)?,
     };
     let found = look(gguf, &model, config, (trained, &pools))?;
-    Ok(Loaded { model, found, context: longest_context(config, trained), pools })
+    Ok(Loaded { model, found, context: longest_context(config, trained), pools, on })
 }
 
 /// The file and configuration of a draft model.
@@ -107,44 +112,58 @@ pub struct DraftFile<'a> {
 }
 
 /// Opens a GGUF file: checks it, loads it, probes it and lays out KV. A draft model is opened beside it; it holds as many
-/// KV tokens as the target, or the configured fraction of that.
+/// KV tokens as the target, or the configured fraction of that. Ranks are started as the configuration asks for.
 ///
 /// # Errors
 /// `Invalid` with `what` = "target" or "draft" where a file is damaged or cannot be served, or where the draft model's
-/// KV cannot be truncated; `Executor` where there is too little memory.
+/// KV cannot be truncated; `Executor` where there is too little memory, and as [`Ranks::start`].
 pub fn open(gguf: &Path, config: &Config, draft: Option<&DraftFile<'_>>) -> Result<Opened, Error> {
     ffi::init();
     kernels::check().map_err(|why| Error::Executor(format!("{why}; build with `. launch/env.sh`")))?;
-    let target = load(gguf, config, None)?;
-    let drafting = draft.map(|d| load(d.gguf, d.config, Some(&target.pools)));
+    let gpus = u32::try_from(devices::ffi::gpus().len()).unwrap_or(u32::MAX);
+    let ranks = Ranks::start(config, gpus, threads(config))?;
+    let _busy = ranks.as_ref().map(|ranks| ranks.busy());
+    let target = load(gguf, config, On::new(ranks.as_ref(), Role::Target), None)?;
+    let on = On::new(ranks.as_ref(), Role::Draft);
+    let drafting = draft.map(|d| load(d.gguf, d.config, on, Some(&target.pools)));
     let drafting = drafting.transpose().map_err(of_draft)?;
     let facts = facts(&target, config, draft.map(|d| d.config).zip(drafting.as_ref()));
     let plan = config.plan.unwrap_or_else(|| plan::plan(config, &facts));
     let forward = build(&target, config, &plan)?;
     let info = describe(&target, &plan);
     log_found(&plan, &target.found, forward.caps().promise);
-    let draft = match drafting.zip(draft) {
-        Some((loaded, file)) => Some(Box::new(open_draft(&loaded, file, &plan).map_err(of_draft)?)),
+    let opened = match drafting.as_ref().zip(draft) {
+        Some((loaded, file)) => Some(Box::new(open_draft(loaded, file, &plan).map_err(of_draft)?)),
         None => None,
     };
-    Ok(Opened { forward: Box::new(forward), info, draft })
+    if let Some(ranks) = &ranks {
+        log_ranks(ranks, config, &target, drafting.as_ref());
+    }
+    Ok(Opened { forward, info, draft: opened })
+}
+
+/// What lies where.
+fn log_ranks(ranks: &Ranks, config: &Config, target: &Loaded, draft: Option<&Loaded>) {
+    let models: Vec<&Model> = [Some(target), draft].into_iter().flatten().map(|m| &*m.model).collect();
+    let layers = config.parallel.split == SplitKey::Layer;
+    let shards = models.iter().zip([Role::Target, Role::Draft]);
+    let shards: Vec<_> = shards.map(|(m, role)| (role, Shard { bytes: m.bytes(), layers })).collect();
+    log::info!("ranks:\n{}", ranks.table(&shards, &|endpoint| on::memory_at(&models, endpoint)));
 }
 
 /// What KV is laid out by. A token takes room in the draft model's KV too.
 fn facts(target: &Loaded, config: &Config, draft: Option<(&Config, &Loaded)>) -> Facts {
-    let memory =
-        |config: &Config| memory::available() as f64 * config.kv_cache_free_gpu_mem_fraction.clamp(0.0, 1.0);
     let mut bytes = target.found.token_bytes;
     let mut fit = f64::INFINITY;
     if let Some((config, draft)) = draft {
         let share = config.speculative.draft_kv_fraction;
         bytes += share * draft.found.token_bytes;
         let most = config.kv_cache_max_tokens.map_or(f64::INFINITY, |most| most as f64);
-        fit = most.min(memory(config) / draft.found.token_bytes) / share;
+        fit = most.min(draft.on.room(config, &draft.model) / draft.found.token_bytes) / share;
     }
     Facts {
         context: target.context,
-        fit: fit.min(memory(config) / bytes) as u64,
+        fit: fit.min(target.on.room(config, &target.model) / bytes) as u64,
         equal: target.found.equal(),
         windowed: target.model.n_swa() > 0,
         stateful: target.model.is_recurrent(),
@@ -160,7 +179,7 @@ fn open_draft(loaded: &Loaded, file: &DraftFile<'_>, plan: &KvPlan) -> Result<Op
     }
     let info = describe(loaded, &plan);
     log::info!("draft model: {}; {} KV tokens", info.summary, plan.total);
-    Ok(Opened { forward: Box::new(forward), info, draft: None })
+    Ok(Opened { forward, info, draft: None })
 }
 
 /// An error of opening a target, as one of opening a draft model.
@@ -206,8 +225,8 @@ fn longest_context(config: &Config, trained: u32) -> u32 {
 }
 
 /// The context that serves.
-fn build(loaded: &Loaded, config: &Config, plan: &KvPlan) -> Result<Llama, Error> {
-    let Loaded { model, found, pools, .. } = loaded;
+fn build(loaded: &Loaded, config: &Config, plan: &KvPlan) -> Result<Box<dyn Forward>, Error> {
+    let Loaded { model, found, pools, on, .. } = loaded;
     let step = config.max_num_tokens.max(1);
     let shape = Shape {
         shared: plan.shared,
@@ -217,9 +236,12 @@ fn build(loaded: &Loaded, config: &Config, plan: &KvPlan) -> Result<Llama, Error
         batch: step.saturating_add(plan.sequences),
         kv: found.kv,
     };
-    let context = Context::new(model, &shape, pools).map_err(|why| {
+    let mut context = Context::new(model, &shape, pools).map_err(|why| {
         Error::Executor(format!("KV for {} tokens: {why}; lower kv_cache_max_tokens", plan.total))
     })?;
+    if let Some(beats) = on.beats() {
+        context.count(beats);
+    }
     let caps = Caps {
         n_vocab: model.n_vocab(),
         n_embd: model.n_embd(),
@@ -239,7 +261,7 @@ fn build(loaded: &Loaded, config: &Config, plan: &KvPlan) -> Result<Llama, Error
     }
     let times = Times::new(&caps.probed);
     let threads = if found.any_threads { Threads::Least(Least::default()) } else { Threads::All };
-    Ok(Llama::new(context, caps, plan.shared, times, threads))
+    Ok(on.watched(Box::new(Llama::new(context, caps, plan.shared, times, threads))))
 }
 
 /// Logits of a step that may take a quarter of the memory that KV leaves, 256 MiB at least.
@@ -248,12 +270,13 @@ fn max_logits(config: &Config) -> u64 {
     ((left / 4.0) as u64).max(256 << 20) / size_of::<f32>() as u64
 }
 
-fn describe(Loaded { model, found, pools, .. }: &Loaded, plan: &KvPlan) -> ModelInfo {
+fn describe(Loaded { model, found, pools, on, .. }: &Loaded, plan: &KvPlan) -> ModelInfo {
     let (begin, add_begin) = model.begin();
     let layout = if plan.shared { "one pool" } else { "slots" };
     let threads = if found.any_threads { "up to " } else { "" }.to_owned() + &pools.sizes()[0].to_string();
+    let workers = on.summary().unwrap_or_else(|| format!("{threads} threads"));
     let summary = format!(
-        "llama.cpp: {}, {:.1} MiB; KV {} in {layout}; {threads} threads",
+        "llama.cpp: {}, {:.1} MiB; KV {} in {layout}; {workers}",
         // What the library calls a model of a size that it does not know.
         model.description().replace(" ?B", ""),
         mib(model.bytes() as f64),

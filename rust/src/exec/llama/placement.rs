@@ -1,6 +1,7 @@
 //! Where a model's weights and KV lie: plain data, which `ffi::Model::load` hands to the library.
 
-use crate::config::Config;
+use super::devices;
+use crate::config::{Config, SplitKey};
 
 /// A device that holds a part of a model.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,8 +42,18 @@ pub struct Placement {
 }
 
 impl Placement {
-    /// Where the configuration puts a model.
-    pub fn of(_config: &Config) -> Placement {
-        Placement::default()
+    /// Where the configuration puts a model: on these ranks, or in this process, with one device of `parallel` where that
+    /// names one and there are GPUs.
+    pub fn of(config: &Config, ranks: &[String], named: Option<&[u32]>) -> Placement {
+        let devices = match named {
+            _ if !ranks.is_empty() => ranks.iter().cloned().map(Device::Rank).collect(),
+            Some([gpu]) if !devices::ffi::gpus().is_empty() => vec![Device::Gpu(*gpu)],
+            _ => Vec::new(),
+        };
+        let split = match config.parallel.split {
+            SplitKey::Tensor if ranks.len() > 1 => Split::Tensor,
+            _ => Split::default(),
+        };
+        Placement { devices, split, ..Placement::default() }
     }
 }
