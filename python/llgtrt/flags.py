@@ -1,4 +1,4 @@
-"""The flags of `llgtrt serve`, `run`, `build`, `rank`. Imports nothing else: a script that prints the help."""
+"""The flags of `llgtrt serve`, `run`, `build`, `rank`. Imports nothing else; as a script, prints the help."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ struct Loaded {
 
 /// Checks, loads and probes a GGUF file. Models with as many threads compute on the same ones.
 fn load(gguf: &Path, config: &Config, on: On, pools: Option<&Arc<Pools>>) -> Result<Loaded, Error> {
-    let trained = check(gguf)?;
+    let trained = check(gguf, on.parts(config))?;
     let placement = on.placement(config);
     let model =
         Model::load(gguf, &placement).map_err(|why| refused(gguf, &format!("cannot be loaded: {why}")))?;
@@ -191,8 +191,8 @@ pub fn of_draft(error: Error) -> Error {
 }
 
 /// What the library would abort on, or accept to its harm, is refused before it loads the file. Gives back the context
-/// that the model was trained for.
-fn check(gguf: &Path) -> Result<u32, Error> {
+/// that the model was trained for. `parts`: over how many ranks its matrices are split.
+fn check(gguf: &Path, parts: usize) -> Result<u32, Error> {
     match std::fs::metadata(gguf) {
         Ok(meta) if meta.is_file() => {}
         Ok(_) => return Err(refused(gguf, "is no file")),
@@ -206,6 +206,11 @@ fn check(gguf: &Path) -> Result<u32, Error> {
     let layers = number("block_count")?;
     if !LAYERS.contains(&layers) {
         return Err(refused(gguf, &format!("is damaged: it claims {layers} layers")));
+    }
+    let heads = file.integer(&format!("{arch}.attention.head_count_kv"));
+    if let Some(heads) = heads.filter(|heads| parts > 1 && *heads < parts as i64) {
+        let why = "lower parallel.tp_size (or draft_tp_size), or set parallel.split to layer";
+        return Err(refused(gguf, &format!("has {heads} key and value heads for {parts} ranks; {why}")));
     }
     let trained = number("context_length")?;
     u32::try_from(trained)

@@ -2,7 +2,7 @@
 
 use super::devices::DeviceRef;
 use super::ffi::Model;
-use super::placement::Placement;
+use super::placement::{Placement, Split};
 use crate::config::Config;
 use crate::exec::ranks::{Ranks, Role};
 use crate::exec::{Forward, memory};
@@ -28,6 +28,12 @@ impl On {
 
     pub(super) fn is_here(&self) -> bool {
         self.ranks().is_none()
+    }
+
+    /// Over how many ranks its matrices and heads are split; 1 = they are not.
+    pub(super) fn parts(&self, config: &Config) -> usize {
+        let placement = self.placement(config);
+        if placement.split == Split::Tensor { placement.devices.len() } else { 1 }
     }
 
     pub(super) fn placement(&self, config: &Config) -> Placement {
