@@ -9,6 +9,7 @@
 use llgtrt::config::{Config, KvCacheType};
 use llgtrt::exec::llama::context::{Context, Pools, Shape};
 use llgtrt::exec::llama::ffi::Model;
+use llgtrt::exec::llama::placement::Placement;
 use llgtrt::exec::llama::{kv_type, threads};
 use std::path::Path;
 use std::sync::Arc;
@@ -55,7 +56,7 @@ fn main() -> Result<(), String> {
     if cases.is_empty() {
         cases.extend(CASES);
     }
-    let model = Model::load(Path::new(&path))?;
+    let model = Model::load(Path::new(&path), &Placement::default())?;
     let pools = Pools::new(&[threads(&config)])?;
     let bytes_per_ms = bandwidth(threads(&config)) / 1e3;
     println!("rows  sequences  past        ms   reads");

@@ -4,6 +4,7 @@ use super::{Case, Timing, prompt};
 use llgtrt::config::Config;
 use llgtrt::exec::llama::context::{Context, DecodeError, Pools, Shape};
 use llgtrt::exec::llama::ffi::Model;
+use llgtrt::exec::llama::placement::Placement;
 use llgtrt::exec::llama::{kv_type, threads};
 use llgtrt::types::Token;
 use std::path::Path;
@@ -22,7 +23,8 @@ impl Raw {
             batch: config.max_num_tokens,
             kv: kv_type(&config),
         };
-        Context::new(&Model::load(path)?, &shape, &Pools::new(&[threads(&config)])?).map(Raw)
+        let model = Model::load(path, &Placement::default())?;
+        Context::new(&model, &shape, &Pools::new(&[threads(&config)])?).map(Raw)
     }
 
     /// A prompt for each sequence, then steps of one token per sequence.

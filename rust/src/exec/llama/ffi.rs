@@ -3,6 +3,8 @@
 //! A failed assertion in C++ ends the process and cannot be caught. So every argument is checked here before the
 //! call, and what remains is what the library reports by itself.
 
+use super::devices::{self, DeviceRef};
+use super::placement::{Placement, Split};
 use crate::types::Token;
 use llama_cpp_sys_2 as sys;
 use std::cell::RefCell;
@@ -90,6 +92,8 @@ pub(super) fn c_path(path: &Path) -> Result<CString, String> {
 pub struct Model {
     pub(super) model: NonNull<sys::llama_model>,
     vocab: NonNull<sys::llama_vocab>,
+    // The library keeps a pointer to it.
+    _devices: Vec<sys::ggml_backend_dev_t>,
 }
 
 // SAFETY: a loaded model is only read, and the library documents no thread that it belongs to.
@@ -98,22 +102,27 @@ unsafe impl Send for Model {}
 unsafe impl Sync for Model {}
 
 impl Model {
-    /// Loads a file whose layer count was checked (`super::check`): 0 or more than 512 layers abort.
+    /// Loads a file whose layer count was checked (`super::check`): 0 or more than 512 layers abort. The ranks that
+    /// `placement` names must be there: the library ends the process where it reaches none.
     ///
     /// # Errors
-    /// The library's reason.
-    pub fn load(path: &Path) -> Result<Arc<Self>, String> {
+    /// The library's reason, or what of `placement` is not there.
+    pub fn load(path: &Path, placement: &Placement) -> Result<Arc<Self>, String> {
         init();
         let path = c_path(path)?;
-        // SAFETY: default parameters, and a path that ends with NUL.
-        let (model, why) = logged(|| unsafe {
-            sys::llama_model_load_from_file(path.as_ptr(), sys::llama_model_default_params())
-        });
+        let found = devices::find(&placement.devices)?;
+        let mut devices: Vec<_> = found.into_iter().map(DeviceRef::as_ptr).collect();
+        let shares = shares(placement, devices.len())?;
+        // The list ends with null.
+        devices.push(ptr::null_mut());
+        let params = model_params(placement, &mut devices, &shares);
+        // SAFETY: the lists in the parameters live until the call is over, and the path ends with NUL.
+        let (model, why) = logged(|| unsafe { sys::llama_model_load_from_file(path.as_ptr(), params) });
         let model = NonNull::new(model).ok_or(why)?;
         // SAFETY: the model is alive; its vocabulary lives as long and is never null after loading.
         let vocab = unsafe { sys::llama_model_get_vocab(model.as_ptr()) };
         let vocab = NonNull::new(vocab.cast_mut()).ok_or("the model has no vocabulary")?;
-        Ok(Arc::new(Model { model, vocab }))
+        Ok(Arc::new(Model { model, vocab, _devices: devices }))
     }
 
     /// Tokens in the vocabulary.
@@ -191,4 +200,52 @@ impl Drop for Model {
         // SAFETY: made by the loader, freed once; contexts hold an `Arc` and are gone.
         unsafe { sys::llama_model_free(self.model.as_ptr()) }
     }
+}
+
+/// The shares as the library wants them: one for each device that it could have, or none.
+fn shares(placement: &Placement, devices: usize) -> Result<Vec<f32>, String> {
+    // SAFETY: takes nothing.
+    let most = unsafe { sys::llama_max_devices() };
+    let given = &placement.tensor_split;
+    if devices > most {
+        return Err(format!("{devices} devices; llama.cpp takes {most} at most"));
+    }
+    if given.is_empty() {
+        return Ok(Vec::new());
+    }
+    let known = if devices > 0 { devices } else { most };
+    let fine = given.iter().all(|share| share.is_finite() && *share >= 0.0) && given.iter().any(|s| *s > 0.0);
+    if given.len() > known || !fine {
+        return Err(format!("shares {given:?} do not suit {known} devices: one number from 0 for each"));
+    }
+    let mut shares = given.clone();
+    shares.resize(most, 0.0);
+    Ok(shares)
+}
+
+/// `devices` ends with null; the parameters point into both lists.
+fn model_params(
+    placement: &Placement,
+    devices: &mut [sys::ggml_backend_dev_t],
+    shares: &[f32],
+) -> sys::llama_model_params {
+    // SAFETY: takes nothing.
+    let mut params = unsafe { sys::llama_model_default_params() };
+    if devices.len() > 1 {
+        params.devices = devices.as_mut_ptr();
+    }
+    params.split_mode = match placement.split {
+        Split::None => sys::LLAMA_SPLIT_MODE_NONE,
+        Split::Layer => sys::LLAMA_SPLIT_MODE_LAYER,
+        Split::Row => sys::LLAMA_SPLIT_MODE_ROW,
+        Split::Tensor => sys::LLAMA_SPLIT_MODE_TENSOR,
+    };
+    if let Some(layers) = placement.gpu_layers {
+        params.n_gpu_layers = i32::try_from(layers).unwrap_or(i32::MAX);
+    }
+    params.main_gpu = i32::try_from(placement.main_device).unwrap_or(i32::MAX);
+    if !shares.is_empty() {
+        params.tensor_split = shares.as_ptr();
+    }
+    params
 }

@@ -6,36 +6,36 @@
 //! could not hold, copies that cost nothing, and rows that depend on the order of cells in their last bits.
 
 pub mod context;
+pub mod devices;
 pub mod ffi;
 mod forward;
 mod gaps;
 pub mod gguf;
 mod kernels;
+mod look;
+pub mod placement;
 mod plan;
 mod probe;
 mod threads;
 
-use crate::config::{Config, KvCacheType, KvLayout, KvPlan};
+use crate::config::{Config, KvCacheType, KvPlan};
 use crate::error::Error;
-use crate::exec::{Caps, ExecError, Forward, Promise, memory};
+use crate::exec::{Caps, Forward, Promise, memory};
 use crate::types::Token;
 use context::{Context, KvType, Pools, Shape};
 use ffi::Model;
 use forward::Llama;
 use gaps::Times;
 use gguf::Metadata;
+use look::{Found, look};
+use placement::Placement;
 use plan::Facts;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 use threads::{Least, Threads};
 
 /// Layers that the library takes; with none or more it aborts.
 const LAYERS: std::ops::RangeInclusive<i64> = 1..=512;
-/// Time for the probe.
-const PROBE: Duration = Duration::from_millis(800);
-/// Time for the probe on different numbers of threads.
-const PROBE_THREADS: Duration = Duration::from_millis(200);
 
 /// An opened model.
 pub struct Opened {
@@ -84,7 +84,8 @@ struct Loaded {
 /// Checks, loads and probes a GGUF file. Models with as many threads compute on the same ones.
 fn load(gguf: &Path, config: &Config, pools: Option<&Arc<Pools>>) -> Result<Loaded, Error> {
     let trained = check(gguf)?;
-    let model = Model::load(gguf).map_err(|why| refused(gguf, &format!("cannot be loaded: {why}")))?;
+    let model = Model::load(gguf, &Placement::of(config))
+        .map_err(|why| refused(gguf, &format!("cannot be loaded: {why}")))?;
     if model.n_vocab() == 0 || !model.generates() {
         return Err(refused(gguf, "is no model that generates text"));
     }
@@ -202,91 +203,6 @@ fn longest_context(config: &Config, trained: u32) -> u32 {
         );
     }
     if asked == 0 { trained } else { asked.min(trained) }
-}
-
-/// What a small context with slots told about the model.
-struct Found {
-    kv: KvType,
-    token_bytes: f64,
-    probe: Option<probe::Found>,
-    /// Rows have the same bits on any number of threads, as far as was seen.
-    any_threads: bool,
-}
-
-impl Found {
-    fn equal(&self) -> bool {
-        self.probe.as_ref().is_some_and(|p| p.differ == 0 && p.rows > 0)
-    }
-}
-
-/// Finds a KV type that the model takes, measures it, and probes.
-fn look(
-    gguf: &Path,
-    model: &Arc<Model>,
-    config: &Config,
-    (trained, pools): (u32, &Arc<Pools>),
-) -> Result<Found, Error> {
-    let cells = probe::SLOTS * probe::TOKENS;
-    let shape = Shape { shared: false, sequences: probe::SLOTS, cells, batch: cells, kv: kv_type(config) };
-    let open = |kv| Context::new(model, &Shape { kv, ..shape }, pools);
-    let (kv, context) = match open(shape.kv) {
-        Err(why) if shape.kv == KvType::Q8_0 => {
-            log::warn!("engine.kv_cache_type: q8_0 does not fit this model ({why}); bf16 is used");
-            (KvType::Bf16, open(KvType::Bf16))
-        }
-        context => (shape.kv, context),
-    };
-    let mut context = context.map_err(|why| refused(gguf, &format!("cannot be served: {why}")))?;
-    let broken = |e: ExecError| refused(gguf, &format!("cannot be served: {e}"));
-    let token_bytes = measure(&mut context).map_err(broken)?;
-    let mut found = Found { kv, token_bytes, probe: None, any_threads: false };
-    if config.engine.kv_layout != KvLayout::Shared && !model.is_recurrent() {
-        let caps = Caps {
-            n_vocab: model.n_vocab(),
-            n_embd: model.n_embd(),
-            slots: probe::SLOTS,
-            kv_per_slot: trained.min(probe::TOKENS),
-            kv_total: u64::from(cells),
-            max_step_tokens: cells,
-            max_logits: u64::MAX,
-            can_truncate: true,
-            cheap_copy: false,
-            ragged: false,
-            promise: Promise::NearTies,
-            probed: Vec::new(),
-        };
-        // As if rows took no time: so gaps that are filled are probed, too.
-        let mut engine = Llama::new(context, caps, false, Times::new(&[(1, 1.0)]), Threads::All);
-        let probe = probe::run(&mut engine, PROBE).map_err(broken)?;
-        if !probe.finite {
-            return Err(refused(gguf, "is damaged: its weights give scores that are no numbers"));
-        }
-        found.probe = Some(probe);
-        if pools.sizes().len() > 1 && found.equal() {
-            engine.take_turns();
-            found.any_threads = probe::run(&mut engine, PROBE_THREADS).map_err(broken)?.differ == 0;
-        }
-    }
-    Ok(found)
-}
-
-/// Bytes of one KV token, and whether the model computes anything.
-fn measure(context: &mut Context) -> Result<f64, ExecError> {
-    const MORE: u32 = 32;
-    let mut size = |from: u32, n: u32| -> Result<usize, ExecError> {
-        context.clear();
-        for position in from..from + n {
-            context.push(0, position, 0, position == 0);
-        }
-        context.decode().map_err(|e| ExecError(e.to_string()))?;
-        if from == 0 && !context.logits(0).is_some_and(|row| row.iter().all(|x| x.is_finite())) {
-            return Err(ExecError("its weights give scores that are no numbers".into()));
-        }
-        Ok(context.state_size(0))
-    };
-    let (one, more) = (size(0, 1)?, size(1, MORE)?);
-    context.remove(0, 0);
-    Ok((more.saturating_sub(one) as f64 / f64::from(MORE)).max(1.0))
 }
 
 /// The context that serves.

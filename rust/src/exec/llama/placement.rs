@@ -1,0 +1,48 @@
+//! Where a model's weights and KV lie: plain data, which `ffi::Model::load` hands to the library.
+
+use crate::config::Config;
+
+/// A device that holds a part of a model.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Device {
+    /// The n-th GPU of this machine, in the library's order.
+    Gpu(u32),
+    /// All devices of the rank that listens there (`host:port`).
+    Rank(String),
+}
+
+/// How a model is split over its devices.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Split {
+    /// Not at all: the main device holds all of it.
+    None,
+    /// By layers: one device computes after the other.
+    #[default]
+    Layer,
+    /// By layers, and the rows of large matrices over all devices, where the backend can do that.
+    Row,
+    /// Every matrix and the heads of every layer over all devices, which compute at the same time.
+    Tensor,
+}
+
+/// Where one model lies. The default leaves it to the library: all GPUs that there are, else the CPU.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Placement {
+    /// Devices in their order; empty = those that the library finds.
+    pub devices: Vec<Device>,
+    /// How the model is split over them.
+    pub split: Split,
+    /// Layers that lie on devices, the output being one more; None = all.
+    pub gpu_layers: Option<u32>,
+    /// With [`Split::None`], the device that holds the model, by its place among the devices.
+    pub main_device: u32,
+    /// Shares of the devices in their order; empty = equal ones ([`Split::Tensor`]), or by free memory.
+    pub tensor_split: Vec<f32>,
+}
+
+impl Placement {
+    /// Where the configuration puts a model.
+    pub fn of(_config: &Config) -> Placement {
+        Placement::default()
+    }
+}
