@@ -67,7 +67,12 @@ fn main() -> Result<(), String> {
         let reads = ms * bytes_per_ms / model.bytes() as f64 / f64::from(passes);
         println!("{rows:4}  {sequences:9}  {past:4}  {ms:8.2}  {reads:6.2}");
     }
-    println!("{} threads read {:.1} GB/s; {} KV", threads(&config), bytes_per_ms / 1e6, kv_type(&config));
+    println!(
+        "{} threads read {:.1} GB/s; {} KV",
+        threads(&config),
+        bytes_per_ms / 1e6,
+        kv_type(&config, false)
+    );
     Ok(())
 }
 

@@ -45,7 +45,8 @@ fn missing_for_vulkan() -> Option<String> {
     let variable = |name| std::env::var(name).unwrap_or_default();
     let included = variable("CXXFLAGS").split_whitespace().any(|flag| flag == LAYER_SETTINGS);
     let found = variable("CPATH").split(':').any(|folder| Path::new(folder).join(LAYER_SETTINGS).is_file());
-    (!included || !found).then(|| format!("LLGTRT_FEATURES=...,vulkan (-include {LAYER_SETTINGS} in CXXFLAGS)"))
+    (!included || !found)
+        .then(|| format!("LLGTRT_FEATURES=...,vulkan (-include {LAYER_SETTINGS} in CXXFLAGS)"))
 }
 
 /// What launch/env.sh sets, and the environment lacks.

@@ -161,9 +161,18 @@ def _add_names(serve: argparse.ArgumentParser) -> None:
         add(*short, name, type=int, metavar="N", help="ranks: 1")
     add("--gpu-memory-utilization", type=float, metavar="F", help="share of the free memory for KV (0.5)")
     add("--max-model-len", "--ctx-size", "-c", type=int, metavar="N", help="longest context")
-    add("-ngl", "--gpu-layers", "--n-gpu-layers", type=_layers, metavar="N", help="layers on GPUs, or all (all that fit)")
+    add(
+        "-ngl",
+        "--gpu-layers",
+        "--n-gpu-layers",
+        type=_layers,
+        metavar="N",
+        help="layers on GPUs, or all (all that fit)",
+    )
     add("-mg", "--main-gpu", type=int, metavar="N", help="the one GPU to use (all)")
-    add("-ts", "--tensor-split", type=_shares, metavar="LIST", help="shares of the GPUs: 3,1 (by free memory)")
+    add(
+        "-ts", "--tensor-split", type=_shares, metavar="LIST", help="shares of the GPUs: 3,1 (by free memory)"
+    )
     add("--max-num-seqs", type=int, metavar="N", help="most sequences at once (128)")
     add("--enable-prefix-caching", action=argparse.BooleanOptionalAction, help="reuse KV of prefixes (yes)")
     add(

@@ -105,7 +105,11 @@ def test_vulkan_is_built_with_what_older_headers_lack(script: Path) -> None:
     kept = "CPATH=/no/such export LLGTRT_FEATURES=python,llama,vulkan; "
     done = run(script, feature, "LLGTRT_FEATURES=python,llama,vulkan; ")
     assert done.returncode == 0, done.stderr
-    for before, change in [("", feature), (kept, f"{feature}; unset CPATH"), (kept, f"{feature}; unset CXXFLAGS")]:
+    for before, change in [
+        ("", feature),
+        (kept, f"{feature}; unset CPATH"),
+        (kept, f"{feature}; unset CXXFLAGS"),
+    ]:
         done = run(script, change, before)
         assert done.returncode != 0
         assert named in done.stderr

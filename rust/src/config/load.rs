@@ -10,13 +10,8 @@ use serde_path_to_error::{Path, Segment};
 /// How a file is called in errors that no key can be blamed for.
 const FILE: &str = "runtime.json";
 /// What a draft model's own file may set beside `kv_cache_*`.
-const OF_DRAFTS: [&str; 5] = [
-    "engine.kv_cache_type",
-    "engine.threads",
-    "engine.gpu_layers",
-    "engine.main_gpu",
-    "engine.tensor_split",
-];
+const OF_DRAFTS: [&str; 5] =
+    ["engine.kv_cache_type", "engine.threads", "engine.gpu_layers", "engine.main_gpu", "engine.tensor_split"];
 
 /// Reads the configuration: defaults, then the file `text` (JSON with comments and trailing commas), then `overrides`,
 /// a JSON object nested like the file.
@@ -62,7 +57,8 @@ pub fn for_draft(target: &Config, file: &std::path::Path) -> Result<Config> {
     let foreign = grouped.into_iter().next();
     if let Some(key) = foreign {
         let own = OF_DRAFTS.join(", ");
-        let why = format!("a draft model's file may set kv_cache_* and {own} only; move the rest to the target's");
+        let why =
+            format!("a draft model's file may set kv_cache_* and {own} only; move the rest to the target's");
         return Err(refused(format!("{key}: {why}")));
     }
     let keys = Config { plan: None, ..target.clone() };

@@ -39,7 +39,8 @@ fn explain([cuda, vulkan]: [(bool, bool); 2], [cuda_set, vulkan_set]: [Option<St
     if vulkan.0 {
         why.push(match (vulkan.1, vulkan_set) {
             (false, _) => {
-                "Vulkan's loader is missing (libvulkan.so.1); install it: apt-get install libvulkan1".to_owned()
+                "Vulkan's loader is missing (libvulkan.so.1); install it: apt-get install libvulkan1"
+                    .to_owned()
             }
             (true, Some(set)) => {
                 format!("Vulkan finds no GPU with {VULKAN_DEVICES}={set}; see `vulkaninfo --summary`")

@@ -25,10 +25,10 @@ pub enum Split {
     Tensor,
 }
 
-/// Where one model lies. The default leaves it to the library: all GPUs that there are, else the CPU.
+/// Where one model lies. The default is the CPU.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Placement {
-    /// Devices in their order; empty = those that the library finds.
+    /// Devices in their order; empty = the CPU alone.
     pub devices: Vec<Device>,
     /// How the model is split over them.
     pub split: Split,
