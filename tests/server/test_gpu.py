@@ -1,4 +1,4 @@
-"""The demo pair on a GPU: `launch/check-vulkan.sh` runs these where there is none, through Mesa's lavapipe."""
+"""The demo pair on a GPU: `launch/check-vulkan.sh` runs these where there is none, through lavapipe."""
 
 from __future__ import annotations
 
@@ -18,9 +18,18 @@ import jsonschema
 import pytest
 
 from .serving import PACKAGE, PATIENCE, ROOT, Server, serving
-from .test_speculation import FORM, SCHEMA, TEXT
 
 pytestmark = pytest.mark.gpu
+SCHEMA = {
+    "type": "object",
+    "properties": {
+        "customer": {"type": "string", "maxLength": 12},
+        "quantity": {"type": "integer", "minimum": 0, "maximum": 999},
+    },
+    "required": ["customer", "quantity"],
+    "additionalProperties": False,
+}
+FORM = {"response_format": {"type": "json_schema", "json_schema": {"name": "s", "schema": SCHEMA}}}
 TARGET, DRAFT = (str(ROOT / "demo" / name) for name in ("target", "draft"))
 ALL = 65_535
 """More layers than there are."""
@@ -29,10 +38,10 @@ PAIR = {
     "engine": {"gpu_layers": ALL},
     "speculative": {"draft_model": DRAFT, "max_draft_len": 4, "adaptive": False},
 }
-PROMPTS = [
-    f"{name} is {age} and lives in {town}. How old is {name}?"
-    for name, age in (("Anna Berg", 31), ("Tom", 4), ("Lena", 77), ("Otto Stein", 59))
-    for town in ("Kiel", "Oslo", "Rome", "a small house by the sea", "Lyon", "Porto", "Bern", "Graz")
+ORDERS = [
+    f"A new order came in from {name}. The order is for {count} pieces. It arrives on {day}.\n"
+    "Extract customer, quantity and day as JSON."
+    for name, count, day in (("Tom Weber", 12, "Friday"), ("Anna Berg", 3, "May 4"), ("Otto", 590, "Easter"))
 ]
 
 
@@ -49,7 +58,12 @@ def fixture_pair() -> Iterator[Server]:
 
 
 def chat(server: Server, **fields: Any) -> Any:
-    body = {"messages": [{"role": "user", "content": TEXT}], "max_tokens": 48, "temperature": 0, **fields}
+    body = {
+        "messages": [{"role": "user", "content": ORDERS[0]}],
+        "max_tokens": 60,
+        "temperature": 0,
+        **fields,
+    }
     answer = server.http.post("/v1/chat/completions", json=body)
     assert answer.status_code == 200, answer.text
     return answer.json()
@@ -64,20 +78,20 @@ def test_what_computes_is_said(pair: Server) -> None:
 
 
 def test_a_chat_ends_and_is_counted(pair: Server) -> None:
-    answer = chat(pair, messages=[{"role": "user", "content": PROMPTS[0]}])
+    answer = chat(pair)
     choice, usage = answer["choices"][0], answer["usage"]
-    assert (choice["finish_reason"], "31" in choice["message"]["content"]) == ("stop", True), choice
+    assert (choice["finish_reason"], "Tom Weber" in choice["message"]["content"]) == ("stop", True), choice
     assert usage["total_tokens"] == usage["prompt_tokens"] + usage["completion_tokens"]
 
 
 def test_constraints_hold_in_a_batch(pair: Server) -> None:
     def ask(seed: int) -> str:
-        answer = chat(pair, temperature=1.2, seed=seed, max_tokens=200, **FORM)["choices"][0]
+        answer = chat(pair, temperature=1.5, seed=seed, **FORM)["choices"][0]
         assert answer["finish_reason"] == "stop"
         return str(answer["message"]["content"])
 
-    with ThreadPoolExecutor(16) as pool:
-        texts = list(pool.map(ask, range(16)))
+    with ThreadPoolExecutor(8) as pool:
+        texts = list(pool.map(ask, range(8)))
     for text in texts:
         jsonschema.validate(json.loads(text), SCHEMA)
     assert len(set(texts)) > 1
@@ -101,14 +115,15 @@ def test_logprobs_are_those_of_what_was_chosen(pair: Server) -> None:
 
 
 def test_a_stream_brings_what_an_answer_does(pair: Server) -> None:
-    fields = {"model": "demo", "prompt": PROMPTS[1], "max_tokens": 24, "temperature": 0}
+    whole = chat(pair)["choices"][0]["message"]["content"]
     with pair.client() as client:
-        whole = client.completions.create(**fields)
-        chunks = list(client.completions.create(**fields, stream=True))
-    streamed = "".join(chunk.choices[0].text for chunk in chunks if chunk.choices)
-    assert len(chunks) > 2
-    # Alone both times, in passes of the same shapes.
-    assert streamed == whole.choices[0].text
+        messages: Any = [{"role": "user", "content": ORDERS[0]}]
+        stream = client.chat.completions.create(
+            model="demo", messages=messages, max_tokens=60, temperature=0, stream=True
+        )
+        pieces = [chunk.choices[0].delta.content or "" for chunk in stream if chunk.choices]
+    assert len(pieces) > 2
+    assert json.loads("".join(pieces)) == json.loads(whole)
 
 
 @pytest.fixture(scope="module", name="exact")
@@ -133,53 +148,63 @@ def fixture_exact(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def greedy(server: Server) -> list[list[dict[str, Any]]]:
-    """For each prompt the tokens of the greedy answer, with the best of each position."""
+def scored(server: Server) -> list[list[dict[str, float]]]:
+    """For each text and position, the log-probabilities of the likeliest tokens there."""
 
-    def ask(prompt: str) -> list[dict[str, Any]]:
-        body = {"messages": [{"role": "user", "content": prompt}], "temperature": 0, "max_tokens": 24}
-        answer = server.http.post(
-            "/v1/chat/completions", json={**body, "logprobs": True, "top_logprobs": 20}
-        ).json()
-        content: list[dict[str, Any]] = answer["choices"][0]["logprobs"]["content"]
-        return content
+    def ask(text: str) -> list[dict[str, float]]:
+        body = {"prompt": text, "echo": True, "logprobs": 5, "max_tokens": 1, "temperature": 0}
+        answer = server.http.post("/v1/completions", json=body)
+        assert answer.status_code == 200, answer.text
+        rows: list[dict[str, float]] = answer.json()["choices"][0]["logprobs"]["top_logprobs"][1:]
+        return rows
 
-    with ThreadPoolExecutor(8) as pool:
-        return list(pool.map(ask, PROMPTS))
-
-
-NEAR = 0.05
-"""Nats between two tokens that count as near."""
+    texts = [f"{order}\n" * 4 for order in ORDERS]
+    return [ask(text) for text in texts]
 
 
-def test_answers_are_the_exact_ones_up_to_near_ties(pair: Server, exact: Path) -> None:
+def distances(server: Server, exact: Path) -> tuple[list[float], list[float]]:
+    """Where another token is the best than with exact weights on the CPU: by how many nats it is not the best there.
+    And for all positions, by how many nats the best one's score differs.
+    """
     config = {"max_batch_size": 8, "engine": {"gpu_layers": 0, "kv_cache_type": "f16"}}
-    with on_gpu(config, str(exact)) as server:
-        wanted = greedy(server.wait_ready())
-    got = greedy(pair)
-    parted, worst, rows = 0, 0.0, 0
-    for mine, theirs in zip(got, wanted, strict=True):
-        for a, b in zip(mine, theirs, strict=False):
-            rows += 1
-            scores = {top["token"]: top["logprob"] for top in b["top_logprobs"]}
-            if a["token"] != b["token"]:
-                parted += 1
-                assert b["logprob"] - scores[a["token"]] < NEAR, (a["token"], b)
-                break
-            worst = max(worst, abs(a["logprob"] - b["logprob"]))
-    print(f"{parted} of {len(PROMPTS)} parted; {rows} rows, logprobs within {worst:.4f} nats")
-    assert parted <= 0.03 * len(PROMPTS)
-    assert worst < NEAR
-    assert rows > 100
+    with on_gpu(config, str(exact)) as cpu:
+        wanted = scored(cpu.wait_ready())
+    gaps, off = [], []
+    for mine, theirs in zip(scored(server), wanted, strict=True):
+        for a, b in zip(mine, theirs, strict=True):
+            best, chosen = (max(row, key=lambda token: row[token]) for row in (b, a))
+            if chosen != best:
+                gaps.append(b[best] - b[chosen])
+            off.append(abs(a[best] - b[best]))
+    mean, most = sum(off) / len(off), max(off)
+    print(f"{len(gaps)} of {len(off)} rows part: {gaps}; scores are off by {mean:.5f}, {most:.5f} at most")
+    assert len(off) > 400
+    assert len(gaps) <= 0.03 * len(off)
+    return gaps, off
+
+
+def test_scores_are_the_exact_ones_up_to_near_ties(exact: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GGML_VK_DISABLE_F16", "1")
+    with on_gpu({"max_batch_size": 8, "engine": {"gpu_layers": ALL}}) as server:
+        gaps, off = distances(server.wait_ready(), exact)
+    assert max(gaps, default=0) < 0.05
+    assert max(off) < 0.05
+
+
+def test_with_products_in_16_bits_they_are_near(pair: Server, exact: Path) -> None:
+    gaps, off = distances(pair, exact)
+    assert max(gaps, default=0) < 0.5
+    assert sum(off) / len(off) < 0.05
 
 
 def test_kv_is_planned_below_the_largest_tensor(monkeypatch: pytest.MonkeyPatch) -> None:
-    # 1 MiB holds 4,096 rows of 2 heads of 64 numbers of 2 bytes. Beyond that, of which there would be room for
-    # many times as much, the library would end the process.
-    monkeypatch.setenv("GGML_VK_FORCE_MAX_BUFFER_SIZE", str(1 << 20))
+    # 4 MiB hold 16,384 rows of 2 heads of 64 numbers of 2 bytes. Beyond that, and the eight contexts that are asked
+    # for would have 32,768, the library ends the process.
+    monkeypatch.setenv("GGML_VK_FORCE_MAX_BUFFER_SIZE", str(4 << 20))
+    monkeypatch.setenv("GGML_VK_FORCE_MAX_ALLOCATION_SIZE", str(4 << 20))
     with on_gpu(PAIR) as server:
         server.wait_ready()
-        assert re.search(r"\b4096 KV tokens shared", server.log()), server.log()
+        assert re.search(r"\b16384 KV tokens shared", server.log()), server.log()
         assert chat(server)["choices"][0]["message"]["content"]
 
 
@@ -202,9 +227,7 @@ def test_some_layers_may_stay_on_the_cpu() -> None:
     with on_gpu({"max_batch_size": 4, "engine": {"gpu_layers": 3}}) as server:
         server.wait_ready()
         assert re.search(r"3 of 6 layers on Vulkan0 .*, the others on the CPU; KV f16", server.log())
-        jsonschema.validate(
-            json.loads(chat(server, max_tokens=200, **FORM)["choices"][0]["message"]["content"]), SCHEMA
-        )
+        jsonschema.validate(json.loads(chat(server, **FORM)["choices"][0]["message"]["content"]), SCHEMA)
 
 
 def failure(*flags: str) -> str:
