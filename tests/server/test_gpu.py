@@ -163,7 +163,7 @@ def scored(server: Server) -> list[list[dict[str, float]]]:
 
 
 def distances(server: Server, exact: Path) -> tuple[list[float], list[float]]:
-    """Where another token is the best than with exact weights on the CPU: by how many nats it is not the best there.
+    """Where another token is the best than with exact weights on the CPU: by how many nats it is not there.
     And for all positions, by how many nats the best one's score differs.
     """
     config = {"max_batch_size": 8, "engine": {"gpu_layers": 0, "kv_cache_type": "f16"}}
@@ -198,8 +198,8 @@ def test_with_products_in_16_bits_they_are_near(pair: Server, exact: Path) -> No
 
 
 def test_kv_is_planned_below_the_largest_tensor(monkeypatch: pytest.MonkeyPatch) -> None:
-    # 4 MiB hold 16,384 rows of 2 heads of 64 numbers of 2 bytes. Beyond that, and the eight contexts that are asked
-    # for would have 32,768, the library ends the process.
+    # 4 MiB hold 16,384 rows of 2 heads of 64 numbers of 2 bytes. Beyond that, and eight contexts would have
+    # 32,768, the library ends the process.
     monkeypatch.setenv("GGML_VK_FORCE_MAX_BUFFER_SIZE", str(4 << 20))
     monkeypatch.setenv("GGML_VK_FORCE_MAX_ALLOCATION_SIZE", str(4 << 20))
     with on_gpu(PAIR) as server:
