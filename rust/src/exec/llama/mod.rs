@@ -23,7 +23,7 @@ mod threads;
 
 use crate::config::{Config, KvCacheType, KvPlan};
 use crate::error::Error;
-use crate::exec::{Caps, Forward, Promise, memory};
+use crate::exec::{Caps, Copying, Forward, Promise, memory};
 use crate::types::Token;
 use context::{CELL_BLOCK, Context, KvType, Pools, Shape};
 use devices::Gpus;
@@ -212,7 +212,7 @@ fn facts(target: &Loaded, config: &Config, draft: Option<(&Config, &Loaded)>, gp
 fn open_draft(loaded: &Loaded, file: &DraftFile<'_>, plan: &KvPlan, gpus: &Gpus) -> Result<Opened, Error> {
     let plan = plan::of_draft(*plan, loaded.context, &file.config.speculative);
     let forward = build(loaded, file.config, &plan)?;
-    if !forward.caps().can_truncate {
+    if !forward.caps().rollback {
         return Err(refused(file.gguf, "cannot draft: its KV cannot be truncated"));
     }
     let info = describe(loaded, &plan, gpus);
@@ -255,21 +255,25 @@ fn build(loaded: &Loaded, config: &Config, plan: &KvPlan) -> Result<Llama, Error
     let context = loaded.parts.context(&shape).map_err(|why| {
         Error::Executor(format!("KV for {} tokens: {why}; lower kv_cache_max_tokens", plan.total))
     })?;
+    let truncates = !model.is_recurrent() && (model.n_swa() == 0 || !plan.shared);
     let caps = Caps {
-        n_vocab: model.n_vocab(),
         n_embd: model.n_embd(),
-        slots: plan.sequences,
-        kv_per_slot: plan.per_slot,
         kv_total: plan.total,
         max_step_tokens: step.min(u32::try_from(context.n_batch()).unwrap_or(u32::MAX)),
         max_logits: max_logits(config),
-        can_truncate: !model.is_recurrent() && (model.n_swa() == 0 || !plan.shared),
-        cheap_copy: plan.shared,
+        prefix_reuse: truncates,
+        rollback: truncates,
+        copying: match (truncates, plan.shared) {
+            (false, _) => Copying::Never,
+            (true, false) => Copying::Moves,
+            (true, true) => Copying::Shares,
+        },
         ragged: plan.shared,
         promise: if !plan.shared && found.equal() { Promise::BitIdentical } else { Promise::NearTies },
         probed: found.probe.as_ref().map_or_else(Vec::new, |probe| probe.passes.clone()),
+        ..Caps::of_rows(model.n_vocab(), plan.sequences, plan.per_slot)
     };
-    if !caps.can_truncate {
+    if !truncates {
         log::warn!("this model's KV cannot be truncated: no prefix reuse and no speculation");
     }
     let times = Times::new(&caps.probed);
