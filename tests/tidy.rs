@@ -42,6 +42,7 @@ const RUST_ORDER: &[&str] = &[
 const PYTHON_ORDER: &[&str] = &[
     "_core",
     "flags",
+    "rank",
     "settings",
     "hub",
     "templates",

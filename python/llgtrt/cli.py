@@ -1,4 +1,4 @@
-"""The command line: `llgtrt serve <target>`, `llgtrt run --engine_dir <target>`, `llgtrt build <folder>`."""
+"""The command line: `llgtrt serve <target>`, `run --engine_dir <target>`, `build <folder>`, `rank`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from llgtrt import __version__, _core, build, flags, hub, run
+from llgtrt import __version__, _core, build, flags, hub, rank, run
 from llgtrt.settings import Settings, StartError, given, hidden, is_loopback, load, named
 
 log = logging.getLogger(__name__)
@@ -24,7 +24,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line; the exit code."""
     try:
         parsed = flags.parse(sys.argv[1:] if arguments is None else list(arguments), __version__)
-        commands = {"run": run.main, "build": build.main, "serve": _serve}
+        commands = {"run": run.main, "build": build.main, "rank": rank.main, "serve": _serve}
         return commands[parsed.command](parsed)
     except KeyboardInterrupt:
         return 128 + signal.SIGINT

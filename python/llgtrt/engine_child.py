@@ -5,4 +5,5 @@ import sys
 from llgtrt import _core
 
 if __name__ == "__main__":
-    sys.exit(_core.engine_process(int(sys.argv[-1])))
+    rank = [sys.executable, *(["-I"] if sys.flags.isolated else []), "-m", "llgtrt.rank"]
+    sys.exit(_core.engine_process(int(sys.argv[-1]), rank))

@@ -1,4 +1,4 @@
-"""The flags of `llgtrt serve`, `run` and `build`. Imports nothing else: as a script, it prints the help."""
+"""The flags of `llgtrt serve`, `run`, `build`, `rank`. Imports nothing else; as a script, prints the help."""
 
 from __future__ import annotations
 
@@ -82,9 +82,10 @@ def _flags(parser: argparse.ArgumentParser, command: str | None) -> set[str]:
 def _parser(version: str) -> _Parser:
     parser = _Parser(prog="llgtrt", description="An OpenAI-compatible inference server.", allow_abbrev=False)
     parser.add_argument("--version", action="version", version=f"llgtrt {version}")
-    commands = parser.add_subparsers(dest="command", required=True, metavar="serve|run|build")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="serve|run|build|rank")
     _add_run(commands.add_parser("run", help="complete texts, without a server", allow_abbrev=False))
     _add_build(commands.add_parser("build", help="make an engine folder", allow_abbrev=False))
+    _add_rank(commands.add_parser("rank", help="lend a device to a server elsewhere", allow_abbrev=False))
     serve = commands.add_parser("serve", help="serve a model", allow_abbrev=False)
     _add_serve(serve)
     _add_names(serve)
@@ -156,9 +157,19 @@ def _add_names(serve: argparse.ArgumentParser) -> None:
     )
     add("--speculative-config", type=_mapping, metavar="JSON", help="speculation, as vLLM's")
     add("--speculative-disable-by-batch-size", type=int, metavar="N", help="draft nothing for more sequences")
-    for name in ("--tensor-parallel-size", "--speculative-draft-tensor-parallel-size"):
-        short = ["-tp"] if name == "--tensor-parallel-size" else []
-        add(*short, name, type=int, metavar="N", help="ranks: 1")
+    add("--tensor-parallel-size", "--tp", "-tp", type=int, metavar="N", help="devices of the target (1)")
+    add(
+        "--speculative-draft-tensor-parallel-size",
+        type=int,
+        metavar="N",
+        help="devices of the draft model (as many as the target's)",
+    )
+    add(
+        "--rank-endpoint",
+        action="append",
+        metavar="HOST:PORT",
+        help="a rank that runs already, once for each (they are started here)",
+    )
     add("--gpu-memory-utilization", type=float, metavar="F", help="share of the free memory for KV (0.5)")
     add("--max-model-len", "--ctx-size", "-c", type=int, metavar="N", help="longest context")
     add(
@@ -221,6 +232,17 @@ def _add_build(build: argparse.ArgumentParser) -> None:
     group = build.add_argument_group("with --engine trtllm")
     for flag, settings in TRTLLM_BUILD.items():
         group.add_argument(flag, **settings)
+
+
+def _add_rank(rank: argparse.ArgumentParser) -> None:
+    add = rank.add_argument
+    add(
+        "--host", help="IPv4 address to listen on (127.0.0.1: this machine alone); there is no authentication"
+    )
+    add("--port", type=int, help="port to listen on; 0 = a free one (0)")
+    add("--threads", "-t", type=int, metavar="N", help="threads to compute on; 0 = one per core (0)")
+    add("--gpu", type=int, metavar="N", help="the GPU to compute on (none: cores)")
+    add("--worker", action="store_true", help=argparse.SUPPRESS)
 
 
 def _mapping(text: str) -> dict[str, Any]:

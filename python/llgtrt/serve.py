@@ -11,7 +11,6 @@ import resource
 import signal
 import socket
 import ssl
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -53,7 +52,7 @@ def serve(settings: Settings) -> int:
     _allow_descriptors()
     listeners = _listen(settings)
     try:
-        core = _core.Engine(settings.target, settings.config, _child_command(settings))
+        core = _core.Engine(settings.target, settings.config, settings.child(settings.server.engine_process))
     except _core.CoreError as e:
         raise StartError(str(e)) from e
     try:
@@ -92,14 +91,6 @@ def _allow_descriptors() -> None:
     wanted = max(usual, MOST_DESCRIPTORS if most == resource.RLIM_INFINITY else min(most, MOST_DESCRIPTORS))
     with contextlib.suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))
-
-
-def _child_command(settings: Settings) -> list[str] | None:
-    """The engine process, in the same Python and as isolated as this one; none = a thread."""
-    isolated = ["-I"] if sys.flags.isolated else []
-    return (
-        [sys.executable, *isolated, "-m", "llgtrt.engine_child"] if settings.server.engine_process else None
-    )
 
 
 def _listen(settings: Settings) -> list[socket.socket]:

@@ -6,6 +6,7 @@ import dataclasses
 import ipaddress
 import json
 import os
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypedDict
@@ -123,6 +124,20 @@ class Settings:
         """The engine folder, if the target is one."""
         path = Path(self.target)
         return path if not self.is_toy and path.is_dir() else None
+
+    def child(self, wanted: bool) -> list[str] | None:
+        """The engine process's command line, in the same Python and as isolated as this; None = a thread.
+
+        Raises:
+            StartError: none is wanted, but there are ranks, which end with it.
+        """
+        if not wanted:
+            if _core.has_ranks(self.config):
+                raise StartError(
+                    "server.engine_process: ranks need it; set it to true, or parallel.tp_size to 1"
+                )
+            return None
+        return [sys.executable, *(["-I"] if sys.flags.isolated else []), "-m", "llgtrt.engine_child"]
 
     @property
     def is_toy(self) -> bool:
@@ -260,8 +275,6 @@ def named(names: Mapping[str, Any]) -> dict[str, Any]:
         StartError: a value asks for what is not there; the message names it.
     """
     get = names.get
-    for name in ("tensor_parallel_size", "speculative_draft_tensor_parallel_size"):
-        check_parallel(name, get(name) or 1)
     if get("dtype") not in (None, "auto"):
         raise StartError(f"dtype: {get('dtype')} is not what the file holds; leave it at auto")
     own = (
@@ -270,14 +283,22 @@ def named(names: Mapping[str, Any]) -> dict[str, Any]:
         "ngram_prompt_lookup_max",
         "ngram_prompt_lookup_min",
     )
-    speculative = speculative_config(get("speculative_config") or {}) | speculation(*map(get, own))
+    wanted = dict(get("speculative_config") or {})
+    draft_size = wanted.pop("draft_tensor_parallel_size", None)
+    parallel = {
+        "tp_size": get("tensor_parallel_size"),
+        "draft_tp_size": get("speculative_draft_tensor_parallel_size") or draft_size,
+        "rank_endpoints": get("rank_endpoint"),
+    }
+    speculative = speculative_config(wanted) | speculation(*map(get, own))
     speculative |= given({"disable_by_batch_size": get("speculative_disable_by_batch_size")})
     plain = {
         "max_batch_size": get("max_num_seqs"),
         "enable_kv_cache_reuse": get("enable_prefix_caching"),
         "kv_cache_free_gpu_mem_fraction": get("gpu_memory_utilization"),
     }
-    groups = {"speculative": speculative, "engine": given({"context": get("max_model_len")})}
+    engine = given({"context": get("max_model_len")})
+    groups = {"speculative": speculative, "engine": engine, "parallel": given(parallel)}
     return given(plain) | {name: group for name, group in groups.items() if group}
 
 
@@ -285,7 +306,7 @@ _METHODS = {None, "ngram", "draft_model", "mlp_speculator"}
 
 
 def speculative_config(wanted: Mapping[str, Any]) -> dict[str, Any]:
-    """The group `speculative` from vLLM's `speculative_config`.
+    """The group `speculative` from vLLM's `speculative_config`, its `draft_tensor_parallel_size` aside.
 
     Raises:
         StartError: it has a key or a value that is not known; the message names it.
@@ -295,7 +316,6 @@ def speculative_config(wanted: Mapping[str, Any]) -> dict[str, Any]:
     if method not in _METHODS:
         known = ", ".join(sorted(name for name in _METHODS if name))
         raise StartError(f"speculative_config.method: {method} is not supported; there are {known}")
-    check_parallel("speculative_config.draft_tensor_parallel_size", rest.pop("draft_tensor_parallel_size", 1))
     names = ("num_speculative_tokens", "prompt_lookup_max", "prompt_lookup_min")
     group = speculation(NGRAM if method == "ngram" else model, *(rest.pop(name, None) for name in names))
     group |= given({"disable_by_batch_size": rest.pop("disable_by_batch_size", None)})
@@ -310,16 +330,6 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
-
-
-def check_parallel(name: str, size: int) -> None:
-    """Refuses tensor parallelism, for which there are no ranks.
-
-    Raises:
-        StartError: the size is not 1.
-    """
-    if size != 1:
-        raise StartError(f"{name}: {size} needs as many ranks, and this build has one; leave it at 1")
 
 
 def is_speculator(folder: str) -> bool:

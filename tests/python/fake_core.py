@@ -374,7 +374,11 @@ def print_config(effective: str) -> str:
     return json.dumps(json.loads(effective), indent=2)
 
 
-def engine_process(fd: int) -> int:
+def has_ranks(effective: str) -> bool:
+    return False
+
+
+def engine_process(fd: int, rank: list[str]) -> int:
     return 0
 
 

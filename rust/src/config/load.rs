@@ -1,5 +1,6 @@
 //! File + flags to [`Config`]: JSON with comments, refused by the key's dotted name.
 
+use super::parallel::make_way;
 use super::speculative::take_list;
 use super::{Config, schema};
 use crate::error::{Error, Result};
@@ -29,6 +30,7 @@ pub fn load(text: Option<&str>, overrides: &str) -> Result<Config> {
         return Err(Error::invalid("overrides", "must be an object"));
     }
     take_list(&mut flags)?;
+    make_way(&mut merged, &flags);
     merge(&mut merged, flags);
     let config = decode(&merged)?;
     config.validate()?;
@@ -61,7 +63,8 @@ pub fn for_draft(target: &Config, file: &std::path::Path) -> Result<Config> {
             format!("a draft model's file may set kv_cache_* and {own} only; move the rest to the target's");
         return Err(refused(format!("{key}: {why}")));
     }
-    let keys = Config { plan: None, ..target.clone() };
+    let mut keys = Config { plan: None, ..target.clone() };
+    keys.parallel.program.clear();
     let mut merged = serde_json::to_value(keys).expect("the configuration is plain data. This is a bug.");
     merge(&mut merged, own);
     let config = decode(&merged).map_err(|e| refused(e.to_string()))?;

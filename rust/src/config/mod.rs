@@ -4,6 +4,7 @@
 //! [`print()`] takes the comments of `--print-config` from their docs.
 
 mod load;
+mod parallel;
 mod print;
 mod sampling;
 mod schema;
@@ -13,6 +14,7 @@ mod speculative;
 mod tests;
 
 pub use load::{for_draft, load};
+pub use parallel::{ParallelConfig, SplitKey};
 pub use print::print;
 pub use sampling::SamplingDefaults;
 pub use server::{AccessLog, ServerConfig, UnknownFields};
@@ -73,6 +75,8 @@ pub struct Config {
     pub speculative: SpeculativeConfig,
     /// The engine.
     pub engine: EngineConfig,
+    /// Ranks, over which models are split.
+    pub parallel: ParallelConfig,
     /// What requests sample with where they say nothing.
     pub sampling: SamplingDefaults,
     /// Limits on grammars.
@@ -106,6 +110,7 @@ impl Default for Config {
             kv_cache_max_tokens: None,
             speculative: SpeculativeConfig::default(),
             engine: EngineConfig::default(),
+            parallel: ParallelConfig::default(),
             sampling: SamplingDefaults::default(),
             grammar: GrammarConfig::default(),
             server: ServerConfig::default(),
@@ -157,7 +162,8 @@ impl Config {
     pub fn validate(&self) -> Result<()> {
         load::check_ranges(self)?;
         self.engine.validate()?;
-        self.speculative.validate()
+        self.speculative.validate()?;
+        self.parallel.validate()
     }
 
     /// Names among the keys without effect on llama.cpp that the file `text` sets, in a fixed order, so that they can

@@ -33,7 +33,7 @@ pub struct SpeculativeConfig {
     /// TensorRT-LLM's name for it: true = rejection, false = exact (tokens, where the engine gives no logits).
     pub use_logits: Option<bool>,
     /// TensorRT-LLM's list `[draft_len, [draft devices], [target devices], use_logits]`, also as text such as
-    /// `"[4, [0], [1], False]"`; sets max_draft_len and use_logits. One device each: more would need ranks.
+    /// `"[4, [0], [1], False]"`; sets max_draft_len, use_logits, parallel.draft_devices and parallel.devices.
     #[serde(deserialize_with = "list_or_text")]
     pub draft_target_model_config: Option<String>,
     /// Choose each step's sources and draft lengths by measured cost and acceptance; false = ask all, always for
@@ -51,10 +51,10 @@ pub struct SpeculativeConfig {
     pub prompt_lookup: PromptLookupConfig,
 }
 
-/// Puts what `draft_target_model_config` says in its place, in one file or one set of flags.
+/// Puts what `draft_target_model_config` says in its places, in one file or one set of flags.
 ///
 /// # Errors
-/// `Invalid` for what is no such list, contradicts another key beside it, or has other than one device for each model.
+/// `Invalid` for what is no such list, or contradicts another key beside it.
 pub(super) fn take_list(layer: &mut Value) -> Result<()> {
     const KEY: &str = "draft_target_model_config";
     let Some(group) = layer.get_mut("speculative").and_then(Value::as_object_mut) else { return Ok(()) };
@@ -70,24 +70,42 @@ pub(super) fn take_list(layer: &mut Value) -> Result<()> {
             refused(format!("must be like [4, [0], [1], False]: draft length, devices of the draft, devices of the target, use_logits; not {text}"))
         })?;
     for (model, devices) in [("draft", &draft), ("target", &target)] {
-        let [device] = devices.as_slice() else {
-            let ranks = devices.len();
-            return Err(refused(format!(
-                "has {ranks} devices for the {model}; name one: there are no ranks"
-            )));
-        };
-        log::info!("{KEY}: the {model} on one device, {device}: no ranks");
-    }
-    for (key, value) in [("max_draft_len", Value::from(length)), ("use_logits", Value::from(logits))] {
-        match group.get(key) {
-            Some(own) if !own.is_null() && *own != value => {
-                let why = format!("contradicts {KEY}, which says {value}; leave one of them out");
-                return Err(Error::invalid(format!("speculative.{key}"), why));
+        let ranks = match devices.len() {
+            0 => {
+                return Err(refused(format!(
+                    "has no device for the {model}; name one, or several for ranks"
+                )));
             }
-            _ => group.insert(key.into(), value),
+            1 => "no ranks".to_owned(),
+            n => format!("{n} ranks"),
         };
+        log::info!("{KEY}: the {model} on {devices:?}: {ranks}");
     }
-    Ok(())
+    let settings = [
+        ("speculative", "max_draft_len", Value::from(length)),
+        ("speculative", "use_logits", Value::from(logits)),
+        ("parallel", "draft_devices", Value::from(draft)),
+        ("parallel", "devices", Value::from(target)),
+    ];
+    settings.into_iter().try_for_each(|(group, key, value)| set(layer, (group, key), value))
+}
+
+/// Sets a key that the list speaks of, unless the layer contradicts it.
+fn set(layer: &mut Value, (group, key): (&str, &str), value: Value) -> Result<()> {
+    let layer = layer.as_object_mut().expect("the caller has looked. This is a bug.");
+    let members = layer.entry(group).or_insert_with(|| Value::Object(Default::default()));
+    let Some(members) = members.as_object_mut() else { return Ok(()) };
+    match members.get(key) {
+        Some(own) if !own.is_null() && *own != value => {
+            let why =
+                format!("contradicts draft_target_model_config, which says {value}; leave one of them out");
+            Err(Error::invalid(format!("{group}.{key}"), why))
+        }
+        _ => {
+            members.insert(key.into(), value);
+            Ok(())
+        }
+    }
 }
 
 /// A list as it would stand in a text.

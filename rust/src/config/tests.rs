@@ -176,6 +176,23 @@ fn consistent(mut drawn: Value) -> Value {
         let fits = |(i, s): &(usize, &Value)| !drawn[..*i].contains(s) && !missing.contains(s);
         *sources = drawn.iter().enumerate().filter(fits).map(|(_, s)| s.clone()).collect();
     }
+    let parallel = &mut drawn["parallel"];
+    parallel["rank_endpoints"] = json!([]);
+    for (size, devices) in [("tp_size", "devices"), ("draft_tp_size", "draft_devices")] {
+        if let Some(named) = parallel[devices].as_array_mut().filter(|named| !named.is_empty()) {
+            let drawn = std::mem::take(named);
+            *named = drawn
+                .iter()
+                .enumerate()
+                .filter(|(i, d)| !drawn[..*i].contains(d))
+                .map(|(_, d)| d.clone())
+                .collect();
+            parallel[size] = Value::Null;
+        } else {
+            parallel[devices] = Value::Null;
+        }
+    }
+    let speculative = &mut drawn["speculative"];
     let lookup = &mut speculative["prompt_lookup"];
     let ends = [&lookup["min_ngram"], &lookup["max_ngram"]].map(|n| n.as_u64().unwrap());
     (lookup["min_ngram"], lookup["max_ngram"]) = (ends[0].min(ends[1]).into(), ends[0].max(ends[1]).into());
@@ -231,7 +248,7 @@ fn the_reference_s_list_sets_length_and_acceptance() {
     for (text, name) in [
         (file("[4]", ""), "speculative.draft_target_model_config"),
         (file("[4, 0, 1, True]", ""), "speculative.draft_target_model_config"),
-        (file("[4, [0], [1, 2], True]", ""), "speculative.draft_target_model_config"),
+        (file("[4, [0], [1, 1], True]", ""), "parallel.devices"),
         (file("[4, [], [1], True]", ""), "speculative.draft_target_model_config"),
         (file("[4, [0], [0], True]", r#", "max_draft_len": 5"#), "speculative.max_draft_len"),
         (file("[99, [0], [0], True]", ""), "speculative.max_draft_len"),
@@ -239,6 +256,60 @@ fn the_reference_s_list_sets_length_and_acceptance() {
         (file("[4, [0], [0], True]", r#", "acceptance": "exact""#), "speculative.use_logits"),
     ] {
         assert_eq!(refusal(Some(&text), "{}").0, name, "{text}");
+    }
+}
+
+/// Devices of target and draft, and whether there are ranks.
+fn sizes(file: &str, flags: &str) -> (u32, u32, bool) {
+    let parallel = load(Some(file), flags).unwrap().parallel;
+    (parallel.target_size(), parallel.draft_size(), parallel.has_ranks(true))
+}
+
+#[test]
+fn sizes_device_lists_and_flags_say_the_same() {
+    for (file, flags, found) in [
+        ("{}", "{}", (1, 1, false)),
+        (r#"{"parallel": {"tp_size": 2}}"#, "{}", (2, 2, true)),
+        (r#"{"parallel": {"tp_size": 2, "draft_tp_size": 1}}"#, "{}", (2, 1, true)),
+        (r#"{"parallel": {"draft_devices": [3, 4]}}"#, "{}", (1, 2, true)),
+        (r#"{"parallel": {"rank_endpoints": ["a:1", "b:1"]}}"#, "{}", (2, 2, true)),
+        (r#"{"parallel": {"rank_endpoints": ["a:1"]}}"#, "{}", (1, 1, true)),
+        (r#"{"speculative": {"draft_target_model_config": "[4, [0], [1], False]"}}"#, "{}", (1, 1, false)),
+        (r#"{"speculative": {"draft_target_model_config": [4, [0], [0, 1], false]}}"#, "{}", (2, 1, true)),
+        (
+            r#"{"speculative": {"draft_target_model_config": "[4, [0], [1], False]"}}"#,
+            r#"{"parallel": {"tp_size": 2, "draft_tp_size": 2}}"#,
+            (2, 2, true),
+        ),
+        (r#"{"parallel": {"tp_size": 4}}"#, r#"{"parallel": {"devices": [0, 2]}}"#, (2, 2, true)),
+    ] {
+        assert_eq!(sizes(file, flags), found, "{file} {flags}");
+    }
+    let config =
+        load(Some(r#"{"speculative": {"draft_target_model_config": [4, [0], [2, 1], true]}}"#), "{}");
+    let parallel = config.unwrap().parallel;
+    assert_eq!((parallel.devices, parallel.draft_devices), (Some(vec![2, 1]), Some(vec![0])));
+}
+
+#[test]
+fn ranks_at_odds_are_refused() {
+    for (group, name, why) in [
+        (r#""tp_size": 17"#, "parallel.tp_size", "from 1 to 16"),
+        (r#""devices": []"#, "parallel.devices", "1 to 16"),
+        (r#""devices": [1, 1]"#, "parallel.devices", "names device 1 twice"),
+        (r#""devices": [0, 1], "tp_size": 3"#, "parallel.devices", "tp_size is 3; leave one of them out"),
+        (r#""draft_devices": [0], "draft_tp_size": 2"#, "parallel.draft_devices", "draft_tp_size is 2"),
+        (r#""rank_endpoints": ["here"]"#, "parallel.rank_endpoints", "here must be host:port"),
+        (r#""rank_endpoints": [":5"]"#, "parallel.rank_endpoints", ":5 must be host:port"),
+        (r#""rank_endpoints": ["a:0"]"#, "parallel.rank_endpoints", "a:0 must be host:port"),
+        (r#""rank_endpoints": ["a:1", "a:1"]"#, "parallel.rank_endpoints", "names a:1 twice"),
+        (r#""rank_endpoints": ["a:1"], "tp_size": 2"#, "parallel.rank_endpoints", "names 1 for 2 devices"),
+        (r#""rank_endpoints": ["a:1"], "devices": [1]"#, "parallel.rank_endpoints", "names 1 for 2 devices"),
+        (r#""hang_seconds": 0"#, "parallel.hang_seconds", "above 0"),
+    ] {
+        let (what, text) = refusal(Some(&format!(r#"{{"parallel": {{{group}}}}}"#)), "{}");
+        assert_eq!(what, name);
+        assert!(text.contains(why), "{name}: {text}");
     }
 }
 

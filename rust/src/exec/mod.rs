@@ -25,6 +25,7 @@ pub mod open;
 pub mod pace;
 pub mod prediction;
 pub mod prompt_lookup;
+pub mod ranks;
 pub mod sampled;
 pub mod toy;
 pub mod verify;

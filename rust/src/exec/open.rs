@@ -6,6 +6,7 @@ use super::later::{Later, LaterDrafts};
 use super::mlp::MlpSpeculator;
 use super::prediction::Prediction;
 use super::prompt_lookup::PromptLookup;
+use super::ranks::serve::{self, RankOptions};
 use super::sampled::Sampled;
 use super::toy::{Toy, ToyConfig, ToyFault};
 use super::{Drafter, Forward, Info, Target};
@@ -33,6 +34,7 @@ pub struct Opened {
 /// # Errors
 /// `Error::Invalid` naming `target` where there is no usable model.
 pub fn open(target: &str, config: &Config) -> Result<Opened> {
+    check_ranks(target, config)?;
     match toy_options(target) {
         Some(options) => open_toy(ToyConfig::parse(options)?, config, None),
         None => open_model(target, config),
@@ -59,6 +61,22 @@ pub fn check_target(target: &str) -> Result<()> {
         Some(options) => ToyConfig::parse(options).map(|_| ()),
         None => check_model(target),
     }
+}
+
+/// Whether target or draft model lie on ranks.
+pub fn has_ranks(config: &Config) -> bool {
+    config.parallel.has_ranks(config.speculative.draft_model().is_some())
+}
+
+/// Refuses ranks for an engine that has none, before anything is loaded.
+///
+/// # Errors
+/// `Error::Invalid` naming the key.
+pub fn check_ranks(target: &str, config: &Config) -> Result<()> {
+    if toy_options(target).is_some() && has_ranks(config) {
+        return Err(Error::invalid("parallel.tp_size", "the weightless engine has no ranks; leave it at 1"));
+    }
+    Ok(())
 }
 
 fn toy_options(target: &str) -> Option<&str> {
@@ -192,12 +210,21 @@ fn info_of(target: &dyn Target, vocab: &Vocab, config: &Config, faults: bool) ->
     }
 }
 
+/// The main function of a rank: serves its device until the process ends.
+///
+/// # Errors
+/// `Executor` where there is no such device, or the address cannot be listened on.
+pub fn rank(options: &RankOptions) -> Result<()> {
+    serve::prepare(options)?;
+    serve_device(options)
+}
+
 #[cfg(feature = "llama")]
 mod model;
 #[cfg(feature = "llama")]
 pub use super::llama::gguf::quantize::quantize;
 #[cfg(feature = "llama")]
-use model::{check_model, model_vocab, open_model};
+use model::{check_model, model_vocab, open_model, serve_device};
 
 #[cfg(not(feature = "llama"))]
 fn no_engine<T>(target: &str) -> Result<T> {
@@ -217,6 +244,11 @@ fn model_vocab(target: &str, _: &Info) -> Result<Arc<Vocab>> {
 #[cfg(not(feature = "llama"))]
 fn check_model(target: &str) -> Result<()> {
     no_engine(target)
+}
+
+#[cfg(not(feature = "llama"))]
+fn serve_device(_: &RankOptions) -> Result<()> {
+    no_engine("a rank")
 }
 
 /// Needs the embedded engine.

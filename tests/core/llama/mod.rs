@@ -3,6 +3,7 @@
 mod arguments;
 mod files;
 mod model;
+mod ranks;
 mod rows;
 mod serving;
 mod world;

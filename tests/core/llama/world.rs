@@ -217,7 +217,7 @@ impl Tally {
     }
 }
 
-fn log_softmax(row: &[f32]) -> Vec<f32> {
+pub(super) fn log_softmax(row: &[f32]) -> Vec<f32> {
     let top = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
     let sum: f64 = row.iter().map(|x| f64::from(x - top).exp()).sum();
     row.iter().map(|x| x - top - sum.ln() as f32).collect()

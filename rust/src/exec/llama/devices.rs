@@ -3,12 +3,13 @@
 pub mod ffi;
 
 use super::drivers;
-use super::gpus::{Gpu, Layout};
+use super::gpus::{self, Gpu, Layout};
 use super::kernels;
 use super::placement::{Device, Placement};
-use crate::config::EngineConfig;
+use crate::config::{Config, EngineConfig};
 use crate::error::Error;
 use crate::exec::memory;
+use crate::exec::ranks::serve::RankOptions;
 pub use ffi::DeviceRef;
 
 /// Bytes beyond all memory.
@@ -29,6 +30,37 @@ impl Gpus {
     pub(super) fn find() -> Gpus {
         let devices = ffi::gpus();
         Gpus { loaded: vec![0; devices.len()], checked: vec![false; devices.len()], devices }
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.devices.len()
+    }
+
+    /// Places a model whose layers take so many bytes, the output last: where `engine` says, or else on the GPU that
+    /// `parallel` names under that key.
+    ///
+    /// # Errors
+    /// `Invalid` naming the key that asks for a GPU that is not there.
+    pub(super) fn lay_out(
+        &self,
+        config: &Config,
+        layers: &[u64],
+        (key, device): (&str, Option<u32>),
+    ) -> Result<Layout, Error> {
+        let own = &config.engine;
+        // Without GPUs, devices are only counted.
+        let device = device.filter(|_| own.main_gpu.is_none() && self.count() > 0);
+        if device.is_some() && own.tensor_split.is_some() {
+            let why = "names one GPU, and engine.tensor_split shares of all; leave one of them out";
+            return Err(Error::invalid(key, why));
+        }
+        let engine = EngineConfig { main_gpu: own.main_gpu.or(device), ..own.clone() };
+        gpus::place(&engine, layers, &self.known()).map_err(|error| match error {
+            Error::Invalid { what, why, code } if what == "engine.main_gpu" && device.is_some() => {
+                Error::Invalid { what: key.into(), why, code }
+            }
+            other => other,
+        })
     }
 
     /// Their names and what is free of their memory.
@@ -148,6 +180,17 @@ fn gpu(index: u32) -> Result<DeviceRef, String> {
         0 => format!("there is no GPU {index}: this machine has none that this build can use"),
         n => format!("there is no GPU {index}: they are 0 to {}", n - 1),
     })
+}
+
+/// Serves a device to an engine, one engine after the other, until the process ends.
+///
+/// # Errors
+/// There is no such GPU, or the address cannot be listened on.
+pub fn serve(options: &RankOptions) -> Result<(), String> {
+    let device = options.gpu.map_or_else(ffi::cpu, gpu)?;
+    let endpoint = format!("{}:{}", options.host, options.port);
+    ffi::serve(device, &endpoint, options.threads())?;
+    Err(format!("cannot listen on {endpoint}; choose another port"))
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@
 
 use super::devices::{self, DeviceRef};
 use super::placement::{Placement, Split};
+use crate::exec::ranks;
 use crate::types::Token;
 use llama_cpp_sys_2 as sys;
 use std::cell::RefCell;
@@ -73,6 +74,9 @@ unsafe extern "C" fn on_abort(message: *const c_char) {
     // SAFETY: as in `on_log`.
     let message = unsafe { CStr::from_ptr(message) }.to_string_lossy();
     eprintln!("llama.cpp ended the process: {}", message.trim_end());
+    if message.contains("RPC") {
+        ranks::end_as_lost();
+    }
 }
 
 /// Runs `call` and gives back the first error that the library logged meanwhile.
@@ -92,8 +96,9 @@ pub(super) fn c_path(path: &Path) -> Result<CString, String> {
 pub struct Model {
     pub(super) model: NonNull<sys::llama_model>,
     vocab: NonNull<sys::llama_vocab>,
+    devices: Vec<DeviceRef>,
     // The library keeps a pointer to it.
-    _devices: Vec<sys::ggml_backend_dev_t>,
+    _list: Vec<sys::ggml_backend_dev_t>,
 }
 
 // SAFETY: a loaded model is only read, and the library documents no thread that it belongs to.
@@ -110,19 +115,24 @@ impl Model {
     pub fn load(path: &Path, placement: &Placement) -> Result<Arc<Self>, String> {
         init();
         let path = c_path(path)?;
-        let found = devices::find(&placement.devices)?;
-        let mut devices: Vec<_> = found.into_iter().map(DeviceRef::as_ptr).collect();
+        let devices = devices::find(&placement.devices)?;
         let shares = shares(placement, devices.len())?;
+        let mut list: Vec<_> = devices.iter().copied().map(DeviceRef::as_ptr).collect();
         // The list ends with null.
-        devices.push(ptr::null_mut());
-        let params = model_params(placement, &mut devices, &shares);
+        list.push(ptr::null_mut());
+        let params = model_params(placement, &mut list, &shares);
         // SAFETY: the lists in the parameters live until the call is over, and the path ends with NUL.
         let (model, why) = logged(|| unsafe { sys::llama_model_load_from_file(path.as_ptr(), params) });
         let model = NonNull::new(model).ok_or(why)?;
         // SAFETY: the model is alive; its vocabulary lives as long and is never null after loading.
         let vocab = unsafe { sys::llama_model_get_vocab(model.as_ptr()) };
         let vocab = NonNull::new(vocab.cast_mut()).ok_or("the model has no vocabulary")?;
-        Ok(Arc::new(Model { model, vocab, _devices: devices }))
+        Ok(Arc::new(Model { model, vocab, devices, _list: list }))
+    }
+
+    /// The devices that it was put on; none where the library chose.
+    pub fn devices(&self) -> &[DeviceRef] {
+        &self.devices
     }
 
     /// Tokens in the vocabulary.

@@ -18,11 +18,12 @@ pub(super) struct File {
     pub(super) kv_row: u64,
 }
 
-/// What the library would abort on, or accept to its harm, is refused before it loads the file.
+/// What the library would abort on, or accept to its harm, is refused before it loads the file. `parts`: over how many
+/// ranks its matrices are split.
 ///
 /// # Errors
 /// `Invalid` of the target.
-pub(super) fn read(gguf: &Path) -> Result<File, Error> {
+pub(super) fn read(gguf: &Path, parts: usize) -> Result<File, Error> {
     match std::fs::metadata(gguf) {
         Ok(meta) if meta.is_file() => {}
         Ok(_) => return Err(refused(gguf, "is no file")),
@@ -36,6 +37,11 @@ pub(super) fn read(gguf: &Path) -> Result<File, Error> {
     let layers = number("block_count")?;
     if !LAYERS.contains(&layers) {
         return Err(refused(gguf, &format!("is damaged: it claims {layers} layers")));
+    }
+    let heads = file.integer(&format!("{arch}.attention.head_count_kv"));
+    if let Some(heads) = heads.filter(|heads| parts > 1 && *heads < parts as i64) {
+        let why = "lower parallel.tp_size (or draft_tp_size), or set parallel.split to layer";
+        return Err(refused(gguf, &format!("has {heads} key and value heads for {parts} ranks; {why}")));
     }
     let trained = number("context_length")?;
     let trained = u32::try_from(trained)

@@ -31,10 +31,11 @@ pub(super) struct Layout {
 }
 
 impl Layout {
-    /// Ranks hold all of them. What of their memory is this machine's own, KV shares with everything else in it.
-    pub(super) fn of_ranks(placement: Placement, layers: usize) -> Layout {
+    /// Ranks hold all of them; `gpus`: how many this machine has.
+    pub(super) fn of_ranks(placement: Placement, layers: usize, gpus: usize) -> Layout {
         let placement = Placement { gpu_layers: None, ..placement };
-        Layout { placement, layers: layers as u32, weights: Vec::new(), kv: vec![1.0] }
+        let kv = Vec::from_iter((0..=gpus).map(|place| f64::from(u8::from(place == 0))));
+        Layout { placement, layers: layers as u32, weights: vec![0; gpus], kv }
     }
 
     /// Layers on GPUs.

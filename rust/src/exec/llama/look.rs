@@ -7,7 +7,7 @@ use super::threads::Threads;
 use super::{Parts, kv_type, probe, refused};
 use crate::config::{Config, KvLayout};
 use crate::error::Error;
-use crate::exec::{Caps, ExecError, Promise};
+use crate::exec::{Caps, ExecError};
 use std::path::Path;
 use std::time::Duration;
 
@@ -51,18 +51,9 @@ pub(super) fn look(gguf: &Path, parts: &Parts, config: &Config) -> Result<Found,
     let mut found = Found { kv, token_bytes, probe: None, any_threads: false };
     if config.engine.kv_layout != KvLayout::Shared && !model.is_recurrent() {
         let caps = Caps {
-            n_vocab: model.n_vocab(),
             n_embd: model.n_embd(),
-            slots: probe::SLOTS,
             kv_per_slot: (*trained).min(probe::TOKENS),
-            kv_total: u64::from(cells),
-            max_step_tokens: cells,
-            max_logits: u64::MAX,
-            can_truncate: true,
-            cheap_copy: false,
-            ragged: false,
-            promise: Promise::NearTies,
-            probed: Vec::new(),
+            ..Caps::of_rows(model.n_vocab(), probe::SLOTS, probe::TOKENS)
         };
         // As if rows took no time: so gaps that are filled are probed, too.
         let mut engine = Llama::new(context, caps, false, Times::new(&[(1, 1.0)]), Threads::All);

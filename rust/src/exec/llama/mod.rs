@@ -16,13 +16,15 @@ pub mod gguf;
 mod gpus;
 mod kernels;
 mod look;
+mod on;
 pub mod placement;
 mod plan;
 mod probe;
 mod threads;
 
-use crate::config::{Config, KvCacheType, KvPlan};
+use crate::config::{Config, KvCacheType, KvPlan, SplitKey};
 use crate::error::Error;
+use crate::exec::ranks::{Ranks, Role, Shard};
 use crate::exec::{Caps, Copying, Forward, Promise, memory};
 use crate::types::Token;
 use context::{CELL_BLOCK, Context, KvType, Pools, Shape};
@@ -32,7 +34,7 @@ use forward::Llama;
 use gaps::Times;
 use gpus::Layout;
 use look::{Found, look};
-use placement::Placement;
+use on::On;
 use plan::Facts;
 use std::path::Path;
 use std::sync::Arc;
@@ -114,15 +116,21 @@ struct Loaded {
     found: Found,
     /// Longest context, in tokens.
     context: u32,
+    on: On,
 }
 
 /// Checks, loads and probes a GGUF file. Models with as many threads compute on the same ones.
-fn load(gguf: &Path, config: &Config, gpus: &mut Gpus, pools: Option<&Arc<Pools>>) -> Result<Loaded, Error> {
-    let file = file::read(gguf)?;
-    let ranks = Placement::of(config);
-    let layout = match ranks.devices.is_empty() {
-        true => gpus::place(&config.engine, &file.layers, &gpus.known())?,
-        false => Layout::of_ranks(ranks, file.layers.len()),
+fn load(
+    gguf: &Path,
+    config: &Config,
+    on: On,
+    gpus: &mut Gpus,
+    pools: Option<&Arc<Pools>>,
+) -> Result<Loaded, Error> {
+    let file = file::read(gguf, on.parts(config))?;
+    let layout = match on.is_here() {
+        true => gpus.lay_out(config, &file.layers, on.device(config))?,
+        false => Layout::of_ranks(on.placement(config), file.layers.len(), gpus.count()),
     };
     gpus.check(&layout.placement)?;
     let lower = if layout.on_gpus() > 0 { "; lower engine.gpu_layers" } else { "" };
@@ -132,7 +140,7 @@ fn load(gguf: &Path, config: &Config, gpus: &mut Gpus, pools: Option<&Arc<Pools>
         return Err(refused(gguf, "is no model that generates text"));
     }
     gpus.loaded(&layout.weights);
-    let sizes = pool_sizes(config, layout.whole());
+    let sizes = pool_sizes(config, on.is_here(), layout.whole());
     let pools = match pools.filter(|pools| pools.sizes() == sizes) {
         Some(pools) => Arc::clone(pools),
         None => Pools::new(&sizes).map_err(Error::Executor)?,
@@ -140,7 +148,7 @@ fn load(gguf: &Path, config: &Config, gpus: &mut Gpus, pools: Option<&Arc<Pools>
     let largest = gpus.largest_tensor(&layout.placement);
     let parts = Parts { model, pools, layout, trained: file.trained, row: file.kv_row, largest };
     let found = look(gguf, &parts, config)?;
-    Ok(Loaded { found, context: longest_context(config, parts.trained), parts })
+    Ok(Loaded { found, context: longest_context(config, parts.trained), parts, on })
 }
 
 /// The file and configuration of a draft model.
@@ -152,37 +160,53 @@ pub struct DraftFile<'a> {
 }
 
 /// Opens a GGUF file: checks it, loads it, probes it and lays out KV. A draft model is opened beside it; it holds as many
-/// KV tokens as the target, or the configured fraction of that.
+/// KV tokens as the target, or the configured fraction of that. Ranks are started as the configuration asks for.
 ///
 /// # Errors
 /// `Invalid` with `what` = "target" or "draft" where a file is damaged or cannot be served, or where the draft model's
-/// KV cannot be truncated; `Executor` where there is too little memory.
+/// KV cannot be truncated; `Executor` where there is too little memory, and as [`Ranks::start`].
 pub fn open(gguf: &Path, config: &Config, draft: Option<&DraftFile<'_>>) -> Result<Opened, Error> {
     ffi::init();
     kernels::check().map_err(|why| Error::Executor(format!("{why}; build with `. launch/env.sh`")))?;
     let mut gpus = Gpus::find();
-    let target = load(gguf, config, &mut gpus, None)?;
+    let ranks = Ranks::start(config, gpus.count() as u32, threads(config))?;
+    let _busy = ranks.as_ref().map(|ranks| ranks.busy());
+    let target = load(gguf, config, On::new(ranks.as_ref(), Role::Target), &mut gpus, None)?;
     gpus.log(&config.engine, &target.parts.layout);
-    let drafting = draft.map(|d| load(d.gguf, d.config, &mut gpus, Some(&target.parts.pools)));
+    let on = On::new(ranks.as_ref(), Role::Draft);
+    let drafting = draft.map(|d| load(d.gguf, d.config, on, &mut gpus, Some(&target.parts.pools)));
     let drafting = drafting.transpose().map_err(of_draft)?;
     let facts = facts(&target, config, draft.map(|d| d.config).zip(drafting.as_ref()), &gpus);
     let plan = config.plan.unwrap_or_else(|| plan::plan(config, &facts));
     let forward = build(&target, config, &plan)?;
     let info = describe(&target, &plan, &gpus);
     log_found(&plan, &target.found, forward.caps().promise);
-    let draft = match drafting.zip(draft) {
-        Some((loaded, file)) => Some(Box::new(open_draft(&loaded, file, &plan, &gpus).map_err(of_draft)?)),
+    let opened = match drafting.as_ref().zip(draft) {
+        Some((loaded, file)) => Some(Box::new(open_draft(loaded, file, &plan, &gpus).map_err(of_draft)?)),
         None => None,
     };
-    Ok(Opened { forward: Box::new(forward), info, draft })
+    if let Some(ranks) = &ranks {
+        log_ranks(ranks, config, &target, drafting.as_ref());
+    }
+    Ok(Opened { forward, info, draft: opened })
+}
+
+/// What lies where.
+fn log_ranks(ranks: &Ranks, config: &Config, target: &Loaded, draft: Option<&Loaded>) {
+    let models: Vec<&Model> = [Some(target), draft].into_iter().flatten().map(|m| &*m.parts.model).collect();
+    let layers = config.parallel.split == SplitKey::Layer;
+    let shards = models.iter().zip([Role::Target, Role::Draft]);
+    let shards: Vec<_> = shards.map(|(m, role)| (role, Shard { bytes: m.bytes(), layers })).collect();
+    log::info!("ranks:\n{}", ranks.table(&shards, &|endpoint| on::memory_at(&models, endpoint)));
 }
 
 /// What KV is laid out by. A token takes room in the draft model's KV too.
 fn facts(target: &Loaded, config: &Config, draft: Option<(&Config, &Loaded)>, gpus: &Gpus) -> Facts {
-    let places = Vec::from_iter(std::iter::once(memory::available()).chain(gpus.free()));
-    let memory = |config: &Config| {
+    let gpus = gpus.free();
+    let memory = |model: &Loaded, config: &Config| {
         let fraction = config.kv_cache_free_gpu_mem_fraction.clamp(0.0, 1.0);
-        Vec::from_iter(places.iter().map(|free| *free as f64 * fraction))
+        let own = std::iter::once(model.on.room(config, &model.parts.model));
+        Vec::from_iter(own.chain(gpus.iter().map(|free| *free as f64 * fraction)))
     };
     let bytes = |model: &Loaded| {
         Vec::from_iter(model.parts.layout.kv.iter().map(|part| part * model.found.token_bytes))
@@ -194,13 +218,13 @@ fn facts(target: &Loaded, config: &Config, draft: Option<(&Config, &Loaded)>, gp
         let own = bytes(draft);
         needed.iter_mut().zip(&own).for_each(|(all, own)| *all += share * own);
         let most = config.kv_cache_max_tokens.map_or(f64::INFINITY, |most| most as f64);
-        fit = most.min(gpus::fit(&memory(config), &own)) / share;
+        fit = most.min(gpus::fit(&memory(draft, config), &own)) / share;
         cells = cells.min((draft.parts.most_cells(draft.found.kv) as f64 / share) as u64);
     }
     let Parts { model, .. } = &target.parts;
     Facts {
         context: target.context,
-        fit: fit.min(gpus::fit(&memory(config), &needed)) as u64,
+        fit: fit.min(gpus::fit(&memory(target, config), &needed)) as u64,
         cells,
         equal: target.found.equal(),
         windowed: model.n_swa() > 0,
@@ -217,7 +241,7 @@ fn open_draft(loaded: &Loaded, file: &DraftFile<'_>, plan: &KvPlan, gpus: &Gpus)
     }
     let info = describe(loaded, &plan, gpus);
     log::info!("draft model: {}; {} KV tokens", info.summary, plan.total);
-    Ok(Opened { forward: Box::new(forward), info, draft: None })
+    Ok(Opened { forward, info, draft: None })
 }
 
 /// An error of opening a target, as one of opening a draft model; one about a key stays that.
@@ -241,8 +265,8 @@ fn longest_context(config: &Config, trained: u32) -> u32 {
 }
 
 /// The context that serves.
-fn build(loaded: &Loaded, config: &Config, plan: &KvPlan) -> Result<Llama, Error> {
-    let Loaded { parts: Parts { model, .. }, found, .. } = loaded;
+fn build(loaded: &Loaded, config: &Config, plan: &KvPlan) -> Result<Box<dyn Forward>, Error> {
+    let Loaded { parts: Parts { model, .. }, found, on, .. } = loaded;
     let step = config.max_num_tokens.max(1);
     let shape = Shape {
         shared: plan.shared,
@@ -252,9 +276,12 @@ fn build(loaded: &Loaded, config: &Config, plan: &KvPlan) -> Result<Llama, Error
         batch: step.saturating_add(plan.sequences),
         kv: found.kv,
     };
-    let context = loaded.parts.context(&shape).map_err(|why| {
+    let mut context = loaded.parts.context(&shape).map_err(|why| {
         Error::Executor(format!("KV for {} tokens: {why}; lower kv_cache_max_tokens", plan.total))
     })?;
+    if let Some(beats) = on.beats() {
+        context.count(beats);
+    }
     let truncates = !model.is_recurrent() && (model.n_swa() == 0 || !plan.shared);
     let caps = Caps {
         n_embd: model.n_embd(),
@@ -278,7 +305,7 @@ fn build(loaded: &Loaded, config: &Config, plan: &KvPlan) -> Result<Llama, Error
     }
     let times = Times::new(&caps.probed);
     let threads = if found.any_threads { Threads::Least(Least::default()) } else { Threads::All };
-    Ok(Llama::new(context, caps, plan.shared, times, threads))
+    Ok(on.watched(Box::new(Llama::new(context, caps, plan.shared, times, threads))))
 }
 
 /// Logits of a step that may take a quarter of the memory that KV leaves, 256 MiB at least.
@@ -287,13 +314,14 @@ fn max_logits(config: &Config) -> u64 {
     ((left / 4.0) as u64).max(256 << 20) / size_of::<f32>() as u64
 }
 
-fn describe(Loaded { parts, found, .. }: &Loaded, plan: &KvPlan, gpus: &Gpus) -> ModelInfo {
+fn describe(Loaded { parts, found, on, .. }: &Loaded, plan: &KvPlan, gpus: &Gpus) -> ModelInfo {
     let Parts { model, pools, layout, .. } = parts;
     let (begin, add_begin) = model.begin();
     let kv = if plan.shared { "one pool" } else { "slots" };
     let threads = if found.any_threads { "up to " } else { "" }.to_owned() + &pools.sizes()[0].to_string();
+    let workers = on.summary().unwrap_or_else(|| format!("{threads} threads"));
     let summary = format!(
-        "llama.cpp: {}, {:.1} MiB; {}KV {} in {kv}; {threads} threads",
+        "llama.cpp: {}, {:.1} MiB; {}KV {} in {kv}; {workers}",
         // What the library calls a model of a size that it does not know.
         model.description().replace(" ?B", ""),
         mib(model.bytes() as f64),
@@ -335,10 +363,11 @@ fn mib(bytes: f64) -> f64 {
 }
 
 /// Threads of the pools: the configured number alone, or numbers to choose from.
-/// One thread, where GPUs compute all layers: it looks embeddings up, and more would wait for each other.
-fn pool_sizes(config: &Config, on_gpus: bool) -> Vec<u32> {
+/// One where ranks compute, or GPUs all layers (`whole`): what is left to do is little, and threads that wait would spin.
+fn pool_sizes(config: &Config, here: bool, whole: bool) -> Vec<u32> {
     match config.engine.threads {
-        0 if on_gpus => vec![1],
+        _ if !here => vec![1],
+        0 if whole => vec![1],
         0 => threads::sizes(threads(config)),
         threads => vec![threads],
     }

@@ -1,6 +1,6 @@
 //! Where a model's weights and KV lie: plain data, which `ffi::Model::load` hands to the library.
 
-use crate::config::Config;
+use crate::config::{Config, SplitKey};
 
 /// A device that holds a part of a model.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,8 +41,13 @@ pub struct Placement {
 }
 
 impl Placement {
-    /// Where the configuration puts a model.
-    pub fn of(_config: &Config) -> Placement {
-        Placement::default()
+    /// Where the configuration puts a model that lies on these ranks.
+    pub fn of(config: &Config, ranks: &[String]) -> Placement {
+        let devices = ranks.iter().cloned().map(Device::Rank).collect();
+        let split = match config.parallel.split {
+            SplitKey::Tensor if ranks.len() > 1 => Split::Tensor,
+            _ => Split::default(),
+        };
+        Placement { devices, split, ..Placement::default() }
     }
 }

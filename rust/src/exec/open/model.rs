@@ -3,6 +3,7 @@
 use super::{Opened, drafters, info_of};
 use crate::config::{self, Config};
 use crate::error::{Error, Result};
+use crate::exec::ranks::serve::RankOptions;
 use crate::exec::sampled::Sampled;
 use crate::exec::{Info, llama};
 use crate::types::Token;
@@ -119,6 +120,10 @@ pub(super) fn model_vocab(target: &str, info: &Info) -> Result<Arc<Vocab>> {
         add_bos: Some(info.bos.is_some()),
     };
     Files::find(target)?.vocab(&options)
+}
+
+pub(super) fn serve_device(options: &RankOptions) -> Result<()> {
+    llama::devices::serve(options).map_err(Error::Executor)
 }
 
 pub(super) fn open_model(target: &str, config: &Config) -> Result<Opened> {

@@ -4,8 +4,10 @@ use super::{Batch, CELL_BLOCK, DecodeError, KvType, MAX_SEQUENCES, PASS_TOKENS, 
 use crate::exec::llama::ffi::{Model, logged};
 use crate::types::Token;
 use llama_cpp_sys_2 as sys;
+use std::ffi::c_void;
 use std::ptr::NonNull;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Rounds of spinning (131,072 each) before a thread that waits for the next pass sleeps: enough for the pause
 /// between two steps, and an idle server leaves its cores alone.
@@ -74,7 +76,8 @@ pub struct Context {
     sequences: u32,
     shared: bool,
     hidden: bool,
-    // Last: dropped after the context, which points into them.
+    // Below: dropped after the context, which points into them.
+    beats: Option<Arc<AtomicU64>>,
     pools: Arc<Pools>,
     _model: Arc<Model>,
 }
@@ -115,6 +118,14 @@ impl Context {
         }
     }
 
+    /// Lets the counter grow with every piece of a pass.
+    pub fn count(&mut self, beats: Arc<AtomicU64>) {
+        let data = Arc::as_ptr(&beats).cast_mut().cast();
+        self.beats = Some(beats);
+        // SAFETY: the context is alive, and the counter outlives it.
+        unsafe { sys::llama_set_abort_callback(self.context.as_ptr(), Some(beat), data) };
+    }
+
     /// Numbers of threads to compute on, by index.
     pub fn threads(&self) -> &[u32] {
         self.pools.sizes()
@@ -141,6 +152,7 @@ impl Context {
             sequences,
             shared,
             hidden: false,
+            beats: None,
             pools: Arc::clone(pools),
             _model: Arc::clone(model),
         }
@@ -310,6 +322,13 @@ impl Context {
             unsafe { sys::llama_state_seq_set_data(self.context.as_ptr(), bytes.as_ptr(), bytes.len(), seq) };
         n == bytes.len() && n > 0
     }
+}
+
+/// Called before what of a pass is computed in this process, which every piece has something of; never ends one.
+unsafe extern "C" fn beat(data: *mut c_void) -> bool {
+    // SAFETY: `count` gave a counter that outlives the context.
+    unsafe { &*data.cast::<AtomicU64>() }.fetch_add(1, Ordering::Relaxed);
+    false
 }
 
 impl Drop for Context {

@@ -135,6 +135,33 @@ pub(super) fn rank(endpoint: &str) -> Result<Vec<DeviceRef>, String> {
     Ok(devices.map(DeviceRef).collect())
 }
 
+/// The cores of this machine as a device.
+pub(super) fn cpu() -> Result<DeviceRef, String> {
+    init();
+    // SAFETY: takes a number.
+    let device = unsafe { sys::ggml_backend_dev_by_type(sys::GGML_BACKEND_DEVICE_TYPE_CPU) };
+    NonNull::new(device).map(DeviceRef).ok_or_else(|| "llama.cpp finds no CPU".into())
+}
+
+/// Serves the device at `endpoint` on so many threads. Comes back where it cannot listen there.
+///
+/// # Errors
+/// The endpoint is no text for the library.
+pub(super) fn serve(device: DeviceRef, endpoint: &str, threads: u32) -> Result<(), String> {
+    type StartServer =
+        unsafe extern "C" fn(*const c_char, *const c_char, usize, usize, *mut sys::ggml_backend_dev_t);
+    let name = CString::new(endpoint).map_err(|_| "an endpoint holds a NUL byte".to_owned())?;
+    let start = function(c"ggml_backend_rpc_start_server")?;
+    let mut devices = [device.as_ptr()];
+    // SAFETY: the library's function of this name has this type (ggml-rpc.h); the text ends with NUL, there is no cache
+    // folder, and the list has one device.
+    unsafe {
+        let start = std::mem::transmute::<*mut std::ffi::c_void, StartServer>(start);
+        start(name.as_ptr(), std::ptr::null(), threads as usize, 1, devices.as_mut_ptr());
+    }
+    Ok(())
+}
+
 /// A function of the RPC backend, which is in no header that the bindings know.
 fn function(name: &CStr) -> Result<*mut std::ffi::c_void, String> {
     init();

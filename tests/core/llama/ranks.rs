@@ -1,0 +1,129 @@
+//! A model split over rank processes. A rank is this test binary itself: see [`rank`].
+
+use super::world::{Texts, World, log_softmax, step};
+use super::{config, demo, model, one_engine, opened};
+use llgtrt::config::{Config, KvLayout, SplitKey};
+use llgtrt::error::Error;
+use llgtrt::exec::llama::open;
+use llgtrt::exec::open::rank as serve_rank;
+use llgtrt::exec::ranks::serve::RankOptions;
+use llgtrt::exec::{Promise, Run};
+use llgtrt::types::{Slot, Token};
+use std::net::Ipv4Addr;
+use std::time::Instant;
+
+/// A rank process. Does nothing in a normal test run, where nobody says how it was started.
+#[test]
+#[ignore = "the main function of a rank"]
+fn rank() {
+    let Ok(flags) = std::env::var("LLGTRT_TEST_RANK") else { return };
+    let threads = flags.split(' ').skip_while(|flag| *flag != "--threads").nth(1).unwrap().parse().unwrap();
+    let options = RankOptions { host: Ipv4Addr::LOCALHOST, port: 0, threads, gpu: None, worker: true };
+    panic!("{:?}", serve_rank(&options));
+}
+
+/// The same with the target, and a draft model, over so many ranks.
+fn on_ranks(mut config: Config, ranks: u32) -> Config {
+    let program = std::env::current_exe().unwrap().to_str().unwrap().to_owned();
+    let script = r#"LLGTRT_TEST_RANK="$*" exec "$0" llama::ranks::rank --exact --ignored --nocapture"#;
+    config.parallel.program = ["sh", "-c", script, &program].map(str::to_owned).to_vec();
+    config.parallel.tp_size = Some(ranks);
+    config
+}
+
+/// What the log-probabilities of likely tokens differ by at most.
+fn apart(a: &[f32], b: &[f32]) -> f32 {
+    let (a, b) = (log_softmax(a), log_softmax(b));
+    a.iter().zip(&b).filter(|(_, b)| **b > -10.0).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max)
+}
+
+/// On two ranks a row has the same bits whatever shares the batch, as in one process; between the two they differ.
+#[test]
+fn two_ranks_keep_their_promise() {
+    let _turn = one_engine();
+    if let Some(path) = demo() {
+        let config = config(KvLayout::Slots, 8, 256);
+        let text: Vec<Token> = (5..45).collect();
+        let alone = step(&mut *opened(&path, &config).forward, 0, 0, &text, 8);
+        let mut opened = opened(&path, &on_ranks(config, 2));
+        assert!(opened.info.summary.ends_with("2 ranks of 1 thread"), "{}", opened.info.summary);
+        let split = step(&mut *opened.forward, 0, 0, &text, 8);
+        let most = alone.iter().zip(&split).map(|(a, b)| apart(a, b)).fold(0.0, f32::max);
+        println!("{}: rows differ from one process's by {most} nats at most", path.display());
+        assert!(most < 0.05, "{most}");
+        opened.forward.truncate(Slot(0), 0).unwrap();
+        let texts = Texts::new(&mut *opened.forward, 24, 40);
+        let mut world = World::new(&mut *opened.forward, &texts, 11);
+        (0..80).for_each(|_| world.step());
+        let tally = world.tally;
+        println!("  {tally:?}");
+        assert!(tally.rows > 100 && tally.copies > 3 && tally.restores > 3, "{tally:?}");
+        assert_eq!((opened.forward.caps().promise, tally.differ), (Promise::BitIdentical, 0), "{tally:?}");
+    }
+}
+
+/// Layers shared out: the same numbers as in one process, and hidden states from ranks.
+#[test]
+fn layers_and_hidden_states() {
+    let _turn = one_engine();
+    if let Some(path) = demo() {
+        let base = config(KvLayout::Slots, 2, 128);
+        let mut layers = on_ranks(base.clone(), 2);
+        layers.parallel.split = SplitKey::Layer;
+        let text: Vec<Token> = (5..25).collect();
+        let run = Run { slot: Slot(0), start: 0, tokens: &text, outputs: 2, hidden: true };
+        let mut rows = Vec::new();
+        for config in [base.clone(), layers, on_ranks(base, 2)] {
+            let mut opened = opened(&path, &config);
+            let found = opened.forward.forward(&[run]).unwrap();
+            rows.push((found.logits[1].to_vec(), found.hidden[1].to_vec()));
+        }
+        assert!(apart(&rows[0].0, &rows[1].0) < 0.05 && apart(&rows[0].0, &rows[2].0) < 0.05);
+        let far = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+        assert!(far(&rows[0].1, &rows[1].1) < 0.2 && far(&rows[0].1, &rows[2].1) < 0.2);
+    }
+}
+
+/// llama.cpp would end the process.
+#[test]
+fn a_model_with_too_few_heads_is_refused() {
+    let one_head = on_ranks(config(KvLayout::Slots, 2, 128), 2);
+    let Err(Error::Invalid { what, why, .. }) = open(&model::random(), &one_head, None) else { panic!() };
+    assert_eq!(what, "target");
+    assert!(why.contains("has 1 key and value heads for 2 ranks; lower parallel.tp_size"), "{why}");
+}
+
+#[test]
+#[ignore = "times what moves between ranks"]
+fn moves() {
+    let Some(path) = demo() else { return };
+    for layout in [KvLayout::Slots, KvLayout::Shared] {
+        for ranks in [1, 2] {
+            let base = config(layout, 8, 2048);
+            let mut opened = opened(&path, &if ranks > 1 { on_ranks(base, ranks) } else { base });
+            let engine = &mut *opened.forward;
+            let text: Vec<Token> = (0..1000).map(|i| 5 + i % 200).collect();
+            for (at, piece) in text.chunks(200).enumerate() {
+                step(engine, 0, at * 200, piece, 0);
+            }
+            let time =
+                |what: &str, begin: Instant| println!("{layout:?} {ranks}: {what} {:?}", begin.elapsed());
+            let begin = Instant::now();
+            engine.copy(Slot(0), Slot(1), 900).unwrap();
+            step(engine, 1, 900, &text[..1], 1);
+            time("copy and a pass", begin);
+            let begin = Instant::now();
+            let kv = engine.save(Slot(0)).unwrap();
+            time("save", begin);
+            engine.truncate(Slot(0), 0).unwrap();
+            let begin = Instant::now();
+            assert!(engine.restore(Slot(0), &kv));
+            time("restore", begin);
+            let begin = Instant::now();
+            for at in 0..50 {
+                step(engine, 1, 901 + at, &text[..1], 1);
+            }
+            time("50 passes", begin);
+        }
+    }
+}
