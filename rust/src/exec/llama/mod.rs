@@ -71,7 +71,7 @@ pub struct ModelInfo {
     pub sliding_window: u32,
     /// Where KV lives.
     pub plan: KvPlan,
-    /// Most threads that compute its passes.
+    /// Most threads that compute its passes, those of ranks included.
     pub threads: u32,
     /// GPUs compute all of its layers, so that the machine's cores have little to do with passes.
     pub on_gpus: bool,
@@ -84,6 +84,8 @@ struct Parts {
     model: Arc<Model>,
     pools: Arc<Pools>,
     layout: Layout,
+    /// Most threads that compute its passes, those of ranks included.
+    threads: u32,
     /// Tokens of context that it was trained for.
     trained: u32,
     /// Numbers in its longest row of K or V, and the most bytes that a tensor of them may have where they lie.
@@ -146,7 +148,8 @@ fn load(
         None => Pools::new(&sizes).map_err(Error::Executor)?,
     };
     let largest = gpus.largest_tensor(&layout.placement);
-    let parts = Parts { model, pools, layout, trained: file.trained, row: file.kv_row, largest };
+    let threads = if on.is_here() { sizes[0] } else { threads(config) };
+    let parts = Parts { model, pools, layout, threads, trained: file.trained, row: file.kv_row, largest };
     let found = look(gguf, &parts, config)?;
     Ok(Loaded { found, context: longest_context(config, parts.trained), parts, on })
 }
@@ -338,7 +341,7 @@ fn describe(Loaded { parts, found, on, .. }: &Loaded, plan: &KvPlan, gpus: &Gpus
         recurrent: model.is_recurrent(),
         sliding_window: model.n_swa(),
         plan: *plan,
-        threads: pools.sizes()[0],
+        threads: parts.threads,
         on_gpus: layout.whole(),
         summary,
     }
