@@ -107,7 +107,7 @@ source_hash() {
     cd "$LLGTRT_ROOT" || exit
     {
         printf '%s\n' "$LLGTRT_ROOT" "$LLGTRT_FEATURES" "$(compiler_id)" "${RUSTFLAGS:-}"
-        find rust .cargo launch/requirements launch/env.sh Cargo.toml Cargo.lock pyproject.toml rust-toolchain.toml \
+        find rust .cargo launch/requirements launch/vulkan launch/env.sh Cargo.toml Cargo.lock pyproject.toml rust-toolchain.toml \
             -type f -print0 | sort -z | xargs -0 sha256sum
     } | sha256sum | cut -d ' ' -f 1
 }
@@ -153,13 +153,15 @@ need_gpu_tools() {
 }
 
 need_vulkan() {
-    local line missing=""
-    line=$(apt_line glslc libvulkan-dev spirv-headers)
-    if ! command -v glslc >/dev/null; then missing="the shader compiler glslc"; fi
-    if ! "$CXX" -x c++ -fsyntax-only - <<<'#include <vulkan/vulkan.hpp>' 2>/dev/null; then missing=${missing:-"Vulkan's C++ headers"}; fi
-    if ! "$CXX" -x c++ -fsyntax-only - <<<'#include <spirv/unified1/spirv.hpp>' 2>/dev/null; then missing=${missing:-"SPIR-V's headers"}; fi
-    if [[ -n $missing ]]; then refuse "the feature vulkan needs $missing; install: $line"; fi
+    local missing=()
+    if ! command -v glslc >/dev/null; then missing+=("the shader compiler glslc"); fi
+    if ! finds_header vulkan/vulkan.hpp; then missing+=("Vulkan's C++ headers"); fi
+    if ! finds_header spirv/unified1/spirv.hpp; then missing+=("SPIR-V's headers"); fi
+    if ((${#missing[@]} == 0)); then return; fi
+    refuse "the feature vulkan needs ${missing[0]}; install: $(apt_line glslc libvulkan-dev spirv-headers)"
 }
+
+finds_header() { "$CXX" -x c++ -fsyntax-only - <<<"#include <$1>" 2>/dev/null; }
 
 # The driver is not needed to build. Without a GPU to look at, nvcc has to be told what to compile for.
 need_cuda() {

@@ -63,6 +63,15 @@ impl Gpus {
         })
     }
 
+    /// As [`Gpus::lay_out`] for a model of so many layers that lies on ranks.
+    ///
+    /// # Errors
+    /// `Invalid` naming a key about GPUs of this process.
+    pub(super) fn of_ranks(&self, config: &Config, on: Placement, layers: usize) -> Result<Layout, Error> {
+        gpus::none_beside_ranks(&config.engine)?;
+        Ok(Layout::of_ranks(on, layers, self.count()))
+    }
+
     /// Their names and what is free of their memory.
     pub(super) fn known(&self) -> Vec<Gpu> {
         self.devices.iter().zip(self.free()).map(|(device, free)| Gpu { name: name(*device), free }).collect()
@@ -110,7 +119,8 @@ impl Gpus {
 
     /// Says why no layer lies on GPUs, where nobody asked for that.
     pub(super) fn log(&self, engine: &EngineConfig, layout: &Layout) {
-        if !drivers::BUILT || engine.gpu_layers.is_some() || layout.on_gpus() > 0 {
+        // With other devices than GPUs, ranks compute.
+        if !drivers::BUILT || engine.gpu_layers.is_some() || !layout.placement.devices.is_empty() {
             return;
         }
         match &self.known()[..] {

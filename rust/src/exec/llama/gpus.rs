@@ -49,6 +49,25 @@ impl Layout {
     }
 }
 
+/// Refuses what is said about GPUs of this process where ranks hold all layers.
+///
+/// # Errors
+/// `Invalid` naming the key.
+pub(super) fn none_beside_ranks(engine: &EngineConfig) -> Result<(), Error> {
+    let said = [
+        ("engine.gpu_layers", engine.gpu_layers.is_some()),
+        ("engine.main_gpu", engine.main_gpu.is_some()),
+        ("engine.tensor_split", engine.tensor_split.is_some()),
+    ];
+    match said.into_iter().find(|(_, said)| *said) {
+        Some((key, _)) => Err(Error::invalid(
+            key,
+            "ranks hold all layers; name their devices in parallel, and leave this out",
+        )),
+        None => Ok(()),
+    }
+}
+
 /// Places a model whose layers take so many bytes, the output last.
 ///
 /// # Errors
@@ -224,6 +243,16 @@ mod tests {
         assert!(refusal(&shares, &[8, 8]).1.contains("1 shares for 2 GPUs"));
         let (what, why) = refusal(&engine(Some(1)), &[]);
         assert!(what == "engine.gpu_layers" && why.starts_with("there is no GPU: "), "{why}");
+    }
+
+    #[test]
+    fn ranks_hold_everything() {
+        assert!(none_beside_ranks(&engine(None)).is_ok());
+        let refused = none_beside_ranks(&engine(Some(3)));
+        assert!(matches!(refused, Err(Error::Invalid { what, .. }) if what == "engine.gpu_layers"));
+        let on = Placement { devices: vec![Device::Rank("a:1".into())], ..Placement::default() };
+        let layout = Layout::of_ranks(on, 5, 2);
+        assert_eq!((layout.on_gpus(), layout.whole(), layout.kv), (0, false, vec![1.0, 0.0, 0.0]));
     }
 
     #[test]

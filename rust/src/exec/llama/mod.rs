@@ -132,7 +132,7 @@ fn load(
     let file = file::read(gguf, on.parts(config))?;
     let layout = match on.is_here() {
         true => gpus.lay_out(config, &file.layers, on.device(config))?,
-        false => Layout::of_ranks(on.placement(config), file.layers.len(), gpus.count()),
+        false => gpus.of_ranks(config, on.placement(config), file.layers.len())?,
     };
     gpus.check(&layout.placement)?;
     let lower = if layout.on_gpus() > 0 { "; lower engine.gpu_layers" } else { "" };
