@@ -172,6 +172,18 @@ def _add_names(serve: argparse.ArgumentParser) -> None:
     )
     add("--gpu-memory-utilization", type=float, metavar="F", help="share of the free memory for KV (0.5)")
     add("--max-model-len", "--ctx-size", "-c", type=int, metavar="N", help="longest context")
+    add(
+        "-ngl",
+        "--gpu-layers",
+        "--n-gpu-layers",
+        type=_layers,
+        metavar="N",
+        help="layers on GPUs, or all (all that fit)",
+    )
+    add("-mg", "--main-gpu", type=int, metavar="N", help="the one GPU to use (all)")
+    add(
+        "-ts", "--tensor-split", type=_shares, metavar="LIST", help="shares of the GPUs: 3,1 (by free memory)"
+    )
     add("--max-num-seqs", type=int, metavar="N", help="most sequences at once (128)")
     add("--enable-prefix-caching", action=argparse.BooleanOptionalAction, help="reuse KV of prefixes (yes)")
     add(
@@ -180,6 +192,9 @@ def _add_names(serve: argparse.ArgumentParser) -> None:
     add("--use-v2-block-manager", action="store_true", help="no effect: there is one")
     add("--dtype", choices=["auto"], default="auto", help="what the file holds")
 
+
+ALL_LAYERS = 65_535
+"""More than any model has: `engine.gpu_layers` of a model that must lie on GPUs as a whole."""
 
 TRTLLM_BUILD: dict[str, dict[str, Any]] = {
     "--role": {"choices": ["target", "draft"], "help": "its place in speculation (none: it serves alone)"},
@@ -235,6 +250,18 @@ def _mapping(text: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise ValueError
     return value
+
+
+def _layers(text: str) -> int | None:
+    """What llama-server's users write; below 0 is all."""
+    if text == "auto":
+        return None
+    layers = ALL_LAYERS if text == "all" else int(text)
+    return layers if layers >= 0 else ALL_LAYERS
+
+
+def _shares(text: str) -> list[float]:
+    return [float(share) for share in text.replace("/", ",").split(",")]
 
 
 def _add_run(run: argparse.ArgumentParser) -> None:

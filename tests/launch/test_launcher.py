@@ -147,6 +147,8 @@ MISSING = [
     ([], {"FAKE_CARGO": "1.63.0"}, "https://sh.rustup.rs | sh -s -- -y"),
     (["clang", "gcc"], {}, "apt-get install -y build-essential clang"),
     ([], {"FAKE_BROKEN": "clang++ g++"}, "apt-get install -y build-essential clang"),
+    ([], {"LLGTRT_FEATURES": "python,llama,vulkan"}, "apt-get install -y glslc libvulkan-dev spirv-headers"),
+    ([], {"LLGTRT_FEATURES": "python,llama,cuda"}, "apt-get install -y nvidia-cuda-toolkit"),
 ]
 
 
@@ -159,6 +161,23 @@ def test_what_is_missing_is_told_with_the_line_that_installs_it(
     assert done.returncode == 2
     assert done.stderr.splitlines()[-1].endswith(line)
     assert done.stdout == ""
+
+
+def test_a_gpu_s_kind_is_asked_for_where_none_is(tree: Tree) -> None:
+    (tree.fakes / "nvcc").symlink_to(tree.fakes / "cc")
+    cuda = {"LLGTRT_FEATURES": "python,llama,cuda"}
+    done = tree.run("m", **cuda)
+    assert done.returncode == 2
+    assert "set CMAKE_CUDA_ARCHITECTURES" in done.stderr.splitlines()[-1]
+    tree.calls()
+    tree.run("m", **cuda, CMAKE_CUDA_ARCHITECTURES="90")
+    assert steps(tree.calls()) == ["build"]
+
+
+def test_vulkan_is_built_where_its_tools_are(tree: Tree) -> None:
+    (tree.fakes / "glslc").symlink_to(tree.fakes / "cc")
+    tree.run("m", LLGTRT_FEATURES="python,llama,vulkan")
+    assert steps(tree.calls())[-1] == "build"
 
 
 def test_a_failed_build_is_shown_and_tried_again(tree: Tree) -> None:

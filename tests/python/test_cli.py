@@ -79,6 +79,9 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
         (["serve", "toy", "--set", "speculative=1"], "speculative: must be an object"),
         (["serve", "toy", "--set", "engine.threads"], "must be KEY=VALUE"),
         (["serve", "toy", "--set", "engine.threads=-1"], "engine.threads"),
+        (["serve", "toy", "-ngl", "some"], "-ngl"),
+        (["serve", "toy", "-mg", "-1"], "engine.main_gpu"),
+        (["serve", "toy", "-mg", "0", "-ts", "1"], "engine.tensor_split"),
         (["serve", "toy", "--max_model_lne", "5"], "did you mean --max-model-len?"),
         (["serve", "toy", "--seed", "-1"], "engine.seed"),
         (["serve", "toy", "-hf", "a/b"], "both targets"),
@@ -257,6 +260,19 @@ def test_vllms_speculative_config(capsys: pytest.CaptureFixture[str]) -> None:
     speculative = found["speculative"]
     assert (speculative["draft_model"], speculative["disable_by_batch_size"]) == ("toy:blur=5", 3)
     assert found["parallel"]["draft_tp_size"] == 2
+
+
+def test_layers_are_placed_by_llama_server_s_flags(capsys: pytest.CaptureFixture[str]) -> None:
+    for flags, key, value in [
+        (["-ngl", "7"], "gpu_layers", 7),
+        (["--n_gpu_layers", "auto"], "gpu_layers", None),
+        (["--gpu-layers=all"], "gpu_layers", 65_535),
+        (["-ngl", "-1"], "gpu_layers", 65_535),
+        (["--main-gpu", "1"], "main_gpu", 1),
+        (["-ts", "3,1"], "tensor_split", [3.0, 1.0]),
+        (["--tensor-split", "0.5/1.5"], "tensor_split", [0.5, 1.5]),
+    ]:
+        assert config(capsys, "toy", *flags)["engine"][key] == value, flags
 
 
 def test_any_key_can_be_set(capsys: pytest.CaptureFixture[str]) -> None:

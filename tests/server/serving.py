@@ -22,6 +22,8 @@ import openai
 ROOT = Path(__file__).parents[2]
 PATIENCE = 600.0
 """Seconds that anything may take: a machine may stall for minutes. Pytest ends what hangs."""
+PACKAGE = os.environ.get("LLGTRT_PACKAGE", str(ROOT / "python"))
+"""The folder with the package: that of another build lies elsewhere."""
 COMMAND = os.environ.get("LLGTRT_SERVER", "-m llgtrt").split()
 """Arguments of Python that start the server; tests/python/fake_core.py can take its place."""
 
@@ -36,7 +38,7 @@ class Server:
         self._config.flush()
         command = [sys.executable, *COMMAND, "serve", target, "--port", "0"]
         command += ["--runtime-config", self._config.name, *flags]
-        path = {"PYTHONPATH": str(ROOT / "python")}
+        path = {"PYTHONPATH": PACKAGE}
         self.process = subprocess.Popen(command, stderr=self._log, stdout=self._log, env=os.environ | path)
         self.url = self._address()
         self.http = httpx.Client(base_url=self.url, timeout=PATIENCE)

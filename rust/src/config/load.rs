@@ -10,6 +10,9 @@ use serde_path_to_error::{Path, Segment};
 
 /// How a file is called in errors that no key can be blamed for.
 const FILE: &str = "runtime.json";
+/// What a draft model's own file may set beside `kv_cache_*`.
+const OF_DRAFTS: [&str; 5] =
+    ["engine.kv_cache_type", "engine.threads", "engine.gpu_layers", "engine.main_gpu", "engine.tensor_split"];
 
 /// Reads the configuration: defaults, then the file `text` (JSON with comments and trailing commas), then `overrides`,
 /// a JSON object nested like the file.
@@ -35,7 +38,7 @@ pub fn load(text: Option<&str>, overrides: &str) -> Result<Config> {
 }
 
 /// The configuration of a draft model: the target's, with what the `runtime.json` in the draft's own folder says about
-/// its KV and threads. Others of TensorRT-LLM's keys, which its engine folders have, are logged and mean nothing there.
+/// its KV, threads and GPUs. Others of TensorRT-LLM's keys, which its engine folders have, are logged and mean nothing there.
 ///
 /// # Errors
 /// `Invalid` naming the file where it cannot be read, the file and the key where it sets any other key or a value that
@@ -47,9 +50,7 @@ pub fn for_draft(target: &Config, file: &std::path::Path) -> Result<Config> {
     let alone = decode(&own).map_err(|e| refused(e.to_string()))?;
     check_ranges(&alone).map_err(|e| refused(e.to_string()))?;
     let mut foreign = leaves(&own, "");
-    foreign.retain(|key| {
-        !key.starts_with("kv_cache_") && !["engine.kv_cache_type", "engine.threads"].contains(&key.as_str())
-    });
+    foreign.retain(|key| !key.starts_with("kv_cache_") && !OF_DRAFTS.contains(&key.as_str()));
     let (grouped, ignored): (Vec<_>, Vec<_>) = foreign.into_iter().partition(|key| key.contains('.'));
     if !ignored.is_empty() {
         log::info!("{}: {} mean nothing for a draft model", file.display(), ignored.join(", "));
@@ -57,8 +58,9 @@ pub fn for_draft(target: &Config, file: &std::path::Path) -> Result<Config> {
     own.as_object_mut().into_iter().for_each(|keys| keys.retain(|key, _| !ignored.contains(key)));
     let foreign = grouped.into_iter().next();
     if let Some(key) = foreign {
-        let why = "a draft model's file may set kv_cache_*, engine.kv_cache_type and engine.threads only; move the \
-                   rest to the target's";
+        let own = OF_DRAFTS.join(", ");
+        let why =
+            format!("a draft model's file may set kv_cache_* and {own} only; move the rest to the target's");
         return Err(refused(format!("{key}: {why}")));
     }
     let mut keys = Config { plan: None, ..target.clone() };
@@ -66,7 +68,7 @@ pub fn for_draft(target: &Config, file: &std::path::Path) -> Result<Config> {
     let mut merged = serde_json::to_value(keys).expect("the configuration is plain data. This is a bug.");
     merge(&mut merged, own);
     let config = decode(&merged).map_err(|e| refused(e.to_string()))?;
-    check_ranges(&config).map_err(|e| refused(e.to_string()))?;
+    check_ranges(&config).and_then(|()| config.engine.validate()).map_err(|e| refused(e.to_string()))?;
     Ok(config)
 }
 

@@ -20,7 +20,7 @@ pub use sampling::SamplingDefaults;
 pub use server::{AccessLog, ServerConfig, UnknownFields};
 pub use speculative::{Acceptance, AcceptanceKey, DraftSource, PromptLookupConfig, SpeculativeConfig};
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -46,7 +46,7 @@ pub struct Config {
     /// Whose KV may be reused: that of requests with the same API key, or of all. Reuse shows, by the time that an answer
     /// takes, what others have sent.
     pub kv_cache_reuse_scope: ReuseScope,
-    /// Share of the free memory (of the cgroup's, where it is less) that KV may take.
+    /// Share of the free memory (of the cgroup's, where it is less; of the GPU's, for KV that lies there) that KV may take.
     #[schemars(range(max = 1), extend("exclusiveMinimum" = 0))]
     pub kv_cache_free_gpu_mem_fraction: f64,
     /// MiB of host memory for the KV of prefixes that no slot keeps any more and of preempted sequences. null = a quarter
@@ -161,6 +161,7 @@ impl Config {
     /// `Invalid` with the key's dotted name for the first value out of its range, or at odds with another.
     pub fn validate(&self) -> Result<()> {
         load::check_ranges(self)?;
+        self.engine.validate()?;
         self.speculative.validate()?;
         self.parallel.validate()
     }
@@ -183,16 +184,27 @@ pub struct EngineConfig {
     /// Longest prompt + output of one request in tokens; 0 = what the model was trained for.
     #[schemars(range(min = 0, max = 16_777_216))]
     pub context: u32,
-    /// Type of K and V in the cache.
+    /// Type of K and V in the cache; auto = f16 where layers lie on GPUs, else q8_0.
     pub kv_cache_type: KvCacheType,
     /// Where KV lives: slots (bit-identical rows), shared (one pool), or auto (slots where the probe finds equal bits).
     pub kv_layout: KvLayout,
     /// While anything decodes, prompt chunks are cut so that a step, drafts aside, stays under this many milliseconds.
     #[schemars(range(min = 1, max = 600_000))]
     pub max_step_ms: u32,
-    /// Threads that compute masks during the forward pass; 0 = between steps. null = by the cores.
+    /// Threads that compute masks during the forward pass; 0 = between steps. null = as many as the engine leaves cores free:
+    /// all but one where GPUs compute.
     #[schemars(range(min = 0, max = 512))]
     pub mask_threads: Option<u32>,
+    /// Layers that lie on GPUs, counted from the last, with the output as one more. null = all that fit, and none where there
+    /// is no GPU; 0 = none. More than the model has are all of them.
+    #[schemars(range(min = 0, max = 65_535))]
+    pub gpu_layers: Option<u32>,
+    /// The one GPU that holds these layers, by its number from 0. null = all GPUs, each some of the layers.
+    #[schemars(range(min = 0, max = 255))]
+    pub main_gpu: Option<u32>,
+    /// Shares of the GPUs in these layers, one number for each, in their order. null = by their free memory.
+    #[schemars(inner(range(min = 0, max = 1_000_000)))]
+    pub tensor_split: Option<Vec<f64>>,
     /// Seed of the requests that have none: each gets one by its number in the order of arrival. null = random ones.
     #[schemars(range(min = 0, max = 9_007_199_254_740_991_u64))]
     pub seed: Option<u64>,
@@ -206,12 +218,34 @@ impl Default for EngineConfig {
         EngineConfig {
             threads: 0,
             context: 0,
-            kv_cache_type: KvCacheType::Q8_0,
+            kv_cache_type: KvCacheType::Auto,
             kv_layout: KvLayout::Auto,
             max_step_ms: 250,
             mask_threads: None,
+            gpu_layers: None,
+            main_gpu: None,
+            tensor_split: None,
             seed: None,
             generation_config: GenerationConfig::Auto,
+        }
+    }
+}
+
+impl EngineConfig {
+    /// Keys about GPUs that are at odds.
+    fn validate(&self) -> Result<()> {
+        let given = [("main_gpu", self.main_gpu.is_some()), ("tensor_split", self.tensor_split.is_some())];
+        let given = Vec::from_iter(given.into_iter().filter_map(|(name, given)| given.then_some(name)));
+        let refuse = |name: &str, why: &str| Err(Error::invalid(format!("engine.{name}"), why));
+        match given[..] {
+            [name, ..] if self.gpu_layers == Some(0) => {
+                refuse(name, "no layer lies on a GPU, because engine.gpu_layers is 0; leave one of them out")
+            }
+            [_, name] => refuse(name, "one GPU holds everything with engine.main_gpu; leave one of them out"),
+            _ if self.tensor_split.as_ref().is_some_and(|shares| !shares.iter().any(|x| *x > 0.0)) => {
+                refuse("tensor_split", "must have at least one share above 0")
+            }
+            _ => Ok(()),
         }
     }
 }
@@ -230,6 +264,8 @@ pub enum GenerationConfig {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum KvCacheType {
+    /// As the place of the layers asks for.
+    Auto,
     /// 8 bits a value in blocks of 32.
     Q8_0,
     /// 16 bits a value with the exponent of 32.

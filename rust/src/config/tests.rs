@@ -165,6 +165,12 @@ fn consistent(mut drawn: Value) -> Value {
     if speculative["acceptance"] != "auto" {
         speculative["use_logits"] = Value::Null;
     }
+    let tensor_split = drawn["engine"]["main_gpu"].is_null().then(|| serde_json::json!([0.5, 3.0]));
+    drawn["engine"]["tensor_split"] = tensor_split.into();
+    if drawn["engine"]["gpu_layers"] == 0 {
+        drawn["engine"]["gpu_layers"] = Value::Null;
+    }
+    let speculative = &mut drawn["speculative"];
     if let Some(sources) = speculative["sources"].as_array_mut() {
         let drawn = std::mem::take(sources);
         let fits = |(i, s): &(usize, &Value)| !drawn[..*i].contains(s) && !missing.contains(s);
@@ -208,6 +214,11 @@ fn keys_at_odds_are_refused() {
         (r#"{"speculative": {"synthetic_acceptance": [0.5, 1.5]}}"#, "speculative.synthetic_acceptance[1]"),
         (r#"{"speculative": {"acceptance": "exact", "use_logits": true}}"#, "speculative.use_logits"),
         (r#"{"speculative": {"acceptance": "rejection", "use_logits": false}}"#, "speculative.use_logits"),
+        (r#"{"engine": {"main_gpu": 0, "tensor_split": [1]}}"#, "engine.tensor_split"),
+        (r#"{"engine": {"main_gpu": 0, "gpu_layers": 0}}"#, "engine.main_gpu"),
+        (r#"{"engine": {"tensor_split": [1], "gpu_layers": 0}}"#, "engine.tensor_split"),
+        (r#"{"engine": {"tensor_split": [0, 0]}}"#, "engine.tensor_split"),
+        (r#"{"engine": {"tensor_split": [1, -1]}}"#, "engine.tensor_split[1]"),
     ] {
         let refused = load(Some(file), "{}");
         assert!(matches!(&refused, Err(Error::Invalid { what, .. }) if what == name), "{refused:?}");
@@ -326,6 +337,8 @@ fn a_draft_folder_may_say_something_about_kv_and_threads() {
         read(r#"{"kv_cache_max_tokens": 500, "engine": {"threads": 3, "kv_cache_type": "bf16"}}"#).unwrap();
     assert_eq!((own.max_batch_size, own.kv_cache_max_tokens), (7, Some(500)));
     assert_eq!((own.engine.threads, own.engine.kv_cache_type), (3, KvCacheType::Bf16));
+    let own = read(r#"{"engine": {"gpu_layers": 3, "main_gpu": 1}}"#).unwrap();
+    assert_eq!((own.engine.gpu_layers, own.engine.main_gpu), (Some(3), Some(1)));
     // All that an engine folder of TensorRT-LLM's may say.
     let theirs = r#"{"guaranteed_no_evict": true, "max_batch_size": 4, "max_num_tokens": 1024, "max_queue_size": 9,
         "enable_chunked_context": false, "enable_kv_cache_reuse": false, "kv_cache_free_gpu_mem_fraction": 0.9,
@@ -342,6 +355,7 @@ fn a_draft_folder_may_say_something_about_kv_and_threads() {
         (r#"{"max_batch_sizes": 4}"#, "max_batch_size"),
         (r#"{"engine": {"threads": 1, "context": 5}}"#, "engine.context"),
         (r#"{"engine": {"threads": -1}}"#, "engine.threads"),
+        (r#"{"engine": {"main_gpu": 1, "tensor_split": [1]}}"#, "engine.tensor_split"),
         (r#"{"kv_cache_max_token": 4}"#, "kv_cache_max_tokens"),
         ("{", "not valid JSON"),
     ] {

@@ -107,7 +107,7 @@ unsafe impl Send for Model {}
 unsafe impl Sync for Model {}
 
 impl Model {
-    /// Loads a file whose layer count was checked (`super::check`): 0 or more than 512 layers abort. The ranks that
+    /// Loads a file whose layer count was checked (`super::file::read`): 0 or more than 512 layers abort. The ranks that
     /// `placement` names must be there: the library ends the process where it reaches none.
     ///
     /// # Errors
@@ -223,10 +223,9 @@ fn shares(placement: &Placement, devices: usize) -> Result<Vec<f32>, String> {
     if given.is_empty() {
         return Ok(Vec::new());
     }
-    let known = if devices > 0 { devices } else { most };
     let fine = given.iter().all(|share| share.is_finite() && *share >= 0.0) && given.iter().any(|s| *s > 0.0);
-    if given.len() > known || !fine {
-        return Err(format!("shares {given:?} do not suit {known} devices: one number from 0 for each"));
+    if given.len() > devices || !fine {
+        return Err(format!("shares {given:?} do not suit {devices} devices: one number from 0 for each"));
     }
     let mut shares = given.clone();
     shares.resize(most, 0.0);
@@ -241,9 +240,8 @@ fn model_params(
 ) -> sys::llama_model_params {
     // SAFETY: takes nothing.
     let mut params = unsafe { sys::llama_model_default_params() };
-    if devices.len() > 1 {
-        params.devices = devices.as_mut_ptr();
-    }
+    // Without a list the library would take every GPU that there is.
+    params.devices = devices.as_mut_ptr();
     params.split_mode = match placement.split {
         Split::None => sys::LLAMA_SPLIT_MODE_NONE,
         Split::Layer => sys::LLAMA_SPLIT_MODE_LAYER,

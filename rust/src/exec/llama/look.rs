@@ -1,16 +1,14 @@
 //! What a small context tells about a model before KV is laid out.
 
-use super::context::{Context, KvType, Pools, Shape};
-use super::ffi::Model;
+use super::context::{Context, KvType, Shape};
 use super::forward::Llama;
 use super::gaps::Times;
 use super::threads::Threads;
-use super::{kv_type, probe, refused};
+use super::{Parts, kv_type, probe, refused};
 use crate::config::{Config, KvLayout};
 use crate::error::Error;
 use crate::exec::{Caps, ExecError};
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 
 /// Time for the probe.
@@ -34,15 +32,12 @@ impl Found {
 }
 
 /// Finds a KV type that the model takes, measures it, and probes.
-pub(super) fn look(
-    gguf: &Path,
-    model: &Arc<Model>,
-    config: &Config,
-    (trained, pools): (u32, &Arc<Pools>),
-) -> Result<Found, Error> {
+pub(super) fn look(gguf: &Path, parts: &Parts, config: &Config) -> Result<Found, Error> {
+    let Parts { model, pools, trained, .. } = parts;
     let cells = probe::SLOTS * probe::TOKENS;
-    let shape = Shape { shared: false, sequences: probe::SLOTS, cells, batch: cells, kv: kv_type(config) };
-    let open = |kv| Context::new(model, &Shape { kv, ..shape }, pools);
+    let kv = kv_type(config, parts.layout.on_gpus() > 0);
+    let shape = Shape { shared: false, sequences: probe::SLOTS, cells, batch: cells, kv };
+    let open = |kv| parts.context(&Shape { kv, ..shape });
     let (kv, context) = match open(shape.kv) {
         Err(why) if shape.kv == KvType::Q8_0 => {
             log::warn!("engine.kv_cache_type: q8_0 does not fit this model ({why}); bf16 is used");
@@ -57,7 +52,7 @@ pub(super) fn look(
     if config.engine.kv_layout != KvLayout::Shared && !model.is_recurrent() {
         let caps = Caps {
             n_embd: model.n_embd(),
-            kv_per_slot: trained.min(probe::TOKENS),
+            kv_per_slot: (*trained).min(probe::TOKENS),
             ..Caps::of_rows(model.n_vocab(), probe::SLOTS, probe::TOKENS)
         };
         // As if rows took no time: so gaps that are filled are probed, too.

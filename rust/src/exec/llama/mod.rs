@@ -7,10 +7,13 @@
 
 pub mod context;
 pub mod devices;
+mod drivers;
 pub mod ffi;
+mod file;
 mod forward;
 mod gaps;
 pub mod gguf;
+mod gpus;
 mod kernels;
 mod look;
 mod on;
@@ -24,20 +27,18 @@ use crate::error::Error;
 use crate::exec::ranks::{Ranks, Role, Shard};
 use crate::exec::{Caps, Copying, Forward, Promise, memory};
 use crate::types::Token;
-use context::{Context, KvType, Pools, Shape};
+use context::{CELL_BLOCK, Context, KvType, Pools, Shape};
+use devices::Gpus;
 use ffi::Model;
 use forward::Llama;
 use gaps::Times;
-use gguf::Metadata;
+use gpus::Layout;
 use look::{Found, look};
 use on::On;
 use plan::Facts;
 use std::path::Path;
 use std::sync::Arc;
 use threads::{Least, Threads};
-
-/// Layers that the library takes; with none or more it aborts.
-const LAYERS: std::ops::RangeInclusive<i64> = 1..=512;
 
 /// An opened model.
 pub struct Opened {
@@ -70,37 +71,87 @@ pub struct ModelInfo {
     pub sliding_window: u32,
     /// Where KV lives.
     pub plan: KvPlan,
-    /// One line: model, layout, KV type, threads. The same at every start of the same model and configuration.
+    /// Most threads that compute its passes, those of ranks included.
+    pub threads: u32,
+    /// GPUs compute all of its layers, so that the machine's cores have little to do with passes.
+    pub on_gpus: bool,
+    /// One line: model, GPUs, layout, KV type, threads. The same at every start of the same model and configuration.
     pub summary: String,
+}
+
+/// A model that is loaded, before anything computes.
+struct Parts {
+    model: Arc<Model>,
+    pools: Arc<Pools>,
+    layout: Layout,
+    /// Most threads that compute its passes, those of ranks included.
+    threads: u32,
+    /// Tokens of context that it was trained for.
+    trained: u32,
+    /// Numbers in its longest row of K or V, and the most bytes that a tensor of them may have where they lie.
+    row: u64,
+    largest: u64,
+}
+
+impl Parts {
+    /// Most cells of this type that the tensors of one layer may have.
+    fn most_cells(&self, kv: KvType) -> u64 {
+        self.largest / kv.bytes(self.row).max(1) / u64::from(CELL_BLOCK) * u64::from(CELL_BLOCK)
+    }
+
+    /// A context, within what the library would end the process for.
+    fn context(&self, shape: &Shape) -> Result<Context, String> {
+        let most = self.most_cells(shape.kv);
+        if u64::from(shape.cells) > most {
+            let (cells, kv) = (shape.cells, shape.kv);
+            return Err(format!(
+                "{cells} cells of {kv} are too large a tensor for the GPU, which takes {most}"
+            ));
+        }
+        Context::new(&self.model, shape, &self.pools)
+    }
 }
 
 /// A model that is loaded and probed, before KV is laid out.
 struct Loaded {
-    model: Arc<Model>,
+    parts: Parts,
     found: Found,
     /// Longest context, in tokens.
     context: u32,
-    pools: Arc<Pools>,
     on: On,
 }
 
 /// Checks, loads and probes a GGUF file. Models with as many threads compute on the same ones.
-fn load(gguf: &Path, config: &Config, on: On, pools: Option<&Arc<Pools>>) -> Result<Loaded, Error> {
-    let trained = check(gguf, on.parts(config))?;
-    let placement = on.placement(config);
-    let model =
-        Model::load(gguf, &placement).map_err(|why| refused(gguf, &format!("cannot be loaded: {why}")))?;
+fn load(
+    gguf: &Path,
+    config: &Config,
+    on: On,
+    gpus: &mut Gpus,
+    pools: Option<&Arc<Pools>>,
+) -> Result<Loaded, Error> {
+    let file = file::read(gguf, on.parts(config))?;
+    let layout = match on.is_here() {
+        true => gpus.lay_out(config, &file.layers, on.device(config))?,
+        false => gpus.of_ranks(config, on.placement(config), file.layers.len())?,
+    };
+    gpus.check(&layout.placement)?;
+    let lower = if layout.on_gpus() > 0 { "; lower engine.gpu_layers" } else { "" };
+    let model = Model::load(gguf, &layout.placement)
+        .map_err(|why| refused(gguf, &format!("cannot be loaded: {why}{lower}")))?;
     if model.n_vocab() == 0 || !model.generates() {
         return Err(refused(gguf, "is no model that generates text"));
     }
-    // What is computed here beside ranks is little, and threads that wait would spin beside them.
-    let sizes = if on.is_here() { pool_sizes(config) } else { vec![1] };
+    gpus.loaded(&layout.weights);
+    let sizes = pool_sizes(config, on.is_here(), layout.whole());
     let pools = match pools.filter(|pools| pools.sizes() == sizes) {
         Some(pools) => Arc::clone(pools),
         None => Pools::new(&sizes).map_err(Error::Executor)?,
     };
-    let found = look(gguf, &model, config, (trained, &pools))?;
-    Ok(Loaded { model, found, context: longest_context(config, trained), pools, on })
+    let largest = gpus.largest_tensor(&layout.placement);
+    let threads = if on.is_here() { sizes[0] } else { threads(config) };
+    let parts = Parts { model, pools, layout, threads, trained: file.trained, row: file.kv_row, largest };
+    let found = look(gguf, &parts, config)?;
+    Ok(Loaded { found, context: longest_context(config, parts.trained), parts, on })
 }
 
 /// The file and configuration of a draft model.
@@ -120,20 +171,21 @@ pub struct DraftFile<'a> {
 pub fn open(gguf: &Path, config: &Config, draft: Option<&DraftFile<'_>>) -> Result<Opened, Error> {
     ffi::init();
     kernels::check().map_err(|why| Error::Executor(format!("{why}; build with `. launch/env.sh`")))?;
-    let gpus = u32::try_from(devices::ffi::gpus().len()).unwrap_or(u32::MAX);
-    let ranks = Ranks::start(config, gpus, threads(config))?;
+    let mut gpus = Gpus::find();
+    let ranks = Ranks::start(config, gpus.count() as u32, threads(config))?;
     let _busy = ranks.as_ref().map(|ranks| ranks.busy());
-    let target = load(gguf, config, On::new(ranks.as_ref(), Role::Target), None)?;
+    let target = load(gguf, config, On::new(ranks.as_ref(), Role::Target), &mut gpus, None)?;
+    gpus.log(&config.engine, &target.parts.layout);
     let on = On::new(ranks.as_ref(), Role::Draft);
-    let drafting = draft.map(|d| load(d.gguf, d.config, on, Some(&target.pools)));
+    let drafting = draft.map(|d| load(d.gguf, d.config, on, &mut gpus, Some(&target.parts.pools)));
     let drafting = drafting.transpose().map_err(of_draft)?;
-    let facts = facts(&target, config, draft.map(|d| d.config).zip(drafting.as_ref()));
+    let facts = facts(&target, config, draft.map(|d| d.config).zip(drafting.as_ref()), &gpus);
     let plan = config.plan.unwrap_or_else(|| plan::plan(config, &facts));
     let forward = build(&target, config, &plan)?;
-    let info = describe(&target, &plan);
+    let info = describe(&target, &plan, &gpus);
     log_found(&plan, &target.found, forward.caps().promise);
     let opened = match drafting.as_ref().zip(draft) {
-        Some((loaded, file)) => Some(Box::new(open_draft(loaded, file, &plan).map_err(of_draft)?)),
+        Some((loaded, file)) => Some(Box::new(open_draft(loaded, file, &plan, &gpus).map_err(of_draft)?)),
         None => None,
     };
     if let Some(ranks) = &ranks {
@@ -144,7 +196,7 @@ pub fn open(gguf: &Path, config: &Config, draft: Option<&DraftFile<'_>>) -> Resu
 
 /// What lies where.
 fn log_ranks(ranks: &Ranks, config: &Config, target: &Loaded, draft: Option<&Loaded>) {
-    let models: Vec<&Model> = [Some(target), draft].into_iter().flatten().map(|m| &*m.model).collect();
+    let models: Vec<&Model> = [Some(target), draft].into_iter().flatten().map(|m| &*m.parts.model).collect();
     let layers = config.parallel.split == SplitKey::Layer;
     let shards = models.iter().zip([Role::Target, Role::Draft]);
     let shards: Vec<_> = shards.map(|(m, role)| (role, Shard { bytes: m.bytes(), layers })).collect();
@@ -152,71 +204,57 @@ fn log_ranks(ranks: &Ranks, config: &Config, target: &Loaded, draft: Option<&Loa
 }
 
 /// What KV is laid out by. A token takes room in the draft model's KV too.
-fn facts(target: &Loaded, config: &Config, draft: Option<(&Config, &Loaded)>) -> Facts {
-    let mut bytes = target.found.token_bytes;
-    let mut fit = f64::INFINITY;
+fn facts(target: &Loaded, config: &Config, draft: Option<(&Config, &Loaded)>, gpus: &Gpus) -> Facts {
+    let gpus = gpus.free();
+    let memory = |model: &Loaded, config: &Config| {
+        let fraction = config.kv_cache_free_gpu_mem_fraction.clamp(0.0, 1.0);
+        let own = std::iter::once(model.on.room(config, &model.parts.model));
+        Vec::from_iter(own.chain(gpus.iter().map(|free| *free as f64 * fraction)))
+    };
+    let bytes = |model: &Loaded| {
+        Vec::from_iter(model.parts.layout.kv.iter().map(|part| part * model.found.token_bytes))
+    };
+    let (mut needed, mut fit) = (bytes(target), f64::INFINITY);
+    let mut cells = target.parts.most_cells(target.found.kv);
     if let Some((config, draft)) = draft {
         let share = config.speculative.draft_kv_fraction;
-        bytes += share * draft.found.token_bytes;
+        let own = bytes(draft);
+        needed.iter_mut().zip(&own).for_each(|(all, own)| *all += share * own);
         let most = config.kv_cache_max_tokens.map_or(f64::INFINITY, |most| most as f64);
-        fit = most.min(draft.on.room(config, &draft.model) / draft.found.token_bytes) / share;
+        fit = most.min(gpus::fit(&memory(draft, config), &own)) / share;
+        cells = cells.min((draft.parts.most_cells(draft.found.kv) as f64 / share) as u64);
     }
+    let Parts { model, .. } = &target.parts;
     Facts {
         context: target.context,
-        fit: fit.min(target.on.room(config, &target.model) / bytes) as u64,
+        fit: fit.min(gpus::fit(&memory(target, config), &needed)) as u64,
+        cells,
         equal: target.found.equal(),
-        windowed: target.model.n_swa() > 0,
-        stateful: target.model.is_recurrent(),
+        windowed: model.n_swa() > 0,
+        stateful: model.is_recurrent(),
     }
 }
 
 /// A draft model with as many slots as the target. Its context may be shorter: beyond it nothing is drafted.
-fn open_draft(loaded: &Loaded, file: &DraftFile<'_>, plan: &KvPlan) -> Result<Opened, Error> {
+fn open_draft(loaded: &Loaded, file: &DraftFile<'_>, plan: &KvPlan, gpus: &Gpus) -> Result<Opened, Error> {
     let plan = plan::of_draft(*plan, loaded.context, &file.config.speculative);
     let forward = build(loaded, file.config, &plan)?;
     if !forward.caps().rollback {
         return Err(refused(file.gguf, "cannot draft: its KV cannot be truncated"));
     }
-    let info = describe(loaded, &plan);
+    let info = describe(loaded, &plan, gpus);
     log::info!("draft model: {}; {} KV tokens", info.summary, plan.total);
     Ok(Opened { forward, info, draft: None })
 }
 
-/// An error of opening a target, as one of opening a draft model.
+/// An error of opening a target, as one of opening a draft model; one about a key stays that.
 pub fn of_draft(error: Error) -> Error {
     match error {
-        Error::Invalid { why, code, .. } => Error::Invalid { what: "draft".into(), why, code },
+        Error::Invalid { what, why, code } if what == "target" => {
+            Error::Invalid { what: "draft".into(), why, code }
+        }
         other => other,
     }
-}
-
-/// What the library would abort on, or accept to its harm, is refused before it loads the file. Gives back the context
-/// that the model was trained for. `parts`: over how many ranks its matrices are split.
-fn check(gguf: &Path, parts: usize) -> Result<u32, Error> {
-    match std::fs::metadata(gguf) {
-        Ok(meta) if meta.is_file() => {}
-        Ok(_) => return Err(refused(gguf, "is no file")),
-        Err(e) => return Err(refused(gguf, &format!("cannot be read: {e}"))),
-    }
-    let file =
-        Metadata::open(gguf).map_err(|why| refused(gguf, &format!("is no readable GGUF file: {why}")))?;
-    let missing = |key: &str| refused(gguf, &format!("is damaged: {key} is missing or of a wrong type"));
-    let arch = file.string("general.architecture").ok_or_else(|| missing("general.architecture"))?;
-    let number = |name: &str| file.integer(&format!("{arch}.{name}")).ok_or_else(|| missing(name));
-    let layers = number("block_count")?;
-    if !LAYERS.contains(&layers) {
-        return Err(refused(gguf, &format!("is damaged: it claims {layers} layers")));
-    }
-    let heads = file.integer(&format!("{arch}.attention.head_count_kv"));
-    if let Some(heads) = heads.filter(|heads| parts > 1 && *heads < parts as i64) {
-        let why = "lower parallel.tp_size (or draft_tp_size), or set parallel.split to layer";
-        return Err(refused(gguf, &format!("has {heads} key and value heads for {parts} ranks; {why}")));
-    }
-    let trained = number("context_length")?;
-    u32::try_from(trained)
-        .ok()
-        .filter(|n| (probe::FEWEST_TOKENS..=1 << 30).contains(n))
-        .ok_or_else(|| refused(gguf, &format!("is damaged: it claims a context of {trained} tokens")))
 }
 
 fn longest_context(config: &Config, trained: u32) -> u32 {
@@ -231,7 +269,7 @@ fn longest_context(config: &Config, trained: u32) -> u32 {
 
 /// The context that serves.
 fn build(loaded: &Loaded, config: &Config, plan: &KvPlan) -> Result<Box<dyn Forward>, Error> {
-    let Loaded { model, found, pools, on, .. } = loaded;
+    let Loaded { parts: Parts { model, .. }, found, on, .. } = loaded;
     let step = config.max_num_tokens.max(1);
     let shape = Shape {
         shared: plan.shared,
@@ -241,7 +279,7 @@ fn build(loaded: &Loaded, config: &Config, plan: &KvPlan) -> Result<Box<dyn Forw
         batch: step.saturating_add(plan.sequences),
         kv: found.kv,
     };
-    let mut context = Context::new(model, &shape, pools).map_err(|why| {
+    let mut context = loaded.parts.context(&shape).map_err(|why| {
         Error::Executor(format!("KV for {} tokens: {why}; lower kv_cache_max_tokens", plan.total))
     })?;
     if let Some(beats) = on.beats() {
@@ -282,16 +320,18 @@ fn max_logits(config: &Config) -> u64 {
     ((left / 4.0) as u64).max(256 << 20) / size_of::<f32>() as u64
 }
 
-fn describe(Loaded { model, found, pools, on, .. }: &Loaded, plan: &KvPlan) -> ModelInfo {
+fn describe(Loaded { parts, found, on, .. }: &Loaded, plan: &KvPlan, gpus: &Gpus) -> ModelInfo {
+    let Parts { model, pools, layout, .. } = parts;
     let (begin, add_begin) = model.begin();
-    let layout = if plan.shared { "one pool" } else { "slots" };
+    let kv = if plan.shared { "one pool" } else { "slots" };
     let threads = if found.any_threads { "up to " } else { "" }.to_owned() + &pools.sizes()[0].to_string();
     let workers = on.summary().unwrap_or_else(|| format!("{threads} threads"));
     let summary = format!(
-        "llama.cpp: {}, {:.1} MiB; KV {} in {layout}; {workers}",
+        "llama.cpp: {}, {:.1} MiB; {}KV {} in {kv}; {workers}",
         // What the library calls a model of a size that it does not know.
         model.description().replace(" ?B", ""),
         mib(model.bytes() as f64),
+        gpus.place(layout),
         found.kv,
     );
     ModelInfo {
@@ -304,6 +344,8 @@ fn describe(Loaded { model, found, pools, on, .. }: &Loaded, plan: &KvPlan) -> M
         recurrent: model.is_recurrent(),
         sliding_window: model.n_swa(),
         plan: *plan,
+        threads: parts.threads,
+        on_gpus: layout.whole(),
         summary,
     }
 }
@@ -327,22 +369,30 @@ fn mib(bytes: f64) -> f64 {
 }
 
 /// Threads of the pools: the configured number alone, or numbers to choose from.
-fn pool_sizes(config: &Config) -> Vec<u32> {
-    if config.engine.threads > 0 { vec![config.engine.threads] } else { threads::sizes(threads(config)) }
+/// One where ranks compute, or GPUs all layers (`whole`): what is left to do is little, and threads that wait would spin.
+fn pool_sizes(config: &Config, here: bool, whole: bool) -> Vec<u32> {
+    match config.engine.threads {
+        _ if !here => vec![1],
+        0 if whole => vec![1],
+        0 => threads::sizes(threads(config)),
+        threads => vec![threads],
+    }
 }
 
-/// The engine's most threads: as configured, or the cores that this process may use.
+/// The engine's most threads on the CPU: as configured, or the cores that this process may use.
 pub fn threads(config: &Config) -> u32 {
     let cores = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     if config.engine.threads > 0 { config.engine.threads } else { u32::try_from(cores()).unwrap_or(1) }
 }
 
-/// The configured type of K and V.
-pub fn kv_type(config: &Config) -> KvType {
+/// The configured type of K and V. Left to us, it is what GPUs have the fastest attention for, where layers lie on some, and
+/// else the one whose rows have the same bits in every batch.
+pub fn kv_type(config: &Config, gpus: bool) -> KvType {
     match config.engine.kv_cache_type {
+        KvCacheType::Auto if !gpus => KvType::Q8_0,
         KvCacheType::Q8_0 => KvType::Q8_0,
         KvCacheType::Bf16 => KvType::Bf16,
-        KvCacheType::F16 => KvType::F16,
+        KvCacheType::Auto | KvCacheType::F16 => KvType::F16,
     }
 }
 

@@ -36,13 +36,23 @@ impl On {
         if placement.split == Split::Tensor { placement.devices.len() } else { 1 }
     }
 
+    /// On the ranks, where it lies on some.
     pub(super) fn placement(&self, config: &Config) -> Placement {
         let endpoints = self.ranks().map_or_else(Vec::new, |ranks| ranks.endpoints(self.role));
-        let named = match self.role {
-            Role::Target => &config.parallel.devices,
-            Role::Draft => &config.parallel.draft_devices,
+        Placement::of(config, &endpoints)
+    }
+
+    /// The one device that `parallel` names, if it does, and the key.
+    pub(super) fn device(&self, config: &Config) -> (&'static str, Option<u32>) {
+        let (key, named) = match self.role {
+            Role::Target => ("parallel.devices", &config.parallel.devices),
+            Role::Draft => ("parallel.draft_devices", &config.parallel.draft_devices),
         };
-        Placement::of(config, &endpoints, named.as_deref())
+        let device = match named.as_deref() {
+            Some([device]) => Some(*device),
+            _ => None,
+        };
+        (key, device)
     }
 
     /// Bytes that KV may take: a share of what is free where the model lies, all parts of it being of one size.

@@ -1,6 +1,5 @@
 //! Where a model's weights and KV lie: plain data, which `ffi::Model::load` hands to the library.
 
-use super::devices;
 use crate::config::{Config, SplitKey};
 
 /// A device that holds a part of a model.
@@ -26,10 +25,10 @@ pub enum Split {
     Tensor,
 }
 
-/// Where one model lies. The default leaves it to the library: all GPUs that there are, else the CPU.
+/// Where one model lies. The default is the CPU.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Placement {
-    /// Devices in their order; empty = those that the library finds.
+    /// Devices in their order; empty = the CPU alone.
     pub devices: Vec<Device>,
     /// How the model is split over them.
     pub split: Split,
@@ -42,14 +41,9 @@ pub struct Placement {
 }
 
 impl Placement {
-    /// Where the configuration puts a model: on these ranks, or in this process, with one device of `parallel` where that
-    /// names one and there are GPUs.
-    pub fn of(config: &Config, ranks: &[String], named: Option<&[u32]>) -> Placement {
-        let devices = match named {
-            _ if !ranks.is_empty() => ranks.iter().cloned().map(Device::Rank).collect(),
-            Some([gpu]) if !devices::ffi::gpus().is_empty() => vec![Device::Gpu(*gpu)],
-            _ => Vec::new(),
-        };
+    /// Where the configuration puts a model that lies on these ranks.
+    pub fn of(config: &Config, ranks: &[String]) -> Placement {
+        let devices = ranks.iter().cloned().map(Device::Rank).collect();
         let split = match config.parallel.split {
             SplitKey::Tensor if ranks.len() > 1 => Split::Tensor,
             _ => Split::default(),

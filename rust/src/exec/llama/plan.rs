@@ -13,6 +13,8 @@ pub(super) struct Facts {
     pub(super) context: u32,
     /// KV tokens that fit into the memory that KV may take.
     pub(super) fit: u64,
+    /// Cells that the tensors of one layer may have where they lie: whole blocks, one at least.
+    pub(super) cells: u64,
     /// The probe found the same bits in every batch.
     pub(super) equal: bool,
     /// The model has a sliding window: it can be truncated in slots only.
@@ -37,8 +39,7 @@ pub(super) fn of_draft(target: KvPlan, context: u32, speculative: &SpeculativeCo
 pub(super) fn plan(config: &Config, facts: &Facts) -> KvPlan {
     let most = u64::from(config.max_batch_size.max(1)) * u64::from(facts.context);
     let limit = config.kv_cache_max_tokens.unwrap_or(u64::MAX);
-    // The library counts cells in 31 bits.
-    let tokens = most.min(facts.fit).min(limit).clamp(1, 1 << 30);
+    let tokens = most.min(facts.fit).min(limit).clamp(1, most_cells(facts));
     let slots = slots(config, facts, tokens);
     let shared = match config.engine.kv_layout {
         _ if facts.stateful => true,
@@ -56,7 +57,7 @@ pub(super) fn plan(config: &Config, facts: &Facts) -> KvPlan {
 fn slots(config: &Config, facts: &Facts, tokens: u64) -> KvPlan {
     let per_slot = u64::from(facts.context).min(tokens);
     let block = per_slot.next_multiple_of(u64::from(CELL_BLOCK));
-    let fit = (tokens / per_slot).min(facts.fit / block).min((1 << 30) / block);
+    let fit = (tokens / per_slot).min(facts.fit / block).min(most_cells(facts) / block);
     let sequences = fit.clamp(1, u64::from(config.max_batch_size.clamp(1, MAX_SEQUENCES)));
     KvPlan {
         shared: false,
@@ -79,6 +80,12 @@ fn pool(config: &Config, facts: &Facts, tokens: u64) -> KvPlan {
     }
 }
 
+/// The library counts cells in 31 bits.
+fn most_cells(facts: &Facts) -> u64 {
+    let block = u64::from(CELL_BLOCK);
+    (facts.cells / block * block).clamp(block, 1 << 30)
+}
+
 fn narrow(n: u64) -> u32 {
     u32::try_from(n).expect("bounded by 2^30 and a block. This is a bug.")
 }
@@ -88,7 +95,7 @@ mod tests {
     use super::*;
 
     fn facts(context: u32, fit: u64) -> Facts {
-        Facts { context, fit, equal: true, windowed: false, stateful: false }
+        Facts { context, fit, cells: u64::MAX, equal: true, windowed: false, stateful: false }
     }
 
     fn config(max_batch_size: u32, max_tokens: Option<u64>, layout: KvLayout) -> Config {
@@ -151,6 +158,18 @@ mod tests {
             (of_draft(pool, 8192, &part(1.0)).total, of_draft(pool, 8192, &part(1e-9)).total),
             (10_000, 1)
         );
+    }
+
+    #[test]
+    fn no_tensor_is_larger_than_its_device_takes() {
+        // 5,000 cells: 19 blocks.
+        let bounded = |context| Facts { cells: 5_000, ..facts(context, u64::MAX) };
+        let pool = plan(&config(128, None, KvLayout::Shared), &bounded(4096));
+        assert_eq!((pool.cells, pool.total, pool.per_slot), (4864, 4864, 4096));
+        let slots = plan(&config(128, None, KvLayout::Slots), &bounded(300));
+        assert_eq!((slots.sequences, slots.cells), (9, 9 * 512));
+        let one = plan(&config(128, None, KvLayout::Slots), &bounded(8192));
+        assert_eq!((one.sequences, one.cells, one.per_slot), (1, 4864, 4864));
     }
 
     #[test]

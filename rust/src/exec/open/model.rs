@@ -138,8 +138,8 @@ pub(super) fn open_model(target: &str, config: &Config) -> Result<Opened> {
         vocab.check_draft(&*draft.files.whole_vocab(&opened.info).map_err(llama::of_draft)?)?;
     }
     let drafting = drafting.map(|opened| opened.forward);
-    let mask_threads = config.engine.mask_threads.unwrap_or_else(|| spare_cores(config));
-    let judges = (llama::threads(config) + mask_threads) as usize;
+    let mask_threads = config.engine.mask_threads.unwrap_or_else(|| spare_cores(&model));
+    let judges = (model.threads + mask_threads) as usize;
     let target = Box::new(Sampled::new(forward, mask_threads as usize, judges, &config.speculative));
     let info = info_of(target.as_ref(), &vocab, config, false);
     let info = Info {
@@ -176,10 +176,11 @@ fn sampled(path: &Path) -> std::io::Result<u64> {
     Ok(hash)
 }
 
-/// Cores that the engine's threads leave free; masks overlap the forward pass on those.
-fn spare_cores(config: &Config) -> u32 {
+/// Cores that the engine's threads leave free; masks overlap the forward pass on those. A pass on GPUs leaves a core free
+/// where there is only one, too.
+fn spare_cores(model: &llama::ModelInfo) -> u32 {
     let cores = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
-    cores.saturating_sub(llama::threads(config))
+    cores.saturating_sub(model.threads).max(u32::from(model.on_gpus))
 }
 
 #[cfg(test)]

@@ -23,6 +23,17 @@ pub enum KvType {
     F16,
 }
 
+impl KvType {
+    /// Bytes of a row of so many numbers.
+    pub fn bytes(self, numbers: u64) -> u64 {
+        match self {
+            // 32 numbers of 8 bits and their scale of 16.
+            KvType::Q8_0 => numbers.div_ceil(32) * 34,
+            KvType::Bf16 | KvType::F16 => numbers * 2,
+        }
+    }
+}
+
 impl std::fmt::Display for KvType {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {

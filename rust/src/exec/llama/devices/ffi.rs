@@ -5,6 +5,9 @@ use llama_cpp_sys_2 as sys;
 use std::ffi::{CStr, CString, c_char};
 use std::ptr::NonNull;
 
+/// The backend whose devices are ranks.
+const RANKS: &str = "RPC";
+
 /// A device of the library. It lives as long as the process.
 #[derive(Debug, Clone, Copy)]
 pub struct DeviceRef(NonNull<sys::ggml_backend_device>);
@@ -33,6 +36,53 @@ impl DeviceRef {
         text.to_string_lossy().into_owned()
     }
 
+    /// Whether the device computes with a tensor of so many bytes. The library ends the process where KV is one with which
+    /// its device cannot.
+    pub(super) fn takes(self, bytes: u64) -> bool {
+        let params = sys::ggml_init_params {
+            // SAFETY: takes nothing.
+            mem_size: 4 * unsafe { sys::ggml_tensor_overhead() },
+            mem_buffer: std::ptr::null_mut(),
+            no_alloc: true,
+        };
+        let Ok(numbers) = i64::try_from(bytes.div_ceil(4)) else { return false };
+        // SAFETY: the context has room for the two tensors, which get no data, and is freed after its last use; the
+        // device is alive.
+        unsafe {
+            let context = sys::ggml_init(params);
+            if context.is_null() {
+                return false;
+            }
+            let tensor = sys::ggml_new_tensor_1d(context, sys::GGML_TYPE_F32, numbers);
+            let takes =
+                sys::ggml_backend_dev_supports_op(self.as_ptr(), sys::ggml_scale(context, tensor, 1.0));
+            sys::ggml_free(context);
+            takes
+        }
+    }
+
+    /// The backend that it belongs to, e.g. `Vulkan`.
+    fn backend(self) -> String {
+        // SAFETY: the device is alive, and so are its registry and the name of that.
+        unsafe {
+            let registry = sys::ggml_backend_dev_backend_reg(self.as_ptr());
+            CStr::from_ptr(sys::ggml_backend_reg_name(registry)).to_string_lossy().into_owned()
+        }
+    }
+
+    /// Whether it is built into the processor, and its place on the bus where that is known.
+    fn kind_and_place(self) -> (bool, Option<String>) {
+        let mut props = std::mem::MaybeUninit::zeroed();
+        // SAFETY: the device is alive and fills every field; all of them may be zero. The text lives as long.
+        unsafe {
+            sys::ggml_backend_dev_get_props(self.as_ptr(), props.as_mut_ptr());
+            let props: sys::ggml_backend_dev_props = props.assume_init();
+            let place = (!props.device_id.is_null())
+                .then(|| CStr::from_ptr(props.device_id).to_string_lossy().into_owned());
+            (props.type_ == sys::GGML_BACKEND_DEVICE_TYPE_IGPU, place)
+        }
+    }
+
     /// Free and total bytes of its memory.
     pub fn memory(self) -> (u64, u64) {
         let (mut free, mut total) = (0, 0);
@@ -42,7 +92,7 @@ impl DeviceRef {
     }
 }
 
-/// The GPUs of this machine.
+/// The GPUs of this machine: those on cards, or else those built into processors, each once though two backends know it.
 pub fn gpus() -> Vec<DeviceRef> {
     init();
     // SAFETY (both): every index is below the count.
@@ -53,7 +103,17 @@ pub fn gpus() -> Vec<DeviceRef> {
         let kind = unsafe { sys::ggml_backend_dev_type(device.as_ptr()) };
         kind == sys::GGML_BACKEND_DEVICE_TYPE_GPU || kind == sys::GGML_BACKEND_DEVICE_TYPE_IGPU
     };
-    all.filter(is_gpu).map(DeviceRef).collect()
+    let (mut cards, mut built_in) = (Vec::new(), Vec::new());
+    let mut places = Vec::new();
+    for device in all.filter(is_gpu).map(DeviceRef).filter(|device| device.backend() != RANKS) {
+        let (integrated, place) = device.kind_and_place();
+        if place.as_ref().is_some_and(|place| places.contains(place)) {
+            continue;
+        }
+        places.extend(place);
+        if integrated { &mut built_in } else { &mut cards }.push(device);
+    }
+    if cards.is_empty() { built_in } else { cards }
 }
 
 /// The devices of the rank that listens at `endpoint` (`host:port`). Ends the process where none does.

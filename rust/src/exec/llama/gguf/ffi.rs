@@ -18,7 +18,7 @@ pub(super) const QFORMATS: [(&str, sys::llama_ftype); 5] = [
     ("q4_k_m", sys::LLAMA_FTYPE_MOSTLY_Q4_K_M),
 ];
 
-/// Writes `source`, which was checked (`llama::check`), to `target` with its matrices as `kind`.
+/// Writes `source`, which was checked (`llama::file::read`), to `target` with its matrices as `kind`.
 ///
 /// # Errors
 /// The library's reason.
@@ -101,6 +101,30 @@ impl Metadata {
                 sys::GGUF_TYPE_INT64 => Some(sys::gguf_get_val_i64(context, number)),
                 _ => None,
             }
+        }
+    }
+
+    /// An integer, or the largest of a list of them.
+    pub(in crate::exec::llama) fn largest(&self, key: &str) -> Option<u64> {
+        let listed = || {
+            // SAFETY: the array holds `len` values of this type.
+            let unsigned = |(number, len)| unsafe { self.copy::<u32>(number, len) };
+            let unsigned = self.array(key, sys::GGUF_TYPE_UINT32).map(unsigned);
+            let numbers = unsigned.map(|list| list.into_iter().map(i64::from).collect::<Vec<_>>());
+            numbers.or_else(|| Some(self.i32s(key)?.into_iter().map(i64::from).collect()))?.into_iter().max()
+        };
+        self.integer(key).or_else(listed).and_then(|n| u64::try_from(n).ok())
+    }
+
+    /// Names and bytes of the tensors in this file.
+    pub(in crate::exec::llama) fn tensors(&self) -> Vec<(String, u64)> {
+        let file = self.0.as_ptr();
+        // SAFETY: the context is open, and every number is below the count; names end with NUL and live as long.
+        unsafe {
+            let name = |i| CStr::from_ptr(sys::gguf_get_tensor_name(file, i)).to_string_lossy().into_owned();
+            (0..sys::gguf_get_n_tensors(file))
+                .map(|i| (name(i), sys::gguf_get_tensor_size(file, i) as u64))
+                .collect()
         }
     }
 

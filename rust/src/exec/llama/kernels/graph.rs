@@ -1,5 +1,6 @@
 //! Small graphs of ggml: for the check at start, and for tests.
 
+use crate::exec::llama::devices::ffi::DeviceRef;
 use llama_cpp_sys_2 as sys;
 use std::ffi::c_int;
 use std::ptr::NonNull;
@@ -56,6 +57,48 @@ impl Graph {
         // SAFETY: tensors of this context with rows of the same length.
         graph.result = unsafe { sys::ggml_mul_mat(graph.context.as_ptr(), weights, values) };
         Some(graph)
+    }
+
+    /// The product of weights with the activations of tokens, [token][row], as a device computes it; None where it fails.
+    pub(super) fn product_on(device: DeviceRef, weights: &Operand<'_>, values: &[f32]) -> Option<Vec<f32>> {
+        let parameters =
+            sys::ggml_init_params { mem_size: 1 << 20, mem_buffer: std::ptr::null_mut(), no_alloc: true };
+        // SAFETY: plain parameters.
+        let context = NonNull::new(unsafe { sys::ggml_init(parameters) })?;
+        let mut graph = Self { context, result: std::ptr::null_mut() };
+        let context = context.as_ptr();
+        let [row, rows, _] = weights.shape.map(|n| n.cast_signed() as i64);
+        let tokens = values.len().cast_signed() as i64 / row;
+        // SAFETY: the device lives as long as the process, the tensors as long as the context. Each gets as many bytes as
+        // it has, after it has got a place. The backend and its buffer are freed after their last use.
+        unsafe {
+            let a = sys::ggml_new_tensor_2d(context, weights.ty, row, rows);
+            let b = sys::ggml_new_tensor_2d(context, sys::GGML_TYPE_F32, row, tokens);
+            graph.result = sys::ggml_mul_mat(context, a, b);
+            assert_eq!(
+                (sys::ggml_nbytes(a), sys::ggml_nbytes(b)),
+                (weights.bytes.len(), size_of_val(values))
+            );
+            let steps = sys::ggml_new_graph(context);
+            sys::ggml_build_forward_expand(steps, graph.result);
+            let backend =
+                NonNull::new(sys::ggml_backend_dev_init(device.as_ptr(), std::ptr::null()))?.as_ptr();
+            let buffer = sys::ggml_backend_alloc_ctx_tensors(context, backend);
+            let mut result = None;
+            if !buffer.is_null() {
+                sys::ggml_backend_tensor_set(a, weights.bytes.as_ptr().cast(), 0, weights.bytes.len());
+                sys::ggml_backend_tensor_set(b, values.as_ptr().cast(), 0, size_of_val(values));
+                if sys::ggml_backend_graph_compute(backend, steps) == sys::GGML_STATUS_SUCCESS {
+                    let mut got = vec![0f32; (rows * tokens).unsigned_abs() as usize];
+                    let bytes = size_of_val(&got[..]);
+                    sys::ggml_backend_tensor_get(graph.result, got.as_mut_ptr().cast(), 0, bytes);
+                    result = Some(got);
+                }
+                sys::ggml_backend_buffer_free(buffer);
+            }
+            sys::ggml_backend_free(backend);
+            result
+        }
     }
 
     /// Attention over f16 keys, values and a mask: dimensions, tokens, cells, heads of queries and of KV.

@@ -2,6 +2,7 @@
 
 use super::Counter;
 use super::graph::{Graph, Operand};
+use crate::exec::llama::devices::ffi::DeviceRef;
 use llama_cpp_sys_2 as sys;
 
 /// Rows, activations and tokens of the known product.
@@ -98,6 +99,35 @@ pub(super) fn compare_product(weights: &[u8], values: &[f32]) -> Result<(), Stri
         for r in 0..rows {
             let terms = (0..row).map(|i| weight(r * row + i) * value(token * row + i));
             same("a matrix product", got[token * rows + r], terms.sum::<i32>() as f32)?;
+        }
+    }
+    Ok(())
+}
+
+/// Share of the sum of a product's terms by which a GPU may miss it: it may compute in 8 or 16 bits.
+const ROUGH: f32 = 0.02;
+
+/// Looks whether a GPU computes what is known. Its driver may have taken it, and yet be wrong about it.
+///
+/// # Errors
+/// What it gave.
+pub(in crate::exec::llama) fn check_on(device: DeviceRef) -> Result<(), String> {
+    let (weights, values) = product();
+    let [rows, row, tokens] = PRODUCT;
+    // Sums of products that are whole numbers would be too large for 16 bits.
+    let values: Vec<f32> = values.iter().map(|x| x / 1024.0).collect();
+    let operand = Operand { ty: sys::GGML_TYPE_Q8_0, shape: [row, rows, 1], bytes: &weights };
+    let got = Graph::product_on(device, &operand, &values).ok_or("a product failed")?;
+    for token in 0..tokens {
+        for r in 0..rows {
+            let terms = (0..row).map(|i| weight(r * row + i) as f32 * values[token * row + i]);
+            let (want, size) = terms.fold((0.0, 0.0), |(sum, size), term| (sum + term, size + term.abs()));
+            let got = got[token * rows + r];
+            // What is no number never is.
+            let near = (got - want).abs() <= ROUGH * size;
+            if !near {
+                return Err(format!("a matrix product gave {got} instead of {want}"));
+            }
         }
     }
     Ok(())

@@ -42,7 +42,7 @@ mod scalar;
 #[cfg(all(test, target_arch = "x86_64"))]
 mod tests;
 
-pub(super) use known::check;
+pub(super) use known::{check, check_on};
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -1,0 +1,130 @@
+//! What a file says of its model, read before the library loads it.
+
+use super::gguf::Metadata;
+use super::{probe, refused};
+use crate::error::Error;
+use std::path::{Path, PathBuf};
+
+/// Layers that the library takes; with none or more it aborts.
+const LAYERS: std::ops::RangeInclusive<i64> = 1..=512;
+
+/// Facts of a model file that may be loaded.
+pub(super) struct File {
+    /// Tokens of context that the model was trained for.
+    pub(super) trained: u32,
+    /// Bytes of each layer, and of the output with what belongs to no layer.
+    pub(super) layers: Vec<u64>,
+    /// Numbers in a row of K or V of the layer that has the longest.
+    pub(super) kv_row: u64,
+}
+
+/// What the library would abort on, or accept to its harm, is refused before it loads the file. `parts`: over how many
+/// ranks its matrices are split.
+///
+/// # Errors
+/// `Invalid` of the target.
+pub(super) fn read(gguf: &Path, parts: usize) -> Result<File, Error> {
+    match std::fs::metadata(gguf) {
+        Ok(meta) if meta.is_file() => {}
+        Ok(_) => return Err(refused(gguf, "is no file")),
+        Err(e) => return Err(refused(gguf, &format!("cannot be read: {e}"))),
+    }
+    let file =
+        Metadata::open(gguf).map_err(|why| refused(gguf, &format!("is no readable GGUF file: {why}")))?;
+    let missing = |key: &str| refused(gguf, &format!("is damaged: {key} is missing or of a wrong type"));
+    let arch = file.string("general.architecture").ok_or_else(|| missing("general.architecture"))?;
+    let number = |name: &str| file.integer(&format!("{arch}.{name}")).ok_or_else(|| missing(name));
+    let layers = number("block_count")?;
+    if !LAYERS.contains(&layers) {
+        return Err(refused(gguf, &format!("is damaged: it claims {layers} layers")));
+    }
+    let heads = file.integer(&format!("{arch}.attention.head_count_kv"));
+    if let Some(heads) = heads.filter(|heads| parts > 1 && *heads < parts as i64) {
+        let why = "lower parallel.tp_size (or draft_tp_size), or set parallel.split to layer";
+        return Err(refused(gguf, &format!("has {heads} key and value heads for {parts} ranks; {why}")));
+    }
+    let trained = number("context_length")?;
+    let trained = u32::try_from(trained)
+        .ok()
+        .filter(|n| (probe::FEWEST_TOKENS..=1 << 30).contains(n))
+        .ok_or_else(|| refused(gguf, &format!("is damaged: it claims a context of {trained} tokens")))?;
+    let mut tensors = file.tensors();
+    for piece in pieces(gguf) {
+        // What is wrong with it, the library says when it loads the model.
+        tensors.extend(Metadata::open(&piece).map(|file| file.tensors()).unwrap_or_default());
+    }
+    Ok(File { trained, layers: layer_bytes(&tensors, layers as usize), kv_row: kv_row(&file, &arch) })
+}
+
+/// Bytes of so many layers and, last, of what is computed after them. Embeddings stay in the machine's memory; where they
+/// are the output's weights too, a GPU has a copy.
+fn layer_bytes(tensors: &[(String, u64)], count: usize) -> Vec<u64> {
+    let mut layers = vec![0; count + 1];
+    let tied = !tensors.iter().any(|(name, _)| name == "output.weight");
+    for (name, bytes) in tensors {
+        let block = name.strip_prefix("blk.").and_then(|rest| rest.split('.').next()?.parse::<usize>().ok());
+        match block {
+            Some(block) if block < count => layers[block] += bytes,
+            _ if name.starts_with("token_embd") && !tied => {}
+            _ => layers[count] += bytes,
+        }
+    }
+    layers
+}
+
+/// Heads of KV times their length; the embedding's, which is hardly ever exceeded, where the file does not say.
+fn kv_row(file: &Metadata, arch: &str) -> u64 {
+    let key = |name: &str| format!("{arch}.attention.{name}");
+    let number = |name: &str| file.integer(&key(name)).and_then(|n| u64::try_from(n).ok());
+    let embedding = file.largest(&format!("{arch}.embedding_length")).unwrap_or(1);
+    let heads = file.largest(&key("head_count")).unwrap_or(1);
+    let kv_heads = file.largest(&key("head_count_kv")).unwrap_or(heads);
+    let lengths = ["key_length", "value_length", "key_length_swa", "value_length_swa"];
+    let longest = lengths.into_iter().filter_map(number).max();
+    let row =
+        longest.or_else(|| embedding.checked_div(heads)).and_then(|length| length.checked_mul(kv_heads));
+    row.filter(|row| *row > 0).unwrap_or(embedding)
+}
+
+/// The further files of a model in several, of which this is the first: `name-00001-of-00003.gguf`.
+fn pieces(gguf: &Path) -> Vec<PathBuf> {
+    let parts = || {
+        let (first, count) = gguf.file_name()?.to_str()?.strip_suffix(".gguf")?.rsplit_once("-of-")?;
+        Some((first.strip_suffix("-00001")?.to_owned(), count.to_owned()))
+    };
+    let Some((stem, count)) = parts() else { return Vec::new() };
+    let pieces = count.parse::<u32>().ok().filter(|n| *n < 100_000).unwrap_or(1);
+    (2..=pieces).map(|i| gguf.with_file_name(format!("{stem}-{i:05}-of-{count}.gguf"))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_are_counted_where_they_lie() {
+        let tensors =
+            |names: &[(&str, u64)]| Vec::from_iter(names.iter().map(|(n, b)| ((*n).to_owned(), *b)));
+        let mut all = tensors(&[
+            ("token_embd.weight", 100),
+            ("blk.0.attn_q.weight", 1),
+            ("blk.0.ffn_up.weight", 2),
+            ("blk.1.attn_q.weight", 4),
+            ("output_norm.weight", 8),
+            ("output.weight", 16),
+        ]);
+        assert_eq!(layer_bytes(&all, 2), [3, 4, 24]);
+        all.pop();
+        assert_eq!(layer_bytes(&all, 2), [3, 4, 108], "tied");
+    }
+
+    #[test]
+    fn further_pieces_are_found_by_name() {
+        let found = pieces(Path::new("models/a-00001-of-00003.gguf"));
+        let names = ["models/a-00002-of-00003.gguf", "models/a-00003-of-00003.gguf"];
+        assert_eq!(found, names.map(PathBuf::from));
+        for other in ["model.gguf", "a-00002-of-00003.gguf", "a-00001-of-9999999.gguf"] {
+            assert!(pieces(Path::new(other)).is_empty(), "{other}");
+        }
+    }
+}

@@ -1,0 +1,264 @@
+//! Which layers of a model lie on which GPUs, and what part of KV each place holds: pure arithmetic.
+
+use super::drivers;
+use super::placement::{Device, Placement, Split};
+use crate::config::EngineConfig;
+use crate::error::Error;
+
+/// Share of a GPU's free memory that weights take at most where no number of layers is asked for: the rest is for KV and
+/// for what passes need.
+const WEIGHTS: f64 = 0.875;
+
+/// A GPU of this machine.
+#[derive(Debug, Clone)]
+pub(super) struct Gpu {
+    /// As the library calls it, and what it is.
+    pub(super) name: String,
+    /// Free bytes; 0 where that is not known.
+    pub(super) free: u64,
+}
+
+/// Where a model's layers lie. Lists of GPUs have an entry for each of the machine's.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Layout {
+    pub(super) placement: Placement,
+    /// The model's layers, the output included.
+    pub(super) layers: u32,
+    /// Bytes of weights on each GPU.
+    pub(super) weights: Vec<u64>,
+    /// Parts of a KV token: in the machine's own memory, then on each GPU.
+    pub(super) kv: Vec<f64>,
+}
+
+impl Layout {
+    /// Ranks hold all of them; `gpus`: how many this machine has.
+    pub(super) fn of_ranks(placement: Placement, layers: usize, gpus: usize) -> Layout {
+        let placement = Placement { gpu_layers: None, ..placement };
+        let kv = Vec::from_iter((0..=gpus).map(|place| f64::from(u8::from(place == 0))));
+        Layout { placement, layers: layers as u32, weights: vec![0; gpus], kv }
+    }
+
+    /// Layers on GPUs.
+    pub(super) fn on_gpus(&self) -> u32 {
+        self.placement.gpu_layers.unwrap_or(0)
+    }
+
+    /// Whether GPUs compute every layer.
+    pub(super) fn whole(&self) -> bool {
+        self.on_gpus() == self.layers
+    }
+}
+
+/// Refuses what is said about GPUs of this process where ranks hold all layers.
+///
+/// # Errors
+/// `Invalid` naming the key.
+pub(super) fn none_beside_ranks(engine: &EngineConfig) -> Result<(), Error> {
+    let said = [
+        ("engine.gpu_layers", engine.gpu_layers.is_some()),
+        ("engine.main_gpu", engine.main_gpu.is_some()),
+        ("engine.tensor_split", engine.tensor_split.is_some()),
+    ];
+    match said.into_iter().find(|(_, said)| *said) {
+        Some((key, _)) => Err(Error::invalid(
+            key,
+            "ranks hold all layers; name their devices in parallel, and leave this out",
+        )),
+        None => Ok(()),
+    }
+}
+
+/// Places a model whose layers take so many bytes, the output last.
+///
+/// # Errors
+/// `Invalid` naming the key that asks for a GPU that is not there.
+pub(super) fn place(engine: &EngineConfig, layers: &[u64], gpus: &[Gpu]) -> Result<Layout, Error> {
+    let shares = shares(engine, gpus)?;
+    let none = shares.iter().all(|share| *share <= 0.0);
+    let fits = |count: usize| {
+        let weights = weights(layers, &assigned(layers.len(), count, &shares), gpus.len());
+        weights.iter().zip(gpus).all(|(bytes, gpu)| *bytes as f64 <= gpu.free as f64 * WEIGHTS)
+    };
+    let count = match engine.gpu_layers {
+        _ if none => 0,
+        Some(count) => layers.len().min(count as usize),
+        None => (0..=layers.len()).rev().find(|count| fits(*count)).unwrap_or(0),
+    };
+    let homes = assigned(layers.len(), count, &shares);
+    let blocks = layers.len().saturating_sub(1);
+    let mut kv = vec![0.0; gpus.len() + 1];
+    for home in &homes[..blocks] {
+        kv[home.map_or(0, |gpu| gpu + 1)] += 1.0 / blocks as f64;
+    }
+    let used = |i: &usize| count > 0 && shares[*i] > 0.0;
+    let used = Vec::from_iter((0..gpus.len()).filter(used));
+    let placement = Placement {
+        devices: used.iter().map(|i| Device::Gpu(*i as u32)).collect(),
+        split: Split::Layer,
+        gpu_layers: Some(count as u32),
+        main_device: 0,
+        tensor_split: used.iter().map(|i| shares[*i] as f32).collect(),
+    };
+    Ok(Layout { placement, layers: layers.len() as u32, weights: weights(layers, &homes, gpus.len()), kv })
+}
+
+/// The share of each GPU; 0 = it is not used.
+fn shares(engine: &EngineConfig, gpus: &[Gpu]) -> Result<Vec<f64>, Error> {
+    let asked = [
+        ("engine.main_gpu", engine.main_gpu.is_some()),
+        ("engine.tensor_split", engine.tensor_split.is_some()),
+        ("engine.gpu_layers", engine.gpu_layers.is_some_and(|n| n > 0)),
+    ];
+    if let (Some((key, _)), true) = (asked.into_iter().find(|(_, asked)| *asked), gpus.is_empty()) {
+        return Err(Error::invalid(key, format!("there is no GPU: {}", drivers::missing())));
+    }
+    if engine.gpu_layers == Some(0) {
+        return Ok(vec![0.0; gpus.len()]);
+    }
+    let known = || {
+        let names = gpus.iter().enumerate().map(|(i, gpu)| format!("{i} = {}", gpu.name));
+        names.collect::<Vec<_>>().join(", ")
+    };
+    if let Some(main) = engine.main_gpu {
+        if main as usize >= gpus.len() {
+            let why = format!("there is no GPU {main}; there are {}", known());
+            return Err(Error::invalid("engine.main_gpu", why));
+        }
+        return Ok((0..gpus.len()).map(|i| f64::from(u8::from(i == main as usize))).collect());
+    }
+    match &engine.tensor_split {
+        Some(given) if given.len() != gpus.len() => {
+            let why = format!("has {} shares for {} GPUs: {}", given.len(), gpus.len(), known());
+            Err(Error::invalid("engine.tensor_split", why))
+        }
+        Some(given) => Ok(given.clone()),
+        // In MiB, as numbers that the library's floats tell apart.
+        None => Ok(gpus.iter().map(|gpu| (gpu.free >> 20).max(1) as f64).collect()),
+    }
+}
+
+/// The GPU of each of `layers` where the last `count` lie on GPUs, as the library deals them out.
+fn assigned(layers: usize, count: usize, shares: &[f64]) -> Vec<Option<usize>> {
+    let sum: f64 = shares.iter().sum();
+    let ends = Vec::from_iter(shares.iter().scan(0.0, |end, share| {
+        *end += share / sum;
+        Some(*end as f32)
+    }));
+    let home = |layer: usize| {
+        let place = layer.checked_sub(layers - count)? as f32 / count as f32;
+        // The last one's end may be less than 1 by rounding.
+        Some(ends.iter().position(|end| *end > place).unwrap_or(ends.len() - 1))
+    };
+    (0..layers).map(|layer| if count == 0 { None } else { home(layer) }).collect()
+}
+
+fn weights(layers: &[u64], homes: &[Option<usize>], gpus: usize) -> Vec<u64> {
+    let mut weights = vec![0; gpus];
+    for (bytes, home) in layers.iter().zip(homes) {
+        if let Some(gpu) = home {
+            weights[*gpu] += bytes;
+        }
+    }
+    weights
+}
+
+/// KV tokens that fit into the free bytes of all places, where a token takes so many bytes in each.
+pub(super) fn fit(free: &[f64], bytes: &[f64]) -> f64 {
+    free.iter()
+        .zip(bytes)
+        .filter(|(_, bytes)| **bytes > 0.0)
+        .fold(f64::INFINITY, |fit, (f, b)| fit.min(f / b))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GIB: u64 = 1 << 30;
+
+    fn gpus(free: &[u64]) -> Vec<Gpu> {
+        free.iter().map(|gib| Gpu { name: "a GPU".into(), free: gib * GIB }).collect()
+    }
+
+    fn engine(gpu_layers: Option<u32>) -> EngineConfig {
+        EngineConfig { gpu_layers, ..EngineConfig::default() }
+    }
+
+    fn counts(layout: &Layout) -> (u32, Vec<u64>) {
+        (layout.on_gpus(), layout.weights.iter().map(|bytes| bytes / GIB).collect())
+    }
+
+    fn refusal(engine: &EngineConfig, free: &[u64]) -> (String, String) {
+        match place(engine, &[GIB; 5], &gpus(free)) {
+            Err(Error::Invalid { what, why, .. }) => (what, why),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn what_fits_lies_on_gpus() {
+        let place = |config: &EngineConfig, free: &[u64]| place(config, &[GIB; 5], &gpus(free)).unwrap();
+        let all = place(&engine(None), &[8]);
+        assert!(all.whole() && all.placement.devices == [Device::Gpu(0)] && all.kv == [0.0, 1.0]);
+        let some = place(&engine(None), &[4]);
+        // Three of 4 GiB: two blocks and the output.
+        assert_eq!((counts(&some), some.kv.as_slice()), ((3, vec![3]), &[0.5, 0.5][..]));
+        assert!(!some.whole());
+        let nothing = place(&engine(None), &[1]);
+        assert_eq!((nothing.on_gpus(), nothing.placement.devices.len()), (0, 0));
+        assert_eq!(place(&engine(Some(2)), &[1]).on_gpus(), 2, "asked for, whether it fits or not");
+        assert_eq!(place(&engine(Some(65_535)), &[1]).on_gpus(), 5);
+        let cpu = place(&engine(Some(0)), &[8]);
+        assert_eq!(
+            (cpu.on_gpus(), cpu.placement, cpu.kv),
+            (0, place(&engine(None), &[]).placement, vec![1.0, 0.0])
+        );
+        assert_eq!(place(&engine(None), &[]).kv, [1.0]);
+    }
+
+    #[test]
+    fn shares_deal_layers_out() {
+        let place = |config: &EngineConfig, free: &[u64]| place(config, &[GIB; 5], &gpus(free)).unwrap();
+        let by_memory = place(&engine(None), &[6, 4]);
+        assert_eq!(counts(&by_memory), (5, vec![3, 2]));
+        assert_eq!(by_memory.kv, [0.0, 0.75, 0.25]);
+        let given = EngineConfig { tensor_split: Some(vec![1.0, 0.0, 4.0]), ..engine(None) };
+        let given = place(&given, &[8, 8, 8]);
+        assert_eq!(
+            (counts(&given), given.placement.devices),
+            ((5, vec![1, 0, 4]), vec![Device::Gpu(0), Device::Gpu(2)])
+        );
+        assert_eq!(given.placement.tensor_split, [1.0, 4.0]);
+        let main = place(&EngineConfig { main_gpu: Some(1), ..engine(None) }, &[80, 8]);
+        assert_eq!((counts(&main), main.placement.devices), ((5, vec![0, 5]), vec![Device::Gpu(1)]));
+    }
+
+    #[test]
+    fn what_is_not_there_is_refused() {
+        let main = EngineConfig { main_gpu: Some(2), ..engine(None) };
+        let (what, why) = refusal(&main, &[8, 8]);
+        assert!(what == "engine.main_gpu" && why.contains("no GPU 2") && why.contains("1 = a GPU"), "{why}");
+        assert_eq!(refusal(&main, &[]).0, "engine.main_gpu");
+        let shares = EngineConfig { tensor_split: Some(vec![1.0]), ..engine(None) };
+        assert!(refusal(&shares, &[8, 8]).1.contains("1 shares for 2 GPUs"));
+        let (what, why) = refusal(&engine(Some(1)), &[]);
+        assert!(what == "engine.gpu_layers" && why.starts_with("there is no GPU: "), "{why}");
+    }
+
+    #[test]
+    fn ranks_hold_everything() {
+        assert!(none_beside_ranks(&engine(None)).is_ok());
+        let refused = none_beside_ranks(&engine(Some(3)));
+        assert!(matches!(refused, Err(Error::Invalid { what, .. }) if what == "engine.gpu_layers"));
+        let on = Placement { devices: vec![Device::Rank("a:1".into())], ..Placement::default() };
+        let layout = Layout::of_ranks(on, 5, 2);
+        assert_eq!((layout.on_gpus(), layout.whole(), layout.kv), (0, false, vec![1.0, 0.0, 0.0]));
+    }
+
+    #[test]
+    fn the_place_that_is_full_first_decides() {
+        assert_eq!(fit(&[1000.0, 50.0, 0.0], &[2.0, 1.0, 0.0]), 50.0);
+        assert_eq!(fit(&[10.0], &[2.0]), 5.0);
+        assert_eq!(fit(&[10.0], &[0.0]), f64::INFINITY);
+    }
+}
