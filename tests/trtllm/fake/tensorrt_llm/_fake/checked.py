@@ -5,9 +5,11 @@ from __future__ import annotations
 import collections.abc
 import dataclasses
 import datetime
+import functools
+import os
 import types
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 _Class = TypeVar("_Class", bound=type)
@@ -48,33 +50,48 @@ def _check(owner: str, name: str, kind: Any, value: Any) -> None:
         )
 
 
-def binding(frozen: bool = False) -> Callable[[_Class], _Class]:
-    """A dataclass whose members have the types that they are declared with, for ever (`frozen`: and the values)."""
+def _is_old() -> bool:
+    """`FAKE_TRTLLM_RELEASE=0.18` leaves out what later releases have brought."""
+    return os.environ.get("FAKE_TRTLLM_RELEASE") == "0.18"
+
+
+def binding(frozen: bool = False, newer: Sequence[str] = ()) -> Callable[[_Class], _Class]:
+    """A class of properties that have the types they are declared with, for ever (`frozen`: and the values).
+
+    `newer`: those that early releases lack.
+    """
 
     def decorate(plain: _Class) -> _Class:
+        for name in newer if _is_old() else ():
+            del plain.__annotations__[name]
+            delattr(plain, name)
         made: Any = dataclasses.dataclass(eq=False)(plain)
-        init, hints = made.__init__, None
+        init, names = made.__init__, [field.name for field in dataclasses.fields(made)]
+        hints = functools.cache(lambda: typing.get_type_hints(made))
 
         def __init__(self: Any, *given: Any, **named: Any) -> None:  # noqa: N807 (put into the class)
             init(self, *given, **named)
             self.__dict__["_whole"] = True
 
         def __setattr__(self: Any, name: str, value: Any) -> None:  # noqa: N807 (put into the class)
-            nonlocal hints
-            if hints is None:
-                hints = typing.get_type_hints(made)
             if frozen and self.__dict__.get("_whole"):
                 raise AttributeError(f"property '{name}' of '{made.__name__}' object has no setter")
-            if name in hints:
-                _check(made.__name__, name, hints[name], value)
-            object.__setattr__(self, name, value)
+            if name in hints():
+                _check(made.__name__, name, hints()[name], value)
+            self.__dict__[name] = value
 
         __init__.__wrapped__ = init  # type: ignore[attr-defined] # what `inspect.signature` shows
         made.__init__, made.__setattr__ = __init__, __setattr__
+        for name in names:
+            setattr(made, name, property(_reader(name)))
         result: _Class = made
         return result
 
     return decorate
+
+
+def _reader(name: str) -> Callable[[Any], Any]:
+    return lambda self: self.__dict__[name]
 
 
 def seconds(duration: Duration) -> float:

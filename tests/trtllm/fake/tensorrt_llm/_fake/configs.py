@@ -33,7 +33,7 @@ class RuntimeDefaults:
     sink_token_length: int | None = None
 
 
-@binding()
+@binding(newer=("max_gpu_total_bytes", "attention_dp_events_gather_period_ms", "use_uvm"))
 class KvCacheConfig:
     enable_block_reuse: bool = True
     max_tokens: int | None = None
@@ -194,7 +194,7 @@ class DebugConfig:
     debug_tensors_max_iterations: int = 0
 
 
-@binding()
+@binding(newer=("kv_transfer_timeout_ms",))
 class CacheTransceiverConfig:
     backend: CacheTransceiverBackendType | None = None
     max_tokens_in_buffer: int | None = None
@@ -207,7 +207,7 @@ class AdditionalModelOutput:
     gather_context: bool = False
 
 
-@binding()
+@binding(newer=("mm_embedding_offloading", "enable_trt_overlap", "fail_fast_on_attention_window_too_large"))
 class ExecutorConfig:
     max_beam_width: int = 1
     scheduler_config: SchedulerConfig = dataclasses.field(default_factory=SchedulerConfig)

@@ -143,7 +143,7 @@ class Engine:
             return "the fake has no beams and no several sequences"
         unknown = ("top_p_min", "top_p_reset_ids", "top_p_decay", "no_repeat_ngram_size", "beam_width_array")
         for name in unknown:
-            if getattr(config, name) is not None:
+            if getattr(config, name, None) is not None:
                 return f"the fake has no {name}"
         if output.return_context_logits or output.return_encoder_output or output.additional_model_outputs:
             return "the fake has no such outputs"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from torch import Tensor
 
@@ -14,7 +14,7 @@ from tensorrt_llm._fake.enums import KvCacheTransferMode, RequestType
 from tensorrt_llm._fake.guided import GuidedDecodingParams
 
 
-@binding()
+@binding(newer=("prompt_ignore_length", "beam_width_array"))
 class SamplingConfig:
     beam_width: int = 1
     _: dataclasses.KW_ONLY
@@ -52,7 +52,7 @@ class SamplingConfig:
             "min_p": (0.0, 1.0),
         }
         for name, (least, most) in ranges.items():
-            value = getattr(self, name)
+            value = getattr(self, name, None)
             if value is not None and (value < least or (most is not None and value > most)):
                 raise RuntimeError(f"SamplingConfig: {name} = {value} is out of range")
         if self.seed is not None and not 0 <= self.seed < 1 << 64:
@@ -139,7 +139,7 @@ class _TokenRangeRetentionConfig:
     duration_ms: Duration | None = None
 
 
-@binding(frozen=True)
+@binding(frozen=True, newer=("transfer_mode", "directory"))
 class KvCacheRetentionConfig:
     token_range_retention_configs: list[_TokenRangeRetentionConfig]
     decode_retention_priority: int = 35
@@ -151,7 +151,7 @@ class KvCacheRetentionConfig:
 KvCacheRetentionConfig.TokenRangeRetentionConfig = _TokenRangeRetentionConfig  # type: ignore[attr-defined] # nested
 
 
-@binding()
+@binding(newer=("multimodal_input", "multimodal_embedding", "cache_salt_id"))
 class Request:
     BATCHED_POST_PROCESSOR_NAME: ClassVar[str] = "batched"
 
@@ -204,10 +204,17 @@ class Request:
             raise RuntimeError(f"Request: priority {self.priority} is not between 0 and 1")
         if self.logits_post_processor_name is not None and self.logits_post_processor is not None:
             raise RuntimeError("Request: logits_post_processor and its name exclude each other")
-        hidden = {name: self.__dict__.pop(name) for name in CONSTRUCTOR_ONLY}
-        self.__dict__["_hidden"] = hidden
-        self.__dict__["request_type"] = hidden["type"]
+        self.request_type = self.type
 
 
 CONSTRUCTOR_ONLY = ("priority", "type", "encoder_output_length", "num_return_sequences", "language_adapter_uid")
-"""Arguments of a request that cannot be read back."""
+"""Arguments of a request that are no properties of it; the executor reads them by `hidden`."""
+
+
+def hidden(request: Request, name: str) -> Any:
+    """An argument that the request keeps to itself."""
+    return request.__dict__[name]
+
+
+for _name in CONSTRUCTOR_ONLY:
+    delattr(Request, _name)

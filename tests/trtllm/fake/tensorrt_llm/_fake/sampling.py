@@ -34,7 +34,7 @@ def processed(row: Any, request: Request, position: Position) -> Any:
         row /= np.float32(temperature + _COLD)
     _penalise(row, config, position)
     generated = len(position.tokens) - position.prompt
-    if request.end_id is not None and generated < (config.min_tokens or 1):
+    if request.end_id is not None and generated < (config.min_tokens or 0):
         _ban(row, request.end_id)
     for words in request.bad_words or []:
         *head, last = words
@@ -57,7 +57,7 @@ def _penalise(row: Any, config: SamplingConfig, position: Position) -> None:
         seen = np.unique(np.asarray(position.tokens))
         scale = np.float32(repetition)
         row[seen] = np.where(row[seen] < 0, row[seen] * scale, row[seen] / scale)
-    counted = np.asarray(position.tokens[config.prompt_ignore_length or 0 :], np.int64)
+    counted = np.asarray(position.tokens[getattr(config, "prompt_ignore_length", None) or 0 :], np.int64)
     ids, counts = np.unique(counted, return_counts=True)
     if frequency is not None:
         row[ids] -= np.float32(frequency) * counts.astype(np.float32)

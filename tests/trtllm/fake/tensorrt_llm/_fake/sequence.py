@@ -11,7 +11,7 @@ import numpy as np
 from tensorrt_llm._fake.blocks import Block, Key, Usage
 from tensorrt_llm._fake.checked import seconds
 from tensorrt_llm._fake.enums import FinishReason
-from tensorrt_llm._fake.requests import ExternalDraftTokensConfig, Request
+from tensorrt_llm._fake.requests import ExternalDraftTokensConfig, Request, hidden
 
 
 @dataclasses.dataclass
@@ -62,7 +62,7 @@ class Sequence:
 
     @property
     def priority(self) -> float:
-        found: float = self.request._hidden["priority"]  # type: ignore[attr-defined] # put there for this
+        found: float = hidden(self.request, "priority")
         return found
 
     @property
@@ -84,7 +84,7 @@ class Sequence:
 
     def keys(self, tokens: int, block: int) -> list[Key]:
         """Keys of the full blocks among the first `tokens` tokens, whose hashes are there."""
-        salt = self.request.cache_salt_id
+        salt = getattr(self.request, "cache_salt_id", None)  # early releases have none
         return [(salt, self.hashes[end]) for end in range(block, tokens + 1, block)]
 
     def end(self, reason: FinishReason) -> None:
