@@ -25,12 +25,13 @@ class SpeculativeDecodingFastLogitsInfo:
         packed = np.array([self.draft_request_id, self.draft_participant_id], "<u8")
         return torch.frombuffer(bytearray(packed.tobytes()), dtype=torch.uint8)
 
-    @staticmethod
-    def of_tensor(tensor: Tensor) -> SpeculativeDecodingFastLogitsInfo:
-        found = SpeculativeDecodingFastLogitsInfo()
-        packed = np.frombuffer(tensor.cpu().numpy().tobytes(), "<u8")
-        found.draft_request_id, found.draft_participant_id = int(packed[0]), int(packed[1])
-        return found
+
+def fast_logits_info(tensor: Tensor) -> SpeculativeDecodingFastLogitsInfo:
+    """What `to_tensor` has packed."""
+    found = SpeculativeDecodingFastLogitsInfo()
+    packed = np.frombuffer(tensor.cpu().numpy().tobytes(), "<u8")
+    found.draft_request_id, found.draft_participant_id = int(packed[0]), int(packed[1])
+    return found
 
 
 class AdditionalOutput:
