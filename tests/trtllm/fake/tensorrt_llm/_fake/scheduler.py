@@ -19,10 +19,9 @@ class Work:
     chunk: int
     """Tokens of a prompt among it; 0 where it generates."""
 
-    @property
-    def is_last(self) -> bool:
+    def __post_init__(self) -> None:
+        self.is_last = self.upto == len(self.sequence.tokens)
         """Whether a token follows."""
-        return self.upto == len(self.sequence.tokens)
 
 
 @dataclasses.dataclass
