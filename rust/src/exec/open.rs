@@ -154,7 +154,14 @@ fn info_of(target: &dyn Target, vocab: &Vocab, config: &Config, faults: bool) ->
         if config.enable_chunked_context { context } else { config.max_num_tokens.min(caps.max_step_tokens) };
     let default_output = config.server.default_max_tokens.unwrap_or(u32::MAX);
     Info {
-        limits: Limits { n_vocab: vocab.len() as u32, context, max_prompt, default_output, faults },
+        limits: Limits {
+            n_vocab: vocab.len() as u32,
+            context,
+            max_prompt,
+            default_output,
+            faults,
+            lacks: Default::default(),
+        },
         max_running: config.max_batch_size.min(caps.slots),
         kv_tokens: caps.kv_total,
         plan: None,
