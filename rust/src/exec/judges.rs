@@ -158,6 +158,7 @@ mod tests {
                 sample,
                 score: None,
                 draft,
+                budget: 100,
                 sampler,
                 grammar: None,
             }
