@@ -27,6 +27,7 @@ pub mod prediction;
 pub mod prompt_lookup;
 pub mod sampled;
 pub mod toy;
+mod trtllm;
 pub mod verify;
 
 pub use caps::{Caps, Copying, Logits, Promise};

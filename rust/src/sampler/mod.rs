@@ -239,9 +239,9 @@ impl Sampler {
         token.ok_or_else(|| self.nothing()).map(Some)
     }
 
-    /// What stays the same for the whole choice, for an engine that samples by itself.
+    /// What may be drawn at any position, for an engine that samples by itself.
     pub fn rules(&self) -> Rules {
-        Rules::new(Arc::clone(&self.params), self.choice)
+        Rules::new(Arc::clone(&self.params))
     }
 
     /// Takes an emitted token.

@@ -74,7 +74,7 @@ pub fn seed_of(seed: u64, number: u64) -> u64 {
 }
 
 /// The finaliser of SplitMix64 (Steele et al. 2014).
-pub(super) fn mix64(mut x: u64) -> u64 {
+fn mix64(mut x: u64) -> u64 {
     x = (x ^ x >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     x = (x ^ x >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
     x ^ x >> 31

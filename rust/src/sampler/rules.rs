@@ -1,54 +1,30 @@
-//! What a choice's sampling asks of an engine that samples by itself: parameters, seeds, and masks that hold more than the
-//! grammar.
+//! What a choice's sampling asks of an engine that samples by itself: masks that hold more than the grammar.
 
-use super::noise::mix64;
 use super::{Params, not_finite};
 use crate::error::{Error, Result};
 use crate::grammar::Mask;
-use crate::request::Request;
 use crate::types::Token;
 use std::sync::Arc;
 
 /// The parameters of one choice. Cheap to copy; holds nothing that changes from token to token.
 #[derive(Clone)]
-pub struct Rules {
-    params: Arc<Params>,
-    choice: u32,
-}
+pub struct Rules(Arc<Params>);
 
 impl std::fmt::Debug for Rules {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Rules").field("choice", &self.choice).finish_non_exhaustive()
+        f.write_str("Rules")
     }
 }
 
 impl Rules {
-    pub(super) fn new(params: Arc<Params>, choice: u32) -> Self {
-        Rules { params, choice }
-    }
-
-    /// The request.
-    pub fn request(&self) -> &Request {
-        &self.params.request
-    }
-
-    /// A seed for an engine that draws from the generated token `position` on: another one at each, so that an engine that
-    /// begins anew there does not draw with the same numbers again.
-    pub fn seed_at(&self, position: u32) -> u64 {
-        mix64(mix64(self.params.seed) ^ (u64::from(self.choice) << 32 | u64::from(position)))
-    }
-
-    /// The end token, and all others that end the choice.
-    pub fn ends(&self) -> (Token, &[Token]) {
-        let ends = &self.params.ends;
-        let eog = self.params.vocab.eog();
-        (eog.first().or(ends.first()).copied().unwrap_or_default(), ends)
+    pub(super) fn new(params: Arc<Params>) -> Self {
+        Rules(params)
     }
 
     /// Whether anything but a grammar takes tokens away at generated token `position` or after it.
     pub fn restricts(&self, position: u32) -> bool {
-        let spec = self.params.spec();
-        self.params.only.is_some() || spec.ignore_eos || position < spec.min_tokens
+        let spec = self.0.spec();
+        self.0.only.is_some() || spec.ignore_eos || position < spec.min_tokens
     }
 
     /// The tokens that may be drawn at generated token `position`, of those that the grammar's `mask` allows: a mask of
@@ -57,24 +33,24 @@ impl Rules {
     /// # Errors
     /// Where no token is left.
     pub fn mask(&self, mask: Option<Mask>, position: u32, width: usize) -> Result<Mask> {
-        let n = self.params.vocab.len().min(width);
+        let n = self.0.vocab.len().min(width);
         let mut left = match mask {
             Some(mask) => mask,
             None => Mask::from_words(&vec![u32::MAX; n.div_ceil(32)], n),
         };
-        let eog = self.params.vocab.eog();
+        let eog = self.0.vocab.eog();
         let only = |mask: &Mask, tokens: &[Token]| {
             mask.count() == tokens.iter().filter(|token| mask.allows(**token)).count()
         };
         if !only(&left, eog) {
-            let spec = self.params.spec();
+            let spec = self.0.spec();
             let without = match position < spec.min_tokens {
-                true if !only(&left, &self.params.ends) => &self.params.ends[..],
+                true if !only(&left, &self.0.ends) => &self.0.ends[..],
                 false if spec.ignore_eos => eog,
                 _ => &[],
             };
             without.iter().for_each(|token| left.set(*token, false));
-            if let Some(may) = &self.params.only {
+            if let Some(may) = &self.0.only {
                 let forbidden: Vec<Token> = left.iter().filter(|token| !may[*token as usize]).collect();
                 forbidden.into_iter().for_each(|token| left.set(token, false));
             }
@@ -87,12 +63,12 @@ impl Rules {
 
     /// Whether the mask allows nothing but the end of the text.
     pub fn is_end(&self, mask: &Mask) -> bool {
-        let eog = self.params.vocab.eog();
+        let eog = self.0.vocab.eog();
         mask.count() == eog.iter().filter(|token| mask.allows(**token)).count()
     }
 
     fn nothing(&self) -> Error {
-        if self.params.only.is_none() {
+        if self.0.only.is_none() {
             return not_finite();
         }
         Error::invalid(
@@ -159,15 +135,5 @@ mod tests {
             }
         }
         assert_eq!(compared, 64);
-    }
-
-    #[test]
-    fn each_place_and_choice_has_a_seed_of_its_own() {
-        let vocab = Vocab::toy().unwrap();
-        let rules = sampler("", &vocab).rules();
-        let seeds: std::collections::HashSet<u64> =
-            (0..1000).map(|position| rules.seed_at(position)).collect();
-        assert_eq!(seeds.len(), 1000);
-        assert_eq!(rules.seed_at(7), sampler("", &vocab).rules().seed_at(7));
     }
 }

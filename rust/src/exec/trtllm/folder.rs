@@ -104,11 +104,6 @@ impl Folder {
         self.mode & DRAFT_TOKENS_EXTERNAL != 0 && self.max_draft_len > 0
     }
 
-    /// Whether a request's logits can be had.
-    pub(crate) fn gathers_logits(&self) -> bool {
-        self.gathers_logits
-    }
-
     /// Checks the target, and the draft where there is one, against the configuration.
     ///
     /// # Errors
@@ -119,7 +114,8 @@ impl Folder {
         draft.check_limits("draft", config)?;
         self.check_target(config)?;
         if draft.mode & DRAFT_TOKENS_EXTERNAL != 0 {
-            let why = "takes draft tokens itself; build the draft's engine without --speculative_decoding_mode";
+            let why =
+                "takes draft tokens itself; build the draft's engine without --speculative_decoding_mode";
             return Err(draft.refused("draft", why.into()));
         }
         if draft.n_vocab != self.n_vocab {
@@ -145,7 +141,8 @@ impl Folder {
             return Ok(());
         }
         if wants_logits(config) {
-            let why = "draft tokens without a draft model have no logits; leave it out, or name a draft model";
+            let why =
+                "draft tokens without a draft model have no logits; leave it out, or name a draft model";
             return Err(Error::invalid("speculative.use_logits", why));
         }
         self.check_target(config)
@@ -205,7 +202,9 @@ impl Folder {
             (config.enable_chunked_context, "enable_chunked_context"),
         ];
         if let Some((_, key)) = needs.iter().find(|(wanted, _)| *wanted && !self.paged_context) {
-            let why = format!("{key} needs an engine built with --use_paged_context_fmha=enable; set it to false, or build so");
+            let why = format!(
+                "{key} needs an engine built with --use_paged_context_fmha=enable; set it to false, or build so"
+            );
             return Err(self.refused(what, why));
         }
         Ok(())
@@ -228,7 +227,8 @@ struct Keys<'a> {
 
 impl Keys<'_> {
     fn folder(&self, path: &Path) -> std::result::Result<Folder, String> {
-        let mapping = |name: &str| self.optional(&["pretrained_config", "mapping", name]).and_then(Value::as_u64);
+        let mapping =
+            |name: &str| self.optional(&["pretrained_config", "mapping", name]).and_then(Value::as_u64);
         let build = |name: &str| self.number(&["build_config", name]);
         let plugin = |name: &str| self.optional(&["build_config", "plugin_config", name]);
         let max_seq_len = build("max_seq_len")?;
@@ -245,7 +245,8 @@ impl Keys<'_> {
             max_num_tokens: build("max_num_tokens")?,
             max_draft_len: self.number(&["build_config", "max_draft_len"]).unwrap_or(0),
             mode: self.mode()?,
-            gathers_logits: self.optional(&["build_config", "gather_generation_logits"]) == Some(&Value::Bool(true)),
+            gathers_logits: self.optional(&["build_config", "gather_generation_logits"])
+                == Some(&Value::Bool(true)),
             // Older releases say it among the plugins.
             paged_kv: match self.optional(&["build_config", "kv_cache_type"]).and_then(Value::as_str) {
                 Some(kind) => kind.eq_ignore_ascii_case("paged"),
@@ -276,7 +277,10 @@ impl Keys<'_> {
             None if self.text(&["pretrained_config", "dtype"]) == "float32" => 4,
             None => 2,
         };
-        Ok(2 * get("num_hidden_layers").unwrap_or(1) * get("num_key_value_heads").unwrap_or(heads) * size * bytes)
+        Ok(2 * get("num_hidden_layers").unwrap_or(1)
+            * get("num_key_value_heads").unwrap_or(heads)
+            * size
+            * bytes)
     }
 
     fn optional(&self, path: &[&str]) -> Option<&Value> {

@@ -112,7 +112,12 @@ impl Executor {
     ///
     /// # Errors
     /// `Invalid` of `what` where there is no usable TensorRT-LLM, or it refuses the engine.
-    pub(super) fn open(what: &str, folder: &Path, options: &Options, masks: Option<usize>) -> Result<Executor> {
+    pub(super) fn open(
+        what: &str,
+        folder: &Path,
+        options: &Options,
+        masks: Option<usize>,
+    ) -> Result<Executor> {
         let (tell, told) = unbounded();
         let pool = ThreadPoolBuilder::new()
             .num_threads(masks.unwrap_or(1).max(1))
@@ -133,8 +138,7 @@ impl Executor {
             Ok(class.call1((folder, options, asked))?.unbind())
         });
         let python = python.map_err(|e| refusal(what, folder, &e))?;
-        let mut executor =
-            Executor { python, shared, told, thread: None, requests: HashMap::new(), next: 0 };
+        let mut executor = Executor { python, shared, told, thread: None, requests: HashMap::new(), next: 0 };
         if executor.leads().map_err(|e| refusal(what, folder, &e))? {
             executor.listen(what)?;
         }

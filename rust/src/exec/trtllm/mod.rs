@@ -26,13 +26,19 @@ mod interface;
 #[cfg(feature = "python")]
 mod open;
 #[cfg(feature = "python")]
-pub(crate) mod options;
+mod options;
 #[cfg(feature = "python")]
 mod orders;
+mod pair;
 #[cfg(feature = "python")]
 mod target;
 #[cfg(feature = "python")]
 mod walk;
+#[cfg(not(feature = "python"))]
+mod without;
 
 #[cfg(feature = "python")]
-pub(super) use open::open;
+pub(super) use open::{follow, open, rank};
+pub(super) use pair::{Opened, Pair, sources};
+#[cfg(not(feature = "python"))]
+pub(super) use without::{follow, open, rank};

@@ -1,6 +1,7 @@
 //! Jobs to requests: what TensorRT-LLM's `Request`, `SamplingConfig` and `OutputConfig` are to hold.
 
 use super::walk::Walk;
+use crate::sampler::Sampler;
 use crate::types::Token;
 use pyo3::prelude::*;
 
@@ -40,14 +41,26 @@ pub(super) struct Order {
 }
 
 impl Order {
-    /// A request for up to `max_tokens` tokens after `text`, as the walk's choice asks for them.
-    pub(super) fn new(walk: &Walk, text: Vec<Token>, max_tokens: u32, abilities: Abilities) -> Order {
-        let spec = walk.rules.request().spec();
+    /// The likeliest tokens, whatever the choice draws: what a target's draw is most likely to equal.
+    pub(super) fn greedy(mut self) -> Order {
+        (self.top_k, self.top_p, self.temperature, self.min_p) = (Some(1), Some(1.0), Some(1.0), None);
+        self
+    }
+
+    /// A request for up to `max_tokens` tokens after `text`, as the choice asks for them.
+    pub(super) fn new(
+        sampler: &Sampler,
+        walk: &Walk,
+        (text, max_tokens): (Vec<Token>, u32),
+        abilities: Abilities,
+    ) -> Order {
+        let spec = sampler.request().spec();
         let s = &spec.sampling;
         // The likeliest token is the one of one.
         let greedy = s.temperature == 0.0 || s.top_p == 0.0;
         let counted = s.presence_penalty != 0.0 || s.frequency_penalty != 0.0;
-        let (end_id, ends) = walk.rules.ends();
+        let ends = sampler.ends();
+        let end_id = ends[0];
         let other = |neutral: f32, value: f32| Some(value).filter(|value| *value != neutral);
         Order {
             client_id: 0,
@@ -58,7 +71,7 @@ impl Order {
             top_p: Some(if greedy { 1.0 } else { s.top_p }),
             temperature: Some(if greedy { 1.0 } else { s.temperature }),
             min_p: Some(s.min_p).filter(|min_p| *min_p > 0.0 && !greedy),
-            seed: walk.rules.seed_at(walk.position),
+            seed: sampler.seed(),
             repetition_penalty: other(1.0, s.repetition_penalty),
             presence_penalty: other(0.0, s.presence_penalty),
             frequency_penalty: other(0.0, s.frequency_penalty),
@@ -66,7 +79,7 @@ impl Order {
             prompt_ignore_length: Some(spec.prompt.len() as u32)
                 .filter(|_| abilities.prompt_ignore_length && counted && s.repetition_penalty == 1.0),
             end_id,
-            stop_words: ends.iter().filter(|end| **end != end_id).map(|end| vec![*end]).collect(),
+            stop_words: ends[1..].iter().map(|end| vec![*end]).collect(),
             draft_tokens: walk.draft.clone(),
             draft_logits: None,
             return_log_probs: spec.logprobs.is_some(),
@@ -96,7 +109,6 @@ fn salt(client: u64, salt: u64) -> u64 {
 mod tests {
     use super::*;
     use crate::request::{Limits, Request};
-    use crate::sampler::Sampler;
     use crate::vocab::Vocab;
     use std::sync::Arc;
 
@@ -114,8 +126,9 @@ mod tests {
         };
         let spec = serde_json::from_str(&format!(r#"{{"prompt":[1,2,3]{more}}}"#)).unwrap();
         let request = Arc::new(Request::new(spec, &limits).unwrap());
-        let walk = Walk::new(Sampler::new(request, 0, 9, vocab).rules(), 0, 3);
-        Order::new(&walk, vec![1, 2, 3], 5, abilities)
+        let sampler = Sampler::new(request, 0, 9, vocab);
+        let walk = Walk::new(&sampler, 3);
+        Order::new(&sampler, &walk, (vec![1, 2, 3], 5), abilities)
     }
 
     #[test]
@@ -132,7 +145,10 @@ mod tests {
             "frequency_penalty":-1}"#;
         let order = order(asked, ALL);
         assert_eq!((order.top_k, order.top_p, order.temperature), (Some(7), Some(0.9), Some(0.5)));
-        assert_eq!((order.min_p, order.presence_penalty, order.frequency_penalty), (Some(0.2), Some(1.0), Some(-1.0)));
+        assert_eq!(
+            (order.min_p, order.presence_penalty, order.frequency_penalty),
+            (Some(0.2), Some(1.0), Some(-1.0))
+        );
         assert_eq!(order.prompt_ignore_length, Some(3));
     }
 
@@ -150,7 +166,8 @@ mod tests {
     #[test]
     fn priorities_keep_their_order_between_0_and_1() {
         let ours = [i64::MIN, -1000, -1, 0, 1, 1000, i64::MAX];
-        let theirs: Vec<f64> = ours.iter().map(|ours| order(&format!(r#","priority":{ours}"#), ALL).priority).collect();
+        let theirs: Vec<f64> =
+            ours.iter().map(|ours| order(&format!(r#","priority":{ours}"#), ALL).priority).collect();
         assert!(theirs.iter().all(|priority| (0.0..=1.0).contains(priority)));
         assert!(theirs.windows(2).all(|pair| pair[0] > pair[1]), "{theirs:?}");
         assert_eq!(theirs[3], 0.5);
@@ -159,7 +176,8 @@ mod tests {
     #[test]
     fn salts_of_different_clients_differ() {
         let pairs = [(0, 1), (1, 0), (1, 1), (2, 1), (1, 2), (3, 3)];
-        let salts: std::collections::HashSet<u64> = pairs.iter().map(|(client, own)| salt(*client, *own)).collect();
+        let salts: std::collections::HashSet<u64> =
+            pairs.iter().map(|(client, own)| salt(*client, *own)).collect();
         assert_eq!(salts.len(), pairs.len());
     }
 

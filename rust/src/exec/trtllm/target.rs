@@ -125,9 +125,8 @@ impl TrtTarget {
         };
         let text = self.texts[slot.index()].clone();
         let known = text.len();
-        let left = walk.rules.request().max_tokens().saturating_sub(walk.position).max(1);
-        let most = if streams { left } else { left.min(walk.draft.len() as u32 + 1) };
-        let mut order = Order::new(&walk, text, most, self.abilities);
+        let most = if streams { job.budget } else { job.budget.min(walk.draft.len() as u32 + 1) };
+        let mut order = Order::new(&job.sampler, &walk, (text, most), self.abilities);
         order.streaming = true;
         if !walk.draft.is_empty() {
             order.draft_logits = self.draft_logits(&job);
@@ -155,10 +154,8 @@ impl TrtTarget {
     /// The masks of a job's request, and whether it streams; None where nothing but the end may follow.
     fn walk(&self, job: &mut Job) -> Result<Option<(Walk, bool)>, Error> {
         job.draft.cut(self.most);
-        let rules = job.sampler.rules();
-        let streams = rules.request().spec().speculative.most(self.drafts) == 0;
-        let known = self.texts[job.slot.index()].len();
-        let mut walk = Walk::new(rules, job.sampler.position(), known);
+        let streams = job.sampler.request().spec().speculative.most(self.drafts) == 0;
+        let mut walk = Walk::new(&job.sampler, self.texts[job.slot.index()].len());
         if let Some(grammar) = &mut job.grammar {
             if job.draft.masks.is_empty() {
                 job.draft.masks.push(grammar.mask()?);
@@ -169,13 +166,15 @@ impl TrtTarget {
         }
         walk.draft.clone_from(&job.draft.tokens);
         walk.known = std::mem::take(&mut job.draft.masks);
-        walk.grammar = if streams { job.grammar.as_ref().map(|grammar| grammar.fork()) } else { job.grammar.take() };
+        walk.grammar =
+            if streams { job.grammar.as_ref().map(|grammar| grammar.fork()) } else { job.grammar.take() };
         Ok(Some((walk, streams)))
     }
 
     /// What the draft model drew the whole draft from, where that is to decide.
     fn draft_logits(&self, job: &Job) -> Option<Py<PyAny>> {
-        let (tokens, logits) = self.logits.lock().unwrap_or_else(PoisonError::into_inner).remove(&job.slot)?;
+        let (tokens, logits) =
+            self.logits.lock().unwrap_or_else(PoisonError::into_inner).remove(&job.slot)?;
         let theirs = job.draft.acceptance == Acceptance::Rejection && tokens == job.draft.tokens;
         theirs.then_some(logits)
     }
@@ -323,10 +322,10 @@ impl Drawn {
                 return Ok(true);
             }
         }
-        let (end, all) = rules.ends();
-        let stop = all.iter().copied().find(|token| *token != end).unwrap_or(end);
-        self.tokens.push(if self.finish == Some(Finish::End) { end } else { stop });
-        self.logprobs.clear();
+        // As an order has them.
+        let ends = job.sampler.ends();
+        let stop = *ends.get(1).unwrap_or(&ends[0]);
+        self.tokens.push(if self.finish == Some(Finish::End) { ends[0] } else { stop });
         Ok(false)
     }
 }
@@ -393,7 +392,8 @@ impl Target for TrtTarget {
     }
 
     fn cancel(&mut self, job: JobId) {
-        let flight = self.flights.iter().find(|(_, flight)| flight.job.as_ref().is_some_and(|own| own.id == job));
+        let flight =
+            self.flights.iter().find(|(_, flight)| flight.job.as_ref().is_some_and(|own| own.id == job));
         let Some(id) = flight.map(|(id, _)| *id) else { return };
         self.drop_flight(id);
         self.tell(job, Err(SeqError(Error::Closed("the job was given up".into()))));

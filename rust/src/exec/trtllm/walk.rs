@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Result, panic_text};
 use crate::grammar::{Grammar, Mask};
-use crate::sampler::Rules;
+use crate::sampler::{Rules, Sampler};
 use crate::types::Token;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
@@ -24,21 +24,25 @@ pub(super) struct Walk {
     pub(super) taken: usize,
     /// The first draft token that the grammar refuses.
     pub(super) refused: Option<usize>,
+    /// The grammar's masks at each drawn token, where they are kept for who verifies it.
+    pub(super) made: Option<Vec<Mask>>,
     /// Time spent on masks.
     pub(super) took: Duration,
 }
 
 impl Walk {
-    pub(super) fn new(rules: Rules, position: u32, sent: usize) -> Self {
+    /// Behind `sent` tokens of text, the last of which the sampler has taken.
+    pub(super) fn new(sampler: &Sampler, sent: usize) -> Self {
         Walk {
-            rules,
-            position,
+            rules: sampler.rules(),
+            position: sampler.position(),
             sent,
             draft: Vec::new(),
             known: Vec::new(),
             grammar: None,
             taken: 0,
             refused: None,
+            made: None,
             took: Duration::ZERO,
         }
     }
@@ -54,7 +58,12 @@ impl Walk {
     ///
     /// # Errors
     /// The sequence's own.
-    pub(super) fn masks(&mut self, output: &[Token], (rows, width): (usize, usize), out: &mut [u32]) -> Result<()> {
+    pub(super) fn masks(
+        &mut self,
+        output: &[Token],
+        (rows, width): (usize, usize),
+        out: &mut [u32],
+    ) -> Result<()> {
         let begin = Instant::now();
         let written = catch_unwind(AssertUnwindSafe(|| {
             self.take(output)?;
@@ -86,6 +95,11 @@ impl Walk {
                 (None, Some(cursor)) => Some(cursor.mask()?),
                 (None, None) => None,
             };
+            if let (Some(made), Some(mask)) = (&mut self.made, &mask)
+                && made.len() == self.taken
+            {
+                made.push(mask.clone());
+            }
             let mask = self.rules.mask(mask, position + row as u32, width)?;
             out.copy_from_slice(mask.words());
             let Some(next) = self.draft.get(row) else { break };
