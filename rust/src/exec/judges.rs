@@ -132,6 +132,7 @@ mod tests {
             max_prompt: 64,
             default_output: u32::MAX,
             faults: true,
+            lacks: Default::default(),
         };
         let job = |i: u32| {
             let more = match i % 10 {
@@ -157,6 +158,7 @@ mod tests {
                 sample,
                 score: None,
                 draft,
+                budget: 100,
                 sampler,
                 grammar: None,
             }

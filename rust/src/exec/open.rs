@@ -2,7 +2,7 @@
 
 use super::draft_model::DraftModel;
 use super::forced::Forced;
-use super::later::Later;
+use super::later::{Later, LaterDrafts};
 use super::mlp::MlpSpeculator;
 use super::prediction::Prediction;
 use super::prompt_lookup::PromptLookup;
@@ -28,12 +28,18 @@ pub struct Opened {
     pub info: Info,
 }
 
-/// Opens what `target` names: an engine folder, a `.gguf` file, or `toy[:options]` (see [`ToyConfig`]).
+/// Opens what `target` names: an engine folder (llama.cpp's or TensorRT-LLM's), a `.gguf` file, or `toy[:options]` (see [`ToyConfig`]).
 ///
 /// # Errors
 /// `Error::Invalid` naming `target` where there is no usable model.
 pub fn open(target: &str, config: &Config) -> Result<Opened> {
     match toy_options(target) {
+        None if trtllm::is_target(target) => trtllm::open(target, config),
+        _ if config.speculative.draft_model().is_some_and(trtllm::is_target) => {
+            let why =
+                "is an engine of TensorRT-LLM, which the target is not; give both as folders of one engine";
+            Err(Error::invalid("draft", why))
+        }
         Some(options) => open_toy(ToyConfig::parse(options)?, config, None),
         None => open_model(target, config),
     }
@@ -46,6 +52,7 @@ pub fn open(target: &str, config: &Config) -> Result<Opened> {
 pub fn open_vocab(target: &str, info: &Info) -> Result<Arc<Vocab>> {
     match toy_options(target) {
         Some(_) => Vocab::toy(),
+        None if trtllm::is_target(target) => trtllm::vocab(target, Some(info)),
         None => model_vocab(target, info),
     }
 }
@@ -57,8 +64,22 @@ pub fn open_vocab(target: &str, info: &Info) -> Result<Arc<Vocab>> {
 pub fn check_target(target: &str) -> Result<()> {
     match toy_options(target) {
         Some(options) => ToyConfig::parse(options).map(|_| ()),
+        None if trtllm::is_target(target) => trtllm::check(target),
         None => check_model(target),
     }
+}
+
+/// Computes for the rank that leads, until that ends; see [`open`].
+///
+/// # Errors
+/// `Error::Invalid` where there is no engine that has ranks of MPI.
+pub fn follow(target: &str, config: &Config) -> Result<()> {
+    if toy_options(target).is_some() || !trtllm::is_target(target) {
+        let why =
+            format!("{target} has no engine of TensorRT-LLM, whose ranks MPI starts; start one process");
+        return Err(Error::invalid("target", why));
+    }
+    trtllm::follow(target, config)
 }
 
 fn toy_options(target: &str) -> Option<&str> {
@@ -71,10 +92,12 @@ fn toy_options(target: &str) -> Option<&str> {
 /// `Error::Invalid` naming the draft model where that is none of this kind.
 pub fn open_toy(toy: ToyConfig, config: &Config, fault: Option<ToyFault>) -> Result<Opened> {
     let vocab = Vocab::toy()?;
+    let mut draft_later = 0;
     let draft = match config.speculative.draft_model().map(|name| (name, toy_options(name))) {
         None => None,
         Some((_, Some(options))) => {
             let own = ToyConfig::parse(options)?;
+            draft_later = own.later;
             let kv = config.speculative.draft_kv(own.kv);
             let toy = ToyConfig { slots: toy.slots, kv, ..own };
             Some(Box::new(Toy::new(toy, &vocab)) as Box<dyn Forward>)
@@ -95,7 +118,33 @@ pub fn open_toy(toy: ToyConfig, config: &Config, fault: Option<ToyFault>) -> Res
     let target: Box<dyn Target> = if later > 0 { Box::new(Later::new(sampled, later)?) } else { sampled };
     let info = info_of(target.as_ref(), &vocab, config, true);
     let info = Info { summary: "weightless engine (toy)".into(), ..info };
-    Ok(Opened { drafters: drafters(config, target.as_ref(), draft, 1)?, target, vocab, info })
+    let draft = draft.map(|model| draft_model(model, target.as_ref(), config));
+    let mut opened = Opened { drafters: drafters(config, target.as_ref(), draft, 1)?, target, vocab, info };
+    if draft_later > 0 {
+        opened.drafters = opened
+            .drafters
+            .into_iter()
+            .map(|source| answering_later(source, draft_later))
+            .collect::<Result<_>>()?;
+    }
+    Ok(opened)
+}
+
+/// Puts a draft model on a thread of its own.
+fn answering_later(
+    (source, drafter): (DraftSource, Box<dyn Drafter>),
+    seed: u64,
+) -> Result<(DraftSource, Box<dyn Drafter>)> {
+    match source {
+        DraftSource::DraftModel => Ok((source, Box::new(LaterDrafts::new(drafter, seed)?))),
+        _ => Ok((source, drafter)),
+    }
+}
+
+/// A draft model that hands out logits, for this target.
+fn draft_model(model: Box<dyn Forward>, target: &dyn Target, config: &Config) -> Box<dyn Drafter> {
+    let patience = Duration::from_millis(u64::from(config.engine.max_step_ms) / 4);
+    Box::new(DraftModel::new(model, target.caps().n_vocab, patience))
 }
 
 /// The configured sources of drafts; none where the target cannot take back what it refuses. `threads`: for masks between
@@ -103,7 +152,7 @@ pub fn open_toy(toy: ToyConfig, config: &Config, fault: Option<ToyFault>) -> Res
 fn drafters(
     config: &Config,
     target: &dyn Target,
-    mut draft: Option<Box<dyn Forward>>,
+    mut draft: Option<Box<dyn Drafter>>,
     threads: usize,
 ) -> Result<Vec<(DraftSource, Box<dyn Drafter>)>> {
     let sources = config.speculative.sources();
@@ -111,7 +160,7 @@ fn drafters(
         log::info!("speculation: off");
         return Ok(Vec::new());
     }
-    if !target.caps().can_truncate {
+    if !target.caps().rollback {
         log::warn!("speculation: off, because this model's KV cannot be truncated");
         return Ok(Vec::new());
     }
@@ -124,7 +173,6 @@ fn drafters(
     if config.speculative.synthetic_acceptance.is_some() {
         log::warn!("speculation: acceptance is synthetic, for measurements; answers are worthless");
     }
-    let patience = Duration::from_millis(u64::from(config.engine.max_step_ms) / 4);
     let mut drafters: Vec<(DraftSource, Box<dyn Drafter>)> = Vec::new();
     for source in sources {
         let drafter: Box<dyn Drafter> = match source {
@@ -132,7 +180,7 @@ fn drafters(
             DraftSource::PromptLookup => Box::new(PromptLookup::new(&config.speculative.prompt_lookup)),
             DraftSource::Prediction => Box::new(Prediction::default()),
             DraftSource::DraftModel => match draft.take() {
-                Some(model) => Box::new(DraftModel::new(model, width, patience)),
+                Some(drafter) => drafter,
                 None => continue,
             },
             DraftSource::MlpSpeculator => match config.speculative.mlp_speculator() {
@@ -150,11 +198,21 @@ fn info_of(target: &dyn Target, vocab: &Vocab, config: &Config, faults: bool) ->
     let caps = target.caps();
     let most = if config.engine.context == 0 { u32::MAX } else { config.engine.context };
     let context = most.min(caps.kv_per_slot).min(u32::try_from(caps.kv_total).unwrap_or(u32::MAX));
-    let max_prompt =
-        if config.enable_chunked_context { context } else { config.max_num_tokens.min(caps.max_step_tokens) };
+    let max_prompt = match config.enable_chunked_context {
+        true if caps.keeps_prompts => context.min(caps.max_step_tokens),
+        true => context,
+        false => config.max_num_tokens.min(caps.max_step_tokens),
+    };
     let default_output = config.server.default_max_tokens.unwrap_or(u32::MAX);
     Info {
-        limits: Limits { n_vocab: vocab.len() as u32, context, max_prompt, default_output, faults },
+        limits: Limits {
+            n_vocab: vocab.len() as u32,
+            context,
+            max_prompt,
+            default_output,
+            faults,
+            lacks: Default::default(),
+        },
         max_running: config.max_batch_size.min(caps.slots),
         kv_tokens: caps.kv_total,
         plan: None,
@@ -167,6 +225,9 @@ fn info_of(target: &dyn Target, vocab: &Vocab, config: &Config, faults: bool) ->
         chat_template: None,
     }
 }
+
+mod files;
+mod trtllm;
 
 #[cfg(feature = "llama")]
 mod model;

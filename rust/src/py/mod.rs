@@ -170,6 +170,16 @@ fn engine_process(py: Python<'_>, fd: RawFd) -> i32 {
     })
 }
 
+/// Computes on a rank of MPI that does not lead, until the leader ends.
+#[pyfunction]
+fn follow(py: Python<'_>, target: &str, config: &str) -> Result<()> {
+    py.detach(|| {
+        let config: Config =
+            serde_json::from_str(config).map_err(|e| Error::invalid("config", e.to_string()))?;
+        open::follow(target, &config)
+    })
+}
+
 /// The Rust core.
 #[pymodule]
 fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -178,6 +188,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Engine>()?;
     module.add_function(wrap_pyfunction!(load_config, module)?)?;
     module.add_function(wrap_pyfunction!(print_config, module)?)?;
+    module.add_function(wrap_pyfunction!(follow, module)?)?;
     module.add_function(wrap_pyfunction!(quantize, module)?)?;
     module.add_function(wrap_pyfunction!(engine_process, module)?)
 }

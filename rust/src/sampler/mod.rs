@@ -8,6 +8,7 @@ mod candidates;
 mod draw;
 mod exp;
 mod noise;
+mod rules;
 
 use crate::error::{Error, Result};
 use crate::grammar::Mask;
@@ -19,6 +20,7 @@ use draw::Allowed;
 use exp::{exp, exp_sum};
 use noise::Noise;
 pub use noise::{Purpose, seed_of};
+pub use rules::Rules;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -237,6 +239,11 @@ impl Sampler {
         token.ok_or_else(|| self.nothing()).map(Some)
     }
 
+    /// What may be drawn at any position, for an engine that samples by itself.
+    pub fn rules(&self) -> Rules {
+        Rules::new(Arc::clone(&self.params))
+    }
+
     /// Takes an emitted token.
     pub fn commit(&mut self, token: Token) {
         self.position += 1;
@@ -251,6 +258,22 @@ impl Sampler {
     /// Whether the token ends a generation.
     pub fn is_end(&self, token: Token) -> bool {
         self.params.ends.contains(&token)
+    }
+
+    /// What was asked for, as an engine reads it that draws by itself.
+    pub fn request(&self) -> &Request {
+        &self.params.request
+    }
+
+    /// Tokens that end the generation, rising: those of the model and of the request.
+    pub fn ends(&self) -> &[Token] {
+        &self.params.ends
+    }
+
+    /// A seed for what is drawn next by other noise than ours: a pure function of the request's seed, the choice and the
+    /// position.
+    pub fn seed(&self) -> u64 {
+        self.noise(Purpose::Engine, 0).key()
     }
 
     /// The fault planted in this choice, if any.
