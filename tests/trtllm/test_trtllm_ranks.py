@@ -25,7 +25,14 @@ pytestmark = pytest.mark.skipif(
 
 def over(count: int, *words: str) -> Any:
     """What rank 0 of so many prints."""
-    command = ["mpirun", "--oversubscribe", "-n", str(count), sys.executable, str(Path(__file__).parent / "ranks.py")]
+    command = [
+        "mpirun",
+        "--oversubscribe",
+        "-n",
+        str(count),
+        sys.executable,
+        str(Path(__file__).parent / "ranks.py"),
+    ]
     root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
     environment = {**os.environ, **root, "PYTHONPATH": str(FAKE)}
     ran = subprocess.run([*command, *words], env=environment, capture_output=True, text=True, timeout=300)

@@ -34,14 +34,19 @@ class Executor:
         link = _link(executor_config)
         parallel = executor_config.parallel_config
         self._work: Worker | Orchestrator
-        if link and parallel and parallel.orchestrator_config and parallel.orchestrator_config.is_orchestrator:
+        if (
+            link
+            and parallel
+            and parallel.orchestrator_config
+            and parallel.orchestrator_config.is_orchestrator
+        ):
             self._work = Orchestrator(self._mailbox, link)
         else:
             group = join(parallel, self._engine.world)
             self._work = Worker(self._engine, executor_config, group, self._mailbox, link)
 
     def shutdown(self) -> None:
-        """Waits for all requests to end; on other ranks than the leader's, for the leader. The GIL is free meanwhile."""
+        """Waits for all requests to end, and on other ranks for the leader. The GIL is free meanwhile."""
         self._shutdown = True
         self._work.stop()
 
@@ -122,7 +127,9 @@ def _link(config: ExecutorConfig) -> Link | None:
     if parallel is None or parallel.communication_mode is CommunicationMode.LEADER:
         return None
     if parallel.orchestrator_config is None or not parallel.participant_ids or world_size() == 1:
-        raise RuntimeError("orchestrator mode needs an orchestrator_config, participant_ids and several MPI ranks")
+        raise RuntimeError(
+            "orchestrator mode needs an orchestrator_config, participant_ids and several MPI ranks"
+        )
     if parallel.orchestrator_config.spawn_processes:
         raise NotImplementedError("the fake spawns no processes; start them with mpirun")
     if config.logits_post_processor_config is not None:
@@ -141,7 +148,11 @@ def _overload(given: tuple[Any, ...], named: dict[str, Any]) -> tuple[Any, Durat
         whole["timeout"] = given[1]
     timeout = whole.pop("timeout", None)
     kinds = {"id": int, "ids": list[int]}
-    fits = len(given) < 3 and len(whole) < 2 and all(n in kinds and accepts(kinds[n], v) for n, v in whole.items())
+    fits = (
+        len(given) < 3
+        and len(whole) < 2
+        and all(n in kinds and accepts(kinds[n], v) for n, v in whole.items())
+    )
     if not fits or accepts(int, timeout) or not accepts(Duration | None, timeout):
         raise TypeError(f"await_responses(): incompatible function arguments: {given} {named}")
     return next(iter(whole.values()), None), timeout

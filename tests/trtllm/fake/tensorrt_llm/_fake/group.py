@@ -66,7 +66,9 @@ class Link:
 
     def receive(self) -> Any:
         """A message, if there is one."""
-        return self._comm.recv(source=self._other, tag=_LINK) if self._comm.iprobe(self._other, _LINK) else None
+        return (
+            self._comm.recv(source=self._other, tag=_LINK) if self._comm.iprobe(self._other, _LINK) else None
+        )
 
 
 def _communicator(ranks: list[int]) -> Any:
@@ -119,7 +121,7 @@ def join(parallel: ParallelConfig | None, world: int) -> Group:
     ranks = parallel.participant_ids if parallel and parallel.participant_ids else list(range(started))
     if len(ranks) != world:
         raise RuntimeError(
-            f"[TensorRT-LLM][ERROR] Assertion failed: MPI world size ({len(ranks)}) must equal TP x PP of the "
-            f"engine ({world})"
+            f"[TensorRT-LLM][ERROR] Assertion failed: MPI world size ({len(ranks)}) must equal TP x PP "
+            f"({world})"
         )
     return Group() if started == 1 else MpiGroup(ranks)

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-
 from tensorrt_llm._fake.answers import response
 from tensorrt_llm._fake.configs import ExecutorConfig
 from tensorrt_llm._fake.device import Device
@@ -103,7 +102,7 @@ class Loop:
         self._scheduler.add(sequence)
 
     def _draft_logits(self, sequence: Sequence) -> Any:
-        """Rows that a draft's tokens were drawn from, where there are any: the request's, or another rank's."""
+        """Rows that a draft's tokens were drawn from, if there are any: the request's, or another rank's."""
         draft = sequence.draft
         if draft is None or draft.logits is None:
             return None
@@ -199,7 +198,10 @@ class Loop:
             return
         batched, alone = [], []
         for w, array in zip(wanted, rows, strict=True):
-            name, own = w.sequence.request.logits_post_processor_name, w.sequence.request.logits_post_processor
+            name, own = (
+                w.sequence.request.logits_post_processor_name,
+                w.sequence.request.logits_post_processor,
+            )
             if name == Request.BATCHED_POST_PROCESSOR_NAME:
                 batched.append((w.sequence, array))
             elif name is not None or own is not None:

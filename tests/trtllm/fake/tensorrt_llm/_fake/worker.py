@@ -161,4 +161,5 @@ class Orchestrator:
             if kind == "closed":
                 self._mailbox.close(content)
                 return
-            self._mailbox.put(*content, late=0.0, twice=False)
+            response, last = content
+            self._mailbox.put(response, last, 0.0, False)
