@@ -29,15 +29,21 @@ COMMAND = os.environ.get("LLGTRT_SERVER", "-m llgtrt").split()
 class Server:
     """A running `llgtrt serve`."""
 
-    def __init__(self, target: str, *flags: str, config: dict[str, Any] | None = None) -> None:
+    def __init__(
+        self,
+        target: str,
+        *flags: str,
+        config: dict[str, Any] | None = None,
+        environment: dict[str, str] | None = None,
+    ) -> None:
         self._log = tempfile.NamedTemporaryFile("w+", suffix=".log")  # noqa: SIM115 (closed in stop)
         self._config = tempfile.NamedTemporaryFile("w", suffix=".json")  # noqa: SIM115
         json.dump(config or {}, self._config)
         self._config.flush()
         command = [sys.executable, *COMMAND, "serve", target, "--port", "0"]
         command += ["--runtime-config", self._config.name, *flags]
-        path = {"PYTHONPATH": str(ROOT / "python")}
-        self.process = subprocess.Popen(command, stderr=self._log, stdout=self._log, env=os.environ | path)
+        own = {"PYTHONPATH": str(ROOT / "python"), **(environment or {})}
+        self.process = subprocess.Popen(command, stderr=self._log, stdout=self._log, env=os.environ | own)
         self.url = self._address()
         self.http = httpx.Client(base_url=self.url, timeout=PATIENCE)
 
@@ -133,9 +139,14 @@ def until() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def serving(target: str = "toy", *flags: str, config: dict[str, Any] | None = None) -> Iterator[Server]:
+def serving(
+    target: str = "toy",
+    *flags: str,
+    config: dict[str, Any] | None = None,
+    environment: dict[str, str] | None = None,
+) -> Iterator[Server]:
     """A server of the test's own."""
-    server = Server(target, *flags, config=config)
+    server = Server(target, *flags, config=config, environment=environment)
     try:
         yield server
     finally:
