@@ -197,6 +197,14 @@ class Operations:
         np.put_along_axis(self._array, elements(index), elements(src), axis=dim)
         return self._written()
 
+    def index_select(self, dim: int, index: Any) -> Self:
+        self._touch(index)
+        return self._new(np.take(self._array, elements(index), axis=dim))
+
+    def gather(self, dim: int, index: Any) -> Self:
+        self._touch(index)
+        return self._new(np.take_along_axis(self._array, elements(index), axis=dim))
+
     @staticmethod
     def _check_mask(mask: Any) -> None:
         if elements(mask).dtype != np.bool_:

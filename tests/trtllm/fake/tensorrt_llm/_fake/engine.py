@@ -108,7 +108,7 @@ class Engine:
             tokens = min(tokens, kv.max_tokens)
         if tokens < self.block:
             raise RuntimeError(f"[TensorRT-LLM][ERROR] no memory for the KV cache: {tokens} tokens")
-        _taken += tokens
+        _taken += tokens // self.block * self.block
         return Blocks(tokens // self.block, self.block, kv.enable_block_reuse)
 
     def give_back(self, blocks: Blocks) -> None:
