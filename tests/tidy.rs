@@ -43,6 +43,8 @@ const PYTHON_ORDER: &[&str] = &[
     "_core",
     "flags",
     "settings",
+    "mpi",
+    "trtllm",
     "hub",
     "templates",
     "prompt",

@@ -1,10 +1,10 @@
 """The calls into TensorRT-LLM's Executor, for the core (`rust/src/exec/trtllm`).
 
-Every class and keyword of `tensorrt_llm.bindings.executor` that is used stands here, said in full: defaults differ
-between releases. `tensorrt_llm` is imported when an engine folder is opened, not before.
+Every class and keyword of `tensorrt_llm.bindings.executor` that is used stands here, said in full: defaults
+differ between releases. `tensorrt_llm` is imported when an engine folder is opened, not before.
 
-The executor's thread calls `Executor._process` and waits for the GIL there. So nobody here waits for that thread
-while holding it: `await_responses` and `shutdown` release it, the core computes masks without it.
+The executor's thread calls `Executor._process` and waits for the GIL there. So nobody here waits for that
+thread while holding it: `await_responses` and `shutdown` release it, the core computes masks without it.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ from __future__ import annotations
 import importlib
 import json
 import logging
-import sys
 from collections.abc import Callable, Sequence
 from typing import Any, TypedDict
+
+from llgtrt import mpi
 
 log = logging.getLogger(__name__)
 
@@ -56,8 +57,8 @@ class Order(TypedDict):
 
 
 Answer = tuple[int, str | None, list[int], bool, str, list[float], Any]
-"""The request's client id, an error, new tokens, whether it is the last, why it ended, log-probabilities of the
-tokens where asked for, logits of the tokens where asked for."""
+"""The request's client id, an error, new tokens, whether it is the last, why it ended; of the tokens, where
+asked for, log-probabilities and logits."""
 
 Masks = Callable[[list[int | None], list[int], int, list[list[list[int]]]], bytes]
 """From client ids, rows, width of a row in tokens, and texts so far to one bit for each token of each row, in
@@ -79,7 +80,8 @@ def find() -> Any:
         ) from e
     if not hasattr(bindings, "Executor"):
         raise Unusable(
-            "this release of TensorRT-LLM has no Executor, which runs engine folders; install one from 0.18 to 1.2"
+            "this release of TensorRT-LLM has no Executor, which runs engine folders; "
+            "install one from 0.18 to 1.2"
         )
     return bindings
 
@@ -100,11 +102,8 @@ def abilities() -> list[str]:
 
 
 def rank() -> int:
-    """This process among those of the MPI job, as its launcher says it; 0 without one."""
-    import os
-
-    names = ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK")
-    return next((int(os.environ[name]) for name in names if name in os.environ), 0)
+    """The number of this process in the MPI job; 0 without one."""
+    return mpi.rank() or 0
 
 
 class Executor:
@@ -119,7 +118,6 @@ class Executor:
         """
         self._bindings = bindings = find()
         self._masks = masks
-        self._shifts: Any = None
         self._ends = {
             "END_ID": bindings.FinishReason.END_ID,
             "STOP_WORDS": bindings.FinishReason.STOP_WORDS,
@@ -222,7 +220,7 @@ class Executor:
         if order["draft_tokens"]:
             draft = bindings.ExternalDraftTokensConfig(
                 tokens=order["draft_tokens"],
-                logits=order["draft_logits"],
+                logits=self._draft_logits(order),
                 acceptance_threshold=None,
                 fast_logits=self._fast_logits if order["draft_logits"] is not None else None,
             )
@@ -253,6 +251,11 @@ class Executor:
             **more,
         )
 
+    def _draft_logits(self, order: Order) -> Any:
+        """One row for each token: the draft may have been cut. An address of logits stays as it came."""
+        logits = order["draft_logits"]
+        return logits if logits is None or self._fast_logits else logits[: len(order["draft_tokens"])]
+
     def _sampling(self, order: Order) -> Any:
         return self._bindings.SamplingConfig(
             beam_width=1,
@@ -276,7 +279,15 @@ class Executor:
         probs = result.log_probs[0][-len(tokens) :] if result.log_probs and tokens else []
         reason = result.finish_reasons[0] if result.finish_reasons else None
         end = next((name for name, member in self._ends.items() if reason == member), "")
-        return (client, None, tokens, bool(result.is_final), end, list(probs), self._logits(result, len(tokens)))
+        return (
+            client,
+            None,
+            tokens,
+            bool(result.is_final),
+            end,
+            list(probs),
+            self._logits(result, len(tokens)),
+        )
 
     def _logits(self, result: Any, count: int) -> Any:
         """Those that the tokens were drawn from, as a target takes them: `[count, vocabulary]` on the CPU."""
@@ -294,8 +305,9 @@ class Executor:
         stream_ptr: int,
         client_ids: list[int | None],
     ) -> None:
-        """Takes away what may not be drawn, in place and on the executor's stream. Never raises: the executor's
-        thread would end.
+        """Takes away what may not be drawn, in place and on the executor's stream.
+
+        Never raises: that would end the executor's thread.
         """
         try:
             self._mask(logits, token_ids, stream_ptr, client_ids)
@@ -315,22 +327,23 @@ class Executor:
     ) -> None:
         """One upload for all rows; what a bit forbids is minus infinity."""
         assert self._masks is not None
-        torch = sys.modules["torch"] if "torch" in sys.modules else importlib.import_module("torch")
+        torch = importlib.import_module("torch")
         rows, width = [int(tensor.shape[0]) for tensor in logits], int(logits[0].shape[-1])
         words = self._masks(client_ids, rows, width, token_ids)
         device = logits[0].device
         packed = torch.frombuffer(bytearray(words), dtype=torch.int32)
         if device.type != "cuda":
-            return self._write(torch, packed, logits, width)
+            self._write(torch, packed, logits, width)
+            return
         with torch.cuda.stream(torch.cuda.ExternalStream(stream_ptr)):
             # The pinned memory is kept until the stream has read it.
             self._write(torch, packed.pin_memory().to(device, non_blocking=True), logits, width)
 
-    def _write(self, torch: Any, packed: Any, logits: Sequence[Any], width: int) -> None:
-        if self._shifts is None:
-            self._shifts = torch.arange(32, dtype=torch.int32, device=packed.device)
+    @staticmethod
+    def _write(torch: Any, packed: Any, logits: Sequence[Any], width: int) -> None:
+        shifts = torch.arange(32, dtype=torch.int32, device=packed.device)
         total = sum(int(tensor.shape[0]) for tensor in logits)
-        bits = (packed.view(-1, 1) >> self._shifts) & 1
+        bits = (packed.view(-1, 1) >> shifts) & 1
         forbidden = (bits == 0).view(total, -1)[:, :width]
         at = 0
         for tensor in logits:
@@ -340,8 +353,9 @@ class Executor:
 
 
 def _known(cls: Any, values: dict[str, Any]) -> dict[str, Any]:
-    """The arguments that this release's class has: each is a property of its instances, too. Those that it lacks
-    are newer, and are at the values that it behaves by.
+    """The arguments that this release's class has: each is a property of its instances, too.
+
+    Those that it lacks are newer, and are at the values that it behaves by.
     """
     return {name: value for name, value in values.items() if hasattr(cls, name)}
 

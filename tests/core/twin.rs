@@ -29,7 +29,8 @@ fn logits_have_the_bits_of_the_twin() {
     assert!(cases.len() > 3);
     let vocab = Vocab::toy().unwrap();
     for case in cases {
-        let config = ToyConfig { seed: case.seed, blur: case.blur, end_bias: case.end_bias, ..ToyConfig::default() };
+        let config =
+            ToyConfig { seed: case.seed, blur: case.blur, end_bias: case.end_bias, ..ToyConfig::default() };
         let mut toy = Toy::new(config, &vocab);
         let run = Run { slot: Slot(0), start: 0, tokens: &case.tokens, outputs: 1, hidden: false };
         let rows = toy.forward(&[run]).unwrap();

@@ -12,7 +12,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +34,8 @@ class Server:
         target: str,
         *flags: str,
         config: dict[str, Any] | None = None,
-        environment: dict[str, str] | None = None,
+        path: Sequence[Path] = (),
+        environment: Mapping[str, str] | None = None,
     ) -> None:
         self._log = tempfile.NamedTemporaryFile("w+", suffix=".log")  # noqa: SIM115 (closed in stop)
         self._config = tempfile.NamedTemporaryFile("w", suffix=".json")  # noqa: SIM115
@@ -42,8 +43,9 @@ class Server:
         self._config.flush()
         command = [sys.executable, *COMMAND, "serve", target, "--port", "0"]
         command += ["--runtime-config", self._config.name, *flags]
-        own = {"PYTHONPATH": str(ROOT / "python"), **(environment or {})}
-        self.process = subprocess.Popen(command, stderr=self._log, stdout=self._log, env=os.environ | own)
+        found = {"PYTHONPATH": os.pathsep.join(map(str, (*path, ROOT / "python")))}
+        variables = os.environ | found | dict(environment or {})
+        self.process = subprocess.Popen(command, stderr=self._log, stdout=self._log, env=variables)
         self.url = self._address()
         self.http = httpx.Client(base_url=self.url, timeout=PATIENCE)
 
@@ -140,13 +142,10 @@ def until() -> Iterator[None]:
 
 @contextlib.contextmanager
 def serving(
-    target: str = "toy",
-    *flags: str,
-    config: dict[str, Any] | None = None,
-    environment: dict[str, str] | None = None,
+    target: str = "toy", *flags: str, config: dict[str, Any] | None = None, **more: Any
 ) -> Iterator[Server]:
     """A server of the test's own."""
-    server = Server(target, *flags, config=config, environment=environment)
+    server = Server(target, *flags, config=config, **more)
     try:
         yield server
     finally:

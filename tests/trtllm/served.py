@@ -10,14 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from server.serving import PATIENCE, ROOT, Server, serving
+from server.serving import PATIENCE, Server, serving
 
 from .conftest import FAKE
 from .live import Folder
 
 CHAT = "/v1/chat/completions"
 TEXT = "/v1/completions"
-PATH = {"PYTHONPATH": f"{ROOT / 'python'}:{FAKE}"}
 FAULTS = "FAKE_TRTLLM"
 """Names, in JSON, the faults of all executors."""
 END_BIAS = 2.0
@@ -36,9 +35,9 @@ def over_fake(
     names = [str(target.write(folder / "target"))]
     if draft is not None:
         names.append(str(draft.write(folder / "draft")))
-    environment = PATH | ({FAULTS: json.dumps(faults)} if faults else {})
+    environment = {FAULTS: json.dumps(faults)} if faults else None
     flags = (*names[1:], "--served-model-name", "toy")
-    with serving(names[0], *flags, config=config, environment=environment) as server:
+    with serving(names[0], *flags, config=config, path=[FAKE], environment=environment) as server:
         yield server.wait_ready()
 
 
@@ -54,4 +53,4 @@ def ask_all(server: Server, bodies: list[dict[str, Any]]) -> list[httpx.Response
     return asyncio.run(_all(server, bodies))
 
 
-__all__ = ["CHAT", "END_BIAS", "FAKE", "PATH", "TEXT", "Folder", "Server", "ask_all", "over_fake", "serving"]
+__all__ = ["CHAT", "END_BIAS", "TEXT", "Folder", "Server", "ask_all", "over_fake", "serving"]

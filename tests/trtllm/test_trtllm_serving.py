@@ -1,161 +1,154 @@
-"""A server over the fake: its answers at temperature 0 are those of the weightless engine, with drafts and without."""
+"""The server on TensorRT-LLM's fake: the answers of the embedded weightless engine, token for token."""
 
 from __future__ import annotations
 
+import concurrent.futures
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
-import jsonschema
-import openai
 import pytest
-from server.test_speculation import MODES, SCHEMA, essence
+from server.serving import Server, serving
 
-from .served import CHAT, END_BIAS, TEXT, Folder, Server, ask_all, over_fake, serving
+from .conftest import FAKE
+from .live import Folder
 
-DRAFT_LEN = 6
-TARGET = Folder(draft_len=DRAFT_LEN, end_bias=END_BIAS, gathers=True)
-DRAFT = Folder(blur=8.0, end_bias=END_BIAS, gathers=True)
-PAIRS: dict[str, Any] = {
-    "target": (Folder(end_bias=END_BIAS), None, {}),
-    "target, prompts in chunks": (
-        Folder(end_bias=END_BIAS),
-        None,
-        {"max_num_tokens": 64, "enable_chunked_context": True},
-    ),
-    "pair": (TARGET, DRAFT, {"speculative": {"max_draft_len": DRAFT_LEN}}),
-    "pair, few blocks": (
-        TARGET,
-        DRAFT,
-        {"max_batch_size": 4, "kv_cache_max_tokens": 4096, "speculative": {"max_draft_len": 3}},
-    ),
-    "drafts without a model": (
-        TARGET,
-        None,
-        {"speculative": {"sources": ["forced", "prompt_lookup", "prediction"], "adaptive": False}},
-    ),
+SCHEMA = {
+    "type": "object",
+    "properties": {"name": {"type": "string", "maxLength": 20}, "ages": {"type": "array", "maxItems": 4}},
+    "required": ["name", "ages"],
+    "additionalProperties": False,
 }
-NO_BIAS = {name: {k: v for k, v in fields.items() if k != "logit_bias"} for name, fields in MODES.items()}
+BASE: dict[str, Any] = {"model": "m", "prompt": "Once upon a time", "temperature": 0, "max_tokens": 40}
+LONG = "A long prompt, of which the beginning is reused. " * 12
+CASES: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "long": {"prompt": LONG},
+    "to the end": {"prompt": "zz", "max_tokens": 600},
+    "schema": {
+        "response_format": {"type": "json_schema", "json_schema": {"name": "s", "schema": SCHEMA}},
+        "max_tokens": 200,
+    },
+    "regex": {"response_format": {"type": "regex", "regex": "(ab|cd|[0-9]{3}){9,30}"}, "max_tokens": 120},
+    "choice": {"response_format": {"type": "regex", "regex": "yes|no"}},
+    "stop": {"stop": ["a", "Q"], "max_tokens": 120},
+    "stop token": {"stop_token_ids": list(b"abc"), "max_tokens": 120},
+    "least": {"min_tokens": 30, "stop_token_ids": list(b"abcdefgh")},
+    "endless": {"ignore_eos": True, "max_tokens": 300},
+    "allowed": {"allowed_token_ids": list(b"xyz {}")},
+    "penalties": {"repetition_penalty": 1.3},
+    "presence": {"presence_penalty": 1.5, "frequency_penalty": 0.5},
+    "several": {"n": 3},
+    "one": {"max_tokens": 1},
+}
+SPECULATION: dict[str, dict[str, Any]] = {
+    "alone": {},
+    "draft": {"adaptive": False, "max_draft_len": 5},
+    "logits": {"adaptive": False, "max_draft_len": 5, "use_logits": True},
+    "adaptive": {},
+    "lookup": {"sources": ["forced", "prompt_lookup"], "adaptive": False},
+}
+DRAFTS = ("draft", "logits", "adaptive")
+
+
+def start(folder: Path, mode: str = "alone", **more: Any) -> Any:
+    """A server on new engine folders."""
+    target = Folder(draft_len=0 if mode == "alone" else 8, gathers=True, **more.pop("target", {}))
+    flags = [str(target.write(folder / "target"))]
+    if mode in DRAFTS:
+        draft = Folder(blur=40, gathers=True, **more.pop("draft", {}))
+        flags.append(str(draft.write(folder / "draft")))
+    config = {"speculative": SPECULATION[mode], "max_batch_size": 16, **more.pop("config", {})}
+    return serving(*flags, "--served-model-name", "m", config=config, path=[FAKE], **more)
 
 
 @pytest.fixture(scope="module")
-def embedded() -> Iterator[Server]:
-    """The same model in the core."""
-    with serving(f"toy:end_bias={END_BIAS:.0f}", config={"speculative": {"enabled": False}}) as server:
+def toy() -> Iterator[Server]:
+    with serving("toy", "--served-model-name", "m", config={"max_batch_size": 16}) as server:
         yield server.wait_ready()
 
 
-@pytest.fixture(scope="module", params=PAIRS)
-def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    target, draft, config = PAIRS[request.param]
-    with over_fake(tmp_path_factory.mktemp("engines"), target, draft, config) as found:
-        yield found
+@pytest.fixture(scope="module", params=SPECULATION)
+def fake(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with start(tmp_path_factory.mktemp(request.param), request.param) as server:
+        yield server.wait_ready()
 
 
-def bodies(temperature: float) -> list[dict[str, Any]]:
-    """Chats of every mode, whole and streamed, one choice and three."""
-    found = []
-    for number, (n, stream) in enumerate((n, s) for n in (1, 3) for s in (False, True)):
-        for mode, fields in NO_BIAS.items():
-            content = f"The gates, the cups and the hats are red. ({number})" * (1 + 3 * number)
-            body = {"messages": [{"role": "user", "content": content}], "max_tokens": 40, "n": n, "stream": stream}
-            usage: dict[str, Any] = {"stream_options": {"include_usage": True}} if stream else {}
-            found.append({**body, **usage, **fields, "temperature": temperature, "seed": number, "user": mode})
+def complete(server: Server, **fields: Any) -> dict[str, Any]:
+    answer = server.http.post("/v1/completions", json=BASE | fields)
+    assert answer.status_code == 200, answer.text + server.log()
+    found: dict[str, Any] = answer.json()
     return found
 
 
-def essences(server: Server, asked: list[dict[str, Any]]) -> list[Any]:
-    answers = ask_all(server, asked)
-    for body, answer in zip(asked, answers, strict=True):
-        assert answer.status_code == 200, (body, answer.text)
-    return [essence(body, answer.text) for body, answer in zip(asked, answers, strict=True)]
+def essence(answer: dict[str, Any]) -> Any:
+    choices = [(c["index"], c["text"], c["finish_reason"]) for c in answer["choices"]]
+    return choices, answer["usage"]["prompt_tokens"], answer["usage"]["completion_tokens"]
 
 
-def test_greedy_answers_are_the_embedded_engine_s(server: Server, embedded: Server) -> None:
-    asked = bodies(0.0)
-    for body, mine, theirs in zip(asked, essences(server, asked), essences(embedded, asked), strict=True):
-        assert mine == theirs, body
-    server.wait_idle()
+def streamed(server: Server, **fields: Any) -> tuple[dict[int, str], int]:
+    """Texts by choice, and the number of pieces with text."""
+    texts: dict[int, str] = {}
+    pieces = 0
+    with server.http.stream("POST", "/v1/completions", json=BASE | fields | {"stream": True}) as answer:
+        for line in answer.iter_lines():
+            if not line.startswith("data: {"):
+                continue
+            for choice in json.loads(line[6:]).get("choices", []):
+                texts[choice["index"]] = texts.get(choice["index"], "") + choice["text"]
+                pieces += bool(choice["text"])
+    return texts, pieces
 
 
-def test_sampled_answers_are_valid(server: Server) -> None:
-    asked = [{**body, "logprobs": True} for body in bodies(0.9)]
-    for body, answer in zip(asked, ask_all(server, asked), strict=True):
-        assert answer.status_code == 200, answer.text
-        *choices, count = essence(body, answer.text)
-        assert len(choices) == body["n"]
-        assert 0 < count <= 40 * body["n"]
-        for text, scored, reason in (c if len(c) == 3 else (c[0][0], c[1], c[0][1]) for c in choices):
-            check(body, text, scored, reason)
+def test_greedy_answers_are_those_of_the_embedded_engine(toy: Server, fake: Server) -> None:
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        found = pool.map(lambda fields: complete(fake, **fields), CASES.values())
+        wanted = [complete(toy, **fields) for fields in CASES.values()]
+        for name, ours, theirs in zip(CASES, wanted, found, strict=True):
+            assert essence(theirs) == essence(ours), name
 
 
-def check(body: dict[str, Any], text: str, scored: list[Any], reason: str) -> None:
-    assert reason in ("stop", "length")
-    assert all(entry["logprob"] <= 0 for entry in scored)
-    assert len(scored) <= 40
-    if reason == "length":
-        assert len(scored) == 40
-    if body["user"] == "schema" and reason == "stop":
-        jsonschema.validate(json.loads(text), SCHEMA)
-    for stop in body.get("stop", []):
-        assert stop not in text
+def test_answers_are_streamed_round_by_round(toy: Server, fake: Server) -> None:
+    for name in ("plain", "schema", "several"):
+        texts, pieces = streamed(fake, **CASES[name])
+        wanted = {c["index"]: c["text"] for c in complete(toy, **CASES[name])["choices"]}
+        assert texts == wanted, name
+        assert pieces > 4 * len(texts), name
 
 
-def test_texts_log_probabilities_and_echoes(server: Server, embedded: Server) -> None:
-    body = {"prompt": ["one prompt", [104, 105]], "max_tokens": 20, "temperature": 0, "logprobs": 0}
-    mine, theirs = (s.http.post(TEXT, json=body).json() for s in (server, embedded))
-    for one, other in zip(mine["choices"], theirs["choices"], strict=True):
-        assert (one["text"], one["finish_reason"]) == (other["text"], other["finish_reason"])
-        scores = [choice["logprobs"]["token_logprobs"] for choice in (one, other)]
-        assert scores[0] == pytest.approx(scores[1], abs=1e-4)
-    assert mine["usage"]["completion_tokens"] == theirs["usage"]["completion_tokens"]
+def test_drawn_answers_are_valid_and_repeat_with_their_seed(fake: Server) -> None:
+    for seed in range(6):
+        fields = CASES["schema"] | {"temperature": 1.0, "seed": seed}
+        one, two = complete(fake, **fields), complete(fake, **fields)
+        if one["choices"][0]["finish_reason"] == "stop":
+            value = json.loads(one["choices"][0]["text"])
+            assert set(value) == {"name", "ages"}
+        assert one["usage"]["completion_tokens"] <= fields["max_tokens"]
+        if "draft" not in fake.log():
+            assert essence(one) == essence(two)
 
 
-def test_ends(server: Server, embedded: Server) -> None:
-    base = {"prompt": "ends of a text", "max_tokens": 60, "temperature": 0}
-    for more in (
-        {"ignore_eos": True},
-        {"min_tokens": 30},
-        {"stop_token_ids": [101, 32]},
-        {"stop": ["a", "b"], "include_stop_str_in_output": True},
-        {"allowed_token_ids": [97, 98, 99, 267]},
-        {"max_tokens": 1},
-    ):
-        asked = [{**base, **more, "prompt": f"{base['prompt']} {i}"} for i in range(6)]
-        found = [[a.json()["choices"] for a in ask_all(s, asked)] for s in (server, embedded)]
-        assert found[0] == found[1], more
+def test_log_probabilities_are_those_of_the_drawn_tokens(toy: Server, fake: Server) -> None:
+    ours, theirs = (complete(server, logprobs=0) for server in (toy, fake))
+    left, right = (answer["choices"][0]["logprobs"] for answer in (ours, theirs))
+    assert left["tokens"] == right["tokens"]
+    assert right["token_logprobs"] == pytest.approx(left["token_logprobs"], abs=1e-3)
 
 
 @pytest.mark.parametrize(
-    ("fields", "named"),
-    [
-        ({"logit_bias": {"70": 2}}, "logit_bias"),
-        ({"logprobs": True, "top_logprobs": 2}, "top_logprobs"),
-        ({"max_tokens": 5000}, "max_tokens"),
-    ],
+    ("field", "value"),
+    [("logit_bias", {"65": 1}), ("logprobs", 2), ("prompt_logprobs", 1)],
 )
-def test_what_it_cannot_do_is_refused(server: Server, fields: Any, named: str) -> None:
-    answer = server.http.post(CHAT, json={"messages": [{"role": "user", "content": "hi"}], **fields})
-    error = answer.json()["error"]
-    assert (answer.status_code, error["param"]) == (400, named), error
+def test_what_the_engine_cannot_do_is_refused_by_name(fake: Server, field: str, value: Any) -> None:
+    answer = fake.http.post("/v1/completions", json=BASE | {field: value})
+    assert answer.status_code == 400, answer.text
+    assert "TensorRT-LLM" in answer.json()["error"]["message"]
 
 
-def test_a_client_that_leaves_frees_its_place(server: Server) -> None:
-    body: Any = {"model": "toy", "messages": [{"role": "user", "content": "hi"}], "max_tokens": 2000}
-    extra = {"ignore_eos": True}
-    with server.client() as client:
-        streams = [client.chat.completions.create(**body, stream=True, extra_body=extra) for _ in range(6)]
-        for stream in streams:
-            next(iter(stream))
-            stream.close()
-    server.wait_idle()
-
-
-def test_a_constraint_that_cannot_be_is_refused(server: Server) -> None:
-    wrong = {"type": "regex", "regex": "("}
-    with server.client() as client, pytest.raises(openai.BadRequestError):
-        client.chat.completions.create(
-            model="toy",
-            messages=[{"role": "user", "content": "hi"}],
-            extra_body={"response_format": wrong},
-        )
+def test_prompts_may_be_as_long_as_the_engine_takes(toy: Server, fake: Server) -> None:
+    fields = {"prompt": "word " * 800, "max_tokens": 5}
+    assert essence(complete(fake, **fields)) == essence(complete(toy, **fields))
+    answer = fake.http.post("/v1/completions", json=BASE | {"prompt": "x" * 5000})
+    assert answer.status_code == 400
+    assert answer.json()["error"]["code"] == "context_length_exceeded"

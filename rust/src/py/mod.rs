@@ -136,7 +136,7 @@ fn load_config(py: Python<'_>, text: Option<&str>, overrides: &str) -> Result<St
         log_to_stderr();
         let config = config::load(text, overrides)?;
         for key in Config::ignored_keys_set(text) {
-            log::info!("runtime.json: {key} has no effect on llama.cpp");
+            log::info!("runtime.json: {key} has an effect on TensorRT-LLM only");
         }
         json(&config)
     })

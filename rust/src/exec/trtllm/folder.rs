@@ -68,10 +68,14 @@ impl Folder {
         let text = std::fs::read(&file).map_err(|e| refused(format!("config.json cannot be read: {e}")))?;
         let json: Value = serde_json::from_slice(&text)
             .map_err(|e| refused(format!("config.json is not valid JSON ({e}); build the engine again")))?;
-        let keys = Keys { json: &json };
-        let folder = keys.folder(path).map_err(refused)?;
+        let folder = Folder::of(&json, path.to_owned()).map_err(refused)?;
         folder.check().map_err(refused)?;
         Ok(folder)
+    }
+
+    /// What `config.json` says.
+    pub(super) fn of(json: &Value, path: PathBuf) -> std::result::Result<Folder, String> {
+        Keys { json }.folder(path)
     }
 
     /// What holds for every engine.
@@ -226,14 +230,14 @@ struct Keys<'a> {
 }
 
 impl Keys<'_> {
-    fn folder(&self, path: &Path) -> std::result::Result<Folder, String> {
+    fn folder(&self, path: PathBuf) -> std::result::Result<Folder, String> {
         let mapping =
             |name: &str| self.optional(&["pretrained_config", "mapping", name]).and_then(Value::as_u64);
         let build = |name: &str| self.number(&["build_config", name]);
         let plugin = |name: &str| self.optional(&["build_config", "plugin_config", name]);
         let max_seq_len = build("max_seq_len")?;
         Ok(Folder {
-            path: path.to_owned(),
+            path,
             version: self.text(&["version"]),
             architecture: self.text(&["pretrained_config", "architecture"]),
             n_vocab: self.number(&["pretrained_config", "vocab_size"])?,

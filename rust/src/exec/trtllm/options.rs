@@ -182,13 +182,16 @@ pub(crate) fn places(
     let orchestrator = config.trtllm.orchestrator;
     let first = u32::from(orchestrator);
     let drafts = draft.map_or(0, |draft| draft.ranks);
-    let behind = |first: u32, ranks: u32| orchestrator.then(|| (first..first + ranks).collect());
+    // One that has fewer ranks than there are processes takes part on the first of them.
+    let named = orchestrator || draft.is_some_and(|draft| draft.ranks != target.ranks);
+    let behind = |first: u32, ranks: u32| named.then(|| (first..first + ranks).collect());
     let parallel = |devices: &Option<Vec<u32>>, first, ranks| ParallelOptions {
         device_ids: devices.clone(),
         participant_ids: behind(first, ranks),
         orchestrator,
     };
-    let ours = parallel(&config.trtllm.device_ids, first + drafts, target.ranks);
+    let begin = if orchestrator { first + drafts } else { 0 };
+    let ours = parallel(&config.trtllm.device_ids, begin, target.ranks);
     let Some(draft) = draft else { return (Place { share, parallel: ours }, None) };
     let theirs = parallel(&config.trtllm.draft_device_ids, first, draft.ranks);
     let apart = match (&ours.device_ids, &theirs.device_ids) {

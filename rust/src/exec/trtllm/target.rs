@@ -175,7 +175,7 @@ impl TrtTarget {
     fn draft_logits(&self, job: &Job) -> Option<Py<PyAny>> {
         let (tokens, logits) =
             self.logits.lock().unwrap_or_else(PoisonError::into_inner).remove(&job.slot)?;
-        let theirs = job.draft.acceptance == Acceptance::Rejection && tokens == job.draft.tokens;
+        let theirs = job.draft.acceptance == Acceptance::Rejection && tokens.starts_with(&job.draft.tokens);
         theirs.then_some(logits)
     }
 
