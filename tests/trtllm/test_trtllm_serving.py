@@ -54,13 +54,15 @@ DRAFTS = ("draft", "logits", "adaptive")
 
 def start(folder: Path, mode: str = "alone", **more: Any) -> Any:
     """A server on new engine folders."""
-    target = Folder(draft_len=0 if mode == "alone" else 8, gathers=True, **more.pop("target", {}))
-    flags = [str(target.write(folder / "target"))]
+    wanted = {"faults": {"iteration_ms": 3}, **more.pop("target", {})}
+    target = Folder(draft_len=0 if mode == "alone" else 8, gathers=True, **wanted)
+    speculative = dict(SPECULATION[mode])
     if mode in DRAFTS:
         draft = Folder(blur=40, gathers=True, **more.pop("draft", {}))
-        flags.append(str(draft.write(folder / "draft")))
-    config = {"speculative": SPECULATION[mode], "max_batch_size": 16, **more.pop("config", {})}
-    return serving(*flags, "--served-model-name", "m", config=config, path=[FAKE], **more)
+        speculative["draft_model"] = str(draft.write(folder / "draft"))
+    config = {"speculative": speculative, "max_batch_size": 16, **more.pop("config", {})}
+    where = str(target.write(folder / "target"))
+    return serving(where, "--served-model-name", "m", config=config, path=[FAKE], **more)
 
 
 @pytest.fixture(scope="module")
