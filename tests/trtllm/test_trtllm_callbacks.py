@@ -153,7 +153,9 @@ def test_callbacks_come_from_another_thread_while_one_waits(tmp_path: Path) -> N
         threads.add(threading.get_ident())
 
     with running(tmp_path, **config(look)) as live:
-        live.ask(logits_post_processor_name="batched")  # waits in await_responses, which leaves the GIL to others
+        live.ask(
+            logits_post_processor_name="batched"
+        )  # waits in await_responses, which leaves the GIL to others
     assert threads
     assert threading.get_ident() not in threads
 
@@ -185,7 +187,7 @@ def test_enqueuing_keeps_the_gil_and_awaiting_does_not(tmp_path: Path) -> None:
 
 
 def test_who_waits_for_the_callback_with_a_lock_that_it_wants_is_stuck(tmp_path: Path) -> None:
-    """The deadlock that an adapter must not have: a lock is held during a call that waits for the executor's thread."""
+    """The deadlock that an adapter must not have: to wait for the executor with a lock that it wants."""
     lock, entered = threading.Lock(), threading.Event()
 
     def wants(*_: Any) -> None:

@@ -42,7 +42,9 @@ def rows() -> Rows:
 @pytest.fixture
 def live(tmp_path: Path, rows: Rows) -> Iterator[Live]:
     config = trt.LogitsPostProcessorConfig(processor_batched=rows, replicate=False)
-    with running(tmp_path, Folder(draft_len=DRAFTS, gathers=True), logits_post_processor_config=config) as live:
+    with running(
+        tmp_path, Folder(draft_len=DRAFTS, gathers=True), logits_post_processor_config=config
+    ) as live:
         yield live
 
 
@@ -125,12 +127,13 @@ def test_what_cannot_be_is_refused(live: Live, tmp_path: Path) -> None:
     assert f"draft tokens ({DRAFTS + 1}) is larger" in live.error(draft=[1] * (DRAFTS + 1))
     with running(tmp_path / "plain") as plain:
         assert "exceeds maximum draft length" in plain.error(draft=[1])
-    for bad in (
+    refused: list[dict[str, Any]] = [
         {"tokens": []},
         {"tokens": [1], "acceptance_threshold": -1.0},
         {"tokens": [1, 2], "logits": torch.zeros(1, WIDTH)},
         {"tokens": [1], "logits": torch.zeros(1, 1, WIDTH)},
-    ):
+    ]
+    for bad in refused:
         with pytest.raises(RuntimeError, match="ExternalDraftTokensConfig"):
             live.enqueue(draft=bad)
 

@@ -101,7 +101,8 @@ def test_executors_take_shares_of_what_is_free(tmp_path: Path) -> None:
         live.ask(max_tokens=1)
         stats = live.executor.get_latest_iteration_stats()[-1].kv_cache_stats
         assert stats is not None
-        return stats.max_num_blocks
+        found: int = stats.max_num_blocks
+        return found
 
     with running(tmp_path / "one", FOLDER) as one, running(tmp_path / "two", FOLDER) as two:
         assert blocks(one) > 8 * blocks(two)

@@ -31,7 +31,9 @@ def test_the_tokenizer_is_the_file_s() -> None:
 
 
 def test_a_folder_is_whole(tmp_path: Path) -> None:
-    folder = Folder(tp=2, draft_len=7, seed=5, config={"build_config.max_input_len": 99}).write(tmp_path / "engine")
+    folder = Folder(tp=2, draft_len=7, seed=5, config={"build_config.max_input_len": 99}).write(
+        tmp_path / "engine"
+    )
     names = {"config", "generation_config", "tokenizer", "tokenizer_config", "runtime"}
     files = {f"{name}.json" for name in names} | {"chat_template.jinja", "rank0.engine", "rank1.engine"}
     assert {file.name for file in folder.iterdir()} == files

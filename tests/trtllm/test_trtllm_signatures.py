@@ -1,4 +1,4 @@
-"""The fake has the classes, arguments, defaults and members that TensorRT-LLM's are known to have, and no others."""
+"""The fake's classes, arguments, defaults and members are those that TensorRT-LLM is known to have."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ ELSEWHERE = {"KVCacheEventManager"}
 
 def classes() -> dict[str, ast.ClassDef]:
     nodes = [node for name in LISTS for node in ast.parse((FOLDER / f"{name}.pyi").read_text()).body]
-    return {node.name: node for node in nodes if isinstance(node, ast.ClassDef) and node.name not in ELSEWHERE}
+    return {
+        node.name: node for node in nodes if isinstance(node, ast.ClassDef) and node.name not in ELSEWHERE
+    }
 
 
 CLASSES = classes()
@@ -30,13 +32,15 @@ def parameters(function: ast.FunctionDef) -> list[tuple[str, Any, str | None]]:
     """Name, kind and default's text of each parameter."""
     arguments = function.args
     found: list[tuple[str, Any, str | None]] = []
-    plain = [(a, inspect.Parameter.POSITIONAL_ONLY) for a in arguments.posonlyargs]
+    plain: list[tuple[ast.arg, Any]] = [(a, inspect.Parameter.POSITIONAL_ONLY) for a in arguments.posonlyargs]
     plain += [(a, inspect.Parameter.POSITIONAL_OR_KEYWORD) for a in arguments.args]
     defaults: list[ast.expr | None] = [None] * (len(plain) - len(arguments.defaults))
     for (argument, kind), default in zip(plain, [*defaults, *arguments.defaults], strict=True):
         found.append((argument.arg, kind, ast.unparse(default) if default else None))
     for argument, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True):
-        found.append((argument.arg, inspect.Parameter.KEYWORD_ONLY, ast.unparse(default) if default else None))
+        found.append(
+            (argument.arg, inspect.Parameter.KEYWORD_ONLY, ast.unparse(default) if default else None)
+        )
     return [item for item in found if item[0] != "self"]
 
 
@@ -69,16 +73,22 @@ def test_a_class_is_as_listed(name: str) -> None:
             check(item, getattr(made, item.name))
         elif isinstance(item, ast.ClassDef):
             inner = getattr(made, item.name)
-            members = [part.target.id for part in item.body if is_member(part)]
+            members = members_of(item)
             assert not members or {member.name for member in inner} == set(members)
-    members = [item.target.id for item in node.body if is_member(item)]
+    members = members_of(node)
     if members and name != "Request":
         assert {member.name for member in made} == set(members)
 
 
-def is_member(item: ast.stmt) -> bool:
-    """Whether it is a member of an enumeration."""
-    return isinstance(item, ast.AnnAssign) and "ClassVar" in ast.unparse(item.annotation)
+def declared(node: ast.ClassDef) -> dict[str, str]:
+    """What is declared with a type, by name."""
+    found = [item for item in node.body if isinstance(item, ast.AnnAssign)]
+    return {ast.unparse(item.target): ast.unparse(item.annotation) for item in found}
+
+
+def members_of(node: ast.ClassDef) -> list[str]:
+    """Those of an enumeration."""
+    return [name for name, kind in declared(node).items() if "ClassVar" in kind]
 
 
 def test_there_is_nothing_else() -> None:
@@ -86,7 +96,7 @@ def test_there_is_nothing_else() -> None:
     assert public == set(CLASSES)
     for name in public:
         listed = {item.name for item in CLASSES[name].body if isinstance(item, ast.FunctionDef)}
-        listed |= {t.id for i in CLASSES[name].body if isinstance(i, ast.AnnAssign) and (t := i.target)}
+        listed |= declared(CLASSES[name]).keys()
         listed |= {item.name for item in CLASSES[name].body if isinstance(item, ast.ClassDef)}
         listed |= {p for f in CLASSES[name].body if isinstance(f, ast.FunctionDef) for p, *_ in parameters(f)}
         extra = {n for n in vars(getattr(executor, name)) if n[0] != "_"} - listed
@@ -95,31 +105,38 @@ def test_there_is_nothing_else() -> None:
 
 def test_constructor_arguments_are_properties_but_some() -> None:
     hidden = ("priority", "type", "encoder_output_length", "num_return_sequences", "language_adapter_uid")
-    for name in ("ExecutorConfig", "KvCacheConfig", "SchedulerConfig", "SamplingConfig", "OutputConfig", "Request"):
+    for name in (
+        "ExecutorConfig",
+        "KvCacheConfig",
+        "SchedulerConfig",
+        "SamplingConfig",
+        "OutputConfig",
+        "Request",
+    ):
         init = next(i for i in CLASSES[name].body if isinstance(i, ast.FunctionDef) and i.name == "__init__")
         for argument, *_ in parameters(init):
             assert hasattr(getattr(executor, name), argument) != (name == "Request" and argument in hidden)
 
 
 @pytest.mark.parametrize(
-    "call",
+    ("name", "given", "named"),
     [
-        lambda: executor.ExecutorConfig(max_batch_size=8.0),
-        lambda: executor.ExecutorConfig(batching_type="INFLIGHT"),
-        lambda: executor.ExecutorConfig(True),
-        lambda: executor.SamplingConfig(1, 5),
-        lambda: executor.DynamicBatchConfig(True, True),
-        lambda: executor.Request(input_token_ids="text", max_tokens=1),
-        lambda: executor.Request(input_token_ids=[1], max_tokens=1, client_id="one"),
+        ("ExecutorConfig", (), {"max_batch_size": 8.0}),
+        ("ExecutorConfig", (), {"batching_type": "INFLIGHT"}),
+        ("ExecutorConfig", (True,), {}),
+        ("SamplingConfig", (1, 5), {}),
+        ("DynamicBatchConfig", (True, True), {}),
+        ("Request", (), {"input_token_ids": "text", "max_tokens": 1}),
+        ("Request", ([1], 1), {"client_id": "one"}),
     ],
 )
-def test_other_types_are_refused(call: Any) -> None:
+def test_other_types_are_refused(name: str, given: Any, named: Any) -> None:
     with pytest.raises(TypeError):
-        call()
+        getattr(executor, name)(*given, **named)
 
 
 def test_what_is_read_only_stays() -> None:
-    config = executor.SchedulerConfig()
+    config: Any = executor.SchedulerConfig()
     with pytest.raises(AttributeError):
         config.dynamic_batch_config = None
     executor.KvCacheConfig().max_tokens = 7

@@ -27,15 +27,19 @@ assert torch.logical_not(allowed).tolist() == forbidden.tolist() == (~allowed).t
 logits = torch.arange(180, dtype=torch.float32, device=device).view(2, 1, 90)
 one = logits[1:2].narrow(2, 3, 4)
 logits.masked_fill_(forbidden.view(2, 1, 90), float("-inf"))
-out = [logits.cpu().numpy().tolist(), one.shape[-1], one.cpu().tolist(), logits.stride(), logits.element_size()]
+out = [logits.cpu().numpy().tolist(), one.shape[-1], one.cpu().tolist(), logits.stride()]
+out += [logits.element_size()]
 out += [str(logits.dtype), str((logits[0] / 2).dtype), str((packed / 2).dtype), str((packed * 2).dtype)]
-out += [torch.cat([packed, packed]).view(torch.uint8).cpu().tolist(), torch.where(allowed, 1.0, 0.0).sum().item()]
+out += [torch.cat([packed, packed]).view(torch.uint8).cpu().tolist()]
+out += [torch.where(allowed, 1.0, 0.0).sum().item()]
 out += [logits.argmax(dim=-1).tolist(), torch.tensor([1.5, 2.0]).half().dtype is torch.float16]
-out += [packed.unsqueeze(-1).expand(6, 2).contiguous().view(-1).tolist(), torch.stack([packed, packed]).shape[0]]
-out += [torch.full((2,), 7, dtype=torch.int64).tolist(), torch.zeros(2, 3)[0].numel(), torch.finfo(torch.float16).max]
+out += [packed.unsqueeze(-1).expand(6, 2).contiguous().view(-1).tolist()]
+out += [torch.stack([packed, packed]).shape[0], torch.finfo(torch.float16).max]
+out += [torch.full((2,), 7, dtype=torch.int64).tolist(), torch.zeros(2, 3)[0].numel()]
 out += [torch.log_softmax(torch.tensor([[0.0, 1.0]]), dim=-1).numpy().round(4).tolist()]
 kept = torch.zeros(4); kept[1:3] = 5; kept[torch.tensor([0, 3])] += 1; kept[2].fill_(9)
-out += [kept.tolist(), torch.as_tensor([1, 2]).dtype is torch.int64, kept.index_select(0, torch.tensor([3, 1])).tolist()]
+out += [kept.tolist(), torch.as_tensor([1, 2]).dtype is torch.int64]
+out += [kept.index_select(0, torch.tensor([3, 1])).tolist()]
 print(out)
 """
 """What an adapter does with masks, and around it."""

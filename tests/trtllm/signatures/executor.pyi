@@ -24,8 +24,8 @@ import torch
 from torch import Tensor
 
 Duration = Union[datetime.timedelta, float]
-IdType = int           # uint64
-SizeType32 = int       # int32
+IdType = int  # uint64
+SizeType32 = int  # int32
 RetentionPriority = int
 PathLike = Any
 
@@ -33,7 +33,8 @@ PathLike = Any
 LogitsPostProcessor = Callable[[int, Tensor, list[list[int]], int, Optional[int]], None]
 # parallel lists, one item per request of the step that asked for the batched processor
 LogitsPostProcessorBatched = Callable[
-    [list[int], list[Tensor], list[list[list[int]]], int, list[Optional[int]]], None]
+    [list[int], list[Tensor], list[list[list[int]]], int, list[Optional[int]]], None
+]
 LogitsPostProcessorMap = dict[str, LogitsPostProcessor]
 
 __version__: str
@@ -121,40 +122,44 @@ class DecodingMode:
 # ----------------------------------------------------------------------------- executor
 class Executor:
     # overload 1
-    def __init__(self, model_path: PathLike, model_type: ModelType, executor_config: "ExecutorConfig") -> None: ...
+    def __init__(
+        self, model_path: PathLike, model_type: ModelType, executor_config: "ExecutorConfig"
+    ) -> None: ...
     # overload 2: (encoder_model_path, decoder_model_path, model_type, executor_config)
     # overload 3: (engine_buffer, json_config_str, model_type, executor_config, managed_weights={})
     #             engine_buffer: any buffer (pybind) | bytes (later nanobind) | numpy uint8 array (an early nanobind snapshot)
     # overload 4: (encoder_engine_buffer, encoder_json_config_str, decoder_engine_buffer,
     #              decoder_json_config_str, model_type, executor_config)
-    def shutdown(self) -> None: ...                                   # releases the GIL
+    def shutdown(self) -> None: ...  # releases the GIL
     def __enter__(self) -> "Executor": ...
-    def __exit__(self, type: Any, value: Any, traceback: Any) -> None: ...   # shutdown() then drops the object
-    def enqueue_request(self, request: "Request") -> IdType: ...      # keeps the GIL
-    def enqueue_requests(self, requests: Sequence["Request"]) -> list[IdType]: ...   # keeps the GIL
+    def __exit__(self, type: Any, value: Any, traceback: Any) -> None: ...  # shutdown() then drops the object
+    def enqueue_request(self, request: "Request") -> IdType: ...  # keeps the GIL
+    def enqueue_requests(self, requests: Sequence["Request"]) -> list[IdType]: ...  # keeps the GIL
     # await_responses has three overloads, resolved by type; all release the GIL while blocked:
     def await_responses(self, timeout: Optional[Duration] = None) -> list["Response"]: ...
     # await_responses(id: int, timeout: Optional[Duration] = None) -> list[Response]
     # await_responses(ids: list[int], timeout: Optional[Duration] = None) -> list[list[Response]]
     def get_num_responses_ready(self, id: Optional[IdType] = None) -> int: ...
-    def cancel_request(self, id: IdType = None) -> None: ...          # default None is declared, but the C++ arg is a plain id
-    def get_latest_iteration_stats(self) -> Sequence["IterationStats"]: ...          # drains a deque
+    def cancel_request(
+        self, id: IdType = None
+    ) -> None: ...  # default None is declared, but the C++ arg is a plain id
+    def get_latest_iteration_stats(self) -> Sequence["IterationStats"]: ...  # drains a deque
     def get_latest_request_stats(self) -> Sequence["RequestStatsPerIteration"]: ...
     def get_latest_debug_tensors(self) -> Sequence["DebugTensorsPerIteration"]: ...
-    def can_enqueue_requests(self) -> bool: ...                       # True only on the leader/orchestrator process
+    def can_enqueue_requests(self) -> bool: ...  # True only on the leader/orchestrator process
     def get_kv_cache_event_manager(self) -> Optional["KVCacheEventManager"]: ...
 
 class KVCacheEventManager:  # module path: bindings.executor.kv_cache
     def get_latest_events(self, timeout_ms: Optional[float] = None) -> Sequence[Any]: ...
 
-class ExecutorConfig:       # has a Python __dict__ (dynamic attributes allowed)
+class ExecutorConfig:  # has a Python __dict__ (dynamic attributes allowed)
     # all args positional-or-keyword, this order; every one also a RW property of the same name
     def __init__(
         self,
         max_beam_width: int = 1,
-        scheduler_config: "SchedulerConfig" = ...,          # SchedulerConfig()
-        kv_cache_config: "KvCacheConfig" = ...,             # KvCacheConfig()
-        enable_chunked_context: bool = False,               # C++ header default: True
+        scheduler_config: "SchedulerConfig" = ...,  # SchedulerConfig()
+        kv_cache_config: "KvCacheConfig" = ...,  # KvCacheConfig()
+        enable_chunked_context: bool = False,  # C++ header default: True
         normalize_log_probs: bool = True,
         iter_stats_max_iterations: int = 1000,
         request_stats_max_iterations: int = 0,
@@ -162,7 +167,7 @@ class ExecutorConfig:       # has a Python __dict__ (dynamic attributes allowed)
         max_batch_size: Optional[int] = None,
         max_num_tokens: Optional[int] = None,
         parallel_config: Optional["ParallelConfig"] = None,
-        peft_cache_config: "PeftCacheConfig" = ...,         # PeftCacheConfig()
+        peft_cache_config: "PeftCacheConfig" = ...,  # PeftCacheConfig()
         logits_post_processor_config: Optional["LogitsPostProcessorConfig"] = None,
         decoding_config: Optional["DecodingConfig"] = None,
         use_gpu_direct_storage: bool = False,
@@ -171,7 +176,7 @@ class ExecutorConfig:       # has a Python __dict__ (dynamic attributes allowed)
         extended_runtime_perf_knob_config: "ExtendedRuntimePerfKnobConfig" = ...,
         debug_config: Optional["DebugConfig"] = None,
         recv_poll_period_ms: int = 0,
-        max_seq_idle_microseconds: int = 180000000,         # 3 minutes
+        max_seq_idle_microseconds: int = 180000000,  # 3 minutes
         spec_dec_config: Optional["SpeculativeDecodingConfig"] = None,
         guided_decoding_config: Optional["GuidedDecodingConfig"] = None,
         additional_model_outputs: Optional[list["AdditionalModelOutput"]] = None,
@@ -185,12 +190,12 @@ class ExecutorConfig:       # has a Python __dict__ (dynamic attributes allowed)
 class KvCacheConfig:
     def __init__(
         self,
-        enable_block_reuse: bool = True,                    # older releases: False -> always pass it
+        enable_block_reuse: bool = True,  # older releases: False -> always pass it
         max_tokens: Optional[int] = None,
         max_attention_window: Optional[list[int]] = None,
         sink_token_length: Optional[int] = None,
-        free_gpu_memory_fraction: Optional[float] = None,   # None -> runtime uses 0.9
-        host_cache_size: Optional[int] = None,              # bytes
+        free_gpu_memory_fraction: Optional[float] = None,  # None -> runtime uses 0.9
+        host_cache_size: Optional[int] = None,  # bytes
         onboard_blocks: bool = True,
         cross_kv_cache_fraction: Optional[float] = None,
         secondary_offload_min_priority: Optional[RetentionPriority] = None,
@@ -200,17 +205,18 @@ class KvCacheConfig:
         copy_on_partial_reuse: bool = True,
         use_uvm: bool = False,
         attention_dp_events_gather_period_ms: int = 5,
-        runtime_defaults: Optional["RuntimeDefaults"] = None,   # ctor-only
-        max_gpu_total_bytes: int = 0,                       # nanobind c40f1157 and later only
+        runtime_defaults: Optional["RuntimeDefaults"] = None,  # ctor-only
+        max_gpu_total_bytes: int = 0,  # nanobind c40f1157 and later only
     ) -> None: ...
     def fill_empty_fields_from_runtime_defaults(self, runtime_defaults: "RuntimeDefaults") -> None: ...
     # everything else above is a RW property
 
 class RuntimeDefaults:
-    def __init__(self, max_attention_window: Optional[list[int]] = None,
-                 sink_token_length: Optional[int] = None) -> None: ...   # both RO
+    def __init__(
+        self, max_attention_window: Optional[list[int]] = None, sink_token_length: Optional[int] = None
+    ) -> None: ...  # both RO
 
-class SchedulerConfig:      # all RO after construction
+class SchedulerConfig:  # all RO after construction
     def __init__(
         self,
         capacity_scheduler_policy: CapacitySchedulerPolicy = CapacitySchedulerPolicy.GUARANTEED_NO_EVICT,
@@ -218,31 +224,35 @@ class SchedulerConfig:      # all RO after construction
         dynamic_batch_config: Optional["DynamicBatchConfig"] = None,
     ) -> None: ...
 
-class DynamicBatchConfig:   # all RO; NO Python defaults -> all three must be passed (C++ defaults: False, False, 128)
-    def __init__(self, enable_batch_size_tuning: bool, enable_max_num_tokens_tuning: bool,
-                 dynamic_batch_moving_average_window: int) -> None: ...
+class DynamicBatchConfig:  # all RO; NO Python defaults -> all three must be passed (C++ defaults: False, False, 128)
+    def __init__(
+        self,
+        enable_batch_size_tuning: bool,
+        enable_max_num_tokens_tuning: bool,
+        dynamic_batch_moving_average_window: int,
+    ) -> None: ...
 
-class ParallelConfig:       # all RW
+class ParallelConfig:  # all RW
     def __init__(
         self,
         communication_type: CommunicationType = CommunicationType.MPI,
         communication_mode: CommunicationMode = CommunicationMode.LEADER,
         device_ids: Optional[list[int]] = None,
-        participant_ids: Optional[list[int]] = None,        # MPI world ranks; first one is the leader
+        participant_ids: Optional[list[int]] = None,  # MPI world ranks; first one is the leader
         orchestrator_config: Optional["OrchestratorConfig"] = None,
         num_nodes: Optional[int] = None,
     ) -> None: ...
 
-class OrchestratorConfig:   # all RW
+class OrchestratorConfig:  # all RW
     def __init__(
         self,
         is_orchestrator: bool = True,
-        worker_executable_path: str = "",                   # package's bin/executorWorker when spawn_processes=True
-        orch_leader_comm: Optional[Any] = None,             # MpiComm
-        spawn_processes: bool = True,                       # False needed for fast logits
+        worker_executable_path: str = "",  # package's bin/executorWorker when spawn_processes=True
+        orch_leader_comm: Optional[Any] = None,  # MpiComm
+        spawn_processes: bool = True,  # False needed for fast logits
     ) -> None: ...
 
-class PeftCacheConfig:      # all RO
+class PeftCacheConfig:  # all RO
     def __init__(
         self,
         num_host_module_layer: int = 0,
@@ -259,18 +269,18 @@ class PeftCacheConfig:      # all RO
         lora_prefetch_dir: Optional[str] = None,
     ) -> None: ...
 
-class LogitsPostProcessorConfig:   # all RW
+class LogitsPostProcessorConfig:  # all RW
     def __init__(
         self,
         processor_map: Optional[LogitsPostProcessorMap] = None,
         processor_batched: Optional[LogitsPostProcessorBatched] = None,
-        replicate: bool = True,     # True: runs on every rank of the (last-PP) TP group; False: TP rank 0 only
+        replicate: bool = True,  # True: runs on every rank of the (last-PP) TP group; False: TP rank 0 only
     ) -> None: ...
 
 class SpeculativeDecodingConfig:
-    def __init__(self, fast_logits: bool = False) -> None: ...   # RW
+    def __init__(self, fast_logits: bool = False) -> None: ...  # RW
 
-class DecodingConfig:       # all RW
+class DecodingConfig:  # all RW
     def __init__(
         self,
         decoding_mode: Optional[DecodingMode] = None,
@@ -279,11 +289,13 @@ class DecodingConfig:       # all RW
         eagle_config: Optional["EagleConfig"] = None,
     ) -> None: ...
 
-class LookaheadDecodingConfig:   # all RO; no Python defaults (C++ constants 4, 3, 4)
+class LookaheadDecodingConfig:  # all RO; no Python defaults (C++ constants 4, 3, 4)
     def __init__(self, max_window_size: int, max_ngram_size: int, max_verification_set_size: int) -> None: ...
     def calculate_speculative_resource(self) -> tuple[int, int, int, int]: ...
     @staticmethod
-    def calculate_speculative_resource_tuple(window_size: int, ngram_size: int, verification_set_size: int) -> tuple[int, int, int, int]: ...
+    def calculate_speculative_resource_tuple(
+        window_size: int, ngram_size: int, verification_set_size: int
+    ) -> tuple[int, int, int, int]: ...
     @staticmethod
     def get_default_lookahead_decoding_window() -> int: ...
     @staticmethod
@@ -291,7 +303,7 @@ class LookaheadDecodingConfig:   # all RO; no Python defaults (C++ constants 4, 
     @staticmethod
     def get_default_lookahead_decoding_verification_set() -> int: ...
 
-class EagleConfig:          # all RO
+class EagleConfig:  # all RO
     def __init__(
         self,
         eagle_choices: Optional[list[list[int]]] = None,
@@ -301,49 +313,52 @@ class EagleConfig:          # all RO
         dynamic_tree_max_topK: Optional[int] = None,
     ) -> None: ...
 
-class GuidedDecodingConfig:   # all RW
+class GuidedDecodingConfig:  # all RW
     class GuidedDecodingBackend:
         XGRAMMAR: ClassVar["GuidedDecodingConfig.GuidedDecodingBackend"]
-        LLGUIDANCE: ClassVar["GuidedDecodingConfig.GuidedDecodingBackend"]   # C++ runtime raises on it; PyTorch backend only
+        LLGUIDANCE: ClassVar[
+            "GuidedDecodingConfig.GuidedDecodingBackend"
+        ]  # C++ runtime raises on it; PyTorch backend only
+
     def __init__(
         self,
         backend: "GuidedDecodingConfig.GuidedDecodingBackend",
-        encoded_vocab: Optional[list[str]] = None,          # tokens sorted by id
-        tokenizer_str: Optional[str] = None,                # HF fast tokenizer JSON
+        encoded_vocab: Optional[list[str]] = None,  # tokens sorted by id
+        tokenizer_str: Optional[str] = None,  # HF fast tokenizer JSON
         stop_token_ids: Optional[list[int]] = None,
     ) -> None: ...
 
-class GuidedDecodingParams:   # all RO
+class GuidedDecodingParams:  # all RO
     class GuideType:
         JSON: ClassVar["GuidedDecodingParams.GuideType"]
         JSON_SCHEMA: ClassVar["GuidedDecodingParams.GuideType"]
         REGEX: ClassVar["GuidedDecodingParams.GuideType"]
-        EBNF_GRAMMAR: ClassVar["GuidedDecodingParams.GuideType"]     # Lark text when the backend is llguidance
-        STRUCTURAL_TAG: ClassVar["GuidedDecodingParams.GuideType"]   # xgrammar only
+        EBNF_GRAMMAR: ClassVar["GuidedDecodingParams.GuideType"]  # Lark text when the backend is llguidance
+        STRUCTURAL_TAG: ClassVar["GuidedDecodingParams.GuideType"]  # xgrammar only
+
     def __init__(self, guide_type: "GuidedDecodingParams.GuideType", guide: Optional[str] = None) -> None: ...
 
-class ExtendedRuntimePerfKnobConfig:   # all RW; last two are properties only
+class ExtendedRuntimePerfKnobConfig:  # all RW; last two are properties only
     def __init__(self, multi_block_mode: bool = True, enable_context_fmha_fp32_acc: bool = False) -> None: ...
     cuda_graph_mode: bool
     cuda_graph_cache_size: int
 
-class DebugConfig:          # all RW
+class DebugConfig:  # all RW
     def __init__(
         self,
         debug_input_tensors: bool = False,
         debug_output_tensors: bool = False,
-        debug_tensor_names: list[str] = ...,                # declared default is None
-        debug_tensors_max_iterations: int = 0,              # declared default is False
+        debug_tensor_names: list[str] = ...,  # declared default is None
+        debug_tensors_max_iterations: int = 0,  # declared default is False
     ) -> None: ...
 
-class CacheTransceiverConfig:   # all RW
+class CacheTransceiverConfig:  # all RW
     def __init__(
         self,
         backend: Optional[CacheTransceiverBackendType] = None,
         max_tokens_in_buffer: Optional[int] = None,
-        kv_transfer_timeout_ms: Optional[int] = None,       # nanobind c40f1157 and later
+        kv_transfer_timeout_ms: Optional[int] = None,  # nanobind c40f1157 and later
     ) -> None: ...
 
-class AdditionalModelOutput:    # RW
+class AdditionalModelOutput:  # RW
     def __init__(self, name: str, gather_context: bool = False) -> None: ...
-

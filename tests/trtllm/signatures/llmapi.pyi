@@ -10,7 +10,8 @@ class _mod_tensorrt_llm_llmapi:
         # [B] adds max_total_draft_tokens, max_concurrency, load_format, acceptance_window, acceptance_length_threshold
         # [C] `speculative_model` is the field, `speculative_model_dir` still accepted as alias; adds draft_len_schedule, allow_advanced_sampling
         def __init__(
-            self, *,
+            self,
+            *,
             max_draft_len: Optional[int] = None,
             max_total_draft_tokens: Optional[int] = None,
             speculative_model: Optional[PathLike] = None,
@@ -24,38 +25,42 @@ class _mod_tensorrt_llm_llmapi:
 
     class DraftTargetDecodingConfig(DecodingBaseConfig):
         # [C] validator: max_draft_len > 0 and speculative_model both required; max_total_draft_tokens := max_draft_len
-        decoding_type: ClassVar[str] = "Draft_Target"    # [A] "Draft_Target" too; oldest snapshots "DraftTarget"
+        decoding_type: ClassVar[str] = (
+            "Draft_Target"  # [A] "Draft_Target" too; oldest snapshots "DraftTarget"
+        )
 
     class UserProvidedDecodingConfig(DecodingBaseConfig):
         decoding_type: ClassVar[str] = "User_Provided"
-        drafter: object                 # a tensorrt_llm._torch.speculative.drafter.Drafter (prepare_draft_tokens)
+        drafter: object  # a tensorrt_llm._torch.speculative.drafter.Drafter (prepare_draft_tokens)
         resource_manager: object
 
     class NGramDecodingConfig(DecodingBaseConfig):
         decoding_type: ClassVar[str] = "NGram"
-        max_matching_ngram_size: int = 2    # [C]; [A],[B]: 0
+        max_matching_ngram_size: int = 2  # [C]; [A],[B]: 0
         is_keep_all: bool = True
         is_use_oldest: bool = True
         is_public_pool: bool = True
 
-    class BaseLlmArgs:                  # keyword args of LLM(...); [C]
+    class BaseLlmArgs:  # keyword args of LLM(...); [C]
         tensor_parallel_size: int = 1
         dtype: str = "auto"
         revision: Optional[str] = None
         tokenizer_revision: Optional[str] = None
         pipeline_parallel_size: int = 1
         context_parallel_size: int = 1
-        load_format: str = "auto"       # "auto" | "dummy" on the base class
+        load_format: str = "auto"  # "auto" | "dummy" on the base class
         enable_lora: bool = False
         lora_config: Optional[Any] = None
-        kv_cache_config: Any = ...      # llmapi.KvCacheConfig()
+        kv_cache_config: Any = ...  # llmapi.KvCacheConfig()
         enable_chunked_prefill: bool = False
-        guided_decoding_backend: Optional[str] = None       # "xgrammar" | "llguidance" (llguidance: PyTorch backend only)
+        guided_decoding_backend: Optional[str] = (
+            None  # "xgrammar" | "llguidance" (llguidance: PyTorch backend only)
+        )
         batched_logits_processor: Optional[object] = None
         iter_stats_max_iterations: Optional[int] = None
         request_stats_max_iterations: Optional[int] = None
         peft_cache_config: Optional[Any] = None
-        scheduler_config: Any = ...     # llmapi.SchedulerConfig()
+        scheduler_config: Any = ...  # llmapi.SchedulerConfig()
         cache_transceiver_config: Optional[Any] = None
         speculative_config: Optional[Any] = None
         max_batch_size: Optional[int] = 2048
@@ -67,10 +72,10 @@ class _mod_tensorrt_llm_llmapi:
         num_postprocess_workers: int = 0
         postprocess_tokenizer_dir: Optional[str] = None
         reasoning_parser: Optional[str] = None
-        backend: Optional[str] = None   # deprecated; after the TRT removal "tensorrt" raises ValueError
+        backend: Optional[str] = None  # deprecated; after the TRT removal "tensorrt" raises ValueError
         return_perf_metrics: bool = False
         perf_metrics_max_requests: int = 0
-        orchestrator_type: Optional[str] = None             # "rpc" | "ray" | None (= MPI)
+        orchestrator_type: Optional[str] = None  # "rpc" | "ray" | None (= MPI)
         env_overrides: Optional[dict[str, str]] = None
 
     class LLM:
@@ -81,7 +86,7 @@ class _mod_tensorrt_llm_llmapi:
         # mid-2026 read: same plus trace_headers, conversation_params, priority
         def generate_async(
             self,
-            inputs: Any,                            # str | list[int] | {"prompt": ..} | {"prompt_token_ids": ..}
+            inputs: Any,  # str | list[int] | {"prompt": ..} | {"prompt_token_ids": ..}
             sampling_params: Optional["_mod_tensorrt_llm_sampling_params.SamplingParams"] = None,
             lora_request: Optional[Any] = None,
             prompt_adapter_request: Optional[Any] = None,
@@ -104,14 +109,14 @@ class _mod_tensorrt_llm_llmapi:
         cumulative_logprob: Optional[float] = None
         logprobs: Optional[list[dict[int, Any]]]
         prompt_logprobs: Optional[list[dict[int, Any]]]
-        finish_reason: Optional[str] = None         # "stop" | "length" | "timeout" | "cancelled"
+        finish_reason: Optional[str] = None  # "stop" | "length" | "timeout" | "cancelled"
         stop_reason: Optional[Union[int, str]] = None
         generation_logits: Optional[Tensor] = None
         disaggregated_params: Optional[Any] = None
-        length: int                                 # RO
-        token_ids_diff: list[int]                   # RO, new since the previous chunk
-        logprobs_diff: list[dict[int, Any]]         # RO
-        text_diff: str                              # RO
+        length: int  # RO
+        token_ids_diff: list[int]  # RO, new since the previous chunk
+        logprobs_diff: list[dict[int, Any]]  # RO
+        text_diff: str  # RO
 
     class RequestOutput:
         outputs: list["CompletionOutput"]
@@ -120,22 +125,42 @@ class _mod_tensorrt_llm_llmapi:
         # awaitable (final result) and async-iterable when streaming=True; also .result(timeout) / .abort() -- last two not re-read
 
 class _mod_tensorrt_llm_sampling_params:
-    class GuidedDecodingParams:         # dataclass, kw_only; at most one may be set
-        def __init__(self, *, json: Any = None, regex: Optional[str] = None, grammar: Optional[str] = None,
-                     json_object: bool = False, structural_tag: Optional[str] = None) -> None: ...
+    class GuidedDecodingParams:  # dataclass, kw_only; at most one may be set
+        def __init__(
+            self,
+            *,
+            json: Any = None,
+            regex: Optional[str] = None,
+            grammar: Optional[str] = None,
+            json_object: bool = False,
+            structural_tag: Optional[str] = None,
+        ) -> None: ...
 
-    class LogitsProcessor:              # any callable with this signature is accepted
-        def __call__(self, req_id: int, logits: Tensor, token_ids: list[list[int]],
-                     stream_ptr: Optional[int], client_id: Optional[int]) -> None: ...
+    class LogitsProcessor:  # any callable with this signature is accepted
+        def __call__(
+            self,
+            req_id: int,
+            logits: Tensor,
+            token_ids: list[list[int]],
+            stream_ptr: Optional[int],
+            client_id: Optional[int],
+        ) -> None: ...
         # PyTorch backend passes stream_ptr=None and client_id=None, logits [beam, 1, vocab]
 
     class BatchedLogitsProcessor:
-        def __call__(self, req_ids: list[int], logits: list[Tensor], token_ids: list[list[list[int]]],
-                     stream_ptr: int, client_ids: list[Optional[int]]) -> None: ...
+        def __call__(
+            self,
+            req_ids: list[int],
+            logits: list[Tensor],
+            token_ids: list[list[list[int]]],
+            stream_ptr: int,
+            client_ids: list[Optional[int]],
+        ) -> None: ...
 
-    class SamplingParams:               # dataclass, kw_only  [1.0.0rc4, commit 000a01de]
+    class SamplingParams:  # dataclass, kw_only  [1.0.0rc4, commit 000a01de]
         def __init__(
-            self, *,
+            self,
+            *,
             end_id: Optional[int] = None,
             pad_id: Optional[int] = None,
             max_tokens: int = 32,
@@ -145,7 +170,7 @@ class _mod_tensorrt_llm_sampling_params:
             stop_token_ids: Optional[list[int]] = None,
             include_stop_str_in_output: bool = False,
             embedding_bias: Optional[Tensor] = None,
-            logits_processor: Any = None,           # one LogitsProcessor or a list of them
+            logits_processor: Any = None,  # one LogitsProcessor or a list of them
             apply_batched_logits_processor: bool = False,
             n: int = 1,
             best_of: Optional[int] = None,

@@ -1,6 +1,6 @@
 """A fake of TensorRT-LLM for tests: its interfaces and semantics on a weightless model, without a GPU.
 
-What it knows of the real one is in `docs/tensorrt-llm.md`. What it does not do is an error, never an omission.
+What it does not do is an error, never an omission.
 """
 
 __version__ = "1.2.1"

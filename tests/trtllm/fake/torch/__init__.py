@@ -1,8 +1,8 @@
-"""A stand-in for PyTorch, on NumPy: the operations that TensorRT-LLM's bindings hand out tensors for, and no others.
+"""A stand-in for PyTorch, on NumPy: what an adapter of TensorRT-LLM does with tensors, and no more.
 
-It is stricter than the real one where that finds mistakes. Tensors on `cuda` have no `numpy()`, do not mix with tensors on
-`cpu`, and know the stream that wrote them: work on another stream that has not waited for it is an error, and so is
-changing pinned memory that a `non_blocking` copy on an unsynchronised stream still reads.
+It is stricter than the real one where that finds mistakes. Tensors on `cuda` have no `numpy()`, do not mix
+with tensors on `cpu`, and know the stream that wrote them: work on another stream that has not waited for it is
+an error, and so is changing pinned memory that a `non_blocking` copy on an unsynchronised stream still reads.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ from torch._creation import (
     zeros,
     zeros_like,
 )
+from torch._kinds import bool_ as bool  # noqa: A004 (PyTorch's own name)
 from torch._kinds import (
     device,
     dtype,
@@ -51,7 +52,6 @@ from torch._kinds import (
     int64,
     uint8,
 )
-from torch._kinds import bool_ as bool  # noqa: A004 (PyTorch's own name)
 from torch._tensor import Size, Tensor
 
 half, float, double, short, int, long = float16, float32, float64, int16, int32, int64  # noqa: A001

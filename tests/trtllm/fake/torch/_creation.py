@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from torch import cuda
 from torch._kinds import CPU, bool_, device, dtype, float32, int64
 from torch._tensor import Tensor, _Memory, _shape
 
@@ -35,7 +34,12 @@ def ones(*sizes: Any, dtype: dtype = float32, device: Any = None, pin_memory: bo
 
 
 def full(
-    size: Sequence[int], fill_value: Any, *, dtype: dtype | None = None, device: Any = None, pin_memory: bool = False
+    size: Sequence[int],
+    fill_value: Any,
+    *,
+    dtype: dtype | None = None,
+    device: Any = None,
+    pin_memory: bool = False,
 ) -> Tensor:
     kind = dtype or _kind_of(fill_value)
     return _placed(np.full(_shape((tuple(size),)), fill_value, kind.numpy), device, pin_memory)
@@ -87,11 +91,15 @@ def as_tensor(data: Any, dtype: dtype | None = None, device: Any = None) -> Tens
 def from_numpy(array: Any) -> Tensor:
     """The array's memory."""
     if any(step < 0 for step in array.strides):
-        raise ValueError("At least one stride in the given numpy array is negative, and tensors have none such")
+        raise ValueError(
+            "At least one stride in the given numpy array is negative, and tensors have none such"
+        )
     return Tensor(array)
 
 
-def frombuffer(buffer: Any, *, dtype: dtype, count: int = -1, offset: int = 0, requires_grad: bool = False) -> Tensor:
+def frombuffer(
+    buffer: Any, *, dtype: dtype, count: int = -1, offset: int = 0, requires_grad: bool = False
+) -> Tensor:
     """The buffer's memory."""
     return Tensor(np.frombuffer(buffer, dtype.numpy, count, offset))
 
@@ -124,6 +132,6 @@ def no_grad() -> Iterator[None]:
 inference_mode = no_grad
 
 argmax, softmax, log_softmax = Tensor.argmax, Tensor.softmax, Tensor.log_softmax
-bitwise_and, bitwise_or, bitwise_not = Tensor.bitwise_and, Tensor.bitwise_or, Tensor.bitwise_not
-bitwise_right_shift = Tensor.bitwise_right_shift
+bitwise_and, bitwise_or, bitwise_not = Tensor.__and__, Tensor.__or__, Tensor.__invert__
+bitwise_right_shift = Tensor.__rshift__
 logical_and, logical_or, logical_not = Tensor.logical_and, Tensor.logical_or, Tensor.logical_not

@@ -40,7 +40,9 @@ def of_numpy(kind: Any) -> dtype:
     for known in ALL:
         if known.numpy == kind:
             return known
-    raise TypeError(f"can't convert an array of {kind}; float16, 32, 64, int8 to 64, uint8 and bool are known")
+    raise TypeError(
+        f"can't convert an array of {kind}; float16, 32, 64, int8 to 64, uint8 and bool are known"
+    )
 
 
 class finfo:  # noqa: N801 (PyTorch's name)
@@ -55,12 +57,12 @@ class finfo:  # noqa: N801 (PyTorch's name)
 class device:  # noqa: N801 (PyTorch's name)
     """`cpu`, or `cuda` with a number."""
 
+    type: str
+    index: int | None
+
     def __init__(self, kind: str | device | int, index: int | None = None) -> None:
-        if isinstance(kind, device):
-            kind, index = kind.type, kind.index
-        if isinstance(kind, int):
-            kind, index = "cuda", kind
-        name, _, number = kind.partition(":")
+        text = f"cuda:{kind}" if isinstance(kind, int) else str(kind)
+        name, _, number = text.partition(":")
         if name not in ("cpu", "cuda"):
             raise RuntimeError(f"Expected one of cpu, cuda device type at start of device string: {kind}")
         self.type = name

@@ -12,7 +12,7 @@ from torch._kinds import bool_, dtype, float16, float32, float64, int8, int16, i
 
 
 def elements(value: Any) -> Any:
-    """An operand as NumPy takes it: Python's numbers stay as they are, so that they don't change an element type."""
+    """An operand as NumPy takes it: Python's numbers stay numbers, which don't change an element type."""
     return value._array if isinstance(value, Operations) else value
 
 
@@ -185,7 +185,9 @@ class Operations:
     def masked_fill(self, mask: Any, value: Any) -> Self:
         self._check_mask(mask)
         self._touch(mask, value)
-        return self._new(np.where(elements(mask), np.asarray(elements(value), self._array.dtype), self._array))
+        return self._new(
+            np.where(elements(mask), np.asarray(elements(value), self._array.dtype), self._array)
+        )
 
     def index_fill_(self, dim: int, index: Any, value: Any) -> Self:
         self._touch(index, value)
@@ -208,7 +210,9 @@ class Operations:
     @staticmethod
     def _check_mask(mask: Any) -> None:
         if elements(mask).dtype != np.bool_:
-            raise RuntimeError(f"masked_fill only supports boolean masks, but got mask of {elements(mask).dtype}")
+            raise RuntimeError(
+                f"masked_fill only supports boolean masks, but got mask of {elements(mask).dtype}"
+            )
 
     # Along axes.
 

@@ -23,7 +23,7 @@ class Size(tuple[int, ...]):
 
 
 class _Memory:
-    """What views of the same elements share: the mark of the work that wrote them, and whether they are pinned."""
+    """What views of the same elements share: the mark of what wrote them, and whether they are pinned."""
 
     def __init__(self, pinned: bool = False) -> None:
         self.mark: tuple[int, int] | None = None
@@ -48,7 +48,7 @@ class Tensor(Operations):
     # Streams.
 
     def _touch(self, *others: Any) -> None:
-        """Before work on these: they are on one device, and this thread's stream comes after what wrote them."""
+        """Before work on these: they are on one device, and this stream comes after what wrote them."""
         tensors = [self, *(other for other in others if isinstance(other, Tensor))]
         for other in tensors:
             if other.device != self.device and (other.dim() or other.is_cuda):
@@ -56,10 +56,8 @@ class Tensor(Operations):
                 raise RuntimeError(f"Expected all tensors to be on the same device, but found {found}")
             mark = other._memory.mark
             if mark is not None and not cuda.current_stream().comes_after(mark):
-                raise RuntimeError(
-                    f"a race: this stream ({cuda.current_stream().cuda_stream:#x}) does not wait for the one that "
-                    f"wrote the tensor ({mark[0]:#x})"
-                )
+                here = cuda.current_stream().cuda_stream
+                raise RuntimeError(f"a race: stream {here:#x} has not waited for what {mark[0]:#x} wrote")
 
     def _written(self) -> Tensor:
         if self.is_cuda:
@@ -147,7 +145,9 @@ class Tensor(Operations):
 
     def numpy(self) -> Any:
         if self.is_cuda:
-            raise TypeError(f"can't convert {self.device} device type tensor to numpy; use Tensor.cpu() first")
+            raise TypeError(
+                f"can't convert {self.device} device type tensor to numpy; use Tensor.cpu() first"
+            )
         return self._array
 
     def tolist(self) -> Any:
@@ -212,7 +212,9 @@ class Tensor(Operations):
             return self._view(self._array.view(sizes[0].numpy))
         found = self._array.reshape(_shape(sizes))
         if found.size and not np.shares_memory(found, self._array):
-            raise RuntimeError("view size is not compatible with input tensor's size and stride; use .reshape(...)")
+            raise RuntimeError(
+                "view size is not compatible with input tensor's size and stride; use .reshape(...)"
+            )
         return self._view(found)
 
     def reshape(self, *sizes: Any) -> Tensor:
@@ -230,16 +232,19 @@ class Tensor(Operations):
             return self
         return self._view(np.squeeze(self._array, axis=dim))
 
-    def expand(self, *sizes: Any) -> Tensor:
-        wanted, have = _shape(sizes), (1,) * (len(_shape(sizes)) - self.ndim) + tuple(self.shape)
-        return self._view(np.broadcast_to(self._array, [h if n == -1 else n for n, h in zip(wanted, have)]))
+    def expand(self, *wants: Any) -> Tensor:
+        wanted, have = _shape(wants), (1,) * (len(_shape(wants)) - self.ndim) + tuple(self.shape)
+        sizes = [h if n == -1 else n for n, h in zip(wanted, have, strict=True)]
+        return self._view(np.broadcast_to(self._array, sizes))
 
     def expand_as(self, other: Tensor) -> Tensor:
         return self.expand(*other.shape)
 
     def narrow(self, dim: int, start: int, length: int) -> Tensor:
         if start + length > self.shape[dim]:
-            raise RuntimeError(f"start ({start}) + length ({length}) exceeds dimension size ({self.shape[dim]})")
+            raise RuntimeError(
+                f"start ({start}) + length ({length}) exceeds dimension size ({self.shape[dim]})"
+            )
         return self._view(self._array[(slice(None),) * (dim % self.ndim) + (slice(start, start + length),)])
 
     def select(self, dim: int, index: int) -> Tensor:

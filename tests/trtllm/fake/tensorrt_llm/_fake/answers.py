@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import torch
-
 from tensorrt_llm._fake.enums import FinishReason
 from tensorrt_llm._fake.results import (
     KvCacheMetrics,

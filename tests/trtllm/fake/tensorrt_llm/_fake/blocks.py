@@ -29,7 +29,7 @@ class Usage:
 
 
 class Blocks:
-    """All blocks of an executor. Full ones stay after their last user, the least recently used one goes first."""
+    """All blocks of an executor. Full ones stay after their last user; the least recently used goes first."""
 
     def __init__(self, count: int, tokens: int, reuse: bool) -> None:
         self.count, self.tokens, self.reuse = count, tokens, reuse

@@ -12,6 +12,8 @@ import typing
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
+from typing_extensions import dataclass_transform
+
 _Class = TypeVar("_Class", bound=type)
 
 Duration = datetime.timedelta | float
@@ -55,6 +57,7 @@ def _is_old() -> bool:
     return os.environ.get("FAKE_TRTLLM_RELEASE") == "0.18"
 
 
+@dataclass_transform(field_specifiers=(dataclasses.field,))
 def binding(frozen: bool = False, newer: Sequence[str] = ()) -> Callable[[_Class], _Class]:
     """A class of properties that have the types they are declared with, for ever (`frozen`: and the values).
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any, Optional
-
-from torch import Tensor
+from typing import Any
 
 from tensorrt_llm._fake.checked import binding
 from tensorrt_llm._fake.enums import (
@@ -19,10 +17,11 @@ from tensorrt_llm._fake.enums import (
     DecodingMode,
 )
 from tensorrt_llm._fake.guided import GuidedDecodingConfig
+from torch import Tensor
 
-LogitsPostProcessor = Callable[[int, Tensor, list[list[int]], int, Optional[int]], None]
+LogitsPostProcessor = Callable[[int, Tensor, list[list[int]], int, int | None], None]
 LogitsPostProcessorBatched = Callable[
-    [list[int], list[Tensor], list[list[list[int]]], int, list[Optional[int]]], None
+    [list[int], list[Tensor], list[list[list[int]]], int, list[int | None]], None
 ]
 LogitsPostProcessorMap = dict[str, LogitsPostProcessor]
 

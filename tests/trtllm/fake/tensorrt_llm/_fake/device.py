@@ -1,4 +1,4 @@
-"""Memory of the invented GPU: the stand-in's `cuda`, or the real PyTorch's `cpu`, where there is no stream."""
+"""Memory of the invented GPU: the stand-in's `cuda`, or the real PyTorch's `cpu`, which has no streams."""
 
 from __future__ import annotations
 

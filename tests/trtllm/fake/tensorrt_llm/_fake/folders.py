@@ -194,8 +194,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
     for field in dataclasses.fields(Folder):
-        kind = {"int": int, "float": float, "bool": json.loads}.get(str(field.type), json.loads)
-        parser.add_argument(f"--{field.name.replace('_', '-')}", type=kind)
+        parser.add_argument(f"--{field.name.replace('_', '-')}", type=json.loads)
     given = {name: value for name, value in vars(parser.parse_args()).items() if value is not None}
     print(Folder(**{name: value for name, value in given.items() if name != "folder"}).write(given["folder"]))
 

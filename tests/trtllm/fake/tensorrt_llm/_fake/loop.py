@@ -9,16 +9,22 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-
 from tensorrt_llm._fake.answers import response
 from tensorrt_llm._fake.configs import ExecutorConfig
 from tensorrt_llm._fake.device import Device
 from tensorrt_llm._fake.engine import Engine
 from tensorrt_llm._fake.enums import FinishReason
-from tensorrt_llm._fake.group import Group
+from tensorrt_llm._fake.group import POLL, Group, ask_for_logits, world_rank
 from tensorrt_llm._fake.model import WIDTH
 from tensorrt_llm._fake.requests import Request
-from tensorrt_llm._fake.results import InflightBatchingStats, IterationStats, KvCacheStats, Response
+from tensorrt_llm._fake.results import (
+    InflightBatchingStats,
+    IterationStats,
+    KvCacheStats,
+    Response,
+    SpeculativeDecodingFastLogitsInfo,
+    fast_logits_info,
+)
 from tensorrt_llm._fake.sampling import distribution
 from tensorrt_llm._fake.scheduler import Scheduler, Work
 from tensorrt_llm._fake.sequence import Sequence
@@ -32,6 +38,8 @@ class News:
     requests: list[tuple[int, Request]]
     cancelled: list[int]
     stop: bool = False
+    reserved: int = 0
+    """Places of the batch that ended drafts keep until their logits are fetched."""
 
 
 class Loop:
@@ -54,7 +62,7 @@ class Loop:
         self._calls = 0
         self.iteration = 0
         self.stats: list[IterationStats] = []
-        self.kept: dict[int, Any] = {}
+        self._kept: dict[int, Any] = {}
         """Logits of ended drafts that a target may ask for, by request."""
 
     @property
@@ -67,6 +75,7 @@ class Loop:
 
     def take(self, news: News) -> None:
         """New requests and cancellations."""
+        self._scheduler.reserved = news.reserved
         for number, request in news.requests:
             self._add(number, request)
         for number in news.cancelled:
@@ -85,12 +94,37 @@ class Loop:
             self._say(Response(number, why, request.client_id), True)
             return
         sequence = Sequence(number, request, room, [self._engine.model.seed])
-        draft = sequence.draft
-        if draft is not None and draft.logits is not None:
-            rows = draft.logits.cpu().numpy().astype(np.float32)[:, :WIDTH]
+        rows = self._draft_logits(sequence)
+        if rows is not None:
+            rows = rows.astype(np.float32)[:, :WIDTH]
             sequence.draft_probs = [distribution(row, request.sampling_config) for row in rows]
         self._engine.model.extend(sequence.hashes, sequence.tokens)
         self._scheduler.add(sequence)
+
+    def _draft_logits(self, sequence: Sequence) -> Any:
+        """Rows that a draft's tokens were drawn from, if there are any: the request's, or another rank's."""
+        draft = sequence.draft
+        if draft is None or draft.logits is None:
+            return None
+        if not draft.fast_logits:
+            return draft.logits.cpu().numpy()
+        found = None
+        if self._group.is_leader:
+            info = fast_logits_info(draft.logits)
+            found = ask_for_logits(info.draft_participant_id, info.draft_request_id)
+        found = self._group.broadcast(found)
+        if found is None:
+            raise RuntimeError("a draft's logits were asked for, but its request is unknown")
+        return found
+
+    def hand_out(self, number: int) -> Any:
+        """The logits of an ended request, once; its place is free then."""
+        return self._kept.pop(number, None)
+
+    @property
+    def reserved(self) -> int:
+        """Ended drafts whose logits are kept."""
+        return len(self._kept)
 
     @staticmethod
     def _every(count: int, number: int) -> bool:
@@ -117,8 +151,7 @@ class Loop:
         self._count(work, began)
         self._sweep()
         rest = self._engine.faults.iteration_ms / 1000 - (time.monotonic() - began)
-        if rest > 0:
-            time.sleep(rest)
+        time.sleep(max(rest, 0.0 if work else POLL))
 
     def _forward(self, work: list[Work]) -> None:
         early = self._engine.faults.early_calls
@@ -165,7 +198,10 @@ class Loop:
             return
         batched, alone = [], []
         for w, array in zip(wanted, rows, strict=True):
-            name, own = w.sequence.request.logits_post_processor_name, w.sequence.request.logits_post_processor
+            name, own = (
+                w.sequence.request.logits_post_processor_name,
+                w.sequence.request.logits_post_processor,
+            )
             if name == Request.BATCHED_POST_PROCESSOR_NAME:
                 batched.append((w.sequence, array))
             elif name is not None or own is not None:
@@ -233,7 +269,10 @@ class Loop:
         found = response(sequence, self.iteration)
         fast = self._config.spec_dec_config
         if fast is not None and fast.fast_logits and sequence.logits and not found.has_error():
-            self.kept[sequence.id] = np.array(sequence.logits)
+            self._kept[sequence.id] = np.array(sequence.logits)
+            info = SpeculativeDecodingFastLogitsInfo()
+            info.draft_request_id, info.draft_participant_id = sequence.id, world_rank()
+            found.result.spec_dec_fast_logits_info = info
         return found
 
     def _say(self, found: Response, last: bool) -> None:

@@ -1,4 +1,4 @@
-"""The weightless model, bit for bit that of the server's own engine `toy`: logits are a hash of all tokens before."""
+"""The weightless model, bit for bit that of the server's engine `toy`: logits hash the text before them."""
 
 from __future__ import annotations
 

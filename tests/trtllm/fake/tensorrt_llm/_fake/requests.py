@@ -6,12 +6,11 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-from torch import Tensor
-
 from tensorrt_llm._fake.checked import Duration, binding
 from tensorrt_llm._fake.configs import AdditionalModelOutput, EagleConfig, LookaheadDecodingConfig
 from tensorrt_llm._fake.enums import KvCacheTransferMode, RequestType
 from tensorrt_llm._fake.guided import GuidedDecodingParams
+from torch import Tensor
 
 
 @binding(newer=("prompt_ignore_length", "beam_width_array"))
@@ -56,7 +55,9 @@ class SamplingConfig:
             if value is not None and (value < least or (most is not None and value > most)):
                 raise RuntimeError(f"SamplingConfig: {name} = {value} is out of range")
         if self.seed is not None and not 0 <= self.seed < 1 << 64:
-            raise TypeError(f"SamplingConfig(): incompatible function arguments: seed {self.seed} is no uint64")
+            raise TypeError(
+                f"SamplingConfig(): incompatible function arguments: seed {self.seed} is no uint64"
+            )
         if self.repetition_penalty == 0:
             raise RuntimeError("SamplingConfig: repetition_penalty = 0 is out of range")
 
@@ -87,9 +88,8 @@ class ExternalDraftTokensConfig:
         if self.logits is not None and not self.fast_logits:
             shape = tuple(self.logits.shape)
             if len(shape) != 2 or shape[0] != len(self.tokens):
-                raise RuntimeError(
-                    f"ExternalDraftTokensConfig: logits must be [{len(self.tokens)}, vocab], not {list(shape)}"
-                )
+                wanted = f"[{len(self.tokens)}, vocab]"
+                raise RuntimeError(f"ExternalDraftTokensConfig: logits must be {wanted}, not {list(shape)}")
 
 
 @binding(frozen=True)
@@ -207,7 +207,13 @@ class Request:
         self.request_type = self.type
 
 
-CONSTRUCTOR_ONLY = ("priority", "type", "encoder_output_length", "num_return_sequences", "language_adapter_uid")
+CONSTRUCTOR_ONLY = (
+    "priority",
+    "type",
+    "encoder_output_length",
+    "num_return_sequences",
+    "language_adapter_uid",
+)
 """Arguments of a request that are no properties of it; the executor reads them by `hidden`."""
 
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
-
 from tensorrt_llm._fake.enums import FinishReason
 from tensorrt_llm._fake.requests import ContextPhaseParams
+from torch import Tensor
 
 
 class SpeculativeDecodingFastLogitsInfo:
@@ -44,7 +44,7 @@ class _Record:
 
     def __init__(self, **values: Any) -> None:
         for kind in reversed(type(self).__mro__):
-            for name, hint in kind.__dict__.get("__annotations__", {}).items():
+            for name, hint in inspect.get_annotations(kind).items():
                 plain: dict[str, Any] = {"int": 0, "float": 0.0, "bool": False, "str": ""}
                 setattr(self, name, plain.get(hint))
         for name, value in values.items():
@@ -129,7 +129,9 @@ class Response:
     @property
     def error_msg(self) -> str:
         if not isinstance(self._content, str):
-            raise RuntimeError("Response: there is no error; error_msg is only there where has_error() is true")
+            raise RuntimeError(
+                "Response: there is no error; error_msg is only there where has_error() is true"
+            )
         return self._content
 
     @property

@@ -1,5 +1,5 @@
-"""From a row of logits to a token, in the order of TensorRT-LLM's decoder: bias, temperature, penalties, bans, top-k,
-top-p, min-p. The generator is the fake's own.
+"""From a row of logits to a token, in the order of TensorRT-LLM's decoder: bias, temperature, penalties,
+bans, top-k, top-p, min-p. The generator is the fake's own.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-
 from tensorrt_llm._fake.requests import Request, SamplingConfig
 
 _COLD = 1e-6

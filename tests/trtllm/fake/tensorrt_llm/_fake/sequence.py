@@ -7,7 +7,6 @@ import time
 from typing import Any
 
 import numpy as np
-
 from tensorrt_llm._fake.blocks import Block, Key, Usage
 from tensorrt_llm._fake.checked import seconds
 from tensorrt_llm._fake.enums import FinishReason

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-
 from tensorrt_llm._fake.enums import FinishReason
 from tensorrt_llm._fake.sampling import Position, distribution, draw, log_prob, processed
 from tensorrt_llm._fake.sequence import Sequence

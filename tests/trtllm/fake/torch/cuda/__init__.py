@@ -93,7 +93,9 @@ class ExternalStream(Stream):
 class Event:
     """A point in a stream's work."""
 
-    def __init__(self, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False) -> None:
+    def __init__(
+        self, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False
+    ) -> None:
         self.marks: dict[int, int] = {}
         self._stream: Stream | None = None
 
