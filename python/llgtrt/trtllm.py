@@ -167,7 +167,10 @@ class Executor:
             debug_config=None,
             spec_dec_config=bindings.SpeculativeDecodingConfig(fast_logits=self._fast_logits),
             guided_decoding_config=None,
-            **_known(bindings.ExecutorConfig, given["executor"]),
+            **_known(
+                bindings.ExecutorConfig,
+                {**given["executor"], "additional_model_outputs": None, "cache_transceiver_config": None},
+            ),
         )
 
     def _parallel(self, given: dict[str, Any]) -> Any:
@@ -188,6 +191,7 @@ class Executor:
             device_ids=given["device_ids"],
             participant_ids=given["participant_ids"],
             orchestrator_config=orchestrator,
+            **_known(bindings.ParallelConfig, {"num_nodes": None}),
         )
 
     def leads(self) -> bool:

@@ -1,166 +1,187 @@
-"""What goes wrong in TensorRT-LLM harms those that it happens to, says so, and lets nothing hang."""
+"""What goes wrong in TensorRT-LLM harms the requests that it happens to, and nothing else."""
 
 from __future__ import annotations
 
-import json
+import concurrent.futures
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
+from server.serving import Server, until
 
-from .served import CHAT, TEXT, Folder, Server, ask_all, over_fake, serving
+from .live import Folder
+from .test_trtllm_serving import BASE, CASES, complete, essence, start
 
-PLAIN = Folder()
-TARGET = Folder(draft_len=6)
-DRAFT = Folder(blur=10.0)
-DRAFTING: dict[str, Any] = {"speculative": {"max_draft_len": 6, "adaptive": False}}
-REGEX = {"type": "regex", "regex": "(ab|cd){9,30}"}
+MODES = ("alone", "draft")
 
 
-@pytest.fixture(scope="module")
-def embedded() -> Iterator[Server]:
-    with serving("toy", config={"speculative": {"sources": []}}) as server:
-        yield server.wait_ready()
+def post(server: Server, **fields: Any) -> Any:
+    return server.http.post("/v1/completions", json=BASE | fields)
 
 
-def asked(count: int, **fields: Any) -> list[dict[str, Any]]:
-    base = {"max_tokens": 30, "temperature": 0, "ignore_eos": True}
-    return [{**base, "prompt": f"A text to go on with, number {i}", **fields} for i in range(count)]
+def at_once(server: Server, count: int, **fields: Any) -> list[Any]:
+    """Answers to requests that differ in their prompts."""
+    with concurrent.futures.ThreadPoolExecutor(count) as pool:
+        return list(pool.map(lambda i: post(server, prompt=f"prompt {i}", **fields), range(count)))
 
 
-def text(answer: httpx.Response) -> str:
-    found: str = answer.json()["choices"][0]["text"]
-    return found
-
-
-def good(server: Server, embedded: Server, count: int = 3, **fields: Any) -> None:
-    """New requests get what the embedded engine says."""
-    bodies = asked(count, **fields)
-    found, wanted = ask_all(server, bodies), ask_all(embedded, bodies)
-    assert [a.status_code for a in found] == [200] * count, [a.text for a in found]
-    assert [text(a) for a in found] == [text(a) for a in wanted]
-
-
-def error(answer: httpx.Response) -> str:
-    assert answer.status_code >= 500, answer.text
-    found: str = answer.json()["error"]["message"]
-    return found
-
-
-def test_errors_of_some_requests(tmp_path: Path, embedded: Server) -> None:
-    with over_fake(tmp_path, Folder(faults={"error_every": 3})) as server:
-        bodies = asked(9)
-        found = [server.http.post(TEXT, json=body) for body in bodies]
-        wanted = ask_all(embedded, bodies)
-        assert [a.status_code for a in found] == [200, 200, 500] * 3
-        for mine, theirs in zip(found, wanted, strict=True):
-            if mine.status_code == 200:
-                assert text(mine) == text(theirs)
-            else:
-                assert "a fault was asked for" in error(mine)
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("fault", ["error_every", "refuse_every"])
+def test_a_request_that_fails_fails_alone(tmp_path: Path, mode: str, fault: str) -> None:
+    with start(tmp_path, mode, target={"faults": {fault: 9}}) as server:
+        answers = at_once(server.wait_ready(), 12, max_tokens=24)
+        codes = [answer.status_code for answer in answers]
+        assert {200, 500} == set(codes), codes
+        failed = next(answer for answer in answers if answer.status_code == 500)
+        assert "TensorRT-LLM" in failed.json()["error"]["message"]
         server.wait_idle()
-        assert server.metric("llgtrt_restarts_total") == 0
+        assert server.metric("llgtrt_draft_sources_failed") == 0
 
 
-def test_an_error_within_a_stream_is_an_event(tmp_path: Path) -> None:
-    with over_fake(tmp_path, Folder(faults={"fail_at": 12})) as server:
-        (body,) = asked(1, max_tokens=200, stream=True)
-        lines = server.http.post(TEXT, json=body).text.split("\n\n")
-        events = [json.loads(line.removeprefix("data: ")) for line in lines if line.startswith("data: {")]
-        assert len([e for e in events if "choices" in e]) > 3
-        assert "forwardAsync" in events[-1]["error"]["message"]
-
-
-def test_a_failed_pass_ends_what_runs_and_no_more(tmp_path: Path, embedded: Server) -> None:
-    with over_fake(tmp_path, Folder(faults={"fail_at": 5})) as server:
-        found = ask_all(server, asked(4, max_tokens=60))
-        failed = [answer for answer in found if answer.status_code != 200]
-        assert failed
-        assert all("forwardAsync" in error(answer) for answer in failed)
-        good(server, embedded)
-
-
-@pytest.mark.parametrize(
-    "faults",
-    [{"late_ms": 30}, {"late_ms": 20, "twice": True}, {"silent_cancel": True}, {"one_step": True}],
-    ids=str,
-)
-@pytest.mark.parametrize("drafting", [False, True])
-def test_answers_may_come_late_twice_or_after_one_token(
-    tmp_path: Path, embedded: Server, faults: dict[str, Any], drafting: bool
-) -> None:
-    target, draft, config = (TARGET, DRAFT, DRAFTING) if drafting else (TARGET, None, {"speculative": {"sources": []}})
-    with over_fake(tmp_path, target, draft, config, **faults) as server:
-        good(server, embedded, 6)
-        good(server, embedded, 2, response_format=REGEX)
-        with server.client() as client:
-            stream = client.completions.create(model="toy", prompt="hi", max_tokens=900, stream=True)
-            next(iter(stream))
-            stream.close()
-        server.wait_idle()
-        good(server, embedded, 2)
-
-
-def test_masks_that_cannot_be_written(tmp_path: Path, embedded: Server) -> None:
-    with over_fake(tmp_path, Folder(faults={"broken_logits": 4})) as server:
-        (body,) = asked(1, response_format=REGEX, max_tokens=60)
-        answer = server.http.post(TEXT, json=body)
-        assert "mask" in error(answer).lower() or "logits" in error(answer).lower()
-        good(server, embedded, response_format=REGEX)
-
-
-@pytest.mark.parametrize("faults", [{"error_every": 2}, {"refuse_every": 3}, {"fail_at": 3}], ids=str)
-def test_a_draft_that_fails_costs_speed_alone(tmp_path: Path, embedded: Server, faults: Any) -> None:
-    with over_fake(tmp_path, TARGET, Folder(blur=10.0, faults=faults), DRAFTING) as server:
-        good(server, embedded, 8)
-        good(server, embedded, 2, response_format=REGEX)
+@pytest.mark.parametrize("fault", ["error_every", "refuse_every"])
+def test_a_draft_that_fails_costs_only_the_draft(tmp_path: Path, fault: str) -> None:
+    with start(tmp_path, "draft", draft={"faults": {fault: 2}}) as server:
+        answers = at_once(server.wait_ready(), 6, max_tokens=24)
+        assert [answer.status_code for answer in answers] == [200] * 6
         assert server.fates("draft_model")["accepted"] > 0
 
 
-def test_an_executor_that_ends_is_replaced(tmp_path: Path, embedded: Server) -> None:
-    with over_fake(tmp_path, Folder(faults={"stop_after": 60})) as server:
-        found = ask_all(server, asked(4, max_tokens=100))
-        assert all("shut itself down" in error(answer) for answer in found), [a.text for a in found]
+@pytest.mark.parametrize("mode", MODES)
+def test_late_and_repeated_answers_are_nobodys(tmp_path: Path, mode: str) -> None:
+    faults = {"late_ms": 20, "twice": True}
+    with start(tmp_path, mode, target={"faults": faults}, draft={"faults": faults}) as server:
+        wanted = [complete(server.wait_ready(), **CASES[name]) for name in ("plain", "regex")]
+        again = [complete(server, **CASES[name]) for name in ("plain", "regex")]
+        assert list(map(essence, again)) == list(map(essence, wanted))
+        server.wait_idle()
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("silent", [False, True])
+def test_a_client_that_leaves_frees_its_place(tmp_path: Path, mode: str, silent: bool) -> None:
+    faults = {"iteration_ms": 5, "silent_cancel": silent}
+    config = {"max_batch_size": 2}
+    with start(tmp_path, mode, target={"faults": faults}, draft={"faults": faults}, config=config) as server:
         server.wait_ready()
-        good(server, embedded, 1)
+        for _ in range(6):
+            fields = BASE | {"stream": True, "max_tokens": 3000, "ignore_eos": True}
+            with server.http.stream("POST", "/v1/completions", json=fields) as answer:
+                next(answer.iter_lines())
+        server.wait_idle()
+        assert post(server, max_tokens=8).status_code == 200
 
 
-def test_an_executor_that_hangs_holds_no_request_for_ever(tmp_path: Path) -> None:
-    config = {"server": {"request_timeout": 2}}
-    with over_fake(tmp_path, Folder(faults={"hang_after": 6}), None, config) as server:
-        begin = time.monotonic()
-        answer = server.http.post(TEXT, json=asked(1, max_tokens=100)[0])
-        assert answer.status_code == 504, answer.text
-        assert time.monotonic() - begin < 30
-        assert server.stop() == 0
-        assert time.monotonic() - begin < 60
+@pytest.mark.parametrize("mode", MODES)
+def test_a_failed_pass_ends_what_ran_and_the_next_request_is_served(tmp_path: Path, mode: str) -> None:
+    with start(tmp_path, mode, target={"faults": {"fail_at": 8}}) as server:
+        server.wait_ready()
+        answer = post(server, max_tokens=200, ignore_eos=True)
+        assert answer.status_code == 500, answer.text
+        assert post(server, max_tokens=20).status_code == 200
 
 
-def test_an_old_release_serves_too(tmp_path: Path, embedded: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("FAKE_TRTLLM_RELEASE", "0.18")
-    with over_fake(tmp_path, TARGET, DRAFT, DRAFTING) as server:
-        good(server, embedded, 4)
-        refused = server.http.post(CHAT, json={"messages": [{"role": "user", "content": "x"}], "cache_salt": "a"})
-        assert (refused.status_code, refused.json()["error"]["param"]) == (400, "cache_salt")
+@pytest.mark.parametrize("mode", MODES)
+def test_masks_that_cannot_be_written_fail_closed(tmp_path: Path, mode: str) -> None:
+    with start(tmp_path, mode, target={"faults": {"broken_logits": 3}}) as server:
+        server.wait_ready()
+        answer = post(server, **CASES["regex"])
+        assert answer.status_code == 500, answer.text
+        assert "masks could not be written" in answer.json()["error"]["message"]
+        assert post(server, **CASES["regex"]).status_code == 200
 
 
-@pytest.mark.parametrize(
-    ("target", "draft", "why"),
-    [
-        (Folder(config={"build_config.kv_cache_type": "CONTINUOUS"}), None, "--kv_cache_type=paged"),
-        (Folder(batch=8), None, "max_batch_size of 8"),
-        (Folder(config={"build_config.speculative_decoding_mode": "DRAFT_TOKENS_EXTERNAL"}), None, "not a number"),
-        (Folder(), DRAFT, "--speculative_decoding_mode=draft_tokens_external"),
-        (Folder(draft_len=6, config={"build_config.max_input_len": 99}), DRAFT, "--max_input_len"),
-        (Folder(draft_len=6), Folder(config={"pretrained_config.vocab_size": 300}), "vocabulary of 300"),
-    ],
-)
-def test_engines_that_cannot_serve_are_refused_with_the_flag(
-    tmp_path: Path, target: Folder, draft: Folder | None, why: str
-) -> None:
-    with pytest.raises(AssertionError) as refused, over_fake(tmp_path, target, draft):
-        pass
-    assert why in str(refused.value)
+def test_an_old_release_that_stops_after_each_token_is_asked_again(tmp_path: Path) -> None:
+    with start(tmp_path / "old", "lookup", target={"faults": {"one_step": True}}) as old:
+        found = complete(old.wait_ready(), speculative={"enabled": False}, **CASES["plain"])
+    with start(tmp_path / "new", "alone") as new:
+        assert essence(found) == essence(complete(new.wait_ready(), **CASES["plain"]))
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_it_ends_while_requests_are_in_flight(tmp_path: Path, mode: str) -> None:
+    faults = {"iteration_ms": 10, "enqueue_ms": 5}
+    config = {"server": {"grace_period": 0.2}}
+    with start(tmp_path, mode, target={"faults": faults}, config=config) as server:
+        server.wait_ready()
+        with concurrent.futures.ThreadPoolExecutor(4) as pool:
+            fields = {"max_tokens": 3000, "ignore_eos": True, "n": 2}
+            answers = [pool.submit(post, server, **fields) for _ in range(4)]
+            server.wait_metric("llgtrt_running_choices", 2)
+            began = time.monotonic()
+            server.process.terminate()
+            for _ in until():
+                if server.process.poll() is not None:
+                    break
+            assert server.process.poll() == 0, server.log()
+            assert time.monotonic() - began < 30
+            for answer in answers:
+                # Answered, or the connection went with the server.
+                assert answer.exception() is not None or answer.result().status_code in (200, 500, 503)
+
+
+def test_masks_are_computed_while_requests_are_handed_in(tmp_path: Path) -> None:
+    # Handing in keeps the GIL, which the executor's thread wants for each callback.
+    faults = {"enqueue_ms": 3}
+    with start(tmp_path, "draft", target={"faults": faults}, draft={"faults": faults}) as server:
+        answers = at_once(server.wait_ready(), 8, **CASES["regex"])
+        assert [answer.status_code for answer in answers] == [200] * 8
+
+
+def refusal(tmp_path: Path, target: Path | str, config: dict[str, Any], path: list[Path]) -> str:
+    """What a server says that does not start."""
+    import json
+    import os
+    import subprocess
+    import sys
+
+    from server.serving import ROOT
+
+    file = tmp_path / "own.json"
+    file.write_text(json.dumps(config))
+    command = [sys.executable, "-m", "llgtrt", "serve", str(target), "--port", "0", "--config", str(file)]
+    variables = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, [*path, ROOT / "python"]))}
+    done = subprocess.run(command, capture_output=True, text=True, env=variables, timeout=120)
+    assert done.returncode == 2, done.stderr
+    return done.stderr.strip().splitlines()[-1]
+
+
+def test_without_tensorrt_llm_the_extra_and_the_container_are_named(tmp_path: Path) -> None:
+    said = refusal(tmp_path, Folder().write(tmp_path / "engine"), {}, [])
+    assert "llgtrt[trtllm]" in said
+    assert "nvcr.io/nvidia/tensorrt-llm/release" in said
+
+
+def test_a_release_without_the_executor_is_refused(tmp_path: Path) -> None:
+    package = tmp_path / "later" / "tensorrt_llm" / "bindings" / "executor"
+    package.mkdir(parents=True)
+    for folder in (package, package.parent, package.parent.parent):
+        (folder / "__init__.py").write_text("")
+    said = refusal(tmp_path, Folder().write(tmp_path / "engine"), {}, [tmp_path / "later"])
+    assert "has no Executor" in said
+    assert "0.18 to 1.2" in said
+
+
+def test_mixed_pairs_are_refused(tmp_path: Path) -> None:
+    from .conftest import FAKE
+
+    engine = Folder(draft_len=8).write(tmp_path / "engine")
+    draft = Folder().write(tmp_path / "draft")
+    llama = tmp_path / "llama"
+    llama.mkdir()
+    (llama / "model.gguf").write_text("")
+    said = refusal(tmp_path, engine, {"speculative": {"draft_model": str(llama)}}, [FAKE])
+    assert said.startswith("llgtrt: draft: ")
+    assert "which the target is" in said
+    for target in ("toy", llama):
+        said = refusal(tmp_path, target, {"speculative": {"draft_model": str(draft)}}, [FAKE])
+        assert "is an engine of TensorRT-LLM, which the target is not" in said
+
+
+def test_an_engine_that_was_built_otherwise_is_refused_with_the_flag(tmp_path: Path) -> None:
+    from .conftest import FAKE
+
+    engine, draft = Folder().write(tmp_path / "engine"), Folder().write(tmp_path / "draft")
+    config = {"speculative": {"draft_model": str(draft), "max_draft_len": 6}}
+    said = refusal(tmp_path, engine, config, [FAKE])
+    assert "--speculative_decoding_mode=draft_tokens_external --max_draft_len=6" in said

@@ -54,13 +54,15 @@ DRAFTS = ("draft", "logits", "adaptive")
 
 def start(folder: Path, mode: str = "alone", **more: Any) -> Any:
     """A server on new engine folders."""
-    target = Folder(draft_len=0 if mode == "alone" else 8, gathers=True, **more.pop("target", {}))
-    flags = [str(target.write(folder / "target"))]
+    wanted = {"faults": {"iteration_ms": 3}, **more.pop("target", {})}
+    target = Folder(draft_len=0 if mode == "alone" else 8, gathers=True, **wanted)
+    speculative = dict(SPECULATION[mode])
+    draft = Folder(blur=40, gathers=True, **more.pop("draft", {}))
     if mode in DRAFTS:
-        draft = Folder(blur=40, gathers=True, **more.pop("draft", {}))
-        flags.append(str(draft.write(folder / "draft")))
-    config = {"speculative": SPECULATION[mode], "max_batch_size": 16, **more.pop("config", {})}
-    return serving(*flags, "--served-model-name", "m", config=config, path=[FAKE], **more)
+        speculative["draft_model"] = str(draft.write(folder / "draft"))
+    config = {"speculative": speculative, "max_batch_size": 16, **more.pop("config", {})}
+    where = str(target.write(folder / "target"))
+    return serving(where, "--served-model-name", "m", config=config, path=[FAKE], **more)
 
 
 @pytest.fixture(scope="module")
@@ -70,8 +72,14 @@ def toy() -> Iterator[Server]:
 
 
 @pytest.fixture(scope="module", params=SPECULATION)
-def fake(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    with start(tmp_path_factory.mktemp(request.param), request.param) as server:
+def mode(request: pytest.FixtureRequest) -> str:
+    found: str = request.param
+    return found
+
+
+@pytest.fixture(scope="module")
+def fake(mode: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with start(tmp_path_factory.mktemp(mode), mode) as server:
         yield server.wait_ready()
 
 
@@ -117,7 +125,23 @@ def test_answers_are_streamed_round_by_round(toy: Server, fake: Server) -> None:
         assert pieces > 4 * len(texts), name
 
 
-def test_drawn_answers_are_valid_and_repeat_with_their_seed(fake: Server) -> None:
+def test_drafts_are_verified_and_mostly_accepted(mode: str, fake: Server) -> None:
+    source = {"lookup": "prompt_lookup"}.get(mode, "draft_model")
+    if mode == "lookup":
+        complete(fake, **CASES["regex"] | {"response_format": {"type": "regex", "regex": "(ab|cd){40,50}"}})
+    else:
+        complete(fake, max_tokens=200)
+        complete(fake, **CASES["schema"])
+    fates = fake.fates(source)
+    if mode == "alone":
+        assert not fates
+    else:
+        # Whoever drafts blindly hits one token in some hundred.
+        assert fates["accepted"] > max(20, fates["target"] / 2), fates
+        assert fates["grammar"] < fates["accepted"] / 4, fates
+
+
+def test_drawn_answers_are_valid_and_repeat_with_their_seed(mode: str, fake: Server) -> None:
     for seed in range(6):
         fields = CASES["schema"] | {"temperature": 1.0, "seed": seed}
         one, two = complete(fake, **fields), complete(fake, **fields)
@@ -125,7 +149,8 @@ def test_drawn_answers_are_valid_and_repeat_with_their_seed(fake: Server) -> Non
             value = json.loads(one["choices"][0]["text"])
             assert set(value) == {"name", "ages"}
         assert one["usage"]["completion_tokens"] <= fields["max_tokens"]
-        if "draft" not in fake.log():
+        # Where lengths follow the load, so does what is drawn: the engine begins anew after each round.
+        if mode != "adaptive":
             assert essence(one) == essence(two)
 
 
