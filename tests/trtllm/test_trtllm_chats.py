@@ -62,9 +62,16 @@ def bodies(temperature: float) -> list[dict[str, Any]]:
     for number, (n, stream) in enumerate((n, s) for n in (1, 3) for s in (False, True)):
         for mode, fields in KINDS.items():
             content = f"The gates, the cups and the hats are red. ({number})" * (1 + 3 * number)
-            body = {"messages": [{"role": "user", "content": content}], "max_tokens": 40, "n": n, "stream": stream}
+            body = {
+                "messages": [{"role": "user", "content": content}],
+                "max_tokens": 40,
+                "n": n,
+                "stream": stream,
+            }
             usage: dict[str, Any] = {"stream_options": {"include_usage": True}} if stream else {}
-            found.append({**body, **usage, **fields, "temperature": temperature, "seed": number, "user": mode})
+            found.append(
+                {**body, **usage, **fields, "temperature": temperature, "seed": number, "user": mode}
+            )
     return found
 
 
