@@ -164,6 +164,7 @@ impl TrtTarget {
                 return Ok(None);
             }
         }
+        walk.runs_on = streams;
         walk.draft.clone_from(&job.draft.tokens);
         walk.known = std::mem::take(&mut job.draft.masks);
         walk.grammar =
@@ -289,10 +290,11 @@ impl Drawn {
         }
         let draft = &job.draft.tokens;
         let accepted = draft.iter().zip(&self.tokens).take_while(|(ours, theirs)| ours == theirs).count();
-        let refusal = (accepted < draft.len()).then(|| match refused {
-            Some(at) if at == accepted => Refusal::Grammar,
-            _ => Refusal::Target,
-        });
+        let refusal = match refused {
+            _ if accepted == draft.len() => None,
+            Some(at) if at == accepted => Some(Refusal::Grammar),
+            _ => Some(Refusal::Target),
+        };
         let logprobs = self.tokens.iter().zip(&self.logprobs);
         let logprobs = logprobs.map(|(token, logprob)| TokenLogprob {
             token: *token,
