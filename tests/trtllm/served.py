@@ -32,12 +32,14 @@ def over_fake(
     **faults: Any,
 ) -> Iterator[Server]:
     """A server on engine folders written to `folder`, ready."""
-    names = [str(target.write(folder / "target"))]
+    config = dict(config or {})
     if draft is not None:
-        names.append(str(draft.write(folder / "draft")))
+        model = {"draft_model": str(draft.write(folder / "draft"))}
+        config["speculative"] = config.get("speculative", {}) | model
     environment = {FAULTS: json.dumps(faults)} if faults else None
-    flags = (*names[1:], "--served-model-name", "toy")
-    with serving(names[0], *flags, config=config, path=[FAKE], environment=environment) as server:
+    name = str(target.write(folder / "target"))
+    flags = ("--served-model-name", "toy")
+    with serving(name, *flags, config=config, path=[FAKE], environment=environment) as server:
         yield server.wait_ready()
 
 

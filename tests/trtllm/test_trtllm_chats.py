@@ -34,7 +34,12 @@ PAIRS: dict[str, Any] = {
         {"speculative": {"sources": ["forced", "prompt_lookup", "prediction"], "adaptive": False}},
     ),
 }
-NO_BIAS = {name: {k: v for k, v in fields.items() if k != "logit_bias"} for name, fields in MODES.items()}
+KINDS: dict[str, Any] = {
+    **{name: fields for name, fields in MODES.items() if name != "penalties"},
+    # Together the executor would count the prompt for both; and it has no biases.
+    "repetition": {"repetition_penalty": 1.1},
+    "frequency": {"frequency_penalty": 0.5, "presence_penalty": 0.2},
+}
 
 
 @pytest.fixture(scope="module")
@@ -55,11 +60,18 @@ def bodies(temperature: float) -> list[dict[str, Any]]:
     """Chats of every mode, whole and streamed, one choice and three."""
     found = []
     for number, (n, stream) in enumerate((n, s) for n in (1, 3) for s in (False, True)):
-        for mode, fields in NO_BIAS.items():
+        for mode, fields in KINDS.items():
             content = f"The gates, the cups and the hats are red. ({number})" * (1 + 3 * number)
-            body = {"messages": [{"role": "user", "content": content}], "max_tokens": 40, "n": n, "stream": stream}
+            body = {
+                "messages": [{"role": "user", "content": content}],
+                "max_tokens": 40,
+                "n": n,
+                "stream": stream,
+            }
             usage: dict[str, Any] = {"stream_options": {"include_usage": True}} if stream else {}
-            found.append({**body, **usage, **fields, "temperature": temperature, "seed": number, "user": mode})
+            found.append(
+                {**body, **usage, **fields, "temperature": temperature, "seed": number, "user": mode}
+            )
     return found
 
 
@@ -75,6 +87,9 @@ def test_greedy_answers_are_the_embedded_engine_s(server: Server, embedded: Serv
     for body, mine, theirs in zip(asked, essences(server, asked), essences(embedded, asked), strict=True):
         assert mine == theirs, body
     server.wait_idle()
+    drafted = server.fates("draft_model") + server.fates("prompt_lookup")
+    if "speculation: off" not in server.log():
+        assert drafted["accepted"] > 40, drafted
 
 
 def test_sampled_answers_are_valid(server: Server) -> None:

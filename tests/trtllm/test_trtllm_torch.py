@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -46,8 +47,8 @@ print(out)
 
 
 def run(path: Path | None) -> str:
-    command = [sys.executable, "-c", MASKS]
-    environment = {"PYTHONPATH": str(path)} if path else {}
+    command = [sys.executable, "-W", "ignore", "-c", MASKS]
+    environment = os.environ | ({"PYTHONPATH": str(path)} if path else {})
     return subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout
 
 
