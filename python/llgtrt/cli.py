@@ -61,7 +61,7 @@ def _begin(parsed: argparse.Namespace, settings: Settings) -> int:
             print(shlex.join(word for word in line if word != "--dry-run"))
             return 0
         log.info("starting %d ranks: %s", count, shlex.join(line))
-        os.execve(line[0], line, mpi.environment(os.environ))
+        mpi.run(line)
     _warn(parsed, settings)
     return _start(settings)
 

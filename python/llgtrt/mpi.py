@@ -49,18 +49,23 @@ def _ranks(folder: str) -> int:
 
 
 def command(count: int, own: Sequence[str]) -> list[str]:
-    """The command line that starts `own` so many times.
+    """The command line that starts `own` so many times; where MPI is not installed, as it would be."""
+    launcher = shutil.which("mpirun") or shutil.which("mpiexec") or "mpirun"
+    return [launcher, "-n", str(count), *own]
+
+
+def run(line: Sequence[str]) -> None:
+    """Goes on as that command line.
 
     Raises:
         StartError: MPI is not installed.
     """
-    launcher = shutil.which("mpirun") or shutil.which("mpiexec")
-    if launcher is None:
+    if shutil.which(line[0]) is None:
         raise StartError(
-            f"the engine has {count} ranks, which mpirun starts, and it is not installed; "
+            f"the engine has {line[2]} ranks, which mpirun starts, and it is not installed; "
             "install Open MPI (openmpi-bin), or run in TensorRT-LLM's container"
         )
-    return [launcher, "-n", str(count), *own]
+    os.execve(line[0], list(line), environment(os.environ))
 
 
 def environment(own: Mapping[str, str]) -> dict[str, str]:

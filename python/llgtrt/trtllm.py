@@ -60,9 +60,9 @@ Answer = tuple[int, str | None, list[int], bool, str, list[float], Any]
 """The request's client id, an error, new tokens, whether it is the last, why it ended; of the tokens, where
 asked for, log-probabilities and logits."""
 
-Masks = Callable[[list[int | None], list[int], int, list[list[list[int]]]], bytes]
-"""From client ids, rows, width of a row in tokens, and texts so far to one bit for each token of each row, in
-words of 32 from the lowest bit on, set where the token may be drawn."""
+Masks = Callable[[list[tuple[int | None, int, list[int]]], int], bytes]
+"""From requests (client id, rows, text so far) and the width of a row in tokens to one bit for each token of
+each row, in words of 32 from the lowest bit on, set where the token may be drawn."""
 
 
 def find() -> Any:
@@ -332,8 +332,12 @@ class Executor:
         """One upload for all rows; what a bit forbids is minus infinity."""
         assert self._masks is not None
         torch = importlib.import_module("torch")
-        rows, width = [int(tensor.shape[0]) for tensor in logits], int(logits[0].shape[-1])
-        words = self._masks(client_ids, rows, width, token_ids)
+        width = int(logits[0].shape[-1])
+        asked = [
+            (client, int(tensor.shape[0]), text[0])
+            for client, tensor, text in zip(client_ids, logits, token_ids, strict=True)
+        ]
+        words = self._masks(asked, width)
         device = logits[0].device
         packed = torch.frombuffer(bytearray(words), dtype=torch.int32)
         if device.type != "cuda":

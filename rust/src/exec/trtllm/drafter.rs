@@ -152,6 +152,7 @@ fn walk(order: &Order) -> Result<Option<Walk>> {
     }
     let mut walk = Walk::new(&job.sampler, order.known.len() + drafted);
     walk.position += drafted as u32;
+    walk.runs_on = true;
     if let Some(grammar) = &job.grammar {
         let mut ahead = grammar.fork();
         job.draft.tokens.iter().try_for_each(|token| ahead.commit(*token))?;

@@ -338,27 +338,26 @@ impl Masks {
     fn __call__<'py>(
         &self,
         py: Python<'py>,
-        client_ids: Vec<Option<u64>>,
-        rows: Vec<usize>,
+        requests: Vec<(Option<u64>, usize, Bound<'py, PyAny>)>,
         width: usize,
-        token_ids: Vec<Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyBytes>> {
-        let walks: Vec<_> = client_ids.iter().map(|id| id.and_then(|id| self.0.walk(id))).collect();
+        let walks: Vec<_> = requests.iter().map(|(id, ..)| id.and_then(|id| self.0.walk(id))).collect();
         let firsts: Vec<_> = py.detach(|| walks.iter().map(first).collect());
-        let new = |(text, first): (&Bound<'py, PyAny>, Option<isize>)| match first {
-            Some(first) => text.get_item(0)?.get_item(PySlice::new(py, first, isize::MAX, 1))?.extract(),
+        let new = |((_, _, text), first): (&(_, _, Bound<'py, PyAny>), Option<isize>)| match first {
+            Some(first) => text.get_item(PySlice::new(py, first, isize::MAX, 1))?.extract(),
             None => Ok(Vec::new()),
         };
-        let outputs = token_ids.iter().zip(firsts).map(new).collect::<PyResult<Vec<Vec<Token>>>>()?;
+        let outputs = requests.iter().zip(firsts).map(new).collect::<PyResult<Vec<Vec<Token>>>>()?;
+        let rows: Vec<(Option<u64>, usize)> = requests.iter().map(|(id, rows, _)| (*id, *rows)).collect();
         let words = width.div_ceil(32);
         let bytes = py.detach(|| {
-            let mut all = vec![ALL; rows.iter().sum::<usize>() * words];
+            let mut all = vec![ALL; rows.iter().map(|(_, rows)| rows).sum::<usize>() * words];
             let mut rest = &mut all[..];
             let mut parts = Vec::new();
-            for (((id, walk), output), rows) in client_ids.iter().zip(walks).zip(outputs).zip(&rows) {
+            for (((id, rows), walk), output) in rows.into_iter().zip(walks).zip(outputs) {
                 let (out, others) = rest.split_at_mut(rows * words);
                 rest = others;
-                parts.push(Part { id: id.unwrap_or_default(), walk, output, rows: *rows, out });
+                parts.push(Part { id: id.unwrap_or_default(), walk, output, rows, out });
             }
             self.0.pool.install(|| parts.into_par_iter().for_each(|part| self.compute(part, width)));
             all.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<u8>>()

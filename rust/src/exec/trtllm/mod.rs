@@ -20,6 +20,8 @@
 
 #[cfg(feature = "python")]
 mod drafter;
+#[cfg(feature = "python")]
+mod drawn;
 pub(crate) mod folder;
 #[cfg(feature = "python")]
 mod interface;

@@ -1,5 +1,6 @@
 //! The target's executor as a [`Target`].
 
+use super::drawn::{Drawn, round_of};
 use super::interface::{Answer, Executor, Finish, Told};
 use super::orders::{Abilities, Order};
 use super::walk::Walk;
@@ -7,7 +8,7 @@ use crate::config::Acceptance;
 use crate::error::Error;
 use crate::exec::pace::Shape;
 use crate::exec::{Caps, ExecError, Job, JobId, News, Outcome, Pass, Round, SeqError, Target, Wake};
-use crate::types::{Refusal, Slot, Token, TokenLogprob};
+use crate::types::{Slot, Token};
 use pyo3::prelude::*;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -164,6 +165,7 @@ impl TrtTarget {
                 return Ok(None);
             }
         }
+        walk.runs_on = streams;
         walk.draft.clone_from(&job.draft.tokens);
         walk.known = std::mem::take(&mut job.draft.masks);
         walk.grammar =
@@ -260,89 +262,6 @@ impl TrtTarget {
         if let Some(id) = self.current[slot.index()] {
             self.drop_flight(id);
         }
-    }
-}
-
-/// What a request drew for a job.
-struct Drawn {
-    tokens: Vec<Token>,
-    logprobs: Vec<f32>,
-    finish: Option<Finish>,
-}
-
-impl Drawn {
-    /// The job's outcome; `walk` of a request that has ended.
-    fn outcome(mut self, mut job: Job, walk: Option<Arc<Mutex<Walk>>>) -> Outcome {
-        let (mut refused, mut took) = (None, Duration::ZERO);
-        if let Some(walk) = walk {
-            Executor::with_walk(&walk, |walk| {
-                (refused, took) = (walk.refused, walk.took);
-                if job.grammar.is_none() {
-                    job.grammar = walk.grammar.take();
-                }
-            });
-        }
-        let ended = self.end(&mut job).map_err(SeqError)?;
-        if self.tokens.is_empty() && !ended {
-            let why = "TensorRT-LLM gave a request no token";
-            return Err(SeqError(Error::Executor(why.into())));
-        }
-        let draft = &job.draft.tokens;
-        let accepted = draft.iter().zip(&self.tokens).take_while(|(ours, theirs)| ours == theirs).count();
-        let refusal = (accepted < draft.len()).then(|| match refused {
-            Some(at) if at == accepted => Refusal::Grammar,
-            _ => Refusal::Target,
-        });
-        let logprobs = self.tokens.iter().zip(&self.logprobs);
-        let logprobs = logprobs.map(|(token, logprob)| TokenLogprob {
-            token: *token,
-            logprob: *logprob,
-            top: Vec::new(),
-        });
-        let logprobs = if job.sampler.wants_logprobs() { logprobs.collect() } else { Vec::new() };
-        let round = round_of(job, self.tokens, took);
-        Ok(Box::new(Round { logprobs, ended, refusal, ..round }))
-    }
-
-    /// Puts the end token there where it was left out; true where the grammar asked for the end, which is no token then.
-    fn end(&mut self, job: &mut Job) -> Result<bool, Error> {
-        let is_end = |token: &Token| job.sampler.is_end(*token);
-        match self.finish {
-            Some(Finish::Given) => return Err(Error::Executor("TensorRT-LLM gave the request up".into())),
-            Some(Finish::End | Finish::Stop) if !self.tokens.last().is_some_and(is_end) => {}
-            _ => return Ok(false),
-        }
-        let rules = job.sampler.rules();
-        if let Some(grammar) = &mut job.grammar {
-            let mut cursor = grammar.cursor();
-            for token in &self.tokens {
-                cursor.push(*token)?;
-            }
-            if rules.is_end(&cursor.mask()?) {
-                return Ok(true);
-            }
-        }
-        // As an order has them.
-        let ends = job.sampler.ends();
-        let stop = *ends.get(1).unwrap_or(&ends[0]);
-        self.tokens.push(if self.finish == Some(Finish::End) { ends[0] } else { stop });
-        Ok(false)
-    }
-}
-
-/// A round of these tokens: all but the last, which the executor may leave out, are computed.
-fn round_of(job: Job, tokens: Vec<Token>, mask_time: Duration) -> Round {
-    let computed = job.start + (job.tokens.len() + tokens.len().saturating_sub(1)) as u32;
-    Round {
-        job,
-        computed,
-        tokens,
-        logprobs: Vec::new(),
-        scores: Vec::new(),
-        hidden: None,
-        ended: false,
-        refusal: None,
-        mask_time,
     }
 }
 

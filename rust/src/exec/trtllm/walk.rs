@@ -18,8 +18,10 @@ pub(super) struct Walk {
     pub(super) draft: Vec<Token>,
     /// Masks of the first rows that are known already.
     pub(super) known: Vec<Mask>,
-    /// Where the text that was sent is committed. A request that runs on commits what it draws.
+    /// Where the text that was sent is committed.
     pub(super) grammar: Option<Grammar>,
+    /// The request runs on after its first draw: the grammar is its own and takes what it draws.
+    pub(super) runs_on: bool,
     /// Tokens drawn for the request that are committed here.
     pub(super) taken: usize,
     /// The first draft token that the grammar refuses.
@@ -40,6 +42,7 @@ impl Walk {
             draft: Vec::new(),
             known: Vec::new(),
             grammar: None,
+            runs_on: false,
             taken: 0,
             refused: None,
             made: None,
@@ -76,6 +79,10 @@ impl Walk {
     }
 
     fn take(&mut self, output: &[Token]) -> Result<()> {
+        if !self.runs_on && !output.is_empty() {
+            let why = "TensorRT-LLM goes on with a request that asked for one verification; its release may not suit";
+            return Err(Error::Executor(why.into()));
+        }
         for token in output {
             if let Some(grammar) = &mut self.grammar {
                 grammar.commit(*token)?;

@@ -8,7 +8,9 @@ fn folder(kv_bytes: u64, ranks: u32) -> Folder {
         "pretrained_config": {"vocab_size": 8, "mapping": {"tp_size": ranks}},
         "build_config": {"max_seq_len": 8, "max_batch_size": 8, "max_num_tokens": 8}
     });
-    Folder { kv_bytes, ..Folder::of(&json, PathBuf::from("engine")).unwrap() }
+    let mut folder = Folder::of(&json, PathBuf::from("engine")).unwrap();
+    folder.kv_bytes = kv_bytes;
+    folder
 }
 
 fn load(text: &str) -> Config {
