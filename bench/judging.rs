@@ -114,6 +114,7 @@ fn compare(
         max_prompt: 64,
         default_output: u32::MAX,
         faults: false,
+        lacks: Default::default(),
     };
     let json = format!(r#"{{"prompt":[1],"sampling":{sampling}}}"#);
     let request = Arc::new(Request::new(serde_json::from_str::<RequestSpec>(&json)?, &limits)?);

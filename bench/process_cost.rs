@@ -28,6 +28,7 @@ fn serve(_: &str, _: &Config, inbox: Receiver<Command>, sink: &mut dyn FnMut(Fro
             max_prompt: 2,
             default_output: u32::MAX,
             faults: false,
+            lacks: Default::default(),
         },
         max_running: STREAMS,
         kv_tokens: 0,

@@ -44,6 +44,8 @@ const PYTHON_ORDER: &[&str] = &[
     "flags",
     "rank",
     "settings",
+    "mpi",
+    "trtllm",
     "hub",
     "templates",
     "prompt",

@@ -14,6 +14,7 @@ __all__ = [
     "NotFound",
     "Overloaded",
     "engine_process",
+    "follow",
     "has_ranks",
     "load_config",
     "print_config",
@@ -188,6 +189,13 @@ class Engine:
 
     def close(self) -> None:
         """End the engine now; unfinished requests end with EngineClosed. Returns when nothing of it is left."""
+
+def follow(target: str, config: str) -> None:
+    """Computes on a rank of MPI that does not lead, until the leader ends.
+
+    Raises:
+        InvalidRequest: there is no engine that has such ranks, or it cannot be loaded.
+    """
 
 def load_config(text: str | None, overrides: str) -> str:
     """The effective configuration in JSON, from JSON with comments (or None) and overrides as a JSON object.

@@ -6,12 +6,13 @@ import argparse
 import json
 import logging
 import os
+import shlex
 import signal
 import sys
 from collections.abc import Sequence
 from typing import Any
 
-from llgtrt import __version__, _core, build, flags, hub, rank, run
+from llgtrt import __version__, _core, build, flags, hub, mpi, rank, run
 from llgtrt.settings import Settings, StartError, given, hidden, is_loopback, load, named
 
 log = logging.getLogger(__name__)
@@ -23,7 +24,9 @@ USAGE_ERROR = 2
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line; the exit code."""
     try:
-        parsed = flags.parse(sys.argv[1:] if arguments is None else list(arguments), __version__)
+        given = sys.argv[1:] if arguments is None else list(arguments)
+        parsed = flags.parse(given, __version__)
+        parsed.arguments = given
         commands = {"run": run.main, "build": build.main, "rank": rank.main, "serve": _serve}
         return commands[parsed.command](parsed)
     except KeyboardInterrupt:
@@ -41,6 +44,24 @@ def _serve(parsed: argparse.Namespace) -> int:
     if parsed.print_config:
         print(_core.print_config(hidden(settings.config)))
         return 0
+    return _begin(parsed, settings)
+
+
+def _begin(parsed: argparse.Namespace, settings: Settings) -> int:
+    """Serves in this process, or computes in it for another, or starts as many as the engine has ranks."""
+    rank, count = mpi.rank(), mpi.processes(settings)
+    if rank:
+        _core.follow(settings.target, settings.config)
+        return 0
+    if rank is None and (count > 1 or parsed.dry_run):
+        isolated = ["-I"] if sys.flags.isolated else []
+        own = [sys.executable, *isolated, "-m", "llgtrt", *parsed.arguments]
+        line = mpi.command(count, own) if count > 1 else own
+        if parsed.dry_run:
+            print(shlex.join(word for word in line if word != "--dry-run"))
+            return 0
+        log.info("starting %d ranks: %s", count, shlex.join(line))
+        mpi.run(line)
     _warn(parsed, settings)
     return _start(settings)
 

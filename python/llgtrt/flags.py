@@ -129,6 +129,7 @@ def _add_serve(serve: argparse.ArgumentParser) -> None:
     add("--seed", type=int, metavar="N", help="seed of the requests that have none (random)")
     add("--no-speculation", action="store_true", help="draft nothing")
     add("--print-config", action="store_true", help="print the effective configuration and exit")
+    add("--dry-run", action="store_true", help="print the command that starts all ranks, and run nothing")
     add("--debug", action="store_true", help="log more")
     add("--quiet", action="store_true", help="log only what is wrong, and server.access_log")
 

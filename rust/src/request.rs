@@ -7,6 +7,10 @@ use crate::types::Token;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
+mod lacks;
+
+pub use lacks::{Feature, Lacks};
+
 /// A request as the Python layer writes it, in JSON. Everything but `prompt` has a default.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -179,6 +183,8 @@ pub struct Limits {
     pub default_output: u32,
     /// Planted faults are allowed.
     pub faults: bool,
+    /// What the engine cannot do.
+    pub lacks: Lacks,
 }
 
 /// A valid request.
@@ -212,6 +218,7 @@ impl Request {
         let room = check_prompt(&spec, limits)?;
         check_output(&spec, limits)?;
         check_sampling(&spec.sampling, limits)?;
+        limits.lacks.check(&spec)?;
         if spec.sampling.temperature < LEAST_TEMPERATURE {
             spec.sampling.temperature = 0.0;
         }

@@ -8,4 +8,5 @@ mod grammar;
 mod llama;
 mod process;
 mod scheduling;
+mod twin;
 mod vocab;

@@ -382,6 +382,10 @@ def engine_process(fd: int, rank: list[str]) -> int:
     return 0
 
 
+def follow(target: str, config: str) -> None:
+    raise invalid("target", "has no ranks")
+
+
 def install() -> None:
     """Takes the compiled core's place, also where there is one."""
     sys.modules["llgtrt._core"] = sys.modules[__name__]

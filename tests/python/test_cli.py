@@ -344,7 +344,7 @@ def test_the_flags_of_the_log_reach_the_core(tmp_path: Path, monkeypatch: pytest
     command = [sys.executable, "-m", "llgtrt", "serve", "toy", "--config", str(file), "--print-config"]
     for flags, lines in ([], 1), (["--quiet"], 0):
         done = subprocess.run([*command, *flags], capture_output=True, text=True, check=True)
-        assert done.stderr.count("enable_batch_size_tuning has no effect on llama.cpp") == lines
+        assert done.stderr.count("enable_batch_size_tuning has an effect on TensorRT-LLM only") == lines
     seen = []
 
     def loading(*arguments: Any) -> Any:
@@ -370,5 +370,5 @@ def test_what_has_no_effect_is_said_once(tmp_path: Path) -> None:
     assert [line.partition("] ")[2] for line in done.stderr.splitlines()] == [
         "draft_target_model_config: the draft on [0]: no ranks",
         "draft_target_model_config: the target on [1]: no ranks",
-        "runtime.json: event_buffer_max_size has no effect on llama.cpp",
+        "runtime.json: event_buffer_max_size has an effect on TensorRT-LLM only",
     ]

@@ -12,7 +12,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,15 +31,23 @@ COMMAND = os.environ.get("LLGTRT_SERVER", "-m llgtrt").split()
 class Server:
     """A running `llgtrt serve`."""
 
-    def __init__(self, target: str, *flags: str, config: dict[str, Any] | None = None) -> None:
+    def __init__(
+        self,
+        target: str,
+        *flags: str,
+        config: dict[str, Any] | None = None,
+        path: Sequence[Path] = (),
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
         self._log = tempfile.NamedTemporaryFile("w+", suffix=".log")  # noqa: SIM115 (closed in stop)
         self._config = tempfile.NamedTemporaryFile("w", suffix=".json")  # noqa: SIM115
         json.dump(config or {}, self._config)
         self._config.flush()
         command = [sys.executable, *COMMAND, "serve", target, "--port", "0"]
         command += ["--runtime-config", self._config.name, *flags]
-        path = {"PYTHONPATH": PACKAGE}
-        self.process = subprocess.Popen(command, stderr=self._log, stdout=self._log, env=os.environ | path)
+        found = {"PYTHONPATH": os.pathsep.join(map(str, (*path, PACKAGE)))}
+        variables = os.environ | found | dict(environment or {})
+        self.process = subprocess.Popen(command, stderr=self._log, stdout=self._log, env=variables)
         self.url = self._address()
         self.http = httpx.Client(base_url=self.url, timeout=PATIENCE)
 
@@ -135,9 +143,11 @@ def until() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def serving(target: str = "toy", *flags: str, config: dict[str, Any] | None = None) -> Iterator[Server]:
+def serving(
+    target: str = "toy", *flags: str, config: dict[str, Any] | None = None, **more: Any
+) -> Iterator[Server]:
     """A server of the test's own."""
-    server = Server(target, *flags, config=config)
+    server = Server(target, *flags, config=config, **more)
     try:
         yield server
     finally:

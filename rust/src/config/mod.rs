@@ -12,6 +12,7 @@ mod server;
 mod speculative;
 #[cfg(test)]
 mod tests;
+mod trtllm;
 
 pub use load::{for_draft, load};
 pub use parallel::{ParallelConfig, SplitKey};
@@ -19,6 +20,7 @@ pub use print::print;
 pub use sampling::SamplingDefaults;
 pub use server::{AccessLog, ServerConfig, UnknownFields};
 pub use speculative::{Acceptance, AcceptanceKey, DraftSource, PromptLookupConfig, SpeculativeConfig};
+pub use trtllm::TrtllmConfig;
 
 use crate::error::{Error, Result};
 use schemars::JsonSchema;
@@ -46,26 +48,27 @@ pub struct Config {
     /// Whose KV may be reused: that of requests with the same API key, or of all. Reuse shows, by the time that an answer
     /// takes, what others have sent.
     pub kv_cache_reuse_scope: ReuseScope,
-    /// Share of the free memory (of the cgroup's, where it is less; of the GPU's, for KV that lies there) that KV may take.
+    /// Share of the free memory (of the cgroup's, where it is less; of the GPU's, for KV that lies there) that KV may take, the
+    /// draft model's included.
     #[schemars(range(max = 1), extend("exclusiveMinimum" = 0))]
     pub kv_cache_free_gpu_mem_fraction: f64,
     /// MiB of host memory for the KV of prefixes that no slot keeps any more and of preempted sequences. null = a quarter
-    /// of what is free at start; 0 = compute them again.
+    /// of what is free at start (TensorRT-LLM: none); 0 = compute them again.
     #[schemars(range(min = 0, max = 16_777_216))]
     pub kv_cache_host_memory_megabytes: Option<u64>,
-    /// No effect on llama.cpp.
+    /// TensorRT-LLM: KV blocks in host memory go back to the GPU to be reused. No effect on llama.cpp.
     pub kv_cache_onboard_blocks: bool,
-    /// No effect on llama.cpp.
+    /// TensorRT-LLM: its batch size follows the load, up to max_batch_size. No effect on llama.cpp.
     pub enable_batch_size_tuning: bool,
-    /// No effect on llama.cpp.
+    /// TensorRT-LLM: tokens of one step follow the load, up to max_num_tokens. No effect on llama.cpp.
     pub enable_max_num_tokens_tuning: bool,
-    /// No effect on llama.cpp.
+    /// TensorRT-LLM: share of KV for cross attention, which only models with an encoder have. No effect on llama.cpp.
     #[schemars(range(min = 0, max = 1))]
     pub cross_kv_cache_fraction: Option<f64>,
-    /// No effect on llama.cpp.
+    /// TensorRT-LLM: KV blocks of a lower priority are dropped, not moved to host memory. No effect on llama.cpp.
     #[schemars(range(min = 0, max = 100))]
     pub secondary_offload_min_priority: Option<u32>,
-    /// No effect on llama.cpp.
+    /// TensorRT-LLM: events of the KV cache that it keeps for who asks; null = none. No effect on llama.cpp.
     #[schemars(range(min = 0, max = 1_000_000_000))]
     pub event_buffer_max_size: Option<u64>,
     /// Most KV tokens in total; null = only the memory and the batch bound it.
@@ -77,6 +80,8 @@ pub struct Config {
     pub engine: EngineConfig,
     /// Ranks, over which models are split.
     pub parallel: ParallelConfig,
+    /// TensorRT-LLM.
+    pub trtllm: TrtllmConfig,
     /// What requests sample with where they say nothing.
     pub sampling: SamplingDefaults,
     /// Limits on grammars.
@@ -111,6 +116,7 @@ impl Default for Config {
             speculative: SpeculativeConfig::default(),
             engine: EngineConfig::default(),
             parallel: ParallelConfig::default(),
+            trtllm: TrtllmConfig::default(),
             sampling: SamplingDefaults::default(),
             grammar: GrammarConfig::default(),
             server: ServerConfig::default(),

@@ -80,7 +80,8 @@ impl Engine {
     }
 }
 
-/// Drafted tokens that a round kept.
+/// Drafted tokens that a round kept: an engine that draws by itself may have gone on without a draft.
 pub(super) fn accepted(round: &Round) -> u64 {
-    u64::from(round.computed - round.job.start) - round.job.tokens.len() as u64
+    let kept = u64::from(round.computed - round.job.start) - round.job.tokens.len() as u64;
+    kept.min(round.job.draft.tokens.len() as u64)
 }

@@ -132,6 +132,7 @@ mod tests {
             max_prompt: 64,
             default_output: u32::MAX,
             faults: true,
+            lacks: Default::default(),
         };
         let job = |i: u32| {
             let more = match i % 10 {

@@ -28,6 +28,7 @@ pub mod prompt_lookup;
 pub mod ranks;
 pub mod sampled;
 pub mod toy;
+mod trtllm;
 pub mod verify;
 
 pub use caps::{Caps, Copying, Logits, Promise};

@@ -1,5 +1,8 @@
 //! Configuration to engine: the only file that names engines.
 
+mod files;
+mod trtllm;
+
 use super::draft_model::DraftModel;
 use super::forced::Forced;
 use super::later::{Later, LaterDrafts};
@@ -29,13 +32,19 @@ pub struct Opened {
     pub info: Info,
 }
 
-/// Opens what `target` names: an engine folder, a `.gguf` file, or `toy[:options]` (see [`ToyConfig`]).
+/// Opens what `target` names: an engine folder (llama.cpp's or TensorRT-LLM's), a `.gguf` file, or `toy[:options]` (see [`ToyConfig`]).
 ///
 /// # Errors
 /// `Error::Invalid` naming `target` where there is no usable model.
 pub fn open(target: &str, config: &Config) -> Result<Opened> {
     check_ranks(target, config)?;
     match toy_options(target) {
+        None if trtllm::is_target(target) => trtllm::open(target, config),
+        _ if config.speculative.draft_model().is_some_and(trtllm::is_target) => {
+            let why =
+                "is an engine of TensorRT-LLM, which the target is not; give both as folders of one engine";
+            Err(Error::invalid("draft", why))
+        }
         Some(options) => open_toy(ToyConfig::parse(options)?, config, None),
         None => open_model(target, config),
     }
@@ -48,6 +57,7 @@ pub fn open(target: &str, config: &Config) -> Result<Opened> {
 pub fn open_vocab(target: &str, info: &Info) -> Result<Arc<Vocab>> {
     match toy_options(target) {
         Some(_) => Vocab::toy(),
+        None if trtllm::is_target(target) => trtllm::vocab(target, Some(info)),
         None => model_vocab(target, info),
     }
 }
@@ -59,6 +69,7 @@ pub fn open_vocab(target: &str, info: &Info) -> Result<Arc<Vocab>> {
 pub fn check_target(target: &str) -> Result<()> {
     match toy_options(target) {
         Some(options) => ToyConfig::parse(options).map(|_| ()),
+        None if trtllm::is_target(target) => trtllm::check(target),
         None => check_model(target),
     }
 }
@@ -77,6 +88,19 @@ pub fn check_ranks(target: &str, config: &Config) -> Result<()> {
         return Err(Error::invalid("parallel.tp_size", "the weightless engine has no ranks; leave it at 1"));
     }
     Ok(())
+}
+
+/// Computes for the rank that leads, until that ends; see [`open`].
+///
+/// # Errors
+/// `Error::Invalid` where there is no engine that has ranks of MPI.
+pub fn follow(target: &str, config: &Config) -> Result<()> {
+    if toy_options(target).is_some() || !trtllm::is_target(target) {
+        let why =
+            format!("{target} has no engine of TensorRT-LLM, whose ranks MPI starts; start one process");
+        return Err(Error::invalid("target", why));
+    }
+    trtllm::follow(target, config)
 }
 
 fn toy_options(target: &str) -> Option<&str> {
@@ -115,6 +139,7 @@ pub fn open_toy(toy: ToyConfig, config: &Config, fault: Option<ToyFault>) -> Res
     let target: Box<dyn Target> = if later > 0 { Box::new(Later::new(sampled, later)?) } else { sampled };
     let info = info_of(target.as_ref(), &vocab, config, true);
     let info = Info { summary: "weightless engine (toy)".into(), ..info };
+    let draft = draft.map(|model| draft_model(model, target.as_ref(), config));
     let mut opened = Opened { drafters: drafters(config, target.as_ref(), draft, 1)?, target, vocab, info };
     if draft_later > 0 {
         opened.drafters = opened
@@ -137,12 +162,18 @@ fn answering_later(
     }
 }
 
+/// A draft model that hands out logits, for this target.
+fn draft_model(model: Box<dyn Forward>, target: &dyn Target, config: &Config) -> Box<dyn Drafter> {
+    let patience = Duration::from_millis(u64::from(config.engine.max_step_ms) / 4);
+    Box::new(DraftModel::new(model, target.caps().n_vocab, patience))
+}
+
 /// The configured sources of drafts; none where the target cannot take back what it refuses. `threads`: for masks between
 /// passes.
 fn drafters(
     config: &Config,
     target: &dyn Target,
-    mut draft: Option<Box<dyn Forward>>,
+    mut draft: Option<Box<dyn Drafter>>,
     threads: usize,
 ) -> Result<Vec<(DraftSource, Box<dyn Drafter>)>> {
     let sources = config.speculative.sources();
@@ -163,7 +194,6 @@ fn drafters(
     if config.speculative.synthetic_acceptance.is_some() {
         log::warn!("speculation: acceptance is synthetic, for measurements; answers are worthless");
     }
-    let patience = Duration::from_millis(u64::from(config.engine.max_step_ms) / 4);
     let mut drafters: Vec<(DraftSource, Box<dyn Drafter>)> = Vec::new();
     for source in sources {
         let drafter: Box<dyn Drafter> = match source {
@@ -171,7 +201,7 @@ fn drafters(
             DraftSource::PromptLookup => Box::new(PromptLookup::new(&config.speculative.prompt_lookup)),
             DraftSource::Prediction => Box::new(Prediction::default()),
             DraftSource::DraftModel => match draft.take() {
-                Some(model) => Box::new(DraftModel::new(model, width, patience)),
+                Some(drafter) => drafter,
                 None => continue,
             },
             DraftSource::MlpSpeculator => match config.speculative.mlp_speculator() {
@@ -196,7 +226,14 @@ fn info_of(target: &dyn Target, vocab: &Vocab, config: &Config, faults: bool) ->
     };
     let default_output = config.server.default_max_tokens.unwrap_or(u32::MAX);
     Info {
-        limits: Limits { n_vocab: vocab.len() as u32, context, max_prompt, default_output, faults },
+        limits: Limits {
+            n_vocab: vocab.len() as u32,
+            context,
+            max_prompt,
+            default_output,
+            faults,
+            lacks: Default::default(),
+        },
         max_running: config.max_batch_size.min(caps.slots),
         kv_tokens: caps.kv_total,
         plan: None,

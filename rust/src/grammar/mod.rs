@@ -62,6 +62,13 @@ impl Grammar {
         Grammar::new(Arc::clone(&self.pristine))
     }
 
+    /// A copy with a life of its own: for an engine that walks on while the sequence commits. Costs as much as
+    /// [`Compiled::begin`].
+    pub fn fork(&self) -> Self {
+        let live = self.live.deep_clone();
+        Grammar { pristine: Arc::clone(&self.pristine), live, history: self.history.clone() }
+    }
+
     /// The tokens that may come next; end tokens are set where the text may end here.
     ///
     /// # Errors

@@ -138,7 +138,7 @@ fn load_config(py: Python<'_>, text: Option<&str>, overrides: &str) -> Result<St
         log_to_stderr();
         let config = config::load(text, overrides)?;
         for key in Config::ignored_keys_set(text) {
-            log::info!("runtime.json: {key} has no effect on llama.cpp");
+            log::info!("runtime.json: {key} has an effect on TensorRT-LLM only");
         }
         json(&config)
     })
@@ -191,6 +191,16 @@ fn rank_process(py: Python<'_>, options: &str) -> Result<()> {
     })
 }
 
+/// Computes on a rank of MPI that does not lead, until the leader ends.
+#[pyfunction]
+fn follow(py: Python<'_>, target: &str, config: &str) -> Result<()> {
+    py.detach(|| {
+        let config: Config =
+            serde_json::from_str(config).map_err(|e| Error::invalid("config", e.to_string()))?;
+        open::follow(target, &config)
+    })
+}
+
 /// The Rust core.
 #[pymodule]
 fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -200,6 +210,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(load_config, module)?)?;
     module.add_function(wrap_pyfunction!(print_config, module)?)?;
     module.add_function(wrap_pyfunction!(has_ranks, module)?)?;
+    module.add_function(wrap_pyfunction!(follow, module)?)?;
     module.add_function(wrap_pyfunction!(quantize, module)?)?;
     module.add_function(wrap_pyfunction!(engine_process, module)?)?;
     module.add_function(wrap_pyfunction!(rank_process, module)?)

@@ -5,8 +5,14 @@ fn spec(json: &str) -> RequestSpec {
 }
 
 fn field(json: &str) -> (String, Option<String>) {
-    let limits =
-        Limits { n_vocab: 100, context: 16, max_prompt: 12, default_output: u32::MAX, faults: false };
+    let limits = Limits {
+        n_vocab: 100,
+        context: 16,
+        max_prompt: 12,
+        default_output: u32::MAX,
+        faults: false,
+        lacks: Default::default(),
+    };
     match Request::new(spec(json), &limits) {
         Err(Error::Invalid { what, code, .. }) => (what, code),
         other => panic!("{json} gave {other:?}"),
@@ -48,8 +54,14 @@ fn the_context_bounds_prompt_and_output_together() {
     let exceeded = Some("context_length_exceeded".to_owned());
     assert_eq!(field(r#"{"prompt":[1,1,1,1,1,1,1,1,1,1,1,1,1]}"#), ("prompt".into(), exceeded.clone()));
     assert_eq!(field(r#"{"prompt":[1],"max_tokens":16}"#), ("max_tokens".into(), exceeded));
-    let limits =
-        Limits { n_vocab: 100, context: 16, max_prompt: 12, default_output: u32::MAX, faults: false };
+    let limits = Limits {
+        n_vocab: 100,
+        context: 16,
+        max_prompt: 12,
+        default_output: u32::MAX,
+        faults: false,
+        lacks: Default::default(),
+    };
     assert_eq!(Request::new(spec(r#"{"prompt":[1]}"#), &limits).unwrap().max_tokens(), 15);
     let limits = Limits { default_output: 4, ..limits };
     let most = |json| Request::new(spec(json), &limits).unwrap().max_tokens();
@@ -74,9 +86,53 @@ fn too_many_of_anything_are_refused() {
 
 #[test]
 fn temperatures_that_would_overflow_are_greedy() {
-    let limits =
-        Limits { n_vocab: 100, context: 16, max_prompt: 12, default_output: u32::MAX, faults: false };
+    let limits = Limits {
+        n_vocab: 100,
+        context: 16,
+        max_prompt: 12,
+        default_output: u32::MAX,
+        faults: false,
+        lacks: Default::default(),
+    };
     let temperature = |json| Request::new(spec(json), &limits).unwrap().spec().sampling.temperature;
     assert_eq!(temperature(r#"{"prompt":[1],"sampling":{"temperature":1e-7}}"#), 0.0);
     assert_eq!(temperature(r#"{"prompt":[1],"sampling":{"temperature":0.001}}"#), 0.001);
+}
+
+#[test]
+fn what_the_engine_lacks_is_refused_by_its_field() {
+    let all = [
+        (Feature::LogitBias, r#""sampling":{"logit_bias":{"1":1}}"#, "logit_bias"),
+        (Feature::PromptLogprobs, r#""prompt_logprobs":0"#, "prompt_logprobs"),
+        (Feature::TopLogprobs, r#""logprobs":1"#, "top_logprobs"),
+        (Feature::MinP, r#""sampling":{"min_p":0.1}"#, "min_p"),
+        (Feature::Grammar, r#""grammar":{"regex":"a"}"#, "response_format"),
+        (Feature::AllowedTokens, r#""allowed_token_ids":[1]"#, "allowed_token_ids"),
+        (Feature::IgnoreEos, r#""ignore_eos":true"#, "ignore_eos"),
+        (Feature::MinTokens, r#""min_tokens":1"#, "min_tokens"),
+        (Feature::Rejection, r#""speculative":{"acceptance":"rejection"}"#, "speculative.acceptance"),
+        (Feature::CacheSalt, r#""cache_salt":7"#, "cache_salt"),
+    ];
+    let features: Vec<Feature> = all.iter().map(|(feature, _, _)| *feature).collect();
+    for (feature, json, field) in all {
+        let spec: RequestSpec = serde_json::from_str(&format!(r#"{{"prompt":[1],{json}}}"#)).unwrap();
+        let limits = |features: Vec<Feature>| Limits {
+            n_vocab: 100,
+            context: 16,
+            max_prompt: 12,
+            default_output: u32::MAX,
+            faults: false,
+            lacks: Lacks { engine: "this engine".into(), features },
+        };
+        let others = features.iter().copied().filter(|other| *other != feature).collect();
+        assert!(Request::new(spec.clone(), &limits(others)).is_ok(), "{field}");
+        let refused = Request::new(spec, &limits(vec![feature])).unwrap_err().to_string();
+        assert_eq!(refused, format!("{field}: is not possible on this engine; leave it out"));
+    }
+    // A log-probability of the drawn token alone is no list of others.
+    let spec: RequestSpec = serde_json::from_str(r#"{"prompt":[1],"logprobs":0}"#).unwrap();
+    let lacks = Lacks { engine: String::new(), features };
+    let limits =
+        Limits { n_vocab: 100, context: 16, max_prompt: 12, default_output: 9, faults: false, lacks };
+    assert!(Request::new(spec, &limits).is_ok());
 }

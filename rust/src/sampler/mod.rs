@@ -8,6 +8,7 @@ mod candidates;
 mod draw;
 mod exp;
 mod noise;
+mod rules;
 
 use crate::error::{Error, Result};
 use crate::grammar::Mask;
@@ -19,6 +20,7 @@ use draw::Allowed;
 use exp::{exp, exp_sum};
 use noise::Noise;
 pub use noise::{Purpose, seed_of};
+pub use rules::Rules;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -235,6 +237,11 @@ impl Sampler {
             draw::draw(row, allowed, s.temperature, noise, tops)
         };
         token.ok_or_else(|| self.nothing()).map(Some)
+    }
+
+    /// What may be drawn at any position, for an engine that samples by itself.
+    pub fn rules(&self) -> Rules {
+        Rules::new(Arc::clone(&self.params))
     }
 
     /// Takes an emitted token.

@@ -4,8 +4,14 @@ use proptest::prelude::*;
 
 fn request(json: &str) -> Request {
     let spec: RequestSpec = serde_json::from_str(json).unwrap();
-    let limits =
-        Limits { n_vocab: 268, context: 1000, max_prompt: 1000, default_output: u32::MAX, faults: true };
+    let limits = Limits {
+        n_vocab: 268,
+        context: 1000,
+        max_prompt: 1000,
+        default_output: u32::MAX,
+        faults: true,
+        lacks: Default::default(),
+    };
     Request::new(spec, &limits).unwrap()
 }
 

@@ -12,8 +12,14 @@ const BOUNDS: Bounds = Bounds { tokens: 1000, chunk_tokens: 100, scored_tokens: 
 fn running(prompts: &[i32]) -> Vec<Sequence> {
     let vocab = Vocab::toy().unwrap();
     let n_vocab = vocab.len() as u32;
-    let limits =
-        Limits { n_vocab, context: 10_000, max_prompt: 10_000, default_output: u32::MAX, faults: false };
+    let limits = Limits {
+        n_vocab,
+        context: 10_000,
+        max_prompt: 10_000,
+        default_output: u32::MAX,
+        faults: false,
+        lacks: Default::default(),
+    };
     let sequence = |(number, length): (u32, &i32)| {
         let prompt = vec![1; length.unsigned_abs() as usize];
         let scores = if *length < 0 { r#","prompt_logprobs":1"# } else { "" };

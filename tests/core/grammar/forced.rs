@@ -18,6 +18,7 @@ fn proposed(bench: &Bench, grammar: &mut Grammar) -> Draft {
         max_prompt: 100,
         default_output: u32::MAX,
         faults: false,
+        lacks: Default::default(),
     };
     let spec: RequestSpec = serde_json::from_str(r#"{"prompt":[1]}"#).unwrap();
     let sampler = Sampler::new(Request::new(spec, &limits).unwrap().into(), 0, 0, bench.vocab.clone());

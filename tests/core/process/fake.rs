@@ -72,6 +72,7 @@ fn info(config: &Config) -> Info {
             max_prompt: u32::MAX,
             default_output: u32::MAX,
             faults: true,
+            lacks: Default::default(),
         },
         max_running: RUNNING as u32,
         kv_tokens: config.plan.unwrap_or(plan).total,

@@ -114,7 +114,7 @@ prop_compose! {
 proptest! {
     #[test]
     fn requests_are_the_same_at_the_other_end(spec in spec()) {
-        let limits = Limits { n_vocab: u32::MAX, context: u32::MAX, max_prompt: u32::MAX, default_output: u32::MAX, faults: true };
+        let limits = Limits { n_vocab: u32::MAX, context: u32::MAX, max_prompt: u32::MAX, default_output: u32::MAX, faults: true, lacks: Default::default() };
         let request = Request::new(spec, &limits).unwrap();
         let sent = [Command::Submit(RequestId(u64::MAX), Box::new(request)), Command::Cancel(RequestId(0)), Command::Close];
         prop_assert_eq!(through(&sent), text(&sent));
@@ -146,7 +146,14 @@ proptest! {
 #[test]
 fn what_is_said_once_is_the_same_at_the_other_end() {
     let info = Info {
-        limits: Limits { n_vocab: 1, context: 2, max_prompt: 2, default_output: u32::MAX, faults: false },
+        limits: Limits {
+            n_vocab: 1,
+            context: 2,
+            max_prompt: 2,
+            default_output: u32::MAX,
+            faults: false,
+            lacks: Default::default(),
+        },
         max_running: 3,
         kv_tokens: 4,
         plan: None,

@@ -39,8 +39,14 @@ impl Bench {
     /// Asks for drafts after the texts in these slots; tells, too, which were late.
     fn asked(&mut self, texts: &[(u32, &[Token])]) -> (Vec<Draft>, Vec<bool>) {
         let n_vocab = self.vocab.len() as u32;
-        let limits =
-            Limits { n_vocab, context: 4096, max_prompt: 4096, default_output: u32::MAX, faults: false };
+        let limits = Limits {
+            n_vocab,
+            context: 4096,
+            max_prompt: 4096,
+            default_output: u32::MAX,
+            faults: false,
+            lacks: Default::default(),
+        };
         let request = Request::new(spec(r#"{"prompt":[1],"sampling":{"temperature":0}}"#), &limits).unwrap();
         let sampler = Sampler::new(Arc::new(request), 0, 0, Arc::clone(&self.vocab));
         let mut drafts: Vec<_> = texts.iter().map(|_| Draft::default()).collect();

@@ -1,0 +1,93 @@
+//! What a request drew, and the outcome of its job.
+
+use super::interface::{Executor, Finish};
+use super::walk::Walk;
+use crate::error::Error;
+use crate::exec::{Job, Outcome, Round, SeqError};
+use crate::types::{Refusal, Token, TokenLogprob};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// What a request drew for a job.
+pub(super) struct Drawn {
+    pub(super) tokens: Vec<Token>,
+    pub(super) logprobs: Vec<f32>,
+    pub(super) finish: Option<Finish>,
+}
+
+impl Drawn {
+    /// The job's outcome; `walk` of a request that has ended.
+    pub(super) fn outcome(mut self, mut job: Job, walk: Option<Arc<Mutex<Walk>>>) -> Outcome {
+        let (mut refused, mut took) = (None, Duration::ZERO);
+        if let Some(walk) = walk {
+            Executor::with_walk(&walk, |walk| {
+                (refused, took) = (walk.refused, walk.took);
+                if job.grammar.is_none() {
+                    job.grammar = walk.grammar.take();
+                }
+            });
+        }
+        let ended = self.end(&mut job).map_err(SeqError)?;
+        if self.tokens.is_empty() && !ended {
+            let why = "TensorRT-LLM gave a request no token";
+            return Err(SeqError(Error::Executor(why.into())));
+        }
+        let draft = &job.draft.tokens;
+        let accepted = draft.iter().zip(&self.tokens).take_while(|(ours, theirs)| ours == theirs).count();
+        let refusal = match refused {
+            _ if accepted == draft.len() => None,
+            Some(at) if at == accepted => Some(Refusal::Grammar),
+            _ => Some(Refusal::Target),
+        };
+        let logprobs = self.tokens.iter().zip(&self.logprobs);
+        let logprobs = logprobs.map(|(token, logprob)| TokenLogprob {
+            token: *token,
+            logprob: *logprob,
+            top: Vec::new(),
+        });
+        let logprobs = if job.sampler.wants_logprobs() { logprobs.collect() } else { Vec::new() };
+        let round = round_of(job, self.tokens, took);
+        Ok(Box::new(Round { logprobs, ended, refusal, ..round }))
+    }
+
+    /// Puts the end token there where it was left out; true where the grammar asked for the end, which is no token then.
+    fn end(&mut self, job: &mut Job) -> Result<bool, Error> {
+        let is_end = |token: &Token| job.sampler.is_end(*token);
+        match self.finish {
+            Some(Finish::Given) => return Err(Error::Executor("TensorRT-LLM gave the request up".into())),
+            Some(Finish::End | Finish::Stop) if !self.tokens.last().is_some_and(is_end) => {}
+            _ => return Ok(false),
+        }
+        let rules = job.sampler.rules();
+        if let Some(grammar) = &mut job.grammar {
+            let mut cursor = grammar.cursor();
+            for token in &self.tokens {
+                cursor.push(*token)?;
+            }
+            if rules.is_end(&cursor.mask()?) {
+                return Ok(true);
+            }
+        }
+        // As an order has them.
+        let ends = job.sampler.ends();
+        let stop = *ends.get(1).unwrap_or(&ends[0]);
+        self.tokens.push(if self.finish == Some(Finish::End) { ends[0] } else { stop });
+        Ok(false)
+    }
+}
+
+/// A round of these tokens: all but the last, which the executor may leave out, are computed.
+pub(super) fn round_of(job: Job, tokens: Vec<Token>, mask_time: Duration) -> Round {
+    let computed = job.start + (job.tokens.len() + tokens.len().saturating_sub(1)) as u32;
+    Round {
+        job,
+        computed,
+        tokens,
+        logprobs: Vec::new(),
+        scores: Vec::new(),
+        hidden: None,
+        ended: false,
+        refusal: None,
+        mask_time,
+    }
+}

@@ -1,0 +1,139 @@
+//! What a choice's sampling asks of an engine that samples by itself: masks that hold more than the grammar.
+
+use super::{Params, not_finite};
+use crate::error::{Error, Result};
+use crate::grammar::Mask;
+use crate::types::Token;
+use std::sync::Arc;
+
+/// The parameters of one choice. Cheap to copy; holds nothing that changes from token to token.
+#[derive(Clone)]
+pub struct Rules(Arc<Params>);
+
+impl std::fmt::Debug for Rules {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Rules")
+    }
+}
+
+impl Rules {
+    pub(super) fn new(params: Arc<Params>) -> Self {
+        Rules(params)
+    }
+
+    /// Whether anything but a grammar takes tokens away at generated token `position` or after it.
+    pub fn restricts(&self, position: u32) -> bool {
+        let spec = self.0.spec();
+        self.0.only.is_some() || spec.ignore_eos || position < spec.min_tokens
+    }
+
+    /// The tokens that may be drawn at generated token `position`, of those that the grammar's `mask` allows: a mask of
+    /// `width` tokens. Where the mask allows nothing but the end, the end is.
+    ///
+    /// # Errors
+    /// Where no token is left.
+    pub fn mask(&self, mask: Option<Mask>, position: u32, width: usize) -> Result<Mask> {
+        let n = self.0.vocab.len().min(width);
+        let mut left = match mask {
+            Some(mask) => mask,
+            None => Mask::from_words(&vec![u32::MAX; n.div_ceil(32)], n),
+        };
+        let eog = self.0.vocab.eog();
+        let only = |mask: &Mask, tokens: &[Token]| {
+            mask.count() == tokens.iter().filter(|token| mask.allows(**token)).count()
+        };
+        if !only(&left, eog) {
+            let spec = self.0.spec();
+            let without = match position < spec.min_tokens {
+                true if !only(&left, &self.0.ends) => &self.0.ends[..],
+                false if spec.ignore_eos => eog,
+                _ => &[],
+            };
+            without.iter().for_each(|token| left.set(*token, false));
+            if let Some(may) = &self.0.only {
+                let forbidden: Vec<Token> = left.iter().filter(|token| !may[*token as usize]).collect();
+                forbidden.into_iter().for_each(|token| left.set(token, false));
+            }
+        }
+        if left.words().iter().all(|word| *word == 0) {
+            return Err(self.nothing());
+        }
+        Ok(left.widened(width))
+    }
+
+    /// Whether the mask allows nothing but the end of the text.
+    pub fn is_end(&self, mask: &Mask) -> bool {
+        let eog = self.0.vocab.eog();
+        mask.count() == eog.iter().filter(|token| mask.allows(**token)).count()
+    }
+
+    fn nothing(&self) -> Error {
+        if self.0.only.is_none() {
+            return not_finite();
+        }
+        Error::invalid(
+            "allowed_token_ids",
+            "has no token that may follow here; name more, or leave out what else constrains the output",
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::grammar::Mask;
+    use crate::request::{Limits, Request, RequestSpec};
+    use crate::sampler::{Drawn, Sampler, Scratch};
+    use crate::vocab::Vocab;
+    use std::sync::Arc;
+
+    fn sampler(more: &str, vocab: &Arc<Vocab>) -> Sampler {
+        let limits = Limits {
+            n_vocab: vocab.len() as u32,
+            context: 64,
+            max_prompt: 64,
+            default_output: u32::MAX,
+            faults: false,
+            lacks: Default::default(),
+        };
+        let json = format!(r#"{{"prompt":[1],"sampling":{{"temperature":0,"seed":5}}{more}}}"#);
+        let spec: RequestSpec = serde_json::from_str(&json).unwrap();
+        Sampler::new(Arc::new(Request::new(spec, &limits).unwrap()), 0, 0, vocab.clone())
+    }
+
+    #[test]
+    fn masks_leave_what_the_sampler_would_draw() {
+        let vocab = Vocab::toy().unwrap();
+        let width = vocab.len();
+        let [end, other] = [vocab.eog()[0], vocab.eog()[1]];
+        let mut scratch = Scratch::default();
+        let with = |tokens: &[u32]| {
+            let mut mask = Mask::none(width);
+            tokens.iter().for_each(|token| mask.set(*token, true));
+            mask
+        };
+        let masks = [None, Some(with(&[65, 66])), Some(with(&[66, end])), Some(with(&[end, other]))];
+        let asked = ["", r#","ignore_eos":true"#, r#","min_tokens":3"#, r#","allowed_token_ids":[66,67]"#];
+        let mut compared = 0;
+        for more in asked {
+            let sampler = sampler(more, &vocab);
+            for mask in &masks {
+                for best in [65, 66, 67, end] {
+                    let mut row = vec![0.0; width];
+                    row[best as usize] = 5.0;
+                    let drawn = sampler.draw(&row, mask.as_ref(), &[], &mut scratch);
+                    let rules = sampler.rules().mask(mask.clone(), 0, width).unwrap();
+                    match drawn.unwrap() {
+                        Drawn::End => assert!(sampler.rules().is_end(&rules)),
+                        Drawn::Token(token, _) => {
+                            assert!(!sampler.rules().is_end(&rules));
+                            assert!(rules.allows(token), "{more} {mask:?}");
+                            assert_eq!(rules.allows(best), token == best, "{more} {mask:?} {best}");
+                        }
+                    }
+                    compared += 1;
+                }
+            }
+        }
+        assert_eq!(compared, 64);
+    }
+}
