@@ -58,6 +58,7 @@ const PYTHON_ORDER: &[&str] = &[
     "app",
     "serve",
     "cli",
+    "cluster",
     "__main__",
 ];
 
@@ -66,6 +67,7 @@ const FOLDERS: &[(&str, &str)] = &[
     ("rust/src/grammar/", ""),
     ("rust/src/grammar/schema/", ""),
     ("python/llgtrt/build/", "llgtrt.build"),
+    ("python/llgtrt/cluster/", "llgtrt.cluster"),
     ("python/llgtrt/openai/", "llgtrt.openai"),
     ("demo/", "demo"),
 ];

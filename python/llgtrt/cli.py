@@ -34,15 +34,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _serve(parsed: argparse.Namespace) -> int:
+    settings = prepare(parsed)
+    return _start(settings) if settings is not None else 0
+
+
+def prepare(parsed: argparse.Namespace) -> Settings | None:
+    """Begins the log, fetches the model, and reads the configuration; none where that was only to be printed.
+
+    Raises:
+        StartError: it cannot be used.
+    """
     _begin_log(parsed)
     if parsed.hf_repo is not None:
         parsed.target = hub.fetch(parsed.hf_repo)
     settings = load(parsed.target, parsed.runtime_config, _overrides(parsed))
     if parsed.print_config:
         print(_core.print_config(hidden(settings.config)))
-        return 0
+        return None
     _warn(parsed, settings)
-    return _start(settings)
+    return settings
 
 
 def _begin_log(parsed: argparse.Namespace) -> None:

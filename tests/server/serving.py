@@ -12,7 +12,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,14 +27,20 @@ COMMAND = os.environ.get("LLGTRT_SERVER", "-m llgtrt").split()
 
 
 class Server:
-    """A running `llgtrt serve`."""
+    """A running `llgtrt serve`, or what `start` is in its place."""
 
-    def __init__(self, target: str, *flags: str, config: dict[str, Any] | None = None) -> None:
+    def __init__(
+        self,
+        target: str,
+        *flags: str,
+        config: dict[str, Any] | None = None,
+        start: Sequence[str] = (*COMMAND, "serve"),
+    ) -> None:
         self._log = tempfile.NamedTemporaryFile("w+", suffix=".log")  # noqa: SIM115 (closed in stop)
         self._config = tempfile.NamedTemporaryFile("w", suffix=".json")  # noqa: SIM115
         json.dump(config or {}, self._config)
         self._config.flush()
-        command = [sys.executable, *COMMAND, "serve", target, "--port", "0"]
+        command = [sys.executable, *start, target, "--port", "0"]
         command += ["--runtime-config", self._config.name, *flags]
         path = {"PYTHONPATH": str(ROOT / "python")}
         self.process = subprocess.Popen(command, stderr=self._log, stdout=self._log, env=os.environ | path)
