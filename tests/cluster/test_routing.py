@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import warnings
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-pytest.importorskip("ray", reason="Ray is not installed")
-
-from llgtrt.cluster import routing
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # what Ray itself is warned of is not ours
+    pytest.importorskip("ray.serve", reason="Ray is not installed")
+    from llgtrt.cluster import routing
 
 
 def request(*links: str) -> Any:
