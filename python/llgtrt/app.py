@@ -25,7 +25,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from llgtrt import _core
 from llgtrt.engine import AsyncEngine, Generation, GoneError
 from llgtrt.metrics import EngineCollector, HttpCounts, exposition, promise
-from llgtrt.openai import openapi, routes
+from llgtrt.openai import openapi, routes, tokens
 from llgtrt.openai.errors import ApiError, from_core, internal, unavailable
 from llgtrt.prompt import Vocabulary
 from llgtrt.settings import Settings
@@ -124,7 +124,7 @@ class Gate:
                 await internal().response()(scope, receive, send)
 
     async def _guarded(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if not scope["path"].startswith("/v1/") or scope["path"].startswith("/v1/health/"):
+        if not openapi.guarded(scope["path"]):
             await self._app(scope, receive, send)
             return
         try:
@@ -300,6 +300,9 @@ async def _core_error(request: Request, error: Exception) -> Response:
 HANDLERS: dict[str, tuple[str, Callable[[Request], Coroutine[Any, Any, Response]]]] = {
     "/v1/chat/completions": ("POST", routes.chat_completions),
     "/v1/completions": ("POST", routes.completions),
+    "/v1/chat/completions/render": ("POST", tokens.render),
+    "/tokenize": ("POST", tokens.tokenize),
+    "/detokenize": ("POST", tokens.detokenize),
     "/v1/models": ("GET", routes.models),
     "/v1/models/{model:path}": ("GET", routes.model),
     "/health": ("GET", ready),
