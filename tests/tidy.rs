@@ -57,6 +57,7 @@ const PYTHON_ORDER: &[&str] = &[
     "connection",
     "app",
     "serve",
+    "batch",
     "cli",
     "cluster",
     "__main__",

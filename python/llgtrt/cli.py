@@ -1,4 +1,4 @@
-"""The command line: `llgtrt serve <target>`, `llgtrt run --engine_dir <target>`, `llgtrt build <folder>`."""
+"""The command line: `llgtrt serve`, `llgtrt batch`, `llgtrt run` and `llgtrt build`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line; the exit code."""
     try:
         parsed = flags.parse(sys.argv[1:] if arguments is None else list(arguments), __version__)
-        commands = {"run": run.main, "build": build.main, "serve": _serve}
+        commands = {"run": run.main, "build": build.main, "serve": _serve, "batch": _batch}
         return commands[parsed.command](parsed)
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
@@ -36,6 +36,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _serve(parsed: argparse.Namespace) -> int:
     settings = prepare(parsed)
     return _start(settings) if settings is not None else 0
+
+
+def _batch(parsed: argparse.Namespace) -> int:
+    settings = prepare(parsed)
+    if settings is None:
+        return 0
+    from llgtrt import batch
+
+    return batch.main(parsed, settings)
 
 
 def prepare(parsed: argparse.Namespace) -> Settings | None:

@@ -238,6 +238,14 @@ async def follow(engine: AsyncEngine, api: Api, address: str) -> None:
         await engine.change()
 
 
+async def loaded(followed: asyncio.Task[None], api: Api) -> None:
+    """Waits until the API is ready; `followed` is `follow` for it, and raises what went wrong."""
+    while not api.loaded:
+        await asyncio.wait({followed}, timeout=0.05)
+        if followed.done():
+            followed.result()
+
+
 async def tell_news(engine: AsyncEngine) -> None:
     """Logs a line about each interval in which anything was done."""
     before, begun = engine.metrics(), time.monotonic()

@@ -17,7 +17,7 @@ from llgtrt.app import collector, create_app
 from llgtrt.cluster.proxy import REPLICA
 from llgtrt.engine import AsyncEngine
 from llgtrt.metrics import exposition
-from llgtrt.serve import follow, open_core, tell_news
+from llgtrt.serve import follow, loaded, open_core, tell_news
 from llgtrt.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -84,9 +84,7 @@ class Replica:
         self._news = asyncio.create_task(tell_news(self._engine))
         # A handle learns of replicas once it has been used.
         self._meeting = asyncio.create_task(self._exposition())
-        while not self._app.state.api.loaded:
-            await asyncio.wait({self._followed}, timeout=0.1)
-            self.check_health()
+        await loaded(self._followed, self._app.state.api)
 
     def __serve_build_asgi_app__(self) -> FastAPI:
         """The application, for Ray."""
