@@ -94,11 +94,10 @@ def process(server: Server, name: str) -> int:
 
 
 def test_metrics_of_both_replicas_are_visible_and_rays_too(pair: Server) -> None:
-    both = names(pair)
-    assert len(both) == 2
+    both = wait(lambda: len(names(pair)) == 2 and names(pair))
     text = pair.http.get("/metrics").text
     assert text.count("# TYPE llgtrt_running_choices gauge") == 1
-    assert set(re.findall(r'^llgtrt_kv_total_tokens{replica="(\w+)"} [1-9]', text, re.M)) == both
+    assert set(re.findall(r'^llgtrt_engine_info{model="demo",.*replica="(\w+)"', text, re.M)) == both
     pair.http.post(CHAT, json=body())
     found = re.search(r"Ray's own metrics: (http://127\.0\.0\.1:\d+)", pair.log())
     assert found

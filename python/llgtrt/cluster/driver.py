@@ -96,6 +96,8 @@ def _environment(settings: Settings) -> None:
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
     os.environ[CALLBACK] = "llgtrt.cluster.proxy:middlewares"
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    # Lines that replicas have in common are each one's own, too.
+    os.environ.setdefault("RAY_DEDUP_LOGS", "0")
     os.environ.setdefault("RAY_raylet_start_wait_time_s", str(START_SECONDS))
 
 
