@@ -60,7 +60,9 @@ const PYTHON_ORDER: &[&str] = &[
     "connection",
     "app",
     "serve",
+    "batch",
     "cli",
+    "cluster",
     "__main__",
 ];
 
@@ -69,6 +71,7 @@ const FOLDERS: &[(&str, &str)] = &[
     ("rust/src/grammar/", ""),
     ("rust/src/grammar/schema/", ""),
     ("python/llgtrt/build/", "llgtrt.build"),
+    ("python/llgtrt/cluster/", "llgtrt.cluster"),
     ("python/llgtrt/openai/", "llgtrt.openai"),
     ("demo/", "demo"),
 ];

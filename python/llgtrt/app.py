@@ -24,8 +24,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from llgtrt import _core
 from llgtrt.engine import AsyncEngine, Generation, GoneError
-from llgtrt.metrics import HttpCounts, exposition, promise
-from llgtrt.openai import openapi, routes
+from llgtrt.metrics import EngineCollector, HttpCounts, exposition, promise
+from llgtrt.openai import openapi, routes, tokens
 from llgtrt.openai.errors import ApiError, from_core, internal, unavailable
 from llgtrt.prompt import Vocabulary
 from llgtrt.settings import Settings
@@ -84,14 +84,14 @@ class Record:
             return
         outcome = ""
         begun = time.monotonic()
-        request_id = _request_id(scope)
+        name = request_id(scope)
         scope["answered"] = False
 
         async def counting_send(message: Message) -> None:
             nonlocal outcome
             if message["type"] == "http.response.start":
                 outcome, scope["answered"] = str(message["status"]), True
-                message["headers"] = [*message["headers"], (b"x-request-id", request_id)]
+                message["headers"] = [*message["headers"], (b"x-request-id", name)]
             await send(message)
 
         try:
@@ -101,7 +101,7 @@ class Record:
         finally:
             self._counts.count(_known_path(scope["path"]), outcome)
             if self._log is not None:
-                self._log.write(scope, request_id.decode(), outcome, begun)
+                self._log.write(scope, name.decode(), outcome, begun)
 
 
 class Gate:
@@ -124,7 +124,7 @@ class Gate:
                 await internal().response()(scope, receive, send)
 
     async def _guarded(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if not scope["path"].startswith("/v1/") or scope["path"].startswith("/v1/health/"):
+        if not openapi.guarded(scope["path"]):
             await self._app(scope, receive, send)
             return
         try:
@@ -188,7 +188,7 @@ class AccessLog:
 _LONGEST_ID = 128
 
 
-def _request_id(scope: Scope) -> bytes:
+def request_id(scope: Scope) -> bytes:
     """The client's name for the request where it may stand in a log, else a new one."""
     sent: bytes = next((value for name, value in scope["headers"] if name == b"x-request-id"), b"")
     plain = sent.replace(b"-", b"").replace(b"_", b"").replace(b".", b"").isalnum()
@@ -205,7 +205,11 @@ class _Direct(APIRoute):
 
 
 def create_app(settings: Settings, engine: AsyncEngine) -> FastAPI:
-    """The application for one engine. `app.state` has what its handlers share: `api`, `work`, `counts`."""
+    """The application for one engine.
+
+    `app.state` has what its handlers share: `api`, `work`, `counts`; and `exposition`, which whoever runs
+    replicas of it sets to what gives the metrics of them all.
+    """
     work, counts = Work(), HttpCounts()
     form = settings.server.access_log
     access = AccessLog(form) if form != "off" else None
@@ -224,6 +228,7 @@ def create_app(settings: Settings, engine: AsyncEngine) -> FastAPI:
     app.openapi = openapi.document  # type: ignore[method-assign]
     app.state.api = routes.Api(settings, engine, Vocabulary(engine.core))
     app.state.work, app.state.counts = work, counts
+    app.state.exposition = None
     return app
 
 
@@ -263,10 +268,16 @@ async def ready(request: Request) -> Response:
 
 
 async def metrics(request: Request) -> Response:
-    """`GET /metrics`, in Prometheus' text format."""
-    api: routes.Api = request.app.state.api
-    text = exposition(api.engine, request.app.state.counts, api.settings.model)
+    """`GET /metrics`, in Prometheus' text format; of all replicas, where there are several."""
+    of_all: Callable[[], Coroutine[Any, Any, bytes]] | None = request.app.state.exposition
+    text = await of_all() if of_all is not None else exposition({None: collector(request.app).collect()})
     return Response(text, headers={"content-type": _METRICS_TYPE})
+
+
+def collector(app: FastAPI) -> EngineCollector:
+    """The metrics of an application."""
+    api: routes.Api = app.state.api
+    return EngineCollector(api.engine, app.state.counts, api.settings.model)
 
 
 async def _http_error(request: Request, error: Exception) -> Response:
@@ -289,6 +300,9 @@ async def _core_error(request: Request, error: Exception) -> Response:
 HANDLERS: dict[str, tuple[str, Callable[[Request], Coroutine[Any, Any, Response]]]] = {
     "/v1/chat/completions": ("POST", routes.chat_completions),
     "/v1/completions": ("POST", routes.completions),
+    "/v1/chat/completions/render": ("POST", tokens.render),
+    "/tokenize": ("POST", tokens.tokenize),
+    "/detokenize": ("POST", tokens.detokenize),
     "/v1/models": ("GET", routes.models),
     "/v1/models/{model:path}": ("GET", routes.model),
     "/health": ("GET", ready),

@@ -1,4 +1,4 @@
-"""The command line: `llgtrt serve <target>`, `run --engine_dir <target>`, `build <folder>`, `rank`."""
+"""The command line: `llgtrt serve`, `llgtrt batch`, `llgtrt run`, `llgtrt build` and `llgtrt rank`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         given = sys.argv[1:] if arguments is None else list(arguments)
         parsed = flags.parse(given, __version__)
         parsed.arguments = given
-        commands = {"run": run.main, "build": build.main, "rank": rank.main, "serve": _serve}
+        commands = {
+            "run": run.main,
+            "build": build.main,
+            "rank": rank.main,
+            "serve": _serve,
+            "batch": _batch,
+        }
         return commands[parsed.command](parsed)
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
@@ -37,33 +43,56 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _serve(parsed: argparse.Namespace) -> int:
+    settings = prepare(parsed)
+    return _start(settings) if settings is not None else 0
+
+
+def _batch(parsed: argparse.Namespace) -> int:
+    settings = prepare(parsed)
+    if settings is None:
+        return 0
+    from llgtrt import batch
+
+    return batch.main(parsed, settings)
+
+
+def prepare(parsed: argparse.Namespace) -> Settings | None:
+    """Begins the log, fetches the model, and reads the configuration; none where that was only to be printed.
+
+    Raises:
+        StartError: it cannot be used.
+    """
     _begin_log(parsed)
     if parsed.hf_repo is not None:
         parsed.target = hub.fetch(parsed.hf_repo)
     settings = load(parsed.target, parsed.runtime_config, _overrides(parsed))
     if parsed.print_config:
         print(_core.print_config(hidden(settings.config)))
-        return 0
-    return _begin(parsed, settings)
+        return None
+    if not _leads(parsed, settings):
+        return None
+    _warn(parsed, settings)
+    return settings
 
 
-def _begin(parsed: argparse.Namespace, settings: Settings) -> int:
-    """Serves in this process, or computes in it for another, or starts as many as the engine has ranks."""
+def _leads(parsed: argparse.Namespace, settings: Settings) -> bool:
+    """Whether this process serves; else it has computed for one that does, or shown the line that starts as many
+    processes as the engine has ranks. Where these are to be started, it becomes MPI's launcher.
+    """
     rank, count = mpi.rank(), mpi.processes(settings)
     if rank:
         _core.follow(settings.target, settings.config)
-        return 0
+        return False
     if rank is None and (count > 1 or parsed.dry_run):
         isolated = ["-I"] if sys.flags.isolated else []
         own = [sys.executable, *isolated, "-m", "llgtrt", *parsed.arguments]
         line = mpi.command(count, own) if count > 1 else own
         if parsed.dry_run:
             print(shlex.join(word for word in line if word != "--dry-run"))
-            return 0
+            return False
         log.info("starting %d ranks: %s", count, shlex.join(line))
         mpi.run(line)
-    _warn(parsed, settings)
-    return _start(settings)
+    return True
 
 
 def _begin_log(parsed: argparse.Namespace) -> None:

@@ -29,7 +29,7 @@ def parse(arguments: Sequence[str], version: str = "") -> argparse.Namespace:
     parser = _parser(version)
     flags = _flags(parser, next((a for a in arguments if not a.startswith("-")), None))
     parsed, unknown = parser.parse_known_args([_spelled(argument, flags) for argument in arguments])
-    if parsed.command == "serve":
+    if parsed.command in ("serve", "batch"):
         _check_target(parsed)
     if unknown:
         near = _near(unknown[0].split("=")[0], flags)
@@ -82,23 +82,35 @@ def _flags(parser: argparse.ArgumentParser, command: str | None) -> set[str]:
 def _parser(version: str) -> _Parser:
     parser = _Parser(prog="llgtrt", description="An OpenAI-compatible inference server.", allow_abbrev=False)
     parser.add_argument("--version", action="version", version=f"llgtrt {version}")
-    commands = parser.add_subparsers(dest="command", required=True, metavar="serve|run|build|rank")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="serve|batch|run|build|rank")
     _add_run(commands.add_parser("run", help="complete texts, without a server", allow_abbrev=False))
     _add_build(commands.add_parser("build", help="make an engine folder", allow_abbrev=False))
     _add_rank(commands.add_parser("rank", help="lend a device to a server elsewhere", allow_abbrev=False))
+    batch = commands.add_parser("batch", help="answer the requests of a file", allow_abbrev=False)
+    batch.add_argument("input", metavar="in.jsonl", help="requests, as OpenAI's batches have them")
+    batch.add_argument("output", metavar="out.jsonl", help="answers; what it has already is not done again")
+    batch.set_defaults(host=None, port=None, api_key=None)
     serve = commands.add_parser("serve", help="serve a model", allow_abbrev=False)
-    _add_serve(serve)
-    _add_names(serve)
+    for command in (serve, batch):
+        _add_model(command)
+        _add_names(command)
+    _add_listening(serve)
     return parser
 
 
-def _add_serve(serve: argparse.ArgumentParser) -> None:
-    """The server's own."""
+def _add_listening(serve: argparse.ArgumentParser) -> None:
+    """Those of what others reach."""
+    add = serve.add_argument
+    add("--host", help="address to listen on (127.0.0.1: this machine alone)")
+    add("--port", type=int, help="port to listen on; 0 = a free one (3000)")
+    add("--api-key", metavar="KEY", help="key that clients must send (better: LLGTRT_API_KEY)")
+
+
+def _add_model(serve: argparse.ArgumentParser) -> None:
+    """Those of the model that answers."""
     add = serve.add_argument
     add("target", nargs="?", help="engine folder, .gguf file, or `toy` (random words, no model)")
     add("draft", nargs="?", help="draft model: engine folder or .gguf file; or MLP speculator")
-    add("--host", help="address to listen on (127.0.0.1: this machine alone)")
-    add("--port", type=int, help="port to listen on; 0 = a free one (3000)")
     add("--runtime-config", "--config", metavar="FILE", help="configuration (the folder's runtime.json)")
     add("--chat-template", metavar="NAME", help="template file, or a preset: chatml, llama-3")
     add(
@@ -108,7 +120,6 @@ def _add_serve(serve: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="the model's name in the API (the folder's name), and more names for it",
     )
-    add("--api-key", metavar="KEY", help="key that clients must send (better: LLGTRT_API_KEY)")
     add(
         "--model",
         "--engine",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
@@ -143,10 +143,29 @@ def promise(info: dict[str, Any]) -> str:
     return PROMISES.get(info["promise"], str(info["promise"]))
 
 
-def exposition(engine: AsyncEngine, http: HttpCounts, model: str) -> bytes:
-    """The text that `/metrics` answers with."""
+class _Families(Collector):
+    """Metrics that were read before."""
+
+    def __init__(self, families: Iterable[Metric]) -> None:
+        self._families = families
+
+    def collect(self) -> Iterable[Metric]:
+        return self._families
+
+
+def exposition(servers: Mapping[str | None, Iterable[Metric]]) -> bytes:
+    """The text that `/metrics` answers with: the metrics of servers, with their names as the label `replica`.
+
+    A server without a name gets no label.
+    """
+    families: dict[str, Metric] = {}
+    for name, metrics in servers.items():
+        labels = {} if name is None else {"replica": name}
+        for metric in metrics:
+            family = families.setdefault(metric.name, Metric(metric.name, metric.documentation, metric.type))
+            family.samples += [s._replace(labels={**s.labels, **labels}) for s in metric.samples]
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(EngineCollector(engine, http, model))
+    registry.register(_Families(families.values()))
     return generate_latest(registry)
 
 

@@ -51,14 +51,23 @@ def serve(settings: Settings) -> int:
     _check_tls(settings)
     _allow_descriptors()
     listeners = _listen(settings)
-    try:
-        core = _core.Engine(settings.target, settings.config, settings.child(settings.server.engine_process))
-    except _core.CoreError as e:
-        raise StartError(str(e)) from e
+    core = open_core(settings)
     try:
         return asyncio.run(_run(settings, core, listeners))
     finally:
         core.close()
+
+
+def open_core(settings: Settings) -> _core.Engine:
+    """Begins to load the engine: in a process of its own, or a thread of this one.
+
+    Raises:
+        StartError: the target cannot be used.
+    """
+    try:
+        return _core.Engine(settings.target, settings.config, settings.child(settings.server.engine_process))
+    except _core.CoreError as e:
+        raise StartError(str(e)) from e
 
 
 def _check_tls(settings: Settings) -> None:
@@ -169,17 +178,17 @@ async def _run(settings: Settings, core: _core.Engine, listeners: list[socket.so
     address = _address(settings, listeners)
     alone = "; only this machine reaches it (--host)" if is_loopback(settings.server.host) else ""
     log.info("listening on %s, loading %s%s", address, settings.model, alone)
-    follow = asyncio.create_task(_follow(engine, app.state.api, address))
-    follow.add_done_callback(lambda _: setattr(server, "should_exit", True))
+    followed = asyncio.create_task(follow(engine, app.state.api, address))
+    followed.add_done_callback(lambda _: setattr(server, "should_exit", True))
     drop = asyncio.create_task(drop_stalled(server.server_state, settings.server.send_timeout))
-    tell = asyncio.create_task(_tell(engine))
+    tell = asyncio.create_task(tell_news(engine))
     _on_signals(_Ending(engine, app.state.work, server, settings.server.grace_period))
     await server.serve(sockets=listeners)
     drop.cancel()
     tell.cancel()
-    if follow.done():
-        follow.result()
-    follow.cancel()
+    if followed.done():
+        followed.result()
+    followed.cancel()
     return 0
 
 
@@ -199,7 +208,7 @@ def _uvicorn_config(app: object, settings: Settings) -> uvicorn.Config:
     )
 
 
-async def _follow(engine: AsyncEngine, api: Api, address: str) -> None:
+async def follow(engine: AsyncEngine, api: Api, address: str) -> None:
     """Readies the API when the model is loaded, and logs what becomes of the engine.
 
     Raises:
@@ -220,7 +229,15 @@ async def _follow(engine: AsyncEngine, api: Api, address: str) -> None:
         await engine.change()
 
 
-async def _tell(engine: AsyncEngine) -> None:
+async def loaded(followed: asyncio.Task[None], api: Api) -> None:
+    """Waits until the API is ready; `followed` is `follow` for it, and raises what went wrong."""
+    while not api.loaded:
+        await asyncio.wait({followed}, timeout=0.05)
+        if followed.done():
+            followed.result()
+
+
+async def tell_news(engine: AsyncEngine) -> None:
     """Logs a line about each interval in which anything was done."""
     before, begun = engine.metrics(), time.monotonic()
     while True:

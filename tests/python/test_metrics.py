@@ -9,7 +9,16 @@ from typing import Any, cast
 
 from llgtrt import _core
 from llgtrt.engine import AsyncEngine
-from llgtrt.metrics import BUCKETS, SIZES, HttpCounts, acceptance, efficiency, exposition, news
+from llgtrt.metrics import (
+    BUCKETS,
+    SIZES,
+    EngineCollector,
+    HttpCounts,
+    acceptance,
+    efficiency,
+    exposition,
+    news,
+)
 
 from . import fake_core
 
@@ -29,7 +38,9 @@ llgtrt_verify_seconds llgtrt_waiting_requests
 """
 
 
-def scrape(ready: bool) -> str:
+def scrape(ready: bool, *replicas: str | None) -> str:
+    replicas = replicas or (None,)
+
     async def main() -> bytes:
         core = fake_core.Engine("toy", "{}")
         engine = AsyncEngine(cast("_core.Engine", core))
@@ -37,11 +48,24 @@ def scrape(ready: bool) -> str:
             await engine.change()
         counts = HttpCounts()
         counts.count("/health", "200")
-        text = exposition(engine, counts, 'a "quoted" name')
+        metrics = list(EngineCollector(engine, counts, 'a "quoted" name').collect())
+        text = exposition(dict.fromkeys(replicas, metrics))
         core.close()
         return text
 
     return asyncio.run(main()).decode()
+
+
+def test_replicas_share_names_and_have_a_label() -> None:
+    alone, both = scrape(True), scrape(True, "a", "b")
+    assert "replica=" not in alone
+    assert [line for line in both.splitlines() if line[0] == "#"] == [
+        line for line in alone.splitlines() if line[0] == "#"
+    ]
+    for name in "ab":
+        assert f'llgtrt_ready{{replica="{name}"}} 1.0' in both
+        assert f'llgtrt_queue_seconds_count{{replica="{name}"}}' in both
+    assert len(both.splitlines()) > len(alone.splitlines())
 
 
 def test_names() -> None:

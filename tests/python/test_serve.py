@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from llgtrt.cli import main
-from llgtrt.serve import _check_tls, _listen, _tell, _uvicorn_config
+from llgtrt.serve import _check_tls, _listen, _uvicorn_config, tell_news
 from llgtrt.settings import Settings, StartError, load
 
 from . import fake_core
@@ -135,7 +135,7 @@ def test_a_line_for_each_interval_with_work(
 
     monkeypatch.setattr(asyncio, "sleep", sleep)
     with caplog.at_level("INFO"), pytest.raises(asyncio.CancelledError):
-        asyncio.run(_tell(engine))
+        asyncio.run(tell_news(engine))
     assert waited == [10.0] * 4
     # Of the three intervals, the first one was idle.
     assert [message.partition(";")[0] for message in caplog.messages] == [

@@ -29,7 +29,7 @@ COMMAND = os.environ.get("LLGTRT_SERVER", "-m llgtrt").split()
 
 
 class Server:
-    """A running `llgtrt serve`."""
+    """A running `llgtrt serve`, or what `start` is in its place."""
 
     def __init__(
         self,
@@ -38,12 +38,13 @@ class Server:
         config: dict[str, Any] | None = None,
         path: Sequence[Path] = (),
         environment: Mapping[str, str] | None = None,
+        start: Sequence[str] = (*COMMAND, "serve"),
     ) -> None:
         self._log = tempfile.NamedTemporaryFile("w+", suffix=".log")  # noqa: SIM115 (closed in stop)
         self._config = tempfile.NamedTemporaryFile("w", suffix=".json")  # noqa: SIM115
         json.dump(config or {}, self._config)
         self._config.flush()
-        command = [sys.executable, *COMMAND, "serve", target, "--port", "0"]
+        command = [sys.executable, *start, target, "--port", "0"]
         command += ["--runtime-config", self._config.name, *flags]
         found = {"PYTHONPATH": os.pathsep.join(map(str, (*path, PACKAGE)))}
         variables = os.environ | found | dict(environment or {})

@@ -14,7 +14,6 @@ from typing import Any, TypeVar
 import msgspec
 
 from llgtrt.openai.errors import ApiError, invalid
-from llgtrt.openai.schema import ChatRequest, CompletionRequest
 
 log = logging.getLogger(__name__)
 
@@ -93,7 +92,7 @@ _logged: set[str] = set()
 _PLACE = re.compile(r" - at `(?:key in `?)?\$\.?(.*?)`$")
 _MOST_LOGGED = 1000
 
-Body = TypeVar("Body", ChatRequest, CompletionRequest)
+Body = TypeVar("Body", bound=msgspec.Struct)
 
 
 def parse(body: bytes, kind: type[Body], unknown: str = "refuse_known") -> Body:

@@ -19,6 +19,17 @@ Json = dict[str, Any]
 PAGES: dict[str, tuple[str, str, type[msgspec.Struct] | None]] = {
     "/v1/chat/completions": ("post", "Answers a conversation.", schema.ChatRequest),
     "/v1/completions": ("post", "Completes texts.", schema.CompletionRequest),
+    "/v1/chat/completions/render": (
+        "post",
+        "The prompt that such a chat has: `prompt`, `prompt_token_ids`, `count`, `max_model_len`.",
+        schema.ChatRequest,
+    ),
+    "/tokenize": (
+        "post",
+        "The tokens of a text or a conversation: `tokens`, `count`, `max_model_len`, `token_strs`.",
+        schema.TokenizeRequest,
+    ),
+    "/detokenize": ("post", "The text of tokens, in `prompt`.", schema.DetokenizeRequest),
     "/v1/models": ("get", "The model, under each of its names.", None),
     "/v1/models/{model}": ("get", "The model under one of its names.", None),
     "/health": ("get", "200 where a request would be answered now, else 503; state and promise.", None),
@@ -29,6 +40,14 @@ PAGES: dict[str, tuple[str, str, type[msgspec.Struct] | None]] = {
     "/metrics": ("get", "Metrics in Prometheus' text format.", None),
 }
 """Every page: its method, what it does, and the struct of its body."""
+
+
+def guarded(path: str) -> bool:
+    """Whether the page wants a key, where the server has one."""
+    if path.startswith("/v1/"):
+        return not path.startswith("/v1/health/")
+    return path in ("/tokenize", "/detokenize")
+
 
 _ERROR = {
     "type": "object",
@@ -78,21 +97,21 @@ def document() -> Json:
 
 
 def _operation(path: str, summary: str, kind: type[msgspec.Struct] | None) -> Json:
-    guarded = path.startswith("/v1/") and not path.startswith("/v1/health/")
+    wants_key = guarded(path)
     statuses = {status for status, _ in errors.CODES.values()} if kind else {503}
-    if guarded and not kind:
+    if wants_key and not kind:
         statuses = {401, 404, 503}
     error = {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}}
     answers: Json = {"200": {"description": "The answer.", "content": _content(path, kind)}}
     if path not in ("/live", "/v1/health/live", "/metrics"):
-        own = {} if guarded else {"application/json": {"schema": {"type": "object"}}}
+        own = {} if wants_key else {"application/json": {"schema": {"type": "object"}}}
         answers |= {str(s): {"description": _meaning(s), "content": own or error} for s in sorted(statuses)}
     operation: Json = {
         "summary": summary,
         "operationId": path.strip("/").replace("/", "_"),
         "responses": answers,
     }
-    if guarded:
+    if wants_key:
         operation["security"] = [{}, {"key": []}]
     if "{model}" in path:
         name = {"name": "model", "in": "path", "required": True, "schema": {"type": "string"}}
@@ -106,7 +125,8 @@ def _operation(path: str, summary: str, kind: type[msgspec.Struct] | None) -> Js
 def _content(path: str, kind: type[msgspec.Struct] | None) -> Json:
     if path == "/metrics":
         return {"text/plain": {"schema": {"type": "string"}}}
-    stream = {"text/event-stream": {"schema": {"type": "string"}}} if kind else {}
+    streams = kind is not None and issubclass(kind, schema.Common) and not path.endswith("/render")
+    stream = {"text/event-stream": {"schema": {"type": "string"}}} if streams else {}
     return {"application/json": {"schema": {"type": "object"}}, **stream}
 
 
@@ -127,10 +147,11 @@ another address.
 """
 
 _HEALTH = """
-Pages under `/v1/` want an API key where the server has one (`Authorization: Bearer …`), but for those under
-`/v1/health/`. `/health` is 503 while the model is loaded, while the engine is started again, and while the
-server ends; `/live` is 200 all the while. `/health` tells `status` (`loading`, `ready`, `restarting`,
-`failed`, `closed`), `reason` and `promise` ([determinism.md](determinism.md)).
+Pages under `/v1/`, `/tokenize` and `/detokenize` want an API key where the server has one
+(`Authorization: Bearer …`), but not those under `/v1/health/`. `/health` is 503 while the model is loaded,
+while the engine is started again, and while the server ends; `/live` is 200 all the while. `/health` tells
+`status` (`loading`, `ready`, `restarting`, `failed`, `closed`), `reason` and `promise`
+([determinism.md](determinism.md)).
 """
 
 _ERRORS = """
@@ -158,6 +179,8 @@ def page() -> str:
         ("Fields of both", "ChatRequest", list(common)),
         ("Fields of `/v1/chat/completions`", "ChatRequest", own[schema.ChatRequest]),
         ("Fields of `/v1/completions`", "CompletionRequest", own[schema.CompletionRequest]),
+        ("Fields of `/tokenize`", "TokenizeRequest", own[schema.TokenizeRequest]),
+        ("Fields of `/detokenize`", "DetokenizeRequest", own[schema.DetokenizeRequest]),
         ("Members of `speculative`", "Speculative", list(schema.Speculative.__struct_fields__)),
         ("Members of `stream_options`", "StreamOptions", list(schema.StreamOptions.__struct_fields__)),
     ]

@@ -24,7 +24,7 @@ from llgtrt.prompt import Vocabulary
 from llgtrt.settings import Settings
 from llgtrt.templates import ChatTemplate, RenderError
 
-_LARGE = 10_000
+LARGE = 10_000
 """Bytes from which a body is worth a thread of its own: other requests go on meanwhile."""
 
 _MOST_COPIES = 64 * 1024 * 1024
@@ -308,7 +308,7 @@ async def answer(request: Request, read: Callable[[Api, bytes, int], Work]) -> R
     api: Api = request.app.state.api
     data = await read_body(request, api)
     what = (api, data, request.scope["client_number"])
-    work = read(*what) if len(data) < _LARGE else await asyncio.to_thread(read, *what)
+    work = read(*what) if len(data) < LARGE else await asyncio.to_thread(read, *what)
     body, render = work.body, work.render
     render.with_prompt = body.prompt_logprobs is not None
     cores = (translate.with_prompt(work.core, prompt) for prompt in work.prompts)
