@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from llgtrt.openai.formats import FORMATS
+from llgtrt.templates import ChatTemplate
 
 from .families import FAMILIES
-from .test_tools import made
+from .test_tools import SPECIAL, made
 
 TOOL: Any = {
     "type": "function",
@@ -106,6 +107,28 @@ def test_how_it_answers(name: str) -> None:
     assert parts.format.trigger == FORMATS[style].trigger
     assert (parts.markers[0] if parts.markers else None) == begin
     assert parts.inside == (name == "deepseek-r1")
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("with_tools", [True, False])
+def test_transformers_renders_the_same(name: str, with_tools: bool) -> None:
+    transformers: Any = pytest.importorskip("transformers")
+    tokenizers: Any = pytest.importorskip("tokenizers")
+    tokenizer = transformers.PreTrainedTokenizerFast(
+        tokenizer_object=tokenizers.Tokenizer(tokenizers.models.WordLevel({"x": 0}, "x")), **SPECIAL
+    )
+    arguments: Any = CALL["function"]["arguments"]
+    call = {**CALL, "id": "abc123XYZ"}
+    if name != "deepseek-r1":
+        call = {**call, "function": {"name": "weather", "arguments": json.loads(arguments)}}
+    talk = [TALK[0], TALK[1], {"role": "assistant", "content": " <b>\n"}, {"role": "user", "content": "é"}]
+    if with_tools and name not in ("gemma-3", "phi-4"):
+        answer = {"role": "assistant", "content": "", "tool_calls": [call]}
+        talk += [answer, {"role": "tool", "tool_call_id": "abc123XYZ", "content": "sunny"}]
+    tools = [TOOL] if with_tools else None
+    options = {"add_generation_prompt": True, "tools": tools}
+    expected = tokenizer.apply_chat_template(talk, chat_template=FAMILIES[name], tokenize=False, **options)
+    assert ChatTemplate(FAMILIES[name], SPECIAL).render(talk, options) == expected
 
 
 def test_deepseek_takes_arguments_as_text_and_opens_the_reasoning() -> None:
