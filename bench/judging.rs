@@ -4,7 +4,7 @@
 
 use llgtrt::config::SpeculativeConfig;
 use llgtrt::exec::sampled::Sampled;
-use llgtrt::exec::{Caps, Draft, ExecError, Forward, Job, JobId, Promise, Rows, Run, Target};
+use llgtrt::exec::{Caps, Copying, Draft, ExecError, Forward, Job, JobId, Promise, Rows, Run, Target};
 use llgtrt::request::{Limits, Request, RequestSpec};
 use llgtrt::sampler::Sampler;
 use llgtrt::types::Slot;
@@ -23,18 +23,12 @@ struct Instantly {
 impl Instantly {
     fn new(n_vocab: usize, slots: u32) -> Self {
         let caps = Caps {
-            n_vocab,
-            n_embd: 0,
-            slots,
-            kv_per_slot: 1 << 20,
             kv_total: 1 << 30,
             max_step_tokens: slots,
-            max_logits: u64::MAX,
-            can_truncate: true,
-            cheap_copy: true,
+            copying: Copying::Shares,
             ragged: true,
             promise: Promise::BitIdentical,
-            probed: Vec::new(),
+            ..Caps::of_rows(n_vocab, slots, 1 << 20)
         };
         let mut state = 1u64;
         let mut uniform = || {
@@ -89,6 +83,7 @@ fn step(
         sample: true,
         score: None,
         draft: Draft::default(),
+        budget: 100,
         sampler: Sampler::new(Arc::clone(request), slot, round, vocab.clone()),
         grammar: None,
     };

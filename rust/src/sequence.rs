@@ -261,6 +261,7 @@ impl Sequence {
             sample: end == self.tokens.len(),
             score: self.score(start, end),
             draft: Draft::default(),
+            budget: self.spec.max_tokens() - self.generated(),
             sampler: self.sampler.take().expect("the sampler is here unless in flight. This is a bug."),
             grammar: self.grammar.take(),
         }

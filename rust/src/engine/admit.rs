@@ -3,7 +3,7 @@
 use super::Engine;
 use super::waiting::{Arrival, Waiting};
 use crate::config::{Config, ReuseScope};
-use crate::exec::{ExecError, memory};
+use crate::exec::{Copying, ExecError, memory};
 use crate::grammar::Compiled;
 use crate::sched::Scope;
 use crate::sched::slots::{Reuse, WORTH_COPYING};
@@ -119,7 +119,7 @@ impl Engine {
 
     /// Whether KV of one request may serve another.
     pub(super) fn reuses(&self) -> bool {
-        self.config.enable_kv_cache_reuse && self.caps.can_truncate
+        self.config.enable_kv_cache_reuse && self.caps.prefix_reuse
     }
 
     /// Gives a sequence its slot, with whatever KV can be reused.
@@ -155,7 +155,7 @@ impl Engine {
             tokens: sequence.tokens(),
             owner: (sequence.request, sequence.choice),
             others: self.reuses().then(|| self.scope(sequence)),
-            whole: !self.caps.can_truncate,
+            whole: !self.caps.prefix_reuse,
         };
         if sequence.scores() {
             return None;
@@ -211,7 +211,7 @@ impl Engine {
     fn lends(&self, from: &Sequence, to: &Sequence) -> bool {
         let shared = self.config.enable_kv_cache_reuse && self.scope(from) == self.scope(to);
         let allowed = shared || from.request == to.request;
-        allowed && self.caps.can_truncate && from.in_flight.is_none() && !to.scores()
+        allowed && self.caps.copying != Copying::Never && from.in_flight.is_none() && !to.scores()
     }
 
     /// Puts the first KV tokens into the slot; returns how many it holds.

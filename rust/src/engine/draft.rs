@@ -1,7 +1,7 @@
 //! Attaches drafts to the jobs of a step, and learns from them.
 
 use super::Engine;
-use super::accepted;
+use super::commit::accepted;
 use crate::config::DraftSource;
 use crate::exec::{Ask, Draft, ExecError, Job, News, Pass, Round};
 use crate::sched::Share;
@@ -54,8 +54,9 @@ impl Engine {
             self.ask(shares, jobs, &lengths, |source| Some(source) == model);
         } else {
             self.ask(shares, jobs, &most, |source| source != DraftSource::Forced);
-            for (job, share) in jobs.iter().zip(shares) {
-                let length = job.draft.tokens.len() as u32;
+            for ((job, share), most) in jobs.iter().zip(shares).zip(&most) {
+                // What is drafted elsewhere may come to the most.
+                let length = if self.orders.has(job.id) { *most } else { job.draft.tokens.len() as u32 };
                 self.running[share.index].planned = Planned { length, model: None };
             }
         }
@@ -135,13 +136,19 @@ impl Engine {
         lengths: &[u32],
         who: impl Fn(DraftSource) -> bool,
     ) {
-        let Engine { running, drafters, drafts, vocab, .. } = self;
+        let Engine { running, drafters, drafts, orders, vocab, .. } = self;
         for (name, drafter) in drafters.iter_mut().filter(|(name, _)| who(*name)) {
             let wanted = |(job, length): (&Job, &u32)| length.saturating_sub(job.draft.tokens.len() as u32);
             let wants: Vec<u32> = jobs.iter().zip(lengths).map(wanted).collect();
             let asked = |share: &Share, want: u32| want > 0 && running[share.index].allows(*name);
             let all = jobs.iter_mut().zip(shares).zip(wants);
             let all = all.filter(|((_, share), want)| asked(share, *want));
+            if drafter.remote().is_some() {
+                all.for_each(|((job, _), want)| {
+                    orders.want(job.id, *name, job.draft.tokens.len() as u32 + want)
+                });
+                continue;
+            }
             let mut asks: Vec<Ask<'_>> =
                 all.map(|((job, share), want)| ask(job, &running[share.index], want)).collect();
             if asks.is_empty() {
@@ -207,8 +214,9 @@ impl Engine {
 
     /// What the step and the running sequences leave to the drafts of each of so many.
     fn room(&self, jobs: &[Job], sequences: usize) -> Room {
-        let tokens: u64 = jobs.iter().map(|j| j.tokens.len() as u64).sum();
-        let rows = jobs.iter().filter(|j| j.sample).count() as u64;
+        let (tokens, rows) = self.orders.ahead;
+        let tokens = u64::from(tokens) + jobs.iter().map(|j| j.tokens.len() as u64).sum::<u64>();
+        let rows = u64::from(rows) + jobs.iter().filter(|j| j.sample).count() as u64;
         let more_rows = (self.caps.max_logits / self.caps.n_vocab as u64).saturating_sub(rows);
         let more_tokens = u64::from(self.step_tokens()).saturating_sub(tokens);
         let needed: u64 = self.running.iter().map(|s| u64::from(s.holds())).sum();
@@ -301,7 +309,7 @@ fn ask<'a>(job: &'a mut Job, sequence: &'a Sequence, want: u32) -> Ask<'a> {
 
 /// Ends a draft where it must end: no more than was asked for, and nothing after an end token, which is left out itself
 /// unless it was drawn: what was drawn must be judged.
-fn tidy(ask: &mut Ask<'_>, before: u32, source: DraftSource, vocab: &Vocab) {
+pub(super) fn tidy(ask: &mut Ask<'_>, before: u32, source: DraftSource, vocab: &Vocab) {
     let most = (before + ask.want) as usize;
     let tokens = ask.draft.tokens.iter().take(most);
     let end = tokens.copied().position(|t| vocab.is_eog(t) || t as usize >= vocab.len());

@@ -3,9 +3,11 @@
 //! One thread owns everything here. Messages come in through a channel and go out through a sink; nothing is shared.
 
 mod admit;
+mod commit;
 mod draft;
 mod end;
 mod messages;
+mod orders;
 mod tally;
 mod waiting;
 
@@ -15,18 +17,19 @@ use crate::config::{Config, DraftSource};
 use crate::error::{Error, panic_text};
 use crate::exec::open::{self, Opened};
 use crate::exec::pace::{Pace, Shape};
-use crate::exec::{Caps, Drafter, ExecError, Job, JobId, Outcome, Round, Target, Wake};
+use crate::exec::{Caps, Copying, Drafter, ExecError, Job, JobId, Target, Wake};
 use crate::grammar::Compiler;
-use crate::metrics::{self, Gauges, fates};
+use crate::metrics::{self, Gauges};
 use crate::request::Request;
 use crate::sched::drafts::Drafts;
 use crate::sched::slots::Slots;
 use crate::sched::store::Store;
 use crate::sched::{self, Bounds, Share};
 use crate::sequence::Sequence;
-use crate::types::{Event, FinishReason, RequestId, Slot};
+use crate::types::{FinishReason, RequestId, Slot};
 use crate::vocab::Vocab;
 use crossbeam_channel::{Receiver, TryRecvError, bounded, select};
+use orders::Orders;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -94,6 +97,8 @@ pub struct Engine {
     failures: u32,
     /// Jobs so far.
     jobs: u64,
+    /// Jobs that are with drafters, or come from them.
+    orders: Orders,
     /// What the last drafting took.
     drafting: Duration,
     /// The last step started or ended something: there may be more to do at once.
@@ -111,18 +116,21 @@ impl Engine {
     /// # Errors
     /// Where the vocabulary does not suit the grammar compiler.
     pub fn new(opened: Opened, config: &Config) -> Result<Self, Error> {
-        let Opened { mut target, drafters, vocab, info } = opened;
+        let Opened { mut target, mut drafters, vocab, info } = opened;
         let (ring, bell) = bounded(1);
         // A bell that has not been heard yet need not ring again.
         let wake: Wake = Arc::new(move || {
             let _ = ring.try_send(());
         });
         target.wake_by(wake.clone());
+        for remote in drafters.iter_mut().filter_map(|(_, drafter)| drafter.remote()) {
+            remote.wake_by(wake.clone());
+        }
         let max_running = info.max_running as usize;
         let compiler = Compiler::new(vocab.clone(), &config.grammar, max_running, wake)?;
         let caps = target.caps().clone();
         Ok(Engine {
-            slots: Slots::new(caps.slots, caps.cheap_copy),
+            slots: Slots::new(caps.slots, caps.copying == Copying::Shares),
             drafts: Drafts::new(&caps.probed, caps.ragged),
             pace: Pace::new(&caps.probed),
             target,
@@ -141,6 +149,7 @@ impl Engine {
             age: 0,
             failures: 0,
             jobs: 0,
+            orders: Orders::default(),
             drafting: Duration::ZERO,
             busy: false,
             bell,
@@ -215,6 +224,10 @@ impl Engine {
             if let Some(job) = self.running[i].in_flight {
                 self.running[i].cancelled = true;
                 self.target.cancel(job);
+                self.drafters
+                    .iter_mut()
+                    .filter_map(|(_, d)| d.remote())
+                    .for_each(|remote| remote.cancel(job));
             } else {
                 let sequence = self.running.remove(i);
                 self.end_sequence(sequence, Ok(FinishReason::Cancelled));
@@ -237,19 +250,16 @@ impl Engine {
         for slot in (0..self.caps.slots).map(Slot) {
             self.drafters.iter_mut().for_each(|(_, drafter)| drafter.keep(slot, 0));
         }
+        self.orders.clear();
         self.broken |= self.target.reset().is_err();
-        self.slots = Slots::new(self.caps.slots, self.caps.cheap_copy);
+        self.slots = Slots::new(self.caps.slots, self.caps.copying == Copying::Shares);
     }
 
     fn step(&mut self) -> Result<(), ExecError> {
         self.admit()?;
         self.make_room()?;
-        let begin = Instant::now();
-        let shares = self.plan();
-        let mut jobs: Vec<Job> = shares.iter().map(|share| self.job(share)).collect();
-        self.draft(&shares, &mut jobs);
-        self.drafted(Shape::of(&jobs), begin.elapsed());
-        self.busy = !jobs.is_empty();
+        let jobs = self.jobs();
+        self.busy = !jobs.is_empty() || self.orders.any();
         self.target.start(jobs)?;
         let news = self.target.poll()?;
         self.busy |= !news.done.is_empty();
@@ -258,6 +268,18 @@ impl Engine {
         }
         self.learn(&news);
         self.commit(news.done)
+    }
+
+    /// The jobs of a step: those that come from drafters, and new ones with drafts where those come at once.
+    fn jobs(&mut self) -> Vec<Job> {
+        let begin = Instant::now();
+        let mut all = self.take_back();
+        let shares = self.plan();
+        let mut jobs: Vec<Job> = shares.iter().map(|share| self.job(share)).collect();
+        self.draft(&shares, &mut jobs);
+        all.extend(self.send_out(jobs));
+        self.drafted(Shape::of(&all), begin.elapsed());
+        all
     }
 
     fn job(&mut self, share: &Share) -> Job {
@@ -277,10 +299,10 @@ impl Engine {
         let sequences = self.running.iter().filter(|s| s.in_flight.is_none() && s.gap() == 1).count() as u32;
         let limit = Duration::from_millis(u64::from(self.config.engine.max_step_ms));
         let bounds = Bounds {
-            tokens: self.step_tokens(),
+            tokens: self.step_tokens().saturating_sub(self.orders.ahead.0),
             chunk_tokens: self.pace.chunk_tokens(sequences, limit),
             scored_tokens: (self.caps.max_logits.min(SCORED) / self.caps.n_vocab as u64).max(1) as u32,
-            chunked: self.config.enable_chunked_context,
+            chunked: self.config.enable_chunked_context && !self.caps.keeps_prompts,
         };
         let shares = sched::plan(&self.running, &bounds);
         self.tally.totals.computed_tokens += shares.iter().map(|s| u64::from(s.count)).sum::<u64>();
@@ -289,76 +311,10 @@ impl Engine {
 
     /// Most tokens that a step computes.
     fn step_tokens(&self) -> u32 {
+        if self.caps.keeps_prompts {
+            return self.caps.max_step_tokens;
+        }
         self.config.max_num_tokens.min(self.caps.max_step_tokens)
-    }
-
-    fn commit(&mut self, outcomes: Vec<(JobId, Outcome)>) -> Result<(), ExecError> {
-        let mut mask_time = Duration::ZERO;
-        for (job, outcome) in outcomes {
-            // An outcome may come after the sequence was ended with all others.
-            let Some(index) = self.running.iter().position(|s| s.in_flight == Some(job)) else { continue };
-            let committed = outcome.map_err(|e| e.0).and_then(|round| {
-                mask_time += round.mask_time;
-                self.drafters.iter_mut().for_each(|(_, drafter)| drafter.observe(&round));
-                self.commit_one(index, *round)
-            });
-            self.settle(index, committed);
-        }
-        if mask_time > Duration::ZERO {
-            self.tally.totals.mask.observe(mask_time.as_secs_f64());
-        }
-        Ok(())
-    }
-
-    fn commit_one(&mut self, index: usize, mut round: Round) -> Result<Option<Event>, Error> {
-        let (accepted, refusal) = (accepted(&round) as u32, round.refusal);
-        let sources = std::mem::take(&mut round.job.draft.sources);
-        let drafts = round.job.sample && !self.drafters.is_empty();
-        let committed = catch_unwind(AssertUnwindSafe(|| self.running[index].commit(round)));
-        let mut committed = committed
-            .unwrap_or_else(|p| Err(Error::Executor(format!("commit failed: {}", panic_text(p.as_ref())))));
-        if drafts {
-            let event = committed.as_mut().ok().and_then(Option::as_mut);
-            let emitted = accepted.min(event.as_ref().map_or(0, |e| e.tokens.len() as u32));
-            self.tally.totals.accepted_tokens += u64::from(emitted);
-            let fates = fates(&sources, (emitted, accepted), refusal);
-            let sequence = &mut self.running[index];
-            self.tally.totals.drafting.take(emitted, &fates);
-            for (source, fates) in fates {
-                let drafts = &mut sequence.drafts[source as usize];
-                drafts.drafted += fates.drafted as u32;
-                drafts.accepted += fates.accepted as u32;
-                drafts.refused += (fates.target + fates.grammar) as u32;
-            }
-            event.into_iter().for_each(|event| event.usage.drafts = sequence.drafts);
-        }
-        committed
-    }
-
-    fn settle(&mut self, index: usize, committed: Result<Option<Event>, Error>) {
-        self.running[index].in_flight = None;
-        if self.running[index].cancelled {
-            let sequence = self.running.remove(index);
-            self.report_end(&sequence, Ok(FinishReason::Cancelled));
-            return self.vacate(sequence, committed.is_ok());
-        }
-        match committed {
-            Err(error) => {
-                let sequence = self.running.remove(index);
-                self.end_sequence(sequence, Err(error));
-            }
-            Ok(None) => {}
-            Ok(Some(event)) => {
-                let sequence = &mut self.running[index];
-                sequence.last_token = self.tally.told(&event, sequence.arrival, sequence.last_token);
-                let ended = event.end.is_some();
-                self.report.events.push(event);
-                if ended {
-                    let sequence = self.running.remove(index);
-                    self.vacate(sequence, true);
-                }
-            }
-        }
     }
 
     /// Sends the report, if there is news. False: nobody listens.
@@ -390,9 +346,4 @@ impl Engine {
     pub fn holds(&self) -> (usize, usize, u64) {
         (self.tally.open(), self.running.len(), self.store.owned_bytes())
     }
-}
-
-/// Drafted tokens that a round kept.
-fn accepted(round: &Round) -> u64 {
-    u64::from(round.computed - round.job.start) - round.job.tokens.len() as u64
 }

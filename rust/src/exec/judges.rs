@@ -157,6 +157,7 @@ mod tests {
                 sample,
                 score: None,
                 draft,
+                budget: 100,
                 sampler,
                 grammar: None,
             }

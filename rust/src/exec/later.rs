@@ -5,9 +5,12 @@
 //! time is given up without being computed. What the answers are is the same in every order, since an engine's rows do not
 //! depend on what shares the pass.
 
+mod drafts;
+
 use super::{Caps, ExecError, Job, JobId, News, Outcome, SeqError, Target, Wake};
 use crate::error::{Error, panic_text};
 use crate::types::Slot;
+pub(super) use drafts::LaterDrafts;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,7 +18,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// Longest delay before a pass, and between two outcomes of it, in microseconds.
-const LONGEST: u64 = 200;
+const LONGEST: usize = 200;
 
 /// What the thread is told.
 enum Order {
@@ -52,7 +55,7 @@ impl Later {
             target: Arc::clone(&target),
             tell,
             wake: Arc::clone(&wake),
-            state: seed,
+            whims: Whims(seed.max(1)),
             most: caps.max_step_tokens,
             waiting: Vec::new(),
         };
@@ -148,7 +151,7 @@ struct Worker {
     target: Arc<Mutex<Box<dyn Target>>>,
     tell: Sender<Told>,
     wake: Arc<Mutex<Option<Wake>>>,
-    state: u64,
+    whims: Whims,
     /// Tokens of a pass.
     most: u32,
     waiting: Vec<Job>,
@@ -164,7 +167,7 @@ impl Worker {
                     Err(_) => return,
                 }
             }
-            self.pause();
+            self.whims.pause();
             for order in inbox.try_iter() {
                 self.obey(order);
             }
@@ -197,9 +200,9 @@ impl Worker {
     /// Some of the waiting jobs in one pass.
     fn pass(&mut self) {
         let (mut jobs, mut tokens) = (Vec::new(), 0);
-        let wanted = 1 + self.below(self.waiting.len() as u64) as usize;
+        let wanted = 1 + self.whims.below(self.waiting.len());
         while jobs.len() < wanted && !self.waiting.is_empty() {
-            let index = self.below(self.waiting.len() as u64) as usize;
+            let index = self.whims.below(self.waiting.len());
             let job = &self.waiting[index];
             tokens += (job.tokens.len() + job.draft.tokens.len()) as u32;
             if tokens > self.most && !jobs.is_empty() {
@@ -223,31 +226,39 @@ impl Worker {
     fn say_in_any_order(&mut self, News { mut done, passes }: News) {
         self.say(Ok(News { done: Vec::new(), passes }));
         while !done.is_empty() {
-            let index = self.below(done.len() as u64) as usize;
+            let index = self.whims.below(done.len());
             self.say(Ok(News { done: vec![done.swap_remove(index)], passes: Vec::new() }));
-            self.pause();
+            self.whims.pause();
         }
     }
 
     fn say(&self, told: Told) {
         // An engine that is gone hears nothing.
         let _ = self.tell.send(told);
-        if let Some(wake) = &*locked(&self.wake) {
-            wake();
-        }
+        ring(&self.wake);
+    }
+}
+
+/// Calls who waits for news.
+fn ring(wake: &Mutex<Option<Wake>>) {
+    if let Some(wake) = &*locked(wake) {
+        wake();
+    }
+}
+
+/// Numbers by Marsaglia's xorshift; the state is not 0.
+struct Whims(u64);
+
+impl Whims {
+    /// A number below `n`, which is above 0.
+    fn below(&mut self, n: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 % n as u64) as usize
     }
 
     fn pause(&mut self) {
-        let pause = self.below(LONGEST);
-        std::thread::sleep(Duration::from_micros(pause));
-    }
-
-    /// A number below `n`, by Marsaglia's xorshift.
-    fn below(&mut self, n: u64) -> u64 {
-        self.state = self.state.max(1);
-        self.state ^= self.state << 13;
-        self.state ^= self.state >> 7;
-        self.state ^= self.state << 17;
-        self.state % n.max(1)
+        std::thread::sleep(Duration::from_micros(self.below(LONGEST) as u64));
     }
 }

@@ -9,8 +9,10 @@
 //! may work by itself, answer when it likes and in any order: each job has exactly one outcome, and what is learned of
 //! times comes with stamps of its own.
 
+mod caps;
 pub mod draft_model;
 mod draft_walk;
+mod drafter;
 pub mod forced;
 mod info;
 mod judges;
@@ -27,6 +29,8 @@ pub mod sampled;
 pub mod toy;
 pub mod verify;
 
+pub use caps::{Caps, Copying, Logits, Promise};
+pub use drafter::{Ask, Collected, Drafter, Order, Remote};
 pub use info::Info;
 
 use crate::config::{Acceptance, DraftSource};
@@ -37,53 +41,6 @@ use crate::types::{Refusal, Slot, Token, TokenLogprob};
 use pace::Shape;
 use std::sync::Arc;
 use std::time::Duration;
-
-/// What an engine can do. Constant after opening.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Caps {
-    /// Width of a logits row, in tokens.
-    pub n_vocab: usize,
-    /// Floats in a hidden state; 0 = the engine gives none.
-    pub n_embd: usize,
-    /// Slots: sequences that can hold KV at the same time, kept prefixes included.
-    pub slots: u32,
-    /// KV tokens that one slot may hold (also the longest context).
-    pub kv_per_slot: u32,
-    /// KV tokens that all slots together may hold.
-    pub kv_total: u64,
-    /// Most tokens in one call of `forward`, over all runs.
-    pub max_step_tokens: u32,
-    /// Logits that the engine has memory for in one step: drafts add rows of the vocabulary's width.
-    pub max_logits: u64,
-    /// `truncate` works at any depth: prefix reuse and speculation are possible.
-    pub can_truncate: bool,
-    /// `copy` of a prefix shares KV instead of moving it, and costs nothing.
-    pub cheap_copy: bool,
-    /// Runs of differing lengths cost no more than as many tokens in runs of one length.
-    pub ragged: bool,
-    /// The promise found by the probe at start.
-    pub promise: Promise,
-    /// Rows and seconds of passes that the probe measured; may be empty.
-    pub probed: Vec<(u32, f64)>,
-}
-
-/// What the engine promises about the same request in another batch.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub enum Promise {
-    /// Rows have the same bits whatever shares the batch.
-    BitIdentical,
-    /// Two runs may part at two tokens whose scores differ by less than the engine's noise.
-    NearTies,
-}
-
-impl std::fmt::Display for Promise {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Promise::BitIdentical => "exact: bit-identical",
-            Promise::NearTies => "exact: up to near-ties",
-        })
-    }
-}
 
 /// Tokens proposed ahead of the target, to be verified in one pass.
 #[derive(Debug, Default)]
@@ -154,6 +111,8 @@ pub struct Job {
     pub score: Option<Score>,
     /// Proposed tokens after `tokens`; empty unless `sample`.
     pub draft: Draft,
+    /// Tokens that the sequence may still generate, at least 1.
+    pub budget: u32,
     /// The sampler: parameters and the counts that penalties need.
     pub sampler: Sampler,
     /// The committed grammar, if constrained.
@@ -266,71 +225,6 @@ pub trait Target: Send {
     /// # Errors
     /// Where that fails, too: nothing that the engine holds can be trusted.
     fn reset(&mut self) -> Result<(), ExecError>;
-}
-
-/// What a drafter is asked for one sequence.
-#[derive(Debug)]
-pub struct Ask<'a> {
-    /// Where the target holds its KV; a drafter that holds something for it may use the same number.
-    pub slot: Slot,
-    /// All known tokens of the sequence, prompt and output, of which its job computes the last.
-    pub known: &'a [Token],
-    /// What earlier sources drafted after `known`. The drafter adds to its tokens, and to its masks where it has them.
-    pub draft: &'a mut Draft,
-    /// Tokens of the prompt; the others of `known` are output.
-    pub prompt: u32,
-    /// What the client expects as output.
-    pub prediction: &'a [Token],
-    /// Its grammar, in which `known` is committed.
-    pub grammar: Option<&'a mut Grammar>,
-    /// Its sampler, which has taken the output in `known`.
-    pub sampler: &'a Sampler,
-    /// Most tokens that it may add; at least 1.
-    pub want: u32,
-    /// Set by a drafter that is not ready yet: it is still closing a long gap, or waits for a hidden state.
-    pub late: bool,
-}
-
-/// A source of drafts. What it proposes may be anything: the target verifies it.
-///
-/// A drafter may hold something per slot. `keep` and `copy` tell it what happens to the slot on the target.
-pub trait Drafter: Send {
-    /// Adds to each ask's draft, or leaves it as it is. Grammars are as before afterwards.
-    fn propose(&mut self, asks: &mut [Ask<'_>]);
-    /// The slot keeps its first `len` tokens; with 0 nothing of it is held any more.
-    fn keep(&mut self, _slot: Slot, _len: u32) {}
-    /// The empty slot `to` now holds the first `len` tokens of `from`.
-    fn copy(&mut self, _from: Slot, _to: Slot, _len: u32) {}
-    /// Seconds, about, that it needs once before it can draft after `known`, 0 where that is not known yet; None where
-    /// it is ready.
-    fn delay(&self, _slot: Slot, _known: &[Token]) -> Option<f64> {
-        None
-    }
-    /// Time spent on prompts and other long gaps that begin in them, since this was asked last: once for a sequence, while
-    /// a gap that grows where other sources draft is a part of what drafting takes.
-    fn caught_up(&mut self) -> Duration {
-        Duration::ZERO
-    }
-    /// Tokens behind the known ones that it can draft for at most, those of earlier sources included.
-    fn reach(&self) -> u32 {
-        u32::MAX
-    }
-    /// Whether it drafts from the target's hidden states.
-    fn wants_hidden(&self) -> bool {
-        false
-    }
-    /// What the target computed for a slot: the slot keeps so many tokens, and there may be a hidden state.
-    fn observe(&mut self, round: &Round) {
-        self.keep(round.job.slot, round.computed);
-    }
-    /// Tokens held over all slots; a hidden state counts as one.
-    fn held(&self) -> u64 {
-        0
-    }
-    /// Whether it failed and proposes nothing any more.
-    fn failed(&self) -> bool {
-        false
-    }
 }
 
 /// One slot's piece of a forward pass.

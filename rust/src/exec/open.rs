@@ -2,7 +2,7 @@
 
 use super::draft_model::DraftModel;
 use super::forced::Forced;
-use super::later::Later;
+use super::later::{Later, LaterDrafts};
 use super::mlp::MlpSpeculator;
 use super::prediction::Prediction;
 use super::prompt_lookup::PromptLookup;
@@ -71,10 +71,12 @@ fn toy_options(target: &str) -> Option<&str> {
 /// `Error::Invalid` naming the draft model where that is none of this kind.
 pub fn open_toy(toy: ToyConfig, config: &Config, fault: Option<ToyFault>) -> Result<Opened> {
     let vocab = Vocab::toy()?;
+    let mut draft_later = 0;
     let draft = match config.speculative.draft_model().map(|name| (name, toy_options(name))) {
         None => None,
         Some((_, Some(options))) => {
             let own = ToyConfig::parse(options)?;
+            draft_later = own.later;
             let kv = config.speculative.draft_kv(own.kv);
             let toy = ToyConfig { slots: toy.slots, kv, ..own };
             Some(Box::new(Toy::new(toy, &vocab)) as Box<dyn Forward>)
@@ -95,7 +97,26 @@ pub fn open_toy(toy: ToyConfig, config: &Config, fault: Option<ToyFault>) -> Res
     let target: Box<dyn Target> = if later > 0 { Box::new(Later::new(sampled, later)?) } else { sampled };
     let info = info_of(target.as_ref(), &vocab, config, true);
     let info = Info { summary: "weightless engine (toy)".into(), ..info };
-    Ok(Opened { drafters: drafters(config, target.as_ref(), draft, 1)?, target, vocab, info })
+    let mut opened = Opened { drafters: drafters(config, target.as_ref(), draft, 1)?, target, vocab, info };
+    if draft_later > 0 {
+        opened.drafters = opened
+            .drafters
+            .into_iter()
+            .map(|source| answering_later(source, draft_later))
+            .collect::<Result<_>>()?;
+    }
+    Ok(opened)
+}
+
+/// Puts a draft model on a thread of its own.
+fn answering_later(
+    (source, drafter): (DraftSource, Box<dyn Drafter>),
+    seed: u64,
+) -> Result<(DraftSource, Box<dyn Drafter>)> {
+    match source {
+        DraftSource::DraftModel => Ok((source, Box::new(LaterDrafts::new(drafter, seed)?))),
+        _ => Ok((source, drafter)),
+    }
 }
 
 /// The configured sources of drafts; none where the target cannot take back what it refuses. `threads`: for masks between
@@ -111,7 +132,7 @@ fn drafters(
         log::info!("speculation: off");
         return Ok(Vec::new());
     }
-    if !target.caps().can_truncate {
+    if !target.caps().rollback {
         log::warn!("speculation: off, because this model's KV cannot be truncated");
         return Ok(Vec::new());
     }
@@ -150,8 +171,11 @@ fn info_of(target: &dyn Target, vocab: &Vocab, config: &Config, faults: bool) ->
     let caps = target.caps();
     let most = if config.engine.context == 0 { u32::MAX } else { config.engine.context };
     let context = most.min(caps.kv_per_slot).min(u32::try_from(caps.kv_total).unwrap_or(u32::MAX));
-    let max_prompt =
-        if config.enable_chunked_context { context } else { config.max_num_tokens.min(caps.max_step_tokens) };
+    let max_prompt = match config.enable_chunked_context {
+        true if caps.keeps_prompts => context.min(caps.max_step_tokens),
+        true => context,
+        false => config.max_num_tokens.min(caps.max_step_tokens),
+    };
     let default_output = config.server.default_max_tokens.unwrap_or(u32::MAX);
     Info {
         limits: Limits { n_vocab: vocab.len() as u32, context, max_prompt, default_output, faults },

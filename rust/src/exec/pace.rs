@@ -161,6 +161,7 @@ mod tests {
                 tokens: vec![1; if tokens == 1 { drafted as usize } else { 0 }],
                 ..Draft::default()
             },
+            budget: 100,
             sampler: Sampler::new(Arc::clone(&request), 0, 0, vocab.clone()),
             grammar: None,
         };

@@ -4,7 +4,7 @@
 //! of its position, so a wrong cell, a cell too many, or a wrong position changes the output; and each call is checked
 //! against the cells, so most scheduling mistakes are errors at once.
 
-use super::{Caps, ExecError, Forward, Promise, Rows, Run};
+use super::{Caps, Copying, ExecError, Forward, Promise, Rows, Run};
 use crate::error::{Error, Result};
 use crate::types::{Slot, Token};
 use crate::vocab::Vocab;
@@ -31,6 +31,8 @@ pub struct ToyConfig {
     pub blur: f32,
     /// Milliseconds that it takes to open.
     pub load_ms: u64,
+    /// Above 0: it keeps prompts by itself, as far as the scheduler is told, and fails where it is given one in pieces.
+    pub whole: u64,
     /// Above 0: it works on a thread of its own and answers when it likes, with this seed.
     pub later: u64,
 }
@@ -47,6 +49,7 @@ impl Default for ToyConfig {
             end_bias: 1.0,
             blur: 0.0,
             load_ms: 0,
+            whole: 0,
             later: 0,
         }
     }
@@ -72,6 +75,7 @@ impl ToyConfig {
                 "step_tokens" => config.step_tokens = number as u32,
                 "step_us" => config.step_us = number,
                 "load_ms" => config.load_ms = number,
+                "whole" => config.whole = number,
                 "later" => config.later = number,
                 "seed" => config.seed = number,
                 "end_bias" => config.end_bias = number as f32,
@@ -116,18 +120,16 @@ impl Toy {
     /// An engine over the toy vocabulary.
     pub fn new(config: ToyConfig, vocab: &Vocab) -> Self {
         let caps = Caps {
-            n_vocab: vocab.len(),
             n_embd: STATE,
-            slots: config.slots,
-            kv_per_slot: config.context,
             kv_total: config.kv,
             max_step_tokens: config.step_tokens,
             max_logits: 64 << 20,
-            can_truncate: true,
-            cheap_copy: false,
+            prefix_reuse: config.whole == 0,
+            copying: if config.whole > 0 { Copying::Never } else { Copying::Moves },
+            keeps_prompts: config.whole > 0,
             ragged: true,
             promise: Promise::BitIdentical,
-            probed: Vec::new(),
+            ..Caps::of_rows(vocab.len(), config.slots, config.context)
         };
         let bonus = (0..vocab.len() as Token).map(|t| bonus_of(vocab, t, config.end_bias)).collect();
         let cells = vec![(Vec::new(), vec![config.seed]); config.slots as usize];
@@ -149,6 +151,9 @@ impl Toy {
                 "toy: slot {} holds {have} tokens, run starts at {}",
                 run.slot.0, run.start
             )));
+        }
+        if self.caps.keeps_prompts && run.outputs == 0 {
+            return Err(ExecError("toy: a prompt in pieces".into()));
         }
         if run.tokens.is_empty() || run.outputs as usize > run.tokens.len() {
             return Err(ExecError("toy: empty run, or more outputs than tokens".into()));

@@ -253,6 +253,22 @@ impl Sampler {
         self.params.ends.contains(&token)
     }
 
+    /// What was asked for, as an engine reads it that draws by itself.
+    pub fn request(&self) -> &Request {
+        &self.params.request
+    }
+
+    /// Tokens that end the generation, rising: those of the model and of the request.
+    pub fn ends(&self) -> &[Token] {
+        &self.params.ends
+    }
+
+    /// A seed for what is drawn next by other noise than ours: a pure function of the request's seed, the choice and the
+    /// position.
+    pub fn seed(&self) -> u64 {
+        self.noise(Purpose::Engine, 0).key()
+    }
+
     /// The fault planted in this choice, if any.
     pub fn fault(&self) -> Option<Fault> {
         self.params.spec().fault

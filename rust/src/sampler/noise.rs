@@ -20,6 +20,8 @@ pub enum Purpose {
     Accept = 3,
     /// Drawing another one in its place.
     Recover = 4,
+    /// Seeding the noise of an engine that draws by itself.
+    Engine = 5,
 }
 
 /// The noise of one position.
@@ -36,6 +38,11 @@ impl Noise {
         k = mix64(k ^ (u64::from(choice) << 32 | u64::from(position)));
         k = mix64(k ^ purpose as u64);
         Noise { a: k as u32, b: (k >> 32) as u32 }
+    }
+
+    /// All of it that is hashed with tokens.
+    pub(super) fn key(self) -> u64 {
+        u64::from(self.b) << 32 | u64::from(self.a)
     }
 
     /// Uniform in (0, 1).

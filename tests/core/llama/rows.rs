@@ -4,7 +4,7 @@ use super::world::{Tally, Texts, World, step};
 use super::{config, model, models, one_engine, opened, with_kv};
 use llgtrt::config::{Config, KvCacheType, KvLayout};
 use llgtrt::exec::llama::threads;
-use llgtrt::exec::{Promise, Run};
+use llgtrt::exec::{Copying, Promise, Run};
 use llgtrt::types::{Slot, Token};
 use std::path::Path;
 
@@ -74,7 +74,7 @@ fn auto_takes_slots_where_bits_are_equal() {
     for path in models() {
         let auto = opened(&path, &config(KvLayout::Auto, 12, 512));
         let caps = auto.forward.caps();
-        assert_eq!((caps.promise, caps.cheap_copy, caps.slots), (Promise::BitIdentical, false, 12));
+        assert_eq!((caps.promise, caps.copying, caps.slots), (Promise::BitIdentical, Copying::Moves, 12));
         assert_eq!((caps.kv_per_slot, caps.kv_total, auto.info.plan.total), (512, 12 * 512, 12 * 512));
     }
 }

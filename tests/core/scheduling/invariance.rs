@@ -32,8 +32,10 @@ struct Cramped {
     /// The draft model's KV as a part of the target's.
     draft_kv: f64,
     drafts: Drafts,
-    /// The seed of an engine that answers later; 0: of one that answers at once.
-    later: u64,
+    /// The seeds of an engine and of a draft model that answer later; 0: of those that answer at once.
+    later: (u64, u64),
+    /// The engine keeps prompts by itself, and is given them whole.
+    whole: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -102,14 +104,15 @@ fn cramped() -> impl Strategy<Value = Cramped> {
     let sizes = (1u32..8, 100u64..260, 2u32..80, 1u32..8);
     let cancel = prop_oneof![3 => Just(0u8), 1 => any::<u8>()];
     let times = (0usize..4, 0u32..3, cancel, prop_oneof![Just(1.0), Just(0.5), Just(0.2)]);
-    let later = prop_oneof![Just(0), any::<u64>()];
-    (sizes, any::<bool>(), any::<bool>(), 0u64..2, (times, later), any::<bool>(), drafts()).prop_map(
+    let later = || prop_oneof![Just(0), any::<u64>()];
+    let alone = ((later(), later()), prop::bool::weighted(0.2));
+    (sizes, any::<bool>(), any::<bool>(), 0u64..2, (times, alone), any::<bool>(), drafts()).prop_map(
         |((slots, kv, step_tokens, batch), chunked, reuse, host_megabytes, times, adaptive, drafts)| {
-            let ((pause, ms, cancel, draft_kv), later) = times;
+            let ((pause, ms, cancel, draft_kv), (later, whole)) = times;
             Cramped {
                 slots,
                 kv,
-                step_tokens: if chunked { step_tokens } else { 128 },
+                step_tokens: if chunked && !whole { step_tokens } else { 128 },
                 batch,
                 chunked,
                 reuse,
@@ -121,6 +124,7 @@ fn cramped() -> impl Strategy<Value = Cramped> {
                 draft_kv,
                 drafts,
                 later,
+                whole,
             }
         },
     )
@@ -139,7 +143,8 @@ impl Cramped {
             context: 100,
             kv: self.kv,
             step_tokens: self.step_tokens,
-            later: self.later,
+            later: self.later.0,
+            whole: self.whole.into(),
             ..ToyConfig::default()
         };
         let mut config = Config {
@@ -215,8 +220,9 @@ impl Cramped {
         speculative.max_draft_len = Some(most);
         speculative.draft_kv_fraction = self.draft_kv;
         // No more room than the target has: it fails where more is held.
-        let (kv, step) = (self.kv, self.step_tokens);
-        speculative.draft_model = Some(format!("toy:context=90,kv={kv},step_tokens={step},blur={blur}"));
+        let (kv, step, later) = (self.kv, self.step_tokens, self.later.1);
+        let toy = format!("toy:context=90,kv={kv},step_tokens={step},blur={blur},later={later}");
+        speculative.draft_model = Some(toy);
         speculative.prompt_lookup = PromptLookupConfig { min_ngram: 1, max_ngram: 3, max_draft_len: None };
     }
 

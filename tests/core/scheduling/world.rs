@@ -12,7 +12,7 @@ use llgtrt::types::{End, Event, RequestId};
 use std::collections::BTreeMap;
 use std::thread::JoinHandle;
 
-/// Names the seed with which every engine answers later.
+/// Names the seed with which every engine and draft model answers later.
 pub const LATER: &str = "LLGTRT_TEST_LATER";
 
 /// The engine of one test; without drafts, where nothing else is said.
@@ -56,13 +56,18 @@ pub struct Live {
 impl World {
     /// Starts the engine on a thread of its own; it ends when `Live` is dropped.
     pub fn start(&self) -> Live {
-        let mut toy = self.toy.clone();
-        toy.later = toy.later.max(std::env::var(LATER).map_or(0, |seed| seed.parse().unwrap()));
-        let mut opened = open_toy(toy, &self.config, self.fault).unwrap();
+        let (mut toy, mut config) = (self.toy.clone(), self.config.clone());
+        if let Ok(seed) = std::env::var(LATER) {
+            toy.later = toy.later.max(seed.parse().unwrap());
+            if let Some(draft) = config.speculative.draft_model.as_mut().filter(|name| name.contains(':')) {
+                *draft += &format!(",later={seed}");
+            }
+        }
+        let mut opened = open_toy(toy, &config, self.fault).unwrap();
         if let Some(oracle) = &self.oracle {
             opened.drafters = vec![(DraftSource::PromptLookup, Box::new(oracle.clone()))];
         }
-        start(opened, &self.config)
+        start(opened, &config)
     }
 
     /// As [`Live::run`], on a fresh engine.

@@ -223,7 +223,7 @@ impl Forward for Llama {
             let wrong = || failed(format!("slot {}: {keep} of {held} tokens", slot.0));
             return (keep == held).then_some(()).ok_or_else(wrong);
         }
-        if keep > 0 && !self.caps.can_truncate {
+        if keep > 0 && !self.caps.prefix_reuse {
             return Err(failed("this model cannot be truncated"));
         }
         self.cut(slot.0, keep)?;
@@ -239,7 +239,7 @@ impl Forward for Llama {
                 from.0, to.0
             )));
         }
-        if len < source && !self.caps.can_truncate {
+        if len < source && !self.caps.prefix_reuse {
             return Err(failed("this model cannot be copied in part"));
         }
         if len == 0 {

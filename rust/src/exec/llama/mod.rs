@@ -17,7 +17,7 @@ mod threads;
 
 use crate::config::{Config, KvCacheType, KvLayout, KvPlan};
 use crate::error::Error;
-use crate::exec::{Caps, ExecError, Forward, Promise, memory};
+use crate::exec::{Caps, Copying, ExecError, Forward, Promise, memory};
 use crate::types::Token;
 use context::{Context, KvType, Pools, Shape};
 use ffi::Model;
@@ -154,7 +154,7 @@ fn facts(target: &Loaded, config: &Config, draft: Option<(&Config, &Loaded)>) ->
 fn open_draft(loaded: &Loaded, file: &DraftFile<'_>, plan: &KvPlan) -> Result<Opened, Error> {
     let plan = plan::of_draft(*plan, loaded.context, &file.config.speculative);
     let forward = build(loaded, file.config, &plan)?;
-    if !forward.caps().can_truncate {
+    if !forward.caps().rollback {
         return Err(refused(file.gguf, "cannot draft: its KV cannot be truncated"));
     }
     let info = describe(loaded, &plan);
@@ -242,18 +242,9 @@ fn look(
     let mut found = Found { kv, token_bytes, probe: None, any_threads: false };
     if config.engine.kv_layout != KvLayout::Shared && !model.is_recurrent() {
         let caps = Caps {
-            n_vocab: model.n_vocab(),
             n_embd: model.n_embd(),
-            slots: probe::SLOTS,
             kv_per_slot: trained.min(probe::TOKENS),
-            kv_total: u64::from(cells),
-            max_step_tokens: cells,
-            max_logits: u64::MAX,
-            can_truncate: true,
-            cheap_copy: false,
-            ragged: false,
-            promise: Promise::NearTies,
-            probed: Vec::new(),
+            ..Caps::of_rows(model.n_vocab(), probe::SLOTS, probe::TOKENS)
         };
         // As if rows took no time: so gaps that are filled are probed, too.
         let mut engine = Llama::new(context, caps, false, Times::new(&[(1, 1.0)]), Threads::All);
@@ -304,21 +295,25 @@ fn build(loaded: &Loaded, config: &Config, plan: &KvPlan) -> Result<Llama, Error
     let context = Context::new(model, &shape, pools).map_err(|why| {
         Error::Executor(format!("KV for {} tokens: {why}; lower kv_cache_max_tokens", plan.total))
     })?;
+    let truncates = !model.is_recurrent() && (model.n_swa() == 0 || !plan.shared);
     let caps = Caps {
-        n_vocab: model.n_vocab(),
         n_embd: model.n_embd(),
-        slots: plan.sequences,
-        kv_per_slot: plan.per_slot,
         kv_total: plan.total,
         max_step_tokens: step.min(u32::try_from(context.n_batch()).unwrap_or(u32::MAX)),
         max_logits: max_logits(config),
-        can_truncate: !model.is_recurrent() && (model.n_swa() == 0 || !plan.shared),
-        cheap_copy: plan.shared,
+        prefix_reuse: truncates,
+        rollback: truncates,
+        copying: match (truncates, plan.shared) {
+            (false, _) => Copying::Never,
+            (true, false) => Copying::Moves,
+            (true, true) => Copying::Shares,
+        },
         ragged: plan.shared,
         promise: if !plan.shared && found.equal() { Promise::BitIdentical } else { Promise::NearTies },
         probed: found.probe.as_ref().map_or_else(Vec::new, |probe| probe.passes.clone()),
+        ..Caps::of_rows(model.n_vocab(), plan.sequences, plan.per_slot)
     };
-    if !caps.can_truncate {
+    if !truncates {
         log::warn!("this model's KV cannot be truncated: no prefix reuse and no speculation");
     }
     let times = Times::new(&caps.probed);

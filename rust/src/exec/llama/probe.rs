@@ -239,7 +239,7 @@ fn hash(row: &[f32]) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::exec::{Caps, Promise, Rows};
+    use crate::exec::{Caps, Rows};
 
     /// Scores are a hash of the slot's tokens; with a fault, of something else too.
     struct Fake {
@@ -263,20 +263,7 @@ mod tests {
 
     impl Fake {
         fn new(fault: Fault) -> Self {
-            let caps = Caps {
-                n_vocab: 4,
-                n_embd: 0,
-                slots: SLOTS,
-                kv_per_slot: 256,
-                kv_total: 1024,
-                max_step_tokens: 1024,
-                max_logits: 64 << 20,
-                can_truncate: true,
-                cheap_copy: false,
-                ragged: false,
-                promise: Promise::NearTies,
-                probed: Vec::new(),
-            };
+            let caps = Caps { max_logits: 64 << 20, ..Caps::of_rows(4, SLOTS, 256) };
             Fake { caps, held: vec![Vec::new(); SLOTS as usize], rows: Vec::new(), fault, passes: 0 }
         }
     }

@@ -199,6 +199,7 @@ fn string(
             sample: true,
             score: None,
             draft,
+            budget: 100,
             sampler,
             grammar: None,
         };
@@ -298,6 +299,7 @@ fn a_certain_draft_is_kept_as_often_as_it_is_likely() {
             sample: true,
             score: None,
             draft,
+            budget: 100,
             sampler,
             grammar: None,
         };

@@ -1,0 +1,86 @@
+//! What comes of the outcomes of jobs: tokens that are told, sequences that end.
+
+use super::Engine;
+use crate::error::{Error, panic_text};
+use crate::exec::{ExecError, JobId, Outcome, Round};
+use crate::metrics::fates;
+use crate::types::{Event, FinishReason};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
+
+impl Engine {
+    pub(super) fn commit(&mut self, outcomes: Vec<(JobId, Outcome)>) -> Result<(), ExecError> {
+        let mut mask_time = Duration::ZERO;
+        for (job, outcome) in outcomes {
+            // An outcome may come after the sequence was ended with all others.
+            let Some(index) = self.running.iter().position(|s| s.in_flight == Some(job)) else { continue };
+            let committed = outcome.map_err(|e| e.0).and_then(|round| {
+                mask_time += round.mask_time;
+                self.drafters.iter_mut().for_each(|(_, drafter)| drafter.observe(&round));
+                self.commit_one(index, *round)
+            });
+            self.settle(index, committed);
+        }
+        if mask_time > Duration::ZERO {
+            self.tally.totals.mask.observe(mask_time.as_secs_f64());
+        }
+        Ok(())
+    }
+
+    fn commit_one(&mut self, index: usize, mut round: Round) -> Result<Option<Event>, Error> {
+        let (accepted, refusal) = (accepted(&round) as u32, round.refusal);
+        let sources = std::mem::take(&mut round.job.draft.sources);
+        let drafts = round.job.sample && !self.drafters.is_empty();
+        let committed = catch_unwind(AssertUnwindSafe(|| self.running[index].commit(round)));
+        let mut committed = committed
+            .unwrap_or_else(|p| Err(Error::Executor(format!("commit failed: {}", panic_text(p.as_ref())))));
+        if drafts {
+            let event = committed.as_mut().ok().and_then(Option::as_mut);
+            let emitted = accepted.min(event.as_ref().map_or(0, |e| e.tokens.len() as u32));
+            self.tally.totals.accepted_tokens += u64::from(emitted);
+            let fates = fates(&sources, (emitted, accepted), refusal);
+            let sequence = &mut self.running[index];
+            self.tally.totals.drafting.take(emitted, &fates);
+            for (source, fates) in fates {
+                let drafts = &mut sequence.drafts[source as usize];
+                drafts.drafted += fates.drafted as u32;
+                drafts.accepted += fates.accepted as u32;
+                drafts.refused += (fates.target + fates.grammar) as u32;
+            }
+            event.into_iter().for_each(|event| event.usage.drafts = sequence.drafts);
+        }
+        committed
+    }
+
+    /// Ends what has come to its end.
+    pub(super) fn settle(&mut self, index: usize, committed: Result<Option<Event>, Error>) {
+        self.running[index].in_flight = None;
+        if self.running[index].cancelled {
+            let sequence = self.running.remove(index);
+            self.report_end(&sequence, Ok(FinishReason::Cancelled));
+            return self.vacate(sequence, committed.is_ok());
+        }
+        match committed {
+            Err(error) => {
+                let sequence = self.running.remove(index);
+                self.end_sequence(sequence, Err(error));
+            }
+            Ok(None) => {}
+            Ok(Some(event)) => {
+                let sequence = &mut self.running[index];
+                sequence.last_token = self.tally.told(&event, sequence.arrival, sequence.last_token);
+                let ended = event.end.is_some();
+                self.report.events.push(event);
+                if ended {
+                    let sequence = self.running.remove(index);
+                    self.vacate(sequence, true);
+                }
+            }
+        }
+    }
+}
+
+/// Drafted tokens that a round kept.
+pub(super) fn accepted(round: &Round) -> u64 {
+    u64::from(round.computed - round.job.start) - round.job.tokens.len() as u64
+}

@@ -1,0 +1,136 @@
+//! Sources of drafts, as the scheduler sees them: at once, or by themselves while the target computes others.
+
+use super::{Draft, Job, JobId, Round, Wake};
+use crate::grammar::Grammar;
+use crate::sampler::Sampler;
+use crate::types::{Slot, Token};
+use std::time::Duration;
+
+/// What a drafter is asked for one sequence.
+#[derive(Debug)]
+pub struct Ask<'a> {
+    /// Where the target holds its KV; a drafter that holds something for it may use the same number.
+    pub slot: Slot,
+    /// All known tokens of the sequence, prompt and output, of which its job computes the last.
+    pub known: &'a [Token],
+    /// What earlier sources drafted after `known`. The drafter adds to its tokens, and to its masks where it has them.
+    pub draft: &'a mut Draft,
+    /// Tokens of the prompt; the others of `known` are output.
+    pub prompt: u32,
+    /// What the client expects as output.
+    pub prediction: &'a [Token],
+    /// Its grammar, in which `known` is committed.
+    pub grammar: Option<&'a mut Grammar>,
+    /// Its sampler, which has taken the output in `known`.
+    pub sampler: &'a Sampler,
+    /// Most tokens that it may add; at least 1.
+    pub want: u32,
+    /// Set by a drafter that is not ready yet: it is still closing a long gap, or waits for a hidden state.
+    pub late: bool,
+}
+
+/// A source of drafts. What it proposes may be anything: the target verifies it.
+///
+/// A drafter may hold something per slot. `keep` and `copy` tell it what happens to the slot on the target.
+pub trait Drafter: Send {
+    /// Adds to each ask's draft, or leaves it as it is. Grammars are as before afterwards. Not called where there is a
+    /// [`Remote`].
+    fn propose(&mut self, asks: &mut [Ask<'_>]);
+    /// The other way to ask a drafter that works by itself.
+    fn remote(&mut self) -> Option<&mut dyn Remote> {
+        None
+    }
+    /// The slot keeps its first `len` tokens; with 0 nothing of it is held any more.
+    fn keep(&mut self, _slot: Slot, _len: u32) {}
+    /// The empty slot `to` now holds the first `len` tokens of `from`.
+    fn copy(&mut self, _from: Slot, _to: Slot, _len: u32) {}
+    /// Seconds, about, that it needs once before it can draft after `known`, 0 where that is not known yet; None where
+    /// it is ready.
+    fn delay(&self, _slot: Slot, _known: &[Token]) -> Option<f64> {
+        None
+    }
+    /// Time spent on prompts and other long gaps that begin in them, since this was asked last: once for a sequence, while
+    /// a gap that grows where other sources draft is a part of what drafting takes.
+    fn caught_up(&mut self) -> Duration {
+        Duration::ZERO
+    }
+    /// Tokens behind the known ones that it can draft for at most, those of earlier sources included.
+    fn reach(&self) -> u32 {
+        u32::MAX
+    }
+    /// Whether it drafts from the target's hidden states.
+    fn wants_hidden(&self) -> bool {
+        false
+    }
+    /// What the target computed for a slot: the slot keeps so many tokens, and there may be a hidden state.
+    fn observe(&mut self, round: &Round) {
+        self.keep(round.job.slot, round.computed);
+    }
+    /// Tokens held over all slots; a hidden state counts as one.
+    fn held(&self) -> u64 {
+        0
+    }
+    /// Whether it failed and proposes nothing any more.
+    fn failed(&self) -> bool {
+        false
+    }
+}
+
+/// A job on its way to the target, at a drafter that works by itself.
+#[derive(Debug)]
+pub struct Order {
+    /// The job; what earlier sources drafted is in it.
+    pub job: Job,
+    /// All known tokens of its sequence, of which it computes the last.
+    pub known: Vec<Token>,
+    /// Tokens of the prompt.
+    pub prompt: u32,
+    /// What the client expects as output.
+    pub prediction: Vec<Token>,
+    /// Most tokens that the drafter may add; at least 1.
+    pub want: u32,
+    /// See [`Ask::late`].
+    pub late: bool,
+}
+
+impl Order {
+    /// What it asks for.
+    pub fn ask(&mut self) -> Ask<'_> {
+        let Job { slot, draft, grammar, sampler, .. } = &mut self.job;
+        Ask {
+            slot: *slot,
+            known: &self.known,
+            draft,
+            prompt: self.prompt,
+            prediction: &self.prediction,
+            grammar: grammar.as_mut(),
+            sampler,
+            want: self.want,
+            late: self.late,
+        }
+    }
+}
+
+/// What a drafter has done since it was asked last.
+#[derive(Debug, Default)]
+pub struct Collected {
+    /// Orders that are done, with or without a draft.
+    pub orders: Vec<Order>,
+    /// How many sequences were drafted for together, for how many tokens at most, and how long that took.
+    pub passes: Vec<(u32, u32, Duration)>,
+}
+
+/// A drafter on devices of its own, which drafts while the target computes other sequences: what is ordered comes back
+/// exactly once, when it likes and in any order. While an order of a slot is out, the slot is let alone, unless all that
+/// runs has failed: then `keep` may empty the slot, and nobody waits for the order that still comes.
+pub trait Remote {
+    /// Takes orders. A drafter that failed gives them back as they are.
+    fn order(&mut self, orders: Vec<Order>);
+    /// What is done; returns at once.
+    fn collect(&mut self) -> Collected;
+    /// Nobody waits for this job any more: its order may come back early. Ids that the drafter does not have are none of
+    /// its concern.
+    fn cancel(&mut self, job: JobId);
+    /// What it calls when it has news.
+    fn wake_by(&mut self, wake: Wake);
+}

@@ -1,0 +1,198 @@
+//! Any [`Drafter`] on a thread of its own, as a draft model on other devices is.
+
+use super::{Whims, locked, ring};
+use crate::error::{Error, Result};
+use crate::exec::{Ask, Collected, Drafter, JobId, Order, Remote, Round, Wake};
+use crate::types::{Slot, Token};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// What the thread is told.
+enum Told {
+    Order(Vec<Order>),
+    Cancel(JobId),
+}
+
+/// A drafter that answers later.
+pub(in crate::exec) struct LaterDrafts {
+    drafter: Arc<Mutex<Box<dyn Drafter>>>,
+    orders: Option<Sender<Told>>,
+    done: Receiver<Collected>,
+    wake: Arc<Mutex<Option<Wake>>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl LaterDrafts {
+    /// Puts a drafter on a thread; `seed` of its whims.
+    ///
+    /// # Errors
+    /// Where there is no thread.
+    pub(in crate::exec) fn new(drafter: Box<dyn Drafter>, seed: u64) -> Result<Self> {
+        let drafter = Arc::new(Mutex::new(drafter));
+        let wake: Arc<Mutex<Option<Wake>>> = Arc::default();
+        let (orders, inbox) = channel();
+        let (tell, done) = channel();
+        let worker = Worker {
+            drafter: Arc::clone(&drafter),
+            tell,
+            wake: Arc::clone(&wake),
+            whims: Whims(seed.max(1)),
+            waiting: Vec::new(),
+        };
+        let thread = std::thread::Builder::new()
+            .name("later-drafts".into())
+            .spawn(move || worker.run(&inbox))
+            .map_err(|e| Error::Executor(format!("no thread for the drafter: {e}")))?;
+        Ok(LaterDrafts { drafter, orders: Some(orders), done, wake, thread: Some(thread) })
+    }
+
+    fn tell(&self, told: Told) {
+        // The thread lives as long as the sender.
+        let _ = self.orders.as_ref().map(|orders| orders.send(told));
+    }
+}
+
+impl Drafter for LaterDrafts {
+    fn propose(&mut self, asks: &mut [Ask<'_>]) {
+        locked(&self.drafter).propose(asks);
+    }
+
+    fn remote(&mut self) -> Option<&mut dyn Remote> {
+        Some(self)
+    }
+
+    fn keep(&mut self, slot: Slot, len: u32) {
+        locked(&self.drafter).keep(slot, len);
+    }
+
+    fn copy(&mut self, from: Slot, to: Slot, len: u32) {
+        locked(&self.drafter).copy(from, to, len);
+    }
+
+    fn delay(&self, slot: Slot, known: &[Token]) -> Option<f64> {
+        locked(&self.drafter).delay(slot, known)
+    }
+
+    fn reach(&self) -> u32 {
+        locked(&self.drafter).reach()
+    }
+
+    fn observe(&mut self, round: &Round) {
+        locked(&self.drafter).observe(round);
+    }
+
+    fn held(&self) -> u64 {
+        locked(&self.drafter).held()
+    }
+
+    fn failed(&self) -> bool {
+        locked(&self.drafter).failed()
+    }
+}
+
+impl Remote for LaterDrafts {
+    fn order(&mut self, orders: Vec<Order>) {
+        self.tell(Told::Order(orders));
+    }
+
+    fn collect(&mut self) -> Collected {
+        let mut all = Collected::default();
+        for Collected { orders, passes } in self.done.try_iter() {
+            all.orders.extend(orders);
+            all.passes.extend(passes);
+        }
+        all
+    }
+
+    fn cancel(&mut self, job: JobId) {
+        self.tell(Told::Cancel(job));
+    }
+
+    fn wake_by(&mut self, wake: Wake) {
+        *locked(&self.wake) = Some(wake);
+    }
+}
+
+impl Drop for LaterDrafts {
+    fn drop(&mut self) {
+        self.orders = None;
+        let _ = self.thread.take().map(JoinHandle::join);
+    }
+}
+
+struct Worker {
+    drafter: Arc<Mutex<Box<dyn Drafter>>>,
+    tell: Sender<Collected>,
+    wake: Arc<Mutex<Option<Wake>>>,
+    whims: Whims,
+    waiting: Vec<Order>,
+}
+
+impl Worker {
+    /// Works until nobody orders any more.
+    fn run(mut self, inbox: &Receiver<Told>) {
+        loop {
+            if self.waiting.is_empty() {
+                match inbox.recv() {
+                    Ok(told) => self.hear(told),
+                    Err(_) => return,
+                }
+            }
+            self.whims.pause();
+            for told in inbox.try_iter() {
+                self.hear(told);
+            }
+            if !self.waiting.is_empty() {
+                self.draft();
+            }
+        }
+    }
+
+    fn hear(&mut self, told: Told) {
+        match told {
+            Told::Order(orders) => self.waiting.extend(orders),
+            Told::Cancel(job) => {
+                if let Some(index) = self.waiting.iter().position(|order| order.job.id == job) {
+                    let order = self.waiting.swap_remove(index);
+                    self.say(vec![order], Vec::new());
+                }
+            }
+        }
+    }
+
+    /// Drafts for some that wait, in any order.
+    fn draft(&mut self) {
+        let count = 1 + self.whims.below(self.waiting.len());
+        let mut orders: Vec<Order> = Vec::new();
+        for _ in 0..count {
+            let index = self.whims.below(self.waiting.len());
+            orders.push(self.waiting.swap_remove(index));
+        }
+        let mut asks: Vec<Ask<'_>> = orders.iter_mut().map(Order::ask).collect();
+        let begin = Instant::now();
+        let caught_up = {
+            let mut drafter = locked(&self.drafter);
+            drafter.propose(&mut asks);
+            drafter.caught_up()
+        };
+        let took = begin.elapsed().saturating_sub(caught_up);
+        let ready = asks.iter().filter(|ask| !ask.late).map(|ask| ask.want);
+        let pass = ready.clone().max().map(|longest| (ready.count() as u32, longest, took));
+        let late: Vec<bool> = asks.iter().map(|ask| ask.late).collect();
+        orders.iter_mut().zip(late).for_each(|(order, late)| order.late = late);
+        self.say(Vec::new(), pass.into_iter().collect());
+        while !orders.is_empty() {
+            let index = self.whims.below(orders.len());
+            self.say(vec![orders.swap_remove(index)], Vec::new());
+            self.whims.pause();
+        }
+    }
+
+    fn say(&self, orders: Vec<Order>, passes: Vec<(u32, u32, Duration)>) {
+        // A drafter that is gone hears nothing.
+        let _ = self.tell.send(Collected { orders, passes });
+        ring(&self.wake);
+    }
+}
