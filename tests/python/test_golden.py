@@ -109,6 +109,7 @@ def test_how_it_answers(name: str) -> None:
     assert parts.inside == (name == "deepseek-r1")
 
 
+@pytest.mark.filterwarnings("default")
 @pytest.mark.parametrize("name", FAMILIES)
 @pytest.mark.parametrize("with_tools", [True, False])
 def test_transformers_renders_the_same(name: str, with_tools: bool) -> None:

@@ -207,6 +207,17 @@ def test_the_templates_own_tools_are_used() -> None:
     assert made(source + "{% endfor %}{{ tools }}", messages=history)[0] == '>{"n": 1}None'
 
 
+def test_the_older_history_is_read() -> None:
+    call = {"name": "get", "arguments": '{"n": 1}'}
+    history = [
+        {"role": "user", "content": "hi"},
+        {"role": "assistant", "content": None, "function_call": call},
+        {"role": "function", "name": "get", "content": "7"},
+    ]
+    prompt = made(NATIVE, messages=history)[0]
+    assert prompt.endswith('[assistant]<tool_call> get {"n": 1}</tool_call>[tool]7[assistant]')
+
+
 def test_templates_without_tools_are_told_in_words() -> None:
     call = {"id": "1", "type": "function", "function": {"name": "get", "arguments": '{"n": 1}'}}
     history = [

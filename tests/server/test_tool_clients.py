@@ -14,6 +14,10 @@ import pytest
 from .serving import Server
 
 
+pytestmark = pytest.mark.filterwarnings("default")
+"""The libraries' own."""
+
+
 class Order(pydantic.BaseModel):
     """An order of a customer."""
 

@@ -180,6 +180,19 @@ def test_streams_come_to_the_same(caller: Server, spec: Any, drafts: bool) -> No
         assert [call["function"] for call in calls] == expected
 
 
+def test_several_choices_are_told_apart(caller: Server) -> None:
+    fields: Any = {"tools": TOOLS, "tool_choice": "required", "parallel_tool_calls": False, "n": 3, "seed": 8}
+    whole = ask(caller, **fields)["choices"]
+    chunks = streamed(caller, **fields)
+    for index, choice in enumerate(whole):
+        own = [{"choices": [c for c in chunk["choices"] if c["index"] == index]} for chunk in chunks]
+        _, calls, reason = put_together(own)
+        assert reason == choice["finish_reason"] == "tool_calls"
+        assert calls[0]["function"] == choice["message"]["tool_calls"][0]["function"]
+        check(calls)
+    assert len({choice["message"]["tool_calls"][0]["function"]["arguments"] for choice in whole}) > 1
+
+
 def test_free_text_stays_free(caller: Server) -> None:
     """The weightless model hardly begins a call by itself."""
     plain = ask(caller, seed=5, max_tokens=40)["choices"][0]

@@ -218,7 +218,7 @@ def plain(messages: Sequence[dict[str, Any]], asked: Tools | None, style: Format
                 for c in message["tool_calls"]
             ]
             others["content"] = "\n".join(filter(None, (content, style.write(written))))
-        is_result = role in ("tool", "function")
+        is_result = role == "tool"
         if is_result:
             name = f" of {message['name']}" if message.get("name") else ""
             others = {"role": "user", "content": f"Result{name}: {content}"}

@@ -63,6 +63,9 @@ def _message(message: schema.Message, at: str) -> dict[str, Any]:
         content = "".join(_part(p, f"{at}.content[{i}]") for i, p in enumerate(content))
     more = {name: getattr(message, name) for name in ("name", "tool_call_id", "reasoning_content")}
     more = {name: value for name, value in more.items() if value is not None}
+    if message.role == "function":
+        # The older name; its calls have no ids.
+        return {"tool_call_id": "", **more, "role": "tool", "content": content}
     return {"role": message.role, "content": content, **more, **called}
 
 
