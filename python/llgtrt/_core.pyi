@@ -102,6 +102,10 @@ class Event:
         """Tokens generated so far, the end token included."""
 
     @property
+    def reasoning_tokens(self) -> int:
+        """Of those, the tokens of reasoning, its end marker included."""
+
+    @property
     def drafts(self) -> dict[str, tuple[int, int, int]]:
         """Drafted tokens so far by source: (given to the target, emitted, refused)."""
 

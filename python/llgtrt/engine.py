@@ -48,6 +48,8 @@ class Usage:
     prompt: int = 0
     cached: int = 0
     completion: int = 0
+    reasoning: int = 0
+    """Of those, the tokens of reasoning."""
     drafts: Counter[tuple[str, str]] = dataclasses.field(default_factory=Counter)
     """Drafted tokens by (source, fate): `drafted` of which are `accepted` or `refused`."""
 
@@ -62,7 +64,7 @@ class Generation:
         self._base: dict[int, int] = {}
         self._open = 0
         self._pending: dict[int, Delta] = {}
-        self._counts: dict[int, tuple[int, int, int]] = {}
+        self._counts: dict[int, tuple[int, int, int, int]] = {}
         self._drafts: dict[int, dict[str, tuple[int, int, int]]] = {}
         self._waiter: asyncio.Future[None] | None = None
         self._cancelled = False
@@ -94,7 +96,8 @@ class Generation:
     def push(self, event: _core.Event) -> None:
         """Merges an event in."""
         index = self._base[event.request] + event.choice
-        self._counts[index] = (event.prompt_tokens, event.cached_tokens, event.completion_tokens)
+        output = event.completion_tokens, event.reasoning_tokens
+        self._counts[index] = (event.prompt_tokens, event.cached_tokens, *output)
         if event.drafts:
             self._drafts[index] = event.drafts
         if self.queued is None:
@@ -162,12 +165,12 @@ class Generation:
     def usage(self) -> Usage:
         """Counts so far. The prompt of several choices counts once."""
         firsts = [self._counts[b] for b in self._base.values() if b in self._counts]
-        completion = sum(c[2] for c in self._counts.values())
+        completion, reasoning = (sum(c[i] for c in self._counts.values()) for i in (2, 3))
         drafts: Counter[tuple[str, str]] = Counter()
         for source, counts in ((s, c) for d in self._drafts.values() for s, c in d.items()):
             for fate, count in zip(("drafted", "accepted", "refused"), counts, strict=True):
                 drafts[source, fate] += count
-        return Usage(sum(c[0] for c in firsts), sum(c[1] for c in firsts), completion, drafts)
+        return Usage(sum(c[0] for c in firsts), sum(c[1] for c in firsts), completion, reasoning, drafts)
 
     def cancel(self) -> None:
         """Ends what still runs and frees it. Never fails, and may be called at any time."""

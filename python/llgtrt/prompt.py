@@ -78,8 +78,10 @@ class Vocabulary:
         rendered = template.render(messages, options)
         tokens = self.encode([(rendered, True)])
         risky_texts = self.special_texts(tokens)
-        risky = {t for t in risky_texts if any(t in text for m in messages for text in _texts(m))}
-        for text in _strings(options):
+        tools = options.get("tools") or ()
+        clients = [*strings([_told(m) for m in messages]), *strings(tools)]
+        risky = {t for t in risky_texts if any(t in text for text in clients)}
+        for text in strings({n: v for n, v in options.items() if n != "tools"}):
             if any(t in text for t in risky_texts):
                 raise RenderError("chat_template_kwargs contains a special token of the model; leave it out")
         if risky:
@@ -105,9 +107,13 @@ def protect(
     """
     begin, end = f"b{secrets.token_hex(12)}", f"e{secrets.token_hex(12)}"
     one = "|".join(re.escape(t) for t in sorted(risky, key=lambda t: (-len(t), t)))
-    marked = [
-        _map_texts(m, lambda text: re.sub(one, lambda t: f"{begin}{t[0]}{end}", text)) for m in messages
-    ]
+
+    def mark(text: str) -> str:
+        return re.sub(one, lambda t: f"{begin}{t[0]}{end}", text)
+
+    marked = [{**m, **_mapped(_told(m), mark)} for m in messages]
+    if options.get("tools"):
+        options = {**options, "tools": _mapped(options["tools"], mark)}
     pieces = re.split(f"{begin}({one}){end}", template.render(marked, options))
     pieces[::2] = [piece.replace(begin, "").replace(end, "") for piece in pieces[::2]]
     if "".join(pieces) != rendered:
@@ -118,7 +124,7 @@ def protect(
     return [(piece, i % 2 == 0) for i, piece in enumerate(pieces) if piece]
 
 
-def _strings(value: Any) -> Iterator[str]:
+def strings(value: Any) -> Iterator[str]:
     """All texts in a JSON value, however deeply it is nested, keys too."""
     line = [value]
     while line:
@@ -131,9 +137,15 @@ def _strings(value: Any) -> Iterator[str]:
             line.extend(part)
 
 
-def _texts(message: Message) -> list[str]:
-    return [value for name, value in message.items() if name != "role" and isinstance(value, str)]
+def _told(message: Message) -> Message:
+    """What of a message is the client's text."""
+    return {name: value for name, value in message.items() if name != "role"}
 
 
-def _map_texts(message: Message, change: Callable[[str], str]) -> Message:
-    return {n: change(v) if n != "role" and isinstance(v, str) else v for n, v in message.items()}
+def _mapped(value: Any, change: Callable[[str], str]) -> Any:
+    """A JSON value with all texts in it changed, keys too."""
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, Mapping):
+        return {change(name): _mapped(part, change) for name, part in value.items()}
+    return [_mapped(part, change) for part in value] if isinstance(value, list) else value

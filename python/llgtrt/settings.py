@@ -40,6 +40,8 @@ class ServerSettings:
     ssl_keyfile: str | None
     keep_alive: int
     chat_template: str | None
+    tool_format: str
+    reasoning_markers: tuple[str, ...] | None
     send_timeout: float
     grace_period: float
     request_timeout: float
@@ -61,6 +63,10 @@ class ServerSettings:
             )
         values["api_keys"] = (*group["api_keys"], *_more_keys(group["api_key_file"]))
         values |= {name: tuple(values[name]) for name in ("cors_origins", "served_model_aliases")}
+        markers = group["reasoning_markers"]
+        if markers is not None and len(markers) == 1:
+            raise StartError("server.reasoning_markers: give the texts before and behind reasoning, or []")
+        values["reasoning_markers"] = None if markers is None else tuple(markers)
         return ServerSettings(**values)
 
 

@@ -86,6 +86,8 @@ pub struct Sequence {
     /// Until its first job.
     compiled: Option<Compiled>,
     text: TextOut,
+    /// Output tokens of reasoning.
+    reasoning: u32,
 }
 
 impl Sequence {
@@ -123,6 +125,7 @@ impl Sequence {
             grammar: None,
             compiled: None,
             text,
+            reasoning: 0,
         }
     }
 
@@ -317,7 +320,10 @@ impl Sequence {
             return Ok(Some(FinishReason::Stop));
         }
         if let Some(grammar) = &mut self.grammar {
+            let reasoning = grammar.is_reasoning();
             grammar.commit(token)?;
+            self.reasoning += u32::from(reasoning);
+            event.usage.reasoning = self.reasoning;
         }
         if let Some(sampler) = &mut self.sampler {
             sampler.commit(token);
@@ -358,6 +364,7 @@ impl Sequence {
                 cached: self.cached,
                 queued: self.queued,
                 completion: self.generated(),
+                reasoning: self.reasoning,
                 drafts: self.drafts,
             },
             end: None,

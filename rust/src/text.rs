@@ -1,5 +1,6 @@
 //! Token to UTF-8 text; stop-string holdback.
 
+use crate::grammar::GrammarSpec;
 use crate::request::RequestSpec;
 use crate::types::Token;
 use crate::vocab::Vocab;
@@ -25,6 +26,8 @@ pub struct TextOut {
     stops: Option<Arc<Stops>>,
     /// Special tokens are written.
     special: bool,
+    /// Special tokens that are written all the same: they mark parts of the output.
+    markers: Arc<[Token]>,
     /// The beginning of a character whose end is not there yet; at most 3 bytes.
     tail: Vec<u8>,
     /// Text that may be the beginning of a stop string.
@@ -55,12 +58,14 @@ impl TextOut {
             Arc::new(Stops { finder, strings, longest, shown: spec.include_stop_str_in_output })
         });
         let special = !spec.skip_special_tokens;
-        TextOut { vocab, stops, special, tail: Vec::new(), held: String::new(), stopped: false }
+        let markers = markers(&vocab, spec);
+        TextOut { vocab, stops, special, markers, tail: Vec::new(), held: String::new(), stopped: false }
     }
 
     /// Appends a token. After a stop nothing is added any more.
     pub fn push(&mut self, token: Token) -> Pushed {
-        if !self.stopped && (self.special || !self.vocab.is_special(token)) {
+        let shown = self.special || !self.vocab.is_special(token) || self.markers.contains(&token);
+        if !self.stopped && shown {
             self.tail.extend_from_slice(self.vocab.bytes(token));
             self.decode();
         }
@@ -116,6 +121,17 @@ impl TextOut {
         let keep = self.held.split_off(stops.undecided(&self.held));
         Pushed { text: std::mem::replace(&mut self.held, keep), stopped: self.stopped }
     }
+}
+
+/// The special tokens that the grammar's markers are written with.
+fn markers(vocab: &Vocab, spec: &RequestSpec) -> Arc<[Token]> {
+    let texts = spec.grammar.as_ref().map_or_else(Vec::new, GrammarSpec::markers);
+    // What cannot be encoded has no special tokens.
+    let tokens = texts.into_iter().flat_map(|text| vocab.encode(&[(text, true)]).unwrap_or_default());
+    let mut tokens: Vec<Token> = tokens.filter(|token| vocab.is_special(*token)).collect();
+    tokens.sort_unstable();
+    tokens.dedup();
+    tokens.into()
 }
 
 impl Stops {

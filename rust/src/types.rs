@@ -54,6 +54,9 @@ pub struct Usage {
     pub cached: u32,
     /// Generated tokens, the end token included.
     pub completion: u32,
+    /// Of those, what a section of reasoning has, its end marker included.
+    #[serde(default)]
+    pub reasoning: u32,
     /// From the request's arrival to its admission.
     pub queued: Duration,
     /// What became of drafts, by the number of their source.

@@ -119,6 +119,7 @@ class _Choice:
 def _news(request: int, choice: _Choice) -> dict[str, Any]:
     """What is in every event."""
     counts = {"prompt_tokens": len(choice.spec["prompt"]), "completion_tokens": choice.at, "cached_tokens": 0}
+    counts["reasoning_tokens"] = 0
     rest: dict[str, Any] = {"drafts": {}, "prompt_logprobs": [], "queue_seconds": 0.0}
     return {"request": request, "choice": choice.index, **counts, **rest}
 
@@ -352,6 +353,8 @@ DEFAULT_SERVER = {
     "served_model_aliases": [],
     "api_keys": [],
     "chat_template": None,
+    "tool_format": "auto",
+    "reasoning_markers": None,
     "send_timeout": 30.0,
     "grace_period": 30.0,
     "max_body_bytes": 16 * 1024 * 1024,

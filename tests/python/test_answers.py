@@ -13,7 +13,8 @@ import pytest
 from llgtrt import _core
 from llgtrt.engine import Delta, Generation, Logprob
 from llgtrt.openai import sse
-from llgtrt.openai.render import ChatRender, CompletionRender, Render
+from llgtrt.openai.render import CompletionRender, Render
+from llgtrt.openai.render_chat import ChatRender
 from llgtrt.openai.schema import StreamOptions
 from llgtrt.prompt import Vocabulary
 
@@ -39,6 +40,7 @@ class Script(Generation):
 
 def news(text: str = "", choice: int = 0, finish: str | None = None, **fields: Any) -> fake_core.Event:
     counts = {"prompt_tokens": 5, "cached_tokens": 3, "completion_tokens": fields.pop("completion", 1)}
+    counts["reasoning_tokens"] = fields.pop("reasoning", 0)
     drafts = fields.pop("drafts", {})
     given = {
         "text": text,
@@ -86,7 +88,11 @@ USAGE = {
     "completion_tokens": 3,
     "total_tokens": 8,
     "prompt_tokens_details": {"cached_tokens": 3},
-    "completion_tokens_details": {"accepted_prediction_tokens": 0, "rejected_prediction_tokens": 0},
+    "completion_tokens_details": {
+        "reasoning_tokens": 0,
+        "accepted_prediction_tokens": 0,
+        "rejected_prediction_tokens": 0,
+    },
 }
 
 

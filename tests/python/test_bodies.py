@@ -15,6 +15,8 @@ from llgtrt.openai.body import parse
 from llgtrt.openai.errors import ApiError
 
 MESSAGES = [{"role": "user", "content": "hi"}]
+CALLED = {"id": "1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+WRONG = {"name": "f", "arguments": "{"}
 
 
 def chat(**fields: Any) -> schema.ChatRequest:
@@ -70,14 +72,14 @@ def test_what_is_no_body(body: bytes, code: str | None) -> None:
         ({"response_format": {"type": "choice"}}, "response_format.choices"),
         ({"response_format": "json"}, "response_format"),
         ({"logit_bias": {"1": "x"}}, "logit_bias[...]"),
-        ({"tools": [{"type": "function"}]}, "tools"),
-        ({"tool_choice": "required"}, "tool_choice"),
-        ({"functions": [{}]}, "functions"),
+        ({"tools": [{"type": "function"}]}, "tools[0].function"),
+        ({"tools": [{"type": "custom", "custom": {}}]}, "tools[0].type"),
+        ({"tool_choice": "always"}, "tool_choice"),
+        ({"functions": [{}]}, "functions[0].name"),
         ({"modalities": ["text", "audio"]}, "modalities"),
         ({"audio": {}}, "audio"),
         ({"prediction": {"type": "text", "content": "x"}}, "prediction.type"),
         ({"prediction": {"type": "content"}}, "prediction.content"),
-        ({"reasoning_effort": "low"}, "reasoning_effort"),
         ({"verbosity": "low"}, "verbosity"),
         ({"web_search_options": {}}, "web_search_options"),
         ({"moderation": {}}, "moderation"),
@@ -231,7 +233,12 @@ def test_unknown_fields_are_ignored_and_said_once(caplog: pytest.LogCaptureFixtu
         ({"messages": [{"role": "user"}]}, "messages[0].content"),
         ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "messages[0].content[0].type"),
         ({"messages": [{"role": "user", "content": [{"type": "text"}]}]}, "messages[0].content[0].text"),
-        ({"messages": [{"role": "assistant", "tool_calls": [{}]}]}, "messages[0].tool_calls"),
+        ({"messages": [{"role": "user", "tool_calls": [CALLED]}]}, "messages[0].tool_calls"),
+        (
+            {"messages": [{"role": "assistant", "tool_calls": [CALLED, {"function": WRONG}]}]},
+            "messages[0].tool_calls[1].function.arguments",
+        ),
+        ({"messages": [{"role": "assistant", "tool_calls": [{}]}]}, "messages[0].tool_calls[0].function"),
         ({"messages": [{"role": "assistant", "content": "x", "prefix": True}]}, "messages[0].prefix"),
     ],
 )

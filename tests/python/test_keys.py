@@ -29,6 +29,7 @@ def other(key: str, value: Any, said: str) -> list[Any]:
     special: dict[str, list[Any]] = {
         "server.api_key_file": ["pyproject.toml"],
         "server.host": ["::1"],
+        "server.reasoning_markers": [["<r>", "</r>"]],
         "speculative.sources": [["forced"]],
         "speculative.synthetic_acceptance": [[0.5]],
     }

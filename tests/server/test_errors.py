@@ -20,6 +20,7 @@ from .serving import PATIENCE, Server, serving, until
 
 CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
 HI = {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 4}
+TOOL = {"type": "function", "function": {"name": "f"}}
 
 
 def check(response: httpx.Response, status: int, param: str | None, code: str | None) -> None:
@@ -58,8 +59,15 @@ def check(response: httpx.Response, status: int, param: str | None, code: str | 
         ({"logprobs": True, "top_logprobs": 21}, "top_logprobs", None),
         ({"top_logprobs": 2}, "top_logprobs", None),
         ({"messages": []}, "messages", None),
-        ({"messages": [{"role": "tool", "content": "x"}]}, "messages[0].role", None),
-        ({"tools": [{"type": "function"}]}, "tools", "unsupported_parameter"),
+        ({"messages": [{"role": "wizard", "content": "x"}]}, "messages[0].role", None),
+        ({"tools": [{"type": "function"}]}, "tools[0].function", None),
+        ({"tool_choice": "required"}, "tool_choice", None),
+        (
+            {"tools": [TOOL], "tool_choice": {"type": "function", "function": {"name": "g"}}},
+            "tool_choice.function.name",
+            None,
+        ),
+        ({"thinking_budget": 5}, "thinking_budget", "unsupported_parameter"),
         ({"reasoning_effort": "high"}, "reasoning_effort", "unsupported_parameter"),
         ({"structural_tag": "a"}, "structural_tag", "unsupported_parameter"),
         ({"grammar": 'root ::= "(" root ")"'}, "response_format", "unsupported_grammar"),

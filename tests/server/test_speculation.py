@@ -225,7 +225,8 @@ def test_predicted_outputs(demo: Server) -> None:
     plain = demo.http.post(CHAT, json=body).json()
     text = plain["choices"][0]["message"]["content"]
     details = plain["usage"]["completion_tokens_details"]
-    assert details == {"accepted_prediction_tokens": 0, "rejected_prediction_tokens": 0}
+    counts = ("reasoning_tokens", "accepted_prediction_tokens", "rejected_prediction_tokens")
+    assert details == dict.fromkeys(counts, 0)
 
     def predicted(content: Any, **fields: Any) -> dict[str, Any]:
         more = {"prediction": {"type": "content", "content": content}, **fields}

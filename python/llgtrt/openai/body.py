@@ -18,12 +18,10 @@ from llgtrt.openai.errors import ApiError, invalid
 log = logging.getLogger(__name__)
 
 UNSUPPORTED: dict[str, tuple[Any, ...]] = {
-    "tools": ([],),
-    "tool_choice": ("none", "auto"),
-    "functions": ([],),
-    "function_call": ("none", "auto"),
     "modalities": (["text"],),
     "audio": (),
+    "tools": ([],),
+    "tool_choice": ("none", "auto"),
     "reasoning_effort": ("none",),
     "verbosity": ("medium",),
     "web_search_options": (),
@@ -82,7 +80,7 @@ FOREIGN_GRAMMARS = frozenset(
 
 NO_EFFECT = frozenset(
     {
-        *("user", "metadata", "safety_identifier", "parallel_tool_calls", "store", "request_id", "id_slot"),
+        *("user", "metadata", "safety_identifier", "store", "request_id", "id_slot"),
         *("prompt_cache_key", "prompt_cache_retention", "prompt_cache_options"),
     }
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 import msgspec
@@ -11,6 +12,9 @@ from llgtrt import _core
 from llgtrt.engine import DeadlineError
 
 RETRY = {"retry-after": "1"}
+
+_FUNCTION = re.compile(r"/(tools|functions)/(\d+)/(function/parameters|parameters)(.*)", re.DOTALL)
+"""The pointer to a place in the schema of a function's arguments."""
 
 
 CODES = {
@@ -93,8 +97,14 @@ def from_core(error: _core.CoreError, renamed: Mapping[str, str] | None = None) 
         param = (renamed or {}).get(what, what)
         return ApiError(f"{param}: {error.why}", param, error.code)
     if isinstance(error, _core.GrammarError):
+        found = _FUNCTION.match(error.pointer)
+        if found:
+            param, pointer = f"{found[1]}[{found[2]}].{found[3].replace('/', '.')}", found[4]
+            place = f"{error.keyword} at {pointer or 'its root'}"
+            return ApiError(f"{param}: {place}: {error.why}", param, "unsupported_grammar")
         place = f" at {error.pointer}" if error.pointer else ""
-        return ApiError(f"{error.keyword}{place}: {error.why}", "response_format", "unsupported_grammar")
+        field = "tools" if error.keyword == "tools" else "response_format"
+        return ApiError(f"{error.keyword}{place}: {error.why}", field, "unsupported_grammar")
     if isinstance(error, _core.NotFound):
         return ApiError(str(error), code="not_found")
     if isinstance(error, _core.Overloaded):

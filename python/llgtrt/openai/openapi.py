@@ -195,7 +195,8 @@ def page() -> str:
         lines += [_row(field, components[name]["properties"][field]) for field in fields]
     lines += [
         "",
-        "`response_format`: [grammars.md](grammars.md); `speculative`: [speculation.md](speculation.md).",
+        "`response_format`: [grammars.md](grammars.md); `tools`, `thinking_budget`: [tools.md](tools.md);",
+        "`speculative`: [speculation.md](speculation.md).",
     ]
     lines += [
         "",

@@ -17,13 +17,13 @@ from llgtrt.prompt import Vocabulary
 
 Json = dict[str, Any]
 
-_LEAST_LOGPROB = -9999.0
+LEAST_LOGPROB = -9999.0
 """Stands for minus infinity, which JSON does not have."""
 
 _encoder = msgspec.json.Encoder()
 
 
-def _piece(value: Json) -> msgspec.Raw:
+def piece_of(value: Json) -> msgspec.Raw:
     """Encodes what is told of one token by itself.
 
     As objects a long answer would take ten times the memory, and all of it at once hold other requests up.
@@ -57,6 +57,7 @@ def usage(counts: Usage) -> Json:
         "total_tokens": counts.prompt + counts.completion,
         "prompt_tokens_details": {"cached_tokens": counts.cached},
         "completion_tokens_details": {
+            "reasoning_tokens": counts.reasoning,
             "accepted_prediction_tokens": counts.drafts["prediction", "accepted"],
             "rejected_prediction_tokens": counts.drafts["prediction", "refused"],
         },
@@ -117,8 +118,8 @@ class Render(abc.ABC):
         """What a choice's stream begins with, if anything."""
 
     @abc.abstractmethod
-    def piece(self, delta: Delta) -> Json:
-        """A choice's new text."""
+    def piece(self, delta: Delta) -> Json | None:
+        """A choice's news, if there is anything to show."""
 
     @abc.abstractmethod
     def last(self, index: int, finish_reason: str) -> Json:
@@ -128,14 +129,14 @@ class Render(abc.ABC):
         """The `prompt_logprobs` of a choice, as vLLM's: for each token its own and the likeliest, by id."""
         if not self.with_prompt:
             return {}
-        return {"prompt_logprobs": [None, *(_piece(self._ranked(*entry)) for entry in choice.prompt)]}
+        return {"prompt_logprobs": [None, *(piece_of(self._ranked(*entry)) for entry in choice.prompt)]}
 
     def _ranked(self, token: int, logprob: float, top: Sequence[tuple[int, float]]) -> Json:
         ranks: dict[int, tuple[float, int | None]] = {t: (v, rank) for rank, (t, v) in enumerate(top, 1)}
         ranks.setdefault(token, (logprob, None))
         return {
             str(t): {
-                "logprob": max(value, _LEAST_LOGPROB),
+                "logprob": max(value, LEAST_LOGPROB),
                 "rank": rank,
                 "decoded_token": self.token(t)[0],
             }
@@ -155,59 +156,6 @@ class Render(abc.ABC):
             return written.decode(), written
         except UnicodeDecodeError:
             return "bytes:" + "".join(f"\\x{b:02x}" for b in written), written
-
-
-class ChatRender(Render):
-    """`chat.completion` and its chunks."""
-
-    prefix = "chatcmpl"
-    whole_object = "chat.completion"
-    chunk_object = "chat.completion.chunk"
-
-    def whole(self, index: int, choice: Whole) -> Json:
-        """A choice with its `message`."""
-        return {
-            "index": index,
-            "message": {"role": "assistant", "content": choice.text, "refusal": None},
-            "logprobs": self._logprobs(choice.logprobs, choice.finish_reason),
-            "finish_reason": choice.finish_reason,
-        }
-
-    def beside(self, choices: Sequence[Whole]) -> Json:
-        """The prompt is that of all choices, and its log-probabilities stand where vLLM has them."""
-        return self.prompt(choices[0])
-
-    def first(self, index: int) -> Json | None:
-        """The chunk that names the role."""
-        return self._chunk(index, {"role": "assistant", "content": "", "refusal": None})
-
-    def piece(self, delta: Delta) -> Json:
-        """A chunk with new text."""
-        return self._chunk(
-            delta.index, {"content": delta.text}, self._logprobs(delta.logprobs, delta.finish_reason)
-        )
-
-    def last(self, index: int, finish_reason: str) -> Json:
-        """The chunk that says why the choice ended."""
-        return self._chunk(index, {}, finish_reason=finish_reason)
-
-    def _chunk(
-        self, index: int, delta: Json, logprobs: Json | None = None, finish_reason: str | None = None
-    ) -> Json:
-        return {"index": index, "delta": delta, "logprobs": logprobs, "finish_reason": finish_reason}
-
-    def _logprobs(self, logprobs: Sequence[Logprob], finish_reason: str | None) -> Json | None:
-        if self._top is None:
-            return None
-        entries = [
-            _piece({**self._entry(token, logprob), "top_logprobs": [self._entry(*t) for t in top]})
-            for token, logprob, top in self.visible(logprobs, finish_reason)
-        ]
-        return {"content": entries, "refusal": None}
-
-    def _entry(self, token: int, logprob: float) -> Json:
-        shown, written = self.token(token)
-        return {"token": shown, "logprob": max(logprob, _LEAST_LOGPROB), "bytes": list(written)}
 
 
 class _Offset:
@@ -260,8 +208,10 @@ class CompletionRender(Render):
         prompt = self._prompt(index)
         return self._choice(index, prompt) if prompt else None
 
-    def piece(self, delta: Delta) -> Json:
+    def piece(self, delta: Delta) -> Json | None:
         """A chunk with new text."""
+        if not delta.text and not delta.logprobs:
+            return None
         logprobs = self._logprobs(delta.index, delta.logprobs, delta.finish_reason)
         return self._choice(delta.index, delta.text, logprobs)
 
@@ -303,11 +253,11 @@ class CompletionRender(Render):
         shown = self.token(token)[0]
         likely = None
         if logprob is not None and top is not None:
-            logprob = max(logprob, _LEAST_LOGPROB)
-            likely = {self.token(t)[0]: max(value, _LEAST_LOGPROB) for t, value in top}
+            logprob = max(logprob, LEAST_LOGPROB)
+            likely = {self.token(t)[0]: max(value, LEAST_LOGPROB) for t, value in top}
             likely.setdefault(shown, logprob)
         offset = self._offsets.setdefault(index, _Offset()).after(*self._vocabulary.lookup(token))
-        for name, value in zip(lists, (shown, logprob, likely and _piece(likely), offset), strict=True):
+        for name, value in zip(lists, (shown, logprob, likely and piece_of(likely), offset), strict=True):
             lists[name].append(value)
 
     def _logprobs(

@@ -18,11 +18,14 @@ from llgtrt import __version__, _core
 from llgtrt.engine import AsyncEngine, Generation, GoneError
 from llgtrt.openai import schema, sse, translate
 from llgtrt.openai.body import parse
+from llgtrt.openai.chat import Model, ready
 from llgtrt.openai.errors import ApiError, from_core, invalid, unavailable
-from llgtrt.openai.render import ChatRender, CompletionRender, Render
-from llgtrt.prompt import Vocabulary
+from llgtrt.openai.render import CompletionRender, Render
+from llgtrt.openai.render_chat import ChatRender
+from llgtrt.openai.reply import Reply
+from llgtrt.prompt import Vocabulary, strings
 from llgtrt.settings import Settings
-from llgtrt.templates import ChatTemplate, RenderError
+from llgtrt.templates import ChatTemplate
 
 LARGE = 10_000
 """Bytes from which a body is worth a thread of its own: other requests go on meanwhile."""
@@ -124,8 +127,8 @@ class Api:
             message = f"{param}: has {characters} characters; at most {most} tokens fit; shorten it"
             raise invalid(param, message, "context_length_exceeded")
 
-    def core_request(self, body: schema.Common, client: int, prompts: int) -> str:
-        """The core's request without its prompt, for as many prompts.
+    def core_request(self, body: schema.Common, client: int, prompts: int, reply: Reply | None = None) -> str:
+        """The core's request without its prompt, for as many prompts; `reply`: what a chat's answer may be.
 
         Raises:
             ApiError: 400; it is too long to stand beside each of them.
@@ -133,7 +136,7 @@ class Api:
         text = translate.prediction(body)
         self.check_length(len(text), body, "prediction")
         expected = translate.draft_tokens(body, prompts) or self.vocabulary.text(text)
-        core = translate.core_request(body, client, expected, self.sampling)
+        core = translate.core_request(body, client, expected, self.sampling, reply)
         if len(core) * prompts > _MOST_COPIES:
             message = f"prompt: {prompts} prompts with {len(core)} bytes of options each; send fewer at once"
             raise invalid("prompt", message)
@@ -177,8 +180,10 @@ def chat(api: Api, data: bytes, client: int) -> Work:
     api.check_loaded()
     api.check_count(1, translate.choices(body))
     render = ChatRender(api.settings.model, api.fingerprint(), api.vocabulary, translate.logprobs(body))
-    core = api.core_request(body, client, 1)
-    return Work(body, cut(api, body, [chat_prompt(api, body)]), core, render)
+    prompt, reply = chat_prompt(api, body)
+    render.answer_in(reply)
+    core = api.core_request(body, client, 1, reply)
+    return Work(body, cut(api, body, [prompt]), core, render)
 
 
 def completion(api: Api, data: bytes, client: int) -> Work:
@@ -263,8 +268,8 @@ async def _collect(request: Request, api: Api) -> bytes:
     return b"".join(pieces)
 
 
-def chat_prompt(api: Api, body: schema.ChatRequest) -> list[int]:
-    """The prompt's tokens.
+def chat_prompt(api: Api, body: schema.ChatRequest) -> tuple[list[int], Reply]:
+    """The prompt's tokens, and what the answer may be.
 
     Raises:
         ApiError: the model has no template, or its template refuses the messages.
@@ -274,11 +279,10 @@ def chat_prompt(api: Api, body: schema.ChatRequest) -> list[int]:
         raise invalid(
             "messages", "messages: this model has no chat template; the server needs --chat-template"
         )
-    api.check_length(sum(len(text) for m in messages for text in m.values()), body, "messages")
-    try:
-        return api.vocabulary.chat(api.template, messages, translate.template_options(body))
-    except RenderError as e:
-        raise invalid("messages", f"messages: {e}") from e
+    tools = [bytes(tool.function.parameters) for tool in body.tools or ()]
+    length = sum(map(len, strings(messages))) + sum(map(len, tools))
+    api.check_length(length, body, "messages")
+    return ready(Model.of(api.template, api.vocabulary, api.settings.server), body, messages)
 
 
 def cut(api: Api, body: schema.Common, prompts: Sequence[Sequence[int]]) -> Sequence[Sequence[int]]:

@@ -11,6 +11,8 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
+from llgtrt.openai.functions import Function, FunctionCall, FunctionName, Tool, ToolCall, ToolChoice
+
 
 def about(
     text: str,
@@ -135,12 +137,14 @@ class Part(msgspec.Struct):
 class Message(msgspec.Struct):
     """A message of a chat."""
 
-    role: Literal["system", "developer", "user", "assistant"]
+    role: Literal["system", "developer", "user", "assistant", "tool", "function"]
     content: str | list[Part] | None = None
     refusal: str | None = None
     name: str | None = None
-    tool_calls: list[Any] | None = None
-    function_call: Any = None
+    reasoning_content: str | None = None
+    tool_calls: list[ToolCall] | None = None
+    tool_call_id: str | None = None
+    function_call: FunctionCall | None = None
     audio: Any = None
     prefix: bool | None = None
 
@@ -311,6 +315,34 @@ class ChatRequest(Common, kw_only=True):
     ] = None
     prediction: Annotated[
         Prediction | None, about("What the answer is expected to be; drafts are taken from it.")
+    ] = None
+    tools: Annotated[list[Tool] | None, about("Up to 128 functions that may be called.")] = None
+    tool_choice: Annotated[
+        ToolChoice | None,
+        about(
+            "`none`, `auto` or `required`, a function, or `allowed_tools`; `auto` where there are functions."
+        ),
+    ] = None
+    parallel_tool_calls: Annotated[
+        bool | None, about("False: no more than one call in an answer.", default=True)
+    ] = None
+    functions: Annotated[list[Function] | None, about("The older name of `tools`.")] = None
+    function_call: Annotated[
+        Literal["none", "auto"] | FunctionName | None, about("The older name of `tool_choice`.")
+    ] = None
+    reasoning_effort: Annotated[
+        str | None,
+        about("Given to the chat template; `none`: the model does not reason. For models that reason."),
+    ] = None
+    enable_thinking: Annotated[
+        bool | None, about("Whether the model reasons, where its chat template leaves that open.")
+    ] = None
+    thinking_budget: Annotated[
+        Count | None, about("Most tokens of reasoning; then its end marker is written.", 0)
+    ] = None
+    thinking_token_budget: Annotated[Unbounded | None, about("vLLM's name for `thinking_budget`.", -1)] = None
+    thinking_budget_tokens: Annotated[
+        Unbounded | None, about("llama-server's name for `thinking_budget`.", -1)
     ] = None
     logprobs: Annotated[bool | None, about("Log-probabilities of the tokens.", default=False)] = None
     top_logprobs: Annotated[Count | None, about("Alternatives for each token.", 0, 20, 0)] = None

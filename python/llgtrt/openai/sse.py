@@ -98,8 +98,9 @@ class Stream:
             opening = self._render.first(delta.index)
             if opening is not None:
                 yield opening
-        if delta.text or delta.logprobs:
-            yield self._render.piece(delta)
+        piece = self._render.piece(delta)
+        if piece is not None:
+            yield piece
         if delta.finish_reason is not None:
             yield self._render.last(delta.index, delta.finish_reason)
 

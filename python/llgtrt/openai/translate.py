@@ -12,6 +12,8 @@ import msgspec
 from llgtrt.openai import schema
 from llgtrt.openai.constraint import constraint
 from llgtrt.openai.errors import invalid
+from llgtrt.openai.reply import Reply
+from llgtrt.openai.tools import calls
 
 _READ = {name: (meta.extra or {}).get("core") for name, meta in schema.metas(schema.Common).items()}
 _SAMPLING = tuple(name for name, core in _READ.items() if core == "sampling")
@@ -37,28 +39,34 @@ class Tokens:
     prompts: Sequence[Sequence[int]]
 
 
-def messages(body: schema.ChatRequest) -> list[dict[str, str]]:
-    """The messages as chat templates know them: `role`, `content` and perhaps `name`."""
+def messages(body: schema.ChatRequest) -> list[dict[str, Any]]:
+    """The messages as chat templates know them: `role`, `content`, and what else they have."""
     if not body.messages:
         raise invalid("messages", "messages: must have at least one")
     return [_message(m, f"messages[{i}]") for i, m in enumerate(body.messages)]
 
 
-def _message(message: schema.Message, at: str) -> dict[str, str]:
-    for name in ("tool_calls", "function_call", "audio"):
-        if getattr(message, name):
-            raise invalid(f"{at}.{name}", f"{at}.{name}: not supported", "unsupported_parameter")
+def _message(message: schema.Message, at: str) -> dict[str, Any]:
+    if message.audio:
+        raise invalid(f"{at}.audio", f"{at}.audio: not supported", "unsupported_parameter")
     if message.prefix:
         raise invalid(
             f"{at}.prefix", f"{at}.prefix: not supported; use continue_final_message", "unsupported_parameter"
         )
     content = message.content if message.content is not None else message.refusal
+    called = calls(message, at)
+    if content is None and called:
+        content = ""
     if content is None:
         raise invalid(f"{at}.content", f"{at}.content: must be a string or a list of text parts")
     if not isinstance(content, str):
         content = "".join(_part(p, f"{at}.content[{i}]") for i, p in enumerate(content))
-    named = {"name": message.name} if message.name is not None else {}
-    return {"role": message.role, "content": content, **named}
+    more = {name: getattr(message, name) for name in ("name", "tool_call_id", "reasoning_content")}
+    more = {name: value for name, value in more.items() if value is not None}
+    if message.role == "function":
+        # The older name; its calls have no ids.
+        return {"tool_call_id": "", **more, "role": "tool", "content": content}
+    return {"role": message.role, "content": content, **more, **called}
 
 
 def _part(part: schema.Part, at: str) -> str:
@@ -127,17 +135,19 @@ def core_request(
     client: int = 0,
     expected: Sequence[int] = (),
     defaults: Mapping[str, Any] | None = None,
+    reply: Reply | None = None,
 ) -> str:
     """The core's request without its prompt, as JSON: several prompts share it.
 
-    `client` stands for the API key, `expected` is the prediction, `defaults` are for sampling.
+    `client` stands for the API key, `expected` is the prediction, `defaults` are for sampling; `reply` is
+    what a chat's answer may be.
     """
     request = {
         "max_tokens": max_tokens(body),
         "sampling": {**(defaults or {}), **_sampling(body)},
         "stop": [body.stop] if isinstance(body.stop, str) else body.stop or [],
         "logprobs": logprobs(body),
-        "grammar": constraint(body),
+        "grammar": constraint(body) if reply is None else reply.core(),
         "speculative": _speculative(body.speculative),
         "prediction": expected,
         "client": client,
@@ -232,10 +242,27 @@ def template_options(body: schema.ChatRequest) -> dict[str, Any]:
         if name in _RESERVED or name.endswith("_token"):
             raise invalid("chat_template_kwargs", f"chat_template_kwargs: {name:.40} is the server's to set")
     wants = body.add_generation_prompt is not False
+    thinks = body.enable_thinking
+    if body.reasoning_effort is not None:
+        own = {**own, "reasoning_effort": body.reasoning_effort}
+        thinks = body.reasoning_effort != "none" if thinks is None else thinks
+    if thinks is not None:
+        own = dict.fromkeys(THINKING, thinks) | own
     return own | {
         "add_generation_prompt": wants,
         "continue_final_message": bool(body.continue_final_message),
     }
+
+
+THINKING = ("enable_thinking", "thinking")
+"""Variables of chat templates that say whether the model reasons."""
+
+
+def thinking_budget(body: schema.ChatRequest) -> int | None:
+    """Most tokens of reasoning; none = as many as there is room for."""
+    named = (body.thinking_budget, body.thinking_token_budget, body.thinking_budget_tokens)
+    most = next((count for count in named if count is not None), None)
+    return None if most == -1 else most
 
 
 _RESERVED = ("messages", "tools", "documents", "add_generation_prompt", "continue_final_message")

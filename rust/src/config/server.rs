@@ -27,6 +27,29 @@ pub enum UnknownFields {
     Ignore,
 }
 
+/// How a model writes calls of functions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ToolFormat {
+    /// As its chat template shows, else as JSON.
+    Auto,
+    /// `<tool_call>{"name": …, "arguments": …}</tool_call>`: Hermes, Qwen.
+    Hermes,
+    /// `{"name": …, "parameters": …}`: Llama 3.
+    #[serde(rename = "llama3_json")]
+    Llama3Json,
+    /// `[TOOL_CALLS][{"name": …, "arguments": …}]`.
+    Mistral,
+    /// `[TOOL_CALLS]name[ARGS]{…}`: newer Mistral models.
+    MistralArgs,
+    /// `<|tool_call|>[{"name": …, "arguments": …}]<|/tool_call|>`: Phi-4 mini.
+    Phi4,
+    /// DeepSeek V3 and R1.
+    Deepseek,
+    /// `{"name": …, "arguments": …}`.
+    Json,
+}
+
 /// The HTTP server.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
@@ -64,6 +87,12 @@ pub struct ServerConfig {
     /// Chat template: a file, or the name of a preset; null = the model's own.
     #[schemars(length(min = 1))]
     pub chat_template: Option<String>,
+    /// How the model writes calls of functions.
+    pub tool_format: ToolFormat,
+    /// The texts before and behind reasoning, for a model that always reasons; [] = it does not; null = as its chat
+    /// template shows.
+    #[schemars(length(max = 2), inner(length(min = 1, max = 256)))]
+    pub reasoning_markers: Option<Vec<String>>,
     /// Seconds without progress after which a client is dropped that reads what is ready for it, or sends a request that
     /// it began; and to begin one after it connected.
     #[schemars(range(max = 86_400), extend("exclusiveMinimum" = 0))]
@@ -103,6 +132,8 @@ impl Default for ServerConfig {
             ssl_keyfile: None,
             keep_alive: 75,
             chat_template: None,
+            tool_format: ToolFormat::Auto,
+            reasoning_markers: None,
             send_timeout: 30.0,
             grace_period: 30.0,
             request_timeout: 3600.0,

@@ -6,7 +6,7 @@
 use super::{Ask, Draft};
 use crate::config::Acceptance;
 use crate::error::Result;
-use crate::grammar::{Cursor, Mask};
+use crate::grammar::{Cursor, Next};
 use crate::sampler::{Purpose, Sampler, Scratch};
 use crate::types::{Slot, Token};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -126,7 +126,7 @@ impl<'a> Walk<'a> {
 }
 
 /// Computes the mask for position `at` of the draft, unless an earlier source has.
-fn fill(masks: &mut Vec<Mask>, at: usize, cursor: &mut Cursor<'_>, width: usize) -> Result<()> {
+fn fill(masks: &mut Vec<Next>, at: usize, cursor: &mut Cursor<'_>, width: usize) -> Result<()> {
     if masks.len() == at {
         masks.push(cursor.mask()?.widened(width));
     }

@@ -59,7 +59,8 @@ impl Forced {
 
 impl Drafter for Forced {
     fn propose(&mut self, asks: &mut [Ask<'_>]) {
-        let tokens = asks.iter().filter(|ask| ask.grammar.is_some()).count() * self.width;
+        let masked = |ask: &&Ask<'_>| ask.grammar.as_ref().is_some_and(|grammar| !grammar.is_dormant());
+        let tokens = asks.iter().filter(masked).count() * self.width;
         match &self.pool {
             Some(pool) if tokens > WORTH => {
                 pool.install(|| asks.par_iter_mut().for_each(|ask| self.propose_one(ask)));

@@ -37,7 +37,7 @@ pub use info::Info;
 
 use crate::config::{Acceptance, DraftSource};
 use crate::error::Error;
-use crate::grammar::{Grammar, Mask};
+use crate::grammar::{Grammar, Next};
 use crate::sampler::Sampler;
 use crate::types::{Refusal, Slot, Token, TokenLogprob};
 use pace::Shape;
@@ -58,9 +58,9 @@ pub struct Draft {
     /// For acceptance by rejection: what each token was drawn from, as (token, probability). Empty, or missing at the
     /// end, for a token that was not drawn: all probability was its.
     pub probs: Vec<Vec<(Token, f32)>>,
-    /// Grammar masks that drafting computed, for the first positions after the job's tokens: up to one for each drafted
+    /// What the grammar lets come, as far as drafting has asked it, for the first positions after the job's tokens: up to one for each drafted
     /// token and one for what follows them. Verify reuses them.
-    pub masks: Vec<Mask>,
+    pub masks: Vec<Next>,
 }
 
 impl Draft {

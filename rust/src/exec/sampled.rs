@@ -167,7 +167,8 @@ fn run_of<'a>(job: &Job, tokens: &'a [u32]) -> Run<'a> {
 }
 
 fn wants_mask(job: &Job) -> bool {
-    job.sample && job.grammar.is_some() && job.draft.masks.is_empty()
+    let masked = job.grammar.as_ref().is_some_and(|grammar| !grammar.is_dormant());
+    job.sample && masked && job.draft.masks.is_empty()
 }
 
 /// Masks for the first row of every constrained job; what fails here is left for `judge` to meet again.

@@ -12,7 +12,7 @@ pub(super) use rejection::rejection;
 
 use super::{Draft, Job};
 use crate::error::Result;
-use crate::grammar::{Cursor, Grammar, Mask};
+use crate::grammar::{Cursor, Grammar, Next};
 use crate::request::Fault;
 use crate::sampler::{Drawn, Sampler, Scratch};
 use crate::types::{Refusal, Token, TokenLogprob};
@@ -99,7 +99,7 @@ fn fresh_mask(
     verdict: &mut Verdict,
     (draft, sampler): (&Draft, &Sampler),
     (at, width): (usize, usize),
-) -> Result<Option<Mask>> {
+) -> Result<Option<Next>> {
     if sampler.fault() == Some(Fault::GrammarPanic(sampler.position() + at as u32)) {
         panic!("planted grammar fault");
     }
@@ -139,7 +139,7 @@ impl<'a> Walk<'a> {
         grammar.map_or(Walk::Free, |g| Walk::Ahead(g.cursor()))
     }
 
-    fn mask(&mut self, width: usize) -> Result<Option<Mask>> {
+    fn mask(&mut self, width: usize) -> Result<Option<Next>> {
         match self {
             Walk::Free => Ok(None),
             Walk::Ahead(cursor) => cursor.mask().map(|m| Some(m.widened(width))),

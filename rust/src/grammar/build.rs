@@ -1,16 +1,17 @@
 //! Spec to compiled matcher. Takes milliseconds to seconds and a deep stack: runs on the compiler's threads only.
 
 use super::budget::Budget;
+use super::part::{Ends, Pristine, mask_of};
 use super::schema::{self, Prepared, Together};
-use super::{GrammarSpec, env, gbnf, lark, text};
+use super::sections::{self, Plan};
+use super::spec::{Calls, Section, Tool};
+use super::{GrammarSpec, calls, env, gbnf, lark, text};
 use crate::config::GrammarConfig;
 use crate::error::{Error, Result};
-use crate::types::Token;
 use crate::vocab::Vocab;
 use llguidance::api::{GrammarInit, GrammarWithLexer, ParserLimits, TopLevelGrammar};
 use llguidance::earley::SlicedBiasComputer;
 use llguidance::{Logger, Matcher, ParserFactory, regex_to_lark};
-use serde_json::Value;
 use std::fmt;
 use std::sync::Arc;
 use toktrie::InferenceCapabilities;
@@ -23,26 +24,6 @@ const MAX_STATES: usize = 50_000;
 /// Most that all of those at work may have together: about 1 KiB each.
 const ALL_STATES: usize = 1_000_000;
 
-/// A compiled grammar at its beginning. Never walked: clones are.
-pub(super) struct Pristine {
-    pub(super) matcher: Matcher,
-    pub(super) can_rollback: bool,
-    pub(super) ends: Arc<Ends>,
-}
-
-/// The end tokens, and the width of a mask.
-#[derive(Debug)]
-pub(super) struct Ends {
-    pub(super) eog: Vec<Token>,
-    pub(super) width: usize,
-}
-
-impl fmt::Debug for Pristine {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Pristine").field("can_rollback", &self.can_rollback).finish_non_exhaustive()
-    }
-}
-
 /// What all compilations share: the vocabulary's tables and the limits.
 pub(super) struct Builder {
     factory: ParserFactory,
@@ -54,11 +35,12 @@ pub(super) struct Builder {
     config: GrammarConfig,
     caps: InferenceCapabilities,
     ends: Arc<Ends>,
+    vocab: Arc<Vocab>,
 }
 
 impl Builder {
     /// `running`: sequences at work at a time.
-    pub(super) fn new(vocab: &Vocab, config: &GrammarConfig, running: usize) -> Result<Self> {
+    pub(super) fn new(vocab: &Arc<Vocab>, config: &GrammarConfig, running: usize) -> Result<Self> {
         let env = env::safe(vocab)?;
         let caps = InferenceCapabilities { ff_tokens: env.tokenize_is_canonical(), ..Default::default() };
         let factory = ParserFactory::new(&env, caps.clone(), &SlicedBiasComputer::general_slices())
@@ -72,19 +54,102 @@ impl Builder {
             ..own.clone()
         };
         let ends = Arc::new(Ends { eog: vocab.eog().to_vec(), width: vocab.len() });
-        Ok(Builder { factory, own, user, config: config.clone(), caps, ends })
+        Ok(Builder { factory, own, user, config: config.clone(), caps, ends, vocab: Arc::clone(vocab) })
     }
 
-    pub(super) fn build(&self, spec: &GrammarSpec, budget: &Budget) -> Result<Pristine> {
+    pub(super) fn build(&self, spec: &GrammarSpec, budget: &Budget) -> Result<Plan> {
+        let GrammarSpec::Sections(list) = spec else {
+            return Ok(Plan::plain(self.whole(spec, budget)?, &self.vocab));
+        };
+        sections::check(list)?;
+        let bound = list.iter().filter_map(|section| match section {
+            Section::Bound { grammar, .. } => Some(grammar),
+            Section::Free { .. } => None,
+        });
+        let compiled = bound.map(|grammar| self.whole(grammar, budget)).collect::<Result<_>>()?;
+        Plan::new(list, compiled, (&self.vocab, &self.ends))
+    }
+
+    /// A grammar of the whole output, or of a section.
+    fn whole(&self, spec: &GrammarSpec, budget: &Budget) -> Result<Pristine> {
         match spec {
             GrammarSpec::JsonObject => self.json_source(r#"{"type":"object"}"#, budget),
             GrammarSpec::JsonSchema(source) => self.json_source(source, budget),
-            GrammarSpec::Regex(rx) => self.lark("regex", &regex(rx, &self.config)?, &self.own),
-            GrammarSpec::Gbnf(source) => self.gbnf(source),
-            GrammarSpec::Choice(list) => self.lark("choice", &choice(list, &self.config)?, &self.own),
-            GrammarSpec::LarkGrammar(source) => self.user_lark("lark_grammar", source, budget),
             GrammarSpec::Llguidance(source) => self.llguidance(source, budget),
+            GrammarSpec::Calls(calls) => self.calls(calls, budget),
+            _ => {
+                let (kind, source) = self.source(spec, &mut Together::new(budget))?;
+                self.lark(kind, &source, self.limits(spec))
+            }
         }
+    }
+
+    /// The name of a kind, and the Lark grammar that it comes to.
+    fn source(&self, spec: &GrammarSpec, together: &mut Together<'_>) -> Result<(&'static str, String)> {
+        let config = &self.config;
+        Ok(match spec {
+            GrammarSpec::JsonObject => ("schema", self.json_lark(r#"{"type":"object"}"#, together)?),
+            GrammarSpec::JsonSchema(source) => ("schema", self.json_lark(source, together)?),
+            GrammarSpec::Regex(rx) => ("regex", regex(rx, config)?),
+            GrammarSpec::Gbnf(source) => ("gbnf", gbnf_lark(source, config)?),
+            GrammarSpec::Choice(list) => ("choice", choice(list, config)?),
+            GrammarSpec::LarkGrammar(source) => {
+                ("lark_grammar", user_lark("lark_grammar", source, config, together)?)
+            }
+            GrammarSpec::Text(text) => {
+                check_size("text", text, config)?;
+                let exactly = calls::exactly(text, &self.vocab)?;
+                ("text", format!("start: {}", if text.is_empty() { "\"\"" } else { &exactly }))
+            }
+            GrammarSpec::Llguidance(_) | GrammarSpec::Calls(_) | GrammarSpec::Sections(_) => {
+                let why = "of this kind cannot stand beside tools; use response_format json_schema";
+                return Err(Error::grammar("", "grammar", why));
+            }
+        })
+    }
+
+    fn limits(&self, spec: &GrammarSpec) -> &ParserLimits {
+        if matches!(spec, GrammarSpec::LarkGrammar(_)) { &self.user } else { &self.own }
+    }
+
+    fn json_lark(&self, source: &str, together: &mut Together<'_>) -> Result<String> {
+        let schema = schema::parse(source, &self.config)?;
+        Ok(format!("start: %json {}", together.prepare(&schema, &self.config)?))
+    }
+
+    fn calls(&self, calls: &Calls, budget: &Budget) -> Result<Pristine> {
+        let mut together = Together::new(budget);
+        let size: usize = calls.tools.iter().map(|tool| tool.schema.len()).sum();
+        if size > self.config.max_schema_bytes {
+            let why = format!("their schemas are longer than {} bytes", self.config.max_schema_bytes);
+            return Err(Error::grammar("", "tools", why));
+        }
+        let ready = |tool: &Tool| {
+            let schema = schema::parse(&tool.schema, &self.config)?;
+            together.prepare(&schema, &self.config).map_err(|e| within(e, &tool.at))
+        };
+        let schemas = calls.tools.iter().map(ready).collect::<Result<Vec<_>>>()?;
+        let part = |name: Option<&str>, source: String| GrammarWithLexer {
+            name: name.map(str::to_owned),
+            lark_grammar: Some(source),
+            ..GrammarWithLexer::default()
+        };
+        let mut grammars = vec![part(None, calls::lark(calls, &schemas, &self.vocab)?)];
+        let mut limits = &self.own;
+        if let Some(or) = &calls.or {
+            grammars.push(part(Some(calls::ANSWER), self.source(or, &mut together)?.1));
+            limits = self.limits(or);
+        }
+        let grammar = TopLevelGrammar { grammars, max_tokens: None };
+        self.compile(grammar, limits).map_err(|why| self.locate(calls, budget, why))
+    }
+
+    /// What is wrong where the grammar of calls does not compile: the first of its parts that does not alone.
+    fn locate(&self, calls: &Calls, budget: &Budget, why: String) -> Error {
+        let alone = |tool: &Tool| self.json_source(&tool.schema, budget).map_err(|e| within(e, &tool.at));
+        let faults = calls.tools.iter().filter_map(|tool| alone(tool).err());
+        let or = calls.or.iter().filter_map(|or| self.whole(or, budget).err());
+        faults.chain(or).next().unwrap_or_else(|| Error::grammar("", "tools", why))
     }
 
     fn json_source(&self, source: &str, budget: &Budget) -> Result<Pristine> {
@@ -104,22 +169,11 @@ impl Builder {
             .map_err(|why| Error::grammar("", kind, why))
     }
 
-    fn gbnf(&self, source: &str) -> Result<Pristine> {
-        check_size("gbnf", source, &self.config)?;
-        let rx = gbnf::to_regex(source, self.config.max_lark_bytes)?;
-        self.lark("gbnf", &format!("start: /{}/", regex_to_lark(&rx, "dw")), &self.own)
-    }
-
-    fn user_lark(&self, kind: &str, source: &str, budget: &Budget) -> Result<Pristine> {
-        check_size(kind, source, &self.config)?;
-        let ready = lark::with_schemas(source, &self.config, &mut Together::new(budget))?;
-        self.lark(kind, &ready, &self.user)
-    }
-
     fn llguidance(&self, source: &str, budget: &Budget) -> Result<Pristine> {
         let refuse = |why: String| Error::grammar("", "llguidance", why);
         if !source.trim_start().starts_with('{') {
-            return self.user_lark("llguidance", source, budget);
+            let ready = user_lark("llguidance", source, &self.config, &mut Together::new(budget))?;
+            return self.lark("llguidance", &ready, &self.user);
         }
         if source.len() > self.config.max_schema_bytes {
             return Err(refuse(format!("longer than {} bytes", self.config.max_schema_bytes)));
@@ -138,8 +192,7 @@ impl Builder {
 
     fn list_part(&self, part: &mut GrammarWithLexer, together: &mut Together<'_>) -> Result<()> {
         if let Some(source) = &mut part.lark_grammar {
-            check_size("llguidance", source, &self.config)?;
-            *source = lark::with_schemas(source, &self.config, together)?;
+            *source = user_lark("llguidance", source, &self.config, together)?;
         }
         if let Some(schema) = &mut part.json_schema {
             *schema = together.prepare(schema, &self.config)?;
@@ -160,7 +213,7 @@ impl Builder {
             .map_err(|e| text::clean(&format!("{e:#}")))?;
         let can_rollback = parser.parser.grammar().lexer_spec().can_rollback();
         let mut matcher = Matcher::new(Ok(parser));
-        match super::mask_of(&mut matcher, &self.ends) {
+        match mask_of(&mut matcher, &self.ends) {
             Ok(_) => Ok(Pristine { matcher, can_rollback, ends: Arc::clone(&self.ends) }),
             Err(Error::Grammar { why, .. }) => Err(why),
             Err(e) => Err(e.to_string()),
@@ -179,6 +232,23 @@ fn check_size(kind: &str, source: &str, config: &GrammarConfig) -> Result<()> {
         return Err(Error::grammar("", kind, format!("longer than {} bytes", config.max_lark_bytes)));
     }
     Ok(())
+}
+
+/// A client's Lark grammar, its schemas made ready.
+fn user_lark(
+    kind: &str,
+    source: &str,
+    config: &GrammarConfig,
+    together: &mut Together<'_>,
+) -> Result<String> {
+    check_size(kind, source, config)?;
+    lark::with_schemas(source, config, together)
+}
+
+fn gbnf_lark(source: &str, config: &GrammarConfig) -> Result<String> {
+    check_size("gbnf", source, config)?;
+    let rx = gbnf::to_regex(source, config.max_lark_bytes)?;
+    Ok(format!("start: /{}/", regex_to_lark(&rx, "dw")))
 }
 
 /// An error inside a part of a larger document.
@@ -213,7 +283,7 @@ fn choice(list: &[String], config: &GrammarConfig) -> Result<String> {
         let why = format!("more than {MAX_CHOICES} texts or {} bytes", config.max_schema_bytes);
         return Err(Error::grammar("", "choice", why));
     }
-    let texts: Vec<String> = list.iter().filter(|t| !t.is_empty()).map(|t| literal(t)).collect();
+    let texts: Vec<String> = list.iter().filter(|t| !t.is_empty()).map(|t| lark::literal(t)).collect();
     let mut lark = String::from("start: ");
     match (texts.is_empty(), texts.len() < list.len()) {
         (true, _) => lark.push_str("\"\""),
@@ -223,9 +293,4 @@ fn choice(list: &[String], config: &GrammarConfig) -> Result<String> {
         }
     }
     Ok(lark)
-}
-
-/// A Lark string literal: JSON's escapes, and U+007F escaped too, which the Lark lexer refuses raw.
-fn literal(text: &str) -> String {
-    Value::from(text).to_string().replace('\u{7f}', "\\u007f")
 }

@@ -1,4 +1,4 @@
-//! JSON schemas inside Lark texts get the same treatment as others.
+//! Lark texts: literals in them, and JSON schemas, which get the same treatment as others.
 
 use super::schema::Together;
 use crate::config::GrammarConfig;
@@ -31,6 +31,11 @@ pub(super) fn with_schemas(
         at += n;
     }
     Ok(out)
+}
+
+/// A Lark string literal: JSON's escapes, and U+007F escaped too, which the Lark lexer refuses raw.
+pub(super) fn literal(text: &str) -> String {
+    Value::from(text).to_string().replace('\u{7f}', "\\u007f")
 }
 
 /// The JSON value at the beginning, and how many bytes it takes.

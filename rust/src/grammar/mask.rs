@@ -1,4 +1,4 @@
-//! A set of tokens as a bitset over the vocabulary.
+//! What may come next: a set of tokens as a bitset over the vocabulary, or anything.
 
 use crate::types::Token;
 
@@ -10,6 +10,11 @@ pub struct Mask {
 }
 
 impl Mask {
+    /// A mask of `len` tokens with all allowed.
+    pub fn all(len: usize) -> Self {
+        Mask::from_words(&vec![u32::MAX; len.div_ceil(32)], len)
+    }
+
     /// A mask of `len` tokens with none allowed.
     pub fn none(len: usize) -> Self {
         Mask { words: vec![0; len.div_ceil(32)], len }
@@ -91,5 +96,56 @@ impl Mask {
     /// The words, for loops that go word by word.
     pub fn words(&self) -> &[u32] {
         &self.words
+    }
+}
+
+/// What may come next.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Next {
+    /// Anything; `end`: end tokens, too.
+    Any {
+        /// The text may end here.
+        end: bool,
+    },
+    /// These tokens.
+    Only(Mask),
+}
+
+impl Next {
+    /// The tokens, where not all may come.
+    pub fn mask(&self) -> Option<&Mask> {
+        match self {
+            Next::Any { .. } => None,
+            Next::Only(mask) => Some(mask),
+        }
+    }
+
+    /// Whether a token that ends no text may come.
+    pub fn allows(&self, token: Token) -> bool {
+        self.mask().is_none_or(|mask| mask.allows(token))
+    }
+
+    /// The only token that may come, if there is exactly one.
+    pub fn single(&self) -> Option<Token> {
+        self.mask().and_then(Mask::single)
+    }
+
+    /// Whether end tokens are left out of what else has no bounds.
+    pub fn goes_on(&self) -> bool {
+        *self == Next::Any { end: false }
+    }
+
+    /// As [`Mask::widened`].
+    pub fn widened(self, len: usize) -> Self {
+        match self {
+            Next::Only(mask) => Next::Only(mask.widened(len)),
+            any => any,
+        }
+    }
+}
+
+impl From<Mask> for Next {
+    fn from(mask: Mask) -> Self {
+        Next::Only(mask)
     }
 }

@@ -75,6 +75,11 @@ impl Event {
         self.0.usage.completion
     }
 
+    #[getter]
+    fn reasoning_tokens(&self) -> u32 {
+        self.0.usage.reasoning
+    }
+
     /// Drafted tokens so far by source: (given to the target, emitted, refused).
     #[getter]
     fn drafts(&self) -> HashMap<&'static str, (u32, u32, u32)> {

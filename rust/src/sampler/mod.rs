@@ -11,7 +11,7 @@ mod noise;
 mod rules;
 
 use crate::error::{Error, Result};
-use crate::grammar::Mask;
+use crate::grammar::Next;
 use crate::request::{Fault, Request, RequestSpec, Sampling};
 use crate::types::{Token, TokenLogprob};
 use crate::vocab::Vocab;
@@ -112,14 +112,14 @@ impl Sampler {
 
     /// Draws the token that follows the `ahead` tokens (accepted in this round, not committed yet).
     ///
-    /// `logits` is a raw row of the vocabulary's width; a mask of None allows everything.
+    /// `logits` is a raw row of the vocabulary's width; without a grammar `next` is None.
     ///
     /// # Errors
     /// `Error::Executor` where the row is not finite: NaN, or no allowed token above minus infinity.
     pub fn draw(
         &self,
         logits: &[f32],
-        mask: Option<&Mask>,
+        next: Option<&Next>,
         ahead: &[Token],
         scratch: &mut Scratch,
     ) -> Result<Drawn> {
@@ -127,7 +127,7 @@ impl Sampler {
         if self.fault() == Some(Fault::SamplerPanic(position)) {
             panic!("planted sampler fault at position {position}");
         }
-        let Some(token) = self.guess(logits, mask, ahead, scratch)? else { return Ok(Drawn::End) };
+        let Some(token) = self.guess(logits, next, ahead, scratch)? else { return Ok(Drawn::End) };
         Ok(Drawn::Token(token, self.logprobs(logits, token, scratch)))
     }
 
@@ -162,13 +162,13 @@ impl Sampler {
     pub fn spread(
         &self,
         logits: &[f32],
-        mask: Option<&Mask>,
+        next: Option<&Next>,
         ahead: &[Token],
         (scratch, out): (&mut Scratch, &mut Vec<(Token, f32)>),
     ) -> Result<bool> {
         out.clear();
         let position = self.position + ahead.len() as u32;
-        let Some(allowed) = self.allowed(mask, position) else { return Ok(false) };
+        let Some(allowed) = self.allowed(next, position) else { return Ok(false) };
         let Scratch { row, tops, .. } = scratch;
         let s = self.params.sampling();
         let logits = self.processed(logits, ahead, row);
@@ -217,12 +217,12 @@ impl Sampler {
     pub fn guess(
         &self,
         logits: &[f32],
-        mask: Option<&Mask>,
+        next: Option<&Next>,
         ahead: &[Token],
         scratch: &mut Scratch,
     ) -> Result<Option<Token>> {
         let position = self.position + ahead.len() as u32;
-        let Some(allowed) = self.allowed(mask, position) else { return Ok(None) };
+        let Some(allowed) = self.allowed(next, position) else { return Ok(None) };
         let Scratch { row, candidates, tops, .. } = scratch;
         let s = self.params.sampling();
         let noise = self.noise(Purpose::Draw, ahead.len());
@@ -288,8 +288,9 @@ impl Sampler {
 
     /// What may be drawn: no end tokens where they must wait, unless nothing else is allowed. None where nothing but the
     /// end is.
-    fn allowed<'a>(&'a self, mask: Option<&'a Mask>, position: u32) -> Option<Allowed<'a>> {
+    fn allowed<'a>(&'a self, next: Option<&'a Next>, position: u32) -> Option<Allowed<'a>> {
         let eog = self.params.vocab.eog();
+        let mask = next.and_then(Next::mask);
         let only = |tokens: &[Token]| {
             mask.is_some_and(|m| m.count() == tokens.iter().filter(|t| m.allows(**t)).count())
         };
@@ -299,7 +300,7 @@ impl Sampler {
         let spec = self.params.spec();
         let without = match position < spec.min_tokens {
             true if !only(&self.params.ends) => &self.params.ends[..],
-            false if spec.ignore_eos => eog,
+            false if spec.ignore_eos || next.is_some_and(Next::goes_on) => eog,
             _ => &[],
         };
         Some(Allowed { mask, without })

@@ -1,4 +1,5 @@
 use super::*;
+use crate::grammar::Mask;
 use crate::request::{Limits, RequestSpec};
 use proptest::prelude::*;
 
@@ -31,7 +32,8 @@ fn token(drawn: Drawn) -> Token {
 }
 
 fn draw(sampler: &Sampler, row: &[f32], mask: Option<&Mask>) -> Token {
-    token(sampler.draw(row, mask, &[], &mut Scratch::default()).unwrap())
+    let next = mask.cloned().map(Next::from);
+    token(sampler.draw(row, next.as_ref(), &[], &mut Scratch::default()).unwrap())
 }
 
 #[test]
@@ -186,7 +188,7 @@ fn end_tokens_wait_for_min_tokens_unless_nothing_else_is_allowed() {
     assert_eq!(token(drawn), end);
     let mut only_end = Mask::none(268);
     only_end.set(end, true);
-    assert_eq!(s.draw(&logits, Some(&only_end), &[], &mut Scratch::default()).unwrap(), Drawn::End);
+    assert_eq!(s.draw(&logits, Some(&only_end.into()), &[], &mut Scratch::default()).unwrap(), Drawn::End);
 }
 
 #[test]
@@ -296,7 +298,7 @@ fn only_allowed_tokens_are_drawn_and_none_is_an_error_that_says_so() {
         assert_eq!(draw(&s, &row(3), Some(&mask)), 9);
         mask.set(9, false);
         mask.set(8, true);
-        let error = s.draw(&row(3), Some(&mask), &[], &mut Scratch::default()).unwrap_err();
+        let error = s.draw(&row(3), Some(&mask.into()), &[], &mut Scratch::default()).unwrap_err();
         assert!(matches!(&error, Error::Invalid { what, .. } if what == "allowed_token_ids"), "{error}");
     }
 }

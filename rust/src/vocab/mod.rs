@@ -227,6 +227,11 @@ impl Vocab {
         self.words.get(token as usize).is_none_or(|w| matches!(w.kind, Kind::Special | Kind::Unused))
     }
 
+    /// Whether only a grammar's `<…>` may ask for the token: its text is no way to write it.
+    pub fn is_marked(&self, token: Token) -> bool {
+        self.words.get(token as usize).is_some_and(|w| matches!(w.kind, Kind::Special | Kind::Marked))
+    }
+
     /// All end-of-generation ids, ascending: the model's and generation_config's.
     pub fn eog(&self) -> &[Token] {
         &self.eog

@@ -3,7 +3,7 @@
 use super::common::{Bench, data};
 use llgtrt::exec::forced::Forced;
 use llgtrt::exec::{Ask, Draft, Drafter};
-use llgtrt::grammar::{Grammar, GrammarSpec, Mask};
+use llgtrt::grammar::{Grammar, GrammarSpec, Next};
 use llgtrt::request::{Limits, Request, RequestSpec};
 use llgtrt::sampler::Sampler;
 use llgtrt::types::{Slot, Token};
@@ -39,7 +39,7 @@ fn proposed(bench: &Bench, grammar: &mut Grammar) -> Draft {
 }
 
 /// The same by committing one forced token after the other.
-fn step_by_step(bench: &Bench, grammar: &mut Grammar) -> (Vec<Token>, Vec<Mask>) {
+fn step_by_step(bench: &Bench, grammar: &mut Grammar) -> (Vec<Token>, Vec<Next>) {
     let (mut tokens, mut masks) = (Vec::new(), Vec::new());
     while !grammar.is_ended() {
         let mask = grammar.mask().unwrap();
@@ -64,8 +64,9 @@ fn walk(bench: &Bench, pristine: &Grammar, text: &str) -> Option<usize> {
             assert_eq!((&draft.tokens, &draft.masks), (&tokens, &masks), "after {history:?} of {text}");
             forced += tokens.len();
         }
-        let mask = grammar.mask().ok()?;
-        let token = mask.iter().find(|t| !bench.vocab.is_special(*t) && bench.vocab.bytes(*t) == [byte])?;
+        let next = grammar.mask().ok()?;
+        let token =
+            next.mask()?.iter().find(|t| !bench.vocab.is_special(*t) && bench.vocab.bytes(*t) == [byte])?;
         grammar.commit(token).ok()?;
         history.push(token);
     }

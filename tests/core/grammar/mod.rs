@@ -7,5 +7,6 @@ mod forced;
 mod fresh;
 mod plain;
 mod refusals;
+mod sections;
 mod specs;
 mod worst;

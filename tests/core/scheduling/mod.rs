@@ -11,6 +11,7 @@ mod lengths;
 mod oracle;
 mod prefixes;
 mod scores;
+mod sections;
 mod speculation;
 pub mod world;
 
@@ -43,8 +44,17 @@ fn constraint() -> impl Strategy<Value = &'static str> {
         1 => Just(r#","grammar":{"json_schema":"{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"integer\"},\"b\":{\"type\":\"string\"}},\"required\":[\"a\",\"b\"],\"additionalProperties\":false}"}"#),
         1 => Just(r#","grammar":{"regex":"[a-f]{3,40}"}"#),
         1 => Just(r#","grammar":{"choice":["red","green","blue and long enough to matter"]}"#),
+        2 => Just(SECTIONS),
     ]
 }
+
+/// Reasoning of up to 9 tokens, then free text in which common letters begin something constrained, time after time.
+const SECTIONS: &str = r#","grammar":{"sections":[
+    {"free":{"triggers":[{"text":"s","next":1},{"text":" the","next":1}],"reasoning":true,"limit":{"tokens":9,"text":"..s"}}},
+    {"free":{"triggers":[{"text":"e","next":2},{"text":"ing","next":3},{"text":"x","next":null}],"may_end":true}},
+    {"bound":{"grammar":{"regex":"[0-9]{2,4}!"},"next":1}},
+    {"bound":{"grammar":{"json_schema":"{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"boolean\"}},\"required\":[\"a\"],\"additionalProperties\":false}"},"next":0}}
+]}"#;
 
 fn tokens() -> impl Strategy<Value = &'static str> {
     prop_oneof![

@@ -4,7 +4,7 @@
 
 use super::*;
 use crate::exec::{Draft, JobId};
-use crate::grammar::Mask;
+use crate::grammar::{Mask, Next};
 use crate::request::{Limits, Request};
 use crate::types::Slot;
 use crate::vocab::Vocab;
@@ -139,7 +139,11 @@ impl Rule for Wrong<'_> {
 /// Probabilities of what may come after `drafted`.
 fn spread(sampler: &Sampler, row: &[f32], mask: &Mask, drafted: &[Token]) -> Vec<(Token, f32)> {
     let mut out = Vec::new();
-    assert!(sampler.spread(row, Some(mask), drafted, (&mut Scratch::default(), &mut out)).unwrap());
+    assert!(
+        sampler
+            .spread(row, Some(&mask.clone().into()), drafted, (&mut Scratch::default(), &mut out))
+            .unwrap()
+    );
     out
 }
 
@@ -149,7 +153,7 @@ fn draft(model: &Model, mistake: Mistake, sampler: &Sampler, said: &[Token]) -> 
     for ahead in 0..MOST_DRAFTED.min(LENGTH - said.len() - 1) {
         let at = context(&[said, &out.tokens].concat());
         let row = model.draft[at];
-        let open = Mask::from_words(&[u32::MAX; V.div_ceil(32)], V);
+        let open = Mask::all(V);
         let mask = if mistake == Mistake::CutWhereRefused { &open } else { &model.masks[at] };
         let q = spread(sampler, &row, mask, &out.tokens);
         let token = sampler.draw_from(q.iter().copied(), Purpose::Draft, ahead).unwrap();
@@ -165,7 +169,7 @@ fn draft(model: &Model, mistake: Mistake, sampler: &Sampler, said: &[Token]) -> 
         out.probs.push(stated);
     }
     for ahead in 0..=out.tokens.len() {
-        out.masks.push(model.masks[context(&[said, &out.tokens[..ahead]].concat())].clone());
+        out.masks.push(model.masks[context(&[said, &out.tokens[..ahead]].concat())].clone().into());
     }
     out
 }
@@ -179,7 +183,7 @@ fn string(
 ) -> usize {
     let mut sampler = Sampler::new(Arc::clone(request), number, 0, Arc::clone(vocab));
     let mut said: Vec<Token> = Vec::new();
-    let mut stale: Option<Mask> = None;
+    let mut stale: Option<Next> = None;
     while said.len() < LENGTH {
         let mut draft = draft(model, mistake, &sampler, &said);
         if let Some(mask) = stale.take() {

@@ -1,0 +1,131 @@
+"""A chat made ready: its prompt's tokens, and what its answer may be."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+from llgtrt.openai import formats, schema, tools, translate
+from llgtrt.openai.constraint import constraint
+from llgtrt.openai.errors import invalid
+from llgtrt.openai.reply import Reply, Thinking
+from llgtrt.prompt import Vocabulary
+from llgtrt.settings import ServerSettings
+from llgtrt.templates import ChatTemplate, RenderError
+
+_TAIL = 32
+"""Tokens of the prompt's end in which it shows whether reasoning has begun."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Model:
+    """How this model is written to, and how it writes."""
+
+    template: ChatTemplate
+    vocabulary: Vocabulary
+    format: formats.Format
+    markers: formats.Markers | None
+    reasons: bool
+    """It reasons whenever it is not told otherwise."""
+
+    @staticmethod
+    def of(template: ChatTemplate, vocabulary: Vocabulary, server: ServerSettings) -> Model:
+        """The model of a template, as far as it is not configured."""
+        source = template.source
+        return Model(
+            template,
+            vocabulary,
+            formats.tool_format(server.tool_format, source),
+            formats.markers(server.reasoning_markers, source),
+            bool(server.reasoning_markers) or formats.knows(source, "enable_thinking"),
+        )
+
+    def knows(self, variable: str) -> bool:
+        """Whether its template looks at this variable."""
+        return formats.knows(self.template.source, variable)
+
+
+def ready(
+    model: Model, body: schema.ChatRequest, messages: Sequence[dict[str, Any]]
+) -> tuple[list[int], Reply]:
+    """The prompt's tokens, and what the answer may be; `messages` are the body's.
+
+    Raises:
+        ApiError: the template refuses the messages, or a field asks for what the model does not do.
+    """
+    asked = tools.tools(body)
+    wanted = _wanted(model, body)
+    prompt = _prompt(model, body, messages, asked)
+    thinking = _thinking(model, body, wanted, prompt)
+    return prompt, Reply(thinking, asked, model.format, constraint(body))
+
+
+def _prompt(
+    model: Model, body: schema.ChatRequest, messages: Sequence[dict[str, Any]], asked: tools.Tools | None
+) -> list[int]:
+    options = translate.template_options(body)
+    messages = tools.fitting(messages, model.format)
+    if model.knows("tools"):
+        # What must not be called is not told of.
+        options["tools"] = asked.rendered() if asked and asked.called else None
+    else:
+        messages = tools.plain(messages, asked, model.format)
+    try:
+        return model.vocabulary.chat(model.template, messages, options)
+    except RenderError as e:
+        if not any("tool_calls" in message for message in messages):
+            raise invalid("messages", f"messages: {e}") from e
+    try:
+        # There are templates that take arguments as objects, and some that take them as text.
+        return model.vocabulary.chat(model.template, tools.as_texts(messages), options)
+    except RenderError as e:
+        raise invalid("messages", f"messages: {e}") from e
+
+
+def _wanted(model: Model, body: schema.ChatRequest) -> bool | None:
+    """Whether the client wants reasoning; None where it says nothing.
+
+    Raises:
+        ApiError: it says something, and this model does not reason.
+    """
+    kwargs = body.chat_template_kwargs or {}
+    effort = body.reasoning_effort
+    said = [body.enable_thinking, *(kwargs.get(name) for name in translate.THINKING)]
+    wanted = next((one for one in said if isinstance(one, bool)), None)
+    if wanted is None and effort is not None:
+        wanted = effort != "none"
+    if model.markers is None:
+        unable = {
+            "reasoning_effort": effort not in (None, "none") and not model.knows("reasoning_effort"),
+            "enable_thinking": bool(body.enable_thinking) and not model.knows("enable_thinking"),
+            "thinking_budget": translate.thinking_budget(body) is not None,
+        }
+        for name, asked in unable.items():
+            if asked:
+                message = (
+                    f"{name}: the chat template shows no reasoning (server.reasoning_markers names its marks)"
+                )
+                raise invalid(name, message, "unsupported_parameter")
+    return wanted
+
+
+def _thinking(
+    model: Model, body: schema.ChatRequest, wanted: bool | None, prompt: Sequence[int]
+) -> Thinking | None:
+    if model.markers is None:
+        return None
+    begin, end = model.markers
+    if body.continue_final_message:
+        last = body.messages[-1].content
+        inside = isinstance(last, str) and last.rfind(begin) > last.rfind(end)
+        ended = not inside
+    else:
+        written = b"".join(model.vocabulary.lookup(token)[0] for token in prompt[-_TAIL:])
+        tail = written.decode("utf-8", "replace").rstrip()
+        inside, ended = tail.endswith(begin), tail.endswith(end)
+    if ended or (wanted is False and not inside):
+        return None
+    # A model that cannot be told otherwise is stopped at once.
+    budget = 0 if wanted is False else translate.thinking_budget(body)
+    return Thinking(model.markers, inside, model.reasons, budget)

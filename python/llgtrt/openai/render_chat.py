@@ -1,0 +1,125 @@
+"""Core events to `chat.completion` and its chunks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from llgtrt.engine import Delta, Logprob
+from llgtrt.openai.parse import Arguments, Call, Content, Grammar, Parser, Piece, Reasoning
+from llgtrt.openai.render import LEAST_LOGPROB, Json, Render, Whole, piece_of
+from llgtrt.openai.reply import Reply
+from llgtrt.openai.tools import call_id
+from llgtrt.prompt import Vocabulary
+
+
+class ChatRender(Render):
+    """`chat.completion` and its chunks."""
+
+    prefix = "chatcmpl"
+    whole_object = "chat.completion"
+    chunk_object = "chat.completion.chunk"
+
+    def __init__(self, model: str, fingerprint: str, vocabulary: Vocabulary, logprobs: int | None) -> None:
+        super().__init__(model, fingerprint, vocabulary, logprobs)
+        self._reply: Reply | None = None
+        self._parts: Grammar | None = None
+        self._parsers: dict[int, Parser] = {}
+
+    def answer_in(self, reply: Reply) -> None:
+        """Tells answers apart into the parts that they may have."""
+        self._reply, self._parts = reply, reply.parts()
+
+    def whole(self, index: int, choice: Whole) -> Json:
+        """A choice with its `message`."""
+        message: Json = {"role": "assistant", "content": choice.text, "refusal": None}
+        if self._parts is not None:
+            parser = self._parsers[index] = Parser(self._parts)
+            told = self._told(index, [*parser.feed(choice.text), *parser.finish()])
+            for call in told.get("tool_calls", ()):
+                del call["index"]
+            message |= {"content": None if parser.calls else "", **told}
+        return {
+            "index": index,
+            "message": message,
+            "logprobs": self._logprobs(choice.logprobs, choice.finish_reason),
+            "finish_reason": self._reason(index, choice.finish_reason),
+        }
+
+    def _told(self, index: int, pieces: Sequence[Piece]) -> Json:
+        """Members of a message or of a delta, in which what belongs together is one."""
+        told: Json = {}
+        calls: dict[int, Json] = {}
+        for piece in pieces:
+            match piece:
+                case Content(text):
+                    told["content"] = told.get("content", "") + text
+                case Reasoning(text):
+                    told["reasoning_content"] = told.get("reasoning_content", "") + text
+                case Call(number, name):
+                    made = call_id(
+                        self._reply.format if self._reply else None, f"{self._id}/{index}/{number}"
+                    )
+                    function = {"name": name, "arguments": ""}
+                    calls[number] = {"index": number, "id": made, "type": "function", "function": function}
+                case Arguments(number, text):
+                    call = calls.setdefault(number, {"index": number, "function": {"arguments": ""}})
+                    call["function"]["arguments"] += text
+        if calls and self._legacy:
+            told["function_call"] = calls[0]["function"]
+        elif calls:
+            told["tool_calls"] = list(calls.values())
+        return told
+
+    @property
+    def _legacy(self) -> bool:
+        return bool(self._reply and self._reply.tools and self._reply.tools.legacy)
+
+    def _reason(self, index: int, reason: str | None) -> str | None:
+        """Why a choice ended: a call is a reason of its own."""
+        parser = self._parsers.get(index)
+        if reason != "stop" or parser is None or not parser.calls:
+            return reason
+        return "function_call" if self._legacy else "tool_calls"
+
+    def beside(self, choices: Sequence[Whole]) -> Json:
+        """The prompt is that of all choices, and its log-probabilities stand where vLLM has them."""
+        return self.prompt(choices[0])
+
+    def first(self, index: int) -> Json | None:
+        """The chunk that names the role."""
+        return self._chunk(index, {"role": "assistant", "content": "", "refusal": None})
+
+    def piece(self, delta: Delta) -> Json | None:
+        """A chunk with new text, or parts of the answer."""
+        told: Json = {"content": delta.text} if delta.text or delta.logprobs else {}
+        if self._parts is not None:
+            parser = self._parsers.setdefault(delta.index, Parser(self._parts))
+            pieces = parser.feed(delta.text)
+            if delta.finish_reason is not None:
+                pieces += parser.finish()
+            told = self._told(delta.index, pieces)
+        if not told and not delta.logprobs:
+            return None
+        return self._chunk(delta.index, told, self._logprobs(delta.logprobs, delta.finish_reason))
+
+    def last(self, index: int, finish_reason: str) -> Json:
+        """The chunk that says why the choice ended."""
+        return self._chunk(index, {}, finish_reason=self._reason(index, finish_reason))
+
+    def _chunk(
+        self, index: int, delta: Json, logprobs: Json | None = None, finish_reason: str | None = None
+    ) -> Json:
+        return {"index": index, "delta": delta, "logprobs": logprobs, "finish_reason": finish_reason}
+
+    def _logprobs(self, logprobs: Sequence[Logprob], finish_reason: str | None) -> Json | None:
+        if self._top is None:
+            return None
+        entries = [
+            piece_of({**self._entry(token, logprob), "top_logprobs": [self._entry(*t) for t in top]})
+            for token, logprob, top in self.visible(logprobs, finish_reason)
+        ]
+        return {"content": entries, "refusal": None}
+
+    def _entry(self, token: int, logprob: float) -> Json:
+        shown, written = self.token(token)
+        return {"token": shown, "logprob": max(logprob, LEAST_LOGPROB), "bytes": list(written)}

@@ -1,0 +1,114 @@
+"""The parts of an answer, reasoning, text and calls, as one grammar for the core and one for the parser."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from llgtrt.openai.formats import Format, Markers
+from llgtrt.openai.parse import Grammar
+from llgtrt.openai.tools import Tools
+
+Json = dict[str, Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class Thinking:
+    """What of reasoning an answer may have."""
+
+    markers: Markers
+    inside: bool
+    """The prompt has opened it."""
+    certain: bool
+    """The model begins with it whenever it is not told otherwise."""
+    budget: int | None = None
+    """Most tokens of it."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Reply:
+    """What an answer may be."""
+
+    thinking: Thinking | None
+    tools: Tools | None
+    format: Format
+    constraint: Any = None
+    """The core's grammar of the answer's text."""
+
+    @property
+    def bound(self) -> bool:
+        """Nothing of the answer is free text."""
+        return self.constraint is not None or (self.tools is not None and self.tools.mode == "required")
+
+    def core(self) -> Any:
+        """The core's grammar; none where there is nothing to enforce, to find or to count."""
+        thinking = self.thinking
+        if thinking is None or not (thinking.inside or thinking.certain or not self.bound):
+            sections = self._answer(0)
+            match sections:
+                case [{"bound": {"grammar": grammar, "next": None}}]:
+                    return grammar
+                case [{"free": {"triggers": []}}]:
+                    return None
+            return {"sections": sections}
+        if thinking.inside:
+            return {"sections": [self._thinking(1), *self._answer(1)]}
+        begin = thinking.markers[0]
+        if self.bound:
+            opening = _bound({"text": begin}, 1)
+            return {"sections": [opening, self._thinking(2), *self._answer(2)]}
+        first, rest = self._answer(2)[0], self._answer(2)
+        opens = _trigger(begin, 1, at_start=True)
+        opening = _free([*first["free"]["triggers"], opens], may_end=True)
+        return {"sections": [opening, self._thinking(2), *rest]}
+
+    def _thinking(self, after: int) -> Json:
+        assert self.thinking
+        end = self.thinking.markers[1]
+        budget = self.thinking.budget
+        limit = None if budget is None else {"tokens": budget, "text": end}
+        return _free([_trigger(end, after)], not self.bound, limit=limit, reasoning=True)
+
+    def _answer(self, at: int) -> list[Json]:
+        """The sections behind the reasoning, the first of which is number `at`."""
+        tools, style = self.tools, self.format
+        if tools is None:
+            return [_free([], True) if self.constraint is None else _bound(self.constraint)]
+        if tools.mode == "required":
+            return [_bound(tools.core(style, "", tools.parallel))]
+        if tools.mode == "none":
+            if self.constraint is not None:
+                return [_bound(self.constraint)]
+            # An answer that is JSON may begin like a call and be none.
+            return [_free([] if style.at_start else [_trigger(style.trigger, None)], True)]
+        if self.constraint is not None:
+            return [_bound(tools.core(style, "", tools.parallel, self.constraint))]
+        trigger = _trigger(style.trigger, at + 1, style.at_start)
+        again = at if style.resumes and tools.parallel else None
+        called = tools.core(style, style.trigger, tools.parallel and not style.resumes)
+        return [_free([trigger], True), _bound(called, again)]
+
+    def parts(self) -> Grammar | None:
+        """The parser's grammar; None where all of the text is content."""
+        thinking = self.thinking
+        called = self.tools is not None and self.tools.called
+        if thinking is None and not called:
+            return None
+        return Grammar(
+            markers=thinking.markers if thinking else None,
+            inside=bool(thinking and thinking.inside),
+            format=self.format if called else None,
+            names=self.tools.names if called and self.tools else (),
+        )
+
+
+def _trigger(text: str, after: int | None, at_start: bool = False) -> Json:
+    return {"text": text, "next": after, "at_start": at_start}
+
+
+def _free(triggers: list[Json], may_end: bool, limit: Json | None = None, reasoning: bool = False) -> Json:
+    return {"free": {"triggers": triggers, "may_end": may_end, "limit": limit, "reasoning": reasoning}}
+
+
+def _bound(grammar: Any, after: int | None = None) -> Json:
+    return {"bound": {"grammar": grammar, "next": after}}

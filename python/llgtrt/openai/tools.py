@@ -1,0 +1,242 @@
+"""What a request says of functions: which may be called, how many times, and how the model is told."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from llgtrt.openai import schema
+from llgtrt.openai.errors import invalid
+from llgtrt.openai.formats import Format, instructions
+from llgtrt.openai.functions import AllowedChoice, Function, FunctionName, NamedChoice, Tool, ToolCall
+
+_NAME = re.compile(r"[A-Za-z0-9_.:/-]{1,128}")
+_MOST = 128
+_NO_PARAMETERS = '{"type":"object","properties":{},"additionalProperties":false}'
+_SHORT = 9
+
+
+@dataclasses.dataclass(frozen=True)
+class Tools:
+    """The functions of a request."""
+
+    functions: Sequence[Tool]
+    names: Sequence[str]
+    """Those that may be called."""
+    mode: str
+    """`none`, `auto` or `required`."""
+    parallel: bool
+    """There may be several calls."""
+    legacy: bool
+    """Written, and to be answered, in the older way."""
+
+    @property
+    def called(self) -> bool:
+        """There may be calls."""
+        return self.mode != "none"
+
+    def rendered(self) -> list[dict[str, Any]]:
+        """The functions as chat templates know them."""
+        return [
+            {
+                "type": "function",
+                "function": {
+                    "name": tool.function.name,
+                    "description": tool.function.description or "",
+                    "parameters": msgspec.json.decode(_parameters(tool.function)),
+                },
+            }
+            for tool in self.functions
+        ]
+
+    def core(self, style: Format, begun: str, several: bool, answer: Any = None) -> dict[str, Any]:
+        """The core's grammar of calls (`rust/src/grammar/spec.rs`, `Calls`)."""
+        where = "functions" if self.legacy else "tools"
+        path = "parameters" if self.legacy else "function/parameters"
+        tools = [
+            {
+                "name": tool.function.name,
+                "schema": _parameters(tool.function),
+                "at": f"/{where}/{i}/{path}",
+            }
+            for i, tool in enumerate(self.functions)
+            if tool.function.name in self.names
+        ]
+        texts = {name: getattr(style, name) for name in ("open", "before", "between", "after", "close")}
+        separator = style.separator if several else None
+        return {"calls": {"tools": tools, **texts, "separator": separator, "begun": begun, "or": answer}}
+
+
+def tools(body: schema.ChatRequest) -> Tools | None:
+    """The functions of a body; None where there are none.
+
+    Raises:
+        ApiError: a name is wrong, unknown or there twice, or something has to be called and there is nothing.
+    """
+    legacy = body.functions is not None
+    if legacy and body.tools is not None:
+        raise invalid("functions", "functions: the older name of tools; leave one out")
+    listed = [Tool("function", f) for f in body.functions or ()] if legacy else body.tools or ()
+    where = "functions" if legacy else "tools"
+    mode, chosen, field = _choice(body)
+    if not listed:
+        if mode == "required" or chosen is not None:
+            raise invalid(field, f"{field}: wants a call, but there are no {where}")
+        return None
+    if len(listed) > _MOST:
+        raise invalid(where, f"{where}: has {len(listed)} entries; at most {_MOST}")
+    known: set[str] = set()
+    for i, tool in enumerate(listed):
+        at = f"{where}[{i}].{'name' if legacy else 'function.name'}"
+        if not _NAME.fullmatch(tool.function.name):
+            raise invalid(at, f"{at}: must have 1 to 128 letters, digits or characters of _ - . : /")
+        if tool.function.name in known:
+            raise invalid(at, f"{at}: {tool.function.name} is there twice")
+        known.add(tool.function.name)
+        _decoded(_parameters(tool.function), f"{where}[{i}].{'' if legacy else 'function.'}parameters")
+    for name, at in chosen or ():
+        if name not in known:
+            raise invalid(at, f"{at}: {name:.128} is none of the {where}")
+    names = [name for name, _ in chosen] if chosen is not None else sorted(known)
+    one = legacy or isinstance(body.tool_choice, NamedChoice) or body.parallel_tool_calls is False
+    return Tools(listed, names, mode, not one, legacy)
+
+
+def _choice(body: schema.ChatRequest) -> tuple[str, list[tuple[str, str]] | None, str]:
+    """The mode, the functions chosen, each with the place of its name, and the field that says so."""
+    if isinstance(body.function_call, FunctionName):
+        return "required", [(body.function_call.name, "function_call.name")], "function_call"
+    match body.tool_choice:
+        case NamedChoice():
+            return "required", [(body.tool_choice.function.name, "tool_choice.function.name")], "tool_choice"
+        case AllowedChoice():
+            allowed = body.tool_choice.allowed_tools
+            at = "tool_choice.allowed_tools.tools"
+            if not allowed.tools:
+                raise invalid(at, f"{at}: must have at least one")
+            named = [(t.function.name, f"{at}[{i}].function.name") for i, t in enumerate(allowed.tools)]
+            return allowed.mode, named, "tool_choice"
+        case None:
+            return body.function_call or "auto", None, "function_call"
+        case mode:
+            return mode, None, "tool_choice"
+
+
+def _decoded(text: str, at: str) -> Any:
+    """A JSON text's value.
+
+    Raises:
+        ApiError: it is no JSON, is nested too deeply, or has half of a character in it.
+    """
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError) as e:
+        raise invalid(at, f"{at}: not JSON ({e})") from e
+
+
+def _parameters(function: Function) -> str:
+    """The schema of the arguments, as the client wrote it."""
+    text = bytes(function.parameters).decode()
+    return _NO_PARAMETERS if text in ("", "null") else text
+
+
+def calls(message: schema.Message, at: str) -> dict[str, Any]:
+    """The calls of a message of the history as chat templates know them; empty where there are none.
+
+    Raises:
+        ApiError: arguments are no JSON, or another role's message has calls.
+    """
+    written = message.tool_calls or ()
+    if message.function_call is not None:
+        written = [*written, ToolCall(message.function_call)]
+    if not written:
+        return {}
+    if message.role != "assistant":
+        raise invalid(f"{at}.tool_calls", f"{at}.tool_calls: only the assistant calls functions")
+    made = []
+    for i, call in enumerate(written):
+        place = f"{at}.tool_calls[{i}].function.arguments"
+        arguments = _decoded(call.function.arguments or "{}", place)
+        function = {"name": call.function.name, "arguments": arguments}
+        made.append({"id": call.id, "type": "function", "function": function})
+    return {"tool_calls": made}
+
+
+def fitting(messages: Sequence[dict[str, Any]], style: Format) -> list[dict[str, Any]]:
+    """The messages with ids of calls as the model's template wants them."""
+    if not style.short_ids:
+        return list(messages)
+
+    def short(call: str) -> str:
+        if len(call) == _SHORT and call.isascii() and call.isalnum():
+            return call
+        return hashlib.sha256(call.encode()).hexdigest()[:_SHORT]
+
+    def change(message: dict[str, Any]) -> dict[str, Any]:
+        made = dict(message)
+        if "tool_calls" in made:
+            made["tool_calls"] = [{**call, "id": short(call["id"])} for call in made["tool_calls"]]
+        if "tool_call_id" in made:
+            made["tool_call_id"] = short(made["tool_call_id"])
+        return made
+
+    return [change(message) for message in messages]
+
+
+def as_texts(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The same with arguments as JSON text, as some templates want them."""
+
+    def text(call: dict[str, Any]) -> dict[str, Any]:
+        arguments = json.dumps(call["function"]["arguments"], ensure_ascii=False)
+        return {**call, "function": {**call["function"], "arguments": arguments}}
+
+    return [
+        {**m, "tool_calls": [text(c) for c in m["tool_calls"]]} if "tool_calls" in m else m for m in messages
+    ]
+
+
+def plain(messages: Sequence[dict[str, Any]], asked: Tools | None, style: Format) -> list[dict[str, Any]]:
+    """The messages for a template that knows nothing of functions.
+
+    What the model is told of them stands in the system's message, calls as the model writes them, and results
+    in the user's words.
+    """
+    made: list[dict[str, Any]] = []
+    results = False
+    for message in messages:
+        role, content = message["role"], message["content"]
+        others = {n: v for n, v in message.items() if n not in ("tool_calls", "tool_call_id")}
+        if "tool_calls" in message:
+            written = [
+                (c["function"]["name"], json.dumps(c["function"]["arguments"], ensure_ascii=False))
+                for c in message["tool_calls"]
+            ]
+            others["content"] = "\n".join(filter(None, (content, style.write(written))))
+        is_result = role == "tool"
+        if is_result:
+            name = f" of {message['name']}" if message.get("name") else ""
+            others = {"role": "user", "content": f"Result{name}: {content}"}
+        if results and others["role"] == "user":
+            made[-1] = {**made[-1], "content": f"{made[-1]['content']}\n{others['content']}"}
+        else:
+            made.append(others)
+        results = is_result or (results and role == "user")
+    if asked is not None and asked.called:
+        told = instructions(style, asked.rendered(), asked.parallel)
+        if made and made[0]["role"] in ("system", "developer"):
+            made[0] = {**made[0], "content": f"{made[0]['content']}\n\n{told}"}
+        else:
+            made.insert(0, {"role": "system", "content": told})
+    return made
+
+
+def call_id(style: Format | None, seed: str) -> str:
+    """The id of a call, from a text that no other call has."""
+    digest = hashlib.sha256(seed.encode()).hexdigest()
+    return digest[:_SHORT] if style and style.short_ids else f"call_{digest[:24]}"

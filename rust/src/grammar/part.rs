@@ -1,0 +1,131 @@
+//! One llguidance matcher: what is committed to it, and how a walk ahead in it is undone.
+
+use super::mask::Mask;
+use super::text;
+use crate::error::{Error, Result};
+use crate::types::Token;
+use llguidance::Matcher;
+use llguidance::api::StopReason;
+use std::fmt;
+use std::sync::Arc;
+
+/// A compiled grammar at its beginning. Never walked: clones are.
+pub(super) struct Pristine {
+    pub(super) matcher: Matcher,
+    pub(super) can_rollback: bool,
+    pub(super) ends: Arc<Ends>,
+}
+
+/// The end tokens, and the width of a mask.
+#[derive(Debug)]
+pub(super) struct Ends {
+    pub(super) eog: Vec<Token>,
+    pub(super) width: usize,
+}
+
+impl fmt::Debug for Pristine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pristine").field("can_rollback", &self.can_rollback).finish_non_exhaustive()
+    }
+}
+
+/// A grammar, and the tokens that are committed to it.
+pub(super) struct Part {
+    pub(super) pristine: Arc<Pristine>,
+    live: Matcher,
+    history: Vec<Token>,
+}
+
+impl Part {
+    /// At its beginning. Costs 20 to 200 µs.
+    pub(super) fn new(pristine: Arc<Pristine>) -> Self {
+        let live = pristine.matcher.deep_clone();
+        Part { pristine, live, history: Vec::new() }
+    }
+
+    /// The same state apart from this one, to go on from.
+    pub(super) fn apart(&self) -> Self {
+        Part { pristine: Arc::clone(&self.pristine), live: self.live.deep_clone(), history: Vec::new() }
+    }
+
+    pub(super) fn mask(&mut self) -> Result<Mask> {
+        mask_of(&mut self.live, &self.pristine.ends)
+    }
+
+    /// Whether the last mask came from walking the trie: such a mask is kept by the matcher, and may come up again.
+    pub(super) fn walked_trie(&self) -> bool {
+        self.live.last_step_stats().map_or(true, |s| s.trie_nodes_walked > 0)
+    }
+
+    /// Walks over a token; false where it is refused or an end token.
+    pub(super) fn push(&mut self, token: Token) -> Result<bool> {
+        // An id past the vocabulary would spoil the matcher.
+        if token as usize >= self.pristine.ends.width || self.pristine.ends.eog.contains(&token) {
+            return Ok(false);
+        }
+        self.live.try_consume_tokens(&[token]).map(|n| n == 1).map_err(|e| broken(&e.to_string()))
+    }
+
+    /// Notes that the tokens last walked over are committed.
+    pub(super) fn keep(&mut self, tokens: &[Token]) {
+        self.history.extend_from_slice(tokens);
+    }
+
+    /// Whether these tokens could come next; the state stays.
+    pub(super) fn takes(&mut self, tokens: &[Token]) -> Result<bool> {
+        self.live.validate_tokens(tokens).map(|n| n == tokens.len()).map_err(|e| broken(&e.to_string()))
+    }
+
+    /// Whether nothing may follow.
+    pub(super) fn is_ended(&self) -> bool {
+        ended(&self.live)
+    }
+
+    /// Undoes a walk of `pushed` tokens; `masked_ahead`: a mask was computed after the first of them.
+    pub(super) fn undo(&mut self, pushed: usize, masked_ahead: bool) {
+        if self.live.is_error() || (pushed > 0 && self.live.rollback(pushed).is_err()) {
+            self.rebuild();
+        } else if masked_ahead {
+            self.live.invalidate_bias_cache();
+        }
+    }
+
+    /// Walks the committed tokens again from the pristine compilation: 0.6 ms for 238 tokens.
+    fn rebuild(&mut self) {
+        self.live = self.pristine.matcher.deep_clone();
+        // A failure here stays in the matcher and is what the next mask reports.
+        let _ = self.live.consume_tokens(&self.history);
+    }
+}
+
+pub(super) fn mask_of(matcher: &mut Matcher, ends: &Ends) -> Result<Mask> {
+    if ended(matcher) {
+        let mut mask = Mask::none(ends.width);
+        ends.eog.iter().for_each(|&t| mask.set(t, true));
+        return Ok(mask);
+    }
+    let words = matcher.compute_mask().map_err(|e| broken(&e.to_string()))?;
+    let may_end = matcher.is_accepting().map_err(|e| broken(&e.to_string()))?;
+    let mut mask = Mask::from_words(words.as_slice(), ends.width);
+    // Also takes away an end token that the grammar itself asks for: it would end the text where it may not end.
+    ends.eog.iter().for_each(|&t| mask.set(t, may_end));
+    if mask.words().iter().all(|w| *w == 0) {
+        return Err(broken("no token of the vocabulary can continue the text here"));
+    }
+    Ok(mask)
+}
+
+fn ended(matcher: &Matcher) -> bool {
+    matches!(
+        matcher.stop_reason(),
+        StopReason::NoExtension | StopReason::NoExtensionBias | StopReason::EndOfSentence
+    )
+}
+
+/// An error of the sequence whose grammar it is.
+pub(super) fn broken(why: &str) -> Error {
+    let why = text::clean(why);
+    // What llguidance says where the mask is empty.
+    let dead = why.is_empty() || why.ends_with("NoExtensionBias");
+    Error::grammar("", "grammar", if dead { "nothing can follow here that satisfies it".into() } else { why })
+}

@@ -1,0 +1,109 @@
+"""Libraries that call functions by default, on the demo model: each is skipped where it is not installed.
+
+The model has not learned to call functions; that what it calls is right is the grammar's work.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import openai
+import pydantic
+import pytest
+
+from .serving import Server
+
+
+pytestmark = pytest.mark.filterwarnings("default")
+"""The libraries' own."""
+
+
+class Order(pydantic.BaseModel):
+    """An order of a customer."""
+
+    size: Literal["small", "large"]
+    express: bool
+
+
+@pytest.fixture(scope="module")
+def client(demo: Server) -> openai.OpenAI:
+    """The official client."""
+    return demo.client()
+
+
+def test_instructors_default_mode(client: openai.OpenAI) -> None:
+    instructor: Any = pytest.importorskip("instructor")
+    made = instructor.from_openai(client).chat.completions.create(
+        model="demo",
+        response_model=Order,
+        messages=[{"role": "user", "content": "A large one, and quickly."}],
+        max_retries=0,
+    )
+    assert isinstance(made, Order)
+
+
+def test_langchains_bound_tools(demo: Server) -> None:
+    langchain: Any = pytest.importorskip("langchain_openai")
+    core: Any = pytest.importorskip("langchain_core.messages")
+    model = langchain.ChatOpenAI(
+        base_url=demo.url + "/v1", api_key="none", model="demo", temperature=0, max_retries=0, max_tokens=300
+    )
+    bound = model.bind_tools([Order], tool_choice="required", parallel_tool_calls=False)
+    talk = [core.HumanMessage("A large one, and quickly.")]
+    for _ in range(3):
+        answer = bound.invoke(talk)
+        (call,) = answer.tool_calls
+        assert call["name"] == "Order"
+        Order.model_validate(call["args"])
+        talk += [answer, core.ToolMessage("done", tool_call_id=call["id"])]
+    grown = None
+    for chunk in bound.stream(talk[:1]):
+        grown = chunk if grown is None else grown + chunk
+    assert grown is not None
+    Order.model_validate(grown.tool_calls[0]["args"])
+    assert model.bind_tools([Order], tool_choice="none").invoke(talk).tool_calls == []
+    named = model.with_structured_output(Order, method="function_calling")
+    assert isinstance(named.invoke("A small one."), Order)
+
+
+def test_pydantic_ais_default_output(demo: Server) -> None:
+    ai: Any = pytest.importorskip("pydantic_ai")
+    models: Any = pytest.importorskip("pydantic_ai.models.openai")
+    providers: Any = pytest.importorskip("pydantic_ai.providers.openai")
+    provider = providers.OpenAIProvider(base_url=demo.url + "/v1", api_key="none")
+    model = models.OpenAIChatModel("demo", provider=provider)
+    agent = ai.Agent(model, output_type=Order, retries=0, model_settings={"max_tokens": 300})
+    assert isinstance(agent.run_sync("A large one, and quickly.").output, Order)
+
+
+def test_the_official_clients_tools(client: openai.OpenAI) -> None:
+    parsed = client.chat.completions.parse(
+        model="demo",
+        messages=[{"role": "user", "content": "A large one, and quickly."}],
+        tools=[openai.pydantic_function_tool(Order)],
+        tool_choice="required",
+        parallel_tool_calls=False,
+        max_tokens=300,
+    )
+    calls = parsed.choices[0].message.tool_calls
+    assert calls is not None
+    assert isinstance(calls[0].function.parsed_arguments, Order)
+
+
+def test_speculation_changes_no_call(demo: Server) -> None:
+    tools = [openai.pydantic_function_tool(Order)]
+    for seed in range(3):
+        answers = []
+        for enabled in (True, False):
+            fields = {
+                "messages": [{"role": "user", "content": "Order something."}],
+                "tools": tools,
+                "tool_choice": "required",
+                "seed": seed,
+                "max_tokens": 200,
+                "speculative": {"enabled": enabled},
+            }
+            choice = demo.http.post("/v1/chat/completions", json=fields).json()["choices"][0]
+            calls = [call["function"] for call in choice["message"]["tool_calls"]]
+            answers.append((calls, choice["message"]["content"], choice["finish_reason"]))
+        assert answers[0] == answers[1]
