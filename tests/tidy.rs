@@ -55,6 +55,7 @@ const PYTHON_ORDER: &[&str] = &[
     "run",
     "build",
     "connection",
+    "page",
     "app",
     "serve",
     "cli",

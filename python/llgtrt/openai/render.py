@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from llgtrt.engine import Delta, Logprob, Usage
+from llgtrt.engine import Delta, Logprob, Origin, Usage
 from llgtrt.prompt import Vocabulary
 
 Json = dict[str, Any]
@@ -141,6 +141,22 @@ class Render(abc.ABC):
             }
             for t, (value, rank) in ranks.items()
         }
+
+    def origins(self, origins: Sequence[Origin]) -> list[msgspec.Raw]:
+        """The extension field `token_origins` of a chunk's choice."""
+        return [
+            _piece(
+                {
+                    **self._shown(token),
+                    "source": source,
+                    "refused": [{**self._shown(other), "source": who} for other, who in refused],
+                }
+            )
+            for token, source, refused in origins
+        ]
+
+    def _shown(self, token: int) -> Json:
+        return {"id": token, "token": self.token(token)[0]}
 
     def visible(self, logprobs: Sequence[Logprob], finish_reason: str | None) -> Sequence[Logprob]:
         """Leaves out the token that ended the choice by itself: it is no part of the text."""

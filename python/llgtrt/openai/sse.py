@@ -79,7 +79,7 @@ class Stream:
                     yield b": keep-alive\n\n"
                 deltas = await self._generation.next()
             while deltas:
-                few = sum(len(delta.logprobs) for delta in deltas) < MANY
+                few = sum(len(delta.logprobs) + len(delta.origins) for delta in deltas) < MANY
                 yield self._chunks(deltas) if few else await asyncio.to_thread(self._chunks, deltas)
                 deltas = await self._generation.next()
         except _core.CoreError as e:
@@ -98,8 +98,11 @@ class Stream:
             opening = self._render.first(delta.index)
             if opening is not None:
                 yield opening
-        if delta.text or delta.logprobs:
-            yield self._render.piece(delta)
+        if delta.text or delta.logprobs or delta.origins:
+            piece = self._render.piece(delta)
+            if delta.origins:
+                piece["token_origins"] = self._render.origins(delta.origins)
+            yield piece
         if delta.finish_reason is not None:
             yield self._render.last(delta.index, delta.finish_reason)
 
