@@ -66,6 +66,7 @@ fn event(request: RequestId, choice: u32, tokens: Vec<u32>, end: Option<End>) ->
         text: " word".into(),
         tokens,
         logprobs: vec![],
+        origins: vec![],
         prompt_logprobs: vec![],
         usage: Usage::default(),
         end,

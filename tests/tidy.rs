@@ -58,6 +58,7 @@ const PYTHON_ORDER: &[&str] = &[
     "run",
     "build",
     "connection",
+    "page",
     "app",
     "serve",
     "batch",

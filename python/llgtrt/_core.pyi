@@ -82,8 +82,15 @@ class Event:
         """(token, logprob, alternatives) per new token, natural logarithm, best alternative first; [] unless asked for."""
 
     @property
+    def origins(self) -> list[tuple[str | None, list[tuple[int, str]]]]:
+        """(who drafted it, [(token refused in its stead, who drafted that), ...]) per new token; [] unless asked for.
+
+        None = the target drew it, and nobody had drafted it.
+        """
+
+    @property
     def prompt_logprobs(self) -> list[tuple[int, float, list[tuple[int, float]]]]:
-        """The same of further prompt tokens, from the second on; [] unless asked for."""
+        """Log-probabilities of further prompt tokens, from the second on; [] unless asked for."""
 
     @property
     def prompt_tokens(self) -> int:

@@ -22,7 +22,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from llgtrt import _core
+from llgtrt import _core, page
 from llgtrt.engine import AsyncEngine, Generation, GoneError
 from llgtrt.metrics import EngineCollector, HttpCounts, exposition, promise
 from llgtrt.openai import openapi, routes, tokens
@@ -225,6 +225,9 @@ def create_app(settings: Settings, engine: AsyncEngine) -> FastAPI:
     app.router.route_class = _Direct
     for path, (method, handler) in HANDLERS.items():
         app.add_api_route(path, handler, methods=[method])
+    if settings.server.page:
+        for path in page.FILES:
+            app.add_api_route(path, page.serve, methods=["GET"], include_in_schema=False)
     app.openapi = openapi.document  # type: ignore[method-assign]
     app.state.api = routes.Api(settings, engine, Vocabulary(engine.core))
     app.state.work, app.state.counts = work, counts
@@ -319,4 +322,4 @@ def _known_path(path: str) -> str:
     """The path as a label: one of few."""
     if path.startswith("/v1/models/"):
         return "/v1/models"
-    return path if path in HANDLERS else "other"
+    return path if path in HANDLERS or path in page.FILES else "other"

@@ -20,6 +20,10 @@ Logprob = tuple[int, float, list[tuple[int, float]]]
 """A token, its log-probability, and the most likely tokens with theirs."""
 
 
+Origin = tuple[int, str | None, list[tuple[int, str]]]
+"""A token, who drafted it (None = nobody), and the tokens refused in its stead with who drafted those."""
+
+
 class GoneError(Exception):
     """The generation was cancelled because nobody waits for it any more."""
 
@@ -39,6 +43,8 @@ class Delta:
     error: _core.CoreError | None
     prompt: list[Logprob] = dataclasses.field(default_factory=list)
     """Of further tokens of the prompt, from the second on; on the prompt's first choice."""
+    origins: list[Origin] = dataclasses.field(default_factory=list)
+    """Of the new tokens, where the client asks for them."""
 
 
 @dataclasses.dataclass
@@ -52,6 +58,11 @@ class Usage:
     """Of those, the tokens of reasoning."""
     drafts: Counter[tuple[str, str]] = dataclasses.field(default_factory=Counter)
     """Drafted tokens by (source, fate): `drafted` of which are `accepted` or `refused`."""
+
+
+def _origins(event: _core.Event) -> list[Origin]:
+    told = event.origins
+    return [(token, *origin) for token, origin in zip(event.tokens, told, strict=True)] if told else []
 
 
 class Generation:
@@ -106,10 +117,12 @@ class Generation:
             self.first = time.monotonic()
         finish, error = event.finish_reason, event.error
         delta = self._pending.get(index)
+        origins = _origins(event)
         if delta is None:
             prompt = event.prompt_logprobs
-            self._pending[index] = Delta(index, event.text, event.logprobs, finish, error, prompt)
+            self._pending[index] = Delta(index, event.text, event.logprobs, finish, error, prompt, origins)
         else:
+            delta.origins.extend(origins)
             delta.prompt.extend(event.prompt_logprobs)
             delta.text += event.text
             delta.logprobs.extend(event.logprobs)

@@ -48,6 +48,7 @@ class ServerSettings:
     max_body_bytes: int
     unknown_fields: str
     access_log: str
+    page: bool
     engine_process: bool
 
     @staticmethod

@@ -53,6 +53,9 @@ pub struct RequestSpec {
     /// Log-probabilities of the prompt's tokens after the first wanted, with this many alternatives (0..=20).
     #[serde(default)]
     pub prompt_logprobs: Option<u32>,
+    /// Where each token came from is told.
+    #[serde(default)]
+    pub origins: bool,
     /// The constraint.
     #[serde(default)]
     pub grammar: Option<GrammarSpec>,

@@ -181,6 +181,11 @@ impl Sequence {
         ready && self.spec.spec().speculative.allows(source)
     }
 
+    /// Whether it is told where each token came from.
+    pub fn wants_origins(&self) -> bool {
+        self.spec.spec().origins
+    }
+
     /// How its drafts are accepted, if not as the server says.
     pub fn acceptance_mode(&self) -> Option<config::Acceptance> {
         self.spec.spec().speculative.acceptance
@@ -358,6 +363,7 @@ impl Sequence {
             text: String::new(),
             tokens: Vec::new(),
             logprobs: Vec::new(),
+            origins: Vec::new(),
             prompt_logprobs: Vec::new(),
             usage: Usage {
                 prompt: self.prompt_len(),

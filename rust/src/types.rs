@@ -87,12 +87,23 @@ pub struct Event {
     pub tokens: Vec<Token>,
     /// One entry per token where log-probabilities were asked for, else empty.
     pub logprobs: Vec<TokenLogprob>,
+    /// One entry per token where origins were asked for, else empty.
+    pub origins: Vec<Origin>,
     /// Those of further prompt tokens, from the second on, on choice 0 where they were asked for.
     pub prompt_logprobs: Vec<TokenLogprob>,
     /// Counts so far.
     pub usage: Usage,
     /// Set on the choice's last event.
     pub end: Option<End>,
+}
+
+/// Where an emitted token came from.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Origin {
+    /// Who drafted it; None = the target drew it with no draft of it before.
+    pub source: Option<DraftSource>,
+    /// What was drafted from this place on in its stead, in order, and by whom.
+    pub refused: Vec<(Token, DraftSource)>,
 }
 
 /// How a choice ended.
@@ -111,6 +122,7 @@ impl Event {
         self.text.push_str(&later.text);
         self.tokens.extend(later.tokens);
         self.logprobs.extend(later.logprobs);
+        self.origins.extend(later.origins);
         self.prompt_logprobs.extend(later.prompt_logprobs);
         self.usage = later.usage;
         self.end = later.end;

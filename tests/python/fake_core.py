@@ -120,7 +120,7 @@ def _news(request: int, choice: _Choice) -> dict[str, Any]:
     """What is in every event."""
     counts = {"prompt_tokens": len(choice.spec["prompt"]), "completion_tokens": choice.at, "cached_tokens": 0}
     counts["reasoning_tokens"] = 0
-    rest: dict[str, Any] = {"drafts": {}, "prompt_logprobs": [], "queue_seconds": 0.0}
+    rest: dict[str, Any] = {"drafts": {}, "prompt_logprobs": [], "origins": [], "queue_seconds": 0.0}
     return {"request": request, "choice": choice.index, **counts, **rest}
 
 
@@ -358,6 +358,7 @@ DEFAULT_SERVER = {
     "send_timeout": 30.0,
     "grace_period": 30.0,
     "max_body_bytes": 16 * 1024 * 1024,
+    "page": True,
     "engine_process": True,
 }
 

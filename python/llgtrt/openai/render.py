@@ -143,6 +143,25 @@ class Render(abc.ABC):
             for t, (value, rank) in ranks.items()
         }
 
+    def origins(self, delta: Delta) -> Json:
+        """The extension field `token_origins` of a chunk's choice, where it is asked for."""
+        if not delta.origins:
+            return {}
+        told = [
+            piece_of(
+                {
+                    **self._shown(token),
+                    "source": source,
+                    "refused": [{**self._shown(other), "source": who} for other, who in refused],
+                }
+            )
+            for token, source, refused in delta.origins
+        ]
+        return {"token_origins": told}
+
+    def _shown(self, token: int) -> Json:
+        return {"id": token, "token": self.token(token)[0]}
+
     def visible(self, logprobs: Sequence[Logprob], finish_reason: str | None) -> Sequence[Logprob]:
         """Leaves out the token that ended the choice by itself: it is no part of the text."""
         if finish_reason == "stop" and logprobs and self._vocabulary.lookup(logprobs[-1][0])[1]:
@@ -210,10 +229,10 @@ class CompletionRender(Render):
 
     def piece(self, delta: Delta) -> Json | None:
         """A chunk with new text."""
-        if not delta.text and not delta.logprobs:
+        if not delta.text and not delta.logprobs and not delta.origins:
             return None
         logprobs = self._logprobs(delta.index, delta.logprobs, delta.finish_reason)
-        return self._choice(delta.index, delta.text, logprobs)
+        return {**self._choice(delta.index, delta.text, logprobs), **self.origins(delta)}
 
     def last(self, index: int, finish_reason: str) -> Json:
         """The chunk that says why the choice ended."""

@@ -98,9 +98,10 @@ class ChatRender(Render):
             if delta.finish_reason is not None:
                 pieces += parser.finish()
             told = self._told(delta.index, pieces)
-        if not told and not delta.logprobs:
+        if not told and not delta.logprobs and not delta.origins:
             return None
-        return self._chunk(delta.index, told, self._logprobs(delta.logprobs, delta.finish_reason))
+        chunk = self._chunk(delta.index, told, self._logprobs(delta.logprobs, delta.finish_reason))
+        return {**chunk, **self.origins(delta)}
 
     def last(self, index: int, finish_reason: str) -> Json:
         """The chunk that says why the choice ended."""

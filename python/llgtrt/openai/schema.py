@@ -48,6 +48,10 @@ class StreamOptions(msgspec.Struct):
 
     include_usage: Annotated[bool | None, about("A last chunk has `usage`.", default=False)] = None
     continuous_usage_stats: Annotated[bool | None, about("Every chunk has `usage`.", default=False)] = None
+    include_token_origin: Annotated[
+        bool | None,
+        about("Chunks have `token_origins`: each token, who drafted it, and what was refused.", default=False),
+    ] = None
 
 
 class _Format(msgspec.Struct, tag_field="type", forbid_unknown_fields=True):

@@ -79,7 +79,7 @@ class Stream:
                     yield b": keep-alive\n\n"
                 deltas = await self._generation.next()
             while deltas:
-                few = sum(len(delta.logprobs) for delta in deltas) < MANY
+                few = sum(len(delta.logprobs) + len(delta.origins) for delta in deltas) < MANY
                 yield self._chunks(deltas) if few else await asyncio.to_thread(self._chunks, deltas)
                 deltas = await self._generation.next()
         except _core.CoreError as e:

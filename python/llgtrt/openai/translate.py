@@ -156,6 +156,7 @@ def core_request(
     }
     request |= {name: value for name in _SAME if (value := getattr(body, name)) is not None}
     request["prompt_logprobs"] = prompt_logprobs(body)
+    request["origins"] = bool(body.stream_options and body.stream_options.include_token_origin)
     return msgspec.json.encode(request).decode()
 
 

@@ -114,6 +114,8 @@ pub struct ServerConfig {
     pub max_body_bytes: u64,
     /// What to do with fields of a request that this API does not have.
     pub unknown_fields: UnknownFields,
+    /// Serve the playground at `/`.
+    pub page: bool,
     /// Run the engine in a supervised child process.
     pub engine_process: bool,
 }
@@ -141,6 +143,7 @@ impl Default for ServerConfig {
             default_max_tokens: None,
             max_body_bytes: 16 * 1024 * 1024,
             unknown_fields: UnknownFields::RefuseKnown,
+            page: true,
             engine_process: true,
         }
     }

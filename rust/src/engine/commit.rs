@@ -1,10 +1,11 @@
 //! What comes of the outcomes of jobs: tokens that are told, sequences that end.
 
 use super::Engine;
+use crate::config::DraftSource;
 use crate::error::{Error, panic_text};
 use crate::exec::{ExecError, JobId, Outcome, Round};
 use crate::metrics::fates;
-use crate::types::{Event, FinishReason};
+use crate::types::{Event, FinishReason, Origin, Token};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
@@ -30,10 +31,17 @@ impl Engine {
     fn commit_one(&mut self, index: usize, mut round: Round) -> Result<Option<Event>, Error> {
         let (accepted, refusal) = (accepted(&round) as u32, round.refusal);
         let sources = std::mem::take(&mut round.job.draft.sources);
+        let wanted = round.job.sample && self.running[index].wants_origins();
+        let origins = wanted.then(|| origins(&round.job.draft.tokens, &sources, accepted as usize));
         let drafts = round.job.sample && !self.drafters.is_empty();
         let committed = catch_unwind(AssertUnwindSafe(|| self.running[index].commit(round)));
         let mut committed = committed
             .unwrap_or_else(|p| Err(Error::Executor(format!("commit failed: {}", panic_text(p.as_ref())))));
+        if let (Some(origins), Ok(Some(event))) = (origins, &mut committed) {
+            event.origins = origins;
+            // An engine that draws by itself may give more tokens at once.
+            event.origins.resize(event.tokens.len(), Origin::default());
+        }
         if drafts {
             let event = committed.as_mut().ok().and_then(Option::as_mut);
             let emitted = accepted.min(event.as_ref().map_or(0, |e| e.tokens.len() as u32));
@@ -78,6 +86,17 @@ impl Engine {
             }
         }
     }
+}
+
+/// Where the tokens of a round came from: those of the draft that were accepted, and what the target drew after them.
+fn origins(drafted: &[Token], sources: &[(DraftSource, u32)], accepted: usize) -> Vec<Origin> {
+    let who = sources.iter().flat_map(|(source, count)| std::iter::repeat_n(*source, *count as usize));
+    let mut drafted = drafted.iter().copied().zip(who);
+    let kept = drafted.by_ref().take(accepted);
+    let mut origins: Vec<_> =
+        kept.map(|(_, source)| Origin { source: Some(source), refused: Vec::new() }).collect();
+    origins.push(Origin { source: None, refused: drafted.collect() });
+    origins
 }
 
 /// Drafted tokens that a round kept: an engine that draws by itself may have gone on without a draft.

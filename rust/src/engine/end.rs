@@ -38,6 +38,7 @@ impl Engine {
                 text: String::new(),
                 tokens: Vec::new(),
                 logprobs: Vec::new(),
+                origins: Vec::new(),
                 prompt_logprobs: Vec::new(),
                 usage: Usage { prompt, ..Usage::default() },
                 end: Some(end),

@@ -127,6 +127,7 @@ mod tests {
             text: String::new(),
             tokens: Vec::new(),
             logprobs: Vec::new(),
+            origins: Vec::new(),
             prompt_logprobs: Vec::new(),
             usage: Usage { completion, ..Usage::default() },
             end: Some(end),

@@ -136,6 +136,7 @@ impl Book {
                 text: String::new(),
                 tokens: vec![],
                 logprobs: vec![],
+                origins: vec![],
                 prompt_logprobs: vec![],
                 usage,
                 end,

@@ -9,6 +9,9 @@ use std::collections::HashMap;
 /// A token, its log-probability, and the alternatives to it.
 type Logprob = (Token, f32, Vec<(Token, f32)>);
 
+/// Who drafted a token, and what was refused in its stead.
+type Origin = (Option<&'static str>, Vec<(Token, &'static str)>);
+
 /// News of one choice.
 #[pyclass(frozen, module = "llgtrt._core")]
 pub(super) struct Event(pub(super) types::Event);
@@ -45,7 +48,17 @@ impl Event {
         self.0.logprobs.iter().map(|l| (l.token, l.logprob, l.top.clone())).collect()
     }
 
-    /// The same of further prompt tokens, from the second on; empty unless asked for.
+    /// (who drafted it, [(token refused in its stead, who drafted that), ...]) per new token; empty unless asked for.
+    #[getter]
+    fn origins(&self) -> Vec<Origin> {
+        let told = |o: &types::Origin| {
+            let refused = o.refused.iter().map(|(token, source)| (*token, source.name()));
+            (o.source.map(DraftSource::name), refused.collect())
+        };
+        self.0.origins.iter().map(told).collect()
+    }
+
+    /// Log-probabilities of further prompt tokens, from the second on; empty unless asked for.
     #[getter]
     fn prompt_logprobs(&self) -> Vec<Logprob> {
         self.0.prompt_logprobs.iter().map(|l| (l.token, l.logprob, l.top.clone())).collect()

@@ -2,7 +2,7 @@
 
 use super::{Params, not_finite};
 use crate::error::{Error, Result};
-use crate::grammar::Mask;
+use crate::grammar::{Mask, Next};
 use crate::types::Token;
 use std::sync::Arc;
 
@@ -27,16 +27,17 @@ impl Rules {
         self.0.only.is_some() || spec.ignore_eos || position < spec.min_tokens
     }
 
-    /// The tokens that may be drawn at generated token `position`, of those that the grammar's `mask` allows: a mask of
-    /// `width` tokens. Where the mask allows nothing but the end, the end is.
+    /// The tokens that may be drawn at generated token `position`, of those that may come `next` by the grammar: a mask of
+    /// `width` tokens. Where nothing but the end may, the end is.
     ///
     /// # Errors
     /// Where no token is left.
-    pub fn mask(&self, mask: Option<Mask>, position: u32, width: usize) -> Result<Mask> {
+    pub fn mask(&self, next: Option<Next>, position: u32, width: usize) -> Result<Mask> {
         let n = self.0.vocab.len().min(width);
-        let mut left = match mask {
-            Some(mask) => mask,
-            None => Mask::from_words(&vec![u32::MAX; n.div_ceil(32)], n),
+        let goes_on = next.as_ref().is_some_and(Next::goes_on);
+        let mut left = match next {
+            Some(Next::Only(mask)) => mask,
+            Some(Next::Any { .. }) | None => Mask::from_words(&vec![u32::MAX; n.div_ceil(32)], n),
         };
         let eog = self.0.vocab.eog();
         let only = |mask: &Mask, tokens: &[Token]| {
@@ -46,7 +47,7 @@ impl Rules {
             let spec = self.0.spec();
             let without = match position < spec.min_tokens {
                 true if !only(&left, &self.0.ends) => &self.0.ends[..],
-                false if spec.ignore_eos => eog,
+                false if spec.ignore_eos || goes_on => eog,
                 _ => &[],
             };
             without.iter().for_each(|token| left.set(*token, false));
@@ -61,10 +62,11 @@ impl Rules {
         Ok(left.widened(width))
     }
 
-    /// Whether the mask allows nothing but the end of the text.
-    pub fn is_end(&self, mask: &Mask) -> bool {
+    /// Whether nothing but the end of the text may come.
+    pub fn is_end(&self, next: &Next) -> bool {
         let eog = self.0.vocab.eog();
-        mask.count() == eog.iter().filter(|token| mask.allows(**token)).count()
+        let end = |mask: &Mask| mask.count() == eog.iter().filter(|token| mask.allows(**token)).count();
+        next.mask().is_some_and(end)
     }
 
     fn nothing(&self) -> Error {
@@ -80,7 +82,7 @@ impl Rules {
 
 #[cfg(test)]
 mod tests {
-    use crate::grammar::Mask;
+    use crate::grammar::{Mask, Next};
     use crate::request::{Limits, Request, RequestSpec};
     use crate::sampler::{Drawn, Sampler, Scratch};
     use crate::vocab::Vocab;
@@ -111,29 +113,38 @@ mod tests {
             tokens.iter().for_each(|token| mask.set(*token, true));
             mask
         };
-        let masks = [None, Some(with(&[65, 66])), Some(with(&[66, end])), Some(with(&[end, other]))];
+        let some = |tokens: &[u32]| Some(Next::Only(with(tokens)));
+        let masks = [
+            None,
+            Some(Next::Any { end: true }),
+            Some(Next::Any { end: false }),
+            some(&[65, 66]),
+            some(&[66, end]),
+            some(&[end, other]),
+        ];
         let asked = ["", r#","ignore_eos":true"#, r#","min_tokens":3"#, r#","allowed_token_ids":[66,67]"#];
         let mut compared = 0;
         for more in asked {
             let sampler = sampler(more, &vocab);
-            for mask in &masks {
+            for next in &masks {
                 for best in [65, 66, 67, end] {
                     let mut row = vec![0.0; width];
                     row[best as usize] = 5.0;
-                    let drawn = sampler.draw(&row, mask.as_ref(), &[], &mut scratch);
-                    let rules = sampler.rules().mask(mask.clone(), 0, width).unwrap();
+                    let drawn = sampler.draw(&row, next.as_ref(), &[], &mut scratch);
+                    let rules = sampler.rules().mask(next.clone(), 0, width).unwrap();
+                    let end = sampler.rules().is_end(&Next::Only(rules.clone()));
                     match drawn.unwrap() {
-                        Drawn::End => assert!(sampler.rules().is_end(&rules)),
+                        Drawn::End => assert!(end),
                         Drawn::Token(token, _) => {
-                            assert!(!sampler.rules().is_end(&rules));
-                            assert!(rules.allows(token), "{more} {mask:?}");
-                            assert_eq!(rules.allows(best), token == best, "{more} {mask:?} {best}");
+                            assert!(!end);
+                            assert!(rules.allows(token), "{more} {next:?}");
+                            assert_eq!(rules.allows(best), token == best, "{more} {next:?} {best}");
                         }
                     }
                     compared += 1;
                 }
             }
         }
-        assert_eq!(compared, 64);
+        assert_eq!(compared, 96);
     }
 }

@@ -188,6 +188,7 @@ fn event(request: RequestId, choice: u32, end: Option<End>) -> Event {
         text: String::new(),
         tokens: vec![],
         logprobs: vec![],
+        origins: vec![],
         prompt_logprobs: vec![],
         usage,
         end,

@@ -1,7 +1,7 @@
 //! The masks of one request that is with the executor.
 
 use crate::error::{Error, Result, panic_text};
-use crate::grammar::{Grammar, Mask};
+use crate::grammar::{Grammar, Next};
 use crate::sampler::{Rules, Sampler};
 use crate::types::Token;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -17,7 +17,7 @@ pub(super) struct Walk {
     /// Draft tokens sent with it.
     pub(super) draft: Vec<Token>,
     /// Masks of the first rows that are known already.
-    pub(super) known: Vec<Mask>,
+    pub(super) known: Vec<Next>,
     /// Where the text that was sent is committed.
     pub(super) grammar: Option<Grammar>,
     /// The request runs on after its first draw: the grammar is its own and takes what it draws.
@@ -27,7 +27,7 @@ pub(super) struct Walk {
     /// The first draft token that the grammar refuses.
     pub(super) refused: Option<usize>,
     /// The grammar's masks at each drawn token, where they are kept for who verifies it.
-    pub(super) made: Option<Vec<Mask>>,
+    pub(super) made: Option<Vec<Next>>,
     /// Time spent on masks.
     pub(super) took: Duration,
 }
@@ -97,17 +97,17 @@ impl Walk {
         let (words, position) = (width.div_ceil(32), self.position + self.taken as u32);
         let mut cursor = self.grammar.as_mut().map(Grammar::cursor);
         for (row, out) in out.chunks_mut(words).enumerate().take(rows) {
-            let mask = match (self.known.get(row), &mut cursor) {
-                (Some(mask), _) => Some(mask.clone()),
+            let next = match (self.known.get(row), &mut cursor) {
+                (Some(next), _) => Some(next.clone()),
                 (None, Some(cursor)) => Some(cursor.mask()?),
                 (None, None) => None,
             };
-            if let (Some(made), Some(mask)) = (&mut self.made, &mask)
+            if let (Some(made), Some(next)) = (&mut self.made, &next)
                 && made.len() == self.taken
             {
-                made.push(mask.clone());
+                made.push(next.clone());
             }
-            let mask = self.rules.mask(mask, position + row as u32, width)?;
+            let mask = self.rules.mask(next, position + row as u32, width)?;
             out.copy_from_slice(mask.words());
             let Some(next) = self.draft.get(row) else { break };
             let goes_on = match &mut cursor {
