@@ -8,7 +8,7 @@ use llgtrt::grammar::GrammarSpec;
 use llgtrt::metrics::Snapshot;
 use llgtrt::process::frame::{FrameReader, FrameWriter, MAX_FRAME};
 use llgtrt::request::{Fault, Limits, Request, RequestSpec, Sampling, Speculative};
-use llgtrt::types::{Drafted, End, Event, FinishReason, RequestId, TokenLogprob, Usage};
+use llgtrt::types::{Drafted, End, Event, FinishReason, Origin, RequestId, TokenLogprob, Usage};
 use proptest::collection::{btree_map, vec};
 use proptest::option;
 use proptest::prelude::*;
@@ -83,7 +83,7 @@ prop_compose! {
         RequestSpec {
             prompt, n, max_tokens, min_tokens, sampling, stop, ignore_eos, logprobs, grammar, speculative, prediction, client,
             priority, cache_salt, fault, stop_token_ids, allowed_token_ids, prompt_logprobs: logprobs,
-            include_stop_str_in_output: ignore_eos, skip_special_tokens: ignore_eos,
+            include_stop_str_in_output: ignore_eos, skip_special_tokens: ignore_eos, origins: ignore_eos,
         }
     }
 }
@@ -107,7 +107,9 @@ prop_compose! {
         let drafts = [drafted, Drafted::default(), drafted, drafted, drafted];
         let queued = Duration::from_micros(u64::from(counts.2));
         let usage = Usage { prompt: counts.0, cached: counts.1, completion: counts.2, reasoning: counts.2 / 2, queued, drafts };
-        Event { request: RequestId(ids.0), choice: ids.1, text, logprobs: logprobs.clone(), prompt_logprobs: logprobs, tokens, usage, end }
+        let refused = top.iter().map(|(token, _)| (*token, DraftSource::Forced)).collect();
+        let origins = vec![Origin { source: (counts.0 > 9).then_some(DraftSource::DraftModel), refused }];
+        Event { request: RequestId(ids.0), choice: ids.1, text, origins, logprobs: logprobs.clone(), prompt_logprobs: logprobs, tokens, usage, end }
     }
 }
 
