@@ -15,6 +15,7 @@ import limit
 import masks
 import overhead
 import peers
+import ranks
 import replay
 import scale
 import smoke
@@ -23,6 +24,7 @@ COMMANDS: dict[str, ModuleType] = {
     "load": replay,
     "commonbench": commonbench,
     "peers": peers,
+    "ranks": ranks,
     "compare": compare,
     "constrained": constrained,
     "dataset": dataset,

@@ -50,10 +50,13 @@ def serve(settings: Settings) -> int:
     templates.check(settings)
     _check_tls(settings)
     _allow_descriptors()
+    child = settings.child(settings.server.engine_process)
     listeners = _listen(settings)
     try:
-        core = _core.Engine(settings.target, settings.config, settings.child(settings.server.engine_process))
+        core = _core.Engine(settings.target, settings.config, child)
     except _core.CoreError as e:
+        for listener in listeners:
+            listener.close()
         raise StartError(str(e)) from e
     try:
         return asyncio.run(_run(settings, core, listeners))

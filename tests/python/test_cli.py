@@ -14,7 +14,7 @@ import pytest
 
 from llgtrt import cli
 from llgtrt.cli import main
-from llgtrt.settings import load
+from llgtrt.settings import StartError, load
 
 
 @pytest.fixture(autouse=True)
@@ -63,8 +63,12 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
             ["serve", "toy", "--ngram-prompt-lookup-max", "1", "--ngram-prompt-lookup-min", "2"],
             "speculative.prompt_lookup.min_ngram",
         ),
-        (["serve", "toy", "-tp", "2"], "tensor_parallel_size: 2 needs as many ranks"),
-        (["serve", "toy", "--speculative_draft_tensor_parallel_size=2"], "ranks"),
+        (["serve", "toy", "-tp", "2"], "parallel.tp_size: the weightless engine has no ranks"),
+        (["serve", "toy", "toy", "--speculative_draft_tensor_parallel_size=2"], "has no ranks"),
+        (["serve", "toy", "-tp", "17"], "parallel.tp_size: must be a whole number from 1 to 16"),
+        (["serve", "toy", "--rank-endpoint", "here"], "here must be host:port"),
+        (["rank", "--host", "::1"], "invalid IPv4 address"),
+        (["rank", "--gpu", "4000"], "there is no GPU 4000"),
         (["serve", "toy", "--dtype", "float16"], "--dtype"),
         (["serve", "toy", "--model", "other"], "both targets"),
         (["serve", "toy", "--speculative-config", '{"method": "eagle"}'], "eagle is not supported"),
@@ -251,9 +255,11 @@ def test_vllms_speculative_config(capsys: pytest.CaptureFixture[str]) -> None:
     assert found["sources"] == ["forced", "prompt_lookup", "prediction"]
     assert found["max_draft_len"] == 5
     assert (found["prompt_lookup"]["min_ngram"], found["prompt_lookup"]["max_ngram"]) == (1, 4)
-    model = {"model": "toy:blur=5", "draft_tensor_parallel_size": 1, "disable_by_batch_size": 3}
-    found = config(capsys, "toy", "--speculative-config", json.dumps(model))["speculative"]
-    assert (found["draft_model"], found["disable_by_batch_size"]) == ("toy:blur=5", 3)
+    model = {"model": "toy:blur=5", "draft_tensor_parallel_size": 2, "disable_by_batch_size": 3}
+    found = config(capsys, "toy", "--speculative-config", json.dumps(model))
+    speculative = found["speculative"]
+    assert (speculative["draft_model"], speculative["disable_by_batch_size"]) == ("toy:blur=5", 3)
+    assert found["parallel"]["draft_tp_size"] == 2
 
 
 def test_layers_are_placed_by_llama_server_s_flags(capsys: pytest.CaptureFixture[str]) -> None:
@@ -285,7 +291,23 @@ def test_the_flags_of_the_reference_product(capsys: pytest.CaptureFixture[str], 
     assert found["speculative"]["draft_model"] == "toy:blur=5"
     assert (found["speculative"]["max_draft_len"], found["speculative"]["use_logits"]) == (7, True)
     file.write_text('{"speculative": {"draft_target_model_config": [4, [0], [1, 2], true]}}')
-    assert "2 devices for the target" in refused(capsys, "serve", "toy", "--config", str(file))
+    found = config(capsys, *line, "--config", str(file))["parallel"]
+    assert (found["devices"], found["draft_devices"], found["tp_size"]) == ([1, 2], [0], None)
+    found = config(capsys, *line, "--config", str(file), "--tp", "4")["parallel"]
+    assert (found["devices"], found["draft_devices"], found["tp_size"]) == (None, [0], 4)
+    assert "the weightless engine has no ranks" in refused(capsys, "serve", "toy", "--config", str(file))
+
+
+def test_ranks(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["--tensor-parallel-size", "2", "--speculative-draft-tensor-parallel-size", "1"]
+    found = config(capsys, "toy", *words)["parallel"]
+    assert (found["tp_size"], found["draft_tp_size"]) == (2, 1)
+    words = ["--rank-endpoint", "127.0.0.1:7001", "--rank-endpoint", "127.0.0.1:7002"]
+    found = config(capsys, "toy", *words)["parallel"]
+    assert found["rank_endpoints"] == ["127.0.0.1:7001", "127.0.0.1:7002"]
+    settings = load("toy", None, {"parallel": {"tp_size": 2}})
+    with pytest.raises(StartError, match="engine_process: ranks need it"):
+        settings.child(False)
 
 
 def test_several_names(capsys: pytest.CaptureFixture[str]) -> None:
@@ -346,7 +368,7 @@ def test_what_has_no_effect_is_said_once(tmp_path: Path) -> None:
     assert '"temperature": 0.5' in done.stdout
     assert '"max_draft_len": 4' in done.stdout
     assert [line.partition("] ")[2] for line in done.stderr.splitlines()] == [
-        "draft_target_model_config: the draft on one device, 0: no ranks",
-        "draft_target_model_config: the target on one device, 1: no ranks",
+        "draft_target_model_config: the draft on [0]: no ranks",
+        "draft_target_model_config: the target on [1]: no ranks",
         "runtime.json: event_buffer_max_size has no effect on llama.cpp",
     ]

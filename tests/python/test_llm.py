@@ -212,7 +212,7 @@ def test_run(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
         "has no tokenizer": ["--tokenizer_dir", str(tmp_path)],
         "kv_cache_free_gpu_mem_fraction": ["--kv_cache_free_gpu_memory_fraction", "2"],
         "must be like [4, [0], [1], False]": ["--draft_target_model_config", "[4]"],
-        "2 devices for the target": ["--draft_target_model_config", "[4, [0], [1, 2], False]"],
+        "has no ranks": ["--draft_target_model_config", "[4, [0], [1, 2], False]"],
         "there is no Python session": ["--use_py_session"],
         "give one of them": ["--input_file", "x.csv"],
         "unknown argument --zork": ["--zork"],
@@ -248,8 +248,11 @@ def test_the_keywords_of_vllm() -> None:
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        ({"tensor_parallel_size": 2}, "tensor_parallel_size: 2 needs as many ranks"),
-        ({"speculative_draft_tensor_parallel_size": 4}, "speculative_draft_tensor_parallel_size"),
+        ({"tensor_parallel_size": 2}, "parallel.tp_size: the weightless engine has no ranks"),
+        (
+            {"speculative_model": "toy", "speculative_draft_tensor_parallel_size": 4},
+            "the weightless engine has no ranks",
+        ),
         ({"dtype": "float16"}, "dtype"),
         ({"speculative_config": {"method": "eagle"}}, "eagle"),
         ({"speculative_config": {"model": "toy", "quantization": "fp8"}}, "quantization"),

@@ -8,6 +8,8 @@ import json
 import os
 import re
 import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from itertools import product
@@ -17,7 +19,7 @@ from typing import Any
 import httpx
 import pytest
 
-from .serving import PATIENCE, ROOT, Server, serving, until
+from .serving import COMMAND, PATIENCE, ROOT, Server, serving, until
 
 TARGET, DRAFT = ROOT / "demo" / "target", ROOT / "demo" / "draft"
 CONFIG: dict[str, Any] = {"max_batch_size": 16, "kv_cache_max_tokens": 16 * 512, "engine": {"context": 512}}
@@ -36,7 +38,11 @@ ENDINGS = (" and", " was", "", " of", ", but", " with a dog", " at night", " now
 @contextlib.contextmanager
 def demo(*flags: str, config: dict[str, Any] | None = None) -> Iterator[Server]:
     """The demo pair with these flags, ready."""
-    settings = CONFIG | {"speculative": {"draft_model": str(DRAFT)}} | (config or {})
+    settings = (
+        CONFIG
+        | {"speculative": {"draft_model": str(DRAFT), "adaptive": False, "max_draft_len": 4}}
+        | (config or {})
+    )
     with serving(str(TARGET), "--served-model-name", "demo", *flags, config=settings) as server:
         yield server.wait_ready()
 
@@ -44,7 +50,7 @@ def demo(*flags: str, config: dict[str, Any] | None = None) -> Iterator[Server]:
 def prompts() -> list[dict[str, Any]]:
     """Greedy completions with scores, streamed or not; every other one under a schema."""
     texts = [begin + end for begin, end in product(BEGINNINGS, ENDINGS)]
-    fields = {"model": "demo", "temperature": 0, "max_tokens": 24, "logprobs": 20}
+    fields = {"model": "demo", "temperature": 0, "max_tokens": 16, "logprobs": 2}
     shape = {"response_format": {"type": "json_schema", "json_schema": {"name": "person", "schema": SCHEMA}}}
     free = [{**fields, "prompt": text, "stream": bool(n % 2)} for n, text in enumerate(texts)]
     return free + [{**body, **shape} for body in free]
@@ -72,38 +78,49 @@ def answers(server: Server) -> list[list[tuple[str, float, dict[str, float]]]]:
         return list(pool.map(lambda body: answer(server, body), prompts()))
 
 
-def parted(one: list[Any], other: list[Any]) -> float | None:
-    """How far apart one's scores of the two tokens are at which the texts part; None = they are the same."""
-    for (token, score, likeliest), (there, _, _) in zip(one, other, strict=False):
+def score(server: Server, text: str, token: str) -> float:
+    """The log-probability of a token after a text."""
+    body = {"model": "demo", "prompt": text + token, "max_tokens": 1, "echo": True, "logprobs": 0}
+    scores = server.http.post("/v1/completions", json=body).json()["choices"][0]["logprobs"]
+    found = dict(
+        zip(scores["text_offset"], zip(scores["tokens"], scores["token_logprobs"], strict=True), strict=True)
+    )
+    assert found[len(text)][0] == token, (text, token, scores["tokens"])
+    return float(found[len(text)][1])
+
+
+def parted(server: Server, prompt: str, one: list[Any], other: list[Any]) -> float | None:
+    """How far apart the server's scores are of the tokens at which texts part; None = they are the same."""
+    text = prompt
+    for (token, own, _), (there, _, _) in zip(one, other, strict=False):
         if token != there:
-            return score - float(likeliest.get(there, float("-inf")))
+            return abs(float(own) - score(server, text, there))
+        text += token
     return None if len(one) == len(other) else float("inf")
 
 
 def test_texts_are_the_same_on_any_number_of_ranks() -> None:
-    with demo() as server:
-        wanted = answers(server)
-        assert server.children()
-        assert not ranks(server)
-    assert len(wanted) >= 100
-    for flags, processes in (
-        (["--tp", "2"], 2),
-        (["-tp", "2", "--speculative-draft-tensor-parallel-size", "1"], 2),
-    ):
-        with demo(*flags) as server:
-            found = answers(server)
-            assert len(ranks(server)) == processes
-            assert server.fates("draft_model")["accepted"] > 100
-            promise = server.http.get("/ready").json()["promise"]
-            table = re.search(r"rank +device +target shard +draft shard +memory\n.*\n.*", server.log())
-        assert table, server.log()
-        assert table[0].count("1/2 of") == (4 if flags == ["--tp", "2"] else 2), table[0]
-        gaps = [
-            gap for one, other in zip(wanted, found, strict=True) if (gap := parted(one, other)) is not None
-        ]
-        print(f"{' '.join(flags)}: {len(gaps)} of {len(wanted)} texts part, at {gaps} nats; {promise}")
-        assert len(gaps) <= 0.03 * len(wanted), gaps
-        assert all(gap < NEAR for gap in gaps), gaps
+    with demo() as single:
+        wanted = answers(single)
+        assert len(wanted) >= 100
+        assert not ranks(single)
+        for flags, shards in (
+            (["--tp", "2"], 4),
+            (["-tp", "2", "--speculative-draft-tensor-parallel-size", "1"], 2),
+        ):
+            with demo(*flags) as server:
+                found = answers(server)
+                assert len(ranks(server)) == 2
+                assert server.fates("draft_model")["accepted"] > 100
+                promise = server.http.get("/ready").json()["promise"]
+                table = re.search(r"rank +device +target shard +draft shard +memory\n.*\n.*", server.log())
+            assert table, server.log()
+            assert table[0].count("1/2 of") == shards, table[0]
+            pairs = zip((body["prompt"] for body in prompts()), wanted, found, strict=True)
+            gaps = [gap for pair in pairs if (gap := parted(single, *pair)) is not None]
+            print(f"{' '.join(flags)}: {len(gaps)} of {len(wanted)} texts part, at {gaps} nats; {promise}")
+            assert len(gaps) <= 0.03 * len(wanted), gaps
+            assert all(gap < NEAR for gap in gaps), gaps
 
 
 def ranks(server: Server) -> list[int]:
@@ -191,6 +208,65 @@ def test_no_process_outlives_what_was_killed() -> None:
 def test_no_process_outlives_an_orderly_end() -> None:
     with demo("--tp", "2") as server:
         processes = [*server.children(), *ranks(server)]
+        assert [host for pid in ranks(server) for host, _ in listeners(pid)] == ["127.0.0.1"] * 2
         assert len(processes) == 3
         assert server.stop() == 0
         assert any(gone(processes) for _ in until())
+
+
+def listeners(pid: int) -> list[tuple[str, int]]:
+    """Addresses and ports on which a process listens."""
+    own = set()
+    for link in Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):
+            own.add(str(link.readlink()))
+    found = []
+    for line in Path(f"/proc/{pid}/net/tcp").read_text().splitlines()[1:]:
+        fields = line.split()
+        if fields[3] == "0A" and f"socket:[{fields[9]}]" in own:
+            address, port = fields[1].split(":")
+            found.append((".".join(str(byte) for byte in bytes.fromhex(address)[::-1]), int(port, 16)))
+    return found
+
+
+@contextlib.contextmanager
+def rank_running() -> Iterator[tuple[int, str]]:
+    """A rank that nobody has started for a server: its process, and where it listens."""
+    command = [sys.executable, *COMMAND, "rank", "--threads", "1"]
+    path = {"PYTHONPATH": str(ROOT / "python")}
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, env=os.environ | path)
+    try:
+        for _ in until():
+            assert process.poll() is None
+            if found := listeners(process.pid):
+                break
+        ((host, port),) = found
+        assert host == "127.0.0.1"
+        yield process.pid, f"{host}:{port}"
+    finally:
+        process.terminate()
+        assert process.wait(PATIENCE) == -signal.SIGTERM
+
+
+def test_ranks_that_run_already() -> None:
+    body = {"model": "demo", "prompt": "Tom is", "max_tokens": 8, "temperature": 0}
+    with rank_running() as (one, here), rank_running() as (_, there):
+        flags = ["--rank-endpoint", here, "--rank-endpoint", there]
+        texts = []
+        # They serve one engine after the other.
+        for _ in range(2):
+            with demo(*flags) as server:
+                assert not ranks(server)
+                assert "neither authenticated nor encrypted" in server.log()
+                texts.append(server.http.post("/v1/completions", json=body).json()["choices"][0]["text"])
+        assert texts[0] == texts[1] != ""
+        with demo(*flags, config={"speculative": {"sources": []}}) as server:
+            os.kill(one, signal.SIGSTOP)
+            # It neither answers nor ends: an engine that is started again says so.
+            (engine,) = server.children()
+            os.kill(engine, signal.SIGKILL)
+            for _ in until():
+                if "does not answer: it serves another engine, or hangs" in server.log():
+                    break
+            os.kill(one, signal.SIGCONT)
+            server.wait_ready()

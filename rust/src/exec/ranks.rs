@@ -132,9 +132,9 @@ impl Ranks {
         self.watch.beats.clone()
     }
 
-    /// The same engine, watched while it works, and the ranks held until it is gone.
-    pub fn watched(self: &Arc<Self>, forward: Box<dyn Forward>) -> Box<dyn Forward> {
-        Box::new(Watched::new(forward, self.clone()))
+    /// The same engine, watched while it works, and the ranks held until it is gone; `saves`: whether it may save slots.
+    pub fn watched(self: &Arc<Self>, forward: Box<dyn Forward>, saves: bool) -> Box<dyn Forward> {
+        Box::new(Watched { forward, saves, ranks: self.clone() })
     }
 
     /// What lies where, in lines. `memory`: free and total bytes of a rank of another machine.

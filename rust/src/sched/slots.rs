@@ -36,6 +36,16 @@ pub struct Placement {
     pub rescue: Option<Slot>,
 }
 
+impl Placement {
+    /// The same where nothing can be copied from slot to slot.
+    pub fn in_place(self) -> Self {
+        match self.reuse {
+            Reuse::Copy(_) => Placement { computed: 0, reuse: Reuse::None, rescue: None, ..self },
+            Reuse::None | Reuse::InPlace => Placement { rescue: None, ..self },
+        }
+    }
+}
+
 /// Where a sequence's first KV comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reuse {
@@ -227,6 +237,17 @@ mod tests {
         slots.take(Slot(0));
         let p = slots.choose(&tokens(50), &[(Slot(0), &tokens(60))], None).unwrap();
         assert_eq!(p, Placement { slot: Slot(1), computed: 49, reuse: Reuse::Copy(Slot(0)), rescue: None });
+    }
+
+    #[test]
+    fn without_copies_a_prefix_is_used_in_place_or_computed_again() {
+        let mut slots = Slots::new(4, false);
+        slots.leave(Slot(2), MINE, tokens(50));
+        let p = slots.choose(&tokens(60), &[], Some(MINE)).unwrap().in_place();
+        assert_eq!(p, Placement { slot: Slot(2), computed: 50, reuse: Reuse::InPlace, rescue: None });
+        slots.take(Slot(0));
+        let p = slots.choose(&tokens(60), &[], Some(MINE)).unwrap().in_place();
+        assert_eq!(p, Placement { slot: Slot(1), computed: 0, reuse: Reuse::None, rescue: None });
     }
 
     #[test]

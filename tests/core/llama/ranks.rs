@@ -10,7 +10,6 @@ use llgtrt::exec::ranks::serve::RankOptions;
 use llgtrt::exec::{Promise, Run};
 use llgtrt::types::{Slot, Token};
 use std::net::Ipv4Addr;
-use std::time::Instant;
 
 /// A rank process. Does nothing in a normal test run, where nobody says how it was started.
 #[test]
@@ -57,7 +56,7 @@ fn two_ranks_keep_their_promise() {
         (0..80).for_each(|_| world.step());
         let tally = world.tally;
         println!("  {tally:?}");
-        assert!(tally.rows > 100 && tally.copies > 3 && tally.restores > 3, "{tally:?}");
+        assert!(tally.rows > 100 && tally.copies == 0 && tally.restores == 0, "{tally:?}");
         assert_eq!((opened.forward.caps().promise, tally.differ), (Promise::BitIdentical, 0), "{tally:?}");
     }
 }
@@ -91,39 +90,4 @@ fn a_model_with_too_few_heads_is_refused() {
     let Err(Error::Invalid { what, why, .. }) = open(&model::random(), &one_head, None) else { panic!() };
     assert_eq!(what, "target");
     assert!(why.contains("has 1 key and value heads for 2 ranks; lower parallel.tp_size"), "{why}");
-}
-
-#[test]
-#[ignore = "times what moves between ranks"]
-fn moves() {
-    let Some(path) = demo() else { return };
-    for layout in [KvLayout::Slots, KvLayout::Shared] {
-        for ranks in [1, 2] {
-            let base = config(layout, 8, 2048);
-            let mut opened = opened(&path, &if ranks > 1 { on_ranks(base, ranks) } else { base });
-            let engine = &mut *opened.forward;
-            let text: Vec<Token> = (0..1000).map(|i| 5 + i % 200).collect();
-            for (at, piece) in text.chunks(200).enumerate() {
-                step(engine, 0, at * 200, piece, 0);
-            }
-            let time =
-                |what: &str, begin: Instant| println!("{layout:?} {ranks}: {what} {:?}", begin.elapsed());
-            let begin = Instant::now();
-            engine.copy(Slot(0), Slot(1), 900).unwrap();
-            step(engine, 1, 900, &text[..1], 1);
-            time("copy and a pass", begin);
-            let begin = Instant::now();
-            let kv = engine.save(Slot(0)).unwrap();
-            time("save", begin);
-            engine.truncate(Slot(0), 0).unwrap();
-            let begin = Instant::now();
-            assert!(engine.restore(Slot(0), &kv));
-            time("restore", begin);
-            let begin = Instant::now();
-            for at in 0..50 {
-                step(engine, 1, 901 + at, &text[..1], 1);
-            }
-            time("50 passes", begin);
-        }
-    }
 }

@@ -1,6 +1,6 @@
 //! Random lives in an engine's slots, every row held against the same text computed alone.
 
-use llgtrt::exec::{Forward, Run};
+use llgtrt::exec::{Copying, Forward, Run};
 use llgtrt::types::{Slot, Token};
 
 /// Numbers from a seed (xorshift64*).
@@ -172,6 +172,9 @@ impl<'a> World<'a> {
     }
 
     fn copy(&mut self, from: usize) {
+        if self.engine.caps().copying == Copying::Never {
+            return;
+        }
         let Some(to) = self.lives.iter().position(Option::is_none) else { return };
         let Some((text, held)) = self.lives[from].filter(|&(_, held)| held > 1) else { return };
         let len = 1 + self.random.below(held);
@@ -187,7 +190,7 @@ impl<'a> World<'a> {
     /// Saves the slot and restores it somewhere else.
     fn relocate(&mut self, from: usize) {
         let Some(life) = self.lives[from] else { return };
-        let kv = self.engine.save(Slot(from as u32)).expect("a filled slot can be saved");
+        let Some(kv) = self.engine.save(Slot(from as u32)) else { return };
         self.end(from);
         let free: Vec<usize> = (0..self.lives.len()).filter(|&s| self.lives[s].is_none()).collect();
         let to = free[self.random.below(free.len())];

@@ -22,7 +22,7 @@ mod plan;
 mod probe;
 mod threads;
 
-use crate::config::{Config, KvCacheType, KvPlan, SplitKey};
+use crate::config::{Config, KvPlan, SplitKey};
 use crate::error::Error;
 use crate::exec::ranks::{Ranks, Role, Shard};
 use crate::exec::{Caps, Copying, Forward, Promise, memory};
@@ -33,6 +33,7 @@ use ffi::Model;
 use forward::Llama;
 use gaps::Times;
 use gpus::Layout;
+pub use look::kv_type;
 use look::{Found, look};
 use on::On;
 use plan::Facts;
@@ -285,6 +286,8 @@ fn build(loaded: &Loaded, config: &Config, plan: &KvPlan) -> Result<Box<dyn Forw
     if let Some(beats) = on.beats() {
         context.count(beats);
     }
+    // The library moves KV between such ranks row by row: to compute it again is faster.
+    let split = on.parts(config) > 1;
     let truncates = !model.is_recurrent() && (model.n_swa() == 0 || !plan.shared);
     let caps = Caps {
         n_embd: model.n_embd(),
@@ -295,6 +298,7 @@ fn build(loaded: &Loaded, config: &Config, plan: &KvPlan) -> Result<Box<dyn Forw
         rollback: truncates,
         copying: match (truncates, plan.shared) {
             (false, _) => Copying::Never,
+            (true, false) if split => Copying::Never,
             (true, false) => Copying::Moves,
             (true, true) => Copying::Shares,
         },
@@ -308,7 +312,7 @@ fn build(loaded: &Loaded, config: &Config, plan: &KvPlan) -> Result<Box<dyn Forw
     }
     let times = Times::new(&caps.probed);
     let threads = if found.any_threads { Threads::Least(Least::default()) } else { Threads::All };
-    Ok(on.watched(Box::new(Llama::new(context, caps, plan.shared, times, threads))))
+    Ok(on.watched(Box::new(Llama::new(context, caps, plan.shared, times, threads)), !split))
 }
 
 /// Logits of a step that may take a quarter of the memory that KV leaves, 256 MiB at least.
@@ -380,17 +384,6 @@ fn pool_sizes(config: &Config, here: bool, whole: bool) -> Vec<u32> {
 pub fn threads(config: &Config) -> u32 {
     let cores = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     if config.engine.threads > 0 { config.engine.threads } else { u32::try_from(cores()).unwrap_or(1) }
-}
-
-/// The configured type of K and V. Left to us, it is what GPUs have the fastest attention for, where layers lie on some, and
-/// else the one whose rows have the same bits in every batch.
-pub fn kv_type(config: &Config, gpus: bool) -> KvType {
-    match config.engine.kv_cache_type {
-        KvCacheType::Auto if !gpus => KvType::Q8_0,
-        KvCacheType::Q8_0 => KvType::Q8_0,
-        KvCacheType::Bf16 => KvType::Bf16,
-        KvCacheType::Auto | KvCacheType::F16 => KvType::F16,
-    }
 }
 
 fn refused(gguf: &Path, why: &str) -> Error {

@@ -69,10 +69,10 @@ impl On {
         self.ranks().map(|ranks| ranks.beats())
     }
 
-    /// The engine, watched where it works with ranks.
-    pub(super) fn watched(&self, forward: Box<dyn Forward>) -> Box<dyn Forward> {
+    /// The engine, watched where it works with ranks; `saves`: it can save slots in less time than computing them again.
+    pub(super) fn watched(&self, forward: Box<dyn Forward>, saves: bool) -> Box<dyn Forward> {
         match self.ranks() {
-            Some(ranks) => ranks.watched(forward),
+            Some(ranks) => ranks.watched(forward, saves),
             None => forward,
         }
     }

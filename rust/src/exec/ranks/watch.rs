@@ -102,15 +102,11 @@ impl<P: PartialEq> Patience<P> {
 
 /// An engine whose work is watched.
 pub(super) struct Watched {
-    forward: Box<dyn Forward>,
+    pub(super) forward: Box<dyn Forward>,
+    /// Whether slots are saved when they are asked for.
+    pub(super) saves: bool,
     // Last: what lies on ranks is freed before they end.
-    ranks: Arc<Ranks>,
-}
-
-impl Watched {
-    pub(super) fn new(forward: Box<dyn Forward>, ranks: Arc<Ranks>) -> Self {
-        Watched { forward, ranks }
-    }
+    pub(super) ranks: Arc<Ranks>,
 }
 
 impl Forward for Watched {
@@ -139,7 +135,7 @@ impl Forward for Watched {
 
     fn save(&mut self, slot: Slot) -> Option<Vec<u8>> {
         let _busy = self.ranks.busy();
-        self.forward.save(slot)
+        self.saves.then(|| self.forward.save(slot))?
     }
 
     fn restore(&mut self, slot: Slot, kv: &[u8]) -> bool {
