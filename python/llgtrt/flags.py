@@ -94,6 +94,7 @@ def _parser(version: str) -> _Parser:
     for command in (serve, batch):
         _add_model(command)
         _add_names(command)
+        _add_places(command)
     _add_listening(serve)
     return parser
 
@@ -184,6 +185,18 @@ def _add_names(serve: argparse.ArgumentParser) -> None:
     )
     add("--gpu-memory-utilization", type=float, metavar="F", help="share of the free memory for KV (0.5)")
     add("--max-model-len", "--ctx-size", "-c", type=int, metavar="N", help="longest context")
+    add("--max-num-seqs", type=int, metavar="N", help="most sequences at once (128)")
+    add("--enable-prefix-caching", action=argparse.BooleanOptionalAction, help="reuse KV of prefixes (yes)")
+    add(
+        "--generation-config", choices=["auto", "none"], help="read the model's generation_config.json (auto)"
+    )
+    add("--use-v2-block-manager", action="store_true", help="no effect: there is one")
+    add("--dtype", choices=["auto"], default="auto", help="what the file holds")
+
+
+def _add_places(serve: argparse.ArgumentParser) -> None:
+    """Those about GPUs, which llama-server's users know."""
+    add = serve.add_argument
     add(
         "-ngl",
         "--gpu-layers",
@@ -196,13 +209,6 @@ def _add_names(serve: argparse.ArgumentParser) -> None:
     add(
         "-ts", "--tensor-split", type=_shares, metavar="LIST", help="shares of the GPUs: 3,1 (by free memory)"
     )
-    add("--max-num-seqs", type=int, metavar="N", help="most sequences at once (128)")
-    add("--enable-prefix-caching", action=argparse.BooleanOptionalAction, help="reuse KV of prefixes (yes)")
-    add(
-        "--generation-config", choices=["auto", "none"], help="read the model's generation_config.json (auto)"
-    )
-    add("--use-v2-block-manager", action="store_true", help="no effect: there is one")
-    add("--dtype", choices=["auto"], default="auto", help="what the file holds")
 
 
 ALL_LAYERS = 65_535

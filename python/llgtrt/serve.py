@@ -51,7 +51,12 @@ def serve(settings: Settings) -> int:
     _check_tls(settings)
     _allow_descriptors()
     listeners = _listen(settings)
-    core = open_core(settings)
+    try:
+        core = open_core(settings)
+    except StartError:
+        for listener in listeners:
+            listener.close()
+        raise
     try:
         return asyncio.run(_run(settings, core, listeners))
     finally:

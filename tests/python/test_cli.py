@@ -67,7 +67,7 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
         (["serve", "toy", "toy", "--speculative_draft_tensor_parallel_size=2"], "has no ranks"),
         (["serve", "toy", "-tp", "17"], "parallel.tp_size: must be a whole number from 1 to 16"),
         (["serve", "toy", "--rank-endpoint", "here"], "here must be host:port"),
-        (["rank", "--host", "::1"], "::1 is no IPv4 address"),
+        (["rank", "--host", "::1"], "invalid IPv4 address"),
         (["rank", "--gpu", "4000"], "there is no GPU 4000"),
         (["serve", "toy", "--dtype", "float16"], "--dtype"),
         (["serve", "toy", "--model", "other"], "both targets"),

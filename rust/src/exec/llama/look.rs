@@ -4,8 +4,8 @@ use super::context::{Context, KvType, Shape};
 use super::forward::Llama;
 use super::gaps::Times;
 use super::threads::Threads;
-use super::{Parts, kv_type, probe, refused};
-use crate::config::{Config, KvLayout};
+use super::{Parts, probe, refused};
+use crate::config::{Config, KvCacheType, KvLayout};
 use crate::error::Error;
 use crate::exec::{Caps, ExecError};
 use std::path::Path;
@@ -68,6 +68,17 @@ pub(super) fn look(gguf: &Path, parts: &Parts, config: &Config) -> Result<Found,
         }
     }
     Ok(found)
+}
+
+/// The configured type of K and V. Left to us, it is what GPUs have the fastest attention for, where layers lie on some, and
+/// else the one whose rows have the same bits in every batch.
+pub fn kv_type(config: &Config, gpus: bool) -> KvType {
+    match config.engine.kv_cache_type {
+        KvCacheType::Auto if !gpus => KvType::Q8_0,
+        KvCacheType::Q8_0 => KvType::Q8_0,
+        KvCacheType::Bf16 => KvType::Bf16,
+        KvCacheType::Auto | KvCacheType::F16 => KvType::F16,
+    }
 }
 
 /// Bytes of one KV token, and whether the model computes anything.

@@ -22,7 +22,7 @@ mod plan;
 mod probe;
 mod threads;
 
-use crate::config::{Config, KvCacheType, KvPlan, SplitKey};
+use crate::config::{Config, KvPlan, SplitKey};
 use crate::error::Error;
 use crate::exec::ranks::{Ranks, Role, Shard};
 use crate::exec::{Caps, Copying, Forward, Promise, memory};
@@ -33,6 +33,7 @@ use ffi::Model;
 use forward::Llama;
 use gaps::Times;
 use gpus::Layout;
+pub use look::kv_type;
 use look::{Found, look};
 use on::On;
 use plan::Facts;
@@ -383,17 +384,6 @@ fn pool_sizes(config: &Config, here: bool, whole: bool) -> Vec<u32> {
 pub fn threads(config: &Config) -> u32 {
     let cores = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     if config.engine.threads > 0 { config.engine.threads } else { u32::try_from(cores()).unwrap_or(1) }
-}
-
-/// The configured type of K and V. Left to us, it is what GPUs have the fastest attention for, where layers lie on some, and
-/// else the one whose rows have the same bits in every batch.
-pub fn kv_type(config: &Config, gpus: bool) -> KvType {
-    match config.engine.kv_cache_type {
-        KvCacheType::Auto if !gpus => KvType::Q8_0,
-        KvCacheType::Q8_0 => KvType::Q8_0,
-        KvCacheType::Bf16 => KvType::Bf16,
-        KvCacheType::Auto | KvCacheType::F16 => KvType::F16,
-    }
 }
 
 fn refused(gguf: &Path, why: &str) -> Error {
