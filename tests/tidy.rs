@@ -45,6 +45,7 @@ const PYTHON_ORDER: &[&str] = &[
     "settings",
     "mpi",
     "trtllm",
+    "trtllm_llm",
     "hub",
     "templates",
     "prompt",

@@ -54,6 +54,10 @@ class Order(TypedDict):
     """The core is asked for masks."""
     priority: float
     cache_salt_id: int | None
+    guide_json: str | None
+    """A constraint, for what enforces it by itself; the same of the next two."""
+    guide_lark: str | None
+    min_tokens: int | None
 
 
 Answer = tuple[int, str | None, list[int], bool, str, list[float], Any]

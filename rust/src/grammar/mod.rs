@@ -14,6 +14,7 @@ pub mod compiler;
 mod counters;
 mod env;
 mod gbnf;
+mod guide;
 mod lark;
 pub mod mask;
 mod queue;
@@ -22,6 +23,7 @@ pub mod spec;
 mod text;
 
 pub use compiler::{CompileHandle, CompileStats, Compiler};
+pub use guide::Guide;
 pub use mask::Mask;
 pub use spec::GrammarSpec;
 
@@ -67,6 +69,11 @@ impl Grammar {
     pub fn fork(&self) -> Self {
         let live = self.live.deep_clone();
         Grammar { pristine: Arc::clone(&self.pristine), live, history: self.history.clone() }
+    }
+
+    /// What it was made from; None where an engine's own llguidance could not take it.
+    pub fn guide(&self) -> Option<&Guide> {
+        self.pristine.guide.as_ref()
     }
 
     /// The tokens that may come next; end tokens are set where the text may end here.

@@ -2,7 +2,7 @@
 
 use super::drafter::TrtDrafter;
 use super::folder::{Folder, wants_logits};
-use super::interface::{self, Executor};
+use super::interface::{self, EXECUTOR, Executor};
 use super::options::{Options, Place, places};
 use super::pair::{Opened, Pair, sources};
 use super::target::{Logits, Parts, TrtTarget};
@@ -36,6 +36,7 @@ pub(in crate::exec) fn open(pair: &Pair<'_>, config: &Config) -> Result<Opened> 
         abilities,
         most: most as usize,
         drafts: if speculates { most } else { 0 },
+        guided: false,
         logits: logits.clone().unwrap_or_default(),
     };
     let drafter = draft.map(|draft| {
@@ -95,7 +96,7 @@ fn executors(pair: &Pair<'_>, config: &Config, rank: u32) -> Result<(Option<Exec
         // TensorRT-LLM asks nobody for masks where requests come from an orchestrator.
         let masks = (!place.parallel.orchestrator).then(|| threads(config));
         let options = Options::new(config, place, speculates);
-        takes_part.then(|| Executor::open(what, &folder.path, &options, masks)).transpose()
+        takes_part.then(|| Executor::open(EXECUTOR, (what, &folder.path), &options, masks)).transpose()
     };
     let target = open("target", pair.target, config, ours)?;
     let draft = match (pair.draft, theirs) {

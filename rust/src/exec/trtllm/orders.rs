@@ -1,6 +1,8 @@
 //! Jobs to requests: what TensorRT-LLM's `Request`, `SamplingConfig` and `OutputConfig` are to hold.
 
 use super::walk::Walk;
+use crate::error::{Error, Result};
+use crate::grammar::{Grammar, Guide};
 use crate::sampler::Sampler;
 use crate::types::Token;
 use pyo3::prelude::*;
@@ -38,6 +40,12 @@ pub(super) struct Order {
     pub(super) masked: bool,
     pub(super) priority: f64,
     pub(super) cache_salt_id: Option<u64>,
+    /// A JSON schema that the engine enforces by itself.
+    pub(super) guide_json: Option<String>,
+    /// A Lark grammar that it enforces.
+    pub(super) guide_lark: Option<String>,
+    /// End tokens are not drawn before this many tokens, by the engine itself.
+    pub(super) min_tokens: Option<u32>,
 }
 
 impl Order {
@@ -88,7 +96,30 @@ impl Order {
             priority: priority(spec.priority),
             cache_salt_id: Some(salt(spec.client, spec.cache_salt))
                 .filter(|_| abilities.cache_salt && (spec.client, spec.cache_salt) != (0, 0)),
+            guide_json: None,
+            guide_lark: None,
+            min_tokens: None,
         }
+    }
+
+    /// For an engine that enforces constraints by itself, and asks nobody for masks.
+    ///
+    /// # Errors
+    /// Where the constraint has several parts, which no such engine takes.
+    pub(super) fn guided(mut self, sampler: &Sampler, grammar: Option<&Grammar>) -> Result<Order> {
+        self.masked = false;
+        let least = sampler.request().spec().min_tokens.saturating_sub(sampler.position());
+        self.min_tokens = Some(least).filter(|least| *least > 0);
+        match grammar.map(Grammar::guide) {
+            None => {}
+            Some(Some(Guide::Json(schema))) => self.guide_json = Some(schema.clone()),
+            Some(Some(Guide::Lark(lark))) => self.guide_lark = Some(lark.clone()),
+            Some(None) => {
+                let why = "a grammar of several parts is not possible on TensorRT-LLM's LLM API; make it one";
+                return Err(Error::grammar("", "llguidance", why));
+            }
+        }
+        Ok(self)
     }
 }
 

@@ -1,0 +1,1 @@
+"""Nothing of the Executor: this release has none."""
