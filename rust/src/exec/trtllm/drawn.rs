@@ -91,3 +91,79 @@ pub(super) fn round_of(job: Job, tokens: Vec<Token>, mask_time: Duration) -> Rou
         mask_time,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::exec::{Draft, JobId};
+    use crate::request::{Limits, Request};
+    use crate::sampler::Sampler;
+    use crate::types::Slot;
+    use crate::vocab::Vocab;
+
+    /// A job that computes one token at position 7, and drafts.
+    fn job(draft: &[Token]) -> Job {
+        let vocab = Vocab::toy().unwrap();
+        let limits = Limits {
+            n_vocab: vocab.len() as u32,
+            context: 64,
+            max_prompt: 64,
+            default_output: u32::MAX,
+            faults: false,
+            lacks: Default::default(),
+        };
+        let spec = serde_json::from_str(r#"{"prompt":[1],"logprobs":0,"stop_token_ids":[65]}"#).unwrap();
+        let request = Arc::new(Request::new(spec, &limits).unwrap());
+        Job {
+            id: JobId(1),
+            slot: Slot(0),
+            start: 7,
+            tokens: vec![5],
+            sample: true,
+            score: None,
+            draft: Draft { tokens: draft.to_vec(), ..Draft::default() },
+            budget: 9,
+            sampler: Sampler::new(request, 0, 0, vocab),
+            grammar: None,
+        }
+    }
+
+    fn outcome(draft: &[Token], tokens: &[Token], finish: Finish) -> Result<Round, String> {
+        let logprobs = vec![-1.0; tokens.len()];
+        let drawn = Drawn { tokens: tokens.to_vec(), logprobs, finish: Some(finish) };
+        drawn.outcome(job(draft), None).map(|round| *round).map_err(|error| error.0.to_string())
+    }
+
+    #[test]
+    fn accepted_drafts_and_one_more_are_a_round() {
+        let round = outcome(&[1, 2, 3], &[1, 2, 9], Finish::Length).unwrap();
+        assert_eq!((round.tokens, round.computed), (vec![1, 2, 9], 10));
+        assert_eq!((round.refusal, round.logprobs.len()), (Some(Refusal::Target), 3));
+        let round = outcome(&[1, 2], &[1, 2, 9], Finish::Length).unwrap();
+        assert_eq!((round.computed, round.refusal), (10, None));
+    }
+
+    #[test]
+    fn without_a_bonus_the_last_draft_is_computed_next() {
+        let round = outcome(&[1, 2], &[1, 2], Finish::Length).unwrap();
+        assert_eq!((round.tokens, round.computed), (vec![1, 2], 9));
+    }
+
+    #[test]
+    fn an_end_that_was_left_out_is_there_again() {
+        let ends = job(&[]).sampler.ends().to_vec();
+        for (finish, end) in [(Finish::End, ends[0]), (Finish::Stop, ends[1])] {
+            let round = outcome(&[1, 2], &[1], finish).unwrap();
+            assert_eq!((round.tokens, round.computed), (vec![1, end], 9));
+            assert_eq!(outcome(&[1], &[], finish).unwrap().tokens, [end]);
+            // It may be there already.
+            assert_eq!(outcome(&[1], &[1, ends[1]], finish).unwrap().tokens, [1, ends[1]]);
+        }
+    }
+
+    #[test]
+    fn nothing_at_all_is_an_error() {
+        assert!(outcome(&[1], &[], Finish::Length).unwrap_err().contains("no token"));
+        assert!(outcome(&[1], &[4], Finish::Given).unwrap_err().contains("gave the request up"));
+    }
+}

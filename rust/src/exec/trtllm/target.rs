@@ -33,6 +33,8 @@ struct Flight {
     logprobs: Vec<f32>,
     finish: Option<Finish>,
     failed: Option<Error>,
+    /// It has given tokens to jobs.
+    gave: bool,
 }
 
 /// TensorRT-LLM with the model that decides.
@@ -146,6 +148,7 @@ impl TrtTarget {
                     logprobs: Vec::new(),
                     finish: None,
                     failed: None,
+                    gave: false,
                 };
                 self.flights.insert(number, flight);
             }
@@ -215,6 +218,12 @@ impl TrtTarget {
             self.drop_flight(id);
             return self.tell(job_id, Err(SeqError(error)));
         }
+        if flight.gave && flight.tokens.is_empty() && flight.finish == Some(Finish::Length) {
+            // An older release ends requests early on an engine that takes draft tokens.
+            self.land(id);
+            return self.fly(job);
+        }
+        flight.gave = true;
         let drawn = Drawn {
             tokens: std::mem::take(&mut flight.tokens),
             logprobs: std::mem::take(&mut flight.logprobs),
