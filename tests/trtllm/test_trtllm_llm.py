@@ -1,132 +1,178 @@
-"""The server on the LLM API of a release without the Executor: a Hugging Face folder, served by its fake."""
+"""The fake's LLM API: the same model by another door."""
 
 from __future__ import annotations
 
+import ast
+import asyncio
+import dataclasses
+import importlib.util
+import inspect
 import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from server.serving import Server, serving
+from tensorrt_llm import LLM, SamplingParams, llmapi
+from tensorrt_llm._fake.llm import ARGUMENTS
+from tensorrt_llm._fake.model import END
+from tensorrt_llm.llmapi import DraftTargetDecodingConfig, GuidedDecodingParams, RequestError
 
-from .live import Folder
-from .test_trtllm_faults import refusal
-from .test_trtllm_serving import BASE, CASES, complete, essence, streamed
+from .live import PROMPT, Folder, Live, running
+from .test_trtllm_signatures import FOLDER, check
 
-LATER = Path(__file__).parent / "later"
-SAME = ("plain", "long", "to the end", "stop", "stop token", "least", "several", "one")
-
-
-def checkpoint(folder: Path, **model: Any) -> Path:
-    """A Hugging Face folder with the weightless model in it."""
-    Folder(**model).write(folder)
-    (folder / "rank0.engine").rename(folder / "model.safetensors")
-    built = json.loads((folder / "config.json").read_text())
-    width = built["pretrained_config"]["vocab_size"]
-    config = {"model_type": "llama", "vocab_size": width, "max_position_embeddings": 4096}
-    (folder / "config.json").write_text(json.dumps(config))
-    return folder
-
-
-@pytest.fixture(scope="module")
-def seen(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What the fake was asked, a line of JSON each."""
-    return tmp_path_factory.mktemp("seen") / "seen.jsonl"
+NODES = ast.parse((FOLDER / "llmapi.pyi").read_text()).body
+CLASSES = {
+    node.name: node
+    for module in NODES
+    if isinstance(module, ast.ClassDef)
+    for node in module.body
+    if isinstance(node, ast.ClassDef)
+}
+CHECKPOINT = Folder(checkpoint=True)
+constrained = pytest.mark.skipif(
+    importlib.util.find_spec("llguidance") is None, reason="skipped: llguidance is not installed"
+)
 
 
 @pytest.fixture(scope="module")
-def api(tmp_path_factory: pytest.TempPathFactory, seen: Path) -> Iterator[Server]:
-    folder = tmp_path_factory.mktemp("checkpoints")
-    draft = checkpoint(folder / "draft", blur=8)
-    config = {"max_batch_size": 16, "speculative": {"draft_model": str(draft), "max_draft_len": 4}}
-    where = str(checkpoint(folder / "target"))
-    more: dict[str, Any] = {"path": [LATER], "environment": {"FAKE_LLM_SEEN": str(seen)}}
-    with serving(where, "--served-model-name", "m", config=config, **more) as server:
-        yield server.wait_ready()
+def llm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LLM]:
+    folder = CHECKPOINT.write(tmp_path_factory.mktemp("hf"))
+    with LLM(model=str(folder), guided_decoding_backend="llguidance", max_batch_size=8) as llm:
+        yield llm
 
 
 @pytest.fixture(scope="module")
-def toy() -> Iterator[Server]:
-    with serving("toy", "--served-model-name", "m", config={"max_batch_size": 16}) as server:
-        yield server.wait_ready()
+def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
+    with running(tmp_path_factory.mktemp("engine")) as live:
+        yield live
 
 
-def last(seen: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(seen.read_text().splitlines()[-1])
-    return found
+def test_arguments_are_as_listed() -> None:
+    for name, made in (("SamplingParams", SamplingParams), ("GuidedDecodingParams", GuidedDecodingParams)):
+        (init,) = [n for n in CLASSES[name].body if isinstance(n, ast.FunctionDef) and n.name == "__init__"]
+        check(init, made)
+    (called,) = [
+        n for n in CLASSES["LLM"].body if isinstance(n, ast.FunctionDef) and n.name == "generate_async"
+    ]
+    check(called, LLM.generate_async)
+    listed = [n for n in CLASSES["BaseLlmArgs"].body if isinstance(n, ast.AnnAssign)]
+    assert ARGUMENTS.keys() <= {ast.unparse(node.target) for node in listed}
+    base = next(n for n in CLASSES["DecodingBaseConfig"].body if isinstance(n, ast.FunctionDef))
+    own = set(inspect.signature(DraftTargetDecodingConfig).parameters) - {"speculative_model_dir"}
+    assert own == {argument.arg for argument in base.args.kwonlyargs}
+    output = {f.name for f in dataclasses.fields(llmapi.CompletionOutput) if f.name[0] != "_"}
+    declared = {
+        ast.unparse(n.target) for n in CLASSES["CompletionOutput"].body if isinstance(n, ast.AnnAssign)
+    }
+    assert output | {"length", "token_ids_diff", "logprobs_diff", "text_diff"} == declared
 
 
-def test_greedy_answers_are_those_of_the_embedded_engine(toy: Server, api: Server) -> None:
-    for name in SAME:
-        assert essence(complete(api, **CASES[name])) == essence(complete(toy, **CASES[name])), name
-    texts, _ = streamed(api, **CASES["plain"])
-    assert texts == {0: complete(toy, **CASES["plain"])["choices"][0]["text"]}
+def test_answers(llm: LLM, live: Live) -> None:
+    params = SamplingParams(max_tokens=12, logprobs=2, ignore_eos=True)
+    assert llm.generate("z the", params).outputs[0].token_ids == live.greedy(12, [ord("z"), 263])
+    whole = llm.generate(PROMPT, params).outputs[0]
+    assert (whole.token_ids, whole.finish_reason) == (live.greedy(12), "length")
+    assert whole.text == bytes(live.greedy(12)).decode()
+    assert all(
+        next(iter(entry)) == token for entry, token in zip(whole.logprobs, whole.token_ids, strict=True)
+    )
+    end = whole.token_ids[4]
+    ended = llm.generate(PROMPT, SamplingParams(end_id=end)).outputs[0]
+    assert (ended.token_ids, ended.finish_reason) == (whole.token_ids[:5], "stop")
+    stopped = llm.generate(PROMPT, SamplingParams(stop_token_ids=[end])).outputs[0]
+    assert (stopped.token_ids, stopped.stop_reason) == (whole.token_ids[:4], end)
 
 
-def test_constraints_are_enforced_by_llguidance_on_the_other_side(api: Server) -> None:
-    schema = {"enum": ["red", "green", "blue"]}
-    form = {"type": "json_schema", "json_schema": {"name": "s", "schema": schema}}
-    for seed in range(6):
-        answer = complete(api, response_format=form, temperature=1.0, seed=seed)
-        assert json.loads(answer["choices"][0]["text"]) in schema["enum"]
-        assert answer["choices"][0]["finish_reason"] == "stop"
-        answer = complete(
-            api, structured_outputs={"choice": ["yes", "no", "none"]}, temperature=1.0, seed=seed
-        )
-        assert answer["choices"][0]["text"] in ("yes", "no", "none")
+def test_parts(llm: LLM, live: Live) -> None:
+    async def read() -> list[tuple[list[int], list[int]]]:
+        params, found = SamplingParams(max_tokens=6, ignore_eos=True), []
+        async for output in llm.generate_async(PROMPT, params, streaming=True):
+            found.append((output.outputs[0].token_ids_diff, list(output.outputs[0].token_ids or [])))
+        assert (await llm.generate_async(PROMPT, params)).outputs[0].token_ids == found[-1][1]
+        return found
+
+    greedy = live.greedy(6)
+    assert asyncio.run(read()) == [([token], greedy[: i + 1]) for i, token in enumerate(greedy)]
 
 
-def test_the_model_is_loaded_with_its_draft_and_llguidance(api: Server, seen: Path) -> None:
-    options = json.loads(seen.read_text().splitlines()[0])["options"]
-    assert options["guided_decoding_backend"] == "llguidance"
-    assert options["speculative_config"]["max_draft_len"] == 4
-    assert options["speculative_config"]["speculative_model_dir"].endswith("draft")
-    assert (options["max_batch_size"], options["max_seq_len"]) == (16, 4096)
-    complete(api, temperature=0.7, top_k=5, top_p=0.9, seed=3, frequency_penalty=0.5, max_tokens=4)
-    asked = last(seen)["sampling"]
-    assert (asked["top_k"], asked["max_tokens"]) == (5, 4)
-    assert (asked["temperature"], asked["frequency_penalty"]) == pytest.approx((0.7, 0.5))
+def test_drafts_bring_several_tokens_at_once(tmp_path: Path, live: Live) -> None:
+    target = CHECKPOINT.write(tmp_path / "target")
+    draft = Folder(blur=5.0, checkpoint=True).write(tmp_path / "draft")
+    config = DraftTargetDecodingConfig(max_draft_len=4, speculative_model_dir=str(draft))
+
+    async def read(llm: LLM) -> list[list[int]]:
+        params = SamplingParams(max_tokens=40, ignore_eos=True)
+        answer = llm.generate_async(PROMPT, params, streaming=True)
+        return [output.outputs[0].token_ids_diff async for output in answer]
+
+    with LLM(str(target), speculative_config=config) as llm:
+        parts = asyncio.run(read(llm))
+    assert [token for part in parts for token in part] == live.greedy(40)
+    assert max(map(len, parts)) > 2
+    assert all(1 <= len(part) <= 5 for part in parts)
+    with pytest.raises(ValueError, match="max_draft_len"):
+        DraftTargetDecodingConfig(speculative_model_dir=str(draft))
 
 
+@constrained
 @pytest.mark.parametrize(
-    ("field", "value"),
+    ("guide", "wanted"),
     [
-        ("logit_bias", {"65": 1}),
-        ("logprobs", 0),
-        ("prompt_logprobs", 1),
-        ("min_p", 0.1),
-        ("ignore_eos", True),
-        ("allowed_token_ids", [65]),
-        ("speculative", {"acceptance": "exact"}),
+        ({"regex": "(ab|cd){3}"}, lambda text: len(text) == 6),
+        ({"grammar": 'start: "yes" | "no"'}, lambda text: text in ("yes", "no")),
+        ({"json": {"const": [7]}}, lambda text: json.loads(text) == [7]),
     ],
 )
-def test_what_it_cannot_do_is_refused_by_name(api: Server, field: str, value: Any) -> None:
-    answer = api.http.post("/v1/completions", json=BASE | {field: value})
-    assert answer.status_code == 400, answer.text
-    assert "TensorRT-LLM's LLM API" in answer.json()["error"]["message"]
+def test_constraints(llm: LLM, guide: Any, wanted: Any) -> None:
+    params = SamplingParams(max_tokens=60, guided_decoding=GuidedDecodingParams(**guide))
+    output = llm.generate("x", params).outputs[0]
+    assert wanted(output.text), output.text
+    assert (output.finish_reason, output.token_ids[-1]) == ("stop", END[0])
 
 
-def test_a_refused_prompt_fails_alone_and_who_leaves_is_forgotten(api: Server) -> None:
-    answer = api.http.post("/v1/completions", json=BASE | {"prompt": "FAIL"})
-    assert answer.status_code == 500
-    assert "the prompt was refused" in answer.json()["error"]["message"]
-    with api.http.stream(
-        "POST", "/v1/completions", json=BASE | {"stream": True, "max_tokens": 3000}
-    ) as stream:
-        next(stream.iter_lines())
-    api.wait_idle()
-    assert complete(api, max_tokens=3)["usage"]["completion_tokens"] == 3
+@constrained
+def test_constraints_that_cannot_be(llm: LLM, tmp_path: Path) -> None:
+    for params in (
+        GuidedDecodingParams(),
+        GuidedDecodingParams(regex="a", json={}),
+        GuidedDecodingParams(regex="("),
+    ):
+        with pytest.raises(ValueError, match=r"guide|grammar"):
+            llm.generate_async("x", SamplingParams(guided_decoding=params))
+    with (
+        LLM(str(CHECKPOINT.write(tmp_path))) as plain,
+        pytest.raises(ValueError, match="guided_decoding_backend"),
+    ):
+        plain.generate_async("x", SamplingParams(guided_decoding=GuidedDecodingParams(regex="a")))
 
 
-def test_without_tensorrt_llm_the_ways_out_are_named(tmp_path: Path) -> None:
-    said = refusal(tmp_path, checkpoint(tmp_path / "model"), {}, [])
-    for word in ("llgtrt[trtllm]", "nvcr.io/nvidia/tensorrt-llm/release", "llgtrt build"):
-        assert word in said
+def test_what_goes_wrong(llm: LLM, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="prompt length"):
+        llm.generate_async([1] * 5000)
+    with pytest.raises(ValueError, match="not permitted"):
+        LLM("x", engine_dir="y")
+    slow = Folder(checkpoint=True, faults={"iteration_ms": 3.0, "error_every": 2}).write(tmp_path)
+    with LLM(str(slow)) as other:
+        long = other.generate_async(PROMPT, SamplingParams(max_tokens=3000, ignore_eos=True))
+        with pytest.raises(RequestError, match="a fault"):
+            other.generate_async(PROMPT).result(timeout=30)
+        with pytest.raises(TimeoutError):
+            long.result(timeout=0.05)
+        long.abort()
+        assert long.result(timeout=30).outputs[0].finish_reason == "cancelled"
 
 
-def test_a_draft_of_another_kind_is_refused(tmp_path: Path) -> None:
-    engine = Folder().write(tmp_path / "engine")
-    config = {"speculative": {"draft_model": str(engine)}}
-    said = refusal(tmp_path, checkpoint(tmp_path / "model"), config, [LATER])
-    assert "which the target is not" in said
+def test_a_release_without_the_executor_has_it_still() -> None:
+    import os
+    import subprocess
+    import sys
+
+    from .conftest import FAKE
+
+    code = "from tensorrt_llm import LLM, bindings; print(hasattr(bindings.executor, 'Executor'))"
+    environment = os.environ | {"PYTHONPATH": str(FAKE), "FAKE_TRTLLM_RELEASE": "1.3"}
+    ran = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+    )
+    assert ran.stdout == "False\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -82,7 +83,7 @@ def test_the_launcher_replaces_this_process(tmp_path: Path, monkeypatch: pytest.
     tool.write_text("#!/bin/sh\n")
     tool.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr(mpi.os, "execve", lambda *given: ran.append(given))
+    monkeypatch.setattr(os, "execve", lambda *given: ran.append(given))
     mpi.run(mpi.command(3, ["a", "b"]))
     assert ran[0][:2] == (str(tool), [str(tool), "-n", "3", "a", "b"])
 

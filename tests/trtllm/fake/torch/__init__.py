@@ -1,8 +1,8 @@
 """A stand-in for PyTorch, on NumPy: what an adapter of TensorRT-LLM does with tensors, and no more.
 
 It is stricter than the real one where that finds mistakes. Tensors on `cuda` have no `numpy()`, do not mix
-with tensors on `cpu`, and know the stream that wrote them: work on another stream that has not waited for it is
-an error, and so is changing pinned memory that a `non_blocking` copy on an unsynchronised stream still reads.
+with tensors on `cpu`, and know the stream that wrote them: work on another stream that has not waited for it
+is an error, and so is changing pinned memory that a `non_blocking` copy on an unsynchronised stream reads.
 """
 
 from __future__ import annotations

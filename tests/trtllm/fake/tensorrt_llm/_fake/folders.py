@@ -49,10 +49,14 @@ class Folder:
     """Of `Faults`, by name."""
     config: dict[str, Any] = dataclasses.field(default_factory=dict)
     """Parts of `config.json` that differ, by dotted name: `build_config.max_draft_len`."""
+    checkpoint: bool = False
+    """A folder in Hugging Face's layout instead, for the LLM API."""
 
     def write(self, folder: Path) -> Path:
         """All files; the folder."""
         folder.mkdir(parents=True, exist_ok=True)
+        if self.checkpoint:
+            return self._write_checkpoint(folder)
         config = self._config()
         for dotted, value in self.config.items():
             *path, last = dotted.split(".")
@@ -60,14 +64,7 @@ class Folder:
             for name in path:
                 part = part[name]
             part[last] = value
-        files = {
-            "config.json": config,
-            "generation_config.json": {"eos_token_id": list(END)},
-            "tokenizer.json": tokenizer(),
-            "tokenizer_config.json": {"eos_token": SPECIAL[1], "tokenizer_class": "PreTrainedTokenizerFast"},
-            "runtime.json": self.runtime,
-        }
-        for name, content in files.items():
+        for name, content in {"config.json": config, **self._texts()}.items():
             (folder / name).write_text(json.dumps(content, indent=1) + "\n")
         (folder / "chat_template.jinja").write_text(TEMPLATE)
         toy = {"seed": self.seed, "blur": self.blur, "end_bias": self.end_bias}
@@ -75,6 +72,30 @@ class Folder:
             engine = {"toy": toy, "rank": rank, "faults": self.faults}
             (folder / f"rank{rank}.engine").write_text(json.dumps(engine))
         return folder
+
+    def _write_checkpoint(self, folder: Path) -> Path:
+        config = {
+            "architectures": ["LlamaForCausalLM"],
+            "model_type": "llama",
+            "vocab_size": WIDTH,
+            "eos_token_id": list(END),
+            "max_position_embeddings": self.seq_len,
+        }
+        toy = {"seed": self.seed, "blur": self.blur, "end_bias": self.end_bias}
+        files = {"config.json": config, "toy.json": {"toy": toy, "faults": self.faults}, **self._texts()}
+        for name, content in files.items():
+            (folder / name).write_text(json.dumps(content, indent=1) + "\n")
+        (folder / "chat_template.jinja").write_text(TEMPLATE)
+        return folder
+
+    def _texts(self) -> dict[str, Any]:
+        """What lies beside the weights."""
+        return {
+            "generation_config.json": {"eos_token_id": list(END)},
+            "tokenizer.json": tokenizer(),
+            "tokenizer_config.json": {"eos_token": SPECIAL[1], "tokenizer_class": "PreTrainedTokenizerFast"},
+            "runtime.json": self.runtime,
+        }
 
     def _config(self) -> dict[str, Any]:
         return {

@@ -1,5 +1,7 @@
 """`tensorrt_llm.bindings.executor`: the names of the bindings, over the fake runtime."""
 
+import os
+
 from tensorrt_llm import __version__
 from tensorrt_llm._fake.configs import (
     AdditionalModelOutput,
@@ -130,3 +132,6 @@ __all__ = [
     "TimingMetrics",
     "__version__",
 ]
+
+if os.environ.get("FAKE_TRTLLM_RELEASE") == "1.3":
+    globals().pop("Executor")  # such releases have the LLM API alone
