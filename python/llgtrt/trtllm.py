@@ -55,9 +55,8 @@ class Order(TypedDict):
     priority: float
     cache_salt_id: int | None
     guide_json: str | None
-    """A constraint, for what enforces it by itself; the same of the next two."""
+    """A constraint, for what enforces it by itself: a JSON schema, or a Lark grammar."""
     guide_lark: str | None
-    min_tokens: int | None
 
 
 Answer = tuple[int, str | None, list[int], bool, str, list[float], Any]

@@ -140,7 +140,6 @@ class Executor:
             min_p=order["min_p"],
             seed=order["seed"],
             temperature=order["temperature"],
-            min_tokens=order["min_tokens"],
             repetition_penalty=order["repetition_penalty"],
             presence_penalty=order["presence_penalty"],
             frequency_penalty=order["frequency_penalty"],

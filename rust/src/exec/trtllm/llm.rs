@@ -34,13 +34,15 @@ struct Options<'a> {
 }
 
 /// What it cannot do, or does by itself.
-const LACKS: [Feature; 9] = [
+const LACKS: [Feature; 10] = [
     Feature::LogitBias,
     Feature::PromptLogprobs,
     Feature::Logprobs,
     Feature::TopLogprobs,
     Feature::AllowedTokens,
     Feature::IgnoreEos,
+    // It holds one end token back, not all.
+    Feature::MinTokens,
     Feature::Rejection,
     Feature::Acceptance,
     Feature::MinP,

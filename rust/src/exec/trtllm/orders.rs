@@ -44,8 +44,6 @@ pub(super) struct Order {
     pub(super) guide_json: Option<String>,
     /// A Lark grammar that it enforces.
     pub(super) guide_lark: Option<String>,
-    /// End tokens are not drawn before this many tokens, by the engine itself.
-    pub(super) min_tokens: Option<u32>,
 }
 
 impl Order {
@@ -98,7 +96,6 @@ impl Order {
                 .filter(|_| abilities.cache_salt && (spec.client, spec.cache_salt) != (0, 0)),
             guide_json: None,
             guide_lark: None,
-            min_tokens: None,
         }
     }
 
@@ -106,10 +103,8 @@ impl Order {
     ///
     /// # Errors
     /// Where the constraint has several parts, which no such engine takes.
-    pub(super) fn guided(mut self, sampler: &Sampler, grammar: Option<&Grammar>) -> Result<Order> {
+    pub(super) fn guided(mut self, grammar: Option<&Grammar>) -> Result<Order> {
         self.masked = false;
-        let least = sampler.request().spec().min_tokens.saturating_sub(sampler.position());
-        self.min_tokens = Some(least).filter(|least| *least > 0);
         match grammar.map(Grammar::guide) {
             None => {}
             Some(Some(Guide::Json(schema))) => self.guide_json = Some(schema.clone()),

@@ -137,7 +137,7 @@ impl TrtTarget {
         let mut order = Order::new(&job.sampler, &walk, (text, most), self.abilities);
         order.streaming = true;
         if self.guided {
-            order = match order.guided(&job.sampler, job.grammar.as_ref()) {
+            order = match order.guided(job.grammar.as_ref()) {
                 Ok(order) => order,
                 Err(error) => return self.tell(id, Err(SeqError(error))),
             };

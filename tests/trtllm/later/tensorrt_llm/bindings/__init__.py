@@ -1,1 +1,0 @@
-"""Nothing of the Executor: this release has none."""
