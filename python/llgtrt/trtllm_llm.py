@@ -74,8 +74,8 @@ class Executor:
         """Always: the API starts processes of its own."""
         return True
 
-    def enqueue(self, order: Order) -> int:
-        """Hands a request in; its id is the core's."""
+    def enqueue(self, order: Order, logits: None) -> int:
+        """Hands a request in, without draft tokens; its id is the core's."""
         asyncio.run_coroutine_threadsafe(self._serve(order), self._loop)
         return order["client_id"]
 

@@ -183,18 +183,18 @@ impl Executor {
         &self.told
     }
 
-    /// Hands a request in and numbers it. Its masks are `walk`'s.
+    /// Hands a request in and numbers it; `logits`: what its draft tokens were drawn from. Its masks are `walk`'s.
     ///
     /// # Errors
     /// `Executor` where TensorRT-LLM refuses it.
-    pub(super) fn enqueue(&mut self, mut order: Order, walk: Walk) -> Result<u64> {
+    pub(super) fn enqueue(&mut self, mut order: Order, logits: Option<Py<PyAny>>, walk: Walk) -> Result<u64> {
         self.next += 1;
         let id = self.next;
         order.client_id = id;
         // Before it is handed in: the executor may ask for masks before it has returned.
         locked(&self.shared.walks).insert(id, Arc::new(Mutex::new(walk)));
         let request = Python::attach(|py| -> PyResult<u64> {
-            self.python.call_method1(py, "enqueue", (order,))?.extract(py)
+            self.python.call_method1(py, "enqueue", (order, logits))?.extract(py)
         });
         match request {
             Ok(request) => {

@@ -3,23 +3,13 @@
 
 use super::interface::{Executor, LLM};
 use super::orders::Abilities;
+use super::pair::{Alone, Checkpoint};
 use super::target::{Logits, Parts, TrtTarget};
 use crate::config::Config;
 use crate::error::Result;
-use crate::exec::{self, Caps, Copying, Promise, Target};
+use crate::exec::{self, Caps, Copying, Promise};
 use crate::request::{Feature, Lacks};
 use serde::Serialize;
-use std::path::Path;
-
-/// A model of the Hugging Face format.
-pub(in crate::exec) struct Checkpoint<'a> {
-    pub(in crate::exec) path: &'a Path,
-    /// Another one, that drafts for it.
-    pub(in crate::exec) draft: Option<&'a str>,
-    pub(in crate::exec) n_vocab: u32,
-    /// Longest prompt and output.
-    pub(in crate::exec) max_seq_len: u32,
-}
 
 /// Arguments of `LLM`.
 #[derive(Serialize)]
@@ -52,10 +42,7 @@ const LACKS: [Feature; 10] = [
 ///
 /// # Errors
 /// `Invalid` of `target` where TensorRT-LLM is missing or refuses it.
-pub(in crate::exec) fn open_llm(
-    checkpoint: &Checkpoint<'_>,
-    config: &Config,
-) -> Result<(Box<dyn Target>, Lacks)> {
+pub(super) fn open_llm(checkpoint: &Checkpoint<'_>, config: &Config) -> Result<Alone> {
     let options = Options {
         draft: checkpoint.draft,
         // As many as TensorRT-LLM's examples draft, where nothing is said.

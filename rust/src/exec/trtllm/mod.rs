@@ -40,13 +40,7 @@ mod pair;
 mod target;
 #[cfg(feature = "python")]
 mod walk;
-#[cfg(not(feature = "python"))]
-mod without;
 
 #[cfg(feature = "python")]
-pub(super) use llm::{Checkpoint, open_llm};
-#[cfg(feature = "python")]
-pub(super) use open::{follow, open, rank};
-pub(super) use pair::{Opened, Pair, sources};
-#[cfg(not(feature = "python"))]
-pub(super) use without::{Checkpoint, follow, open, open_llm, rank};
+pub(crate) use open::install;
+pub(super) use pair::{Checkpoint, Opened, Pair, follow, open, open_llm, rank, sources};

@@ -3,19 +3,26 @@
 use super::drafter::TrtDrafter;
 use super::folder::{Folder, wants_logits};
 use super::interface::{self, EXECUTOR, Executor};
+use super::llm::open_llm;
 use super::options::{Options, Place, places};
-use super::pair::{Opened, Pair, sources};
+use super::pair::{BACKEND, Backend, Opened, Pair, sources};
 use super::target::{Logits, Parts, TrtTarget};
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::exec::{self, Caps, Copying, Drafter, Promise};
 use crate::request::{Feature, Lacks};
 
+/// Lets the core open what TensorRT-LLM serves.
+pub(crate) fn install() {
+    // A second import finds it there.
+    let _ = BACKEND.set(Backend { open, open_llm, follow, rank });
+}
+
 /// Loads both engines in this process, which leads or is alone.
 ///
 /// # Errors
 /// `Invalid` of `target` or `draft` where TensorRT-LLM is missing or refuses an engine.
-pub(in crate::exec) fn open(pair: &Pair<'_>, config: &Config) -> Result<Opened> {
+fn open(pair: &Pair<'_>, config: &Config) -> Result<Opened> {
     let abilities = interface::abilities(&pair.target.path)?;
     let orchestrator = config.trtllm.orchestrator;
     let (target, draft) = executors(pair, config, 0)?;
@@ -65,7 +72,7 @@ pub(in crate::exec) fn open(pair: &Pair<'_>, config: &Config) -> Result<Opened> 
 ///
 /// # Errors
 /// As [`open`].
-pub(in crate::exec) fn follow(pair: &Pair<'_>, config: &Config, rank: u32) -> Result<()> {
+fn follow(pair: &Pair<'_>, config: &Config, rank: u32) -> Result<()> {
     let (target, draft) = executors(pair, config, rank)?;
     // The leader ends its draft first, too.
     draft.into_iter().chain(target).for_each(Executor::follow);
@@ -76,7 +83,7 @@ pub(in crate::exec) fn follow(pair: &Pair<'_>, config: &Config, rank: u32) -> Re
 ///
 /// # Errors
 /// Where the Python layer cannot be imported.
-pub(in crate::exec) fn rank(folder: &Folder) -> Result<u32> {
+fn rank(folder: &Folder) -> Result<u32> {
     interface::rank(&folder.path)
 }
 

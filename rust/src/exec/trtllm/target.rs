@@ -142,10 +142,8 @@ impl TrtTarget {
                 Err(error) => return self.tell(id, Err(SeqError(error))),
             };
         }
-        if !walk.draft.is_empty() {
-            order.draft_logits = self.draft_logits(&job);
-        }
-        match self.executor.enqueue(order, walk) {
+        let logits = if walk.draft.is_empty() { None } else { self.draft_logits(&job) };
+        match self.executor.enqueue(order, logits, walk) {
             Err(error) => self.tell(id, Err(SeqError(error))),
             Ok(number) => {
                 self.current[slot.index()] = Some(number);
