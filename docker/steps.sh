@@ -7,8 +7,8 @@ wheel() {
     MATURIN_PEP517_ARGS="--features python" python3 -m pip wheel --no-deps --wheel-dir "$2" "$1"
 }
 
-# install WHEELS REQUIREMENTS PREFIX: an environment with the wheel and the pinned wheels that it needs, in which what the
-# image has (TensorRT-LLM, PyTorch) is there, too. Without pip, which Debian's Python may lack for environments.
+# install WHEELS REQUIREMENTS PREFIX: an environment with the wheel and the pinned wheels that it needs, in which what
+# the image has (TensorRT-LLM, PyTorch) is there, too. Without pip, which Debian's Python may lack for environments.
 install() {
     local wheels=$1 requirements=$2 prefix=$3
     python3 -m venv --without-pip --system-site-packages "$prefix"
@@ -21,8 +21,8 @@ install() {
 into() {
     local prefix=$1
     shift
-    python3 -m pip --python "$prefix/bin/python" install --disable-pip-version-check --no-input --no-cache-dir --no-deps \
-        --ignore-installed --progress-bar off "$@"
+    python3 -m pip --python "$prefix/bin/python" install --disable-pip-version-check --no-input --no-cache-dir \
+        --no-deps --ignore-installed --progress-bar off "$@"
 }
 
 # TensorRT-LLM's transformers wants an older huggingface-hub than ours, which only `-hf` uses.

@@ -46,6 +46,7 @@ const PYTHON_ORDER: &[&str] = &[
     "settings",
     "mpi",
     "trtllm",
+    "trtllm_llm",
     "hub",
     "templates",
     "prompt",

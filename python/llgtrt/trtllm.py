@@ -46,14 +46,15 @@ class Order(TypedDict):
     end_id: int
     stop_words: list[list[int]]
     draft_tokens: list[int]
-    draft_logits: Any
-    """`[draft tokens, vocabulary]`, None, or the packed address of logits on another rank."""
     return_log_probs: bool
     return_generation_logits: bool
     masked: bool
     """The core is asked for masks."""
     priority: float
     cache_salt_id: int | None
+    guide_json: str | None
+    """A constraint, for what enforces it by itself: a JSON schema, or a Lark grammar."""
+    guide_lark: str | None
 
 
 Answer = tuple[int, str | None, list[int], bool, str, list[float], Any]
@@ -198,13 +199,16 @@ class Executor:
         """Whether this process hands requests in; the others only compute."""
         return bool(self._executor.can_enqueue_requests())
 
-    def enqueue(self, order: Order) -> int:
+    def enqueue(self, order: Order, logits: Any) -> int:
         """Hands a request in; its id.
+
+        `logits`: what its draft tokens were drawn from, `[draft tokens or more, vocabulary]`, or where that is
+        on another rank; or None.
 
         Raises:
             Exception: TensorRT-LLM refuses it.
         """
-        return int(self._executor.enqueue_request(request=self._request(order)))
+        return int(self._executor.enqueue_request(request=self._request(order, logits)))
 
     def cancel(self, request: int) -> None:
         """Ends a request, which may have ended already."""
@@ -218,15 +222,18 @@ class Executor:
         """Ends everything, without the GIL; on a rank that does not lead, waits until the leader ends."""
         self._executor.shutdown()
 
-    def _request(self, order: Order) -> Any:
+    def _request(self, order: Order, logits: Any) -> Any:
         bindings = self._bindings
         draft = None
         if order["draft_tokens"]:
+            if logits is not None and not self._fast_logits:
+                # The draft may have been cut.
+                logits = logits[: len(order["draft_tokens"])]
             draft = bindings.ExternalDraftTokensConfig(
                 tokens=order["draft_tokens"],
-                logits=self._draft_logits(order),
+                logits=logits,
                 acceptance_threshold=None,
-                fast_logits=self._fast_logits if order["draft_logits"] is not None else None,
+                fast_logits=self._fast_logits if logits is not None else None,
             )
         more = _given(order, "cache_salt_id")
         return bindings.Request(
@@ -254,11 +261,6 @@ class Executor:
             type=bindings.RequestType.REQUEST_TYPE_CONTEXT_AND_GENERATION,
             **more,
         )
-
-    def _draft_logits(self, order: Order) -> Any:
-        """One row for each token: the draft may have been cut. An address of logits stays as it came."""
-        logits = order["draft_logits"]
-        return logits if logits is None or self._fast_logits else logits[: len(order["draft_tokens"])]
 
     def _sampling(self, order: Order) -> Any:
         return self._bindings.SamplingConfig(

@@ -34,6 +34,8 @@ pub mod verify;
 pub use caps::{Caps, Copying, Logits, Promise};
 pub use drafter::{Ask, Collected, Drafter, Order, Remote};
 pub use info::Info;
+#[cfg(feature = "python")]
+pub(crate) use trtllm::install as install_trtllm;
 
 use crate::config::{Acceptance, DraftSource};
 use crate::error::Error;

@@ -1,5 +1,6 @@
 //! Configuration to engine: the only file that names engines.
 
+mod checkpoint;
 mod files;
 mod trtllm;
 
@@ -46,6 +47,7 @@ pub fn open(target: &str, config: &Config) -> Result<Opened> {
             Err(Error::invalid("draft", why))
         }
         Some(options) => open_toy(ToyConfig::parse(options)?, config, None),
+        None if checkpoint::is_target(target) => checkpoint::open(target, config),
         None => open_model(target, config),
     }
 }
@@ -58,6 +60,7 @@ pub fn open_vocab(target: &str, info: &Info) -> Result<Arc<Vocab>> {
     match toy_options(target) {
         Some(_) => Vocab::toy(),
         None if trtllm::is_target(target) => trtllm::vocab(target, Some(info)),
+        None if checkpoint::is_target(target) => checkpoint::vocab(target, Some(info)),
         None => model_vocab(target, info),
     }
 }
@@ -70,6 +73,7 @@ pub fn check_target(target: &str) -> Result<()> {
     match toy_options(target) {
         Some(options) => ToyConfig::parse(options).map(|_| ()),
         None if trtllm::is_target(target) => trtllm::check(target),
+        None if checkpoint::is_target(target) => checkpoint::check(target),
         None => check_model(target),
     }
 }

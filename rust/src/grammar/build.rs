@@ -1,6 +1,7 @@
 //! Spec to compiled matcher. Takes milliseconds to seconds and a deep stack: runs on the compiler's threads only.
 
 use super::budget::Budget;
+use super::guide::Guide;
 use super::part::{Ends, Pristine, mask_of};
 use super::schema::{self, Prepared, Together};
 use super::sections::{self, Plan};
@@ -202,6 +203,7 @@ impl Builder {
 
     /// Compiles, and computes the first mask: some grammars compile and then admit nothing.
     fn compile(&self, grammar: TopLevelGrammar, limits: &ParserLimits) -> Result<Pristine, String> {
+        let guide = Guide::of(&grammar);
         let parser = self
             .factory
             .create_parser_from_init_ext(
@@ -214,7 +216,7 @@ impl Builder {
         let can_rollback = parser.parser.grammar().lexer_spec().can_rollback();
         let mut matcher = Matcher::new(Ok(parser));
         match mask_of(&mut matcher, &self.ends) {
-            Ok(_) => Ok(Pristine { matcher, can_rollback, ends: Arc::clone(&self.ends) }),
+            Ok(_) => Ok(Pristine { matcher, can_rollback, ends: Arc::clone(&self.ends), guide }),
             Err(Error::Grammar { why, .. }) => Err(why),
             Err(e) => Err(e.to_string()),
         }

@@ -18,6 +18,7 @@ pub mod compiler;
 mod counters;
 mod env;
 mod gbnf;
+mod guide;
 mod lark;
 pub mod mask;
 mod part;
@@ -29,6 +30,7 @@ mod text;
 mod triggers;
 
 pub use compiler::{CompileHandle, CompileStats, Compiler};
+pub use guide::Guide;
 pub use mask::{Mask, Next};
 pub use spec::GrammarSpec;
 
@@ -72,6 +74,11 @@ impl Grammar {
     /// [`Compiled::begin`].
     pub fn fork(&self) -> Self {
         Grammar { plan: Arc::clone(&self.plan), at: self.at.apart(), committed: self.committed }
+    }
+
+    /// What it was made from; None where an engine's own llguidance could not take it.
+    pub fn guide(&self) -> Option<&Guide> {
+        self.plan.guide()
     }
 
     /// What may come next; in a mask, end tokens are set where the text may end here.

@@ -1,5 +1,6 @@
 //! One llguidance matcher: what is committed to it, and how a walk ahead in it is undone.
 
+use super::guide::Guide;
 use super::mask::Mask;
 use super::text;
 use crate::error::{Error, Result};
@@ -14,6 +15,7 @@ pub(super) struct Pristine {
     pub(super) matcher: Matcher,
     pub(super) can_rollback: bool,
     pub(super) ends: Arc<Ends>,
+    pub(super) guide: Option<Guide>,
 }
 
 /// The end tokens, and the width of a mask.

@@ -4,6 +4,7 @@
 //! constrained and does not take them, the token is refused. Those tokens are few, and known for each state of the
 //! search at compile time: only in such a state there is a mask in free text.
 
+use super::guide::Guide;
 use super::mask::{Mask, Next};
 use super::part::{Ends, Part, Pristine, broken};
 use super::spec::{Section, Trigger};
@@ -69,6 +70,14 @@ impl Plan {
         let ends = Arc::clone(&pristine.ends);
         let stages = vec![Stage::Bound { pristine: Arc::new(pristine), next: None }];
         Plan { stages, ends, vocab: Arc::clone(vocab) }
+    }
+
+    /// What a constraint of the whole output was made from.
+    pub(super) fn guide(&self) -> Option<&Guide> {
+        match self.stages.as_slice() {
+            [Stage::Bound { pristine, .. }] => pristine.guide.as_ref(),
+            _ => None,
+        }
     }
 
     /// One of sections; `compiled` are the grammars of the bound ones, in their order.

@@ -205,6 +205,7 @@ fn follow(py: Python<'_>, target: &str, config: &str) -> Result<()> {
 #[pymodule]
 fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     errors::init(module)?;
+    exec::install_trtllm();
     module.add_class::<Event>()?;
     module.add_class::<Engine>()?;
     module.add_function(wrap_pyfunction!(load_config, module)?)?;

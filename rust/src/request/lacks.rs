@@ -12,6 +12,8 @@ pub enum Feature {
     LogitBias,
     /// Log-probabilities of the prompt.
     PromptLogprobs,
+    /// Log-probabilities of the drawn tokens.
+    Logprobs,
     /// Log-probabilities of tokens that were not drawn.
     TopLogprobs,
     /// Dropping what is much less likely than the likeliest token.
@@ -26,6 +28,8 @@ pub enum Feature {
     MinTokens,
     /// Acceptance of drafts by their probabilities.
     Rejection,
+    /// A say in how drafts are accepted.
+    Acceptance,
     /// KV is not shared between salts.
     CacheSalt,
 }
@@ -36,6 +40,7 @@ impl Feature {
         match self {
             Feature::LogitBias => ("logit_bias", !spec.sampling.logit_bias.is_empty()),
             Feature::PromptLogprobs => ("prompt_logprobs", spec.prompt_logprobs.is_some()),
+            Feature::Logprobs => ("logprobs", spec.logprobs.is_some()),
             Feature::TopLogprobs => ("top_logprobs", spec.logprobs.is_some_and(|top| top > 0)),
             Feature::MinP => ("min_p", spec.sampling.min_p > 0.0),
             Feature::Grammar => ("response_format", spec.grammar.is_some()),
@@ -45,6 +50,7 @@ impl Feature {
             Feature::Rejection => {
                 ("speculative.acceptance", spec.speculative.acceptance == Some(Acceptance::Rejection))
             }
+            Feature::Acceptance => ("speculative.acceptance", spec.speculative.acceptance.is_some()),
             Feature::CacheSalt => ("cache_salt", spec.cache_salt != 0),
         }
     }

@@ -114,6 +114,10 @@ fn what_the_engine_lacks_is_refused_by_its_field() {
         (Feature::CacheSalt, r#""cache_salt":7"#, "cache_salt"),
     ];
     let features: Vec<Feature> = all.iter().map(|(feature, _, _)| *feature).collect();
+    let all = all.into_iter().chain([
+        (Feature::Logprobs, r#""logprobs":0"#, "logprobs"),
+        (Feature::Acceptance, r#""speculative":{"acceptance":"exact"}"#, "speculative.acceptance"),
+    ]);
     for (feature, json, field) in all {
         let spec: RequestSpec = serde_json::from_str(&format!(r#"{{"prompt":[1],{json}}}"#)).unwrap();
         let limits = |features: Vec<Feature>| Limits {

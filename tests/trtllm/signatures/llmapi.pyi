@@ -161,8 +161,7 @@ class _mod_tensorrt_llm_sampling_params:
         def __init__(
             self,
             *,
-            end_id: Optional[int] = None,
-            pad_id: Optional[int] = None,
+            end_id: Optional[int] = None, pad_id: Optional[int] = None,
             max_tokens: int = 32,
             bad: Any = None,
             bad_token_ids: Optional[list[int]] = None,

@@ -69,7 +69,7 @@ impl TrtDrafter {
             request = request.greedy();
         }
         request.return_log_probs = false;
-        match self.executor.enqueue(request, walk) {
+        match self.executor.enqueue(request, None, walk) {
             Ok(id) => {
                 self.flights.insert(id, Flight { order, begun: Instant::now() });
             }

@@ -3,7 +3,6 @@
 //! A thread waits for its answers; the executor's own thread comes here for masks. Both put what they have into a channel
 //! and wake who reads it. Answers to requests that nobody waits for any more are dropped.
 
-use super::options::Options;
 use super::orders::{Abilities, Order};
 use super::walk::Walk;
 use crate::error::{Error, Result};
@@ -14,6 +13,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PySlice};
 use rayon::prelude::*;
 use rayon::{ThreadPool, ThreadPoolBuilder};
+use serde::Serialize;
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,7 +21,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-const MODULE: &str = "llgtrt.trtllm";
+/// Where engine folders are run.
+pub(super) const EXECUTOR: &str = "llgtrt.trtllm";
+/// Where Hugging Face folders are.
+pub(super) const LLM: &str = "llgtrt.trtllm_llm";
 /// How long the waiting thread waits before it looks whether it shall end, in seconds.
 const WAIT: f64 = 0.1;
 /// What TensorRT-LLM answers, too, for a request that has ended.
@@ -113,9 +116,9 @@ impl Executor {
     /// # Errors
     /// `Invalid` of `what` where there is no usable TensorRT-LLM, or it refuses the engine.
     pub(super) fn open(
-        what: &str,
-        folder: &Path,
-        options: &Options,
+        module: &str,
+        (what, folder): (&str, &Path),
+        options: &impl Serialize,
         masks: Option<usize>,
     ) -> Result<Executor> {
         let (tell, told) = unbounded();
@@ -134,7 +137,7 @@ impl Executor {
         let options = serde_json::to_string(options).map_err(|e| Error::Executor(e.to_string()))?;
         let asked = masks.map(|_| Masks(Arc::clone(&shared)));
         let python = Python::attach(|py| -> PyResult<Py<PyAny>> {
-            let class = py.import(MODULE)?.getattr("Executor")?;
+            let class = py.import(module)?.getattr("Executor")?;
             Ok(class.call1((folder, options, asked))?.unbind())
         });
         let python = python.map_err(|e| refusal(what, folder, &e))?;
@@ -180,18 +183,18 @@ impl Executor {
         &self.told
     }
 
-    /// Hands a request in and numbers it. Its masks are `walk`'s.
+    /// Hands a request in and numbers it; `logits`: what its draft tokens were drawn from. Its masks are `walk`'s.
     ///
     /// # Errors
     /// `Executor` where TensorRT-LLM refuses it.
-    pub(super) fn enqueue(&mut self, mut order: Order, walk: Walk) -> Result<u64> {
+    pub(super) fn enqueue(&mut self, mut order: Order, logits: Option<Py<PyAny>>, walk: Walk) -> Result<u64> {
         self.next += 1;
         let id = self.next;
         order.client_id = id;
         // Before it is handed in: the executor may ask for masks before it has returned.
         locked(&self.shared.walks).insert(id, Arc::new(Mutex::new(walk)));
         let request = Python::attach(|py| -> PyResult<u64> {
-            self.python.call_method1(py, "enqueue", (order,))?.extract(py)
+            self.python.call_method1(py, "enqueue", (order, logits))?.extract(py)
         });
         match request {
             Ok(request) => {
@@ -253,7 +256,7 @@ impl Drop for Executor {
 /// `Invalid` of `target` where there is no usable TensorRT-LLM.
 pub(super) fn abilities(folder: &Path) -> Result<Abilities> {
     let names = Python::attach(|py| -> PyResult<Vec<String>> {
-        py.import(MODULE)?.call_method0("abilities")?.extract()
+        py.import(EXECUTOR)?.call_method0("abilities")?.extract()
     });
     let names = names.map_err(|e| refusal("target", folder, &e))?;
     let has = |name: &str| names.iter().any(|known| known == name);
@@ -269,7 +272,7 @@ pub(super) fn abilities(folder: &Path) -> Result<Abilities> {
 /// # Errors
 /// As [`abilities`].
 pub(super) fn rank(folder: &Path) -> Result<u32> {
-    Python::attach(|py| py.import(MODULE)?.call_method0("rank")?.extract())
+    Python::attach(|py| py.import(EXECUTOR)?.call_method0("rank")?.extract())
         .map_err(|e: PyErr| refusal("target", folder, &e))
 }
 

@@ -15,6 +15,8 @@
 //!   draft tokens ends after one verification anyway. Its masks come from a cursor on the job's own grammar, one for each
 //!   draft token and one more.
 //!
+//! `llm` puts TensorRT-LLM's LLM API, which takes Hugging Face folders, in the place of an executor.
+//!
 //! The GIL is taken to hand over plain values and never while waiting: the executor's thread takes it for every callback,
 //! and computes masks without it. No lock of ours is held while the GIL is waited for.
 
@@ -26,6 +28,8 @@ pub(crate) mod folder;
 #[cfg(feature = "python")]
 mod interface;
 #[cfg(feature = "python")]
+mod llm;
+#[cfg(feature = "python")]
 mod open;
 #[cfg(feature = "python")]
 mod options;
@@ -36,11 +40,7 @@ mod pair;
 mod target;
 #[cfg(feature = "python")]
 mod walk;
-#[cfg(not(feature = "python"))]
-mod without;
 
 #[cfg(feature = "python")]
-pub(super) use open::{follow, open, rank};
-pub(super) use pair::{Opened, Pair, sources};
-#[cfg(not(feature = "python"))]
-pub(super) use without::{follow, open, rank};
+pub(crate) use open::install;
+pub(super) use pair::{Checkpoint, Opened, Pair, follow, open, open_llm, rank, sources};

@@ -2,20 +2,27 @@
 
 use super::drafter::TrtDrafter;
 use super::folder::{Folder, wants_logits};
-use super::interface::{self, Executor};
+use super::interface::{self, EXECUTOR, Executor};
+use super::llm::open_llm;
 use super::options::{Options, Place, places};
-use super::pair::{Opened, Pair, sources};
+use super::pair::{BACKEND, Backend, Opened, Pair, sources};
 use super::target::{Logits, Parts, TrtTarget};
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::exec::{self, Caps, Copying, Drafter, Promise};
 use crate::request::{Feature, Lacks};
 
+/// Lets the core open what TensorRT-LLM serves.
+pub(crate) fn install() {
+    // A second import finds it there.
+    let _ = BACKEND.set(Backend { open, open_llm, follow, rank });
+}
+
 /// Loads both engines in this process, which leads or is alone.
 ///
 /// # Errors
 /// `Invalid` of `target` or `draft` where TensorRT-LLM is missing or refuses an engine.
-pub(in crate::exec) fn open(pair: &Pair<'_>, config: &Config) -> Result<Opened> {
+fn open(pair: &Pair<'_>, config: &Config) -> Result<Opened> {
     let abilities = interface::abilities(&pair.target.path)?;
     let orchestrator = config.trtllm.orchestrator;
     let (target, draft) = executors(pair, config, 0)?;
@@ -36,6 +43,7 @@ pub(in crate::exec) fn open(pair: &Pair<'_>, config: &Config) -> Result<Opened> 
         abilities,
         most: most as usize,
         drafts: if speculates { most } else { 0 },
+        guided: false,
         logits: logits.clone().unwrap_or_default(),
     };
     let drafter = draft.map(|draft| {
@@ -64,7 +72,7 @@ pub(in crate::exec) fn open(pair: &Pair<'_>, config: &Config) -> Result<Opened> 
 ///
 /// # Errors
 /// As [`open`].
-pub(in crate::exec) fn follow(pair: &Pair<'_>, config: &Config, rank: u32) -> Result<()> {
+fn follow(pair: &Pair<'_>, config: &Config, rank: u32) -> Result<()> {
     let (target, draft) = executors(pair, config, rank)?;
     // The leader ends its draft first, too.
     draft.into_iter().chain(target).for_each(Executor::follow);
@@ -75,7 +83,7 @@ pub(in crate::exec) fn follow(pair: &Pair<'_>, config: &Config, rank: u32) -> Re
 ///
 /// # Errors
 /// Where the Python layer cannot be imported.
-pub(in crate::exec) fn rank(folder: &Folder) -> Result<u32> {
+fn rank(folder: &Folder) -> Result<u32> {
     interface::rank(&folder.path)
 }
 
@@ -95,7 +103,7 @@ fn executors(pair: &Pair<'_>, config: &Config, rank: u32) -> Result<(Option<Exec
         // TensorRT-LLM asks nobody for masks where requests come from an orchestrator.
         let masks = (!place.parallel.orchestrator).then(|| threads(config));
         let options = Options::new(config, place, speculates);
-        takes_part.then(|| Executor::open(what, &folder.path, &options, masks)).transpose()
+        takes_part.then(|| Executor::open(EXECUTOR, (what, &folder.path), &options, masks)).transpose()
     };
     let target = open("target", pair.target, config, ours)?;
     let draft = match (pair.draft, theirs) {

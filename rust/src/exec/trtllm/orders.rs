@@ -1,6 +1,8 @@
 //! Jobs to requests: what TensorRT-LLM's `Request`, `SamplingConfig` and `OutputConfig` are to hold.
 
 use super::walk::Walk;
+use crate::error::{Error, Result};
+use crate::grammar::{Grammar, Guide};
 use crate::sampler::Sampler;
 use crate::types::Token;
 use pyo3::prelude::*;
@@ -32,12 +34,15 @@ pub(super) struct Order {
     pub(super) end_id: Token,
     pub(super) stop_words: Vec<Vec<Token>>,
     pub(super) draft_tokens: Vec<Token>,
-    pub(super) draft_logits: Option<Py<PyAny>>,
     pub(super) return_log_probs: bool,
     pub(super) return_generation_logits: bool,
     pub(super) masked: bool,
     pub(super) priority: f64,
     pub(super) cache_salt_id: Option<u64>,
+    /// A JSON schema that the engine enforces by itself.
+    pub(super) guide_json: Option<String>,
+    /// A Lark grammar that it enforces.
+    pub(super) guide_lark: Option<String>,
 }
 
 impl Order {
@@ -81,14 +86,33 @@ impl Order {
             end_id,
             stop_words: ends[1..].iter().map(|end| vec![*end]).collect(),
             draft_tokens: walk.draft.clone(),
-            draft_logits: None,
             return_log_probs: spec.logprobs.is_some(),
             return_generation_logits: false,
             masked: walk.masked(),
             priority: priority(spec.priority),
             cache_salt_id: Some(salt(spec.client, spec.cache_salt))
                 .filter(|_| abilities.cache_salt && (spec.client, spec.cache_salt) != (0, 0)),
+            guide_json: None,
+            guide_lark: None,
         }
+    }
+
+    /// For an engine that enforces constraints by itself, and asks nobody for masks.
+    ///
+    /// # Errors
+    /// Where the constraint has several parts, which no such engine takes.
+    pub(super) fn guided(mut self, grammar: Option<&Grammar>) -> Result<Order> {
+        self.masked = false;
+        match grammar.map(Grammar::guide) {
+            None => {}
+            Some(Some(Guide::Json(schema))) => self.guide_json = Some(schema.clone()),
+            Some(Some(Guide::Lark(lark))) => self.guide_lark = Some(lark.clone()),
+            Some(None) => {
+                let why = "a grammar of several parts is not possible on TensorRT-LLM's LLM API; make it one";
+                return Err(Error::grammar("", "llguidance", why));
+            }
+        }
+        Ok(self)
     }
 }
 

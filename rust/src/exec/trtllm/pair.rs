@@ -1,9 +1,15 @@
-//! What is opened together.
+//! What is opened together, and by whom.
+//!
+//! What calls Python is reached through a table that the Python module fills in when it is imported: test programs, which
+//! have no Python in them, are linked without it.
 
 use super::folder::Folder;
 use crate::config::{Config, DraftSource};
+use crate::error::{Error, Result};
 use crate::exec::{Drafter, Target};
 use crate::request::Lacks;
+use std::path::Path;
+use std::sync::OnceLock;
 
 /// A target, and a draft model where there is one.
 pub(in crate::exec) struct Pair<'a> {
@@ -24,4 +30,70 @@ pub(in crate::exec) fn sources(pair: &Pair<'_>, config: &Config) -> Vec<DraftSou
     let named = config.speculative.sources.is_some() || pair.draft.is_some();
     let sources = if named && pair.target.takes_drafts() { config.speculative.sources() } else { Vec::new() };
     sources.into_iter().filter(|source| *source != DraftSource::MlpSpeculator).collect()
+}
+
+/// A model of the Hugging Face format.
+pub(in crate::exec) struct Checkpoint<'a> {
+    pub(in crate::exec) path: &'a Path,
+    /// Another one, that drafts for it.
+    pub(in crate::exec) draft: Option<&'a str>,
+    pub(in crate::exec) n_vocab: u32,
+    /// Longest prompt and output.
+    pub(in crate::exec) max_seq_len: u32,
+}
+
+/// A target that speculates by itself, and what it lacks.
+pub(in crate::exec) type Alone = (Box<dyn Target>, Lacks);
+
+/// What Python does.
+pub(super) struct Backend {
+    pub(super) open: fn(&Pair<'_>, &Config) -> Result<Opened>,
+    pub(super) open_llm: fn(&Checkpoint<'_>, &Config) -> Result<Alone>,
+    pub(super) follow: fn(&Pair<'_>, &Config, u32) -> Result<()>,
+    pub(super) rank: fn(&Folder) -> Result<u32>,
+}
+
+/// Set once, when the Python module is imported.
+pub(super) static BACKEND: OnceLock<Backend> = OnceLock::new();
+
+fn backend(path: &Path) -> Result<&'static Backend> {
+    BACKEND.get().ok_or_else(|| {
+        let why = format!(
+            "{} needs TensorRT-LLM, which is a Python module: start the server from Python",
+            path.display()
+        );
+        Error::invalid("target", why)
+    })
+}
+
+/// Loads both engines in this process, which leads or is alone.
+///
+/// # Errors
+/// `Invalid` of `target` or `draft` where TensorRT-LLM is missing or refuses an engine.
+pub(in crate::exec) fn open(pair: &Pair<'_>, config: &Config) -> Result<Opened> {
+    (backend(&pair.target.path)?.open)(pair, config)
+}
+
+/// Loads a model of the Hugging Face format.
+///
+/// # Errors
+/// `Invalid` of `target` where TensorRT-LLM is missing or refuses it.
+pub(in crate::exec) fn open_llm(checkpoint: &Checkpoint<'_>, config: &Config) -> Result<Alone> {
+    (backend(checkpoint.path)?.open_llm)(checkpoint, config)
+}
+
+/// Loads what this rank, which does not lead, computes, and computes until the leader ends.
+///
+/// # Errors
+/// As [`open`].
+pub(in crate::exec) fn follow(pair: &Pair<'_>, config: &Config, rank: u32) -> Result<()> {
+    (backend(&pair.target.path)?.follow)(pair, config, rank)
+}
+
+/// This process among those of an MPI job.
+///
+/// # Errors
+/// As [`open`].
+pub(in crate::exec) fn rank(folder: &Folder) -> Result<u32> {
+    (backend(&folder.path)?.rank)(folder)
 }

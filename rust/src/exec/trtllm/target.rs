@@ -8,6 +8,7 @@ use crate::config::Acceptance;
 use crate::error::Error;
 use crate::exec::pace::Shape;
 use crate::exec::{Caps, ExecError, Job, JobId, News, Outcome, Pass, Round, SeqError, Target, Wake};
+use crate::grammar::Grammar;
 use crate::types::{Slot, Token};
 use pyo3::prelude::*;
 use std::collections::HashMap;
@@ -46,6 +47,8 @@ pub(super) struct TrtTarget {
     most: usize,
     /// Tokens drafted ahead where the request says nothing; 0 = there is no speculation.
     drafts: u32,
+    /// The engine enforces constraints by itself.
+    guided: bool,
     logits: Logits,
     /// By slot: the text that the scheduler takes for computed.
     texts: Vec<Vec<Token>>,
@@ -62,12 +65,13 @@ pub(super) struct Parts {
     pub(super) abilities: Abilities,
     pub(super) most: usize,
     pub(super) drafts: u32,
+    pub(super) guided: bool,
     pub(super) logits: Logits,
 }
 
 impl TrtTarget {
     pub(super) fn new(executor: Executor, parts: Parts) -> Self {
-        let Parts { caps, abilities, most, drafts, logits } = parts;
+        let Parts { caps, abilities, most, drafts, guided, logits } = parts;
         let slots = caps.slots as usize;
         TrtTarget {
             caps,
@@ -75,6 +79,7 @@ impl TrtTarget {
             abilities,
             most,
             drafts,
+            guided,
             logits,
             texts: vec![Vec::new(); slots],
             flights: HashMap::new(),
@@ -131,10 +136,14 @@ impl TrtTarget {
         let most = if streams { job.budget } else { job.budget.min(walk.draft.len() as u32 + 1) };
         let mut order = Order::new(&job.sampler, &walk, (text, most), self.abilities);
         order.streaming = true;
-        if !walk.draft.is_empty() {
-            order.draft_logits = self.draft_logits(&job);
+        if self.guided {
+            order = match order.guided(job.grammar.as_ref()) {
+                Ok(order) => order,
+                Err(error) => return self.tell(id, Err(SeqError(error))),
+            };
         }
-        match self.executor.enqueue(order, walk) {
+        let logits = if walk.draft.is_empty() { None } else { self.draft_logits(&job) };
+        match self.executor.enqueue(order, logits, walk) {
             Err(error) => self.tell(id, Err(SeqError(error))),
             Ok(number) => {
                 self.current[slot.index()] = Some(number);
@@ -171,8 +180,11 @@ impl TrtTarget {
         walk.runs_on = streams;
         walk.draft.clone_from(&job.draft.tokens);
         walk.known = std::mem::take(&mut job.draft.masks);
-        walk.grammar =
-            if streams { job.grammar.as_ref().map(|grammar| grammar.fork()) } else { job.grammar.take() };
+        walk.grammar = match streams {
+            _ if self.guided => None,
+            true => job.grammar.as_ref().map(Grammar::fork),
+            false => job.grammar.take(),
+        };
         Ok(Some((walk, streams)))
     }
 

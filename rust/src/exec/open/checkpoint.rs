@@ -1,0 +1,89 @@
+//! Opens Hugging Face folders, which TensorRT-LLM's LLM API takes as they are.
+
+use super::files::{broken, end_tokens, read, sampled};
+use super::{Opened, info_of};
+use crate::config::Config;
+use crate::error::{Error, Result};
+use crate::exec::Info;
+use crate::exec::trtllm::{self, Checkpoint};
+use crate::vocab::{Vocab, VocabOptions};
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Whether a model of the Hugging Face format lies there, and nothing that another engine takes.
+pub(super) fn is_target(target: &str) -> bool {
+    let path = Path::new(target);
+    path.join("config.json").is_file() && !path.join("model.gguf").is_file() && weights(path).is_some()
+}
+
+/// The first file of its weights.
+fn weights(path: &Path) -> Option<PathBuf> {
+    let files = std::fs::read_dir(path).ok()?.filter_map(|file| Some(file.ok()?.path()));
+    files.filter(|file| file.extension().is_some_and(|end| end == "safetensors")).min()
+}
+
+/// A number of `config.json`, which models of several parts have one level down.
+fn number(json: &Value, key: &str) -> Option<u32> {
+    let found = json.get(key).or_else(|| json.get("text_config")?.get(key))?;
+    u32::try_from(found.as_u64()?).ok()
+}
+
+fn described(target: &str) -> Result<(u32, u32)> {
+    let file = Path::new(target).join("config.json");
+    let json: Value = serde_json::from_slice(&read(&file)?)
+        .map_err(|e| broken(&file, &format!("is not valid JSON: {e}")))?;
+    let get = |key: &str| number(&json, key).ok_or_else(|| broken(&file, &format!("has no number {key}")));
+    Ok((get("vocab_size")?, get("max_position_embeddings")?))
+}
+
+pub(super) fn check(target: &str) -> Result<()> {
+    described(target).map(|_| ())
+}
+
+/// The vocabulary of the folder's tokenizer.json; `info`: what is known of it already.
+pub(super) fn vocab(target: &str, info: Option<&Info>) -> Result<Arc<Vocab>> {
+    let path = Path::new(target);
+    let options = match info {
+        Some(info) => VocabOptions {
+            n_vocab: Some(info.limits.n_vocab as usize),
+            eog: info.eog.clone(),
+            bos: info.begin,
+            add_bos: Some(info.bos.is_some()),
+        },
+        None => VocabOptions {
+            n_vocab: Some(described(target)?.0 as usize),
+            eog: end_tokens(&path.join("generation_config.json"))?,
+            ..VocabOptions::default()
+        },
+    };
+    Vocab::from_tokenizer_json(&read(&path.join("tokenizer.json"))?, &options)
+}
+
+pub(super) fn open(target: &str, config: &Config) -> Result<Opened> {
+    let draft = config.speculative.draft_model();
+    if let Some(name) = draft.filter(|name| !is_target(name)) {
+        let why = format!(
+            "{name} is no Hugging Face folder, which the target is; give both as folders of one kind"
+        );
+        return Err(Error::invalid("draft", why));
+    }
+    let vocab = vocab(target, None)?;
+    let (n_vocab, longest) = described(target)?;
+    let most = if config.engine.context == 0 { longest } else { config.engine.context.min(longest) };
+    let path = Path::new(target);
+    let checkpoint = Checkpoint { path, draft, n_vocab, max_seq_len: most };
+    let (engine, lacks) = trtllm::open_llm(&checkpoint, config)?;
+    let info = info_of(engine.as_ref(), &vocab, config, false);
+    let mut limits = info.limits;
+    limits.lacks = lacks;
+    let file = weights(path).unwrap_or_else(|| path.join("config.json"));
+    let beside = draft.map_or(String::new(), |name| format!("; draft {name}"));
+    let info = Info {
+        limits,
+        summary: format!("TensorRT-LLM's LLM API{beside}"),
+        weights: sampled(&file).map_err(|e| broken(&file, &format!("cannot be read: {e}")))?,
+        ..info
+    };
+    Ok(Opened { drafters: Vec::new(), target: engine, vocab, info })
+}
