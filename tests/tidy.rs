@@ -54,6 +54,7 @@ const PYTHON_ORDER: &[&str] = &[
     "__init__",
     "run",
     "build",
+    "check",
     "connection",
     "app",
     "serve",

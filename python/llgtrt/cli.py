@@ -1,4 +1,4 @@
-"""The command line: `llgtrt serve`, `llgtrt batch`, `llgtrt run` and `llgtrt build`."""
+"""The command line: `llgtrt serve`, `llgtrt batch`, `llgtrt check`, `llgtrt run` and `llgtrt build`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from llgtrt import __version__, _core, build, flags, hub, run
+from llgtrt import __version__, _core, build, check, flags, hub, run
 from llgtrt.settings import Settings, StartError, given, hidden, is_loopback, load, named
 
 log = logging.getLogger(__name__)
@@ -24,7 +24,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line; the exit code."""
     try:
         parsed = flags.parse(sys.argv[1:] if arguments is None else list(arguments), __version__)
-        commands = {"run": run.main, "build": build.main, "serve": _serve, "batch": _batch}
+        commands = {
+            "run": run.main,
+            "build": build.main,
+            "serve": _serve,
+            "batch": _batch,
+            "check": check.main,
+        }
         return commands[parsed.command](parsed)
     except KeyboardInterrupt:
         return 128 + signal.SIGINT

@@ -24,6 +24,11 @@ PAGES: dict[str, tuple[str, str, type[msgspec.Struct] | None]] = {
         "The prompt that such a chat has: `prompt`, `prompt_token_ids`, `count`, `max_model_len`.",
         schema.ChatRequest,
     ),
+    "/v1/grammar/check": (
+        "post",
+        "Whether a constraint can be enforced, and whether a text satisfies it ([grammars.md](grammars.md)).",
+        schema.GrammarRequest,
+    ),
     "/tokenize": (
         "post",
         "The tokens of a text or a conversation: `tokens`, `count`, `max_model_len`, `token_strs`.",
@@ -125,7 +130,7 @@ def _operation(path: str, summary: str, kind: type[msgspec.Struct] | None) -> Js
 def _content(path: str, kind: type[msgspec.Struct] | None) -> Json:
     if path == "/metrics":
         return {"text/plain": {"schema": {"type": "string"}}}
-    streams = kind is not None and issubclass(kind, schema.Common) and not path.endswith("/render")
+    streams = path in ("/v1/chat/completions", "/v1/completions")
     stream = {"text/event-stream": {"schema": {"type": "string"}}} if streams else {}
     return {"application/json": {"schema": {"type": "object"}}, **stream}
 
@@ -179,6 +184,7 @@ def page() -> str:
         ("Fields of both", "ChatRequest", list(common)),
         ("Fields of `/v1/chat/completions`", "ChatRequest", own[schema.ChatRequest]),
         ("Fields of `/v1/completions`", "CompletionRequest", own[schema.CompletionRequest]),
+        ("Fields of `/v1/grammar/check`", "GrammarRequest", own[schema.GrammarRequest]),
         ("Fields of `/tokenize`", "TokenizeRequest", own[schema.TokenizeRequest]),
         ("Fields of `/detokenize`", "DetokenizeRequest", own[schema.DetokenizeRequest]),
         ("Members of `speculative`", "Speculative", list(schema.Speculative.__struct_fields__)),

@@ -362,3 +362,15 @@ class DetokenizeRequest(msgspec.Struct):
 
     tokens: Annotated[list[Count], about("Token ids; the text has special ones, too.")]
     model: Annotated[str | None, about("One of the model's names, as `/v1/models` lists them.")] = None
+
+
+class GrammarRequest(Common, kw_only=True):
+    """Body of `/v1/grammar/check`."""
+
+    schema: Annotated[
+        msgspec.Raw,
+        about(
+            "A JSON schema, in place of a constraint as in a request (`response_format`, `guided_regex`, …)."
+        ),
+    ] = msgspec.field(default_factory=msgspec.Raw)
+    text: Annotated[str | None, about("A text that is compared with it.")] = None

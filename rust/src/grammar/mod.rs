@@ -20,10 +20,12 @@ mod queue;
 mod schema;
 pub mod spec;
 mod text;
+mod walk;
 
 pub use compiler::{CompileHandle, CompileStats, Compiler};
 pub use mask::Mask;
 pub use spec::GrammarSpec;
+pub use walk::Walk;
 
 use crate::error::{Error, Result};
 use crate::types::Token;
