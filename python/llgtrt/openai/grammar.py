@@ -14,7 +14,7 @@ from llgtrt.openai import routes
 from llgtrt.openai.body import parse
 from llgtrt.openai.constraint import constraint
 from llgtrt.openai.errors import from_core, invalid
-from llgtrt.openai.schema import GrammarRequest
+from llgtrt.openai.inquiry import GrammarRequest
 
 AT_ONCE = 2
 """Checks under way in a server: each takes a thread, and the cores are for answers."""
