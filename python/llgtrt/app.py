@@ -25,7 +25,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from llgtrt import _core, page
 from llgtrt.engine import AsyncEngine, Generation, GoneError
 from llgtrt.metrics import EngineCollector, HttpCounts, exposition, promise
-from llgtrt.openai import openapi, routes, tokens
+from llgtrt.openai import grammar, openapi, routes, tokens
 from llgtrt.openai.errors import ApiError, from_core, internal, unavailable
 from llgtrt.prompt import Vocabulary
 from llgtrt.settings import Settings
@@ -232,6 +232,7 @@ def create_app(settings: Settings, engine: AsyncEngine) -> FastAPI:
     app.state.api = routes.Api(settings, engine, Vocabulary(engine.core))
     app.state.work, app.state.counts = work, counts
     app.state.exposition = None
+    app.state.checks = asyncio.Semaphore(grammar.AT_ONCE)
     return app
 
 
@@ -304,6 +305,7 @@ HANDLERS: dict[str, tuple[str, Callable[[Request], Coroutine[Any, Any, Response]
     "/v1/chat/completions": ("POST", routes.chat_completions),
     "/v1/completions": ("POST", routes.completions),
     "/v1/chat/completions/render": ("POST", tokens.render),
+    "/v1/grammar/check": ("POST", grammar.check),
     "/tokenize": ("POST", tokens.tokenize),
     "/detokenize": ("POST", tokens.detokenize),
     "/v1/models": ("GET", routes.models),

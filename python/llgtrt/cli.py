@@ -1,4 +1,4 @@
-"""The command line: `llgtrt serve`, `llgtrt batch`, `llgtrt run`, `llgtrt build` and `llgtrt rank`."""
+"""The command line: `llgtrt serve`, `batch`, `check`, `run`, `build` and `rank`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from llgtrt import __version__, _core, build, flags, hub, mpi, rank, run
+from llgtrt import __version__, _core, build, check, flags, hub, mpi, rank, run
 from llgtrt.settings import Settings, StartError, given, hidden, is_loopback, load, named
 
 log = logging.getLogger(__name__)
@@ -33,6 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "rank": rank.main,
             "serve": _serve,
             "batch": _batch,
+            "check": check.main,
         }
         return commands[parsed.command](parsed)
     except KeyboardInterrupt:

@@ -1,4 +1,4 @@
-"""The flags of `llgtrt serve`, `run`, `build`, `rank`. Imports nothing else; as a script, prints the help."""
+"""The flags of `llgtrt`'s commands. Imports nothing else: as a script, it prints the help."""
 
 from __future__ import annotations
 
@@ -82,10 +82,13 @@ def _flags(parser: argparse.ArgumentParser, command: str | None) -> set[str]:
 def _parser(version: str) -> _Parser:
     parser = _Parser(prog="llgtrt", description="An OpenAI-compatible inference server.", allow_abbrev=False)
     parser.add_argument("--version", action="version", version=f"llgtrt {version}")
-    commands = parser.add_subparsers(dest="command", required=True, metavar="serve|batch|run|build|rank")
+    commands = parser.add_subparsers(
+        dest="command", required=True, metavar="serve|batch|check|run|build|rank"
+    )
     _add_run(commands.add_parser("run", help="complete texts, without a server", allow_abbrev=False))
     _add_build(commands.add_parser("build", help="make an engine folder", allow_abbrev=False))
     _add_rank(commands.add_parser("rank", help="lend a device to a server elsewhere", allow_abbrev=False))
+    _add_check(commands.add_parser("check", help="check a JSON schema", allow_abbrev=False))
     batch = commands.add_parser("batch", help="answer the requests of a file", allow_abbrev=False)
     batch.add_argument("input", metavar="in.jsonl", help="requests, as OpenAI's batches have them")
     batch.add_argument("output", metavar="out.jsonl", help="answers; what it has already is not done again")
@@ -97,6 +100,19 @@ def _parser(version: str) -> _Parser:
         _add_places(command)
     _add_listening(serve)
     return parser
+
+
+def _add_check(check: argparse.ArgumentParser) -> None:
+    add = check.add_argument
+    add("schema", metavar="schema.json", help="the schema")
+    add("instance", nargs="?", metavar="instance.json", help="what is compared with it")
+    add(
+        "--model",
+        default="toy",
+        metavar="NAME",
+        help="whose vocabulary times are told for (`toy`: bytes and words)",
+    )
+    add("--runtime-config", metavar="FILE", help="configuration (the folder's runtime.json)")
 
 
 def _add_listening(serve: argparse.ArgumentParser) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import jsonschema
+import msgspec
 import pytest
 
 from llgtrt import LLM, SamplingParams
@@ -23,7 +24,9 @@ def test_every_page_is_told() -> None:
 
 
 def test_every_field_is_told() -> None:
-    for kind in (schema.ChatRequest, schema.CompletionRequest, schema.Speculative, schema.StreamOptions):
+    bodies: list[type[msgspec.Struct]] = [kind for _, _, kind in openapi.PAGES.values() if kind is not None]
+    bodies += [schema.Speculative, schema.StreamOptions]
+    for kind in bodies:
         for name, meta in schema.metas(kind).items():
             assert meta.description, f"{kind.__name__}.{name}"
 

@@ -60,7 +60,7 @@ def test_echo_decodes_only_what_fits_and_exists() -> None:
             routes.decode(API, prompts)
 
 
-@pytest.mark.parametrize(("size", "beside"), [(10, False), (routes._LARGE, True)])
+@pytest.mark.parametrize(("size", "beside"), [(10, False), (routes.LARGE, True)])
 def test_a_large_body_is_read_beside_the_event_loop(
     monkeypatch: pytest.MonkeyPatch, size: int, beside: bool
 ) -> None:

@@ -122,6 +122,7 @@ def _init(options: Options) -> None:
         return
     port = options.metrics_port or _free_port("127.0.0.1")
     ray.init(
+        address="local",  # also where another one runs on this machine, or has left its traces
         num_cpus=max(os.cpu_count() or 1, int(options.cpus * options.most + 0.999)),
         include_dashboard=False,
         object_store_memory=STORE_BYTES,

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from llgtrt import __version__
-from llgtrt.openai import body, errors, schema
+from llgtrt.openai import body, errors, inquiry, schema
 
 Json = dict[str, Any]
 
@@ -24,12 +24,17 @@ PAGES: dict[str, tuple[str, str, type[msgspec.Struct] | None]] = {
         "The prompt that such a chat has: `prompt`, `prompt_token_ids`, `count`, `max_model_len`.",
         schema.ChatRequest,
     ),
+    "/v1/grammar/check": (
+        "post",
+        "Whether a constraint can be enforced, and whether a text satisfies it ([grammars.md](grammars.md)).",
+        inquiry.GrammarRequest,
+    ),
     "/tokenize": (
         "post",
         "The tokens of a text or a conversation: `tokens`, `count`, `max_model_len`, `token_strs`.",
-        schema.TokenizeRequest,
+        inquiry.TokenizeRequest,
     ),
-    "/detokenize": ("post", "The text of tokens, in `prompt`.", schema.DetokenizeRequest),
+    "/detokenize": ("post", "The text of tokens, in `prompt`.", inquiry.DetokenizeRequest),
     "/v1/models": ("get", "The model, under each of its names.", None),
     "/v1/models/{model}": ("get", "The model under one of its names.", None),
     "/health": ("get", "200 where a request would be answered now, else 503; state and promise.", None),
@@ -125,7 +130,7 @@ def _operation(path: str, summary: str, kind: type[msgspec.Struct] | None) -> Js
 def _content(path: str, kind: type[msgspec.Struct] | None) -> Json:
     if path == "/metrics":
         return {"text/plain": {"schema": {"type": "string"}}}
-    streams = kind is not None and issubclass(kind, schema.Common) and not path.endswith("/render")
+    streams = path in ("/v1/chat/completions", "/v1/completions")
     stream = {"text/event-stream": {"schema": {"type": "string"}}} if streams else {}
     return {"application/json": {"schema": {"type": "object"}}, **stream}
 
@@ -179,8 +184,9 @@ def page() -> str:
         ("Fields of both", "ChatRequest", list(common)),
         ("Fields of `/v1/chat/completions`", "ChatRequest", own[schema.ChatRequest]),
         ("Fields of `/v1/completions`", "CompletionRequest", own[schema.CompletionRequest]),
-        ("Fields of `/tokenize`", "TokenizeRequest", own[schema.TokenizeRequest]),
-        ("Fields of `/detokenize`", "DetokenizeRequest", own[schema.DetokenizeRequest]),
+        ("Fields of `/v1/grammar/check`", "GrammarRequest", own[inquiry.GrammarRequest]),
+        ("Fields of `/tokenize`", "TokenizeRequest", own[inquiry.TokenizeRequest]),
+        ("Fields of `/detokenize`", "DetokenizeRequest", own[inquiry.DetokenizeRequest]),
         ("Members of `speculative`", "Speculative", list(schema.Speculative.__struct_fields__)),
         ("Members of `stream_options`", "StreamOptions", list(schema.StreamOptions.__struct_fields__)),
     ]

@@ -370,31 +370,3 @@ class CompletionRequest(Common, kw_only=True):
         None
     )
     best_of: Annotated[Count | None, about("Must be `n`.")] = None
-
-
-class TokenizeRequest(msgspec.Struct):
-    """Body of `/tokenize`."""
-
-    model: Annotated[str | None, about("One of the model's names, as `/v1/models` lists them.")] = None
-    prompt: Annotated[str | None, about("The text, in which special tokens are known by their text.")] = None
-    messages: Annotated[
-        msgspec.Raw,
-        about("A conversation in its place, with any of the fields of `/v1/chat/completions`."),
-    ] = msgspec.field(default_factory=msgspec.Raw)
-    add_special_tokens: Annotated[
-        bool | None,
-        about(
-            "False: a text does not begin with the model's first token. Of no effect on `messages`.",
-            default=True,
-        ),
-    ] = None
-    return_token_strs: Annotated[
-        bool | None, about("The answer has `token_strs`, the text of each token.", default=False)
-    ] = None
-
-
-class DetokenizeRequest(msgspec.Struct):
-    """Body of `/detokenize`."""
-
-    tokens: Annotated[list[Count], about("Token ids; the text has special ones, too.")]
-    model: Annotated[str | None, about("One of the model's names, as `/v1/models` lists them.")] = None

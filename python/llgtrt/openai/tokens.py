@@ -13,7 +13,7 @@ from starlette.responses import Response
 from llgtrt.openai import routes
 from llgtrt.openai.body import parse
 from llgtrt.openai.errors import invalid
-from llgtrt.openai.schema import DetokenizeRequest, TokenizeRequest
+from llgtrt.openai.inquiry import DetokenizeRequest, TokenizeRequest
 
 Json = dict[str, Any]
 

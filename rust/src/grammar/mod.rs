@@ -28,11 +28,13 @@ mod sections;
 pub mod spec;
 mod text;
 mod triggers;
+mod walk;
 
 pub use compiler::{CompileHandle, CompileStats, Compiler};
 pub use guide::Guide;
 pub use mask::{Mask, Next};
 pub use spec::GrammarSpec;
+pub use walk::Walk;
 
 use crate::error::Result;
 use crate::types::Token;

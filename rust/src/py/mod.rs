@@ -1,6 +1,7 @@
 //! The Python boundary, `llgtrt._core`. Methods convert, release the GIL, call and translate the error; what they do
 //! is said in `python/llgtrt/_core.pyi`.
 
+mod check;
 mod errors;
 mod event;
 
@@ -12,97 +13,108 @@ use crate::exec::{self, open};
 use crate::handle::Handle;
 use crate::process::{self, Transport};
 use crate::types::{RequestId, Token};
+use check::Checker;
 use event::Event;
 use pyo3::prelude::*;
 use std::os::fd::RawFd;
 
 /// An engine in the background: a process of its own, or a thread of this one.
 #[pyclass(frozen, module = "llgtrt._core")]
-struct Engine(Handle);
+struct Engine {
+    handle: Handle,
+    checker: Checker,
+}
 
 #[pymethods]
 impl Engine {
     #[new]
     #[pyo3(signature = (target, config, child=None))]
     fn new(py: Python<'_>, target: &str, config: &str, child: Option<Vec<String>>) -> Result<Engine> {
-        py.detach(|| start(target, config, child).map(Engine))
+        py.detach(|| start(target, config, child))
     }
 
     /// What the engine is doing, and one line about it.
     fn state(&self, py: Python<'_>) -> (&'static str, String) {
-        let (phase, why) = py.detach(|| self.0.state());
+        let (phase, why) = py.detach(|| self.handle.state());
         (phase.name(), why)
     }
 
     /// The facts of the opened engine, in JSON.
     fn info(&self, py: Python<'_>) -> Result<String> {
-        py.detach(|| info(&self.0))
+        py.detach(|| info(&self.handle))
     }
 
     /// Text to tokens; special tokens are known in parts whose flag is true.
     fn encode(&self, py: Python<'_>, parts: Vec<(String, bool)>) -> Result<Vec<Token>> {
         py.detach(|| {
-            self.0.encode(&parts.iter().map(|(text, special)| (&**text, *special)).collect::<Vec<_>>())
+            self.handle.encode(&parts.iter().map(|(text, special)| (&**text, *special)).collect::<Vec<_>>())
         })
     }
 
     /// Tokens to text, without the special ones.
     fn decode(&self, py: Python<'_>, tokens: Vec<Token>) -> Result<String> {
-        py.detach(|| self.0.decode(&tokens))
+        py.detach(|| self.handle.decode(&tokens))
     }
 
     /// The bytes of one token.
     fn token_bytes(&self, py: Python<'_>, token: Token) -> Result<Vec<u8>> {
-        py.detach(|| Ok(self.0.vocab()?.bytes(token).to_vec()))
+        py.detach(|| Ok(self.handle.vocab()?.bytes(token).to_vec()))
     }
 
     /// Bytes of the longest token.
     fn longest_token(&self, py: Python<'_>) -> Result<usize> {
-        py.detach(|| Ok(self.0.vocab()?.longest()))
+        py.detach(|| Ok(self.handle.vocab()?.longest()))
     }
 
     /// The token to put before a prompt that comes as plain text.
     fn bos_token(&self, py: Python<'_>) -> Result<Option<Token>> {
-        py.detach(|| Ok(self.0.info()?.bos))
+        py.detach(|| Ok(self.handle.info()?.bos))
+    }
+
+    /// Whether a constraint can be enforced, at which cost, and how far a text satisfies it, in JSON.
+    #[pyo3(signature = (spec, text=None))]
+    fn check_grammar(&self, py: Python<'_>, spec: &str, text: Option<&str>) -> Result<String> {
+        py.detach(|| self.checker.check(&self.handle.vocab()?, spec, text))
     }
 
     /// Hands a request in and returns its id.
     fn submit(&self, py: Python<'_>, request: &str) -> Result<u64> {
-        py.detach(|| submit(&self.0, request))
+        py.detach(|| submit(&self.handle, request))
     }
 
     /// Ends a request; never fails.
     fn cancel(&self, py: Python<'_>, request: u64) {
-        py.detach(|| self.0.cancel(RequestId(request)));
+        py.detach(|| self.handle.cancel(RequestId(request)));
     }
 
     /// The events that wait, one per choice at most.
     fn drain(&self, py: Python<'_>) -> Vec<Event> {
-        py.detach(|| self.0.drain().into_iter().map(Event).collect())
+        py.detach(|| self.handle.drain().into_iter().map(Event).collect())
     }
 
     /// A descriptor that is readable while drain() or state() has news.
     fn fileno(&self) -> RawFd {
-        self.0.fileno()
+        self.handle.fileno()
     }
 
     /// Totals and gauges, in JSON.
     fn metrics(&self, py: Python<'_>) -> Result<String> {
-        py.detach(|| json(&self.0.metrics()))
+        py.detach(|| json(&self.handle.metrics()))
     }
 
     /// Ends the engine now.
     fn close(&self, py: Python<'_>) {
-        py.detach(|| self.0.close());
+        py.detach(|| self.handle.close());
     }
 }
 
-fn start(target: &str, config: &str, child: Option<Vec<String>>) -> Result<Handle> {
+fn start(target: &str, config: &str, child: Option<Vec<String>>) -> Result<Engine> {
     open::check_target(target)?;
     let config: Config = serde_json::from_str(config).map_err(|e| Error::invalid("config", e.to_string()))?;
     open::check_ranks(target, &config)?;
     let transport = child.map_or(Transport::Thread(engine::serve), Transport::Child);
-    Handle::new(target, &config, transport, open::open_vocab)
+    let handle = Handle::new(target, &config, transport, open::open_vocab)?;
+    Ok(Engine { handle, checker: Checker::new(&config) })
 }
 
 fn submit(handle: &Handle, request: &str) -> Result<u64> {

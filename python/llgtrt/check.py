@@ -1,0 +1,82 @@
+"""`llgtrt check`: whether a JSON schema can be enforced, and an instance satisfies it, without a server."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import time
+from pathlib import Path
+
+from llgtrt import _core
+from llgtrt.openai.grammar import verdict
+from llgtrt.settings import StartError, load
+
+_LOOK_SECONDS = 0.02
+"""Between two looks at a model that is being loaded."""
+
+
+def main(parsed: argparse.Namespace) -> int:
+    """Tells what is found; the exit code: 1 where the schema or the instance does not do.
+
+    Raises:
+        StartError: a file or the model cannot be used.
+    """
+    # The core's log begins with the configuration. What is loaded is nobody's concern here.
+    os.environ.setdefault("LLGTRT_LOG", "warn")
+    schema = _read(parsed.schema)
+    instance = None if parsed.instance is None else _read(parsed.instance).strip()
+    settings = load(parsed.model, parsed.runtime_config, {"speculative": {"sources": []}})
+    core = _open(settings.target, settings.config)
+    try:
+        constraint = {"json_schema": schema}
+        told = verdict(core, constraint, instance)
+        if told["ok"] and instance is not None and not told["matches"]:
+            # Outputs have spaces of one kind; an instance may be written in another.
+            told = verdict(core, constraint, _rewritten(parsed.instance, instance))
+    except _core.InvalidRequest as e:
+        raise StartError(f"{parsed.instance}: {e.why}") from e
+    finally:
+        core.close()
+    if not told["ok"]:
+        place = f"{parsed.schema}#{told['pointer']}"
+        print(f"{place}: {told['keyword']}: {told['reason']}")
+        return 1
+    costs = f"compiled in {told['compile_ms']:.1f} ms, first mask in {told['mask_ms']:.2f} ms"
+    print(f"{parsed.schema}: can be enforced; {costs}")
+    if instance is None:
+        return 0
+    print(f"{parsed.instance}: {'satisfies it' if told['matches'] else told['reason']}")
+    return 0 if told["matches"] else 1
+
+
+def _read(name: str) -> str:
+    try:
+        return Path(name).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as e:
+        raise StartError(f"{name}: cannot be read ({e}); check the path") from e
+
+
+def _rewritten(name: str, instance: str) -> str:
+    try:
+        return json.dumps(json.loads(instance), ensure_ascii=False)
+    except (ValueError, RecursionError) as e:
+        raise StartError(f"{name}: is not JSON ({e})") from e
+
+
+def _open(target: str, config: str) -> _core.Engine:
+    """The engine, for its vocabulary.
+
+    Raises:
+        StartError: it cannot be opened.
+    """
+    try:
+        core = _core.Engine(target, config)
+    except _core.CoreError as e:
+        raise StartError(str(e)) from e
+    while core.state()[0] == "loading":
+        time.sleep(_LOOK_SECONDS)
+    state, why = core.state()
+    if state != "ready":
+        raise StartError(why)
+    return core

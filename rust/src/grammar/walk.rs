@@ -1,0 +1,74 @@
+//! How far a text satisfies a constraint, for those who write constraints.
+
+use super::Grammar;
+use crate::error::{Error, Result};
+use crate::types::Token;
+use crate::vocab::Vocab;
+use std::time::Instant;
+
+/// How far a text goes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Walk {
+    /// Bytes of the text that can begin an output.
+    pub bytes: usize,
+    /// The output may end behind them.
+    pub may_end: bool,
+}
+
+impl Grammar {
+    /// Walks over a text from here on, token by token, and where one is refused, in smaller ones.
+    ///
+    /// # Errors
+    /// `Error::Invalid` where it is not done by `until`, or the text can't be encoded.
+    pub fn walk(&mut self, vocab: &Vocab, text: &str, until: Instant) -> Result<Walk> {
+        let mut at = 0;
+        for token in vocab.encode(&[(text, false)])? {
+            let bytes = vocab.bytes(token);
+            // A tokenizer may write a text in another way than it stands there.
+            if bytes.is_empty() || !text.as_bytes()[at..].starts_with(bytes) || self.commit(token).is_err() {
+                break;
+            }
+            at += bytes.len();
+            in_time(until)?;
+        }
+        while at < text.len() && !self.is_ended() {
+            in_time(until)?;
+            // Where nothing can follow, the text goes no further.
+            let Ok(mask) = self.mask() else { break };
+            let rest = &text.as_bytes()[at..];
+            let (token, common) = longest(vocab, mask.iter(), rest);
+            at += common;
+            let whole = token.is_some_and(|token| vocab.bytes(token).len() == common);
+            let taken = whole && token.is_some_and(|token| self.commit(token).is_ok());
+            if !taken {
+                return Ok(Walk { bytes: at, may_end: false });
+            }
+        }
+        let may_end = self.is_ended() || self.mask().is_ok_and(|m| vocab.eog().iter().any(|&t| m.allows(t)));
+        Ok(Walk { bytes: at, may_end })
+    }
+}
+
+/// The token that has most bytes in common with the beginning of `rest`, a whole one before others, and how many.
+fn longest(vocab: &Vocab, tokens: impl Iterator<Item = Token>, rest: &[u8]) -> (Option<Token>, usize) {
+    let mut best = (None, 0);
+    let mut best_whole = (None, 0);
+    for token in tokens.filter(|token| !vocab.is_special(*token)) {
+        let bytes = vocab.bytes(token);
+        let common = bytes.iter().zip(rest).take_while(|(a, b)| a == b).count();
+        if common > best.1 {
+            best = (Some(token), common);
+        }
+        if common == bytes.len() && common > best_whole.1 {
+            best_whole = (Some(token), common);
+        }
+    }
+    if best_whole.0.is_some() { best_whole } else { best }
+}
+
+fn in_time(until: Instant) -> Result<()> {
+    if Instant::now() < until {
+        return Ok(());
+    }
+    Err(Error::invalid("text", "takes too long to be compared; send a shorter one"))
+}

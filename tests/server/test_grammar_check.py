@@ -1,0 +1,150 @@
+"""`/v1/grammar/check` and `llgtrt check`: what can be enforced, and where a text leaves it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .serving import COMMAND, PATIENCE, ROOT, Server
+
+CHECK = "/v1/grammar/check"
+CHAT = "/v1/chat/completions"
+ORDER = {
+    "type": "object",
+    "properties": {"customer": {"type": "string"}, "quantity": {"type": "integer", "minimum": 1}},
+    "required": ["customer", "quantity"],
+    "additionalProperties": False,
+}
+
+
+def check(server: Server, **fields: Any) -> dict[str, Any]:
+    answer = server.http.post(CHECK, json=fields)
+    assert answer.status_code == 200, answer.text
+    told: dict[str, Any] = answer.json()
+    return told
+
+
+@pytest.mark.parametrize("text", ["Tom", "Grüße 日本 🎉", 'a "b"\\ c'])
+def test_where_a_text_leaves_a_schema(demo: Server, toy: Server, text: str) -> None:
+    whole = json.dumps({"customer": text, "quantity": 12}, ensure_ascii=False)
+    for server in (demo, toy):
+        told = check(server, schema=ORDER, text=whole)
+        assert told["ok"]
+        assert (told["matches"], told["matched"]) == (True, len(whole))
+        assert told["compile_ms"] > 0
+        assert told["mask_ms"] > 0
+        short = check(server, schema=ORDER, text=whole[:-1])
+        assert (short["matches"], short["matched"]) == (False, len(whole) - 1)
+        assert "ends" in short["reason"]
+        long = check(server, schema=ORDER, text=whole + "!")
+        assert (long["matches"], long["matched"]) == (False, len(whole))
+        for wrong, right in (("12}", "x}"), ("12}", "-3}"), ('"quantity"', '"quality"')):
+            broken = whole.replace(wrong, right)
+            at = next(i for i, (a, b) in enumerate(zip(whole, broken, strict=False)) if a != b)
+            told = check(server, schema=ORDER, text=broken)
+            assert (told["matches"], told["matched"]) == (False, at)
+            assert f"at character {at}, " in told["reason"]
+
+
+def test_every_beginning_of_an_output_is_one(demo: Server) -> None:
+    body = {"messages": [{"role": "user", "content": "An order of 3 by Ann, as JSON."}], "max_tokens": 60}
+    constraint = {"response_format": {"type": "json_schema", "json_schema": {"schema": ORDER}}}
+    for seed in range(5):
+        answer = demo.http.post(CHAT, json={**body, **constraint, "seed": seed}).json()["choices"][0]
+        text = answer["message"]["content"]
+        for end in range(0, len(text), 7):
+            told = check(demo, **constraint, text=text[:end])
+            assert (told["matched"], told["matches"]) == (end, False)
+        assert check(demo, **constraint, text=text)["matches"] == (answer["finish_reason"] == "stop")
+
+
+@pytest.mark.parametrize(
+    ("fields", "text", "matched", "matches"),
+    [
+        ({"guided_regex": "[a-c]{3}"}, "abc", 3, True),
+        ({"guided_regex": "[a-c]{3}"}, "abd", 2, False),
+        ({"guided_regex": "a*"}, "", 0, True),
+        ({"guided_choice": ["yes", "no"]}, "no", 2, True),
+        ({"guided_choice": ["yes", "no"]}, "nope", 2, False),
+        ({"response_format": {"type": "lark_grammar", "grammar": 'start: "a" start | "b"'}}, "aaab", 4, True),
+        ({"response_format": {"type": "json_object"}}, '{"a": [1, 2}', 11, False),
+        ({"grammar": 'root ::= "x" | "y"'}, "z", 0, False),
+        # A chat's other fields do not disturb.
+        ({"guided_regex": "x", "messages": [], "temperature": 1}, "x", 1, True),
+    ],
+)
+def test_constraints_of_all_kinds(
+    toy: Server, fields: dict[str, Any], text: str, matched: int, matches: bool
+) -> None:
+    told = check(toy, **fields, text=text)
+    assert (told["ok"], told["matched"], told["matches"]) == (True, matched, matches)
+    assert "matches" not in check(toy, **fields)
+
+
+def test_what_cannot_be_enforced_is_named_as_in_a_request(toy: Server) -> None:
+    wrong = {"type": "object", "properties": {"a": {"type": "string", "format": "no-such-format"}}}
+    told = check(toy, schema=wrong, text="{}")
+    assert (told["ok"], told["pointer"], told["keyword"]) == (False, "/properties/a", "format")
+    body = {
+        "messages": [{"role": "user", "content": "x"}],
+        "response_format": {"type": "json_schema", "json_schema": {"schema": wrong}},
+    }
+    refused = toy.http.post(CHAT, json=body).json()["error"]["message"]
+    assert refused == f"{told['keyword']} at {told['pointer']}: {told['reason']}"
+
+
+@pytest.mark.parametrize(
+    ("fields", "param"),
+    [
+        ({}, "schema"),
+        ({"text": "x"}, "schema"),
+        ({"schema": {}, "guided_regex": "x"}, "schema"),
+        ({"guided_regex": "x", "guided_choice": ["y"]}, "guided_regex"),
+        ({"schema": {}, "text": 5}, "text"),
+        ({"guided_regex": 5}, "guided_regex"),
+    ],
+)
+def test_bad_bodies_are_refused_by_name(toy: Server, fields: dict[str, Any], param: str) -> None:
+    answer = toy.http.post(CHECK, json=fields)
+    assert (answer.status_code, answer.json()["error"]["param"]) == (400, param)
+
+
+def test_long_texts_are_walked_in_bounded_time(toy: Server) -> None:
+    told = check(toy, guided_regex="(ab)*", text="ab" * 5_000 + "x")
+    assert (told["matches"], told["matched"]) == (False, 10_000)
+    late = toy.http.post(CHECK, json={"guided_regex": "(a|b)*", "text": "ab" * 2_000_000})
+    assert late.json().get("matches") or late.json()["error"]["param"] == "text"
+    assert toy.http.get("/ready").status_code == 200
+
+
+def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, *COMMAND, "check", *map(str, arguments)]
+    path = {"PYTHONPATH": str(ROOT / "python")}
+    return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, env=os.environ | path)
+
+
+def test_on_the_command_line(tmp_path: Path) -> None:
+    schema, good, bad, bent = (tmp_path / f"{n}.json" for n in ("schema", "good", "bad", "bent"))
+    schema.write_text(json.dumps(ORDER, indent=4))
+    good.write_text(json.dumps({"customer": "Ann", "quantity": 1}, indent=2) + "\n")
+    bad.write_text(json.dumps({"customer": "Ann", "quantity": 0}))
+    bent.write_text("{")
+    alone = run(schema)
+    assert (alone.returncode, alone.stderr) == (0, "")
+    assert f"{schema}: can be enforced; compiled in " in alone.stdout
+    assert run(schema, good).stdout.splitlines()[1] == f"{good}: satisfies it"
+    refused = run(schema, bad, "--model", ROOT / "demo" / "target")
+    assert refused.returncode == 1
+    assert "at character 32, '0}' cannot follow" in refused.stdout
+    for arguments in ((schema, bent), (tmp_path / "none.json",), (schema, good, "--model", "no-such-model")):
+        assert run(*arguments).returncode == 2
+    schema.write_text('{"type": "string", "format": "no-such-format"}')
+    unknown = run(schema)
+    assert unknown.returncode == 1
+    assert unknown.stdout.startswith(f"{schema}#: format: ")
