@@ -180,6 +180,17 @@ mod tests {
         }
     }
 
+    #[test]
+    fn special_tokens_that_mark_parts_are_written() {
+        let vocab = Vocab::toy().unwrap();
+        let trigger = json!({"text": "<|im_start|>", "next": 0});
+        let grammar = json!({"sections": [{"free": {"triggers": [trigger]}}]});
+        let mut text = of(json!({"prompt": [1], "grammar": grammar}));
+        let token = |form: &[u8]| (0..vocab.len() as Token).find(|t| vocab.bytes(*t) == form).unwrap();
+        assert_eq!(text.push(token(b"<|im_start|>")).text, "<|im_start|>");
+        assert_eq!(text.push(token(b"<|endoftext|>")).text, "");
+    }
+
     /// The toy vocabulary's byte tokens are their own ids.
     fn deltas(out: &mut TextOut, bytes: &[u8]) -> Vec<String> {
         bytes.iter().map(|b| out.push(u32::from(*b)).text).collect()

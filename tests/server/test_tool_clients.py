@@ -13,7 +13,6 @@ import pytest
 
 from .serving import Server
 
-
 pytestmark = pytest.mark.filterwarnings("default")
 """The libraries' own."""
 

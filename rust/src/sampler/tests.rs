@@ -192,6 +192,16 @@ fn end_tokens_wait_for_min_tokens_unless_nothing_else_is_allowed() {
 }
 
 #[test]
+fn end_tokens_wait_where_free_text_may_not_end() {
+    let s = sampler(r#"{"prompt":[1],"sampling":{"temperature":0}}"#);
+    let ends = Vocab::toy().unwrap().eog().to_vec();
+    let mut logits = row(3);
+    ends.iter().for_each(|end| logits[*end as usize] = 99.0);
+    let drawn = |end| token(s.draw(&logits, Some(&Next::Any { end }), &[], &mut Scratch::default()).unwrap());
+    assert!(ends.contains(&drawn(true)) && !ends.contains(&drawn(false)));
+}
+
+#[test]
 fn stop_tokens_do_not_wait_where_nothing_else_is_allowed() {
     let end = *Vocab::toy().unwrap().eog().first().unwrap();
     let s = sampler(&format!(r#"{{"prompt":[1],"min_tokens":2,"stop_token_ids":[100,{end}]}}"#));

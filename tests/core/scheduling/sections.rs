@@ -4,15 +4,15 @@
 use super::oracle::Oracle;
 use super::world::{World, essence};
 use super::{SECTIONS, spec};
-use llgtrt::config::DraftSource;
+use llgtrt::config::{Acceptance, DraftSource};
 use llgtrt::request::RequestSpec;
 use llgtrt::types::{End, Event, FinishReason};
 use std::collections::BTreeSet;
 
 fn asked(seed: u32) -> RequestSpec {
-    // Letters that begin something are likelier.
+    // Letters that begin something are likelier. Other prompts: an oracle knows a text by its beginning.
     spec(&format!(
-        r#"{{"prompt":[97,98,99],"max_tokens":90,"logprobs":1,
+        r#"{{"prompt":[97,98,{seed}],"max_tokens":90,"logprobs":1,
             "sampling":{{"seed":{seed},"logit_bias":{{"101":4,"115":4}}}}{SECTIONS}}}"#
     ))
 }
@@ -68,6 +68,26 @@ fn a_border_may_be_anywhere_in_a_draft() {
         }
     }
     assert!((0..9).all(|offset| offsets.contains(&(9, offset))), "{offsets:?}");
+}
+
+#[test]
+fn what_is_accepted_by_rejection_is_right_too() {
+    let rejecting = |seed| {
+        let mut request = asked(seed);
+        request.speculative.acceptance = Some(Acceptance::Rejection);
+        request
+    };
+    let requests: Vec<_> = (0..12).map(rejecting).collect();
+    let order: Vec<_> = (0..requests.len()).collect();
+    let mut world = World::default();
+    world.config.speculative.adaptive = false;
+    world.config.speculative.sources = Some(vec![DraftSource::Forced, DraftSource::DraftModel]);
+    world.config.speculative.draft_model = Some("toy:blur=15".into());
+    let answers = world.run(&requests, &order, 0);
+    assert!(answers.snapshot.totals.accepted_tokens > 50);
+    for (key, event) in &answers.choices {
+        assert!(is_right(event) && !matches!(event.end, Some(End::Failed(_))), "{key:?} {:?}", event.text);
+    }
 }
 
 #[test]
