@@ -1,6 +1,6 @@
 //! How far a text satisfies a constraint, for those who write constraints.
 
-use super::Grammar;
+use super::{Grammar, Next};
 use crate::error::{Error, Result};
 use crate::types::Token;
 use crate::vocab::Vocab;
@@ -34,9 +34,12 @@ impl Grammar {
         while at < text.len() && !self.is_ended() {
             in_time(until)?;
             // Where nothing can follow, the text goes no further.
-            let Ok(mask) = self.mask() else { break };
+            let Ok(next) = self.mask() else { break };
             let rest = &text.as_bytes()[at..];
-            let (token, common) = longest(vocab, mask.iter(), rest);
+            let (token, common) = match &next {
+                Next::Any { .. } => longest(vocab, 0..vocab.len() as Token, rest),
+                Next::Only(mask) => longest(vocab, mask.iter(), rest),
+            };
             at += common;
             let whole = token.is_some_and(|token| vocab.bytes(token).len() == common);
             let taken = whole && token.is_some_and(|token| self.commit(token).is_ok());
@@ -44,7 +47,11 @@ impl Grammar {
                 return Ok(Walk { bytes: at, may_end: false });
             }
         }
-        let may_end = self.is_ended() || self.mask().is_ok_and(|m| vocab.eog().iter().any(|&t| m.allows(t)));
+        let may_end = self.is_ended()
+            || self.mask().is_ok_and(|next| match next {
+                Next::Any { end } => end,
+                Next::Only(mask) => vocab.eog().iter().any(|&t| mask.allows(t)),
+            });
         Ok(Walk { bytes: at, may_end })
     }
 }
