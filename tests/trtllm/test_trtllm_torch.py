@@ -12,8 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from server.serving import serving
 
 from .conftest import FAKE
+from .live import Folder
 
 MASKS = """
 import sys, numpy, torch
@@ -52,24 +54,28 @@ def run(path: Path | None) -> str:
     return subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout
 
 
-def real_torch() -> bool:
-    """Whether PyTorch is installed, behind the stand-in."""
-    finder = importlib.util.find_spec
+def real_torch() -> Path | None:
+    """Where PyTorch is installed, behind the stand-in."""
     path, sys.path[:] = list(sys.path), [entry for entry in sys.path if entry != str(FAKE)]
     kept = {name: sys.modules.pop(name) for name in list(sys.modules) if name.split(".")[0] == "torch"}
     try:
-        return finder("torch") is not None
+        found = importlib.util.find_spec("torch")
     finally:
         sys.path[:] = path
         sys.modules.update(kept)
+    return Path(found.origin).parents[1] if found and found.origin else None
 
 
-@pytest.mark.skipif(not real_torch(), reason="skipped: PyTorch is not installed")
+REAL = real_torch()
+with_torch = pytest.mark.skipif(REAL is None, reason="skipped: PyTorch is not installed")
+
+
+@with_torch
 def test_results_are_pytorch_s() -> None:
     assert run(FAKE) == run(None)
 
 
-@pytest.mark.skipif(not real_torch(), reason="skipped: PyTorch is not installed")
+@with_torch
 def test_the_fake_runs_on_pytorch(tmp_path: Path) -> None:
     """The tests of drafts and requests once more, with tensors of the real library on the CPU."""
     (tmp_path / "tensorrt_llm").symlink_to(FAKE / "tensorrt_llm")
@@ -86,6 +92,30 @@ sys.exit(pytest.main(["-q", "-p", "no:cacheprovider", *files]))
 """
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
+@with_torch
+def test_the_server_s_masks_are_made_by_pytorch(tmp_path: Path) -> None:
+    assert REAL is not None
+    (tmp_path / "path").mkdir()
+    (tmp_path / "path" / "tensorrt_llm").symlink_to(FAKE / "tensorrt_llm")
+    target = str(Folder(draft_len=6).write(tmp_path / "target"))
+    draft = str(Folder(blur=8.0).write(tmp_path / "draft"))
+    config = {"speculative": {"draft_model": draft, "adaptive": False}}
+    asked: dict[str, Any] = {"prompt": "a text", "max_tokens": 60, "temperature": 0}
+    kinds: list[dict[str, Any]] = [{}, {"response_format": {"type": "regex", "regex": "(ab|cd){9,30}"}}]
+    path = [tmp_path / "path", REAL]
+    with serving(target, config=config, path=path) as server, serving("toy") as embedded:
+        for one in (server, embedded):
+            one.wait_ready()
+        for kind in kinds:
+            mine, theirs = (
+                s.http.post("/v1/completions", json=asked | kind).json() for s in (server, embedded)
+            )
+            assert mine["choices"] == theirs["choices"]
+        assert server.fates("draft_model")["accepted"] > 0
+        maps = [Path(f"/proc/{pid}/maps").read_text() for pid in server.children()]
+        assert any("libtorch" in one for one in maps)
 
 
 def test_masks_of_an_adapter() -> None:
