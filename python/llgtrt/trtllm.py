@@ -202,7 +202,7 @@ class Executor:
     def enqueue(self, order: Order, logits: Any) -> int:
         """Hands a request in; its id.
 
-        `logits`: what its draft tokens were drawn from, `[draft tokens or more, vocabulary]`, or where that is
+        `logits`: what its draft tokens were drawn from, `[draft tokens or more, vocabulary]`, or where it is
         on another rank; or None.
 
         Raises:

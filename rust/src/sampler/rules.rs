@@ -61,6 +61,11 @@ impl Rules {
         Ok(left.widened(width))
     }
 
+    /// The model's end token, the first where it has several.
+    pub fn end(&self) -> Option<Token> {
+        self.0.vocab.eog().first().copied()
+    }
+
     /// Whether the mask allows nothing but the end of the text.
     pub fn is_end(&self, mask: &Mask) -> bool {
         let eog = self.0.vocab.eog();
