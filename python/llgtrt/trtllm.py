@@ -82,7 +82,7 @@ def find() -> Any:
     if not hasattr(bindings, "Executor"):
         raise Unusable(
             "this release of TensorRT-LLM has no Executor, which runs engine folders; "
-            "install one from 0.18 to 1.2"
+            "install one from 0.18 to 1.2, or serve the model's Hugging Face folder"
         )
     return bindings
 
