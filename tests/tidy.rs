@@ -8,10 +8,8 @@ use std::process::Command;
 const FILE_LINES: usize = 400;
 const FUNCTION_LINES: usize = 50;
 const TRACKED_BYTES: u64 = 48 * 1024 * 1024;
-
 /// Where code is made of instructions that only some processors have.
 const KERNELS: &str = "rust/src/exec/llama/kernels/";
-
 /// What may stand at the top of the repository.
 const TOP: &[&str] = &[
     "python",

@@ -82,7 +82,7 @@ def find() -> Any:
     if not hasattr(bindings, "Executor"):
         raise Unusable(
             "this release of TensorRT-LLM has no Executor, which runs engine folders; "
-            "install one from 0.18 to 1.2"
+            "install one from 0.18 to 1.2, or serve the model's Hugging Face folder"
         )
     return bindings
 
@@ -202,7 +202,7 @@ class Executor:
     def enqueue(self, order: Order, logits: Any) -> int:
         """Hands a request in; its id.
 
-        `logits`: what its draft tokens were drawn from, `[draft tokens or more, vocabulary]`, or where that is
+        `logits`: what its draft tokens were drawn from, `[draft tokens or more, vocabulary]`, or where it is
         on another rank; or None.
 
         Raises:

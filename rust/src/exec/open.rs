@@ -33,7 +33,8 @@ pub struct Opened {
     pub info: Info,
 }
 
-/// Opens what `target` names: an engine folder (llama.cpp's or TensorRT-LLM's), a `.gguf` file, or `toy[:options]` (see [`ToyConfig`]).
+/// Opens what `target` names: an engine folder (llama.cpp's or TensorRT-LLM's), a Hugging Face folder, a `.gguf` file,
+/// or `toy[:options]` (see [`ToyConfig`]).
 ///
 /// # Errors
 /// `Error::Invalid` naming `target` where there is no usable model.

@@ -62,6 +62,11 @@ impl Rules {
         Ok(left.widened(width))
     }
 
+    /// The model's end token, the first where it has several.
+    pub fn end(&self) -> Option<Token> {
+        self.0.vocab.eog().first().copied()
+    }
+
     /// Whether nothing but the end of the text may come.
     pub fn is_end(&self, next: &Next) -> bool {
         let eog = self.0.vocab.eog();

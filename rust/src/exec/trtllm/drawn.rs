@@ -70,8 +70,9 @@ impl Drawn {
         }
         // As an order has them.
         let ends = job.sampler.ends();
-        let stop = *ends.get(1).unwrap_or(&ends[0]);
-        self.tokens.push(if self.finish == Some(Finish::End) { ends[0] } else { stop });
+        let end = rules.end().unwrap_or(ends[0]);
+        let stop = ends.iter().copied().find(|other| *other != end).unwrap_or(end);
+        self.tokens.push(if self.finish == Some(Finish::End) { end } else { stop });
         Ok(false)
     }
 }
@@ -151,13 +152,13 @@ mod tests {
 
     #[test]
     fn an_end_that_was_left_out_is_there_again() {
-        let ends = job(&[]).sampler.ends().to_vec();
-        for (finish, end) in [(Finish::End, ends[0]), (Finish::Stop, ends[1])] {
+        let end = job(&[]).sampler.rules().end().unwrap();
+        for (finish, end) in [(Finish::End, end), (Finish::Stop, 65)] {
             let round = outcome(&[1, 2], &[1], finish).unwrap();
             assert_eq!((round.tokens, round.computed), (vec![1, end], 9));
             assert_eq!(outcome(&[1], &[], finish).unwrap().tokens, [end]);
             // It may be there already.
-            assert_eq!(outcome(&[1], &[1, ends[1]], finish).unwrap().tokens, [1, ends[1]]);
+            assert_eq!(outcome(&[1], &[1, 65], finish).unwrap().tokens, [1, 65]);
         }
     }
 

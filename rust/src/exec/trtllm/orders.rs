@@ -64,8 +64,7 @@ impl Order {
         // The likeliest token is the one of one.
         let greedy = s.temperature == 0.0 || s.top_p == 0.0;
         let counted = s.presence_penalty != 0.0 || s.frequency_penalty != 0.0;
-        let ends = sampler.ends();
-        let end_id = ends[0];
+        let (end_id, stops) = ends(sampler, walk);
         let other = |neutral: f32, value: f32| Some(value).filter(|value| *value != neutral);
         Order {
             client_id: 0,
@@ -84,7 +83,7 @@ impl Order {
             prompt_ignore_length: Some(spec.prompt.len() as u32)
                 .filter(|_| abilities.prompt_ignore_length && counted && s.repetition_penalty == 1.0),
             end_id,
-            stop_words: ends[1..].iter().map(|end| vec![*end]).collect(),
+            stop_words: stops.iter().map(|end| vec![*end]).collect(),
             draft_tokens: walk.draft.clone(),
             return_log_probs: spec.logprobs.is_some(),
             return_generation_logits: false,
@@ -114,6 +113,13 @@ impl Order {
         }
         Ok(self)
     }
+}
+
+/// The token that a request ends with, and all others that end the choice.
+fn ends(sampler: &Sampler, walk: &Walk) -> (Token, Vec<Token>) {
+    let all = sampler.ends();
+    let end = walk.rules.end().unwrap_or(all[0]);
+    (end, all.iter().copied().filter(|other| *other != end).collect())
 }
 
 /// Ours is lower for the more urgent and 0 by default, TensorRT-LLM's from 0 to 1, higher for the more urgent, and 0.5 by
