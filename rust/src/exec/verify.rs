@@ -125,10 +125,6 @@ fn draw(
 }
 
 /// A walk ahead in the grammar that begins a cursor only when a drafted token is kept.
-#[expect(
-    clippy::large_enum_variant,
-    reason = "lives on the stack for one job; a box would be allocated for each"
-)]
 enum Walk<'a> {
     Free,
     Ahead(Cursor<'a>),
