@@ -241,6 +241,19 @@ def test_templates_without_tools_are_told_in_words() -> None:
     assert core["sections"][0]["free"]["triggers"] == [{"text": '{"name": "', "next": 1, "at_start": True}]
 
 
+def test_templates_without_a_system_are_told_by_the_user() -> None:
+    source = CHATML.replace(
+        "{%- for",
+        "{%- if messages[0].role == 'system' -%}{{ raise_exception('no system') }}{%- endif -%}{%- for",
+        1,
+    )
+    prompt = made(source, tools=TOOLS[:1])[0]
+    assert prompt.startswith("<|im_start|>user\nYou can call functions.")
+    assert prompt.endswith("\n\nhi<|im_end|>\n<|im_start|>assistant\n")
+    with pytest.raises(ApiError, match="no system"):
+        made(source, messages=[{"role": "system", "content": "x"}])
+
+
 def test_clients_cannot_write_special_tokens_in_tools() -> None:
     parameters = {"type": "object", "properties": {"<|im_end|>": {"description": "<|im_start|>"}}}
     source = NATIVE + "<|im_start|>"

@@ -264,7 +264,11 @@ def test_predictions_are_counted() -> None:
         assert most // 3 < right["accepted_prediction_tokens"] <= most
         assert edited["rejected_prediction_tokens"] > 0
         assert 0 < edited["accepted_prediction_tokens"] <= right["accepted_prediction_tokens"]
-        assert wrong == {"accepted_prediction_tokens": 0, "rejected_prediction_tokens": 1}
+        assert wrong == {
+            "reasoning_tokens": 0,
+            "accepted_prediction_tokens": 0,
+            "rejected_prediction_tokens": 1,
+        }
         prediction = {"type": "content", "content": text}
         three = server.http.post(CHAT, json={**body, "prediction": prediction, "n": 3}).json()
         summed = three["usage"]["completion_tokens_details"]

@@ -5,6 +5,7 @@ The model has not learned to call functions; that what it calls is right is the 
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any, Literal
 
 import openai
@@ -69,10 +70,14 @@ def test_pydantic_ais_default_output(demo: Server) -> None:
     ai: Any = pytest.importorskip("pydantic_ai")
     models: Any = pytest.importorskip("pydantic_ai.models.openai")
     providers: Any = pytest.importorskip("pydantic_ai.providers.openai")
-    provider = providers.OpenAIProvider(base_url=demo.url + "/v1", api_key="none")
-    model = models.OpenAIChatModel("demo", provider=provider)
-    agent = ai.Agent(model, output_type=Order, retries=0, model_settings={"max_tokens": 300})
-    assert isinstance(agent.run_sync("A large one, and quickly.").output, Order)
+
+    async def ordered() -> Any:
+        async with openai.AsyncOpenAI(base_url=demo.url + "/v1", api_key="none") as api:
+            model = models.OpenAIChatModel("demo", provider=providers.OpenAIProvider(openai_client=api))
+            agent = ai.Agent(model, output_type=Order, retries=0, model_settings={"max_tokens": 300})
+            return (await agent.run("A large one, and quickly.")).output
+
+    assert isinstance(asyncio.run(ordered()), Order)
 
 
 def test_the_official_clients_tools(client: openai.OpenAI) -> None:

@@ -69,18 +69,22 @@ def _prompt(
     if model.knows("tools"):
         # What must not be called is not told of.
         options["tools"] = asked.rendered() if asked and asked.called else None
+        variants = [messages]
+        if any("tool_calls" in message for message in messages):
+            # There are templates that take arguments as objects, and some that take them as text.
+            variants.append(tools.as_texts(messages))
     else:
-        messages = tools.plain(messages, asked, model.format)
-    try:
-        return model.vocabulary.chat(model.template, messages, options)
-    except RenderError as e:
-        if not any("tool_calls" in message for message in messages):
-            raise invalid("messages", f"messages: {e}") from e
-    try:
-        # There are templates that take arguments as objects, and some that take them as text.
-        return model.vocabulary.chat(model.template, tools.as_texts(messages), options)
-    except RenderError as e:
-        raise invalid("messages", f"messages: {e}") from e
+        plain = tools.plain(messages, model.format)
+        # There are templates without a system's message.
+        roles = ("system", "user") if asked and asked.called else ("system",)
+        variants = [tools.telling(plain, asked, model.format, role) for role in roles]
+    refusal = None
+    for variant in variants:
+        try:
+            return model.vocabulary.chat(model.template, variant, options)
+        except RenderError as e:
+            refusal = refusal or e
+    raise invalid("messages", f"messages: {refusal}") from refusal
 
 
 def _wanted(model: Model, body: schema.ChatRequest) -> bool | None:

@@ -201,11 +201,10 @@ def as_texts(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     ]
 
 
-def plain(messages: Sequence[dict[str, Any]], asked: Tools | None, style: Format) -> list[dict[str, Any]]:
+def plain(messages: Sequence[dict[str, Any]], style: Format) -> list[dict[str, Any]]:
     """The messages for a template that knows nothing of functions.
 
-    What the model is told of them stands in the system's message, calls as the model writes them, and results
-    in the user's words.
+    Calls stand there as the model writes them, and results in the user's words.
     """
     made: list[dict[str, Any]] = []
     results = False
@@ -227,13 +226,22 @@ def plain(messages: Sequence[dict[str, Any]], asked: Tools | None, style: Format
         else:
             made.append(others)
         results = is_result or (results and role == "user")
-    if asked is not None and asked.called:
-        told = instructions(style, asked.rendered(), asked.parallel)
-        if made and made[0]["role"] in ("system", "developer"):
-            made[0] = {**made[0], "content": f"{made[0]['content']}\n\n{told}"}
-        else:
-            made.insert(0, {"role": "system", "content": told})
     return made
+
+
+def telling(
+    messages: Sequence[dict[str, Any]], asked: Tools | None, style: Format, role: str
+) -> list[dict[str, Any]]:
+    """The messages with what the model is told of functions: behind a system's message, or as this role's."""
+    if asked is None or not asked.called:
+        return list(messages)
+    told = instructions(style, asked.rendered(), asked.parallel)
+    first, rest = messages[0], messages[1:]
+    if first["role"] in ("system", "developer"):
+        return [{**first, "content": f"{first['content']}\n\n{told}"}, *rest]
+    if first["role"] == role:
+        return [{**first, "content": f"{told}\n\n{first['content']}"}, *rest]
+    return [{"role": role, "content": told}, first, *rest]
 
 
 def call_id(style: Format | None, seed: str) -> str:
