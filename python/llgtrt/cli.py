@@ -77,8 +77,9 @@ def prepare(parsed: argparse.Namespace) -> Settings | None:
 
 
 def _leads(parsed: argparse.Namespace, settings: Settings) -> bool:
-    """Whether this process serves; else it has computed for one that does, or shown the line that starts as many
-    processes as the engine has ranks. Where these are to be started, it becomes MPI's launcher.
+    """Whether this process serves. Else it has computed for one that does, or shown what starts the ranks.
+
+    Where an engine has several and nobody has started them, it becomes the launcher that does.
     """
     rank, count = mpi.rank(), mpi.processes(settings)
     if rank:

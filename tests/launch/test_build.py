@@ -66,8 +66,8 @@ def fixture_script(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def run(script: Path, change: str, before: str = "") -> subprocess.CompletedProcess[str]:
     """Runs the build script in the build environment after a change to it, written in bash; or before it."""
     text = f'{before}. "{ROOT}/launch/env.sh"; export CARGO_FEATURE_LLAMA=1; {change}; exec "{script}"'
-    settings = ("CXXFLAGS", "CFLAGS", "LLAMA_LIB_PROFILE", "GGML_LLAMAFILE", "GGML_CPU_REPACK", "GGML_RPC")
-    settings += ("CPATH", "LLGTRT_FEATURES")
+    names = "CXXFLAGS CFLAGS LLAMA_LIB_PROFILE GGML_LLAMAFILE GGML_CPU_REPACK GGML_RPC CPATH LLGTRT_FEATURES"
+    settings = names.split()
     env = {name: value for name, value in os.environ.items() if name not in settings}
     return subprocess.run(
         ["bash", "-c", text], env=env, capture_output=True, text=True, timeout=60, check=False

@@ -166,11 +166,11 @@ def test_what_is_missing_is_told_with_the_line_that_installs_it(
 def test_a_gpu_s_kind_is_asked_for_where_none_is(tree: Tree) -> None:
     (tree.fakes / "nvcc").symlink_to(tree.fakes / "cc")
     cuda = {"LLGTRT_FEATURES": "python,llama,cuda"}
-    done = tree.run("m", **cuda)
+    done = tree.run("m", cwd=None, **cuda)
     assert done.returncode == 2
     assert "set CMAKE_CUDA_ARCHITECTURES" in done.stderr.splitlines()[-1]
     tree.calls()
-    tree.run("m", **cuda, CMAKE_CUDA_ARCHITECTURES="90")
+    tree.run("m", cwd=None, **cuda, CMAKE_CUDA_ARCHITECTURES="90")
     assert steps(tree.calls()) == ["build"]
 
 

@@ -107,7 +107,9 @@ class Browser:
     def __init__(self, page: Any) -> None:
         self.page = page
         self.said: list[str] = []
-        page.on("console", lambda message: self.said.append(message.text) if message.type == "error" else None)
+        page.on(
+            "console", lambda message: self.said.append(message.text) if message.type == "error" else None
+        )
         page.on("pageerror", lambda error: self.said.append(str(error)))
 
     def ask(self, prompt: str) -> str:
@@ -210,7 +212,11 @@ def test_it_works_by_keyboard_alone(browser: Browser) -> None:
 def test_the_request_elsewhere_is_the_one_that_is_sent(browser: Browser) -> None:
     page = browser.page
     page.click("summary:has-text('This request elsewhere')")
-    for language, begins in [("curl", "curl http"), ("Python", "import json"), ("TypeScript", "import OpenAI")]:
+    for language, begins in [
+        ("curl", "curl http"),
+        ("Python", "import json"),
+        ("TypeScript", "import OpenAI"),
+    ]:
         page.select_option("#language", language)
         page.fill("#prompt", "it's a test")
         page.wait_for_function(f"document.querySelector('#code').value.startsWith({json.dumps(begins)})")

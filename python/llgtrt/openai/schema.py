@@ -50,7 +50,9 @@ class StreamOptions(msgspec.Struct):
     continuous_usage_stats: Annotated[bool | None, about("Every chunk has `usage`.", default=False)] = None
     include_token_origin: Annotated[
         bool | None,
-        about("Chunks have `token_origins`: each token, who drafted it, and what was refused.", default=False),
+        about(
+            "Chunks have `token_origins`: each token, who drafted it, and what was refused.", default=False
+        ),
     ] = None
 
 

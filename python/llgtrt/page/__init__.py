@@ -1,4 +1,4 @@
-"""The playground at `/`: a page without a build step or a foreign host, which talks to the API as any client does."""
+"""The playground at `/`: no build step and no foreign host; it talks to the API as any client does."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FILES = {
 
 _HEADERS = {
     # Nothing from elsewhere, nothing inline: what a model writes is text on this page and can't be more.
-    "content-security-policy": "default-src 'self'; img-src 'self' data:; frame-ancestors 'none'; base-uri 'none'",
+    "content-security-policy": "default-src 'self'; img-src data:; frame-ancestors 'none'; base-uri 'none'",
     "cache-control": "no-cache",
     "x-content-type-options": "nosniff",
 }
