@@ -9,7 +9,6 @@ import time
 from pathlib import Path
 
 from llgtrt import _core
-from llgtrt.openai.grammar import verdict
 from llgtrt.settings import StartError, load
 
 _LOOK_SECONDS = 0.02
@@ -22,6 +21,9 @@ def main(parsed: argparse.Namespace) -> int:
     Raises:
         StartError: a file or the model cannot be used.
     """
+    # The web stack is loaded here, so that other commands need not wait for it.
+    from llgtrt.openai.grammar import verdict
+
     # The core's log begins with the configuration. What is loaded is nobody's concern here.
     os.environ.setdefault("LLGTRT_LOG", "warn")
     schema = _read(parsed.schema)

@@ -50,6 +50,7 @@ def news(text: str = "", choice: int = 0, finish: str | None = None, **fields: A
         "error": None,
         "queue_seconds": 0.0,
         "prompt_logprobs": [],
+        "origins": [],
         **counts,
         **fields,
     }

@@ -293,6 +293,7 @@ def test_defaults_are_the_cores() -> None:
         "stop": [],
         "logprobs": None,
         "prompt_logprobs": None,
+        "origins": False,
         "grammar": None,
         "speculative": {},
         "prediction": [],

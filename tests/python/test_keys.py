@@ -27,7 +27,13 @@ def leaves(group: dict[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
 def other(key: str, value: Any, said: str) -> list[Any]:
     """Values of which the key takes at least one; `said`: how it refuses any other text."""
     special: dict[str, list[Any]] = {
+        "engine.tensor_split": [[0.5, 0.5]],
+        "parallel.devices": [[0]],
+        "parallel.draft_devices": [[0]],
+        "parallel.rank_endpoints": [["127.0.0.1:50052"]],
         "server.api_key_file": ["pyproject.toml"],
+        "trtllm.device_ids": [[0]],
+        "trtllm.draft_device_ids": [[0]],
         "server.host": ["::1"],
         "server.reasoning_markers": [["<r>", "</r>"]],
         "speculative.sources": [["forced"]],
