@@ -1,7 +1,7 @@
 //! Spec to compiled matcher. Takes milliseconds to seconds and a deep stack: runs on the compiler's threads only.
 
 use super::budget::Budget;
-use super::schema::{self, Prepared, Together};
+use super::schema::{self, Together};
 use super::{GrammarSpec, env, gbnf, lark, text};
 use crate::config::GrammarConfig;
 use crate::error::{Error, Result};
@@ -90,13 +90,7 @@ impl Builder {
     fn json_source(&self, source: &str, budget: &Budget) -> Result<Pristine> {
         let schema = schema::parse(source, &self.config)?;
         let prepared = schema::prepare(&schema, &self.config, budget)?;
-        self.json(&prepared)
-            .map_err(|e| schema::locate(&schema, (&self.config, budget), &e, &|p| self.json(p).map(drop)))
-    }
-
-    fn json(&self, schema: &Prepared) -> Result<Pristine> {
-        let grammar = TopLevelGrammar::from_json_schema(schema.for_llguidance());
-        self.compile(grammar, &self.own).map_err(|why| Error::grammar("", "schema", why))
+        self.lark("schema", &prepared.lark, &self.own)
     }
 
     fn lark(&self, kind: &str, source: &str, limits: &ParserLimits) -> Result<Pristine> {
@@ -112,8 +106,11 @@ impl Builder {
 
     fn user_lark(&self, kind: &str, source: &str, budget: &Budget) -> Result<Pristine> {
         check_size(kind, source, &self.config)?;
-        let ready = lark::with_schemas(source, &self.config, &mut Together::new(budget))?;
-        self.lark(kind, &ready, &self.user)
+        let mut together = Together::new(budget);
+        let ready = lark::with_schemas(source, &self.config, &mut together)?;
+        let mut list = TopLevelGrammar::from_lark(ready);
+        list.grammars.extend(together.named());
+        self.compile(list, &self.user).map_err(|why| Error::grammar("", kind, why))
     }
 
     fn llguidance(&self, source: &str, budget: &Budget) -> Result<Pristine> {
@@ -133,6 +130,7 @@ impl Builder {
             self.list_part(part, &mut together)
                 .map_err(|e| within(e, &format!("/grammars/{i}/json_schema")))?;
         }
+        list.grammars.extend(together.named());
         self.compile(list, &self.user).map_err(refuse)
     }
 
@@ -141,8 +139,8 @@ impl Builder {
             check_size("llguidance", source, &self.config)?;
             *source = lark::with_schemas(source, &self.config, together)?;
         }
-        if let Some(schema) = &mut part.json_schema {
-            *schema = together.prepare(schema, &self.config)?;
+        if let Some(schema) = part.json_schema.take() {
+            part.lark_grammar = Some(format!("start: @{}", together.prepare(&schema, &self.config)?));
         }
         Ok(())
     }
