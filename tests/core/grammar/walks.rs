@@ -48,8 +48,8 @@ fn in_string(text: &[u8]) -> bool {
     open
 }
 
-/// A text of the grammar: at random first, then towards the end.
-fn walk(bench: &Bench, grammar: &mut Grammar, dice: &mut Dice) -> Result<String, String> {
+/// A text of the grammar: at random first, then towards the end; None where that is not found. An error is a dead end.
+fn walk(bench: &Bench, grammar: &mut Grammar, dice: &mut Dice) -> Result<Option<String>, String> {
     let mut text = Vec::new();
     for step in 0..WANDER + HOME {
         let mask = grammar.mask().map_err(|e| format!("{e} after {}", String::from_utf8_lossy(&text)))?;
@@ -57,7 +57,7 @@ fn walk(bench: &Bench, grammar: &mut Grammar, dice: &mut Dice) -> Result<String,
         let next: Vec<u32> = mask.iter().filter(|t| !bench.vocab.is_special(*t)).collect();
         let wandering = step < WANDER;
         if may_end && (next.is_empty() || !wandering || dice.roll(8) == 0) {
-            return String::from_utf8(text).map_err(|e| e.to_string());
+            return String::from_utf8(text).map(Some).map_err(|e| e.to_string());
         }
         // Single bytes at random, so that letters above ASCII are begun rarely and always completed.
         let plain: Vec<u32> = next.iter().copied().filter(|t| bench.vocab.bytes(*t)[0] < 0x80).collect();
@@ -75,11 +75,8 @@ fn walk(bench: &Bench, grammar: &mut Grammar, dice: &mut Dice) -> Result<String,
         text.extend_from_slice(bench.vocab.bytes(token));
         grammar.commit(token).map_err(|e| e.to_string())?;
     }
-    Err(format!(
-        "no end after {} bytes: {}",
-        text.len(),
-        String::from_utf8_lossy(&text[..text.len().min(300)])
-    ))
+    // What must be written somewhere in a text is not found by a walk that looks one token ahead.
+    Ok(None)
 }
 
 /// Every tenth schema of MaskBench; all of them, with their texts in a file for other validators, where
@@ -89,7 +86,7 @@ fn there_is_always_a_way_to_the_end() {
     let Some(lines) = data("maskbench-dev.jsonl.gz") else { return };
     let mut out = std::env::var_os("LLGTRT_WALKS").map(|path| std::fs::File::create(path).unwrap());
     let (every, each) = if out.is_some() { (1, 6) } else { (10, 2) };
-    let (bench, mut dice, mut walked) = (Bench::new(), Dice(7), 0);
+    let (bench, mut dice, mut walked, mut astray) = (Bench::new(), Dice(7), 0, 0);
     let mut lost = Vec::new();
     for line in lines.lines().step_by(every) {
         let case: Value = serde_json::from_str(line).unwrap();
@@ -98,7 +95,8 @@ fn there_is_always_a_way_to_the_end() {
         };
         for _ in 0..each {
             match walk(&bench, &mut pristine.restart(), &mut dice) {
-                Ok(text) => {
+                Ok(None) => astray += 1,
+                Ok(Some(text)) => {
                     walked += 1;
                     if let Some(out) = &mut out {
                         writeln!(out, "{}", serde_json::json!({"id": case["id"], "text": text})).unwrap();
@@ -108,6 +106,6 @@ fn there_is_always_a_way_to_the_end() {
             }
         }
     }
-    println!("{walked} walks came to an end");
-    assert!(lost.is_empty() && walked > 100, "{lost:#?}");
+    println!("{walked} walks came to an end, {astray} had {HOME} tokens and more to go on with");
+    assert!(lost.is_empty() && walked > 100 && astray * 20 < walked, "{astray} of {walked}; {lost:#?}");
 }
