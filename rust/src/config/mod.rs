@@ -296,8 +296,10 @@ pub enum KvLayout {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct GrammarConfig {
-    /// What to do with a `format` that cannot be enforced.
+    /// What to do with a `format` whose name no specification has.
     pub unknown_format: UnknownFormat,
+    /// Whether less may be allowed than a schema does, where all of it cannot be said; else it is refused.
+    pub narrow: bool,
     /// Longest JSON schema in bytes.
     #[schemars(range(min = 1, max = 16_777_216))]
     pub max_schema_bytes: usize,
@@ -318,7 +320,8 @@ pub struct GrammarConfig {
 impl Default for GrammarConfig {
     fn default() -> Self {
         GrammarConfig {
-            unknown_format: UnknownFormat::Refuse,
+            unknown_format: UnknownFormat::Ignore,
+            narrow: true,
             max_schema_bytes: 512 * 1024,
             max_lark_bytes: 64 * 1024,
             compile_threads: 0,
@@ -328,7 +331,7 @@ impl Default for GrammarConfig {
     }
 }
 
-/// What to do with a `format` that cannot be enforced.
+/// What to do with a `format` whose name no specification has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum UnknownFormat {

@@ -51,11 +51,6 @@ impl Budget {
     pub(super) fn is_over(&self) -> bool {
         self.cancelled.load(Relaxed) || Instant::now() >= self.until
     }
-
-    /// When the time is over.
-    pub(super) fn until(&self) -> Instant {
-        self.until
-    }
 }
 
 /// The refusal of what takes too long.

@@ -3,7 +3,7 @@
 use super::budget::Budget;
 use super::guide::Guide;
 use super::part::{Ends, Pristine, mask_of};
-use super::schema::{self, Prepared, Together};
+use super::schema::{self, Together};
 use super::sections::{self, Plan};
 use super::spec::{Calls, Section, Tool};
 use super::{GrammarSpec, calls, env, gbnf, lark, text};
@@ -79,8 +79,9 @@ impl Builder {
             GrammarSpec::Llguidance(source) => self.llguidance(source, budget),
             GrammarSpec::Calls(calls) => self.calls(calls, budget),
             _ => {
-                let (kind, source) = self.source(spec, &mut Together::new(budget))?;
-                self.lark(kind, &source, self.limits(spec))
+                let mut together = Together::new(budget);
+                let (kind, source) = self.source(spec, &mut together)?;
+                self.lark(kind, source, together, self.limits(spec))
             }
         }
     }
@@ -115,7 +116,7 @@ impl Builder {
 
     fn json_lark(&self, source: &str, together: &mut Together<'_>) -> Result<String> {
         let schema = schema::parse(source, &self.config)?;
-        Ok(format!("start: %json {}", together.prepare(&schema, &self.config)?))
+        Ok(format!("start: @{}", together.prepare(&schema, &self.config)?))
     }
 
     fn calls(&self, calls: &Calls, budget: &Budget) -> Result<Pristine> {
@@ -141,6 +142,7 @@ impl Builder {
             grammars.push(part(Some(calls::ANSWER), self.source(or, &mut together)?.1));
             limits = self.limits(or);
         }
+        grammars.extend(together.named());
         let grammar = TopLevelGrammar { grammars, max_tokens: None };
         self.compile(grammar, limits).map_err(|why| self.locate(calls, budget, why))
     }
@@ -156,25 +158,28 @@ impl Builder {
     fn json_source(&self, source: &str, budget: &Budget) -> Result<Pristine> {
         let schema = schema::parse(source, &self.config)?;
         let prepared = schema::prepare(&schema, &self.config, budget)?;
-        self.json(&prepared)
-            .map_err(|e| schema::locate(&schema, (&self.config, budget), &e, &|p| self.json(p).map(drop)))
+        self.lark("schema", prepared.lark, Together::new(budget), &self.own)
     }
 
-    fn json(&self, schema: &Prepared) -> Result<Pristine> {
-        let grammar = TopLevelGrammar::from_json_schema(schema.for_llguidance());
-        self.compile(grammar, &self.own).map_err(|why| Error::grammar("", "schema", why))
-    }
-
-    fn lark(&self, kind: &str, source: &str, limits: &ParserLimits) -> Result<Pristine> {
-        self.compile(TopLevelGrammar::from_lark(source.to_owned()), limits)
-            .map_err(|why| Error::grammar("", kind, why))
+    /// `together`: schemas that the source names.
+    fn lark(
+        &self,
+        kind: &str,
+        source: String,
+        together: Together<'_>,
+        limits: &ParserLimits,
+    ) -> Result<Pristine> {
+        let mut list = TopLevelGrammar::from_lark(source);
+        list.grammars.extend(together.named());
+        self.compile(list, limits).map_err(|why| Error::grammar("", kind, why))
     }
 
     fn llguidance(&self, source: &str, budget: &Budget) -> Result<Pristine> {
         let refuse = |why: String| Error::grammar("", "llguidance", why);
         if !source.trim_start().starts_with('{') {
-            let ready = user_lark("llguidance", source, &self.config, &mut Together::new(budget))?;
-            return self.lark("llguidance", &ready, &self.user);
+            let mut together = Together::new(budget);
+            let ready = user_lark("llguidance", source, &self.config, &mut together)?;
+            return self.lark("llguidance", ready, together, &self.user);
         }
         if source.len() > self.config.max_schema_bytes {
             return Err(refuse(format!("longer than {} bytes", self.config.max_schema_bytes)));
@@ -188,6 +193,7 @@ impl Builder {
             self.list_part(part, &mut together)
                 .map_err(|e| within(e, &format!("/grammars/{i}/json_schema")))?;
         }
+        list.grammars.extend(together.named());
         self.compile(list, &self.user).map_err(refuse)
     }
 
@@ -195,8 +201,8 @@ impl Builder {
         if let Some(source) = &mut part.lark_grammar {
             *source = user_lark("llguidance", source, &self.config, together)?;
         }
-        if let Some(schema) = &mut part.json_schema {
-            *schema = together.prepare(schema, &self.config)?;
+        if let Some(schema) = part.json_schema.take() {
+            part.lark_grammar = Some(format!("start: @{}", together.prepare(&schema, &self.config)?));
         }
         Ok(())
     }

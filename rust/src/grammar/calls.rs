@@ -4,7 +4,6 @@ use super::lark::literal;
 use super::spec::Calls;
 use crate::error::{Error, Result};
 use crate::vocab::Vocab;
-use serde_json::Value;
 
 /// Most functions of one request: OpenAI's bound.
 const MOST_TOOLS: usize = 128;
@@ -36,11 +35,11 @@ pub(super) fn exactly(text: &str, vocab: &Vocab) -> Result<String> {
     Ok(lark)
 }
 
-/// The grammar; `schemas` are those of the arguments, ready for llguidance, in the order of the functions.
+/// The grammar; `schemas` are the names of the arguments' grammars, in the order of the functions.
 ///
 /// # Errors
 /// `Error::Grammar` where there are none or too many functions.
-pub(super) fn lark(calls: &Calls, schemas: &[Value], vocab: &Vocab) -> Result<String> {
+pub(super) fn lark(calls: &Calls, schemas: &[String], vocab: &Vocab) -> Result<String> {
     let refuse = |why: String| Error::grammar("", "tools", why);
     if calls.tools.is_empty() || calls.tools.len() > MOST_TOOLS {
         return Err(refuse(format!("there must be 1 to {MOST_TOOLS}, not {}", calls.tools.len())));
@@ -60,7 +59,7 @@ pub(super) fn lark(calls: &Calls, schemas: &[Value], vocab: &Vocab) -> Result<St
     for (i, (tool, schema)) in calls.tools.iter().zip(schemas).enumerate() {
         let before = exactly(&format!("{}{}", tool.name, calls.between), vocab)?;
         let after = exactly(&calls.after, vocab)?;
-        lark += &format!("call_{i}: {before}args_{i} {after}\nargs_{i}: %json {schema}\n");
+        lark += &format!("call_{i}: {before}args_{i} {after}\nargs_{i}: @{schema}\n");
     }
     Ok(lark)
 }

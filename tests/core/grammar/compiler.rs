@@ -119,11 +119,10 @@ fn parts_that_share_parts_are_looked_at_once() {
     let defs = json!({"a": part("b"), "b": part("c"), "c": part("d"), "d": {"type": "object", "required": ["k"],
         "properties": {"k": {"type": "string"}}}});
     let one = json!({"oneOf": [{"$ref": "#/$defs/a"}, {"$ref": "#/$defs/a"}]});
-    for n in [1, 1500] {
+    for n in [1, 300] {
         let all = json!({"type": "array", "prefixItems": vec![one.clone(); n], "$defs": defs});
-        // Not for want of work or time, but because the branches are the same.
-        let error = bench.schema(&all).map(|_| ()).unwrap_err();
-        assert!(matches!(&error, Error::Grammar { .. }), "{n}: {error}");
+        // The branches are the same, so that no item can be there.
+        assert!(bench.satisfies(&all, "[]") && !bench.satisfies(&all, "[{}]"), "{n}");
     }
 }
 

@@ -9,6 +9,7 @@ use super::plain::{Plain, Verdict};
 use llgtrt::error::Error;
 use llgtrt::grammar::GrammarSpec;
 use serde_json::{Value, json};
+use std::collections::HashMap;
 use std::fmt::Write;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -31,6 +32,8 @@ struct Case {
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 struct Line {
     refused: Option<String>,
+    /// Valid instances that are accepted once their keys are in the order of the schema.
+    reordered: usize,
     rejects_valid: usize,
     accepts_invalid: usize,
 }
@@ -41,7 +44,12 @@ impl Line {
         if let Some(refused) = &self.refused {
             return line + " refused " + refused;
         }
-        for (n, what) in [(self.rejects_valid, "rejects-valid"), (self.accepts_invalid, "accepts-invalid")] {
+        let counts = [
+            (self.reordered, "reordered"),
+            (self.rejects_valid, "rejects-valid"),
+            (self.accepts_invalid, "accepts-invalid"),
+        ];
+        for (n, what) in counts {
             if n > 0 {
                 write!(line, " {what}={n}").unwrap();
             }
@@ -57,15 +65,67 @@ fn judge(bench: &Bench, case: &Case) -> Line {
         Err(Error::Grammar { pointer, keyword, .. }) => {
             return Line { refused: Some(format!("{keyword} at \"{pointer}\"")), ..line };
         }
+        Err(Error::Invalid { code, .. }) if code.as_deref() == Some("grammar_too_complex") => {
+            return Line { refused: Some("too complex".into()), ..line };
+        }
         Err(other) => panic!("{}: {other}", case.id),
     };
+    let mut order = HashMap::new();
+    names(&case.schema, &mut order);
     for (instance, valid) in &case.tests {
         // A limit that is hit on the way refuses the text as well.
-        let accepted = bench.accepts(&mut pristine.restart(), &instance.to_string()).unwrap_or(false);
-        line.rejects_valid += usize::from(*valid && !accepted);
+        let accepts = |v: &Value| bench.accepts(&mut pristine.restart(), &v.to_string()).unwrap_or(false);
+        let accepted = accepts(instance);
+        if *valid && !accepted {
+            let ordered = accepts(&in_order(instance, &order));
+            line.reordered += usize::from(ordered);
+            line.rejects_valid += usize::from(!ordered);
+        }
         line.accepts_invalid += usize::from(!*valid && accepted);
     }
     line
+}
+
+/// The names of properties in the order in which the document first describes them, then those that it only requires.
+fn names(schema: &Value, order: &mut HashMap<String, usize>) {
+    fn collect(schema: &Value, keyword: &str, order: &mut HashMap<String, usize>) {
+        let mut add = |name: &str| {
+            let place = order.len();
+            order.entry(name.to_owned()).or_insert(place);
+        };
+        match schema {
+            Value::Object(map) => {
+                for (key, value) in map {
+                    match value {
+                        Value::Object(inner) if key == keyword => inner.keys().for_each(|name| add(name)),
+                        Value::Array(list) if key == keyword => {
+                            list.iter().filter_map(Value::as_str).for_each(&mut add);
+                        }
+                        _ => {}
+                    }
+                }
+                map.values().for_each(|value| collect(value, keyword, order));
+            }
+            Value::Array(list) => list.iter().for_each(|value| collect(value, keyword, order)),
+            _ => {}
+        }
+    }
+    ["properties", "required", "dependentRequired", "dependencies", "const", "enum"]
+        .iter()
+        .for_each(|keyword| collect(schema, keyword, order));
+}
+
+/// The value with the keys of its objects in that order, and all others after them as they were.
+fn in_order(value: &Value, order: &HashMap<String, usize>) -> Value {
+    match value {
+        Value::Object(map) => {
+            let mut list: Vec<_> = map.iter().map(|(k, v)| (k.clone(), in_order(v, order))).collect();
+            list.sort_by_key(|(k, _)| order.get(k).copied().unwrap_or(usize::MAX));
+            Value::Object(list.into_iter().collect())
+        }
+        Value::Array(list) => Value::Array(list.iter().map(|v| in_order(v, order)).collect()),
+        other => other.clone(),
+    }
 }
 
 /// All lines, in the order of the cases, and complaints about what llguidance alone does better.
@@ -108,9 +168,9 @@ fn compare(name: &str, cases: &[Case], excused: &[&str]) {
     let text: String = cases.iter().zip(&lines).map(|(c, l)| l.text(&c.id) + "\n").collect();
     let count = |f: &dyn Fn(&Line) -> bool| lines.iter().filter(|l| f(l)).count();
     println!(
-        "{name}: {} schemas; {} ok, {} refused, {} reject valid ({} instances), {} accept invalid",
+        "{name}: {} schemas; {} covered, {} refused, {} reject valid ({} instances), {} accept invalid",
         lines.len(),
-        count(&|l| *l == Line::default()),
+        count(&|l| l.refused.is_none() && l.rejects_valid + l.accepts_invalid == 0),
         count(&|l| l.refused.is_some()),
         count(&|l| l.rejects_valid > 0),
         lines.iter().map(|l| l.rejects_valid).sum::<usize>(),

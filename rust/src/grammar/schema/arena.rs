@@ -6,7 +6,7 @@ use super::refuse;
 use crate::error::Result;
 use crate::grammar::budget::Budget;
 use serde_json::{Map, Value};
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 
 /// Schemas in the document.
 const MAX_SCHEMAS: usize = 50_000;
@@ -40,8 +40,11 @@ pub(super) struct Node<'a> {
     pub(super) inner: Vec<(&'a str, Vec<(&'a str, Id)>)>,
     /// What its `$ref` means, if it has one.
     pub(super) reference: Option<Target>,
+    /// What its `$dynamicRef` or `$recursiveRef` means where nothing around says otherwise.
+    pub(super) dynamic: Option<Target>,
+    pub(super) draft: Draft,
     /// The `$id` that it stands under.
-    resource: usize,
+    pub(super) resource: usize,
 }
 
 impl<'a> Node<'a> {
@@ -50,8 +53,8 @@ impl<'a> Node<'a> {
         self.value.as_object()
     }
 
-    fn text(&self) -> Option<&'a str> {
-        self.map()?.get("$ref")?.as_str()
+    fn text(&self, keyword: &str) -> Option<&'a str> {
+        self.map()?.get(keyword)?.as_str()
     }
 }
 
@@ -74,11 +77,10 @@ pub(super) struct Arena<'a> {
     resources: Vec<(String, String)>,
     /// By `uri#name`.
     anchors: HashMap<String, Id>,
-    /// The pointers of references into this document, and the texts of all others.
-    led_to: BTreeSet<String>,
-    elsewhere: Vec<&'a str>,
-    /// Whether the keyword `$dynamicRef` is used anywhere.
-    pub(super) dynamic: bool,
+    /// By resource and name: the schemas that a dynamic reference may mean. `$recursiveAnchor` has no name.
+    dynamic: HashMap<(usize, &'a str), Id>,
+    /// Whether a reference depends on the way that led to it.
+    pub(super) is_dynamic: bool,
 }
 
 impl<'a> Arena<'a> {
@@ -93,9 +95,8 @@ impl<'a> Arena<'a> {
             ids: HashMap::new(),
             resources: vec![(String::new(), NO_ID.to_owned())],
             anchors: HashMap::new(),
-            led_to: BTreeSet::new(),
-            elsewhere: Vec::new(),
-            dynamic: false,
+            dynamic: HashMap::new(),
+            is_dynamic: false,
         };
         arena.add(String::new(), root, 0, Some(Draft::D2020))?;
         let mut uris = HashMap::new();
@@ -104,21 +105,15 @@ impl<'a> Arena<'a> {
         }
         let mut id = ROOT;
         while id < arena.nodes.len() {
-            if let Some(text) = arena[id].text() {
+            if let Some(text) = arena[id].text("$ref") {
                 arena.nodes[id].reference = Some(arena.resolve(id, text, &uris)?);
-                match text.strip_prefix('#').and_then(percent_decode) {
-                    Some(pointer) => drop(arena.led_to.insert(pointer)),
-                    None => arena.elsewhere.push(text),
-                }
+            }
+            if let Some(text) = arena[id].text("$dynamicRef").or_else(|| arena[id].text("$recursiveRef")) {
+                arena.nodes[id].dynamic = Some(arena.resolve(id, text, &uris)?);
             }
             id += 1;
         }
         Ok(arena)
-    }
-
-    /// All numbers.
-    pub(super) fn ids(&self) -> std::ops::Range<Id> {
-        0..self.nodes.len()
     }
 
     /// What is directly inside under a keyword, in the order of the text.
@@ -127,9 +122,14 @@ impl<'a> Arena<'a> {
         found.map_or(&[], |(_, inside)| inside.as_slice())
     }
 
-    /// The property of that name.
-    pub(super) fn property(&self, id: Id, name: &str) -> Option<Id> {
-        self.ids.get(&step(&step(&self[id].pointer, "properties"), name)).copied()
+    /// The schema directly inside under a keyword that has one.
+    pub(super) fn one(&self, id: Id, keyword: &str) -> Option<Id> {
+        self.inside(id, keyword).first().map(|(_, id)| *id)
+    }
+
+    /// The schema that a dynamic reference of this name means in the resource.
+    pub(super) fn dynamic(&self, resource: usize, name: &str) -> Option<Id> {
+        self.dynamic.get(&(resource, name)).copied()
     }
 
     /// Adds what stands at a pointer and all inside it. `around`: the draft around it, where it may name itself.
@@ -148,12 +148,15 @@ impl<'a> Arena<'a> {
             return Err(refuse("", "schema", format!("more than {MAX_SCHEMAS} schemas")));
         }
         let id = self.nodes.len();
-        let draft = around.map(|around| Draft::of(value, around));
-        let resource = draft.map_or(resource, |draft| self.identify(id, &pointer, value, (resource, draft)));
+        let named = around.map(|around| Draft::of(value, around));
+        let resource = named.map_or(resource, |draft| self.identify(id, &pointer, value, (resource, draft)));
+        // What only a reference makes a schema has the draft of the document.
+        let draft = named.unwrap_or_else(|| self.nodes.first().map_or(Draft::D2020, |root| root.draft));
         self.ids.insert(pointer.clone(), id);
-        self.nodes.push(Node { pointer, value, resource, inner: Vec::new(), reference: None });
+        let (inner, reference, dynamic) = (Vec::new(), None, None);
+        self.nodes.push(Node { pointer, value, inner, reference, dynamic, draft, resource });
         let Some(map) = value.as_object() else { return Ok(id) };
-        self.dynamic |= map.contains_key("$dynamicRef");
+        self.is_dynamic |= map.contains_key("$dynamicRef") || map.contains_key("$recursiveRef");
         let mut inner = Vec::new();
         for (keyword, value) in map {
             let here = step(&self[id].pointer, keyword);
@@ -167,16 +170,16 @@ impl<'a> Arena<'a> {
                 one if is_one(keyword) => vec![("", here, one)],
                 _ => continue,
             };
-            let mut add = |(name, pointer, part)| Ok((name, self.add(pointer, part, resource, draft)?));
+            let mut add = |(name, pointer, part)| Ok((name, self.add(pointer, part, resource, named)?));
             inner.push((keyword.as_str(), parts.into_iter().map(&mut add).collect::<Result<_>>()?));
         }
         self.nodes[id].inner = inner;
         Ok(id)
     }
 
-    fn identify(&mut self, id: Id, pointer: &str, schema: &Value, within: (usize, Draft)) -> usize {
+    fn identify(&mut self, id: Id, pointer: &str, schema: &'a Value, within: (usize, Draft)) -> usize {
         let (mut resource, draft) = within;
-        let text = |key: &str| schema.get(key).and_then(Value::as_str);
+        let text = |key: &str| -> Option<&'a str> { schema.get(key)?.as_str() };
         let name = text(if draft == Draft::D4 { "id" } else { "$id" });
         // Beside `$ref`, the old drafts ignore it.
         let name = name.filter(|_| draft >= Draft::D2019 || schema.get("$ref").is_none());
@@ -197,7 +200,13 @@ impl<'a> Arena<'a> {
         for key in ["$anchor", "$dynamicAnchor"] {
             if let Some(name) = text(key).filter(|_| draft >= Draft::D2019) {
                 self.anchor(resource, name, id);
+                if key == "$dynamicAnchor" {
+                    self.dynamic.insert((resource, name), id);
+                }
             }
+        }
+        if schema.get("$recursiveAnchor") == Some(&Value::Bool(true)) {
+            self.dynamic.insert((resource, ""), id);
         }
         resource
     }
@@ -232,16 +241,6 @@ impl<'a> Arena<'a> {
         let resource = within.map_or(0, |(resource, _)| resource);
         Ok(Target::Here(self.add(pointer, value, resource, None)?))
     }
-
-    /// Whether some reference may lead into this keyword of the schema, so that it must stay as it is.
-    pub(super) fn lead_into(&self, id: Id, keyword: &str) -> Result<bool> {
-        let place = format!("{}/{keyword}", self[id].pointer);
-        let inside = format!("{place}/");
-        self.budget.spend(1 + self.elsewhere.len())?;
-        Ok(self.led_to.contains(&place)
-            || self.led_to.range(inside.clone()..).next().is_some_and(|first| first.starts_with(&inside))
-            || self.elsewhere.iter().any(|text| text.starts_with('#') || text.contains(keyword)))
-    }
 }
 
 /// Keywords with a list of schemas.
@@ -267,7 +266,7 @@ fn is_within(pointer: &str, place: &str) -> bool {
     pointer.strip_prefix(place).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// The absolute form of a URI without fragment; dot segments are left alone (such a reference counts as elsewhere).
+/// The absolute form of a URI without fragment.
 fn join(base: &str, uri: &str) -> String {
     let scheme_end = |s: &str| s.find(':').filter(|i| !s[..*i].contains(['/', '?', '#']));
     if scheme_end(uri).is_some() {
@@ -279,11 +278,27 @@ fn join(base: &str, uri: &str) -> String {
         None => colon + 1,
     };
     if uri.starts_with('/') {
-        return format!("{}{uri}", &base[..authority]);
+        return format!("{}{}", &base[..authority], without_dots(uri));
     }
     let folder = base.rfind('/').filter(|i| *i >= authority).map_or(authority, |i| i + 1);
     let slash = if base.len() == authority && base[..authority].contains("//") { "/" } else { "" };
-    format!("{}{slash}{uri}", &base[..folder])
+    format!("{}{}", &base[..authority], without_dots(&format!("{}{slash}{uri}", &base[authority..folder])))
+}
+
+/// The path without the segments `.` and `..`.
+fn without_dots(path: &str) -> String {
+    let mut out: Vec<&str> = Vec::new();
+    for (i, segment) in path.split('/').enumerate() {
+        match segment {
+            "." if i > 0 => {}
+            ".." if out.len() > 1 => drop(out.pop()),
+            _ => out.push(segment),
+        }
+    }
+    if path.ends_with("/.") || path.ends_with("/..") {
+        out.push("");
+    }
+    out.join("/")
 }
 
 fn percent_decode(text: &str) -> Option<String> {
@@ -343,6 +358,7 @@ mod tests {
         assert_eq!(join("http://h/a/b", "c"), "http://h/a/c");
         assert_eq!(join("http://h", "c"), "http://h/c");
         assert_eq!(join("http://h/a/b", "/c"), "http://h/c");
+        assert_eq!(join("http://h/a/b/c", "../d/./e"), "http://h/a/d/e");
         assert_eq!(join("urn:x:y", "urn:z"), "urn:z");
         assert_eq!(join("json-schema:///", "c"), "json-schema:///c");
     }

@@ -1,4 +1,4 @@
-//! What llguidance 1.9.1 knows of JSON Schema, and which keywords have no effect where they stand.
+//! Drafts, types and pointers.
 
 use serde_json::{Map, Value};
 
@@ -45,47 +45,6 @@ impl Draft {
     }
 }
 
-/// Keywords that restrict and that llguidance does not implement.
-pub(super) const UNIMPLEMENTED: [&str; 18] = [
-    "not",
-    "if",
-    "then",
-    "else",
-    "contains",
-    "minContains",
-    "maxContains",
-    "uniqueItems",
-    "propertyNames",
-    "dependencies",
-    "dependentRequired",
-    "dependentSchemas",
-    "unevaluatedItems",
-    "unevaluatedProperties",
-    "$dynamicRef",
-    "$dynamicAnchor",
-    "$recursiveRef",
-    "$recursiveAnchor",
-];
-
-/// Formats that are enforced.
-pub(super) const FORMATS: [&str; 10] =
-    ["date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid", "uri"];
-
-/// Keywords with schemas inside that llguidance implements.
-pub(super) const WALKED: [&str; 9] = [
-    "allOf",
-    "anyOf",
-    "oneOf",
-    "prefixItems",
-    "properties",
-    "patternProperties",
-    "additionalProperties",
-    "items",
-    "additionalItems",
-];
-/// Keywords that apply to the value itself.
-pub(super) const IN_PLACE: [&str; 4] = ["allOf", "anyOf", "oneOf", "$ref"];
-
 /// A set of JSON types.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Types(pub(super) u8);
@@ -129,85 +88,10 @@ impl Types {
         }
     }
 
-    /// The type of a value.
-    pub(super) fn of_value(value: &Value) -> Types {
-        match value {
-            Value::Null => Types::NULL,
-            Value::Bool(_) => Types::BOOLEAN,
-            Value::Number(n) if n.is_f64() && n.as_f64().is_none_or(|f| f.fract() != 0.0) => Types::FRACTION,
-            Value::Number(_) => Types::INTEGER,
-            Value::String(_) => Types::STRING,
-            Value::Array(_) => Types::ARRAY,
-            Value::Object(_) => Types::OBJECT,
-        }
-    }
-
-    /// The types in both.
-    pub(super) fn and(self, other: Types) -> Types {
-        Types(self.0 & other.0)
-    }
-
     /// Whether they share a type.
     pub(super) fn meets(self, other: Types) -> bool {
         self.0 & other.0 != 0
     }
-}
-
-/// Whether the schema accepts everything and says nothing.
-pub(super) fn accepts_all(schema: &Value) -> bool {
-    match schema {
-        Value::Bool(b) => *b,
-        Value::Object(map) => map.keys().all(|k| matches!(k.as_str(), "title" | "description" | "$comment")),
-        _ => false,
-    }
-}
-
-/// Whether an unimplemented keyword has no effect in this schema, so that it can be left out.
-pub(super) fn has_no_effect(keyword: &str, schema: &Map<String, Value>, types: Types) -> bool {
-    let Some(value) = schema.get(keyword) else { return true };
-    let (array, object) = (types.meets(Types::ARRAY), types.meets(Types::OBJECT));
-    match keyword {
-        "uniqueItems" => !array || *value == Value::Bool(false) || at_most_one(schema.get("maxItems")),
-        "contains" => !array || (is_zero(schema.get("minContains")) && !schema.contains_key("maxContains")),
-        "minContains" | "maxContains" => {
-            !schema.contains_key("contains") || has_no_effect("contains", schema, types)
-        }
-        "propertyNames" => !object || accepts_all(value) || accepts_strings(value),
-        "dependencies" | "dependentRequired" | "dependentSchemas" => {
-            !object || value.as_object().is_some_and(|m| m.values().all(|v| accepts_all(v) || is_empty(v)))
-        }
-        "unevaluatedProperties" => {
-            !object || accepts_all(value) || schema.contains_key("additionalProperties")
-        }
-        "unevaluatedItems" => {
-            !array || accepts_all(value) || schema.get("items").is_some_and(|i| !i.is_array())
-        }
-        "not" => *value == Value::Bool(false),
-        "if" => !schema.contains_key("then") && !schema.contains_key("else"),
-        "then" | "else" => !schema.contains_key("if") || accepts_all(value),
-        "$recursiveAnchor" => *value == Value::Bool(false),
-        _ => false,
-    }
-}
-
-fn at_most_one(v: Option<&Value>) -> bool {
-    v.and_then(Value::as_f64).is_some_and(|n| n <= 1.0)
-}
-
-fn is_zero(v: Option<&Value>) -> bool {
-    v.and_then(Value::as_f64) == Some(0.0)
-}
-
-fn is_empty(v: &Value) -> bool {
-    v.as_array().is_some_and(Vec::is_empty)
-}
-
-/// A schema that restricts the type only, and admits strings.
-fn accepts_strings(schema: &Value) -> bool {
-    schema.as_object().is_some_and(|m| {
-        m.keys().all(|k| matches!(k.as_str(), "type" | "title" | "description" | "$comment"))
-            && Types::of(m).is_some_and(|t| t.meets(Types::STRING))
-    })
 }
 
 /// A step of a JSON pointer, escaped.

@@ -1,40 +1,52 @@
-//! JSON schemas: what can be enforced is made ready for llguidance, what cannot is refused by pointer and keyword.
+//! JSON schemas as grammars.
 //!
-//! The compiler behind it (llguidance 1.9.1) names no place in its errors, knows no bound on its own time, and accepts
-//! some schemas that it then enforces only in part. So, in this order: every schema of the document gets a number, and every
-//! reference is resolved ([`arena`]); caps ([`caps`]); a walk over everything that can be reached ([`walk`]) which refuses,
-//! drops keywords that have no effect, and rewrites what is only written in a way that llguidance misreads; then the
-//! compilation; then, for errors that only the compilation finds, a search for the place ([`locate`]). All of it takes from
-//! one budget.
+//! A document's schemas get numbers and their references are resolved ([`arena`]). Each schema is read as a set of values
+//! ([`read`], [`set`]): one part for each JSON type, closed under and, or and not, so that every keyword of every draft is
+//! such a set or is refused by pointer and keyword. A grammar is written from the sets ([`write`]): numbers and strings as
+//! terminals, arrays and objects as walks whose states are what is left to satisfy. What cannot be finished is taken out.
+//! All of it takes from one budget.
 
 mod arena;
-mod caps;
-mod disjoint;
-mod edits;
-mod escapes;
+mod combine;
+mod evaluated;
+mod explain;
+mod formats;
 mod keywords;
-mod live;
-mod locate;
+mod logic;
+mod number;
+mod numeral;
 mod pattern;
-mod walk;
-
-pub(super) use locate::locate;
+mod read;
+mod read_parts;
+mod rules;
+mod set;
+mod strings;
+mod syntax;
+mod write;
+mod write_array;
+mod write_free;
+mod write_object;
 
 use super::budget::Budget;
 use crate::config::GrammarConfig;
 use crate::error::{Error, Result};
 use arena::Arena;
-use serde_json::{Value, json};
+use llguidance::api::GrammarWithLexer;
+use read::Reader;
+use serde_json::Value;
+use write::Writer;
 
 /// Between two tokens of JSON: nothing, one space, or a line break with indentation. It is bounded, since a model can
 /// write white space without end.
 const WHITESPACE: &str = "\\n {0,40}| ";
+/// Deepest nesting of the JSON text.
+const MAX_DEPTH: usize = 100;
 
-/// A schema that llguidance may compile.
+/// A schema's grammar.
 #[derive(Debug, Clone)]
 pub(super) struct Prepared {
-    schema: serde_json::Map<String, Value>,
-    escapes: &'static str,
+    /// In Lark.
+    pub(super) lark: String,
     divisors: f64,
 }
 
@@ -43,36 +55,39 @@ pub(super) struct Prepared {
 pub(super) struct Together<'a> {
     budget: &'a Budget,
     divisors: f64,
+    larks: Vec<String>,
 }
 
 impl<'a> Together<'a> {
     /// None so far.
     pub(super) fn new(budget: &'a Budget) -> Self {
-        Together { budget, divisors: 0.0 }
+        Together { budget, divisors: 0.0, larks: Vec::new() }
     }
 
-    /// As [`prepare`], for one more of them, in llguidance's form.
-    pub(super) fn prepare(&mut self, schema: &Value, config: &GrammarConfig) -> Result<Value> {
+    /// The name of one more grammar, for a schema.
+    ///
+    /// # Errors
+    /// As [`prepare`].
+    pub(super) fn prepare(&mut self, schema: &Value, config: &GrammarConfig) -> Result<String> {
         let prepared = prepare(schema, config, self.budget)?;
         self.divisors += prepared.divisors;
-        if self.divisors > caps::MAX_DIVISORS {
-            let why = format!(
-                "the digits of the divisors of all schemas sum up to more than {}",
-                caps::MAX_DIVISORS
-            );
+        if self.divisors > write::MAX_DIVISORS {
+            let most = write::MAX_DIVISORS;
+            let why = format!("the digits of the divisors of all schemas sum up to more than {most}");
             return Err(refuse("", "multipleOf", why));
         }
-        Ok(prepared.for_llguidance())
+        self.larks.push(prepared.lark);
+        Ok(name(self.larks.len() - 1))
     }
-}
 
-impl Prepared {
-    /// The schema with our options in it.
-    pub(super) fn for_llguidance(&self) -> Value {
-        let mut map = self.schema.clone();
-        let options = json!({ "whitespace_pattern": WHITESPACE, "json_allowed_escapes": self.escapes });
-        map.insert("x-guidance".into(), options);
-        Value::Object(map)
+    /// The grammars under their names.
+    pub(super) fn named(self) -> impl Iterator<Item = GrammarWithLexer> {
+        let named = |(i, lark)| GrammarWithLexer {
+            name: Some(name(i)),
+            lark_grammar: Some(lark),
+            ..GrammarWithLexer::default()
+        };
+        self.larks.into_iter().enumerate().map(named)
     }
 }
 
@@ -84,23 +99,47 @@ pub(super) fn parse(source: &str, config: &GrammarConfig) -> Result<Value> {
     serde_json::from_str(source).map_err(|e| refuse("", "schema", format!("is not JSON: {e}")))
 }
 
-/// Refuses what cannot be enforced, and rewrites the rest into what llguidance enforces in full.
+/// The grammar of a schema.
+///
+/// # Errors
+/// What cannot be enforced, by pointer and keyword; where the budget is spent.
 pub(super) fn prepare(schema: &Value, config: &GrammarConfig, budget: &Budget) -> Result<Prepared> {
-    let map = match schema {
-        // llguidance's options need an object.
-        Value::Bool(true) => return prepare(&json!({}), config, budget),
+    match schema {
+        Value::Bool(true) | Value::Object(_) => {}
         Value::Bool(false) => return Err(refuse("", "false", "nothing satisfies it")),
-        Value::Object(map) => map,
         _ => return Err(refuse("", "schema", "a schema is an object or a boolean")),
-    };
-    if map.contains_key("x-guidance") {
+    }
+    if schema.get("x-guidance").is_some() {
         return Err(refuse("", "x-guidance", "the server sets these options: leave the keyword out"));
     }
-    caps::check_depth(schema)?;
+    if depth(schema) > MAX_DEPTH {
+        return Err(refuse("", "schema", format!("nested deeper than {MAX_DEPTH}")));
+    }
     let arena = Arena::new(schema, budget)?;
-    caps::each(&arena)?;
-    let walk::Walked { edits, escapes, divisors } = walk::walk(&arena, config)?;
-    Ok(Prepared { schema: edits::apply(map.clone(), edits), escapes, divisors })
+    let mut reader = Reader::new(&arena, config);
+    let root = reader.root();
+    let mut writer = Writer::new(&mut reader);
+    writer.write(root)?;
+    if !writer.is_satisfiable() {
+        return Err(explain::unsatisfiable(&arena, config));
+    }
+    let divisors = writer.divisors;
+    for narrowed in &writer.reader.narrowed {
+        log::info!("less is allowed than the schema does: {narrowed}");
+    }
+    Ok(Prepared { lark: writer.finish()?, divisors })
+}
+
+fn name(number: usize) -> String {
+    format!("json-schema-{number}")
+}
+
+fn depth(value: &Value) -> usize {
+    match value {
+        Value::Array(list) => 1 + list.iter().map(depth).max().unwrap_or(0),
+        Value::Object(map) => 1 + map.values().map(depth).max().unwrap_or(0),
+        _ => 0,
+    }
 }
 
 fn refuse(pointer: &str, keyword: &str, why: impl Into<String>) -> Error {

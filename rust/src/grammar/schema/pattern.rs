@@ -1,130 +1,326 @@
-//! Regular expressions as JSON Schema means them (ECMA-262), for an engine that reads some of them otherwise.
+//! Patterns of schemas as expressions for whole texts, and for the JSON texts of strings.
 
-/// The pattern for the regex engine.
-///
-/// In its character classes `[` opens another class, and `&&`, `--` and `~~` are set operations; in ECMA-262 all of them
-/// are plain characters. Its white space has U+0085, and lacks U+FEFF. Its `(?P<stop>…)` is a look-ahead.
+use super::syntax::for_engine;
+use regex_syntax::Parser;
+use regex_syntax::hir::{Capture, Class, ClassUnicode, ClassUnicodeRange, Hir, HirKind, Look, Repetition};
+
+/// Most ways through a pattern with anchors within.
+const MAX_WAYS: usize = 200;
+
+/// Why a pattern cannot be enforced.
+pub(super) type Why = String;
+
+/// Regular expressions for whole texts, and whether the text must match each or must not: the pattern is found in a text
+/// where all hold.
 ///
 /// # Errors
-/// What cannot be said otherwise.
-pub(super) fn for_engine(pattern: &str) -> Result<String, &'static str> {
-    if pattern.contains("<stop>") && (pattern.contains("(?<stop>") || pattern.contains("(?P<stop>")) {
-        return Err("a group cannot be named stop");
+/// What cannot be said so.
+pub(super) fn search(pattern: &str) -> Result<Vec<(String, bool)>, Why> {
+    let (mut parts, mut rest) = (Vec::new(), pattern.to_owned());
+    while let Some(after) = rest.strip_prefix("^(?!").or_else(|| rest.strip_prefix("^(?=")) {
+        let positive = rest.starts_with("^(?=");
+        let end = group_end(after).ok_or("a group is not closed")?;
+        parts.push((found(&format!("^(?:{})", &after[..end]))?, positive));
+        rest = format!("^{}", &after[end + 1..]);
     }
-    let mut out = String::with_capacity(pattern.len());
-    let mut rest = pattern.chars().peekable();
-    while let Some(c) = rest.next() {
-        out.push(c);
+    parts.push((found(&rest)?, true));
+    Ok(parts)
+}
+
+/// Where the group that is open at the beginning is closed.
+fn group_end(text: &str) -> Option<usize> {
+    let (mut depth, mut in_class, mut escaped) = (0, false, false);
+    for (i, c) in text.char_indices() {
         match c {
-            '\\' => escape(&mut rest, &mut out)?,
-            '[' => class(&mut rest, &mut out)?,
+            _ if escaped => escaped = false,
+            '\\' => escaped = true,
+            ']' => in_class = false,
+            _ if in_class => {}
+            '[' => in_class = true,
+            '(' => depth += 1,
+            ')' if depth == 0 => return Some(i),
+            ')' => depth -= 1,
             _ => {}
         }
     }
-    Ok(out)
+    None
 }
 
-/// Copies what follows a backslash that is in `out` already.
-fn escape(rest: &mut std::iter::Peekable<std::str::Chars<'_>>, out: &mut String) -> Result<(), &'static str> {
-    let c = rest.next().ok_or("it ends in a lone backslash")?;
-    match c {
-        's' | 'S' => {
-            out.pop();
-            out.push_str(if c == 's' { WHITE } else { NOT_WHITE });
+/// The expression for whole texts in which the pattern is found.
+fn found(pattern: &str) -> Result<String, Why> {
+    let ready = llguidance::regex_to_lark(&for_engine(pattern)?, "dw");
+    let short = |e: regex_syntax::Error| match e {
+        regex_syntax::Error::Parse(e) => e.kind().to_string(),
+        regex_syntax::Error::Translate(e) => e.kind().to_string(),
+        other => other.to_string(),
+    };
+    let hir = Parser::new().parse(&ready).map_err(short)?;
+    let any = Piece::Plain(anything());
+    let ways = ways(&hir)?.into_iter().filter_map(|way| {
+        let mut pieces = vec![any.clone()];
+        pieces.extend(way);
+        pieces.push(any.clone());
+        whole(&pieces)
+    });
+    Ok(printable(&Hir::alternation(ways.collect())).to_string())
+}
+
+/// The same with a group around each repetition that is repeated: its text would otherwise mean a lazy one.
+fn printable(hir: &Hir) -> Hir {
+    match hir.kind() {
+        HirKind::Repetition(inner) => {
+            let sub = printable(&inner.sub);
+            let repeated = matches!(sub.kind(), HirKind::Repetition(_));
+            let sub = if repeated {
+                Hir::capture(Capture { index: 1, name: None, sub: Box::new(sub) })
+            } else {
+                sub
+            };
+            Hir::repetition(Repetition { greedy: true, ..inner.with(sub) })
         }
-        _ => out.push(c),
-    }
-    Ok(())
-}
-
-/// `\s` and `\S` of ECMA-262.
-const WHITE: &str = r"[\s\uFEFF--\u0085]";
-const NOT_WHITE: &str = r"[^\s\uFEFF--\u0085]";
-
-/// Days that exist: llguidance's own pattern has a 29th of February in every year.
-const DAY: &str = concat!(
-    "(?:[0-9]{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|1[0-9]|2[0-8])",
-    "|[0-9]{4}-(?:0[13-9]|1[0-2])-(?:29|30)",
-    "|[0-9]{4}-(?:0[13578]|1[02])-31",
-    "|(?:[0-9]{2}(?:0[48]|[2468][048]|[13579][26])|(?:[02468][048]|[13579][26])00)-02-29)",
-);
-
-/// A pattern for what llguidance accepts of a format beyond its definition, where there is one.
-pub(super) fn for_format(format: &str) -> Option<String> {
-    match format {
-        "date" => Some(format!("^{DAY}$")),
-        "date-time" => Some(format!("^{DAY}[tT]")),
-        _ => None,
+        HirKind::Capture(inner) => printable(&inner.sub),
+        HirKind::Concat(inner) => Hir::concat(inner.iter().map(printable).collect()),
+        HirKind::Alternation(inner) => Hir::alternation(inner.iter().map(printable).collect()),
+        _ => hir.clone(),
     }
 }
 
-/// Copies a class after its `[`, to its `]`.
-fn class(rest: &mut std::iter::Peekable<std::str::Chars<'_>>, out: &mut String) -> Result<(), &'static str> {
-    out.extend(rest.next_if_eq(&'^'));
-    // First in a class, `]` is a character of it.
-    out.extend(rest.next_if_eq(&']'));
-    while let Some(c) = rest.next() {
-        if c == ']' {
-            out.push(c);
-            return Ok(());
-        }
-        atom(c, rest, out)?;
-        // A range, unless the hyphen is the last character of the class.
-        let mut ahead = rest.clone();
-        if ahead.next() == Some('-') && ahead.peek().is_some_and(|c| *c != ']') {
-            rest.next();
-            out.push('-');
-            if let Some(end) = rest.next() {
-                atom(end, rest, out)?;
+/// Any text.
+pub(super) fn anything() -> Hir {
+    Hir::repetition(Repetition {
+        min: 0,
+        max: None,
+        greedy: true,
+        sub: Box::new(Hir::class(Class::Unicode(ClassUnicode::new([ClassUnicodeRange::new(
+            '\0',
+            char::MAX,
+        )])))),
+    })
+}
+
+/// A part of one way through a pattern.
+#[derive(Debug, Clone)]
+enum Piece {
+    Start,
+    End,
+    Plain(Hir),
+}
+
+/// All ways through alternatives with anchors in them.
+fn ways(hir: &Hir) -> Result<Vec<Vec<Piece>>, Why> {
+    if hir.properties().look_set().is_empty() {
+        return Ok(vec![vec![Piece::Plain(hir.clone())]]);
+    }
+    let ways = match hir.kind() {
+        HirKind::Look(Look::Start) => vec![vec![Piece::Start]],
+        HirKind::Look(Look::End) => vec![vec![Piece::End]],
+        HirKind::Look(_) => return Err("a word boundary cannot be enforced: leave it out".to_owned()),
+        HirKind::Capture(inner) => ways(&inner.sub)?,
+        HirKind::Repetition(inner) if inner.max == Some(1) => {
+            let mut list = ways(&inner.sub)?;
+            if inner.min == 0 {
+                list.push(Vec::new());
             }
+            list
         }
-    }
-    // The engine says what is wrong with it.
-    Ok(())
+        HirKind::Alternation(inner) => {
+            inner.iter().map(ways).collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect()
+        }
+        HirKind::Concat(inner) => {
+            let mut list = vec![Vec::new()];
+            for part in inner {
+                let next = ways(part)?;
+                let join = |way: &Vec<Piece>| {
+                    next.iter().map(|n| way.iter().chain(n).cloned().collect()).collect::<Vec<_>>()
+                };
+                list = list.iter().flat_map(join).collect();
+                if list.len() > MAX_WAYS {
+                    return Err("too many anchors within".to_owned());
+                }
+            }
+            list
+        }
+        HirKind::Repetition(inner) if inner.min <= 1 && inner.max.is_none() => repeated(inner)?,
+        _ => return Err("an anchor in a counted repetition cannot be enforced: put it outside".to_owned()),
+    };
+    Ok(ways)
 }
 
-fn atom(
-    c: char,
-    rest: &mut std::iter::Peekable<std::str::Chars<'_>>,
-    out: &mut String,
-) -> Result<(), &'static str> {
-    match c {
-        '\\' => {
-            out.push(c);
-            escape(rest, out)?;
+/// The ways through a repetition: those without anchors as often as one likes, and at most one to the start and one to
+/// the end of the text, since what is beyond an anchor is empty.
+fn repeated(inner: &Repetition) -> Result<Vec<Vec<Piece>>, Why> {
+    let (mut plain, mut start, mut end) = (Vec::new(), vec![Vec::new()], vec![Vec::new()]);
+    for way in ways(&inner.sub)? {
+        let (has_start, has_end) =
+            (way.iter().any(|p| matches!(p, Piece::Start)), way.iter().any(|p| matches!(p, Piece::End)));
+        match (has_start, has_end) {
+            (false, false) => plain.push(Hir::concat(way.into_iter().filter_map(Piece::plain).collect())),
+            (true, false) => start.push(way),
+            (false, true) => end.push(way),
+            (true, true) => return Err("both anchors in a repetition: put them outside".to_owned()),
         }
-        '[' | '&' | '~' | '-' => out.extend(['\\', c]),
-        _ => out.push(c),
     }
-    Ok(())
+    let sub = Box::new(Hir::alternation(plain));
+    let between =
+        Piece::Plain(Hir::repetition(Repetition { min: 0, max: None, greedy: true, sub: sub.clone() }));
+    let mut all = Vec::new();
+    for (i, first) in start.iter().enumerate() {
+        for (j, last) in end.iter().enumerate() {
+            let none = i == 0 && j == 0;
+            let between = if none {
+                Piece::Plain(Hir::repetition(inner.with((*sub).clone())))
+            } else {
+                between.clone()
+            };
+            all.push(first.iter().cloned().chain([between]).chain(last.iter().cloned()).collect());
+        }
+    }
+    Ok(all)
+}
+
+impl Piece {
+    fn plain(self) -> Option<Hir> {
+        match self {
+            Piece::Plain(hir) => Some(hir),
+            _ => None,
+        }
+    }
+}
+
+/// One way as an expression for whole texts: what is before a start, or after an end, must be empty.
+fn whole(way: &[Piece]) -> Option<Hir> {
+    let empty = |piece: &Piece| match piece {
+        Piece::Plain(hir) => hir.properties().minimum_len() == Some(0),
+        _ => true,
+    };
+    let start = way.iter().rposition(|p| matches!(p, Piece::Start)).map_or(0, |i| i + 1);
+    let end = way.iter().position(|p| matches!(p, Piece::End)).unwrap_or(way.len());
+    let outside = way[..start].iter().chain(&way[end.max(start)..]);
+    if !outside.clone().all(empty) || way[end.min(start)..start].iter().any(|p| !empty(p)) {
+        return None;
+    }
+    let inside = way.get(start..end).unwrap_or_default().iter().filter_map(|p| match p {
+        Piece::Plain(hir) => Some(hir.clone()),
+        _ => None,
+    });
+    Some(Hir::concat(inside.collect()))
+}
+
+/// Characters that a JSON string spells with a backslash, each in one way only: a name that could be spelled in two ways
+/// would pass for two names.
+fn spelled(c: char) -> Option<String> {
+    let letter = match c {
+        '"' | '\\' => c,
+        '\u{8}' => 'b',
+        '\u{c}' => 'f',
+        '\n' => 'n',
+        '\r' => 'r',
+        '\t' => 't',
+        '\0'..='\u{1f}' | '\u{7f}' => return Some(format!("\\u{:04x}", u32::from(c))),
+        _ => return None,
+    };
+    Some(format!("\\{letter}"))
+}
+
+/// The JSON text of a string.
+pub(super) fn quoted(text: &str) -> String {
+    let inner: String = text.chars().map(|c| spelled(c).unwrap_or_else(|| c.to_string())).collect();
+    format!("\"{inner}\"")
+}
+
+/// The expression for the JSON texts of the strings that match; it is for whole texts.
+///
+/// # Errors
+/// Where it is no regular expression.
+pub(super) fn quote(regex: &str) -> Result<String, Why> {
+    let hir = Parser::new().parse(regex).map_err(|e| e.to_string())?;
+    Ok(format!("\"(?:{})\"", printable(&quoted_hir(&hir))))
+}
+
+fn quoted_hir(hir: &Hir) -> Hir {
+    match hir.kind() {
+        HirKind::Literal(text) => {
+            let text = String::from_utf8_lossy(&text.0);
+            let spelled: String = text.chars().map(|c| spelled(c).unwrap_or_else(|| c.to_string())).collect();
+            Hir::literal(spelled.into_bytes())
+        }
+        HirKind::Class(Class::Unicode(class)) => quoted_class(class),
+        HirKind::Repetition(inner) => Hir::repetition(inner.with(quoted_hir(&inner.sub))),
+        HirKind::Capture(inner) => quoted_hir(&inner.sub),
+        HirKind::Concat(inner) => Hir::concat(inner.iter().map(quoted_hir).collect()),
+        HirKind::Alternation(inner) => Hir::alternation(inner.iter().map(quoted_hir).collect()),
+        _ => hir.clone(),
+    }
+}
+
+fn quoted_class(class: &ClassUnicode) -> Hir {
+    let range = |a, b| ClassUnicodeRange::new(a, b);
+    let special = ClassUnicode::new([
+        range('\0', '\u{1f}'),
+        range('"', '"'),
+        range('\\', '\\'),
+        range('\u{7f}', '\u{7f}'),
+    ]);
+    let (mut plain, mut rest) = (class.clone(), class.clone());
+    plain.difference(&special);
+    rest.intersect(&special);
+    let rest = rest.ranges().iter().flat_map(|r| r.start()..=r.end());
+    let mut all = vec![Hir::class(Class::Unicode(plain))];
+    all.extend(rest.filter_map(spelled).map(|text| Hir::literal(text.into_bytes())));
+    Hir::alternation(all)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::for_engine;
+    use super::{quote, search};
 
     #[test]
-    fn classes_hold_plain_characters() {
-        let rows = [
-            ("[a[b]]", r"[a\[b]]"),
-            ("[a&&b]", r"[a\&\&b]"),
-            ("[+--]", r"[+-\-]"),
-            ("[--a]", r"[\--a]"),
-            ("[a-]", r"[a\-]"),
-            ("[^]a]", "[^]a]"),
-            (r"[\]\d-]x[0-9]", r"[\]\d\-]x[0-9]"),
-            (r"[\u0041-\u005a]", r"[\u0041-\u005a]"),
-            (r"\[a--b\]", r"\[a--b\]"),
-            (r"\\s\s[\Sx]", r"\\s[\s\uFEFF--\u0085][[^\s\uFEFF--\u0085]x]"),
-        ];
-        for (pattern, expected) in rows {
-            assert_eq!(for_engine(pattern).unwrap(), expected, "{pattern}");
+    fn what_cannot_be_said_is_refused() {
+        assert!(search("a\\").is_err());
+        for pattern in [r"\ba", "(?=a)b", r"(a)\1", "(^a){3}b"] {
+            assert!(search(pattern).is_err(), "{pattern}");
         }
     }
 
     #[test]
-    fn what_cannot_be_said_is_refused() {
-        assert!(for_engine("a\\").is_err());
-        assert!(for_engine("(?P<stop>a)").is_err());
+    fn anchors_mean_the_ends_of_the_text() {
+        let matches = |pattern: &str, text: &str| {
+            search(pattern).unwrap().iter().all(|(rx, yes)| {
+                regex_syntax::Parser::new().parse(rx).unwrap();
+                llguidance::derivre::Regex::new(rx).unwrap().is_match(text) == *yes
+            })
+        };
+        let rows = [
+            ("^a|b$", ["a-", "-b"], "-a-b-"),
+            ("(^|-)a", ["ab", "x-a"], "xa"),
+            ("a$b|c", ["c", "xcx"], "ab"),
+            ("^(?!ab)a", ["ac", "a"], "ab"),
+            ("a.b", ["axb", "xa-bx"], "a\rb"),
+            ("^{a}$", ["{a}", "{a}"], "a"),
+            (r"^(\/?([.]{2}|[a-z]*)($|\/))*$", ["/a/../b", "a"], "a/B"),
+            ("^(?:a{2})?b$", ["aab", "b"], "ab"),
+            ("^(?:[a-z]+)?:$", [":", "ab:"], "a1:"),
+            (r"^\p{Letter}$", ["é", "x"], "1"),
+            ("", ["", "a\nb"], "\u{0}never"),
+        ];
+        for (pattern, yes, no) in rows {
+            assert!(yes.iter().all(|text| matches(pattern, text)), "{pattern}");
+            assert!(pattern.is_empty() || !matches(pattern, no), "{pattern}");
+        }
+    }
+
+    #[test]
+    fn each_character_has_one_spelling() {
+        let rx = quote("[\\x00-\\x22]b\\n").unwrap();
+        let mut rx = llguidance::derivre::Regex::new(&rx).unwrap();
+        for (text, yes) in [
+            (r#""\u0001b\n""#, true),
+            (r#""\"b\n""#, true),
+            (r#""!b\n""#, true),
+            (r#""\u000ab\n""#, false),
+            (r#"""b\n""#, false),
+        ] {
+            assert_eq!(rx.is_match(text), yes, "{text}");
+        }
     }
 }

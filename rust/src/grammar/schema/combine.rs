@@ -1,0 +1,210 @@
+//! Reads keywords that combine schemas of the same value, and tells whether sets have something in common.
+
+use super::arena::Id;
+use super::logic::{F, FALSE, Node, TRUE};
+use super::read::Reader;
+use super::refuse;
+use super::set::{ALL, Item, Key, NONE, Scope, SetId, Term};
+use crate::error::Result;
+use std::rc::Rc;
+
+/// Each branch takes an item of a parser row.
+pub(super) const MAX_BRANCHES: usize = 1_500;
+/// How deep values inside values are compared to tell branches apart.
+const DEPTH: usize = 4;
+/// Most alternatives that are looked at to find a set empty.
+const MAX_ALTERNATIVES: usize = 50;
+
+impl Reader<'_> {
+    /// `allOf`, `anyOf`, `oneOf`, `not`, and `if` with its `then` and `else`.
+    pub(super) fn in_place(&mut self, (id, scope): (Id, Scope), keyword: &str) -> Result<SetId> {
+        let parts: Vec<Id> = self.arena.inside(id, keyword).iter().map(|(_, part)| *part).collect();
+        if parts.len() > MAX_BRANCHES {
+            return Err(refuse(
+                &self.arena[id].pointer,
+                keyword,
+                format!("more than {MAX_BRANCHES} entries"),
+            ));
+        }
+        if self.arena[id].map().is_none_or(|map| map[keyword].is_array() != keyword.ends_with("Of")) {
+            return Err(refuse(&self.arena[id].pointer, keyword, "is not as the specification has it"));
+        }
+        // What is negated, in part or whole.
+        let negated = usize::from(matches!(keyword, "oneOf" | "not" | "if"));
+        self.negations += negated;
+        let sets = parts.iter().map(|part| self.follow(id, *part, scope)).collect::<Result<Vec<_>>>();
+        self.negations -= negated;
+        let sets = sets?;
+        match (keyword, sets.as_slice()) {
+            ("allOf", _) => sets.iter().try_fold(ALL, |all, set| self.and(all, *set)),
+            ("anyOf", _) => sets.iter().try_fold(NONE, |any, set| self.or(any, *set)),
+            ("oneOf", _) => self.one_of(&sets),
+            ("not", [set]) => self.not(*set),
+            ("if", [condition]) => self.conditional((id, scope), *condition),
+            _ => Ok(ALL),
+        }
+    }
+
+    fn conditional(&mut self, (id, scope): (Id, Scope), condition: SetId) -> Result<SetId> {
+        let branch = |reader: &mut Self, keyword| match reader.arena.one(id, keyword) {
+            Some(part) => reader.follow(id, part, scope),
+            None => Ok(ALL),
+        };
+        let (then, otherwise) = (branch(self, "then")?, branch(self, "else")?);
+        let not = self.not(condition)?;
+        let (met, unmet) = (self.and(condition, then)?, self.and(not, otherwise)?);
+        self.or(met, unmet)
+    }
+
+    /// Exactly one of them: each without the others that it has something in common with.
+    fn one_of(&mut self, sets: &[SetId]) -> Result<SetId> {
+        let mut any = NONE;
+        for (i, set) in sets.iter().enumerate() {
+            let mut own = *set;
+            for (j, other) in sets.iter().enumerate() {
+                if i != j && !self.is_apart(*set, *other)? {
+                    let not = self.not(*other)?;
+                    own = self.and(own, not)?;
+                }
+            }
+            any = self.or(any, own)?;
+        }
+        Ok(any)
+    }
+
+    /// Whether the two have nothing in common, as far as it is easy to see.
+    pub(super) fn is_apart(&mut self, a: SetId, b: SetId) -> Result<bool> {
+        let both = self.and(a, b)?;
+        // A schema that is still being read counts as empty there, so that nothing may be concluded.
+        let cut = std::mem::replace(&mut self.cut, usize::MAX);
+        self.probing += 1;
+        let empty = self.is_nothing(both, DEPTH);
+        self.probing -= 1;
+        let empty = empty?;
+        let certain = self.cut == usize::MAX;
+        self.cut = cut;
+        Ok(empty && certain)
+    }
+
+    /// Whether the set is empty, as far as it is easy to see.
+    fn is_nothing(&mut self, set: SetId, depth: usize) -> Result<bool> {
+        self.arena.budget.spend(1)?;
+        let set = self.sets.get(set);
+        if set.null || set.yes || set.no || !set.whole.is_empty() || !set.fraction.is_empty() {
+            return Ok(false);
+        }
+        Ok(self.sets.strings.is_empty(set.strings).unwrap_or(false)
+            && self.no_arrays(set.arrays, depth)?
+            && self.no_objects(set.objects, depth)?)
+    }
+
+    fn no_value(&mut self, terms: Vec<Term>, depth: usize) -> Result<bool> {
+        if terms.contains(&FALSE) {
+            return Ok(true);
+        }
+        if depth == 0 || terms.len() < 2 {
+            return Ok(false);
+        }
+        let term = self.sets.terms.all(terms);
+        let set = self.set_of(term)?;
+        self.is_nothing(set, depth - 1)
+    }
+
+    fn no_arrays(&mut self, f: F, depth: usize) -> Result<bool> {
+        let parts: Rc<[F]> = match self.sets.items.node(f) {
+            Node::Any(parts) if parts.len() <= MAX_ALTERNATIVES => {
+                let parts = Rc::clone(parts);
+                return parts.iter().try_fold(true, |none, f| Ok(none && self.no_arrays(*f, depth)?));
+            }
+            Node::All(parts) => Rc::clone(parts),
+            _ => Rc::from([f]),
+        };
+        let atoms: Vec<Item> = parts
+            .iter()
+            .filter_map(|f| match self.sets.items.node(*f) {
+                Node::Atom(item) => Some(item.clone()),
+                _ => None,
+            })
+            .collect();
+        let (mut least, mut most) = (0, u32::MAX);
+        for item in &atoms {
+            match item {
+                Item::Longer(n) => least = least.max(*n),
+                Item::Has(at, _) => least = least.max(at + 1),
+                Item::Shorter(n) => most = most.min(*n),
+                _ => {}
+            }
+        }
+        if least > most {
+            return Ok(true);
+        }
+        for at in 0..least.min(MAX_ALTERNATIVES as u32) {
+            let here = atoms.iter().filter_map(|item| match item {
+                Item::If(n, t) | Item::Has(n, t) if *n == at => Some(*t),
+                Item::From(n, t) if *n <= at => Some(*t),
+                _ => None,
+            });
+            if self.no_value(here.collect(), depth)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    fn no_objects(&mut self, f: F, depth: usize) -> Result<bool> {
+        self.arena.budget.spend(1)?;
+        let parts: Rc<[F]> = match self.sets.keys.node(f) {
+            Node::Any(parts) if parts.len() <= MAX_ALTERNATIVES => {
+                let parts = Rc::clone(parts);
+                return parts.iter().try_fold(true, |none, f| Ok(none && self.no_objects(*f, depth)?));
+            }
+            Node::All(parts) => Rc::clone(parts),
+            _ => Rc::from([f]),
+        };
+        if self.no_value_of_a_key(&parts, depth)? {
+            return Ok(true);
+        }
+        // Each alternative of one part, with the parts that have none.
+        let plain: Vec<F> =
+            parts.iter().filter(|f| matches!(self.sets.keys.node(**f), Node::Atom(_))).copied().collect();
+        for part in parts.iter() {
+            let Node::Any(alternatives) = self.sets.keys.node(*part).clone() else { continue };
+            let mut none = parts.len() > 1 && alternatives.len() <= MAX_ALTERNATIVES;
+            for alternative in alternatives.iter() {
+                let both = self.sets.keys.all(plain.iter().copied().chain([*alternative]));
+                none = none && self.no_objects(both, depth)?;
+            }
+            if none {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Whether a key must be there whose value cannot be.
+    fn no_value_of_a_key(&mut self, parts: &[F], depth: usize) -> Result<bool> {
+        let atom = |f: &F| match self.sets.keys.node(*f) {
+            Node::Atom(key) => Some(key.clone()),
+            _ => None,
+        };
+        let atoms: Vec<Key> = parts.iter().filter_map(atom).collect();
+        for key in &atoms {
+            let Key::Has(name, _) = key else { continue };
+            self.arena.budget.spend(atoms.len())?;
+            let mut terms = Vec::new();
+            for other in &atoms {
+                match other {
+                    Key::If(n, t) | Key::Has(n, t) if n == name && *t != TRUE && !terms.contains(t) => {
+                        terms.push(*t);
+                    }
+                    Key::Every(names, t) if self.sets.strings.has(*names, name) => terms.push(*t),
+                    _ => {}
+                }
+            }
+            if self.no_value(terms, depth)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}

@@ -1,0 +1,209 @@
+//! `unevaluatedProperties` and `unevaluatedItems`: what no other keyword of the schema has looked at.
+//!
+//! Which keywords have looked depends on which branches hold, so the ways to satisfy the schema are gone through. A branch
+//! that need not hold and does would only have looked at more, so each way may leave open what the other branches do.
+
+use super::arena::{Id, Target};
+use super::keywords::Draft;
+use super::logic::{F, FALSE, TRUE};
+use super::read::Reader;
+use super::refuse;
+use super::set::{ALL, Item, Key, NONE, Scope, Set, SetId, Term};
+use crate::error::Result;
+use std::rc::Rc;
+
+/// Most ways that are gone through.
+const MAX_WAYS: usize = 256;
+
+/// What has been looked at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Seen {
+    /// Names of keys.
+    names: F,
+    /// Items before this place.
+    items: u32,
+    /// Items of these kinds, wherever they are.
+    kinds: Vec<Term>,
+}
+
+/// A way to satisfy a schema, and what it looks at.
+type Way = (SetId, Seen);
+
+const UNSEEN: Seen = Seen { names: FALSE, items: 0, kinds: Vec::new() };
+
+impl Reader<'_> {
+    /// What the two keywords of the schema allow.
+    pub(super) fn evaluated(&mut self, id: Id, scope: Scope) -> Result<SetId> {
+        let ways = self.ways(id, scope, true)?;
+        let mut any = NONE;
+        for (set, seen) in ways {
+            let (mut arrays, mut objects) = (TRUE, TRUE);
+            if let Some(part) = self.arena.one(id, "unevaluatedProperties") {
+                let (term, names) = (self.schema(part, scope), self.sets.strings.not(seen.names));
+                objects = if names == FALSE { TRUE } else { self.sets.keys.atom(Key::Every(names, term)) };
+            }
+            if let Some(part) = self.arena.one(id, "unevaluatedItems") {
+                let own = self.schema(part, scope);
+                let term = self.sets.terms.any(seen.kinds.iter().copied().chain([own]));
+                arrays = if seen.items == u32::MAX || term == TRUE {
+                    TRUE
+                } else {
+                    self.sets.items.atom(Item::From(seen.items, term))
+                };
+            }
+            let rest = self.sets.add(Set { arrays, objects, ..Set::all() });
+            let way = self.and(set, rest)?;
+            any = self.or(any, way)?;
+        }
+        Ok(any)
+    }
+
+    /// The ways to satisfy what a schema says in place; `own`: it is the one that asks.
+    fn ways(&mut self, id: Id, scope: Scope, own: bool) -> Result<Vec<Way>> {
+        self.arena.budget.spend(1)?;
+        let mut ways = vec![(ALL, self.seen(id, scope, own)?)];
+        for keyword in
+            ["$ref", "$dynamicRef", "$recursiveRef", "allOf", "anyOf", "oneOf", "if", "dependentSchemas"]
+        {
+            let draft = self.arena[id].draft;
+            let there = self.arena[id].map().is_some_and(|map| map.contains_key(keyword));
+            if !there || !draft.knows(keyword) {
+                continue;
+            }
+            let parts: Vec<(String, Id)> =
+                self.arena.inside(id, keyword).iter().map(|(n, part)| ((*n).to_owned(), *part)).collect();
+            match keyword {
+                "$ref" => {
+                    if let Some(Target::Here(target)) = self.arena[id].reference {
+                        let more = self.ways(target, scope, false)?;
+                        ways = self.both(id, ways, &more)?;
+                    }
+                }
+                "$dynamicRef" | "$recursiveRef" => {
+                    if let Some(target) = self.dynamic_target(id, scope) {
+                        let more = self.ways(target, scope, false)?;
+                        ways = self.both(id, ways, &more)?;
+                    }
+                }
+                "allOf" => {
+                    for (_, part) in parts {
+                        let more = self.ways(part, scope, false)?;
+                        ways = self.both(id, ways, &more)?;
+                    }
+                }
+                "anyOf" | "oneOf" => {
+                    let more = self.choices(id, scope, &parts, keyword == "anyOf")?;
+                    ways = self.both(id, ways, &more)?;
+                }
+                "if" => {
+                    let more = self.conditions(id, scope)?;
+                    ways = self.both(id, ways, &more)?;
+                }
+                _ => {
+                    for (name, part) in parts {
+                        let more = self.dependents(&name, part, scope)?;
+                        ways = self.both(id, ways, &more)?;
+                    }
+                }
+            }
+        }
+        Ok(ways)
+    }
+
+    /// What the schema's own keywords look at.
+    fn seen(&mut self, id: Id, scope: Scope, own: bool) -> Result<Seen> {
+        let Some(map) = self.arena[id].map() else { return Ok(UNSEEN) };
+        let has = |keyword: &str| map.contains_key(keyword);
+        let names = if has("additionalProperties") || (!own && has("unevaluatedProperties")) {
+            TRUE
+        } else {
+            self.described(id)?
+        };
+        let tuple = map.get("items").is_some_and(serde_json::Value::is_array);
+        let before = self.arena.inside(id, if tuple { "items" } else { "prefixItems" }).len() as u32;
+        let rest = if tuple { has("additionalItems") } else { has("items") };
+        let all = rest || (!own && has("unevaluatedItems"));
+        let contains = self.arena.one(id, "contains").filter(|_| self.arena[id].draft == Draft::D2020);
+        let kinds = contains.map(|part| self.schema(part, scope)).into_iter().collect();
+        Ok(Seen { names, items: if all { u32::MAX } else { before }, kinds })
+    }
+
+    /// Some of the branches hold: one, or (`several`) more.
+    fn choices(&mut self, id: Id, scope: Scope, parts: &[(String, Id)], several: bool) -> Result<Vec<Way>> {
+        let mut all: Vec<Way> = Vec::new();
+        for (_, part) in parts {
+            let set = self.read(*part, scope)?;
+            let mut own = Vec::new();
+            for (inner, seen) in self.ways(*part, scope, false)? {
+                own.push((self.and(set, inner)?, seen));
+            }
+            let mut more = if several { self.both(id, all.clone(), &own)? } else { Vec::new() };
+            more.extend(own);
+            for way in more {
+                self.include(&mut all, way)?;
+            }
+        }
+        Ok(all)
+    }
+
+    fn conditions(&mut self, id: Id, scope: Scope) -> Result<Vec<Way>> {
+        let Some(part) = self.arena.one(id, "if") else { return Ok(vec![(ALL, UNSEEN)]) };
+        self.negations += 1;
+        let condition = self.read(part, scope);
+        self.negations -= 1;
+        let (condition, mut met) = (condition?, self.ways(part, scope, false)?);
+        let not = self.not(condition)?;
+        let mut unmet = vec![(not, UNSEEN)];
+        met = self.both(id, met, &[(condition, UNSEEN)])?;
+        if let Some(then) = self.arena.one(id, "then") {
+            let more = self.ways(then, scope, false)?;
+            met = self.both(id, met, &more)?;
+        }
+        if let Some(otherwise) = self.arena.one(id, "else") {
+            let more = self.ways(otherwise, scope, false)?;
+            unmet = self.both(id, unmet, &more)?;
+        }
+        met.extend(unmet);
+        Ok(met)
+    }
+
+    fn dependents(&mut self, name: &str, part: Id, scope: Scope) -> Result<Vec<Way>> {
+        let there = self.sets.keys.atom(Key::Has(Rc::from(name), TRUE));
+        let absent = self.sets.keys.atom(Key::If(Rc::from(name), FALSE));
+        let there = self.sets.add(Set { objects: there, ..Set::all() });
+        let absent = self.sets.add(Set { objects: absent, ..Set::all() });
+        let ways = self.ways(part, scope, false)?;
+        let mut ways = self.both(part, ways, &[(there, UNSEEN)])?;
+        ways.push((absent, UNSEEN));
+        Ok(ways)
+    }
+
+    /// Each way of the one together with each of the other.
+    fn both(&mut self, id: Id, a: Vec<Way>, b: &[Way]) -> Result<Vec<Way>> {
+        let mut all = Vec::new();
+        for (set, seen) in &a {
+            for (other, more) in b {
+                let names = self.sets.strings.or(seen.names, more.names);
+                let mut kinds = seen.kinds.clone();
+                kinds.extend(more.kinds.iter().filter(|k| !seen.kinds.contains(k)));
+                let seen = Seen { names, items: seen.items.max(more.items), kinds };
+                let way = (self.and(*set, *other)?, seen);
+                self.include(&mut all, way)?;
+            }
+        }
+        if all.len() > MAX_WAYS {
+            let why = "too many ways to satisfy the schema: say it with additionalProperties in each branch";
+            return Err(refuse(&self.arena[id].pointer, "unevaluatedProperties", why));
+        }
+        Ok(all)
+    }
+
+    /// Ways that look at the same are one.
+    fn include(&mut self, all: &mut Vec<Way>, (set, seen): Way) -> Result<()> {
+        match all.iter().position(|(_, s)| *s == seen) {
+            Some(at) => all[at].0 = self.or(all[at].0, set)?,
+            None => all.push((set, seen)),
+        }
+        Ok(())
+    }
+}

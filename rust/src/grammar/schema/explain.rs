@@ -1,0 +1,44 @@
+//! Finds the place where a schema that nothing satisfies says so.
+
+use super::arena::{Arena, Id, ROOT, Target};
+use super::read::Reader;
+use super::refuse;
+use super::write::Writer;
+use crate::config::GrammarConfig;
+use crate::error::Error;
+use std::collections::HashSet;
+
+const WHY: &str = "nothing satisfies it";
+
+/// The refusal of a document that nothing satisfies: it names the smallest schema inside that nothing satisfies, and the
+/// keyword without which something would.
+pub(super) fn unsatisfiable(arena: &Arena<'_>, config: &GrammarConfig) -> Error {
+    let is_empty = |id, without| {
+        let mut reader = Reader::new(arena, config);
+        reader.without = without;
+        let term = reader.schema(id, 0);
+        let mut writer = Writer::new(&mut reader);
+        // What cannot be written has another fault.
+        writer.write(term).is_ok() && !writer.is_satisfiable()
+    };
+    let (mut at, mut been) = (ROOT, HashSet::from([ROOT]));
+    while let Some(next) = inside(arena, at).into_iter().find(|id| been.insert(*id) && is_empty(*id, None)) {
+        at = next;
+    }
+    let Some(map) = arena[at].map() else { return refuse(&arena[at].pointer, "schema", WHY) };
+    // Without its type, much is satisfied that has another fault.
+    let keys = map.keys().filter(|k| *k != "type").chain(map.keys().filter(|k| *k == "type"));
+    let keyword = keys.map(String::as_str).find(|k| !is_empty(at, Some((at, k))));
+    refuse(&arena[at].pointer, keyword.unwrap_or("schema"), WHY)
+}
+
+/// The schemas that this one needs, as far as one can tell; what is `false` may be optional.
+fn inside(arena: &Arena<'_>, id: Id) -> Vec<Id> {
+    let used = ["allOf", "anyOf", "oneOf", "properties", "prefixItems", "items", "then", "else"];
+    let mut list: Vec<Id> = used.iter().flat_map(|k| arena.inside(id, k)).map(|(_, part)| *part).collect();
+    if let Some(Target::Here(target)) = arena[id].reference {
+        list.push(target);
+    }
+    list.retain(|id| arena[*id].map().is_some());
+    list
+}

@@ -1,0 +1,262 @@
+//! How numbers are written: expressions for the texts of numbers within bounds.
+
+use super::number::{Cell, Decimal, End};
+
+/// A whole number.
+const WHOLE: &str = "-?(?:0|[1-9][0-9]*)";
+/// Any number.
+const NUMBER: &str = r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?";
+/// One without exponent: with one, its size could not be told from its digits.
+const PLAIN: &str = r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?";
+const UNSIGNED: &str = r"(?:0|[1-9][0-9]*)(?:\.[0-9]+)?";
+const ANY_FRACTION: &str = r"(?:\.[0-9]+)?";
+
+/// Which texts a cell is written as.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Style {
+    Whole,
+    /// Whole numbers and others.
+    Any,
+    /// Only numbers that are not whole.
+    Fraction,
+}
+
+/// A terminal of Lark for the numbers between the ends of the cell.
+pub(super) fn terminal(cell: &Cell, style: Style) -> String {
+    if let Some(n) = cell.single() {
+        return format!("/{}/", n.text().replace('.', r"\."));
+    }
+    let mut parts = vec![match style {
+        Style::Whole if cell.is_all() => format!("/{WHOLE}/"),
+        // One expression tells where the text must end; a conjunction leaves that to be found out.
+        Style::Whole => {
+            let end = |end: End| end.map(|(n, _)| n.floor());
+            return format!("/{}/", whole(end(cell.low), end(cell.high)));
+        }
+        Style::Any if cell.is_all() => format!("/{NUMBER}/"),
+        Style::Any => format!("/{PLAIN}/"),
+        Style::Fraction => format!(r"/{PLAIN}/ & ~/-?[0-9]+(?:\.0+)?/"),
+    }];
+    if let Some((low, own)) = cell.low {
+        parts.push(format!("/{}/", from(low, own)));
+    }
+    if let Some((high, own)) = cell.high {
+        parts.push(format!("/{}/", up_to(high, own)));
+    }
+    parts.join(" & ")
+}
+
+/// A terminal for the multiples of a divisor of 100 among whole numbers: their last two digits tell. None for others.
+pub(super) fn multiples(by: Decimal) -> Option<String> {
+    let d = u32::try_from(by.digits).ok().filter(|d| by.is_whole() && 100 % *d == 0)?;
+    let all = (0..100).filter(|n| n % d == 0);
+    let short: Vec<String> = all.clone().filter(|n| *n < 10).map(|n: u32| n.to_string()).collect();
+    let long: Vec<String> = all.map(|n| format!("{n:02}")).collect();
+    Some(format!("/-?(?:[0-9]*(?:{})|(?:{}))/", long.join("|"), short.join("|")))
+}
+
+/// Whole numbers from one to another.
+fn whole(low: Option<i128>, high: Option<i128>) -> String {
+    let mut ways = Vec::new();
+    if low.is_none_or(|n| n < 0) {
+        let least = high.map_or(1, |n| (-n).max(1));
+        ways.push(format!("-(?:{})", unsigned(least, low.map(|n| -n))));
+    }
+    if high.is_none_or(|n| n >= 0) {
+        ways.push(unsigned(low.map_or(0, |n| n.max(0)), high));
+    }
+    ways.join("|")
+}
+
+fn unsigned(low: i128, high: Option<i128>) -> String {
+    let (mut ways, mut from) = (Vec::new(), low);
+    loop {
+        let first = from.to_string();
+        let last = 10i128.pow(first.len() as u32) - 1;
+        let until = high.map_or(last, |n| n.min(last));
+        ways.push(between(&first, &until.to_string()));
+        match high {
+            None => ways.push(format!("[1-9][0-9]{{{},}}", first.len())),
+            Some(n) if n > last => {
+                from = last + 1;
+                continue;
+            }
+            Some(_) => {}
+        }
+        return ways.join("|");
+    }
+}
+
+/// From one to another of as many digits.
+fn between(low: &str, high: &str) -> String {
+    let Some(((a, low), (b, high))) = split(low).zip(split(high)) else { return String::new() };
+    if a == b {
+        return format!("{a}(?:{})", between(low, high)).replace("(?:)", "");
+    }
+    let (least, most) = ("0".repeat(low.len()), "9".repeat(high.len()));
+    let mut ways = Vec::new();
+    let (mut from, mut to) = (a, b);
+    if low != least {
+        ways.push(format!("{a}(?:{})", between(low, &most)));
+        from += 1;
+    }
+    if high != most {
+        ways.push(format!("{b}(?:{})", between(&least, high)));
+        to -= 1;
+    }
+    if from <= to {
+        ways.push(format!("[{from}-{to}][0-9]{{{}}}", low.len()));
+    }
+    ways.join("|")
+}
+
+fn split(text: &str) -> Option<(u8, &str)> {
+    text.bytes().next().map(|b| (b - b'0', &text[1..]))
+}
+
+fn opposite(n: Decimal) -> Decimal {
+    Decimal { digits: -n.digits, scale: n.scale }
+}
+
+fn from(low: Decimal, own: bool) -> String {
+    if low.digits >= 0 {
+        at_least(low, own)
+    } else {
+        format!("{UNSIGNED}|-(?:{})", at_most(opposite(low), own))
+    }
+}
+
+fn up_to(high: Decimal, own: bool) -> String {
+    match high.digits {
+        n if n > 0 || (n == 0 && own) => format!("-{UNSIGNED}|{}", at_most(high, own)),
+        _ => format!("-(?:{})", at_least(opposite(high), own)),
+    }
+}
+
+/// Numbers without sign from this one on.
+fn at_least(n: Decimal, own: bool) -> String {
+    let (whole, fraction) = n.texts();
+    let mut ways = vec![format!("[1-9][0-9]{{{},}}{ANY_FRACTION}", whole.len())];
+    ways.extend(greater(&whole).map(|head| format!("{head}{ANY_FRACTION}")));
+    let more = "[0-9]*[1-9][0-9]*";
+    match (fraction.is_empty(), own) {
+        (true, true) => ways.push(format!("{whole}{ANY_FRACTION}")),
+        (true, false) => ways.push(format!(r"{whole}\.{more}")),
+        (false, _) => {
+            for (at, digit) in digits(&fraction).filter(|(_, d)| *d < 9) {
+                ways.push(format!(r"{whole}\.{}[{}-9][0-9]*", &fraction[..at], digit + 1));
+            }
+            ways.push(format!(r"{whole}\.{fraction}{}", if own { "[0-9]*" } else { more }));
+        }
+    }
+    ways.join("|")
+}
+
+/// Numbers without sign up to this one.
+fn at_most(n: Decimal, own: bool) -> String {
+    let (whole, fraction) = n.texts();
+    let mut ways = Vec::new();
+    if whole.len() > 1 {
+        ways.push(format!("(?:0|[1-9][0-9]{{0,{}}}){ANY_FRACTION}", whole.len() - 2));
+    }
+    let first = |at| u8::from(at == 0 && whole.len() > 1);
+    for (at, digit) in digits(&whole).filter(|(at, d)| *d > first(*at)) {
+        let rest = whole.len() - at - 1;
+        ways.push(format!("{}[{}-{}][0-9]{{{rest}}}{ANY_FRACTION}", &whole[..at], first(at), digit - 1));
+    }
+    if fraction.is_empty() && own {
+        ways.push(format!(r"{whole}(?:\.0+)?"));
+    }
+    if !fraction.is_empty() {
+        ways.push(whole.clone());
+        for (at, digit) in digits(&fraction) {
+            let head = format!(r"{whole}\.{}", &fraction[..at]);
+            if at > 0 {
+                ways.push(head.clone());
+            }
+            if digit > 0 {
+                ways.push(format!("{head}[0-{}][0-9]*", digit - 1));
+            }
+        }
+        if own {
+            ways.push(format!(r"{whole}\.{fraction}0*"));
+        }
+    }
+    // Nothing without a sign is less than 0.
+    if ways.is_empty() { "[^0-9]".to_owned() } else { ways.join("|") }
+}
+
+/// Digits of the same number that make it greater.
+fn greater(whole: &str) -> impl Iterator<Item = String> + '_ {
+    let width = whole.len();
+    let bigger = digits(whole).filter(|(_, d)| *d < 9);
+    bigger.map(move |(at, d)| format!("{}[{}-9][0-9]{{{}}}", &whole[..at], d + 1, width - at - 1))
+}
+
+fn digits(text: &str) -> impl Iterator<Item = (usize, u8)> + '_ {
+    text.bytes().map(|b| b - b'0').enumerate()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use llguidance::derivre::Regex;
+
+    #[test]
+    fn bounds_hold_for_every_way_to_write_a_number() {
+        let numbers: Vec<Decimal> =
+            [-1000, -999, -105, -10, -9, -1, 0, 1, 5, 9, 10, 95, 100, 105, 999, 1000, 12345]
+                .iter()
+                .flat_map(|n| (0..=3).map(|scale| Decimal::new(*n, scale)))
+                .collect();
+        for bound in &numbers {
+            for own in [true, false] {
+                let mut low = Regex::new(&format!("(?:{PLAIN})")).unwrap();
+                let mut at_least = Regex::new(&from(*bound, own)).unwrap();
+                let mut at_most = Regex::new(&up_to(*bound, own)).unwrap();
+                for n in &numbers {
+                    let zeros = if n.is_whole() { ".00" } else { "00" };
+                    for text in [n.text(), format!("{}{zeros}", n.text())] {
+                        assert!(low.is_match(&text));
+                        assert_eq!(
+                            at_least.is_match(&text),
+                            n > bound || (own && n == bound),
+                            "{text} from {bound:?}"
+                        );
+                        assert_eq!(
+                            at_most.is_match(&text),
+                            n < bound || (own && n == bound),
+                            "{text} to {bound:?}"
+                        );
+                    }
+                }
+            }
+        }
+        assert!(!Regex::new(&up_to(Decimal::new(0, 0), false)).unwrap().is_match("-0"));
+    }
+
+    #[test]
+    fn whole_numbers_between_bounds() {
+        let numbers = [-1000, -999, -21, -10, -9, -1, 0, 1, 5, 9, 10, 12, 95, 100, 105, 999, 1000, 12345];
+        let ends: Vec<Option<i128>> = numbers.iter().copied().map(Some).chain([None]).collect();
+        for low in &ends {
+            for high in ends.iter().filter(|high| low.zip(**high).is_none_or(|(a, b)| a <= b)) {
+                let mut rx = Regex::new(&whole(*low, *high)).unwrap();
+                for n in numbers {
+                    let within = low.is_none_or(|a| a <= n) && high.is_none_or(|b| n <= b);
+                    assert_eq!(rx.is_match(&n.to_string()), within, "{n} in {low:?}..{high:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn last_digits_tell_multiples() {
+        let rx = multiples(Decimal::new(4, 0)).unwrap();
+        let mut rx = Regex::new(rx.trim_matches('/')).unwrap();
+        for n in [0, 4, 8, 12, 100, 1234, -16, -2] {
+            assert_eq!(rx.is_match(&n.to_string()), n % 4 == 0, "{n}");
+        }
+        assert!(multiples(Decimal::new(3, 0)).is_none() && multiples(Decimal::new(5, 1)).is_none());
+    }
+}

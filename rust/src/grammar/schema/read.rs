@@ -1,0 +1,387 @@
+//! Reads schemas as sets of values.
+
+use super::arena::{Arena, Id, ROOT, Target};
+use super::keywords::{Draft, Types};
+use super::logic::{FALSE, Node, TRUE};
+use super::number;
+use super::refuse;
+use super::set::{ALL, Leaf, NONE, Scope, Set, SetId, Sets, Term};
+use crate::config::GrammarConfig;
+use crate::error::Result;
+use serde_json::{Map, Value};
+use std::collections::HashMap;
+
+/// Where less is allowed than the schema does.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Narrowed {
+    pub(super) pointer: String,
+    pub(super) keyword: String,
+    pub(super) why: String,
+}
+
+impl std::fmt::Display for Narrowed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} at {:?}: {}", self.keyword, self.pointer, self.why)
+    }
+}
+
+/// A schema that is being read.
+struct Open {
+    id: Id,
+    scope: Scope,
+    /// How many complements it stands in.
+    negations: usize,
+}
+
+/// Reads the schemas of a document, each once.
+pub(super) struct Reader<'a> {
+    pub(super) arena: &'a Arena<'a>,
+    pub(super) config: &'a GrammarConfig,
+    pub(super) sets: Sets,
+    pub(super) narrowed: Vec<Narrowed>,
+    /// A keyword that is left out, to find out what is at fault.
+    pub(super) without: Option<(Id, &'a str)>,
+    known: HashMap<(Id, Scope), SetId>,
+    terms: HashMap<Term, SetId>,
+    open: Vec<Open>,
+    pub(super) negations: usize,
+    /// Whether it is only tried whether sets have something in common.
+    pub(super) probing: usize,
+    /// The outermost schema being read that something in it led back to: what was read since then depends on it.
+    pub(super) cut: usize,
+    /// The resources that led to a schema, outermost first.
+    scopes: Vec<Vec<usize>>,
+    /// How much had been paid for.
+    paid: usize,
+}
+
+impl<'a> Reader<'a> {
+    pub(super) fn new(arena: &'a Arena<'a>, config: &'a GrammarConfig) -> Self {
+        Reader {
+            arena,
+            config,
+            sets: Sets::new(),
+            narrowed: Vec::new(),
+            without: None,
+            known: HashMap::new(),
+            terms: HashMap::new(),
+            open: Vec::new(),
+            negations: 0,
+            probing: 0,
+            cut: usize::MAX,
+            scopes: vec![vec![arena[ROOT].resource]],
+            paid: 0,
+        }
+    }
+
+    /// The whole document.
+    pub(super) fn root(&mut self) -> Term {
+        self.schema(ROOT, 0)
+    }
+
+    /// The term for a schema.
+    pub(super) fn schema(&mut self, id: Id, scope: Scope) -> Term {
+        match self.arena[id].value {
+            Value::Bool(true) => TRUE,
+            Value::Bool(false) => FALSE,
+            Value::Object(map) if map.is_empty() => TRUE,
+            _ => self.sets.terms.atom(Leaf::Schema(id, scope, true)),
+        }
+    }
+
+    /// The values of a term.
+    ///
+    /// # Errors
+    /// What a schema in it asks for and cannot be enforced; where the budget is spent.
+    pub(super) fn set_of(&mut self, term: Term) -> Result<SetId> {
+        if let Some(known) = self.terms.get(&term) {
+            return Ok(*known);
+        }
+        let set = match self.sets.terms.node(term).clone() {
+            Node::All(parts) => {
+                let mut set = ALL;
+                for part in parts.iter() {
+                    let part = self.set_of(*part)?;
+                    set = self.and(set, part)?;
+                }
+                set
+            }
+            Node::Any(parts) => {
+                let mut set = NONE;
+                for part in parts.iter() {
+                    let part = self.set_of(*part)?;
+                    set = self.or(set, part)?;
+                }
+                set
+            }
+            Node::Atom(Leaf::Set(set)) => set,
+            Node::Atom(Leaf::Schema(id, scope, yes)) => {
+                self.negations += usize::from(!yes);
+                let set = self.read(id, scope)?;
+                self.negations -= usize::from(!yes);
+                if yes { set } else { self.not(set)? }
+            }
+        };
+        if self.cut == usize::MAX {
+            self.terms.insert(term, set);
+        }
+        Ok(set)
+    }
+
+    pub(super) fn and(&mut self, a: SetId, b: SetId) -> Result<SetId> {
+        self.pay(a, b)?;
+        Ok(self.sets.and(a, b))
+    }
+
+    pub(super) fn or(&mut self, a: SetId, b: SetId) -> Result<SetId> {
+        self.pay(a, b)?;
+        Ok(self.sets.or(a, b))
+    }
+
+    pub(super) fn not(&mut self, set: SetId) -> Result<SetId> {
+        self.pay(set, set)?;
+        Ok(self.sets.not(set))
+    }
+
+    /// Takes from the budget what the sets cost so far, and what comparing two will.
+    pub(super) fn pay(&mut self, a: SetId, b: SetId) -> Result<()> {
+        let grown = self.sets.len() - self.paid;
+        self.paid = self.sets.len();
+        let (a, b) = (self.sets.get(a), self.sets.get(b));
+        let cells = a.whole.len().max(1) * b.whole.len().max(1) + a.fraction.len() * b.fraction.len();
+        let texts = [a.strings, b.strings].map(|f| self.sets.strings.listed(f).map_or(0, |list| list.len()));
+        self.arena.budget.spend(grown + cells + texts[0] + texts[1])
+    }
+
+    /// The values that a schema accepts.
+    pub(super) fn read(&mut self, id: Id, scope: Scope) -> Result<SetId> {
+        let scope = self.enter(scope, self.arena[id].resource);
+        if let Some(known) = self.known.get(&(id, scope)) {
+            return Ok(*known);
+        }
+        if let Some(at) = self.open.iter().position(|o| o.id == id && o.scope == scope) {
+            if self.open[at].negations != self.negations && self.probing == 0 {
+                let why = "the schema says the opposite of itself: leave one of the references out";
+                return Err(refuse(&self.arena[id].pointer, "$ref", why));
+            }
+            // Nothing finite comes from a schema that needs itself.
+            self.cut = self.cut.min(at);
+            return Ok(NONE);
+        }
+        let depth = self.open.len();
+        self.open.push(Open { id, scope, negations: self.negations });
+        let set = self.keywords(id, scope)?;
+        self.open.pop();
+        if self.cut >= depth {
+            self.cut = usize::MAX;
+            self.known.insert((id, scope), set);
+        }
+        Ok(set)
+    }
+
+    fn keywords(&mut self, id: Id, scope: Scope) -> Result<SetId> {
+        let node = &self.arena[id];
+        let map = match node.value {
+            Value::Object(map) => map,
+            Value::Bool(all) => return Ok(if *all { ALL } else { NONE }),
+            _ => return Err(refuse(&node.pointer, "schema", "a schema is an object or a boolean")),
+        };
+        // The old drafts ignore what stands beside a reference.
+        if map.contains_key("$ref") && node.draft <= Draft::D7 && self.without.is_none() {
+            return self.reference(id, scope);
+        }
+        let Some(types) = Types::of(map) else {
+            let why = format!("{} is not a type or a list of types", map["type"]);
+            return Err(refuse(&node.pointer, "type", why));
+        };
+        let types = if self.without == Some((id, "type")) { Types::ALL } else { types };
+        let mut set = self.of_types(types);
+        // Keys that are only required come after those that are described.
+        let order = map.keys().filter(|k| *k != "required").chain(map.keys().filter(|k| *k == "required"));
+        for keyword in order.filter(|k| node.draft.knows(k)) {
+            self.arena.budget.spend(1)?;
+            if self.without.is_some_and(|(at, k)| at == id && k == keyword) {
+                continue;
+            }
+            if let Some(part) = self.keyword((id, scope), keyword, types)? {
+                set = self.and(set, part)?;
+            }
+        }
+        if ["unevaluatedProperties", "unevaluatedItems"].iter().any(|k| self.restricts(id, k)) {
+            let rest = self.evaluated(id, scope)?;
+            set = self.and(set, rest)?;
+        }
+        Ok(set)
+    }
+
+    /// Whether the keyword is there and says anything.
+    pub(super) fn restricts(&self, id: Id, keyword: &str) -> bool {
+        let node = &self.arena[id];
+        let value = node.map().and_then(|map| map.get(keyword));
+        let without = self.without.is_some_and(|(at, k)| at == id && k == keyword);
+        node.draft.knows(keyword) && !without && value.is_some_and(|v| *v != Value::Bool(true))
+    }
+
+    fn of_types(&mut self, types: Types) -> SetId {
+        let mut set = Set::none();
+        let all = Set::all();
+        set.null = types.meets(Types::NULL);
+        (set.yes, set.no) = (types.meets(Types::BOOLEAN), types.meets(Types::BOOLEAN));
+        if types.meets(Types::INTEGER) {
+            set.whole = all.whole;
+        }
+        if types.meets(Types::FRACTION) {
+            set.fraction = all.fraction;
+        }
+        for (kind, part) in [
+            (Types::STRING, &mut set.strings),
+            (Types::ARRAY, &mut set.arrays),
+            (Types::OBJECT, &mut set.objects),
+        ] {
+            if types.meets(kind) {
+                *part = TRUE;
+            }
+        }
+        self.sets.add(set)
+    }
+
+    /// What the keyword allows; None where it has no effect on values of these types.
+    fn keyword(&mut self, at: (Id, Scope), keyword: &str, types: Types) -> Result<Option<SetId>> {
+        let Some(map) = self.arena[at.0].map() else { return Ok(None) };
+        let value = &map[keyword];
+        let set = match keyword {
+            "$ref" => self.reference(at.0, at.1)?,
+            "$dynamicRef" | "$recursiveRef" => self.dynamic(at.0, at.1)?,
+            "allOf" | "anyOf" | "oneOf" | "not" | "if" => self.in_place(at, keyword)?,
+            "const" | "enum" => self.constants(at.0, keyword, value)?,
+            _ if types.meets(Types::NUMBER) && is_numeric(keyword) => self.numeric(at.0, keyword, value)?,
+            _ if types.meets(Types::STRING) && is_textual(keyword) => self.textual(at.0, keyword, value)?,
+            _ if types.meets(Types::ARRAY) && is_of_arrays(keyword) => self.of_arrays(at, keyword, map)?,
+            _ if types.meets(Types::OBJECT) && is_of_objects(keyword) => self.of_objects(at, keyword, map)?,
+            _ => return Ok(None),
+        };
+        Ok(Some(set))
+    }
+
+    fn constants(&mut self, id: Id, keyword: &str, value: &Value) -> Result<SetId> {
+        let pointer = &self.arena[id].pointer;
+        let list = match value {
+            Value::Array(list) if keyword == "enum" => list.as_slice(),
+            _ if keyword == "enum" => return Err(refuse(pointer, keyword, "is not a list")),
+            one => std::slice::from_ref(one),
+        };
+        self.arena.budget.spend(list.len())?;
+        if list.len() > MAX_ENUM {
+            return Err(refuse(pointer, keyword, format!("more than {MAX_ENUM} entries")));
+        }
+        self.sets.values(list).map_err(|_| refuse(pointer, keyword, number::TOO_LONG))
+    }
+
+    fn reference(&mut self, id: Id, scope: Scope) -> Result<SetId> {
+        let node = &self.arena[id];
+        let text = node.map().and_then(|map| map.get("$ref")).and_then(Value::as_str);
+        match (node.reference, text) {
+            (Some(Target::Here(target)), _) => self.follow(id, target, scope),
+            (Some(Target::Missing), Some(text)) => {
+                Err(refuse(&node.pointer, "$ref", format!("{text} leads nowhere")))
+            }
+            (Some(Target::Elsewhere), _) => {
+                let why = "leads out of the document: put the schema that it means under $defs";
+                Err(refuse(&node.pointer, "$ref", why))
+            }
+            _ => Err(refuse(&node.pointer, "$ref", "is not a text")),
+        }
+    }
+
+    pub(super) fn follow(&mut self, from: Id, target: Id, scope: Scope) -> Result<SetId> {
+        if self.open.len() > MAX_CHAIN {
+            let why = format!("a chain of more than {MAX_CHAIN} references");
+            return Err(refuse(&self.arena[from].pointer, "$ref", why));
+        }
+        self.read(target, scope)
+    }
+
+    /// What `$dynamicRef` or `$recursiveRef` means here: the outermost schema of that name on the way to it.
+    pub(super) fn dynamic_target(&self, id: Id, scope: Scope) -> Option<Id> {
+        let node = &self.arena[id];
+        let Some(Target::Here(target)) = node.dynamic else { return None };
+        let text = |keyword| node.map()?.get(keyword)?.as_str();
+        let name = text("$dynamicRef").map_or("", |text| text.rsplit_once('#').map_or("", |(_, name)| name));
+        let recursive = text("$dynamicRef").is_none();
+        let named = (recursive || !(name.is_empty() || name.starts_with('/')))
+            && self.arena.dynamic(self.arena[target].resource, name) == Some(target);
+        let outermost = || self.scopes[scope].iter().find_map(|r| self.arena.dynamic(*r, name));
+        Some(if named { outermost().unwrap_or(target) } else { target })
+    }
+
+    fn dynamic(&mut self, id: Id, scope: Scope) -> Result<SetId> {
+        match self.dynamic_target(id, scope) {
+            Some(target) => self.follow(id, target, scope),
+            None => Err(refuse(&self.arena[id].pointer, "$dynamicRef", "leads nowhere in this document")),
+        }
+    }
+
+    /// The scope after a step into a resource.
+    fn enter(&mut self, scope: Scope, resource: usize) -> Scope {
+        if !self.arena.is_dynamic || self.scopes[scope].contains(&resource) {
+            return scope;
+        }
+        let mut next = self.scopes[scope].clone();
+        next.push(resource);
+        if let Some(known) = self.scopes.iter().position(|s| *s == next) {
+            return known;
+        }
+        self.scopes.push(next);
+        self.scopes.len() - 1
+    }
+
+    /// Notes that less is allowed than the schema does.
+    ///
+    /// # Errors
+    /// Where the configuration forbids it.
+    pub(super) fn narrow(&mut self, pointer: &str, keyword: &str, why: &str) -> Result<()> {
+        if !self.config.narrow {
+            let why = format!("{why}; grammar.narrow = true would allow less than the schema does");
+            return Err(refuse(pointer, keyword, why));
+        }
+        let note = Narrowed { pointer: pointer.into(), keyword: keyword.into(), why: why.into() };
+        if !self.narrowed.contains(&note) {
+            self.narrowed.push(note);
+        }
+        Ok(())
+    }
+}
+
+/// Longest chain of references: each takes a part of the compiling thread's stack.
+const MAX_CHAIN: usize = 1_000;
+/// 40,000 take 0.23 s.
+const MAX_ENUM: usize = 50_000;
+
+fn is_numeric(keyword: &str) -> bool {
+    matches!(keyword, "minimum" | "maximum" | "exclusiveMinimum" | "exclusiveMaximum" | "multipleOf")
+}
+
+fn is_textual(keyword: &str) -> bool {
+    matches!(keyword, "minLength" | "maxLength" | "pattern" | "format")
+}
+
+fn is_of_arrays(keyword: &str) -> bool {
+    let counts = matches!(keyword, "minItems" | "maxItems" | "uniqueItems" | "contains");
+    counts || matches!(keyword, "items" | "prefixItems" | "additionalItems")
+}
+
+fn is_of_objects(keyword: &str) -> bool {
+    let others =
+        matches!(keyword, "dependentRequired" | "dependentSchemas" | "dependencies" | "propertyNames");
+    let counts = matches!(keyword, "minProperties" | "maxProperties" | "required");
+    others || counts || matches!(keyword, "properties" | "patternProperties" | "additionalProperties")
+}
+
+impl std::fmt::Debug for Reader<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Reader").field("sets", &self.sets.len()).finish_non_exhaustive()
+    }
+}
+
+/// The keywords of a schema.
+pub(super) type Keywords = Map<String, Value>;

@@ -1,0 +1,141 @@
+//! The rules of a grammar that is being written: which of them derive a text, and how they look in Lark.
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+use std::rc::Rc;
+
+/// The number of a rule.
+pub(super) type Rule = usize;
+
+/// A part of an alternative.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) enum Symbol {
+    Rule(Rule),
+    /// As it stands in Lark.
+    Text(Rc<str>),
+    /// As often as one likes.
+    Star(Rule),
+    /// So many times at least and at most.
+    Times(Rule, u32, Option<u32>),
+    /// A rule that remembers what has been there, and nothing has.
+    Fresh(Rule),
+    /// The same after this, too, has been there.
+    Past(Rule, usize),
+}
+
+/// Symbols one after another.
+pub(super) type Line = Vec<Symbol>;
+
+/// For each rule with a parameter, the condition of every alternative.
+pub(super) type Conditions = HashMap<Rule, Vec<String>>;
+
+/// Takes out what derives no text, and what is not used.
+pub(super) fn prune(rules: &mut [Vec<Line>], conditions: &mut Conditions) {
+    let lives = productive(rules);
+    for (rule, lines) in rules.iter_mut().enumerate() {
+        let keep: Vec<bool> = lines.iter().map(|line| line.iter().all(|s| is_live(s, &lives))).collect();
+        let mut kept = keep.iter();
+        lines.retain(|_| *kept.next().unwrap_or(&false));
+        if let Some(list) = conditions.get_mut(&rule) {
+            let mut kept = keep.iter();
+            list.retain(|_| *kept.next().unwrap_or(&false));
+        }
+        for line in lines {
+            line.retain(|s| match s {
+                Symbol::Times(.., Some(0)) => false,
+                Symbol::Star(r) | Symbol::Times(r, 0, _) => lives[*r],
+                _ => true,
+            });
+        }
+    }
+    let (mut used, mut line) = (vec![false; rules.len()], vec![0]);
+    while let Some(rule) = line.pop() {
+        if !std::mem::replace(&mut used[rule], true) {
+            line.extend(rules[rule].iter().flatten().filter_map(rule_of));
+        }
+    }
+    rules.iter_mut().zip(used).filter(|(_, used)| !used).for_each(|(lines, _)| lines.clear());
+}
+
+/// The rules as they look in Lark.
+pub(super) fn print(rules: &[Vec<Line>], conditions: &Conditions) -> String {
+    let mut out = String::new();
+    for (rule, lines) in rules.iter().enumerate().filter(|(_, lines)| !lines.is_empty()) {
+        let conditions = conditions.get(&rule);
+        let _ = write!(out, "r{rule}{}: ", if conditions.is_some() { "::_" } else { "" });
+        for (i, line) in lines.iter().enumerate() {
+            out.push_str(if i == 0 { "" } else { " | " });
+            line.iter().for_each(|symbol| put(symbol, &mut out));
+            if line.is_empty() {
+                out.push_str("\"\"");
+            }
+            if let Some(condition) = conditions.map(|list| &list[i]).filter(|c| !c.is_empty()) {
+                let _ = write!(out, " %if {condition}");
+            }
+        }
+        out.push('\n');
+    }
+    out
+}
+
+/// Lines for so many of something: the first of them, and those that follow a comma.
+pub(super) fn counted((first, more): (Rule, Rule), least: u32, most: Option<u32>, comma: bool) -> Vec<Line> {
+    if comma {
+        return vec![vec![Symbol::Times(more, least, most)]];
+    }
+    let mut lines = Vec::new();
+    if least == 0 {
+        lines.push(Vec::new());
+    }
+    if most != Some(0) {
+        let rest = Symbol::Times(more, least.saturating_sub(1), most.map(|n| n - 1));
+        lines.push(vec![Symbol::Rule(first), rest]);
+    }
+    lines
+}
+
+fn rule_of(symbol: &Symbol) -> Option<Rule> {
+    match symbol {
+        Symbol::Text(_) => None,
+        Symbol::Times(_, _, Some(0)) => None,
+        Symbol::Rule(r) | Symbol::Star(r) | Symbol::Times(r, ..) | Symbol::Fresh(r) | Symbol::Past(r, _) => {
+            Some(*r)
+        }
+    }
+}
+
+fn is_live(symbol: &Symbol, lives: &[bool]) -> bool {
+    match symbol {
+        Symbol::Text(_) | Symbol::Star(_) | Symbol::Times(_, 0, _) => true,
+        Symbol::Rule(r) | Symbol::Times(r, ..) | Symbol::Fresh(r) | Symbol::Past(r, _) => lives[*r],
+    }
+}
+
+/// Which rules derive a text.
+pub(super) fn productive(rules: &[Vec<Line>]) -> Vec<bool> {
+    // Each rule is looked at again only when one that it uses has come to life.
+    let mut users: Vec<Vec<Rule>> = vec![Vec::new(); rules.len()];
+    for (rule, lines) in rules.iter().enumerate() {
+        lines.iter().flatten().filter_map(rule_of).for_each(|used| users[used].push(rule));
+    }
+    let (mut lives, mut line) = (vec![false; rules.len()], (0..rules.len()).collect::<Vec<_>>());
+    while let Some(rule) = line.pop() {
+        if !lives[rule] && rules[rule].iter().any(|l| l.iter().all(|s| is_live(s, &lives))) {
+            lives[rule] = true;
+            line.extend(&users[rule]);
+        }
+    }
+    lives
+}
+
+fn put(symbol: &Symbol, out: &mut String) {
+    let _ = match symbol {
+        Symbol::Rule(r) => write!(out, "r{r} "),
+        Symbol::Text(text) => write!(out, "{text} "),
+        Symbol::Star(r) => write!(out, "r{r}* "),
+        Symbol::Times(r, least, None) => write!(out, "r{r}{{{least},}} "),
+        Symbol::Times(r, least, Some(most)) => write!(out, "r{r}{{{least},{most}}} "),
+        Symbol::Fresh(r) => write!(out, "r{r}::0 "),
+        Symbol::Past(r, bit) => write!(out, "r{r}::set_bit({bit}) "),
+    };
+}

@@ -1,0 +1,377 @@
+//! Sets of JSON values: one part for each type, each closed under and, or and not.
+//!
+//! What stands inside (items, values of keys) is named by a term: a formula over schemas of the document and sets. Terms
+//! are looked into only when the grammar is written, so a schema may contain itself.
+
+use super::arena::Id;
+use super::logic::{F, FALSE, Logic, TRUE};
+use super::number::{self, Cell, Cells, Decimal, Kind};
+use super::strings::Strings;
+use serde_json::Value;
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::rc::Rc;
+
+/// The number of a set.
+pub(super) type SetId = usize;
+/// A formula over schemas and sets.
+pub(super) type Term = F;
+/// The number of a dynamic scope.
+pub(super) type Scope = usize;
+
+/// What a term is made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Leaf {
+    /// The values that the schema accepts, or (false) all others.
+    Schema(Id, Scope, bool),
+    Set(SetId),
+}
+
+/// What a key of an object may have to be.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) enum Key {
+    /// If the key is there, its value is one of these.
+    If(Rc<str>, Term),
+    /// The key is there, and its value is one of these.
+    Has(Rc<str>, Term),
+    /// Every key of these names has such a value.
+    Every(F, Term),
+    /// Some key of these names has such a value.
+    Some(F, Term),
+    /// So many keys at least; those in the classes of names that are set have been counted.
+    Least(u32, u8),
+    /// So many keys at most.
+    Most(u32),
+}
+
+/// What an item of an array may have to be; places count from here.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) enum Item {
+    If(u32, Term),
+    Has(u32, Term),
+    /// All items from this place on.
+    From(u32, Term),
+    /// So many of these at least, from this place on.
+    Least(u32, u32, Term),
+    /// So many of these at most, from this place on.
+    Most(u32, u32, Term),
+    /// So many items at least.
+    Longer(u32),
+    /// So many items at most.
+    Shorter(u32),
+    /// No two items are equal, nor is one of them among these (JSON texts).
+    Unique(Rc<BTreeSet<String>>),
+    /// Some two items are equal.
+    Repeated,
+}
+
+/// A set of JSON values.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct Set {
+    pub(super) null: bool,
+    pub(super) yes: bool,
+    pub(super) no: bool,
+    pub(super) whole: Cells,
+    pub(super) fraction: Cells,
+    pub(super) strings: F,
+    pub(super) arrays: F,
+    pub(super) objects: F,
+}
+
+/// No value.
+pub(super) const NONE: SetId = 0;
+/// Every value.
+pub(super) const ALL: SetId = 1;
+
+impl Set {
+    pub(super) fn none() -> Self {
+        Set {
+            null: false,
+            yes: false,
+            no: false,
+            whole: Vec::new(),
+            fraction: Vec::new(),
+            strings: FALSE,
+            arrays: FALSE,
+            objects: FALSE,
+        }
+    }
+
+    pub(super) fn all() -> Self {
+        Set {
+            null: true,
+            yes: true,
+            no: true,
+            whole: number::everything(),
+            fraction: number::everything(),
+            strings: TRUE,
+            arrays: TRUE,
+            objects: TRUE,
+        }
+    }
+}
+
+/// All sets of a document, and the formulas in them.
+#[derive(Debug)]
+pub(super) struct Sets {
+    pub(super) terms: Logic<Leaf>,
+    pub(super) strings: Strings,
+    pub(super) items: Logic<Item>,
+    pub(super) keys: Logic<Key>,
+    sets: Vec<Rc<Set>>,
+    numbers: HashMap<Rc<Set>, SetId>,
+    opposites: HashMap<Term, Term>,
+    /// Whole numbers that the document writes with a decimal point.
+    pub(super) with_point: HashSet<Decimal>,
+}
+
+/// A number with too many digits.
+#[derive(Debug)]
+pub(super) struct TooLong;
+
+impl Sets {
+    pub(super) fn new() -> Self {
+        let opposite = |leaf: &Leaf| match leaf {
+            Leaf::Schema(id, scope, yes) => Some(Leaf::Schema(*id, *scope, !yes)),
+            Leaf::Set(_) => None,
+        };
+        let mut sets = Sets {
+            terms: Logic::new(opposite),
+            strings: Strings::new(),
+            items: Logic::new(|_| None),
+            keys: Logic::new(|_| None),
+            sets: Vec::new(),
+            numbers: HashMap::new(),
+            opposites: HashMap::new(),
+            with_point: HashSet::new(),
+        };
+        sets.add(Set::none());
+        sets.add(Set::all());
+        sets
+    }
+
+    /// How much there is of everything.
+    pub(super) fn len(&self) -> usize {
+        let formulas = self.terms.len() + self.strings.logic.len() + self.items.len() + self.keys.len();
+        formulas + self.sets.len()
+    }
+
+    pub(super) fn add(&mut self, set: Set) -> SetId {
+        if let Some(known) = self.numbers.get(&set) {
+            return *known;
+        }
+        let set = Rc::new(set);
+        self.sets.push(Rc::clone(&set));
+        self.numbers.insert(set, self.sets.len() - 1);
+        self.sets.len() - 1
+    }
+
+    pub(super) fn get(&self, id: SetId) -> Rc<Set> {
+        Rc::clone(&self.sets[id])
+    }
+
+    pub(super) fn and(&mut self, a: SetId, b: SetId) -> SetId {
+        if a == b || b == ALL || a == NONE {
+            return a;
+        }
+        if a == ALL || b == NONE {
+            return b;
+        }
+        let (a, b) = (self.get(a), self.get(b));
+        let set = Set {
+            null: a.null && b.null,
+            yes: a.yes && b.yes,
+            no: a.no && b.no,
+            whole: number::and(&a.whole, &b.whole, Kind::Whole),
+            fraction: number::and(&a.fraction, &b.fraction, Kind::Fraction),
+            strings: self.strings.and(a.strings, b.strings),
+            arrays: self.items.all([a.arrays, b.arrays]),
+            objects: self.keys.all([a.objects, b.objects]),
+        };
+        self.add(set)
+    }
+
+    pub(super) fn or(&mut self, a: SetId, b: SetId) -> SetId {
+        if a == b || a == ALL || b == NONE {
+            return a;
+        }
+        if b == ALL || a == NONE {
+            return b;
+        }
+        let (a, b) = (self.get(a), self.get(b));
+        let set = Set {
+            null: a.null || b.null,
+            yes: a.yes || b.yes,
+            no: a.no || b.no,
+            whole: number::or(&a.whole, &b.whole, Kind::Whole),
+            fraction: number::or(&a.fraction, &b.fraction, Kind::Fraction),
+            strings: self.strings.or(a.strings, b.strings),
+            arrays: self.items.any([a.arrays, b.arrays]),
+            objects: self.keys.any([a.objects, b.objects]),
+        };
+        self.add(set)
+    }
+
+    pub(super) fn not(&mut self, id: SetId) -> SetId {
+        let set = self.get(id);
+        let set = Set {
+            null: !set.null,
+            yes: !set.yes,
+            no: !set.no,
+            whole: number::not(&set.whole, Kind::Whole),
+            fraction: number::not(&set.fraction, Kind::Fraction),
+            strings: self.strings.not(set.strings),
+            arrays: self.not_items(set.arrays),
+            objects: self.not_keys(set.objects),
+        };
+        self.add(set)
+    }
+
+    /// The term for a set.
+    pub(super) fn term(&mut self, set: SetId) -> Term {
+        match set {
+            NONE => FALSE,
+            ALL => TRUE,
+            _ => self.terms.atom(Leaf::Set(set)),
+        }
+    }
+
+    pub(super) fn not_term(&mut self, term: Term) -> Term {
+        if let Some(known) = self.opposites.get(&term) {
+            return *known;
+        }
+        let mut by = HashMap::new();
+        for leaf in self.terms.atoms(term) {
+            let not = match leaf {
+                Leaf::Schema(id, scope, yes) => self.terms.atom(Leaf::Schema(id, scope, !yes)),
+                Leaf::Set(set) => {
+                    let not = self.not(set);
+                    self.term(not)
+                }
+            };
+            by.insert(leaf, not);
+        }
+        let not = self.terms.rebuild(term, true, &mut |_, leaf| by[leaf]);
+        self.opposites.insert(term, not);
+        self.opposites.insert(not, term);
+        not
+    }
+
+    fn not_items(&mut self, f: F) -> F {
+        let mut by = HashMap::new();
+        for item in self.items.atoms(f) {
+            let not = match &item {
+                Item::If(at, t) => Some(Item::Has(*at, self.not_term(*t))),
+                Item::Has(at, t) => Some(Item::If(*at, self.not_term(*t))),
+                Item::From(at, t) => Some(Item::Least(1, *at, self.not_term(*t))),
+                Item::Least(n, at, t) => n.checked_sub(1).map(|n| Item::Most(n, *at, *t)),
+                Item::Most(n, at, t) => Some(Item::Least(n + 1, *at, *t)),
+                Item::Longer(n) => n.checked_sub(1).map(Item::Shorter),
+                Item::Shorter(n) => Some(Item::Longer(n.saturating_add(1))),
+                Item::Unique(_) => Some(Item::Repeated),
+                Item::Repeated => Some(Item::Unique(Rc::default())),
+            };
+            let not = not.map_or(FALSE, |not| self.items.atom(not));
+            by.insert(item, not);
+        }
+        self.items.rebuild(f, true, &mut |_, item| by[item])
+    }
+
+    fn not_keys(&mut self, f: F) -> F {
+        let mut by = HashMap::new();
+        for key in self.keys.atoms(f) {
+            let not = match &key {
+                Key::If(name, t) => Some(Key::Has(Rc::clone(name), self.not_term(*t))),
+                Key::Has(name, t) => Some(Key::If(Rc::clone(name), self.not_term(*t))),
+                Key::Every(names, t) => Some(Key::Some(*names, self.not_term(*t))),
+                Key::Some(names, t) => Some(Key::Every(*names, self.not_term(*t))),
+                Key::Least(n, _) => n.checked_sub(1).map(Key::Most),
+                Key::Most(n) => Some(Key::Least(n.saturating_add(1), 0)),
+            };
+            let not = not.map_or(FALSE, |not| self.keys.atom(not));
+            by.insert(key, not);
+        }
+        self.keys.rebuild(f, true, &mut |_, key| by[key])
+    }
+
+    /// The set of these values.
+    ///
+    /// # Errors
+    /// Where a number has too many digits.
+    pub(super) fn values<'v>(
+        &mut self,
+        values: impl IntoIterator<Item = &'v Value>,
+    ) -> Result<SetId, TooLong> {
+        let (mut set, mut texts, mut arrays, mut objects) = (Set::none(), Vec::new(), Vec::new(), Vec::new());
+        for value in values {
+            match value {
+                Value::Null => set.null = true,
+                Value::Bool(true) => set.yes = true,
+                Value::Bool(false) => set.no = true,
+                Value::String(text) => texts.push(text.clone()),
+                Value::Number(n) => {
+                    let pointed = n.is_f64();
+                    let n = Decimal::parse(n).ok_or(TooLong)?;
+                    if pointed && n.is_whole() {
+                        self.with_point.insert(n);
+                    }
+                    let part = if n.is_whole() { &mut set.whole } else { &mut set.fraction };
+                    part.push(Cell::point(n));
+                }
+                Value::Array(list) => arrays.push(self.array(list)?),
+                Value::Object(map) => objects.push(self.object(map)?),
+            }
+        }
+        set.whole = number::tidy(set.whole, Kind::Whole);
+        set.fraction = number::tidy(set.fraction, Kind::Fraction);
+        set.strings = self.strings.texts(texts);
+        set.arrays = self.items.any(arrays);
+        set.objects = self.keys.any(objects);
+        Ok(self.add(set))
+    }
+
+    fn array(&mut self, list: &[Value]) -> Result<F, TooLong> {
+        let mut parts = vec![self.items.atom(Item::Shorter(list.len() as u32))];
+        for (at, value) in list.iter().enumerate() {
+            let set = self.values([value])?;
+            let term = self.term(set);
+            parts.push(self.items.atom(Item::Has(at as u32, term)));
+        }
+        Ok(self.items.all(parts))
+    }
+
+    fn object(&mut self, map: &serde_json::Map<String, Value>) -> Result<F, TooLong> {
+        let mut parts = Vec::new();
+        for (name, value) in map {
+            let set = self.values([value])?;
+            let term = self.term(set);
+            parts.push(self.keys.atom(Key::Has(Rc::from(name.as_str()), term)));
+        }
+        let names = self.strings.texts(map.keys().cloned());
+        let others = self.strings.not(names);
+        parts.push(self.keys.atom(Key::Every(others, FALSE)));
+        Ok(self.keys.all(parts))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn sets_are_closed_and_shared() {
+        let mut sets = Sets::new();
+        let values = [json!(1), json!("a"), json!(null), json!([1, {"k": 2.5}]), json!({"a": [true]})];
+        let some = sets.values(&values).unwrap();
+        let not = sets.not(some);
+        assert_eq!(sets.not(not), some);
+        assert_eq!(sets.or(some, NONE), some);
+        let (both, either) = (sets.and(some, not), sets.or(some, not));
+        let (both, either) = (sets.get(both), sets.get(either));
+        assert!(!both.null && both.whole.is_empty() && both.fraction.is_empty() && both.strings == FALSE);
+        assert!(either.null && either.whole == number::everything() && either.strings == TRUE);
+        let single = sets.values([&json!(1.0)]).unwrap();
+        assert_eq!(sets.values([&json!(1)]).unwrap(), single);
+        assert!(sets.values([&json!(1e300)]).is_err());
+    }
+}

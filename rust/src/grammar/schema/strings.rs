@@ -1,0 +1,259 @@
+//! Sets of strings: formulas over lists of texts, regular expressions and lengths.
+
+use super::logic::{F, FALSE, Logic, Node, TRUE};
+use super::pattern;
+use llguidance::derivre::{Regex, RegexAst, RegexBuilder};
+use std::collections::{BTreeSet, HashMap};
+use std::rc::Rc;
+
+/// Steps to find out whether any text satisfies all of some expressions.
+const FUEL: u64 = 500_000;
+
+/// What a string may have to be, or (false) must not be.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) enum Piece {
+    /// One of these.
+    Texts(Rc<BTreeSet<String>>, bool),
+    /// A whole match of this regular expression.
+    Regex(Rc<str>, bool),
+    /// The same where the expression has only a part of what is meant: of the others nothing is known.
+    Part(Rc<str>, bool),
+    /// At least so many characters, and at most so many.
+    Length(u32, Option<u32>),
+}
+
+/// Formulas over strings.
+#[derive(Debug)]
+pub(super) struct Strings {
+    pub(super) logic: Logic<Piece>,
+    matchers: HashMap<Rc<str>, Option<Regex>>,
+    empty: HashMap<F, bool>,
+}
+
+/// Sets are built within limits: where they are met, nothing is known of the set.
+#[derive(Debug)]
+pub(super) struct TooComplex;
+
+impl Strings {
+    pub(super) fn new() -> Self {
+        let opposite = |piece: &Piece| match piece {
+            Piece::Texts(list, yes) => Some(Piece::Texts(Rc::clone(list), !yes)),
+            Piece::Regex(rx, yes) => Some(Piece::Regex(Rc::clone(rx), !yes)),
+            Piece::Part(rx, yes) => Some(Piece::Part(Rc::clone(rx), !yes)),
+            Piece::Length(..) => None,
+        };
+        Strings { logic: Logic::new(opposite), matchers: HashMap::new(), empty: HashMap::new() }
+    }
+
+    pub(super) fn texts(&mut self, list: impl IntoIterator<Item = String>) -> F {
+        let list: BTreeSet<String> = list.into_iter().collect();
+        if list.is_empty() { FALSE } else { self.logic.atom(Piece::Texts(Rc::new(list), true)) }
+    }
+
+    /// The texts that match the expression as a whole, or (false) all others.
+    pub(super) fn regex(&mut self, rx: &str, yes: bool) -> F {
+        self.logic.atom(Piece::Regex(Rc::from(rx), yes))
+    }
+
+    /// Texts that match the expression, where it does not have all that are meant.
+    pub(super) fn part(&mut self, rx: &str) -> F {
+        self.logic.atom(Piece::Part(Rc::from(rx), true))
+    }
+
+    /// The texts in which the pattern of a schema is found.
+    ///
+    /// # Errors
+    /// Where it cannot be said.
+    pub(super) fn pattern(&mut self, text: &str) -> Result<F, pattern::Why> {
+        let parts = pattern::search(text)?;
+        let parts: Vec<F> = parts.iter().map(|(rx, yes)| self.regex(rx, *yes)).collect();
+        Ok(self.logic.all(parts))
+    }
+
+    pub(super) fn length(&mut self, least: u32, most: Option<u32>) -> F {
+        match most {
+            Some(most) if most < least => FALSE,
+            None if least == 0 => TRUE,
+            _ => self.logic.atom(Piece::Length(least, most)),
+        }
+    }
+
+    /// The list, where the set is one.
+    pub(super) fn listed(&self, f: F) -> Option<Rc<BTreeSet<String>>> {
+        match self.logic.node(f) {
+            Node::Atom(Piece::Texts(list, true)) => Some(Rc::clone(list)),
+            _ => None,
+        }
+    }
+
+    pub(super) fn and(&mut self, a: F, b: F) -> F {
+        for (list, other) in [(self.listed(a), b), (self.listed(b), a)] {
+            if let Some(list) = list {
+                let left: Vec<String> = list.iter().filter(|t| self.has(other, t)).cloned().collect();
+                return self.texts(left);
+            }
+        }
+        let f = self.logic.all([a, b]);
+        let f = self.one_length(f);
+        self.merged(f, false)
+    }
+
+    /// The bounds on the length of a conjunction become one.
+    fn one_length(&mut self, f: F) -> F {
+        let Node::All(parts) = self.logic.node(f).clone() else { return f };
+        let bounds = |f: &F| match self.logic.node(*f) {
+            Node::Atom(Piece::Length(least, most)) => Some((*least, *most)),
+            _ => None,
+        };
+        let lengths: Vec<_> = parts.iter().filter_map(bounds).collect();
+        if lengths.len() < 2 {
+            return f;
+        }
+        let mut rest: Vec<F> = parts.iter().filter(|f| bounds(f).is_none()).copied().collect();
+        let least = lengths.iter().map(|(least, _)| *least).max().unwrap_or(0);
+        rest.push(self.length(least, lengths.iter().filter_map(|(_, most)| *most).min()));
+        self.logic.all(rest)
+    }
+
+    pub(super) fn or(&mut self, a: F, b: F) -> F {
+        let f = self.logic.any([a, b]);
+        self.merged(f, true)
+    }
+
+    pub(super) fn not(&mut self, f: F) -> F {
+        self.logic.rebuild(f, true, &mut |logic, piece| match piece {
+            Piece::Texts(list, yes) => logic.atom(Piece::Texts(Rc::clone(list), !yes)),
+            Piece::Regex(rx, yes) => logic.atom(Piece::Regex(Rc::clone(rx), !yes)),
+            Piece::Part(rx, yes) => logic.atom(Piece::Part(Rc::clone(rx), !yes)),
+            Piece::Length(least, most) => {
+                let below = least.checked_sub(1).map(|n| logic.atom(Piece::Length(0, Some(n))));
+                let above = most.map(|n| logic.atom(Piece::Length(n.saturating_add(1), None)));
+                logic.any(below.into_iter().chain(above))
+            }
+        })
+    }
+
+    /// Lists that stand side by side become one: those that are allowed in an or, those that are not in an and.
+    fn merged(&mut self, f: F, any: bool) -> F {
+        let parts = match (self.logic.node(f), any) {
+            (Node::Any(parts), true) | (Node::All(parts), false) => Rc::clone(parts),
+            _ => return f,
+        };
+        let list = |f: &F| match self.logic.node(*f) {
+            Node::Atom(Piece::Texts(list, yes)) if *yes == any => Some(Rc::clone(list)),
+            _ => None,
+        };
+        let lists: Vec<_> = parts.iter().filter_map(list).collect();
+        if lists.len() < 2 {
+            return f;
+        }
+        let mut rest: Vec<F> = parts.iter().filter(|f| list(f).is_none()).copied().collect();
+        let all: BTreeSet<String> = lists.iter().flat_map(|l| l.iter().cloned()).collect();
+        rest.push(self.logic.atom(Piece::Texts(Rc::new(all), any)));
+        if any { self.logic.any(rest) } else { self.logic.all(rest) }
+    }
+
+    /// Whether the set has this text.
+    pub(super) fn has(&mut self, f: F, text: &str) -> bool {
+        match self.logic.node(f).clone() {
+            Node::All(parts) => parts.iter().all(|f| self.has(*f, text)),
+            Node::Any(parts) => parts.iter().any(|f| self.has(*f, text)),
+            Node::Atom(Piece::Texts(list, yes)) => list.contains(text) == yes,
+            Node::Atom(Piece::Length(least, most)) => {
+                let length = text.chars().count();
+                length >= least as usize && most.is_none_or(|most| length <= most as usize)
+            }
+            Node::Atom(Piece::Regex(rx, yes)) => self.matches(&rx, text) == yes,
+            Node::Atom(Piece::Part(rx, yes)) => yes && self.matches(&rx, text),
+        }
+    }
+
+    fn matches(&mut self, rx: &Rc<str>, text: &str) -> bool {
+        let matcher = self.matchers.entry(Rc::clone(rx)).or_insert_with(|| Regex::new(rx).ok());
+        matcher.as_mut().is_some_and(|rx| rx.is_match(text))
+    }
+
+    /// Whether no text is in the set.
+    ///
+    /// # Errors
+    /// Where that is not found out within the limit.
+    pub(super) fn is_empty(&mut self, f: F) -> Result<bool, TooComplex> {
+        match self.logic.node(f) {
+            Node::Any(parts) if parts.is_empty() => return Ok(true),
+            Node::Atom(Piece::Texts(..) | Piece::Length(..)) => return Ok(false),
+            Node::All(parts) if parts.is_empty() => return Ok(false),
+            _ => {}
+        }
+        if let Some(known) = self.empty.get(&f) {
+            return Ok(*known);
+        }
+        let any = RegexAst::Regex("(?s:.*)".to_owned());
+        let ast = RegexAst::And(vec![any, self.ast(f)]);
+        let mut builder = RegexBuilder::new();
+        let set = builder.mk(&ast).map_err(|_| TooComplex)?;
+        let known = builder.exprset().is_positive(set);
+        let empty = !known && builder.into_regex_limited(set, FUEL).map_err(|_| TooComplex)?.always_empty();
+        self.empty.insert(f, empty);
+        Ok(empty)
+    }
+
+    fn ast(&self, f: F) -> RegexAst {
+        let signed = |ast, yes| if yes { ast } else { RegexAst::Not(Box::new(ast)) };
+        match self.logic.node(f) {
+            Node::All(parts) => RegexAst::And(parts.iter().map(|f| self.ast(*f)).collect()),
+            Node::Any(parts) => RegexAst::Or(parts.iter().map(|f| self.ast(*f)).collect()),
+            Node::Atom(Piece::Texts(list, yes)) => {
+                signed(RegexAst::Or(list.iter().cloned().map(RegexAst::Literal).collect()), *yes)
+            }
+            Node::Atom(Piece::Regex(rx, yes)) => signed(RegexAst::Regex(rx.to_string()), *yes),
+            Node::Atom(Piece::Part(rx, true)) => RegexAst::Regex(rx.to_string()),
+            Node::Atom(Piece::Part(_, false)) => RegexAst::NoMatch,
+            Node::Atom(Piece::Length(least, most)) => RegexAst::Regex(length("(?s:.)", *least, *most)),
+        }
+    }
+}
+
+/// So many of something.
+pub(super) fn length(of: &str, least: u32, most: Option<u32>) -> String {
+    format!("{of}{{{least},{}}}", most.map_or(String::new(), |n| n.to_string()))
+}
+
+/// Texts whose first and last letters are of these kinds.
+pub(super) fn ends_in(first: u8, last: u8) -> String {
+    let letters = |of: u8, kind: u8| -> String {
+        let class: String =
+            (0x20..0x7fu8).filter(|c| c % of == kind).map(|c| format!(r"\x{c:02x}")).collect();
+        if kind == 0 { format!(r"(?:[{class}]|[^\x20-\x7e])") } else { format!("[{class}]") }
+    };
+    let both = format!("{}(?s:.)*{}", letters(8, first), letters(5, last));
+    // A single letter is its own first and last; the empty text is in one of the classes.
+    let single: String =
+        (0x20..0x7fu8).filter(|c| c % 8 == first && c % 5 == last).map(|c| format!(r"|\x{c:02x}")).collect();
+    let rest = if first == 0 && last == 0 { r"|[^\x20-\x7e]|" } else { "" };
+    format!("(?:{both}{single}{rest})")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sets_of_strings_are_closed() {
+        let mut s = Strings::new();
+        let list = s.texts(["a", "bb", "ccc"].map(String::from));
+        let (long, word) = (s.length(2, None), s.pattern("^[a-b]+$").unwrap());
+        let both = s.and(list, long);
+        let found = s.and(both, word);
+        assert_eq!(s.listed(found).unwrap().iter().collect::<Vec<_>>(), ["bb"]);
+        let (not_list, not_long) = (s.not(list), s.not(long));
+        assert!(s.has(not_list, "d") && !s.has(not_list, "a"));
+        assert_eq!(s.and(list, not_list), FALSE);
+        let none = s.and(not_long, long);
+        assert!(s.is_empty(none).unwrap());
+        let short = s.and(word, not_long);
+        assert!(!s.is_empty(short).unwrap() && s.has(short, "b") && !s.has(short, "bb"));
+        let more = s.texts(["d".into()]);
+        let joined = s.or(list, more);
+        assert_eq!(s.listed(joined).unwrap().len(), 4);
+    }
+}

@@ -1,0 +1,141 @@
+//! Regular expressions as JSON Schema means them (ECMA-262), for an engine that reads some of them otherwise.
+
+use std::iter::Peekable;
+use std::str::Chars;
+
+/// The pattern for the regex engine.
+///
+/// In its character classes `[` opens another class, and `&&`, `--` and `~~` are set operations; in ECMA-262 all of them
+/// are plain characters. Its white space has U+0085, and lacks U+FEFF; its dot takes all line ends but one. Its `\\<` and
+/// `\\>` are no characters.
+///
+/// # Errors
+/// What cannot be said otherwise.
+pub(super) fn for_engine(pattern: &str) -> Result<String, &'static str> {
+    let mut out = String::with_capacity(pattern.len());
+    let mut rest = pattern.chars().peekable();
+    while let Some(c) = rest.next() {
+        match c {
+            '\\' => {
+                out.push(c);
+                escape(&mut rest, &mut out)?;
+            }
+            '[' => {
+                out.push(c);
+                class(&mut rest, &mut out)?;
+            }
+            '.' => out.push_str(NO_LINE_END),
+            '{' if !is_count(rest.clone()) => out.push_str("\\{"),
+            _ => out.push(c),
+        }
+    }
+    Ok(out)
+}
+
+/// Whether a brace that has been read opens a count.
+fn is_count(rest: Peekable<Chars<'_>>) -> bool {
+    let mut inner = String::new();
+    for c in rest {
+        if c == '}' {
+            let (least, most) = inner.split_once(',').unwrap_or((&inner, ""));
+            return !least.is_empty() && [least, most].iter().all(|n| n.chars().all(|c| c.is_ascii_digit()));
+        }
+        inner.push(c);
+    }
+    false
+}
+
+/// Copies what follows a backslash that is in `out` already.
+fn escape(rest: &mut Peekable<Chars<'_>>, out: &mut String) -> Result<(), &'static str> {
+    let c = rest.next().ok_or("it ends in a lone backslash")?;
+    match c {
+        's' | 'S' => {
+            out.pop();
+            out.push_str(if c == 's' { WHITE } else { NOT_WHITE });
+        }
+        '<' | '>' => {
+            out.pop();
+            out.push(c);
+        }
+        // The name of a class, or a number.
+        'p' | 'P' | 'u' | 'x' if rest.peek() == Some(&'{') => {
+            out.push(c);
+            for c in rest.by_ref() {
+                out.push(c);
+                if c == '}' {
+                    break;
+                }
+            }
+        }
+        _ => out.push(c),
+    }
+    Ok(())
+}
+
+/// `.` of ECMA-262.
+const NO_LINE_END: &str = r"[^\n\r\x{2028}\x{2029}]";
+/// `\s` and `\S` of ECMA-262.
+const WHITE: &str = r"[\s\uFEFF--\u0085]";
+const NOT_WHITE: &str = r"[^\s\uFEFF--\u0085]";
+
+/// Copies a class after its `[`, to its `]`.
+fn class(rest: &mut Peekable<Chars<'_>>, out: &mut String) -> Result<(), &'static str> {
+    out.extend(rest.next_if_eq(&'^'));
+    // First in a class, `]` is a character of it.
+    out.extend(rest.next_if_eq(&']'));
+    while let Some(c) = rest.next() {
+        if c == ']' {
+            out.push(c);
+            return Ok(());
+        }
+        atom(c, rest, out)?;
+        // A range, unless the hyphen is the last character of the class.
+        let mut ahead = rest.clone();
+        if ahead.next() == Some('-') && ahead.peek().is_some_and(|c| *c != ']') {
+            rest.next();
+            out.push('-');
+            if let Some(end) = rest.next() {
+                atom(end, rest, out)?;
+            }
+        }
+    }
+    // The engine says what is wrong with it.
+    Ok(())
+}
+
+fn atom(c: char, rest: &mut Peekable<Chars<'_>>, out: &mut String) -> Result<(), &'static str> {
+    match c {
+        '\\' if rest.next_if_eq(&'b').is_some() => out.push_str("\\x08"),
+        '\\' => {
+            out.push(c);
+            escape(rest, out)?;
+        }
+        '[' | '&' | '~' | '-' => out.extend(['\\', c]),
+        _ => out.push(c),
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::for_engine;
+
+    #[test]
+    fn classes_hold_plain_characters() {
+        let rows = [
+            ("[a[b]]", r"[a\[b]]"),
+            ("[a&&b]", r"[a\&\&b]"),
+            ("[+--]", r"[+-\-]"),
+            ("[--a]", r"[\--a]"),
+            ("[a-]", r"[a\-]"),
+            ("[^]a]", "[^]a]"),
+            (r"[\]\d-]x[0-9]", r"[\]\d\-]x[0-9]"),
+            (r"[\u0041-\u005a]", r"[\u0041-\u005a]"),
+            (r"\[a--b\]", r"\[a--b\]"),
+            (r"\\s\s[\Sx]", r"\\s[\s\uFEFF--\u0085][[^\s\uFEFF--\u0085]x]"),
+        ];
+        for (pattern, expected) in rows {
+            assert_eq!(for_engine(pattern).unwrap(), expected, "{pattern}");
+        }
+    }
+}

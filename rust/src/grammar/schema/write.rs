@@ -1,0 +1,328 @@
+//! Writes sets of values as a grammar in Lark.
+//!
+//! Each term that stands somewhere becomes a rule, once. Rules that derive no text are taken out at the end, so that from
+//! every beginning of a text there is a way to its end.
+
+use super::WHITESPACE;
+use super::arena::{Id, ROOT};
+use super::logic::{F, FALSE, Node, TRUE};
+use super::number::{self, Cell, Kind};
+use super::numeral::{self, Style};
+use super::pattern;
+use super::read::Reader;
+use super::refuse;
+use super::rules::{self, Line, Rule, Symbol};
+use super::set::{Leaf, Set, Term};
+use super::strings::{Piece, length};
+use crate::error::Result;
+use serde_json::{Value, json};
+use std::collections::HashMap;
+use std::fmt::Write as _;
+use std::rc::Rc;
+
+/// Divisibility by n is an automaton of n states: 9,973 take 60 ms, a hundred of about 9,000 take 6.7 s.
+pub(super) const MAX_DIVISORS: f64 = 10_000.0;
+/// A 64-bit float holds all whole numbers up to this one.
+const EXACT: i128 = 1 << 53;
+
+/// A character of a JSON string.
+const CHARACTER: &str = r#"(?:[^"\\\x00-\x1f\x7f]|\\["\\bfnrt]|\\u00(?:0[0-7be-f]|1[0-9a-f]|7f))"#;
+
+/// The text in quotes, as Lark reads it.
+pub(super) fn literal(text: &str) -> Symbol {
+    Symbol::Text(Rc::from(lark_string(text)))
+}
+
+fn lark_string(text: &str) -> String {
+    Value::from(text).to_string().replace('\u{7f}', "\\u007f")
+}
+
+/// A grammar that is being written.
+#[derive(Debug)]
+pub(super) struct Writer<'r, 'a> {
+    pub(super) reader: &'r mut Reader<'a>,
+    pub(super) rules: Vec<Vec<Line>>,
+    /// Rules with a parameter, each with a condition for every alternative.
+    pub(super) conditions: HashMap<Rule, Vec<String>>,
+    terminals: Vec<String>,
+    names: HashMap<String, Rc<str>>,
+    values: HashMap<Term, Rule>,
+    line: Vec<(Term, Rule, Id)>,
+    /// The schema whose values are written.
+    pub(super) at: Id,
+    /// The sum of all divisors.
+    pub(super) divisors: f64,
+}
+
+impl<'r, 'a> Writer<'r, 'a> {
+    pub(super) fn new(reader: &'r mut Reader<'a>) -> Self {
+        Writer {
+            reader,
+            rules: Vec::new(),
+            conditions: HashMap::new(),
+            terminals: Vec::new(),
+            names: HashMap::new(),
+            values: HashMap::new(),
+            line: Vec::new(),
+            at: ROOT,
+            divisors: 0.0,
+        }
+    }
+
+    /// Writes the rule of the term, which is the first, and all that it needs.
+    ///
+    /// # Errors
+    /// What cannot be written; where the budget is spent.
+    pub(super) fn write(&mut self, term: Term) -> Result<()> {
+        self.value(term);
+        while let Some((term, rule, at)) = self.line.pop() {
+            self.at = at;
+            for leaf in self.reader.sets.terms.atoms(term) {
+                if let Leaf::Schema(id, ..) = leaf {
+                    self.at = id;
+                    break;
+                }
+            }
+            let set = self.reader.set_of(term)?;
+            let set = self.reader.sets.get(set);
+            self.rules[rule] = self.alternatives(&set)?;
+        }
+        Ok(())
+    }
+
+    /// The rule for the values of a term.
+    pub(super) fn value(&mut self, term: Term) -> Rule {
+        if let Some(known) = self.values.get(&term) {
+            return *known;
+        }
+        let rule = self.rule();
+        self.values.insert(term, rule);
+        if term != FALSE {
+            self.line.push((term, rule, self.at));
+        }
+        rule
+    }
+
+    /// A new rule, which derives nothing yet.
+    pub(super) fn rule(&mut self) -> Rule {
+        self.rules.push(Vec::new());
+        self.rules.len() - 1
+    }
+
+    pub(super) fn refuse<T>(&self, keyword: &str, why: impl Into<String>) -> Result<T> {
+        Err(refuse(&self.reader.arena[self.at].pointer, keyword, why))
+    }
+
+    fn alternatives(&mut self, set: &Set) -> Result<Vec<Line>> {
+        self.reader.arena.budget.spend(1)?;
+        let mut texts: Vec<String> = Vec::new();
+        let constants = [(set.null, "null"), (set.yes, "true"), (set.no, "false")];
+        texts.extend(constants.iter().filter(|(is, _)| *is).map(|(_, text)| format!("\"{text}\"")));
+        let mut lines = self.numbers(set, &mut texts)?;
+        if !self.no_string(set.strings)? {
+            texts.push(self.strings(set.strings)?.to_string());
+        }
+        if !texts.is_empty() {
+            lines.insert(0, vec![Symbol::Text(self.terminal(texts.join(" | ")))]);
+        }
+        if set.arrays != FALSE {
+            lines.extend(self.arrays(set.arrays)?);
+        }
+        if set.objects != FALSE {
+            lines.extend(self.objects(set.objects)?);
+        }
+        Ok(lines)
+    }
+
+    pub(super) fn no_string(&mut self, strings: F) -> Result<bool> {
+        self.reader.arena.budget.spend(20)?;
+        match self.reader.sets.strings.is_empty(strings) {
+            Ok(empty) => Ok(empty),
+            Err(_) => self.refuse("pattern", "too complex to tell whether any text matches: make it simpler"),
+        }
+    }
+
+    /// The name of a terminal.
+    pub(super) fn terminal(&mut self, expression: String) -> Rc<str> {
+        if let Some(known) = self.names.get(&expression) {
+            return Rc::clone(known);
+        }
+        let name: Rc<str> = format!("T{}", self.terminals.len()).into();
+        self.terminals.push(expression.clone());
+        self.names.insert(expression, Rc::clone(&name));
+        name
+    }
+
+    /// The terminal for the JSON texts of strings.
+    pub(super) fn strings(&mut self, strings: F) -> Result<Rc<str>> {
+        let regex = |text: String| format!("/{}/", llguidance::regex_to_lark(&text, ""));
+        let any = format!("/\"{CHARACTER}*\"/");
+        let expression = match self.reader.sets.strings.logic.node(strings).clone() {
+            Node::Any(parts) => self.each(&parts)?.join(" | "),
+            Node::All(parts) if parts.is_empty() => any,
+            Node::All(parts) => {
+                let mut names = self.each(&parts)?;
+                names.sort_by_key(|name| name.starts_with('~'));
+                if names[0].starts_with('~') {
+                    names.insert(0, self.strings(TRUE)?.to_string());
+                }
+                names.join(" & ")
+            }
+            Node::Atom(Piece::Texts(list, true)) => {
+                let texts: Vec<String> =
+                    list.iter().map(|text| lark_string(&pattern::quoted(text))).collect();
+                texts.join(" | ")
+            }
+            Node::Atom(Piece::Regex(rx, true) | Piece::Part(rx, true)) => match pattern::quote(&rx) {
+                Ok(quoted) => regex(quoted),
+                Err(why) => return self.refuse("pattern", why),
+            },
+            Node::Atom(Piece::Length(least, most)) => {
+                regex(format!("\"{}\"", length(CHARACTER, least, most)))
+            }
+            Node::Atom(Piece::Part(_, false)) => {
+                let pointer = self.reader.arena[self.at].pointer.clone();
+                self.reader.narrow(&pointer, "format", "what is not of this format is left out")?;
+                // No text: an empty terminal would be refused.
+                "/[^\\x00-\\u{10ffff}]/".to_owned()
+            }
+            Node::Atom(_) => {
+                let not = self.each(&[strings])?;
+                format!("{} & {}", self.strings(TRUE)?, not[0])
+            }
+        };
+        Ok(self.terminal(expression))
+    }
+
+    /// The terminals of parts; what must not be is marked.
+    fn each(&mut self, parts: &[F]) -> Result<Vec<String>> {
+        let mut names = Vec::new();
+        for part in parts {
+            let node = self.reader.sets.strings.logic.node(*part);
+            let not = matches!(node, Node::Atom(Piece::Texts(_, false) | Piece::Regex(_, false)));
+            names.push(if not {
+                let positive = self.reader.sets.strings.not(*part);
+                format!("~{}", self.strings(positive)?)
+            } else {
+                self.strings(*part)?.to_string()
+            });
+        }
+        Ok(names)
+    }
+
+    /// Terminals for numbers, and lines for what takes an automaton of its own.
+    fn numbers(&mut self, set: &Set, texts: &mut Vec<String>) -> Result<Vec<Line>> {
+        let (mut lines, mut covered) = (Vec::new(), Vec::new());
+        for cell in &set.fraction {
+            let same = number::tidy(vec![cell.clone()], Kind::Whole);
+            let missing = number::and(&same, &number::not(&set.whole, Kind::Whole), Kind::Whole);
+            let both = missing.is_empty() && cell.single().is_none();
+            match cell.by.as_slice() {
+                [] => texts.push(numeral::terminal(cell, if both { Style::Any } else { Style::Fraction })),
+                [(_, true)] if both => lines.extend(self.multiples(cell, "number")?),
+                _ => self.left_out("numbers that are not whole are left out")?,
+            }
+            if both {
+                covered.extend(same);
+            }
+        }
+        let covered = number::tidy(covered, Kind::Whole);
+        for cell in number::and(&set.whole, &number::not(&covered, Kind::Whole), Kind::Whole) {
+            match cell.by.as_slice() {
+                [(_, true)] => lines.extend(self.multiples(&cell, "integer")?),
+                [] if cell.single().is_some_and(|n| self.reader.sets.with_point.contains(&n)) => {
+                    let text = numeral::terminal(&cell, Style::Whole);
+                    texts.push(format!("{text} | {}\\.0/", text.trim_end_matches('/')));
+                }
+                by => {
+                    let by: Option<Vec<String>> = by
+                        .iter()
+                        .map(|(d, yes)| {
+                            Some(format!(" & {}{}", if *yes { "" } else { "~" }, numeral::multiples(*d)?))
+                        })
+                        .collect();
+                    let plain = Cell { by: Vec::new(), ..cell.clone() };
+                    match by {
+                        Some(by) => texts.push(numeral::terminal(&plain, Style::Whole) + &by.concat()),
+                        None => self.left_out("numbers that must not be multiples are left out")?,
+                    }
+                }
+            }
+        }
+        Ok(lines)
+    }
+
+    fn left_out(&mut self, why: &str) -> Result<()> {
+        let pointer = self.reader.arena[self.at].pointer.clone();
+        self.reader.narrow(&pointer, "multipleOf", why)
+    }
+
+    /// Multiples, as llguidance's own schemas have them: with each number of decimals in turn.
+    fn multiples(&mut self, cell: &Cell, kind: &str) -> Result<Vec<Line>> {
+        let Some((by, _)) = cell.by.first().copied() else { return Ok(Vec::new()) };
+        let mut lines = Vec::new();
+        let exact = |n: i128| n.abs() <= EXACT;
+        let ends = [cell.low, cell.high];
+        if !exact(by.digits) || !ends.iter().flatten().all(|(n, _)| exact(n.digits)) {
+            return self.refuse("multipleOf", number::TOO_LONG);
+        }
+        for scale in 0..=by.scale {
+            // The least common multiple with 10^-scale.
+            let grid = number::tidy(
+                vec![Cell {
+                    by: vec![(by, true), (number::Decimal { digits: 1, scale }, true)],
+                    ..Cell::default()
+                }],
+                Kind::Fraction,
+            );
+            let step = match grid.first().and_then(|c| c.by.first()) {
+                Some((step, _)) if scale > 0 => *step,
+                _ => number::Decimal::new(whole_step(by), 0),
+            };
+            self.divisors += step.digits as f64;
+            if self.divisors > MAX_DIVISORS {
+                let why = format!("the digits of all divisors sum up to more than {MAX_DIVISORS}");
+                return self.refuse("multipleOf", why);
+            }
+            let mut schema = json!({"type": kind, "x-guidance": {"whitespace_pattern": WHITESPACE}});
+            let number = |n: number::Decimal| serde_json::from_str::<Value>(&n.text()).unwrap_or_default();
+            schema["multipleOf"] = number(step);
+            for (end, own, key) in
+                [(cell.low, "minimum", "exclusiveMinimum"), (cell.high, "maximum", "exclusiveMaximum")]
+            {
+                if let Some((n, is_own)) = end {
+                    schema[if is_own { own } else { key }] = number(n);
+                }
+            }
+            lines.push(vec![Symbol::Text(Rc::from(format!("%json {schema}")))]);
+        }
+        Ok(lines)
+    }
+
+    /// The text of the grammar.
+    ///
+    /// # Errors
+    /// Where nothing satisfies it.
+    pub(super) fn finish(mut self) -> Result<String> {
+        rules::prune(&mut self.rules, &mut self.conditions);
+        if self.rules[0].is_empty() {
+            return self.refuse("schema", "nothing satisfies it");
+        }
+        let mut out = format!("%llguidance {{\"ignore_once\": true}}\n%ignore /{WHITESPACE}/\nstart: r0\n");
+        out.push_str(&rules::print(&self.rules, &self.conditions));
+        for (i, expression) in self.terminals.iter().enumerate() {
+            let _ = writeln!(out, "T{i}: {expression}");
+        }
+        Ok(out)
+    }
+
+    /// Whether the first rule derives a text.
+    pub(super) fn is_satisfiable(&self) -> bool {
+        rules::productive(&self.rules).first() == Some(&true)
+    }
+}
+
+fn whole_step(by: number::Decimal) -> i128 {
+    let cells = number::tidy(vec![Cell { by: vec![(by, true)], ..Cell::default() }], Kind::Whole);
+    cells.first().and_then(|c| c.by.first()).map_or(1, |(d, _)| d.digits)
+}

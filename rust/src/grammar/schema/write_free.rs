@@ -1,0 +1,176 @@
+//! Writes the keys of objects that are not known by name.
+
+use super::logic::{F, FALSE, Node, TRUE};
+use super::rules::{Line, Rule, Symbol, counted};
+use super::set::{Key, Term};
+use super::write::{Writer, literal};
+use crate::error::Result;
+use std::collections::HashMap;
+
+/// Most keys without a name that are told apart to be counted.
+const MAX_COUNTED: u32 = 5;
+
+/// Names of keys, their values, and what is left then.
+type Free = (F, Term, F);
+
+impl Writer<'_, '_> {
+    /// The rule for keys of these names; `comma`: something stands before them.
+    pub(super) fn free(
+        &mut self,
+        states: &mut HashMap<(F, bool), Rule>,
+        names: F,
+        f: F,
+        comma: bool,
+    ) -> Result<Rule> {
+        if let Some(known) = states.get(&(f, comma)) {
+            return Ok(*known);
+        }
+        self.reader.arena.budget.spend(1)?;
+        let rule = self.rule();
+        states.insert((f, comma), rule);
+        if let Some(lines) = self.counted_keys(names, f, comma)? {
+            self.rules[rule] = lines;
+            return Ok(rule);
+        }
+        let mut lines = Vec::new();
+        if self.may_end(f) {
+            lines.push(Vec::new());
+        }
+        let loops = self.rule();
+        for (class, value, rest) in self.free_steps(names, f)? {
+            let pair = self.pair(class, value, comma)?;
+            if comma && rest == f {
+                self.rules[loops].push(pair);
+            } else {
+                let next = self.free(states, names, rest, true)?;
+                lines.push(pair.into_iter().chain([Symbol::Rule(next)]).collect());
+            }
+        }
+        if !self.rules[loops].is_empty() {
+            lines.iter_mut().for_each(|line| line.insert(0, Symbol::Star(loops)));
+        }
+        self.rules[rule] = lines;
+        Ok(rule)
+    }
+
+    fn pair(&mut self, names: F, value: Term, comma: bool) -> Result<Line> {
+        let name = Symbol::Text(self.strings(names)?);
+        let value = Symbol::Rule(self.value(value));
+        let comma = comma.then(|| literal(","));
+        Ok(comma.into_iter().chain([name, literal(":"), value]).collect())
+    }
+
+    /// Keys of which only the number is bounded.
+    fn counted_keys(&mut self, names: F, f: F, comma: bool) -> Result<Option<Vec<Line>>> {
+        let mut rest = Vec::new();
+        let (mut least, mut most) = (0, u32::MAX);
+        for part in self.parts(f).iter() {
+            match self.reader.sets.keys.node(*part) {
+                Node::Atom(Key::Least(n, 0)) => least = least.max(*n),
+                Node::Atom(Key::Most(n)) => most = most.min(*n),
+                _ => rest.push(*part),
+            }
+        }
+        if most == u32::MAX || least > 1 || most < least {
+            return Ok(None);
+        }
+        let rest = self.reader.sets.keys.all(rest);
+        let steps = self.free_steps(names, rest)?;
+        if !self.may_end(rest) || steps.iter().any(|(.., next)| *next != rest) {
+            return Ok(None);
+        }
+        let (first, more) = (self.rule(), self.rule());
+        for (names, value, _) in steps {
+            let pair = self.pair(names, value, false)?;
+            self.rules[first].push(pair);
+            let pair = self.pair(names, value, true)?;
+            self.rules[more].push(pair);
+        }
+        Ok(Some(counted((first, more), least, Some(most), comma)))
+    }
+
+    /// Whether the formula holds where no more keys come.
+    fn may_end(&mut self, f: F) -> bool {
+        let end = |key: &Key| {
+            if matches!(key, Key::Some(..) | Key::Least(..) | Key::Has(..)) { FALSE } else { TRUE }
+        };
+        self.reader.sets.keys.rebuild(f, false, &mut |_, key| end(key)) == TRUE
+    }
+
+    /// What may be chosen for a key that is not known.
+    fn free_steps(&mut self, others: F, f: F) -> Result<Vec<Free>> {
+        let atoms = self.reader.sets.keys.atoms(f);
+        self.reader.arena.budget.spend(1 + atoms.len())?;
+        let mut steps = vec![(others, TRUE, f)];
+        for atom in atoms {
+            let mut next = Vec::new();
+            for (names, value, f) in steps {
+                for (class, term, then) in self.free_choices(&atom)? {
+                    let (names, value) = (
+                        self.reader.sets.strings.and(names, class),
+                        self.reader.sets.terms.all([value, term]),
+                    );
+                    let f = self.reader.sets.keys.replace(f, &HashMap::from([(atom.clone(), then)]));
+                    if f != FALSE && value != FALSE && !self.no_string(names)? && !self.is_nothing(value)? {
+                        next.push((names, value, f));
+                    }
+                }
+            }
+            next.dedup();
+            self.reader.arena.budget.spend(next.len())?;
+            steps = next;
+        }
+        Ok(steps)
+    }
+
+    /// For one atom: names, values, and the atom then.
+    fn free_choices(&mut self, atom: &Key) -> Result<Vec<Free>> {
+        let own = self.reader.sets.keys.atom(atom.clone());
+        Ok(match atom {
+            Key::Every(names, t) => {
+                let outside = self.reader.sets.strings.not(*names);
+                vec![(*names, *t, own), (outside, TRUE, own), (*names, TRUE, FALSE)]
+            }
+            // A later key of the same name would undo it.
+            Key::Some(names, t) => {
+                let kept = self.reader.sets.keys.atom(Key::Every(*names, *t));
+                vec![(*names, *t, kept), (TRUE, TRUE, own)]
+            }
+            Key::Most(n) => {
+                let left = n.checked_sub(1).map(|n| self.reader.sets.keys.atom(Key::Most(n)));
+                vec![(TRUE, TRUE, left.unwrap_or(FALSE))]
+            }
+            Key::Least(1, 0) => vec![(TRUE, TRUE, TRUE)],
+            Key::Least(n, used) => self.distinct(*n, *used)?,
+            _ => vec![(TRUE, TRUE, own)],
+        })
+    }
+
+    /// Keys that are counted must differ: each of them begins in another class of characters.
+    fn distinct(&mut self, n: u32, used: u8) -> Result<Vec<Free>> {
+        let pointer = self.reader.arena[self.at].pointer.clone();
+        if n + used.count_ones() > MAX_COUNTED {
+            let why = format!(
+                "more than {MAX_COUNTED} keys without a name cannot be counted: name them in properties"
+            );
+            return self.refuse("minProperties", why);
+        }
+        let why = "keys that are not in properties count only if they begin with different kinds of letters";
+        self.reader.narrow(&pointer, "minProperties", why)?;
+        let mut choices = Vec::new();
+        for class in 0..8u8 {
+            let letters: String =
+                (0x20..0x7fu8).filter(|c| c % 8 == class).map(|c| format!(r"\x{c:02x}")).collect();
+            let others = if class == 0 { r"|[^\x20-\x7e](?s:.)*|" } else { "" };
+            let names = self.reader.sets.strings.regex(&format!("(?:[{letters}](?s:.)*{others})"), true);
+            let bit = 1 << class;
+            let then = match n {
+                _ if used & bit != 0 => self.reader.sets.keys.atom(Key::Least(n, used)),
+                1 => TRUE,
+                _ => self.reader.sets.keys.atom(Key::Least(n - 1, used | bit)),
+            };
+            choices.push((names, TRUE, then));
+        }
+        Ok(choices)
+    }
+}

@@ -1,0 +1,273 @@
+//! Writes sets of objects: a walk over the known keys in their order, then over the others.
+//!
+//! A state is what is left of the formula. At each key it is gone through what may be chosen: the key is absent, or its
+//! value is in some of the sets that the formula speaks of, which decides parts of it.
+
+use super::logic::{F, FALSE, Node, TRUE};
+use super::rules::{Line, Rule, Symbol};
+use super::set::{Key, Term};
+use super::write::{Writer, literal};
+use crate::error::Result;
+use std::collections::{HashMap, HashSet};
+use std::rc::Rc;
+
+/// Each optional key takes four items of a parser row, which holds 2,000: with more, generation dies at the first key.
+const MAX_OPTIONAL: usize = 450;
+/// Most copies of an object for alternatives that restrict several keys: beyond, they share one walk.
+const MAX_COPIES: usize = 20;
+
+/// A key that is known by its name, and what holds of it alone.
+#[derive(Debug)]
+struct Known {
+    name: Rc<str>,
+    required: bool,
+    values: Vec<Term>,
+}
+
+/// One object.
+struct Plan {
+    keys: Vec<Known>,
+    /// The other keys.
+    others: F,
+    states: HashMap<(usize, F, bool), Rule>,
+    free: HashMap<(F, bool), Rule>,
+    optional: HashSet<usize>,
+}
+
+/// The values of a key, or none where it is absent, and what is left then.
+type Step = (Option<Term>, F);
+
+impl Writer<'_, '_> {
+    /// The lines of the objects that satisfy the formula.
+    pub(super) fn objects(&mut self, f: F) -> Result<Vec<Line>> {
+        let mut lines = Vec::new();
+        for f in self.copies(f, MAX_COPIES)? {
+            let mut plan = self.plan(f)?;
+            let rest = self.left_over(f);
+            let inner = self.state(&mut plan, 0, rest, false)?;
+            lines.push(vec![literal("{"), Symbol::Rule(inner), literal("}")]);
+        }
+        Ok(lines)
+    }
+
+    /// Alternatives that are better written one by one; `most`: so many for those that share other parts.
+    fn copies(&mut self, f: F, most: usize) -> Result<Vec<F>> {
+        self.reader.arena.budget.spend(1)?;
+        let parts = match self.reader.sets.keys.node(f).clone() {
+            Node::Any(parts) => {
+                let copies = parts.iter().map(|f| self.copies(*f, most)).collect::<Result<Vec<_>>>()?;
+                return Ok(copies.into_iter().flatten().collect());
+            }
+            Node::All(parts) => parts,
+            Node::Atom(_) => return Ok(vec![f]),
+        };
+        let broad = |f: &F| match self.reader.sets.keys.node(*f) {
+            Node::Any(inner) if inner.len() <= most && self.is_broad(inner) => Some(Rc::clone(inner)),
+            _ => None,
+        };
+        let Some((at, alternatives)) = parts.iter().enumerate().find_map(|(i, f)| Some((i, broad(f)?)))
+        else {
+            return Ok(vec![f]);
+        };
+        let mut all = Vec::new();
+        for alternative in alternatives.iter() {
+            let copy = parts[..at].iter().chain([alternative]).chain(&parts[at + 1..]);
+            let f = self.reader.sets.keys.all(copy.copied().collect::<Vec<_>>());
+            if f != FALSE {
+                all.extend(self.copies(f, most / alternatives.len())?);
+            }
+        }
+        Ok(all)
+    }
+
+    /// Whether an alternative describes more than one key.
+    fn is_broad(&self, alternatives: &[F]) -> bool {
+        let keys = &self.reader.sets.keys;
+        alternatives.iter().any(|f| {
+            let mut names = HashSet::new();
+            keys.atoms(*f).iter().any(|key| match key {
+                Key::If(name, t) | Key::Has(name, t) if *t != TRUE && *t != FALSE => {
+                    names.insert(Rc::clone(name));
+                    names.len() > 1
+                }
+                Key::Every(..) => true,
+                _ => false,
+            })
+        })
+    }
+
+    /// The parts of the formula that hold together.
+    pub(super) fn parts(&self, f: F) -> Rc<[F]> {
+        match self.reader.sets.keys.node(f) {
+            Node::All(parts) => Rc::clone(parts),
+            _ => Rc::from([f]),
+        }
+    }
+
+    /// The keys in the order in which the formula names them.
+    fn plan(&mut self, f: F) -> Result<Plan> {
+        let mut keys: Vec<Known> = Vec::new();
+        let mut places: HashMap<Rc<str>, usize> = HashMap::new();
+        let atoms = self.reader.sets.keys.atoms(f);
+        // What is only required or absent comes after what is described.
+        let described = |key: &&Key| match key {
+            Key::If(_, t) => *t != FALSE,
+            Key::Has(_, t) => *t != TRUE,
+            _ => false,
+        };
+        for key in atoms.iter().filter(described).chain(atoms.iter().filter(|key| !described(key))) {
+            if let Key::If(name, _) | Key::Has(name, _) = key {
+                places.entry(Rc::clone(name)).or_insert_with(|| {
+                    keys.push(Known { name: Rc::clone(name), required: false, values: Vec::new() });
+                    keys.len() - 1
+                });
+            }
+        }
+        for part in self.parts(f).iter() {
+            let Node::Atom(Key::If(name, t) | Key::Has(name, t)) = self.reader.sets.keys.node(*part) else {
+                continue;
+            };
+            let known = &mut keys[places[name]];
+            known.required |= matches!(self.reader.sets.keys.node(*part), Node::Atom(Key::Has(..)));
+            known.values.push(*t);
+        }
+        self.reader.arena.budget.spend(keys.len())?;
+        let names = self.reader.sets.strings.texts(keys.iter().map(|k| k.name.to_string()));
+        let others = self.reader.sets.strings.not(names);
+        Ok(Plan { keys, others, states: HashMap::new(), free: HashMap::new(), optional: HashSet::new() })
+    }
+
+    /// The formula without what holds of one key alone.
+    fn left_over(&mut self, f: F) -> F {
+        let alone =
+            |f: &&F| !matches!(self.reader.sets.keys.node(**f), Node::Atom(Key::If(..) | Key::Has(..)));
+        let rest: Vec<F> = self.parts(f).iter().filter(alone).copied().collect();
+        self.reader.sets.keys.all(rest)
+    }
+
+    /// The rule for what follows before the key of that place; `comma`: something stands before it.
+    fn state(&mut self, plan: &mut Plan, at: usize, f: F, comma: bool) -> Result<Rule> {
+        if let Some(known) = plan.states.get(&(at, f, comma)) {
+            return Ok(*known);
+        }
+        self.reader.arena.budget.spend(1)?;
+        if at == plan.keys.len() {
+            return self.free(&mut plan.free, plan.others, f, comma);
+        }
+        let rule = self.rule();
+        plan.states.insert((at, f, comma), rule);
+        let steps = self.steps(&plan.keys[at], f)?;
+        if steps.len() > 1
+            && steps[0].0.is_none()
+            && plan.optional.insert(at)
+            && plan.optional.len() > MAX_OPTIONAL
+        {
+            return self.refuse(
+                "properties",
+                format!("more than {MAX_OPTIONAL} optional properties, all parts together"),
+            );
+        }
+        let mut lines = Vec::new();
+        for (value, rest) in steps {
+            let mut line = Vec::new();
+            if let Some(value) = value {
+                line.extend(comma.then(|| literal(",")));
+                let name = super::pattern::quoted(&plan.keys[at].name);
+                line.extend([literal(&name), literal(":"), Symbol::Rule(self.value(value))]);
+            }
+            line.push(Symbol::Rule(self.state(plan, at + 1, rest, comma || value.is_some())?));
+            lines.push(line);
+        }
+        self.rules[rule] = lines;
+        Ok(rule)
+    }
+
+    /// What may be chosen at a known key.
+    fn steps(&mut self, key: &Known, f: F) -> Result<Vec<Step>> {
+        let atoms = self.reader.sets.keys.atoms(f);
+        self.reader.arena.budget.spend(1 + atoms.len())?;
+        let mut steps = Vec::new();
+        let (mut absent, mut here, mut there) = (HashMap::new(), Vec::new(), HashMap::new());
+        for atom in atoms {
+            match &atom {
+                Key::If(name, t) | Key::Has(name, t) if *name == key.name => {
+                    absent.insert(atom.clone(), if matches!(atom, Key::If(..)) { TRUE } else { FALSE });
+                    here.push((atom.clone(), *t, TRUE, FALSE));
+                }
+                Key::Every(names, t) if self.reader.sets.strings.has(*names, &key.name) => {
+                    let own = self.reader.sets.keys.atom(atom.clone());
+                    here.push((atom.clone(), *t, own, FALSE));
+                }
+                Key::Some(names, t) if self.reader.sets.strings.has(*names, &key.name) => {
+                    let own = self.reader.sets.keys.atom(atom.clone());
+                    here.push((atom.clone(), *t, TRUE, own));
+                }
+                Key::Least(n, used) => {
+                    let left = (*n > 1).then(|| self.reader.sets.keys.atom(Key::Least(n - 1, *used)));
+                    there.insert(atom.clone(), left.unwrap_or(TRUE));
+                }
+                Key::Most(n) => {
+                    let left = n.checked_sub(1).map(|n| self.reader.sets.keys.atom(Key::Most(n)));
+                    there.insert(atom.clone(), left.unwrap_or(FALSE));
+                }
+                _ => {}
+            }
+        }
+        if !key.required {
+            let rest = self.reader.sets.keys.replace(f, &absent);
+            if rest != FALSE {
+                steps.push((None, rest));
+            }
+        }
+        let own = self.reader.sets.terms.all(key.values.iter().copied());
+        let f = self.reader.sets.keys.replace(f, &there);
+        let mut found = Vec::new();
+        self.choose(&here, own, f, &mut found)?;
+        steps.extend(found.into_iter().map(|(value, rest)| (Some(value), rest)));
+        Ok(steps)
+    }
+
+    /// Goes through the sets that a value may be in: (atom, values, the atom then, the atom otherwise).
+    fn choose(
+        &mut self,
+        open: &[(Key, Term, F, F)],
+        value: Term,
+        f: F,
+        found: &mut Vec<(Term, F)>,
+    ) -> Result<()> {
+        self.reader.arena.budget.spend(1)?;
+        if f == FALSE || value == FALSE {
+            return Ok(());
+        }
+        let Some(((atom, term, within, without), open)) = open.split_first() else {
+            if !found.contains(&(value, f)) {
+                found.push((value, f));
+            }
+            return Ok(());
+        };
+        let both = self.reader.sets.terms.all([value, *term]);
+        // Whether it still matters is seen first: looking into values costs more.
+        let out = self.reader.sets.keys.replace(f, &HashMap::from([(atom.clone(), *without)]));
+        let is_empty = both != value && self.is_nothing(both)?;
+        if !is_empty {
+            let within = self.reader.sets.keys.replace(f, &HashMap::from([(atom.clone(), *within)]));
+            self.choose(open, both, within, found)?;
+        }
+        if out != FALSE && both != value && (is_empty || value == TRUE || !self.is_same(both, value)?) {
+            self.choose(open, value, out, found)?;
+        }
+        Ok(())
+    }
+
+    /// Whether a conjunction has no value, as far as its parts show by themselves.
+    pub(super) fn is_nothing(&mut self, term: Term) -> Result<bool> {
+        if term == FALSE || !matches!(self.reader.sets.terms.node(term), Node::All(_)) {
+            return Ok(term == FALSE);
+        }
+        Ok(self.reader.set_of(term)? == super::set::NONE)
+    }
+
+    fn is_same(&mut self, a: Term, b: Term) -> Result<bool> {
+        Ok(self.reader.set_of(a)? == self.reader.set_of(b)?)
+    }
+}

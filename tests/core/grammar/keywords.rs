@@ -1,0 +1,159 @@
+//! Each keyword of JSON Schema, alone and with others: which texts a grammar takes.
+
+use super::common::Bench;
+use serde_json::{Value, json};
+
+/// Schema, texts that satisfy it, texts that do not.
+type Row = (Value, &'static [&'static str], &'static [&'static str]);
+
+fn check(rows: &[Row]) {
+    let bench = Bench::new();
+    for (schema, yes, no) in rows {
+        let grammar = bench.schema(schema).unwrap_or_else(|e| panic!("{schema}: {e}"));
+        for (texts, expected) in [(yes, true), (no, false)] {
+            for text in *texts {
+                let taken = bench.accepts(&mut grammar.restart(), text).unwrap();
+                assert_eq!(taken, expected, "{text} in {schema}");
+            }
+        }
+    }
+}
+
+#[test]
+fn complements() {
+    let open =
+        json!({"type": "object", "not": {"properties": {"a": {"type": "integer"}}, "required": ["b"]}});
+    check(&[
+        (json!({"not": {"type": ["integer", "object"]}}), &["1.5", "\"a\"", "null", "[1]"], &["1", "{}"]),
+        (json!({"type": "integer", "not": {"minimum": 3}}), &["2", "-7"], &["3", "10"]),
+        (json!({"type": "integer", "not": {"multipleOf": 5}}), &["1", "104"], &["0", "5", "-100"]),
+        (json!({"type": "string", "not": {"pattern": "^a"}}), &["\"b\"", "\"\""], &["\"a\"", "\"ab\""]),
+        (json!({"type": "string", "not": {"enum": ["a", "b"]}}), &["\"c\"", "\"ab\""], &["\"a\"", "\"b\""]),
+        (
+            json!({"type": "array", "not": {"items": {"type": "integer"}}}),
+            &["[1,null]", "[\"a\"]"],
+            &["[]", "[1]"],
+        ),
+        (json!({"type": "object", "not": {"required": ["a"]}}), &["{}", r#"{"b":1}"#], &[r#"{"a":1}"#]),
+        (open, &["{}", r#"{"a":"x"}"#, r#"{"a":"x","b":1}"#], &[r#"{"a":1,"b":1}"#, r#"{"b":1}"#]),
+        (
+            json!({"type": "object", "not": {"additionalProperties": {"type": "integer"}}}),
+            &[r#"{"a":1,"b":"x"}"#],
+            &["{}", r#"{"a":1}"#, r#"{"b":"x","b":1}"#],
+        ),
+    ]);
+}
+
+#[test]
+fn exactly_one() {
+    let either = json!({"type": "object", "oneOf": [{"required": ["a"]}, {"required": ["b"]}]});
+    let same = json!({"oneOf": [
+        {"type": "object", "properties": {"x": {"type": "integer"}}},
+        {"type": "object", "properties": {"x": {"minimum": 0}, "y": {"type": "null"}}},
+    ]});
+    check(&[
+        (json!({"oneOf": [{"type": "integer"}, {"minimum": 2}]}), &["1", "2.5", "\"a\""], &["3", "1.5"]),
+        (
+            json!({"oneOf": [{"pattern": "^a"}, {"type": "string", "maxLength": 2}]}),
+            &["\"abc\"", "\"b\""],
+            &["\"a\""],
+        ),
+        (either, &[r#"{"a":1}"#, r#"{"b":1,"c":2}"#], &["{}", r#"{"a":1,"b":1}"#]),
+        (
+            same,
+            &[r#"{"x":-1}"#, r#"{"x":1,"y":2}"#, r#"{"x":0.5}"#],
+            &["{}", r#"{"x":1,"y":null}"#, r#"{"x":-0.5}"#],
+        ),
+    ]);
+}
+
+#[test]
+fn conditions() {
+    let card = json!({"type": "object", "properties": {"kind": {"type": "string"}, "n": {}},
+        "if": {"properties": {"kind": {"const": "card"}}}, "then": {"required": ["n"]}, "else": {"maxProperties": 1}});
+    let dependent = json!({"type": "object", "properties": {"a": {}, "b": {}, "c": {}},
+        "dependentRequired": {"a": ["c"]}, "dependentSchemas": {"b": {"properties": {"c": {"type": "null"}}}}});
+    check(&[
+        (
+            card,
+            &[r#"{"kind":"card","n":1}"#, r#"{"n":1}"#, r#"{"kind":"cash"}"#],
+            &[r#"{"kind":"card"}"#, "{}", r#"{"kind":"cash","n":1}"#],
+        ),
+        (
+            dependent,
+            &["{}", r#"{"a":1,"c":1}"#, r#"{"b":1,"c":null}"#, r#"{"b":1}"#],
+            &[r#"{"a":1}"#, r#"{"b":1,"c":1}"#, r#"{"a":1,"b":1,"c":1}"#],
+        ),
+        (
+            json!({"dependencies": {"a": ["b"], "c": {"minProperties": 2}}, "type": "object"}),
+            &["{}", r#"{"a":1,"b":2}"#, r#"{"c":1,"x":2}"#],
+            &[r#"{"a":1}"#, r#"{"c":1}"#],
+        ),
+    ]);
+}
+
+#[test]
+fn arrays() {
+    let pick = json!({"type": "array", "uniqueItems": true, "items": {"enum": ["a", "b", 1]}, "minItems": 2});
+    let some = json!({"type": "array", "contains": {"type": "integer"}, "minContains": 2, "maxContains": 2});
+    check(&[
+        (some, &["[1,2]", "[1,\"a\",2]"], &["[]", "[1]", "[1,2,3]"]),
+        (pick, &["[\"b\",\"a\"]", "[1,\"a\",\"b\"]"], &["[]", "[\"a\"]", "[\"a\",\"a\"]", "[1,\"a\",1]"]),
+        (
+            json!({"type": "array", "uniqueItems": true}),
+            &["[1,2,\"a\",\"b\",null]"],
+            &["[1,1]", "[\"a\",\"a\"]", "[[],[]]"],
+        ),
+        (
+            json!({"prefixItems": [{"const": 1}], "unevaluatedItems": false, "anyOf": [{"prefixItems": [true, {"const": 2}]}, {}]}),
+            &["[1]", "[1,2]", "{}"],
+            &["[2]", "[1,3]", "[1,2,3]"],
+        ),
+        (
+            json!({"type": "array", "items": {"const": 0}, "minItems": 2, "maxItems": 3}),
+            &["[0,0]"],
+            &["[0]", "[0,0,0,0]"],
+        ),
+    ]);
+}
+
+#[test]
+fn objects() {
+    let patterns = json!({"type": "object", "patternProperties": {"^a": {"type": "integer"}, "z$": {"minimum": 2}},
+        "additionalProperties": false});
+    let evaluated = json!({"type": "object", "properties": {"a": {}}, "unevaluatedProperties": false,
+        "anyOf": [{"properties": {"b": {"const": 1}}, "required": ["b"]}, {"properties": {"c": {}}}]});
+    check(&[
+        (patterns, &["{}", r#"{"az":2,"a":1,"z":2.5}"#], &[r#"{"az":1}"#, r#"{"az":2.5}"#, r#"{"b":1}"#]),
+        (evaluated, &[r#"{"a":1,"b":1}"#, r#"{"c":1}"#, r#"{"b":1,"c":1}"#], &[r#"{"b":2}"#, r#"{"d":1}"#]),
+        (json!({"type": "object", "propertyNames": {"maxLength": 2}}), &[r#"{"ab":1}"#], &[r#"{"abc":1}"#]),
+        (
+            json!({"type": "object", "minProperties": 2}),
+            &[r#"{"a":1,"b":1}"#],
+            &["{}", r#"{"a":1}"#, r#"{"a":1,"a":2}"#],
+        ),
+        (json!({"type": "object", "maxProperties": 1}), &["{}", r#"{"a":1}"#], &[r#"{"a":1,"b":1}"#]),
+    ]);
+}
+
+#[test]
+fn numbers_and_references() {
+    let tree = json!({"$id": "http://x/tree", "$dynamicAnchor": "node", "type": "object",
+        "properties": {"v": {}, "c": {"type": "array", "items": {"$dynamicRef": "#node"}}}});
+    let strict = json!({"$id": "http://x/strict", "$dynamicAnchor": "node", "$ref": "tree",
+        "unevaluatedProperties": false, "$defs": {"tree": tree}});
+    check(&[
+        (
+            json!({"type": "number", "multipleOf": 0.25}),
+            &["0.5", "0.50", "1", "-1.25", "3.0"],
+            &["0.3", "0.125"],
+        ),
+        (
+            json!({"type": "number", "minimum": 1.5, "exclusiveMaximum": 20}),
+            &["1.5", "19.99", "2"],
+            &["1.49", "20", "1"],
+        ),
+        (json!({"enum": [9_007_199_254_740_993_i64]}), &["9007199254740993"], &["9007199254740992"]),
+        (strict, &[r#"{"v":1,"c":[{"v":2}]}"#], &[r#"{"x":1}"#, r#"{"c":[{"x":1}]}"#]),
+    ]);
+}
