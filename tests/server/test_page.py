@@ -112,6 +112,11 @@ class Browser:
         )
         page.on("pageerror", lambda error: self.said.append(str(error)))
 
+    def expects(self, selector: str) -> Any:
+        """What is waited for of an element."""
+        playwright = importlib.import_module("playwright.sync_api")
+        return playwright.expect(self.page.locator(selector))
+
     def ask(self, prompt: str) -> str:
         """Sends a prompt and waits for the whole answer; its text."""
         self.page.fill("#prompt", prompt)
@@ -142,7 +147,7 @@ def fixture_browser(chromium: Any, pair: Server) -> Iterator[Browser]:
     page.set_default_timeout(PATIENCE * 1000)
     browser = Browser(page)
     page.goto(pair.url)
-    page.wait_for_function("document.querySelector('#engine').textContent.includes('exact')")
+    browser.expects("#engine").to_contain_text("exact")
     yield browser
     assert browser.said == []
     page.close()
@@ -161,10 +166,10 @@ def test_a_schema_is_checked_an_answer_coloured_and_the_same_without_drafts(brow
     page.wait_for_selector("#verdict.good")
     text = browser.ask(ASKED)
     assert set(json.loads(text)) == {"name", "age", "city"}
-    for source in ("forced", "draft_model"):
-        assert page.locator(f"#messages .token.{source}").count() > 0, source
-    page.locator("#messages .token.forced").first.hover()
-    assert "forced" in page.inner_text("#tip")
+    drafted = page.locator("#messages .token.draft_model")
+    assert drafted.count() > 0
+    drafted.first.hover()
+    assert "draft_model" in page.inner_text("#tip")
     assert "probability" in page.inner_text("#tip")
     shot(browser, "playground.png")
     page.click("#clear")
@@ -176,13 +181,20 @@ def test_a_schema_is_checked_an_answer_coloured_and_the_same_without_drafts(brow
     shot(browser, "playground-phone.png")
 
 
+def test_what_a_schema_leaves_no_choice_in_is_forced(browser: Browser) -> None:
+    browser.page.fill("#schema", '{"const": "the only answer"}')
+    browser.page.wait_for_selector("#verdict.good")
+    assert json.loads(browser.ask("Say something.")) == "the only answer"
+    assert browser.page.locator("#messages .token.forced").count() > 0
+
+
 def test_a_schema_that_cannot_be_enforced_says_why(browser: Browser) -> None:
     page = browser.page
     page.fill("#schema", '{"type": "strin"}')
     page.wait_for_selector("#verdict.bad")
     assert "type" in page.inner_text("#verdict")
     page.fill("#schema", "{")
-    page.wait_for_function("document.querySelector('#verdict').textContent.includes('JSON')")
+    browser.expects("#verdict").to_contain_text("JSON")
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -219,4 +231,4 @@ def test_the_request_elsewhere_is_the_one_that_is_sent(browser: Browser) -> None
     ]:
         page.select_option("#language", language)
         page.fill("#prompt", "it's a test")
-        page.wait_for_function(f"document.querySelector('#code').value.startsWith({json.dumps(begins)})")
+        browser.expects("#code").to_have_value(re.compile(f"^{begins}"))

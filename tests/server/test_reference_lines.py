@@ -140,7 +140,7 @@ def test_the_readme_of_tensorrt_llms_draft_target_model() -> None:
     said = done.stdout.splitlines()
     assert said[0] == 'Input [Text 0]: "How does Draft-Sampling work?"'
     assert said[1].startswith('Output [Text 0 Beam 0]: "')
-    for part in ("draft on one device, 0", "target on one device, 1", "draft_model draft", "up to 4 tokens"):
+    for part in ("draft on [0]: no ranks", "target on [1]: no ranks", "draft_model draft", "up to 4 tokens"):
         assert part in done.stderr
     assert "acceptance: Rejection" in done.stderr
 

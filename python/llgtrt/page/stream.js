@@ -38,10 +38,10 @@ export async function* chat(body, key, signal) {
   }
 }
 
-// What the server says of a schema: {ok, ...}, as POST /v1/grammar/check answers.
+// What POST /v1/grammar/check says of a schema: {ok, pointer, keyword, reason}.
 export async function check(schema, key) {
   const response = await fetch("/v1/grammar/check", {
-    method: "POST", headers: headers(key), body: JSON.stringify({ json_schema: schema }),
+    method: "POST", headers: headers(key), body: JSON.stringify({ schema }),
   });
   if (!response.ok) throw await refusal(response);
   return response.json();
