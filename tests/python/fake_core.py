@@ -17,45 +17,23 @@ import types
 from collections import Counter
 from typing import Any
 
+from llgtrt._core import (
+    CoreError,
+    EngineClosed,
+    EngineError,
+    GrammarError,
+    InvalidRequest,
+    Overloaded,
+)
+from llgtrt._core import (
+    NotFound as NotFound,
+)
+
 SPECIAL = ["<|im_start|>", "<|im_end|>", "<|endoftext|>", "<|bos|>"]
 FIRST_SPECIAL = 0x110000
 END = FIRST_SPECIAL + 1
 CONTEXT = 4096
 BUCKET_COUNT = 19
-
-
-try:
-    from llgtrt._core import (
-        CoreError,
-        EngineClosed,
-        EngineError,
-        GrammarError,
-        InvalidRequest,
-        NotFound,
-        Overloaded,
-    )
-except ImportError:
-
-    class CoreError(Exception):  # type: ignore[no-redef]
-        pass
-
-    class InvalidRequest(CoreError, ValueError):  # type: ignore[no-redef]
-        pass
-
-    class GrammarError(CoreError, ValueError):  # type: ignore[no-redef]
-        pass
-
-    class NotFound(CoreError):  # type: ignore[no-redef]
-        pass
-
-    class Overloaded(CoreError):  # type: ignore[no-redef]
-        pass
-
-    class EngineError(CoreError):  # type: ignore[no-redef]
-        pass
-
-    class EngineClosed(CoreError):  # type: ignore[no-redef]
-        pass
 
 
 def invalid(what: str, why: str, code: str | None = None) -> InvalidRequest:
