@@ -52,9 +52,8 @@ class Order(TypedDict):
     """The core is asked for masks."""
     priority: float
     cache_salt_id: int | None
-    guide_json: str | None
-    """A constraint, for what enforces it by itself: a JSON schema, or a Lark grammar."""
-    guide_lark: str | None
+    guide: str | None
+    """A constraint in Lark, for what enforces it by itself."""
 
 
 Answer = tuple[int, str | None, list[int], bool, str, list[float], Any]

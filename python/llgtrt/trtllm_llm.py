@@ -126,11 +126,8 @@ class Executor:
             self._live.pop(client, None)
 
     def _sampling(self, order: Order) -> Any:
-        guide = None
-        if order["guide_json"] is not None:
-            guide = self._params.GuidedDecodingParams(json=order["guide_json"])
-        elif order["guide_lark"] is not None:
-            guide = self._params.GuidedDecodingParams(grammar=order["guide_lark"])
+        lark = order["guide"]
+        guide = None if lark is None else self._params.GuidedDecodingParams(grammar=lark)
         return self._params.SamplingParams(
             end_id=order["end_id"],
             max_tokens=order["max_tokens"],

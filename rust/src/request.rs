@@ -190,6 +190,21 @@ pub struct Limits {
     pub lacks: Lacks,
 }
 
+#[cfg(test)]
+impl Limits {
+    /// Of a small engine with a vocabulary of so many tokens.
+    pub(crate) fn small(n_vocab: usize) -> Self {
+        Limits {
+            n_vocab: n_vocab as u32,
+            context: 64,
+            max_prompt: 64,
+            default_output: u32::MAX,
+            faults: false,
+            lacks: Default::default(),
+        }
+    }
+}
+
 /// A valid request.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Request {

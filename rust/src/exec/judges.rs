@@ -126,14 +126,7 @@ mod tests {
 
     /// Jobs of all kinds; every tenth one's sampler panics.
     fn jobs(vocab: &Arc<Vocab>) -> Vec<Job> {
-        let limits = Limits {
-            n_vocab: vocab.len() as u32,
-            context: 64,
-            max_prompt: 64,
-            default_output: u32::MAX,
-            faults: true,
-            lacks: Default::default(),
-        };
+        let limits = Limits { faults: true, ..Limits::small(vocab.len()) };
         let job = |i: u32| {
             let more = match i % 10 {
                 0 => r#","logprobs":3"#,

@@ -1,12 +1,11 @@
 //! Spec to compiled matcher. Takes milliseconds to seconds and a deep stack: runs on the compiler's threads only.
 
 use super::budget::Budget;
-use super::guide::Guide;
 use super::part::{Ends, Pristine, mask_of};
 use super::schema::{self, Together};
 use super::sections::{self, Plan};
 use super::spec::{Calls, Section, Tool};
-use super::{GrammarSpec, calls, env, gbnf, lark, text};
+use super::{GrammarSpec, calls, env, gbnf, guide, lark, text};
 use crate::config::GrammarConfig;
 use crate::error::{Error, Result};
 use crate::vocab::Vocab;
@@ -209,7 +208,7 @@ impl Builder {
 
     /// Compiles, and computes the first mask: some grammars compile and then admit nothing.
     fn compile(&self, grammar: TopLevelGrammar, limits: &ParserLimits) -> Result<Pristine, String> {
-        let guide = Guide::of(&grammar);
+        let guide = guide::of(&grammar);
         let parser = self
             .factory
             .create_parser_from_init_ext(

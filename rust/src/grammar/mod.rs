@@ -31,7 +31,6 @@ mod triggers;
 mod walk;
 
 pub use compiler::{CompileHandle, CompileStats, Compiler};
-pub use guide::Guide;
 pub use mask::{Mask, Next};
 pub use spec::GrammarSpec;
 pub use walk::Walk;
@@ -78,8 +77,8 @@ impl Grammar {
         Grammar { plan: Arc::clone(&self.plan), at: self.at.apart(), committed: self.committed }
     }
 
-    /// What it was made from; None where an engine's own llguidance could not take it.
-    pub fn guide(&self) -> Option<&Guide> {
+    /// The Lark text that it was made from; None where an engine's own llguidance could not take it.
+    pub fn guide(&self) -> Option<&str> {
         self.plan.guide()
     }
 

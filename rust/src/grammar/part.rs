@@ -1,6 +1,5 @@
 //! One llguidance matcher: what is committed to it, and how a walk ahead in it is undone.
 
-use super::guide::Guide;
 use super::mask::Mask;
 use super::text;
 use crate::error::{Error, Result};
@@ -15,7 +14,8 @@ pub(super) struct Pristine {
     pub(super) matcher: Matcher,
     pub(super) can_rollback: bool,
     pub(super) ends: Arc<Ends>,
-    pub(super) guide: Option<Guide>,
+    /// See [`super::Grammar::guide`].
+    pub(super) guide: Option<String>,
 }
 
 /// The end tokens, and the width of a mask.

@@ -4,7 +4,6 @@
 //! constrained and does not take them, the token is refused. Those tokens are few, and known for each state of the
 //! search at compile time: only in such a state there is a mask in free text.
 
-use super::guide::Guide;
 use super::mask::{Mask, Next};
 use super::part::{Ends, Part, Pristine, broken};
 use super::spec::{Section, Trigger};
@@ -73,9 +72,9 @@ impl Plan {
     }
 
     /// What a constraint of the whole output was made from.
-    pub(super) fn guide(&self) -> Option<&Guide> {
+    pub(super) fn guide(&self) -> Option<&str> {
         match self.stages.as_slice() {
-            [Stage::Bound { pristine, .. }] => pristine.guide.as_ref(),
+            [Stage::Bound { pristine, .. }] => pristine.guide.as_deref(),
             _ => None,
         }
     }

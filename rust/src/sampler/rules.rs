@@ -94,14 +94,7 @@ mod tests {
     use std::sync::Arc;
 
     fn sampler(more: &str, vocab: &Arc<Vocab>) -> Sampler {
-        let limits = Limits {
-            n_vocab: vocab.len() as u32,
-            context: 64,
-            max_prompt: 64,
-            default_output: u32::MAX,
-            faults: false,
-            lacks: Default::default(),
-        };
+        let limits = Limits::small(vocab.len());
         let json = format!(r#"{{"prompt":[1],"sampling":{{"temperature":0,"seed":5}}{more}}}"#);
         let spec: RequestSpec = serde_json::from_str(&json).unwrap();
         Sampler::new(Arc::new(Request::new(spec, &limits).unwrap()), 0, 0, vocab.clone())

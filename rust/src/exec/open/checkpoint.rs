@@ -1,12 +1,12 @@
 //! Opens Hugging Face folders, which TensorRT-LLM's LLM API takes as they are.
 
-use super::files::{broken, end_tokens, read, sampled};
+use super::files::{broken, read, sampled, vocab_beside};
 use super::{Opened, info_of};
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::exec::Info;
 use crate::exec::trtllm::{self, Checkpoint};
-use crate::vocab::{Vocab, VocabOptions};
+use crate::vocab::Vocab;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -43,21 +43,7 @@ pub(super) fn check(target: &str) -> Result<()> {
 
 /// The vocabulary of the folder's tokenizer.json; `info`: what is known of it already.
 pub(super) fn vocab(target: &str, info: Option<&Info>) -> Result<Arc<Vocab>> {
-    let path = Path::new(target);
-    let options = match info {
-        Some(info) => VocabOptions {
-            n_vocab: Some(info.limits.n_vocab as usize),
-            eog: info.eog.clone(),
-            bos: info.begin,
-            add_bos: Some(info.bos.is_some()),
-        },
-        None => VocabOptions {
-            n_vocab: Some(described(target)?.0 as usize),
-            eog: end_tokens(&path.join("generation_config.json"))?,
-            ..VocabOptions::default()
-        },
-    };
-    Vocab::from_tokenizer_json(&read(&path.join("tokenizer.json"))?, &options)
+    vocab_beside(Path::new(target), info, || Ok(described(target)?.0))
 }
 
 pub(super) fn open(target: &str, config: &Config) -> Result<Opened> {

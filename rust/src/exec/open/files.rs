@@ -1,10 +1,13 @@
 //! Files that lie in an engine folder of any engine.
 
 use crate::error::{Error, Result};
+use crate::exec::Info;
 use crate::types::Token;
+use crate::vocab::{Vocab, VocabOptions};
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
+use std::sync::Arc;
 
 /// The end tokens that a generation_config.json names; none where there is no such file.
 pub(super) fn end_tokens(path: &Path) -> Result<Vec<Token>> {
@@ -20,6 +23,24 @@ pub(super) fn end_tokens(path: &Path) -> Result<Vec<Token>> {
     };
     let id = |v: &serde_json::Value| v.as_u64().and_then(|n| Token::try_from(n).ok());
     ids.iter().map(|v| id(v).ok_or_else(|| broken(path, "has an eos_token_id that is no token id"))).collect()
+}
+
+/// The vocabulary of a folder's tokenizer.json; `info`: what is known of it already; `tokens`: how many there are, where
+/// nothing is.
+pub(super) fn vocab_beside(
+    folder: &Path,
+    info: Option<&Info>,
+    tokens: impl FnOnce() -> Result<u32>,
+) -> Result<Arc<Vocab>> {
+    let options = match info {
+        Some(info) => info.vocab_options(),
+        None => VocabOptions {
+            n_vocab: Some(tokens()? as usize),
+            eog: end_tokens(&folder.join("generation_config.json"))?,
+            ..VocabOptions::default()
+        },
+    };
+    Vocab::from_tokenizer_json(&read(&folder.join("tokenizer.json"))?, &options)
 }
 
 pub(super) fn read(path: &Path) -> Result<Vec<u8>> {

@@ -87,13 +87,7 @@ pub(super) fn check_model(target: &str) -> Result<()> {
 }
 
 pub(super) fn model_vocab(target: &str, info: &Info) -> Result<Arc<Vocab>> {
-    let options = VocabOptions {
-        n_vocab: Some(info.limits.n_vocab as usize),
-        eog: info.eog.clone(),
-        bos: info.begin,
-        add_bos: Some(info.bos.is_some()),
-    };
-    Files::find(target)?.vocab(&options)
+    Files::find(target)?.vocab(&info.vocab_options())
 }
 
 pub(super) fn serve_device(options: &RankOptions) -> Result<()> {

@@ -1,13 +1,13 @@
 //! Opens engine folders of TensorRT-LLM: checks, vocabulary, facts.
 
-use super::files::{broken, end_tokens, read, sampled};
+use super::files::{broken, sampled, vocab_beside};
 use super::{Opened, drafters, info_of};
 use crate::config::{self, Config};
 use crate::error::{Error, Result};
 use crate::exec::Info;
 use crate::exec::trtllm::folder::{Folder, is_engine};
 use crate::exec::trtllm::{self, Pair};
-use crate::vocab::{Vocab, VocabOptions};
+use crate::vocab::Vocab;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -67,21 +67,7 @@ pub(super) fn vocab(target: &str, info: Option<&Info>) -> Result<Arc<Vocab>> {
             "there is none beside the engine; copy it there from the model that the engine was built from";
         return Err(broken(&file, why));
     }
-    let options = match info {
-        Some(info) => VocabOptions {
-            n_vocab: Some(info.limits.n_vocab as usize),
-            eog: info.eog.clone(),
-            bos: info.begin,
-            add_bos: Some(info.bos.is_some()),
-        },
-        None => VocabOptions {
-            n_vocab: Some(Folder::open("target", path)?.n_vocab as usize),
-            eog: end_tokens(&path.join("generation_config.json"))?,
-            bos: None,
-            add_bos: None,
-        },
-    };
-    Vocab::from_tokenizer_json(&read(&file)?, &options)
+    vocab_beside(path, info, || Ok(Folder::open("target", path)?.n_vocab))
 }
 
 /// Opens the target and its draft model on the rank that leads.

@@ -105,14 +105,7 @@ mod tests {
     /// A job that computes one token at position 7, and drafts.
     fn job(draft: &[Token]) -> Job {
         let vocab = Vocab::toy().unwrap();
-        let limits = Limits {
-            n_vocab: vocab.len() as u32,
-            context: 64,
-            max_prompt: 64,
-            default_output: u32::MAX,
-            faults: false,
-            lacks: Default::default(),
-        };
+        let limits = Limits::small(vocab.len());
         let spec = serde_json::from_str(r#"{"prompt":[1],"logprobs":0,"stop_token_ids":[65]}"#).unwrap();
         let request = Arc::new(Request::new(spec, &limits).unwrap());
         Job {

@@ -2,7 +2,7 @@
 
 use super::walk::Walk;
 use crate::error::{Error, Result};
-use crate::grammar::{Grammar, Guide};
+use crate::grammar::Grammar;
 use crate::sampler::Sampler;
 use crate::types::Token;
 use pyo3::prelude::*;
@@ -39,10 +39,8 @@ pub(super) struct Order {
     pub(super) masked: bool,
     pub(super) priority: f64,
     pub(super) cache_salt_id: Option<u64>,
-    /// A JSON schema that the engine enforces by itself.
-    pub(super) guide_json: Option<String>,
-    /// A Lark grammar that it enforces.
-    pub(super) guide_lark: Option<String>,
+    /// A Lark grammar that the engine enforces by itself.
+    pub(super) guide: Option<String>,
 }
 
 impl Order {
@@ -91,8 +89,7 @@ impl Order {
             priority: priority(spec.priority),
             cache_salt_id: Some(salt(spec.client, spec.cache_salt))
                 .filter(|_| abilities.cache_salt && (spec.client, spec.cache_salt) != (0, 0)),
-            guide_json: None,
-            guide_lark: None,
+            guide: None,
         }
     }
 
@@ -104,8 +101,7 @@ impl Order {
         self.masked = false;
         match grammar.map(Grammar::guide) {
             None => {}
-            Some(Some(Guide::Json(schema))) => self.guide_json = Some(schema.clone()),
-            Some(Some(Guide::Lark(lark))) => self.guide_lark = Some(lark.clone()),
+            Some(Some(lark)) => self.guide = Some(lark.to_owned()),
             Some(None) => {
                 let why = "a grammar of several parts is not possible on TensorRT-LLM's LLM API; make it one";
                 return Err(Error::grammar("", "llguidance", why));
@@ -146,14 +142,7 @@ mod tests {
 
     fn order(more: &str, abilities: Abilities) -> Order {
         let vocab = Vocab::toy().unwrap();
-        let limits = Limits {
-            n_vocab: vocab.len() as u32,
-            context: 64,
-            max_prompt: 64,
-            default_output: u32::MAX,
-            faults: false,
-            lacks: Default::default(),
-        };
+        let limits = Limits::small(vocab.len());
         let spec = serde_json::from_str(&format!(r#"{{"prompt":[1,2,3]{more}}}"#)).unwrap();
         let request = Arc::new(Request::new(spec, &limits).unwrap());
         let sampler = Sampler::new(request, 0, 9, vocab);
