@@ -75,8 +75,9 @@ class Mask:
         """Compile `schema`; raises `ValueError` if llguidance refuses it."""
         self.matcher: Any = None
         if schema is not None:
-            options = {"whitespace_pattern": WHITESPACE}
-            grammar = LLMatcher.grammar_from_json_schema(json.dumps(strict(schema)), defaults=options)
+            grammar = LLMatcher.grammar_from_json_schema(
+                json.dumps(strict(schema)), defaults={"whitespace_pattern": WHITESPACE}
+            )
             self.matcher = LLMatcher(pair.guide, grammar)
             if self.matcher.is_error():
                 raise ValueError(self.matcher.get_error())
