@@ -22,11 +22,16 @@ PAIRS: dict[str, Any] = {
         None,
         {"max_num_tokens": 64, "enable_chunked_context": True},
     ),
-    "pair": (TARGET, DRAFT, {"speculative": {"max_draft_len": DRAFT_LEN}}),
+    # What is drafted shall not depend on how long anything takes.
+    "pair": (TARGET, DRAFT, {"speculative": {"max_draft_len": DRAFT_LEN, "adaptive": False}}),
     "pair, few blocks": (
         TARGET,
         DRAFT,
-        {"max_batch_size": 4, "kv_cache_max_tokens": 4096, "speculative": {"max_draft_len": 3}},
+        {
+            "max_batch_size": 4,
+            "kv_cache_max_tokens": 4096,
+            "speculative": {"max_draft_len": 3, "adaptive": False},
+        },
     ),
     "drafts without a model": (
         TARGET,
