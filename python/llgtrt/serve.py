@@ -23,6 +23,7 @@ from llgtrt.app import Work, create_app
 from llgtrt.connection import Connection, drop_stalled
 from llgtrt.engine import AsyncEngine
 from llgtrt.metrics import news, promise
+from llgtrt.openai.chat import Model
 from llgtrt.openai.routes import Api
 from llgtrt.settings import Settings, StartError, is_loopback
 
@@ -226,7 +227,10 @@ async def follow(engine: AsyncEngine, api: Api, address: str) -> None:
             raise StartError(why)
         if state == "ready" and before == "loading":
             info = engine.info()
-            api.template, api.loaded = templates.load(api.settings, info), True
+            template = templates.load(api.settings, info)
+            if template is not None:
+                api.model = Model.of(template, api.vocabulary, api.settings.server)
+            api.loaded = True
             log.info("ready: %s at %s, %s; %s", api.settings.model, address, promise(info), info["summary"])
         elif state != before:
             log.warning("the engine is %s: %s", state, why)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from llgtrt.openai import formats, schema, tools, translate
@@ -26,6 +27,8 @@ class Model:
     vocabulary: Vocabulary
     format: formats.Format
     markers: formats.Markers | None
+    words: frozenset[str]
+    """Those of its template: the variables that it looks at are among them."""
     reasons: bool
     """It reasons whenever it is not told otherwise."""
 
@@ -33,17 +36,19 @@ class Model:
     def of(template: ChatTemplate, vocabulary: Vocabulary, server: ServerSettings) -> Model:
         """The model of a template, as far as it is not configured."""
         source = template.source
+        words = frozenset(re.findall(r"\w+", source))
         return Model(
             template,
             vocabulary,
             formats.tool_format(server.tool_format, source),
             formats.markers(server.reasoning_markers, source),
-            bool(server.reasoning_markers) or formats.knows(source, "enable_thinking"),
+            words,
+            bool(server.reasoning_markers) or "enable_thinking" in words,
         )
 
     def knows(self, variable: str) -> bool:
         """Whether its template looks at this variable."""
-        return formats.knows(self.template.source, variable)
+        return variable in self.words
 
 
 def ready(
@@ -65,26 +70,33 @@ def _prompt(
     model: Model, body: schema.ChatRequest, messages: Sequence[dict[str, Any]], asked: tools.Tools | None
 ) -> list[int]:
     options = translate.template_options(body)
-    messages = tools.fitting(messages, model.format)
     if model.knows("tools"):
         # What must not be called is not told of.
         options["tools"] = asked.rendered() if asked and asked.called else None
-        variants = [messages]
-        if any("tool_calls" in message for message in messages):
-            # There are templates that take arguments as objects, and some that take them as text.
-            variants.append(tools.as_texts(messages))
-    else:
-        plain = tools.plain(messages, model.format)
-        # There are templates without a system's message.
-        roles = ("system", "user") if asked and asked.called else ("system",)
-        variants = [tools.telling(plain, asked, model.format, role) for role in roles]
     refusal = None
-    for variant in variants:
+    for variant in _variants(model, tools.fitting(messages, model.format), asked):
         try:
             return model.vocabulary.chat(model.template, variant, options)
         except RenderError as e:
             refusal = refusal or e
     raise invalid("messages", f"messages: {refusal}") from refusal
+
+
+def _variants(
+    model: Model, messages: Sequence[dict[str, Any]], asked: tools.Tools | None
+) -> Iterator[Sequence[dict[str, Any]]]:
+    """The messages as templates may want them: the first that a template takes counts."""
+    if model.knows("tools"):
+        yield messages
+        if any("tool_calls" in message for message in messages):
+            # There are templates that take arguments as objects, and some that take them as text.
+            yield tools.as_texts(messages)
+        return
+    plain = tools.plain(messages, model.format)
+    yield tools.telling(plain, asked, model.format, "system")
+    if asked and asked.called:
+        # There are templates without a system's message.
+        yield tools.telling(plain, asked, model.format, "user")
 
 
 def _wanted(model: Model, body: schema.ChatRequest) -> bool | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -112,11 +111,6 @@ def markers(configured: Sequence[str] | None, template: str) -> Markers | None:
     if configured is not None:
         return (configured[0], configured[1]) if configured else None
     return next((pair for pair in _MARKERS if pair[1] in template), None)
-
-
-def knows(template: str, variable: str) -> bool:
-    """Whether a template looks at a variable."""
-    return re.search(rf"\b{variable}\b", template) is not None
 
 
 def instructions(style: Format, tools: Sequence[dict[str, Any]], parallel: bool) -> str:

@@ -8,7 +8,7 @@ import functools
 import hashlib
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 from starlette.requests import ClientDisconnect, Request
@@ -25,7 +25,8 @@ from llgtrt.openai.render_chat import ChatRender
 from llgtrt.openai.reply import Reply
 from llgtrt.prompt import Vocabulary, strings
 from llgtrt.settings import Settings
-from llgtrt.templates import ChatTemplate
+
+T = TypeVar("T")
 
 LARGE = 10_000
 """Bytes from which a body is worth a thread of its own: other requests go on meanwhile."""
@@ -47,9 +48,10 @@ class Api:
     settings: Settings
     engine: AsyncEngine
     vocabulary: Vocabulary
-    template: ChatTemplate | None = None
+    model: Model | None = None
+    """How chats are written; None where there is no template, or not yet."""
     loaded: bool = False
-    """Whether the engine was opened and `template` is the model's."""
+    """Whether the engine was opened and `model` is its model's."""
     created: int = dataclasses.field(default_factory=lambda: int(time.time()))
     _fingerprint: tuple[dict[str, Any], str] | None = None
     """Of these facts of the engine."""
@@ -93,7 +95,7 @@ class Api:
         info = self.engine.info()
         if self._fingerprint is None or self._fingerprint[0] is not info:
             names = ("promise", "summary", "weights", "limits")
-            template = self.template.source if self.template else None
+            template = self.model.template.source if self.model else None
             facts = f"{__version__} {self.settings.model} {[info[name] for name in names]} {template}"
             kind = "synthetic" if self._config["speculative"]["synthetic_acceptance"] else "fp"
             self._fingerprint = info, f"{kind}_" + hashlib.sha256(facts.encode()).hexdigest()[:12]
@@ -275,14 +277,14 @@ def chat_prompt(api: Api, body: schema.ChatRequest) -> tuple[list[int], Reply]:
         ApiError: the model has no template, or its template refuses the messages.
     """
     messages = translate.messages(body)
-    if api.template is None:
+    if api.model is None:
         raise invalid(
             "messages", "messages: this model has no chat template; the server needs --chat-template"
         )
     tools = [bytes(tool.function.parameters) for tool in body.tools or ()]
     length = sum(map(len, strings(messages))) + sum(map(len, tools))
     api.check_length(length, body, "messages")
-    return ready(Model.of(api.template, api.vocabulary, api.settings.server), body, messages)
+    return ready(api.model, body, messages)
 
 
 def cut(api: Api, body: schema.Common, prompts: Sequence[Sequence[int]]) -> Sequence[Sequence[int]]:
@@ -307,12 +309,17 @@ def decode(api: Api, prompts: Sequence[Sequence[int]]) -> Sequence[str]:
     return [api.vocabulary.decode(prompt) for prompt in prompts]
 
 
+async def made(request: Request, read: Callable[[Api, bytes, int], T]) -> T:
+    """What `read` makes of the body, beside the event loop where there is much to do."""
+    api: Api = request.app.state.api
+    what = (api, await read_body(request, api), request.scope["client_number"])
+    return read(*what) if len(what[1]) < LARGE else await asyncio.to_thread(read, *what)
+
+
 async def answer(request: Request, read: Callable[[Api, bytes, int], Work]) -> Response:
     """Generates, and answers in one piece or as a stream, which begins with the engine's first event."""
     api: Api = request.app.state.api
-    data = await read_body(request, api)
-    what = (api, data, request.scope["client_number"])
-    work = read(*what) if len(data) < LARGE else await asyncio.to_thread(read, *what)
+    work = await made(request, read)
     body, render = work.body, work.render
     render.with_prompt = body.prompt_logprobs is not None
     cores = (translate.with_prompt(work.core, prompt) for prompt in work.prompts)

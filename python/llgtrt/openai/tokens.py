@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -37,12 +36,7 @@ async def render(request: Request) -> Response:
 
 
 async def _answer(request: Request, make: Callable[[routes.Api, bytes, int], Json]) -> Response:
-    """Made beside the event loop, where there is much to do."""
-    api: routes.Api = request.app.state.api
-    data = await routes.read_body(request, api)
-    what = (api, data, request.scope["client_number"])
-    told = make(*what) if len(data) < routes.LARGE else await asyncio.to_thread(make, *what)
-    return routes.json_response(told)
+    return routes.json_response(await routes.made(request, make))
 
 
 def _tokenize(api: routes.Api, data: bytes, client: int) -> Json:

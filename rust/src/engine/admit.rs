@@ -129,7 +129,6 @@ impl Engine {
         let reuse = (self.reuses() && !sequence.scores()).then(|| self.scope(sequence));
         let placement = self.slots.choose(sequence.tokens(), &held, reuse);
         let placement = placement.expect("fits() saw an idle slot. This is a bug.");
-        let placement = if self.caps.copying == Copying::Never { placement.in_place() } else { placement };
         let slot = placement.slot;
         let stored = self.stored(sequence, placement.computed);
         // The store is as good a refuge, and needs no pass that makes the copy.

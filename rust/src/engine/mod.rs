@@ -17,7 +17,7 @@ use crate::config::{Config, DraftSource};
 use crate::error::{Error, panic_text};
 use crate::exec::open::{self, Opened};
 use crate::exec::pace::{Pace, Shape};
-use crate::exec::{Caps, Copying, Drafter, ExecError, Job, JobId, Target, Wake};
+use crate::exec::{Caps, Drafter, ExecError, Job, JobId, Target, Wake};
 use crate::grammar::Compiler;
 use crate::metrics::{self, Gauges};
 use crate::request::Request;
@@ -130,7 +130,7 @@ impl Engine {
         let compiler = Compiler::new(vocab.clone(), &config.grammar, max_running, wake)?;
         let caps = target.caps().clone();
         Ok(Engine {
-            slots: Slots::new(caps.slots, caps.copying == Copying::Shares),
+            slots: Slots::new(caps.slots, caps.copying),
             drafts: Drafts::new(&caps.probed, caps.ragged),
             pace: Pace::new(&caps.probed),
             target,
@@ -252,7 +252,7 @@ impl Engine {
         }
         self.orders.clear();
         self.broken |= self.target.reset().is_err();
-        self.slots = Slots::new(self.caps.slots, self.caps.copying == Copying::Shares);
+        self.slots = Slots::new(self.caps.slots, self.caps.copying);
     }
 
     fn step(&mut self) -> Result<(), ExecError> {

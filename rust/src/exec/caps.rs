@@ -1,4 +1,5 @@
 //! What an engine can do, each thing told apart: the scheduler asks for what it needs and knows no engine by name.
+//! What a request cannot have of an engine is in [`crate::request::Lacks`].
 
 /// What an engine can do. Constant after opening.
 #[derive(Debug, Clone, PartialEq)]
@@ -26,10 +27,6 @@ pub struct Caps {
     /// The engine keeps prompts and prefixes by itself and finds them by their tokens: it is given each gap whole, cuts
     /// it as it likes, and a slot that no sequence holds keeps nothing.
     pub keeps_prompts: bool,
-    /// The engine draws tokens by itself, with noise of its own: a seed's text is not that of other engines.
-    pub samples: bool,
-    /// Where logits come from.
-    pub logits: Logits,
     /// Runs of differing lengths cost no more than as many tokens in runs of one length.
     pub ragged: bool,
     /// The promise found by the probe at start.
@@ -54,8 +51,6 @@ impl Caps {
             rollback: true,
             copying: Copying::Moves,
             keeps_prompts: false,
-            samples: false,
-            logits: Logits::Rows,
             ragged: false,
             promise: Promise::NearTies,
             probed: Vec::new(),
@@ -72,17 +67,6 @@ pub enum Copying {
     Moves,
     /// The KV is shared, which costs nothing.
     Shares,
-}
-
-/// Where the logits are that masks are laid over and tokens are drawn from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Logits {
-    /// Rows are handed to the core, which does everything with them.
-    Rows,
-    /// Rows stay with the engine, which asks the core for masks before it draws.
-    Masked,
-    /// Rows stay with the engine, which constrains them by itself.
-    Kept,
 }
 
 /// What the engine promises about the same request in another batch.

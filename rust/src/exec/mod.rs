@@ -31,7 +31,7 @@ pub mod toy;
 mod trtllm;
 pub mod verify;
 
-pub use caps::{Caps, Copying, Logits, Promise};
+pub use caps::{Caps, Copying, Promise};
 pub use drafter::{Ask, Collected, Drafter, Order, Remote};
 pub use info::Info;
 #[cfg(feature = "python")]

@@ -146,15 +146,7 @@ mod tests {
     /// Jobs of sequences with drafts of some tokens, and of one with a chunk.
     fn jobs(sequences: u32, drafted: u32, chunk: u32) -> Vec<Job> {
         let vocab = Vocab::toy().unwrap();
-        let n_vocab = vocab.len() as u32;
-        let limits = Limits {
-            n_vocab,
-            context: 64,
-            max_prompt: 64,
-            default_output: 1,
-            faults: false,
-            lacks: Default::default(),
-        };
+        let limits = Limits { default_output: 1, ..Limits::small(vocab.len()) };
         let spec: RequestSpec = serde_json::from_str(r#"{"prompt":[1]}"#).unwrap();
         let request = Arc::new(Request::new(spec, &limits).unwrap());
         let job = |(slot, tokens): (u32, u32)| Job {

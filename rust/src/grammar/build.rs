@@ -5,7 +5,7 @@ use super::part::{Ends, Pristine, mask_of};
 use super::schema::{self, Together};
 use super::sections::{self, Plan};
 use super::spec::{Calls, Section, Tool};
-use super::{GrammarSpec, calls, env, gbnf, guide, lark, text};
+use super::{GrammarSpec, calls, env, gbnf, lark, text};
 use crate::config::GrammarConfig;
 use crate::error::{Error, Result};
 use crate::vocab::Vocab;
@@ -208,7 +208,7 @@ impl Builder {
 
     /// Compiles, and computes the first mask: some grammars compile and then admit nothing.
     fn compile(&self, grammar: TopLevelGrammar, limits: &ParserLimits) -> Result<Pristine, String> {
-        let guide = guide::of(&grammar);
+        let guide = lark_of(&grammar);
         let parser = self
             .factory
             .create_parser_from_init_ext(
@@ -232,6 +232,12 @@ impl fmt::Debug for Builder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Builder").field("config", &self.config).finish_non_exhaustive()
     }
+}
+
+/// The Lark text that a grammar is; None where it has several parts.
+fn lark_of(grammar: &TopLevelGrammar) -> Option<String> {
+    let [part] = grammar.grammars.as_slice() else { return None };
+    part.lark_grammar.clone().filter(|_| part.json_schema.is_none())
 }
 
 fn check_size(kind: &str, source: &str, config: &GrammarConfig) -> Result<()> {

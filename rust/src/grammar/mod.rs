@@ -18,7 +18,6 @@ pub mod compiler;
 mod counters;
 mod env;
 mod gbnf;
-mod guide;
 mod lark;
 pub mod mask;
 mod part;

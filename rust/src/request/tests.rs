@@ -4,15 +4,12 @@ fn spec(json: &str) -> RequestSpec {
     serde_json::from_str(json).unwrap()
 }
 
+fn limits() -> Limits {
+    Limits { context: 16, max_prompt: 12, ..Limits::small(100) }
+}
+
 fn field(json: &str) -> (String, Option<String>) {
-    let limits = Limits {
-        n_vocab: 100,
-        context: 16,
-        max_prompt: 12,
-        default_output: u32::MAX,
-        faults: false,
-        lacks: Default::default(),
-    };
+    let limits = limits();
     match Request::new(spec(json), &limits) {
         Err(Error::Invalid { what, code, .. }) => (what, code),
         other => panic!("{json} gave {other:?}"),
@@ -54,14 +51,7 @@ fn the_context_bounds_prompt_and_output_together() {
     let exceeded = Some("context_length_exceeded".to_owned());
     assert_eq!(field(r#"{"prompt":[1,1,1,1,1,1,1,1,1,1,1,1,1]}"#), ("prompt".into(), exceeded.clone()));
     assert_eq!(field(r#"{"prompt":[1],"max_tokens":16}"#), ("max_tokens".into(), exceeded));
-    let limits = Limits {
-        n_vocab: 100,
-        context: 16,
-        max_prompt: 12,
-        default_output: u32::MAX,
-        faults: false,
-        lacks: Default::default(),
-    };
+    let limits = limits();
     assert_eq!(Request::new(spec(r#"{"prompt":[1]}"#), &limits).unwrap().max_tokens(), 15);
     let limits = Limits { default_output: 4, ..limits };
     let most = |json| Request::new(spec(json), &limits).unwrap().max_tokens();
@@ -86,14 +76,7 @@ fn too_many_of_anything_are_refused() {
 
 #[test]
 fn temperatures_that_would_overflow_are_greedy() {
-    let limits = Limits {
-        n_vocab: 100,
-        context: 16,
-        max_prompt: 12,
-        default_output: u32::MAX,
-        faults: false,
-        lacks: Default::default(),
-    };
+    let limits = limits();
     let temperature = |json| Request::new(spec(json), &limits).unwrap().spec().sampling.temperature;
     assert_eq!(temperature(r#"{"prompt":[1],"sampling":{"temperature":1e-7}}"#), 0.0);
     assert_eq!(temperature(r#"{"prompt":[1],"sampling":{"temperature":0.001}}"#), 0.001);
@@ -120,14 +103,8 @@ fn what_the_engine_lacks_is_refused_by_its_field() {
     ]);
     for (feature, json, field) in all {
         let spec: RequestSpec = serde_json::from_str(&format!(r#"{{"prompt":[1],{json}}}"#)).unwrap();
-        let limits = |features: Vec<Feature>| Limits {
-            n_vocab: 100,
-            context: 16,
-            max_prompt: 12,
-            default_output: u32::MAX,
-            faults: false,
-            lacks: Lacks { engine: "this engine".into(), features },
-        };
+        let limits =
+            |features| Limits { lacks: Lacks { engine: "this engine".into(), features }, ..limits() };
         let others = features.iter().copied().filter(|other| *other != feature).collect();
         assert!(Request::new(spec.clone(), &limits(others)).is_ok(), "{field}");
         let refused = Request::new(spec, &limits(vec![feature])).unwrap_err().to_string();

@@ -5,14 +5,7 @@ use proptest::prelude::*;
 
 fn request(json: &str) -> Request {
     let spec: RequestSpec = serde_json::from_str(json).unwrap();
-    let limits = Limits {
-        n_vocab: 268,
-        context: 1000,
-        max_prompt: 1000,
-        default_output: u32::MAX,
-        faults: true,
-        lacks: Default::default(),
-    };
+    let limits = Limits { context: 1000, max_prompt: 1000, faults: true, ..Limits::small(268) };
     Request::new(spec, &limits).unwrap()
 }
 

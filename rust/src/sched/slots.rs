@@ -6,6 +6,7 @@
 //! empty slot or in the place of one that was used longer ago.
 
 use super::Scope;
+use crate::exec::Copying;
 use crate::types::{Slot, Token};
 
 /// Shorter prefixes are computed again rather than copied between slots.
@@ -36,16 +37,6 @@ pub struct Placement {
     pub rescue: Option<Slot>,
 }
 
-impl Placement {
-    /// The same where nothing can be copied from slot to slot.
-    pub fn in_place(self) -> Self {
-        match self.reuse {
-            Reuse::Copy(_) => Placement { computed: 0, reuse: Reuse::None, rescue: None, ..self },
-            Reuse::None | Reuse::InPlace => Placement { rescue: None, ..self },
-        }
-    }
-}
-
 /// Where a sequence's first KV comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reuse {
@@ -62,13 +53,18 @@ pub enum Reuse {
 pub struct Slots {
     places: Vec<Place>,
     clock: u64,
-    cheap_copy: bool,
+    copying: Copying,
 }
 
 impl Slots {
     /// `count` empty slots.
-    pub fn new(count: u32, cheap_copy: bool) -> Self {
-        Slots { places: vec![Place::default(); count as usize], clock: 0, cheap_copy }
+    pub fn new(count: u32, copying: Copying) -> Self {
+        Slots { places: vec![Place::default(); count as usize], clock: 0, copying }
+    }
+
+    /// Slots cost nothing where they are shared: neither copies nor holes.
+    fn shared(&self) -> bool {
+        self.copying == Copying::Shares
     }
 
     /// KV tokens of kept prefixes.
@@ -110,8 +106,8 @@ impl Slots {
             let rescue = if self.mostly(from, length) { None } else { self.rescue(from, None) };
             return Some(Placement { slot: from, computed: length as u32, reuse: Reuse::InPlace, rescue });
         }
-        let least = if self.cheap_copy { 1 } else { WORTH_COPYING };
-        let copied = length >= least && from != fresh;
+        let least = if self.shared() { 1 } else { WORTH_COPYING };
+        let copied = self.copying != Copying::Never && length >= least && from != fresh;
         let (computed, reuse) = if copied { (length as u32, Reuse::Copy(from)) } else { (0, Reuse::None) };
         let rescue = self.rescue(fresh, copied.then_some(from));
         Some(Placement { slot: fresh, computed, reuse, rescue })
@@ -125,14 +121,14 @@ impl Slots {
     /// A kept prefix of which most is reused, and whose slot leaves no more holes than the best one. Nearly all prompts
     /// of a chat template begin alike: a few tokens in common are no reason to give up a whole kept conversation.
     fn good_in_place(&self, from: Slot, fresh: Slot, length: usize) -> bool {
-        self.mostly(from, length) && (self.cheap_copy || self.holes(from) <= self.holes(fresh))
+        self.mostly(from, length) && (self.shared() || self.holes(from) <= self.holes(fresh))
     }
 
     /// The idle slot with the fewest holes; then an empty one, then the least recently used, then the lowest.
     fn best_idle(&self) -> Option<Slot> {
         let idle = self.places.iter().enumerate().filter(|(_, p)| !p.busy);
         let key = |(i, p): &(usize, &Place)| {
-            let holes = if self.cheap_copy { 0 } else { self.holes(Slot(*i as u32)) };
+            let holes = if self.shared() { 0 } else { self.holes(Slot(*i as u32)) };
             (holes, !p.kept.is_empty(), p.stamp, *i)
         };
         idle.min_by_key(key).map(|(i, _)| Slot(i as u32))
@@ -151,7 +147,7 @@ impl Slots {
     /// longer ago than it. `wanted` is left as it is.
     fn rescue(&self, fresh: Slot, wanted: Option<Slot>) -> Option<Slot> {
         let Place { kept, stamp, .. } = &self.places[fresh.index()];
-        if kept.len() < WORTH_COPYING {
+        if self.copying == Copying::Never || kept.len() < WORTH_COPYING {
             return None;
         }
         let free = |(i, p): &(usize, &Place)| {
@@ -213,7 +209,7 @@ mod tests {
 
     #[test]
     fn the_longest_kept_prefix_is_used_in_place() {
-        let mut slots = Slots::new(4, false);
+        let mut slots = Slots::new(4, Copying::Moves);
         slots.leave(Slot(1), MINE, tokens(50));
         slots.leave(Slot(2), MINE, tokens(80));
         let p = slots.choose(&tokens(100), &[], Some(MINE)).unwrap();
@@ -223,8 +219,8 @@ mod tests {
     #[test]
     fn a_few_tokens_in_common_leave_a_kept_prefix_alone() {
         let other = [tokens(3), vec![900; 40]].concat();
-        for (cheap_copy, reuse) in [(false, Reuse::None), (true, Reuse::Copy(Slot(0)))] {
-            let mut slots = Slots::new(4, cheap_copy);
+        for (copying, reuse) in [(Copying::Moves, Reuse::None), (Copying::Shares, Reuse::Copy(Slot(0)))] {
+            let mut slots = Slots::new(4, copying);
             slots.leave(Slot(0), MINE, tokens(80));
             let p = slots.choose(&other, &[], Some(MINE)).unwrap();
             assert_eq!((p.slot, p.reuse, p.rescue), (Slot(1), reuse, None));
@@ -233,7 +229,7 @@ mod tests {
 
     #[test]
     fn a_running_prefix_is_copied_and_the_last_token_left() {
-        let mut slots = Slots::new(4, false);
+        let mut slots = Slots::new(4, Copying::Moves);
         slots.take(Slot(0));
         let p = slots.choose(&tokens(50), &[(Slot(0), &tokens(60))], None).unwrap();
         assert_eq!(p, Placement { slot: Slot(1), computed: 49, reuse: Reuse::Copy(Slot(0)), rescue: None });
@@ -241,18 +237,18 @@ mod tests {
 
     #[test]
     fn without_copies_a_prefix_is_used_in_place_or_computed_again() {
-        let mut slots = Slots::new(4, false);
+        let mut slots = Slots::new(4, Copying::Never);
         slots.leave(Slot(2), MINE, tokens(50));
-        let p = slots.choose(&tokens(60), &[], Some(MINE)).unwrap().in_place();
+        let p = slots.choose(&tokens(60), &[], Some(MINE)).unwrap();
         assert_eq!(p, Placement { slot: Slot(2), computed: 50, reuse: Reuse::InPlace, rescue: None });
         slots.take(Slot(0));
-        let p = slots.choose(&tokens(60), &[], Some(MINE)).unwrap().in_place();
+        let p = slots.choose(&tokens(60), &[], Some(MINE)).unwrap();
         assert_eq!(p, Placement { slot: Slot(1), computed: 0, reuse: Reuse::None, rescue: None });
     }
 
     #[test]
     fn holes_are_filled_and_what_was_kept_there_is_rescued() {
-        let mut slots = Slots::new(8, false);
+        let mut slots = Slots::new(8, Copying::Moves);
         for s in [0, 1, 3] {
             slots.take(Slot(s));
         }
@@ -263,7 +259,7 @@ mod tests {
 
     #[test]
     fn a_few_tokens_in_common_do_not_end_what_was_kept_in_the_best_slot() {
-        let mut slots = Slots::new(8, false);
+        let mut slots = Slots::new(8, Copying::Moves);
         for s in [0, 1, 3] {
             slots.take(Slot(s));
         }
@@ -277,7 +273,7 @@ mod tests {
 
     #[test]
     fn a_rescued_prefix_takes_the_place_of_the_least_recently_used() {
-        let mut slots = Slots::new(5, false);
+        let mut slots = Slots::new(5, Copying::Moves);
         for s in [0, 2] {
             slots.take(Slot(s));
         }
@@ -297,7 +293,7 @@ mod tests {
 
     #[test]
     fn without_reuse_and_for_others_kept_prefixes_are_ignored() {
-        let mut slots = Slots::new(2, false);
+        let mut slots = Slots::new(2, Copying::Moves);
         slots.leave(Slot(1), MINE, tokens(50));
         for reuse in [None, Some((2, 0)), Some((1, 7))] {
             let p = slots.choose(&tokens(60), &[], reuse).unwrap();
@@ -307,7 +303,7 @@ mod tests {
 
     #[test]
     fn the_least_recently_used_goes_first() {
-        let mut slots = Slots::new(3, false);
+        let mut slots = Slots::new(3, Copying::Moves);
         slots.leave(Slot(2), MINE, tokens(5));
         slots.leave(Slot(0), MINE, tokens(6));
         for oldest in [Slot(2), Slot(0)] {

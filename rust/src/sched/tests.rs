@@ -11,15 +11,7 @@ const BOUNDS: Bounds = Bounds { tokens: 1000, chunk_tokens: 100, scored_tokens: 
 /// Sequences that have computed nothing, with prompts of so many tokens; of the negative ones with log-probabilities.
 fn running(prompts: &[i32]) -> Vec<Sequence> {
     let vocab = Vocab::toy().unwrap();
-    let n_vocab = vocab.len() as u32;
-    let limits = Limits {
-        n_vocab,
-        context: 10_000,
-        max_prompt: 10_000,
-        default_output: u32::MAX,
-        faults: false,
-        lacks: Default::default(),
-    };
+    let limits = Limits { context: 10_000, max_prompt: 10_000, ..Limits::small(vocab.len()) };
     let sequence = |(number, length): (u32, &i32)| {
         let prompt = vec![1; length.unsigned_abs() as usize];
         let scores = if *length < 0 { r#","prompt_logprobs":1"# } else { "" };

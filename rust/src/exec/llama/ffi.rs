@@ -243,15 +243,12 @@ fn model_params(
     // Without a list the library would take every GPU that there is.
     params.devices = devices.as_mut_ptr();
     params.split_mode = match placement.split {
-        Split::None => sys::LLAMA_SPLIT_MODE_NONE,
         Split::Layer => sys::LLAMA_SPLIT_MODE_LAYER,
-        Split::Row => sys::LLAMA_SPLIT_MODE_ROW,
         Split::Tensor => sys::LLAMA_SPLIT_MODE_TENSOR,
     };
     if let Some(layers) = placement.gpu_layers {
         params.n_gpu_layers = i32::try_from(layers).unwrap_or(i32::MAX);
     }
-    params.main_gpu = i32::try_from(placement.main_device).unwrap_or(i32::MAX);
     if !shares.is_empty() {
         params.tensor_split = shares.as_ptr();
     }

@@ -96,7 +96,6 @@ pub(super) fn place(engine: &EngineConfig, layers: &[u64], gpus: &[Gpu]) -> Resu
         devices: used.iter().map(|i| Device::Gpu(*i as u32)).collect(),
         split: Split::Layer,
         gpu_layers: Some(count as u32),
-        main_device: 0,
         tensor_split: used.iter().map(|i| shares[*i] as f32).collect(),
     };
     Ok(Layout { placement, layers: layers.len() as u32, weights: weights(layers, &homes, gpus.len()), kv })

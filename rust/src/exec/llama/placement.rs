@@ -14,13 +14,9 @@ pub enum Device {
 /// How a model is split over its devices.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Split {
-    /// Not at all: the main device holds all of it.
-    None,
     /// By layers: one device computes after the other.
     #[default]
     Layer,
-    /// By layers, and the rows of large matrices over all devices, where the backend can do that.
-    Row,
     /// Every matrix and the heads of every layer over all devices, which compute at the same time.
     Tensor,
 }
@@ -34,8 +30,6 @@ pub struct Placement {
     pub split: Split,
     /// Layers that lie on devices, the output being one more; None = all.
     pub gpu_layers: Option<u32>,
-    /// With [`Split::None`], the device that holds the model, by its place among the devices.
-    pub main_device: u32,
     /// Shares of the devices in their order; empty = equal ones ([`Split::Tensor`]), or by free memory.
     pub tensor_split: Vec<f32>,
 }

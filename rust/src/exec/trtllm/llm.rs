@@ -59,8 +59,6 @@ pub(super) fn open_llm(checkpoint: &Checkpoint<'_>, config: &Config) -> Result<A
         rollback: false,
         copying: Copying::Never,
         keeps_prompts: true,
-        samples: true,
-        logits: exec::Logits::Kept,
         ragged: true,
         promise: Promise::NearTies,
         ..Caps::of_rows(checkpoint.n_vocab as usize, config.max_batch_size, checkpoint.max_seq_len)

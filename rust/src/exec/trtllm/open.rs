@@ -127,8 +127,6 @@ fn caps(target: &Folder, config: &Config) -> Caps {
         rollback: target.takes_drafts(),
         copying: Copying::Never,
         keeps_prompts: true,
-        samples: true,
-        logits: if config.trtllm.orchestrator { exec::Logits::Kept } else { exec::Logits::Masked },
         ragged: true,
         promise: Promise::NearTies,
         ..Caps::of_rows(target.n_vocab as usize, slots, target.max_seq_len)

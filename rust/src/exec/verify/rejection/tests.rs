@@ -221,14 +221,7 @@ fn string(
 /// Whether so many strings of a model look as they should.
 fn looks_right(model: &Model, mistake: Mistake) -> bool {
     let spec = serde_json::from_str(r#"{"prompt":[1],"n":1,"sampling":{"seed":7}}"#).unwrap();
-    let limits = Limits {
-        n_vocab: V as u32,
-        context: 100,
-        max_prompt: 100,
-        default_output: u32::MAX,
-        faults: false,
-        lacks: Default::default(),
-    };
+    let limits = Limits { context: 100, max_prompt: 100, ..Limits::small(V) };
     let (request, vocab) = (Arc::new(Request::new(spec, &limits).unwrap()), Vocab::toy().unwrap());
     let mut counts = [0u32; V * V * V];
     for number in 0..STRINGS {
@@ -290,14 +283,7 @@ fn every_mistake_is_noticed() {
 fn a_certain_draft_is_kept_as_often_as_it_is_likely() {
     // Half of the time token 0, which a deterministic drafter proposes.
     let spec = serde_json::from_str(r#"{"prompt":[1],"sampling":{"seed":7}}"#).unwrap();
-    let limits = Limits {
-        n_vocab: 2,
-        context: 100,
-        max_prompt: 100,
-        default_output: u32::MAX,
-        faults: false,
-        lacks: Default::default(),
-    };
+    let limits = Limits { context: 100, max_prompt: 100, ..Limits::small(2) };
     let (request, vocab) = (Arc::new(Request::new(spec, &limits).unwrap()), Vocab::toy().unwrap());
     let mut kept = 0;
     for number in 0..10_000 {
