@@ -48,6 +48,7 @@ class Order(TypedDict):
     draft_tokens: list[int]
     return_log_probs: bool
     return_generation_logits: bool
+    return_perf_metrics: bool
     masked: bool
     """The core is asked for masks."""
     priority: float
@@ -56,9 +57,9 @@ class Order(TypedDict):
     """A constraint in Lark, for what enforces it by itself."""
 
 
-Answer = tuple[int, str | None, list[int], bool, str, list[float], Any]
+Answer = tuple[int, str | None, list[int], bool, str, list[float], Any, int | None]
 """The request's client id, an error, new tokens, whether it is the last, why it ended; of the tokens, where
-asked for, log-probabilities and logits."""
+asked for, log-probabilities and logits; where asked for, with the last, blocks of KV that it found."""
 
 Masks = Callable[[list[tuple[int | None, int, list[int]]], int], bytes]
 """From requests (client id, rows, text so far) and the width of a row in tokens to one bit for each token of
@@ -246,7 +247,7 @@ class Executor:
                 return_generation_logits=order["return_generation_logits"],
                 exclude_input_from_output=True,
                 return_encoder_output=False,
-                return_perf_metrics=False,
+                return_perf_metrics=order["return_perf_metrics"],
             ),
             end_id=order["end_id"],
             stop_words=order["stop_words"] or None,
@@ -277,12 +278,13 @@ class Executor:
     def _answer(self, response: Any) -> Answer:
         client = response.client_id
         if response.has_error():
-            return (client, str(response.error_msg), [], True, "", [], None)
+            return (client, str(response.error_msg), [], True, "", [], None, None)
         result = response.result
         tokens = list(result.output_token_ids[0])
         # Streamed answers may repeat those of earlier tokens.
         probs = result.log_probs[0][-len(tokens) :] if result.log_probs and tokens else []
         reason = result.finish_reasons[0] if result.finish_reasons else None
+        metrics = result.request_perf_metrics
         end = next((name for name, member in self._ends.items() if reason == member), "")
         return (
             client,
@@ -292,6 +294,7 @@ class Executor:
             end,
             list(probs),
             self._logits(result, len(tokens)),
+            metrics.kv_cache_metrics.num_reused_blocks if metrics else None,
         )
 
     def _logits(self, result: Any, count: int) -> Any:

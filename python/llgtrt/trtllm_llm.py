@@ -119,9 +119,9 @@ class Executor:
             async for part in output:
                 one = part.outputs[0]
                 end = _ENDS.get(one.finish_reason or "", "")
-                self._answers.put((client, None, list(one.token_ids_diff), bool(end), end, [], None))
+                self._answers.put((client, None, list(one.token_ids_diff), bool(end), end, [], None, None))
         except Exception as e:
-            self._answers.put((client, f"{type(e).__name__}: {e}", [], True, "", [], None))
+            self._answers.put((client, f"{type(e).__name__}: {e}", [], True, "", [], None, None))
         finally:
             self._live.pop(client, None)
 

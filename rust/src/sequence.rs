@@ -284,6 +284,8 @@ impl Sequence {
         self.sampler = Some(round.job.sampler);
         self.grammar = round.job.grammar;
         self.computed = round.computed;
+        // A block that is found may hold the last token, which is computed all the same.
+        self.cached = self.cached.max(round.reused.unwrap_or(0).min(self.prompt_len() - 1));
         let mut event = self.event();
         // A sequence that was preempted computes again what it has told.
         let told = self.scored.saturating_sub(round.job.start) as usize;

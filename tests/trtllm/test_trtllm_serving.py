@@ -117,6 +117,20 @@ def test_greedy_answers_are_those_of_the_embedded_engine(toy: Server, fake: Serv
             assert essence(theirs) == essence(ours), name
 
 
+def test_reused_blocks_of_the_prompt_are_told(fake: Server) -> None:
+    def cached() -> int:
+        usage = complete(fake, prompt="Told twice, found once. " * 9, max_tokens=12)["usage"]
+        found: int = usage["prompt_tokens_details"]["cached_tokens"]
+        return found
+
+    assert cached() == 0
+    # The prompt's whole blocks, not what earlier rounds of the same answer left.
+    again, prompt = cached(), len("Told twice, found once. " * 9)
+    block = Folder().block
+    assert prompt - block <= again < prompt and again % block == 0
+    assert cached() == again
+
+
 def test_answers_are_streamed_round_by_round(toy: Server, fake: Server) -> None:
     for name in ("plain", "schema", "several"):
         texts, pieces = streamed(fake, **CASES[name])

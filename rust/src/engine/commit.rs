@@ -34,9 +34,11 @@ impl Engine {
         let wanted = round.job.sample && self.running[index].wants_origins();
         let origins = wanted.then(|| origins(&round.job.draft.tokens, &sources, accepted as usize));
         let drafts = round.job.sample && !self.drafters.is_empty();
+        let cached = self.running[index].cached;
         let committed = catch_unwind(AssertUnwindSafe(|| self.running[index].commit(round)));
         let mut committed = committed
             .unwrap_or_else(|p| Err(Error::Executor(format!("commit failed: {}", panic_text(p.as_ref())))));
+        self.tally.totals.cached_tokens += u64::from(self.running[index].cached - cached);
         if let (Some(origins), Ok(Some(event))) = (origins, &mut committed) {
             event.origins = origins;
             // An engine that draws by itself may give more tokens at once.

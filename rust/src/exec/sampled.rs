@@ -158,6 +158,7 @@ fn round_of(job: Job, v: Verdict, computed: u32) -> Round {
         hidden: v.hidden,
         ended: v.ended,
         refusal: v.refusal,
+        reused: None,
         mask_time: v.mask_time,
     }
 }

@@ -13,6 +13,8 @@ pub(super) struct Drawn {
     pub(super) tokens: Vec<Token>,
     pub(super) logprobs: Vec<f32>,
     pub(super) finish: Option<Finish>,
+    /// Prompt tokens whose KV it found.
+    pub(super) reused: Option<u32>,
 }
 
 impl Drawn {
@@ -46,8 +48,9 @@ impl Drawn {
             top: Vec::new(),
         });
         let logprobs = if job.sampler.wants_logprobs() { logprobs.collect() } else { Vec::new() };
+        let reused = self.reused;
         let round = round_of(job, self.tokens, took);
-        Ok(Box::new(Round { logprobs, ended, refusal, ..round }))
+        Ok(Box::new(Round { logprobs, ended, refusal, reused, ..round }))
     }
 
     /// Puts the end token there where it was left out; true where the grammar asked for the end, which is no token then.
@@ -89,6 +92,7 @@ pub(super) fn round_of(job: Job, tokens: Vec<Token>, mask_time: Duration) -> Rou
         hidden: None,
         ended: false,
         refusal: None,
+        reused: None,
         mask_time,
     }
 }
@@ -124,7 +128,7 @@ mod tests {
 
     fn outcome(draft: &[Token], tokens: &[Token], finish: Finish) -> Result<Round, String> {
         let logprobs = vec![-1.0; tokens.len()];
-        let drawn = Drawn { tokens: tokens.to_vec(), logprobs, finish: Some(finish) };
+        let drawn = Drawn { tokens: tokens.to_vec(), logprobs, finish: Some(finish), reused: None };
         drawn.outcome(job(draft), None).map(|round| *round).map_err(|error| error.0.to_string())
     }
 

@@ -37,6 +37,8 @@ pub(crate) struct Folder {
     pub(crate) max_num_tokens: u32,
     /// Most draft tokens of a request; 0 = it takes none.
     pub(crate) max_draft_len: u32,
+    /// Tokens of a block of KV.
+    pub(crate) block: u32,
     mode: u64,
     gathers_logits: bool,
     paged_kv: bool,
@@ -248,6 +250,7 @@ impl Keys<'_> {
             max_batch_size: build("max_batch_size")?,
             max_num_tokens: build("max_num_tokens")?,
             max_draft_len: self.number(&["build_config", "max_draft_len"]).unwrap_or(0),
+            block: self.number(&["build_config", "plugin_config", "tokens_per_block"]).unwrap_or(0),
             mode: self.mode()?,
             gathers_logits: self.optional(&["build_config", "gather_generation_logits"])
                 == Some(&Value::Bool(true)),

@@ -56,6 +56,8 @@ pub(super) struct Answer {
     pub(super) logprobs: Vec<f32>,
     /// Set on the last answer.
     pub(super) finish: Option<Finish>,
+    /// Blocks of KV that it found, told with the last answer where it was asked for.
+    pub(super) reused: Option<u32>,
     /// What the tokens were drawn from, where it was asked for.
     pub(super) logits: Option<Py<PyAny>>,
 }
@@ -286,7 +288,7 @@ fn text(error: &PyErr) -> String {
     whole.unwrap_or_else(|_| error.to_string()).split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-type Raw = (Option<u64>, Option<String>, Vec<Token>, bool, String, Vec<f32>, Option<Py<PyAny>>);
+type Raw = (Option<u64>, Option<String>, Vec<Token>, bool, String, Vec<f32>, Option<Py<PyAny>>, Option<u32>);
 
 /// Waits for answers until the executor closes.
 fn listen(python: &Py<PyAny>, shared: &Shared) {
@@ -306,7 +308,7 @@ fn listen(python: &Py<PyAny>, shared: &Shared) {
     }
 }
 
-fn hear(shared: &Shared, (id, error, tokens, last, reason, logprobs, logits): Raw) {
+fn hear(shared: &Shared, (id, error, tokens, last, reason, logprobs, logits, reused): Raw) {
     let Some(id) = id else { return };
     let finish = match reason.as_str() {
         "END_ID" => Some(Finish::End),
@@ -318,7 +320,7 @@ fn hear(shared: &Shared, (id, error, tokens, last, reason, logprobs, logits): Ra
     shared.say(match error {
         Some(why) if why.contains(ENDED_BEFORE) => return,
         Some(why) => Told::Failed(id, Error::Executor(format!("TensorRT-LLM: {why}"))),
-        None => Told::Answer(Answer { id, tokens, logprobs, finish, logits }),
+        None => Told::Answer(Answer { id, tokens, logprobs, finish, reused, logits }),
     });
 }
 

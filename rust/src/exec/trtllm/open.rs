@@ -43,6 +43,7 @@ fn open(pair: &Pair<'_>, config: &Config) -> Result<Opened> {
         abilities,
         most: most as usize,
         drafts: if speculates { most } else { 0 },
+        block: pair.target.block,
         guided: false,
         logits: logits.clone().unwrap_or_default(),
     };

@@ -36,6 +36,7 @@ pub(super) struct Order {
     pub(super) draft_tokens: Vec<Token>,
     pub(super) return_log_probs: bool,
     pub(super) return_generation_logits: bool,
+    pub(super) return_perf_metrics: bool,
     pub(super) masked: bool,
     pub(super) priority: f64,
     pub(super) cache_salt_id: Option<u64>,
@@ -85,6 +86,7 @@ impl Order {
             draft_tokens: walk.draft.clone(),
             return_log_probs: spec.logprobs.is_some(),
             return_generation_logits: false,
+            return_perf_metrics: false,
             masked: walk.masked(),
             priority: priority(spec.priority),
             cache_salt_id: Some(salt(spec.client, spec.cache_salt))

@@ -33,6 +33,8 @@ struct Flight {
     tokens: Vec<Token>,
     logprobs: Vec<f32>,
     finish: Option<Finish>,
+    /// Blocks of KV that it found, where it began with the choice's prompt.
+    reused: Option<u32>,
     failed: Option<Error>,
     /// It has given tokens to jobs.
     gave: bool,
@@ -49,6 +51,8 @@ pub(super) struct TrtTarget {
     drafts: u32,
     /// The engine enforces constraints by itself.
     guided: bool,
+    /// Tokens of a block of KV.
+    block: u32,
     logits: Logits,
     /// By slot: the text that the scheduler takes for computed.
     texts: Vec<Vec<Token>>,
@@ -66,12 +70,13 @@ pub(super) struct Parts {
     pub(super) most: usize,
     pub(super) drafts: u32,
     pub(super) guided: bool,
+    pub(super) block: u32,
     pub(super) logits: Logits,
 }
 
 impl TrtTarget {
     pub(super) fn new(executor: Executor, parts: Parts) -> Self {
-        let Parts { caps, abilities, most, drafts, guided, logits } = parts;
+        let Parts { caps, abilities, most, drafts, guided, block, logits } = parts;
         let slots = caps.slots as usize;
         TrtTarget {
             caps,
@@ -80,6 +85,7 @@ impl TrtTarget {
             most,
             drafts,
             guided,
+            block,
             logits,
             texts: vec![Vec::new(); slots],
             flights: HashMap::new(),
@@ -136,6 +142,8 @@ impl TrtTarget {
         let most = if streams { job.budget } else { job.budget.min(walk.draft.len() as u32 + 1) };
         let mut order = Order::new(&job.sampler, &walk, (text, most), self.abilities);
         order.streaming = true;
+        // Later rounds find the KV of earlier ones.
+        order.return_perf_metrics = known == job.sampler.request().spec().prompt.len();
         if self.guided {
             order = match order.guided(job.grammar.as_ref()) {
                 Ok(order) => order,
@@ -156,6 +164,7 @@ impl TrtTarget {
                     tokens: Vec::new(),
                     logprobs: Vec::new(),
                     finish: None,
+                    reused: None,
                     failed: None,
                     gave: false,
                 };
@@ -205,11 +214,12 @@ impl TrtTarget {
                 flight.failed.get_or_insert(error);
                 id
             }
-            Told::Answer(Answer { id, tokens, logprobs, finish, .. }) => {
+            Told::Answer(Answer { id, tokens, logprobs, finish, reused, .. }) => {
                 let Some(flight) = self.flights.get_mut(&id) else { return Ok(()) };
                 flight.tokens.extend(tokens);
                 flight.logprobs.extend(logprobs);
                 flight.finish = flight.finish.or(finish);
+                flight.reused = reused;
                 id
             }
         };
@@ -240,6 +250,7 @@ impl TrtTarget {
             tokens: std::mem::take(&mut flight.tokens),
             logprobs: std::mem::take(&mut flight.logprobs),
             finish: flight.finish,
+            reused: flight.reused.map(|blocks| blocks * self.block),
         };
         let walk = if over { self.land(id) } else { None };
         let outcome = drawn.outcome(job, walk);
