@@ -27,6 +27,8 @@ from llgtrt.engine import AsyncEngine, Generation, GoneError
 from llgtrt.metrics import EngineCollector, HttpCounts, exposition, promise
 from llgtrt.openai import grammar, openapi, routes, tokens
 from llgtrt.openai.errors import ApiError, from_core, internal, unavailable
+from llgtrt.openai.responses import handlers as responses
+from llgtrt.openai.responses.store import Store
 from llgtrt.prompt import Vocabulary
 from llgtrt.settings import Settings
 
@@ -207,8 +209,8 @@ class _Direct(APIRoute):
 def create_app(settings: Settings, engine: AsyncEngine) -> FastAPI:
     """The application for one engine.
 
-    `app.state` has what its handlers share: `api`, `work`, `counts`; and `exposition`, which whoever runs
-    replicas of it sets to what gives the metrics of them all.
+    `app.state` has what its handlers share: `api`, `work`, `counts`, `responses`; and `exposition`,
+    which whoever runs replicas of it sets to what gives the metrics of them all.
     """
     work, counts = Work(), HttpCounts()
     form = settings.server.access_log
@@ -223,8 +225,8 @@ def create_app(settings: Settings, engine: AsyncEngine) -> FastAPI:
     )
     app.router.redirect_slashes = False
     app.router.route_class = _Direct
-    for path, (method, handler) in HANDLERS.items():
-        app.add_api_route(path, handler, methods=[method])
+    for path, (methods, handler) in HANDLERS.items():
+        app.add_api_route(path, handler, methods=methods.split())
     if settings.server.page:
         for path in page.FILES:
             app.add_api_route(path, page.serve, methods=["GET"], include_in_schema=False)
@@ -232,6 +234,7 @@ def create_app(settings: Settings, engine: AsyncEngine) -> FastAPI:
     app.state.api = routes.Api(settings, engine, Vocabulary(engine.core))
     app.state.work, app.state.counts = work, counts
     app.state.exposition = None
+    app.state.responses = responses.Responses(Store(settings.responses_file))
     app.state.checks = asyncio.Semaphore(grammar.AT_ONCE)
     return app
 
@@ -304,6 +307,10 @@ async def _core_error(request: Request, error: Exception) -> Response:
 HANDLERS: dict[str, tuple[str, Callable[[Request], Coroutine[Any, Any, Response]]]] = {
     "/v1/chat/completions": ("POST", routes.chat_completions),
     "/v1/completions": ("POST", routes.completions),
+    "/v1/responses": ("POST", responses.create),
+    "/v1/responses/{response_id}": ("GET DELETE", responses.one),
+    "/v1/responses/{response_id}/input_items": ("GET", responses.input_items),
+    "/v1/responses/{response_id}/cancel": ("POST", responses.cancel),
     "/v1/chat/completions/render": ("POST", tokens.render),
     "/v1/grammar/check": ("POST", grammar.check),
     "/tokenize": ("POST", tokens.tokenize),
@@ -317,11 +324,12 @@ HANDLERS: dict[str, tuple[str, Callable[[Request], Coroutine[Any, Any, Response]
     "/v1/health/live": ("GET", live),
     "/metrics": ("GET", metrics),
 }
-"""Every page, its method and its handler; `/docs` and `/openapi.json`, which tells of them, are FastAPI's."""
+"""Pages, their methods and handlers; `/docs` and `/openapi.json`, which tell of them, are FastAPI's."""
 
 
 def _known_path(path: str) -> str:
     """The path as a label: one of few."""
-    if path.startswith("/v1/models/"):
-        return "/v1/models"
+    for several in "/v1/models", "/v1/responses":
+        if path.startswith(several + "/"):
+            return several
     return path if path in HANDLERS or path in page.FILES else "other"

@@ -98,7 +98,7 @@ def _check(source: Path) -> set[str]:
     Raises:
         StartError: a line is not a request; the message has its number.
     """
-    pages = {path for path, (method, _) in HANDLERS.items() if method == "POST"}
+    pages = {path for path, (method, _) in HANDLERS.items() if method == "POST" and "{" not in path}
     names: set[str] = set()
     for number, text in _lines(source):
         at = f"{source}, line {number}"

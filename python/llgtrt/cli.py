@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import logging
 import os
@@ -10,6 +11,7 @@ import shlex
 import signal
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from llgtrt import __version__, _core, build, check, flags, hub, mpi, rank, run
@@ -73,6 +75,8 @@ def prepare(parsed: argparse.Namespace) -> Settings | None:
     if not _leads(parsed, settings):
         return None
     _warn(parsed, settings)
+    if parsed.responses_file is not None:
+        settings = dataclasses.replace(settings, responses_file=Path(parsed.responses_file))
     return settings
 
 

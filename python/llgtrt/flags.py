@@ -92,7 +92,7 @@ def _parser(version: str) -> _Parser:
     batch = commands.add_parser("batch", help="answer the requests of a file", allow_abbrev=False)
     batch.add_argument("input", metavar="in.jsonl", help="requests, as OpenAI's batches have them")
     batch.add_argument("output", metavar="out.jsonl", help="answers; what it has already is not done again")
-    batch.set_defaults(host=None, port=None, api_key=None)
+    batch.set_defaults(host=None, port=None, api_key=None, responses_file=None)
     serve = commands.add_parser("serve", help="serve a model", allow_abbrev=False)
     for command in (serve, batch):
         _add_model(command)
@@ -121,6 +121,7 @@ def _add_listening(serve: argparse.ArgumentParser) -> None:
     add("--host", help="address to listen on (127.0.0.1: this machine alone)")
     add("--port", type=int, help="port to listen on; 0 = a free one (3000)")
     add("--api-key", metavar="KEY", help="key that clients must send (better: LLGTRT_API_KEY)")
+    add("--responses-file", metavar="FILE", help="where /v1/responses keeps what it answered (in memory)")
 
 
 def _add_model(serve: argparse.ArgumentParser) -> None:

@@ -104,6 +104,8 @@ class Settings:
     config: str
     """The effective configuration as JSON text, for the core."""
     server: ServerSettings
+    responses_file: Path | None = None
+    """Where responses are kept; none = in memory."""
 
     @property
     def model(self) -> str:

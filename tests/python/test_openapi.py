@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[2]
 
 def test_every_page_is_told() -> None:
     told = {path: method.upper() for path, (method, _, _) in openapi.PAGES.items()}
-    assert told == {path.replace(":path", ""): method for path, (method, _) in HANDLERS.items()}
+    assert told == {path.replace(":path", ""): methods for path, (methods, _) in HANDLERS.items()}
 
 
 def test_every_field_is_told() -> None:

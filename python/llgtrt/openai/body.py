@@ -114,6 +114,7 @@ def parse(body: bytes, kind: type[Body], unknown: str = "refuse_known") -> Body:
 
 def _check_fields(fields: dict[str, msgspec.Raw], kind: type[Body], unknown: str) -> None:
     known = kind.__struct_fields__
+    unsupported = UNSUPPORTED | getattr(kind, "refused", {})
     for name, raw in fields.items():
         if name in known or name in NO_EFFECT or bytes(raw) == b"null":
             continue
@@ -121,8 +122,8 @@ def _check_fields(fields: dict[str, msgspec.Raw], kind: type[Body], unknown: str
             raise invalid(
                 name, f"{name}: not a field of this API; use response_format", "unsupported_parameter"
             )
-        if name in UNSUPPORTED and unknown != "ignore":
-            if msgspec.json.decode(raw) not in UNSUPPORTED[name]:
+        if name in unsupported and unknown != "ignore":
+            if msgspec.json.decode(raw) not in unsupported[name]:
                 raise invalid(
                     name, f"{name}: this value is not supported; leave the field out", "unsupported_parameter"
                 )

@@ -7,18 +7,28 @@ from __future__ import annotations
 
 import functools
 import json
+import re
 from typing import Any
 
 import msgspec
 
 from llgtrt import __version__
 from llgtrt.openai import body, errors, inquiry, schema
+from llgtrt.openai.responses.fields import ResponsesRequest
 
 Json = dict[str, Any]
 
 PAGES: dict[str, tuple[str, str, type[msgspec.Struct] | None]] = {
     "/v1/chat/completions": ("post", "Answers a conversation.", schema.ChatRequest),
     "/v1/completions": ("post", "Completes texts.", schema.CompletionRequest),
+    "/v1/responses": (
+        "post",
+        "Answers a conversation, and keeps the answer ([responses.md](responses.md)).",
+        ResponsesRequest,
+    ),
+    "/v1/responses/{response_id}": ("get delete", "A response that is kept; or it is forgotten.", None),
+    "/v1/responses/{response_id}/input_items": ("get", "The items of its own input.", None),
+    "/v1/responses/{response_id}/cancel": ("post", "Ends a response in the background.", None),
     "/v1/chat/completions/render": (
         "post",
         "The prompt that such a chat has: `prompt`, `prompt_token_ids`, `count`, `max_model_len`.",
@@ -44,7 +54,7 @@ PAGES: dict[str, tuple[str, str, type[msgspec.Struct] | None]] = {
     "/v1/health/live": ("get", "The same as `/live`, without a key.", None),
     "/metrics": ("get", "Metrics in Prometheus' text format.", None),
 }
-"""Every page: its method, what it does, and the struct of its body."""
+"""Every page: its methods, what it does, and the struct of its body."""
 
 
 def guarded(path: str) -> bool:
@@ -92,7 +102,8 @@ def document() -> Json:
         "openapi": "3.1.0",
         "info": {"title": "llgtrt", "version": __version__, "license": {"name": "Apache-2.0"}},
         "paths": {
-            path: {method: _operation(path, what, kind)} for path, (method, what, kind) in PAGES.items()
+            path: {method: _operation(path, method, what, kind) for method in methods.split()}
+            for path, (methods, what, kind) in PAGES.items()
         },
         "components": {
             "schemas": components,
@@ -101,7 +112,7 @@ def document() -> Json:
     }
 
 
-def _operation(path: str, summary: str, kind: type[msgspec.Struct] | None) -> Json:
+def _operation(path: str, method: str, summary: str, kind: type[msgspec.Struct] | None) -> Json:
     wants_key = guarded(path)
     statuses = {status for status, _ in errors.CODES.values()} if kind else {503}
     if wants_key and not kind:
@@ -113,14 +124,14 @@ def _operation(path: str, summary: str, kind: type[msgspec.Struct] | None) -> Js
         answers |= {str(s): {"description": _meaning(s), "content": own or error} for s in sorted(statuses)}
     operation: Json = {
         "summary": summary,
-        "operationId": path.strip("/").replace("/", "_"),
+        "operationId": path.strip("/").replace("/", "_") + "_delete" * (method == "delete"),
         "responses": answers,
     }
     if wants_key:
         operation["security"] = [{}, {"key": []}]
-    if "{model}" in path:
-        name = {"name": "model", "in": "path", "required": True, "schema": {"type": "string"}}
-        operation["parameters"] = [name]
+    for name in re.findall(r"{(\w+)}", path):
+        parameter = {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
+        operation["parameters"] = [parameter]
     if kind is not None:
         reference = {"$ref": f"#/components/schemas/{kind.__name__}"}
         operation["requestBody"] = {"required": True, "content": {"application/json": {"schema": reference}}}
@@ -130,7 +141,7 @@ def _operation(path: str, summary: str, kind: type[msgspec.Struct] | None) -> Js
 def _content(path: str, kind: type[msgspec.Struct] | None) -> Json:
     if path == "/metrics":
         return {"text/plain": {"schema": {"type": "string"}}}
-    streams = path in ("/v1/chat/completions", "/v1/completions")
+    streams = path in ("/v1/chat/completions", "/v1/completions", "/v1/responses")
     stream = {"text/event-stream": {"schema": {"type": "string"}}} if streams else {}
     return {"application/json": {"schema": {"type": "object"}}, **stream}
 
@@ -173,7 +184,10 @@ the field. What is wrong with a field and has no code of its own is a 400 withou
 def page() -> str:
     """The text of `docs/api.md`."""
     lines = [_HEAD.rstrip()]
-    lines += [f"| `{method.upper()} {path}` | {text} |" for path, (method, text, _) in PAGES.items()]
+    lines += [
+        f"| `{methods.upper().replace(' ', ', ')} {path}` | {text} |"
+        for path, (methods, text, _) in PAGES.items()
+    ]
     lines.append(_HEALTH.rstrip())
     components = document()["components"]["schemas"]
     common = schema.Common.__struct_fields__
@@ -184,6 +198,7 @@ def page() -> str:
         ("Fields of both", "ChatRequest", list(common)),
         ("Fields of `/v1/chat/completions`", "ChatRequest", own[schema.ChatRequest]),
         ("Fields of `/v1/completions`", "CompletionRequest", own[schema.CompletionRequest]),
+        ("Fields of `/v1/responses`", "ResponsesRequest", own[ResponsesRequest]),
         ("Fields of `/v1/grammar/check`", "GrammarRequest", own[inquiry.GrammarRequest]),
         ("Fields of `/tokenize`", "TokenizeRequest", own[inquiry.TokenizeRequest]),
         ("Fields of `/detokenize`", "DetokenizeRequest", own[inquiry.DetokenizeRequest]),

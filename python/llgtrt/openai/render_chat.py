@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
+
 from llgtrt.engine import Delta, Logprob
 from llgtrt.openai.parse import Arguments, Call, Content, Grammar, Parser, Piece, Reasoning
 from llgtrt.openai.render import LEAST_LOGPROB, Json, Render, Whole, piece_of
@@ -21,19 +23,19 @@ class ChatRender(Render):
 
     def __init__(self, model: str, fingerprint: str, vocabulary: Vocabulary, logprobs: int | None) -> None:
         super().__init__(model, fingerprint, vocabulary, logprobs)
-        self._reply: Reply | None = None
-        self._parts: Grammar | None = None
+        self.reply: Reply | None = None
+        self.parts: Grammar | None = None
         self._parsers: dict[int, Parser] = {}
 
     def answer_in(self, reply: Reply) -> None:
         """Tells answers apart into the parts that they may have."""
-        self._reply, self._parts = reply, reply.parts()
+        self.reply, self.parts = reply, reply.parts()
 
     def whole(self, index: int, choice: Whole) -> Json:
         """A choice with its `message`."""
         message: Json = {"role": "assistant", "content": choice.text, "refusal": None}
-        if self._parts is not None:
-            parser = self._parsers[index] = Parser(self._parts)
+        if self.parts is not None:
+            parser = self._parsers[index] = Parser(self.parts)
             told = self._told(index, [*parser.feed(choice.text), *parser.finish()])
             for call in told.get("tool_calls", ()):
                 del call["index"]
@@ -56,9 +58,7 @@ class ChatRender(Render):
                 case Reasoning(text):
                     told["reasoning_content"] = told.get("reasoning_content", "") + text
                 case Call(number, name):
-                    made = call_id(
-                        self._reply.format if self._reply else None, f"{self._id}/{index}/{number}"
-                    )
+                    made = self.call(index, number)
                     function = {"name": name, "arguments": ""}
                     calls[number] = {"index": number, "id": made, "type": "function", "function": function}
                 case Arguments(number, text):
@@ -70,9 +70,13 @@ class ChatRender(Render):
             told["tool_calls"] = list(calls.values())
         return told
 
+    def call(self, index: int, number: int) -> str:
+        """The id of a choice's call."""
+        return call_id(self.reply.format if self.reply else None, f"{self._id}/{index}/{number}")
+
     @property
     def _legacy(self) -> bool:
-        return bool(self._reply and self._reply.tools and self._reply.tools.legacy)
+        return bool(self.reply and self.reply.tools and self.reply.tools.legacy)
 
     def _reason(self, index: int, reason: str | None) -> str | None:
         """Why a choice ended: a call is a reason of its own."""
@@ -92,8 +96,8 @@ class ChatRender(Render):
     def piece(self, delta: Delta) -> Json | None:
         """A chunk with new text, or parts of the answer."""
         told: Json = {"content": delta.text} if delta.text or delta.logprobs else {}
-        if self._parts is not None:
-            parser = self._parsers.setdefault(delta.index, Parser(self._parts))
+        if self.parts is not None:
+            parser = self._parsers.setdefault(delta.index, Parser(self.parts))
             pieces = parser.feed(delta.text)
             if delta.finish_reason is not None:
                 pieces += parser.finish()
@@ -115,11 +119,23 @@ class ChatRender(Render):
     def _logprobs(self, logprobs: Sequence[Logprob], finish_reason: str | None) -> Json | None:
         if self._top is None:
             return None
-        entries = [
+        return {"content": self.entries(self.visible(logprobs, finish_reason)), "refusal": None}
+
+    @property
+    def scored(self) -> bool:
+        """Log-probabilities are asked for."""
+        return self._top is not None
+
+    def lookup(self, token: int) -> tuple[bytes, bool]:
+        """A token's bytes, and whether it is special."""
+        return self._vocabulary.lookup(token)
+
+    def entries(self, logprobs: Sequence[Logprob]) -> list[msgspec.Raw]:
+        """Tokens with their log-probabilities and alternatives."""
+        return [
             piece_of({**self._entry(token, logprob), "top_logprobs": [self._entry(*t) for t in top]})
-            for token, logprob, top in self.visible(logprobs, finish_reason)
+            for token, logprob, top in logprobs
         ]
-        return {"content": entries, "refusal": None}
 
     def _entry(self, token: int, logprob: float) -> Json:
         shown, written = self.token(token)

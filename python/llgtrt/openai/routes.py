@@ -160,6 +160,14 @@ class Work:
     """The core's request without its prompt."""
     render: Render
 
+    async def whole(self, generation: Generation) -> bytes:
+        """The body of an answer in one piece."""
+        return await sse.whole(generation, self.render)
+
+    def stream(self, generation: Generation) -> sse.Stream:
+        """The events of one that comes as a stream."""
+        return sse.Stream(generation, self.render, self.body.stream_options)
+
 
 async def chat_completions(request: Request) -> Response:
     """`POST /v1/chat/completions`."""
@@ -177,7 +185,15 @@ def chat(api: Api, data: bytes, client: int) -> Work:
     Raises:
         ApiError: it is refused.
     """
-    body = parse(data, schema.ChatRequest, api.settings.server.unknown_fields)
+    return conversation(api, parse(data, schema.ChatRequest, api.settings.server.unknown_fields), client)
+
+
+def conversation(api: Api, body: schema.ChatRequest, client: int) -> Work:
+    """A chat made ready.
+
+    Raises:
+        ApiError: it is refused.
+    """
     api.check_model(body.model)
     api.check_loaded()
     api.check_count(1, translate.choices(body))
@@ -317,9 +333,13 @@ async def made(request: Request, read: Callable[[Api, bytes, int], T]) -> T:
 
 
 async def answer(request: Request, read: Callable[[Api, bytes, int], Work]) -> Response:
+    """Reads the body, and answers it."""
+    return await answered(request, await made(request, read))
+
+
+async def answered(request: Request, work: Work) -> Response:
     """Generates, and answers in one piece or as a stream, which begins with the engine's first event."""
     api: Api = request.app.state.api
-    work = await made(request, read)
     body, render = work.body, work.render
     render.with_prompt = body.prompt_logprobs is not None
     cores = (translate.with_prompt(work.core, prompt) for prompt in work.prompts)
@@ -330,11 +350,10 @@ async def answer(request: Request, read: Callable[[Api, bytes, int], Work]) -> R
         finish = watch(request, generation)
         try:
             if not body.stream:
-                return Response(await sse.whole(generation, render), media_type="application/json")
+                return Response(await work.whole(generation), media_type="application/json")
             # The status waits for the first news, which may be an error, but not until a proxy gives up.
             first = await generation.next() if await generation.news(_SILENCE) else []
-            events = sse.Stream(generation, render, body.stream_options).events(first)
-            response, finish = sse.EventResponse(events, finish), lambda: None
+            response, finish = sse.EventResponse(work.stream(generation).events(first), finish), lambda: None
             return response
         finally:
             finish()

@@ -312,7 +312,25 @@ class Common(msgspec.Struct):
     ] = None
 
 
-class ChatRequest(Common, kw_only=True):
+class Conversation(Common):
+    """What conversations share besides: how the chat template is used, and what of reasoning there may be."""
+
+    enable_thinking: Annotated[
+        bool | None, about("Whether the model reasons, where its chat template leaves that open.")
+    ] = None
+    thinking_budget: Annotated[
+        Count | None, about("Most tokens of reasoning; then its end marker is written.", 0)
+    ] = None
+    thinking_token_budget: Annotated[Unbounded | None, about("vLLM's name for `thinking_budget`.", -1)] = None
+    thinking_budget_tokens: Annotated[
+        Unbounded | None, about("llama-server's name for `thinking_budget`.", -1)
+    ] = None
+    chat_template_kwargs: Annotated[dict[str, Any] | None, about("More variables for the chat template.")] = (
+        None
+    )
+
+
+class ChatRequest(Conversation, kw_only=True):
     """Body of `/v1/chat/completions`."""
 
     messages: Annotated[list[Message], about("The conversation; at least one.")]
@@ -340,21 +358,8 @@ class ChatRequest(Common, kw_only=True):
         str | None,
         about("Given to the chat template; `none`: the model does not reason. For models that reason."),
     ] = None
-    enable_thinking: Annotated[
-        bool | None, about("Whether the model reasons, where its chat template leaves that open.")
-    ] = None
-    thinking_budget: Annotated[
-        Count | None, about("Most tokens of reasoning; then its end marker is written.", 0)
-    ] = None
-    thinking_token_budget: Annotated[Unbounded | None, about("vLLM's name for `thinking_budget`.", -1)] = None
-    thinking_budget_tokens: Annotated[
-        Unbounded | None, about("llama-server's name for `thinking_budget`.", -1)
-    ] = None
     logprobs: Annotated[bool | None, about("Log-probabilities of the tokens.", default=False)] = None
     top_logprobs: Annotated[Count | None, about("Alternatives for each token.", 0, 20, 0)] = None
-    chat_template_kwargs: Annotated[dict[str, Any] | None, about("More variables for the chat template.")] = (
-        None
-    )
     add_generation_prompt: Annotated[
         bool | None, about("False: the prompt ends with the last message.", default=True)
     ] = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Any
@@ -34,8 +35,8 @@ def usage_of(generation: Generation) -> Json:
     return usage(counts) | ({"speculative": drafts(counts)} if generation.report else {})
 
 
-async def whole(generation: Generation, render: Render) -> bytes:
-    """Waits for all choices, and gives the body.
+async def gathered(generation: Generation) -> list[Whole]:
+    """Waits for all choices.
 
     Raises:
         GoneError, CoreError: as the generation does.
@@ -47,15 +48,27 @@ async def whole(generation: Generation, render: Render) -> bytes:
 
     for index, choice in enumerate(choices):
         choice.prompt = choices[generation.first_of(index)].prompt
+    return choices
+
+
+async def whole(generation: Generation, render: Render) -> bytes:
+    """Waits for all choices, and gives the body.
+
+    Raises:
+        GoneError, CoreError: as the generation does.
+    """
+    choices = await gathered(generation)
 
     def build() -> bytes:
         body = render.envelope(render.whole_object, [render.whole(i, c) for i, c in enumerate(choices)])
         return _encoder.encode({**body, **render.beside(choices), "usage": usage_of(generation)})
 
-    if sum(len(c.logprobs) + len(c.prompt) for c in choices) < MANY:
-        return build()
-    # Other requests go on meanwhile.
-    return await asyncio.to_thread(build)
+    return await built(build, sum(len(c.logprobs) + len(c.prompt) for c in choices))
+
+
+async def built(make: Callable[[], bytes], tokens: int) -> bytes:
+    """What `make` gives of so many tokens. Where they are many, other requests go on meanwhile."""
+    return make() if tokens < MANY else await asyncio.to_thread(make)
 
 
 class Stream:
@@ -74,20 +87,31 @@ class Stream:
         `deltas`: the first news. Where there is none yet, comments are sent until there is.
         """
         try:
+            yield self._opening()
             if not deltas:
                 while not await self._generation.news(KEEP_ALIVE_SECONDS):
                     yield b": keep-alive\n\n"
                 deltas = await self._generation.next()
             while deltas:
-                few = sum(len(delta.logprobs) + len(delta.origins) for delta in deltas) < MANY
-                yield self._chunks(deltas) if few else await asyncio.to_thread(self._chunks, deltas)
+                tokens = sum(len(delta.logprobs) + len(delta.origins) for delta in deltas)
+                yield await built(functools.partial(self._chunks, deltas), tokens)
                 deltas = await self._generation.next()
         except _core.CoreError as e:
-            yield event(from_core(e))
+            yield await self._failed(e)
             return
-        if self._with_usage:
-            yield self._closing_usage()
-        yield b"data: [DONE]\n\n"
+        yield await self._closing()
+
+    def _opening(self) -> bytes:
+        """What comes before any news."""
+        return b""
+
+    async def _failed(self, error: _core.CoreError) -> bytes:
+        """The end of a stream that goes wrong."""
+        return event(from_core(error))
+
+    async def _closing(self) -> bytes:
+        """The end of a stream."""
+        return (self._closing_usage() if self._with_usage else b"") + b"data: [DONE]\n\n"
 
     def _chunks(self, deltas: Iterable[Delta]) -> bytes:
         return b"".join(self._chunk(choice) for delta in deltas for choice in self._choices(delta))

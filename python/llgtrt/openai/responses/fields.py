@@ -1,0 +1,149 @@
+"""The fields of `/v1/responses`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar, Literal
+
+import msgspec
+
+from llgtrt.openai import schema
+from llgtrt.openai.schema import Count, about
+
+
+class Part(msgspec.Struct):
+    """A part of an item: of a message's or reasoning's content, or of what a function gave."""
+
+    type: str
+    text: str | None = None
+    refusal: str | None = None
+
+
+class Item(msgspec.Struct):
+    """An item of `input`; `type` says which of the members count."""
+
+    type: str | None = None
+    id: str | None = None
+    role: Literal["user", "assistant", "system", "developer"] | None = None
+    content: str | list[Part] | None = None
+    summary: list[Part] | None = None
+    call_id: str | None = None
+    name: str | None = None
+    arguments: str | None = None
+    output: str | list[Part] | None = None
+
+
+class JsonSchemaFormat(schema._Format, tag="json_schema"):
+    """`{"type": "json_schema", "name": …, "schema": {…}}`; enforced whatever `strict` says."""
+
+    name: str
+    schema: msgspec.Raw
+    description: str | None = None
+    strict: bool | None = None
+
+
+class JsonObjectFormat(schema._Format, tag="json_object"):
+    """`{"type": "json_object"}`: any JSON object."""
+
+
+class TextOptions(msgspec.Struct):
+    """What the answer's text must be."""
+
+    format: schema.TextFormat | JsonObjectFormat | JsonSchemaFormat | None = None
+    verbosity: str | None = None
+
+
+class Reasoning(msgspec.Struct):
+    """What of reasoning is wanted."""
+
+    effort: str | None = None
+    summary: str | None = None
+    generate_summary: str | None = None
+
+
+class Tool(msgspec.Struct):
+    """`{"type": "function", "name": …, "parameters": {…}}`."""
+
+    type: str
+    name: str = ""
+    description: str | None = None
+    parameters: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
+    strict: bool | None = None
+
+
+class ChosenTool(msgspec.Struct):
+    """`{"type": "function", "name": …}`: this function is called."""
+
+    type: str
+    name: str = ""
+
+
+class Choice(msgspec.Struct):
+    """A function, or `{"type": "allowed_tools", "mode": …, "tools": […]}`."""
+
+    type: str
+    name: str = ""
+    mode: Literal["auto", "required"] = "auto"
+    tools: list[ChosenTool] | None = None
+
+
+class ResponsesRequest(schema.Conversation):
+    """Body of `/v1/responses`."""
+
+    refused: ClassVar[dict[str, tuple[Any, ...]]] = {
+        "conversation": (),
+        "prompt": (),
+        "context_management": ([],),
+        "reasoning_effort": (),
+    }
+    """Fields that are not read, and would change the answer, beside those that no page reads."""
+
+    input: Annotated[
+        str | list[Item] | None,
+        about("A text, or messages, calls of functions, their results, reasoning, and references to items."),
+    ] = None
+    instructions: Annotated[
+        str | None, about("A system's message before all else; not kept for the next response.")
+    ] = None
+    previous_response_id: Annotated[
+        str | None, about("The conversation goes on behind this response, with its input and output.")
+    ] = None
+    store: Annotated[bool | None, about("Keep the response and its input.", default=True)] = None
+    background: Annotated[
+        bool | None, about("Answer at once; what comes of it is to be fetched by its id.", default=False)
+    ] = None
+    text: Annotated[
+        TextOptions | None, about("`format`: `text`, `json_object` or `json_schema`; what the text must be.")
+    ] = None
+    tools: Annotated[list[Tool] | None, about("Up to 128 functions that may be called.")] = None
+    tool_choice: Annotated[
+        Literal["none", "auto", "required"] | Choice | None,
+        about("`none`, `auto` or `required`, a function, or `allowed_tools`.", default="auto"),
+    ] = None
+    parallel_tool_calls: Annotated[
+        bool | None, about("False: no more than one call in an answer.", default=True)
+    ] = None
+    max_tool_calls: Annotated[
+        Count | None, about("Most calls that the server makes by itself; it makes none.")
+    ] = None
+    max_output_tokens: Annotated[
+        Count | None, about("Most tokens of the answer, reasoning and calls included.", 1)
+    ] = None
+    reasoning: Annotated[
+        Reasoning | None,
+        about("`effort` is given to the chat template; `none`: the model does not reason."),
+    ] = None
+    include: Annotated[
+        list[str] | None,
+        about("`message.output_text.logprobs`: log-probabilities of the text's tokens."),
+    ] = None
+    top_logprobs: Annotated[Count | None, about("Alternatives for each token.", 0, 20, 0)] = None
+    truncation: Annotated[
+        Literal["auto", "disabled"] | None,
+        about("`auto`: what is too long loses its oldest turns.", default="disabled"),
+    ] = None
+    metadata: Annotated[
+        dict[str, str] | None, about("Up to 16 texts of up to 512 characters, kept with the response.")
+    ] = None
+    user: Annotated[str | None, about("Stands in the response; no effect.")] = None
+    safety_identifier: Annotated[str | None, about("Stands in the response; no effect.")] = None
+    prompt_cache_key: Annotated[str | None, about("Stands in the response; no effect.")] = None

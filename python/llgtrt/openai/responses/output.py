@@ -1,0 +1,163 @@
+"""An answer's items as they grow, and the events that tell of them."""
+
+from __future__ import annotations
+
+import codecs
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+
+from llgtrt.engine import Logprob
+from llgtrt.openai.parse import Arguments, Call, Content, Grammar, Parser, Piece, Reasoning
+from llgtrt.openai.responses.items import new_id
+
+Json = dict[str, Any]
+Entries = list[msgspec.Raw]
+
+
+class Output:
+    """The items. Each begins, grows and is done before the next begins."""
+
+    def __init__(self, call_id: Callable[[int], str]) -> None:
+        """`call_id`: the id of a call, by its number."""
+        self.items: list[Json] = []
+        self._call_id = call_id
+        self._open = False
+        self._texts: list[str] = []
+        self._entries: Entries = []
+
+    def take(self, piece: Piece, entries: Entries) -> list[Json]:
+        """Events of a piece; `entries`: of the tokens of a text."""
+        match piece:
+            case Reasoning(text):
+                begun = self._within("reasoning", {"summary": [], "content": []})
+                return [*begun, self._more("response.reasoning_text.delta", text)]
+            case Content(text):
+                begun = self._within("message", {"role": "assistant", "content": []})
+                self._entries += entries
+                return [*begun, {**self._more("response.output_text.delta", text), "logprobs": entries}]
+            case Call(number, name):
+                ended = self.close()
+                call = {"call_id": self._call_id(number), "name": name, "arguments": ""}
+                return [*ended, *self._begin("function_call", call)]
+            case Arguments(_, text):
+                self._texts.append(text)
+                return [self._event("response.function_call_arguments.delta", {"delta": text})]
+
+    def close(self, status: str = "completed") -> list[Json]:
+        """Ends the item that is open, if there is one."""
+        if not self._open:
+            return []
+        item, text = self.items[-1], "".join(self._texts)
+        self._open, self._texts = False, []
+        item["status"] = status
+        if item["type"] == "function_call":
+            item["arguments"] = text
+            told = {"name": item["name"], "arguments": text}
+            ended = [self._event("response.function_call_arguments.done", told)]
+        else:
+            ended = self._end_part(item, text)
+        return [*ended, self._event("response.output_item.done", {"item": dict(item)}, of_item=False)]
+
+    def ended(self, status: str) -> list[Json]:
+        """Events of the end. An answer without anything in it is an empty message."""
+        nothing = [] if self.items else self.take(Content(""), [])
+        return [*nothing, *self.close(status)]
+
+    def _end_part(self, item: Json, text: str) -> list[Json]:
+        part = self._part(item["type"], text, self._entries)
+        item["content"] = [part]
+        if item["type"] == "message":
+            told = {"content_index": 0, "text": text, "logprobs": self._entries}
+            done = self._event("response.output_text.done", told)
+        else:
+            done = self._event("response.reasoning_text.done", {"content_index": 0, "text": text})
+        self._entries = []
+        return [done, self._event("response.content_part.done", {"content_index": 0, "part": part})]
+
+    def _within(self, kind: str, more: Json) -> list[Json]:
+        """Events that begin an item of this kind, unless one is open."""
+        if self._open and self.items[-1]["type"] == kind:
+            return []
+        ended, begun = self.close(), self._begin(kind, more)
+        told = {"content_index": 0, "part": self._part(kind, "", [])}
+        return [*ended, *begun, self._event("response.content_part.added", told)]
+
+    def _begin(self, kind: str, more: Json) -> list[Json]:
+        prefix = {"message": "msg", "reasoning": "rs", "function_call": "fc"}[kind]
+        self.items.append({"type": kind, "id": new_id(prefix), "status": "in_progress", **more})
+        self._open = True
+        told = {"item": dict(self.items[-1])}
+        return [self._event("response.output_item.added", told, of_item=False)]
+
+    def _more(self, kind: str, text: str) -> Json:
+        self._texts.append(text)
+        return self._event(kind, {"content_index": 0, "delta": text})
+
+    def _event(self, kind: str, told: Json, of_item: bool = True) -> Json:
+        index = len(self.items) - 1
+        item = {"item_id": self.items[index]["id"]} if of_item else {}
+        return {"type": kind, **item, "output_index": index, **told}
+
+    @staticmethod
+    def _part(kind: str, text: str, entries: Entries) -> Json:
+        if kind == "reasoning":
+            return {"type": "reasoning_text", "text": text}
+        return {"type": "output_text", "text": text, "annotations": [], "logprobs": entries}
+
+
+class Scores:
+    """Which tokens are texts of messages, where there may be reasoning and calls among them.
+
+    Tokens are read one after the other by a parser of their own: those that it has held back are of the text
+    that comes of them.
+    """
+
+    def __init__(self, grammar: Grammar, lookup: Callable[[int], tuple[bytes, bool]]) -> None:
+        """`lookup`: a token's bytes, and whether it is special."""
+        self._parser = Parser(grammar)
+        self._lookup = lookup
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._held: list[tuple[str, Logprob]] = []
+        self._of: defaultdict[int, list[Logprob]] = defaultdict(list)
+        self._calls = 0
+
+    def feed(self, logprobs: Sequence[Logprob]) -> None:
+        """Takes further tokens."""
+        for logprob in logprobs:
+            written, special = self._lookup(logprob[0])
+            text = self._decoder.decode(b"" if special else written)
+            self._held.append((text, logprob))
+            self._settle(self._parser.feed(text))
+
+    def finish(self) -> None:
+        """There are no more."""
+        self._settle(self._parser.finish())
+
+    def taken(self, calls: int) -> list[Logprob]:
+        """Those of the text behind so many calls that were not taken yet."""
+        return self._of.pop(calls, [])
+
+    def _settle(self, pieces: Sequence[Piece]) -> None:
+        for piece in pieces:
+            if isinstance(piece, Call):
+                self._calls += 1
+            elif isinstance(piece, Content):
+                self._of[self._calls] += self._under(piece.text)
+        if pieces:
+            self._held = []
+
+    def _under(self, text: str) -> list[Logprob]:
+        """The held tokens that have some of this text in them."""
+        begin = "".join(written for written, _ in self._held).rfind(text)
+        if begin < 0:
+            return [self._held[-1][1]] if self._held else []
+        end, at, found = begin + len(text), 0, []
+        for written, logprob in self._held:
+            # The parts of a character that are not its last have no text of their own.
+            if begin <= at < end or at < begin < at + len(written):
+                found.append(logprob)
+            at += len(written)
+        return found
