@@ -34,7 +34,10 @@ CODES = {
     "invalid_api_key": (401, "No key, or a wrong one."),
     "model_not_found": (404, "Another model than the one that is served."),
     "response_not_found": (404, "No such response is kept for this key."),
-    "previous_response_not_found": (404, "That of `previous_response_id`, or one before it, is not kept for this key."),
+    "previous_response_not_found": (
+        404,
+        "That of `previous_response_id`, or one before it, is not kept for this key.",
+    ),
     "item_not_found": (404, "No such item is kept for this key."),
     "not_found": (404, "No such page."),
     "method_not_allowed": (405, "The page has other methods."),

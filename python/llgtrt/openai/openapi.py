@@ -217,7 +217,7 @@ def page() -> str:
     lines += [
         "",
         "`response_format`: [grammars.md](grammars.md); `tools`, `thinking_budget`: [tools.md](tools.md);",
-        "`speculative`: [speculation.md](speculation.md).",
+        "`speculative`: [speculation.md](speculation.md); `/v1/responses`: [responses.md](responses.md).",
     ]
     lines += [
         "",

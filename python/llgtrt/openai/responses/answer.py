@@ -55,7 +55,7 @@ def begun(api: routes.Api, body: ResponsesRequest) -> Json:
         "service_tier": body.service_tier or "auto",
         "store": body.store is not False,
         "temperature": _sampled(api, "temperature", body.temperature),
-        "text": {"format": {"type": "text"} if form is None else _without_none(form), "verbosity": "medium"},
+        "text": {"format": {"type": "text"} if form is None else _format(form), "verbosity": "medium"},
         "tool_choice": "auto" if body.tool_choice is None else _choice(body.tool_choice),
         "tools": [_tool(tool) for tool in body.tools or ()],
         "top_logprobs": body.top_logprobs or 0,
@@ -70,10 +70,11 @@ def _sampled(api: routes.Api, name: str, value: float | None) -> float:
     return said
 
 
-def _without_none(value: Any) -> Json:
-    told: Json = msgspec.to_builtins(value)
-    raw = {name: part for name in told if isinstance(part := getattr(value, name, None), msgspec.Raw)}
-    return {name: raw.get(name, part) for name, part in told.items() if part is not None}
+def _format(form: msgspec.Struct) -> Json:
+    """The format as it was asked for, its schema as it was written."""
+    given = {name: getattr(form, name) for name in form.__struct_fields__}
+    told = {name: value for name, value in given.items() if value is not None}
+    return {"type": form.__struct_config__.tag, **told}
 
 
 def _choice(wanted: Any) -> Any:

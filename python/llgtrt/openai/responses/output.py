@@ -35,6 +35,9 @@ class Output:
                 begun = self._within("reasoning", {"summary": [], "content": []})
                 return [*begun, self._more("response.reasoning_text.delta", text)]
             case Content(text):
+                if self.items and not self._within_kind("message"):
+                    # White space between a call and further text is in neither.
+                    text = text.lstrip(" \t\n\r")
                 begun = self._within("message", {"role": "assistant", "content": []})
                 self._entries += entries
                 return [*begun, {**self._more("response.output_text.delta", text), "logprobs": entries}]
@@ -79,11 +82,14 @@ class Output:
 
     def _within(self, kind: str, more: Json) -> list[Json]:
         """Events that begin an item of this kind, unless one is open."""
-        if self._open and self.items[-1]["type"] == kind:
+        if self._within_kind(kind):
             return []
         ended, begun = self.close(), self._begin(kind, more)
         told = {"content_index": 0, "part": self._part(kind, "", [])}
         return [*ended, *begun, self._event("response.content_part.added", told)]
+
+    def _within_kind(self, kind: str) -> bool:
+        return self._open and bool(self.items[-1]["type"] == kind)
 
     def _begin(self, kind: str, more: Json) -> list[Json]:
         prefix = {"message": "msg", "reasoning": "rs", "function_call": "fc"}[kind]
