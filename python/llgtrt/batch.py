@@ -58,8 +58,11 @@ class _Done(msgspec.Struct):
     response: _Answer
 
 
-class _Streams(msgspec.Struct):
+class _Late(msgspec.Struct):
+    """What of a body would make its answer come in pieces, or later."""
+
     stream: Any = None
+    background: Any = None
 
 
 def main(parsed: argparse.Namespace, settings: Settings) -> int:
@@ -207,8 +210,8 @@ async def _answered(app: FastAPI, line: Line) -> tuple[int, bytes]:
     """The status, and the line of the output."""
     body = bytes(line.body)
     name = uuid.uuid4().hex
-    if _streams(body):
-        error = invalid("stream", "stream: an answer in a batch is one piece; leave it out")
+    if late := _late(body):
+        error = invalid(late, f"{late}: an answer in a batch is one piece; leave it out")
         status, told = error.status, error.body()
     else:
         status, told = await call(app, line.url, body)
@@ -220,11 +223,13 @@ async def _answered(app: FastAPI, line: Line) -> tuple[int, bytes]:
     return status, msgspec.json.encode(answer)
 
 
-def _streams(body: bytes) -> bool:
+def _late(body: bytes) -> str | None:
+    """The field that asks for such an answer."""
     try:
-        return bool(msgspec.json.decode(body, type=_Streams).stream)
+        asked = msgspec.json.decode(body, type=_Late)
     except msgspec.DecodeError:
-        return False  # the application says what is wrong
+        return None  # the application says what is wrong
+    return next((name for name in asked.__struct_fields__ if getattr(asked, name)), None)
 
 
 async def call(app: FastAPI, path: str, body: bytes) -> tuple[int, bytes]:

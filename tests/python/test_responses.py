@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import pytest
 
+from llgtrt.cluster import driver
 from llgtrt.engine import Logprob
 from llgtrt.openai import routes, schema
 from llgtrt.openai.body import parse
@@ -269,6 +270,11 @@ def test_a_file_keeps_them_and_ends_what_was_under_way(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("not a database, but a text of some length" * 100)
     with pytest.raises(StartError, match="--responses-file"):
         Store(tmp_path / "text")
+
+
+def test_replicas_do_not_share_a_file(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert driver.main(["toy", "--responses-file", str(tmp_path / "kept.db")]) == 2
+    assert "--responses-file" in capsys.readouterr().err
 
 
 HERMES = Grammar(("<think>", "</think>"), True, FORMATS["hermes"], ["get"])

@@ -40,7 +40,17 @@ def api(toy: Server) -> Iterator[openai.OpenAI]:
 @pytest.fixture(scope="session")
 def spec() -> Any:
     """OpenAI's published schemas, by name."""
-    file = DATA / "openai-chat-spec.json"
+    return _published("chat")
+
+
+@pytest.fixture(scope="session")
+def responses_spec() -> Any:
+    """Those of `/v1/responses`."""
+    return _published("responses")
+
+
+def _published(name: str) -> Any:
+    file = DATA / f"openai-{name}-spec.json"
     if not file.exists():
         pytest.skip("skipped: no data")
     return json.loads(file.read_text())

@@ -59,22 +59,28 @@ def test_answers_are_those_of_the_server(toy: Server, tmp_path: Path) -> None:
         request("stream", stream=True),
         request("other", model="another"),
     ]
+    extra: dict[str, dict[str, Any]] = {"response": {}, "background": {"background": True}}
+    for name, fields in extra.items():
+        body = {"input": "hi", "max_output_tokens": 8, **fields}
+        requests.append({"custom_id": name, "method": "POST", "url": "/v1/responses", "body": body})
     source, out = write(tmp_path / "in.jsonl", requests), tmp_path / "out.jsonl"
     code, said = run(source, out, "toy")
     assert code == 1, said
-    assert f"46 of 46 requests are in {out}" in said
-    assert "3 of them with an error" in said
+    assert f"48 of 48 requests are in {out}" in said
+    assert "4 of them with an error" in said
     told = answers(out)
-    assert len(told) == 46
+    assert len(told) == 48
     for one in requests:
-        if one["custom_id"] == "stream":
+        if one["custom_id"] in ("stream", "response", "background"):
             continue
         over_http = toy.http.post(one["url"], json=one["body"])
         response = told[one["custom_id"]]
         assert response["status_code"] == over_http.status_code
         for key in ("choices", "tokens", "error"):
             assert response["body"].get(key) == over_http.json().get(key)
-    assert (told["stream"]["status_code"], told["stream"]["body"]["error"]["param"]) == (400, "stream")
+    for name in "stream", "background":
+        assert (told[name]["status_code"], told[name]["body"]["error"]["param"]) == (400, name)
+    assert told["response"]["body"]["output"][0]["type"] == "message"
 
 
 def test_a_stopped_batch_goes_on_where_it_was(tmp_path: Path) -> None:

@@ -16,7 +16,6 @@ import pytest
 
 from llgtrt.openai.responses.fields import ResponsesRequest
 
-from .conftest import DATA
 from .serving import Server, serving, until
 from .test_chat import validate
 from .test_tools import SCHEMAS, thinking
@@ -31,15 +30,6 @@ class Order(pydantic.BaseModel):
 
     size: Literal["small", "large"]
     express: bool
-
-
-@pytest.fixture(scope="session")
-def published() -> Any:
-    """OpenAI's published schemas, by name."""
-    file = DATA / "openai-responses-spec.json"
-    if not file.exists():
-        pytest.skip("skipped: no data")
-    return json.loads(file.read_text())
 
 
 @pytest.fixture(scope="module")
@@ -121,7 +111,7 @@ CASES: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("which", ["demo", "thinker"])
 def test_bodies_and_events_are_as_published(
-    name: str, which: str, published: Any, request: pytest.FixtureRequest
+    name: str, which: str, responses_spec: Any, request: pytest.FixtureRequest
 ) -> None:
     server: Server = request.getfixturevalue(which)
     fields = {"seed": 5, "temperature": 0.7, **CASES[name]}
@@ -129,10 +119,10 @@ def test_bodies_and_events_are_as_published(
         fields |= {"thinking_budget": 12}
         fields.pop("reasoning", None)
     whole = ask(server, **fields)
-    validate(published, "Response", whole)
+    validate(responses_spec, "Response", whole)
     told = events(server, **fields, store=False)
     for event in told:
-        validate(published, "ResponseStreamEvent", event)
+        validate(responses_spec, "ResponseStreamEvent", event)
     assert [event["sequence_number"] for event in told] == list(range(len(told)))
     assert [event["type"] for event in told[:2]] == ["response.created", "response.in_progress"]
     last = told[-1]
@@ -178,7 +168,9 @@ def check(name: str, which: str, whole: dict[str, Any]) -> None:
 
 def test_the_chat_has_the_same_answer(demo: Server) -> None:
     fields: dict[str, Any] = {"seed": 9, "temperature": 0.9}
-    text = ask(demo, **fields, instructions="Be brief.")["output"][0]["content"][0]["text"]
+    made = ask(demo, **fields, instructions="Be brief.", speculative={"report": True})
+    text = made["output"][0]["content"][0]["text"]
+    assert made["usage"]["speculative"].keys() == {"sources", "acceptance"}
     messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "hi"}]
     chat = demo.http.post(
         "/v1/chat/completions", json={"messages": messages, "max_completion_tokens": 200, **fields}
@@ -229,7 +221,7 @@ def test_a_loop_of_calls_with_and_without_keeping(client: openai.OpenAI) -> None
         client.responses.retrieve(sent.id)
 
 
-def test_kept_responses_are_retrieved_listed_and_deleted(client: openai.OpenAI, published: Any) -> None:
+def test_kept_responses_are_retrieved_listed_and_deleted(client: openai.OpenAI, responses_spec: Any) -> None:
     given: Any = [{"role": "user", "content": f"Number {i}."} for i in range(5)]
     made = client.responses.create(model="demo", input=given, max_output_tokens=10)
     assert client.responses.retrieve(made.id).to_dict() == made.to_dict()
@@ -237,7 +229,7 @@ def test_kept_responses_are_retrieved_listed_and_deleted(client: openai.OpenAI, 
     told: list[Any] = [item for page in listed.iter_pages() for item in page.data]
     assert [item.content[0].text for item in told] == [f"Number {i}." for i in (4, 3, 2, 1, 0)]
     for item in told:
-        validate(published, "InputMessage", item.to_dict())
+        validate(responses_spec, "InputMessage", item.to_dict())
     forward = client.responses.input_items.list(made.id, order="asc", after=told[-1].id)
     assert [item.id for item in forward if item.type == "message"] == [item.id for item in told[-2::-1]]
     client.responses.delete(made.id)
@@ -253,7 +245,7 @@ def test_kept_responses_are_retrieved_listed_and_deleted(client: openai.OpenAI, 
     )
 
 
-def test_in_the_background(client: openai.OpenAI, demo: Server, published: Any) -> None:
+def test_in_the_background(client: openai.OpenAI, demo: Server, responses_spec: Any) -> None:
     settings: Any = {"model": "demo", "background": True, "input": "Order something."}
     made = client.responses.create(**settings, max_output_tokens=20)
     assert made.status == "queued"
@@ -262,13 +254,13 @@ def test_in_the_background(client: openai.OpenAI, demo: Server, published: Any) 
         if now.status not in ("queued", "in_progress"):
             break
     assert now.status in ("completed", "incomplete")
-    validate(published, "Response", now.to_dict())
+    validate(responses_spec, "Response", now.to_dict())
     assert client.responses.cancel(made.id).status == now.status
     long = client.responses.create(**settings, max_output_tokens=3000, extra_body={"ignore_eos": True})
     ended = client.responses.cancel(long.id)
     assert ended.status == "cancelled"
     assert client.responses.retrieve(long.id).status == "cancelled"
-    validate(published, "Response", ended.to_dict())
+    validate(responses_spec, "Response", ended.to_dict())
     demo.wait_idle()
     other = client.responses.create(model="demo", input="hi", max_output_tokens=5)
     with pytest.raises(openai.BadRequestError):
@@ -367,14 +359,14 @@ def test_a_client_that_goes_away_leaves_nothing(demo: Server) -> None:
     assert demo.http.get(f"{URL}/{begun}").status_code == 404
 
 
-def test_an_answer_that_fails_is_told_and_kept(published: Any) -> None:
+def test_an_answer_that_fails_is_told_and_kept(responses_spec: Any) -> None:
     config = {"server": {"request_timeout": 1.0}}
     with serving("toy:step_us=20000", config=config) as server:
         server.wait_ready()
         long = {"max_output_tokens": 2000, "ignore_eos": True}
         told = events(server, **long)
         for event in told:
-            validate(published, "ResponseStreamEvent", event)
+            validate(responses_spec, "ResponseStreamEvent", event)
         last = told[-1]
         assert (last["type"], last["response"]["status"]) == ("response.failed", "failed")
         assert last["response"]["error"]["code"] == "server_error"
@@ -388,13 +380,13 @@ def test_an_answer_that_fails_is_told_and_kept(published: Any) -> None:
         server.wait_idle()
 
 
-def test_every_field_of_the_published_body_is_known(published: Any) -> None:
-    parts = published["components"]["schemas"]["CreateResponse"]["allOf"]
+def test_every_field_of_the_published_body_is_known(responses_spec: Any) -> None:
+    parts = responses_spec["components"]["schemas"]["CreateResponse"]["allOf"]
     names: set[str] = set()
     while parts:
         part = parts.pop()
         if "$ref" in part:
-            part = published["components"]["schemas"][part["$ref"].rsplit("/", 1)[1]]
+            part = responses_spec["components"]["schemas"][part["$ref"].rsplit("/", 1)[1]]
         parts.extend(part.get("allOf", ()))
         names |= part.get("properties", {}).keys()
     known = {*ResponsesRequest.__struct_fields__, *ResponsesRequest.refused}

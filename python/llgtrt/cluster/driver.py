@@ -60,6 +60,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if settings is None:
             return 0
         templates.check(settings)
+        if settings.responses_file is not None:
+            raise StartError("--responses-file: a file is one server's, and there are several; leave it out")
         if importlib.util.find_spec("ray") is None:
             raise StartError("Ray is missing; install it: pip install 'llgtrt[ray]'")
         return _serve(settings, options)

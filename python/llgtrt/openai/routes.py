@@ -342,11 +342,9 @@ async def answered(request: Request, work: Work) -> Response:
     api: Api = request.app.state.api
     body, render = work.body, work.render
     render.with_prompt = body.prompt_logprobs is not None
-    cores = (translate.with_prompt(work.core, prompt) for prompt in work.prompts)
     try:
-        generation = await api.engine.submit(cores, translate.choices(body))
+        generation = await begun(api, work)
         request.scope["generation"] = generation
-        generation.report = body.speculative is not None and bool(body.speculative.report)
         finish = watch(request, generation)
         try:
             if not body.stream:
@@ -359,6 +357,19 @@ async def answered(request: Request, work: Work) -> Response:
             finish()
     except _core.CoreError as e:
         raise from_core(e, translate.renamed(body)) from e
+
+
+async def begun(api: Api, work: Work) -> Generation:
+    """Submits it.
+
+    Raises:
+        CoreError: as `AsyncEngine.submit` does.
+    """
+    body = work.body
+    cores = (translate.with_prompt(work.core, prompt) for prompt in work.prompts)
+    generation = await api.engine.submit(cores, translate.choices(body))
+    generation.report = body.speculative is not None and bool(body.speculative.report)
+    return generation
 
 
 def watch(request: Request, generation: Generation) -> Callable[[], None]:

@@ -87,7 +87,8 @@ class Stream:
         `deltas`: the first news. Where there is none yet, comments are sent until there is.
         """
         try:
-            yield self._opening()
+            if opening := self._opening():
+                yield opening
             if not deltas:
                 while not await self._generation.news(KEEP_ALIVE_SECONDS):
                     yield b": keep-alive\n\n"

@@ -238,12 +238,12 @@ class _Events(sse.Stream):
         return self._told(events)
 
     def _told(self, events: Sequence[Json]) -> bytes:
-        told = b""
+        told = []
         for event in events:
             data = _encoder.encode({**event, "sequence_number": self._number})
-            told += b"event: " + event["type"].encode() + b"\ndata: " + data + b"\n\n"
+            told.append(b"event: " + event["type"].encode() + b"\ndata: " + data + b"\n\n")
             self._number += 1
-        return told
+        return b"".join(told)
 
 
 async def kept(put: Callable[[], Awaitable[object]]) -> None:

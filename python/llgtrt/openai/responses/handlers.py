@@ -112,7 +112,7 @@ async def _begin(request: Request, shared: Responses, work: ResponseWork) -> Res
     api: routes.Api = request.app.state.api
     request.app.state.work.begin()
     try:
-        generation = await api.engine.submit((translate.with_prompt(work.core, work.prompts[0]),), 1)
+        generation = await routes.begun(api, work)
     except _core.CoreError as e:
         request.app.state.work.end()
         raise from_core(e, translate.renamed(work.body)) from e
