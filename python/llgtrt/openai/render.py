@@ -76,7 +76,18 @@ def drafts(counts: Usage) -> Json:
     return {"sources": by_source, "acceptance": accepted / drafted if drafted else None}
 
 
-class Render(abc.ABC):
+class Writer(abc.ABC):
+    """One answer, as its API has it."""
+
+    with_prompt = False
+    """The client asks for `prompt_logprobs`."""
+
+    @abc.abstractmethod
+    def body(self, choices: Sequence[Whole], usage: Json) -> Json:
+        """An answer that is not streamed; `usage`: OpenAI's."""
+
+
+class Render(Writer):
     """One answer: its identity, and how its choices look."""
 
     prefix: str
@@ -91,8 +102,11 @@ class Render(abc.ABC):
         self._created = int(time.time())
         self._model = model
         self._fingerprint = fingerprint
-        self.with_prompt = False
-        """The client asks for `prompt_logprobs`."""
+
+    def body(self, choices: Sequence[Whole], usage: Json) -> Json:
+        """All choices, and what stands around and beside them."""
+        told = self.envelope(self.whole_object, [self.whole(i, c) for i, c in enumerate(choices)])
+        return {**told, **self.beside(choices), "usage": usage}
 
     def envelope(self, kind: str, choices: Sequence[Json]) -> Json:
         """What stands around choices."""

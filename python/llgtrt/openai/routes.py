@@ -20,7 +20,7 @@ from llgtrt.openai import schema, sse, translate
 from llgtrt.openai.body import parse
 from llgtrt.openai.chat import Model, ready
 from llgtrt.openai.errors import ApiError, from_core, invalid, unavailable
-from llgtrt.openai.render import CompletionRender, Render
+from llgtrt.openai.render import CompletionRender, Writer
 from llgtrt.openai.render_chat import ChatRender
 from llgtrt.openai.reply import Reply
 from llgtrt.prompt import Vocabulary, strings
@@ -158,7 +158,9 @@ class Work:
     prompts: Sequence[Sequence[int]]
     core: str
     """The core's request without its prompt."""
-    render: Render
+    writer: Writer
+    events: Callable[[Generation], sse.Events]
+    """Those of the answer as a stream."""
 
 
 async def chat_completions(request: Request) -> Response:
@@ -178,14 +180,24 @@ def chat(api: Api, data: bytes, client: int) -> Work:
         ApiError: it is refused.
     """
     body = parse(data, schema.ChatRequest, api.settings.server.unknown_fields)
+    prompt, reply, core = conversation(api, body, client)
+    render = ChatRender(api.settings.model, api.fingerprint(), api.vocabulary, translate.logprobs(body))
+    render.answer_in(reply)
+    return Work(body, [prompt], core, render, lambda going: sse.Stream(going, render, body.stream_options))
+
+
+def conversation(api: Api, body: schema.ChatRequest, client: int) -> tuple[Sequence[int], Reply, str]:
+    """The prompt's tokens, what the answer may be, and the core's request without its prompt.
+
+    Raises:
+        ApiError: the request is refused.
+    """
     api.check_model(body.model)
     api.check_loaded()
     api.check_count(1, translate.choices(body))
-    render = ChatRender(api.settings.model, api.fingerprint(), api.vocabulary, translate.logprobs(body))
     prompt, reply = chat_prompt(api, body)
-    render.answer_in(reply)
     core = api.core_request(body, client, 1, reply)
-    return Work(body, cut(api, body, [prompt]), core, render)
+    return cut(api, body, [prompt])[0], reply, core
 
 
 def completion(api: Api, data: bytes, client: int) -> Work:
@@ -217,7 +229,7 @@ def completion(api: Api, data: bytes, client: int) -> Work:
         else:
             texts = decode(api, prompts)
         render.echo(texts, prompts, max(translate.choices(body), 1), alone)
-    return Work(body, prompts, core, render)
+    return Work(body, prompts, core, render, lambda going: sse.Stream(going, render, body.stream_options))
 
 
 async def models(request: Request) -> Response:
@@ -320,8 +332,8 @@ async def answer(request: Request, read: Callable[[Api, bytes, int], Work]) -> R
     """Generates, and answers in one piece or as a stream, which begins with the engine's first event."""
     api: Api = request.app.state.api
     work = await made(request, read)
-    body, render = work.body, work.render
-    render.with_prompt = body.prompt_logprobs is not None
+    body = work.body
+    work.writer.with_prompt = body.prompt_logprobs is not None
     cores = (translate.with_prompt(work.core, prompt) for prompt in work.prompts)
     try:
         generation = await api.engine.submit(cores, translate.choices(body))
@@ -330,10 +342,10 @@ async def answer(request: Request, read: Callable[[Api, bytes, int], Work]) -> R
         finish = watch(request, generation)
         try:
             if not body.stream:
-                return Response(await sse.whole(generation, render), media_type="application/json")
+                return Response(await sse.whole(generation, work.writer), media_type="application/json")
             # The status waits for the first news, which may be an error, but not until a proxy gives up.
             first = await generation.next() if await generation.news(_SILENCE) else []
-            events = sse.Stream(generation, render, body.stream_options).events(first)
+            events = work.events(generation).events(first)
             response, finish = sse.EventResponse(events, finish), lambda: None
             return response
         finally:
