@@ -206,6 +206,12 @@ class _Offset:
         return begin
 
 
+def _likelihood(choice: Whole) -> float:
+    """Log-probability per token, end token included."""
+    count = len(choice.logprobs)
+    return sum(logprob for _, logprob, _ in choice.logprobs) / count if count else float("-inf")
+
+
 class CompletionRender(Render):
     """`text_completion`, whose chunks look like the whole."""
 
@@ -220,6 +226,19 @@ class CompletionRender(Render):
         self._n = 1
         self._alone = False
         self._offsets: dict[int, _Offset] = {}
+        self._given = self._made = 1
+
+    def best(self, given: int, made: int) -> None:
+        """Gives so many of the choices `made` for each prompt: the likeliest, where not all."""
+        self._given, self._made = given, made
+
+    def body(self, choices: Sequence[Whole], usage: Json) -> Json:
+        """The choices that are given."""
+        if self._given < self._made:
+            each = (choices[at : at + self._made] for at in range(0, len(choices), self._made))
+            best = (sorted(made, key=_likelihood, reverse=True)[: self._given] for made in each)
+            choices = [choice for chosen in best for choice in chosen]
+        return super().body(choices, usage)
 
     def echo(
         self, prompts: Sequence[str], tokens: Sequence[Sequence[int]], n: int, alone: bool = False

@@ -101,8 +101,10 @@ class Api:
             self._fingerprint = info, f"{kind}_" + hashlib.sha256(facts.encode()).hexdigest()[:12]
         return self._fingerprint[1]
 
-    def check_count(self, prompts: int, each: int) -> None:
+    def check_count(self, prompts: int, each: int, name: str = "n") -> None:
         """Refuses what even an idle server would not take: to try again would not help.
+
+        `name`: of the field that says how many choices each prompt has.
 
         Raises:
             ApiError: 400.
@@ -110,7 +112,7 @@ class Api:
         queue: int = self._config["max_queue_size"]
         most = queue + self.engine.info()["max_running"]
         if queue and prompts * each > most:
-            name = "prompt" if prompts > 1 else "n"
+            name = "prompt" if prompts > 1 else name
             message = (
                 f"{name}: {prompts * each} choices at once; this server runs and queues {most}: send fewer"
             )
@@ -213,7 +215,8 @@ def completion(api: Api, data: bytes, client: int) -> Work:
     api.check_loaded()
     render = CompletionRender(api.settings.model, api.fingerprint(), api.vocabulary, translate.logprobs(body))
     count = len(wanted.prompts)
-    api.check_count(count, translate.choices(body))
+    render.best(translate.given(body), translate.choices(body))
+    api.check_count(count, translate.choices(body), "n" if body.best_of is None else "best_of")
     core = api.core_request(body, client, count)
     if isinstance(wanted, translate.Texts):
         for text in wanted.prompts:
@@ -228,7 +231,7 @@ def completion(api: Api, data: bytes, client: int) -> Work:
             texts = wanted.prompts
         else:
             texts = decode(api, prompts)
-        render.echo(texts, prompts, max(translate.choices(body), 1), alone)
+        render.echo(texts, prompts, translate.given(body), alone)
     return Work(body, prompts, core, render, lambda going: sse.Stream(going, render, body.stream_options))
 
 

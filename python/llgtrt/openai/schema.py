@@ -371,4 +371,12 @@ class CompletionRequest(Common, kw_only=True):
     logprobs: Annotated[Count | None, about("Log-probabilities, and alternatives for each token.", 0, 20)] = (
         None
     )
-    best_of: Annotated[Count | None, about("Must be `n`.")] = None
+    best_of: Annotated[
+        Count | None,
+        about(
+            "Choices that are made, of which the `n` likeliest per token are given, the best first; not less "
+            "than `n`, nor more in a stream. `usage` counts all.",
+            1,
+            128,
+        ),
+    ] = None
