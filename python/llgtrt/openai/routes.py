@@ -16,7 +16,7 @@ from starlette.responses import Response
 
 from llgtrt import __version__, _core
 from llgtrt.engine import AsyncEngine, Generation, GoneError
-from llgtrt.openai import schema, sse, translate
+from llgtrt.openai import infill, schema, sse, translate
 from llgtrt.openai.body import parse
 from llgtrt.openai.chat import Model, ready
 from llgtrt.openai.errors import ApiError, from_core, invalid, unavailable
@@ -212,6 +212,7 @@ def completion(api: Api, data: bytes, client: int) -> Work:
     api.check_model(body.model)
     translate.check_completion(body)
     wanted = translate.prompts(body)
+    infill.check(body, wanted)
     api.check_loaded()
     render = CompletionRender(api.settings.model, api.fingerprint(), api.vocabulary, translate.logprobs(body))
     count = len(wanted.prompts)
@@ -219,9 +220,10 @@ def completion(api: Api, data: bytes, client: int) -> Work:
     api.check_count(count, translate.choices(body), "n" if body.best_of is None else "best_of")
     core = api.core_request(body, client, count)
     if isinstance(wanted, translate.Texts):
+        after = body.suffix or ""
         for text in wanted.prompts:
-            api.check_length(len(text), body, "prompt")
-        prompts = cut(api, body, [api.vocabulary.plain(text) for text in wanted.prompts])
+            api.check_length(len(text) + len(after), body, "prompt")
+        prompts = cut(api, body, [infill.written(api.vocabulary, text, after) for text in wanted.prompts])
     else:
         prompts = cut(api, body, wanted.prompts)
     if body.echo:
