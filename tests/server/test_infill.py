@@ -1,4 +1,4 @@
-"""`suffix` of `/v1/completions` on the demo model, three of whose tokens are renamed to those of infilling."""
+"""`suffix` of `/v1/completions` on the demo model, three of whose tokens become those of infilling."""
 
 from __future__ import annotations
 

@@ -90,7 +90,7 @@ def content(events: Iterable[Json]) -> list[Json]:
 
 
 def _input(text: str) -> Any:
-    """Arguments as they are written; of ones that were cut, the members that are whole."""
+    """Arguments as they are written; of ones that were cut, what had come of them but for open strings."""
     try:
         msgspec.json.decode(text)
         return msgspec.Raw(text.encode())
