@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-import tempfile
-from collections.abc import Iterator
 from typing import Any
 
 import jsonschema
 import pytest
 
 from .serving import Server, serving
-from .test_tools import END, SCHEMAS, thinking
+from .test_tools import END, SCHEMAS
 
 HI: Any = [{"role": "user", "content": "Where is the harbour?"}]
 TOOLS: Any = [
@@ -19,17 +17,6 @@ TOOLS: Any = [
     for name, schema in SCHEMAS.items()
 ]
 PAGE = "/v1/messages"
-
-
-@pytest.fixture(scope="module")
-def thinker() -> Iterator[Server]:
-    """A server whose model reasons first."""
-    with tempfile.NamedTemporaryFile("w", suffix=".j2") as template:
-        template.write(thinking())
-        template.flush()
-        config = {"server": {"chat_template": template.name, "tool_format": "hermes"}}
-        with serving("toy", config=config) as server:
-            yield server.wait_ready()
 
 
 def ask(server: Server, **fields: Any) -> dict[str, Any]:
