@@ -22,13 +22,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from llgtrt import _core, page, refusal
-from llgtrt.anthropic import messages
-from llgtrt.anthropic.errors import is_own
+from llgtrt import _core, page
 from llgtrt.engine import AsyncEngine, Generation, GoneError
 from llgtrt.metrics import EngineCollector, HttpCounts, exposition, promise
-from llgtrt.openai import grammar, openapi, routes, tokens
+from llgtrt.openai import grammar, messages, openapi, refusal, routes, tokens
 from llgtrt.openai.errors import ApiError, from_core, internal, unavailable
+from llgtrt.openai.messages_errors import is_own
 from llgtrt.prompt import Vocabulary
 from llgtrt.settings import Settings
 

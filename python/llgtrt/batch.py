@@ -22,9 +22,9 @@ import tqdm
 from fastapi import FastAPI
 from starlette.types import Message, Scope
 
-from llgtrt import refusal
 from llgtrt.app import HANDLERS, create_app
 from llgtrt.engine import AsyncEngine
+from llgtrt.openai import refusal
 from llgtrt.openai.errors import invalid
 from llgtrt.serve import follow, loaded, open_core
 from llgtrt.settings import Settings, StartError

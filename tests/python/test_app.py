@@ -9,10 +9,10 @@ from typing import Any, cast
 
 import pytest
 
-from llgtrt import _core, refusal
+from llgtrt import _core
 from llgtrt.app import AccessLog, create_app
 from llgtrt.engine import AsyncEngine
-from llgtrt.openai import routes, sse
+from llgtrt.openai import refusal, routes, sse
 from llgtrt.openai.errors import CODES, ApiError, from_core
 from llgtrt.settings import load
 

@@ -12,13 +12,14 @@ import msgspec
 import pytest
 
 from llgtrt import _core
-from llgtrt.anthropic import schema, translate
-from llgtrt.anthropic.render import MessageEvents, MessageWriter, content
 from llgtrt.engine import Delta
+from llgtrt.openai import messages_schema as schema
+from llgtrt.openai import messages_translate as translate
 from llgtrt.openai import tools
 from llgtrt.openai.body import parse
 from llgtrt.openai.errors import ApiError
 from llgtrt.openai.formats import FORMATS
+from llgtrt.openai.messages_render import MessageEvents, MessageWriter, content
 from llgtrt.openai.reply import Reply, Thinking
 from llgtrt.openai.translate import messages as chat_messages
 

@@ -14,9 +14,9 @@ from typing import Any
 from starlette.middleware import Middleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from llgtrt import refusal
 from llgtrt.app import request_id
 from llgtrt.cluster import prefix
+from llgtrt.openai import refusal
 from llgtrt.openai.errors import ApiError, unavailable
 
 CALLBACK = "RAY_SERVE_HTTP_PROXY_CALLBACK_IMPORT_PATH"

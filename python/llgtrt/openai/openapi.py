@@ -12,9 +12,9 @@ from typing import Any
 import msgspec
 
 from llgtrt import __version__
-from llgtrt.anthropic import errors as anthropic
-from llgtrt.anthropic.schema import CountRequest, MessagesRequest
 from llgtrt.openai import body, errors, inquiry, schema
+from llgtrt.openai import messages_errors as anthropic
+from llgtrt.openai.messages_schema import CountRequest, MessagesRequest
 
 Json = dict[str, Any]
 

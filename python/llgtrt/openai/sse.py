@@ -12,8 +12,9 @@ import msgspec
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from llgtrt import _core, refusal
+from llgtrt import _core
 from llgtrt.engine import Delta, Generation, GoneError
+from llgtrt.openai import refusal
 from llgtrt.openai.errors import ApiError, from_core, internal
 from llgtrt.openai.render import Json, Render, Whole, Writer, drafts, usage
 from llgtrt.openai.schema import StreamOptions

@@ -7,10 +7,11 @@ from typing import TypeVar
 from starlette.requests import Request
 from starlette.responses import Response
 
-from llgtrt.anthropic import schema, translate
-from llgtrt.anthropic.render import MessageEvents, MessageWriter
+from llgtrt.openai import messages_schema as schema
+from llgtrt.openai import messages_translate as translate
 from llgtrt.openai import routes
 from llgtrt.openai.body import parse
+from llgtrt.openai.messages_render import MessageEvents, MessageWriter
 from llgtrt.openai.schema import ChatRequest
 
 Body = TypeVar("Body", bound=schema.CountRequest)

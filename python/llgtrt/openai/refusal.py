@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from starlette.responses import Response
 
-from llgtrt.anthropic import errors as anthropic
+from llgtrt.openai import messages_errors as anthropic
 from llgtrt.openai.errors import ApiError
 
 

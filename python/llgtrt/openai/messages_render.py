@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 import pydantic_core
 
-from llgtrt.anthropic import errors
 from llgtrt.engine import Delta, Generation
+from llgtrt.openai import messages_errors as errors
 from llgtrt.openai.errors import ApiError
 from llgtrt.openai.parse import Arguments, Call, Content, Parser, Piece, Reasoning
 from llgtrt.openai.render import Json, Whole, Writer

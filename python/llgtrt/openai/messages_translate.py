@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from llgtrt.anthropic import schema
+from llgtrt.openai import messages_schema as schema
 from llgtrt.openai import schema as openai
 from llgtrt.openai.errors import ApiError, invalid
 from llgtrt.openai.functions import Function, FunctionCall, FunctionName, NamedChoice, ToolCall
