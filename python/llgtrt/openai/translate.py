@@ -156,6 +156,10 @@ def core_request(
     }
     request |= {name: value for name in _SAME if (value := getattr(body, name)) is not None}
     request["prompt_logprobs"] = prompt_logprobs(body)
+    if candidates(body) != choices(body):
+        request["n"] = candidates(body)
+        # They are compared by them.
+        request["logprobs"] = request["logprobs"] or 0
     request["origins"] = bool(body.stream_options and body.stream_options.include_token_origin)
     return msgspec.json.encode(request).decode()
 
@@ -176,6 +180,12 @@ def _speculative(wanted: schema.Speculative | None) -> dict[str, Any]:
 def choices(body: schema.Common) -> int:
     """Choices per prompt."""
     return 1 if body.n is None else body.n
+
+
+def candidates(body: schema.Common) -> int:
+    """Choices per prompt that are generated; where there are more than `choices`, the best are shown."""
+    most = body.best_of if isinstance(body, schema.CompletionRequest) else None
+    return choices(body) if most is None else most
 
 
 def max_tokens(body: schema.Common) -> int | None:
@@ -304,13 +314,16 @@ def prompt_logprobs(body: schema.Common) -> int | None:
 
 
 def check_completion(body: schema.CompletionRequest) -> None:
-    """Refuses `best_of` other than `n`.
+    """Refuses a `best_of` that cannot be.
 
     Raises:
-        ApiError: so it is.
+        ApiError: there are fewer than `n`, or more in a stream.
     """
-    if body.best_of is not None and body.best_of != choices(body):
-        raise invalid("best_of", "best_of: only the value of n is supported", "unsupported_parameter")
+    if candidates(body) < choices(body):
+        raise invalid("best_of", f"best_of: must be at least n, which is {choices(body)}")
+    if body.stream and candidates(body) > choices(body):
+        message = "best_of: which choices are the best shows at their end; leave stream out, or best_of"
+        raise invalid("best_of", message)
 
 
 def renamed(body: schema.Common) -> dict[str, str]:
