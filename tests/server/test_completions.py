@@ -37,23 +37,6 @@ def test_choices_are_prompt_major(api: openai.OpenAI) -> None:
     assert four[2:] == texts(complete(api, "b", n=2))
 
 
-def test_the_best_of_several(api: openai.OpenAI) -> None:
-    prompts = ["a", "b"]
-    every = complete(api, prompts, n=5, logprobs=0, temperature=1.5)
-    best = []
-    for group in (every.choices[:5], every.choices[5:]):
-        # The log-probability of an end, which is counted, too, is not told: here none comes.
-        assert {choice.finish_reason for choice in group} == {"length"}
-        likely = {c.text: sum(c.logprobs.token_logprobs) for c in group if c.logprobs}  # type: ignore[arg-type]
-        best += sorted(likely, key=lambda text: -likely[text])[:2]
-    found = complete(api, prompts, n=2, best_of=5, temperature=1.5)
-    assert texts(found) == best
-    assert found.choices[0].logprobs is None
-    assert found.usage is not None
-    assert found.usage.completion_tokens == 2 * 5 * 12
-    assert texts(complete(api, "a", best_of=1)) == texts(complete(api, "a"))
-
-
 def test_usage_counts_each_prompt_once(api: openai.OpenAI) -> None:
     usage = complete(api, ["a", "bb"], n=2, max_tokens=5, extra_body={"ignore_eos": True}).usage
     assert usage is not None

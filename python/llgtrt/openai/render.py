@@ -105,10 +105,6 @@ class Render(abc.ABC):
             "choices": choices,
         }
 
-    def shown(self, choices: Sequence[Whole]) -> Sequence[Whole]:
-        """Those of the choices that the client asked for."""
-        return choices
-
     def beside(self, choices: Sequence[Whole]) -> Json:
         """What an answer that is not streamed has beside its choices."""
         return {}
@@ -196,11 +192,6 @@ class _Offset:
         return begin
 
 
-def _unlikely(choice: Whole) -> float:
-    """How unlikely a choice is per token."""
-    return -sum(logprob for _, logprob, _ in choice.logprobs) / max(1, len(choice.logprobs))
-
-
 class CompletionRender(Render):
     """`text_completion`, whose chunks look like the whole."""
 
@@ -215,16 +206,6 @@ class CompletionRender(Render):
         self._n = 1
         self._alone = False
         self._offsets: dict[int, _Offset] = {}
-        self.best = (1, 1)
-        """Of how many choices of a prompt how many are shown, as `(shown, generated)`."""
-
-    def shown(self, choices: Sequence[Whole]) -> Sequence[Whole]:
-        """The choices of each prompt that are the likeliest per token, the best first."""
-        few, many = self.best
-        if few == many:
-            return choices
-        groups = (choices[i : i + many] for i in range(0, len(choices), many))
-        return [choice for group in groups for choice in sorted(group, key=_unlikely)[:few]]
 
     def echo(
         self, prompts: Sequence[str], tokens: Sequence[Sequence[int]], n: int, alone: bool = False

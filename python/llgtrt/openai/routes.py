@@ -201,8 +201,7 @@ def completion(api: Api, data: bytes, client: int) -> Work:
     api.check_loaded()
     render = CompletionRender(api.settings.model, api.fingerprint(), api.vocabulary, translate.logprobs(body))
     count = len(wanted.prompts)
-    api.check_count(count, translate.candidates(body))
-    render.best = translate.choices(body), translate.candidates(body)
+    api.check_count(count, translate.choices(body))
     core = api.core_request(body, client, count)
     if isinstance(wanted, translate.Texts):
         for text in wanted.prompts:
@@ -325,7 +324,7 @@ async def answer(request: Request, read: Callable[[Api, bytes, int], Work]) -> R
     render.with_prompt = body.prompt_logprobs is not None
     cores = (translate.with_prompt(work.core, prompt) for prompt in work.prompts)
     try:
-        generation = await api.engine.submit(cores, translate.candidates(body))
+        generation = await api.engine.submit(cores, translate.choices(body))
         request.scope["generation"] = generation
         generation.report = body.speculative is not None and bool(body.speculative.report)
         finish = watch(request, generation)

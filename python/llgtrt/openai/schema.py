@@ -371,7 +371,4 @@ class CompletionRequest(Common, kw_only=True):
     logprobs: Annotated[Count | None, about("Log-probabilities, and alternatives for each token.", 0, 20)] = (
         None
     )
-    best_of: Annotated[
-        Count | None,
-        about("Choices that are generated, of which `n` are shown: the likeliest per token. Not streamed."),
-    ] = None
+    best_of: Annotated[Count | None, about("Must be `n`.")] = None

@@ -49,9 +49,8 @@ async def whole(generation: Generation, render: Render) -> bytes:
         choice.prompt = choices[generation.first_of(index)].prompt
 
     def build() -> bytes:
-        shown = render.shown(choices)
-        body = render.envelope(render.whole_object, [render.whole(i, c) for i, c in enumerate(shown)])
-        return _encoder.encode({**body, **render.beside(shown), "usage": usage_of(generation)})
+        body = render.envelope(render.whole_object, [render.whole(i, c) for i, c in enumerate(choices)])
+        return _encoder.encode({**body, **render.beside(choices), "usage": usage_of(generation)})
 
     if sum(len(c.logprobs) + len(c.prompt) for c in choices) < MANY:
         return build()

@@ -156,10 +156,6 @@ def core_request(
     }
     request |= {name: value for name in _SAME if (value := getattr(body, name)) is not None}
     request["prompt_logprobs"] = prompt_logprobs(body)
-    if candidates(body) != choices(body):
-        request["n"] = candidates(body)
-        # They are compared by them.
-        request["logprobs"] = request["logprobs"] or 0
     request["origins"] = bool(body.stream_options and body.stream_options.include_token_origin)
     return msgspec.json.encode(request).decode()
 
@@ -180,12 +176,6 @@ def _speculative(wanted: schema.Speculative | None) -> dict[str, Any]:
 def choices(body: schema.Common) -> int:
     """Choices per prompt."""
     return 1 if body.n is None else body.n
-
-
-def candidates(body: schema.Common) -> int:
-    """Choices per prompt that are generated; where there are more than `choices`, the best are shown."""
-    most = body.best_of if isinstance(body, schema.CompletionRequest) else None
-    return choices(body) if most is None else most
 
 
 def max_tokens(body: schema.Common) -> int | None:
@@ -314,16 +304,13 @@ def prompt_logprobs(body: schema.Common) -> int | None:
 
 
 def check_completion(body: schema.CompletionRequest) -> None:
-    """Refuses a `best_of` that cannot be.
+    """Refuses `best_of` other than `n`.
 
     Raises:
-        ApiError: there are fewer than `n`, or more in a stream.
+        ApiError: so it is.
     """
-    if candidates(body) < choices(body):
-        raise invalid("best_of", f"best_of: must be at least n, which is {choices(body)}")
-    if body.stream and candidates(body) > choices(body):
-        message = "best_of: which choices are the best shows at their end; leave stream out, or best_of"
-        raise invalid("best_of", message)
+    if body.best_of is not None and body.best_of != choices(body):
+        raise invalid("best_of", "best_of: only the value of n is supported", "unsupported_parameter")
 
 
 def renamed(body: schema.Common) -> dict[str, str]:
