@@ -22,6 +22,7 @@ import tqdm
 from fastapi import FastAPI
 from starlette.types import Message, Scope
 
+from llgtrt import refusal
 from llgtrt.app import HANDLERS, create_app
 from llgtrt.engine import AsyncEngine
 from llgtrt.openai.errors import invalid
@@ -209,7 +210,7 @@ async def _answered(app: FastAPI, line: Line) -> tuple[int, bytes]:
     name = uuid.uuid4().hex
     if _streams(body):
         error = invalid("stream", "stream: an answer in a batch is one piece; leave it out")
-        status, told = error.status, error.body()
+        status, told = error.status, refusal.body(error, line.url)
     else:
         status, told = await call(app, line.url, body)
         while status == 429:

@@ -12,6 +12,8 @@ from typing import Any
 import msgspec
 
 from llgtrt import __version__
+from llgtrt.anthropic import errors as anthropic
+from llgtrt.anthropic.schema import CountRequest, MessagesRequest
 from llgtrt.openai import body, errors, inquiry, schema
 
 Json = dict[str, Any]
@@ -19,6 +21,16 @@ Json = dict[str, Any]
 PAGES: dict[str, tuple[str, str, type[msgspec.Struct] | None]] = {
     "/v1/chat/completions": ("post", "Answers a conversation.", schema.ChatRequest),
     "/v1/completions": ("post", "Completes texts.", schema.CompletionRequest),
+    "/v1/messages": (
+        "post",
+        "Answers a conversation in Anthropic's form ([messages.md](messages.md)).",
+        MessagesRequest,
+    ),
+    "/v1/messages/count_tokens": (
+        "post",
+        "The tokens of such a conversation's prompt, in `input_tokens`.",
+        CountRequest,
+    ),
     "/v1/chat/completions/render": (
         "post",
         "The prompt that such a chat has: `prompt`, `prompt_token_ids`, `count`, `max_model_len`.",
@@ -75,6 +87,21 @@ _ERROR = {
 }
 
 
+_MESSAGES_ERROR = {
+    "type": "object",
+    "required": ["type", "error"],
+    "properties": {
+        "type": {"const": "error"},
+        "error": {
+            "type": "object",
+            "required": ["type", "message"],
+            "properties": {"type": {"enum": [*anthropic.TYPES]}, "message": {"type": "string"}},
+        },
+    },
+}
+"""Anthropic's."""
+
+
 @functools.cache
 def document() -> Json:
     """The OpenAPI 3.1 document."""
@@ -87,7 +114,7 @@ def document() -> Json:
             told = components[kind.__name__]["properties"][name]
             told.pop("default", None)
             told |= meta.extra_json_schema or {}
-    components["Error"] = _ERROR
+    components |= {"Error": _ERROR, "MessagesError": _MESSAGES_ERROR}
     return {
         "openapi": "3.1.0",
         "info": {"title": "llgtrt", "version": __version__, "license": {"name": "Apache-2.0"}},
@@ -96,7 +123,10 @@ def document() -> Json:
         },
         "components": {
             "schemas": components,
-            "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}},
+            "securitySchemes": {
+                "key": {"type": "http", "scheme": "bearer"},
+                "x-api-key": {"type": "apiKey", "in": "header", "name": "x-api-key"},
+            },
         },
     }
 
@@ -106,7 +136,8 @@ def _operation(path: str, summary: str, kind: type[msgspec.Struct] | None) -> Js
     statuses = {status for status, _ in errors.CODES.values()} if kind else {503}
     if wants_key and not kind:
         statuses = {401, 404, 503}
-    error = {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}}
+    form = "MessagesError" if anthropic.is_own(path) else "Error"
+    error = {"application/json": {"schema": {"$ref": f"#/components/schemas/{form}"}}}
     answers: Json = {"200": {"description": "The answer.", "content": _content(path, kind)}}
     if path not in ("/live", "/v1/health/live", "/metrics"):
         own = {} if wants_key else {"application/json": {"schema": {"type": "object"}}}
@@ -117,7 +148,7 @@ def _operation(path: str, summary: str, kind: type[msgspec.Struct] | None) -> Js
         "responses": answers,
     }
     if wants_key:
-        operation["security"] = [{}, {"key": []}]
+        operation["security"] = [{}, {"key": []}, {"x-api-key": []}]
     if "{model}" in path:
         name = {"name": "model", "in": "path", "required": True, "schema": {"type": "string"}}
         operation["parameters"] = [name]
@@ -130,7 +161,7 @@ def _operation(path: str, summary: str, kind: type[msgspec.Struct] | None) -> Js
 def _content(path: str, kind: type[msgspec.Struct] | None) -> Json:
     if path == "/metrics":
         return {"text/plain": {"schema": {"type": "string"}}}
-    streams = path in ("/v1/chat/completions", "/v1/completions")
+    streams = path in ("/v1/chat/completions", "/v1/completions", anthropic.PAGE)
     stream = {"text/event-stream": {"schema": {"type": "string"}}} if streams else {}
     return {"application/json": {"schema": {"type": "object"}}, **stream}
 
@@ -153,9 +184,9 @@ another address.
 
 _HEALTH = """
 Pages under `/v1/`, `/tokenize` and `/detokenize` want an API key where the server has one
-(`Authorization: Bearer …`), but not those under `/v1/health/`. `/health` is 503 while the model is loaded,
-while the engine is started again, and while the server ends; `/live` is 200 all the while. `/health` tells
-`status` (`loading`, `ready`, `restarting`, `failed`, `closed`), `reason` and `promise`
+(`Authorization: Bearer …`, or `x-api-key: …`), but not those under `/v1/health/`. `/health` is 503 while the
+model is loaded, while the engine is started again, and while the server ends; `/live` is 200 all the while.
+`/health` tells `status` (`loading`, `ready`, `restarting`, `failed`, `closed`), `reason` and `promise`
 ([determinism.md](determinism.md)).
 """
 
@@ -163,7 +194,8 @@ _ERRORS = """
 ## Errors
 
 `{"error": {"message", "type", "param", "code"}}`, as the last event where a stream has begun. `param` names
-the field. What is wrong with a field and has no code of its own is a 400 without a code.
+the field. What is wrong with a field and has no code of its own is a 400 without a code. Errors of the pages
+under `/v1/messages` have [Anthropic's form](messages.md).
 
 | code | status | meaning |
 |---|---|---|
@@ -184,6 +216,7 @@ def page() -> str:
         ("Fields of both", "ChatRequest", list(common)),
         ("Fields of `/v1/chat/completions`", "ChatRequest", own[schema.ChatRequest]),
         ("Fields of `/v1/completions`", "CompletionRequest", own[schema.CompletionRequest]),
+        ("Fields of `/v1/messages`", "MessagesRequest", list(MessagesRequest.__struct_fields__)),
         ("Fields of `/v1/grammar/check`", "GrammarRequest", own[inquiry.GrammarRequest]),
         ("Fields of `/tokenize`", "TokenizeRequest", own[inquiry.TokenizeRequest]),
         ("Fields of `/detokenize`", "DetokenizeRequest", own[inquiry.DetokenizeRequest]),
