@@ -7,6 +7,7 @@ import os
 import socket
 import statistics
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -137,7 +138,11 @@ def measure(servers: list[Server], case: Case, rounds: int) -> list[list[Report]
         reports: dict[str, Report] = {}
         for server in servers[turn % len(servers) :] + servers[: turn % len(servers)]:
             settle(tuple(servers))
-            reports[server.url] = load(server.url + CHAT, bodies, Arrivals(case.clients), errors_cut=True)
+            report = load(server.url + CHAT, bodies, Arrivals(case.clients), errors_cut=True)
+            reports[server.url] = report
+            # Ranks on one machine are slow enough to make one wonder.
+            rate = number(report["tokens_per_second"])
+            print(f"{case.name}, {case.clients} clients, {server.name}: {rate} tokens/s", file=sys.stderr)
         if turn > 0:
             found.append([reports[server.url] for server in servers])
     return found

@@ -14,19 +14,14 @@ LLGTRT_ROOT=$(dirname -- "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")"
 # shellcheck source=launch/setup.sh
 . "$LLGTRT_ROOT/launch/setup.sh"
 
-args=()
 for arg in "$@"; do
-    case $arg in
-        --demo) args=("$LLGTRT_ROOT/demo/target" "$LLGTRT_ROOT/demo/draft" --served-model-name demo ${args[@]+"${args[@]}"}) ;;
-        -h | --help)
-            usage
-            echo
-            exec "$(find_python)" -I "$LLGTRT_ROOT/python/llgtrt/flags.py" serve --help
-            ;;
-        *) args+=("$arg") ;;
-    esac
+    if [[ $arg == -h || $arg == --help ]]; then
+        usage
+        echo
+        exec "$(find_python)" -I "$LLGTRT_ROOT/python/llgtrt/flags.py" serve --help
+    fi
 done
-if ((${#args[@]} == 0)); then
+if (($# == 0)); then
     usage >&2
     exit 2
 fi
@@ -34,4 +29,4 @@ fi
 (setup_all run) # a subshell: the server does not inherit the build's environment
 # Isolated, here and in the child processes: what lies in the caller's folder must not be imported.
 export PYTHONSAFEPATH=1
-exec "${LLGTRT_CACHE:-$LLGTRT_ROOT}/.venv/bin/python" -I -m llgtrt serve "${args[@]}"
+exec "${LLGTRT_CACHE:-$LLGTRT_ROOT}/.venv/bin/python" -I -m llgtrt serve "$@"

@@ -39,8 +39,8 @@ const RUST_ORDER: &[&str] = &[
 /// The Python layer's modules from the bottom up.
 #[rustfmt::skip]
 const PYTHON_ORDER: &[&str] = &[
-    "_core", "flags", "rank", "settings", "mpi", "trtllm", "trtllm_llm", "hub", "templates", "prompt", "engine",
-    "engine_child", "metrics", "openai", "llm", "__init__", "run", "build", "check", "connection", "page", "app",
+    "baseline", "_core", "flags", "rank", "settings", "demo", "mpi", "trtllm", "trtllm_llm", "hub", "templates",
+    "prompt", "engine", "engine_child", "metrics", "openai", "llm", "__init__", "run", "build", "check", "connection", "page", "app",
     "serve", "batch", "cli", "cluster", "__main__",
 ];
 

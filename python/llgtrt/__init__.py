@@ -6,7 +6,10 @@ through this package too, and needs neither the web stack nor templates.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
+
+from llgtrt import baseline
 
 if TYPE_CHECKING:
     from llgtrt.llm import LLM, CompletionOutput, RequestOutput, SamplingParams, StructuredOutputsParams
@@ -21,6 +24,8 @@ __all__ = [
     "StructuredOutputsParams",
     "__version__",
 ]
+
+baseline.check(Path(__file__).parent)
 
 
 def __getattr__(name: str) -> object:

@@ -25,8 +25,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from llgtrt import _core, page
 from llgtrt.engine import AsyncEngine, Generation, GoneError
 from llgtrt.metrics import EngineCollector, HttpCounts, exposition, promise
-from llgtrt.openai import grammar, openapi, routes, tokens
+from llgtrt.openai import grammar, messages, openapi, refusal, routes, tokens
 from llgtrt.openai.errors import ApiError, from_core, internal, unavailable
+from llgtrt.openai.messages_errors import is_own
 from llgtrt.openai.responses import handlers as responses
 from llgtrt.openai.responses.store import Store
 from llgtrt.prompt import Vocabulary
@@ -93,7 +94,8 @@ class Record:
             nonlocal outcome
             if message["type"] == "http.response.start":
                 outcome, scope["answered"] = str(message["status"]), True
-                message["headers"] = [*message["headers"], (b"x-request-id", name)]
+                names = [b"x-request-id", *([b"request-id"] if is_own(scope["path"]) else [])]
+                message["headers"] = [*message["headers"], *((own, name) for own in names)]
             await send(message)
 
         try:
@@ -123,7 +125,7 @@ class Gate:
         except Exception:
             log.exception("a request failed")
             if not scope["answered"]:
-                await internal().response()(scope, receive, send)
+                await refusal.response(internal(), scope["path"])(scope, receive, send)
 
     async def _guarded(self, scope: Scope, receive: Receive, send: Send) -> None:
         if not openapi.guarded(scope["path"]):
@@ -133,7 +135,7 @@ class Gate:
             scope["client_number"] = self._client(scope)
             self._work.begin()
         except ApiError as e:
-            await e.response()(scope, receive, send)
+            await refusal.response(e, scope["path"])(scope, receive, send)
             return
         try:
             await self._app(scope, receive, send)
@@ -148,12 +150,12 @@ class Gate:
         """
         if not self._keys:
             return 0
-        header = next((value for name, value in scope["headers"] if name == b"authorization"), b"")
-        scheme, _, sent = header.partition(b" ")
-        key = sent.strip() if scheme.lower() == b"bearer" else b""
+        headers = dict(reversed(scope["headers"]))
+        scheme, _, sent = headers.get(b"authorization", b"").partition(b" ")
+        key = sent.strip() if scheme.lower() == b"bearer" else headers.get(b"x-api-key", b"")
         if sum(hmac.compare_digest(known, key) for known in self._keys):
             return int.from_bytes(hashlib.sha256(key).digest()[:8], "big")
-        message = "missing or wrong API key; send it as `Authorization: Bearer <key>`"
+        message = "missing or wrong API key; send it as `Authorization: Bearer <key>` or as `x-api-key`"
         raise ApiError(message, code="invalid_api_key", headers={"www-authenticate": "Bearer"})
 
 
@@ -293,20 +295,24 @@ async def _http_error(request: Request, error: Exception) -> Response:
     url = f"{request.method} {request.scope['path']:.200}"
     said = {404: ("no such page", "not_found"), 405: ("not allowed", "method_not_allowed")}
     what, code = said[error.status_code]
-    return ApiError(f"{what}: {url}", code=code, headers=error.headers).response()
+    told = ApiError(f"{what}: {url}", code=code, headers=error.headers)
+    return refusal.response(told, request.scope["path"])
 
 
 async def _api_error(request: Request, error: Exception) -> Response:
-    return error.response() if isinstance(error, ApiError) else internal().response()
+    return refusal.response(error if isinstance(error, ApiError) else internal(), request.scope["path"])
 
 
 async def _core_error(request: Request, error: Exception) -> Response:
-    return from_core(error).response() if isinstance(error, _core.CoreError) else internal().response()
+    told = from_core(error) if isinstance(error, _core.CoreError) else internal()
+    return refusal.response(told, request.scope["path"])
 
 
 HANDLERS: dict[str, tuple[str, Callable[[Request], Coroutine[Any, Any, Response]]]] = {
     "/v1/chat/completions": ("POST", routes.chat_completions),
     "/v1/completions": ("POST", routes.completions),
+    "/v1/messages": ("POST", messages.create),
+    "/v1/messages/count_tokens": ("POST", messages.count_tokens),
     "/v1/responses": ("POST", responses.create),
     "/v1/responses/{response_id}": ("GET DELETE", responses.one),
     "/v1/responses/{response_id}/input_items": ("GET", responses.input_items),

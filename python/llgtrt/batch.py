@@ -24,6 +24,7 @@ from starlette.types import Message, Scope
 
 from llgtrt.app import HANDLERS, create_app
 from llgtrt.engine import AsyncEngine
+from llgtrt.openai import refusal
 from llgtrt.openai.errors import invalid
 from llgtrt.serve import follow, loaded, open_core
 from llgtrt.settings import Settings, StartError
@@ -212,7 +213,7 @@ async def _answered(app: FastAPI, line: Line) -> tuple[int, bytes]:
     name = uuid.uuid4().hex
     if late := _late(body):
         error = invalid(late, f"{late}: an answer in a batch is one piece; leave it out")
-        status, told = error.status, error.body()
+        status, told = error.status, refusal.body(error, line.url)
     else:
         status, told = await call(app, line.url, body)
         while status == 429:

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from llgtrt import __version__, _core, build, check, flags, hub, mpi, rank, run
+from llgtrt import __version__, _core, build, check, demo, flags, hub, mpi, rank, run
 from llgtrt.settings import Settings, StartError, given, hidden, is_loopback, load, named
 
 log = logging.getLogger(__name__)
@@ -66,6 +66,9 @@ def prepare(parsed: argparse.Namespace) -> Settings | None:
         StartError: it cannot be used.
     """
     _begin_log(parsed)
+    if parsed.demo:
+        parsed.target, parsed.draft = demo.pair()
+        parsed.served_model_name = parsed.served_model_name or ["demo"]
     if parsed.hf_repo is not None:
         parsed.target = hub.fetch(parsed.hf_repo)
     settings = load(parsed.target, parsed.runtime_config, _overrides(parsed))

@@ -48,15 +48,19 @@ def _near(name: str, flags: set[str]) -> list[str]:
 def _check_target(parsed: argparse.Namespace) -> None:
     """There is one target: by its place, by name, or on the hub."""
     given = [name for name in (parsed.target, parsed.named, parsed.hf_repo) if name is not None]
+    if parsed.demo:
+        given.append("--demo")
     if not given:
         raise UsageError(
             "the target is missing: engine folder, .gguf file, or `toy`; see `llgtrt serve --help`"
         )
     if len(set(given)) > 1:
         raise UsageError(f"{given[0]} and {given[1]} are both targets; leave one out")
-    parsed.target = None if parsed.hf_repo else given[0]
+    parsed.target = None if parsed.hf_repo or parsed.demo else given[0]
     drafts = [parsed.draft, parsed.speculative_model, parsed.hf_repo_draft]
     given = [name for name in drafts if name is not None]
+    if parsed.demo and given:
+        raise UsageError(f"{given[0]}: --demo brings a draft model; name both models without it")
     if len(given) > 1:
         raise UsageError(f"{given[0]} and {given[1]} are both draft models; leave one out")
 
@@ -129,6 +133,7 @@ def _add_model(serve: argparse.ArgumentParser) -> None:
     add = serve.add_argument
     add("target", nargs="?", help="engine folder, .gguf file, or `toy` (random words, no model)")
     add("draft", nargs="?", help="draft model: engine folder or .gguf file; or MLP speculator")
+    add("--demo", action="store_true", help="the demo pair, as `demo`")
     add("--runtime-config", "--config", metavar="FILE", help="configuration (the folder's runtime.json)")
     add("--chat-template", metavar="NAME", help="template file, or a preset: chatml, llama-3")
     add(

@@ -61,7 +61,11 @@ class Vocabulary:
 
     def plain(self, text: str) -> list[int]:
         """A prompt that comes as text, special tokens included, after the model's first token."""
-        return self._begin(self.encode([(text, True)]))
+        return self.begun([(text, True)])
+
+    def begun(self, parts: Parts) -> list[int]:
+        """A prompt of parts, after the model's first token."""
+        return self._begin(self.encode(parts))
 
     def text(self, text: str) -> list[int]:
         """Plain text, in which nothing is a special token."""

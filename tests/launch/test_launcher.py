@@ -31,8 +31,7 @@ def test_demo_through_a_symlink_with_spaces(tree: Tree) -> None:
     done = tree.run("--demo", "--port", "0")
     assert done.returncode == 0, done.stderr
     assert steps(tree.calls()) == [*FIRST, "build"]
-    pair = [str(tree.root / "demo" / name) for name in ("target", "draft")]
-    assert served(done.stdout) == [*pair, "--served-model-name", "demo", "--port", "0"]
+    assert served(done.stdout) == ["--demo", "--port", "0"]
     assert "step 3: release build" in done.stderr
 
 
@@ -42,16 +41,6 @@ def test_the_package_is_found_from_anywhere(tree: Tree) -> None:
     assert (venv / "site" / "llgtrt.pth").read_text() == f"{tree.root / 'python'}\n"
     script = subprocess.run([venv / "bin" / "llgtrt", "a b"], capture_output=True, text=True, check=True)
     assert script.stdout.splitlines()[-2:] == ["llgtrt", "a b"]
-
-
-def test_the_flags_of_the_caller_win_over_those_of_demo(tree: Tree) -> None:
-    done = tree.run("--served-model-name", "mine", "--demo")
-    names = [
-        value
-        for flag, value in zip(served(done.stdout), served(done.stdout)[1:], strict=False)
-        if "name" in flag
-    ]
-    assert names == ["demo", "mine"]
 
 
 def test_arguments_and_folder_of_the_caller_reach_the_server(tree: Tree) -> None:

@@ -12,7 +12,7 @@ import pytest
 from llgtrt import _core
 from llgtrt.app import AccessLog, create_app
 from llgtrt.engine import AsyncEngine
-from llgtrt.openai import routes, sse
+from llgtrt.openai import refusal, routes, sse
 from llgtrt.openai.errors import CODES, ApiError, from_core
 from llgtrt.settings import load
 
@@ -42,8 +42,31 @@ def test_the_status_of_an_error_is_that_of_its_code() -> None:
         code: status for code, (status, _) in CODES.items()
     }
     error = _core.Overloaded("full")
-    told = from_core(error).response()
+    told = refusal.response(from_core(error), "/v1/completions")
     assert (told.status_code, told.headers["retry-after"]) == (429, "1")
+
+
+def test_anthropics_pages_have_its_form_of_errors() -> None:
+    kinds = {}
+    for code, (status, _) in CODES.items():
+        told = json.loads(refusal.body(ApiError("why", "stop", code), "/v1/messages/count_tokens"))
+        assert (told["type"], told["error"]["message"]) == ("error", "stop_sequences: why")
+        kinds[status] = told["error"]["type"]
+    assert kinds == {
+        400: "invalid_request_error",
+        401: "authentication_error",
+        404: "not_found_error",
+        405: "invalid_request_error",
+        408: "invalid_request_error",
+        413: "request_too_large",
+        429: "rate_limit_error",
+        500: "api_error",
+        503: "overloaded_error",
+        504: "timeout_error",
+    }
+    event = refusal.event(ApiError("why", code="engine_error"), "/v1/messages")
+    assert event.startswith(b'event: error\ndata: {"type":"error"')
+    assert refusal.body(ApiError("why"), "/v1/messages2") == ApiError("why").body()
 
 
 class Late(fake_core.Engine):

@@ -381,7 +381,11 @@ def test_prompts_that_are_refused(prompt: object) -> None:
 
 def test_completions_refuse_what_they_cannot_do() -> None:
     translate.check_completion(completion(best_of=2, n=2))
-    with pytest.raises(ApiError, match="best_of"):
-        translate.check_completion(completion(best_of=2))
+    translate.check_completion(completion(best_of=2))
+    for fields in ({"best_of": 2, "n": 3}, {"best_of": 0}, {"best_of": 2, "stream": True}):
+        with pytest.raises(ApiError, match="best_of"):
+            translate.check_completion(completion(**fields))
+    with pytest.raises(ApiError, match="n: "):
+        translate.check_completion(completion(best_of=2, n=0))
     with pytest.raises(ApiError, match="stream"):
         translate.prompt_logprobs(completion(logprobs=1, echo=True, stream=True))

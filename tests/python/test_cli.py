@@ -85,6 +85,8 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
         (["serve", "toy", "--max_model_lne", "5"], "did you mean --max-model-len?"),
         (["serve", "toy", "--seed", "-1"], "engine.seed"),
         (["serve", "toy", "-hf", "a/b"], "both targets"),
+        (["serve", "toy", "--demo"], "toy and --demo are both targets"),
+        (["serve", "--demo", "--speculative-model", "toy"], "--demo brings a draft model"),
         (["serve", "-hf", "a-b"], "must be org/name"),
         (["serve", "toy", "--draft-tokenizer", "tests"], "there is no draft model"),
         (["serve", "toy", "toy", "--draft-engine", "toy"], "both draft models"),

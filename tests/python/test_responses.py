@@ -24,7 +24,7 @@ from llgtrt.settings import StartError
 
 
 def read(unknown: str = "refuse_known", **fields: Any) -> ResponsesRequest:
-    return parse(json.dumps({"input": "hi", **fields}).encode(), ResponsesRequest, unknown)
+    return parse(json.dumps({"input": "hi", **fields}).encode(), ResponsesRequest, unknown, as_chat.FOREIGN)
 
 
 def told(body: ResponsesRequest, known: dict[str, Any] | None = None) -> items.Talk:
@@ -138,11 +138,12 @@ def test_errors_have_the_names_of_the_clients_fields() -> None:
         ({"text": {"format": {"type": "yaml"}}}, "text.format.type"),
         ({"conversation": "conv_1"}, "conversation"),
         ({"prompt": {"id": "pmpt_1"}}, "prompt"),
-        ({"prediction": {"type": "content", "content": "x"}}, "prediction"),
+        ({"prediction": {"type": "content", "content": "x"}}, None),
+        ({"functions": [{"name": "f"}]}, None),
         ({"truncation": "middle"}, "truncation"),
     ],
 )  # fmt: skip
-def test_what_is_refused_is_named(fields: dict[str, Any], param: str) -> None:
+def test_what_is_refused_is_named(fields: dict[str, Any], param: str | None) -> None:
     assert refusal(**fields) == (400, param)
 
 

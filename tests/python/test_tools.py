@@ -282,6 +282,16 @@ def test_ids_as_mistrals_template_wants_them() -> None:
     assert tools.call_id(FORMATS["hermes"], "x").startswith("call_")
 
 
+def test_a_switch_that_is_off_by_itself() -> None:
+    source = CHATML + "{% if enable_thinking %}<think>\n{% endif %}{# </think> #}"
+    assert made(source, regex="a+")[1] == {"regex": "a+"}, "there is no reasoning to begin with"
+    written, core, parts = made(source, regex="a+", enable_thinking=True)
+    assert written.endswith("<think>\n")
+    assert (kinds(core), parts.inside) == (["free", "bound"], True)
+    on = source.replace("if enable_thinking", "if enable_thinking is not defined or enable_thinking")
+    assert kinds(made(on, regex="a+")[1]) == ["free", "bound"]
+
+
 def test_reasoning_that_the_prompt_opens_comes_first() -> None:
     assert markers(None, THINKING) == ("<think>", "</think>")
     _, core, parts = made(THINKING, regex="a+", thinking_budget=5)

@@ -31,6 +31,18 @@ def demo() -> Iterator[Server]:
 
 
 @pytest.fixture(scope="session")
+def thinker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server on the weightless engine whose chat template opens reasoning."""
+    source = (ROOT / "python" / "llgtrt" / "presets" / "chatml.j2").read_text()
+    opens = "{%- if add_generation_prompt -%}{{ '<think>\n' }}{%- endif -%}{# </think> #}"
+    template = tmp_path_factory.mktemp("thinker") / "template.j2"
+    template.write_text(source + opens)
+    config = {"server": {"chat_template": str(template), "tool_format": "hermes"}}
+    with serving("toy", config=config) as server:
+        yield server.wait_ready()
+
+
+@pytest.fixture(scope="session")
 def api(toy: Server) -> Iterator[openai.OpenAI]:
     """The official client of the shared server."""
     with toy.client() as client:

@@ -94,6 +94,35 @@ def test_offsets_count_characters(api: openai.OpenAI) -> None:
     assert choice.logprobs.text_offset == [0, 0, 1]
 
 
+def test_the_best_of_several(toy: Server) -> None:
+    fields = {"prompt": ["a", "b"], "max_tokens": 9, "seed": 3, "temperature": 1.3, "logprobs": 0}
+
+    def ask(**more: Any) -> Any:
+        answer = toy.http.post("/v1/completions", json={**fields, **more})
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    def likelihood(choice: Any) -> float:
+        values = choice["logprobs"]["token_logprobs"]
+        return float(sum(values) / len(values))
+
+    every = ask(n=8, ignore_eos=True)
+    best = ask(n=2, best_of=8, ignore_eos=True)
+    assert best["usage"] == every["usage"]
+    assert [choice["index"] for choice in best["choices"]] == [0, 1, 2, 3]
+    for prompt in range(2):
+        made = sorted(every["choices"][prompt * 8 :][:8], key=likelihood, reverse=True)
+        wanted = [(choice["text"], choice["logprobs"]) for choice in made[:2]]
+        got = best["choices"][prompt * 2 :][:2]
+        assert [(choice["text"], choice["logprobs"]) for choice in got] == wanted
+    plain = ask(n=2, best_of=8, ignore_eos=True, logprobs=None)["choices"]
+    assert [choice["logprobs"] for choice in plain] == [None] * 4
+    assert [choice["text"] for choice in plain] == [choice["text"] for choice in best["choices"]]
+    echoed = ask(best_of=3, echo=True, prompt="a")["choices"]
+    assert [choice["text"][0] for choice in echoed] == ["a"]
+    assert ask(n=2, best_of=2)["choices"] == ask(n=2)["choices"]
+
+
 def test_more_prompts_than_a_server_ever_takes(toy: Server) -> None:
     body = {"prompt": ["a"] * 2000, "max_tokens": 1}
     refused = toy.http.post("/v1/completions", json=body)

@@ -18,7 +18,7 @@ from llgtrt.openai.responses.fields import ResponsesRequest
 
 from .serving import Server, serving, until
 from .test_chat import validate
-from .test_tools import SCHEMAS, thinking
+from .test_tools import SCHEMAS
 
 URL = "/v1/responses"
 TOOLS: Any = [{"type": "function", "name": name, "parameters": p} for name, p in SCHEMAS.items()]
@@ -36,16 +36,6 @@ class Order(pydantic.BaseModel):
 def client(demo: Server) -> Iterator[openai.OpenAI]:
     with demo.client() as client:
         yield client
-
-
-@pytest.fixture(scope="module")
-def thinker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A server whose model reasons first, and writes calls as Hermes does."""
-    template = tmp_path_factory.mktemp("thinker") / "template.j2"
-    template.write_text(thinking())
-    config = {"server": {"tool_format": "hermes"}}
-    with serving("toy", "--chat-template", str(template), config=config) as server:
-        yield server.wait_ready()
 
 
 def ask(server: Server, **fields: Any) -> dict[str, Any]:
@@ -119,6 +109,8 @@ def test_bodies_and_events_are_as_published(
         fields |= {"thinking_budget": 12}
         fields.pop("reasoning", None)
     whole = ask(server, **fields)
+    assert whole["parallel_tool_calls"] is fields.get("parallel_tool_calls", True)
+    assert [tool["name"] for tool in whole["tools"]] == [tool["name"] for tool in fields.get("tools", [])]
     validate(responses_spec, "Response", whole)
     told = events(server, **fields, store=False)
     for event in told:
@@ -164,6 +156,17 @@ def check(name: str, which: str, whole: dict[str, Any]) -> None:
         shown = b"".join(bytes(entry["bytes"]) for entry in part["logprobs"])
         assert part["text"].strip() in shown.decode("utf-8", "replace")
         assert all(len(entry["top_logprobs"]) == 2 for entry in part["logprobs"])
+
+
+def test_there_is_one_call_where_only_one_may_be(thinker: Server) -> None:
+    fields = {**CASES["call"], "thinking_budget": 0, "temperature": 1.0}
+    counts: dict[bool, set[int]] = {}
+    for parallel in True, False:
+        made = [ask(thinker, **{**fields, "parallel_tool_calls": parallel, "seed": n}) for n in range(12)]
+        kinds = [[item["type"] for item in one["output"]] for one in made if one["status"] == "completed"]
+        counts[parallel] = {each.count("function_call") for each in kinds}
+    assert max(counts[True]) > 1
+    assert counts[False] == {1}
 
 
 def test_the_chat_has_the_same_answer(demo: Server) -> None:

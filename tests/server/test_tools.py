@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tempfile
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,7 +11,7 @@ import openai
 import pydantic
 import pytest
 
-from .serving import ROOT, Server, serving
+from .serving import Server, serving
 from .test_chat import validate
 
 HI: Any = [{"role": "user", "content": "hi"}]
@@ -39,28 +38,11 @@ TOOLS: Any = [
 END = "</think>"
 
 
-def thinking() -> str:
-    """A chat template that opens reasoning."""
-    source = (ROOT / "python" / "llgtrt" / "presets" / "chatml.j2").read_text()
-    return source + "{%- if add_generation_prompt -%}{{ '<think>\n' }}{%- endif -%}{# </think> #}"
-
-
 @pytest.fixture(scope="module", params=["hermes", "llama3_json", "mistral", "json"])
 def caller(request: pytest.FixtureRequest) -> Iterator[Server]:
     """A server whose model writes calls in one of the formats."""
     with serving("toy", config={"server": {"tool_format": request.param}}) as server:
         yield server.wait_ready()
-
-
-@pytest.fixture(scope="module")
-def thinker() -> Iterator[Server]:
-    """A server whose model reasons first."""
-    with tempfile.NamedTemporaryFile("w", suffix=".j2") as template:
-        template.write(thinking())
-        template.flush()
-        config = {"server": {"chat_template": template.name, "tool_format": "hermes"}}
-        with serving("toy", config=config) as server:
-            yield server.wait_ready()
 
 
 def ask(server: Server, **fields: Any) -> dict[str, Any]:

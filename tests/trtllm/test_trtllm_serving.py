@@ -127,7 +127,8 @@ def test_reused_blocks_of_the_prompt_are_told(fake: Server) -> None:
     # The prompt's whole blocks, not what earlier rounds of the same answer left.
     again, prompt = cached(), len("Told twice, found once. " * 9)
     block = Folder().block
-    assert prompt - block <= again < prompt and again % block == 0
+    assert prompt - block <= again < prompt
+    assert again % block == 0
     assert cached() == again
 
 

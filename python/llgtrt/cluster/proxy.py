@@ -16,8 +16,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from llgtrt.app import request_id
 from llgtrt.cluster import prefix
+from llgtrt.openai import refusal
 from llgtrt.openai.errors import ApiError, unavailable
-from llgtrt.openai.sse import event
 
 CALLBACK = "RAY_SERVE_HTTP_PROXY_CALLBACK_IMPORT_PATH"
 """The environment variable of every node that names `middlewares`."""
@@ -71,7 +71,7 @@ class Front:
 async def _links(scope: Scope, body: _Body) -> list[str]:
     """Those of the prompt, and of the session, which comes last: it says the most."""
     headers = dict(scope["headers"])
-    key = headers.get(b"authorization", b"")
+    key = headers.get(b"authorization", headers.get(b"x-api-key", b""))
     chain = prefix.links(await body.beginning(), key)
     return [*chain, prefix.session(headers[_SESSION], key)] if _SESSION in headers else chain
 
@@ -150,11 +150,11 @@ class _Answer:
     async def end(self, scope: Scope, receive: Receive) -> None:
         """The proxy is done with the request."""
         if not self._started:
-            response = _RAYS_ERRORS.get(self._refused or 0, _DIED).response()
+            response = refusal.response(_RAYS_ERRORS.get(self._refused or 0, _DIED), scope["path"])
             response.headers["x-request-id"] = self._request.decode()
             await response(scope, receive, self._send)
         elif not self._ended and self._streams:
-            await self._send(_part(event(_DIED), more_body=True))
+            await self._send(_part(refusal.event(_DIED, scope["path"]), more_body=True))
             await self._send(_part(b"", more_body=False))
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import re
+from collections.abc import Set
 from typing import Any, TypeVar
 
 import msgspec
@@ -60,6 +61,10 @@ UNSUPPORTED: dict[str, tuple[Any, ...]] = {
     "epsilon_cutoff": (0, 0.0),
     "eta_cutoff": (0, 0.0),
     "no_repeat_ngram_size": (0,),
+    "container": (),
+    "context_management": (),
+    "mcp_servers": ([],),
+    "speed": ("standard",),
     "lora": ([],),
     "lora_path": (),
     "custom_logit_processor": (),
@@ -93,8 +98,10 @@ _MOST_LOGGED = 1000
 Body = TypeVar("Body", bound=msgspec.Struct)
 
 
-def parse(body: bytes, kind: type[Body], unknown: str = "refuse_known") -> Body:
-    """Reads a body; `unknown`: `server.unknown_fields`.
+def parse(
+    body: bytes, kind: type[Body], unknown: str = "refuse_known", foreign: Set[str] = frozenset()
+) -> Body:
+    """Reads a body; `unknown`: `server.unknown_fields`; `foreign`: fields of other pages that are refused.
 
     Raises:
         ApiError: it is not JSON, a field has another type, or asks for what is not supported.
@@ -102,7 +109,7 @@ def parse(body: bytes, kind: type[Body], unknown: str = "refuse_known") -> Body:
     try:
         body.decode()
         fields = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
-        _check_fields(fields, kind, unknown)
+        _check_fields(fields, kind, unknown, foreign)
         return msgspec.json.decode(body, type=kind)
     except msgspec.ValidationError as e:
         raise _bad_type(str(e)) from e
@@ -112,12 +119,17 @@ def parse(body: bytes, kind: type[Body], unknown: str = "refuse_known") -> Body:
         raise invalid(None, f"the body is not valid UTF-8: {e.reason}", "invalid_utf8") from e
 
 
-def _check_fields(fields: dict[str, msgspec.Raw], kind: type[Body], unknown: str) -> None:
+def _check_fields(fields: dict[str, msgspec.Raw], kind: type[Body], unknown: str, foreign: Set[str]) -> None:
     known = kind.__struct_fields__
     unsupported = UNSUPPORTED | getattr(kind, "refused", {})
     for name, raw in fields.items():
         if name in known or name in NO_EFFECT or bytes(raw) == b"null":
             continue
+        if name in foreign:
+            # Without `param`: that may be this page's name for something else.
+            raise invalid(
+                None, f"{name}: a field of another page; leave it out here", "unsupported_parameter"
+            )
         if name in FOREIGN_GRAMMARS:
             raise invalid(
                 name, f"{name}: not a field of this API; use response_format", "unsupported_parameter"

@@ -13,7 +13,7 @@ from llgtrt.openai.errors import invalid
 from llgtrt.openai.reply import Reply, Thinking
 from llgtrt.prompt import Vocabulary
 from llgtrt.settings import ServerSettings
-from llgtrt.templates import ChatTemplate, RenderError
+from llgtrt.templates import ASK, ChatTemplate, RenderError
 
 _TAIL = 32
 """Tokens of the prompt's end in which it shows whether reasoning has begun."""
@@ -43,12 +43,22 @@ class Model:
             formats.tool_format(server.tool_format, source),
             formats.markers(server.reasoning_markers, source),
             words,
-            bool(server.reasoning_markers) or "enable_thinking" in words,
+            bool(server.reasoning_markers) or ("enable_thinking" in words and _thinks(template)),
         )
 
     def knows(self, variable: str) -> bool:
         """Whether its template looks at this variable."""
         return variable in self.words
+
+
+def _thinks(template: ChatTemplate) -> bool:
+    """Whether a template writes for reasoning where nothing is said of it."""
+    messages = [{"role": "user", "content": "?"}]
+    try:
+        told = template.render(messages, {**ASK, "enable_thinking": True})
+        return template.render(messages) == told
+    except RenderError:
+        return True
 
 
 def ready(

@@ -6,7 +6,6 @@ import re
 from collections.abc import Mapping
 
 import msgspec
-from starlette.responses import Response
 
 from llgtrt import _core
 from llgtrt.engine import DeadlineError
@@ -81,9 +80,9 @@ class ApiError(Exception):
         fields = {"message": self.message, "type": self.type, "param": self.param, "code": self.code}
         return msgspec.json.encode({"error": fields})
 
-    def response(self) -> Response:
-        """The HTTP response."""
-        return Response(self.body(), self.status, headers=self.headers, media_type="application/json")
+    def event(self) -> bytes:
+        """The same in the middle of a stream."""
+        return b"data: " + self.body() + b"\n\n"
 
 
 def invalid(param: str | None, message: str, code: str | None = None) -> ApiError:

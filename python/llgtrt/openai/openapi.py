@@ -14,6 +14,8 @@ import msgspec
 
 from llgtrt import __version__
 from llgtrt.openai import body, errors, inquiry, schema
+from llgtrt.openai import messages_errors as anthropic
+from llgtrt.openai.messages_schema import CountRequest, MessagesRequest
 from llgtrt.openai.responses.fields import ResponsesRequest
 
 Json = dict[str, Any]
@@ -21,6 +23,16 @@ Json = dict[str, Any]
 PAGES: dict[str, tuple[str, str, type[msgspec.Struct] | None]] = {
     "/v1/chat/completions": ("post", "Answers a conversation.", schema.ChatRequest),
     "/v1/completions": ("post", "Completes texts.", schema.CompletionRequest),
+    "/v1/messages": (
+        "post",
+        "Answers a conversation in Anthropic's form ([messages.md](messages.md)).",
+        MessagesRequest,
+    ),
+    "/v1/messages/count_tokens": (
+        "post",
+        "The tokens of such a conversation's prompt, in `input_tokens`.",
+        CountRequest,
+    ),
     "/v1/responses": (
         "post",
         "Answers a conversation, and keeps the answer ([responses.md](responses.md)).",
@@ -85,6 +97,21 @@ _ERROR = {
 }
 
 
+_MESSAGES_ERROR = {
+    "type": "object",
+    "required": ["type", "error"],
+    "properties": {
+        "type": {"const": "error"},
+        "error": {
+            "type": "object",
+            "required": ["type", "message"],
+            "properties": {"type": {"enum": [*anthropic.TYPES]}, "message": {"type": "string"}},
+        },
+    },
+}
+"""Anthropic's."""
+
+
 @functools.cache
 def document() -> Json:
     """The OpenAPI 3.1 document."""
@@ -97,7 +124,7 @@ def document() -> Json:
             told = components[kind.__name__]["properties"][name]
             told.pop("default", None)
             told |= meta.extra_json_schema or {}
-    components["Error"] = _ERROR
+    components |= {"Error": _ERROR, "MessagesError": _MESSAGES_ERROR}
     return {
         "openapi": "3.1.0",
         "info": {"title": "llgtrt", "version": __version__, "license": {"name": "Apache-2.0"}},
@@ -107,7 +134,10 @@ def document() -> Json:
         },
         "components": {
             "schemas": components,
-            "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}},
+            "securitySchemes": {
+                "key": {"type": "http", "scheme": "bearer"},
+                "x-api-key": {"type": "apiKey", "in": "header", "name": "x-api-key"},
+            },
         },
     }
 
@@ -117,7 +147,8 @@ def _operation(path: str, method: str, summary: str, kind: type[msgspec.Struct] 
     statuses = {status for status, _ in errors.CODES.values()} if kind else {503}
     if wants_key and not kind:
         statuses = {401, 404, 503}
-    error = {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}}
+    form = "MessagesError" if anthropic.is_own(path) else "Error"
+    error = {"application/json": {"schema": {"$ref": f"#/components/schemas/{form}"}}}
     answers: Json = {"200": {"description": "The answer.", "content": _content(path, kind)}}
     if path not in ("/live", "/v1/health/live", "/metrics"):
         own = {} if wants_key else {"application/json": {"schema": {"type": "object"}}}
@@ -128,7 +159,7 @@ def _operation(path: str, method: str, summary: str, kind: type[msgspec.Struct] 
         "responses": answers,
     }
     if wants_key:
-        operation["security"] = [{}, {"key": []}]
+        operation["security"] = [{}, {"key": []}, {"x-api-key": []}]
     for name in re.findall(r"{(\w+)}", path):
         parameter = {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
         operation["parameters"] = [parameter]
@@ -141,7 +172,7 @@ def _operation(path: str, method: str, summary: str, kind: type[msgspec.Struct] 
 def _content(path: str, kind: type[msgspec.Struct] | None) -> Json:
     if path == "/metrics":
         return {"text/plain": {"schema": {"type": "string"}}}
-    streams = path in ("/v1/chat/completions", "/v1/completions", "/v1/responses")
+    streams = path in ("/v1/chat/completions", "/v1/completions", "/v1/responses", anthropic.PAGE)
     stream = {"text/event-stream": {"schema": {"type": "string"}}} if streams else {}
     return {"application/json": {"schema": {"type": "object"}}, **stream}
 
@@ -164,9 +195,9 @@ another address.
 
 _HEALTH = """
 Pages under `/v1/`, `/tokenize` and `/detokenize` want an API key where the server has one
-(`Authorization: Bearer …`), but not those under `/v1/health/`. `/health` is 503 while the model is loaded,
-while the engine is started again, and while the server ends; `/live` is 200 all the while. `/health` tells
-`status` (`loading`, `ready`, `restarting`, `failed`, `closed`), `reason` and `promise`
+(`Authorization: Bearer …`, or `x-api-key: …`), but not those under `/v1/health/`. `/health` is 503 while the
+model is loaded, while the engine is started again, and while the server ends; `/live` is 200 all the while.
+`/health` tells `status` (`loading`, `ready`, `restarting`, `failed`, `closed`), `reason` and `promise`
 ([determinism.md](determinism.md)).
 """
 
@@ -174,7 +205,8 @@ _ERRORS = """
 ## Errors
 
 `{"error": {"message", "type", "param", "code"}}`, as the last event where a stream has begun. `param` names
-the field. What is wrong with a field and has no code of its own is a 400 without a code.
+the field. What is wrong with a field and has no code of its own is a 400 without a code. Errors of the pages
+under `/v1/messages` have [Anthropic's form](messages.md).
 
 | code | status | meaning |
 |---|---|---|
@@ -198,6 +230,7 @@ def page() -> str:
         ("Fields of both", "ChatRequest", list(common)),
         ("Fields of `/v1/chat/completions`", "ChatRequest", own[schema.ChatRequest]),
         ("Fields of `/v1/completions`", "CompletionRequest", own[schema.CompletionRequest]),
+        ("Fields of `/v1/messages`", "MessagesRequest", list(MessagesRequest.__struct_fields__)),
         ("Fields of `/v1/responses`", "ResponsesRequest", own[ResponsesRequest]),
         ("Fields of `/v1/grammar/check`", "GrammarRequest", own[inquiry.GrammarRequest]),
         ("Fields of `/tokenize`", "TokenizeRequest", own[inquiry.TokenizeRequest]),

@@ -76,7 +76,18 @@ def drafts(counts: Usage) -> Json:
     return {"sources": by_source, "acceptance": accepted / drafted if drafted else None}
 
 
-class Render(abc.ABC):
+class Writer(abc.ABC):
+    """One answer, as its API has it."""
+
+    with_prompt = False
+    """The client asks for `prompt_logprobs`."""
+
+    @abc.abstractmethod
+    def body(self, choices: Sequence[Whole], usage: Json) -> Json:
+        """An answer that is not streamed; `usage`: OpenAI's."""
+
+
+class Render(Writer):
     """One answer: its identity, and how its choices look."""
 
     prefix: str
@@ -91,8 +102,11 @@ class Render(abc.ABC):
         self._created = int(time.time())
         self._model = model
         self._fingerprint = fingerprint
-        self.with_prompt = False
-        """The client asks for `prompt_logprobs`."""
+
+    def body(self, choices: Sequence[Whole], usage: Json) -> Json:
+        """All choices, and what stands around and beside them."""
+        told = self.envelope(self.whole_object, [self.whole(i, c) for i, c in enumerate(choices)])
+        return {**told, **self.beside(choices), "usage": usage}
 
     def envelope(self, kind: str, choices: Sequence[Json]) -> Json:
         """What stands around choices."""
@@ -192,6 +206,12 @@ class _Offset:
         return begin
 
 
+def _likelihood(choice: Whole) -> float:
+    """Log-probability per token, end token included."""
+    count = len(choice.logprobs)
+    return sum(logprob for _, logprob, _ in choice.logprobs) / count if count else float("-inf")
+
+
 class CompletionRender(Render):
     """`text_completion`, whose chunks look like the whole."""
 
@@ -206,6 +226,19 @@ class CompletionRender(Render):
         self._n = 1
         self._alone = False
         self._offsets: dict[int, _Offset] = {}
+        self._given = self._made = 1
+
+    def best(self, given: int, made: int) -> None:
+        """Gives so many of the choices `made` for each prompt: the likeliest, where not all."""
+        self._given, self._made = given, made
+
+    def body(self, choices: Sequence[Whole], usage: Json) -> Json:
+        """The choices that are given."""
+        if self._given < self._made:
+            each = (choices[at : at + self._made] for at in range(0, len(choices), self._made))
+            best = (sorted(made, key=_likelihood, reverse=True)[: self._given] for made in each)
+            choices = [choice for chosen in best for choice in chosen]
+        return super().body(choices, usage)
 
     def echo(
         self, prompts: Sequence[str], tokens: Sequence[Sequence[int]], n: int, alone: bool = False

@@ -16,11 +16,11 @@ from starlette.responses import Response
 
 from llgtrt import __version__, _core
 from llgtrt.engine import AsyncEngine, Generation, GoneError
-from llgtrt.openai import schema, sse, translate
+from llgtrt.openai import infill, schema, sse, translate
 from llgtrt.openai.body import parse
 from llgtrt.openai.chat import Model, ready
 from llgtrt.openai.errors import ApiError, from_core, invalid, unavailable
-from llgtrt.openai.render import CompletionRender, Render
+from llgtrt.openai.render import CompletionRender, Writer
 from llgtrt.openai.render_chat import ChatRender
 from llgtrt.openai.reply import Reply
 from llgtrt.prompt import Vocabulary, strings
@@ -101,8 +101,10 @@ class Api:
             self._fingerprint = info, f"{kind}_" + hashlib.sha256(facts.encode()).hexdigest()[:12]
         return self._fingerprint[1]
 
-    def check_count(self, prompts: int, each: int) -> None:
+    def check_count(self, prompts: int, each: int, name: str = "n") -> None:
         """Refuses what even an idle server would not take: to try again would not help.
+
+        `name`: of the field that says how many choices each prompt has.
 
         Raises:
             ApiError: 400.
@@ -110,7 +112,7 @@ class Api:
         queue: int = self._config["max_queue_size"]
         most = queue + self.engine.info()["max_running"]
         if queue and prompts * each > most:
-            name = "prompt" if prompts > 1 else "n"
+            name = "prompt" if prompts > 1 else name
             message = (
                 f"{name}: {prompts * each} choices at once; this server runs and queues {most}: send fewer"
             )
@@ -158,15 +160,9 @@ class Work:
     prompts: Sequence[Sequence[int]]
     core: str
     """The core's request without its prompt."""
-    render: Render
-
-    async def whole(self, generation: Generation) -> bytes:
-        """The body of an answer in one piece."""
-        return await sse.whole(generation, self.render)
-
-    def stream(self, generation: Generation) -> sse.Stream:
-        """The events of one that comes as a stream."""
-        return sse.Stream(generation, self.render, self.body.stream_options)
+    writer: Writer
+    events: Callable[[Generation], sse.Events]
+    """Those of the answer as a stream."""
 
 
 async def chat_completions(request: Request) -> Response:
@@ -185,23 +181,25 @@ def chat(api: Api, data: bytes, client: int) -> Work:
     Raises:
         ApiError: it is refused.
     """
-    return conversation(api, parse(data, schema.ChatRequest, api.settings.server.unknown_fields), client)
+    body = parse(data, schema.ChatRequest, api.settings.server.unknown_fields)
+    prompt, reply, core = conversation(api, body, client)
+    render = ChatRender(api.settings.model, api.fingerprint(), api.vocabulary, translate.logprobs(body))
+    render.answer_in(reply)
+    return Work(body, [prompt], core, render, lambda going: sse.Stream(going, render, body.stream_options))
 
 
-def conversation(api: Api, body: schema.ChatRequest, client: int) -> Work:
-    """A chat made ready.
+def conversation(api: Api, body: schema.ChatRequest, client: int) -> tuple[Sequence[int], Reply, str]:
+    """The prompt's tokens, what the answer may be, and the core's request without its prompt.
 
     Raises:
-        ApiError: it is refused.
+        ApiError: the request is refused.
     """
     api.check_model(body.model)
     api.check_loaded()
     api.check_count(1, translate.choices(body))
-    render = ChatRender(api.settings.model, api.fingerprint(), api.vocabulary, translate.logprobs(body))
     prompt, reply = chat_prompt(api, body)
-    render.answer_in(reply)
     core = api.core_request(body, client, 1, reply)
-    return Work(body, cut(api, body, [prompt]), core, render)
+    return cut(api, body, [prompt])[0], reply, core
 
 
 def completion(api: Api, data: bytes, client: int) -> Work:
@@ -214,15 +212,18 @@ def completion(api: Api, data: bytes, client: int) -> Work:
     api.check_model(body.model)
     translate.check_completion(body)
     wanted = translate.prompts(body)
+    infill.check(body, wanted)
     api.check_loaded()
     render = CompletionRender(api.settings.model, api.fingerprint(), api.vocabulary, translate.logprobs(body))
     count = len(wanted.prompts)
-    api.check_count(count, translate.choices(body))
+    render.best(translate.given(body), translate.choices(body))
+    api.check_count(count, translate.choices(body), "n" if body.best_of is None else "best_of")
     core = api.core_request(body, client, count)
     if isinstance(wanted, translate.Texts):
+        after = body.suffix or ""
         for text in wanted.prompts:
-            api.check_length(len(text), body, "prompt")
-        prompts = cut(api, body, [api.vocabulary.plain(text) for text in wanted.prompts])
+            api.check_length(len(text) + len(after), body, "prompt")
+        prompts = cut(api, body, [infill.written(api.vocabulary, text, after) for text in wanted.prompts])
     else:
         prompts = cut(api, body, wanted.prompts)
     if body.echo:
@@ -232,8 +233,8 @@ def completion(api: Api, data: bytes, client: int) -> Work:
             texts = wanted.prompts
         else:
             texts = decode(api, prompts)
-        render.echo(texts, prompts, max(translate.choices(body), 1), alone)
-    return Work(body, prompts, core, render)
+        render.echo(texts, prompts, translate.given(body), alone)
+    return Work(body, prompts, core, render, lambda going: sse.Stream(going, render, body.stream_options))
 
 
 async def models(request: Request) -> Response:
@@ -339,19 +340,18 @@ async def answer(request: Request, read: Callable[[Api, bytes, int], Work]) -> R
 
 async def answered(request: Request, work: Work) -> Response:
     """Generates, and answers in one piece or as a stream, which begins with the engine's first event."""
-    api: Api = request.app.state.api
-    body, render = work.body, work.render
-    render.with_prompt = body.prompt_logprobs is not None
+    body = work.body
+    work.writer.with_prompt = body.prompt_logprobs is not None
     try:
-        generation = await begun(api, work)
+        generation = await begun(request.app.state.api, work)
         request.scope["generation"] = generation
         finish = watch(request, generation)
         try:
             if not body.stream:
-                return Response(await work.whole(generation), media_type="application/json")
+                return Response(await sse.whole(generation, work.writer), media_type="application/json")
             # The status waits for the first news, which may be an error, but not until a proxy gives up.
             first = await generation.next() if await generation.news(_SILENCE) else []
-            response, finish = sse.EventResponse(work.stream(generation).events(first), finish), lambda: None
+            response, finish = sse.EventResponse(work.events(generation).events(first), finish), lambda: None
             return response
         finally:
             finish()

@@ -372,8 +372,20 @@ class CompletionRequest(Common, kw_only=True):
     """Body of `/v1/completions`."""
 
     prompt: Annotated[Any, about("Text, texts, token ids, or lists of token ids; up to 2,048 prompts.")]
+    suffix: Annotated[
+        str | None,
+        about("What stands behind the text that is written, for models that have tokens for filling in."),
+    ] = None
     echo: Annotated[bool | None, about("The prompt's text comes before the output's.", default=False)] = None
     logprobs: Annotated[Count | None, about("Log-probabilities, and alternatives for each token.", 0, 20)] = (
         None
     )
-    best_of: Annotated[Count | None, about("Must be `n`.")] = None
+    best_of: Annotated[
+        Count | None,
+        about(
+            "Choices that are made, of which the `n` likeliest per token are given, the best first; not less "
+            "than `n`, nor more in a stream. `usage` counts all.",
+            1,
+            128,
+        ),
+    ] = None

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import abc
 import asyncio
-import functools
 import logging
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -14,8 +14,9 @@ from starlette.types import Receive, Scope, Send
 
 from llgtrt import _core
 from llgtrt.engine import Delta, Generation, GoneError
+from llgtrt.openai import refusal
 from llgtrt.openai.errors import ApiError, from_core, internal
-from llgtrt.openai.render import Json, Render, Whole, drafts, usage
+from llgtrt.openai.render import Json, Render, Whole, Writer, drafts, usage
 from llgtrt.openai.schema import StreamOptions
 
 log = logging.getLogger(__name__)
@@ -35,8 +36,8 @@ def usage_of(generation: Generation) -> Json:
     return usage(counts) | ({"speculative": drafts(counts)} if generation.report else {})
 
 
-async def gathered(generation: Generation) -> list[Whole]:
-    """Waits for all choices.
+async def whole(generation: Generation, writer: Writer) -> bytes:
+    """Waits for all choices, and gives the body.
 
     Raises:
         GoneError, CoreError: as the generation does.
@@ -48,73 +49,77 @@ async def gathered(generation: Generation) -> list[Whole]:
 
     for index, choice in enumerate(choices):
         choice.prompt = choices[generation.first_of(index)].prompt
-    return choices
-
-
-async def whole(generation: Generation, render: Render) -> bytes:
-    """Waits for all choices, and gives the body.
-
-    Raises:
-        GoneError, CoreError: as the generation does.
-    """
-    choices = await gathered(generation)
 
     def build() -> bytes:
-        body = render.envelope(render.whole_object, [render.whole(i, c) for i, c in enumerate(choices)])
-        return _encoder.encode({**body, **render.beside(choices), "usage": usage_of(generation)})
+        return _encoder.encode(writer.body(choices, usage_of(generation)))
 
-    return await built(build, sum(len(c.logprobs) + len(c.prompt) for c in choices))
-
-
-async def built(make: Callable[[], bytes], tokens: int) -> bytes:
-    """What `make` gives of so many tokens. Where they are many, other requests go on meanwhile."""
-    return make() if tokens < MANY else await asyncio.to_thread(make)
+    if sum(len(c.logprobs) + len(c.prompt) for c in choices) < MANY:
+        return build()
+    # Other requests go on meanwhile.
+    return await asyncio.to_thread(build)
 
 
-class Stream:
+class Events(abc.ABC):
     """The events of one streamed answer."""
 
-    def __init__(self, generation: Generation, render: Render, options: StreamOptions | None) -> None:
+    silence = b": keep-alive\n\n"
+    """What is sent where there is no news for long."""
+
+    def __init__(self, generation: Generation) -> None:
         self._generation = generation
+
+    @abc.abstractmethod
+    def chunks(self, deltas: Sequence[Delta]) -> bytes:
+        """The events of some news."""
+
+    @abc.abstractmethod
+    def failed(self, error: ApiError) -> bytes:
+        """The last event, where the answer fails."""
+
+    def closing(self) -> bytes:
+        """The last events of a whole answer."""
+        return b""
+
+    async def events(self, deltas: list[Delta]) -> AsyncIterator[bytes]:
+        """All that is ready, time after time, from the first news on; an error is the last event.
+
+        `deltas`: the first news. Where there is none yet, `silence` is sent until there is.
+        """
+        try:
+            if not deltas:
+                while not await self._generation.news(KEEP_ALIVE_SECONDS):
+                    yield self.silence
+                deltas = await self._generation.next()
+            while deltas:
+                few = sum(len(delta.logprobs) + len(delta.origins) for delta in deltas) < MANY
+                yield self.chunks(deltas) if few else await asyncio.to_thread(self.chunks, deltas)
+                deltas = await self._generation.next()
+        except _core.CoreError as e:
+            yield self.failed(from_core(e))
+            return
+        yield self.closing()
+
+
+class Stream(Events):
+    """The chunks of OpenAI's older APIs."""
+
+    def __init__(self, generation: Generation, render: Render, options: StreamOptions | None) -> None:
+        super().__init__(generation)
         self._render = render
         self._with_usage = bool(options and options.include_usage)
         self._always_usage = bool(options and options.continuous_usage_stats)
         self._begun: set[int] = set()
 
-    async def events(self, deltas: list[Delta]) -> AsyncIterator[bytes]:
-        """All that is ready, time after time, from the first news on; an error is the last event.
+    def failed(self, error: ApiError) -> bytes:
+        """An error as other errors are."""
+        return error.event()
 
-        `deltas`: the first news. Where there is none yet, comments are sent until there is.
-        """
-        try:
-            if opening := self._opening():
-                yield opening
-            if not deltas:
-                while not await self._generation.news(KEEP_ALIVE_SECONDS):
-                    yield b": keep-alive\n\n"
-                deltas = await self._generation.next()
-            while deltas:
-                tokens = sum(len(delta.logprobs) + len(delta.origins) for delta in deltas)
-                yield await built(functools.partial(self._chunks, deltas), tokens)
-                deltas = await self._generation.next()
-        except _core.CoreError as e:
-            yield await self._failed(e)
-            return
-        yield await self._closing()
-
-    def _opening(self) -> bytes:
-        """What comes before any news."""
-        return b""
-
-    async def _failed(self, error: _core.CoreError) -> bytes:
-        """The end of a stream that goes wrong."""
-        return event(from_core(error))
-
-    async def _closing(self) -> bytes:
-        """The end of a stream."""
+    def closing(self) -> bytes:
+        """The chunk with `usage`, where it is wanted, and the mark of the end."""
         return (self._closing_usage() if self._with_usage else b"") + b"data: [DONE]\n\n"
 
-    def _chunks(self, deltas: Iterable[Delta]) -> bytes:
+    def chunks(self, deltas: Sequence[Delta]) -> bytes:
+        """A chunk for each choice's news."""
         return b"".join(self._chunk(choice) for delta in deltas for choice in self._choices(delta))
 
     def _choices(self, delta: Delta) -> Iterable[Json]:
@@ -142,11 +147,6 @@ class Stream:
         return _data({**chunk, "usage": usage_of(self._generation)})
 
 
-def event(error: ApiError) -> bytes:
-    """An error in the middle of a stream."""
-    return b"data: " + error.body() + b"\n\n"
-
-
 def _data(value: Any) -> bytes:
     return b"data: " + _encoder.encode(value) + b"\n\n"
 
@@ -168,14 +168,14 @@ class EventResponse(Response):
             await send(
                 {"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers}
             )
-            async for data in self._safe():
+            async for data in self._safe(scope["path"]):
                 if data:
                     await send({"type": "http.response.body", "body": data, "more_body": True})
             await send({"type": "http.response.body", "body": b"", "more_body": False})
         finally:
             self._finish()
 
-    async def _safe(self) -> AsyncIterator[bytes]:
+    async def _safe(self, path: str) -> AsyncIterator[bytes]:
         try:
             async for data in self._events:
                 yield data
@@ -183,4 +183,4 @@ class EventResponse(Response):
             raise
         except Exception:
             log.exception("a stream failed")
-            yield event(internal())
+            yield refusal.event(internal(), path)

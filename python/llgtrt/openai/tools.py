@@ -99,7 +99,7 @@ def tools(body: schema.ChatRequest) -> Tools | None:
         if tool.function.name in known:
             raise invalid(at, f"{at}: {tool.function.name} is there twice")
         known.add(tool.function.name)
-        _decoded(_parameters(tool.function), f"{where}[{i}].{'' if legacy else 'function.'}parameters")
+        decoded(_parameters(tool.function), f"{where}[{i}].{'' if legacy else 'function.'}parameters")
     for name, at in chosen or ():
         if name not in known:
             raise invalid(at, f"{at}: {name:.128} is none of the {where}")
@@ -128,7 +128,7 @@ def _choice(body: schema.ChatRequest) -> tuple[str, list[tuple[str, str]] | None
             return mode, None, "tool_choice"
 
 
-def _decoded(text: str, at: str) -> Any:
+def decoded(text: str, at: str) -> Any:
     """A JSON text's value.
 
     Raises:
@@ -162,7 +162,7 @@ def calls(message: schema.Message, at: str) -> dict[str, Any]:
     made = []
     for i, call in enumerate(written):
         place = f"{at}.tool_calls[{i}].function.arguments"
-        arguments = _decoded(call.function.arguments or "{}", place)
+        arguments = decoded(call.function.arguments or "{}", place)
         function = {"name": call.function.name, "arguments": arguments}
         made.append({"id": call.id, "type": "function", "function": function})
     return {"tool_calls": made}

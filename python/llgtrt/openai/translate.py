@@ -155,6 +155,9 @@ def core_request(
         "cache_salt": _salt(body.cache_salt),
     }
     request |= {name: value for name in _SAME if (value := getattr(body, name)) is not None}
+    if choices(body) != given(body):
+        # Which are best is told by log-probabilities.
+        request |= {"n": choices(body), "logprobs": logprobs(body) or 0}
     request["prompt_logprobs"] = prompt_logprobs(body)
     request["origins"] = bool(body.stream_options and body.stream_options.include_token_origin)
     return msgspec.json.encode(request).decode()
@@ -173,9 +176,15 @@ def _speculative(wanted: schema.Speculative | None) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
 
 
-def choices(body: schema.Common) -> int:
-    """Choices per prompt."""
+def given(body: schema.Common) -> int:
+    """Choices per prompt that the answer has."""
     return 1 if body.n is None else body.n
+
+
+def choices(body: schema.Common) -> int:
+    """Choices per prompt that are made."""
+    best = body.best_of if isinstance(body, schema.CompletionRequest) else None
+    return given(body) if best is None else best
 
 
 def max_tokens(body: schema.Common) -> int | None:
@@ -304,13 +313,18 @@ def prompt_logprobs(body: schema.Common) -> int | None:
 
 
 def check_completion(body: schema.CompletionRequest) -> None:
-    """Refuses `best_of` other than `n`.
+    """Refuses `best_of` that contradicts `n`, or what a stream can be.
 
     Raises:
-        ApiError: so it is.
+        ApiError: so it does.
     """
-    if body.best_of is not None and body.best_of != choices(body):
-        raise invalid("best_of", "best_of: only the value of n is supported", "unsupported_parameter")
+    made, wanted = choices(body), given(body)
+    if wanted < 1:
+        raise invalid("n", "n: must be at least 1")
+    if made < wanted:
+        raise invalid("best_of", f"best_of: must be at least n, which is {wanted}")
+    if body.stream and made > wanted:
+        raise invalid("best_of", "best_of: which are best is known at the end; in a stream it must be n")
 
 
 def renamed(body: schema.Common) -> dict[str, str]:
@@ -318,6 +332,8 @@ def renamed(body: schema.Common) -> dict[str, str]:
     names = {"grammar": "response_format"}
     if body.speculative and body.speculative.draft_tokens:
         names["prediction"] = "speculative.draft_tokens"
+    if isinstance(body, schema.CompletionRequest) and body.best_of is not None:
+        names["n"] = "best_of"
     if not isinstance(body, schema.ChatRequest):
         return names | {"top_logprobs": "logprobs"}
     names["prompt"] = "messages"

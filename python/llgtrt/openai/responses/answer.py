@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import dataclasses
 import logging
 import sqlite3
 import time
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any
 
 import msgspec
 
-from llgtrt import _core
 from llgtrt.engine import Delta, Generation, Logprob
-from llgtrt.openai import routes, schema, sse
-from llgtrt.openai.errors import from_core
+from llgtrt.openai import routes, sse
+from llgtrt.openai.errors import ApiError
 from llgtrt.openai.parse import Call, Content, Parser
+from llgtrt.openai.render import Whole, Writer
 from llgtrt.openai.render_chat import ChatRender
 from llgtrt.openai.responses import as_chat
 from llgtrt.openai.responses.fields import ResponsesRequest
@@ -26,6 +25,8 @@ Json = dict[str, Any]
 
 log = logging.getLogger(__name__)
 _encoder = msgspec.json.Encoder()
+
+Keep = Callable[["Answer"], Awaitable[None]]
 
 
 def begun(api: routes.Api, body: ResponsesRequest) -> Json:
@@ -110,18 +111,26 @@ def usage(counts: Json) -> Json:
     return told | ({"speculative": counts["speculative"]} if "speculative" in counts else {})
 
 
-class Answer:
+class Answer(Writer):
     """A response as it comes."""
 
-    def __init__(self, body: Json, render: ChatRender) -> None:
-        """`body`: as it has `begun`; `render`: the chat's, which knows what the answer may be."""
-        self.body = body
+    def __init__(self, told: Json, render: ChatRender) -> None:
+        """`told`: as it has `begun`; `render`: the chat's, which knows what the answer may be."""
+        self.response = told
         self._render = render
         self._output = Output(lambda number: render.call(0, number))
         self._parser = Parser(render.parts) if render.parts is not None else None
         self._scores = Scores(render.parts, render.lookup) if render.parts and render.scored else None
         self._calls = 0
-        self.body["output"] = self._output.items
+        self.response["output"] = self._output.items
+
+    def body(self, choices: Sequence[Whole], usage: Json) -> Json:
+        """The response of its one choice."""
+        (choice,) = choices
+        assert choice.finish_reason is not None
+        self.take(choice.text, choice.logprobs, choice.finish_reason)
+        self.finish(choice.finish_reason, usage)
+        return self.response
 
     def take(self, text: str, logprobs: Sequence[Logprob], finish_reason: str | None) -> list[Json]:
         """Events of news."""
@@ -149,93 +158,61 @@ class Answer:
         whole = finish_reason != "length"
         status = "completed" if whole else "incomplete"
         events = self._output.ended(status)
-        self.body |= {"status": status, "usage": usage(counts)}
+        self.response |= {"status": status, "usage": usage(counts)}
         if whole:
-            self.body["completed_at"] = int(time.time())
+            self.response["completed_at"] = int(time.time())
         else:
-            self.body["incomplete_details"] = {"reason": "max_output_tokens"}
+            self.response["incomplete_details"] = {"reason": "max_output_tokens"}
         return [*events, self.told(f"response.{status}")]
 
-    def stop(self, status: str, error: _core.CoreError | None = None) -> list[Json]:
+    def stop(self, status: str, error: ApiError | None = None) -> list[Json]:
         """Events of an end before its time: `failed` or `cancelled`."""
         events = self._output.close("incomplete")
-        self.body["status"] = status
+        self.response["status"] = status
         if error is not None:
-            code = "rate_limit_exceeded" if isinstance(error, _core.Overloaded) else "server_error"
-            message = as_chat.renamed(from_core(error)).message
-            self.body["error"] = {"code": code, "message": message}
+            code = "rate_limit_exceeded" if error.status == 429 else "server_error"
+            self.response["error"] = {"code": code, "message": as_chat.renamed(error).message}
         return [*events, self.told(f"response.{status}")]
 
     def told(self, kind: str) -> Json:
         """An event that has the response as it is now."""
-        return {"type": kind, "response": {**self.body, "output": list(self.body["output"])}}
+        return {"type": kind, "response": {**self.response, "output": list(self.response["output"])}}
 
 
-@dataclasses.dataclass(frozen=True)
-class ResponseWork(routes.Work):
-    """A chat that is answered as a response."""
-
-    answer: Answer
-    keep: Callable[[Answer], Awaitable[None]]
-    """Called at the end, before the client is told of it."""
-
-    async def whole(self, generation: Generation) -> bytes:
-        """The object at its end."""
-        await self.finished(generation)
-        return await sse.built(lambda: _encoder.encode(self.answer.body), 0)
-
-    async def finished(self, generation: Generation) -> None:
-        """Waits for the end, and keeps it.
-
-        Raises:
-            GoneError, CoreError: as the generation does.
-        """
-        (choice,) = await sse.gathered(generation)
-        assert choice.finish_reason is not None
-        counts, reason = sse.usage_of(generation), choice.finish_reason
-
-        def build() -> bytes:
-            self.answer.take(choice.text, choice.logprobs, reason)
-            self.answer.finish(reason, counts)
-            return b""
-
-        await sse.built(build, len(choice.logprobs))
-        await self.keep(self.answer)
-
-    def stream(self, generation: Generation) -> sse.Stream:
-        """Its typed events."""
-        return _Events(generation, self)
-
-
-class _Events(sse.Stream):
+class Events(sse.Events):
     """The stream of a response."""
 
-    def __init__(self, generation: Generation, work: ResponseWork) -> None:
-        super().__init__(generation, work.render, schema.StreamOptions())
-        self._work = work
-        self._answer = work.answer
+    def __init__(self, generation: Generation, answer: Answer, keep: Keep) -> None:
+        """`keep` is called at the end, before the client is told of it."""
+        super().__init__(generation)
+        self._answer = answer
+        self._keep = keep
         self._number = 0
         self._reason = ""
 
-    def _opening(self) -> bytes:
-        return self._told([self._answer.told(f"response.{kind}") for kind in ("created", "in_progress")])
+    async def events(self, deltas: list[Delta]) -> AsyncIterator[bytes]:
+        """The response as it begins, and all that follows."""
+        yield self._told([self._answer.told(f"response.{kind}") for kind in ("created", "in_progress")])
+        async for data in super().events(deltas):
+            if self._answer.response["status"] != "in_progress":
+                await self._keep(self._answer)
+            yield data
 
-    def _chunks(self, deltas: Iterable[Delta]) -> bytes:
+    def chunks(self, deltas: Sequence[Delta]) -> bytes:
+        """The events of items."""
         events: list[Json] = []
         for delta in deltas:
             events += self._answer.take(delta.text, delta.logprobs, delta.finish_reason)
             self._reason = delta.finish_reason or self._reason
         return self._told(events)
 
-    async def _closing(self) -> bytes:
-        events = self._answer.finish(self._reason, sse.usage_of(self._generation))
-        await self._work.keep(self._answer)
-        return self._told(events)
+    def closing(self) -> bytes:
+        """The response at its end."""
+        return self._told(self._answer.finish(self._reason, sse.usage_of(self._generation)))
 
-    async def _failed(self, error: _core.CoreError) -> bytes:
-        events = self._answer.stop("failed", error)
-        await self._work.keep(self._answer)
-        return self._told(events)
+    def failed(self, error: ApiError) -> bytes:
+        """The response as it has failed."""
+        return self._told(self._answer.stop("failed", error))
 
     def _told(self, events: Sequence[Json]) -> bytes:
         told = []

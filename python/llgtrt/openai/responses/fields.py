@@ -93,7 +93,6 @@ class ResponsesRequest(schema.Conversation):
         "conversation": (),
         "prompt": (),
         "context_management": ([],),
-        "reasoning_effort": (),
     }
     """Fields that are not read, and would change the answer, beside those that no page reads."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import functools
 import logging
 from typing import Any
@@ -13,12 +14,12 @@ from starlette.responses import Response
 
 from llgtrt import _core
 from llgtrt.engine import Generation, GoneError
-from llgtrt.openai import routes, translate
+from llgtrt.openai import routes, sse, translate
 from llgtrt.openai.body import parse
 from llgtrt.openai.errors import ApiError, from_core, internal, invalid
 from llgtrt.openai.render_chat import ChatRender
 from llgtrt.openai.responses import answer, as_chat, items
-from llgtrt.openai.responses.answer import Answer, ResponseWork
+from llgtrt.openai.responses.answer import Answer, Keep
 from llgtrt.openai.responses.fields import ResponsesRequest
 from llgtrt.openai.responses.store import Kept, Store
 
@@ -39,29 +40,41 @@ class Responses:
         """By client and id."""
 
 
+@dataclasses.dataclass(frozen=True)
+class _Made:
+    """A body made ready."""
+
+    work: routes.Work
+    answer: Answer
+    keep: Keep
+
+
 async def create(request: Request) -> Response:
     """`POST /v1/responses`."""
     api: routes.Api = request.app.state.api
     shared: Responses = request.app.state.responses
     data = await routes.read_body(request, api)
     # Beside the event loop: what is kept may be in a file.
-    work = await asyncio.to_thread(_read, api, shared.store, data, request.scope["client_number"])
+    made = await asyncio.to_thread(_read, api, shared.store, data, request.scope["client_number"])
     try:
-        if work.answer.body["background"]:
-            return await _begin(request, shared, work)
-        return await routes.answered(request, work)
+        if made.answer.response["background"]:
+            return await _begin(request, shared, made)
+        response = await routes.answered(request, made.work)
     except ApiError as e:
         raise as_chat.renamed(e) from e
+    if not made.work.body.stream:
+        await made.keep(made.answer)
+    return response
 
 
-def _read(api: routes.Api, store: Store, data: bytes, client: int) -> ResponseWork:
+def _read(api: routes.Api, store: Store, data: bytes, client: int) -> _Made:
     """Reads a body; `client`: a number for its API key.
 
     Raises:
         ApiError: it is refused.
     """
     unknown = api.settings.server.unknown_fields
-    body = parse(data, ResponsesRequest, unknown)
+    body = parse(data, ResponsesRequest, unknown, as_chat.FOREIGN)
     api.check_model(body.model)
     api.check_loaded()
     as_chat.check(body, unknown)
@@ -74,18 +87,20 @@ def _read(api: routes.Api, store: Store, data: bytes, client: int) -> ResponseWo
         if body.truncation == "auto":
             told = as_chat.fitted(api, chat, told)
             chat = msgspec.structs.replace(chat, messages=told.messages)
-        work = routes.conversation(api, chat, client)
+        prompt, reply, core = routes.conversation(api, chat, client)
+        render = ChatRender(api.settings.model, api.fingerprint(), api.vocabulary, translate.logprobs(chat))
     except ApiError as e:
         raise as_chat.renamed(e, told.places) from e
-    assert isinstance(work.render, ChatRender)
-    made = Answer(answer.begun(api, body), work.render)
+    render.answer_in(reply)
+    made = Answer(answer.begun(api, body), render)
     given = [item for item, _ in own]
 
     async def keep(done: Answer) -> None:
         if body.store is not False:
-            await answer.kept(lambda: asyncio.to_thread(store.put, client, done.body, given))
+            await answer.kept(lambda: asyncio.to_thread(store.put, client, done.response, given))
 
-    return ResponseWork(work.body, work.prompts, work.core, work.render, made, keep)
+    work = routes.Work(chat, [prompt], core, made, lambda going: answer.Events(going, made, keep))
+    return _Made(work, made, keep)
 
 
 def _before(store: Store, client: int, name: str | None) -> list[tuple[Json, str]]:
@@ -107,42 +122,43 @@ def _before(store: Store, client: int, name: str | None) -> list[tuple[Json, str
     return [(item, at) for kept in chain for item in (*kept.input, *kept.body["output"])]
 
 
-async def _begin(request: Request, shared: Responses, work: ResponseWork) -> Response:
+async def _begin(request: Request, shared: Responses, made: _Made) -> Response:
     """Answers with what has begun, and goes on without the client."""
     api: routes.Api = request.app.state.api
     request.app.state.work.begin()
     try:
-        generation = await routes.begun(api, work)
+        generation = await routes.begun(api, made.work)
     except _core.CoreError as e:
         request.app.state.work.end()
-        raise from_core(e, translate.renamed(work.body)) from e
-    key = request.scope["client_number"], work.answer.body["id"]
-    told = msgspec.json.encode(work.answer.body)
-    await work.keep(work.answer)
-    task = asyncio.create_task(_go_on(request, shared, work, generation, key))
+        raise from_core(e, translate.renamed(made.work.body)) from e
+    key = request.scope["client_number"], made.answer.response["id"]
+    told = msgspec.json.encode(made.answer.response)
+    await made.keep(made.answer)
+    task = asyncio.create_task(_go_on(request, shared, made, generation, key))
     shared.running[key] = generation, task
     return Response(told, media_type="application/json")
 
 
 async def _go_on(
-    request: Request, shared: Responses, work: ResponseWork, generation: Generation, key: tuple[int, str]
+    request: Request, shared: Responses, made: _Made, generation: Generation, key: tuple[int, str]
 ) -> None:
     """Generates in the background, and keeps what comes of it."""
     try:
-        await work.finished(generation)
+        await sse.whole(generation, made.answer)
+        await made.keep(made.answer)
     except GoneError:
-        work.answer.stop("cancelled")
-        await work.keep(work.answer)
+        made.answer.stop("cancelled")
+        await made.keep(made.answer)
     except _core.CoreError as e:
-        work.answer.stop("failed", e)
-        await work.keep(work.answer)
+        made.answer.stop("failed", from_core(e))
+        await made.keep(made.answer)
     except Exception:
         log.exception("a response in the background failed")
-        work.answer.body |= {
+        made.answer.response |= {
             "status": "failed",
             "error": {"code": "server_error", "message": internal().message},
         }
-        await work.keep(work.answer)
+        await made.keep(made.answer)
     finally:
         generation.cancel()
         shared.running.pop(key, None)
