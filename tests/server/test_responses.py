@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any, Literal
 
 import jsonschema
@@ -16,7 +14,7 @@ import pytest
 
 from llgtrt.openai.responses.fields import ResponsesRequest
 
-from .serving import Server, serving, until
+from .serving import Server, until
 from .test_chat import validate
 from .test_tools import SCHEMAS
 
@@ -317,70 +315,6 @@ def test_what_is_too_long_is_refused_or_loses_its_oldest_turns(demo: Server) -> 
     cut = ask(demo, input=turns, max_output_tokens=16, truncation="auto")
     most = demo.http.get("/v1/models").json()["data"][0]["max_model_len"]
     assert most / 2 < cut["usage"]["input_tokens"] <= most - 16
-
-
-def test_a_key_sees_its_own_and_a_file_keeps_them_across_a_restart(tmp_path: Path) -> None:
-    flags = ("--responses-file", str(tmp_path / "kept.db"))
-    config = {"server": {"api_keys": ["ann", "ben"]}}
-    headers = {name: {"authorization": f"Bearer {name}"} for name in ("ann", "ben")}
-    with serving("toy", *flags, config=config) as server:
-        server.wait_ready()
-        body = {"input": "hi", "max_output_tokens": 8}
-        first = server.http.post(URL, json=body, headers=headers["ann"]).json()
-        assert server.http.get(f"{URL}/{first['id']}").status_code == 401
-        assert server.http.get(f"{URL}/{first['id']}", headers=headers["ben"]).status_code == 404
-        assert server.http.delete(f"{URL}/{first['id']}", headers=headers["ben"]).status_code == 404
-        stolen = {**body, "previous_response_id": first["id"]}
-        assert server.http.post(URL, json=stolen, headers=headers["ben"]).status_code == 404
-        taken = {**body, "input": [{"type": "item_reference", "id": first["output"][0]["id"]}]}
-        assert server.http.post(URL, json=taken, headers=headers["ben"]).status_code == 404
-        begun = {**body, "background": True, "max_output_tokens": 4000, "ignore_eos": True}
-        left = server.http.post(URL, json=begun, headers=headers["ann"]).json()
-        server.process.kill()
-        server.process.wait()
-    with serving("toy", *flags, config=config) as server:
-        server.wait_ready()
-        assert server.http.get(f"{URL}/{first['id']}", headers=headers["ann"]).json() == first
-        again = server.http.post(URL, json=stolen, headers=headers["ann"]).json()
-        assert again["usage"]["input_tokens"] > first["usage"]["input_tokens"]
-        ended = server.http.get(f"{URL}/{left['id']}", headers=headers["ann"]).json()
-        assert (ended["status"], ended["error"]["code"]) == ("failed", "server_error")
-
-
-def test_an_unusable_file_is_told_at_start(tmp_path: Path) -> None:
-    with pytest.raises(AssertionError, match="--responses-file"):
-        serving("toy", "--responses-file", str(tmp_path)).__enter__()
-
-
-def test_a_client_that_goes_away_leaves_nothing(demo: Server) -> None:
-    body = {"input": "hi", "max_output_tokens": 3000, "ignore_eos": True, "stream": True}
-    with demo.http.stream("POST", URL, json=body) as answer:
-        line = next(line for line in answer.iter_lines() if line.startswith("data: "))
-    begun = json.loads(line.removeprefix("data: "))["response"]["id"]
-    demo.wait_idle()
-    time.sleep(0.1)
-    assert demo.http.get(f"{URL}/{begun}").status_code == 404
-
-
-def test_an_answer_that_fails_is_told_and_kept(responses_spec: Any) -> None:
-    config = {"server": {"request_timeout": 1.0}}
-    with serving("toy:step_us=20000", config=config) as server:
-        server.wait_ready()
-        long = {"max_output_tokens": 2000, "ignore_eos": True}
-        told = events(server, **long)
-        for event in told:
-            validate(responses_spec, "ResponseStreamEvent", event)
-        last = told[-1]
-        assert (last["type"], last["response"]["status"]) == ("response.failed", "failed")
-        assert last["response"]["error"]["code"] == "server_error"
-        assert [item["status"] for item in last["response"]["output"]] == ["incomplete"]
-        deltas = "".join(e["delta"] for e in told if e["type"] == "response.output_text.delta")
-        assert last["response"]["output"][0]["content"][0]["text"] == deltas != ""
-        kept = server.http.get(f"{URL}/{last['response']['id']}").json()
-        assert kept == last["response"]
-        late = server.http.post(URL, json={"input": "hi", **long})
-        assert (late.status_code, late.json()["error"]["code"]) == (504, "request_timeout")
-        server.wait_idle()
 
 
 def test_every_field_of_the_published_body_is_known(responses_spec: Any) -> None:
