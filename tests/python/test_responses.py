@@ -19,6 +19,7 @@ from llgtrt.openai.parse import Content, Grammar, Parser
 from llgtrt.openai.responses import as_chat, items
 from llgtrt.openai.responses.fields import ResponsesRequest
 from llgtrt.openai.responses.output import Output, Scores
+from llgtrt.openai.responses.recall import Recall
 from llgtrt.openai.responses.store import Bounds, Store
 from llgtrt.settings import StartError
 
@@ -207,20 +208,52 @@ def test_responses_are_their_clients_own(place: Path | None) -> None:
     ann, ben = 2**64 - 1, 7
     assert store.put(ann, response("r0"), [{"id": "in0"}])
     assert store.put(ann, response("r1", previous="r0"), [{"id": "in1"}])
-    chain = store.chain(ann, "r1")
+    chain = store.chain(ann, "r1", 10_000)
     assert chain is not None
     assert [kept.body["id"] for kept in chain] == ["r0", "r1"]
-    assert store.item(ann, "in0") == {"id": "in0"}
-    found = store.item(ann, "msg_r1")
+    recall = Recall(store, ann, 10_000)
+    assert recall.item("in0") == {"id": "in0"}
+    found = recall.item("msg_r1")
     assert found is not None
     assert found["type"] == "message"
-    for lookup in (store.get, store.chain, store.item, store.delete):
+    assert Recall(store, ben, 10_000).item("in0") is None
+    for lookup in (store.get, store.holding, store.delete):
         assert not lookup(ben, "r1")
-    assert store.item(ben, "in0") is None
+    assert store.chain(ben, "r1", 10_000) is None
     assert store.delete(ann, "r0")
     assert not store.delete(ann, "r0")
-    assert store.chain(ann, "r1") is None
-    assert store.item(ann, "in0") is None
+    assert store.chain(ann, "r1", 10_000) is None
+    assert store.holding(ann, "in0") is None
+    store.close()
+
+
+def test_a_short_request_does_not_become_a_long_one() -> None:
+    store = Store()
+    store.put(1, response("r0", "x" * 5_000), [{"id": "in0"}])
+    for i in range(1, 4):
+        store.put(1, response(f"r{i}", previous=f"r{i - 1}"), [])
+    recall = Recall(store, 1, 20_000)
+    assert [recall.item("msg_r0") is not None for _ in range(3)] == [True] * 3
+    assert recall.item("in0") == {"id": "in0"}
+    with pytest.raises(ApiError) as again:
+        recall.item("msg_r0")
+    with pytest.raises(ApiError) as behind:
+        recall.before("r3")
+    for error, param in (again, "input"), (behind, "previous_response_id"):
+        assert (error.value.status, error.value.param) == (400, param)
+        assert error.value.code == "context_length_exceeded"
+    assert len(Recall(store, 1, 8_000).before("r2")) == 4
+    store.close()
+
+
+def test_nothing_goes_on_from_what_is_under_way() -> None:
+    store = Store()
+    store.put(1, response("r0", status="queued"), [])
+    with pytest.raises(ApiError, match="still queued") as error:
+        Recall(store, 1, 10_000).before("r0")
+    assert (error.value.status, error.value.param) == (400, "previous_response_id")
+    store.put(1, response("r0"), [])
+    assert len(Recall(store, 1, 10_000).before("r0")) == 1
     store.close()
 
 

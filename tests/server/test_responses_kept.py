@@ -90,3 +90,29 @@ def test_an_answer_that_fails_is_told_and_kept(responses_spec: Any) -> None:
         late = server.http.post(URL, json={"input": "hi", **long})
         assert (late.status_code, late.json()["error"]["code"]) == (504, "request_timeout")
         server.wait_idle()
+
+
+def test_what_is_brought_back_is_bounded_and_at_its_end() -> None:
+    with serving("toy", config={"server": {"max_body_bytes": 20_000}}) as server:
+        server.wait_ready()
+        body = {"input": "x" * 3000, "truncation": "auto", "max_output_tokens": 1}
+        made: list[str] = []
+        answer = server.http.post(URL, json=body)
+        while answer.status_code == 200 and len(made) < 10:
+            made.append(answer.json()["id"])
+            answer = server.http.post(URL, json={**body, "previous_response_id": made[-1]})
+        error = answer.json()["error"]
+        assert (error["param"], error["code"]) == ("previous_response_id", "context_length_exceeded")
+        assert 3 < len(made) < 7
+        (item,) = server.http.get(f"{URL}/{made[0]}/input_items").json()["data"]
+        reference = {"type": "item_reference", "id": item["id"]}
+        assert server.http.post(URL, json={**body, "input": [reference] * 3}).status_code == 200
+        again = server.http.post(URL, json={**body, "input": [reference] * 10})
+        assert (again.status_code, again.json()["error"]["param"]) == (400, "input")
+        long = {**body, "input": "hi", "background": True, "max_output_tokens": 3000, "ignore_eos": True}
+        begun = server.http.post(URL, json=long).json()["id"]
+        early = server.http.post(URL, json={**body, "previous_response_id": begun})
+        assert (early.status_code, early.json()["error"]["param"]) == (400, "previous_response_id")
+        server.http.post(f"{URL}/{begun}/cancel")
+        late = server.http.post(URL, json={**body, "input": "go on", "previous_response_id": begun})
+        assert late.status_code == 200

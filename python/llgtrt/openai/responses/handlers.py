@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import functools
 import logging
 from typing import Any
 
@@ -21,6 +20,7 @@ from llgtrt.openai.render_chat import ChatRender
 from llgtrt.openai.responses import answer, as_chat, items
 from llgtrt.openai.responses.answer import Answer, Keep
 from llgtrt.openai.responses.fields import ResponsesRequest
+from llgtrt.openai.responses.recall import Recall
 from llgtrt.openai.responses.store import Kept, Store
 
 Json = dict[str, Any]
@@ -78,8 +78,10 @@ def _read(api: routes.Api, store: Store, data: bytes, client: int) -> _Made:
     api.check_model(body.model)
     api.check_loaded()
     as_chat.check(body, unknown)
-    own = items.canonical(body.input, functools.partial(store.item, client))
-    told = items.talk(body.instructions, [*_before(store, client, body.previous_response_id), *own])
+    recall = Recall(store, client, api.settings.server.max_body_bytes)
+    before = recall.before(body.previous_response_id)
+    own = items.canonical(body.input, recall.item)
+    told = items.talk(body.instructions, [*before, *own])
     if not told.messages:
         raise invalid("input", "input: missing; give a text or a list of items")
     chat = as_chat.chat_request(body, told.messages)
@@ -101,25 +103,6 @@ def _read(api: routes.Api, store: Store, data: bytes, client: int) -> _Made:
 
     work = routes.Work(chat, [prompt], core, made, lambda going: answer.Events(going, made, keep))
     return _Made(work, made, keep)
-
-
-def _before(store: Store, client: int, name: str | None) -> list[tuple[Json, str]]:
-    """The items of a response and of those before it.
-
-    Raises:
-        ApiError: one is not kept.
-    """
-    if name is None:
-        return []
-    chain = store.chain(client, name)
-    if chain is None:
-        message = (
-            f"previous_response_id: {name:.128}, or a response that it goes on from, is not kept; "
-            "send the conversation as input"
-        )
-        raise ApiError(message, "previous_response_id", "previous_response_not_found")
-    at = "previous_response_id"
-    return [(item, at) for kept in chain for item in (*kept.input, *kept.body["output"])]
 
 
 async def _begin(request: Request, shared: Responses, made: _Made) -> Response:

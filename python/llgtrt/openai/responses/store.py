@@ -20,6 +20,7 @@ import msgspec
 from llgtrt.settings import StartError
 
 Json = dict[str, Any]
+Row = tuple[str | None, int, bytes, bytes]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,6 +34,9 @@ class Bounds:
 IN_MEMORY = Bounds(10_000, 64 * 1024 * 1024)
 """Four times the longest body that is usually read, or thousands of ordinary conversations."""
 IN_FILE = Bounds(100_000, 1024 * 1024 * 1024)
+
+UNDER_WAY = ("queued", "in_progress")
+"""What `status` says before the end."""
 
 _EACH = 512
 """Bytes that count for a response beside its texts: its rows and their indices."""
@@ -58,6 +62,12 @@ class Kept:
 
     body: Json
     input: list[Json]
+    size: int
+    """Bytes that count for it."""
+
+
+class TooLargeError(Exception):
+    """What is asked for is larger than the caller can take."""
 
 
 class Store:
@@ -98,7 +108,7 @@ class Store:
         told, written = msgspec.json.encode(body), msgspec.json.encode(given)
         ids = {item["id"] for item in (*given, *body["output"])}
         size = len(told) + len(written) + sum(map(len, ids)) + _EACH
-        running = body["status"] in ("queued", "in_progress")
+        running = body["status"] in UNDER_WAY
         row = (name, _key(client), body["previous_response_id"], time.time_ns(), size, running, told, written)
         with self._lock, self._db:
             self._drop(name)
@@ -111,37 +121,47 @@ class Store:
 
     def get(self, client: int, name: str) -> Kept | None:
         """A response of this client's."""
-        found = self.chain(client, name, 1)
-        return found[0] if found else None
+        with self._lock, self._db:
+            row = self._use(client, name)
+        return _kept(row) if row else None
 
-    def chain(self, client: int, name: str, most: int | None = None) -> list[Kept] | None:
-        """A response and those that it goes on from, the oldest first; none where one is not kept."""
-        found: list[Kept] = []
+    def chain(self, client: int, name: str, most: int) -> list[Kept] | None:
+        """A response and those that it goes on from, the oldest first; none where one is not kept.
+
+        Raises:
+            TooLargeError: they are more than `most` bytes.
+        """
+        rows: list[Row] = []
         with self._lock, self._db:
             following: str | None = name
-            while following is not None and len(found) != most:
-                row = self._db.execute(
-                    "UPDATE responses SET used = ? WHERE id = ? AND client = ?"
-                    " RETURNING previous, body, input",
-                    (time.time_ns(), following, _key(client)),
-                ).fetchone()
+            while following is not None:
+                row = self._use(client, following)
                 if row is None:
                     return None
-                following = row[0]
-                found.append(Kept(msgspec.json.decode(row[1]), msgspec.json.decode(row[2])))
-        return found[::-1]
+                following, size, *_ = row
+                most -= size
+                if most < 0:
+                    raise TooLargeError
+                rows.append(row)
+        return [_kept(row) for row in reversed(rows)]
 
-    def item(self, client: int, name: str) -> Json | None:
-        """An item of the input or output of one of this client's responses."""
+    def _use(self, client: int, name: str) -> Row | None:
+        """A response's row; it is the last that was used."""
+        row: Row | None = self._db.execute(
+            "UPDATE responses SET used = ? WHERE id = ? AND client = ? RETURNING previous, size, body, input",
+            (time.time_ns(), name, _key(client)),
+        ).fetchone()
+        return row
+
+    def holding(self, client: int, name: str) -> Kept | None:
+        """One of this client's responses that has this item in its input or output."""
         with self._lock:
             row = self._db.execute(
                 "SELECT r.id FROM items i JOIN responses r ON r.id = i.response"
                 " WHERE i.id = ? AND r.client = ? ORDER BY r.used DESC LIMIT 1",
                 (name, _key(client)),
             ).fetchone()
-        kept = self.get(client, row[0]) if row else None
-        items = (*kept.input, *kept.body["output"]) if kept else ()
-        return next((item for item in items if item["id"] == name), None)
+        return self.get(client, row[0]) if row else None
 
     def delete(self, client: int, name: str) -> bool:
         """Forgets a response of this client's; whether there was one."""
@@ -179,6 +199,11 @@ class Store:
             self._db.execute(
                 "UPDATE responses SET body = ?, running = 0 WHERE id = ?", (msgspec.json.encode(body), name)
             )
+
+
+def _kept(row: Row) -> Kept:
+    _, size, body, given = row
+    return Kept(msgspec.json.decode(body), msgspec.json.decode(given), size)
 
 
 def _key(client: int) -> str:
