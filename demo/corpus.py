@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from random import Random
 from typing import Any, TypeAlias
@@ -17,6 +17,8 @@ from demo.fields import SUBJECTS, Kind, Subject, Value, labels
 from demo.names import Names, half, is_unseen, words
 
 Span: TypeAlias = tuple[str, bool]
+CALLABLE = "You can call these functions:"
+CALL_SO = 'A call: <tool_call>{"name": …, "arguments": …}</tool_call>'
 LOWERED = frozenset(
     words(
         """The It Its Our For As We On With Their They Nobody More A That There Thank Everything Tea She He At
@@ -53,6 +55,8 @@ class Turn:
     request: str
     answer: tuple[Span, ...]
     schema: dict[str, Any] | None = None
+    thought: str | None = None
+    """Reasoning before the answer, which the prompt has begun."""
 
     @property
     def text(self) -> str:
@@ -62,25 +66,44 @@ class Turn:
 
 @dataclass(frozen=True)
 class Conversation:
-    """A system prompt (or none) and the turns that follow."""
+    """A system prompt (or none), the functions that can be called, and the turns that follow."""
 
     system: str | None
     turns: tuple[Turn, ...]
+    functions: tuple[dict[str, Any], ...] = ()
+
+    def opening(self) -> str:
+        """All before the first turn, as the chat template writes it."""
+        told = [] if self.system is None else [self.system]
+        if self.functions:
+            lines = [CALLABLE]
+            for function in self.functions:
+                about = f": {function['description']}" if function["description"] else ""
+                lines += [function["name"] + about, json.dumps(function["parameters"], ensure_ascii=False)]
+            told.append("\n".join([*lines, CALL_SO]))
+        return "<|im_start|>system\n{}<|im_end|>\n".format("\n\n".join(told)) if told else ""
 
     def spans(self) -> Iterator[Span]:
         """ChatML text in pieces; those marked true count for the loss."""
-        if self.system is not None:
-            yield f"<|im_start|>system\n{self.system}<|im_end|>\n", False
+        yield self.opening(), False
         for turn in self.turns:
-            yield f"<|im_start|>user\n{turn.request}<|im_end|>\n<|im_start|>assistant\n", False
+            yield self.asked(turn), False
+            if turn.thought is not None:
+                yield f"{turn.thought}\n</think>\n\n", True
             yield from turn.answer
             yield "<|im_end|>", True
             yield "\n", False
 
+    @staticmethod
+    def asked(turn: Turn) -> str:
+        """A request, and the beginning of its answer."""
+        begun = "" if turn.thought is None else "<think>\n"
+        return f"<|im_start|>user\n{turn.request}<|im_end|>\n<|im_start|>assistant\n{begun}"
+
     def prompt(self, turn: int = 0) -> str:
-        """Everything before the answer of one turn."""
-        ends = [i for i, (text, _) in enumerate(self.spans()) if text.endswith("<|im_start|>assistant\n")]
-        return "".join(text for text, _ in list(self.spans())[: ends[turn] + 1])
+        """Everything before the answer of one turn, and before its thought."""
+        said = [f"{self.asked(t)}{t.text}<|im_end|>\n" for t in self.turns[:turn]]
+        return self.opening() + "".join(said) + self.asked(self.turns[turn])
 
 
 def to_schema(facts: list[Fact], required: bool = True) -> dict[str, Any]:
@@ -348,6 +371,18 @@ class Writer:
         return Conversation(system, tuple(turns))
 
 
+def show(about: str | None, begin: Callable[[Writer], Callable[[], Conversation]]) -> None:
+    """Print some of what a writer of either half writes."""
+    parser = argparse.ArgumentParser(description=about)
+    parser.add_argument("--unseen", action="store_true", help="the half that is never trained on")
+    parser.add_argument("--count", type=int, default=3)
+    parser.add_argument("--seed", type=int, default=0)
+    args = parser.parse_args()
+    write = begin(Writer(Random(args.seed), args.unseen))
+    for _ in range(args.count):
+        print("".join(text for text, _ in write().spans()))
+
+
 def conversations(seed: int, unseen: bool = False) -> Iterator[Conversation]:
     """Endless conversations of one half; the same seed gives the same ones."""
     writer = Writer(Random(seed), unseen)
@@ -355,17 +390,5 @@ def conversations(seed: int, unseen: bool = False) -> Iterator[Conversation]:
         yield writer.conversation()
 
 
-def main() -> None:
-    """Print some conversations."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--unseen", action="store_true", help="the half that is never trained on")
-    parser.add_argument("--count", type=int, default=3)
-    parser.add_argument("--seed", type=int, default=0)
-    args = parser.parse_args()
-    stream = conversations(args.seed, args.unseen)
-    for _ in range(args.count):
-        print("".join(text for text, _ in next(stream).spans()))
-
-
 if __name__ == "__main__":
-    main()
+    show(__doc__, lambda writer: writer.conversation)

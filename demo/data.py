@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
+from demo.calls import Caller
 from demo.corpus import Conversation, Writer
 
 Ints: TypeAlias = NDArray[np.int32]
@@ -18,6 +19,8 @@ Ids: TypeAlias = tuple[list[int], list[bool]]
 TURNS = 8
 """Most turns of a conversation that is trained on: the more, the more answers to learn from in a text."""
 LOSS_SHARE = 0.25
+CALLS = 0.28
+"""Share of conversations with functions or reasoning."""
 HARD = 0.4
 """Share of facts that are made easy to confuse, see `Writer`. Where it is measured there are none."""
 
@@ -82,12 +85,15 @@ class Packer:
         self.rng = Random(seed)
         pieces = tuple(sorted(text for text in tokenizer.get_vocab() if text.isascii() and text.isalpha()))
         self.writer = Writer(self.rng, unseen, hard=0.0 if unseen else HARD, pieces=pieces)
+        self.caller = Caller(self.writer)
         self.waiting: list[Ids] = []
 
     def source(self, repeats: float, size: int) -> Ids:
         """One conversation, or with probability `repeats` plain repetition."""
         if self.rng.random() < repeats:
             return repetition(self.rng, size, self.vocab)
+        if self.rng.random() < CALLS:
+            return encode(self.tokenizer, self.caller.conversation())
         return encode(self.tokenizer, self.writer.conversation(most=TURNS, more=0.85))
 
     def row(self, size: int, repeats: float) -> list[Ids]:

@@ -2,14 +2,17 @@
 
 Names, field names, templates and requests of that half were never trained on. Where a request has a schema,
 answers are greedy under llguidance's mask for it, as OpenAI's strict mode wants schemas (every field
-required, no others); else plain greedy. A token is unforced where more than one is allowed.
+required, no others), behind the thought where there is one; calls are held to the functions from their mark
+on; else plain greedy. A token is unforced where more than one is allowed.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import re
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -22,13 +25,17 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer
 from tqdm import tqdm
 
-from demo.corpus import Turn, Writer, strict
+from demo.calls import KINDS, Caller
+from demo.corpus import Conversation, Turn, Writer, strict
 from demo.infer import Model, Session
 from demo.tokenizer import END
 
-MOST = 160
+MOST = 240
 MADE_UP = 0.3
 """Share of names and words that are random syllables."""
+THOUGHT_ENDS, CALL_BEGINS = "</think>", "<tool_call>"
+"""Where the server begins to enforce a schema, and calls."""
+CALL = re.compile("<tool_call>\n(.*?)\n</tool_call>", re.DOTALL)
 WHITESPACE = r"\n {0,40}| "
 """As the server has it (`rust/src/grammar/schema`)."""
 
@@ -69,37 +76,58 @@ class Result:
 
 
 class Mask:
-    """What may come next: everything, or what a schema allows."""
+    """What may come next: everything, or what a schema or the functions allow."""
 
-    def __init__(self, pair: Pair, schema: dict[str, Any] | None) -> None:
-        """Compile `schema`; raises `ValueError` if llguidance refuses it."""
+    def __init__(self, pair: Pair, talk: Conversation) -> None:
+        """Compile what holds for the last answer; raises `ValueError` if llguidance refuses it."""
+        turn = talk.turns[-1]
         self.matcher: Any = None
-        if schema is not None:
+        self.begins = "" if turn.thought is None else THOUGHT_ENDS
+        """The text behind which it holds."""
+        if turn.schema is not None:
             grammar = LLMatcher.grammar_from_json_schema(
-                json.dumps(strict(schema)), defaults={"whitespace_pattern": WHITESPACE}
+                json.dumps(strict(turn.schema)), defaults={"whitespace_pattern": WHITESPACE}
             )
-            self.matcher = LLMatcher(pair.guide, grammar)
-            if self.matcher.is_error():
-                raise ValueError(self.matcher.get_error())
-            self.bits = masks.allocate_token_bitmask(1, pair.guide.vocab_size)
+        elif talk.functions:
+            grammar, self.begins = LLMatcher.grammar_from_lark(callable_as(talk.functions)), CALL_BEGINS
+        else:
+            return
+        self.matcher = LLMatcher(pair.guide, grammar)
+        if self.matcher.is_error():
+            raise ValueError(self.matcher.get_error())
+        self.bits = masks.allocate_token_bitmask(1, pair.guide.vocab_size)
+        self.active = not self.begins
 
     def allowed(self, size: int) -> NDArray[np.bool_]:
         """`[size]`, true where a token may come next."""
-        if self.matcher is None:
+        if self.matcher is None or not self.active:
             return np.ones(size, bool)
         masks.fill_next_token_bitmask(self.matcher, self.bits, 0)
         return np.unpackbits(self.bits[0].view(np.uint8), bitorder="little")[:size].astype(bool)
 
-    def advance(self, token: int) -> None:
-        """Take `token` as the next one."""
-        if self.matcher is not None:
+    def advance(self, token: int, said: str) -> None:
+        """Take `token` as the next one, with which the text is `said`."""
+        if self.matcher is not None and self.active:
             self.matcher.consume_token(token)
+        elif self.matcher is not None:
+            self.active = said.endswith(self.begins)
 
 
-def answer(pair: Pair, prompt: str, schema: dict[str, Any] | None) -> Result:
+def callable_as(functions: Sequence[dict[str, Any]]) -> str:
+    """Lark for calls of these functions, behind the mark of the first."""
+    rules = [f'start: call ("\\n{CALL_BEGINS}" call)*', 'call: "\\n{\\"name\\": \\"" one "}\\n</tool_call>"']
+    rules.append("one: " + " | ".join(f"f{i}" for i in range(len(functions))))
+    for i, function in enumerate(functions):
+        guidance = {"x-guidance": {"whitespace_pattern": WHITESPACE}}
+        schema = json.dumps(strict(function["parameters"]) | guidance)
+        rules += [f'f{i}: "{function["name"]}\\", \\"arguments\\": " a{i}', f"a{i}: %json {schema}"]
+    return "\n".join(rules)
+
+
+def answer(pair: Pair, talk: Conversation) -> Result:
     """Answer greedily with the target, and compare the draft's choice at each unforced token."""
-    target, draft, mask = Session(pair.target), Session(pair.draft), Mask(pair, schema)
-    tokens = pair.tokenizer.encode(prompt).ids
+    target, draft, mask = Session(pair.target), Session(pair.draft), Mask(pair, talk)
+    tokens = pair.tokenizer.encode(talk.prompt(len(talk.turns) - 1)).ids
     said: list[int] = []
     unforced = agreed = 0
     while len(said) < MOST:
@@ -112,13 +140,20 @@ def answer(pair: Pair, prompt: str, schema: dict[str, Any] | None) -> Result:
         if best == pair.end:
             break
         said.append(best)
-        mask.advance(best)
+        mask.advance(best, pair.tokenizer.decode(said))
         tokens = [best]
-    return Result(pair.tokenizer.decode(said), unforced, agreed)
+    text = pair.tokenizer.decode(said)
+    thinks = talk.turns[-1].thought is not None
+    return Result(text.partition(THOUGHT_ENDS)[2] if thinks else text, unforced, agreed)
 
 
 def right(turn: Turn, said: str) -> bool:
-    """Whether the answer is exactly the wanted one: equal JSON values with a schema, else equal text."""
+    """Whether the answer is the wanted one: equal JSON values with a schema or in calls, else equal text."""
+    wanted = CALL.findall(turn.text)
+    if wanted:
+        if CALL.sub("", said).strip():
+            return False
+        return [_lenient(call) for call in CALL.findall(said)] == [json.loads(call) for call in wanted]
     if turn.schema is None:
         return said.strip() == turn.text
     try:
@@ -127,18 +162,25 @@ def right(turn: Turn, said: str) -> bool:
         return False
 
 
+def conversation(writer: Writer, kind: str) -> Conversation:
+    """Write one whose last turn is of this kind."""
+    if kind in KINDS:
+        return Caller(writer).conversation(kind)
+    while True:
+        talk = writer.conversation(only=kind, most=1)
+        if talk.turns[0].kind == kind:
+            return talk
+
+
 def measure(pair: Pair, kind: str, args: argparse.Namespace) -> dict[str, float]:
     """Exact matches and agreement over `args.count` first turns of one kind."""
     count, unseen = args.count, not args.seen
     writer = Writer(Random(f"{args.seed}-{kind}"), unseen, MADE_UP)
     totals: Counter[str] = Counter()
     for _ in tqdm(range(count), desc=kind, mininterval=10.0):
-        while True:
-            talk = writer.conversation(only=kind, most=1)
-            if talk.turns[0].kind == kind:
-                break
-        turn = talk.turns[0]
-        result = answer(pair, talk.prompt(), turn.schema)
+        talk = conversation(writer, kind)
+        turn = talk.turns[-1]
+        result = answer(pair, talk)
         wanted = {} if turn.schema is None else json.loads(turn.text)
         got = _lenient(result.text)
         exact = right(turn, result.text)
@@ -178,7 +220,7 @@ def main() -> None:
         "--seen", action="store_true", help="the half that was trained on, other conversations"
     )
     parser.add_argument("--wrong", action="store_true", help="show each answer that is not right")
-    parser.add_argument("--kinds", default="flat,nested,classify,ask,yes-no")
+    parser.add_argument("--kinds", default=",".join(("flat", "nested", "classify", "ask", "yes-no", *KINDS)))
     args = parser.parse_args()
     pair = Pair.load(args.folder)
     print("| task | prompts | exact match | values right | draft agrees, unforced tokens |")

@@ -29,11 +29,7 @@ LEARN_REGEX = r"\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+|\s+"
 END_OF_TEXT, START, END = "<|endoftext|>", "<|im_start|>", "<|im_end|>"
 SPECIAL = [END_OF_TEXT, START, END]
 SPACED_WORDS = 320
-TEMPLATE = (
-    "{% for message in messages %}<|im_start|>{{ message['role'] }}\n"
-    "{{ message['content'] }}<|im_end|>\n{% endfor %}"
-    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
-)
+TEMPLATE = (Path(__file__).parent / "template.j2").read_text()
 
 
 def cut(regex: str) -> Any:

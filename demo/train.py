@@ -31,6 +31,8 @@ from demo.tokenizer import train as train_tokenizer
 State: TypeAlias = dict[str, Any]
 TIME, LONG = 512, 2560
 CHECKPOINT_SECONDS = 300.0
+GENTLY = 0.4
+"""Learning rate of a run that begins with trained weights, against one from nothing."""
 GUESSING = 0.3
 """Weight of the speculator's loss, which changes the target too."""
 
@@ -136,9 +138,8 @@ def run(state: State, tokenizer: Tokenizer, args: argparse.Namespace) -> State:
         for number in range(begun + 1, args.steps + 1):
             done = (number - 1) / args.steps
             batch = choose(packer, done, number, args)
-            state, facts = compiled(
-                state, batch.arrays(), np.float32(number), np.float32(rate_at(done, number))
-            )
+            rate = rate_at(done, number) * (GENTLY if args.begin else 1.0)
+            state, facts = compiled(state, batch.arrays(), np.float32(number), np.float32(rate))
             now = np.asarray(facts)
             smooth = now if smooth is None else 0.95 * smooth + 0.05 * now
             nats, hits, draft, agree, one, two = smooth

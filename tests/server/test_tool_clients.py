@@ -1,6 +1,6 @@
 """Libraries that call functions by default, on the demo model: each is skipped where it is not installed.
 
-The model has not learned to call functions; that what it calls is right is the grammar's work.
+That what it calls obeys the schema is the grammar's work.
 """
 
 from __future__ import annotations
