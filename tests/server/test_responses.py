@@ -287,7 +287,6 @@ def test_errors_name_the_fields_and_disturb_nobody(demo: Server) -> None:
         },
         "input": {"input": []},
         "max_output_tokens": {"max_output_tokens": 0},
-        "reasoning.effort": {"reasoning": {"effort": "high"}},
         "temperature": {"temperature": 3},
         "top_logprobs": {"top_logprobs": 21},
     }
@@ -328,3 +327,8 @@ def test_every_field_of_the_published_body_is_known(responses_spec: Any) -> None
         names |= part.get("properties", {}).keys()
     known = {*ResponsesRequest.__struct_fields__, *ResponsesRequest.refused}
     assert names - known == {"moderation", "prompt_cache_options", "prompt_cache_retention"}
+
+
+def test_effort_is_refused_where_nothing_reasons(toy: Server) -> None:
+    answer = toy.http.post(URL, json={"input": "hi", "reasoning": {"effort": "high"}})
+    assert (answer.status_code, answer.json()["error"]["param"]) == (400, "reasoning.effort")
