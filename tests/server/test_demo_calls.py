@@ -39,7 +39,7 @@ def api(demo: Server) -> openai.OpenAI:
     return demo.client()
 
 
-def ask(api: openai.OpenAI, messages: list[Any], **fields: Any) -> Any:
+def ask(api: openai.OpenAI, messages: list[Any] | str, **fields: Any) -> Any:
     if isinstance(messages, str):
         messages = [{"role": "user", "content": messages}]
     settings: dict[str, Any] = {"temperature": 0, "max_tokens": 160, **fields}

@@ -64,7 +64,8 @@ pub(super) fn open_llm(checkpoint: &Checkpoint<'_>, config: &Config) -> Result<A
         ..Caps::of_rows(checkpoint.n_vocab as usize, config.max_batch_size, checkpoint.max_seq_len)
     };
     let abilities = Abilities { cache_salt: true, prompt_ignore_length: false, min_p: false };
-    let parts = Parts { caps, abilities, most: 0, drafts: 0, guided: true, block: 0, logits: Logits::default() };
+    let parts =
+        Parts { caps, abilities, most: 0, drafts: 0, guided: true, block: 0, logits: Logits::default() };
     let lacks = Lacks { engine: "TensorRT-LLM's LLM API".into(), features: LACKS.to_vec() };
     Ok((Box::new(TrtTarget::new(executor, parts)), lacks))
 }
