@@ -10,7 +10,7 @@ results are written as the chat template writes them (`template.j2`).
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from demo import names, phrases
@@ -44,6 +44,18 @@ KINDS = ("call", "parallel", "no-call", "result", "think-flat", "think-ask", "th
 WEIGHTS = (36, 10, 14, 10, 14, 6, 10)
 
 Function = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Task:
+    """A request for which a function is called: the arguments of each call, and the functions not meant."""
+
+    request: str
+    verb: str
+    noun: str
+    function: Function
+    calls: list[list[Fact]]
+    others: list[Function]
 
 
 class Caller:
@@ -95,18 +107,18 @@ class Caller:
                 made.append(function)
         return made
 
-    def action(self) -> tuple[str, Function, list[list[Fact]], list[Function], str]:
-        """Write a text and a request to do something with it: both, the function, arguments, others, noun."""
+    def action(self) -> Task:
+        """Write a text and a request to do something with it."""
         text, facts = self.writer.text()
         chosen = self.rng.sample(facts, min(len(facts), self.rng.choice((1, 2, 2, 3))))
         verb, noun = self.rng.choice(ACTIONS), self.noun()
         request = self.writer.pick(BY_ACTION).format(a=f"{verb} the {noun}")
         request = request[0].upper() + request[1:]
         opened = self.writer.pick(phrases.PLACE).format(t=text, r=request)
-        return opened, self.function(verb, noun, chosen), [chosen], self.others(verb, noun), noun
+        return Task(opened, verb, noun, self.function(verb, noun, chosen), [chosen], self.others(verb, noun))
 
-    def look_up(self, count: int) -> tuple[str, Function, list[list[Fact]], list[Function], str]:
-        """Write a request for something that no text says, of `count` things; as `action`."""
+    def look_up(self, count: int) -> Task:
+        """Write a request for something that no text says, of `count` things."""
         first = self.argument()
         calls = [[first]]
         while len(calls) < count:
@@ -120,19 +132,18 @@ class Caller:
         verb, noun = self.rng.choice(LOOK_UPS), self.noun()
         said = " and ".join(str(call[0].value) for call in calls)
         request = self.writer.pick(BY_LOOK_UP).format(k=noun, v=said)
-        return request, self.function(verb, noun, [first]), calls, self.others(verb, noun), noun
+        return Task(request, verb, noun, self.function(verb, noun, [first]), calls, self.others(verb, noun))
 
-    def calling(self, kind: str) -> tuple[Conversation, str, list[list[Fact]]]:
-        """One turn in which functions are called; the noun, and the arguments of each call."""
+    def calling(self, kind: str) -> tuple[Conversation, Task]:
+        """One turn in which functions are called, and what for."""
         if kind == "parallel":
-            made = self.look_up(2)
+            task = self.look_up(2)
         else:
-            made = self.action() if self.rng.random() < 0.5 else self.look_up(1)
-        request, function, calls, others, noun = made
-        functions = [function, *others]
+            task = self.action() if self.rng.random() < 0.5 else self.look_up(1)
+        functions = [task.function, *task.others]
         self.rng.shuffle(functions)
-        turn = Turn(kind, request, written(function["name"], calls))
-        return Conversation(self.system(), (turn,), tuple(functions)), noun, calls
+        turn = Turn(kind, task.request, written(task.function["name"], task.calls))
+        return Conversation(self.system(), (turn,), tuple(functions)), task
 
     def system(self) -> str | None:
         """Draw a system's message or none."""
@@ -140,18 +151,16 @@ class Caller:
 
     def result(self) -> Conversation:
         """A call, what came of it, and an answer that says so."""
-        talk, noun, calls = self.calling("call")
-        fact = calls[0][0]
-        name = talk.turns[0].text.split('"name": "')[1].split('"')[0]
-        if name.split("_")[0] in ACTIONS:
+        talk, task = self.calling("call")
+        if task.verb in ACTIONS:
             said, answer = json.dumps({"status": self.rng.choice(DONE)}), "Done."
         else:
             value: Any = self.rng.choice(
                 (self.writer.names.made, self.writer.names.person, lambda: self.rng.randint(2, 999))
             )()
-            key = self.rng.choice((noun.replace(" ", "_"), "result", "value"))
+            key = self.rng.choice((task.noun.replace(" ", "_"), "result", "value"))
             said = json.dumps({key: value}) if self.rng.random() < 0.7 else str(value)
-            answer = f"The {noun} for {fact.value} is {value}."
+            answer = f"The {task.noun} for {task.calls[0][0].value} is {value}."
         turn = Turn("result", f"<tool_response>\n{said}\n</tool_response>", ((answer, True),))
         return replace(talk, turns=(*talk.turns, turn))
 
@@ -166,9 +175,8 @@ class Caller:
         """One turn whose answer follows a thought about what it needs."""
         rng, writer = self.rng, self.writer
         if kind == "think-call":
-            talk, _, calls = self.calling("call")
-            name = talk.turns[0].text.split('"name": "')[1].split('"')[0]
-            thought = f"{name} does that: {named(calls[0])}."
+            talk, task = self.calling("call")
+            thought = f"{task.function['name']} does that: {named(task.calls[0])}."
             return replace(talk, turns=(replace(talk.turns[0], kind=kind, thought=thought),))
         text, facts = writer.text()
         if kind == "think-flat":

@@ -25,7 +25,8 @@ from llgtrt.settings import StartError
 
 
 def read(unknown: str = "refuse_known", **fields: Any) -> ResponsesRequest:
-    return parse(json.dumps({"input": "hi", **fields}).encode(), ResponsesRequest, unknown, as_chat.FOREIGN)
+    foreign = schema.a_chats_alone(ResponsesRequest)
+    return parse(json.dumps({"input": "hi", **fields}).encode(), ResponsesRequest, unknown, foreign)
 
 
 def told(body: ResponsesRequest, known: dict[str, Any] | None = None) -> items.Talk:

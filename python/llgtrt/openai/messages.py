@@ -12,7 +12,7 @@ from llgtrt.openai import messages_translate as translate
 from llgtrt.openai import routes
 from llgtrt.openai.body import parse
 from llgtrt.openai.messages_render import MessageEvents, MessageWriter
-from llgtrt.openai.schema import ChatRequest
+from llgtrt.openai.schema import a_chats_alone
 
 Body = TypeVar("Body", bound=schema.CountRequest)
 
@@ -28,9 +28,7 @@ async def count_tokens(request: Request) -> Response:
 
 
 def _read(api: routes.Api, data: bytes, kind: type[Body]) -> Body:
-    """A body, in which a chat's other fields are not ignored: one of them may be a constraint."""
-    foreign = frozenset(ChatRequest.__struct_fields__) - frozenset(kind.__struct_fields__)
-    return parse(data, kind, api.settings.server.unknown_fields, foreign)
+    return parse(data, kind, api.settings.server.unknown_fields, a_chats_alone(kind))
 
 
 def _message(api: routes.Api, data: bytes, client: int) -> routes.Work:

@@ -16,9 +16,7 @@ from llgtrt.openai.errors import ApiError
 from llgtrt.openai.parse import Arguments, Call, Content, Parser, Piece, Reasoning
 from llgtrt.openai.render import Json, Whole, Writer
 from llgtrt.openai.reply import Reply
-from llgtrt.openai.sse import Events, usage_of
-
-_encoder = msgspec.json.Encoder()
+from llgtrt.openai.sse import Events, typed, usage_of
 
 
 class Blocks:
@@ -206,12 +204,8 @@ class MessageEvents(Events):
         self._begun = True
         for delta in deltas:
             events += self._writer.news(delta, counts)
-        return b"".join(_event(event) for event in events)
+        return b"".join(map(typed, events))
 
     def failed(self, error: ApiError) -> bytes:
         """An error in Anthropic's form."""
         return errors.event(error)
-
-
-def _event(event: Json) -> bytes:
-    return f"event: {event['type']}\ndata: ".encode() + _encoder.encode(event) + b"\n\n"

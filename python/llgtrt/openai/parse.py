@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 
 from llgtrt.openai.formats import Format, Markers
 
-_SPACE = " \t\n\r"
+SPACE = " \t\n\r"
+"""White space around the parts of an answer, which is in none of them."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -105,7 +106,7 @@ class Parser:
         """Reasoning may begin here, behind white space."""
         assert self._grammar.markers
         begin = self._grammar.markers[0]
-        found = self._buffer.lstrip(_SPACE)
+        found = self._buffer.lstrip(SPACE)
         if found.startswith(begin):
             self._buffer = found[len(begin) :]
             self._state = self._think
@@ -120,8 +121,8 @@ class Parser:
         body, found, rest = self._buffer.partition(end)
         if not found and not self._ended:
             body = body[: len(body) - _overlap(body, end)]
-        lead = 0 if self._started else len(body) - len(body.lstrip(_SPACE))
-        told = body[lead:].rstrip(_SPACE)
+        lead = 0 if self._started else len(body) - len(body.lstrip(SPACE))
+        told = body[lead:].rstrip(SPACE)
         if told:
             self._started = True
             yield Reasoning(told)
@@ -140,7 +141,7 @@ class Parser:
             return
         at = self._buffer.find(style.trigger)
         if style.at_start:
-            found = self._buffer.lstrip(_SPACE)
+            found = self._buffer.lstrip(SPACE)
             if not found.startswith(style.trigger):
                 if self._ended or not style.trigger.startswith(found):
                     self._state = self._rest
@@ -155,8 +156,8 @@ class Parser:
         self._buffer = self._buffer[len(self._buffer) - held :]
 
     def _content(self, text: str) -> Iterator[Piece]:
-        body = (self._space + text).rstrip(_SPACE)
-        told = body if self._plain or self._started else body.lstrip(_SPACE)
+        body = (self._space + text).rstrip(SPACE)
+        told = body if self._plain or self._started else body.lstrip(SPACE)
         self._space = (self._space + text)[len(body) :]
         if told:
             self._started = True
@@ -246,7 +247,7 @@ class _Value:
         elif c in "}]":
             self._depth -= 1
             self.whole = self._depth == 0
-        elif self._depth == 0 and c not in _SPACE:
+        elif self._depth == 0 and c not in SPACE:
             self._scalar = True
 
 

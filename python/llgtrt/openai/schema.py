@@ -368,6 +368,11 @@ class ChatRequest(Conversation, kw_only=True):
     ] = None
 
 
+def a_chats_alone(kind: type[msgspec.Struct]) -> frozenset[str]:
+    """A chat's fields that this body lacks: to ignore one may be to answer without a constraint."""
+    return frozenset(ChatRequest.__struct_fields__) - frozenset(kind.__struct_fields__)
+
+
 class CompletionRequest(Common, kw_only=True):
     """Body of `/v1/completions`."""
 

@@ -147,6 +147,11 @@ class Stream(Events):
         return _data({**chunk, "usage": usage_of(self._generation)})
 
 
+def typed(event: Json) -> bytes:
+    """An event of an API whose events have types."""
+    return f"event: {event['type']}\n".encode() + _data(event)
+
+
 def _data(value: Any) -> bytes:
     return b"data: " + _encoder.encode(value) + b"\n\n"
 

@@ -24,7 +24,6 @@ from llgtrt.openai.responses.output import Output, Scores
 Json = dict[str, Any]
 
 log = logging.getLogger(__name__)
-_encoder = msgspec.json.Encoder()
 
 Keep = Callable[["Answer"], Awaitable[None]]
 
@@ -217,8 +216,7 @@ class Events(sse.Events):
     def _told(self, events: Sequence[Json]) -> bytes:
         told = []
         for event in events:
-            data = _encoder.encode({**event, "sequence_number": self._number})
-            told.append(b"event: " + event["type"].encode() + b"\ndata: " + data + b"\n\n")
+            told.append(sse.typed({**event, "sequence_number": self._number}))
             self._number += 1
         return b"".join(told)
 

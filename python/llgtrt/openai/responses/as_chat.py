@@ -24,9 +24,6 @@ _ELSEWHERE: dict[str, tuple[str, tuple[Any, ...]]] = {
 
 _SHARED = [name for name in schema.Conversation.__struct_fields__ if name not in _ELSEWHERE]
 
-FOREIGN = frozenset(schema.ChatRequest.__struct_fields__) - frozenset(ResponsesRequest.__struct_fields__)
-"""A chat's own fields: to ignore one may be to answer without a constraint."""
-
 LOGPROBS = "message.output_text.logprobs"
 _INCLUDED = frozenset(
     {

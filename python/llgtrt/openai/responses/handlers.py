@@ -22,6 +22,7 @@ from llgtrt.openai.responses.answer import Answer, Keep
 from llgtrt.openai.responses.fields import ResponsesRequest
 from llgtrt.openai.responses.recall import Recall
 from llgtrt.openai.responses.store import Kept, Store
+from llgtrt.openai.schema import a_chats_alone
 
 Json = dict[str, Any]
 
@@ -74,7 +75,7 @@ def _read(api: routes.Api, store: Store, data: bytes, client: int) -> _Made:
         ApiError: it is refused.
     """
     unknown = api.settings.server.unknown_fields
-    body = parse(data, ResponsesRequest, unknown, as_chat.FOREIGN)
+    body = parse(data, ResponsesRequest, unknown, a_chats_alone(ResponsesRequest))
     api.check_model(body.model)
     api.check_loaded()
     as_chat.check(body, unknown)
@@ -127,25 +128,26 @@ async def _go_on(
 ) -> None:
     """Generates in the background, and keeps what comes of it."""
     try:
-        await sse.whole(generation, made.answer)
-        await made.keep(made.answer)
-    except GoneError:
-        made.answer.stop("cancelled")
-        await made.keep(made.answer)
-    except _core.CoreError as e:
-        made.answer.stop("failed", from_core(e))
-        await made.keep(made.answer)
-    except Exception:
-        log.exception("a response in the background failed")
-        made.answer.response |= {
-            "status": "failed",
-            "error": {"code": "server_error", "message": internal().message},
-        }
+        await _generated(generation, made.answer)
         await made.keep(made.answer)
     finally:
         generation.cancel()
         shared.running.pop(key, None)
         request.app.state.work.end()
+
+
+async def _generated(generation: Generation, answer: Answer) -> None:
+    """The answer at its end, whatever that is."""
+    try:
+        await sse.whole(generation, answer)
+    except GoneError:
+        answer.stop("cancelled")
+    except _core.CoreError as e:
+        answer.stop("failed", from_core(e))
+    except Exception:
+        log.exception("a response in the background failed")
+        error = {"code": "server_error", "message": internal().message}
+        answer.response |= {"status": "failed", "error": error}
 
 
 async def one(request: Request) -> Response:

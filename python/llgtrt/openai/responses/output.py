@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from llgtrt.engine import Logprob
-from llgtrt.openai.parse import Arguments, Call, Content, Grammar, Parser, Piece, Reasoning
+from llgtrt.openai.parse import SPACE, Arguments, Call, Content, Grammar, Parser, Piece, Reasoning
 from llgtrt.openai.responses.items import new_id
 
 Json = dict[str, Any]
@@ -37,7 +37,7 @@ class Output:
             case Content(text):
                 if self.items and not self._within_kind("message"):
                     # White space between a call and further text is in neither.
-                    text = text.lstrip(" \t\n\r")
+                    text = text.lstrip(SPACE)
                 begun = self._within("message", {"role": "assistant", "content": []})
                 self._entries += entries
                 return [*begun, {**self._more("response.output_text.delta", text), "logprobs": entries}]
