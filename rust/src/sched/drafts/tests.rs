@@ -226,6 +226,24 @@ fn a_change_of_cost_is_noticed() {
 }
 
 #[test]
+fn what_was_held_up_whenever_it_was_tried_is_tried_again() {
+    let truth = |_| (1.0, 0.0);
+    let cheap = |_: u32, rows: u32| 0.01 * (1.0 + 0.1 * f64::from(rows - 1));
+    let probed = [1, 4, 16].map(|rows| (rows, cheap(1, rows)));
+    for (slower, most) in [5.0, 40.0].into_iter().flat_map(|slower| [1, 2, 6].map(|most| (slower, most))) {
+        let held = |n: u32, rows: u32| cheap(n, rows) * if rows > n { slower } else { 1.0 };
+        let mut world =
+            World { truth: &truth, pass: &held, drafts: drafts(&probed), random: Random(3), noisy: false };
+        let found = [Prospect { found: vec![(Forced, most)], most, ..Prospect::default() }];
+        world.run(200, &found);
+        world.pass = &cheap;
+        let steps = world.run(8000, &found);
+        let length = Length { found: most, all: most };
+        assert_eq!(steps.last().unwrap().choice.lengths, [length], "{slower} times");
+    }
+}
+
+#[test]
 fn forced_tokens_are_worth_their_rows() {
     let pass = |_: u32, rows: u32| 0.01 + 0.003 * f64::from(rows - 1);
     let truth = |_| (1.0, 0.0);

@@ -17,6 +17,8 @@ const CLASSES: u32 = 4;
 const DOUBTED: f64 = 48.0;
 /// The same at most, after looks in vain: then looks cost next to nothing.
 const MOST_DOUBTED: f64 = 3072.0;
+/// Steps until it is forgotten what passes took: some may all have been held up, by far more than doubts allow for.
+const FORGOTTEN: u64 = 3072;
 
 /// How far something is doubted, from 0 to 1: by how long ago it was seen, and how often a look was in vain.
 #[derive(Debug, Clone, Copy)]
@@ -62,6 +64,8 @@ struct Seen {
     last: VecDeque<f64>,
     factor: f64,
     doubt: Doubt,
+    /// The step of the last.
+    step: u64,
 }
 
 impl Times {
@@ -122,11 +126,15 @@ impl Times {
     /// Learns what passes of so many rows took together. What is doubted changes with it, as far as it is doubted: a machine
     /// that became slower is slower everywhere.
     pub(super) fn learn(&mut self, rows: &[u32], seconds: f64, now: u64) {
+        let old = self.seen.values_mut().filter(|seen| now > seen.step + FORGOTTEN);
+        old.for_each(|seen| seen.last.clear());
         let slower = seconds.max(1e-9) / rows.iter().map(|rows| self.of(*rows)).sum::<f64>();
         for at in rows.iter().map(|rows| class(*rows)) {
             let before = self.factor(at);
             let guessed = self.settled().all(|(class, _)| class < at);
-            self.seen.entry(at).or_default().add(before * slower, self.fastest);
+            let seen = self.seen.entry(at).or_default();
+            seen.add(before * slower, self.fastest);
+            seen.step = now;
             // More rows than were seen were a guess, and nothing has changed.
             let changed = if guessed { 1.0 } else { self.factor(at) / before };
             for (_, other) in self.seen.iter_mut().filter(|(class, _)| **class != at) {
