@@ -56,7 +56,7 @@ fn main() -> Result<(), String> {
     if cases.is_empty() {
         cases.extend(CASES);
     }
-    let model = Model::load(Path::new(&path), &Placement::default())?;
+    let model = Model::load(Path::new(&path), &Placement::default(), &|_| ())?;
     let pools = Pools::new(&[threads(&config)])?;
     let bytes_per_ms = bandwidth(threads(&config)) / 1e3;
     println!("rows  sequences  past        ms   reads");

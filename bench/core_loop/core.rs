@@ -40,7 +40,7 @@ impl Core {
         config.engine.kv_layout = KvLayout::Slots;
         config.engine.threads = case.threads;
         config.engine.mask_threads = Some(mask_threads);
-        let opened = open::open(&path.to_string_lossy(), &config).map_err(|e| e.to_string())?;
+        let opened = open::open(&path.to_string_lossy(), &config, &|_| ()).map_err(|e| e.to_string())?;
         let info = opened.info.clone();
         eprintln!("{}", info.summary);
         Ok(Core { engine: Engine::new(opened, &config).map_err(|e| e.to_string())?, info, masks: 0.0 })

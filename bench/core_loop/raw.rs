@@ -23,7 +23,7 @@ impl Raw {
             batch: config.max_num_tokens,
             kv: kv_type(&config, false),
         };
-        let model = Model::load(path, &Placement::default())?;
+        let model = Model::load(path, &Placement::default(), &|_| ())?;
         Context::new(&model, &shape, &Pools::new(&[threads(&config)])?).map(Raw)
     }
 

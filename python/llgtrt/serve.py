@@ -220,7 +220,7 @@ async def follow(engine: AsyncEngine, api: Api, address: str) -> None:
     Raises:
         StartError: the engine failed for good, or the model's template cannot be used.
     """
-    before = "loading"
+    before, told = "loading", ""
     while True:
         state, why = engine.state()
         if state == "failed":
@@ -234,7 +234,9 @@ async def follow(engine: AsyncEngine, api: Api, address: str) -> None:
             log.info("ready: %s at %s, %s; %s", api.settings.model, address, promise(info), info["summary"])
         elif state != before:
             log.warning("the engine is %s: %s", state, why)
-        before = state
+        elif state in ("loading", "restarting") and why != told:
+            log.info("%s: %s", state, why)
+        before, told = state, why
         await engine.change()
 
 

@@ -197,7 +197,8 @@ _HEALTH = """
 Pages under `/v1/`, `/tokenize` and `/detokenize` want an API key where the server has one
 (`Authorization: Bearer …`, or `x-api-key: …`), but not those under `/v1/health/`. `/health` is 503 while the
 model is loaded, while the engine is started again, and while the server ends; `/live` is 200 all the while.
-`/health` tells `status` (`loading`, `ready`, `restarting`, `failed`, `closed`), `reason` and `promise`
+`/health` tells `status` (`loading`, `ready`, `restarting`, `failed`, `closed`), `reason` (while a
+model is loaded what is being done: how much of which file has been read, what is probed) and `promise`
 ([determinism.md](determinism.md)).
 """
 

@@ -32,6 +32,8 @@ pub struct Report {
 /// What a starting engine says first, and then reports.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum FromEngine {
+    /// What it is doing before it is opened.
+    Opening(String),
     /// Opened; sent once.
     Ready(Box<Info>),
     /// Cannot be opened; nothing follows.

@@ -30,6 +30,7 @@ use crate::types::{FinishReason, RequestId, Slot};
 use crate::vocab::Vocab;
 use crossbeam_channel::{Receiver, TryRecvError, bounded, select};
 use orders::Orders;
+use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -41,7 +42,7 @@ const SCORED: u64 = 16 << 20;
 /// Failed steps in a row after which the engine gives itself up.
 const MOST_FAILURES: u32 = 3;
 
-/// Opens the engine for `target`, says Ready or Failed, and runs until [`Command::Close`], until the sender of `inbox`
+/// Opens the engine for `target`, says Opening as often as there is something to say and then Ready or Failed, and runs until [`Command::Close`], until the sender of `inbox`
 /// is gone, or until `sink` says that nobody listens (false).
 pub fn serve(
     target: &str,
@@ -49,7 +50,12 @@ pub fn serve(
     inbox: Receiver<Command>,
     sink: &mut dyn FnMut(FromEngine) -> bool,
 ) {
-    let opened = match catch_unwind(AssertUnwindSafe(|| open::open(target, config))) {
+    let told = RefCell::new(&mut *sink);
+    let tell = |doing| {
+        // Where nobody listens any more, Ready will tell.
+        let _ = (told.borrow_mut())(FromEngine::Opening(doing));
+    };
+    let opened = match catch_unwind(AssertUnwindSafe(|| open::open(target, config, &tell))) {
         Ok(Ok(opened)) => opened,
         Ok(Err(error)) => {
             sink(FromEngine::Failed(error));

@@ -24,6 +24,7 @@ pub mod mlp;
 pub mod open;
 pub mod pace;
 pub mod prediction;
+pub mod progress;
 pub mod prompt_lookup;
 pub mod ranks;
 pub mod sampled;

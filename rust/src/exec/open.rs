@@ -9,6 +9,7 @@ use super::forced::Forced;
 use super::later::{Later, LaterDrafts};
 use super::mlp::MlpSpeculator;
 use super::prediction::Prediction;
+use super::progress::Tell;
 use super::prompt_lookup::PromptLookup;
 use super::ranks::serve::{self, RankOptions};
 use super::sampled::Sampled;
@@ -34,12 +35,13 @@ pub struct Opened {
 }
 
 /// Opens what `target` names: an engine folder (llama.cpp's or TensorRT-LLM's), a Hugging Face folder, a `.gguf` file,
-/// or `toy[:options]` (see [`ToyConfig`]).
+/// or `toy[:options]` (see [`ToyConfig`]). `tell` hears what is being done.
 ///
 /// # Errors
 /// `Error::Invalid` naming `target` where there is no usable model.
-pub fn open(target: &str, config: &Config) -> Result<Opened> {
+pub fn open(target: &str, config: &Config, tell: Tell<'_>) -> Result<Opened> {
     check_ranks(target, config)?;
+    tell(format!("opening {target}"));
     match toy_options(target) {
         None if trtllm::is_target(target) => trtllm::open(target, config),
         _ if config.speculative.draft_model().is_some_and(trtllm::is_target) => {
@@ -49,7 +51,7 @@ pub fn open(target: &str, config: &Config) -> Result<Opened> {
         }
         Some(options) => open_toy(ToyConfig::parse(options)?, config, None),
         None if checkpoint::is_target(target) => checkpoint::open(target, config),
-        None => open_model(target, config),
+        None => open_model(target, config, tell),
     }
 }
 
@@ -274,7 +276,7 @@ fn no_engine<T>(target: &str) -> Result<T> {
 }
 
 #[cfg(not(feature = "llama"))]
-fn open_model(target: &str, _: &Config) -> Result<Opened> {
+fn open_model(target: &str, _: &Config, _: Tell<'_>) -> Result<Opened> {
     no_engine(target)
 }
 

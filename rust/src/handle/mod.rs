@@ -87,7 +87,7 @@ impl Handle {
 
     /// What the engine is doing, and one line about it.
     pub fn state(&self) -> (Phase, String) {
-        self.shared().read(|state| (state.phase().0, state.phase().1.to_owned()))
+        self.shared().read(State::phase)
     }
 
     /// The facts of the opened engine. They stay known while it is restarted.

@@ -50,6 +50,8 @@ pub(crate) struct State {
     phase: Phase,
     /// One line about the phase.
     why: String,
+    /// What an engine that is being opened does.
+    doing: Option<String>,
     known: Option<Arc<Known>>,
     /// To the engine of this life; none between lives.
     engine: Option<Sender<Command>>,
@@ -65,6 +67,7 @@ impl State {
         State {
             phase: Phase::Loading,
             why,
+            doing: None,
             known: None,
             engine: None,
             book: Book::default(),
@@ -74,8 +77,14 @@ impl State {
         }
     }
 
-    pub(crate) fn phase(&self) -> (Phase, &str) {
-        (self.phase, &self.why)
+    /// The phase, and one line about it.
+    pub(crate) fn phase(&self) -> (Phase, String) {
+        let about = match (&self.doing, self.phase) {
+            (None, _) => self.why.clone(),
+            (Some(doing), Phase::Loading) => doing.clone(),
+            (Some(doing), _) => format!("{}; {doing}", self.why),
+        };
+        (self.phase, about)
     }
 
     /// The engine's facts, which stay known while it is restarted.
@@ -134,12 +143,20 @@ impl State {
         wanted
     }
 
+    /// Takes in what is being done to open the engine.
+    pub(crate) fn opening(&mut self, doing: String) {
+        if matches!(self.phase, Phase::Loading | Phase::Restarting) {
+            self.doing = Some(doing);
+        }
+    }
+
     /// The engine is ready: it gets all that waits.
     pub(crate) fn ready(&mut self, known: Arc<Known>) {
         if !matches!(self.phase, Phase::Loading | Phase::Restarting) {
             return;
         }
         self.phase = Phase::Ready;
+        self.doing = None;
         self.why.clone_from(&known.info.summary);
         self.known = Some(known);
         for id in self.book.waiting() {
@@ -165,6 +182,7 @@ impl State {
         if self.phase == Phase::Closed {
             return false;
         }
+        self.doing = None;
         let mut failed = self.book.engine_gone(why);
         if again {
             self.meter.restarted();
@@ -188,13 +206,14 @@ impl State {
         } else {
             self.engine = None;
         }
+        self.doing = None;
         self.book.fail_all(&Error::Closed("the engine was closed".to_owned()));
         self.phase = Phase::Closed;
         "closed".clone_into(&mut self.why);
     }
 
     fn absent(&self) -> Error {
-        Error::Closed(format!("the engine is {}: {}", self.phase.name(), self.why))
+        Error::Closed(format!("the engine is {}: {}", self.phase.name(), self.phase().1))
     }
 
     fn give(&mut self, id: RequestId) {

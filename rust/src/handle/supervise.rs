@@ -62,6 +62,7 @@ fn hear(shared: &Shared, plan: &Plan, life: &mut Life, message: FromEngine) -> b
             life.useful |= report.events.iter().any(|e| e.end.is_some());
             shared.change(|state| state.hear(report));
         }
+        FromEngine::Opening(doing) => shared.turn(|state| state.opening(doing)),
         FromEngine::Failed(error) => life.refusal = Some(error.to_string()),
         FromEngine::Ready(info) => match get_known(shared, plan, *info) {
             Ok(known) => {

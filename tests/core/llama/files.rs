@@ -4,13 +4,16 @@ use super::model::{Claims, bytes, random, scratch, write};
 use super::{config, one_engine, opened};
 use llgtrt::config::KvLayout;
 use llgtrt::error::Error;
-use llgtrt::exec::llama::open;
+use llgtrt::exec::llama::{ModelFile, open};
+use std::cell::RefCell;
 
 /// The claims of a damaged file, and a word that the message must hold.
 type Case = (&'static str, Claims, &'static str);
 
 fn why(name: &str, path: &std::path::Path) -> String {
-    let Err(error) = open(path, &config(KvLayout::Auto, 4, 0), None) else { panic!("{name} was opened") };
+    let Err(error) = open(path, &config(KvLayout::Auto, 4, 0), None, &|_| ()) else {
+        panic!("{name} was opened")
+    };
     assert!(matches!(&error, Error::Invalid { what, .. } if what == "target"), "{name}: {error}");
     let text = error.to_string();
     assert!(!text.contains('\n') && text.contains(&*path.to_string_lossy()), "{name}: {text}");
@@ -96,4 +99,26 @@ fn odd_head_sizes_fall_back_to_bf16() {
     let opened = opened(&path, &config(KvLayout::Auto, 4, 0));
     assert!(opened.info.summary.contains("bf16"), "{}", opened.info.summary);
     std::fs::remove_file(path).unwrap();
+}
+
+#[test]
+fn what_is_done_is_told_in_its_order() {
+    let _turn = one_engine();
+    let (path, heard) = (random(), RefCell::new(Vec::new()));
+    let config = config(KvLayout::Auto, 4, 64);
+    let draft = ModelFile { gguf: &path, config: &config };
+    open(&path, &config, Some(&draft), &|line| heard.borrow_mut().push(line))
+        .unwrap_or_else(|e| panic!("{e}"));
+    let heard = heard.into_inner();
+    let wanted = [
+        "reading the target, ",
+        "probing the target",
+        "reading the draft model, ",
+        "probing the draft",
+        "laying out",
+    ];
+    let mut told = heard.iter();
+    for begin in wanted {
+        assert!(told.any(|line| line.starts_with(begin)), "{begin} is not told in its order: {heard:?}");
+    }
 }

@@ -30,7 +30,7 @@ fn config(layout: KvLayout, slots: u32, context: u32) -> Config {
 }
 
 fn opened(path: &Path, config: &Config) -> Opened {
-    open(path, config, None).unwrap_or_else(|e| panic!("{e}"))
+    open(path, config, None, &|_| ()).unwrap_or_else(|e| panic!("{e}"))
 }
 
 /// The demo target, if this checkout has it.

@@ -95,7 +95,9 @@ fn layers_and_hidden_states() {
 #[test]
 fn a_model_with_too_few_heads_is_refused() {
     let one_head = on_ranks(config(KvLayout::Slots, 2, 128), 2);
-    let Err(Error::Invalid { what, why, .. }) = open(&model::random(), &one_head, None) else { panic!() };
+    let Err(Error::Invalid { what, why, .. }) = open(&model::random(), &one_head, None, &|_| ()) else {
+        panic!()
+    };
     assert_eq!(what, "target");
     assert!(why.contains("has 1 key and value heads for 2 ranks; lower parallel.tp_size"), "{why}");
 }

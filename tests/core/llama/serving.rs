@@ -75,7 +75,7 @@ fn folder() -> Option<String> {
 /// Each request with nothing beside it, before it or kept from it.
 fn alone(requests: &[RequestSpec], layout: KvLayout) -> Option<BTreeMap<(usize, u32), Event>> {
     let config = Config { enable_kv_cache_reuse: false, ..config(layout, SLOTS, CONTEXT) };
-    let live = start(open(&folder()?, &config).unwrap(), &config);
+    let live = start(open(&folder()?, &config, &|_| ()).unwrap(), &config);
     let mut choices = BTreeMap::new();
     for (index, request) in requests.iter().enumerate() {
         live.submit(index, request);
@@ -86,7 +86,7 @@ fn alone(requests: &[RequestSpec], layout: KvLayout) -> Option<BTreeMap<(usize, 
 
 /// All of them at once, in an order of its own.
 fn together(requests: &[RequestSpec], config: &Config, kv_total: Option<u64>) -> Option<Answers> {
-    let mut opened = open(&folder()?, config).unwrap();
+    let mut opened = open(&folder()?, config, &|_| ()).unwrap();
     println!("{}", opened.info.summary);
     if let Some(total) = kv_total {
         opened = tight(opened, total);

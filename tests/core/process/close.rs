@@ -65,6 +65,9 @@ fn a_child_that_is_stopped_is_killed() {
 #[test]
 fn a_child_that_still_loads_is_not_waited_for() {
     let handle = open_with("slow", &Config::default(), a_child());
-    std::thread::sleep(Duration::from_millis(100));
+    // What it does is told meanwhile.
+    while handle.state() != (Phase::Loading, "reading slowly".to_owned()) {
+        std::thread::sleep(Duration::from_millis(1));
+    }
     close(&handle, &[]);
 }

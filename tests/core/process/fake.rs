@@ -51,7 +51,10 @@ pub(super) fn serve(
             return;
         }
         ("abort", _) => std::process::abort(),
-        ("slow", _) => std::thread::sleep(Duration::from_secs(60)),
+        ("slow", _) => {
+            sink(FromEngine::Opening("reading slowly".into()));
+            std::thread::sleep(Duration::from_secs(60));
+        }
         ("unless", file) if Path::new(file).exists() => std::process::abort(),
         _ => {}
     }

@@ -167,7 +167,11 @@ fn what_is_said_once_is_the_same_at_the_other_end() {
         begin: None,
         chat_template: Some("{{ messages }}".into()),
     };
-    let sent = [FromEngine::Ready(Box::new(info)), FromEngine::Failed(Error::grammar("/a", "b", "c"))];
+    let sent = [
+        FromEngine::Opening("reading".into()),
+        FromEngine::Ready(Box::new(info)),
+        FromEngine::Failed(Error::grammar("/a", "b", "c")),
+    ];
     assert_eq!(through(&sent), text(&sent));
 }
 

@@ -92,6 +92,16 @@ pub(super) fn c_path(path: &Path) -> Result<CString, String> {
     CString::new(path.as_os_str().as_bytes()).map_err(|_| "the path holds a NUL byte".to_owned())
 }
 
+type Read<'a> = &'a dyn Fn(f32);
+
+/// True: goes on.
+unsafe extern "C" fn on_read(share: f32, read: *mut c_void) -> bool {
+    // SAFETY: `Model::load` passes a pointer to it, which lives until the call is over.
+    let read = unsafe { *read.cast::<Read<'_>>() };
+    read(share);
+    true
+}
+
 /// A loaded model.
 pub struct Model {
     pub(super) model: NonNull<sys::llama_model>,
@@ -108,11 +118,12 @@ unsafe impl Sync for Model {}
 
 impl Model {
     /// Loads a file whose layer count was checked (`super::file::read`): 0 or more than 512 layers abort. The ranks that
-    /// `placement` names must be there: the library ends the process where it reaches none.
+    /// `placement` names must be there: the library ends the process where it reaches none. `read` hears the share that
+    /// has been read.
     ///
     /// # Errors
     /// The library's reason, or what of `placement` is not there.
-    pub fn load(path: &Path, placement: &Placement) -> Result<Arc<Self>, String> {
+    pub fn load(path: &Path, placement: &Placement, read: Read<'_>) -> Result<Arc<Self>, String> {
         init();
         let path = c_path(path)?;
         let devices = devices::find(&placement.devices)?;
@@ -120,8 +131,10 @@ impl Model {
         let mut list: Vec<_> = devices.iter().copied().map(DeviceRef::as_ptr).collect();
         // The list ends with null.
         list.push(ptr::null_mut());
-        let params = model_params(placement, &mut list, &shares);
-        // SAFETY: the lists in the parameters live until the call is over, and the path ends with NUL.
+        let mut params = model_params(placement, &mut list, &shares);
+        params.progress_callback = Some(on_read);
+        params.progress_callback_user_data = (&raw const read).cast_mut().cast();
+        // SAFETY: the lists and `read` live until the call is over, and the path ends with NUL.
         let (model, why) = logged(|| unsafe { sys::llama_model_load_from_file(path.as_ptr(), params) });
         let model = NonNull::new(model).ok_or(why)?;
         // SAFETY: the model is alive; its vocabulary lives as long and is never null after loading.

@@ -26,7 +26,8 @@ mod probe;
 mod threads;
 
 use crate::config::{Config, KvPlan, SplitKey};
-use crate::error::Error;
+use crate::error::{Error, Result};
+use crate::exec::progress::{Reading, Tell};
 use crate::exec::ranks::{Ranks, Role, Shard};
 use crate::exec::{Caps, Copying, Forward, Promise, memory};
 use crate::types::Token;
@@ -127,12 +128,13 @@ struct Loaded {
 
 /// Checks, loads and probes a GGUF file. Models with as many threads compute on the same ones.
 fn load(
-    gguf: &Path,
-    config: &Config,
+    of: &ModelFile<'_>,
     on: On,
     gpus: &mut Gpus,
     pools: Option<&Arc<Pools>>,
-) -> Result<Loaded, Error> {
+    tell: Tell<'_>,
+) -> Result<Loaded> {
+    let ModelFile { gguf, config } = *of;
     let file = file::read(gguf, on.parts(config))?;
     let layout = match on.is_here() {
         true => gpus.lay_out(config, &file.layers, on.device(config))?,
@@ -140,7 +142,8 @@ fn load(
     };
     gpus.check(&layout.placement)?;
     let lower = if layout.on_gpus() > 0 { "; lower engine.gpu_layers" } else { "" };
-    let model = Model::load(gguf, &layout.placement)
+    let reading = Reading::new(on.name(), gguf, tell);
+    let model = Model::load(gguf, &layout.placement, &|share| reading.at(share))
         .map_err(|why| refused(gguf, &format!("cannot be loaded: {why}{lower}")))?;
     if model.n_vocab() == 0 || !model.generates() {
         return Err(refused(gguf, "is no model that generates text"));
@@ -154,15 +157,16 @@ fn load(
     let largest = gpus.largest_tensor(&layout.placement);
     let threads = if on.is_here() { sizes[0] } else { threads(config) };
     let parts = Parts { model, pools, layout, threads, trained: file.trained, row: file.kv_row, largest };
+    tell(format!("probing {}: are rows equal whatever shares a pass?", on.name()));
     let found = look(gguf, &parts, config)?;
     Ok(Loaded { found, context: longest_context(config, parts.trained), parts, on })
 }
 
-/// The file and configuration of a draft model.
-pub struct DraftFile<'a> {
-    /// Its GGUF file.
+/// The file of a model, and how to open it.
+pub struct ModelFile<'a> {
+    /// A GGUF file.
     pub gguf: &'a Path,
-    /// The target's configuration with what its own folder says about KV and threads.
+    /// A draft model's is the target's, with what its own folder says about KV and threads.
     pub config: &'a Config,
 }
 
@@ -172,19 +176,21 @@ pub struct DraftFile<'a> {
 /// # Errors
 /// `Invalid` with `what` = "target" or "draft" where a file is damaged or cannot be served, or where the draft model's
 /// KV cannot be truncated; `Executor` where there is too little memory, and as [`Ranks::start`].
-pub fn open(gguf: &Path, config: &Config, draft: Option<&DraftFile<'_>>) -> Result<Opened, Error> {
+pub fn open(gguf: &Path, config: &Config, draft: Option<&ModelFile<'_>>, tell: Tell<'_>) -> Result<Opened> {
     ffi::init();
     kernels::check().map_err(|why| Error::Executor(format!("{why}; build with `. launch/env.sh`")))?;
     let mut gpus = Gpus::find();
     let ranks = Ranks::start(config, gpus.count() as u32, threads(config))?;
     let _busy = ranks.as_ref().map(|ranks| ranks.busy());
-    let target = load(gguf, config, On::new(ranks.as_ref(), Role::Target), &mut gpus, None)?;
+    let target =
+        load(&ModelFile { gguf, config }, On::new(ranks.as_ref(), Role::Target), &mut gpus, None, tell)?;
     gpus.log(&config.engine, &target.parts.layout);
     let on = On::new(ranks.as_ref(), Role::Draft);
-    let drafting = draft.map(|d| load(d.gguf, d.config, on, &mut gpus, Some(&target.parts.pools)));
+    let drafting = draft.map(|draft| load(draft, on, &mut gpus, Some(&target.parts.pools), tell));
     let drafting = drafting.transpose().map_err(of_draft)?;
     let facts = facts(&target, config, draft.map(|d| d.config).zip(drafting.as_ref()), &gpus);
     let plan = config.plan.unwrap_or_else(|| plan::plan(config, &facts));
+    tell(format!("laying out {} KV tokens", plan.total));
     let forward = build(&target, config, &plan)?;
     let info = describe(&target, &plan, &gpus);
     log_found(&plan, &target.found, forward.caps().promise);
@@ -193,14 +199,14 @@ pub fn open(gguf: &Path, config: &Config, draft: Option<&DraftFile<'_>>) -> Resu
         None => None,
     };
     if let Some(ranks) = &ranks {
-        log_ranks(ranks, config, &target, drafting.as_ref());
+        log_ranks(ranks, config, &Vec::from_iter(std::iter::once(&target).chain(&drafting)));
     }
     Ok(Opened { forward, info, draft: opened })
 }
 
 /// What lies where.
-fn log_ranks(ranks: &Ranks, config: &Config, target: &Loaded, draft: Option<&Loaded>) {
-    let models: Vec<&Model> = [Some(target), draft].into_iter().flatten().map(|m| &*m.parts.model).collect();
+fn log_ranks(ranks: &Ranks, config: &Config, loaded: &[&Loaded]) {
+    let models: Vec<&Model> = loaded.iter().map(|loaded| &*loaded.parts.model).collect();
     let layers = config.parallel.split == SplitKey::Layer;
     let shards = models.iter().zip([Role::Target, Role::Draft]);
     let shards: Vec<_> = shards.map(|(m, role)| (role, Shard { bytes: m.bytes(), layers })).collect();
@@ -240,7 +246,7 @@ fn facts(target: &Loaded, config: &Config, draft: Option<(&Config, &Loaded)>, gp
 }
 
 /// A draft model with as many slots as the target. Its context may be shorter: beyond it nothing is drafted.
-fn open_draft(loaded: &Loaded, file: &DraftFile<'_>, plan: &KvPlan, gpus: &Gpus) -> Result<Opened, Error> {
+fn open_draft(loaded: &Loaded, file: &ModelFile<'_>, plan: &KvPlan, gpus: &Gpus) -> Result<Opened> {
     let plan = plan::of_draft(*plan, loaded.context, &file.config.speculative);
     let forward = build(loaded, file.config, &plan)?;
     if !forward.caps().rollback {
@@ -272,7 +278,7 @@ fn longest_context(config: &Config, trained: u32) -> u32 {
 }
 
 /// The context that serves.
-fn build(loaded: &Loaded, config: &Config, plan: &KvPlan) -> Result<Box<dyn Forward>, Error> {
+fn build(loaded: &Loaded, config: &Config, plan: &KvPlan) -> Result<Box<dyn Forward>> {
     let Loaded { parts: Parts { model, .. }, found, on, .. } = loaded;
     let step = config.max_num_tokens.max(1);
     let shape = Shape {

@@ -26,6 +26,14 @@ impl On {
         self.ranks.as_ref().filter(|ranks| !ranks.endpoints(self.role).is_empty())
     }
 
+    /// What the model is called.
+    pub(super) fn name(&self) -> &'static str {
+        match self.role {
+            Role::Target => "the target",
+            Role::Draft => "the draft model",
+        }
+    }
+
     pub(super) fn is_here(&self) -> bool {
         self.ranks().is_none()
     }

@@ -4,6 +4,7 @@ use super::files::{broken, end_tokens, read, sampled};
 use super::{Opened, draft_model, drafters, info_of};
 use crate::config::{self, Config};
 use crate::error::{Error, Result};
+use crate::exec::progress::Tell;
 use crate::exec::ranks::serve::RankOptions;
 use crate::exec::sampled::Sampled;
 use crate::exec::{Info, llama};
@@ -94,12 +95,12 @@ pub(super) fn serve_device(options: &RankOptions) -> Result<()> {
     llama::devices::serve(options).map_err(Error::Executor)
 }
 
-pub(super) fn open_model(target: &str, config: &Config) -> Result<Opened> {
+pub(super) fn open_model(target: &str, config: &Config, tell: Tell<'_>) -> Result<Opened> {
     let files = Files::find(target)?;
     let draft = config.speculative.draft_model().map(|name| DraftFiles::find(name, config)).transpose()?;
-    let beside = draft.as_ref().map(|d| llama::DraftFile { gguf: &d.files.gguf, config: &d.config });
+    let beside = draft.as_ref().map(|d| llama::ModelFile { gguf: &d.files.gguf, config: &d.config });
     let llama::Opened { forward, info: model, draft: drafting } =
-        llama::open(&files.gguf, config, beside.as_ref())?;
+        llama::open(&files.gguf, config, beside.as_ref(), tell)?;
     let vocab = files.whole_vocab(&model)?;
     let drafting = drafting.map(|opened| *opened);
     if let (Some(draft), Some(opened)) = (&draft, &drafting) {
