@@ -1,7 +1,7 @@
 //! MaskBench's schemas and the JSON-Schema-Test-Suite, against a committed file with one line per schema.
 //!
-//! `LLGTRT_BLESS=1` writes the files anew; a change is then a diff to look at. A line says `ok`, or what is refused and
-//! where, or how many instances are rejected though valid (llguidance fixes the order of keys, for example) or accepted
+//! `LLGTRT_BLESS=1` writes the files anew; a change is then a diff to look at, and `bench/coverage.py` writes the page about
+//! it. A line says `ok`, or what is refused and where, or where it is that nothing satisfies, or how many instances are rejected though valid (llguidance fixes the order of keys, for example) or accepted
 //! though invalid, which must not be. Instances are compact JSON in their own order of keys.
 
 use super::common::{Bench, data};
@@ -32,6 +32,8 @@ struct Case {
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 struct Line {
     refused: Option<String>,
+    /// Refused as what nothing satisfies, of which no instance is valid.
+    empty: bool,
     /// Valid instances that are accepted once their keys are in the order of the schema.
     reordered: usize,
     rejects_valid: usize,
@@ -42,7 +44,7 @@ impl Line {
     fn text(&self, id: &str) -> String {
         let mut line = format!("{id}:");
         if let Some(refused) = &self.refused {
-            return line + " refused " + refused;
+            return line + if self.empty { " nothing satisfies " } else { " refused " } + refused;
         }
         let counts = [
             (self.reordered, "reordered"),
@@ -62,8 +64,9 @@ fn judge(bench: &Bench, case: &Case) -> Line {
     let mut line = Line::default();
     let pristine = match bench.compile(&GrammarSpec::JsonSchema(case.schema.to_string())) {
         Ok(grammar) => grammar,
-        Err(Error::Grammar { pointer, keyword, .. }) => {
-            return Line { refused: Some(format!("{keyword} at \"{pointer}\"")), ..line };
+        Err(Error::Grammar { pointer, keyword, why }) => {
+            let empty = why.starts_with("nothing satisfies it") && case.tests.iter().all(|(_, valid)| !valid);
+            return Line { refused: Some(format!("{keyword} at \"{pointer}\"")), empty, ..line };
         }
         Err(Error::Invalid { code, .. }) if code.as_deref() == Some("grammar_too_complex") => {
             return Line { refused: Some("too complex".into()), ..line };
@@ -168,10 +171,11 @@ fn compare(name: &str, cases: &[Case], excused: &[&str]) {
     let text: String = cases.iter().zip(&lines).map(|(c, l)| l.text(&c.id) + "\n").collect();
     let count = |f: &dyn Fn(&Line) -> bool| lines.iter().filter(|l| f(l)).count();
     println!(
-        "{name}: {} schemas; {} covered, {} refused, {} reject valid ({} instances), {} accept invalid",
+        "{name}: {} schemas; {} covered, {} refused, {} unsatisfiable, {} reject valid ({} instances), {} accept invalid",
         lines.len(),
         count(&|l| l.refused.is_none() && l.rejects_valid + l.accepts_invalid == 0),
-        count(&|l| l.refused.is_some()),
+        count(&|l| l.refused.is_some() && !l.empty),
+        count(&|l| l.empty),
         count(&|l| l.rejects_valid > 0),
         lines.iter().map(|l| l.rejects_valid).sum::<usize>(),
         count(&|l| l.accepts_invalid > 0),
