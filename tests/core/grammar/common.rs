@@ -60,8 +60,8 @@ impl Bench {
         self.compile(&GrammarSpec::JsonSchema(schema.to_string()))
     }
 
-    /// Whether the text can be generated whole: at each place the longest token that the mask allows is taken.
-    pub fn accepts(&self, grammar: &mut Grammar, text: &str) -> Result<bool> {
+    /// Whether the text can be generated, and maybe more: at each place the longest token that the mask allows is taken.
+    pub fn begins(&self, grammar: &mut Grammar, text: &str) -> Result<bool> {
         let mut rest = text.as_bytes();
         while !rest.is_empty() {
             let next = grammar.mask()?;
@@ -72,10 +72,20 @@ impl Bench {
             grammar.commit(next)?;
             rest = &rest[self.vocab.bytes(next).len()..];
         }
+        Ok(true)
+    }
+
+    /// Whether the output may end here.
+    pub fn may_end(&self, grammar: &mut Grammar) -> Result<bool> {
         let mask = grammar.mask()?;
         let may_end = self.vocab.eog().iter().filter(|t| mask.allows(**t)).count();
         assert!(may_end == 0 || may_end == self.vocab.eog().len(), "all end tokens or none");
         Ok(may_end > 0)
+    }
+
+    /// Whether the text can be generated whole.
+    pub fn accepts(&self, grammar: &mut Grammar, text: &str) -> Result<bool> {
+        Ok(self.begins(grammar, text)? && self.may_end(grammar)?)
     }
 
     /// Whether a text satisfies a schema that compiles.

@@ -7,7 +7,7 @@
 use super::common::{Bench, data};
 use super::plain::{Plain, Verdict};
 use llgtrt::error::Error;
-use llgtrt::grammar::GrammarSpec;
+use llgtrt::grammar::{Grammar, GrammarSpec};
 use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -21,6 +21,9 @@ const LENIENT: [&str; 4] =
 
 /// Unknown formats are refused unless the configuration says otherwise, also where the suite wants them ignored.
 const EXCUSED: [&str; 1] = ["optional/format/unknown 0 unknown format"];
+
+/// Texts that are tried to find an order of an instance's keys.
+const TRIES: usize = 20_000;
 
 struct Case {
     id: String,
@@ -73,14 +76,16 @@ fn judge(bench: &Bench, case: &Case) -> Line {
         }
         Err(other) => panic!("{}: {other}", case.id),
     };
-    let mut order = HashMap::new();
-    names(&case.schema, &mut order);
+    let mut places = HashMap::new();
+    names(&case.schema, &mut places);
     for (instance, valid) in &case.tests {
         // A limit that is hit on the way refuses the text as well.
-        let accepts = |v: &Value| bench.accepts(&mut pristine.restart(), &v.to_string()).unwrap_or(false);
-        let accepted = accepts(instance);
+        let accepted = bench.accepts(&mut pristine.restart(), &instance.to_string()).unwrap_or(false);
         if *valid && !accepted {
-            let ordered = accepts(&in_order(instance, &order));
+            let mut ordering = Ordering { bench, places: &places, left: TRIES };
+            let ordered = ordering.value(pristine.restart(), instance, &mut |_, mut grammar| {
+                bench.may_end(&mut grammar).unwrap_or(false)
+            });
             line.reordered += usize::from(ordered);
             line.rejects_valid += usize::from(!ordered);
         }
@@ -118,16 +123,66 @@ fn names(schema: &Value, order: &mut HashMap<String, usize>) {
         .for_each(|keyword| collect(schema, keyword, order));
 }
 
-/// The value with the keys of its objects in that order, and all others after them as they were.
-fn in_order(value: &Value, order: &HashMap<String, usize>) -> Value {
-    match value {
-        Value::Object(map) => {
-            let mut list: Vec<_> = map.iter().map(|(k, v)| (k.clone(), in_order(v, order))).collect();
-            list.sort_by_key(|(k, _)| order.get(k).copied().unwrap_or(usize::MAX));
-            Value::Object(list.into_iter().collect())
+/// Looks for an order of all keys in which a grammar accepts a value.
+struct Ordering<'a> {
+    bench: &'a Bench,
+    /// Places of names that are tried first.
+    places: &'a HashMap<String, usize>,
+    /// Texts that may still be tried.
+    left: usize,
+}
+
+/// What comes behind a value: whether the rest is accepted, too.
+type Rest<'a, 'b> = &'a mut dyn FnMut(&mut Ordering<'b>, Grammar) -> bool;
+
+impl<'b> Ordering<'b> {
+    /// Whether the value, and the rest behind it, is accepted in some order.
+    fn value(&mut self, grammar: Grammar, value: &Value, rest: Rest<'_, 'b>) -> bool {
+        match value {
+            Value::Object(map) => {
+                let mut members: Vec<_> = map.iter().collect();
+                members.sort_by_key(|(name, _)| self.places.get(*name).copied().unwrap_or(usize::MAX));
+                self.text(grammar, "{").is_some_and(|begun| self.members(begun, &members, "", rest))
+            }
+            Value::Array(items) => {
+                self.text(grammar, "[").is_some_and(|begun| self.items(begun, items, "", rest))
+            }
+            other => self.text(grammar, &other.to_string()).is_some_and(|behind| rest(self, behind)),
         }
-        Value::Array(list) => Value::Array(list.iter().map(|v| in_order(v, order)).collect()),
-        other => other.clone(),
+    }
+
+    fn items(&mut self, grammar: Grammar, items: &[Value], comma: &str, rest: Rest<'_, 'b>) -> bool {
+        let Some((first, others)) = items.split_first() else {
+            return self.text(grammar, "]").is_some_and(|behind| rest(self, behind));
+        };
+        let Some(begun) = self.text(grammar, comma) else { return false };
+        self.value(begun, first, &mut |own, behind| own.items(behind, others, ",", &mut *rest))
+    }
+
+    fn members(
+        &mut self,
+        grammar: Grammar,
+        members: &[(&String, &Value)],
+        comma: &str,
+        rest: Rest<'_, 'b>,
+    ) -> bool {
+        if members.is_empty() {
+            return self.text(grammar, "}").is_some_and(|behind| rest(self, behind));
+        }
+        (0..members.len()).any(|i| {
+            let mut others = members.to_vec();
+            let (name, value) = others.remove(i);
+            let begin = format!("{comma}{}:", Value::from(name.as_str()));
+            let Some(begun) = self.text(grammar.fork(), &begin) else { return false };
+            self.value(begun, value, &mut |own, behind| own.members(behind, &others, ",", &mut *rest))
+        })
+    }
+
+    /// The grammar behind this text, if it takes it.
+    fn text(&mut self, mut grammar: Grammar, text: &str) -> Option<Grammar> {
+        self.left = self.left.checked_sub(1)?;
+        // A limit that is hit on the way refuses the text as well.
+        self.bench.begins(&mut grammar, text).unwrap_or(false).then_some(grammar)
     }
 }
 
