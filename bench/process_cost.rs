@@ -60,17 +60,7 @@ fn serve(_: &str, _: &Config, inbox: Receiver<Command>, sink: &mut dyn FnMut(Fro
 }
 
 fn event(request: RequestId, choice: u32, tokens: Vec<u32>, end: Option<End>) -> Event {
-    Event {
-        request,
-        choice,
-        text: " word".into(),
-        tokens,
-        logprobs: vec![],
-        origins: vec![],
-        prompt_logprobs: vec![],
-        usage: Usage::default(),
-        end,
-    }
+    Event { text: " word".into(), tokens, end, ..Event::silent(request, choice, Usage::default()) }
 }
 
 /// The wall clock's nanoseconds, without those above 4 s: it is the same in both processes.

@@ -93,6 +93,10 @@ class Event:
         """Log-probabilities of further prompt tokens, from the second on; [] unless asked for."""
 
     @property
+    def narrowed(self) -> list[tuple[str, str, str]]:
+        """(JSON pointer, keyword, what is left out) where less is allowed than a schema says; on the last event."""
+
+    @property
     def prompt_tokens(self) -> int:
         """Tokens of the prompt."""
 

@@ -46,6 +46,9 @@ def main(parsed: argparse.Namespace) -> int:
         return 1
     costs = f"compiled in {told['compile_ms']:.1f} ms, first mask in {told['mask_ms']:.2f} ms"
     print(f"{parsed.schema}: can be enforced; {costs}")
+    for place in told.get("narrowed", []):
+        less = f"less is allowed than it says: {place['reason']}"
+        print(f"{parsed.schema}#{place['pointer']}: {place['keyword']}: {less}")
     if instance is None:
         return 0
     print(f"{parsed.instance}: {'satisfies it' if told['matches'] else told['reason']}")

@@ -24,6 +24,10 @@ Origin = tuple[int, str | None, list[tuple[int, str]]]
 """A token, who drafted it (None = nobody), and the tokens refused in its stead with who drafted those."""
 
 
+Narrowed = tuple[str, str, str]
+"""A JSON pointer and a keyword of a schema, and what is left out of what it allows."""
+
+
 class GoneError(Exception):
     """The generation was cancelled because nobody waits for it any more."""
 
@@ -58,6 +62,8 @@ class Usage:
     """Of those, the tokens of reasoning."""
     drafts: Counter[tuple[str, str]] = dataclasses.field(default_factory=Counter)
     """Drafted tokens by (source, fate): `drafted` of which are `accepted` or `refused`."""
+    narrowed: list[Narrowed] = dataclasses.field(default_factory=list)
+    """Of all constraints of choices that have ended."""
 
 
 def _origins(event: _core.Event) -> list[Origin]:
@@ -77,6 +83,7 @@ class Generation:
         self._pending: dict[int, Delta] = {}
         self._counts: dict[int, tuple[int, int, int, int]] = {}
         self._drafts: dict[int, dict[str, tuple[int, int, int]]] = {}
+        self._narrowed: dict[Narrowed, None] = {}
         self._waiter: asyncio.Future[None] | None = None
         self._cancelled = False
         self._failure: _core.CoreError | None = None
@@ -111,6 +118,7 @@ class Generation:
         self._counts[index] = (event.prompt_tokens, event.cached_tokens, *output)
         if event.drafts:
             self._drafts[index] = event.drafts
+        self._narrowed |= dict.fromkeys(event.narrowed)
         if self.queued is None:
             self.queued = event.queue_seconds
         if self.first is None and event.completion_tokens:
@@ -183,7 +191,8 @@ class Generation:
         for source, counts in ((s, c) for d in self._drafts.values() for s, c in d.items()):
             for fate, count in zip(("drafted", "accepted", "refused"), counts, strict=True):
                 drafts[source, fate] += count
-        return Usage(sum(c[0] for c in firsts), sum(c[1] for c in firsts), completion, reasoning, drafts)
+        prompt, cached = (sum(c[i] for c in firsts) for i in (0, 1))
+        return Usage(prompt, cached, completion, reasoning, drafts, list(self._narrowed))
 
     def cancel(self) -> None:
         """Ends what still runs and frees it. Never fails, and may be called at any time."""

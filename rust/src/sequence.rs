@@ -354,29 +354,22 @@ impl Sequence {
         if let Some(reason) = end {
             event.text.push_str(&self.text.finish());
             event.end = Some(End::Finished(reason));
+            event.narrowed =
+                self.grammar.as_ref().map_or_else(Vec::new, |grammar| grammar.narrowed().to_vec());
         }
     }
 
     /// An event without news; its counts are those of now.
     pub fn event(&self) -> Event {
-        Event {
-            request: self.request,
-            choice: self.choice,
-            text: String::new(),
-            tokens: Vec::new(),
-            logprobs: Vec::new(),
-            origins: Vec::new(),
-            prompt_logprobs: Vec::new(),
-            usage: Usage {
-                prompt: self.prompt_len(),
-                cached: self.cached,
-                queued: self.queued,
-                completion: self.generated(),
-                reasoning: self.reasoning,
-                drafts: self.drafts,
-            },
-            end: None,
-        }
+        let usage = Usage {
+            prompt: self.prompt_len(),
+            cached: self.cached,
+            queued: self.queued,
+            completion: self.generated(),
+            reasoning: self.reasoning,
+            drafts: self.drafts,
+        };
+        Event::silent(self.request, self.choice, usage)
     }
 
     /// The last event of a sequence that ends by an error or a cancellation.

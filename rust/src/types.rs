@@ -74,6 +74,17 @@ pub struct Drafted {
     pub refused: u32,
 }
 
+/// A place of a schema at which less is allowed than it says, where the whole cannot be enforced.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Narrowed {
+    /// JSON pointer.
+    pub pointer: String,
+    /// The keyword there.
+    pub keyword: String,
+    /// What is left out.
+    pub reason: String,
+}
+
 /// News of one choice. Events of one choice that wait are merged, so their number never exceeds the choices.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Event {
@@ -93,6 +104,8 @@ pub struct Event {
     pub prompt_logprobs: Vec<TokenLogprob>,
     /// Counts so far.
     pub usage: Usage,
+    /// Of its constraint, on the choice's last event.
+    pub narrowed: Vec<Narrowed>,
     /// Set on the choice's last event.
     pub end: Option<End>,
 }
@@ -116,6 +129,22 @@ pub enum End {
 }
 
 impl Event {
+    /// Counts of a choice, and no other news.
+    pub fn silent(request: RequestId, choice: u32, usage: Usage) -> Self {
+        Event {
+            request,
+            choice,
+            text: String::new(),
+            tokens: Vec::new(),
+            logprobs: Vec::new(),
+            origins: Vec::new(),
+            prompt_logprobs: Vec::new(),
+            usage,
+            narrowed: Vec::new(),
+            end: None,
+        }
+    }
+
     /// Appends a later event of the same choice.
     pub fn merge(&mut self, later: Event) {
         debug_assert_eq!((self.request, self.choice), (later.request, later.choice));
@@ -125,6 +154,7 @@ impl Event {
         self.origins.extend(later.origins);
         self.prompt_logprobs.extend(later.prompt_logprobs);
         self.usage = later.usage;
+        self.narrowed.extend(later.narrowed);
         self.end = later.end;
     }
 }

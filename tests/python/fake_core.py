@@ -99,6 +99,7 @@ def _news(request: int, choice: _Choice) -> dict[str, Any]:
     counts = {"prompt_tokens": len(choice.spec["prompt"]), "completion_tokens": choice.at, "cached_tokens": 0}
     counts["reasoning_tokens"] = 0
     rest: dict[str, Any] = {"drafts": {}, "prompt_logprobs": [], "origins": [], "queue_seconds": 0.0}
+    rest["narrowed"] = []
     return {"request": request, "choice": choice.index, **counts, **rest}
 
 

@@ -51,6 +51,7 @@ def news(text: str = "", choice: int = 0, finish: str | None = None, **fields: A
         "queue_seconds": 0.0,
         "prompt_logprobs": [],
         "origins": [],
+        "narrowed": [],
         **counts,
         **fields,
     }

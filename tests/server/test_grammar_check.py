@@ -52,6 +52,41 @@ def test_where_a_text_leaves_a_schema(demo: Server, toy: Server, text: str) -> N
             assert f"at character {at}, " in told["reason"]
 
 
+NARROWED = {
+    "type": "object",
+    "properties": {
+        "tags": {"type": "array", "items": {"type": "string", "maxLength": 2}, "uniqueItems": True}
+    },
+    "required": ["tags"],
+    "additionalProperties": False,
+}
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_where_less_is_allowed_is_told(toy: Server, stream: bool) -> None:
+    (place,) = check(toy, schema=NARROWED)["narrowed"]
+    assert (place["pointer"], place["keyword"]) == ("/properties/tags", "uniqueItems")
+    assert place["reason"]
+    assert "narrowed" not in check(toy, schema=ORDER)
+    # Of a function, where the request has it; of two choices once.
+    tool = {"type": "function", "function": {"name": "f", "parameters": NARROWED}}
+    body = {"messages": [{"role": "user", "content": "Hi"}], "n": 2, "max_tokens": 3, "seed": 1}
+    asked: list[tuple[dict[str, Any], str]] = [
+        ({"json_schema": NARROWED}, ""),
+        ({"tools": [tool], "tool_choice": "required"}, "tools/0/function/parameters"),
+    ]
+    for constraint, prefix in asked:
+        options = {"stream": True, "stream_options": {"include_usage": True}} if stream else {}
+        answer = toy.http.post(CHAT, json={**body, **constraint, **options})
+        if stream:
+            usage = json.loads(answer.text.split("\n\n")[-3].removeprefix("data: "))["usage"]
+        else:
+            usage = answer.json()["usage"]
+        (found,) = usage["narrowed"]
+        assert found["pointer"].endswith(prefix + place["pointer"])
+    assert "narrowed" not in toy.http.post(CHAT, json=body).json()["usage"]
+
+
 def test_every_beginning_of_an_output_is_one(demo: Server) -> None:
     body = {"messages": [{"role": "user", "content": "An order of 3 by Ann, as JSON."}], "max_tokens": 60}
     constraint = {"response_format": {"type": "json_schema", "json_schema": {"schema": ORDER}}}

@@ -76,6 +76,12 @@ def drafts(counts: Usage) -> Json:
     return {"sources": by_source, "acceptance": accepted / drafted if drafted else None}
 
 
+def narrowed(counts: Usage) -> list[Json]:
+    """The extension field `narrowed` of `usage`: where less is allowed than a schema says."""
+    keys = ("pointer", "keyword", "reason")
+    return [dict(zip(keys, place, strict=True)) for place in counts.narrowed]
+
+
 class Writer(abc.ABC):
     """One answer, as its API has it."""
 

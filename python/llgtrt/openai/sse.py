@@ -16,7 +16,7 @@ from llgtrt import _core
 from llgtrt.engine import Delta, Generation, GoneError
 from llgtrt.openai import refusal
 from llgtrt.openai.errors import ApiError, from_core, internal
-from llgtrt.openai.render import Json, Render, Whole, Writer, drafts, usage
+from llgtrt.openai.render import Json, Render, Whole, Writer, drafts, narrowed, usage
 from llgtrt.openai.schema import StreamOptions
 
 log = logging.getLogger(__name__)
@@ -31,9 +31,10 @@ MANY = 5_000
 
 
 def usage_of(generation: Generation) -> Json:
-    """`usage` so far, with what became of drafts where the client asks for that."""
+    """`usage` so far, with what became of drafts where that is asked for, and where schemas were narrowed."""
     counts = generation.usage()
-    return usage(counts) | ({"speculative": drafts(counts)} if generation.report else {})
+    told = usage(counts) | ({"speculative": drafts(counts)} if generation.report else {})
+    return told | ({"narrowed": narrowed(counts)} if counts.narrowed else {})
 
 
 async def whole(generation: Generation, writer: Writer) -> bytes:

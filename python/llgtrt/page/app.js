@@ -182,7 +182,8 @@ async function checkSchema() {
     if (!schema) return verdict("", "");
     const said = await api.check(schema, $("key").value);
     if (number !== pending) return;
-    if (said.ok) verdict(`enforced; compiled in ${said.compile_ms.toFixed(1)} ms`, "good");
+    const less = (said.narrowed ?? []).map((n) => `; less is allowed at ${n.pointer || "/"} ${n.keyword}: ${n.reason}`);
+    if (said.ok) verdict(`enforced; compiled in ${said.compile_ms.toFixed(1)} ms${less.join("")}`, "good");
     else verdict(`${said.pointer || "/"} ${said.keyword}: ${said.reason}`, "bad");
   } catch (error) {
     if (number === pending) verdict(error.message, "bad");

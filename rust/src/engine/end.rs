@@ -32,17 +32,8 @@ impl Engine {
                 Ok(reason) => End::Finished(*reason),
                 Err(error) => End::Failed(error.clone()),
             };
-            let event = Event {
-                request: arrival.id,
-                choice,
-                text: String::new(),
-                tokens: Vec::new(),
-                logprobs: Vec::new(),
-                origins: Vec::new(),
-                prompt_logprobs: Vec::new(),
-                usage: Usage { prompt, ..Usage::default() },
-                end: Some(end),
-            };
+            let usage = Usage { prompt, ..Usage::default() };
+            let event = Event { end: Some(end), ..Event::silent(arrival.id, choice, usage) };
             self.tally.told(&event, arrival.arrived, None);
             self.report.events.push(event);
         }

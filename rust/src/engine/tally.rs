@@ -121,17 +121,8 @@ mod tests {
     use crate::types::Usage;
 
     fn told(tally: &mut Tally, request: u64, completion: u32, end: End) -> f64 {
-        let event = Event {
-            request: RequestId(request),
-            choice: 0,
-            text: String::new(),
-            tokens: Vec::new(),
-            logprobs: Vec::new(),
-            origins: Vec::new(),
-            prompt_logprobs: Vec::new(),
-            usage: Usage { completion, ..Usage::default() },
-            end: Some(end),
-        };
+        let usage = Usage { completion, ..Usage::default() };
+        let event = Event { end: Some(end), ..Event::silent(RequestId(request), 0, usage) };
         tally.told(&event, Instant::now(), None);
         tally.output_length()
     }

@@ -1,7 +1,9 @@
-//! What a compilation may take: so much work, which is the same on every machine, and so much time, which is not.
+//! What a compilation may take: so much work, which is the same on every machine, and so much time, which is not. What it
+//! has to tell of its parts is collected beside that.
 
 use crate::error::{Error, Result};
-use std::cell::Cell;
+use crate::types::Narrowed;
+use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -18,12 +20,18 @@ pub(super) struct Budget {
     left: Cell<u64>,
     until: Instant,
     cancelled: Arc<AtomicBool>,
+    narrowed: RefCell<Vec<Narrowed>>,
 }
 
 impl Budget {
     /// For a compilation that begins now; it ends soon after `cancelled` is set.
     pub(super) fn new(time: Duration, cancelled: Arc<AtomicBool>) -> Self {
-        Budget { left: Cell::new(WORK), until: Instant::now() + time, cancelled }
+        Budget {
+            left: Cell::new(WORK),
+            until: Instant::now() + time,
+            cancelled,
+            narrowed: RefCell::default(),
+        }
     }
 
     /// Time enough.
@@ -45,6 +53,34 @@ impl Budget {
         } else {
             Ok(())
         }
+    }
+
+    /// Notes, once, that less is allowed somewhere.
+    pub(super) fn note(&self, narrowed: Narrowed) {
+        let mut notes = self.narrowed.borrow_mut();
+        if !notes.contains(&narrowed) {
+            notes.push(narrowed);
+        }
+    }
+
+    /// Compiles a part of a larger document: what it refuses and notes is at `prefix` there.
+    pub(super) fn within<T>(&self, prefix: &str, part: impl FnOnce() -> Result<T>) -> Result<T> {
+        let before = self.narrowed.borrow().len();
+        let result = part();
+        for narrowed in &mut self.narrowed.borrow_mut()[before..] {
+            narrowed.pointer.insert_str(0, prefix);
+        }
+        result.map_err(|e| match e {
+            Error::Grammar { pointer, keyword, why } => {
+                Error::Grammar { pointer: format!("{prefix}{pointer}"), keyword, why }
+            }
+            other => other,
+        })
+    }
+
+    /// All that was noted.
+    pub(super) fn take_notes(&self) -> Vec<Narrowed> {
+        self.narrowed.take()
     }
 
     /// Whether the time is over, or nobody waits any more: the spec may not be at fault.

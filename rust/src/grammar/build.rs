@@ -8,6 +8,7 @@ use super::spec::{Calls, Section, Tool};
 use super::{GrammarSpec, calls, env, gbnf, lark, text};
 use crate::config::GrammarConfig;
 use crate::error::{Error, Result};
+use crate::types::Narrowed;
 use crate::vocab::Vocab;
 use llguidance::api::{GrammarInit, GrammarWithLexer, ParserLimits, TopLevelGrammar};
 use llguidance::earley::SlicedBiasComputer;
@@ -58,6 +59,15 @@ impl Builder {
     }
 
     pub(super) fn build(&self, spec: &GrammarSpec, budget: &Budget) -> Result<Plan> {
+        let mut plan = self.plan(spec, budget)?;
+        plan.narrowed = budget.take_notes();
+        for Narrowed { pointer, keyword, reason } in &plan.narrowed {
+            log::info!("less is allowed than the schema does: {keyword} at {pointer:?}: {reason}");
+        }
+        Ok(plan)
+    }
+
+    fn plan(&self, spec: &GrammarSpec, budget: &Budget) -> Result<Plan> {
         let GrammarSpec::Sections(list) = spec else {
             return Ok(Plan::plain(self.whole(spec, budget)?, &self.vocab));
         };
@@ -127,7 +137,7 @@ impl Builder {
         }
         let ready = |tool: &Tool| {
             let schema = schema::parse(&tool.schema, &self.config)?;
-            together.prepare(&schema, &self.config).map_err(|e| within(e, &tool.at))
+            budget.within(&tool.at, || together.prepare(&schema, &self.config))
         };
         let schemas = calls.tools.iter().map(ready).collect::<Result<Vec<_>>>()?;
         let part = |name: Option<&str>, source: String| GrammarWithLexer {
@@ -148,7 +158,7 @@ impl Builder {
 
     /// What is wrong where the grammar of calls does not compile: the first of its parts that does not alone.
     fn locate(&self, calls: &Calls, budget: &Budget, why: String) -> Error {
-        let alone = |tool: &Tool| self.json_source(&tool.schema, budget).map_err(|e| within(e, &tool.at));
+        let alone = |tool: &Tool| budget.within(&tool.at, || self.json_source(&tool.schema, budget));
         let faults = calls.tools.iter().filter_map(|tool| alone(tool).err());
         let or = calls.or.iter().filter_map(|or| self.whole(or, budget).err());
         faults.chain(or).next().unwrap_or_else(|| Error::grammar("", "tools", why))
@@ -189,8 +199,8 @@ impl Builder {
         }
         let mut together = Together::new(budget);
         for (i, part) in list.grammars.iter_mut().enumerate() {
-            self.list_part(part, &mut together)
-                .map_err(|e| within(e, &format!("/grammars/{i}/json_schema")))?;
+            let at = format!("/grammars/{i}/json_schema");
+            budget.within(&at, || self.list_part(part, &mut together))?;
         }
         list.grammars.extend(together.named());
         self.compile(list, &self.user).map_err(refuse)
@@ -262,16 +272,6 @@ fn gbnf_lark(source: &str, config: &GrammarConfig) -> Result<String> {
     check_size("gbnf", source, config)?;
     let rx = gbnf::to_regex(source, config.max_lark_bytes)?;
     Ok(format!("start: /{}/", regex_to_lark(&rx, "dw")))
-}
-
-/// An error inside a part of a larger document.
-fn within(e: Error, prefix: &str) -> Error {
-    match e {
-        Error::Grammar { pointer, keyword, why } => {
-            Error::Grammar { pointer: format!("{prefix}{pointer}"), keyword, why }
-        }
-        other => other,
-    }
 }
 
 /// A Lark grammar for a regular expression over the whole output. `\d` and `\w` are ASCII, as in JSON schemas.

@@ -35,7 +35,7 @@ pub use spec::GrammarSpec;
 pub use walk::Walk;
 
 use crate::error::Result;
-use crate::types::Token;
+use crate::types::{Narrowed, Token};
 use part::broken;
 use sections::{At, Place, Plan};
 use std::fmt;
@@ -49,6 +49,11 @@ impl Compiled {
     /// The constraint at its beginning, for one choice. Costs 20 to 200 µs.
     pub fn begin(&self) -> Grammar {
         Grammar::new(Arc::clone(&self.0))
+    }
+
+    /// Where less is allowed than its schemas do.
+    pub fn narrowed(&self) -> &[Narrowed] {
+        &self.0.narrowed
     }
 }
 
@@ -74,6 +79,11 @@ impl Grammar {
     /// [`Compiled::begin`].
     pub fn fork(&self) -> Self {
         Grammar { plan: Arc::clone(&self.plan), at: self.at.apart(), committed: self.committed }
+    }
+
+    /// See [`Compiled::narrowed`].
+    pub fn narrowed(&self) -> &[Narrowed] {
+        &self.plan.narrowed
     }
 
     /// The Lark text that it was made from; None where an engine's own llguidance could not take it.

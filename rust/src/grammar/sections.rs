@@ -9,7 +9,7 @@ use super::part::{Ends, Part, Pristine, broken};
 use super::spec::{Section, Trigger};
 use super::triggers::{State, Triggers};
 use crate::error::{Error, Result};
-use crate::types::Token;
+use crate::types::{Narrowed, Token};
 use crate::vocab::Vocab;
 use aho_corasick::automaton::StateID;
 use std::collections::HashMap;
@@ -25,6 +25,8 @@ pub(super) struct Plan {
     stages: Vec<Stage>,
     pub(super) ends: Arc<Ends>,
     vocab: Arc<Vocab>,
+    /// Where less is allowed than its schemas do.
+    pub(super) narrowed: Vec<Narrowed>,
 }
 
 /// A compiled section.
@@ -68,7 +70,7 @@ impl Plan {
     pub(super) fn plain(pristine: Pristine, vocab: &Arc<Vocab>) -> Self {
         let ends = Arc::clone(&pristine.ends);
         let stages = vec![Stage::Bound { pristine: Arc::new(pristine), next: None }];
-        Plan { stages, ends, vocab: Arc::clone(vocab) }
+        Plan { stages, ends, vocab: Arc::clone(vocab), narrowed: Vec::new() }
     }
 
     /// What a constraint of the whole output was made from.
@@ -108,7 +110,8 @@ impl Plan {
                 }),
             });
         }
-        let mut plan = Plan { stages, ends: Arc::clone(ends), vocab: Arc::clone(vocab) };
+        let mut plan =
+            Plan { stages, ends: Arc::clone(ends), vocab: Arc::clone(vocab), narrowed: Vec::new() };
         let refused = (0..plan.stages.len()).map(|i| plan.refused(i)).collect::<Result<Vec<_>>>()?;
         for (stage, refused) in plan.stages.iter_mut().zip(refused) {
             if let Stage::Free(free) = stage {

@@ -130,18 +130,7 @@ impl Book {
         for (choice, usage) in (0..).zip(entry.open) {
             let Some(usage) = usage else { continue };
             let end = Some(end.clone());
-            let news = Event {
-                request,
-                choice,
-                text: String::new(),
-                tokens: vec![],
-                logprobs: vec![],
-                origins: vec![],
-                prompt_logprobs: vec![],
-                usage,
-                end,
-            };
-            self.outbox.push(news);
+            self.outbox.push(Event { end, ..Event::silent(request, choice, usage) });
         }
     }
 

@@ -4,6 +4,7 @@ use super::json;
 use crate::config::{Config, GrammarConfig};
 use crate::error::{Error, Result};
 use crate::grammar::{Compiled, Compiler, GrammarSpec};
+use crate::types::Narrowed;
 use crate::vocab::Vocab;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -24,6 +25,7 @@ struct Report {
     compile_ms: f64,
     /// Of the first mask, which is part of admission.
     mask_ms: f64,
+    narrowed: Vec<Narrowed>,
     /// The text is an output; none where there is no text.
     matches: Option<bool>,
     /// Characters of the text that can begin an output.
@@ -50,7 +52,7 @@ impl Checker {
         let walk = text.map(|text| Ok((text, grammar.walk(vocab, text, until)?))).transpose()?;
         let matches = walk.as_ref().map(|(text, walk)| walk.bytes == text.len() && walk.may_end);
         let matched = walk.map(|(text, walk)| characters(text, walk.bytes));
-        json(&Report { compile_ms, mask_ms, matches, matched })
+        json(&Report { compile_ms, mask_ms, narrowed: compiled.narrowed().to_vec(), matches, matched })
     }
 
     fn compile(&self, vocab: &Arc<Vocab>, spec: &GrammarSpec) -> Result<Compiled> {

@@ -64,6 +64,13 @@ impl Event {
         self.0.prompt_logprobs.iter().map(|l| (l.token, l.logprob, l.top.clone())).collect()
     }
 
+    /// (pointer, keyword, what is left out) of each place at which less is allowed than a schema does; on the last event.
+    #[getter]
+    fn narrowed(&self) -> Vec<(String, String, String)> {
+        let told = |n: &types::Narrowed| (n.pointer.clone(), n.keyword.clone(), n.reason.clone());
+        self.0.narrowed.iter().map(told).collect()
+    }
+
     /// Tokens of the prompt.
     #[getter]
     fn prompt_tokens(&self) -> u32 {

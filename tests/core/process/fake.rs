@@ -185,15 +185,5 @@ fn misbehave(does: u32) {
 
 fn event(request: RequestId, choice: u32, end: Option<End>) -> Event {
     let usage = Usage { prompt: 1, ..Usage::default() };
-    Event {
-        request,
-        choice,
-        text: String::new(),
-        tokens: vec![],
-        logprobs: vec![],
-        origins: vec![],
-        prompt_logprobs: vec![],
-        usage,
-        end,
-    }
+    Event { end, ..Event::silent(request, choice, usage) }
 }

@@ -8,7 +8,7 @@ use llgtrt::grammar::GrammarSpec;
 use llgtrt::metrics::Snapshot;
 use llgtrt::process::frame::{FrameReader, FrameWriter, MAX_FRAME};
 use llgtrt::request::{Fault, Limits, Request, RequestSpec, Sampling, Speculative};
-use llgtrt::types::{Drafted, End, Event, FinishReason, Origin, RequestId, TokenLogprob, Usage};
+use llgtrt::types::{Drafted, End, Event, FinishReason, Narrowed, Origin, RequestId, TokenLogprob, Usage};
 use proptest::collection::{btree_map, vec};
 use proptest::option;
 use proptest::prelude::*;
@@ -109,7 +109,8 @@ prop_compose! {
         let usage = Usage { prompt: counts.0, cached: counts.1, completion: counts.2, reasoning: counts.2 / 2, queued, drafts };
         let refused = top.iter().map(|(token, _)| (*token, DraftSource::Forced)).collect();
         let origins = vec![Origin { source: (counts.0 > 9).then_some(DraftSource::DraftModel), refused }];
-        Event { request: RequestId(ids.0), choice: ids.1, text, origins, logprobs: logprobs.clone(), prompt_logprobs: logprobs, tokens, usage, end }
+        let narrowed = vec![Narrowed { pointer: "/a".into(), keyword: "b".into(), reason: text.clone() }];
+        Event { request: RequestId(ids.0), choice: ids.1, text, origins, logprobs: logprobs.clone(), prompt_logprobs: logprobs, tokens, usage, narrowed, end }
     }
 }
 

@@ -124,9 +124,6 @@ pub(super) fn prepare(schema: &Value, config: &GrammarConfig, budget: &Budget) -
         return Err(explain::unsatisfiable(&arena, config));
     }
     let divisors = writer.divisors;
-    for narrowed in &writer.reader.narrowed {
-        log::info!("less is allowed than the schema does: {narrowed}");
-    }
     Ok(Prepared { lark: writer.finish()?, divisors })
 }
 

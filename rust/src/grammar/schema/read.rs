@@ -8,22 +8,9 @@ use super::refuse;
 use super::set::{ALL, Leaf, NONE, Scope, Set, SetId, Sets, Term};
 use crate::config::GrammarConfig;
 use crate::error::Result;
+use crate::types::Narrowed;
 use serde_json::{Map, Value};
 use std::collections::HashMap;
-
-/// Where less is allowed than the schema does.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Narrowed {
-    pub(super) pointer: String,
-    pub(super) keyword: String,
-    pub(super) why: String,
-}
-
-impl std::fmt::Display for Narrowed {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} at {:?}: {}", self.keyword, self.pointer, self.why)
-    }
-}
 
 /// A schema that is being read.
 struct Open {
@@ -38,7 +25,6 @@ pub(super) struct Reader<'a> {
     pub(super) arena: &'a Arena<'a>,
     pub(super) config: &'a GrammarConfig,
     pub(super) sets: Sets,
-    pub(super) narrowed: Vec<Narrowed>,
     /// A keyword that is left out, to find out what is at fault.
     pub(super) without: Option<(Id, &'a str)>,
     known: HashMap<(Id, Scope), SetId>,
@@ -61,7 +47,6 @@ impl<'a> Reader<'a> {
             arena,
             config,
             sets: Sets::new(),
-            narrowed: Vec::new(),
             without: None,
             known: HashMap::new(),
             terms: HashMap::new(),
@@ -344,10 +329,11 @@ impl<'a> Reader<'a> {
             let why = format!("{why}; grammar.narrow = true would allow less than the schema does");
             return Err(refuse(pointer, keyword, why));
         }
-        let note = Narrowed { pointer: pointer.into(), keyword: keyword.into(), why: why.into() };
-        if !self.narrowed.contains(&note) {
-            self.narrowed.push(note);
-        }
+        self.arena.budget.note(Narrowed {
+            pointer: pointer.into(),
+            keyword: keyword.into(),
+            reason: why.into(),
+        });
         Ok(())
     }
 }
