@@ -37,7 +37,7 @@ def main(parsed: argparse.Namespace) -> int:
             # Outputs have spaces of one kind; an instance may be written in another.
             told = verdict(core, constraint, _rewritten(parsed.instance, instance))
     except _core.InvalidRequest as e:
-        raise StartError(f"{parsed.instance}: {e.why}") from e
+        raise StartError(f"{parsed.instance if e.what == 'text' else parsed.schema}: {e.why}") from e
     finally:
         core.close()
     if not told["ok"]:

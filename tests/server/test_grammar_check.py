@@ -179,6 +179,23 @@ def test_on_the_command_line(tmp_path: Path) -> None:
     assert "at character 32, '0}' cannot follow" in refused.stdout
     for arguments in ((schema, bent), (tmp_path / "none.json",), (schema, good, "--model", "no-such-model")):
         assert run(*arguments).returncode == 2
+    # A document that the configuration names; without it the reference leads nowhere.
+    uri, runtime = "https://example.com/order.json", tmp_path / "runtime.json"
+    schema.write_text(
+        json.dumps({"$id": "https://example.com/orders.json", "$ref": "order.json#/properties/quantity"})
+    )
+    (tmp_path / "order.json").write_text(json.dumps(ORDER))
+    runtime.write_text(json.dumps({"grammar": {"documents": {uri: str(tmp_path / "order.json")}}}))
+    one = tmp_path / "one.json"
+    for number, code in (("1", 0), ("0", 1)):
+        one.write_text(number)
+        assert run(schema, one, "--runtime-config", runtime).returncode == code
+    assert "grammar.documents" in run(schema).stdout
+    runtime.write_text(json.dumps({"grammar": {"documents": {uri: "no-such-file"}}}))
+    assert "no-such-file cannot be read" in run(schema, "--runtime-config", runtime).stderr
+    # What takes too long is the schema's fault, not the instance's.
+    schema.write_text(json.dumps({"$ref": "https://json-schema.org/draft/2020-12/schema"}))
+    assert run(schema, one).stderr.startswith(f"llgtrt: {schema}: takes too long")
     schema.write_text('{"type": "string", "format": "idn-hostname"}')
     unknown = run(schema)
     assert unknown.returncode == 1

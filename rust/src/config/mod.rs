@@ -25,6 +25,7 @@ pub use trtllm::TrtllmConfig;
 use crate::error::{Error, Result};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// The whole configuration. Keys of TensorRT-LLM's `runtime.json` keep their names; our own are grouped.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -298,6 +299,9 @@ pub enum KvLayout {
 pub struct GrammarConfig {
     /// What to do with a `format` whose name no specification has.
     pub unknown_format: UnknownFormat,
+    /// Schemas that references in requests may lead to: files by the URI under which they are referred to. The metaschemas of
+    /// the drafts are there anyhow.
+    pub documents: BTreeMap<String, String>,
     /// Whether less may be allowed than a schema does, where all of it cannot be said; else it is refused.
     pub narrow: bool,
     /// Longest JSON schema in bytes.
@@ -321,6 +325,7 @@ impl Default for GrammarConfig {
     fn default() -> Self {
         GrammarConfig {
             unknown_format: UnknownFormat::Ignore,
+            documents: BTreeMap::new(),
             narrow: true,
             max_schema_bytes: 512 * 1024,
             max_lark_bytes: 64 * 1024,

@@ -14,7 +14,7 @@ pub fn print(config: &Config) -> String {
 }
 
 fn write_value(out: &mut String, schema: &Value, value: &Value, depth: usize) {
-    let Some(members) = value.as_object() else {
+    let Some(members) = value.as_object().filter(|_| schema::is_object(schema)) else {
         out.push_str(&value.to_string());
         return;
     };

@@ -10,9 +10,10 @@ pub(super) fn root() -> Value {
     settings.into_generator().into_root_schema_for::<Config>().to_value()
 }
 
-/// The schema of the member `key` of the object that `schema` describes.
+/// The schema of the member `key` of the object or map that `schema` describes.
 pub(super) fn member<'a>(schema: &'a Value, key: &str) -> Option<&'a Value> {
-    schema.get("properties")?.get(key)
+    let named = schema.get("properties").and_then(|members| members.get(key));
+    named.or_else(|| schema.get("additionalProperties").filter(|values| values.is_object()))
 }
 
 /// True where `schema` describes an object with named members.

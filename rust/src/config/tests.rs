@@ -77,6 +77,8 @@ fn wrong_types_and_ranges_are_refused_by_name() {
         ),
         (r#"{"server": {"host": ""}}"#, "server.host", "must be a string that is not empty, not \"\""),
         (r#"{"server": {"api_keys": ["a", 1]}}"#, "server.api_keys[1]", "a string that is not empty, not 1"),
+        (r#"{"grammar": {"documents": {"u": 1}}}"#, "grammar.documents.u", "a string, not 1"),
+        (r#"{"grammar": {"documents": []}}"#, "grammar.documents", "must be an object, not a list"),
         (r#"{"server": {"api_keys": [""]}}"#, "server.api_keys[0]", "a string that is not empty, not \"\""),
     ] {
         let (what, text) = refusal(Some(text), "{}");
@@ -130,6 +132,12 @@ fn accepted(schema: &Value) -> BoxedStrategy<Value> {
     if let Some(members) = schema.get("properties").and_then(Value::as_object) {
         let members: Vec<_> = members.iter().map(|(key, sub)| (Just(key.clone()), accepted(sub))).collect();
         return members.prop_map(|members| Value::Object(Map::from_iter(members))).boxed();
+    }
+    if let Some(values) = schema.get("additionalProperties").filter(|values| values.is_object()) {
+        let member = (Just("http://h/a.json".to_owned()), accepted(values));
+        return prop::collection::vec(member, 0..2)
+            .prop_map(|members| Value::Object(Map::from_iter(members)))
+            .boxed();
     }
     let limit = |keyword| schema::limit(schema, keyword);
     let value = if let Some(choices) = schema::choices(schema) {

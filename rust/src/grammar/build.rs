@@ -2,7 +2,7 @@
 
 use super::budget::Budget;
 use super::part::{Ends, Pristine, mask_of};
-use super::schema::{self, Together};
+use super::schema::{self, Library, Together};
 use super::sections::{self, Plan};
 use super::spec::{Calls, Section, Tool};
 use super::{GrammarSpec, calls, env, gbnf, lark, text};
@@ -34,6 +34,7 @@ pub(super) struct Builder {
     /// 0.9 s, with these some milliseconds.
     user: ParserLimits,
     config: GrammarConfig,
+    library: Library,
     caps: InferenceCapabilities,
     ends: Arc<Ends>,
     vocab: Arc<Vocab>,
@@ -55,7 +56,8 @@ impl Builder {
             ..own.clone()
         };
         let ends = Arc::new(Ends { eog: vocab.eog().to_vec(), width: vocab.len() });
-        Ok(Builder { factory, own, user, config: config.clone(), caps, ends, vocab: Arc::clone(vocab) })
+        let (config, library, vocab) = (config.clone(), Library::open(config)?, Arc::clone(vocab));
+        Ok(Builder { factory, own, user, config, library, caps, ends, vocab })
     }
 
     pub(super) fn build(&self, spec: &GrammarSpec, budget: &Budget) -> Result<Plan> {
@@ -88,7 +90,7 @@ impl Builder {
             GrammarSpec::Llguidance(source) => self.llguidance(source, budget),
             GrammarSpec::Calls(calls) => self.calls(calls, budget),
             _ => {
-                let mut together = Together::new(budget);
+                let mut together = Together::new(budget, &self.library);
                 let (kind, source) = self.source(spec, &mut together)?;
                 self.lark(kind, source, together, self.limits(spec))
             }
@@ -129,7 +131,7 @@ impl Builder {
     }
 
     fn calls(&self, calls: &Calls, budget: &Budget) -> Result<Pristine> {
-        let mut together = Together::new(budget);
+        let mut together = Together::new(budget, &self.library);
         let size: usize = calls.tools.iter().map(|tool| tool.schema.len()).sum();
         if size > self.config.max_schema_bytes {
             let why = format!("their schemas are longer than {} bytes", self.config.max_schema_bytes);
@@ -166,8 +168,8 @@ impl Builder {
 
     fn json_source(&self, source: &str, budget: &Budget) -> Result<Pristine> {
         let schema = schema::parse(source, &self.config)?;
-        let prepared = schema::prepare(&schema, &self.config, budget)?;
-        self.lark("schema", prepared.lark, Together::new(budget), &self.own)
+        let prepared = schema::prepare(&schema, &self.config, (budget, &self.library))?;
+        self.lark("schema", prepared.lark, Together::new(budget, &self.library), &self.own)
     }
 
     /// `together`: schemas that the source names.
@@ -186,7 +188,7 @@ impl Builder {
     fn llguidance(&self, source: &str, budget: &Budget) -> Result<Pristine> {
         let refuse = |why: String| Error::grammar("", "llguidance", why);
         if !source.trim_start().starts_with('{') {
-            let mut together = Together::new(budget);
+            let mut together = Together::new(budget, &self.library);
             let ready = user_lark("llguidance", source, &self.config, &mut together)?;
             return self.lark("llguidance", ready, together, &self.user);
         }
@@ -197,7 +199,7 @@ impl Builder {
         if list.max_tokens.is_some() {
             return Err(refuse("max_tokens cannot be set here: use the request's max_tokens".into()));
         }
-        let mut together = Together::new(budget);
+        let mut together = Together::new(budget, &self.library);
         for (i, part) in list.grammars.iter_mut().enumerate() {
             let at = format!("/grammars/{i}/json_schema");
             budget.within(&at, || self.list_part(part, &mut together))?;

@@ -73,13 +73,16 @@ fn lexeme(text: &str) -> Option<usize> {
 mod tests {
     use super::*;
     use crate::grammar::budget::Budget;
+    use crate::grammar::schema::Library;
     use std::sync::Arc;
     use std::time::Duration;
 
     #[test]
     fn only_schemas_are_touched() {
         let budget = Budget::new(Duration::from_secs(60), Arc::default());
-        let with = |source| with_schemas(source, &GrammarConfig::default(), &mut Together::new(&budget));
+        let library = Library::default();
+        let with =
+            |source| with_schemas(source, &GrammarConfig::default(), &mut Together::new(&budget, &library));
         let plain = "start: a // %json {\"not\": {}}\n# %json {\na: \"%json {\" /%json \\/ {/ <%json> \"\\\"%json {\"\n";
         assert_eq!(with(plain).unwrap(), plain);
         let ready = with("start: \"x\" %json {\"type\":\"null\"} \"y\"").unwrap();

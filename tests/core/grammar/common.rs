@@ -6,6 +6,7 @@ use llgtrt::error::Result;
 use llgtrt::grammar::{CompileHandle, Compiler, Grammar, GrammarSpec};
 use llgtrt::types::Token;
 use llgtrt::vocab::Vocab;
+use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, channel};
@@ -21,8 +22,14 @@ pub struct Bench {
 
 impl Bench {
     pub fn new() -> Self {
+        Self::knowing(&BTreeMap::new())
+    }
+
+    /// With these documents, files by URI.
+    pub fn knowing(documents: &BTreeMap<String, String>) -> Self {
+        let documents = documents.clone();
         // However slow the machine is.
-        Self::with(&GrammarConfig { compile_seconds: 600.0, ..Default::default() })
+        Self::with(&GrammarConfig { compile_seconds: 600.0, documents, ..Default::default() })
     }
 
     pub fn with(config: &GrammarConfig) -> Self {

@@ -9,7 +9,7 @@ use super::plain::{Plain, Verdict};
 use llgtrt::error::Error;
 use llgtrt::grammar::{Grammar, GrammarSpec};
 use serde_json::{Value, json};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -24,6 +24,9 @@ const EXCUSED: [&str; 1] = ["optional/format/unknown 0 unknown format"];
 
 /// Texts that are tried to find an order of an instance's keys.
 const TRIES: usize = 20_000;
+
+/// Files by URI.
+type Documents = BTreeMap<String, String>;
 
 struct Case {
     id: String,
@@ -187,10 +190,10 @@ impl<'b> Ordering<'b> {
 }
 
 /// All lines, in the order of the cases, and complaints about what llguidance alone does better.
-fn run(cases: &[Case]) -> (Vec<Line>, Vec<String>) {
+fn run(cases: &[Case], documents: &Documents) -> (Vec<Line>, Vec<String>) {
     let next = AtomicUsize::new(0);
     let work = || {
-        let (bench, plain, mut done) = (Bench::new(), Plain::new(), Vec::new());
+        let (bench, plain, mut done) = (Bench::knowing(documents), Plain::new(), Vec::new());
         loop {
             let i = next.fetch_add(1, Relaxed);
             let Some(case) = cases.get(i) else { return done };
@@ -220,8 +223,8 @@ fn complain(plain: &Verdict, line: &Line, id: &str) -> Option<String> {
     better.then(|| format!("{}; plain: {rejects_valid}, {accepts_invalid}", line.text(id)))
 }
 
-fn compare(name: &str, cases: &[Case], excused: &[&str]) {
-    let (lines, complaints) = run(cases);
+fn compare(name: &str, cases: &[Case], documents: &Documents, excused: &[&str]) {
+    let (lines, complaints) = run(cases, documents);
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/core/grammar/expected").join(name);
     let text: String = cases.iter().zip(&lines).map(|(c, l)| l.text(&c.id) + "\n").collect();
     let count = |f: &dyn Fn(&Line) -> bool| lines.iter().filter(|l| f(l)).count();
@@ -271,10 +274,10 @@ fn maskbench() {
             Case { id: case["id"].as_str().unwrap().to_owned(), schema: case["schema"].take(), tests }
         })
         .collect();
-    compare("maskbench.txt", &cases, &[]);
+    compare("maskbench.txt", &cases, &Documents::new(), &[]);
 }
 
-fn suite(draft: &str, schema_uri: &str) -> Option<Vec<Case>> {
+fn suite(draft: &str, schema_uri: &str) -> Option<(Vec<Case>, Documents)> {
     let all: Value = serde_json::from_str(&data("json-schema-test-suite.json.gz")?).unwrap();
     let mut cases = Vec::new();
     for (file, groups) in all[draft].as_object().unwrap() {
@@ -290,19 +293,31 @@ fn suite(draft: &str, schema_uri: &str) -> Option<Vec<Case>> {
             cases.push(Case { id, schema, tests });
         }
     }
-    Some(cases)
+    Some((cases, remotes(draft, &all["remotes"])))
+}
+
+/// The documents that the suite wants to be found on a web server.
+fn remotes(draft: &str, all: &Value) -> Documents {
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("remotes-{draft}"));
+    let write = |(name, schema): (&String, &Value)| {
+        let file = folder.join(name);
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        std::fs::write(&file, schema.to_string()).unwrap();
+        (format!("http://localhost:1234/{name}"), file.to_str().unwrap().to_owned())
+    };
+    all.as_object().unwrap().iter().map(write).collect()
 }
 
 #[test]
 fn test_suite_2020_12() {
-    if let Some(cases) = suite("draft2020-12", "https://json-schema.org/draft/2020-12/schema") {
-        compare("suite-2020-12.txt", &cases, &EXCUSED);
+    if let Some((cases, remotes)) = suite("draft2020-12", "https://json-schema.org/draft/2020-12/schema") {
+        compare("suite-2020-12.txt", &cases, &remotes, &EXCUSED);
     }
 }
 
 #[test]
 fn test_suite_draft_7() {
-    if let Some(cases) = suite("draft7", "http://json-schema.org/draft-07/schema#") {
-        compare("suite-draft7.txt", &cases, &EXCUSED);
+    if let Some((cases, remotes)) = suite("draft7", "http://json-schema.org/draft-07/schema#") {
+        compare("suite-draft7.txt", &cases, &remotes, &EXCUSED);
     }
 }

@@ -1,6 +1,7 @@
 //! The schemas of a document, each with a number, and what their references mean: by pointer, `$id` and anchor. All of it
 //! is looked up once, and everything that goes over a document goes over these numbers.
 
+use super::Library;
 use super::keywords::{Draft, step};
 use super::refuse;
 use crate::error::Result;
@@ -27,13 +28,14 @@ pub(super) enum Target {
     Here(Id),
     /// A pointer into this document that leads nowhere.
     Missing,
-    /// Perhaps another document: llguidance knows the metaschemas of the drafts, and nothing else.
+    /// Another document, which nobody has.
     Elsewhere,
 }
 
 /// What stands where a schema should.
 #[derive(Debug)]
 pub(super) struct Node<'a> {
+    /// JSON pointer, in another document behind its URI and `#`.
     pub(super) pointer: String,
     pub(super) value: &'a Value,
     /// By keyword, in the order of the text: what is directly inside, used or not, with its name where it has one.
@@ -71,10 +73,13 @@ impl<'a> std::ops::Index<Id> for Arena<'a> {
 pub(super) struct Arena<'a> {
     /// What everything that goes over the document may take together.
     pub(super) budget: &'a Budget,
+    library: &'a Library,
     nodes: Vec<Node<'a>>,
     ids: HashMap<String, Id>,
     /// Pointer and URI of each schema with an `$id`; the root is first.
     resources: Vec<(String, String)>,
+    /// Resources by their URIs, and other documents by those under which they are referred to.
+    uris: HashMap<String, usize>,
     /// By `uri#name`.
     anchors: HashMap<String, Id>,
     /// By resource and name: the schemas that a dynamic reference may mean. `$recursiveAnchor` has no name.
@@ -88,28 +93,26 @@ impl<'a> Arena<'a> {
     ///
     /// # Errors
     /// Where there are too many, or the budget is spent.
-    pub(super) fn new(root: &'a Value, budget: &'a Budget) -> Result<Self> {
+    pub(super) fn new(root: &'a Value, (budget, library): (&'a Budget, &'a Library)) -> Result<Self> {
         let mut arena = Arena {
             budget,
+            library,
             nodes: Vec::new(),
             ids: HashMap::new(),
             resources: vec![(String::new(), NO_ID.to_owned())],
+            uris: HashMap::new(),
             anchors: HashMap::new(),
             dynamic: HashMap::new(),
             is_dynamic: false,
         };
         arena.add(String::new(), root, 0, Some(Draft::D2020))?;
-        let mut uris = HashMap::new();
-        for (resource, (_, uri)) in arena.resources.iter().enumerate() {
-            uris.entry(uri.clone()).or_insert(resource);
-        }
         let mut id = ROOT;
         while id < arena.nodes.len() {
             if let Some(text) = arena[id].text("$ref") {
-                arena.nodes[id].reference = Some(arena.resolve(id, text, &uris)?);
+                arena.nodes[id].reference = Some(arena.resolve(id, text)?);
             }
             if let Some(text) = arena[id].text("$dynamicRef").or_else(|| arena[id].text("$recursiveRef")) {
-                arena.nodes[id].dynamic = Some(arena.resolve(id, text, &uris)?);
+                arena.nodes[id].dynamic = Some(arena.resolve(id, text)?);
             }
             id += 1;
         }
@@ -151,7 +154,7 @@ impl<'a> Arena<'a> {
         let named = around.map(|around| Draft::of(value, around));
         let resource = named.map_or(resource, |draft| self.identify(id, &pointer, value, (resource, draft)));
         // What only a reference makes a schema has the draft of the document.
-        let draft = named.unwrap_or_else(|| self.nodes.first().map_or(Draft::D2020, |root| root.draft));
+        let draft = named.unwrap_or_else(|| self[self.document(&pointer).0].draft);
         self.ids.insert(pointer.clone(), id);
         let (inner, reference, dynamic) = (Vec::new(), None, None);
         self.nodes.push(Node { pointer, value, inner, reference, dynamic, draft, resource });
@@ -187,11 +190,12 @@ impl<'a> Arena<'a> {
             if !uri.is_empty() {
                 let uri = join(&self.resources[resource].1, uri);
                 if pointer.is_empty() {
-                    self.resources[0].1 = uri;
+                    self.resources[0].1.clone_from(&uri);
                 } else {
-                    self.resources.push((pointer.to_owned(), uri));
+                    self.resources.push((pointer.to_owned(), uri.clone()));
                     resource = self.resources.len() - 1;
                 }
+                self.uris.entry(uri).or_insert(resource);
             }
             if !fragment.is_empty() && draft <= Draft::D7 {
                 self.anchor(resource, fragment, id);
@@ -216,14 +220,14 @@ impl<'a> Arena<'a> {
     }
 
     /// What the reference of this schema means; what it leads to has a number then.
-    fn resolve(&mut self, from: Id, reference: &str, uris: &HashMap<String, usize>) -> Result<Target> {
+    fn resolve(&mut self, from: Id, reference: &str) -> Result<Target> {
         let (uri, fragment) = reference.split_once('#').unwrap_or((reference, ""));
         let base = self.nodes[from].resource;
         let resource = if uri.is_empty() {
             base
         } else {
-            match uris.get(&join(&self.resources[base].1, uri)) {
-                Some(resource) => *resource,
+            match self.find(from, join(&self.resources[base].1, uri))? {
+                Some(resource) => resource,
                 None => return Ok(Target::Elsewhere),
             }
         };
@@ -234,12 +238,36 @@ impl<'a> Arena<'a> {
             return Ok(anchor.map_or(Target::Missing, |id| Target::Here(*id)));
         }
         let pointer = format!("{pointer}{fragment}");
-        let Some(value) = self[ROOT].value.pointer(&pointer) else { return Ok(Target::Missing) };
+        let (document, inside) = self.document(&pointer);
+        let Some(value) = self[document].value.pointer(inside) else { return Ok(Target::Missing) };
         // What is no schema by its place names nothing.
         let under = |(_, (place, _)): &(usize, &(String, String))| is_within(&pointer, place);
         let within = self.resources.iter().enumerate().filter(under).max_by_key(|(_, (p, _))| p.len());
         let resource = within.map_or(0, |(resource, _)| resource);
         Ok(Target::Here(self.add(pointer, value, resource, None)?))
+    }
+
+    /// The resource of an absolute URI; another document is added where the library has it.
+    fn find(&mut self, from: Id, uri: String) -> Result<Option<usize>> {
+        if let Some(resource) = self.uris.get(&uri) {
+            return Ok(Some(*resource));
+        }
+        let Some(value) = self.library.get(&uri) else { return Ok(None) };
+        let (place, around) = (format!("{uri}#"), self[from].draft);
+        self.resources.push((place.clone(), uri.clone()));
+        let root = self.add(place, value, self.resources.len() - 1, Some(around))?;
+        let resource = self[root].resource;
+        self.uris.insert(uri, resource);
+        Ok(Some(resource))
+    }
+
+    /// The root of the document that a pointer is of, and the pointer inside.
+    fn document<'p>(&self, pointer: &'p str) -> (Id, &'p str) {
+        if pointer.is_empty() || pointer.starts_with('/') {
+            return (ROOT, pointer);
+        }
+        let end = pointer.find('#').map_or(pointer.len(), |at| at + 1);
+        (self.ids.get(&pointer[..end]).copied().unwrap_or(ROOT), &pointer[end..])
     }
 }
 
@@ -334,13 +362,14 @@ mod tests {
                 {"$ref": "sub.json#/$defs/x"},
                 {"$ref": "root.json"},
                 {"$ref": "#/$defs/c"},
-                {"$ref": "http://json-schema.org/draft-07/schema#"},
+                {"$ref": "http://example.com/b.json"},
+                {"$ref": "http://json-schema.org/draft-07/schema#/definitions/nonNegativeInteger"},
                 {"$ref": "#/notes/0"},
             ],
             "notes": [{"$ref": "#/$defs"}],
         });
-        let budget = Budget::of_a_test();
-        let arena = Arena::new(&doc, &budget).unwrap();
+        let (budget, library) = (Budget::of_a_test(), Library::default());
+        let arena = Arena::new(&doc, (&budget, &library)).unwrap();
         let leads = |id: Id| match arena[id].reference {
             Some(Target::Here(id)) => arena[id].pointer.clone(),
             other => format!("{other:?}"),
@@ -348,7 +377,8 @@ mod tests {
         let found: Vec<_> = arena.inside(ROOT, "prefixItems").iter().map(|(_, id)| leads(*id)).collect();
         let x = "/$defs/sub/$defs/x";
         assert_eq!(found[..4], ["/$defs/a b", "/$defs/a b", x, ""]);
-        assert_eq!(found[4..], ["Some(Missing)", "Some(Elsewhere)", "/notes/0"]);
+        let meta = "http://json-schema.org/draft-07/schema#/definitions/nonNegativeInteger";
+        assert_eq!(found[4..], ["Some(Missing)", "Some(Elsewhere)", meta, "/notes/0"]);
         assert_eq!(leads(arena.ids["/notes/0"]), "/$defs");
         assert_eq!(leads(arena.ids["/$defs/sub/items"]), x);
     }

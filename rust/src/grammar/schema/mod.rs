@@ -12,6 +12,7 @@ mod evaluated;
 mod explain;
 mod formats;
 mod keywords;
+mod library;
 mod logic;
 mod number;
 mod numeral;
@@ -31,6 +32,7 @@ use super::budget::Budget;
 use crate::config::GrammarConfig;
 use crate::error::{Error, Result};
 use arena::Arena;
+pub(super) use library::Library;
 use llguidance::api::GrammarWithLexer;
 use read::Reader;
 use serde_json::Value;
@@ -54,14 +56,15 @@ pub(super) struct Prepared {
 #[derive(Debug)]
 pub(super) struct Together<'a> {
     budget: &'a Budget,
+    library: &'a Library,
     divisors: f64,
     larks: Vec<String>,
 }
 
 impl<'a> Together<'a> {
     /// None so far.
-    pub(super) fn new(budget: &'a Budget) -> Self {
-        Together { budget, divisors: 0.0, larks: Vec::new() }
+    pub(super) fn new(budget: &'a Budget, library: &'a Library) -> Self {
+        Together { budget, library, divisors: 0.0, larks: Vec::new() }
     }
 
     /// The name of one more grammar, for a schema.
@@ -69,7 +72,7 @@ impl<'a> Together<'a> {
     /// # Errors
     /// As [`prepare`].
     pub(super) fn prepare(&mut self, schema: &Value, config: &GrammarConfig) -> Result<String> {
-        let prepared = prepare(schema, config, self.budget)?;
+        let prepared = prepare(schema, config, (self.budget, self.library))?;
         self.divisors += prepared.divisors;
         if self.divisors > write::MAX_DIVISORS {
             let most = write::MAX_DIVISORS;
@@ -103,7 +106,11 @@ pub(super) fn parse(source: &str, config: &GrammarConfig) -> Result<Value> {
 ///
 /// # Errors
 /// What cannot be enforced, by pointer and keyword; where the budget is spent.
-pub(super) fn prepare(schema: &Value, config: &GrammarConfig, budget: &Budget) -> Result<Prepared> {
+pub(super) fn prepare(
+    schema: &Value,
+    config: &GrammarConfig,
+    (budget, library): (&Budget, &Library),
+) -> Result<Prepared> {
     match schema {
         Value::Bool(true) | Value::Object(_) => {}
         Value::Bool(false) => return Err(refuse("", "false", "nothing satisfies it")),
@@ -115,7 +122,7 @@ pub(super) fn prepare(schema: &Value, config: &GrammarConfig, budget: &Budget) -
     if depth(schema) > MAX_DEPTH {
         return Err(refuse("", "schema", format!("nested deeper than {MAX_DEPTH}")));
     }
-    let arena = Arena::new(schema, budget)?;
+    let arena = Arena::new(schema, (budget, library))?;
     let mut reader = Reader::new(&arena, config);
     let root = reader.root();
     let mut writer = Writer::new(&mut reader);

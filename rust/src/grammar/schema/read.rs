@@ -271,7 +271,8 @@ impl<'a> Reader<'a> {
                 Err(refuse(&node.pointer, "$ref", format!("{text} leads nowhere")))
             }
             (Some(Target::Elsewhere), _) => {
-                let why = "leads out of the document: put the schema that it means under $defs";
+                let why = "leads out of the document: put the schema that it means under $defs, or have the server know it \
+                           (grammar.documents)";
                 Err(refuse(&node.pointer, "$ref", why))
             }
             _ => Err(refuse(&node.pointer, "$ref", "is not a text")),
