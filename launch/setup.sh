@@ -27,7 +27,10 @@ setup_all() {
     exec 9>"$LLGTRT_ROOT/.build/lock"
     if command -v flock >/dev/null; then flock 9; fi
     setup_venv run build
-    if [[ $1 == dev ]]; then setup_venv dev; fi
+    if [[ $1 == dev ]]; then
+        setup_venv dev
+        setup_javascript
+    fi
     # shellcheck source=launch/env.sh
     . "$LLGTRT_ROOT/launch/env.sh"
     setup_extension
@@ -53,6 +56,16 @@ setup_venv() {
             --only-binary :all: --require-hashes -r "$list"
         cp "$list" "$venv/.$name.txt"
     done
+}
+
+# OpenAI's SDK for JavaScript (5 MB), which some tests need: where npm is not there, or fails, they are skipped.
+setup_javascript() {
+    local folder="$LLGTRT_ROOT/tests/clients_js"
+    if ! command -v npm >/dev/null || cmp -s "$folder/package-lock.json" "$folder/node_modules/.lock"; then return; fi
+    say "step 2: packages of tests/clients_js/package-lock.json"
+    if (logged npm npm ci --prefix "$folder" --ignore-scripts --no-audit --no-fund); then
+        cp "$folder/package-lock.json" "$folder/node_modules/.lock"
+    fi
 }
 
 find_python() {

@@ -241,6 +241,18 @@ def test_templates_without_tools_are_told_in_words() -> None:
     assert core["sections"][0]["free"]["triggers"] == [{"text": '{"name": "', "next": 1, "at_start": True}]
 
 
+@pytest.mark.parametrize("template", [NATIVE, CHATML])
+def test_the_model_is_not_told_of_the_dialect(template: str) -> None:
+    parameters = {"type": "object", "properties": {"$schema": {"type": "string"}}}
+    dialect = {"$schema": "http://json-schema.org/draft-07/schema#"}
+    plain, *_ = made(template, tools=[tool("get", parameters)])
+    named, core, _ = made(template, tools=[tool("get", dialect | parameters)])
+    assert named == plain
+    assert '"$schema": {"type": "string"}' in plain
+    (asked,) = core["sections"][1]["bound"]["grammar"]["calls"]["tools"]
+    assert json.loads(asked["schema"]) == dialect | parameters
+
+
 def test_templates_without_a_system_are_told_by_the_user() -> None:
     source = CHATML.replace(
         "{%- for",

@@ -49,7 +49,7 @@ class Tools:
                 "function": {
                     "name": tool.function.name,
                     "description": tool.function.description or "",
-                    "parameters": msgspec.json.decode(_parameters(tool.function)),
+                    "parameters": _told(_parameters(tool.function)),
                 },
             }
             for tool in self.functions
@@ -144,6 +144,15 @@ def _parameters(function: Function) -> str:
     """The schema of the arguments, as the client wrote it."""
     text = bytes(function.parameters).decode()
     return _NO_PARAMETERS if text in ("", "null") else text
+
+
+def _told(parameters: str) -> Any:
+    """The schema as the model is told of it.
+
+    Zod and many MCP servers name its dialect, which says nothing of arguments and is not what models have learned.
+    """
+    told = msgspec.json.decode(parameters)
+    return {k: v for k, v in told.items() if k != "$schema"} if isinstance(told, dict) else told
 
 
 def calls(message: schema.Message, at: str) -> dict[str, Any]:
