@@ -149,7 +149,7 @@ def _parameters(function: Function) -> str:
 def _told(parameters: str) -> Any:
     """The schema as the model is told of it.
 
-    Zod and many MCP servers name its dialect, which says nothing of arguments and is not what models have learned.
+    Zod and many MCP servers name its dialect, which says nothing of arguments; models have not learned it.
     """
     told = msgspec.json.decode(parameters)
     return {k: v for k, v in told.items() if k != "$schema"} if isinstance(told, dict) else told
