@@ -39,9 +39,9 @@ const RUST_ORDER: &[&str] = &[
 /// The Python layer's modules from the bottom up.
 #[rustfmt::skip]
 const PYTHON_ORDER: &[&str] = &[
-    "baseline", "_core", "flags", "rank", "settings", "demo", "mpi", "trtllm", "trtllm_llm", "hub", "templates",
-    "prompt", "engine", "engine_child", "metrics", "openai", "llm", "__init__", "run", "build", "check", "connection", "page", "app",
-    "serve", "batch", "cli", "cluster", "__main__",
+    "baseline", "interpreter", "_core", "flags", "rank", "settings", "demo", "mpi", "trtllm", "trtllm_llm", "hub",
+    "templates", "prompt", "engine", "engine_child", "metrics", "openai", "llm", "__init__", "run", "build", "check",
+    "connection", "page", "app", "serve", "batch", "cli", "cluster", "__main__",
 ];
 
 /// Folders whose modules import each other without a circle, and the name that they have in Python.

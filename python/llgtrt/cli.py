@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from llgtrt import __version__, _core, build, check, demo, flags, hub, mpi, rank, run
+from llgtrt import __version__, _core, build, check, demo, flags, hub, interpreter, mpi, rank, run
 from llgtrt.settings import Settings, StartError, given, hidden, is_loopback, load, named
 
 log = logging.getLogger(__name__)
@@ -93,8 +93,7 @@ def _leads(parsed: argparse.Namespace, settings: Settings) -> bool:
         _core.follow(settings.target, settings.config)
         return False
     if rank is None and (count > 1 or parsed.dry_run):
-        isolated = ["-I"] if sys.flags.isolated else []
-        own = [sys.executable, *isolated, "-m", "llgtrt", *parsed.arguments]
+        own = [*interpreter.command("llgtrt"), *parsed.arguments]
         line = mpi.command(count, own) if count > 1 else own
         if parsed.dry_run:
             print(shlex.join(word for word in line if word != "--dry-run"))

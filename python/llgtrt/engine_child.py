@@ -1,9 +1,8 @@
-"""The engine process: ``python -m llgtrt.engine_child <descriptor>``. Imports the core and nothing else."""
+"""The engine process: ``python -m llgtrt.engine_child <descriptor>``. Imports nothing of the server."""
 
 import sys
 
-from llgtrt import _core
+from llgtrt import _core, interpreter
 
 if __name__ == "__main__":
-    rank = [sys.executable, *(["-I"] if sys.flags.isolated else []), "-m", "llgtrt.rank"]
-    sys.exit(_core.engine_process(int(sys.argv[-1]), rank))
+    sys.exit(_core.engine_process(int(sys.argv[-1]), interpreter.command("llgtrt.rank")))

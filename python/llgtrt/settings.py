@@ -6,12 +6,11 @@ import dataclasses
 import ipaddress
 import json
 import os
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypedDict
 
-from llgtrt import _core
+from llgtrt import _core, interpreter
 
 TOY = "toy"
 """The weightless engine, as a target: `toy`, or `toy:` and options of the core's (`rust/src/exec/toy.rs`)."""
@@ -135,7 +134,7 @@ class Settings:
         return path if not self.is_toy and path.is_dir() else None
 
     def child(self, wanted: bool) -> list[str] | None:
-        """The engine process's command line, in the same Python and as isolated as this; None = a thread.
+        """The engine process's command line, in the same Python; None = a thread.
 
         Raises:
             StartError: none is wanted, but there are ranks, which end with it.
@@ -146,7 +145,7 @@ class Settings:
                     "server.engine_process: ranks need it; set it to true, or parallel.tp_size to 1"
                 )
             return None
-        return [sys.executable, *(["-I"] if sys.flags.isolated else []), "-m", "llgtrt.engine_child"]
+        return interpreter.command("llgtrt.engine_child")
 
     @property
     def is_toy(self) -> bool:
