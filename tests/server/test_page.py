@@ -232,3 +232,6 @@ def test_the_request_elsewhere_is_the_one_that_is_sent(browser: Browser) -> None
         page.select_option("#language", language)
         page.fill("#prompt", "it's a test")
         browser.expects("#code").to_have_value(re.compile(f"^{begins}"))
+    browser.expects("#code").not_to_have_value(re.compile(" as OpenAI"))
+    page.uncheck("#speculation")
+    browser.expects("#code").to_have_value(re.compile(r"} as OpenAI\.\w+CreateParamsNonStreaming\);"))

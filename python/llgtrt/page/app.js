@@ -252,7 +252,10 @@ const LANGUAGES = {
     `answer = client.chat.completions.create(**body, extra_body=extra)\nprint(answer.choices[0].message.content)`,
   TypeScript: (url, body) =>
     `import OpenAI from "openai";\n\nconst client = new OpenAI({ baseURL: "${url}/v1", apiKey: "none" });\n` +
-    `const answer = await client.chat.completions.create(${body});\nconsole.log(answer.choices[0].message.content);`,
+    // `speculative` is not in the SDK's types.
+    `const answer = await client.chat.completions.create(${body}` +
+    `${"speculative" in JSON.parse(body) ? " as OpenAI.ChatCompletionCreateParamsNonStreaming" : ""});\n` +
+    `console.log(answer.choices[0].message.content);`,
 };
 
 function code() {
