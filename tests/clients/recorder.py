@@ -9,6 +9,7 @@ import contextlib
 import dataclasses
 import http.client
 import json
+import sys
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -100,6 +101,11 @@ class _Listener(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 128
     """Connections that may wait: load tools open many at a time."""
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        # A client that ends a connection between two requests may.
+        if not isinstance(sys.exc_info()[1], ConnectionError):
+            super().handle_error(request, client_address)
 
 
 class _Handler(BaseHTTPRequestHandler):
