@@ -44,6 +44,8 @@ setup_venv() {
     if [[ ! -x $venv/bin/python || $(cat "$venv/.root" 2>/dev/null) != "$home" ]]; then
         python=$(find_python)
         say "step 1: Python environment in .venv"
+        # What a link leads to is another checkout's, and stays as it is.
+        if [[ -L $venv ]]; then rm -- "$venv"; fi
         "$python" -m venv --clear "$venv" || refuse ".venv cannot be made; install: $(apt_line "$(venv_package "$python")")"
         printf '%s' "$home" >"$venv/.root"
     fi

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import openai
 import pytest
 
-from .serving import ROOT, Server, serving, serving_demo
-
-DATA = Path(os.environ.get("LLGTRT_DATA", ROOT.parent / "shared" / "data"))
+from .serving import DATA, ROOT, Server, serving, serving_demo
 
 
 @pytest.fixture(scope="session")

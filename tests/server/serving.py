@@ -20,10 +20,14 @@ import httpx
 import openai
 
 ROOT = Path(__file__).parents[2]
+DATA = Path(os.environ.get("LLGTRT_DATA", ROOT.parent / "shared" / "data"))
+"""The folder with what others publish."""
 PATIENCE = 600.0
 """Seconds that anything may take: a machine may stall for minutes. Pytest ends what hangs."""
 PACKAGE = os.environ.get("LLGTRT_PACKAGE", str(ROOT / "python"))
 """The folder with the package: that of another build lies elsewhere."""
+PYTHON = os.environ.get("LLGTRT_PYTHON", sys.executable)
+"""The Python that starts the server, where it is not that of the tests (launch/check-clients.sh)."""
 COMMAND = os.environ.get("LLGTRT_SERVER", "-m llgtrt").split()
 """Arguments of Python that start the server; tests/python/fake_core.py can take its place."""
 
@@ -44,7 +48,7 @@ class Server:
         self._config = tempfile.NamedTemporaryFile("w", suffix=".json")  # noqa: SIM115
         json.dump(config or {}, self._config)
         self._config.flush()
-        command = [sys.executable, *start, target, "--port", "0"]
+        command = [PYTHON, *start, target, "--port", "0"]
         command += ["--runtime-config", self._config.name, *flags]
         found = {"PYTHONPATH": os.pathsep.join(map(str, (*path, PACKAGE)))}
         variables = os.environ | found | dict(environment or {})

@@ -88,3 +88,14 @@ def test_it_thinks_where_it_is_told_to(api: openai.OpenAI) -> None:
     told = ask(api, request, response_format=schema, reasoning_effort="low")
     assert "Tom Weber" in told.message.reasoning_content
     assert json.loads(told.message.content) == json.loads(plain.message.content) == ORDER
+
+
+def test_speculation_changes_no_call(api: openai.OpenAI) -> None:
+    for seed in range(3):
+        settings: dict[str, Any] = {"tools": TOOLS, "tool_choice": "required", "seed": seed, "temperature": 1}
+        answers = []
+        for enabled in (True, False):
+            speculative = {"speculative": {"enabled": enabled}}
+            choice = ask(api, f"{TEXT}\nOrder something.", **settings, extra_body=speculative)
+            answers.append((calls(choice), choice.message.content, choice.finish_reason))
+        assert answers[0] == answers[1]

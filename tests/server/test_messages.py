@@ -298,6 +298,7 @@ USE = {"type": "tool_use", "id": "toolu_1", "name": "switch", "input": {"on": Tr
         ({"response_format": {"type": "json_object"}}, "response_format"),
         ({"n": 2}, "n"),
         ({"output_config": {"format": {"type": "json_schema"}}}, "output_config.format.schema"),
+        ({"thread": {"type": "create"}}, "thread"),
         (
             {"output_config": {"format": {"type": "json_schema", "schema": {"minimum": "x"}}}},
             "output_config.format",
@@ -315,6 +316,14 @@ def test_bad_bodies_are_refused_by_name(toy: Server, fields: dict[str, Any], nam
             "invalid_request_error",
         )
         assert told["error"]["message"].startswith(f"{name}: "), told
+
+
+def test_a_conversation_held_by_the_server_is_refused_so_that_the_sdk_sends_its_own(toy: Server) -> None:
+    for thread in {"type": "create"}, {"type": "continue", "previous_message_id": "msg_1"}:
+        body = {"messages": HI, "max_tokens": 4, "thread": thread}
+        told = toy.http.post(PAGE, json=body).json()["error"]
+        assert told["details"] == {"error_code": "thread_unsupported_request", "unsupported": ["thread"]}
+    assert ask(toy, thread=None)
 
 
 def test_errors_before_a_handler_have_the_same_form() -> None:

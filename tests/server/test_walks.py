@@ -13,8 +13,7 @@ import httpx
 import jsonschema
 import pytest
 
-from .conftest import DATA
-from .serving import PATIENCE, Server
+from .serving import DATA, PATIENCE, Server
 
 WALKS = 200
 # Bytes are the ids of the weightless engine's tokens: strings and lists should come to an end now and then.

@@ -64,6 +64,7 @@ UNSUPPORTED: dict[str, tuple[Any, ...]] = {
     "container": (),
     "context_management": (),
     "mcp_servers": ([],),
+    "thread": (),
     "speed": ("standard",),
     "lora": ([],),
     "lora_path": (),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import msgspec
 
@@ -35,6 +36,9 @@ _NAMES = {
 }
 """This API's names of what a chat names otherwise."""
 
+_DETAILS = {"thread": {"error_code": "thread_unsupported_request", "unsupported": ["thread"]}}
+"""More of a field: told this, the SDK sends the whole conversation, on that turn and all that follow."""
+
 _FUNCTION = re.compile(r"(tools\[\d+\])\.function\.(name|parameters)")
 _MEMBERS = {"name": "name", "parameters": "input_schema"}
 
@@ -54,7 +58,9 @@ def body(error: ApiError) -> bytes:
     message = error.message
     if error.param:
         message = f"{_renamed(error.param)}: {message.removeprefix(f'{error.param}: ')}"
-    told = {"type": _TYPES.get(error.status, _OTHER), "message": message}
+    told: dict[str, Any] = {"type": _TYPES.get(error.status, _OTHER), "message": message}
+    if error.param in _DETAILS:
+        told["details"] = _DETAILS[error.param]
     return msgspec.json.encode({"type": "error", "error": told})
 
 

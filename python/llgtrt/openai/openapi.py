@@ -173,7 +173,8 @@ def _content(path: str, kind: type[msgspec.Struct] | None) -> Json:
     if path == "/metrics":
         return {"text/plain": {"schema": {"type": "string"}}}
     streams = path in ("/v1/chat/completions", "/v1/completions", "/v1/responses", anthropic.PAGE)
-    stream = {"text/event-stream": {"schema": {"type": "string"}}} if streams else {}
+    # Without a schema: readers differ in whether it is that of the whole text or of an event.
+    stream: Json = {"text/event-stream": {}} if streams else {}
     return {"application/json": {"schema": {"type": "object"}}, **stream}
 
 

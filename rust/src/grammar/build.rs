@@ -2,7 +2,7 @@
 
 use super::budget::Budget;
 use super::part::{Ends, Pristine, mask_of};
-use super::schema::{self, Library, Together};
+use super::schema::{self, Library, Parts, Together};
 use super::sections::{self, Plan};
 use super::spec::{Calls, Section, Tool};
 use super::{GrammarSpec, calls, env, gbnf, lark, text};
@@ -155,7 +155,7 @@ impl Builder {
         }
         grammars.extend(together.named());
         let grammar = TopLevelGrammar { grammars, max_tokens: None };
-        self.compile(grammar, limits).map_err(|why| self.locate(calls, budget, why))
+        self.compile_list(grammar, limits).map_err(|why| self.locate(calls, budget, why))
     }
 
     /// What is wrong where the grammar of calls does not compile: the first of its parts that does not alone.
@@ -169,7 +169,19 @@ impl Builder {
     fn json_source(&self, source: &str, budget: &Budget) -> Result<Pristine> {
         let schema = schema::parse(source, &self.config)?;
         let prepared = schema::prepare(&schema, &self.config, (budget, &self.library))?;
-        self.lark("schema", prepared.lark, Together::new(budget, &self.library), &self.own)
+        match prepared.parts {
+            Some(parts) => self.parts(parts, prepared.lark),
+            None => self.lark("schema", prepared.lark, Together::new(budget, &self.library), &self.own),
+        }
+    }
+
+    /// `lark`: the same as a text.
+    fn parts(&self, parts: Parts, lark: String) -> Result<Pristine> {
+        if !parts.fits(&self.own) {
+            return Err(Error::grammar("", "schema", "its grammar is too large: make it simpler"));
+        }
+        let init = GrammarInit::Internal(parts.grammar, parts.lexer);
+        self.compile(init, Some(lark), &self.own).map_err(|why| Error::grammar("", "schema", why))
     }
 
     /// `together`: schemas that the source names.
@@ -182,7 +194,7 @@ impl Builder {
     ) -> Result<Pristine> {
         let mut list = TopLevelGrammar::from_lark(source);
         list.grammars.extend(together.named());
-        self.compile(list, limits).map_err(|why| Error::grammar("", kind, why))
+        self.compile_list(list, limits).map_err(|why| Error::grammar("", kind, why))
     }
 
     fn llguidance(&self, source: &str, budget: &Budget) -> Result<Pristine> {
@@ -205,7 +217,7 @@ impl Builder {
             budget.within(&at, || self.list_part(part, &mut together))?;
         }
         list.grammars.extend(together.named());
-        self.compile(list, &self.user).map_err(refuse)
+        self.compile_list(list, &self.user).map_err(refuse)
     }
 
     fn list_part(&self, part: &mut GrammarWithLexer, together: &mut Together<'_>) -> Result<()> {
@@ -218,17 +230,21 @@ impl Builder {
         Ok(())
     }
 
-    /// Compiles, and computes the first mask: some grammars compile and then admit nothing.
-    fn compile(&self, grammar: TopLevelGrammar, limits: &ParserLimits) -> Result<Pristine, String> {
+    fn compile_list(&self, grammar: TopLevelGrammar, limits: &ParserLimits) -> Result<Pristine, String> {
         let guide = lark_of(&grammar);
+        self.compile(GrammarInit::Serialized(grammar), guide, limits)
+    }
+
+    /// Compiles, and computes the first mask: some grammars compile and then admit nothing.
+    fn compile(
+        &self,
+        init: GrammarInit,
+        guide: Option<String>,
+        limits: &ParserLimits,
+    ) -> Result<Pristine, String> {
         let parser = self
             .factory
-            .create_parser_from_init_ext(
-                GrammarInit::Serialized(grammar),
-                Logger::new(0, 0),
-                self.caps.clone(),
-                limits.clone(),
-            )
+            .create_parser_from_init_ext(init, Logger::new(0, 0), self.caps.clone(), limits.clone())
             .map_err(|e| text::clean(&format!("{e:#}")))?;
         let can_rollback = parser.parser.grammar().lexer_spec().can_rollback();
         let mut matcher = Matcher::new(Ok(parser));

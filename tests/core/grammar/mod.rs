@@ -5,6 +5,7 @@ mod compiler;
 mod conformance;
 mod forced;
 mod fresh;
+mod guide;
 mod keywords;
 mod plain;
 mod refusals;

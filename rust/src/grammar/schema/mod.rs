@@ -7,9 +7,11 @@
 //! All of it takes from one budget.
 
 mod arena;
+mod assemble;
 mod combine;
 mod evaluated;
 mod explain;
+mod expr;
 mod formats;
 mod keywords;
 mod library;
@@ -32,6 +34,7 @@ use super::budget::Budget;
 use crate::config::GrammarConfig;
 use crate::error::{Error, Result};
 use arena::Arena;
+pub(super) use assemble::Parts;
 pub(super) use library::Library;
 use llguidance::api::GrammarWithLexer;
 use read::Reader;
@@ -49,6 +52,8 @@ const MAX_DEPTH: usize = 100;
 pub(super) struct Prepared {
     /// In Lark.
     pub(super) lark: String,
+    /// The same for llguidance, where that can take it.
+    pub(super) parts: Option<Parts>,
     divisors: f64,
 }
 
@@ -131,7 +136,8 @@ pub(super) fn prepare(
         return Err(explain::unsatisfiable(&arena, config));
     }
     let divisors = writer.divisors;
-    Ok(Prepared { lark: writer.finish()?, divisors })
+    let (parts, lark) = writer.finish()?;
+    Ok(Prepared { lark, parts, divisors })
 }
 
 fn name(number: usize) -> String {

@@ -1,5 +1,6 @@
 //! How numbers are written: expressions for the texts of numbers within bounds.
 
+use super::expr::Expr;
 use super::number::{Cell, Decimal, End};
 
 /// A whole number.
@@ -21,38 +22,35 @@ pub(super) enum Style {
     Fraction,
 }
 
-/// A terminal of Lark for the numbers between the ends of the cell.
-pub(super) fn terminal(cell: &Cell, style: Style) -> String {
+/// The numbers between the ends of the cell.
+pub(super) fn terminal(cell: &Cell, style: Style) -> Expr {
     if let Some(n) = cell.single() {
-        return format!("/{}/", n.text().replace('.', r"\."));
+        return Expr::Text(n.text());
     }
-    let mut parts = vec![match style {
-        Style::Whole if cell.is_all() => format!("/{WHOLE}/"),
+    let regex = |text: &str| Expr::Regex(text.to_owned());
+    let mut parts = match style {
+        Style::Whole if cell.is_all() => vec![regex(WHOLE)],
         // One expression tells where the text must end; a conjunction leaves that to be found out.
         Style::Whole => {
             let end = |end: End| end.map(|(n, _)| n.floor());
-            return format!("/{}/", whole(end(cell.low), end(cell.high)));
+            return Expr::Regex(whole(end(cell.low), end(cell.high)));
         }
-        Style::Any if cell.is_all() => format!("/{NUMBER}/"),
-        Style::Any => format!("/{PLAIN}/"),
-        Style::Fraction => format!(r"/{PLAIN}/ & ~/-?[0-9]+(?:\.0+)?/"),
-    }];
-    if let Some((low, own)) = cell.low {
-        parts.push(format!("/{}/", from(low, own)));
-    }
-    if let Some((high, own)) = cell.high {
-        parts.push(format!("/{}/", up_to(high, own)));
-    }
-    parts.join(" & ")
+        Style::Any if cell.is_all() => vec![regex(NUMBER)],
+        Style::Any => vec![regex(PLAIN)],
+        Style::Fraction => vec![regex(PLAIN), Expr::Not(Box::new(regex(r"-?[0-9]+(?:\.0+)?")))],
+    };
+    parts.extend(cell.low.map(|(low, own)| Expr::Regex(from(low, own))));
+    parts.extend(cell.high.map(|(high, own)| Expr::Regex(up_to(high, own))));
+    Expr::All(parts)
 }
 
-/// A terminal for the multiples of a divisor of 100 among whole numbers: their last two digits tell. None for others.
-pub(super) fn multiples(by: Decimal) -> Option<String> {
+/// The multiples of a divisor of 100 among whole numbers: their last two digits tell. None for others.
+pub(super) fn multiples(by: Decimal) -> Option<Expr> {
     let d = u32::try_from(by.digits).ok().filter(|d| by.is_whole() && 100 % *d == 0)?;
     let all = (0..100).filter(|n| n % d == 0);
     let short: Vec<String> = all.clone().filter(|n| *n < 10).map(|n: u32| n.to_string()).collect();
     let long: Vec<String> = all.map(|n| format!("{n:02}")).collect();
-    Some(format!("/-?(?:[0-9]*(?:{})|(?:{}))/", long.join("|"), short.join("|")))
+    Some(Expr::Regex(format!("-?(?:[0-9]*(?:{})|(?:{}))", long.join("|"), short.join("|"))))
 }
 
 /// Whole numbers from one to another.
@@ -252,8 +250,8 @@ mod tests {
 
     #[test]
     fn last_digits_tell_multiples() {
-        let rx = multiples(Decimal::new(4, 0)).unwrap();
-        let mut rx = Regex::new(rx.trim_matches('/')).unwrap();
+        let Some(Expr::Regex(rx)) = multiples(Decimal::new(4, 0)) else { panic!() };
+        let mut rx = Regex::new(&rx).unwrap();
         for n in [0, 4, 8, 12, 100, 1234, -16, -2] {
             assert_eq!(rx.is_match(&n.to_string()), n % 4 == 0, "{n}");
         }

@@ -1,5 +1,6 @@
 //! The rules of a grammar that is being written: which of them derive a text, and how they look in Lark.
 
+use super::expr::{Terminal, quoted};
 use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::rc::Rc;
@@ -11,8 +12,11 @@ pub(super) type Rule = usize;
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum Symbol {
     Rule(Rule),
-    /// As it stands in Lark.
+    Terminal(Terminal),
+    /// This text.
     Text(Rc<str>),
+    /// What llguidance's own schemas accept, in Lark alone.
+    Json(Rc<str>),
     /// As often as one likes.
     Star(Rule),
     /// So many times at least and at most.
@@ -96,7 +100,7 @@ pub(super) fn counted((first, more): (Rule, Rule), least: u32, most: Option<u32>
 
 fn rule_of(symbol: &Symbol) -> Option<Rule> {
     match symbol {
-        Symbol::Text(_) => None,
+        Symbol::Terminal(_) | Symbol::Text(_) | Symbol::Json(_) => None,
         Symbol::Times(_, _, Some(0)) => None,
         Symbol::Rule(r) | Symbol::Star(r) | Symbol::Times(r, ..) | Symbol::Fresh(r) | Symbol::Past(r, _) => {
             Some(*r)
@@ -106,7 +110,8 @@ fn rule_of(symbol: &Symbol) -> Option<Rule> {
 
 fn is_live(symbol: &Symbol, lives: &[bool]) -> bool {
     match symbol {
-        Symbol::Text(_) | Symbol::Star(_) | Symbol::Times(_, 0, _) => true,
+        Symbol::Terminal(_) | Symbol::Text(_) | Symbol::Json(_) => true,
+        Symbol::Star(_) | Symbol::Times(_, 0, _) => true,
         Symbol::Rule(r) | Symbol::Times(r, ..) | Symbol::Fresh(r) | Symbol::Past(r, _) => lives[*r],
     }
 }
@@ -131,7 +136,9 @@ pub(super) fn productive(rules: &[Vec<Line>]) -> Vec<bool> {
 fn put(symbol: &Symbol, out: &mut String) {
     let _ = match symbol {
         Symbol::Rule(r) => write!(out, "r{r} "),
-        Symbol::Text(text) => write!(out, "{text} "),
+        Symbol::Terminal(terminal) => write!(out, "T{terminal} "),
+        Symbol::Text(text) => write!(out, "{} ", quoted(text)),
+        Symbol::Json(schema) => write!(out, "%json {schema} "),
         Symbol::Star(r) => write!(out, "r{r}* "),
         Symbol::Times(r, least, None) => write!(out, "r{r}{{{least},}} "),
         Symbol::Times(r, least, Some(most)) => write!(out, "r{r}{{{least},{most}}} "),

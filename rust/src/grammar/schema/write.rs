@@ -5,6 +5,8 @@
 
 use super::WHITESPACE;
 use super::arena::{Id, ROOT};
+use super::assemble::{Parts, assemble};
+use super::expr::{Expr, Terminal};
 use super::logic::{F, FALSE, Node, TRUE};
 use super::number::{self, Cell, Kind};
 use super::numeral::{self, Style};
@@ -28,13 +30,9 @@ const EXACT: i128 = 1 << 53;
 /// A character of a JSON string.
 const CHARACTER: &str = r#"(?:[^"\\\x00-\x1f\x7f]|\\["\\bfnrt]|\\u00(?:0[0-7be-f]|1[0-9a-f]|7f))"#;
 
-/// The text in quotes, as Lark reads it.
+/// This text.
 pub(super) fn literal(text: &str) -> Symbol {
-    Symbol::Text(Rc::from(lark_string(text)))
-}
-
-fn lark_string(text: &str) -> String {
-    Value::from(text).to_string().replace('\u{7f}', "\\u007f")
+    Symbol::Text(Rc::from(text))
 }
 
 /// A grammar that is being written.
@@ -44,8 +42,8 @@ pub(super) struct Writer<'r, 'a> {
     pub(super) rules: Vec<Vec<Line>>,
     /// Rules with a parameter, each with a condition for every alternative.
     pub(super) conditions: HashMap<Rule, Vec<String>>,
-    terminals: Vec<String>,
-    names: HashMap<String, Rc<str>>,
+    terminals: Vec<Expr>,
+    numbers: HashMap<Expr, Terminal>,
     values: HashMap<Term, Rule>,
     line: Vec<(Term, Rule, Id)>,
     /// The schema whose values are written.
@@ -61,7 +59,7 @@ impl<'r, 'a> Writer<'r, 'a> {
             rules: Vec::new(),
             conditions: HashMap::new(),
             terminals: Vec::new(),
-            names: HashMap::new(),
+            numbers: HashMap::new(),
             values: HashMap::new(),
             line: Vec::new(),
             at: ROOT,
@@ -115,15 +113,15 @@ impl<'r, 'a> Writer<'r, 'a> {
 
     fn alternatives(&mut self, set: &Set) -> Result<Vec<Line>> {
         self.reader.arena.budget.spend(1)?;
-        let mut texts: Vec<String> = Vec::new();
+        let mut texts: Vec<Expr> = Vec::new();
         let constants = [(set.null, "null"), (set.yes, "true"), (set.no, "false")];
-        texts.extend(constants.iter().filter(|(is, _)| *is).map(|(_, text)| format!("\"{text}\"")));
+        texts.extend(constants.iter().filter(|(is, _)| *is).map(|(_, text)| Expr::Text((*text).to_owned())));
         let mut lines = self.numbers(set, &mut texts)?;
         if !self.no_string(set.strings)? {
-            texts.push(self.strings(set.strings)?.to_string());
+            texts.push(Expr::Of(self.strings(set.strings)?));
         }
         if !texts.is_empty() {
-            lines.insert(0, vec![Symbol::Text(self.terminal(texts.join(" | ")))]);
+            lines.insert(0, vec![Symbol::Terminal(self.terminal(Expr::Any(texts)))]);
         }
         if set.arrays != FALSE {
             lines.extend(self.arrays(set.arrays)?);
@@ -142,36 +140,33 @@ impl<'r, 'a> Writer<'r, 'a> {
         }
     }
 
-    /// The name of a terminal.
-    pub(super) fn terminal(&mut self, expression: String) -> Rc<str> {
-        if let Some(known) = self.names.get(&expression) {
-            return Rc::clone(known);
+    fn terminal(&mut self, expression: Expr) -> Terminal {
+        if let Some(known) = self.numbers.get(&expression) {
+            return *known;
         }
-        let name: Rc<str> = format!("T{}", self.terminals.len()).into();
         self.terminals.push(expression.clone());
-        self.names.insert(expression, Rc::clone(&name));
-        name
+        self.numbers.insert(expression, self.terminals.len() - 1);
+        self.terminals.len() - 1
     }
 
     /// The terminal for the JSON texts of strings.
-    pub(super) fn strings(&mut self, strings: F) -> Result<Rc<str>> {
-        let regex = |text: String| format!("/{}/", llguidance::regex_to_lark(&text, ""));
-        let any = format!("/\"{CHARACTER}*\"/");
+    pub(super) fn strings(&mut self, strings: F) -> Result<Terminal> {
+        let regex = |text: String| Expr::Regex(llguidance::regex_to_lark(&text, ""));
+        let any = Expr::Regex(format!("\"{CHARACTER}*\""));
         let expression = match self.reader.sets.strings.logic.node(strings).clone() {
-            Node::Any(parts) => self.each(&parts)?.join(" | "),
+            Node::Any(parts) => Expr::Any(self.each(&parts)?),
             Node::All(parts) if parts.is_empty() => any,
             Node::All(parts) => {
-                let mut names = self.each(&parts)?;
-                names.sort_by_key(|name| name.starts_with('~'));
-                if names[0].starts_with('~') {
-                    names.insert(0, self.strings(TRUE)?.to_string());
+                let mut all = self.each(&parts)?;
+                let is_not = |part: &Expr| matches!(part, Expr::Not(_));
+                all.sort_by_key(is_not);
+                if is_not(&all[0]) {
+                    all.insert(0, Expr::Of(self.strings(TRUE)?));
                 }
-                names.join(" & ")
+                Expr::All(all)
             }
             Node::Atom(Piece::Texts(list, true)) => {
-                let texts: Vec<String> =
-                    list.iter().map(|text| lark_string(&pattern::quoted(text))).collect();
-                texts.join(" | ")
+                Expr::Any(list.iter().map(|text| Expr::Text(pattern::quoted(text))).collect())
             }
             Node::Atom(Piece::Regex(rx, true) | Piece::Part(rx, true)) => match pattern::quote(&rx) {
                 Ok(quoted) => regex(quoted),
@@ -184,34 +179,34 @@ impl<'r, 'a> Writer<'r, 'a> {
                 let pointer = self.reader.arena[self.at].pointer.clone();
                 self.reader.narrow(&pointer, "format", "what is not of this format is left out")?;
                 // No text: an empty terminal would be refused.
-                "/[^\\x00-\\u{10ffff}]/".to_owned()
+                Expr::Regex("[^\\x00-\\u{10ffff}]".to_owned())
             }
             Node::Atom(_) => {
                 let not = self.each(&[strings])?;
-                format!("{} & {}", self.strings(TRUE)?, not[0])
+                Expr::All([vec![Expr::Of(self.strings(TRUE)?)], not].concat())
             }
         };
         Ok(self.terminal(expression))
     }
 
     /// The terminals of parts; what must not be is marked.
-    fn each(&mut self, parts: &[F]) -> Result<Vec<String>> {
-        let mut names = Vec::new();
+    fn each(&mut self, parts: &[F]) -> Result<Vec<Expr>> {
+        let mut all = Vec::new();
         for part in parts {
             let node = self.reader.sets.strings.logic.node(*part);
             let not = matches!(node, Node::Atom(Piece::Texts(_, false) | Piece::Regex(_, false)));
-            names.push(if not {
+            all.push(if not {
                 let positive = self.reader.sets.strings.not(*part);
-                format!("~{}", self.strings(positive)?)
+                Expr::Not(Box::new(Expr::Of(self.strings(positive)?)))
             } else {
-                self.strings(*part)?.to_string()
+                Expr::Of(self.strings(*part)?)
             });
         }
-        Ok(names)
+        Ok(all)
     }
 
     /// Terminals for numbers, and lines for what takes an automaton of its own.
-    fn numbers(&mut self, set: &Set, texts: &mut Vec<String>) -> Result<Vec<Line>> {
+    fn numbers(&mut self, set: &Set, texts: &mut Vec<Expr>) -> Result<Vec<Line>> {
         let (mut lines, mut covered) = (Vec::new(), Vec::new());
         for cell in &set.fraction {
             let same = number::tidy(vec![cell.clone()], Kind::Whole);
@@ -231,19 +226,23 @@ impl<'r, 'a> Writer<'r, 'a> {
             match cell.by.as_slice() {
                 [(_, true)] => lines.extend(self.multiples(&cell, "integer")?),
                 [] if cell.single().is_some_and(|n| self.reader.sets.with_point.contains(&n)) => {
-                    let text = numeral::terminal(&cell, Style::Whole);
-                    texts.push(format!("{text} | {}\\.0/", text.trim_end_matches('/')));
+                    texts.extend(
+                        cell.single().into_iter().flat_map(|n| [n.text(), n.text() + ".0"]).map(Expr::Text),
+                    );
                 }
                 by => {
-                    let by: Option<Vec<String>> = by
-                        .iter()
-                        .map(|(d, yes)| {
-                            Some(format!(" & {}{}", if *yes { "" } else { "~" }, numeral::multiples(*d)?))
-                        })
-                        .collect();
+                    let multiples = |(d, yes): &(number::Decimal, bool)| {
+                        let all = numeral::multiples(*d)?;
+                        Some(if *yes { all } else { Expr::Not(Box::new(all)) })
+                    };
+                    let by: Option<Vec<Expr>> = by.iter().map(multiples).collect();
                     let plain = Cell { by: Vec::new(), ..cell.clone() };
                     match by {
-                        Some(by) => texts.push(numeral::terminal(&plain, Style::Whole) + &by.concat()),
+                        Some(by) => {
+                            texts.push(Expr::All(
+                                [vec![numeral::terminal(&plain, Style::Whole)], by].concat(),
+                            ));
+                        }
                         None => self.left_out("numbers that must not be multiples are left out")?,
                     }
                 }
@@ -294,16 +293,16 @@ impl<'r, 'a> Writer<'r, 'a> {
                     schema[if is_own { own } else { key }] = number(n);
                 }
             }
-            lines.push(vec![Symbol::Text(Rc::from(format!("%json {schema}")))]);
+            lines.push(vec![Symbol::Json(Rc::from(schema.to_string()))]);
         }
         Ok(lines)
     }
 
-    /// The text of the grammar.
+    /// The grammar, and its text in Lark.
     ///
     /// # Errors
     /// Where nothing satisfies it.
-    pub(super) fn finish(mut self) -> Result<String> {
+    pub(super) fn finish(mut self) -> Result<(Option<Parts>, String)> {
         rules::prune(&mut self.rules, &mut self.conditions);
         if self.rules[0].is_empty() {
             return self.refuse("schema", "nothing satisfies it");
@@ -311,9 +310,10 @@ impl<'r, 'a> Writer<'r, 'a> {
         let mut out = format!("%llguidance {{\"ignore_once\": true}}\n%ignore /{WHITESPACE}/\nstart: r0\n");
         out.push_str(&rules::print(&self.rules, &self.conditions));
         for (i, expression) in self.terminals.iter().enumerate() {
-            let _ = writeln!(out, "T{i}: {expression}");
+            let _ = writeln!(out, "T{i}: {}", expression.lark());
         }
-        Ok(out)
+        let parts = assemble(&self.rules, &self.terminals, WHITESPACE);
+        Ok((parts.or_else(|why| self.refuse("schema", why))?, out))
     }
 
     /// Whether the first rule derives a text.

@@ -54,7 +54,7 @@ impl Writer<'_, '_> {
     }
 
     fn pair(&mut self, names: F, value: Term, comma: bool) -> Result<Line> {
-        let name = Symbol::Text(self.strings(names)?);
+        let name = Symbol::Terminal(self.strings(names)?);
         let value = Symbol::Rule(self.value(value));
         let comma = comma.then(|| literal(","));
         Ok(comma.into_iter().chain([name, literal(":"), value]).collect())

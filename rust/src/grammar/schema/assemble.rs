@@ -1,0 +1,218 @@
+//! Rules and terminals as llguidance's own grammar.
+//!
+//! The same could be written in Lark, and is where a grammar has parts in other hands: but llguidance makes a lexer for Lark's
+//! syntax each time that it reads some, which takes as long as all else that a compilation does.
+
+use super::expr::{Expr, Terminal};
+use super::rules::{Line, Symbol};
+use llguidance::api::{ParserLimits, SkipSpec};
+use llguidance::derivre::{ExprRef, RegexAst, RegexBuilder};
+use llguidance::earley::lexerspec::{LexemeClass, LexerSpec};
+use llguidance::earley::{Grammar, SymIdx, SymbolProps};
+use std::collections::HashMap;
+
+/// Repetitions are put together from so many at a time, so that their rules grow with the logarithm of a count. As many as
+/// llguidance's own have.
+const AT_A_TIME: u32 = 4;
+
+/// llguidance's own grammar.
+#[derive(Debug, Clone)]
+pub(in crate::grammar) struct Parts {
+    pub(in crate::grammar) grammar: Grammar,
+    pub(in crate::grammar) lexer: LexerSpec,
+}
+
+impl Parts {
+    /// Whether it is within what llguidance's builder checks.
+    pub(in crate::grammar) fn fits(&self, limits: &ParserLimits) -> bool {
+        self.lexer.cost() <= limits.initial_lexer_fuel
+            && self.grammar.num_symbols() <= limits.max_grammar_size
+    }
+}
+
+/// The grammar of these rules, of which the first is the start; None where one needs Lark.
+///
+/// # Errors
+/// What is no regular expression.
+pub(super) fn assemble(
+    rules: &[Vec<Line>],
+    terminals: &[Expr],
+    whitespace: &str,
+) -> Result<Option<Parts>, String> {
+    let needs_lark = |s: &Symbol| matches!(s, Symbol::Json(_) | Symbol::Fresh(_) | Symbol::Past(..));
+    if rules.iter().flatten().flatten().any(needs_lark) {
+        return Ok(None);
+    }
+    let mut lexer = LexerSpec::new().map_err(|e| e.to_string())?;
+    lexer.regex_builder.unicode(true);
+    lexer.regex_builder.utf8(true);
+    let class = lexer
+        .setup_lexeme_class_with_skip(SkipSpec::once(RegexAst::Regex(whitespace.to_owned())))
+        .map_err(|e| e.to_string())?;
+    let mut assembly = Assembly {
+        grammar: Grammar::new(None),
+        lexer,
+        class,
+        terminals,
+        built: vec![None; terminals.len()],
+        lexemes: HashMap::new(),
+        rules: Vec::new(),
+        repeated: HashMap::new(),
+    };
+    let start = assembly.symbol("start");
+    assembly.grammar.sym_props_mut(start).is_start = true;
+    assembly.rules = (0..rules.len()).map(|rule| assembly.symbol(&format!("r{rule}"))).collect();
+    assembly.add(start, vec![assembly.rules[0]])?;
+    for (rule, lines) in rules.iter().enumerate() {
+        for line in lines {
+            let mut symbols = Vec::with_capacity(line.len());
+            for symbol in line {
+                assembly.put(symbol, &mut symbols)?;
+            }
+            assembly.add(assembly.rules[rule], symbols)?;
+        }
+    }
+    Ok(Some(Parts { grammar: assembly.grammar, lexer: assembly.lexer }))
+}
+
+/// A grammar that is being put together.
+struct Assembly<'a> {
+    grammar: Grammar,
+    lexer: LexerSpec,
+    class: LexemeClass,
+    terminals: &'a [Expr],
+    built: Vec<Option<ExprRef>>,
+    /// Symbols of what terminals come to.
+    lexemes: HashMap<ExprRef, SymIdx>,
+    rules: Vec<SymIdx>,
+    /// By symbol, least and most.
+    repeated: HashMap<(SymIdx, u32, Option<u32>), SymIdx>,
+}
+
+impl Assembly<'_> {
+    fn symbol(&mut self, name: &str) -> SymIdx {
+        let props = SymbolProps { grammar_id: self.class, ..SymbolProps::default() };
+        self.grammar.fresh_symbol_ext(name, props)
+    }
+
+    fn add(&mut self, symbol: SymIdx, line: Vec<SymIdx>) -> Result<(), String> {
+        self.grammar.add_rule(symbol, line).map_err(|e| e.to_string())
+    }
+
+    /// A symbol that is one of these lines.
+    fn one_of(&mut self, name: &str, lines: Vec<Vec<SymIdx>>) -> Result<SymIdx, String> {
+        let symbol = self.symbol(name);
+        lines.into_iter().try_for_each(|line| self.add(symbol, line))?;
+        Ok(symbol)
+    }
+
+    fn put(&mut self, symbol: &Symbol, line: &mut Vec<SymIdx>) -> Result<(), String> {
+        line.push(match symbol {
+            Symbol::Rule(rule) => self.rules[*rule],
+            Symbol::Star(rule) => self.times(self.rules[*rule], 0, None)?,
+            Symbol::Times(rule, least, most) => self.times(self.rules[*rule], *least, *most)?,
+            Symbol::Terminal(terminal) => self.lexeme(&Expr::Of(*terminal))?,
+            Symbol::Text(text) => self.lexeme(&Expr::Text(text.to_string()))?,
+            Symbol::Json(_) | Symbol::Fresh(_) | Symbol::Past(..) => {
+                return Err("a rule needs Lark. This is a bug.".to_owned());
+            }
+        });
+        Ok(())
+    }
+
+    fn lexeme(&mut self, expr: &Expr) -> Result<SymIdx, String> {
+        let rx = self.build(expr)?;
+        if let Some(known) = self.lexemes.get(&rx) {
+            return Ok(*known);
+        }
+        let lexeme = self
+            .lexer
+            .add_greedy_lexeme(String::new(), RegexAst::ExprRef(rx), false, None, usize::MAX)
+            .map_err(|e| e.to_string())?;
+        let symbol = self.symbol("t");
+        self.grammar.make_terminal(symbol, lexeme, &self.lexer).map_err(|e| e.to_string())?;
+        self.lexemes.insert(rx, symbol);
+        Ok(symbol)
+    }
+
+    fn build(&mut self, expr: &Expr) -> Result<ExprRef, String> {
+        let mut terminals = Terminals { all: self.terminals, built: &mut self.built };
+        terminals.build(&mut self.lexer.regex_builder, expr)
+    }
+
+    /// So many of a symbol.
+    fn times(&mut self, symbol: SymIdx, least: u32, most: Option<u32>) -> Result<SymIdx, String> {
+        if let Some(known) = self.repeated.get(&(symbol, least, most)) {
+            return Ok(*known);
+        }
+        let all = match most {
+            None if least == 0 => {
+                let star = self.symbol("star");
+                self.add(star, Vec::new())?;
+                self.add(star, vec![star, symbol])?;
+                star
+            }
+            None => {
+                let line = vec![self.times(symbol, least, Some(least))?, self.times(symbol, 0, None)?];
+                self.one_of("least", vec![line])?
+            }
+            Some(most) if most == least => self.exactly(symbol, least)?,
+            Some(most) if least == 0 => self.at_most(symbol, most)?,
+            Some(most) => {
+                let line = vec![
+                    self.times(symbol, least, Some(least))?,
+                    self.times(symbol, 0, Some(most.saturating_sub(least)))?,
+                ];
+                self.one_of("range", vec![line])?
+            }
+        };
+        self.repeated.insert((symbol, least, most), all);
+        Ok(all)
+    }
+
+    fn exactly(&mut self, symbol: SymIdx, count: u32) -> Result<SymIdx, String> {
+        let mut line = vec![symbol; (count % AT_A_TIME) as usize];
+        if count > 2 * AT_A_TIME {
+            let some = self.times(symbol, AT_A_TIME, Some(AT_A_TIME))?;
+            let groups = count / AT_A_TIME;
+            line.push(self.times(some, groups, Some(groups))?);
+        } else {
+            line = vec![symbol; count as usize];
+        }
+        self.one_of("exactly", vec![line])
+    }
+
+    /// In one way each: fewer whole groups and what is short of one, or all whole groups and what is left.
+    fn at_most(&mut self, symbol: SymIdx, most: u32) -> Result<SymIdx, String> {
+        if most < 3 * AT_A_TIME {
+            let lines = (0..=most as usize).map(|count| vec![symbol; count]).collect();
+            return self.one_of("most", lines);
+        }
+        let (groups, left) = (most / AT_A_TIME, most % AT_A_TIME);
+        let some = self.times(symbol, AT_A_TIME, Some(AT_A_TIME))?;
+        let all = vec![self.times(some, groups, Some(groups))?, self.times(symbol, 0, Some(left))?];
+        let fewer = vec![self.times(some, 0, Some(groups - 1))?, self.times(symbol, 0, Some(AT_A_TIME - 1))?];
+        self.one_of("most", vec![all, fewer])
+    }
+}
+
+/// Terminals, each of which is built once.
+struct Terminals<'a> {
+    all: &'a [Expr],
+    built: &'a mut Vec<Option<ExprRef>>,
+}
+
+impl Terminals<'_> {
+    fn build(&mut self, builder: &mut RegexBuilder, expr: &Expr) -> Result<ExprRef, String> {
+        expr.build(builder, &mut |builder, terminal| self.of(builder, terminal))
+    }
+
+    fn of(&mut self, builder: &mut RegexBuilder, terminal: Terminal) -> Result<ExprRef, String> {
+        if let Some(built) = self.built[terminal] {
+            return Ok(built);
+        }
+        let built = self.build(builder, &self.all[terminal])?;
+        self.built[terminal] = Some(built);
+        Ok(built)
+    }
+}

@@ -1,0 +1,78 @@
+//! What terminals are: regular expressions closed under and, or and not.
+
+use llguidance::derivre::{ExprRef, RegexAst, RegexBuilder};
+use serde_json::Value;
+
+/// The number of a terminal.
+pub(super) type Terminal = usize;
+
+/// A terminal's texts.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) enum Expr {
+    /// Matches of a regular expression, as it stands between the slashes of Lark.
+    Regex(String),
+    /// One text.
+    Text(String),
+    /// Another terminal's.
+    Of(Terminal),
+    /// All others.
+    Not(Box<Expr>),
+    /// What all of them have.
+    All(Vec<Expr>),
+    /// What any of them has.
+    Any(Vec<Expr>),
+}
+
+impl Expr {
+    /// As Lark reads it.
+    pub(super) fn lark(&self) -> String {
+        let joined = |parts: &[Expr], by: &str| parts.iter().map(Expr::within).collect::<Vec<_>>().join(by);
+        match self {
+            Expr::Regex(rx) => format!("/{rx}/"),
+            Expr::Text(text) => quoted(text),
+            Expr::Of(terminal) => format!("T{terminal}"),
+            Expr::Not(inner) => format!("~{}", inner.within()),
+            Expr::All(parts) => joined(parts, " & "),
+            Expr::Any(parts) => joined(parts, " | "),
+        }
+    }
+
+    /// The same as a part of another one.
+    fn within(&self) -> String {
+        match self {
+            Expr::All(_) | Expr::Any(_) => format!("({})", self.lark()),
+            _ => self.lark(),
+        }
+    }
+
+    /// As the lexer has it; `of` gives other terminals.
+    ///
+    /// # Errors
+    /// What is no regular expression.
+    pub(super) fn build(
+        &self,
+        builder: &mut RegexBuilder,
+        of: &mut dyn FnMut(&mut RegexBuilder, Terminal) -> Result<ExprRef, String>,
+    ) -> Result<ExprRef, String> {
+        let ast = match self {
+            Expr::Of(terminal) => return of(builder, *terminal),
+            Expr::Regex(rx) => {
+                return builder.mk_regex(rx).map_err(|e| format!("invalid regex {rx:?}: {e}"));
+            }
+            Expr::All(parts) | Expr::Any(parts) if parts.len() == 1 => return parts[0].build(builder, of),
+            Expr::Text(text) => RegexAst::Literal(text.clone()),
+            Expr::Not(inner) => RegexAst::Not(Box::new(RegexAst::ExprRef(inner.build(builder, of)?))),
+            Expr::All(parts) | Expr::Any(parts) => {
+                let part = |part: &Expr| part.build(builder, of).map(RegexAst::ExprRef);
+                let parts = parts.iter().map(part).collect::<Result<_, _>>()?;
+                if matches!(self, Expr::All(_)) { RegexAst::And(parts) } else { RegexAst::Or(parts) }
+            }
+        };
+        builder.mk(&ast).map_err(|e| e.to_string())
+    }
+}
+
+/// The text in quotes, as Lark reads it.
+pub(super) fn quoted(text: &str) -> String {
+    Value::from(text).to_string().replace('\u{7f}', "\\u007f")
+}
