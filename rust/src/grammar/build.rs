@@ -298,6 +298,9 @@ fn regex(rx: &str, config: &GrammarConfig) -> Result<String> {
     if rx.is_empty() {
         return Ok("start: \"\"".into());
     }
+    if let Err(e) = regex_syntax::parse(rx) {
+        return Err(Error::grammar("", "regex", text::of_regex(rx, &e)));
+    }
     if rx.chars().rev().take_while(|c| *c == '\\').count() % 2 == 1 {
         return Err(Error::grammar("", "regex", "ends in a lone backslash"));
     }

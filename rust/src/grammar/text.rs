@@ -1,4 +1,4 @@
-//! Makes llguidance's messages fit for a client.
+//! Makes messages of llguidance and of the regular expressions' parser fit for a client.
 
 /// Longest message passed on, in characters.
 const LONGEST: usize = 400;
@@ -16,16 +16,57 @@ pub(super) fn clean(message: &str) -> String {
         message.split_once("; following special tokens are available").map_or(message, |(head, _)| head);
     let message = message
         .strip_prefix("panic: ")
-        .map_or_else(|| message.to_owned(), |p| format!("cannot be compiled ({p})"));
+        .map_or_else(|| located(message), |p| format!("cannot be compiled ({p})"));
     match message.char_indices().nth(LONGEST) {
         Some((cut, _)) => format!("{}…", &message[..cut]),
         None => message,
     }
 }
 
+/// `2(6): …` and `at 2(6): …` in words.
+fn located(message: &str) -> String {
+    let place = message.strip_prefix("at ").unwrap_or(message).split_once("): ");
+    let numbers = place.and_then(|(place, why)| Some((place.split_once('(')?, why)));
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    match numbers {
+        Some(((line, column), why)) if is_number(line) && is_number(column) => {
+            format!("line {line}, column {column}: {why}")
+        }
+        _ => message.to_owned(),
+    }
+}
+
+/// What is wrong with a regular expression, and at which of its characters where that is known. `written`: as the client
+/// wrote it, of which the parser may have read another form.
+pub(super) fn of_regex(written: &str, error: &regex_syntax::Error) -> String {
+    let found = |error: &regex_syntax::Error| match error {
+        regex_syntax::Error::Parse(e) => (e.kind().to_string(), Some(e.span().start.offset)),
+        regex_syntax::Error::Translate(e) => (e.kind().to_string(), Some(e.span().start.offset)),
+        other => (other.to_string(), None),
+    };
+    let (why, _) = found(error);
+    let itself = regex_syntax::Parser::new().parse(written).err().map(|e| found(&e));
+    match itself {
+        Some((same, Some(offset))) if same == why => {
+            format!("at character {}: {why}", written[..offset].chars().count())
+        }
+        _ => why,
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::clean;
+    use super::{clean, of_regex};
+
+    #[test]
+    fn places_are_told_in_words() {
+        assert_eq!(clean("at 2(6): no"), "line 2, column 6: no");
+        assert_eq!(clean("1(12): lexer error"), "line 1, column 12: lexer error");
+        assert_eq!(clean("at last(1): no"), "at last(1): no");
+        let told = |rx: &str| of_regex(rx, &regex_syntax::Parser::new().parse(rx).unwrap_err());
+        assert_eq!(told("é(b"), "at character 1: unclosed group");
+        assert_eq!(of_regex("ab", &regex_syntax::Parser::new().parse("(").unwrap_err()), "unclosed group");
+    }
 
     #[test]
     fn backtraces_and_states_are_cut() {

@@ -27,6 +27,11 @@ fn complements() {
         (json!({"not": {"type": ["integer", "object"]}}), &["1.5", "\"a\"", "null", "[1]"], &["1", "{}"]),
         (json!({"type": "integer", "not": {"minimum": 3}}), &["2", "-7"], &["3", "10"]),
         (json!({"type": "integer", "not": {"multipleOf": 5}}), &["1", "104"], &["0", "5", "-100"]),
+        (
+            json!({"type": "string", "anyOf": [{"not": {"const": "ab"}}, {"minLength": 5}]}),
+            &["\"b\"", "\"abcde\""],
+            &["\"ab\"", "PK^", "7"],
+        ),
         (json!({"type": "string", "not": {"pattern": "^a"}}), &["\"b\"", "\"\""], &["\"a\"", "\"ab\""]),
         (json!({"type": "string", "not": {"enum": ["a", "b"]}}), &["\"c\"", "\"ab\""], &["\"a\"", "\"b\""]),
         (

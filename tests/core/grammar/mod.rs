@@ -3,6 +3,7 @@
 mod common;
 mod compiler;
 mod conformance;
+mod drawn;
 mod forced;
 mod fresh;
 mod guide;

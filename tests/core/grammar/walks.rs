@@ -1,6 +1,6 @@
 //! Random walks over grammars of real schemas: there is always a way on, and a way to the end.
 
-use super::common::{Bench, data};
+use super::common::{Bench, Dice, data};
 use llgtrt::grammar::{Grammar, GrammarSpec};
 use serde_json::Value;
 use std::io::Write;
@@ -9,15 +9,6 @@ use std::io::Write;
 const WANDER: usize = 60;
 /// Tokens that a walk to the end may take. Each closes something, or writes what is required.
 const HOME: usize = 4_000;
-
-struct Dice(u64);
-
-impl Dice {
-    fn roll(&mut self, n: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) as usize % n.max(1)
-    }
-}
 
 /// How little a token leads towards the end: what closes comes first, then what is short.
 fn homeward(bytes: &[u8], in_string: bool, in_number: bool) -> usize {
@@ -49,7 +40,7 @@ fn in_string(text: &[u8]) -> bool {
 }
 
 /// A text of the grammar: at random first, then towards the end; None where that is not found. An error is a dead end.
-fn walk(bench: &Bench, grammar: &mut Grammar, dice: &mut Dice) -> Result<Option<String>, String> {
+pub fn walk(bench: &Bench, grammar: &mut Grammar, dice: &mut Dice) -> Result<Option<String>, String> {
     let mut text = Vec::new();
     for step in 0..WANDER + HOME {
         let mask = grammar.mask().map_err(|e| format!("{e} after {}", String::from_utf8_lossy(&text)))?;

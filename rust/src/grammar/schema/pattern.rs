@@ -1,6 +1,7 @@
 //! Patterns of schemas as expressions for whole texts, and for the JSON texts of strings.
 
 use super::syntax::for_engine;
+use crate::grammar::text::of_regex;
 use regex_syntax::Parser;
 use regex_syntax::hir::{Capture, Class, ClassUnicode, ClassUnicodeRange, Hir, HirKind, Look, Repetition};
 
@@ -49,12 +50,7 @@ fn group_end(text: &str) -> Option<usize> {
 /// The expression for whole texts in which the pattern is found.
 fn found(pattern: &str) -> Result<String, Why> {
     let ready = llguidance::regex_to_lark(&for_engine(pattern)?, "dw");
-    let short = |e: regex_syntax::Error| match e {
-        regex_syntax::Error::Parse(e) => e.kind().to_string(),
-        regex_syntax::Error::Translate(e) => e.kind().to_string(),
-        other => other.to_string(),
-    };
-    let hir = Parser::new().parse(&ready).map_err(short)?;
+    let hir = Parser::new().parse(&ready).map_err(|e| of_regex(pattern, &e))?;
     let any = Piece::Plain(anything());
     let ways = ways(&hir)?.into_iter().filter_map(|way| {
         let mut pieces = vec![any.clone()];

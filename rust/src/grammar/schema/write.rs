@@ -154,7 +154,11 @@ impl<'r, 'a> Writer<'r, 'a> {
         let regex = |text: String| Expr::Regex(llguidance::regex_to_lark(&text, ""));
         let any = Expr::Regex(format!("\"{CHARACTER}*\""));
         let expression = match self.reader.sets.strings.logic.node(strings).clone() {
-            Node::Any(parts) => Expr::Any(self.each(&parts)?),
+            // What one must not be is a string all the same.
+            Node::Any(parts) => {
+                let part = |part: &F| Ok(Expr::Of(self.strings(*part)?));
+                Expr::Any(parts.iter().map(part).collect::<Result<_>>()?)
+            }
             Node::All(parts) if parts.is_empty() => any,
             Node::All(parts) => {
                 let mut all = self.each(&parts)?;

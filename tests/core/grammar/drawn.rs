@@ -1,0 +1,232 @@
+//! Schemas drawn at random over all keywords: each is compiled or refused, and what its grammar can say is valid.
+
+use super::common::{Bench, Dice};
+use super::walks::walk;
+use llgtrt::config::GrammarConfig;
+use llgtrt::error::Error;
+use llgtrt::grammar::GrammarSpec;
+use serde_json::{Map, Value, json};
+use std::collections::BTreeSet;
+
+/// Schemas of a run; `LLGTRT_DRAWN` says how many, and 10,000 take some minutes.
+const SCHEMAS: usize = 1_000;
+/// Texts of each.
+const TEXTS: usize = 3;
+
+/// What draws schemas.
+struct Drawing {
+    dice: Dice,
+}
+
+impl Drawing {
+    fn pick<T: Clone>(&mut self, from: &[T]) -> T {
+        from[self.dice.roll(from.len())].clone()
+    }
+
+    fn chance(&mut self, one_in: usize) -> bool {
+        self.dice.roll(one_in) == 0
+    }
+
+    fn count(&mut self) -> Value {
+        json!(self.dice.roll(4))
+    }
+
+    fn name(&mut self) -> &'static str {
+        self.pick(&["a", "b", "c", "ab", "é"])
+    }
+
+    fn names(&mut self) -> BTreeSet<&'static str> {
+        (0..self.dice.roll(3)).map(|_| self.name()).collect()
+    }
+
+    fn value(&mut self, depth: usize) -> Value {
+        match self.dice.roll(if depth == 0 { 6 } else { 8 }) {
+            0 => Value::Null,
+            1 => json!(self.chance(2)),
+            2 => json!(self.dice.roll(7).cast_signed() - 3),
+            3 => json!(self.pick(&[0.5, -1.25, 2.0, 1e2])),
+            4 | 5 => json!(self.pick(&["", "a", "b", "ab", "2020-01-01", "é\"\n", "zz"])),
+            6 => (0..self.dice.roll(3)).map(|_| self.value(depth - 1)).collect(),
+            _ => {
+                let member = |own: &mut Self| (own.name().to_owned(), own.value(depth - 1));
+                (0..self.dice.roll(3)).map(|_| member(self)).collect::<Map<_, _>>().into()
+            }
+        }
+    }
+
+    fn schemas(&mut self, depth: usize, most: usize) -> Value {
+        (0..=self.dice.roll(most)).map(|_| self.schema(depth)).collect()
+    }
+
+    fn by_name(&mut self, depth: usize) -> Value {
+        let member = |own: &mut Self| (own.name().to_owned(), own.schema(depth));
+        (0..=self.dice.roll(3)).map(|_| member(self)).collect::<Map<_, _>>().into()
+    }
+
+    /// A schema of a few keywords, nested so deep at most.
+    fn schema(&mut self, depth: usize) -> Value {
+        if self.chance(12) {
+            return json!(!self.chance(4));
+        }
+        let mut map = Map::new();
+        if !self.chance(3) {
+            let types = ["string", "integer", "number", "boolean", "null", "array", "object"];
+            let kind = self.pick(&types);
+            map.insert(
+                "type".into(),
+                if self.chance(5) { json!([kind, self.pick(&types)]) } else { json!(kind) },
+            );
+        }
+        if let Some(Value::Array(list)) = map.get_mut("type") {
+            list.dedup();
+        }
+        for _ in 0..1 + self.dice.roll(3) {
+            let (keyword, value) =
+                if depth > 0 && self.chance(2) { self.applied(depth - 1) } else { self.asserted() };
+            map.insert(keyword.into(), value);
+        }
+        map.into()
+    }
+
+    /// A keyword that says something of a value itself. Patterns have no dot, which takes other line ends in the validator, and
+    /// no times, of which it knows the leap seconds.
+    fn asserted(&mut self) -> (&'static str, Value) {
+        let keyword = self.pick(&[
+            "const",
+            "enum",
+            "minimum",
+            "maximum",
+            "exclusiveMinimum",
+            "exclusiveMaximum",
+            "multipleOf",
+            "minLength",
+            "maxLength",
+            "pattern",
+            "format",
+            "minItems",
+            "maxItems",
+            "uniqueItems",
+            "minProperties",
+            "maxProperties",
+            "required",
+            "dependentRequired",
+        ]);
+        let value = match keyword {
+            "const" => self.value(1),
+            "enum" => (0..=self.dice.roll(3)).map(|_| self.value(1)).collect(),
+            "minimum" | "exclusiveMinimum" => json!(self.pick(&[-3.0, 0.0, 0.5, 7.0])),
+            "maximum" | "exclusiveMaximum" => json!(self.pick(&[-1.0, 3.0, 9.5, 100.0])),
+            "multipleOf" => json!(self.pick(&[1.0, 2.0, 3.0, 0.5, 0.25])),
+            "pattern" => json!(self.pick(&["^a", "b$", "^[ab]*$", "a|b", "^\\d{2}$", "^(?!a)", "é"])),
+            "format" => json!(self.pick(&["date", "uuid", "ipv4"])),
+            "uniqueItems" => json!(true),
+            "required" => json!(self.names()),
+            "dependentRequired" => json!({ self.name(): self.names() }),
+            _ => self.count(),
+        };
+        (keyword, value)
+    }
+
+    /// A keyword that has schemas inside.
+    fn applied(&mut self, depth: usize) -> (&'static str, Value) {
+        let keyword = self.pick(&[
+            "properties",
+            "properties",
+            "properties",
+            "additionalProperties",
+            "patternProperties",
+            "propertyNames",
+            "items",
+            "items",
+            "prefixItems",
+            "contains",
+            "allOf",
+            "anyOf",
+            "oneOf",
+            "not",
+            "if",
+            "then",
+            "else",
+            "dependentSchemas",
+            "unevaluatedItems",
+            "unevaluatedProperties",
+        ]);
+        let value = match keyword {
+            "properties" | "dependentSchemas" => self.by_name(depth),
+            "patternProperties" => json!({ self.pick(&["^a", "b", "[a-z]"]): self.schema(depth) }),
+            "prefixItems" | "allOf" | "anyOf" | "oneOf" => self.schemas(depth, 2),
+            _ => self.schema(depth),
+        };
+        (keyword, value)
+    }
+}
+
+/// The schema without one of its keywords, if it has any.
+fn weakened(schema: &Value, dice: &mut Dice) -> Option<Value> {
+    let mut map = schema.as_object()?.clone();
+    let keywords: Vec<String> = map.keys().cloned().collect();
+    map.remove(&keywords[dice.roll(keywords.len())]);
+    Some(map.into())
+}
+
+/// Whether the text is a value of the schema; None where it has numbers that the validator counts with as with others near
+/// them, or has no room for.
+fn is_valid(schema: &Value, text: &str) -> Option<bool> {
+    let options =
+        jsonschema::options().with_draft(jsonschema::Draft::Draft202012).should_validate_formats(true);
+    let validator = options.build(schema).unwrap_or_else(|e| panic!("{schema}: {e}"));
+    match serde_json::from_str(text) {
+        Ok(value) => is_exact(&value).then(|| validator.is_valid(&value)),
+        Err(e) if e.to_string().starts_with("number out of range") => None,
+        Err(e) => panic!("{schema} has {text}: {e}"),
+    }
+}
+
+/// Whether 64-bit floats hold all of its numbers.
+fn is_exact(value: &Value) -> bool {
+    match value {
+        Value::Number(n) => n.as_f64().is_some_and(|n| n.abs() < (1i64 << 53) as f64),
+        Value::Array(items) => items.iter().all(is_exact),
+        Value::Object(members) => members.values().all(is_exact),
+        _ => true,
+    }
+}
+
+#[test]
+fn whatever_is_drawn_is_refused_or_enforced() {
+    let count = std::env::var("LLGTRT_DRAWN").map_or(SCHEMAS, |count| count.parse().unwrap());
+    let bench = Bench::with(&GrammarConfig { compile_seconds: 600.0, ..Default::default() });
+    let mut drawing = Drawing { dice: Dice(11) };
+    let (mut compiled, mut refused, mut valid, mut caught) = (0, 0, 0, 0);
+    let mut wrong = Vec::new();
+    for _ in 0..count {
+        let schema = drawing.schema(3);
+        match bench.compile(&GrammarSpec::JsonSchema(schema.to_string())) {
+            Err(Error::Grammar { .. } | Error::Invalid { .. }) => refused += 1,
+            Err(other) => panic!("{schema}: {other}"),
+            Ok(pristine) => {
+                compiled += 1;
+                for _ in 0..TEXTS {
+                    match walk(&bench, &mut pristine.restart(), &mut drawing.dice) {
+                        Ok(None) => {}
+                        Ok(Some(text)) => match is_valid(&schema, &text) {
+                            None => {}
+                            Some(true) => valid += 1,
+                            Some(false) => wrong.push(format!("{schema} has {text}")),
+                        },
+                        Err(why) => wrong.push(format!("{schema}: {why}")),
+                    }
+                }
+            }
+        }
+        // A rule that is forgotten is found out.
+        let Some(weak) = weakened(&schema, &mut drawing.dice) else { continue };
+        let Ok(mut grammar) = bench.compile(&GrammarSpec::JsonSchema(weak.to_string())) else { continue };
+        if let Ok(Some(text)) = walk(&bench, &mut grammar, &mut drawing.dice) {
+            caught += usize::from(is_valid(&schema, &text) == Some(false));
+        }
+    }
+    println!("{compiled} compiled, {refused} refused, {valid} texts; {caught} forgotten keywords found out");
+    assert!(wrong.is_empty(), "{}: {:#?}", wrong.len(), &wrong[..wrong.len().min(20)]);
+    assert!(compiled * 3 > count && valid > compiled && caught * 10 > count);
+}
