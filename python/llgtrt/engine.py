@@ -118,7 +118,6 @@ class Generation:
         self._counts[index] = (event.prompt_tokens, event.cached_tokens, *output)
         if event.drafts:
             self._drafts[index] = event.drafts
-        self._narrowed |= dict.fromkeys(event.narrowed)
         if self.queued is None:
             self.queued = event.queue_seconds
         if self.first is None and event.completion_tokens:
@@ -136,6 +135,7 @@ class Generation:
             delta.logprobs.extend(event.logprobs)
             delta.finish_reason, delta.error = finish, error
         if finish is not None or error is not None:
+            self._narrowed |= dict.fromkeys(event.narrowed)
             self._open -= 1
             if self._open == 0:
                 self._forget()

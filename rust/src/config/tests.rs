@@ -133,8 +133,9 @@ fn accepted(schema: &Value) -> BoxedStrategy<Value> {
         let members: Vec<_> = members.iter().map(|(key, sub)| (Just(key.clone()), accepted(sub))).collect();
         return members.prop_map(|members| Value::Object(Map::from_iter(members))).boxed();
     }
-    if let Some(values) = schema.get("additionalProperties").filter(|values| values.is_object()) {
-        let member = (Just("http://h/a.json".to_owned()), accepted(values));
+    const URI: &str = "http://h/a.json";
+    if let Some(values) = schema::member(schema, URI) {
+        let member = (Just(URI.to_owned()), accepted(values));
         return prop::collection::vec(member, 0..2)
             .prop_map(|members| Value::Object(Map::from_iter(members)))
             .boxed();

@@ -42,8 +42,8 @@ const SCORED: u64 = 16 << 20;
 /// Failed steps in a row after which the engine gives itself up.
 const MOST_FAILURES: u32 = 3;
 
-/// Opens the engine for `target`, says Opening as often as there is something to say and then Ready or Failed, and runs until [`Command::Close`], until the sender of `inbox`
-/// is gone, or until `sink` says that nobody listens (false).
+/// Opens the engine for `target`, says Opening as often as there is something to say and then Ready or Failed, and runs until
+/// [`Command::Close`], until the sender of `inbox` is gone, or until `sink` says that nobody listens (false).
 pub fn serve(
     target: &str,
     config: &Config,

@@ -169,9 +169,10 @@ impl Builder {
     fn json_source(&self, source: &str, budget: &Budget) -> Result<Pristine> {
         let schema = schema::parse(source, &self.config)?;
         let prepared = schema::prepare(&schema, &self.config, (budget, &self.library))?;
-        match prepared.parts {
-            Some(parts) => self.parts(parts, prepared.lark),
-            None => self.lark("schema", prepared.lark, Together::new(budget, &self.library), &self.own),
+        let lark = prepared.lark();
+        match prepared.parts().map_err(|why| Error::grammar("", "schema", why))? {
+            Some(parts) => self.parts(parts, lark),
+            None => self.lark("schema", lark, Together::new(budget, &self.library), &self.own),
         }
     }
 
@@ -300,9 +301,6 @@ fn regex(rx: &str, config: &GrammarConfig) -> Result<String> {
     }
     if let Err(e) = regex_syntax::parse(rx) {
         return Err(Error::grammar("", "regex", text::of_regex(rx, &e)));
-    }
-    if rx.chars().rev().take_while(|c| *c == '\\').count() % 2 == 1 {
-        return Err(Error::grammar("", "regex", "ends in a lone backslash"));
     }
     Ok(format!("start: /{}/", regex_to_lark(rx, "dw")))
 }

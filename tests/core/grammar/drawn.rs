@@ -2,6 +2,7 @@
 
 use super::common::{Bench, Dice};
 use super::walks::walk;
+use jsonschema::Validator;
 use llgtrt::config::GrammarConfig;
 use llgtrt::error::Error;
 use llgtrt::grammar::GrammarSpec;
@@ -169,12 +170,15 @@ fn weakened(schema: &Value, dice: &mut Dice) -> Option<Value> {
     Some(map.into())
 }
 
-/// Whether the text is a value of the schema; None where it has numbers that the validator counts with as with others near
-/// them, or has no room for.
-fn is_valid(schema: &Value, text: &str) -> Option<bool> {
+fn validator(schema: &Value) -> Validator {
     let options =
         jsonschema::options().with_draft(jsonschema::Draft::Draft202012).should_validate_formats(true);
-    let validator = options.build(schema).unwrap_or_else(|e| panic!("{schema}: {e}"));
+    options.build(schema).unwrap_or_else(|e| panic!("{schema}: {e}"))
+}
+
+/// Whether the text is a value of the schema; None where it has numbers that the validator counts with as with others near
+/// them, or has no room for.
+fn is_valid((schema, validator): (&Value, &Validator), text: &str) -> Option<bool> {
     match serde_json::from_str(text) {
         Ok(value) => is_exact(&value).then(|| validator.is_valid(&value)),
         Err(e) if e.to_string().starts_with("number out of range") => None,
@@ -201,6 +205,7 @@ fn whatever_is_drawn_is_refused_or_enforced() {
     let mut wrong = Vec::new();
     for _ in 0..count {
         let schema = drawing.schema(3);
+        let judge = (&schema, &validator(&schema));
         match bench.compile(&GrammarSpec::JsonSchema(schema.to_string())) {
             Err(Error::Grammar { .. } | Error::Invalid { .. }) => refused += 1,
             Err(other) => panic!("{schema}: {other}"),
@@ -209,7 +214,7 @@ fn whatever_is_drawn_is_refused_or_enforced() {
                 for _ in 0..TEXTS {
                     match walk(&bench, &mut pristine.restart(), &mut drawing.dice) {
                         Ok(None) => {}
-                        Ok(Some(text)) => match is_valid(&schema, &text) {
+                        Ok(Some(text)) => match is_valid(judge, &text) {
                             None => {}
                             Some(true) => valid += 1,
                             Some(false) => wrong.push(format!("{schema} has {text}")),
@@ -223,7 +228,7 @@ fn whatever_is_drawn_is_refused_or_enforced() {
         let Some(weak) = weakened(&schema, &mut drawing.dice) else { continue };
         let Ok(mut grammar) = bench.compile(&GrammarSpec::JsonSchema(weak.to_string())) else { continue };
         if let Ok(Some(text)) = walk(&bench, &mut grammar, &mut drawing.dice) {
-            caught += usize::from(is_valid(&schema, &text) == Some(false));
+            caught += usize::from(is_valid(judge, &text) == Some(false));
         }
     }
     println!("{compiled} compiled, {refused} refused, {valid} texts; {caught} forgotten keywords found out");

@@ -53,8 +53,7 @@ pub(super) fn assemble(
         grammar: Grammar::new(None),
         lexer,
         class,
-        terminals,
-        built: vec![None; terminals.len()],
+        terminals: Terminals { all: terminals, built: vec![None; terminals.len()] },
         lexemes: HashMap::new(),
         rules: Vec::new(),
         repeated: HashMap::new(),
@@ -65,10 +64,7 @@ pub(super) fn assemble(
     assembly.add(start, vec![assembly.rules[0]])?;
     for (rule, lines) in rules.iter().enumerate() {
         for line in lines {
-            let mut symbols = Vec::with_capacity(line.len());
-            for symbol in line {
-                assembly.put(symbol, &mut symbols)?;
-            }
+            let symbols = line.iter().map(|symbol| assembly.part(symbol)).collect::<Result<_, _>>()?;
             assembly.add(assembly.rules[rule], symbols)?;
         }
     }
@@ -80,8 +76,7 @@ struct Assembly<'a> {
     grammar: Grammar,
     lexer: LexerSpec,
     class: LexemeClass,
-    terminals: &'a [Expr],
-    built: Vec<Option<ExprRef>>,
+    terminals: Terminals<'a>,
     /// Symbols of what terminals come to.
     lexemes: HashMap<ExprRef, SymIdx>,
     rules: Vec<SymIdx>,
@@ -106,22 +101,21 @@ impl Assembly<'_> {
         Ok(symbol)
     }
 
-    fn put(&mut self, symbol: &Symbol, line: &mut Vec<SymIdx>) -> Result<(), String> {
-        line.push(match symbol {
-            Symbol::Rule(rule) => self.rules[*rule],
-            Symbol::Star(rule) => self.times(self.rules[*rule], 0, None)?,
-            Symbol::Times(rule, least, most) => self.times(self.rules[*rule], *least, *most)?,
-            Symbol::Terminal(terminal) => self.lexeme(&Expr::Of(*terminal))?,
-            Symbol::Text(text) => self.lexeme(&Expr::Text(text.to_string()))?,
+    fn part(&mut self, symbol: &Symbol) -> Result<SymIdx, String> {
+        match symbol {
+            Symbol::Rule(rule) => Ok(self.rules[*rule]),
+            Symbol::Star(rule) => self.times(self.rules[*rule], 0, None),
+            Symbol::Times(rule, least, most) => self.times(self.rules[*rule], *least, *most),
+            Symbol::Terminal(terminal) => self.lexeme(&Expr::Of(*terminal)),
+            Symbol::Text(text) => self.lexeme(&Expr::Text(text.to_string())),
             Symbol::Json(_) | Symbol::Fresh(_) | Symbol::Past(..) => {
-                return Err("a rule needs Lark. This is a bug.".to_owned());
+                Err("a rule needs Lark. This is a bug.".to_owned())
             }
-        });
-        Ok(())
+        }
     }
 
     fn lexeme(&mut self, expr: &Expr) -> Result<SymIdx, String> {
-        let rx = self.build(expr)?;
+        let rx = self.terminals.build(&mut self.lexer.regex_builder, expr)?;
         if let Some(known) = self.lexemes.get(&rx) {
             return Ok(*known);
         }
@@ -133,11 +127,6 @@ impl Assembly<'_> {
         self.grammar.make_terminal(symbol, lexeme, &self.lexer).map_err(|e| e.to_string())?;
         self.lexemes.insert(rx, symbol);
         Ok(symbol)
-    }
-
-    fn build(&mut self, expr: &Expr) -> Result<ExprRef, String> {
-        let mut terminals = Terminals { all: self.terminals, built: &mut self.built };
-        terminals.build(&mut self.lexer.regex_builder, expr)
     }
 
     /// So many of a symbol.
@@ -152,18 +141,12 @@ impl Assembly<'_> {
                 self.add(star, vec![star, symbol])?;
                 star
             }
-            None => {
-                let line = vec![self.times(symbol, least, Some(least))?, self.times(symbol, 0, None)?];
-                self.one_of("least", vec![line])?
-            }
             Some(most) if most == least => self.exactly(symbol, least)?,
             Some(most) if least == 0 => self.at_most(symbol, most)?,
-            Some(most) => {
-                let line = vec![
-                    self.times(symbol, least, Some(least))?,
-                    self.times(symbol, 0, Some(most.saturating_sub(least)))?,
-                ];
-                self.one_of("range", vec![line])?
+            _ => {
+                let more = most.map(|most| most.saturating_sub(least));
+                let line = vec![self.times(symbol, least, Some(least))?, self.times(symbol, 0, more)?];
+                self.one_of("least", vec![line])?
             }
         };
         self.repeated.insert((symbol, least, most), all);
@@ -171,14 +154,13 @@ impl Assembly<'_> {
     }
 
     fn exactly(&mut self, symbol: SymIdx, count: u32) -> Result<SymIdx, String> {
-        let mut line = vec![symbol; (count % AT_A_TIME) as usize];
-        if count > 2 * AT_A_TIME {
-            let some = self.times(symbol, AT_A_TIME, Some(AT_A_TIME))?;
-            let groups = count / AT_A_TIME;
-            line.push(self.times(some, groups, Some(groups))?);
-        } else {
-            line = vec![symbol; count as usize];
+        if count <= 2 * AT_A_TIME {
+            return self.one_of("exactly", vec![vec![symbol; count as usize]]);
         }
+        let (groups, left) = (count / AT_A_TIME, count % AT_A_TIME);
+        let some = self.times(symbol, AT_A_TIME, Some(AT_A_TIME))?;
+        let mut line = vec![symbol; left as usize];
+        line.push(self.times(some, groups, Some(groups))?);
         self.one_of("exactly", vec![line])
     }
 
@@ -199,7 +181,7 @@ impl Assembly<'_> {
 /// Terminals, each of which is built once.
 struct Terminals<'a> {
     all: &'a [Expr],
-    built: &'a mut Vec<Option<ExprRef>>,
+    built: Vec<Option<ExprRef>>,
 }
 
 impl Terminals<'_> {

@@ -39,23 +39,13 @@ pub(super) use library::Library;
 use llguidance::api::GrammarWithLexer;
 use read::Reader;
 use serde_json::Value;
-use write::Writer;
+use write::{Writer, Written};
 
 /// Between two tokens of JSON: nothing, one space, or a line break with indentation. It is bounded, since a model can
 /// write white space without end.
 const WHITESPACE: &str = "\\n {0,40}| ";
 /// Deepest nesting of the JSON text.
 const MAX_DEPTH: usize = 100;
-
-/// A schema's grammar.
-#[derive(Debug, Clone)]
-pub(super) struct Prepared {
-    /// In Lark.
-    pub(super) lark: String,
-    /// The same for llguidance, where that can take it.
-    pub(super) parts: Option<Parts>,
-    divisors: f64,
-}
 
 /// Schemas that stand in one grammar: what each of them may have, they may have together.
 #[derive(Debug)]
@@ -84,7 +74,7 @@ impl<'a> Together<'a> {
             let why = format!("the digits of the divisors of all schemas sum up to more than {most}");
             return Err(refuse("", "multipleOf", why));
         }
-        self.larks.push(prepared.lark);
+        self.larks.push(prepared.lark());
         Ok(name(self.larks.len() - 1))
     }
 
@@ -115,7 +105,7 @@ pub(super) fn prepare(
     schema: &Value,
     config: &GrammarConfig,
     (budget, library): (&Budget, &Library),
-) -> Result<Prepared> {
+) -> Result<Written> {
     match schema {
         Value::Bool(true) | Value::Object(_) => {}
         Value::Bool(false) => return Err(refuse("", "false", "nothing satisfies it")),
@@ -135,9 +125,7 @@ pub(super) fn prepare(
     if !writer.is_satisfiable() {
         return Err(explain::unsatisfiable(&arena, config));
     }
-    let divisors = writer.divisors;
-    let (parts, lark) = writer.finish()?;
-    Ok(Prepared { lark, parts, divisors })
+    writer.finish()
 }
 
 fn name(number: usize) -> String {

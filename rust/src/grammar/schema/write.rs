@@ -302,27 +302,49 @@ impl<'r, 'a> Writer<'r, 'a> {
         Ok(lines)
     }
 
-    /// The grammar, and its text in Lark.
+    /// The whole grammar.
     ///
     /// # Errors
     /// Where nothing satisfies it.
-    pub(super) fn finish(mut self) -> Result<(Option<Parts>, String)> {
+    pub(super) fn finish(mut self) -> Result<Written> {
         rules::prune(&mut self.rules, &mut self.conditions);
         if self.rules[0].is_empty() {
             return self.refuse("schema", "nothing satisfies it");
         }
-        let mut out = format!("%llguidance {{\"ignore_once\": true}}\n%ignore /{WHITESPACE}/\nstart: r0\n");
-        out.push_str(&rules::print(&self.rules, &self.conditions));
-        for (i, expression) in self.terminals.iter().enumerate() {
-            let _ = writeln!(out, "T{i}: {}", expression.lark());
-        }
-        let parts = assemble(&self.rules, &self.terminals, WHITESPACE);
-        Ok((parts.or_else(|why| self.refuse("schema", why))?, out))
+        let Writer { rules, conditions, terminals, divisors, .. } = self;
+        Ok(Written { rules, conditions, terminals, divisors })
     }
 
     /// Whether the first rule derives a text.
     pub(super) fn is_satisfiable(&self) -> bool {
         rules::productive(&self.rules).first() == Some(&true)
+    }
+}
+
+/// The grammar of a schema.
+#[derive(Debug)]
+pub(in crate::grammar) struct Written {
+    rules: Vec<Vec<Line>>,
+    conditions: HashMap<Rule, Vec<String>>,
+    terminals: Vec<Expr>,
+    /// The sum of all divisors.
+    pub(super) divisors: f64,
+}
+
+impl Written {
+    /// In Lark.
+    pub(in crate::grammar) fn lark(&self) -> String {
+        let mut out = format!("%llguidance {{\"ignore_once\": true}}\n%ignore /{WHITESPACE}/\nstart: r0\n");
+        out.push_str(&rules::print(&self.rules, &self.conditions));
+        for (i, expression) in self.terminals.iter().enumerate() {
+            let _ = writeln!(out, "T{i}: {}", expression.lark());
+        }
+        out
+    }
+
+    /// The same for llguidance, where that can take it; see [`assemble`].
+    pub(in crate::grammar) fn parts(&self) -> Result<Option<Parts>, String> {
+        assemble(&self.rules, &self.terminals, WHITESPACE)
     }
 }
 
