@@ -113,15 +113,20 @@ impl Dice {
     }
 }
 
-/// A file of the shared test data, unpacked; None, with a word on stderr, where there is none.
+/// A file of the shared test data, unpacked if it is packed; None, with a word on stderr, where there is none.
 pub fn data(name: &str) -> Option<String> {
     let root = std::env::var("LLGTRT_DATA")
         .map_or_else(|_| PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../shared/data"), PathBuf::from);
-    let Ok(file) = std::fs::File::open(root.join(name)) else {
+    let Ok(mut file) = std::fs::File::open(root.join(name)) else {
         eprintln!("skipped: no data ({name})");
         return None;
     };
     let mut text = String::new();
-    GzDecoder::new(file).read_to_string(&mut text).unwrap();
+    let read = if name.ends_with(".gz") {
+        GzDecoder::new(file).read_to_string(&mut text)
+    } else {
+        file.read_to_string(&mut text)
+    };
+    read.unwrap();
     Some(text)
 }

@@ -8,6 +8,7 @@ mod forced;
 mod fresh;
 mod guide;
 mod keywords;
+mod openapi;
 mod plain;
 mod refusals;
 mod sections;

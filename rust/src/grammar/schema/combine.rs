@@ -1,11 +1,13 @@
 //! Reads keywords that combine schemas of the same value, and tells whether sets have something in common.
 
 use super::arena::Id;
+use super::keywords::Draft;
 use super::logic::{F, FALSE, Node, TRUE};
 use super::read::Reader;
 use super::refuse;
-use super::set::{ALL, Item, Key, NONE, Scope, SetId, Term};
+use super::set::{ALL, Item, Key, NONE, Scope, Set, SetId, Term};
 use crate::error::Result;
+use serde_json::Value;
 use std::rc::Rc;
 
 /// Each branch takes an item of a parser row.
@@ -37,8 +39,7 @@ impl Reader<'_> {
         let sets = sets?;
         match (keyword, sets.as_slice()) {
             ("allOf", _) => sets.iter().try_fold(ALL, |all, set| self.and(all, *set)),
-            ("anyOf", _) => sets.iter().try_fold(NONE, |any, set| self.or(any, *set)),
-            ("oneOf", _) => self.one_of(&sets),
+            ("anyOf" | "oneOf", _) => self.alternatives((id, keyword), &sets),
             ("not", [set]) => self.not(*set),
             ("if", [condition]) => self.conditional((id, scope), *condition),
             _ => Ok(ALL),
@@ -56,12 +57,56 @@ impl Reader<'_> {
         self.or(met, unmet)
     }
 
-    /// Exactly one of them: each without the others that it has something in common with.
-    fn one_of(&mut self, sets: &[SetId]) -> Result<SetId> {
+    /// Any of these, or exactly one. In an OpenAPI document the discriminator's value says which one it is; elsewhere it
+    /// must name the right one besides.
+    fn alternatives(&mut self, (id, keyword): (Id, &str), sets: &[SetId]) -> Result<SetId> {
+        let tagged = self.discriminated((id, keyword), sets)?;
+        if keyword == "anyOf" {
+            return tagged.iter().try_fold(NONE, |any, set| self.or(any, *set));
+        }
+        let is_openapi = self.arena[id].draft == Draft::OpenApi;
+        self.one_of(&tagged, if is_openapi { &tagged } else { sets })
+    }
+
+    /// Branches with the values of the discriminator that mean them. A branch that allows none of these says by itself
+    /// what it is for, and stays as it is.
+    fn discriminated(&mut self, (id, keyword): (Id, &str), sets: &[SetId]) -> Result<Vec<SetId>> {
+        let discriminator = self.arena[id].map().and_then(|map| map.get("discriminator"));
+        let Some(name) = discriminator.and_then(|d| d["propertyName"].as_str()) else {
+            return Ok(sets.to_vec());
+        };
+        let mapping = discriminator.and_then(|d| d["mapping"].as_object());
+        let mut tagged = Vec::new();
+        for ((_, part), set) in self.arena.inside(id, keyword).iter().zip(sets) {
+            let reference = self.arena[*part].map().and_then(|map| map.get("$ref")?.as_str());
+            let Some(reference) = reference else {
+                tagged.push(*set);
+                continue;
+            };
+            let schema = reference.rsplit('/').next().unwrap_or(reference);
+            let means = |to: &Value| to.as_str().is_some_and(|to| to == reference || to == schema);
+            let entries = mapping.into_iter().flatten().filter(|(_, to)| means(to));
+            let mut tags: Vec<String> = entries.map(|(tag, _)| tag.clone()).collect();
+            if tags.is_empty() {
+                tags.push(schema.to_owned());
+            }
+            let strings = self.sets.strings.texts(tags);
+            let tags = self.sets.add(Set { strings, ..Set::none() });
+            let tags = self.sets.term(tags);
+            let objects = self.sets.keys.atom(Key::Has(Rc::from(name), tags));
+            let tags = self.sets.add(Set { objects, ..Set::none() });
+            let both = if self.is_apart(*set, tags)? { *set } else { self.and(*set, tags)? };
+            tagged.push(both);
+        }
+        Ok(tagged)
+    }
+
+    /// Exactly one: each without the others that it has something in common with.
+    fn one_of(&mut self, sets: &[SetId], others: &[SetId]) -> Result<SetId> {
         let mut any = NONE;
         for (i, set) in sets.iter().enumerate() {
             let mut own = *set;
-            for (j, other) in sets.iter().enumerate() {
+            for (j, other) in others.iter().enumerate() {
                 if i != j && !self.is_apart(*set, *other)? {
                     let not = self.not(*other)?;
                     own = self.and(own, not)?;

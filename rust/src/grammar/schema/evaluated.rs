@@ -123,7 +123,7 @@ impl Reader<'_> {
         let before = self.arena.inside(id, if tuple { "items" } else { "prefixItems" }).len() as u32;
         let rest = if tuple { has("additionalItems") } else { has("items") };
         let all = rest || (!own && has("unevaluatedItems"));
-        let contains = self.arena.one(id, "contains").filter(|_| self.arena[id].draft == Draft::D2020);
+        let contains = self.arena.one(id, "contains").filter(|_| self.arena[id].draft >= Draft::D2020);
         let kinds = contains.map(|part| self.schema(part, scope)).into_iter().collect();
         Ok(Seen { names, items: if all { u32::MAX } else { before }, kinds })
     }

@@ -1,4 +1,7 @@
 //! Drafts, types and pointers.
+//!
+//! Schemas of an OpenAPI document are a draft of their own: those of 2020-12, with `nullable` of OpenAPI 3.0, and with
+//! `discriminator` as what tells the branches apart (OpenAPI Specification 3.0.3 and 3.1.1, "Discriminator Object").
 
 use serde_json::{Map, Value};
 
@@ -10,11 +13,17 @@ pub(super) enum Draft {
     D7,
     D2019,
     D2020,
+    OpenApi,
 }
 
 impl Draft {
     /// The draft that a schema names, else the one around it; an unknown name counts as the newest.
     pub(super) fn of(schema: &Value, around: Draft) -> Draft {
+        if schema.get("openapi").is_some_and(Value::is_string)
+            || schema.pointer("/components/schemas").is_some()
+        {
+            return Draft::OpenApi;
+        }
         let Some(name) = schema.get("$schema").and_then(Value::as_str) else { return around };
         match name.trim_end_matches('#') {
             "http://json-schema.org/draft-04/schema" => Draft::D4,
@@ -39,7 +48,8 @@ impl Draft {
             | "prefixItems"
             | "unevaluatedItems"
             | "unevaluatedProperties" => self >= Draft::D2019,
-            "$dynamicAnchor" | "$dynamicRef" => self == Draft::D2020,
+            "$dynamicAnchor" | "$dynamicRef" => self >= Draft::D2020,
+            "nullable" => self == Draft::OpenApi,
             _ => true,
         }
     }
@@ -86,6 +96,11 @@ impl Types {
             }
             Some(_) => None,
         }
+    }
+
+    /// These and null.
+    pub(super) fn and_null(self) -> Types {
+        Types(self.0 | Types::NULL.0)
     }
 
     /// Whether they share a type.

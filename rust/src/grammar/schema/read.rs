@@ -180,6 +180,8 @@ impl<'a> Reader<'a> {
             return Err(refuse(&node.pointer, "type", why));
         };
         let types = if self.without == Some((id, "type")) { Types::ALL } else { types };
+        let nullable = node.draft.knows("nullable") && map.get("nullable") == Some(&Value::Bool(true));
+        let types = if nullable { types.and_null() } else { types };
         let mut set = self.of_types(types);
         // Keys that are only required come after those that are described.
         let order = map.keys().filter(|k| *k != "required").chain(map.keys().filter(|k| *k == "required"));
