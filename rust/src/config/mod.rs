@@ -302,6 +302,8 @@ pub struct GrammarConfig {
     /// Schemas that references in requests may lead to: files by the URI under which they are referred to. The metaschemas of
     /// the drafts are there anyhow.
     pub documents: BTreeMap<String, String>,
+    /// In which order the keys of an object come.
+    pub key_order: KeyOrder,
     /// Whether less may be allowed than a schema does, where all of it cannot be said; else it is refused.
     pub narrow: bool,
     /// Longest JSON schema in bytes.
@@ -326,6 +328,7 @@ impl Default for GrammarConfig {
         GrammarConfig {
             unknown_format: UnknownFormat::Ignore,
             documents: BTreeMap::new(),
+            key_order: KeyOrder::Schema,
             narrow: true,
             max_schema_bytes: 512 * 1024,
             max_lark_bytes: 64 * 1024,
@@ -334,6 +337,16 @@ impl Default for GrammarConfig {
             cache_megabytes: 256,
         }
     }
+}
+
+/// In which order the keys of an object come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum KeyOrder {
+    /// Those that the schema describes in its order, then others.
+    Schema,
+    /// As the model writes them, each once.
+    Any,
 }
 
 /// What to do with a `format` whose name no specification has.

@@ -9,6 +9,7 @@ mod fresh;
 mod guide;
 mod keywords;
 mod openapi;
+mod order;
 mod plain;
 mod refusals;
 mod sections;

@@ -4,11 +4,11 @@
 //! syntax each time that it reads some, which takes as long as all else that a compilation does.
 
 use super::expr::{Expr, Terminal};
-use super::rules::{Line, Symbol};
+use super::rules::{Conditions, Line, Symbol};
 use llguidance::api::{ParserLimits, SkipSpec};
 use llguidance::derivre::{ExprRef, RegexAst, RegexBuilder};
 use llguidance::earley::lexerspec::{LexemeClass, LexerSpec};
-use llguidance::earley::{Grammar, SymIdx, SymbolProps};
+use llguidance::earley::{Grammar, ParamCond, ParamExpr, ParamValue, SymIdx, SymbolProps};
 use std::collections::HashMap;
 
 /// Repetitions are put together from so many at a time, so that their rules grow with the logarithm of a count. As many as
@@ -35,12 +35,11 @@ impl Parts {
 /// # Errors
 /// What is no regular expression.
 pub(super) fn assemble(
-    rules: &[Vec<Line>],
+    (rules, conditions): (&[Vec<Line>], &Conditions),
     terminals: &[Expr],
     whitespace: &str,
 ) -> Result<Option<Parts>, String> {
-    let needs_lark = |s: &Symbol| matches!(s, Symbol::Json(_) | Symbol::Fresh(_) | Symbol::Past(..));
-    if rules.iter().flatten().flatten().any(needs_lark) {
+    if rules.iter().flatten().flatten().any(|s| matches!(s, Symbol::Json(_))) {
         return Ok(None);
     }
     let mut lexer = LexerSpec::new().map_err(|e| e.to_string())?;
@@ -60,12 +59,20 @@ pub(super) fn assemble(
     };
     let start = assembly.symbol("start");
     assembly.grammar.sym_props_mut(start).is_start = true;
-    assembly.rules = (0..rules.len()).map(|rule| assembly.symbol(&format!("r{rule}"))).collect();
+    for rule in 0..rules.len() {
+        let symbol = assembly.symbol(&format!("r{rule}"));
+        assembly.rules.push(symbol);
+        if conditions.contains_key(&rule) {
+            assembly.grammar.make_parametric(symbol).map_err(|e| e.to_string())?;
+        }
+    }
     assembly.add(start, vec![assembly.rules[0]])?;
     for (rule, lines) in rules.iter().enumerate() {
-        for line in lines {
+        for (i, line) in lines.iter().enumerate() {
             let symbols = line.iter().map(|symbol| assembly.part(symbol)).collect::<Result<_, _>>()?;
-            assembly.add(assembly.rules[rule], symbols)?;
+            let condition = conditions.get(&rule).map_or(ParamCond::True, |list| list[i].clone());
+            let added = assembly.grammar.add_rule_ext(assembly.rules[rule], condition, symbols);
+            added.map_err(|e| e.to_string())?;
         }
     }
     Ok(Some(Parts { grammar: assembly.grammar, lexer: assembly.lexer }))
@@ -101,17 +108,22 @@ impl Assembly<'_> {
         Ok(symbol)
     }
 
-    fn part(&mut self, symbol: &Symbol) -> Result<SymIdx, String> {
-        match symbol {
-            Symbol::Rule(rule) => Ok(self.rules[*rule]),
-            Symbol::Star(rule) => self.times(self.rules[*rule], 0, None),
-            Symbol::Times(rule, least, most) => self.times(self.rules[*rule], *least, *most),
-            Symbol::Terminal(terminal) => self.lexeme(&Expr::Of(*terminal)),
-            Symbol::Text(text) => self.lexeme(&Expr::Text(text.to_string())),
-            Symbol::Json(_) | Symbol::Fresh(_) | Symbol::Past(..) => {
-                Err("a rule needs Lark. This is a bug.".to_owned())
+    /// A symbol, and what it remembers.
+    fn part(&mut self, symbol: &Symbol) -> Result<(SymIdx, ParamExpr), String> {
+        let plain = match symbol {
+            Symbol::Rule(rule) => self.rules[*rule],
+            Symbol::Star(rule) => self.times(self.rules[*rule], 0, None)?,
+            Symbol::Times(rule, least, most) => self.times(self.rules[*rule], *least, *most)?,
+            Symbol::Terminal(terminal) => self.lexeme(&Expr::Of(*terminal))?,
+            Symbol::Text(text) => self.lexeme(&Expr::Text(text.to_string()))?,
+            Symbol::Fresh(rule) => return Ok((self.rules[*rule], ParamExpr::Const(ParamValue(0)))),
+            Symbol::Past(rule, bit) => {
+                return Ok((self.rules[*rule], ParamExpr::BitOr(ParamValue(1 << bit))));
             }
-        }
+            Symbol::Same(rule) => return Ok((self.rules[*rule], ParamExpr::SelfRef)),
+            Symbol::Json(_) | Symbol::Needs(_) => return Err("a rule needs Lark. This is a bug.".to_owned()),
+        };
+        Ok((plain, ParamExpr::Null))
     }
 
     fn lexeme(&mut self, expr: &Expr) -> Result<SymIdx, String> {

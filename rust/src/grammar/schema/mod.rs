@@ -29,6 +29,7 @@ mod write;
 mod write_array;
 mod write_free;
 mod write_object;
+mod write_order;
 
 use super::budget::Budget;
 use crate::config::GrammarConfig;

@@ -1,6 +1,7 @@
 //! The rules of a grammar that is being written: which of them derive a text, and how they look in Lark.
 
 use super::expr::{Terminal, quoted};
+use llguidance::earley::{BitIdx, ParamCond, ParamRef, ParamValue};
 use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::rc::Rc;
@@ -24,14 +25,23 @@ pub(super) enum Symbol {
     /// A rule that remembers what has been there, and nothing has.
     Fresh(Rule),
     /// The same after this, too, has been there.
-    Past(Rule, usize),
+    Past(Rule, BitIdx),
+    /// The same after nothing that it remembers.
+    Same(Rule),
+    /// No text, where this rule derives one.
+    Needs(Rule),
 }
 
 /// Symbols one after another.
 pub(super) type Line = Vec<Symbol>;
 
 /// For each rule with a parameter, the condition of every alternative.
-pub(super) type Conditions = HashMap<Rule, Vec<String>>;
+pub(super) type Conditions = HashMap<Rule, Vec<ParamCond>>;
+
+/// That something has not been there.
+pub(super) fn is_clear(bit: BitIdx) -> ParamCond {
+    ParamCond::EQ(ParamRef::single_bit(bit), ParamValue(0))
+}
 
 /// Takes out what derives no text, and what is not used.
 pub(super) fn prune(rules: &mut [Vec<Line>], conditions: &mut Conditions) {
@@ -46,7 +56,7 @@ pub(super) fn prune(rules: &mut [Vec<Line>], conditions: &mut Conditions) {
         }
         for line in lines {
             line.retain(|s| match s {
-                Symbol::Times(.., Some(0)) => false,
+                Symbol::Times(.., Some(0)) | Symbol::Needs(_) => false,
                 Symbol::Star(r) | Symbol::Times(r, 0, _) => lives[*r],
                 _ => true,
             });
@@ -73,7 +83,7 @@ pub(super) fn print(rules: &[Vec<Line>], conditions: &Conditions) -> String {
             if line.is_empty() {
                 out.push_str("\"\"");
             }
-            if let Some(condition) = conditions.map(|list| &list[i]).filter(|c| !c.is_empty()) {
+            if let Some(condition) = conditions.map(|list| &list[i]).filter(|c| !c.is_true()) {
                 let _ = write!(out, " %if {condition}");
             }
         }
@@ -102,9 +112,8 @@ fn rule_of(symbol: &Symbol) -> Option<Rule> {
     match symbol {
         Symbol::Terminal(_) | Symbol::Text(_) | Symbol::Json(_) => None,
         Symbol::Times(_, _, Some(0)) => None,
-        Symbol::Rule(r) | Symbol::Star(r) | Symbol::Times(r, ..) | Symbol::Fresh(r) | Symbol::Past(r, _) => {
-            Some(*r)
-        }
+        Symbol::Rule(r) | Symbol::Star(r) | Symbol::Times(r, ..) | Symbol::Needs(r) => Some(*r),
+        Symbol::Fresh(r) | Symbol::Past(r, _) | Symbol::Same(r) => Some(*r),
     }
 }
 
@@ -112,7 +121,8 @@ fn is_live(symbol: &Symbol, lives: &[bool]) -> bool {
     match symbol {
         Symbol::Terminal(_) | Symbol::Text(_) | Symbol::Json(_) => true,
         Symbol::Star(_) | Symbol::Times(_, 0, _) => true,
-        Symbol::Rule(r) | Symbol::Times(r, ..) | Symbol::Fresh(r) | Symbol::Past(r, _) => lives[*r],
+        Symbol::Rule(r) | Symbol::Times(r, ..) | Symbol::Needs(r) => lives[*r],
+        Symbol::Fresh(r) | Symbol::Past(r, _) | Symbol::Same(r) => lives[*r],
     }
 }
 
@@ -144,5 +154,8 @@ fn put(symbol: &Symbol, out: &mut String) {
         Symbol::Times(r, least, Some(most)) => write!(out, "r{r}{{{least},{most}}} "),
         Symbol::Fresh(r) => write!(out, "r{r}::0 "),
         Symbol::Past(r, bit) => write!(out, "r{r}::set_bit({bit}) "),
+        Symbol::Same(r) => write!(out, "r{r}::_ "),
+        // It has been seen to.
+        Symbol::Needs(_) => Ok(()),
     };
 }

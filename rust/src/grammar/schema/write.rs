@@ -13,7 +13,7 @@ use super::numeral::{self, Style};
 use super::pattern;
 use super::read::Reader;
 use super::refuse;
-use super::rules::{self, Line, Rule, Symbol};
+use super::rules::{self, Conditions, Line, Rule, Symbol};
 use super::set::{Leaf, Set, Term};
 use super::strings::{Piece, length};
 use crate::error::Result;
@@ -41,7 +41,7 @@ pub(super) struct Writer<'r, 'a> {
     pub(super) reader: &'r mut Reader<'a>,
     pub(super) rules: Vec<Vec<Line>>,
     /// Rules with a parameter, each with a condition for every alternative.
-    pub(super) conditions: HashMap<Rule, Vec<String>>,
+    pub(super) conditions: Conditions,
     terminals: Vec<Expr>,
     numbers: HashMap<Expr, Terminal>,
     values: HashMap<Term, Rule>,
@@ -57,7 +57,7 @@ impl<'r, 'a> Writer<'r, 'a> {
         Writer {
             reader,
             rules: Vec::new(),
-            conditions: HashMap::new(),
+            conditions: Conditions::new(),
             terminals: Vec::new(),
             numbers: HashMap::new(),
             values: HashMap::new(),
@@ -325,7 +325,7 @@ impl<'r, 'a> Writer<'r, 'a> {
 #[derive(Debug)]
 pub(in crate::grammar) struct Written {
     rules: Vec<Vec<Line>>,
-    conditions: HashMap<Rule, Vec<String>>,
+    conditions: Conditions,
     terminals: Vec<Expr>,
     /// The sum of all divisors.
     pub(super) divisors: f64,
@@ -344,7 +344,7 @@ impl Written {
 
     /// The same for llguidance, where that can take it; see [`assemble`].
     pub(in crate::grammar) fn parts(&self) -> Result<Option<Parts>, String> {
-        assemble(&self.rules, &self.terminals, WHITESPACE)
+        assemble((&self.rules, &self.conditions), &self.terminals, WHITESPACE)
     }
 }
 

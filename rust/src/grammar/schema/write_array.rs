@@ -3,11 +3,12 @@
 use super::logic::{F, FALSE, Node, TRUE};
 use super::number::{self, Cell, Decimal, Kind};
 use super::pattern;
-use super::rules::{Line, Rule, Symbol, counted};
+use super::rules::{Line, Rule, Symbol, counted, is_clear};
 use super::set::{Item, Set, Term};
 use super::strings;
 use super::write::{Writer, literal};
 use crate::error::Result;
+use llguidance::earley::{BitIdx, ParamCond, ParamRef};
 use std::collections::{BTreeSet, HashMap};
 use std::rc::Rc;
 
@@ -323,20 +324,21 @@ impl Writer<'_, '_> {
             if comma || least == 0 {
                 self.rules[rule].push(Vec::new());
                 conditions.push(if comma && least > 1 {
-                    format!("bit_count_ge(_, {least})")
+                    ParamCond::BitCountGE(ParamRef::full(), least as BitIdx)
                 } else {
-                    String::new()
+                    ParamCond::True
                 });
             }
-            for (bit, value) in values.iter().enumerate().filter(|_| most > 0) {
+            for (bit, value) in (0..).zip(values).filter(|_| most > 0) {
                 let item = Symbol::Rule(self.value(*value));
                 let next = Symbol::Past(more, bit);
                 let line = comma.then(|| literal(",")).into_iter().chain([item, next]);
                 self.rules[rule].push(line.collect());
                 conditions.push(if comma {
-                    format!("and(bit_clear({bit}), bit_count_lt(_, {most}))")
+                    let more = ParamCond::BitCountLT(ParamRef::full(), most as BitIdx);
+                    ParamCond::And(Box::new(is_clear(bit)), Box::new(more))
                 } else {
-                    String::new()
+                    ParamCond::True
                 });
             }
             self.conditions.insert(rule, conditions);

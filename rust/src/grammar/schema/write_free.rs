@@ -53,7 +53,7 @@ impl Writer<'_, '_> {
         Ok(rule)
     }
 
-    fn pair(&mut self, names: F, value: Term, comma: bool) -> Result<Line> {
+    pub(super) fn pair(&mut self, names: F, value: Term, comma: bool) -> Result<Line> {
         let name = Symbol::Terminal(self.strings(names)?);
         let value = Symbol::Rule(self.value(value));
         let comma = comma.then(|| literal(","));
@@ -90,7 +90,7 @@ impl Writer<'_, '_> {
     }
 
     /// Whether the formula holds where no more keys come.
-    fn may_end(&mut self, f: F) -> bool {
+    pub(super) fn may_end(&mut self, f: F) -> bool {
         let end = |key: &Key| {
             if matches!(key, Key::Some(..) | Key::Least(..) | Key::Has(..)) { FALSE } else { TRUE }
         };
@@ -98,7 +98,7 @@ impl Writer<'_, '_> {
     }
 
     /// What may be chosen for a key that is not known.
-    fn free_steps(&mut self, others: F, f: F) -> Result<Vec<Free>> {
+    pub(super) fn free_steps(&mut self, others: F, f: F) -> Result<Vec<Free>> {
         let atoms = self.reader.sets.keys.atoms(f);
         self.reader.arena.budget.spend(1 + atoms.len())?;
         let mut steps = vec![(others, TRUE, f)];

@@ -18,17 +18,17 @@ const MAX_COPIES: usize = 20;
 
 /// A key that is known by its name, and what holds of it alone.
 #[derive(Debug)]
-struct Known {
-    name: Rc<str>,
-    required: bool,
+pub(super) struct Known {
+    pub(super) name: Rc<str>,
+    pub(super) required: bool,
     values: Vec<Term>,
 }
 
 /// One object.
-struct Plan {
-    keys: Vec<Known>,
+pub(super) struct Plan {
+    pub(super) keys: Vec<Known>,
     /// The other keys.
-    others: F,
+    pub(super) others: F,
     states: HashMap<(usize, F, bool), Rule>,
     free: HashMap<(F, bool), Rule>,
     optional: HashSet<usize>,
@@ -45,7 +45,10 @@ impl Writer<'_, '_> {
             let mut plan = self.plan(f)?;
             let rest = self.left_over(f);
             let inner = self.state(&mut plan, 0, rest, false)?;
-            lines.push(vec![literal("{"), Symbol::Rule(inner), literal("}")]);
+            lines.push(match self.any_order(&mut plan, rest)? {
+                Some(start) => vec![literal("{"), Symbol::Needs(inner), Symbol::Fresh(start)],
+                None => vec![literal("{"), Symbol::Rule(inner), literal("}")],
+            });
         }
         Ok(lines)
     }
@@ -146,7 +149,7 @@ impl Writer<'_, '_> {
     }
 
     /// The rule for what follows before the key of that place; `comma`: something stands before it.
-    fn state(&mut self, plan: &mut Plan, at: usize, f: F, comma: bool) -> Result<Rule> {
+    pub(super) fn state(&mut self, plan: &mut Plan, at: usize, f: F, comma: bool) -> Result<Rule> {
         if let Some(known) = plan.states.get(&(at, f, comma)) {
             return Ok(*known);
         }
@@ -172,8 +175,7 @@ impl Writer<'_, '_> {
             let mut line = Vec::new();
             if let Some(value) = value {
                 line.extend(comma.then(|| literal(",")));
-                let name = super::pattern::quoted(&plan.keys[at].name);
-                line.extend([literal(&name), literal(":"), Symbol::Rule(self.value(value))]);
+                line.extend(self.known_pair(&plan.keys[at], value));
             }
             line.push(Symbol::Rule(self.state(plan, at + 1, rest, comma || value.is_some())?));
             lines.push(line);
@@ -182,8 +184,13 @@ impl Writer<'_, '_> {
         Ok(rule)
     }
 
+    pub(super) fn known_pair(&mut self, key: &Known, value: Term) -> [Symbol; 3] {
+        let name = super::pattern::quoted(&key.name);
+        [literal(&name), literal(":"), Symbol::Rule(self.value(value))]
+    }
+
     /// What may be chosen at a known key.
-    fn steps(&mut self, key: &Known, f: F) -> Result<Vec<Step>> {
+    pub(super) fn steps(&mut self, key: &Known, f: F) -> Result<Vec<Step>> {
         let atoms = self.reader.sets.keys.atoms(f);
         self.reader.arena.budget.spend(1 + atoms.len())?;
         let mut steps = Vec::new();

@@ -1,0 +1,169 @@
+//! Keys in any order (`grammar.key_order`).
+
+use super::common::{Bench, Dice, data};
+use llgtrt::config::{GrammarConfig, KeyOrder};
+use serde_json::{Map, Value, json};
+
+fn bench() -> Bench {
+    Bench::with(&GrammarConfig { key_order: KeyOrder::Any, compile_seconds: 600.0, ..Default::default() })
+}
+
+#[test]
+fn every_order_is_taken_and_no_key_twice() {
+    let bench = bench();
+    let three = json!({
+        "type": "object",
+        "properties": {"a": {"type": "integer"}, "b": {"type": "boolean"}, "c": {"type": "null"}},
+        "required": ["b"],
+        "additionalProperties": false,
+    });
+    let inner =
+        json!({"type": "object", "properties": {"x": three, "y": three}, "additionalProperties": false});
+    let open = json!({"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]});
+    let counted = json!({
+        "type": "object",
+        "properties": {"a": {}, "b": {}, "c": {}, "d": {}},
+        "required": ["c", "d"],
+        "maxProperties": 3,
+        "additionalProperties": false,
+    });
+    let depends = json!({
+        "type": "object",
+        "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}, "c": {"type": "integer"}},
+        "dependentRequired": {"a": ["b"], "b": ["c"]},
+        "if": {"properties": {"c": {"minimum": 5}}, "required": ["c"]},
+        "then": {"properties": {"b": {"maximum": 3}}},
+        "additionalProperties": false,
+    });
+    let rows: [(&Value, &[&str], &[&str]); 5] = [
+        (
+            &three,
+            &[r#"{"c":null,"b":true,"a":1}"#, r#"{"b":true}"#, r#"{"a":1,"b":false}"#, r#"{"b":true,"a":1}"#],
+            &[
+                "{}",
+                r#"{"a":1}"#,
+                r#"{"b":true,"b":true}"#,
+                r#"{"b":true,"a":1,"b":true}"#,
+                r#"{"b":true,"d":1}"#,
+            ],
+        ),
+        (
+            &inner,
+            &[r#"{"y":{"c":null,"b":true},"x":{"b":true,"a":1}}"#],
+            &[r#"{"y":{"c":null,"b":true},"x":{"b":true,"a":1,"a":1}}"#, r#"{"y":{},"x":{"b":true}}"#],
+        ),
+        (
+            &open,
+            &[r#"{"z":1,"a":2}"#, r#"{"a":2,"z":1}"#, r#"{"z":{"a":"b"},"y":[],"a":2,"x":null}"#],
+            &[r#"{"z":1}"#, r#"{"z":1,"a":2,"a":3}"#, r#"{"z":1,"a":"b"}"#],
+        ),
+        (
+            &counted,
+            &[r#"{"b":1,"d":2,"c":3}"#, r#"{"c":1,"d":2}"#, r#"{"d":2,"a":1,"c":1}"#],
+            &[r#"{"b":1,"a":2,"c":3}"#, r#"{"b":1,"d":2,"c":3,"a":4}"#, r#"{"b":1,"d":2}"#],
+        ),
+        (
+            &depends,
+            &[r#"{"c":9,"a":1,"b":2}"#, r#"{"a":1,"b":3,"c":5}"#, r#"{"b":9,"c":4}"#, "{}", r#"{"c":7}"#],
+            &[
+                r#"{"c":9,"a":1,"b":4}"#,
+                r#"{"b":4,"c":9}"#,
+                r#"{"a":1,"b":2}"#,
+                r#"{"a":1}"#,
+                r#"{"b":1,"a":1}"#,
+            ],
+        ),
+    ];
+    for (schema, yes, no) in rows {
+        let pristine = bench.schema(schema).unwrap();
+        assert!(pristine.restart().narrowed().is_empty(), "{schema}");
+        for (texts, expected) in [(yes, true), (no, false)] {
+            for text in texts {
+                let taken = bench.accepts(&mut pristine.restart(), text).unwrap();
+                assert_eq!(taken, expected, "{text} in {schema}");
+            }
+        }
+    }
+}
+
+#[test]
+fn nothing_is_begun_that_cannot_be_finished() {
+    let bench = bench();
+    let counted = json!({
+        "type": "object",
+        "properties": {"a": {}, "b": {}, "c": {}},
+        "required": ["c"],
+        "maxProperties": 2,
+    });
+    let pristine = bench.schema(&counted).unwrap();
+    for (text, expected) in
+        [(r#"{"a":1,"b"#, false), (r#"{"a":1,"z"#, false), (r#"{"c":1,"b"#, true), (r#"{"a":1,"c"#, true)]
+    {
+        assert_eq!(bench.begins(&mut pristine.restart(), text).unwrap(), expected, "{text}");
+    }
+    let endless = json!({
+        "$defs": {"e": {"type": "object", "properties": {"e": {"$ref": "#/$defs/e"}}, "required": ["e"]}},
+        "anyOf": [{"type": "null"}, {"type": "object", "properties": {"a": {}, "e": {"$ref": "#/$defs/e"}}, "required": ["e"]}],
+    });
+    assert!(!bench.begins(&mut bench.schema(&endless).unwrap(), "{").unwrap());
+}
+
+#[test]
+fn where_the_order_stays_it_is_said() {
+    let many: Map<String, Value> = (0..65).map(|i| (format!("k{i}"), json!(true))).collect();
+    let schemas = [
+        json!({"type": "object", "properties": many}),
+        json!({"type": "object", "properties": {"a": {}, "b": {}}, "anyOf": [{"required": ["a"]}, {"maxProperties": 1}]}),
+    ];
+    for schema in schemas {
+        let narrowed = bench().schema(&schema).unwrap().narrowed().to_vec();
+        assert!(narrowed.iter().any(|n| n.reason.contains("order of the schema")), "{schema}: {narrowed:?}");
+    }
+}
+
+/// The value with the keys of all its objects in another order, as JSON.
+fn shuffled(value: &Value, dice: &mut Dice) -> String {
+    let join = |parts: Vec<String>| parts.join(",");
+    match value {
+        Value::Array(items) => format!("[{}]", join(items.iter().map(|item| shuffled(item, dice)).collect())),
+        Value::Object(map) => {
+            let member = |(name, value): (&String, &Value)| {
+                format!("{}:{}", Value::from(name.as_str()), shuffled(value, dice))
+            };
+            let mut members: Vec<String> = map.iter().map(member).collect();
+            (1..members.len()).for_each(|i| members.swap(i, dice.roll(i + 1)));
+            format!("{{{}}}", join(members))
+        }
+        other => other.to_string(),
+    }
+}
+
+/// Every fifth schema of MaskBench.
+#[test]
+fn instances_of_real_schemas_are_taken_in_any_order() {
+    let Some(lines) = data("maskbench-dev.jsonl.gz") else { return };
+    let (fixed, free, mut dice) = (Bench::new(), bench(), Dice(3));
+    let (mut taken, mut ordered, mut lost) = (0, 0, Vec::new());
+    for line in lines.lines().step_by(5) {
+        let case: Value = serde_json::from_str(line).unwrap();
+        let Ok(grammar) = fixed.schema(&case["schema"]) else { continue };
+        let any = free.schema(&case["schema"]).unwrap_or_else(|e| panic!("{}: {e}", case["id"]));
+        for test in case["tests"].as_array().unwrap() {
+            let text = test["data"].to_string();
+            let valid = test["valid"].as_bool().unwrap();
+            if valid && !fixed.accepts(&mut grammar.restart(), &text).unwrap_or(false) {
+                continue;
+            }
+            let text = shuffled(&test["data"], &mut dice);
+            let accepts = free.accepts(&mut any.restart(), &text).unwrap_or(false);
+            match (accepts == valid, any.narrowed().iter().any(|n| n.reason.contains("order of the schema")))
+            {
+                (true, _) => taken += usize::from(valid),
+                (false, true) if valid => ordered += 1,
+                _ => lost.push(format!("{}: {text} {valid}", case["id"])),
+            }
+        }
+    }
+    println!("{taken} taken, {ordered} where the order of the schema stays");
+    assert!(lost.is_empty() && ordered * 10 < taken, "{ordered} of {taken}; {}: {lost:#?}", lost.len());
+}
