@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import textwrap
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -68,6 +69,15 @@ XGrammar and llama.cpp then let keywords pass (`{"maximum": 3}` takes 4), Outlin
 """
 
 
+def told(text: str, **values: Any) -> str:
+    """A text with its values, paragraphs wrapped anew."""
+    blocks = text.format(**values).split("\n\n")
+    plain = [
+        block if block.lstrip()[:1] in ("|", "-", "#") else textwrap.fill(block, 108) for block in blocks
+    ]
+    return "\n\n".join(plain)
+
+
 def row(*cells: object) -> str:
     """A line of a table."""
     return f"| {' | '.join(map(str, cells))} |\n"
@@ -98,8 +108,8 @@ def outputs(products: dict[str, Any]) -> str:
         share = f"{100 * wrong / max(judged, 1):.1f} %"
         table += row(TITLES[name], n["schemas"], judged, wrong, share, n["leap"], n["schemas_invalid"])
         for one in product["outputs"]["examples"]:
-            told = one["output"].replace("\n", " ").replace("|", "\\|")
-            examples += row(TITLES[name], one["schema"], f"`{told}`")
+            output = one["output"].replace("\n", " ").replace("|", "\\|")
+            examples += row(TITLES[name], one["schema"], f"`{output}`")
     return table + examples
 
 
@@ -128,10 +138,10 @@ def beside() -> str:
     """The whole part."""
     found = json.loads(PEERS.read_text())
     products = {name: found["products"][name] for name in TITLES if name in found["products"]}
-    told = [f"{TITLES[name]} {product['version']}" for name, product in products.items()]
-    versions = ", ".join(one for one in told[1:] if "strict" not in one)
+    all_versions = [f"{TITLES[name]} {product['version']}" for name, product in products.items()]
+    versions = ", ".join(one for one in all_versions[1:] if "strict" not in one)
     most = list(found["strict"]["outside"].items())[:REASONS]
     reasons = ", ".join(f"“{reason}” ({count})" for reason, count in most)
-    head = HEAD.format(versions=versions, source=SOURCE, profile=PROFILE, reasons=reasons, **found)
+    head = told(HEAD, versions=versions, source=SOURCE, profile=PROFILE, reasons=reasons, **found)
     parts = [head, verdicts(found, products), OUTPUTS.format(**found), outputs(products), suite(products)]
     return "".join(parts)
