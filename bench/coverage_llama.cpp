@@ -1,5 +1,5 @@
-// llama.cpp's own way from a JSON schema to a grammar, without a model, for coverage_peers.py. With S its sources, and B a build
-// of them with BUILD_SHARED_LIBS=OFF:
+// llama.cpp's own way from a JSON schema to a grammar, without a model, for coverage_peers.py. With S its sources, and
+// B a build of them with BUILD_SHARED_LIBS=OFF:
 //   c++ -std=c++17 -O2 -I$S/src -I$S/common -I$S/include -I$S/ggml/include bench/coverage_llama.cpp \
 //     $B/common/libllama-common.a $B/common/libllama-common-base.a $B/src/libllama.a $B/ggml/src/libggml.a \
 //     $B/ggml/src/libggml-cpu.a $B/ggml/src/libggml-base.a $B/vendor/*/lib*.a -o coverage_llama
@@ -24,7 +24,9 @@ using Grammar = std::unique_ptr<llama_grammar, void (*)(llama_grammar *)>;
 
 static Grammar compile(const std::string & schema) {
     const std::string text = json_schema_to_grammar(common_json::parse(schema));
-    return {llama_grammar_init_impl(nullptr, text.c_str(), "root", false, nullptr, 0, nullptr, 0), llama_grammar_free_impl};
+    llama_grammar * grammar =
+        llama_grammar_init_impl(nullptr, text.c_str(), "root", false, nullptr, 0, nullptr, 0);
+    return {grammar, llama_grammar_free_impl};
 }
 
 static bool accept(llama_grammar & grammar, const std::string & text) {

@@ -34,6 +34,7 @@ from coverage_judge import TRIES, Case, judge
 from coverage_products import PRODUCTS, Product, make, version_of
 from coverage_strict import outside
 from coverage_valid import Validity
+from jsonschema import Draft202012Validator
 
 MEMORY = 4 << 30
 """Bytes that a schema may take in a child, above what the product takes by itself."""
@@ -239,6 +240,11 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=PEERS)
     parser.add_argument("--details", type=Path, help="a file for every verdict and output")
     args = parser.parse_args()
+    if (
+        missing := {"date-time", "time", "uri", "hostname"}
+        - Draft202012Validator.FORMAT_CHECKER.checkers.keys()
+    ):
+        raise SystemExit(f"formats that are not checked: {missing}; install jsonschema[format-nongpl]")
     tests = json.loads(read("json-schema-test-suite.json.gz"))
     documents = {f"http://localhost:1234/{name}": schema for name, schema in tests["remotes"].items()}
     parts = {"maskbench": maskbench(args.every)}

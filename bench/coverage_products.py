@@ -318,7 +318,7 @@ PRODUCTS = {
     "xgrammar": "xgrammar",
     "xgrammar-strict": "xgrammar",
     "outlines-core": "outlines-core",
-    "llama.cpp": "LLAMA_COVERAGE names the program made from coverage_llama.cpp",
+    "llama.cpp": "LLAMA_COVERAGE, a program made from coverage_llama.cpp,",
 }
 """Names, and what each needs: a wheel mostly."""
 
