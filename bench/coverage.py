@@ -1,10 +1,12 @@
-"""Writes docs/coverage.md from what the conformance tests have found: `python bench/coverage.py`."""
+"""Writes docs/coverage.md from what the tests and coverage_peers.py found: `python bench/coverage.py`."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
 from pathlib import Path
+
+from coverage_beside import beside
 
 ROOT = Path(__file__).parents[1]
 FOUND = ROOT / "tests" / "core" / "grammar" / "expected"
@@ -14,7 +16,8 @@ DRAFTS = {"draft 7": "suite-draft7.txt", "2020-12": "suite-2020-12.txt"}
 HEAD = """# Coverage of JSON Schema
 
 Written by `python bench/coverage.py` from the files in `tests/core/grammar/expected`, which the conformance
-tests hold: they compile each schema and compare its grammar with every instance.
+tests hold: they compile each schema and compare its grammar with every instance; for other products, from
+`bench/coverage_peers.json`.
 
 - *enforced*: the schema compiles, and no invalid instance is accepted.
 - *stricter*: it is, but a valid instance is rejected too, with its keys in the order of the schema.
@@ -126,7 +129,7 @@ def apart() -> str:
 
 def page() -> str:
     """The whole page."""
-    return HEAD + maskbench() + suite() + apart()
+    return HEAD + maskbench() + beside() + suite() + apart()
 
 
 if __name__ == "__main__":
