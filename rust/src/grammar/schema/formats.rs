@@ -5,8 +5,9 @@
 pub(super) enum Format {
     /// A match of this expression.
     Regex(String),
-    /// The same, and the expression has only a part of what the specification allows.
-    Part(String),
+    /// The same, and the expression has only a part of what the specification allows: that is within the second one, if there
+    /// is one.
+    Part(String, Option<String>),
     /// Nothing: the specification that has the name asks nothing of strings.
     Free,
     /// A specification has the name, and what it asks cannot be said.
@@ -22,11 +23,10 @@ const DAY: &str = concat!(
     "|[0-9]{4}-(?:0[13578]|1[02])-31",
     "|(?:[0-9]{2}(?:0[48]|[2468][048]|[13579][26])|(?:[02468][048]|[13579][26])00)-02-29)",
 );
-/// RFC 3339; a second 60 is not held against the time zone.
-const TIME: &str = concat!(
-    r"(?:[01][0-9]|2[0-3]):[0-5][0-9]:(?:[0-5][0-9]|60)(?:\.[0-9]+)?",
-    "(?:[zZ]|[+-](?:[01][0-9]|2[0-3]):[0-5][0-9])",
-);
+/// RFC 3339: hours and minutes.
+const TIME: &str = r"(?:[01][0-9]|2[0-3]):[0-5][0-9]";
+const FRACTION: &str = r"(?:\.[0-9]+)?";
+const ZONE: &str = "(?:[zZ]|[+-](?:[01][0-9]|2[0-3]):[0-5][0-9])";
 /// RFC 3339, appendix A: a unit is followed by the next smaller ones only.
 const DURATION: &str =
     "P(?:[0-9]+W|(?:[0-9]+Y(?:[0-9]+M(?:[0-9]+D)?)?|[0-9]+M(?:[0-9]+D)?|[0-9]+D)(?:T(?:TIME))?|T(?:TIME))";
@@ -42,6 +42,14 @@ const POINTER: &str = "(?:/(?:[^~/]|~[01])*)*";
 
 /// What stands in a path segment of a URI (RFC 3986).
 const SEGMENT: &str = r"(?:[a-zA-Z0-9._~!$&'()*+,;=:@-]|%[0-9a-fA-F]{2})";
+
+/// RFC 3339. A second 60 comes at the end of a day in UTC, which is seen where it is written in UTC: other leap seconds are not
+/// among the first, and times that are none among the second.
+fn time(date: &str) -> Format {
+    let usual = format!("{TIME}:[0-5][0-9]{FRACTION}{ZONE}");
+    let certain = format!("{date}(?:{usual}|23:59:60{FRACTION}(?:[zZ]|[+-]00:00))");
+    Format::Part(certain, Some(format!("{date}{TIME}:(?:[0-5][0-9]|60){FRACTION}{ZONE}")))
+}
 
 fn ipv4() -> String {
     format!(r"{BYTE}(?:\.{BYTE}){{3}}")
@@ -106,8 +114,8 @@ fn regex() -> String {
 pub(super) fn of(name: &str) -> Format {
     let regex = match name {
         "date" => DAY.to_owned(),
-        "time" => TIME.to_owned(),
-        "date-time" => format!("{DAY}[tT]{TIME}"),
+        "time" => return time(""),
+        "date-time" => return time(&format!("{DAY}[tT]")),
         "duration" => DURATION.replace("TIME", DURATION_TIME),
         "email" => email(),
         "hostname" => format!(r"{LABEL}(?:\.{LABEL})*"),
@@ -127,7 +135,7 @@ pub(super) fn of(name: &str) -> Format {
         _ => return Format::Unknown,
     };
     match name {
-        "email" | "regex" => Format::Part(regex),
+        "email" | "regex" => Format::Part(regex, None),
         _ => Format::Regex(regex),
     }
 }
@@ -166,11 +174,15 @@ mod tests {
             ("json-pointer", "/a~2", false),
             ("hostname", "a-b.c", true),
             ("hostname", "-a.c", false),
+            ("time", "23:59:60Z", true),
+            ("time", "22:59:60Z", false),
+            ("time", "23:59:60+01:00", false),
+            ("date-time", "1998-12-31t23:59:60.5+00:00", true),
             ("email", "a.b@c.de", true),
             ("email", "a..b@c", false),
         ];
         for (name, text, yes) in rows {
-            let (Format::Regex(rx) | Format::Part(rx)) = of(name) else { panic!("{name}") };
+            let (Format::Regex(rx) | Format::Part(rx, _)) = of(name) else { panic!("{name}") };
             assert_eq!(llguidance::derivre::Regex::new(&rx).unwrap().is_match(text), yes, "{name} {text}");
         }
     }

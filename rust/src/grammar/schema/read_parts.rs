@@ -97,7 +97,7 @@ impl Reader<'_> {
     fn format(&mut self, id: Id, name: &str) -> Result<F> {
         match formats::of(name) {
             Format::Regex(rx) => Ok(self.sets.strings.regex(&rx, true)),
-            Format::Part(rx) => Ok(self.sets.strings.part(&rx)),
+            Format::Part(rx, within) => Ok(self.sets.strings.part(&rx, within.as_deref())),
             Format::Free => Ok(TRUE),
             Format::Unknown if self.config.unknown_format == UnknownFormat::Ignore => Ok(TRUE),
             Format::Unknown => {

@@ -16,8 +16,9 @@ pub(super) enum Piece {
     Texts(Rc<BTreeSet<String>>, bool),
     /// A whole match of this regular expression.
     Regex(Rc<str>, bool),
-    /// The same where the expression has only a part of what is meant: of the others nothing is known.
-    Part(Rc<str>, bool),
+    /// The same where the expression has only a part of what is meant; what the second one has not, if there is one, is not
+    /// meant, and of the others nothing is known.
+    Part(Rc<str>, Option<Rc<str>>, bool),
     /// At least so many characters, and at most so many.
     Length(u32, Option<u32>),
 }
@@ -39,7 +40,7 @@ impl Strings {
         let opposite = |piece: &Piece| match piece {
             Piece::Texts(list, yes) => Some(Piece::Texts(Rc::clone(list), !yes)),
             Piece::Regex(rx, yes) => Some(Piece::Regex(Rc::clone(rx), !yes)),
-            Piece::Part(rx, yes) => Some(Piece::Part(Rc::clone(rx), !yes)),
+            Piece::Part(rx, within, yes) => Some(Piece::Part(Rc::clone(rx), within.clone(), !yes)),
             Piece::Length(..) => None,
         };
         Strings { logic: Logic::new(opposite), matchers: HashMap::new(), empty: HashMap::new() }
@@ -55,9 +56,9 @@ impl Strings {
         self.logic.atom(Piece::Regex(Rc::from(rx), yes))
     }
 
-    /// Texts that match the expression, where it does not have all that are meant.
-    pub(super) fn part(&mut self, rx: &str) -> F {
-        self.logic.atom(Piece::Part(Rc::from(rx), true))
+    /// Texts that match the expression, where it does not have all that are meant: these are within the second one.
+    pub(super) fn part(&mut self, rx: &str, within: Option<&str>) -> F {
+        self.logic.atom(Piece::Part(Rc::from(rx), within.map(Rc::from), true))
     }
 
     /// The texts in which the pattern of a schema is found.
@@ -124,7 +125,7 @@ impl Strings {
         self.logic.rebuild(f, true, &mut |logic, piece| match piece {
             Piece::Texts(list, yes) => logic.atom(Piece::Texts(Rc::clone(list), !yes)),
             Piece::Regex(rx, yes) => logic.atom(Piece::Regex(Rc::clone(rx), !yes)),
-            Piece::Part(rx, yes) => logic.atom(Piece::Part(Rc::clone(rx), !yes)),
+            Piece::Part(rx, within, yes) => logic.atom(Piece::Part(Rc::clone(rx), within.clone(), !yes)),
             Piece::Length(least, most) => {
                 let below = least.checked_sub(1).map(|n| logic.atom(Piece::Length(0, Some(n))));
                 let above = most.map(|n| logic.atom(Piece::Length(n.saturating_add(1), None)));
@@ -164,7 +165,8 @@ impl Strings {
                 length >= least as usize && most.is_none_or(|most| length <= most as usize)
             }
             Node::Atom(Piece::Regex(rx, yes)) => self.matches(&rx, text) == yes,
-            Node::Atom(Piece::Part(rx, yes)) => yes && self.matches(&rx, text),
+            Node::Atom(Piece::Part(rx, _, true)) => self.matches(&rx, text),
+            Node::Atom(Piece::Part(_, within, false)) => within.is_some_and(|rx| !self.matches(&rx, text)),
         }
     }
 
@@ -206,8 +208,9 @@ impl Strings {
                 signed(RegexAst::Or(list.iter().cloned().map(RegexAst::Literal).collect()), *yes)
             }
             Node::Atom(Piece::Regex(rx, yes)) => signed(RegexAst::Regex(rx.to_string()), *yes),
-            Node::Atom(Piece::Part(rx, true)) => RegexAst::Regex(rx.to_string()),
-            Node::Atom(Piece::Part(_, false)) => RegexAst::NoMatch,
+            Node::Atom(Piece::Part(rx, _, true)) => RegexAst::Regex(rx.to_string()),
+            Node::Atom(Piece::Part(_, None, false)) => RegexAst::NoMatch,
+            Node::Atom(Piece::Part(_, Some(rx), false)) => signed(RegexAst::Regex(rx.to_string()), false),
             Node::Atom(Piece::Length(least, most)) => RegexAst::Regex(length("(?s:.)", *least, *most)),
         }
     }

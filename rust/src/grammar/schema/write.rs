@@ -172,18 +172,24 @@ impl<'r, 'a> Writer<'r, 'a> {
             Node::Atom(Piece::Texts(list, true)) => {
                 Expr::Any(list.iter().map(|text| Expr::Text(pattern::quoted(text))).collect())
             }
-            Node::Atom(Piece::Regex(rx, true) | Piece::Part(rx, true)) => match pattern::quote(&rx) {
+            Node::Atom(Piece::Regex(rx, true) | Piece::Part(rx, _, true)) => match pattern::quote(&rx) {
                 Ok(quoted) => regex(quoted),
                 Err(why) => return self.refuse("pattern", why),
             },
             Node::Atom(Piece::Length(least, most)) => {
                 regex(format!("\"{}\"", length(CHARACTER, least, most)))
             }
-            Node::Atom(Piece::Part(_, false)) => {
+            Node::Atom(Piece::Part(_, within, false)) => {
                 let pointer = self.reader.arena[self.at].pointer.clone();
-                self.reader.narrow(&pointer, "format", "what is not of this format is left out")?;
-                // No text: an empty terminal would be refused.
-                Expr::Regex("[^\\x00-\\u{10ffff}]".to_owned())
+                self.reader.narrow(&pointer, "format", "some of what is not of this format is left out")?;
+                match within {
+                    Some(rx) => {
+                        let others = self.reader.sets.strings.regex(&rx, false);
+                        Expr::Of(self.strings(others)?)
+                    }
+                    // No text: an empty terminal would be refused.
+                    None => Expr::Regex("[^\\x00-\\u{10ffff}]".to_owned()),
+                }
             }
             Node::Atom(_) => {
                 let not = self.each(&[strings])?;
