@@ -25,7 +25,9 @@ impl Grammar {
         for token in vocab.encode(&[(text, false)])? {
             let bytes = vocab.bytes(token);
             // A tokenizer may write a text in another way than it stands there.
-            if bytes.is_empty() || !text.as_bytes()[at..].starts_with(bytes) || self.commit(token).is_err() {
+            let is_next = !bytes.is_empty() && text.as_bytes()[at..].starts_with(bytes);
+            // As in generation, a mask comes first: llguidance gives its lexer steps with each, and tokens take them.
+            if !is_next || self.mask().is_err() || self.commit(token).is_err() {
                 break;
             }
             at += bytes.len();

@@ -4,6 +4,7 @@ use super::common::{Bench, Dice, data};
 use llgtrt::grammar::{Grammar, GrammarSpec};
 use serde_json::Value;
 use std::io::Write;
+use std::time::{Duration, Instant};
 
 /// Tokens before a walk looks for the end.
 const WANDER: usize = 60;
@@ -99,4 +100,30 @@ fn there_is_always_a_way_to_the_end() {
     }
     println!("{walked} walks came to an end, {astray} had {HOME} tokens and more to go on with");
     assert!(lost.is_empty() && walked > 100 && astray * 20 < walked, "{astray} of {walked}; {lost:#?}");
+}
+
+/// Every twentieth schema of MaskBench, and one whose patterns take many steps.
+#[test]
+fn a_text_is_compared_as_it_would_be_written() {
+    let Some(lines) = data("maskbench-dev.jsonl.gz") else { return };
+    let bench = Bench::new();
+    for (i, line) in lines.lines().enumerate() {
+        let case: Value = serde_json::from_str(line).unwrap();
+        if i % 20 != 0 && case["id"] != "Github_hard---o21075" {
+            continue;
+        }
+        let Ok(pristine) = bench.schema(&case["schema"]) else { continue };
+        for test in case["tests"].as_array().unwrap() {
+            let text = test["data"].to_string();
+            let until = Instant::now() + Duration::from_secs(600);
+            let walk = pristine.restart().walk(&bench.vocab, &text, until).unwrap();
+            let whole = walk.may_end && walk.bytes == text.len();
+            assert_eq!(
+                bench.accepts(&mut pristine.restart(), &text).unwrap(),
+                whole,
+                "{}: {text}",
+                case["id"]
+            );
+        }
+    }
 }
