@@ -1,4 +1,4 @@
-"""Validators of JSON that are not ours, one in Python and one in Rust, and where we read a rule otherwise than they."""
+"""Validators of JSON that are not ours, in Python and in Rust, and where we read rules otherwise."""
 
 from __future__ import annotations
 
@@ -53,6 +53,9 @@ class Judge:
 
     readings: tuple[Reading, ...]
 
+    def __init__(self, schema: Any, documents: Mapping[str, Any]) -> None:
+        raise NotImplementedError
+
     def complaint(self, value: Any) -> str | None:
         """What is wrong with a value of `parse`.
 
@@ -77,10 +80,11 @@ class PythonJudge(Judge):
     def __init__(self, schema: Any, documents: Mapping[str, Any]) -> None:
         kind = jsonschema.validators.validator_for(schema, default=jsonschema.Draft202012Validator)
         types = kind.TYPE_CHECKER.redefine("integer", lambda _, value: _is_integer(value))
-        kind = jsonschema.validators.extend(kind, type_checker=types)
+        kind = jsonschema.validators.extend(kind, type_checker=types)  # type: ignore[no-untyped-call]
         formats, known = jsonschema.FormatChecker(()), jsonschema.Draft202012Validator.FORMAT_CHECKER.checkers
         formats.checkers = {name: known[name] for name in FORMATS}
-        draft = referencing.jsonschema.specification_with(_metaschema(schema))
+        newest = referencing.jsonschema.DRAFT202012
+        draft = referencing.jsonschema.specification_with(_metaschema(schema), default=newest)
         pairs = [(uri, draft.create_resource(document)) for uri, document in documents.items()]
         registry: referencing.Registry[Any] = referencing.Registry().with_resources(pairs)
         self._validator = kind(schema, registry=registry, format_checker=formats)
@@ -88,7 +92,7 @@ class PythonJudge(Judge):
     def complaint(self, value: Any) -> str | None:
         with decimal.localcontext(decimal.Context(prec=3 * LARGEST)):
             error = next(self._validator.iter_errors(value), None)
-        return error and f"{error.json_path}: {error.message}"
+        return f"{error.json_path}: {error.message}" if error else None
 
 
 class RustJudge(Judge):
@@ -105,11 +109,11 @@ class RustJudge(Judge):
 
     def complaint(self, value: Any) -> str | None:
         error = next(self._validator.iter_errors(value), None)
-        return error and f"{error.instance_path}: {error.message}"
+        return f"{error.instance_path}: {error.message}" if error else None
 
 
 def parse(text: str) -> Any:
-    """A value whose numbers are those of the text, however long, but for exponents that nothing computes with."""
+    """A value with its numbers as they are written, but for exponents that nothing computes with."""
     return json.loads(text, parse_float=_number, parse_int=_number)
 
 
