@@ -17,7 +17,7 @@ pub enum Language {
     /// These.
     Texts(BTreeSet<Vec<u8>>),
     /// What an automaton accepts.
-    Automaton(dense::DFA<Vec<u32>>),
+    Automaton(Box<dense::DFA<Vec<u32>>>),
     /// Arrays of such arrays.
     Nested,
 }
@@ -31,7 +31,7 @@ impl Language {
     fn expression(text: &str) -> Self {
         let whole = format!(r"(?:{})\z", text.replace('W', W).replace('C', C));
         let config = dense::Config::new().start_kind(StartKind::Anchored).match_kind(MatchKind::All);
-        Language::Automaton(dense::Builder::new().configure(config).build(&whole).unwrap())
+        Language::Automaton(Box::new(dense::Builder::new().configure(config).build(&whole).unwrap()))
     }
 
     /// Whether the text begins one of the language, and whether it is one.
