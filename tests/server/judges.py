@@ -37,7 +37,7 @@ SECOND_60 = Reading(
 )
 ADDRESS = Reading(
     "what stands before the @ of an address may have more than 64 letters",
-    lambda text: re.sub(r"^[^@]{65,}@", "a@", text),
+    lambda text: re.sub(r"^([^@]{1,63}[^@.])[^@]*@(?=[a-zA-Z0-9.\[\]-]+$)", r"\1@", text),
 )
 WHITE = Reading(
     "white space in patterns is that of ECMA-262, not Python's",
