@@ -78,6 +78,7 @@ class PythonJudge(Judge):
     readings = (SECOND_60, WHITE)
 
     def __init__(self, schema: Any, documents: Mapping[str, Any]) -> None:
+        schema = parse(json.dumps(schema))
         kind = jsonschema.validators.validator_for(schema, default=jsonschema.Draft202012Validator)
         types = kind.TYPE_CHECKER.redefine("integer", lambda _, value: _is_integer(value))
         kind = jsonschema.validators.extend(kind, type_checker=types)  # type: ignore[no-untyped-call]
@@ -101,6 +102,7 @@ class RustJudge(Judge):
     readings = (SECOND_60, ADDRESS)
 
     def __init__(self, schema: Any, documents: Mapping[str, Any]) -> None:
+        schema = parse(json.dumps(schema))
         draft = jsonschema_rs.Draft7 if "draft-07" in _metaschema(schema) else jsonschema_rs.Draft202012
         registry = jsonschema_rs.Registry(list(documents.items()), draft=draft)
         self._validator = jsonschema_rs.validator_for(

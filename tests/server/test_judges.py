@@ -44,7 +44,7 @@ def find(kind: type[Judge], case: Case, counts: Counter[str]) -> list[str]:
     """What a judge holds against the outputs of a case, and counts of what it says."""
     name = kind.__name__
     try:
-        judge = kind(parse(json.dumps(case.schema)), case.documents)
+        judge = kind(case.schema, case.documents)
         said = [(text, judge.complaint(parse(text))) for text in case.texts]
     except UNREAD:
         counts[f"{name}: schema not read"] += 1
