@@ -199,7 +199,6 @@ impl Plan {
                             return Ok(None);
                         }
                     }
-                    part.keep(&tokens);
                     match next.filter(|_| part.is_ended()) {
                         Some(next) => (section, rest) = (next, &[]),
                         None => return Ok(Some(At { section, place: Place::Bound(Box::new(part)) })),
@@ -227,7 +226,6 @@ impl Plan {
                 if !part.push(token)? {
                     return Ok(false);
                 }
-                part.keep(&[token]);
                 if let Some(next) = self.after(at)? {
                     *at = next;
                 }

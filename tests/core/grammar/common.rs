@@ -38,7 +38,11 @@ impl Bench {
 
     /// For so many sequences at a time.
     pub fn running(config: &GrammarConfig, running: usize) -> Self {
-        let vocab = Vocab::toy().unwrap();
+        Self::of(Vocab::toy().unwrap(), config, running)
+    }
+
+    /// Over another vocabulary.
+    pub fn of(vocab: Arc<Vocab>, config: &GrammarConfig, running: usize) -> Self {
         let (ring, bell) = channel();
         let ring = Mutex::new(ring);
         // The bench may be gone when a late compilation ends.

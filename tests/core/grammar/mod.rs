@@ -3,11 +3,13 @@
 mod common;
 mod compiler;
 mod conformance;
+mod differential;
 mod drawn;
 mod forced;
 mod fresh;
 mod guide;
 mod keywords;
+mod languages;
 mod openapi;
 mod order;
 mod plain;

@@ -58,6 +58,19 @@ fn what_nothing_satisfies_is_found() {
 }
 
 #[test]
+fn what_is_left_out_is_not_said_to_satisfy_nothing() {
+    let whole = |of: i32| json!({"type": "integer", "multipleOf": of, "minimum": 0, "maximum": 200});
+    for schema in
+        [json!({"type": "integer", "not": {"multipleOf": 3}}), json!({"oneOf": [whole(2), whole(3)]})]
+    {
+        let Err(Error::Grammar { why, .. }) = Bench::new().schema(&schema) else { panic!("{schema}") };
+        let less =
+            "nothing satisfies what can be enforced of it: numbers that must not be multiples are left out";
+        assert_eq!(why, less, "{schema}");
+    }
+}
+
+#[test]
 fn values_that_nobody_enforces() {
     let at = "/items/properties/p";
     check(&[

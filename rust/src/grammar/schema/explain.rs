@@ -9,6 +9,7 @@ use crate::error::Error;
 use std::collections::HashSet;
 
 const WHY: &str = "nothing satisfies it";
+const WHY_LESS: &str = "nothing satisfies what can be enforced of it";
 
 /// The refusal of a document that nothing satisfies: it names the smallest schema inside that nothing satisfies, and the
 /// keyword without which something would.
@@ -25,11 +26,16 @@ pub(super) fn unsatisfiable(arena: &Arena<'_>, config: &GrammarConfig) -> Error 
     while let Some(next) = inside(arena, at).into_iter().find(|id| been.insert(*id) && is_empty(*id, None)) {
         at = next;
     }
-    let Some(map) = arena[at].map() else { return refuse(&arena[at].pointer, "schema", WHY) };
+    // Something may satisfy it that cannot be said.
+    arena.budget.take_notes();
+    is_empty(at, None);
+    let left_out = arena.budget.take_notes().into_iter().next();
+    let why = left_out.map_or(WHY.to_owned(), |narrowed| format!("{WHY_LESS}: {}", narrowed.reason));
+    let Some(map) = arena[at].map() else { return refuse(&arena[at].pointer, "schema", why) };
     // Without its type, much is satisfied that has another fault.
     let keys = map.keys().filter(|k| *k != "type").chain(map.keys().filter(|k| *k == "type"));
     let keyword = keys.map(String::as_str).find(|k| !is_empty(at, Some((at, k))));
-    refuse(&arena[at].pointer, keyword.unwrap_or("schema"), WHY)
+    refuse(&arena[at].pointer, keyword.unwrap_or("schema"), why)
 }
 
 /// The schemas that this one needs, as far as one can tell; what is `false` may be optional.

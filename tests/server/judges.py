@@ -1,0 +1,139 @@
+"""Validators of JSON that are not ours, in Python and in Rust, and where we read rules otherwise."""
+
+from __future__ import annotations
+
+import decimal
+import json
+import re
+from collections.abc import Callable, Mapping
+from decimal import Decimal
+from typing import Any, NamedTuple
+
+import jsonschema
+import jsonschema_rs
+import referencing
+import referencing.jsonschema
+
+FORMATS = (
+    *("date", "time", "date-time", "duration", "email", "hostname", "ipv4", "ipv6", "uuid", "uri"),
+    *("uri-reference", "uri-template", "json-pointer", "relative-json-pointer", "regex"),
+)
+"""Those that are enforced; the validators know them all."""
+LARGEST = 999
+"""Of exponents that the judges see: they compute powers of ten."""
+
+
+class Reading(NamedTuple):
+    """A rule that a validator reads otherwise."""
+
+    name: str
+    same: Callable[[str], str]
+    """A string on which the readings agree, in place of one on which they may not."""
+
+
+WHITE = Reading(
+    "white space in patterns is that of ECMA-262, not Python's",
+    lambda text: re.sub("[\x1c-\x1f\x85]", "!", text).replace("\ufeff", " "),
+)
+
+
+class Judge:
+    """A validator of one schema, with documents by URI, which are of the schema's draft where they name none.
+
+    Raises ValueError or re.error where it cannot read the schema.
+    """
+
+    readings: tuple[Reading, ...]
+
+    def __init__(self, schema: Any, documents: Mapping[str, Any]) -> None:
+        raise NotImplementedError
+
+    def complaint(self, value: Any) -> str | None:
+        """What is wrong with a value of `parse`.
+
+        Raises re.error for a pattern that it cannot read.
+        """
+        raise NotImplementedError
+
+    def excuse(self, value: Any) -> str | None:
+        """The last of the readings that are needed to find a value valid; None where they do not do."""
+        for reading in self.readings:
+            value = _rewritten(value, reading.same)
+            if self.complaint(value) is None:
+                return reading.name
+        return None
+
+
+class PythonJudge(Judge):
+    """The package `jsonschema`."""
+
+    readings = (WHITE,)
+
+    def __init__(self, schema: Any, documents: Mapping[str, Any]) -> None:
+        schema = parse(json.dumps(schema))
+        kind = jsonschema.validators.validator_for(schema, default=jsonschema.Draft202012Validator)
+        types = kind.TYPE_CHECKER.redefine("integer", lambda _, value: _is_integer(value))
+        kind = jsonschema.validators.extend(kind, type_checker=types)  # type: ignore[no-untyped-call]
+        formats, known = jsonschema.FormatChecker(()), jsonschema.Draft202012Validator.FORMAT_CHECKER.checkers
+        formats.checkers = {name: known[name] for name in FORMATS}
+        newest = referencing.jsonschema.DRAFT202012
+        draft = referencing.jsonschema.specification_with(_metaschema(schema), default=newest)
+        pairs = [(uri, draft.create_resource(document)) for uri, document in documents.items()]
+        registry: referencing.Registry[Any] = referencing.Registry().with_resources(pairs)
+        self._validator = kind(schema, registry=registry, format_checker=formats)
+
+    def complaint(self, value: Any) -> str | None:
+        with decimal.localcontext(decimal.Context(prec=3 * LARGEST)):
+            error = next(self._validator.iter_errors(value), None)
+        return f"{error.json_path}: {error.message}" if error else None
+
+
+class RustJudge(Judge):
+    """The crate `jsonschema`."""
+
+    readings = ()
+
+    def __init__(self, schema: Any, documents: Mapping[str, Any]) -> None:
+        schema = parse(json.dumps(schema))
+        draft = jsonschema_rs.Draft7 if "draft-07" in _metaschema(schema) else jsonschema_rs.Draft202012
+        registry = jsonschema_rs.Registry(list(documents.items()), draft=draft)
+        self._validator = jsonschema_rs.validator_for(
+            schema, validate_formats=True, registry=registry, offline=True
+        )
+
+    def complaint(self, value: Any) -> str | None:
+        error = next(self._validator.iter_errors(value), None)
+        return f"{error.instance_path}: {error.message}" if error else None
+
+
+def parse(text: str) -> Any:
+    """A value with its numbers as they are written, but for exponents that nothing computes with."""
+    return json.loads(text, parse_float=_number, parse_int=_number)
+
+
+def _number(text: str) -> int | Decimal:
+    digits, e, exponent = text.lower().partition("e")
+    if e or "." in digits:
+        return Decimal(f"{digits}E{max(-LARGEST, min(LARGEST, int(exponent or 0)))}")
+    return int(digits)
+
+
+def _is_integer(value: Any) -> bool:
+    if isinstance(value, Decimal):
+        return value == value.to_integral_value()
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _metaschema(schema: Any) -> str:
+    newest = "https://json-schema.org/draft/2020-12/schema"
+    return str(schema.get("$schema", newest)) if isinstance(schema, dict) else newest
+
+
+def _rewritten(value: Any, same: Callable[[str], str]) -> Any:
+    if isinstance(value, str):
+        return same(value)
+    if isinstance(value, list):
+        return [_rewritten(item, same) for item in value]
+    if isinstance(value, dict):
+        return {key: _rewritten(member, same) for key, member in value.items()}
+    return value
