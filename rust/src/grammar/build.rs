@@ -104,7 +104,7 @@ impl Builder {
             GrammarSpec::JsonObject => ("schema", self.json_lark(r#"{"type":"object"}"#, together)?),
             GrammarSpec::JsonSchema(source) => ("schema", self.json_lark(source, together)?),
             GrammarSpec::Regex(rx) => ("regex", regex(rx, config)?),
-            GrammarSpec::Gbnf(source) => ("gbnf", gbnf_lark(source, config)?),
+            GrammarSpec::Gbnf(source) => ("gbnf", gbnf_lark(source, config, together.budget)?),
             GrammarSpec::Choice(list) => ("choice", choice(list, config)?),
             GrammarSpec::LarkGrammar(source) => {
                 ("lark_grammar", user_lark("lark_grammar", source, config, together)?)
@@ -287,10 +287,9 @@ fn user_lark(
     lark::with_schemas(source, config, together)
 }
 
-fn gbnf_lark(source: &str, config: &GrammarConfig) -> Result<String> {
+fn gbnf_lark(source: &str, config: &GrammarConfig, budget: &Budget) -> Result<String> {
     check_size("gbnf", source, config)?;
-    let rx = gbnf::to_regex(source, config.max_lark_bytes)?;
-    Ok(format!("start: /{}/", regex_to_lark(&rx, "dw")))
+    gbnf::to_lark(source, config.max_lark_bytes, budget)
 }
 
 /// A Lark grammar for a regular expression over the whole output. `\d` and `\w` are ASCII, as in JSON schemas.

@@ -6,6 +6,7 @@ mod conformance;
 mod drawn;
 mod forced;
 mod fresh;
+mod gbnf;
 mod guide;
 mod keywords;
 mod plain;

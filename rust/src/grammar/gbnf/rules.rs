@@ -1,0 +1,209 @@
+//! Rules and their parts, without what can never end.
+
+use super::parse::Source;
+use crate::error::Result;
+use crate::grammar::budget::Budget;
+use regex_syntax::hir::ClassUnicode;
+
+/// A part of a rule.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Part {
+    /// One character of a class.
+    Class(ClassUnicode),
+    /// A rule by its number, and at which character it is named.
+    Rule(usize, usize),
+    Sequence(Vec<Part>),
+    Choice(Vec<Part>),
+    /// So many times, once at the most or more.
+    Repeat(Box<Part>, u32, Option<u32>),
+}
+
+impl Part {
+    /// The empty text.
+    pub(super) fn nothing() -> Part {
+        Part::Sequence(Vec::new())
+    }
+
+    pub(super) fn sequence(parts: Vec<Part>) -> Part {
+        one(parts).unwrap_or_else(Part::Sequence)
+    }
+
+    pub(super) fn choice(choices: Vec<Part>) -> Part {
+        one(choices).unwrap_or_else(Part::Choice)
+    }
+
+    fn inner(&self) -> &[Part] {
+        match self {
+            Part::Class(_) | Part::Rule(..) => &[],
+            Part::Sequence(parts) | Part::Choice(parts) => parts,
+            Part::Repeat(part, ..) => std::slice::from_ref(part),
+        }
+    }
+
+    /// The first rule in it that `wanted` wants, by number and place.
+    fn find(&self, wanted: &mut dyn FnMut(usize, usize) -> bool) -> Option<(usize, usize)> {
+        match self {
+            Part::Rule(rule, at) => wanted(*rule, *at).then_some((*rule, *at)),
+            _ => self.inner().iter().find_map(|part| part.find(wanted)),
+        }
+    }
+
+    /// Whether some way through it has only rules of which `known` holds, and no character unless `characters`.
+    pub(super) fn some_way(&self, known: &[bool], characters: bool) -> bool {
+        match self {
+            Part::Class(_) => characters,
+            Part::Rule(rule, _) => known[*rule],
+            Part::Sequence(parts) => parts.iter().all(|part| part.some_way(known, characters)),
+            Part::Choice(choices) => choices.iter().any(|choice| choice.some_way(known, characters)),
+            Part::Repeat(part, least, _) => *least == 0 || part.some_way(known, characters),
+        }
+    }
+
+    /// Whether `known` holds of all rules in it.
+    pub(super) fn all_ways(&self, known: &[bool]) -> bool {
+        self.find(&mut |rule, _| !known[rule]).is_none()
+    }
+
+    /// The part without choices that can never end; None: it cannot itself.
+    fn pruned(&self, can_end: &[bool]) -> Option<Part> {
+        Some(match self {
+            Part::Class(_) => self.clone(),
+            Part::Rule(rule, _) => can_end[*rule].then(|| self.clone())?,
+            Part::Sequence(parts) => {
+                Part::Sequence(parts.iter().map(|part| part.pruned(can_end)).collect::<Option<_>>()?)
+            }
+            Part::Choice(choices) => {
+                let left: Vec<_> = choices.iter().filter_map(|choice| choice.pruned(can_end)).collect();
+                (!left.is_empty()).then(|| Part::choice(left))?
+            }
+            Part::Repeat(part, least, most) => match part.pruned(can_end) {
+                Some(part) => Part::Repeat(Box::new(part), *least, *most),
+                None => (*least == 0).then(Part::nothing)?,
+            },
+        })
+    }
+}
+
+/// The only one, or all.
+fn one(mut parts: Vec<Part>) -> Result<Part, Vec<Part>> {
+    if parts.len() == 1 { Ok(parts.remove(0)) } else { Err(parts) }
+}
+
+/// The rules that `root` needs, under their numbers; the others are empty. What can never end is left out, and a rule that
+/// refers to itself only at one end of its choices repeats what is beside that.
+///
+/// # Errors
+/// `Error::Grammar` with line and column where a rule is missing, or `root` can never end.
+pub(super) fn reduced(source: &Source, budget: &Budget) -> Result<Vec<Part>> {
+    let parts = needed(source)?;
+    let can_end = least(&parts, budget, |part, known| part.some_way(known, true))?;
+    if !can_end[0] {
+        return endless(source, &parts, &can_end);
+    }
+    let ready = |(rule, part): (usize, &Part)| {
+        let part = part.pruned(&can_end).unwrap_or_else(Part::nothing);
+        unrolled(rule, part)
+    };
+    Ok(parts.iter().enumerate().map(ready).collect())
+}
+
+/// The rules that `root` needs; the others are empty.
+fn needed(source: &Source) -> Result<Vec<Part>> {
+    let mut parts: Vec<Option<Part>> = vec![None; source.parts.len()];
+    let mut open = vec![(0, 0)];
+    while let Some((rule, at)) = open.pop() {
+        if parts[rule].is_some() {
+            continue;
+        }
+        let Some(part) = &source.parts[rule] else {
+            return source.refuse(at, format!("there is no rule {}", source.names[rule]));
+        };
+        part.find(&mut |rule, at| {
+            open.push((rule, at));
+            false
+        });
+        parts[rule] = Some(part.clone());
+    }
+    Ok(parts.into_iter().map(|part| part.unwrap_or_else(Part::nothing)).collect())
+}
+
+/// The rules of which something holds where it holds of no more than must be.
+pub(super) fn least(
+    parts: &[Part],
+    budget: &Budget,
+    holds: impl Fn(&Part, &[bool]) -> bool,
+) -> Result<Vec<bool>> {
+    let mut known = vec![false; parts.len()];
+    // Rules name later ones, or all earlier ones: either way, few rounds are enough.
+    for backward in [true, false].into_iter().cycle() {
+        budget.spend(parts.len())?;
+        let before = known.clone();
+        let mut look = |rule: usize| known[rule] = known[rule] || holds(&parts[rule], &known);
+        if backward {
+            (0..parts.len()).rev().for_each(&mut look)
+        } else {
+            (0..parts.len()).for_each(&mut look)
+        }
+        if known == before {
+            break;
+        }
+    }
+    Ok(known)
+}
+
+/// Why `root` can never end: the first rule on the way that comes again.
+fn endless<T>(source: &Source, parts: &[Part], can_end: &[bool]) -> Result<T> {
+    let (mut seen, mut here) = (vec![false; parts.len()], (0, 0));
+    while !seen[here.0] {
+        seen[here.0] = true;
+        // There is one, since characters end.
+        here = parts[here.0].find(&mut |rule, _| !can_end[rule]).unwrap_or(here);
+    }
+    let name = &source.names[here.0];
+    source
+        .refuse(here.1, format!("the rule {name} can never end: it refers to itself in each of its choices"))
+}
+
+/// The rule without reference to itself at an end of its choices: `a ::= x a | y` is `x* y`. Then it may be regular, and
+/// where it is not, the parser need not remember each repetition.
+fn unrolled(rule: usize, part: Part) -> Part {
+    for behind in [true, false] {
+        let (mut beside, mut others) = (Vec::new(), Vec::new());
+        split((rule, behind), &part, &mut beside, &mut others);
+        if !beside.is_empty() {
+            let repeated = Part::Repeat(Box::new(Part::choice(beside)), 0, None);
+            let rest = Part::choice(others);
+            return Part::Sequence(if behind { vec![repeated, rest] } else { vec![rest, repeated] });
+        }
+    }
+    part
+}
+
+/// Splits the choices of a rule into those with the rule at their end, of which what is beside it is told, and others.
+fn split((rule, behind): (usize, bool), part: &Part, beside: &mut Vec<Part>, others: &mut Vec<Part>) {
+    match part {
+        Part::Rule(named, _) if *named == rule => beside.push(Part::nothing()),
+        Part::Choice(choices) => {
+            choices.iter().for_each(|choice| split((rule, behind), choice, beside, others));
+        }
+        Part::Repeat(inner, 0, Some(1)) => {
+            split((rule, behind), inner, beside, others);
+            others.push(Part::nothing());
+        }
+        Part::Sequence(parts) if !parts.is_empty() => {
+            let end = if behind { parts.len() - 1 } else { 0 };
+            let (mut inner, mut left) = (Vec::new(), Vec::new());
+            split((rule, behind), &parts[end], &mut inner, &mut left);
+            let with = |choices: Vec<Part>, into: &mut Vec<Part>| {
+                if !choices.is_empty() {
+                    let mut parts = parts.clone();
+                    parts[end] = Part::choice(choices);
+                    into.push(Part::Sequence(parts));
+                }
+            };
+            with(inner, beside);
+            with(left, others);
+        }
+        _ => others.push(part.clone()),
+    }
+}
