@@ -7,7 +7,7 @@ use llgtrt::error::Error;
 use llgtrt::grammar::{Grammar, GrammarSpec};
 
 /// Grammars of a run; `LLGTRT_DRAWN` says how many.
-const GRAMMARS: usize = 400;
+const GRAMMARS: usize = 1_000;
 /// What texts are made of. Two of them begin with the same byte, and the last one is in no class that is not negated.
 const LETTERS: [char; 5] = ['a', 'b', 'é', 'è', 'z'];
 /// Longest text, in letters.
@@ -72,9 +72,20 @@ fn draw(dice: &mut Dice, rules: usize, depth: usize) -> Node {
     }
 }
 
+/// A whole rule. Most refer to some rule between two letters, so that they are no regular expressions.
+fn draw_rule(dice: &mut Dice, rules: usize) -> Node {
+    let any = draw(dice, rules, 3);
+    if dice.roll(3) == 0 {
+        return any;
+    }
+    let mut letter = || Node::Class(vec![LETTERS[dice.roll(4)]], false);
+    let (first, last) = (letter(), letter());
+    let middle = Node::Sequence(vec![first, Node::Rule(dice.roll(rules)), last]);
+    Node::Choice(vec![middle, any])
+}
+
 /// Which places of a text a rule reaches from which, as bits; and from which places the text's rest begins one of its texts.
 struct Reading<'a> {
-    rules: &'a [Node],
     text: &'a [char],
     can_end: &'a [bool],
     ends: Vec<Vec<u32>>,
@@ -83,15 +94,15 @@ struct Reading<'a> {
 
 impl<'a> Reading<'a> {
     /// All is read again until nothing more is found.
-    fn new(rules: &'a [Node], can_end: &'a [bool], text: &'a [char]) -> Self {
+    fn new(rules: &[Node], can_end: &'a [bool], text: &'a [char]) -> Self {
         let ends = vec![vec![0; text.len() + 1]; rules.len()];
-        let mut reading = Reading { rules, text, can_end, ends, begins: vec![0; rules.len()] };
+        let mut reading = Reading { text, can_end, ends, begins: vec![0; rules.len()] };
         loop {
             let before = (reading.ends.clone(), reading.begins.clone());
-            for rule in 0..rules.len() {
+            for (rule, node) in rules.iter().enumerate() {
                 for at in 0..=text.len() {
-                    reading.ends[rule][at] |= reading.reached(&rules[rule], 1 << at);
-                    reading.begins[rule] |= u32::from(reading.is_begun(&rules[rule], 1 << at)) << at;
+                    reading.ends[rule][at] |= reading.reached(node, 1 << at);
+                    reading.begins[rule] |= u32::from(reading.is_begun(node, 1 << at)) << at;
                 }
             }
             if before == (reading.ends.clone(), reading.begins.clone()) {
@@ -188,13 +199,12 @@ fn ends(node: &Node, can_end: &[bool]) -> bool {
     }
 }
 
-/// The grammar after a text, if it takes that, letter by letter.
-fn after(bench: &Bench, grammar: &Grammar, text: &[char]) -> Grammar {
+/// The grammar after a text, byte by byte.
+fn after(grammar: &Grammar, text: &[char]) -> Grammar {
     let mut fresh = grammar.restart();
     for byte in text.iter().collect::<String>().bytes() {
         fresh.commit(u32::from(byte)).unwrap();
     }
-    assert!(bench.vocab.len() > 256);
     fresh
 }
 
@@ -215,7 +225,7 @@ fn next(bench: &Bench, grammar: &mut Grammar) -> (Vec<char>, bool) {
 fn compare(bench: &Bench, grammar: &Grammar, rules: (&[Node], &[bool], &str), text: &mut Vec<char>) -> usize {
     let (nodes, can_end, source) = rules;
     let whole = Reading::new(nodes, can_end, text).is_whole();
-    let (letters, may_end) = next(bench, &mut after(bench, grammar, text));
+    let (letters, may_end) = next(bench, &mut after(grammar, text));
     assert_eq!(may_end, whole, "{text:?} of\n{source}\n{:?}", grammar.guide());
     let mut count = 1;
     for letter in LETTERS {
@@ -237,7 +247,7 @@ fn what_is_drawn_means_what_it_says_at_every_letter() {
     let (mut endless, mut recursive, mut lexemes, mut texts) = (0, 0, 0, 0);
     for _ in 0..count {
         let number = 1 + dice.roll(4);
-        let rules: Vec<Node> = (0..number).map(|_| draw(&mut dice, number, 3)).collect();
+        let rules: Vec<Node> = (0..number).map(|_| draw_rule(&mut dice, number)).collect();
         let line = |(rule, node): (usize, &Node)| format!("{} ::= {}\n", name(rule), node.text());
         let source: String = rules.iter().enumerate().map(line).collect();
         let mut can_end = vec![false; number];
@@ -260,7 +270,7 @@ fn what_is_drawn_means_what_it_says_at_every_letter() {
         }
     }
     println!("{endless} without end; {recursive} as rules, {lexemes} of them with lexemes; {texts} texts");
-    assert!(endless * 20 > count && recursive * 4 > count && lexemes * 8 > count && texts > 10 * count);
+    assert!(endless * 20 > count && recursive * 4 > count && lexemes * 20 > count && texts > 10 * count);
 }
 
 const JSON: &str = r#"

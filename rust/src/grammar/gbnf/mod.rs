@@ -79,6 +79,7 @@ mod tests {
             ("root ::= [a-z] root | \"!\"", r"(?:[a-z])*\x{21}"),
             ("root ::= root \",\" [0-9] | \"x\"", r"x(?:\x{2c}[0-9])*"),
             ("root ::= ws \"a\"\nws ::= ([ \\t] ws)?", r"(?:[\x{9}\x{20}])*a"),
+            ("root ::= [a-z] more\nmore ::= \",\" root | \"\"", r"(?:[a-z]\x{2c})*[a-z]"),
         ] {
             assert_eq!(lark(source), format!("start: /(?:{rx})/"), "{source}");
         }
@@ -88,15 +89,16 @@ mod tests {
     fn regular_parts_are_lexemes_where_they_end_as_the_rules_say() {
         let list = "root ::= \"[\" (root (\",\" root)*)? \"]\" | text\ntext ::= \"\\\"\" [^\"]* \"\\\"\"";
         assert!(lark(list).contains(r"/\x{22}(?:[\x{0}-\x{21}\x{23}-\x{10ffff}])*\x{22}/"), "{}", lark(list));
-        // The word could not end before its last letter.
-        let word = lark("root ::= \"(\" root \")\" | [a-z]+ \"z\"");
-        assert!(!word.contains("[a-z])+") && word.contains("/[a-z]/") && word.contains("/z/"), "{word}");
-        // Nor could one word before another, though each by itself ends well.
-        let two = lark("root ::= \"(\" root \")\" | \"ab\" \"c\" root | \"abcd\"");
-        assert!(!two.contains("abcd") && two.contains("/a/"), "{two}");
-        // They begin with the same byte.
-        let bytes = lark("root ::= \"(\" root \")\" | [é]+ \"è\" root | \"!\"");
-        assert!(!bytes.contains("+/"), "{bytes}");
+        // A word could not end before the next one.
+        let words = lark("root ::= \"(\" (root | [a-z]+)* \")\"");
+        assert!(!words.contains(")+/") && words.contains("/[a-z]/"), "{words}");
+        assert!(lark("root ::= \"(\" (root | [a-z]+ \".\")* \")\"").contains(r"/(?:[a-z])+\x{2e}/"));
+        // Nor could one text before another, though each by itself ends well.
+        let texts = lark("root ::= \"(\" root \")\" | \"ab\" root \"c\" | \"abad\"");
+        assert!(!texts.contains("ab") && texts.contains("/a/"), "{texts}");
+        // Two characters may begin with the same byte.
+        let before = |c: char| lark(&format!("root ::= [é]+ x \"!\"\nx ::= \"{c}\" x \".\" | \"x\""));
+        assert!(!before('è').contains(")+/") && before('e').contains(")+/"), "{}", before('è'));
     }
 
     #[test]

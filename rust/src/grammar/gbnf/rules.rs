@@ -100,11 +100,9 @@ pub(super) fn reduced(source: &Source, budget: &Budget) -> Result<Vec<Part>> {
     if !can_end[0] {
         return endless(source, &parts, &can_end);
     }
-    let ready = |(rule, part): (usize, &Part)| {
-        let part = part.pruned(&can_end).unwrap_or_else(Part::nothing);
-        unrolled(rule, part)
-    };
-    Ok(parts.iter().enumerate().map(ready).collect())
+    let pruned = |part: &Part| part.pruned(&can_end).unwrap_or_else(Part::nothing);
+    let parts: Vec<Part> = parts.iter().map(pruned).collect();
+    (0..parts.len()).map(|rule| unrolled(rule, &parts, budget)).collect()
 }
 
 /// The rules that `root` needs; the others are empty.
@@ -164,46 +162,68 @@ fn endless<T>(source: &Source, parts: &[Part], can_end: &[bool]) -> Result<T> {
         .refuse(here.1, format!("the rule {name} can never end: it refers to itself in each of its choices"))
 }
 
-/// The rule without reference to itself at an end of its choices: `a ::= x a | y` is `x* y`. Then it may be regular, and
-/// where it is not, the parser need not remember each repetition.
-fn unrolled(rule: usize, part: Part) -> Part {
+/// The rule without reference to itself at an end of its choices, nor by way of another rule: `a ::= x a | y` is `x* y`. Then
+/// it may be regular, and where it is not, the parser need not remember each repetition.
+fn unrolled(rule: usize, parts: &[Part], budget: &Budget) -> Result<Part> {
     for behind in [true, false] {
+        let split = Split { rule, parts, behind, budget };
         let (mut beside, mut others) = (Vec::new(), Vec::new());
-        split((rule, behind), &part, &mut beside, &mut others);
+        split.part(&parts[rule], true, &mut beside, &mut others)?;
         if !beside.is_empty() {
             let repeated = Part::Repeat(Box::new(Part::choice(beside)), 0, None);
             let rest = Part::choice(others);
-            return Part::Sequence(if behind { vec![repeated, rest] } else { vec![rest, repeated] });
+            return Ok(Part::Sequence(if behind { vec![repeated, rest] } else { vec![rest, repeated] }));
         }
     }
-    part
+    Ok(parts[rule].clone())
 }
 
-/// Splits the choices of a rule into those with the rule at their end, of which what is beside it is told, and others.
-fn split((rule, behind): (usize, bool), part: &Part, beside: &mut Vec<Part>, others: &mut Vec<Part>) {
-    match part {
-        Part::Rule(named, _) if *named == rule => beside.push(Part::nothing()),
-        Part::Choice(choices) => {
-            choices.iter().for_each(|choice| split((rule, behind), choice, beside, others));
-        }
-        Part::Repeat(inner, 0, Some(1)) => {
-            split((rule, behind), inner, beside, others);
-            others.push(Part::nothing());
-        }
-        Part::Sequence(parts) if !parts.is_empty() => {
-            let end = if behind { parts.len() - 1 } else { 0 };
-            let (mut inner, mut left) = (Vec::new(), Vec::new());
-            split((rule, behind), &parts[end], &mut inner, &mut left);
-            let with = |choices: Vec<Part>, into: &mut Vec<Part>| {
-                if !choices.is_empty() {
-                    let mut parts = parts.clone();
-                    parts[end] = Part::choice(choices);
-                    into.push(Part::Sequence(parts));
+/// Splits the choices of a rule into those with the rule at one end, and others.
+struct Split<'a> {
+    rule: usize,
+    parts: &'a [Part],
+    /// At which end.
+    behind: bool,
+    budget: &'a Budget,
+}
+
+impl Split<'_> {
+    /// `beside` gets what is beside the rule. `further`: other rules are looked into.
+    fn part(&self, part: &Part, further: bool, beside: &mut Vec<Part>, others: &mut Vec<Part>) -> Result<()> {
+        self.budget.spend(1 + part.inner().len())?;
+        let (mut inner, mut left) = (Vec::new(), Vec::new());
+        match part {
+            Part::Rule(named, _) if *named == self.rule => beside.push(Part::nothing()),
+            Part::Rule(named, _) if further => {
+                self.part(&self.parts[*named], false, &mut inner, &mut left)?;
+                if inner.is_empty() {
+                    left = vec![part.clone()];
                 }
-            };
-            with(inner, beside);
-            with(left, others);
+                beside.append(&mut inner);
+                others.append(&mut left);
+            }
+            Part::Choice(choices) => {
+                for choice in choices {
+                    self.part(choice, further, beside, others)?;
+                }
+            }
+            Part::Repeat(part, 0, Some(1)) => {
+                self.part(part, further, beside, others)?;
+                others.push(Part::nothing());
+            }
+            Part::Sequence(parts) if !parts.is_empty() => {
+                let end = if self.behind { parts.len() - 1 } else { 0 };
+                self.part(&parts[end], further, &mut inner, &mut left)?;
+                for (choices, into) in [(inner, beside), (left, others)] {
+                    if !choices.is_empty() {
+                        let mut parts = parts.clone();
+                        parts[end] = Part::choice(choices);
+                        into.push(Part::Sequence(parts));
+                    }
+                }
+            }
+            _ => others.push(part.clone()),
         }
-        _ => others.push(part.clone()),
+        Ok(())
     }
 }

@@ -9,6 +9,8 @@ use std::fmt::Write;
 
 /// Longest regular expression of a lexeme, in bytes; what is longer is written as rules.
 const MAX_LEXEME: usize = 4_000;
+/// Most parts side by side that are tried as one lexeme. Each trial may take another look at all of them.
+const MAX_TOGETHER: usize = 4;
 
 /// What stands in a rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -150,23 +152,22 @@ impl Writing<'_> {
         })
     }
 
-    /// As many regular parts as stand side by side are one lexeme, or each is by itself.
+    /// As many regular parts as can stand side by side in one lexeme, and so on.
     fn sequence(&mut self, parts: &[Part]) -> Result<Vec<Symbol>> {
-        let mut symbols = Vec::new();
-        let writer = self.writer;
-        for side_by_side in parts.chunk_by(|a, b| writer.is_regular(a) && writer.is_regular(b)) {
-            let together = match side_by_side {
-                [_] => None,
-                _ => self.lexeme(&Part::Sequence(side_by_side.to_vec()))?,
-            };
+        let (mut symbols, mut rest) = (Vec::new(), parts);
+        while let Some(first) = rest.first() {
+            let regular = rest.iter().take_while(|part| self.writer.is_regular(part));
+            let mut taken = regular.take(MAX_TOGETHER).count();
+            let mut together = None;
+            while taken > 1 && together.is_none() {
+                together = self.lexeme(&Part::Sequence(rest[..taken].to_vec()))?;
+                taken -= usize::from(together.is_none());
+            }
             match together {
                 Some(lexeme) => symbols.push(lexeme),
-                None => {
-                    for part in side_by_side {
-                        symbols.extend(self.symbols(part)?);
-                    }
-                }
+                None => symbols.extend(self.symbols(first)?),
             }
+            rest = &rest[taken.max(1)..];
         }
         Ok(symbols)
     }
