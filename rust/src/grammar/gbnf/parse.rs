@@ -1,6 +1,6 @@
 //! The text of a grammar as rules.
 
-use super::rules::Part;
+use super::part::Part;
 use crate::error::{Error, Result};
 use regex_syntax::hir::{ClassUnicode, ClassUnicodeRange};
 use std::collections::HashMap;

@@ -1,7 +1,7 @@
 //! Parts as regular expressions.
 
 use super::parse::MAX_DEPTH;
-use super::rules::Part;
+use super::part::Part;
 use regex_syntax::hir::ClassUnicode;
 use std::fmt::Write;
 

@@ -1,7 +1,7 @@
 //! Rules over lexemes: what llguidance's parser and its lexer do of a grammar.
 
-use super::regex;
-use super::rules::{self, Part};
+use super::part::Part;
+use super::{regex, rules};
 use crate::error::Result;
 use crate::grammar::budget::Budget;
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -141,6 +141,7 @@ impl Writing<'_> {
             return Ok(vec![lexeme]);
         }
         Ok(match part {
+            // It is always a lexeme.
             Part::Class(_) => Vec::new(),
             Part::Rule(rule, _) => vec![Symbol::Rule(self.numbered(*rule), 1, Some(1))],
             Part::Choice(_) => {
