@@ -3,7 +3,7 @@
 //!     cargo run --release --features python,llama --example masks -- tokenizer.json cases.jsonl walks.jsonl
 //!
 //! A case is a line of MaskBench, `{"schema", "tests": [{"valid", "data"}]}`; its first valid instance is walked as
-//! compact JSON, token by token. One line of JSON per engine: microseconds of each mask (with the tokens' own cost
+//! compact JSON, token by token. It may have `gbnf` in place of a schema, and texts for its data. One line of JSON per engine: microseconds of each mask (with the tokens' own cost
 //! before it), of compiling to the first mask, and how many schemas were refused or instances left. The walks are written
 //! as lines `{"schema", "tokens"}`, for engines elsewhere.
 
@@ -60,7 +60,11 @@ impl Engine for Core {
     }
 
     fn compile(&self, schema: &Value) -> Result<Grammar> {
-        let mut handle: CompileHandle = self.0.compile(&GrammarSpec::JsonSchema(schema.to_string()), 0);
+        let spec = match schema.as_str() {
+            Some(gbnf) => GrammarSpec::Gbnf(gbnf.to_owned()),
+            None => GrammarSpec::JsonSchema(schema.to_string()),
+        };
+        let mut handle: CompileHandle = self.0.compile(&spec, 0);
         loop {
             if let Some(result) = handle.poll().map(|compiled| compiled.map(|c| c.begin())) {
                 return Ok(result?);
@@ -171,9 +175,14 @@ fn main() -> Result<()> {
     for line in std::fs::read_to_string(file)?.lines() {
         let mut case: Value = serde_json::from_str(line)?;
         let tests = case["tests"].as_array().into_iter().flatten();
-        let text = tests.filter(|t| t["valid"] == true).map(|t| t["data"].to_string()).next();
+        let kind = if case.get("gbnf").is_some() { "gbnf" } else { "schema" };
+        let written = |data: &Value| match data.as_str() {
+            Some(text) if kind == "gbnf" => text.to_owned(),
+            _ => data.to_string(),
+        };
+        let text = tests.filter(|t| t["valid"] == true).map(|t| written(&t["data"])).next();
         if let Some(text) = text {
-            cases.push((case["schema"].take(), vocab.encode(&[(&text, false)])?));
+            cases.push((case[kind].take(), vocab.encode(&[(&text, false)])?));
         }
     }
     let lines =

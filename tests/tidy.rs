@@ -47,6 +47,7 @@ const PYTHON_ORDER: &[&str] = &[
 /// Folders whose modules import each other without a circle, and the name that they have in Python.
 const FOLDERS: &[(&str, &str)] = &[
     ("rust/src/grammar/", ""),
+    ("rust/src/grammar/gbnf/", ""),
     ("rust/src/grammar/schema/", ""),
     ("python/llgtrt/build/", "llgtrt.build"),
     ("python/llgtrt/cluster/", "llgtrt.cluster"),

@@ -302,9 +302,7 @@ class Common(msgspec.Struct):
     guided_grammar: Annotated[
         str | None, about("vLLM's older name for a grammar: Lark, or with `::=` as `grammar`.")
     ] = None
-    grammar: Annotated[
-        str | None, about("llama-server's name for a grammar in GBNF in which no rule refers to itself.")
-    ] = None
+    grammar: Annotated[str | None, about("llama-server's name for a grammar in GBNF.")] = None
     ebnf: Annotated[str | None, about("SGLang's name for the same in EBNF.")] = None
     regex: Annotated[str | None, about("SGLang's name for a regular expression.")] = None
     speculative: Annotated[

@@ -33,6 +33,9 @@ pub(super) struct Builder {
     /// Limits for grammars in Lark, which may be ambiguous: with the wider ones a mask of an ambiguous rule takes up to
     /// 0.9 s, with these some milliseconds.
     user: ParserLimits,
+    /// Limits for grammars in GBNF, parts of which the parser may read character by character: where letters may be written,
+    /// that takes some items for each text of a large vocabulary. Narrow rows bound what ambiguous rules cost.
+    rules: ParserLimits,
     config: GrammarConfig,
     library: Library,
     caps: InferenceCapabilities,
@@ -55,9 +58,10 @@ impl Builder {
             step_lexer_fuel: 50_000,
             ..own.clone()
         };
+        let rules = ParserLimits { max_items_in_row: 500, step_max_items: 200_000, ..own.clone() };
         let ends = Arc::new(Ends { eog: vocab.eog().to_vec(), width: vocab.len() });
         let (config, library, vocab) = (config.clone(), Library::open(config)?, Arc::clone(vocab));
-        Ok(Builder { factory, own, user, config, library, caps, ends, vocab })
+        Ok(Builder { factory, own, user, rules, config, library, caps, ends, vocab })
     }
 
     pub(super) fn build(&self, spec: &GrammarSpec, budget: &Budget) -> Result<Plan> {
@@ -104,7 +108,7 @@ impl Builder {
             GrammarSpec::JsonObject => ("schema", self.json_lark(r#"{"type":"object"}"#, together)?),
             GrammarSpec::JsonSchema(source) => ("schema", self.json_lark(source, together)?),
             GrammarSpec::Regex(rx) => ("regex", regex(rx, config)?),
-            GrammarSpec::Gbnf(source) => ("gbnf", gbnf_lark(source, config)?),
+            GrammarSpec::Gbnf(source) => ("gbnf", gbnf_lark(source, config, together.budget)?),
             GrammarSpec::Choice(list) => ("choice", choice(list, config)?),
             GrammarSpec::LarkGrammar(source) => {
                 ("lark_grammar", user_lark("lark_grammar", source, config, together)?)
@@ -122,7 +126,11 @@ impl Builder {
     }
 
     fn limits(&self, spec: &GrammarSpec) -> &ParserLimits {
-        if matches!(spec, GrammarSpec::LarkGrammar(_)) { &self.user } else { &self.own }
+        match spec {
+            GrammarSpec::LarkGrammar(_) => &self.user,
+            GrammarSpec::Gbnf(_) => &self.rules,
+            _ => &self.own,
+        }
     }
 
     fn json_lark(&self, source: &str, together: &mut Together<'_>) -> Result<String> {
@@ -287,10 +295,9 @@ fn user_lark(
     lark::with_schemas(source, config, together)
 }
 
-fn gbnf_lark(source: &str, config: &GrammarConfig) -> Result<String> {
+fn gbnf_lark(source: &str, config: &GrammarConfig, budget: &Budget) -> Result<String> {
     check_size("gbnf", source, config)?;
-    let rx = gbnf::to_regex(source, config.max_lark_bytes)?;
-    Ok(format!("start: /{}/", regex_to_lark(&rx, "dw")))
+    gbnf::to_lark(source, config.max_lark_bytes, budget)
 }
 
 /// A Lark grammar for a regular expression over the whole output. `\d` and `\w` are ASCII, as in JSON schemas.

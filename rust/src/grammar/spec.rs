@@ -14,7 +14,7 @@ pub enum GrammarSpec {
     Regex(String),
     /// A Lark grammar in llguidance's dialect.
     LarkGrammar(String),
-    /// A grammar in GBNF, or in EBNF of its kind, in which no rule refers to itself.
+    /// A grammar in GBNF, or in EBNF of its kind.
     Gbnf(String),
     /// An llguidance grammar list (JSON text) or Lark.
     Llguidance(String),

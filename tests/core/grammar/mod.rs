@@ -7,6 +7,7 @@ mod differential;
 mod drawn;
 mod forced;
 mod fresh;
+mod gbnf;
 mod guide;
 mod keywords;
 mod languages;

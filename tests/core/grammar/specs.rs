@@ -4,7 +4,7 @@ use super::common::Bench;
 use llgtrt::grammar::{Grammar, GrammarSpec};
 use serde_json::json;
 
-fn admits(spec: &GrammarSpec, yes: &[&str], no: &[&str]) {
+pub fn admits(spec: &GrammarSpec, yes: &[&str], no: &[&str]) {
     let bench = Bench::new();
     let grammar = bench.compile(spec).unwrap();
     for (texts, expected) in [(yes, true), (no, false)] {

@@ -141,10 +141,27 @@ fn chains() -> Vec<Input> {
     ]
 }
 
+fn rules() -> Vec<Input> {
+    let gbnf = |source: String| GrammarSpec::Gbnf(source);
+    let nested = |inner: &str| gbnf(format!("root ::= \"(\" root \")\" | {inner}"));
+    let words: Vec<_> = (0..5_000).map(|i| format!("\"w{i}\"")).collect();
+    let classes: Vec<_> = (0..1_500).map(|i| format!("[\\U{:08x}] \"!\" root", 0x4e00 + i)).collect();
+    let chain: String = (0..1_500).map(|i| format!("r{i} ::= r{} | \"(\" root \")\"\n", i + 1)).collect();
+    let counts: Vec<_> = (1..40).map(|i| format!("([a-z]{{{i},{}}} \"-\")", 50 * i)).collect();
+    vec![
+        ("ambiguous rules", gbnf("root ::= root root | [a-z] | root \"a\" root".into()), Some(true)),
+        ("words beside rules", nested(&words.join(" | ")), None),
+        ("characters beside rules", nested(&classes.join(" | ")), None),
+        ("chain of choices", gbnf(format!("root ::= r0\n{chain}r1500 ::= \"x\"")), None),
+        ("counts that overlap", nested(&counts.join(" | ")), None),
+        ("counts of counts", nested("(([a-z]{1,5000} \"-\"){1,5000} root?){1,5000}"), None),
+    ]
+}
+
 #[test]
 fn the_worst_inputs_end_in_an_answer() {
     let bench = Bench::new();
-    for (name, spec, compiles) in [divisors(), objects(), branches(), counts(), chains()].concat() {
+    for (name, spec, compiles) in [divisors(), objects(), branches(), counts(), chains(), rules()].concat() {
         let start = Instant::now();
         let outcome = bench.compile(&spec);
         let took = start.elapsed();

@@ -51,7 +51,7 @@ const MAX_DEPTH: usize = 100;
 /// Schemas that stand in one grammar: what each of them may have, they may have together.
 #[derive(Debug)]
 pub(super) struct Together<'a> {
-    budget: &'a Budget,
+    pub(in crate::grammar) budget: &'a Budget,
     library: &'a Library,
     divisors: f64,
     larks: Vec<String>,
