@@ -193,8 +193,6 @@ impl Cursor<'_> {
                 Place::Bound(part) if part.pristine.can_rollback => {
                     let taken = part.push(token)?;
                     self.pushed += usize::from(taken);
-                    // What is refused is looked up in a mask.
-                    self.masked_ahead |= !taken && self.pushed > 0 && part.walked_trie();
                     self.own = plan.after(at)?;
                     return Ok(taken);
                 }

@@ -199,6 +199,7 @@ impl Plan {
                             return Ok(None);
                         }
                     }
+                    part.keep(&tokens);
                     match next.filter(|_| part.is_ended()) {
                         Some(next) => (section, rest) = (next, &[]),
                         None => return Ok(Some(At { section, place: Place::Bound(Box::new(part)) })),
@@ -226,6 +227,7 @@ impl Plan {
                 if !part.push(token)? {
                     return Ok(false);
                 }
+                part.keep(&[token]);
                 if let Some(next) = self.after(at)? {
                     *at = next;
                 }

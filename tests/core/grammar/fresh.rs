@@ -1,7 +1,6 @@
 //! A mask is a function of the committed tokens alone, whatever was drafted and undone on the way.
 
 use super::common::{Bench, Dice, data};
-use llgtrt::config::GrammarConfig;
 use llgtrt::grammar::{Grammar, Next};
 use llgtrt::types::Token;
 use proptest::test_runner::{Config, TestRunner};
@@ -114,30 +113,4 @@ fn an_error_ahead_harms_nobody() {
     assert_eq!(grammar.committed(), 1);
     assert_eq!(grammar.mask().unwrap(), before);
     assert_eq!(pristine.restart().mask().unwrap().mask().unwrap().count(), 1);
-}
-
-#[test]
-fn a_lexer_at_its_bounds_begins_again() {
-    let words = json!({"type": "string", "maxLength": 60, "pattern": "^(?:\\S+\\s+){0,9}\\S+$"});
-    let schema = json!({"type": "array", "items": words});
-    let config = GrammarConfig { compile_seconds: 600.0, ..Default::default() };
-    // So many sequences that each lexer may have 1,000 states, which a few strings need.
-    let (narrow, wide) = (Bench::running(&config, 1_000), Bench::running(&config, 1));
-    let (mut tight, mut free) = (narrow.schema(&schema).unwrap(), wide.schema(&schema).unwrap());
-    let text = json!((0..40).map(|i| format!("a {i} bc {} def g", i * i)).collect::<Vec<_>>()).to_string();
-    for (at, token) in wide.vocab.encode(&[(&text, false)]).unwrap().into_iter().enumerate() {
-        assert_eq!(tight.mask().unwrap(), free.mask().unwrap(), "after {at} tokens");
-        {
-            let mut cursor = tight.cursor();
-            for ahead in [token, token, token] {
-                let _ = cursor.push(ahead).and_then(|_| cursor.mask()).unwrap();
-            }
-        }
-        tight.commit(token).unwrap();
-        free.commit(token).unwrap();
-    }
-    let states = "too many states";
-    let mut narrower = Bench::running(&config, 20_000).schema(&schema).unwrap();
-    let stopped = narrow.begins(&mut narrower, &text).unwrap_err().to_string();
-    assert!(stopped.contains(states), "{stopped}");
 }
