@@ -100,14 +100,25 @@ fn conditions() {
 #[test]
 fn arrays() {
     let pick = json!({"type": "array", "uniqueItems": true, "items": {"enum": ["a", "b", 1]}, "minItems": 2});
+    let item = json!({"type": "object", "properties": {"kind": {"const": "a"}, "id": {"type": "string"}}, "required": ["kind", "id"]});
+    let different = json!({"type": "array", "uniqueItems": true, "items": item});
     let some = json!({"type": "array", "contains": {"type": "integer"}, "minContains": 2, "maxContains": 2});
     check(&[
         (some, &["[1,2]", "[1,\"a\",2]"], &["[]", "[1]", "[1,2,3]"]),
         (pick, &["[\"b\",\"a\"]", "[1,\"a\",\"b\"]"], &["[]", "[\"a\"]", "[\"a\",\"a\"]", "[1,\"a\",1]"]),
         (
             json!({"type": "array", "uniqueItems": true}),
-            &["[1,2,\"a\",\"b\",null]"],
-            &["[1,1]", "[\"a\",\"a\"]", "[[],[]]"],
+            &["[1,2,\"a\",\"b\",null]", r#"["foo","bar","baz"]"#, r#"["id1","id2","id3","id9"]"#],
+            &["[1,1]", "[\"a\",\"a\"]", "[[],[]]", "[{},{}]"],
+        ),
+        (
+            different,
+            &[
+                r#"[{"kind":"a","id":"x1"},{"kind":"a","id":"x2"},{"kind":"a","id":"x3","more":null}]"#,
+                r#"[{"kind":"a","id":"red"},{"kind":"a","id":"blue"}]"#,
+                "[]",
+            ],
+            &[r#"[{"kind":"a","id":"x1"},{"kind":"a","id":"x1"}]"#],
         ),
         (
             json!({"prefixItems": [{"const": 1}], "unevaluatedItems": false, "anyOf": [{"prefixItems": [true, {"const": 2}]}, {}]}),
@@ -134,8 +145,8 @@ fn objects() {
         (json!({"type": "object", "propertyNames": {"maxLength": 2}}), &[r#"{"ab":1}"#], &[r#"{"abc":1}"#]),
         (
             json!({"type": "object", "minProperties": 2}),
-            &[r#"{"a":1,"b":1}"#],
-            &["{}", r#"{"a":1}"#, r#"{"a":1,"a":2}"#],
+            &[r#"{"a":1,"b":1}"#, r#"{"option1":1,"option2":1}"#, r#"{"red":1,"blue":1}"#],
+            &["{}", r#"{"a":1}"#, r#"{"a":1,"a":2}"#, r#"{"ab":1,"ab":2}"#],
         ),
         (json!({"type": "object", "maxProperties": 1}), &["{}", r#"{"a":1}"#], &[r#"{"a":1,"b":1}"#]),
     ]);

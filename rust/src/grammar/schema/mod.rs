@@ -30,6 +30,7 @@ mod write_array;
 mod write_free;
 mod write_object;
 mod write_order;
+mod write_unique;
 
 use super::budget::Budget;
 use crate::config::GrammarConfig;

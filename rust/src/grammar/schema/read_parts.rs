@@ -7,7 +7,7 @@ use super::logic::{F, FALSE, TRUE};
 use super::number::{self, Cell, Decimal, Kind};
 use super::read::{Keywords, Reader};
 use super::refuse;
-use super::set::{Item, Key, Scope, Set, SetId};
+use super::set::{Counted, Item, Key, Scope, Set, SetId};
 use crate::config::UnknownFormat;
 use crate::error::Result;
 use serde_json::Value;
@@ -170,7 +170,7 @@ impl Reader<'_> {
             "required" => self.required(at.0, keyword, value)?,
             "minProperties" => {
                 let least = self.count(at.0, keyword, value)?;
-                if least == 0 { TRUE } else { self.sets.keys.atom(Key::Least(least, 0)) }
+                if least == 0 { TRUE } else { self.sets.keys.atom(Key::Least(least, Counted::None)) }
             }
             "maxProperties" => {
                 let most = self.count(at.0, keyword, value)?;

@@ -26,6 +26,14 @@ pub(super) enum Leaf {
     Set(SetId),
 }
 
+/// Kinds of names that have been counted, as bits: by their first letters or by their last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Counted {
+    None,
+    Firsts(u8),
+    Lasts(u8),
+}
+
 /// What a key of an object may have to be.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum Key {
@@ -37,8 +45,8 @@ pub(super) enum Key {
     Every(F, Term),
     /// Some key of these names has such a value.
     Some(F, Term),
-    /// So many keys at least; those in the classes of names that are set have been counted.
-    Least(u32, u8),
+    /// So many keys at least; those of some kinds have been counted.
+    Least(u32, Counted),
     /// So many keys at most.
     Most(u32),
 }
@@ -285,7 +293,7 @@ impl Sets {
                 Key::Every(names, t) => Some(Key::Some(*names, self.not_term(*t))),
                 Key::Some(names, t) => Some(Key::Every(*names, self.not_term(*t))),
                 Key::Least(n, _) => n.checked_sub(1).map(Key::Most),
-                Key::Most(n) => Some(Key::Least(n.saturating_add(1), 0)),
+                Key::Most(n) => Some(Key::Least(n.saturating_add(1), Counted::None)),
             };
             let not = not.map_or(FALSE, |not| self.keys.atom(not));
             by.insert(key, not);

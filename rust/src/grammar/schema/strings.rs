@@ -221,17 +221,32 @@ pub(super) fn length(of: &str, least: u32, most: Option<u32>) -> String {
     format!("{of}{{{least},{}}}", most.map_or(String::new(), |n| n.to_string()))
 }
 
-/// Texts whose first and last letters are of these kinds.
-pub(super) fn ends_in(first: u8, last: u8) -> String {
-    let letters = |of: u8, kind: u8| -> String {
-        let class: String =
-            (0x20..0x7fu8).filter(|c| c % of == kind).map(|c| format!(r"\x{c:02x}")).collect();
-        if kind == 0 { format!(r"(?:[{class}]|[^\x20-\x7e])") } else { format!("[{class}]") }
-    };
-    let both = format!("{}(?s:.)*{}", letters(8, first), letters(5, last));
+/// So many kinds of first letters and of last letters tell strings apart. By the first pair words differ mostly, by the second
+/// what ends in different digits.
+pub(super) const KINDS: [(u8, u8); 2] = [(8, 5), (4, 11)];
+
+/// Letters of one of so many kinds.
+fn letters(kind: u8, of: u8) -> String {
+    let class: String = (0x20..0x7fu8).filter(|c| c % of == kind).map(|c| format!(r"\x{c:02x}")).collect();
+    if kind == 0 { format!(r"(?:[{class}]|[^\x20-\x7e])") } else { format!("[{class}]") }
+}
+
+/// Texts whose first letter is of this kind.
+pub(super) fn begins_with(kind: u8, of: u8) -> String {
+    format!("(?:{}(?s:.)*{})", letters(kind, of), if kind == 0 { "|" } else { "" })
+}
+
+/// Texts whose last letter is of this kind.
+pub(super) fn ends_with(kind: u8, of: u8) -> String {
+    format!("(?:(?s:.)*{}{})", letters(kind, of), if kind == 0 { "|" } else { "" })
+}
+
+/// Texts whose first and last letters are of these kinds, of so many.
+pub(super) fn ends_in((first, firsts): (u8, u8), (last, lasts): (u8, u8)) -> String {
+    let both = format!("{}(?s:.)*{}", letters(first, firsts), letters(last, lasts));
     // A single letter is its own first and last; the empty text is in one of the classes.
-    let single: String =
-        (0x20..0x7fu8).filter(|c| c % 8 == first && c % 5 == last).map(|c| format!(r"|\x{c:02x}")).collect();
+    let is_both = |c: &u8| c % firsts == first && c % lasts == last;
+    let single: String = (0x20..0x7fu8).filter(is_both).map(|c| format!(r"|\x{c:02x}")).collect();
     let rest = if first == 0 && last == 0 { r"|[^\x20-\x7e]|" } else { "" };
     format!("(?:{both}{single}{rest})")
 }

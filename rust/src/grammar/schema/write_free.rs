@@ -2,7 +2,8 @@
 
 use super::logic::{F, FALSE, Node, TRUE};
 use super::rules::{Line, Rule, Symbol, counted};
-use super::set::{Key, Term};
+use super::set::{Counted, Key, Term};
+use super::strings;
 use super::write::{Writer, literal};
 use crate::error::Result;
 use std::collections::HashMap;
@@ -66,7 +67,7 @@ impl Writer<'_, '_> {
         let (mut least, mut most) = (0, u32::MAX);
         for part in self.parts(f).iter() {
             match self.reader.sets.keys.node(*part) {
-                Node::Atom(Key::Least(n, 0)) => least = least.max(*n),
+                Node::Atom(Key::Least(n, Counted::None)) => least = least.max(*n),
                 Node::Atom(Key::Most(n)) => most = most.min(*n),
                 _ => rest.push(*part),
             }
@@ -140,35 +141,45 @@ impl Writer<'_, '_> {
                 let left = n.checked_sub(1).map(|n| self.reader.sets.keys.atom(Key::Most(n)));
                 vec![(TRUE, TRUE, left.unwrap_or(FALSE))]
             }
-            Key::Least(1, 0) => vec![(TRUE, TRUE, TRUE)],
+            Key::Least(1, Counted::None) => vec![(TRUE, TRUE, TRUE)],
             Key::Least(n, used) => self.distinct(*n, *used)?,
             _ => vec![(TRUE, TRUE, own)],
         })
     }
 
-    /// Keys that are counted must differ: each of them begins in another class of characters.
-    fn distinct(&mut self, n: u32, used: u8) -> Result<Vec<Free>> {
+    /// Keys that are counted must differ: all of them in the kind of their first letter, or all in that of their last.
+    fn distinct(&mut self, n: u32, counted: Counted) -> Result<Vec<Free>> {
         let pointer = self.reader.arena[self.at].pointer.clone();
-        if n + used.count_ones() > MAX_COUNTED {
+        let before = match counted {
+            Counted::None => 0,
+            Counted::Firsts(kinds) | Counted::Lasts(kinds) => kinds.count_ones(),
+        };
+        if n + before > MAX_COUNTED {
             let why = format!(
                 "more than {MAX_COUNTED} keys without a name cannot be counted: name them in properties"
             );
             return self.refuse("minProperties", why);
         }
-        let why = "keys that are not in properties count only if they begin with different kinds of letters";
+        let why = "keys that are not in properties count only if they begin, or end, with different kinds of letters";
         self.reader.narrow(&pointer, "minProperties", why)?;
+        let ways = match counted {
+            Counted::None => vec![(true, 0), (false, 0)],
+            Counted::Firsts(kinds) => vec![(true, kinds)],
+            Counted::Lasts(kinds) => vec![(false, kinds)],
+        };
         let mut choices = Vec::new();
-        for class in 0..8u8 {
-            let letters: String =
-                (0x20..0x7fu8).filter(|c| c % 8 == class).map(|c| format!(r"\x{c:02x}")).collect();
-            let others = if class == 0 { r"|[^\x20-\x7e](?s:.)*|" } else { "" };
-            let names = self.reader.sets.strings.regex(&format!("(?:[{letters}](?s:.)*{others})"), true);
-            let bit = 1 << class;
-            let then = match n {
-                _ if used & bit != 0 => self.reader.sets.keys.atom(Key::Least(n, used)),
-                1 => TRUE,
-                _ => self.reader.sets.keys.atom(Key::Least(n - 1, used | bit)),
+        for ((by_first, kinds), kind) in
+            ways.into_iter().flat_map(|way| (0..8u8).map(move |kind| (way, kind)))
+        {
+            let names = if by_first { strings::begins_with(kind, 8) } else { strings::ends_with(kind, 8) };
+            let names = self.reader.sets.strings.regex(&names, true);
+            let seen = kinds | 1 << kind;
+            let (left, counted) = if seen == kinds {
+                (n, counted)
+            } else {
+                (n - 1, if by_first { Counted::Firsts(seen) } else { Counted::Lasts(seen) })
             };
+            let then = if left == 0 { TRUE } else { self.reader.sets.keys.atom(Key::Least(left, counted)) };
             choices.push((names, TRUE, then));
         }
         Ok(choices)
