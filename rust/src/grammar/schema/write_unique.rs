@@ -108,7 +108,9 @@ impl Writer<'_, '_> {
             return Ok(None);
         }
         let value = self.reader.sets.terms.all(values);
-        let ways = match self.listed(value)? {
+        let list = self.listed(value)?;
+        let is_listed = list.is_some();
+        let ways = match list {
             Some(list) => vec![list.into_iter().map(|(_, term)| term).collect()],
             None => self.classes(value)?,
         };
@@ -119,7 +121,7 @@ impl Writer<'_, '_> {
                 lines.push(self.remembered(values, least, most));
             }
         }
-        if lines.is_empty() && ways.len() > 1 {
+        if lines.is_empty() && !is_listed {
             return self.refuse("uniqueItems", "too few values are known to differ: list them in enum");
         }
         Ok(Some(lines))
@@ -164,8 +166,12 @@ impl Writer<'_, '_> {
         let objects = self.reader.sets.get(set).objects;
         let mut ways = Vec::new();
         for letters in strings::KINDS {
-            let mut classes = self.kinds(set, letters)?;
             let mut kinds = self.kinds_of_objects(objects, letters)?;
+            // Each kind of objects is written anew: there is one way for them.
+            if !kinds.is_empty() && letters != strings::KINDS[1] {
+                continue;
+            }
+            let mut classes = self.kinds(set, letters)?;
             if kinds.is_empty() || classes.len() + kinds.len() > MAX_BITS {
                 kinds = vec![objects];
             }
