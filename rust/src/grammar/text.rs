@@ -14,9 +14,14 @@ pub(super) fn clean(message: &str) -> String {
     // The list holds every special token of the model.
     let message =
         message.split_once("; following special tokens are available").map_or(message, |(head, _)| head);
-    let message = message
-        .strip_prefix("panic: ")
-        .map_or_else(|| located(message), |p| format!("cannot be compiled ({p})"));
+    let message = message.strip_prefix("panic: ").map_or_else(
+        || located(message),
+        |panic| match panic {
+            // llguidance numbers symbols in 16 bits.
+            _ if panic.contains("symbols.len()") => "its grammar is too large: make it simpler".to_owned(),
+            _ => format!("cannot be compiled ({panic})"),
+        },
+    );
     match message.char_indices().nth(LONGEST) {
         Some((cut, _)) => format!("{}…", &message[..cut]),
         None => message,
@@ -70,6 +75,8 @@ mod tests {
 
     #[test]
     fn backtraces_and_states_are_cut() {
+        let full = "panic: assertion failed: grammar.symbols.len() < u16::MAX as usize - 10";
+        assert_eq!(clean(full), "its grammar is too large: make it simpler");
         assert_eq!(clean("panic: boom\n<backtrace>\n 0: frame"), "cannot be compiled (boom)");
         assert_eq!(clean("too complex\n<non-verbose/>"), "too complex");
     }

@@ -44,6 +44,7 @@ pub(super) struct Writer<'r, 'a> {
     pub(super) conditions: Conditions,
     terminals: Vec<Expr>,
     numbers: HashMap<Expr, Terminal>,
+    texts: HashMap<F, Terminal>,
     values: HashMap<Term, Rule>,
     line: Vec<(Term, Rule, Id)>,
     /// The schema whose values are written.
@@ -60,6 +61,7 @@ impl<'r, 'a> Writer<'r, 'a> {
             conditions: Conditions::new(),
             terminals: Vec::new(),
             numbers: HashMap::new(),
+            texts: HashMap::new(),
             values: HashMap::new(),
             line: Vec::new(),
             at: ROOT,
@@ -151,9 +153,19 @@ impl<'r, 'a> Writer<'r, 'a> {
 
     /// The terminal for the JSON texts of strings.
     pub(super) fn strings(&mut self, strings: F) -> Result<Terminal> {
+        if let Some(known) = self.texts.get(&strings) {
+            return Ok(*known);
+        }
+        let expression = self.string_expression(strings)?;
+        let terminal = self.terminal(expression);
+        self.texts.insert(strings, terminal);
+        Ok(terminal)
+    }
+
+    fn string_expression(&mut self, strings: F) -> Result<Expr> {
         let regex = |text: String| Expr::Regex(llguidance::regex_to_lark(&text, ""));
         let any = Expr::Regex(format!("\"{CHARACTER}*\""));
-        let expression = match self.reader.sets.strings.logic.node(strings).clone() {
+        Ok(match self.reader.sets.strings.logic.node(strings).clone() {
             // What one must not be is a string all the same.
             Node::Any(parts) => {
                 let part = |part: &F| Ok(Expr::Of(self.strings(*part)?));
@@ -195,8 +207,7 @@ impl<'r, 'a> Writer<'r, 'a> {
                 let not = self.each(&[strings])?;
                 Expr::All([vec![Expr::Of(self.strings(TRUE)?)], not].concat())
             }
-        };
-        Ok(self.terminal(expression))
+        })
     }
 
     /// The terminals of parts; what must not be is marked.
