@@ -6,6 +6,10 @@ use crate::types::Token;
 use crate::vocab::Vocab;
 use std::time::Instant;
 
+/// Tokens between two masks: llguidance gives its lexer steps with each mask, and tokens take them. A pattern that counts words
+/// is cut off with 16.
+const TOKENS: usize = 4;
+
 /// How far a text goes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Walk {
@@ -22,12 +26,12 @@ impl Grammar {
     /// `Error::Invalid` where it is not done by `until`, or the text can't be encoded.
     pub fn walk(&mut self, vocab: &Vocab, text: &str, until: Instant) -> Result<Walk> {
         let mut at = 0;
-        for token in vocab.encode(&[(text, false)])? {
+        for (i, token) in vocab.encode(&[(text, false)])?.into_iter().enumerate() {
             let bytes = vocab.bytes(token);
             // A tokenizer may write a text in another way than it stands there.
             let is_next = !bytes.is_empty() && text.as_bytes()[at..].starts_with(bytes);
-            // As in generation, a mask comes first: llguidance gives its lexer steps with each, and tokens take them.
-            if !is_next || self.mask().is_err() || self.commit(token).is_err() {
+            let lives = i % TOKENS != 0 || self.mask().is_ok();
+            if !is_next || !lives || self.commit(token).is_err() {
                 break;
             }
             at += bytes.len();
