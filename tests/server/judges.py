@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import decimal
 import json
 import re
-from collections.abc import Callable, Mapping
+import signal
+from collections.abc import Callable, Iterator, Mapping
 from decimal import Decimal
-from typing import Any, NamedTuple
+from types import FrameType
+from typing import Any, NamedTuple, NoReturn
 
 import jsonschema
 import jsonschema_rs
@@ -21,6 +24,8 @@ FORMATS = (
 """Those that are enforced; the validators know them all."""
 LARGEST = 999
 """Of exponents that the judges see: they compute powers of ten."""
+PATIENCE = 20.0
+"""Seconds of computing for a value: Python's expressions backtrack."""
 
 
 class Reading(NamedTuple):
@@ -51,7 +56,7 @@ class Judge:
     def complaint(self, value: Any) -> str | None:
         """What is wrong with a value of `parse`.
 
-        Raises re.error for a pattern that it cannot read.
+        Raises re.error for a pattern that it cannot read, TimeoutError where it does not come to an end.
         """
         raise NotImplementedError
 
@@ -83,7 +88,7 @@ class PythonJudge(Judge):
         self._validator = kind(schema, registry=registry, format_checker=formats)
 
     def complaint(self, value: Any) -> str | None:
-        with decimal.localcontext(decimal.Context(prec=3 * LARGEST)):
+        with _in_time(), decimal.localcontext(decimal.Context(prec=3 * LARGEST)):
             error = next(self._validator.iter_errors(value), None)
         return f"{error.json_path}: {error.message}" if error else None
 
@@ -104,6 +109,22 @@ class RustJudge(Judge):
     def complaint(self, value: Any) -> str | None:
         error = next(self._validator.iter_errors(value), None)
         return f"{error.instance_path}: {error.message}" if error else None
+
+
+@contextlib.contextmanager
+def _in_time() -> Iterator[None]:
+    """Ends what takes longer, which only the main thread may ask for. Raises TimeoutError then."""
+
+    def late(number: int, frame: FrameType | None) -> NoReturn:
+        raise TimeoutError(f"more than {PATIENCE:g} s of computing")
+
+    before = signal.signal(signal.SIGVTALRM, late)
+    signal.setitimer(signal.ITIMER_VIRTUAL, PATIENCE)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, before)
 
 
 def parse(text: str) -> Any:

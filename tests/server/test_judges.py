@@ -49,6 +49,9 @@ def find(kind: type[Judge], case: Case, counts: Counter[str]) -> list[str]:
     except UNREAD:
         counts[f"{name}: schema not read"] += 1
         return []
+    except TimeoutError:
+        counts[f"{name}: schema not judged in time"] += 1
+        return []
     wrong = []
     for text, complaint in said:
         excuse = judge.excuse(parse(text)) if complaint else None
