@@ -134,6 +134,19 @@ fn arrays() {
 }
 
 #[test]
+fn an_array_of_too_few_different_items_is_not_begun() {
+    let item = json!({"type": "object", "properties": {"id": {"type": "string"}}, "required": ["id"]});
+    let narrower = json!({"properties": {"id": {"enum": ["a", "b"]}}, "additionalProperties": false});
+    let bench = Bench::new();
+    for (least, begins) in [(2, true), (3, false)] {
+        let items = json!({"allOf": [item, narrower]});
+        let array = json!({"type": "array", "uniqueItems": true, "minItems": least, "items": items});
+        let mut grammar = bench.schema(&json!({"anyOf": [{"const": 0}, array]})).unwrap();
+        assert_eq!(bench.begins(&mut grammar, "[").unwrap(), begins, "{least}");
+    }
+}
+
+#[test]
 fn objects() {
     let patterns = json!({"type": "object", "patternProperties": {"^a": {"type": "integer"}, "z$": {"minimum": 2}},
         "additionalProperties": false});

@@ -6,7 +6,7 @@
 use super::logic::{F, FALSE, Node, TRUE};
 use super::number::{self, Cell, Decimal, Kind};
 use super::pattern;
-use super::rules::{Line, Symbol, is_clear};
+use super::rules::{Line, Rule, Symbol, is_clear};
 use super::set::{Item, Key, Set, SetId, Term};
 use super::strings;
 use super::write::{Writer, literal};
@@ -118,7 +118,8 @@ impl Writer<'_, '_> {
         for values in &ways {
             let most = most.unwrap_or(u32::MAX).min(values.len() as u32);
             if least <= most {
-                lines.push(self.remembered(values, least, most));
+                let alive = if least > 1 { Some(Symbol::Needs(self.at_least(least, values)?)) } else { None };
+                lines.push(alive.into_iter().chain([self.remembered(values, least, most)]).collect());
             }
         }
         if lines.is_empty() && !is_listed {
@@ -127,8 +128,30 @@ impl Writer<'_, '_> {
         Ok(Some(lines))
     }
 
+    /// A rule that derives a text where so many of these have one.
+    fn at_least(&mut self, least: u32, values: &[Term]) -> Result<Rule> {
+        let done = self.rule();
+        self.rules[done].push(Vec::new());
+        // Where so many are missing among the values from here on; `done` where none is.
+        let mut missing = vec![done];
+        missing.extend((0..least).map(|_| self.rule()));
+        for value in values {
+            self.reader.arena.budget.spend(least as usize)?;
+            let value = self.value(*value);
+            for many in (1..missing.len()).rev() {
+                let rule = self.rule();
+                self.rules[rule] = vec![
+                    vec![Symbol::Rule(missing[many])],
+                    vec![Symbol::Rule(value), Symbol::Rule(missing[many - 1])],
+                ];
+                missing[many] = rule;
+            }
+        }
+        Ok(missing[least as usize])
+    }
+
     /// So many of these at least and at most, each once.
-    fn remembered(&mut self, values: &[Term], least: u32, most: u32) -> Line {
+    fn remembered(&mut self, values: &[Term], least: u32, most: u32) -> Symbol {
         let (first, more) = (self.rule(), self.rule());
         for (rule, comma) in [(first, false), (more, true)] {
             let mut conditions = Vec::new();
@@ -154,7 +177,7 @@ impl Writer<'_, '_> {
             }
             self.conditions.insert(rule, conditions);
         }
-        vec![Symbol::Fresh(first)]
+        Symbol::Fresh(first)
     }
 
     /// Parts of the values so that two from different parts differ, in some ways, where there are too many to list.
