@@ -194,8 +194,13 @@ def test_on_the_command_line(tmp_path: Path) -> None:
     runtime.write_text(json.dumps({"grammar": {"documents": {uri: "no-such-file"}}}))
     assert "no-such-file cannot be read" in run(schema, "--runtime-config", runtime).stderr
     # What takes too long is the schema's fault, not the instance's.
+    runtime.write_text(json.dumps({"grammar": {"compile_seconds": 1e-6}}))
+    told = run(schema, one, "--runtime-config", runtime).stderr
+    assert told.startswith(f"llgtrt: {schema}: takes too long")
+    # What is too large is told at its place.
     schema.write_text(json.dumps({"$ref": "https://json-schema.org/draft/2020-12/schema"}))
-    assert run(schema, one).stderr.startswith(f"llgtrt: {schema}: takes too long")
+    runtime.write_text(json.dumps({"grammar": {"compile_seconds": 600}}))
+    assert "too large" in run(schema, one, "--runtime-config", runtime).stdout
     schema.write_text('{"type": "string", "format": "idn-hostname"}')
     unknown = run(schema)
     assert unknown.returncode == 1
