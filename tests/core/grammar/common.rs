@@ -13,6 +13,9 @@ use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+/// Schema, texts that satisfy it, texts that do not.
+pub type Row = (serde_json::Value, &'static [&'static str], &'static [&'static str]);
+
 /// A compiler on the toy vocabulary, and the bell that it rings.
 pub struct Bench {
     pub vocab: Arc<Vocab>,
@@ -97,6 +100,19 @@ impl Bench {
     /// Whether the text can be generated whole.
     pub fn accepts(&self, grammar: &mut Grammar, text: &str) -> Result<bool> {
         Ok(self.begins(grammar, text)? && self.may_end(grammar)?)
+    }
+
+    /// Holds schemas to what they take.
+    pub fn check(&self, rows: &[Row]) {
+        for (schema, yes, no) in rows {
+            let grammar = self.schema(schema).unwrap_or_else(|e| panic!("{schema}: {e}"));
+            for (texts, expected) in [(yes, true), (no, false)] {
+                for text in *texts {
+                    let taken = self.accepts(&mut grammar.restart(), text).unwrap();
+                    assert_eq!(taken, expected, "{text} in {schema}");
+                }
+            }
+        }
     }
 
     /// Whether a text satisfies a schema that compiles.

@@ -1,22 +1,10 @@
 //! Each keyword of JSON Schema, alone and with others: which texts a grammar takes.
 
-use super::common::Bench;
-use serde_json::{Value, json};
-
-/// Schema, texts that satisfy it, texts that do not.
-type Row = (Value, &'static [&'static str], &'static [&'static str]);
+use super::common::{Bench, Row};
+use serde_json::json;
 
 fn check(rows: &[Row]) {
-    let bench = Bench::new();
-    for (schema, yes, no) in rows {
-        let grammar = bench.schema(schema).unwrap_or_else(|e| panic!("{schema}: {e}"));
-        for (texts, expected) in [(yes, true), (no, false)] {
-            for text in *texts {
-                let taken = bench.accepts(&mut grammar.restart(), text).unwrap();
-                assert_eq!(taken, expected, "{text} in {schema}");
-            }
-        }
-    }
+    Bench::new().check(rows);
 }
 
 #[test]
