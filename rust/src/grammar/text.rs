@@ -14,14 +14,14 @@ pub(super) fn clean(message: &str) -> String {
     // The list holds every special token of the model.
     let message =
         message.split_once("; following special tokens are available").map_or(message, |(head, _)| head);
-    let message = message.strip_prefix("panic: ").map_or_else(
-        || located(message),
-        |panic| match panic {
-            // llguidance numbers symbols in 16 bits.
-            _ if panic.contains("symbols.len()") => "its grammar is too large: make it simpler".to_owned(),
-            _ => format!("cannot be compiled ({panic})"),
-        },
-    );
+    let message = match message.strip_prefix("panic: ") {
+        None => located(message),
+        // llguidance numbers symbols in 16 bits.
+        Some(panic) if panic.contains("symbols.len()") => {
+            "its grammar is too large: make it simpler".to_owned()
+        }
+        Some(panic) => format!("cannot be compiled ({panic})"),
+    };
     match message.char_indices().nth(LONGEST) {
         Some((cut, _)) => format!("{}…", &message[..cut]),
         None => message,

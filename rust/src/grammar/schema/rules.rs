@@ -38,6 +38,14 @@ pub(super) type Line = Vec<Symbol>;
 /// For each rule with a parameter, the condition of every alternative.
 pub(super) type Conditions = HashMap<Rule, Vec<ParamCond>>;
 
+/// A parameter remembers so many things.
+pub(super) const BITS: usize = ParamValue::NUM_BITS;
+
+/// Both of these.
+pub(super) fn and(a: ParamCond, b: ParamCond) -> ParamCond {
+    if b.is_true() { a } else { ParamCond::And(Box::new(a), Box::new(b)) }
+}
+
 /// That something has not been there.
 pub(super) fn is_clear(bit: BitIdx) -> ParamCond {
     ParamCond::EQ(ParamRef::single_bit(bit), ParamValue(0))

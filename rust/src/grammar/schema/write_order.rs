@@ -6,17 +6,15 @@
 //! if the first is, since nothing else depends on what has been there.
 
 use super::logic::{F, Node};
-use super::rules::{Line, Rule, Symbol, is_clear};
+use super::rules::{BITS, Line, Rule, Symbol, and, is_clear};
 use super::set::Key;
 use super::write::{Writer, literal};
 use super::write_object::Plan;
 use crate::config::KeyOrder;
 use crate::error::Result;
-use llguidance::earley::{BitIdx, ParamCond, ParamRef, ParamValue};
+use llguidance::earley::{BitIdx, ParamCond, ParamRef};
 use std::collections::HashMap;
 
-/// A parameter has so many bits.
-const MAX_KEYS: usize = ParamValue::NUM_BITS;
 /// Most states of an object: conditions between n keys may take 2^n.
 const MAX_STATES: usize = 100;
 
@@ -47,8 +45,8 @@ impl Writer<'_, '_> {
         if self.reader.config.key_order == KeyOrder::Schema || plan.keys.is_empty() {
             return Ok(None);
         }
-        let why = if plan.keys.len() > MAX_KEYS {
-            format!("more than {MAX_KEYS} keys come in the order of the schema")
+        let why = if plan.keys.len() > BITS {
+            format!("more than {BITS} keys come in the order of the schema")
         } else if !self.allows_any_order(f) {
             "keys that are counted under conditions come in the order of the schema".to_owned()
         } else if let Some(start) = self.unordered(plan, f)? {
@@ -158,8 +156,4 @@ impl Writer<'_, '_> {
 
 fn is_count(key: &Key) -> bool {
     matches!(key, Key::Least(..) | Key::Most(_))
-}
-
-fn and(a: ParamCond, b: ParamCond) -> ParamCond {
-    if b.is_true() { a } else { ParamCond::And(Box::new(a), Box::new(b)) }
 }

@@ -6,7 +6,7 @@
 use super::logic::{F, FALSE, Node, TRUE};
 use super::number::{self, Cell, Decimal, Kind};
 use super::pattern;
-use super::rules::{Line, Rule, Symbol, is_clear};
+use super::rules::{BITS, Line, Rule, Symbol, and, is_clear};
 use super::set::{Item, Key, Set, SetId, Term};
 use super::strings;
 use super::write::{Writer, literal};
@@ -18,8 +18,10 @@ use std::rc::Rc;
 
 /// Most values of which it is remembered in the states which have been there; more are remembered by a parameter.
 const MAX_VALUES: usize = 6;
-/// Most values that a parameter remembers: it has so many bits.
-const MAX_BITS: usize = 64;
+/// How the strings of a key tell objects apart.
+const OF_OBJECTS: (u8, u8) = strings::KINDS[1];
+/// Fewer kinds of a key's values do not tell objects apart.
+const MIN_KINDS: usize = 6;
 
 impl Writer<'_, '_> {
     /// Items of which no two may be equal, value by value.
@@ -60,13 +62,13 @@ impl Writer<'_, '_> {
             FALSE => Some(Rc::default()),
             strings => self.reader.sets.strings.listed(strings),
         };
-        let numbers = number::listed(&set.whole, Kind::Whole, MAX_BITS).zip(number::listed(
+        let numbers = number::listed(&set.whole, Kind::Whole, BITS).zip(number::listed(
             &set.fraction,
             Kind::Fraction,
-            MAX_BITS,
+            BITS,
         ));
         let (Some(texts), Some((whole, fraction))) = (texts, numbers) else { return Ok(None) };
-        if set.arrays != FALSE || set.objects != FALSE || texts.len() > MAX_BITS {
+        if set.arrays != FALSE || set.objects != FALSE || texts.len() > BITS {
             return Ok(None);
         }
         let mut list = Vec::new();
@@ -90,7 +92,7 @@ impl Writer<'_, '_> {
             let strings = self.reader.sets.strings.texts([text.clone()]);
             add(self, pattern::quoted(text), Set { strings, ..Set::none() });
         }
-        Ok(Some(list).filter(|list| list.len() <= MAX_BITS))
+        Ok(Some(list).filter(|list| list.len() <= BITS))
     }
 
     /// Items that are all alike but for being different: a parameter remembers which have been there.
@@ -169,8 +171,7 @@ impl Writer<'_, '_> {
                 let line = comma.then(|| literal(",")).into_iter().chain([item, next]);
                 self.rules[rule].push(line.collect());
                 conditions.push(if comma {
-                    let more = ParamCond::BitCountLT(ParamRef::full(), most as BitIdx);
-                    ParamCond::And(Box::new(is_clear(bit)), Box::new(more))
+                    and(is_clear(bit), ParamCond::BitCountLT(ParamRef::full(), most as BitIdx))
                 } else {
                     ParamCond::True
                 });
@@ -187,19 +188,16 @@ impl Writer<'_, '_> {
         self.reader.narrow(&pointer, "uniqueItems", why)?;
         let set = self.reader.set_of(value)?;
         let objects = self.reader.sets.get(set).objects;
+        let kinds = self.kinds_of_objects(objects)?;
+        // Each kind of objects is written anew: there is one way for them.
+        let letters = if kinds.is_empty() { &strings::KINDS[..] } else { &[OF_OBJECTS] };
         let mut ways = Vec::new();
-        for letters in strings::KINDS {
-            let mut kinds = self.kinds_of_objects(objects, letters)?;
-            // Each kind of objects is written anew: there is one way for them.
-            if !kinds.is_empty() && letters != strings::KINDS[1] {
-                continue;
-            }
-            let mut classes = self.kinds(set, letters)?;
-            if kinds.is_empty() || classes.len() + kinds.len() > MAX_BITS {
-                kinds = vec![objects];
-            }
-            for objects in kinds.into_iter().filter(|f| *f != FALSE) {
-                let part = self.reader.sets.add(Set { objects, ..Set::none() });
+        for letters in letters {
+            let mut classes = self.kinds(set, *letters)?;
+            let has_room = !kinds.is_empty() && classes.len() + kinds.len() <= BITS;
+            let objects = if has_room { kinds.as_slice() } else { &[objects] };
+            for objects in objects.iter().filter(|f| **f != FALSE) {
+                let part = self.reader.sets.add(Set { objects: *objects, ..Set::none() });
                 classes.push(self.reader.sets.term(part));
             }
             ways.push(classes);
@@ -240,7 +238,7 @@ impl Writer<'_, '_> {
     }
 
     /// Parts of objects by the values of a key: the first that must be there and may be much, or else the first that may.
-    fn kinds_of_objects(&mut self, objects: F, letters: (u8, u8)) -> Result<Vec<F>> {
+    fn kinds_of_objects(&mut self, objects: F) -> Result<Vec<F>> {
         let atoms = self.reader.sets.keys.atoms(objects);
         let required: HashSet<&Rc<str>> = atoms
             .iter()
@@ -253,8 +251,8 @@ impl Writer<'_, '_> {
         for key in described {
             let (Key::If(name, value) | Key::Has(name, value)) = key else { continue };
             let set = self.reader.set_of(*value)?;
-            let kinds = self.kinds(set, letters)?;
-            if kinds.len() < MAX_VALUES {
+            let kinds = self.kinds(set, OF_OBJECTS)?;
+            if kinds.len() < MIN_KINDS {
                 continue;
             }
             let with = |value| Key::Has(Rc::clone(name), value);
