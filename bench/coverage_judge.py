@@ -49,11 +49,23 @@ def places(schema: Any) -> dict[str, int]:
 
 @dataclass
 class Ordering:
-    """Looks for an order of all keys in which a product accepts a value."""
+    """Looks for an order of all keys in which a product accepts a value, as in conformance.rs."""
 
     product: Product
     places: dict[str, int]
     left: int = TRIES
+    every: bool = False
+    """Whether all orders are tried, or only those in which a key that had no place comes sooner."""
+    stuck: tuple[int, str] | None = None
+    """The object and the key that had none."""
+
+    def finds(self, value: Any) -> bool:
+        """Whether there is one."""
+        for self.every in (False, True):
+            self.stuck = None
+            if any(self.product.accepts(text) for text in self.texts(value)):
+                return True
+        return False
 
     def begins(self, text: str) -> bool:
         """Whether it does, and may still be tried."""
@@ -61,7 +73,7 @@ class Ordering:
         return self.left >= 0 and self.product.begins(text)
 
     def texts(self, value: Any, before: str = "") -> Iterator[str]:
-        """The value behind a text, in all orders with which an output can begin."""
+        """The value behind a text, in the orders with which an output can begin."""
         if isinstance(value, dict):
             names = sorted(value, key=lambda name: self.places.get(name, len(self.places)))
             yield from self.members(value, names, before + "{")
@@ -82,11 +94,23 @@ class Ordering:
         """The rest of an object."""
         if not names:
             yield before + "}"
-        for name in names:
+            return
+        last, tried, line = names[0], set(), list(names)
+        while line:
+            tried.add(name := line.pop(0))
+            if not self.begins(begun := f"{before}{compact(name)}:"):
+                continue
             others = [other for other in names if other != name]
-            if self.begins(begun := f"{before}{compact(name)}:"):
-                for behind in self.texts(value[name], begun):
-                    yield from self.members(value, others, behind + "," * bool(others))
+            for behind in self.texts(value[name], begun):
+                yield from self.members(value, others, behind + "," * bool(others))
+            if self.every:
+                continue
+            # Only what had no place behind this key is tried before it.
+            if self.stuck is None or self.stuck[0] != id(value):
+                return
+            last, self.stuck = self.stuck[1], None
+            line = [last] if last not in tried else []
+        self.stuck = id(value), last
 
 
 def judge(product: Product, case: Case) -> str:
@@ -105,8 +129,6 @@ def judge(product: Product, case: Case) -> str:
         accepted = product.accepts(compact(instance))
         if accepted and not valid:
             return "lenient"
-        if valid and not accepted:
-            ordering = Ordering(product, order)
-            if not any(product.accepts(text) for text in ordering.texts(instance)):
-                verdict = "stricter"
+        if valid and not accepted and not Ordering(product, order).finds(instance):
+            verdict = "stricter"
     return verdict

@@ -2,7 +2,7 @@
 
 use super::budget::Budget;
 use super::part::{Ends, Pristine, mask_of};
-use super::schema::{self, Library, Parts, Together};
+use super::schema::{self, Library, Together};
 use super::sections::{self, Plan};
 use super::spec::{Calls, Section, Tool};
 use super::{GrammarSpec, calls, env, gbnf, lark, text};
@@ -177,20 +177,13 @@ impl Builder {
     fn json_source(&self, source: &str, budget: &Budget) -> Result<Pristine> {
         let schema = schema::parse(source, &self.config)?;
         let prepared = schema::prepare(&schema, &self.config, (budget, &self.library))?;
-        let lark = prepared.lark();
-        match prepared.parts().map_err(|why| Error::grammar("", "schema", why))? {
-            Some(parts) => self.parts(parts, lark),
-            None => self.lark("schema", lark, Together::new(budget, &self.library), &self.own),
-        }
-    }
-
-    /// `lark`: the same as a text.
-    fn parts(&self, parts: Parts, lark: String) -> Result<Pristine> {
+        let refuse = |why| Error::grammar("", "schema", why);
+        let parts = prepared.parts().map_err(refuse)?;
         if !parts.fits(&self.own) {
-            return Err(Error::grammar("", "schema", "its grammar is too large: make it simpler"));
+            return Err(refuse("its grammar is too large: make it simpler".to_owned()));
         }
         let init = GrammarInit::Internal(parts.grammar, parts.lexer);
-        self.compile(init, Some(lark), &self.own).map_err(|why| Error::grammar("", "schema", why))
+        self.compile(init, prepared.lark(), &self.own).map_err(refuse)
     }
 
     /// `together`: schemas that the source names.

@@ -78,16 +78,13 @@ fn judge(bench: &Bench, case: &Case) -> Line {
         }
         Err(other) => panic!("{}: {other}", case.id),
     };
-    let mut places = HashMap::new();
+    let mut places = Places::new();
     names(&case.schema, &mut places);
     for (instance, valid) in &case.tests {
         // A limit that is hit on the way refuses the text as well.
         let accepted = bench.accepts(&mut pristine.restart(), &instance.to_string()).unwrap_or(false);
         if *valid && !accepted {
-            let mut ordering = Ordering { bench, places: &places, left: TRIES };
-            let ordered = ordering.value(pristine.restart(), instance, &mut |_, mut grammar| {
-                bench.may_end(&mut grammar).unwrap_or(false)
-            });
+            let ordered = Ordering::new(bench, &places).finds(&pristine, instance);
             line.reordered += usize::from(ordered);
             line.rejects_valid += usize::from(!ordered);
         }
@@ -97,8 +94,8 @@ fn judge(bench: &Bench, case: &Case) -> Line {
 }
 
 /// The names of properties in the order in which the document first describes them, then those that it only requires.
-fn names(schema: &Value, order: &mut HashMap<String, usize>) {
-    fn collect(schema: &Value, keyword: &str, order: &mut HashMap<String, usize>) {
+fn names(schema: &Value, order: &mut Places) {
+    fn collect(schema: &Value, keyword: &str, order: &mut Places) {
         let mut add = |name: &str| {
             let place = order.len();
             order.entry(name.to_owned()).or_insert(place);
@@ -125,26 +122,46 @@ fn names(schema: &Value, order: &mut HashMap<String, usize>) {
         .for_each(|keyword| collect(schema, keyword, order));
 }
 
+/// Names are tried in this order.
+type Places = HashMap<String, usize>;
+
 /// Looks for an order of all keys in which a grammar accepts a value.
 struct Ordering<'a> {
     bench: &'a Bench,
-    /// Places of names that are tried first.
-    places: &'a HashMap<String, usize>,
+    places: &'a Places,
     /// Texts that may still be tried.
     left: usize,
+    /// Whether all orders are tried, or only those in which a key that had no place comes sooner.
+    all: bool,
+    /// The object and the key that had none.
+    stuck: Option<(*const Map, String)>,
 }
 
+type Map = serde_json::Map<String, Value>;
 /// What comes behind a value: whether the rest is accepted, too.
 type Rest<'a, 'b> = &'a mut dyn FnMut(&mut Ordering<'b>, Grammar) -> bool;
 
 impl<'b> Ordering<'b> {
+    fn new(bench: &'b Bench, places: &'b Places) -> Self {
+        Ordering { bench, places, left: TRIES, all: false, stuck: None }
+    }
+
+    /// Whether there is one.
+    fn finds(&mut self, pristine: &Grammar, value: &Value) -> bool {
+        [false, true].into_iter().any(|all| {
+            (self.all, self.stuck) = (all, None);
+            let ends = &mut |own: &mut Self, mut grammar| own.bench.may_end(&mut grammar).unwrap_or(false);
+            self.value(pristine.restart(), value, ends)
+        })
+    }
+
     /// Whether the value, and the rest behind it, is accepted in some order.
     fn value(&mut self, grammar: Grammar, value: &Value, rest: Rest<'_, 'b>) -> bool {
         match value {
             Value::Object(map) => {
                 let mut members: Vec<_> = map.iter().collect();
                 members.sort_by_key(|(name, _)| self.places.get(*name).copied().unwrap_or(usize::MAX));
-                self.text(grammar, "{").is_some_and(|begun| self.members(begun, &members, "", rest))
+                self.text(grammar, "{").is_some_and(|begun| self.members((begun, map), &members, "", rest))
             }
             Value::Array(items) => {
                 self.text(grammar, "[").is_some_and(|begun| self.items(begun, items, "", rest))
@@ -163,21 +180,35 @@ impl<'b> Ordering<'b> {
 
     fn members(
         &mut self,
-        grammar: Grammar,
+        (grammar, object): (Grammar, *const Map),
         members: &[(&String, &Value)],
         comma: &str,
         rest: Rest<'_, 'b>,
     ) -> bool {
-        if members.is_empty() {
+        let Some(&(mut last, _)) = members.first() else {
             return self.text(grammar, "}").is_some_and(|behind| rest(self, behind));
-        }
-        (0..members.len()).any(|i| {
+        };
+        let (mut tried, mut next) = (vec![false; members.len()], 0..members.len());
+        while let Some(i) = next.next() {
+            tried[i] = true;
             let mut others = members.to_vec();
             let (name, value) = others.remove(i);
             let begin = format!("{comma}{}:", Value::from(name.as_str()));
-            let Some(begun) = self.text(grammar.fork(), &begin) else { return false };
-            self.value(begun, value, &mut |own, behind| own.members(behind, &others, ",", &mut *rest))
-        })
+            let Some(begun) = self.text(grammar.fork(), &begin) else { continue };
+            let more = &mut |own: &mut Self, behind| own.members((behind, object), &others, ",", &mut *rest);
+            if self.value(begun, value, more) {
+                return true;
+            }
+            if self.all {
+                continue;
+            }
+            // Only what had no place behind this key is tried before it.
+            let Some((_, stuck)) = self.stuck.take_if(|(of, _)| *of == object) else { return false };
+            let Some(i) = members.iter().position(|(name, _)| **name == stuck) else { return false };
+            (last, next) = (members[i].0, if tried[i] { 0..0 } else { i..i + 1 });
+        }
+        self.stuck = Some((object, last.clone()));
+        false
     }
 
     /// The grammar behind this text, if it takes it.

@@ -38,6 +38,40 @@ fn complements() {
 }
 
 #[test]
+fn multiples_and_what_must_not_be_one() {
+    let all_of = json!({"type": "integer", "allOf": [{"multipleOf": 4}, {"multipleOf": 6},
+        {"not": {"multipleOf": 9}}, {"not": {"enum": [24]}}], "minimum": 1});
+    check(&[
+        (json!({"type": "integer", "not": {"multipleOf": 3}}), &["1", "-7", "100"], &["0", "3", "-111"]),
+        (all_of, &["12", "48", "60"], &["24", "36", "-12", "16", "0"]),
+        (
+            json!({"type": "number", "not": {"multipleOf": 0.5}}),
+            &["0.25", "1.75", "-0.1", "0.500001"],
+            &["0", "1.5", "1.500", "2.0", "-3"],
+        ),
+        (
+            json!({"type": "number", "not": {"type": "integer"}, "multipleOf": 0.5, "minimum": 1}),
+            &["1.5", "12.5"],
+            &["1.0", "2", "0.5", "1.25"],
+        ),
+        (
+            json!({"oneOf": [{"type": "integer", "multipleOf": 3}, {"type": "integer", "multipleOf": 7}]}),
+            &["3", "7", "-14", "9"],
+            &["0", "21", "8", "42"],
+        ),
+        (json!({"type": "integer", "multipleOf": 12, "minimum": 13, "maximum": 30}), &["24"], &["12", "36"]),
+        (
+            json!({"type": "number", "multipleOf": 1e-10, "minimum": 0}),
+            &["0.5", "0.0000000001"],
+            &["0.00000000001"],
+        ),
+    ]);
+    let none = json!({"anyOf": [{"type": "integer", "multipleOf": 12, "minimum": 13, "maximum": 23},
+        {"type": "number", "multipleOf": 2.5, "not": {"multipleOf": 5}, "minimum": 3, "maximum": 7}]});
+    assert!(Bench::new().schema(&none).is_err());
+}
+
+#[test]
 fn exactly_one() {
     let either = json!({"type": "object", "oneOf": [{"required": ["a"]}, {"required": ["b"]}]});
     let same = json!({"oneOf": [

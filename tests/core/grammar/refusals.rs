@@ -59,13 +59,11 @@ fn what_nothing_satisfies_is_found() {
 
 #[test]
 fn what_is_left_out_is_not_said_to_satisfy_nothing() {
-    let whole = |of: i32| json!({"type": "integer", "multipleOf": of, "minimum": 0, "maximum": 200});
-    for schema in
-        [json!({"type": "integer", "not": {"multipleOf": 3}}), json!({"oneOf": [whole(2), whole(3)]})]
-    {
+    for format in ["email", "regex"] {
+        let schema = json!({"type": "string", "not": {"format": format}});
         let Err(Error::Grammar { why, .. }) = Bench::new().schema(&schema) else { panic!("{schema}") };
         let less =
-            "nothing satisfies what can be enforced of it: numbers that must not be multiples are left out";
+            "nothing satisfies what can be enforced of it: some of what is not of this format is left out";
         assert_eq!(why, less, "{schema}");
     }
 }

@@ -30,7 +30,7 @@ impl Parts {
     }
 }
 
-/// The grammar of these rules, of which the first is the start; None where one needs Lark.
+/// The grammar of these rules, of which the first is the start.
 ///
 /// # Errors
 /// What is no regular expression.
@@ -38,10 +38,7 @@ pub(super) fn assemble(
     (rules, conditions): (&[Vec<Line>], &Conditions),
     terminals: &[Expr],
     whitespace: &str,
-) -> Result<Option<Parts>, String> {
-    if rules.iter().flatten().flatten().any(|s| matches!(s, Symbol::Json(_))) {
-        return Ok(None);
-    }
+) -> Result<Parts, String> {
     let mut lexer = LexerSpec::new().map_err(|e| e.to_string())?;
     lexer.regex_builder.unicode(true);
     lexer.regex_builder.utf8(true);
@@ -75,7 +72,7 @@ pub(super) fn assemble(
             added.map_err(|e| e.to_string())?;
         }
     }
-    Ok(Some(Parts { grammar: assembly.grammar, lexer: assembly.lexer }))
+    Ok(Parts { grammar: assembly.grammar, lexer: assembly.lexer })
 }
 
 /// A grammar that is being put together.
@@ -114,14 +111,14 @@ impl Assembly<'_> {
             Symbol::Rule(rule) => self.rules[*rule],
             Symbol::Star(rule) => self.times(self.rules[*rule], 0, None)?,
             Symbol::Times(rule, least, most) => self.times(self.rules[*rule], *least, *most)?,
-            Symbol::Terminal(terminal) => self.lexeme(&Expr::Of(*terminal))?,
+            Symbol::Terminal(terminal) | Symbol::Multiples(terminal) => self.lexeme(&Expr::Of(*terminal))?,
             Symbol::Text(text) => self.lexeme(&Expr::Text(text.to_string()))?,
             Symbol::Fresh(rule) => return Ok((self.rules[*rule], ParamExpr::Const(ParamValue(0)))),
             Symbol::Past(rule, bit) => {
                 return Ok((self.rules[*rule], ParamExpr::BitOr(ParamValue(1 << bit))));
             }
             Symbol::Same(rule) => return Ok((self.rules[*rule], ParamExpr::SelfRef)),
-            Symbol::Json(_) | Symbol::Needs(_) => return Err("a rule needs Lark. This is a bug.".to_owned()),
+            Symbol::Needs(_) => return Err("a rule is not pruned. This is a bug.".to_owned()),
         };
         Ok((plain, ParamExpr::Null))
     }

@@ -1,5 +1,7 @@
 //! What terminals are: regular expressions closed under and, or and not.
 
+use super::decimal::Decimal;
+use super::multiple;
 use llguidance::derivre::{ExprRef, RegexAst, RegexBuilder};
 use serde_json::Value;
 
@@ -21,6 +23,8 @@ pub(super) enum Expr {
     All(Vec<Expr>),
     /// What any of them has.
     Any(Vec<Expr>),
+    /// Those that keep conditions on what divides them (true) and what doesn't, among texts of numbers.
+    Multiples(Box<Expr>, Vec<(Decimal, bool)>),
 }
 
 impl Expr {
@@ -34,6 +38,7 @@ impl Expr {
             Expr::Not(inner) => format!("~{}", inner.within()),
             Expr::All(parts) => joined(parts, " & "),
             Expr::Any(parts) => joined(parts, " | "),
+            Expr::Multiples(..) => unreachable!("Lark has a rule for it. This is a bug."),
         }
     }
 
@@ -62,6 +67,10 @@ impl Expr {
             Expr::All(parts) | Expr::Any(parts) if parts.len() == 1 => return parts[0].build(builder, of),
             Expr::Text(text) => RegexAst::Literal(text.clone()),
             Expr::Not(inner) => RegexAst::Not(Box::new(RegexAst::ExprRef(inner.build(builder, of)?))),
+            Expr::Multiples(within, by) => {
+                let within = RegexAst::ExprRef(within.build(builder, of)?);
+                RegexAst::And([within].into_iter().chain(multiple::conditions(by)).collect())
+            }
             Expr::All(parts) | Expr::Any(parts) => {
                 let part = |part: &Expr| part.build(builder, of).map(RegexAst::ExprRef);
                 let parts = parts.iter().map(part).collect::<Result<_, _>>()?;

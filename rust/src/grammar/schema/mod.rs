@@ -9,6 +9,7 @@
 mod arena;
 mod assemble;
 mod combine;
+mod decimal;
 mod evaluated;
 mod explain;
 mod expr;
@@ -16,6 +17,7 @@ mod formats;
 mod keywords;
 mod library;
 mod logic;
+mod multiple;
 mod number;
 mod numeral;
 mod pattern;
@@ -36,7 +38,6 @@ use super::budget::Budget;
 use crate::config::GrammarConfig;
 use crate::error::{Error, Result};
 use arena::Arena;
-pub(super) use assemble::Parts;
 pub(super) use library::Library;
 use llguidance::api::GrammarWithLexer;
 use read::Reader;
@@ -76,7 +77,11 @@ impl<'a> Together<'a> {
             let why = format!("the digits of the divisors of all schemas sum up to more than {most}");
             return Err(refuse("", "multipleOf", why));
         }
-        self.larks.push(prepared.lark());
+        let Some(lark) = prepared.lark() else {
+            let why = "numbers that must not be multiples cannot be part of another grammar: leave not out";
+            return Err(refuse("", "multipleOf", why));
+        };
+        self.larks.push(lark);
         Ok(name(self.larks.len() - 1))
     }
 

@@ -1,7 +1,8 @@
 //! How numbers are written: expressions for the texts of numbers within bounds.
 
+use super::decimal::Decimal;
 use super::expr::Expr;
-use super::number::{Cell, Decimal, End};
+use super::number::{Cell, End};
 
 /// A whole number.
 const WHOLE: &str = "-?(?:0|[1-9][0-9]*)";
@@ -42,15 +43,6 @@ pub(super) fn terminal(cell: &Cell, style: Style) -> Expr {
     parts.extend(cell.low.map(|(low, own)| Expr::Regex(from(low, own))));
     parts.extend(cell.high.map(|(high, own)| Expr::Regex(up_to(high, own))));
     Expr::All(parts)
-}
-
-/// The multiples of a divisor of 100 among whole numbers: their last two digits tell. None for others.
-pub(super) fn multiples(by: Decimal) -> Option<Expr> {
-    let d = u32::try_from(by.digits).ok().filter(|d| by.is_whole() && 100 % *d == 0)?;
-    let all = (0..100).filter(|n| n % d == 0);
-    let short: Vec<String> = all.clone().filter(|n| *n < 10).map(|n: u32| n.to_string()).collect();
-    let long: Vec<String> = all.map(|n| format!("{n:02}")).collect();
-    Some(Expr::Regex(format!("-?(?:[0-9]*(?:{})|(?:{}))", long.join("|"), short.join("|"))))
 }
 
 /// Whole numbers from one to another.
@@ -246,15 +238,5 @@ mod tests {
                 }
             }
         }
-    }
-
-    #[test]
-    fn last_digits_tell_multiples() {
-        let Some(Expr::Regex(rx)) = multiples(Decimal::new(4, 0)) else { panic!() };
-        let mut rx = Regex::new(&rx).unwrap();
-        for n in [0, 4, 8, 12, 100, 1234, -16, -2] {
-            assert_eq!(rx.is_match(&n.to_string()), n % 4 == 0, "{n}");
-        }
-        assert!(multiples(Decimal::new(3, 0)).is_none() && multiples(Decimal::new(5, 1)).is_none());
     }
 }

@@ -1,9 +1,9 @@
 //! Reads schemas as sets of values.
 
 use super::arena::{Arena, Id, ROOT, Target};
+use super::decimal;
 use super::keywords::{Draft, Types};
 use super::logic::{FALSE, Node, TRUE};
-use super::number;
 use super::refuse;
 use super::set::{ALL, Leaf, NONE, Scope, Set, SetId, Sets, Term};
 use crate::config::GrammarConfig;
@@ -261,7 +261,7 @@ impl<'a> Reader<'a> {
         if list.len() > MAX_ENUM {
             return Err(refuse(pointer, keyword, format!("more than {MAX_ENUM} entries")));
         }
-        self.sets.values(list).map_err(|_| refuse(pointer, keyword, number::TOO_LONG))
+        self.sets.values(list).map_err(|_| refuse(pointer, keyword, decimal::TOO_LONG))
     }
 
     fn reference(&mut self, id: Id, scope: Scope) -> Result<SetId> {

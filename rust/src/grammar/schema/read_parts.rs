@@ -1,10 +1,11 @@
 //! Reads single keywords as sets of values.
 
 use super::arena::Id;
+use super::decimal::{self, Decimal};
 use super::formats::{self, Format};
 use super::keywords::Draft;
 use super::logic::{F, FALSE, TRUE};
-use super::number::{self, Cell, Decimal, Kind};
+use super::number::{self, Cell, Kind};
 use super::read::{Keywords, Reader};
 use super::refuse;
 use super::set::{Counted, Item, Key, Scope, Set, SetId};
@@ -44,7 +45,7 @@ impl Reader<'_> {
             None if huge && keyword.to_lowercase().ends_with("minimum") && n.as_f64() < Some(0.0) => {
                 Decimal { digits: -BIG.digits, scale: 0 }
             }
-            None => return self.wrong(id, keyword, number::TOO_LONG),
+            None => return self.wrong(id, keyword, decimal::TOO_LONG),
         };
         let own = |flagged: &str| keyword.starts_with(['m']) && !flag(flagged);
         let cell = match keyword {

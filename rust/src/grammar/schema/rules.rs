@@ -16,8 +16,8 @@ pub(super) enum Symbol {
     Terminal(Terminal),
     /// This text.
     Text(Rc<str>),
-    /// What llguidance's own schemas accept, in Lark alone.
-    Json(Rc<str>),
+    /// A terminal of numbers with conditions on what divides them, which in Lark is a rule.
+    Multiples(Terminal),
     /// As often as one likes.
     Star(Rule),
     /// So many times at least and at most.
@@ -118,7 +118,7 @@ pub(super) fn counted((first, more): (Rule, Rule), least: u32, most: Option<u32>
 
 fn rule_of(symbol: &Symbol) -> Option<Rule> {
     match symbol {
-        Symbol::Terminal(_) | Symbol::Text(_) | Symbol::Json(_) => None,
+        Symbol::Terminal(_) | Symbol::Text(_) | Symbol::Multiples(_) => None,
         Symbol::Times(_, _, Some(0)) => None,
         Symbol::Rule(r) | Symbol::Star(r) | Symbol::Times(r, ..) | Symbol::Needs(r) => Some(*r),
         Symbol::Fresh(r) | Symbol::Past(r, _) | Symbol::Same(r) => Some(*r),
@@ -127,7 +127,7 @@ fn rule_of(symbol: &Symbol) -> Option<Rule> {
 
 fn is_live(symbol: &Symbol, lives: &[bool]) -> bool {
     match symbol {
-        Symbol::Terminal(_) | Symbol::Text(_) | Symbol::Json(_) => true,
+        Symbol::Terminal(_) | Symbol::Text(_) | Symbol::Multiples(_) => true,
         Symbol::Star(_) | Symbol::Times(_, 0, _) => true,
         Symbol::Rule(r) | Symbol::Times(r, ..) | Symbol::Needs(r) => lives[*r],
         Symbol::Fresh(r) | Symbol::Past(r, _) | Symbol::Same(r) => lives[*r],
@@ -156,7 +156,7 @@ fn put(symbol: &Symbol, out: &mut String) {
         Symbol::Rule(r) => write!(out, "r{r} "),
         Symbol::Terminal(terminal) => write!(out, "T{terminal} "),
         Symbol::Text(text) => write!(out, "{} ", quoted(text)),
-        Symbol::Json(schema) => write!(out, "%json {schema} "),
+        Symbol::Multiples(terminal) => write!(out, "m{terminal} "),
         Symbol::Star(r) => write!(out, "r{r}* "),
         Symbol::Times(r, least, None) => write!(out, "r{r}{{{least},}} "),
         Symbol::Times(r, least, Some(most)) => write!(out, "r{r}{{{least},{most}}} "),

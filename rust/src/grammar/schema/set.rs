@@ -4,8 +4,9 @@
 //! are looked into only when the grammar is written, so a schema may contain itself.
 
 use super::arena::Id;
+use super::decimal::Decimal;
 use super::logic::{F, FALSE, Logic, TRUE};
-use super::number::{self, Cell, Cells, Decimal, Kind};
+use super::number::{self, Cell, Cells, Kind};
 use super::strings::Strings;
 use serde_json::Value;
 use std::collections::{BTreeSet, HashMap, HashSet};

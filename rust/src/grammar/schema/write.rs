@@ -8,6 +8,7 @@ use super::arena::{Id, ROOT};
 use super::assemble::{Parts, assemble};
 use super::expr::{Expr, Terminal};
 use super::logic::{F, FALSE, Node, TRUE};
+use super::multiple;
 use super::number::{self, Cell, Kind};
 use super::numeral::{self, Style};
 use super::pattern;
@@ -17,15 +18,14 @@ use super::rules::{self, Conditions, Line, Rule, Symbol};
 use super::set::{Leaf, Set, Term};
 use super::strings::{Piece, length};
 use crate::error::Result;
-use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::rc::Rc;
 
 /// Divisibility by n is an automaton of n states: 9,973 take 60 ms, a hundred of about 9,000 take 6.7 s.
 pub(super) const MAX_DIVISORS: f64 = 10_000.0;
-/// A 64-bit float holds all whole numbers up to this one.
-const EXACT: i128 = 1 << 53;
+/// Most decimals of a divisor, for the lexer's 32-bit remainders.
+const MAX_SCALE: u32 = 8;
 
 /// A character of a JSON string.
 const CHARACTER: &str = r#"(?:[^"\\\x00-\x1f\x7f]|\\["\\bfnrt]|\\u00(?:0[0-7be-f]|1[0-9a-f]|7f))"#;
@@ -43,6 +43,8 @@ pub(super) struct Writer<'r, 'a> {
     /// Rules with a parameter, each with a condition for every alternative.
     pub(super) conditions: Conditions,
     terminals: Vec<Expr>,
+    /// Terminals with conditions on what divides numbers, as rules of Lark where that can say them.
+    multiples: HashMap<Terminal, Option<String>>,
     numbers: HashMap<Expr, Terminal>,
     texts: HashMap<F, Terminal>,
     values: HashMap<Term, Rule>,
@@ -60,6 +62,7 @@ impl<'r, 'a> Writer<'r, 'a> {
             rules: Vec::new(),
             conditions: Conditions::new(),
             terminals: Vec::new(),
+            multiples: HashMap::new(),
             numbers: HashMap::new(),
             texts: HashMap::new(),
             values: HashMap::new(),
@@ -137,7 +140,14 @@ impl<'r, 'a> Writer<'r, 'a> {
     pub(super) fn no_string(&mut self, strings: F) -> Result<bool> {
         self.reader.arena.budget.spend(20)?;
         match self.reader.sets.strings.is_empty(strings) {
-            Ok(empty) => Ok(empty),
+            Ok(false) => Ok(false),
+            Ok(true) => {
+                let atoms = self.reader.sets.strings.logic.atoms(strings);
+                if atoms.iter().any(|piece| matches!(piece, Piece::Part(_, _, false))) {
+                    self.formats_left_out()?;
+                }
+                Ok(true)
+            }
             Err(_) => self.refuse("pattern", "too complex to tell whether any text matches: make it simpler"),
         }
     }
@@ -192,8 +202,7 @@ impl<'r, 'a> Writer<'r, 'a> {
                 regex(format!("\"{}\"", length(CHARACTER, least, most)))
             }
             Node::Atom(Piece::Part(_, within, false)) => {
-                let pointer = self.reader.arena[self.at].pointer.clone();
-                self.reader.narrow(&pointer, "format", "some of what is not of this format is left out")?;
+                self.formats_left_out()?;
                 match within {
                     Some(rx) => {
                         let others = self.reader.sets.strings.regex(&rx, false);
@@ -208,6 +217,11 @@ impl<'r, 'a> Writer<'r, 'a> {
                 Expr::All([vec![Expr::Of(self.strings(TRUE)?)], not].concat())
             }
         })
+    }
+
+    fn formats_left_out(&mut self) -> Result<()> {
+        let pointer = self.reader.arena[self.at].pointer.clone();
+        self.reader.narrow(&pointer, "format", "some of what is not of this format is left out")
     }
 
     /// The terminals of parts; what must not be is marked.
@@ -226,97 +240,51 @@ impl<'r, 'a> Writer<'r, 'a> {
         Ok(all)
     }
 
-    /// Terminals for numbers, and lines for what takes an automaton of its own.
+    /// Terminals for numbers, and lines for those with conditions on what divides them.
     fn numbers(&mut self, set: &Set, texts: &mut Vec<Expr>) -> Result<Vec<Line>> {
         let (mut lines, mut covered) = (Vec::new(), Vec::new());
         for cell in &set.fraction {
             let same = number::tidy(vec![cell.clone()], Kind::Whole);
             let missing = number::and(&same, &number::not(&set.whole, Kind::Whole), Kind::Whole);
             let both = missing.is_empty() && cell.single().is_none();
-            match cell.by.as_slice() {
-                [] => texts.push(numeral::terminal(cell, if both { Style::Any } else { Style::Fraction })),
-                [(_, true)] if both => lines.extend(self.multiples(cell, "number")?),
-                _ => self.left_out("numbers that are not whole are left out")?,
-            }
+            lines.extend(self.cell(cell, if both { Style::Any } else { Style::Fraction }, texts)?);
             if both {
                 covered.extend(same);
             }
         }
         let covered = number::tidy(covered, Kind::Whole);
         for cell in number::and(&set.whole, &number::not(&covered, Kind::Whole), Kind::Whole) {
-            match cell.by.as_slice() {
-                [(_, true)] => lines.extend(self.multiples(&cell, "integer")?),
-                [] if cell.single().is_some_and(|n| self.reader.sets.with_point.contains(&n)) => {
-                    texts.extend(
-                        cell.single().into_iter().flat_map(|n| [n.text(), n.text() + ".0"]).map(Expr::Text),
-                    );
-                }
-                by => {
-                    let multiples = |(d, yes): &(number::Decimal, bool)| {
-                        let all = numeral::multiples(*d)?;
-                        Some(if *yes { all } else { Expr::Not(Box::new(all)) })
-                    };
-                    let by: Option<Vec<Expr>> = by.iter().map(multiples).collect();
-                    let plain = Cell { by: Vec::new(), ..cell.clone() };
-                    match by {
-                        Some(by) => {
-                            texts.push(Expr::All(
-                                [vec![numeral::terminal(&plain, Style::Whole)], by].concat(),
-                            ));
-                        }
-                        None => self.left_out("numbers that must not be multiples are left out")?,
-                    }
-                }
+            match cell.single().filter(|n| self.reader.sets.with_point.contains(n)) {
+                Some(n) => texts.extend([n.text(), n.text() + ".0"].map(Expr::Text)),
+                None => lines.extend(self.cell(&cell, Style::Whole, texts)?),
             }
         }
         Ok(lines)
     }
 
-    fn left_out(&mut self, why: &str) -> Result<()> {
-        let pointer = self.reader.arena[self.at].pointer.clone();
-        self.reader.narrow(&pointer, "multipleOf", why)
-    }
-
-    /// Multiples, as llguidance's own schemas have them: with each number of decimals in turn.
-    fn multiples(&mut self, cell: &Cell, kind: &str) -> Result<Vec<Line>> {
-        let Some((by, _)) = cell.by.first().copied() else { return Ok(Vec::new()) };
-        let mut lines = Vec::new();
-        let exact = |n: i128| n.abs() <= EXACT;
-        let ends = [cell.low, cell.high];
-        if !exact(by.digits) || !ends.iter().flatten().all(|(n, _)| exact(n.digits)) {
-            return self.refuse("multipleOf", number::TOO_LONG);
+    /// The numbers of a cell: a terminal, or a line.
+    fn cell(&mut self, cell: &Cell, style: Style, texts: &mut Vec<Expr>) -> Result<Option<Line>> {
+        if cell.by.is_empty() {
+            texts.push(numeral::terminal(cell, style));
+            return Ok(None);
         }
-        for scale in 0..=by.scale {
-            // The least common multiple with 10^-scale.
-            let grid = number::tidy(
-                vec![Cell {
-                    by: vec![(by, true), (number::Decimal { digits: 1, scale }, true)],
-                    ..Cell::default()
-                }],
-                Kind::Fraction,
-            );
-            let step = match grid.first().and_then(|c| c.by.first()) {
-                Some((step, _)) if scale > 0 => *step,
-                _ => number::Decimal::new(whole_step(by), 0),
-            };
-            self.divisors += step.digits as f64;
-            if self.divisors > MAX_DIVISORS {
-                let why = format!("the digits of all divisors sum up to more than {MAX_DIVISORS}");
-                return self.refuse("multipleOf", why);
-            }
-            let mut schema = json!({"type": kind, "x-guidance": {"whitespace_pattern": WHITESPACE}});
-            let number = |n: number::Decimal| serde_json::from_str::<Value>(&n.text()).unwrap_or_default();
-            schema["multipleOf"] = number(step);
-            for (end, own, key) in
-                [(cell.low, "minimum", "exclusiveMinimum"), (cell.high, "maximum", "exclusiveMaximum")]
-            {
-                if let Some((n, is_own)) = end {
-                    schema[if is_own { own } else { key }] = number(n);
-                }
-            }
-            lines.push(vec![Symbol::Json(Rc::from(schema.to_string()))]);
+        if cell.by.iter().any(|(d, _)| d.digits > 1 && d.scale > MAX_SCALE) {
+            return self.refuse("multipleOf", format!("has more than {MAX_SCALE} decimals: round it"));
         }
-        Ok(lines)
+        self.divisors += cell.states() as f64;
+        if self.divisors > MAX_DIVISORS {
+            let why = format!("the digits of all divisors sum up to more than {MAX_DIVISORS}");
+            return self.refuse("multipleOf", why);
+        }
+        let within = Box::new(numeral::terminal(cell, style));
+        let terminal = self.terminal(Expr::Multiples(within, cell.by.clone()));
+        let lark = match style {
+            Style::Whole => multiple::in_lark(cell, "integer", WHITESPACE),
+            Style::Any => multiple::in_lark(cell, "number", WHITESPACE),
+            Style::Fraction => None,
+        };
+        self.multiples.insert(terminal, lark);
+        Ok(Some(vec![Symbol::Multiples(terminal)]))
     }
 
     /// The whole grammar.
@@ -328,8 +296,8 @@ impl<'r, 'a> Writer<'r, 'a> {
         if self.rules[0].is_empty() {
             return self.refuse("schema", "nothing satisfies it");
         }
-        let Writer { rules, conditions, terminals, divisors, .. } = self;
-        Ok(Written { rules, conditions, terminals, divisors })
+        let Writer { rules, conditions, terminals, multiples, divisors, .. } = self;
+        Ok(Written { rules, conditions, terminals, multiples, divisors })
     }
 
     /// Whether the first rule derives a text.
@@ -344,28 +312,30 @@ pub(in crate::grammar) struct Written {
     rules: Vec<Vec<Line>>,
     conditions: Conditions,
     terminals: Vec<Expr>,
+    multiples: HashMap<Terminal, Option<String>>,
     /// The sum of all divisors.
     pub(super) divisors: f64,
 }
 
 impl Written {
-    /// In Lark.
-    pub(in crate::grammar) fn lark(&self) -> String {
+    /// In Lark; None where that cannot say it.
+    pub(in crate::grammar) fn lark(&self) -> Option<String> {
         let mut out = format!("%llguidance {{\"ignore_once\": true}}\n%ignore /{WHITESPACE}/\nstart: r0\n");
         out.push_str(&rules::print(&self.rules, &self.conditions));
         for (i, expression) in self.terminals.iter().enumerate() {
-            let _ = writeln!(out, "T{i}: {}", expression.lark());
+            let _ = match self.multiples.get(&i) {
+                Some(lark) => writeln!(out, "m{i}: {}", lark.as_ref()?),
+                None => writeln!(out, "T{i}: {}", expression.lark()),
+            };
         }
-        out
+        Some(out)
     }
 
-    /// The same for llguidance, where that can take it; see [`assemble`].
-    pub(in crate::grammar) fn parts(&self) -> Result<Option<Parts>, String> {
+    /// The same for llguidance; see [`assemble`].
+    ///
+    /// # Errors
+    /// What llguidance refuses.
+    pub(in crate::grammar) fn parts(&self) -> Result<Parts, String> {
         assemble((&self.rules, &self.conditions), &self.terminals, WHITESPACE)
     }
-}
-
-fn whole_step(by: number::Decimal) -> i128 {
-    let cells = number::tidy(vec![Cell { by: vec![(by, true)], ..Cell::default() }], Kind::Whole);
-    cells.first().and_then(|c| c.by.first()).map_or(1, |(d, _)| d.digits)
 }

@@ -3,8 +3,9 @@
 //! Which values have been there is remembered where they can be listed; elsewhere, which kinds of values have: two of
 //! different kinds differ.
 
+use super::decimal::Decimal;
 use super::logic::{F, FALSE, Node, TRUE};
-use super::number::{self, Cell, Decimal, Kind};
+use super::number::{self, Cell, Kind};
 use super::pattern;
 use super::rules::{BITS, Line, Rule, Symbol, and, is_clear};
 use super::set::{Item, Key, Set, SetId, Term};
