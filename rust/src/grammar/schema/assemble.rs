@@ -3,13 +3,17 @@
 //! The same could be written in Lark, and is where a grammar has parts in other hands: but llguidance makes a lexer for Lark's
 //! syntax each time that it reads some, which takes as long as all else that a compilation does.
 
-use super::expr::{Expr, Terminal};
+use super::WHITESPACE;
+use super::expr::{Expr, Known, Terminal};
+use super::numeral;
+use super::pattern;
 use super::rules::{Conditions, Line, Symbol};
 use llguidance::api::{ParserLimits, SkipSpec};
 use llguidance::derivre::{ExprRef, RegexAst, RegexBuilder};
 use llguidance::earley::lexerspec::{LexemeClass, LexerSpec};
 use llguidance::earley::{Grammar, ParamCond, ParamExpr, ParamValue, SymIdx, SymbolProps};
 use std::collections::HashMap;
+use std::sync::LazyLock;
 
 /// Repetitions are put together from so many at a time, so that their rules grow with the logarithm of a count. As many as
 /// llguidance's own have.
@@ -37,19 +41,14 @@ impl Parts {
 pub(super) fn assemble(
     (rules, conditions): (&[Vec<Line>], &Conditions),
     terminals: &[Expr],
-    whitespace: &str,
 ) -> Result<Parts, String> {
-    let mut lexer = LexerSpec::new().map_err(|e| e.to_string())?;
-    lexer.regex_builder.unicode(true);
-    lexer.regex_builder.utf8(true);
-    let class = lexer
-        .setup_lexeme_class_with_skip(SkipSpec::once(RegexAst::Regex(whitespace.to_owned())))
-        .map_err(|e| e.to_string())?;
+    static COMMON: LazyLock<Result<Common, String>> = LazyLock::new(Common::new);
+    let Common { lexer, class, regexes } = COMMON.as_ref()?;
     let mut assembly = Assembly {
         grammar: Grammar::new(None),
-        lexer,
-        class,
-        terminals: Terminals { all: terminals, built: vec![None; terminals.len()] },
+        lexer: lexer.clone(),
+        class: *class,
+        terminals: Terminals { all: terminals, built: vec![None; terminals.len()], regexes },
         lexemes: HashMap::new(),
         rules: Vec::new(),
         repeated: HashMap::new(),
@@ -73,6 +72,34 @@ pub(super) fn assemble(
         }
     }
     Ok(Parts { grammar: assembly.grammar, lexer: assembly.lexer })
+}
+
+/// What grammars begin with: the white space that is skipped, and expressions that most of them have. To read one takes 10 to
+/// 30 us.
+struct Common {
+    lexer: LexerSpec,
+    class: LexemeClass,
+    regexes: HashMap<String, ExprRef>,
+}
+
+impl Common {
+    fn new() -> Result<Self, String> {
+        let mut lexer = LexerSpec::new().map_err(|e| e.to_string())?;
+        lexer.regex_builder.unicode(true);
+        lexer.regex_builder.utf8(true);
+        let class = lexer
+            .setup_lexeme_class_with_skip(SkipSpec::once(RegexAst::Regex(WHITESPACE.to_owned())))
+            .map_err(|e| e.to_string())?;
+        let mut regexes = HashMap::new();
+        for rx in [&pattern::any(), numeral::NUMBER, numeral::WHOLE] {
+            regexes.insert(rx.to_owned(), regex(&mut lexer.regex_builder, rx)?);
+        }
+        Ok(Common { lexer, class, regexes })
+    }
+}
+
+fn regex(builder: &mut RegexBuilder, rx: &str) -> Result<ExprRef, String> {
+    builder.mk_regex(rx).map_err(|e| format!("invalid regex {rx:?}: {e}"))
 }
 
 /// A grammar that is being put together.
@@ -191,11 +218,16 @@ impl Assembly<'_> {
 struct Terminals<'a> {
     all: &'a [Expr],
     built: Vec<Option<ExprRef>>,
+    /// Regular expressions that are there already.
+    regexes: &'a HashMap<String, ExprRef>,
 }
 
 impl Terminals<'_> {
     fn build(&mut self, builder: &mut RegexBuilder, expr: &Expr) -> Result<ExprRef, String> {
-        expr.build(builder, &mut |builder, terminal| self.of(builder, terminal))
+        expr.build(builder, &mut |builder, known| match known {
+            Known::Terminal(terminal) => self.of(builder, terminal),
+            Known::Regex(rx) => self.regexes.get(rx).map_or_else(|| regex(builder, rx), |known| Ok(*known)),
+        })
     }
 
     fn of(&mut self, builder: &mut RegexBuilder, terminal: Terminal) -> Result<ExprRef, String> {

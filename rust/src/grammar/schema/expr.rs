@@ -27,6 +27,12 @@ pub(super) enum Expr {
     Multiples(Box<Expr>, Vec<(Decimal, bool)>),
 }
 
+/// What has been built before, perhaps.
+pub(super) enum Known<'a> {
+    Terminal(Terminal),
+    Regex(&'a str),
+}
+
 impl Expr {
     /// As Lark reads it.
     pub(super) fn lark(&self) -> String {
@@ -50,20 +56,18 @@ impl Expr {
         }
     }
 
-    /// As the lexer has it; `of` gives other terminals.
+    /// As the lexer has it; `of` gives other terminals and regular expressions.
     ///
     /// # Errors
     /// What is no regular expression.
     pub(super) fn build(
         &self,
         builder: &mut RegexBuilder,
-        of: &mut dyn FnMut(&mut RegexBuilder, Terminal) -> Result<ExprRef, String>,
+        of: &mut dyn FnMut(&mut RegexBuilder, Known<'_>) -> Result<ExprRef, String>,
     ) -> Result<ExprRef, String> {
         let ast = match self {
-            Expr::Of(terminal) => return of(builder, *terminal),
-            Expr::Regex(rx) => {
-                return builder.mk_regex(rx).map_err(|e| format!("invalid regex {rx:?}: {e}"));
-            }
+            Expr::Of(terminal) => return of(builder, Known::Terminal(*terminal)),
+            Expr::Regex(rx) => return of(builder, Known::Regex(rx)),
             Expr::All(parts) | Expr::Any(parts) if parts.len() == 1 => return parts[0].build(builder, of),
             Expr::Text(text) => RegexAst::Literal(text.clone()),
             Expr::Not(inner) => RegexAst::Not(Box::new(RegexAst::ExprRef(inner.build(builder, of)?))),

@@ -5,9 +5,9 @@ use super::expr::Expr;
 use super::number::{Cell, End};
 
 /// A whole number.
-const WHOLE: &str = "-?(?:0|[1-9][0-9]*)";
+pub(super) const WHOLE: &str = "-?(?:0|[1-9][0-9]*)";
 /// Any number. Exponents stay below 300: readers have 64-bit floats, which end at 10^308.
-const NUMBER: &str = r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[12]?[0-9]{1,2})?";
+pub(super) const NUMBER: &str = r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[12]?[0-9]{1,2})?";
 /// One without exponent: with one, its size could not be told from its digits.
 const PLAIN: &str = r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?";
 const UNSIGNED: &str = r"(?:0|[1-9][0-9]*)(?:\.[0-9]+)?";

@@ -218,6 +218,14 @@ fn spelled(c: char) -> Option<String> {
     Some(format!("\\{letter}"))
 }
 
+/// A character of a JSON string.
+pub(super) const CHARACTER: &str = r#"(?:[^"\\\x00-\x1f\x7f]|\\["\\bfnrt]|\\u00(?:0[0-7be-f]|1[0-9a-f]|7f))"#;
+
+/// The expression for the JSON texts of all strings.
+pub(super) fn any() -> String {
+    format!("\"{CHARACTER}*\"")
+}
+
 /// The JSON text of a string.
 pub(super) fn quoted(text: &str) -> String {
     let inner: String = text.chars().map(|c| spelled(c).unwrap_or_else(|| c.to_string())).collect();
@@ -261,9 +269,16 @@ fn quoted_class(class: &ClassUnicode) -> Hir {
     plain.difference(&special);
     rest.intersect(&special);
     let rest = rest.ranges().iter().flat_map(|r| r.start()..=r.end());
-    let mut all = vec![Hir::class(Class::Unicode(plain))];
-    all.extend(rest.filter_map(spelled).map(|text| Hir::literal(text.into_bytes())));
-    Hir::alternation(all)
+    let spelled: Vec<String> = rest.filter_map(spelled).collect();
+    // Expressions are read again by the lexer: one with a branch for each control character takes it five times as long.
+    let ends = |begin: &&str| {
+        let last = spelled.iter().filter_map(|text| text.strip_prefix(*begin)?.parse().ok());
+        let class = Hir::class(Class::Unicode(ClassUnicode::new(last.map(|c| range(c, c)))));
+        Hir::concat(vec![Hir::literal(begin.as_bytes()), class])
+    };
+    let escapes = ["\\", "\\u000", "\\u001", "\\u007"];
+    let some = escapes.iter().filter(|begin| spelled.iter().any(|text| text.starts_with(**begin)));
+    Hir::alternation([Hir::class(Class::Unicode(plain))].into_iter().chain(some.map(ends)).collect())
 }
 
 #[cfg(test)]

@@ -2,9 +2,13 @@
 
 use super::logic::{F, FALSE, Logic, Node, TRUE};
 use super::pattern;
-use llguidance::derivre::{Regex, RegexAst, RegexBuilder};
+use llguidance::derivre::raw::{ExprSet, RelevanceCache};
+use llguidance::derivre::{ExprRef, Regex};
+use regex_syntax::Parser;
 use std::collections::{BTreeSet, HashMap};
+use std::fmt;
 use std::rc::Rc;
+use std::sync::LazyLock;
 
 /// Steps to find out whether any text satisfies all of some expressions.
 const FUEL: u64 = 500_000;
@@ -28,7 +32,7 @@ pub(super) enum Piece {
 pub(super) struct Strings {
     pub(super) logic: Logic<Piece>,
     matchers: HashMap<Rc<str>, Option<Regex>>,
-    empty: HashMap<F, bool>,
+    space: Space,
 }
 
 /// Sets are built within limits: where they are met, nothing is known of the set.
@@ -43,7 +47,7 @@ impl Strings {
             Piece::Part(rx, within, yes) => Some(Piece::Part(Rc::clone(rx), within.clone(), !yes)),
             Piece::Length(..) => None,
         };
-        Strings { logic: Logic::new(opposite), matchers: HashMap::new(), empty: HashMap::new() }
+        Strings { logic: Logic::new(opposite), matchers: HashMap::new(), space: Space::new() }
     }
 
     pub(super) fn texts(&mut self, list: impl IntoIterator<Item = String>) -> F {
@@ -186,33 +190,74 @@ impl Strings {
             Node::All(parts) if parts.is_empty() => return Ok(false),
             _ => {}
         }
-        if let Some(known) = self.empty.get(&f) {
-            return Ok(*known);
-        }
-        let any = RegexAst::Regex("(?s:.*)".to_owned());
-        let ast = RegexAst::And(vec![any, self.ast(f)]);
-        let mut builder = RegexBuilder::new();
-        let set = builder.mk(&ast).map_err(|_| TooComplex)?;
-        let known = builder.exprset().is_positive(set);
-        let empty = !known && builder.into_regex_limited(set, FUEL).map_err(|_| TooComplex)?.always_empty();
-        self.empty.insert(f, empty);
-        Ok(empty)
+        let all = self.expression(f)?;
+        let Space { exprs, relevance, texts, .. } = &mut self.space;
+        let set = exprs.mk_and(&mut vec![*texts, all]);
+        relevance.is_non_empty_limited(exprs, set, FUEL).map(|some| !some).map_err(|_| TooComplex)
     }
 
-    fn ast(&self, f: F) -> RegexAst {
-        let signed = |ast, yes| if yes { ast } else { RegexAst::Not(Box::new(ast)) };
-        match self.logic.node(f) {
-            Node::All(parts) => RegexAst::And(parts.iter().map(|f| self.ast(*f)).collect()),
-            Node::Any(parts) => RegexAst::Or(parts.iter().map(|f| self.ast(*f)).collect()),
-            Node::Atom(Piece::Texts(list, yes)) => {
-                signed(RegexAst::Or(list.iter().cloned().map(RegexAst::Literal).collect()), *yes)
-            }
-            Node::Atom(Piece::Regex(rx, yes)) => signed(RegexAst::Regex(rx.to_string()), *yes),
-            Node::Atom(Piece::Part(rx, _, true)) => RegexAst::Regex(rx.to_string()),
-            Node::Atom(Piece::Part(_, None, false)) => RegexAst::NoMatch,
-            Node::Atom(Piece::Part(_, Some(rx), false)) => signed(RegexAst::Regex(rx.to_string()), false),
-            Node::Atom(Piece::Length(least, most)) => RegexAst::Regex(length("(?s:.)", *least, *most)),
+    /// The set among the expressions, with texts that are no UTF-8 where something is negated.
+    fn expression(&mut self, f: F) -> Result<ExprRef, TooComplex> {
+        if let Some(known) = self.space.known.get(&f) {
+            return Ok(*known);
         }
+        let node = self.logic.node(f).clone();
+        let (Node::All(parts) | Node::Any(parts)) = &node else {
+            let Node::Atom(piece) = &node else { return Err(TooComplex) };
+            let expression = self.space.piece(piece)?;
+            self.space.known.insert(f, expression);
+            return Ok(expression);
+        };
+        let mut parts = parts.iter().map(|f| self.expression(*f)).collect::<Result<Vec<_>, _>>()?;
+        let is_all = matches!(node, Node::All(_));
+        let exprs = &mut self.space.exprs;
+        let expression = if is_all { exprs.mk_and(&mut parts) } else { exprs.mk_or(&mut parts) };
+        self.space.known.insert(f, expression);
+        Ok(expression)
+    }
+}
+
+/// Expressions of one document, and what is known of them.
+#[derive(Clone)]
+struct Space {
+    exprs: ExprSet,
+    relevance: RelevanceCache,
+    /// Of all texts.
+    texts: ExprRef,
+    known: HashMap<F, ExprRef>,
+}
+
+impl Space {
+    fn new() -> Self {
+        // Many documents have no use for it: a copy costs less than to read the expression.
+        static EMPTY: LazyLock<Space> = LazyLock::new(|| {
+            let mut exprs = ExprSet::new(256);
+            let texts = exprs.parse_expr(Parser::new(), "(?s:.*)", false).unwrap_or(ExprRef::ANY_BYTE_STRING);
+            Space { exprs, relevance: RelevanceCache::new(), texts, known: HashMap::new() }
+        });
+        EMPTY.clone()
+    }
+
+    fn piece(&mut self, piece: &Piece) -> Result<ExprRef, TooComplex> {
+        let mut regex = |rx: &str| self.exprs.parse_expr(Parser::new(), rx, false).map_err(|_| TooComplex);
+        let (expression, yes) = match piece {
+            Piece::Regex(rx, yes) => (regex(rx)?, *yes),
+            Piece::Part(rx, _, true) => (regex(rx)?, true),
+            Piece::Part(_, None, false) => (ExprRef::NO_MATCH, true),
+            Piece::Part(_, Some(rx), false) => (regex(rx)?, false),
+            Piece::Length(least, most) => (regex(&length("(?s:.)", *least, *most))?, true),
+            Piece::Texts(list, yes) => {
+                let mut texts = list.iter().map(|text| self.exprs.mk_literal(text)).collect();
+                (self.exprs.mk_or(&mut texts), *yes)
+            }
+        };
+        Ok(if yes { expression } else { self.exprs.mk_not(expression) })
+    }
+}
+
+impl fmt::Debug for Space {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Space").field("known", &self.known.len()).finish_non_exhaustive()
     }
 }
 

@@ -27,9 +27,6 @@ pub(super) const MAX_DIVISORS: f64 = 10_000.0;
 /// Most decimals of a divisor, for the lexer's 32-bit remainders.
 const MAX_SCALE: u32 = 8;
 
-/// A character of a JSON string.
-const CHARACTER: &str = r#"(?:[^"\\\x00-\x1f\x7f]|\\["\\bfnrt]|\\u00(?:0[0-7be-f]|1[0-9a-f]|7f))"#;
-
 /// This text.
 pub(super) fn literal(text: &str) -> Symbol {
     Symbol::Text(Rc::from(text))
@@ -174,7 +171,7 @@ impl<'r, 'a> Writer<'r, 'a> {
 
     fn string_expression(&mut self, strings: F) -> Result<Expr> {
         let regex = |text: String| Expr::Regex(llguidance::regex_to_lark(&text, ""));
-        let any = Expr::Regex(format!("\"{CHARACTER}*\""));
+        let any = Expr::Regex(pattern::any());
         Ok(match self.reader.sets.strings.logic.node(strings).clone() {
             // What one must not be is a string all the same.
             Node::Any(parts) => {
@@ -199,7 +196,7 @@ impl<'r, 'a> Writer<'r, 'a> {
                 Err(why) => return self.refuse("pattern", why),
             },
             Node::Atom(Piece::Length(least, most)) => {
-                regex(format!("\"{}\"", length(CHARACTER, least, most)))
+                regex(format!("\"{}\"", length(pattern::CHARACTER, least, most)))
             }
             Node::Atom(Piece::Part(_, within, false)) => {
                 self.formats_left_out()?;
@@ -336,6 +333,6 @@ impl Written {
     /// # Errors
     /// What llguidance refuses.
     pub(in crate::grammar) fn parts(&self) -> Result<Parts, String> {
-        assemble((&self.rules, &self.conditions), &self.terminals, WHITESPACE)
+        assemble((&self.rules, &self.conditions), &self.terminals)
     }
 }
