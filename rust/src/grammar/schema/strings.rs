@@ -11,7 +11,7 @@ use std::rc::Rc;
 use std::sync::LazyLock;
 
 /// Steps to find out whether any text satisfies all of some expressions.
-const FUEL: u64 = 500_000;
+const FUEL: u64 = 2_000_000;
 
 /// What a string may have to be, or (false) must not be.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -23,9 +23,12 @@ pub(super) enum Piece {
     /// The same where the expression has only a part of what is meant; what the second one has not, if there is one, is not
     /// meant, and of the others nothing is known.
     Part(Rc<str>, Option<Rc<str>>, bool),
-    /// At least so many characters, and at most so many.
-    Length(u32, Option<u32>),
+    /// As many characters as some of these intervals have, which are in order and apart.
+    Length(Rc<[Interval]>),
 }
+
+/// From so many to so many.
+type Interval = (u32, Option<u32>);
 
 /// Formulas over strings.
 #[derive(Debug)]
@@ -45,7 +48,7 @@ impl Strings {
             Piece::Texts(list, yes) => Some(Piece::Texts(Rc::clone(list), !yes)),
             Piece::Regex(rx, yes) => Some(Piece::Regex(Rc::clone(rx), !yes)),
             Piece::Part(rx, within, yes) => Some(Piece::Part(Rc::clone(rx), within.clone(), !yes)),
-            Piece::Length(..) => None,
+            Piece::Length(intervals) => Some(Piece::Length(outside(intervals).into())),
         };
         Strings { logic: Logic::new(opposite), matchers: HashMap::new(), space: Space::new() }
     }
@@ -78,8 +81,15 @@ impl Strings {
     pub(super) fn length(&mut self, least: u32, most: Option<u32>) -> F {
         match most {
             Some(most) if most < least => FALSE,
-            None if least == 0 => TRUE,
-            _ => self.logic.atom(Piece::Length(least, most)),
+            _ => self.lengths(vec![(least, most)]),
+        }
+    }
+
+    fn lengths(&mut self, intervals: Vec<Interval>) -> F {
+        match intervals.as_slice() {
+            [] => FALSE,
+            [(0, None)] => TRUE,
+            _ => self.logic.atom(Piece::Length(intervals.into())),
         }
     }
 
@@ -99,29 +109,33 @@ impl Strings {
             }
         }
         let f = self.logic.all([a, b]);
-        let f = self.one_length(f);
+        let f = self.one_length(f, true);
         self.merged(f, false)
     }
 
-    /// The bounds on the length of a conjunction become one.
-    fn one_length(&mut self, f: F) -> F {
-        let Node::All(parts) = self.logic.node(f).clone() else { return f };
+    /// The bounds on the length in a conjunction (`all`) or disjunction become one.
+    fn one_length(&mut self, f: F, all: bool) -> F {
+        let (Node::All(parts) | Node::Any(parts)) = self.logic.node(f).clone() else { return f };
         let bounds = |f: &F| match self.logic.node(*f) {
-            Node::Atom(Piece::Length(least, most)) => Some((*least, *most)),
+            Node::Atom(Piece::Length(intervals)) => Some(intervals.to_vec()),
             _ => None,
         };
         let lengths: Vec<_> = parts.iter().filter_map(bounds).collect();
-        if lengths.len() < 2 {
+        if lengths.len() < 2 || all != matches!(self.logic.node(f), Node::All(_)) {
             return f;
         }
         let mut rest: Vec<F> = parts.iter().filter(|f| bounds(f).is_none()).copied().collect();
-        let least = lengths.iter().map(|(least, _)| *least).max().unwrap_or(0);
-        rest.push(self.length(least, lengths.iter().filter_map(|(_, most)| *most).min()));
-        self.logic.all(rest)
+        let one = lengths.into_iter().reduce(|a, b| match all {
+            true => common(&a, &b),
+            false => outside(&common(&outside(&a), &outside(&b))),
+        });
+        rest.push(self.lengths(one.unwrap_or_default()));
+        if all { self.logic.all(rest) } else { self.logic.any(rest) }
     }
 
     pub(super) fn or(&mut self, a: F, b: F) -> F {
         let f = self.logic.any([a, b]);
+        let f = self.one_length(f, false);
         self.merged(f, true)
     }
 
@@ -130,11 +144,7 @@ impl Strings {
             Piece::Texts(list, yes) => logic.atom(Piece::Texts(Rc::clone(list), !yes)),
             Piece::Regex(rx, yes) => logic.atom(Piece::Regex(Rc::clone(rx), !yes)),
             Piece::Part(rx, within, yes) => logic.atom(Piece::Part(Rc::clone(rx), within.clone(), !yes)),
-            Piece::Length(least, most) => {
-                let below = least.checked_sub(1).map(|n| logic.atom(Piece::Length(0, Some(n))));
-                let above = most.map(|n| logic.atom(Piece::Length(n.saturating_add(1), None)));
-                logic.any(below.into_iter().chain(above))
-            }
+            Piece::Length(intervals) => logic.atom(Piece::Length(outside(intervals).into())),
         })
     }
 
@@ -164,9 +174,12 @@ impl Strings {
             Node::All(parts) => parts.iter().all(|f| self.has(*f, text)),
             Node::Any(parts) => parts.iter().any(|f| self.has(*f, text)),
             Node::Atom(Piece::Texts(list, yes)) => list.contains(text) == yes,
-            Node::Atom(Piece::Length(least, most)) => {
+            Node::Atom(Piece::Length(intervals)) => {
                 let length = text.chars().count();
-                length >= least as usize && most.is_none_or(|most| length <= most as usize)
+                let within = |(least, most): &Interval| {
+                    length >= *least as usize && most.is_none_or(|most| length <= most as usize)
+                };
+                intervals.iter().any(within)
             }
             Node::Atom(Piece::Regex(rx, yes)) => self.matches(&rx, text) == yes,
             Node::Atom(Piece::Part(rx, _, true)) => self.matches(&rx, text),
@@ -245,7 +258,7 @@ impl Space {
             Piece::Part(rx, _, true) => (regex(rx)?, true),
             Piece::Part(_, None, false) => (ExprRef::NO_MATCH, true),
             Piece::Part(_, Some(rx), false) => (regex(rx)?, false),
-            Piece::Length(least, most) => (regex(&length("(?s:.)", *least, *most))?, true),
+            Piece::Length(intervals) => (regex(&length("(?s:.)", intervals))?, true),
             Piece::Texts(list, yes) => {
                 let mut texts = list.iter().map(|text| self.exprs.mk_literal(text)).collect();
                 (self.exprs.mk_or(&mut texts), *yes)
@@ -262,8 +275,37 @@ impl fmt::Debug for Space {
 }
 
 /// So many of something.
-pub(super) fn length(of: &str, least: u32, most: Option<u32>) -> String {
-    format!("{of}{{{least},{}}}", most.map_or(String::new(), |n| n.to_string()))
+pub(super) fn length(of: &str, intervals: &[Interval]) -> String {
+    let way = |(least, most): &Interval| {
+        format!("{of}{{{least},{}}}", most.map_or(String::new(), |n| n.to_string()))
+    };
+    let ways: Vec<String> = intervals.iter().map(way).collect();
+    format!("(?:{})", ways.join("|"))
+}
+
+/// What two lists of intervals have in common.
+fn common(a: &[Interval], b: &[Interval]) -> Vec<Interval> {
+    let both = |a: &Interval, b: &Interval| {
+        let most = a.1.map_or(b.1, |most| Some(b.1.map_or(most, |other| most.min(other))));
+        (a.0.max(b.0), most)
+    };
+    let mut all: Vec<Interval> = a.iter().flat_map(|a| b.iter().map(move |b| both(a, b))).collect();
+    all.retain(|(least, most)| most.is_none_or(|most| *least <= most));
+    all.sort_unstable();
+    all
+}
+
+/// What lies between intervals, before them and behind them.
+fn outside(intervals: &[Interval]) -> Vec<Interval> {
+    let (mut gaps, mut next) = (Vec::new(), Some(0));
+    for (least, most) in intervals {
+        if let Some(from) = next.filter(|from| from < least) {
+            gaps.push((from, Some(least - 1)));
+        }
+        next = most.and_then(|most| most.checked_add(1));
+    }
+    gaps.extend(next.map(|from| (from, None)));
+    gaps
 }
 
 /// So many kinds of first letters and of last letters tell strings apart. By the first pair words differ mostly, by the second

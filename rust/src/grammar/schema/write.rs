@@ -195,8 +195,8 @@ impl<'r, 'a> Writer<'r, 'a> {
                 Ok(quoted) => regex(quoted),
                 Err(why) => return self.refuse("pattern", why),
             },
-            Node::Atom(Piece::Length(least, most)) => {
-                regex(format!("\"{}\"", length(pattern::CHARACTER, least, most)))
+            Node::Atom(Piece::Length(intervals)) => {
+                regex(format!("\"{}\"", length(pattern::CHARACTER, &intervals)))
             }
             Node::Atom(Piece::Part(_, within, false)) => {
                 self.formats_left_out()?;
