@@ -19,6 +19,7 @@ import referencing.jsonschema
 
 FORMATS = (
     *("date", "time", "date-time", "duration", "email", "hostname", "ipv4", "ipv6", "uuid", "uri"),
+    *("iri", "iri-reference", "idn-email", "idn-hostname"),
     *("uri-reference", "uri-template", "json-pointer", "relative-json-pointer", "regex"),
 )
 """Those that are enforced; the validators know them all."""

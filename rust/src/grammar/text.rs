@@ -15,6 +15,9 @@ pub(super) fn clean(message: &str) -> String {
     let message =
         message.split_once("; following special tokens are available").map_or(message, |(head, _)| head);
     let message = match message.strip_prefix("panic: ") {
+        None if message.starts_with("lexer precomputation failed") => {
+            "its patterns are together too complex: make them simpler".to_owned()
+        }
         None => located(message),
         // llguidance numbers symbols in 16 bits.
         Some(panic) if panic.contains("symbols.len()") => {
@@ -77,6 +80,8 @@ mod tests {
     fn backtraces_and_states_are_cut() {
         let full = "panic: assertion failed: grammar.symbols.len() < u16::MAX as usize - 10";
         assert_eq!(clean(full), "its grammar is too large: make it simpler");
+        let fuel = "lexer precomputation failed; either increase limits.initial_lexer_fuel or disable limits.precompute_large_lexemes";
+        assert_eq!(clean(fuel), "its patterns are together too complex: make them simpler");
         assert_eq!(clean("panic: boom\n<backtrace>\n 0: frame"), "cannot be compiled (boom)");
         assert_eq!(clean("too complex\n<non-verbose/>"), "too complex");
     }

@@ -14,9 +14,9 @@ use std::fmt::Write;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-/// Optional parts of the suite in which invalid instances are accepted, as the suite allows: host names are not checked for
-/// their length and punycode, encoded content is not looked into.
-const LENIENT: [&str; 2] = ["optional/format/hostname ", "optional/content "];
+/// Optional parts of the suite in which invalid instances are accepted, as the suite allows: encoded content is not looked
+/// into.
+const LENIENT: [&str; 1] = ["optional/content "];
 
 /// Unknown formats are refused unless the configuration says otherwise, also where the suite wants them ignored.
 const EXCUSED: [&str; 1] = ["optional/format/unknown 0 unknown format"];

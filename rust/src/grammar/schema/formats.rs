@@ -10,8 +10,6 @@ pub(super) enum Format {
     Part(String, Option<String>),
     /// Nothing: the specification that has the name asks nothing of strings.
     Free,
-    /// A specification has the name, and what it asks cannot be said.
-    Standard,
     /// No specification has the name.
     Unknown,
 }
@@ -32,7 +30,6 @@ const DURATION: &str =
     "P(?:[0-9]+W|(?:[0-9]+Y(?:[0-9]+M(?:[0-9]+D)?)?|[0-9]+M(?:[0-9]+D)?|[0-9]+D)(?:T(?:TIME))?|T(?:TIME))";
 const DURATION_TIME: &str = "[0-9]+H(?:[0-9]+M(?:[0-9]+S)?)?|[0-9]+M(?:[0-9]+S)?|[0-9]+S";
 const BYTE: &str = "(?:25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])";
-const LABEL: &str = "[a-zA-Z0-9](?:[a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?";
 const UUID: &str = "[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}";
 /// A letter of RFC 5322's atoms, as RFC 5321 takes them.
 const ATOM: &str = r"[a-zA-Z0-9!#$%&'*+/=?^_`{|}~-]";
@@ -41,7 +38,42 @@ const BASE64: &str = "(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3
 const POINTER: &str = "(?:/(?:[^~/]|~[01])*)*";
 
 /// What stands in a path segment of a URI (RFC 3986).
-const SEGMENT: &str = r"(?:[a-zA-Z0-9._~!$&'()*+,;=:@-]|%[0-9a-fA-F]{2})";
+const SEGMENT: &str = r"a-zA-Z0-9._~!$&'()*+,;=:@\-";
+/// What IRIs have besides (RFC 3987: ucschar), and in their queries (iprivate).
+const UCS: &str = concat!(
+    r"\u{a0}-\u{d7ff}\u{f900}-\u{fdcf}\u{fdf0}-\u{ffef}\u{10000}-\u{1fffd}\u{20000}-\u{2fffd}\u{30000}-\u{3fffd}",
+    r"\u{40000}-\u{4fffd}\u{50000}-\u{5fffd}\u{60000}-\u{6fffd}\u{70000}-\u{7fffd}\u{80000}-\u{8fffd}",
+    r"\u{90000}-\u{9fffd}\u{a0000}-\u{afffd}\u{b0000}-\u{bfffd}\u{c0000}-\u{cfffd}\u{d0000}-\u{dfffd}",
+    r"\u{e1000}-\u{efffd}",
+);
+const PRIVATE: &str = r"\u{e000}-\u{f8ff}\u{f0000}-\u{ffffd}\u{100000}-\u{10fffd}";
+/// Letters that every version of IDNA takes as they are, in any order: small ones of Latin, Greek and Cyrillic, kana, Han, Hangul.
+const LETTERS: &str = concat!(
+    r"a-z0-9\u{df}-\u{f6}\u{f8}-\u{ff}\u{3b1}-\u{3c1}\u{3c3}-\u{3c9}\u{430}-\u{44f}\u{3041}-\u{3096}\u{30a1}-\u{30fa}",
+    r"\u{4e00}-\u{9fa5}\u{ac00}-\u{d7a3}",
+);
+
+/// The label of a host name, of so many letters at most (RFC 1123). Two hyphens in the third and fourth place are for Punycode,
+/// which need not be right.
+fn label(most: u32) -> String {
+    let (end, inner) = ("[a-zA-Z0-9]", "[a-zA-Z0-9-]");
+    format!("{end}(?:{inner}{{0,2}}{end}|{inner}(?:{end}{inner}|-{end}){inner}{{0,{}}}{end})?", most - 5)
+}
+
+/// At most 253 letters: three labels of any length, or eight of 30 letters.
+fn hostname() -> Format {
+    let names = |label: &str, more: &str| format!(r"{label}(?:\.{label}){more}");
+    let certain = [names(&label(63), "{0,2}"), names(&label(30), "{0,7}")].join("|");
+    let all = "[a-zA-Z0-9](?:[a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?";
+    Format::Part(format!("(?:{certain})"), Some(names(all, "*")))
+}
+
+/// RFC 5890: labels so short that with any of these letters they have no more than 63 in Punycode.
+fn idn_hostname() -> String {
+    let label = format!("[{LETTERS}](?:-?[{LETTERS}]){{0,9}}");
+    // With one of its own hyphens in the third place and a letter in the fourth, no label looks like Punycode.
+    format!(r"{label}(?:\.{label}){{0,3}}")
+}
 
 /// RFC 3339. A second 60 comes at the end of a day in UTC, which is seen where it is written in UTC: other leap seconds are not
 /// among the first, and times that are none among the second.
@@ -70,25 +102,27 @@ fn ipv6() -> String {
     format!("(?:{})", ways.join("|"))
 }
 
-/// After the scheme, or without one.
-fn uri_rest(first: &str) -> String {
-    let user = r"(?:[a-zA-Z0-9._~!$&'()*+,;=:-]|%[0-9a-fA-F]{2})*";
-    let name = r"(?:[a-zA-Z0-9._~!$&'()*+,;=-]|%[0-9a-fA-F]{2})*";
+/// After the scheme, or without one; `more` may stand where letters do, and `query` in a query.
+fn uri_rest(first: &str, more: &str, query: &str) -> String {
+    let of = |class: &str| format!("(?:[{class}{more}]|%[0-9a-fA-F]{{2}})");
+    let (segment, user) = (of(SEGMENT), of(r"a-zA-Z0-9._~!$&'()*+,;=:\-"));
+    let name = of(r"a-zA-Z0-9._~!$&'()*+,;=\-");
     let future = r"[vV][0-9a-fA-F]+\.[a-zA-Z0-9._~!$&'()*+,;=:-]+";
-    let authority = format!(r"(?:{user}@)?(?:\[(?:{}|{future})\]|{name})(?::[0-9]*)?", ipv6());
-    let tail = format!(r"(?:\?(?:{SEGMENT}|[/?])*)?(?:#(?:{SEGMENT}|[/?])*)?");
-    let path = format!("(?:/(?:{SEGMENT}+(?:/{SEGMENT}*)*)?|{first}(?:/{SEGMENT}*)*)?");
-    format!("(?://{authority}(?:/{SEGMENT}*)*|{path}){tail}")
+    let authority = format!(r"(?:{user}*@)?(?:\[(?:{}|{future})\]|{name}*)(?::[0-9]*)?", ipv6());
+    let tail = format!(r"(?:\?(?:{segment}|[/?{query}])*)?(?:#(?:{segment}|[/?])*)?");
+    let path = format!("(?:/(?:{segment}+(?:/{segment}*)*)?|{first}+(?:/{segment}*)*)?");
+    format!("(?://{authority}(?:/{segment}*)*|{path}){tail}")
 }
 
-fn uri() -> String {
-    format!("[a-zA-Z][a-zA-Z0-9+.-]*:{}", uri_rest(&format!("{SEGMENT}+")))
+fn uri(more: &str, query: &str) -> String {
+    let first = format!("(?:[{SEGMENT}{more}]|%[0-9a-fA-F]{{2}})");
+    format!("[a-zA-Z][a-zA-Z0-9+.-]*:{}", uri_rest(&first, more, query))
 }
 
 /// The first segment of a path without a scheme has no colon.
-fn uri_reference() -> String {
-    let first = r"(?:[a-zA-Z0-9._~!$&'()*+,;=@-]|%[0-9a-fA-F]{2})+";
-    format!("(?:{}|{})", uri(), uri_rest(first))
+fn uri_reference(more: &str, query: &str) -> String {
+    let first = format!(r"(?:[a-zA-Z0-9._~!$&'()*+,;=@{more}-]|%[0-9a-fA-F]{{2}})");
+    format!("(?:{}|{})", uri(more, query), uri_rest(&first, more, query))
 }
 
 /// RFC 6570.
@@ -103,8 +137,14 @@ fn email() -> String {
     // At most 64 letters, counted with a dot behind each where there is one (RFC 5321, section 4.5.3.1.1).
     let local = format!(r"(?:{ATOM}{{1,64}}|{ATOM}(?:\.?{ATOM}){{0,31}})");
     // So short that with any of these the address has no more than its 254 letters.
-    let label = "[a-zA-Z0-9](?:[a-zA-Z0-9-]{0,30}[a-zA-Z0-9])?";
+    let label = label(32);
     format!(r"{local}@(?:{label}(?:\.{label}){{0,4}}|\[{}\])", ipv4())
+}
+
+/// RFC 6531: with letters of up to three bytes in at most 64.
+fn idn_email() -> String {
+    let local = format!("(?:{ATOM}|[{LETTERS}])");
+    format!(r"{local}(?:\.?{local}){{0,15}}@{}", idn_hostname())
 }
 
 /// A subset of ECMA-262's syntax that every reader takes for the same.
@@ -122,12 +162,16 @@ pub(super) fn of(name: &str) -> Format {
         "date-time" => return time(&format!("{DAY}[tT]")),
         "duration" => DURATION.replace("TIME", DURATION_TIME),
         "email" => email(),
-        "hostname" => format!(r"{LABEL}(?:\.{LABEL})*"),
+        "hostname" => return hostname(),
         "ipv4" => ipv4(),
         "ipv6" => ipv6(),
         "uuid" => UUID.to_owned(),
-        "uri" => uri(),
-        "uri-reference" => uri_reference(),
+        "uri" => uri("", ""),
+        "uri-reference" => uri_reference("", ""),
+        "iri" => uri(UCS, PRIVATE),
+        "iri-reference" => uri_reference(UCS, PRIVATE),
+        "idn-email" => idn_email(),
+        "idn-hostname" => idn_hostname(),
         "uri-template" => uri_template(),
         "json-pointer" => POINTER.to_owned(),
         "relative-json-pointer" => format!("(?:0|[1-9][0-9]*)(?:#|{POINTER})"),
@@ -135,11 +179,10 @@ pub(super) fn of(name: &str) -> Format {
         "byte" => BASE64.to_owned(),
         // OpenAPI's numeric formats say nothing of strings, and these two ask nothing.
         "int32" | "int64" | "float" | "double" | "password" | "binary" => return Format::Free,
-        "idn-email" | "idn-hostname" | "iri" | "iri-reference" => return Format::Standard,
         _ => return Format::Unknown,
     };
     match name {
-        "email" | "regex" => Format::Part(regex, None),
+        "email" | "regex" | "idn-email" | "idn-hostname" => Format::Part(regex, None),
         _ => Format::Regex(regex),
     }
 }
@@ -178,6 +221,22 @@ mod tests {
             ("json-pointer", "/a~2", false),
             ("hostname", "a-b.c", true),
             ("hostname", "-a.c", false),
+            ("hostname", "a-b-c--d.ef-g", true),
+            ("hostname", "xn--x", false),
+            ("hostname", &["a".repeat(63), "b".repeat(63), "c".repeat(63)].join("."), true),
+            ("hostname", &"a".repeat(64), false),
+            ("hostname", &"a.".repeat(150), false),
+            ("idn-hostname", "bücher.例え", true),
+            ("idn-hostname", "ab--c", false),
+            ("idn-hostname", "Bücher", false),
+            ("idn-email", "jürgen.k@bücher.de", true),
+            ("idn-email", "jürgen..k@b", false),
+            ("iri", "http://例え/ü?\u{e000}#é", true),
+            ("iri", "http://a/\u{e000}", false),
+            ("iri", "//ü", false),
+            ("iri-reference", "ü/a:b", true),
+            ("iri-reference", "ü:b", false),
+            ("uri", "http://ü", false),
             ("time", "23:59:60Z", true),
             ("time", "22:59:60Z", false),
             ("time", "23:59:60+01:00", false),

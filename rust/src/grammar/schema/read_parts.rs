@@ -106,9 +106,6 @@ impl Reader<'_> {
                     "no specification has this name: say it as a pattern, or set grammar.unknown_format";
                 self.wrong(id, "format", format!("{name:?}: {why}"))
             }
-            Format::Standard => {
-                self.wrong(id, "format", format!("{name:?} cannot be enforced: say it as a pattern"))
-            }
         }
     }
 
