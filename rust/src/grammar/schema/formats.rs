@@ -191,6 +191,13 @@ pub(super) fn of(name: &str) -> Format {
 mod tests {
     use super::*;
 
+    fn check(rows: &[(&str, &str, bool)]) {
+        for (name, text, yes) in rows {
+            let (Format::Regex(rx) | Format::Part(rx, _)) = of(name) else { panic!("{name}") };
+            assert_eq!(llguidance::derivre::Regex::new(&rx).unwrap().is_match(text), *yes, "{name} {text}");
+        }
+    }
+
     #[test]
     fn formats_tell_right_from_wrong() {
         let rows = [
@@ -219,6 +226,17 @@ mod tests {
             ("regex", "(a", false),
             ("json-pointer", "/a~0/b", true),
             ("json-pointer", "/a~2", false),
+            ("time", "23:59:60Z", true),
+            ("time", "22:59:60Z", false),
+            ("time", "23:59:60+01:00", false),
+            ("date-time", "1998-12-31t23:59:60.5+00:00", true),
+        ];
+        check(&rows);
+    }
+
+    #[test]
+    fn names_and_addresses_are_right_in_any_script() {
+        check(&[
             ("hostname", "a-b.c", true),
             ("hostname", "-a.c", false),
             ("hostname", "a-b-c--d.ef-g", true),
@@ -237,19 +255,11 @@ mod tests {
             ("iri-reference", "ü/a:b", true),
             ("iri-reference", "ü:b", false),
             ("uri", "http://ü", false),
-            ("time", "23:59:60Z", true),
-            ("time", "22:59:60Z", false),
-            ("time", "23:59:60+01:00", false),
-            ("date-time", "1998-12-31t23:59:60.5+00:00", true),
             ("email", "a.b@c.de", true),
             ("email", "a..b@c", false),
             ("email", &format!("{}@c", "a".repeat(64)), true),
             ("email", &format!("{}@c", "a".repeat(65)), false),
             ("email", &format!("{}a@c", "a.".repeat(32)), false),
-        ];
-        for (name, text, yes) in rows {
-            let (Format::Regex(rx) | Format::Part(rx, _)) = of(name) else { panic!("{name}") };
-            assert_eq!(llguidance::derivre::Regex::new(&rx).unwrap().is_match(text), yes, "{name} {text}");
-        }
+        ]);
     }
 }
