@@ -13,6 +13,10 @@ const PLAIN: &str = r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?";
 const UNSIGNED: &str = r"(?:0|[1-9][0-9]*)(?:\.[0-9]+)?";
 const ANY_FRACTION: &str = r"(?:\.[0-9]+)?";
 
+/// At most 15 digits, which readers with 64-bit floats tell from whole numbers and from multiples.
+const EXACT: &str =
+    r"-?(?:[0-9]{1,12}(?:\.[0-9]{1,3})?|[0-9]{1,9}(?:\.[0-9]{1,6})?|[0-9]{1,3}(?:\.[0-9]{1,12})?)";
+
 /// Which texts a cell is written as.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Style {
@@ -34,15 +38,30 @@ pub(super) fn terminal(cell: &Cell, style: Style) -> Expr {
         // One expression tells where the text must end; a conjunction leaves that to be found out.
         Style::Whole => {
             let end = |end: End| end.map(|(n, _)| n.floor());
-            return Expr::Regex(whole(end(cell.low), end(cell.high)));
+            let rx = Expr::Regex(whole(end(cell.low), end(cell.high)));
+            return if excludes(cell, style) { Expr::All(vec![rx, regex(EXACT)]) } else { rx };
         }
         Style::Any if cell.is_all() => vec![regex(NUMBER)],
         Style::Any => vec![regex(PLAIN)],
         Style::Fraction => vec![regex(PLAIN), Expr::Not(Box::new(regex(r"-?[0-9]+(?:\.0+)?")))],
     };
+    if excludes(cell, style) {
+        parts.push(regex(EXACT));
+    }
     parts.extend(cell.low.map(|(low, own)| Expr::Regex(from(low, own))));
     parts.extend(cell.high.map(|(high, own)| Expr::Regex(up_to(high, own))));
     Expr::All(parts)
+}
+
+/// Whether numbers close to those of the cell are none of them, and there is room between its ends for such as are not close.
+fn excludes(cell: &Cell, style: Style) -> bool {
+    let far = Decimal::new(1_000_000_000, 0);
+    let [low, high] = [cell.low, cell.high].map(|end| end.map(|(n, _)| n));
+    let is_near = low.is_none_or(|n| n < far) && high.is_none_or(|n| opposite(far) < n);
+    // Multiples of one number are up to 10,000 apart.
+    let room = if cell.by.iter().any(|(_, yes)| *yes) { 20_000 } else { 1 };
+    let is_wide = low.zip(high).is_none_or(|(low, high)| high.floor() - low.floor() > room);
+    is_near && is_wide && (style == Style::Fraction || cell.by.iter().any(|(_, yes)| !yes))
 }
 
 /// Whole numbers from one to another.
