@@ -37,8 +37,8 @@ const ATOM: &str = r"[a-zA-Z0-9!#$%&'*+/=?^_`{|}~-]";
 const BASE64: &str = "(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?";
 const POINTER: &str = "(?:/(?:[^~/]|~[01])*)*";
 
-/// What stands in a path segment of a URI (RFC 3986).
-const SEGMENT: &str = r"a-zA-Z0-9._~!$&'()*+,;=:@\-";
+/// What stands everywhere in a URI (RFC 3986: unreserved and sub-delims).
+const LETTER: &str = r"a-zA-Z0-9._~!$&'()*+,;=\-";
 /// What IRIs have besides (RFC 3987: ucschar), and in their queries (iprivate).
 const UCS: &str = concat!(
     r"\u{a0}-\u{d7ff}\u{f900}-\u{fdcf}\u{fdf0}-\u{ffef}\u{10000}-\u{1fffd}\u{20000}-\u{2fffd}\u{30000}-\u{3fffd}",
@@ -102,12 +102,15 @@ fn ipv6() -> String {
     format!("(?:{})", ways.join("|"))
 }
 
+/// A letter, or one of some others.
+fn letter(others: &str, more: &str) -> String {
+    format!("(?:[{LETTER}{others}{more}]|%[0-9a-fA-F]{{2}})")
+}
+
 /// After the scheme, or without one; `more` may stand where letters do, and `query` in a query.
 fn uri_rest(first: &str, more: &str, query: &str) -> String {
-    let of = |class: &str| format!("(?:[{class}{more}]|%[0-9a-fA-F]{{2}})");
-    let (segment, user) = (of(SEGMENT), of(r"a-zA-Z0-9._~!$&'()*+,;=:\-"));
-    let name = of(r"a-zA-Z0-9._~!$&'()*+,;=\-");
-    let future = r"[vV][0-9a-fA-F]+\.[a-zA-Z0-9._~!$&'()*+,;=:-]+";
+    let [segment, user, name] = [":@", ":", ""].map(|others| letter(others, more));
+    let future = format!(r"[vV][0-9a-fA-F]+\.[{LETTER}:]+");
     let authority = format!(r"(?:{user}*@)?(?:\[(?:{}|{future})\]|{name}*)(?::[0-9]*)?", ipv6());
     let tail = format!(r"(?:\?(?:{segment}|[/?{query}])*)?(?:#(?:{segment}|[/?])*)?");
     let path = format!("(?:/(?:{segment}+(?:/{segment}*)*)?|{first}+(?:/{segment}*)*)?");
@@ -115,14 +118,12 @@ fn uri_rest(first: &str, more: &str, query: &str) -> String {
 }
 
 fn uri(more: &str, query: &str) -> String {
-    let first = format!("(?:[{SEGMENT}{more}]|%[0-9a-fA-F]{{2}})");
-    format!("[a-zA-Z][a-zA-Z0-9+.-]*:{}", uri_rest(&first, more, query))
+    format!("[a-zA-Z][a-zA-Z0-9+.-]*:{}", uri_rest(&letter(":@", more), more, query))
 }
 
 /// The first segment of a path without a scheme has no colon.
 fn uri_reference(more: &str, query: &str) -> String {
-    let first = format!(r"(?:[a-zA-Z0-9._~!$&'()*+,;=@{more}-]|%[0-9a-fA-F]{{2}})");
-    format!("(?:{}|{})", uri(more, query), uri_rest(&first, more, query))
+    format!("(?:{}|{})", uri(more, query), uri_rest(&letter("@", more), more, query))
 }
 
 /// RFC 6570.

@@ -78,7 +78,7 @@ impl<'a> Together<'a> {
             return Err(refuse("", "multipleOf", why));
         }
         let Some(lark) = prepared.lark() else {
-            let why = "numbers that must not be multiples cannot be part of another grammar: leave not out";
+            let why = "in a schema that is part of another grammar it cannot be negated, nor stand beside ends of so many digits";
             return Err(refuse("", "multipleOf", why));
         };
         self.larks.push(lark);

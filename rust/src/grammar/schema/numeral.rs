@@ -14,7 +14,7 @@ const UNSIGNED: &str = r"(?:0|[1-9][0-9]*)(?:\.[0-9]+)?";
 const ANY_FRACTION: &str = r"(?:\.[0-9]+)?";
 
 /// At most 15 digits, which readers with 64-bit floats tell from whole numbers and from multiples.
-const EXACT: &str =
+const SHORT: &str =
     r"-?(?:[0-9]{1,12}(?:\.[0-9]{1,3})?|[0-9]{1,9}(?:\.[0-9]{1,6})?|[0-9]{1,3}(?:\.[0-9]{1,12})?)";
 
 /// Which texts a cell is written as.
@@ -38,18 +38,19 @@ pub(super) fn terminal(cell: &Cell, style: Style) -> Expr {
         // One expression tells where the text must end; a conjunction leaves that to be found out.
         Style::Whole => {
             let end = |end: End| end.map(|(n, _)| n.floor());
-            let rx = Expr::Regex(whole(end(cell.low), end(cell.high)));
-            return if excludes(cell, style) { Expr::All(vec![rx, regex(EXACT)]) } else { rx };
+            vec![Expr::Regex(whole(end(cell.low), end(cell.high)))]
         }
         Style::Any if cell.is_all() => vec![regex(NUMBER)],
         Style::Any => vec![regex(PLAIN)],
         Style::Fraction => vec![regex(PLAIN), Expr::Not(Box::new(regex(r"-?[0-9]+(?:\.0+)?")))],
     };
     if excludes(cell, style) {
-        parts.push(regex(EXACT));
+        parts.push(regex(SHORT));
     }
-    parts.extend(cell.low.map(|(low, own)| Expr::Regex(from(low, own))));
-    parts.extend(cell.high.map(|(high, own)| Expr::Regex(up_to(high, own))));
+    if style != Style::Whole {
+        parts.extend(cell.low.map(|(low, own)| Expr::Regex(from(low, own))));
+        parts.extend(cell.high.map(|(high, own)| Expr::Regex(up_to(high, own))));
+    }
     Expr::All(parts)
 }
 

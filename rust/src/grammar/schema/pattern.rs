@@ -271,14 +271,13 @@ fn quoted_class(class: &ClassUnicode) -> Hir {
     let rest = rest.ranges().iter().flat_map(|r| r.start()..=r.end());
     let spelled: Vec<String> = rest.filter_map(spelled).collect();
     // Expressions are read again by the lexer: one with a branch for each control character takes it five times as long.
-    let ends = |begin: &&str| {
-        let last = spelled.iter().filter_map(|text| text.strip_prefix(*begin)?.parse().ok());
-        let class = Hir::class(Class::Unicode(ClassUnicode::new(last.map(|c| range(c, c)))));
-        Hir::concat(vec![Hir::literal(begin.as_bytes()), class])
-    };
-    let escapes = ["\\", "\\u000", "\\u001", "\\u007"];
-    let some = escapes.iter().filter(|begin| spelled.iter().any(|text| text.starts_with(**begin)));
-    Hir::alternation([Hir::class(Class::Unicode(plain))].into_iter().chain(some.map(ends)).collect())
+    let escapes = ["\\", "\\u000", "\\u001", "\\u007"].into_iter().filter_map(|begin| {
+        let last = spelled.iter().filter_map(|text| text.strip_prefix(begin)?.parse().ok());
+        let class = ClassUnicode::new(last.map(|c| range(c, c)));
+        let is_some = !class.ranges().is_empty();
+        is_some.then(|| Hir::concat(vec![Hir::literal(begin.as_bytes()), Hir::class(Class::Unicode(class))]))
+    });
+    Hir::alternation([Hir::class(Class::Unicode(plain))].into_iter().chain(escapes).collect())
 }
 
 #[cfg(test)]

@@ -44,13 +44,11 @@ pub(super) struct TooComplex;
 
 impl Strings {
     pub(super) fn new() -> Self {
-        let opposite = |piece: &Piece| match piece {
-            Piece::Texts(list, yes) => Some(Piece::Texts(Rc::clone(list), !yes)),
-            Piece::Regex(rx, yes) => Some(Piece::Regex(Rc::clone(rx), !yes)),
-            Piece::Part(rx, within, yes) => Some(Piece::Part(Rc::clone(rx), within.clone(), !yes)),
-            Piece::Length(intervals) => Some(Piece::Length(outside(intervals).into())),
-        };
-        Strings { logic: Logic::new(opposite), matchers: HashMap::new(), space: Space::new() }
+        Strings {
+            logic: Logic::new(|piece| Some(opposite(piece))),
+            matchers: HashMap::new(),
+            space: Space::new(),
+        }
     }
 
     pub(super) fn texts(&mut self, list: impl IntoIterator<Item = String>) -> F {
@@ -109,63 +107,46 @@ impl Strings {
             }
         }
         let f = self.logic.all([a, b]);
-        let f = self.one_length(f, true);
-        self.merged(f, false)
-    }
-
-    /// The bounds on the length in a conjunction (`all`) or disjunction become one.
-    fn one_length(&mut self, f: F, all: bool) -> F {
-        let (Node::All(parts) | Node::Any(parts)) = self.logic.node(f).clone() else { return f };
-        let bounds = |f: &F| match self.logic.node(*f) {
-            Node::Atom(Piece::Length(intervals)) => Some(intervals.to_vec()),
-            _ => None,
-        };
-        let lengths: Vec<_> = parts.iter().filter_map(bounds).collect();
-        if lengths.len() < 2 || all != matches!(self.logic.node(f), Node::All(_)) {
-            return f;
-        }
-        let mut rest: Vec<F> = parts.iter().filter(|f| bounds(f).is_none()).copied().collect();
-        let one = lengths.into_iter().reduce(|a, b| match all {
-            true => common(&a, &b),
-            false => outside(&common(&outside(&a), &outside(&b))),
-        });
-        rest.push(self.lengths(one.unwrap_or_default()));
-        if all { self.logic.all(rest) } else { self.logic.any(rest) }
+        self.merged(f, true)
     }
 
     pub(super) fn or(&mut self, a: F, b: F) -> F {
         let f = self.logic.any([a, b]);
-        let f = self.one_length(f, false);
-        self.merged(f, true)
+        self.merged(f, false)
     }
 
     pub(super) fn not(&mut self, f: F) -> F {
-        self.logic.rebuild(f, true, &mut |logic, piece| match piece {
-            Piece::Texts(list, yes) => logic.atom(Piece::Texts(Rc::clone(list), !yes)),
-            Piece::Regex(rx, yes) => logic.atom(Piece::Regex(Rc::clone(rx), !yes)),
-            Piece::Part(rx, within, yes) => logic.atom(Piece::Part(Rc::clone(rx), within.clone(), !yes)),
-            Piece::Length(intervals) => logic.atom(Piece::Length(outside(intervals).into())),
-        })
+        self.logic.rebuild(f, true, &mut |logic, piece| logic.atom(opposite(piece)))
     }
 
-    /// Lists that stand side by side become one: those that are allowed in an or, those that are not in an and.
-    fn merged(&mut self, f: F, any: bool) -> F {
-        let parts = match (self.logic.node(f), any) {
-            (Node::Any(parts), true) | (Node::All(parts), false) => Rc::clone(parts),
+    /// What stands side by side in a conjunction (`all`) or disjunction becomes one: bounds on the length, and lists of what is
+    /// not allowed in the first, of what is in the second.
+    fn merged(&mut self, f: F, all: bool) -> F {
+        let parts = match (self.logic.node(f), all) {
+            (Node::All(parts), true) | (Node::Any(parts), false) => Rc::clone(parts),
             _ => return f,
         };
-        let list = |f: &F| match self.logic.node(*f) {
-            Node::Atom(Piece::Texts(list, yes)) if *yes == any => Some(Rc::clone(list)),
-            _ => None,
-        };
-        let lists: Vec<_> = parts.iter().filter_map(list).collect();
-        if lists.len() < 2 {
+        let (mut rest, mut lists, mut lengths) = (Vec::new(), Vec::new(), Vec::new());
+        for part in parts.iter() {
+            match self.logic.node(*part) {
+                Node::Atom(Piece::Texts(list, yes)) if *yes != all => lists.push(Rc::clone(list)),
+                Node::Atom(Piece::Length(intervals)) => lengths.push(intervals.to_vec()),
+                _ => rest.push(*part),
+            }
+        }
+        if lists.len() < 2 && lengths.len() < 2 {
             return f;
         }
-        let mut rest: Vec<F> = parts.iter().filter(|f| list(f).is_none()).copied().collect();
-        let all: BTreeSet<String> = lists.iter().flat_map(|l| l.iter().cloned()).collect();
-        rest.push(self.logic.atom(Piece::Texts(Rc::new(all), any)));
-        if any { self.logic.any(rest) } else { self.logic.all(rest) }
+        if !lists.is_empty() {
+            let list: BTreeSet<String> = lists.iter().flat_map(|list| list.iter().cloned()).collect();
+            rest.push(self.logic.atom(Piece::Texts(Rc::new(list), !all)));
+        }
+        let length = lengths.into_iter().reduce(|a, b| match all {
+            true => common(&a, &b),
+            false => outside(&common(&outside(&a), &outside(&b))),
+        });
+        rest.extend(length.map(|intervals| self.lengths(intervals)));
+        if all { self.logic.all(rest) } else { self.logic.any(rest) }
     }
 
     /// Whether the set has this text.
@@ -206,7 +187,12 @@ impl Strings {
         let all = self.expression(f)?;
         let Space { exprs, relevance, texts, .. } = &mut self.space;
         let set = exprs.mk_and(&mut vec![*texts, all]);
-        relevance.is_non_empty_limited(exprs, set, FUEL).map(|some| !some).map_err(|_| TooComplex)
+        let some = relevance.is_non_empty_limited(exprs, set, FUEL);
+        // What it took to find out is kept for the next set, and is not to grow with their number.
+        if exprs.cost() > FUEL {
+            self.space = Space::new();
+        }
+        some.map(|some| !some).map_err(|_| TooComplex)
     }
 
     /// The set among the expressions, with texts that are no UTF-8 where something is negated.
@@ -215,18 +201,30 @@ impl Strings {
             return Ok(*known);
         }
         let node = self.logic.node(f).clone();
-        let (Node::All(parts) | Node::Any(parts)) = &node else {
-            let Node::Atom(piece) = &node else { return Err(TooComplex) };
-            let expression = self.space.piece(piece)?;
-            self.space.known.insert(f, expression);
-            return Ok(expression);
+        let mut each = |parts: &[F]| parts.iter().map(|f| self.expression(*f)).collect::<Result<Vec<_>, _>>();
+        let expression = match node {
+            Node::Atom(piece) => self.space.piece(&piece)?,
+            Node::All(parts) => {
+                let mut parts = each(&parts)?;
+                self.space.exprs.mk_and(&mut parts)
+            }
+            Node::Any(parts) => {
+                let mut parts = each(&parts)?;
+                self.space.exprs.mk_or(&mut parts)
+            }
         };
-        let mut parts = parts.iter().map(|f| self.expression(*f)).collect::<Result<Vec<_>, _>>()?;
-        let is_all = matches!(node, Node::All(_));
-        let exprs = &mut self.space.exprs;
-        let expression = if is_all { exprs.mk_and(&mut parts) } else { exprs.mk_or(&mut parts) };
         self.space.known.insert(f, expression);
         Ok(expression)
+    }
+}
+
+/// All that a piece has not.
+fn opposite(piece: &Piece) -> Piece {
+    match piece {
+        Piece::Texts(list, yes) => Piece::Texts(Rc::clone(list), !yes),
+        Piece::Regex(rx, yes) => Piece::Regex(Rc::clone(rx), !yes),
+        Piece::Part(rx, within, yes) => Piece::Part(Rc::clone(rx), within.clone(), !yes),
+        Piece::Length(intervals) => Piece::Length(outside(intervals).into()),
     }
 }
 
