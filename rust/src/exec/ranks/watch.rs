@@ -57,7 +57,7 @@ pub(super) fn start(
         while !closing.load(Ordering::Relaxed) {
             let (busy, progress) = seen();
             if patience.is_over(busy, progress, Instant::now()) {
-                end(&ranks, bound);
+                end(&ranks, &closing, bound);
             }
             std::thread::sleep((bound / 8).min(Duration::from_secs(1)));
         }
@@ -65,7 +65,7 @@ pub(super) fn start(
     std::thread::Builder::new().name("watchdog".into()).spawn(look).map(drop)
 }
 
-fn end(ranks: &[(usize, Pid)], bound: Duration) -> ! {
+fn end(ranks: &[(usize, Pid)], closing: &AtomicBool, bound: Duration) -> ! {
     let stopped = ranks.iter().filter(|(_, pid)| worker::is_stopped(*pid));
     let who: Vec<_> = stopped.map(|(rank, pid)| format!("; rank {rank} ({pid}) is stopped")).collect();
     log::error!(
@@ -73,6 +73,8 @@ fn end(ranks: &[(usize, Pid)], bound: Duration) -> ! {
         bound.as_secs_f64(),
         who.join("")
     );
+    // Whoever waits for a rank would otherwise say that it was lost.
+    closing.store(true, Ordering::Relaxed);
     for (_, pid) in ranks {
         // One that is gone meanwhile needs no signal.
         let _ = kill_process(*pid, Signal::KILL);
