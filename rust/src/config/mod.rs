@@ -297,6 +297,8 @@ pub enum KvLayout {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct GrammarConfig {
+    /// What a `format` asks of a string.
+    pub formats: Formats,
     /// What to do with a `format` whose name no specification has.
     pub unknown_format: UnknownFormat,
     /// Schemas that references in requests may lead to: files by the URI under which they are referred to. The metaschemas of
@@ -326,6 +328,7 @@ pub struct GrammarConfig {
 impl Default for GrammarConfig {
     fn default() -> Self {
         GrammarConfig {
+            formats: Formats::Enforce,
             unknown_format: UnknownFormat::Ignore,
             documents: BTreeMap::new(),
             key_order: KeyOrder::Schema,
@@ -347,6 +350,16 @@ pub enum KeyOrder {
     Schema,
     /// As the model writes them, each once.
     Any,
+}
+
+/// What a `format` asks of a string.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Formats {
+    /// What its specification says.
+    Enforce,
+    /// Nothing: it is an annotation, as JSON Schema's drafts from 2019-09 on have it by default.
+    Annotate,
 }
 
 /// What to do with a `format` whose name no specification has.

@@ -1,7 +1,7 @@
 //! Each refusal names the place and the keyword.
 
 use super::common::Bench;
-use llgtrt::config::{GrammarConfig, UnknownFormat};
+use llgtrt::config::{Formats, GrammarConfig, UnknownFormat};
 use llgtrt::error::Error;
 use llgtrt::grammar::GrammarSpec;
 use serde_json::{Value, json};
@@ -177,6 +177,17 @@ fn an_unknown_format_can_be_refused_and_so_can_narrower_sets() {
     let bench = Bench::with(&strict);
     assert_eq!(refusal(&bench, &color), (String::new(), "format".into()));
     assert_eq!(refusal(&bench, &open), (String::new(), "uniqueItems".into()));
+}
+
+#[test]
+fn formats_can_be_annotations() {
+    let bench = Bench::with(&GrammarConfig { formats: Formats::Annotate, ..GrammarConfig::default() });
+    for name in ["date", "hostname", "color"] {
+        let schema = json!({"type": "string", "format": name, "maxLength": 5});
+        assert!(bench.satisfies(&schema, r#"" no!""#) && !bench.satisfies(&schema, r#"" no!!!""#), "{name}");
+        let denied = json!({"type": "string", "not": {"format": name}});
+        assert_eq!(refusal(&bench, &GrammarSpec::JsonSchema(denied.to_string())).1, "not", "{name}");
+    }
 }
 
 #[test]

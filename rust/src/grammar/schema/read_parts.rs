@@ -9,7 +9,7 @@ use super::number::{self, Cell, Kind};
 use super::read::{Keywords, Reader};
 use super::refuse;
 use super::set::{Counted, Item, Key, Scope, Set, SetId};
-use crate::config::UnknownFormat;
+use crate::config::{Formats, UnknownFormat};
 use crate::error::Result;
 use serde_json::Value;
 use std::rc::Rc;
@@ -97,6 +97,7 @@ impl Reader<'_> {
 
     fn format(&mut self, id: Id, name: &str) -> Result<F> {
         match formats::of(name) {
+            Format::Regex(_) | Format::Part(..) if self.config.formats == Formats::Annotate => Ok(TRUE),
             Format::Regex(rx) => Ok(self.sets.strings.regex(&rx, true)),
             Format::Part(rx, within) => Ok(self.sets.strings.part(&rx, within.as_deref())),
             Format::Free => Ok(TRUE),
