@@ -41,7 +41,8 @@ SUITE = """
 ## The JSON-Schema-Test-Suite
 
 Groups of the suite by the keyword whose file they are in. A dash: the draft has none. In 2020-12 formats are
-annotations unless one asks for more; here they are enforced, so that its groups of `format` are stricter.
+annotations unless one asks for more: its groups of `format` are judged with `grammar.formats: "annotate"`,
+the others, and those of `optional/format`, without.
 
 | keyword | {drafts} |
 |---|{lines}|

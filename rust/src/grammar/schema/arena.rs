@@ -6,8 +6,9 @@ use super::keywords::{Draft, step};
 use super::refuse;
 use crate::error::Result;
 use crate::grammar::budget::Budget;
+use ahash::AHashMap;
 use serde_json::{Map, Value};
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 /// Schemas in the document.
 const MAX_SCHEMAS: usize = 50_000;
@@ -68,6 +69,9 @@ impl<'a> std::ops::Index<Id> for Arena<'a> {
     }
 }
 
+/// By name, the schemas that a dynamic reference may mean. `$recursiveAnchor` has no name.
+pub(super) type Dynamic<'a> = BTreeMap<&'a str, Id>;
+
 /// A document.
 #[derive(Debug)]
 pub(super) struct Arena<'a> {
@@ -75,15 +79,14 @@ pub(super) struct Arena<'a> {
     pub(super) budget: &'a Budget,
     library: &'a Library,
     nodes: Vec<Node<'a>>,
-    ids: HashMap<String, Id>,
+    ids: AHashMap<String, Id>,
     /// Pointer and URI of each schema with an `$id`; the root is first.
     resources: Vec<(String, String)>,
     /// Resources by their URIs, and other documents by those under which they are referred to.
-    uris: HashMap<String, usize>,
+    uris: AHashMap<String, usize>,
     /// By `uri#name`.
-    anchors: HashMap<String, Id>,
-    /// By resource and name: the schemas that a dynamic reference may mean. `$recursiveAnchor` has no name.
-    dynamic: HashMap<(usize, &'a str), Id>,
+    anchors: AHashMap<String, Id>,
+    dynamic: AHashMap<usize, Dynamic<'a>>,
     /// Whether a reference depends on the way that led to it.
     pub(super) is_dynamic: bool,
 }
@@ -98,11 +101,11 @@ impl<'a> Arena<'a> {
             budget,
             library,
             nodes: Vec::new(),
-            ids: HashMap::new(),
+            ids: AHashMap::new(),
             resources: vec![(String::new(), NO_ID.to_owned())],
-            uris: HashMap::new(),
-            anchors: HashMap::new(),
-            dynamic: HashMap::new(),
+            uris: AHashMap::new(),
+            anchors: AHashMap::new(),
+            dynamic: AHashMap::new(),
             is_dynamic: false,
         };
         arena.add(String::new(), root, 0, Some(Draft::D2020))?;
@@ -130,9 +133,9 @@ impl<'a> Arena<'a> {
         self.inside(id, keyword).first().map(|(_, id)| *id)
     }
 
-    /// The schema that a dynamic reference of this name means in the resource.
-    pub(super) fn dynamic(&self, resource: usize, name: &str) -> Option<Id> {
-        self.dynamic.get(&(resource, name)).copied()
+    /// What dynamic references mean in the resource.
+    pub(super) fn dynamic(&self, resource: usize) -> Option<&Dynamic<'a>> {
+        self.dynamic.get(&resource)
     }
 
     /// Adds what stands at a pointer and all inside it. `around`: the draft around it, where it may name itself.
@@ -205,12 +208,12 @@ impl<'a> Arena<'a> {
             if let Some(name) = text(key).filter(|_| draft >= Draft::D2019) {
                 self.anchor(resource, name, id);
                 if key == "$dynamicAnchor" {
-                    self.dynamic.insert((resource, name), id);
+                    self.dynamic.entry(resource).or_default().insert(name, id);
                 }
             }
         }
         if schema.get("$recursiveAnchor") == Some(&Value::Bool(true)) {
-            self.dynamic.insert((resource, ""), id);
+            self.dynamic.entry(resource).or_default().insert("", id);
         }
         resource
     }

@@ -8,11 +8,11 @@ use super::expr::{Expr, Known, Terminal};
 use super::numeral;
 use super::pattern;
 use super::rules::{Conditions, Line, Symbol};
+use ahash::AHashMap;
 use llguidance::api::{ParserLimits, SkipSpec};
 use llguidance::derivre::{ExprRef, RegexAst, RegexBuilder};
 use llguidance::earley::lexerspec::{LexemeClass, LexerSpec};
 use llguidance::earley::{Grammar, ParamCond, ParamExpr, ParamValue, SymIdx, SymbolProps};
-use std::collections::HashMap;
 use std::sync::LazyLock;
 
 /// Repetitions are put together from so many at a time, so that their rules grow with the logarithm of a count. As many as
@@ -49,9 +49,9 @@ pub(super) fn assemble(
         lexer: lexer.clone(),
         class: *class,
         terminals: Terminals { all: terminals, built: vec![None; terminals.len()], regexes },
-        lexemes: HashMap::new(),
+        lexemes: AHashMap::new(),
         rules: Vec::new(),
-        repeated: HashMap::new(),
+        repeated: AHashMap::new(),
     };
     let start = assembly.symbol("start");
     assembly.grammar.sym_props_mut(start).is_start = true;
@@ -79,7 +79,7 @@ pub(super) fn assemble(
 struct Common {
     lexer: LexerSpec,
     class: LexemeClass,
-    regexes: HashMap<String, ExprRef>,
+    regexes: AHashMap<String, ExprRef>,
 }
 
 impl Common {
@@ -90,7 +90,7 @@ impl Common {
         let class = lexer
             .setup_lexeme_class_with_skip(SkipSpec::once(RegexAst::Regex(WHITESPACE.to_owned())))
             .map_err(|e| e.to_string())?;
-        let mut regexes = HashMap::new();
+        let mut regexes = AHashMap::new();
         for rx in [&pattern::any(), numeral::NUMBER, numeral::WHOLE] {
             regexes.insert(rx.to_owned(), regex(&mut lexer.regex_builder, rx)?);
         }
@@ -109,10 +109,10 @@ struct Assembly<'a> {
     class: LexemeClass,
     terminals: Terminals<'a>,
     /// Symbols of what terminals come to.
-    lexemes: HashMap<ExprRef, SymIdx>,
+    lexemes: AHashMap<ExprRef, SymIdx>,
     rules: Vec<SymIdx>,
     /// By symbol, least and most.
-    repeated: HashMap<(SymIdx, u32, Option<u32>), SymIdx>,
+    repeated: AHashMap<(SymIdx, u32, Option<u32>), SymIdx>,
 }
 
 impl Assembly<'_> {
@@ -219,7 +219,7 @@ struct Terminals<'a> {
     all: &'a [Expr],
     built: Vec<Option<ExprRef>>,
     /// Regular expressions that are there already.
-    regexes: &'a HashMap<String, ExprRef>,
+    regexes: &'a AHashMap<String, ExprRef>,
 }
 
 impl Terminals<'_> {

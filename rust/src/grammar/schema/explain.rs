@@ -6,7 +6,7 @@ use super::refuse;
 use super::write::Writer;
 use crate::config::GrammarConfig;
 use crate::error::Error;
-use std::collections::HashSet;
+use ahash::AHashSet;
 
 const WHY: &str = "nothing satisfies it";
 const WHY_LESS: &str = "nothing satisfies what can be enforced of it";
@@ -22,7 +22,7 @@ pub(super) fn unsatisfiable(arena: &Arena<'_>, config: &GrammarConfig) -> Error 
         // What cannot be written has another fault.
         writer.write(term).is_ok() && !writer.is_satisfiable()
     };
-    let (mut at, mut been) = (ROOT, HashSet::from([ROOT]));
+    let (mut at, mut been) = (ROOT, AHashSet::from([ROOT]));
     while let Some(next) = inside(arena, at).into_iter().find(|id| been.insert(*id) && is_empty(*id, None)) {
         at = next;
     }

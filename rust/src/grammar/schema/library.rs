@@ -2,16 +2,16 @@
 
 use crate::config::GrammarConfig;
 use crate::error::{Error, Result};
+use ahash::AHashMap;
 use referencing::SPECIFICATIONS;
 use serde_json::Value;
-use std::collections::HashMap;
 use std::path::Path;
 
 const KEY: &str = "grammar.documents";
 
 /// Schemas by the URI under which they are referred to.
 #[derive(Debug, Default)]
-pub(in crate::grammar) struct Library(HashMap<String, Value>);
+pub(in crate::grammar) struct Library(AHashMap<String, Value>);
 
 impl Library {
     /// Reads the files that the configuration names.

@@ -1,7 +1,7 @@
 //! Formulas of and, or over atoms. Each has a number; equal ones have the same. Negation is a matter of the atoms: its
 //! users exchange and with or, and each atom with its opposite.
 
-use std::collections::{HashMap, HashSet};
+use ahash::{AHashMap, AHashSet};
 use std::hash::Hash;
 use std::rc::Rc;
 
@@ -27,14 +27,14 @@ pub(super) enum Node<A> {
 #[derive(Debug)]
 pub(super) struct Logic<A> {
     nodes: Vec<Node<A>>,
-    numbers: HashMap<Node<A>, F>,
+    numbers: AHashMap<Node<A>, F>,
     /// What holds where the atom does not, if that is an atom that is worth looking for.
     opposite: fn(&A) -> Option<A>,
 }
 
 impl<A: Clone + Eq + Hash> Logic<A> {
     pub(super) fn new(opposite: fn(&A) -> Option<A>) -> Self {
-        let mut logic = Logic { nodes: Vec::new(), numbers: HashMap::new(), opposite };
+        let mut logic = Logic { nodes: Vec::new(), numbers: AHashMap::new(), opposite };
         logic.number(Node::All(Rc::from([])));
         logic.number(Node::Any(Rc::from([])));
         logic
@@ -73,7 +73,7 @@ impl<A: Clone + Eq + Hash> Logic<A> {
 
     fn join(&mut self, parts: impl IntoIterator<Item = F>, all: bool) -> F {
         let (nothing, end) = if all { (TRUE, FALSE) } else { (FALSE, TRUE) };
-        let (mut list, mut seen) = (Vec::new(), HashSet::new());
+        let (mut list, mut seen) = (Vec::new(), AHashSet::new());
         for part in parts {
             let inner = match (self.node(part), all) {
                 (Node::All(inner), true) | (Node::Any(inner), false) => Rc::clone(inner),
@@ -104,7 +104,7 @@ impl<A: Clone + Eq + Hash> Logic<A> {
 
     /// The atoms, each once, in the order in which they were said.
     pub(super) fn atoms(&self, f: F) -> Vec<A> {
-        let (mut list, mut seen, mut line) = (Vec::new(), HashSet::new(), vec![f]);
+        let (mut list, mut seen, mut line) = (Vec::new(), AHashSet::new(), vec![f]);
         while let Some(f) = line.pop() {
             if !seen.insert(f) {
                 continue;
@@ -118,7 +118,7 @@ impl<A: Clone + Eq + Hash> Logic<A> {
     }
 
     /// The formula with some atoms decided or replaced.
-    pub(super) fn replace(&mut self, f: F, by: &HashMap<A, F>) -> F {
+    pub(super) fn replace(&mut self, f: F, by: &AHashMap<A, F>) -> F {
         self.rebuild(f, false, &mut |logic, a| match by.get(a) {
             Some(f) => *f,
             None => logic.atom(a.clone()),
@@ -127,7 +127,7 @@ impl<A: Clone + Eq + Hash> Logic<A> {
 
     /// The formula with each atom replaced; `dual`: and with or exchanged.
     pub(super) fn rebuild(&mut self, f: F, dual: bool, atom: &mut dyn FnMut(&mut Self, &A) -> F) -> F {
-        self.rebuilt(f, dual, atom, &mut HashMap::new())
+        self.rebuilt(f, dual, atom, &mut AHashMap::new())
     }
 
     fn rebuilt(
@@ -135,7 +135,7 @@ impl<A: Clone + Eq + Hash> Logic<A> {
         f: F,
         dual: bool,
         atom: &mut dyn FnMut(&mut Self, &A) -> F,
-        known: &mut HashMap<F, F>,
+        known: &mut AHashMap<F, F>,
     ) -> F {
         if let Some(known) = known.get(&f) {
             return *known;
@@ -166,7 +166,7 @@ mod tests {
         assert_eq!(logic.all([a, not_a]), FALSE);
         assert_eq!(logic.any([b, a, not_a]), TRUE);
         assert_eq!(logic.any([a, both]), a);
-        assert_eq!(logic.replace(both, &HashMap::from([(1, TRUE)])), b);
+        assert_eq!(logic.replace(both, &AHashMap::from([(1, TRUE)])), b);
         let neither = logic.rebuild(both, true, &mut |logic, a| logic.atom(-a));
         assert_eq!(logic.atoms(neither), [-1, -2]);
         assert_eq!(logic.all([both, neither]), logic.all([a, b, neither]));

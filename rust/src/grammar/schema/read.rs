@@ -1,6 +1,6 @@
 //! Reads schemas as sets of values.
 
-use super::arena::{Arena, Id, ROOT, Target};
+use super::arena::{Arena, Dynamic, Id, ROOT, Target};
 use super::decimal;
 use super::keywords::{Draft, Types};
 use super::logic::{FALSE, Node, TRUE};
@@ -9,8 +9,8 @@ use super::set::{ALL, Leaf, NONE, Scope, Set, SetId, Sets, Term};
 use crate::config::GrammarConfig;
 use crate::error::Result;
 use crate::types::Narrowed;
+use ahash::AHashMap;
 use serde_json::{Map, Value};
-use std::collections::HashMap;
 
 /// A schema that is being read.
 struct Open {
@@ -27,16 +27,16 @@ pub(super) struct Reader<'a> {
     pub(super) sets: Sets,
     /// A keyword that is left out, to find out what is at fault.
     pub(super) without: Option<(Id, &'a str)>,
-    known: HashMap<(Id, Scope), SetId>,
-    terms: HashMap<Term, SetId>,
+    known: AHashMap<(Id, Scope), SetId>,
+    terms: AHashMap<Term, SetId>,
     open: Vec<Open>,
     pub(super) negations: usize,
     /// Whether it is only tried whether sets have something in common.
     pub(super) probing: usize,
     /// The outermost schema being read that something in it led back to: what was read since then depends on it.
     pub(super) cut: usize,
-    /// The resources that led to a schema, outermost first.
-    scopes: Vec<Vec<usize>>,
+    /// What dynamic references mean, by the resources that led to a schema: the outermost that has the name says it.
+    scopes: Vec<Dynamic<'a>>,
     /// How much had been paid for.
     paid: usize,
 }
@@ -48,13 +48,13 @@ impl<'a> Reader<'a> {
             config,
             sets: Sets::new(),
             without: None,
-            known: HashMap::new(),
-            terms: HashMap::new(),
+            known: AHashMap::new(),
+            terms: AHashMap::new(),
             open: Vec::new(),
             negations: 0,
             probing: 0,
             cut: usize::MAX,
-            scopes: vec![vec![arena[ROOT].resource]],
+            scopes: vec![arena.dynamic(arena[ROOT].resource).cloned().unwrap_or_default()],
             paid: 0,
         }
     }
@@ -297,9 +297,9 @@ impl<'a> Reader<'a> {
         let name = text("$dynamicRef").map_or("", |text| text.rsplit_once('#').map_or("", |(_, name)| name));
         let recursive = text("$dynamicRef").is_none();
         let named = (recursive || !(name.is_empty() || name.starts_with('/')))
-            && self.arena.dynamic(self.arena[target].resource, name) == Some(target);
-        let outermost = || self.scopes[scope].iter().find_map(|r| self.arena.dynamic(*r, name));
-        Some(if named { outermost().unwrap_or(target) } else { target })
+            && self.arena.dynamic(self.arena[target].resource).and_then(|d| d.get(name)) == Some(&target);
+        let outermost = self.scopes[scope].get(name).filter(|_| named);
+        Some(*outermost.unwrap_or(&target))
     }
 
     fn dynamic(&mut self, id: Id, scope: Scope) -> Result<SetId> {
@@ -311,11 +311,12 @@ impl<'a> Reader<'a> {
 
     /// The scope after a step into a resource.
     fn enter(&mut self, scope: Scope, resource: usize) -> Scope {
-        if !self.arena.is_dynamic || self.scopes[scope].contains(&resource) {
+        let Some(own) = self.arena.dynamic(resource).filter(|_| self.arena.is_dynamic) else { return scope };
+        if own.keys().all(|name| self.scopes[scope].contains_key(name)) {
             return scope;
         }
-        let mut next = self.scopes[scope].clone();
-        next.push(resource);
+        let mut next = own.clone();
+        next.extend(&self.scopes[scope]);
         if let Some(known) = self.scopes.iter().position(|s| *s == next) {
             return known;
         }

@@ -1,8 +1,8 @@
 //! The rules of a grammar that is being written: which of them derive a text, and how they look in Lark.
 
 use super::expr::{Terminal, quoted};
+use ahash::AHashMap;
 use llguidance::earley::{BitIdx, ParamCond, ParamRef, ParamValue};
-use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::rc::Rc;
 
@@ -36,7 +36,7 @@ pub(super) enum Symbol {
 pub(super) type Line = Vec<Symbol>;
 
 /// For each rule with a parameter, the condition of every alternative.
-pub(super) type Conditions = HashMap<Rule, Vec<ParamCond>>;
+pub(super) type Conditions = AHashMap<Rule, Vec<ParamCond>>;
 
 /// A parameter remembers so many things.
 pub(super) const BITS: usize = ParamValue::NUM_BITS;

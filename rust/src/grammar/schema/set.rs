@@ -8,8 +8,9 @@ use super::decimal::Decimal;
 use super::logic::{F, FALSE, Logic, TRUE};
 use super::number::{self, Cell, Cells, Kind};
 use super::strings::Strings;
+use ahash::{AHashMap, AHashSet};
 use serde_json::Value;
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
 /// The number of a set.
@@ -127,10 +128,10 @@ pub(super) struct Sets {
     pub(super) items: Logic<Item>,
     pub(super) keys: Logic<Key>,
     sets: Vec<Rc<Set>>,
-    numbers: HashMap<Rc<Set>, SetId>,
-    opposites: HashMap<Term, Term>,
+    numbers: AHashMap<Rc<Set>, SetId>,
+    opposites: AHashMap<Term, Term>,
     /// Whole numbers that the document writes with a decimal point.
-    pub(super) with_point: HashSet<Decimal>,
+    pub(super) with_point: AHashSet<Decimal>,
 }
 
 /// A number with too many digits.
@@ -149,9 +150,9 @@ impl Sets {
             items: Logic::new(|_| None),
             keys: Logic::new(|_| None),
             sets: Vec::new(),
-            numbers: HashMap::new(),
-            opposites: HashMap::new(),
-            with_point: HashSet::new(),
+            numbers: AHashMap::new(),
+            opposites: AHashMap::new(),
+            with_point: AHashSet::new(),
         };
         sets.add(Set::none());
         sets.add(Set::all());
@@ -248,7 +249,7 @@ impl Sets {
         if let Some(known) = self.opposites.get(&term) {
             return *known;
         }
-        let mut by = HashMap::new();
+        let mut by = AHashMap::new();
         for leaf in self.terms.atoms(term) {
             let not = match leaf {
                 Leaf::Schema(id, scope, yes) => self.terms.atom(Leaf::Schema(id, scope, !yes)),
@@ -266,7 +267,7 @@ impl Sets {
     }
 
     fn not_items(&mut self, f: F) -> F {
-        let mut by = HashMap::new();
+        let mut by = AHashMap::new();
         for item in self.items.atoms(f) {
             let not = match &item {
                 Item::If(at, t) => Some(Item::Has(*at, self.not_term(*t))),
@@ -286,7 +287,7 @@ impl Sets {
     }
 
     fn not_keys(&mut self, f: F) -> F {
-        let mut by = HashMap::new();
+        let mut by = AHashMap::new();
         for key in self.keys.atoms(f) {
             let not = match &key {
                 Key::If(name, t) => Some(Key::Has(Rc::clone(name), self.not_term(*t))),

@@ -2,10 +2,11 @@
 
 use super::logic::{F, FALSE, Logic, Node, TRUE};
 use super::pattern;
+use ahash::AHashMap;
 use llguidance::derivre::raw::{ExprSet, RelevanceCache};
 use llguidance::derivre::{ExprRef, Regex};
 use regex_syntax::Parser;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::fmt;
 use std::rc::Rc;
 use std::sync::LazyLock;
@@ -34,7 +35,7 @@ type Interval = (u32, Option<u32>);
 #[derive(Debug)]
 pub(super) struct Strings {
     pub(super) logic: Logic<Piece>,
-    matchers: HashMap<Rc<str>, Option<Regex>>,
+    matchers: AHashMap<Rc<str>, Option<Regex>>,
     space: Space,
 }
 
@@ -46,7 +47,7 @@ impl Strings {
     pub(super) fn new() -> Self {
         Strings {
             logic: Logic::new(|piece| Some(opposite(piece))),
-            matchers: HashMap::new(),
+            matchers: AHashMap::new(),
             space: Space::new(),
         }
     }
@@ -235,7 +236,7 @@ struct Space {
     relevance: RelevanceCache,
     /// Of all texts.
     texts: ExprRef,
-    known: HashMap<F, ExprRef>,
+    known: AHashMap<F, ExprRef>,
 }
 
 impl Space {
@@ -244,7 +245,7 @@ impl Space {
         static EMPTY: LazyLock<Space> = LazyLock::new(|| {
             let mut exprs = ExprSet::new(256);
             let texts = exprs.parse_expr(Parser::new(), "(?s:.*)", false).unwrap_or(ExprRef::ANY_BYTE_STRING);
-            Space { exprs, relevance: RelevanceCache::new(), texts, known: HashMap::new() }
+            Space { exprs, relevance: RelevanceCache::new(), texts, known: AHashMap::new() }
         });
         EMPTY.clone()
     }

@@ -18,7 +18,7 @@ use super::rules::{self, Conditions, Line, Rule, Symbol};
 use super::set::{Leaf, Set, Term};
 use super::strings::{Piece, length};
 use crate::error::Result;
-use std::collections::HashMap;
+use ahash::AHashMap;
 use std::fmt::Write as _;
 use std::rc::Rc;
 
@@ -41,10 +41,10 @@ pub(super) struct Writer<'r, 'a> {
     pub(super) conditions: Conditions,
     terminals: Vec<Expr>,
     /// Terminals with conditions on what divides numbers, as rules of Lark where that can say them.
-    multiples: HashMap<Terminal, Option<String>>,
-    numbers: HashMap<Expr, Terminal>,
-    texts: HashMap<F, Terminal>,
-    values: HashMap<Term, Rule>,
+    multiples: AHashMap<Terminal, Option<String>>,
+    numbers: AHashMap<Expr, Terminal>,
+    texts: AHashMap<F, Terminal>,
+    values: AHashMap<Term, Rule>,
     line: Vec<(Term, Rule, Id)>,
     /// The schema whose values are written.
     pub(super) at: Id,
@@ -59,10 +59,10 @@ impl<'r, 'a> Writer<'r, 'a> {
             rules: Vec::new(),
             conditions: Conditions::new(),
             terminals: Vec::new(),
-            multiples: HashMap::new(),
-            numbers: HashMap::new(),
-            texts: HashMap::new(),
-            values: HashMap::new(),
+            multiples: AHashMap::new(),
+            numbers: AHashMap::new(),
+            texts: AHashMap::new(),
+            values: AHashMap::new(),
             line: Vec::new(),
             at: ROOT,
             divisors: 0.0,
@@ -309,7 +309,7 @@ pub(in crate::grammar) struct Written {
     rules: Vec<Vec<Line>>,
     conditions: Conditions,
     terminals: Vec<Expr>,
-    multiples: HashMap<Terminal, Option<String>>,
+    multiples: AHashMap<Terminal, Option<String>>,
     /// The sum of all divisors.
     pub(super) divisors: f64,
 }

@@ -5,10 +5,10 @@ use super::rules::{Line, Rule, Symbol, counted};
 use super::set::{Item, Term};
 use super::write::{Writer, literal};
 use crate::error::Result;
-use std::collections::HashMap;
+use ahash::AHashMap;
 use std::rc::Rc;
 
-type States = HashMap<(F, bool), Rule>;
+type States = AHashMap<(F, bool), Rule>;
 /// The values of an item, and what is left after it.
 pub(super) type Step = (Term, F);
 /// Values, and what becomes of a part of the formula.
@@ -124,7 +124,7 @@ impl Writer<'_, '_> {
         let atoms = self.reader.sets.items.atoms(f);
         // A part that only moves on costs less than one that is decided.
         self.reader.arena.budget.spend(1 + atoms.len() / 4)?;
-        let (mut by, mut open) = (HashMap::new(), Vec::new());
+        let (mut by, mut open) = (AHashMap::new(), Vec::new());
         for atom in &atoms {
             match self.choices(atom)?.as_slice() {
                 [(TRUE, then)] => drop(by.insert(atom.clone(), *then)),
@@ -179,7 +179,7 @@ impl Writer<'_, '_> {
     fn choose_item(
         &mut self,
         open: &[(Item, Vec<Choice>)],
-        (value, fixed, made): (Term, &HashMap<Item, F>, HashMap<Item, F>),
+        (value, fixed, made): (Term, &AHashMap<Item, F>, AHashMap<Item, F>),
         f: F,
         found: &mut Vec<Step>,
     ) -> Result<()> {

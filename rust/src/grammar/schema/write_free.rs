@@ -6,7 +6,7 @@ use super::set::{Counted, Key, Term};
 use super::strings;
 use super::write::{Writer, literal};
 use crate::error::Result;
-use std::collections::HashMap;
+use ahash::AHashMap;
 
 /// Most keys without a name that are told apart to be counted.
 const MAX_COUNTED: u32 = 5;
@@ -18,7 +18,7 @@ impl Writer<'_, '_> {
     /// The rule for keys of these names; `comma`: something stands before them.
     pub(super) fn free(
         &mut self,
-        states: &mut HashMap<(F, bool), Rule>,
+        states: &mut AHashMap<(F, bool), Rule>,
         names: F,
         f: F,
         comma: bool,
@@ -111,7 +111,7 @@ impl Writer<'_, '_> {
                         self.reader.sets.strings.and(names, class),
                         self.reader.sets.terms.all([value, term]),
                     );
-                    let f = self.reader.sets.keys.replace(f, &HashMap::from([(atom.clone(), then)]));
+                    let f = self.reader.sets.keys.replace(f, &AHashMap::from([(atom.clone(), then)]));
                     if f != FALSE && value != FALSE && !self.no_string(names)? && !self.is_nothing(value)? {
                         next.push((names, value, f));
                     }

@@ -8,7 +8,7 @@ use super::rules::{Line, Rule, Symbol};
 use super::set::{Key, Term};
 use super::write::{Writer, literal};
 use crate::error::Result;
-use std::collections::{HashMap, HashSet};
+use ahash::{AHashMap, AHashSet};
 use std::rc::Rc;
 
 /// Each optional key takes four items of a parser row, which holds 2,000: with more, generation dies at the first key.
@@ -29,9 +29,9 @@ pub(super) struct Plan {
     pub(super) keys: Vec<Known>,
     /// The other keys.
     pub(super) others: F,
-    states: HashMap<(usize, F, bool), Rule>,
-    free: HashMap<(F, bool), Rule>,
-    optional: HashSet<usize>,
+    states: AHashMap<(usize, F, bool), Rule>,
+    free: AHashMap<(F, bool), Rule>,
+    optional: AHashSet<usize>,
 }
 
 /// The values of a key, or none where it is absent, and what is left then.
@@ -87,7 +87,7 @@ impl Writer<'_, '_> {
     fn is_broad(&self, alternatives: &[F]) -> bool {
         let keys = &self.reader.sets.keys;
         alternatives.iter().any(|f| {
-            let mut names = HashSet::new();
+            let mut names = AHashSet::new();
             keys.atoms(*f).iter().any(|key| match key {
                 Key::If(name, t) | Key::Has(name, t) if *t != TRUE && *t != FALSE => {
                     names.insert(Rc::clone(name));
@@ -110,7 +110,7 @@ impl Writer<'_, '_> {
     /// The keys in the order in which the formula names them.
     fn plan(&mut self, f: F) -> Result<Plan> {
         let mut keys: Vec<Known> = Vec::new();
-        let mut places: HashMap<Rc<str>, usize> = HashMap::new();
+        let mut places: AHashMap<Rc<str>, usize> = AHashMap::new();
         let atoms = self.reader.sets.keys.atoms(f);
         // What is only required or absent comes after what is described.
         let described = |key: &&Key| match key {
@@ -137,7 +137,7 @@ impl Writer<'_, '_> {
         self.reader.arena.budget.spend(keys.len())?;
         let names = self.reader.sets.strings.texts(keys.iter().map(|k| k.name.to_string()));
         let others = self.reader.sets.strings.not(names);
-        Ok(Plan { keys, others, states: HashMap::new(), free: HashMap::new(), optional: HashSet::new() })
+        Ok(Plan { keys, others, states: AHashMap::new(), free: AHashMap::new(), optional: AHashSet::new() })
     }
 
     /// The formula without what holds of one key alone.
@@ -194,7 +194,7 @@ impl Writer<'_, '_> {
         let atoms = self.reader.sets.keys.atoms(f);
         self.reader.arena.budget.spend(1 + atoms.len())?;
         let mut steps = Vec::new();
-        let (mut absent, mut here, mut there) = (HashMap::new(), Vec::new(), HashMap::new());
+        let (mut absent, mut here, mut there) = (AHashMap::new(), Vec::new(), AHashMap::new());
         for atom in atoms {
             match &atom {
                 Key::If(name, t) | Key::Has(name, t) if *name == key.name => {
@@ -254,10 +254,10 @@ impl Writer<'_, '_> {
         };
         let both = self.reader.sets.terms.all([value, *term]);
         // Whether it still matters is seen first: looking into values costs more.
-        let out = self.reader.sets.keys.replace(f, &HashMap::from([(atom.clone(), *without)]));
+        let out = self.reader.sets.keys.replace(f, &AHashMap::from([(atom.clone(), *without)]));
         let is_empty = both != value && self.is_nothing(both)?;
         if !is_empty {
-            let within = self.reader.sets.keys.replace(f, &HashMap::from([(atom.clone(), *within)]));
+            let within = self.reader.sets.keys.replace(f, &AHashMap::from([(atom.clone(), *within)]));
             self.choose(open, both, within, found)?;
         }
         if out != FALSE && both != value && (is_empty || value == TRUE || !self.is_same(both, value)?) {

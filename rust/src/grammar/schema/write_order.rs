@@ -12,8 +12,8 @@ use super::write::{Writer, literal};
 use super::write_object::Plan;
 use crate::config::KeyOrder;
 use crate::error::Result;
+use ahash::AHashMap;
 use llguidance::earley::{BitIdx, ParamCond, ParamRef};
-use std::collections::HashMap;
 
 /// Most states of an object: conditions between n keys may take 2^n.
 const MAX_STATES: usize = 100;
@@ -25,7 +25,7 @@ struct AnyOrder<'p> {
     bits: Vec<BitIdx>,
     required: BitIdx,
     /// What is left, and whether something stands before.
-    states: HashMap<(F, bool), Rule>,
+    states: AHashMap<(F, bool), Rule>,
     line: Vec<(F, bool, Rule)>,
 }
 
@@ -73,7 +73,7 @@ impl Writer<'_, '_> {
         let (required, optional): (Vec<_>, Vec<_>) = (0..bits.len()).partition(|at| plan.keys[*at].required);
         (0..).zip(required.iter().chain(&optional)).for_each(|(bit, at)| bits[*at] = bit);
         let required = required.len() as BitIdx;
-        let mut object = AnyOrder { plan, bits, required, states: HashMap::new(), line: Vec::new() };
+        let mut object = AnyOrder { plan, bits, required, states: AHashMap::new(), line: Vec::new() };
         let start = self.unordered_state(&mut object, f, false);
         while let Some((f, comma, rule)) = object.line.pop() {
             if object.states.len() > MAX_STATES {

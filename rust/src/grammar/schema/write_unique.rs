@@ -13,8 +13,9 @@ use super::strings;
 use super::write::{Writer, literal};
 use super::write_array::Step;
 use crate::error::Result;
+use ahash::{AHashMap, AHashSet};
 use llguidance::earley::{BitIdx, ParamCond, ParamRef};
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
 /// Most values of which it is remembered in the states which have been there; more are remembered by a parameter.
@@ -37,7 +38,7 @@ impl Writer<'_, '_> {
             };
             let atoms = self.reader.sets.items.atoms(rest);
             for (text, term) in values {
-                let mut by = HashMap::new();
+                let mut by = AHashMap::new();
                 for atom in &atoms {
                     if let Item::Unique(used) = atom {
                         let mut next = BTreeSet::clone(used);
@@ -241,7 +242,7 @@ impl Writer<'_, '_> {
     /// Parts of objects by the values of a key: the first that must be there and may be much, or else the first that may.
     fn kinds_of_objects(&mut self, objects: F) -> Result<Vec<F>> {
         let atoms = self.reader.sets.keys.atoms(objects);
-        let required: HashSet<&Rc<str>> = atoms
+        let required: AHashSet<&Rc<str>> = atoms
             .iter()
             .filter_map(|key| if let Key::Has(name, _) = key { Some(name) } else { None })
             .collect();
