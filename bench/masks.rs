@@ -3,9 +3,10 @@
 //!     cargo run --release --features python,llama --example masks -- tokenizer.json cases.jsonl walks.jsonl
 //!
 //! A case is a line of MaskBench, `{"schema", "tests": [{"valid", "data"}]}`; its first valid instance is walked as
-//! compact JSON, token by token. It may have `gbnf` in place of a schema, and texts for its data. One line of JSON per engine: microseconds of each mask (with the tokens' own cost
-//! before it), of compiling to the first mask, and how many schemas were refused or instances left. The walks are written
-//! as lines `{"schema", "tokens"}`, for engines elsewhere.
+//! compact JSON, token by token. It may have `gbnf` in place of a schema, and texts for its data. One line of JSON per engine:
+//! microseconds of each mask (with the tokens' own cost before it), of compiling to the first mask, of the same for the schemas
+//! that both engines take, and how many schemas were refused or instances left. The walks are written as lines
+//! `{"schema", "tokens"}`, for engines elsewhere.
 
 use llgtrt::config::GrammarConfig;
 use llgtrt::grammar::{CompileHandle, Compiler, Grammar, GrammarSpec};
@@ -114,8 +115,8 @@ impl Walk for Matcher {
 #[derive(Default)]
 struct Times {
     masks: Vec<f64>,
-    compiles: Vec<f64>,
-    refused: usize,
+    /// By case; none where the schema is refused.
+    compiles: Vec<Option<f64>>,
     left: usize,
 }
 
@@ -123,13 +124,17 @@ struct Times {
 fn measure<E: Engine>(engine: &E, schema: &Value, tokens: &[Token], times: &mut Times) -> Result<()> {
     let mut begin = Instant::now();
     let Ok(mut walk) = engine.compile(schema) else {
-        times.refused += 1;
+        times.compiles.push(None);
         return Ok(());
     };
     for (index, &token) in tokens.iter().enumerate() {
         let allowed = walk.allows(token).unwrap_or(false);
         let micros = begin.elapsed().as_secs_f64() * 1e6;
-        if index == 0 { &mut times.compiles } else { &mut times.masks }.push(micros);
+        if index == 0 {
+            times.compiles.push(Some(micros));
+        } else {
+            times.masks.push(micros);
+        }
         if !allowed {
             times.left += 1;
             break;
@@ -149,14 +154,18 @@ fn spread(mut micros: Vec<f64>) -> Value {
     json!({"mean": mean, "p50": rank(0.5), "p99": rank(0.99), "p999": rank(0.999), "max": max, "count": micros.len()})
 }
 
-fn print<E: Engine>(engine: &E, times: Times) {
-    let Times { masks, compiles, refused, left } = times;
-    let (mask, compile) = (spread(masks), spread(compiles));
-    let name = engine.name();
-    println!(
-        "{}",
-        json!({"engine": name, "mask_us": mask, "compile_us": compile, "refused": refused, "left": left})
-    );
+/// `others`: what the other engine took to compile.
+fn print<E: Engine>(engine: &E, times: &Times, others: &[Option<f64>]) {
+    let both = times.compiles.iter().zip(others).filter(|(_, other)| other.is_some());
+    let line = json!({
+        "engine": engine.name(),
+        "mask_us": spread(times.masks.clone()),
+        "compile_us": spread(times.compiles.iter().flatten().copied().collect()),
+        "compile_both_us": spread(both.filter_map(|(own, _)| *own).collect()),
+        "refused": times.compiles.iter().filter(|own| own.is_none()).count(),
+        "left": times.left,
+    });
+    println!("{line}");
 }
 
 fn main() -> Result<()> {
@@ -181,7 +190,7 @@ fn main() -> Result<()> {
             _ => data.to_string(),
         };
         let text = tests.filter(|t| t["valid"] == true).map(|t| written(&t["data"])).next();
-        if let Some(text) = text {
+        if let Some(text) = text.filter(|text| !text.is_empty()) {
             cases.push((case[kind].take(), vocab.encode(&[(&text, false)])?));
         }
     }
@@ -202,7 +211,7 @@ fn main() -> Result<()> {
             measure(&core, schema, tokens, &mut ours)?;
         }
     }
-    print(&core, ours);
-    print(&direct, theirs);
+    print(&core, &ours, &theirs.compiles);
+    print(&direct, &theirs, &ours.compiles);
     Ok(())
 }

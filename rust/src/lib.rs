@@ -31,3 +31,7 @@ pub mod sequence;
 pub mod text;
 pub mod types;
 pub mod vocab;
+
+/// Compilations and masks are made of many small pieces of memory.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;

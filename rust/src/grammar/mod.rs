@@ -28,6 +28,7 @@ pub mod spec;
 mod text;
 mod triggers;
 mod walk;
+mod workers;
 
 pub use compiler::{CompileHandle, CompileStats, Compiler};
 pub use mask::{Mask, Next};

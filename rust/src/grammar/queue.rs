@@ -5,6 +5,7 @@ use super::budget::{Budget, too_complex};
 use super::build::Builder;
 use super::counters::Counters;
 use super::sections::Plan;
+use super::workers::{Worker, Workers};
 use crate::error::{Error, Result};
 use std::collections::{HashMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -12,9 +13,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
-
-/// A chain of 20,000 rules compiles in 64 MiB; pages are touched only if used, and given back with the thread.
-const STACK_BYTES: usize = 256 << 20;
 
 /// The client of requests that come without an API key: all of them, where the server has none.
 const NOBODY: u64 = 0;
@@ -58,6 +56,7 @@ struct Running {
     cancelled: Arc<AtomicBool>,
     /// Its waiters were refused; another may have its place.
     overdue: bool,
+    worker: Worker,
 }
 
 struct Cached {
@@ -77,6 +76,7 @@ pub(super) struct Queue {
     pub(super) sender: Sender<Message>,
     work: HashMap<GrammarSpec, Work>,
     line: VecDeque<GrammarSpec>,
+    idle: Workers,
     cache: HashMap<GrammarSpec, Cached>,
     cached_bytes: u64,
     clock: u64,
@@ -106,6 +106,7 @@ impl Queue {
             sender,
             work: HashMap::new(),
             line: VecDeque::new(),
+            idle: Workers::default(),
             cache: HashMap::new(),
             cached_bytes: 0,
             clock: 0,
@@ -123,7 +124,10 @@ impl Queue {
                 Ok(Message::Compile(spec, waiter)) => self.ask(spec, waiter),
                 Ok(Message::GiveUp(id)) => self.give_up(id),
                 Ok(Message::Done { spec, outcome, late, took }) => self.done(spec, outcome, late, took),
-                Err(RecvTimeoutError::Timeout) => self.refuse_overdue(),
+                Err(RecvTimeoutError::Timeout) => {
+                    self.idle.end_idle();
+                    self.refuse_overdue();
+                }
                 Ok(Message::Close) | Err(RecvTimeoutError::Disconnected) => return,
             }
             self.start();
@@ -132,7 +136,8 @@ impl Queue {
 
     fn next_deadline(&self) -> Option<Instant> {
         let running = self.work.values().filter_map(|work| work.running.as_ref());
-        running.filter(|running| !running.overdue).map(|running| running.until).min()
+        let ends = running.filter(|running| !running.overdue).map(|running| running.until);
+        ends.chain(self.idle.next_end()).min()
     }
 
     /// Answers those whose compilation has taken too long. Its thread goes on where it cannot be stopped, and what it
@@ -202,39 +207,42 @@ impl Queue {
             });
             let Some((i, client)) = next else { return };
             let Some(spec) = self.line.remove(i) else { return };
-            self.spawn(spec, client);
+            self.hand_out(spec, client);
         }
     }
 
-    fn spawn(&mut self, spec: GrammarSpec, client: u64) {
+    fn hand_out(&mut self, spec: GrammarSpec, client: u64) {
+        let Some(work) = self.work.get_mut(&spec) else { return };
         let (cancelled, time) = (Arc::<AtomicBool>::default(), self.time);
-        if let Some(work) = self.work.get_mut(&spec) {
-            let until = Instant::now() + time;
-            work.running = Some(Running { client, until, cancelled: cancelled.clone(), overdue: false });
-        }
-        let (builder, sender, job) = (Arc::clone(&self.builder), self.sender.clone(), spec.clone());
-        let thread =
-            std::thread::Builder::new().name("grammar".into()).stack_size(STACK_BYTES).spawn(move || {
-                let start = Instant::now();
-                let budget = Budget::new(time, cancelled);
-                let outcome = catch_unwind(AssertUnwindSafe(|| builder.build(&job, &budget).map(Arc::new)))
-                    .unwrap_or_else(|_| Err(Error::grammar("", "grammar", "the compilation failed inside")));
-                let late = outcome.is_err() && budget.is_over();
-                // The queue has gone away only where the compiler has: nobody waits.
-                let _ = sender.send(Message::Done { spec: job, outcome, late, took: start.elapsed() });
-            });
-        if let Err(e) = thread {
-            let outcome = Err(Error::Executor(format!("no thread for a grammar: {e}")));
-            self.finish(&spec, &outcome);
+        let until = Instant::now() + time;
+        let (builder, sender) = (Arc::clone(&self.builder), self.sender.clone());
+        let (job, stop) = (spec.clone(), Arc::clone(&cancelled));
+        let compile = move || {
+            let start = Instant::now();
+            let budget = Budget::new(time, stop);
+            let outcome = catch_unwind(AssertUnwindSafe(|| builder.build(&job, &budget).map(Arc::new)))
+                .unwrap_or_else(|_| Err(Error::grammar("", "grammar", "the compilation failed inside")));
+            let late = outcome.is_err() && budget.is_over();
+            // The queue has gone away only where the compiler has: nobody waits.
+            let _ = sender.send(Message::Done { spec: job, outcome, late, took: start.elapsed() });
+        };
+        match self.idle.give(Box::new(compile)) {
+            Ok(worker) => {
+                work.running = Some(Running { client, until, cancelled, overdue: false, worker });
+            }
+            Err(e) => {
+                let outcome = Err(Error::Executor(format!("no thread for a grammar: {e}")));
+                self.finish(&spec, &outcome);
+            }
         }
     }
 
     fn done(&mut self, spec: GrammarSpec, outcome: Outcome, late: bool, took: Duration) {
         self.counters.took(took);
-        let gave_up = |running: Running| running.until > Instant::now();
-        if let Some(work) = self.work.get_mut(&spec).filter(|work| late && !work.waiters.is_empty())
-            && work.running.take().is_some_and(gave_up)
-        {
+        let Some(work) = self.work.get_mut(&spec) else { return };
+        let Some(Running { worker, until, .. }) = work.running.take() else { return };
+        self.idle.rest(worker);
+        if late && !work.waiters.is_empty() && until > Instant::now() {
             // Somebody has come after the last one left.
             return self.line.push_back(spec);
         }
