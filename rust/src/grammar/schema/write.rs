@@ -15,7 +15,7 @@ use super::pattern;
 use super::read::Reader;
 use super::refuse;
 use super::rules::{self, Conditions, Line, Rule, Symbol};
-use super::set::{Leaf, Set, Term};
+use super::set::{Leaf, Set, SetId, Term};
 use super::strings::{Piece, length};
 use crate::error::Result;
 use ahash::AHashMap;
@@ -45,6 +45,8 @@ pub(super) struct Writer<'r, 'a> {
     numbers: AHashMap<Expr, Terminal>,
     texts: AHashMap<F, Terminal>,
     values: AHashMap<Term, Rule>,
+    /// Terms differ that mean the same: references to one schema, for example.
+    sets: AHashMap<SetId, Rule>,
     line: Vec<(Term, Rule, Id)>,
     /// The schema whose values are written.
     pub(super) at: Id,
@@ -63,6 +65,7 @@ impl<'r, 'a> Writer<'r, 'a> {
             numbers: AHashMap::new(),
             texts: AHashMap::new(),
             values: AHashMap::new(),
+            sets: AHashMap::new(),
             line: Vec::new(),
             at: ROOT,
             divisors: 0.0,
@@ -84,6 +87,11 @@ impl<'r, 'a> Writer<'r, 'a> {
                 }
             }
             let set = self.reader.set_of(term)?;
+            if let Some(same) = self.sets.get(&set) {
+                self.rules[rule] = vec![vec![Symbol::Rule(*same)]];
+                continue;
+            }
+            self.sets.insert(set, rule);
             let set = self.reader.sets.get(set);
             self.rules[rule] = self.alternatives(&set)?;
         }
