@@ -176,14 +176,13 @@ impl Builder {
 
     fn json_source(&self, source: &str, budget: &Budget) -> Result<Pristine> {
         let schema = schema::parse(source, &self.config)?;
-        let prepared = schema::prepare(&schema, &self.config, (budget, &self.library))?;
-        let refuse = |why| Error::grammar("", "schema", why);
-        let parts = prepared.parts().map_err(refuse)?;
-        if !parts.fits(&self.own) {
-            return Err(refuse("its grammar is too large: make it simpler".to_owned()));
-        }
-        let init = GrammarInit::Internal(parts.grammar, parts.lexer);
-        self.compile(init, prepared.lark(), &self.own).map_err(refuse)
+        schema::prepare(&schema, &self.config, (budget, &self.library), &|written| {
+            let parts = written.parts()?;
+            if !parts.fits(&self.own) {
+                return Err("its grammar is too large: make it simpler".to_owned());
+            }
+            self.compile(GrammarInit::Internal(parts.grammar, parts.lexer), written.lark(), &self.own)
+        })
     }
 
     /// `together`: schemas that the source names.

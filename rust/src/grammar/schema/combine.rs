@@ -6,7 +6,9 @@ use super::logic::{F, FALSE, Node, TRUE};
 use super::read::Reader;
 use super::refuse;
 use super::set::{ALL, Item, Key, NONE, Scope, Set, SetId, Term};
+use super::strings::Piece;
 use crate::error::Result;
+use ahash::AHashSet;
 use serde_json::Value;
 use std::rc::Rc;
 
@@ -65,7 +67,7 @@ impl Reader<'_> {
             return tagged.iter().try_fold(NONE, |any, set| self.or(any, *set));
         }
         let is_openapi = self.arena[id].draft == Draft::OpenApi;
-        self.one_of(&tagged, if is_openapi { &tagged } else { sets })
+        self.one_of(id, &tagged, if is_openapi { &tagged } else { sets })
     }
 
     /// Branches with the values of the discriminator that mean them. A branch that allows none of these says by itself
@@ -102,19 +104,70 @@ impl Reader<'_> {
     }
 
     /// Exactly one: each without the others that it has something in common with.
-    fn one_of(&mut self, sets: &[SetId], others: &[SetId]) -> Result<SetId> {
+    fn one_of(&mut self, id: Id, sets: &[SetId], others: &[SetId]) -> Result<SetId> {
         let mut any = NONE;
         for (i, set) in sets.iter().enumerate() {
             let mut own = *set;
             for (j, other) in others.iter().enumerate() {
                 if i != j && !self.is_apart(*set, *other)? {
-                    let not = self.not(*other)?;
+                    self.overlaps = true;
+                    let mut not = self.not(*other)?;
+                    if self.coarse {
+                        not = self.part_of((id, "oneOf"), own, not)?;
+                    }
                     own = self.and(own, not)?;
                 }
             }
             any = self.or(any, own)?;
         }
         Ok(any)
+    }
+
+    /// Less of what is not another branch of a union, and simpler: objects that one key tells from it.
+    fn part_of(&mut self, (id, keyword): (Id, &str), own: SetId, not: SetId) -> Result<SetId> {
+        let set = self.sets.get(not);
+        let parts: Vec<F> = match self.sets.keys.node(set.objects) {
+            Node::All(parts) => parts.to_vec(),
+            _ => vec![set.objects],
+        };
+        let mut chosen = Vec::new();
+        for part in parts {
+            chosen.push(self.one_way(own, part)?);
+        }
+        let objects = self.sets.keys.all(chosen);
+        if objects != set.objects {
+            let pointer = &self.arena[id].pointer;
+            let why =
+                "branches that overlap are told apart by one key only: give each a required key with a const";
+            self.narrow(pointer, keyword, why)?;
+        }
+        Ok(self.sets.add(Set { objects, ..(*set).clone() }))
+    }
+
+    /// The simplest of several ways to be an object that some of `own` are; all of them where there is none.
+    fn one_way(&mut self, own: SetId, ways: F) -> Result<F> {
+        let Node::Any(list) = self.sets.keys.node(ways).clone() else { return Ok(ways) };
+        let mut ranked = list.iter().map(|way| Ok((self.rank(*way)?, *way))).collect::<Result<Vec<_>>>()?;
+        ranked.sort_by_key(|(rank, _)| *rank);
+        for (_, way) in ranked {
+            let so = self.sets.add(Set { objects: way, ..Set::none() });
+            if !self.is_apart(own, so)? {
+                return Ok(way);
+            }
+        }
+        Ok(ways)
+    }
+
+    /// First that a key's value is none of a list, then what else is on one key and does not look into objects or arrays.
+    fn rank(&mut self, objects: F) -> Result<u8> {
+        let Node::Atom(Key::If(_, term) | Key::Has(_, term)) = self.sets.keys.node(objects).clone() else {
+            return Ok(2);
+        };
+        let set = self.set_of(term)?;
+        let set = self.sets.get(set);
+        let is_deep = [set.arrays, set.objects].iter().any(|f| ![TRUE, FALSE].contains(f));
+        let is_list = matches!(self.sets.strings.logic.node(set.strings), Node::Atom(Piece::Texts(_, false)));
+        Ok(if is_deep { 2 } else { u8::from(!is_list) })
     }
 
     /// Whether the two have nothing in common, as far as it is easy to see.
@@ -233,8 +286,12 @@ impl Reader<'_> {
             _ => None,
         };
         let atoms: Vec<Key> = parts.iter().filter_map(atom).collect();
+        let mut names = AHashSet::new();
         for key in &atoms {
             let Key::Has(name, _) = key else { continue };
+            if !names.insert(name) {
+                continue;
+            }
             self.arena.budget.spend(atoms.len())?;
             let mut terms = Vec::new();
             for other in &atoms {

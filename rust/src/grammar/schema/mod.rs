@@ -10,6 +10,7 @@ mod arena;
 mod assemble;
 mod combine;
 mod decimal;
+mod edges;
 mod evaluated;
 mod explain;
 mod expr;
@@ -70,14 +71,15 @@ impl<'a> Together<'a> {
     /// # Errors
     /// As [`prepare`].
     pub(super) fn prepare(&mut self, schema: &Value, config: &GrammarConfig) -> Result<String> {
-        let prepared = prepare(schema, config, (self.budget, self.library))?;
-        self.divisors += prepared.divisors;
+        let read = |written: &Written| Ok((written.lark(), written.divisors));
+        let (lark, divisors) = prepare(schema, config, (self.budget, self.library), &read)?;
+        self.divisors += divisors;
         if self.divisors > write::MAX_DIVISORS {
             let most = write::MAX_DIVISORS;
             let why = format!("the digits of the divisors of all schemas sum up to more than {most}");
             return Err(refuse("", "multipleOf", why));
         }
-        let Some(lark) = prepared.lark() else {
+        let Some(lark) = lark else {
             let why = "in a schema that is part of another grammar it cannot be negated, nor stand beside ends of so many digits";
             return Err(refuse("", "multipleOf", why));
         };
@@ -104,15 +106,17 @@ pub(super) fn parse(source: &str, config: &GrammarConfig) -> Result<Value> {
     serde_json::from_str(source).map_err(|e| refuse("", "schema", format!("is not JSON: {e}")))
 }
 
-/// The grammar of a schema.
+/// What `finish` makes of the grammar of a schema; its errors say that the grammar is too large. What is too much as a whole is
+/// tried again with less of each `oneOf`, where there is one and the configuration allows that.
 ///
 /// # Errors
 /// What cannot be enforced, by pointer and keyword; where the budget is spent.
-pub(super) fn prepare(
+pub(super) fn prepare<T>(
     schema: &Value,
     config: &GrammarConfig,
     (budget, library): (&Budget, &Library),
-) -> Result<Written> {
+    finish: &dyn Fn(&Written) -> std::result::Result<T, String>,
+) -> Result<T> {
     match schema {
         Value::Bool(true) | Value::Object(_) => {}
         Value::Bool(false) => return Err(refuse("", "false", "nothing satisfies it")),
@@ -125,12 +129,33 @@ pub(super) fn prepare(
         return Err(refuse("", "schema", format!("nested deeper than {MAX_DEPTH}")));
     }
     let arena = Arena::new(schema, (budget, library))?;
+    let finished = |written: Written| finish(&written).map_err(|why| refuse("", "schema", why));
+    let notes = budget.notes();
     let mut reader = Reader::new(&arena, config);
+    let too_much = match write(&mut reader) {
+        Ok(written) => match finished(written) {
+            Ok(done) => return Ok(done),
+            Err(large) => large,
+        },
+        Err(complex @ Error::Invalid { .. }) => complex,
+        Err(other) => return Err(other),
+    };
+    if !config.narrow || budget.is_over() || !reader.overlaps {
+        return Err(too_much);
+    }
+    budget.renew(notes);
+    let mut reader = Reader::new(&arena, config);
+    reader.coarse = true;
+    write(&mut reader).and_then(finished).map_err(|_| too_much)
+}
+
+fn write(reader: &mut Reader<'_>) -> Result<Written> {
+    let (arena, config) = (reader.arena, reader.config);
     let root = reader.root();
-    let mut writer = Writer::new(&mut reader);
+    let mut writer = Writer::new(reader);
     writer.write(root)?;
     if !writer.is_satisfiable() {
-        return Err(explain::unsatisfiable(&arena, config));
+        return Err(explain::unsatisfiable(arena, config));
     }
     writer.finish()
 }

@@ -1,5 +1,6 @@
 //! Patterns of schemas as expressions for whole texts, and for the JSON texts of strings.
 
+use super::edges::{self, Boundary, Edge};
 use super::syntax::for_engine;
 use crate::grammar::text::of_regex;
 use regex_syntax::Parser;
@@ -51,14 +52,8 @@ fn group_end(text: &str) -> Option<usize> {
 fn found(pattern: &str) -> Result<String, Why> {
     let ready = llguidance::regex_to_lark(&for_engine(pattern)?, "dw");
     let hir = Parser::new().parse(&ready).map_err(|e| of_regex(pattern, &e))?;
-    let any = Piece::Plain(anything());
-    let ways = ways(&hir)?.into_iter().filter_map(|way| {
-        let mut pieces = vec![any.clone()];
-        pieces.extend(way);
-        pieces.push(any.clone());
-        whole(&pieces)
-    });
-    Ok(printable(&Hir::alternation(ways.collect())).to_string())
+    let ways = ways(&hir)?.iter().filter_map(|way| whole(way).transpose()).collect::<Result<_, _>>()?;
+    Ok(printable(&Hir::alternation(ways)).to_string())
 }
 
 /// The same with a group around each repetition that is repeated: its text would otherwise mean a lazy one.
@@ -81,24 +76,12 @@ fn printable(hir: &Hir) -> Hir {
     }
 }
 
-/// Any text.
-pub(super) fn anything() -> Hir {
-    Hir::repetition(Repetition {
-        min: 0,
-        max: None,
-        greedy: true,
-        sub: Box::new(Hir::class(Class::Unicode(ClassUnicode::new([ClassUnicodeRange::new(
-            '\0',
-            char::MAX,
-        )])))),
-    })
-}
-
 /// A part of one way through a pattern.
 #[derive(Debug, Clone)]
 enum Piece {
     Start,
     End,
+    Word(Boundary),
     Plain(Hir),
 }
 
@@ -110,7 +93,9 @@ fn ways(hir: &Hir) -> Result<Vec<Vec<Piece>>, Why> {
     let ways = match hir.kind() {
         HirKind::Look(Look::Start) => vec![vec![Piece::Start]],
         HirKind::Look(Look::End) => vec![vec![Piece::End]],
-        HirKind::Look(_) => return Err("a word boundary cannot be enforced: leave it out".to_owned()),
+        HirKind::Look(Look::WordAscii | Look::WordUnicode) => vec![vec![Piece::Word(true)]],
+        HirKind::Look(Look::WordAsciiNegate | Look::WordUnicodeNegate) => vec![vec![Piece::Word(false)]],
+        HirKind::Look(_) => return Err("has an anchor that cannot be enforced: leave it out".to_owned()),
         HirKind::Capture(inner) => ways(&inner.sub)?,
         HirKind::Repetition(inner) if inner.max == Some(1) => {
             let mut list = ways(&inner.sub)?;
@@ -147,6 +132,9 @@ fn ways(hir: &Hir) -> Result<Vec<Vec<Piece>>, Why> {
 fn repeated(inner: &Repetition) -> Result<Vec<Vec<Piece>>, Why> {
     let (mut plain, mut start, mut end) = (Vec::new(), vec![Vec::new()], vec![Vec::new()]);
     for way in ways(&inner.sub)? {
+        if way.iter().any(|piece| matches!(piece, Piece::Word(_))) {
+            return Err("a word boundary in a repetition cannot be enforced: put it outside".to_owned());
+        }
         let (has_start, has_end) =
             (way.iter().any(|p| matches!(p, Piece::Start)), way.iter().any(|p| matches!(p, Piece::End)));
         match (has_start, has_end) {
@@ -183,23 +171,45 @@ impl Piece {
     }
 }
 
-/// One way as an expression for whole texts: what is before a start, or after an end, must be empty.
-fn whole(way: &[Piece]) -> Option<Hir> {
+/// One way as an expression for whole texts, if there are any: what is before a start, or after an end, must be empty.
+fn whole(way: &[Piece]) -> Result<Option<Hir>, Why> {
     let empty = |piece: &Piece| match piece {
         Piece::Plain(hir) => hir.properties().minimum_len() == Some(0),
         _ => true,
     };
     let start = way.iter().rposition(|p| matches!(p, Piece::Start)).map_or(0, |i| i + 1);
     let end = way.iter().position(|p| matches!(p, Piece::End)).unwrap_or(way.len());
-    let outside = way[..start].iter().chain(&way[end.max(start)..]);
-    if !outside.clone().all(empty) || way[end.min(start)..start].iter().any(|p| !empty(p)) {
-        return None;
+    let mut outside = way[..start].iter().chain(&way[end.max(start)..]);
+    if outside.clone().any(|piece| matches!(piece, Piece::Word(_))) {
+        return Err("a word boundary beyond an anchor cannot be enforced: leave it out".to_owned());
     }
-    let inside = way.get(start..end).unwrap_or_default().iter().filter_map(|p| match p {
-        Piece::Plain(hir) => Some(hir.clone()),
-        _ => None,
+    if !outside.all(empty) || way[end.min(start)..start].iter().any(|p| !empty(p)) {
+        return Ok(None);
+    }
+    // Parts between boundaries.
+    let mut parts = vec![(false, Vec::new())];
+    for piece in way.get(start..end).unwrap_or_default() {
+        match (piece, parts.last_mut()) {
+            (Piece::Word(boundary), _) => parts.push((*boundary, Vec::new())),
+            (Piece::Plain(hir), Some((_, part))) => part.push(hir.clone()),
+            _ => {}
+        }
+    }
+    let last = parts.len() - 1;
+    let mut parts = parts.into_iter().enumerate().map(|(i, (boundary, part))| {
+        let (first, last) = (i == 0 && start == 0, i == last && end == way.len());
+        let mut part = Hir::concat(part);
+        for (open, edge) in [(first, Edge::First), (last, Edge::Last)] {
+            if open {
+                part = edges::open(&part, edge);
+            }
+        }
+        (boundary, part)
     });
-    Some(Hir::concat(inside.collect()))
+    let first = parts.next().map_or(Hir::empty(), |(_, part)| part);
+    let rest: Vec<_> = parts.collect();
+    let why = "two word boundaries with nothing between cannot be enforced: leave one out";
+    edges::bounded(first, &rest).map(Some).ok_or(why.to_owned())
 }
 
 /// Characters that a JSON string spells with a backslash, each in one way only: a name that could be spelled in two ways
@@ -287,7 +297,7 @@ mod tests {
     #[test]
     fn what_cannot_be_said_is_refused() {
         assert!(search("a\\").is_err());
-        for pattern in [r"\ba", "(?=a)b", r"(a)\1", "(^a){3}b"] {
+        for pattern in [r"\b-*\ba", r"\b^a", r"(?:\ba)*", "(?=a)b", r"(a)\1", "(^a){3}b"] {
             assert!(search(pattern).is_err(), "{pattern}");
         }
     }

@@ -25,6 +25,9 @@ pub(super) struct Reader<'a> {
     pub(super) arena: &'a Arena<'a>,
     pub(super) config: &'a GrammarConfig,
     pub(super) sets: Sets,
+    /// Whether branches of `oneOf` that overlap are told apart by little, and whether there are any.
+    pub(super) coarse: bool,
+    pub(super) overlaps: bool,
     /// A keyword that is left out, to find out what is at fault.
     pub(super) without: Option<(Id, &'a str)>,
     known: AHashMap<(Id, Scope), SetId>,
@@ -47,6 +50,8 @@ impl<'a> Reader<'a> {
             arena,
             config,
             sets: Sets::new(),
+            coarse: false,
+            overlaps: false,
             without: None,
             known: AHashMap::new(),
             terms: AHashMap::new(),
