@@ -25,12 +25,13 @@ CUTS = (
 )
 """How Llama 3 cuts texts into words."""
 SPECIAL = 256
+"""Special tokens of Llama 3, behind all others; their names make no difference to a mask."""
 KINDS = {
     "mask": "mask_us",
     "compile to first mask": "compile_us",
     "the same, where both engines compile": "compile_both_us",
 }
-"""Special tokens of Llama 3, behind all others; their names make no difference to a mask."""
+"""What an engine's line has, by its name in the table."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
