@@ -18,6 +18,8 @@ const LOOK: u64 = 256;
 #[derive(Debug)]
 pub(super) struct Budget {
     left: Cell<u64>,
+    /// For another way to do what was too much.
+    spare: Cell<u64>,
     until: Instant,
     cancelled: Arc<AtomicBool>,
     narrowed: RefCell<Vec<Narrowed>>,
@@ -28,6 +30,7 @@ impl Budget {
     pub(super) fn new(time: Duration, cancelled: Arc<AtomicBool>) -> Self {
         Budget {
             left: Cell::new(WORK),
+            spare: Cell::new(WORK),
             until: Instant::now() + time,
             cancelled,
             narrowed: RefCell::default(),
@@ -55,10 +58,12 @@ impl Budget {
         }
     }
 
-    /// As much work as at first, for another way to do the same: what was noted since there were so many notes is forgotten.
-    pub(super) fn renew(&self, notes: usize) {
-        self.left.set(WORK);
+    /// As much work as at first, for another way to do the same, once: what was noted since there were so many notes is
+    /// forgotten. False where there is none, or no time.
+    pub(super) fn renew(&self, notes: usize) -> bool {
         self.narrowed.borrow_mut().truncate(notes);
+        self.left.set(self.spare.take());
+        self.left.get() > 0 && !self.is_over()
     }
 
     /// How much has been noted.
@@ -89,9 +94,9 @@ impl Budget {
         })
     }
 
-    /// All that was noted.
-    pub(super) fn take_notes(&self) -> Vec<Narrowed> {
-        self.narrowed.take()
+    /// All that was noted, but for so many notes.
+    pub(super) fn take_notes(&self, before: usize) -> Vec<Narrowed> {
+        self.narrowed.borrow_mut().split_off(before)
     }
 
     /// Whether the time is over, or nobody waits any more: the spec may not be at fault.

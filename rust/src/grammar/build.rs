@@ -66,7 +66,7 @@ impl Builder {
 
     pub(super) fn build(&self, spec: &GrammarSpec, budget: &Budget) -> Result<Plan> {
         let mut plan = self.plan(spec, budget)?;
-        plan.narrowed = budget.take_notes();
+        plan.narrowed = budget.take_notes(0);
         for Narrowed { pointer, keyword, reason } in &plan.narrowed {
             log::info!("less is allowed than the schema does: {keyword} at {pointer:?}: {reason}");
         }

@@ -1,9 +1,9 @@
 //! Worker threads and a cache: spec to grammar, polled, never waited for.
 //!
-//! One thread owns the queue and the cache and takes messages; each compilation gets its own thread with a big stack, so
-//! that a deep grammar can neither overflow it nor keep its pages. A compilation that nobody waits for any more is
-//! dropped from the line; one that runs ends at the next look at its budget. One that takes too long is refused then; only
-//! llguidance's part of it cannot be stopped, and its result is kept for the next who asks.
+//! One thread owns the queue and the cache and takes messages; a compilation runs on a thread with a big stack that is kept
+//! for some seconds, so that a deep grammar can neither overflow it nor keep its pages for long. A compilation that nobody
+//! waits for any more is dropped from the line; one that runs ends at the next look at its budget. One that takes too long is
+//! refused then; only llguidance's part of it cannot be stopped, and its result is kept for the next who asks.
 
 use super::build::Builder;
 use super::counters::Counters;

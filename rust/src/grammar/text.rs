@@ -15,7 +15,7 @@ pub(super) fn clean(message: &str) -> String {
     let message =
         message.split_once("; following special tokens are available").map_or(message, |(head, _)| head);
     let message = match message.strip_prefix("panic: ") {
-        None if message.starts_with("lexer precomputation failed") => {
+        None if ["lexer precomputation failed", "fuel exhausted"].iter().any(|m| message.starts_with(m)) => {
             "its patterns are together too complex: make them simpler".to_owned()
         }
         None => located(message),

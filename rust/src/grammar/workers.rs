@@ -1,5 +1,5 @@
-//! Threads that compile, each kept for the next compilation until it has been idle for a while: a new one costs about as much
-//! as a small schema, with its stack and with memory that is fresh to it.
+//! Threads that compile, each kept for the next compilation for a while: a new one costs about as much as a small schema, with
+//! its stack and with memory that is fresh to it.
 
 use std::io;
 use std::sync::mpsc::{SendError, Sender, channel};
@@ -7,22 +7,26 @@ use std::time::{Duration, Instant};
 
 /// A chain of 20,000 rules compiles in 64 MiB; pages are touched only if used, and given back with the thread.
 const STACK_BYTES: usize = 256 << 20;
-/// How long a thread is kept.
+/// How long a thread that has nothing to do is kept, and how long any is: its deepest grammar leaves pages in its stack.
 const IDLE: Duration = Duration::from_secs(1);
+const AGE: Duration = Duration::from_secs(10);
 
 /// What a thread is to do. It does not panic.
 pub(super) type Job = Box<dyn FnOnce() + Send>;
 
 /// A thread that does one job after another, until this is dropped.
 #[derive(Debug)]
-pub(super) struct Worker(Sender<Job>);
+pub(super) struct Worker {
+    jobs: Sender<Job>,
+    begun: Instant,
+}
 
 impl Worker {
     fn start() -> io::Result<Worker> {
         let (sender, jobs) = channel::<Job>();
         let work = move || jobs.into_iter().for_each(|job| job());
         std::thread::Builder::new().name("grammar".into()).stack_size(STACK_BYTES).spawn(work)?;
-        Ok(Worker(sender))
+        Ok(Worker { jobs: sender, begun: Instant::now() })
     }
 }
 
@@ -37,7 +41,7 @@ impl Workers {
     /// There is no thread left.
     pub(super) fn give(&mut self, job: Job) -> io::Result<Worker> {
         let worker = self.0.pop().map_or_else(Worker::start, |(worker, _)| Ok(worker))?;
-        match worker.0.send(job) {
+        match worker.jobs.send(job) {
             Ok(()) => Ok(worker),
             Err(SendError(_)) => Err(io::Error::other("it has ended. This is a bug.")),
         }
@@ -45,7 +49,9 @@ impl Workers {
 
     /// Takes back a thread that has done its job.
     pub(super) fn rest(&mut self, worker: Worker) {
-        self.0.push((worker, Instant::now()));
+        if worker.begun.elapsed() < AGE {
+            self.0.push((worker, Instant::now()));
+        }
     }
 
     /// When the next thread will have been idle for too long.

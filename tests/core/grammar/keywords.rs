@@ -193,7 +193,15 @@ fn numbers_and_references() {
         "properties": {"v": {}, "c": {"type": "array", "items": {"$dynamicRef": "#node"}}}});
     let strict = json!({"$id": "http://x/strict", "$dynamicAnchor": "node", "$ref": "tree",
         "unevaluatedProperties": false, "$defs": {"tree": tree}});
+    // `#x` is what `a` says, through which `b` is come to.
+    let x = |key: &str| json!({"x": {"$dynamicAnchor": "x", "properties": {key: true}}});
+    let b = json!({"$id": "b", "$dynamicRef": "#x", "$defs": x("q")});
+    let mut named = x("p");
+    named["b"] = b;
+    let outermost = json!({"$id": "http://x/r", "type": "object", "unevaluatedProperties": false, "$ref": "a",
+        "$defs": {"a": {"$id": "a", "$ref": "b", "$defs": named}}});
     check(&[
+        (outermost, &[r#"{"p":1}"#, "{}"], &[r#"{"q":1}"#]),
         (
             json!({"type": "number", "multipleOf": 0.25}),
             &["0.5", "0.50", "1", "-1.25", "3.0"],

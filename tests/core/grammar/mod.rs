@@ -17,5 +17,6 @@ mod plain;
 mod refusals;
 mod sections;
 mod specs;
+mod unions;
 mod walks;
 mod worst;

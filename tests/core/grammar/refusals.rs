@@ -190,36 +190,6 @@ fn formats_can_be_annotations() {
     }
 }
 
-/// Branches that overlap where the key is absent that is meant to tell them apart: which of them hold is any subset.
-#[test]
-fn a_union_that_is_too_much_as_a_whole_is_told_apart_by_one_key() {
-    let branch = |i: u32| {
-        let own = format!("own{i}");
-        let flags = json!({"type": "array", "items": {"type": "boolean"}});
-        let kind = json!({"enum": [format!("k{i}")]});
-        json!({"properties": {"kind": kind, "text": {"type": "string"}, own: {"type": "integer"}, "flags": flags}})
-    };
-    let schema = json!({"type": "object", "oneOf": (0..20).map(branch).collect::<Vec<_>>()});
-    let patient = GrammarConfig { compile_seconds: 60.0, ..GrammarConfig::default() };
-    let bench = Bench::with(&patient);
-    let grammar = bench.schema(&schema).unwrap();
-    let [narrowed] = grammar.narrowed() else { panic!("{:?}", grammar.narrowed()) };
-    assert_eq!((narrowed.pointer.as_str(), narrowed.keyword.as_str()), ("", "oneOf"));
-    for (text, is_valid) in [
-        (r#"{"kind":"k3","text":"a","own3":1,"flags":[true]}"#, true),
-        (r#"{"kind":"k19","flags":[],"own3":[]}"#, true),
-        (r#"{"kind":"k3","own3":[]}"#, false),
-        (r#"{"kind":"k20"}"#, false),
-        (r#"{"kind":"k3","text":1}"#, false),
-        ("{}", false),
-    ] {
-        assert_eq!(bench.satisfies(&schema, text), is_valid, "{text}");
-    }
-    let whole = Bench::with(&GrammarConfig { narrow: false, ..patient });
-    let error = whole.schema(&schema).unwrap_err();
-    assert!(error.to_string().contains("takes too long"), "{error}");
-}
-
 #[test]
 fn other_ways_to_say_the_same_are_enforced() {
     let bench = Bench::new();

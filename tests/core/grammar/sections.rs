@@ -355,6 +355,14 @@ fn what_is_wrong_is_refused_by_its_place() {
     let error = bench.compile(&GrammarSpec::Calls(Box::new(wrong))).unwrap_err();
     let Error::Grammar { pointer, keyword, .. } = error else { panic!("{error:?}") };
     assert_eq!((&*pointer, &*keyword), ("/tools/get_all/properties/q", "$ref"));
+    // What has been left out of one function's schema is nothing to another's.
+    let mut second = calls(None, None);
+    second.tools[0].schema =
+        r#"{"type":"object","properties":{"f":{"type":"string","not":{"format":"hostname"}}}}"#.into();
+    second.tools[1].schema = r#"{"type":"object","required":["a"],"properties":{"a":false}}"#.into();
+    let error = bench.compile(&GrammarSpec::Calls(Box::new(second))).unwrap_err();
+    let Error::Grammar { pointer, .. } = error else { panic!("{error:?}") };
+    assert!(pointer.starts_with("/tools/get_all"), "{pointer}");
     for tools in [0, 129] {
         let mut many = calls(None, None);
         many.tools = (0..tools).map(|i| Tool { name: format!("f{i}"), ..many.tools[0].clone() }).collect();

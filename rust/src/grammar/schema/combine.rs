@@ -112,7 +112,7 @@ impl Reader<'_> {
                 if i != j && !self.is_apart(*set, *other)? {
                     self.overlaps = true;
                     let mut not = self.not(*other)?;
-                    if self.coarse {
+                    if !self.is_exact() {
                         not = self.part_of((id, "oneOf"), own, not)?;
                     }
                     own = self.and(own, not)?;
@@ -163,7 +163,7 @@ impl Reader<'_> {
         let Node::Atom(Key::If(_, term) | Key::Has(_, term)) = self.sets.keys.node(objects).clone() else {
             return Ok(2);
         };
-        let set = self.set_of(term)?;
+        let Some(set) = self.probe(|own| own.set_of(term))? else { return Ok(2) };
         let set = self.sets.get(set);
         let is_deep = [set.arrays, set.objects].iter().any(|f| ![TRUE, FALSE].contains(f));
         let is_list = matches!(self.sets.strings.logic.node(set.strings), Node::Atom(Piece::Texts(_, false)));
@@ -173,15 +173,20 @@ impl Reader<'_> {
     /// Whether the two have nothing in common, as far as it is easy to see.
     pub(super) fn is_apart(&mut self, a: SetId, b: SetId) -> Result<bool> {
         let both = self.and(a, b)?;
-        // A schema that is still being read counts as empty there, so that nothing may be concluded.
+        Ok(self.probe(|own| own.is_nothing(both, DEPTH))? == Some(true))
+    }
+
+    /// What is found where all of each set is looked at; None where that needs a schema that is still being read, which counts
+    /// as empty there, so that nothing may be concluded.
+    fn probe<T>(&mut self, look: impl FnOnce(&mut Self) -> Result<T>) -> Result<Option<T>> {
         let cut = std::mem::replace(&mut self.cut, usize::MAX);
         self.probing += 1;
-        let empty = self.is_nothing(both, DEPTH);
+        self.negations += 1;
+        let found = look(self);
+        self.negations -= 1;
         self.probing -= 1;
-        let empty = empty?;
-        let certain = self.cut == usize::MAX;
-        self.cut = cut;
-        Ok(empty && certain)
+        let certain = std::mem::replace(&mut self.cut, cut) == usize::MAX;
+        Ok(Some(found?).filter(|_| certain))
     }
 
     /// Whether the set is empty, as far as it is easy to see.

@@ -12,37 +12,124 @@ pub(super) enum Edge {
 /// A place between characters: whether exactly one side is a character of a word, or (false) both or none.
 pub(super) type Boundary = bool;
 
-/// One expression for parts with boundaries between them: `first`, and each next one with the boundary before it. None where a
-/// part between two boundaries may be empty.
-pub(super) fn bounded(first: Hir, rest: &[(Boundary, Hir)]) -> Option<Hir> {
-    let Some(((boundary, next), more)) = rest.split_first() else { return Some(first) };
-    if !more.is_empty() && may_be_empty(next) {
-        return None;
-    }
-    let mut ways = Vec::new();
-    for before in [false, true] {
-        let both = [begun(&first, Edge::Last, before), begun(next, Edge::First, before != *boundary)];
-        ways.push(bounded(Hir::concat(both.to_vec()), more)?);
-    }
-    Some(Hir::alternation(ways))
+/// Most parts of expressions that the boundaries of a pattern may make of it.
+const MOST: usize = 100_000;
+
+/// Puts boundaries into expressions, within what one pattern may take.
+#[derive(Debug)]
+pub(super) struct Edges {
+    left: usize,
 }
 
-/// Those texts that have a character of a word at the edge, or (false) another one or none at all.
-fn begun(hir: &Hir, edge: Edge, word: bool) -> Hir {
-    let mut ways: Vec<Hir> = Vec::new();
-    for (class, rest) in at_edge(hir, edge) {
-        let mut own = class;
-        if word {
-            own.intersect(&letters());
-        } else {
-            own.difference(&letters());
+impl Edges {
+    pub(super) fn new() -> Self {
+        Edges { left: MOST }
+    }
+
+    /// One expression for parts with boundaries between them: `first`, and each next one with the boundary before it. None
+    /// where a part between two boundaries may be empty, or it takes too much.
+    pub(super) fn bounded(&mut self, first: Hir, rest: &[(Boundary, Hir)]) -> Option<Hir> {
+        let Some(((boundary, next), more)) = rest.split_first() else { return Some(first) };
+        if !more.is_empty() && may_be_empty(next) {
+            return None;
         }
-        ways.push(joined(Hir::class(Class::Unicode(own)), rest, edge));
+        let mut ways = Vec::new();
+        for before in [false, true] {
+            let left = self.begun(&first, Edge::Last, before)?;
+            let right = self.begun(next, Edge::First, before != *boundary)?;
+            if !is_nothing(&left) && !is_nothing(&right) {
+                ways.push(self.bounded(Hir::concat(vec![left, right]), more)?);
+            }
+        }
+        Some(Hir::alternation(ways))
     }
-    if !word && may_be_empty(hir) {
-        ways.push(Hir::empty());
+
+    /// Those texts that have a character of a word at the edge, or (false) another one or none at all.
+    fn begun(&mut self, hir: &Hir, edge: Edge, word: bool) -> Option<Hir> {
+        let mut ways: Vec<Hir> = Vec::new();
+        for (class, rest) in self.at_edge(hir, edge)? {
+            let mut own = class;
+            if word {
+                own.intersect(&letters());
+            } else {
+                own.difference(&letters());
+            }
+            ways.push(joined(Hir::class(Class::Unicode(own)), rest, edge));
+        }
+        ways.retain(|way| !is_nothing(way));
+        if !word && may_be_empty(hir) {
+            ways.push(Hir::empty());
+        }
+        Some(Hir::alternation(ways))
     }
-    Hir::alternation(ways)
+
+    /// A copy, which is paid for.
+    fn copy(&mut self, hir: &Hir) -> Option<Hir> {
+        self.pay(hir)?;
+        Some(hir.clone())
+    }
+
+    fn pay(&mut self, hir: &Hir) -> Option<()> {
+        self.left = self.left.checked_sub(1)?;
+        hir.kind().subs().iter().try_for_each(|sub| self.pay(sub))
+    }
+
+    /// The ways in which a text that is not empty may have its character at the edge, and the rest of it then.
+    fn at_edge(&mut self, hir: &Hir, edge: Edge) -> Option<Vec<(ClassUnicode, Hir)>> {
+        self.left = self.left.checked_sub(1)?;
+        Some(match hir.kind() {
+            HirKind::Empty | HirKind::Look(_) => Vec::new(),
+            HirKind::Capture(inner) => self.at_edge(&inner.sub, edge)?,
+            HirKind::Class(Class::Unicode(class)) => vec![(class.clone(), Hir::empty())],
+            // Bytes that are characters: patterns are of texts.
+            HirKind::Class(Class::Bytes(class)) => {
+                class.to_unicode_class().map(|class| (class, Hir::empty())).into_iter().collect()
+            }
+            HirKind::Literal(literal) => {
+                let text = String::from_utf8_lossy(&literal.0);
+                let mut rest = text.chars();
+                let own = if edge == Edge::First { rest.next() } else { rest.next_back() };
+                let only = |c| ClassUnicode::new([ClassUnicodeRange::new(c, c)]);
+                own.map(|c| (only(c), Hir::literal(rest.as_str().as_bytes()))).into_iter().collect()
+            }
+            HirKind::Alternation(inner) => {
+                let ways = inner.iter().map(|part| self.at_edge(part, edge)).collect::<Option<Vec<_>>>()?;
+                ways.into_iter().flatten().collect()
+            }
+            HirKind::Repetition(inner) if inner.max == Some(0) => Vec::new(),
+            HirKind::Repetition(inner) => {
+                let max = inner.max.map(|max| max - 1);
+                let mut all = Vec::new();
+                for (own, rest) in self.at_edge(&inner.sub, edge)? {
+                    let sub = Box::new(self.copy(&inner.sub)?);
+                    let (min, greedy) = (inner.min.saturating_sub(1), inner.greedy);
+                    let others = Hir::repetition(Repetition { min, max, greedy, sub });
+                    all.push((own, joined(rest, others, edge)));
+                }
+                all
+            }
+            HirKind::Concat(inner) => self.at_edge_of(inner, edge)?,
+        })
+    }
+
+    /// The same of parts one after another.
+    fn at_edge_of(&mut self, parts: &[Hir], edge: Edge) -> Option<Vec<(ClassUnicode, Hir)>> {
+        let mut all = Vec::new();
+        let mut line = parts;
+        while let Some((outer, others)) =
+            if edge == Edge::First { line.split_first() } else { line.split_last() }
+        {
+            for (own, rest) in self.at_edge(outer, edge)? {
+                let others = others.iter().map(|part| self.copy(part)).collect::<Option<Vec<_>>>()?;
+                all.push((own, joined(rest, Hir::concat(others), edge)));
+            }
+            if !may_be_empty(outer) {
+                break;
+            }
+            line = others;
+        }
+        Some(all)
+    }
 }
 
 /// `\w` of ECMA-262.
@@ -60,47 +147,9 @@ fn may_be_empty(hir: &Hir) -> bool {
     hir.properties().minimum_len() == Some(0)
 }
 
-/// The ways in which a text that is not empty may have its character at the edge, and the rest of it then.
-fn at_edge(hir: &Hir, edge: Edge) -> Vec<(ClassUnicode, Hir)> {
-    match hir.kind() {
-        HirKind::Empty | HirKind::Look(_) => Vec::new(),
-        HirKind::Capture(inner) => at_edge(&inner.sub, edge),
-        HirKind::Class(Class::Unicode(class)) => vec![(class.clone(), Hir::empty())],
-        // Bytes that are characters: patterns are of texts.
-        HirKind::Class(Class::Bytes(class)) => {
-            class.to_unicode_class().map(|class| (class, Hir::empty())).into_iter().collect()
-        }
-        HirKind::Literal(literal) => {
-            let text = String::from_utf8_lossy(&literal.0);
-            let mut rest = text.chars();
-            let own = if edge == Edge::First { rest.next() } else { rest.next_back() };
-            let only = |c| ClassUnicode::new([ClassUnicodeRange::new(c, c)]);
-            own.map(|c| (only(c), Hir::literal(rest.as_str().as_bytes()))).into_iter().collect()
-        }
-        HirKind::Alternation(inner) => inner.iter().flat_map(|part| at_edge(part, edge)).collect(),
-        HirKind::Repetition(inner) => {
-            let max = inner.max.map(|max| max.saturating_sub(1));
-            let fewer = Repetition { min: inner.min.saturating_sub(1), max, ..inner.clone() };
-            let others = || Hir::repetition(fewer.clone());
-            let ways = if inner.max == Some(0) { Vec::new() } else { at_edge(&inner.sub, edge) };
-            ways.into_iter().map(|(own, rest)| (own, joined(rest, others(), edge))).collect()
-        }
-        HirKind::Concat(inner) => {
-            let mut line: Vec<Hir> = inner.clone();
-            let mut all = Vec::new();
-            while let Some(outer) =
-                if edge == Edge::First { (!line.is_empty()).then(|| line.remove(0)) } else { line.pop() }
-            {
-                let others = Hir::concat(line.clone());
-                let ways = at_edge(&outer, edge).into_iter();
-                all.extend(ways.map(|(own, rest)| (own, joined(rest, others.clone(), edge))));
-                if !may_be_empty(&outer) {
-                    break;
-                }
-            }
-            all
-        }
-    }
+/// Whether the expression has no text at all.
+fn is_nothing(hir: &Hir) -> bool {
+    hir.properties().minimum_len().is_none()
 }
 
 /// Any text.

@@ -61,13 +61,13 @@ impl Reader<'_> {
     /// The ways to satisfy what a schema says in place; `own`: it is the one that asks.
     fn ways(&mut self, id: Id, scope: Scope, own: bool) -> Result<Vec<Way>> {
         self.arena.budget.spend(1)?;
+        let scope = self.enter(scope, self.arena[id].resource);
         let mut ways = vec![(ALL, self.seen(id, scope, own)?)];
         for keyword in
             ["$ref", "$dynamicRef", "$recursiveRef", "allOf", "anyOf", "oneOf", "if", "dependentSchemas"]
         {
-            let draft = self.arena[id].draft;
             let there = self.arena[id].map().is_some_and(|map| map.contains_key(keyword));
-            if !there || !draft.knows(keyword) {
+            if !there || !self.arena[id].draft.knows(keyword) {
                 continue;
             }
             let parts: Vec<(String, Id)> =

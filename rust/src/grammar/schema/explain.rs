@@ -12,8 +12,8 @@ const WHY: &str = "nothing satisfies it";
 const WHY_LESS: &str = "nothing satisfies what can be enforced of it";
 
 /// The refusal of a document that nothing satisfies: it names the smallest schema inside that nothing satisfies, and the
-/// keyword without which something would.
-pub(super) fn unsatisfiable(arena: &Arena<'_>, config: &GrammarConfig) -> Error {
+/// keyword without which something would. `notes`: so many were there before the document was looked at.
+pub(super) fn unsatisfiable(arena: &Arena<'_>, config: &GrammarConfig, notes: usize) -> Error {
     let is_empty = |id, without| {
         let mut reader = Reader::new(arena, config);
         reader.without = without;
@@ -27,9 +27,9 @@ pub(super) fn unsatisfiable(arena: &Arena<'_>, config: &GrammarConfig) -> Error 
         at = next;
     }
     // Something may satisfy it that cannot be said.
-    arena.budget.take_notes();
+    arena.budget.take_notes(notes);
     is_empty(at, None);
-    let left_out = arena.budget.take_notes().into_iter().next();
+    let left_out = arena.budget.take_notes(notes).into_iter().next();
     let why = left_out.map_or(WHY.to_owned(), |narrowed| format!("{WHY_LESS}: {}", narrowed.reason));
     let Some(map) = arena[at].map() else { return refuse(&arena[at].pointer, "schema", why) };
     // Without its type, much is satisfied that has another fault.

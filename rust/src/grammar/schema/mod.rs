@@ -132,7 +132,7 @@ pub(super) fn prepare<T>(
     let finished = |written: Written| finish(&written).map_err(|why| refuse("", "schema", why));
     let notes = budget.notes();
     let mut reader = Reader::new(&arena, config);
-    let too_much = match write(&mut reader) {
+    let too_much = match write(&mut reader, notes) {
         Ok(written) => match finished(written) {
             Ok(done) => return Ok(done),
             Err(large) => large,
@@ -140,22 +140,21 @@ pub(super) fn prepare<T>(
         Err(complex @ Error::Invalid { .. }) => complex,
         Err(other) => return Err(other),
     };
-    if !config.narrow || budget.is_over() || !reader.overlaps {
+    if !config.narrow || !reader.overlaps || !budget.renew(notes) {
         return Err(too_much);
     }
-    budget.renew(notes);
     let mut reader = Reader::new(&arena, config);
     reader.coarse = true;
-    write(&mut reader).and_then(finished).map_err(|_| too_much)
+    write(&mut reader, notes).and_then(finished).map_err(|_| too_much)
 }
 
-fn write(reader: &mut Reader<'_>) -> Result<Written> {
+fn write(reader: &mut Reader<'_>, notes: usize) -> Result<Written> {
     let (arena, config) = (reader.arena, reader.config);
     let root = reader.root();
     let mut writer = Writer::new(reader);
     writer.write(root)?;
     if !writer.is_satisfiable() {
-        return Err(explain::unsatisfiable(arena, config));
+        return Err(explain::unsatisfiable(arena, config, notes));
     }
     writer.finish()
 }

@@ -30,8 +30,9 @@ pub(super) struct Reader<'a> {
     pub(super) overlaps: bool,
     /// A keyword that is left out, to find out what is at fault.
     pub(super) without: Option<(Id, &'a str)>,
-    known: AHashMap<(Id, Scope), SetId>,
-    terms: AHashMap<Term, SetId>,
+    /// The values of schemas and terms, and whether they are all of them (see `is_exact`).
+    known: AHashMap<(Id, Scope, bool), SetId>,
+    terms: AHashMap<(Term, bool), SetId>,
     open: Vec<Open>,
     pub(super) negations: usize,
     /// Whether it is only tried whether sets have something in common.
@@ -84,7 +85,8 @@ impl<'a> Reader<'a> {
     /// # Errors
     /// What a schema in it asks for and cannot be enforced; where the budget is spent.
     pub(super) fn set_of(&mut self, term: Term) -> Result<SetId> {
-        if let Some(known) = self.terms.get(&term) {
+        let exact = self.is_exact();
+        if let Some(known) = self.terms.get(&(term, exact)) {
             return Ok(*known);
         }
         let set = match self.sets.terms.node(term).clone() {
@@ -113,7 +115,7 @@ impl<'a> Reader<'a> {
             }
         };
         if self.cut == usize::MAX {
-            self.terms.insert(term, set);
+            self.terms.insert((term, exact), set);
         }
         Ok(set)
     }
@@ -143,10 +145,16 @@ impl<'a> Reader<'a> {
         self.arena.budget.spend(grown + cells + texts[0] + texts[1])
     }
 
+    /// Whether all of each set is read: what others are complements of is never less than it should be.
+    pub(super) fn is_exact(&self) -> bool {
+        !self.coarse || self.negations > 0
+    }
+
     /// The values that a schema accepts.
     pub(super) fn read(&mut self, id: Id, scope: Scope) -> Result<SetId> {
         let scope = self.enter(scope, self.arena[id].resource);
-        if let Some(known) = self.known.get(&(id, scope)) {
+        let exact = self.is_exact();
+        if let Some(known) = self.known.get(&(id, scope, exact)) {
             return Ok(*known);
         }
         if let Some(at) = self.open.iter().position(|o| o.id == id && o.scope == scope) {
@@ -164,7 +172,7 @@ impl<'a> Reader<'a> {
         self.open.pop();
         if self.cut >= depth {
             self.cut = usize::MAX;
-            self.known.insert((id, scope), set);
+            self.known.insert((id, scope, exact), set);
         }
         Ok(set)
     }
@@ -315,7 +323,7 @@ impl<'a> Reader<'a> {
     }
 
     /// The scope after a step into a resource.
-    fn enter(&mut self, scope: Scope, resource: usize) -> Scope {
+    pub(super) fn enter(&mut self, scope: Scope, resource: usize) -> Scope {
         let Some(own) = self.arena.dynamic(resource).filter(|_| self.arena.is_dynamic) else { return scope };
         if own.keys().all(|name| self.scopes[scope].contains_key(name)) {
             return scope;
