@@ -96,10 +96,9 @@ def maskbench() -> str:
         f"| {name} | {n.total()} | {n['enforced'] + n['empty']} | {n['stricter']} | {n['refused']} |"
         for name, n in sorted(of.items())
     ]
-    whole = Counter(
-        kind(verdict) for name, verdict in lines("maskbench-whole.txt") if not name.startswith(OTHERS)
-    )
-    whole["enforced"] += sum(int(name.removeprefix(OTHERS)) for name, _ in lines("maskbench-whole.txt")[-1:])
+    whole = Counter[str]()
+    for name, verdict in lines("maskbench-whole.txt"):
+        whole[kind(verdict)] += int(name.removeprefix(OTHERS)) if name.startswith(OTHERS) else 1
     return head + "\n".join(rows) + "\n" + shares(WHOLE, whole)
 
 

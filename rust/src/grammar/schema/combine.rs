@@ -113,7 +113,7 @@ impl Reader<'_> {
                     self.overlaps = true;
                     let mut not = self.not(*other)?;
                     if !self.is_exact() {
-                        not = self.part_of((id, "oneOf"), own, not)?;
+                        not = self.part_of(id, own, not)?;
                     }
                     own = self.and(own, not)?;
                 }
@@ -124,7 +124,7 @@ impl Reader<'_> {
     }
 
     /// Less of what is not another branch of a union, and simpler: objects that one key tells from it.
-    fn part_of(&mut self, (id, keyword): (Id, &str), own: SetId, not: SetId) -> Result<SetId> {
+    fn part_of(&mut self, id: Id, own: SetId, not: SetId) -> Result<SetId> {
         let set = self.sets.get(not);
         let parts: Vec<F> = match self.sets.keys.node(set.objects) {
             Node::All(parts) => parts.to_vec(),
@@ -139,7 +139,7 @@ impl Reader<'_> {
             let pointer = &self.arena[id].pointer;
             let why =
                 "branches that overlap are told apart by one key only: give each a required key with a const";
-            self.narrow(pointer, keyword, why)?;
+            self.narrow(pointer, "oneOf", why)?;
         }
         Ok(self.sets.add(Set { objects, ..(*set).clone() }))
     }
