@@ -9,6 +9,7 @@ mod forced;
 mod fresh;
 mod gbnf;
 mod guide;
+mod in_place;
 mod keywords;
 mod languages;
 mod openapi;

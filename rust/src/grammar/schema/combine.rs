@@ -36,7 +36,7 @@ impl Reader<'_> {
         // What is negated, in part or whole.
         let negated = usize::from(matches!(keyword, "oneOf" | "not" | "if"));
         self.negations += negated;
-        let sets = parts.iter().map(|part| self.follow(id, *part, scope)).collect::<Result<Vec<_>>>();
+        let sets = parts.iter().map(|part| self.read(*part, scope)).collect::<Result<Vec<_>>>();
         self.negations -= negated;
         let sets = sets?;
         match (keyword, sets.as_slice()) {
@@ -50,7 +50,7 @@ impl Reader<'_> {
 
     fn conditional(&mut self, (id, scope): (Id, Scope), condition: SetId) -> Result<SetId> {
         let branch = |reader: &mut Self, keyword| match reader.arena.one(id, keyword) {
-            Some(part) => reader.follow(id, part, scope),
+            Some(part) => reader.read(part, scope),
             None => Ok(ALL),
         };
         let (then, otherwise) = (branch(self, "then")?, branch(self, "else")?);

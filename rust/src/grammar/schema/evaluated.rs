@@ -34,7 +34,10 @@ const UNSEEN: Seen = Seen { names: FALSE, items: 0, kinds: Vec::new() };
 impl Reader<'_> {
     /// What the two keywords of the schema allow.
     pub(super) fn evaluated(&mut self, id: Id, scope: Scope) -> Result<SetId> {
+        // What another schema looks for is its own affair: a schema that it stands in may be looked through again.
+        let outer = std::mem::take(&mut self.looking);
         let ways = self.ways(id, scope, true)?;
+        self.looking = outer;
         let mut any = NONE;
         for (set, seen) in ways {
             let (mut arrays, mut objects) = (TRUE, TRUE);
@@ -59,9 +62,21 @@ impl Reader<'_> {
     }
 
     /// The ways to satisfy what a schema says in place; `own`: it is the one that asks.
+    ///
+    /// A schema that needs itself in place has none by which that would end, as in [`Reader::read`].
     fn ways(&mut self, id: Id, scope: Scope, own: bool) -> Result<Vec<Way>> {
         self.arena.budget.spend(1)?;
         let scope = self.enter(scope, self.arena[id].resource);
+        if self.looking.contains(&(id, scope)) {
+            return Ok(Vec::new());
+        }
+        self.looking.push((id, scope));
+        let ways = self.deeper(id, |reader| reader.ways_of(id, scope, own))?;
+        self.looking.pop();
+        Ok(ways)
+    }
+
+    fn ways_of(&mut self, id: Id, scope: Scope, own: bool) -> Result<Vec<Way>> {
         let mut ways = vec![(ALL, self.seen(id, scope, own)?)];
         for keyword in
             ["$ref", "$dynamicRef", "$recursiveRef", "allOf", "anyOf", "oneOf", "if", "dependentSchemas"]

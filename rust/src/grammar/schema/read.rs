@@ -34,6 +34,10 @@ pub(super) struct Reader<'a> {
     known: AHashMap<(Id, Scope, bool), SetId>,
     terms: AHashMap<(Term, bool), SetId>,
     open: Vec<Open>,
+    /// How many steps into schemas have been taken and not left: each takes a part of the compiling thread's stack.
+    depth: usize,
+    /// The schemas whose ways are being looked for (see `evaluated`).
+    pub(super) looking: Vec<(Id, Scope)>,
     pub(super) negations: usize,
     /// Whether it is only tried whether sets have something in common.
     pub(super) probing: usize,
@@ -57,6 +61,8 @@ impl<'a> Reader<'a> {
             known: AHashMap::new(),
             terms: AHashMap::new(),
             open: Vec::new(),
+            depth: 0,
+            looking: Vec::new(),
             negations: 0,
             probing: 0,
             cut: usize::MAX,
@@ -166,11 +172,11 @@ impl<'a> Reader<'a> {
             self.cut = self.cut.min(at);
             return Ok(NONE);
         }
-        let depth = self.open.len();
+        let at = self.open.len();
         self.open.push(Open { id, scope, negations: self.negations });
-        let set = self.keywords(id, scope)?;
+        let set = self.deeper(id, |reader| reader.keywords(id, scope))?;
         self.open.pop();
-        if self.cut >= depth {
+        if self.cut >= at {
             self.cut = usize::MAX;
             self.known.insert((id, scope, exact), set);
         }
@@ -281,7 +287,7 @@ impl<'a> Reader<'a> {
         let node = &self.arena[id];
         let text = node.map().and_then(|map| map.get("$ref")).and_then(Value::as_str);
         match (node.reference, text) {
-            (Some(Target::Here(target)), _) => self.follow(id, target, scope),
+            (Some(Target::Here(target)), _) => self.read(target, scope),
             (Some(Target::Missing), Some(text)) => {
                 Err(refuse(&node.pointer, "$ref", format!("{text} leads nowhere")))
             }
@@ -294,12 +300,19 @@ impl<'a> Reader<'a> {
         }
     }
 
-    pub(super) fn follow(&mut self, from: Id, target: Id, scope: Scope) -> Result<SetId> {
-        if self.open.len() > MAX_CHAIN {
-            let why = format!("a chain of more than {MAX_CHAIN} references");
-            return Err(refuse(&self.arena[from].pointer, "$ref", why));
+    /// A step into a schema, of which so many may stand in each other.
+    ///
+    /// # Errors
+    /// The step's own; where the chain of schemas is too long.
+    pub(super) fn deeper<T>(&mut self, id: Id, step: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+        if self.depth > MAX_CHAIN {
+            let why = format!("a chain of more than {MAX_CHAIN} schemas that refer to or contain the next");
+            return Err(refuse(&self.arena[id].pointer, "$ref", why));
         }
-        self.read(target, scope)
+        self.depth += 1;
+        let result = step(self);
+        self.depth -= 1;
+        result
     }
 
     /// What `$dynamicRef` or `$recursiveRef` means here: the outermost schema of that name on the way to it.
@@ -317,7 +330,7 @@ impl<'a> Reader<'a> {
 
     fn dynamic(&mut self, id: Id, scope: Scope) -> Result<SetId> {
         match self.dynamic_target(id, scope) {
-            Some(target) => self.follow(id, target, scope),
+            Some(target) => self.read(target, scope),
             None => Err(refuse(&self.arena[id].pointer, "$dynamicRef", "leads nowhere in this document")),
         }
     }
@@ -355,7 +368,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Longest chain of references: each takes a part of the compiling thread's stack.
+/// Longest chain of schemas.
 const MAX_CHAIN: usize = 1_000;
 /// 40,000 take 0.23 s.
 const MAX_ENUM: usize = 50_000;
