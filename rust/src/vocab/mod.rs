@@ -1,5 +1,8 @@
 //! The one tokenizer: text to ids, ids to bytes, the trie that masks are computed on, the end tokens.
 //!
+//! A vocabulary need not have a token for every byte: a text that needs such a byte cannot be generated, so masks leave it
+//! out, and a prompt loses the byte, as in llama.cpp.
+//!
 //! A [`Vocab`] comes from a `tokenizer.json` or from the tables of a GGUF. Either way text becomes the ids that
 //! llama.cpp would give it, with two wanted differences: the text of special tokens is recognised only in the parts
 //! that a template wrote, and no text of a user can become a special token.
@@ -153,8 +156,8 @@ impl Vocab {
     /// written.
     ///
     /// # Errors
-    /// `Invalid` of "tokenizer.json" where the file is damaged or of another kind, does not cover every byte of UTF-8,
-    /// or has more ids than logits; of "generation_config.json" without end tokens.
+    /// `Invalid` of "tokenizer.json" where the file is damaged or of another kind, or has more ids than logits;
+    /// of "generation_config.json" without end tokens.
     pub fn from_tokenizer_json(json: &[u8], options: &VocabOptions) -> Result<Arc<Vocab>> {
         Self::build(json::load(json)?, options)
     }
@@ -163,8 +166,8 @@ impl Vocab {
     /// `options.add_bos` override its own.
     ///
     /// # Errors
-    /// `Invalid` of "model.gguf" where the tables contradict each other, the kind of tokenizer is unknown, a byte of
-    /// UTF-8 is not covered, or there are more ids than logits.
+    /// `Invalid` of "model.gguf" where the tables contradict each other, the kind of tokenizer is unknown, or there are
+    /// more ids than logits.
     pub fn from_gguf_tables(tables: &GgufTables, options: &VocabOptions) -> Result<Arc<Vocab>> {
         let options = VocabOptions {
             n_vocab: options.n_vocab,
@@ -348,15 +351,6 @@ impl Vocab {
 }
 
 fn trie(words: &[Word], eog: &[Token]) -> Result<TokTrie> {
-    let known: std::collections::HashSet<u8> =
-        words.iter().filter(|w| w.kind == Kind::Text && w.bytes.len() == 1).map(|w| w.bytes[0]).collect();
-    // 0xC0, 0xC1 and 0xF5..=0xFF are in no UTF-8 text, and some published vocabularies leave them out.
-    let mut needed = (0..=0xbf).chain(0xc2..=0xf4);
-    if let Some(byte) = needed.find(|b| !known.contains(b)) {
-        let why =
-            format!("no token for the byte 0x{byte:02X}: not every text can be written with this vocabulary");
-        return Err(Error::invalid("tokenizer", why));
-    }
     let in_trie: Vec<Vec<u8>> = words.iter().map(Word::in_trie).collect();
     if words.len() >= 1 << 22 || in_trie.iter().map(Vec::len).sum::<usize>() > MOST_BYTES {
         return Err(Error::invalid("tokenizer", "the vocabulary is too large"));

@@ -12,6 +12,7 @@ mod guide;
 mod in_place;
 mod keywords;
 mod languages;
+mod missing_bytes;
 mod openapi;
 mod order;
 mod plain;
