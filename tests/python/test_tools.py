@@ -375,3 +375,12 @@ def test_faults_in_schemas_name_the_function() -> None:
     told = from_core(cast("_core.CoreError", error))
     assert told.param == "tools[1].function.parameters"
     assert "not at /properties/a" in told.message
+
+
+def test_json_that_is_nested_too_deeply_is_refused() -> None:
+    assert tools.decoded("[" * 200 + "]" * 200, "a") != []
+    for deep in (201, 995, 100_000):
+        with pytest.raises(ApiError, match=r"a: .*(nested deeper|not JSON)"):
+            tools.decoded("[" * deep + "]" * deep, "a")
+        with pytest.raises(ApiError, match=r"a: .*(nested deeper|not JSON)"):
+            tools.decoded('{"a":' * deep + "1" + "}" * deep, "a")

@@ -6,7 +6,7 @@ import dataclasses
 import hashlib
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -20,6 +20,7 @@ _NAME = re.compile(r"[A-Za-z0-9_.:/-]{1,128}")
 _MOST = 128
 _NO_PARAMETERS = '{"type":"object","properties":{},"additionalProperties":false}'
 _SHORT = 9
+_DEEPEST = 200
 
 
 @dataclasses.dataclass(frozen=True)
@@ -132,12 +133,27 @@ def decoded(text: str, at: str) -> Any:
     """A JSON text's value.
 
     Raises:
-        ApiError: it is no JSON, is nested too deeply, or has half of a character in it.
+        ApiError: it is no JSON, is nested too deeply for what reads it later, or has half of a character.
     """
     try:
-        return msgspec.json.decode(text)
+        value = msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError) as e:
         raise invalid(at, f"{at}: not JSON ({e})") from e
+    level = [value]
+    for _ in range(_DEEPEST):
+        level = [inner for outer in level for inner in _inside(outer)]
+        if not level:
+            return value
+    raise invalid(at, f"{at}: nested deeper than {_DEEPEST} levels; make it flatter")
+
+
+def _inside(value: Any) -> Iterable[Any]:
+    match value:
+        case dict():
+            return value.values()
+        case list():
+            return value
+    return ()
 
 
 def _parameters(function: Function) -> str:

@@ -311,8 +311,8 @@ pub struct GrammarConfig {
     /// Longest JSON schema in bytes.
     #[schemars(range(min = 1, max = 16_777_216))]
     pub max_schema_bytes: usize,
-    /// Longest Lark grammar or regular expression in bytes.
-    #[schemars(range(min = 1, max = 16_777_216))]
+    /// Longest Lark grammar or regular expression in bytes. A longer one than the most that this takes could exhaust the stack.
+    #[schemars(range(min = 1, max = 131_072))]
     pub max_lark_bytes: usize,
     /// Threads that compile grammars; 0 = half of the cores, at least 2.
     #[schemars(range(min = 0, max = 512))]

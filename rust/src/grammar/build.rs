@@ -25,6 +25,11 @@ const MAX_STATES: usize = 50_000;
 /// Most that all of those at work may have together: about 1 KiB each.
 const ALL_STATES: usize = 1_000_000;
 
+/// A grammar that is deeper, or a client's that is longer, is not handed to other engines: its reader there has the stack of an
+/// ordinary thread, 8 MiB, of which it takes 3 KB for each rule in a rule and up to 830 bytes for each byte of a client's text.
+const GUIDE_DEPTH: usize = 1_000;
+const GUIDE_BYTES: usize = 8_192;
+
 /// What all compilations share: the vocabulary's tables and the limits.
 pub(super) struct Builder {
     factory: ParserFactory,
@@ -181,7 +186,8 @@ impl Builder {
             if !parts.fits(&self.own) {
                 return Err("its grammar is too large: make it simpler".to_owned());
             }
-            self.compile(GrammarInit::Internal(parts.grammar, parts.lexer), written.lark(), &self.own)
+            let guide = written.lark().filter(|_| written.depth() <= GUIDE_DEPTH);
+            self.compile(GrammarInit::Internal(parts.grammar, parts.lexer), guide, &self.own)
         })
     }
 
@@ -195,7 +201,11 @@ impl Builder {
     ) -> Result<Pristine> {
         let mut list = TopLevelGrammar::from_lark(source);
         list.grammars.extend(together.named());
-        self.compile_list(list, limits).map_err(|why| Error::grammar("", kind, why))
+        let mut compiled = self.compile_list(list, limits).map_err(|why| Error::grammar("", kind, why))?;
+        if ["lark_grammar", "gbnf", "llguidance"].contains(&kind) {
+            compiled.guide = compiled.guide.filter(|lark| lark.len() <= GUIDE_BYTES);
+        }
+        Ok(compiled)
     }
 
     fn llguidance(&self, source: &str, budget: &Budget) -> Result<Pristine> {

@@ -115,7 +115,24 @@ fn keywords_and_references() -> Value {
     json!({"type": "integer", "$defs": defs, "anyOf": [{"$ref": "#/$defs/d0"}]})
 }
 
+/// Its rules stand in each other as often as there have to be items.
+fn contained(n: usize) -> Value {
+    json!({"contains": true, "minContains": n})
+}
+
+/// So many bytes of Lark whose rules stand in each other, each in as many groups as llguidance takes.
+fn deep_groups(bytes: usize) -> String {
+    let rule = |i: usize| format!("r{i}: {}r{}{}\n", "(".repeat(27), i + 1, ")".repeat(27));
+    let rules: String = (0..bytes / 68).map(rule).collect();
+    format!("start: r0\n{rules}r{}: \"x\"\n", bytes / 68)
+}
+
 fn chains() -> Vec<Input> {
+    let schema_of = json!({"properties": {"a": contained(100_000)}}).to_string();
+    let calls = json!({
+        "tools": [{"name": "f", "schema": schema_of}], "before": "<c>", "between": "", "after": "",
+    });
+    let calls = GrammarSpec::Calls(serde_json::from_value(calls).unwrap());
     let arrays = |n| (0..n).fold(json!({}), |s, _| json!({"items": s, "type": "array"}));
     let tree = |of: &str| json!({"type": "object", "properties": {"c": {"$ref": format!("#/$defs/{of}")}}});
     let both = json!([{"$ref": "#/$defs/a"}, {"$ref": "#/$defs/b"}]);
@@ -135,6 +152,15 @@ fn chains() -> Vec<Input> {
         ),
         ("trees that cross", schema(&crossing), None),
         ("keywords and references", schema(&keywords_and_references()), None),
+        ("rules in rules, in Lark", lark(format!("start: %json {}", contained(100_000))), Some(false)),
+        ("as deep as possible, in Lark", lark(format!("start: %json {}", contained(9_000))), Some(true)),
+        ("rules in rules of a function", calls, Some(false)),
+        (
+            "repetitions of each other",
+            GrammarSpec::Gbnf(format!("root ::= \"a\"{}", "?".repeat(60_000))),
+            Some(false),
+        ),
+        ("groups in Lark", lark(deep_groups(64 * 1024)), None),
         ("many literals", lark(format!("start: {}", literals(300_000))), Some(false)),
         ("as many as fit", lark(format!("start: {}", literals(8_000))), None),
         ("chain of rules", lark(chain_of_rules(4000)), None),

@@ -98,14 +98,15 @@ impl Order {
     /// For an engine that enforces constraints by itself, and asks nobody for masks.
     ///
     /// # Errors
-    /// Where the constraint has several parts, which no such engine takes.
+    /// Where the constraint has several parts, which no such engine takes, or would exhaust its stack.
     pub(super) fn guided(mut self, grammar: Option<&Grammar>) -> Result<Order> {
         self.masked = false;
         match grammar.map(Grammar::guide) {
             None => {}
             Some(Some(lark)) => self.guide = Some(lark.to_owned()),
             Some(None) => {
-                let why = "a grammar of several parts is not possible on TensorRT-LLM's LLM API; make it one";
+                let why = "a grammar of several parts, or whose rules are nested too deeply, is not possible on TensorRT-LLM's \
+                           LLM API; make it one, and simpler";
                 return Err(Error::grammar("", "llguidance", why));
             }
         }

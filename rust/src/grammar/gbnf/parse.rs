@@ -178,7 +178,7 @@ impl Parser {
 
     /// The part with what stands behind it: `*`, `+`, `?`, `{2}`, `{2,}`, `{2,5}`.
     fn repeated(&mut self, mut part: Part) -> Result<Part> {
-        loop {
+        for _ in 0..MAX_DEPTH {
             let begin = self.at;
             self.skip();
             let (least, most) = match self.peek() {
@@ -195,6 +195,7 @@ impl Parser {
             let part_before = Box::new(part);
             part = if most == Some(0) { Part::nothing() } else { Part::Repeat(part_before, least, most) };
         }
+        self.refuse(self.at, format!("more than {MAX_DEPTH} repetitions of each other"))
     }
 
     /// How often, from `{` to before `}`.

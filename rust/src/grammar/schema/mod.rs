@@ -50,6 +50,8 @@ use write::{Writer, Written};
 const WHITESPACE: &str = "\\n {0,40}| ";
 /// Deepest nesting of the JSON text.
 const MAX_DEPTH: usize = 100;
+/// Deepest nesting of rules in Lark: llguidance takes 3 KB of stack for each, a quarter of what a compiling thread has.
+const MAX_RULES: usize = 20_000;
 
 /// Schemas that stand in one grammar: what each of them may have, they may have together.
 #[derive(Debug)]
@@ -71,7 +73,13 @@ impl<'a> Together<'a> {
     /// # Errors
     /// As [`prepare`].
     pub(super) fn prepare(&mut self, schema: &Value, config: &GrammarConfig) -> Result<String> {
-        let read = |written: &Written| Ok((written.lark(), written.divisors));
+        let read = |written: &Written| match written.depth() {
+            0..=MAX_RULES => Ok((written.lark(), written.divisors)),
+            depth => {
+                let why = "lower counts such as minContains, or the number of required keys";
+                Err(format!("its grammar has rules in rules {depth} deep, more than {MAX_RULES}: {why}"))
+            }
+        };
         let (lark, divisors) = prepare(schema, config, (self.budget, self.library), &read)?;
         self.divisors += divisors;
         if self.divisors > write::MAX_DIVISORS {

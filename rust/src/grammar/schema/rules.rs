@@ -79,6 +79,23 @@ pub(super) fn prune(rules: &mut [Vec<Line>], conditions: &mut Conditions) {
     rules.iter_mut().zip(used).filter(|(_, used)| !used).for_each(|(lines, _)| lines.clear());
 }
 
+/// How deep rules stand in each other where each is gone into once, the first time that it is met: so deep does llguidance's
+/// reader of Lark recurse.
+pub(super) fn depth(rules: &[Vec<Line>]) -> usize {
+    let used = |rule: Rule| rules[rule].iter().flatten().filter_map(rule_of);
+    let (mut met, mut open, mut deepest) = (vec![false; rules.len()], vec![used(0)], 1);
+    met[0] = true;
+    while let Some(rest) = open.last_mut() {
+        match rest.next() {
+            Some(rule) if std::mem::replace(&mut met[rule], true) => {}
+            Some(rule) => open.push(used(rule)),
+            None => drop(open.pop()),
+        }
+        deepest = deepest.max(open.len());
+    }
+    deepest
+}
+
 /// The rules as they look in Lark.
 pub(super) fn print(rules: &[Vec<Line>], conditions: &Conditions) -> String {
     let mut out = String::new();

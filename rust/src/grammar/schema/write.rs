@@ -323,6 +323,11 @@ pub(in crate::grammar) struct Written {
 }
 
 impl Written {
+    /// How deep its rules stand in each other.
+    pub(in crate::grammar) fn depth(&self) -> usize {
+        rules::depth(&self.rules)
+    }
+
     /// In Lark; None where that cannot say it.
     pub(in crate::grammar) fn lark(&self) -> Option<String> {
         let mut out = format!("%llguidance {{\"ignore_once\": true}}\n%ignore /{WHITESPACE}/\nstart: r0\n");
