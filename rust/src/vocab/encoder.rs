@@ -13,12 +13,21 @@ use toktrie::{TokTrie, TokenizerEnv};
 /// A character that no merge has: with it in front, the text behind is encoded as inside a text.
 const SENTINEL: &str = "\u{2}";
 
+/// Turns plain text into ids.
+pub trait TextEncoder: Send + Sync {
+    /// # Errors
+    /// The reason, as what is said of a prompt, where the text cannot be encoded.
+    fn encode(&self, text: &str) -> Result<Vec<Token>, String>;
+}
+
 /// What turns a piece of text into ids.
 pub(super) enum Model {
     /// A pipeline of normaliser, pre-tokenizer and model without added tokens.
     Pipeline(Box<Tokenizer>),
     /// SentencePiece by scores.
     Spm(Spm),
+    /// The engine's library, and its token for text that has none.
+    Library(Box<dyn TextEncoder>, Option<Token>),
     /// The longest token at each place.
     Greedy,
 }
@@ -94,10 +103,20 @@ impl Encoder {
         cuts.sort_unstable_by_key(|c| c.range.start);
         match &self.model {
             Model::Pipeline(tokenizer) => self.pipeline(tokenizer, text, &cuts),
-            Model::Spm(spm) => Ok(interleave(text, &cuts, |piece, out| spm.encode(piece, prefix, out))),
-            Model::Greedy => Ok(interleave(text, &cuts, |piece, out| {
-                out.extend(self.trie.greedy_tokenize(piece.as_bytes()))
-            })),
+            Model::Spm(spm) => interleave(text, &cuts, |piece, out| {
+                spm.encode(piece, prefix, out);
+                Ok(())
+            }),
+            Model::Library(library, unknown) => interleave(text, &cuts, |piece, out| {
+                for id in library.encode(piece).map_err(|why| Error::invalid("prompt", why))? {
+                    if Some(id) == *unknown { out.push(id) } else { out.extend(self.as_text(id)) }
+                }
+                Ok(())
+            }),
+            Model::Greedy => interleave(text, &cuts, |piece, out| {
+                out.extend(self.trie.greedy_tokenize(piece.as_bytes()));
+                Ok(())
+            }),
         }
     }
 
@@ -112,28 +131,24 @@ impl Encoder {
             if let Some(pre_tokenizer) = tokenizer.get_pre_tokenizer() {
                 pre_tokenizer.pre_tokenize(&mut pieces)?;
             }
-            pieces.tokenize(|piece| Ok(self.as_text(tokenizer.get_model().tokenize(piece.get())?)))?;
+            pieces.tokenize(|piece| {
+                let tokens = tokenizer.get_model().tokenize(piece.get())?.into_iter();
+                Ok(tokens.flat_map(|t| self.as_text(t.id)).map(plain).collect())
+            })?;
             Ok(pieces.into_encoding(None, 0, OffsetType::None)?.get_ids().to_vec())
         };
         run().map_err(|e| Error::invalid("prompt", format!("cannot be encoded: {e}")))
     }
 
-    /// Text never becomes a special token, even where the model's own table has one with this text.
-    fn as_text(&self, tokens: Vec<tokenizers::Token>) -> Vec<tokenizers::Token> {
-        let is_plain =
-            |t: &tokenizers::Token| !self.trie.is_special_token(t.id) || self.trie.token(t.id).len() == 1;
-        if tokens.iter().all(is_plain) {
-            return tokens;
+    /// Text never becomes a special token, even where the model's own table has one with this text. An id past the
+    /// vocabulary stands for a byte without a token.
+    fn as_text(&self, id: Token) -> Vec<Token> {
+        if id as usize >= self.trie.vocab_size() {
+            return Vec::new();
         }
-        let spell = |t: tokenizers::Token| {
-            let ids = if is_plain(&t) {
-                vec![t.id]
-            } else {
-                self.trie.greedy_tokenize(&self.trie.token(t.id)[1..])
-            };
-            ids.into_iter().map(|id| tokenizers::Token::new(id, String::new(), (0, 0)))
-        };
-        tokens.into_iter().flat_map(spell).collect()
+        let bytes = self.trie.token(id);
+        let is_plain = !self.trie.is_special_token(id) || bytes.len() == 1;
+        if is_plain { vec![id] } else { self.trie.greedy_tokenize(&bytes[1..]) }
     }
 }
 
@@ -143,29 +158,36 @@ fn split(whole: &tokenizers::NormalizedString, cuts: &[Cut], len: usize) -> Vec<
     let slice = |range: &Range<usize>| {
         whole.slice(TextRange::Normalized(range.clone())).expect("Cuts are inside the text. This is a bug.")
     };
-    let token = |cut: &Cut| tokenizers::Token::new(cut.id, String::new(), (0, 0));
     let mut pieces: Vec<(usize, Piece)> =
-        cuts.iter().map(|cut| (cut.range.start, (slice(&cut.range), Some(vec![token(cut)])))).collect();
+        cuts.iter().map(|cut| (cut.range.start, (slice(&cut.range), Some(vec![plain(cut.id)])))).collect();
     pieces.extend(gaps(cuts, len).iter().map(|gap| (gap.start, (slice(gap), None))));
     pieces.sort_unstable_by_key(|p| p.0);
     pieces.into_iter().map(|p| p.1).collect()
 }
 
+fn plain(id: Token) -> tokenizers::Token {
+    tokenizers::Token::new(id, String::new(), (0, 0))
+}
+
 /// Encodes what is between the cuts.
-fn interleave(text: &str, cuts: &[Cut], mut encode: impl FnMut(&str, &mut Vec<Token>)) -> Vec<Token> {
+fn interleave(
+    text: &str,
+    cuts: &[Cut],
+    mut encode: impl FnMut(&str, &mut Vec<Token>) -> Result<()>,
+) -> Result<Vec<Token>> {
     let mut out = Vec::new();
     let mut at = 0;
     for cut in cuts {
         if at < cut.range.start {
-            encode(&text[at..cut.range.start], &mut out);
+            encode(&text[at..cut.range.start], &mut out)?;
         }
         out.push(cut.id);
         at = cut.range.end;
     }
     if at < text.len() {
-        encode(&text[at..], &mut out);
+        encode(&text[at..], &mut out)?;
     }
-    out
+    Ok(out)
 }
 
 impl TokenizerEnv for Encoder {

@@ -1,7 +1,7 @@
 //! Small vocabularies for tests.
 
-use super::bytes::byte_of;
-use super::{GgufTables, Vocab, VocabOptions};
+use super::bytes::{self, byte_of};
+use super::{GgufEncoder, GgufKind, GgufToken, GgufVocab, Vocab, VocabOptions};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -31,34 +31,30 @@ fn alphabet() -> Vec<String> {
     letters.into_iter().map(|(_, letter)| letter).collect()
 }
 
-/// A byte-level vocabulary as the tables of a GGUF: 256 bytes, 14 merges, then `<|im_start|>` (270), `<|im_end|>`
-/// (271), both special, and `<think>` (272), `      ` (273), which are not.
-pub(super) fn tables() -> GgufTables {
-    let mut tokens = alphabet();
-    tokens.extend(MERGES.iter().map(|m| m.replace(' ', "")));
-    let mut types = vec![1; tokens.len()];
-    for (text, kind) in [("<|im_start|>", 3), ("<|im_end|>", 3), ("<think>", 4), ("      ", 4)] {
-        tokens.push(text.to_owned());
-        types.push(kind);
-    }
-    GgufTables {
-        model: "gpt2".to_owned(),
-        pre: "gpt-2".to_owned(),
-        tokens,
-        types,
-        merges: MERGES.iter().map(|m| (*m).to_owned()).collect(),
-        ids: [("eos".to_owned(), 271), ("bos".to_owned(), 270)].into(),
-        ..GgufTables::default()
-    }
+/// A token of a GGUF that is written as it reads.
+pub(super) fn token(text: &str, kind: GgufKind) -> GgufToken {
+    GgufToken { text: text.to_owned(), bytes: bytes::byte_level(text), kind, strips_right: false, score: 0.0 }
+}
+
+/// A byte-level vocabulary as a GGUF has it: 256 bytes, 14 merges, then `<|im_start|>` (270), `<|im_end|>` (271), both
+/// special, and `<think>` (272), `      ` (273), which are not.
+pub(super) fn gguf() -> GgufVocab {
+    let texts = alphabet().into_iter().chain(MERGES.iter().map(|m| m.replace(' ', "")));
+    let mut tokens: Vec<GgufToken> = texts.map(|text| token(&text, GgufKind::Normal)).collect();
+    tokens.extend(["<|im_start|>", "<|im_end|>"].map(|text| token(text, GgufKind::Special)));
+    tokens.extend(["<think>", "      "].map(|text| token(text, GgufKind::UserDefined)));
+    let merges = MERGES.iter().map(|m| (*m).to_owned()).collect();
+    let encoder = GgufEncoder::BytePairs { pre: "gpt-2".to_owned(), merges };
+    GgufVocab { tokens, eog: vec![271], bos: Some(270), add_bos: false, encoder }
 }
 
 /// The same as a `tokenizer.json`.
 pub(super) fn file() -> Value {
-    let tables = tables();
+    let tokens = gguf().tokens;
     let vocab: serde_json::Map<String, Value> =
-        tables.tokens[..270].iter().enumerate().map(|(id, text)| (text.clone(), json!(id))).collect();
+        tokens[..270].iter().enumerate().map(|(id, token)| (token.text.clone(), json!(id))).collect();
     let added = |id: usize, special: bool| {
-        json!({"id": id, "content": tables.tokens[id], "special": special, "normalized": false,
+        json!({"id": id, "content": tokens[id].text, "special": special, "normalized": false,
                "lstrip": false, "rstrip": false, "single_word": false})
     };
     json!({

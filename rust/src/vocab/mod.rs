@@ -3,19 +3,20 @@
 //! A vocabulary need not have a token for every byte: a text that needs such a byte cannot be generated, so masks leave it
 //! out, and a prompt loses the byte, as in llama.cpp.
 //!
-//! A [`Vocab`] comes from a `tokenizer.json` or from the tables of a GGUF. Either way text becomes the ids that
+//! A [`Vocab`] comes from a `tokenizer.json` or from a GGUF. Either way text becomes the ids that
 //! llama.cpp would give it, with two wanted differences: the text of special tokens is recognised only in the parts
 //! that a template wrote, and no text of a user can become a special token.
 
 mod added;
 mod bytes;
 mod encoder;
+mod gguf;
 mod json;
 mod pre;
 mod spm;
-mod tables;
 
-pub use tables::GgufTables;
+pub use encoder::TextEncoder;
+pub use gguf::{GgufEncoder, GgufKind, GgufToken, GgufVocab, cuts_text};
 
 use crate::error::{Error, Result};
 use crate::types::Token;
@@ -162,20 +163,20 @@ impl Vocab {
         Self::build(json::load(json)?, options)
     }
 
-    /// From the tables of a GGUF. Its own end tokens come first, then those of `options`; `options.bos` and
-    /// `options.add_bos` override its own.
+    /// From a GGUF. Its own end tokens come first, then those of `options`; `options.bos` and `options.add_bos` override
+    /// its own.
     ///
     /// # Errors
-    /// `Invalid` of "model.gguf" where the tables contradict each other, the kind of tokenizer is unknown, or there are
-    /// more ids than logits.
-    pub fn from_gguf_tables(tables: &GgufTables, options: &VocabOptions) -> Result<Arc<Vocab>> {
+    /// `Invalid` of "model.gguf" where its byte pairs contradict each other or the pre-tokenizer is unknown; of "tokenizer"
+    /// where there are more ids than logits.
+    pub fn from_gguf(gguf: GgufVocab, options: &VocabOptions) -> Result<Arc<Vocab>> {
         let options = VocabOptions {
             n_vocab: options.n_vocab,
-            eog: [tables.eog(), options.eog.clone()].concat(),
-            bos: options.bos.or(tables.bos()),
-            add_bos: options.add_bos.or(Some(tables.add_bos())),
+            eog: [gguf.eog.clone(), options.eog.clone()].concat(),
+            bos: options.bos.or(gguf.bos),
+            add_bos: options.add_bos.or(Some(gguf.add_bos)),
         };
-        Self::build(tables.load()?, &options)
+        Self::build(gguf.load()?, &options)
     }
 
     fn build(loaded: Loaded, options: &VocabOptions) -> Result<Arc<Vocab>> {
@@ -294,12 +295,12 @@ impl Vocab {
         &self.env
     }
 
-    /// Whether a GGUF's tables mean the same bytes for every id. Ids that are unused on either side agree with unused.
+    /// Whether a GGUF means the same bytes for every id. Ids that are unused on either side agree with unused.
     ///
     /// # Errors
     /// `Invalid` of "tokenizer.json" that names the first id that differs and both texts.
-    pub fn check_same_bytes(&self, other: &GgufTables) -> Result<()> {
-        let theirs = other.words()?;
+    pub fn check_same_bytes(&self, other: &GgufVocab) -> Result<()> {
+        let theirs = other.words();
         let unused = Word::UNUSED;
         for id in 0..self.len().max(theirs.len()) {
             let mine = self.words.get(id).unwrap_or(&unused);

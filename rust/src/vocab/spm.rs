@@ -11,7 +11,7 @@ const NONE: usize = usize::MAX;
 pub(super) struct Spm {
     /// Text, as the vocabulary writes it, to id and score.
     tokens: HashMap<String, (Token, f32), ahash::RandomState>,
-    bytes: Box<[Token; 256]>,
+    bytes: Box<[Option<Token>; 256]>,
     /// A text, and what follows an added token, begins with a space.
     space_prefix: bool,
 }
@@ -29,10 +29,10 @@ struct Symbol {
 type Pair = (i32, Reverse<usize>, usize, usize);
 
 impl Spm {
-    /// `tokens` are those that text may become; `bytes` the token of each byte.
+    /// `tokens` are those that text may become; `bytes` the token of each byte that has one.
     pub(super) fn new(
         tokens: impl Iterator<Item = (String, Token, f32)>,
-        bytes: [Token; 256],
+        bytes: [Option<Token>; 256],
         space_prefix: bool,
     ) -> Self {
         let tokens = tokens.map(|(text, id, score)| (text, (id, score))).collect();
@@ -64,7 +64,7 @@ impl Spm {
             let piece = &text[symbol.start..symbol.start + symbol.len];
             match self.tokens.get(piece) {
                 Some((id, _)) => out.push(*id),
-                None => out.extend(piece.bytes().map(|b| self.bytes[usize::from(b)])),
+                None => out.extend(piece.bytes().filter_map(|b| self.bytes[usize::from(b)])),
             }
         }
     }
@@ -103,7 +103,7 @@ mod tests {
 
     fn spm(tokens: &[(&str, f32)]) -> Spm {
         let list = tokens.iter().enumerate().map(|(i, (t, s))| ((*t).to_owned(), 1000 + i as Token, *s));
-        Spm::new(list, std::array::from_fn(|b| b as Token), true)
+        Spm::new(list, std::array::from_fn(|b| Some(b as Token)), true)
     }
 
     fn ids(spm: &Spm, text: &str) -> Vec<Token> {

@@ -1,4 +1,4 @@
-use super::fixture::{fallback_file, file, from_file, options, tables};
+use super::fixture::{fallback_file, file, from_file, gguf, options, token};
 use super::*;
 use proptest::prelude::*;
 use serde_json::json;
@@ -137,18 +137,16 @@ fn a_byte_without_a_token_is_left_out() {
 #[test]
 fn the_first_id_that_differs_is_named() {
     let vocab = from_file(&file());
-    let mut tables = tables();
-    vocab.check_same_bytes(&tables).unwrap();
-    tables.tokens.push("[PAD274]".to_owned());
-    tables.types.push(5);
-    vocab.check_same_bytes(&tables).unwrap();
-    tables.tokens.swap(259, 264);
-    let error = vocab.check_same_bytes(&tables).unwrap_err().to_string();
+    let mut other = gguf();
+    vocab.check_same_bytes(&other).unwrap();
+    other.tokens.push(token("[PAD274]", GgufKind::Unused));
+    vocab.check_same_bytes(&other).unwrap();
+    other.tokens.swap(259, 264);
+    let error = vocab.check_same_bytes(&other).unwrap_err().to_string();
     assert!(error.contains("token 259 is \"hello\" here but \" world\" in model.gguf"), "{error}");
-    tables.tokens.truncate(272);
-    tables.types.truncate(272);
-    tables.tokens.swap(259, 264);
-    let error = vocab.check_same_bytes(&tables).unwrap_err().to_string();
+    other.tokens.truncate(272);
+    other.tokens.swap(259, 264);
+    let error = vocab.check_same_bytes(&other).unwrap_err().to_string();
     assert!(error.contains("token 272 is \"<think>\" here but unused"), "{error}");
 }
 
@@ -194,10 +192,10 @@ proptest! {
     }
 
     #[test]
-    fn tables_and_file_agree(text in text(), template in any::<bool>()) {
-        let from_tables = Vocab::from_gguf_tables(&tables(), &VocabOptions::default()).unwrap();
+    fn gguf_and_file_agree(text in text(), template in any::<bool>()) {
+        let from_gguf = Vocab::from_gguf(gguf(), &VocabOptions::default()).unwrap();
         let parts = [(text.as_str(), template)];
-        prop_assert_eq!(from_tables.encode(&parts).unwrap(), from_file(&file()).encode(&parts).unwrap());
+        prop_assert_eq!(from_gguf.encode(&parts).unwrap(), from_file(&file()).encode(&parts).unwrap());
     }
 
     #[test]
@@ -210,18 +208,17 @@ proptest! {
 
 #[test]
 fn a_draft_model_has_the_same_vocabulary() {
-    let build = |tables: &GgufTables, n_vocab| {
-        Vocab::from_gguf_tables(tables, &VocabOptions { n_vocab, ..VocabOptions::default() }).unwrap()
-    };
-    let target = build(&tables(), None);
+    let build =
+        |gguf, n_vocab| Vocab::from_gguf(gguf, &VocabOptions { n_vocab, ..VocabOptions::default() }).unwrap();
+    let target = build(gguf(), None);
     target.check_draft(&target).unwrap();
     // Unused ids more or less are no difference.
-    target.check_draft(&build(&tables(), Some(300))).unwrap();
-    build(&tables(), Some(300)).check_draft(&target).unwrap();
-    let refused = |change: &dyn Fn(&mut GgufTables)| {
-        let mut tables = tables();
-        change(&mut tables);
-        match target.check_draft(&build(&tables, None)) {
+    target.check_draft(&build(gguf(), Some(300))).unwrap();
+    build(gguf(), Some(300)).check_draft(&target).unwrap();
+    let refused = |change: &dyn Fn(&mut Vec<GgufToken>)| {
+        let mut gguf = gguf();
+        change(&mut gguf.tokens);
+        match target.check_draft(&build(gguf, None)) {
             Err(Error::Invalid { what, why, .. }) => {
                 assert_eq!(what, "draft");
                 why
@@ -229,13 +226,10 @@ fn a_draft_model_has_the_same_vocabulary() {
             other => panic!("{other:?}"),
         }
     };
-    let why = refused(&|tables| tables.tokens[273] = "       ".into());
+    let why = refused(&|tokens| tokens[273] = token("       ", GgufKind::UserDefined));
     assert!(why.starts_with("token 273 is text \"       \" in the draft model but text \"      \""), "{why}");
-    let why = refused(&|tables| tables.types[270] = 4);
+    let why = refused(&|tokens| tokens[270].kind = GgufKind::UserDefined);
     assert!(why.starts_with("token 270 is marked text"), "{why}");
-    let why = refused(&|tables| {
-        tables.tokens.truncate(273);
-        tables.types.truncate(273);
-    });
+    let why = refused(&|tokens| tokens.truncate(273));
     assert!(why.starts_with("token 273 is unused"), "{why}");
 }

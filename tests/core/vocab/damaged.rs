@@ -1,6 +1,7 @@
 //! Damaged GGUF files are errors: the reader must not end the process.
 
-use llgtrt::exec::llama::gguf::read_tables;
+use llgtrt::exec::llama::vocab;
+use llgtrt::vocab::{GgufEncoder, GgufKind, Vocab, VocabOptions};
 use proptest::prelude::*;
 use std::path::PathBuf;
 
@@ -13,6 +14,7 @@ fn gguf() -> Vec<u8> {
         [text(key), head, (values.len() as u64).to_le_bytes().to_vec(), values.concat()].concat()
     };
     let pairs = [
+        string("general.architecture", "llama"),
         string("tokenizer.ggml.model", "gpt2"),
         string("tokenizer.ggml.pre", "gpt-2"),
         array("tokenizer.ggml.tokens", 8, &["a", "b", "ab", "<e>"].map(text)),
@@ -48,27 +50,42 @@ impl Drop for TempFile {
 }
 
 #[test]
-fn tables_are_read() {
-    let tables = read_tables(&TempFile::new("whole", &gguf()).0).unwrap();
-    assert_eq!((tables.model.as_str(), tables.pre.as_str(), tables.name.as_str()), ("gpt2", "gpt-2", ""));
+fn a_vocabulary_is_read() {
+    let read = vocab::read(&TempFile::new("whole", &gguf()).0).unwrap();
+    let tokens: Vec<_> = read.tokens.iter().map(|t| (t.text.as_str(), t.kind, t.score)).collect();
+    let normal = GgufKind::Normal;
     assert_eq!(
-        (tables.tokens, tables.types),
-        (["a", "b", "ab", "<e>"].map(str::to_owned).to_vec(), vec![1, 1, 1, 3])
+        tokens,
+        [("a", normal, -0.5), ("b", normal, 0.0), ("ab", normal, 1.0), ("<e>", GgufKind::Special, 2.0)]
     );
-    assert_eq!((tables.scores, tables.merges), (vec![-0.5, 0.0, 1.0, 2.0], vec!["a b".to_owned()]));
-    assert_eq!((tables.ids["eos"], tables.ids.len()), (3, 1));
-    assert_eq!((tables.add_bos_token, tables.add_space_prefix), (Some(true), None));
+    assert!(read.eog == [3] && read.add_bos, "{read:?}");
+    let GgufEncoder::BytePairs { pre, merges } = read.encoder else { panic!("byte pairs") };
+    assert_eq!((pre.as_str(), merges), ("gpt-2", vec!["a b".to_owned()]));
 }
 
 #[test]
 fn missing_and_cut_files_are_errors() {
-    assert!(read_tables(&PathBuf::from("/nonexistent/model.gguf")).is_err());
-    assert!(read_tables(&std::env::temp_dir()).is_err());
+    assert!(vocab::read(&PathBuf::from("/nonexistent/model.gguf")).is_err());
+    assert!(vocab::read(&std::env::temp_dir()).is_err());
     let whole = gguf();
     for len in 0..whole.len() {
-        let error = read_tables(&TempFile::new("cut", &whole[..len]).0).unwrap_err().to_string();
+        let error = vocab::read(&TempFile::new("cut", &whole[..len]).0).unwrap_err().to_string();
         assert!(error.starts_with("model.gguf: "), "{error}");
     }
+}
+
+#[test]
+fn what_is_no_vocabulary_for_text_is_refused() {
+    let replaced = |from: &str, to: &str| {
+        let (file, from, to) = (gguf(), from.as_bytes(), to.as_bytes());
+        let at = file.windows(from.len()).position(|w| w == from).unwrap();
+        let file = [&file[..at], to, &file[at + to.len()..]].concat();
+        vocab::read(&TempFile::new("replaced", &file).0).unwrap_err().to_string()
+    };
+    assert!(replaced("gpt2", "bert").contains("generates no text"));
+    assert!(replaced("gpt2", "gtp2").contains("unknown tokenizer: 'gtp2'"));
+    assert!(replaced("gpt-2", "gtp-2").contains("unknown pre-tokenizer type: 'gtp-2'"));
+    assert!(replaced("llama", "lamma").contains("unknown model architecture: 'lamma'"));
 }
 
 proptest! {
@@ -79,9 +96,9 @@ proptest! {
             let at = at.index(file.len());
             file[at] = byte;
         }
-        if let Ok(tables) = read_tables(&TempFile::new("changed", &file).0) {
+        if let Ok(read) = vocab::read(&TempFile::new("changed", &file).0) {
             // Some vocabulary came out; using it must not panic either.
-            let _ = llgtrt::vocab::Vocab::from_gguf_tables(&tables, &llgtrt::vocab::VocabOptions::default());
+            let _ = Vocab::from_gguf(read, &VocabOptions::default());
         }
     }
 }

@@ -4,8 +4,6 @@
 mod damaged;
 mod demo;
 #[cfg(feature = "llama")]
-mod ffi;
-#[cfg(feature = "llama")]
 mod same_ids;
 
 use proptest::prelude::*;

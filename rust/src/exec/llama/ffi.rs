@@ -7,6 +7,7 @@ use super::devices::{self, DeviceRef};
 use super::placement::{Placement, Split};
 use crate::exec::ranks;
 use crate::types::Token;
+use crate::vocab::{GgufKind, GgufToken};
 use llama_cpp_sys_2 as sys;
 use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char, c_void};
@@ -136,6 +137,31 @@ impl Model {
         params.progress_callback_user_data = (&raw const read).cast_mut().cast();
         // SAFETY: the lists and `read` live until the call is over, and the path ends with NUL.
         let (model, why) = logged(|| unsafe { sys::llama_model_load_from_file(path.as_ptr(), params) });
+        Model::of(model, why, (devices, list))
+    }
+
+    /// The vocabulary of a file alone: nothing computes with it. No two tokens of the file may have the same text, or the
+    /// library ends the process.
+    ///
+    /// # Errors
+    /// The library's reason.
+    pub fn load_vocab(path: &Path) -> Result<Arc<Self>, String> {
+        init();
+        let path = c_path(path)?;
+        // SAFETY: the path ends with NUL and outlives the call.
+        let (model, why) = logged(|| unsafe {
+            let mut params = sys::llama_model_default_params();
+            params.vocab_only = true;
+            sys::llama_model_load_from_file(path.as_ptr(), params)
+        });
+        Model::of(model, why, (Vec::new(), Vec::new()))
+    }
+
+    fn of(
+        model: *mut sys::llama_model,
+        why: String,
+        (devices, list): (Vec<DeviceRef>, Vec<sys::ggml_backend_dev_t>),
+    ) -> Result<Arc<Self>, String> {
         let model = NonNull::new(model).ok_or(why)?;
         // SAFETY: the model is alive; its vocabulary lives as long and is never null after loading.
         let vocab = unsafe { sys::llama_model_get_vocab(model.as_ptr()) };
@@ -208,6 +234,87 @@ impl Model {
         let ids = 0..Token::try_from(self.n_vocab()).unwrap_or(0);
         // Every id is below the vocabulary's size, which fits the library's i32.
         ids.filter(|&id| unsafe { sys::llama_vocab_is_eog(self.vocab.as_ptr(), id.cast_signed()) }).collect()
+    }
+
+    /// The same, the file's own end token first.
+    pub fn ends_first(&self) -> Vec<Token> {
+        let own = Token::try_from(unsafe { sys::llama_vocab_eos(self.vocab.as_ptr()) }).ok();
+        let (mut first, rest): (Vec<_>, Vec<_>) = self.end_ids().into_iter().partition(|id| Some(*id) == own);
+        first.extend(rest);
+        first
+    }
+
+    /// One of `LLAMA_VOCAB_TYPE_*`.
+    pub fn vocab_type(&self) -> sys::llama_vocab_type {
+        unsafe { sys::llama_vocab_type(self.vocab.as_ptr()) }
+    }
+
+    /// What the id is; it must be below [`Model::n_vocab`].
+    pub fn token(&self, id: Token) -> GgufToken {
+        assert!((id as usize) < self.n_vocab(), "a token of the vocabulary");
+        let (vocab, id) = (self.vocab.as_ptr(), id.cast_signed());
+        // The text ends with NUL and lives as long as the vocabulary.
+        let text =
+            unsafe { CStr::from_ptr(sys::llama_vocab_get_text(vocab, id)) }.to_string_lossy().into_owned();
+        let attributes = unsafe { sys::llama_vocab_get_attr(vocab, id) };
+        let is = |attribute| attributes & attribute != 0;
+        let kind = match () {
+            () if is(sys::LLAMA_TOKEN_ATTR_CONTROL) => GgufKind::Special,
+            () if is(sys::LLAMA_TOKEN_ATTR_UNKNOWN) => GgufKind::Unknown,
+            () if is(sys::LLAMA_TOKEN_ATTR_USER_DEFINED) => GgufKind::UserDefined,
+            () if is(sys::LLAMA_TOKEN_ATTR_BYTE) => GgufKind::Byte,
+            () if is(sys::LLAMA_TOKEN_ATTR_NORMAL) => GgufKind::Normal,
+            () => GgufKind::Unused,
+        };
+        let mut bytes = self.piece(id);
+        // The library's answer for a text with characters that stand for no byte.
+        if bytes.starts_with(b"[UNK_BYTE_") {
+            bytes = text.clone().into_bytes();
+        }
+        let score = unsafe { sys::llama_vocab_get_score(vocab, id) };
+        GgufToken { text, bytes, kind, strips_right: is(sys::LLAMA_TOKEN_ATTR_RSTRIP), score }
+    }
+
+    /// The bytes of an existing id, written out where it is special.
+    fn piece(&self, id: i32) -> Vec<u8> {
+        let mut bytes = vec![0u8; 64];
+        loop {
+            let room = i32::try_from(bytes.len()).unwrap_or(i32::MAX);
+            let vocab = self.vocab.as_ptr();
+            let n = unsafe { sys::llama_token_to_piece(vocab, id, bytes.as_mut_ptr().cast(), room, 0, true) };
+            match usize::try_from(n) {
+                Ok(n) => {
+                    bytes.truncate(n);
+                    return bytes;
+                }
+                Err(_) => bytes.resize(n.unsigned_abs() as usize, 0),
+            }
+        }
+    }
+
+    /// The ids of plain text; None where it is too long for the library.
+    pub fn encode(&self, text: &str) -> Option<Vec<Token>> {
+        self.encode_with(text, false)
+    }
+
+    /// The same; `special`: the text of special tokens becomes those.
+    pub fn encode_with(&self, text: &str, special: bool) -> Option<Vec<Token>> {
+        let len = i32::try_from(text.len()).ok()?;
+        let mut ids = vec![0; text.len() + 8];
+        loop {
+            let room = i32::try_from(ids.len()).ok()?;
+            let (vocab, start) = (self.vocab.as_ptr(), text.as_ptr().cast());
+            // The text has `len` bytes of UTF-8, the buffer room for so many ids.
+            let n = unsafe { sys::llama_tokenize(vocab, start, len, ids.as_mut_ptr(), room, false, special) };
+            match usize::try_from(n) {
+                Ok(n) => {
+                    ids.truncate(n);
+                    return ids.into_iter().map(|id| Token::try_from(id).ok()).collect();
+                }
+                // The least number means that no buffer would do.
+                Err(_) => ids.resize(usize::try_from(n.checked_neg()?).ok()?, 0),
+            }
+        }
     }
 
     /// The token that begins a text, and whether the model wants it before a prompt.

@@ -24,6 +24,7 @@ pub mod placement;
 mod plan;
 mod probe;
 mod threads;
+pub mod vocab;
 
 use crate::config::{Config, KvPlan, SplitKey};
 use crate::error::{Error, Result};

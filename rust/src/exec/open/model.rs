@@ -54,12 +54,12 @@ impl Files {
     /// The one tokenizer: tokenizer.json where there is one (it must agree with the model's own bytes), else the
     /// model's own vocabulary.
     fn vocab(&self, options: &VocabOptions) -> Result<Arc<Vocab>> {
-        let tables = llama::gguf::read_tables(&self.gguf)?;
+        let own = llama::vocab::read(&self.gguf)?;
         let Some(path) = &self.tokenizer else {
-            return Vocab::from_gguf_tables(&tables, options);
+            return Vocab::from_gguf(own, options);
         };
         let vocab = Vocab::from_tokenizer_json(&read(path)?, options)?;
-        vocab.check_same_bytes(&tables)?;
+        vocab.check_same_bytes(&own)?;
         Ok(vocab)
     }
 }

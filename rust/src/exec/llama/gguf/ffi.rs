@@ -76,11 +76,6 @@ impl Metadata {
         }
     }
 
-    /// Whether the file has the key, of whatever type.
-    pub(super) fn has(&self, key: &str) -> bool {
-        self.find(key).is_some()
-    }
-
     pub(in crate::exec::llama) fn string(&self, key: &str) -> Option<String> {
         let (number, _) = self.find(key).filter(|(_, kind)| *kind == sys::GGUF_TYPE_STRING)?;
         // SAFETY: the value is a string; it ends with NUL and lives as long as the context.
@@ -128,14 +123,14 @@ impl Metadata {
         }
     }
 
-    pub(super) fn boolean(&self, key: &str) -> Option<bool> {
+    pub(in crate::exec::llama) fn boolean(&self, key: &str) -> Option<bool> {
         let (number, _) = self.find(key).filter(|(_, kind)| *kind == sys::GGUF_TYPE_BOOL)?;
         // SAFETY: the value is a truth value.
         Some(unsafe { sys::gguf_get_val_bool(self.0.as_ptr(), number) })
     }
 
     /// None also where a string is no UTF-8.
-    pub(super) fn strings(&self, key: &str) -> Option<Vec<String>> {
+    pub(in crate::exec::llama) fn strings(&self, key: &str) -> Option<Vec<String>> {
         let (number, len) = self.array(key, sys::GGUF_TYPE_STRING)?;
         let string = |i| {
             // SAFETY: the array holds `len` strings; each ends with NUL and lives as long as the context.
@@ -145,14 +140,8 @@ impl Metadata {
         (0..len).map(string).collect()
     }
 
-    pub(super) fn i32s(&self, key: &str) -> Option<Vec<i32>> {
+    fn i32s(&self, key: &str) -> Option<Vec<i32>> {
         let (number, len) = self.array(key, sys::GGUF_TYPE_INT32)?;
-        // SAFETY: the array holds `len` values of this type.
-        Some(unsafe { self.copy(number, len) })
-    }
-
-    pub(super) fn f32s(&self, key: &str) -> Option<Vec<f32>> {
-        let (number, len) = self.array(key, sys::GGUF_TYPE_FLOAT32)?;
         // SAFETY: the array holds `len` values of this type.
         Some(unsafe { self.copy(number, len) })
     }
