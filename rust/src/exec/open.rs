@@ -249,7 +249,7 @@ fn info_of(target: &dyn Target, vocab: &Vocab, config: &Config, faults: bool) ->
         weights: 0,
         eog: vocab.eog().to_vec(),
         bos: vocab.bos(),
-        begin: vocab.bos(),
+        begin: vocab.begin(),
         chat_template: None,
     }
 }

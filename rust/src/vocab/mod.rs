@@ -192,7 +192,9 @@ impl Vocab {
         words.resize(n, Word::UNUSED);
         let mut eog = options.eog.clone();
         let eos = *eog.first().ok_or_else(|| {
-            Error::invalid("generation_config.json", "no end token is known: set eos_token_id there")
+            let why = "no end token is known: put the model as model.gguf into a folder of its own, a \
+                       generation_config.json with eos_token_id beside it, and give the folder";
+            Error::invalid("generation_config.json", why)
         })?;
         if let Some(id) = eog.iter().chain(&options.bos).find(|id| **id as usize >= n) {
             return Err(Error::invalid("generation_config.json", format!("token id {id} is not below {n}")));
@@ -244,6 +246,11 @@ impl Vocab {
     /// Whether the token ends a generation.
     pub fn is_eog(&self, token: Token) -> bool {
         self.eog.binary_search(&token).is_ok()
+    }
+
+    /// The begin-of-sequence token, which templates may write.
+    pub fn begin(&self) -> Option<Token> {
+        self.bos
     }
 
     /// The begin-of-sequence token to put before a prompt, if the model wants one.

@@ -53,11 +53,27 @@ pub(super) struct Claims {
     pub(super) kind: Kind,
     /// Width of the layers; twice that between them.
     pub(super) width: u64,
+    /// `general.architecture` and `general.type`.
+    pub(super) architecture: &'static str,
+    pub(super) general_type: &'static str,
+    /// Some tokens end a generation; else the vocabulary is of llama.cpp's kind for tests, which has none that do.
+    pub(super) ends: bool,
 }
 
 impl Default for Claims {
     fn default() -> Self {
-        Claims { layers: 2, context: 1024, heads: HEADS, scale: 1.0, written: 2, kind: Q8_0, width: 64 }
+        Claims {
+            layers: 2,
+            context: 1024,
+            heads: HEADS,
+            scale: 1.0,
+            written: 2,
+            kind: Q8_0,
+            width: 64,
+            architecture: "llama",
+            general_type: "model",
+            ends: true,
+        }
     }
 }
 
@@ -162,27 +178,29 @@ fn weights(data: &mut Vec<u8>, n: u64, (kind, scale): (Option<Kind>, f32), rando
 }
 
 fn keys(claims: &Claims) -> Vec<Vec<u8>> {
-    let special = ["<|begin|>", "<|end|>", "<|im_end|>"];
+    let special = if claims.ends { ["<|begin|>", "<|end|>", "<|im_end|>"] } else { ["<0>", "<1>", "<2>"] };
     let named = |i: u64| special.get(i as usize).map_or(format!("t{i}"), |&s| s.to_owned());
     let tokens: Vec<String> = (0..VOCAB).map(|i| if i == 3 { "Ċ".to_owned() } else { named(i) }).collect();
+    let own = |name: &str| format!("{}.{name}", claims.architecture);
     let types: Vec<u32> = (0..VOCAB).map(|i| if i < 3 { 3 } else { 1 }).collect();
     vec![
-        key_text("general.architecture", "llama"),
-        key_u32("llama.block_count", claims.layers),
-        key_u32("llama.context_length", claims.context),
-        key_u32("llama.embedding_length", claims.width as u32),
-        key_u32("llama.feed_forward_length", 2 * claims.width as u32),
-        key_u32("llama.attention.head_count", claims.heads),
-        key_u32("llama.attention.head_count_kv", claims.heads / HEADS),
-        key_f32("llama.attention.layer_norm_rms_epsilon", 1e-5),
-        key_u32("llama.rope.dimension_count", (claims.width as u32).checked_div(claims.heads).unwrap_or(0)),
-        key_text("tokenizer.ggml.model", "gpt2"),
+        key_text("general.architecture", claims.architecture),
+        key_text("general.type", claims.general_type),
+        key_u32(&own("block_count"), claims.layers),
+        key_u32(&own("context_length"), claims.context),
+        key_u32(&own("embedding_length"), claims.width as u32),
+        key_u32(&own("feed_forward_length"), 2 * claims.width as u32),
+        key_u32(&own("attention.head_count"), claims.heads),
+        key_u32(&own("attention.head_count_kv"), claims.heads / HEADS),
+        key_f32(&own("attention.layer_norm_rms_epsilon"), 1e-5),
+        key_u32(&own("rope.dimension_count"), (claims.width as u32).checked_div(claims.heads).unwrap_or(0)),
+        key_text("tokenizer.ggml.model", if claims.ends { "gpt2" } else { "test" }),
         key_text("tokenizer.ggml.pre", "default"),
         key_texts("tokenizer.ggml.tokens", &tokens),
         key_texts("tokenizer.ggml.merges", &["t 4".to_owned()]),
         key_i32s("tokenizer.ggml.token_type", &types),
         key_u32("tokenizer.ggml.bos_token_id", 0),
-        key_u32("tokenizer.ggml.eos_token_id", 1),
+        key_u32("tokenizer.ggml.eos_token_id", if claims.ends { 1 } else { u32::MAX }),
         key_text("tokenizer.chat_template", "{{ messages }}"),
     ]
 }

@@ -31,6 +31,9 @@ pub(super) fn read(gguf: &Path, parts: usize) -> Result<File, Error> {
     }
     let file =
         Metadata::open(gguf).map_err(|why| refused(gguf, &format!("is no readable GGUF file: {why}")))?;
+    if let Some(why) = of_another_kind(gguf, &file) {
+        return Err(refused(gguf, &why));
+    }
     let missing = |key: &str| refused(gguf, &format!("is damaged: {key} is missing or of a wrong type"));
     let arch = file.string("general.architecture").ok_or_else(|| missing("general.architecture"))?;
     let number = |name: &str| file.integer(&format!("{arch}.{name}")).ok_or_else(|| missing(name));
@@ -54,6 +57,25 @@ pub(super) fn read(gguf: &Path, parts: usize) -> Result<File, Error> {
         tensors.extend(Metadata::open(&piece).map(|file| file.tensors()).unwrap_or_default());
     }
     Ok(File { trained, layers: layer_bytes(&tensors, layers as usize), kv_row: kv_row(&file, &arch) })
+}
+
+/// What else than a model's first file a GGUF may be, and what to give in its place.
+fn of_another_kind(gguf: &Path, file: &Metadata) -> Option<String> {
+    let kind = file.string("general.type").unwrap_or_default();
+    if kind == "adapter" {
+        return Some("is an adapter (LoRA): merge it into its model, and give that file".into());
+    }
+    if kind == "mmproj" || file.string("general.architecture").as_deref() == Some("clip") {
+        return Some("is the part of a model that reads images: give the language model's file".into());
+    }
+    let name = gguf.file_name()?.to_str()?;
+    let (stem, count) = name.strip_suffix(".gguf")?.rsplit_once("-of-")?;
+    let (stem, number) = stem.rsplit_once('-')?;
+    let is_number = |text: &str| text.len() == 5 && text.bytes().all(|b| b.is_ascii_digit());
+    let later = is_number(count) && is_number(number) && number != "00001";
+    later.then(|| {
+        format!("is a later piece of a model: give {stem}-00001-of-{count}.gguf, with all pieces beside it")
+    })
 }
 
 /// Bytes of so many layers and, last, of what is computed after them. Embeddings stay in the machine's memory; where they

@@ -31,7 +31,6 @@ use crate::error::{Error, Result};
 use crate::exec::progress::{Reading, Tell};
 use crate::exec::ranks::{Ranks, Role, Shard};
 use crate::exec::{Caps, Copying, Forward, Promise, memory};
-use crate::types::Token;
 use context::{CELL_BLOCK, Context, KvType, Pools, Shape};
 use devices::Gpus;
 use ffi::Model;
@@ -59,18 +58,10 @@ pub struct Opened {
 /// Facts of a model file.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ModelInfo {
-    /// Tokens in the vocabulary.
-    pub n_vocab: usize,
     /// Longest context in tokens: what the model was trained for, or less where the configuration or memory say so.
     pub context: u32,
     /// The model's own chat template.
     pub chat_template: Option<String>,
-    /// Ids that end a generation, rising.
-    pub end_ids: Vec<Token>,
-    /// The token that begins a text.
-    pub begin: Option<Token>,
-    /// Whether prompts begin with it.
-    pub add_begin: bool,
     /// All or some layers carry a state: no prefix reuse, no speculation.
     pub recurrent: bool,
     /// Width of the sliding attention window in tokens; 0 = none.
@@ -125,6 +116,14 @@ struct Loaded {
     /// Longest context, in tokens.
     context: u32,
     on: On,
+}
+
+/// Cheap checks of a GGUF file.
+///
+/// # Errors
+/// `Invalid` of "target" where it is damaged or cannot be served.
+pub fn check(gguf: &Path) -> Result<()> {
+    file::read(gguf, 1).map(|_| ())
 }
 
 /// Checks, loads and probes a GGUF file. Models with as many threads compute on the same ones.
@@ -333,7 +332,6 @@ fn max_logits(config: &Config) -> u64 {
 
 fn describe(Loaded { parts, found, on, .. }: &Loaded, plan: &KvPlan, gpus: &Gpus) -> ModelInfo {
     let Parts { model, pools, layout, .. } = parts;
-    let (begin, add_begin) = model.begin();
     let kv = if plan.shared { "one pool" } else { "slots" };
     let threads = if found.any_threads { "up to " } else { "" }.to_owned() + &pools.sizes()[0].to_string();
     let workers = on.summary().unwrap_or_else(|| format!("{threads} threads"));
@@ -346,12 +344,8 @@ fn describe(Loaded { parts, found, on, .. }: &Loaded, plan: &KvPlan, gpus: &Gpus
         found.kv,
     );
     ModelInfo {
-        n_vocab: model.n_vocab(),
         context: plan.per_slot,
         chat_template: model.chat_template(),
-        end_ids: model.end_ids(),
-        begin,
-        add_begin,
         recurrent: model.is_recurrent(),
         sliding_window: model.n_swa(),
         plan: *plan,

@@ -30,7 +30,7 @@ pub fn read(path: &Path) -> Result<GgufVocab> {
     if HashSet::<&String>::from_iter(&tokens).len() != tokens.len() {
         return Err(invalid("is damaged: two tokens of its vocabulary have the same text".into()));
     }
-    let model = Model::load_vocab(path).map_err(|why| invalid(format!("has no usable vocabulary: {why}")))?;
+    let model = Model::load_vocab(path).map_err(|why| invalid(cannot_be_loaded(&why)))?;
     let encoder = match model.vocab_type() {
         sys::LLAMA_VOCAB_TYPE_SPM => GgufEncoder::SentencePiece {
             add_space_prefix: file.boolean(&key("add_space_prefix")).unwrap_or(true),
@@ -60,6 +60,11 @@ pub fn read(path: &Path) -> Result<GgufVocab> {
     let tokens = all.map(|id| model.token(id)).collect();
     let (bos, add_bos) = model.begin();
     Ok(GgufVocab { tokens, eog: model.ends_first(), bos, add_bos, encoder })
+}
+
+fn cannot_be_loaded(why: &str) -> String {
+    let newer = if why.starts_with("unknown ") { "; a newer version of this server may know it" } else { "" };
+    format!("cannot be loaded: {why}{newer}")
 }
 
 /// The library as encoder.

@@ -8,7 +8,7 @@ use crate::exec::progress::Tell;
 use crate::exec::ranks::serve::RankOptions;
 use crate::exec::sampled::Sampled;
 use crate::exec::{Info, llama};
-use crate::vocab::{Vocab, VocabOptions};
+use crate::vocab::{GgufVocab, Vocab, VocabOptions};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -38,23 +38,20 @@ impl Files {
         Ok(Files { gguf, tokenizer: beside("tokenizer.json"), generation: beside("generation_config.json") })
     }
 
-    /// The vocabulary of the opened model.
-    fn whole_vocab(&self, model: &llama::ModelInfo) -> Result<Arc<Vocab>> {
+    /// The vocabulary, before any weights are read.
+    fn whole_vocab(&self) -> Result<Arc<Vocab>> {
+        llama::check(&self.gguf)?;
+        let own = llama::vocab::read(&self.gguf)?;
         let mut eog = self.generation.as_deref().map_or_else(|| Ok(Vec::new()), end_tokens)?;
-        eog.extend(&model.end_ids);
-        let options = VocabOptions {
-            n_vocab: Some(model.n_vocab),
-            eog,
-            bos: model.begin,
-            add_bos: Some(model.add_begin),
-        };
-        self.vocab(&options)
+        eog.extend(&own.eog);
+        let options =
+            VocabOptions { n_vocab: Some(own.tokens.len()), eog, bos: own.bos, add_bos: Some(own.add_bos) };
+        self.vocab(own, &options)
     }
 
     /// The one tokenizer: tokenizer.json where there is one (it must agree with the model's own bytes), else the
     /// model's own vocabulary.
-    fn vocab(&self, options: &VocabOptions) -> Result<Arc<Vocab>> {
-        let own = llama::vocab::read(&self.gguf)?;
+    fn vocab(&self, own: GgufVocab, options: &VocabOptions) -> Result<Arc<Vocab>> {
         let Some(path) = &self.tokenizer else {
             return Vocab::from_gguf(own, options);
         };
@@ -88,7 +85,8 @@ pub(super) fn check_model(target: &str) -> Result<()> {
 }
 
 pub(super) fn model_vocab(target: &str, info: &Info) -> Result<Arc<Vocab>> {
-    Files::find(target)?.vocab(&info.vocab_options())
+    let files = Files::find(target)?;
+    files.vocab(llama::vocab::read(&files.gguf)?, &info.vocab_options())
 }
 
 pub(super) fn serve_device(options: &RankOptions) -> Result<()> {
@@ -99,13 +97,13 @@ pub(super) fn open_model(target: &str, config: &Config, tell: Tell<'_>) -> Resul
     let files = Files::find(target)?;
     let draft = config.speculative.draft_model().map(|name| DraftFiles::find(name, config)).transpose()?;
     let beside = draft.as_ref().map(|d| llama::ModelFile { gguf: &d.files.gguf, config: &d.config });
+    let vocab = files.whole_vocab()?;
+    if let Some(draft) = &draft {
+        vocab.check_draft(&*draft.files.whole_vocab().map_err(llama::of_draft)?)?;
+    }
     let llama::Opened { forward, info: model, draft: drafting } =
         llama::open(&files.gguf, config, beside.as_ref(), tell)?;
-    let vocab = files.whole_vocab(&model)?;
     let drafting = drafting.map(|opened| *opened);
-    if let (Some(draft), Some(opened)) = (&draft, &drafting) {
-        vocab.check_draft(&*draft.files.whole_vocab(&opened.info).map_err(llama::of_draft)?)?;
-    }
     let mask_threads = config.engine.mask_threads.unwrap_or_else(|| spare_cores(&model));
     let judges = (model.threads + mask_threads) as usize;
     let target = Box::new(Sampled::new(forward, mask_threads as usize, judges, &config.speculative));
@@ -115,7 +113,6 @@ pub(super) fn open_model(target: &str, config: &Config, tell: Tell<'_>) -> Resul
         summary: model.summary,
         weights: sampled(&files.gguf).map_err(|e| broken(&files.gguf, &format!("cannot be read: {e}")))?,
         chat_template: model.chat_template,
-        begin: model.begin,
         ..info
     };
     let drafting = drafting.map(|opened| draft_model(opened.forward, target.as_ref(), config));
