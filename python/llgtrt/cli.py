@@ -1,4 +1,4 @@
-"""The command line: `llgtrt serve`, `batch`, `check`, `run`, `build` and `rank`."""
+"""The command line: `llgtrt serve`, `batch`, `check`, `run`, `build`, `rank` and `models`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,20 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from llgtrt import __version__, _core, build, check, demo, flags, hub, interpreter, mpi, rank, run
+from llgtrt import (
+    __version__,
+    _core,
+    build,
+    check,
+    demo,
+    flags,
+    hub,
+    interpreter,
+    models,
+    mpi,
+    rank,
+    run,
+)
 from llgtrt.settings import Settings, StartError, given, hidden, is_loopback, load, named
 
 log = logging.getLogger(__name__)
@@ -36,6 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "serve": _serve,
             "batch": _batch,
             "check": check.main,
+            "models": _models,
         }
         return commands[parsed.command](parsed)
     except KeyboardInterrupt:
@@ -43,6 +57,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (flags.UsageError, StartError) as e:
         print(f"llgtrt: {' '.join(str(e).split())}", file=sys.stderr)
         return USAGE_ERROR
+
+
+def _models(_: argparse.Namespace) -> int:
+    print(models.table())
+    return 0
 
 
 def _serve(parsed: argparse.Namespace) -> int:
@@ -67,8 +86,10 @@ def prepare(parsed: argparse.Namespace) -> Settings | None:
     """
     _begin_log(parsed)
     if parsed.demo:
-        parsed.target, parsed.draft = demo.pair()
+        parsed.target, parsed.draft = demo.models(parsed.demo)
         parsed.served_model_name = parsed.served_model_name or ["demo"]
+        if parsed.draft is None:
+            parsed.set.insert(0, f"kv_cache_max_tokens={demo.KV_TOKENS}")
     if parsed.hf_repo is not None:
         parsed.target = hub.fetch(parsed.hf_repo)
     settings = load(parsed.target, parsed.runtime_config, _overrides(parsed))

@@ -60,7 +60,7 @@ def _check_target(parsed: argparse.Namespace) -> None:
     drafts = [parsed.draft, parsed.speculative_model, parsed.hf_repo_draft]
     given = [name for name in drafts if name is not None]
     if parsed.demo and given:
-        raise UsageError(f"{given[0]}: --demo brings a draft model; name both models without it")
+        raise UsageError(f"{given[0]}: --demo brings its own models; name both models without it")
     if len(given) > 1:
         raise UsageError(f"{given[0]} and {given[1]} are both draft models; leave one out")
 
@@ -87,12 +87,13 @@ def _parser(version: str) -> _Parser:
     parser = _Parser(prog="llgtrt", description="An OpenAI-compatible inference server.", allow_abbrev=False)
     parser.add_argument("--version", action="version", version=f"llgtrt {version}")
     commands = parser.add_subparsers(
-        dest="command", required=True, metavar="serve|batch|check|run|build|rank"
+        dest="command", required=True, metavar="serve|batch|check|run|build|rank|models"
     )
     _add_run(commands.add_parser("run", help="complete texts, without a server", allow_abbrev=False))
     _add_build(commands.add_parser("build", help="make an engine folder", allow_abbrev=False))
     _add_rank(commands.add_parser("rank", help="lend a device to a server elsewhere", allow_abbrev=False))
     _add_check(commands.add_parser("check", help="check a JSON schema", allow_abbrev=False))
+    commands.add_parser("models", help="list real models that were tried", allow_abbrev=False)
     batch = commands.add_parser("batch", help="answer the requests of a file", allow_abbrev=False)
     batch.add_argument("input", metavar="in.jsonl", help="requests, as OpenAI's batches have them")
     batch.add_argument("output", metavar="out.jsonl", help="answers; what it has already is not done again")
@@ -133,7 +134,13 @@ def _add_model(serve: argparse.ArgumentParser) -> None:
     add = serve.add_argument
     add("target", nargs="?", help="engine folder, .gguf file, or `toy` (random words, no model)")
     add("draft", nargs="?", help="draft model: engine folder or .gguf file; or MLP speculator")
-    add("--demo", action="store_true", help="the demo pair, as `demo`")
+    add(
+        "--demo",
+        nargs="?",
+        const=DEMOS[0],
+        choices=DEMOS,
+        help="SmolLM2-135M-Instruct, or the small trained pair (tiny), as `demo`",
+    )
     add("--runtime-config", "--config", metavar="FILE", help="configuration (the folder's runtime.json)")
     add("--chat-template", metavar="NAME", help="template file, or a preset: chatml, llama-3")
     add(
@@ -232,6 +239,9 @@ def _add_places(serve: argparse.ArgumentParser) -> None:
         "-ts", "--tensor-split", type=_shares, metavar="LIST", help="shares of the GPUs: 3,1 (by free memory)"
     )
 
+
+DEMOS = ("smollm2", "tiny")
+"""What `--demo` may name; the first one where it names nothing."""
 
 ALL_LAYERS = 65_535
 """More than any model has: `engine.gpu_layers` of a model that must lie on GPUs as a whole."""

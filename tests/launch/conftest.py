@@ -66,6 +66,7 @@ VENV_PYTHON = r"""
 case "$*" in
     "-m pip"*)
         log "pip $(basename "${!#}")"
+        [[ $(basename "${!#}") != "${FAKE_PIP_FAILS:-}" ]]
         ;;
     "-c import sysconfig"*)
         site=$(dirname "$0")/../site

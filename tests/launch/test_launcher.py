@@ -30,9 +30,29 @@ def steps(calls: list[str]) -> list[str]:
 def test_demo_through_a_symlink_with_spaces(tree: Tree) -> None:
     done = tree.run("--demo", "--port", "0")
     assert done.returncode == 0, done.stderr
-    assert steps(tree.calls()) == [*FIRST, "build"]
+    assert steps(tree.calls()) == [*FIRST, "pip demo.txt", "build"]
     assert served(done.stdout) == ["--demo", "--port", "0"]
     assert "step 3: release build" in done.stderr
+
+
+def test_the_small_demo_fetches_no_model(tree: Tree) -> None:
+    tree.run("--demo=tiny")
+    assert steps(tree.calls()) == [*FIRST, "build"]
+
+
+def test_a_demo_whose_model_cannot_be_fetched_goes_on_without_it(tree: Tree) -> None:
+    done = tree.run("--demo", FAKE_PIP_FAILS="demo.txt")
+    assert served(done.stdout) == ["--demo"]
+    assert "the demo's model cannot be fetched now" in done.stderr
+    assert steps(tree.calls()) == [*FIRST, "pip demo.txt", "build"]
+    tree.run("--demo")
+    assert tree.calls() == ["pip demo.txt"]
+
+
+def test_the_list_of_models_needs_no_set_up(tree: Tree) -> None:
+    done = tree.run("models")
+    assert (tree.calls(), done.stderr) == ([], "")
+    assert done.returncode == 0
 
 
 def test_the_package_is_found_from_anywhere(tree: Tree) -> None:

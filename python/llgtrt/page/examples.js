@@ -38,6 +38,8 @@ export const EXAMPLES = [
       },
       $ref: "#/$defs/node",
     },
-    prompt: "A small family tree, please.",
+    // Small models begin trees that never end; one that they are given, they write.
+    prompt:
+      '{"label": "animals", "children": [{"label": "cat", "children": []}, {"label": "dog", "children": []}]}\nWrite this tree again.',
   },
 ];
