@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import contest
+import real
 from extractions import Extractions
 from servers import llama_server, ours
 from work import SCHEMAS, Case
@@ -21,7 +22,7 @@ DRAFT_LEN = 10
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's flags."""
     parser.add_argument("peer", help="the llama-server program")
-    parser.add_argument("models", nargs="+", help=".gguf files, say one model in Q8_0, Q4_0 and Q4_K_M")
+    parser.add_argument("models", nargs="*", help=".gguf files, say one model in Q8_0, Q4_0 and Q4_K_M")
     parser.add_argument("--clients", type=int, nargs="+", default=[1, 4, 16, 32])
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--context", type=int, default=2048, help="tokens of each slot")
@@ -34,6 +35,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--draft", help="draft model, .gguf, for --drafts model")
     parser.add_argument(
         "--demo", action="store_true", help="the demo's extractions: for its models, also expanded ones"
+    )
+    parser.add_argument(
+        "--real",
+        action="store_true",
+        help="real models in place of files: SmolLM2, and the pair of LLGTRT_MODELS with and without drafts",
     )
     parser.add_argument("--only", default="", help="cases whose name holds this")
     parser.add_argument("--ours", default="{}", help="more of our configuration, JSON")
@@ -71,12 +77,46 @@ def drafting(args: argparse.Namespace, way: str) -> tuple[dict[str, Any], list[s
     return {"sources": ["forced", "prompt_lookup"]}, ["--spec-type", way]
 
 
+def run_real(args: argparse.Namespace) -> int:
+    """Real models: ours by default; the peer without drafts and, where there is a draft model, with it."""
+    slots, meetings = max(args.clients), []
+    wanted = [case for case in real.cases(args.clients) if args.only in case.name]
+    with tempfile.TemporaryDirectory() as folder:
+        for model, draft in real.models():
+            for theirs in [None] if draft is None else [None, draft]:
+                config = real_config(args, slots, draft)
+                flags = [] if theirs is None else drafting(argparse.Namespace(draft=theirs), "model")[1]
+                label = f"{Path(model).stem}, theirs {'without' if theirs is None else 'with'} drafts: "
+                with (
+                    ours(model, config, Path(folder)) as mine,
+                    llama_server(args.peer, model, slots, args.context, flags + args.theirs.split()) as other,
+                ):
+                    meetings += contest.meet((mine, other), wanted, args.rounds, label)
+    contest.record("peers-real", ("llgtrt", "llama-server"), meetings).save()
+    return 0
+
+
+def real_config(args: argparse.Namespace, slots: int, draft: str | None) -> dict[str, Any]:
+    """Our configuration: slots and contexts as the peer's, all else by default."""
+    config: dict[str, Any] = {
+        "max_batch_size": slots,
+        "kv_cache_max_tokens": slots * args.context,
+        "engine": {"context": args.context},
+    }
+    if draft is not None:
+        config["speculative"] = {"draft_model": draft}
+    more: dict[str, Any] = json.loads(args.ours)
+    return config | more
+
+
 def run(args: argparse.Namespace) -> int:
     """All models and ways of drafting, a pair of servers for each."""
+    if args.real:
+        return run_real(args)
     slots = max(args.clients)
     wanted = [case for case in cases(args.clients, args.demo) if args.only in case.name]
-    if not wanted:
-        raise SystemExit(f"no case holds {args.only!r}")
+    if not wanted or not args.models:
+        raise SystemExit(f"no case holds {args.only!r}" if args.models else "name models, or --real")
     meetings = []
     with tempfile.TemporaryDirectory() as folder:
         for model, way in product(args.models, args.drafts):
