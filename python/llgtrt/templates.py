@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import secrets
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
@@ -104,13 +105,27 @@ class ChatTemplate:
         Raises:
             RenderError: the template refuses the messages, or cannot cope with them.
         """
-        if not self._knows_developer:
-            messages = [{**m, "role": "system"} if m["role"] == "developer" else m for m in messages]
+        known = [self._known(message) for message in messages]
+        variables = {"tools": None, "documents": None, **options, **self._special}
+        if not options.get("continue_final_message"):
+            return self._rendered(known, variables)
+        last = known[-1]["content"]
+        mark = secrets.token_hex(12)
+        known[-1] = {**known[-1], "content": f"{last}{mark} "}
+        return _opened(self._rendered(known, {**variables, "add_generation_prompt": False}), last, mark)
+
+    def _known(self, message: Message) -> Message:
+        """A message under the names that the template knows."""
+        if message["role"] == "developer" and not self._knows_developer:
+            message = {**message, "role": "system"}
+        if "reasoning_content" in message:
+            # The templates of gpt-oss and LFM 2.5 have a name of their own for it.
+            message = {"thinking": message["reasoning_content"], **message}
+        return message
+
+    def _rendered(self, messages: Sequence[Message], variables: Mapping[str, Any]) -> str:
         try:
-            open_ended = options.get("continue_final_message", False)
-            variables = {"tools": None, "documents": None, **options, **self._special}
-            variables["add_generation_prompt"] = options["add_generation_prompt"] and not open_ended
-            rendered = self._template.render(messages=messages, **variables)
+            return self._template.render(messages=messages, **variables)
         except (
             jinja2.TemplateError,
             TypeError,
@@ -120,15 +135,19 @@ class ChatTemplate:
             RecursionError,
         ) as e:
             raise RenderError(f"the model's chat template refuses them: {e}") from e
-        if not open_ended:
-            return rendered
-        last = messages[-1]["content"].strip()
-        begin, found, _ = rendered.rpartition(last) if last else ("", "", "")
-        if not found:
-            raise RenderError(
-                "the last one is empty or changed by the model's chat template: it cannot be continued"
-            )
-        return begin + found
+
+
+def _opened(rendered: str, last: str, mark: str) -> str:
+    """A prompt up to the mark and the space that were put behind its last message, `last`.
+
+    Raises:
+        RenderError: the template changed that message.
+    """
+    begin, found, rest = rendered.rpartition(mark)
+    if not found or last.strip() not in begin:
+        raise RenderError("the last one is changed by the model's chat template: it cannot be continued")
+    # Where the template cuts white space behind messages, the last one's goes, as it would without the mark.
+    return begin if rest.startswith(" ") or not last.strip() else begin.rstrip()
 
 
 def load(settings: Settings, info: Mapping[str, Any]) -> ChatTemplate | None:

@@ -159,6 +159,17 @@ def test_a_template_may_refuse_a_talk() -> None:
         made(FAMILIES["llama-3.1"], messages=[TALK[1], {**TALK[2], "tool_calls": [CALL, CALL]}])
 
 
+def test_reasoning_is_left_out_where_a_template_refuses_it_beside_a_text() -> None:
+    refuses = (
+        "{% if tools %}{% endif %}{% for m in messages %}"
+        "{% if m.thinking and m.content %}{{ raise_exception('not both') }}{% endif %}"
+        "[{{ m.thinking }}|{{ m.content }}]{% endfor %}"
+    )
+    assert "[I must look.|]" in made(refuses, messages=TALK)[0]
+    both = {**TALK[2], "content": "Let me look."}
+    assert "[|Let me look.]" in made(refuses, messages=[TALK[1], both, TALK[3]])[0]
+
+
 def test_mistrals_older_templates_have_a_space() -> None:
     core = made(FAMILIES["mistral"], tools=[TOOL], tool_choice="required")[1]
     assert core["calls"]["open"] == "[TOOL_CALLS] ["

@@ -45,15 +45,35 @@ def test_llama_3_golden() -> None:
     )
 
 
+OPEN = {"add_generation_prompt": True, "continue_final_message": True}
+
+
+def opened(source: str, last: str) -> str:
+    """The prompt whose last message is this one, and stays open."""
+    return ChatTemplate(source, SPECIAL).render([*CHAT[:2], {"role": "assistant", "content": last}], OPEN)
+
+
 def test_the_last_message_can_stay_open() -> None:
+    chatml = preset("chatml").source
+    for last in ("Well, I <b> ", "\n\nWell", "m", "im_end", "<|im_start|>", "\n", " ", ""):
+        assert opened(chatml, last).endswith(f"<|im_start|>assistant\n{last}"), "as it is, up to its end"
+    trims = preset("llama-3").source
+    for last in ("Well, I <b> ", "\n\nWell", "o", "eot_id", "\n", " ", ""):
+        written = f"<|start_header_id|>assistant<|end_header_id|>\n\n{last.strip()}"
+        assert opened(trims, last).endswith(written), "as the template would begin it"
+    for changes in ("{{ messages[0].content }}", "{{ messages[-1].content | upper }}"):
+        with pytest.raises(RenderError, match="cannot be continued"):
+            opened(changes, "x")
     talk = [*CHAT[:2], {"role": "assistant", "content": "Well, I <b> "}]
-    options = {"add_generation_prompt": True, "continue_final_message": True}
-    assert preset("chatml").render(talk, options).endswith("<|im_start|>assistant\nWell, I <b>")
     closed = preset("chatml").render(talk, {"add_generation_prompt": False})
     assert closed.endswith("Well, I <b> <|im_end|>\n")
-    for source, last in (("{{ messages[0].content }}", "x"), ("{{ messages[-1].content }}", "  ")):
-        with pytest.raises(RenderError, match="cannot be continued"):
-            ChatTemplate(source, {}).render([CHAT[0], {"role": "assistant", "content": last}], options)
+
+
+def test_reasoning_has_the_names_that_templates_know() -> None:
+    answer = {"role": "assistant", "content": "x", "reasoning_content": "hm"}
+    for name in ("reasoning_content", "thinking"):
+        template = ChatTemplate(f"{{% for m in messages %}}[{{{{ m.{name} }}}}]{{% endfor %}}", {})
+        assert template.render([CHAT[1], answer]) == "[][hm]"
 
 
 def test_variables_of_the_client_reach_the_template_and_not_the_models_own() -> None:

@@ -101,6 +101,9 @@ def _variants(
         if any("tool_calls" in message for message in messages):
             # There are templates that take arguments as objects, and some that take them as text.
             yield tools.as_texts(messages)
+        if any("reasoning_content" in message for message in messages):
+            # That of gpt-oss refuses reasoning and a text beside the same calls.
+            yield [{n: v for n, v in m.items() if n != "reasoning_content"} for m in messages]
         return
     plain = tools.plain(messages, model.format)
     yield tools.telling(plain, asked, model.format, "system")
