@@ -300,10 +300,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A step into a schema, of which so many may stand in each other.
-    ///
-    /// # Errors
-    /// The step's own; where the chain of schemas is too long.
+    /// A step into a schema; an error where too many stand in each other.
     pub(super) fn deeper<T>(&mut self, id: Id, step: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         if self.depth > MAX_CHAIN {
             let why = format!("a chain of more than {MAX_CHAIN} schemas that refer to or contain the next");
