@@ -67,12 +67,7 @@ fn main() -> Result<(), String> {
         let reads = ms * bytes_per_ms / model.bytes() as f64 / f64::from(passes);
         println!("{rows:4}  {sequences:9}  {past:4}  {ms:8.2}  {reads:6.2}");
     }
-    println!(
-        "{} threads read {:.1} GB/s; {} KV",
-        threads(&config),
-        bytes_per_ms / 1e6,
-        kv_type(&config, false)
-    );
+    println!("{} threads read {:.1} GB/s; {} KV", threads(&config), bytes_per_ms / 1e6, kv_type(&config));
     Ok(())
 }
 
@@ -92,7 +87,7 @@ fn measure(
     ([rows, sequences, past], rounds): ([u32; 3], u32),
 ) -> Result<f64, String> {
     let cells = sequences * (past + rows).next_multiple_of(256);
-    let shape = Shape { shared: false, sequences, cells, batch: BATCH, kv: kv_type(config, false) };
+    let shape = Shape { shared: false, sequences, cells, batch: BATCH, kv: kv_type(config) };
     let mut context = Context::new(model, &shape, pools)?;
     for sequence in 0..sequences {
         compute(&mut context, sequence..sequence + 1, 0..past)?;

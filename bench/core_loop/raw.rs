@@ -21,7 +21,7 @@ impl Raw {
             sequences: case.sequences,
             cells: case.sequences * case.context,
             batch: config.max_num_tokens,
-            kv: kv_type(&config, false),
+            kv: kv_type(&config),
         };
         let model = Model::load(path, &Placement::default(), &|_| ())?;
         Context::new(&model, &shape, &Pools::new(&[threads(&config)])?).map(Raw)

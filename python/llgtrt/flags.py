@@ -29,6 +29,9 @@ def parse(arguments: Sequence[str], version: str = "") -> argparse.Namespace:
     parser = _parser(version)
     flags = _flags(parser, next((a for a in arguments if not a.startswith("-")), None))
     parsed, unknown = parser.parse_known_args([_spelled(argument, flags) for argument in arguments])
+    if parsed.command == "serve" and not parsed.draft and len(unknown) == 1 and unknown[0][0] != "-":
+        # argparse wants names without flags to stand together; the draft model may stand behind flags.
+        parsed.draft = unknown.pop()
     if parsed.command in ("serve", "batch"):
         _check_target(parsed)
     if unknown:

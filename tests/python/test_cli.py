@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from llgtrt import cli
+from llgtrt import cli, flags
 from llgtrt.cli import main
 from llgtrt.settings import StartError, load
 
@@ -375,3 +375,14 @@ def test_what_has_no_effect_is_said_once(tmp_path: Path) -> None:
         "draft_target_model_config: the target on [1]: no ranks",
         "runtime.json: event_buffer_max_size has an effect on TensorRT-LLM only",
     ]
+
+
+def test_the_draft_model_may_stand_behind_flags() -> None:
+    orders = (["a", "b", "--port", "1"], ["a", "--port", "1", "b"], ["--port", "1", "a", "b"])
+    for order in orders:
+        parsed = flags.parse(["serve", *order])
+        assert (parsed.target, parsed.draft, parsed.port) == ("a", "b", 1)
+    with pytest.raises(flags.UsageError, match="unknown argument c"):
+        flags.parse(["serve", "a", "b", "--port", "1", "c"])
+    with pytest.raises(flags.UsageError, match="unknown argument --zork"):
+        flags.parse(["serve", "a", "--zork", "b"])

@@ -67,5 +67,5 @@ def test_the_demo_takes_modest_memory(shown: Server) -> None:
     (engine,) = shown.children()
     status = Path(f"/proc/{engine}/status").read_text()
     resident = int(re.findall(r"VmRSS:\s+(\d+) kB", status)[0]) * 1024
-    # 94 MiB of weights, and 766 of KV.
+    # 94 MiB of weights, and 720 of KV.
     assert resident < 1300 * MIB, f"{resident / MIB:.0f} MiB"

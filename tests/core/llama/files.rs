@@ -1,8 +1,8 @@
 //! Damaged files: one clear line, never an abort.
 
 use super::model::{Claims, bytes, random, scratch, write};
-use super::{config, one_engine, opened};
-use llgtrt::config::KvLayout;
+use super::{config, one_engine, opened, with_kv};
+use llgtrt::config::{KvCacheType, KvLayout};
 use llgtrt::error::Error;
 use llgtrt::exec;
 use llgtrt::exec::llama::{ModelFile, open};
@@ -144,7 +144,7 @@ fn a_whole_file_tells_its_facts() {
 fn odd_head_sizes_fall_back_to_bf16() {
     let _turn = one_engine();
     let path = write("small-heads", &Claims { heads: 4, ..Claims::default() });
-    let opened = opened(&path, &config(KvLayout::Auto, 4, 0));
+    let opened = opened(&path, &with_kv(config(KvLayout::Auto, 4, 0), KvCacheType::Q8_0));
     assert!(opened.info.summary.contains("bf16"), "{}", opened.info.summary);
     std::fs::remove_file(path).unwrap();
 }

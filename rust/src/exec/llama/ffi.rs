@@ -203,11 +203,14 @@ impl Model {
         }
     }
 
-    /// Whether the model generates text: it has a decoder, and no encoder that must run first.
+    /// Whether the model generates text token by token: it has a decoder, no encoder that must run first, and does not write all
+    /// of a text at once.
     pub fn generates(&self) -> bool {
+        let model = self.model.as_ptr();
         unsafe {
-            sys::llama_model_has_decoder(self.model.as_ptr())
-                && !sys::llama_model_has_encoder(self.model.as_ptr())
+            sys::llama_model_has_decoder(model)
+                && !sys::llama_model_has_encoder(model)
+                && !sys::llama_model_is_diffusion(model)
         }
     }
 

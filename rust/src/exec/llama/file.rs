@@ -8,8 +8,15 @@ use std::path::{Path, PathBuf};
 /// Layers that the library takes; with none or more it aborts.
 const LAYERS: std::ops::RangeInclusive<i64> = 1..=512;
 
+/// Architectures of which llama.cpp computes sequences wrongly where several share a pass.
+const ALONE: [&str; 1] = ["plamo2"];
+/// Architectures that llama.cpp computes wrongly: its scores are those of other tokens than were asked for.
+const WRONG: [&str; 1] = ["cogvlm"];
+
 /// Facts of a model file that may be loaded.
 pub(super) struct File {
+    /// Most sequences that may run at a time.
+    pub(super) sequences: u32,
     /// Tokens of context that the model was trained for.
     pub(super) trained: u32,
     /// Bytes of each layer, and of the output with what belongs to no layer.
@@ -36,6 +43,13 @@ pub(super) fn read(gguf: &Path, parts: usize) -> Result<File, Error> {
     }
     let missing = |key: &str| refused(gguf, &format!("is damaged: {key} is missing or of a wrong type"));
     let arch = file.string("general.architecture").ok_or_else(|| missing("general.architecture"))?;
+    if WRONG.contains(&arch.as_str()) {
+        return Err(refused(
+            gguf,
+            &format!("is of the architecture {arch}, which llama.cpp computes wrongly"),
+        ));
+    }
+    let sequences = if ALONE.contains(&arch.as_str()) { 1 } else { u32::MAX };
     let number = |name: &str| file.integer(&format!("{arch}.{name}")).ok_or_else(|| missing(name));
     let layers = number("block_count")?;
     if !LAYERS.contains(&layers) {
@@ -56,7 +70,8 @@ pub(super) fn read(gguf: &Path, parts: usize) -> Result<File, Error> {
         // What is wrong with it, the library says when it loads the model.
         tensors.extend(Metadata::open(&piece).map(|file| file.tensors()).unwrap_or_default());
     }
-    Ok(File { trained, layers: layer_bytes(&tensors, layers as usize), kv_row: kv_row(&file, &arch) })
+    let layers = layer_bytes(&tensors, layers as usize);
+    Ok(File { sequences, trained, layers, kv_row: kv_row(&file, &arch) })
 }
 
 /// What else than a model's first file a GGUF may be, and what to give in its place.

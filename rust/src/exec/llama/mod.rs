@@ -83,8 +83,9 @@ struct Parts {
     layout: Layout,
     /// Most threads that compute its passes, those of ranks included.
     threads: u32,
-    /// Tokens of context that it was trained for.
+    /// Tokens of context that it was trained for, and most sequences that may run at a time.
     trained: u32,
+    sequences: u32,
     /// Numbers in its longest row of K or V, and the most bytes that a tensor of them may have where they lie.
     row: u64,
     largest: u64,
@@ -156,7 +157,8 @@ fn load(
     };
     let largest = gpus.largest_tensor(&layout.placement);
     let threads = if on.is_here() { sizes[0] } else { threads(config) };
-    let parts = Parts { model, pools, layout, threads, trained: file.trained, row: file.kv_row, largest };
+    let (trained, sequences) = (file.trained, file.sequences);
+    let parts = Parts { model, pools, layout, threads, trained, sequences, row: file.kv_row, largest };
     tell(format!("probing {}: are rows equal whatever shares a pass?", on.name()));
     let found = look(gguf, &parts, config)?;
     Ok(Loaded { found, context: longest_context(config, parts.trained), parts, on })
@@ -234,8 +236,9 @@ fn facts(target: &Loaded, config: &Config, draft: Option<(&Config, &Loaded)>, gp
         fit = most.min(gpus::fit(&memory(draft, config), &own)) / share;
         cells = cells.min((draft.parts.most_cells(draft.found.kv) as f64 / share) as u64);
     }
-    let Parts { model, .. } = &target.parts;
+    let Parts { model, sequences, .. } = &target.parts;
     Facts {
+        sequences: *sequences,
         context: target.context,
         fit: fit.min(gpus::fit(&memory(target, config), &needed)) as u64,
         cells,

@@ -9,8 +9,9 @@ const FEWEST_SLOTS: u32 = 8;
 /// What is known of the model and the machine.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Facts {
-    /// Longest context, in tokens.
+    /// Longest context, in tokens, and most sequences at a time.
     pub(super) context: u32,
+    pub(super) sequences: u32,
     /// KV tokens that fit into the memory that KV may take.
     pub(super) fit: u64,
     /// Cells that the tensors of one layer may have where they lie: whole blocks, one at least.
@@ -58,7 +59,8 @@ fn slots(config: &Config, facts: &Facts, tokens: u64) -> KvPlan {
     let per_slot = u64::from(facts.context).min(tokens);
     let block = per_slot.next_multiple_of(u64::from(CELL_BLOCK));
     let fit = (tokens / per_slot).min(facts.fit / block).min(most_cells(facts) / block);
-    let sequences = fit.clamp(1, u64::from(config.max_batch_size.clamp(1, MAX_SEQUENCES)));
+    let most = config.max_batch_size.min(facts.sequences).clamp(1, MAX_SEQUENCES);
+    let sequences = fit.clamp(1, u64::from(most));
     KvPlan {
         shared: false,
         sequences: narrow(sequences),
@@ -70,7 +72,7 @@ fn slots(config: &Config, facts: &Facts, tokens: u64) -> KvPlan {
 
 /// One pool; twice the batch in slots, so that prefixes can be kept beside what runs.
 fn pool(config: &Config, facts: &Facts, tokens: u64) -> KvPlan {
-    let batch = config.max_batch_size.clamp(1, MAX_SEQUENCES);
+    let batch = config.max_batch_size.min(facts.sequences).clamp(1, MAX_SEQUENCES);
     KvPlan {
         shared: true,
         sequences: if facts.stateful { batch } else { (batch * 2).min(MAX_SEQUENCES) },
@@ -95,7 +97,15 @@ mod tests {
     use super::*;
 
     fn facts(context: u32, fit: u64) -> Facts {
-        Facts { context, fit, cells: u64::MAX, equal: true, windowed: false, stateful: false }
+        Facts {
+            context,
+            sequences: u32::MAX,
+            fit,
+            cells: u64::MAX,
+            equal: true,
+            windowed: false,
+            stateful: false,
+        }
     }
 
     fn config(max_batch_size: u32, max_tokens: Option<u64>, layout: KvLayout) -> Config {
@@ -114,6 +124,13 @@ mod tests {
         assert_eq!((memory.sequences, memory.total), (2, 8192));
         let asked = plan(&config(128, Some(40_000), KvLayout::Auto), &facts(4096, u64::MAX));
         assert_eq!((asked.sequences, asked.cells), (9, 9 * 4096));
+    }
+
+    #[test]
+    fn sequences_that_cannot_share_a_pass_run_one_by_one() {
+        let alone = Facts { sequences: 1, stateful: true, ..facts(4096, u64::MAX) };
+        assert_eq!(plan(&config(8, None, KvLayout::Auto), &alone).sequences, 1);
+        assert_eq!(plan(&config(8, None, KvLayout::Slots), &Facts { stateful: false, ..alone }).sequences, 1);
     }
 
     #[test]
