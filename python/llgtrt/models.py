@@ -1,7 +1,7 @@
 """Real models that were tried, and the demo's.
 
-`llgtrt models` prints the list. Nothing but the standard library is loaded, so that the launcher can print it before anything
-is set up. What was found with each is in docs/models.md.
+`llgtrt models` prints the list. Nothing but the standard library is loaded, so that the launcher can print it
+before anything is set up. What was found with each is in docs/models.md.
 """
 
 from __future__ import annotations

@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from llgtrt import cli, flags
+from llgtrt import cli
+from llgtrt import flags as command_line
 from llgtrt.cli import main
 from llgtrt.settings import StartError, load
 
@@ -380,9 +381,9 @@ def test_what_has_no_effect_is_said_once(tmp_path: Path) -> None:
 def test_the_draft_model_may_stand_behind_flags() -> None:
     orders = (["a", "b", "--port", "1"], ["a", "--port", "1", "b"], ["--port", "1", "a", "b"])
     for order in orders:
-        parsed = flags.parse(["serve", *order])
+        parsed = command_line.parse(["serve", *order])
         assert (parsed.target, parsed.draft, parsed.port) == ("a", "b", 1)
-    with pytest.raises(flags.UsageError, match="unknown argument c"):
-        flags.parse(["serve", "a", "b", "--port", "1", "c"])
-    with pytest.raises(flags.UsageError, match="unknown argument --zork"):
-        flags.parse(["serve", "a", "--zork", "b"])
+    with pytest.raises(command_line.UsageError, match="unknown argument c"):
+        command_line.parse(["serve", "a", "b", "--port", "1", "c"])
+    with pytest.raises(command_line.UsageError, match="unknown argument --zork"):
+        command_line.parse(["serve", "a", "--zork", "b"])
