@@ -84,8 +84,8 @@ class Peer:
             "cache_prompt": False,
         }
         found = self.server.post("/completion", body)
-        each = found["completion_probabilities"]
-        self.learn(each)
+        # None where the answer ended at once.
+        each = found.get("completion_probabilities", [])
         return Answer(
             found["content"],
             found["tokens"],
@@ -94,6 +94,3 @@ class Peer:
             found["stop_type"],
             {},
         )
-
-    def learn(self, each: list[dict[str, Any]]) -> None:
-        """Sees the tokens of an answer as the server names them."""

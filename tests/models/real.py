@@ -15,17 +15,21 @@ import re
 import tempfile
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import gguf
+
 from .asks import Answer, Ours, Peer
-from .compare import TIE, Distance
+from .compare import Distance
 from .servers import Place, Running, ours, peer
 
 WRITTEN = 48
 CONTEXT = 8192
-LONG = (8000, 8000, 2000, 2000)
+TIE = 0.05
+"""Nats between two candidates that are nearly tied."""
+LONG = [8000, 8000, 2000, 2000]
 KV, OTHER_KV = "f16", "bf16"
 BYTES = re.compile(r"bytes:((?:\\x[0-9a-f]{2})+)")
 
@@ -66,22 +70,37 @@ TEXT = (
 )
 
 
-@dataclass
-class Texts:
-    """Ids by the bytes that they stand for, as the other server tells them."""
+def table(model: Path) -> dict[bytes, int]:
+    """Ids of a model's tokens by the bytes that they stand for."""
+    fields = gguf.GGUFReader(model).fields
+    listed, kind = fields["tokenizer.ggml.tokens"], fields["tokenizer.ggml.model"].contents()
+    ids: dict[bytes, int] = {}
+    for index, part in enumerate(listed.data):
+        text = bytes(listed.parts[part]).decode()
+        if found := re.fullmatch("<0x([0-9A-F]{2})>", text):
+            ids.setdefault(bytes.fromhex(found[1]), index)
+        elif kind == "gpt2" and all(c in ALPHABET for c in text):
+            ids[bytes(ALPHABET[c] for c in text)] = index
+        else:
+            ids[text.replace("▁", " ").encode()] = index
+    return ids
 
-    ids: dict[bytes, int] = field(default_factory=dict)
 
-    def of(self, text: bytes) -> int:
-        """The id of a token that the other server has named; a number of its own where it has not."""
-        return self.ids.setdefault(text, -1 - len(self.ids))
+def alphabet() -> dict[str, int]:
+    """GPT-2's letters for bytes: most stand for themselves, the others follow from U+0100 on."""
+    own = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    others = [byte for byte in range(256) if byte not in own]
+    return {chr(byte): byte for byte in own} | {chr(256 + n): byte for n, byte in enumerate(others)}
+
+
+ALPHABET = alphabet()
 
 
 @dataclass(frozen=True)
 class RealOurs(Ours):
-    """Our server on a model whose tokens are known by their bytes alone."""
+    """Our server on a model whose tokens are known by their bytes."""
 
-    texts: Texts = field(default_factory=Texts)
+    table: dict[bytes, int]
 
     def read(self, choice: dict[str, Any], usage: dict[str, Any]) -> Answer:
         """A choice as the API writes it."""
@@ -92,39 +111,27 @@ class RealOurs(Ours):
 
     def _id(self, text: str) -> int:
         found = BYTES.fullmatch(text)
-        return self.texts.of(bytes.fromhex(found[1].replace("\\x", "")) if found else text.encode())
+        return self.table[bytes.fromhex(found[1].replace("\\x", "")) if found else text.encode()]
 
 
-@dataclass(frozen=True)
-class RealPeer(Peer):
-    """llama-server, from whose answers the ids of texts are learnt."""
-
-    texts: Texts = field(default_factory=Texts)
-
-    def learn(self, each: list[dict[str, Any]]) -> None:
-        """Notes what tokens stand for, and their rivals."""
-        for token in each:
-            for named in (token, *token["top_logprobs"]):
-                self.texts.ids[bytes(named["bytes"])] = named["id"]
-
-
-def prompts(server: Running) -> Iterator[tuple[str, list[int]]]:
+def prompts(server: Running, long: list[int]) -> Iterator[tuple[str, list[int]]]:
     """Names and ids of all prompts."""
     for text in SHORT:
         yield text, ids(server, text)
     text = "".join(TEXT.format(n=n, m=n * 7 % 90 + 3) for n in range(600))
     every = ids(server, text)
-    for number, length in enumerate(LONG):
-        yield f"{length} tokens, {number}", every[number * 97 : number * 97 + length]
+    for number, length in enumerate(long):
+        # The first id may begin every text.
+        yield f"{length} tokens, {number}", every[:1] + every[number * 97 + 1 : number * 97 + length]
 
 
 def ids(server: Running, text: str) -> list[int]:
     """A text's ids, as our server has them."""
-    found: list[int] = server.post("/tokenize", {"prompt": text, "add_special_tokens": False})["tokens"]
+    found: list[int] = server.post("/tokenize", {"prompt": text})["tokens"]
     return found
 
 
-def compare(model: Path, program: str, place: Place) -> dict[str, Any]:
+def compare(model: Path, program: str, place: Place, long: list[int]) -> dict[str, Any]:
     """All prompts of a model."""
     config = {"kv_cache_max_tokens": CONTEXT, "max_batch_size": 1, "engine": {"context": CONTEXT}}
     places = [Place(place.port + number, place.folder) for number in range(3)]
@@ -137,17 +144,16 @@ def compare(model: Path, program: str, place: Place) -> dict[str, Any]:
         "noise": [],
         "parted": [],
     }
-    texts = Texts()
     with (
         ours([model], config, places[0]) as one,
         peer(program, model, KV, places[1], flags) as two,
         peer(program, model, OTHER_KV, places[2], flags) as three,
     ):
-        mine, theirs, again = RealOurs(one, {}, texts), RealPeer(two, texts), RealPeer(three, texts)
-        for name, prompt in prompts(one):
+        mine, theirs, again = RealOurs(one, {}, table(model)), Peer(two), Peer(three)
+        for name, prompt in prompts(one, long):
             # The text up to where it parts: behind that, it is another one.
             answer, distance, noise = theirs.complete(prompt, WRITTEN), Distance(), Distance()
-            if len(prompt) < min(LONG):
+            if len(prompt) not in long:
                 noise.add(again.complete(prompt, 1), answer)
                 told["noise"].append(noise.drift)
             distance.add(mine.complete(prompt, WRITTEN), answer)
@@ -166,6 +172,7 @@ def main() -> None:
     parser.add_argument("--peer", required=True)
     parser.add_argument("--models", required=True, type=Path)
     parser.add_argument("--only", default="")
+    parser.add_argument("--long", type=int, nargs="*", default=LONG, help="tokens of the long prompts")
     parser.add_argument("--results", type=Path, default=Path(".build/real.json"))
     parser.add_argument("--port", type=int, default=3280)
     args = parser.parse_args()
@@ -175,7 +182,7 @@ def main() -> None:
             continue
         begin = time.monotonic()
         with tempfile.TemporaryDirectory() as folder:
-            found.append(compare(model, args.peer, Place(args.port, Path(folder))))
+            found.append(compare(model, args.peer, Place(args.port, Path(folder)), args.long))
         found[-1]["seconds"] = round(time.monotonic() - begin)
         args.results.write_text(json.dumps(found, indent=1))
         print(json.dumps(found[-1], indent=1))
