@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from .asks import Answer, Ours, Peer
 
-TIE = 0.005
+TIE = 0.02
 """Nats by which scores may differ where they are said to be up to near-ties.
 
 A tenth of what is said of trained models: with random weights all tokens score alike, and even those behind

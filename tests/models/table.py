@@ -30,7 +30,7 @@ architecture here holds for its code, not for any published model's files.
 
 - *promise*: [what is promised](determinism.md) about equal output, as the server says at start.
 - *as llama-server*: 64 greedy tokens of 3 prompts are those of llama-server with KV of the same type, or the
-  two candidates score within 0.005 nats (*ties*); the number is the most by which a token's scores differ.
+  two candidates score within 0.02 nats (*ties*); the number is the most by which a token's scores differ.
 - *prefixes*: prompts that begin as earlier ones did, fully or in part, get the text that they get alone.
 - *drafts*, *draft model*: so do requests with drafts from prompt lookup, the client, and the model itself,
   and another model that it drafts for. *none*: a model that carries a state drafts nothing and reuses no

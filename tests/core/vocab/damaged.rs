@@ -5,8 +5,15 @@ use llgtrt::vocab::{GgufEncoder, GgufKind, Vocab, VocabOptions};
 use proptest::prelude::*;
 use std::path::PathBuf;
 
-/// A GGUF without tensors, by the format's description: magic, version 3, counts, then key, type, value.
 fn gguf() -> Vec<u8> {
+    file("gpt2", &[("a", 1, -0.5), ("b", 1, 0.0), ("ab", 1, 1.0), ("<e>", 3, 2.0)])
+}
+
+/// A token's text, type and score.
+type Token<'a> = (&'a str, i32, f32);
+
+/// A GGUF without tensors, by the format's description: magic, version 3, counts, then key, type, value. Token 3 ends texts.
+fn file(model: &str, tokens: &[Token<'_>]) -> Vec<u8> {
     let text = |t: &str| [&(t.len() as u64).to_le_bytes()[..], t.as_bytes()].concat();
     let string = |key: &str, value: &str| [text(key), 8u32.to_le_bytes().to_vec(), text(value)].concat();
     let array = |key: &str, kind: u32, values: &[Vec<u8>]| {
@@ -15,11 +22,15 @@ fn gguf() -> Vec<u8> {
     };
     let pairs = [
         string("general.architecture", "llama"),
-        string("tokenizer.ggml.model", "gpt2"),
+        string("tokenizer.ggml.model", model),
         string("tokenizer.ggml.pre", "gpt-2"),
-        array("tokenizer.ggml.tokens", 8, &["a", "b", "ab", "<e>"].map(text)),
-        array("tokenizer.ggml.token_type", 5, &[1i32, 1, 1, 3].map(|t| t.to_le_bytes().to_vec())),
-        array("tokenizer.ggml.scores", 6, &[-0.5f32, 0.0, 1.0, 2.0].map(|s| s.to_le_bytes().to_vec())),
+        array("tokenizer.ggml.tokens", 8, &Vec::from_iter(tokens.iter().map(|t| text(t.0)))),
+        array(
+            "tokenizer.ggml.token_type",
+            5,
+            &Vec::from_iter(tokens.iter().map(|t| t.1.to_le_bytes().to_vec())),
+        ),
+        array("tokenizer.ggml.scores", 6, &Vec::from_iter(tokens.iter().map(|t| t.2.to_le_bytes().to_vec()))),
         array("tokenizer.ggml.merges", 8, &["a b"].map(text)),
         [text("tokenizer.ggml.eos_token_id"), 4u32.to_le_bytes().to_vec(), 3u32.to_le_bytes().to_vec()]
             .concat(),
@@ -61,6 +72,38 @@ fn a_vocabulary_is_read() {
     assert!(read.eog == [3] && read.add_bos, "{read:?}");
     let GgufEncoder::BytePairs { pre, merges } = read.encoder else { panic!("byte pairs") };
     assert_eq!((pre.as_str(), merges), ("gpt-2", vec!["a b".to_owned()]));
+}
+
+fn ids(name: &str, bytes: &[u8], texts: &[&str]) -> Vec<Vec<u32>> {
+    let read = vocab::read(&TempFile::new(name, bytes).0).unwrap();
+    let options = VocabOptions { eog: vec![3], ..VocabOptions::default() };
+    let vocab = Vocab::from_gguf(read, &options).unwrap();
+    let encode = |text: &&str| {
+        let ids = vocab.encode(&[(text, false)]).unwrap();
+        assert_eq!(vocab.decode(&ids), text.as_bytes(), "{name}");
+        ids
+    };
+    texts.iter().map(encode).collect()
+}
+
+/// The longest token at each place.
+#[test]
+fn rwkv_vocabularies_load() {
+    let tokens =
+        [("<s>", 3), ("a", 1), ("b", 1), ("<e>", 3), ("ab", 1), ("\\n", 1), ("\\xc3\\xa9", 1), (" ab", 1)];
+    let file = file("rwkv", &tokens.map(|(text, kind)| (text, kind, 0.0)));
+    assert_eq!(ids("rwkv", &file, &["abb ab\né"]), [[4, 2, 7, 5, 6]]);
+}
+
+/// The pieces whose scores sum up to the most; bytes where there are none.
+#[test]
+fn plamo_2_vocabularies_load() {
+    let bytes: Vec<String> = (0..=255).map(|b| format!("<0x{b:02X}>")).collect();
+    let named =
+        [("<u>", 2, 0.0), ("a", 1, -5.0), ("b", 1, -5.0), ("<e>", 3, 0.0), ("ab", 1, -1.0), ("語", 1, -2.0)];
+    let tokens: Vec<Token<'_>> =
+        named.into_iter().chain(bytes.iter().map(|b| (b.as_str(), 6, 0.0))).collect();
+    assert_eq!(ids("plamo2", &file("plamo2", &tokens), &["abb語", "a\n"]), [vec![4, 2, 5], vec![1, 6 + 10]]);
 }
 
 #[test]
