@@ -183,7 +183,7 @@ def test_the_official_client_creates_streams_and_parses(client: openai.OpenAI) -
     made = client.responses.create(model="demo", input="Order something.", max_output_tokens=50)
     assert made.output_text == made.to_dict()["output"][0]["content"][0]["text"]  # type: ignore[index]
     with client.responses.stream(
-        model="demo", input="A large one.", text_format=Order, max_output_tokens=100
+        model="demo", input="A large one.", text_format=Order, max_output_tokens=100, temperature=0
     ) as stream:
         text = "".join(e.delta for e in stream if e.type == "response.output_text.delta")
         final = stream.get_final_response()
@@ -195,6 +195,7 @@ def test_the_official_client_creates_streams_and_parses(client: openai.OpenAI) -
         tools=[openai.pydantic_function_tool(Order)],
         tool_choice="required",
         max_output_tokens=200,
+        temperature=0,
     )
     call = parsed.output[0]
     assert call.type == "function_call"
