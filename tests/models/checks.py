@@ -79,7 +79,7 @@ class Judge:
         told = f"{what}: other {kind} after {equal} of {len(fresh.tokens)} tokens, "
         told += f"scores of the same candidates {apart_by(distance.drift)}"
         near = distance.drift_is_near
-        # What is drawn parts by the noise, too: how close two tokens are doesn't show in their scores.
+        # A drawn token depends on noise, too: its score alone does not show a near-tie.
         if greedy:
             near = distance.near
             told += "".join(f"; {where}" for where in distance.where)

@@ -24,9 +24,9 @@ COLUMNS = {
     "among others": "among others",
 }
 ABOUT = """\
-Every model that llama.cpp's own generator of tiny random ones (`test-llama-archs`) writes, with a vocabulary
-of letters in place of its own; `launch/check-models.sh` runs them and writes this section. What holds for an
-architecture here holds for its code, not for any published model's files.
+llama.cpp has a generator of tiny models with random weights, one for each architecture (`test-llama-archs`).
+`launch/check-models.sh` gives each a vocabulary of letters, runs it, and writes this section. What
+holds for an architecture here holds for its code, not for any published model's files.
 
 - *promise*: [what is promised](determinism.md) about equal output, as the server says at start.
 - *as llama-server*: 64 greedy tokens of 3 prompts are those of llama-server with KV of the same type, or the

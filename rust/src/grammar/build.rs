@@ -25,8 +25,8 @@ const MAX_STATES: usize = 50_000;
 /// Most that all of those at work may have together: about 1 KiB each.
 const ALL_STATES: usize = 1_000_000;
 
-/// A grammar that is deeper, or a client's that is longer, is not handed to other engines: its reader there has the stack of an
-/// ordinary thread, 8 MiB, of which it takes 3 KB for each rule in a rule and up to 830 bytes for each byte of a client's text.
+/// Limits for grammars that other engines read: how deep rules are nested, and how long a client's text is. They read it on a
+/// thread with 8 MiB of stack. Each nested rule takes 3 KB of it, each byte of a client's text up to 830 bytes.
 const GUIDE_DEPTH: usize = 1_000;
 const GUIDE_BYTES: usize = 8_192;
 

@@ -49,7 +49,7 @@ fn same_ids(name: &str, vocab: &Vocab, reference: &Model, text: &str) -> Result<
     Ok(())
 }
 
-/// The texts beside a published vocabulary and the ids that they must have; none where there are no such files.
+/// Texts and the ids that they must have, from the files that were published with a vocabulary; empty without such files.
 fn expected(path: &Path) -> Vec<(String, Vec<Token>)> {
     let beside = |ending: &str| std::fs::read_to_string(format!("{}.{ending}", path.display()));
     let (Ok(texts), Ok(ids)) = (beside("inp"), beside("out")) else { return Vec::new() };

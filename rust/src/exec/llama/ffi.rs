@@ -140,8 +140,8 @@ impl Model {
         Model::of(model, why, (devices, list))
     }
 
-    /// The vocabulary of a file alone: nothing computes with it. No two tokens of the file may have the same text, or the
-    /// library ends the process.
+    /// Loads a file's vocabulary without its weights. The caller checks first that no two tokens have the same text: the
+    /// library ends the process where they do.
     ///
     /// # Errors
     /// The library's reason.
@@ -232,19 +232,16 @@ impl Model {
         (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned())
     }
 
-    /// All ids that end a generation, rising.
+    /// All ids that end a generation: the file's own end token first, the others rising.
     pub fn end_ids(&self) -> Vec<Token> {
         let ids = 0..Token::try_from(self.n_vocab()).unwrap_or(0);
         // Every id is below the vocabulary's size, which fits the library's i32.
-        ids.filter(|&id| unsafe { sys::llama_vocab_is_eog(self.vocab.as_ptr(), id.cast_signed()) }).collect()
-    }
-
-    /// The same, the file's own end token first.
-    pub fn ends_first(&self) -> Vec<Token> {
-        let own = Token::try_from(unsafe { sys::llama_vocab_eos(self.vocab.as_ptr()) }).ok();
-        let (mut first, rest): (Vec<_>, Vec<_>) = self.end_ids().into_iter().partition(|id| Some(*id) == own);
-        first.extend(rest);
-        first
+        let is_end = |id: &Token| unsafe { sys::llama_vocab_is_eog(self.vocab.as_ptr(), id.cast_signed()) };
+        let mut ends: Vec<Token> = ids.filter(is_end).collect();
+        let own = unsafe { sys::llama_vocab_eos(self.vocab.as_ptr()) };
+        // Stable: the others keep their order.
+        ends.sort_by_key(|id| id.cast_signed() != own);
+        ends
     }
 
     /// One of `LLAMA_VOCAB_TYPE_*`.

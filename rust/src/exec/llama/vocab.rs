@@ -12,7 +12,8 @@ use std::sync::Arc;
 
 /// Pre-tokenizers for which the library cuts text without recursion.
 const FLAT: [&str; 5] = ["gemma4", "granite-embed-multi-311m", "kimi-k2", "mmbert", "sarvam-moe"];
-/// Most characters in a row, blank ones or others, that the library may cut recursively: half a mebibyte of stack.
+/// Longest run of blank characters, or of others, that the library may cut. It recurses for each character, which takes about
+/// 100 bytes of stack.
 const LONGEST_RUN: usize = 4096;
 
 /// Reads the vocabulary.
@@ -59,7 +60,7 @@ pub fn read(path: &Path) -> Result<GgufVocab> {
     let all = 0..Token::try_from(model.n_vocab()).unwrap_or(0);
     let tokens = all.map(|id| model.token(id)).collect();
     let (bos, add_bos) = model.begin();
-    Ok(GgufVocab { tokens, eog: model.ends_first(), bos, add_bos, encoder })
+    Ok(GgufVocab { tokens, eog: model.end_ids(), bos, add_bos, encoder })
 }
 
 fn cannot_be_loaded(why: &str) -> String {
@@ -70,7 +71,7 @@ fn cannot_be_loaded(why: &str) -> String {
 /// The library as encoder.
 struct Library {
     model: Arc<Model>,
-    /// Most characters in a row, blank ones or others.
+    /// Longest run of blank characters, or of others.
     longest: usize,
 }
 

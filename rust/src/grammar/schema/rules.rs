@@ -79,8 +79,7 @@ pub(super) fn prune(rules: &mut [Vec<Line>], conditions: &mut Conditions) {
     rules.iter_mut().zip(used).filter(|(_, used)| !used).for_each(|(lines, _)| lines.clear());
 }
 
-/// How deep rules stand in each other where each is gone into once, the first time that it is met: so deep does llguidance's
-/// reader of Lark recurse.
+/// The depth of the recursion by which llguidance reads these rules in Lark: it enters each rule once, where it first meets it.
 pub(super) fn depth(rules: &[Vec<Line>]) -> usize {
     let used = |rule: Rule| rules[rule].iter().flatten().filter_map(rule_of);
     let (mut met, mut open, mut deepest) = (vec![false; rules.len()], vec![used(0)], 1);
