@@ -87,7 +87,7 @@ fn measure(
     ([rows, sequences, past], rounds): ([u32; 3], u32),
 ) -> Result<f64, String> {
     let cells = sequences * (past + rows).next_multiple_of(256);
-    let shape = Shape { shared: false, sequences, cells, batch: BATCH, kv: kv_type(config) };
+    let shape = Shape { shared: false, sequences, cells, batch: BATCH, kv: kv_type(config), paged: true };
     let mut context = Context::new(model, &shape, pools)?;
     for sequence in 0..sequences {
         compute(&mut context, sequence..sequence + 1, 0..past)?;

@@ -2,7 +2,7 @@
 
 use super::{Case, Timing, prompt};
 use crossbeam_channel::unbounded;
-use llgtrt::config::{Config, DraftSource, KvLayout};
+use llgtrt::config::{Config, DraftSource};
 use llgtrt::engine::{Command, Engine, FromEngine, Report};
 use llgtrt::exec::open;
 use llgtrt::grammar::GrammarSpec;
@@ -37,7 +37,6 @@ impl Core {
             Config { max_batch_size: case.sequences, enable_kv_cache_reuse: false, ..Config::default() };
         config.speculative.sources = Some(sources.to_vec());
         config.engine.context = case.context;
-        config.engine.kv_layout = KvLayout::Slots;
         config.engine.threads = case.threads;
         config.engine.mask_threads = Some(mask_threads);
         let opened = open::open(&path.to_string_lossy(), &config, &|_| ()).map_err(|e| e.to_string())?;

@@ -22,6 +22,7 @@ impl Raw {
             cells: case.sequences * case.context,
             batch: config.max_num_tokens,
             kv: kv_type(&config),
+            paged: true,
         };
         let model = Model::load(path, &Placement::default(), &|_| ())?;
         Context::new(&model, &shape, &Pools::new(&[threads(&config)])?).map(Raw)

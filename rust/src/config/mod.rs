@@ -49,12 +49,16 @@ pub struct Config {
     /// Whose KV may be reused: that of requests with the same API key, or of all. Reuse shows, by the time that an answer
     /// takes, what others have sent.
     pub kv_cache_reuse_scope: ReuseScope,
-    /// Share of the free memory (of the cgroup's, where it is less; of the GPU's, for KV that lies there) that KV may take, the
-    /// draft model's included.
+    /// Share of the memory that weights and passes leave free (of the cgroup's, where it is less; of the GPU's, for KV that lies
+    /// there) that KV may take: running sequences, kept prefixes and the draft model's included.
     #[schemars(range(max = 1), extend("exclusiveMinimum" = 0))]
     pub kv_cache_free_gpu_mem_fraction: f64,
-    /// MiB of host memory for the KV of prefixes that no slot keeps any more and of preempted sequences. null = a quarter
-    /// of what is free at start (TensorRT-LLM: none); 0 = compute them again.
+    /// Bytes that KV may take, in place of that share. null = the share decides.
+    #[schemars(range(min = 1_048_576, max = 1_125_899_906_842_624_u64))]
+    pub kv_cache_memory: Option<u64>,
+    /// MiB of host memory for the KV of prefixes that no slot keeps any more and, where KV lies on GPUs, of preempted sequences.
+    /// null = a quarter of what is free at start (TensorRT-LLM: none), and on CPUs what is left of the memory that KV may take,
+    /// of which it is a part; 0 = compute them again.
     #[schemars(range(min = 0, max = 16_777_216))]
     pub kv_cache_host_memory_megabytes: Option<u64>,
     /// TensorRT-LLM: KV blocks in host memory go back to the GPU to be reused. No effect on llama.cpp.
@@ -106,6 +110,7 @@ impl Default for Config {
             enable_kv_cache_reuse: true,
             kv_cache_reuse_scope: ReuseScope::Key,
             kv_cache_free_gpu_mem_fraction: 0.5,
+            kv_cache_memory: None,
             kv_cache_host_memory_megabytes: None,
             kv_cache_onboard_blocks: true,
             enable_batch_size_tuning: false,
@@ -136,11 +141,22 @@ pub enum ReuseScope {
     All,
 }
 
+/// What a slot's cells are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum KvHome {
+    /// Its own, in host memory of which they take what is used.
+    Pages,
+    /// Its own, laid out at once.
+    Slots,
+    /// What it takes from a pool for all, laid out at once.
+    Pool,
+}
+
 /// Where KV lives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KvPlan {
-    /// One pool for all, instead of slots with cells of their own.
-    pub shared: bool,
+    /// What a slot's cells are.
+    pub home: KvHome,
     /// Slots.
     pub sequences: u32,
     /// Cells in all.
@@ -191,10 +207,13 @@ pub struct EngineConfig {
     /// Longest prompt + output of one request in tokens; 0 = what the model was trained for.
     #[schemars(range(min = 0, max = 16_777_216))]
     pub context: u32,
-    /// Type of K and V in the cache; auto = f16 where layers lie on GPUs, else q8_0.
+    /// Type of K and V in the cache; auto = f16, or bf16 on CPUs where only that gives equal bits in every batch.
     pub kv_cache_type: KvCacheType,
-    /// Where KV lives: slots (bit-identical rows), shared (one pool), or auto (slots where the probe finds equal bits).
+    /// Where KV lives on GPUs: slots (each sequence has cells of its own), shared (one pool), or auto (slots where
+    /// max_batch_size whole contexts fit and rows are equal in every batch). In host memory each sequence has its own.
     pub kv_layout: KvLayout,
+    /// Lock weights into memory, so that the system never drops what it can read again from the file.
+    pub mlock: bool,
     /// While anything decodes, prompt chunks are cut so that a step, drafts aside, stays under this many milliseconds.
     #[schemars(range(min = 1, max = 600_000))]
     pub max_step_ms: u32,
@@ -227,6 +246,7 @@ impl Default for EngineConfig {
             context: 0,
             kv_cache_type: KvCacheType::Auto,
             kv_layout: KvLayout::Auto,
+            mlock: false,
             max_step_ms: 250,
             mask_threads: None,
             gpu_layers: None,
@@ -281,11 +301,11 @@ pub enum KvCacheType {
     F16,
 }
 
-/// Where KV lives.
+/// Where KV lives on GPUs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum KvLayout {
-    /// Slots where the probe finds equal bits, else shared.
+    /// Slots where whole contexts fit and the probe finds equal bits, else shared.
     Auto,
     /// Each slot has its own cells.
     Slots,

@@ -3,7 +3,7 @@
 use super::Engine;
 use super::waiting::{Arrival, Waiting};
 use crate::config::{Config, ReuseScope};
-use crate::exec::{Copying, ExecError, memory};
+use crate::exec::{Caps, Copying, ExecError, memory};
 use crate::grammar::Compiled;
 use crate::sched::Scope;
 use crate::sched::slots::{Reuse, WORTH_COPYING};
@@ -105,7 +105,7 @@ impl Engine {
         let at = self.running.partition_point(|s| s.age < sequence.age);
         self.running.insert(at, sequence);
         placed?;
-        self.evict_to_fit()
+        self.evict_to_fit(0)
     }
 
     /// Whose KV the sequence may share.
@@ -131,8 +131,9 @@ impl Engine {
         let placement = placement.expect("fits() saw an idle slot. This is a bug.");
         let slot = placement.slot;
         let stored = self.stored(sequence, placement.computed);
-        // The store is as good a refuge, and needs no pass that makes the copy.
-        if let Some(refuge) = placement.rescue.filter(|_| !self.store.enabled()) {
+        // Where a copy needs a pass, the store is as good a refuge.
+        if let Some(refuge) = placement.rescue.filter(|_| self.shares_memory() || !self.store.enabled()) {
+            self.stash(refuge, 0);
             self.release(refuge)?;
             self.copy(slot, refuge, self.slots.kept(slot).1.len() as u32)?;
             self.slots.moved(slot, refuge);
@@ -164,11 +165,12 @@ impl Engine {
         self.store.find(wanted).filter(|found| found.len >= computed + least(found))
     }
 
-    /// Stores what an idle slot keeps where that is more than the `stays` tokens that stay there.
+    /// Stores what an idle slot keeps where that is more than the `stays` tokens that a sequence goes on with.
     fn stash(&mut self, slot: Slot, stays: u32) {
         let (scope, kept) = self.slots.kept(slot);
         let lost = kept.len().saturating_sub(stays as usize);
-        if !self.store.enabled() || lost < WORTH_COPYING || self.store.has(scope, kept) {
+        let worth = lost >= WORTH_COPYING && lost > stays as usize;
+        if !self.store.enabled() || !worth || self.store.has(scope, kept) {
             return;
         }
         if let Some(kv) = self.target.save(slot) {
@@ -219,9 +221,13 @@ impl Engine {
         match reuse {
             Reuse::InPlace => self.truncate(slot, len)?,
             Reuse::None => self.release(slot)?,
-            Reuse::Copy(from) => {
+            Reuse::Copy(from) | Reuse::Move(from) => {
                 self.release(slot)?;
                 self.copy(from, slot, len)?;
+                if matches!(reuse, Reuse::Move(_)) {
+                    self.release(from)?;
+                    self.slots.forget(from);
+                }
             }
         }
         Ok(if reuse == Reuse::None { 0 } else { len })
@@ -237,7 +243,7 @@ impl Engine {
             let sequence = self.running.remove(last);
             self.preempt(sequence)?;
         }
-        self.evict_to_fit()
+        self.evict_to_fit(0)
     }
 
     fn preempt(&mut self, mut sequence: Sequence) -> Result<(), ExecError> {
@@ -245,6 +251,7 @@ impl Engine {
         let slot = sequence.slot.expect("a running sequence has a slot. This is a bug.");
         let computed = sequence.computed() as usize;
         if self.store.enabled()
+            && !self.shares_memory()
             && computed > 0
             && !sequence.scores()
             && let Some(kv) = self.target.save(slot)
@@ -261,16 +268,35 @@ impl Engine {
         Ok(())
     }
 
-    /// Forgets kept prefixes until they and the running sequences fit together.
-    fn evict_to_fit(&mut self) -> Result<(), ExecError> {
-        let running: u64 = self.running.iter().map(|s| u64::from(s.holds())).sum();
-        while running + self.slots.kept_tokens() > self.caps.kv_total {
-            let Some(slot) = self.slots.oldest() else { break };
-            self.stash(slot, 0);
+    /// Whether what is stored takes of the memory that KV may take.
+    fn shares_memory(&self) -> bool {
+        self.caps.token_bytes > 0
+    }
+
+    /// KV tokens of kept prefixes: in slots, and stored where that takes of the same memory.
+    pub(super) fn kept_tokens(&self) -> u64 {
+        self.slots.kept_tokens() + self.store.bytes().checked_div(self.caps.token_bytes).unwrap_or(0)
+    }
+
+    /// Forgets kept prefixes until they, the running sequences and so many tokens of drafts fit together, and while memory is
+    /// short.
+    pub(super) fn evict_to_fit(&mut self, drafted: u64) -> Result<(), ExecError> {
+        let running = drafted + self.running.iter().map(|s| u64::from(s.holds())).sum::<u64>();
+        loop {
+            let kept = self.kept_tokens();
+            if kept == 0 || (running + kept <= self.caps.kv_total && !self.target.short_of_memory()) {
+                return Ok(());
+            }
+            if self.shares_memory() && self.store.drop_oldest() {
+                continue;
+            }
+            let Some(slot) = self.slots.oldest() else { return Ok(()) };
+            if !self.shares_memory() {
+                self.stash(slot, 0);
+            }
             self.release(slot)?;
             self.slots.forget(slot);
         }
-        Ok(())
     }
 
     /// Takes the slot of a sequence that ended; its KV is kept if it may be reused.
@@ -295,11 +321,12 @@ fn holding(sequence: &Sequence) -> (Slot, &[Token]) {
     (slot, &sequence.tokens()[..sequence.computed().min(sequence.known()) as usize])
 }
 
-/// Host memory for KV.
-pub(super) fn host_bytes(config: &Config) -> u64 {
+/// Host memory for KV that no slot holds.
+pub(super) fn host_bytes(config: &Config, caps: &Caps) -> u64 {
     const MIB: u64 = 1 << 20;
     match config.kv_cache_host_memory_megabytes {
         Some(megabytes) => megabytes * MIB,
+        None if caps.token_bytes > 0 => caps.kv_total.saturating_mul(caps.token_bytes),
         None => {
             let bytes = memory::available() / 4;
             log::info!(

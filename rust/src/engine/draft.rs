@@ -212,7 +212,7 @@ impl Engine {
         }
     }
 
-    /// What the step and the running sequences leave to the drafts of each of so many.
+    /// What the step and the running sequences leave to the drafts of each of so many; kept prefixes make room for them.
     fn room(&self, jobs: &[Job], sequences: usize) -> Room {
         let (tokens, rows) = self.orders.ahead;
         let tokens = u64::from(tokens) + jobs.iter().map(|j| j.tokens.len() as u64).sum::<u64>();
@@ -220,7 +220,7 @@ impl Engine {
         let more_rows = (self.caps.max_logits / self.caps.n_vocab as u64).saturating_sub(rows);
         let more_tokens = u64::from(self.step_tokens()).saturating_sub(tokens);
         let needed: u64 = self.running.iter().map(|s| u64::from(s.holds())).sum();
-        let kv = self.caps.kv_total.saturating_sub(needed + self.slots.kept_tokens());
+        let kv = self.caps.kv_total.saturating_sub(needed);
         let tokens = more_tokens.min(more_rows).min(kv) / sequences.max(1) as u64;
         Room { tokens, per_slot: self.caps.kv_per_slot }
     }
@@ -248,7 +248,8 @@ impl Engine {
     }
 }
 
-fn drafted(jobs: &[Job]) -> u64 {
+/// Tokens that are drafted for these jobs.
+pub(super) fn drafted(jobs: &[Job]) -> u64 {
     jobs.iter().map(|j| j.draft.tokens.len() as u64).sum()
 }
 

@@ -135,6 +135,7 @@ impl Engine {
         let max_running = info.max_running as usize;
         let compiler = Compiler::new(vocab.clone(), &config.grammar, max_running, wake)?;
         let caps = target.caps().clone();
+        let host_bytes = admit::host_bytes(config, &caps);
         Ok(Engine {
             slots: Slots::new(caps.slots, caps.copying),
             drafts: Drafts::new(&caps.probed, caps.ragged),
@@ -151,7 +152,7 @@ impl Engine {
             seeds: Seeds::new(config.engine.seed),
             tally: Tally::new(),
             report: Report::default(),
-            store: Store::new(admit::host_bytes(config)),
+            store: Store::new(host_bytes),
             age: 0,
             failures: 0,
             jobs: 0,
@@ -266,6 +267,7 @@ impl Engine {
         self.make_room()?;
         let jobs = self.jobs();
         self.busy = !jobs.is_empty() || self.orders.any();
+        self.evict_to_fit(draft::drafted(&jobs))?;
         self.target.start(jobs)?;
         let news = self.target.poll()?;
         self.busy |= !news.done.is_empty();
@@ -335,7 +337,7 @@ impl Engine {
             running: self.running.len() as u64,
             kv_used: self.running.iter().map(|s| u64::from(s.known())).sum(),
             kv_total: self.caps.kv_total,
-            kv_kept: self.slots.kept_tokens(),
+            kv_kept: self.kept_tokens(),
             grammar_cache_entries: compiled.entries,
             draft_kv_used: self.drafters.iter().map(|(_, drafter)| drafter.held()).sum(),
             drafters_failed: self.drafters.iter().filter(|(_, drafter)| drafter.failed()).count() as u64,

@@ -14,6 +14,9 @@ pub struct Caps {
     pub kv_per_slot: u32,
     /// KV tokens that all slots together may hold.
     pub kv_total: u64,
+    /// Bytes of host memory that a KV token takes where KV lies there and takes what is used: what is stored elsewhere in host
+    /// memory then counts as so many tokens. 0: KV has memory of its own.
+    pub token_bytes: u64,
     /// Most tokens in one call of `forward`, over all runs.
     pub max_step_tokens: u32,
     /// Logits that the engine has memory for in one step: drafts add rows of the vocabulary's width.
@@ -45,6 +48,7 @@ impl Caps {
             slots,
             kv_per_slot,
             kv_total: u64::from(slots) * u64::from(kv_per_slot),
+            token_bytes: 0,
             max_step_tokens: slots.saturating_mul(kv_per_slot),
             max_logits: u64::MAX,
             prefix_reuse: true,

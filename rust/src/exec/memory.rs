@@ -2,6 +2,33 @@
 
 use std::fs::read_to_string;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// Looks now and then whether memory is short.
+pub(crate) struct Watch {
+    least: u64,
+    looked: Instant,
+    short: bool,
+}
+
+impl Watch {
+    /// Time between two looks.
+    const EVERY: Duration = Duration::from_secs(1);
+
+    /// It is short where less than this is left.
+    pub(crate) fn new(least: u64) -> Self {
+        Watch { least, looked: Instant::now(), short: false }
+    }
+
+    /// Whether it is. While it is, every call looks: what was given back in between counts.
+    pub(crate) fn is_short(&mut self) -> bool {
+        if self.short || self.looked.elapsed() >= Self::EVERY {
+            self.looked = Instant::now();
+            self.short = available() < self.least;
+        }
+        self.short
+    }
+}
 
 /// Bytes that this process can still take: of the machine, or of its control group where that is less.
 pub(crate) fn available() -> u64 {
@@ -109,6 +136,16 @@ mod tests {
             assert_eq!(available_in(&root), want, "{name}");
             std::fs::remove_dir_all(root).unwrap();
         }
+    }
+
+    #[test]
+    fn memory_is_looked_at_now_and_then() {
+        let mut watch = Watch::new(u64::MAX);
+        assert!(!watch.is_short(), "just looked");
+        watch.looked -= Watch::EVERY;
+        assert!(watch.is_short());
+        watch.least = 0;
+        assert!(!watch.is_short(), "a look at once");
     }
 
     #[test]

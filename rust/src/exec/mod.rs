@@ -216,6 +216,10 @@ pub trait Target: Send {
     fn save(&mut self, slot: Slot) -> Option<Vec<u8>>;
     /// Puts saved KV into an empty slot; false leaves the slot empty.
     fn restore(&mut self, slot: Slot, kv: &[u8]) -> bool;
+    /// Whether the machine has so little memory left that what is kept should go. Asked often, and looks up rarely.
+    fn short_of_memory(&mut self) -> bool {
+        false
+    }
     /// Rows of each pass that runs of these slots and tokens, by rising slots, would take.
     fn passes(&self, runs: &[(Slot, u32)]) -> Vec<u32> {
         one_pass(runs)
@@ -283,6 +287,10 @@ pub trait Forward: Send {
     /// # Errors
     /// Where the whole executor failed.
     fn copy(&mut self, from: Slot, to: Slot, len: u32) -> Result<(), ExecError>;
+    /// As [`Target::short_of_memory`].
+    fn short_of_memory(&mut self) -> bool {
+        false
+    }
     /// As [`Target::passes`].
     fn passes(&self, runs: &[(Slot, u32)]) -> Vec<u32> {
         one_pass(runs)

@@ -78,6 +78,10 @@ impl Target for Sampled {
         self.forward.restore(slot, kv)
     }
 
+    fn short_of_memory(&mut self) -> bool {
+        self.forward.short_of_memory()
+    }
+
     fn passes(&self, runs: &[(Slot, u32)]) -> Vec<u32> {
         self.forward.passes(runs)
     }

@@ -33,6 +33,10 @@ pub struct ToyConfig {
     pub load_ms: u64,
     /// Above 0: it keeps prompts by itself, as far as the scheduler is told, and fails where it is given one in pieces.
     pub whole: u64,
+    /// Above 0: bytes of host memory that a token takes there, so that what is stored takes of `kv`.
+    pub token_bytes: u64,
+    /// Memory is short while slots hold more tokens than this.
+    pub enough: u64,
     /// Above 0: it works on a thread of its own and answers when it likes, with this seed.
     pub later: u64,
 }
@@ -50,6 +54,8 @@ impl Default for ToyConfig {
             blur: 0.0,
             load_ms: 0,
             whole: 0,
+            token_bytes: 0,
+            enough: u64::MAX,
             later: 0,
         }
     }
@@ -76,6 +82,8 @@ impl ToyConfig {
                 "step_us" => config.step_us = number,
                 "load_ms" => config.load_ms = number,
                 "whole" => config.whole = number,
+                "token_bytes" => config.token_bytes = number,
+                "enough" => config.enough = number,
                 "later" => config.later = number,
                 "seed" => config.seed = number,
                 "end_bias" => config.end_bias = number as f32,
@@ -122,6 +130,7 @@ impl Toy {
         let caps = Caps {
             n_embd: STATE,
             kv_total: config.kv,
+            token_bytes: config.token_bytes,
             max_step_tokens: config.step_tokens,
             max_logits: 64 << 20,
             prefix_reuse: config.whole == 0,
@@ -167,8 +176,12 @@ impl Toy {
         Ok(())
     }
 
+    fn used(&self) -> u64 {
+        self.cells.iter().map(|c| c.0.len() as u64).sum()
+    }
+
     fn check_capacity(&self) -> Result<(), ExecError> {
-        let used: u64 = self.cells.iter().map(|c| c.0.len() as u64).sum();
+        let used = self.used();
         if used > self.config.kv || self.cells.iter().any(|c| c.0.len() > self.config.context as usize) {
             return Err(ExecError(format!("toy: {used} KV tokens are more than fit")));
         }
@@ -256,6 +269,10 @@ impl Forward for Toy {
         }
         self.cells[to.index()] = source;
         self.truncate(to, len)
+    }
+
+    fn short_of_memory(&mut self) -> bool {
+        self.used() > self.config.enough
     }
 
     fn save(&mut self, slot: Slot) -> Option<Vec<u8>> {

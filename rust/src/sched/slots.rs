@@ -1,9 +1,9 @@
 //! KV slots and the prefixes they keep.
 //!
-//! A slot is busy (a running sequence's), kept (KV of a finished one, for reuse) or empty. Engines with separate cells
-//! per slot pay for gaps between busy slots (`reference` notes in `exec::llama`), so a new sequence takes the idle slot
-//! that leaves the fewest holes in the busy range; a kept prefix worth more than a copy is moved out of its way, to an
-//! empty slot or in the place of one that was used longer ago.
+//! A slot is busy (a running sequence's), kept (KV of a finished one, for reuse) or empty. Engines with separate cells per
+//! slot pay for gaps between busy slots (notes in `exec::llama`), so a new sequence takes the lowest idle slot, and what that
+//! keeps moves out of its way, to the highest empty slot or in the place of what was used longest ago. Copies take a
+//! thousandth of the time in which the tokens were computed.
 
 use super::Scope;
 use crate::exec::Copying;
@@ -46,6 +46,8 @@ pub enum Reuse {
     InPlace,
     /// A copy of another slot's prefix.
     Copy(Slot),
+    /// The same, of an idle slot that is emptied then: the sequence goes on with most of what it keeps.
+    Move(Slot),
 }
 
 /// All slots.
@@ -60,11 +62,6 @@ impl Slots {
     /// `count` empty slots.
     pub fn new(count: u32, copying: Copying) -> Self {
         Slots { places: vec![Place::default(); count as usize], clock: 0, copying }
-    }
-
-    /// Slots cost nothing where they are shared: neither copies nor holes.
-    fn shared(&self) -> bool {
-        self.copying == Copying::Shares
     }
 
     /// KV tokens of kept prefixes.
@@ -101,46 +98,36 @@ impl Slots {
             .map(|(n, s)| (n.min(tokens.len() - 1), s))
             .max_by_key(|(n, s)| (*n, std::cmp::Reverse(*s)));
         let (length, from) = best.unwrap_or((0, fresh));
-        let place = &self.places[from.index()];
-        if length > 0 && !place.busy && (from == fresh || self.good_in_place(from, fresh, length)) {
-            let rescue = if self.mostly(from, length) { None } else { self.rescue(from, None) };
-            return Some(Placement { slot: from, computed: length as u32, reuse: Reuse::InPlace, rescue });
+        let goes_on = length > 0 && !self.places[from.index()].busy && self.mostly(from, length);
+        let in_place = from == fresh || (goes_on && self.copying != Copying::Moves);
+        let computed = length as u32;
+        if length > 0 && in_place {
+            let rescue = if goes_on { None } else { self.rescue(from, None) };
+            return Some(Placement { slot: from, computed, reuse: Reuse::InPlace, rescue });
         }
-        let least = if self.shared() { 1 } else { WORTH_COPYING };
-        let copied = self.copying != Copying::Never && length >= least && from != fresh;
-        let (computed, reuse) = if copied { (length as u32, Reuse::Copy(from)) } else { (0, Reuse::None) };
-        let rescue = self.rescue(fresh, copied.then_some(from));
-        Some(Placement { slot: fresh, computed, reuse, rescue })
+        let least = if self.copying == Copying::Shares { 1 } else { WORTH_COPYING };
+        if self.copying == Copying::Never || length < least {
+            let rescue = self.rescue(fresh, None);
+            return Some(Placement { slot: fresh, computed: 0, reuse: Reuse::None, rescue });
+        }
+        let reuse = if goes_on { Reuse::Move(from) } else { Reuse::Copy(from) };
+        Some(Placement { slot: fresh, computed, reuse, rescue: self.rescue(fresh, Some(from)) })
     }
 
-    /// Whether so many tokens are most of what a slot keeps.
+    /// Whether so many tokens are most of what a slot keeps. Nearly all prompts of a chat template begin alike: a few tokens
+    /// in common are no reason to give up a whole kept conversation.
     fn mostly(&self, slot: Slot, length: usize) -> bool {
         length * 2 >= self.places[slot.index()].kept.len()
     }
 
-    /// A kept prefix of which most is reused, and whose slot leaves no more holes than the best one. Nearly all prompts
-    /// of a chat template begin alike: a few tokens in common are no reason to give up a whole kept conversation.
-    fn good_in_place(&self, from: Slot, fresh: Slot, length: usize) -> bool {
-        self.mostly(from, length) && (self.shared() || self.holes(from) <= self.holes(fresh))
-    }
-
-    /// The idle slot with the fewest holes; then an empty one, then the least recently used, then the lowest.
+    /// The idle slot for a new sequence: the lowest; where prefixes don't move or slots may be anywhere, an empty one, then
+    /// the least recently used.
     fn best_idle(&self) -> Option<Slot> {
         let idle = self.places.iter().enumerate().filter(|(_, p)| !p.busy);
-        let key = |(i, p): &(usize, &Place)| {
-            let holes = if self.shared() { 0 } else { self.holes(Slot(*i as u32)) };
-            (holes, !p.kept.is_empty(), p.stamp, *i)
-        };
+        let moves = self.copying == Copying::Moves;
+        let key =
+            |(i, p): &(usize, &Place)| if moves { (false, 0, *i) } else { (!p.kept.is_empty(), p.stamp, *i) };
         idle.min_by_key(key).map(|(i, _)| Slot(i as u32))
-    }
-
-    /// Idle slots inside the busy range if this one became busy.
-    fn holes(&self, slot: Slot) -> usize {
-        let busy = |i: usize| self.places[i].busy || i == slot.index();
-        let all = 0..self.places.len();
-        let first = all.clone().find(|i| busy(*i)).unwrap_or(0);
-        let last = all.rev().find(|i| busy(*i)).unwrap_or(0);
-        (first..=last).filter(|i| !busy(*i)).count()
     }
 
     /// Where what `fresh` keeps may go if it is worth that: the highest empty slot, else the least recently used of those that were used
@@ -208,22 +195,30 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_kept_prefix_is_used_in_place() {
+    fn the_longest_kept_prefix_goes_on_in_the_lowest_slot() {
         let mut slots = Slots::new(4, Copying::Moves);
         slots.leave(Slot(1), MINE, tokens(50));
         slots.leave(Slot(2), MINE, tokens(80));
         let p = slots.choose(&tokens(100), &[], Some(MINE)).unwrap();
-        assert_eq!(p, Placement { slot: Slot(2), computed: 80, reuse: Reuse::InPlace, rescue: None });
+        assert_eq!(p, Placement { slot: Slot(0), computed: 80, reuse: Reuse::Move(Slot(2)), rescue: None });
+        slots.leave(Slot(0), MINE, tokens(90));
+        let p = slots.choose(&tokens(100), &[], Some(MINE)).unwrap();
+        assert_eq!(p, Placement { slot: Slot(0), computed: 90, reuse: Reuse::InPlace, rescue: None });
     }
 
     #[test]
     fn a_few_tokens_in_common_leave_a_kept_prefix_alone() {
         let other = [tokens(3), vec![900; 40]].concat();
-        for (copying, reuse) in [(Copying::Moves, Reuse::None), (Copying::Shares, Reuse::Copy(Slot(0)))] {
+        let cases = [
+            (Copying::Moves, Slot(0), Reuse::InPlace, Some(Slot(3))),
+            (Copying::Shares, Slot(1), Reuse::Copy(Slot(0)), None),
+            (Copying::Never, Slot(1), Reuse::None, None),
+        ];
+        for (copying, slot, reuse, rescue) in cases {
             let mut slots = Slots::new(4, copying);
             slots.leave(Slot(0), MINE, tokens(80));
             let p = slots.choose(&other, &[], Some(MINE)).unwrap();
-            assert_eq!((p.slot, p.reuse, p.rescue), (Slot(1), reuse, None));
+            assert_eq!((p.slot, p.reuse, p.rescue), (slot, reuse, rescue));
         }
     }
 
@@ -241,13 +236,13 @@ mod tests {
         slots.leave(Slot(2), MINE, tokens(50));
         let p = slots.choose(&tokens(60), &[], Some(MINE)).unwrap();
         assert_eq!(p, Placement { slot: Slot(2), computed: 50, reuse: Reuse::InPlace, rescue: None });
-        slots.take(Slot(0));
-        let p = slots.choose(&tokens(60), &[], Some(MINE)).unwrap();
-        assert_eq!(p, Placement { slot: Slot(1), computed: 0, reuse: Reuse::None, rescue: None });
+        slots.take(Slot(2));
+        let p = slots.choose(&tokens(60), &[(Slot(2), &tokens(50))], Some(MINE)).unwrap();
+        assert_eq!(p, Placement { slot: Slot(0), computed: 0, reuse: Reuse::None, rescue: None });
     }
 
     #[test]
-    fn holes_are_filled_and_what_was_kept_there_is_rescued() {
+    fn the_lowest_slot_is_taken_and_what_was_kept_there_is_rescued() {
         let mut slots = Slots::new(8, Copying::Moves);
         for s in [0, 1, 3] {
             slots.take(Slot(s));
@@ -289,6 +284,9 @@ mod tests {
         }
         let p = slots.choose(&[9; 50], &[], Some(MINE)).unwrap();
         assert_eq!((p.slot, p.reuse, p.rescue), (Slot(1), Reuse::Copy(Slot(4)), Some(Slot(3))));
+        // Of a conversation that goes on, nothing stays behind.
+        let p = slots.choose(&[vec![9; 40], tokens(200), vec![7]].concat(), &[], Some(MINE)).unwrap();
+        assert_eq!((p.slot, p.computed, p.reuse), (Slot(1), 240, Reuse::Move(Slot(4))));
     }
 
     #[test]

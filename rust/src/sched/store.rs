@@ -98,13 +98,14 @@ impl Store {
             None => e.scope == entry.scope && entry.tokens.starts_with(&e.tokens),
         };
         self.entries.retain(|e| !replaced(e));
-        let mut bytes = self.bytes() + entry.bytes();
-        while bytes > self.limit {
-            let oldest = (0..self.entries.len()).min_by_key(|i| self.entries[*i].stamp);
-            let Some(oldest) = oldest else { break };
-            bytes -= self.entries.swap_remove(oldest).bytes();
-        }
+        while self.bytes() + entry.bytes() > self.limit && self.drop_oldest() {}
         self.entries.push(entry);
+    }
+
+    /// Drops what was used longest ago; false: nothing is stored.
+    pub fn drop_oldest(&mut self) -> bool {
+        let oldest = (0..self.entries.len()).min_by_key(|i| self.entries[*i].stamp);
+        oldest.map(|oldest| self.entries.swap_remove(oldest)).is_some()
     }
 
     /// The KV that holds most of a sequence's beginning.

@@ -1,8 +1,8 @@
 //! What is out of range is an error, never an abort, and changes nothing.
 
 use super::world::step;
-use super::{config, model, one_engine, opened};
-use llgtrt::config::KvLayout;
+use super::{config, homes, model, one_engine, opened, pooled};
+use llgtrt::config::KvHome;
 use llgtrt::exec::Run;
 use llgtrt::types::{Slot, Token};
 
@@ -16,8 +16,8 @@ fn run(slot: u32, start: u32, tokens: &[Token], outputs: u32) -> Run<'_> {
 #[test]
 fn runs_out_of_range_are_refused() {
     let _turn = one_engine();
-    for layout in [KvLayout::Slots, KvLayout::Shared] {
-        let mut opened = opened(&model::random(), &config(layout, SLOTS, CONTEXT));
+    for (home, config) in homes(SLOTS, CONTEXT) {
+        let mut opened = opened(&model::random(), &config);
         let engine = &mut *opened.forward;
         let caps = engine.caps().clone();
         step(engine, 1, 0, &[1, 2, 3], 0);
@@ -40,7 +40,7 @@ fn runs_out_of_range_are_refused() {
             ("past the context", vec![run(1, 3, &long[..CONTEXT as usize - 2], 1)]),
         ];
         for (name, runs) in cases {
-            assert!(engine.forward(&runs).is_err(), "{layout:?}: {name}");
+            assert!(engine.forward(&runs).is_err(), "{home:?}: {name}");
         }
         // Nothing has moved.
         assert_eq!(step(engine, 1, 3, &[4], 1).len(), 1);
@@ -51,8 +51,8 @@ fn runs_out_of_range_are_refused() {
 #[test]
 fn slots_out_of_range_are_refused() {
     let _turn = one_engine();
-    for layout in [KvLayout::Slots, KvLayout::Shared] {
-        let mut opened = opened(&model::random(), &config(layout, SLOTS, CONTEXT));
+    for (_, config) in homes(SLOTS, CONTEXT) {
+        let mut opened = opened(&model::random(), &config);
         let engine = &mut *opened.forward;
         let none = Slot(engine.caps().slots);
         step(engine, 0, 0, &[1, 2, 3], 0);
@@ -78,8 +78,8 @@ fn slots_out_of_range_are_refused() {
 #[test]
 fn bytes_that_are_no_kv_are_refused() {
     let _turn = one_engine();
-    for layout in [KvLayout::Slots, KvLayout::Shared] {
-        let mut opened = opened(&model::random(), &config(layout, SLOTS, CONTEXT));
+    for (home, config) in homes(SLOTS, CONTEXT) {
+        let mut opened = opened(&model::random(), &config);
         let engine = &mut *opened.forward;
         step(engine, 0, 0, &[1, 2, 3], 0);
         let kv = engine.save(Slot(0)).unwrap();
@@ -87,13 +87,13 @@ fn bytes_that_are_no_kv_are_refused() {
         other[0] ^= 1;
         for bad in [&[][..], &[0; 7], &kv[..kv.len() / 2], &kv[..kv.len() - 1], &other, &vec![0xff; kv.len()]]
         {
-            assert!(!engine.restore(Slot(1), bad), "{layout:?}: {} bytes", bad.len());
+            assert!(!engine.restore(Slot(1), bad), "{home:?}: {} bytes", bad.len());
             assert_eq!(step(engine, 1, 0, &[4], 1).len(), 1, "the slot is empty");
             engine.truncate(Slot(1), 0).unwrap();
         }
         assert!(engine.restore(Slot(1), &kv));
         let (restored, source) = (step(engine, 1, 3, &[4], 1), step(engine, 0, 3, &[4], 1));
-        assert!(layout == KvLayout::Shared || restored == source);
+        assert!(home == KvHome::Pool || restored == source);
     }
 }
 
@@ -101,9 +101,9 @@ fn bytes_that_are_no_kv_are_refused() {
 #[test]
 fn an_exhausted_pool_is_an_error() {
     let _turn = one_engine();
-    let mut config = config(KvLayout::Shared, 4, CONTEXT);
+    let mut config = config(4, CONTEXT);
     config.kv_cache_max_tokens = Some(300);
-    let mut opened = opened(&model::random(), &config);
+    let mut opened = opened(&model::random(), &pooled(config));
     let engine = &mut *opened.forward;
     let text: Vec<Token> = (0..200).collect();
     step(engine, 0, 0, &text, 0);

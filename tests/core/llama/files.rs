@@ -2,7 +2,7 @@
 
 use super::model::{Claims, bytes, random, scratch, write};
 use super::{config, one_engine, opened, with_kv};
-use llgtrt::config::{KvCacheType, KvLayout};
+use llgtrt::config::KvCacheType;
 use llgtrt::error::Error;
 use llgtrt::exec;
 use llgtrt::exec::llama::{ModelFile, open};
@@ -13,9 +13,7 @@ use std::path::Path;
 type Case = (&'static str, Claims, &'static str);
 
 fn why(name: &str, path: &std::path::Path) -> String {
-    let Err(error) = open(path, &config(KvLayout::Auto, 4, 0), None, &|_| ()) else {
-        panic!("{name} was opened")
-    };
+    let Err(error) = open(path, &config(4, 0), None, &|_| ()) else { panic!("{name} was opened") };
     assert!(matches!(&error, Error::Invalid { what, .. } if what == "target"), "{name}: {error}");
     let text = error.to_string();
     assert!(!text.contains('\n') && text.contains(&*path.to_string_lossy()), "{name}: {text}");
@@ -100,7 +98,7 @@ fn other_kinds_of_files_are_told_apart() {
 }
 
 fn opened_with_vocab(target: &Path) -> Result<(), String> {
-    let (config, heard) = (config(KvLayout::Auto, 4, 64), RefCell::new(Vec::new()));
+    let (config, heard) = (config(4, 64), RefCell::new(Vec::new()));
     let opened = exec::open::open(&target.to_string_lossy(), &config, &|line| heard.borrow_mut().push(line));
     let heard = heard.into_inner();
     assert!(opened.is_ok() || heard.len() == 1, "refused after {heard:?}");
@@ -132,7 +130,7 @@ fn advice_on_vocabularies_is_right() {
 #[test]
 fn a_whole_file_tells_its_facts() {
     let _turn = one_engine();
-    let opened = opened(&random(), &config(KvLayout::Auto, 4, 0));
+    let opened = opened(&random(), &config(4, 0));
     let info = opened.info;
     assert_eq!(info.context, 1024);
     assert_eq!(info.chat_template.as_deref(), Some("{{ messages }}"));
@@ -144,7 +142,7 @@ fn a_whole_file_tells_its_facts() {
 fn odd_head_sizes_fall_back_to_bf16() {
     let _turn = one_engine();
     let path = write("small-heads", &Claims { heads: 4, ..Claims::default() });
-    let opened = opened(&path, &with_kv(config(KvLayout::Auto, 4, 0), KvCacheType::Q8_0));
+    let opened = opened(&path, &with_kv(config(4, 0), KvCacheType::Q8_0));
     assert!(opened.info.summary.contains("bf16"), "{}", opened.info.summary);
     std::fs::remove_file(path).unwrap();
 }
@@ -153,7 +151,7 @@ fn odd_head_sizes_fall_back_to_bf16() {
 fn what_is_done_is_told_in_its_order() {
     let _turn = one_engine();
     let (path, heard) = (random(), RefCell::new(Vec::new()));
-    let config = config(KvLayout::Auto, 4, 64);
+    let config = config(4, 64);
     let draft = ModelFile { gguf: &path, config: &config };
     open(&path, &config, Some(&draft), &|line| heard.borrow_mut().push(line))
         .unwrap_or_else(|e| panic!("{e}"));

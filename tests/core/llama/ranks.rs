@@ -2,7 +2,7 @@
 
 use super::world::{Texts, World, log_softmax, step};
 use super::{config, demo, model, one_engine, opened};
-use llgtrt::config::{Config, KvLayout, SplitKey};
+use llgtrt::config::{Config, SplitKey};
 use llgtrt::error::Error;
 use llgtrt::exec::llama::open;
 use llgtrt::exec::open::rank as serve_rank;
@@ -45,7 +45,7 @@ fn apart(a: &[f32], b: &[f32]) -> f32 {
 fn two_ranks_keep_their_promise() {
     let _turn = one_engine();
     if let Some(path) = demo() {
-        let config = config(KvLayout::Slots, 8, 256);
+        let config = config(8, 256);
         let text: Vec<Token> = (5..45).collect();
         let alone = step(&mut *opened(&path, &config).forward, 0, 0, &text, 8);
         let mut opened = opened(&path, &on_ranks(config, 2));
@@ -70,7 +70,7 @@ fn two_ranks_keep_their_promise() {
 fn layers_and_hidden_states() {
     let _turn = one_engine();
     if let Some(path) = demo() {
-        let base = config(KvLayout::Slots, 2, 128);
+        let base = config(2, 128);
         let mut layers = on_ranks(base.clone(), 2);
         layers.parallel.split = SplitKey::Layer;
         let text: Vec<Token> = (5..25).collect();
@@ -94,7 +94,7 @@ fn layers_and_hidden_states() {
 /// llama.cpp would end the process.
 #[test]
 fn a_model_with_too_few_heads_is_refused() {
-    let one_head = on_ranks(config(KvLayout::Slots, 2, 128), 2);
+    let one_head = on_ranks(config(2, 128), 2);
     let Err(Error::Invalid { what, why, .. }) = open(&model::random(), &one_head, None, &|_| ()) else {
         panic!()
     };

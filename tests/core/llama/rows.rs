@@ -1,8 +1,8 @@
 //! The same bits whatever shares the batch, in slots; near-ties in one pool.
 
 use super::world::{Tally, Texts, World, step};
-use super::{config, model, models, one_engine, opened, with_kv};
-use llgtrt::config::{Config, KvCacheType, KvLayout};
+use super::{config, homes, model, models, one_engine, opened, pooled, with_kv};
+use llgtrt::config::{Config, KvCacheType, KvHome};
 use llgtrt::exec::llama::threads;
 use llgtrt::exec::{Copying, Promise, Run};
 use llgtrt::types::{Slot, Token};
@@ -12,8 +12,8 @@ const PROMPT: usize = 48;
 const LEN: usize = 80;
 
 /// On as many threads as the engine finds best, which it tries to find out all the time.
-fn live(path: &Path, layout: KvLayout, kv: KvCacheType, steps: usize) -> (Tally, Promise, String) {
-    let mut config = with_kv(config(layout, 12, 512), kv);
+fn live(path: &Path, config: Config, kv: KvCacheType, steps: usize) -> (Tally, Promise, String) {
+    let mut config = with_kv(config, kv);
     config.engine.threads = 0;
     let mut opened = opened(path, &config);
     let texts = Texts::new(&mut *opened.forward, PROMPT, LEN);
@@ -29,7 +29,7 @@ fn slots_give_equal_bits_under_churn() {
     let _turn = one_engine();
     for path in models() {
         for kv in [KvCacheType::Q8_0, KvCacheType::Bf16, KvCacheType::F16] {
-            let (tally, promise, summary) = live(&path, KvLayout::Slots, kv, 500);
+            let (tally, promise, summary) = live(&path, config(12, 512), kv, 500);
             assert!(tally.rows > 800 && tally.copies > 20 && tally.restores > 20, "{tally:?}");
             assert_eq!((promise, tally.differ), (Promise::BitIdentical, 0), "{summary}: {tally:?}");
             assert_eq!(summary.contains("up to"), threads(&Config::default()) > 1, "{summary}");
@@ -41,7 +41,7 @@ fn slots_give_equal_bits_under_churn() {
 fn one_pool_stays_within_near_ties() {
     let _turn = one_engine();
     for path in models() {
-        let (tally, promise, summary) = live(&path, KvLayout::Shared, KvCacheType::Q8_0, 500);
+        let (tally, promise, summary) = live(&path, pooled(config(12, 512)), KvCacheType::Q8_0, 500);
         assert!(tally.rows > 800 && tally.copies > 20 && tally.restores > 20, "{tally:?}");
         assert_eq!(promise, Promise::NearTies);
         // Bits do differ: the order of cells is that of whoever freed them.
@@ -56,7 +56,7 @@ fn every_type_of_weights_gives_equal_bits() {
     let _turn = one_engine();
     for kind in model::KINDS.into_iter().chain([model::Q3_K]) {
         let path = model::of_kind(kind);
-        let (tally, promise, summary) = live(&path, KvLayout::Slots, KvCacheType::F16, 100);
+        let (tally, promise, summary) = live(&path, config(12, 512), KvCacheType::F16, 100);
         assert!(tally.rows > 150, "{summary}: {tally:?}");
         assert_eq!(
             (promise, tally.differ),
@@ -69,13 +69,17 @@ fn every_type_of_weights_gives_equal_bits() {
 }
 
 #[test]
-fn auto_takes_slots_where_bits_are_equal() {
+fn every_sequence_has_the_whole_context_in_pages() {
     let _turn = one_engine();
     for path in models() {
-        let auto = opened(&path, &config(KvLayout::Auto, 12, 512));
-        let caps = auto.forward.caps();
-        assert_eq!((caps.promise, caps.copying, caps.slots), (Promise::BitIdentical, Copying::Moves, 12));
-        assert_eq!((caps.kv_per_slot, caps.kv_total, auto.info.plan.total), (512, 12 * 512, 12 * 512));
+        let auto = opened(&path, &config(12, 512));
+        let (caps, plan) = (auto.forward.caps(), auto.info.plan);
+        assert_eq!((caps.promise, caps.copying, caps.slots), (Promise::BitIdentical, Copying::Moves, 128));
+        assert_eq!(
+            (plan.home, caps.kv_per_slot, caps.kv_total, plan.total),
+            (KvHome::Pages, 512, 6144, 6144)
+        );
+        assert!(caps.token_bytes > 0);
     }
 }
 
@@ -83,10 +87,10 @@ fn auto_takes_slots_where_bits_are_equal() {
 fn the_plan_of_an_earlier_engine_is_kept_whatever_memory_is_free() {
     let _turn = one_engine();
     let path = &models()[0];
-    let first = opened(path, &config(KvLayout::Auto, 12, 512)).info.plan;
-    let mut later = config(KvLayout::Auto, 12, 512);
-    later.kv_cache_free_gpu_mem_fraction = 1e-9;
-    assert!(opened(path, &later).info.plan.total < 512);
+    let first = opened(path, &config(12, 512)).info.plan;
+    let mut later = config(12, 512);
+    later.kv_cache_memory = Some(1 << 20);
+    assert!(opened(path, &later).info.plan.total < first.total);
     later.plan = Some(first);
     let later = opened(path, &later);
     assert_eq!((later.info.plan, later.forward.caps().kv_total), (first, 12 * 512));
@@ -97,7 +101,7 @@ fn the_plan_of_an_earlier_engine_is_kept_whatever_memory_is_free() {
 fn a_filled_gap_leaves_the_slot_as_it_was() {
     let _turn = one_engine();
     for path in models() {
-        let mut opened = opened(&path, &config(KvLayout::Slots, 7, 128));
+        let mut opened = opened(&path, &config(7, 128));
         let engine = &mut *opened.forward;
         let text: Vec<Token> = (5..55).collect();
         let want = step(engine, 0, 0, &text, 50);
@@ -132,7 +136,7 @@ fn a_filled_gap_leaves_the_slot_as_it_was() {
 fn hidden_states_come_for_those_who_ask() {
     let _turn = one_engine();
     for path in models() {
-        let mut opened = opened(&path, &config(KvLayout::Slots, 3, 128));
+        let mut opened = opened(&path, &config(3, 128));
         let engine = &mut *opened.forward;
         let text: Vec<Token> = (5..15).collect();
         let want = step(engine, 0, 0, &text, 2);
@@ -150,8 +154,11 @@ fn hidden_states_come_for_those_who_ask() {
 #[test]
 fn a_pending_copy_survives_what_happens_to_its_ends() {
     let _turn = one_engine();
-    for path in models() {
-        let mut opened = opened(&path, &config(KvLayout::Slots, 4, 128));
+    let cases = models()
+        .into_iter()
+        .flat_map(|path| homes(4, 128).map(|(home, config)| (home, path.clone(), config)));
+    for (_, path, config) in cases.filter(|(home, ..)| *home != KvHome::Pool) {
+        let mut opened = opened(&path, &config);
         let engine = &mut *opened.forward;
         let (text, other): (Vec<Token>, Vec<Token>) = ((5..45).collect(), (100..140).collect());
         let want = step(engine, 0, 0, &text, 1);

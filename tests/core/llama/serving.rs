@@ -1,10 +1,10 @@
 //! The whole core on the demo target: in slots, bytes and log-probabilities depend on the request alone; in one pool,
 //! up to near-ties.
 
-use super::{config, demo, one_engine};
+use super::{config, demo, one_engine, pooled};
 use crate::scheduling::request;
 use crate::scheduling::world::{Answers, essence, start};
-use llgtrt::config::{Config, KvLayout};
+use llgtrt::config::Config;
 use llgtrt::exec::open::{Opened, open};
 use llgtrt::exec::{Caps, ExecError, Job, JobId, News, Target};
 use llgtrt::request::RequestSpec;
@@ -73,8 +73,8 @@ fn folder() -> Option<String> {
 }
 
 /// Each request with nothing beside it, before it or kept from it.
-fn alone(requests: &[RequestSpec], layout: KvLayout) -> Option<BTreeMap<(usize, u32), Event>> {
-    let config = Config { enable_kv_cache_reuse: false, ..config(layout, SLOTS, CONTEXT) };
+fn alone(requests: &[RequestSpec], config: Config) -> Option<BTreeMap<(usize, u32), Event>> {
+    let config = Config { enable_kv_cache_reuse: false, ..config };
     let live = start(open(&folder()?, &config, &|_| ()).unwrap(), &config);
     let mut choices = BTreeMap::new();
     for (index, request) in requests.iter().enumerate() {
@@ -100,8 +100,8 @@ fn together(requests: &[RequestSpec], config: &Config, kv_total: Option<u64>) ->
 fn in_slots_output_depends_on_the_request_alone() {
     let _turn = one_engine();
     let requests = requests(300);
-    let Some(want) = alone(&requests, KvLayout::Slots) else { return };
-    let chunked = Config { max_num_tokens: 24, ..config(KvLayout::Slots, SLOTS, CONTEXT) };
+    let Some(want) = alone(&requests, config(SLOTS, CONTEXT)) else { return };
+    let chunked = Config { max_num_tokens: 24, ..config(SLOTS, CONTEXT) };
     let saving = Config { max_num_tokens: 40, kv_cache_host_memory_megabytes: Some(8), ..chunked.clone() };
     // KV for two and a half sequences of the longest kind, recomputed or saved; then for all.
     for (config, total) in [(&chunked, Some(250)), (&saving, Some(250)), (&chunked, None)] {
@@ -134,8 +134,8 @@ fn in_one_pool_output_parts_at_near_ties_only() {
         request
     };
     let requests: Vec<RequestSpec> = requests(100).into_iter().map(greedy).collect();
-    let Some(want) = alone(&requests, KvLayout::Shared) else { return };
-    let config = Config { max_num_tokens: 24, ..config(KvLayout::Shared, SLOTS, CONTEXT) };
+    let Some(want) = alone(&requests, pooled(config(SLOTS, CONTEXT))) else { return };
+    let config = Config { max_num_tokens: 24, ..pooled(config(SLOTS, CONTEXT)) };
     let Some(answers) = together(&requests, &config, None) else { return };
     let gaps: Vec<f32> =
         answers.choices.iter().filter_map(|(key, event)| parted(&want[key], event)).collect();

@@ -1,7 +1,7 @@
 //! An engine of which every misbehaviour can be ordered.
 
 use crossbeam_channel::{Receiver, TryRecvError};
-use llgtrt::config::{Config, KvPlan};
+use llgtrt::config::{Config, KvHome, KvPlan};
 use llgtrt::engine::{Command, FromEngine, Report};
 use llgtrt::error::Error;
 use llgtrt::exec::{Info, Promise};
@@ -67,7 +67,7 @@ pub(super) fn serve(
 /// The summary is the engine's process id, which is also what it plans KV for.
 fn info(config: &Config) -> Info {
     let id = std::process::id();
-    let plan = KvPlan { shared: true, sequences: 1, cells: id, per_slot: id, total: id.into() };
+    let plan = KvPlan { home: KvHome::Pool, sequences: 1, cells: id, per_slot: id, total: id.into() };
     Info {
         limits: Limits {
             n_vocab: 268,

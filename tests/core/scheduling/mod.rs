@@ -19,7 +19,8 @@ use llgtrt::request::RequestSpec;
 use proptest::prelude::*;
 
 /// These tests again, on an engine that works by itself and answers when it likes. Left out are those of what is learned
-/// from times, and of what is lent or preempted at a certain moment, which here depends on who answers when.
+/// from times, of what is lent or preempted at a certain moment, which here depends on who answers when, and of memory, at
+/// which such an engine looks by itself.
 #[test]
 fn all_of_this_holds_where_answers_come_later() {
     if std::env::var_os(world::LATER).is_some() {
@@ -30,6 +31,7 @@ fn all_of_this_holds_where_answers_come_later() {
         "running_prefixes_are_lent",
         "half_computed",
         "least_urgent_is_preempted",
+        "where_memory_is_short",
         "invariance::",
     ];
     let mut command = std::process::Command::new(std::env::current_exe().unwrap());

@@ -2,7 +2,7 @@
 
 use super::spec;
 use super::world::{Answers, Live, World};
-use llgtrt::config::{Config, ReuseScope};
+use llgtrt::config::{Config, DraftSource, ReuseScope};
 use llgtrt::exec::toy::ToyConfig;
 use llgtrt::request::RequestSpec;
 
@@ -179,4 +179,68 @@ fn evicted_prefixes_come_back() {
         }
         assert_eq!(texts[..5], texts[5..]);
     }
+}
+
+/// A prompt of 100 tokens that begins like no other of these.
+fn distinct(first: u32) -> RequestSpec {
+    let prompt: Vec<u32> = (0..100).map(|i| 97 + (i * first + first) % 26).collect();
+    spec(&format!(r#"{{"prompt":{prompt:?},"max_tokens":2,"ignore_eos":true,"sampling":{{"seed":1}}}}"#))
+}
+
+/// Cached tokens of these requests, one after the other, and the most tokens that were kept after one.
+fn cached(toy: ToyConfig, order: &[u32]) -> (Vec<u32>, u64) {
+    let live = World { toy, ..World::default() }.start();
+    let mut most = 0;
+    let one = |(number, first): (usize, &u32)| {
+        live.submit(number, &distinct(*first));
+        let answers = live.finish(1);
+        most = most.max(answers.snapshot.gauges.kv_kept);
+        answers.choices[&(number, 0)].usage.cached
+    };
+    (order.iter().enumerate().map(one).collect(), most)
+}
+
+/// Where KV lies in host memory, what is stored there is a part of the same budget, and goes first.
+#[test]
+fn kept_and_stored_prefixes_share_one_budget() {
+    // The weightless engine stores 4 bytes of a token, and the store its id.
+    let toy = ToyConfig { slots: 2, kv: 350, context: 150, token_bytes: 8, ..ToyConfig::default() };
+    let (found, most) = cached(toy.clone(), &[1, 3, 5, 7, 3, 1]);
+    assert_eq!(found, [0, 0, 0, 0, 99, 0]);
+    assert!((202..=350).contains(&most), "{most}");
+    let (found, most) = cached(ToyConfig { kv: 1000, ..toy }, &[1, 3, 5, 7, 3, 1]);
+    assert_eq!(found, [0, 0, 0, 0, 99, 99]);
+    assert!(most > 400, "{most}");
+}
+
+/// Other processes come before what is only kept.
+#[test]
+fn kept_prefixes_go_where_memory_is_short() {
+    let toy = ToyConfig { slots: 8, token_bytes: 8, ..ToyConfig::default() };
+    assert_eq!(cached(toy.clone(), &[1, 3, 1, 3]).0, [0, 0, 99, 99]);
+    assert_eq!(cached(ToyConfig { enough: 150, ..toy }, &[1, 3, 1, 3]).0, [0, 0, 0, 0]);
+}
+
+/// Drafts have the memory of what is only kept.
+#[test]
+fn kept_prefixes_refuse_no_drafts() {
+    let prompt = prompt(60);
+    let request = |prediction: &str| {
+        spec(&format!(
+            r#"{{"prompt":{prompt},"client":2,"max_tokens":30,"ignore_eos":true,"sampling":{{"seed":1}}{prediction}}}"#
+        ))
+    };
+    let toy = ToyConfig { slots: 4, kv: 100, context: 100, ..ToyConfig::default() };
+    let mut world = World { toy, ..World::default() };
+    world.config.speculative.adaptive = false;
+    world.config.speculative.sources = Some(vec![DraftSource::Prediction]);
+    let live = world.start();
+    live.submit(0, &request(""));
+    let text = live.finish(1).choices[&(0, 0)].tokens.clone();
+    live.submit(1, &spec(&format!(r#"{{"prompt":{prompt},"max_tokens":30,"ignore_eos":true}}"#)));
+    assert!(live.finish(1).snapshot.gauges.kv_kept > 80);
+    live.submit(2, &request(&format!(r#","prediction":{text:?}"#)));
+    let answers = live.finish(1);
+    assert_eq!(answers.choices[&(2, 0)].tokens, text);
+    assert!(answers.snapshot.totals.accepted_tokens >= 25, "{:?}", answers.snapshot.totals);
 }

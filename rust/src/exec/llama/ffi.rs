@@ -362,6 +362,9 @@ fn model_params(
     let mut params = unsafe { sys::llama_model_default_params() };
     // Without a list the library would take every GPU that there is.
     params.devices = devices.as_mut_ptr();
+    if placement.locked {
+        params.load_mode = sys::LLAMA_LOAD_MODE_MMAP_MLOCK;
+    }
     params.split_mode = match placement.split {
         Split::Layer => sys::LLAMA_SPLIT_MODE_LAYER,
         Split::Tensor => sys::LLAMA_SPLIT_MODE_TENSOR,

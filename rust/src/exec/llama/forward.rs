@@ -1,11 +1,15 @@
 //! A context as the seam's `Forward`.
 
-use super::context::{Context, DecodeError};
+use super::context::{CELL_BLOCK, Context, DecodeError};
 use super::gaps::{self, Times};
 use super::threads::Threads;
+use crate::exec::memory::{self, Watch};
 use crate::exec::{Caps, ExecError, Forward, Rows, Run, one_pass};
 use crate::types::Slot;
 use std::time::Instant;
+
+/// Part of the memory that is free at start which other processes may need at any time.
+const RESERVE: u64 = 20;
 
 /// llama.cpp with a fixed number of slots.
 pub(super) struct Llama {
@@ -19,8 +23,11 @@ pub(super) struct Llama {
     threads: Threads,
     /// KV tokens of each slot.
     held: Vec<u32>,
+    /// Cells of each slot that may take memory, from the first.
+    taken: Vec<u32>,
     /// Copies whose data moves at the next decode.
     copying: bool,
+    memory: Watch,
     // Of the batch at hand, kept to be used again: index of each run's first token; slots that fill a gap.
     starts: Vec<usize>,
     filled: Vec<u32>,
@@ -35,8 +42,10 @@ impl Llama {
             shared,
             times,
             threads,
+            taken: held.clone(),
             held,
             copying: false,
+            memory: Watch::new(memory::available() / RESERVE),
             starts: Vec::new(),
             filled: Vec::new(),
         }
@@ -112,6 +121,8 @@ impl Llama {
     }
 
     fn push(&mut self, token: u32, position: u32, slot: u32, output: bool) {
+        let taken = &mut self.taken[slot as usize];
+        *taken = (*taken).max(position + 1);
         self.context
             .push(token, position, slot, output)
             .expect("`check` has seen every token. This is a bug.");
@@ -164,6 +175,16 @@ impl Llama {
             self.cut(run.slot.0, run.start).map_err(|e| failed(format!("{error}; then {e}")))?;
         }
         Err(failed(error.to_string()))
+    }
+
+    /// Gives back what memory the slot does not need for so many tokens, where that is a block of cells at least: a few
+    /// drafts that are refused will be drafted again.
+    fn give_back(&mut self, slot: Slot, keep: u32) {
+        let taken = &mut self.taken[slot.index()];
+        if keep == 0 || *taken >= keep + CELL_BLOCK {
+            self.context.give_back(slot.0, &(keep..*taken));
+            *taken = keep;
+        }
     }
 
     /// Makes the slot hold `keep` tokens, and looks whether it does.
@@ -228,6 +249,7 @@ impl Forward for Llama {
         }
         self.cut(slot.0, keep)?;
         self.held[slot.index()] = keep;
+        self.give_back(slot, keep);
         Ok(())
     }
 
@@ -248,10 +270,15 @@ impl Forward for Llama {
         if !self.context.copy(from.0, to.0, len) {
             return Err(failed(format!("slot {} cannot be copied to {}", from.0, to.0)));
         }
-        self.copying |= !self.shared;
+        self.copying |= self.context.copies_later();
         self.cut(to.0, len)?;
         self.held[to.index()] = len;
+        self.taken[to.index()] = len;
         Ok(())
+    }
+
+    fn short_of_memory(&mut self) -> bool {
+        self.caps.token_bytes > 0 && self.memory.is_short()
     }
 
     fn passes(&self, runs: &[(Slot, u32)]) -> Vec<u32> {
@@ -280,6 +307,7 @@ impl Forward for Llama {
         let whole = held > 0 && held <= self.caps.kv_per_slot && self.cut(slot.0, held).is_ok();
         if whole {
             self.held[slot.index()] = held;
+            self.taken[slot.index()] = held;
         } else {
             self.context.remove(slot.0, 0);
         }

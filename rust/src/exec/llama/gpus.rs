@@ -95,6 +95,7 @@ pub(super) fn place(engine: &EngineConfig, layers: &[u64], gpus: &[Gpu]) -> Resu
     let placement = Placement {
         devices: used.iter().map(|i| Device::Gpu(*i as u32)).collect(),
         split: Split::Layer,
+        locked: engine.mlock,
         gpu_layers: Some(count as u32),
         tensor_split: used.iter().map(|i| shares[*i] as f32).collect(),
     };

@@ -5,7 +5,7 @@ use super::forward::Llama;
 use super::gaps::Times;
 use super::threads::Threads;
 use super::{Parts, probe, refused};
-use crate::config::{Config, KvCacheType, KvLayout};
+use crate::config::{Config, KvCacheType};
 use crate::error::Error;
 use crate::exec::{Caps, ExecError};
 use std::path::Path;
@@ -39,18 +39,19 @@ impl Found {
 /// the attention, rows in F16 depend on their neighbours, and those in BF16 do not.
 pub(super) fn look(gguf: &Path, parts: &Parts, config: &Config) -> Result<Found, Error> {
     let on_gpus = parts.layout.on_gpus() > 0;
-    let found = look_at(kv_type(config), gguf, parts, config)?;
+    let found = look_at(kv_type(config), gguf, parts)?;
     if config.engine.kv_cache_type == KvCacheType::Auto && !on_gpus && found.differs() {
-        let other = look_at(KvType::Bf16, gguf, parts, config)?;
+        let other = look_at(KvType::Bf16, gguf, parts)?;
         return Ok(if other.equal() { other } else { found });
     }
     Ok(found)
 }
 
-fn look_at(kv: KvType, gguf: &Path, parts: &Parts, config: &Config) -> Result<Found, Error> {
+fn look_at(kv: KvType, gguf: &Path, parts: &Parts) -> Result<Found, Error> {
     let Parts { model, pools, trained, .. } = parts;
     let cells = probe::SLOTS * probe::TOKENS;
-    let shape = Shape { shared: false, sequences: probe::SLOTS, cells, batch: cells, kv };
+    let paged = parts.on_host;
+    let shape = Shape { shared: false, sequences: probe::SLOTS, cells, batch: cells, kv, paged };
     let open = |kv| parts.context(&Shape { kv, ..shape });
     let (kv, context) = match open(shape.kv) {
         Err(why) if shape.kv == KvType::Q8_0 => {
@@ -63,7 +64,7 @@ fn look_at(kv: KvType, gguf: &Path, parts: &Parts, config: &Config) -> Result<Fo
     let broken = |e: ExecError| refused(gguf, &format!("cannot be served: {e}"));
     let token_bytes = measure(&mut context).map_err(broken)?;
     let mut found = Found { kv, token_bytes, probe: None, any_threads: false };
-    if config.engine.kv_layout != KvLayout::Shared && !model.is_recurrent() {
+    if !model.is_recurrent() {
         let caps = Caps {
             n_embd: model.n_embd(),
             kv_per_slot: (*trained).min(probe::TOKENS),

@@ -1,9 +1,10 @@
 //! llama.cpp as a `Forward`: GGUF models, embedded.
 //!
-//! Two layouts of KV, told apart only in here. In **slots** each sequence has cells of its own, in order, so that its
-//! rows have the same bits whatever shares the batch, as far as the kernels for its weight and KV types allow; the
-//! probe at start looks whether they do. **Shared**, all sequences take cells from one pool: contexts that slots
-//! could not hold, copies that cost nothing, and rows that depend on the order of cells in their last bits.
+//! Three homes of KV, told apart only in here. In **slots** each sequence has cells of its own, in order, so that its rows
+//! have the same bits whatever shares the batch, as far as the kernels for its weight and KV types allow; the probe at start
+//! looks whether they do. On CPUs slots lie in **pages** (`pages`): each has the whole context, and memory is what is used.
+//! In one **pool** all sequences take cells from what there is, copies cost nothing, and rows depend on the order of cells in
+//! their last bits: for GPUs, whose memory slots of whole contexts would not fit into, and for models with a state.
 //!
 //! All sequences share a pass. Two groups in turns would hide the host's part of a step and read the weights twice for
 //! it: 22.5 ms in place of 17.4 for 16 sequences (`bench/README.md`).
@@ -18,32 +19,31 @@ mod gaps;
 pub mod gguf;
 mod gpus;
 mod kernels;
+mod lay_out;
 mod look;
 mod on;
+mod pages;
 pub mod placement;
 mod plan;
 mod probe;
 mod threads;
 pub mod vocab;
 
-use crate::config::{Config, KvPlan, SplitKey};
+use crate::config::{Config, KvHome, KvPlan, SplitKey};
 use crate::error::{Error, Result};
 use crate::exec::progress::{Reading, Tell};
 use crate::exec::ranks::{Ranks, Role, Shard};
-use crate::exec::{Caps, Copying, Forward, Promise, memory};
+use crate::exec::{Forward, Promise, memory};
 use context::{CELL_BLOCK, Context, KvType, Pools, Shape};
 use devices::Gpus;
 use ffi::Model;
-use forward::Llama;
-use gaps::Times;
 use gpus::Layout;
+use lay_out::Pair;
 pub use look::kv_type;
 use look::{Found, look};
 use on::On;
-use plan::Facts;
 use std::path::Path;
 use std::sync::Arc;
-use threads::{Least, Threads};
 
 /// An opened model.
 pub struct Opened {
@@ -81,6 +81,8 @@ struct Parts {
     model: Arc<Model>,
     pools: Arc<Pools>,
     layout: Layout,
+    /// All of it lies in this machine's memory.
+    on_host: bool,
     /// Most threads that compute its passes, those of ranks included.
     threads: u32,
     /// Tokens of context that it was trained for, and most sequences that may run at a time.
@@ -158,7 +160,9 @@ fn load(
     let largest = gpus.largest_tensor(&layout.placement);
     let threads = if on.is_here() { sizes[0] } else { threads(config) };
     let (trained, sequences) = (file.trained, file.sequences);
-    let parts = Parts { model, pools, layout, threads, trained, sequences, row: file.kv_row, largest };
+    let on_host = on.is_here() && layout.on_gpus() == 0;
+    let parts =
+        Parts { model, pools, layout, on_host, threads, trained, sequences, row: file.kv_row, largest };
     tell(format!("probing {}: are rows equal whatever shares a pass?", on.name()));
     let found = look(gguf, &parts, config)?;
     Ok(Loaded { found, context: longest_context(config, parts.trained), parts, on })
@@ -181,6 +185,7 @@ pub struct ModelFile<'a> {
 pub fn open(gguf: &Path, config: &Config, draft: Option<&ModelFile<'_>>, tell: Tell<'_>) -> Result<Opened> {
     ffi::init();
     kernels::check().map_err(|why| Error::Executor(format!("{why}; build with `. launch/env.sh`")))?;
+    let free = memory::available();
     let mut gpus = Gpus::find();
     let ranks = Ranks::start(config, gpus.count() as u32, threads(config))?;
     let _busy = ranks.as_ref().map(|ranks| ranks.busy());
@@ -190,20 +195,12 @@ pub fn open(gguf: &Path, config: &Config, draft: Option<&ModelFile<'_>>, tell: T
     let on = On::new(ranks.as_ref(), Role::Draft);
     let drafting = draft.map(|draft| load(draft, on, &mut gpus, Some(&target.parts.pools), tell));
     let drafting = drafting.transpose().map_err(of_draft)?;
-    let facts = facts(&target, config, draft.map(|d| d.config).zip(drafting.as_ref()), &gpus);
-    let plan = config.plan.unwrap_or_else(|| plan::plan(config, &facts));
-    tell(format!("laying out {} KV tokens", plan.total));
-    let forward = build(&target, config, &plan)?;
-    let info = describe(&target, &plan, &gpus);
-    log_found(&plan, &target.found, forward.caps().promise);
-    let opened = match drafting.as_ref().zip(draft) {
-        Some((loaded, file)) => Some(Box::new(open_draft(loaded, file, &plan, &gpus).map_err(of_draft)?)),
-        None => None,
-    };
+    let pair = Pair { target: &target, config, draft: draft.zip(drafting.as_ref()) };
+    let opened = pair.open(free, &gpus, tell)?;
     if let Some(ranks) = &ranks {
         log_ranks(ranks, config, &Vec::from_iter(std::iter::once(&target).chain(&drafting)));
     }
-    Ok(Opened { forward, info, draft: opened })
+    Ok(opened)
 }
 
 /// What lies where.
@@ -213,51 +210,6 @@ fn log_ranks(ranks: &Ranks, config: &Config, loaded: &[&Loaded]) {
     let shards = models.iter().zip([Role::Target, Role::Draft]);
     let shards: Vec<_> = shards.map(|(m, role)| (role, Shard { bytes: m.bytes(), layers })).collect();
     log::info!("ranks:\n{}", ranks.table(&shards, &|endpoint| on::memory_at(&models, endpoint)));
-}
-
-/// What KV is laid out by. A token takes room in the draft model's KV too.
-fn facts(target: &Loaded, config: &Config, draft: Option<(&Config, &Loaded)>, gpus: &Gpus) -> Facts {
-    let gpus = gpus.free();
-    let memory = |model: &Loaded, config: &Config| {
-        let fraction = config.kv_cache_free_gpu_mem_fraction.clamp(0.0, 1.0);
-        let own = std::iter::once(model.on.room(config, &model.parts.model));
-        Vec::from_iter(own.chain(gpus.iter().map(|free| *free as f64 * fraction)))
-    };
-    let bytes = |model: &Loaded| {
-        Vec::from_iter(model.parts.layout.kv.iter().map(|part| part * model.found.token_bytes))
-    };
-    let (mut needed, mut fit) = (bytes(target), f64::INFINITY);
-    let mut cells = target.parts.most_cells(target.found.kv);
-    if let Some((config, draft)) = draft {
-        let share = config.speculative.draft_kv_fraction;
-        let own = bytes(draft);
-        needed.iter_mut().zip(&own).for_each(|(all, own)| *all += share * own);
-        let most = config.kv_cache_max_tokens.map_or(f64::INFINITY, |most| most as f64);
-        fit = most.min(gpus::fit(&memory(draft, config), &own)) / share;
-        cells = cells.min((draft.parts.most_cells(draft.found.kv) as f64 / share) as u64);
-    }
-    let Parts { model, sequences, .. } = &target.parts;
-    Facts {
-        sequences: *sequences,
-        context: target.context,
-        fit: fit.min(gpus::fit(&memory(target, config), &needed)) as u64,
-        cells,
-        equal: target.found.equal(),
-        windowed: model.n_swa() > 0,
-        stateful: model.is_recurrent(),
-    }
-}
-
-/// A draft model with as many slots as the target. Its context may be shorter: beyond it nothing is drafted.
-fn open_draft(loaded: &Loaded, file: &ModelFile<'_>, plan: &KvPlan, gpus: &Gpus) -> Result<Opened> {
-    let plan = plan::of_draft(*plan, loaded.context, &file.config.speculative);
-    let forward = build(loaded, file.config, &plan)?;
-    if !forward.caps().rollback {
-        return Err(refused(file.gguf, "cannot draft: its KV cannot be truncated"));
-    }
-    let info = describe(loaded, &plan, gpus);
-    log::info!("draft model: {}; {} KV tokens", info.summary, plan.total);
-    Ok(Opened { forward, info, draft: None })
 }
 
 /// An error of opening a target, as one of opening a draft model; one about a key stays that.
@@ -280,62 +232,9 @@ fn longest_context(config: &Config, trained: u32) -> u32 {
     if asked == 0 { trained } else { asked.min(trained) }
 }
 
-/// The context that serves.
-fn build(loaded: &Loaded, config: &Config, plan: &KvPlan) -> Result<Box<dyn Forward>> {
-    let Loaded { parts: Parts { model, .. }, found, on, .. } = loaded;
-    let step = config.max_num_tokens.max(1);
-    let shape = Shape {
-        shared: plan.shared,
-        sequences: plan.sequences,
-        cells: plan.cells,
-        // Room for rows that fill gaps.
-        batch: step.saturating_add(plan.sequences),
-        kv: found.kv,
-    };
-    let mut context = loaded.parts.context(&shape).map_err(|why| {
-        Error::Executor(format!("KV for {} tokens: {why}; lower kv_cache_max_tokens", plan.total))
-    })?;
-    if let Some(beats) = on.beats() {
-        context.count(beats);
-    }
-    // The library moves KV between such ranks row by row: to compute it again is faster.
-    let split = on.parts(config) > 1;
-    let truncates = !model.is_recurrent() && (model.n_swa() == 0 || !plan.shared);
-    let caps = Caps {
-        n_embd: model.n_embd(),
-        kv_total: plan.total,
-        max_step_tokens: step.min(u32::try_from(context.n_batch()).unwrap_or(u32::MAX)),
-        max_logits: max_logits(config),
-        prefix_reuse: truncates,
-        rollback: truncates,
-        copying: match (truncates, plan.shared) {
-            (false, _) => Copying::Never,
-            (true, false) if split => Copying::Never,
-            (true, false) => Copying::Moves,
-            (true, true) => Copying::Shares,
-        },
-        ragged: plan.shared,
-        promise: if !plan.shared && found.equal() { Promise::BitIdentical } else { Promise::NearTies },
-        probed: found.probe.as_ref().map_or_else(Vec::new, |probe| probe.passes.clone()),
-        ..Caps::of_rows(model.n_vocab(), plan.sequences, plan.per_slot)
-    };
-    if !truncates {
-        log::warn!("this model's KV cannot be truncated: no prefix reuse and no speculation");
-    }
-    let times = Times::new(&caps.probed);
-    let threads = if found.any_threads { Threads::Least(Least::default()) } else { Threads::All };
-    Ok(on.watched(Box::new(Llama::new(context, caps, plan.shared, times, threads)), !split))
-}
-
-/// Logits of a step that may take a quarter of the memory that KV leaves, 256 MiB at least.
-fn max_logits(config: &Config) -> u64 {
-    let left = memory::available() as f64 * (1.0 - config.kv_cache_free_gpu_mem_fraction.clamp(0.0, 1.0));
-    ((left / 4.0) as u64).max(256 << 20) / size_of::<f32>() as u64
-}
-
 fn describe(Loaded { parts, found, on, .. }: &Loaded, plan: &KvPlan, gpus: &Gpus) -> ModelInfo {
     let Parts { model, pools, layout, .. } = parts;
-    let kv = if plan.shared { "one pool" } else { "slots" };
+    let kv = if plan.home == KvHome::Pool { "one pool" } else { "slots" };
     let threads = if found.any_threads { "up to " } else { "" }.to_owned() + &pools.sizes()[0].to_string();
     let workers = on.summary().unwrap_or_else(|| format!("{threads} threads"));
     let summary = format!(
@@ -359,17 +258,23 @@ fn describe(Loaded { parts, found, on, .. }: &Loaded, plan: &KvPlan, gpus: &Gpus
 }
 
 /// What was found at this start: room for KV, and the probe's verdict.
-fn log_found(plan: &KvPlan, found: &Found, promise: Promise) {
-    let layout = match plan.shared {
-        true => format!("{} KV tokens shared by {} slots", plan.total, plan.sequences),
-        false => format!("{} KV tokens in {} slots of {}", plan.total, plan.sequences, plan.per_slot),
+fn log_found(plan: &KvPlan, token_bytes: u64, found: &Found, promise: Promise) {
+    let (total, size) = (plan.total, mib(plan.total as f64 * token_bytes as f64));
+    let layout = match plan.home {
+        KvHome::Pool => format!("{total} KV tokens shared by {} slots, {size:.0} MiB", plan.sequences),
+        KvHome::Slots => {
+            format!("{total} KV tokens in {} slots of {}, {size:.0} MiB", plan.sequences, plan.per_slot)
+        }
+        KvHome::Pages => format!(
+            "up to {total} KV tokens, {size:.0} MiB as they are used, in {} slots of {}",
+            plan.sequences, plan.per_slot
+        ),
     };
     let probe = found.probe.as_ref().map_or_else(
         || "no probe".to_owned(),
         |p| format!("probe: {} of {} rows differ, {} ms", p.differ, p.rows, p.took.as_millis()),
     );
-    let size = mib(f64::from(plan.cells) * found.token_bytes);
-    log::info!("{layout}, {size:.0} MiB; {promise} ({probe})");
+    log::info!("{layout}; {promise} ({probe})");
 }
 
 fn mib(bytes: f64) -> f64 {

@@ -4,8 +4,8 @@ use super::devices::DeviceRef;
 use super::ffi::Model;
 use super::placement::{Placement, Split};
 use crate::config::Config;
+use crate::exec::Forward;
 use crate::exec::ranks::{Ranks, Role};
-use crate::exec::{Forward, memory};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
@@ -63,13 +63,11 @@ impl On {
         (key, device)
     }
 
-    /// Bytes that KV may take: a share of what is free where the model lies, all parts of it being of one size.
-    pub(super) fn room(&self, config: &Config, model: &Model) -> f64 {
-        let own = self.ranks().filter(|ranks| ranks.own_memory(self.role));
-        let free = model.devices().iter().map(|device| device.memory().0);
-        let parts = model.devices().len() as u64;
-        let least = own.and_then(|_| free.min()).map(|least| least.saturating_mul(parts));
-        least.unwrap_or_else(memory::available) as f64 * config.kv_cache_free_gpu_mem_fraction.clamp(0.0, 1.0)
+    /// Free bytes where ranks with memory of their own hold the model, all parts of it being of one size.
+    pub(super) fn own_memory(&self, model: &Model) -> Option<u64> {
+        let _own = self.ranks().filter(|ranks| ranks.own_memory(self.role))?;
+        let least = model.devices().iter().map(|device| device.memory().0).min()?;
+        Some(least.saturating_mul(model.devices().len() as u64))
     }
 
     /// A counter of the pieces of passes that somebody watches.

@@ -28,6 +28,8 @@ pub struct Placement {
     pub devices: Vec<Device>,
     /// How the model is split over them.
     pub split: Split,
+    /// Weights in host memory are locked there.
+    pub locked: bool,
     /// Layers that lie on devices, the output being one more; None = all.
     pub gpu_layers: Option<u32>,
     /// Shares of the devices in their order; empty = equal ones ([`Split::Tensor`]), or by free memory.

@@ -1,10 +1,10 @@
 //! How many slots, how many cells: pure arithmetic.
 
 use super::context::{CELL_BLOCK, MAX_SEQUENCES};
-use crate::config::{Config, KvLayout, KvPlan, SpeculativeConfig};
+use crate::config::{Config, KvHome, KvLayout, KvPlan, SpeculativeConfig};
 
-/// In `auto`, slots are given up for one pool where fewer than this many of them (or of `max_batch_size`) fit.
-const FEWEST_SLOTS: u32 = 8;
+/// Slots in pages, at least: those beyond `max_batch_size` keep prefixes.
+const SLOTS: u32 = 128;
 
 /// What is known of the model and the machine.
 #[derive(Debug, Clone, Copy)]
@@ -16,6 +16,10 @@ pub(super) struct Facts {
     pub(super) fit: u64,
     /// Cells that the tensors of one layer may have where they lie: whole blocks, one at least.
     pub(super) cells: u64,
+    /// Cells that the library may keep account of where KV lies in pages; None where it does not.
+    pub(super) paged: Option<u64>,
+    /// KV lies in host memory.
+    pub(super) on_host: bool,
     /// The probe found the same bits in every batch.
     pub(super) equal: bool,
     /// The model has a sliding window: it can be truncated in slots only.
@@ -26,43 +30,71 @@ pub(super) struct Facts {
 
 /// The plan of a draft model with this context, beside a target with this plan.
 pub(super) fn of_draft(target: KvPlan, context: u32, speculative: &SpeculativeConfig) -> KvPlan {
-    if target.shared {
-        let total = narrow(speculative.draft_kv(target.total));
-        let per_slot = target.per_slot.min(context).min(total);
-        return KvPlan { cells: total.next_multiple_of(CELL_BLOCK), total: total.into(), per_slot, ..target };
+    let slots = |per_slot: u32| KvPlan {
+        cells: target.sequences * per_slot.next_multiple_of(CELL_BLOCK),
+        per_slot,
+        total: u64::from(target.sequences) * u64::from(per_slot),
+        ..target
+    };
+    match target.home {
+        KvHome::Pool => {
+            let total = narrow(speculative.draft_kv(target.total));
+            let per_slot = target.per_slot.min(context).min(total);
+            KvPlan { cells: total.next_multiple_of(CELL_BLOCK), total: total.into(), per_slot, ..target }
+        }
+        KvHome::Slots => slots(narrow(speculative.draft_kv(target.per_slot.into())).min(context)),
+        KvHome::Pages => {
+            let slots = slots(target.per_slot.min(context));
+            KvPlan { total: slots.total.min(speculative.draft_kv(target.total)), ..slots }
+        }
     }
-    let per_slot = narrow(speculative.draft_kv(target.per_slot.into())).min(context);
-    let cells = target.sequences * per_slot.next_multiple_of(CELL_BLOCK);
-    KvPlan { cells, per_slot, total: u64::from(target.sequences) * u64::from(per_slot), ..target }
 }
 
-/// KV tokens = min(what fits, max_batch_size × context, kv_cache_max_tokens); from these, the layout.
+/// Where KV lies, and how much of it.
+///
+/// In pages, every slot has the whole context, and `total` is what memory may hold of all. Elsewhere memory is laid out at
+/// once: slots where `max_batch_size` whole contexts fit. On GPUs and ranks where they don't, and where rows depend on
+/// their neighbours anyway, all share one pool, unless the model has a window, which a pool cannot truncate; in host
+/// memory there are fewer slots or shorter ones. A model with a state has a pool: its slots hold no cells of their own.
 pub(super) fn plan(config: &Config, facts: &Facts) -> KvPlan {
-    let most = u64::from(config.max_batch_size.max(1)) * u64::from(facts.context);
-    let limit = config.kv_cache_max_tokens.unwrap_or(u64::MAX);
-    let tokens = most.min(facts.fit).min(limit).clamp(1, most_cells(facts));
-    let slots = slots(config, facts, tokens);
+    let batch = config.max_batch_size.min(facts.sequences).clamp(1, MAX_SEQUENCES);
+    let limit = config.kv_cache_max_tokens.unwrap_or(u64::MAX).min(facts.fit);
+    if let Some(cells) = facts.paged {
+        return paged(facts, batch, limit, cells);
+    }
+    let tokens = (u64::from(batch) * u64::from(facts.context)).min(limit).clamp(1, most_cells(facts));
+    let slots = slots(facts, batch, tokens);
     let shared = match config.engine.kv_layout {
         _ if facts.stateful => true,
         KvLayout::Slots => false,
         KvLayout::Shared => true,
-        KvLayout::Auto => {
-            let few = slots.sequences < FEWEST_SLOTS.min(config.max_batch_size);
-            few || !(facts.equal || facts.windowed)
-        }
+        KvLayout::Auto => !facts.on_host && !facts.windowed && (!facts.equal || slots.sequences < batch),
     };
-    if shared { pool(config, facts, tokens) } else { slots }
+    if shared { pool(facts, batch, tokens) } else { slots }
+}
+
+fn paged(facts: &Facts, batch: u32, limit: u64, cells: u64) -> KvPlan {
+    let block = facts.context.next_multiple_of(CELL_BLOCK);
+    let most = cells.min(most_cells(facts)) / u64::from(block);
+    let sequences =
+        batch.max(SLOTS).min(facts.sequences).clamp(1, narrow(most.clamp(1, MAX_SEQUENCES.into())));
+    KvPlan {
+        home: KvHome::Pages,
+        sequences,
+        cells: sequences * block,
+        per_slot: facts.context,
+        total: limit.min(u64::from(sequences) * u64::from(facts.context)),
+    }
 }
 
 /// Whole contexts for as many slots as fit; one shorter slot where not even one does.
-fn slots(config: &Config, facts: &Facts, tokens: u64) -> KvPlan {
+fn slots(facts: &Facts, batch: u32, tokens: u64) -> KvPlan {
     let per_slot = u64::from(facts.context).min(tokens);
     let block = per_slot.next_multiple_of(u64::from(CELL_BLOCK));
     let fit = (tokens / per_slot).min(facts.fit / block).min(most_cells(facts) / block);
-    let most = config.max_batch_size.min(facts.sequences).clamp(1, MAX_SEQUENCES);
-    let sequences = fit.clamp(1, u64::from(most));
+    let sequences = fit.clamp(1, u64::from(batch));
     KvPlan {
-        shared: false,
+        home: KvHome::Slots,
         sequences: narrow(sequences),
         cells: narrow(sequences * block),
         per_slot: narrow(per_slot),
@@ -71,10 +103,9 @@ fn slots(config: &Config, facts: &Facts, tokens: u64) -> KvPlan {
 }
 
 /// One pool; twice the batch in slots, so that prefixes can be kept beside what runs.
-fn pool(config: &Config, facts: &Facts, tokens: u64) -> KvPlan {
-    let batch = config.max_batch_size.min(facts.sequences).clamp(1, MAX_SEQUENCES);
+fn pool(facts: &Facts, batch: u32, tokens: u64) -> KvPlan {
     KvPlan {
-        shared: true,
+        home: KvHome::Pool,
         sequences: if facts.stateful { batch } else { (batch * 2).min(MAX_SEQUENCES) },
         cells: narrow(tokens.next_multiple_of(u64::from(CELL_BLOCK))),
         per_slot: narrow(u64::from(facts.context).min(tokens)),
@@ -102,10 +133,16 @@ mod tests {
             sequences: u32::MAX,
             fit,
             cells: u64::MAX,
+            paged: None,
+            on_host: false,
             equal: true,
             windowed: false,
             stateful: false,
         }
+    }
+
+    fn in_pages(context: u32, fit: u64) -> Facts {
+        Facts { paged: Some(8 << 20), on_host: true, ..facts(context, fit) }
     }
 
     fn config(max_batch_size: u32, max_tokens: Option<u64>, layout: KvLayout) -> Config {
@@ -115,14 +152,41 @@ mod tests {
     }
 
     #[test]
+    fn in_pages_every_slot_has_the_whole_context() {
+        let p = plan(&config(16, None, KvLayout::Auto), &in_pages(8192, 500_000));
+        let want =
+            KvPlan { home: KvHome::Pages, sequences: 128, cells: 1 << 20, per_slot: 8192, total: 500_000 };
+        assert_eq!(p, want);
+        let many = plan(&config(200, Some(9_000), KvLayout::Auto), &in_pages(8192, 500_000));
+        assert_eq!((many.sequences, many.total), (200, 9_000));
+        let long = plan(&config(16, None, KvLayout::Auto), &in_pages(131_072, 500_000));
+        assert_eq!(
+            (long.sequences, long.per_slot),
+            (64, 131_072),
+            "what the library keeps account of is bounded"
+        );
+        let longest = plan(&config(16, None, KvLayout::Auto), &in_pages(16 << 20, 500_000));
+        assert_eq!((longest.sequences, longest.per_slot, longest.total), (1, 16 << 20, 500_000));
+        let alone = Facts { sequences: 1, ..in_pages(4096, 500_000) };
+        assert_eq!(plan(&config(16, None, KvLayout::Auto), &alone).sequences, 1);
+        let small = plan(&config(16, None, KvLayout::Auto), &in_pages(10, u64::MAX));
+        assert_eq!((small.cells, small.total), (128 * 256, 1280));
+    }
+
+    #[test]
     fn each_bound_holds() {
         let full = plan(&config(128, None, KvLayout::Auto), &facts(4096, u64::MAX));
-        let want =
-            KvPlan { shared: false, sequences: 128, cells: 128 * 4096, per_slot: 4096, total: 128 * 4096 };
+        let want = KvPlan {
+            home: KvHome::Slots,
+            sequences: 128,
+            cells: 128 * 4096,
+            per_slot: 4096,
+            total: 128 * 4096,
+        };
         assert_eq!(full, want);
         let memory = plan(&config(128, None, KvLayout::Slots), &facts(4096, 10_000));
         assert_eq!((memory.sequences, memory.total), (2, 8192));
-        let asked = plan(&config(128, Some(40_000), KvLayout::Auto), &facts(4096, u64::MAX));
+        let asked = plan(&config(128, Some(40_000), KvLayout::Slots), &facts(4096, u64::MAX));
         assert_eq!((asked.sequences, asked.cells), (9, 9 * 4096));
     }
 
@@ -135,22 +199,26 @@ mod tests {
 
     #[test]
     fn one_short_slot_where_no_whole_one_fits() {
-        let p = plan(&config(4, Some(1000), KvLayout::Slots), &facts(4096, u64::MAX));
-        assert_eq!(p, KvPlan { shared: false, sequences: 1, cells: 1024, per_slot: 1000, total: 1000 });
+        let want = KvPlan { home: KvHome::Slots, sequences: 1, cells: 1024, per_slot: 1000, total: 1000 };
+        assert_eq!(plan(&config(4, Some(1000), KvLayout::Slots), &facts(4096, u64::MAX)), want);
+        let on_host = Facts { on_host: true, ..facts(4096, u64::MAX) };
+        assert_eq!(plan(&config(4, Some(1000), KvLayout::Auto), &on_host), want, "no pool in host memory");
     }
 
     #[test]
-    fn auto_takes_the_pool_without_equal_bits_or_with_few_slots() {
+    fn gpus_have_a_pool_without_equal_bits_or_with_few_slots() {
         let few = plan(&config(128, None, KvLayout::Auto), &facts(131_072, 500_000));
-        assert_eq!(
-            few,
-            KvPlan { shared: true, sequences: 256, cells: 500_224, per_slot: 131_072, total: 500_000 }
-        );
+        let want =
+            KvPlan { home: KvHome::Pool, sequences: 256, cells: 500_224, per_slot: 131_072, total: 500_000 };
+        assert_eq!(few, want);
+        let home = |config: &Config, facts: &Facts| plan(config, facts).home;
         let unequal = Facts { equal: false, ..facts(4096, u64::MAX) };
-        assert!(plan(&config(128, None, KvLayout::Auto), &unequal).shared);
-        assert!(!plan(&config(128, None, KvLayout::Auto), &Facts { windowed: true, ..unequal }).shared);
-        assert!(!plan(&config(2, None, KvLayout::Auto), &facts(4096, u64::MAX)).shared);
-        assert!(plan(&config(2, None, KvLayout::Slots), &Facts { stateful: true, ..unequal }).shared);
+        assert_eq!(home(&config(128, None, KvLayout::Auto), &unequal), KvHome::Pool);
+        let windowed = Facts { windowed: true, ..unequal };
+        assert_eq!(home(&config(128, None, KvLayout::Auto), &windowed), KvHome::Slots);
+        assert_eq!(home(&config(2, None, KvLayout::Auto), &facts(4096, u64::MAX)), KvHome::Slots);
+        let stateful = Facts { stateful: true, ..unequal };
+        assert_eq!(home(&config(2, None, KvLayout::Slots), &stateful), KvHome::Pool);
     }
 
     #[test]
@@ -175,6 +243,9 @@ mod tests {
             (of_draft(pool, 8192, &part(1.0)).total, of_draft(pool, 8192, &part(1e-9)).total),
             (10_000, 1)
         );
+        let pages = plan(&config(4, Some(10_000), KvLayout::Auto), &in_pages(4096, u64::MAX));
+        let half = of_draft(pages, 2048, &part(0.5));
+        assert_eq!((half.sequences, half.per_slot, half.total), (128, 2048, 5_000));
     }
 
     #[test]
@@ -197,5 +268,7 @@ mod tests {
             let p = plan(&config(1, Some(0), layout), &facts(1, 0));
             assert!(p.cells >= CELL_BLOCK && p.total >= 1);
         }
+        let p = plan(&config(u32::MAX / 2, None, KvLayout::Auto), &in_pages(1 << 30, u64::MAX));
+        assert!(p.cells <= 1 << 30 && p.sequences == 1);
     }
 }

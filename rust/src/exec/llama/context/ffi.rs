@@ -2,9 +2,11 @@
 
 use super::{Batch, CELL_BLOCK, DecodeError, KvType, MAX_SEQUENCES, PASS_TOKENS, Shape};
 use crate::exec::llama::ffi::{Model, logged};
+use crate::exec::llama::pages::ffi::{Pages, laid_out};
 use crate::types::Token;
 use llama_cpp_sys_2 as sys;
 use std::ffi::c_void;
+use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -76,6 +78,8 @@ pub struct Context {
     sequences: u32,
     shared: bool,
     hidden: bool,
+    /// Where KV lies, if in pages.
+    pages: Option<Pages>,
     // Below: dropped after the context, which points into them.
     beats: Option<Arc<AtomicU64>>,
     pools: Arc<Pools>,
@@ -98,9 +102,12 @@ impl Context {
         }
         let params = context_params(shape, pools.sizes[0].cast_signed());
         // SAFETY: the model is alive; the parameters hold no pointers.
-        let (context, why) = logged(|| unsafe { sys::llama_init_from_model(model.model.as_ptr(), params) });
+        let make = || unsafe { sys::llama_init_from_model(model.model.as_ptr(), params) };
+        let ((context, why), pages) =
+            if shape.paged { laid_out(|| logged(make)) } else { (logged(make), None) };
         let context = NonNull::new(context).ok_or(why)?;
         let mut context = Self::wrap(model, context, pools, shape.shared);
+        context.pages = pages;
         // Without a pool, threads would be made for every pass.
         context.compute_on(0);
         Ok(context)
@@ -152,6 +159,7 @@ impl Context {
             sequences,
             shared,
             hidden: false,
+            pages: None,
             beats: None,
             pools: Arc::clone(pools),
             _model: Arc::clone(model),
@@ -185,8 +193,8 @@ impl Context {
         unsafe { sys::llama_memory_seq_rm(self.memory, seq, from, -1) }
     }
 
-    /// Makes `to`, which must be empty, a copy of the first `len` tokens of `from`; without `shared` of all of
-    /// them, and the data moves at the next decode. False: no such sequences.
+    /// Makes `to`, which must be empty, a copy of the first `len` tokens of `from`; without `shared` of all of them, of which
+    /// those behind `len` have no data. Without pages either, the data moves at the next decode. False: no such sequences.
     pub fn copy(&mut self, from: u32, to: u32, len: u32) -> bool {
         let (Some(f), Some(t), Ok(len)) = (self.sequence(from), self.sequence(to), i32::try_from(len)) else {
             return false;
@@ -198,7 +206,27 @@ impl Context {
         let end = if self.shared { len } else { -1 };
         // SAFETY: both exist and differ, and the whole sequence is copied where a part would abort.
         unsafe { sys::llama_memory_seq_cp(self.memory, f, t, 0, end) };
+        if let Some(pages) = self.pages.as_mut().filter(|_| !self.shared) {
+            pages.copy(from, to, len.cast_unsigned());
+        }
         true
+    }
+
+    /// Whether [`Context::copy`] moves data at the next decode.
+    pub fn copies_later(&self) -> bool {
+        !self.shared && self.pages.is_none()
+    }
+
+    /// Gives back the memory of these cells of `seq`, behind which it holds nothing. Without pages, or in a pool, it stays.
+    pub fn give_back(&mut self, seq: u32, cells: &Range<u32>) {
+        if let Some(pages) = self.pages.as_mut().filter(|_| !self.shared) {
+            pages.give_back(seq, cells);
+        }
+    }
+
+    /// Bytes of host memory that passes need beside KV, as far as that was looked at.
+    pub fn computing(&self) -> u64 {
+        self.pages.as_ref().map_or(0, Pages::computing)
     }
 
     /// The highest position that `seq` holds.

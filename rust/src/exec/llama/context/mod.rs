@@ -57,6 +57,8 @@ pub struct Shape {
     pub batch: u32,
     /// Type of K and V.
     pub kv: KvType,
+    /// KV lies in host memory, of which it takes what is used ([`super::pages`]).
+    pub paged: bool,
 }
 
 /// Why a batch was not computed.
