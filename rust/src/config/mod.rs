@@ -56,9 +56,9 @@ pub struct Config {
     /// Bytes that KV may take, in place of that share. null = the share decides.
     #[schemars(range(min = 1_048_576, max = 1_125_899_906_842_624_u64))]
     pub kv_cache_memory: Option<u64>,
-    /// MiB of host memory for the KV of prefixes that no slot keeps any more and, where KV lies on GPUs, of preempted sequences.
-    /// null = a quarter of what is free at start (TensorRT-LLM: none), and on CPUs what is left of the memory that KV may take,
-    /// of which it is a part; 0 = compute them again.
+    /// MiB of host memory for the KV of prefixes that no slot keeps any more and, where KV lies on GPUs, of preempted sequences;
+    /// 0 = compute them again. null = a quarter of what is free at start where KV lies on GPUs (TensorRT-LLM: none); on CPUs
+    /// none: there it is a part of the memory that KV may take, for more prefixes than there are slots (128 or more).
     #[schemars(range(min = 0, max = 16_777_216))]
     pub kv_cache_host_memory_megabytes: Option<u64>,
     /// TensorRT-LLM: KV blocks in host memory go back to the GPU to be reused. No effect on llama.cpp.

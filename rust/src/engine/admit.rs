@@ -131,9 +131,8 @@ impl Engine {
         let placement = placement.expect("fits() saw an idle slot. This is a bug.");
         let slot = placement.slot;
         let stored = self.stored(sequence, placement.computed);
-        // Where a copy needs a pass, the store is as good a refuge.
-        if let Some(refuge) = placement.rescue.filter(|_| self.shares_memory() || !self.store.enabled()) {
-            self.stash(refuge, 0);
+        let refuge = placement.rescue.filter(|refuge| !self.store.enabled() || self.is_free_refuge(*refuge));
+        if let Some(refuge) = refuge {
             self.release(refuge)?;
             self.copy(slot, refuge, self.slots.kept(slot).1.len() as u32)?;
             self.slots.moved(slot, refuge);
@@ -148,6 +147,12 @@ impl Engine {
         self.slots.take(slot);
         sequence.place(slot, computed);
         Ok(())
+    }
+
+    /// Whether KV moves to this slot for the price of a copy: where that takes a pass, or where another prefix would have to
+    /// be stored first, the store is as good a refuge.
+    fn is_free_refuge(&self, slot: Slot) -> bool {
+        self.shares_memory() && self.slots.kept(slot).1.is_empty()
     }
 
     /// Stored KV that begins the sequence and is worth copying where `computed` tokens need not be.
@@ -287,10 +292,13 @@ impl Engine {
             if kept == 0 || (running + kept <= self.caps.kv_total && !self.target.short_of_memory()) {
                 return Ok(());
             }
-            if self.shares_memory() && self.store.drop_oldest() {
+            let oldest = self.slots.oldest();
+            let stored = self.store.oldest().filter(|_| self.shares_memory());
+            if stored.is_some_and(|stored| oldest.is_none_or(|(_, kept)| stored < kept)) {
+                self.store.drop_oldest();
                 continue;
             }
-            let Some(slot) = self.slots.oldest() else { return Ok(()) };
+            let Some((slot, _)) = oldest else { return Ok(()) };
             if !self.shares_memory() {
                 self.stash(slot, 0);
             }
@@ -326,7 +334,7 @@ pub(super) fn host_bytes(config: &Config, caps: &Caps) -> u64 {
     const MIB: u64 = 1 << 20;
     match config.kv_cache_host_memory_megabytes {
         Some(megabytes) => megabytes * MIB,
-        None if caps.token_bytes > 0 => caps.kv_total.saturating_mul(caps.token_bytes),
+        None if caps.token_bytes > 0 => 0,
         None => {
             let bytes = memory::available() / 4;
             log::info!(

@@ -8,6 +8,7 @@
 use super::Scope;
 use crate::exec::Copying;
 use crate::types::{Slot, Token};
+use std::time::Instant;
 
 /// Shorter prefixes are computed again rather than copied between slots.
 pub const WORTH_COPYING: usize = 32;
@@ -20,8 +21,8 @@ struct Place {
     /// Of the kept tokens.
     scope: Scope,
     busy: bool,
-    /// When it was last used, in admissions.
-    stamp: u64,
+    /// When it was last used.
+    stamp: Option<Instant>,
 }
 
 /// Where a sequence shall run.
@@ -54,14 +55,13 @@ pub enum Reuse {
 #[derive(Debug)]
 pub struct Slots {
     places: Vec<Place>,
-    clock: u64,
     copying: Copying,
 }
 
 impl Slots {
     /// `count` empty slots.
     pub fn new(count: u32, copying: Copying) -> Self {
-        Slots { places: vec![Place::default(); count as usize], clock: 0, copying }
+        Slots { places: vec![Place::default(); count as usize], copying }
     }
 
     /// KV tokens of kept prefixes.
@@ -125,8 +125,9 @@ impl Slots {
     fn best_idle(&self) -> Option<Slot> {
         let idle = self.places.iter().enumerate().filter(|(_, p)| !p.busy);
         let moves = self.copying == Copying::Moves;
-        let key =
-            |(i, p): &(usize, &Place)| if moves { (false, 0, *i) } else { (!p.kept.is_empty(), p.stamp, *i) };
+        let key = |(i, p): &(usize, &Place)| {
+            if moves { (false, None, *i) } else { (!p.kept.is_empty(), p.stamp, *i) }
+        };
         idle.min_by_key(key).map(|(i, _)| Slot(i as u32))
     }
 
@@ -142,7 +143,7 @@ impl Slots {
             !p.busy && older && ![Some(fresh), wanted].contains(&Some(Slot(*i as u32)))
         };
         let key = |(i, p): &(usize, &Place)| match p.kept.is_empty() {
-            true => (0, 0, std::cmp::Reverse(*i)),
+            true => (0, None, std::cmp::Reverse(*i)),
             false => (1, p.stamp, std::cmp::Reverse(*i)),
         };
         self.places.iter().enumerate().filter(free).min_by_key(key).map(|(i, _)| Slot(i as u32))
@@ -150,15 +151,13 @@ impl Slots {
 
     /// The slot is a running sequence's now.
     pub fn take(&mut self, slot: Slot) {
-        self.clock += 1;
         let place = &mut self.places[slot.index()];
-        *place = Place { busy: true, stamp: self.clock, ..Place::default() };
+        *place = Place { busy: true, stamp: Some(Instant::now()), ..Place::default() };
     }
 
     /// A running sequence's slot becomes idle; it keeps these tokens (none: it is empty).
     pub fn leave(&mut self, slot: Slot, scope: Scope, kept: Vec<Token>) {
-        self.clock += 1;
-        self.places[slot.index()] = Place { kept, scope, busy: false, stamp: self.clock };
+        self.places[slot.index()] = Place { kept, scope, busy: false, stamp: Some(Instant::now()) };
     }
 
     /// Kept tokens of `from` are in the idle slot `to` now, too; `from` is about to be taken.
@@ -167,10 +166,11 @@ impl Slots {
         self.places[to.index()] = place;
     }
 
-    /// The slot that keeps the least recently used prefix.
-    pub fn oldest(&self) -> Option<Slot> {
+    /// The slot that keeps the least recently used prefix, and when that was used.
+    pub fn oldest(&self) -> Option<(Slot, Instant)> {
         let kept = self.places.iter().enumerate().filter(|(_, p)| !p.kept.is_empty());
-        kept.min_by_key(|(_, p)| p.stamp).map(|(index, _)| Slot(index as u32))
+        let stamps = kept.filter_map(|(index, p)| Some((Slot(index as u32), p.stamp?)));
+        stamps.min_by_key(|(_, stamp)| *stamp)
     }
 
     /// An idle slot keeps nothing any more.
@@ -305,7 +305,7 @@ mod tests {
         slots.leave(Slot(2), MINE, tokens(5));
         slots.leave(Slot(0), MINE, tokens(6));
         for oldest in [Slot(2), Slot(0)] {
-            assert_eq!(slots.oldest(), Some(oldest));
+            assert_eq!(slots.oldest().map(|(slot, _)| slot), Some(oldest));
             slots.forget(oldest);
         }
         assert_eq!(slots.oldest(), None);

@@ -5,6 +5,7 @@
 use super::Scope;
 use super::slots::common;
 use crate::types::{RequestId, Token};
+use std::time::Instant;
 
 /// A choice of a request.
 pub type Owner = (RequestId, u32);
@@ -16,7 +17,8 @@ struct Entry {
     kv: Vec<u8>,
     /// The preempted sequence that waits for it.
     owner: Option<Owner>,
-    stamp: u64,
+    /// When it was last used.
+    stamp: Instant,
 }
 
 impl Entry {
@@ -30,7 +32,6 @@ impl Entry {
 pub struct Store {
     limit: u64,
     entries: Vec<Entry>,
-    clock: u64,
 }
 
 /// What may be taken from a store.
@@ -61,7 +62,7 @@ pub struct Found {
 impl Store {
     /// An empty store for so many bytes; 0: it stays empty.
     pub fn new(limit: u64) -> Self {
-        Store { limit, entries: Vec::new(), clock: 0 }
+        Store { limit, entries: Vec::new() }
     }
 
     /// Whether anything can be stored.
@@ -88,8 +89,7 @@ impl Store {
     /// Stores the KV of these tokens. It takes the place of shorter prefixes of theirs, and then of what was used longest
     /// ago.
     pub fn put(&mut self, (scope, tokens): (Scope, Vec<Token>), kv: Vec<u8>, owner: Option<Owner>) {
-        self.clock += 1;
-        let entry = Entry { scope, tokens, kv, owner, stamp: self.clock };
+        let entry = Entry { scope, tokens, kv, owner, stamp: Instant::now() };
         if entry.bytes() > self.limit {
             return;
         }
@@ -100,6 +100,11 @@ impl Store {
         self.entries.retain(|e| !replaced(e));
         while self.bytes() + entry.bytes() > self.limit && self.drop_oldest() {}
         self.entries.push(entry);
+    }
+
+    /// When what was used longest ago was used.
+    pub fn oldest(&self) -> Option<Instant> {
+        self.entries.iter().map(|entry| entry.stamp).min()
     }
 
     /// Drops what was used longest ago; false: nothing is stored.
@@ -138,8 +143,7 @@ impl Store {
     }
 
     fn touch(&mut self, entry: usize) {
-        self.clock += 1;
-        self.entries[entry].stamp = self.clock;
+        self.entries[entry].stamp = Instant::now();
     }
 }
 

@@ -11,6 +11,9 @@ use std::time::Instant;
 /// Part of the memory that is free at start which other processes may need at any time.
 const RESERVE: u64 = 20;
 
+/// Bytes of a saved state that come once, at most for most models.
+const HEAD: u64 = 8192;
+
 /// llama.cpp with a fixed number of slots.
 pub(super) struct Llama {
     context: Context,
@@ -290,9 +293,10 @@ impl Forward for Llama {
     }
 
     fn save(&mut self, slot: Slot) -> Option<Vec<u8>> {
-        self.held(slot).ok().filter(|&held| held > 0)?;
+        let held = self.held(slot).ok().filter(|&held| held > 0)?;
         self.settle()?;
-        self.context.state(slot.0)
+        let likely = HEAD + u64::from(held) * self.caps.token_bytes;
+        self.context.state(slot.0, usize::try_from(likely).ok()?)
     }
 
     fn restore(&mut self, slot: Slot, kv: &[u8]) -> bool {

@@ -331,15 +331,23 @@ impl Context {
         unsafe { sys::llama_state_seq_get_size(self.context.as_ptr(), seq) }
     }
 
-    /// The state of `seq`. Copies must have been made by a decode.
-    pub fn state(&mut self, seq: u32) -> Option<Vec<u8>> {
-        let mut bytes = vec![0u8; self.state_size(seq)];
-        let seq = self.sequence(seq)?;
-        // SAFETY: the sequence exists, and the buffer has the size that is given.
-        let n = unsafe {
-            sys::llama_state_seq_get_data(self.context.as_ptr(), bytes.as_mut_ptr(), bytes.len(), seq)
-        };
-        (n == bytes.len() && n > 0).then_some(bytes)
+    /// The state of `seq`, for which `bytes` are likely to be enough: to count them takes as long as to write them. Copies must
+    /// have been made by a decode.
+    pub fn state(&mut self, seq: u32, bytes: usize) -> Option<Vec<u8>> {
+        let mut state = vec![0u8; bytes];
+        let id = self.sequence(seq)?;
+        for _ in 0..2 {
+            // SAFETY: the sequence exists, and the buffer has the size that is given.
+            let n = unsafe {
+                sys::llama_state_seq_get_data(self.context.as_ptr(), state.as_mut_ptr(), state.len(), id)
+            };
+            if n > 0 {
+                state.truncate(n);
+                return Some(state);
+            }
+            state.resize(self.state_size(seq), 0);
+        }
+        None
     }
 
     /// Gives `seq` a state. False: the bytes are none, or there is no room; then `seq` is empty.
