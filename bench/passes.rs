@@ -7,7 +7,7 @@
 //! A case of one's own is `rows,sequences,tokens`.
 
 use llgtrt::config::{Config, KvCacheType};
-use llgtrt::exec::llama::context::{Context, Pools, Shape};
+use llgtrt::exec::llama::context::{Context, Shape, Workers};
 use llgtrt::exec::llama::ffi::Model;
 use llgtrt::exec::llama::placement::Placement;
 use llgtrt::exec::llama::{kv_type, threads};
@@ -57,7 +57,7 @@ fn main() -> Result<(), String> {
         cases.extend(CASES);
     }
     let model = Model::load(Path::new(&path), &Placement::default(), &|_| ())?;
-    let pools = Pools::new(&[threads(&config)])?;
+    let pools = Workers::team(threads(&config))?;
     let bytes_per_ms = bandwidth(threads(&config)) / 1e3;
     println!("rows  sequences  past        ms   reads");
     for case in cases {
@@ -82,7 +82,7 @@ fn parse(case: &str) -> Result<[u32; 3], String> {
 /// Milliseconds of the fastest round.
 fn measure(
     model: &Arc<Model>,
-    pools: &Arc<Pools>,
+    pools: &Arc<Workers>,
     config: &Config,
     ([rows, sequences, past], rounds): ([u32; 3], u32),
 ) -> Result<f64, String> {

@@ -44,10 +44,11 @@ fi
 
 # The matrix products and the attention of exec/llama/kernels take the places of these functions of ggml, which get other
 # names. They are called from C and defined in C++, so that CXXFLAGS rename the definitions alone.
-if [[ ${CXXFLAGS:-} != *ggml_tiled_wdata_size=* ]]; then
-    for llgtrt_name in ggml_tiled_wdata_size ggml_compute_forward_mul_mat_tiled ggml_compute_forward_mul_mat_id_tiled \
-        ggml_compute_forward_flash_attn_ext; do
-        CXXFLAGS="${CXXFLAGS:+$CXXFLAGS }-D$llgtrt_name=${llgtrt_name}_stock"
+if [[ ${CXXFLAGS:-} != *ggml_compute_forward_norm=* ]]; then
+    CXXFLAGS="${CXXFLAGS:+$CXXFLAGS }-Dggml_tiled_wdata_size=ggml_tiled_wdata_size_stock"
+    for llgtrt_name in mul_mat_tiled mul_mat_id_tiled flash_attn_ext add cpy cont get_rows glu mul norm rms_norm rms_norm_mul_fused rope scale \
+        set_rows soft_max unary; do
+        CXXFLAGS+=" -Dggml_compute_forward_$llgtrt_name=ggml_compute_forward_${llgtrt_name}_stock"
     done
     export CXXFLAGS
     unset llgtrt_name

@@ -3,11 +3,25 @@
 use std::path::Path;
 
 /// Functions of ggml whose places the kernels take: C++ defines them by other names.
-const RENAMED: [&str; 4] = [
+const RENAMED: [&str; 18] = [
     "ggml_tiled_wdata_size",
     "ggml_compute_forward_mul_mat_tiled",
     "ggml_compute_forward_mul_mat_id_tiled",
     "ggml_compute_forward_flash_attn_ext",
+    "ggml_compute_forward_add",
+    "ggml_compute_forward_cpy",
+    "ggml_compute_forward_cont",
+    "ggml_compute_forward_get_rows",
+    "ggml_compute_forward_glu",
+    "ggml_compute_forward_mul",
+    "ggml_compute_forward_norm",
+    "ggml_compute_forward_rms_norm",
+    "ggml_compute_forward_rms_norm_mul_fused",
+    "ggml_compute_forward_rope",
+    "ggml_compute_forward_scale",
+    "ggml_compute_forward_set_rows",
+    "ggml_compute_forward_soft_max",
+    "ggml_compute_forward_unary",
 ];
 /// The profile that gives -O3; ggml's other products, whose bits depend on the number of rows; the backend of ranks.
 const SETTINGS: [(&str, &str); 4] = [

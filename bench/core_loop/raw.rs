@@ -2,7 +2,7 @@
 
 use super::{Case, Timing, prompt};
 use llgtrt::config::Config;
-use llgtrt::exec::llama::context::{Context, DecodeError, Pools, Shape};
+use llgtrt::exec::llama::context::{Context, DecodeError, Shape, Workers};
 use llgtrt::exec::llama::ffi::Model;
 use llgtrt::exec::llama::placement::Placement;
 use llgtrt::exec::llama::{kv_type, threads};
@@ -25,7 +25,7 @@ impl Raw {
             paged: true,
         };
         let model = Model::load(path, &Placement::default(), &|_| ())?;
-        Context::new(&model, &shape, &Pools::new(&[threads(&config)])?).map(Raw)
+        Context::new(&model, &shape, &Workers::team(threads(&config))?).map(Raw)
     }
 
     /// A prompt for each sequence, then steps of one token per sequence.

@@ -201,7 +201,7 @@ impl Config {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct EngineConfig {
-    /// Engine threads; 0 = as many as serve fastest at the moment, up to the cores that this process may use.
+    /// Engine threads; 0 = as many as there are physical cores that this process may use.
     #[schemars(range(min = 0, max = 512))]
     pub threads: u32,
     /// Longest prompt + output of one request in tokens; 0 = what the model was trained for.

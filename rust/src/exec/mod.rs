@@ -10,6 +10,8 @@
 //! times comes with stamps of its own.
 
 mod caps;
+#[cfg(feature = "llama")]
+mod cores;
 pub mod draft_model;
 mod draft_walk;
 mod drafter;

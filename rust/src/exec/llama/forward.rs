@@ -2,11 +2,9 @@
 
 use super::context::{CELL_BLOCK, Context, DecodeError};
 use super::gaps::{self, Times};
-use super::threads::Threads;
 use crate::exec::memory::{self, Watch};
 use crate::exec::{Caps, ExecError, Forward, Rows, Run, one_pass};
 use crate::types::Slot;
-use std::time::Instant;
 
 /// Part of the memory that is free at start which other processes may need at any time.
 const RESERVE: u64 = 20;
@@ -22,8 +20,6 @@ pub(super) struct Llama {
     shared: bool,
     /// What passes take.
     times: Times,
-    /// How many threads compute them.
-    threads: Threads,
     /// KV tokens of each slot.
     held: Vec<u32>,
     /// Cells of each slot that may take memory, from the first.
@@ -37,14 +33,13 @@ pub(super) struct Llama {
 }
 
 impl Llama {
-    pub(super) fn new(context: Context, caps: Caps, shared: bool, times: Times, threads: Threads) -> Self {
+    pub(super) fn new(context: Context, caps: Caps, shared: bool, times: Times) -> Self {
         let held = vec![0; caps.slots as usize];
         Llama {
             context,
             caps,
             shared,
             times,
-            threads,
             taken: held.clone(),
             held,
             copying: false,
@@ -52,11 +47,6 @@ impl Llama {
             starts: Vec::new(),
             filled: Vec::new(),
         }
-    }
-
-    /// Lets every pass take another number of threads from now on.
-    pub(super) fn take_turns(&mut self) {
-        self.threads = Threads::Turns(0);
     }
 
     fn held(&self, slot: Slot) -> Result<u32, ExecError> {
@@ -162,12 +152,7 @@ impl Llama {
 
     /// Computes the batch, and takes out again what filled gaps; after an error, what `runs` left.
     fn decode(&mut self, runs: &[Run<'_>]) -> Result<(), ExecError> {
-        let rows = self.context.pushed() as u32;
-        let threads = self.threads.choose(self.context.threads(), rows);
-        self.context.compute_on(threads);
-        let begin = Instant::now();
         let result = self.context.decode();
-        self.threads.learn(rows, threads, begin.elapsed().as_secs_f64());
         // Whatever the outcome, the library moves copies first.
         self.copying &= matches!(result, Err(DecodeError::Refused(_)));
         for i in 0..self.filled.len() {

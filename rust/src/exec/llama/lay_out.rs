@@ -5,7 +5,6 @@ use super::devices::Gpus;
 use super::forward::Llama;
 use super::gaps::Times;
 use super::plan::{self, Facts};
-use super::threads::{Least, Threads};
 use super::{Loaded, ModelFile, Opened, Parts, describe, gpus, log_found, of_draft, pages, refused};
 use crate::config::{Config, KvHome, KvLayout, KvPlan};
 use crate::error::{Error, Result};
@@ -204,8 +203,7 @@ fn engine(
         log::warn!("this model's KV cannot be truncated: no prefix reuse and no speculation");
     }
     let times = Times::new(&caps.probed);
-    let threads = if found.any_threads { Threads::Least(Least::default()) } else { Threads::All };
-    on.watched(Box::new(Llama::new(context, caps, shared, times, threads)), !split)
+    on.watched(Box::new(Llama::new(context, caps, shared, times)), !split)
 }
 
 /// A draft model with as many slots as the target. Its context may be shorter: beyond it nothing is drafted.

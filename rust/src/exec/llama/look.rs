@@ -3,7 +3,6 @@
 use super::context::{Context, KvType, Shape};
 use super::forward::Llama;
 use super::gaps::Times;
-use super::threads::Threads;
 use super::{Parts, probe, refused};
 use crate::config::{Config, KvCacheType};
 use crate::error::Error;
@@ -13,16 +12,12 @@ use std::time::Duration;
 
 /// Time for the probe.
 const PROBE: Duration = Duration::from_millis(800);
-/// Time for the probe on different numbers of threads.
-const PROBE_THREADS: Duration = Duration::from_millis(200);
 
 /// What a small context with slots told about the model.
 pub(super) struct Found {
     pub(super) kv: KvType,
     pub(super) token_bytes: f64,
     pub(super) probe: Option<probe::Found>,
-    /// Rows have the same bits on any number of threads, as far as was seen.
-    pub(super) any_threads: bool,
 }
 
 impl Found {
@@ -48,7 +43,7 @@ pub(super) fn look(gguf: &Path, parts: &Parts, config: &Config) -> Result<Found,
 }
 
 fn look_at(kv: KvType, gguf: &Path, parts: &Parts) -> Result<Found, Error> {
-    let Parts { model, pools, trained, .. } = parts;
+    let Parts { model, trained, .. } = parts;
     let cells = probe::SLOTS * probe::TOKENS;
     let paged = parts.on_host;
     let shape = Shape { shared: false, sequences: probe::SLOTS, cells, batch: cells, kv, paged };
@@ -63,7 +58,7 @@ fn look_at(kv: KvType, gguf: &Path, parts: &Parts) -> Result<Found, Error> {
     let mut context = context.map_err(|why| refused(gguf, &format!("cannot be served: {why}")))?;
     let broken = |e: ExecError| refused(gguf, &format!("cannot be served: {e}"));
     let token_bytes = measure(&mut context).map_err(broken)?;
-    let mut found = Found { kv, token_bytes, probe: None, any_threads: false };
+    let mut found = Found { kv, token_bytes, probe: None };
     if !model.is_recurrent() {
         let caps = Caps {
             n_embd: model.n_embd(),
@@ -71,16 +66,12 @@ fn look_at(kv: KvType, gguf: &Path, parts: &Parts) -> Result<Found, Error> {
             ..Caps::of_rows(model.n_vocab(), probe::SLOTS, probe::TOKENS)
         };
         // As if rows took no time: so gaps that are filled are probed, too.
-        let mut engine = Llama::new(context, caps, false, Times::new(&[(1, 1.0)]), Threads::All);
+        let mut engine = Llama::new(context, caps, false, Times::new(&[(1, 1.0)]));
         let probe = probe::run(&mut engine, PROBE).map_err(broken)?;
         if !probe.finite {
             return Err(refused(gguf, "is damaged: its weights give scores that are no numbers"));
         }
         found.probe = Some(probe);
-        if pools.sizes().len() > 1 && found.equal() {
-            engine.take_turns();
-            found.any_threads = probe::run(&mut engine, PROBE_THREADS).map_err(broken)?.differ == 0;
-        }
     }
     Ok(found)
 }

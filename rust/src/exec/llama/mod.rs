@@ -26,15 +26,14 @@ mod pages;
 pub mod placement;
 mod plan;
 mod probe;
-mod threads;
 pub mod vocab;
 
 use crate::config::{Config, KvHome, KvPlan, SplitKey};
 use crate::error::{Error, Result};
 use crate::exec::progress::{Reading, Tell};
 use crate::exec::ranks::{Ranks, Role, Shard};
-use crate::exec::{Forward, Promise, memory};
-use context::{CELL_BLOCK, Context, KvType, Pools, Shape};
+use crate::exec::{Forward, Promise, cores, memory};
+use context::{CELL_BLOCK, Context, KvType, Shape, Workers};
 use devices::Gpus;
 use ffi::Model;
 use gpus::Layout;
@@ -68,7 +67,7 @@ pub struct ModelInfo {
     pub sliding_window: u32,
     /// Where KV lives.
     pub plan: KvPlan,
-    /// Most threads that compute its passes, those of ranks included.
+    /// Threads that compute its passes, those of ranks included.
     pub threads: u32,
     /// GPUs compute all of its layers, so that the machine's cores have little to do with passes.
     pub on_gpus: bool,
@@ -79,11 +78,11 @@ pub struct ModelInfo {
 /// A model that is loaded, before anything computes.
 struct Parts {
     model: Arc<Model>,
-    pools: Arc<Pools>,
+    workers: Arc<Workers>,
     layout: Layout,
     /// All of it lies in this machine's memory.
     on_host: bool,
-    /// Most threads that compute its passes, those of ranks included.
+    /// Threads that compute its passes, those of ranks included.
     threads: u32,
     /// Tokens of context that it was trained for, and most sequences that may run at a time.
     trained: u32,
@@ -108,7 +107,7 @@ impl Parts {
                 "{cells} cells of {kv} are too large a tensor for the GPU, which takes {most}"
             ));
         }
-        Context::new(&self.model, shape, &self.pools)
+        Context::new(&self.model, shape, &self.workers)
     }
 }
 
@@ -134,7 +133,7 @@ fn load(
     of: &ModelFile<'_>,
     on: On,
     gpus: &mut Gpus,
-    pools: Option<&Arc<Pools>>,
+    workers: Option<&Arc<Workers>>,
     tell: Tell<'_>,
 ) -> Result<Loaded> {
     let ModelFile { gguf, config } = *of;
@@ -152,19 +151,27 @@ fn load(
         return Err(refused(gguf, "is no model that generates text"));
     }
     gpus.loaded(&layout.weights);
-    let sizes = pool_sizes(config, on.is_here(), layout.whole());
-    let pools = match pools.filter(|pools| pools.sizes() == sizes) {
-        Some(pools) => Arc::clone(pools),
-        None => Pools::new(&sizes).map_err(Error::Executor)?,
+    let count = worker_count(config, on.is_here(), layout.whole());
+    let workers = match workers.filter(|workers| workers.size() == count) {
+        Some(workers) => Arc::clone(workers),
+        None => Workers::team(count).map_err(Error::Executor)?,
     };
     let largest = gpus.largest_tensor(&layout.placement);
-    let threads = if on.is_here() { sizes[0] } else { threads(config) };
+    let threads = if on.is_here() { count } else { threads(config) };
     let (trained, sequences) = (file.trained, file.sequences);
     let on_host = on.is_here() && layout.on_gpus() == 0;
     let parts =
-        Parts { model, pools, layout, on_host, threads, trained, sequences, row: file.kv_row, largest };
+        Parts { model, workers, layout, on_host, threads, trained, sequences, row: file.kv_row, largest };
     tell(format!("probing {}: are rows equal whatever shares a pass?", on.name()));
-    let found = look(gguf, &parts, config)?;
+    let mut parts = parts;
+    let (found, covered) = kernels::cover(|| look(gguf, &parts, config));
+    let mut found = found?;
+    // The scans of models with a state have no kernel either.
+    if (!covered || parts.model.is_recurrent()) && parts.on_host && count > 1 {
+        log::info!("some of what it computes has no kernel here: llama.cpp's own threads share all");
+        parts.workers = Workers::pool(count).map_err(Error::Executor)?;
+        found = look(gguf, &parts, config)?;
+    }
     Ok(Loaded { found, context: longest_context(config, parts.trained), parts, on })
 }
 
@@ -193,7 +200,7 @@ pub fn open(gguf: &Path, config: &Config, draft: Option<&ModelFile<'_>>, tell: T
         load(&ModelFile { gguf, config }, On::new(ranks.as_ref(), Role::Target), &mut gpus, None, tell)?;
     gpus.log(&config.engine, &target.parts.layout);
     let on = On::new(ranks.as_ref(), Role::Draft);
-    let drafting = draft.map(|draft| load(draft, on, &mut gpus, Some(&target.parts.pools), tell));
+    let drafting = draft.map(|draft| load(draft, on, &mut gpus, Some(&target.parts.workers), tell));
     let drafting = drafting.transpose().map_err(of_draft)?;
     let pair = Pair { target: &target, config, draft: draft.zip(drafting.as_ref()) };
     let opened = pair.open(free, &gpus, tell)?;
@@ -233,10 +240,11 @@ fn longest_context(config: &Config, trained: u32) -> u32 {
 }
 
 fn describe(Loaded { parts, found, on, .. }: &Loaded, plan: &KvPlan, gpus: &Gpus) -> ModelInfo {
-    let Parts { model, pools, layout, .. } = parts;
+    let Parts { model, workers, layout, .. } = parts;
     let kv = if plan.home == KvHome::Pool { "one pool" } else { "slots" };
-    let threads = if found.any_threads { "up to " } else { "" }.to_owned() + &pools.sizes()[0].to_string();
-    let workers = on.summary().unwrap_or_else(|| format!("{threads} threads"));
+    let threads = workers.size();
+    let workers =
+        on.summary().unwrap_or_else(|| format!("{threads} thread{}", if threads == 1 { "" } else { "s" }));
     let summary = format!(
         "llama.cpp: {}, {:.1} MiB; {}KV {} in {kv}; {workers}",
         // What the library calls a model of a size that it does not know.
@@ -281,21 +289,19 @@ fn mib(bytes: f64) -> f64 {
     bytes / f64::from(1 << 20)
 }
 
-/// Threads of the pools: the configured number alone, or numbers to choose from.
-/// One where ranks compute, or GPUs all layers (`whole`): what is left to do is little, and threads that wait would spin.
-fn pool_sizes(config: &Config, here: bool, whole: bool) -> Vec<u32> {
+/// Threads that compute here. One where ranks compute, or GPUs all layers (`whole`): what is left to do is little, and threads
+/// that wait would spin.
+fn worker_count(config: &Config, here: bool, whole: bool) -> u32 {
     match config.engine.threads {
-        _ if !here => vec![1],
-        0 if whole => vec![1],
-        0 => threads::sizes(threads(config)),
-        threads => vec![threads],
+        _ if !here => 1,
+        0 if whole => 1,
+        _ => threads(config),
     }
 }
 
-/// The engine's most threads on the CPU: as configured, or the cores that this process may use.
+/// The engine's threads on the CPU: as configured, or the physical cores that this process may use.
 pub fn threads(config: &Config) -> u32 {
-    let cores = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    if config.engine.threads > 0 { config.engine.threads } else { u32::try_from(cores()).unwrap_or(1) }
+    if config.engine.threads > 0 { config.engine.threads } else { cores::physical() }
 }
 
 fn refused(gguf: &Path, why: &str) -> Error {

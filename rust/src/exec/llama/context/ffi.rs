@@ -2,6 +2,7 @@
 
 use super::{Batch, CELL_BLOCK, DecodeError, KvType, MAX_SEQUENCES, PASS_TOKENS, Shape};
 use crate::exec::llama::ffi::{Model, logged};
+use crate::exec::llama::kernels::team::Team;
 use crate::exec::llama::pages::ffi::{Pages, laid_out};
 use crate::types::Token;
 use llama_cpp_sys_2 as sys;
@@ -11,62 +12,80 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Rounds of spinning (131,072 each) before a thread that waits for the next pass sleeps: enough for the pause
-/// between two steps, and an idle server leaves its cores alone.
+/// Rounds of spinning (131,072 each) before a thread of ggml's that waits for the next pass sleeps.
 const POLL: u32 = 1;
 /// Most threads of a pool (`GGML_MAX_N_THREADS`).
 const MAX_THREADS: u32 = 512;
 
-/// Threads that compute: a pool of each size that passes may take. Contexts of one owner that compute in turns share them: a
-/// second one's idle threads would spin beside the first one's working ones. The library lets the threads of a pool that a
-/// context leaves sleep; those of one pool that a smaller pass has no work for would spin.
-pub struct Pools {
-    /// Never empty.
-    pools: Vec<NonNull<sys::ggml_threadpool>>,
-    sizes: Vec<u32>,
+/// Threads that compute passes. Contexts of one owner that compute in turns share them.
+pub enum Workers {
+    /// Our own, which share what there are kernels of ours for.
+    Team(Team),
+    /// ggml's, which share everything, and wait for each other after every node.
+    Pool(Pool),
+}
+
+impl Workers {
+    /// So many of our own.
+    ///
+    /// # Errors
+    /// Where they cannot be started.
+    pub fn team(threads: u32) -> Result<Arc<Self>, String> {
+        let team = Team::new(threads.clamp(1, MAX_THREADS));
+        team.map(|team| Arc::new(Workers::Team(team)))
+            .map_err(|e| format!("cannot start {threads} threads: {e}"))
+    }
+
+    /// So many of ggml's.
+    ///
+    /// # Errors
+    /// Where they cannot be started.
+    pub fn pool(threads: u32) -> Result<Arc<Self>, String> {
+        Pool::new(threads).map(|pool| Arc::new(Workers::Pool(pool)))
+    }
+
+    /// Threads.
+    pub fn size(&self) -> u32 {
+        match self {
+            Workers::Team(team) => u32::try_from(team.size()).unwrap_or(u32::MAX),
+            Workers::Pool(pool) => pool.threads,
+        }
+    }
+}
+
+/// Threads of ggml's.
+pub struct Pool {
+    pool: NonNull<sys::ggml_threadpool>,
+    threads: u32,
 }
 
 // SAFETY: a pool belongs to no thread, and the contexts that share it compute in turns (see `Context::new`).
-unsafe impl Send for Pools {}
-// SAFETY: as above; nothing is done through a shared reference but to attach one.
-unsafe impl Sync for Pools {}
+unsafe impl Send for Pool {}
+// SAFETY: as above; nothing is done through a shared reference but to attach it.
+unsafe impl Sync for Pool {}
 
-impl Pools {
-    /// Starts pools of so many threads each.
-    ///
-    /// # Errors
-    /// Where they cannot be started, or none are asked for.
-    pub fn new(sizes: &[u32]) -> Result<Arc<Self>, String> {
-        let mut pools = Pools { pools: Vec::new(), sizes: Vec::new() };
-        for threads in sizes.iter().map(|n| (*n).clamp(1, MAX_THREADS)) {
-            // SAFETY: the parameters are the library's own defaults for this number of threads.
-            let pool = unsafe {
-                let mut params = sys::ggml_threadpool_params_default(threads.cast_signed());
-                params.poll = POLL;
-                sys::ggml_threadpool_new(&raw mut params)
-            };
-            pools.pools.push(NonNull::new(pool).ok_or_else(|| format!("cannot start {threads} threads"))?);
-            pools.sizes.push(threads);
-        }
-        if pools.pools.is_empty() { Err("no threads".into()) } else { Ok(Arc::new(pools)) }
-    }
-
-    /// Numbers of threads, as given.
-    pub fn sizes(&self) -> &[u32] {
-        &self.sizes
+impl Pool {
+    fn new(threads: u32) -> Result<Self, String> {
+        let threads = threads.clamp(1, MAX_THREADS);
+        // SAFETY: the parameters are the library's own defaults for this number of threads.
+        let pool = unsafe {
+            let mut params = sys::ggml_threadpool_params_default(threads.cast_signed());
+            params.poll = POLL;
+            sys::ggml_threadpool_new(&raw mut params)
+        };
+        let pool = NonNull::new(pool).ok_or_else(|| format!("cannot start {threads} threads"))?;
+        Ok(Pool { pool, threads })
     }
 }
 
-impl Drop for Pools {
+impl Drop for Pool {
     fn drop(&mut self) {
-        for pool in &self.pools {
-            // SAFETY: made by `new`, freed once; every context that uses it holds it alive.
-            unsafe { sys::ggml_threadpool_free(pool.as_ptr()) };
-        }
+        // SAFETY: made by `new`, freed once; every context that uses it holds it alive.
+        unsafe { sys::ggml_threadpool_free(self.pool.as_ptr()) };
     }
 }
 
-/// A context, its thread pools and its batch.
+/// A context, its threads and its batch.
 pub struct Context {
     context: NonNull<sys::llama_context>,
     memory: sys::llama_memory_t,
@@ -82,7 +101,7 @@ pub struct Context {
     pages: Option<Pages>,
     // Below: dropped after the context, which points into them.
     beats: Option<Arc<AtomicU64>>,
-    pools: Arc<Pools>,
+    workers: Arc<Workers>,
     _model: Arc<Model>,
 }
 
@@ -90,39 +109,31 @@ pub struct Context {
 unsafe impl Send for Context {}
 
 impl Context {
-    /// Makes a context with flash attention that computes on the first of `pools`. Contexts that share them must be used by
-    /// one thread, or in turns.
+    /// Makes a context with flash attention that computes on these threads. Contexts that share them must be used by one
+    /// thread, or in turns.
     ///
     /// # Errors
     /// The library's reason, e.g. too little memory or a head size that `kv` cannot hold.
-    pub fn new(model: &Arc<Model>, shape: &Shape, pools: &Arc<Pools>) -> Result<Self, String> {
+    pub fn new(model: &Arc<Model>, shape: &Shape, workers: &Arc<Workers>) -> Result<Self, String> {
         let room = 1..=u32::MAX / 2;
         if !(1..=MAX_SEQUENCES).contains(&shape.sequences) || !room.contains(&shape.cells) {
             return Err(format!("{} sequences in {} cells are out of range", shape.sequences, shape.cells));
         }
-        let params = context_params(shape, pools.sizes[0].cast_signed());
+        let params = context_params(shape, workers);
         // SAFETY: the model is alive; the parameters hold no pointers.
         let make = || unsafe { sys::llama_init_from_model(model.model.as_ptr(), params) };
         let ((context, why), pages) =
             if shape.paged { laid_out(|| logged(make)) } else { (logged(make), None) };
         let context = NonNull::new(context).ok_or(why)?;
-        let mut context = Self::wrap(model, context, pools, shape.shared);
+        let mut context = Self::wrap(model, context, workers, shape.shared);
         context.pages = pages;
-        // Without a pool, threads would be made for every pass.
-        context.compute_on(0);
-        Ok(context)
-    }
-
-    /// Takes the pool with this index for the next passes; none where there is no such pool.
-    pub fn compute_on(&mut self, index: usize) {
-        let (Some(pool), Some(threads)) = (self.pools.pools.get(index), self.pools.sizes.get(index)) else {
-            return;
-        };
-        // SAFETY: both are alive, and the pools are dropped after the context.
-        unsafe {
-            sys::llama_attach_threadpool(self.context.as_ptr(), pool.as_ptr(), pool.as_ptr());
-            sys::llama_set_n_threads(self.context.as_ptr(), threads.cast_signed(), threads.cast_signed());
+        if let Workers::Pool(Pool { pool, .. }) = &**workers {
+            // SAFETY: both are alive, and the threads are dropped after the context.
+            unsafe {
+                sys::llama_attach_threadpool(context.context.as_ptr(), pool.as_ptr(), pool.as_ptr());
+            }
         }
+        Ok(context)
     }
 
     /// Lets the counter grow with every piece of a pass.
@@ -133,15 +144,10 @@ impl Context {
         unsafe { sys::llama_set_abort_callback(self.context.as_ptr(), Some(beat), data) };
     }
 
-    /// Numbers of threads to compute on, by index.
-    pub fn threads(&self) -> &[u32] {
-        self.pools.sizes()
-    }
-
     fn wrap(
         model: &Arc<Model>,
         context: NonNull<sys::llama_context>,
-        pools: &Arc<Pools>,
+        workers: &Arc<Workers>,
         shared: bool,
     ) -> Self {
         let c = context.as_ptr();
@@ -161,7 +167,7 @@ impl Context {
             hidden: false,
             pages: None,
             beats: None,
-            pools: Arc::clone(pools),
+            workers: Arc::clone(workers),
             _model: Arc::clone(model),
         }
     }
@@ -287,7 +293,11 @@ impl Context {
             logits: b.outputs.as_mut_ptr(),
         };
         // SAFETY: `push` checked every token, sequence and the length; the lists have `n` entries and are only read.
-        let (code, why) = logged(|| unsafe { sys::llama_decode(self.context.as_ptr(), batch) });
+        let decode = || logged(|| unsafe { sys::llama_decode(self.context.as_ptr(), batch) });
+        let (code, why) = match &*self.workers {
+            Workers::Team(team) => team.during(decode),
+            Workers::Pool(_) => decode(),
+        };
         match code {
             0 => Ok(()),
             1 => Err(DecodeError::NoCells(n)),
@@ -381,7 +391,8 @@ unsafe fn row<'a>(start: *const f32, len: usize) -> Option<&'a [f32]> {
     (!start.is_null()).then(|| unsafe { std::slice::from_raw_parts(start, len) })
 }
 
-fn context_params(shape: &Shape, threads: i32) -> sys::llama_context_params {
+fn context_params(shape: &Shape, workers: &Workers) -> sys::llama_context_params {
+    let threads = if let Workers::Pool(pool) = workers { pool.threads.cast_signed() } else { 1 };
     // SAFETY: takes nothing.
     let mut params = unsafe { sys::llama_context_default_params() };
     // A batch must have room for one output of every sequence.

@@ -102,11 +102,11 @@ impl Job {
         thread_local! {
             static SCRATCH: RefCell<Scratch> = RefCell::default();
         }
-        let threads = params.threads();
-        let each = self.unit_rows(threads);
+        let workers = params.workers();
+        let each = self.unit_rows(workers);
         let units = self.units(each);
-        SCRATCH.with_borrow_mut(|scratch| {
-            params.share(units, units.div_ceil(threads * PARTS), |range| {
+        params.share(units, units.div_ceil(workers * PARTS), |range, _| {
+            SCRATCH.with_borrow_mut(|scratch| {
                 for unit in range {
                     // SAFETY: the caller's promise; units write different rows.
                     unsafe { (self.attend)(&self.attention, &self.unit(unit, each), scratch) };
@@ -174,6 +174,9 @@ unsafe fn avx2<C: Cells>(attention: &Attention, unit: &Unit, scratch: &mut Scrat
     // SAFETY: the caller's promise.
     unsafe { attend::<Narrow<Avx2>, C>(attention, unit, scratch) }
 }
+
+// SAFETY: what a job reads is not written while it is computed, and units write different rows.
+unsafe impl Sync for Job {}
 
 #[cfg(test)]
 impl Job {

@@ -6,6 +6,7 @@ use super::cells::Bytes;
 use super::floats::{Bf16, F16};
 use super::graph::{Graph, Heads};
 use super::scalar::Scalar;
+use super::tests::workers;
 use super::unit::{Attention, Scratch, Unit};
 use llama_cpp_sys_2 as sys;
 use proptest::prelude::*;
@@ -81,9 +82,9 @@ proptest! {
             unsafe { job.compute_by(kernel, each) };
             prop_assert_eq!(&outputs(&graph), &plain);
         }
-        for threads in 1..4 {
+        for (threads, team) in workers() {
             let before = super::Counter::Attentions.read();
-            graph.compute(threads);
+            team.during(|| graph.compute(threads));
             prop_assert!(super::Counter::Attentions.read() > before);
             prop_assert_eq!(&outputs(&graph), &plain);
         }

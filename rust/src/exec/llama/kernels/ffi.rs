@@ -5,20 +5,22 @@
 //! start looks whether they are still called as written here. Nothing in them may panic, which would end the process.
 
 use super::Counter;
+use super::team::{self, Piece, Team};
 use llama_cpp_sys_2 as sys;
 use std::cell::Cell;
 use std::ffi::{c_char, c_int, c_void};
 use std::ops::Range;
+use std::sync::atomic::Ordering;
 
 /// `ggml_compute_params`: a thread's view of a computation.
 #[repr(C)]
 pub(super) struct Params {
-    ith: c_int,
-    nth: c_int,
-    wsize: usize,
-    wdata: *mut c_void,
-    threadpool: *mut c_void,
-    use_ref: bool,
+    pub(super) ith: c_int,
+    pub(super) nth: c_int,
+    pub(super) wsize: usize,
+    pub(super) wdata: *mut c_void,
+    pub(super) threadpool: *mut c_void,
+    pub(super) use_ref: bool,
 }
 
 unsafe extern "C" {
@@ -48,6 +50,7 @@ impl Params {
         self.ith.unsigned_abs() as usize
     }
 
+    /// ggml's threads, each of which computes the node's own part of what is not shared.
     pub(super) fn threads(&self) -> usize {
         self.nth.unsigned_abs() as usize
     }
@@ -57,19 +60,69 @@ impl Params {
         self.wdata.cast()
     }
 
-    /// Waits for all threads, then hands out `items` to them in parts of `each`: a thread that is held up takes fewer.
-    pub(super) fn share(&self, items: usize, each: usize, mut compute: impl FnMut(Range<usize>)) {
+    /// Calls `compute` with parts of `items`, of `each`, and the number of the thread that computes them, below
+    /// [`workers`](Params::workers). With threads of ggml's, waits for all of them first.
+    pub(super) fn share(&self, items: usize, each: usize, compute: impl Fn(Range<usize>, usize) + Sync) {
+        let part = |index: usize| index * each..items.min((index + 1) * each);
+        if self.nth == 1 {
+            let alone = || compute(0..items, 0);
+            let run =
+                |team: &Team| team.run(items.div_ceil(each), &|p: Piece| compute(part(p.index), p.thread));
+            return team::current(run).unwrap_or_else(alone);
+        }
         // SAFETY: the pool lives as long as the computation.
         unsafe {
             if self.ith == 0 {
                 ggml_threadpool_chunk_set(self.threadpool, self.nth);
             }
             ggml_barrier(self.threadpool);
-            let mut part = self.thread();
-            while part * each < items {
-                compute(part * each..items.min((part + 1) * each));
-                part = ggml_threadpool_chunk_add(self.threadpool, 1).unsigned_abs() as usize;
+            let mut index = self.thread();
+            while index * each < items {
+                compute(part(index), self.thread());
+                index = ggml_threadpool_chunk_add(self.threadpool, 1).unsigned_abs() as usize;
             }
+        }
+    }
+
+    /// Threads that compute a node: ggml's, or those of the team that the one of ggml's hands it out to.
+    pub(super) fn workers(&self) -> usize {
+        workers(self.nth)
+    }
+}
+
+/// As [`Params::workers`], where ggml has so many threads.
+fn workers(threads: c_int) -> usize {
+    let team = if threads == 1 { team::current(Team::size) } else { None };
+    team.unwrap_or(threads.unsigned_abs() as usize)
+}
+
+/// Asks the system for short turns: who waits for a core then gets it soon (Linux 6.12; before that nothing changes).
+pub(super) fn slice() {
+    /// `sched_attr`, up to what is set.
+    #[repr(C)]
+    #[derive(Default)]
+    struct Attributes {
+        size: u32,
+        policy: u32,
+        flags: u64,
+        nice: i32,
+        priority: u32,
+        runtime: u64,
+        deadline: u64,
+        period: u64,
+    }
+    const NANOSECONDS: u64 = 100_000;
+    thread_local!(static ASKED: Cell<bool> = const { Cell::new(false) });
+    if ASKED.replace(true) {
+        return;
+    }
+    let mut own = Attributes::default();
+    let size = size_of::<Attributes>() as u32;
+    // SAFETY: both calls are about this thread and get a structure of the size that they are told.
+    unsafe {
+        if libc::syscall(libc::SYS_sched_getattr, 0, &raw mut own, size, 0) == 0 && own.policy == 0 {
+            (own.size, own.runtime) = (size, NANOSECONDS);
+            libc::syscall(libc::SYS_sched_setattr, 0, &raw const own, 0);
         }
     }
 }
@@ -101,7 +154,7 @@ pub(super) unsafe extern "C" fn ggml_tiled_wdata_size(threads: c_int, node: *mut
     #[cfg(target_arch = "x86_64")]
     // SAFETY: the caller's promise.
     unsafe {
-        let threads = threads.unsigned_abs() as usize;
+        let threads = workers(threads);
         Job::of(node).map_or(0, |job| match (*node).op {
             sys::GGML_OP_MUL_MAT => job.shared_bytes(threads),
             _ => threads * job.own_bytes(usize::try_from((*node).ne[2]).unwrap_or(0)),
@@ -112,6 +165,19 @@ pub(super) unsafe extern "C" fn ggml_tiled_wdata_size(threads: c_int, node: *mut
     unsafe {
         ggml_tiled_wdata_size_stock(threads, node)
     }
+}
+
+/// Counts the multiplications of a product; of experts, for each of them.
+#[cfg(target_arch = "x86_64")]
+unsafe fn count_work(params: &Params, node: *const sys::ggml_tensor, own: bool) {
+    if params.ith != 0 {
+        return;
+    }
+    // SAFETY: a node of a graph, which has operands.
+    let (node, row) = unsafe { (&*node, (*(*node).src[0]).ne[0]) };
+    let work = node.ne.iter().product::<i64>().saturating_mul(row).unsigned_abs();
+    super::ALL.fetch_add(work, Ordering::Relaxed);
+    super::OTHERS.fetch_add(if own { 0 } else { work }, Ordering::Relaxed);
 }
 
 /// A matrix product; false: not computed.
@@ -127,8 +193,10 @@ pub(super) unsafe extern "C" fn ggml_compute_forward_mul_mat_tiled(
     // SAFETY: the caller's promise.
     unsafe {
         let params = &*params;
-        let Some(job) = Job::of(node).filter(|_| !params.use_ref) else { return false };
-        if params.wsize < job.shared_bytes(params.threads()) {
+        let job = Job::of(node).filter(|_| !params.use_ref);
+        count_work(params, node, job.is_some());
+        let Some(job) = job else { return false };
+        if params.wsize < job.shared_bytes(params.workers()) {
             return false;
         }
         Counter::Products.count(params.ith == 0);
@@ -159,9 +227,9 @@ pub(super) unsafe extern "C" fn ggml_compute_forward_mul_mat_id_tiled(
     // SAFETY: the caller's promise.
     unsafe {
         let (params, node) = (&*params, &*node);
-        let Some(job) = Job::of(node).filter(|_| !params.use_ref && tokens <= node.ne[2]) else {
-            return false;
-        };
+        let job = Job::of(node).filter(|_| !params.use_ref && tokens <= node.ne[2]);
+        count_work(params, node, job.is_some());
+        let Some(job) = job else { return false };
         let (Ok(expert), Ok(tokens), Ok(most)) =
             (usize::try_from(expert), usize::try_from(tokens), usize::try_from(node.ne[2]))
         else {
@@ -169,6 +237,7 @@ pub(super) unsafe extern "C" fn ggml_compute_forward_mul_mat_id_tiled(
         };
         let experts = &*node.src[0];
         let weights = experts.data.cast_const().cast::<u8>().add(expert * experts.nb[2]);
+        // ggml's threads have records of their own; a team shares them.
         let own = scratch.cast::<u8>().add(params.thread() * job.own_bytes(most));
         Counter::Products.count(params.ith == 0);
         job.compute_expert(params, weights, (places.cast(), tokens), own);
@@ -198,6 +267,7 @@ pub(super) unsafe extern "C" fn ggml_compute_forward_flash_attn_ext(
             job.compute(&*params);
             return;
         }
+        super::STOCK_ATTENTIONS.fetch_add(1, Ordering::Relaxed);
         ggml_compute_forward_flash_attn_ext_stock(params, node);
     }
 }

@@ -154,6 +154,38 @@ impl Graph {
         graph
     }
 
+    /// What models compute beside products, one after the other, of 64 values for each of 8 heads and 100 tokens.
+    pub(super) fn light(random: &mut dyn FnMut() -> f32) -> Self {
+        let mut graph = Self::new().unwrap();
+        let shape = [64, 8, 100, 1];
+        let (x, y) = (
+            graph.random(sys::GGML_TYPE_F32, shape, random),
+            graph.random(sys::GGML_TYPE_F32, shape, random),
+        );
+        let weights = graph.random(sys::GGML_TYPE_F32, [64, 1, 1, 1], random);
+        let positions = graph.tensor(sys::GGML_TYPE_I32, [100, 1, 1, 1], &Vec::from_iter(0..100i32));
+        let picked = graph.tensor(
+            sys::GGML_TYPE_I32,
+            [900, 1, 1, 1],
+            &Vec::from_iter((0..900i32).map(|i| i * 7 % 800)),
+        );
+        let context = graph.context.as_ptr();
+        // SAFETY: tensors of this context, of shapes that suit each other.
+        graph.result = unsafe {
+            let rotated = sys::ggml_rope(context, x, positions, 64, 0);
+            let normed = sys::ggml_mul(context, sys::ggml_rms_norm(context, rotated, 1e-5), weights);
+            let normed = sys::ggml_norm(context, normed, 1e-5);
+            let gated = sys::ggml_swiglu_split(context, normed, y);
+            let scaled = sys::ggml_silu(context, sys::ggml_scale(context, gated, 0.5));
+            let likely = sys::ggml_soft_max(context, sys::ggml_add(context, scaled, x));
+            let turned = sys::ggml_cont(context, sys::ggml_permute(context, likely, 0, 2, 1, 3));
+            let half =
+                sys::ggml_cast(context, sys::ggml_reshape_2d(context, turned, 64, 800), sys::GGML_TYPE_F16);
+            sys::ggml_get_rows(context, half, picked)
+        };
+        graph
+    }
+
     /// Attention of random queries over random keys and values.
     pub(super) fn attention(shape: &Heads, random: &mut dyn FnMut() -> f32) -> Self {
         let mut graph = Self::new().unwrap();

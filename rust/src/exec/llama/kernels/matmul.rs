@@ -11,6 +11,8 @@ use std::ptr;
 const ALIGNED: usize = 64;
 /// Parts for each thread that rows are handed out in.
 const PARTS: usize = 4;
+/// Chunks of activations that a thread packs in less time than handing them out takes.
+const LEAST_CHUNKS: usize = 64;
 
 /// A product that there is a kernel for.
 pub(super) struct Job {
@@ -99,24 +101,54 @@ impl Job {
     /// The node's operands are computed, and all threads of `params` call this.
     pub(super) unsafe fn compute(mut self, params: &Params) {
         let (me, threads) = (params.thread(), params.threads());
-        let Product { chunks, rows, tokens, .. } = self.product;
+        let chunks = self.product.chunks;
+        self.product.records = aligned(params.workspace());
+        let this = &self;
         // SAFETY: the workspace has `shared_bytes`; threads write different chunks, then different rows.
         unsafe {
-            let work = aligned(params.workspace());
-            self.product.records = work;
-            let records = self.entry.record_bytes(chunks, tokens.count).next_multiple_of(ALIGNED);
-            let sums = work.add(records + me * Entry::sum_bytes(tokens.count)).cast::<f32>();
-            (self.entry.pack)(&self.product, chunks * me / threads..chunks * (me + 1) / threads);
-            let part = rows.div_ceil(TILE * threads * PARTS) * TILE;
-            params.share(rows, part, |range| self.entry.tiles(self.isa)(&self.product, range, sums));
+            if threads == 1 {
+                this.pack(params);
+            } else {
+                (this.entry.pack)(&this.product, chunks * me / threads..chunks * (me + 1) / threads);
+            }
+            this.share_rows(params);
         }
     }
 
-    /// Computes this thread's part of an expert's product.
+    /// Packs all activations, handing them out where that pays.
+    ///
+    /// # Safety
+    /// As for [`compute`](Job::compute); ggml has one thread.
+    unsafe fn pack(&self, params: &Params) {
+        let Product { chunks, tokens, .. } = self.product;
+        let parts = params.workers().min(tokens.count * chunks / LEAST_CHUNKS).max(1);
+        // SAFETY: parts are different chunks.
+        params.share(chunks, chunks.div_ceil(parts), |range, _| unsafe {
+            (self.entry.pack)(&self.product, range)
+        });
+    }
+
+    /// Computes the tiles of all rows, from records that lie at `product.records`.
+    ///
+    /// # Safety
+    /// As for [`compute`](Job::compute).
+    unsafe fn share_rows(&self, params: &Params) {
+        let Product { chunks, rows, tokens, records, .. } = self.product;
+        let records_end = self.entry.record_bytes(chunks, tokens.count).next_multiple_of(ALIGNED);
+        // Behind the records, each thread has sums of its own.
+        let sums = Sums { first: records.wrapping_add(records_end), each: Entry::sum_bytes(tokens.count) };
+        let part = rows.div_ceil(TILE * params.workers() * PARTS) * TILE;
+        // SAFETY: parts are different rows, and no two are computed by one thread at a time.
+        params.share(rows, part, |range, thread| unsafe {
+            self.entry.tiles(self.isa)(&self.product, range, sums.of(thread));
+        });
+    }
+
+    /// Computes an expert's product: this thread's part of it, or all, together with the team.
     ///
     /// # Safety
     /// As for [`compute`](Job::compute); `picked` has slot and row of `count` tokens, and `scratch` [`own_bytes`](Job::own_bytes) of
-    /// as many for each thread.
+    /// as many, for each worker behind this thread's place in it.
     pub(super) unsafe fn compute_expert(
         mut self,
         params: &Params,
@@ -128,18 +160,42 @@ impl Job {
         self.product.weights = weights;
         self.product.tokens.picked = picked;
         self.product.tokens.count = count;
-        let tiles = self.product.rows.div_ceil(TILE);
-        let range = tiles * me / threads * TILE..self.product.rows.min(tiles * (me + 1) / threads * TILE);
+        self.product.records = aligned(scratch);
+        let this = &self;
         // SAFETY: the caller's promise.
         unsafe {
-            let work = aligned(scratch);
-            self.product.records = work;
-            let records = self.entry.record_bytes(self.product.chunks, count).next_multiple_of(ALIGNED);
-            (self.entry.pack)(&self.product, 0..self.product.chunks);
-            self.entry.tiles(self.isa)(&self.product, range, work.add(records).cast());
+            if threads == 1 {
+                this.pack(params);
+                this.share_rows(params);
+                return;
+            }
+            let tiles = this.product.rows.div_ceil(TILE);
+            let range = tiles * me / threads * TILE..this.product.rows.min(tiles * (me + 1) / threads * TILE);
+            let records = this.entry.record_bytes(this.product.chunks, count).next_multiple_of(ALIGNED);
+            (this.entry.pack)(&this.product, 0..this.product.chunks);
+            this.entry.tiles(this.isa)(&this.product, range, this.product.records.add(records).cast());
         }
     }
 }
+
+/// Room for each thread's sums.
+#[derive(Clone, Copy)]
+struct Sums {
+    first: *mut u8,
+    each: usize,
+}
+
+// SAFETY: only a place; who writes there is `share_rows`' promise.
+unsafe impl Sync for Sums {}
+
+impl Sums {
+    fn of(&self, thread: usize) -> *mut f32 {
+        self.first.wrapping_add(thread * self.each).cast()
+    }
+}
+
+// SAFETY: what a job reads is not written while it is computed, and its threads write different rows.
+unsafe impl Sync for Job {}
 
 /// Whether all tokens are as far from each other as the first two.
 fn even(x: &sys::ggml_tensor) -> bool {

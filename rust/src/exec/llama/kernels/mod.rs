@@ -7,6 +7,8 @@
 mod ffi;
 mod graph;
 mod known;
+mod light;
+pub(super) mod team;
 
 #[cfg(target_arch = "x86_64")]
 mod activations;
@@ -47,7 +49,25 @@ pub(super) use known::{check, check_on};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 static PRODUCTS: AtomicU64 = AtomicU64::new(0);
+/// Multiplications of all products, and of those that have no kernel here.
+static ALL: AtomicU64 = AtomicU64::new(0);
+static OTHERS: AtomicU64 = AtomicU64::new(0);
+/// Attentions that have none.
+static STOCK_ATTENTIONS: AtomicU64 = AtomicU64::new(0);
 static ATTENTIONS: AtomicU64 = AtomicU64::new(0);
+
+/// Whether most of what `compute` multiplies has a kernel here, and all attention. What has none is ggml's, which a team does
+/// not share.
+pub(super) fn cover<T>(compute: impl FnOnce() -> T) -> (T, bool) {
+    /// Part of the multiplications that may have no kernel.
+    const FEW: u64 = 20;
+    let read = || [&ALL, &OTHERS, &STOCK_ATTENTIONS].map(|count| count.load(Ordering::Relaxed));
+    let before = read();
+    let computed = compute();
+    let [all, others, attentions] = read();
+    let few = (others - before[1]) * FEW <= all - before[0];
+    (computed, few && attentions == before[2])
+}
 
 /// What was computed here.
 #[derive(Debug, Clone, Copy)]

@@ -10,6 +10,7 @@ use super::lanes::{Avx512Vnni, Narrow};
 use super::product::{Kernel, Product, Quantised, TILE, Tokens, tiles};
 use super::scalar::Scalar;
 use super::table::{Entry, Isa, Tiles};
+use super::team::Team;
 use llama_cpp_sys_2 as sys;
 use proptest::prelude::*;
 use std::ops::Range;
@@ -216,12 +217,12 @@ fn graphs_of_ggml_use_the_kernels() {
         let weights = quantised(ty, rows, row, 7);
         let values: Vec<f32> = (0..row * count).map(|i| known::value(i) as f32).collect();
         let plain = outputs_of((&weights, ty, rows), (&values, count, row / CHUNK), (1, scalar(ty)));
-        for threads in 1..4 {
+        for (threads, team) in workers() {
             let before = super::Counter::Products.read();
             let operand = Operand { ty, shape: [row, rows, 1], bytes: &weights };
-            let got = Graph::product(&operand, &values).unwrap().compute(threads);
+            let got = team.during(|| Graph::product(&operand, &values).unwrap().compute(threads));
             assert!(super::Counter::Products.read() > before);
-            assert_eq!(bits(&got), bits(&plain), "type {ty}, {threads} threads");
+            assert_eq!(bits(&got), bits(&plain), "type {ty}, {threads} threads, a team of {}", team.size());
         }
         let exact = exact_product(&weights, (ty, rows, row), &values);
         for (got, (want, size)) in plain.iter().zip(exact) {
@@ -260,9 +261,10 @@ fn experts_of_mixtures_use_the_kernels() {
         let ids: Vec<i32> = (0..count).flat_map(|t| [t % 4, (t + 1 + t % 3) % 4]).collect();
         for slots in [1, used] {
             let values = floats(5, row * slots * count as usize);
-            for threads in 1..4 {
+            for (threads, team) in workers() {
                 let operand = Operand { ty, shape: [row, rows, experts], bytes: &weights };
-                let got = Graph::experts(&operand, (&values, slots), (&ids, used)).compute(threads);
+                let graph = Graph::experts(&operand, (&values, slots), (&ids, used));
+                let got = team.during(|| graph.compute(threads));
                 for (i, id) in ids.iter().enumerate() {
                     let matrix = &weights[*id as usize * each..][..each];
                     let at = (i / used * slots + i % used % slots) * row;
@@ -270,11 +272,32 @@ fn experts_of_mixtures_use_the_kernels() {
                     assert_eq!(
                         bits(&got[i * rows..][..rows]),
                         bits(&alone),
-                        "type {ty}, {threads} threads, {i}"
+                        "type {ty}, {threads} threads, a team of {}, {i}",
+                        team.size()
                     );
                 }
             }
         }
+    }
+}
+
+/// Threads of ggml's, each with a team of that many: one of the two computes.
+pub(super) fn workers() -> Vec<(i32, Team)> {
+    [(1, 1), (2, 1), (3, 1), (1, 2), (1, 5)].map(|(threads, team)| (threads, Team::new(team).unwrap())).into()
+}
+
+/// Nodes without products have the same bits by a team as by one thread.
+#[test]
+fn light_nodes_are_shared() {
+    let made = |team: &Team| {
+        let mut random = floats(4, 200_000).into_iter();
+        let graph = Graph::light(&mut || random.next().unwrap());
+        team.during(|| graph.compute(1))
+    };
+    let alone = made(&Team::new(1).unwrap());
+    assert!(alone.iter().all(|x| x.is_finite()) && alone.iter().any(|x| *x != alone[0]));
+    for threads in [2, 3, 8] {
+        assert_eq!(bits(&made(&Team::new(threads).unwrap())), bits(&alone), "{threads} threads");
     }
 }
 

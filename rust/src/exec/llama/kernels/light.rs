@@ -1,0 +1,143 @@
+//! Nodes without products: norms, rotations, sums and their like. Of a few tokens, one thread computes them in less time than
+//! handing them out takes; of prompts, the team shares their rows, which ggml's functions split as for threads of its own.
+
+use super::ffi::Params;
+use super::team::{self, Piece};
+use llama_cpp_sys_2 as sys;
+use std::cell::RefCell;
+use std::ffi::c_int;
+
+/// Numbers that a thread computes in less time than handing them out takes.
+const FEW: i64 = 1 << 15;
+/// Floats between the workspaces of two threads (`CACHE_LINE_SIZE_F32` of ggml, or more).
+const APART: usize = 64;
+
+thread_local! {
+    static WORKSPACE: RefCell<Vec<f32>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Calls ggml's function for each part of a node, or once for all of it.
+///
+/// # Safety
+/// As for ggml's function, which waits for no other thread in it.
+pub(super) unsafe fn share(
+    params: *const Params,
+    node: *mut sys::ggml_tensor,
+    compute: impl Fn(*const Params) + Sync,
+) {
+    // SAFETY: the caller's promise.
+    let (own, numbers, row) = unsafe {
+        let count = |tensor: &sys::ggml_tensor| tensor.ne.iter().product::<i64>();
+        let (node, source) = (&*node, (*node).src[0].as_ref());
+        // Of those that put rows into a large tensor, or take some out of one, only these count.
+        let numbers = source.map_or(i64::MAX, count).min(count(node));
+        (&*params, numbers, node.ne[0].max(source.map_or(0, |source| source.ne[0])))
+    };
+    if own.nth != 1 || numbers < FEW {
+        return compute(params);
+    }
+    let shared = team::current(|team| {
+        let parts = team.size();
+        WORKSPACE.with_borrow_mut(|workspace| {
+            workspace.resize(parts * (usize::try_from(row).unwrap_or(0) + APART), 0.0);
+            let part = Part { params: Params { ..*own }, workspace };
+            team.run(parts, &|piece: Piece| {
+                let params = part.of(piece.index as c_int, parts as c_int);
+                compute(&raw const params);
+            });
+        });
+    });
+    if shared.is_none() {
+        compute(params);
+    }
+}
+
+struct Part<'a> {
+    params: Params,
+    workspace: &'a mut Vec<f32>,
+}
+
+// SAFETY: parts are computed in different pieces of the workspace, by functions that are made for threads.
+unsafe impl Sync for Part<'_> {}
+
+impl Part<'_> {
+    fn of(&self, index: c_int, parts: c_int) -> Params {
+        let (wdata, wsize) = (self.workspace.as_ptr().cast_mut().cast(), size_of_val(&self.workspace[..]));
+        Params { ith: index, nth: parts, wdata, wsize, ..self.params }
+    }
+}
+
+/// Takes the places of functions of ggml that compute a node, from ggml's own by their other names.
+macro_rules! shared {
+    ($($name:ident: $stock:ident),* $(,)?) => {
+        unsafe extern "C" {
+            $(fn $stock(params: *const Params, node: *mut sys::ggml_tensor);)*
+        }
+        $(
+            /// # Safety
+            /// Called by ggml alone, with a node of a graph.
+            #[unsafe(no_mangle)]
+            unsafe extern "C" fn $name(params: *const Params, node: *mut sys::ggml_tensor) {
+                let node = Node(node);
+                // SAFETY: the caller's promise.
+                unsafe { share(params, node.get(), |params| $stock(params, node.get())) }
+            }
+        )*
+    };
+}
+
+shared! {
+    ggml_compute_forward_add: ggml_compute_forward_add_stock,
+    ggml_compute_forward_cpy: ggml_compute_forward_cpy_stock,
+    ggml_compute_forward_cont: ggml_compute_forward_cont_stock,
+    ggml_compute_forward_get_rows: ggml_compute_forward_get_rows_stock,
+    ggml_compute_forward_glu: ggml_compute_forward_glu_stock,
+    ggml_compute_forward_mul: ggml_compute_forward_mul_stock,
+    ggml_compute_forward_norm: ggml_compute_forward_norm_stock,
+    ggml_compute_forward_rms_norm: ggml_compute_forward_rms_norm_stock,
+    ggml_compute_forward_rope: ggml_compute_forward_rope_stock,
+    ggml_compute_forward_scale: ggml_compute_forward_scale_stock,
+    ggml_compute_forward_set_rows: ggml_compute_forward_set_rows_stock,
+    ggml_compute_forward_soft_max: ggml_compute_forward_soft_max_stock,
+    ggml_compute_forward_unary: ggml_compute_forward_unary_stock,
+}
+
+unsafe extern "C" {
+    fn ggml_compute_forward_rms_norm_mul_fused_stock(
+        params: *const Params,
+        norm: *mut sys::ggml_tensor,
+        product: *mut sys::ggml_tensor,
+    );
+}
+
+/// A norm and the product with its weights.
+///
+/// # Safety
+/// Called by ggml alone, with nodes of a graph.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ggml_compute_forward_rms_norm_mul_fused(
+    params: *const Params,
+    norm: *mut sys::ggml_tensor,
+    product: *mut sys::ggml_tensor,
+) {
+    let (norm, product) = (Node(norm), Node(product));
+    // SAFETY: the caller's promise.
+    unsafe {
+        share(params, norm.get(), |params| {
+            ggml_compute_forward_rms_norm_mul_fused_stock(params, norm.get(), product.get());
+        });
+    }
+}
+
+/// A node that several threads compute parts of.
+#[derive(Clone, Copy)]
+struct Node(*mut sys::ggml_tensor);
+
+// SAFETY: ggml's functions are made for it.
+unsafe impl Sync for Node {}
+
+impl Node {
+    fn get(&self) -> *mut sys::ggml_tensor {
+        self.0
+    }
+}
