@@ -7,9 +7,10 @@
 //! A case of one's own is `rows,sequences,tokens`.
 
 use llgtrt::config::{Config, KvCacheType};
-use llgtrt::exec::llama::context::{Context, Shape, Workers};
+use llgtrt::exec::llama::context::{Context, Shape};
 use llgtrt::exec::llama::ffi::Model;
 use llgtrt::exec::llama::placement::Placement;
+use llgtrt::exec::llama::workers::Workers;
 use llgtrt::exec::llama::{kv_type, threads};
 use std::path::Path;
 use std::sync::Arc;

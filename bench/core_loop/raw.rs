@@ -2,9 +2,10 @@
 
 use super::{Case, Timing, prompt};
 use llgtrt::config::Config;
-use llgtrt::exec::llama::context::{Context, DecodeError, Shape, Workers};
+use llgtrt::exec::llama::context::{Context, DecodeError, Shape};
 use llgtrt::exec::llama::ffi::Model;
 use llgtrt::exec::llama::placement::Placement;
+use llgtrt::exec::llama::workers::Workers;
 use llgtrt::exec::llama::{kv_type, threads};
 use llgtrt::types::Token;
 use std::path::Path;

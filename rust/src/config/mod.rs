@@ -76,8 +76,8 @@ pub struct Config {
     /// TensorRT-LLM: events of the KV cache that it keeps for who asks; null = none. No effect on llama.cpp.
     #[schemars(range(min = 0, max = 1_000_000_000))]
     pub event_buffer_max_size: Option<u64>,
-    /// Most KV tokens in total; null = only the memory and the batch bound it.
-    #[schemars(range(min = 1, max = 1_000_000_000_000_i64))]
+    /// Most KV tokens in total; null = only the memory and the batch bound it. Fewer than a block of cells would hold no request.
+    #[schemars(range(min = 256, max = 1_000_000_000_000_i64))]
     pub kv_cache_max_tokens: Option<u64>,
     /// Speculation: tokens drafted ahead, of which the target keeps those that it would have drawn itself.
     pub speculative: SpeculativeConfig,

@@ -2,15 +2,18 @@
 
 use std::fs::read_to_string;
 use std::path::{Path, PathBuf};
+#[cfg(feature = "llama")]
 use std::time::{Duration, Instant};
 
 /// Looks now and then whether memory is short.
+#[cfg(feature = "llama")]
 pub(crate) struct Watch {
     least: u64,
     looked: Instant,
     short: bool,
 }
 
+#[cfg(feature = "llama")]
 impl Watch {
     /// Time between two looks.
     const EVERY: Duration = Duration::from_secs(1);
@@ -139,6 +142,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg(feature = "llama")]
     fn memory_is_looked_at_now_and_then() {
         let mut watch = Watch::new(u64::MAX);
         assert!(!watch.is_short(), "just looked");

@@ -27,13 +27,14 @@ pub mod placement;
 mod plan;
 mod probe;
 pub mod vocab;
+pub mod workers;
 
 use crate::config::{Config, KvHome, KvPlan, SplitKey};
 use crate::error::{Error, Result};
 use crate::exec::progress::{Reading, Tell};
 use crate::exec::ranks::{Ranks, Role, Shard};
 use crate::exec::{Forward, Promise, cores, memory};
-use context::{CELL_BLOCK, Context, KvType, Shape, Workers};
+use context::{CELL_BLOCK, Context, KvType, Shape};
 use devices::Gpus;
 use ffi::Model;
 use gpus::Layout;
@@ -43,6 +44,7 @@ use look::{Found, look};
 use on::On;
 use std::path::Path;
 use std::sync::Arc;
+use workers::Workers;
 
 /// An opened model.
 pub struct Opened {

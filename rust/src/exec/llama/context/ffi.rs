@@ -2,8 +2,8 @@
 
 use super::{Batch, CELL_BLOCK, DecodeError, KvType, MAX_SEQUENCES, PASS_TOKENS, Shape};
 use crate::exec::llama::ffi::{Model, logged};
-use crate::exec::llama::kernels::team::Team;
 use crate::exec::llama::pages::ffi::{Pages, laid_out};
+use crate::exec::llama::workers::Workers;
 use crate::types::Token;
 use llama_cpp_sys_2 as sys;
 use std::ffi::c_void;
@@ -11,79 +11,6 @@ use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-
-/// Rounds of spinning (131,072 each) before a thread of ggml's that waits for the next pass sleeps.
-const POLL: u32 = 1;
-/// Most threads of a pool (`GGML_MAX_N_THREADS`).
-const MAX_THREADS: u32 = 512;
-
-/// Threads that compute passes. Contexts of one owner that compute in turns share them.
-pub enum Workers {
-    /// Our own, which share what there are kernels of ours for.
-    Team(Team),
-    /// ggml's, which share everything, and wait for each other after every node.
-    Pool(Pool),
-}
-
-impl Workers {
-    /// So many of our own.
-    ///
-    /// # Errors
-    /// Where they cannot be started.
-    pub fn team(threads: u32) -> Result<Arc<Self>, String> {
-        let team = Team::new(threads.clamp(1, MAX_THREADS));
-        team.map(|team| Arc::new(Workers::Team(team)))
-            .map_err(|e| format!("cannot start {threads} threads: {e}"))
-    }
-
-    /// So many of ggml's.
-    ///
-    /// # Errors
-    /// Where they cannot be started.
-    pub fn pool(threads: u32) -> Result<Arc<Self>, String> {
-        Pool::new(threads).map(|pool| Arc::new(Workers::Pool(pool)))
-    }
-
-    /// Threads.
-    pub fn size(&self) -> u32 {
-        match self {
-            Workers::Team(team) => u32::try_from(team.size()).unwrap_or(u32::MAX),
-            Workers::Pool(pool) => pool.threads,
-        }
-    }
-}
-
-/// Threads of ggml's.
-pub struct Pool {
-    pool: NonNull<sys::ggml_threadpool>,
-    threads: u32,
-}
-
-// SAFETY: a pool belongs to no thread, and the contexts that share it compute in turns (see `Context::new`).
-unsafe impl Send for Pool {}
-// SAFETY: as above; nothing is done through a shared reference but to attach it.
-unsafe impl Sync for Pool {}
-
-impl Pool {
-    fn new(threads: u32) -> Result<Self, String> {
-        let threads = threads.clamp(1, MAX_THREADS);
-        // SAFETY: the parameters are the library's own defaults for this number of threads.
-        let pool = unsafe {
-            let mut params = sys::ggml_threadpool_params_default(threads.cast_signed());
-            params.poll = POLL;
-            sys::ggml_threadpool_new(&raw mut params)
-        };
-        let pool = NonNull::new(pool).ok_or_else(|| format!("cannot start {threads} threads"))?;
-        Ok(Pool { pool, threads })
-    }
-}
-
-impl Drop for Pool {
-    fn drop(&mut self) {
-        // SAFETY: made by `new`, freed once; every context that uses it holds it alive.
-        unsafe { sys::ggml_threadpool_free(self.pool.as_ptr()) };
-    }
-}
 
 /// A context, its threads and its batch.
 pub struct Context {
@@ -127,7 +54,7 @@ impl Context {
         let context = NonNull::new(context).ok_or(why)?;
         let mut context = Self::wrap(model, context, workers, shape.shared);
         context.pages = pages;
-        if let Workers::Pool(Pool { pool, .. }) = &**workers {
+        if let Workers::Pool(pool) = &**workers {
             // SAFETY: both are alive, and the threads are dropped after the context.
             unsafe {
                 sys::llama_attach_threadpool(context.context.as_ptr(), pool.as_ptr(), pool.as_ptr());
@@ -392,7 +319,7 @@ unsafe fn row<'a>(start: *const f32, len: usize) -> Option<&'a [f32]> {
 }
 
 fn context_params(shape: &Shape, workers: &Workers) -> sys::llama_context_params {
-    let threads = if let Workers::Pool(pool) = workers { pool.threads.cast_signed() } else { 1 };
+    let threads = if let Workers::Pool(pool) = workers { pool.size().cast_signed() } else { 1 };
     // SAFETY: takes nothing.
     let mut params = unsafe { sys::llama_context_default_params() };
     // A batch must have room for one output of every sequence.

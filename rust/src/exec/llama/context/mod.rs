@@ -2,7 +2,7 @@
 
 pub mod ffi;
 
-pub use ffi::{Context, Workers};
+pub use ffi::Context;
 
 /// Most sequences that one context can hold (`LLAMA_MAX_SEQ`).
 pub const MAX_SEQUENCES: u32 = 256;

@@ -283,7 +283,8 @@ fn experts_of_mixtures_use_the_kernels() {
 
 /// Threads of ggml's, each with a team of that many: one of the two computes.
 pub(super) fn workers() -> Vec<(i32, Team)> {
-    [(1, 1), (2, 1), (3, 1), (1, 2), (1, 5)].map(|(threads, team)| (threads, Team::new(team).unwrap())).into()
+    let all = [(1, 1), (2, 1), (3, 1), (1, 2), (1, 5)];
+    all.map(|(threads, team)| (threads, Team::new(team).expect("threads"))).into()
 }
 
 /// Nodes without products have the same bits by a team as by one thread.

@@ -1,0 +1,5 @@
+//! Threads that compute passes.
+
+pub mod ffi;
+
+pub use ffi::{Pool, Workers};
