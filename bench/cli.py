@@ -7,6 +7,7 @@ import signal
 import sys
 from types import ModuleType
 
+import busy
 import commonbench
 import compare
 import constrained
@@ -24,6 +25,7 @@ COMMANDS: dict[str, ModuleType] = {
     "load": replay,
     "commonbench": commonbench,
     "peers": peers,
+    "busy": busy,
     "ranks": ranks,
     "compare": compare,
     "constrained": constrained,

@@ -53,7 +53,7 @@ def other(key: str, value: Any, said: str) -> list[Any]:
         case str():
             return [name for name in re.findall(r'"(\w+)"', said) if name != value]
         case _:
-            return [1, 0.5, "toy", True]
+            return [1, 1024, 0.5, "toy", True]
 
 
 def test_every_key_can_be_set(capsys: pytest.CaptureFixture[str]) -> None:

@@ -54,7 +54,7 @@ pub struct Config {
     #[schemars(range(max = 1), extend("exclusiveMinimum" = 0))]
     pub kv_cache_free_gpu_mem_fraction: f64,
     /// Bytes that KV may take, in place of that share. null = the share decides.
-    #[schemars(range(min = 1_048_576, max = 1_125_899_906_842_624_u64))]
+    #[schemars(range(min = 1, max = 1_125_899_906_842_624_u64))]
     pub kv_cache_memory: Option<u64>,
     /// MiB of host memory for the KV of prefixes that no slot keeps any more and, where KV lies on GPUs, of preempted sequences;
     /// 0 = compute them again. null = a quarter of what is free at start where KV lies on GPUs (TensorRT-LLM: none); on CPUs

@@ -64,7 +64,11 @@ fn wrong_types_and_ranges_are_refused_by_name() {
             "must be a number above 0 up to 1, not 0.0",
         ),
         (r#"{"kv_cache_max_tokens": 1.5}"#, "kv_cache_max_tokens", "or null, not 1.5"),
-        (r#"{"kv_cache_max_tokens": 100}"#, "kv_cache_max_tokens", "from 256 to 1000000000000 or null, not 100"),
+        (
+            r#"{"kv_cache_max_tokens": 100}"#,
+            "kv_cache_max_tokens",
+            "from 256 to 1000000000000 or null, not 100",
+        ),
         (r#"{"engine": 3}"#, "engine", "must be an object, not 3"),
         (
             r#"{"engine": {"kv_layout": "x"}}"#,

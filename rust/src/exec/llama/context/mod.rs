@@ -57,7 +57,7 @@ pub struct Shape {
     pub batch: u32,
     /// Type of K and V.
     pub kv: KvType,
-    /// KV lies in host memory, of which it takes what is used ([`super::pages`]).
+    /// KV lies in host memory, of which it takes what is used.
     pub paged: bool,
 }
 
