@@ -49,8 +49,8 @@ pub struct Config {
     /// Whose KV may be reused: that of requests with the same API key, or of all. Reuse shows, by the time that an answer
     /// takes, what others have sent.
     pub kv_cache_reuse_scope: ReuseScope,
-    /// Share of the memory that weights and passes leave free (of the cgroup's, where it is less; of the GPU's, for KV that lies
-    /// there) that KV may take: running sequences, kept prefixes and the draft model's included.
+    /// Share of the free memory that KV may take: of running sequences, kept prefixes and the draft model together. Free is what
+    /// weights and passes leave: of the cgroup's memory where that is less, of the GPU's for KV that lies there.
     #[schemars(range(max = 1), extend("exclusiveMinimum" = 0))]
     pub kv_cache_free_gpu_mem_fraction: f64,
     /// Bytes that KV may take, in place of that share. null = the share decides.

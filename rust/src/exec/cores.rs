@@ -5,11 +5,10 @@ use std::path::Path;
 
 /// Physical cores among the processors that this process may run on, and no more than its control group pays for.
 pub(crate) fn physical() -> u32 {
-    let allowed = rustix::thread::sched_getaffinity(None).map_or_else(
-        |_| Vec::new(),
-        |set| (0..rustix::thread::CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).collect(),
-    );
     let most = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
+    // It fails where there are more processors than its set has room for.
+    let Ok(set) = rustix::thread::sched_getaffinity(None) else { return most };
+    let allowed: Vec<_> = (0..rustix::thread::CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).collect();
     of(Path::new("/sys/devices/system/cpu"), &allowed).clamp(1, most)
 }
 

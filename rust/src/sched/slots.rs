@@ -1,8 +1,8 @@
 //! KV slots and the prefixes they keep.
 //!
 //! A slot is busy (a running sequence's), kept (KV of a finished one, for reuse) or empty. Engines with separate cells per
-//! slot pay for gaps between busy slots (notes in `exec::llama`), so a new sequence takes the lowest idle slot, and what that
-//! keeps moves out of its way, to the highest empty slot or in the place of what was used longest ago. Copies take a
+//! slot need more passes where idle slots lie between busy ones (see `exec::llama`). So a new sequence takes the lowest idle
+//! slot, and what that keeps is moved: to the highest empty slot, or in the place of what was used longest ago. A copy takes a
 //! thousandth of the time in which the tokens were computed.
 
 use super::Scope;

@@ -201,7 +201,7 @@ fn cached(toy: ToyConfig, order: &[u32]) -> (Vec<u32>, u64) {
     (order.iter().enumerate().map(one).collect(), most)
 }
 
-/// Where KV lies in host memory, what is stored there is a part of the same budget, and the oldest of all goes first.
+/// Where KV lies in host memory, stored prefixes and those in slots share one budget: the oldest of all goes first.
 #[test]
 fn kept_and_stored_prefixes_share_one_budget() {
     // The weightless engine stores 4 bytes of a token, and the store its id.

@@ -11,10 +11,11 @@ use crate::error::{Error, Result};
 use crate::exec::progress::Tell;
 use crate::exec::{Caps, Copying, Forward, Promise, memory};
 
-/// Part of the free memory that the library's account of cells may take, which lies there whether they are used or not.
-const ACCOUNT: u64 = 64;
-/// Bytes of that account for a cell (`llama_kv_cells`: position, extension, shift, and a bit for each sequence).
+/// Bytes that llama.cpp keeps of each cell beside its K and V (`llama_kv_cells`: position, extension, shift, a bit for each
+/// sequence).
 const CELL: u64 = 48;
+/// Part of the free memory that these bytes may take for all cells together, used or not.
+const ACCOUNT: u64 = 64;
 
 /// A target that is loaded, and its draft model.
 pub(super) struct Pair<'a> {

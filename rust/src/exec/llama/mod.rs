@@ -162,14 +162,14 @@ fn load(
     let threads = if on.is_here() { count } else { threads(config) };
     let (trained, sequences) = (file.trained, file.sequences);
     let on_host = on.is_here() && layout.on_gpus() == 0;
-    let parts =
+    let mut parts =
         Parts { model, workers, layout, on_host, threads, trained, sequences, row: file.kv_row, largest };
     tell(format!("probing {}: are rows equal whatever shares a pass?", on.name()));
-    let mut parts = parts;
     let (found, covered) = kernels::cover(|| look(gguf, &parts, config));
     let mut found = found?;
     // The scans of models with a state have no kernel either.
-    if (!covered || parts.model.is_recurrent()) && parts.on_host && count > 1 {
+    let shared = covered && !parts.model.is_recurrent();
+    if !shared && parts.on_host && count > 1 && matches!(*parts.workers, Workers::Team(_)) {
         log::info!("some of what it computes has no kernel here: llama.cpp's own threads share all");
         parts.workers = Workers::pool(count).map_err(Error::Executor)?;
         found = look(gguf, &parts, config)?;

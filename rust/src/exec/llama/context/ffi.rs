@@ -126,8 +126,9 @@ impl Context {
         unsafe { sys::llama_memory_seq_rm(self.memory, seq, from, -1) }
     }
 
-    /// Makes `to`, which must be empty, a copy of the first `len` tokens of `from`; without `shared` of all of them, of which
-    /// those behind `len` have no data. Without pages either, the data moves at the next decode. False: no such sequences.
+    /// Makes `to`, which must be empty, a copy of the first `len` tokens of `from`. Without `shared`, `to` then lists all tokens
+    /// of `from`: the caller removes those behind `len`. Without pages, the data moves at the next decode. False: there are no
+    /// such sequences.
     pub fn copy(&mut self, from: u32, to: u32, len: u32) -> bool {
         let (Some(f), Some(t), Ok(len)) = (self.sequence(from), self.sequence(to), i32::try_from(len)) else {
             return false;

@@ -175,7 +175,7 @@ unsafe fn avx2<C: Cells>(attention: &Attention, unit: &Unit, scratch: &mut Scrat
     unsafe { attend::<Narrow<Avx2>, C>(attention, unit, scratch) }
 }
 
-// SAFETY: what a job reads is not written while it is computed, and units write different rows.
+// SAFETY: nothing writes what a job reads while it is computed, and its units write different rows.
 unsafe impl Sync for Job {}
 
 #[cfg(test)]

@@ -20,11 +20,7 @@ thread_local! {
 ///
 /// # Safety
 /// As for ggml's function, which waits for no other thread in it.
-pub(super) unsafe fn share(
-    params: *const Params,
-    node: *mut sys::ggml_tensor,
-    compute: impl Fn(*const Params) + Sync,
-) {
+unsafe fn share(params: *const Params, node: *mut sys::ggml_tensor, compute: impl Fn(*const Params) + Sync) {
     // SAFETY: the caller's promise.
     let (own, numbers, row) = unsafe {
         let count = |tensor: &sys::ggml_tensor| tensor.ne.iter().product::<i64>();
@@ -40,11 +36,9 @@ pub(super) unsafe fn share(
         let parts = team.size();
         WORKSPACE.with_borrow_mut(|workspace| {
             workspace.resize(parts * (usize::try_from(row).unwrap_or(0) + APART), 0.0);
-            let part = Part { params: Params { ..*own }, workspace };
-            team.run(parts, &|piece: Piece| {
-                let params = part.of(piece.index as c_int, parts as c_int);
-                compute(&raw const params);
-            });
+            let (wdata, wsize) = (workspace.as_mut_ptr().cast(), size_of_val(&workspace[..]));
+            let part = Part(Params { nth: parts as c_int, wdata, wsize, ..*own });
+            team.run(parts, &|piece: Piece| compute(&part.of(piece)));
         });
     });
     if shared.is_none() {
@@ -52,18 +46,15 @@ pub(super) unsafe fn share(
     }
 }
 
-struct Part<'a> {
-    params: Params,
-    workspace: &'a mut Vec<f32>,
-}
+/// What all parts of a node have in common.
+struct Part(Params);
 
-// SAFETY: parts are computed in different pieces of the workspace, by functions that are made for threads.
-unsafe impl Sync for Part<'_> {}
+// SAFETY: ggml's functions are made for threads, each of which has its own piece of the workspace.
+unsafe impl Sync for Part {}
 
-impl Part<'_> {
-    fn of(&self, index: c_int, parts: c_int) -> Params {
-        let (wdata, wsize) = (self.workspace.as_ptr().cast_mut().cast(), size_of_val(&self.workspace[..]));
-        Params { ith: index, nth: parts, wdata, wsize, ..self.params }
+impl Part {
+    fn of(&self, piece: Piece) -> Params {
+        Params { ith: piece.index as c_int, ..self.0 }
     }
 }
 

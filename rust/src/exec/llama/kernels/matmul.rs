@@ -194,7 +194,7 @@ impl Sums {
     }
 }
 
-// SAFETY: what a job reads is not written while it is computed, and its threads write different rows.
+// SAFETY: nothing writes what a job reads while it is computed, and its threads write different rows.
 unsafe impl Sync for Job {}
 
 /// Whether all tokens are as far from each other as the first two.

@@ -17,7 +17,7 @@ use std::thread::{self, JoinHandle, Thread};
 
 /// Rounds of waiting, about a tenth of a millisecond, after which a thread sleeps: longer than what lies between two nodes.
 const ROUNDS: u32 = 4096;
-/// Bits of [`Shared::state`] for the next piece, and for the number of pieces.
+/// [`Shared::state`] has so many bits for the next piece, and as many for the number of pieces.
 const BITS: u32 = 20;
 const MASK: u64 = (1 << BITS) - 1;
 
@@ -133,7 +133,7 @@ impl Drop for Team {
         self.shared.over.store(true, Ordering::SeqCst);
         for helper in self.helpers.drain(..) {
             helper.thread().unpark();
-            // It has no panic to tell: that would have ended the process.
+            // A helper never panics: a panic ends the process.
             let _ = helper.join();
         }
     }

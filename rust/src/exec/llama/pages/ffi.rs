@@ -50,7 +50,7 @@ thread_local! {
     static LAYING: RefCell<Option<Laying>> = const { RefCell::new(None) };
 }
 
-/// The pages of a context's KV. It must be dropped before the context.
+/// The pages of a context's KV, which the context owns: they are gone with it.
 pub(in crate::exec::llama) struct Pages {
     tensors: Vec<Rows>,
     page: usize,
@@ -135,7 +135,7 @@ fn install() {
     });
 }
 
-/// `alloc_buffer`: of pages for a thread that lays out a context, else as before.
+/// Takes the place of `alloc_buffer`: maps pages while this thread lays out a context; at all other times ggml's own allocates.
 unsafe extern "C" fn alloc(kind: *mut BufferType, size: usize) -> *mut Buffer {
     let laying = LAYING.with_borrow(Option::is_some);
     let Some(stock) = STOCK.get() else { return ptr::null_mut() };
