@@ -10,6 +10,7 @@ use llgtrt::config::{Config, KvCacheType};
 use llgtrt::exec::llama::context::{Context, Shape};
 use llgtrt::exec::llama::ffi::Model;
 use llgtrt::exec::llama::placement::Placement;
+use llgtrt::exec::llama::rope::Rope;
 use llgtrt::exec::llama::workers::Workers;
 use llgtrt::exec::llama::{kv_type, threads};
 use std::path::Path;
@@ -58,7 +59,7 @@ fn main() -> Result<(), String> {
         cases.extend(CASES);
     }
     let model = Model::load(Path::new(&path), &Placement::default(), &|_| ())?;
-    let pools = Workers::team(threads(&config))?;
+    let pools = Workers::team(threads(&config), &[])?;
     let bytes_per_ms = bandwidth(threads(&config)) / 1e3;
     println!("rows  sequences  past        ms   reads");
     for case in cases {
@@ -88,7 +89,15 @@ fn measure(
     ([rows, sequences, past], rounds): ([u32; 3], u32),
 ) -> Result<f64, String> {
     let cells = sequences * (past + rows).next_multiple_of(256);
-    let shape = Shape { shared: false, sequences, cells, batch: BATCH, kv: kv_type(config), paged: true };
+    let shape = Shape {
+        shared: false,
+        sequences,
+        cells,
+        batch: BATCH,
+        kv: kv_type(config),
+        paged: true,
+        rope: Rope::default(),
+    };
     let mut context = Context::new(model, &shape, pools)?;
     for sequence in 0..sequences {
         compute(&mut context, sequence..sequence + 1, 0..past)?;

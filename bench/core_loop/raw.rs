@@ -5,6 +5,7 @@ use llgtrt::config::Config;
 use llgtrt::exec::llama::context::{Context, DecodeError, Shape};
 use llgtrt::exec::llama::ffi::Model;
 use llgtrt::exec::llama::placement::Placement;
+use llgtrt::exec::llama::rope::Rope;
 use llgtrt::exec::llama::workers::Workers;
 use llgtrt::exec::llama::{kv_type, threads};
 use llgtrt::types::Token;
@@ -24,9 +25,10 @@ impl Raw {
             batch: config.max_num_tokens,
             kv: kv_type(&config),
             paged: true,
+            rope: Rope::default(),
         };
         let model = Model::load(path, &Placement::default(), &|_| ())?;
-        Context::new(&model, &shape, &Workers::team(threads(&config))?).map(Raw)
+        Context::new(&model, &shape, &Workers::team(threads(&config), &[])?).map(Raw)
     }
 
     /// A prompt for each sequence, then steps of one token per sequence.

@@ -172,8 +172,8 @@ def _overrides(parsed: argparse.Namespace) -> dict[str, Any]:
     overrides = named(vars(parsed) | {"speculative_model": draft})
     if parsed.no_speculation:
         overrides.setdefault("speculative", {})["sources"] = []
-    engine = ("seed", "threads", "generation_config", "gpu_layers", "main_gpu", "tensor_split")
-    own = {name: getattr(parsed, name) for name in engine}
+    engine = ("seed", "threads", "numa", "generation_config", "gpu_layers", "main_gpu", "tensor_split")
+    own = {name: getattr(parsed, name) for name in (*engine, "rope_scaling", *flags.ROPE)}
     overrides.setdefault("engine", {}).update(given(own))
     overrides["server"] = server
     for pair in parsed.set:

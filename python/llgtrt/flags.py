@@ -162,7 +162,11 @@ def _add_model(serve: argparse.ArgumentParser) -> None:
     )
     add("--hf-repo", "-hf", "-hfr", metavar="REPO", help="target from the hub: org/name, org/name:Q4_K_M")
     add("--hf-repo-draft", "-hfd", "-hfrd", metavar="REPO", help="draft model from the hub")
-    add("--threads", "-t", type=int, metavar="N", help="engine threads; 0 = as many as pay")
+    add("--threads", "-t", type=int, metavar="N", help="engine threads; 0 = one for each physical core (0)")
+    add("--numa", choices=("distribute", "isolate"), help="how threads lie on memory nodes")
+    add("--rope-scaling", choices=("none", "linear", "yarn"), help="for contexts beyond the trained one")
+    for name, what in ROPE.items():
+        add("--" + name.replace("_", "-"), type=int if name == "yarn_orig_ctx" else float, metavar="N", help=what)
     add(
         "--set",
         action="append",
@@ -242,6 +246,17 @@ def _add_places(serve: argparse.ArgumentParser) -> None:
         "-ts", "--tensor-split", type=_shares, metavar="LIST", help="shares of the GPUs: 3,1 (by free memory)"
     )
 
+
+ROPE = {
+    "rope_freq_scale": "scale of positions, 0.25 for four times the trained context",
+    "rope_freq_base": "base frequency of RoPE",
+    "yarn_orig_ctx": "YaRN: tokens that the model was trained for",
+    "yarn_ext_factor": "YaRN: how far positions are extrapolated",
+    "yarn_attn_factor": "YaRN: factor of attention's scores",
+    "yarn_beta_slow": "YaRN: rotations below which a dimension is interpolated",
+    "yarn_beta_fast": "YaRN: rotations above which it is left as it is",
+}
+"""Flags with llama-server's names, each a key of `engine`."""
 
 DEMOS = ("smollm2", "tiny")
 """What `--demo` may name; the first one where it names nothing."""

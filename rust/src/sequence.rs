@@ -62,6 +62,8 @@ pub struct Sequence {
     pub cached: u32,
     /// The slot it holds while it runs.
     pub slot: Option<Slot>,
+    /// So many tokens are worth keeping apart once they, and no more, are computed; 0: none are.
+    pub shared: u32,
     /// How its drafts have fared, by the number of their source.
     pub acceptance: [Acceptance; DraftSource::ALL.len()],
     /// The draft of the step at hand.
@@ -110,6 +112,7 @@ impl Sequence {
             age: 0,
             cached: 0,
             slot: None,
+            shared: 0,
             acceptance: Default::default(),
             planned: Planned::default(),
             drafts: Default::default(),
@@ -147,6 +150,16 @@ impl Sequence {
     /// Known tokens without KV; at least 1 for a sequence that runs.
     pub fn gap(&self) -> u32 {
         self.known() - self.computed
+    }
+
+    /// Tokens of the gap before what is worth keeping apart ends, or all.
+    pub fn until_shared(&self) -> u32 {
+        if self.computed < self.shared { self.shared - self.computed } else { self.gap() }
+    }
+
+    /// Whether it holds what is worth keeping apart, and no more.
+    pub fn holds_shared(&self) -> bool {
+        self.shared > 0 && self.computed == self.shared && self.in_flight.is_none()
     }
 
     /// Number of known tokens.

@@ -33,8 +33,7 @@ holds for an architecture here holds for its code, not for any published model's
   two candidates score within 0.02 nats (*ties*); the number is the most by which a token's scores differ.
 - *prefixes*: prompts that begin as earlier ones did, fully or in part, get the text that they get alone.
 - *drafts*, *draft model*: so do requests with drafts from prompt lookup, the client, and the model itself,
-  and another model that it drafts for. *none*: a model that carries a state drafts nothing and reuses no
-  prefix.
+  and another model that it drafts for. *none*: for a model that carries a state nothing is guessed ahead.
 - *n = 2*, *schema*: two choices; texts that a JSON schema allows.
 - *among others*: 24 requests, 8 at a time, get the text and scores that each gets alone. *near*: up to
   near-ties.
@@ -76,7 +75,7 @@ def cell(found: dict[str, Any], key: str) -> str:
     numbers = check["numbers"]
     if key == "peer":
         return f"{numbers['drift']:.4f}" + (f", {numbers['parted']:.0f} ties" if numbers["parted"] else "")
-    if not found["rollback"] and key in ("prefixes", "drafts", "as its own draft"):
+    if not found["rollback"] and key in ("drafts", "as its own draft"):
         return "none"
     return "near" if numbers.get("differ") else "yes"
 

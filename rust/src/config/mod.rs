@@ -3,6 +3,7 @@
 //! The structs are the only place where a key is described: [`load`] takes names, types and ranges from their schema,
 //! [`print()`] takes the comments of `--print-config` from their docs.
 
+mod engine;
 mod load;
 mod parallel;
 mod print;
@@ -14,6 +15,7 @@ mod speculative;
 mod tests;
 mod trtllm;
 
+pub use engine::{EngineConfig, GenerationConfig, KvCacheType, KvLayout, Numa, RopeScaling};
 pub use load::{for_draft, load};
 pub use parallel::{ParallelConfig, SplitKey};
 pub use print::print;
@@ -22,7 +24,7 @@ pub use server::{AccessLog, ServerConfig, UnknownFields};
 pub use speculative::{Acceptance, AcceptanceKey, DraftSource, PromptLookupConfig, SpeculativeConfig};
 pub use trtllm::TrtllmConfig;
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -195,122 +197,6 @@ impl Config {
         let file = text.and_then(|text| load::parse(text).ok()).unwrap_or_default();
         IGNORED_ON_LLAMA.into_iter().filter(|key| file.get(key).is_some()).collect()
     }
-}
-
-/// The embedded engine.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub struct EngineConfig {
-    /// Engine threads; 0 = as many as there are physical cores that this process may use.
-    #[schemars(range(min = 0, max = 512))]
-    pub threads: u32,
-    /// Longest prompt + output of one request in tokens; 0 = what the model was trained for.
-    #[schemars(range(min = 0, max = 16_777_216))]
-    pub context: u32,
-    /// Type of K and V in the cache; auto = f16, or bf16 on CPUs where only that gives equal bits in every batch.
-    pub kv_cache_type: KvCacheType,
-    /// Where KV lives on GPUs: slots (each sequence has cells of its own), shared (one pool), or auto (slots where
-    /// max_batch_size whole contexts fit and rows are equal in every batch). In host memory each sequence has its own.
-    pub kv_layout: KvLayout,
-    /// Lock weights into memory, so that the system never drops what it can read again from the file.
-    pub mlock: bool,
-    /// While anything decodes, prompt chunks are cut so that a step, drafts aside, stays under this many milliseconds.
-    #[schemars(range(min = 1, max = 600_000))]
-    pub max_step_ms: u32,
-    /// Threads that compute masks during the forward pass; 0 = between steps. null = as many as the engine leaves cores free:
-    /// all but one where GPUs compute.
-    #[schemars(range(min = 0, max = 512))]
-    pub mask_threads: Option<u32>,
-    /// Layers that lie on GPUs, counted from the last, with the output as one more. null = all that fit, and none where there
-    /// is no GPU; 0 = none. More than the model has are all of them.
-    #[schemars(range(min = 0, max = 65_535))]
-    pub gpu_layers: Option<u32>,
-    /// The one GPU that holds these layers, by its number from 0. null = all GPUs, each some of the layers.
-    #[schemars(range(min = 0, max = 255))]
-    pub main_gpu: Option<u32>,
-    /// Shares of the GPUs in these layers, one number for each, in their order. null = by their free memory.
-    #[schemars(inner(range(min = 0, max = 1_000_000)))]
-    pub tensor_split: Option<Vec<f64>>,
-    /// Seed of the requests that have none: each gets one by its number in the order of arrival. null = random ones.
-    #[schemars(range(min = 0, max = 9_007_199_254_740_991_u64))]
-    pub seed: Option<u64>,
-    /// Whether `generation_config.json` of the engine folder fills what the group `sampling` and
-    /// `server.default_max_tokens` leave open.
-    pub generation_config: GenerationConfig,
-}
-
-impl Default for EngineConfig {
-    fn default() -> Self {
-        EngineConfig {
-            threads: 0,
-            context: 0,
-            kv_cache_type: KvCacheType::Auto,
-            kv_layout: KvLayout::Auto,
-            mlock: false,
-            max_step_ms: 250,
-            mask_threads: None,
-            gpu_layers: None,
-            main_gpu: None,
-            tensor_split: None,
-            seed: None,
-            generation_config: GenerationConfig::Auto,
-        }
-    }
-}
-
-impl EngineConfig {
-    /// Keys about GPUs that are at odds.
-    fn validate(&self) -> Result<()> {
-        let given = [("main_gpu", self.main_gpu.is_some()), ("tensor_split", self.tensor_split.is_some())];
-        let given = Vec::from_iter(given.into_iter().filter_map(|(name, given)| given.then_some(name)));
-        let refuse = |name: &str, why: &str| Err(Error::invalid(format!("engine.{name}"), why));
-        match given[..] {
-            [name, ..] if self.gpu_layers == Some(0) => {
-                refuse(name, "no layer lies on a GPU, because engine.gpu_layers is 0; leave one of them out")
-            }
-            [_, name] => refuse(name, "one GPU holds everything with engine.main_gpu; leave one of them out"),
-            _ if self.tensor_split.as_ref().is_some_and(|shares| !shares.iter().any(|x| *x > 0.0)) => {
-                refuse("tensor_split", "must have at least one share above 0")
-            }
-            _ => Ok(()),
-        }
-    }
-}
-
-/// What becomes of the model's `generation_config.json`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum GenerationConfig {
-    /// It is read where there is one.
-    Auto,
-    /// It is not read.
-    None,
-}
-
-/// Type of K and V in the cache.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum KvCacheType {
-    /// F16; BF16 where only with that rows have equal bits whatever shares the batch.
-    Auto,
-    /// 8 bits a value in blocks of 32: half the memory, faster after long prompts, and other answers from some models.
-    Q8_0,
-    /// 16 bits a value with the exponent of 32.
-    Bf16,
-    /// 16 bits a value.
-    F16,
-}
-
-/// Where KV lives on GPUs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum KvLayout {
-    /// Slots where whole contexts fit and the probe finds equal bits, else shared.
-    Auto,
-    /// Each slot has its own cells.
-    Slots,
-    /// One pool for all.
-    Shared,
 }
 
 /// Limits on grammars.

@@ -181,6 +181,9 @@ fn consistent(mut drawn: Value) -> Value {
     }
     let tensor_split = drawn["engine"]["main_gpu"].is_null().then(|| serde_json::json!([0.5, 3.0]));
     drawn["engine"]["tensor_split"] = tensor_split.into();
+    if drawn["engine"]["rope_scaling"] == "none" {
+        drawn["engine"]["rope_freq_scale"] = Value::Null;
+    }
     if drawn["engine"]["gpu_layers"] == 0 {
         drawn["engine"]["gpu_layers"] = Value::Null;
     }
@@ -231,6 +234,7 @@ fn keys_at_odds_are_refused() {
         (r#"{"engine": {"main_gpu": 0, "tensor_split": [1]}}"#, "engine.tensor_split"),
         (r#"{"engine": {"main_gpu": 0, "gpu_layers": 0}}"#, "engine.main_gpu"),
         (r#"{"engine": {"tensor_split": [1], "gpu_layers": 0}}"#, "engine.tensor_split"),
+        (r#"{"engine": {"rope_scaling": "none", "rope_freq_scale": 0.5}}"#, "engine.rope_freq_scale"),
         (r#"{"engine": {"tensor_split": [0, 0]}}"#, "engine.tensor_split"),
         (r#"{"engine": {"tensor_split": [1, -1]}}"#, "engine.tensor_split[1]"),
     ] {

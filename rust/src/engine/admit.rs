@@ -6,10 +6,10 @@ use crate::config::{Config, ReuseScope};
 use crate::exec::{Caps, Copying, ExecError, memory};
 use crate::grammar::Compiled;
 use crate::sched::Scope;
-use crate::sched::slots::{Reuse, WORTH_COPYING};
+use crate::sched::slots::{Holding, Reuse, WORTH_COPYING};
 use crate::sched::store::{Found, Wanted};
 use crate::sequence::Sequence;
-use crate::types::{Slot, Token};
+use crate::types::Slot;
 
 impl Engine {
     /// Admits what has room, in its order; what lacks the room is not overtaken.
@@ -124,8 +124,8 @@ impl Engine {
 
     /// Gives a sequence its slot, with whatever KV can be reused.
     fn find_slot(&mut self, sequence: &mut Sequence) -> Result<(), ExecError> {
-        let held: Vec<(Slot, &[Token])> =
-            self.running.iter().filter(|s| self.lends(s, sequence)).map(holding).collect();
+        let lenders = self.running.iter().filter(|s| self.lends(s, sequence));
+        let held: Vec<Holding<'_>> = lenders.map(|lender| self.holding(lender)).collect();
         let reuse = (self.reuses() && !sequence.scores()).then(|| self.scope(sequence));
         let placement = self.slots.choose(sequence.tokens(), &held, reuse);
         let placement = placement.expect("fits() saw an idle slot. This is a bug.");
@@ -146,6 +146,37 @@ impl Engine {
         };
         self.slots.take(slot);
         sequence.place(slot, computed);
+        // Of a slot with a state nothing else is left of the prompt once its answer begins.
+        let end = sequence.prompt_len() - 1;
+        let end = if self.caps.stateful && end >= computed + WORTH_COPYING as u32 { end } else { 0 };
+        let shared = if placement.shared > computed { placement.shared } else { end };
+        sequence.shared = if reuse.is_some() { shared } else { 0 };
+        Ok(())
+    }
+
+    fn holding<'a>(&self, sequence: &'a Sequence) -> Holding<'a> {
+        let slot = sequence.slot.expect("a running sequence has a slot. This is a bug.");
+        let tokens = &sequence.tokens()[..sequence.computed().min(sequence.known()) as usize];
+        Holding { slot, tokens, floor: self.target.floor(slot) }
+    }
+
+    /// Keeps apart what running sequences have in common with others, once they hold just that: where a slot cannot be cut to
+    /// it later.
+    pub(super) fn keep_shared(&mut self) -> Result<(), ExecError> {
+        for index in 0..self.running.len() {
+            let sequence = &mut self.running[index];
+            let (Some(from), true) = (sequence.slot, sequence.holds_shared()) else { continue };
+            let len = std::mem::take(&mut sequence.shared);
+            let (scope, tokens) =
+                (self.scope(&self.running[index]), self.running[index].tokens()[..len as usize].to_vec());
+            let Some(to) = self.slots.spare().filter(|_| self.caps.copying != Copying::Never) else {
+                continue;
+            };
+            self.release(to)?;
+            self.copy(from, to, len)?;
+            self.slots.leave(to, scope, tokens, self.target.floor(to));
+            self.slots.share(to);
+        }
         Ok(())
     }
 
@@ -161,7 +192,7 @@ impl Engine {
             tokens: sequence.tokens(),
             owner: (sequence.request, sequence.choice),
             others: self.reuses().then(|| self.scope(sequence)),
-            whole: !self.caps.prefix_reuse,
+            whole: self.caps.stateful || !self.caps.prefix_reuse,
         };
         if sequence.scores() {
             return None;
@@ -269,7 +300,7 @@ impl Engine {
         // It waits before its slot is emptied: where that fails it is ended with the others.
         self.waiting.preempt(sequence);
         self.release(slot)?;
-        self.slots.leave(slot, Scope::default(), Vec::new());
+        self.slots.leave(slot, Scope::default(), Vec::new(), 0);
         Ok(())
     }
 
@@ -313,20 +344,15 @@ impl Engine {
         // KV may be ahead of the tokens: where a stop string cut an accepted run.
         let keep = sequence.computed().min(sequence.known());
         let Some(slot) = sequence.unplace() else { return };
-        let kept = healthy && self.reuses() && keep > 0;
+        let kept = healthy && self.reuses() && keep > 0 && keep >= self.target.floor(slot);
         let done = if kept { self.truncate(slot, keep) } else { self.release(slot) };
         if let Err(error) = done {
             log::error!("slot {} could not be given up: {error}", slot.0);
             self.broken = true;
         }
         let tokens = if kept { sequence.tokens()[..keep as usize].to_vec() } else { Vec::new() };
-        self.slots.leave(slot, self.scope(&sequence), tokens);
+        self.slots.leave(slot, self.scope(&sequence), tokens, self.target.floor(slot));
     }
-}
-
-fn holding(sequence: &Sequence) -> (Slot, &[Token]) {
-    let slot = sequence.slot.expect("a running sequence has a slot. This is a bug.");
-    (slot, &sequence.tokens()[..sequence.computed().min(sequence.known()) as usize])
 }
 
 /// Host memory for KV that no slot holds.

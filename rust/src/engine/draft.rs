@@ -3,6 +3,7 @@
 use super::Engine;
 use super::commit::accepted;
 use crate::config::DraftSource;
+use crate::exec::cost::Work;
 use crate::exec::{Ask, Draft, ExecError, Job, News, Pass, Round};
 use crate::sched::Share;
 use crate::sched::drafts::{Choice, Length, Prospect};
@@ -86,8 +87,9 @@ impl Engine {
                 continue;
             }
             let tokens = f64::from(sequence.most() - sequence.known()).min(self.tally.output_length());
+            let step = (decoding, sequence.known(), most);
             let pays =
-                |(source, delay)| self.drafts.pays(source, (decoding, most), (delay, tokens)) || !adaptive;
+                |(source, delay)| !adaptive || self.drafts.pays(source, &self.cost, step, (delay, tokens));
             sequence.late_sources = Some(Late { asked: behind.is_none_or(pays), beside: decoding });
         }
     }
@@ -111,7 +113,7 @@ impl Engine {
 
     /// Who drafts in a step for each job behind what was found for it, and how far.
     fn choose(&mut self, shares: &[Share], jobs: &[Job], most: &[u32]) -> Choice {
-        let Engine { running, drafters, drafts, target, .. } = self;
+        let Engine { running, drafters, drafts, target, cost, .. } = self;
         let models = drafters.iter().filter(|(name, _)| name.is_model());
         let models: Vec<_> = models.map(|(name, drafter)| (*name, drafter.reach())).collect();
         let prospect = |((job, share), most): ((&Job, &Share), &u32)| {
@@ -121,11 +123,16 @@ impl Engine {
                 found: job.draft.sources.clone(),
                 models: models.iter().filter(allowed).copied().collect(),
                 most: *most,
+                known: sequence.known(),
                 acceptance: sequence.acceptance,
             }
         };
         let prospects: Vec<_> = jobs.iter().zip(shares).zip(most).map(prospect).collect();
-        drafts.choose(&prospects, |lengths| target.passes(&runs(jobs, lengths)))
+        let work = |lengths: &[u32]| {
+            let passes = target.passes(&runs(jobs, lengths));
+            Work::of_jobs(jobs.iter().zip(lengths.iter().copied()), &passes)
+        };
+        drafts.choose(&prospects, cost, work)
     }
 
     /// Asks those sources that `who` names, each for drafts of up to these lengths, and learns how long models take.
@@ -162,9 +169,8 @@ impl Engine {
             if !name.is_model() {
                 continue;
             }
-            let ready = asks.iter().filter(|ask| !ask.late).map(|ask| ask.want);
-            if let Some(longest) = ready.clone().max() {
-                drafts.learn_drafting(*name, (ready.count() as u32, longest), took.as_secs_f64());
+            if let Some(work) = Ask::work(&asks) {
+                drafts.learn_drafting(*name, work, took);
             }
             let late: Vec<Slot> = asks.iter().filter(|ask| ask.late).map(|ask| ask.slot).collect();
             let late = |sequence: &&mut Sequence| sequence.slot.is_some_and(|slot| late.contains(&slot));
@@ -186,11 +192,8 @@ impl Engine {
 
     /// Learns what passes took, and how drafts have fared.
     pub(super) fn learn(&mut self, news: &News) {
-        for Pass { shape, rows, took } in &news.passes {
-            self.pace.learn(shape.rows, shape.chunk, *took);
-            if shape.chunk == 0 {
-                self.drafts.learn_passes(rows, took.as_secs_f64());
-            }
+        for Pass { work, took } in &news.passes {
+            self.cost.learn(*work, *took);
             let totals = &mut self.tally.totals;
             totals.steps += 1;
             totals.step.observe((self.drafting + *took).as_secs_f64());

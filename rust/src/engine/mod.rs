@@ -15,8 +15,8 @@ pub use messages::{Command, FromEngine, Report};
 
 use crate::config::{Config, DraftSource};
 use crate::error::{Error, panic_text};
+use crate::exec::cost::{Cost, Work};
 use crate::exec::open::{self, Opened};
-use crate::exec::pace::{Pace, Shape};
 use crate::exec::{Caps, Drafter, ExecError, Job, JobId, Target, Wake};
 use crate::grammar::Compiler;
 use crate::metrics::{self, Gauges};
@@ -93,7 +93,8 @@ pub struct Engine {
     /// Oldest first.
     running: Vec<Sequence>,
     slots: Slots,
-    pace: Pace,
+    /// Of the target's passes.
+    cost: Cost,
     drafts: Drafts,
     seeds: Seeds,
     tally: Tally,
@@ -138,8 +139,8 @@ impl Engine {
         let host_bytes = admit::host_bytes(config, &caps);
         Ok(Engine {
             slots: Slots::new(caps.slots, caps.copying),
-            drafts: Drafts::new(&caps.probed, caps.ragged),
-            pace: Pace::new(&caps.probed),
+            drafts: Drafts::new(caps.ragged),
+            cost: Cost::new(&caps.probed),
             target,
             drafters,
             vocab,
@@ -275,7 +276,8 @@ impl Engine {
             self.failures = 0;
         }
         self.learn(&news);
-        self.commit(news.done)
+        self.commit(news.done)?;
+        self.keep_shared()
     }
 
     /// The jobs of a step: those that come from drafters, and new ones with drafts where those come at once.
@@ -286,7 +288,7 @@ impl Engine {
         let mut jobs: Vec<Job> = shares.iter().map(|share| self.job(share)).collect();
         self.draft(&shares, &mut jobs);
         all.extend(self.send_out(jobs));
-        self.drafted(Shape::of(&all), begin.elapsed());
+        self.drafted(&all, begin.elapsed());
         all
     }
 
@@ -295,20 +297,25 @@ impl Engine {
         self.running[share.index].job(JobId(self.jobs), share.count)
     }
 
-    /// Counts what drafting took beside jobs of this shape.
-    fn drafted(&mut self, shape: Shape, took: Duration) {
+    /// Counts what drafting for these jobs took.
+    fn drafted(&mut self, jobs: &[Job], took: Duration) {
         self.drafting = took;
-        if shape.sequences > 0 && !self.drafters.is_empty() {
-            self.tally.totals.draft[metrics::size(shape.sequences)].observe(took.as_secs_f64());
+        let sequences = jobs.iter().filter(|job| job.tokens.len() == 1).count() as u32;
+        if sequences > 0 && !self.drafters.is_empty() {
+            self.tally.totals.draft[metrics::size(sequences)].observe(took.as_secs_f64());
         }
     }
 
     fn plan(&mut self) -> Vec<Share> {
-        let sequences = self.running.iter().filter(|s| s.in_flight.is_none() && s.gap() == 1).count() as u32;
+        let idle = || self.running.iter().filter(|s| s.in_flight.is_none());
+        let decoding = idle().filter(|s| s.gap() == 1);
+        let held: u64 = decoding.clone().map(|s| u64::from(s.known())).sum();
+        let beside = Work::of_step(decoding.count() as u32, held);
+        let depth = idle().filter(|s| s.gap() > 1).map(|s| u64::from(s.computed())).max().unwrap_or(0);
         let limit = Duration::from_millis(u64::from(self.config.engine.max_step_ms));
         let bounds = Bounds {
             tokens: self.step_tokens().saturating_sub(self.orders.ahead.0),
-            chunk_tokens: self.pace.chunk_tokens(sequences, limit),
+            chunk_tokens: self.cost.chunk_tokens(beside, depth, limit),
             scored_tokens: (self.caps.max_logits.min(SCORED) / self.caps.n_vocab as u64).max(1) as u32,
             chunked: self.config.enable_chunked_context && !self.caps.keeps_prompts,
         };

@@ -91,8 +91,8 @@ impl Engine {
             let (name, drafter) = &mut self.drafters[index];
             let (name, Some(remote)) = (*name, drafter.remote()) else { continue };
             let Collected { orders, passes } = remote.collect();
-            for (count, longest, took) in passes {
-                self.drafts.learn_drafting(name, (count, longest), took.as_secs_f64());
+            for (work, took) in passes {
+                self.drafts.learn_drafting(name, work, took);
             }
             for order in orders {
                 self.came_back(name, order);

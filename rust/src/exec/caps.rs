@@ -21,8 +21,10 @@ pub struct Caps {
     pub max_step_tokens: u32,
     /// Logits that the engine has memory for in one step: drafts add rows of the vocabulary's width.
     pub max_logits: u64,
-    /// An idle slot can be cut to any length: what it holds of one text serves another that begins the same.
+    /// An idle slot can be cut to any length from its floor on: what it holds of one text serves another that begins the same.
     pub prefix_reuse: bool,
+    /// A slot carries a state: its floor is all that it holds, and only all of it can be copied.
+    pub stateful: bool,
     /// Drafted tokens that were refused are taken back: speculation is possible.
     pub rollback: bool,
     /// What it takes to hand the beginning of a slot to another.
@@ -52,6 +54,7 @@ impl Caps {
             max_step_tokens: slots.saturating_mul(kv_per_slot),
             max_logits: u64::MAX,
             prefix_reuse: true,
+            stateful: false,
             rollback: true,
             copying: Copying::Moves,
             keeps_prompts: false,

@@ -11,8 +11,8 @@
 //! Where there is a grammar, a cursor walks ahead: tokens that it forces need no pass, and its masks go to verify. A
 //! token is drawn with the sampler and the noise of the target, so that it is the same wherever the two models agree.
 
+use super::cost::{Cost, Work, cells};
 use super::draft_walk::{Walk, guarded, widened};
-use super::pace::Pace;
 use super::{Ask, Drafter, ExecError, Forward, Run};
 use crate::sampler::Scratch;
 use crate::types::{Slot, Token};
@@ -54,7 +54,8 @@ pub struct DraftModel {
     width: usize,
     /// Time for the chunks of one step.
     patience: Duration,
-    pace: Pace,
+    /// Of its passes.
+    cost: Cost,
     /// See [`Drafter::caught_up`].
     caught_up: Duration,
     row: Vec<f32>,
@@ -67,10 +68,10 @@ impl DraftModel {
     pub fn new(forward: Box<dyn Forward>, width: usize, patience: Duration) -> Self {
         DraftModel {
             held: vec![Held::default(); forward.caps().slots as usize],
+            cost: Cost::new(&forward.caps().probed),
             forward,
             width,
             patience,
-            pace: Pace::default(),
             caught_up: Duration::ZERO,
             row: Vec::new(),
             scratch: Scratch::default(),
@@ -80,7 +81,7 @@ impl DraftModel {
 
     /// Draws token by token until no walk goes on.
     fn run(&mut self, walks: &mut [Walk<'_>]) -> Result<(), ExecError> {
-        let mut chunks = self.pace.chunk_tokens(walks.len().max(1) as u32, self.patience) as usize;
+        let mut chunks = self.chunk_tokens(walks) as usize;
         loop {
             let mut room = self.forward.caps().max_step_tokens as usize;
             let mut pieces = Vec::new();
@@ -110,6 +111,13 @@ impl DraftModel {
             }
             self.pass(walks, &pieces)?;
         }
+    }
+
+    /// Tokens of long gaps that a step closes.
+    fn chunk_tokens(&self, walks: &[Walk<'_>]) -> u32 {
+        let held = |walk: &Walk<'_>| self.same(walk) as u64;
+        let beside = Work::of_step(walks.len() as u32, walks.iter().map(held).sum());
+        self.cost.chunk_tokens(beside, walks.iter().map(held).max().unwrap_or(0), self.patience)
     }
 
     /// Sees to it that the pool holds all that the walks may need: what is held for other slots is given up where it
@@ -150,6 +158,8 @@ impl DraftModel {
     fn align(&mut self, walk: &Walk<'_>) -> Result<usize, ExecError> {
         let same = self.same(walk).min(walk.len() - 1);
         let held = &mut self.held[walk.slot.index()];
+        let lost = same < held.tokens.len() && (same as u32) < self.forward.floor(walk.slot);
+        let same = if lost { 0 } else { same };
         if same < held.tokens.len() {
             self.forward.truncate(walk.slot, same as u32)?;
             held.truncate(same);
@@ -165,14 +175,15 @@ impl DraftModel {
 
     fn pass(&mut self, walks: &mut [Walk<'_>], pieces: &[Piece]) -> Result<(), ExecError> {
         let runs: Vec<Run<'_>> = pieces.iter().map(|p| p.run(&walks[p.index])).collect();
+        let lengths: Vec<_> = runs.iter().map(|run| (run.slot, run.tokens.len() as u32)).collect();
+        let work = Work::of(pieces.iter().map(Piece::work), &self.forward.passes(&lengths));
         let begin = Instant::now();
         let rows = self.forward.forward(&runs)?;
         let took = begin.elapsed();
         let count = |which: &dyn Fn(&Piece) -> bool| -> usize {
             pieces.iter().filter(|piece| which(piece)).map(|piece| piece.tokens.len()).sum()
         };
-        let short = count(&|piece| !piece.behind) as u32;
-        self.pace.learn(short, count(&|piece| piece.behind) as u32, took);
+        self.cost.learn(work, took);
         let prompts = count(&|piece| piece.behind && piece.start < walks[piece.index].prompt);
         self.caught_up += took.mul_f64(prompts as f64 / count(&|_| true) as f64);
         let mut rows = rows.logits.into_iter();
@@ -226,6 +237,7 @@ impl Drafter for DraftModel {
     }
 
     fn keep(&mut self, slot: Slot, len: u32) {
+        let len = if len < self.forward.floor(slot) { 0 } else { len };
         let held = &mut self.held[slot.index()];
         held.agreed = held.agreed.min(len as usize);
         if held.tokens.len() > len as usize {
@@ -237,6 +249,7 @@ impl Drafter for DraftModel {
 
     fn copy(&mut self, from: Slot, to: Slot, len: u32) {
         let len = self.held[from.index()].tokens.len().min(len as usize);
+        let len = if (len as u32) < self.forward.floor(from) { 0 } else { len };
         let room = self.forward.caps().kv_total.saturating_sub(self.held());
         if self.broken || len == 0 || len as u64 > room {
             return;
@@ -249,7 +262,9 @@ impl Drafter for DraftModel {
 
     fn delay(&self, slot: Slot, known: &[Token]) -> Option<f64> {
         let gap = known.len() - self.held[slot.index()].same(known, &[]);
-        (gap > SHORT).then(|| self.pace.chunk_seconds(gap))
+        let start = known.len() - gap;
+        let work = Work { chunk: gap as f64, cells: cells(start as f64, gap as f64), ..Work::default() };
+        (gap > SHORT).then(|| if self.cost.known() { self.cost.seconds(work) } else { 0.0 })
     }
 
     fn caught_up(&mut self) -> Duration {
@@ -275,6 +290,12 @@ struct Piece {
 }
 
 impl Piece {
+    /// See [`Work::of`].
+    fn work(&self) -> (u32, u32, u32) {
+        let (start, tokens) = (self.start as u32, self.tokens.len() as u32);
+        if self.behind { (start, tokens, 0) } else { (start, 0, tokens) }
+    }
+
     fn run(&self, walk: &Walk<'_>) -> Run<'_> {
         let outputs = u32::from(!walk.over);
         Run { slot: walk.slot, start: self.start as u32, tokens: &self.tokens, outputs, hidden: false }

@@ -1,5 +1,6 @@
 //! Sources of drafts, as the scheduler sees them: at once, or by themselves while the target computes others.
 
+use super::cost::Work;
 use super::{Draft, Job, JobId, Round, Wake};
 use crate::grammar::Grammar;
 use crate::sampler::Sampler;
@@ -27,6 +28,20 @@ pub struct Ask<'a> {
     pub want: u32,
     /// Set by a drafter that is not ready yet: it is still closing a long gap, or waits for a hidden state.
     pub late: bool,
+}
+
+impl Ask<'_> {
+    /// The work of drafting all that these ask for, but for those that are late; None where all are.
+    pub fn work(asks: &[Ask<'_>]) -> Option<Work> {
+        let ready = asks.iter().filter(|ask| !ask.late);
+        let add = |work: Work, ask: &Ask<'_>| {
+            let rows = f64::from(ask.want);
+            let cells = rows * ask.known.len() as f64;
+            Work { passes: work.passes.max(rows), rows: work.rows + rows, cells: work.cells + cells, ..work }
+        };
+        let work = ready.fold(Work::default(), add);
+        (work.passes > 0.0).then_some(work)
+    }
 }
 
 /// A source of drafts. What it proposes may be anything: the target verifies it.
@@ -116,8 +131,8 @@ impl Order {
 pub struct Collected {
     /// Orders that are done, with or without a draft.
     pub orders: Vec<Order>,
-    /// How many sequences were drafted for together, for how many tokens at most, and how long that took.
-    pub passes: Vec<(u32, u32, Duration)>,
+    /// What was drafted, and how long that took.
+    pub passes: Vec<(Work, Duration)>,
 }
 
 /// A drafter on devices of its own, which drafts while the target computes other sequences: what is ordered comes back

@@ -113,6 +113,10 @@ impl Target for Later {
         self.target().truncate(slot, keep)
     }
 
+    fn floor(&self, slot: Slot) -> u32 {
+        self.target().floor(slot)
+    }
+
     fn save(&mut self, slot: Slot) -> Option<Vec<u8>> {
         self.target().save(slot)
     }

@@ -12,6 +12,7 @@
 mod caps;
 #[cfg(feature = "llama")]
 mod cores;
+pub mod cost;
 pub mod draft_model;
 mod draft_walk;
 mod drafter;
@@ -24,7 +25,6 @@ pub mod llama;
 pub(crate) mod memory;
 pub mod mlp;
 pub mod open;
-pub mod pace;
 pub mod prediction;
 pub mod progress;
 pub mod prompt_lookup;
@@ -45,7 +45,7 @@ use crate::error::Error;
 use crate::grammar::{Grammar, Next};
 use crate::sampler::Sampler;
 use crate::types::{Refusal, Slot, Token, TokenLogprob};
-use pace::Shape;
+use cost::Work;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -168,9 +168,7 @@ pub type Outcome = Result<Box<Round>, SeqError>;
 #[derive(Debug, Clone, PartialEq)]
 pub struct Pass {
     /// What it computed.
-    pub shape: Shape,
-    /// Rows of each part that it was cut into.
-    pub rows: Vec<u32>,
+    pub work: Work,
     /// From its start until its outcomes were there.
     pub took: Duration,
 }
@@ -204,16 +202,21 @@ pub trait Target: Send {
     fn poll(&mut self) -> Result<News, ExecError>;
     /// What an engine that works by itself calls when it has news. Engines that compute in `poll` need none.
     fn wake_by(&mut self, _wake: Wake) {}
-    /// Makes `to` hold the first `len` KV tokens of `from`. `to` must be empty (released) and differ.
+    /// Makes `to` hold the first `len` KV tokens of `from`, no fewer than its [`Target::floor`]. `to` must be empty (released)
+    /// and differ.
     ///
     /// # Errors
     /// Where the whole executor failed.
     fn copy(&mut self, from: Slot, to: Slot, len: u32) -> Result<(), ExecError>;
-    /// Keeps the first `keep` KV tokens of an idle slot.
+    /// Keeps the first `keep` KV tokens of an idle slot; no fewer than [`Target::floor`] but none.
     ///
     /// # Errors
     /// Where the whole executor failed.
     fn truncate(&mut self, slot: Slot, keep: u32) -> Result<(), ExecError>;
+    /// Fewest tokens, besides none, that the slot can be cut to: what is needed behind fewer may be gone.
+    fn floor(&self, _slot: Slot) -> u32 {
+        0
+    }
     /// KV of an idle slot as bytes, to be given to [`Target::restore`]; None where the engine can't.
     fn save(&mut self, slot: Slot) -> Option<Vec<u8>>;
     /// Puts saved KV into an empty slot; false leaves the slot empty.
@@ -279,7 +282,7 @@ pub trait Forward: Send {
     /// # Errors
     /// Where the whole executor failed.
     fn forward(&mut self, runs: &[Run<'_>]) -> Result<Rows<'_>, ExecError>;
-    /// Keeps the first `keep` KV tokens of the slot; 0 empties it.
+    /// Keeps the first `keep` KV tokens of the slot, no fewer than [`Forward::floor`]; 0 empties it.
     ///
     /// # Errors
     /// Where the engine cannot truncate to this depth.
@@ -296,6 +299,10 @@ pub trait Forward: Send {
     /// As [`Target::passes`].
     fn passes(&self, runs: &[(Slot, u32)]) -> Vec<u32> {
         one_pass(runs)
+    }
+    /// As [`Target::floor`].
+    fn floor(&self, _slot: Slot) -> u32 {
+        0
     }
     /// As [`Target::save`].
     fn save(&mut self, slot: Slot) -> Option<Vec<u8>>;

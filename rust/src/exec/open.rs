@@ -183,13 +183,14 @@ fn drafters(
     mut draft: Option<Box<dyn Drafter>>,
     threads: usize,
 ) -> Result<Vec<(DraftSource, Box<dyn Drafter>)>> {
-    let sources = config.speculative.sources();
+    let mut sources = config.speculative.sources();
+    if !target.caps().rollback {
+        // What the grammar forces is never refused.
+        sources.retain(|source| target.caps().stateful && *source == DraftSource::Forced);
+        log::warn!("speculation: this model's KV cannot be truncated, so nothing is guessed ahead");
+    }
     if sources.is_empty() {
         log::info!("speculation: off");
-        return Ok(Vec::new());
-    }
-    if !target.caps().rollback {
-        log::warn!("speculation: off, because this model's KV cannot be truncated");
         return Ok(Vec::new());
     }
     let width = target.caps().n_vocab;

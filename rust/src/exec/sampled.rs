@@ -4,12 +4,12 @@
 //! sequence's error. Masks are computed with the verdicts after the pass, or by helper threads during it where the
 //! machine has cores that the engine leaves free (`mask_threads`).
 
+use super::cost::Work;
 use super::judges::{Judges, outputs};
-use super::pace::Shape;
 use super::verify::Verdict;
 use super::{Caps, ExecError, Forward, Job, JobId, News, Outcome, Pass, Round, Run, SeqError, Target};
 use crate::config::SpeculativeConfig;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::request::Fault;
 use crate::types::Slot;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -54,12 +54,13 @@ impl Target for Sampled {
             return Ok(News::default());
         }
         plant_engine_faults(&jobs);
-        let (begin, shape) = (Instant::now(), Shape::of(&jobs));
+        let begin = Instant::now();
         let runs: Vec<_> =
             jobs.iter().map(|j| (j.slot, (j.tokens.len() + j.draft.tokens.len()) as u32)).collect();
-        let rows = self.forward.passes(&runs);
+        let drafted = jobs.iter().map(|job| (job, job.draft.tokens.len() as u32));
+        let work = Work::of_jobs(drafted, &self.forward.passes(&runs));
         let done = self.pass(jobs)?;
-        Ok(News { done, passes: vec![Pass { shape, rows, took: begin.elapsed() }] })
+        Ok(News { done, passes: vec![Pass { work, took: begin.elapsed() }] })
     }
 
     fn copy(&mut self, from: Slot, to: Slot, len: u32) -> Result<(), ExecError> {
@@ -68,6 +69,10 @@ impl Target for Sampled {
 
     fn truncate(&mut self, slot: Slot, keep: u32) -> Result<(), ExecError> {
         self.forward.truncate(slot, keep)
+    }
+
+    fn floor(&self, slot: Slot) -> u32 {
+        self.forward.floor(slot)
     }
 
     fn save(&mut self, slot: Slot) -> Option<Vec<u8>> {
@@ -140,10 +145,15 @@ impl Sampled {
                 Err(e) => Err(SeqError(e)),
                 Ok(v) => {
                     let computed = job.start + (job.tokens.len() + v.accepted) as u32;
-                    if v.accepted < job.draft.tokens.len() {
+                    if v.accepted == job.draft.tokens.len() {
+                        Ok(Box::new(round_of(job, v, computed)))
+                    } else if computed < self.forward.floor(slot) {
+                        let why = "a forced token was refused, and its state cannot be taken back";
+                        Err(SeqError(Error::Executor(why.into())))
+                    } else {
                         self.forward.truncate(slot, computed)?;
+                        Ok(Box::new(round_of(job, v, computed)))
                     }
-                    Ok(Box::new(round_of(job, v, computed)))
                 }
             };
             out.push((id, outcome));

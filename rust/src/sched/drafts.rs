@@ -2,25 +2,26 @@
 //!
 //! What is forced, predicted or looked up costs nothing and is there beforehand; then a model may go on, which takes time.
 //! Of none and each of the models, and of all lengths, that is taken which promises the most tokens per second: tokens by
-//! how often the sources' drafts were accepted, seconds by what passes of so many rows and drafting took (`times`). Drafts
-//! that promise less than a twentieth more than none are left out.
+//! how often the sources' drafts were accepted, seconds by what passes and drafting cost ([`Cost`]). Drafts that promise
+//! less than a twentieth more than none are left out.
 //!
-//! One rule for what is not known: what was not seen for a while is doubted, up to half of the refusals and half of the
-//! time that drafts cost, and the choice is made as if these doubts were right. So what would be the best if it had become
-//! better is looked at; each look halves the doubt, and after one in vain it takes twice as long to grow again. What
-//! cannot be the best, whatever is hoped for, is never looked at.
-
-mod times;
+//! One rule for what is not known: a source that was not asked for a while is doubted, up to half of the refusals and half
+//! of the time that its drafts cost, and the choice is made as if these doubts were right. So what would be the best if it
+//! had become better is looked at; each look halves the doubt, and after one in vain it takes twice as long to grow again.
+//! What cannot be the best, whatever is hoped for, is never looked at.
 
 use crate::config::DraftSource;
+use crate::exec::cost::{Cost, Work};
 use crate::sequence::odds::{Acceptance, Odds};
-use times::{Doubt, Times};
+use std::time::Duration;
 
 /// Drafts that promise less more speed than this are left out: the best of many choices, measured with errors, promises
 /// more than it keeps, and never to be slower than without counts for more than the last twentieth.
 const LEAST_GAIN: f64 = 0.05;
-/// Speeds that differ by less are taken for equal, and the shorter draft is chosen.
-const NOISE: f64 = 0.02;
+/// Steps until a source is fully doubted, at first: some seconds, in which texts may have changed.
+const DOUBTED: f64 = 48.0;
+/// The same at most, after looks in vain: then looks cost next to nothing.
+const MOST_DOUBTED: f64 = 3072.0;
 
 /// What may be drafted for one sequence in a step.
 #[derive(Debug, Clone, Default)]
@@ -31,6 +32,8 @@ pub struct Prospect {
     pub models: Vec<(DraftSource, u32)>,
     /// Most tokens of the draft; no fewer than were found.
     pub most: u32,
+    /// Tokens of the sequence, which each row reads.
+    pub known: u32,
     /// How its drafts have fared, by the number of their source.
     pub acceptance: [Acceptance; DraftSource::ALL.len()],
 }
@@ -53,10 +56,9 @@ pub struct Length {
     pub all: u32,
 }
 
-/// What is known of sources and of passes.
+/// What is known of sources.
 #[derive(Debug)]
 pub struct Drafts {
-    passes: Times,
     /// By the number of the source.
     sources: [Source; DraftSource::ALL.len()],
     ragged: bool,
@@ -67,10 +69,19 @@ pub struct Drafts {
 #[derive(Debug)]
 struct Source {
     acceptance: Acceptance,
-    /// Of a drafted token, by the number of sequences that have one.
-    times: Times,
+    /// Of drafting: passes and rows of the model.
+    cost: Cost,
     doubt: Doubt,
     tried: bool,
+}
+
+/// How far a source is doubted, from 0 to 1: by how long ago it was asked, and how often a look was in vain.
+#[derive(Debug, Clone, Copy)]
+struct Doubt {
+    /// In steps. Every look brings it half way to the present.
+    seen: f64,
+    /// Steps until it is fully doubted.
+    period: f64,
 }
 
 /// What sequences may have by one model: of each, found tokens that would be kept, and for every token the probability
@@ -78,50 +89,64 @@ struct Source {
 struct Offer {
     model: Option<DraftSource>,
     gains: Vec<(u32, Vec<f64>)>,
+    /// Tokens of each sequence.
+    known: Vec<u32>,
 }
 
 /// The time at which what is known is doubted, in steps; None: it is not.
 type Hope = Option<u64>;
 
-impl Drafts {
-    /// `probed`: rows and seconds of passes, rising; `ragged`: runs of differing lengths cost no more than as many tokens in
-    /// runs of one length.
-    pub fn new(probed: &[(u32, f64)], ragged: bool) -> Self {
-        let (acceptance, doubt) = (Acceptance::default(), Doubt::default());
-        let source = |_| Source { acceptance, times: Times::of_drafting(), doubt, tried: false };
-        Drafts { passes: Times::of_passes(probed), sources: DraftSource::ALL.map(source), ragged, steps: 0 }
+impl Doubt {
+    fn at(&self, hope: Hope) -> f64 {
+        hope.map_or(0.0, |now| ((now as f64 - self.seen) / self.period).min(1.0))
     }
 
-    /// What to draft for the sequences of a step; `passes` tells the rows of the passes that drafts of these lengths take.
-    pub fn choose(&mut self, prospects: &[Prospect], passes: impl Fn(&[u32]) -> Vec<u32>) -> Choice {
+    /// Takes a look; `doubted`: it is the best only if the doubt is right.
+    fn look(&mut self, now: u64, doubted: bool) {
+        self.seen = now as f64 - self.period * self.at(Some(now)) / 2.0;
+        self.period = if doubted { (self.period * 2.0).min(MOST_DOUBTED) } else { DOUBTED };
+    }
+}
+
+impl Drafts {
+    /// `ragged`: runs of differing lengths cost no more than as many tokens in runs of one length.
+    pub fn new(ragged: bool) -> Self {
+        let source = |_| Source {
+            acceptance: Acceptance::default(),
+            cost: Cost::default(),
+            doubt: Doubt { seen: f64::NEG_INFINITY, period: DOUBTED },
+            tried: false,
+        };
+        Drafts { sources: DraftSource::ALL.map(source), ragged, steps: 0 }
+    }
+
+    /// What to draft for the sequences of a step, where passes have this `cost`; `work` tells what drafts of these lengths
+    /// make of the step.
+    pub fn choose(&mut self, prospects: &[Prospect], cost: &Cost, work: impl Fn(&[u32]) -> Work) -> Choice {
         self.steps += 1;
         let nothing = |p: &Prospect| p.most == 0 || p.found.is_empty() && p.models.is_empty();
-        if !self.passes.known() || prospects.iter().all(nothing) {
+        if !cost.known() || prospects.iter().all(nothing) {
             return Choice { model: None, lengths: vec![Length::default(); prospects.len()] };
         }
-        let known = self.best(prospects, &passes, None);
-        let hoped = self.best(prospects, &passes, Some(self.steps));
-        let rows =
-            |choice: &Choice| passes(&choice.lengths.iter().map(|length| length.all).collect::<Vec<_>>());
-        let (known_rows, hoped_rows) = (rows(&known), rows(&hoped));
-        self.passes.look(&hoped_rows, self.steps, hoped_rows != known_rows);
-        let (known, asked) = (known.sources(prospects), hoped.sources(prospects));
-        for source in asked {
+        let seconds = |lengths: &[u32]| cost.seconds(work(lengths));
+        let known = self.best(prospects, &seconds, None).sources(prospects);
+        let hoped = self.best(prospects, &seconds, Some(self.steps));
+        for source in hoped.sources(prospects) {
             self.sources[source as usize].doubt.look(self.steps, !known.contains(&source));
         }
         hoped
     }
 
-    /// The choice with the most tokens per second.
-    fn best(&self, prospects: &[Prospect], passes: &impl Fn(&[u32]) -> Vec<u32>, hope: Hope) -> Choice {
+    /// The choice with the most tokens per second; `pass`: seconds of a step with drafts of these lengths.
+    fn best(&self, prospects: &[Prospect], pass: &impl Fn(&[u32]) -> f64, hope: Hope) -> Choice {
         let model = |source: &&DraftSource| {
             prospects.iter().any(|p| p.models.iter().any(|(model, _)| model == *source))
         };
         let models = DraftSource::ALL.iter().filter(model).copied().map(Some);
         let choices = std::iter::once(None).chain(models).map(|model| {
-            let offer =
-                Offer { model, gains: prospects.iter().map(|p| self.gains(p, model, hope)).collect() };
-            self.lengths(&offer, passes, hope)
+            let gains = prospects.iter().map(|p| self.gains(p, model, hope)).collect();
+            let known = prospects.iter().map(|p| p.known).collect();
+            self.lengths(&Offer { model, gains, known }, pass, hope)
         });
         let better = |best: (Choice, f64), other: (Choice, f64)| if other.1 > best.1 { other } else { best };
         choices.reduce(better).expect("none is a choice. This is a bug.").0
@@ -164,10 +189,9 @@ impl Drafts {
         odds.hoped(known.doubt.at(hope))
     }
 
-    /// The best lengths for an offer, and their tokens per second; of about equal ones the shortest. Where differing lengths
-    /// cost nothing the likeliest tokens of all sequences are added one by one, else those at the next place of all drafts
-    /// at once.
-    fn lengths(&self, offer: &Offer, passes: &impl Fn(&[u32]) -> Vec<u32>, hope: Hope) -> (Choice, f64) {
+    /// The best lengths for an offer, and their tokens per second; of equal ones the shortest. Where differing lengths cost
+    /// nothing the likeliest tokens of all sequences are added one by one, else those at the next place of all drafts at once.
+    fn lengths(&self, offer: &Offer, pass: &impl Fn(&[u32]) -> f64, hope: Hope) -> (Choice, f64) {
         let n = offer.gains.len();
         let places = offer.gains.iter().enumerate();
         let mut order: Vec<(usize, usize, f64)> = places
@@ -175,24 +199,24 @@ impl Drafts {
             .collect();
         order.sort_by(|a, b| if self.ragged { b.2.total_cmp(&a.2) } else { a.0.cmp(&b.0) });
         let mut lengths = vec![0; n];
-        let none = passes(&lengths);
-        let alone = self.pass(&none, None);
-        let mut speeds = vec![(0, n as f64 / self.pass(&none, hope))];
-        let (mut tokens, mut asking, mut longest) = (n as f64, 0, 0);
+        let none = n as f64 / pass(&lengths);
+        let mut best = (0, none * (1.0 + LEAST_GAIN));
+        let (mut tokens, mut drafting) = (n as f64, Work::default());
         for (count, (place, i, gain)) in (1..).zip(&order) {
             lengths[*i] += 1;
             tokens += gain;
             let guessed = lengths[*i].saturating_sub(offer.gains[*i].0);
-            asking += u32::from(guessed == 1);
-            longest = longest.max(guessed);
+            if guessed > 0 {
+                drafting.passes = drafting.passes.max(f64::from(guessed));
+                drafting.rows += 1.0;
+                drafting.cells += f64::from(offer.known[*i]);
+            }
             if self.ragged || order.get(count).is_none_or(|next| next.0 > *place) {
-                let rows = if self.ragged { vec![(n + count) as u32] } else { passes(&lengths) };
-                let more = (self.pass(&rows, None) - alone) / (1.0 + self.passes.doubt(&rows, hope));
-                let seconds = alone + more + self.drafting(offer.model, (asking, longest), hope);
-                speeds.push((count, tokens / seconds));
+                let speed = tokens / (pass(&lengths) + self.drafting(offer.model, drafting, hope));
+                best = if speed > best.1 { (count, speed) } else { best };
             }
         }
-        let (count, speed) = shortest(&speeds);
+        let (count, speed) = if best.0 == 0 { (0, none) } else { best };
         let mut lengths = vec![Length::default(); n];
         order[..count].iter().for_each(|(_, i, _)| lengths[*i].all += 1);
         lengths
@@ -203,46 +227,39 @@ impl Drafts {
         (Choice { model, lengths }, speed)
     }
 
-    /// Seconds of passes with so many rows.
-    fn pass(&self, rows: &[u32], hope: Hope) -> f64 {
-        rows.iter().map(|rows| self.passes.of(*rows)).sum::<f64>() / (1.0 + self.passes.doubt(rows, hope))
+    /// Seconds of drafting; 0 where that was never done.
+    fn drafting(&self, model: Option<DraftSource>, work: Work, hope: Hope) -> f64 {
+        let source = model.map(|model| &self.sources[model as usize]).filter(|source| source.cost.known());
+        source.map_or(0.0, |source| source.cost.seconds(work) / (1.0 + source.doubt.at(hope)))
     }
 
-    /// Seconds of drafting up to `longest` tokens for each of `asking` sequences.
-    fn drafting(&self, model: Option<DraftSource>, (asking, longest): (u32, u32), hope: Hope) -> f64 {
-        let source = model.map(|model| &self.sources[model as usize]);
-        let Some(source) = source.filter(|source| asking > 0 && source.times.known()) else { return 0.0 };
-        source.times.of(asking) * f64::from(longest) / (1.0 + source.doubt.at(hope))
-    }
-
-    /// Whether drafts by `model` for one of so many sequences are worth a delay, in seconds, if `tokens` are to come and up
-    /// to `most` of them are drafted at once.
+    /// Whether drafts by `model` for one of so many sequences, all with as many tokens `known`, are worth a delay, in seconds,
+    /// if `tokens` are to come and up to `most` of them are drafted at once.
     pub fn pays(
         &self,
         model: DraftSource,
-        (sequences, most): (usize, u32),
+        cost: &Cost,
+        (sequences, known, most): (usize, u32, u32),
         (delay, tokens): (f64, f64),
     ) -> bool {
-        if !self.passes.known() || !self.sources[model as usize].tried {
+        if !cost.known() || !self.sources[model as usize].tried {
             return true;
         }
-        let (hope, prospect) =
-            (Some(self.steps), Prospect { models: vec![(model, most)], most, ..Prospect::default() });
-        let gains = vec![self.gains(&prospect, Some(model), hope); sequences.max(1)];
-        let one_pass = |lengths: &[u32]| vec![lengths.iter().map(|length| 1 + length).sum()];
-        let with = self.lengths(&Offer { model: Some(model), gains }, &one_pass, hope).1;
-        let without = sequences.max(1) as f64 / self.pass(&one_pass(&vec![0; sequences.max(1)]), None);
+        let (hope, n) = (Some(self.steps), sequences.max(1));
+        let prospect = Prospect { models: vec![(model, most)], most, ..Prospect::default() };
+        let gains = vec![self.gains(&prospect, Some(model), hope); n];
+        let pass = |lengths: &[u32]| {
+            let rows = n as u32 + lengths.iter().sum::<u32>();
+            cost.seconds(Work::of(lengths.iter().map(|length| (known, 0, 1 + length)), &[rows]))
+        };
+        let with = self.lengths(&Offer { model: Some(model), gains, known: vec![known; n] }, &pass, hope).1;
+        let without = n as f64 / pass(&vec![0; n]);
         (1.0 / without - 1.0 / with) * tokens > delay
     }
 
-    /// Learns what passes with so many rows took together.
-    pub fn learn_passes(&mut self, rows: &[u32], seconds: f64) {
-        self.passes.learn(rows, seconds, self.steps);
-    }
-
-    /// Learns that up to `longest` tokens by `model` for each of `asking` sequences took this long.
-    pub fn learn_drafting(&mut self, model: DraftSource, (asking, longest): (u32, u32), seconds: f64) {
-        self.sources[model as usize].times.learn(&[asking], seconds / f64::from(longest.max(1)), self.steps);
+    /// Learns what drafting by `model` took.
+    pub fn learn_drafting(&mut self, model: DraftSource, work: Work, took: Duration) {
+        self.sources[model as usize].cost.learn(work, took);
     }
 
     /// Learns how a draft by `source` has fared, and that it counts for `share`; see [`Acceptance::learn_of_all`].
@@ -268,14 +285,6 @@ impl Choice {
         }
         sources
     }
-}
-
-/// The first that is as good as the best, up to what measurements differ by anyhow; none, where the best is hardly better.
-fn shortest(speeds: &[(usize, f64)]) -> (usize, f64) {
-    let best = speeds.iter().map(|(_, speed)| *speed).fold(0.0, f64::max);
-    let pays = best >= speeds[0].1 * (1.0 + LEAST_GAIN);
-    let first = speeds.iter().find(|(_, speed)| pays && *speed >= best * (1.0 - NOISE));
-    *first.unwrap_or(&speeds[0])
 }
 
 #[cfg(test)]

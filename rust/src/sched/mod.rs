@@ -80,7 +80,7 @@ fn chunks(running: &[Sequence], mut long: Vec<usize>, bounds: &Bounds, shares: &
             break;
         }
         // Others may have room where there are no more rows of logits.
-        let count = sequence.gap().min(room);
+        let count = if bounds.chunked { sequence.until_shared() } else { sequence.gap() }.min(room);
         if count == 0 {
             continue;
         }

@@ -18,6 +18,10 @@ pub const WORTH_COPYING: usize = 32;
 struct Place {
     /// Kept tokens; of a busy slot nothing is remembered here.
     kept: Vec<Token>,
+    /// Fewest of them that the slot can be cut to.
+    floor: u32,
+    /// Several texts begin with them: they are copied, and stay.
+    shared: bool,
     /// Of the kept tokens.
     scope: Scope,
     busy: bool,
@@ -36,6 +40,19 @@ pub struct Placement {
     pub reuse: Reuse,
     /// First move what the slot keeps to this idle slot, whatever that keeps.
     pub rescue: Option<Slot>,
+    /// So many tokens are another's, too, whose slot cannot be cut to them; 0: none are. Whoever comes next may want them.
+    pub shared: u32,
+}
+
+/// What a slot holds.
+#[derive(Debug, Clone, Copy)]
+pub struct Holding<'a> {
+    /// The slot.
+    pub slot: Slot,
+    /// Its tokens.
+    pub tokens: &'a [Token],
+    /// Fewest of them that it can be cut to.
+    pub floor: u32,
 }
 
 /// Where a sequence's first KV comes from.
@@ -86,32 +103,38 @@ impl Slots {
     pub fn choose(
         &self,
         tokens: &[Token],
-        running: &[(Slot, &[Token])],
+        running: &[Holding<'_>],
         reuse: Option<Scope>,
     ) -> Option<Placement> {
         let fresh = self.best_idle()?;
         let kept = self.places.iter().enumerate().filter(|(_, p)| reuse == Some(p.scope) && !p.busy);
-        let kept = kept.map(|(i, p)| (Slot(i as u32), &p.kept[..]));
-        let source = kept.chain(running.iter().copied()).map(|(s, held)| (common(tokens, held), s));
-        // The last token is always computed: its row is wanted.
-        let best = source
-            .map(|(n, s)| (n.min(tokens.len() - 1), s))
-            .max_by_key(|(n, s)| (*n, std::cmp::Reverse(*s)));
-        let (length, from) = best.unwrap_or((0, fresh));
-        let goes_on = length > 0 && !self.places[from.index()].busy && self.mostly(from, length);
+        let kept = kept.map(|(i, p)| Holding { slot: Slot(i as u32), tokens: &p.kept, floor: p.floor });
+        let (mut length, mut from, mut shared) = (0, fresh, 0);
+        for Holding { slot, tokens: held, floor } in kept.chain(running.iter().copied()) {
+            // The last token is always computed: its row is wanted.
+            let n = common(tokens, held).min(tokens.len() - 1);
+            if n < floor as usize {
+                shared = shared.max(n);
+            } else if n > length || (n == length && slot < from && n > 0) {
+                (length, from) = (n, slot);
+            }
+        }
+        let shared = if shared >= length + WORTH_COPYING { shared as u32 } else { 0 };
+        let of = &self.places[from.index()];
+        let goes_on = length > 0 && !of.busy && !of.shared && self.mostly(from, length);
         let in_place = from == fresh || (goes_on && self.copying != Copying::Moves);
         let computed = length as u32;
         if length > 0 && in_place {
             let rescue = if goes_on { None } else { self.rescue(from, None) };
-            return Some(Placement { slot: from, computed, reuse: Reuse::InPlace, rescue });
+            return Some(Placement { slot: from, computed, reuse: Reuse::InPlace, rescue, shared });
         }
         let least = if self.copying == Copying::Shares { 1 } else { WORTH_COPYING };
         if self.copying == Copying::Never || length < least {
             let rescue = self.rescue(fresh, None);
-            return Some(Placement { slot: fresh, computed: 0, reuse: Reuse::None, rescue });
+            return Some(Placement { slot: fresh, computed: 0, reuse: Reuse::None, rescue, shared });
         }
         let reuse = if goes_on { Reuse::Move(from) } else { Reuse::Copy(from) };
-        Some(Placement { slot: fresh, computed, reuse, rescue: self.rescue(fresh, Some(from)) })
+        Some(Placement { slot: fresh, computed, reuse, rescue: self.rescue(fresh, Some(from)), shared })
     }
 
     /// Whether so many tokens are most of what a slot keeps. Nearly all prompts of a chat template begin alike: a few tokens
@@ -142,11 +165,7 @@ impl Slots {
             let older = p.kept.is_empty() || p.stamp < *stamp;
             !p.busy && older && ![Some(fresh), wanted].contains(&Some(Slot(*i as u32)))
         };
-        let key = |(i, p): &(usize, &Place)| match p.kept.is_empty() {
-            true => (0, None, std::cmp::Reverse(*i)),
-            false => (1, p.stamp, std::cmp::Reverse(*i)),
-        };
-        self.places.iter().enumerate().filter(free).min_by_key(key).map(|(i, _)| Slot(i as u32))
+        self.places.iter().enumerate().filter(free).min_by_key(spare_first).map(|(i, _)| Slot(i as u32))
     }
 
     /// The slot is a running sequence's now.
@@ -155,9 +174,21 @@ impl Slots {
         *place = Place { busy: true, stamp: Some(Instant::now()), ..Place::default() };
     }
 
-    /// A running sequence's slot becomes idle; it keeps these tokens (none: it is empty).
-    pub fn leave(&mut self, slot: Slot, scope: Scope, kept: Vec<Token>) {
-        self.places[slot.index()] = Place { kept, scope, busy: false, stamp: Some(Instant::now()) };
+    /// A slot becomes idle; it keeps these tokens (none: it is empty), and can be cut to no fewer than `floor`.
+    pub fn leave(&mut self, slot: Slot, scope: Scope, kept: Vec<Token>, floor: u32) {
+        let stamp = Some(Instant::now());
+        self.places[slot.index()] = Place { kept, floor, scope, stamp, ..Place::default() };
+    }
+
+    /// What the slot keeps is the beginning of several texts.
+    pub fn share(&mut self, slot: Slot) {
+        self.places[slot.index()].shared = true;
+    }
+
+    /// The idle slot for something more to keep: the highest empty one, else the least recently used.
+    pub fn spare(&self) -> Option<Slot> {
+        let idle = self.places.iter().enumerate().filter(|(_, p)| !p.busy);
+        idle.min_by_key(spare_first).map(|(i, _)| Slot(i as u32))
     }
 
     /// Kept tokens of `from` are in the idle slot `to` now, too; `from` is about to be taken.
@@ -179,6 +210,12 @@ impl Slots {
     }
 }
 
+/// Empty slots come first, the highest of them, then what was not used for longest.
+fn spare_first((index, place): &(usize, &Place)) -> (bool, Option<Instant>, std::cmp::Reverse<usize>) {
+    let kept = !place.kept.is_empty();
+    (kept, place.stamp.filter(|_| kept), std::cmp::Reverse(*index))
+}
+
 /// Length of the common prefix.
 pub(super) fn common(a: &[Token], b: &[Token]) -> usize {
     a.iter().zip(b).take_while(|(x, y)| x == y).count()
@@ -194,16 +231,48 @@ mod tests {
         (0..n as Token).collect()
     }
 
+    fn whole(slot: Slot, tokens: &[Token]) -> Holding<'_> {
+        Holding { slot, tokens, floor: 0 }
+    }
+
+    #[test]
+    fn what_cannot_be_cut_so_far_is_not_reused_but_told() {
+        let mut slots = Slots::new(4, Copying::Moves);
+        slots.leave(Slot(0), MINE, tokens(200), 150);
+        let shared = |slots: &Slots, n: usize| {
+            let p = slots.choose(&[tokens(n), vec![900; 60]].concat(), &[], Some(MINE)).unwrap();
+            (p.computed, p.shared)
+        };
+        assert_eq!([149, 150, 20].map(|n| shared(&slots, n)), [(0, 149), (150, 0), (0, 0)]);
+        // Once it is kept apart, it is found.
+        slots.leave(Slot(3), MINE, tokens(140), 140);
+        slots.share(Slot(3));
+        assert_eq!([149, 139].map(|n| shared(&slots, n)), [(140, 0), (0, 139)]);
+        let p = slots.choose(&[tokens(140), vec![900; 9]].concat(), &[], Some(MINE)).unwrap();
+        assert_eq!((p.slot, p.reuse, p.rescue), (Slot(0), Reuse::Copy(Slot(3)), Some(Slot(2))));
+        let running = tokens(300);
+        let held = Holding { slot: Slot(1), tokens: &running, floor: 300 };
+        let p = Slots::new(4, Copying::Moves).choose(&tokens(250), &[held], None).unwrap();
+        assert_eq!((p.computed, p.shared), (0, 249));
+        assert_eq!(slots.spare(), Some(Slot(2)));
+    }
+
     #[test]
     fn the_longest_kept_prefix_goes_on_in_the_lowest_slot() {
         let mut slots = Slots::new(4, Copying::Moves);
-        slots.leave(Slot(1), MINE, tokens(50));
-        slots.leave(Slot(2), MINE, tokens(80));
+        slots.leave(Slot(1), MINE, tokens(50), 0);
+        slots.leave(Slot(2), MINE, tokens(80), 0);
         let p = slots.choose(&tokens(100), &[], Some(MINE)).unwrap();
-        assert_eq!(p, Placement { slot: Slot(0), computed: 80, reuse: Reuse::Move(Slot(2)), rescue: None });
-        slots.leave(Slot(0), MINE, tokens(90));
+        assert_eq!(
+            p,
+            Placement { slot: Slot(0), computed: 80, reuse: Reuse::Move(Slot(2)), rescue: None, shared: 0 }
+        );
+        slots.leave(Slot(0), MINE, tokens(90), 0);
         let p = slots.choose(&tokens(100), &[], Some(MINE)).unwrap();
-        assert_eq!(p, Placement { slot: Slot(0), computed: 90, reuse: Reuse::InPlace, rescue: None });
+        assert_eq!(
+            p,
+            Placement { slot: Slot(0), computed: 90, reuse: Reuse::InPlace, rescue: None, shared: 0 }
+        );
     }
 
     #[test]
@@ -216,7 +285,7 @@ mod tests {
         ];
         for (copying, slot, reuse, rescue) in cases {
             let mut slots = Slots::new(4, copying);
-            slots.leave(Slot(0), MINE, tokens(80));
+            slots.leave(Slot(0), MINE, tokens(80), 0);
             let p = slots.choose(&other, &[], Some(MINE)).unwrap();
             assert_eq!((p.slot, p.reuse, p.rescue), (slot, reuse, rescue));
         }
@@ -226,19 +295,25 @@ mod tests {
     fn a_running_prefix_is_copied_and_the_last_token_left() {
         let mut slots = Slots::new(4, Copying::Moves);
         slots.take(Slot(0));
-        let p = slots.choose(&tokens(50), &[(Slot(0), &tokens(60))], None).unwrap();
-        assert_eq!(p, Placement { slot: Slot(1), computed: 49, reuse: Reuse::Copy(Slot(0)), rescue: None });
+        let p = slots.choose(&tokens(50), &[whole(Slot(0), &tokens(60))], None).unwrap();
+        assert_eq!(
+            p,
+            Placement { slot: Slot(1), computed: 49, reuse: Reuse::Copy(Slot(0)), rescue: None, shared: 0 }
+        );
     }
 
     #[test]
     fn without_copies_a_prefix_is_used_in_place_or_computed_again() {
         let mut slots = Slots::new(4, Copying::Never);
-        slots.leave(Slot(2), MINE, tokens(50));
+        slots.leave(Slot(2), MINE, tokens(50), 0);
         let p = slots.choose(&tokens(60), &[], Some(MINE)).unwrap();
-        assert_eq!(p, Placement { slot: Slot(2), computed: 50, reuse: Reuse::InPlace, rescue: None });
+        assert_eq!(
+            p,
+            Placement { slot: Slot(2), computed: 50, reuse: Reuse::InPlace, rescue: None, shared: 0 }
+        );
         slots.take(Slot(2));
-        let p = slots.choose(&tokens(60), &[(Slot(2), &tokens(50))], Some(MINE)).unwrap();
-        assert_eq!(p, Placement { slot: Slot(0), computed: 0, reuse: Reuse::None, rescue: None });
+        let p = slots.choose(&tokens(60), &[whole(Slot(2), &tokens(50))], Some(MINE)).unwrap();
+        assert_eq!(p, Placement { slot: Slot(0), computed: 0, reuse: Reuse::None, rescue: None, shared: 0 });
     }
 
     #[test]
@@ -247,9 +322,12 @@ mod tests {
         for s in [0, 1, 3] {
             slots.take(Slot(s));
         }
-        slots.leave(Slot(2), MINE, tokens(64));
+        slots.leave(Slot(2), MINE, tokens(64), 0);
         let p = slots.choose(&[9; 10], &[], Some(MINE)).unwrap();
-        assert_eq!(p, Placement { slot: Slot(2), computed: 0, reuse: Reuse::None, rescue: Some(Slot(7)) });
+        assert_eq!(
+            p,
+            Placement { slot: Slot(2), computed: 0, reuse: Reuse::None, rescue: Some(Slot(7)), shared: 0 }
+        );
     }
 
     #[test]
@@ -258,11 +336,11 @@ mod tests {
         for s in [0, 1, 3] {
             slots.take(Slot(s));
         }
-        slots.leave(Slot(2), MINE, tokens(64));
+        slots.leave(Slot(2), MINE, tokens(64), 0);
         for (common, rescue) in [(1, Some(Slot(7))), (31, Some(Slot(7))), (32, None)] {
             let p = slots.choose(&[tokens(common), vec![900; 9]].concat(), &[], Some(MINE)).unwrap();
             let computed = common as u32;
-            assert_eq!(p, Placement { slot: Slot(2), computed, reuse: Reuse::InPlace, rescue });
+            assert_eq!(p, Placement { slot: Slot(2), computed, reuse: Reuse::InPlace, rescue, shared: 0 });
         }
     }
 
@@ -273,14 +351,14 @@ mod tests {
             slots.take(Slot(s));
         }
         for s in [4, 3, 1] {
-            slots.leave(Slot(s), MINE, tokens(64));
+            slots.leave(Slot(s), MINE, tokens(64), 0);
         }
         let p = slots.choose(&[9; 10], &[], Some(MINE)).unwrap();
         assert_eq!((p.slot, p.rescue), (Slot(1), Some(Slot(4))));
         // What the new sequence begins with is not given up for it.
-        slots.leave(Slot(4), MINE, [vec![9; 40], tokens(200)].concat());
+        slots.leave(Slot(4), MINE, [vec![9; 40], tokens(200)].concat(), 0);
         for s in [3, 1] {
-            slots.leave(Slot(s), MINE, tokens(64));
+            slots.leave(Slot(s), MINE, tokens(64), 0);
         }
         let p = slots.choose(&[9; 50], &[], Some(MINE)).unwrap();
         assert_eq!((p.slot, p.reuse, p.rescue), (Slot(1), Reuse::Copy(Slot(4)), Some(Slot(3))));
@@ -292,7 +370,7 @@ mod tests {
     #[test]
     fn without_reuse_and_for_others_kept_prefixes_are_ignored() {
         let mut slots = Slots::new(2, Copying::Moves);
-        slots.leave(Slot(1), MINE, tokens(50));
+        slots.leave(Slot(1), MINE, tokens(50), 0);
         for reuse in [None, Some((2, 0)), Some((1, 7))] {
             let p = slots.choose(&tokens(60), &[], reuse).unwrap();
             assert_eq!((p.computed, p.reuse), (0, Reuse::None));
@@ -302,8 +380,8 @@ mod tests {
     #[test]
     fn the_least_recently_used_goes_first() {
         let mut slots = Slots::new(3, Copying::Moves);
-        slots.leave(Slot(2), MINE, tokens(5));
-        slots.leave(Slot(0), MINE, tokens(6));
+        slots.leave(Slot(2), MINE, tokens(5), 0);
+        slots.leave(Slot(0), MINE, tokens(6), 0);
         for oldest in [Slot(2), Slot(0)] {
             assert_eq!(slots.oldest().map(|(slot, _)| slot), Some(oldest));
             slots.forget(oldest);

@@ -2,6 +2,7 @@
 
 use super::{Whims, locked, ring};
 use crate::error::{Error, Result};
+use crate::exec::cost::Work;
 use crate::exec::{Ask, Collected, Drafter, JobId, Order, Remote, Round, Wake};
 use crate::types::{Slot, Token};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -178,8 +179,7 @@ impl Worker {
             drafter.caught_up()
         };
         let took = begin.elapsed().saturating_sub(caught_up);
-        let ready = asks.iter().filter(|ask| !ask.late).map(|ask| ask.want);
-        let pass = ready.clone().max().map(|longest| (ready.count() as u32, longest, took));
+        let pass = Ask::work(&asks).map(|work| (work, took));
         let late: Vec<bool> = asks.iter().map(|ask| ask.late).collect();
         orders.iter_mut().zip(late).for_each(|(order, late)| order.late = late);
         self.say(Vec::new(), pass.into_iter().collect());
@@ -190,7 +190,7 @@ impl Worker {
         }
     }
 
-    fn say(&self, orders: Vec<Order>, passes: Vec<(u32, u32, Duration)>) {
+    fn say(&self, orders: Vec<Order>, passes: Vec<(Work, Duration)>) {
         // A drafter that is gone hears nothing.
         let _ = self.tell.send(Collected { orders, passes });
         ring(&self.wake);

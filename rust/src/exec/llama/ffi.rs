@@ -40,6 +40,12 @@ pub fn init() {
     });
 }
 
+/// Has the library bind its threads to all memory nodes in turns, and read no weights ahead, before a model is loaded.
+pub fn distribute() {
+    // SAFETY: it reads what nodes there are; the library ignores all calls but the first.
+    unsafe { sys::llama_numa_init(sys::GGML_NUMA_STRATEGY_DISTRIBUTE) };
+}
+
 unsafe extern "C" fn on_log(level: sys::ggml_log_level, text: *const c_char, _: *mut c_void) {
     // SAFETY: the library passes a text that ends with NUL and outlives the call.
     let text = unsafe { CStr::from_ptr(text) }.to_string_lossy();

@@ -1,7 +1,7 @@
 //! A context as the seam's `Forward`.
 
 use super::context::{CELL_BLOCK, Context, DecodeError};
-use super::gaps::{self, Times};
+use super::gaps;
 use crate::exec::memory::{self, Watch};
 use crate::exec::{Caps, ExecError, Forward, Rows, Run, one_pass};
 use crate::types::Slot;
@@ -18,12 +18,14 @@ pub(super) struct Llama {
     caps: Caps,
     /// One pool: partial copies, any order, no gaps to fill.
     shared: bool,
-    /// What passes take.
-    times: Times,
+    /// Rows that cost as much as a pass: gaps with fewer are filled.
+    rows_of_a_pass: f64,
     /// KV tokens of each slot.
     held: Vec<u32>,
     /// Cells of each slot that may take memory, from the first.
     taken: Vec<u32>,
+    /// Cells of each slot, from the first, that are gone in layers with a window.
+    gone: Vec<u32>,
     /// Copies whose data moves at the next decode.
     copying: bool,
     memory: Watch,
@@ -33,14 +35,15 @@ pub(super) struct Llama {
 }
 
 impl Llama {
-    pub(super) fn new(context: Context, caps: Caps, shared: bool, times: Times) -> Self {
+    pub(super) fn new(context: Context, caps: Caps, shared: bool, rows_of_a_pass: f64) -> Self {
         let held = vec![0; caps.slots as usize];
         Llama {
             context,
             caps,
             shared,
-            times,
+            rows_of_a_pass,
             taken: held.clone(),
+            gone: held.clone(),
             held,
             copying: false,
             memory: Watch::new(memory::available() / RESERVE),
@@ -128,7 +131,7 @@ impl Llama {
         }
         // Some models have no positions beyond the context, however many cells there are.
         let most = self.caps.kv_per_slot;
-        gaps::filled(runs, &self.times, |slot, n| self.held[slot as usize] + n <= most)
+        gaps::filled(runs, self.rows_of_a_pass, |slot, n| self.held[slot as usize] + n <= most)
     }
 
     /// Gives the slots between two runs of one length as many tokens at their end, if the batch has room for these; they
@@ -175,12 +178,24 @@ impl Llama {
         }
     }
 
+    /// Gives back what has left the window of a slot, a block of cells at a time. One more stays, so that refused drafts and an
+    /// answer's last tokens can be cut off.
+    fn move_window(&mut self, slot: Slot) {
+        let Some(window) = self.context.window() else { return };
+        let gone = self.held[slot.index()].saturating_sub(window + CELL_BLOCK) / CELL_BLOCK * CELL_BLOCK;
+        if gone > self.gone[slot.index()] {
+            self.context.move_window(slot.0, gone);
+            self.gone[slot.index()] = gone;
+        }
+    }
+
     /// Makes the slot hold `keep` tokens, and looks whether it does.
     fn cut(&mut self, slot: u32, keep: u32) -> Result<(), ExecError> {
         let removed = self.context.remove(slot, keep);
         let held = self.context.last(slot).map_or(0, |last| last + 1);
         let first = self.context.first(slot).unwrap_or(0);
-        if !removed || held != keep || first != 0 {
+        // A state has the last position only.
+        if !removed || held != keep || (first != 0 && !self.caps.stateful) {
             return Err(failed(format!("slot {slot} holds {first}..{held} after a cut to {keep} tokens")));
         }
         Ok(())
@@ -212,9 +227,12 @@ impl Forward for Llama {
         self.fill_batch(runs);
         self.context.want_hidden(runs.iter().any(|r| r.hidden));
         self.decode(runs)?;
+        for run in runs {
+            self.held[run.slot.index()] += u32::try_from(run.tokens.len()).expect("checked. This is a bug.");
+            self.move_window(run.slot);
+        }
         let mut rows = Rows::default();
         for (run, &start) in runs.iter().zip(&self.starts) {
-            self.held[run.slot.index()] += u32::try_from(run.tokens.len()).expect("checked. This is a bug.");
             let end = start + run.tokens.len();
             for index in end - run.outputs as usize..end {
                 rows.logits.push(self.context.logits(index).ok_or_else(|| failed("no logits"))?);
@@ -235,8 +253,12 @@ impl Forward for Llama {
         if keep > 0 && !self.caps.prefix_reuse {
             return Err(failed("this model cannot be truncated"));
         }
+        if keep > 0 && keep < self.floor(slot) {
+            return Err(failed(format!("slot {} cannot be cut to {keep} tokens", slot.0)));
+        }
         self.cut(slot.0, keep)?;
         self.held[slot.index()] = keep;
+        self.gone[slot.index()] = if keep == 0 { 0 } else { self.gone[slot.index()] };
         self.give_back(slot, keep);
         Ok(())
     }
@@ -249,20 +271,30 @@ impl Forward for Llama {
                 from.0, to.0
             )));
         }
-        if len < source && !self.caps.prefix_reuse {
-            return Err(failed("this model cannot be copied in part"));
-        }
         if len == 0 {
             return Ok(());
         }
-        if !self.context.copy(from.0, to.0, len) {
+        if len < self.floor(from) {
+            return Err(failed(format!("{len} of {source} tokens of slot {} cannot be copied", from.0)));
+        }
+        let gone = self.gone[from.index()];
+        if !self.context.copy(from.0, to.0, len, gone) {
             return Err(failed(format!("slot {} cannot be copied to {}", from.0, to.0)));
         }
         self.copying |= self.context.copies_later();
         self.cut(to.0, len)?;
         self.held[to.index()] = len;
         self.taken[to.index()] = len;
+        self.gone[to.index()] = gone;
         Ok(())
+    }
+
+    fn floor(&self, slot: Slot) -> u32 {
+        match self.gone[slot.index()] {
+            0 if self.caps.stateful => self.held[slot.index()],
+            0 => 0,
+            gone => gone + self.context.window().unwrap_or(0),
+        }
     }
 
     fn short_of_memory(&mut self) -> bool {
@@ -278,7 +310,8 @@ impl Forward for Llama {
     }
 
     fn save(&mut self, slot: Slot) -> Option<Vec<u8>> {
-        let held = self.held(slot).ok().filter(|&held| held > 0)?;
+        // Cells that are gone would take room, and read as zeros elsewhere.
+        let held = self.held(slot).ok().filter(|&held| held > 0 && self.gone[slot.index()] == 0)?;
         self.settle()?;
         let likely = HEAD + u64::from(held) * self.caps.token_bytes;
         self.context.state(slot.0, usize::try_from(likely).ok()?)

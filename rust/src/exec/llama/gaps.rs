@@ -2,26 +2,7 @@
 //!
 //! In the slots layout a pass takes consecutive slots and pieces of equal length. Where two runs of one length have idle
 //! slots between them, these may get as many tokens, which go again after the pass: rows computed for nothing, in place of
-//! another pass over the weights. Which is cheaper differs from machine to machine, and not by a fixed price of a row: on
-//! one, 1, 4, 8 and 16 rows take 1, 4.3, 4.5 and 7.6 times as long as one, so that a gap between two single rows is not
-//! worth filling, and those between eight are. So the cheapest of all ways is taken, for the times that the probe measured.
-
-use crate::exec::pace::on_lines;
-
-/// Seconds of passes by their rows, measured.
-#[derive(Debug, Default)]
-pub(super) struct Times(Vec<(u32, f64)>);
-
-impl Times {
-    /// Of these rows and seconds, in rising order.
-    pub(super) fn new(measured: &[(u32, f64)]) -> Self {
-        Times(measured.to_vec())
-    }
-
-    fn of(&self, rows: u32) -> f64 {
-        on_lines(&self.0, f64::from(rows))
-    }
-}
+//! another pass over the weights. That is done where the rows cost less than a pass.
 
 /// Rows of each pass that the library makes of runs (slot and tokens, by rising slots), where the gaps that `filled` names
 /// are filled: always of consecutive slots, as long as the shortest of their runs reaches (`llama_batch_allocr::split_equal`).
@@ -44,58 +25,16 @@ pub(super) fn passes(runs: &[(u32, u32)], filled: &[bool]) -> Vec<u32> {
     passes
 }
 
-/// Runs in consecutive slots: a pass of their own, or several where their lengths differ.
-#[derive(Debug, Clone, Copy)]
-struct Block {
-    first: u32,
-    last: u32,
-    /// Tokens of each run; None where they differ.
-    each: Option<u32>,
-}
-
-/// For each but the last of `runs` (slot and tokens, by rising slots), whether the gap after it is to be filled; `fits`
-/// tells whether a slot has room for so many tokens.
-pub(super) fn filled(runs: &[(u32, u32)], times: &Times, fits: impl Fn(u32, u32) -> bool) -> Vec<bool> {
-    let mut blocks: Vec<Block> = Vec::new();
-    for &(slot, tokens) in runs {
-        match blocks.last_mut().filter(|block| block.last + 1 == slot) {
-            Some(block) => (block.last, block.each) = (slot, block.each.filter(|each| *each == tokens)),
-            None => blocks.push(Block { first: slot, last: slot, each: Some(tokens) }),
-        }
-    }
-    let joined = join(&blocks, times, fits);
-    let after = |slot: u32| blocks.iter().zip(&joined).any(|(block, joined)| *joined && block.last == slot);
-    runs.iter().take(runs.len().saturating_sub(1)).map(|(slot, _)| after(*slot)).collect()
-}
-
-/// For each block, whether it shares a pass with the next in the cheapest way to compute all.
-fn join(blocks: &[Block], times: &Times, fits: impl Fn(u32, u32) -> bool) -> Vec<bool> {
-    // Of the first so many blocks: seconds, and blocks before the last pass.
-    let mut best = vec![(0.0, 0)];
-    for (end, last) in blocks.iter().enumerate() {
-        // Alone; where lengths differ that takes whatever it takes.
-        let alone = last.each.map_or(0.0, |each| times.of((last.last - last.first + 1) * each));
-        let mut cheapest = (best[end].0 + alone, end);
-        for begin in (0..end).rev() {
-            let Some(each) = last.each.filter(|_| blocks[begin].each == last.each) else { break };
-            if !(blocks[begin].last + 1..blocks[begin + 1].first).all(|slot| fits(slot, each)) {
-                break;
-            }
-            let seconds = best[begin].0 + times.of((last.last - blocks[begin].first + 1) * each);
-            if seconds < cheapest.0 {
-                cheapest = (seconds, begin);
-            }
-        }
-        best.push(cheapest);
-    }
-    let mut joined = vec![false; blocks.len()];
-    let mut end = blocks.len();
-    while end > 0 {
-        let begin = best[end].1;
-        joined[begin..end - 1].fill(true);
-        end = begin;
-    }
-    joined
+/// For each but the last of `runs` (slot and tokens, by rising slots), whether the gap after it is to be filled, where so
+/// many rows cost as much as a pass; `fits` tells whether a slot has room for so many tokens.
+pub(super) fn filled(runs: &[(u32, u32)], rows_of_a_pass: f64, fits: impl Fn(u32, u32) -> bool) -> Vec<bool> {
+    let fill = |pair: &[(u32, u32)]| {
+        let [(before, tokens), (after, others)] = *pair else { return false };
+        let mut gap = before + 1..after;
+        let rows = f64::from(tokens) * gap.len() as f64;
+        rows > 0.0 && tokens == others && rows < rows_of_a_pass && gap.all(|slot| fits(slot, tokens))
+    };
+    runs.windows(2).map(fill).collect()
 }
 
 #[cfg(test)]
@@ -103,36 +42,13 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn machine() -> Times {
-        Times::new(&[(1, 10.0), (4, 45.0), (16, 77.0)])
-    }
-
-    #[test]
-    fn times_follow_what_was_measured() {
-        let near = |rows: u32, seconds: f64| (machine().of(rows) - seconds).abs() < 1e-9;
-        assert!(near(1, 10.0) && near(4, 45.0) && near(10, 61.0) && near(16, 77.0));
-        assert!(near(31, 10.0 + 30.0 * 67.0 / 15.0) && near(2, 10.0 + 35.0 / 3.0));
-        assert!(Times::default().of(3) == 0.0);
-    }
-
     #[test]
     fn a_gap_is_filled_where_that_is_cheaper() {
-        let every_second = |n: u32| (0..n).map(|i| (2 * i, 1)).collect::<Vec<_>>();
-        let any = |_, _| true;
-        assert_eq!(filled(&every_second(2), &machine(), any), [false]);
-        assert_eq!(filled(&every_second(8), &machine(), any), [true; 7]);
-        // Many rows each: rows for nothing cost more than passes.
-        let long: Vec<_> = every_second(8).iter().map(|(slot, _)| (*slot, 11)).collect();
-        assert_eq!(filled(&long, &machine(), any), [false; 7]);
-        // A full slot in a gap, runs of other lengths, no measurements.
-        assert!(!filled(&every_second(8), &machine(), |slot, _| slot != 7)[3]);
-        let cheap = Times::new(&[(1, 10.0), (4, 10.3), (16, 11.5)]);
-        assert_eq!(
-            filled(&[(0, 1), (2, 1), (4, 3), (6, 3), (7, 3)], &cheap, any),
-            [true, false, true, false]
-        );
-        assert_eq!(filled(&[(0, 1), (2, 1)], &Times::default(), any), [false]);
-        assert!(filled(&[], &cheap, any).is_empty());
+        let runs = [(0, 1), (2, 1), (6, 1), (7, 2), (9, 2)];
+        assert_eq!(filled(&runs, 2.5, |_, _| true), [true, false, false, true]);
+        assert_eq!(filled(&runs, f64::INFINITY, |slot, n| (slot, n) != (8, 2)), [true, true, false, false]);
+        assert_eq!(filled(&runs, 0.0, |_, _| true), [false; 4]);
+        assert!(filled(&[], 9.0, |_, _| true).is_empty());
     }
 
     #[test]
@@ -145,20 +61,17 @@ mod tests {
         assert!(passes(&[], &[]).is_empty());
     }
 
-    /// Seconds where these gaps are filled.
-    fn seconds(runs: &[(u32, u32)], filled: &[bool], times: &Times) -> f64 {
-        passes(runs, filled).into_iter().map(|rows| times.of(rows)).sum()
-    }
-
     proptest! {
         #[test]
         fn no_other_way_is_cheaper(busy in proptest::collection::vec(any::<bool>(), 2..12), each in 1u32..4) {
             let runs: Vec<_> = (0..).zip(&busy).filter(|(_, busy)| **busy).map(|(slot, _)| (slot, each)).collect();
             prop_assume!(runs.len() > 1);
-            let chosen = seconds(&runs, &filled(&runs, &machine(), |_, _| true), &machine());
+            // In rows: a pass costs as much as five.
+            let cost = |filled: &[bool]| passes(&runs, filled).into_iter().map(|rows| 5 + rows).sum::<u32>();
+            let chosen = cost(&filled(&runs, 5.0, |_, _| true));
             for way in 0..1u32 << (runs.len() - 1) {
                 let way: Vec<bool> = (0..runs.len() - 1).map(|i| way >> i & 1 == 1).collect();
-                prop_assert!(chosen <= seconds(&runs, &way, &machine()) + 1e-9);
+                prop_assert!(chosen <= cost(&way));
             }
         }
     }

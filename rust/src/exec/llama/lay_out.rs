@@ -3,11 +3,11 @@
 use super::context::{CELL_BLOCK, Context, Shape};
 use super::devices::Gpus;
 use super::forward::Llama;
-use super::gaps::Times;
 use super::plan::{self, Facts};
 use super::{Loaded, ModelFile, Opened, Parts, describe, gpus, log_found, of_draft, pages, refused};
 use crate::config::{Config, KvHome, KvLayout, KvPlan};
 use crate::error::{Error, Result};
+use crate::exec::cost::Cost;
 use crate::exec::progress::Tell;
 use crate::exec::{Caps, Copying, Forward, Promise, memory};
 
@@ -113,6 +113,12 @@ impl Pair<'_> {
         fit.min(gpus::fit(&memory(self.target, self.config), &needed))
     }
 
+    /// Most sequences whose states take half of the memory that KV may take.
+    fn states(&self, free: u64) -> u32 {
+        let states = budget(self.config, free) / 2.0 / self.target.found.state_bytes.max(1.0);
+        (states as u32).max(1)
+    }
+
     /// What KV is laid out by.
     fn facts(&self, free: u64, gpus: &Gpus) -> Facts {
         let Loaded { parts, found, context, .. } = self.target;
@@ -121,7 +127,7 @@ impl Pair<'_> {
             cells = cells.min((draft.parts.most_cells(draft.found.kv) as f64 / self.share()) as u64);
         }
         let facts = Facts {
-            sequences: parts.sequences,
+            sequences: parts.sequences.min(self.states(free)),
             context: *context,
             fit: self.fit(free, gpus) as u64,
             cells,
@@ -158,6 +164,7 @@ fn lay_out(loaded: &Loaded, config: &Config, plan: &KvPlan) -> Result<Context> {
         batch: config.max_num_tokens.max(1).saturating_add(plan.sequences),
         kv: loaded.found.kv,
         paged: loaded.parts.on_host,
+        rope: loaded.parts.rope,
     };
     let mut context = loaded.parts.context(&shape).map_err(|why| {
         Error::Executor(format!("KV for {} tokens: {why}; lower kv_cache_max_tokens", plan.total))
@@ -179,7 +186,8 @@ fn engine(
     let shared = plan.home == KvHome::Pool;
     // The library moves KV between such ranks row by row: to compute it again is faster.
     let split = on.parts(config) > 1;
-    let truncates = !model.is_recurrent() && (model.n_swa() == 0 || !shared);
+    let stateful = model.is_recurrent();
+    let truncates = !stateful && (model.n_swa() == 0 || !shared);
     let step = config.max_num_tokens.max(1);
     let caps = Caps {
         n_embd: model.n_embd(),
@@ -187,9 +195,10 @@ fn engine(
         token_bytes: if plan.home == KvHome::Pages { token_bytes } else { 0 },
         max_step_tokens: step.min(u32::try_from(context.n_batch()).unwrap_or(u32::MAX)),
         max_logits: max_logits(config),
-        prefix_reuse: truncates,
+        prefix_reuse: truncates || stateful,
+        stateful,
         rollback: truncates,
-        copying: match (truncates, shared) {
+        copying: match (truncates || stateful, shared) {
             (false, _) => Copying::Never,
             (true, false) if split => Copying::Never,
             (true, false) => Copying::Moves,
@@ -200,11 +209,13 @@ fn engine(
         probed: found.probe.as_ref().map_or_else(Vec::new, |probe| probe.passes.clone()),
         ..Caps::of_rows(model.n_vocab(), plan.sequences, plan.per_slot)
     };
-    if !truncates {
-        log::warn!("this model's KV cannot be truncated: no prefix reuse and no speculation");
+    match (stateful, truncates) {
+        (true, _) => log::warn!("this model has a state, which cannot be taken back: no speculation"),
+        (_, false) => log::warn!("this model's KV cannot be truncated: no prefix reuse and no speculation"),
+        _ => {}
     }
-    let times = Times::new(&caps.probed);
-    on.watched(Box::new(Llama::new(context, caps, shared, times)), !split)
+    let rows = if caps.probed.is_empty() { 0.0 } else { Cost::new(&caps.probed).rows_of_a_pass() };
+    on.watched(Box::new(Llama::new(context, caps, shared, rows)), !split)
 }
 
 /// A draft model with as many slots as the target. Its context may be shorter: beyond it nothing is drafted.

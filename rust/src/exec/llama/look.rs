@@ -2,7 +2,6 @@
 
 use super::context::{Context, KvType, Shape};
 use super::forward::Llama;
-use super::gaps::Times;
 use super::{Parts, probe, refused};
 use crate::config::{Config, KvCacheType};
 use crate::error::Error;
@@ -17,6 +16,8 @@ const PROBE: Duration = Duration::from_millis(800);
 pub(super) struct Found {
     pub(super) kv: KvType,
     pub(super) token_bytes: f64,
+    /// Bytes of a sequence's state; 0 where it has none.
+    pub(super) state_bytes: f64,
     pub(super) probe: Option<probe::Found>,
 }
 
@@ -43,10 +44,10 @@ pub(super) fn look(gguf: &Path, parts: &Parts, config: &Config) -> Result<Found,
 }
 
 fn look_at(kv: KvType, gguf: &Path, parts: &Parts) -> Result<Found, Error> {
-    let Parts { model, trained, .. } = parts;
+    let Parts { model, trained, rope, .. } = parts;
     let cells = probe::SLOTS * probe::TOKENS;
     let paged = parts.on_host;
-    let shape = Shape { shared: false, sequences: probe::SLOTS, cells, batch: cells, kv, paged };
+    let shape = Shape { shared: false, sequences: probe::SLOTS, cells, batch: cells, kv, paged, rope: *rope };
     let open = |kv| parts.context(&Shape { kv, ..shape });
     let (kv, context) = match open(shape.kv) {
         Err(why) if shape.kv == KvType::Q8_0 => {
@@ -57,8 +58,9 @@ fn look_at(kv: KvType, gguf: &Path, parts: &Parts) -> Result<Found, Error> {
     };
     let mut context = context.map_err(|why| refused(gguf, &format!("cannot be served: {why}")))?;
     let broken = |e: ExecError| refused(gguf, &format!("cannot be served: {e}"));
-    let token_bytes = measure(&mut context).map_err(broken)?;
-    let mut found = Found { kv, token_bytes, probe: None };
+    let (token_bytes, first) = measure(&mut context).map_err(broken)?;
+    let state_bytes = if model.is_recurrent() { first } else { 0.0 };
+    let mut found = Found { kv, token_bytes, state_bytes, probe: None };
     if !model.is_recurrent() {
         let caps = Caps {
             n_embd: model.n_embd(),
@@ -66,7 +68,7 @@ fn look_at(kv: KvType, gguf: &Path, parts: &Parts) -> Result<Found, Error> {
             ..Caps::of_rows(model.n_vocab(), probe::SLOTS, probe::TOKENS)
         };
         // As if rows took no time: so gaps that are filled are probed, too.
-        let mut engine = Llama::new(context, caps, false, Times::new(&[(1, 1.0)]));
+        let mut engine = Llama::new(context, caps, false, f64::INFINITY);
         let probe = probe::run(&mut engine, PROBE).map_err(broken)?;
         if !probe.finite {
             return Err(refused(gguf, "is damaged: its weights give scores that are no numbers"));
@@ -86,8 +88,8 @@ pub fn kv_type(config: &Config) -> KvType {
     }
 }
 
-/// Bytes of one KV token, and whether the model computes anything.
-fn measure(context: &mut Context) -> Result<f64, ExecError> {
+/// Bytes of one KV token and of a sequence's first, and whether the model computes anything.
+fn measure(context: &mut Context) -> Result<(f64, f64), ExecError> {
     const MORE: u32 = 32;
     let mut size = |from: u32, n: u32| -> Result<usize, ExecError> {
         context.clear();
@@ -102,5 +104,5 @@ fn measure(context: &mut Context) -> Result<f64, ExecError> {
     };
     let (one, more) = (size(0, 1)?, size(1, MORE)?);
     context.remove(0, 0);
-    Ok((more.saturating_sub(one) as f64 / f64::from(MORE)).max(1.0))
+    Ok(((more.saturating_sub(one) as f64 / f64::from(MORE)).max(1.0), one as f64))
 }

@@ -26,10 +26,11 @@ mod pages;
 pub mod placement;
 mod plan;
 mod probe;
+pub mod rope;
 pub mod vocab;
 pub mod workers;
 
-use crate::config::{Config, KvHome, KvPlan, SplitKey};
+use crate::config::{Config, KvHome, KvPlan, Numa, SplitKey};
 use crate::error::{Error, Result};
 use crate::exec::progress::{Reading, Tell};
 use crate::exec::ranks::{Ranks, Role, Shard};
@@ -42,6 +43,7 @@ use lay_out::Pair;
 pub use look::kv_type;
 use look::{Found, look};
 use on::On;
+use rope::Rope;
 use std::path::Path;
 use std::sync::Arc;
 use workers::Workers;
@@ -89,6 +91,7 @@ struct Parts {
     /// Tokens of context that it was trained for, and most sequences that may run at a time.
     trained: u32,
     sequences: u32,
+    rope: Rope,
     /// Numbers in its longest row of K or V, and the most bytes that a tensor of them may have where they lie.
     row: u64,
     largest: u64,
@@ -140,6 +143,7 @@ fn load(
 ) -> Result<Loaded> {
     let ModelFile { gguf, config } = *of;
     let file = file::read(gguf, on.parts(config))?;
+    let (rope, context) = Rope::of(&config.engine, file.trained, on.role() == Role::Target)?;
     let layout = match on.is_here() {
         true => gpus.lay_out(config, &file.layers, on.device(config))?,
         false => gpus.of_ranks(config, on.placement(config), file.layers.len())?,
@@ -156,14 +160,24 @@ fn load(
     let count = worker_count(config, on.is_here(), layout.whole());
     let workers = match workers.filter(|workers| workers.size() == count) {
         Some(workers) => Arc::clone(workers),
-        None => Workers::team(count).map_err(Error::Executor)?,
+        None => Workers::team(count, &numa(config)).map_err(Error::Executor)?,
     };
     let largest = gpus.largest_tensor(&layout.placement);
     let threads = if on.is_here() { count } else { threads(config) };
     let (trained, sequences) = (file.trained, file.sequences);
     let on_host = on.is_here() && layout.on_gpus() == 0;
-    let mut parts =
-        Parts { model, workers, layout, on_host, threads, trained, sequences, row: file.kv_row, largest };
+    let mut parts = Parts {
+        model,
+        workers,
+        layout,
+        on_host,
+        threads,
+        trained,
+        sequences,
+        rope,
+        row: file.kv_row,
+        largest,
+    };
     tell(format!("probing {}: are rows equal whatever shares a pass?", on.name()));
     let (found, covered) = kernels::cover(|| look(gguf, &parts, config));
     let mut found = found?;
@@ -174,7 +188,7 @@ fn load(
         parts.workers = Workers::pool(count).map_err(Error::Executor)?;
         found = look(gguf, &parts, config)?;
     }
-    Ok(Loaded { found, context: longest_context(config, parts.trained), parts, on })
+    Ok(Loaded { found, context, parts, on })
 }
 
 /// The file of a model, and how to open it.
@@ -195,6 +209,7 @@ pub fn open(gguf: &Path, config: &Config, draft: Option<&ModelFile<'_>>, tell: T
     ffi::init();
     kernels::check().map_err(|why| Error::Executor(format!("{why}; build with `. launch/env.sh`")))?;
     let free = memory::available();
+    settle_on_nodes(config);
     let mut gpus = Gpus::find();
     let ranks = Ranks::start(config, gpus.count() as u32, threads(config))?;
     let _busy = ranks.as_ref().map(|ranks| ranks.busy());
@@ -229,16 +244,6 @@ pub fn of_draft(error: Error) -> Error {
         }
         other => other,
     }
-}
-
-fn longest_context(config: &Config, trained: u32) -> u32 {
-    let asked = config.engine.context;
-    if asked > trained {
-        log::warn!(
-            "engine.context: {asked} is more than the {trained} tokens that the model was trained for"
-        );
-    }
-    if asked == 0 { trained } else { asked.min(trained) }
 }
 
 fn describe(Loaded { parts, found, on, .. }: &Loaded, plan: &KvPlan, gpus: &Gpus) -> ModelInfo {
@@ -298,6 +303,20 @@ fn worker_count(config: &Config, here: bool, whole: bool) -> u32 {
         _ if !here => 1,
         0 if whole => 1,
         _ => threads(config),
+    }
+}
+
+/// Memory nodes whose processors threads are bound to in turns; none where they are left to the system.
+fn numa(config: &Config) -> Vec<Vec<usize>> {
+    if config.engine.numa == Numa::Distribute { cores::nodes() } else { Vec::new() }
+}
+
+/// Before threads are counted and weights are read.
+fn settle_on_nodes(config: &Config) {
+    match config.engine.numa {
+        Numa::Auto => {}
+        Numa::Distribute => ffi::distribute(),
+        Numa::Isolate => cores::this_node(&cores::nodes()).into_iter().for_each(|node| cores::bind(node)),
     }
 }
 

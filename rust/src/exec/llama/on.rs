@@ -26,6 +26,10 @@ impl On {
         self.ranks.as_ref().filter(|ranks| !ranks.endpoints(self.role).is_empty())
     }
 
+    pub(super) fn role(&self) -> Role {
+        self.role
+    }
+
     /// What the model is called.
     pub(super) fn name(&self) -> &'static str {
         match self.role {

@@ -23,6 +23,8 @@ pub(super) struct Rows {
     pub(super) sequence: usize,
     /// Sequences.
     pub(super) sequences: usize,
+    /// Of layers whose attention has a window.
+    pub(super) windowed: bool,
 }
 
 impl Rows {
@@ -41,24 +43,40 @@ impl Rows {
         let pages = bytes.start.next_multiple_of(page)..bytes.end.next_multiple_of(page).min(last);
         (!pages.is_empty()).then_some(pages)
     }
+
+    /// Addresses of the pages that hold nothing but a sequence's first rows, so many.
+    pub(super) fn first_pages(&self, sequence: u32, rows: u32, page: usize) -> Option<Range<usize>> {
+        let bytes = self.of(sequence, 0..rows)?;
+        let pages = bytes.start.next_multiple_of(page)..bytes.end / page * page;
+        (!pages.is_empty()).then_some(pages)
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const ROWS: Rows = Rows { base: 8192, row: 96, sequence: 256 * 96, sequences: 3, windowed: true };
+
     #[test]
     fn rows_lie_within_their_sequence() {
-        let rows = Rows { base: 8192, row: 96, sequence: 256 * 96, sequences: 3 };
+        let rows = ROWS;
         assert_eq!(rows.of(0, 0..256), Some(8192..8192 + 24_576));
         assert_eq!(rows.of(2, 1..3), Some(8192 + 2 * 24_576 + 96..8192 + 2 * 24_576 + 288));
         assert_eq!((rows.of(3, 0..1), rows.of(0, 0..257)), (None, None));
     }
 
     #[test]
+    fn pages_of_the_first_rows_hold_no_others() {
+        assert_eq!(ROWS.first_pages(0, 100, 4096), Some(8192..16_384));
+        assert_eq!(ROWS.first_pages(1, 128, 4096), Some(32_768..40_960 + 4096));
+        assert_eq!((ROWS.first_pages(0, 42, 4096), ROWS.first_pages(3, 256, 4096)), (None, None));
+    }
+
+    #[test]
     fn only_pages_that_nobody_else_uses_go() {
         // A sequence takes 2.5 pages.
-        let rows = Rows { base: 4096, row: 40, sequence: 10_240, sequences: 2 };
+        let rows = Rows { base: 4096, row: 40, sequence: 10_240, sequences: 2, windowed: false };
         assert_eq!(rows.pages(0, 0..256, 4096), Some(4096..12_288), "the third page is the next one's, too");
         assert_eq!(rows.pages(1, 0..256, 4096), Some(16_384..24_576), "the first page is the one's before");
         assert_eq!(rows.pages(0, 1..256, 4096), Some(8192..12_288));

@@ -102,11 +102,11 @@ fn slots(facts: &Facts, batch: u32, tokens: u64) -> KvPlan {
     }
 }
 
-/// One pool; twice the batch in slots, so that prefixes can be kept beside what runs.
+/// One pool; twice the batch in slots, so that prefixes can be kept beside what runs, as far as there is room for states.
 fn pool(facts: &Facts, batch: u32, tokens: u64) -> KvPlan {
     KvPlan {
         home: KvHome::Pool,
-        sequences: if facts.stateful { batch } else { (batch * 2).min(MAX_SEQUENCES) },
+        sequences: (batch * 2).min(MAX_SEQUENCES).min(facts.sequences),
         cells: narrow(tokens.next_multiple_of(u64::from(CELL_BLOCK))),
         per_slot: narrow(u64::from(facts.context).min(tokens)),
         total: tokens,

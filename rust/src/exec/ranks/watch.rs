@@ -135,6 +135,10 @@ impl Forward for Watched {
         self.forward.passes(runs)
     }
 
+    fn floor(&self, slot: Slot) -> u32 {
+        self.forward.floor(slot)
+    }
+
     fn save(&mut self, slot: Slot) -> Option<Vec<u8>> {
         let _busy = self.ranks.busy();
         self.saves.then(|| self.forward.save(slot))?

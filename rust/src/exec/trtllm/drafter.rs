@@ -131,7 +131,8 @@ impl TrtDrafter {
             let mut all = all.lock().unwrap_or_else(PoisonError::into_inner);
             all.insert(order.job.slot, (draft.tokens.clone(), logits));
         }
-        self.collected.passes.push((1, order.want, begun.elapsed()));
+        let work = Ask::work(&[order.ask()]);
+        self.collected.passes.extend(work.map(|work| (work, begun.elapsed())));
         self.collected.orders.push(order);
     }
 

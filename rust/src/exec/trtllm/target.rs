@@ -6,7 +6,7 @@ use super::orders::{Abilities, Order};
 use super::walk::Walk;
 use crate::config::Acceptance;
 use crate::error::Error;
-use crate::exec::pace::Shape;
+use crate::exec::cost::Work;
 use crate::exec::{Caps, ExecError, Job, JobId, News, Outcome, Pass, Round, SeqError, Target, Wake};
 use crate::grammar::Grammar;
 use crate::types::{Slot, Token};
@@ -267,9 +267,10 @@ impl TrtTarget {
 
     /// A request took so long; the executor does not tell of its passes.
     fn learn(&mut self, round: &Round, began: Instant) {
-        let shape = Shape::of(std::slice::from_ref(&round.job));
-        let rows = (round.job.tokens.len() + round.job.draft.tokens.len()) as u32;
-        self.news.passes.push(Pass { shape, rows: vec![rows], took: began.elapsed() });
+        let drafted = round.job.draft.tokens.len() as u32;
+        let work =
+            Work::of_jobs([(&round.job, drafted)].into_iter(), &[round.job.tokens.len() as u32 + drafted]);
+        self.news.passes.push(Pass { work, took: began.elapsed() });
     }
 
     fn tell(&mut self, job: JobId, outcome: Outcome) {

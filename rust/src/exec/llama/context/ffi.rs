@@ -1,8 +1,10 @@
 //! The calls of a context. As in `llama::ffi`, every argument is checked before the call.
 
 use super::{Batch, CELL_BLOCK, DecodeError, KvType, MAX_SEQUENCES, PASS_TOKENS, Shape};
+use crate::config::RopeScaling;
 use crate::exec::llama::ffi::{Model, logged};
 use crate::exec::llama::pages::ffi::{Pages, laid_out};
+use crate::exec::llama::rope::Rope;
 use crate::exec::llama::workers::Workers;
 use crate::types::Token;
 use llama_cpp_sys_2 as sys;
@@ -29,7 +31,7 @@ pub struct Context {
     // Below: dropped after the context, which points into them.
     beats: Option<Arc<AtomicU64>>,
     workers: Arc<Workers>,
-    _model: Arc<Model>,
+    model: Arc<Model>,
 }
 
 // SAFETY: the context may be used by one thread at a time, whichever; `&mut` and the missing `Sync` see to that.
@@ -50,7 +52,7 @@ impl Context {
         // SAFETY: the model is alive; the parameters hold no pointers.
         let make = || unsafe { sys::llama_init_from_model(model.model.as_ptr(), params) };
         let ((context, why), pages) =
-            if shape.paged { laid_out(|| logged(make)) } else { (logged(make), None) };
+            if shape.paged { laid_out(model.n_swa() > 0, || logged(make)) } else { (logged(make), None) };
         let context = NonNull::new(context).ok_or(why)?;
         let mut context = Self::wrap(model, context, workers, shape.shared);
         context.pages = pages;
@@ -95,7 +97,7 @@ impl Context {
             pages: None,
             beats: None,
             workers: Arc::clone(workers),
-            _model: Arc::clone(model),
+            model: Arc::clone(model),
         }
     }
 
@@ -127,9 +129,9 @@ impl Context {
     }
 
     /// Makes `to`, which must be empty, a copy of the first `len` tokens of `from`. Without `shared`, `to` then lists all tokens
-    /// of `from`: the caller removes those behind `len`. Without pages, the data moves at the next decode. False: there are no
-    /// such sequences.
-    pub fn copy(&mut self, from: u32, to: u32, len: u32) -> bool {
+    /// of `from`: the caller removes those behind `len`. Without pages, the data moves at the next decode. `gone`: cells that
+    /// windows have left behind ([`Context::move_window`]). False: there are no such sequences.
+    pub fn copy(&mut self, from: u32, to: u32, len: u32, gone: u32) -> bool {
         let (Some(f), Some(t), Ok(len)) = (self.sequence(from), self.sequence(to), i32::try_from(len)) else {
             return false;
         };
@@ -141,7 +143,7 @@ impl Context {
         // SAFETY: both exist and differ, and the whole sequence is copied where a part would abort.
         unsafe { sys::llama_memory_seq_cp(self.memory, f, t, 0, end) };
         if let Some(pages) = self.pages.as_mut().filter(|_| !self.shared) {
-            pages.copy(from, to, len.cast_unsigned());
+            pages.copy(from, to, len.cast_unsigned(), gone);
         }
         true
     }
@@ -155,6 +157,19 @@ impl Context {
     pub fn give_back(&mut self, seq: u32, cells: &Range<u32>) {
         if let Some(pages) = self.pages.as_mut().filter(|_| !self.shared) {
             pages.give_back(seq, cells);
+        }
+    }
+
+    /// Cells that a layer with a window reads before a token; None where all cells stay.
+    pub fn window(&self) -> Option<u32> {
+        let pages = self.pages.as_ref().filter(|pages| !self.shared && pages.windowed());
+        pages.map(|_| self.model.n_swa())
+    }
+
+    /// Gives back the memory of the first `cells` of `seq` in layers with a window, which its tokens to come don't read.
+    pub fn move_window(&mut self, seq: u32, cells: u32) {
+        if let Some(pages) = self.pages.as_mut().filter(|_| !self.shared) {
+            pages.move_window(seq, cells);
         }
     }
 
@@ -342,5 +357,24 @@ fn context_params(shape: &Shape, workers: &Workers) -> sys::llama_context_params
     // A cache that drops what has left the window could not be truncated, and would not say so.
     params.swa_full = true;
     params.no_perf = true;
+    scale_positions(&mut params, &shape.rope);
     params
+}
+
+/// What is not set stays as the library has it: the model's.
+fn scale_positions(params: &mut sys::llama_context_params, rope: &Rope) {
+    let set = |to: &mut f32, value: Option<f64>| *to = value.map_or(*to, |value| value as f32);
+    params.rope_scaling_type = match rope.scaling {
+        RopeScaling::Auto => sys::LLAMA_ROPE_SCALING_TYPE_UNSPECIFIED,
+        RopeScaling::None => sys::LLAMA_ROPE_SCALING_TYPE_NONE,
+        RopeScaling::Linear => sys::LLAMA_ROPE_SCALING_TYPE_LINEAR,
+        RopeScaling::Yarn => sys::LLAMA_ROPE_SCALING_TYPE_YARN,
+    };
+    set(&mut params.rope_freq_base, rope.freq_base);
+    set(&mut params.rope_freq_scale, rope.freq_scale);
+    set(&mut params.yarn_ext_factor, rope.yarn_ext_factor);
+    set(&mut params.yarn_attn_factor, rope.yarn_attn_factor);
+    set(&mut params.yarn_beta_slow, rope.yarn_beta_slow);
+    set(&mut params.yarn_beta_fast, rope.yarn_beta_fast);
+    params.yarn_orig_ctx = rope.yarn_orig_ctx.unwrap_or(params.yarn_orig_ctx);
 }

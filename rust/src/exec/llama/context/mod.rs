@@ -4,6 +4,8 @@ pub mod ffi;
 
 pub use ffi::Context;
 
+use super::rope::Rope;
+
 /// Most sequences that one context can hold (`LLAMA_MAX_SEQ`).
 pub const MAX_SEQUENCES: u32 = 256;
 /// The library rounds the cells of a sequence (of the pool, where shared) up to this number.
@@ -45,7 +47,7 @@ impl std::fmt::Display for KvType {
 }
 
 /// How a context is laid out.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Shape {
     /// One pool of cells for all sequences, instead of cells of their own.
     pub shared: bool,
@@ -59,6 +61,8 @@ pub struct Shape {
     pub kv: KvType,
     /// KV lies in host memory, of which it takes what is used.
     pub paged: bool,
+    /// How positions are scaled.
+    pub rope: Rope,
 }
 
 /// Why a batch was not computed.

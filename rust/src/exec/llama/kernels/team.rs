@@ -8,6 +8,7 @@
 //! Threads that wait spin for some microseconds and sleep then, so that an idle server takes no time.
 
 use super::ffi::slice;
+use crate::exec::cores;
 use std::cell::Cell;
 use std::io;
 use std::ptr;
@@ -59,11 +60,12 @@ thread_local! {
 }
 
 impl Team {
-    /// A team of so many threads, the one that hands out included.
+    /// A team of so many threads, the one that hands out included. Helpers are bound to processors of these memory nodes in
+    /// turns, the first of which is left to the thread that hands out.
     ///
     /// # Errors
     /// Where threads cannot be started.
-    pub fn new(threads: u32) -> io::Result<Team> {
+    pub fn new(threads: u32, nodes: &[Vec<usize>]) -> io::Result<Team> {
         let count = threads.max(1) as usize - 1;
         let shared = Arc::new(Shared {
             state: AtomicU64::new(0),
@@ -79,7 +81,11 @@ impl Team {
         for number in 0..count {
             let shared = Arc::clone(&team.shared);
             let helper = thread::Builder::new().name(format!("helper {number}"));
-            team.helpers.push(helper.spawn(move || shared.help(number))?);
+            let node = nodes.get((number + 1) % nodes.len().max(1)).cloned();
+            team.helpers.push(helper.spawn(move || {
+                node.iter().for_each(|node| cores::bind(node));
+                shared.help(number);
+            })?);
         }
         Ok(team)
     }
@@ -241,7 +247,7 @@ mod tests {
     #[test]
     fn every_piece_is_computed_once() {
         for threads in [1, 2, 3, 64] {
-            let team = Team::new(threads).unwrap();
+            let team = Team::new(threads, &[]).unwrap();
             team.during(|| {
                 for job in 0..400usize {
                     let pieces = job * 7 % 130;
@@ -263,7 +269,7 @@ mod tests {
 
     #[test]
     fn a_piece_may_take_long() {
-        let team = Team::new(3).unwrap();
+        let team = Team::new(3, &[]).unwrap();
         let done = AtomicUsize::new(0);
         team.during(|| {
             team.run(5, &|piece| {
@@ -276,7 +282,7 @@ mod tests {
 
     #[test]
     fn a_job_within_a_job_is_computed_by_its_thread() {
-        let team = Team::new(4).unwrap();
+        let team = Team::new(4, &[]).unwrap();
         let done = AtomicUsize::new(0);
         team.run(8, &|_| {
             team.run(4, &|_| {

@@ -284,7 +284,7 @@ fn experts_of_mixtures_use_the_kernels() {
 /// Threads of ggml's, each with a team of that many: one of the two computes.
 pub(super) fn workers() -> Vec<(i32, Team)> {
     let all = [(1, 1), (2, 1), (3, 1), (1, 2), (1, 5)];
-    all.map(|(threads, team)| (threads, Team::new(team).expect("threads"))).into()
+    all.map(|(threads, team)| (threads, Team::new(team, &[]).expect("threads"))).into()
 }
 
 /// Nodes without products have the same bits by a team as by one thread.
@@ -295,10 +295,10 @@ fn light_nodes_are_shared() {
         let graph = Graph::light(&mut || random.next().unwrap());
         team.during(|| graph.compute(1))
     };
-    let alone = made(&Team::new(1).unwrap());
+    let alone = made(&Team::new(1, &[]).unwrap());
     assert!(alone.iter().all(|x| x.is_finite()) && alone.iter().any(|x| *x != alone[0]));
     for threads in [2, 3, 8] {
-        assert_eq!(bits(&made(&Team::new(threads).unwrap())), bits(&alone), "{threads} threads");
+        assert_eq!(bits(&made(&Team::new(threads, &[]).unwrap())), bits(&alone), "{threads} threads");
     }
 }
 

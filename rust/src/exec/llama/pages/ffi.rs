@@ -41,7 +41,8 @@ struct Buffer {
 /// What is being laid out by this thread.
 #[derive(Default)]
 struct Laying {
-    tensors: Vec<Rows>,
+    /// With the buffer that each lies in.
+    tensors: Vec<(Rows, *mut Buffer)>,
     /// Live buffers, with those of tensors of KV marked.
     buffers: Vec<(NonNull<Buffer>, bool)>,
 }
@@ -58,8 +59,9 @@ pub(in crate::exec::llama) struct Pages {
     computing: u64,
 }
 
-/// Calls `make`, which makes a context, with KV in pages.
-pub(in crate::exec::llama) fn laid_out<T>(make: impl FnOnce() -> T) -> (T, Option<Pages>) {
+/// Calls `make`, which makes a context, with KV in pages. `windowed`: some of the model's layers have a window; the library lays
+/// out theirs behind the others (`llama_kv_cache_iswa`).
+pub(in crate::exec::llama) fn laid_out<T>(windowed: bool, make: impl FnOnce() -> T) -> (T, Option<Pages>) {
     install();
     LAYING.set(Some(Laying::default()));
     let made = make();
@@ -72,6 +74,11 @@ pub(in crate::exec::llama) fn laid_out<T>(make: impl FnOnce() -> T) -> (T, Optio
         buffer.init_tensor = None;
         computing += if kv { 0 } else { buffer.size as u64 };
     }
+    let first = tensors.first().map(|(_, buffer)| *buffer);
+    let tensors = tensors
+        .into_iter()
+        .map(|(rows, buffer)| Rows { windowed: windowed && Some(buffer) != first, ..rows })
+        .collect();
     (made, Some(Pages { tensors, page: rustix::param::page_size(), computing }))
 }
 
@@ -97,10 +104,12 @@ impl Pages {
         self.computing
     }
 
-    /// Copies the first `rows` rows of one sequence to another, in every tensor. `&mut` stands for the context's.
-    pub(in crate::exec::llama) fn copy(&mut self, from: u32, to: u32, rows: u32) {
+    /// Copies the first `rows` rows of one sequence to another, in every tensor; of windowed layers those from `gone` on. `&mut`
+    /// stands for the context's.
+    pub(in crate::exec::llama) fn copy(&mut self, from: u32, to: u32, rows: u32, gone: u32) {
         for tensor in self.tensors.iter().filter(|_| from != to) {
-            if let (Some(source), Some(target)) = (tensor.of(from, 0..rows), tensor.of(to, 0..rows)) {
+            let rows = if tensor.windowed { gone.min(rows)..rows } else { 0..rows };
+            if let (Some(source), Some(target)) = (tensor.of(from, rows.clone()), tensor.of(to, rows)) {
                 // SAFETY: both lie in the tensor, which the context keeps, and two sequences' rows never overlap.
                 unsafe {
                     ptr::copy_nonoverlapping(
@@ -117,6 +126,22 @@ impl Pages {
     pub(in crate::exec::llama) fn give_back(&mut self, sequence: u32, rows: &Range<u32>) {
         for pages in self.tensors.iter().filter_map(|t| t.pages(sequence, rows.clone(), self.page)) {
             // SAFETY: the pages hold nothing but rows of the tensor that nobody reads.
+            unsafe { libc::madvise(pages.start as *mut c_void, pages.len(), libc::MADV_DONTNEED) };
+        }
+    }
+}
+
+impl Pages {
+    /// Whether layers with a window lie apart, so that what has left it can go.
+    pub(in crate::exec::llama) fn windowed(&self) -> bool {
+        self.tensors.iter().any(|tensor| tensor.windowed)
+    }
+
+    /// Gives back the memory of a sequence's first cells in layers with a window, so many, which nobody reads any more.
+    pub(in crate::exec::llama) fn move_window(&mut self, sequence: u32, cells: u32) {
+        let windowed = self.tensors.iter().filter(|tensor| tensor.windowed);
+        for pages in windowed.filter_map(|t| t.first_pages(sequence, cells, self.page)) {
+            // SAFETY: as in `give_back`.
             unsafe { libc::madvise(pages.start as *mut c_void, pages.len(), libc::MADV_DONTNEED) };
         }
     }
@@ -191,10 +216,11 @@ unsafe extern "C" fn note(buffer: *mut Buffer, tensor: *mut sys::ggml_tensor) ->
             row: tensor.nb[1],
             sequence: tensor.nb[2],
             sequences: usize::try_from(tensor.ne[2]).unwrap_or(0),
+            windowed: false,
         };
         LAYING.with_borrow_mut(|laying| {
             let Some(laying) = laying else { return };
-            laying.tensors.extend((!state).then_some(rows));
+            laying.tensors.extend((!state).then_some((rows, buffer)));
             laying.buffers.iter_mut().filter(|b| b.0.as_ptr() == buffer).for_each(|b| b.1 = true);
         });
     }

@@ -19,12 +19,12 @@ pub enum Workers {
 }
 
 impl Workers {
-    /// So many of our own.
+    /// So many of our own, in turns on processors of these memory nodes.
     ///
     /// # Errors
     /// Where they cannot be started.
-    pub fn team(threads: u32) -> Result<Arc<Self>, String> {
-        let team = Team::new(threads.clamp(1, MAX_THREADS));
+    pub fn team(threads: u32, nodes: &[Vec<usize>]) -> Result<Arc<Self>, String> {
+        let team = Team::new(threads.clamp(1, MAX_THREADS), nodes);
         team.map(|team| Arc::new(Workers::Team(team)))
             .map_err(|e| format!("cannot start {threads} threads: {e}"))
     }
