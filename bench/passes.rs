@@ -96,6 +96,7 @@ fn measure(
         batch: BATCH,
         kv: kv_type(config),
         paged: true,
+        rollback: 0,
         rope: Rope::default(),
     };
     let mut context = Context::new(model, &shape, pools)?;

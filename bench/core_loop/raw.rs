@@ -25,6 +25,7 @@ impl Raw {
             batch: config.max_num_tokens,
             kv: kv_type(&config),
             paged: true,
+            rollback: 0,
             rope: Rope::default(),
         };
         let model = Model::load(path, &Placement::default(), &|_| ())?;

@@ -104,6 +104,7 @@ def _parser(version: str) -> _Parser:
     serve = commands.add_parser("serve", help="serve a model", allow_abbrev=False)
     for command in (serve, batch):
         _add_model(command)
+        _add_engine(command)
         _add_names(command)
         _add_places(command)
     _add_listening(serve)
@@ -162,11 +163,6 @@ def _add_model(serve: argparse.ArgumentParser) -> None:
     )
     add("--hf-repo", "-hf", "-hfr", metavar="REPO", help="target from the hub: org/name, org/name:Q4_K_M")
     add("--hf-repo-draft", "-hfd", "-hfrd", metavar="REPO", help="draft model from the hub")
-    add("--threads", "-t", type=int, metavar="N", help="engine threads; 0 = one for each physical core (0)")
-    add("--numa", choices=("distribute", "isolate"), help="how threads lie on memory nodes")
-    add("--rope-scaling", choices=("none", "linear", "yarn"), help="for contexts beyond the trained one")
-    for name, what in ROPE.items():
-        add("--" + name.replace("_", "-"), type=int if name == "yarn_orig_ctx" else float, metavar="N", help=what)
     add(
         "--set",
         action="append",
@@ -180,6 +176,21 @@ def _add_model(serve: argparse.ArgumentParser) -> None:
     add("--dry-run", action="store_true", help="print the command that starts all ranks, and run nothing")
     add("--debug", action="store_true", help="log more")
     add("--quiet", action="store_true", help="log only what is wrong, and server.access_log")
+
+
+def _add_engine(serve: argparse.ArgumentParser) -> None:
+    """Keys of `engine` with llama-server's names."""
+    add = serve.add_argument
+    add("--threads", "-t", type=int, metavar="N", help="engine threads; 0 = one for each physical core (0)")
+    add("--numa", choices=("distribute", "isolate"), help="how threads lie on memory nodes")
+    add("--rope-scaling", choices=("none", "linear", "yarn"), help="for contexts beyond the trained one")
+    for name, what in ROPE.items():
+        add(
+            "--" + name.replace("_", "-"),
+            type=int if name == "yarn_orig_ctx" else float,
+            metavar="N",
+            help=what,
+        )
 
 
 def _add_names(serve: argparse.ArgumentParser) -> None:

@@ -34,6 +34,8 @@ SIZES = {"max_batch_size": 8, "kv_cache_max_tokens": 16384, "engine": {"threads"
 """On one thread: models as small as these take longer on two, much longer where others compute as well."""
 NO_ROLLBACK = "KV cannot be truncated"
 """What the log says of models that carry a state: no drafts but what is forced, which is no fault."""
+STATE = "in one pool"
+"""What an engine on a CPU says of models that carry a state: as draft models they are refused."""
 FREE = ["forced", "prompt_lookup"]
 MODEL = ["draft_model"]
 
@@ -49,6 +51,8 @@ class Result:
     promise: str = ""
     engine: str = ""
     rollback: bool = True
+    reuses: bool = True
+    """Prefixes; a model with a state that runs alone has no room for what it would keep."""
     checks: dict[str, Finding] = field(default_factory=dict)
     seconds: float = 0.0
 
@@ -106,7 +110,9 @@ def run(bench: Bench, name: str) -> Result:
         with ours([path], config(FREE, 8), bench.place(0)) as server:
             ready = server.get("/ready").json()
             result.promise, result.engine = ready["promise"], ready["reason"]
-            result.rollback = NO_ROLLBACK not in server.log.read_text(errors="replace")
+            log = server.log.read_text(errors="replace")
+            result.rollback = NO_ROLLBACK not in log
+            result.reuses = "no prefix reuse" not in log and "shared by 1 slots" not in log
             alone(bench, result, Ours(server, ids), path)
             alive(result, server)
         pair(bench, result, "as its own draft", [path, path], ids)
@@ -138,7 +144,7 @@ def alone(bench: Bench, result: Result, mine: Ours, path: Path) -> None:
     used = [("prefixes", "reused", "no prefix was reused"), ("drafts", "drafted", "nothing was drafted")]
     for name, number, fault in used:
         finding = result.checks[name]
-        none = name == "drafts" and not result.rollback
+        none = not (result.rollback if name == "drafts" else result.reuses)
         finding.hold(none or bool(finding.faults) or finding.numbers[number] > 0, fault)
 
 
@@ -162,7 +168,7 @@ def pair(bench: Bench, result: Result, what: str, models: list[Path], ids: dict[
             )
             alive(result, server)
     except Failed as failed:
-        refused = not result.rollback and NO_ROLLBACK in str(failed)
+        refused = STATE in result.engine and NO_ROLLBACK in str(failed)
         finding.hold(refused, f"does not start: {failed}")
         finding.numbers["refused"] = 1
 

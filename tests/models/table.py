@@ -75,7 +75,8 @@ def cell(found: dict[str, Any], key: str) -> str:
     numbers = check["numbers"]
     if key == "peer":
         return f"{numbers['drift']:.4f}" + (f", {numbers['parted']:.0f} ties" if numbers["parted"] else "")
-    if not found["rollback"] and key in ("drafts", "as its own draft"):
+    unused = (key == "drafts" and not found["rollback"]) or numbers.get("reused") == 0
+    if unused or numbers.get("refused"):
         return "none"
     return "near" if numbers.get("differ") else "yes"
 

@@ -111,6 +111,11 @@ impl Engine {
         shares.iter().zip(&wants).map(of).collect()
     }
 
+    /// Tokens of a draft that the target can take back; what is forced, it need not.
+    fn most_guessed(&self) -> u64 {
+        if self.caps.rollback == 0 { u64::MAX } else { self.caps.rollback.into() }
+    }
+
     /// Who drafts in a step for each job behind what was found for it, and how far.
     fn choose(&mut self, shares: &[Share], jobs: &[Job], most: &[u32]) -> Choice {
         let Engine { running, drafters, drafts, target, cost, .. } = self;
@@ -225,6 +230,7 @@ impl Engine {
         let needed: u64 = self.running.iter().map(|s| u64::from(s.holds())).sum();
         let kv = self.caps.kv_total.saturating_sub(needed);
         let tokens = more_tokens.min(more_rows).min(kv) / sequences.max(1) as u64;
+        let tokens = tokens.min(self.most_guessed());
         Room { tokens, per_slot: self.caps.kv_per_slot }
     }
 }

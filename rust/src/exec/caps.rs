@@ -25,8 +25,8 @@ pub struct Caps {
     pub prefix_reuse: bool,
     /// A slot carries a state: its floor is all that it holds, and only all of it can be copied.
     pub stateful: bool,
-    /// Drafted tokens that were refused are taken back: speculation is possible.
-    pub rollback: bool,
+    /// Most drafted tokens of a round that are taken back where they were refused; 0: nothing can be guessed ahead.
+    pub rollback: u32,
     /// What it takes to hand the beginning of a slot to another.
     pub copying: Copying,
     /// The engine keeps prompts and prefixes by itself and finds them by their tokens: it is given each gap whole, cuts
@@ -55,7 +55,7 @@ impl Caps {
             max_logits: u64::MAX,
             prefix_reuse: true,
             stateful: false,
-            rollback: true,
+            rollback: u32::MAX,
             copying: Copying::Moves,
             keeps_prompts: false,
             ragged: false,

@@ -184,7 +184,7 @@ fn drafters(
     threads: usize,
 ) -> Result<Vec<(DraftSource, Box<dyn Drafter>)>> {
     let mut sources = config.speculative.sources();
-    if !target.caps().rollback {
+    if target.caps().rollback == 0 {
         // What the grammar forces is never refused.
         sources.retain(|source| target.caps().stateful && *source == DraftSource::Forced);
         log::warn!("speculation: this model's KV cannot be truncated, so nothing is guessed ahead");

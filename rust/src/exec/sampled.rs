@@ -147,7 +147,7 @@ impl Sampled {
                     let computed = job.start + (job.tokens.len() + v.accepted) as u32;
                     if v.accepted == job.draft.tokens.len() {
                         Ok(Box::new(round_of(job, v, computed)))
-                    } else if computed < self.forward.floor(slot) {
+                    } else if self.caps().rollback == 0 {
                         let why = "a forced token was refused, and its state cannot be taken back";
                         Err(SeqError(Error::Executor(why.into())))
                     } else {

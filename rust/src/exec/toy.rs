@@ -37,6 +37,10 @@ pub struct ToyConfig {
     pub token_bytes: u64,
     /// Memory is short while slots hold more tokens than this.
     pub enough: u64,
+    /// Above 0: a slot can be cut by so many tokens at most, or to nothing.
+    pub window: u32,
+    /// Above 0: a slot carries a state: it can be cut to nothing only, and copied as a whole.
+    pub stateful: u64,
     /// Above 0: it works on a thread of its own and answers when it likes, with this seed.
     pub later: u64,
 }
@@ -56,6 +60,8 @@ impl Default for ToyConfig {
             whole: 0,
             token_bytes: 0,
             enough: u64::MAX,
+            window: 0,
+            stateful: 0,
             later: 0,
         }
     }
@@ -84,6 +90,8 @@ impl ToyConfig {
                 "whole" => config.whole = number,
                 "token_bytes" => config.token_bytes = number,
                 "enough" => config.enough = number,
+                "window" => config.window = number as u32,
+                "stateful" => config.stateful = number,
                 "later" => config.later = number,
                 "seed" => config.seed = number,
                 "end_bias" => config.end_bias = number as f32,
@@ -119,6 +127,8 @@ pub struct Toy {
     bonus: Vec<f32>,
     /// Per slot: the tokens, and the hash of each prefix (one more than tokens).
     cells: Vec<(Vec<Token>, Vec<u64>)>,
+    /// Of each slot.
+    floors: Vec<u32>,
     logits: Vec<f32>,
     hidden: Vec<f32>,
     fault: Option<ToyFault>,
@@ -134,6 +144,8 @@ impl Toy {
             max_step_tokens: config.step_tokens,
             max_logits: 64 << 20,
             prefix_reuse: config.whole == 0,
+            stateful: config.stateful > 0,
+            rollback: if config.stateful > 0 { 0 } else { u32::MAX },
             copying: if config.whole > 0 { Copying::Never } else { Copying::Moves },
             keeps_prompts: config.whole > 0,
             ragged: true,
@@ -142,7 +154,8 @@ impl Toy {
         };
         let bonus = (0..vocab.len() as Token).map(|t| bonus_of(vocab, t, config.end_bias)).collect();
         let cells = vec![(Vec::new(), vec![config.seed]); config.slots as usize];
-        Toy { caps, config, bonus, cells, logits: Vec::new(), hidden: Vec::new(), fault: None }
+        let floors = vec![0; config.slots as usize];
+        Toy { caps, config, bonus, cells, floors, logits: Vec::new(), hidden: Vec::new(), fault: None }
     }
 
     /// Plants a fault.
@@ -173,6 +186,13 @@ impl Toy {
             hashes.push(mix(last ^ mix(u64::from(*token) << 32 | position)));
             tokens.push(*token);
         }
+        let least = match self.config {
+            ToyConfig { stateful: 1.., .. } => tokens.len() as u32,
+            ToyConfig { window: 0, .. } => 0,
+            ToyConfig { window, .. } => (tokens.len() as u32).saturating_sub(window),
+        };
+        let floor = &mut self.floors[run.slot.index()];
+        *floor = least.max(*floor);
         Ok(())
     }
 
@@ -257,17 +277,28 @@ impl Forward for Toy {
         if keep as usize > tokens.len() {
             return Err(ExecError(format!("toy: slot {} holds {} tokens, not {keep}", slot.0, tokens.len())));
         }
+        let floor = &mut self.floors[slot.index()];
+        if keep > 0 && keep < *floor {
+            return Err(ExecError(format!("toy: slot {} cannot be cut to {keep} tokens", slot.0)));
+        }
+        *floor = if keep == 0 { 0 } else { *floor };
         tokens.truncate(keep as usize);
         hashes.truncate(keep as usize + 1);
         Ok(())
     }
 
+    fn floor(&self, slot: Slot) -> u32 {
+        self.floors[slot.index()]
+    }
+
     fn copy(&mut self, from: Slot, to: Slot, len: u32) -> Result<(), ExecError> {
         let source = self.cells[from.index()].clone();
-        if from == to || !self.cells[to.index()].0.is_empty() || source.0.len() < len as usize {
+        let part = source.0.len() < len as usize || len < self.floors[from.index()];
+        if from == to || !self.cells[to.index()].0.is_empty() || part {
             return Err(ExecError(format!("toy: cannot copy {len} tokens from slot {} to {}", from.0, to.0)));
         }
         self.cells[to.index()] = source;
+        self.floors[to.index()] = self.floors[from.index()];
         self.truncate(to, len)
     }
 
@@ -276,7 +307,9 @@ impl Forward for Toy {
     }
 
     fn save(&mut self, slot: Slot) -> Option<Vec<u8>> {
-        Some(self.cells[slot.index()].0.iter().flat_map(|t| t.to_le_bytes()).collect())
+        // What has left a window would be lost.
+        let whole = self.config.stateful > 0 || self.floors[slot.index()] == 0;
+        whole.then(|| self.cells[slot.index()].0.iter().flat_map(|t| t.to_le_bytes()).collect())
     }
 
     fn restore(&mut self, slot: Slot, kv: &[u8]) -> bool {

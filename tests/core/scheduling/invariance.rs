@@ -36,6 +36,17 @@ struct Cramped {
     later: (u64, u64),
     /// The engine keeps prompts by itself, and is given them whole.
     whole: bool,
+    keeps: Keeps,
+}
+
+/// What a slot can be cut to.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Keeps {
+    All,
+    /// The last tokens are enough for drafts.
+    Window,
+    /// Nothing; then nothing is guessed ahead.
+    State,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -105,10 +116,13 @@ fn cramped() -> impl Strategy<Value = Cramped> {
     let cancel = prop_oneof![3 => Just(0u8), 1 => any::<u8>()];
     let times = (0usize..4, 0u32..3, cancel, prop_oneof![Just(1.0), Just(0.5), Just(0.2)]);
     let later = || prop_oneof![Just(0), any::<u64>()];
-    let alone = ((later(), later()), prop::bool::weighted(0.2));
+    let keeps = prop_oneof![3 => Just(Keeps::All), 1 => Just(Keeps::Window), 1 => Just(Keeps::State)];
+    let alone = ((later(), later()), prop::bool::weighted(0.2), keeps);
     (sizes, any::<bool>(), any::<bool>(), 0u64..2, (times, alone), any::<bool>(), drafts()).prop_map(
         |((slots, kv, step_tokens, batch), chunked, reuse, host_megabytes, times, adaptive, drafts)| {
-            let ((pause, ms, cancel, draft_kv), (later, whole)) = times;
+            let ((pause, ms, cancel, draft_kv), (later, whole, keeps)) = times;
+            let guessed = !matches!(drafts, Drafts::None | Drafts::Forced { lookup: false, .. });
+            let keeps = if keeps == Keeps::State && guessed { Keeps::Window } else { keeps };
             Cramped {
                 slots,
                 kv,
@@ -125,6 +139,7 @@ fn cramped() -> impl Strategy<Value = Cramped> {
                 drafts,
                 later,
                 whole,
+                keeps,
             }
         },
     )
@@ -145,6 +160,8 @@ impl Cramped {
             step_tokens: self.step_tokens,
             later: self.later.0,
             whole: self.whole.into(),
+            window: if self.keeps == Keeps::Window { 12 } else { 0 },
+            stateful: (self.keeps == Keeps::State).into(),
             ..ToyConfig::default()
         };
         let mut config = Config {

@@ -245,3 +245,53 @@ fn kept_prefixes_refuse_no_drafts() {
     assert_eq!(answers.choices[&(2, 0)].tokens, text);
     assert!(answers.snapshot.totals.accepted_tokens >= 25, "{:?}", answers.snapshot.totals);
 }
+
+/// Of what several prompts begin with, a slot that cannot be cut so far keeps nothing; the second prompt tells that it is
+/// shared, and those that follow find it.
+#[test]
+fn a_shared_beginning_is_kept_apart_where_slots_cannot_be_cut_to_it() {
+    let begins = |i: u32| {
+        let rest = (0..60).map(|j| 97 + (i * 7 + j) % 26);
+        let prompt: Vec<u32> = (0..80).map(|i| 97 + i % 26).chain([200 + i]).chain(rest).collect();
+        spec(&format!(r#"{{"prompt":{prompt:?},"max_tokens":30,"ignore_eos":true}}"#))
+    };
+    for (toy, cached) in [
+        (ToyConfig::default(), [0, 80, 80, 80, 80]),
+        (ToyConfig { window: 12, ..ToyConfig::default() }, [0, 0, 80, 80, 80]),
+        (ToyConfig { stateful: 1, ..ToyConfig::default() }, [0, 0, 80, 80, 80]),
+        (ToyConfig { slots: 1, window: 12, ..ToyConfig::default() }, [0; 5]),
+    ] {
+        let live = World { toy: toy.clone(), ..World::default() }.start();
+        let found: Vec<u32> = (0..5)
+            .map(|i| {
+                live.submit(i, &begins(i as u32));
+                live.finish(1).choices[&(i, 0)].usage.cached
+            })
+            .collect();
+        assert_eq!(found, cached, "{toy:?}");
+    }
+}
+
+/// A conversation goes on from all that its slot holds; the same prompt again from its end.
+#[test]
+fn a_state_is_kept_at_the_end_of_a_prompt_and_of_an_answer() {
+    let live = World { toy: ToyConfig { stateful: 1, ..ToyConfig::default() }, ..World::default() }.start();
+    let ask = |index: u64, prompt: &[u32]| {
+        live.submit(
+            index as usize,
+            &spec(&format!(
+                r#"{{"prompt":{prompt:?},"max_tokens":20,"ignore_eos":true,"sampling":{{"seed":7}}}}"#
+            )),
+        );
+        let answers = live.finish(1);
+        let choice = &answers.choices[&(index as usize, 0)];
+        (choice.usage.cached, choice.tokens.clone())
+    };
+    let first: Vec<u32> = (0..100).map(|i| 97 + i % 26).collect();
+    let (cached, answer) = ask(0, &first);
+    assert_eq!((cached, answer.len()), (0, 20));
+    let again = ask(1, &first);
+    assert_eq!(again, (99, answer.clone()));
+    let second = [&first[..], &answer, &[97, 98, 99]].concat();
+    assert_eq!(ask(2, &second).0, 119);
+}

@@ -10,6 +10,8 @@ const LAYERS: std::ops::RangeInclusive<i64> = 1..=512;
 
 /// Architectures of which llama.cpp computes sequences wrongly where several share a pass.
 const ALONE: [&str; 1] = ["plamo2"];
+/// Architectures with a state of which llama.cpp copies a part only.
+const UNCOPIED: [&str; 1] = ["deepseek4"];
 /// Architectures that llama.cpp computes wrongly: its scores are those of other tokens than were asked for.
 const WRONG: [&str; 1] = ["cogvlm"];
 
@@ -17,6 +19,8 @@ const WRONG: [&str; 1] = ["cogvlm"];
 pub(super) struct File {
     /// Most sequences that may run at a time.
     pub(super) sequences: u32,
+    /// Sequences can be copied.
+    pub(super) copies: bool,
     /// Tokens of context that the model was trained for.
     pub(super) trained: u32,
     /// Bytes of each layer, and of the output with what belongs to no layer.
@@ -71,7 +75,8 @@ pub(super) fn read(gguf: &Path, parts: usize) -> Result<File, Error> {
         tensors.extend(Metadata::open(&piece).map(|file| file.tensors()).unwrap_or_default());
     }
     let layers = layer_bytes(&tensors, layers as usize);
-    Ok(File { sequences, trained, layers, kv_row: kv_row(&file, &arch) })
+    let copies = !UNCOPIED.contains(&arch.as_str());
+    Ok(File { sequences, copies, trained, layers, kv_row: kv_row(&file, &arch) })
 }
 
 /// What else than a model's first file a GGUF may be, and what to give in its place.

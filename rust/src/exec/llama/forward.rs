@@ -26,6 +26,8 @@ pub(super) struct Llama {
     taken: Vec<u32>,
     /// Cells of each slot, from the first, that are gone in layers with a window.
     gone: Vec<u32>,
+    /// Tokens of each slot with a state that can be taken back before its next pass; None: some were.
+    back: Vec<Option<u32>>,
     /// Copies whose data moves at the next decode.
     copying: bool,
     memory: Watch,
@@ -44,6 +46,7 @@ impl Llama {
             rows_of_a_pass,
             taken: held.clone(),
             gone: held.clone(),
+            back: vec![Some(0); held.len()],
             held,
             copying: false,
             memory: Watch::new(memory::available() / RESERVE),
@@ -230,6 +233,8 @@ impl Forward for Llama {
         for run in runs {
             self.held[run.slot.index()] += u32::try_from(run.tokens.len()).expect("checked. This is a bug.");
             self.move_window(run.slot);
+            let before = run.tokens.len() as u32 - 1;
+            self.back[run.slot.index()] = Some(before.min(self.context.rollback()));
         }
         let mut rows = Rows::default();
         for (run, &start) in runs.iter().zip(&self.starts) {
@@ -250,14 +255,16 @@ impl Forward for Llama {
             let wrong = || failed(format!("slot {}: {keep} of {held} tokens", slot.0));
             return (keep == held).then_some(()).ok_or_else(wrong);
         }
-        if keep > 0 && !self.caps.prefix_reuse {
+        if keep > 0 && !self.caps.prefix_reuse && !self.caps.stateful {
             return Err(failed("this model cannot be truncated"));
         }
-        if keep > 0 && keep < self.floor(slot) {
+        let back = self.back[slot.index()].unwrap_or(0);
+        if keep > 0 && keep + back < self.floor(slot) {
             return Err(failed(format!("slot {} cannot be cut to {keep} tokens", slot.0)));
         }
         self.cut(slot.0, keep)?;
         self.held[slot.index()] = keep;
+        self.back[slot.index()] = if keep == 0 { Some(0) } else { None };
         self.gone[slot.index()] = if keep == 0 { 0 } else { self.gone[slot.index()] };
         self.give_back(slot, keep);
         Ok(())
@@ -286,12 +293,14 @@ impl Forward for Llama {
         self.held[to.index()] = len;
         self.taken[to.index()] = len;
         self.gone[to.index()] = gone;
+        self.back[to.index()] = Some(0);
         Ok(())
     }
 
     fn floor(&self, slot: Slot) -> u32 {
         match self.gone[slot.index()] {
-            0 if self.caps.stateful => self.held[slot.index()],
+            // A state that was taken back is the slot's alone until it is computed with.
+            0 if self.caps.stateful => self.held[slot.index()] + u32::from(self.back[slot.index()].is_none()),
             0 => 0,
             gone => gone + self.context.window().unwrap_or(0),
         }
@@ -330,6 +339,7 @@ impl Forward for Llama {
         if whole {
             self.held[slot.index()] = held;
             self.taken[slot.index()] = held;
+            self.back[slot.index()] = Some(0);
         } else {
             self.context.remove(slot.0, 0);
         }

@@ -5,7 +5,7 @@ use super::devices::Gpus;
 use super::forward::Llama;
 use super::plan::{self, Facts};
 use super::{Loaded, ModelFile, Opened, Parts, describe, gpus, log_found, of_draft, pages, refused};
-use crate::config::{Config, KvHome, KvLayout, KvPlan};
+use crate::config::{Config, DraftSource, KvHome, KvLayout, KvPlan};
 use crate::error::{Error, Result};
 use crate::exec::cost::Cost;
 use crate::exec::progress::Tell;
@@ -14,6 +14,8 @@ use crate::exec::{Caps, Copying, Forward, Promise, memory};
 /// Bytes that llama.cpp keeps of each cell beside its K and V (`llama_kv_cells`: position, extension, shift, a bit for each
 /// sequence).
 const CELL: u64 = 48;
+/// States that are kept of a sequence, at most: what is guessed further ahead is seldom accepted.
+const ROLLBACK: u32 = 8;
 /// Part of the free memory that these bytes may take for all cells together, used or not.
 const ACCOUNT: u64 = 64;
 
@@ -115,7 +117,8 @@ impl Pair<'_> {
 
     /// Most sequences whose states take half of the memory that KV may take.
     fn states(&self, free: u64) -> u32 {
-        let states = budget(self.config, free) / 2.0 / self.target.found.state_bytes.max(1.0);
+        let each = self.target.found.state_bytes * f64::from(1 + rollback(self.target, self.config));
+        let states = budget(self.config, free) / 2.0 / each.max(1.0);
         (states as u32).max(1)
     }
 
@@ -127,7 +130,7 @@ impl Pair<'_> {
             cells = cells.min((draft.parts.most_cells(draft.found.kv) as f64 / self.share()) as u64);
         }
         let facts = Facts {
-            sequences: parts.sequences.min(self.states(free)),
+            sequences: parts.file.sequences.min(self.states(free)),
             context: *context,
             fit: self.fit(free, gpus) as u64,
             cells,
@@ -148,6 +151,13 @@ impl Pair<'_> {
     }
 }
 
+/// States of a sequence that are kept beside its last, for drafts that are refused: each takes as much memory as that.
+fn rollback(loaded: &Loaded, config: &Config) -> u32 {
+    let speculative = &config.speculative;
+    let guesses = speculative.sources().iter().any(|source| *source != DraftSource::Forced);
+    if loaded.parts.model.is_recurrent() && guesses { speculative.draft_len().min(ROLLBACK) } else { 0 }
+}
+
 /// Bytes that KV may take where so many are free.
 fn budget(config: &Config, free: u64) -> f64 {
     let share = || free as f64 * config.kv_cache_free_gpu_mem_fraction.clamp(0.0, 1.0);
@@ -164,6 +174,7 @@ fn lay_out(loaded: &Loaded, config: &Config, plan: &KvPlan) -> Result<Context> {
         batch: config.max_num_tokens.max(1).saturating_add(plan.sequences),
         kv: loaded.found.kv,
         paged: loaded.parts.on_host,
+        rollback: rollback(loaded, config),
         rope: loaded.parts.rope,
     };
     let mut context = loaded.parts.context(&shape).map_err(|why| {
@@ -188,6 +199,8 @@ fn engine(
     let split = on.parts(config) > 1;
     let stateful = model.is_recurrent();
     let truncates = !stateful && (model.n_swa() == 0 || !shared);
+    let rollback = if truncates { u32::MAX } else { context.rollback() };
+    let reuses = truncates || (stateful && loaded.parts.file.copies);
     let step = config.max_num_tokens.max(1);
     let caps = Caps {
         n_embd: model.n_embd(),
@@ -195,10 +208,10 @@ fn engine(
         token_bytes: if plan.home == KvHome::Pages { token_bytes } else { 0 },
         max_step_tokens: step.min(u32::try_from(context.n_batch()).unwrap_or(u32::MAX)),
         max_logits: max_logits(config),
-        prefix_reuse: truncates || stateful,
+        prefix_reuse: reuses,
         stateful,
-        rollback: truncates,
-        copying: match (truncates || stateful, shared) {
+        rollback,
+        copying: match (reuses, shared) {
             (false, _) => Copying::Never,
             (true, false) if split => Copying::Never,
             (true, false) => Copying::Moves,
@@ -209,10 +222,8 @@ fn engine(
         probed: found.probe.as_ref().map_or_else(Vec::new, |probe| probe.passes.clone()),
         ..Caps::of_rows(model.n_vocab(), plan.sequences, plan.per_slot)
     };
-    match (stateful, truncates) {
-        (true, _) => log::warn!("this model has a state, which cannot be taken back: no speculation"),
-        (_, false) => log::warn!("this model's KV cannot be truncated: no prefix reuse and no speculation"),
-        _ => {}
+    if !caps.prefix_reuse {
+        log::warn!("this model's KV cannot be truncated: no prefix reuse");
     }
     let rows = if caps.probed.is_empty() { 0.0 } else { Cost::new(&caps.probed).rows_of_a_pass() };
     on.watched(Box::new(Llama::new(context, caps, shared, rows)), !split)
@@ -226,7 +237,7 @@ fn open_draft(
     context: Context,
 ) -> Result<Opened> {
     let forward = engine(loaded, file.config, (plan, 0), context);
-    if !forward.caps().rollback {
+    if forward.caps().stateful || forward.caps().rollback == 0 {
         return Err(refused(file.gguf, "cannot draft: its KV cannot be truncated"));
     }
     let info = describe(loaded, plan, gpus);

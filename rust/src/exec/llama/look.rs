@@ -44,10 +44,19 @@ pub(super) fn look(gguf: &Path, parts: &Parts, config: &Config) -> Result<Found,
 }
 
 fn look_at(kv: KvType, gguf: &Path, parts: &Parts) -> Result<Found, Error> {
-    let Parts { model, trained, rope, .. } = parts;
+    let Parts { model, file, rope, .. } = parts;
     let cells = probe::SLOTS * probe::TOKENS;
     let paged = parts.on_host;
-    let shape = Shape { shared: false, sequences: probe::SLOTS, cells, batch: cells, kv, paged, rope: *rope };
+    let shape = Shape {
+        shared: false,
+        sequences: probe::SLOTS,
+        cells,
+        batch: cells,
+        kv,
+        paged,
+        rollback: 0,
+        rope: *rope,
+    };
     let open = |kv| parts.context(&Shape { kv, ..shape });
     let (kv, context) = match open(shape.kv) {
         Err(why) if shape.kv == KvType::Q8_0 => {
@@ -64,7 +73,7 @@ fn look_at(kv: KvType, gguf: &Path, parts: &Parts) -> Result<Found, Error> {
     if !model.is_recurrent() {
         let caps = Caps {
             n_embd: model.n_embd(),
-            kv_per_slot: (*trained).min(probe::TOKENS),
+            kv_per_slot: file.trained.min(probe::TOKENS),
             ..Caps::of_rows(model.n_vocab(), probe::SLOTS, probe::TOKENS)
         };
         // As if rows took no time: so gaps that are filled are probed, too.

@@ -88,19 +88,16 @@ struct Parts {
     on_host: bool,
     /// Threads that compute its passes, those of ranks included.
     threads: u32,
-    /// Tokens of context that it was trained for, and most sequences that may run at a time.
-    trained: u32,
-    sequences: u32,
+    file: file::File,
     rope: Rope,
-    /// Numbers in its longest row of K or V, and the most bytes that a tensor of them may have where they lie.
-    row: u64,
+    /// Most bytes that a tensor of K or V may have where they lie.
     largest: u64,
 }
 
 impl Parts {
     /// Most cells of this type that the tensors of one layer may have.
     fn most_cells(&self, kv: KvType) -> u64 {
-        self.largest / kv.bytes(self.row).max(1) / u64::from(CELL_BLOCK) * u64::from(CELL_BLOCK)
+        self.largest / kv.bytes(self.file.kv_row).max(1) / u64::from(CELL_BLOCK) * u64::from(CELL_BLOCK)
     }
 
     /// A context, within what the library would end the process for.
@@ -158,26 +155,12 @@ fn load(
     }
     gpus.loaded(&layout.weights);
     let count = worker_count(config, on.is_here(), layout.whole());
-    let workers = match workers.filter(|workers| workers.size() == count) {
-        Some(workers) => Arc::clone(workers),
-        None => Workers::team(count, &numa(config)).map_err(Error::Executor)?,
-    };
+    let shared = workers.filter(|workers| workers.size() == count).map(Arc::clone);
+    let workers = shared.map_or_else(|| Workers::team(count, &numa(config)), Ok).map_err(Error::Executor)?;
     let largest = gpus.largest_tensor(&layout.placement);
     let threads = if on.is_here() { count } else { threads(config) };
-    let (trained, sequences) = (file.trained, file.sequences);
     let on_host = on.is_here() && layout.on_gpus() == 0;
-    let mut parts = Parts {
-        model,
-        workers,
-        layout,
-        on_host,
-        threads,
-        trained,
-        sequences,
-        rope,
-        row: file.kv_row,
-        largest,
-    };
+    let mut parts = Parts { model, workers, layout, on_host, threads, file, rope, largest };
     tell(format!("probing {}: are rows equal whatever shares a pass?", on.name()));
     let (found, covered) = kernels::cover(|| look(gguf, &parts, config));
     let mut found = found?;

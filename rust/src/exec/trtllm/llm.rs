@@ -56,7 +56,7 @@ pub(super) fn open_llm(checkpoint: &Checkpoint<'_>, config: &Config) -> Result<A
     let executor = Executor::open(LLM, ("target", checkpoint.path), &options, None)?;
     let caps = exec::Caps {
         prefix_reuse: false,
-        rollback: false,
+        rollback: 0,
         copying: Copying::Never,
         keeps_prompts: true,
         ragged: true,

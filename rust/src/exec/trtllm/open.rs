@@ -125,7 +125,7 @@ fn caps(target: &Folder, config: &Config) -> Caps {
     exec::Caps {
         // Copying and reusing are the executor's: it finds by tokens what it holds.
         prefix_reuse: false,
-        rollback: target.takes_drafts(),
+        rollback: if target.takes_drafts() { u32::MAX } else { 0 },
         copying: Copying::Never,
         keeps_prompts: true,
         ragged: true,

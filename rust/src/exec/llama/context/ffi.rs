@@ -139,7 +139,9 @@ impl Context {
         if f == t || self.last(to).is_some() {
             return false;
         }
-        let end = if self.shared { len } else { -1 };
+        // Some models abort at a part of a sequence, be it the whole.
+        let part = self.shared && self.last(from).is_some_and(|last| last >= len.cast_unsigned());
+        let end = if part { len } else { -1 };
         // SAFETY: both exist and differ, and the whole sequence is copied where a part would abort.
         unsafe { sys::llama_memory_seq_cp(self.memory, f, t, 0, end) };
         if let Some(pages) = self.pages.as_mut().filter(|_| !self.shared) {
@@ -171,6 +173,13 @@ impl Context {
         if let Some(pages) = self.pages.as_mut().filter(|_| !self.shared) {
             pages.move_window(seq, cells);
         }
+    }
+
+    /// Tokens of a sequence with a state that can be taken back once after a pass that computed more: 0 where the library
+    /// cannot for this model.
+    pub fn rollback(&self) -> u32 {
+        // SAFETY: the context is alive.
+        unsafe { sys::llama_n_rs_seq(self.context.as_ptr()) }
     }
 
     /// Bytes of host memory that passes need beside KV, as far as that was looked at.
@@ -343,6 +352,7 @@ fn context_params(shape: &Shape, workers: &Workers) -> sys::llama_context_params
     params.n_ctx = shape.cells.next_multiple_of(CELL_BLOCK);
     params.n_ubatch = PASS_TOKENS;
     params.n_seq_max = shape.sequences;
+    params.n_rs_seq = shape.rollback;
     params.n_threads = threads;
     params.n_threads_batch = threads;
     params.flash_attn_type = sys::LLAMA_FLASH_ATTN_TYPE_ENABLED;

@@ -61,6 +61,8 @@ pub struct Shape {
     pub kv: KvType,
     /// KV lies in host memory, of which it takes what is used.
     pub paged: bool,
+    /// Most tokens of a sequence with a state that can be taken back after a pass; as many states take memory.
+    pub rollback: u32,
     /// How positions are scaled.
     pub rope: Rope,
 }
