@@ -3,6 +3,7 @@
 //! Rows of random logits stand in for a model's. Printed are rows per second, medians of rounds in which both take turns.
 
 use llgtrt::config::SpeculativeConfig;
+use llgtrt::exec::helpers::Helpers;
 use llgtrt::exec::sampled::Sampled;
 use llgtrt::exec::{Caps, Copying, Draft, ExecError, Forward, Job, JobId, Promise, Rows, Run, Target};
 use llgtrt::request::{Limits, Request, RequestSpec};
@@ -119,7 +120,12 @@ fn compare(
     let json = format!(r#"{{"prompt":[1],"sampling":{sampling}}}"#);
     let request = Arc::new(Request::new(serde_json::from_str::<RequestSpec>(&json)?, &limits)?);
     let target = |judges| {
-        Sampled::new(Box::new(Instantly::new(n_vocab, slots)), 0, judges, &SpeculativeConfig::default())
+        Sampled::new(
+            Box::new(Instantly::new(n_vocab, slots)),
+            0,
+            Helpers::new(judges),
+            &SpeculativeConfig::default(),
+        )
     };
     let mut targets = [1, threads].map(target);
     let mut times = [Vec::new(), Vec::new()];

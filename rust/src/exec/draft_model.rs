@@ -13,9 +13,11 @@
 
 use super::cost::{Cost, Work, cells};
 use super::draft_walk::{Walk, guarded, widened};
+use super::helpers::Helpers;
 use super::{Ask, Drafter, ExecError, Forward, Run};
 use crate::sampler::Scratch;
 use crate::types::{Slot, Token};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// A gap of up to this many tokens is closed at once.
@@ -58,14 +60,15 @@ pub struct DraftModel {
     cost: Cost,
     /// See [`Drafter::caught_up`].
     caught_up: Duration,
-    row: Vec<f32>,
-    scratch: Scratch,
+    helpers: Arc<Helpers>,
+    /// Of each thread: what drawing needs, and a row of the target's width.
+    own: Vec<(Scratch, Vec<f32>)>,
     broken: bool,
 }
 
 impl DraftModel {
     /// A drafter for a target whose rows have `width` tokens. Closing long gaps takes about `patience` of a step.
-    pub fn new(forward: Box<dyn Forward>, width: usize, patience: Duration) -> Self {
+    pub fn new(forward: Box<dyn Forward>, width: usize, patience: Duration, helpers: Arc<Helpers>) -> Self {
         DraftModel {
             held: vec![Held::default(); forward.caps().slots as usize],
             cost: Cost::new(&forward.caps().probed),
@@ -73,8 +76,8 @@ impl DraftModel {
             width,
             patience,
             caught_up: Duration::ZERO,
-            row: Vec::new(),
-            scratch: Scratch::default(),
+            helpers,
+            own: Vec::new(),
             broken: false,
         }
     }
@@ -177,26 +180,31 @@ impl DraftModel {
         let runs: Vec<Run<'_>> = pieces.iter().map(|p| p.run(&walks[p.index])).collect();
         let lengths: Vec<_> = runs.iter().map(|run| (run.slot, run.tokens.len() as u32)).collect();
         let work = Work::of(pieces.iter().map(Piece::work), &self.forward.passes(&lengths));
+        let prompt_of: Vec<usize> = walks.iter().map(|walk| walk.prompt).collect();
         let begin = Instant::now();
-        let rows = self.forward.forward(&runs)?;
+        let mut rows = self.forward.forward(&runs)?.logits.into_iter();
+        let mut drawing = Vec::new();
+        let mut walking: Vec<_> = walks.iter_mut().map(Some).collect();
+        for piece in pieces {
+            let walk = walking[piece.index].take().expect("a walk has one piece. This is a bug.");
+            self.held[walk.slot.index()].tokens.extend(&piece.tokens);
+            if !walk.over {
+                drawing.push((walk, rows.next().ok_or_else(|| ExecError("a row is missing".into()))?));
+            }
+        }
+        let (width, numbers) = (self.width, drawing.len() * self.width);
+        self.helpers.each(numbers, drawing.into_iter(), &mut self.own, |(walk, row), (scratch, buffer)| {
+            let row = widened(row, width, buffer);
+            // The mask of the next row is computed here, too, where there are threads for it.
+            walk.over = !guarded(|| Ok(walk.draw(row, scratch)? && walk.needs_row(width)?));
+        });
         let took = begin.elapsed();
+        self.cost.learn(work, took);
         let count = |which: &dyn Fn(&Piece) -> bool| -> usize {
             pieces.iter().filter(|piece| which(piece)).map(|piece| piece.tokens.len()).sum()
         };
-        self.cost.learn(work, took);
-        let prompts = count(&|piece| piece.behind && piece.start < walks[piece.index].prompt);
+        let prompts = count(&|piece| piece.behind && piece.start < prompt_of[piece.index]);
         self.caught_up += took.mul_f64(prompts as f64 / count(&|_| true) as f64);
-        let mut rows = rows.logits.into_iter();
-        for piece in pieces {
-            let walk = &mut walks[piece.index];
-            self.held[walk.slot.index()].tokens.extend(&piece.tokens);
-            if walk.over {
-                continue;
-            }
-            let row = rows.next().ok_or_else(|| ExecError("a row is missing".into()))?;
-            let row = widened(row, self.width, &mut self.row);
-            walk.over = !guarded(|| walk.draw(row, &mut self.scratch));
-        }
         Ok(())
     }
 

@@ -3,28 +3,25 @@
 //! Such drafts are always kept. They cost no mask either: every mask that is looked at here is one that verifying needs.
 //! The masks of llguidance have one token wherever the text is forced and the tokenizer cuts it in one way.
 
-use super::judges::WORTH;
+use super::helpers::Helpers;
 use super::{Ask, Draft, Drafter};
 use crate::error::Result;
 use crate::grammar::Grammar;
-use rayon::prelude::*;
-use rayon::{ThreadPool, ThreadPoolBuilder};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 
 /// Proposes forced tokens.
 #[derive(Debug)]
 pub struct Forced {
     /// Width of a row of logits, in tokens.
     width: usize,
-    /// None where the caller's thread is alone.
-    pool: Option<ThreadPool>,
+    helpers: Arc<Helpers>,
 }
 
 impl Forced {
-    /// A drafter for a target whose rows have `width` tokens, on up to so many threads.
-    pub fn new(width: usize, threads: usize) -> Self {
-        let pool = ThreadPoolBuilder::new().num_threads(threads).thread_name(|i| format!("forced {i}"));
-        Forced { width, pool: if threads > 1 { pool.build().ok() } else { None } }
+    /// A drafter for a target whose rows have `width` tokens.
+    pub fn new(width: usize, helpers: Arc<Helpers>) -> Self {
+        Forced { width, helpers }
     }
 
     fn propose_one(&self, ask: &mut Ask<'_>) {
@@ -61,11 +58,6 @@ impl Drafter for Forced {
     fn propose(&mut self, asks: &mut [Ask<'_>]) {
         let masked = |ask: &&Ask<'_>| ask.grammar.as_ref().is_some_and(|grammar| !grammar.is_dormant());
         let tokens = asks.iter().filter(masked).count() * self.width;
-        match &self.pool {
-            Some(pool) if tokens > WORTH => {
-                pool.install(|| asks.par_iter_mut().for_each(|ask| self.propose_one(ask)));
-            }
-            _ => asks.iter_mut().for_each(|ask| self.propose_one(ask)),
-        }
+        self.helpers.each(tokens, asks.iter_mut(), &mut Vec::new(), |ask, ()| self.propose_one(ask));
     }
 }

@@ -1,75 +1,54 @@
-//! Threads that judge the jobs of a step together, where that is worth waking them.
-//!
-//! A verdict depends on its job and its rows alone, so it is the same whoever gives it. Whoever is free takes the next job:
-//! cores are not equally fast, nor are jobs.
+//! The jobs of a step are judged, together.
 
 use super::Job;
+use super::helpers::Helpers;
 use super::verify::{self, Verdict};
 use crate::config::Acceptance;
 use crate::error::{Error, Result, panic_text};
 use crate::sampler::Scratch;
-use rayon::{ThreadPool, ThreadPoolBuilder};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Arc;
 
-/// Logits that a thread is woken for, which takes about as long as to draw from so many.
-pub(super) const WORTH: usize = 128 << 10;
-
-/// The engine's own thread, and others that sleep until there is enough to do.
+/// Threads that judge, and what each needs.
 pub(super) struct Judges {
-    pool: Option<ThreadPool>,
-    /// One for each thread.
+    helpers: Arc<Helpers>,
     scratches: Vec<Scratch>,
     /// See [`SpeculativeConfig::synthetic_acceptance`](crate::config::SpeculativeConfig::synthetic_acceptance).
     synthetic: Option<Vec<f64>>,
 }
 
 impl Judges {
-    /// So many threads, the caller's among them.
-    pub(super) fn new(threads: usize, synthetic: Option<Vec<f64>>) -> Self {
-        let others = threads.saturating_sub(1);
-        let name = |i| format!("judge {i}");
-        let pool = ThreadPoolBuilder::new().num_threads(others).thread_name(name);
-        let pool = if others > 0 { pool.build().ok() } else { None };
-        let threads = 1 + if pool.is_some() { others } else { 0 };
-        Judges { pool, scratches: (0..threads).map(|_| Scratch::default()).collect(), synthetic }
+    pub(super) fn new(helpers: Arc<Helpers>, synthetic: Option<Vec<f64>>) -> Self {
+        Judges { helpers, scratches: Vec::new(), synthetic }
     }
 
     /// Judges each job by its rows; `rows` are those of all jobs, in their order, and so are the verdicts.
     pub(super) fn judge(&mut self, jobs: &mut [Job], rows: &[&[f32]]) -> Vec<Result<Verdict>> {
-        let logits: usize = rows.iter().map(|row| row.len()).sum();
-        self.judge_on(logits / WORTH, jobs, rows)
-    }
-
-    /// The same on up to so many threads.
-    fn judge_on(&mut self, threads: usize, jobs: &mut [Job], rows: &[&[f32]]) -> Vec<Result<Verdict>> {
-        let threads = threads.min(jobs.len()).min(self.scratches.len());
+        let logits = rows.iter().map(|row| row.len()).sum();
         let mut verdicts: Vec<_> = jobs.iter().map(|_| Ok(Verdict::default())).collect();
-        let mut rest = rows;
-        let cases = jobs.iter_mut().zip(&mut verdicts).map(|(job, verdict)| {
-            let (own, others) = rest.split_at(outputs(job) as usize);
-            rest = others;
-            (job, own, verdict)
+        let Judges { helpers, scratches, synthetic } = self;
+        helpers.each(logits, cases(jobs, rows, &mut verdicts), scratches, |(job, rows, verdict), scratch| {
+            *verdict = judge(job, synthetic.as_deref(), rows, scratch);
         });
-        let (cases, synthetic) = (Mutex::new(cases), self.synthetic.as_deref());
-        let next = || cases.lock().unwrap_or_else(PoisonError::into_inner).next();
-        let work = |scratch: &mut Scratch| {
-            while let Some((job, rows, verdict)) = next() {
-                *verdict = judge(job, synthetic, rows, scratch);
-            }
-        };
-        let (own, others) = self.scratches.split_first_mut().expect("one for the caller. This is a bug.");
-        match &self.pool {
-            Some(pool) if threads > 1 => pool.in_place_scope(|scope| {
-                for scratch in &mut others[..threads - 1] {
-                    scope.spawn(|_| work(scratch));
-                }
-                work(own);
-            }),
-            _ => work(own),
-        }
         verdicts
     }
+}
+
+/// A job, its rows, and what is found of it.
+type Case<'a> = (&'a mut Job, &'a [&'a [f32]], &'a mut Result<Verdict>);
+
+/// Each job with its own of all rows.
+fn cases<'a>(
+    jobs: &'a mut [Job],
+    rows: &'a [&'a [f32]],
+    verdicts: &'a mut [Result<Verdict>],
+) -> impl ExactSizeIterator<Item = Case<'a>> + Send {
+    let mut rest = rows;
+    jobs.iter_mut().zip(verdicts).map(move |(job, verdict)| {
+        let (own, others) = rest.split_at(outputs(job) as usize);
+        rest = others;
+        (job, own, verdict)
+    })
 }
 
 /// Rows that a job wants.
@@ -172,7 +151,12 @@ mod tests {
             Err(error) => error.to_string(),
         };
         let on = |threads: usize| -> Vec<String> {
-            let verdicts = Judges::new(threads, None).judge_on(threads, &mut jobs(&vocab), &rows);
+            let (mut jobs, mut scratches) = (jobs(&vocab), Vec::new());
+            let mut verdicts: Vec<_> = jobs.iter().map(|_| Ok(Verdict::default())).collect();
+            let cases = cases(&mut jobs, &rows, &mut verdicts);
+            Helpers::new(threads).each_on(threads, cases, &mut scratches, |(job, rows, verdict), scratch| {
+                *verdict = judge(job, None, rows, scratch);
+            });
             verdicts.iter().map(text).collect()
         };
         let alone = on(1);

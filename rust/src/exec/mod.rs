@@ -17,6 +17,7 @@ pub mod draft_model;
 mod draft_walk;
 mod drafter;
 pub mod forced;
+pub mod helpers;
 mod info;
 mod judges;
 mod later;

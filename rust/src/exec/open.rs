@@ -6,6 +6,7 @@ mod trtllm;
 
 use super::draft_model::DraftModel;
 use super::forced::Forced;
+use super::helpers::Helpers;
 use super::later::{Later, LaterDrafts};
 use super::mlp::MlpSpeculator;
 use super::prediction::Prediction;
@@ -142,12 +143,15 @@ pub fn open_toy(toy: ToyConfig, config: &Config, fault: Option<ToyFault>) -> Res
         engine = engine.plant(fault);
     }
     let threads = config.engine.mask_threads.unwrap_or(0) as usize;
-    let sampled = Box::new(Sampled::new(Box::new(engine), threads, 1, &config.speculative));
+    let helpers = Helpers::new(1);
+    let sampled = Sampled::new(Box::new(engine), threads, Arc::clone(&helpers), &config.speculative);
+    let sampled = Box::new(sampled);
     let target: Box<dyn Target> = if later > 0 { Box::new(Later::new(sampled, later)?) } else { sampled };
     let info = info_of(target.as_ref(), &vocab, config, true);
     let info = Info { summary: "weightless engine (toy)".into(), ..info };
-    let draft = draft.map(|model| draft_model(model, target.as_ref(), config));
-    let mut opened = Opened { drafters: drafters(config, target.as_ref(), draft, 1)?, target, vocab, info };
+    let draft = draft.map(|model| draft_model(model, target.as_ref(), config, &helpers));
+    let drafters = drafters(config, target.as_ref(), draft, &helpers)?;
+    let mut opened = Opened { drafters, target, vocab, info };
     if draft_later > 0 {
         opened.drafters = opened
             .drafters
@@ -170,18 +174,22 @@ fn answering_later(
 }
 
 /// A draft model that hands out logits, for this target.
-fn draft_model(model: Box<dyn Forward>, target: &dyn Target, config: &Config) -> Box<dyn Drafter> {
+fn draft_model(
+    model: Box<dyn Forward>,
+    target: &dyn Target,
+    config: &Config,
+    helpers: &Arc<Helpers>,
+) -> Box<dyn Drafter> {
     let patience = Duration::from_millis(u64::from(config.engine.max_step_ms) / 4);
-    Box::new(DraftModel::new(model, target.caps().n_vocab, patience))
+    Box::new(DraftModel::new(model, target.caps().n_vocab, patience, Arc::clone(helpers)))
 }
 
-/// The configured sources of drafts; none where the target cannot take back what it refuses. `threads`: for masks between
-/// passes.
+/// The configured sources of drafts; none where the target cannot take back what it refuses.
 fn drafters(
     config: &Config,
     target: &dyn Target,
     mut draft: Option<Box<dyn Drafter>>,
-    threads: usize,
+    helpers: &Arc<Helpers>,
 ) -> Result<Vec<(DraftSource, Box<dyn Drafter>)>> {
     let mut sources = config.speculative.sources();
     if target.caps().rollback == 0 {
@@ -205,7 +213,7 @@ fn drafters(
     let mut drafters: Vec<(DraftSource, Box<dyn Drafter>)> = Vec::new();
     for source in sources {
         let drafter: Box<dyn Drafter> = match source {
-            DraftSource::Forced => Box::new(Forced::new(width, threads)),
+            DraftSource::Forced => Box::new(Forced::new(width, Arc::clone(helpers))),
             DraftSource::PromptLookup => Box::new(PromptLookup::new(&config.speculative.prompt_lookup)),
             DraftSource::Prediction => Box::new(Prediction::default()),
             DraftSource::DraftModel => match draft.take() {

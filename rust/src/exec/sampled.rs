@@ -5,6 +5,7 @@
 //! machine has cores that the engine leaves free (`mask_threads`).
 
 use super::cost::Work;
+use super::helpers::Helpers;
 use super::judges::{Judges, outputs};
 use super::verify::Verdict;
 use super::{Caps, ExecError, Forward, Job, JobId, News, Outcome, Pass, Round, Run, SeqError, Target};
@@ -13,6 +14,7 @@ use crate::error::{Error, Result};
 use crate::request::Fault;
 use crate::types::Slot;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// A `Forward` with the acceptance rules on top.
@@ -24,15 +26,14 @@ pub struct Sampled {
 }
 
 impl Sampled {
-    /// `mask_threads`: threads that compute masks during the pass; 0 = after it. `judges`: threads that judge after it,
-    /// the caller's among them.
+    /// `mask_threads`: threads that compute masks during the pass; 0 = after it. `helpers` judge after it.
     pub fn new(
         forward: Box<dyn Forward>,
         mask_threads: usize,
-        judges: usize,
+        helpers: Arc<Helpers>,
         speculative: &SpeculativeConfig,
     ) -> Self {
-        let judges = Judges::new(judges, speculative.synthetic_acceptance.clone());
+        let judges = Judges::new(helpers, speculative.synthetic_acceptance.clone());
         Sampled { forward, jobs: Vec::new(), judges, mask_threads }
     }
 }

@@ -2,6 +2,7 @@
 
 use super::common::{Bench, data};
 use llgtrt::exec::forced::Forced;
+use llgtrt::exec::helpers::Helpers;
 use llgtrt::exec::{Ask, Draft, Drafter};
 use llgtrt::grammar::{Grammar, GrammarSpec, Next};
 use llgtrt::request::{Limits, Request, RequestSpec};
@@ -34,7 +35,7 @@ fn proposed(bench: &Bench, grammar: &mut Grammar) -> Draft {
         want: MOST,
         late: false,
     };
-    Forced::new(bench.vocab.len(), 1).propose(&mut [ask]);
+    Forced::new(bench.vocab.len(), Helpers::new(1)).propose(&mut [ask]);
     draft
 }
 

@@ -4,6 +4,7 @@ use super::spec;
 use super::world::World;
 use llgtrt::config::DraftSource;
 use llgtrt::exec::draft_model::DraftModel;
+use llgtrt::exec::helpers::Helpers;
 use llgtrt::exec::toy::{Toy, ToyConfig};
 use llgtrt::exec::{Ask, Caps, Draft, Drafter, ExecError, Forward, Rows, Run};
 use llgtrt::request::{Limits, Request};
@@ -32,7 +33,7 @@ impl Bench {
     fn of(model: impl Fn(Toy) -> Box<dyn Forward>, kv: u64, patience: Duration) -> Bench {
         let vocab = Vocab::toy().unwrap();
         let toy = Toy::new(ToyConfig { slots: 3, kv, end_bias: -20.0, ..ToyConfig::default() }, &vocab);
-        Bench { drafter: DraftModel::new(model(toy), vocab.len(), patience), vocab }
+        Bench { drafter: DraftModel::new(model(toy), vocab.len(), patience, Helpers::new(1)), vocab }
     }
 
     /// Asks for drafts after the texts in these slots; tells, too, which were late.

@@ -4,6 +4,7 @@ use super::files::{broken, end_tokens, read, sampled};
 use super::{Opened, draft_model, drafters, info_of};
 use crate::config::{self, Config};
 use crate::error::{Error, Result};
+use crate::exec::helpers::Helpers;
 use crate::exec::progress::Tell;
 use crate::exec::ranks::serve::RankOptions;
 use crate::exec::sampled::Sampled;
@@ -105,8 +106,9 @@ pub(super) fn open_model(target: &str, config: &Config, tell: Tell<'_>) -> Resul
         llama::open(&files.gguf, config, beside.as_ref(), tell)?;
     let drafting = drafting.map(|opened| *opened);
     let mask_threads = config.engine.mask_threads.unwrap_or_else(|| spare_cores(&model));
-    let judges = (model.threads + mask_threads) as usize;
-    let target = Box::new(Sampled::new(forward, mask_threads as usize, judges, &config.speculative));
+    let helpers = Helpers::new((model.threads + mask_threads) as usize);
+    let threads = mask_threads as usize;
+    let target = Box::new(Sampled::new(forward, threads, Arc::clone(&helpers), &config.speculative));
     let info = info_of(target.as_ref(), &vocab, config, false);
     let info = Info {
         plan: Some(model.plan),
@@ -115,8 +117,8 @@ pub(super) fn open_model(target: &str, config: &Config, tell: Tell<'_>) -> Resul
         chat_template: model.chat_template,
         ..info
     };
-    let drafting = drafting.map(|opened| draft_model(opened.forward, target.as_ref(), config));
-    Ok(Opened { drafters: drafters(config, target.as_ref(), drafting, judges)?, target, vocab, info })
+    let drafting = drafting.map(|opened| draft_model(opened.forward, target.as_ref(), config, &helpers));
+    Ok(Opened { drafters: drafters(config, target.as_ref(), drafting, &helpers)?, target, vocab, info })
 }
 
 /// Cores that the engine's threads leave free; masks overlap the forward pass on those. A pass on GPUs leaves a core free

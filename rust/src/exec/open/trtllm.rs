@@ -5,6 +5,7 @@ use super::{Opened, drafters, info_of};
 use crate::config::{self, Config};
 use crate::error::{Error, Result};
 use crate::exec::Info;
+use crate::exec::helpers::Helpers;
 use crate::exec::trtllm::folder::{Folder, is_engine};
 use crate::exec::trtllm::{self, Pair};
 use crate::vocab::Vocab;
@@ -94,7 +95,7 @@ pub(super) fn open(target: &str, config: &Config) -> Result<Opened> {
         weights: sampled(&engines).map_err(|e| broken(&engines, &format!("cannot be read: {e}")))?,
         ..info
     };
-    let drafters = drafters(&effective, engine.as_ref(), drafter, 1)?;
+    let drafters = drafters(&effective, engine.as_ref(), drafter, &Helpers::new(1))?;
     Ok(Opened { drafters, target: engine, vocab, info })
 }
 

@@ -1,0 +1,83 @@
+//! Threads for what the engine's thread hands out between passes: verdicts, forced tokens, draws of drafts.
+//!
+//! Whoever is free takes the next piece: cores are not equally fast, nor are pieces. What comes of a piece depends on it
+//! alone, so it is the same whoever computes it.
+
+use rayon::{ThreadPool, ThreadPoolBuilder};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Numbers that a thread is woken for, which takes about as long as to draw from so many.
+const WORTH: usize = 128 << 10;
+
+/// The engine's own thread, and others that sleep until there is enough to do.
+#[derive(Debug)]
+pub struct Helpers(Option<ThreadPool>);
+
+impl Helpers {
+    /// So many threads, the caller's among them.
+    pub fn new(threads: usize) -> Arc<Self> {
+        let others = threads.saturating_sub(1);
+        let pool = ThreadPoolBuilder::new().num_threads(others).thread_name(|i| format!("engine {i}"));
+        Arc::new(Helpers(if others > 0 { pool.build().ok() } else { None }))
+    }
+
+    /// Does `work` on all items, which look at so many `numbers` together. Each thread has an element of `own`.
+    pub(super) fn each<T, S: Send + Default>(
+        &self,
+        numbers: usize,
+        items: impl ExactSizeIterator<Item = T> + Send,
+        own: &mut Vec<S>,
+        work: impl Fn(T, &mut S) + Sync,
+    ) {
+        self.each_on(numbers / WORTH, items, own, work);
+    }
+
+    /// The same on up to so many threads.
+    pub(super) fn each_on<T, S: Send + Default>(
+        &self,
+        threads: usize,
+        items: impl ExactSizeIterator<Item = T> + Send,
+        own: &mut Vec<S>,
+        work: impl Fn(T, &mut S) + Sync,
+    ) {
+        let most = 1 + self.0.as_ref().map_or(0, ThreadPool::current_num_threads);
+        let threads = threads.min(items.len()).clamp(1, most);
+        own.resize_with(own.len().max(threads), S::default);
+        let items = Mutex::new(items);
+        let next = || items.lock().unwrap_or_else(PoisonError::into_inner).next();
+        let work = |own: &mut S| {
+            while let Some(item) = next() {
+                work(item, own);
+            }
+        };
+        let (first, others) = own.split_first_mut().expect("one for the caller. This is a bug.");
+        match &self.0 {
+            Some(pool) if threads > 1 => pool.in_place_scope(|scope| {
+                for own in &mut others[..threads - 1] {
+                    scope.spawn(|_| work(own));
+                }
+                work(first);
+            }),
+            _ => work(first),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_item_is_done_once_on_any_number_of_threads() {
+        for threads in [0, 1, 2, 5] {
+            let helpers = Helpers::new(threads);
+            let mut done = vec![0; 200];
+            let mut own: Vec<u32> = Vec::new();
+            helpers.each_on(9, done.iter_mut(), &mut own, |item, own| (*item, *own) = (*item + 1, *own + 1));
+            assert!(done.iter().all(|item| *item == 1) && own.iter().sum::<u32>() == 200);
+            helpers.each(0, done.iter_mut(), &mut own, |item, _| *item += 1);
+            helpers.each(WORTH * 3, done[..1].iter_mut(), &mut own, |item, _| *item += 1);
+            assert_eq!(done.iter().sum::<i32>(), 401);
+        }
+    }
+}
