@@ -12,6 +12,8 @@ const LAYERS: std::ops::RangeInclusive<i64> = 1..=512;
 const ALONE: [&str; 1] = ["plamo2"];
 /// Architectures with a state of which llama.cpp copies a part only.
 const UNCOPIED: [&str; 1] = ["deepseek4"];
+/// Architectures for which llama.cpp has no flash attention: V lies there by dimensions, not by cells.
+const BY_DIMENSIONS: [&str; 1] = ["grok"];
 /// Architectures that llama.cpp computes wrongly: its scores are those of other tokens than were asked for.
 const WRONG: [&str; 1] = ["cogvlm"];
 
@@ -21,6 +23,8 @@ pub(super) struct File {
     pub(super) sequences: u32,
     /// Sequences can be copied.
     pub(super) copies: bool,
+    /// K and V of a cell are rows, so that KV may lie in pages.
+    pub(super) by_cells: bool,
     /// Tokens of context that the model was trained for.
     pub(super) trained: u32,
     /// Bytes of each layer, and of the output with what belongs to no layer.
@@ -76,7 +80,8 @@ pub(super) fn read(gguf: &Path, parts: usize) -> Result<File, Error> {
     }
     let layers = layer_bytes(&tensors, layers as usize);
     let copies = !UNCOPIED.contains(&arch.as_str());
-    Ok(File { sequences, copies, trained, layers, kv_row: kv_row(&file, &arch) })
+    let by_cells = !BY_DIMENSIONS.contains(&arch.as_str());
+    Ok(File { sequences, copies, by_cells, trained, layers, kv_row: kv_row(&file, &arch) })
 }
 
 /// What else than a model's first file a GGUF may be, and what to give in its place.

@@ -141,7 +141,8 @@ impl Pair<'_> {
             stateful: parts.model.is_recurrent(),
         };
         let account = free / ACCOUNT / CELL / self.all().count() as u64;
-        let paged = Facts { paged: Some(account).filter(|_| facts.on_host && !facts.stateful), ..facts };
+        let in_pages = !facts.stateful && self.all().all(|loaded| loaded.parts.paged());
+        let paged = Facts { paged: Some(account).filter(|_| in_pages), ..facts };
         let needed = f64::from(plan::plan(self.config, &paged).cells) * self.token_bytes() as f64;
         if paged.paged.is_some() && !pages::ffi::can_map(needed as u64) {
             log::warn!("the system lets no more memory be mapped than there is: KV is laid out at once");
@@ -173,7 +174,7 @@ fn lay_out(loaded: &Loaded, config: &Config, plan: &KvPlan) -> Result<Context> {
         // Room for rows that fill gaps.
         batch: config.max_num_tokens.max(1).saturating_add(plan.sequences),
         kv: loaded.found.kv,
-        paged: loaded.parts.on_host,
+        paged: loaded.parts.paged(),
         rollback: rollback(loaded, config),
         rope: loaded.parts.rope,
     };

@@ -46,7 +46,7 @@ pub(super) fn look(gguf: &Path, parts: &Parts, config: &Config) -> Result<Found,
 fn look_at(kv: KvType, gguf: &Path, parts: &Parts) -> Result<Found, Error> {
     let Parts { model, file, rope, .. } = parts;
     let cells = probe::SLOTS * probe::TOKENS;
-    let paged = parts.on_host;
+    let paged = parts.paged();
     let shape = Shape {
         shared: false,
         sequences: probe::SLOTS,

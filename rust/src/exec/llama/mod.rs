@@ -100,6 +100,11 @@ impl Parts {
         self.largest / kv.bytes(self.file.kv_row).max(1) / u64::from(CELL_BLOCK) * u64::from(CELL_BLOCK)
     }
 
+    /// Its KV lies in host memory, and may lie in pages.
+    fn paged(&self) -> bool {
+        self.on_host && self.file.by_cells
+    }
+
     /// A context, within what the library would end the process for.
     fn context(&self, shape: &Shape) -> Result<Context, String> {
         let most = self.most_cells(shape.kv);
