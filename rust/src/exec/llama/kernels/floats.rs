@@ -57,7 +57,12 @@ impl<H: Half> Kernel for H {
     const SCHEME: Option<Scheme> = None;
 
     #[inline(always)]
-    unsafe fn tile<L: Lanes>(product: &Product, row: usize, more: bool, sums: *mut L::Floats) {
+    unsafe fn tile<L: Lanes, const ALONE: bool>(
+        product: &Product,
+        row: usize,
+        more: bool,
+        sums: *mut L::Floats,
+    ) {
         unsafe {
             let Product { weights, stride, chunks, tokens, .. } = *product;
             let weights = weights.add(row * stride);

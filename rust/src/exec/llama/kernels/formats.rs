@@ -12,10 +12,41 @@ pub(super) const CHUNKS: usize = 8;
 pub(super) struct Panel<L: Lanes> {
     /// Of each chunk: weights 4j to 4j + 3 as unsigned bytes, for j = 0 to 7.
     pub(super) weights: [[L::Ints; 8]; CHUNKS],
+    pub(super) scales: Scales<L>,
+}
+
+/// Scales and minima of some chunks.
+pub(super) struct Scales<L: Lanes> {
     /// Of each chunk's halves; the first alone where they have one.
     pub(super) scales: [[L::Floats; 2]; CHUNKS],
     /// What is added to each weight; of formats with minima only.
     pub(super) mins: [L::Floats; CHUNKS],
+}
+
+/// What takes unpacked chunks: a panel for several tokens, or the sum of one, whose weights stay in registers.
+pub(super) trait Take<L: Lanes> {
+    /// Where a chunk's scales and minimum are written before it is taken.
+    fn scales(&mut self) -> *mut Scales<L>;
+
+    /// Takes a chunk's weights as [`Panel`] has them, chunk by chunk.
+    ///
+    /// # Safety
+    /// As for [`Lanes`].
+    unsafe fn take(&mut self, chunk: usize, weights: [L::Ints; 8]);
+}
+
+impl<L: Lanes> Take<L> for *mut Panel<L> {
+    #[inline(always)]
+    fn scales(&mut self) -> *mut Scales<L> {
+        // SAFETY: whoever unpacks has a panel.
+        unsafe { &raw mut (**self).scales }
+    }
+
+    #[inline(always)]
+    unsafe fn take(&mut self, chunk: usize, weights: [L::Ints; 8]) {
+        // SAFETY: the panel has this chunk.
+        unsafe { (**self).weights[chunk] = weights }
+    }
 }
 
 /// What unsigned bytes stand for.
@@ -61,8 +92,8 @@ pub(super) trait Format {
     /// loads would wait.
     ///
     /// # Safety
-    /// As for [`Lanes`]; there are as many blocks in each row, and `panel` is not read but written.
-    unsafe fn unpack<L: Lanes>(rows: &Rows, chunks: usize, panel: *mut Panel<L>);
+    /// As for [`Lanes`]; there are as many blocks in each row.
+    unsafe fn unpack<L: Lanes>(rows: &Rows, chunks: usize, to: &mut impl Take<L>);
 }
 
 /// A type with blocks of one chunk that begin with an f16 scale, and an f16 minimum where the scheme has one.
@@ -81,7 +112,7 @@ impl<F: OneChunk> Format for F {
     const SCHEME: Scheme = F::SCHEME;
 
     #[inline(always)]
-    unsafe fn unpack<L: Lanes>(rows: &Rows, chunks: usize, panel: *mut Panel<L>) {
+    unsafe fn unpack<L: Lanes>(rows: &Rows, chunks: usize, to: &mut impl Take<L>) {
         unsafe {
             let Rows { first, stride, .. } = *rows;
             // All at once: the loads of one block's scales would wait for each other.
@@ -98,11 +129,12 @@ impl<F: OneChunk> Format for F {
             }
             for c in 0..chunks {
                 rows.fetch(c * F::BYTES * L::ROWS..(c + 1) * F::BYTES * L::ROWS);
-                (*panel).weights[c] = F::bytes::<L>(first.add(c * F::BYTES), stride);
-                (*panel).scales[c][0] = L::load_halves(scales[c].as_ptr());
+                let taken = to.scales();
+                (*taken).scales[c][0] = L::load_halves(scales[c].as_ptr());
                 if F::SCHEME == Scheme::Minimum {
-                    (*panel).mins[c] = L::load_halves(mins[c].as_ptr());
+                    (*taken).mins[c] = L::load_halves(mins[c].as_ptr());
                 }
+                to.take(c, F::bytes::<L>(first.add(c * F::BYTES), stride));
             }
         }
     }

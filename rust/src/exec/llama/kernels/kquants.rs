@@ -1,6 +1,6 @@
 //! Types with blocks of 256 weights, "K-quants": scales of chunks have few bits and are scaled themselves.
 
-use super::formats::{Format, Panel, Rows, Scheme, chunk, halves, high, low, signed};
+use super::formats::{Format, Rows, Scales, Scheme, Take, chunk, halves, high, low, signed};
 use super::lanes::Lanes;
 use std::ops::Range;
 
@@ -25,7 +25,7 @@ unsafe fn unsigned<L: Lanes>(x: L::Ints) -> [L::Floats; 4] {
 
 /// Scales and minima of the two types that begin alike: f16 of both, then 12 bytes with 6 bits for each of 8 chunks.
 #[inline(always)]
-unsafe fn six_bits<L: Lanes>(block: *const u8, stride: usize, panel: *mut Panel<L>) {
+unsafe fn six_bits<L: Lanes>(block: *const u8, stride: usize, to: *mut Scales<L>) {
     unsafe {
         let [both, a, b, c] = L::transposed(block, stride);
         let scale = L::from_half(both);
@@ -38,8 +38,8 @@ unsafe fn six_bits<L: Lanes>(block: *const u8, stride: usize, panel: *mut Panel<
             let scales = unsigned::<L>(scales[half]);
             let minima = unsigned::<L>(minima[half]);
             for c in 0..4 {
-                (*panel).scales[4 * half + c][0] = L::mul(scale, scales[c]);
-                (*panel).mins[4 * half + c] = L::mul(minimum, minima[c]);
+                (*to).scales[4 * half + c][0] = L::mul(scale, scales[c]);
+                (*to).mins[4 * half + c] = L::mul(minimum, minima[c]);
             }
         }
     }
@@ -53,15 +53,15 @@ impl Format for Q4K {
     const SCHEME: Scheme = Scheme::Minimum;
 
     #[inline(always)]
-    unsafe fn unpack<L: Lanes>(rows: &Rows, _: usize, panel: *mut Panel<L>) {
+    unsafe fn unpack<L: Lanes>(rows: &Rows, _: usize, to: &mut impl Take<L>) {
         unsafe {
             let Rows { first, stride, .. } = *rows;
-            six_bits::<L>(first, stride, panel);
+            six_bits::<L>(first, stride, to.scales());
             for pair in 0..4 {
                 rows.fetch(quarter::<Self, L>(pair));
                 let both = chunk::<L>(first.add(16 + 32 * pair), stride);
-                (*panel).weights[2 * pair] = both.map(|x| low::<L>(x));
-                (*panel).weights[2 * pair + 1] = both.map(|x| high::<L>(x));
+                to.take(2 * pair, both.map(|x| low::<L>(x)));
+                to.take(2 * pair + 1, both.map(|x| high::<L>(x)));
             }
         }
     }
@@ -95,20 +95,18 @@ impl Format for Q5K {
     const SCHEME: Scheme = Scheme::Minimum;
 
     #[inline(always)]
-    unsafe fn unpack<L: Lanes>(rows: &Rows, _: usize, panel: *mut Panel<L>) {
+    unsafe fn unpack<L: Lanes>(rows: &Rows, _: usize, to: &mut impl Take<L>) {
         unsafe {
             let Rows { first, stride, .. } = *rows;
-            six_bits::<L>(first, stride, panel);
+            six_bits::<L>(first, stride, to.scales());
             let bits = chunk::<L>(first.add(16), stride);
             for pair in 0..4 {
                 rows.fetch(quarter::<Self, L>(pair));
                 let both = chunk::<L>(first.add(48 + 32 * pair), stride);
-                for j in 0..8 {
-                    (*panel).weights[2 * pair][j] =
-                        L::or(low::<L>(both[j]), Self::fifth::<L>(bits[j], 2 * pair));
-                    (*panel).weights[2 * pair + 1][j] =
-                        L::or(high::<L>(both[j]), Self::fifth::<L>(bits[j], 2 * pair + 1));
-                }
+                let fifth = |j: usize, c: usize| Self::fifth::<L>(bits[j], c);
+                let c = 2 * pair;
+                to.take(c, std::array::from_fn(|j| L::or(low::<L>(both[j]), fifth(j, c))));
+                to.take(c + 1, std::array::from_fn(|j| L::or(high::<L>(both[j]), fifth(j, c + 1))));
             }
         }
     }
@@ -122,14 +120,14 @@ impl Format for Q6K {
     const SCHEME: Scheme = Scheme::Halves(32);
 
     #[inline(always)]
-    unsafe fn unpack<L: Lanes>(rows: &Rows, _: usize, panel: *mut Panel<L>) {
+    unsafe fn unpack<L: Lanes>(rows: &Rows, _: usize, to: &mut impl Take<L>) {
         unsafe {
             let Rows { first: block, stride, .. } = *rows;
             let scale = halves::<L>(block.add(208), stride);
+            let scales = to.scales();
             for (two, x) in L::transposed(block.add(192), stride).into_iter().enumerate() {
                 let [a, b, c, d] = signed::<L>(x).map(|s| L::mul(scale, s));
-                (*panel).scales[2 * two] = [a, b];
-                (*panel).scales[2 * two + 1] = [c, d];
+                ((*scales).scales[2 * two], (*scales).scales[2 * two + 1]) = ([a, b], [c, d]);
             }
             for half in 0..2 {
                 rows.fetch(quarter::<Self, L>(2 * half));
@@ -138,19 +136,17 @@ impl Format for Q6K {
                 rows.fetch(quarter::<Self, L>(2 * half + 1));
                 let bits = chunk::<L>(block.add(128 + 32 * half), stride);
                 let six = |x| L::and(x, L::bytes(0x30));
-                for j in 0..8 {
-                    let high_bits = [
-                        six(L::left::<4>(bits[j])),
-                        six(L::left::<2>(bits[j])),
-                        six(bits[j]),
-                        six(L::right::<2>(bits[j])),
-                    ];
-                    let low_bits =
-                        [low::<L>(first[j]), low::<L>(second[j]), high::<L>(first[j]), high::<L>(second[j])];
-                    for c in 0..4 {
-                        (*panel).weights[4 * half + c][j] = L::or(low_bits[c], high_bits[c]);
-                    }
-                }
+                let c = 4 * half;
+                to.take(c, std::array::from_fn(|j| L::or(low::<L>(first[j]), six(L::left::<4>(bits[j])))));
+                to.take(
+                    c + 1,
+                    std::array::from_fn(|j| L::or(low::<L>(second[j]), six(L::left::<2>(bits[j])))),
+                );
+                to.take(c + 2, std::array::from_fn(|j| L::or(high::<L>(first[j]), six(bits[j]))));
+                to.take(
+                    c + 3,
+                    std::array::from_fn(|j| L::or(high::<L>(second[j]), six(L::right::<2>(bits[j])))),
+                );
             }
         }
     }

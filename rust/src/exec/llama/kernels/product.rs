@@ -10,7 +10,7 @@
 //! 32 weights of 16 rows. The next tile is fetched meanwhile: rows are read linearly.
 
 use super::activations::{record, write};
-use super::formats::{CHUNK, CHUNKS, Format, Panel, Rows, Scheme};
+use super::formats::{CHUNK, CHUNKS, Format, Panel, Rows, Scales, Scheme, Take};
 use super::lanes::Lanes;
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
@@ -100,11 +100,17 @@ pub(super) trait Kernel {
     /// How activations are packed; `None`: they are read as they lie.
     const SCHEME: Option<Scheme>;
 
-    /// The sums of [`Lanes::ROWS`] rows for each token. `more`: as many rows come behind them, and are fetched.
+    /// The sums of [`Lanes::ROWS`] rows for each token. `ALONE`: there is one. `more`: as many rows come behind them, and are
+    /// fetched.
     ///
     /// # Safety
     /// As [`Product`] and [`Lanes`] say; the records are written.
-    unsafe fn tile<L: Lanes>(product: &Product, row: usize, more: bool, sums: *mut L::Floats);
+    unsafe fn tile<L: Lanes, const ALONE: bool>(
+        product: &Product,
+        row: usize,
+        more: bool,
+        sums: *mut L::Floats,
+    );
 }
 
 /// Writes the records of some chunks of all tokens.
@@ -139,7 +145,11 @@ pub(super) unsafe fn tiles<L: Lanes, K: Kernel>(product: &Product, rows: Range<u
         let row = first.min(product.rows - L::ROWS);
         // SAFETY: as above.
         unsafe {
-            K::tile::<L>(product, row, row + 2 * L::ROWS <= end, sums.cast());
+            if product.tokens.count == 1 {
+                K::tile::<L, true>(product, row, row + 2 * L::ROWS <= end, sums.cast());
+            } else {
+                K::tile::<L, false>(product, row, row + 2 * L::ROWS <= end, sums.cast());
+            }
             store::<L>(product, row, first - row, sums.cast());
         }
     }
@@ -153,14 +163,18 @@ impl<F: Format> Kernel for Quantised<F> {
     const SCHEME: Option<Scheme> = Some(F::SCHEME);
 
     #[inline(always)]
-    unsafe fn tile<L: Lanes>(product: &Product, row: usize, more: bool, sums: *mut L::Floats) {
+    unsafe fn tile<L: Lanes, const ALONE: bool>(
+        product: &Product,
+        row: usize,
+        more: bool,
+        sums: *mut L::Floats,
+    ) {
         unsafe {
             let Product { weights, stride, chunks, tokens, records, .. } = *product;
             let weights = weights.add(row * stride);
             for token in 0..tokens.count {
                 *sums.add(token) = L::zero();
             }
-            let mut panel = MaybeUninit::<Panel<L>>::uninit();
             let record_stride = tokens.count * record(F::SCHEME);
             for first in (0..chunks).step_by(CHUNKS) {
                 let count = CHUNKS.min(chunks - first);
@@ -168,22 +182,68 @@ impl<F: Format> Kernel for Quantised<F> {
                 let blocks = weights.add(at);
                 // The next tile as its bytes lie, as many as are read of this one meanwhile.
                 let ahead = if more { weights.add(L::ROWS * (stride + at)) } else { ptr::null() };
-                F::unpack::<L>(&Rows { first: blocks, stride, ahead }, count, panel.as_mut_ptr());
-                let panel = &*panel.as_ptr();
-                let records = records.add(first * record_stride);
-                let at = |token: usize| (records.add(token * record(F::SCHEME)).cast_const(), record_stride);
-                let mut token = 0;
-                while token + TOGETHER <= tokens.count {
-                    add::<L, F, TOGETHER>(panel, count, at(token), sums.add(token));
-                    token += TOGETHER;
-                }
-                match tokens.count - token {
-                    1 => add::<L, F, 1>(panel, count, at(token), sums.add(token)),
-                    2 => add::<L, F, 2>(panel, count, at(token), sums.add(token)),
-                    3 => add::<L, F, 3>(panel, count, at(token), sums.add(token)),
-                    _ => {}
+                let rows = Rows { first: blocks, stride, ahead };
+                let records = records.add(first * record_stride).cast_const();
+                if ALONE {
+                    let scales = MaybeUninit::uninit();
+                    let mut sum = Sum::<L, F> { total: *sums, records, scales, format: PhantomData };
+                    F::unpack::<L>(&rows, count, &mut sum);
+                    *sums = sum.total;
+                } else {
+                    several::<L, F>(&rows, count, (records, tokens.count), sums);
                 }
             }
+        }
+    }
+}
+
+/// The sum of one token.
+struct Sum<L: Lanes, F> {
+    total: L::Floats,
+    /// Of the first chunk.
+    records: *const u8,
+    scales: MaybeUninit<Scales<L>>,
+    format: PhantomData<F>,
+}
+
+impl<L: Lanes, F: Format> Take<L> for Sum<L, F> {
+    #[inline(always)]
+    fn scales(&mut self) -> *mut Scales<L> {
+        self.scales.as_mut_ptr()
+    }
+
+    #[inline(always)]
+    unsafe fn take(&mut self, chunk: usize, weights: [L::Ints; 8]) {
+        unsafe {
+            let bytes = self.records.add(chunk * record(F::SCHEME)).cast::<i32>();
+            self.total = with_chunk::<L, F>(self.total, &weights, (self.scales.as_ptr(), chunk), bytes);
+        }
+    }
+}
+
+/// Adds some chunks of all tokens to their sums.
+#[inline(always)]
+unsafe fn several<L: Lanes, F: Format>(
+    rows: &Rows,
+    count: usize,
+    (records, tokens): (*const u8, usize),
+    sums: *mut L::Floats,
+) {
+    unsafe {
+        let mut panel = MaybeUninit::<Panel<L>>::uninit();
+        F::unpack::<L>(rows, count, &mut panel.as_mut_ptr());
+        let panel = &*panel.as_ptr();
+        let at = |token: usize| (records.add(token * record(F::SCHEME)), tokens * record(F::SCHEME));
+        let mut token = 0;
+        while token + TOGETHER <= tokens {
+            add::<L, F, TOGETHER>(panel, count, at(token), sums.add(token));
+            token += TOGETHER;
+        }
+        match tokens - token {
+            1 => add::<L, F, 1>(panel, count, at(token), sums.add(token)),
+            2 => add::<L, F, 2>(panel, count, at(token), sums.add(token)),
+            3 => add::<L, F, 3>(panel, count, at(token), sums.add(token)),
+            _ => {}
         }
     }
 }
@@ -203,29 +263,43 @@ unsafe fn add<L: Lanes, F: Format, const T: usize>(
             let weights = &panel.weights[c];
             for (t, total) in total.iter_mut().enumerate() {
                 let bytes = records.0.add(c * records.1 + t * record(F::SCHEME)).cast::<i32>();
-                let scale = L::splat_float(bytes.add(8).cast());
-                *total = match F::SCHEME {
-                    Scheme::Biased(bias) => {
-                        let product = whole::<L>(weights, bytes, bias == 128);
-                        L::fma(product, L::mul(panel.scales[c][0], scale), *total)
-                    }
-                    Scheme::Halves(_) => {
-                        let [first, second] = halves::<L>(weights, bytes);
-                        let total = L::fma(first, L::mul(panel.scales[c][0], scale), *total);
-                        L::fma(second, L::mul(panel.scales[c][1], scale), total)
-                    }
-                    Scheme::Minimum => {
-                        let mut sum = L::bytes(0);
-                        for (j, weights) in weights.iter().enumerate() {
-                            sum = L::dot(sum, *weights, bytes.add(j));
-                        }
-                        let total = L::fma(L::to_floats(sum), L::mul(panel.scales[c][0], scale), *total);
-                        L::fma(panel.mins[c], L::splat_float(bytes.add(9).cast()), total)
-                    }
-                };
+                *total = with_chunk::<L, F>(*total, weights, (&raw const panel.scales, c), bytes);
             }
         }
         sums.cast::<[L::Floats; T]>().write(total);
+    }
+}
+
+/// A sum with a chunk added; `bytes`: the token's record of it.
+#[inline(always)]
+unsafe fn with_chunk<L: Lanes, F: Format>(
+    total: L::Floats,
+    weights: &[L::Ints; 8],
+    (scales, chunk): (*const Scales<L>, usize),
+    bytes: *const i32,
+) -> L::Floats {
+    unsafe {
+        let half = |half: usize| (*scales).scales[chunk][half];
+        let scale = L::splat_float(bytes.add(8).cast());
+        match F::SCHEME {
+            Scheme::Biased(bias) => {
+                let product = whole::<L>(weights, bytes, bias == 128);
+                L::fma(product, L::mul(half(0), scale), total)
+            }
+            Scheme::Halves(_) => {
+                let [first, second] = halves::<L>(weights, bytes);
+                let total = L::fma(first, L::mul(half(0), scale), total);
+                L::fma(second, L::mul(half(1), scale), total)
+            }
+            Scheme::Minimum => {
+                let mut sum = L::bytes(0);
+                for (j, weights) in weights.iter().enumerate() {
+                    sum = L::dot(sum, *weights, bytes.add(j));
+                }
+                let total = L::fma(L::to_floats(sum), L::mul(half(0), scale), total);
+                L::fma((*scales).mins[chunk], L::splat_float(bytes.add(9).cast()), total)
+            }
+        }
     }
 }
 
