@@ -43,7 +43,7 @@ pub struct Work {
     pub rows: f64,
     /// Tokens of prompts and other long gaps.
     pub chunk: f64,
-    /// Cells of KV that are read, once for [`TILE`] rows of a run.
+    /// Cells of KV that are read, once for 16 rows of a run.
     pub cells: f64,
 }
 
