@@ -169,9 +169,7 @@ impl Engine {
             let len = std::mem::take(&mut sequence.shared);
             let (scope, tokens) =
                 (self.scope(&self.running[index]), self.running[index].tokens()[..len as usize].to_vec());
-            let Some(to) = self.slots.spare().filter(|_| self.caps.copying != Copying::Never) else {
-                continue;
-            };
+            let Some(to) = self.slots.spare() else { continue };
             self.release(to)?;
             self.copy(from, to, len)?;
             self.slots.leave(to, scope, tokens, self.target.floor(to));

@@ -10,7 +10,6 @@
 //! was wrong once, as on a machine that was busy for a while, is forgotten and tried again.
 
 use super::Job;
-use std::ops::Add;
 use std::time::Duration;
 
 /// Prices, and kinds of work.
@@ -18,7 +17,8 @@ const N: usize = 4;
 /// What is left of a pass's weight a pass later: some fifty count, which shows a change within a second on small models, and
 /// is enough for four prices.
 const MEMORY: f64 = 0.98;
-/// Weight of each expected cost beside that of a pass: so little that what was seen decides for the next two hundred.
+/// Weight of each expected cost, where a pass that was just measured weighs 1. It is so small that measured passes decide for
+/// the next two hundred passes.
 const EXPECTED: f64 = 0.01;
 /// Prices where nothing was measured, of which only the proportions count. Rows are thought to be cheap: what is tried will
 /// be known.
@@ -77,19 +77,6 @@ impl Work {
 
     fn parts(self) -> [f64; N] {
         [self.passes, self.rows, self.chunk, self.cells]
-    }
-}
-
-impl Add for Work {
-    type Output = Work;
-
-    fn add(self, other: Work) -> Work {
-        Work {
-            passes: self.passes + other.passes,
-            rows: self.rows + other.rows,
-            chunk: self.chunk + other.chunk,
-            cells: self.cells + other.cells,
-        }
     }
 }
 
@@ -170,9 +157,9 @@ impl Cost {
         dot(&self.prices, &work.parts())
     }
 
-    /// Rows that cost as much as a pass more.
+    /// Rows that cost as much as one more pass; 0 where nothing was measured.
     pub fn rows_of_a_pass(&self) -> f64 {
-        self.prices[0] / self.prices[1].max(f64::MIN_POSITIVE)
+        if self.known() { self.prices[0] / self.prices[1].max(f64::MIN_POSITIVE) } else { 0.0 }
     }
 
     /// Tokens of prompts, `depth` of which were computed before, for a step that is to end within `limit`; beside sequences

@@ -180,7 +180,11 @@ impl DraftModel {
         let runs: Vec<Run<'_>> = pieces.iter().map(|p| p.run(&walks[p.index])).collect();
         let lengths: Vec<_> = runs.iter().map(|run| (run.slot, run.tokens.len() as u32)).collect();
         let work = Work::of(pieces.iter().map(Piece::work), &self.forward.passes(&lengths));
-        let prompt_of: Vec<usize> = walks.iter().map(|walk| walk.prompt).collect();
+        let count = |which: &dyn Fn(&Piece) -> bool| -> usize {
+            pieces.iter().filter(|piece| which(piece)).map(|piece| piece.tokens.len()).sum()
+        };
+        let prompts = count(&|piece| piece.behind && piece.start < walks[piece.index].prompt);
+        let of_prompts = prompts as f64 / count(&|_| true) as f64;
         let begin = Instant::now();
         let mut rows = self.forward.forward(&runs)?.logits.into_iter();
         let mut drawing = Vec::new();
@@ -200,11 +204,7 @@ impl DraftModel {
         });
         let took = begin.elapsed();
         self.cost.learn(work, took);
-        let count = |which: &dyn Fn(&Piece) -> bool| -> usize {
-            pieces.iter().filter(|piece| which(piece)).map(|piece| piece.tokens.len()).sum()
-        };
-        let prompts = count(&|piece| piece.behind && piece.start < prompt_of[piece.index]);
-        self.caught_up += took.mul_f64(prompts as f64 / count(&|_| true) as f64);
+        self.caught_up += took.mul_f64(of_prompts);
         Ok(())
     }
 

@@ -20,7 +20,7 @@ struct Place {
     kept: Vec<Token>,
     /// Fewest of them that the slot can be cut to.
     floor: u32,
-    /// Several texts begin with them: they are copied, and stay.
+    /// Several texts begin with the kept tokens: a new sequence gets a copy of them, and the slot keeps them.
     shared: bool,
     /// Of the kept tokens.
     scope: Scope,

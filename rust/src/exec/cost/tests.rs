@@ -2,6 +2,20 @@
 
 use super::*;
 use proptest::prelude::*;
+use std::ops::Add;
+
+impl Add for Work {
+    type Output = Work;
+
+    fn add(self, other: Work) -> Work {
+        Work {
+            passes: self.passes + other.passes,
+            rows: self.rows + other.rows,
+            chunk: self.chunk + other.chunk,
+            cells: self.cells + other.cells,
+        }
+    }
+}
 
 /// Seconds of work by these prices.
 fn took(prices: &[f64; N], work: Work) -> f64 {

@@ -26,6 +26,10 @@ pub(super) struct Llama {
     taken: Vec<u32>,
     /// Cells of each slot, from the first, that are gone in layers with a window.
     gone: Vec<u32>,
+    /// Cells that a layer with a window reads before a token, and tokens that can be taken back: see [`Context::window`] and
+    /// [`Context::rollback`].
+    window: Option<u32>,
+    rollback: u32,
     /// Tokens of each slot with a state that can be taken back before its next pass; None: some were.
     back: Vec<Option<u32>>,
     /// Copies whose data moves at the next decode.
@@ -40,6 +44,8 @@ impl Llama {
     pub(super) fn new(context: Context, caps: Caps, shared: bool, rows_of_a_pass: f64) -> Self {
         let held = vec![0; caps.slots as usize];
         Llama {
+            window: context.window(),
+            rollback: context.rollback(),
             context,
             caps,
             shared,
@@ -184,7 +190,7 @@ impl Llama {
     /// Gives back what has left the window of a slot, a block of cells at a time. One more stays, so that refused drafts and an
     /// answer's last tokens can be cut off.
     fn move_window(&mut self, slot: Slot) {
-        let Some(window) = self.context.window() else { return };
+        let Some(window) = self.window else { return };
         let gone = self.held[slot.index()].saturating_sub(window + CELL_BLOCK) / CELL_BLOCK * CELL_BLOCK;
         if gone > self.gone[slot.index()] {
             self.context.move_window(slot.0, gone);
@@ -234,7 +240,7 @@ impl Forward for Llama {
             self.held[run.slot.index()] += u32::try_from(run.tokens.len()).expect("checked. This is a bug.");
             self.move_window(run.slot);
             let before = run.tokens.len() as u32 - 1;
-            self.back[run.slot.index()] = Some(before.min(self.context.rollback()));
+            self.back[run.slot.index()] = Some(before.min(self.rollback));
         }
         let mut rows = Rows::default();
         for (run, &start) in runs.iter().zip(&self.starts) {
@@ -302,7 +308,7 @@ impl Forward for Llama {
             // A state that was taken back is the slot's alone until it is computed with.
             0 if self.caps.stateful => self.held[slot.index()] + u32::from(self.back[slot.index()].is_none()),
             0 => 0,
-            gone => gone + self.context.window().unwrap_or(0),
+            gone => gone + self.window.unwrap_or(0),
         }
     }
 

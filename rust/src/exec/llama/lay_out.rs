@@ -14,10 +14,10 @@ use crate::exec::{Caps, Copying, Forward, Promise, memory};
 /// Bytes that llama.cpp keeps of each cell beside its K and V (`llama_kv_cells`: position, extension, shift, a bit for each
 /// sequence).
 const CELL: u64 = 48;
-/// States that are kept of a sequence, at most: what is guessed further ahead is seldom accepted.
-const ROLLBACK: u32 = 8;
 /// Part of the free memory that these bytes may take for all cells together, used or not.
 const ACCOUNT: u64 = 64;
+/// Most states that are kept of a sequence: tokens that are guessed further ahead are seldom accepted.
+const ROLLBACK: u32 = 8;
 
 /// A target that is loaded, and its draft model.
 pub(super) struct Pair<'a> {
@@ -226,7 +226,7 @@ fn engine(
     if !caps.prefix_reuse {
         log::warn!("this model's KV cannot be truncated: no prefix reuse");
     }
-    let rows = if caps.probed.is_empty() { 0.0 } else { Cost::new(&caps.probed).rows_of_a_pass() };
+    let rows = Cost::new(&caps.probed).rows_of_a_pass();
     on.watched(Box::new(Llama::new(context, caps, shared, rows)), !split)
 }
 

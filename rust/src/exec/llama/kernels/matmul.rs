@@ -118,7 +118,7 @@ impl Job {
     /// Packs all activations, handing them out where that pays.
     ///
     /// # Safety
-    /// As for [`compute`](Job::compute); ggml has one thread.
+    /// As for [`compute`](Job::compute), and ggml computes the graph on one thread.
     unsafe fn pack(&self, params: &Params) {
         let Product { chunks, tokens, .. } = self.product;
         let parts = params.workers().min(tokens.count * chunks / LEAST_CHUNKS).max(1);

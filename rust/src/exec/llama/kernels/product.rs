@@ -100,8 +100,8 @@ pub(super) trait Kernel {
     /// How activations are packed; `None`: they are read as they lie.
     const SCHEME: Option<Scheme>;
 
-    /// The sums of [`Lanes::ROWS`] rows for each token. `ALONE`: there is one. `more`: as many rows come behind them, and are
-    /// fetched.
+    /// The sums of [`Lanes::ROWS`] rows for each token. `ALONE`: there is one token only. `more`: as many rows follow these, and
+    /// are fetched into the cache meanwhile.
     ///
     /// # Safety
     /// As [`Product`] and [`Lanes`] say; the records are written.

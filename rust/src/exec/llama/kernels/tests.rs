@@ -281,7 +281,7 @@ fn experts_of_mixtures_use_the_kernels() {
     }
 }
 
-/// Threads of ggml's, each with a team of that many: one of the two computes.
+/// Numbers of threads, as pairs: of ggml's own, and of a team of ours. In each pair one of the two is 1.
 pub(super) fn workers() -> Vec<(i32, Team)> {
     let all = [(1, 1), (2, 1), (3, 1), (1, 2), (1, 5)];
     all.map(|(threads, team)| (threads, Team::new(team, &[]).expect("threads"))).into()

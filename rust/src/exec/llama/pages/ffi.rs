@@ -124,14 +124,11 @@ impl Pages {
 
     /// Gives back the memory of these rows of a sequence, behind which it holds nothing. They read as zeros.
     pub(in crate::exec::llama) fn give_back(&mut self, sequence: u32, rows: &Range<u32>) {
-        for pages in self.tensors.iter().filter_map(|t| t.pages(sequence, rows.clone(), self.page)) {
-            // SAFETY: the pages hold nothing but rows of the tensor that nobody reads.
-            unsafe { libc::madvise(pages.start as *mut c_void, pages.len(), libc::MADV_DONTNEED) };
-        }
+        let pages = self.tensors.iter().filter_map(|t| t.pages(sequence, rows.clone(), self.page));
+        // SAFETY: the pages hold nothing but rows of the tensor that nobody reads.
+        pages.for_each(|pages| unsafe { discard(pages) });
     }
-}
 
-impl Pages {
     /// Whether layers with a window lie apart, so that what has left it can go.
     pub(in crate::exec::llama) fn windowed(&self) -> bool {
         self.tensors.iter().any(|tensor| tensor.windowed)
@@ -140,11 +137,19 @@ impl Pages {
     /// Gives back the memory of a sequence's first cells in layers with a window, so many, which nobody reads any more.
     pub(in crate::exec::llama) fn move_window(&mut self, sequence: u32, cells: u32) {
         let windowed = self.tensors.iter().filter(|tensor| tensor.windowed);
-        for pages in windowed.filter_map(|t| t.first_pages(sequence, cells, self.page)) {
-            // SAFETY: as in `give_back`.
-            unsafe { libc::madvise(pages.start as *mut c_void, pages.len(), libc::MADV_DONTNEED) };
-        }
+        let pages = windowed.filter_map(|t| t.first_pages(sequence, cells, self.page));
+        // SAFETY: as in `give_back`.
+        pages.for_each(|pages| unsafe { discard(pages) });
     }
+}
+
+/// Gives back the memory of pages, which read as zeros then.
+///
+/// # Safety
+/// They lie in a mapping of ours, and nobody uses what they hold.
+unsafe fn discard(pages: Range<usize>) {
+    // SAFETY: the caller's promise.
+    unsafe { libc::madvise(pages.start as *mut c_void, pages.len(), libc::MADV_DONTNEED) };
 }
 
 /// What allocated before.

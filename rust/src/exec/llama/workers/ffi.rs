@@ -14,7 +14,7 @@ const MAX_THREADS: u32 = 512;
 pub enum Workers {
     /// Our own, which share what there are kernels of ours for.
     Team(Team),
-    /// ggml's, which share everything, and wait for each other after every node.
+    /// ggml's own threads. They share every operation, and wait for each other after each one.
     Pool(Pool),
 }
 
