@@ -7,7 +7,7 @@
 //! A case of one's own is `rows,sequences,tokens`.
 
 use llgtrt::config::{Config, KvCacheType};
-use llgtrt::exec::llama::context::{Context, Shape};
+use llgtrt::exec::llama::context::{Context, PASS_TOKENS, Shape};
 use llgtrt::exec::llama::ffi::Model;
 use llgtrt::exec::llama::placement::Placement;
 use llgtrt::exec::llama::rope::Rope;
@@ -94,6 +94,7 @@ fn measure(
         sequences,
         cells,
         batch: BATCH,
+        pass: PASS_TOKENS,
         kv: kv_type(config),
         paged: true,
         rollback: 0,

@@ -1,10 +1,9 @@
 #!/usr/bin/env bash
-# Builds the feature vulkan and runs the tests of GPUs on a machine that has none: Mesa's lavapipe computes. The build has
-# folders of its own, beside that without GPUs. Not a part of check.sh, because the build takes minutes more.
+# Builds the backend for Vulkan and runs the tests of GPUs on a machine that has none: Mesa's lavapipe computes. It lies in a
+# copy of the package. Not a part of check.sh, because the build takes minutes more.
 set -euo pipefail
 
 LLGTRT_ROOT=$(dirname -- "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")")
-export LLGTRT_FEATURES=python,llama,vulkan
 # shellcheck source=launch/setup.sh
 . "$LLGTRT_ROOT/launch/setup.sh"
 cd "$LLGTRT_ROOT"
@@ -19,24 +18,15 @@ if ! command -v glslc >/dev/null || [[ -z $driver ]]; then
     driver=$(compgen -G '/usr/share/vulkan/icd.d/lvp_icd.*.json')
 fi
 
-setup_venv run build dev
-# shellcheck source=launch/env.sh
-. "$LLGTRT_ROOT/launch/env.sh"
-export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-$LLGTRT_ROOT/target}/vulkan"
-need_rust
-need_compiler
-need_gpu_tools
-forget_other_compiler
-say "release build, features $LLGTRT_FEATURES, in $CARGO_TARGET_DIR"
-logged build-vulkan cargo build --release --locked --lib --features "$LLGTRT_FEATURES"
-
-# The package with this build's extension, beside the one with the other.
-export LLGTRT_PACKAGE="$CARGO_TARGET_DIR/package"
+(setup_all dev)
+export VIRTUAL_ENV="${LLGTRT_CACHE:-$LLGTRT_ROOT}/.venv"
+target="${CARGO_TARGET_DIR:-${LLGTRT_CACHE:-$LLGTRT_ROOT}/target}"
+export LLGTRT_PACKAGE="$target/package-vulkan"
 rm -rf "$LLGTRT_PACKAGE"
 mkdir -p "$LLGTRT_PACKAGE"
 cp -r python/llgtrt "$LLGTRT_PACKAGE/"
-cp "$CARGO_TARGET_DIR/release/libllgtrt.so" "$LLGTRT_PACKAGE/llgtrt/_core.abi3.so"
+launch/build-gpu.sh vulkan "$LLGTRT_PACKAGE/llgtrt/backends"
 
 # lavapipe calls itself a processor, which ggml takes only by its number; Mesa 22 crashes with fused operations.
 export VK_ICD_FILENAMES="$driver" VK_DRIVER_FILES="$driver" GGML_VK_VISIBLE_DEVICES=0 GGML_VK_DISABLE_FUSION=1
-PYTHONPATH="$LLGTRT_PACKAGE" exec python -m pytest -q -p no:cacheprovider -m gpu "$@" tests/server/test_gpu.py
+PYTHONPATH="$LLGTRT_PACKAGE" exec "$VIRTUAL_ENV/bin/python" -m pytest -q -p no:cacheprovider -m gpu "$@" tests/server/test_gpu.py

@@ -61,19 +61,6 @@ export LLAMA_LIB_PROFILE=Release GGML_LLAMAFILE=OFF GGML_CPU_REPACK=OFF
 # Tensor-parallel ranks are worker processes that ggml's RPC backend talks to.
 export GGML_RPC=ON
 
-# True where $1 is among the Cargo features that are built.
-llgtrt_feature() { [[ ",${LLGTRT_FEATURES:-}," == *",$1,"* ]]; }
-
-# What older Vulkan headers lack. By name, with the folder apart: flags are cut at spaces, which the folder may have.
-if llgtrt_feature vulkan && [[ ${CXXFLAGS:-} != *llgtrt_layer_settings.hpp* ]]; then
-    export CXXFLAGS="${CXXFLAGS:+$CXXFLAGS }-include llgtrt_layer_settings.hpp"
-    export CPATH="$LLGTRT_ROOT/launch/vulkan${CPATH:+:$CPATH}"
-fi
-# Where NVIDIA's installer puts the toolkit, which nothing adds to PATH.
-if llgtrt_feature cuda && ! command -v nvcc >/dev/null && [[ -x ${CUDA_PATH:=/usr/local/cuda}/bin/nvcc ]]; then
-    export CUDA_PATH PATH="$PATH:$CUDA_PATH/bin"
-fi
-
 # bindgen reads C headers through the libclang wheel, which brings no header of its own.
 for llgtrt_lib in "$VIRTUAL_ENV"/lib/python3*; do :; done
 export LIBCLANG_PATH="$llgtrt_lib/site-packages/clang/native"

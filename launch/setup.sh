@@ -3,7 +3,7 @@
 # Sourced by launch-llgtrt.sh and check.sh, which have set LLGTRT_ROOT and `set -euo pipefail`.
 
 # Cargo features of the extension. LLGTRT_FEATURES=python leaves the embedded engine out, for a quick build without C++:
-# then only the toy engine serves. `cuda` and `vulkan` add GPUs to it (docs/gpu.md).
+# then only the toy engine serves.
 LLGTRT_FEATURES=${LLGTRT_FEATURES:-python,llama}
 
 say() { printf 'llgtrt: %s\n' "$*" >&2; }
@@ -100,7 +100,6 @@ setup_extension() {
     if [[ $now == "$(cat "$stamp" 2>/dev/null)" && -e $LLGTRT_ROOT/python/llgtrt/_core.abi3.so ]]; then return; fi
     need_rust
     need_compiler
-    need_gpu_tools
     forget_other_compiler
     say "step 3: release build, features $LLGTRT_FEATURES, C++ by $CXX (some minutes the first time)"
     cd "$LLGTRT_ROOT" || exit
@@ -129,7 +128,7 @@ source_hash() {
     cd "$LLGTRT_ROOT" || exit
     {
         printf '%s\n' "$LLGTRT_ROOT" "$LLGTRT_FEATURES" "$(compiler_id)" "${RUSTFLAGS:-}"
-        find rust .cargo launch/requirements launch/vulkan launch/env.sh Cargo.toml Cargo.lock pyproject.toml rust-toolchain.toml \
+        find rust .cargo launch/requirements launch/env.sh Cargo.toml Cargo.lock pyproject.toml rust-toolchain.toml \
             -type f -print0 | sort -z | xargs -0 sha256sum
     } | sha256sum | cut -d ' ' -f 1
 }
@@ -137,7 +136,6 @@ source_hash() {
 compiler_id() {
     { "$CC" --version && "$CXX" --version; } 2>/dev/null | grep -i -E 'version|gcc|g\+\+' || echo none
     printf '%s\n' "${CFLAGS:-}" "${CXXFLAGS:-}" "$LLAMA_LIB_PROFILE" "$GGML_LLAMAFILE" "$GGML_CPU_REPACK" "$GGML_RPC"
-    if llgtrt_feature cuda; then printf '%s\n' "${CUDA_PATH:-}" "${CMAKE_CUDA_ARCHITECTURES:-}"; fi
 }
 
 # The engine's build script does not see that the compiler or its flags changed, so its old objects have to go.
@@ -166,35 +164,6 @@ need_compiler() {
     if [[ $LLGTRT_FEATURES != *llama* ]] && command -v cc >/dev/null; then return; fi
     if llgtrt_compiles "$CXX" && command -v "$CC" >/dev/null && command -v cc >/dev/null; then return; fi
     refuse "no working C++ compiler ($CXX); install one: $(apt_line build-essential clang)"
-}
-
-# What the features for GPUs need beyond a compiler; each refusal names what is missing.
-need_gpu_tools() {
-    if llgtrt_feature vulkan; then need_vulkan; fi
-    if llgtrt_feature cuda; then need_cuda; fi
-}
-
-need_vulkan() {
-    local missing=()
-    if ! command -v glslc >/dev/null; then missing+=("the shader compiler glslc"); fi
-    if ! finds_header vulkan/vulkan.hpp; then missing+=("Vulkan's C++ headers"); fi
-    if ! finds_header spirv/unified1/spirv.hpp; then missing+=("SPIR-V's headers"); fi
-    if ((${#missing[@]} == 0)); then return; fi
-    refuse "the feature vulkan needs ${missing[0]}; install: $(apt_line glslc libvulkan-dev spirv-headers)"
-}
-
-finds_header() { "$CXX" -x c++ -fsyntax-only - <<<"#include <$1>" 2>/dev/null; }
-
-# The driver is not needed to build. Without a GPU to look at, nvcc has to be told what to compile for.
-need_cuda() {
-    if ! command -v nvcc >/dev/null; then
-        refuse "the feature cuda needs NVIDIA's CUDA toolkit (nvcc); install it from NVIDIA, or where non-free is on:" \
-            "$(apt_line nvidia-cuda-toolkit)"
-    fi
-    if [[ -z ${CMAKE_CUDA_ARCHITECTURES:-} ]] && ! nvidia-smi >/dev/null 2>&1; then
-        refuse "no NVIDIA driver answers here (nvidia-smi), so the feature cuda cannot see what to compile for;" \
-            "install the driver, or set CMAKE_CUDA_ARCHITECTURES, for example 80;86;89;90"
-    fi
 }
 
 # logged NAME COMMAND...: the command's output goes to .build/NAME.log; every 15 s a line says how far it is.

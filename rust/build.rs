@@ -1,7 +1,5 @@
 //! Looks whether llama.cpp is built as `exec::llama::kernels` needs it.
 
-use std::path::Path;
-
 /// Functions of ggml whose places the kernels take: C++ defines them by other names.
 const RENAMED: [&str; 18] = [
     "ggml_tiled_wdata_size",
@@ -31,20 +29,14 @@ const SETTINGS: [(&str, &str); 4] = [
     ("GGML_RPC", "ON"),
 ];
 
-const LAYER_SETTINGS: &str = "llgtrt_layer_settings.hpp";
-
 fn main() {
     println!("cargo:rerun-if-changed=rust/build.rs");
     println!("cargo:rerun-if-env-changed=CXXFLAGS");
     SETTINGS.iter().for_each(|(name, _)| println!("cargo:rerun-if-env-changed={name}"));
-    println!("cargo:rerun-if-env-changed=CPATH");
     if std::env::var_os("CARGO_FEATURE_LLAMA").is_none() {
         return;
     }
-    let mut missing: Vec<String> = missing(|name| std::env::var(name).unwrap_or_default());
-    if std::env::var_os("CARGO_FEATURE_VULKAN").is_some() {
-        missing.extend(missing_for_vulkan());
-    }
+    let missing = missing(|name| std::env::var(name).unwrap_or_default());
     assert!(
         missing.is_empty(),
         "the feature `llama` needs the build environment, `. launch/env.sh` first: {} missing",
@@ -52,15 +44,6 @@ fn main() {
     );
     // Another llama.cpp in the same process must not take the places of ours, nor ours of its.
     println!("cargo:rustc-cdylib-link-arg=-Wl,-Bsymbolic");
-}
-
-/// The header of launch/vulkan, which launch/env.sh includes where LLGTRT_FEATURES has `vulkan`.
-fn missing_for_vulkan() -> Option<String> {
-    let variable = |name| std::env::var(name).unwrap_or_default();
-    let included = variable("CXXFLAGS").split_whitespace().any(|flag| flag == LAYER_SETTINGS);
-    let found = variable("CPATH").split(':').any(|folder| Path::new(folder).join(LAYER_SETTINGS).is_file());
-    (!included || !found)
-        .then(|| format!("LLGTRT_FEATURES=...,vulkan (-include {LAYER_SETTINGS} in CXXFLAGS)"))
 }
 
 /// What launch/env.sh sets, and the environment lacks.

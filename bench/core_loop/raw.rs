@@ -2,7 +2,7 @@
 
 use super::{Case, Timing, prompt};
 use llgtrt::config::Config;
-use llgtrt::exec::llama::context::{Context, DecodeError, Shape};
+use llgtrt::exec::llama::context::{Context, DecodeError, PASS_TOKENS, Shape};
 use llgtrt::exec::llama::ffi::Model;
 use llgtrt::exec::llama::placement::Placement;
 use llgtrt::exec::llama::rope::Rope;
@@ -23,6 +23,7 @@ impl Raw {
             sequences: case.sequences,
             cells: case.sequences * case.context,
             batch: config.max_num_tokens,
+            pass: PASS_TOKENS,
             kv: kv_type(&config),
             paged: true,
             rollback: 0,

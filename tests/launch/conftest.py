@@ -31,6 +31,7 @@ BASICS = [
     "grep",
     "head",
     "id",
+    "ln",
     "mkdir",
     "mv",
     "printf",
@@ -91,6 +92,18 @@ case "$1" in
 esac
 """
 
+CMAKE = r"""
+case "$1" in
+    -S) log "cmake $*" ;;
+    --build)
+        log "cmake --build"
+        mkdir -p "$2"
+        touch "$2/base" "$2/${!#/#/lib}.so"
+        ln -sf base "$2/libggml-base.so.0"
+        ;;
+esac
+"""
+
 COMPILER = r"""
 name=$(basename "$0")
 case "$*" in
@@ -112,9 +125,16 @@ class Tree:
 
     def run(self, *args: str, cwd: Path | None = None, **env: str) -> subprocess.CompletedProcess[str]:
         """Calls the launcher through a symlink in another folder."""
+        return self._run([str(self.link), *args], cwd or self.link.parent, env)
+
+    def build_gpu(self, *args: str, **env: str) -> subprocess.CompletedProcess[str]:
+        """Calls the script that compiles a backend for GPUs."""
+        return self._run([str(self.root / "launch" / "build-gpu.sh"), *args], self.link.parent, env)
+
+    def _run(self, command: list[str], cwd: Path, env: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [str(self.link), *args],
-            cwd=cwd or self.link.parent,
+            command,
+            cwd=cwd,
             env=self._environment(env),
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -159,6 +179,7 @@ def _fakes(folder: Path) -> None:
     _fake(folder / "python3", PYTHON)
     _fake(folder / "venv-python", VENV_PYTHON)
     _fake(folder / "cargo", CARGO)
+    _fake(folder / "cmake", CMAKE)
     for name in ("clang", "clang++", "gcc", "g++", "cc"):
         _fake(folder / name, COMPILER)
 

@@ -63,10 +63,10 @@ def fixture_script(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return program
 
 
-def run(script: Path, change: str, before: str = "") -> subprocess.CompletedProcess[str]:
-    """Runs the build script in the build environment after a change to it, written in bash; or before it."""
-    text = f'{before}. "{ROOT}/launch/env.sh"; export CARGO_FEATURE_LLAMA=1; {change}; exec "{script}"'
-    names = "CXXFLAGS CFLAGS LLAMA_LIB_PROFILE GGML_LLAMAFILE GGML_CPU_REPACK GGML_RPC CPATH LLGTRT_FEATURES"
+def run(script: Path, change: str) -> subprocess.CompletedProcess[str]:
+    """Runs the build script in the build environment after a change to it, written in bash."""
+    text = f'. "{ROOT}/launch/env.sh"; export CARGO_FEATURE_LLAMA=1; {change}; exec "{script}"'
+    names = "CXXFLAGS CFLAGS LLAMA_LIB_PROFILE GGML_LLAMAFILE GGML_CPU_REPACK GGML_RPC"
     settings = names.split()
     env = {name: value for name, value in os.environ.items() if name not in settings}
     return subprocess.run(
@@ -96,22 +96,3 @@ def test_what_the_environment_lacks_is_named(script: Path, change: str, named: s
     assert done.returncode != 0
     assert "launch/env.sh" in done.stderr
     assert named in done.stderr
-
-
-def test_vulkan_is_built_with_what_older_headers_lack(script: Path) -> None:
-    feature = "export CARGO_FEATURE_VULKAN=1"
-    named = "llgtrt_layer_settings.hpp"
-    # Flags are cut at spaces, and the folder may have some.
-    kept = "CPATH=/no/such export LLGTRT_FEATURES=python,llama,vulkan; "
-    done = run(script, feature, "LLGTRT_FEATURES=python,llama,vulkan; ")
-    assert done.returncode == 0, done.stderr
-    for before, change in [
-        ("", feature),
-        (kept, f"{feature}; unset CPATH"),
-        (kept, f"{feature}; unset CXXFLAGS"),
-    ]:
-        done = run(script, change, before)
-        assert done.returncode != 0
-        assert named in done.stderr
-    plain = run(script, 'echo "flags: $CXXFLAGS ${CPATH:-}"')
-    assert named not in plain.stdout

@@ -156,8 +156,6 @@ MISSING = [
     ([], {"FAKE_CARGO": "1.63.0"}, "https://sh.rustup.rs | sh -s -- -y"),
     (["clang", "gcc"], {}, "apt-get install -y build-essential clang"),
     ([], {"FAKE_BROKEN": "clang++ g++"}, "apt-get install -y build-essential clang"),
-    ([], {"LLGTRT_FEATURES": "python,llama,vulkan"}, "apt-get install -y glslc libvulkan-dev spirv-headers"),
-    ([], {"LLGTRT_FEATURES": "python,llama,cuda"}, "apt-get install -y nvidia-cuda-toolkit"),
 ]
 
 
@@ -172,21 +170,42 @@ def test_what_is_missing_is_told_with_the_line_that_installs_it(
     assert done.stdout == ""
 
 
+@pytest.mark.parametrize(
+    ("args", "line"),
+    [
+        ([], "usage: build-gpu.sh cuda|vulkan [FOLDER]"),
+        (["metal"], "usage: build-gpu.sh cuda|vulkan [FOLDER]"),
+        (["vulkan"], "apt-get install -y glslc libvulkan-dev spirv-headers"),
+        (["cuda"], "apt-get install -y nvidia-cuda-toolkit"),
+    ],
+)
+def test_what_a_backend_needs_is_told(tree: Tree, args: list[str], line: str) -> None:
+    done = tree.build_gpu(*args)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.splitlines()[-1].endswith(line)
+
+
 def test_a_gpu_s_kind_is_asked_for_where_none_is(tree: Tree) -> None:
     (tree.fakes / "nvcc").symlink_to(tree.fakes / "cc")
-    cuda = {"LLGTRT_FEATURES": "python,llama,cuda"}
-    done = tree.run("m", cwd=None, **cuda)
+    done = tree.build_gpu("cuda")
     assert done.returncode == 2
     assert "set CMAKE_CUDA_ARCHITECTURES" in done.stderr.splitlines()[-1]
     tree.calls()
-    tree.run("m", cwd=None, **cuda, CMAKE_CUDA_ARCHITECTURES="90")
-    assert steps(tree.calls()) == ["build"]
+    done = tree.build_gpu("cuda", CMAKE_CUDA_ARCHITECTURES="90")
+    assert done.returncode == 0, done.stderr
+    settings = next(call for call in tree.calls() if call.startswith("cmake -S"))
+    assert "-DGGML_CUDA=ON -DCMAKE_CUDA_ARCHITECTURES=90" in settings
+    backends = tree.root / "python" / "llgtrt" / "backends"
+    assert sorted(file.name for file in backends.iterdir()) == ["libggml-base.so.0", "libggml-cuda.so"]
 
 
-def test_vulkan_is_built_where_its_tools_are(tree: Tree) -> None:
+def test_a_backend_is_built_from_sources_that_are_named_without_rust(tree: Tree) -> None:
     (tree.fakes / "glslc").symlink_to(tree.fakes / "cc")
-    tree.run("m", LLGTRT_FEATURES="python,llama,vulkan")
-    assert steps(tree.calls())[-1] == "build"
+    tree.without("cargo")
+    done = tree.build_gpu("vulkan", str(tree.root / "here"), LLGTRT_LLAMA="/a/copy", CXX="clang++")
+    assert done.returncode == 0, done.stderr
+    assert [call[: len("cmake -S /a/copy")] for call in tree.calls()] == ["cmake -S /a/copy", "cmake --build"]
+    assert (tree.root / "here" / "libggml-vulkan.so").exists()
 
 
 def test_a_failed_build_is_shown_and_tried_again(tree: Tree) -> None:

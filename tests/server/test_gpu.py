@@ -1,4 +1,7 @@
-"""The demo pair on a GPU: `launch/check-vulkan.sh` runs these where there is none, through lavapipe."""
+"""The demo pair on a GPU: `launch/check-vulkan.sh` runs these where there is none, through lavapipe.
+
+With CUDA, those about the driver and about memory's limits are skipped: they are Vulkan's.
+"""
 
 from __future__ import annotations
 
@@ -29,8 +32,11 @@ SCHEMA = {
     "required": ["customer", "quantity"],
     "additionalProperties": False,
 }
+VULKAN = (Path(PACKAGE) / "llgtrt" / "backends" / "libggml-vulkan.so").exists()
+of_vulkan = pytest.mark.skipif(not VULKAN, reason="skipped: the backend is not Vulkan's")
 FORM = {"response_format": {"type": "json_schema", "json_schema": {"name": "s", "schema": SCHEMA}}}
 TARGET, DRAFT = (str(ROOT / "demo" / name) for name in ("target", "draft"))
+GPU = r"(?:Vulkan|CUDA)0"
 ALL = 65_535
 """More layers than there are."""
 PAIR = {
@@ -71,9 +77,9 @@ def chat(server: Server, **fields: Any) -> Any:
 
 def test_what_computes_is_said(pair: Server) -> None:
     log = pair.log()
-    assert re.search(r"Vulkan0 \(.+\): computes what is known", log), log
-    assert re.search(r"all 6 layers on Vulkan0 \(.+\); KV f16 in", log), log
-    assert re.search(r"draft model: .*all 4 layers on Vulkan0 .*; 1 threads", log), log
+    assert re.search(rf"{GPU} \(.+\): computes what is known", log), log
+    assert re.search(rf"all 6 layers on {GPU} \(.+\); KV f16 in", log), log
+    assert re.search(rf"draft model: .*all 4 layers on {GPU} .*; 1 thread;", log), log
     assert "exact: up to near-ties" in log
 
 
@@ -183,6 +189,7 @@ def distances(server: Server, exact: Path) -> tuple[list[float], list[float]]:
     return gaps, off
 
 
+@of_vulkan
 def test_scores_are_the_exact_ones_up_to_near_ties(exact: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GGML_VK_DISABLE_F16", "1")
     with on_gpu({"max_batch_size": 8, "engine": {"gpu_layers": ALL}}) as server:
@@ -197,6 +204,7 @@ def test_with_products_in_16_bits_they_are_near(pair: Server, exact: Path) -> No
     assert sum(off) / len(off) < 0.05
 
 
+@of_vulkan
 def test_kv_is_planned_below_the_largest_tensor(monkeypatch: pytest.MonkeyPatch) -> None:
     # 4 MiB hold 16,384 rows of 2 heads of 64 numbers of 2 bytes. Beyond that, and eight contexts would have
     # 32,768, the library ends the process.
@@ -208,6 +216,7 @@ def test_kv_is_planned_below_the_largest_tensor(monkeypatch: pytest.MonkeyPatch)
         assert chat(server)["choices"][0]["message"]["content"]
 
 
+@of_vulkan
 def test_kv_takes_what_is_free_up_to_the_device_s_own_limit() -> None:
     config = {
         "max_batch_size": 256,
@@ -226,7 +235,7 @@ def test_kv_takes_what_is_free_up_to_the_device_s_own_limit() -> None:
 def test_some_layers_may_stay_on_the_cpu() -> None:
     with on_gpu({"max_batch_size": 4, "engine": {"gpu_layers": 3}}) as server:
         server.wait_ready()
-        assert re.search(r"3 of 6 layers on Vulkan0 .*, the others on the CPU; KV f16", server.log())
+        assert re.search(rf"3 of 6 layers on {GPU} .*, the others on the CPU; KV f16", server.log())
         jsonschema.validate(json.loads(chat(server, **FORM)["choices"][0]["message"]["content"]), SCHEMA)
 
 
@@ -248,14 +257,16 @@ def hide_driver(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(name, "/no/such/driver.json")
 
 
+@of_vulkan
 @pytest.mark.parametrize("flags", [["-ngl", "all"], ["--gpu-layers", "2"], ["-mg", "0"], ["-ts", "1"]])
 def test_a_gpu_that_was_asked_for_must_be_there(flags: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     hide_driver(monkeypatch)
     why = failure(*flags)
     assert "engine." in why
-    assert "there is no GPU: Vulkan finds no GPU; install its driver" in why
+    assert "there is no GPU: libggml-vulkan.so finds no GPU; install its driver" in why
 
 
+@of_vulkan
 def test_a_gpu_that_is_not_there_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     why = failure("--main-gpu", "3")
     assert "engine.main_gpu: there is no GPU 3; there are 0 = Vulkan0 (" in why
@@ -264,12 +275,13 @@ def test_a_gpu_that_is_not_there_is_refused(monkeypatch: pytest.MonkeyPatch) -> 
     assert "with GGML_VK_VISIBLE_DEVICES=9" in failure("-ngl", "1")
 
 
+@of_vulkan
 def test_without_a_driver_the_cpu_computes_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     hide_driver(monkeypatch)
     with on_gpu({"max_batch_size": 4}) as server:
         server.wait_ready()
         log = server.log()
-        assert log.count("the CPU computes: Vulkan finds no GPU") == 1, log
+        assert log.count("the CPU computes: libggml-vulkan.so finds no GPU") == 1, log
         assert "exact: bit-identical" in log
         assert "layers on" not in log
         assert chat(server)["choices"][0]["message"]["content"]
@@ -282,6 +294,7 @@ def test_layers_may_be_kept_off_the_gpu() -> None:
         assert "layers on" not in server.log()
 
 
+@of_vulkan
 def test_the_extension_needs_no_vulkan_to_load() -> None:
     library = Path(PACKAGE) / "llgtrt" / "_core.abi3.so"
     needed = subprocess.run(["readelf", "-d", str(library)], capture_output=True, text=True, check=True)

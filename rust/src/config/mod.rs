@@ -52,9 +52,10 @@ pub struct Config {
     /// takes, what others have sent.
     pub kv_cache_reuse_scope: ReuseScope,
     /// Share of the free memory that KV may take: of running sequences, kept prefixes and the draft model together. Free is what
-    /// weights and passes leave: of the cgroup's memory where that is less, of the GPU's for KV that lies there.
+    /// weights and passes leave: of the cgroup's memory where that is less, of the GPU's for KV that lies there. null = 0.9 of a
+    /// GPU's, half of the machine's.
     #[schemars(range(max = 1), extend("exclusiveMinimum" = 0))]
-    pub kv_cache_free_gpu_mem_fraction: f64,
+    pub kv_cache_free_gpu_mem_fraction: Option<f64>,
     /// Bytes that KV may take, in place of that share. null = the share decides.
     #[schemars(range(min = 1, max = 1_125_899_906_842_624_u64))]
     pub kv_cache_memory: Option<u64>,
@@ -111,7 +112,7 @@ impl Default for Config {
             enable_chunked_context: true,
             enable_kv_cache_reuse: true,
             kv_cache_reuse_scope: ReuseScope::Key,
-            kv_cache_free_gpu_mem_fraction: 0.5,
+            kv_cache_free_gpu_mem_fraction: None,
             kv_cache_memory: None,
             kv_cache_host_memory_megabytes: None,
             kv_cache_onboard_blocks: true,
@@ -189,6 +190,12 @@ impl Config {
         self.engine.validate()?;
         self.speculative.validate()?;
         self.parallel.validate()
+    }
+
+    /// Share of the free memory that KV may take, where it lies on a GPU or in the machine's memory.
+    pub fn kv_share(&self, on_gpu: bool) -> f64 {
+        let share = self.kv_cache_free_gpu_mem_fraction.unwrap_or(if on_gpu { 0.9 } else { 0.5 });
+        share.clamp(0.0, 1.0)
     }
 
     /// Names among the keys without effect on llama.cpp that the file `text` sets, in a fixed order, so that they can

@@ -61,7 +61,7 @@ fn wrong_types_and_ranges_are_refused_by_name() {
         (
             r#"{"kv_cache_free_gpu_mem_fraction": 0}"#,
             "kv_cache_free_gpu_mem_fraction",
-            "must be a number above 0 up to 1, not 0.0",
+            "must be a number above 0 up to 1 or null, not 0.0",
         ),
         (r#"{"kv_cache_max_tokens": 1.5}"#, "kv_cache_max_tokens", "or null, not 1.5"),
         (
@@ -365,7 +365,7 @@ fn a_draft_folder_may_say_something_about_kv_and_threads() {
         "event_buffer_max_size": 16}"#;
     let own = read(theirs).unwrap();
     let mut wanted = target.clone();
-    (wanted.kv_cache_free_gpu_mem_fraction, wanted.kv_cache_host_memory_megabytes) = (0.9, Some(5));
+    (wanted.kv_cache_free_gpu_mem_fraction, wanted.kv_cache_host_memory_megabytes) = (Some(0.9), Some(5));
     wanted.kv_cache_onboard_blocks = false;
     assert_eq!(own, wanted);
     for (text, word) in [

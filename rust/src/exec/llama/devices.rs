@@ -120,7 +120,7 @@ impl Gpus {
     /// Says why no layer lies on GPUs, where nobody asked for that.
     pub(super) fn log(&self, engine: &EngineConfig, layout: &Layout) {
         // With other devices than GPUs, ranks compute.
-        if !drivers::BUILT || engine.gpu_layers.is_some() || !layout.placement.devices.is_empty() {
+        if !drivers::any() || engine.gpu_layers.is_some() || !layout.placement.devices.is_empty() {
             return;
         }
         match &self.known()[..] {

@@ -1,83 +1,128 @@
-//! What is missing where no GPU was found: the feature, the driver, or the GPU.
+//! Backends for GPUs: libraries in the folder `backends` beside the extension, which the library loads at start
+//! (`launch/build-gpu.sh` makes them). One extension so serves with and without a GPU, and where none is found this module
+//! says what is missing: the backend, the driver that it is linked with, or the GPU.
 
 mod ffi;
 
-use std::ffi::CStr;
+pub(super) use ffi::load_all;
 
-/// Vulkan's loader.
-const VULKAN: &CStr = c"libvulkan.so.1";
-/// CUDA's driver.
-const CUDA: &CStr = c"libcuda.so.1";
-/// What chooses among Vulkan's devices, those that are no GPUs included.
-const VULKAN_DEVICES: &str = "GGML_VK_VISIBLE_DEVICES";
-/// What chooses among CUDA's.
-const CUDA_DEVICES: &str = "CUDA_VISIBLE_DEVICES";
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
-/// Whether this build can compute on GPUs at all.
-pub(super) const BUILT: bool = cfg!(any(feature = "cuda", feature = "vulkan"));
+/// What chooses among the GPUs of CUDA, and among those of Vulkan.
+const CHOICES: [&str; 2] = ["CUDA_VISIBLE_DEVICES", "GGML_VK_VISIBLE_DEVICES"];
+
+/// A backend's file, and what became of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Backend {
+    file: PathBuf,
+    state: State,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum State {
+    /// It was asked for its GPUs.
+    Asked,
+    /// A library that it is linked with is missing, as the system says.
+    Unlinked(String),
+    /// It is not one of this library's version, as the library says.
+    Foreign(String),
+}
+
+static BACKENDS: OnceLock<Vec<Backend>> = OnceLock::new();
+
+fn backends() -> &'static [Backend] {
+    BACKENDS.get().map_or(&[], Vec::as_slice)
+}
+
+/// Whether any backend is installed.
+pub(super) fn any() -> bool {
+    !backends().is_empty()
+}
 
 /// Why there is no GPU, and what to do.
 pub(super) fn missing() -> String {
-    let has = [(cfg!(feature = "cuda"), CUDA), (cfg!(feature = "vulkan"), VULKAN)]
-        .map(|(built, library)| (built, built && ffi::has(library)));
-    let set = [CUDA_DEVICES, VULKAN_DEVICES].map(|name| std::env::var(name).ok());
-    explain(has, set)
+    explain(backends(), |name| std::env::var(name).ok())
 }
 
-/// For CUDA and Vulkan: whether the build has it and its library is there, and what its variable says.
-fn explain([cuda, vulkan]: [(bool, bool); 2], [cuda_set, vulkan_set]: [Option<String>; 2]) -> String {
-    let mut why = Vec::new();
-    if cuda.0 {
-        why.push(match (cuda.1, cuda_set) {
-            (false, _) => "NVIDIA's driver is missing (libcuda.so.1); install it".to_owned(),
-            (true, Some(set)) => format!("CUDA finds no GPU with {CUDA_DEVICES}={set}; see `nvidia-smi`"),
-            (true, None) => {
-                "NVIDIA's driver finds no GPU that this build was compiled for; see `nvidia-smi`".to_owned()
-            }
-        });
+fn explain(backends: &[Backend], variable: impl Fn(&str) -> Option<String>) -> String {
+    if backends.is_empty() {
+        return "no backend for GPUs is installed; make one: ./launch/build-gpu.sh cuda, or vulkan"
+            .to_owned();
     }
-    if vulkan.0 {
-        why.push(match (vulkan.1, vulkan_set) {
-            (false, _) => {
-                "Vulkan's loader is missing (libvulkan.so.1); install it: apt-get install libvulkan1"
-                    .to_owned()
-            }
-            (true, Some(set)) => {
-                format!("Vulkan finds no GPU with {VULKAN_DEVICES}={set}; see `vulkaninfo --summary`")
-            }
-            (true, None) => "Vulkan finds no GPU; install its driver, Mesa's for example: apt-get install \
-                             mesa-vulkan-drivers; see `vulkaninfo --summary`"
-                .to_owned(),
-        });
+    let set = CHOICES.iter().filter_map(|name| Some(format!("{name}={}", variable(name)?)));
+    let set = set.map(|set| format!(" with {set}")).collect::<Vec<_>>().join(" and");
+    let of = |Backend { file, state }: &Backend| match state {
+        State::Asked => format!("{} finds no GPU{set}; {}", name(file), look(file)),
+        State::Unlinked(why) => format!("{}: {why}; {}", name(file), driver(file)),
+        State::Foreign(why) => format!("{why}; make it again: ./launch/build-gpu.sh"),
+    };
+    backends.iter().map(of).collect::<Vec<_>>().join("; ")
+}
+
+fn name(file: &Path) -> String {
+    file.file_name().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+fn is_cuda(file: &Path) -> bool {
+    name(file).contains("cuda")
+}
+
+fn driver(file: &Path) -> &'static str {
+    if is_cuda(file) {
+        "install NVIDIA's driver"
+    } else {
+        "install Vulkan's loader: apt-get install libvulkan1"
     }
-    if why.is_empty() {
-        why.push(
-            "this build computes on CPUs alone; build with LLGTRT_FEATURES=python,llama,cuda or ,vulkan"
-                .to_owned(),
-        );
+}
+
+fn look(file: &Path) -> &'static str {
+    if is_cuda(file) {
+        "see `nvidia-smi`"
+    } else {
+        "install its driver, Mesa's for example: apt-get install mesa-vulkan-drivers; see `vulkaninfo --summary`"
     }
-    why.join("; ")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn what_is_missing_is_named() {
-        let none = || [None, None];
-        let said = |has, set| explain(has, set);
-        assert!(said([(false, false); 2], none()).contains("LLGTRT_FEATURES=python,llama,cuda"));
-        assert!(said([(true, false), (false, false)], none()).contains("libcuda.so.1"));
-        let both = said([(true, true), (true, false)], [Some("7".into()), None]);
-        assert!(both.contains("CUDA_VISIBLE_DEVICES=7") && both.contains("libvulkan.so.1"), "{both}");
-        let index = said([(false, false), (true, true)], [None, Some("3".into())]);
-        assert!(index.contains("GGML_VK_VISIBLE_DEVICES=3") && !index.contains("CUDA"), "{index}");
-        assert!(said([(false, false), (true, true)], none()).contains("mesa-vulkan-drivers"));
+    fn backend(file: &str, state: State) -> Backend {
+        Backend { file: PathBuf::from(file), state }
     }
 
     #[test]
-    fn libraries_are_looked_for() {
-        assert!(ffi::has(c"libc.so.6") && !ffi::has(c"libllgtrt-no-such.so.1"));
+    fn what_is_missing_is_named() {
+        assert!(explain(&[], |_| None).contains("./launch/build-gpu.sh cuda"));
+        let why = "libcuda.so.1: cannot open shared object file";
+        let unlinked = backend("/b/libggml-cuda.so", State::Unlinked(why.into()));
+        let driver = explain(&[unlinked], |_| None);
+        assert_eq!(driver, format!("libggml-cuda.so: {why}; install NVIDIA's driver"));
+        let other = backend("/b/libggml-cuda.so", State::Foreign("incompatible API version".into()));
+        assert!(explain(&[other], |_| None).ends_with("; make it again: ./launch/build-gpu.sh"));
+        let both = ["/b/libggml-cuda.so", "/b/libggml-vulkan.so"].map(|file| backend(file, State::Asked));
+        let both = explain(&both, |name| (name == "GGML_VK_VISIBLE_DEVICES").then(|| "3".into()));
+        assert!(
+            both.contains("libggml-cuda.so finds no GPU with GGML_VK_VISIBLE_DEVICES=3; see `nvidia-smi`")
+        );
+        assert!(both.contains("mesa-vulkan-drivers"), "{both}");
+    }
+
+    #[test]
+    fn a_file_that_is_no_backend_is_refused() {
+        let folder = std::env::temp_dir().join(format!("llgtrt-backends-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::write(folder.join("libggml-cuda.so"), "no library").unwrap();
+        // What others are linked with, and what is no library, are left alone.
+        std::fs::write(folder.join("libggml-base.so.0"), "no library").unwrap();
+        std::fs::write(folder.join("notes.txt"), "").unwrap();
+        let found = ffi::load_from(&folder);
+        std::fs::remove_dir_all(&folder).unwrap();
+        assert_eq!(found.len(), 1);
+        assert!(
+            matches!(&found[0].state, State::Unlinked(why) if why.contains("libggml-cuda.so")),
+            "{found:?}"
+        );
     }
 }

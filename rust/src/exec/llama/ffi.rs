@@ -4,6 +4,7 @@
 //! call, and what remains is what the library reports by itself.
 
 use super::devices::{self, DeviceRef};
+use super::drivers;
 use super::placement::{Placement, Split};
 use crate::exec::ranks;
 use crate::types::Token;
@@ -37,6 +38,7 @@ pub fn init() {
         // Without a callback an abort prints a backtrace, for which it starts a debugger.
         sys::ggml_set_abort_callback(Some(on_abort));
         sys::llama_backend_init();
+        drivers::load_all();
     });
 }
 
@@ -46,7 +48,7 @@ pub fn distribute() {
     unsafe { sys::llama_numa_init(sys::GGML_NUMA_STRATEGY_DISTRIBUTE) };
 }
 
-unsafe extern "C" fn on_log(level: sys::ggml_log_level, text: *const c_char, _: *mut c_void) {
+pub(super) unsafe extern "C" fn on_log(level: sys::ggml_log_level, text: *const c_char, _: *mut c_void) {
     // SAFETY: the library passes a text that ends with NUL and outlives the call.
     let text = unsafe { CStr::from_ptr(text) }.to_string_lossy();
     // A thread that ends has no messages any more, and unwinding into C++ would abort.
@@ -77,7 +79,7 @@ impl Messages {
     }
 }
 
-unsafe extern "C" fn on_abort(message: *const c_char) {
+pub(super) unsafe extern "C" fn on_abort(message: *const c_char) {
     // SAFETY: as in `on_log`.
     let message = unsafe { CStr::from_ptr(message) }.to_string_lossy();
     eprintln!("llama.cpp ended the process: {}", message.trim_end());

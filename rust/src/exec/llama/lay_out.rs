@@ -95,12 +95,15 @@ impl Pair<'_> {
 
     /// KV tokens that fit into the memory that KV may take, where `free` bytes of the host's are left.
     fn fit(&self, free: u64, gpus: &Gpus) -> f64 {
-        let on_gpus = gpus.free();
+        let on_gpus = gpus.free().into_iter().enumerate().map(|(i, free)| {
+            let computing = self.all().filter_map(|loaded| loaded.found.computing.get(i));
+            free.saturating_sub(computing.sum())
+        });
+        let on_gpus = Vec::from_iter(on_gpus);
         let memory = |loaded: &Loaded, config: &Config| {
             let own = loaded.on.own_memory(&loaded.parts.model).unwrap_or(free);
-            Vec::from_iter(
-                std::iter::once(own).chain(on_gpus.iter().copied()).map(|free| budget(config, free)),
-            )
+            let on_gpus = on_gpus.iter().map(|free| budget(config, *free, true));
+            Vec::from_iter(std::iter::once(budget(config, own, false)).chain(on_gpus))
         };
         let bytes = |loaded: &Loaded| {
             Vec::from_iter(loaded.parts.layout.kv.iter().map(|part| part * loaded.found.token_bytes))
@@ -118,7 +121,7 @@ impl Pair<'_> {
     /// Most sequences whose states take half of the memory that KV may take.
     fn states(&self, free: u64) -> u32 {
         let each = self.target.found.state_bytes * f64::from(1 + rollback(self.target, self.config));
-        let states = budget(self.config, free) / 2.0 / each.max(1.0);
+        let states = budget(self.config, free, false) / 2.0 / each.max(1.0);
         (states as u32).max(1)
     }
 
@@ -136,7 +139,6 @@ impl Pair<'_> {
             cells,
             paged: None,
             on_host: self.all().all(|loaded| loaded.parts.on_host),
-            equal: found.equal(),
             windowed: parts.model.n_swa() > 0,
             stateful: parts.model.is_recurrent(),
         };
@@ -160,9 +162,8 @@ fn rollback(loaded: &Loaded, config: &Config) -> u32 {
 }
 
 /// Bytes that KV may take where so many are free.
-fn budget(config: &Config, free: u64) -> f64 {
-    let share = || free as f64 * config.kv_cache_free_gpu_mem_fraction.clamp(0.0, 1.0);
-    config.kv_cache_memory.map_or_else(share, |bytes| bytes as f64)
+fn budget(config: &Config, free: u64, on_gpu: bool) -> f64 {
+    config.kv_cache_memory.map_or_else(|| free as f64 * config.kv_share(on_gpu), |bytes| bytes as f64)
 }
 
 /// The context that serves.
@@ -173,6 +174,7 @@ fn lay_out(loaded: &Loaded, config: &Config, plan: &KvPlan) -> Result<Context> {
         cells: plan.cells,
         // Room for rows that fill gaps.
         batch: config.max_num_tokens.max(1).saturating_add(plan.sequences),
+        pass: loaded.parts.pass(),
         kv: loaded.found.kv,
         paged: loaded.parts.paged(),
         rollback: rollback(loaded, config),
@@ -248,6 +250,6 @@ fn open_draft(
 
 /// Logits of a step that may take a quarter of the memory that KV leaves, 256 MiB at least.
 fn max_logits(config: &Config) -> u64 {
-    let left = memory::available() as f64 * (1.0 - config.kv_cache_free_gpu_mem_fraction.clamp(0.0, 1.0));
+    let left = memory::available() as f64 * (1.0 - config.kv_share(false));
     ((left / 4.0) as u64).max(256 << 20) / size_of::<f32>() as u64
 }

@@ -1,6 +1,7 @@
 //! What a small context tells about a model before KV is laid out.
 
 use super::context::{Context, KvType, Shape};
+use super::devices::Gpus;
 use super::forward::Llama;
 use super::{Parts, probe, refused};
 use crate::config::{Config, KvCacheType};
@@ -18,6 +19,8 @@ pub(super) struct Found {
     pub(super) token_bytes: f64,
     /// Bytes of a sequence's state; 0 where it has none.
     pub(super) state_bytes: f64,
+    /// Bytes that passes take on each GPU, beside KV.
+    pub(super) computing: Vec<u64>,
     pub(super) probe: Option<probe::Found>,
 }
 
@@ -33,17 +36,17 @@ impl Found {
 
 /// Finds a KV type that the model takes, measures it, and probes. Where the type is left to us and our kernels don't compute
 /// the attention, rows in F16 depend on their neighbours, and those in BF16 do not.
-pub(super) fn look(gguf: &Path, parts: &Parts, config: &Config) -> Result<Found, Error> {
+pub(super) fn look(gguf: &Path, parts: &Parts, config: &Config, gpus: &Gpus) -> Result<Found, Error> {
     let on_gpus = parts.layout.on_gpus() > 0;
-    let found = look_at(kv_type(config), gguf, parts)?;
+    let found = look_at(kv_type(config), gguf, parts, gpus)?;
     if config.engine.kv_cache_type == KvCacheType::Auto && !on_gpus && found.differs() {
-        let other = look_at(KvType::Bf16, gguf, parts)?;
+        let other = look_at(KvType::Bf16, gguf, parts, gpus)?;
         return Ok(if other.equal() { other } else { found });
     }
     Ok(found)
 }
 
-fn look_at(kv: KvType, gguf: &Path, parts: &Parts) -> Result<Found, Error> {
+fn look_at(kv: KvType, gguf: &Path, parts: &Parts, gpus: &Gpus) -> Result<Found, Error> {
     let Parts { model, file, rope, .. } = parts;
     let cells = probe::SLOTS * probe::TOKENS;
     let paged = parts.paged();
@@ -51,13 +54,16 @@ fn look_at(kv: KvType, gguf: &Path, parts: &Parts) -> Result<Found, Error> {
         shared: false,
         sequences: probe::SLOTS,
         cells,
-        batch: cells,
+        // On GPUs with room for a whole pass, to see how much memory that takes.
+        batch: if parts.on_host { cells } else { cells.max(parts.pass()) },
+        pass: parts.pass(),
         kv,
         paged,
         rollback: 0,
         rope: *rope,
     };
     let open = |kv| parts.context(&Shape { kv, ..shape });
+    let before = gpus.free();
     let (kv, context) = match open(shape.kv) {
         Err(why) if shape.kv == KvType::Q8_0 => {
             log::warn!("engine.kv_cache_type: q8_0 does not fit this model ({why}); bf16 is used");
@@ -66,10 +72,12 @@ fn look_at(kv: KvType, gguf: &Path, parts: &Parts) -> Result<Found, Error> {
         context => (shape.kv, context),
     };
     let mut context = context.map_err(|why| refused(gguf, &format!("cannot be served: {why}")))?;
+    let computing = before.iter().zip(gpus.free()).map(|(before, after)| before.saturating_sub(after));
     let broken = |e: ExecError| refused(gguf, &format!("cannot be served: {e}"));
     let (token_bytes, first) = measure(&mut context).map_err(broken)?;
     let state_bytes = if model.is_recurrent() { first } else { 0.0 };
-    let mut found = Found { kv, token_bytes, state_bytes, probe: None };
+    let computing = Vec::from_iter(computing);
+    let mut found = Found { kv, token_bytes, state_bytes, computing, probe: None };
     if !model.is_recurrent() {
         let caps = Caps {
             n_embd: model.n_embd(),

@@ -100,6 +100,11 @@ impl Parts {
         self.largest / kv.bytes(self.file.kv_row).max(1) / u64::from(CELL_BLOCK) * u64::from(CELL_BLOCK)
     }
 
+    /// Tokens that one pass takes. A GPU is kept busy by more of them.
+    fn pass(&self) -> u32 {
+        if self.layout.on_gpus() > 0 { context::GPU_PASS_TOKENS } else { context::PASS_TOKENS }
+    }
+
     /// Its KV lies in host memory, and may lie in pages.
     fn paged(&self) -> bool {
         self.on_host && self.file.by_cells
@@ -167,14 +172,14 @@ fn load(
     let on_host = on.is_here() && layout.on_gpus() == 0;
     let mut parts = Parts { model, workers, layout, on_host, threads, file, rope, largest };
     tell(format!("probing {}: are rows equal whatever shares a pass?", on.name()));
-    let (found, covered) = kernels::cover(|| look(gguf, &parts, config));
+    let (found, covered) = kernels::cover(|| look(gguf, &parts, config, gpus));
     let mut found = found?;
     // The scans of models with a state have no kernel either.
     let shared = covered && !parts.model.is_recurrent();
     if !shared && parts.on_host && count > 1 && matches!(*parts.workers, Workers::Team(_)) {
         log::info!("some of what it computes has no kernel here: llama.cpp's own threads share all");
         parts.workers = Workers::pool(count).map_err(Error::Executor)?;
-        found = look(gguf, &parts, config)?;
+        found = look(gguf, &parts, config, gpus)?;
     }
     Ok(Loaded { found, context, parts, on })
 }

@@ -20,8 +20,6 @@ pub(super) struct Facts {
     pub(super) paged: Option<u64>,
     /// KV lies in host memory.
     pub(super) on_host: bool,
-    /// The probe found the same bits in every batch.
-    pub(super) equal: bool,
     /// The model has a sliding window: it can be truncated in slots only.
     pub(super) windowed: bool,
     /// The model carries a state: it cannot be truncated, and slots gain nothing.
@@ -53,9 +51,9 @@ pub(super) fn of_draft(target: KvPlan, context: u32, speculative: &SpeculativeCo
 /// Where KV lies, and how much of it.
 ///
 /// In pages, every slot has the whole context, and `total` is what memory may hold of all. Elsewhere memory is laid out at
-/// once: slots where `max_batch_size` whole contexts fit. On GPUs and ranks where they don't, and where rows depend on
-/// their neighbours anyway, all share one pool, unless the model has a window, which a pool cannot truncate; in host
-/// memory there are fewer slots or shorter ones. A model with a state has a pool: its slots hold no cells of their own.
+/// once: slots where `max_batch_size` whole contexts fit. On GPUs and ranks where they don't, all share one pool, in which each
+/// row walks over the cells of all, unless the model has a window, which a pool cannot truncate; in host memory there are
+/// fewer slots or shorter ones. A model with a state has a pool: its slots hold no cells of their own.
 pub(super) fn plan(config: &Config, facts: &Facts) -> KvPlan {
     let batch = config.max_batch_size.min(facts.sequences).clamp(1, MAX_SEQUENCES);
     let limit = config.kv_cache_max_tokens.unwrap_or(u64::MAX).min(facts.fit);
@@ -68,7 +66,7 @@ pub(super) fn plan(config: &Config, facts: &Facts) -> KvPlan {
         _ if facts.stateful => true,
         KvLayout::Slots => false,
         KvLayout::Shared => true,
-        KvLayout::Auto => !facts.on_host && !facts.windowed && (!facts.equal || slots.sequences < batch),
+        KvLayout::Auto => !facts.on_host && !facts.windowed && slots.sequences < batch,
     };
     if shared { pool(facts, batch, tokens) } else { slots }
 }
@@ -135,7 +133,6 @@ mod tests {
             cells: u64::MAX,
             paged: None,
             on_host: false,
-            equal: true,
             windowed: false,
             stateful: false,
         }
@@ -206,18 +203,18 @@ mod tests {
     }
 
     #[test]
-    fn gpus_have_a_pool_without_equal_bits_or_with_few_slots() {
+    fn gpus_have_a_pool_where_few_slots_fit() {
         let few = plan(&config(128, None, KvLayout::Auto), &facts(131_072, 500_000));
         let want =
             KvPlan { home: KvHome::Pool, sequences: 256, cells: 500_224, per_slot: 131_072, total: 500_000 };
         assert_eq!(few, want);
         let home = |config: &Config, facts: &Facts| plan(config, facts).home;
-        let unequal = Facts { equal: false, ..facts(4096, u64::MAX) };
-        assert_eq!(home(&config(128, None, KvLayout::Auto), &unequal), KvHome::Pool);
-        let windowed = Facts { windowed: true, ..unequal };
+        let short = facts(4096, 500_000);
+        assert_eq!(home(&config(128, None, KvLayout::Auto), &short), KvHome::Pool);
+        let windowed = Facts { windowed: true, ..short };
         assert_eq!(home(&config(128, None, KvLayout::Auto), &windowed), KvHome::Slots);
         assert_eq!(home(&config(2, None, KvLayout::Auto), &facts(4096, u64::MAX)), KvHome::Slots);
-        let stateful = Facts { stateful: true, ..unequal };
+        let stateful = Facts { stateful: true, ..short };
         assert_eq!(home(&config(2, None, KvLayout::Slots), &stateful), KvHome::Pool);
     }
 

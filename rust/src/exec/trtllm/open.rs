@@ -92,8 +92,8 @@ fn rank(folder: &Folder) -> Result<u32> {
 /// each on ranks of its own.
 fn executors(pair: &Pair<'_>, config: &Config, rank: u32) -> Result<(Option<Executor>, Option<Executor>)> {
     let draft = pair.draft.map(|(folder, _)| folder);
-    let own = pair.draft.map(|(_, own)| own.kv_cache_free_gpu_mem_fraction);
-    let own = own.filter(|share| *share != config.kv_cache_free_gpu_mem_fraction);
+    let own = pair.draft.map(|(_, own)| own.kv_share(true));
+    let own = own.filter(|share| *share != config.kv_share(true));
     let speculates = !sources(pair, config).is_empty();
     let (ours, theirs) = places((pair.target, draft), config, own);
     let open = |what: &str, folder: &Folder, config: &Config, place: Place| {

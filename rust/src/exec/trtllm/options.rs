@@ -178,7 +178,7 @@ pub(crate) fn places(
     config: &Config,
     own: Option<f64>,
 ) -> (Place, Option<Place>) {
-    let share = config.kv_cache_free_gpu_mem_fraction;
+    let share = config.kv_share(true);
     let orchestrator = config.trtllm.orchestrator;
     let first = u32::from(orchestrator);
     let drafts = draft.map_or(0, |draft| draft.ranks);

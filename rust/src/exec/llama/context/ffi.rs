@@ -1,6 +1,6 @@
 //! The calls of a context. As in `llama::ffi`, every argument is checked before the call.
 
-use super::{Batch, CELL_BLOCK, DecodeError, KvType, MAX_SEQUENCES, PASS_TOKENS, Shape};
+use super::{Batch, CELL_BLOCK, DecodeError, KvType, MAX_SEQUENCES, Shape};
 use crate::config::RopeScaling;
 use crate::exec::llama::ffi::{Model, logged};
 use crate::exec::llama::pages::ffi::{Pages, laid_out};
@@ -350,7 +350,7 @@ fn context_params(shape: &Shape, workers: &Workers) -> sys::llama_context_params
     // A batch must have room for one output of every sequence.
     params.n_batch = shape.batch.max(shape.sequences);
     params.n_ctx = shape.cells.next_multiple_of(CELL_BLOCK);
-    params.n_ubatch = PASS_TOKENS;
+    params.n_ubatch = shape.pass;
     params.n_seq_max = shape.sequences;
     params.n_rs_seq = shape.rollback;
     params.n_threads = threads;

@@ -13,6 +13,8 @@ pub const CELL_BLOCK: u32 = 256;
 /// Tokens that one pass through the layers takes; a larger batch is cut. Below 64 prompts take twice the time, above
 /// 128 nothing is gained.
 pub const PASS_TOKENS: u32 = 512;
+/// The same on GPUs.
+pub const GPU_PASS_TOKENS: u32 = 2048;
 
 /// Type of K and V in the cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,6 +59,8 @@ pub struct Shape {
     pub cells: u32,
     /// Most tokens in one batch.
     pub batch: u32,
+    /// Tokens that one pass through the layers takes.
+    pub pass: u32,
     /// Type of K and V.
     pub kv: KvType,
     /// KV lies in host memory, of which it takes what is used.

@@ -1,118 +1,80 @@
-//! Drivers' libraries over `dlopen`, so that the extension loads where there is none, too.
+//! The calls that load backends.
 
-use std::ffi::CStr;
+use super::{BACKENDS, Backend, State};
+use crate::exec::llama::ffi::{c_path, logged, on_abort, on_log};
+use llama_cpp_sys_2 as sys;
+use std::ffi::{CStr, OsStr, c_void};
+use std::mem::MaybeUninit;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 
-/// Whether the library is there to be loaded. What it is loaded for keeps it: it is not unloaded.
-pub(super) fn has(name: &CStr) -> bool {
-    // SAFETY: the name ends with NUL; what the library runs when it is loaded is the driver's own.
-    !unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) }.is_null()
+/// What the files of backends are called. They bring the library's base along, under a name that ends with a number.
+const BACKEND: (&str, &str) = ("libggml-", ".so");
+
+/// What the library says of a backend without GPUs.
+const NONE: &str = "ggml_backend_init returned NULL";
+
+/// Loads every backend that is installed, once for the process. Called while the library starts.
+pub(in crate::exec::llama) fn load_all() {
+    BACKENDS.get_or_init(|| folder().map_or_else(Vec::new, |folder| load_from(&folder)));
 }
 
-/// The four functions of Vulkan's loader that ggml's backend is linked with; all others it asks these for.
-#[cfg(feature = "vulkan")]
-mod loader {
-    use super::super::VULKAN;
-    use std::ffi::{CStr, c_char, c_void};
-    use std::sync::OnceLock;
+/// The folder of backends: beside the file that this code is in.
+fn folder() -> Option<PathBuf> {
+    let mut found = MaybeUninit::<libc::Dl_info>::zeroed();
+    // SAFETY: the address is one of this library's; the name lives as long as it is loaded, which is now.
+    let file = unsafe {
+        if libc::dladdr(load_all as *const c_void, found.as_mut_ptr()) == 0 {
+            return None;
+        }
+        let found = found.assume_init();
+        if found.dli_fname.is_null() {
+            return None;
+        }
+        CStr::from_ptr(found.dli_fname)
+    };
+    Some(Path::new(OsStr::from_bytes(file.to_bytes())).parent()?.join("backends"))
+}
 
-    /// A function of whatever type.
-    type Function = Option<unsafe extern "C" fn()>;
-    type Get = unsafe extern "C" fn(*mut c_void, *const c_char) -> Function;
-    type Features = unsafe extern "C" fn(*mut c_void, *mut c_void);
-    type Copy = unsafe extern "C" fn(*mut c_void, u64, u64, u32, *const c_void);
+/// Loads the backends in a folder, by their names.
+pub(super) fn load_from(folder: &Path) -> Vec<Backend> {
+    let Ok(files) = std::fs::read_dir(folder) else { return Vec::new() };
+    let is_backend = |file: &PathBuf| {
+        let name = super::name(file);
+        name.starts_with(BACKEND.0) && name.ends_with(BACKEND.1) && name != "libggml-base.so"
+    };
+    let mut files = Vec::from_iter(files.filter_map(|file| Some(file.ok()?.path())).filter(is_backend));
+    files.sort();
+    files.into_iter().map(|file| Backend { state: load(&file), file }).collect()
+}
 
-    /// What ggml asks for first, before it has an instance.
-    const VERSION: &CStr = c"vkEnumerateInstanceVersion";
-    const VK_ERROR_INITIALIZATION_FAILED: i32 = -3;
-
-    struct Loader {
-        instance: Get,
-        device: Get,
-        features: Features,
-        copy: Copy,
-    }
-
-    fn loader() -> Option<&'static Loader> {
-        static LOADER: OnceLock<Option<Loader>> = OnceLock::new();
-        LOADER.get_or_init(load).as_ref()
-    }
-
-    fn load() -> Option<Loader> {
-        // SAFETY: both texts end with NUL. The loader's functions of these names have these types (vulkan_core.h), and
-        // a function pointer is as wide as what `dlsym` gives; null is checked.
-        unsafe {
-            let library = libc::dlopen(VULKAN.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL);
-            if library.is_null() {
-                return None;
-            }
-            let find = |name: &CStr| {
-                let found = libc::dlsym(library, name.as_ptr());
-                (!found.is_null()).then_some(found)
-            };
-            Some(Loader {
-                instance: std::mem::transmute::<*mut c_void, Get>(find(c"vkGetInstanceProcAddr")?),
-                device: std::mem::transmute::<*mut c_void, Get>(find(c"vkGetDeviceProcAddr")?),
-                features: std::mem::transmute::<*mut c_void, Features>(find(
-                    c"vkGetPhysicalDeviceFeatures2",
-                )?),
-                copy: std::mem::transmute::<*mut c_void, Copy>(find(c"vkCmdCopyBuffer")?),
-            })
+fn load(file: &Path) -> State {
+    type SetLog = unsafe extern "C" fn(sys::ggml_log_callback, *mut c_void);
+    type SetAbort = unsafe extern "C" fn(sys::ggml_abort_callback_t) -> sys::ggml_abort_callback_t;
+    let path = match c_path(file) {
+        Ok(path) => path,
+        Err(why) => return State::Unlinked(why),
+    };
+    // A backend has a base of its own, with a log of its own, which has to be ours before the backend is asked for GPUs.
+    // SAFETY: an installed file, whose functions of these names have these types (ggml.h); a function pointer is as wide as
+    // what `dlsym` gives, and null is checked.
+    unsafe {
+        let library = libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL);
+        if library.is_null() {
+            // The text is the system's own, until its next call.
+            return State::Unlinked(CStr::from_ptr(libc::dlerror()).to_string_lossy().into_owned());
+        }
+        let find = |name: &CStr| libc::dlsym(library, name.as_ptr());
+        let (log, abort) = (find(c"ggml_log_set"), find(c"ggml_set_abort_callback"));
+        if !log.is_null() {
+            std::mem::transmute::<*mut c_void, SetLog>(log)(Some(on_log), std::ptr::null_mut());
+        }
+        if !abort.is_null() {
+            std::mem::transmute::<*mut c_void, SetAbort>(abort)(Some(on_abort));
         }
     }
-
-    /// In place of a loader: ggml takes the error for a machine without Vulkan.
-    unsafe extern "C" fn no_version(_: *mut u32) -> i32 {
-        VK_ERROR_INITIALIZATION_FAILED
-    }
-
-    /// # Safety
-    /// Called by ggml alone, as Vulkan says; so are the others.
-    #[unsafe(no_mangle)]
-    unsafe extern "C" fn vkGetInstanceProcAddr(instance: *mut c_void, name: *const c_char) -> Function {
-        // SAFETY: the caller's arguments are handed on; the name ends with NUL.
-        let found = loader().and_then(|loader| unsafe { (loader.instance)(instance, name) });
-        // SAFETY: as above.
-        let version = !name.is_null() && unsafe { CStr::from_ptr(name) } == VERSION;
-        if found.is_some() || !version {
-            return found;
-        }
-        // SAFETY: a pointer to a function, which its caller turns back into its own type.
-        Some(unsafe {
-            std::mem::transmute::<unsafe extern "C" fn(*mut u32) -> i32, unsafe extern "C" fn()>(no_version)
-        })
-    }
-
-    /// # Safety
-    /// See above.
-    #[unsafe(no_mangle)]
-    unsafe extern "C" fn vkGetDeviceProcAddr(device: *mut c_void, name: *const c_char) -> Function {
-        // SAFETY: the caller's arguments are handed on.
-        loader().and_then(|loader| unsafe { (loader.device)(device, name) })
-    }
-
-    /// # Safety
-    /// See above.
-    #[unsafe(no_mangle)]
-    unsafe extern "C" fn vkGetPhysicalDeviceFeatures2(device: *mut c_void, features: *mut c_void) {
-        if let Some(loader) = loader() {
-            // SAFETY: the caller's arguments are handed on.
-            unsafe { (loader.features)(device, features) }
-        }
-    }
-
-    /// # Safety
-    /// See above.
-    #[unsafe(no_mangle)]
-    unsafe extern "C" fn vkCmdCopyBuffer(
-        commands: *mut c_void,
-        from: u64,
-        to: u64,
-        count: u32,
-        regions: *const c_void,
-    ) {
-        if let Some(loader) = loader() {
-            // SAFETY: the caller's arguments are handed on.
-            unsafe { (loader.copy)(commands, from, to, count, regions) }
-        }
-    }
+    // SAFETY: the path ends with NUL; the library looks at the backend's version before it uses it.
+    let (backend, why) = logged(|| unsafe { sys::ggml_backend_load(path.as_ptr()) });
+    // Vulkan's is none where there is no GPU.
+    if backend.is_null() && !why.contains(NONE) { State::Foreign(why) } else { State::Asked }
 }
