@@ -20,6 +20,7 @@ import ranks
 import replay
 import scale
 import smoke
+import transparent
 
 COMMANDS: dict[str, ModuleType] = {
     "load": replay,
@@ -35,6 +36,7 @@ COMMANDS: dict[str, ModuleType] = {
     "masks": masks,
     "scale": scale,
     "smoke": smoke,
+    "transparent": transparent,
 }
 
 

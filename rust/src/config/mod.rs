@@ -219,6 +219,10 @@ pub struct GrammarConfig {
     pub documents: BTreeMap<String, String>,
     /// In which order the keys of an object come.
     pub key_order: KeyOrder,
+    /// White space between the tokens of JSON.
+    pub whitespace: Whitespace,
+    /// Whether objects with `properties` have keys of which the schema says nothing.
+    pub undeclared_keys: UndeclaredKeys,
     /// Whether less may be allowed than a schema does, where all of it cannot be said; else it is refused.
     pub narrow: bool,
     /// Longest JSON schema in bytes.
@@ -244,7 +248,9 @@ impl Default for GrammarConfig {
             formats: Formats::Enforce,
             unknown_format: UnknownFormat::Ignore,
             documents: BTreeMap::new(),
-            key_order: KeyOrder::Schema,
+            key_order: KeyOrder::Required,
+            whitespace: Whitespace::Natural,
+            undeclared_keys: UndeclaredKeys::Never,
             narrow: true,
             max_schema_bytes: 512 * 1024,
             max_lark_bytes: 64 * 1024,
@@ -259,10 +265,32 @@ impl Default for GrammarConfig {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum KeyOrder {
+    /// Required keys in the order of the schema, others anywhere between them.
+    Required,
     /// Those that the schema describes in its order, then others.
     Schema,
     /// As the model writes them, each once.
     Any,
+}
+
+/// White space between the tokens of JSON.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Whitespace {
+    /// As models write it: none, a space, or a line break with up to 40 spaces or 10 tabs; before the text, too.
+    Natural,
+    /// None.
+    Compact,
+}
+
+/// Whether objects have keys of which their schema says nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum UndeclaredKeys {
+    /// None where the schema has `properties`, as other engines have it, unless it says `additionalProperties: true`.
+    Never,
+    /// Any, as the letter of JSON Schema has it.
+    Schema,
 }
 
 /// What a `format` asks of a string.

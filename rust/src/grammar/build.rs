@@ -5,6 +5,7 @@ use super::part::{Ends, Pristine, mask_of};
 use super::schema::{self, Library, Together};
 use super::sections::{self, Plan};
 use super::spec::{Calls, Section, Tool};
+use super::unique::Rules;
 use super::{GrammarSpec, calls, env, gbnf, lark, text};
 use crate::config::GrammarConfig;
 use crate::error::{Error, Result};
@@ -181,13 +182,17 @@ impl Builder {
 
     fn json_source(&self, source: &str, budget: &Budget) -> Result<Pristine> {
         let schema = schema::parse(source, &self.config)?;
-        schema::prepare(&schema, &self.config, (budget, &self.library), &|written| {
+        schema::prepare(&schema, &self.config, (budget, &self.library, true), &|written| {
             let parts = written.parts()?;
             if !parts.fits(&self.own) {
                 return Err("its grammar is too large: make it simpler".to_owned());
             }
-            let guide = written.lark().filter(|_| written.depth() <= GUIDE_DEPTH);
-            self.compile(GrammarInit::Internal(parts.grammar, parts.lexer), guide, &self.own)
+            // An engine's own llguidance knows no filter.
+            let guide = written.lark().filter(|_| written.depth() <= GUIDE_DEPTH && written.shape.is_none());
+            let init = GrammarInit::Internal(parts.grammar, parts.lexer);
+            let mut compiled = self.compile(init, guide, &self.own)?;
+            compiled.rules = written.shape.clone().map(|shape| Arc::new(Rules::new(shape, &self.vocab)));
+            Ok(compiled)
         })
     }
 
@@ -260,7 +265,7 @@ impl Builder {
         let can_rollback = parser.parser.grammar().lexer_spec().can_rollback();
         let mut matcher = Matcher::new(Ok(parser));
         match mask_of(&mut matcher, &self.ends) {
-            Ok(_) => Ok(Pristine { matcher, can_rollback, ends: Arc::clone(&self.ends), guide }),
+            Ok(_) => Ok(Pristine { matcher, can_rollback, ends: Arc::clone(&self.ends), guide, rules: None }),
             Err(Error::Grammar { why, .. }) => Err(why),
             Err(e) => Err(e.to_string()),
         }

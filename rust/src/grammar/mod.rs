@@ -27,6 +27,7 @@ mod sections;
 pub mod spec;
 mod text;
 mod triggers;
+mod unique;
 mod walk;
 mod workers;
 

@@ -2,6 +2,7 @@
 
 use super::mask::Mask;
 use super::text;
+use super::unique::{Ahead, Filter, Rules};
 use crate::error::{Error, Result};
 use crate::types::Token;
 use llguidance::Matcher;
@@ -16,6 +17,8 @@ pub(super) struct Pristine {
     pub(super) ends: Arc<Ends>,
     /// See [`super::Grammar::guide`].
     pub(super) guide: Option<String>,
+    /// What is enforced beside the grammar.
+    pub(super) rules: Option<Arc<Rules>>,
 }
 
 /// The end tokens, and the width of a mask.
@@ -36,22 +39,40 @@ pub(super) struct Part {
     pub(super) pristine: Arc<Pristine>,
     live: Matcher,
     history: Vec<Token>,
+    /// Beside the matcher, and as it was at the last committed token.
+    filter: Option<Filter>,
+    kept: Option<Filter>,
 }
 
 impl Part {
     /// At its beginning. Costs 20 to 200 µs.
     pub(super) fn new(pristine: Arc<Pristine>) -> Self {
         let live = pristine.matcher.deep_clone();
-        Part { pristine, live, history: Vec::new() }
+        let filter = pristine.rules.as_ref().map(Filter::new);
+        Part { pristine, live, history: Vec::new(), kept: filter.clone(), filter }
     }
 
     /// The same state apart from this one, to go on from.
     pub(super) fn apart(&self) -> Self {
-        Part { pristine: Arc::clone(&self.pristine), live: self.live.deep_clone(), history: Vec::new() }
+        let (filter, kept) = (self.filter.clone(), self.filter.clone());
+        let pristine = Arc::clone(&self.pristine);
+        Part { pristine, live: self.live.deep_clone(), history: Vec::new(), filter, kept }
     }
 
     pub(super) fn mask(&mut self) -> Result<Mask> {
-        mask_of(&mut self.live, &self.pristine.ends)
+        let mut mask = mask_of(&mut self.live, &self.pristine.ends)?;
+        if let Some(filter) = self.filter.as_ref().filter(|_| !ended(&self.live)) {
+            let mut ahead = Walk { live: &mut self.live, pristine: &self.pristine, walked: false };
+            filter.apply(&mut mask, &mut ahead);
+            if ahead.walked {
+                // As in `undo`.
+                self.live.invalidate_bias_cache();
+            }
+            if mask.words().iter().all(|w| *w == 0) {
+                return Err(broken("no item is left that has not been there"));
+            }
+        }
+        Ok(mask)
     }
 
     /// Whether the last mask came from walking the trie: such a mask is kept by the matcher, and may come up again.
@@ -65,12 +86,24 @@ impl Part {
         if token as usize >= self.pristine.ends.width || self.pristine.ends.eog.contains(&token) {
             return Ok(false);
         }
-        self.live.try_consume_tokens(&[token]).map(|n| n == 1).map_err(|e| broken(&e.to_string()))
+        let filter = match &self.filter {
+            Some(filter) => match filter.after(token) {
+                None => return Ok(false),
+                next => next,
+            },
+            None => None,
+        };
+        let taken = self.live.try_consume_tokens(&[token]).map_err(|e| broken(&e.to_string()))? == 1;
+        if taken {
+            self.filter = filter;
+        }
+        Ok(taken)
     }
 
     /// Notes that the tokens last walked over are committed.
     pub(super) fn keep(&mut self, tokens: &[Token]) {
         self.history.extend_from_slice(tokens);
+        self.kept.clone_from(&self.filter);
     }
 
     /// Whether these tokens could come next; the state stays.
@@ -85,6 +118,7 @@ impl Part {
 
     /// Undoes a walk of `pushed` tokens; `masked_ahead`: a mask was computed after the first of them.
     pub(super) fn undo(&mut self, pushed: usize, masked_ahead: bool) {
+        self.filter.clone_from(&self.kept);
         if self.live.is_error() || (pushed > 0 && self.live.rollback(pushed).is_err()) {
             self.rebuild();
         } else if masked_ahead {
@@ -97,6 +131,32 @@ impl Part {
         self.live = self.pristine.matcher.deep_clone();
         // A failure here stays in the matcher and is what the next mask reports.
         let _ = self.live.consume_tokens(&self.history);
+    }
+}
+
+/// A walk ahead of a matcher, which is undone token by token.
+struct Walk<'a> {
+    live: &'a mut Matcher,
+    pristine: &'a Pristine,
+    walked: bool,
+}
+
+impl Ahead for Walk<'_> {
+    fn mask(&mut self) -> Option<Mask> {
+        mask_of(self.live, &self.pristine.ends).ok()
+    }
+
+    fn push(&mut self, token: Token) -> bool {
+        if !self.pristine.can_rollback || self.pristine.ends.eog.contains(&token) {
+            return false;
+        }
+        self.walked = true;
+        self.live.try_consume_tokens(&[token]).is_ok_and(|n| n == 1)
+    }
+
+    fn pop(&mut self) {
+        // A failure stays in the matcher and is what the next mask reports.
+        let _ = self.live.rollback(1);
     }
 }
 

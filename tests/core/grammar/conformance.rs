@@ -4,7 +4,7 @@
 //! it. A line says `ok`, or what is refused and where, or where it is that nothing satisfies, or how many instances are rejected though valid (llguidance fixes the order of keys, for example) or accepted
 //! though invalid, which must not be. Instances are compact JSON in their own order of keys.
 
-use super::common::{Bench, data};
+use super::common::{Bench, by_the_letter, data};
 use super::plain::{Plain, Verdict};
 use llgtrt::config::{Formats, GrammarConfig};
 use llgtrt::error::Error;
@@ -229,7 +229,7 @@ impl<'b> Ordering<'b> {
 fn run(cases: &[Case], documents: &Documents) -> (Vec<Line>, Vec<String>) {
     let next = AtomicUsize::new(0);
     let work = || {
-        let config = GrammarConfig { documents: documents.clone(), ..GrammarConfig::default() };
+        let config = GrammarConfig { documents: documents.clone(), ..by_the_letter() };
         let bench = Bench::with(&config);
         let annotating = Bench::with(&GrammarConfig { formats: Formats::Annotate, ..config });
         let (plain, mut done) = (Plain::new(), Vec::new());

@@ -2,9 +2,8 @@
 //! language, and the text may end where it is one. What decides that shares no code with what makes masks, but for the
 //! parser of regular expressions.
 
-use super::common::{Bench, Dice};
+use super::common::{Bench, Dice, by_the_letter};
 use super::languages::{Language, Row, rows};
-use llgtrt::config::GrammarConfig;
 use llgtrt::grammar::{Grammar, GrammarSpec, Mask};
 use llgtrt::types::Token;
 use llgtrt::vocab::{Vocab, VocabOptions};
@@ -70,7 +69,7 @@ struct Comparison {
 
 impl Comparison {
     fn new() -> Self {
-        let config = GrammarConfig { compile_seconds: 600.0, ..Default::default() };
+        let config = by_the_letter();
         Comparison { bench: Bench::of(vocabulary(), &config, 1), dice: Dice(5), masks: 0, forced: 0 }
     }
 

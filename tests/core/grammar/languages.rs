@@ -8,9 +8,12 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
 /// What may stand between two parts of a JSON text.
-const W: &str = r"(?:\n {0,40}| )?";
-/// A character of a string as outputs write it.
-const C: &str = r#"(?:[^"\\\x00-\x1f\x7f]|\\["\\bfnrt]|\\u00(?:0[0-7be-f]|1[0-9a-f]|7f))"#;
+const W: &str = r"(?:\r?\n(?: {0,40}|\t{0,10})| )?";
+/// A character of a string as outputs write it: one of UTF-16's units or two.
+const C: &str = concat!(
+    r#"(?:[^"\\\x00-\x1f]|\\["\\/bfnrt]|\\u(?:[0-9a-cA-CefEF][0-9a-fA-F]|[dD][0-7])[0-9a-fA-F]{2}"#,
+    r"|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})"
+);
 
 /// A set of texts.
 pub enum Language {
@@ -20,6 +23,21 @@ pub enum Language {
     Automaton(Box<dense::DFA<Vec<u32>>>),
     /// Arrays of such arrays.
     Nested,
+    /// Such a text, with white space before it or not.
+    Led(Box<Language>),
+}
+
+/// White space at the beginning of a text: its length, whether it begins such as `W` is, and whether it is that or nothing.
+fn space(text: &[u8]) -> (usize, bool, bool) {
+    let length = text.iter().take_while(|b| b" \n\r\t".contains(b)).count();
+    let run = &text[..length];
+    let indented = |rest: &[u8]| {
+        let of = |byte: u8, most: usize| rest.len() <= most && rest.iter().all(|b| *b == byte);
+        of(b' ', 40) || of(b'\t', 10)
+    };
+    let line = run.strip_prefix(b"\r").unwrap_or(run);
+    let whole = run.is_empty() || run == b" " || line.strip_prefix(b"\n").is_some_and(indented);
+    (length, whole || run == b"\r", whole)
 }
 
 impl Language {
@@ -48,6 +66,11 @@ impl Language {
                 (!dfa.is_dead_state(state), dfa.is_match_state(dfa.next_eoi_state(state)))
             }
             Language::Nested => nested(text),
+            Language::Led(inner) => match space(text) {
+                (length, begins, _) if length == text.len() && length > 0 => (begins, false),
+                (length, _, true) => inner.judge(&text[length..]),
+                _ => (false, false),
+            },
         }
     }
 
@@ -87,12 +110,16 @@ fn nested(text: &[u8]) -> (bool, bool) {
             (b'[', After::Begin | After::Open | After::Comma) => (depth + 1, After::Open),
             (b']', After::Open | After::Close) if depth > 0 => (depth - 1, After::Close),
             (b',', After::Close) if depth > 0 => (depth, After::Comma),
-            (b' ' | b'\n', _) if depth > 0 => {
-                let spaces = rest.iter().take_while(|b| **b == b' ').count();
-                if spaces > if *b == b' ' { 0 } else { 40 } || rest.get(spaces) == Some(&b'\n') {
+            (b' ' | b'\n' | b'\r', _) if depth > 0 => {
+                let here = &text[text.len() - tail.len() - 1..];
+                let (length, begins, whole) = space(here);
+                if length == here.len() {
+                    return (begins, false);
+                }
+                if !whole {
                     return (false, false);
                 }
-                rest = &rest[spaces..];
+                rest = &here[length..];
                 (depth, after)
             }
             _ => return (false, false),
@@ -114,7 +141,7 @@ fn row(spec: GrammarSpec, near: GrammarSpec, language: Language) -> Row {
 
 fn schema(schema: Value, near: Value, language: Language) -> Row {
     let spec = |schema: Value| GrammarSpec::JsonSchema(schema.to_string());
-    row(spec(schema), spec(near), language)
+    row(spec(schema), spec(near), Language::Led(Box::new(language)))
 }
 
 fn regex(text: &str, near: &str, language: &str) -> Row {
@@ -159,7 +186,7 @@ fn numbers() -> Vec<Row> {
         schema(
             json!({"type": "integer"}),
             json!({"type": "integer", "maximum": 1_000_000}),
-            Language::expression("-?(?:0|[1-9][0-9]*)"),
+            Language::expression("0|-?[1-9][0-9]*"),
         ),
         schema(
             json!({"type": "number", "minimum": 0.5, "maximum": 1.5}),

@@ -1,7 +1,6 @@
 //! Vocabularies that lack tokens for some bytes.
 
-use super::common::Bench;
-use llgtrt::config::GrammarConfig;
+use super::common::{Bench, by_the_letter};
 use llgtrt::grammar::GrammarSpec;
 use llgtrt::vocab::{Vocab, VocabOptions};
 use serde_json::{Map, Value, json};
@@ -23,7 +22,7 @@ fn ascii() -> Arc<Vocab> {
 }
 
 fn bench() -> Bench {
-    Bench::of(ascii(), &GrammarConfig { compile_seconds: 600.0, ..GrammarConfig::default() }, 1)
+    Bench::of(ascii(), &by_the_letter(), 1)
 }
 
 #[test]

@@ -3,6 +3,7 @@
 mod common;
 mod compiler;
 mod conformance;
+mod defaults;
 mod differential;
 mod drawn;
 mod forced;

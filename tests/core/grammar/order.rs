@@ -1,11 +1,11 @@
 //! Keys in any order (`grammar.key_order`).
 
-use super::common::{Bench, Dice, Row, data};
+use super::common::{Bench, Dice, Row, by_the_letter, data};
 use llgtrt::config::{GrammarConfig, KeyOrder};
 use serde_json::{Map, Value, json};
 
 fn bench() -> Bench {
-    Bench::with(&GrammarConfig { key_order: KeyOrder::Any, compile_seconds: 600.0, ..Default::default() })
+    Bench::with(&GrammarConfig { key_order: KeyOrder::Any, ..by_the_letter() })
 }
 
 fn check(rows: &[Row]) {

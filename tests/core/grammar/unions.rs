@@ -1,6 +1,6 @@
 //! Unions that are too much as a whole, of which a part is used.
 
-use super::common::Bench;
+use super::common::{Bench, by_the_letter};
 use jsonschema::Draft;
 use llgtrt::config::GrammarConfig;
 use serde_json::{Value, json};
@@ -18,7 +18,7 @@ fn large() -> Value {
 
 /// Time enough on any machine: work is bounded besides.
 fn patient() -> GrammarConfig {
-    GrammarConfig { compile_seconds: 60.0, ..GrammarConfig::default() }
+    GrammarConfig { compile_seconds: 60.0, ..by_the_letter() }
 }
 
 #[test]

@@ -8,6 +8,7 @@ use super::expr::{Expr, Known, Terminal};
 use super::numeral;
 use super::pattern;
 use super::rules::{Conditions, Line, Symbol};
+use crate::config::Whitespace;
 use ahash::AHashMap;
 use llguidance::api::{ParserLimits, SkipSpec};
 use llguidance::derivre::{ExprRef, RegexAst, RegexBuilder};
@@ -41,9 +42,12 @@ impl Parts {
 pub(super) fn assemble(
     (rules, conditions): (&[Vec<Line>], &Conditions),
     terminals: &[Expr],
+    whitespace: Whitespace,
 ) -> Result<Parts, String> {
-    static COMMON: LazyLock<Result<Common, String>> = LazyLock::new(Common::new);
-    let Common { lexer, class, regexes } = COMMON.as_ref()?;
+    static NATURAL: LazyLock<Result<Common, String>> = LazyLock::new(|| Common::new(Whitespace::Natural));
+    static COMPACT: LazyLock<Result<Common, String>> = LazyLock::new(|| Common::new(Whitespace::Compact));
+    let common = if whitespace == Whitespace::Compact { &COMPACT } else { &NATURAL };
+    let Common { lexer, class, regexes } = common.as_ref()?;
     let mut assembly = Assembly {
         grammar: Grammar::new(None),
         lexer: lexer.clone(),
@@ -83,15 +87,18 @@ struct Common {
 }
 
 impl Common {
-    fn new() -> Result<Self, String> {
+    fn new(whitespace: Whitespace) -> Result<Self, String> {
         let mut lexer = LexerSpec::new().map_err(|e| e.to_string())?;
         lexer.regex_builder.unicode(true);
         lexer.regex_builder.utf8(true);
-        let class = lexer
-            .setup_lexeme_class_with_skip(SkipSpec::once(RegexAst::Regex(WHITESPACE.to_owned())))
-            .map_err(|e| e.to_string())?;
+        lexer.allow_initial_skip = whitespace == Whitespace::Natural;
+        let skip = match whitespace {
+            Whitespace::Natural => RegexAst::Regex(WHITESPACE.to_owned()),
+            Whitespace::Compact => RegexAst::NoMatch,
+        };
+        let class = lexer.setup_lexeme_class_with_skip(SkipSpec::once(skip)).map_err(|e| e.to_string())?;
         let mut regexes = AHashMap::new();
-        for rx in [&pattern::any(), numeral::NUMBER, numeral::WHOLE] {
+        for rx in [&pattern::any(), &pattern::plain(), numeral::NUMBER, numeral::WHOLE] {
             regexes.insert(rx.to_owned(), regex(&mut lexer.regex_builder, rx)?);
         }
         Ok(Common { lexer, class, regexes })

@@ -26,6 +26,7 @@ mod read;
 mod read_parts;
 mod rules;
 mod set;
+mod shape;
 mod strings;
 mod syntax;
 mod write;
@@ -45,9 +46,9 @@ use read::Reader;
 use serde_json::Value;
 use write::{Writer, Written};
 
-/// Between two tokens of JSON: nothing, one space, or a line break with indentation. It is bounded, since a model can
+/// Before a token of JSON there may be this, once: a space, or a line break with indentation. It is bounded, since a model can
 /// write white space without end.
-const WHITESPACE: &str = "\\n {0,40}| ";
+const WHITESPACE: &str = r"\r?\n(?: {0,40}|\t{0,10})| ";
 /// Deepest nesting of the JSON text.
 const MAX_DEPTH: usize = 100;
 /// Deepest nesting of rules in Lark: llguidance takes 3 KB of stack for each, a quarter of what a compiling thread has.
@@ -80,7 +81,7 @@ impl<'a> Together<'a> {
                 Err(format!("its grammar has rules in rules {depth} deep, more than {MAX_RULES}: {why}"))
             }
         };
-        let (lark, divisors) = prepare(schema, config, (self.budget, self.library), &read)?;
+        let (lark, divisors) = prepare(schema, config, (self.budget, self.library, false), &read)?;
         self.divisors += divisors;
         if self.divisors > write::MAX_DIVISORS {
             let most = write::MAX_DIVISORS;
@@ -114,7 +115,8 @@ pub(super) fn parse(source: &str, config: &GrammarConfig) -> Result<Value> {
     serde_json::from_str(source).map_err(|e| refuse("", "schema", format!("is not JSON: {e}")))
 }
 
-/// What `finish` makes of the grammar of a schema; its errors say that the grammar is too large. What is too much as a whole is
+/// What `finish` makes of the grammar of a schema; its errors say that the grammar is too large. `filters`: what no grammar can
+/// say is left to a filter beside it ([`Written::shape`]). What is too much as a whole is
 /// tried again with less of each `oneOf`, where there is one and the configuration allows that.
 ///
 /// # Errors
@@ -122,7 +124,7 @@ pub(super) fn parse(source: &str, config: &GrammarConfig) -> Result<Value> {
 pub(super) fn prepare<T>(
     schema: &Value,
     config: &GrammarConfig,
-    (budget, library): (&Budget, &Library),
+    (budget, library, filters): (&Budget, &Library, bool),
     finish: &dyn Fn(&Written) -> std::result::Result<T, String>,
 ) -> Result<T> {
     match schema {
@@ -140,6 +142,7 @@ pub(super) fn prepare<T>(
     let finished = |written: Written| finish(&written).map_err(|why| refuse("", "schema", why));
     let notes = budget.notes();
     let mut reader = Reader::new(&arena, config);
+    reader.filters = filters;
     let too_much = match write(&mut reader, notes) {
         Ok(written) => match finished(written) {
             Ok(done) => return Ok(done),
@@ -152,7 +155,7 @@ pub(super) fn prepare<T>(
         return Err(too_much);
     }
     let mut reader = Reader::new(&arena, config);
-    reader.coarse = true;
+    (reader.coarse, reader.filters) = (true, filters);
     write(&mut reader, notes).and_then(finished).map_err(|_| too_much)
 }
 
@@ -164,7 +167,7 @@ fn write(reader: &mut Reader<'_>, notes: usize) -> Result<Written> {
     if !writer.is_satisfiable() {
         return Err(explain::unsatisfiable(arena, config, notes));
     }
-    writer.finish()
+    writer.finish(root)
 }
 
 fn name(number: usize) -> String {

@@ -4,8 +4,8 @@ use super::decimal::Decimal;
 use super::expr::Expr;
 use super::number::{Cell, End};
 
-/// A whole number.
-pub(super) const WHOLE: &str = "-?(?:0|[1-9][0-9]*)";
+/// A whole number: 0 has no sign, since where items must differ it would pass for another number.
+pub(super) const WHOLE: &str = "0|-?[1-9][0-9]*";
 /// Any number. Exponents stay below 300: readers have 64-bit floats, which end at 10^308.
 pub(super) const NUMBER: &str = r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[12]?[0-9]{1,2})?";
 /// One without exponent: with one, its size could not be told from its digits.

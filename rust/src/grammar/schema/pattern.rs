@@ -214,8 +214,8 @@ fn whole(way: &[Piece], edges: &mut Edges) -> Result<Option<Hir>, Why> {
     edges.bounded(first, &rest).map(Some).ok_or(why.to_owned())
 }
 
-/// Characters that a JSON string spells with a backslash, each in one way only: a name that could be spelled in two ways
-/// would pass for two names.
+/// Characters that a JSON string spells with a backslash, each in one way only where texts are told apart: a name that could be
+/// spelled in two ways would pass for two names.
 fn spelled(c: char) -> Option<String> {
     let letter = match c {
         '"' | '\\' => c,
@@ -230,12 +230,24 @@ fn spelled(c: char) -> Option<String> {
     Some(format!("\\{letter}"))
 }
 
-/// A character of a JSON string.
-pub(super) const CHARACTER: &str = r#"(?:[^"\\\x00-\x1f\x7f]|\\["\\bfnrt]|\\u00(?:0[0-7be-f]|1[0-9a-f]|7f))"#;
+/// A character of a JSON string, in any spelling (RFC 8259): as it is, by a letter, by its number, or by the two numbers of a
+/// surrogate pair.
+pub(super) const CHARACTER: &str = concat!(
+    r#"(?:[^"\\\x00-\x1f]|\\["\\/bfnrt]|\\u(?:[0-9a-ceA-CEfF][0-9a-fA-F]{3}|[dD][0-7][0-9a-fA-F]{2}"#,
+    r"|[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}))"
+);
+/// A character of a JSON string, in one spelling. Control characters without a letter are left out: `\u00` could only go on to
+/// them, and a model that begins so mostly means another character.
+pub(super) const PLAIN: &str = r#"(?:[^"\\\x00-\x1f\x7f]|\\["\\bfnrt])"#;
 
-/// The expression for the JSON texts of all strings.
+/// The expression for the JSON texts of all strings, in any spelling.
 pub(super) fn any() -> String {
     format!("\"{CHARACTER}*\"")
+}
+
+/// The expression for the JSON texts of all strings, each in one spelling.
+pub(super) fn plain() -> String {
+    format!("\"{PLAIN}*\"")
 }
 
 /// The JSON text of a string.
@@ -281,7 +293,13 @@ fn quoted_class(class: &ClassUnicode) -> Hir {
     plain.difference(&special);
     rest.intersect(&special);
     let rest = rest.ranges().iter().flat_map(|r| r.start()..=r.end());
-    let spelled: Vec<String> = rest.filter_map(spelled).collect();
+    let mut spelled: Vec<String> = rest.filter_map(spelled).collect();
+    let mut escaped = ClassUnicode::new([range('é', 'é')]);
+    escaped.intersect(&plain);
+    if !escaped.ranges().is_empty() {
+        // As in `PLAIN`, where characters are many: a model that escapes them escapes such.
+        spelled.retain(|text| !text.starts_with("\\u"));
+    }
     // Expressions are read again by the lexer: one with a branch for each control character takes it five times as long.
     let escapes = ["\\", "\\u000", "\\u001", "\\u007"].into_iter().filter_map(|begin| {
         let last = spelled.iter().filter_map(|text| text.strip_prefix(begin)?.parse().ok());
@@ -294,7 +312,7 @@ fn quoted_class(class: &ClassUnicode) -> Hir {
 
 #[cfg(test)]
 mod tests {
-    use super::{quote, search};
+    use super::{CHARACTER, any, quote, search};
 
     #[test]
     fn what_cannot_be_said_is_refused() {
@@ -335,16 +353,48 @@ mod tests {
 
     #[test]
     fn each_character_has_one_spelling() {
+        let control = quote("[\\x00-\\x07]").unwrap();
+        assert!(llguidance::derivre::Regex::new(&control).unwrap().is_match(r#""\u0001""#));
+        let many = quote("[^a]").unwrap();
+        let mut many = llguidance::derivre::Regex::new(&many).unwrap();
+        assert!(many.is_match(r#""é""#) && many.is_match(r#""\t""#) && !many.is_match(r#""\u0001""#));
         let rx = quote("[\\x00-\\x22]b\\n").unwrap();
         let mut rx = llguidance::derivre::Regex::new(&rx).unwrap();
         for (text, yes) in [
             (r#""\u0001b\n""#, true),
+            (r#""\tb\n""#, true),
             (r#""\"b\n""#, true),
             (r#""!b\n""#, true),
             (r#""\u000ab\n""#, false),
             (r#"""b\n""#, false),
         ] {
             assert_eq!(rx.is_match(text), yes, "{text}");
+        }
+    }
+
+    #[test]
+    fn any_string_has_every_spelling() {
+        let mut any = llguidance::derivre::Regex::new(&any()).unwrap();
+        let mut one = llguidance::derivre::Regex::new(&format!("\"{CHARACTER}\"")).unwrap();
+        for text in [
+            "a",
+            "é",
+            "\u{7f}",
+            r"\/",
+            r"\n",
+            r"\u00e9",
+            r"\uD7FF",
+            r"\ue000",
+            r"\ufffF",
+            r"\ud83d\ude00",
+            "😀",
+        ] {
+            let text = format!("\"{text}\"");
+            assert!(any.is_match(&text) && one.is_match(&text), "{text}");
+            assert_eq!(serde_json::from_str::<String>(&text).unwrap().chars().count(), 1, "{text}");
+        }
+        for text in [r"\u00g9", r"\ud83d", r"\ude00", r"\ud83d\u0041", r"\x", "\u{1}", "\""] {
+            assert!(!any.is_match(&format!("\"{text}\"")), "{text}");
         }
     }
 }

@@ -28,6 +28,8 @@ pub(super) struct Reader<'a> {
     /// Whether branches of `oneOf` that overlap are told apart by little, and whether there are any.
     pub(super) coarse: bool,
     pub(super) overlaps: bool,
+    /// Whether a filter beside the grammar tells items apart.
+    pub(super) filters: bool,
     /// A keyword that is left out, to find out what is at fault.
     pub(super) without: Option<(Id, &'a str)>,
     /// The values of schemas and terms, and whether they are all of them (see `is_exact`).
@@ -57,6 +59,7 @@ impl<'a> Reader<'a> {
             sets: Sets::new(),
             coarse: false,
             overlaps: false,
+            filters: false,
             without: None,
             known: AHashMap::new(),
             terms: AHashMap::new(),

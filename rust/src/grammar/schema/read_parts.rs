@@ -9,7 +9,7 @@ use super::number::{self, Cell, Kind};
 use super::read::{Keywords, Reader};
 use super::refuse;
 use super::set::{Counted, Item, Key, Scope, Set, SetId};
-use crate::config::{Formats, UnknownFormat};
+use crate::config::{Formats, UndeclaredKeys, UnknownFormat};
 use crate::error::Result;
 use serde_json::Value;
 use std::rc::Rc;
@@ -177,12 +177,15 @@ impl Reader<'_> {
             }
             "properties" => {
                 let list = self.arena.inside(at.0, keyword).iter();
-                let parts: Vec<F> = list
+                let mut parts: Vec<F> = list
                     .map(|(name, part)| {
                         let term = self.schema(*part, at.1);
                         self.sets.keys.atom(Key::If(Rc::from(*name), term))
                     })
                     .collect();
+                if self.closes() {
+                    parts.push(self.sets.keys.atom(Key::Declared));
+                }
                 self.sets.keys.all(parts)
             }
             "patternProperties" => self.patterns(at)?,
@@ -240,11 +243,16 @@ impl Reader<'_> {
         let Some(part) = self.arena.one(id, keyword) else { return Ok(TRUE) };
         let term = self.schema(part, scope);
         if term == TRUE {
-            return Ok(TRUE);
+            return Ok(if self.closes() { self.sets.keys.atom(Key::Open) } else { TRUE });
         }
         let described = self.described(id)?;
         let names = self.sets.strings.not(described);
         Ok(self.sets.keys.atom(Key::Every(names, term)))
+    }
+
+    /// Whether objects with `properties` have no other keys, as far as the schema says nothing of those.
+    pub(super) fn closes(&self) -> bool {
+        self.config.undeclared_keys == UndeclaredKeys::Never && self.config.narrow
     }
 
     fn names(&mut self, (id, scope): At) -> Result<F> {

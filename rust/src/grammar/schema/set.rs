@@ -51,6 +51,10 @@ pub(super) enum Key {
     Least(u32, Counted),
     /// So many keys at most.
     Most(u32),
+    /// Holds of every object: the schema names keys (`properties`), so that others are left out.
+    Declared,
+    /// Holds of every object: the schema allows other keys by name.
+    Open,
 }
 
 /// What an item of an array may have to be; places count from here.
@@ -296,6 +300,7 @@ impl Sets {
                 Key::Some(names, t) => Some(Key::Every(*names, self.not_term(*t))),
                 Key::Least(n, _) => n.checked_sub(1).map(Key::Most),
                 Key::Most(n) => Some(Key::Least(n.saturating_add(1), Counted::None)),
+                Key::Declared | Key::Open => None,
             };
             let not = not.map_or(FALSE, |not| self.keys.atom(not));
             by.insert(key, not);

@@ -16,8 +16,11 @@ use super::read::Reader;
 use super::refuse;
 use super::rules::{self, Conditions, Line, Rule, Symbol};
 use super::set::{Leaf, Set, SetId, Term};
+use super::shape;
 use super::strings::{Piece, length};
+use crate::config::Whitespace;
 use crate::error::Result;
+use crate::grammar::unique::Shape;
 use ahash::AHashMap;
 use std::fmt::Write as _;
 use std::rc::Rc;
@@ -52,6 +55,8 @@ pub(super) struct Writer<'r, 'a> {
     pub(super) at: Id,
     /// The sum of all divisors.
     pub(super) divisors: f64,
+    /// Whether the filter has to tell items apart.
+    pub(super) filtered: bool,
 }
 
 impl<'r, 'a> Writer<'r, 'a> {
@@ -69,6 +74,7 @@ impl<'r, 'a> Writer<'r, 'a> {
             line: Vec::new(),
             at: ROOT,
             divisors: 0.0,
+            filtered: false,
         }
     }
 
@@ -128,7 +134,7 @@ impl<'r, 'a> Writer<'r, 'a> {
         texts.extend(constants.iter().filter(|(is, _)| *is).map(|(_, text)| Expr::Text((*text).to_owned())));
         let mut lines = self.numbers(set, &mut texts)?;
         if !self.no_string(set.strings)? {
-            texts.push(Expr::Of(self.strings(set.strings)?));
+            texts.push(self.string_values(set.strings)?);
         }
         if !texts.is_empty() {
             lines.insert(0, vec![Symbol::Terminal(self.terminal(Expr::Any(texts)))]);
@@ -166,7 +172,24 @@ impl<'r, 'a> Writer<'r, 'a> {
         self.terminals.len() - 1
     }
 
-    /// The terminal for the JSON texts of strings.
+    /// Strings as values: those of any kind, or only bounded in length, in any spelling. Elsewhere one that is spelled otherwise
+    /// would pass for one that is not in the set.
+    fn string_values(&mut self, strings: F) -> Result<Expr> {
+        let free = |text: String| Ok(Expr::Regex(llguidance::regex_to_lark(&text, "")));
+        match self.reader.sets.strings.logic.node(strings).clone() {
+            Node::All(parts) if parts.is_empty() => free(pattern::any()),
+            Node::Atom(Piece::Length(intervals)) => {
+                free(format!("\"{}\"", length(pattern::CHARACTER, &intervals)))
+            }
+            Node::Any(parts) => {
+                let parts = parts.iter().map(|part| self.string_values(*part)).collect::<Result<_>>()?;
+                Ok(Expr::Any(parts))
+            }
+            _ => Ok(Expr::Of(self.strings(strings)?)),
+        }
+    }
+
+    /// The terminal for the JSON texts of strings, each in one spelling.
     pub(super) fn strings(&mut self, strings: F) -> Result<Terminal> {
         if let Some(known) = self.texts.get(&strings) {
             return Ok(*known);
@@ -179,7 +202,7 @@ impl<'r, 'a> Writer<'r, 'a> {
 
     fn string_expression(&mut self, strings: F) -> Result<Expr> {
         let regex = |text: String| Expr::Regex(llguidance::regex_to_lark(&text, ""));
-        let any = Expr::Regex(pattern::any());
+        let any = Expr::Regex(pattern::plain());
         Ok(match self.reader.sets.strings.logic.node(strings).clone() {
             // What one must not be is a string all the same.
             Node::Any(parts) => {
@@ -204,7 +227,7 @@ impl<'r, 'a> Writer<'r, 'a> {
                 Err(why) => return self.refuse("pattern", why),
             },
             Node::Atom(Piece::Length(intervals)) => {
-                regex(format!("\"{}\"", length(pattern::CHARACTER, &intervals)))
+                regex(format!("\"{}\"", length(pattern::PLAIN, &intervals)))
             }
             Node::Atom(Piece::Part(_, within, false)) => {
                 self.formats_left_out()?;
@@ -283,9 +306,11 @@ impl<'r, 'a> Writer<'r, 'a> {
         }
         let within = Box::new(numeral::terminal(cell, style));
         let terminal = self.terminal(Expr::Multiples(within, cell.by.clone()));
+        let is_natural = self.reader.config.whitespace == Whitespace::Natural;
+        let whitespace = if is_natural { WHITESPACE } else { "" };
         let lark = match style {
-            Style::Whole => multiple::in_lark(cell, "integer", WHITESPACE),
-            Style::Any => multiple::in_lark(cell, "number", WHITESPACE),
+            Style::Whole => multiple::in_lark(cell, "integer", whitespace),
+            Style::Any => multiple::in_lark(cell, "number", whitespace),
             Style::Fraction => None,
         };
         self.multiples.insert(terminal, lark);
@@ -296,13 +321,15 @@ impl<'r, 'a> Writer<'r, 'a> {
     ///
     /// # Errors
     /// Where nothing satisfies it.
-    pub(super) fn finish(mut self) -> Result<Written> {
+    pub(super) fn finish(mut self, root: Term) -> Result<Written> {
+        let shape = if self.filtered { Some(shape::of(self.reader, root)?) } else { None };
         rules::prune(&mut self.rules, &mut self.conditions);
         if self.rules[0].is_empty() {
             return self.refuse("schema", "nothing satisfies it");
         }
+        let whitespace = self.reader.config.whitespace;
         let Writer { rules, conditions, terminals, multiples, divisors, .. } = self;
-        Ok(Written { rules, conditions, terminals, multiples, divisors })
+        Ok(Written { rules, conditions, terminals, multiples, divisors, whitespace, shape })
     }
 
     /// Whether the first rule derives a text.
@@ -320,6 +347,9 @@ pub(in crate::grammar) struct Written {
     multiples: AHashMap<Terminal, Option<String>>,
     /// The sum of all divisors.
     pub(super) divisors: f64,
+    whitespace: Whitespace,
+    /// Where items must differ that the grammar lets be equal.
+    pub(in crate::grammar) shape: Option<Shape>,
 }
 
 impl Written {
@@ -330,7 +360,13 @@ impl Written {
 
     /// In Lark; None where that cannot say it.
     pub(in crate::grammar) fn lark(&self) -> Option<String> {
-        let mut out = format!("%llguidance {{\"ignore_once\": true}}\n%ignore /{WHITESPACE}/\nstart: r0\n");
+        let mut out = match self.whitespace {
+            Whitespace::Natural => format!(
+                "%llguidance {{\"ignore_once\": true, \"allow_initial_skip\": true}}\n%ignore /{WHITESPACE}/\n"
+            ),
+            Whitespace::Compact => String::new(),
+        };
+        out.push_str("start: r0\n");
         out.push_str(&rules::print(&self.rules, &self.conditions));
         for (i, expression) in self.terminals.iter().enumerate() {
             let _ = match self.multiples.get(&i) {
@@ -346,6 +382,6 @@ impl Written {
     /// # Errors
     /// What llguidance refuses.
     pub(in crate::grammar) fn parts(&self) -> Result<Parts, String> {
-        assemble((&self.rules, &self.conditions), &self.terminals)
+        assemble((&self.rules, &self.conditions), &self.terminals, self.whitespace)
     }
 }

@@ -102,7 +102,7 @@ impl Writer<'_, '_> {
     pub(super) fn free_steps(&mut self, others: F, f: F) -> Result<Vec<Free>> {
         let atoms = self.reader.sets.keys.atoms(f);
         self.reader.arena.budget.spend(1 + atoms.len())?;
-        let mut steps = vec![(others, TRUE, f)];
+        let mut steps = if others == FALSE { Vec::new() } else { vec![(others, TRUE, f)] };
         for atom in atoms {
             let mut next = Vec::new();
             for (names, value, f) in steps {

@@ -16,6 +16,10 @@ const MAX_OPTIONAL: usize = 450;
 /// Most copies of an object for alternatives that restrict several keys: beyond, they share one walk.
 const MAX_COPIES: usize = 20;
 
+/// Why objects have no keys that their schema does not name.
+const UNDECLARED: &str =
+    "keys that are not declared are left out: say additionalProperties, or set grammar.undeclared_keys";
+
 /// A key that is known by its name, and what holds of it alone.
 #[derive(Debug)]
 pub(super) struct Known {
@@ -27,7 +31,7 @@ pub(super) struct Known {
 /// One object.
 pub(super) struct Plan {
     pub(super) keys: Vec<Known>,
-    /// The other keys.
+    /// The names of other keys; FALSE where there are none.
     pub(super) others: F,
     states: AHashMap<(usize, F, bool), Rule>,
     free: AHashMap<(F, bool), Rule>,
@@ -135,9 +139,28 @@ impl Writer<'_, '_> {
             known.values.push(*t);
         }
         self.reader.arena.budget.spend(keys.len())?;
-        let names = self.reader.sets.strings.texts(keys.iter().map(|k| k.name.to_string()));
-        let others = self.reader.sets.strings.not(names);
+        let others = if self.is_closed(&atoms, keys.len())? {
+            FALSE
+        } else {
+            let names = self.reader.sets.strings.texts(keys.iter().map(|k| k.name.to_string()));
+            self.reader.sets.strings.not(names)
+        };
         Ok(Plan { keys, others, states: AHashMap::new(), free: AHashMap::new(), optional: AHashSet::new() })
+    }
+
+    /// Whether there are no keys but so many known ones: the schema names some and says nothing of others.
+    fn is_closed(&mut self, atoms: &[Key], known: usize) -> Result<bool> {
+        let speaks = |key: &Key| match key {
+            Key::Open | Key::Every(..) | Key::Some(..) => true,
+            Key::Least(n, _) => *n as usize > known,
+            _ => false,
+        };
+        let is_closed = atoms.contains(&Key::Declared) && !atoms.iter().any(speaks);
+        if is_closed {
+            let pointer = self.reader.arena[self.at].pointer.clone();
+            self.reader.narrow(&pointer, "additionalProperties", UNDECLARED)?;
+        }
+        Ok(is_closed)
     }
 
     /// The formula without what holds of one key alone.

@@ -1,11 +1,11 @@
-//! Writes objects whose keys come in any order (`grammar.key_order`).
+//! Writes objects whose keys come in any order, or of which those do that are not required (`grammar.key_order`).
 //!
 //! A rule for each state of the formula, whose parameter has a bit for each known key that has been there. What remains of the
 //! formula speaks of keys only that have not been there, so that a state is alive where it would be at the beginning of an
 //! object: that is seen from the walk in the order of the schema, which it needs. Where keys are counted, all states are alive
 //! if the first is, since nothing else depends on what has been there.
 
-use super::logic::{F, Node};
+use super::logic::{F, FALSE, Node};
 use super::rules::{BITS, Line, Rule, Symbol, and, is_clear};
 use super::set::Key;
 use super::write::{Writer, literal};
@@ -24,6 +24,8 @@ struct AnyOrder<'p> {
     /// By place, required keys first.
     bits: Vec<BitIdx>,
     required: BitIdx,
+    /// Required keys come in their order.
+    in_order: bool,
     /// What is left, and whether something stands before.
     states: AHashMap<(F, bool), Rule>,
     line: Vec<(F, bool, Rule)>,
@@ -42,7 +44,12 @@ impl AnyOrder<'_> {
 impl Writer<'_, '_> {
     /// The rule, closing brace included, for the keys in any order; None where they come in the order of the schema.
     pub(super) fn any_order(&mut self, plan: &mut Plan, f: F) -> Result<Option<Rule>> {
-        if self.reader.config.key_order == KeyOrder::Schema || plan.keys.is_empty() {
+        let by_schema = match self.reader.config.key_order {
+            KeyOrder::Schema => true,
+            KeyOrder::Required => plan.others == FALSE && plan.keys.iter().all(|key| key.required),
+            KeyOrder::Any => false,
+        };
+        if by_schema || plan.keys.is_empty() {
             return Ok(None);
         }
         let why = if plan.keys.len() > BITS {
@@ -73,7 +80,9 @@ impl Writer<'_, '_> {
         let (required, optional): (Vec<_>, Vec<_>) = (0..bits.len()).partition(|at| plan.keys[*at].required);
         (0..).zip(required.iter().chain(&optional)).for_each(|(bit, at)| bits[*at] = bit);
         let required = required.len() as BitIdx;
-        let mut object = AnyOrder { plan, bits, required, states: AHashMap::new(), line: Vec::new() };
+        let in_order = self.reader.config.key_order == KeyOrder::Required;
+        let mut object =
+            AnyOrder { plan, bits, required, in_order, states: AHashMap::new(), line: Vec::new() };
         let start = self.unordered_state(&mut object, f, false);
         while let Some((f, comma, rule)) = object.line.pop() {
             if object.states.len() > MAX_STATES {
@@ -116,7 +125,12 @@ impl Writer<'_, '_> {
                 let next = Symbol::Past(self.unordered_state(object, rest, true), bit);
                 let pair = self.known_pair(&object.plan.keys[at], value);
                 let line = comma.then(|| literal(",")).into_iter().chain(pair).chain([next]);
-                let condition = if is_required { ParamCond::True } else { room.clone() };
+                let condition = match is_required {
+                    // Bits of required keys are their places: as many have been there as come before.
+                    true if object.in_order => object.required(bit),
+                    true => ParamCond::True,
+                    false => room.clone(),
+                };
                 lines.push((line.collect(), and(is_clear(bit), condition)));
             }
         }

@@ -22,10 +22,78 @@ use std::rc::Rc;
 const MAX_VALUES: usize = 6;
 /// How the strings of a key tell objects apart.
 const OF_OBJECTS: (u8, u8) = strings::KINDS[1];
+/// How deep objects in objects are looked into to count them.
+const COUNT_DEPTH: usize = 3;
 /// Fewer kinds of a key's values do not tell objects apart.
 const MIN_KINDS: usize = 6;
 
 impl Writer<'_, '_> {
+    /// The formula without what the filter enforces: that items differ whose values cannot be listed.
+    pub(super) fn left_to_the_filter(&mut self, f: F) -> Result<F> {
+        let is_unique = |item: &Item| matches!(item, Item::Unique(used) if used.is_empty());
+        if !self.reader.sets.items.atoms(f).iter().any(is_unique) {
+            return Ok(f);
+        }
+        let (least, .., rest) = self.bounds(f);
+        let parts = self.item_parts(rest);
+        let every = |part: &F| match self.reader.sets.items.node(*part) {
+            Node::Atom(Item::From(0, t)) => Some(*t),
+            _ => None,
+        };
+        let values: Vec<Term> = parts.iter().filter_map(every).collect();
+        let value = self.reader.sets.terms.all(values.iter().copied());
+        // Nothing else is asked of the items.
+        if values.len() + 1 == parts.len() && self.listed(value)?.is_some() {
+            return Ok(f);
+        }
+        self.filtered = true;
+        let any = AHashMap::from([(Item::Unique(Rc::default()), TRUE)]);
+        let rest = self.reader.sets.items.replace(f, &any);
+        match self.count_of(value, COUNT_DEPTH)? {
+            Some(count) if u64::from(least) > count => Ok(FALSE),
+            Some(count) => {
+                let most = self.reader.sets.items.atom(Item::Shorter(count.min(u32::MAX.into()) as u32));
+                Ok(self.reader.sets.items.all([rest, most]))
+            }
+            None => Ok(rest),
+        }
+    }
+
+    /// How many values a term has at most; None where that is not seen at a glance.
+    fn count_of(&mut self, term: Term, depth: usize) -> Result<Option<u64>> {
+        if let Some(list) = self.listed(term)? {
+            return Ok(Some(list.len() as u64));
+        }
+        let set = self.reader.set_of(term)?;
+        let set = self.reader.sets.get(set);
+        let plain = self.reader.sets.add(Set { objects: FALSE, ..Set::clone(&set) });
+        let plain = self.reader.sets.term(plain);
+        let Some(plain) = self.listed(plain)?.filter(|_| depth > 0) else { return Ok(None) };
+        let mut values: AHashMap<Rc<str>, (Vec<Term>, bool)> = AHashMap::new();
+        let mut is_closed = false;
+        for part in self.parts(set.objects).iter() {
+            match self.reader.sets.keys.node(*part).clone() {
+                Node::Atom(Key::If(name, t)) => values.entry(name).or_default().0.push(t),
+                Node::Atom(Key::Has(name, t)) => {
+                    let (terms, required) = values.entry(name).or_default();
+                    terms.push(t);
+                    *required = true;
+                }
+                Node::Atom(Key::Every(_, FALSE)) => is_closed = true,
+                Node::Atom(Key::Declared) => {}
+                _ => return Ok(None),
+            }
+        }
+        let mut count = 1u64;
+        for (terms, required) in values.into_values() {
+            let value = self.reader.sets.terms.all(terms);
+            let Some(of_key) = self.count_of(value, depth - 1)? else { return Ok(None) };
+            // One that is not required may be missing, too.
+            count = count.saturating_mul(of_key + u64::from(!required));
+        }
+        Ok(is_closed.then_some(plain.len() as u64 + count))
+    }
+
     /// Items of which no two may be equal, value by value.
     pub(super) fn each_value(&mut self, steps: Vec<Step>) -> Result<Vec<Step>> {
         let mut all = Vec::new();

@@ -1,0 +1,151 @@
+//! Where a filter beside the grammar has to tell items apart.
+
+use super::logic::{FALSE, Node, TRUE};
+use super::read::Reader;
+use super::set::{Item, Key, Set, Term};
+use super::strings::Piece;
+use crate::error::Result;
+use crate::grammar::unique::{Inside, Place, Scarce, Shape};
+use ahash::AHashMap;
+use std::collections::{BTreeSet, HashMap};
+
+/// Most places: beyond them a schema is refused.
+const MAX_PLACES: usize = 5_000;
+
+/// Terms of which one describes the values of a place.
+type Terms = BTreeSet<Term>;
+
+/// The shape of the values of a term.
+///
+/// Where a place may have several kinds of values, items differ if one of the kinds asks for it: then less is allowed, never more.
+///
+/// # Errors
+/// Where there are too many places, or the budget is spent.
+pub(super) fn of(reader: &mut Reader<'_>, root: Term) -> Result<Shape> {
+    let mut shaper = Shaper { reader, known: AHashMap::new(), line: Vec::new() };
+    shaper.place(BTreeSet::from([root]));
+    let mut places = Vec::new();
+    // In the order of their numbers: more are found on the way.
+    while let Some(terms) = shaper.line.get(places.len()).cloned() {
+        if places.len() == MAX_PLACES {
+            let why = "too many places where items must differ: make the schema simpler";
+            return Err(super::refuse("", "uniqueItems", why));
+        }
+        places.push(shaper.inside(&terms)?);
+    }
+    Ok(Shape { places })
+}
+
+struct Shaper<'r, 'a> {
+    reader: &'r mut Reader<'a>,
+    known: AHashMap<Terms, Place>,
+    line: Vec<Terms>,
+}
+
+impl Shaper<'_, '_> {
+    /// The place of such values; None where they may be anything.
+    fn place(&mut self, terms: Terms) -> Option<Place> {
+        if terms.iter().all(|term| *term == TRUE || *term == FALSE) {
+            return None;
+        }
+        let next = self.line.len();
+        let place = *self.known.entry(terms.clone()).or_insert(next);
+        if place == next {
+            self.line.push(terms);
+        }
+        Some(place)
+    }
+
+    fn inside(&mut self, terms: &Terms) -> Result<Inside> {
+        let (mut items, mut keys) = (Vec::new(), Vec::new());
+        for term in terms {
+            self.reader.arena.budget.spend(1)?;
+            let set = self.reader.set_of(*term)?;
+            let set = self.reader.sets.get(set);
+            items.extend(self.reader.sets.items.atoms(set.arrays));
+            keys.extend(self.reader.sets.keys.atoms(set.objects));
+        }
+        let mut inside = Inside::default();
+        let last = items.iter().filter_map(place_of).max().unwrap_or(0);
+        for at in 0..=last {
+            let terms = items.iter().filter_map(|item| at_place(item, at)).collect();
+            inside.items.push(self.place(terms));
+        }
+        let every: Terms = items.iter().filter_map(from_any).collect();
+        inside.rest = self.place(every.clone());
+        if items.iter().any(|item| matches!(item, Item::Unique(_))) {
+            let all = items.iter().filter_map(term_of).chain(every).collect();
+            inside.unique = Some(self.scarce(&all)?);
+        }
+        let others: Terms = keys.iter().filter_map(of_others).collect();
+        inside.others = self.place(others.clone());
+        let mut named: HashMap<String, Terms> = HashMap::new();
+        for key in &keys {
+            if let Key::If(name, term) | Key::Has(name, term) = key {
+                named.entry(name.to_string()).or_insert_with(|| others.clone()).insert(*term);
+            }
+        }
+        inside.keys = named.into_iter().map(|(name, terms)| (name, self.place(terms))).collect();
+        Ok(inside)
+    }
+
+    /// Whether the values of these terms may run out.
+    fn scarce(&mut self, terms: &Terms) -> Result<Scarce> {
+        for term in terms {
+            let set = self.reader.set_of(*term)?;
+            let set = self.reader.sets.get(set);
+            if !self.is_endless(&set) {
+                return Ok(Scarce::Perhaps);
+            }
+        }
+        Ok(Scarce::No)
+    }
+
+    /// Whether strings and numbers of the set go on from every beginning, as far as that is seen at a glance.
+    fn is_endless(&self, set: &Set) -> bool {
+        let strings = match self.reader.sets.strings.logic.node(set.strings) {
+            Node::Atom(Piece::Length(intervals)) => intervals.iter().any(|(_, most)| most.is_none()),
+            _ => set.strings == TRUE || set.strings == FALSE,
+        };
+        let numbers = set.whole.iter().chain(&set.fraction);
+        strings && numbers.clone().all(|cell| cell.low.is_none() && cell.high.is_none())
+    }
+}
+
+/// The place that an atom speaks of.
+fn place_of(item: &Item) -> Option<u32> {
+    match item {
+        Item::If(at, _) | Item::Has(at, _) => Some(*at),
+        Item::From(at, _) | Item::Least(_, at, _) | Item::Most(_, at, _) => Some(*at),
+        _ => None,
+    }
+}
+
+fn term_of(item: &Item) -> Option<Term> {
+    match item {
+        Item::If(_, term) | Item::Has(_, term) => Some(*term),
+        _ => from_any(item),
+    }
+}
+
+/// Of an atom that speaks of all items from some place on.
+fn from_any(item: &Item) -> Option<Term> {
+    match item {
+        Item::From(_, term) | Item::Least(_, _, term) | Item::Most(_, _, term) => Some(*term),
+        _ => None,
+    }
+}
+
+fn at_place(item: &Item, at: u32) -> Option<Term> {
+    match item {
+        Item::If(own, term) | Item::Has(own, term) => (*own == at).then_some(*term),
+        _ => from_any(item).filter(|_| place_of(item).is_some_and(|own| own <= at)),
+    }
+}
+
+fn of_others(key: &Key) -> Option<Term> {
+    match key {
+        Key::Every(_, term) | Key::Some(_, term) => Some(*term),
+        _ => None,
+    }
+}

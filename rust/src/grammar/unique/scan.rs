@@ -1,0 +1,284 @@
+//! Reads a JSON text byte by byte, as far as items have to differ. That it is JSON is the matcher's affair.
+
+use super::{Place, Scarce, Shape};
+use serde_json::Value;
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+/// What came of some bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Taken {
+    /// They complete an item that has been there.
+    Again,
+    /// They go on with an item as one that has been there goes on.
+    Hot,
+    /// Neither.
+    Cold,
+}
+
+/// An array or object that is open.
+#[derive(Debug, Clone)]
+struct Open {
+    place: Option<Place>,
+    is_array: bool,
+    /// Items, or pairs, before this one.
+    count: usize,
+    /// Where the value that is being read begins, or the key; None behind it.
+    begin: Option<usize>,
+    /// The place of that value.
+    inner: Option<Place>,
+    /// Of an array whose items must differ: those that have been there, as written and as compared.
+    seen: Arc<Vec<Item>>,
+}
+
+/// An item that has been there: as written, and as compared.
+#[derive(Debug, Clone)]
+struct Item {
+    written: Vec<u8>,
+    compared: String,
+}
+
+impl Open {
+    /// Items that have been there and begin as the one that is being read, of the text so far: what is left of them.
+    fn alike<'a>(&'a self, text: &'a [u8]) -> impl Iterator<Item = &'a [u8]> {
+        let written = self.begin.and_then(|begin| text.get(begin..));
+        let rest = move |item: &'a Item| item.written.strip_prefix(written?);
+        self.seen.iter().filter_map(rest)
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Mode {
+    /// Before a value, or a bracket that closes.
+    Before,
+    /// In a string, behind a backslash (true) or not; of a key (true) or a value.
+    Text(bool, bool),
+    /// In a number or a word.
+    Plain,
+    /// Behind a value, or a key.
+    Behind,
+}
+
+/// A text so far.
+#[derive(Debug, Clone)]
+pub(super) struct Scan {
+    shape: Arc<Shape>,
+    mode: Mode,
+    open: Vec<Open>,
+    /// The text from where the outermost array begins whose items must differ, or from the last key.
+    text: Vec<u8>,
+    /// Whether the next string of an object is a key.
+    key: bool,
+}
+
+impl Scan {
+    pub(super) fn new(shape: Arc<Shape>) -> Self {
+        Scan { shape, mode: Mode::Before, open: Vec::new(), text: Vec::new(), key: false }
+    }
+
+    /// Whether any open array has items that must not come again.
+    pub(super) fn remembers(&self) -> bool {
+        self.open.iter().any(|open| !open.seen.is_empty())
+    }
+
+    pub(super) fn in_string(&self) -> bool {
+        matches!(self.mode, Mode::Text(..))
+    }
+
+    /// Whether values of the innermost item that must differ may run out.
+    pub(super) fn is_scarce(&self) -> bool {
+        let place = self.open.iter().rev().find(|open| !open.seen.is_empty()).and_then(|open| open.place);
+        place.is_some_and(|place| self.shape.places[place].unique == Some(Scarce::Perhaps))
+    }
+
+    /// Whether an item that has been there goes on with these bytes as the one that is being read does.
+    pub(super) fn goes_on(&self, bytes: &[u8]) -> bool {
+        self.open.iter().any(|open| open.alike(&self.text).any(|rest| rest.first() == bytes.first()))
+    }
+
+    /// Whether an item that has been there begins as the one that is being read.
+    fn is_hot(&self) -> bool {
+        self.open.iter().any(|open| open.alike(&self.text).next().is_some())
+    }
+
+    pub(super) fn feed(&mut self, bytes: &[u8]) -> Taken {
+        for byte in bytes {
+            if !self.byte(*byte) {
+                return Taken::Again;
+            }
+        }
+        if self.is_hot() { Taken::Hot } else { Taken::Cold }
+    }
+
+    /// False where an item is complete that has been there.
+    fn byte(&mut self, byte: u8) -> bool {
+        if self.mode == Mode::Plain && b",]} \n\r\t".contains(&byte) {
+            self.mode = Mode::Behind;
+            if !self.complete() {
+                return false;
+            }
+        }
+        match (self.mode, byte) {
+            (Mode::Text(true, of_key), _) => self.mode = Mode::Text(false, of_key),
+            (Mode::Text(false, of_key), b'\\') => self.mode = Mode::Text(true, of_key),
+            (Mode::Text(false, true), b'"') => {
+                self.mode = Mode::Behind;
+                self.text.push(byte);
+                self.named();
+                return true;
+            }
+            (Mode::Text(false, false), b'"') => {
+                self.mode = Mode::Behind;
+                self.text.push(byte);
+                return self.complete();
+            }
+            (Mode::Text(false, _) | Mode::Plain, _) => {}
+            (Mode::Before | Mode::Behind, b' ' | b'\n' | b'\r' | b'\t') => {
+                // White space before an item is not a part of it.
+                if self.mode == Mode::Before {
+                    self.text.push(byte);
+                    self.begin();
+                    return true;
+                }
+            }
+            (_, b'"') => self.mode = Mode::Text(false, self.key),
+            (_, b'[' | b'{') => {
+                self.text.push(byte);
+                self.enter(byte == b'[');
+                return true;
+            }
+            (_, b']' | b'}') => {
+                self.text.push(byte);
+                self.open.pop();
+                self.mode = Mode::Behind;
+                return self.complete();
+            }
+            (_, b',') => {
+                self.text.push(byte);
+                self.next();
+                return true;
+            }
+            (_, b':') => {
+                self.text.push(byte);
+                self.key = false;
+                self.mode = Mode::Before;
+                self.begin();
+                return true;
+            }
+            (Mode::Before | Mode::Behind, _) => self.mode = Mode::Plain,
+        }
+        self.text.push(byte);
+        true
+    }
+
+    /// A value begins here, unless white space comes.
+    fn begin(&mut self) {
+        if !self.open.iter().any(|open| self.is_unique(open)) {
+            self.text.clear();
+        }
+        let here = self.text.len();
+        if let Some(open) = self.open.last_mut() {
+            open.begin = Some(here);
+        }
+    }
+
+    fn is_unique(&self, open: &Open) -> bool {
+        open.is_array && open.place.is_some_and(|place| self.shape.places[place].unique.is_some())
+    }
+
+    /// The place of the value that begins here.
+    fn inner(&self) -> Option<Place> {
+        match self.open.last() {
+            Some(open) => open.inner,
+            None => (!self.shape.places.is_empty()).then_some(0),
+        }
+    }
+
+    fn enter(&mut self, is_array: bool) {
+        let place = self.inner();
+        let begin = Some(self.text.len());
+        let mut open = Open { place, is_array, count: 0, begin, inner: None, seen: Arc::default() };
+        open.inner = if is_array { self.item(&open) } else { None };
+        self.open.push(open);
+        self.mode = Mode::Before;
+        self.key = !is_array;
+    }
+
+    fn item(&self, open: &Open) -> Option<Place> {
+        let inside = &self.shape.places[open.place?];
+        inside.items.get(open.count).copied().unwrap_or(inside.rest)
+    }
+
+    /// Behind a comma.
+    fn next(&mut self) {
+        if let Some(mut open) = self.open.pop() {
+            open.count += 1;
+            open.inner = if open.is_array { self.item(&open) } else { None };
+            self.key = !open.is_array;
+            self.open.push(open);
+        }
+        self.mode = Mode::Before;
+        self.begin();
+    }
+
+    /// A key is complete.
+    fn named(&mut self) {
+        let Some(open) = self.open.last() else { return };
+        let inner = open.place.and_then(|place| {
+            let inside = &self.shape.places[place];
+            let name: Option<String> = serde_json::from_slice(self.text.get(open.begin?..)?).ok();
+            name.and_then(|name| inside.keys.get(&name).copied()).unwrap_or(inside.others)
+        });
+        if let Some(open) = self.open.last_mut() {
+            open.inner = inner;
+        }
+    }
+
+    /// A value is complete; false where it is an item that has been there.
+    fn complete(&mut self) -> bool {
+        let is_unique = self.open.last().is_some_and(|open| self.is_unique(open));
+        let Some(open) = self.open.last_mut() else { return true };
+        let Some(begin) = open.begin.take().filter(|_| is_unique) else { return true };
+        let written = &self.text[begin..];
+        let Ok(value) = serde_json::from_slice::<Value>(written) else { return true };
+        let mut text = String::new();
+        compared(&value, &mut text);
+        if open.seen.iter().any(|item| item.compared == text) {
+            return false;
+        }
+        Arc::make_mut(&mut open.seen).push(Item { written: written.to_vec(), compared: text });
+        true
+    }
+}
+
+/// A value as it is compared: numbers as the doubles that readers get, keys in one order.
+fn compared(value: &Value, out: &mut String) {
+    match value {
+        Value::Number(n) => {
+            // Adding 0 makes -0 the same as 0.
+            let _ = write!(out, "{:?}", n.as_f64().unwrap_or(f64::INFINITY) + 0.0);
+        }
+        Value::Array(list) => {
+            out.push('[');
+            list.iter().for_each(|item| {
+                compared(item, out);
+                out.push(',');
+            });
+            out.push(']');
+        }
+        Value::Object(map) => {
+            let mut pairs: Vec<_> = map.iter().collect();
+            pairs.sort_unstable_by_key(|(name, _)| *name);
+            out.push('{');
+            for (name, value) in pairs {
+                let _ = write!(out, "{}:", Value::from(name.as_str()));
+                compared(value, out);
+                out.push(',');
+            }
+            out.push('}');
+        }
+        other => {
+            let _ = write!(out, "{other}");
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! Schemas as they are read by default: keys that are not declared are left out, optional ones stand anywhere, strings have every
+//! spelling, white space is as models write it, and items that must differ do.
+
+use super::common::Bench;
+use llgtrt::config::{GrammarConfig, Whitespace};
+use serde_json::json;
+
+fn bench() -> Bench {
+    Bench::with(&GrammarConfig { compile_seconds: 600.0, ..Default::default() })
+}
+
+#[test]
+fn optional_keys_stand_anywhere_and_others_are_left_out() {
+    let person = json!({
+        "type": "object",
+        "properties": {"name": {"type": "string"}, "id": {"type": "integer"}, "age": {"type": "integer"}},
+        "required": ["name", "id"],
+    });
+    let both = json!({"allOf": [
+        {"properties": {"a": {"type": "integer"}}, "required": ["a"]},
+        {"type": "object", "properties": {"b": {"type": "integer"}}},
+    ]});
+    let none = json!({"type": "object", "properties": {}});
+    let open = json!({"type": "object", "properties": {"a": {}}, "additionalProperties": true});
+    let free = json!({"type": "object", "required": ["a"]});
+    let least = json!({"type": "object", "properties": {"a": {}}, "minProperties": 2});
+    let not = json!({"type": "object", "not": {"properties": {"a": {"const": 1}}, "required": ["a"]}});
+    bench().check(&[
+        (
+            person,
+            &[
+                r#"{"name":"x","id":1}"#,
+                r#"{"age":2,"name":"x","id":1}"#,
+                r#"{"name":"x","age":2,"id":1}"#,
+                r#"{"name":"x","id":1,"age":2}"#,
+            ],
+            &[
+                r#"{"id":1,"name":"x"}"#,
+                r#"{"name":"x"}"#,
+                r#"{"age":2,"name":"x","age":2,"id":1}"#,
+                r#"{"name":"x","id":1,"age_2":2}"#,
+            ],
+        ),
+        (both, &[r#"{"a":1}"#, r#"{"b":2,"a":1}"#, r#"{"a":1,"b":2}"#], &[r#"{"a":1,"c":2}"#, r#"{"b":1}"#]),
+        (none, &["{}"], &[r#"{"a":1}"#]),
+        (open, &["{}", r#"{"b":1,"a":2}"#, r#"{"a":1,"b":2}"#], &[r#"{"a":1,"a":2}"#]),
+        (free, &[r#"{"a":1,"b":2}"#], &["{}"]),
+        (least, &[r#"{"a":1,"b":2}"#], &[r#"{"a":1}"#]),
+        (not, &["{}", r#"{"a":2}"#, r#"{"b":1}"#], &[r#"{"a":1}"#]),
+    ]);
+}
+
+#[test]
+fn what_is_left_out_is_told() {
+    let narrowed = |schema| {
+        let told = bench().schema(&schema).unwrap().narrowed().to_vec();
+        told.into_iter().map(|one| (one.pointer, one.keyword)).collect::<Vec<_>>()
+    };
+    let open = json!({"type": "object", "properties": {"a": {"type": "object", "properties": {"b": {}}}}});
+    let told = narrowed(open);
+    assert!(told.contains(&(String::new(), "additionalProperties".into())), "{told:?}");
+    assert!(told.contains(&("/properties/a".into(), "additionalProperties".into())), "{told:?}");
+    let closed = json!({"type": "object", "properties": {"a": {}}, "additionalProperties": false});
+    assert!(narrowed(closed).is_empty());
+    let unique = json!({"type": "array", "items": {"type": "string"}, "uniqueItems": true});
+    assert!(narrowed(unique).is_empty(), "the filter is exact");
+}
+
+#[test]
+fn strings_have_every_spelling_and_names_one() {
+    bench().check(&[
+        (
+            json!({"type": "string", "maxLength": 2}),
+            &[r#""é""#, r#""\u00e9\u00E9""#, r#""\/\n""#, r#""\ud83d\ude00x""#],
+            &[r#""\u00e9\u00e9\u00e9""#, r#""\ud83d""#, r#""\ud83dx""#],
+        ),
+        (
+            json!({"type": "object", "additionalProperties": {"type": "integer"}}),
+            &[r#"{"é":1}"#],
+            &[r#"{"\u00e9":1}"#, r#"{"\u0001":1}"#],
+        ),
+        (json!({"not": {"enum": ["a"]}}), &[r#""b""#], &[r#""\u0061""#]),
+        (json!({"enum": ["\u{1b}", "é"]}), &[r#""\u001b""#, r#""é""#], &[r#""\u00e9""#]),
+    ]);
+}
+
+#[test]
+fn white_space_is_as_models_write_it() {
+    let list = json!({"type": "array", "items": {"type": "integer"}});
+    bench().check(&[(
+        list.clone(),
+        &["[1,2]", " [1, 2]", "\n[\n\t1,\n\t2\n]", "[\r\n  1,\r\n  2\r\n]"],
+        &["  [1]", "[1,  2]", "[\n\n1]", "[\t1]", "\r[1]"],
+    )]);
+    let compact = GrammarConfig { whitespace: Whitespace::Compact, ..Default::default() };
+    Bench::with(&compact).check(&[(list, &["[1,2]"], &["[1, 2]", " [1]", "[\n1]"])]);
+}
+
+#[test]
+fn items_that_must_differ_do() {
+    let of = |items| json!({"type": "array", "items": items, "uniqueItems": true});
+    let person = json!({"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "string"}}});
+    let inner = json!({
+        "type": "object",
+        "properties": {"x": of(json!({"type": "integer"})), "y": {"type": "array", "items": of(json!({}))}},
+    });
+    let code = of(json!({"type": "string", "pattern": "^[AB]{2}$"}));
+    let beside = json!({"type": "array", "uniqueItems": true, "prefixItems": [{"type": "string"}], "items": {"type": "integer"}});
+    bench().check(&[
+        (
+            of(json!({"type": "integer"})),
+            &["[]", "[101,102,103]", "[10,101,1]", "[1,10,100]"],
+            &["[1,1]", "[1,10,1]", "[101, 102, 101]", "[-0]"],
+        ),
+        (of(json!({"type": "number"})), &["[1,1.5]"], &["[1,1.0]", "[10,1e1]"]),
+        (
+            of(json!({"type": "string"})),
+            &[r#"["a","ab","b"]"#, r#"["","a"]"#],
+            &[r#"["a","a"]"#, r#"["a","b","\u0061"]"#, r#"["",""]"#],
+        ),
+        (
+            of(person),
+            &[r#"[{"a":1},{"a":2}]"#, r#"[{"a":1,"b":"x"},{"a":1,"b":"y"}]"#],
+            &[r#"[{"a":1},{"a":1}]"#, r#"[{"a":1,"b":"x"},{"b":"x","a":1}]"#, "[{},{}]"],
+        ),
+        (
+            inner,
+            &[r#"{"x":[1,2],"y":[[1],[1]]}"#, r#"{"y":[["a",1],[]],"x":[2]}"#],
+            &[r#"{"x":[1,1]}"#, r#"{"y":[[1],[2,2]]}"#, r#"{"y":[[[1],[1]]]}"#],
+        ),
+        (code, &[r#"["AA","AB","BA","BB"]"#], &[r#"["AA","AA"]"#, r#"["AA","AB","BA","BB","AA"]"#]),
+        (beside, &[r#"["a",1,2]"#], &[r#"["a",1,1]"#]),
+        (json!({"uniqueItems": true}), &[r#"[1,"1",[1],{"a":1}]"#, "3"], &[r#"[{"a":1},{"a":1.0}]"#]),
+    ]);
+}
+
+/// Where all values have been there, no further item begins: the mask never runs empty.
+#[test]
+fn no_text_comes_to_a_place_with_no_way_on() {
+    let schema = json!({
+        "type": "array",
+        "items": {"type": "string", "pattern": "^(a|ab|b)[01]?$"},
+        "uniqueItems": true,
+        "maxItems": 9,
+    });
+    let bench = bench();
+    for seed in 0..40 {
+        let mut grammar = bench.schema(&schema).unwrap();
+        let mut dice = super::common::Dice(seed);
+        for _ in 0..400 {
+            if grammar.is_ended() {
+                break;
+            }
+            let next = grammar.mask().unwrap();
+            let mask = next.mask().unwrap();
+            let all: Vec<_> = mask.iter().collect();
+            let token = all[dice.roll(all.len())];
+            if bench.vocab.eog().contains(&token) {
+                break;
+            }
+            grammar.commit(token).unwrap();
+        }
+    }
+}
