@@ -32,7 +32,10 @@ FORGOTTEN: list[tuple[dict[str, Any], str]] = [
     ({"type": "string", "format": "date-time"}, "format"),
     ({"type": "string", "maxLength": 2}, "maxLength"),
     ({"type": "object", "required": ["a"]}, "required"),
-    ({"type": "object", "properties": {"a": {}}, "additionalProperties": False}, "additionalProperties"),
+    (
+        {"type": "object", "patternProperties": {"^a": {}}, "additionalProperties": False},
+        "additionalProperties",
+    ),
     ({"type": "array", "items": {"enum": [0, 1]}, "minItems": 2, "uniqueItems": True}, "uniqueItems"),
     ({"type": ["array", "null"], "contains": {"const": 1}}, "contains"),
     ({"enum": [0, 1, "a"], "not": {"type": "integer"}}, "not"),

@@ -74,6 +74,7 @@ CASES: dict[str, dict[str, Any]] = {
     "call": {"tools": TOOLS, "tool_choice": "required", "parallel_tool_calls": False},
     "named": {"tools": TOOLS, "tool_choice": {"type": "function", "name": "switch"}},
     "allowed": {
+        "seed": 7,
         "tools": TOOLS,
         "tool_choice": {
             "type": "allowed_tools",

@@ -89,8 +89,8 @@ fn white_space_is_as_models_write_it() {
     let list = json!({"type": "array", "items": {"type": "integer"}});
     bench().check(&[(
         list.clone(),
-        &["[1,2]", " [1, 2]", "\n[\n\t1,\n\t2\n]", "[\r\n  1,\r\n  2\r\n]"],
-        &["  [1]", "[1,  2]", "[\n\n1]", "[\t1]", "\r[1]"],
+        &["[1,2]", " [1, 2]", "[\n\t1,\n\t2\n]", "[\r\n  1,\r\n  2\r\n]", "[\n]"],
+        &["  [1]", "\n[1]", "[1 ,2]", "[1,  2]", "[\n\n1]", "[\t1]", "[\r1]"],
     )]);
     let compact = GrammarConfig { whitespace: Whitespace::Compact, ..Default::default() };
     Bench::with(&compact).check(&[(list, &["[1,2]"], &["[1, 2]", " [1]", "[\n1]"])]);

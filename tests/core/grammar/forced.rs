@@ -56,7 +56,11 @@ fn step_by_step(bench: &Bench, grammar: &mut Grammar) -> (Vec<Token>, Vec<Next>)
 /// Walks an instance, and compares at every fourth place; the number of forced tokens met. None: the text is refused.
 fn walk(bench: &Bench, pristine: &Grammar, text: &str) -> Option<usize> {
     let (mut grammar, mut history, mut forced) = (pristine.restart(), Vec::new(), 0);
-    for (place, byte) in text.bytes().enumerate() {
+    let mut rest = text.as_bytes();
+    for place in 0.. {
+        if rest.is_empty() {
+            break;
+        }
         if place % 4 == 0 {
             let mut fresh = pristine.restart();
             history.iter().for_each(|t| fresh.commit(*t).unwrap());
@@ -66,8 +70,10 @@ fn walk(bench: &Bench, pristine: &Grammar, text: &str) -> Option<usize> {
             forced += tokens.len();
         }
         let next = grammar.mask().ok()?;
-        let token =
-            next.mask()?.iter().find(|t| !bench.vocab.is_special(*t) && bench.vocab.bytes(*t) == [byte])?;
+        // Byte by byte, but for what is forced.
+        let fits = |t: &Token| !bench.vocab.is_special(*t) && rest.starts_with(bench.vocab.bytes(*t));
+        let token = next.mask()?.iter().filter(fits).min_by_key(|t| bench.vocab.bytes(*t).len())?;
+        rest = &rest[bench.vocab.bytes(token).len()..];
         grammar.commit(token).ok()?;
         history.push(token);
     }

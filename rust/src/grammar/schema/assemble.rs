@@ -3,14 +3,13 @@
 //! The same could be written in Lark, and is where a grammar has parts in other hands: but llguidance makes a lexer for Lark's
 //! syntax each time that it reads some, which takes as long as all else that a compilation does.
 
-use super::WHITESPACE;
 use super::expr::{Expr, Known, Terminal};
 use super::numeral;
 use super::pattern;
-use super::rules::{Conditions, Line, Symbol};
+use super::rules::{Conditions, Line, Symbol, spaced};
 use crate::config::Whitespace;
 use ahash::AHashMap;
-use llguidance::api::{ParserLimits, SkipSpec};
+use llguidance::api::ParserLimits;
 use llguidance::derivre::{ExprRef, RegexAst, RegexBuilder};
 use llguidance::earley::lexerspec::{LexemeClass, LexerSpec};
 use llguidance::earley::{Grammar, ParamCond, ParamExpr, ParamValue, SymIdx, SymbolProps};
@@ -44,14 +43,13 @@ pub(super) fn assemble(
     terminals: &[Expr],
     whitespace: Whitespace,
 ) -> Result<Parts, String> {
-    static NATURAL: LazyLock<Result<Common, String>> = LazyLock::new(|| Common::new(Whitespace::Natural));
-    static COMPACT: LazyLock<Result<Common, String>> = LazyLock::new(|| Common::new(Whitespace::Compact));
-    let common = if whitespace == Whitespace::Compact { &COMPACT } else { &NATURAL };
-    let Common { lexer, class, regexes } = common.as_ref()?;
+    static COMMON: LazyLock<Result<Common, String>> = LazyLock::new(Common::new);
+    let Common { lexer, class, regexes } = COMMON.as_ref()?;
     let mut assembly = Assembly {
         grammar: Grammar::new(None),
         lexer: lexer.clone(),
         class: *class,
+        whitespace,
         terminals: Terminals { all: terminals, built: vec![None; terminals.len()], regexes },
         lexemes: AHashMap::new(),
         rules: Vec::new(),
@@ -67,6 +65,11 @@ pub(super) fn assemble(
         }
     }
     assembly.add(start, vec![assembly.rules[0]])?;
+    if whitespace == Whitespace::Natural {
+        // Pieces of some vocabularies carry it.
+        let line = vec![assembly.lexeme(&Expr::Text(" ".to_owned()))?, assembly.rules[0]];
+        assembly.add(start, line)?;
+    }
     for (rule, lines) in rules.iter().enumerate() {
         for (i, line) in lines.iter().enumerate() {
             let symbols = line.iter().map(|symbol| assembly.part(symbol)).collect::<Result<_, _>>()?;
@@ -87,19 +90,18 @@ struct Common {
 }
 
 impl Common {
-    fn new(whitespace: Whitespace) -> Result<Self, String> {
+    fn new() -> Result<Self, String> {
         let mut lexer = LexerSpec::new().map_err(|e| e.to_string())?;
         lexer.regex_builder.unicode(true);
         lexer.regex_builder.utf8(true);
-        lexer.allow_initial_skip = whitespace == Whitespace::Natural;
-        let skip = match whitespace {
-            Whitespace::Natural => RegexAst::Regex(WHITESPACE.to_owned()),
-            Whitespace::Compact => RegexAst::NoMatch,
-        };
-        let class = lexer.setup_lexeme_class_with_skip(SkipSpec::once(skip)).map_err(|e| e.to_string())?;
+        // White space is a part of brackets, commas and colons: before the last two, and in other places, there is none.
+        let class = lexer.setup_lexeme_class(RegexAst::NoMatch).map_err(|e| e.to_string())?;
         let mut regexes = AHashMap::new();
-        for rx in [&pattern::any(), &pattern::plain(), numeral::NUMBER, numeral::WHOLE] {
-            regexes.insert(rx.to_owned(), regex(&mut lexer.regex_builder, rx)?);
+        let spaced = [",", ":", "{", "}", "[", "]"].iter().filter_map(|text| spaced(text));
+        let all = [pattern::any(), pattern::plain(), numeral::NUMBER.into(), numeral::WHOLE.into()];
+        for rx in all.into_iter().chain(spaced) {
+            let built = regex(&mut lexer.regex_builder, &rx)?;
+            regexes.insert(rx, built);
         }
         Ok(Common { lexer, class, regexes })
     }
@@ -114,6 +116,7 @@ struct Assembly<'a> {
     grammar: Grammar,
     lexer: LexerSpec,
     class: LexemeClass,
+    whitespace: Whitespace,
     terminals: Terminals<'a>,
     /// Symbols of what terminals come to.
     lexemes: AHashMap<ExprRef, SymIdx>,
@@ -146,7 +149,10 @@ impl Assembly<'_> {
             Symbol::Star(rule) => self.times(self.rules[*rule], 0, None)?,
             Symbol::Times(rule, least, most) => self.times(self.rules[*rule], *least, *most)?,
             Symbol::Terminal(terminal) | Symbol::Multiples(terminal) => self.lexeme(&Expr::Of(*terminal))?,
-            Symbol::Text(text) => self.lexeme(&Expr::Text(text.to_string()))?,
+            Symbol::Text(text) => {
+                let spaced = spaced(text).filter(|_| self.whitespace == Whitespace::Natural);
+                self.lexeme(&spaced.map_or_else(|| Expr::Text(text.to_string()), Expr::Regex))?
+            }
             Symbol::Fresh(rule) => return Ok((self.rules[*rule], ParamExpr::Const(ParamValue(0)))),
             Symbol::Past(rule, bit) => {
                 return Ok((self.rules[*rule], ParamExpr::BitOr(ParamValue(1 << bit))));

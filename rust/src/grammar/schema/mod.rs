@@ -46,8 +46,8 @@ use read::Reader;
 use serde_json::Value;
 use write::{Writer, Written};
 
-/// Before a token of JSON there may be this, once: a space, or a line break with indentation. It is bounded, since a model can
-/// write white space without end.
+/// White space as models write it: a space, or a line break with indentation. It is bounded, since a model can write white space
+/// without end.
 const WHITESPACE: &str = r"\r?\n(?: {0,40}|\t{0,10})| ";
 /// Deepest nesting of the JSON text.
 const MAX_DEPTH: usize = 100;

@@ -42,7 +42,7 @@ fn steps(d: Decimal) -> impl Iterator<Item = (i128, u32)> {
 
 /// The multiples of one number between the ends of a cell, as alternatives of a rule in Lark: llguidance's own schemas of this
 /// type (`integer` or `number`), with each number of decimals in turn. None where those cannot say it.
-pub(super) fn in_lark(cell: &Cell, kind: &str, whitespace: &str) -> Option<String> {
+pub(super) fn in_lark(cell: &Cell, kind: &str) -> Option<String> {
     let [(by, true)] = cell.by.as_slice() else { return None };
     let ends = [cell.low, cell.high];
     if !ends.iter().flatten().all(|(n, _)| n.digits.abs() <= EXACT) {
@@ -50,7 +50,7 @@ pub(super) fn in_lark(cell: &Cell, kind: &str, whitespace: &str) -> Option<Strin
     }
     let number = |n: Decimal| serde_json::from_str::<Value>(&n.text()).unwrap_or_default();
     let written = |(step, scale)| {
-        let mut schema = json!({"type": kind, "x-guidance": {"whitespace_pattern": whitespace}});
+        let mut schema = json!({"type": kind, "x-guidance": {"whitespace_pattern": ""}});
         schema["multipleOf"] = number(Decimal::new(step, scale));
         for (end, own, key) in
             [(cell.low, "minimum", "exclusiveMinimum"), (cell.high, "maximum", "exclusiveMaximum")]

@@ -3,7 +3,6 @@
 //! Each term that stands somewhere becomes a rule, once. Rules that derive no text are taken out at the end, so that from
 //! every beginning of a text there is a way to its end.
 
-use super::WHITESPACE;
 use super::arena::{Id, ROOT};
 use super::assemble::{Parts, assemble};
 use super::expr::{Expr, Terminal};
@@ -306,11 +305,9 @@ impl<'r, 'a> Writer<'r, 'a> {
         }
         let within = Box::new(numeral::terminal(cell, style));
         let terminal = self.terminal(Expr::Multiples(within, cell.by.clone()));
-        let is_natural = self.reader.config.whitespace == Whitespace::Natural;
-        let whitespace = if is_natural { WHITESPACE } else { "" };
         let lark = match style {
-            Style::Whole => multiple::in_lark(cell, "integer", whitespace),
-            Style::Any => multiple::in_lark(cell, "number", whitespace),
+            Style::Whole => multiple::in_lark(cell, "integer"),
+            Style::Any => multiple::in_lark(cell, "number"),
             Style::Fraction => None,
         };
         self.multiples.insert(terminal, lark);
@@ -360,14 +357,9 @@ impl Written {
 
     /// In Lark; None where that cannot say it.
     pub(in crate::grammar) fn lark(&self) -> Option<String> {
-        let mut out = match self.whitespace {
-            Whitespace::Natural => format!(
-                "%llguidance {{\"ignore_once\": true, \"allow_initial_skip\": true}}\n%ignore /{WHITESPACE}/\n"
-            ),
-            Whitespace::Compact => String::new(),
-        };
-        out.push_str("start: r0\n");
-        out.push_str(&rules::print(&self.rules, &self.conditions));
+        let space = if self.whitespace == Whitespace::Natural { "\" \"? " } else { "" };
+        let mut out = format!("start: {space}r0\n");
+        out.push_str(&rules::print(&self.rules, &self.conditions, self.whitespace));
         for (i, expression) in self.terminals.iter().enumerate() {
             let _ = match self.multiples.get(&i) {
                 Some(lark) => writeln!(out, "m{i}: {}", lark.as_ref()?),
