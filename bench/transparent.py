@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import tempfile
 import urllib.error
@@ -230,9 +231,17 @@ def call(rng: Random) -> Case:
     return Case("call", prompt, {"type": "object", "properties": properties, "required": ["location"]})
 
 
+@functools.cache
+def model(server: Server) -> str:
+    """What a server calls its model."""
+    with urllib.request.urlopen(f"{server.url}/v1/models", timeout=60) as response:
+        return str(json.load(response)["data"][0]["id"])
+
+
 def ask(server: Server, case: Case, schema: bool) -> Answer:
     """A greedy answer."""
-    body: dict[str, Any] = {"model": "m", "prompt": case.prompt, "max_tokens": TOKENS, "temperature": 0}
+    body: dict[str, Any] = {"prompt": case.prompt, "max_tokens": TOKENS, "temperature": 0}
+    body["model"] = model(server)
     if schema:
         # llama-server's name, which ours knows, too.
         body["json_schema"] = case.schema

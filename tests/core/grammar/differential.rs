@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 const WALKS: usize = 100;
 /// Most tokens of a walk.
-const LENGTH: usize = 60;
+const LENGTH: usize = 120;
 /// Tokens besides the bytes: parts of JSON and of the texts that the languages have, across their seams, and halves of
 /// characters.
 const WORDS: &[&str] = &[

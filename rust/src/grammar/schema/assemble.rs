@@ -98,7 +98,13 @@ impl Common {
         let class = lexer.setup_lexeme_class(RegexAst::NoMatch).map_err(|e| e.to_string())?;
         let mut regexes = AHashMap::new();
         let spaced = [",", ":", "{", "}", "[", "]"].iter().filter_map(|text| spaced(text));
-        let all = [pattern::any(), pattern::plain(), numeral::NUMBER.into(), numeral::WHOLE.into()];
+        let all = [
+            pattern::any(),
+            pattern::plain(),
+            numeral::NUMBER.into(),
+            numeral::WHOLE.into(),
+            numeral::told_apart().into(),
+        ];
         for rx in all.into_iter().chain(spaced) {
             let built = regex(&mut lexer.regex_builder, &rx)?;
             regexes.insert(rx, built);

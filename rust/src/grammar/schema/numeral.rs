@@ -3,11 +3,14 @@
 use super::decimal::Decimal;
 use super::expr::Expr;
 use super::number::{Cell, End};
+use std::sync::LazyLock;
 
 /// A whole number: 0 has no sign, since where items must differ it would pass for another number.
-pub(super) const WHOLE: &str = "0|-?[1-9][0-9]*";
-/// Any number. Exponents stay below 300: readers have 64-bit floats, which end at 10^308.
-pub(super) const NUMBER: &str = r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[12]?[0-9]{1,2})?";
+/// Readers have 64 bits for it.
+pub(super) const WHOLE: &str = "0|-?[1-9][0-9]{0,17}";
+/// Any number, as readers with 64-bit floats have it: they tell 15 to 17 digits apart, and end at 10^308.
+pub(super) const NUMBER: &str =
+    r"-?(?:0|[1-9][0-9]{0,15})(?:\.[0-9]{1,16})?(?:[eE][+-]?(?:[01]?[0-9]{1,2}|2[0-8]?[0-9]))?";
 /// One without exponent: with one, its size could not be told from its digits.
 const PLAIN: &str = r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?";
 const UNSIGNED: &str = r"(?:0|[1-9][0-9]*)(?:\.[0-9]+)?";
@@ -16,6 +19,17 @@ const ANY_FRACTION: &str = r"(?:\.[0-9]+)?";
 /// At most 15 digits, which readers with 64-bit floats tell from whole numbers and from multiples.
 const SHORT: &str =
     r"-?(?:[0-9]{1,12}(?:\.[0-9]{1,3})?|[0-9]{1,9}(?:\.[0-9]{1,6})?|[0-9]{1,3}(?:\.[0-9]{1,12})?)";
+
+/// Numbers without exponent of at most 15 digits: what lies between bounds of so many digits does so for readers, too, whose
+/// 64-bit floats are next to these numbers.
+pub(super) fn told_apart() -> &'static str {
+    static ALL: LazyLock<String> = LazyLock::new(|| {
+        let some = (0..14).map(|more| format!(r"[1-9][0-9]{{{more}}}(?:\.[0-9]{{1,{}}})?", 14 - more));
+        let some = some.collect::<Vec<_>>().join("|");
+        format!(r"-?(?:0(?:\.[0-9]{{1,15}})?|{some}|[1-9][0-9]{{14}})")
+    });
+    &ALL
+}
 
 /// Which texts a cell is written as.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,8 +55,8 @@ pub(super) fn terminal(cell: &Cell, style: Style) -> Expr {
             vec![Expr::Regex(whole(end(cell.low), end(cell.high)))]
         }
         Style::Any if cell.is_all() => vec![regex(NUMBER)],
-        Style::Any => vec![regex(PLAIN)],
-        Style::Fraction => vec![regex(PLAIN), Expr::Not(Box::new(regex(r"-?[0-9]+(?:\.0+)?")))],
+        Style::Any => vec![regex(plain(cell))],
+        Style::Fraction => vec![regex(plain(cell)), Expr::Not(Box::new(regex(r"-?[0-9]+(?:\.0+)?")))],
     };
     if excludes(cell, style) {
         parts.push(regex(SHORT));
@@ -52,6 +66,13 @@ pub(super) fn terminal(cell: &Cell, style: Style) -> Expr {
         parts.extend(cell.high.map(|(high, own)| Expr::Regex(up_to(high, own))));
     }
     Expr::All(parts)
+}
+
+/// Numbers without exponent: as many digits as readers tell apart, where the ends have no more.
+fn plain(cell: &Cell) -> &'static str {
+    let most = Decimal::new(10i128.pow(14), 0);
+    let is_short = |end: &End| end.is_none_or(|(n, _)| opposite(most) < n && n < most && n.scale < 15);
+    if is_short(&cell.low) && is_short(&cell.high) { told_apart() } else { PLAIN }
 }
 
 /// Whether numbers close to those of the cell are none of them, and there is room between its ends for such as are not close.
