@@ -202,3 +202,41 @@ def test_on_the_command_line(tmp_path: Path) -> None:
     unknown = run(schema)
     assert unknown.returncode == 1
     assert unknown.stdout.startswith(f"{schema}#: pattern: ")
+
+
+STYLES: list[tuple[dict[str, Any], str, bool]] = [
+    ({}, '{"b": 1, "a": 2}', True),
+    ({"json_style": {"whitespace": "compact"}}, '{"b": 1}', False),
+    ({"structured_outputs": {"disable_any_whitespace": True}}, '{"b": 1}', False),
+    ({"structured_outputs": {"whitespace_pattern": "[ ]{2}"}}, '{  "b":  1}', True),
+    ({"guided_whitespace_pattern": "[ ]{2}"}, '{ "b":1}', False),
+    ({"json_style": {"key_order": "schema"}}, '{"b": 1, "a": 2}', False),
+    ({"json_style": {"undeclared_keys": "schema"}}, '{"b": 1, "c": 2}', True),
+    ({"structured_outputs": {"disable_additional_properties": True}}, '{"b": 1, "c": 2}', False),
+]
+
+
+@pytest.mark.parametrize(("fields", "text", "matches"), STYLES)
+def test_a_request_says_how_its_json_is_written(
+    toy: Server, fields: dict[str, Any], text: str, matches: bool
+) -> None:
+    schema = {"type": "object", "properties": {"a": {}, "b": {}}, "required": ["b"]}
+    assert check(toy, schema=schema, text=text, **fields)["matches"] is matches
+    body = {"messages": [{"role": "user", "content": "x"}], "json_schema": schema, "max_tokens": 5, **fields}
+    assert toy.http.post(CHAT, json=body).status_code == 200
+
+
+def test_white_space_is_said_once_and_is_white_space(toy: Server) -> None:
+    twice = {"json_style": {"whitespace": "compact"}, "guided_whitespace_pattern": " "}
+    refused = toy.http.post(CHECK, json={"schema": {}, **twice})
+    assert (refused.status_code, "leave one" in refused.text) == (400, True)
+    told = check(toy, schema={}, guided_whitespace_pattern="x?")
+    assert (told["ok"], told["keyword"]) == (False, "whitespace_pattern")
+    assert "name spaces, tabs and line breaks" in told["reason"]
+
+
+def test_items_that_must_differ_are_compared(toy: Server) -> None:
+    schema = {"type": "array", "items": {"type": "string"}, "uniqueItems": True}
+    assert check(toy, schema=schema, text='["a", "ab"]')["matches"]
+    told = check(toy, schema=schema, text='["a", "a"]')
+    assert (told["matches"], told["matched"]) == (False, 8)

@@ -26,7 +26,39 @@ def constraint(body: schema.Common) -> Any:
     given = {name: grammar for name, grammar in named.items() if grammar is not None}
     if len(given) > 1:
         raise invalid(next(iter(given)), f"{' and '.join(given)}: more than one constraint; leave one")
-    return next(iter(given.values()), None)
+    return styled(body, next(iter(given.values()), None))
+
+
+def styled(body: schema.Common, grammar: Any) -> Any:
+    """The grammar with JSON written as the request wants it."""
+    style = _style(body)
+    return grammar if grammar is None or not style else {"styled": {"style": style, "grammar": grammar}}
+
+
+def _style(body: schema.Common) -> dict[str, str]:
+    """How JSON is written, as far as the request says it.
+
+    Raises:
+        ApiError: white space is said in two ways.
+    """
+    outputs = body.structured_outputs or schema.StructuredOutputs()
+    own = body.json_style or schema.JsonStyle()
+    style: dict[str, str] = msgspec.to_builtins(own)
+    patterns = {
+        "json_style.whitespace_pattern": own.whitespace_pattern,
+        "structured_outputs.whitespace_pattern": outputs.whitespace_pattern,
+        "guided_whitespace_pattern": body.guided_whitespace_pattern,
+        "json_style.whitespace": own.whitespace,
+        "structured_outputs.disable_any_whitespace": "compact" if outputs.disable_any_whitespace else None,
+    }
+    given = {name: said for name, said in patterns.items() if said is not None}
+    if len(given) > 1:
+        raise invalid(next(iter(given)), f"{' and '.join(given)}: white space is said twice; leave one")
+    for name, said in given.items():
+        style["whitespace_pattern" if name.endswith("pattern") else "whitespace"] = said
+    if outputs.disable_additional_properties:
+        style["undeclared_keys"] = "never"
+    return style
 
 
 def _foreign(body: schema.Common) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from starlette.responses import Response
 from llgtrt import _core
 from llgtrt.openai import routes
 from llgtrt.openai.body import parse
-from llgtrt.openai.constraint import constraint
+from llgtrt.openai.constraint import constraint, styled
 from llgtrt.openai.errors import from_core, invalid
 from llgtrt.openai.inquiry import GrammarRequest
 
@@ -43,7 +43,7 @@ def spec(body: GrammarRequest) -> Any:
     if body.schema:
         if found is not None:
             raise invalid("schema", "schema: there is another constraint; leave one")
-        return {"json_schema": bytes(body.schema).decode()}
+        return styled(body, {"json_schema": bytes(body.schema).decode()})
     if found is None:
         raise invalid("schema", "schema: give it, or a constraint as in a request, such as response_format")
     return found

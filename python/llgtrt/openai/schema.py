@@ -123,13 +123,29 @@ ResponseFormat = (
 
 
 class StructuredOutputs(msgspec.Struct, forbid_unknown_fields=True):
-    """vLLM's `structured_outputs`: exactly one of these."""
+    """vLLM's `structured_outputs`: exactly one of the first five, and how JSON is written.
+
+    `disable_fallback` has no effect: there is one grammar engine.
+    """
 
     json: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
     regex: str | None = None
     choice: list[str] | None = None
     grammar: str | None = None
     json_object: bool | None = None
+    disable_any_whitespace: bool | None = None
+    disable_additional_properties: bool | None = None
+    whitespace_pattern: str | None = None
+    disable_fallback: bool | None = None
+
+
+class JsonStyle(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """How JSON is written under a schema, in place of what the server's configuration says."""
+
+    key_order: Literal["required", "schema", "any"] | None = None
+    undeclared_keys: Literal["never", "schema"] | None = None
+    whitespace: Literal["natural", "compact"] | None = None
+    whitespace_pattern: str | None = None
 
 
 class Part(msgspec.Struct):
@@ -291,6 +307,11 @@ class Common(msgspec.Struct):
     ] = None
     response_format: Annotated[ResponseFormat | None, about("What the output must be.")] = None
     structured_outputs: Annotated[StructuredOutputs | None, about("vLLM's form of the same.")] = None
+    json_style: Annotated[
+        JsonStyle | None,
+        about("How JSON is written under a schema: key order, undeclared keys, white space."),
+    ] = None
+    guided_whitespace_pattern: Annotated[str | None, about("vLLM's older name for its pattern.")] = None
     guided_json: Annotated[msgspec.Raw, about("vLLM's older name for a JSON schema, or its text.")] = (
         msgspec.field(default_factory=msgspec.Raw)
     )

@@ -262,7 +262,7 @@ impl Default for GrammarConfig {
 }
 
 /// In which order the keys of an object come.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum KeyOrder {
     /// Required keys in the order of the schema, others anywhere between them.
@@ -274,7 +274,7 @@ pub enum KeyOrder {
 }
 
 /// White space between the tokens of JSON.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Whitespace {
     /// As models write it: none, a space, or a line break with up to 40 spaces or 10 tabs; before the text, too.
@@ -284,7 +284,7 @@ pub enum Whitespace {
 }
 
 /// Whether objects have keys of which their schema says nothing.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum UndeclaredKeys {
     /// None where the schema has `properties`, as other engines have it, unless it says `additionalProperties: true`.

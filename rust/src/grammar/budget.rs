@@ -1,6 +1,7 @@
 //! What a compilation may take: so much work, which is the same on every machine, and so much time, which is not. What it
-//! has to tell of its parts is collected beside that.
+//! has to tell of its parts is collected beside that, and how the request wants JSON written is said here to all of them.
 
+use super::spec::JsonStyle;
 use crate::error::{Error, Result};
 use crate::types::Narrowed;
 use std::cell::{Cell, RefCell};
@@ -23,6 +24,7 @@ pub(super) struct Budget {
     until: Instant,
     cancelled: Arc<AtomicBool>,
     narrowed: RefCell<Vec<Narrowed>>,
+    style: RefCell<JsonStyle>,
 }
 
 impl Budget {
@@ -34,6 +36,7 @@ impl Budget {
             until: Instant::now() + time,
             cancelled,
             narrowed: RefCell::default(),
+            style: RefCell::default(),
         }
     }
 
@@ -64,6 +67,15 @@ impl Budget {
         self.narrowed.borrow_mut().truncate(notes);
         self.left.set(self.spare.take());
         self.left.get() > 0 && !self.is_over()
+    }
+
+    /// How JSON is written from now on.
+    pub(super) fn set_style(&self, style: &JsonStyle) {
+        self.style.replace(style.clone());
+    }
+
+    pub(super) fn style(&self) -> JsonStyle {
+        self.style.borrow().clone()
     }
 
     /// How much has been noted.

@@ -99,6 +99,10 @@ impl Builder {
             GrammarSpec::JsonSchema(source) => self.json_source(source, budget),
             GrammarSpec::Llguidance(source) => self.llguidance(source, budget),
             GrammarSpec::Calls(calls) => self.calls(calls, budget),
+            GrammarSpec::Styled { style, grammar } => {
+                budget.set_style(style);
+                self.whole(grammar, budget)
+            }
             _ => {
                 let mut together = Together::new(budget, &self.library);
                 let (kind, source) = self.source(spec, &mut together)?;
@@ -124,6 +128,10 @@ impl Builder {
                 let exactly = calls::exactly(text, &self.vocab)?;
                 ("text", format!("start: {}", if text.is_empty() { "\"\"" } else { &exactly }))
             }
+            GrammarSpec::Styled { style, grammar } => {
+                together.budget.set_style(style);
+                self.source(grammar, together)?
+            }
             GrammarSpec::Llguidance(_) | GrammarSpec::Calls(_) | GrammarSpec::Sections(_) => {
                 let why = "of this kind cannot stand beside tools; use response_format json_schema";
                 return Err(Error::grammar("", "grammar", why));
@@ -135,6 +143,7 @@ impl Builder {
         match spec {
             GrammarSpec::LarkGrammar(_) => &self.user,
             GrammarSpec::Gbnf(_) => &self.rules,
+            GrammarSpec::Styled { grammar, .. } => self.limits(grammar),
             _ => &self.own,
         }
     }

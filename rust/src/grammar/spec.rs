@@ -1,5 +1,6 @@
 //! What a client may ask the output to be.
 
+use crate::config::{KeyOrder, UndeclaredKeys, Whitespace};
 use serde::{Deserialize, Serialize};
 
 /// A constraint on the output. Texts are passed as the client wrote them: key order is output order.
@@ -26,6 +27,27 @@ pub enum GrammarSpec {
     Calls(Box<Calls>),
     /// Parts, of which only some are constrained; the output begins with the first.
     Sections(Vec<Section>),
+    /// The same with JSON written in this style.
+    Styled {
+        /// In place of what the configuration says.
+        style: JsonStyle,
+        /// No sections.
+        grammar: Box<GrammarSpec>,
+    },
+}
+
+/// How JSON is written, as far as a request says it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(default, rename_all = "snake_case", deny_unknown_fields)]
+pub struct JsonStyle {
+    /// In which order keys come.
+    pub key_order: Option<KeyOrder>,
+    /// Whether objects have keys that they do not declare.
+    pub undeclared_keys: Option<UndeclaredKeys>,
+    /// White space between tokens.
+    pub whitespace: Option<Whitespace>,
+    /// The same as a regular expression, of which it is one match or none.
+    pub whitespace_pattern: Option<String>,
 }
 
 /// A part of the output.
@@ -130,6 +152,7 @@ impl GrammarSpec {
             GrammarSpec::Text(text) => vec![text],
             GrammarSpec::Calls(calls) => calls.texts().to_vec(),
             GrammarSpec::Sections(sections) => sections.iter().flat_map(Section::markers).collect(),
+            GrammarSpec::Styled { grammar, .. } => grammar.markers(),
             _ => Vec::new(),
         }
     }
@@ -150,6 +173,9 @@ impl GrammarSpec {
                 tools + calls.or.as_ref().map_or(0, GrammarSpec::bytes)
             }
             GrammarSpec::Sections(sections) => sections.iter().map(Section::bytes).sum(),
+            GrammarSpec::Styled { style, grammar } => {
+                grammar.bytes() + style.whitespace_pattern.as_ref().map_or(0, String::len)
+            }
         }
     }
 }

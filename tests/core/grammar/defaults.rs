@@ -3,6 +3,8 @@
 
 use super::common::Bench;
 use llgtrt::config::{GrammarConfig, Whitespace};
+use llgtrt::grammar::GrammarSpec;
+use llgtrt::grammar::spec::JsonStyle;
 use serde_json::json;
 
 fn bench() -> Bench {
@@ -160,5 +162,27 @@ fn no_text_comes_to_a_place_with_no_way_on() {
             }
             grammar.commit(token).unwrap();
         }
+    }
+}
+
+#[test]
+fn a_request_says_how_its_json_is_written() {
+    let bench = bench();
+    let schema = json!({"type": "object", "properties": {"a": {}, "b": {}}, "required": ["b"]});
+    let takes = |style: serde_json::Value, text: &str| {
+        let style: JsonStyle = serde_json::from_value(style).unwrap();
+        let grammar = Box::new(GrammarSpec::JsonSchema(schema.to_string()));
+        bench.accepts(&mut bench.compile(&GrammarSpec::Styled { style, grammar })?, text)
+    };
+    let yes = |style, text| takes(style, text).unwrap();
+    assert!(yes(json!({}), r#"{"a":1, "b":2}"#) && !yes(json!({}), r#"{"b":2,"c":3}"#));
+    assert!(!yes(json!({"whitespace": "compact"}), r#"{"a":1, "b":2}"#));
+    assert!(yes(json!({"undeclared_keys": "schema"}), r#"{"b":2,"c":3}"#));
+    assert!(!yes(json!({"key_order": "schema"}), r#"{"b":2,"a":1}"#));
+    let two = json!({"whitespace_pattern": r"\s{2}"});
+    assert!(yes(two.clone(), r#"{  "b":  2}"#) && !yes(two.clone(), r#"{ "b":2}"#));
+    assert!(!yes(two, "{\u{a0}\u{a0}\"b\":2}"), "no white space of JSON");
+    for pattern in ["x?", "(", "^ $"] {
+        assert!(takes(json!({"whitespace_pattern": pattern}), "{}").is_err(), "{pattern}");
     }
 }

@@ -3,11 +3,11 @@
 //! The same could be written in Lark, and is where a grammar has parts in other hands: but llguidance makes a lexer for Lark's
 //! syntax each time that it reads some, which takes as long as all else that a compilation does.
 
+use super::WHITESPACE;
 use super::expr::{Expr, Known, Terminal};
 use super::numeral;
 use super::pattern;
 use super::rules::{Conditions, Line, Symbol, spaced};
-use crate::config::Whitespace;
 use ahash::AHashMap;
 use llguidance::api::ParserLimits;
 use llguidance::derivre::{ExprRef, RegexAst, RegexBuilder};
@@ -41,7 +41,7 @@ impl Parts {
 pub(super) fn assemble(
     (rules, conditions): (&[Vec<Line>], &Conditions),
     terminals: &[Expr],
-    whitespace: Whitespace,
+    space: Option<&str>,
 ) -> Result<Parts, String> {
     static COMMON: LazyLock<Result<Common, String>> = LazyLock::new(Common::new);
     let Common { lexer, class, regexes } = COMMON.as_ref()?;
@@ -49,7 +49,7 @@ pub(super) fn assemble(
         grammar: Grammar::new(None),
         lexer: lexer.clone(),
         class: *class,
-        whitespace,
+        space,
         terminals: Terminals { all: terminals, built: vec![None; terminals.len()], regexes },
         lexemes: AHashMap::new(),
         rules: Vec::new(),
@@ -65,7 +65,7 @@ pub(super) fn assemble(
         }
     }
     assembly.add(start, vec![assembly.rules[0]])?;
-    if whitespace == Whitespace::Natural {
+    if space == Some(WHITESPACE) {
         // Pieces of some vocabularies carry it.
         let line = vec![assembly.lexeme(&Expr::Text(" ".to_owned()))?, assembly.rules[0]];
         assembly.add(start, line)?;
@@ -97,7 +97,7 @@ impl Common {
         // White space is a part of brackets, commas and colons: before the last two, and in other places, there is none.
         let class = lexer.setup_lexeme_class(RegexAst::NoMatch).map_err(|e| e.to_string())?;
         let mut regexes = AHashMap::new();
-        let spaced = [",", ":", "{", "}", "[", "]"].iter().filter_map(|text| spaced(text));
+        let spaced = [",", ":", "{", "}", "[", "]"].iter().filter_map(|text| spaced(text, Some(WHITESPACE)));
         let all = [
             pattern::any(),
             pattern::plain(),
@@ -122,7 +122,7 @@ struct Assembly<'a> {
     grammar: Grammar,
     lexer: LexerSpec,
     class: LexemeClass,
-    whitespace: Whitespace,
+    space: Option<&'a str>,
     terminals: Terminals<'a>,
     /// Symbols of what terminals come to.
     lexemes: AHashMap<ExprRef, SymIdx>,
@@ -156,7 +156,7 @@ impl Assembly<'_> {
             Symbol::Times(rule, least, most) => self.times(self.rules[*rule], *least, *most)?,
             Symbol::Terminal(terminal) | Symbol::Multiples(terminal) => self.lexeme(&Expr::Of(*terminal))?,
             Symbol::Text(text) => {
-                let spaced = spaced(text).filter(|_| self.whitespace == Whitespace::Natural);
+                let spaced = spaced(text, self.space);
                 self.lexeme(&spaced.map_or_else(|| Expr::Text(text.to_string()), Expr::Regex))?
             }
             Symbol::Fresh(rule) => return Ok((self.rules[*rule], ParamExpr::Const(ParamValue(0)))),

@@ -37,7 +37,8 @@ mod write_order;
 mod write_unique;
 
 use super::budget::Budget;
-use crate::config::GrammarConfig;
+use super::spec::JsonStyle;
+use crate::config::{GrammarConfig, Whitespace};
 use crate::error::{Error, Result};
 use arena::Arena;
 pub(super) use library::Library;
@@ -138,11 +139,17 @@ pub(super) fn prepare<T>(
     if depth(schema) > MAX_DEPTH {
         return Err(refuse("", "schema", format!("nested deeper than {MAX_DEPTH}")));
     }
+    let style = budget.style();
+    let config = &styled(config, &style);
+    let space = match &style.whitespace_pattern {
+        Some(pattern) => Some(pattern::space(pattern).map_err(|why| refuse("", "whitespace_pattern", why))?),
+        None => (config.whitespace == Whitespace::Natural).then(|| WHITESPACE.to_owned()),
+    };
     let arena = Arena::new(schema, (budget, library))?;
     let finished = |written: Written| finish(&written).map_err(|why| refuse("", "schema", why));
     let notes = budget.notes();
     let mut reader = Reader::new(&arena, config);
-    reader.filters = filters;
+    (reader.filters, reader.space) = (filters, space.as_deref());
     let too_much = match write(&mut reader, notes) {
         Ok(written) => match finished(written) {
             Ok(done) => return Ok(done),
@@ -155,8 +162,18 @@ pub(super) fn prepare<T>(
         return Err(too_much);
     }
     let mut reader = Reader::new(&arena, config);
-    (reader.coarse, reader.filters) = (true, filters);
+    (reader.coarse, reader.filters, reader.space) = (true, filters, space.as_deref());
     write(&mut reader, notes).and_then(finished).map_err(|_| too_much)
+}
+
+/// The configuration with what a request says.
+fn styled(config: &GrammarConfig, style: &JsonStyle) -> GrammarConfig {
+    GrammarConfig {
+        key_order: style.key_order.unwrap_or(config.key_order),
+        undeclared_keys: style.undeclared_keys.unwrap_or(config.undeclared_keys),
+        whitespace: style.whitespace.unwrap_or(config.whitespace),
+        ..config.clone()
+    }
 }
 
 fn write(reader: &mut Reader<'_>, notes: usize) -> Result<Written> {

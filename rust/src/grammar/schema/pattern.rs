@@ -250,6 +250,38 @@ pub(super) fn plain() -> String {
     format!("\"{PLAIN}*\"")
 }
 
+/// An expression for white space, as JSON has it.
+///
+/// # Errors
+/// Where it is none, or takes other characters.
+pub(super) fn space(pattern: &str) -> Result<String, Why> {
+    let hir = Parser::new().parse(pattern).map_err(|e| of_regex(pattern, &e))?;
+    Ok(printable(&space_hir(&hir)?).to_string())
+}
+
+fn space_hir(hir: &Hir) -> Result<Hir, Why> {
+    let all = |parts: &[Hir]| parts.iter().map(space_hir).collect::<Result<Vec<_>, _>>();
+    Ok(match hir.kind() {
+        HirKind::Empty => Hir::empty(),
+        HirKind::Literal(text) if text.0.iter().all(|b| b" \t\n\r".contains(b)) => hir.clone(),
+        HirKind::Class(Class::Unicode(class)) => {
+            // `\s` has more than JSON.
+            let mut json = ClassUnicode::new([' ', '\t', '\n', '\r'].map(|c| ClassUnicodeRange::new(c, c)));
+            json.intersect(class);
+            Hir::class(Class::Unicode(json))
+        }
+        HirKind::Repetition(inner) => Hir::repetition(inner.with(space_hir(&inner.sub)?)),
+        HirKind::Capture(inner) => space_hir(&inner.sub)?,
+        HirKind::Concat(inner) => Hir::concat(all(inner)?),
+        HirKind::Alternation(inner) => Hir::alternation(all(inner)?),
+        _ => {
+            return Err(
+                "takes other characters than white space: name spaces, tabs and line breaks".to_owned()
+            );
+        }
+    })
+}
+
 /// The JSON text of a string.
 pub(super) fn quoted(text: &str) -> String {
     let inner: String = text.chars().map(|c| spelled(c).unwrap_or_else(|| c.to_string())).collect();

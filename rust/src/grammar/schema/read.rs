@@ -30,6 +30,8 @@ pub(super) struct Reader<'a> {
     pub(super) overlaps: bool,
     /// Whether a filter beside the grammar tells items apart.
     pub(super) filters: bool,
+    /// White space, where there may be some.
+    pub(super) space: Option<&'a str>,
     /// A keyword that is left out, to find out what is at fault.
     pub(super) without: Option<(Id, &'a str)>,
     /// The values of schemas and terms, and whether they are all of them (see `is_exact`).
@@ -60,6 +62,7 @@ impl<'a> Reader<'a> {
             coarse: false,
             overlaps: false,
             filters: false,
+            space: Some(super::WHITESPACE),
             without: None,
             known: AHashMap::new(),
             terms: AHashMap::new(),

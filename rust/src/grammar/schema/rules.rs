@@ -1,8 +1,6 @@
 //! The rules of a grammar that is being written: which of them derive a text, and how they look in Lark.
 
-use super::WHITESPACE;
 use super::expr::{Terminal, quoted};
-use crate::config::Whitespace;
 use ahash::AHashMap;
 use llguidance::earley::{BitIdx, ParamCond, ParamRef, ParamValue};
 use std::fmt::Write as _;
@@ -35,11 +33,12 @@ pub(super) enum Symbol {
 }
 
 /// A bracket, comma or colon with the white space that models write behind it, or before it where it closes.
-pub(super) fn spaced(text: &str) -> Option<String> {
+pub(super) fn spaced(text: &str, space: Option<&str>) -> Option<String> {
+    let space = space?;
     match text {
-        "," | ":" => Some(format!("{text}(?:{WHITESPACE})?")),
-        "{" | "[" => Some(format!(r"\{text}(?:{WHITESPACE})?")),
-        "}" | "]" => Some(format!(r"(?:{WHITESPACE})?\{text}")),
+        "," | ":" => Some(format!("{text}(?:{space})?")),
+        "{" | "[" => Some(format!(r"\{text}(?:{space})?")),
+        "}" | "]" => Some(format!(r"(?:{space})?\{text}")),
         _ => None,
     }
 }
@@ -108,14 +107,14 @@ pub(super) fn depth(rules: &[Vec<Line>]) -> usize {
 }
 
 /// The rules as they look in Lark.
-pub(super) fn print(rules: &[Vec<Line>], conditions: &Conditions, whitespace: Whitespace) -> String {
+pub(super) fn print(rules: &[Vec<Line>], conditions: &Conditions, space: Option<&str>) -> String {
     let mut out = String::new();
     for (rule, lines) in rules.iter().enumerate().filter(|(_, lines)| !lines.is_empty()) {
         let conditions = conditions.get(&rule);
         let _ = write!(out, "r{rule}{}: ", if conditions.is_some() { "::_" } else { "" });
         for (i, line) in lines.iter().enumerate() {
             out.push_str(if i == 0 { "" } else { " | " });
-            line.iter().for_each(|symbol| put(symbol, whitespace, &mut out));
+            line.iter().for_each(|symbol| put(symbol, space, &mut out));
             if line.is_empty() {
                 out.push_str("\"\"");
             }
@@ -179,11 +178,11 @@ pub(super) fn productive(rules: &[Vec<Line>]) -> Vec<bool> {
     lives
 }
 
-fn put(symbol: &Symbol, whitespace: Whitespace, out: &mut String) {
+fn put(symbol: &Symbol, space: Option<&str>, out: &mut String) {
     let _ = match symbol {
         Symbol::Rule(r) => write!(out, "r{r} "),
         Symbol::Terminal(terminal) => write!(out, "T{terminal} "),
-        Symbol::Text(text) => match spaced(text).filter(|_| whitespace == Whitespace::Natural) {
+        Symbol::Text(text) => match spaced(text, space) {
             Some(rx) => write!(out, "/{rx}/ "),
             None => write!(out, "{} ", quoted(text)),
         },

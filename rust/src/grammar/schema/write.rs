@@ -3,6 +3,7 @@
 //! Each term that stands somewhere becomes a rule, once. Rules that derive no text are taken out at the end, so that from
 //! every beginning of a text there is a way to its end.
 
+use super::WHITESPACE;
 use super::arena::{Id, ROOT};
 use super::assemble::{Parts, assemble};
 use super::expr::{Expr, Terminal};
@@ -17,7 +18,6 @@ use super::rules::{self, Conditions, Line, Rule, Symbol};
 use super::set::{Leaf, Set, SetId, Term};
 use super::shape;
 use super::strings::{Piece, length};
-use crate::config::Whitespace;
 use crate::error::Result;
 use crate::grammar::unique::Shape;
 use ahash::AHashMap;
@@ -324,9 +324,9 @@ impl<'r, 'a> Writer<'r, 'a> {
         if self.rules[0].is_empty() {
             return self.refuse("schema", "nothing satisfies it");
         }
-        let whitespace = self.reader.config.whitespace;
+        let space = self.reader.space.map(str::to_owned);
         let Writer { rules, conditions, terminals, multiples, divisors, .. } = self;
-        Ok(Written { rules, conditions, terminals, multiples, divisors, whitespace, shape })
+        Ok(Written { rules, conditions, terminals, multiples, divisors, space, shape })
     }
 
     /// Whether the first rule derives a text.
@@ -344,7 +344,8 @@ pub(in crate::grammar) struct Written {
     multiples: AHashMap<Terminal, Option<String>>,
     /// The sum of all divisors.
     pub(super) divisors: f64,
-    whitespace: Whitespace,
+    /// White space, where there may be some.
+    space: Option<String>,
     /// Where items must differ that the grammar lets be equal.
     pub(in crate::grammar) shape: Option<Shape>,
 }
@@ -357,9 +358,9 @@ impl Written {
 
     /// In Lark; None where that cannot say it.
     pub(in crate::grammar) fn lark(&self) -> Option<String> {
-        let space = if self.whitespace == Whitespace::Natural { "\" \"? " } else { "" };
-        let mut out = format!("start: {space}r0\n");
-        out.push_str(&rules::print(&self.rules, &self.conditions, self.whitespace));
+        let begin = if self.space.as_deref() == Some(WHITESPACE) { "\" \"? " } else { "" };
+        let mut out = format!("start: {begin}r0\n");
+        out.push_str(&rules::print(&self.rules, &self.conditions, self.space.as_deref()));
         for (i, expression) in self.terminals.iter().enumerate() {
             let _ = match self.multiples.get(&i) {
                 Some(lark) => writeln!(out, "m{i}: {}", lark.as_ref()?),
@@ -374,6 +375,6 @@ impl Written {
     /// # Errors
     /// What llguidance refuses.
     pub(in crate::grammar) fn parts(&self) -> Result<Parts, String> {
-        assemble((&self.rules, &self.conditions), &self.terminals, self.whitespace)
+        assemble((&self.rules, &self.conditions), &self.terminals, self.space.as_deref())
     }
 }

@@ -282,3 +282,60 @@ fn compared(value: &Value, out: &mut String) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::Inside;
+    use super::*;
+
+    fn array() -> Arc<Shape> {
+        Arc::new(Shape { places: vec![Inside { unique: Some(Scarce::No), ..Inside::default() }] })
+    }
+
+    fn is_again(text: &str, at_once: usize) -> bool {
+        let mut scan = Scan::new(array());
+        text.as_bytes().chunks(at_once).any(|bytes| scan.feed(bytes) == Taken::Again)
+    }
+
+    #[test]
+    fn equal_items_are_found_however_they_are_written() {
+        let groups: [&[&str]; 9] = [
+            &["1", "1.0", "1e0", "10e-1"],
+            &["10"],
+            &["0", "-0", "0.0"],
+            &[r#""a""#, r#""\u0061""#],
+            &[r#""a]""#],
+            &["[1]", "[1.0 ]", "[ 1]"],
+            &[r#"{"a":1,"b":[2]}"#, r#"{"b": [2], "a":1.0}"#],
+            &["true"],
+            &["null"],
+        ];
+        let all: Vec<(usize, &str)> =
+            groups.iter().enumerate().flat_map(|(i, list)| list.iter().map(move |text| (i, *text))).collect();
+        for (one, a) in &all {
+            for (other, b) in &all {
+                for between in ["7", r#""x""#] {
+                    for text in [format!("[{a},{between}, {b} ]"), format!(" [\n{a} ,\n{b}]")] {
+                        for at_once in [1, 2, 5, 100] {
+                            assert_eq!(is_again(&text, at_once), one == other, "{text}");
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn items_of_other_arrays_may_be_equal() {
+        for text in ["[[1,1],[2,2]]", r#"[{"a":[1,1]},[1,1]]"#, "[1,[1]]", r#"["1",1]"#] {
+            assert!(!is_again(text, 1), "{text}");
+        }
+        assert!(is_again("[[1,1],[1,1]]", 1));
+        let keys = [("x".to_owned(), Some(1))].into_iter().collect();
+        let list = Inside { unique: Some(Scarce::No), ..Inside::default() };
+        let shape = Arc::new(Shape { places: vec![Inside { keys, ..Inside::default() }, list] });
+        let again = |text: &str| Scan::new(Arc::clone(&shape)).feed(text.as_bytes()) == Taken::Again;
+        assert!(again(r#"{"y":[1,1],"x":[2,2]"#) && again(r#"{"\u0078":[2,2]"#));
+        assert!(!again(r#"{"y":[1,1],"x":[2,3],"z":"[2,2]"}"#));
+    }
+}

@@ -57,7 +57,7 @@ fn defaults_are_said_too() {
     let options = options("{}", false);
     assert_eq!(options["scheduler"]["capacity_scheduler_policy"], "MAX_UTILIZATION");
     assert_eq!(options["executor"]["enable_chunked_context"], true);
-    assert_eq!(options["kv_cache"]["free_gpu_memory_fraction"], 0.5);
+    assert_eq!(options["kv_cache"]["free_gpu_memory_fraction"], 0.9);
     assert_eq!(options["kv_cache"]["event_buffer_max_size"], 0);
     let parallel = json!({"device_ids": null, "participant_ids": null, "orchestrator": false});
     assert_eq!(options["parallel"], parallel);
@@ -94,7 +94,7 @@ fn two_executors_share_the_memory_by_what_a_token_takes() {
     // On devices of their own each takes all.
     let apart = load(r#"{"trtllm": {"device_ids": [0, 1], "draft_device_ids": [2]}}"#);
     let (target, draft) = places((&folder(3, 2), Some(&folder(1, 1))), &apart, None);
-    assert_eq!((target.share, draft.unwrap().share), (0.5, 0.5));
+    assert_eq!((target.share, draft.unwrap().share), (0.9, 0.9));
 }
 
 #[test]
