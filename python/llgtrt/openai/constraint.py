@@ -10,6 +10,7 @@ import msgspec
 
 from llgtrt.openai import schema
 from llgtrt.openai.errors import invalid
+from llgtrt.openai.outputs import JsonStyle, StructuredOutputs
 
 _MOST_WORDS, _LONGEST_WORD = 128, 1024
 _LITERAL = re.compile("[^A-Za-z0-9 ]")
@@ -41,8 +42,8 @@ def _style(body: schema.Common) -> dict[str, str]:
     Raises:
         ApiError: white space is said in two ways.
     """
-    outputs = body.structured_outputs or schema.StructuredOutputs()
-    own = body.json_style or schema.JsonStyle()
+    outputs = body.structured_outputs or StructuredOutputs()
+    own = body.json_style or JsonStyle()
     style: dict[str, str] = msgspec.to_builtins(own)
     patterns = {
         "json_style.whitespace_pattern": own.whitespace_pattern,
@@ -63,7 +64,7 @@ def _style(body: schema.Common) -> dict[str, str]:
 
 def _foreign(body: schema.Common) -> dict[str, Any]:
     """Constraints under other servers' names."""
-    outputs = body.structured_outputs or schema.StructuredOutputs()
+    outputs = body.structured_outputs or StructuredOutputs()
     json = {
         "structured_outputs.json": outputs.json,
         "guided_json": body.guided_json,

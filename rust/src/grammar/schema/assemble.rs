@@ -6,8 +6,8 @@
 use super::WHITESPACE;
 use super::expr::{Expr, Known, Terminal};
 use super::numeral;
-use super::pattern;
 use super::rules::{Conditions, Line, Symbol, spaced};
+use super::spelling;
 use ahash::AHashMap;
 use llguidance::api::ParserLimits;
 use llguidance::derivre::{ExprRef, RegexAst, RegexBuilder};
@@ -99,8 +99,8 @@ impl Common {
         let mut regexes = AHashMap::new();
         let spaced = [",", ":", "{", "}", "[", "]"].iter().filter_map(|text| spaced(text, Some(WHITESPACE)));
         let all = [
-            pattern::any(),
-            pattern::plain(),
+            spelling::any(),
+            spelling::plain(),
             numeral::NUMBER.into(),
             numeral::WHOLE.into(),
             numeral::told_apart().into(),

@@ -27,6 +27,7 @@ mod read_parts;
 mod rules;
 mod set;
 mod shape;
+mod spelling;
 mod strings;
 mod syntax;
 mod write;
@@ -142,7 +143,7 @@ pub(super) fn prepare<T>(
     let style = budget.style();
     let config = &styled(config, &style);
     let space = match &style.whitespace_pattern {
-        Some(pattern) => Some(pattern::space(pattern).map_err(|why| refuse("", "whitespace_pattern", why))?),
+        Some(pattern) => Some(spelling::space(pattern).map_err(|why| refuse("", "whitespace_pattern", why))?),
         None => (config.whitespace == Whitespace::Natural).then(|| WHITESPACE.to_owned()),
     };
     let arena = Arena::new(schema, (budget, library))?;

@@ -8,7 +8,6 @@ use super::refuse;
 use super::set::{ALL, Leaf, NONE, Scope, Set, SetId, Sets, Term};
 use crate::config::GrammarConfig;
 use crate::error::Result;
-use crate::types::Narrowed;
 use ahash::AHashMap;
 use serde_json::{Map, Value};
 
@@ -351,23 +350,6 @@ impl<'a> Reader<'a> {
         }
         self.scopes.push(next);
         self.scopes.len() - 1
-    }
-
-    /// Notes that less is allowed than the schema does.
-    ///
-    /// # Errors
-    /// Where the configuration forbids it.
-    pub(super) fn narrow(&mut self, pointer: &str, keyword: &str, why: &str) -> Result<()> {
-        if !self.config.narrow {
-            let why = format!("{why}; grammar.narrow = true would allow less than the schema does");
-            return Err(refuse(pointer, keyword, why));
-        }
-        self.arena.budget.note(Narrowed {
-            pointer: pointer.into(),
-            keyword: keyword.into(),
-            reason: why.into(),
-        });
-        Ok(())
     }
 }
 

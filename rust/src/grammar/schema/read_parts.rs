@@ -11,6 +11,7 @@ use super::refuse;
 use super::set::{Counted, Item, Key, Scope, Set, SetId};
 use crate::config::{Formats, UndeclaredKeys, UnknownFormat};
 use crate::error::Result;
+use crate::types::Narrowed;
 use serde_json::Value;
 use std::rc::Rc;
 
@@ -248,6 +249,23 @@ impl Reader<'_> {
         let described = self.described(id)?;
         let names = self.sets.strings.not(described);
         Ok(self.sets.keys.atom(Key::Every(names, term)))
+    }
+
+    /// Notes that less is allowed than the schema does.
+    ///
+    /// # Errors
+    /// Where the configuration forbids it.
+    pub(super) fn narrow(&mut self, pointer: &str, keyword: &str, why: &str) -> Result<()> {
+        if !self.config.narrow {
+            let why = format!("{why}; grammar.narrow = true would allow less than the schema does");
+            return Err(refuse(pointer, keyword, why));
+        }
+        self.arena.budget.note(Narrowed {
+            pointer: pointer.into(),
+            keyword: keyword.into(),
+            reason: why.into(),
+        });
+        Ok(())
     }
 
     /// Whether objects with `properties` have no other keys, as far as the schema says nothing of those.

@@ -11,12 +11,12 @@ use super::logic::{F, FALSE, Node, TRUE};
 use super::multiple;
 use super::number::{self, Cell, Kind};
 use super::numeral::{self, Style};
-use super::pattern;
 use super::read::Reader;
 use super::refuse;
 use super::rules::{self, Conditions, Line, Rule, Symbol};
 use super::set::{Leaf, Set, SetId, Term};
 use super::shape;
+use super::spelling;
 use super::strings::{Piece, length};
 use crate::error::Result;
 use crate::grammar::unique::Shape;
@@ -176,9 +176,9 @@ impl<'r, 'a> Writer<'r, 'a> {
     fn string_values(&mut self, strings: F) -> Result<Expr> {
         let free = |text: String| Ok(Expr::Regex(llguidance::regex_to_lark(&text, "")));
         match self.reader.sets.strings.logic.node(strings).clone() {
-            Node::All(parts) if parts.is_empty() => free(pattern::any()),
+            Node::All(parts) if parts.is_empty() => free(spelling::any()),
             Node::Atom(Piece::Length(intervals)) => {
-                free(format!("\"{}\"", length(pattern::CHARACTER, &intervals)))
+                free(format!("\"{}\"", length(spelling::CHARACTER, &intervals)))
             }
             Node::Any(parts) => {
                 let parts = parts.iter().map(|part| self.string_values(*part)).collect::<Result<_>>()?;
@@ -201,7 +201,7 @@ impl<'r, 'a> Writer<'r, 'a> {
 
     fn string_expression(&mut self, strings: F) -> Result<Expr> {
         let regex = |text: String| Expr::Regex(llguidance::regex_to_lark(&text, ""));
-        let any = Expr::Regex(pattern::plain());
+        let any = Expr::Regex(spelling::plain());
         Ok(match self.reader.sets.strings.logic.node(strings).clone() {
             // What one must not be is a string all the same.
             Node::Any(parts) => {
@@ -219,14 +219,14 @@ impl<'r, 'a> Writer<'r, 'a> {
                 Expr::All(all)
             }
             Node::Atom(Piece::Texts(list, true)) => {
-                Expr::Any(list.iter().map(|text| Expr::Text(pattern::quoted(text))).collect())
+                Expr::Any(list.iter().map(|text| Expr::Text(spelling::quoted(text))).collect())
             }
-            Node::Atom(Piece::Regex(rx, true) | Piece::Part(rx, _, true)) => match pattern::quote(&rx) {
+            Node::Atom(Piece::Regex(rx, true) | Piece::Part(rx, _, true)) => match spelling::quote(&rx) {
                 Ok(quoted) => regex(quoted),
                 Err(why) => return self.refuse("pattern", why),
             },
             Node::Atom(Piece::Length(intervals)) => {
-                regex(format!("\"{}\"", length(pattern::PLAIN, &intervals)))
+                regex(format!("\"{}\"", length(spelling::PLAIN, &intervals)))
             }
             Node::Atom(Piece::Part(_, within, false)) => {
                 self.formats_left_out()?;

@@ -208,7 +208,7 @@ impl Writer<'_, '_> {
     }
 
     pub(super) fn known_pair(&mut self, key: &Known, value: Term) -> [Symbol; 3] {
-        let name = super::pattern::quoted(&key.name);
+        let name = super::spelling::quoted(&key.name);
         [literal(&name), literal(":"), Symbol::Rule(self.value(value))]
     }
 

@@ -39,6 +39,16 @@ impl AnyOrder<'_> {
         }
         ParamCond::BitCountGE(ParamRef::new(0, self.required), least)
     }
+
+    /// When the key of this place may come, `room` being when an optional one may.
+    fn condition(&self, at: usize, room: &ParamCond) -> ParamCond {
+        match self.plan.keys[at].required {
+            // Bits of required keys are their places: as many have been there as come before.
+            true if self.in_order => self.required(self.bits[at]),
+            true => ParamCond::True,
+            false => room.clone(),
+        }
+    }
 }
 
 impl Writer<'_, '_> {
@@ -119,19 +129,13 @@ impl Writer<'_, '_> {
             lines.push((vec![literal("}")], object.required(object.required)));
         }
         for at in 0..object.plan.keys.len() {
-            let (bit, is_required) = (object.bits[at], object.plan.keys[at].required);
+            let bit = object.bits[at];
             for (value, rest) in self.steps(&object.plan.keys[at], f)? {
                 let Some(value) = value else { continue };
                 let next = Symbol::Past(self.unordered_state(object, rest, true), bit);
                 let pair = self.known_pair(&object.plan.keys[at], value);
                 let line = comma.then(|| literal(",")).into_iter().chain(pair).chain([next]);
-                let condition = match is_required {
-                    // Bits of required keys are their places: as many have been there as come before.
-                    true if object.in_order => object.required(bit),
-                    true => ParamCond::True,
-                    false => room.clone(),
-                };
-                lines.push((line.collect(), and(is_clear(bit), condition)));
+                lines.push((line.collect(), and(is_clear(bit), object.condition(at, &room))));
             }
         }
         let loops = self.rule();

@@ -6,9 +6,9 @@
 use super::decimal::Decimal;
 use super::logic::{F, FALSE, Node, TRUE};
 use super::number::{self, Cell, Kind};
-use super::pattern;
 use super::rules::{BITS, Line, Rule, Symbol, and, is_clear};
 use super::set::{Item, Key, Set, SetId, Term};
+use super::spelling;
 use super::strings;
 use super::write::{Writer, literal};
 use super::write_array::Step;
@@ -160,7 +160,7 @@ impl Writer<'_, '_> {
         }
         for text in texts.iter() {
             let strings = self.reader.sets.strings.texts([text.clone()]);
-            add(self, pattern::quoted(text), Set { strings, ..Set::none() });
+            add(self, spelling::quoted(text), Set { strings, ..Set::none() });
         }
         Ok(Some(list).filter(|list| list.len() <= BITS))
     }

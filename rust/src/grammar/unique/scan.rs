@@ -118,56 +118,53 @@ impl Scan {
                 return false;
             }
         }
-        match (self.mode, byte) {
-            (Mode::Text(true, of_key), _) => self.mode = Mode::Text(false, of_key),
-            (Mode::Text(false, of_key), b'\\') => self.mode = Mode::Text(true, of_key),
-            (Mode::Text(false, true), b'"') => {
+        self.text.push(byte);
+        match self.mode {
+            Mode::Text(true, of_key) => self.mode = Mode::Text(false, of_key),
+            Mode::Text(false, of_key) => return self.in_text(byte, of_key),
+            Mode::Plain => {}
+            Mode::Before | Mode::Behind => return self.between(byte),
+        }
+        true
+    }
+
+    /// In a string; false where it is an item that has been there.
+    fn in_text(&mut self, byte: u8, of_key: bool) -> bool {
+        match byte {
+            b'\\' => self.mode = Mode::Text(true, of_key),
+            b'"' => {
                 self.mode = Mode::Behind;
-                self.text.push(byte);
-                self.named();
-                return true;
-            }
-            (Mode::Text(false, false), b'"') => {
-                self.mode = Mode::Behind;
-                self.text.push(byte);
-                return self.complete();
-            }
-            (Mode::Text(false, _) | Mode::Plain, _) => {}
-            (Mode::Before | Mode::Behind, b' ' | b'\n' | b'\r' | b'\t') => {
-                // White space before an item is not a part of it.
-                if self.mode == Mode::Before {
-                    self.text.push(byte);
-                    self.begin();
-                    return true;
+                if !of_key {
+                    return self.complete();
                 }
+                self.named();
             }
-            (_, b'"') => self.mode = Mode::Text(false, self.key),
-            (_, b'[' | b'{') => {
-                self.text.push(byte);
-                self.enter(byte == b'[');
-                return true;
-            }
-            (_, b']' | b'}') => {
-                self.text.push(byte);
+            _ => {}
+        }
+        true
+    }
+
+    /// Between values; false where a bracket ends an item that has been there.
+    fn between(&mut self, byte: u8) -> bool {
+        match byte {
+            // White space before an item is not a part of it.
+            b' ' | b'\n' | b'\r' | b'\t' if self.mode == Mode::Before => self.begin(),
+            b' ' | b'\n' | b'\r' | b'\t' => {}
+            b'"' => self.mode = Mode::Text(false, self.key),
+            b'[' | b'{' => self.enter(byte == b'['),
+            b']' | b'}' => {
                 self.open.pop();
                 self.mode = Mode::Behind;
                 return self.complete();
             }
-            (_, b',') => {
-                self.text.push(byte);
-                self.next();
-                return true;
-            }
-            (_, b':') => {
-                self.text.push(byte);
+            b',' => self.next(),
+            b':' => {
                 self.key = false;
                 self.mode = Mode::Before;
                 self.begin();
-                return true;
             }
-            (Mode::Before | Mode::Behind, _) => self.mode = Mode::Plain,
+            _ => self.mode = Mode::Plain,
         }
-        self.text.push(byte);
         true
     }
 

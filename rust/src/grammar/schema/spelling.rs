@@ -1,0 +1,186 @@
+//! How the JSON texts of strings are spelled, and the white space between JSON's tokens.
+
+use super::pattern::{Why, printable};
+use crate::grammar::text::of_regex;
+use regex_syntax::Parser;
+use regex_syntax::hir::{Class, ClassUnicode, ClassUnicodeRange, Hir, HirKind};
+
+/// Characters that a JSON string spells with a backslash, each in one way only where texts are told apart: a name that could be
+/// spelled in two ways would pass for two names.
+fn spelled(c: char) -> Option<String> {
+    let letter = match c {
+        '"' | '\\' => c,
+        '\u{8}' => 'b',
+        '\u{c}' => 'f',
+        '\n' => 'n',
+        '\r' => 'r',
+        '\t' => 't',
+        '\0'..='\u{1f}' | '\u{7f}' => return Some(format!("\\u{:04x}", u32::from(c))),
+        _ => return None,
+    };
+    Some(format!("\\{letter}"))
+}
+
+/// A character of a JSON string, in any spelling (RFC 8259): as it is, by a letter, by its number, or by the two numbers of a
+/// surrogate pair.
+pub(super) const CHARACTER: &str = concat!(
+    r#"(?:[^"\\\x00-\x1f]|\\["\\/bfnrt]|\\u(?:[0-9a-ceA-CEfF][0-9a-fA-F]{3}|[dD][0-7][0-9a-fA-F]{2}"#,
+    r"|[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}))"
+);
+/// A character of a JSON string, in one spelling. Control characters without a letter are left out: `\u00` could only go on to
+/// them, and a model that begins so mostly means another character.
+pub(super) const PLAIN: &str = r#"(?:[^"\\\x00-\x1f\x7f]|\\["\\bfnrt])"#;
+
+/// The expression for the JSON texts of all strings, in any spelling.
+pub(super) fn any() -> String {
+    format!("\"{CHARACTER}*\"")
+}
+
+/// The expression for the JSON texts of all strings, each in one spelling.
+pub(super) fn plain() -> String {
+    format!("\"{PLAIN}*\"")
+}
+
+/// An expression for white space, as JSON has it.
+///
+/// # Errors
+/// Where it is none, or takes other characters.
+pub(super) fn space(pattern: &str) -> Result<String, Why> {
+    let hir = Parser::new().parse(pattern).map_err(|e| of_regex(pattern, &e))?;
+    Ok(printable(&space_hir(&hir)?).to_string())
+}
+
+fn space_hir(hir: &Hir) -> Result<Hir, Why> {
+    let all = |parts: &[Hir]| parts.iter().map(space_hir).collect::<Result<Vec<_>, _>>();
+    Ok(match hir.kind() {
+        HirKind::Empty => Hir::empty(),
+        HirKind::Literal(text) if text.0.iter().all(|b| b" \t\n\r".contains(b)) => hir.clone(),
+        HirKind::Class(Class::Unicode(class)) => {
+            // `\s` has more than JSON.
+            let mut json = ClassUnicode::new([' ', '\t', '\n', '\r'].map(|c| ClassUnicodeRange::new(c, c)));
+            json.intersect(class);
+            Hir::class(Class::Unicode(json))
+        }
+        HirKind::Repetition(inner) => Hir::repetition(inner.with(space_hir(&inner.sub)?)),
+        HirKind::Capture(inner) => space_hir(&inner.sub)?,
+        HirKind::Concat(inner) => Hir::concat(all(inner)?),
+        HirKind::Alternation(inner) => Hir::alternation(all(inner)?),
+        _ => {
+            return Err(
+                "takes other characters than white space: name spaces, tabs and line breaks".to_owned()
+            );
+        }
+    })
+}
+
+/// The JSON text of a string.
+pub(super) fn quoted(text: &str) -> String {
+    let inner: String = text.chars().map(|c| spelled(c).unwrap_or_else(|| c.to_string())).collect();
+    format!("\"{inner}\"")
+}
+
+/// The expression for the JSON texts of the strings that match; it is for whole texts.
+///
+/// # Errors
+/// Where it is no regular expression.
+pub(super) fn quote(regex: &str) -> Result<String, Why> {
+    let hir = Parser::new().parse(regex).map_err(|e| e.to_string())?;
+    Ok(format!("\"(?:{})\"", printable(&quoted_hir(&hir))))
+}
+
+fn quoted_hir(hir: &Hir) -> Hir {
+    match hir.kind() {
+        HirKind::Literal(text) => {
+            let text = String::from_utf8_lossy(&text.0);
+            let spelled: String = text.chars().map(|c| spelled(c).unwrap_or_else(|| c.to_string())).collect();
+            Hir::literal(spelled.into_bytes())
+        }
+        HirKind::Class(Class::Unicode(class)) => quoted_class(class),
+        HirKind::Repetition(inner) => Hir::repetition(inner.with(quoted_hir(&inner.sub))),
+        HirKind::Capture(inner) => quoted_hir(&inner.sub),
+        HirKind::Concat(inner) => Hir::concat(inner.iter().map(quoted_hir).collect()),
+        HirKind::Alternation(inner) => Hir::alternation(inner.iter().map(quoted_hir).collect()),
+        _ => hir.clone(),
+    }
+}
+
+fn quoted_class(class: &ClassUnicode) -> Hir {
+    let range = |a, b| ClassUnicodeRange::new(a, b);
+    let special = ClassUnicode::new([
+        range('\0', '\u{1f}'),
+        range('"', '"'),
+        range('\\', '\\'),
+        range('\u{7f}', '\u{7f}'),
+    ]);
+    let (mut plain, mut rest) = (class.clone(), class.clone());
+    plain.difference(&special);
+    rest.intersect(&special);
+    let rest = rest.ranges().iter().flat_map(|r| r.start()..=r.end());
+    let mut spelled: Vec<String> = rest.filter_map(spelled).collect();
+    let mut escaped = ClassUnicode::new([range('é', 'é')]);
+    escaped.intersect(&plain);
+    if !escaped.ranges().is_empty() {
+        // As in `PLAIN`, where characters are many: a model that escapes them escapes such.
+        spelled.retain(|text| !text.starts_with("\\u"));
+    }
+    // Expressions are read again by the lexer: one with a branch for each control character takes it five times as long.
+    let escapes = ["\\", "\\u000", "\\u001", "\\u007"].into_iter().filter_map(|begin| {
+        let last = spelled.iter().filter_map(|text| text.strip_prefix(begin)?.parse().ok());
+        let class = ClassUnicode::new(last.map(|c| range(c, c)));
+        let is_some = !class.ranges().is_empty();
+        is_some.then(|| Hir::concat(vec![Hir::literal(begin.as_bytes()), Hir::class(Class::Unicode(class))]))
+    });
+    Hir::alternation([Hir::class(Class::Unicode(plain))].into_iter().chain(escapes).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{CHARACTER, any, quote};
+
+    #[test]
+    fn each_character_has_one_spelling() {
+        let control = quote("[\\x00-\\x07]").unwrap();
+        assert!(llguidance::derivre::Regex::new(&control).unwrap().is_match(r#""\u0001""#));
+        let many = quote("[^a]").unwrap();
+        let mut many = llguidance::derivre::Regex::new(&many).unwrap();
+        assert!(many.is_match(r#""é""#) && many.is_match(r#""\t""#) && !many.is_match(r#""\u0001""#));
+        let rx = quote("[\\x00-\\x22]b\\n").unwrap();
+        let mut rx = llguidance::derivre::Regex::new(&rx).unwrap();
+        for (text, yes) in [
+            (r#""\u0001b\n""#, true),
+            (r#""\tb\n""#, true),
+            (r#""\"b\n""#, true),
+            (r#""!b\n""#, true),
+            (r#""\u000ab\n""#, false),
+            (r#"""b\n""#, false),
+        ] {
+            assert_eq!(rx.is_match(text), yes, "{text}");
+        }
+    }
+
+    #[test]
+    fn any_string_has_every_spelling() {
+        let mut any = llguidance::derivre::Regex::new(&any()).unwrap();
+        let mut one = llguidance::derivre::Regex::new(&format!("\"{CHARACTER}\"")).unwrap();
+        for text in [
+            "a",
+            "é",
+            "\u{7f}",
+            r"\/",
+            r"\n",
+            r"\u00e9",
+            r"\uD7FF",
+            r"\ue000",
+            r"\ufffF",
+            r"\ud83d\ude00",
+            "😀",
+        ] {
+            let text = format!("\"{text}\"");
+            assert!(any.is_match(&text) && one.is_match(&text), "{text}");
+            assert_eq!(serde_json::from_str::<String>(&text).unwrap().chars().count(), 1, "{text}");
+        }
+        for text in [r"\u00g9", r"\ud83d", r"\ude00", r"\ud83d\u0041", r"\x", "\u{1}", "\""] {
+            assert!(!any.is_match(&format!("\"{text}\"")), "{text}");
+        }
+    }
+}
