@@ -108,7 +108,6 @@ def test_what_is_no_body(body: bytes, code: str | None) -> None:
         ({"typ_p": 0.5}, "typ_p"),
         ({"banned_strings": ["x"]}, "banned_strings"),
         ({"banned_tokens": [1]}, "banned_tokens"),
-        ({"guided_whitespace_pattern": " "}, "guided_whitespace_pattern"),
     ],
 )
 def test_refused_by_name(fields: dict[str, Any], param: str) -> None:
