@@ -277,7 +277,7 @@ pub enum KeyOrder {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Whitespace {
-    /// As models write it: none, a space, or a line break with up to 40 spaces or 10 tabs; before the text, too.
+    /// As models write it: none, a space, or a line break with up to 40 spaces or 10 tabs. Before the text at most a space.
     Natural,
     /// None.
     Compact,

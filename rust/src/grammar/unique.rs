@@ -1,8 +1,8 @@
 //! What no grammar can say: that no two items of an array are equal.
 //!
-//! A [`Shape`] says where in a JSON text such arrays are. A [`Filter`] reads the text beside the matcher, remembers the items that
-//! each open array has had, and takes out of a mask the tokens that would complete one of them again. Where the values of an
-//! item may run out (patterns, bounds), a token that could only lead to such an item is taken out, too.
+//! A [`Shape`] says where in a JSON text such arrays are. A [`Filter`] reads the text beside the matcher and remembers the items of
+//! each array that is open. It removes the tokens from a mask that would complete an equal item. Where an item may have only so many
+//! values (patterns, bounds), it also removes a token behind which only equal items are left.
 
 mod scan;
 

@@ -192,7 +192,8 @@ fn is_valid((schema, validator): (&Value, &Validator), text: &str) -> Option<boo
     }
 }
 
-/// Whether 64-bit floats hold all of its numbers. The validator takes negative fractions for multiples of every fraction.
+/// Whether the validator judges all of its numbers rightly: those that 64-bit floats hold, but no negative fractions, which it
+/// calls multiples of any fraction.
 fn is_exact(value: &Value) -> bool {
     match value {
         Value::Number(n) => {

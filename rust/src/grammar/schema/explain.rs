@@ -1,7 +1,7 @@
 //! Finds the place where a schema that nothing satisfies says so.
 
 use super::arena::{Arena, Id, ROOT, Target};
-use super::read::Reader;
+use super::read::{Reader, Setting};
 use super::refuse;
 use super::write::Writer;
 use crate::config::GrammarConfig;
@@ -13,9 +13,14 @@ const WHY_LESS: &str = "nothing satisfies what can be enforced of it";
 
 /// The refusal of a document that nothing satisfies: it names the smallest schema inside that nothing satisfies, and the
 /// keyword without which something would. `notes`: so many were there before the document was looked at.
-pub(super) fn unsatisfiable(arena: &Arena<'_>, config: &GrammarConfig, notes: usize) -> Error {
+pub(super) fn unsatisfiable(
+    arena: &Arena<'_>,
+    config: &GrammarConfig,
+    setting: Setting<'_>,
+    notes: usize,
+) -> Error {
     let is_empty = |id, without| {
-        let mut reader = Reader::new(arena, config);
+        let mut reader = Reader::new(arena, config, setting);
         reader.without = without;
         let term = reader.schema(id, 0);
         let mut writer = Writer::new(&mut reader);

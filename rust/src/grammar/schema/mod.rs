@@ -44,7 +44,7 @@ use crate::error::{Error, Result};
 use arena::Arena;
 pub(super) use library::Library;
 use llguidance::api::GrammarWithLexer;
-use read::Reader;
+use read::{Reader, Setting};
 use serde_json::Value;
 use write::{Writer, Written};
 
@@ -118,8 +118,8 @@ pub(super) fn parse(source: &str, config: &GrammarConfig) -> Result<Value> {
 }
 
 /// What `finish` makes of the grammar of a schema; its errors say that the grammar is too large. `filters`: what no grammar can
-/// say is left to a filter beside it ([`Written::shape`]). What is too much as a whole is
-/// tried again with less of each `oneOf`, where there is one and the configuration allows that.
+/// say is left to a filter beside it ([`Written::shape`]). A schema that is too much as a whole is tried again with less of each
+/// `oneOf`, where there is one and the configuration allows that.
 ///
 /// # Errors
 /// What cannot be enforced, by pointer and keyword; where the budget is spent.
@@ -149,8 +149,8 @@ pub(super) fn prepare<T>(
     let arena = Arena::new(schema, (budget, library))?;
     let finished = |written: Written| finish(&written).map_err(|why| refuse("", "schema", why));
     let notes = budget.notes();
-    let mut reader = Reader::new(&arena, config);
-    (reader.filters, reader.space) = (filters, space.as_deref());
+    let setting = Setting { filters, space: space.as_deref() };
+    let mut reader = Reader::new(&arena, config, setting);
     let too_much = match write(&mut reader, notes) {
         Ok(written) => match finished(written) {
             Ok(done) => return Ok(done),
@@ -162,8 +162,8 @@ pub(super) fn prepare<T>(
     if !config.narrow || !reader.overlaps || !budget.renew(notes) {
         return Err(too_much);
     }
-    let mut reader = Reader::new(&arena, config);
-    (reader.coarse, reader.filters, reader.space) = (true, filters, space.as_deref());
+    let mut reader = Reader::new(&arena, config, setting);
+    reader.coarse = true;
     write(&mut reader, notes).and_then(finished).map_err(|_| too_much)
 }
 
@@ -178,12 +178,12 @@ fn styled(config: &GrammarConfig, style: &JsonStyle) -> GrammarConfig {
 }
 
 fn write(reader: &mut Reader<'_>, notes: usize) -> Result<Written> {
-    let (arena, config) = (reader.arena, reader.config);
+    let (arena, config, setting) = (reader.arena, reader.config, reader.setting);
     let root = reader.root();
     let mut writer = Writer::new(reader);
     writer.write(root)?;
     if !writer.is_satisfiable() {
-        return Err(explain::unsatisfiable(arena, config, notes));
+        return Err(explain::unsatisfiable(arena, config, setting, notes));
     }
     writer.finish(root)
 }

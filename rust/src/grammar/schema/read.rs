@@ -19,6 +19,15 @@ struct Open {
     negations: usize,
 }
 
+/// What a grammar stands in.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Setting<'a> {
+    /// Whether a filter beside the grammar tells items apart.
+    pub(super) filters: bool,
+    /// White space, where there may be some.
+    pub(super) space: Option<&'a str>,
+}
+
 /// Reads the schemas of a document, each once.
 pub(super) struct Reader<'a> {
     pub(super) arena: &'a Arena<'a>,
@@ -27,10 +36,7 @@ pub(super) struct Reader<'a> {
     /// Whether branches of `oneOf` that overlap are told apart by little, and whether there are any.
     pub(super) coarse: bool,
     pub(super) overlaps: bool,
-    /// Whether a filter beside the grammar tells items apart.
-    pub(super) filters: bool,
-    /// White space, where there may be some.
-    pub(super) space: Option<&'a str>,
+    pub(super) setting: Setting<'a>,
     /// A keyword that is left out, to find out what is at fault.
     pub(super) without: Option<(Id, &'a str)>,
     /// The values of schemas and terms, and whether they are all of them (see `is_exact`).
@@ -53,15 +59,14 @@ pub(super) struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    pub(super) fn new(arena: &'a Arena<'a>, config: &'a GrammarConfig) -> Self {
+    pub(super) fn new(arena: &'a Arena<'a>, config: &'a GrammarConfig, setting: Setting<'a>) -> Self {
         Reader {
             arena,
             config,
             sets: Sets::new(),
             coarse: false,
             overlaps: false,
-            filters: false,
-            space: Some(super::WHITESPACE),
+            setting,
             without: None,
             known: AHashMap::new(),
             terms: AHashMap::new(),

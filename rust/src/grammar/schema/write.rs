@@ -324,7 +324,7 @@ impl<'r, 'a> Writer<'r, 'a> {
         if self.rules[0].is_empty() {
             return self.refuse("schema", "nothing satisfies it");
         }
-        let space = self.reader.space.map(str::to_owned);
+        let space = self.reader.setting.space.map(str::to_owned);
         let Writer { rules, conditions, terminals, multiples, divisors, .. } = self;
         Ok(Written { rules, conditions, terminals, multiples, divisors, space, shape })
     }

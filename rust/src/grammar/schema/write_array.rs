@@ -23,7 +23,7 @@ impl Writer<'_, '_> {
         };
         let mut lines = Vec::new();
         for f in alternatives.iter() {
-            let f = if self.reader.filters { self.left_to_the_filter(*f)? } else { *f };
+            let f = if self.reader.setting.filters { self.left_to_the_filter(*f)? } else { *f };
             let inner = self.items(&mut States::new(), f, false)?;
             lines.push(vec![literal("["), Symbol::Rule(inner), literal("]")]);
         }

@@ -1,4 +1,4 @@
-//! Writes objects whose keys come in any order, or of which those do that are not required (`grammar.key_order`).
+//! Writes objects whose keys, or only whose optional keys, may stand anywhere (`grammar.key_order`).
 //!
 //! A rule for each state of the formula, whose parameter has a bit for each known key that has been there. What remains of the
 //! formula speaks of keys only that have not been there, so that a state is alive where it would be at the beginning of an

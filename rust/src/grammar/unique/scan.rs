@@ -51,8 +51,8 @@ impl Open {
 enum Mode {
     /// Before a value, or a bracket that closes.
     Before,
-    /// In a string, behind a backslash (true) or not; of a key (true) or a value.
-    Text(bool, bool),
+    /// In a string. `escaped`: the last character was a backslash; `key`: the string is the name of a key.
+    Text { escaped: bool, key: bool },
     /// In a number or a word.
     Plain,
     /// Behind a value, or a key.
@@ -65,7 +65,7 @@ pub(super) struct Scan {
     shape: Arc<Shape>,
     mode: Mode,
     open: Vec<Open>,
-    /// The text from where the outermost array begins whose items must differ, or from the last key.
+    /// The text of the value or key that is being read; inside an array whose items must differ, that of the whole item.
     text: Vec<u8>,
     /// Whether the next string of an object is a key.
     key: bool,
@@ -82,7 +82,7 @@ impl Scan {
     }
 
     pub(super) fn in_string(&self) -> bool {
-        matches!(self.mode, Mode::Text(..))
+        matches!(self.mode, Mode::Text { .. })
     }
 
     /// Whether values of the innermost item that must differ may run out.
@@ -120,8 +120,8 @@ impl Scan {
         }
         self.text.push(byte);
         match self.mode {
-            Mode::Text(true, of_key) => self.mode = Mode::Text(false, of_key),
-            Mode::Text(false, of_key) => return self.in_text(byte, of_key),
+            Mode::Text { escaped: true, key } => self.mode = Mode::Text { escaped: false, key },
+            Mode::Text { escaped: false, key } => return self.in_text(byte, key),
             Mode::Plain => {}
             Mode::Before | Mode::Behind => return self.between(byte),
         }
@@ -129,12 +129,12 @@ impl Scan {
     }
 
     /// In a string; false where it is an item that has been there.
-    fn in_text(&mut self, byte: u8, of_key: bool) -> bool {
+    fn in_text(&mut self, byte: u8, key: bool) -> bool {
         match byte {
-            b'\\' => self.mode = Mode::Text(true, of_key),
+            b'\\' => self.mode = Mode::Text { escaped: true, key },
             b'"' => {
                 self.mode = Mode::Behind;
-                if !of_key {
+                if !key {
                     return self.complete();
                 }
                 self.named();
@@ -150,7 +150,7 @@ impl Scan {
             // White space before an item is not a part of it.
             b' ' | b'\n' | b'\r' | b'\t' if self.mode == Mode::Before => self.begin(),
             b' ' | b'\n' | b'\r' | b'\t' => {}
-            b'"' => self.mode = Mode::Text(false, self.key),
+            b'"' => self.mode = Mode::Text { escaped: false, key: self.key },
             b'[' | b'{' => self.enter(byte == b'['),
             b']' | b'}' => {
                 self.open.pop();
@@ -170,7 +170,8 @@ impl Scan {
 
     /// A value begins here, unless white space comes.
     fn begin(&mut self) {
-        if !self.open.iter().any(|open| self.is_unique(open)) {
+        // What comes before is compared only as a part of an item that is still open further out.
+        if !self.open.iter().rev().skip(1).any(|open| self.is_unique(open)) {
             self.text.clear();
         }
         let here = self.text.len();

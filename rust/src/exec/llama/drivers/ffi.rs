@@ -22,7 +22,7 @@ pub(in crate::exec::llama) fn load_all() {
 /// The folder of backends: beside the file that this code is in.
 fn folder() -> Option<PathBuf> {
     let mut found = MaybeUninit::<libc::Dl_info>::zeroed();
-    // SAFETY: the address is one of this library's; the name lives as long as it is loaded, which is now.
+    // SAFETY: the address is that of a function in this library, so the library is loaded, and its name lives as long as it is.
     let file = unsafe {
         if libc::dladdr(load_all as *const c_void, found.as_mut_ptr()) == 0 {
             return None;
