@@ -322,6 +322,10 @@ impl Sequence {
                 return Ok(Some(event));
             }
         }
+        if let Some(error) = round.failure {
+            event.end = Some(End::Failed(error));
+            return Ok(Some(event));
+        }
         let over = self.grammar.as_ref().is_some_and(Grammar::is_ended);
         let end = if round.ended || over { Some(FinishReason::Stop) } else { None };
         self.finish(&mut event, end);

@@ -5,7 +5,7 @@ use crate::config::DraftSource;
 use crate::error::{Error, panic_text};
 use crate::exec::{ExecError, JobId, Outcome, Round};
 use crate::metrics::fates;
-use crate::types::{Event, FinishReason, Origin, Token};
+use crate::types::{End, Event, FinishReason, Origin, Token};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
@@ -79,11 +79,11 @@ impl Engine {
             Ok(Some(event)) => {
                 let sequence = &mut self.running[index];
                 sequence.last_token = self.tally.told(&event, sequence.arrival, sequence.last_token);
-                let ended = event.end.is_some();
+                let healthy = event.end.as_ref().map(|end| !matches!(end, End::Failed(_)));
                 self.report.events.push(event);
-                if ended {
+                if let Some(healthy) = healthy {
                     let sequence = self.running.remove(index);
-                    self.vacate(sequence, true);
+                    self.vacate(sequence, healthy);
                 }
             }
         }

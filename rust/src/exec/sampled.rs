@@ -146,7 +146,8 @@ impl Sampled {
                 Err(e) => Err(SeqError(e)),
                 Ok(v) => {
                     let computed = job.start + (job.tokens.len() + v.accepted) as u32;
-                    if v.accepted == job.draft.tokens.len() {
+                    // A sequence that failed gives its slot up.
+                    if v.accepted == job.draft.tokens.len() || v.failure.is_some() {
                         Ok(Box::new(round_of(job, v, computed)))
                     } else if self.caps().rollback == 0 {
                         let why = "a forced token was refused, and its state cannot be taken back";
@@ -173,6 +174,7 @@ fn round_of(job: Job, v: Verdict, computed: u32) -> Round {
         hidden: v.hidden,
         ended: v.ended,
         refusal: v.refusal,
+        failure: v.failure,
         reused: None,
         mask_time: v.mask_time,
     }

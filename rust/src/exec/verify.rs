@@ -11,7 +11,7 @@ mod rejection;
 pub(super) use rejection::rejection;
 
 use super::{Draft, Job};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::grammar::{Cursor, Grammar, Next};
 use crate::request::Fault;
 use crate::sampler::{Drawn, Sampler, Scratch};
@@ -33,17 +33,10 @@ pub(super) struct Verdict {
     pub(super) refusal: Option<Refusal>,
     /// The hidden state of the row after the last kept token, where it was asked for.
     pub(super) hidden: Option<Vec<f32>>,
+    /// What failed behind `tokens`.
+    pub(super) failure: Option<Error>,
     /// Time spent on masks.
     pub(super) mask_time: Duration,
-}
-
-impl Verdict {
-    /// What stands of a walk that failed after some tokens: those, the last of them as if it had not been drafted. The
-    /// failure comes again in the next round, at its first row, as it would have come without a draft.
-    pub(super) fn before_failure(mut self) -> Option<Verdict> {
-        self.accepted = self.tokens.len().checked_sub(1)?;
-        Some(self)
-    }
 }
 
 /// Walks the rows of one job: row `i` is the distribution after the first `i` drafted tokens.

@@ -118,6 +118,26 @@ fn forced_tokens_are_drafted_and_always_accepted() {
     assert!(totals.steps * 2 < plain.snapshot.totals.steps);
 }
 
+/// A state cannot be taken back, and need not be where the text ends in the middle of forced tokens.
+#[test]
+fn forced_tokens_behind_an_end_change_nothing_where_states_stay() {
+    let schema = r#"{\"type\":\"object\",\"properties\":{\"identifier\":{\"type\":\"null\"}},\"required\":[\"identifier\"],\"additionalProperties\":false}"#;
+    let toy = ToyConfig { stateful: 1, ..ToyConfig::default() };
+    for more in
+        [r#","allowed_token_ids":[123,34,105,100]"#, r#","stop_token_ids":[101]"#, r#","stop":["de"]"#]
+    {
+        let request = asked(&format!(r#","grammar":{{"json_schema":"{schema}"}}{more}"#));
+        let plain =
+            World { toy: toy.clone(), ..World::default() }.run(std::slice::from_ref(&request), &[0], 0);
+        let mut world = World { toy: toy.clone(), ..World::default() };
+        world.config.speculative.sources = Some(vec![DraftSource::Forced]);
+        world.config.speculative.adaptive = false;
+        let drafted = world.run(std::slice::from_ref(&request), &[0], 0);
+        assert!(same(&plain, &drafted), "{more}: {:?}, {:?}", plain.choices, drafted.choices);
+        assert!(drafted.snapshot.totals.accepted_tokens > 0, "{more}");
+    }
+}
+
 /// Forced tokens once led models into endless line breaks (llguidance issue 267).
 #[test]
 fn a_model_that_loves_line_breaks_still_comes_to_an_end() {
