@@ -115,6 +115,9 @@ class Event:
     @property
     def reasoning_tokens(self) -> int:
         """Of those, the tokens of reasoning, its end marker included."""
+    @property
+    def shortened(self) -> bool:
+        """A draw was not taken because the output could not have been completed within `max_tokens` behind it."""
 
     @property
     def drafts(self) -> dict[str, tuple[int, int, int]]:

@@ -45,7 +45,8 @@ def main(parsed: argparse.Namespace) -> int:
         print(f"{place}: {told['keyword']}: {told['reason']}")
         return 1
     costs = f"compiled in {told['compile_ms']:.1f} ms, first mask in {told['mask_ms']:.2f} ms"
-    print(f"{parsed.schema}: can be enforced; {costs}")
+    needs = f"; an output takes at least {told['min_tokens']} tokens" if "min_tokens" in told else ""
+    print(f"{parsed.schema}: can be enforced; {costs}{needs}")
     for place in told.get("narrowed", []):
         less = f"less is allowed than it says: {place['reason']}"
         print(f"{parsed.schema}#{place['pointer']}: {place['keyword']}: {less}")

@@ -60,6 +60,8 @@ class Usage:
     completion: int = 0
     reasoning: int = 0
     """Of those, the tokens of reasoning."""
+    shortened: int = 0
+    """Constrained choices that `max_tokens` made end earlier, complete."""
     drafts: Counter[tuple[str, str]] = dataclasses.field(default_factory=Counter)
     """Drafted tokens by (source, fate): `drafted` of which are `accepted` or `refused`."""
     narrowed: list[Narrowed] = dataclasses.field(default_factory=list)
@@ -81,7 +83,7 @@ class Generation:
         self._base: dict[int, int] = {}
         self._open = 0
         self._pending: dict[int, Delta] = {}
-        self._counts: dict[int, tuple[int, int, int, int]] = {}
+        self._counts: dict[int, tuple[int, int, int, int, int]] = {}
         self._drafts: dict[int, dict[str, tuple[int, int, int]]] = {}
         self._narrowed: dict[Narrowed, None] = {}
         self._waiter: asyncio.Future[None] | None = None
@@ -114,7 +116,7 @@ class Generation:
     def push(self, event: _core.Event) -> None:
         """Merges an event in."""
         index = self._base[event.request] + event.choice
-        output = event.completion_tokens, event.reasoning_tokens
+        output = event.completion_tokens, event.reasoning_tokens, int(event.shortened)
         self._counts[index] = (event.prompt_tokens, event.cached_tokens, *output)
         if event.drafts:
             self._drafts[index] = event.drafts
@@ -186,13 +188,13 @@ class Generation:
     def usage(self) -> Usage:
         """Counts so far. The prompt of several choices counts once."""
         firsts = [self._counts[b] for b in self._base.values() if b in self._counts]
-        completion, reasoning = (sum(c[i] for c in self._counts.values()) for i in (2, 3))
+        completion, reasoning, shortened = (sum(c[i] for c in self._counts.values()) for i in (2, 3, 4))
         drafts: Counter[tuple[str, str]] = Counter()
         for source, counts in ((s, c) for d in self._drafts.values() for s, c in d.items()):
             for fate, count in zip(("drafted", "accepted", "refused"), counts, strict=True):
                 drafts[source, fate] += count
         prompt, cached = (sum(c[i] for c in firsts) for i in (0, 1))
-        return Usage(prompt, cached, completion, reasoning, drafts, list(self._narrowed))
+        return Usage(prompt, cached, completion, reasoning, shortened, drafts, list(self._narrowed))
 
     def cancel(self) -> None:
         """Ends what still runs and frees it. Never fails, and may be called at any time."""

@@ -37,6 +37,7 @@ _COUNTERS = {
     "drafted_tokens": "Tokens proposed by drafters and given to the target.",
     "accepted_tokens": "Drafted tokens that were emitted.",
     "preemptions": "Sequences preempted.",
+    "choices_shortened": "Constrained choices that max_tokens made end earlier, complete.",
     "steps": "Engine steps.",
     "grammar_cache_hits": "Grammars found in the cache.",
     "grammar_cache_misses": "Grammars compiled.",

@@ -64,6 +64,8 @@ pub struct Totals {
     pub requests_refused: u64,
     /// Requests that failed.
     pub requests_failed: u64,
+    /// Choices in which a draw was not taken because they could not have been completed behind it.
+    pub choices_shortened: u64,
     /// Prompt tokens of admitted requests.
     pub prompt_tokens: u64,
     /// Prompt tokens whose KV was reused.
@@ -112,6 +114,7 @@ impl Totals {
     pub fn add(&mut self, other: &Totals) {
         self.requests_stop += other.requests_stop;
         self.requests_length += other.requests_length;
+        self.choices_shortened += other.choices_shortened;
         self.requests_cancelled += other.requests_cancelled;
         self.requests_refused += other.requests_refused;
         self.requests_failed += other.requests_failed;

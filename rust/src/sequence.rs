@@ -4,16 +4,17 @@
 //! always. Closing that gap is all that a step does: prompt, prompt chunk, last token and recomputation after a
 //! preemption are the same thing.
 
+mod commit;
 pub mod odds;
 
 use crate::config::{self, DraftSource};
 use crate::error::{Error, Result};
-use crate::exec::{Draft, Job, JobId, Round, Score};
+use crate::exec::{Draft, Job, JobId, Score};
 use crate::grammar::{Compiled, Grammar};
 use crate::request::Request;
 use crate::sampler::Sampler;
 use crate::text::TextOut;
-use crate::types::{Drafted, End, Event, FinishReason, RequestId, Slot, Token, TokenLogprob, Usage};
+use crate::types::{Drafted, End, Event, FinishReason, RequestId, Slot, Token, Usage};
 use crate::vocab::Vocab;
 use odds::Acceptance;
 use std::sync::Arc;
@@ -90,6 +91,8 @@ pub struct Sequence {
     text: TextOut,
     /// Output tokens of reasoning.
     reasoning: u32,
+    /// A draw was not taken because the output could not have been completed behind it.
+    shortened: bool,
 }
 
 impl Sequence {
@@ -129,6 +132,7 @@ impl Sequence {
             compiled: None,
             text,
             reasoning: 0,
+            shortened: false,
         }
     }
 
@@ -285,97 +289,6 @@ impl Sequence {
         }
     }
 
-    /// Takes a round, token by token: an end token, stop string, grammar end or the last allowed token cuts it there.
-    ///
-    /// None if nothing is to be told (a prompt chunk, of which no log-probabilities are wanted).
-    ///
-    /// # Errors
-    /// Where the grammar refuses a token that its mask allowed.
-    pub fn commit(&mut self, round: Round) -> Result<Option<Event>> {
-        let sampled = round.job.sample;
-        self.in_flight = None;
-        self.sampler = Some(round.job.sampler);
-        self.grammar = round.job.grammar;
-        self.computed = round.computed;
-        // A block that is found may hold the last token, which is computed all the same.
-        self.cached = self.cached.max(round.reused.unwrap_or(0).min(self.prompt_len() - 1));
-        let mut event = self.event();
-        // A sequence that was preempted computes again what it has told.
-        let told = self.scored.saturating_sub(round.job.start) as usize;
-        event.prompt_logprobs = round.scores.into_iter().skip(told).collect();
-        self.scored += event.prompt_logprobs.len() as u32;
-        if !sampled {
-            return Ok(if event.prompt_logprobs.is_empty() { None } else { Some(event) });
-        }
-        let mut logprobs = round.logprobs.into_iter();
-        for token in round.tokens {
-            let end = match self.take(token, logprobs.next(), &mut event) {
-                // What was drawn before it is told, as it is where each token has a round of its own.
-                Err(error) if !event.tokens.is_empty() => {
-                    event.end = Some(End::Failed(error));
-                    return Ok(Some(event));
-                }
-                taken => taken?,
-            };
-            if end.is_some() {
-                self.finish(&mut event, end);
-                return Ok(Some(event));
-            }
-        }
-        if let Some(error) = round.failure {
-            event.end = Some(End::Failed(error));
-            return Ok(Some(event));
-        }
-        let over = self.grammar.as_ref().is_some_and(Grammar::is_ended);
-        let end = if round.ended || over { Some(FinishReason::Stop) } else { None };
-        self.finish(&mut event, end);
-        assert!(event.end.is_some() || self.computed < self.known(), "the gap is closed. This is a bug.");
-        Ok(Some(event))
-    }
-
-    fn take(
-        &mut self,
-        token: Token,
-        logprob: Option<TokenLogprob>,
-        event: &mut Event,
-    ) -> Result<Option<FinishReason>> {
-        event.usage.completion += 1;
-        if self.vocab.is_eog(token) || self.spec.spec().stop_token_ids.contains(&token) {
-            return Ok(Some(FinishReason::Stop));
-        }
-        if let Some(grammar) = &mut self.grammar {
-            let reasoning = grammar.is_reasoning();
-            grammar.commit(token)?;
-            self.reasoning += u32::from(reasoning);
-            event.usage.reasoning = self.reasoning;
-        }
-        if let Some(sampler) = &mut self.sampler {
-            sampler.commit(token);
-        }
-        self.tokens.push(token);
-        event.tokens.push(token);
-        event.logprobs.extend(logprob);
-        let pushed = self.text.push(token);
-        event.text.push_str(&pushed.text);
-        if pushed.stopped {
-            return Ok(Some(FinishReason::Stop));
-        }
-        let over = self.grammar.as_ref().is_some_and(Grammar::is_ended);
-        if self.generated() >= self.spec.max_tokens() {
-            return Ok(Some(if over { FinishReason::Stop } else { FinishReason::Length }));
-        }
-        Ok(over.then_some(FinishReason::Stop))
-    }
-
-    fn finish(&mut self, event: &mut Event, end: Option<FinishReason>) {
-        if let Some(reason) = end {
-            event.text.push_str(&self.text.finish());
-            event.end = Some(End::Finished(reason));
-            event.narrowed =
-                self.grammar.as_ref().map_or_else(Vec::new, |grammar| grammar.narrowed().to_vec());
-        }
-    }
-
     /// An event without news; its counts are those of now.
     pub fn event(&self) -> Event {
         let usage = Usage {
@@ -384,6 +297,7 @@ impl Sequence {
             queued: self.queued,
             completion: self.generated(),
             reasoning: self.reasoning,
+            shortened: self.shortened,
             drafts: self.drafts,
         };
         Event::silent(self.request, self.choice, usage)

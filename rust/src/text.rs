@@ -62,14 +62,15 @@ impl TextOut {
         TextOut { vocab, stops, special, markers, tail: Vec::new(), held: String::new(), stopped: false }
     }
 
-    /// Appends a token. After a stop nothing is added any more.
-    pub fn push(&mut self, token: Token) -> Pushed {
+    /// Appends a token. After a stop nothing is added any more. `may_stop`: whether the output may end before so many of its
+    /// last bytes; a stop string before which it may not is text like any other.
+    pub fn push(&mut self, token: Token, may_stop: &dyn Fn(usize) -> bool) -> Pushed {
         let shown = self.special || !self.vocab.is_special(token) || self.markers.contains(&token);
         if !self.stopped && shown {
             self.tail.extend_from_slice(self.vocab.bytes(token));
             self.decode();
         }
-        self.release()
+        self.release(may_stop)
     }
 
     /// The rest, after the last token: what was held back, and U+FFFD for a character that never became whole.
@@ -78,7 +79,7 @@ impl TextOut {
             self.held.push(char::REPLACEMENT_CHARACTER);
             self.tail.clear();
         }
-        let mut text = self.release().text;
+        let mut text = self.release(&|_| true).text;
         text.push_str(&std::mem::take(&mut self.held));
         text
     }
@@ -107,19 +108,25 @@ impl TextOut {
         self.tail.drain(..done);
     }
 
-    fn release(&mut self) -> Pushed {
+    fn release(&mut self, may_stop: &dyn Fn(usize) -> bool) -> Pushed {
         let Some(stops) = &self.stops else {
             return Pushed { text: std::mem::take(&mut self.held), stopped: false };
         };
-        if let Some(m) = stops.finder.find(&self.held) {
+        let mut passed = String::new();
+        while let Some(m) = stops.finder.find(&self.held) {
+            if !may_stop(self.held.len() - m.start() + self.tail.len()) {
+                let rest = self.held.split_off(m.end());
+                passed.push_str(&std::mem::replace(&mut self.held, rest));
+                continue;
+            }
             self.stopped = true;
             let mut text = std::mem::take(&mut self.held);
             text.truncate(if stops.shown { m.end() } else { m.start() });
             self.tail.clear();
-            return Pushed { text, stopped: true };
+            return Pushed { text: passed + &text, stopped: true };
         }
         let keep = self.held.split_off(stops.undecided(&self.held));
-        Pushed { text: std::mem::replace(&mut self.held, keep), stopped: self.stopped }
+        Pushed { text: passed + &std::mem::replace(&mut self.held, keep), stopped: self.stopped }
     }
 }
 
@@ -176,7 +183,7 @@ mod tests {
             [(true, String::new()), (false, String::from_utf8_lossy(vocab.bytes(special)).into())]
         {
             let mut text = of(json!({"prompt": [1], "skip_special_tokens": skip}));
-            assert_eq!(text.push(special).text + &text.finish(), wanted);
+            assert_eq!(text.push(special, &|_| true).text + &text.finish(), wanted);
         }
     }
 
@@ -187,13 +194,13 @@ mod tests {
         let grammar = json!({"sections": [{"free": {"triggers": [trigger]}}]});
         let mut text = of(json!({"prompt": [1], "grammar": grammar}));
         let token = |form: &[u8]| (0..vocab.len() as Token).find(|t| vocab.bytes(*t) == form).unwrap();
-        assert_eq!(text.push(token(b"<|im_start|>")).text, "<|im_start|>");
-        assert_eq!(text.push(token(b"<|endoftext|>")).text, "");
+        assert_eq!(text.push(token(b"<|im_start|>"), &|_| true).text, "<|im_start|>");
+        assert_eq!(text.push(token(b"<|endoftext|>"), &|_| true).text, "");
     }
 
     /// The toy vocabulary's byte tokens are their own ids.
     fn deltas(out: &mut TextOut, bytes: &[u8]) -> Vec<String> {
-        bytes.iter().map(|b| out.push(u32::from(*b)).text).collect()
+        bytes.iter().map(|b| out.push(u32::from(*b), &|_| true).text).collect()
     }
 
     /// Every prefix, shortest first: the stop string that is complete first, the longest of those.
@@ -219,17 +226,22 @@ mod tests {
     fn special_tokens_add_no_text() {
         let mut text = out::<&str>(&[]);
         let eog = Vocab::toy().unwrap().eog()[0];
-        assert_eq!(text.push(eog), Pushed::default());
-        assert_eq!(text.push(0xe8).text + &text.push(eog).text + &text.push(0xaa).text, "");
-        assert_eq!(text.push(0x9e).text, "語");
+        assert_eq!(text.push(eog, &|_| true), Pushed::default());
+        assert_eq!(
+            text.push(0xe8, &|_| true).text
+                + &text.push(eog, &|_| true).text
+                + &text.push(0xaa, &|_| true).text,
+            ""
+        );
+        assert_eq!(text.push(0x9e, &|_| true).text, "語");
     }
 
     #[test]
     fn the_stop_string_and_the_rest_are_cut() {
         let mut text = out(&["END", "ND!"]);
         assert_eq!(deltas(&mut text, b"aEN"), ["a", "", ""]);
-        assert_eq!(text.push(u32::from(b'D')), Pushed { text: String::new(), stopped: true });
-        assert_eq!(text.push(u32::from(b'x')), Pushed { text: String::new(), stopped: true });
+        assert_eq!(text.push(u32::from(b'D'), &|_| true), Pushed { text: String::new(), stopped: true });
+        assert_eq!(text.push(u32::from(b'x'), &|_| true), Pushed { text: String::new(), stopped: true });
         assert_eq!(text.finish(), "");
     }
 
@@ -292,7 +304,7 @@ mod tests {
         fn no_text_is_held_without_need(stops in prop::collection::vec("[ab]{1,4}", 1..4), bytes in "[ab]{0,12}") {
             let mut text = out(&stops);
             for (i, b) in bytes.bytes().enumerate() {
-                let pushed = text.push(u32::from(b));
+                let pushed = text.push(u32::from(b), &|_| true);
                 if pushed.stopped {
                     break;
                 }

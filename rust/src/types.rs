@@ -57,6 +57,9 @@ pub struct Usage {
     /// Of those, what a section of reasoning has, its end marker included.
     #[serde(default)]
     pub reasoning: u32,
+    /// A draw was not taken because the output, which is constrained, could not have been completed behind it.
+    #[serde(default)]
+    pub shortened: bool,
     /// From the request's arrival to its admission.
     pub queued: Duration,
     /// What became of drafts, by the number of their source.

@@ -62,6 +62,8 @@ def verdict(core: _core.Engine, constraint: Any, text: str | None) -> dict[str, 
     except _core.GrammarError as e:
         return {"ok": False, "pointer": e.pointer, "keyword": e.keyword, "reason": e.why}
     told = {"ok": True, "compile_ms": round(report["compile_ms"], 3), "mask_ms": round(report["mask_ms"], 3)}
+    if report["min_tokens"] is not None:
+        told["min_tokens"] = report["min_tokens"]
     if report["narrowed"]:
         told["narrowed"] = report["narrowed"]
     if text is None:

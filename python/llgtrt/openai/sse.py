@@ -31,9 +31,11 @@ MANY = 5_000
 
 
 def usage_of(generation: Generation) -> Json:
-    """`usage` so far, with what became of drafts where that is asked for, and where schemas were narrowed."""
+    """`usage` so far, with what became of drafts where that is asked for, where schemas were narrowed, and how many choices
+    `max_tokens` made end earlier."""
     counts = generation.usage()
     told = usage(counts) | ({"speculative": drafts(counts)} if generation.report else {})
+    told |= {"shortened": counts.shortened} if counts.shortened else {}
     return told | ({"narrowed": narrowed(counts)} if counts.narrowed else {})
 
 

@@ -225,6 +225,9 @@ pub struct GrammarConfig {
     pub undeclared_keys: UndeclaredKeys,
     /// Whether less may be allowed than a schema does, where all of it cannot be said; else it is refused.
     pub narrow: bool,
+    /// Whether an output that is constrained is completed within `max_tokens`: a token may come only where what is left
+    /// is enough to complete the output behind it.
+    pub complete: bool,
     /// Longest JSON schema in bytes.
     #[schemars(range(min = 1, max = 16_777_216))]
     pub max_schema_bytes: usize,
@@ -252,6 +255,7 @@ impl Default for GrammarConfig {
             whitespace: Whitespace::Natural,
             undeclared_keys: UndeclaredKeys::Never,
             narrow: true,
+            complete: true,
             max_schema_bytes: 512 * 1024,
             max_lark_bytes: 64 * 1024,
             compile_threads: 0,

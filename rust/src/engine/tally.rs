@@ -52,6 +52,7 @@ impl Tally {
             }
         }
         if let Some(end) = &event.end {
+            self.totals.choices_shortened += u64::from(event.usage.shortened);
             self.measure(event, end);
             self.ended(event.request, end, now - arrival);
         }

@@ -85,7 +85,10 @@ impl Waiting {
         for mut arrival in std::mem::take(&mut self.arrivals) {
             match arrival.compiling.as_mut().and_then(CompileHandle::poll) {
                 None => self.arrivals.push(arrival),
-                Some(Ok(compiled)) => self.enter(arrival, Some(compiled)),
+                Some(Ok(compiled)) => match compiled.fits(arrival.request.max_tokens()) {
+                    Ok(()) => self.enter(arrival, Some(compiled)),
+                    Err(error) => refused.push((arrival, error)),
+                },
                 Some(Err(error)) => refused.push((arrival, error)),
             }
         }

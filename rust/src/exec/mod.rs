@@ -147,6 +147,8 @@ pub struct Round {
     /// Why the first drafted token that was not accepted was refused; None where there is no such token, or where
     /// verifying failed.
     pub refusal: Option<Refusal>,
+    /// A draw was not taken because the output could not have been completed behind it.
+    pub shortened: bool,
     /// What failed behind `tokens`: the sequence ends with it, and its slot may hold more than `computed` tokens.
     pub failure: Option<Error>,
     /// Prompt tokens whose KV an engine that keeps prompts by itself reused, where it has told so by now.

@@ -174,6 +174,7 @@ fn round_of(job: Job, v: Verdict, computed: u32) -> Round {
         hidden: v.hidden,
         ended: v.ended,
         refusal: v.refusal,
+        shortened: v.shortened,
         failure: v.failure,
         reused: None,
         mask_time: v.mask_time,

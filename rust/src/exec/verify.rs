@@ -7,6 +7,7 @@
 //! `rejection` (in `rejection.rs`): modified rejection sampling, whose tokens have the target's distribution.
 
 mod rejection;
+mod room;
 
 pub(super) use rejection::rejection;
 
@@ -33,6 +34,8 @@ pub(super) struct Verdict {
     pub(super) refusal: Option<Refusal>,
     /// The hidden state of the row after the last kept token, where it was asked for.
     pub(super) hidden: Option<Vec<f32>>,
+    /// A draw was not taken because the output could not have been completed behind it.
+    pub(super) shortened: bool,
     /// What failed behind `tokens`.
     pub(super) failure: Option<Error>,
     /// Time spent on masks.
@@ -53,10 +56,10 @@ pub(super) fn exact(
     scratch: &mut Scratch,
     verdict: &mut Verdict,
 ) -> Result<()> {
-    let Job { draft, sampler, grammar, .. } = job;
+    let Job { draft, sampler, grammar, budget, .. } = job;
     let mut walk = Walk::new(grammar.as_mut());
     for (i, row) in rows.iter().enumerate() {
-        let (drawn, allowed) = draw(&mut walk, verdict, draft, sampler, (*row, &mut *scratch))?;
+        let (drawn, allowed) = draw(&mut walk, verdict, draft, (sampler, *budget), (*row, &mut *scratch))?;
         let Drawn::Token(token, logprob) = drawn else {
             verdict.ended = true;
             verdict.refusal = draft.tokens.get(i).map(|_| Refusal::Grammar);
@@ -107,14 +110,15 @@ fn draw(
     walk: &mut Walk<'_>,
     verdict: &mut Verdict,
     draft: &Draft,
-    sampler: &Sampler,
+    (sampler, budget): (&Sampler, u32),
     (row, scratch): (&[f32], &mut Scratch),
 ) -> Result<(Drawn, bool)> {
     let at = verdict.tokens.len();
     let fresh = fresh_mask(walk, verdict, (draft, sampler), (at, row.len()))?;
     let mask = draft.masks.get(at).or(fresh.as_ref());
     let allowed = draft.tokens.get(at).zip(mask).is_none_or(|(token, mask)| mask.allows(*token));
-    Ok((sampler.draw(row, mask, &verdict.tokens, scratch)?, allowed))
+    let drawn = sampler.draw(row, mask, &verdict.tokens, scratch)?;
+    Ok((room::fitting(drawn, walk, verdict, (sampler, budget), (row, mask, scratch))?, allowed))
 }
 
 /// A walk ahead in the grammar that begins a cursor only when a drafted token is kept.

@@ -1,6 +1,7 @@
 //! Spec to compiled matcher. Takes milliseconds to seconds and a deep stack: runs on the compiler's threads only.
 
 use super::budget::Budget;
+use super::ending::{Endings, Letters};
 use super::part::{Ends, Pristine, mask_of};
 use super::schema::{self, Library, Together};
 use super::sections::{self, Plan};
@@ -46,6 +47,7 @@ pub(super) struct Builder {
     library: Library,
     caps: InferenceCapabilities,
     ends: Arc<Ends>,
+    letters: Arc<Letters>,
     vocab: Arc<Vocab>,
 }
 
@@ -67,11 +69,13 @@ impl Builder {
         let rules = ParserLimits { max_items_in_row: 500, step_max_items: 200_000, ..own.clone() };
         let ends = Arc::new(Ends { eog: vocab.eog().to_vec(), width: vocab.len() });
         let (config, library, vocab) = (config.clone(), Library::open(config)?, Arc::clone(vocab));
-        Ok(Builder { factory, own, user, rules, config, library, caps, ends, vocab })
+        let letters = Arc::new(Letters::new(&vocab));
+        Ok(Builder { factory, own, user, rules, config, library, caps, ends, letters, vocab })
     }
 
     pub(super) fn build(&self, spec: &GrammarSpec, budget: &Budget) -> Result<Plan> {
         let mut plan = self.plan(spec, budget)?;
+        plan.complete = self.config.complete;
         plan.narrowed = budget.take_notes(0);
         for Narrowed { pointer, keyword, reason } in &plan.narrowed {
             log::info!("less is allowed than the schema does: {keyword} at {pointer:?}: {reason}");
@@ -89,7 +93,7 @@ impl Builder {
             Section::Free { .. } => None,
         });
         let compiled = bound.map(|grammar| self.whole(grammar, budget)).collect::<Result<_>>()?;
-        Plan::new(list, compiled, (&self.vocab, &self.ends))
+        Ok(Plan::new(list, compiled, (&self.vocab, &self.ends))?.priced())
     }
 
     /// A grammar of the whole output, or of a section.
@@ -271,10 +275,16 @@ impl Builder {
             .factory
             .create_parser_from_init_ext(init, Logger::new(0, 0), self.caps.clone(), limits.clone())
             .map_err(|e| text::clean(&format!("{e:#}")))?;
-        let can_rollback = parser.parser.grammar().lexer_spec().can_rollback();
+        let grammar = parser.parser.grammar();
+        let can_rollback = grammar.lexer_spec().can_rollback();
+        let wanted = self.config.complete;
+        let endings = wanted.then(|| Endings::new(grammar, (&self.vocab, &self.letters), limits)).flatten();
         let mut matcher = Matcher::new(Ok(parser));
         match mask_of(&mut matcher, &self.ends) {
-            Ok(_) => Ok(Pristine { matcher, can_rollback, ends: Arc::clone(&self.ends), guide, rules: None }),
+            Ok(_) => {
+                let ends = Arc::clone(&self.ends);
+                Ok(Pristine { matcher, can_rollback, ends, guide, rules: None, endings })
+            }
             Err(Error::Grammar { why, .. }) => Err(why),
             Err(e) => Err(e.to_string()),
         }

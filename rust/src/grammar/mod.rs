@@ -16,12 +16,14 @@ mod build;
 mod calls;
 pub mod compiler;
 mod counters;
+mod ending;
 mod env;
 mod gbnf;
 mod lark;
 pub mod mask;
 mod part;
 mod queue;
+mod room;
 mod schema;
 mod sections;
 pub mod spec;
@@ -36,9 +38,10 @@ pub use mask::{Mask, Next};
 pub use spec::GrammarSpec;
 pub use walk::Walk;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::types::{Narrowed, Token};
 use part::broken;
+use room::Way;
 use sections::{At, Place, Plan};
 use std::fmt;
 use std::sync::Arc;
@@ -56,6 +59,29 @@ impl Compiled {
     /// Where less is allowed than its schemas do.
     pub fn narrowed(&self) -> &[Narrowed] {
         &self.0.narrowed
+    }
+
+    /// The fewest tokens that complete an output; None where that cannot be told.
+    pub fn least(&self) -> Option<usize> {
+        self.0.shortest(usize::MAX)
+    }
+
+    /// Refuses an output that cannot be completed within `max_tokens`.
+    ///
+    /// # Errors
+    /// `Error::Invalid` that says how many it needs.
+    pub fn fits(&self, max_tokens: u32) -> Result<()> {
+        let max_tokens = max_tokens as usize;
+        match self.0.shortest(max_tokens) {
+            Some(least) if least > max_tokens => {
+                let why = format!(
+                    "is {max_tokens}, but an output that satisfies the constraint needs at least {least} tokens; \
+                     raise it to {least} or more"
+                );
+                Err(Error::invalid("max_tokens", why))
+            }
+            _ => Ok(()),
+        }
     }
 }
 
@@ -120,6 +146,16 @@ impl Grammar {
     /// token shows it by its mask only.
     pub fn is_ended(&self) -> bool {
         self.plan.is_ended(&self.at)
+    }
+
+    /// Whether the output may end here.
+    pub fn may_end(&mut self) -> bool {
+        self.plan.may_end(&mut self.at)
+    }
+
+    /// Whether outputs are completed within `max_tokens`.
+    pub fn completes(&self) -> bool {
+        self.plan.complete
     }
 
     /// Whether free text runs, for which no mask is computed.
@@ -202,6 +238,37 @@ impl Cursor<'_> {
             }
         }
         self.own.as_mut().map_or(Ok(false), |own| plan.push(own, token))
+    }
+
+    /// Whether the output with this token can be completed by `left` more. True where that cannot be told.
+    ///
+    /// # Errors
+    /// As [`Grammar::mask`]; the committed state is unharmed.
+    pub fn fits(&mut self, token: Token, left: u32) -> Result<bool> {
+        let Grammar { plan, at, .. } = &mut *self.grammar;
+        plan.fits(self.own.as_mut().unwrap_or(at), token, left as usize)
+    }
+
+    /// What may come, over `width` tokens, each by itself.
+    pub fn listed(&self, next: &Next, width: usize) -> Mask {
+        match next {
+            Next::Only(mask) => mask.clone(),
+            Next::Any { end } => {
+                let mut mask = Mask::all(width);
+                self.grammar.plan.ends.eog.iter().for_each(|token| mask.set(*token, *end));
+                mask
+            }
+        }
+    }
+
+    /// The next token on a short way to complete the output, an end token where that is complete; and how many tokens that
+    /// takes. None where no way is known.
+    pub fn way(&mut self) -> Option<(Token, u32)> {
+        let Grammar { plan, at, .. } = &mut *self.grammar;
+        let at = self.own.as_mut().unwrap_or(at);
+        let Way::Found(way) = plan.way(at, usize::MAX) else { return None };
+        let next = way.first().or(plan.ends.eog.first())?;
+        Some((*next, (way.len() + plan.behind(at)) as u32))
     }
 
     /// As [`Grammar::is_ended`] at the cursor.

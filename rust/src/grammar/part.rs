@@ -1,6 +1,8 @@
 //! One llguidance matcher: what is committed to it, and how a walk ahead in it is undone.
 
+use super::ending::{Ending, Endings};
 use super::mask::Mask;
+use super::room::Ways;
 use super::text;
 use super::unique::{Ahead, Filter, Rules};
 use crate::error::{Error, Result};
@@ -19,6 +21,8 @@ pub(super) struct Pristine {
     pub(super) guide: Option<String>,
     /// What is enforced beside the grammar.
     pub(super) rules: Option<Arc<Rules>>,
+    /// How its texts can be completed; None where that need not be known, or cannot be.
+    pub(super) endings: Option<Endings>,
 }
 
 /// The end tokens, and the width of a mask.
@@ -37,11 +41,13 @@ impl fmt::Debug for Pristine {
 /// A grammar, and the tokens that are committed to it.
 pub(super) struct Part {
     pub(super) pristine: Arc<Pristine>,
-    live: Matcher,
+    pub(super) live: Matcher,
     history: Vec<Token>,
     /// Beside the matcher, and as it was at the last committed token.
-    filter: Option<Filter>,
+    pub(super) filter: Option<Filter>,
     kept: Option<Filter>,
+    pub(super) ending: Option<Ending>,
+    pub(super) ways: Ways,
 }
 
 impl Part {
@@ -49,14 +55,23 @@ impl Part {
     pub(super) fn new(pristine: Arc<Pristine>) -> Self {
         let live = pristine.matcher.deep_clone();
         let filter = pristine.rules.as_ref().map(Filter::new);
-        Part { pristine, live, history: Vec::new(), kept: filter.clone(), filter }
+        let ending = pristine.endings.as_ref().map(Endings::begin);
+        Part {
+            pristine,
+            live,
+            history: Vec::new(),
+            kept: filter.clone(),
+            filter,
+            ending,
+            ways: Ways::default(),
+        }
     }
 
     /// The same state apart from this one, to go on from.
     pub(super) fn apart(&self) -> Self {
         let (filter, kept) = (self.filter.clone(), self.filter.clone());
-        let pristine = Arc::clone(&self.pristine);
-        Part { pristine, live: self.live.deep_clone(), history: Vec::new(), filter, kept }
+        let (pristine, ending, ways) = (Arc::clone(&self.pristine), self.ending.clone(), self.ways.clone());
+        Part { pristine, live: self.live.deep_clone(), history: Vec::new(), filter, kept, ending, ways }
     }
 
     pub(super) fn mask(&mut self) -> Result<Mask> {
@@ -96,6 +111,10 @@ impl Part {
         let taken = self.live.try_consume_tokens(&[token]).map_err(|e| broken(&e.to_string()))? == 1;
         if taken {
             self.filter = filter;
+            if let (Some(ending), Some(endings)) = (&mut self.ending, &self.pristine.endings) {
+                ending.push(endings, token);
+                self.ways.push(token);
+            }
         }
         Ok(taken)
     }
@@ -104,11 +123,18 @@ impl Part {
     pub(super) fn keep(&mut self, tokens: &[Token]) {
         self.history.extend_from_slice(tokens);
         self.kept.clone_from(&self.filter);
+        self.ending.iter_mut().for_each(Ending::keep);
+        self.ways.keep();
     }
 
     /// Whether these tokens could come next; the state stays.
     pub(super) fn takes(&mut self, tokens: &[Token]) -> Result<bool> {
         self.live.validate_tokens(tokens).map(|n| n == tokens.len()).map_err(|e| broken(&e.to_string()))
+    }
+
+    /// Whether the text may end here.
+    pub(super) fn may_end(&mut self) -> bool {
+        ended(&self.live) || self.live.is_accepting().unwrap_or(false)
     }
 
     /// Whether nothing may follow.
@@ -119,6 +145,8 @@ impl Part {
     /// Undoes a walk of `pushed` tokens; `masked_ahead`: a mask was computed after the first of them.
     pub(super) fn undo(&mut self, pushed: usize, masked_ahead: bool) {
         self.filter.clone_from(&self.kept);
+        self.ending.iter_mut().for_each(Ending::undo);
+        self.ways.undo();
         if self.live.is_error() || (pushed > 0 && self.live.rollback(pushed).is_err()) {
             self.rebuild();
         } else if masked_ahead {
@@ -135,10 +163,10 @@ impl Part {
 }
 
 /// A walk ahead of a matcher, which is undone token by token.
-struct Walk<'a> {
-    live: &'a mut Matcher,
-    pristine: &'a Pristine,
-    walked: bool,
+pub(super) struct Walk<'a> {
+    pub(super) live: &'a mut Matcher,
+    pub(super) pristine: &'a Pristine,
+    pub(super) walked: bool,
 }
 
 impl Ahead for Walk<'_> {
@@ -177,7 +205,7 @@ pub(super) fn mask_of(matcher: &mut Matcher, ends: &Ends) -> Result<Mask> {
     Ok(mask)
 }
 
-fn ended(matcher: &Matcher) -> bool {
+pub(super) fn ended(matcher: &Matcher) -> bool {
     matches!(
         matcher.stop_reason(),
         StopReason::NoExtension | StopReason::NoExtensionBias | StopReason::EndOfSentence

@@ -22,33 +22,37 @@ const LONGEST_TRIGGER: usize = 256;
 
 /// A compiled constraint. Plain ones are one section.
 pub(super) struct Plan {
-    stages: Vec<Stage>,
+    pub(super) stages: Vec<Stage>,
     pub(super) ends: Arc<Ends>,
-    vocab: Arc<Vocab>,
+    pub(super) vocab: Arc<Vocab>,
+    /// Whether outputs are completed within what they may take.
+    pub(super) complete: bool,
+    /// See [`Plan::priced`].
+    pub(super) least: Vec<usize>,
     /// Where less is allowed than its schemas do.
     pub(super) narrowed: Vec<Narrowed>,
 }
 
 /// A compiled section.
 #[expect(clippy::large_enum_variant, reason = "a plan has few, and they stay where they are")]
-enum Stage {
+pub(super) enum Stage {
     Free(FreeStage),
     Bound { pristine: Arc<Pristine>, next: Option<usize> },
 }
 
-struct FreeStage {
-    triggers: Triggers,
-    may_end: bool,
+pub(super) struct FreeStage {
+    pub(super) triggers: Triggers,
+    pub(super) may_end: bool,
     reasoning: bool,
     /// Tokens of the model's own, and those that are written then.
-    limit: Option<(u32, Vec<Token>)>,
+    pub(super) limit: Option<(u32, Vec<Token>)>,
     /// Tokens that must not come, for the states of each finder.
     refused: HashMap<(usize, StateID), Vec<Token>>,
 }
 
 /// Where a text has come to.
 pub(super) struct At {
-    section: usize,
+    pub(super) section: usize,
     pub(super) place: Place,
 }
 
@@ -60,9 +64,9 @@ pub(super) enum Place {
 /// Where free text has come to.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Free {
-    state: State,
+    pub(super) state: State,
     /// Tokens of the section so far.
-    tokens: u32,
+    pub(super) tokens: u32,
 }
 
 impl Plan {
@@ -70,7 +74,8 @@ impl Plan {
     pub(super) fn plain(pristine: Pristine, vocab: &Arc<Vocab>) -> Self {
         let ends = Arc::clone(&pristine.ends);
         let stages = vec![Stage::Bound { pristine: Arc::new(pristine), next: None }];
-        Plan { stages, ends, vocab: Arc::clone(vocab), narrowed: Vec::new() }
+        let (vocab, complete) = (Arc::clone(vocab), true);
+        Plan { stages, ends, vocab, complete, least: vec![0], narrowed: Vec::new() }
     }
 
     /// What a constraint of the whole output was made from.
@@ -110,8 +115,8 @@ impl Plan {
                 }),
             });
         }
-        let mut plan =
-            Plan { stages, ends: Arc::clone(ends), vocab: Arc::clone(vocab), narrowed: Vec::new() };
+        let (ends, vocab, least) = (Arc::clone(ends), Arc::clone(vocab), vec![0; stages.len()]);
+        let mut plan = Plan { stages, ends, vocab, complete: true, least, narrowed: Vec::new() };
         let refused = (0..plan.stages.len()).map(|i| plan.refused(i)).collect::<Result<Vec<_>>>()?;
         for (stage, refused) in plan.stages.iter_mut().zip(refused) {
             if let Stage::Free(free) = stage {
@@ -164,14 +169,14 @@ impl Plan {
     }
 
     /// Bytes as tokens, however a tokenizer would cut them.
-    fn split(&self, bytes: &[u8]) -> Vec<Token> {
+    pub(super) fn split(&self, bytes: &[u8]) -> Vec<Token> {
         self.vocab.tok_env().tok_trie().greedy_tokenize(bytes)
     }
 
     /// The beginning of the output.
     pub(super) fn begin(&self) -> At {
         let place = match &self.stages[0] {
-            Stage::Free(free) => Place::Free(Free { state: free.triggers.start(), tokens: 0 }),
+            Stage::Free(free) => Place::Free(free.begin()),
             Stage::Bound { pristine, .. } => Place::Bound(Box::new(Part::new(Arc::clone(pristine)))),
         };
         At { section: 0, place }
@@ -283,6 +288,15 @@ impl Plan {
         last && matches!(&at.place, Place::Bound(part) if part.is_ended())
     }
 
+    /// Whether the output may end here.
+    pub(super) fn may_end(&self, at: &mut At) -> bool {
+        match (&self.stages[at.section], &mut at.place) {
+            (Stage::Free(free), _) => free.may_end,
+            (Stage::Bound { .. }, Place::Bound(part)) => part.may_end(),
+            (Stage::Bound { .. }, Place::Free(_)) => false,
+        }
+    }
+
     /// Whether the next token is reasoning.
     pub(super) fn is_reasoning(&self, at: &At) -> bool {
         matches!(&self.stages[at.section], Stage::Free(free) if free.reasoning)
@@ -301,6 +315,10 @@ impl At {
 }
 
 impl FreeStage {
+    pub(super) fn begin(&self) -> Free {
+        Free { state: self.triggers.start(), tokens: 0 }
+    }
+
     /// The token that must come where the section has been as long as it may be.
     fn due(&self, free: &Free) -> Option<Token> {
         let (most, close) = self.limit.as_ref()?;

@@ -57,6 +57,16 @@ impl Triggers {
         None
     }
 
+    /// What completes the trigger from here on; None where nothing does.
+    pub(super) fn rest(&self, state: State, trigger: usize) -> Option<&[u8]> {
+        let text = self.list[trigger].text.as_bytes();
+        let completes = |rest: &&[u8]| {
+            let found = self.feed(&mut { state }, rest);
+            found.is_some_and(|found| found == (trigger, rest.len()))
+        };
+        (0..text.len()).rev().map(|from| &text[from..]).find(completes)
+    }
+
     /// Every state in which part of a trigger stands at the end of the text, or none, one finder at a time.
     pub(super) fn states(&self) -> Vec<(usize, State)> {
         let mut states = Vec::new();

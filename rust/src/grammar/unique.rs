@@ -93,13 +93,17 @@ impl Filter {
         }
         let suspects: Vec<Token> = mask.iter().filter(|token| self.is_suspect(*token)).collect();
         for token in suspects {
-            let mut next = self.scan.clone();
-            let is_right = match next.feed(self.rules.vocab.bytes(token)) {
-                Taken::Again => false,
-                Taken::Hot if next.is_scarce() => self.leads_out(&next, token, ahead),
-                Taken::Hot | Taken::Cold => true,
-            };
-            mask.set(token, is_right);
+            mask.set(token, self.allows(token, ahead));
+        }
+    }
+
+    /// Whether a token of the matcher's mask may come.
+    pub(super) fn allows(&self, token: Token, ahead: &mut dyn Ahead) -> bool {
+        let mut next = self.scan.clone();
+        match next.feed(self.rules.vocab.bytes(token)) {
+            Taken::Again => false,
+            Taken::Hot if next.is_scarce() => self.leads_out(&next, token, ahead),
+            Taken::Hot | Taken::Cold => true,
         }
     }
 

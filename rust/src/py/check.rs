@@ -28,6 +28,8 @@ struct Report {
     narrowed: Vec<Narrowed>,
     /// The text is an output; none where there is no text.
     matches: Option<bool>,
+    /// Tokens that an output takes at least; None where that cannot be told.
+    min_tokens: Option<usize>,
     /// Characters of the text that can begin an output.
     matched: Option<usize>,
 }
@@ -52,7 +54,8 @@ impl Checker {
         let walk = text.map(|text| Ok((text, grammar.walk(vocab, text, until)?))).transpose()?;
         let matches = walk.as_ref().map(|(text, walk)| walk.bytes == text.len() && walk.may_end);
         let matched = walk.map(|(text, walk)| characters(text, walk.bytes));
-        json(&Report { compile_ms, mask_ms, narrowed: compiled.narrowed().to_vec(), matches, matched })
+        let (narrowed, min_tokens) = (compiled.narrowed().to_vec(), compiled.least());
+        json(&Report { compile_ms, mask_ms, narrowed, matches, min_tokens, matched })
     }
 
     fn compile(&self, vocab: &Arc<Vocab>, spec: &GrammarSpec) -> Result<Compiled> {

@@ -96,6 +96,11 @@ impl Event {
     }
 
     #[getter]
+    fn shortened(&self) -> bool {
+        self.0.usage.shortened
+    }
+
+    #[getter]
     fn reasoning_tokens(&self) -> u32 {
         self.0.usage.reasoning
     }

@@ -2,6 +2,7 @@
 
 mod common;
 mod compiler;
+mod complete;
 mod conformance;
 mod defaults;
 mod differential;

@@ -92,6 +92,7 @@ pub(super) fn round_of(job: Job, tokens: Vec<Token>, mask_time: Duration) -> Rou
         hidden: None,
         ended: false,
         refusal: None,
+        shortened: false,
         failure: None,
         reused: None,
         mask_time,

@@ -6,10 +6,10 @@
 //! p - q. Behind a draft that is kept as a whole one more token comes from p. So every token has the distribution p,
 //! whatever q is. The noises for drafting, keeping and recovering are independent of each other.
 
-use super::{Verdict, Walk, fresh_mask};
+use super::{Verdict, Walk, fresh_mask, room};
 use crate::error::Result;
 use crate::exec::Job;
-use crate::sampler::{Purpose, Sampler, Scratch};
+use crate::sampler::{Drawn, Purpose, Sampler, Scratch};
 use crate::types::{Refusal, Token};
 
 /// Tokens with their weights.
@@ -62,7 +62,7 @@ fn by(
     rows: &[&[f32]],
     (scratch, verdict): (&mut Scratch, &mut Verdict),
 ) -> Result<()> {
-    let Job { draft, sampler, grammar, .. } = job;
+    let Job { draft, sampler, grammar, budget, .. } = job;
     let mut walk = Walk::new(grammar.as_mut());
     let mut p = std::mem::take(&mut scratch.spread);
     for (at, row) in rows.iter().enumerate() {
@@ -73,25 +73,39 @@ fn by(
             verdict.refusal = draft.tokens.get(at).map(|_| Refusal::Grammar);
             break;
         }
-        let mut take = |token: Token| {
-            verdict.logprobs.extend(sampler.logprobs(row, token, scratch));
-            verdict.tokens.push(token);
+        let drafted = draft.tokens.get(at).copied();
+        let (token, kept) = match drafted {
+            None => (rule.bonus(sampler, &p, &draft.tokens), false),
+            Some(drafted) => {
+                let certain = [(drafted, 1.0)];
+                let q = draft.probs.get(at).filter(|q| !q.is_empty()).map_or(&certain[..], |q| &q[..]);
+                if rule.keeps(rule.chance(sampler, at), weight(&p, drafted), weight(q, drafted)) {
+                    (Some(drafted), true)
+                } else {
+                    let bonus = || rule.bonus(sampler, &p, &draft.tokens[..at]);
+                    (rule.recover(sampler, (&p, q), at).or_else(bonus), false)
+                }
+            }
         };
-        let Some(&drafted) = draft.tokens.get(at) else {
-            rule.bonus(sampler, &p, &draft.tokens).into_iter().for_each(&mut take);
+        let Some(token) = token else { break };
+        let logprobs = sampler.logprobs(row, token, scratch);
+        let drawn = Drawn::Token(token, logprobs);
+        let Drawn::Token(fitting, logprobs) =
+            room::fitting(drawn, &mut walk, verdict, (sampler, *budget), (row, mask, scratch))?
+        else {
+            verdict.ended = true;
+            verdict.refusal = drafted.map(|_| Refusal::Grammar);
             break;
         };
-        let certain = [(drafted, 1.0)];
-        let q = draft.probs.get(at).filter(|q| !q.is_empty()).map_or(&certain[..], |q| &q[..]);
-        if !rule.keeps(rule.chance(sampler, at), weight(&p, drafted), weight(q, drafted)) {
-            let token =
-                rule.recover(sampler, (&p, q), at).or_else(|| rule.bonus(sampler, &p, &draft.tokens[..at]));
-            token.into_iter().for_each(&mut take);
+        let kept = kept && fitting == token;
+        verdict.logprobs.extend(logprobs);
+        verdict.tokens.push(fitting);
+        let Some(drafted) = drafted else { break };
+        if !kept {
             let allowed = mask.is_none_or(|mask| mask.allows(drafted));
             verdict.refusal = Some(if allowed { Refusal::Target } else { Refusal::Grammar });
             break;
         }
-        take(drafted);
         if sampler.is_end(drafted) || !walk.push(drafted)? {
             verdict.refusal = Some(Refusal::End);
             break;
