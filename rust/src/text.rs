@@ -287,7 +287,7 @@ mod tests {
                 if !text.stopped {
                     text.decode();
                 }
-                let pushed = text.release();
+                let pushed = text.release(&|_| true);
                 got += &pushed.text;
                 stopped = pushed.stopped;
                 if stopped {

@@ -2,7 +2,8 @@
 
 use super::budget::Budget;
 use super::ending::{Endings, Letters};
-use super::part::{Ends, Pristine, mask_of};
+use super::matching::{Ends, mask_of};
+use super::part::Pristine;
 use super::schema::{self, Library, Together};
 use super::sections::{self, Plan};
 use super::spec::{Calls, Section, Tool};
@@ -279,6 +280,7 @@ impl Builder {
         let can_rollback = grammar.lexer_spec().can_rollback();
         let wanted = self.config.complete;
         let endings = wanted.then(|| Endings::new(grammar, (&self.vocab, &self.letters), limits)).flatten();
+        let endings = endings.map(Arc::new);
         let mut matcher = Matcher::new(Ok(parser));
         match mask_of(&mut matcher, &self.ends) {
             Ok(_) => {

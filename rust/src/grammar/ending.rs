@@ -41,11 +41,6 @@ impl Letters {
         }
         Letters(letters)
     }
-
-    /// All of them.
-    pub(super) fn all(&self) -> Vec<Token> {
-        self.0.iter().flatten().copied().collect()
-    }
 }
 
 /// What all texts of a grammar have in common.
@@ -104,7 +99,8 @@ impl Endings {
                 return 1;
             }
             let state = lexing.start_of(lexeme);
-            lexing.rest(state, lexeme)
+            let r = lexing.rest(state, lexeme);
+            r
         });
         let scratch = Scratch::new(&table);
         let (spec, vocab, letters) = (spec.clone(), Arc::clone(vocab), Arc::clone(letters));
@@ -127,9 +123,9 @@ impl Endings {
         ending
     }
 
-    /// See [`Letters`].
-    pub(super) fn letters(&self) -> &Letters {
-        &self.letters
+    /// The tokens of one byte.
+    pub(super) fn letters(&self) -> Vec<Token> {
+        self.letters.0.iter().flatten().copied().collect()
     }
 
     fn shared(&self) -> MutexGuard<'_, Shared> {
@@ -321,17 +317,8 @@ impl Ending {
 
     fn row(&mut self, of: &Endings, shared: &mut Shared, lexemes: Option<&[LexemeIdx]>) -> bool {
         let Shared { lexing, prices, scratch } = shared;
-        let made = self.rows.push((&of.table, prices), scratch, lexemes, |next| {
-            let next: Vec<LexemeIdx> = next.collect();
-            let mut skips: Vec<LexemeIdx> = Vec::new();
-            for lexeme in &next {
-                let skip = of.spec.skip_id(of.spec.lexeme_spec(*lexeme).class());
-                if !skips.contains(&skip) {
-                    skips.push(skip);
-                }
-            }
-            lexing.start(next.into_iter().chain(skips))
-        });
+        let start = |next: &[LexemeIdx]| lexing.start(&of.spec, next);
+        let made = self.rows.push((&of.table, prices), scratch, lexemes, start);
         self.state = self.rows.start();
         made
     }

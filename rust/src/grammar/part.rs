@@ -1,14 +1,13 @@
 //! One llguidance matcher: what is committed to it, and how a walk ahead in it is undone.
 
-use super::ending::{Ending, Endings};
+use super::ending::Endings;
 use super::mask::Mask;
-use super::room::Ways;
-use super::text;
-use super::unique::{Ahead, Filter, Rules};
-use crate::error::{Error, Result};
+use super::matching::{Ends, Walk, broken, ended, mask_of};
+use super::room::{Room, Way};
+use super::unique::{Filter, Rules};
+use crate::error::Result;
 use crate::types::Token;
 use llguidance::Matcher;
-use llguidance::api::StopReason;
 use std::fmt;
 use std::sync::Arc;
 
@@ -22,14 +21,7 @@ pub(super) struct Pristine {
     /// What is enforced beside the grammar.
     pub(super) rules: Option<Arc<Rules>>,
     /// How its texts can be completed; None where that need not be known, or cannot be.
-    pub(super) endings: Option<Endings>,
-}
-
-/// The end tokens, and the width of a mask.
-#[derive(Debug)]
-pub(super) struct Ends {
-    pub(super) eog: Vec<Token>,
-    pub(super) width: usize,
+    pub(super) endings: Option<Arc<Endings>>,
 }
 
 impl fmt::Debug for Pristine {
@@ -41,13 +33,12 @@ impl fmt::Debug for Pristine {
 /// A grammar, and the tokens that are committed to it.
 pub(super) struct Part {
     pub(super) pristine: Arc<Pristine>,
-    pub(super) live: Matcher,
+    live: Matcher,
     history: Vec<Token>,
     /// Beside the matcher, and as it was at the last committed token.
-    pub(super) filter: Option<Filter>,
+    filter: Option<Filter>,
     kept: Option<Filter>,
-    pub(super) ending: Option<Ending>,
-    pub(super) ways: Ways,
+    room: Option<Room>,
 }
 
 impl Part {
@@ -55,34 +46,23 @@ impl Part {
     pub(super) fn new(pristine: Arc<Pristine>) -> Self {
         let live = pristine.matcher.deep_clone();
         let filter = pristine.rules.as_ref().map(Filter::new);
-        let ending = pristine.endings.as_ref().map(Endings::begin);
-        Part {
-            pristine,
-            live,
-            history: Vec::new(),
-            kept: filter.clone(),
-            filter,
-            ending,
-            ways: Ways::default(),
-        }
+        let room = pristine.endings.as_ref().map(Room::new);
+        Part { pristine, live, history: Vec::new(), kept: filter.clone(), filter, room }
     }
 
     /// The same state apart from this one, to go on from.
     pub(super) fn apart(&self) -> Self {
         let (filter, kept) = (self.filter.clone(), self.filter.clone());
-        let (pristine, ending, ways) = (Arc::clone(&self.pristine), self.ending.clone(), self.ways.clone());
-        Part { pristine, live: self.live.deep_clone(), history: Vec::new(), filter, kept, ending, ways }
+        let (pristine, room) = (Arc::clone(&self.pristine), self.room.as_ref().map(Room::apart));
+        Part { pristine, live: self.live.deep_clone(), history: Vec::new(), filter, kept, room }
     }
 
     pub(super) fn mask(&mut self) -> Result<Mask> {
         let mut mask = mask_of(&mut self.live, &self.pristine.ends)?;
         if let Some(filter) = self.filter.as_ref().filter(|_| !ended(&self.live)) {
-            let mut ahead = Walk { live: &mut self.live, pristine: &self.pristine, walked: false };
+            let mut ahead = Walk::new(&mut self.live, &self.pristine.ends, self.pristine.can_rollback);
             filter.apply(&mut mask, &mut ahead);
-            if ahead.walked {
-                // As in `undo`.
-                self.live.invalidate_bias_cache();
-            }
+            ahead.finish();
             if mask.words().iter().all(|w| *w == 0) {
                 return Err(broken("no item is left that has not been there"));
             }
@@ -111,10 +91,7 @@ impl Part {
         let taken = self.live.try_consume_tokens(&[token]).map_err(|e| broken(&e.to_string()))? == 1;
         if taken {
             self.filter = filter;
-            if let (Some(ending), Some(endings)) = (&mut self.ending, &self.pristine.endings) {
-                ending.push(endings, token);
-                self.ways.push(token);
-            }
+            self.room.iter_mut().for_each(|room| room.push(token));
         }
         Ok(taken)
     }
@@ -123,13 +100,30 @@ impl Part {
     pub(super) fn keep(&mut self, tokens: &[Token]) {
         self.history.extend_from_slice(tokens);
         self.kept.clone_from(&self.filter);
-        self.ending.iter_mut().for_each(Ending::keep);
-        self.ways.keep();
+        self.room.iter_mut().for_each(Room::keep);
     }
 
     /// Whether these tokens could come next; the state stays.
     pub(super) fn takes(&mut self, tokens: &[Token]) -> Result<bool> {
         self.live.validate_tokens(tokens).map(|n| n == tokens.len()).map_err(|e| broken(&e.to_string()))
+    }
+
+    /// Whether the text with this token can be completed by `left` more; true where that cannot be told.
+    pub(super) fn fits(&mut self, token: Token, left: usize) -> bool {
+        let Some(room) = &mut self.room else { return true };
+        room.fits(token, left).unwrap_or_else(|| self.way(Some(token), left) != Way::Longer)
+    }
+
+    /// The fewest bytes that complete the text; None where that cannot be told.
+    pub(super) fn least(&self) -> Option<u32> {
+        self.room.as_ref().and_then(Room::least)
+    }
+
+    /// How the text can be completed by at most `most` tokens, behind `first` where that is given.
+    pub(super) fn way(&mut self, first: Option<Token>, most: usize) -> Way {
+        let Some(room) = &mut self.room else { return Way::Unknown };
+        let Pristine { ends, can_rollback, .. } = &*self.pristine;
+        room.way((&self.live, self.filter.as_ref()), (ends, *can_rollback), first, most)
     }
 
     /// Whether the text may end here.
@@ -145,8 +139,7 @@ impl Part {
     /// Undoes a walk of `pushed` tokens; `masked_ahead`: a mask was computed after the first of them.
     pub(super) fn undo(&mut self, pushed: usize, masked_ahead: bool) {
         self.filter.clone_from(&self.kept);
-        self.ending.iter_mut().for_each(Ending::undo);
-        self.ways.undo();
+        self.room.iter_mut().filter(|_| pushed > 0).for_each(Room::undo);
         if self.live.is_error() || (pushed > 0 && self.live.rollback(pushed).is_err()) {
             self.rebuild();
         } else if masked_ahead {
@@ -160,62 +153,4 @@ impl Part {
         // A failure here stays in the matcher and is what the next mask reports.
         let _ = self.live.consume_tokens(&self.history);
     }
-}
-
-/// A walk ahead of a matcher, which is undone token by token.
-pub(super) struct Walk<'a> {
-    pub(super) live: &'a mut Matcher,
-    pub(super) pristine: &'a Pristine,
-    pub(super) walked: bool,
-}
-
-impl Ahead for Walk<'_> {
-    fn mask(&mut self) -> Option<Mask> {
-        mask_of(self.live, &self.pristine.ends).ok()
-    }
-
-    fn push(&mut self, token: Token) -> bool {
-        if !self.pristine.can_rollback || self.pristine.ends.eog.contains(&token) {
-            return false;
-        }
-        self.walked = true;
-        self.live.try_consume_tokens(&[token]).is_ok_and(|n| n == 1)
-    }
-
-    fn pop(&mut self) {
-        // A failure stays in the matcher and is what the next mask reports.
-        let _ = self.live.rollback(1);
-    }
-}
-
-pub(super) fn mask_of(matcher: &mut Matcher, ends: &Ends) -> Result<Mask> {
-    if ended(matcher) {
-        let mut mask = Mask::none(ends.width);
-        ends.eog.iter().for_each(|&t| mask.set(t, true));
-        return Ok(mask);
-    }
-    let words = matcher.compute_mask().map_err(|e| broken(&e.to_string()))?;
-    let may_end = matcher.is_accepting().map_err(|e| broken(&e.to_string()))?;
-    let mut mask = Mask::from_words(words.as_slice(), ends.width);
-    // Also takes away an end token that the grammar itself asks for: it would end the text where it may not end.
-    ends.eog.iter().for_each(|&t| mask.set(t, may_end));
-    if mask.words().iter().all(|w| *w == 0) {
-        return Err(broken("no token of the vocabulary can continue the text here"));
-    }
-    Ok(mask)
-}
-
-pub(super) fn ended(matcher: &Matcher) -> bool {
-    matches!(
-        matcher.stop_reason(),
-        StopReason::NoExtension | StopReason::NoExtensionBias | StopReason::EndOfSentence
-    )
-}
-
-/// An error of the sequence whose grammar it is.
-pub(super) fn broken(why: &str) -> Error {
-    let why = text::clean(why);
-    // What llguidance says where the mask is empty.
-    let dead = why.is_empty() || why.ends_with("NoExtensionBias");
-    Error::grammar("", "grammar", if dead { "nothing can follow here that satisfies it".into() } else { why })
 }

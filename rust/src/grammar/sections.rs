@@ -5,7 +5,8 @@
 //! search at compile time: only in such a state there is a mask in free text.
 
 use super::mask::{Mask, Next};
-use super::part::{Ends, Part, Pristine, broken};
+use super::matching::{Ends, broken};
+use super::part::{Part, Pristine};
 use super::spec::{Section, Trigger};
 use super::triggers::{State, Triggers};
 use crate::error::{Error, Result};

@@ -89,7 +89,8 @@ impl Sequence {
         }
         let over = self.grammar.as_ref().is_some_and(Grammar::is_ended);
         if self.generated() >= self.spec.max_tokens() {
-            let whole = self.grammar.as_mut().is_some_and(is_whole);
+            // What was led to its end is not cut.
+            let whole = self.shortened && self.grammar.as_mut().is_some_and(Grammar::may_end);
             return Ok(Some(if over || whole { FinishReason::Stop } else { FinishReason::Length }));
         }
         Ok(over.then_some(FinishReason::Stop))
@@ -109,11 +110,6 @@ impl Sequence {
         let named = self.spec.spec().stop_token_ids.contains(&token);
         named && self.grammar.as_mut().is_none_or(|grammar| !grammar.completes() || grammar.may_end())
     }
-}
-
-/// Whether a constrained output is complete.
-fn is_whole(grammar: &mut Grammar) -> bool {
-    grammar.completes() && !grammar.is_dormant() && grammar.may_end()
 }
 
 /// Whether the output may end before its last `behind` bytes.

@@ -106,7 +106,7 @@ prop_compose! {
         let drafted = Drafted { drafted: counts.0, accepted: counts.1, refused: counts.2 };
         let drafts = [drafted, Drafted::default(), drafted, drafted, drafted];
         let queued = Duration::from_micros(u64::from(counts.2));
-        let usage = Usage { prompt: counts.0, cached: counts.1, completion: counts.2, reasoning: counts.2 / 2, queued, drafts };
+        let usage = Usage { shortened: false, prompt: counts.0, cached: counts.1, completion: counts.2, reasoning: counts.2 / 2, queued, drafts };
         let refused = top.iter().map(|(token, _)| (*token, DraftSource::Forced)).collect();
         let origins = vec![Origin { source: (counts.0 > 9).then_some(DraftSource::DraftModel), refused }];
         let narrowed = vec![Narrowed { pointer: "/a".into(), keyword: "b".into(), reason: text.clone() }];

@@ -23,7 +23,7 @@ fn queued_chunked_decoding_and_compiling_requests_can_be_cancelled() {
     live.submit(0, &spec(r#"{"prompt":[97],"max_tokens":2000,"ignore_eos":true}"#));
     live.submit(1, &spec(&format!(r#"{{"prompt":{},"max_tokens":5}}"#, long(3000))));
     live.submit(2, &spec(r#"{"prompt":[98],"max_tokens":2000,"ignore_eos":true}"#));
-    live.submit(3, &spec(r#"{"prompt":[98],"n":3,"max_tokens":9,"grammar":{"regex":"[a-z]{500}"}}"#));
+    live.submit(3, &spec(r#"{"prompt":[98],"n":3,"max_tokens":500,"grammar":{"regex":"[a-z]{500}"}}"#));
     std::thread::sleep(std::time::Duration::from_millis(20));
     for id in [3, 2, 1, 0] {
         live.commands.send(Command::Cancel(RequestId(id))).unwrap();

@@ -284,8 +284,9 @@ fn rejection_by_two_sources_ends_texts_as_often_as_none() {
 #[test]
 fn what_the_grammar_cuts_off_a_prediction_is_not_counted_as_predicted() {
     // Seven of eight tokens come after a draft: of the five predicted ones the last is refused, and another's follow.
-    let mut request =
-        spec(r#"{"prompt":[97,98,99],"max_tokens":8,"grammar":{"regex":"[ab]{50}"},"sampling":{"seed":7}}"#);
+    let mut request = spec(
+        r#"{"prompt":[97,98,99],"max_tokens":8,"grammar":{"regex":"[ab]{8,50}"},"sampling":{"seed":7}}"#,
+    );
     let plain = World::default().run(std::slice::from_ref(&request), &[0], 0);
     request.prediction = plain.choices[&(0, 0)].tokens[..5].to_vec();
     request.prediction.push(u32::from(b'0'));

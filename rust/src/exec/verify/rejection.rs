@@ -8,7 +8,7 @@
 
 use super::{Verdict, Walk, fresh_mask, room};
 use crate::error::Result;
-use crate::exec::Job;
+use crate::exec::{Draft, Job};
 use crate::sampler::{Drawn, Purpose, Sampler, Scratch};
 use crate::types::{Refusal, Token};
 
@@ -74,19 +74,7 @@ fn by(
             break;
         }
         let drafted = draft.tokens.get(at).copied();
-        let (token, kept) = match drafted {
-            None => (rule.bonus(sampler, &p, &draft.tokens), false),
-            Some(drafted) => {
-                let certain = [(drafted, 1.0)];
-                let q = draft.probs.get(at).filter(|q| !q.is_empty()).map_or(&certain[..], |q| &q[..]);
-                if rule.keeps(rule.chance(sampler, at), weight(&p, drafted), weight(q, drafted)) {
-                    (Some(drafted), true)
-                } else {
-                    let bonus = || rule.bonus(sampler, &p, &draft.tokens[..at]);
-                    (rule.recover(sampler, (&p, q), at).or_else(bonus), false)
-                }
-            }
-        };
+        let (token, kept) = drawn(rule, (draft, sampler), at, &p);
         let Some(token) = token else { break };
         let logprobs = sampler.logprobs(row, token, scratch);
         let drawn = Drawn::Token(token, logprobs);
@@ -114,6 +102,23 @@ fn by(
     }
     scratch.spread = p;
     Ok(())
+}
+
+/// The token of this place by the rule, of which `p` is the target's distribution, and whether it is the drafted one.
+fn drawn(
+    rule: &impl Rule,
+    (draft, sampler): (&Draft, &Sampler),
+    at: usize,
+    p: &Weights,
+) -> (Option<Token>, bool) {
+    let Some(&drafted) = draft.tokens.get(at) else { return (rule.bonus(sampler, p, &draft.tokens), false) };
+    let certain = [(drafted, 1.0)];
+    let q = draft.probs.get(at).filter(|q| !q.is_empty()).map_or(&certain[..], |q| &q[..]);
+    if rule.keeps(rule.chance(sampler, at), weight(p, drafted), weight(q, drafted)) {
+        return (Some(drafted), true);
+    }
+    let bonus = || rule.bonus(sampler, p, &draft.tokens[..at]);
+    (rule.recover(sampler, (p, q), at).or_else(bonus), false)
 }
 
 fn weight(weights: &Weights, token: Token) -> f32 {

@@ -2,11 +2,12 @@
 
 use super::Letters;
 use super::prices::NONE;
+use ahash::AHashMap;
 use llguidance::api::ParserLimits;
 use llguidance::derivre::{NextByte, StateID};
 use llguidance::earley::lexerspec::{LexemeIdx, LexerSpec};
 use llguidance::earley::regexvec::{LexemeSet, MatchingLexemes, RegexVec};
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 
 /// States that are looked at to find the shortest way. A bound of states keeps the answer the same whatever was asked before:
 /// along a way that is found, fewer are.
@@ -17,11 +18,11 @@ pub(super) struct Lexing {
     lexemes: usize,
     /// Bytes to take first where there is a choice; those that are no token are left out.
     order: Vec<u8>,
-    /// Where a lexeme begins, and what a state is without the other lexemes.
-    starts: HashMap<LexemeIdx, StateID>,
-    singles: HashMap<(StateID, LexemeIdx), StateID>,
+    /// Where lexemes begin, and what a state is without all others.
+    starts: AHashMap<Vec<LexemeIdx>, StateID>,
+    singles: AHashMap<(StateID, LexemeIdx), StateID>,
     /// For a state of one lexeme: bytes to its end, and the first of them.
-    ways: HashMap<StateID, (u32, u8)>,
+    ways: AHashMap<StateID, (u32, u8)>,
 }
 
 /// What a byte comes to.
@@ -50,27 +51,32 @@ impl Lexing {
             dfa,
             lexemes: spec.lexemes.len(),
             order,
-            starts: HashMap::new(),
-            singles: HashMap::new(),
-            ways: HashMap::new(),
+            starts: AHashMap::new(),
+            singles: AHashMap::new(),
+            ways: AHashMap::new(),
         })
     }
 
-    /// The state in which these lexemes begin.
-    pub(super) fn start(&mut self, lexemes: impl Iterator<Item = LexemeIdx>) -> StateID {
-        let mut set = LexemeSet::new(self.lexemes);
-        lexemes.for_each(|lexeme| set.add(lexeme));
-        self.dfa.initial_state(&set)
-    }
-
-    /// The state in which this lexeme begins, and no other.
-    pub(super) fn start_of(&mut self, lexeme: LexemeIdx) -> StateID {
-        if let Some(state) = self.starts.get(&lexeme) {
+    /// The state in which one of these lexemes begins, or what their class skips.
+    pub(super) fn start(&mut self, spec: &LexerSpec, lexemes: &[LexemeIdx]) -> StateID {
+        if let Some(state) = self.starts.get(lexemes) {
             return *state;
         }
-        let state = self.start(std::iter::once(lexeme));
-        self.starts.insert(lexeme, state);
+        let mut set = LexemeSet::new(self.lexemes);
+        for lexeme in lexemes {
+            set.add(*lexeme);
+            set.add(spec.skip_id(spec.lexeme_spec(*lexeme).class()));
+        }
+        let state = self.dfa.initial_state(&set);
+        self.starts.insert(lexemes.to_vec(), state);
         state
+    }
+
+    /// The state in which this lexeme begins.
+    pub(super) fn start_of(&mut self, lexeme: LexemeIdx) -> StateID {
+        let mut set = LexemeSet::new(self.lexemes);
+        set.add(lexeme);
+        self.dfa.initial_state(&set)
     }
 
     pub(super) fn step(&mut self, state: StateID, byte: u8) -> Step {
@@ -144,7 +150,7 @@ impl Lexing {
         if let Some(way) = self.ways.get(&from) {
             return *way;
         }
-        let mut came: HashMap<StateID, (StateID, u8)> = HashMap::new();
+        let mut came: AHashMap<StateID, (StateID, u8)> = AHashMap::new();
         let mut queue = VecDeque::from([from]);
         while let Some(state) = queue.pop_front().filter(|_| came.len() < MOST_STATES) {
             let forced = match self.dfa.next_byte(state) {
@@ -169,7 +175,7 @@ impl Lexing {
     }
 
     /// Notes the way that was found, for each state on it.
-    fn note(&mut self, from: StateID, to: StateID, came: &HashMap<StateID, (StateID, u8)>) -> (u32, u8) {
+    fn note(&mut self, from: StateID, to: StateID, came: &AHashMap<StateID, (StateID, u8)>) -> (u32, u8) {
         let (mut state, mut left) = (to, 0);
         let mut way = (0, 0);
         while state != from {

@@ -6,8 +6,9 @@
 //! fewest bytes, and is a way to the end all the same.
 
 use super::table::{Arg, END, Table};
+use ahash::AHashMap;
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap};
+use std::collections::BinaryHeap;
 
 /// No text of a bearable length.
 pub(super) const NONE: u32 = 1 << 28;
@@ -29,7 +30,7 @@ pub(super) struct Prices {
     lexemes: Vec<Option<u32>>,
     /// At least this much, whatever the parameter is.
     floors: Vec<u32>,
-    known: HashMap<Node, Price>,
+    known: AHashMap<Node, Price>,
     /// What follows a dot, that of its symbol included.
     rests: Vec<u32>,
 }
@@ -101,7 +102,7 @@ impl Prices {
     /// Algorithm", 1977). `exact`: conditions count.
     fn find(&mut self, table: &Table, nodes: &[Node], exact: bool) {
         let mut open: Vec<Open> = Vec::new();
-        let mut uses: HashMap<Node, Vec<usize>> = HashMap::new();
+        let mut uses: AHashMap<Node, Vec<usize>> = AHashMap::new();
         let mut heap = BinaryHeap::new();
         let mut found: Vec<Node> = nodes.to_vec();
         while let Some(node) = found.pop() {
@@ -132,7 +133,7 @@ impl Prices {
                 uses.entry(part).or_default().push(i);
             }
         }
-        let mut done = HashMap::new();
+        let mut done = AHashMap::new();
         while let Some(Reverse((cost, node, rule))) = heap.pop() {
             if cost >= NONE || done.contains_key(&node) {
                 continue;

@@ -64,6 +64,11 @@ pub(super) struct Scratch {
     completed: Vec<(u32, u32)>,
     /// For the symbols that this row predicts.
     finish: Vec<Option<Finish>>,
+    predictions: Vec<u32>,
+    /// The row in which a terminal was found last, and its place among the goals.
+    goal: Vec<(u64, usize)>,
+    agenda: Vec<Item>,
+    lexemes: Vec<LexemeIdx>,
 }
 
 impl Scratch {
@@ -73,6 +78,7 @@ impl Scratch {
             predicted: vec![(0, 0); symbols],
             reached: vec![0; dots],
             finish: vec![None; symbols],
+            goal: vec![(0, 0); symbols],
             ..Self::default()
         }
     }
@@ -128,10 +134,11 @@ impl Rows {
         (table, prices): (&Table, &mut Prices),
         scratch: &mut Scratch,
         scanned: Option<&[LexemeIdx]>,
-        start: impl FnOnce(&mut dyn Iterator<Item = LexemeIdx>) -> StateID,
+        start: impl FnOnce(&[LexemeIdx]) -> StateID,
     ) -> bool {
         let row = self.heads.len() as u32;
-        let mut agenda = Vec::new();
+        let mut agenda = std::mem::take(&mut scratch.agenda);
+        agenda.clear();
         match scanned {
             None => agenda.extend(table.rules(0, 0).map(|dot| Item { dot, origin: 0, arg: 0 })),
             Some(lexemes) => {
@@ -144,6 +151,7 @@ impl Rows {
             }
         }
         if agenda.is_empty() {
+            scratch.agenda = agenda;
             return false;
         }
         let (items, finishes, goals) = (self.items.len(), self.finishes.len(), self.goals.len());
@@ -152,16 +160,19 @@ impl Rows {
         self.heads.push(head);
         scratch.row += 1;
         scratch.completed.clear();
-        let accepts = self.close(table, scratch, agenda, row);
+        let accepts = self.close(table, scratch, &mut agenda, row);
+        scratch.agenda = agenda;
         self.price((table, prices), scratch, row);
+        scratch.lexemes.clear();
+        scratch.lexemes.extend(self.goals[goals..].iter().map(|goal| goal.lexeme));
         let last = self.heads.last_mut().expect("It was just added. This is a bug.");
         last.accepts |= accepts;
-        last.start = start(&mut self.goals[goals..].iter().map(|goal| goal.lexeme));
+        last.start = start(&scratch.lexemes);
         true
     }
 
     /// Predicts and completes, all that follows from the items of the agenda; whether a text is complete.
-    fn close(&mut self, table: &Table, scratch: &mut Scratch, mut agenda: Vec<Item>, row: u32) -> bool {
+    fn close(&mut self, table: &Table, scratch: &mut Scratch, agenda: &mut Vec<Item>, row: u32) -> bool {
         let mut accepts = false;
         let mut at = 0;
         while let Some(item) = agenda.get(at).copied() {
@@ -178,7 +189,7 @@ impl Rows {
                     let before = self.items(item.origin)[i];
                     if table.dots[before.dot as usize].symbol == dot.lhs {
                         let next = Item { dot: before.dot + 1, ..before };
-                        self.reach(scratch, &mut agenda, next);
+                        Self::reach(scratch, agenda, next);
                     }
                 }
                 continue;
@@ -189,19 +200,18 @@ impl Rows {
             if known != (scratch.row, arg) {
                 scratch.predicted[dot.symbol as usize] = (scratch.row, arg);
                 for rule in table.rules(dot.symbol, arg) {
-                    self.reach(scratch, &mut agenda, Item { dot: rule, origin: row, arg });
+                    Self::reach(scratch, agenda, Item { dot: rule, origin: row, arg });
                 }
             }
             if table.is_nullable(dot.symbol, arg) {
-                self.reach(scratch, &mut agenda, Item { dot: item.dot + 1, ..item });
+                Self::reach(scratch, agenda, Item { dot: item.dot + 1, ..item });
             }
         }
         accepts
     }
 
     /// Adds an item to the agenda, once.
-    #[expect(clippy::unused_self, reason = "a step of making a row")]
-    fn reach(&self, scratch: &mut Scratch, agenda: &mut Vec<Item>, item: Item) {
+    fn reach(scratch: &mut Scratch, agenda: &mut Vec<Item>, item: Item) {
         let seen = std::mem::replace(&mut scratch.reached[item.dot as usize], scratch.row) == scratch.row;
         if !(seen && agenda.contains(&item)) {
             agenda.push(item);
@@ -211,7 +221,8 @@ impl Rows {
     /// Finds what finishing the symbols of this row takes: a least fixed point, as rules may begin with each other.
     fn price(&mut self, (table, prices): (&Table, &mut Prices), scratch: &mut Scratch, row: u32) {
         let begin = self.heads[row as usize].items;
-        let mut symbols: Vec<u32> = Vec::new();
+        let mut symbols = std::mem::take(&mut scratch.predictions);
+        symbols.clear();
         let mut changed = true;
         while changed {
             changed = false;
@@ -231,21 +242,25 @@ impl Rows {
                 }
             }
         }
+        let from = self.heads[row as usize].goals;
         for i in begin..self.items.len() {
             let item = self.items[i];
             let symbol = table.dots[item.dot as usize].symbol;
             let Some(lexeme) = table.symbols[symbol as usize].lexeme else { continue };
             let cost = self.behind((table, prices), scratch, item, row);
-            let from = self.heads[row as usize].goals;
-            match self.goals[from..].iter_mut().find(|goal| goal.lexeme == lexeme) {
-                Some(goal) if goal.cost <= cost => {}
-                Some(goal) => (goal.cost, goal.item) = (cost, item),
-                None => self.goals.push(Goal { lexeme, cost, item }),
+            let (known, place) = scratch.goal[symbol as usize];
+            if known != scratch.row {
+                scratch.goal[symbol as usize] = (scratch.row, self.goals.len() - from);
+                self.goals.push(Goal { lexeme, cost, item });
+            } else if self.goals[from + place].cost > cost {
+                let goal = &mut self.goals[from + place];
+                (goal.cost, goal.item) = (cost, item);
             }
         }
         symbols.sort_unstable();
         let found = symbols.iter().filter_map(|symbol| scratch.finish[*symbol as usize].take());
         self.finishes.extend(found);
+        scratch.predictions = symbols;
     }
 
     /// The fewest bytes behind the symbol at the item's dot.
