@@ -277,7 +277,10 @@ impl Builder {
             .create_parser_from_init_ext(init, Logger::new(0, 0), self.caps.clone(), limits.clone())
             .map_err(|e| text::clean(&format!("{e:#}")))?;
         let grammar = parser.parser.grammar();
-        let can_rollback = grammar.lexer_spec().can_rollback();
+        let spec = grammar.lexer_spec();
+        // A rollback counts the bytes of a token's text, where a token that is asked for by its number was taken as that number.
+        let is_by_number = !spec.token_range_lexemes(&spec.all_lexemes()).is_empty();
+        let can_rollback = spec.can_rollback() && !is_by_number;
         let wanted = self.config.complete;
         let endings = wanted.then(|| Endings::new(grammar, (&self.vocab, &self.letters), limits)).flatten();
         let endings = endings.map(Arc::new);

@@ -3,11 +3,12 @@
 //! A constraint may be of sections: free text, in which it lies dormant and no mask is computed, up to a trigger, behind
 //! which a grammar holds. A walk ahead may go over any of their borders, and is undone over them.
 //!
-//! llguidance's matcher has three habits that shape this layer (tried with 1.9.1):
+//! llguidance's matcher has four habits that shape this layer (tried with 1.9.1):
 //! - `rollback` keeps a cached mask whose key can come up again on another branch. So the cache is dropped after a
 //!   walk that computed a mask ahead, and only then: without the cache a mask inside free text costs milliseconds.
 //! - Any error, also one on a drafted branch, spoils the matcher for good. So the pristine compilation and the
 //!   committed tokens are kept, and the matcher is built again from them.
+//! - `rollback` counts wrong over a token that a rule asks for by its number. Such grammars are walked in a copy.
 //! - An end token that was consumed is not undone correctly. So end tokens are never given to it; whether the text may
 //!   end is asked for, and written into the mask.
 

@@ -3,7 +3,7 @@
 use super::ending::Endings;
 use super::mask::Mask;
 use super::matching::{Ends, Walk, broken, ended, mask_of};
-use super::room::{Room, Way};
+use super::room::{LONGEST, Room, Way};
 use super::unique::{Filter, Rules};
 use crate::error::Result;
 use crate::types::Token;
@@ -110,8 +110,11 @@ impl Part {
 
     /// Whether the text with this token can be completed by `left` more; true where that cannot be told.
     pub(super) fn fits(&mut self, token: Token, left: usize) -> bool {
-        let Some(room) = &mut self.room else { return true };
-        room.fits(token, left).unwrap_or_else(|| self.way(Some(token), left) != Way::Longer)
+        let Some(room) = self.room.as_mut().filter(|_| left < LONGEST) else { return true };
+        // Items that have been there are not seen in the bytes that are left, and may need a longer way.
+        let is_free = self.filter.as_ref().is_none_or(|filter| !filter.remembers());
+        let known = if is_free { room.fits(token, left) } else { None };
+        known.unwrap_or_else(|| self.way(Some(token), left) != Way::Longer)
     }
 
     /// The fewest bytes that complete the text; None where that cannot be told.

@@ -80,6 +80,11 @@ impl Filter {
         Filter { rules: Arc::clone(rules), scan: Scan::new(Arc::clone(&rules.shape)) }
     }
 
+    /// Whether items have been there that must not come again.
+    pub(super) fn remembers(&self) -> bool {
+        self.scan.remembers()
+    }
+
     /// The text with this token; None where that completes an item that has been there.
     pub(super) fn after(&self, token: Token) -> Option<Filter> {
         let mut next = self.clone();

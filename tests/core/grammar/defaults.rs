@@ -139,28 +139,33 @@ fn items_that_must_differ_do() {
 /// Where all values have been there, no further item begins: the mask never runs empty.
 #[test]
 fn no_text_comes_to_a_place_with_no_way_on() {
-    let schema = json!({
-        "type": "array",
-        "items": {"type": "string", "pattern": "^(a|ab|b)[01]?$"},
-        "uniqueItems": true,
-        "maxItems": 9,
-    });
+    let pair = json!({"type": "object", "properties": {"a": {"type": "boolean"}, "b": {"enum": [1, 2]}}});
     let bench = bench();
-    for seed in 0..40 {
-        let mut grammar = bench.schema(&schema).unwrap();
-        let mut dice = super::common::Dice(seed);
-        for _ in 0..400 {
-            if grammar.is_ended() {
-                break;
+    for items in [
+        json!({"type": "string", "pattern": "^(a|ab|b)[01]?$"}),
+        json!({"type": "integer"}),
+        json!({"type": "boolean"}),
+        json!({"enum": [0, 1, null, "a", "ab"]}),
+        pair,
+        json!({}),
+    ] {
+        let schema = json!({"type": "array", "items": items, "uniqueItems": true, "maxItems": 9});
+        for seed in 0..40 {
+            let mut grammar = bench.schema(&schema).unwrap();
+            let mut dice = super::common::Dice(seed);
+            for _ in 0..200 {
+                if grammar.is_ended() {
+                    break;
+                }
+                let next = grammar.mask().unwrap_or_else(|e| panic!("{schema}: {e}"));
+                let mask = next.mask().unwrap();
+                let all: Vec<_> = mask.iter().collect();
+                let token = all[dice.roll(all.len())];
+                if bench.vocab.eog().contains(&token) {
+                    break;
+                }
+                grammar.commit(token).unwrap();
             }
-            let next = grammar.mask().unwrap();
-            let mask = next.mask().unwrap();
-            let all: Vec<_> = mask.iter().collect();
-            let token = all[dice.roll(all.len())];
-            if bench.vocab.eog().contains(&token) {
-                break;
-            }
-            grammar.commit(token).unwrap();
         }
     }
 }

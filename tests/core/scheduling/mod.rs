@@ -3,6 +3,7 @@
 
 mod behind;
 mod cancel;
+mod complete;
 mod fair;
 mod faults;
 mod invariance;

@@ -101,14 +101,15 @@ impl Shaper<'_, '_> {
         Ok(Scarce::No)
     }
 
-    /// Whether strings and numbers of the set go on from every beginning, as far as that is seen at a glance.
+    /// Whether the set is of strings that go on from every beginning. Of all other values some end where nothing else can follow:
+    /// `true`, the whole number 0, an object without more keys.
     fn is_endless(&self, set: &Set) -> bool {
         let strings = match self.reader.sets.strings.logic.node(set.strings) {
             Node::Atom(Piece::Length(intervals)) => intervals.iter().any(|(_, most)| most.is_none()),
             _ => set.strings == TRUE || set.strings == FALSE,
         };
-        let numbers = set.whole.iter().chain(&set.fraction);
-        strings && numbers.clone().all(|cell| cell.low.is_none() && cell.high.is_none())
+        let others = set.null || set.yes || set.no || set.arrays != FALSE || set.objects != FALSE;
+        strings && !others && set.whole.is_empty() && set.fraction.is_empty()
     }
 }
 
