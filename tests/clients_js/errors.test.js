@@ -2,7 +2,6 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import { BadRequestError, NotFoundError } from "openai";
-import { LengthFinishReasonError } from "openai/error";
 import { zodResponseFormat } from "openai/helpers/zod";
 
 import { ASKED, client, EXTRACT, Order, user } from "./asks.js";
@@ -50,9 +49,13 @@ test("what is not there is not found", async () => {
   await refused(client.embeddings.create({ model: "demo", input: "Hello." }), NotFoundError);
 });
 
-test("an answer that is cut is not taken for a whole one", async () => {
+test("an answer has room to be whole, or is refused", async () => {
   const asked = { ...ASKED, messages: user(EXTRACT), response_format: zodResponseFormat(Order, "order"), max_tokens: 4 };
-  await assert.rejects(completions.parse(asked), LengthFinishReasonError);
-  const stream = completions.stream(asked);
-  await assert.rejects(stream.finalChatCompletion(), LengthFinishReasonError);
+  const error = await refused(completions.parse(asked), BadRequestError);
+  assert.equal(error.param, "max_tokens");
+  const max_tokens = Number(/raise it to (\d+) or more/.exec(error.message)[1]);
+  const parsed = await completions.parse({ ...asked, max_tokens });
+  assert.ok(parsed.choices[0].message.parsed);
+  const whole = await completions.stream({ ...asked, max_tokens }).finalChatCompletion();
+  assert.ok(whole.choices[0].message.parsed);
 });

@@ -98,6 +98,7 @@ def _news(request: int, choice: _Choice) -> dict[str, Any]:
     """What is in every event."""
     counts = {"prompt_tokens": len(choice.spec["prompt"]), "completion_tokens": choice.at, "cached_tokens": 0}
     counts["reasoning_tokens"] = 0
+    counts["shortened"] = 0
     rest: dict[str, Any] = {"drafts": {}, "prompt_logprobs": [], "origins": [], "queue_seconds": 0.0}
     rest["narrowed"] = []
     return {"request": request, "choice": choice.index, **counts, **rest}
@@ -242,7 +243,8 @@ class Engine:
     def metrics(self) -> str:
         histogram = {"counts": [0] * BUCKET_COUNT, "sum": 0.0}
         names = ["prompt_tokens", "cached_tokens", "generated_tokens", "computed_tokens", "drafted_tokens"]
-        names += ["accepted_tokens", "preemptions", "steps", "grammar_cache_hits", "grammar_cache_misses"]
+        names += ["accepted_tokens", "preemptions", "choices_shortened", "steps"]
+        names += ["grammar_cache_hits", "grammar_cache_misses"]
         names += [f"requests_{o}" for o in ("stop", "length", "cancelled", "refused", "failed")]
         histograms = ["time_to_first_token", "inter_token", "end_to_end", "step", "mask", "compile"]
         histograms += ["queue", "verify"]

@@ -41,6 +41,7 @@ class Script(Generation):
 def news(text: str = "", choice: int = 0, finish: str | None = None, **fields: Any) -> fake_core.Event:
     counts = {"prompt_tokens": 5, "cached_tokens": 3, "completion_tokens": fields.pop("completion", 1)}
     counts["reasoning_tokens"] = fields.pop("reasoning", 0)
+    counts["shortened"] = fields.pop("shortened", 0)
     drafts = fields.pop("drafts", {})
     given = {
         "text": text,

@@ -23,7 +23,8 @@ from llgtrt.metrics import (
 from . import fake_core
 
 NAMES = """
-llgtrt_accepted_tokens_total llgtrt_cached_tokens_total llgtrt_computed_tokens_total
+llgtrt_accepted_tokens_total llgtrt_cached_tokens_total llgtrt_choices_shortened_total
+llgtrt_computed_tokens_total
 llgtrt_draft_acceptance_rate llgtrt_draft_accepted_at_total llgtrt_draft_fates_total
 llgtrt_draft_kv_used_tokens llgtrt_draft_lengths_total llgtrt_draft_seconds
 llgtrt_draft_system_efficiency llgtrt_drafted_tokens_total llgtrt_drafters_failed

@@ -29,7 +29,7 @@ def drawn(random: Random) -> dict[str, Any]:
     streamed = random.random() < 0.5
     return {
         "messages": [{"role": "user", "content": "abab" * random.randint(1, 9)}],
-        "max_tokens": random.randint(1, 60),
+        "max_tokens": random.randint(20, 60),
         "temperature": random.choice([0, 0.7, 1.5]),
         "seed": random.randint(0, 99),
         "n": random.choice([1, 1, 3]),

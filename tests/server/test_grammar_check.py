@@ -68,7 +68,7 @@ def test_where_less_is_allowed_is_told(toy: Server, stream: bool) -> None:
     assert "narrowed" not in check(toy, schema=ORDER)
     # Of a function, where the request has it; of two choices once.
     tool = {"type": "function", "function": {"name": "f", "parameters": NARROWED}}
-    body = {"messages": [{"role": "user", "content": "Hi"}], "n": 2, "max_tokens": 3, "seed": 1}
+    body = {"messages": [{"role": "user", "content": "Hi"}], "n": 2, "max_tokens": 60, "seed": 1}
     asked: list[tuple[dict[str, Any], str]] = [
         ({"json_schema": NARROWED}, ""),
         ({"tools": [tool], "tool_choice": "required"}, "tools/0/function/parameters"),

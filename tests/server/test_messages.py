@@ -152,12 +152,16 @@ def test_tools_are_used(demo: Server) -> None:
     assert {block["type"] for block in free["content"]} <= {"text"}
 
 
-def test_uses_that_are_cut_have_what_was_written(demo: Server) -> None:
+def test_uses_without_room_to_be_whole_are_refused(demo: Server) -> None:
     long = {"type": "object", "properties": {"a": {"const": 1}, "b": {"const": "x" * 300}}}
     tools = [{"name": "f", "input_schema": {**long, "required": ["a", "b"], "additionalProperties": False}}]
-    body = ask(demo, tools=tools, tool_choice={"type": "any"}, max_tokens=25)
-    assert body["stop_reason"] == "max_tokens"
-    assert body["content"][0]["input"]["a"] == 1
+    asked = {"messages": HI, "tools": tools, "tool_choice": {"type": "any"}}
+    refused = demo.http.post("/v1/messages", json={**asked, "max_tokens": 25})
+    assert refused.status_code == 400
+    least = int(refused.json()["error"]["message"].split("at least ")[1].split()[0])
+    body = ask(demo, tools=tools, tool_choice={"type": "any"}, max_tokens=least)
+    assert body["stop_reason"] == "tool_use"
+    assert body["content"][0]["input"] == {"a": 1, "b": "x" * 300}
 
 
 def test_results_of_tools_are_read(demo: Server) -> None:

@@ -31,8 +31,7 @@ MANY = 5_000
 
 
 def usage_of(generation: Generation) -> Json:
-    """`usage` so far, with what became of drafts where that is asked for, where schemas were narrowed, and how many choices
-    `max_tokens` made end earlier."""
+    """`usage` so far, with drafts where they are asked for, narrowed schemas and shortened choices."""
     counts = generation.usage()
     told = usage(counts) | ({"speculative": drafts(counts)} if generation.report else {})
     told |= {"shortened": counts.shortened} if counts.shortened else {}

@@ -99,8 +99,7 @@ impl Endings {
                 return 1;
             }
             let state = lexing.start_of(lexeme);
-            let r = lexing.rest(state, lexeme);
-            r
+            lexing.rest(state, lexeme)
         });
         let scratch = Scratch::new(&table);
         let (spec, vocab, letters) = (spec.clone(), Arc::clone(vocab), Arc::clone(letters));

@@ -31,6 +31,33 @@ fn nested(schema: Value) -> Value {
     json!({"type": "array", "items": {"type": "object", "properties": {"o": {}, "p": schema}}})
 }
 
+/// Whether or not the values that they speak of are of a type that may come.
+#[test]
+fn keywords_of_another_kind_are_found() {
+    let property = |schema: Value| json!({"type": "object", "properties": {"p": schema}});
+    let at = "/properties/p";
+    check(&[
+        (property(json!({"type": "string", "uniqueItems": "yes"})), at, "uniqueItems"),
+        (property(json!({"type": "string", "required": true})), at, "required"),
+        (property(json!({"type": "string", "properties": ["a"]})), at, "properties"),
+        (property(json!({"type": "object", "patternProperties": true})), at, "patternProperties"),
+        (property(json!({"type": "array", "minLength": "3"})), at, "minLength"),
+        (property(json!({"type": "array", "maxProperties": 1.5})), at, "maxProperties"),
+        (property(json!({"type": "array", "minimum": "0"})), at, "minimum"),
+        (property(json!({"type": "integer", "items": "string"})), at, "items"),
+        (property(json!({"type": "integer", "additionalProperties": "no"})), at, "additionalProperties"),
+        (property(json!({"anyOf": {"type": "null"}})), at, "anyOf"),
+        (property(json!({"type": "float"})), at, "type"),
+        (json!({"$schema": "http://json-schema.org/draft-03/schema#", "type": "string"}), "", "$schema"),
+    ]);
+    let bench = Bench::new();
+    for (name, meant) in [("float", "number"), ("String", "string"), ("dict", "object"), ("int", "integer")] {
+        let Err(error) = bench.schema(&json!({"type": name})) else { panic!("{name}") };
+        assert!(error.to_string().contains(&format!("did you mean \"{meant}\"?")), "{error}");
+        assert!(bench.schema(&json!({"type": meant})).is_ok());
+    }
+}
+
 #[test]
 fn what_nothing_satisfies_is_found() {
     let at = "/properties/p";

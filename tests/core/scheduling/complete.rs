@@ -8,8 +8,11 @@ use llgtrt::request::RequestSpec;
 use llgtrt::types::{End, FinishReason};
 use serde_json::{Value, json};
 
-/// Constraints of all kinds, and how to see that a text is whole.
-fn constraints() -> Vec<(Value, fn(&str) -> bool)> {
+/// Whether a text is whole.
+type IsWhole = fn(&str) -> bool;
+
+/// Constraints of all kinds.
+fn constraints() -> Vec<(Value, IsWhole)> {
     fn is_json(text: &str) -> bool {
         serde_json::from_str::<Value>(text).is_ok()
     }

@@ -114,9 +114,8 @@ impl<'a> Arena<'a> {
             if let Some(text) = arena[id].text("$ref") {
                 arena.nodes[id].reference = Some(arena.resolve(id, text)?);
             }
-            if let Some(text) = arena[id].text("$dynamicRef").or_else(|| arena[id].text("$recursiveRef")) {
-                arena.nodes[id].dynamic = Some(arena.resolve(id, text)?);
-            }
+            let dynamic = arena[id].text("$dynamicRef").or_else(|| arena[id].text("$recursiveRef"));
+            arena.nodes[id].dynamic = dynamic.map(|text| arena.resolve(id, text)).transpose()?;
             id += 1;
         }
         Ok(arena)
@@ -154,12 +153,15 @@ impl<'a> Arena<'a> {
             return Err(refuse("", "schema", format!("more than {MAX_SCHEMAS} schemas")));
         }
         let id = self.nodes.len();
+        if let Some(why) = around.and_then(|_| Draft::too_old(value)) {
+            return Err(refuse(&pointer, "$schema", why));
+        }
         let named = around.map(|around| Draft::of(value, around));
         let resource = named.map_or(resource, |draft| self.identify(id, &pointer, value, (resource, draft)));
         // What only a reference makes a schema has the draft of the document.
         let draft = named.unwrap_or_else(|| self[self.document(&pointer).0].draft);
         self.ids.insert(pointer.clone(), id);
-        let (inner, reference, dynamic) = (Vec::new(), None, None);
+        let (inner, reference, dynamic) = Default::default();
         self.nodes.push(Node { pointer, value, inner, reference, dynamic, draft, resource });
         let Some(map) = value.as_object() else { return Ok(id) };
         self.is_dynamic |= map.contains_key("$dynamicRef") || map.contains_key("$recursiveRef");

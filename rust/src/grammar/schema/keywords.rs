@@ -34,6 +34,17 @@ impl Draft {
         }
     }
 
+    /// What to do with a schema of a draft whose keywords mean something else.
+    pub(super) fn too_old(schema: &Value) -> Option<&'static str> {
+        let name = schema.get("$schema")?.as_str()?;
+        let (_, draft) = name.split_once("://json-schema.org/draft-0")?;
+        let is_old = ["0/", "1/", "2/", "3/"].iter().any(|old| draft.starts_with(old));
+        is_old.then_some(
+            "drafts before 4 are not read: write \"required\" as a list of names, \"extends\" as \"allOf\", \"disallow\" as \
+             \"not\" and \"divisibleBy\" as \"multipleOf\", and leave \"$schema\" out",
+        )
+    }
+
     /// Whether the keyword exists in this draft; elsewhere it has no effect.
     pub(super) fn knows(self, keyword: &str) -> bool {
         match keyword {
@@ -107,6 +118,67 @@ impl Types {
     pub(super) fn meets(self, other: Types) -> bool {
         self.0 & other.0 != 0
     }
+}
+
+/// What a keyword's value must be, where it is something else.
+pub(super) fn misfit(keyword: &str, value: &Value) -> Option<&'static str> {
+    let is_list_of_names = |value: &Value| value.as_array().is_some_and(|l| l.iter().all(Value::is_string));
+    let is_schema = |value: &Value| value.is_object() || value.is_boolean();
+    let (fits, must) = match keyword {
+        "required" if value.is_boolean() => (
+            false,
+            "is true or false only in draft 3: write the names into the \"required\" list of the object around it",
+        ),
+        "required" => (is_list_of_names(value), "must be a list of names"),
+        "dependentRequired" => {
+            let fits = value.as_object().is_some_and(|map| map.values().all(is_list_of_names));
+            (fits, "must be an object with a list of names for each name")
+        }
+        "properties" | "patternProperties" | "$defs" | "definitions" | "dependentSchemas"
+        | "dependencies" => (value.is_object(), "must be an object with a schema for each name"),
+        "allOf" | "anyOf" | "oneOf" | "prefixItems" => (value.is_array(), "must be a list of schemas"),
+        "uniqueItems" | "nullable" => (value.is_boolean(), "must be true or false"),
+        "minLength" | "maxLength" | "minItems" | "maxItems" | "minContains" | "maxContains"
+        | "minProperties" | "maxProperties" => {
+            let fits = value.as_f64().is_some_and(|n| n >= 0.0 && n.fract() == 0.0);
+            (fits, "must be a whole number from 0 on")
+        }
+        "minimum" | "maximum" | "multipleOf" => (value.is_number(), "must be a number"),
+        "exclusiveMinimum" | "exclusiveMaximum" => {
+            (value.is_number() || value.is_boolean(), "must be a number")
+        }
+        "enum" => (value.is_array(), "must be a list of values"),
+        "pattern" | "format" | "$ref" => (value.is_string(), "must be a text"),
+        "items" => (is_schema(value) || value.is_array(), "must be a schema"),
+        "not"
+        | "if"
+        | "then"
+        | "else"
+        | "contains"
+        | "propertyNames"
+        | "additionalProperties"
+        | "additionalItems"
+        | "unevaluatedProperties"
+        | "unevaluatedItems" => (is_schema(value), "must be a schema: an object, true or false"),
+        _ => (true, ""),
+    };
+    (!fits).then_some(must)
+}
+
+/// The type that was probably meant by a name that is none.
+pub(super) fn meant(name: &str) -> Option<&'static str> {
+    const TYPES: [&str; 7] = ["null", "boolean", "integer", "number", "string", "array", "object"];
+    let name = name.to_lowercase();
+    Some(match name.as_str() {
+        "none" | "nil" | "nonetype" => "null",
+        "bool" => "boolean",
+        "int" | "long" | "int32" | "int64" => "integer",
+        "float" | "double" | "decimal" => "number",
+        "str" | "text" => "string",
+        "list" | "tuple" | "set" => "array",
+        "dict" | "map" | "struct" | "record" => "object",
+        _ => return TYPES.into_iter().find(|known| *known == name),
+    })
 }
 
 /// A step of a JSON pointer, escaped.

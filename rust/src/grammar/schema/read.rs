@@ -2,7 +2,7 @@
 
 use super::arena::{Arena, Dynamic, Id, ROOT, Target};
 use super::decimal;
-use super::keywords::{Draft, Types};
+use super::keywords::{self, Draft, Types};
 use super::logic::{FALSE, Node, TRUE};
 use super::refuse;
 use super::set::{ALL, Leaf, NONE, Scope, Set, SetId, Sets, Term};
@@ -205,7 +205,9 @@ impl<'a> Reader<'a> {
             return self.reference(id, scope);
         }
         let Some(types) = Types::of(map) else {
-            let why = format!("{} is not a type or a list of types", map["type"]);
+            let meant = map["type"].as_str().and_then(keywords::meant);
+            let hint = meant.map_or_else(String::new, |name| format!("; did you mean \"{name}\"?"));
+            let why = format!("{} is not a type or a list of types{hint}", map["type"]);
             return Err(refuse(&node.pointer, "type", why));
         };
         let types = if self.without == Some((id, "type")) { Types::ALL } else { types };
@@ -218,6 +220,9 @@ impl<'a> Reader<'a> {
             self.arena.budget.spend(1)?;
             if self.without.is_some_and(|(at, k)| at == id && k == keyword) {
                 continue;
+            }
+            if let Some(must) = keywords::misfit(keyword, &map[keyword]) {
+                return Err(refuse(&node.pointer, keyword, must));
             }
             if let Some(part) = self.keyword((id, scope), keyword, types)? {
                 set = self.and(set, part)?;
