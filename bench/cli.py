@@ -10,6 +10,7 @@ from types import ModuleType
 import busy
 import commonbench
 import compare
+import complete
 import constrained
 import dataset
 import limit
@@ -29,6 +30,7 @@ COMMANDS: dict[str, ModuleType] = {
     "busy": busy,
     "ranks": ranks,
     "compare": compare,
+    "complete": complete,
     "constrained": constrained,
     "dataset": dataset,
     "limit": limit,
