@@ -240,6 +240,10 @@ pub struct GrammarConfig {
     /// Seconds that a compilation may take.
     #[schemars(range(max = 600), extend("exclusiveMinimum" = 0))]
     pub compile_seconds: f64,
+    /// Steps over a schema that compiling it may take: schemas looked at, and parts of them compared. They are the same on every
+    /// machine, about three million a second.
+    #[schemars(range(min = 1))]
+    pub compile_steps: u64,
     /// MiB of compiled grammars kept.
     #[schemars(range(min = 0, max = 1_048_576))]
     pub cache_megabytes: u64,
@@ -260,6 +264,7 @@ impl Default for GrammarConfig {
             max_lark_bytes: 64 * 1024,
             compile_threads: 0,
             compile_seconds: 2.0,
+            compile_steps: 3_500_000,
             cache_megabytes: 256,
         }
     }

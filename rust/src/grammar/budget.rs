@@ -9,9 +9,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-/// Steps over a schema: schemas looked at, and parts of them compared. Less than a second's worth; one of MaskBench's 11,305
-/// schemas takes more (five million), no other more than 570,000.
-const WORK: u64 = 700_000;
 /// Steps between two looks at the clock.
 const LOOK: u64 = 256;
 
@@ -21,6 +18,8 @@ pub(super) struct Budget {
     left: Cell<u64>,
     /// For another way to do what was too much.
     spare: Cell<u64>,
+    /// Steps that there were at first.
+    steps: u64,
     until: Instant,
     cancelled: Arc<AtomicBool>,
     narrowed: RefCell<Vec<Narrowed>>,
@@ -29,10 +28,11 @@ pub(super) struct Budget {
 
 impl Budget {
     /// For a compilation that begins now; it ends soon after `cancelled` is set.
-    pub(super) fn new(time: Duration, cancelled: Arc<AtomicBool>) -> Self {
+    pub(super) fn new((steps, time): (u64, Duration), cancelled: Arc<AtomicBool>) -> Self {
         Budget {
-            left: Cell::new(WORK),
-            spare: Cell::new(WORK),
+            left: Cell::new(steps),
+            spare: Cell::new(steps),
+            steps,
             until: Instant::now() + time,
             cancelled,
             narrowed: RefCell::default(),
@@ -43,7 +43,7 @@ impl Budget {
     /// Time enough.
     #[cfg(test)]
     pub(super) fn of_a_test() -> Self {
-        Budget::new(Duration::from_secs(600), Arc::default())
+        Budget::new((1_000_000, Duration::from_secs(600)), Arc::default())
     }
 
     /// Takes some steps.
@@ -54,11 +54,14 @@ impl Budget {
         let before = self.left.get();
         let left = before.saturating_sub(steps as u64);
         self.left.set(left);
-        if left == 0 || (before / LOOK != left / LOOK && self.is_over()) {
-            Err(too_complex())
-        } else {
-            Ok(())
+        if left == 0 {
+            let why = format!(
+                "takes more than {} steps to compile; make it simpler (the server's limit is grammar.compile_steps)",
+                self.steps
+            );
+            return Err(Error::invalid_code("grammar", why, "grammar_too_complex"));
         }
+        if before / LOOK != left / LOOK && self.is_over() { Err(too_slow()) } else { Ok(()) }
     }
 
     /// As much work as at first, for another way to do the same, once: what was noted since there were so many notes is
@@ -118,7 +121,7 @@ impl Budget {
 }
 
 /// The refusal of what takes too long.
-pub(super) fn too_complex() -> Error {
+pub(super) fn too_slow() -> Error {
     let why = "takes too long to compile; make it simpler (the server's limit is grammar.compile_seconds)";
     Error::invalid_code("grammar", why, "grammar_too_complex")
 }
@@ -134,16 +137,17 @@ mod tests {
     #[test]
     fn work_ends_at_the_same_place_everywhere() {
         let budget = Budget::of_a_test;
-        assert_eq!((spent(&budget()), spent(&budget())), (WORK - 1, WORK - 1));
-        assert!(budget().spend(WORK as usize).is_err());
+        assert_eq!((spent(&budget()), spent(&budget())), (999_999, 999_999));
+        let error = budget().spend(1_000_000).unwrap_err().to_string();
+        assert!(error.contains("1000000 steps") && error.contains("grammar.compile_steps"), "{error}");
     }
 
     #[test]
     fn time_and_cancellation_end_it_soon() {
-        let late = Budget::new(Duration::ZERO, Arc::default());
+        let late = Budget::new((1_000_000, Duration::ZERO), Arc::default());
         assert!(spent(&late) <= LOOK && late.is_over());
         let cancelled = Arc::new(AtomicBool::new(false));
-        let budget = Budget::new(Duration::from_secs(600), cancelled.clone());
+        let budget = Budget::new((1_000_000, Duration::from_secs(600)), cancelled.clone());
         assert!(budget.spend(10 * LOOK as usize).is_ok() && !budget.is_over());
         cancelled.store(true, Relaxed);
         assert!(spent(&budget) <= LOOK);

@@ -74,6 +74,11 @@ impl Builder {
         Ok(Builder { factory, own, user, rules, config, library, caps, ends, letters, vocab })
     }
 
+    /// That a compilation may take.
+    pub(super) fn steps(&self) -> u64 {
+        self.config.compile_steps
+    }
+
     pub(super) fn build(&self, spec: &GrammarSpec, budget: &Budget) -> Result<Plan> {
         let mut plan = self.plan(spec, budget)?;
         plan.complete = self.config.complete;

@@ -74,12 +74,10 @@ mod tests {
     use super::*;
     use crate::grammar::budget::Budget;
     use crate::grammar::schema::Library;
-    use std::sync::Arc;
-    use std::time::Duration;
 
     #[test]
     fn only_schemas_are_touched() {
-        let budget = Budget::new(Duration::from_secs(60), Arc::default());
+        let budget = Budget::of_a_test();
         let library = Library::default();
         let with =
             |source| with_schemas(source, &GrammarConfig::default(), &mut Together::new(&budget, &library));

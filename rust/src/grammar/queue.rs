@@ -1,7 +1,7 @@
 //! The compiler's queue, cache and threads, owned by one thread that never compiles itself.
 
 use super::GrammarSpec;
-use super::budget::{Budget, too_complex};
+use super::budget::{Budget, too_slow};
 use super::build::Builder;
 use super::counters::Counters;
 use super::sections::Plan;
@@ -150,7 +150,7 @@ impl Queue {
             };
             running.overdue = true;
             running.cancelled.store(true, Relaxed);
-            answer(&mut work.waiters, &Err(too_complex()));
+            answer(&mut work.waiters, &Err(too_slow()));
         }
         (self.wake)();
     }
@@ -168,7 +168,7 @@ impl Queue {
         self.counters.misses.fetch_add(1, Relaxed);
         match self.work.get_mut(&spec) {
             Some(Work { running: Some(Running { overdue: true, .. }), .. }) => {
-                answer(&mut vec![waiter], &Err(too_complex()));
+                answer(&mut vec![waiter], &Err(too_slow()));
                 (self.wake)();
             }
             Some(work) => work.waiters.push(waiter),
@@ -219,7 +219,7 @@ impl Queue {
         let (job, stop) = (spec.clone(), Arc::clone(&cancelled));
         let compile = move || {
             let start = Instant::now();
-            let budget = Budget::new(time, stop);
+            let budget = Budget::new((builder.steps(), time), stop);
             let outcome = catch_unwind(AssertUnwindSafe(|| builder.build(&job, &budget).map(Arc::new)))
                 .unwrap_or_else(|_| Err(Error::grammar("", "grammar", "the compilation failed inside")));
             let late = outcome.is_err() && budget.is_over();

@@ -216,3 +216,27 @@ fn numbers_and_references() {
         (strict, &[r#"{"v":1,"c":[{"v":2}]}"#], &[r#"{"x":1}"#, r#"{"c":[{"x":1}]}"#]),
     ]);
 }
+
+/// What is looked for ahead is so in one alternative; a format of which only a part can be said is never read as more.
+#[test]
+fn what_is_left_out_is_never_let_through() {
+    let email = json!({"type": "string", "format": "email"});
+    let quoted = json!({"type": "string", "pattern": "^\""});
+    Bench::new().check(&[
+        (
+            json!({"type": "string", "pattern": "^(?!foo)[a-z]+$|^foobar$"}),
+            &[r#""foobar""#, r#""bar""#],
+            &[r#""foo""#, r#""foobars""#],
+        ),
+        (
+            json!({"type": "object", "properties": {"name": {"type": "null"}, "a@b.c": {"type": "null"}},
+                   "propertyNames": {"format": "email"}}),
+            &[r#"{"a@b.c":null}"#],
+            &[r#"{"name":null}"#],
+        ),
+        (json!({"oneOf": [email, quoted]}), &[r#""a@b.com""#, r#""\"x""#], &[r#""\"a\"@b.com""#, r#""x""#]),
+        (json!({"type": "string", "not": email}), &[r#""x""#], &[r#""a@b.c""#, r#""\"a\"@b.com""#]),
+        (json!({"oneOf": [email, {"enum": ["\"a\"@b.com", "x"]}]}), &[r#""x""#], &[r#""\"a\"@b.com""#]),
+        (json!({"allOf": [email, {"enum": ["\"a\"@b.com", "a@b.c"]}]}), &[r#""a@b.c""#], &[]),
+    ]);
+}

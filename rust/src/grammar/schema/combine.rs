@@ -106,9 +106,11 @@ impl Reader<'_> {
     /// Exactly one: each without the others that it has something in common with.
     fn one_of(&mut self, id: Id, sets: &[SetId], others: &[SetId]) -> Result<SetId> {
         let mut any = NONE;
-        for (i, set) in sets.iter().enumerate() {
+        let rivals = self.rivals(sets, others)?;
+        for ((i, set), rivals) in sets.iter().enumerate().zip(rivals) {
             let mut own = *set;
-            for (j, other) in others.iter().enumerate() {
+            for j in rivals {
+                let other = &others[j];
                 if i != j && !self.is_apart(*set, *other)? {
                     self.overlaps = true;
                     let mut not = self.not(*other)?;
@@ -178,7 +180,7 @@ impl Reader<'_> {
 
     /// What is found where all of each set is looked at; None where that needs a schema that is still being read, which counts
     /// as empty there, so that nothing may be concluded.
-    fn probe<T>(&mut self, look: impl FnOnce(&mut Self) -> Result<T>) -> Result<Option<T>> {
+    pub(super) fn probe<T>(&mut self, look: impl FnOnce(&mut Self) -> Result<T>) -> Result<Option<T>> {
         let cut = std::mem::replace(&mut self.cut, usize::MAX);
         self.probing += 1;
         self.negations += 1;
@@ -196,7 +198,8 @@ impl Reader<'_> {
         if set.null || set.yes || set.no || !set.whole.is_empty() || !set.fraction.is_empty() {
             return Ok(false);
         }
-        Ok(self.sets.strings.is_empty(set.strings).unwrap_or(false)
+        let strings = self.sets.strings.perhaps(set.strings);
+        Ok(self.sets.strings.is_empty(strings).unwrap_or(false)
             && self.no_arrays(set.arrays, depth)?
             && self.no_objects(set.objects, depth)?)
     }

@@ -183,7 +183,8 @@ pub(super) fn of(name: &str) -> Format {
         _ => return Format::Unknown,
     };
     match name {
-        "email" | "regex" | "idn-email" | "idn-hostname" => Format::Part(regex, None),
+        "email" | "idn-email" => Format::Part(regex, Some("(?s:.+)@(?s:.+)".to_owned())),
+        "regex" | "idn-hostname" => Format::Part(regex, None),
         _ => Format::Regex(regex),
     }
 }

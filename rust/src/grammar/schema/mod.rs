@@ -24,6 +24,7 @@ mod numeral;
 mod pattern;
 mod read;
 mod read_parts;
+mod rivals;
 mod rules;
 mod set;
 mod shape;

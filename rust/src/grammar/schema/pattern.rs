@@ -12,12 +12,19 @@ const MAX_WAYS: usize = 200;
 /// Why a pattern cannot be enforced.
 pub(super) type Why = String;
 
-/// Regular expressions for whole texts, and whether the text must match each or must not: the pattern is found in a text
-/// where all hold.
+/// Regular expressions for whole texts, and whether the text must match each or must not. The pattern is found in a text where,
+/// of one of the alternatives, all hold.
 ///
 /// # Errors
 /// What cannot be said so.
-pub(super) fn search(pattern: &str) -> Result<Vec<(String, bool)>, Why> {
+pub(super) fn search(pattern: &str) -> Result<Vec<Vec<(String, bool)>>, Why> {
+    let looks = |part: &&str| part.starts_with("^(?!") || part.starts_with("^(?=");
+    let parts = alternatives(pattern);
+    // What is looked for ahead is so in one alternative only.
+    if parts.iter().any(looks) { parts.into_iter().map(all_of).collect() } else { Ok(vec![all_of(pattern)?]) }
+}
+
+fn all_of(pattern: &str) -> Result<Vec<(String, bool)>, Why> {
     let (mut parts, mut rest) = (Vec::new(), pattern.to_owned());
     while let Some(after) = rest.strip_prefix("^(?!").or_else(|| rest.strip_prefix("^(?=")) {
         let positive = rest.starts_with("^(?=");
@@ -27,6 +34,31 @@ pub(super) fn search(pattern: &str) -> Result<Vec<(String, bool)>, Why> {
     }
     parts.push((found(&rest)?, true));
     Ok(parts)
+}
+
+/// The alternatives of a pattern outside its groups.
+fn alternatives(pattern: &str) -> Vec<&str> {
+    let mut parts = Vec::new();
+    let (mut begin, mut depth) = (0, 0);
+    let (mut in_class, mut escaped) = (false, false);
+    for (i, c) in pattern.char_indices() {
+        match c {
+            _ if escaped => escaped = false,
+            '\\' => escaped = true,
+            ']' => in_class = false,
+            _ if in_class => {}
+            '[' => in_class = true,
+            '(' => depth += 1,
+            ')' => depth -= 1,
+            '|' if depth == 0 => {
+                parts.push(&pattern[begin..i]);
+                begin = i + 1;
+            }
+            _ => {}
+        }
+    }
+    parts.push(&pattern[begin..]);
+    parts
 }
 
 /// Where the group that is open at the beginning is closed.
@@ -231,7 +263,7 @@ mod tests {
     #[test]
     fn anchors_mean_the_ends_of_the_text() {
         let matches = |pattern: &str, text: &str| {
-            search(pattern).unwrap().iter().all(|(rx, yes)| {
+            search(pattern).unwrap().remove(0).iter().all(|(rx, yes)| {
                 regex_syntax::Parser::new().parse(rx).unwrap();
                 llguidance::derivre::Regex::new(rx).unwrap().is_match(text) == *yes
             })

@@ -198,14 +198,7 @@ impl Reader<'_> {
     }
 
     fn required(&mut self, id: Id, keyword: &str, value: &Value) -> Result<F> {
-        let Some(list) = value.as_array() else {
-            // A boolean beside the value's own schema, as draft 3 had it, says nothing.
-            return if value.is_boolean() {
-                Ok(TRUE)
-            } else {
-                self.wrong(id, keyword, "is not a list of names")
-            };
-        };
+        let Some(list) = value.as_array() else { return self.wrong(id, keyword, "is not a list of names") };
         self.arena.budget.spend(list.len())?;
         let mut parts = Vec::new();
         for name in list {
@@ -278,7 +271,9 @@ impl Reader<'_> {
         let term = self.schema(part, scope);
         let set = self.set_of(term)?;
         let strings = self.sets.get(set).strings;
-        let others = self.sets.strings.not(strings);
+        // What is a name for certain: all others are left out.
+        let names = self.sets.strings.surely(strings);
+        let others = self.sets.strings.not(names);
         Ok(if others == FALSE { TRUE } else { self.sets.keys.atom(Key::Every(others, FALSE)) })
     }
 

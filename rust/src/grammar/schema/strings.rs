@@ -72,9 +72,12 @@ impl Strings {
     /// # Errors
     /// Where it cannot be said.
     pub(super) fn pattern(&mut self, text: &str) -> Result<F, pattern::Why> {
-        let parts = pattern::search(text)?;
-        let parts: Vec<F> = parts.iter().map(|(rx, yes)| self.regex(rx, *yes)).collect();
-        Ok(self.logic.all(parts))
+        let mut ways = Vec::new();
+        for parts in pattern::search(text)? {
+            let parts: Vec<F> = parts.iter().map(|(rx, yes)| self.regex(rx, *yes)).collect();
+            ways.push(self.logic.all(parts));
+        }
+        Ok(self.logic.any(ways))
     }
 
     pub(super) fn length(&mut self, least: u32, most: Option<u32>) -> F {
@@ -102,8 +105,11 @@ impl Strings {
 
     pub(super) fn and(&mut self, a: F, b: F) -> F {
         for (list, other) in [(self.listed(a), b), (self.listed(b), a)] {
-            if let Some(list) = list {
-                let left: Vec<String> = list.iter().filter(|t| self.has(other, t)).cloned().collect();
+            let Some(list) = list else { continue };
+            let (surely, perhaps) = (self.surely(other), self.perhaps(other));
+            let left: Vec<String> = list.iter().filter(|t| self.has(surely, t)).cloned().collect();
+            // What may be in the other set, or not, stays an open question.
+            if surely == perhaps || list.iter().filter(|t| self.has(perhaps, t)).count() == left.len() {
                 return self.texts(left);
             }
         }
@@ -118,6 +124,26 @@ impl Strings {
 
     pub(super) fn not(&mut self, f: F) -> F {
         self.logic.rebuild(f, true, &mut |logic, piece| logic.atom(opposite(piece)))
+    }
+
+    /// What is in the set for certain: less of it, of which everything is known.
+    pub(super) fn surely(&mut self, f: F) -> F {
+        self.logic.rebuild(f, false, &mut |logic, piece| match piece {
+            Piece::Part(rx, _, true) => logic.atom(Piece::Regex(Rc::clone(rx), true)),
+            Piece::Part(_, Some(within), false) => logic.atom(Piece::Regex(Rc::clone(within), false)),
+            Piece::Part(_, None, false) => FALSE,
+            known => logic.atom(known.clone()),
+        })
+    }
+
+    /// What may be in the set: all of it and more, of which everything is known.
+    pub(super) fn perhaps(&mut self, f: F) -> F {
+        self.logic.rebuild(f, false, &mut |logic, piece| match piece {
+            Piece::Part(_, Some(within), true) => logic.atom(Piece::Regex(Rc::clone(within), true)),
+            Piece::Part(_, None, true) => TRUE,
+            Piece::Part(rx, _, false) => logic.atom(Piece::Regex(Rc::clone(rx), false)),
+            known => logic.atom(known.clone()),
+        })
     }
 
     /// What stands side by side in a conjunction (`all`) or disjunction becomes one: bounds on the length, and lists of what is
@@ -174,7 +200,7 @@ impl Strings {
         matcher.as_mut().is_some_and(|rx| rx.is_match(text))
     }
 
-    /// Whether no text is in the set.
+    /// Whether no text is in what is known of the set.
     ///
     /// # Errors
     /// Where that is not found out within the limit.

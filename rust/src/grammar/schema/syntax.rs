@@ -10,26 +10,70 @@ use std::str::Chars;
 /// `\\>` are no characters.
 ///
 /// # Errors
-/// What cannot be said otherwise.
-pub(super) fn for_engine(pattern: &str) -> Result<String, &'static str> {
-    let mut out = String::with_capacity(pattern.len());
+/// What ECMA-262 does not have, or cannot be said otherwise, with its place.
+pub(super) fn for_engine(pattern: &str) -> Result<String, String> {
     let mut rest = pattern.chars().peekable();
+    let whole = pattern.chars().count();
+    translated(&mut rest).map_err(|why| {
+        let at = whole - rest.count();
+        format!("up to character {at}: {why}")
+    })
+}
+
+fn translated(rest: &mut Peekable<Chars<'_>>) -> Result<String, &'static str> {
+    let mut out = String::new();
+    // Whether a quantifier ends here, after which no other may stand but the `?` of a lazy one.
+    let (mut is_counted, mut is_lazy) = (false, false);
     while let Some(c) = rest.next() {
+        let counts = matches!(c, '*' | '+' | '?') || c == '{' && is_count(rest.clone());
+        if counts && (is_lazy || is_counted && c != '?') {
+            return Err("ECMA-262 has no quantifier of a quantifier: put a group around the first");
+        }
+        (is_counted, is_lazy) = (counts && !is_counted, counts && is_counted);
         match c {
+            '{' if counts => {
+                out.push(c);
+                for c in rest.by_ref() {
+                    out.push(c);
+                    if c == '}' {
+                        break;
+                    }
+                }
+            }
+            '(' => {
+                out.push(c);
+                group(rest, &mut out)?;
+            }
             '\\' => {
                 out.push(c);
-                escape(&mut rest, &mut out)?;
+                escape(rest, &mut out)?;
             }
             '[' => {
                 out.push(c);
-                class(&mut rest, &mut out)?;
+                class(rest, &mut out)?;
             }
             '.' => out.push_str(NO_LINE_END),
-            '{' if !is_count(rest.clone()) => out.push_str("\\{"),
+            '{' => out.push_str("\\{"),
             _ => out.push(c),
         }
     }
     Ok(out)
+}
+
+/// Copies what stands behind `(` where that says of what kind the group is.
+fn group(rest: &mut Peekable<Chars<'_>>, out: &mut String) -> Result<(), &'static str> {
+    let mut ahead = rest.clone();
+    if ahead.next() != Some('?') {
+        return Ok(());
+    }
+    let flags = ahead.take_while(|c| *c != ':' && *c != ')').collect::<String>();
+    let are_flags = !flags.is_empty() && flags.chars().all(|c| c.is_ascii_alphabetic() || c == '-');
+    if are_flags && rest.clone().nth(1 + flags.len()) == Some(')') {
+        return Err("ECMA-262 has no flags for what follows: write (?i: and the like around it");
+    }
+    // No quantifier.
+    out.extend(rest.next());
+    Ok(())
 }
 
 /// Whether a brace that has been read opens a count.
@@ -67,6 +111,11 @@ fn escape(rest: &mut Peekable<Chars<'_>>, out: &mut String) -> Result<(), &'stat
                 }
             }
         }
+        'd' | 'D' | 'w' | 'W' | 'b' | 'B' | 'n' | 'r' | 't' | 'v' | 'f' | 'c' | 'x' | 'u' | 'p' | 'P'
+        | 'k' => {
+            out.push(c);
+        }
+        c if c.is_ascii_alphabetic() => return Err("ECMA-262 has no escape of this letter"),
         _ => out.push(c),
     }
     Ok(())
