@@ -39,6 +39,8 @@ PAIRS: dict[str, Any] = {
         {"speculative": {"sources": ["forced", "prompt_lookup", "prediction"], "adaptive": False}},
     ),
 }
+# An executor that draws by itself completes no outputs.
+UNDRAFTED = {"speculative": {"sources": []}, "grammar": {"complete": False}}
 KINDS: dict[str, Any] = {
     **{name: fields for name, fields in MODES.items() if name != "penalties"},
     # Together the executor would count the prompt for both; and it has no biases.
@@ -50,7 +52,7 @@ KINDS: dict[str, Any] = {
 @pytest.fixture(scope="module")
 def embedded() -> Iterator[Server]:
     """The same model in the core."""
-    with serving(f"toy:end_bias={END_BIAS:.0f}", config={"speculative": {"sources": []}}) as server:
+    with serving(f"toy:end_bias={END_BIAS:.0f}", config=UNDRAFTED) as server:
         yield server.wait_ready()
 
 

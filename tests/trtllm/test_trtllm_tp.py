@@ -14,7 +14,7 @@ import pytest
 from server.serving import PATIENCE
 
 from .served import END_BIAS, Folder, Server, over_fake, serving
-from .test_trtllm_chats import bodies, essences
+from .test_trtllm_chats import UNDRAFTED, bodies, essences
 
 pytestmark = pytest.mark.skipif(
     shutil.which("mpirun") is None or importlib.util.find_spec("mpi4py") is None,
@@ -36,7 +36,7 @@ def anywhere(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(scope="module")
 def embedded() -> Iterator[Server]:
     """The same model in the core."""
-    with serving(f"toy:end_bias={END_BIAS:.0f}", config={"speculative": {"sources": []}}) as server:
+    with serving(f"toy:end_bias={END_BIAS:.0f}", config=UNDRAFTED) as server:
         yield server.wait_ready()
 
 

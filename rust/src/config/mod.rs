@@ -242,7 +242,7 @@ pub struct GrammarConfig {
     pub compile_seconds: f64,
     /// Steps over a schema that compiling it may take: schemas looked at, and parts of them compared. They are the same on every
     /// machine, about three million a second.
-    #[schemars(range(min = 1))]
+    #[schemars(range(min = 1, max = 1_000_000_000))]
     pub compile_steps: u64,
     /// MiB of compiled grammars kept.
     #[schemars(range(min = 0, max = 1_048_576))]

@@ -13,7 +13,7 @@ mod waiting;
 
 pub use messages::{Command, FromEngine, Report};
 
-use crate::config::{Config, DraftSource};
+use crate::config::{Config, DraftSource, GrammarConfig};
 use crate::error::{Error, panic_text};
 use crate::exec::cost::{Cost, Work};
 use crate::exec::open::{self, Opened};
@@ -134,8 +134,10 @@ impl Engine {
             remote.wake_by(wake.clone());
         }
         let max_running = info.max_running as usize;
-        let compiler = Compiler::new(vocab.clone(), &config.grammar, max_running, wake)?;
         let caps = target.caps().clone();
+        let complete = config.grammar.complete && !caps.draws;
+        let grammar = GrammarConfig { complete, ..config.grammar.clone() };
+        let compiler = Compiler::new(vocab.clone(), &grammar, max_running, wake)?;
         let host_bytes = admit::host_bytes(config, &caps);
         Ok(Engine {
             slots: Slots::new(caps.slots, caps.copying),

@@ -13,16 +13,15 @@ impl Plan {
         if !self.complete || self.ends.eog.contains(&token) {
             return Ok(true);
         }
-        let behind = self.behind(at);
-        match &mut at.place {
-            // What follows the section is needed, too.
-            Place::Bound(part) => Ok(left.checked_sub(behind).is_some_and(|left| part.fits(token, left))),
-            Place::Free(free) => {
-                let mut next = At { section: at.section, place: Place::Free(*free) };
-                // A token that is refused is met by those who draw it.
-                Ok(!self.push(&mut next, token)? || self.way(&mut next, left) != Way::Longer)
-            }
+        if let Place::Free(free) = &at.place {
+            let mut next = At { section: at.section, place: Place::Free(*free) };
+            // A token that is refused is met by those who draw it.
+            return Ok(!self.push(&mut next, token)? || self.way(&mut next, left) != Way::Longer);
         }
+        // What follows the section is needed, too.
+        let left = left.checked_sub(self.behind(at));
+        let Place::Bound(part) = &mut at.place else { return Ok(true) };
+        Ok(left.is_some_and(|left| part.fits(token, left)))
     }
 
     /// How the output can be completed by at most `most` tokens.
@@ -71,14 +70,15 @@ impl Plan {
 
     /// Tokens that complete an output; None where it is known without a walk that `enough` are, or nothing is known.
     pub(super) fn shortest(&self, enough: usize) -> Option<usize> {
+        if let (Stage::Bound { pristine, next }, true) = (&self.stages[0], enough < usize::MAX) {
+            let endings = pristine.endings.as_ref()?;
+            let behind = next.map_or(0, |next| self.least[next]);
+            if endings.begin().least(endings).is_none_or(|least| least as usize + behind <= enough) {
+                return None;
+            }
+        }
         let mut at = self.begin();
         let behind = self.behind(&at);
-        if let Place::Bound(part) = &at.place
-            && part.least().is_none_or(|least| least as usize + behind <= enough)
-            && enough < usize::MAX
-        {
-            return None;
-        }
         match self.way(&mut at, usize::MAX) {
             Way::Found(way) => Some(way.len() + behind),
             Way::Longer | Way::Unknown => None,

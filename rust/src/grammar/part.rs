@@ -117,11 +117,6 @@ impl Part {
         known.unwrap_or_else(|| self.way(Some(token), left) != Way::Longer)
     }
 
-    /// The fewest bytes that complete the text; None where that cannot be told.
-    pub(super) fn least(&self) -> Option<u32> {
-        self.room.as_ref().and_then(Room::least)
-    }
-
     /// How the text can be completed by at most `most` tokens, behind `first` where that is given.
     pub(super) fn way(&mut self, first: Option<Token>, most: usize) -> Way {
         let Some(room) = &mut self.room else { return Way::Unknown };

@@ -109,7 +109,7 @@ impl Room {
     }
 
     /// The fewest bytes that complete the text; None where that cannot be told.
-    pub(super) fn least(&self) -> Option<u32> {
+    fn least(&self) -> Option<u32> {
         self.ending.least(&self.endings)
     }
 

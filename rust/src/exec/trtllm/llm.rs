@@ -59,6 +59,7 @@ pub(super) fn open_llm(checkpoint: &Checkpoint<'_>, config: &Config) -> Result<A
         rollback: 0,
         copying: Copying::Never,
         keeps_prompts: true,
+        draws: true,
         ragged: true,
         promise: Promise::NearTies,
         ..Caps::of_rows(checkpoint.n_vocab as usize, config.max_batch_size, checkpoint.max_seq_len)

@@ -128,6 +128,7 @@ fn caps(target: &Folder, config: &Config) -> Caps {
         rollback: if target.takes_drafts() { u32::MAX } else { 0 },
         copying: Copying::Never,
         keeps_prompts: true,
+        draws: true,
         ragged: true,
         promise: Promise::NearTies,
         ..Caps::of_rows(target.n_vocab as usize, slots, target.max_seq_len)
