@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from server.serving import Server, serving
+from server.serving import PACKAGE, PATIENCE, ROOT, Server, serving
 
 from llgtrt import demo
 
@@ -24,6 +26,18 @@ def file_of(name: str) -> Path:
     if path is None or not path.is_file():
         pytest.skip(f"no model {name} (LLGTRT_MODELS)")
     return path
+
+
+def measure(name: str, *flags: str) -> subprocess.CompletedProcess[str]:
+    """Runs a command of `bench/run` on the small model, to its end."""
+    return subprocess.run(
+        [sys.executable, str(ROOT / "bench" / "cli.py"), name, str(file_of(SMALL)), *flags],
+        env=os.environ | {"PYTHONPATH": PACKAGE},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+    )
 
 
 @pytest.fixture(scope="session", params=NAMES)

@@ -2,28 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 
-from server.serving import PACKAGE, PATIENCE, ROOT
-
-from .conftest import SMALL, file_of
+from .conftest import measure
 
 COUNT = 60
 
 
 def test_a_schema_changes_no_answer_that_is_right() -> None:
-    command = [sys.executable, str(ROOT / "bench" / "cli.py"), "transparent", str(file_of(SMALL))]
-    done = subprocess.run(
-        [*command, "--count", str(COUNT)],
-        env=os.environ | {"PYTHONPATH": PACKAGE},
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-        check=False,
-    )
+    done = measure("transparent", "--count", str(COUNT))
     assert done.returncode == 0, done.stdout + done.stderr
     found = re.search(r"llgtrt *\| (\d+) of (\d+)", done.stdout)
     assert found, done.stdout

@@ -26,14 +26,13 @@ impl Plan {
 
     /// How the output can be completed by at most `most` tokens.
     pub(super) fn way(&self, at: &mut At, most: usize) -> Way {
-        let behind = self.behind(at);
         match (&mut at.place, &self.stages[at.section]) {
             (Place::Free(free), Stage::Free(stage)) => match self.out_of(stage, free) {
                 Some((way, behind)) if way.len() + behind <= most => Way::Found(way),
                 Some(_) => Way::Longer,
                 None => Way::Unknown,
             },
-            (Place::Bound(part), _) => match most.checked_sub(behind) {
+            (Place::Bound(part), Stage::Bound { next, .. }) => match most.checked_sub(self.from(*next)) {
                 Some(most) => part.way(None, most),
                 None => Way::Longer,
             },
@@ -56,7 +55,7 @@ impl Plan {
         for _ in 0..self.stages.len() {
             for (at, stage) in self.stages.iter().enumerate() {
                 self.least[at] = match stage {
-                    Stage::Bound { next, .. } => own[at] + next.map_or(0, |next| self.least[next]),
+                    Stage::Bound { next, .. } => own[at] + self.from(*next),
                     Stage::Free(stage) => {
                         self.out_of(stage, &stage.begin()).map_or(NEVER, |(way, behind)| way.len() + behind)
                     }
@@ -72,7 +71,7 @@ impl Plan {
     pub(super) fn shortest(&self, enough: usize) -> Option<usize> {
         if let (Stage::Bound { pristine, next }, true) = (&self.stages[0], enough < usize::MAX) {
             let endings = pristine.endings.as_ref()?;
-            let behind = next.map_or(0, |next| self.least[next]);
+            let behind = self.from(*next);
             if endings.begin().least(endings).is_none_or(|least| least as usize + behind <= enough) {
                 return None;
             }
@@ -88,12 +87,17 @@ impl Plan {
     /// Tokens that complete the output behind a section.
     pub(super) fn behind(&self, at: &At) -> usize {
         match (&self.stages[at.section], &at.place) {
-            (Stage::Bound { next: Some(next), .. }, _) => self.least[*next],
+            (Stage::Bound { next, .. }, _) => self.from(*next),
             (Stage::Free(stage), Place::Free(free)) => {
                 self.out_of(stage, free).map_or(0, |(_, behind)| behind)
             }
             _ => 0,
         }
+    }
+
+    /// Tokens that complete the output from the beginning of a section, if another follows.
+    fn from(&self, section: Option<usize>) -> usize {
+        section.map_or(0, |section| self.least[section])
     }
 
     /// The tokens that end a free section, and how many complete the output behind them. None where nothing does.

@@ -165,14 +165,11 @@ impl Ending {
 
     /// The fewest bytes that complete the text; a special token counts as one. None where that cannot be told.
     pub(super) fn least(&self, of: &Endings) -> Option<u32> {
-        let shared = &mut of.shared();
-        if self.lost {
-            return None;
+        match (self.lost, self.is_whole()) {
+            (true, _) => None,
+            (false, true) => Some(0),
+            (false, false) => self.nearest(of, &mut of.shared().lexing).map(|(cost, ..)| cost),
         }
-        if self.is_whole() {
-            return Some(0);
-        }
-        self.nearest(of, &mut shared.lexing).map(|(cost, ..)| cost)
     }
 
     /// The next token on the shortest way to the end.
@@ -266,24 +263,21 @@ impl Ending {
 
     /// Takes the token by its number, where a rule asks for it so.
     fn take_special(&mut self, of: &Endings, shared: &mut Shared, token: Token) -> Option<bool> {
-        let named = |ending: &Ending| {
-            let lexemes = ending.rows.goals().iter().map(|goal| goal.lexeme);
-            let mut found = lexemes.filter(|lexeme| of.spec.lexeme_spec(*lexeme).contains_token(token));
-            found.next()
-        };
         let mark = self.mark();
-        if self.state != self.rows.start() {
+        let mut is_begin = self.state == self.rows.start();
+        if !is_begin {
             // What was begun ends before it.
             let ended = shared.lexing.ended(self.state).clone();
-            if ended.is_none() || !self.behind(of, shared, ended.as_slice()) {
-                return None;
+            is_begin = ended.is_some() && self.behind(of, shared, ended.as_slice());
+        }
+        let mut next = self.rows.goals().iter().map(|goal| goal.lexeme);
+        match next.find(|lexeme| is_begin && of.spec.lexeme_spec(*lexeme).contains_token(token)) {
+            Some(lexeme) => Some(self.row(of, shared, Some(&[lexeme]))),
+            None => {
+                self.back(mark);
+                None
             }
         }
-        let Some(lexeme) = named(self) else {
-            self.back(mark);
-            return None;
-        };
-        Some(self.row(of, shared, Some(&[lexeme])))
     }
 
     fn byte(&mut self, of: &Endings, shared: &mut Shared, byte: u8) -> bool {

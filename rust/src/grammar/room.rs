@@ -156,8 +156,9 @@ impl Trial<'_> {
             return Way::Unknown;
         }
         let mut way = Vec::new();
+        let mut known = self.room.least();
         while !ended(&self.live) {
-            let Some(least) = self.room.least() else { return Way::Unknown };
+            let Some(least) = known else { return Way::Unknown };
             if least == 0 {
                 let may_end = self.live.is_accepting().unwrap_or(false);
                 return if may_end { Way::Found(way) } else { Way::Unknown };
@@ -174,7 +175,8 @@ impl Trial<'_> {
             };
             way.push(token);
             // Items that must differ take detours; everything else gets shorter.
-            if self.filter.is_none() && self.room.least().is_none_or(|now| now >= least) {
+            known = self.room.least();
+            if self.filter.is_none() && known.is_none_or(|now| now >= least) {
                 return Way::Unknown;
             }
         }

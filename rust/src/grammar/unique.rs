@@ -1,8 +1,8 @@
 //! What no grammar can say: that no two items of an array are equal.
 //!
 //! A [`Shape`] says where in a JSON text such arrays are. A [`Filter`] reads the text beside the matcher and remembers the items of
-//! each array that is open. It removes the tokens from a mask that would complete an equal item. Where an item may have only so many
-//! values (patterns, bounds), it also removes a token behind which only equal items are left.
+//! each array that is open. It removes the tokens from a mask that would complete an equal item. Where an item is not a
+//! string of any text, it also looks ahead, and removes a token behind which all ways lead to an equal item.
 
 mod scan;
 

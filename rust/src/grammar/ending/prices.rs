@@ -6,7 +6,7 @@
 //! fewest bytes, and is a way to the end all the same.
 
 use super::table::{Arg, END, Table};
-use ahash::AHashMap;
+use ahash::{AHashMap, AHashSet};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
@@ -105,11 +105,11 @@ impl Prices {
         let mut uses: AHashMap<Node, Vec<usize>> = AHashMap::new();
         let mut heap = BinaryHeap::new();
         let mut found: Vec<Node> = nodes.to_vec();
+        let mut seen = AHashSet::new();
         while let Some(node) = found.pop() {
-            if uses.contains_key(&node) {
+            if !seen.insert(node) {
                 continue;
             }
-            uses.insert(node, Vec::new());
             if let Some(price) = self.known.get(&node) {
                 heap.push(Reverse((price.cost, node, price.rule)));
             } else if let Some(cost) = self.lexemes[node.0 as usize] {
@@ -122,15 +122,10 @@ impl Prices {
                         .rest(rule)
                         .map(|(at, dot)| (dot.symbol, if exact { table.arg(at, node.1) } else { 0 }))
                         .collect();
+                    parts.iter().for_each(|part| uses.entry(*part).or_default().push(open.len()));
                     open.push(Open { node, rule, unknown: parts.len(), sum: 0 });
                     found.extend(parts);
                 }
-            }
-        }
-        for (i, rule) in open.iter().enumerate() {
-            for (at, dot) in table.rest(rule.rule) {
-                let part = (dot.symbol, if exact { table.arg(at, rule.node.1) } else { 0 });
-                uses.entry(part).or_default().push(i);
             }
         }
         let mut done = AHashMap::new();
@@ -139,7 +134,7 @@ impl Prices {
                 continue;
             }
             done.insert(node, Price { cost, rule });
-            for i in &uses[&node] {
+            for i in uses.get(&node).into_iter().flatten() {
                 let rule = &mut open[*i];
                 rule.unknown -= 1;
                 rule.sum = (rule.sum + cost).min(NONE);

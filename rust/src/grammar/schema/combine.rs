@@ -30,9 +30,6 @@ impl Reader<'_> {
                 format!("more than {MAX_BRANCHES} entries"),
             ));
         }
-        if self.arena[id].map().is_none_or(|map| map[keyword].is_array() != keyword.ends_with("Of")) {
-            return Err(refuse(&self.arena[id].pointer, keyword, "is not as the specification has it"));
-        }
         // What is negated, in part or whole.
         let negated = usize::from(matches!(keyword, "oneOf" | "not" | "if"));
         self.negations += negated;
@@ -128,12 +125,8 @@ impl Reader<'_> {
     /// Less of what is not another branch of a union, and simpler: objects that one key tells from it.
     fn part_of(&mut self, id: Id, own: SetId, not: SetId) -> Result<SetId> {
         let set = self.sets.get(not);
-        let parts: Vec<F> = match self.sets.keys.node(set.objects) {
-            Node::All(parts) => parts.to_vec(),
-            _ => vec![set.objects],
-        };
         let mut chosen = Vec::new();
-        for part in parts {
+        for part in self.sets.keys.conjuncts(set.objects) {
             chosen.push(self.one_way(own, part)?);
         }
         let objects = self.sets.keys.all(chosen);

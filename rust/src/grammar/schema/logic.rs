@@ -59,6 +59,14 @@ impl<A: Clone + Eq + Hash> Logic<A> {
         self.nodes.len()
     }
 
+    /// What must all hold: the parts of a conjunction, else the formula itself.
+    pub(super) fn conjuncts(&self, f: F) -> Vec<F> {
+        match self.node(f) {
+            Node::All(parts) => parts.to_vec(),
+            _ => vec![f],
+        }
+    }
+
     pub(super) fn atom(&mut self, atom: A) -> F {
         self.number(Node::Atom(atom))
     }

@@ -38,24 +38,11 @@ fn all_of(pattern: &str) -> Result<Vec<(String, bool)>, Why> {
 
 /// The alternatives of a pattern outside its groups.
 fn alternatives(pattern: &str) -> Vec<&str> {
+    let mut begin = 0;
     let mut parts = Vec::new();
-    let (mut begin, mut depth) = (0, 0);
-    let (mut in_class, mut escaped) = (false, false);
-    for (i, c) in pattern.char_indices() {
-        match c {
-            _ if escaped => escaped = false,
-            '\\' => escaped = true,
-            ']' => in_class = false,
-            _ if in_class => {}
-            '[' => in_class = true,
-            '(' => depth += 1,
-            ')' => depth -= 1,
-            '|' if depth == 0 => {
-                parts.push(&pattern[begin..i]);
-                begin = i + 1;
-            }
-            _ => {}
-        }
+    for (at, _, _) in marks(pattern).into_iter().filter(|(_, c, depth)| (*c, *depth) == ('|', 0)) {
+        parts.push(&pattern[begin..at]);
+        begin = at + 1;
     }
     parts.push(&pattern[begin..]);
     parts
@@ -63,21 +50,30 @@ fn alternatives(pattern: &str) -> Vec<&str> {
 
 /// Where the group that is open at the beginning is closed.
 fn group_end(text: &str) -> Option<usize> {
-    let (mut depth, mut in_class, mut escaped) = (0, false, false);
-    for (i, c) in text.char_indices() {
+    marks(text).into_iter().find(|(_, c, depth)| (*c, *depth) == (')', 0)).map(|(at, ..)| at)
+}
+
+/// The parentheses and bars of a pattern that are no plain characters, each with its place and the number of groups that are open
+/// before it.
+fn marks(pattern: &str) -> Vec<(usize, char, i32)> {
+    let mut marks = Vec::new();
+    let mut depth = 0;
+    let (mut in_class, mut escaped) = (false, false);
+    for (at, c) in pattern.char_indices() {
         match c {
             _ if escaped => escaped = false,
             '\\' => escaped = true,
             ']' => in_class = false,
             _ if in_class => {}
             '[' => in_class = true,
-            '(' => depth += 1,
-            ')' if depth == 0 => return Some(i),
-            ')' => depth -= 1,
+            '(' | ')' | '|' => {
+                marks.push((at, c, depth));
+                depth += i32::from(c == '(') - i32::from(c == ')');
+            }
             _ => {}
         }
     }
-    None
+    marks
 }
 
 /// The expression for whole texts in which the pattern is found.

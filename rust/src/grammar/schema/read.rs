@@ -288,7 +288,6 @@ impl<'a> Reader<'a> {
         let pointer = &self.arena[id].pointer;
         let list = match value {
             Value::Array(list) if keyword == "enum" => list.as_slice(),
-            _ if keyword == "enum" => return Err(refuse(pointer, keyword, "is not a list")),
             one => std::slice::from_ref(one),
         };
         self.arena.budget.spend(list.len())?;

@@ -33,11 +33,8 @@ impl Reader<'_> {
     pub(super) fn numeric(&mut self, id: Id, keyword: &str, value: &Value) -> Result<SetId> {
         let map = self.arena[id].map();
         let flag = |key: &str| map.and_then(|map| map.get(key)) == Some(&Value::Bool(true));
-        let n = match value {
-            Value::Bool(_) if keyword.starts_with("exclusive") => return Ok(super::set::ALL),
-            Value::Number(n) => n,
-            _ => return self.wrong(id, keyword, "is not a number"),
-        };
+        // In draft 4 an exclusive bound is a flag of the other one.
+        let Value::Number(n) = value else { return Ok(super::set::ALL) };
         let huge = n.as_f64().is_some_and(|f| f.abs() > 1e36);
         let exact = match Decimal::parse(n) {
             Some(exact) => exact,
@@ -64,22 +61,14 @@ impl Reader<'_> {
         Ok(self.sets.add(Set { whole, fraction, ..Set::all() }))
     }
 
-    /// A count: a whole number that is not negative.
-    fn count(&self, id: Id, keyword: &str, value: &Value) -> Result<u32> {
-        match value.as_f64() {
-            Some(n) if n >= 0.0 && n.fract() == 0.0 => Ok(n.min(f64::from(u32::MAX)) as u32),
-            _ => self.wrong(id, keyword, "is not a whole number from 0 on"),
-        }
-    }
-
     pub(super) fn textual(&mut self, id: Id, keyword: &str, value: &Value) -> Result<SetId> {
         let strings = match (keyword, value) {
             ("minLength", _) => {
-                let least = self.count(id, keyword, value)?;
+                let least = count(value);
                 self.sets.strings.length(least, None)
             }
             ("maxLength", _) => {
-                let most = self.count(id, keyword, value)?;
+                let most = count(value);
                 self.sets.strings.length(0, Some(most))
             }
             ("pattern", Value::String(text)) => self.pattern(id, keyword, text)?,
@@ -116,11 +105,11 @@ impl Reader<'_> {
         let tuple = map.get("items").is_some_and(Value::is_array);
         let arrays = match keyword {
             "minItems" => {
-                let least = self.count(at.0, keyword, value)?;
+                let least = count(value);
                 if least == 0 { TRUE } else { self.sets.items.atom(Item::Longer(least)) }
             }
             "maxItems" => {
-                let most = self.count(at.0, keyword, value)?;
+                let most = count(value);
                 self.sets.items.atom(Item::Shorter(most))
             }
             "uniqueItems" if *value == Value::Bool(true) => self.sets.items.atom(Item::Unique(Rc::default())),
@@ -157,8 +146,8 @@ impl Reader<'_> {
         let Some(item) = self.arena.one(id, "contains") else { return Ok(TRUE) };
         let term = self.schema(item, scope);
         let counted = self.arena[id].draft >= Draft::D2019;
-        let count = |key: &str| map.get(key).filter(|_| counted).map(|v| self.count(id, key, v)).transpose();
-        let (least, most) = (count("minContains")?.unwrap_or(1), count("maxContains")?);
+        let count = |key: &str| map.get(key).filter(|_| counted).map(count);
+        let (least, most) = (count("minContains").unwrap_or(1), count("maxContains"));
         let least = (least > 0).then(|| self.sets.items.atom(Item::Least(least, 0, term)));
         let most = most.map(|most| self.sets.items.atom(Item::Most(most, 0, term)));
         Ok(self.sets.items.all(least.into_iter().chain(most)))
@@ -169,11 +158,11 @@ impl Reader<'_> {
         let objects = match keyword {
             "required" => self.required(at.0, keyword, value)?,
             "minProperties" => {
-                let least = self.count(at.0, keyword, value)?;
+                let least = count(value);
                 if least == 0 { TRUE } else { self.sets.keys.atom(Key::Least(least, Counted::None)) }
             }
             "maxProperties" => {
-                let most = self.count(at.0, keyword, value)?;
+                let most = count(value);
                 self.sets.keys.atom(Key::Most(most))
             }
             "properties" => {
@@ -279,10 +268,9 @@ impl Reader<'_> {
 
     /// What some keys ask of the object.
     fn dependent(&mut self, (id, scope): At, keyword: &str, value: &Value) -> Result<F> {
-        let Some(map) = value.as_object() else { return self.wrong(id, keyword, "is not an object") };
         let schemas: Vec<(&str, Id)> = self.arena.inside(id, keyword).to_vec();
         let mut parts = Vec::new();
-        for (name, value) in map {
+        for (name, value) in value.as_object().into_iter().flatten() {
             let then = match value {
                 Value::Array(_) => self.required(id, keyword, value)?,
                 // Draft 3 has a single name.
@@ -300,6 +288,11 @@ impl Reader<'_> {
         }
         Ok(self.sets.keys.all(parts))
     }
+}
+
+/// A count, which was seen to be a whole number that is not negative.
+fn count(value: &Value) -> u32 {
+    value.as_f64().map_or(0, |n| n.min(f64::from(u32::MAX)) as u32)
 }
 
 /// They are compared with each other: 300 take seconds.

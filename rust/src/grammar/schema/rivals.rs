@@ -1,4 +1,4 @@
-//! Which branches of a union may have values in common: each is compared with those only.
+//! Finds the branches of a union that may have values in common, so that only these are compared.
 
 use super::logic::{FALSE, Node};
 use super::read::Reader;
@@ -13,8 +13,8 @@ use std::rc::Rc;
 type Labels = Vec<(Option<Rc<str>>, Rc<BTreeSet<String>>)>;
 
 impl Reader<'_> {
-    /// For each set, the others that it may have something in common with, by their numbers. Sets that have no label in common are
-    /// apart: most unions have a key that says which branch a value is of.
+    /// For each set, the numbers of the others that it may have something in common with. Two sets without a common label have
+    /// nothing in common. In most unions one key has a constant that names the branch.
     pub(super) fn rivals(&mut self, sets: &[SetId], others: &[SetId]) -> Result<Vec<Vec<usize>>> {
         let own = sets.iter().map(|set| self.labels(*set)).collect::<Result<Vec<_>>>()?;
         let theirs = others.iter().map(|set| self.labels(*set)).collect::<Result<Vec<_>>>()?;
@@ -62,10 +62,7 @@ impl Reader<'_> {
         if set.strings != FALSE {
             return Ok(Vec::new());
         }
-        let parts = match self.sets.keys.node(set.objects) {
-            Node::All(parts) => parts.to_vec(),
-            _ => vec![set.objects],
-        };
+        let parts = self.sets.keys.conjuncts(set.objects);
         let keys: Vec<Key> = parts
             .iter()
             .filter_map(|part| match self.sets.keys.node(*part) {
