@@ -28,6 +28,7 @@ SPECIAL = 256
 """Special tokens of Llama 3, behind all others; their names make no difference to a mask."""
 KINDS = {
     "mask": "mask_us",
+    "mask, the same text again": "again_us",
     "compile to first mask": "compile_us",
     "the same, where both engines compile": "compile_both_us",
 }

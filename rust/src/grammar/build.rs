@@ -1,9 +1,10 @@
 //! Spec to compiled matcher. Takes milliseconds to seconds and a deep stack: runs on the compiler's threads only.
 
 use super::budget::Budget;
-use super::ending::{Endings, Letters};
-use super::matching::{Ends, mask_of};
-use super::part::Pristine;
+use super::ending::{Common, Endings};
+use super::masks::Masks;
+use super::matching::{Compiled, Ends, mask_of};
+use super::part::{Part, Pristine};
 use super::schema::{self, Library, Together};
 use super::sections::{self, Plan};
 use super::spec::{Calls, Section, Tool};
@@ -48,7 +49,8 @@ pub(super) struct Builder {
     library: Library,
     caps: InferenceCapabilities,
     ends: Arc<Ends>,
-    letters: Arc<Letters>,
+    common: Arc<Common>,
+    masks: Arc<Masks>,
     vocab: Arc<Vocab>,
 }
 
@@ -57,7 +59,8 @@ impl Builder {
     pub(super) fn new(vocab: &Arc<Vocab>, config: &GrammarConfig, running: usize) -> Result<Self> {
         let env = env::safe(vocab)?;
         let caps = InferenceCapabilities { ff_tokens: env.tokenize_is_canonical(), ..Default::default() };
-        let factory = ParserFactory::new(&env, caps.clone(), &SlicedBiasComputer::general_slices())
+        let slices = SlicedBiasComputer::general_slices();
+        let factory = ParserFactory::new(&env, caps.clone(), &slices)
             .map_err(|e| Error::invalid("tokenizer", text::clean(&format!("{e:#}"))))?;
         let max_lexer_states = MAX_STATES.min(ALL_STATES / running.max(1));
         let own = ParserLimits { max_lexer_states, verbose_errors: false, ..Default::default() };
@@ -70,8 +73,9 @@ impl Builder {
         let rules = ParserLimits { max_items_in_row: 500, step_max_items: 200_000, ..own.clone() };
         let ends = Arc::new(Ends { eog: vocab.eog().to_vec(), width: vocab.len() });
         let (config, library, vocab) = (config.clone(), Library::open(config)?, Arc::clone(vocab));
-        let letters = Arc::new(Letters::new(&vocab));
-        Ok(Builder { factory, own, user, rules, config, library, caps, ends, letters, vocab })
+        let common = Arc::new(Common::new((&vocab, env), &slices, caps.ff_tokens)?);
+        let masks = Arc::new(Masks::new(ends.width));
+        Ok(Builder { factory, own, user, rules, config, library, caps, ends, common, masks, vocab })
     }
 
     /// That a compilation may take.
@@ -286,18 +290,20 @@ impl Builder {
         // A rollback counts the bytes of a token's text, where a token that is asked for by its number was taken as that number.
         let is_by_number = !spec.token_range_lexemes(&spec.all_lexemes()).is_empty();
         let can_rollback = spec.can_rollback() && !is_by_number;
-        let wanted = self.config.complete;
-        let endings = wanted.then(|| Endings::new(grammar, (&self.vocab, &self.letters), limits)).flatten();
-        let endings = endings.map(Arc::new);
+        let endings = Endings::new(grammar, &self.common, limits).map(Arc::new);
         let mut matcher = Matcher::new(Ok(parser));
-        match mask_of(&mut matcher, &self.ends) {
-            Ok(_) => {
-                let ends = Arc::clone(&self.ends);
-                Ok(Pristine { matcher, can_rollback, ends, guide, rules: None, endings })
-            }
-            Err(Error::Grammar { why, .. }) => Err(why),
-            Err(e) => Err(e.to_string()),
+        let why = |e| match e {
+            Error::Grammar { why, .. } => why,
+            e => e.to_string(),
+        };
+        if endings.is_none() {
+            mask_of(&mut matcher, &self.ends).map_err(why)?;
         }
+        let (ends, masks) = (Arc::clone(&self.ends), Arc::clone(&self.masks));
+        let compiled = Compiled { matcher, can_rollback };
+        let pristine = Arc::new(Pristine { compiled, ends, guide, rules: None, endings, masks });
+        Part::new(Arc::clone(&pristine)).mask().map_err(why)?;
+        Arc::into_inner(pristine).ok_or_else(|| "it is used already. This is a bug.".to_owned())
     }
 }
 

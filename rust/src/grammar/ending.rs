@@ -7,169 +7,227 @@
 //!
 //! Left out, so that nothing is known of their ends: Lark's `stop`, `max_tokens` and `suffix`.
 
+mod allowed;
+mod inside;
 mod lexing;
+mod places;
 mod prices;
 mod rows;
 mod table;
+mod trie;
 
+use super::mask::Mask;
+use crate::error::Result;
 use crate::types::Token;
 use crate::vocab::Vocab;
-use lexing::{Lexing, Step};
+pub(super) use allowed::Allowed;
+use allowed::Slice;
+pub(super) use inside::Inside;
+use lexing::Lexing;
 use llguidance::api::ParserLimits;
 use llguidance::derivre::StateID;
 use llguidance::earley::CGrammar;
 use llguidance::earley::lexerspec::{LexemeIdx, LexerSpec};
-use prices::{NONE, Prices};
-use rows::{Item, Rows, Scratch};
+use places::{Known, Places};
+pub(super) use places::{Mark, State};
+use rows::Item;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use table::{Arg, END, Table};
+use toktrie::TokEnv;
+use trie::Trie;
 
+/// Steps of the lexer for a mask or a token, as many times more than llguidance takes.
+const FUEL: u64 = 10;
 /// Bytes of the way to the end that are written out to find the next token.
 const AHEAD: usize = 32;
 
-/// The token of each byte that is a whole token.
-pub(super) struct Letters([Option<Token>; 256]);
+/// What all grammars of a vocabulary have in common.
+pub(super) struct Common {
+    vocab: Arc<Vocab>,
+    /// Cuts forced bytes into tokens.
+    env: TokEnv,
+    /// The token of each byte that is a whole token.
+    letters: [Option<Token>; 256],
+    trie: Trie,
+    slices: Vec<Slice>,
+    /// Whether forced bytes are cut into tokens as the tokenizer does it.
+    cuts_forced: bool,
+}
 
-impl Letters {
-    pub(super) fn new(vocab: &Vocab) -> Self {
+impl Common {
+    /// `slices`: llguidance's.
+    ///
+    /// # Errors
+    /// What is no regular expression among them.
+    pub(super) fn new(
+        (vocab, env): (&Arc<Vocab>, TokEnv),
+        slices: &[String],
+        cuts_forced: bool,
+    ) -> Result<Self> {
         let mut letters = [None; 256];
         for token in (0..vocab.len() as Token).filter(|token| !vocab.is_special(*token)) {
             if let [byte] = vocab.bytes(token) {
                 letters[*byte as usize].get_or_insert(token);
             }
         }
-        Letters(letters)
+        let slices = Slice::all(vocab.tok_env().tok_trie(), slices)?;
+        let trie = Trie::new(env.tok_trie(), 0..vocab.len() as Token);
+        Ok(Common { vocab: Arc::clone(vocab), env, letters, trie, slices, cuts_forced })
     }
 }
 
 /// What all texts of a grammar have in common.
 pub(super) struct Endings {
     table: Table,
-    /// The lexemes that are a special token, each with the first of those it may be.
-    special: Vec<(LexemeIdx, Token)>,
+    /// The lexemes that are a special token, each with those it may be.
+    special: Vec<(LexemeIdx, Mask)>,
     spec: LexerSpec,
-    vocab: Arc<Vocab>,
-    letters: Arc<Letters>,
-    shared: Mutex<Shared>,
-}
-
-struct Shared {
-    lexing: Lexing,
-    prices: Prices,
-    scratch: Scratch,
+    limits: ParserLimits,
+    common: Arc<Common>,
+    /// For texts that begin now. Where it is full they get another, and those before keep what they have.
+    places: Mutex<Arc<Places>>,
 }
 
 /// The text so far.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(super) struct Ending {
-    rows: Rows,
-    state: StateID,
-    /// Something was taken that these rules do not know.
-    lost: bool,
+    places: Arc<Places>,
+    at: Mark,
     /// What is committed.
     kept: Mark,
 }
 
-/// A place in the text to come back to.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Mark {
-    rows: usize,
-    state: StateID,
-    lost: bool,
-}
-
 impl Endings {
     /// None where nothing can be told of the grammar's ends.
-    pub(super) fn new(
-        grammar: &CGrammar,
-        (vocab, letters): (&Arc<Vocab>, &Arc<Letters>),
-        limits: &ParserLimits,
-    ) -> Option<Self> {
+    pub(super) fn new(grammar: &CGrammar, common: &Arc<Common>, limits: &ParserLimits) -> Option<Self> {
         let spec = grammar.lexer_spec();
         if !spec.can_rollback() {
             return None;
         }
-        let special = special(spec, vocab);
-        let mut lexing = Lexing::new(spec, letters, limits.clone())?;
+        let special = special(spec, &common.vocab);
+        let lexing = Lexing::new(spec, &common.letters, limits.clone())?;
         let table = Table::new(grammar);
-        let prices = Prices::new(&table, |symbol| {
-            let lexeme = table.symbols[symbol as usize].lexeme.expect("It has one. This is a bug.");
-            if special.iter().any(|(special, _)| *special == lexeme) {
-                return 1;
-            }
-            let state = lexing.start_of(lexeme);
-            lexing.rest(state, lexeme)
-        });
-        let scratch = Scratch::new(&table);
-        let (spec, vocab, letters) = (spec.clone(), Arc::clone(vocab), Arc::clone(letters));
-        Some(Endings {
-            table,
-            special,
-            spec,
-            vocab,
-            letters,
-            shared: Mutex::new(Shared { lexing, prices, scratch }),
-        })
+        let places = Mutex::new(Arc::new(Places::new(&table, &special, lexing)));
+        let (spec, limits, common) = (spec.clone(), limits.clone(), Arc::clone(common));
+        Some(Endings { table, special, spec, limits, common, places })
     }
 
     /// The text at its beginning.
     pub(super) fn begin(&self) -> Ending {
-        let kept = Mark { rows: 0, state: StateID::DEAD, lost: false };
-        let mut ending = Ending { rows: Rows::default(), state: StateID::DEAD, lost: false, kept };
-        ending.lost = !ending.row(self, &mut self.shared(), None);
-        ending.keep();
-        ending
+        let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
+        if places.known().is_full()
+            && let Some(lexing) = Lexing::new(&self.spec, &self.common.letters, self.limits.clone())
+        {
+            *places = Arc::new(Places::new(&self.table, &self.special, lexing));
+        }
+        let mut known = places.known();
+        let row = known.row(self, None);
+        let spot = known.begin(row.unwrap_or(0));
+        drop(known);
+        let at = Mark { spot, last: None, is_lost: row.is_none() };
+        Ending { places: Arc::clone(&places), at, kept: at }
     }
 
     /// The tokens of one byte.
     pub(super) fn letters(&self) -> Vec<Token> {
-        self.letters.0.iter().flatten().copied().collect()
+        self.common.letters.iter().flatten().copied().collect()
     }
 
-    fn shared(&self) -> MutexGuard<'_, Shared> {
-        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    /// The tokens that a lexeme is, where a rule asks for them by their numbers.
+    fn special(&self, lexeme: LexemeIdx) -> Option<&Mask> {
+        self.special.iter().find(|(special, _)| *special == lexeme).map(|(_, tokens)| tokens)
     }
+}
 
-    fn special(&self, lexeme: LexemeIdx) -> Option<Token> {
-        self.special.iter().find(|(special, _)| *special == lexeme).map(|(_, token)| *token)
-    }
+/// What became of a token.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Taken {
+    Yes,
+    /// It may not come.
+    No,
+    /// That cannot be told.
+    Lost,
 }
 
 impl Ending {
     pub(super) fn mark(&self) -> Mark {
-        Mark { rows: self.rows.len(), state: self.state, lost: self.lost }
+        self.at
     }
 
     /// Goes back to where the text was.
     pub(super) fn back(&mut self, mark: Mark) {
-        self.rows.truncate(mark.rows);
-        (self.state, self.lost) = (mark.state, mark.lost);
+        self.at = mark;
     }
 
     /// Notes that what was taken is committed.
     pub(super) fn keep(&mut self) {
-        self.kept = self.mark();
+        self.kept = self.at;
     }
 
     /// Goes back to what is committed.
     pub(super) fn undo(&mut self) {
-        self.back(self.kept);
+        self.at = self.kept;
     }
 
-    /// Takes a token, which the grammar allows.
-    pub(super) fn push(&mut self, of: &Endings, token: Token) {
-        let mut shared = of.shared();
-        self.lost = self.lost || !self.take(of, &mut shared, token);
+    /// Whether nothing is known of the text any more.
+    pub(super) fn is_lost(&self) -> bool {
+        self.at.is_lost
+    }
+
+    /// What may follow the text depends on this.
+    pub(super) fn state(&self) -> State {
+        self.places.state(self.at)
+    }
+
+    /// What may come; None where that can't be told.
+    pub(super) fn allowed(&self, of: &Endings) -> Option<Allowed> {
+        self.places.known().allowed(of, self.at.spot, self.at.last)
+    }
+
+    /// The first of the tokens that must come.
+    pub(super) fn forced(&self, of: &Endings) -> Option<Token> {
+        self.places.known().forced_token(of, self.at.spot, self.at.last)
+    }
+
+    /// Whether the text may end.
+    pub(super) fn may_end(&self, of: &Endings) -> bool {
+        self.places.known().may_end(of, self.at.spot)
+    }
+
+    /// Whether nothing may follow the text at a place in it.
+    pub(super) fn is_ended(&self, at: Mark) -> bool {
+        self.places.known().is_ended(at.spot)
+    }
+
+    /// Takes a token.
+    pub(super) fn push(&mut self, of: &Endings, token: Token) -> Taken {
+        let mut known = self.places.known();
+        known.is_unknown = false;
+        known.lexing.set_fuel(of.limits.step_lexer_fuel.saturating_mul(FUEL));
+        let next = known.take(of, self.at.spot, token);
+        self.at.is_lost |= known.is_unknown || known.lexing.has_failed();
+        match next {
+            _ if self.at.is_lost => Taken::Lost,
+            None => Taken::No,
+            Some(spot) => {
+                (self.at.spot, self.at.last) = (spot, Some(token));
+                Taken::Yes
+            }
+        }
     }
 
     /// The fewest bytes that complete the text; a special token counts as one. None where that cannot be told.
     pub(super) fn least(&self, of: &Endings) -> Option<u32> {
-        match (self.lost, self.is_whole()) {
-            (true, _) => None,
-            (false, true) => Some(0),
-            (false, false) => self.nearest(of, &mut of.shared().lexing).map(|(cost, ..)| cost),
+        if self.at.is_lost {
+            return None;
         }
+        let mut known = self.places.known();
+        if known.is_whole(self.at.spot) {
+            return Some(0);
+        }
+        known.lexing.set_fuel(u64::MAX);
+        known.nearest(of, self.at.spot).map(|(cost, ..)| cost)
     }
 
     /// The next token on the shortest way to the end.
@@ -178,7 +236,7 @@ impl Ending {
         if bytes.is_empty() {
             return special;
         }
-        match of.vocab.tok_env().tok_trie().prefix_token_id(&bytes) {
+        match of.common.vocab.tok_env().tok_trie().prefix_token_id(&bytes) {
             (_, 0) => None,
             (token, _) => Some(token),
         }
@@ -186,7 +244,7 @@ impl Ending {
 
     /// Whether the shortest way, as long tokens as there are, has at most so many.
     pub(super) fn is_near(&self, of: &Endings, most: usize) -> bool {
-        let trie = of.vocab.tok_env().tok_trie();
+        let trie = of.common.vocab.tok_env().tok_trie();
         let longest = trie.max_token_len();
         let Some((bytes, _)) = self.text(of, (most + 1).saturating_mul(longest)) else { return true };
         let mut rest = &bytes[..];
@@ -202,141 +260,45 @@ impl Ending {
 
     /// The shortest way to the end up to a special token, at least `most` bytes if it is so long; and that token.
     fn text(&self, of: &Endings, most: usize) -> Option<(Vec<u8>, Option<Token>)> {
-        if self.lost || self.is_whole() {
+        let mut known = self.places.known();
+        if self.at.is_lost || known.is_whole(self.at.spot) {
             return None;
         }
-        let mut shared = of.shared();
-        let (_, lexeme, item) = self.nearest(of, &mut shared.lexing)?;
-        let mut text = Text { of, shared: &mut shared, bytes: Vec::new(), special: None, most };
-        text.lexeme(self.state, lexeme);
-        self.climb(&mut text, item);
+        known.lexing.set_fuel(u64::MAX);
+        let (_, lexeme, item) = known.nearest(of, self.at.spot)?;
+        let mut text = Text { of, known: &mut known, bytes: Vec::new(), special: None, most };
+        text.lexeme(self.at.spot.state, lexeme);
+        text.climb(item);
         Some((text.bytes, text.special))
-    }
-
-    /// Whether the text may end where a lexeme would begin.
-    fn is_whole(&self) -> bool {
-        self.rows.accepts() && self.state == self.rows.start()
-    }
-
-    /// The lexeme whose end is on the shortest way, and its item.
-    fn nearest(&self, of: &Endings, lexing: &mut Lexing) -> Option<(u32, LexemeIdx, Item)> {
-        let mut best: Option<(u32, LexemeIdx, Item)> = None;
-        let is_begun = self.state != self.rows.start();
-        for goal in self.rows.goals() {
-            let bound = best.map_or(NONE, |best| best.0);
-            if goal.cost >= bound || !lexing.is_possible(self.state, goal.lexeme) {
-                continue;
-            }
-            let rest = match of.special(goal.lexeme) {
-                Some(_) => u32::from(!is_begun),
-                None => lexing.rest(self.state, goal.lexeme),
-            };
-            if rest + goal.cost < bound {
-                best = Some((rest + goal.cost, goal.lexeme, goal.item));
-            }
-        }
-        best
-    }
-
-    /// Writes what follows the symbol at the item's dot, up to the end of the text.
-    fn climb(&self, text: &mut Text<'_>, mut item: Item) {
-        while !text.is_enough() {
-            for (at, dot) in text.of.table.rest(item.dot + 1) {
-                text.symbol(dot.symbol, text.of.table.arg(at, item.arg));
-            }
-            let lhs = text.of.table.dots[item.dot as usize].lhs;
-            match self.rows.finish(item.origin, lhs).filter(|_| (lhs, item.origin) != (0, 0)) {
-                Some(finish) => item = finish.item,
-                None => return,
-            }
-        }
-    }
-
-    fn take(&mut self, of: &Endings, shared: &mut Shared, token: Token) -> bool {
-        if !of.special.is_empty()
-            && let Some(taken) = self.take_special(of, shared, token)
-        {
-            return taken;
-        }
-        !of.vocab.is_special(token) && of.vocab.bytes(token).iter().all(|byte| self.byte(of, shared, *byte))
-    }
-
-    /// Takes the token by its number, where a rule asks for it so.
-    fn take_special(&mut self, of: &Endings, shared: &mut Shared, token: Token) -> Option<bool> {
-        let mark = self.mark();
-        let mut is_begin = self.state == self.rows.start();
-        if !is_begin {
-            // What was begun ends before it.
-            let ended = shared.lexing.ended(self.state).clone();
-            is_begin = ended.is_some() && self.behind(of, shared, ended.as_slice());
-        }
-        let mut next = self.rows.goals().iter().map(|goal| goal.lexeme);
-        match next.find(|lexeme| is_begin && of.spec.lexeme_spec(*lexeme).contains_token(token)) {
-            Some(lexeme) => Some(self.row(of, shared, Some(&[lexeme]))),
-            None => {
-                self.back(mark);
-                None
-            }
-        }
-    }
-
-    fn byte(&mut self, of: &Endings, shared: &mut Shared, byte: u8) -> bool {
-        match shared.lexing.step(self.state, byte) {
-            Step::In(state) => {
-                self.state = state;
-                true
-            }
-            Step::Refused => false,
-            Step::Last(lexemes) => self.behind(of, shared, lexemes.as_slice()),
-            Step::Behind(lexemes) => {
-                if !self.behind(of, shared, lexemes.as_slice()) {
-                    return false;
-                }
-                let (state, whole) = shared.lexing.first(self.state, byte);
-                self.state = state;
-                whole.map_or(!state.is_dead(), |whole| self.behind(of, shared, whole.as_slice()))
-            }
-        }
-    }
-
-    /// Goes to the row behind these lexemes.
-    fn behind(&mut self, of: &Endings, shared: &mut Shared, lexemes: &[LexemeIdx]) -> bool {
-        if lexemes.iter().any(|lexeme| of.spec.skip_by_class.contains(lexeme)) {
-            self.state = self.rows.start();
-            return true;
-        }
-        self.row(of, shared, Some(lexemes))
-    }
-
-    fn row(&mut self, of: &Endings, shared: &mut Shared, lexemes: Option<&[LexemeIdx]>) -> bool {
-        let Shared { lexing, prices, scratch } = shared;
-        let start = |next: &[LexemeIdx]| lexing.start(&of.spec, next);
-        let made = self.rows.push((&of.table, prices), scratch, lexemes, start);
-        self.state = self.rows.start();
-        made
     }
 }
 
-/// The lexemes that are a special token, or one of several, each with the first.
-fn special(spec: &LexerSpec, vocab: &Vocab) -> Vec<(LexemeIdx, Token)> {
+/// The lexemes that are a special token, or one of several, each with those.
+fn special(spec: &LexerSpec, vocab: &Vocab) -> Vec<(LexemeIdx, Mask)> {
     let mut all = spec.all_lexemes();
     if spec.token_range_lexemes(&all).is_empty() {
         return Vec::new();
     }
-    let first = |i: usize| (0..vocab.len() as Token).find(|token| spec.lexemes[i].contains_token(*token));
+    let tokens = |lexeme: LexemeIdx| {
+        let mut mask = Mask::none(vocab.len());
+        let all = 0..vocab.len() as Token;
+        let own = all.filter(|token| spec.lexeme_spec(lexeme).contains_token(*token));
+        own.for_each(|token| mask.set(token, true));
+        mask
+    };
     let is_special = |lexeme: &LexemeIdx| {
         all.clear();
         all.add(*lexeme);
         !spec.token_range_lexemes(&all).is_empty()
     };
     let lexemes = (0..spec.lexemes.len()).map(LexemeIdx::new).filter(is_special);
-    lexemes.filter_map(|lexeme| Some((lexeme, first(lexeme.as_usize())?))).collect()
+    lexemes.map(|lexeme| (lexeme, tokens(lexeme))).collect()
 }
 
 /// The way to the end, as far as it is written out.
 struct Text<'a> {
     of: &'a Endings,
-    shared: &'a mut Shared,
+    known: &'a mut Known,
     bytes: Vec<u8>,
     /// The special token behind the bytes.
     special: Option<Token>,
@@ -351,8 +313,23 @@ impl Text<'_> {
 
     fn lexeme(&mut self, state: StateID, lexeme: LexemeIdx) {
         match self.of.special(lexeme) {
-            Some(token) => self.special = Some(token),
-            None => self.shared.lexing.text(state, lexeme, self.most, &mut self.bytes),
+            Some(tokens) => self.special = tokens.iter().next(),
+            None => self.known.lexing.text(state, lexeme, self.most, &mut self.bytes),
+        }
+    }
+
+    /// Writes what follows the symbol at the item's dot, up to the end of the text.
+    fn climb(&mut self, mut item: Item) {
+        let table = &self.of.table;
+        while !self.is_enough() {
+            for (at, dot) in table.rest(item.dot + 1) {
+                self.symbol(dot.symbol, table.arg(at, item.arg));
+            }
+            let lhs = table.dots[item.dot as usize].lhs;
+            match self.known.rows.finish(item.origin, lhs).filter(|_| (lhs, item.origin) != (0, 0)) {
+                Some(finish) => item = finish.item,
+                None => return,
+            }
         }
     }
 
@@ -362,11 +339,11 @@ impl Text<'_> {
         let mut open = vec![(symbol, arg)];
         while let Some((symbol, arg)) = open.pop().filter(|_| !self.is_enough()) {
             if let Some(lexeme) = table.symbols[symbol as usize].lexeme {
-                let state = self.shared.lexing.start_of(lexeme);
+                let state = self.known.lexing.start_of(lexeme);
                 self.lexeme(state, lexeme);
                 continue;
             }
-            let rule = self.shared.prices.rule(table, symbol, arg);
+            let rule = self.known.prices.rule(table, symbol, arg);
             if rule != END {
                 let parts: Vec<(u32, Arg)> =
                     table.rest(rule).map(|(at, dot)| (dot.symbol, table.arg(at, arg))).collect();
@@ -379,5 +356,11 @@ impl Text<'_> {
 impl fmt::Debug for Endings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Endings").field("symbols", &self.table.symbols.len()).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Ending {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Ending").field("at", &self.at).finish_non_exhaustive()
     }
 }

@@ -1,11 +1,12 @@
 //! What may come next: a set of tokens as a bitset over the vocabulary, or anything.
 
 use crate::types::Token;
+use std::sync::Arc;
 
-/// Allowed tokens: bit `t % 32` of word `t / 32`.
+/// Allowed tokens: bit `t % 32` of word `t / 32`. Copies share the words until one is changed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mask {
-    words: Vec<u32>,
+    words: Arc<Vec<u32>>,
     len: usize,
 }
 
@@ -17,7 +18,7 @@ impl Mask {
 
     /// A mask of `len` tokens with none allowed.
     pub fn none(len: usize) -> Self {
-        Mask { words: vec![0; len.div_ceil(32)], len }
+        Mask { words: Arc::new(vec![0; len.div_ceil(32)]), len }
     }
 
     /// The same set over `len` tokens; engines may pad their logits rows past the vocabulary.
@@ -25,7 +26,7 @@ impl Mask {
         if len == self.len {
             return self;
         }
-        let mut words = self.words;
+        let mut words = Arc::unwrap_or_clone(self.words);
         words.resize(len.div_ceil(32).max(words.len()), 0);
         Mask::from_words(&words, len)
     }
@@ -38,7 +39,7 @@ impl Mask {
         {
             *last &= (1 << (len % 32)) - 1;
         }
-        Mask { words, len }
+        Mask { words: Arc::new(words), len }
     }
 
     /// Number of tokens it speaks about.
@@ -62,7 +63,8 @@ impl Mask {
         let t = token as usize;
         if t < self.len {
             let bit = 1 << (t % 32);
-            if allowed { self.words[t / 32] |= bit } else { self.words[t / 32] &= !bit }
+            let word = &mut Arc::make_mut(&mut self.words)[t / 32];
+            if allowed { *word |= bit } else { *word &= !bit }
         }
     }
 
@@ -71,9 +73,15 @@ impl Mask {
         self.words.iter().map(|w| w.count_ones() as usize).sum()
     }
 
+    /// Whether no token is allowed.
+    pub fn is_none(&self) -> bool {
+        self.words.iter().all(|word| *word == 0)
+    }
+
     /// The allowed tokens, ascending.
     pub fn iter(&self) -> impl Iterator<Item = Token> + '_ {
-        self.words.iter().enumerate().flat_map(|(i, &w)| {
+        let some = self.words.iter().enumerate().filter(|(_, w)| **w != 0);
+        some.flat_map(|(i, &w)| {
             let mut w = w;
             std::iter::from_fn(move || {
                 if w == 0 {

@@ -3,12 +3,13 @@
 //! A constraint may be of sections: free text, in which it lies dormant and no mask is computed, up to a trigger, behind
 //! which a grammar holds. A walk ahead may go over any of their borders, and is undone over them.
 //!
-//! llguidance's matcher has four habits that shape this layer (tried with 1.9.1):
-//! - `rollback` keeps a cached mask whose key can come up again on another branch. So the cache is dropped after a
-//!   walk that computed a mask ahead, and only then: without the cache a mask inside free text costs milliseconds.
-//! - Any error, also one on a drafted branch, spoils the matcher for good. So the pristine compilation and the
-//!   committed tokens are kept, and the matcher is built again from them.
-//! - `rollback` counts wrong over a token that a rule asks for by its number. Such grammars are walked in a copy.
+//! What may come depends on the state of a text alone. [`ending`] has the states, which are shared by all texts of a grammar,
+//! and [`masks`] what was computed in them. A state is a few numbers: to walk ahead, to go back and to copy it costs nothing.
+//!
+//! llguidance compiles the grammars. Its matcher is used where a grammar has what `ending` does not follow: Lark's `stop`,
+//! `suffix` and `max_tokens`, and what is beyond a limit. Three habits of it (tried with 1.9.1) shape [`matching`]:
+//! - `rollback` keeps a cached mask whose key can come up again on another branch.
+//! - Any error, also one on a drafted branch, spoils a matcher for good. So the compiled one is kept, and the tokens.
 //! - An end token that was consumed is not undone correctly. So end tokens are never given to it; whether the text may
 //!   end is asked for, and written into the mask.
 
@@ -23,6 +24,7 @@ mod env;
 mod gbnf;
 mod lark;
 pub mod mask;
+mod masks;
 mod matching;
 mod part;
 mod queue;
@@ -54,7 +56,7 @@ use std::sync::Arc;
 pub struct Compiled(Arc<Plan>);
 
 impl Compiled {
-    /// The constraint at its beginning, for one choice. Costs 20 to 200 µs.
+    /// The constraint at its beginning, for one choice.
     pub fn begin(&self) -> Grammar {
         Grammar::new(Arc::clone(&self.0))
     }
@@ -66,7 +68,7 @@ impl Compiled {
 
     /// The fewest tokens that complete an output; None where that cannot be told.
     pub fn least(&self) -> Option<usize> {
-        self.0.shortest(usize::MAX)
+        self.0.complete.then(|| self.0.shortest(usize::MAX))?
     }
 
     /// Refuses an output that cannot be completed within `max_tokens`.
@@ -75,7 +77,8 @@ impl Compiled {
     /// `Error::Invalid` that says how many it needs.
     pub fn fits(&self, max_tokens: u32) -> Result<()> {
         let max_tokens = max_tokens as usize;
-        match self.0.shortest(max_tokens) {
+        let least = if self.0.complete { self.0.shortest(max_tokens) } else { None };
+        match least {
             Some(least) if least > max_tokens => {
                 let why = format!(
                     "is {max_tokens}, but an output that satisfies the constraint needs at least {least} tokens; \
@@ -130,6 +133,19 @@ impl Grammar {
         self.plan.next(&mut self.at)
     }
 
+    /// For tests: the mask as llguidance alone computes it, and whether [`Grammar::mask`] has it from states of our own. None in
+    /// free text.
+    ///
+    /// # Errors
+    /// As [`Grammar::mask`].
+    #[doc(hidden)]
+    pub fn mask_by_llguidance(&self) -> Result<Option<(Mask, bool)>> {
+        match &self.at.place {
+            Place::Free(_) => Ok(None),
+            Place::Bound(part) => part.unfollowed().map(Some),
+        }
+    }
+
     /// Takes a sampled token. End tokens are not committed.
     ///
     /// # Errors
@@ -173,7 +189,7 @@ impl Grammar {
 
     /// A walk ahead of the committed state.
     pub fn cursor(&mut self) -> Cursor<'_> {
-        Cursor { grammar: self, own: None, pushed: 0, masked_ahead: false, keep: false }
+        Cursor { grammar: self, own: None, pushed: 0, keep: false }
     }
 
     /// Tokens committed so far.
@@ -199,7 +215,6 @@ pub struct Cursor<'a> {
     own: Option<At>,
     /// Tokens that the committed section's grammar walked over.
     pushed: usize,
-    masked_ahead: bool,
     keep: bool,
 }
 
@@ -213,14 +228,7 @@ impl Cursor<'_> {
         if let Some(own) = &mut self.own {
             return plan.next(own);
         }
-        let next = plan.next(at);
-        if self.pushed > 0
-            && let Place::Bound(part) = &at.place
-        {
-            // A mask that came from the cache or was forced walked no trie and left nothing behind.
-            self.masked_ahead |= part.walked_trie();
-        }
-        next
+        plan.next(at)
     }
 
     /// Walks over a token; false where the grammar refuses it or the token is an end token (the walk ends there).
@@ -231,13 +239,13 @@ impl Cursor<'_> {
         let Grammar { plan, at, .. } = &mut *self.grammar;
         if self.own.is_none() {
             match &mut at.place {
-                Place::Bound(part) if part.pristine.can_rollback => {
+                Place::Bound(part) => {
                     let taken = part.push(token)?;
                     self.pushed += usize::from(taken);
                     self.own = plan.after(at)?;
                     return Ok(taken);
                 }
-                _ => self.own = Some(at.apart()),
+                Place::Free(_) => self.own = Some(at.apart()),
             }
         }
         self.own.as_mut().map_or(Ok(false), |own| plan.push(own, token))
@@ -289,9 +297,10 @@ impl Cursor<'_> {
 impl Drop for Cursor<'_> {
     fn drop(&mut self) {
         if let Place::Bound(part) = &mut self.grammar.at.place
+            && self.pushed > 0
             && !self.keep
         {
-            part.undo(self.pushed, self.masked_ahead);
+            part.undo();
         }
     }
 }

@@ -1,84 +1,137 @@
-//! One llguidance matcher: what is committed to it, and how a walk ahead in it is undone.
+//! One grammar of a text: what is committed to it, and how a walk ahead in it is undone.
 
-use super::ending::Endings;
+use super::ending::{Allowed, Endings, Taken};
 use super::mask::Mask;
-use super::matching::{Ends, Walk, broken, ended, mask_of};
+use super::masks::Masks;
+use super::matching::{Compiled, Ends, Guide, broken, ended, mask_of};
 use super::room::{LONGEST, Room, Way};
-use super::unique::{Filter, Rules};
+use super::unique::{Ahead, Filter, Rules};
 use crate::error::Result;
 use crate::types::Token;
-use llguidance::Matcher;
 use std::fmt;
 use std::sync::Arc;
 
-/// A compiled grammar at its beginning. Never walked: clones are.
+/// A compiled grammar at its beginning.
 pub(super) struct Pristine {
-    pub(super) matcher: Matcher,
-    pub(super) can_rollback: bool,
+    pub(super) compiled: Compiled,
     pub(super) ends: Arc<Ends>,
     /// See [`super::Grammar::guide`].
     pub(super) guide: Option<String>,
     /// What is enforced beside the grammar.
     pub(super) rules: Option<Arc<Rules>>,
-    /// How its texts can be completed; None where that need not be known, or cannot be.
+    /// The states of its texts, and how they can be completed; None where llguidance alone follows them.
     pub(super) endings: Option<Arc<Endings>>,
+    pub(super) masks: Arc<Masks>,
 }
 
 impl fmt::Debug for Pristine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Pristine").field("can_rollback", &self.can_rollback).finish_non_exhaustive()
+        f.debug_struct("Pristine").field("endings", &self.endings).finish_non_exhaustive()
     }
 }
 
-/// A grammar, and the tokens that are committed to it.
+/// A grammar, and the tokens that it has taken.
 pub(super) struct Part {
     pub(super) pristine: Arc<Pristine>,
-    live: Matcher,
-    history: Vec<Token>,
-    /// Beside the matcher, and as it was at the last committed token.
+    tokens: Vec<Token>,
+    /// As many are committed.
+    committed: usize,
+    /// The state of the text, until it comes to something that is not followed; from then on the guide.
+    room: Option<Room>,
+    guide: Guide,
+    /// Whether the guide says that nothing may follow.
+    is_over: bool,
+    /// Beside the grammar, and as it was at the last committed token.
     filter: Option<Filter>,
     kept: Option<Filter>,
-    room: Option<Room>,
 }
 
 impl Part {
-    /// At its beginning. Costs 20 to 200 µs.
+    /// At its beginning.
     pub(super) fn new(pristine: Arc<Pristine>) -> Self {
-        let live = pristine.matcher.deep_clone();
         let filter = pristine.rules.as_ref().map(Filter::new);
         let room = pristine.endings.as_ref().map(Room::new);
-        Part { pristine, live, history: Vec::new(), kept: filter.clone(), filter, room }
+        let is_over = ended(&pristine.compiled.matcher);
+        Part {
+            pristine,
+            tokens: Vec::new(),
+            committed: 0,
+            room,
+            guide: Guide::default(),
+            is_over,
+            kept: filter.clone(),
+            filter,
+        }
     }
 
     /// The same state apart from this one, to go on from.
     pub(super) fn apart(&self) -> Self {
-        let (filter, kept) = (self.filter.clone(), self.filter.clone());
-        let (pristine, room) = (Arc::clone(&self.pristine), self.room.as_ref().map(Room::apart));
-        Part { pristine, live: self.live.deep_clone(), history: Vec::new(), filter, kept, room }
+        Part {
+            pristine: Arc::clone(&self.pristine),
+            tokens: self.tokens.clone(),
+            committed: self.tokens.len(),
+            room: self.room.as_ref().map(Room::apart),
+            guide: self.guide.apart(),
+            is_over: self.is_over,
+            filter: self.filter.clone(),
+            kept: self.filter.clone(),
+        }
+    }
+
+    /// The state, where it is known.
+    fn room(&mut self) -> Option<&mut Room> {
+        self.room.as_mut().filter(|room| !room.is_lost())
     }
 
     pub(super) fn mask(&mut self) -> Result<Mask> {
-        let mut mask = mask_of(&mut self.live, &self.pristine.ends)?;
-        if let Some(filter) = self.filter.as_ref().filter(|_| !ended(&self.live)) {
-            let mut ahead = Walk::new(&mut self.live, &self.pristine.ends, self.pristine.can_rollback);
-            filter.apply(&mut mask, &mut ahead);
-            ahead.finish();
-            if mask.words().iter().all(|w| *w == 0) {
+        let mut mask = self.unfiltered()?;
+        if mask.is_none() {
+            return Err(broken("no token of the vocabulary can continue the text here"));
+        }
+        if let Some(filter) = self.filter.clone()
+            && !self.is_ended()
+        {
+            let masks = Arc::clone(&self.pristine.masks);
+            match self.room() {
+                Some(room) => filter.apply(&mut mask, &mut room.ahead(&masks)),
+                None => filter.apply(&mut mask, &mut Blind),
+            }
+            if mask.is_none() {
                 return Err(broken("no item is left that has not been there"));
             }
         }
         Ok(mask)
     }
 
-    /// Whether the last mask came from walking the trie: such a mask is kept by the matcher, and may come up again.
-    pub(super) fn walked_trie(&self) -> bool {
-        self.live.last_step_stats().map_or(true, |s| s.trie_nodes_walked > 0)
+    /// What the grammar allows.
+    fn unfiltered(&mut self) -> Result<Mask> {
+        let Part { pristine, tokens, committed, room, guide, .. } = self;
+        let Some(room) = room.as_mut().filter(|room| !room.is_lost()) else {
+            return mask_of(guide.behind(&pristine.compiled, tokens, *committed), &pristine.ends);
+        };
+        if room.is_ended() {
+            return Ok(pristine.ends.mask());
+        }
+        room.mask(&pristine.masks, || {
+            let live = guide.behind(&pristine.compiled, tokens, *committed);
+            let mask = mask_of(live, &pristine.ends)?;
+            Ok(Allowed { mask, is_forced: !live.compute_ff_bytes().is_empty(), near: None })
+        })
+    }
+
+    /// The mask as llguidance alone computes it, and whether the state is known here.
+    pub(super) fn unfollowed(&self) -> Result<(Mask, bool)> {
+        let mut guide = Guide::default();
+        let live = guide.behind(&self.pristine.compiled, &self.tokens, self.tokens.len());
+        let is_known = self.room.as_ref().is_some_and(|room| !room.is_lost());
+        Ok((mask_of(live, &self.pristine.ends)?, is_known))
     }
 
     /// Walks over a token; false where it is refused or an end token.
     pub(super) fn push(&mut self, token: Token) -> Result<bool> {
-        // An id past the vocabulary would spoil the matcher.
-        if token as usize >= self.pristine.ends.width || self.pristine.ends.eog.contains(&token) {
+        let Pristine { compiled, ends, .. } = &*self.pristine;
+        // An id past the vocabulary would spoil a matcher.
+        if token as usize >= ends.width || ends.eog.contains(&token) {
             return Ok(false);
         }
         let filter = match &self.filter {
@@ -88,67 +141,95 @@ impl Part {
             },
             None => None,
         };
-        let taken = self.live.try_consume_tokens(&[token]).map_err(|e| broken(&e.to_string()))? == 1;
+        let room = self.room.as_mut().filter(|room| !room.is_lost());
+        let taken = match room.map_or(Taken::Lost, |room| room.push(token)) {
+            Taken::Yes => true,
+            Taken::No => false,
+            Taken::Lost => {
+                let (taken, is_over) = self.guide.push(compiled, &self.tokens, self.committed, token)?;
+                self.is_over = is_over;
+                taken
+            }
+        };
         if taken {
+            self.tokens.push(token);
             self.filter = filter;
-            self.room.iter_mut().for_each(|room| room.push(token));
         }
         Ok(taken)
     }
 
-    /// Notes that the tokens last walked over are committed.
-    pub(super) fn keep(&mut self, tokens: &[Token]) {
-        self.history.extend_from_slice(tokens);
+    /// Notes that the tokens walked over are committed.
+    pub(super) fn keep(&mut self) {
+        self.committed = self.tokens.len();
         self.kept.clone_from(&self.filter);
         self.room.iter_mut().for_each(Room::keep);
     }
 
     /// Whether these tokens could come next; the state stays.
     pub(super) fn takes(&mut self, tokens: &[Token]) -> Result<bool> {
-        self.live.validate_tokens(tokens).map(|n| n == tokens.len()).map_err(|e| broken(&e.to_string()))
+        if let Some(room) = self.room() {
+            return Ok(room.takes(tokens));
+        }
+        let live = self.guide.behind(&self.pristine.compiled, &self.tokens, self.committed);
+        live.validate_tokens(tokens).map(|n| n == tokens.len()).map_err(|e| broken(&e.to_string()))
     }
 
     /// Whether the text with this token can be completed by `left` more; true where that cannot be told.
     pub(super) fn fits(&mut self, token: Token, left: usize) -> bool {
-        let Some(room) = self.room.as_mut().filter(|_| left < LONGEST) else { return true };
         // Items that have been there are not seen in the bytes that are left, and may need a longer way.
         let is_free = self.filter.as_ref().is_none_or(|filter| !filter.remembers());
+        let Some(room) = self.room().filter(|_| left < LONGEST) else { return true };
         let known = if is_free { room.fits(token, left) } else { None };
         known.unwrap_or_else(|| self.way(Some(token), left) != Way::Longer)
     }
 
     /// How the text can be completed by at most `most` tokens, behind `first` where that is given.
     pub(super) fn way(&mut self, first: Option<Token>, most: usize) -> Way {
-        let Some(room) = &mut self.room else { return Way::Unknown };
-        let Pristine { ends, can_rollback, .. } = &*self.pristine;
-        room.way((&self.live, self.filter.as_ref()), (ends, *can_rollback), first, most)
+        let Part { pristine, room, filter, .. } = self;
+        match room {
+            Some(room) if !room.is_lost() => room.way((filter.as_ref(), &pristine.masks), first, most),
+            _ => Way::Unknown,
+        }
     }
 
     /// Whether the text may end here.
     pub(super) fn may_end(&mut self) -> bool {
-        ended(&self.live) || self.live.is_accepting().unwrap_or(false)
+        if let Some(room) = self.room() {
+            return room.may_end();
+        }
+        let live = self.guide.behind(&self.pristine.compiled, &self.tokens, self.committed);
+        ended(live) || live.is_accepting().unwrap_or(false)
     }
 
     /// Whether nothing may follow.
     pub(super) fn is_ended(&self) -> bool {
-        ended(&self.live)
-    }
-
-    /// Undoes a walk of `pushed` tokens; `masked_ahead`: a mask was computed after the first of them.
-    pub(super) fn undo(&mut self, pushed: usize, masked_ahead: bool) {
-        self.filter.clone_from(&self.kept);
-        self.room.iter_mut().filter(|_| pushed > 0).for_each(Room::undo);
-        if self.live.is_error() || (pushed > 0 && self.live.rollback(pushed).is_err()) {
-            self.rebuild();
-        } else if masked_ahead {
-            self.live.invalidate_bias_cache();
+        match &self.room {
+            Some(room) if !room.is_lost() => room.is_ended(),
+            _ => self.is_over,
         }
     }
 
-    /// Walks the committed tokens again from the pristine compilation: 0.6 ms for 238 tokens.
-    fn rebuild(&mut self) {
-        self.live = self.pristine.matcher.deep_clone();
-        // A failure here stays in the matcher and is what the next mask reports.
-        let _ = self.live.consume_tokens(&self.history);
+    /// Goes back to what is committed.
+    pub(super) fn undo(&mut self) {
+        self.filter.clone_from(&self.kept);
+        self.room.iter_mut().for_each(Room::undo);
+        self.tokens.truncate(self.committed);
+        self.is_over = false;
+        self.guide.back(&self.pristine.compiled, self.committed);
     }
+}
+
+/// A walk ahead that sees nothing.
+struct Blind;
+
+impl Ahead for Blind {
+    fn mask(&mut self) -> Option<Mask> {
+        None
+    }
+
+    fn push(&mut self, _: Token) -> bool {
+        false
+    }
+
+    fn pop(&mut self) {}
 }

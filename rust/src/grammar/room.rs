@@ -1,14 +1,15 @@
-//! Whether what is left of `max_tokens` is enough to complete a text.
+//! The state of a text: what may come next, and whether what is left of `max_tokens` is enough to complete it.
 //!
 //! The way to the end is walked as it would be drawn: forced tokens as the mask has them, then the next token on the shortest
-//! way that [`Ending`](super::ending::Ending) knows. Its length is a function of the text alone and gets one less with each of
-//! its tokens, so a text whose way fits always has a next token whose way fits.
+//! way that [`Ending`] knows. Its length is a function of the text alone and gets one less with each of its tokens, so a text
+//! whose way fits always has a next token whose way fits.
 
-use super::ending::{Ending, Endings, Mark};
-use super::matching::{Ends, Walk, ended};
-use super::unique::Filter;
+use super::ending::{Allowed, Ending, Endings, Mark, Taken};
+use super::mask::Mask;
+use super::masks::Masks;
+use super::unique::{Ahead, Filter};
+use crate::error::Result;
 use crate::types::Token;
-use llguidance::Matcher;
 use std::sync::Arc;
 
 /// Longest way that is walked, in tokens. Behind a longer one, texts are as if nothing were known of their ends.
@@ -55,11 +56,32 @@ impl Room {
         room
     }
 
+    /// Whether nothing is known of the text any more.
+    pub(super) fn is_lost(&self) -> bool {
+        self.ending.is_lost()
+    }
+
+    /// The mask; `other` tells it where it is not known here.
+    pub(super) fn mask(&mut self, masks: &Masks, other: impl FnOnce() -> Result<Allowed>) -> Result<Mask> {
+        self.leave_tried();
+        masks.of(&self.ending, &self.endings, other)
+    }
+
+    /// A walk ahead for a filter.
+    pub(super) fn ahead<'a>(&'a mut self, masks: &'a Masks) -> Look<'a> {
+        self.leave_tried();
+        Look { ending: &mut self.ending, endings: &self.endings, masks, marks: Vec::new() }
+    }
+
     /// Takes a token.
-    pub(super) fn push(&mut self, token: Token) {
-        if self.tried.is_none_or(|(tried, _)| tried != token) {
+    pub(super) fn push(&mut self, token: Token) -> Taken {
+        let is_tried = self.tried.is_some_and(|(tried, _)| tried == token);
+        if !is_tried {
             self.leave_tried();
-            self.ending.push(&self.endings, token);
+            let taken = self.ending.push(&self.endings, token);
+            if taken != Taken::Yes {
+                return taken;
+            }
         }
         self.tried = None;
         let way = self.way.take().filter(|way| way.last() == Some(&token));
@@ -69,6 +91,28 @@ impl Room {
             way
         });
         self.way = along.or(behind.map(|(_, way)| way));
+        Taken::Yes
+    }
+
+    /// Whether these tokens could come next.
+    pub(super) fn takes(&mut self, tokens: &[Token]) -> bool {
+        self.leave_tried();
+        let mark = self.ending.mark();
+        let taken = tokens.iter().all(|token| self.ending.push(&self.endings, *token) == Taken::Yes);
+        self.ending.back(mark);
+        taken
+    }
+
+    /// Whether the text may end.
+    pub(super) fn may_end(&mut self) -> bool {
+        self.leave_tried();
+        self.ending.may_end(&self.endings)
+    }
+
+    /// Whether nothing may follow it.
+    pub(super) fn is_ended(&self) -> bool {
+        let at = self.tried.map_or_else(|| self.ending.mark(), |(_, mark)| mark);
+        self.ending.is_ended(at)
     }
 
     /// Notes that what was taken is committed.
@@ -98,8 +142,13 @@ impl Room {
             return Some(length <= left);
         }
         self.leave_tried();
-        self.tried = Some((token, self.ending.mark()));
-        self.ending.push(&self.endings, token);
+        let mark = self.ending.mark();
+        if self.ending.push(&self.endings, token) != Taken::Yes {
+            self.ending.back(mark);
+            // Whoever draws it meets that.
+            return Some(true);
+        }
+        self.tried = Some((token, mark));
         match self.ending.least(&self.endings) {
             // This is much cheaper than a walk, and tells nearly as much.
             Some(least) if least as usize > left && !self.ending.is_near(&self.endings, left) => Some(false),
@@ -108,16 +157,10 @@ impl Room {
         }
     }
 
-    /// The fewest bytes that complete the text; None where that cannot be told.
-    fn least(&self) -> Option<u32> {
-        self.ending.least(&self.endings)
-    }
-
     /// How the text can be completed by at most `most` tokens, behind `first` where that is given.
     pub(super) fn way(
         &mut self,
-        (live, filter): (&Matcher, Option<&Filter>),
-        (ends, can_rollback): (&Ends, bool),
+        (filter, masks): (Option<&Filter>, &Masks),
         first: Option<Token>,
         most: usize,
     ) -> Way {
@@ -127,8 +170,8 @@ impl Room {
         }
         self.leave_tried();
         let mark = self.ending.mark();
-        let (live, filter) = (live.clone(), filter.cloned());
-        let way = Trial { live, filter, ends, can_rollback, room: self }.way(first, most);
+        let Room { ending, endings, .. } = self;
+        let way = Trial { filter: filter.cloned(), ending, endings, masks }.way(first, most);
         self.ending.back(mark);
         if let Way::Found(way) = &way {
             let back = way.iter().rev().copied().collect();
@@ -141,13 +184,12 @@ impl Room {
     }
 }
 
-/// A walk to the end, apart from the text.
+/// A walk to the end; the text is gone back to behind it.
 struct Trial<'a> {
-    live: Matcher,
     filter: Option<Filter>,
-    ends: &'a Ends,
-    can_rollback: bool,
-    room: &'a mut Room,
+    ending: &'a mut Ending,
+    endings: &'a Endings,
+    masks: &'a Masks,
 }
 
 impl Trial<'_> {
@@ -156,11 +198,11 @@ impl Trial<'_> {
             return Way::Unknown;
         }
         let mut way = Vec::new();
-        let mut known = self.room.least();
-        while !ended(&self.live) {
+        let mut known = self.ending.least(self.endings);
+        while !self.ending.is_ended(self.ending.mark()) {
             let Some(least) = known else { return Way::Unknown };
             if least == 0 {
-                let may_end = self.live.is_accepting().unwrap_or(false);
+                let may_end = self.ending.may_end(self.endings);
                 return if may_end { Way::Found(way) } else { Way::Unknown };
             }
             if way.len() >= most {
@@ -169,13 +211,13 @@ impl Trial<'_> {
             if way.len() >= LONGEST {
                 return Way::Unknown;
             }
-            let forced = self.live.compute_ff_tokens().first().copied();
+            let forced = self.ending.forced(self.endings);
             let Some(token) = forced.or_else(|| self.next()).filter(|token| self.take(*token)) else {
                 return Way::Unknown;
             };
             way.push(token);
             // Items that must differ take detours; everything else gets shorter.
-            known = self.room.least();
+            known = self.ending.least(self.endings);
             if self.filter.is_none() && known.is_none_or(|now| now >= least) {
                 return Way::Unknown;
             }
@@ -185,34 +227,28 @@ impl Trial<'_> {
 
     /// The next token of the way, where none is forced.
     fn next(&mut self) -> Option<Token> {
-        let next = self.room.ending.next(&self.room.endings)?;
+        let next = self.ending.next(self.endings)?;
         if self.filter.is_none() || self.allows(next) {
             return Some(next);
         }
         // An item that has been there: the byte behind which the end is nearest.
-        let letters = self.room.endings.letters().into_iter();
+        let letters = self.endings.letters().into_iter();
         letters.filter_map(|token| Some((self.least_behind(token)?, token))).min().map(|found| found.1)
     }
 
     /// The fewest bytes behind a token, if that may come.
     fn least_behind(&mut self, token: Token) -> Option<u32> {
-        if !self.live.validate_tokens(&[token]).is_ok_and(|n| n == 1) || !self.allows(token) {
-            return None;
-        }
-        let Room { ending, endings, .. } = &mut *self.room;
-        let mark = ending.mark();
-        ending.push(endings, token);
-        let least = ending.least(endings);
-        ending.back(mark);
-        least
+        let mark = self.ending.mark();
+        let taken = self.ending.push(self.endings, token) == Taken::Yes;
+        let least = self.ending.least(self.endings).filter(|_| taken);
+        self.ending.back(mark);
+        least.filter(|_| self.allows(token))
     }
 
     fn allows(&mut self, token: Token) -> bool {
-        let Some(filter) = &self.filter else { return true };
-        let mut walk = Walk::new(&mut self.live, self.ends, self.can_rollback);
-        let allows = filter.allows(token, &mut walk);
-        walk.finish();
-        allows
+        let Trial { filter, ending, endings, masks } = self;
+        let mut look = Look { ending, endings, masks, marks: Vec::new() };
+        filter.as_ref().is_none_or(|filter| filter.allows(token, &mut look))
     }
 
     fn take(&mut self, token: Token) -> bool {
@@ -220,8 +256,34 @@ impl Trial<'_> {
             let Some(next) = filter.after(token) else { return false };
             self.filter = Some(next);
         }
-        let taken = self.live.try_consume_tokens(&[token]).is_ok_and(|n| n == 1);
-        self.room.ending.push(&self.room.endings, token);
+        self.ending.push(self.endings, token) == Taken::Yes
+    }
+}
+
+/// A walk ahead of a text, which takes back each of its tokens.
+pub(super) struct Look<'a> {
+    ending: &'a mut Ending,
+    endings: &'a Endings,
+    masks: &'a Masks,
+    marks: Vec<Mark>,
+}
+
+impl Ahead for Look<'_> {
+    fn mask(&mut self) -> Option<Mask> {
+        let unknown = || Err(super::matching::broken(""));
+        self.masks.of(self.ending, self.endings, unknown).ok()
+    }
+
+    fn push(&mut self, token: Token) -> bool {
+        self.marks.push(self.ending.mark());
+        let taken = self.ending.push(self.endings, token) == Taken::Yes;
+        if !taken {
+            self.pop();
+        }
         taken
+    }
+
+    fn pop(&mut self) {
+        self.marks.pop().into_iter().for_each(|mark| self.ending.back(mark));
     }
 }

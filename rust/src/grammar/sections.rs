@@ -205,7 +205,7 @@ impl Plan {
                             return Ok(None);
                         }
                     }
-                    part.keep(&tokens);
+                    part.keep();
                     match next.filter(|_| part.is_ended()) {
                         Some(next) => (section, rest) = (next, &[]),
                         None => return Ok(Some(At { section, place: Place::Bound(Box::new(part)) })),
@@ -233,7 +233,7 @@ impl Plan {
                 if !part.push(token)? {
                     return Ok(false);
                 }
-                part.keep(&[token]);
+                part.keep();
                 if let Some(next) = self.after(at)? {
                     *at = next;
                 }

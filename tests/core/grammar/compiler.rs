@@ -146,7 +146,7 @@ fn sequences_share_what_their_lexers_may_take() {
 #[test]
 fn the_cache_is_bounded() {
     let config =
-        llgtrt::config::GrammarConfig { cache_megabytes: 1, compile_seconds: 600.0, ..Default::default() };
+        llgtrt::config::GrammarConfig { cache_megabytes: 4, compile_seconds: 600.0, ..Default::default() };
     let bench = Bench::with(&config);
     for i in 0..20 {
         bench.compile(&GrammarSpec::Choice(vec![format!("choice {i}")])).unwrap();

@@ -30,7 +30,7 @@ fn letter(byte: u8) -> char {
 }
 
 /// The bytes, these words and their beginnings, and one end token. Text is encoded in words where they fit.
-fn vocabulary() -> Arc<Vocab> {
+pub fn vocabulary() -> Arc<Vocab> {
     let mut names: Vec<String> = (0..=u8::MAX).map(|b| letter(b).to_string()).collect();
     let mut merges = Vec::new();
     for word in WORDS {

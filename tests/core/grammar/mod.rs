@@ -21,6 +21,7 @@ mod plain;
 mod refusals;
 mod sections;
 mod specs;
+mod states;
 mod unions;
 mod walks;
 mod worst;

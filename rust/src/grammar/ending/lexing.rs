@@ -1,17 +1,20 @@
 //! The lexer of a compiled grammar, as llguidance's `Lexer` steps through it, and the shortest ways to the ends of lexemes.
 
-use super::Letters;
 use super::prices::NONE;
+use crate::types::Token;
 use ahash::AHashMap;
 use llguidance::api::ParserLimits;
 use llguidance::derivre::{NextByte, StateID};
 use llguidance::earley::lexerspec::{LexemeIdx, LexerSpec};
 use llguidance::earley::regexvec::{LexemeSet, MatchingLexemes, RegexVec};
 use std::collections::VecDeque;
+use toktrie::TokTrie;
 
 /// States that are looked at to find the shortest way. A bound of states keeps the answer the same whatever was asked before:
 /// along a way that is found, fewer are.
 const MOST_STATES: usize = 4_000;
+/// Steps to find out whether a set of texts lies in another; as many as llguidance's.
+const SUBSUME: u64 = 1_000;
 
 pub(super) struct Lexing {
     dfa: RegexVec,
@@ -21,6 +24,7 @@ pub(super) struct Lexing {
     /// Where lexemes begin, and what a state is without all others.
     starts: AHashMap<Vec<LexemeIdx>, StateID>,
     singles: AHashMap<(StateID, LexemeIdx), StateID>,
+    held: AHashMap<(StateID, LexemeIdx), bool>,
     /// For a state of one lexeme: bytes to its end, and the first of them.
     ways: AHashMap<StateID, (u32, u8)>,
 }
@@ -29,21 +33,28 @@ pub(super) struct Lexing {
 pub(super) enum Step {
     /// It belongs to the lexeme.
     In(StateID),
-    /// It is the last of one of these lexemes.
-    Last(MatchingLexemes),
-    /// One of these lexemes ended before it.
-    Behind(MatchingLexemes),
+    /// It is the last of a lexeme, which ends in this state.
+    Last(StateID),
+    /// A lexeme ended before it.
+    Behind,
     Refused,
+    /// It ends a lexeme of a kind that is not followed here.
+    Unknown,
 }
 
 impl Lexing {
     /// None where the lexer can't be built.
-    pub(super) fn new(spec: &LexerSpec, letters: &Letters, mut limits: ParserLimits) -> Option<Self> {
-        let dfa = spec.to_regex_vec(&mut limits).ok()?;
+    pub(super) fn new(
+        spec: &LexerSpec,
+        letters: &[Option<Token>; 256],
+        mut limits: ParserLimits,
+    ) -> Option<Self> {
+        let mut dfa = spec.to_regex_vec(&mut limits).ok()?;
+        dfa.set_max_states(limits.max_lexer_states);
         let first = b"\"0}]) \n".iter().copied();
         let mut order: Vec<u8> = Vec::new();
         for byte in first.chain(b'a'..=b'z').chain(0x20..=0x7e).chain(0..=0xff) {
-            if letters.0[byte as usize].is_some() && !order.contains(&byte) {
+            if letters[byte as usize].is_some() && !order.contains(&byte) {
                 order.push(byte);
             }
         }
@@ -53,22 +64,38 @@ impl Lexing {
             order,
             starts: AHashMap::new(),
             singles: AHashMap::new(),
+            held: AHashMap::new(),
             ways: AHashMap::new(),
         })
     }
 
-    /// The state in which one of these lexemes begins, or what their class skips.
-    pub(super) fn start(&mut self, spec: &LexerSpec, lexemes: &[LexemeIdx]) -> StateID {
-        if let Some(state) = self.starts.get(lexemes) {
+    /// Memory, about.
+    pub(super) fn bytes(&self) -> usize {
+        self.dfa.num_bytes()
+    }
+
+    /// Whether its limit of states is met: what it tells from then on is wrong.
+    pub(super) fn has_failed(&self) -> bool {
+        self.dfa.has_error()
+    }
+
+    /// The state in which one of these lexemes begins, or what their class skips. `is_first`: at the beginning of a text, where
+    /// that is skipped only if the grammar says so.
+    pub(super) fn start(&mut self, spec: &LexerSpec, lexemes: &[LexemeIdx], is_first: bool) -> StateID {
+        if let Some(state) = self.starts.get(lexemes).filter(|_| !is_first) {
             return *state;
         }
         let mut set = LexemeSet::new(self.lexemes);
         for lexeme in lexemes {
             set.add(*lexeme);
-            set.add(spec.skip_id(spec.lexeme_spec(*lexeme).class()));
+            if !is_first || spec.allow_initial_skip {
+                set.add(spec.skip_id(spec.lexeme_spec(*lexeme).class()));
+            }
         }
         let state = self.dfa.initial_state(&set);
-        self.starts.insert(lexemes.to_vec(), state);
+        if !is_first {
+            self.starts.insert(lexemes.to_vec(), state);
+        }
         state
     }
 
@@ -80,31 +107,55 @@ impl Lexing {
     }
 
     pub(super) fn step(&mut self, state: StateID, byte: u8) -> Step {
+        // A token by its number is no bytes.
+        if byte == TokTrie::SPECIAL_TOKEN_MARKER {
+            return Step::Refused;
+        }
         let next = self.dfa.transition(state, byte);
         if next.is_dead() {
             let ended = &self.dfa.state_desc(state).greedy_accepting;
-            return if ended.is_some() { Step::Behind(ended.clone()) } else { Step::Refused };
+            return if ended.is_some() { Step::Behind } else { Step::Refused };
         }
         if !next.has_lowest_match() {
             return Step::In(next);
         }
         let found = self.dfa.state_desc(next);
-        if found.has_special_token || found.lazy_hidden_len > 0 {
-            return Step::Refused;
-        }
-        Step::Last(found.lazy_accepting.clone())
+        if found.has_special_token || found.lazy_hidden_len > 0 { Step::Unknown } else { Step::Last(next) }
     }
 
-    /// The first byte of a lexeme behind another's end; the lexemes that it is the whole of.
-    pub(super) fn first(&mut self, start: StateID, byte: u8) -> (StateID, Option<MatchingLexemes>) {
+    /// The first byte of a lexeme behind another's end, and whether it is all of it.
+    pub(super) fn first(&mut self, start: StateID, byte: u8) -> (StateID, bool) {
         let state = self.dfa.transition(start, byte);
-        let whole = !state.is_dead() && self.dfa.next_byte(state) == NextByte::ForcedEOI;
-        (state, whole.then(|| self.dfa.state_desc(state).greedy_accepting.clone()))
+        (state, !state.is_dead() && self.dfa.next_byte(state) == NextByte::ForcedEOI)
     }
 
-    /// What the lexemes that may end here are.
+    /// The lexemes that end in this state.
     pub(super) fn ended(&self, state: StateID) -> &MatchingLexemes {
-        &self.dfa.state_desc(state).greedy_accepting
+        let found = self.dfa.state_desc(state);
+        if state.has_lowest_match() { &found.lazy_accepting } else { &found.greedy_accepting }
+    }
+
+    /// Bytes that may come next in this state, as far as that is known without trying.
+    pub(super) fn next_byte(&mut self, state: StateID) -> NextByte {
+        let next = self.dfa.next_byte(state);
+        // Any byte may follow the end of a lexeme.
+        if self.dfa.state_desc(state).greedy_accepting.is_some() { next.make_fuzzy() } else { next }
+    }
+
+    /// Whether all texts of an extra lexeme may come from here on, each with something behind it.
+    pub(super) fn holds(&mut self, state: StateID, extra: LexemeIdx) -> bool {
+        if let Some(holds) = self.held.get(&(state, extra)) {
+            return *holds;
+        }
+        let holds = self.dfa.subsume_possible(state)
+            && self.dfa.check_subsume(state, extra, SUBSUME).unwrap_or(false);
+        self.held.insert((state, extra), holds);
+        holds
+    }
+
+    /// Bounds what the next transitions may cost.
+    pub(super) fn set_fuel(&mut self, fuel: u64) {
+        self.dfa.set_fuel(fuel);
     }
 
     pub(super) fn is_possible(&self, state: StateID, lexeme: LexemeIdx) -> bool {

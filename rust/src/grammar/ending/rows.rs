@@ -6,14 +6,16 @@
 
 use super::prices::{NONE, Prices};
 use super::table::{Arg, END, Table};
+use ahash::AHashMap;
 use llguidance::derivre::StateID;
 use llguidance::earley::lexerspec::LexemeIdx;
 
 /// An item with a symbol behind its dot.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Item {
     pub(super) dot: u32,
-    pub(super) origin: u32,
+    /// The row that it began in.
+    pub(super) origin: RowId,
     /// The parameter of what its rule is one of.
     pub(super) arg: Arg,
 }
@@ -34,23 +36,30 @@ pub(super) struct Goal {
     pub(super) item: Item,
 }
 
-/// Where the parts of a row begin.
-#[derive(Debug, Clone, Copy)]
-struct Head {
-    items: usize,
-    finishes: usize,
-    goals: usize,
+/// A row, by its number.
+pub(super) type RowId = u32;
+
+#[derive(Debug)]
+struct Row {
+    items: Box<[Item]>,
+    finishes: Box<[Finish]>,
+    goals: Box<[Goal]>,
     start: StateID,
     accepts: bool,
+    /// Items that it took, those that end a rule included.
+    made: usize,
 }
 
-/// All rows so far; a later one never changes an earlier one.
-#[derive(Debug, Clone, Default)]
+/// The rows of all texts so far, each once: two that begin with the same items, of which each began in the same row, go on in
+/// the same way.
+#[derive(Debug, Default)]
 pub(super) struct Rows {
-    items: Vec<Item>,
-    finishes: Vec<Finish>,
-    goals: Vec<Goal>,
-    heads: Vec<Head>,
+    rows: Vec<Row>,
+    /// By the items that a row begins with. Their order counts: where two ways cost the same, the first is taken, and which
+    /// that is must depend on the text alone.
+    known: AHashMap<Box<[Item]>, RowId>,
+    bytes: usize,
+    items: usize,
 }
 
 /// Room for what is known of the row that is being made.
@@ -68,6 +77,9 @@ pub(super) struct Scratch {
     /// The row in which a terminal was found last, and its place among the goals.
     goal: Vec<(u64, usize)>,
     agenda: Vec<Item>,
+    items: Vec<Item>,
+    finishes: Vec<Finish>,
+    goals: Vec<Goal>,
     lexemes: Vec<LexemeIdx>,
 }
 
@@ -82,100 +94,110 @@ impl Scratch {
             ..Self::default()
         }
     }
+
+    /// Adds an item to the agenda, once.
+    fn reach(&mut self, item: Item) {
+        let seen = std::mem::replace(&mut self.reached[item.dot as usize], self.row) == self.row;
+        if !(seen && self.agenda.contains(&item)) {
+            self.agenda.push(item);
+        }
+    }
 }
 
 impl Rows {
-    pub(super) fn len(&self) -> usize {
-        self.heads.len()
+    /// Items that all rows took to make.
+    pub(super) fn items(&self) -> usize {
+        self.items
     }
 
-    pub(super) fn truncate(&mut self, len: usize) {
-        if let Some(head) = self.heads.get(len) {
-            self.items.truncate(head.items);
-            self.finishes.truncate(head.finishes);
-            self.goals.truncate(head.goals);
-            self.heads.truncate(len);
-        }
+    /// Whether a row took more items than that to make.
+    pub(super) fn is_long(&self, row: RowId, most: usize) -> bool {
+        self.rows[row as usize].made > most
     }
 
-    /// The state of the lexer at the beginning of the last row.
-    pub(super) fn start(&self) -> StateID {
-        self.heads.last().map_or(StateID::DEAD, |head| head.start)
+    /// Memory, about.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
     }
 
-    /// Whether the text may end at the beginning of the last row.
-    pub(super) fn accepts(&self) -> bool {
-        self.heads.last().is_some_and(|head| head.accepts)
+    /// The state of the lexer at the beginning of a row.
+    pub(super) fn start(&self, row: RowId) -> StateID {
+        self.rows[row as usize].start
     }
 
-    /// What may come in the last row.
-    pub(super) fn goals(&self) -> &[Goal] {
-        self.heads.last().map_or(&[], |head| &self.goals[head.goals..])
+    /// Whether the text may end at the beginning of a row.
+    pub(super) fn accepts(&self, row: RowId) -> bool {
+        self.rows[row as usize].accepts
     }
 
-    fn items(&self, row: u32) -> &[Item] {
-        let begin = self.heads[row as usize].items;
-        let end = self.heads.get(row as usize + 1).map_or(self.items.len(), |head| head.items);
-        &self.items[begin..end]
+    /// What may come in a row.
+    pub(super) fn goals(&self, row: RowId) -> &[Goal] {
+        &self.rows[row as usize].goals
     }
 
     /// What finishing a symbol that began in this row takes. None behind the start symbol of the whole text.
-    pub(super) fn finish(&self, row: u32, symbol: u32) -> Option<&Finish> {
-        let begin = self.heads[row as usize].finishes;
-        let end = self.heads.get(row as usize + 1).map_or(self.finishes.len(), |head| head.finishes);
-        let own = &self.finishes[begin..end];
+    pub(super) fn finish(&self, row: RowId, symbol: u32) -> Option<&Finish> {
+        let own = &self.rows[row as usize].finishes;
         own.binary_search_by_key(&symbol, |finish| finish.symbol).ok().map(|i| &own[i])
     }
 
-    /// Adds the first row, or that behind these lexemes; false where nothing goes on so. `start` gives the lexer's state
-    /// for what may come.
-    pub(super) fn push(
+    /// The row that a text begins with, or that behind these lexemes of another; None where nothing goes on so. `start` gives
+    /// the lexer's state for what may come.
+    pub(super) fn after(
         &mut self,
         (table, prices): (&Table, &mut Prices),
         scratch: &mut Scratch,
-        scanned: Option<&[LexemeIdx]>,
+        scanned: Option<(RowId, &[LexemeIdx])>,
         start: impl FnOnce(&[LexemeIdx]) -> StateID,
-    ) -> bool {
-        let row = self.heads.len() as u32;
-        let mut agenda = std::mem::take(&mut scratch.agenda);
-        agenda.clear();
+    ) -> Option<RowId> {
+        scratch.agenda.clear();
         match scanned {
-            None => agenda.extend(table.rules(0, 0).map(|dot| Item { dot, origin: 0, arg: 0 })),
-            Some(lexemes) => {
+            None => scratch.agenda.extend(table.rules(0, 0).map(|dot| Item { dot, origin: 0, arg: 0 })),
+            Some((row, lexemes)) => {
                 let named = |item: &&Item| {
                     let symbol = &table.symbols[table.dots[item.dot as usize].symbol as usize];
                     symbol.lexeme.is_some_and(|lexeme| lexemes.contains(&lexeme))
                 };
-                let found = self.items(row - 1).iter().filter(named);
-                agenda.extend(found.map(|item| Item { dot: item.dot + 1, ..*item }));
+                let found = self.rows[row as usize].items.iter().filter(named);
+                scratch.agenda.extend(found.map(|item| Item { dot: item.dot + 1, ..*item }));
             }
         }
-        if agenda.is_empty() {
-            scratch.agenda = agenda;
-            return false;
+        if scratch.agenda.is_empty() {
+            return None;
         }
-        let (items, finishes, goals) = (self.items.len(), self.finishes.len(), self.goals.len());
-        let mut head = Head { items, finishes, goals, start: StateID::DEAD, accepts: false };
-        head.accepts = scanned.is_none() && table.is_nullable(0, 0);
-        self.heads.push(head);
+        if let Some(known) = self.known.get(scratch.agenda.as_slice()) {
+            return Some(*known);
+        }
+        let row = self.rows.len() as RowId;
+        let begin: Box<[Item]> = scratch.agenda.as_slice().into();
         scratch.row += 1;
-        scratch.completed.clear();
-        let accepts = self.close(table, scratch, &mut agenda, row);
-        scratch.agenda = agenda;
+        let mut accepts = self.close(table, scratch, row);
+        accepts |= scanned.is_none() && table.is_nullable(0, 0);
         self.price((table, prices), scratch, row);
         scratch.lexemes.clear();
-        scratch.lexemes.extend(self.goals[goals..].iter().map(|goal| goal.lexeme));
-        let last = self.heads.last_mut().expect("It was just added. This is a bug.");
-        last.accepts |= accepts;
-        last.start = start(&scratch.lexemes);
-        true
+        scratch.lexemes.extend(scratch.goals.iter().map(|goal| goal.lexeme));
+        let (items, goals) = (scratch.items.as_slice().into(), scratch.goals.as_slice().into());
+        let finishes: Box<[Finish]> = scratch.finishes.as_slice().into();
+        let (start, made) = (start(&scratch.lexemes), scratch.agenda.len());
+        let new = Row { items, finishes, goals, start, accepts, made };
+        self.items += made;
+        self.bytes += size_of::<Row>()
+            + size_of_val(&*begin)
+            + size_of_val(&*new.items)
+            + size_of_val(&*new.finishes)
+            + size_of_val(&*new.goals);
+        self.rows.push(new);
+        self.known.insert(begin, row);
+        Some(row)
     }
 
     /// Predicts and completes, all that follows from the items of the agenda; whether a text is complete.
-    fn close(&mut self, table: &Table, scratch: &mut Scratch, agenda: &mut Vec<Item>, row: u32) -> bool {
+    fn close(&self, table: &Table, scratch: &mut Scratch, row: RowId) -> bool {
+        scratch.items.clear();
+        scratch.completed.clear();
         let mut accepts = false;
         let mut at = 0;
-        while let Some(item) = agenda.get(at).copied() {
+        while let Some(item) = scratch.agenda.get(at).copied() {
             at += 1;
             let dot = &table.dots[item.dot as usize];
             if dot.symbol == END {
@@ -185,48 +207,38 @@ impl Rows {
                 }
                 scratch.completed.push((dot.lhs, item.origin));
                 accepts |= dot.lhs == 0 && item.origin == 0;
-                for i in 0..self.items(item.origin).len() {
-                    let before = self.items(item.origin)[i];
+                for before in &self.rows[item.origin as usize].items {
                     if table.dots[before.dot as usize].symbol == dot.lhs {
-                        let next = Item { dot: before.dot + 1, ..before };
-                        Self::reach(scratch, agenda, next);
+                        scratch.reach(Item { dot: before.dot + 1, ..*before });
                     }
                 }
                 continue;
             }
-            self.items.push(item);
+            scratch.items.push(item);
             let arg = table.arg(item.dot, item.arg);
             let known = scratch.predicted[dot.symbol as usize];
             if known != (scratch.row, arg) {
                 scratch.predicted[dot.symbol as usize] = (scratch.row, arg);
                 for rule in table.rules(dot.symbol, arg) {
-                    Self::reach(scratch, agenda, Item { dot: rule, origin: row, arg });
+                    scratch.reach(Item { dot: rule, origin: row, arg });
                 }
             }
             if table.is_nullable(dot.symbol, arg) {
-                Self::reach(scratch, agenda, Item { dot: item.dot + 1, ..item });
+                scratch.reach(Item { dot: item.dot + 1, ..item });
             }
         }
         accepts
     }
 
-    /// Adds an item to the agenda, once.
-    fn reach(scratch: &mut Scratch, agenda: &mut Vec<Item>, item: Item) {
-        let seen = std::mem::replace(&mut scratch.reached[item.dot as usize], scratch.row) == scratch.row;
-        if !(seen && agenda.contains(&item)) {
-            agenda.push(item);
-        }
-    }
-
     /// Finds what finishing the symbols of this row takes: a least fixed point, as rules may begin with each other.
-    fn price(&mut self, (table, prices): (&Table, &mut Prices), scratch: &mut Scratch, row: u32) {
-        let begin = self.heads[row as usize].items;
+    fn price(&self, (table, prices): (&Table, &mut Prices), scratch: &mut Scratch, row: RowId) {
+        let items = std::mem::take(&mut scratch.items);
         let mut symbols = std::mem::take(&mut scratch.predictions);
         symbols.clear();
         let mut changed = true;
         while changed {
             changed = false;
-            for item in &self.items[begin..] {
+            for item in &items {
                 let symbol = table.dots[item.dot as usize].symbol;
                 if table.symbols[symbol as usize].lexeme.is_some() {
                     continue;
@@ -242,29 +254,35 @@ impl Rows {
                 }
             }
         }
-        let from = self.heads[row as usize].goals;
-        for i in begin..self.items.len() {
-            let item = self.items[i];
+        scratch.goals.clear();
+        for item in &items {
             let symbol = table.dots[item.dot as usize].symbol;
             let Some(lexeme) = table.symbols[symbol as usize].lexeme else { continue };
-            let cost = self.behind((table, prices), scratch, item, row);
+            let cost = self.behind((table, prices), scratch, *item, row);
             let (known, place) = scratch.goal[symbol as usize];
             if known != scratch.row {
-                scratch.goal[symbol as usize] = (scratch.row, self.goals.len() - from);
-                self.goals.push(Goal { lexeme, cost, item });
-            } else if self.goals[from + place].cost > cost {
-                let goal = &mut self.goals[from + place];
-                (goal.cost, goal.item) = (cost, item);
+                scratch.goal[symbol as usize] = (scratch.row, scratch.goals.len());
+                scratch.goals.push(Goal { lexeme, cost, item: *item });
+            } else if scratch.goals[place].cost > cost {
+                let goal = &mut scratch.goals[place];
+                (goal.cost, goal.item) = (cost, *item);
             }
         }
         symbols.sort_unstable();
+        scratch.finishes.clear();
         let found = symbols.iter().filter_map(|symbol| scratch.finish[*symbol as usize].take());
-        self.finishes.extend(found);
-        scratch.predictions = symbols;
+        scratch.finishes.extend(found);
+        (scratch.predictions, scratch.items) = (symbols, items);
     }
 
     /// The fewest bytes behind the symbol at the item's dot.
-    fn behind(&self, (table, prices): (&Table, &mut Prices), scratch: &Scratch, item: Item, row: u32) -> u32 {
+    fn behind(
+        &self,
+        (table, prices): (&Table, &mut Prices),
+        scratch: &Scratch,
+        item: Item,
+        row: RowId,
+    ) -> u32 {
         let lhs = table.dots[item.dot as usize].lhs;
         let above = if (lhs, item.origin) == (0, 0) {
             // The start symbol may also stand inside a text.

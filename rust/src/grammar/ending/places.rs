@@ -1,0 +1,236 @@
+//! Where texts of a grammar have come to: a row and a state of the lexer. Texts that have come to the same place go on in the same
+//! way, so what is found out about it is kept for all of them.
+
+use super::Endings;
+use super::inside::Inside;
+use super::lexing::{Lexing, Step};
+use super::prices::{NONE, Prices};
+use super::rows::{Item, RowId, Rows, Scratch};
+use super::table::Table;
+use crate::grammar::mask::Mask;
+use crate::types::Token;
+use ahash::AHashMap;
+use llguidance::derivre::StateID;
+use llguidance::earley::lexerspec::LexemeIdx;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Memory of rows and of the lexer's states from which on texts that begin get others.
+const MOST_BYTES: usize = 8 << 20;
+
+/// The places that texts have come to.
+pub(super) struct Places {
+    /// No other has it.
+    number: u64,
+    known: Mutex<Known>,
+}
+
+/// What is known of them.
+pub(super) struct Known {
+    pub(super) lexing: Lexing,
+    pub(super) prices: Prices,
+    scratch: Scratch,
+    pub(super) rows: Rows,
+    /// By a row and the state in which lexemes end, the row behind them.
+    next: AHashMap<(RowId, StateID), Option<RowId>>,
+    /// A lexeme was met of a kind that is not followed here.
+    pub(super) is_unknown: bool,
+    /// By states of the lexer.
+    pub(super) insides: AHashMap<StateID, Arc<Inside>>,
+    pub(super) inside_bytes: usize,
+}
+
+/// A row, and where a text is in a lexeme of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct Spot {
+    pub(super) row: RowId,
+    /// Of the lexer.
+    pub(super) state: StateID,
+    /// Whether a lexeme has bytes already.
+    pub(super) is_begun: bool,
+}
+
+/// A place in the text to come back to.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::grammar) struct Mark {
+    pub(super) spot: Spot,
+    pub(super) last: Option<Token>,
+    /// Something was taken that these rules do not know.
+    pub(super) is_lost: bool,
+}
+
+/// All that what may follow depends on. No other grammar has the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(in crate::grammar) struct State {
+    places: u64,
+    spot: Spot,
+    /// The token before; forced bytes are cut into tokens together with it.
+    last: Option<Token>,
+}
+
+impl State {
+    /// The same behind any token.
+    pub(in crate::grammar) fn behind_any(self) -> Self {
+        State { last: None, ..self }
+    }
+}
+
+impl Places {
+    pub(super) fn new(table: &Table, special: &[(LexemeIdx, Mask)], mut lexing: Lexing) -> Self {
+        static NUMBER: AtomicU64 = AtomicU64::new(0);
+        let prices = Prices::new(table, |symbol| {
+            let lexeme = table.symbols[symbol as usize].lexeme.expect("It has one. This is a bug.");
+            if special.iter().any(|(special, _)| *special == lexeme) {
+                return 1;
+            }
+            let state = lexing.start_of(lexeme);
+            lexing.rest(state, lexeme)
+        });
+        let known = Known {
+            lexing,
+            prices,
+            scratch: Scratch::new(table),
+            rows: Rows::default(),
+            next: AHashMap::new(),
+            is_unknown: false,
+            insides: AHashMap::new(),
+            inside_bytes: 0,
+        };
+        Places { number: NUMBER.fetch_add(1, Ordering::Relaxed), known: Mutex::new(known) }
+    }
+
+    pub(super) fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn state(&self, at: Mark) -> State {
+        State { places: self.number, spot: at.spot, last: at.last }
+    }
+}
+
+impl Known {
+    pub(super) fn is_full(&self) -> bool {
+        let next = self.next.len() * size_of::<((RowId, StateID), Option<RowId>)>();
+        self.rows.bytes() + self.lexing.bytes() + next + self.inside_bytes > MOST_BYTES
+    }
+
+    /// Whether the text may end where a lexeme would begin.
+    pub(super) fn is_whole(&self, spot: Spot) -> bool {
+        !spot.is_begun && self.rows.accepts(spot.row)
+    }
+
+    /// Whether the text may end.
+    pub(super) fn may_end(&mut self, of: &Endings, spot: Spot) -> bool {
+        match spot.is_begun {
+            false => self.rows.accepts(spot.row),
+            true => self.behind(of, spot.row, spot.state).is_some_and(|row| self.rows.accepts(row)),
+        }
+    }
+
+    /// Whether nothing may follow the text.
+    pub(super) fn is_ended(&self, spot: Spot) -> bool {
+        self.is_whole(spot) && self.rows.goals(spot.row).is_empty()
+    }
+
+    /// The lexeme whose end is on the shortest way, and its item.
+    pub(super) fn nearest(&mut self, of: &Endings, spot: Spot) -> Option<(u32, LexemeIdx, Item)> {
+        let mut best: Option<(u32, LexemeIdx, Item)> = None;
+        for goal in self.rows.goals(spot.row) {
+            let bound = best.map_or(NONE, |best| best.0);
+            if goal.cost >= bound || !self.lexing.is_possible(spot.state, goal.lexeme) {
+                continue;
+            }
+            let rest = match of.special(goal.lexeme) {
+                Some(_) => u32::from(!spot.is_begun),
+                None => self.lexing.rest(spot.state, goal.lexeme),
+            };
+            if rest + goal.cost < bound {
+                best = Some((rest + goal.cost, goal.lexeme, goal.item));
+            }
+        }
+        best
+    }
+}
+
+impl Known {
+    /// Behind one more byte; None where that may not come.
+    pub(super) fn step(&mut self, of: &Endings, spot: Spot, byte: u8) -> Option<Spot> {
+        let row = match self.lexing.step(spot.state, byte) {
+            Step::In(state) => return Some(Spot { state, is_begun: true, ..spot }),
+            Step::Refused => return None,
+            Step::Unknown => {
+                self.is_unknown = true;
+                return None;
+            }
+            Step::Last(state) => self.behind(of, spot.row, state)?,
+            Step::Behind => {
+                let row = self.behind(of, spot.row, spot.state)?;
+                match self.lexing.first(self.rows.start(row), byte) {
+                    (state, _) if state.is_dead() => return None,
+                    (state, false) => return Some(Spot { row, state, is_begun: true }),
+                    (state, true) => self.behind(of, row, state)?,
+                }
+            }
+        };
+        Some(self.begin(row))
+    }
+
+    /// The beginning of a row.
+    pub(super) fn begin(&self, row: RowId) -> Spot {
+        Spot { row, state: self.rows.start(row), is_begun: false }
+    }
+
+    /// Behind a token; None where that may not come.
+    pub(super) fn take(&mut self, of: &Endings, mut spot: Spot, token: Token) -> Option<Spot> {
+        if !of.special.is_empty()
+            && let Some(taken) = self.take_special(of, spot, token)
+        {
+            return Some(taken);
+        }
+        if of.common.vocab.is_special(token) {
+            return None;
+        }
+        for byte in of.common.vocab.bytes(token) {
+            spot = self.step(of, spot, *byte)?;
+        }
+        Some(spot)
+    }
+
+    /// Behind a token that a rule asks for by its number.
+    fn take_special(&mut self, of: &Endings, spot: Spot, token: Token) -> Option<Spot> {
+        let row = self.lexeme_ended(of, spot)?;
+        let mut next = self.rows.goals(row).iter().map(|goal| goal.lexeme);
+        let lexeme = next.find(|lexeme| of.spec.lexeme_spec(*lexeme).contains_token(token))?;
+        let row = self.row(of, Some((row, &[lexeme])))?;
+        Some(self.begin(row))
+    }
+
+    /// The row behind what is begun.
+    pub(super) fn lexeme_ended(&mut self, of: &Endings, spot: Spot) -> Option<RowId> {
+        if spot.is_begun { self.behind(of, spot.row, spot.state) } else { Some(spot.row) }
+    }
+
+    /// The row behind the lexemes that end in a state; None where they may not.
+    pub(super) fn behind(&mut self, of: &Endings, row: RowId, state: StateID) -> Option<RowId> {
+        if let Some(known) = self.next.get(&(row, state)) {
+            return *known;
+        }
+        let ended = self.lexing.ended(state).clone();
+        let next = match ended.as_slice() {
+            [] => None,
+            list if list.iter().any(|lexeme| of.spec.skip_by_class.contains(lexeme)) => Some(row),
+            list => self.row(of, Some((row, list))),
+        };
+        self.next.insert((row, state), next);
+        next
+    }
+
+    /// The row that a text begins with, or that behind these lexemes of another.
+    pub(super) fn row(&mut self, of: &Endings, scanned: Option<(RowId, &[LexemeIdx])>) -> Option<RowId> {
+        let Known { lexing, prices, scratch, rows, .. } = self;
+        let start = |next: &[LexemeIdx]| lexing.start(&of.spec, next, scanned.is_none());
+        let found = rows.after((&of.table, prices), scratch, scanned, start);
+        self.is_unknown |= found.is_some_and(|row| self.rows.is_long(row, of.limits.max_items_in_row));
+        found
+    }
+}

@@ -1,0 +1,118 @@
+//! Masks from states of our own are those that llguidance computes.
+
+use super::common::{Bench, Dice, data};
+use super::differential::vocabulary;
+use llgtrt::config::GrammarConfig;
+use llgtrt::grammar::{Grammar, GrammarSpec, Mask};
+use llgtrt::types::Token;
+use llgtrt::vocab::Vocab;
+use serde_json::Value;
+use std::sync::Arc;
+
+const LENGTH: usize = 60;
+/// Lark of every kind.
+const LARK: &[&str] = &[
+    r#"start: "x" <[64]> "y"? | "x" <[65-70]>+"#,
+    r#"start: (<|im_start|> "a" | /[a-c]+/) "!""#,
+    r#"start: ("get" | /[a-z]+/) " "? /[0-9]+/"#,
+    "start: e\ne: e \"+\" t | t\nt: \"(\" e \")\" | N\nN: /[0-9]+/\n%ignore / +/",
+    "start: (A | B)* C\nA: \"ab\"\nB: /a[^b]/\nC: \"c\" | \"cc\"",
+    "start: a{2,5} b?\na: /x|yy/ \",\"\nb[lazy]: /[a-z]*z/",
+    "start: w+\nw[capture]: /[a-z]{1,3} /",
+    "start: (\"a\"? \"b\"? \"c\")* \"d\"?",
+    "start: x\nx: \"[\" (x (\",\" x)*)? \"]\" | /[ab]*c/",
+    "start: /(?s:.*)/ \"!\"",
+    "start: /[ab]*c/?",
+    "start: \"{\" %json {\"type\": \"object\"} \"}\"",
+];
+/// Those that are not followed, or only up to where they end.
+const OTHERS: &[&str] = &[
+    "start: \"a\" t \"b\"\nt[stop=\"!\"]: /.*/",
+    "start: t \"b\"\nt[max_tokens=3]: /[a-z]*/",
+    "start: t \"b\"\nt[suffix=\"!\"]: /.*/",
+];
+
+/// A random walk; how many of its masks came from our states, and all.
+fn walk(bench: &Bench, grammar: &mut Grammar, dice: &mut Dice, what: &str) -> (usize, usize) {
+    let (mut own, mut all) = (0, 0);
+    let mut text = Vec::new();
+    for _ in 0..LENGTH {
+        let mask = grammar.mask();
+        let (expected, is_own) = match grammar.mask_by_llguidance() {
+            Ok(expected) => expected.expect("a grammar holds"),
+            // Limits of llguidance.
+            Err(_) => return (own, all),
+        };
+        let mask = match mask {
+            Ok(mask) => mask.mask().unwrap().clone(),
+            Err(_) => Mask::none(bench.vocab.len()),
+        };
+        let differ =
+            |a: &Mask, b: &Mask| a.iter().filter(|token| !b.allows(*token)).take(5).collect::<Vec<Token>>();
+        let text_so_far = String::from_utf8_lossy(&text);
+        let (more, less) = (differ(&mask, &expected), differ(&expected, &mask));
+        assert!(mask == expected, "{what}: behind {text_so_far:?} more {more:?}, less {less:?}");
+        (own, all) = (own + usize::from(is_own), all + 1);
+        let next: Vec<Token> = mask.iter().filter(|t| !bench.vocab.eog().contains(t)).collect();
+        let Some(next) = next.get(dice.roll(next.len().max(1))) else { break };
+        text.extend_from_slice(bench.vocab.bytes(*next));
+        grammar.commit(*next).unwrap();
+        if grammar.is_ended() {
+            break;
+        }
+    }
+    (own, all)
+}
+
+fn benches() -> [Bench; 2] {
+    let config = GrammarConfig { compile_seconds: 600.0, ..GrammarConfig::default() };
+    let of = |vocab: Arc<Vocab>| Bench::of(vocab, &config, 1);
+    [of(Vocab::toy().unwrap()), of(vocabulary())]
+}
+
+/// Every tenth schema of MaskBench's sample; all where `LLGTRT_ALL` is set.
+#[test]
+fn masks_of_schemas_are_those_of_llguidance() {
+    let Some(lines) = data("maskbench-dev.jsonl.gz") else { return };
+    let every = if std::env::var_os("LLGTRT_ALL").is_some() { 1 } else { 10 };
+    let (mut own, mut all) = (0, 0);
+    for bench in benches() {
+        let mut dice = Dice(3);
+        for line in lines.lines().step_by(every) {
+            let case: Value = serde_json::from_str(line).unwrap();
+            let schema = &case["schema"];
+            // A filter beside the grammar takes tokens out of its masks.
+            if schema.to_string().contains("uniqueItems") {
+                continue;
+            }
+            let spec = GrammarSpec::JsonSchema(schema.to_string());
+            let Ok(grammar) = bench.compile(&spec) else { continue };
+            for _ in 0..2 {
+                let found = walk(&bench, &mut grammar.restart(), &mut dice, &case["id"].to_string());
+                (own, all) = (own + found.0, all + found.1);
+            }
+        }
+    }
+    println!("{own} of {all} masks");
+    assert!(own * 1000 >= all * 999, "{own} of {all}");
+}
+
+#[test]
+fn masks_of_lark_are_those_of_llguidance() {
+    for bench in benches() {
+        let mut dice = Dice(9);
+        for (list, is_followed) in [(LARK, true), (OTHERS, false)] {
+            for lark in list {
+                // The second vocabulary has no such token.
+                let Ok(grammar) = bench.compile(&GrammarSpec::LarkGrammar((*lark).into())) else {
+                    assert!(lark.contains("im_start"), "{lark}");
+                    continue;
+                };
+                for _ in 0..20 {
+                    let (own, all) = walk(&bench, &mut grammar.restart(), &mut dice, lark);
+                    assert!(own == all || !is_followed, "{lark}: {own} of {all}");
+                }
+            }
+        }
+    }
+}
