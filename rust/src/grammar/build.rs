@@ -63,7 +63,13 @@ impl Builder {
         let factory = ParserFactory::new(&env, caps.clone(), &slices)
             .map_err(|e| Error::invalid("tokenizer", text::clean(&format!("{e:#}"))))?;
         let max_lexer_states = MAX_STATES.min(ALL_STATES / running.max(1));
-        let own = ParserLimits { max_lexer_states, verbose_errors: false, ..Default::default() };
+        let own = ParserLimits {
+            max_items_in_row: 20_000,
+            step_max_items: 500_000,
+            max_lexer_states,
+            verbose_errors: false,
+            ..Default::default()
+        };
         let user = ParserLimits {
             max_items_in_row: 500,
             step_max_items: 5_000,

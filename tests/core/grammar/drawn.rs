@@ -9,14 +9,16 @@ use llgtrt::grammar::GrammarSpec;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
 
-/// Schemas of a run; `LLGTRT_DRAWN` says how many, and 10,000 take some minutes.
-const SCHEMAS: usize = 1_000;
+/// Schemas of a run, where `LLGTRT_DRAWN` does not say how many.
+const SCHEMAS: usize = 20_000;
 /// Texts of each.
 const TEXTS: usize = 3;
 
 /// What draws schemas.
 struct Drawing {
     dice: Dice,
+    /// No references: the validator follows those in a circle without end.
+    is_plain: bool,
 }
 
 impl Drawing {
@@ -119,7 +121,9 @@ impl Drawing {
             "maximum" | "exclusiveMaximum" => json!(self.pick(&[-1.0, 3.0, 9.5, 100.0])),
             "multipleOf" => json!(self.pick(&[1.0, 2.0, 3.0, 0.5, 0.25])),
             "pattern" => json!(self.pick(&["^a", "b$", "^[ab]*$", "a|b", "^\\d{2}$", "^(?!a)", "é"])),
-            "format" => json!(self.pick(&["date", "uuid", "ipv4"])),
+            "format" => {
+                json!(self.pick(&["date", "uuid", "ipv4", "ipv6", "email", "hostname", "json-pointer"]))
+            }
             "uniqueItems" => json!(true),
             "required" => json!(self.names()),
             "dependentRequired" => json!({ self.name(): self.names() }),
@@ -151,8 +155,12 @@ impl Drawing {
             "dependentSchemas",
             "unevaluatedItems",
             "unevaluatedProperties",
+            "$ref",
+            "$dynamicRef",
         ]);
         let value = match keyword {
+            "$ref" | "$dynamicRef" if self.is_plain => return ("minLength", self.count()),
+            "$ref" | "$dynamicRef" => json!(self.pick(&["#/$defs/a", "#/$defs/b"])),
             "properties" | "dependentSchemas" => self.by_name(depth),
             "patternProperties" => json!({ self.pick(&["^a", "b", "[a-z]"]): self.schema(depth) }),
             "prefixItems" | "allOf" | "anyOf" | "oneOf" => self.schemas(depth, 2),
@@ -160,6 +168,42 @@ impl Drawing {
         };
         (keyword, value)
     }
+}
+
+/// The schema with what its references name.
+fn with_definitions(mut schema: Value, drawing: &mut Drawing) -> Value {
+    if let Some(map) = schema.as_object_mut() {
+        drawing.is_plain = true;
+        // The validator takes only objects behind references beside unevaluatedProperties.
+        let mut definition =
+            |depth| Some(drawing.schema(depth)).filter(Value::is_object).unwrap_or(json!({}));
+        map.insert("$defs".into(), json!({"a": definition(2), "b": definition(1)}));
+        drawing.is_plain = false;
+    }
+    schema
+}
+
+/// The same schema with its keywords, and those of the schemas in it, in another order.
+fn shuffled(schema: &Value, dice: &mut Dice) -> Value {
+    let Some(map) = schema.as_object() else { return schema.clone() };
+    let mut entries: Vec<(String, Value)> = Vec::new();
+    for (keyword, value) in map {
+        let by_name =
+            matches!(keyword.as_str(), "properties" | "patternProperties" | "dependentSchemas" | "$defs");
+        let is_data = matches!(keyword.as_str(), "const" | "enum" | "required" | "dependentRequired");
+        let value = match value {
+            Value::Object(inner) if by_name => inner
+                .iter()
+                .map(|(name, value)| (name.clone(), shuffled(value, dice)))
+                .collect::<Map<_, _>>()
+                .into(),
+            Value::Array(inner) if !is_data => inner.iter().map(|value| shuffled(value, dice)).collect(),
+            value if is_data => value.clone(),
+            value => shuffled(value, dice),
+        };
+        entries.insert(dice.roll(entries.len() + 1), (keyword.clone(), value));
+    }
+    entries.into_iter().collect::<Map<_, _>>().into()
 }
 
 /// The schema without one of its keywords, if it has any.
@@ -205,16 +249,33 @@ fn is_exact(value: &Value) -> bool {
     }
 }
 
+/// The order of keywords says nothing: what differs between two schemas that have the same.
+fn reordered(bench: &Bench, schemas: [&Value; 2], texts: bool, dice: &mut Dice) -> Option<String> {
+    let [schema, other] = schemas;
+    match schemas.map(|schema| bench.compile(&GrammarSpec::JsonSchema(schema.to_string()))) {
+        [Ok(_), Ok(_)] if !texts => None,
+        [Ok(mut one), Ok(mut another)] => {
+            let text = walk(bench, &mut one, dice).ok()??;
+            let is_taken = bench.accepts(&mut another, &text).unwrap_or(true);
+            (!is_taken).then(|| format!("{schema} has {text}, {other} has not"))
+        }
+        [Err(_), Err(_)] => None,
+        [Ok(_), Err(e)] => Some(format!("{other} is refused ({e}), {schema} is not")),
+        [Err(e), Ok(_)] => Some(format!("{schema} is refused ({e}), {other} is not")),
+    }
+}
+
 #[test]
 fn whatever_is_drawn_is_refused_or_enforced() {
     let count = std::env::var("LLGTRT_DRAWN").map_or(SCHEMAS, |count| count.parse().unwrap());
     let with = |key_order| Bench::with(&GrammarConfig { key_order, ..by_the_letter() });
     let benches = [with(KeyOrder::Schema), with(KeyOrder::Any), with(KeyOrder::Required)];
-    let mut drawing = Drawing { dice: Dice(11) };
+    let mut drawing = Drawing { dice: Dice(11), is_plain: false };
     let (mut compiled, mut refused, mut valid, mut caught) = (0, 0, 0, 0);
     let mut wrong = Vec::new();
-    for bench in benches.iter().cycle().take(count) {
+    for (number, bench) in benches.iter().cycle().take(count).enumerate() {
         let schema = drawing.schema(3);
+        let schema = with_definitions(schema, &mut drawing);
         let judge = (&schema, &validator(&schema));
         match bench.compile(&GrammarSpec::JsonSchema(schema.to_string())) {
             Err(Error::Grammar { why, .. }) if !why.contains("failed inside") => refused += 1,
@@ -235,6 +296,10 @@ fn whatever_is_drawn_is_refused_or_enforced() {
                 }
             }
         }
+        let other = shuffled(&schema, &mut drawing.dice);
+        // Elsewhere keys come in the order in which keywords name them.
+        let in_any_order = number % benches.len() == 1;
+        wrong.extend(reordered(bench, [&schema, &other], in_any_order, &mut drawing.dice));
         // A rule that is forgotten is found out.
         let Some(weak) = weakened(&schema, &mut drawing.dice) else { continue };
         let Ok(mut grammar) = bench.compile(&GrammarSpec::JsonSchema(weak.to_string())) else { continue };

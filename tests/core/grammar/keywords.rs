@@ -1,7 +1,7 @@
 //! Each keyword of JSON Schema, alone and with others: which texts a grammar takes.
 
 use super::common::{Bench, Row};
-use serde_json::json;
+use serde_json::{Map, Value, json};
 
 fn check(rows: &[Row]) {
     Bench::new().check(rows);
@@ -239,4 +239,21 @@ fn what_is_left_out_is_never_let_through() {
         (json!({"oneOf": [email, {"enum": ["\"a\"@b.com", "x"]}]}), &[r#""x""#], &[r#""\"a\"@b.com""#]),
         (json!({"allOf": [email, {"enum": ["\"a\"@b.com", "a@b.c"]}]}), &[r#""a@b.c""#], &[]),
     ]);
+}
+
+/// Keys are counted where none can come that has no name, whatever stands first; and long arrays go on.
+#[test]
+fn counted_keys_and_long_arrays() {
+    let keys: Map<String, Value> = (0..8).map(|i| (format!("k{i}"), json!({"type": "null"}))).collect();
+    let closed = json!({"properties": keys, "minProperties": 6, "additionalProperties": false});
+    let in_turn = json!({"additionalProperties": false, "minProperties": 6, "properties": keys});
+    let bench = Bench::new();
+    for schema in [closed, in_turn] {
+        let object = |n: usize| keys.keys().take(n).map(|k| (k.clone(), Value::Null)).collect::<Map<_, _>>();
+        assert!(bench.satisfies(&schema, &Value::from(object(6)).to_string()), "{schema}");
+        assert!(!bench.satisfies(&schema, &Value::from(object(5)).to_string()), "{schema}");
+    }
+    let long = Value::from([vec![0; 5_000], vec![1]].concat()).to_string();
+    let found = json!({"type": "array", "contains": {"const": 1}});
+    assert!(bench.satisfies(&found, &long) && !bench.satisfies(&found, &long.replace('1', "0")));
 }

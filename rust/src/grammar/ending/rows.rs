@@ -6,9 +6,12 @@
 
 use super::prices::{NONE, Prices};
 use super::table::{Arg, END, Table};
-use ahash::AHashMap;
+use ahash::{AHashMap, AHashSet};
 use llguidance::derivre::StateID;
 use llguidance::earley::lexerspec::LexemeIdx;
+
+/// Items at the end of a rule that are as much work as one with a symbol behind its dot.
+const PASSED: usize = 10;
 
 /// An item with a symbol behind its dot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -67,10 +70,10 @@ pub(super) struct Rows {
 pub(super) struct Scratch {
     /// The row in which a symbol was predicted last, with its parameter.
     predicted: Vec<(u64, Arg)>,
-    /// The row in which a dot was reached last.
-    reached: Vec<u64>,
     row: u64,
-    completed: Vec<(u32, u32)>,
+    /// What the agenda has, and the symbols that were completed, with where they began.
+    reached: AHashSet<Item>,
+    completed: AHashSet<(u32, RowId)>,
     /// For the symbols that this row predicts.
     finish: Vec<Option<Finish>>,
     predictions: Vec<u32>,
@@ -85,10 +88,9 @@ pub(super) struct Scratch {
 
 impl Scratch {
     pub(super) fn new(table: &Table) -> Self {
-        let (symbols, dots) = (table.symbols.len(), table.dots.len());
+        let symbols = table.symbols.len();
         Scratch {
             predicted: vec![(0, 0); symbols],
-            reached: vec![0; dots],
             finish: vec![None; symbols],
             goal: vec![(0, 0); symbols],
             ..Self::default()
@@ -97,8 +99,7 @@ impl Scratch {
 
     /// Adds an item to the agenda, once.
     fn reach(&mut self, item: Item) {
-        let seen = std::mem::replace(&mut self.reached[item.dot as usize], self.row) == self.row;
-        if !(seen && self.agenda.contains(&item)) {
+        if self.reached.insert(item) {
             self.agenda.push(item);
         }
     }
@@ -110,9 +111,11 @@ impl Rows {
         self.items
     }
 
-    /// Whether a row took more items than that to make.
+    /// Whether a row has more items than that, or took many times as many to make: those at the end of a rule in a rule in a
+    /// rule are passed by.
     pub(super) fn is_long(&self, row: RowId, most: usize) -> bool {
-        self.rows[row as usize].made > most
+        let row = &self.rows[row as usize];
+        row.items.len() > most || row.made > PASSED * most
     }
 
     /// Memory, about.
@@ -180,7 +183,7 @@ impl Rows {
         let finishes: Box<[Finish]> = scratch.finishes.as_slice().into();
         let (start, made) = (start(&scratch.lexemes), scratch.agenda.len());
         let new = Row { items, finishes, goals, start, accepts, made };
-        self.items += made;
+        self.items += new.items.len() + made / PASSED;
         self.bytes += size_of::<Row>()
             + size_of_val(&*begin)
             + size_of_val(&*new.items)
@@ -195,6 +198,8 @@ impl Rows {
     fn close(&self, table: &Table, scratch: &mut Scratch, row: RowId) -> bool {
         scratch.items.clear();
         scratch.completed.clear();
+        scratch.reached.clear();
+        scratch.reached.extend(&scratch.agenda);
         let mut accepts = false;
         let mut at = 0;
         while let Some(item) = scratch.agenda.get(at).copied() {
@@ -202,10 +207,9 @@ impl Rows {
             let dot = &table.dots[item.dot as usize];
             if dot.symbol == END {
                 // Symbols that are empty are stepped over where they are predicted.
-                if item.origin == row || scratch.completed.contains(&(dot.lhs, item.origin)) {
+                if item.origin == row || !scratch.completed.insert((dot.lhs, item.origin)) {
                     continue;
                 }
-                scratch.completed.push((dot.lhs, item.origin));
                 accepts |= dot.lhs == 0 && item.origin == 0;
                 for before in &self.rows[item.origin as usize].items {
                     if table.dots[before.dot as usize].symbol == dot.lhs {

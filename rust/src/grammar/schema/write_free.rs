@@ -100,7 +100,9 @@ impl Writer<'_, '_> {
 
     /// What may be chosen for a key that is not known.
     pub(super) fn free_steps(&mut self, others: F, f: F) -> Result<Vec<Free>> {
-        let atoms = self.reader.sets.keys.atoms(f);
+        let mut atoms = self.reader.sets.keys.atoms(f);
+        // What names may come is found first: where there are none, they need not be counted.
+        atoms.sort_by_key(|atom| !matches!(atom, Key::Every(..)));
         self.reader.arena.budget.spend(1 + atoms.len())?;
         let mut steps = if others == FALSE { Vec::new() } else { vec![(others, TRUE, f)] };
         for atom in atoms {

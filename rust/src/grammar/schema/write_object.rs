@@ -11,8 +11,8 @@ use crate::error::Result;
 use ahash::{AHashMap, AHashSet};
 use std::rc::Rc;
 
-/// Each optional key takes four items of a parser row, which holds 2,000: with more, generation dies at the first key.
-const MAX_OPTIONAL: usize = 450;
+/// Each optional key takes four items of a parser row, which holds 20,000: with more, generation dies at the first key.
+const MAX_OPTIONAL: usize = 4_500;
 /// Most copies of an object for alternatives that restrict several keys: beyond, they share one walk.
 const MAX_COPIES: usize = 20;
 
