@@ -65,7 +65,6 @@ impl Builder {
         let max_lexer_states = MAX_STATES.min(ALL_STATES / running.max(1));
         let own = ParserLimits {
             max_items_in_row: 20_000,
-            step_max_items: 500_000,
             max_lexer_states,
             verbose_errors: false,
             ..Default::default()
@@ -287,6 +286,7 @@ impl Builder {
         guide: Option<String>,
         limits: &ParserLimits,
     ) -> Result<Pristine, String> {
+        let skips_once = skips_once(&init);
         let parser = self
             .factory
             .create_parser_from_init_ext(init, Logger::new(0, 0), self.caps.clone(), limits.clone())
@@ -296,7 +296,10 @@ impl Builder {
         // A rollback counts the bytes of a token's text, where a token that is asked for by its number was taken as that number.
         let is_by_number = !spec.token_range_lexemes(&spec.all_lexemes()).is_empty();
         let can_rollback = spec.can_rollback() && !is_by_number;
-        let endings = Endings::new(grammar, &self.common, limits).map(Arc::new);
+        let endings = match skips_once {
+            true => None,
+            false => Endings::new(grammar, &self.common, limits).map(Arc::new),
+        };
         let mut matcher = Matcher::new(Ok(parser));
         let why = |e| match e {
             Error::Grammar { why, .. } => why,
@@ -317,6 +320,12 @@ impl fmt::Debug for Builder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Builder").field("config", &self.config).finish_non_exhaustive()
     }
+}
+
+/// Whether a grammar may say that what is skipped is so only once in a place: llguidance does not tell when it is compiled.
+fn skips_once(init: &GrammarInit) -> bool {
+    let says = |part: &GrammarWithLexer| part.lark_grammar.iter().any(|lark| lark.contains("ignore_once"));
+    matches!(init, GrammarInit::Serialized(list) if list.grammars.iter().any(says))
 }
 
 /// The Lark text that a grammar is; None where it has several parts.

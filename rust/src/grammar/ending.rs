@@ -71,8 +71,10 @@ impl Common {
                 letters[*byte as usize].get_or_insert(token);
             }
         }
-        let slices = Slice::all(vocab.tok_env().tok_trie(), slices)?;
-        let trie = Trie::new(env.tok_trie(), 0..vocab.len() as Token);
+        let slices = Slice::all(vocab, vocab.tok_env().tok_trie(), slices)?;
+        // Whether an end token may come is another question.
+        let tokens = (0..vocab.len() as Token).filter(|token| !vocab.is_eog(*token));
+        let trie = Trie::new(env.tok_trie(), tokens);
         Ok(Common { vocab: Arc::clone(vocab), env, letters, trie, slices, cuts_forced })
     }
 }
@@ -106,7 +108,12 @@ impl Endings {
             return None;
         }
         let special = special(spec, &common.vocab);
-        let lexing = Lexing::new(spec, &common.letters, limits.clone())?;
+        let mut lexing = Lexing::new(spec, &common.letters, limits.clone())?;
+        // Where parts of a grammar skip other things, what may be skipped depends on which of them are open.
+        let mut skips = spec.skip_by_class.iter();
+        if spec.skip_by_class.len() > 1 && skips.any(|skip| !lexing.start_of(*skip).is_dead()) {
+            return None;
+        }
         let table = Table::new(grammar);
         let places = Mutex::new(Arc::new(Places::new(&table, &special, lexing)));
         let (spec, limits, common) = (spec.clone(), limits.clone(), Arc::clone(common));
@@ -187,12 +194,16 @@ impl Ending {
 
     /// The first of the tokens that must come.
     pub(super) fn forced(&self, of: &Endings) -> Option<Token> {
-        self.places.known().forced_token(of, self.at.spot, self.at.last)
+        let mut known = self.places.known();
+        known.begin_step(of);
+        known.forced_token(of, self.at.spot, self.at.last)
     }
 
     /// Whether the text may end.
     pub(super) fn may_end(&self, of: &Endings) -> bool {
-        self.places.known().may_end(of, self.at.spot)
+        let mut known = self.places.known();
+        known.begin_step(of);
+        known.may_end(of, self.at.spot)
     }
 
     /// Whether nothing may follow the text at a place in it.
@@ -203,8 +214,7 @@ impl Ending {
     /// Takes a token.
     pub(super) fn push(&mut self, of: &Endings, token: Token) -> Taken {
         let mut known = self.places.known();
-        known.is_unknown = false;
-        known.lexing.set_fuel(of.limits.step_lexer_fuel.saturating_mul(FUEL));
+        known.begin_step(of);
         let next = known.take(of, self.at.spot, token);
         self.at.is_lost |= known.is_unknown || known.lexing.has_failed();
         match next {

@@ -7,7 +7,7 @@ use crate::error::Result;
 use crate::types::Token;
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 /// Memory of all masks. One of a vocabulary of 128,000 tokens takes 16 KiB.
 const MOST_BYTES: u64 = 64 << 20;
@@ -26,8 +26,8 @@ enum Known {
     /// Forced tokens, which depend on the token before.
     Forced,
     Few(Box<[Token]>),
-    /// What a lexeme allows, and some more.
-    Near(Arc<Inside>, Box<[Token]>),
+    /// What a lexeme allows, while that is known, and some more.
+    Near(Weak<Inside>, Box<[Token]>),
     Many(Mask),
 }
 
@@ -82,7 +82,7 @@ impl Masks {
                 list.iter().for_each(|token| mask.set(*token, true));
                 Some(mask)
             }
-            Known::Near(inside, more) => Some(inside.with(&more, self.width)),
+            Known::Near(inside, more) => Some(inside.upgrade()?.with(&more, self.width)),
             Known::Many(mask) => Some(mask),
         }
     }
@@ -99,7 +99,7 @@ impl Masks {
         let known = match &allowed.near {
             _ if few.len() <= FEW => Known::Few(few.into()),
             Some((inside, more)) if size_of_val(&**more) < size_of_val(allowed.mask.words()) / 2 => {
-                Known::Near(Arc::clone(inside), more.as_slice().into())
+                Known::Near(Arc::downgrade(inside), more.as_slice().into())
             }
             _ => Known::Many(allowed.mask.clone()),
         };

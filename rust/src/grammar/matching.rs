@@ -35,22 +35,16 @@ pub(super) struct Guide {
     live: Option<Matcher>,
     /// Tokens that it has taken.
     taken: usize,
-    /// What is committed, of one that can't go back; and the tokens that it has taken.
+    /// A copy from where a walk ahead began, of one that can't go back; and the tokens that it has taken.
     kept: Option<(Matcher, usize)>,
 }
 
 impl Guide {
-    /// The matcher behind these tokens, of which `committed` are committed. Costs 20 to 200 µs the first time, and 2.5 µs for
-    /// each token.
-    pub(super) fn behind(&mut self, of: &Compiled, tokens: &[Token], committed: usize) -> &mut Matcher {
+    /// The matcher behind these tokens. Costs 20 to 200 µs the first time, and 2.5 µs for each token.
+    pub(super) fn behind(&mut self, of: &Compiled, tokens: &[Token]) -> &mut Matcher {
         let live = self.live.get_or_insert_with(|| of.matcher.deep_clone());
-        if !of.can_rollback && self.taken < committed {
-            // A failure stays in the matcher and is what the next mask reports.
-            let _ = live.consume_tokens(&tokens[self.taken..committed]);
-            self.taken = committed;
-            self.kept = Some((live.deep_clone(), committed));
-        }
         if self.taken < tokens.len() {
+            // A failure stays in the matcher and is what the next mask reports.
             let _ = live.consume_tokens(&tokens[self.taken..]);
             self.taken = tokens.len();
         }
@@ -58,18 +52,27 @@ impl Guide {
     }
 
     /// Takes a token behind those; whether it may come, and whether nothing may follow it.
-    pub(super) fn push(
-        &mut self,
-        of: &Compiled,
-        tokens: &[Token],
-        committed: usize,
-        token: Token,
-    ) -> Result<(bool, bool)> {
-        let live = self.behind(of, tokens, committed);
-        let taken = live.try_consume_tokens(&[token]).map_err(|e| broken(&e.to_string()))? == 1;
-        let is_over = ended(live);
-        self.taken += usize::from(taken);
-        Ok((taken, is_over))
+    pub(super) fn push(&mut self, of: &Compiled, tokens: &[Token], token: Token) -> Result<(bool, bool)> {
+        let live = self.behind(of, tokens);
+        match live.try_consume_tokens(&[token]) {
+            Ok(taken) => {
+                let is_over = ended(live);
+                self.taken += taken;
+                Ok((taken == 1, is_over))
+            }
+            Err(e) => {
+                // Any error spoils a matcher for good.
+                (self.live, self.taken) = (None, 0);
+                Err(broken(&e.to_string()))
+            }
+        }
+    }
+
+    /// Notes that a walk ahead begins here.
+    pub(super) fn branch(&mut self, of: &Compiled) {
+        if !of.can_rollback {
+            self.kept = self.live.as_ref().map(|live| (live.deep_clone(), self.taken));
+        }
     }
 
     /// Goes back to so many tokens, which are committed.
@@ -85,9 +88,8 @@ impl Guide {
             self.taken = committed;
             return;
         }
-        (self.live, self.taken) = match &self.kept {
-            Some((kept, taken)) if *taken <= committed => (Some(kept.deep_clone()), *taken),
-            // Any error, also one on a drafted branch, spoils a matcher for good.
+        (self.live, self.taken) = match self.kept.take() {
+            Some((kept, taken)) if taken <= committed && !kept.is_error() => (Some(kept), taken),
             _ => (None, 0),
         };
     }

@@ -240,6 +240,9 @@ impl Cursor<'_> {
         if self.own.is_none() {
             match &mut at.place {
                 Place::Bound(part) => {
+                    if self.pushed == 0 {
+                        part.branch();
+                    }
                     let taken = part.push(token)?;
                     self.pushed += usize::from(taken);
                     self.own = plan.after(at)?;
@@ -297,10 +300,9 @@ impl Cursor<'_> {
 impl Drop for Cursor<'_> {
     fn drop(&mut self) {
         if let Place::Bound(part) = &mut self.grammar.at.place
-            && self.pushed > 0
             && !self.keep
         {
-            part.undo();
+            part.undo(self.pushed > 0);
         }
     }
 }

@@ -105,15 +105,15 @@ impl Part {
 
     /// What the grammar allows.
     fn unfiltered(&mut self) -> Result<Mask> {
-        let Part { pristine, tokens, committed, room, guide, .. } = self;
+        let Part { pristine, tokens, room, guide, .. } = self;
         let Some(room) = room.as_mut().filter(|room| !room.is_lost()) else {
-            return mask_of(guide.behind(&pristine.compiled, tokens, *committed), &pristine.ends);
+            return mask_of(guide.behind(&pristine.compiled, tokens), &pristine.ends);
         };
         if room.is_ended() {
             return Ok(pristine.ends.mask());
         }
         room.mask(&pristine.masks, || {
-            let live = guide.behind(&pristine.compiled, tokens, *committed);
+            let live = guide.behind(&pristine.compiled, tokens);
             let mask = mask_of(live, &pristine.ends)?;
             Ok(Allowed { mask, is_forced: !live.compute_ff_bytes().is_empty(), near: None })
         })
@@ -122,7 +122,7 @@ impl Part {
     /// The mask as llguidance alone computes it, and whether the state is known here.
     pub(super) fn unfollowed(&self) -> Result<(Mask, bool)> {
         let mut guide = Guide::default();
-        let live = guide.behind(&self.pristine.compiled, &self.tokens, self.tokens.len());
+        let live = guide.behind(&self.pristine.compiled, &self.tokens);
         let is_known = self.room.as_ref().is_some_and(|room| !room.is_lost());
         Ok((mask_of(live, &self.pristine.ends)?, is_known))
     }
@@ -141,13 +141,19 @@ impl Part {
             },
             None => None,
         };
-        let room = self.room.as_mut().filter(|room| !room.is_lost());
-        let taken = match room.map_or(Taken::Lost, |room| room.push(token)) {
+        let mut room = self.room.as_mut().filter(|room| !room.is_lost());
+        let mark = room.as_ref().map(|room| room.mark());
+        let taken = match room.as_mut().map_or(Taken::Lost, |room| room.push(token)) {
             Taken::Yes => true,
             Taken::No => false,
             Taken::Lost => {
-                let (taken, is_over) = self.guide.push(compiled, &self.tokens, self.committed, token)?;
-                self.is_over = is_over;
+                let found = self.guide.push(compiled, &self.tokens, token);
+                if let (Some(room), Some(mark), false) = (room, mark, matches!(found, Ok((true, _)))) {
+                    // A token that is not taken changes nothing.
+                    room.back(mark);
+                }
+                let (taken, is_over) = found?;
+                self.is_over |= taken && is_over;
                 taken
             }
         };
@@ -156,6 +162,11 @@ impl Part {
             self.filter = filter;
         }
         Ok(taken)
+    }
+
+    /// Notes that a walk ahead begins here.
+    pub(super) fn branch(&mut self) {
+        self.guide.branch(&self.pristine.compiled);
     }
 
     /// Notes that the tokens walked over are committed.
@@ -167,10 +178,10 @@ impl Part {
 
     /// Whether these tokens could come next; the state stays.
     pub(super) fn takes(&mut self, tokens: &[Token]) -> Result<bool> {
-        if let Some(room) = self.room() {
-            return Ok(room.takes(tokens));
+        if let Some(taken) = self.room().and_then(|room| room.takes(tokens)) {
+            return Ok(taken);
         }
-        let live = self.guide.behind(&self.pristine.compiled, &self.tokens, self.committed);
+        let live = self.guide.behind(&self.pristine.compiled, &self.tokens);
         live.validate_tokens(tokens).map(|n| n == tokens.len()).map_err(|e| broken(&e.to_string()))
     }
 
@@ -197,7 +208,7 @@ impl Part {
         if let Some(room) = self.room() {
             return room.may_end();
         }
-        let live = self.guide.behind(&self.pristine.compiled, &self.tokens, self.committed);
+        let live = self.guide.behind(&self.pristine.compiled, &self.tokens);
         ended(live) || live.is_accepting().unwrap_or(false)
     }
 
@@ -209,13 +220,15 @@ impl Part {
         }
     }
 
-    /// Goes back to what is committed.
-    pub(super) fn undo(&mut self) {
-        self.filter.clone_from(&self.kept);
-        self.room.iter_mut().for_each(Room::undo);
-        self.tokens.truncate(self.committed);
-        self.is_over = false;
+    /// Goes back to what is committed. `walked`: there are tokens ahead of it; a matcher may be spoiled without.
+    pub(super) fn undo(&mut self, walked: bool) {
         self.guide.back(&self.pristine.compiled, self.committed);
+        if walked {
+            self.filter.clone_from(&self.kept);
+            self.room.iter_mut().for_each(Room::undo);
+            self.tokens.truncate(self.committed);
+            self.is_over = false;
+        }
     }
 }
 

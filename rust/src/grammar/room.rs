@@ -94,13 +94,24 @@ impl Room {
         Taken::Yes
     }
 
-    /// Whether these tokens could come next.
-    pub(super) fn takes(&mut self, tokens: &[Token]) -> bool {
+    /// Goes back to a place, from where the text was lost.
+    pub(super) fn back(&mut self, mark: Mark) {
+        self.ending.back(mark);
+    }
+
+    /// The place of the text.
+    pub(super) fn mark(&self) -> Mark {
+        self.tried.map_or_else(|| self.ending.mark(), |(_, mark)| mark)
+    }
+
+    /// Whether these tokens could come next; None where that can't be told.
+    pub(super) fn takes(&mut self, tokens: &[Token]) -> Option<bool> {
         self.leave_tried();
         let mark = self.ending.mark();
-        let taken = tokens.iter().all(|token| self.ending.push(&self.endings, *token) == Taken::Yes);
+        let taken = tokens.iter().map(|token| self.ending.push(&self.endings, *token));
+        let end = taken.into_iter().find(|taken| *taken != Taken::Yes);
         self.ending.back(mark);
-        taken
+        (end != Some(Taken::Lost)).then_some(end.is_none())
     }
 
     /// Whether the text may end.
@@ -111,8 +122,7 @@ impl Room {
 
     /// Whether nothing may follow it.
     pub(super) fn is_ended(&self) -> bool {
-        let at = self.tried.map_or_else(|| self.ending.mark(), |(_, mark)| mark);
-        self.ending.is_ended(at)
+        self.ending.is_ended(self.mark())
     }
 
     /// Notes that what was taken is committed.

@@ -23,6 +23,9 @@ const LARK: &[&str] = &[
     "start: x\nx: \"[\" (x (\",\" x)*)? \"]\" | /[ab]*c/",
     "start: /(?s:.*)/ \"!\"",
     "start: /[ab]*c/?",
+    "start: <|im_start|> \"a\" | \"b\"",
+    "start: <[64]>? \"b\"",
+    "start: <[65-70]> \"a\" | <[64-66]> \"a\" | \"cab\"",
     "start: \"{\" %json {\"type\": \"object\"} \"}\"",
 ];
 /// Those that are not followed, or only up to where they end.
@@ -30,6 +33,7 @@ const OTHERS: &[&str] = &[
     "start: \"a\" t \"b\"\nt[stop=\"!\"]: /.*/",
     "start: t \"b\"\nt[max_tokens=3]: /[a-z]*/",
     "start: t \"b\"\nt[suffix=\"!\"]: /.*/",
+    "start: \"a\" \"b\" \"c\"\n%ignore / /\n%llguidance {\"ignore_once\": true}",
 ];
 
 /// A random walk; how many of its masks came from our states, and all.

@@ -1,21 +1,24 @@
 //! Masks: what a state of the lexer allows ([`Inside`]), and what the row allows behind the end of a lexeme.
 
+use super::Endings;
 use super::inside::{End, Inside};
 use super::lexing::{Lexing, Step};
 use super::places::{Known, Spot};
 use super::rows::RowId;
 use super::trie::Trie;
-use super::{Endings, FUEL};
 use crate::error::{Error, Result};
 use crate::grammar::mask::Mask;
 use crate::grammar::text;
 use crate::types::Token;
+use crate::vocab::Vocab;
 use llguidance::derivre::{NextByte, Regex, StateID};
 use std::sync::Arc;
 use toktrie::{Recognizer, SimpleVob, TokTrie};
 
 /// Sets of tokens that are allowed as a whole in strings, the largest first, by their numbers among llguidance's slices.
 const SLICES: [usize; 3] = [3, 2, 1];
+/// Memory of what is known of the lexer's states of a grammar. Beyond, it is found out again.
+const MOST_INSIDES: usize = 4 << 20;
 /// Forced bytes that are cut into tokens.
 const MOST_FORCED: usize = 1_024;
 
@@ -32,18 +35,19 @@ impl Slice {
     ///
     /// # Errors
     /// What is no regular expression.
-    pub(super) fn all(trie: &TokTrie, regexes: &[String]) -> Result<Vec<Self>> {
+    pub(super) fn all(vocab: &Vocab, trie: &TokTrie, regexes: &[String]) -> Result<Vec<Self>> {
         let slice = |number: usize| {
             let refuse = |e| Error::invalid("tokenizer", text::clean(&format!("{e:#}")));
             let mut regex = Regex::new(&regexes[number]).map_err(refuse)?;
             let mut tokens = trie.alloc_token_set();
             for token in 0..trie.vocab_size() as Token {
                 let bytes = trie.token(token);
-                if !bytes.is_empty() && regex.is_match_bytes(bytes) {
+                if !bytes.is_empty() && !vocab.is_eog(token) && regex.is_match_bytes(bytes) {
                     tokens.allow_token(token);
                 }
             }
-            let others = (0..trie.vocab_size() as Token).filter(|token| !tokens.is_allowed(*token));
+            let others = (0..trie.vocab_size() as Token)
+                .filter(|token| !tokens.is_allowed(*token) && !vocab.is_eog(*token));
             Ok(Slice { number, rest: Trie::new(trie, others), tokens })
         };
         SLICES.into_iter().map(slice).collect()
@@ -83,9 +87,7 @@ impl Known {
     /// What may come behind a token; None where llguidance has to say it: lexemes of a kind that is not followed here, and what is
     /// too much.
     pub(super) fn allowed(&mut self, of: &Endings, spot: Spot, last: Option<Token>) -> Option<Allowed> {
-        self.lexing.set_fuel(of.limits.step_lexer_fuel.saturating_mul(FUEL));
-        self.is_unknown = false;
-        let most = self.rows.items() + of.limits.step_max_items;
+        self.begin_step(of);
         let may_end = self.may_end(of, spot);
         let (forced, end) = match of.cuts_forced() {
             true => self.forced(of, spot)?,
@@ -99,14 +101,14 @@ impl Known {
             mask
         } else {
             let inside = self.inside(of, spot.state);
-            let mut more = self.beyond(of, spot, &inside, most);
+            let mut more = self.beyond(of, spot, &inside);
             more.extend(self.by_number(of, spot));
             more.extend(of.common.vocab.eog().iter().filter(|_| may_end));
             let mask = inside.with(&more, width);
             near = Some((inside, more));
             mask
         };
-        if self.rows.items() >= most || self.is_unknown || self.lexing.has_failed() {
+        if self.is_unknown || self.lexing.has_failed() {
             return None;
         }
         Some(Allowed { mask, is_forced: !forced.is_empty(), near })
@@ -118,13 +120,17 @@ impl Known {
             return Arc::clone(inside);
         }
         let inside = Arc::new(Inside::new(of, &mut self.lexing, state));
+        if self.inside_bytes > MOST_INSIDES {
+            self.insides.clear();
+            self.inside_bytes = 0;
+        }
         self.inside_bytes += inside.bytes();
         self.insides.insert(state, Arc::clone(&inside));
         inside
     }
 
     /// The tokens that go beyond the end of a lexeme.
-    fn beyond(&mut self, of: &Endings, spot: Spot, inside: &Inside, most: usize) -> Vec<Token> {
+    fn beyond(&mut self, of: &Endings, spot: Spot, inside: &Inside) -> Vec<Token> {
         let Spot { row, state, .. } = spot;
         self.is_unknown |= inside.is_unknown;
         let mut more = Vec::new();
@@ -141,7 +147,7 @@ impl Known {
                 if is_within && !matches!(self.lexing.step(spot.state, byte), Step::Behind) {
                     return None;
                 }
-                if self.rows.items() < most { self.step(of, spot, byte) } else { None }
+                self.step(of, spot, byte)
             };
             trie.walk(border.nodes.clone(), from, step, |token| more.push(token));
         }
@@ -176,6 +182,12 @@ impl Known {
         }
     }
 
+    /// Whether a rule asks for a token by its number here.
+    fn is_by_number(&mut self, of: &Endings, spot: Spot) -> bool {
+        let row = if of.special.is_empty() { None } else { self.lexeme_ended(of, spot) };
+        row.is_some_and(|row| self.rows.goals(row).iter().any(|goal| of.special(goal.lexeme).is_some()))
+    }
+
     /// Tokens that rules ask for by their numbers.
     fn by_number(&mut self, of: &Endings, spot: Spot) -> Vec<Token> {
         let mut tokens = Vec::new();
@@ -202,8 +214,6 @@ impl Known {
         let mut bytes = Vec::new();
         while bytes.len() < MOST_FORCED {
             let byte = if self.may_end(of, spot) { None } else { self.forced_byte(of, spot) };
-            // A token by its number is not of bytes.
-            let byte = byte.filter(|byte| *byte != TokTrie::SPECIAL_TOKEN_MARKER);
             let Some((byte, next)) = byte.and_then(|byte| Some((byte, self.step(of, spot, byte)?))) else {
                 return Some((bytes, spot));
             };
@@ -215,6 +225,10 @@ impl Known {
 
     /// The only byte that may come.
     fn forced_byte(&mut self, of: &Endings, spot: Spot) -> Option<u8> {
+        // A token by its number is no byte, and may come beside one.
+        if self.is_by_number(of, spot) {
+            return None;
+        }
         match self.lexing.next_byte(spot.state) {
             NextByte::ForcedByte(byte) => return Some(byte),
             NextByte::SomeBytes2(some) if some.iter().all(|byte| self.step(of, spot, *byte).is_some()) => {
@@ -254,8 +268,7 @@ impl Known {
             (tokens, fixed) = env.tokenize_bytes_marker(forced);
             first = 0;
         }
-        let most = self.rows.items() + of.limits.step_max_items;
-        let mut walk = Walk { of, known: self, most, stack: vec![end] };
+        let mut walk = Walk { of, known: self, stack: vec![end] };
         let (cut, _) = trie.chop_tokens(&mut walk, &tokens[fixed..]);
         tokens.truncate(tokens.len() - cut);
         tokens.get(first).copied()
@@ -266,8 +279,6 @@ impl Known {
 struct Walk<'a> {
     of: &'a Endings,
     known: &'a mut Known,
-    /// Items of rows at which it stops.
-    most: usize,
     stack: Vec<Spot>,
 }
 
@@ -283,9 +294,8 @@ impl Recognizer for Walk<'_> {
     }
 
     fn try_push_byte(&mut self, byte: u8) -> bool {
-        let Walk { of, known, most, stack } = self;
-        let spot = stack[stack.len() - 1];
-        let next = if known.rows.items() < *most { known.step(of, spot, byte) } else { None };
+        let Walk { of, known, stack } = self;
+        let next = known.step(of, stack[stack.len() - 1], byte);
         next.map(|next| stack.push(next)).is_some()
     }
 }

@@ -1,12 +1,12 @@
 //! Where texts of a grammar have come to: a row and a state of the lexer. Texts that have come to the same place go on in the same
 //! way, so what is found out about it is kept for all of them.
 
-use super::Endings;
 use super::inside::Inside;
 use super::lexing::{Lexing, Step};
 use super::prices::{NONE, Prices};
 use super::rows::{Item, RowId, Rows, Scratch};
 use super::table::Table;
+use super::{Endings, FUEL};
 use crate::grammar::mask::Mask;
 use crate::types::Token;
 use ahash::AHashMap;
@@ -38,6 +38,8 @@ pub(super) struct Known {
     /// By states of the lexer.
     pub(super) insides: AHashMap<StateID, Arc<Inside>>,
     pub(super) inside_bytes: usize,
+    /// Of the lexer before any text.
+    bytes_at_first: usize,
 }
 
 /// A row, and where a text is in a lexeme of it.
@@ -86,6 +88,7 @@ impl Places {
             let state = lexing.start_of(lexeme);
             lexing.rest(state, lexeme)
         });
+        let bytes_at_first = lexing.bytes();
         let known = Known {
             lexing,
             prices,
@@ -95,6 +98,7 @@ impl Places {
             is_unknown: false,
             insides: AHashMap::new(),
             inside_bytes: 0,
+            bytes_at_first,
         };
         Places { number: NUMBER.fetch_add(1, Ordering::Relaxed), known: Mutex::new(known) }
     }
@@ -111,7 +115,8 @@ impl Places {
 impl Known {
     pub(super) fn is_full(&self) -> bool {
         let next = self.next.len() * size_of::<((RowId, StateID), Option<RowId>)>();
-        self.rows.bytes() + self.lexing.bytes() + next + self.inside_bytes > MOST_BYTES
+        let bytes = self.rows.bytes() + self.lexing.bytes() + next;
+        bytes > self.bytes_at_first + MOST_BYTES || self.lexing.has_failed()
     }
 
     /// Whether the text may end where a lexeme would begin.
@@ -199,10 +204,14 @@ impl Known {
     /// Behind a token that a rule asks for by its number.
     fn take_special(&mut self, of: &Endings, spot: Spot, token: Token) -> Option<Spot> {
         let row = self.lexeme_ended(of, spot)?;
-        let mut next = self.rows.goals(row).iter().map(|goal| goal.lexeme);
-        let lexeme = next.find(|lexeme| of.spec.lexeme_spec(*lexeme).contains_token(token))?;
-        let row = self.row(of, Some((row, &[lexeme])))?;
-        Some(self.begin(row))
+        let next = self.rows.goals(row).iter().map(|goal| goal.lexeme);
+        let lexemes: Vec<LexemeIdx> =
+            next.filter(|lexeme| of.spec.lexeme_spec(*lexeme).contains_token(token)).collect();
+        if lexemes.is_empty() {
+            return None;
+        }
+        let row = self.row(of, Some((row, &lexemes)));
+        self.count(of, row).map(|row| self.begin(row))
     }
 
     /// The row behind what is begun.
@@ -212,25 +221,45 @@ impl Known {
 
     /// The row behind the lexemes that end in a state; None where they may not.
     pub(super) fn behind(&mut self, of: &Endings, row: RowId, state: StateID) -> Option<RowId> {
-        if let Some(known) = self.next.get(&(row, state)) {
-            return *known;
+        if self.rows.work() > of.limits.step_max_items {
+            self.is_unknown = true;
+            return None;
         }
-        let ended = self.lexing.ended(state).clone();
-        let next = match ended.as_slice() {
-            [] => None,
-            list if list.iter().any(|lexeme| of.spec.skip_by_class.contains(lexeme)) => Some(row),
-            list => self.row(of, Some((row, list))),
+        let next = match self.next.get(&(row, state)) {
+            Some(known) => *known,
+            None => {
+                let ended = self.lexing.ended(state).clone();
+                let next = match ended.as_slice() {
+                    [] => None,
+                    list if list.iter().any(|lexeme| of.spec.skip_by_class.contains(lexeme)) => Some(row),
+                    list => self.row(of, Some((row, list))),
+                };
+                self.next.insert((row, state), next);
+                next
+            }
         };
-        self.next.insert((row, state), next);
-        next
+        self.count(of, next)
+    }
+
+    fn count(&mut self, of: &Endings, row: Option<RowId>) -> Option<RowId> {
+        if let Some(row) = row {
+            self.rows.count(row);
+            self.is_unknown |= self.rows.is_long(row, of.limits.max_items_in_row);
+        }
+        row
+    }
+
+    /// Begins a mask, or takes a token: within limits, beyond which the lexer has failed or `is_unknown` is set.
+    pub(super) fn begin_step(&mut self, of: &Endings) {
+        self.is_unknown = false;
+        self.rows.begin_work();
+        self.lexing.set_fuel(of.limits.step_lexer_fuel.saturating_mul(FUEL));
     }
 
     /// The row that a text begins with, or that behind these lexemes of another.
     pub(super) fn row(&mut self, of: &Endings, scanned: Option<(RowId, &[LexemeIdx])>) -> Option<RowId> {
         let Known { lexing, prices, scratch, rows, .. } = self;
         let start = |next: &[LexemeIdx]| lexing.start(&of.spec, next, scanned.is_none());
-        let found = rows.after((&of.table, prices), scratch, scanned, start);
-        self.is_unknown |= found.is_some_and(|row| self.rows.is_long(row, of.limits.max_items_in_row));
-        found
+        rows.after((&of.table, prices), scratch, scanned, start)
     }
 }

@@ -51,6 +51,8 @@ struct Row {
     accepts: bool,
     /// Items that it took, those that end a rule included.
     made: usize,
+    /// When it was counted last.
+    turn: u64,
 }
 
 /// The rows of all texts so far, each once: two that begin with the same items, of which each began in the same row, go on in
@@ -62,7 +64,8 @@ pub(super) struct Rows {
     /// that is must depend on the text alone.
     known: AHashMap<Box<[Item]>, RowId>,
     bytes: usize,
-    items: usize,
+    work: usize,
+    turn: u64,
 }
 
 /// Room for what is known of the row that is being made.
@@ -106,9 +109,22 @@ impl Scratch {
 }
 
 impl Rows {
-    /// Items that all rows took to make.
-    pub(super) fn items(&self) -> usize {
-        self.items
+    /// Begins to count the work of a mask or a token.
+    pub(super) fn begin_work(&mut self) {
+        (self.work, self.turn) = (0, self.turn + 1);
+    }
+
+    /// Counts a row, once, whether it is new or not: what a text may take does not depend on others.
+    pub(super) fn count(&mut self, row: RowId) {
+        let row = &mut self.rows[row as usize];
+        if std::mem::replace(&mut row.turn, self.turn) != self.turn {
+            self.work += row.items.len() + row.made / PASSED;
+        }
+    }
+
+    /// Items of the rows that were counted.
+    pub(super) fn work(&self) -> usize {
+        self.work
     }
 
     /// Whether a row has more items than that, or took many times as many to make: those at the end of a rule in a rule in a
@@ -182,8 +198,7 @@ impl Rows {
         let (items, goals) = (scratch.items.as_slice().into(), scratch.goals.as_slice().into());
         let finishes: Box<[Finish]> = scratch.finishes.as_slice().into();
         let (start, made) = (start(&scratch.lexemes), scratch.agenda.len());
-        let new = Row { items, finishes, goals, start, accepts, made };
-        self.items += new.items.len() + made / PASSED;
+        let new = Row { items, finishes, goals, start, accepts, made, turn: 0 };
         self.bytes += size_of::<Row>()
             + size_of_val(&*begin)
             + size_of_val(&*new.items)
