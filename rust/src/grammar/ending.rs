@@ -1,11 +1,12 @@
-//! How a text can be completed: beside the matcher, Earley's algorithm over the same grammar and the same lexer, with the fewest
-//! bytes to the end.
+//! Parser states, the masks in them, and how a text can be completed: Earley's algorithm over the grammar and the lexer that
+//! llguidance compiled.
 //!
-//! llguidance tells which tokens may come next, not how far the end is. [`Endings`] has the rules of a compiled grammar with the
-//! cost of each symbol; an [`Ending`] follows the text. [`Ending::least`] is the number of bytes that complete it, and
-//! [`Ending::next`] a token on that way. Both depend on the text alone, so drafts, batches and forks change nothing.
+//! [`Endings`] has the rules of a compiled grammar with the cost of each symbol, and all states that its texts have reached
+//! ([`places`]). An [`Ending`] is the state of one text. [`Ending::allowed`] is its mask, [`Ending::least`] the number of bytes
+//! that complete it, and [`Ending::next`] a token on that way. They depend on the text alone, so drafts, batches and forks change
+//! nothing.
 //!
-//! Left out, so that nothing is known of their ends: Lark's `stop`, `max_tokens` and `suffix`.
+//! Not followed: Lark's `stop`, `max_tokens`, `suffix` and `ignore_once`, and grammars whose parts ignore different things.
 
 mod allowed;
 mod inside;
@@ -37,7 +38,7 @@ use table::{Arg, END, Table};
 use toktrie::TokEnv;
 use trie::Trie;
 
-/// Steps of the lexer for a mask or a token, as many times more than llguidance takes.
+/// The lexer may take this many times the steps that llguidance allows for a mask or a token.
 const FUEL: u64 = 10;
 /// Bytes of the way to the end that are written out to find the next token.
 const AHEAD: usize = 32;
@@ -71,9 +72,9 @@ impl Common {
                 letters[*byte as usize].get_or_insert(token);
             }
         }
-        let slices = Slice::all(vocab, vocab.tok_env().tok_trie(), slices)?;
-        // Whether an end token may come is another question.
-        let tokens = (0..vocab.len() as Token).filter(|token| !vocab.is_eog(*token));
+        // Whether an end token may come depends on whether the text may end, not on its bytes.
+        let tokens: Vec<Token> = (0..vocab.len() as Token).filter(|token| !vocab.is_eog(*token)).collect();
+        let slices = Slice::all(env.tok_trie(), &tokens, slices)?;
         let trie = Trie::new(env.tok_trie(), tokens);
         Ok(Common { vocab: Arc::clone(vocab), env, letters, trie, slices, cuts_forced })
     }
@@ -87,7 +88,7 @@ pub(super) struct Endings {
     spec: LexerSpec,
     limits: ParserLimits,
     common: Arc<Common>,
-    /// For texts that begin now. Where it is full they get another, and those before keep what they have.
+    /// The states for texts that begin now. Once they are full, new texts get new ones; older texts keep theirs.
     places: Mutex<Arc<Places>>,
 }
 
@@ -101,7 +102,7 @@ pub(super) struct Ending {
 }
 
 impl Endings {
-    /// None where nothing can be told of the grammar's ends.
+    /// None where our states do not follow the grammar.
     pub(super) fn new(grammar: &CGrammar, common: &Arc<Common>, limits: &ParserLimits) -> Option<Self> {
         let spec = grammar.lexer_spec();
         if !spec.can_rollback() {
@@ -153,7 +154,7 @@ pub(super) enum Taken {
     Yes,
     /// It may not come.
     No,
-    /// That cannot be told.
+    /// Our states cannot tell.
     Lost,
 }
 
@@ -177,12 +178,17 @@ impl Ending {
         self.at = self.kept;
     }
 
-    /// Whether nothing is known of the text any more.
+    /// Whether our states no longer follow the text.
     pub(super) fn is_lost(&self) -> bool {
         self.at.is_lost
     }
 
-    /// What may follow the text depends on this.
+    /// Notes that the text goes on with a token that our states do not follow.
+    pub(super) fn lose(&mut self) {
+        self.at.is_lost = true;
+    }
+
+    /// All that the next token depends on.
     pub(super) fn state(&self) -> State {
         self.places.state(self.at)
     }
@@ -211,14 +217,12 @@ impl Ending {
         self.places.known().is_ended(at.spot)
     }
 
-    /// Takes a token.
+    /// Takes a token; any other answer than `Yes` leaves the text as it was.
     pub(super) fn push(&mut self, of: &Endings, token: Token) -> Taken {
         let mut known = self.places.known();
         known.begin_step(of);
-        let next = known.take(of, self.at.spot, token);
-        self.at.is_lost |= known.is_unknown || known.lexing.has_failed();
-        match next {
-            _ if self.at.is_lost => Taken::Lost,
+        match known.take(of, self.at.spot, token) {
+            _ if known.is_unknown || known.lexing.has_failed() => Taken::Lost,
             None => Taken::No,
             Some(spot) => {
                 (self.at.spot, self.at.last) = (spot, Some(token));
@@ -246,7 +250,7 @@ impl Ending {
         if bytes.is_empty() {
             return special;
         }
-        match of.common.vocab.tok_env().tok_trie().prefix_token_id(&bytes) {
+        match of.common.env.tok_trie().prefix_token_id(&bytes) {
             (_, 0) => None,
             (token, _) => Some(token),
         }
@@ -254,7 +258,7 @@ impl Ending {
 
     /// Whether the shortest way, as long tokens as there are, has at most so many.
     pub(super) fn is_near(&self, of: &Endings, most: usize) -> bool {
-        let trie = of.common.vocab.tok_env().tok_trie();
+        let trie = of.common.env.tok_trie();
         let longest = trie.max_token_len();
         let Some((bytes, _)) = self.text(of, (most + 1).saturating_mul(longest)) else { return true };
         let mut rest = &bytes[..];
@@ -290,11 +294,8 @@ fn special(spec: &LexerSpec, vocab: &Vocab) -> Vec<(LexemeIdx, Mask)> {
         return Vec::new();
     }
     let tokens = |lexeme: LexemeIdx| {
-        let mut mask = Mask::none(vocab.len());
         let all = 0..vocab.len() as Token;
-        let own = all.filter(|token| spec.lexeme_spec(lexeme).contains_token(*token));
-        own.for_each(|token| mask.set(token, true));
-        mask
+        Mask::of(all.filter(|token| spec.lexeme_spec(lexeme).contains_token(*token)), vocab.len())
     };
     let is_special = |lexeme: &LexemeIdx| {
         all.clear();

@@ -21,6 +21,13 @@ impl Mask {
         Mask { words: Arc::new(vec![0; len.div_ceil(32)]), len }
     }
 
+    /// A mask of `len` tokens with these allowed.
+    pub fn of(tokens: impl IntoIterator<Item = Token>, len: usize) -> Self {
+        let mut mask = Mask::none(len);
+        tokens.into_iter().for_each(|token| mask.set(token, true));
+        mask
+    }
+
     /// The same set over `len` tokens; engines may pad their logits rows past the vocabulary.
     pub fn widened(self, len: usize) -> Self {
         if len == self.len {

@@ -1,32 +1,31 @@
-//! Masks by the state that they were computed in: texts come to the same states again, the next request with the same schema to
-//! nearly all of them.
+//! A cache of masks by parser state. Texts reach the same states again and again, and a second request with the same schema
+//! reaches mostly states that the first one did.
 
 use super::ending::{Allowed, Ending, Endings, Inside, State};
 use super::mask::Mask;
-use crate::error::Result;
 use crate::types::Token;
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 use std::sync::{Arc, Weak};
 
-/// Memory of all masks. One of a vocabulary of 128,000 tokens takes 16 KiB.
+/// Most memory for all masks, in bytes. A mask of 128,000 tokens takes 16 KiB.
 const MOST_BYTES: u64 = 64 << 20;
-/// Tokens up to which a mask is kept as a list.
+/// A mask with at most so many tokens is kept as a list of them.
 const FEW: usize = 64;
 
 /// Masks of all grammars of a compiler.
 #[derive(Debug)]
 pub(super) struct Masks {
-    known: Cache<State, Known, Weight>,
+    entries: Cache<State, Entry, Weight>,
     width: usize,
 }
 
 #[derive(Debug, Clone)]
-enum Known {
-    /// Forced tokens, which depend on the token before.
+enum Entry {
+    /// Bytes are forced here, so the mask depends on the token before and has an entry of its own for each.
     Forced,
     Few(Box<[Token]>),
-    /// What a lexeme allows, while that is known, and some more.
+    /// The tokens of an [`Inside`], which others own and may drop, and more tokens.
     Near(Weak<Inside>, Box<[Token]>),
     Many(Mask),
 }
@@ -34,75 +33,65 @@ enum Known {
 #[derive(Debug, Clone)]
 struct Weight;
 
-impl Weighter<State, Known> for Weight {
-    fn weight(&self, _: &State, known: &Known) -> u64 {
-        let more = match known {
-            Known::Forced => 0,
-            Known::Few(list) | Known::Near(_, list) => size_of_val(&**list),
-            Known::Many(mask) => size_of_val(mask.words()),
+impl Weighter<State, Entry> for Weight {
+    fn weight(&self, _: &State, entry: &Entry) -> u64 {
+        let more = match entry {
+            Entry::Forced => 0,
+            Entry::Few(list) | Entry::Near(_, list) => size_of_val(&**list),
+            Entry::Many(mask) => size_of_val(mask.words()),
         };
-        // What an entry takes in the table, about.
+        // 128 bytes: about what an entry takes in the table.
         (128 + more) as u64
     }
 }
 
 impl Masks {
-    /// None so far; `width` of each.
+    /// An empty cache for masks of `width` tokens.
     pub(super) fn new(width: usize) -> Self {
         let each = 128 + width as u64 / 8;
-        Masks { known: Cache::with_weighter((MOST_BYTES / each) as usize, MOST_BYTES, Weight), width }
+        Masks { entries: Cache::with_weighter((MOST_BYTES / each) as usize, MOST_BYTES, Weight), width }
     }
 
-    /// The mask behind a text; `other` tells it where that can't be told from its state.
-    pub(super) fn of(
-        &self,
-        text: &Ending,
-        of: &Endings,
-        other: impl FnOnce() -> Result<Allowed>,
-    ) -> Result<Mask> {
+    /// The mask for the next token of a text, from the cache or computed. None where our states cannot tell it.
+    pub(super) fn of(&self, text: &Ending, of: &Endings) -> Option<Mask> {
         let state = text.state();
         if let Some(mask) = self.get(state) {
-            return Ok(mask);
+            return Some(mask);
         }
-        let allowed = text.allowed(of).map_or_else(other, Ok)?;
+        let allowed = text.allowed(of)?;
         self.put(state, &allowed);
-        Ok(allowed.mask)
+        Some(allowed.mask)
     }
 
-    /// The mask in this state, if it is known.
     fn get(&self, state: State) -> Option<Mask> {
-        let known = match self.known.get(&state.behind_any())? {
-            Known::Forced => self.known.get(&state)?,
-            known => known,
+        let entry = match self.entries.get(&state.behind_any())? {
+            Entry::Forced => self.entries.get(&state)?,
+            entry => entry,
         };
-        match known {
-            Known::Forced => None,
-            Known::Few(list) => {
-                let mut mask = Mask::none(self.width);
-                list.iter().for_each(|token| mask.set(*token, true));
-                Some(mask)
-            }
-            Known::Near(inside, more) => Some(inside.upgrade()?.with(&more, self.width)),
-            Known::Many(mask) => Some(mask),
+        match entry {
+            Entry::Forced => None,
+            Entry::Few(list) => Some(Mask::of(list, self.width)),
+            Entry::Near(inside, more) => Some(inside.upgrade()?.with(&more, self.width)),
+            Entry::Many(mask) => Some(mask),
         }
     }
 
-    /// Notes what may come in this state.
-    fn put(&self, state: State, allowed: &Allowed) {
+    /// Adds what may come in a state.
+    pub(super) fn put(&self, state: State, allowed: &Allowed) {
         let state = if allowed.is_forced {
-            self.known.insert(state.behind_any(), Known::Forced);
+            self.entries.insert(state.behind_any(), Entry::Forced);
             state
         } else {
             state.behind_any()
         };
         let few: Vec<Token> = allowed.mask.iter().take(FEW + 1).collect();
-        let known = match &allowed.near {
-            _ if few.len() <= FEW => Known::Few(few.into()),
+        let entry = match &allowed.near {
+            _ if few.len() <= FEW => Entry::Few(few.into()),
             Some((inside, more)) if size_of_val(&**more) < size_of_val(allowed.mask.words()) / 2 => {
-                Known::Near(Arc::downgrade(inside), more.as_slice().into())
+                Entry::Near(Arc::downgrade(inside), more.as_slice().into())
             }
-            _ => Known::Many(allowed.mask.clone()),
+            _ => Entry::Many(allowed.mask.clone()),
         };
-        self.known.insert(state, known);
+        self.entries.insert(state, entry);
     }
 }

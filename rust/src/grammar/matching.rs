@@ -17,9 +17,7 @@ pub(super) struct Ends {
 impl Ends {
     /// The mask of a text that nothing may follow.
     pub(super) fn mask(&self) -> Mask {
-        let mut mask = Mask::none(self.width);
-        self.eog.iter().for_each(|&t| mask.set(t, true));
-        mask
+        Mask::of(self.eog.iter().copied(), self.width)
     }
 }
 
@@ -29,13 +27,13 @@ pub(super) struct Compiled {
     pub(super) can_rollback: bool,
 }
 
-/// A matcher that is brought to where a text is when it is asked.
+/// A matcher for one text. It takes the text's tokens when it is asked for something, not as they come.
 #[derive(Default)]
 pub(super) struct Guide {
     live: Option<Matcher>,
     /// Tokens that it has taken.
     taken: usize,
-    /// A copy from where a walk ahead began, of one that can't go back; and the tokens that it has taken.
+    /// For a matcher without rollback: a copy from where a walk ahead began, and how many tokens that has taken.
     kept: Option<(Matcher, usize)>,
 }
 
@@ -68,7 +66,7 @@ impl Guide {
         }
     }
 
-    /// Notes that a walk ahead begins here.
+    /// To be called before a walk ahead: keeps a copy where the matcher has no rollback.
     pub(super) fn branch(&mut self, of: &Compiled) {
         if !of.can_rollback {
             self.kept = self.live.as_ref().map(|live| (live.deep_clone(), self.taken));

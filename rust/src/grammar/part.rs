@@ -36,12 +36,12 @@ pub(super) struct Part {
     tokens: Vec<Token>,
     /// As many are committed.
     committed: usize,
-    /// The state of the text, until it comes to something that is not followed; from then on the guide.
+    /// Our state of the text; once it is lost, the guide is asked.
     room: Option<Room>,
     guide: Guide,
     /// Whether the guide says that nothing may follow.
     is_over: bool,
-    /// Beside the grammar, and as it was at the last committed token.
+    /// The filter that runs beside the grammar, now and at the last committed token.
     filter: Option<Filter>,
     kept: Option<Filter>,
 }
@@ -88,12 +88,11 @@ impl Part {
         if mask.is_none() {
             return Err(broken("no token of the vocabulary can continue the text here"));
         }
-        if let Some(filter) = self.filter.clone()
-            && !self.is_ended()
-        {
-            let masks = Arc::clone(&self.pristine.masks);
-            match self.room() {
-                Some(room) => filter.apply(&mut mask, &mut room.ahead(&masks)),
+        let is_ended = self.is_ended();
+        let Part { pristine, room, filter, .. } = self;
+        if let Some(filter) = filter.as_ref().filter(|_| !is_ended) {
+            match room.as_mut().filter(|room| !room.is_lost()) {
+                Some(room) => filter.apply(&mut mask, &mut room.ahead(&pristine.masks)),
                 None => filter.apply(&mut mask, &mut Blind),
             }
             if mask.is_none() {
@@ -119,7 +118,7 @@ impl Part {
         })
     }
 
-    /// The mask as llguidance alone computes it, and whether the state is known here.
+    /// The mask as llguidance alone computes it, and whether our states follow the text.
     pub(super) fn unfollowed(&self) -> Result<(Mask, bool)> {
         let mut guide = Guide::default();
         let live = guide.behind(&self.pristine.compiled, &self.tokens);
@@ -142,18 +141,15 @@ impl Part {
             None => None,
         };
         let mut room = self.room.as_mut().filter(|room| !room.is_lost());
-        let mark = room.as_ref().map(|room| room.mark());
         let taken = match room.as_mut().map_or(Taken::Lost, |room| room.push(token)) {
             Taken::Yes => true,
             Taken::No => false,
             Taken::Lost => {
-                let found = self.guide.push(compiled, &self.tokens, token);
-                if let (Some(room), Some(mark), false) = (room, mark, matches!(found, Ok((true, _)))) {
-                    // A token that is not taken changes nothing.
-                    room.back(mark);
+                let (taken, is_over) = self.guide.push(compiled, &self.tokens, token)?;
+                if taken {
+                    self.is_over |= is_over;
+                    room.into_iter().for_each(Room::lose);
                 }
-                let (taken, is_over) = found?;
-                self.is_over |= taken && is_over;
                 taken
             }
         };
@@ -220,7 +216,7 @@ impl Part {
         }
     }
 
-    /// Goes back to what is committed. `walked`: there are tokens ahead of it; a matcher may be spoiled without.
+    /// Goes back to what is committed. `walked`: there are tokens ahead of it. Without any, a matcher may still have failed.
     pub(super) fn undo(&mut self, walked: bool) {
         self.guide.back(&self.pristine.compiled, self.committed);
         if walked {
@@ -232,7 +228,7 @@ impl Part {
     }
 }
 
-/// A walk ahead that sees nothing.
+/// Looks ahead for nothing: the filter then removes only the tokens that complete an equal item at once.
 struct Blind;
 
 impl Ahead for Blind {

@@ -56,15 +56,25 @@ impl Room {
         room
     }
 
-    /// Whether nothing is known of the text any more.
+    /// Whether our states no longer follow the text.
     pub(super) fn is_lost(&self) -> bool {
         self.ending.is_lost()
     }
 
-    /// The mask; `other` tells it where it is not known here.
-    pub(super) fn mask(&mut self, masks: &Masks, other: impl FnOnce() -> Result<Allowed>) -> Result<Mask> {
+    /// Notes that the text goes on with a token that our states do not follow.
+    pub(super) fn lose(&mut self) {
+        self.ending.lose();
+    }
+
+    /// The mask for the next token. `fallback` computes it where our states cannot.
+    pub(super) fn mask(&mut self, masks: &Masks, fallback: impl FnOnce() -> Result<Allowed>) -> Result<Mask> {
         self.leave_tried();
-        masks.of(&self.ending, &self.endings, other)
+        if let Some(mask) = masks.of(&self.ending, &self.endings) {
+            return Ok(mask);
+        }
+        let allowed = fallback()?;
+        masks.put(self.ending.state(), &allowed);
+        Ok(allowed.mask)
     }
 
     /// A walk ahead for a filter.
@@ -73,7 +83,7 @@ impl Room {
         Look { ending: &mut self.ending, endings: &self.endings, masks, marks: Vec::new() }
     }
 
-    /// Takes a token.
+    /// Takes a token; any other answer than `Yes` leaves the text as it was.
     pub(super) fn push(&mut self, token: Token) -> Taken {
         let is_tried = self.tried.is_some_and(|(tried, _)| tried == token);
         if !is_tried {
@@ -94,22 +104,12 @@ impl Room {
         Taken::Yes
     }
 
-    /// Goes back to a place, from where the text was lost.
-    pub(super) fn back(&mut self, mark: Mark) {
-        self.ending.back(mark);
-    }
-
-    /// The place of the text.
-    pub(super) fn mark(&self) -> Mark {
-        self.tried.map_or_else(|| self.ending.mark(), |(_, mark)| mark)
-    }
-
     /// Whether these tokens could come next; None where that can't be told.
     pub(super) fn takes(&mut self, tokens: &[Token]) -> Option<bool> {
         self.leave_tried();
         let mark = self.ending.mark();
-        let taken = tokens.iter().map(|token| self.ending.push(&self.endings, *token));
-        let end = taken.into_iter().find(|taken| *taken != Taken::Yes);
+        let mut taken = tokens.iter().map(|token| self.ending.push(&self.endings, *token));
+        let end = taken.find(|taken| *taken != Taken::Yes);
         self.ending.back(mark);
         (end != Some(Taken::Lost)).then_some(end.is_none())
     }
@@ -122,7 +122,8 @@ impl Room {
 
     /// Whether nothing may follow it.
     pub(super) fn is_ended(&self) -> bool {
-        self.ending.is_ended(self.mark())
+        let at = self.tried.map_or_else(|| self.ending.mark(), |(_, mark)| mark);
+        self.ending.is_ended(at)
     }
 
     /// Notes that what was taken is committed.
@@ -154,7 +155,6 @@ impl Room {
         self.leave_tried();
         let mark = self.ending.mark();
         if self.ending.push(&self.endings, token) != Taken::Yes {
-            self.ending.back(mark);
             // Whoever draws it meets that.
             return Some(true);
         }
@@ -194,7 +194,7 @@ impl Room {
     }
 }
 
-/// A walk to the end; the text is gone back to behind it.
+/// A walk to the end. The caller takes the text back afterwards.
 struct Trial<'a> {
     filter: Option<Filter>,
     ending: &'a mut Ending,
@@ -270,7 +270,7 @@ impl Trial<'_> {
     }
 }
 
-/// A walk ahead of a text, which takes back each of its tokens.
+/// A walk ahead of a text for a filter, which takes back each token that it pushes.
 pub(super) struct Look<'a> {
     ending: &'a mut Ending,
     endings: &'a Endings,
@@ -280,15 +280,14 @@ pub(super) struct Look<'a> {
 
 impl Ahead for Look<'_> {
     fn mask(&mut self) -> Option<Mask> {
-        let unknown = || Err(super::matching::broken(""));
-        self.masks.of(self.ending, self.endings, unknown).ok()
+        self.masks.of(self.ending, self.endings)
     }
 
     fn push(&mut self, token: Token) -> bool {
-        self.marks.push(self.ending.mark());
+        let mark = self.ending.mark();
         let taken = self.ending.push(self.endings, token) == Taken::Yes;
-        if !taken {
-            self.pop();
+        if taken {
+            self.marks.push(mark);
         }
         taken
     }

@@ -269,9 +269,7 @@ impl Plan {
         };
         let Stage::Free(stage) = &self.stages[at.section] else { return Ok(Next::Any { end: true }) };
         if let Some(due) = stage.due(free) {
-            let mut mask = Mask::none(self.ends.width);
-            mask.set(due, true);
-            return Ok(Next::Only(mask));
+            return Ok(Next::Only(Mask::of([due], self.ends.width)));
         }
         let lists = [0, 1].map(|finder| stage.refused.get(&(finder, free.state.of(finder))));
         if lists.iter().all(Option::is_none) {

@@ -52,8 +52,8 @@ pub(super) struct Rules {
 
 impl Rules {
     pub(super) fn new(shape: Shape, vocab: &Arc<Vocab>) -> Self {
-        let mut quotes = Mask::none(vocab.len());
-        (0..vocab.len() as Token).for_each(|t| quotes.set(t, vocab.bytes(t).contains(&b'"')));
+        let quotes = (0..vocab.len() as Token).filter(|t| vocab.bytes(*t).contains(&b'"'));
+        let quotes = Mask::of(quotes, vocab.len());
         Rules { shape: Arc::new(shape), vocab: Arc::clone(vocab), quotes }
     }
 }

@@ -10,19 +10,18 @@ use crate::error::{Error, Result};
 use crate::grammar::mask::Mask;
 use crate::grammar::text;
 use crate::types::Token;
-use crate::vocab::Vocab;
 use llguidance::derivre::{NextByte, Regex, StateID};
 use std::sync::Arc;
 use toktrie::{Recognizer, SimpleVob, TokTrie};
 
 /// Sets of tokens that are allowed as a whole in strings, the largest first, by their numbers among llguidance's slices.
 const SLICES: [usize; 3] = [3, 2, 1];
-/// Memory of what is known of the lexer's states of a grammar. Beyond, it is found out again.
+/// Most memory for the [`Inside`]s of a grammar, in bytes. Beyond it all are dropped, and computed again when they are needed.
 const MOST_INSIDES: usize = 4 << 20;
-/// Forced bytes that are cut into tokens.
+/// Most forced bytes that are tokenized here; llguidance tokenizes longer ones.
 const MOST_FORCED: usize = 1_024;
 
-/// Tokens that a lexeme may have as a whole.
+/// A set of tokens that most strings allow together.
 pub(super) struct Slice {
     number: usize,
     tokens: SimpleVob,
@@ -31,23 +30,21 @@ pub(super) struct Slice {
 }
 
 impl Slice {
-    /// Those of a vocabulary.
+    /// The slices of these tokens, by llguidance's regular expressions.
     ///
     /// # Errors
     /// What is no regular expression.
-    pub(super) fn all(vocab: &Vocab, trie: &TokTrie, regexes: &[String]) -> Result<Vec<Self>> {
+    pub(super) fn all(trie: &TokTrie, plain: &[Token], regexes: &[String]) -> Result<Vec<Self>> {
         let slice = |number: usize| {
             let refuse = |e| Error::invalid("tokenizer", text::clean(&format!("{e:#}")));
             let mut regex = Regex::new(&regexes[number]).map_err(refuse)?;
+            let mut matches = |token: &Token| {
+                let bytes = trie.token(*token);
+                !bytes.is_empty() && regex.is_match_bytes(bytes)
+            };
+            let (own, others): (Vec<Token>, Vec<Token>) = plain.iter().copied().partition(&mut matches);
             let mut tokens = trie.alloc_token_set();
-            for token in 0..trie.vocab_size() as Token {
-                let bytes = trie.token(token);
-                if !bytes.is_empty() && !vocab.is_eog(token) && regex.is_match_bytes(bytes) {
-                    tokens.allow_token(token);
-                }
-            }
-            let others = (0..trie.vocab_size() as Token)
-                .filter(|token| !tokens.is_allowed(*token) && !vocab.is_eog(*token));
+            own.into_iter().for_each(|token| tokens.allow_token(token));
             Ok(Slice { number, rest: Trie::new(trie, others), tokens })
         };
         SLICES.into_iter().map(slice).collect()
@@ -58,9 +55,9 @@ impl Slice {
 #[derive(Debug)]
 pub(in crate::grammar) struct Allowed {
     pub(in crate::grammar) mask: Mask,
-    /// Bytes are forced. They are cut into tokens together with the token before, so this may be another behind another.
+    /// Whether bytes are forced. They are tokenized together with the token before, so the mask depends on that token.
     pub(in crate::grammar) is_forced: bool,
-    /// The mask as what a lexeme allows and some tokens more.
+    /// The same mask, as the tokens of an [`Inside`] and more tokens.
     pub(in crate::grammar) near: Option<(Arc<Inside>, Vec<Token>)>,
 }
 
@@ -69,7 +66,7 @@ impl Endings {
         self.common.cuts_forced && !self.spec.no_forcing
     }
 
-    /// Tokens that are allowed in a state of the lexer as a whole, and a trie of the others.
+    /// The largest slice that a lexer state allows, and a trie of the other tokens.
     pub(super) fn begun(&self, lexing: &mut Lexing, state: StateID) -> (&Trie, SimpleVob) {
         match self.slice(lexing, state) {
             Some(slice) => (&slice.rest, slice.tokens.clone()),
@@ -84,8 +81,8 @@ impl Endings {
 }
 
 impl Known {
-    /// What may come behind a token; None where llguidance has to say it: lexemes of a kind that is not followed here, and what is
-    /// too much.
+    /// The mask for the next token, `last` being the token before. None where llguidance has to compute it: kinds of lexemes that
+    /// are not followed here, and work beyond a limit.
     pub(super) fn allowed(&mut self, of: &Endings, spot: Spot, last: Option<Token>) -> Option<Allowed> {
         self.begin_step(of);
         let may_end = self.may_end(of, spot);
@@ -96,14 +93,15 @@ impl Known {
         let width = of.common.vocab.len();
         let mut near = None;
         let mask = if let Some(token) = self.first_forced(of, (&forced, end), last) {
-            let mut mask = Mask::none(width);
-            mask.set(token, true);
-            mask
+            Mask::of([token], width)
         } else {
             let inside = self.inside(of, spot.state);
             let mut more = self.beyond(of, spot, &inside);
-            more.extend(self.by_number(of, spot));
-            more.extend(of.common.vocab.eog().iter().filter(|_| may_end));
+            // An end token that a rule asks for would end the text where it may not end.
+            let eog = of.common.vocab.eog();
+            let by_number = self.by_number(of, spot).into_iter().flat_map(Mask::iter);
+            more.extend(by_number.filter(|token| !eog.contains(token)));
+            more.extend(eog.iter().filter(|_| may_end));
             let mask = inside.with(&more, width);
             near = Some((inside, more));
             mask
@@ -114,7 +112,7 @@ impl Known {
         Some(Allowed { mask, is_forced: !forced.is_empty(), near })
     }
 
-    /// What tokens come to in a state of the lexer.
+    /// What a lexer state allows, computed once.
     fn inside(&mut self, of: &Endings, state: StateID) -> Arc<Inside> {
         if let Some(inside) = self.insides.get(&state) {
             return Arc::clone(inside);
@@ -129,7 +127,7 @@ impl Known {
         inside
     }
 
-    /// The tokens that go beyond the end of a lexeme.
+    /// The tokens that end the lexeme and that the row allows.
     fn beyond(&mut self, of: &Endings, spot: Spot, inside: &Inside) -> Vec<Token> {
         let Spot { row, state, .. } = spot;
         self.is_unknown |= inside.is_unknown;
@@ -141,24 +139,28 @@ impl Known {
             let trie = of.slice(&mut self.lexing, state).map_or(&of.common.trie, |slice| &slice.rest);
             let within = Spot { row, state: border.state, is_begun: true };
             let from = if border.is_last { self.begin(next) } else { within };
-            let step = |spot: Spot, byte: u8, is_first: bool| {
-                let is_within = is_first && !border.is_last;
-                // Those that stay in the lexeme are known.
-                if is_within && !matches!(self.lexing.step(spot.state, byte), Step::Behind) {
+            let nodes = trie.nodes();
+            let depth = nodes[border.nodes.start].depth;
+            trie.walk(border.nodes.clone(), from, |spot, at| {
+                let node = nodes[at];
+                let is_within = node.depth == depth && !border.is_last;
+                // Tokens that stay within the lexeme are listed already.
+                if is_within && !matches!(self.lexing.step(spot.state, node.byte), Step::Behind) {
                     return None;
                 }
-                self.step(of, spot, byte)
-            };
-            trie.walk(border.nodes.clone(), from, step, |token| more.push(token));
+                let next = self.step(of, spot, node.byte)?;
+                more.extend(node.token());
+                Some(next)
+            });
         }
         more
     }
 
-    /// Adds the tokens that go beyond an end of a lexeme.
+    /// Adds those whose lexeme ends in one state.
     fn behind_end(&mut self, of: &Endings, row: RowId, end: &End, more: &mut Vec<Token>) {
         let Some(row) = self.behind(of, row, end.state) else { return };
         let mut stack = vec![self.begin(row)];
-        // Bytes behind which no tail goes on.
+        // The length of the prefix after which the last tail was refused: tails that share more are refused, too.
         let mut refused = usize::MAX;
         for tail in &end.tails {
             if tail.shared > refused {
@@ -182,34 +184,20 @@ impl Known {
         }
     }
 
-    /// Whether a rule asks for a token by its number here.
-    fn is_by_number(&mut self, of: &Endings, spot: Spot) -> bool {
+    /// The sets of tokens that rules ask for by number here.
+    fn by_number<'e>(&mut self, of: &'e Endings, spot: Spot) -> Vec<&'e Mask> {
         let row = if of.special.is_empty() { None } else { self.lexeme_ended(of, spot) };
-        row.is_some_and(|row| self.rows.goals(row).iter().any(|goal| of.special(goal.lexeme).is_some()))
+        let goals = row.map_or(&[][..], |row| self.rows.goals(row));
+        goals.iter().filter_map(|goal| of.special(goal.lexeme)).collect()
     }
 
-    /// Tokens that rules ask for by their numbers.
-    fn by_number(&mut self, of: &Endings, spot: Spot) -> Vec<Token> {
-        let mut tokens = Vec::new();
-        if !of.special.is_empty()
-            && let Some(row) = self.lexeme_ended(of, spot)
-        {
-            for goal in self.rows.goals(row) {
-                tokens.extend(of.special(goal.lexeme).iter().flat_map(|tokens| tokens.iter()));
-            }
-        }
-        // An end token would end the text where it may not end.
-        tokens.retain(|token| !of.common.vocab.eog().contains(token));
-        tokens
-    }
-
-    /// The first token of what is forced behind a token.
+    /// The first of the tokens that must come, `last` being the token before.
     pub(super) fn forced_token(&mut self, of: &Endings, spot: Spot, last: Option<Token>) -> Option<Token> {
         let (forced, end) = if of.cuts_forced() { self.forced(of, spot)? } else { return None };
         self.first_forced(of, (&forced, end), last)
     }
 
-    /// The bytes that must come, and where they lead; None where they are many.
+    /// The bytes that must come, and where they lead; None where there are more than [`MOST_FORCED`].
     fn forced(&mut self, of: &Endings, mut spot: Spot) -> Option<(Vec<u8>, Spot)> {
         let mut bytes = Vec::new();
         while bytes.len() < MOST_FORCED {
@@ -225,8 +213,8 @@ impl Known {
 
     /// The only byte that may come.
     fn forced_byte(&mut self, of: &Endings, spot: Spot) -> Option<u8> {
-        // A token by its number is no byte, and may come beside one.
-        if self.is_by_number(of, spot) {
+        // A token that is asked for by its number may come in place of a byte.
+        if !self.by_number(of, spot).is_empty() {
             return None;
         }
         match self.lexing.next_byte(spot.state) {
@@ -245,8 +233,8 @@ impl Known {
         found
     }
 
-    /// The first token of forced bytes that lead to `end`, if it is sure that they are cut so whatever follows. As llguidance
-    /// does it: together with the token before, where that stays as it is.
+    /// The first token of forced bytes that lead to `end`, if every continuation is tokenized so. As in llguidance, they are
+    /// tokenized together with the token before where that leaves it as it is.
     fn first_forced(
         &mut self,
         of: &Endings,
@@ -275,7 +263,7 @@ impl Known {
     }
 }
 
-/// A walk over the trie, for llguidance's way to cut forced bytes.
+/// A walk over the trie for `chop_tokens`, which finds out how many of the last tokens depend on what follows.
 struct Walk<'a> {
     of: &'a Endings,
     known: &'a mut Known,

@@ -1,10 +1,10 @@
-//! What may come in a state of the lexer, whatever the row is: tokens that stay in the lexeme, and the others by what they have
-//! behind its end. A string in an object has the same lexeme for each key, so this is found out once, and a row has to say only
-//! which of the ends may follow.
+//! What a lexer state allows, whatever the Earley row is: the tokens that stay within the lexeme, and the tokens that end it,
+//! grouped by the bytes that they have after its end. The values of many keys are in the same lexer state, so this is computed
+//! once, and for each row only the bytes after the end are checked.
 
 use super::Endings;
 use super::lexing::{Lexing, Step};
-use super::trie::{Node, Trie};
+use super::trie::Trie;
 use crate::grammar::mask::Mask;
 use crate::types::Token;
 use llguidance::derivre::StateID;
@@ -12,10 +12,10 @@ use std::fmt;
 use std::ops::Range;
 use toktrie::SimpleVob;
 
-/// Nodes of the trie behind the end of a lexeme from which on they are not listed, but walked over.
+/// Where more nodes of the trie than this follow the end of a lexeme, their tokens are not listed: they are walked for each row.
 const MANY: usize = 64;
 
-/// Tokens up to which a list of them is kept.
+/// So many tokens or fewer are kept as a list.
 const FEW: usize = 256;
 
 enum Tokens {
@@ -32,31 +32,31 @@ pub(in crate::grammar) struct Inside {
     pub(super) is_unknown: bool,
 }
 
-/// A state in which the lexeme ends, and what tokens have behind it, in order.
+/// A lexer state in which the lexeme ends, and what tokens have after the end, sorted by bytes.
 pub(super) struct End {
     pub(super) state: StateID,
     pub(super) tails: Vec<Tail>,
 }
 
-/// The same bytes behind the end of a lexeme.
+/// Tokens with the same bytes after the end of the lexeme.
 pub(super) struct Tail {
-    /// As many are the same as in the tail before.
+    /// How many bytes it has in common with the tail before it.
     pub(super) shared: usize,
     pub(super) bytes: Box<[u8]>,
     pub(super) tokens: Vec<Token>,
 }
 
-/// Many nodes that follow bytes behind which the lexeme may end, or (`is_last`) does, and the state then.
+/// A place in the trie with many nodes below it, where the lexeme may end, or (`is_last`) has ended with the last byte.
 pub(super) struct Border {
     pub(super) nodes: Range<usize>,
     pub(super) state: StateID,
     pub(super) is_last: bool,
-    /// The token of those bytes, where they end the lexeme.
+    /// The token that ends exactly there, if `is_last`.
     pub(super) token: Option<Token>,
 }
 
 impl Inside {
-    /// Of tokens that begin in a state of the lexer.
+    /// For tokens that begin in a lexer state.
     pub(super) fn new(of: &Endings, lexing: &mut Lexing, state: StateID) -> Self {
         let (trie, tokens) = of.begun(lexing, state);
         let width = of.common.vocab.len();
@@ -66,9 +66,9 @@ impl Inside {
             borders: Vec::new(),
             is_unknown: false,
         };
-        let mut search =
-            Search { nodes: trie.nodes(), tokens, inside: none, bytes: Vec::new(), found: Vec::new() };
-        search.run(lexing, trie, state);
+        let mut search = Search { trie, lexing, tokens, inside: none, bytes: Vec::new(), found: Vec::new() };
+        let first = (state, search.border(trie.all(), state));
+        trie.walk(trie.all(), first, |above, at| search.step(above, at));
         let Search { mut inside, tokens, bytes, mut found, .. } = search;
         inside.tokens = match tokens.num_set() {
             0..=FEW => Tokens::Few(tokens.to_list()),
@@ -95,11 +95,11 @@ impl Inside {
 
     /// The mask with some more tokens.
     pub(in crate::grammar) fn with(&self, more: &[Token], width: usize) -> Mask {
-        let (mut mask, few) = match &self.tokens {
-            Tokens::Few(few) => (Mask::none(width), &few[..]),
-            Tokens::Many(mask) => (mask.clone(), &[][..]),
+        let mut mask = match &self.tokens {
+            Tokens::Few(few) => Mask::of(few.iter().copied(), width),
+            Tokens::Many(mask) => mask.clone(),
         };
-        few.iter().chain(more).for_each(|token| mask.set(*token, true));
+        more.iter().for_each(|token| mask.set(*token, true));
         mask
     }
 
@@ -116,55 +116,54 @@ impl Inside {
 }
 
 struct Search<'a> {
-    nodes: &'a [Node],
+    trie: &'a Trie,
+    lexing: &'a mut Lexing,
     tokens: SimpleVob,
     inside: Inside,
     /// Of tails.
     bytes: Vec<u8>,
-    /// The state at the end of the lexeme, where the bytes behind it are, and a token.
+    /// The lexer state at the end of the lexeme, where the bytes after it are, and a token.
     found: Vec<(u32, Range<usize>, Token)>,
 }
 
+/// A lexer state, and whether what ends the lexeme there is walked for each row.
+type Place = (StateID, bool);
+
 impl Search<'_> {
-    fn run(&mut self, lexing: &mut Lexing, trie: &Trie, state: StateID) {
-        // Places by their depth, each with whether it is a border.
-        let mut places = vec![(state, self.border(lexing, trie.all(), state))];
-        let mut at = 0;
-        while let Some(node) = self.nodes.get(at) {
-            let (nodes, depth) = (at + 1..node.end as usize, usize::from(node.depth));
-            let (state, is_border) = places[depth - 1];
-            at = nodes.end;
-            match lexing.step(state, node.byte) {
-                Step::In(next) => {
-                    node.token().into_iter().for_each(|token| self.tokens.allow_token(token));
-                    places.truncate(depth);
-                    places.push((next, self.border(lexing, nodes.clone(), next)));
-                    at = nodes.start;
-                }
-                Step::Last(state) if nodes.len() > MANY => {
-                    self.inside.borders.push(Border { nodes, state, is_last: true, token: node.token() });
-                }
-                Step::Last(end) => self.beyond(end, nodes.start - 1, depth),
-                Step::Behind if !is_border => self.beyond(state, nodes.start - 1, depth - 1),
-                Step::Unknown => self.inside.is_unknown = true,
-                Step::Behind | Step::Refused => {}
+    /// A node of the trie, from the place above it; None where it is not within the lexeme.
+    fn step(&mut self, (state, is_border): Place, at: usize) -> Option<Place> {
+        let node = self.trie.nodes()[at];
+        let (below, depth) = (at + 1..node.end as usize, usize::from(node.depth));
+        match self.lexing.step(state, node.byte) {
+            Step::In(next) => {
+                node.token().into_iter().for_each(|token| self.tokens.allow_token(token));
+                return Some((next, self.border(below, next)));
             }
+            Step::Last(state) if below.len() > MANY => {
+                self.inside.borders.push(Border { nodes: below, state, is_last: true, token: node.token() });
+            }
+            Step::Last(end) => self.beyond(end, at, depth),
+            Step::Behind if !is_border => self.beyond(state, at, depth - 1),
+            Step::Unknown => self.inside.is_unknown = true,
+            Step::Behind | Step::Refused => {}
         }
+        None
     }
 
-    /// Notes nodes that are walked over where the lexeme may end before them.
-    fn border(&mut self, lexing: &Lexing, nodes: Range<usize>, state: StateID) -> bool {
-        let is_border = nodes.len() > MANY && lexing.ended(state).is_some();
+    /// Notes nodes that are walked for each row, where the lexeme may end before them.
+    fn border(&mut self, nodes: Range<usize>, state: StateID) -> bool {
+        let is_border = nodes.len() > MANY && self.lexing.ended(state).is_some();
         if is_border {
             self.inside.borders.push(Border { nodes, state, is_last: false, token: None });
         }
         is_border
     }
 
-    /// Lists the token of a node and those below it, all of which have `depth` bytes up to the end of the lexeme.
+    /// Lists the token of a node and those below it. The first `depth` bytes of each end the lexeme.
     fn beyond(&mut self, end: StateID, at: usize, depth: usize) {
         let mut path: Vec<u8> = Vec::new();
-        for node in &self.nodes[at..self.nodes[at].end as usize] {
+        let nodes = self.trie.nodes();
+        for node in &nodes[at..nodes[at].end as usize] {
             let below = usize::from(node.depth) - depth;
             if below > 0 {
                 path.truncate(below - 1);

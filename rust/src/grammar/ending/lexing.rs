@@ -13,7 +13,7 @@ use toktrie::TokTrie;
 /// States that are looked at to find the shortest way. A bound of states keeps the answer the same whatever was asked before:
 /// along a way that is found, fewer are.
 const MOST_STATES: usize = 4_000;
-/// Steps to find out whether a set of texts lies in another; as many as llguidance's.
+/// Most steps to decide whether one regular expression contains another. llguidance uses the same number.
 const SUBSUME: u64 = 1_000;
 
 pub(super) struct Lexing {
@@ -107,7 +107,7 @@ impl Lexing {
     }
 
     pub(super) fn step(&mut self, state: StateID, byte: u8) -> Step {
-        // A token by its number is no bytes.
+        // llguidance marks tokens that are asked for by number with this byte. They are not read as bytes.
         if byte == TokTrie::SPECIAL_TOKEN_MARKER {
             return Step::Refused;
         }
@@ -135,14 +135,14 @@ impl Lexing {
         if state.has_lowest_match() { &found.lazy_accepting } else { &found.greedy_accepting }
     }
 
-    /// Bytes that may come next in this state, as far as that is known without trying.
+    /// A hint at the bytes that may come next in this state.
     pub(super) fn next_byte(&mut self, state: StateID) -> NextByte {
         let next = self.dfa.next_byte(state);
         // Any byte may follow the end of a lexeme.
         if self.dfa.state_desc(state).greedy_accepting.is_some() { next.make_fuzzy() } else { next }
     }
 
-    /// Whether all texts of an extra lexeme may come from here on, each with something behind it.
+    /// Whether every text of an extra lexeme can continue a lexeme in this state.
     pub(super) fn holds(&mut self, state: StateID, extra: LexemeIdx) -> bool {
         if let Some(holds) = self.held.get(&(state, extra)) {
             return *holds;

@@ -1,5 +1,5 @@
-//! Where texts of a grammar have come to: a row and a state of the lexer. Texts that have come to the same place go on in the same
-//! way, so what is found out about it is kept for all of them.
+//! The parser states that texts of a grammar have reached: an Earley row and a state of the lexer. Texts in the same state go on in
+//! the same way, so what is computed for a state is kept for all of them.
 
 use super::inside::Inside;
 use super::lexing::{Lexing, Step};
@@ -15,7 +15,7 @@ use llguidance::earley::lexerspec::LexemeIdx;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Memory of rows and of the lexer's states from which on texts that begin get others.
+/// When rows and lexer states have grown by this many bytes, new texts begin with new ones.
 const MOST_BYTES: usize = 8 << 20;
 
 /// The places that texts have come to.
@@ -33,12 +33,12 @@ pub(super) struct Known {
     pub(super) rows: Rows,
     /// By a row and the state in which lexemes end, the row behind them.
     next: AHashMap<(RowId, StateID), Option<RowId>>,
-    /// A lexeme was met of a kind that is not followed here.
+    /// Since the last [`Known::begin_step`]: a kind of lexeme was met that is not followed here, or a limit.
     pub(super) is_unknown: bool,
-    /// By states of the lexer.
+    /// By lexer state.
     pub(super) insides: AHashMap<StateID, Arc<Inside>>,
     pub(super) inside_bytes: usize,
-    /// Of the lexer before any text.
+    /// The lexer's size before any text.
     bytes_at_first: usize,
 }
 
@@ -48,7 +48,7 @@ pub(super) struct Spot {
     pub(super) row: RowId,
     /// Of the lexer.
     pub(super) state: StateID,
-    /// Whether a lexeme has bytes already.
+    /// Whether the text has bytes of a lexeme that has not ended.
     pub(super) is_begun: bool,
 }
 
@@ -57,21 +57,21 @@ pub(super) struct Spot {
 pub(in crate::grammar) struct Mark {
     pub(super) spot: Spot,
     pub(super) last: Option<Token>,
-    /// Something was taken that these rules do not know.
+    /// The text went on with a token that our states do not follow.
     pub(super) is_lost: bool,
 }
 
-/// All that what may follow depends on. No other grammar has the same.
+/// All that the next token depends on. Unique among all grammars.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(in crate::grammar) struct State {
     places: u64,
     spot: Spot,
-    /// The token before; forced bytes are cut into tokens together with it.
+    /// The token before: forced bytes are tokenized together with it.
     last: Option<Token>,
 }
 
 impl State {
-    /// The same behind any token.
+    /// The state without the token before.
     pub(in crate::grammar) fn behind_any(self) -> Self {
         State { last: None, ..self }
     }
@@ -205,8 +205,8 @@ impl Known {
     fn take_special(&mut self, of: &Endings, spot: Spot, token: Token) -> Option<Spot> {
         let row = self.lexeme_ended(of, spot)?;
         let next = self.rows.goals(row).iter().map(|goal| goal.lexeme);
-        let lexemes: Vec<LexemeIdx> =
-            next.filter(|lexeme| of.spec.lexeme_spec(*lexeme).contains_token(token)).collect();
+        let asks = |lexeme: &LexemeIdx| of.special(*lexeme).is_some_and(|tokens| tokens.allows(token));
+        let lexemes: Vec<LexemeIdx> = next.filter(asks).collect();
         if lexemes.is_empty() {
             return None;
         }
@@ -249,7 +249,8 @@ impl Known {
         row
     }
 
-    /// Begins a mask, or takes a token: within limits, beyond which the lexer has failed or `is_unknown` is set.
+    /// To be called before computing a mask or taking a token: resets the limits on its work. When one is exceeded, the lexer has
+    /// failed or `is_unknown` is set.
     pub(super) fn begin_step(&mut self, of: &Endings) {
         self.is_unknown = false;
         self.rows.begin_work();

@@ -10,7 +10,7 @@ use ahash::{AHashMap, AHashSet};
 use llguidance::derivre::StateID;
 use llguidance::earley::lexerspec::LexemeIdx;
 
-/// Items at the end of a rule that are as much work as one with a symbol behind its dot.
+/// So many completed items count as one item that still expects a symbol.
 const PASSED: usize = 10;
 
 /// An item with a symbol behind its dot.
@@ -49,9 +49,9 @@ struct Row {
     goals: Box<[Goal]>,
     start: StateID,
     accepts: bool,
-    /// Items that it took, those that end a rule included.
+    /// Items that were looked at to make it, completed ones included.
     made: usize,
-    /// When it was counted last.
+    /// The value of `Rows::turn` when its work was counted last.
     turn: u64,
 }
 
@@ -60,8 +60,8 @@ struct Row {
 #[derive(Debug, Default)]
 pub(super) struct Rows {
     rows: Vec<Row>,
-    /// By the items that a row begins with. Their order counts: where two ways cost the same, the first is taken, and which
-    /// that is must depend on the text alone.
+    /// Rows by their kernel, the items that they begin with, in order. The order is part of the key: of two ways with equal cost
+    /// the first is taken, and which one that is must depend on the text alone.
     known: AHashMap<Box<[Item]>, RowId>,
     bytes: usize,
     work: usize,
@@ -109,12 +109,13 @@ impl Scratch {
 }
 
 impl Rows {
-    /// Begins to count the work of a mask or a token.
+    /// Starts counting work from zero.
     pub(super) fn begin_work(&mut self) {
         (self.work, self.turn) = (0, self.turn + 1);
     }
 
-    /// Counts a row, once, whether it is new or not: what a text may take does not depend on others.
+    /// Adds a row's work, once in a turn. A row that is known already costs the same, so that limits do not depend on what other
+    /// texts have done.
     pub(super) fn count(&mut self, row: RowId) {
         let row = &mut self.rows[row as usize];
         if std::mem::replace(&mut row.turn, self.turn) != self.turn {
@@ -122,13 +123,13 @@ impl Rows {
         }
     }
 
-    /// Items of the rows that were counted.
+    /// The work so far, in items.
     pub(super) fn work(&self) -> usize {
         self.work
     }
 
-    /// Whether a row has more items than that, or took many times as many to make: those at the end of a rule in a rule in a
-    /// rule are passed by.
+    /// Whether a row has more than `most` items, or took more than [`PASSED`] times as many to make. Rules that end in themselves
+    /// complete one item for each level, and that is cheap.
     pub(super) fn is_long(&self, row: RowId, most: usize) -> bool {
         let row = &self.rows[row as usize];
         row.items.len() > most || row.made > PASSED * most

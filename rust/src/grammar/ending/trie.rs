@@ -1,4 +1,4 @@
-//! A prefix tree of tokens in one list, as llguidance's, for walks whose steps are of our own kind.
+//! A prefix tree of tokens, stored as one list in depth-first order.
 
 use crate::types::Token;
 use std::ops::Range;
@@ -9,7 +9,7 @@ const NONE: Token = Token::MAX;
 
 pub(super) struct Trie(Vec<Node>);
 
-/// Nodes follow their parents, in the order of their bytes.
+/// A byte of one or more tokens. The nodes below it follow it in the list.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Node {
     token: Token,
@@ -28,10 +28,10 @@ impl Node {
 
 impl Trie {
     /// Of tokens that have bytes and are not special.
-    pub(super) fn new(all: &TokTrie, tokens: impl Iterator<Item = Token>) -> Self {
+    pub(super) fn new(all: &TokTrie, mut tokens: Vec<Token>) -> Self {
         let is_plain =
             |token: &Token| all.token(*token).first().is_some_and(|b| *b != TokTrie::SPECIAL_TOKEN_MARKER);
-        let mut tokens: Vec<Token> = tokens.filter(is_plain).collect();
+        tokens.retain(is_plain);
         tokens.sort_by_key(|token| (all.token(*token), *token));
         let mut trie = Trie(Vec::new());
         let (mut open, mut last): (Vec<usize>, &[u8]) = (Vec::new(), &[]);
@@ -45,7 +45,7 @@ impl Trie {
                     trie.0.push(Node { token, end, depth: depth as u16 + 1, byte: bytes[depth] });
                 };
                 let is_whole = depth + 1 == bytes.len();
-                // Others with the same bytes are leaves beside it.
+                // Further tokens with the same bytes become leaf siblings.
                 same[1..].iter().filter(|_| is_whole).for_each(|token| add(*token));
                 add(if is_whole { same[0] } else { NONE });
                 open.push(trie.0.len() - 1);
@@ -71,14 +71,13 @@ impl Trie {
         0..self.0.len()
     }
 
-    /// Walks over nodes from a place in front of them. `step` gives the place behind a byte, and whether it is the first; None
-    /// where that may not come. `found` gets the tokens of all places that are reached.
+    /// Walks over a range of nodes, parents first, with a place for each. `step` gets the place above a node and the node's index,
+    /// and gives the node's own place; None skips all that is below.
     pub(super) fn walk<P: Copy>(
         &self,
         nodes: Range<usize>,
         from: P,
-        mut step: impl FnMut(P, u8, bool) -> Option<P>,
-        mut found: impl FnMut(Token),
+        mut step: impl FnMut(P, usize) -> Option<P>,
     ) {
         let Some(first) = self.0.get(nodes.start) else { return };
         let depth = first.depth;
@@ -88,9 +87,8 @@ impl Trie {
             let node = self.0[at];
             let above = usize::from(node.depth - depth);
             places.truncate(above + 1);
-            match step(places[above], node.byte, above == 0) {
+            match step(places[above], at) {
                 Some(place) => {
-                    node.token().into_iter().for_each(&mut found);
                     places.push(place);
                     at += 1;
                 }
