@@ -1,6 +1,7 @@
 """Speculation against none, over HTTP, with prompts from the unseen half of the demo's texts.
 
     python bench/speculation.py [--target demo/target --draft demo/draft] [--fixed 2 4 8]
+    python bench/speculation.py --real [--cold]
 
 One server per way of drafting, all alive, asked in turns: in every round each answers the same new
 prompts, and its tokens per second are divided by those without drafts of that round, by each of two
@@ -13,8 +14,9 @@ counted, so that prompts are in the KV (of the draft model too) and what is meas
 `--cold` they are not. Prints one row of Markdown per case: the median ratio and its quartiles, accepted
 of drafted tokens, accepted at the first places of a draft, and tokens per step and choice. At the end,
 for each case: the best of the fixed lengths that are no longer, 0 among them, which is what the best
-choice of one length for all steps gives, and how much of it the chosen lengths reach. Run from the
-repository's root with the server's environment. Loopback only; it ends by itself.
+choice of one length for all steps gives, and how much of it the chosen lengths reach. With `--real`
+the models are SmolLM2 and, where `LLGTRT_MODELS` has it, the pair, and the prompts are of all kinds that
+`real.py` has but long ones. Run from the repository's root with the server's environment. Loopback only; it ends by itself.
 """
 
 from __future__ import annotations
@@ -31,11 +33,14 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from random import Random
 from typing import Any
 
+import real
+from client import Body
 from extractions import extractions
 from servers import ROOT
 from servers import serving as start
@@ -44,26 +49,34 @@ COUNTS = ("drafted_tokens", "accepted_tokens", "generated_tokens")
 PLACES = 4
 # The servers' default.
 DRAFT_LEN = 10
+# Of real models, without a schema: tokens of an answer.
+KINDS = {"free": 96, "code": 96, "edit": 300}
+# All servers have their KV at the same time.
+KV = {"kv_cache_max_tokens": 40_000}
 # The servers without drafts.
 PLAIN = ("off", "off, again")
 
 
-def modes(draft: str, mlp: str, fixed: list[int], up_to: list[int]) -> dict[str, dict[str, Any]]:
+def modes(
+    draft: str | None, mlp: str | None, fixed: list[int], up_to: list[int]
+) -> dict[str, dict[str, Any]]:
     """What `speculative` says for each way of drafting; the first is without, the second shows the noise."""
-    model = {"draft_model": draft}
+    free = ["forced", "prompt_lookup", "grammar"]
+    always = {"adaptive": False}
     adaptive: dict[str, dict[str, Any]] = {
         **{name: {"sources": []} for name in PLAIN},
         "forced": {"sources": ["forced"]},
+        "grammar": {"sources": ["forced", "grammar"]},
         "lookup": {"sources": ["forced", "prompt_lookup"]},
-        "draft": model,
-        "mlp": {"mlp_speculator": mlp},
-        "all": {
-            **model,
-            "mlp_speculator": mlp,
-            "sources": ["forced", "prompt_lookup", "mlp_speculator", "draft_model"],
-        },
-    }
-    always = {"adaptive": False}
+        "free": {"sources": free},
+    } | {f"free, always {k}": {"sources": free, **always, "max_draft_len": k} for k in fixed}
+    if draft is None:
+        return adaptive
+    model = {"draft_model": draft}
+    adaptive |= {"draft": {**model, "sources": ["forced", "draft_model"]}, "all": model}
+    if mlp is None:
+        return adaptive | {f"draft, always {k}": {**model, **always, "max_draft_len": k} for k in fixed}
+    adaptive |= {"mlp": {"mlp_speculator": mlp}, "all": {**model, "mlp_speculator": mlp}}
     return (
         adaptive
         | {f"draft, up to {k}": {**adaptive["draft"], "max_draft_len": k} for k in up_to}
@@ -109,10 +122,18 @@ def serving(target: str, speculative: dict[str, Any], folder: Path, name: str, d
     """A server that is ready; `dots` in the paths move its memory."""
     config = folder / f"{name.replace(' ', '-')}{'.' * dots}.json"
     target = "/." * dots + str(Path(target).resolve())
-    config.write_text(json.dumps({"speculative": speculative, "max_batch_size": 32}))
+    config.write_text(json.dumps({"speculative": speculative, "max_batch_size": 32, **KV}))
     command = [sys.executable, "-m", "llgtrt", "serve", target, "--served-model-name", "m"]
     with start(name, [*command, "--runtime-config", str(config)], "/ready", {}) as started:
         yield Server(int(started.url.rsplit(":", 1)[1]))
+
+
+def prompts(kind: str, seed: int, count: int, temperature: float) -> list[Body]:
+    """The requests of a round: other ones for each seed."""
+    if kind in ("schema", "plain text"):
+        return extractions(seed, count, kind == "schema", temperature)
+    bodies = real.Real(kind, count, 0, KINDS[kind], kind=kind).bodies(seed)
+    return [body | {"stream": False, "stream_options": None, "temperature": temperature} for body in bodies]
 
 
 def rate(server: Server, bodies: list[dict[str, Any]], clients: int) -> float:
@@ -188,12 +209,21 @@ class Case:
     counts: dict[str, list[float]]
 
 
-def measure(args: argparse.Namespace, servers: dict[str, Server], start: int, cases: dict[str, Case]) -> None:
+def models(args: argparse.Namespace) -> list[tuple[str, str | None, str | None]]:
+    """Targets, each with its draft model and its speculator."""
+    if args.real:
+        return [(target, draft, None) for target, draft in real.models()]
+    return [(args.target, args.draft, args.mlp)]
+
+
+def measure(
+    args: argparse.Namespace, label: str, servers: dict[str, Server], start: int, cases: dict[str, Case]
+) -> None:
     """Adds to all cases what these servers do."""
     for clients in args.clients:
-        for schema in (False, True):
+        for kind in ("schema", *KINDS) if args.real else ("plain text", "schema"):
             before = {name: server.counts() for name, server in servers.items()}
-            name_of_case = f"{clients} client{'s' * (clients > 1)}, {'schema' if schema else 'free'}"
+            name_of_case = f"{label}{clients} client{'s' * (clients > 1)}, {kind}"
             empty = Case(
                 {name: [] for name in servers}, {name: [0.0] * len(before["off"]) for name in servers}
             )
@@ -202,8 +232,10 @@ def measure(args: argparse.Namespace, servers: dict[str, Server], start: int, ca
             for number in range(args.rounds + 1):
                 # No more than the servers keep prefixes of.
                 count = min(28, args.prompts * max(1, clients // 4))
+                if args.real:
+                    count = max(args.prompts, clients * 3 // 2)
                 seed = start * (args.rounds + 1) + number
-                bodies = extractions(seed, count, schema, args.temperature)
+                bodies = prompts(kind, seed, count, args.temperature)
                 order = list(servers)
                 Random(seed).shuffle(order)
                 rates = {}
@@ -237,6 +269,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    parser.add_argument("--real", action="store_true", help="real models and what people ask of them")
     parser.add_argument("--target", default=str(ROOT / "demo" / "target"))
     parser.add_argument("--draft", default=str(ROOT / "demo" / "draft"))
     parser.add_argument("--mlp", default=str(ROOT / "demo" / "speculator"))
@@ -260,20 +293,20 @@ def main() -> None:
     args = parser.parse_args()
     # The servers end with this process, even when it is told to.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
-    wanted = modes(args.draft, args.mlp, args.fixed, args.up_to)
-    chosen = {n: s for n, s in wanted.items() if n == "off" or args.only is None or n in args.only}
     cases: dict[str, Case] = {}
     try:
-        for start in range(args.starts):
+        for (target, draft, mlp), start in product(models(args), range(args.starts)):
+            wanted = modes(draft, mlp, args.fixed, args.up_to)
+            chosen = {n: s for n, s in wanted.items() if n == "off" or args.only is None or n in args.only}
             with ExitStack() as stack:
                 random = Random(start)
                 servers = {
                     name: stack.enter_context(
-                        serving(args.target, speculative, args.folder, name, random.randrange(100))
+                        serving(target, speculative, args.folder, name, random.randrange(100))
                     )
                     for name, speculative in chosen.items()
                 }
-                measure(args, servers, start, cases)
+                measure(args, f"{Path(target).stem}, " if args.real else "", servers, start, cases)
     finally:
         # What there is, if it was ended.
         report(cases)

@@ -246,7 +246,7 @@ def speculation(
     """
     group: dict[str, Any] = {}
     if model == NGRAM:
-        group["sources"] = ["forced", "prompt_lookup", "prediction"]
+        group["sources"] = ["forced", "prompt_lookup", "prediction", "grammar"]
     elif model is not None:
         group["mlp_speculator" if is_speculator(model) else "draft_model"] = model
     if tokens is not None:

@@ -20,29 +20,17 @@ use odds::Acceptance;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// A decision whether a draft model that is far behind shall catch up.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Late {
-    /// It shall.
-    pub asked: bool,
-    /// Sequences that decoded then.
-    pub beside: usize,
-}
-
-impl Late {
-    /// Whether it holds where so many sequences decode: what does not pay for many may pay for fewer.
-    pub fn stands(self, sequences: usize) -> bool {
-        self.asked || sequences * 4 > self.beside * 3
-    }
-}
-
 /// What a step asks for one sequence.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Planned {
     /// Tokens of the draft.
     pub length: u32,
     /// The model that was asked to reach this length; None, too, where it was late.
     pub model: Option<DraftSource>,
+    /// What was found without a model, whether it was drafted or not.
+    pub found: Vec<Token>,
+    /// Who found how many of these, in order.
+    pub sources: Vec<(DraftSource, u32)>,
 }
 
 /// One choice of one request.
@@ -71,8 +59,9 @@ pub struct Sequence {
     pub planned: Planned,
     /// What became of its drafts, by the number of their source.
     pub drafts: [Drafted; DraftSource::ALL.len()],
-    /// Whether a draft model that is far behind shall catch up; None where that is not decided yet.
-    pub late_sources: Option<Late>,
+    /// Whether a draft model that is far behind shall catch up, and the output's length when that was decided; None where it
+    /// is not decided yet.
+    pub catches_up: Option<(bool, u32)>,
     /// Its job that is with the executor.
     pub in_flight: Option<JobId>,
     /// The client is gone; it ends when its job comes back.
@@ -119,7 +108,7 @@ impl Sequence {
             acceptance: Default::default(),
             planned: Planned::default(),
             drafts: Default::default(),
-            late_sources: None,
+            catches_up: None,
             in_flight: None,
             cancelled: false,
             tokens: spec.spec().prompt.clone(),
@@ -191,9 +180,9 @@ impl Sequence {
     /// Whether it lets `source` draft for it, and that is worth while.
     pub fn allows(&self, source: DraftSource) -> bool {
         let ready = match source {
-            DraftSource::DraftModel => self.late_sources.is_some_and(|late| late.asked),
+            DraftSource::DraftModel => self.catches_up.is_some_and(|(yes, _)| yes),
             DraftSource::Prediction => !self.prediction().is_empty(),
-            DraftSource::Forced | DraftSource::PromptLookup | DraftSource::MlpSpeculator => true,
+            _ => true,
         };
         ready && self.spec.spec().speculative.allows(source)
     }
@@ -257,7 +246,7 @@ impl Sequence {
     /// Gives its slot up.
     pub fn unplace(&mut self) -> Option<Slot> {
         self.computed = 0;
-        self.late_sources = None;
+        self.catches_up = None;
         self.slot.take()
     }
 
@@ -273,7 +262,8 @@ impl Sequence {
         self.in_flight = Some(id);
         self.planned = Planned::default();
         if let Some(compiled) = self.compiled.take() {
-            self.grammar = Some(compiled.begin());
+            let (client, salt) = self.scope();
+            self.grammar = Some(compiled.begin_for(client ^ salt.rotate_left(32)));
         }
         Job {
             id,

@@ -256,7 +256,7 @@ def test_a_line_of_vllms_server(capsys: pytest.CaptureFixture[str]) -> None:
 def test_vllms_speculative_config(capsys: pytest.CaptureFixture[str]) -> None:
     ngram = {"method": "ngram", "num_speculative_tokens": 5, "prompt_lookup_max": 4}
     found = config(capsys, "toy", "--speculative_config", json.dumps(ngram))["speculative"]
-    assert found["sources"] == ["forced", "prompt_lookup", "prediction"]
+    assert found["sources"] == ["forced", "prompt_lookup", "prediction", "grammar"]
     assert found["max_draft_len"] == 5
     assert (found["prompt_lookup"]["min_ngram"], found["prompt_lookup"]["max_ngram"]) == (1, 4)
     model = {"model": "toy:blur=5", "draft_tensor_parallel_size": 2, "disable_by_batch_size": 3}

@@ -14,7 +14,7 @@ from .serving import PATIENCE, ROOT, Server, serving
 from .test_speculation import CHAT, MODES, essence
 
 REQUESTS = 200
-SOURCES = ("forced", "prompt_lookup", "prediction", "mlp_speculator", "draft_model")
+SOURCES = ("forced", "prompt_lookup", "prediction", "mlp_speculator", "draft_model", "grammar")
 DRAFTING = {
     "draft_model": "toy:blur=20,kv=2000",
     "mlp_speculator": str(ROOT / "tests" / "core" / "speculator" / "untied-plain"),

@@ -43,10 +43,11 @@ MODES: dict[str, dict[str, Any]] = {
 ALL: dict[str, Any] = {
     "draft_model": str(ROOT / "demo" / "draft"),
     "mlp_speculator": str(ROOT / "demo" / "speculator"),
-    "sources": ["forced", "prediction", "prompt_lookup", "mlp_speculator", "draft_model"],
+    "sources": ["forced", "prediction", "prompt_lookup", "mlp_speculator", "draft_model", "grammar"],
 }
 SOURCES: dict[str, dict[str, Any]] = {
     "lookup": {"sources": ["forced", "prompt_lookup"], "adaptive": False},
+    "grammar": {"sources": ["forced", "grammar"], "adaptive": False},
     "model": {"draft_model": str(ROOT / "demo" / "draft"), "adaptive": False, "max_draft_len": 6},
     "speculator": {"mlp_speculator": str(ROOT / "demo" / "speculator"), "adaptive": False},
     "always": {**ALL, "adaptive": False},
@@ -133,7 +134,7 @@ def test_answers_are_equal_byte_for_byte(
     drafted = drafting.metric("llgtrt_drafted_tokens_total")
     accepted = drafting.metric("llgtrt_accepted_tokens_total")
     assert 0 < accepted < drafted
-    names = ("forced", "prediction", "prompt_lookup", "mlp_speculator", "draft_model")
+    names = ("forced", "prediction", "prompt_lookup", "mlp_speculator", "draft_model", "grammar")
     fates = {name: drafting.fates(name) for name in names}
     assert sum(sum(counts.values()) for counts in fates.values()) == drafted, fates
     assert sum(counts["accepted"] for counts in fates.values()) == accepted, fates

@@ -24,9 +24,8 @@ pub struct SpeculativeConfig {
     /// Folder of an MLP speculator (config.json and .safetensors files) trained for the target; null = none.
     #[schemars(length(min = 1))]
     pub mlp_speculator: Option<String>,
-    /// Where drafts come from, in this order; each source goes on where the ones before it end. What is found without a
-    /// model comes first where `adaptive`, then the model that pays most, if one does. Empty = no speculation, null = forced, prediction, mlp_speculator and draft_model, as far as they
-    /// are given.
+    /// Where drafts come from. Those that need no model draft together, token by token; then a model goes on: where
+    /// `adaptive`, the one that pays most, if one does. Empty = no speculation, null = all, as far as they are given.
     pub sources: Option<Vec<DraftSource>>,
     /// How drafted tokens are accepted: exact, rejection, tokens, or auto (as use_logits says, else exact).
     pub acceptance: AcceptanceKey,
@@ -199,7 +198,8 @@ impl SpeculativeConfig {
             _ if self.max_draft_len == Some(0) => Vec::new(),
             Some(sources) => sources.clone(),
             None => {
-                let mut sources = vec![DraftSource::Forced, DraftSource::Prediction];
+                let free = |source: &DraftSource| !source.is_model();
+                let mut sources: Vec<_> = DraftSource::ALL.into_iter().filter(free).collect();
                 sources.extend(self.mlp_speculator.as_ref().map(|_| DraftSource::MlpSpeculator));
                 sources.extend(self.draft_model.as_ref().map(|_| DraftSource::DraftModel));
                 sources
@@ -263,16 +263,19 @@ pub enum DraftSource {
     DraftModel,
     /// What small stages on the target's last hidden state draw.
     MlpSpeculator,
+    /// What came next in the same state of the grammar, lately.
+    Grammar,
 }
 
 impl DraftSource {
     /// All sources, in the order of their numbers.
-    pub const ALL: [DraftSource; 5] = [
+    pub const ALL: [DraftSource; 6] = [
         DraftSource::Forced,
         DraftSource::PromptLookup,
         DraftSource::Prediction,
         DraftSource::DraftModel,
         DraftSource::MlpSpeculator,
+        DraftSource::Grammar,
     ];
 
     /// Whether a model guesses, which takes time; the others find what is there.
@@ -288,6 +291,7 @@ impl DraftSource {
             DraftSource::Prediction => "prediction",
             DraftSource::DraftModel => "draft_model",
             DraftSource::MlpSpeculator => "mlp_speculator",
+            DraftSource::Grammar => "grammar",
         }
     }
 }

@@ -17,7 +17,7 @@ impl Engine {
             let Some(index) = self.running.iter().position(|s| s.in_flight == Some(job)) else { continue };
             let committed = outcome.map_err(|e| e.0).and_then(|round| {
                 mask_time += round.mask_time;
-                self.drafters.iter_mut().for_each(|(_, drafter)| drafter.observe(&round));
+                self.drafters.each().for_each(|drafter| drafter.observe(&round));
                 self.commit_one(index, *round)
             });
             self.settle(index, committed);

@@ -4,11 +4,10 @@ use super::Engine;
 use super::commit::accepted;
 use crate::config::DraftSource;
 use crate::exec::cost::Work;
-use crate::exec::{Ask, Draft, ExecError, Job, News, Pass, Round};
+use crate::exec::{Ask, ExecError, Job, News, Pass, Round};
 use crate::sched::Share;
 use crate::sched::drafts::{Choice, Length, Prospect};
-use crate::sequence::odds::Acceptance;
-use crate::sequence::{Late, Planned, Sequence};
+use crate::sequence::{Planned, Sequence};
 use crate::types::Slot;
 use crate::vocab::Vocab;
 use std::collections::HashMap;
@@ -31,8 +30,8 @@ impl Room {
 }
 
 impl Engine {
-    /// Attaches drafts to those `jobs` that compute one last known token; `shares` are the jobs' shares. First come
-    /// forced tokens, then what other sources find without a model; then it is chosen who goes on, and how far.
+    /// Attaches drafts to those `jobs` that compute one last known token; `shares` are the jobs' shares. First comes what
+    /// is found without a model; then it is chosen who goes on, and how far.
     pub(super) fn draft(&mut self, shares: &[Share], jobs: &mut [Job]) {
         let most = self.config.speculative.disable_by_batch_size;
         if self.drafters.is_empty() || most.is_some_and(|most| self.running.len() > most as usize) {
@@ -44,9 +43,12 @@ impl Engine {
         for (job, share) in jobs.iter_mut().zip(shares) {
             job.draft.acceptance = self.running[share.index].acceptance_mode().unwrap_or(accept);
         }
-        self.ask(shares, jobs, &most, |source| source == DraftSource::Forced);
+        self.ask_ahead(shares, jobs, &most);
+        for (job, share) in jobs.iter().zip(shares) {
+            let (found, sources) = (job.draft.tokens.clone(), job.draft.sources.clone());
+            self.running[share.index].planned = Planned { found, sources, ..Planned::default() };
+        }
         if self.config.speculative.adaptive {
-            self.ask(shares, jobs, &most, |source| source != DraftSource::Forced && !source.is_model());
             let Choice { model, lengths } = self.choose(shares, jobs, &most);
             for ((job, share), length) in jobs.iter_mut().zip(shares).zip(&lengths) {
                 plan(job, &mut self.running[share.index], *length, model);
@@ -54,11 +56,11 @@ impl Engine {
             let lengths: Vec<u32> = lengths.iter().map(|length| length.all).collect();
             self.ask(shares, jobs, &lengths, |source| Some(source) == model);
         } else {
-            self.ask(shares, jobs, &most, |source| source != DraftSource::Forced);
+            self.ask(shares, jobs, &most, |_| true);
             for ((job, share), most) in jobs.iter().zip(shares).zip(&most) {
                 // What is drafted elsewhere may come to the most.
                 let length = if self.orders.has(job.id) { *most } else { job.draft.tokens.len() as u32 };
-                self.running[share.index].planned = Planned { length, model: None };
+                self.running[share.index].planned.length = length;
             }
         }
         self.ask_hidden(shares, jobs);
@@ -67,18 +69,19 @@ impl Engine {
         self.tally.totals.drafted_tokens += drafted;
     }
 
-    /// Decides for each sequence that has its first token whether a source that is far behind it is to catch up; again
-    /// where that no longer stands.
+    /// Decides for each sequence that has its first token whether a source that is far behind it is to catch up. Where it does
+    /// not pay it is decided again when the output has doubled: the longer an output is, the longer it will be.
     fn decide(&mut self, shares: &[Share], jobs: &[Job]) {
         let decoding = jobs.iter().filter(|job| job.tokens.len() == 1).count();
         let (adaptive, most) = (self.config.speculative.adaptive, self.config.speculative.draft_len());
         for (share, _) in shares.iter().zip(jobs).filter(|(_, job)| job.sample && job.tokens.len() == 1) {
             let sequence = &mut self.running[share.index];
-            if sequence.late_sources.is_some_and(|late| late.stands(decoding)) {
+            let stands = |(yes, at)| yes || sequence.generated() < at * 2;
+            if sequence.catches_up.is_some_and(stands) {
                 continue;
             }
             let slot = sequence.slot.expect("a running sequence has a slot. This is a bug.");
-            let delays = self.drafters.iter().filter_map(|(source, drafter)| {
+            let delays = self.drafters.models.iter().filter_map(|(source, drafter)| {
                 drafter.delay(slot, sequence.tokens()).map(|delay| (*source, delay))
             });
             let behind = delays.max_by(|a, b| a.1.total_cmp(&b.1));
@@ -86,11 +89,13 @@ impl Engine {
             if behind.is_some() && sequence.generated() == 0 {
                 continue;
             }
-            let tokens = f64::from(sequence.most() - sequence.known()).min(self.tally.output_length());
+            let generated = f64::from(sequence.generated());
+            let expected = (self.tally.output_length() - generated).max(generated);
+            let tokens = f64::from(sequence.most() - sequence.known()).min(expected);
             let step = (decoding, sequence.known(), most);
             let pays =
                 |(source, delay)| !adaptive || self.drafts.pays(source, &self.cost, step, (delay, tokens));
-            sequence.late_sources = Some(Late { asked: behind.is_none_or(pays), beside: decoding });
+            sequence.catches_up = Some((behind.is_none_or(pays), sequence.generated()));
         }
     }
 
@@ -98,7 +103,7 @@ impl Engine {
     fn most(&self, shares: &[Share], jobs: &[Job]) -> Vec<u32> {
         let most = self.config.speculative.draft_len();
         let sequence = |share: &Share| &self.running[share.index];
-        let allowed = |share: &Share| self.drafters.iter().any(|(name, _)| sequence(share).allows(*name));
+        let allowed = |share: &Share| self.drafters.sources().any(|name| sequence(share).allows(name));
         let wants: Vec<bool> = jobs
             .iter()
             .zip(shares)
@@ -119,7 +124,7 @@ impl Engine {
     /// Who drafts in a step for each job behind what was found for it, and how far.
     fn choose(&mut self, shares: &[Share], jobs: &[Job], most: &[u32]) -> Choice {
         let Engine { running, drafters, drafts, target, cost, .. } = self;
-        let models = drafters.iter().filter(|(name, _)| name.is_model());
+        let models = drafters.models.iter();
         let models: Vec<_> = models.map(|(name, drafter)| (*name, drafter.reach())).collect();
         let prospect = |((job, share), most): ((&Job, &Share), &u32)| {
             let sequence = &running[share.index];
@@ -140,7 +145,19 @@ impl Engine {
         drafts.choose(&prospects, cost, work)
     }
 
-    /// Asks those sources that `who` names, each for drafts of up to these lengths, and learns how long models take.
+    /// Asks for what needs no model, up to these lengths.
+    fn ask_ahead(&mut self, shares: &[Share], jobs: &mut [Job], lengths: &[u32]) {
+        let Engine { running, drafters, vocab, .. } = self;
+        let sources: Vec<_> = drafters.sources().collect();
+        let Some(ahead) = &drafters.ahead else { return };
+        let all = jobs.iter_mut().zip(shares).zip(lengths).filter(|(_, want)| **want > 0);
+        let mut asks: Vec<_> =
+            all.map(|((job, share), want)| ask(job, &running[share.index], &sources, *want)).collect();
+        ahead.propose(&mut asks);
+        asks.iter_mut().for_each(|ask| end(ask, 0, vocab));
+    }
+
+    /// Asks those models that `who` names, each for drafts of up to these lengths, and learns how long models take.
     fn ask(
         &mut self,
         shares: &[Share],
@@ -149,7 +166,8 @@ impl Engine {
         who: impl Fn(DraftSource) -> bool,
     ) {
         let Engine { running, drafters, drafts, orders, vocab, .. } = self;
-        for (name, drafter) in drafters.iter_mut().filter(|(name, _)| who(*name)) {
+        let sources: Vec<_> = drafters.sources().collect();
+        for (name, drafter) in drafters.models.iter_mut().filter(|(name, _)| who(*name)) {
             let wanted = |(job, length): (&Job, &u32)| length.saturating_sub(job.draft.tokens.len() as u32);
             let wants: Vec<u32> = jobs.iter().zip(lengths).map(wanted).collect();
             let asked = |share: &Share, want: u32| want > 0 && running[share.index].allows(*name);
@@ -162,7 +180,7 @@ impl Engine {
                 continue;
             }
             let mut asks: Vec<Ask<'_>> =
-                all.map(|((job, share), want)| ask(job, &running[share.index], want)).collect();
+                all.map(|((job, share), want)| ask(job, &running[share.index], &sources, want)).collect();
             if asks.is_empty() {
                 continue;
             }
@@ -170,16 +188,23 @@ impl Engine {
             let begin = Instant::now();
             drafter.propose(&mut asks);
             let took = begin.elapsed().saturating_sub(drafter.caught_up());
-            asks.iter_mut().zip(before).for_each(|(ask, before)| tidy(ask, before, *name, vocab));
-            if !name.is_model() {
-                continue;
-            }
+            asks.iter_mut().zip(&before).for_each(|(ask, before)| tidy(ask, *before, *name, vocab));
             if let Some(work) = Ask::work(&asks) {
                 drafts.learn_drafting(*name, work, took);
             }
-            let late: Vec<Slot> = asks.iter().filter(|ask| ask.late).map(|ask| ask.slot).collect();
-            let late = |sequence: &&mut Sequence| sequence.slot.is_some_and(|slot| late.contains(&slot));
-            running.iter_mut().filter(late).for_each(|sequence| sequence.planned.model = None);
+            let more = |ask: &Ask<'_>, before: u32| (ask.draft.tokens.len() as u32).saturating_sub(before);
+            let told = asks
+                .iter()
+                .zip(before)
+                .map(|(ask, before)| (ask.slot, ask.late, more(ask, before), ask.drawn));
+            for (slot, late, drafted, drawn) in told.collect::<Vec<_>>() {
+                let Some(sequence) = running.iter_mut().find(|s| s.slot == Some(slot)) else { continue };
+                if late {
+                    sequence.planned.model = None;
+                } else {
+                    sequence.acceptance[*name as usize].learn_drawn(drafted, drawn);
+                }
+            }
         }
     }
 
@@ -189,7 +214,7 @@ impl Engine {
         if jobs.iter().any(|job| job.tokens.len() > 1) {
             return;
         }
-        let wanting = || self.drafters.iter().filter(|(_, drafter)| drafter.wants_hidden());
+        let wanting = || self.drafters.models.iter().filter(|(_, drafter)| drafter.wants_hidden());
         for (job, share) in jobs.iter_mut().zip(shares).filter(|(job, _)| job.sample) {
             job.draft.hidden = wanting().any(|(name, _)| self.running[share.index].allows(*name));
         }
@@ -212,7 +237,7 @@ impl Engine {
         for round in rounds.filter(|round| round.job.sample) {
             let sequence = self.running.iter_mut().find(|s| s.in_flight == Some(round.job.id));
             let Some(sequence) = sequence else { continue };
-            for (source, kept, stopped) in fared(round, sequence.planned) {
+            for (source, kept, stopped) in fared(round, &sequence.planned) {
                 sequence.acceptance[source as usize].learn(kept, stopped);
                 // What is expected of newcomers is no request's alone, however many choices it has.
                 self.drafts.learn_accepted(source, (kept, stopped), 1.0 / choices[&sequence.request]);
@@ -239,20 +264,20 @@ impl Engine {
 impl Engine {
     /// Empties an idle slot.
     pub(super) fn release(&mut self, slot: Slot) -> Result<(), ExecError> {
-        self.drafters.iter_mut().for_each(|(_, drafter)| drafter.keep(slot, 0));
+        self.drafters.each().for_each(|drafter| drafter.keep(slot, 0));
         self.target.release(slot)
     }
 
     /// Keeps the first `keep` tokens of an idle slot.
     pub(super) fn truncate(&mut self, slot: Slot, keep: u32) -> Result<(), ExecError> {
-        self.drafters.iter_mut().for_each(|(_, drafter)| drafter.keep(slot, keep));
+        self.drafters.each().for_each(|drafter| drafter.keep(slot, keep));
         self.target.truncate(slot, keep)
     }
 
     /// Makes the empty slot `to` hold the first `len` tokens of `from`.
     pub(super) fn copy(&mut self, from: Slot, to: Slot, len: u32) -> Result<(), ExecError> {
         self.target.copy(from, to, len)?;
-        self.drafters.iter_mut().for_each(|(_, drafter)| drafter.copy(from, to, len));
+        self.drafters.each().for_each(|drafter| drafter.copy(from, to, len));
         Ok(())
     }
 }
@@ -270,9 +295,30 @@ fn runs(jobs: &[Job], lengths: &[u32]) -> Vec<(Slot, u32)> {
     runs
 }
 
-/// How a round's draft has fared, for each guessing source that came to be judged: tokens kept, and whether its part
-/// reached further or ended before it should have.
-fn fared(round: &Round, planned: Planned) -> Vec<(DraftSource, u32, bool)> {
+/// How a step's guesses have fared, of each source that came to be judged: tokens that were right, and whether its part
+/// reached further or ended before it should have. What was found is judged by the tokens that came, a model's by what was
+/// kept of the draft.
+fn fared(round: &Round, planned: &Planned) -> Vec<(DraftSource, u32, bool)> {
+    let mut fared = Vec::new();
+    let (mut before, came) = (0, round.tokens.len());
+    let right = planned.found.iter().zip(&round.tokens).take_while(|(a, b)| a == b).count();
+    for (source, count) in &planned.sources {
+        if before > right || before >= came {
+            break;
+        }
+        let count = *count as usize;
+        let kept = (right - before).min(count);
+        if *source != DraftSource::Forced {
+            fared.push((*source, kept as u32, kept < count && before + kept < came));
+        }
+        before += count;
+    }
+    fared.extend(model_fared(round, planned));
+    fared
+}
+
+/// The same of models.
+fn model_fared(round: &Round, planned: &Planned) -> Vec<(DraftSource, u32, bool)> {
     let kept = accepted(round) as u32;
     let sources = &round.job.draft.sources;
     let silent = planned.model.filter(|model| sources.iter().all(|(source, _)| source != model));
@@ -285,7 +331,7 @@ fn fared(round: &Round, planned: Planned) -> Vec<(DraftSource, u32, bool)> {
         let asked = if Some(source) == planned.model { planned.length.saturating_sub(before) } else { count };
         let kept = (kept - before).min(count);
         before += count;
-        if source != DraftSource::Forced && asked > 0 {
+        if source.is_model() && asked > 0 {
             fared.push((source, kept, kept < asked));
         }
     }
@@ -295,14 +341,14 @@ fn fared(round: &Round, planned: Planned) -> Vec<(DraftSource, u32, bool)> {
 /// Plans a draft of this length, in which `model` goes on behind what was found.
 fn plan(job: &mut Job, sequence: &mut Sequence, length: Length, model: Option<DraftSource>) {
     job.draft.cut(length.found as usize);
-    if length.all == job.draft.forced() {
-        sequence.acceptance.iter_mut().for_each(Acceptance::idle);
-    }
     let model = model.filter(|_| length.all > length.found);
-    sequence.planned = Planned { length: length.all, model };
+    for source in DraftSource::ALL.into_iter().filter(|source| source.is_model() && model != Some(*source)) {
+        sequence.acceptance[source as usize].idle();
+    }
+    (sequence.planned.length, sequence.planned.model) = (length.all, model);
 }
 
-fn ask<'a>(job: &'a mut Job, sequence: &'a Sequence, want: u32) -> Ask<'a> {
+fn ask<'a>(job: &'a mut Job, sequence: &'a Sequence, sources: &[DraftSource], want: u32) -> Ask<'a> {
     let Job { slot, draft, grammar, sampler, .. } = job;
     Ask {
         slot: *slot,
@@ -313,26 +359,28 @@ fn ask<'a>(job: &'a mut Job, sequence: &'a Sequence, want: u32) -> Ask<'a> {
         grammar: grammar.as_mut(),
         sampler,
         want,
+        allows: DraftSource::ALL.map(|source| sources.contains(&source) && sequence.allows(source)),
+        drawn: 0,
         late: false,
     }
 }
 
 /// Ends a draft where it must end: no more than was asked for, and nothing after an end token, which is left out itself
 /// unless it was drawn: what was drawn must be judged.
-pub(super) fn tidy(ask: &mut Ask<'_>, before: u32, source: DraftSource, vocab: &Vocab) {
+fn end(ask: &mut Ask<'_>, before: u32, vocab: &Vocab) {
     let most = (before + ask.want) as usize;
     let tokens = ask.draft.tokens.iter().take(most);
     let end = tokens.copied().position(|t| vocab.is_eog(t) || t as usize >= vocab.len());
     let drawn = |end: usize| ask.draft.probs.get(end).is_some_and(|q| !q.is_empty());
     ask.draft.cut(end.map_or(most, |end| end + usize::from(drawn(end))));
-    note(ask.draft, source);
 }
 
-/// Notes that what nobody has drafted before is from `source`.
-fn note(draft: &mut Draft, source: DraftSource) {
-    let noted: u32 = draft.sources.iter().map(|(_, count)| count).sum();
-    let new = draft.tokens.len() as u32 - noted;
+/// Ends a draft where it must end, and notes that what nobody has drafted before is from `source`.
+pub(super) fn tidy(ask: &mut Ask<'_>, before: u32, source: DraftSource, vocab: &Vocab) {
+    end(ask, before, vocab);
+    let noted: u32 = ask.draft.sources.iter().map(|(_, count)| count).sum();
+    let new = ask.draft.tokens.len() as u32 - noted;
     if new > 0 {
-        draft.sources.push((source, new));
+        ask.draft.sources.push((source, new));
     }
 }

@@ -13,11 +13,11 @@ mod waiting;
 
 pub use messages::{Command, FromEngine, Report};
 
-use crate::config::{Config, DraftSource, GrammarConfig};
+use crate::config::{Config, GrammarConfig};
 use crate::error::{Error, panic_text};
 use crate::exec::cost::{Cost, Work};
 use crate::exec::open::{self, Opened};
-use crate::exec::{Caps, Drafter, ExecError, Job, JobId, Target, Wake};
+use crate::exec::{Caps, Drafters, ExecError, Job, JobId, Target, Wake};
 use crate::grammar::Compiler;
 use crate::metrics::{self, Gauges};
 use crate::request::Request;
@@ -83,7 +83,7 @@ pub fn serve(
 /// Everything that one engine thread owns.
 pub struct Engine {
     target: Box<dyn Target>,
-    drafters: Vec<(DraftSource, Box<dyn Drafter>)>,
+    drafters: Drafters,
     vocab: Arc<Vocab>,
     compiler: Compiler,
     config: Config,
@@ -130,7 +130,7 @@ impl Engine {
             let _ = ring.try_send(());
         });
         target.wake_by(wake.clone());
-        for remote in drafters.iter_mut().filter_map(|(_, drafter)| drafter.remote()) {
+        for remote in drafters.each().filter_map(|drafter| drafter.remote()) {
             remote.wake_by(wake.clone());
         }
         let max_running = info.max_running as usize;
@@ -141,7 +141,7 @@ impl Engine {
         let host_bytes = admit::host_bytes(config, &caps);
         Ok(Engine {
             slots: Slots::new(caps.slots, caps.copying),
-            drafts: Drafts::new(caps.ragged),
+            drafts: Drafts::new(caps.ragged, &drafters.probed()),
             cost: Cost::new(&caps.probed),
             target,
             drafters,
@@ -234,10 +234,8 @@ impl Engine {
             if let Some(job) = self.running[i].in_flight {
                 self.running[i].cancelled = true;
                 self.target.cancel(job);
-                self.drafters
-                    .iter_mut()
-                    .filter_map(|(_, d)| d.remote())
-                    .for_each(|remote| remote.cancel(job));
+                let remotes = self.drafters.each().filter_map(|drafter| drafter.remote());
+                remotes.for_each(|remote| remote.cancel(job));
             } else {
                 let sequence = self.running.remove(i);
                 self.end_sequence(sequence, Ok(FinishReason::Cancelled));
@@ -258,7 +256,7 @@ impl Engine {
         self.busy = true;
         self.end_all(&Error::Executor(format!("the engine failed: {failed}")), false);
         for slot in (0..self.caps.slots).map(Slot) {
-            self.drafters.iter_mut().for_each(|(_, drafter)| drafter.keep(slot, 0));
+            self.drafters.each().for_each(|drafter| drafter.keep(slot, 0));
         }
         self.orders.clear();
         self.broken |= self.target.reset().is_err();
@@ -341,6 +339,7 @@ impl Engine {
         self.tally.totals.grammar_cache_hits = compiled.hits;
         self.tally.totals.grammar_cache_misses = compiled.misses;
         compiled.durations.iter().for_each(|took| self.tally.totals.compile.observe(took.as_secs_f64()));
+        let models = &self.drafters.models;
         let gauges = Gauges {
             waiting: self.waiting.requests() as u64,
             running: self.running.len() as u64,
@@ -348,8 +347,8 @@ impl Engine {
             kv_total: self.caps.kv_total,
             kv_kept: self.kept_tokens(),
             grammar_cache_entries: compiled.entries,
-            draft_kv_used: self.drafters.iter().map(|(_, drafter)| drafter.held()).sum(),
-            drafters_failed: self.drafters.iter().filter(|(_, drafter)| drafter.failed()).count() as u64,
+            draft_kv_used: models.iter().map(|(_, drafter)| drafter.held()).sum(),
+            drafters_failed: models.iter().filter(|(_, drafter)| drafter.failed()).count() as u64,
         };
         self.report.metrics = self.tally.snapshot(gauges, idle);
         let report = std::mem::take(&mut self.report);

@@ -62,7 +62,7 @@ impl Engine {
                 _ => rest.push(job),
             }
         }
-        for (name, drafter) in &mut self.drafters {
+        for (name, drafter) in &mut self.drafters.models {
             let (its, others) = out.into_iter().partition::<Vec<_>, _>(|(source, _)| source == name);
             out = others;
             if let Some(remote) = drafter.remote().filter(|_| !its.is_empty()) {
@@ -87,8 +87,8 @@ impl Engine {
 
     /// Jobs that came back from drafters, as many as one step takes; what was cancelled meanwhile ends here.
     pub(super) fn take_back(&mut self) -> Vec<Job> {
-        for index in 0..self.drafters.len() {
-            let (name, drafter) = &mut self.drafters[index];
+        for index in 0..self.drafters.models.len() {
+            let (name, drafter) = &mut self.drafters.models[index];
             let (name, Some(remote)) = (*name, drafter.remote()) else { continue };
             let Collected { orders, passes } = remote.collect();
             for (work, took) in passes {

@@ -131,6 +131,12 @@ impl Cost {
         }
     }
 
+    /// Takes a step without work: what was measured counts less against what is expected.
+    pub fn idle(&mut self) {
+        self.seen.fade(MEMORY);
+        self.solve();
+    }
+
     fn add(&mut self, work: Work, seconds: f64) {
         let ratio = dot(&self.expected, &work.parts()) / seconds;
         let (sum, squares) = self.scale;

@@ -275,6 +275,10 @@ impl Drafter for DraftModel {
         (gap > SHORT).then(|| if self.cost.known() { self.cost.seconds(work) } else { 0.0 })
     }
 
+    fn probed(&self) -> &[(u32, f64)] {
+        &self.forward.caps().probed
+    }
+
     fn caught_up(&mut self) -> Duration {
         std::mem::take(&mut self.caught_up)
     }

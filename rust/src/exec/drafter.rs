@@ -1,7 +1,9 @@
 //! Sources of drafts, as the scheduler sees them: at once, or by themselves while the target computes others.
 
+use super::ahead::Ahead;
 use super::cost::Work;
 use super::{Draft, Job, JobId, Round, Wake};
+use crate::config::DraftSource;
 use crate::grammar::Grammar;
 use crate::sampler::Sampler;
 use crate::types::{Slot, Token};
@@ -26,16 +28,20 @@ pub struct Ask<'a> {
     pub sampler: &'a Sampler,
     /// Most tokens that it may add; at least 1.
     pub want: u32,
+    /// Which sources its client lets draft, by their numbers.
+    pub allows: [bool; DraftSource::ALL.len()],
+    /// Tokens that a model has drawn for it: those that the grammar forces or proposes need no pass.
+    pub drawn: u32,
     /// Set by a drafter that is not ready yet: it is still closing a long gap, or waits for a hidden state.
     pub late: bool,
 }
 
 impl Ask<'_> {
-    /// The work of drafting all that these ask for, but for those that are late; None where all are.
+    /// The work of what was drawn for these, but for those that are late; None where nothing was.
     pub fn work(asks: &[Ask<'_>]) -> Option<Work> {
         let ready = asks.iter().filter(|ask| !ask.late);
         let add = |work: Work, ask: &Ask<'_>| {
-            let rows = f64::from(ask.want);
+            let rows = f64::from(ask.drawn);
             let cells = rows * ask.known.len() as f64;
             Work { passes: work.passes.max(rows), rows: work.rows + rows, cells: work.cells + cells, ..work }
         };
@@ -64,6 +70,10 @@ pub trait Drafter: Send {
     fn delay(&self, _slot: Slot, _known: &[Token]) -> Option<f64> {
         None
     }
+    /// Rows and seconds of passes that a probe at start measured; see [`Cost::new`](super::cost::Cost::new).
+    fn probed(&self) -> &[(u32, f64)] {
+        &[]
+    }
     /// Time spent on prompts and other long gaps that begin in them, since this was asked last: once for a sequence, while
     /// a gap that grows where other sources draft is a part of what drafting takes.
     fn caught_up(&mut self) -> Duration {
@@ -88,6 +98,38 @@ pub trait Drafter: Send {
     /// Whether it failed and proposes nothing any more.
     fn failed(&self) -> bool {
         false
+    }
+}
+
+/// All that drafts for a target.
+#[derive(Default)]
+pub struct Drafters {
+    /// What needs no model; None where nothing is to be drafted.
+    pub ahead: Option<Ahead>,
+    /// Models, in the order in which they are asked.
+    pub models: Vec<(DraftSource, Box<dyn Drafter>)>,
+}
+
+impl Drafters {
+    /// Whether nothing is drafted at all.
+    pub fn is_empty(&self) -> bool {
+        self.ahead.is_none() && self.models.is_empty()
+    }
+
+    /// The sources that are asked.
+    pub fn sources(&self) -> impl Iterator<Item = DraftSource> {
+        let ahead = self.ahead.iter().flat_map(|ahead| ahead.sources().iter().copied());
+        ahead.chain(self.models.iter().map(|(source, _)| *source))
+    }
+
+    /// Of each model, what a probe measured.
+    pub fn probed(&self) -> Vec<(DraftSource, Vec<(u32, f64)>)> {
+        self.models.iter().map(|(source, drafter)| (*source, drafter.probed().to_vec())).collect()
+    }
+
+    /// The models.
+    pub fn each(&mut self) -> impl Iterator<Item = &mut Box<dyn Drafter>> {
+        self.models.iter_mut().map(|(_, drafter)| drafter)
     }
 }
 
@@ -121,6 +163,8 @@ impl Order {
             grammar: grammar.as_mut(),
             sampler,
             want: self.want,
+            allows: [true; DraftSource::ALL.len()],
+            drawn: 0,
             late: self.late,
         }
     }

@@ -9,6 +9,7 @@
 //! may work by itself, answer when it likes and in any order: each job has exactly one outcome, and what is learned of
 //! times comes with stamps of its own.
 
+pub mod ahead;
 mod caps;
 #[cfg(feature = "llama")]
 mod cores;
@@ -16,7 +17,6 @@ pub mod cost;
 pub mod draft_model;
 mod draft_walk;
 mod drafter;
-pub mod forced;
 pub mod helpers;
 mod info;
 mod judges;
@@ -26,9 +26,7 @@ pub mod llama;
 pub(crate) mod memory;
 pub mod mlp;
 pub mod open;
-pub mod prediction;
 pub mod progress;
-pub mod prompt_lookup;
 pub mod ranks;
 pub mod sampled;
 pub mod toy;
@@ -36,7 +34,7 @@ mod trtllm;
 pub mod verify;
 
 pub use caps::{Caps, Copying, Promise};
-pub use drafter::{Ask, Collected, Drafter, Order, Remote};
+pub use drafter::{Ask, Collected, Drafter, Drafters, Order, Remote};
 pub use info::Info;
 #[cfg(feature = "python")]
 pub(crate) use trtllm::install as install_trtllm;
@@ -70,7 +68,16 @@ pub struct Draft {
 }
 
 impl Draft {
-    /// Tokens that the grammar forces; they come first.
+    /// Adds a token by this source.
+    pub fn add(&mut self, source: DraftSource, token: Token) {
+        self.tokens.push(token);
+        match self.sources.last_mut() {
+            Some((last, count)) if *last == source => *count += 1,
+            _ => self.sources.push((source, 1)),
+        }
+    }
+
+    /// Tokens at the beginning that the grammar forces.
     pub fn forced(&self) -> u32 {
         self.sources.first().filter(|(name, _)| *name == DraftSource::Forced).map_or(0, |(_, count)| *count)
     }

@@ -4,18 +4,16 @@ mod checkpoint;
 mod files;
 mod trtllm;
 
+use super::ahead::Ahead;
 use super::draft_model::DraftModel;
-use super::forced::Forced;
 use super::helpers::Helpers;
 use super::later::{Later, LaterDrafts};
 use super::mlp::MlpSpeculator;
-use super::prediction::Prediction;
 use super::progress::Tell;
-use super::prompt_lookup::PromptLookup;
 use super::ranks::serve::{self, RankOptions};
 use super::sampled::Sampled;
 use super::toy::{Toy, ToyConfig, ToyFault};
-use super::{Drafter, Forward, Info, Target};
+use super::{Drafter, Drafters, Forward, Info, Target};
 use crate::config::{Config, DraftSource};
 use crate::error::{Error, Result};
 use crate::request::Limits;
@@ -27,8 +25,8 @@ use std::time::Duration;
 pub struct Opened {
     /// The engine.
     pub target: Box<dyn Target>,
-    /// Sources of drafts, in the order in which they are asked.
-    pub drafters: Vec<(DraftSource, Box<dyn Drafter>)>,
+    /// What drafts for it.
+    pub drafters: Drafters,
     /// Its vocabulary.
     pub vocab: Arc<Vocab>,
     /// Facts about it.
@@ -153,11 +151,9 @@ pub fn open_toy(toy: ToyConfig, config: &Config, fault: Option<ToyFault>) -> Res
     let drafters = drafters(config, target.as_ref(), draft, &helpers)?;
     let mut opened = Opened { drafters, target, vocab, info };
     if draft_later > 0 {
-        opened.drafters = opened
-            .drafters
-            .into_iter()
-            .map(|source| answering_later(source, draft_later))
-            .collect::<Result<_>>()?;
+        let models = std::mem::take(&mut opened.drafters.models).into_iter();
+        opened.drafters.models =
+            models.map(|source| answering_later(source, draft_later)).collect::<Result<_>>()?;
     }
     Ok(opened)
 }
@@ -190,7 +186,7 @@ fn drafters(
     target: &dyn Target,
     mut draft: Option<Box<dyn Drafter>>,
     helpers: &Arc<Helpers>,
-) -> Result<Vec<(DraftSource, Box<dyn Drafter>)>> {
+) -> Result<Drafters> {
     let mut sources = config.speculative.sources();
     if target.caps().rollback == 0 {
         // What the grammar forces is never refused.
@@ -199,7 +195,7 @@ fn drafters(
     }
     if sources.is_empty() {
         log::info!("speculation: off");
-        return Ok(Vec::new());
+        return Ok(Drafters::default());
     }
     let width = target.caps().n_vocab;
     let names: Vec<_> = sources.iter().map(|source| source.name()).collect();
@@ -210,22 +206,20 @@ fn drafters(
     if config.speculative.synthetic_acceptance.is_some() {
         log::warn!("speculation: acceptance is synthetic, for measurements; answers are worthless");
     }
-    let mut drafters: Vec<(DraftSource, Box<dyn Drafter>)> = Vec::new();
-    for source in sources {
+    let ahead = Ahead::new(&config.speculative, &sources, width, Arc::clone(helpers));
+    let mut drafters = Drafters { ahead: Some(ahead), models: Vec::new() };
+    for source in sources.into_iter().filter(|source| source.is_model()) {
         let drafter: Box<dyn Drafter> = match source {
-            DraftSource::Forced => Box::new(Forced::new(width, Arc::clone(helpers))),
-            DraftSource::PromptLookup => Box::new(PromptLookup::new(&config.speculative.prompt_lookup)),
-            DraftSource::Prediction => Box::new(Prediction::default()),
-            DraftSource::DraftModel => match draft.take() {
-                Some(drafter) => drafter,
-                None => continue,
-            },
             DraftSource::MlpSpeculator => match config.speculative.mlp_speculator() {
                 Some(folder) => Box::new(MlpSpeculator::open(folder, target.caps())?),
                 None => continue,
             },
+            _ => match draft.take() {
+                Some(drafter) => drafter,
+                None => continue,
+            },
         };
-        drafters.push((source, drafter));
+        drafters.models.push((source, drafter));
     }
     Ok(drafters)
 }

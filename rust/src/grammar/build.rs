@@ -2,6 +2,7 @@
 
 use super::budget::Budget;
 use super::ending::{Common, Endings};
+use super::habits::Habits;
 use super::masks::Masks;
 use super::matching::{Compiled, Ends, mask_of};
 use super::part::{Part, Pristine};
@@ -51,6 +52,7 @@ pub(super) struct Builder {
     ends: Arc<Ends>,
     common: Arc<Common>,
     masks: Arc<Masks>,
+    habits: Arc<Habits>,
     vocab: Arc<Vocab>,
 }
 
@@ -79,8 +81,8 @@ impl Builder {
         let ends = Arc::new(Ends { eog: vocab.eog().to_vec(), width: vocab.len() });
         let (config, library, vocab) = (config.clone(), Library::open(config)?, Arc::clone(vocab));
         let common = Arc::new(Common::new((&vocab, env), &slices, caps.ff_tokens)?);
-        let masks = Arc::new(Masks::new(ends.width));
-        Ok(Builder { factory, own, user, rules, config, library, caps, ends, common, masks, vocab })
+        let (masks, habits) = (Arc::new(Masks::new(ends.width)), Arc::new(Habits::new()));
+        Ok(Builder { factory, own, user, rules, config, library, caps, ends, common, masks, habits, vocab })
     }
 
     /// That a compilation may take.
@@ -100,7 +102,7 @@ impl Builder {
 
     fn plan(&self, spec: &GrammarSpec, budget: &Budget) -> Result<Plan> {
         let GrammarSpec::Sections(list) = spec else {
-            return Ok(Plan::plain(self.whole(spec, budget)?, &self.vocab));
+            return Ok(Plan::plain(self.whole(spec, budget)?, (&self.vocab, &self.habits)));
         };
         sections::check(list)?;
         let bound = list.iter().filter_map(|section| match section {
@@ -108,7 +110,7 @@ impl Builder {
             Section::Free { .. } => None,
         });
         let compiled = bound.map(|grammar| self.whole(grammar, budget)).collect::<Result<_>>()?;
-        Ok(Plan::new(list, compiled, (&self.vocab, &self.ends))?.priced())
+        Ok(Plan::new(list, compiled, (&self.vocab, &self.ends, &self.habits))?.priced())
     }
 
     /// A grammar of the whole output, or of a section.

@@ -190,7 +190,12 @@ impl Ending {
 
     /// All that the next token depends on.
     pub(super) fn state(&self) -> State {
-        self.places.state(self.at)
+        self.state_at(self.at)
+    }
+
+    /// The same at another place of the text.
+    pub(super) fn state_at(&self, at: Mark) -> State {
+        self.places.state(at)
     }
 
     /// What may come; None where that can't be told.

@@ -22,6 +22,7 @@ mod counters;
 mod ending;
 mod env;
 mod gbnf;
+mod habits;
 mod lark;
 pub mod mask;
 mod masks;
@@ -58,7 +59,12 @@ pub struct Compiled(Arc<Plan>);
 impl Compiled {
     /// The constraint at its beginning, for one choice.
     pub fn begin(&self) -> Grammar {
-        Grammar::new(Arc::clone(&self.0))
+        self.begin_for(0)
+    }
+
+    /// The same for a text of this client: what it wrote in the constraint's earlier texts is what [`Cursor::usual`] proposes.
+    pub fn begin_for(&self, client: u64) -> Grammar {
+        Grammar::new(Arc::clone(&self.0), client)
     }
 
     /// Where less is allowed than its schemas do.
@@ -96,23 +102,26 @@ pub struct Grammar {
     plan: Arc<Plan>,
     at: At,
     committed: usize,
+    /// Whose text it is.
+    client: u64,
 }
 
 impl Grammar {
-    fn new(plan: Arc<Plan>) -> Self {
+    fn new(plan: Arc<Plan>, client: u64) -> Self {
         let at = plan.begin();
-        Grammar { plan, at, committed: 0 }
+        Grammar { plan, at, committed: 0, client }
     }
 
     /// The same constraint at its beginning.
     pub fn restart(&self) -> Self {
-        Grammar::new(Arc::clone(&self.plan))
+        Grammar::new(Arc::clone(&self.plan), self.client)
     }
 
     /// A copy with a life of its own: for an engine that walks on while the sequence commits. Costs as much as
     /// [`Compiled::begin`].
     pub fn fork(&self) -> Self {
-        Grammar { plan: Arc::clone(&self.plan), at: self.at.apart(), committed: self.committed }
+        let Grammar { plan, at, committed, client } = self;
+        Grammar { plan: Arc::clone(plan), at: at.apart(), committed: *committed, client: *client }
     }
 
     /// See [`Compiled::narrowed`].
@@ -154,10 +163,17 @@ impl Grammar {
         if self.plan.ends.eog.contains(&token) {
             return Ok(());
         }
+        let state = match &self.at.place {
+            Place::Bound(part) => part.state(),
+            Place::Free(_) => None,
+        };
         if !self.plan.push(&mut self.at, token)? {
             return Err(broken(&format!("token {token} does not continue the text")));
         }
         self.committed += 1;
+        if let Some(state) = state {
+            self.plan.habits.note(state, self.client, token);
+        }
         Ok(())
     }
 
@@ -283,6 +299,16 @@ impl Cursor<'_> {
         let Way::Found(way) = plan.way(at, usize::MAX) else { return None };
         let next = way.first().or(plan.ends.eog.first())?;
         Some((*next, (way.len() + plan.behind(at)) as u32))
+    }
+
+    /// Of the tokens of this mask, which is that of the cursor, the one that is likely to come by earlier texts of the same
+    /// client; None where none came more often than all others.
+    pub fn usual(&self, mask: &Mask) -> Option<Token> {
+        let Grammar { plan, at, client, .. } = &*self.grammar;
+        match &self.own.as_ref().unwrap_or(at).place {
+            Place::Bound(part) => plan.habits.usual(part.state()?, *client, mask),
+            Place::Free(_) => None,
+        }
     }
 
     /// As [`Grammar::is_ended`] at the cursor.

@@ -1,6 +1,6 @@
 //! One grammar of a text: what is committed to it, and how a walk ahead in it is undone.
 
-use super::ending::{Allowed, Endings, Taken};
+use super::ending::{Allowed, Endings, State, Taken};
 use super::mask::Mask;
 use super::masks::Masks;
 use super::matching::{Compiled, Ends, Guide, broken, ended, mask_of};
@@ -81,6 +81,11 @@ impl Part {
     /// The state, where it is known.
     fn room(&mut self) -> Option<&mut Room> {
         self.room.as_mut().filter(|room| !room.is_lost())
+    }
+
+    /// All that the next token depends on; None where our states do not follow the text.
+    pub(super) fn state(&self) -> Option<State> {
+        self.room.as_ref().filter(|room| !room.is_lost()).map(Room::state)
     }
 
     pub(super) fn mask(&mut self) -> Result<Mask> {

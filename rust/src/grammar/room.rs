@@ -4,7 +4,7 @@
 //! way that [`Ending`] knows. Its length is a function of the text alone and gets one less with each of its tokens, so a text
 //! whose way fits always has a next token whose way fits.
 
-use super::ending::{Allowed, Ending, Endings, Mark, Taken};
+use super::ending::{Allowed, Ending, Endings, Mark, State, Taken};
 use super::mask::Mask;
 use super::masks::Masks;
 use super::unique::{Ahead, Filter};
@@ -122,8 +122,17 @@ impl Room {
 
     /// Whether nothing may follow it.
     pub(super) fn is_ended(&self) -> bool {
-        let at = self.tried.map_or_else(|| self.ending.mark(), |(_, mark)| mark);
-        self.ending.is_ended(at)
+        self.ending.is_ended(self.at())
+    }
+
+    /// All that the next token depends on.
+    pub(super) fn state(&self) -> State {
+        self.ending.state_at(self.at())
+    }
+
+    /// Where the text is.
+    fn at(&self) -> Mark {
+        self.tried.map_or_else(|| self.ending.mark(), |(_, mark)| mark)
     }
 
     /// Notes that what was taken is committed.

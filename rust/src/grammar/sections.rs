@@ -4,6 +4,7 @@
 //! constrained and does not take them, the token is refused. Those tokens are few, and known for each state of the
 //! search at compile time: only in such a state there is a mask in free text.
 
+use super::habits::Habits;
 use super::mask::{Mask, Next};
 use super::matching::{Ends, broken};
 use super::part::{Part, Pristine};
@@ -26,6 +27,7 @@ pub(super) struct Plan {
     pub(super) stages: Vec<Stage>,
     pub(super) ends: Arc<Ends>,
     pub(super) vocab: Arc<Vocab>,
+    pub(super) habits: Arc<Habits>,
     /// Whether outputs are completed within what they may take.
     pub(super) complete: bool,
     /// See [`Plan::priced`].
@@ -72,11 +74,11 @@ pub(super) struct Free {
 
 impl Plan {
     /// A constraint of the whole output.
-    pub(super) fn plain(pristine: Pristine, vocab: &Arc<Vocab>) -> Self {
+    pub(super) fn plain(pristine: Pristine, (vocab, habits): (&Arc<Vocab>, &Arc<Habits>)) -> Self {
         let ends = Arc::clone(&pristine.ends);
         let stages = vec![Stage::Bound { pristine: Arc::new(pristine), next: None }];
-        let (vocab, complete) = (Arc::clone(vocab), true);
-        Plan { stages, ends, vocab, complete, least: vec![0], narrowed: Vec::new() }
+        let (vocab, habits, complete) = (Arc::clone(vocab), Arc::clone(habits), true);
+        Plan { stages, ends, vocab, habits, complete, least: vec![0], narrowed: Vec::new() }
     }
 
     /// What a constraint of the whole output was made from.
@@ -94,7 +96,7 @@ impl Plan {
     pub(super) fn new(
         sections: &[Section],
         compiled: Vec<Pristine>,
-        (vocab, ends): (&Arc<Vocab>, &Arc<Ends>),
+        (vocab, ends, habits): (&Arc<Vocab>, &Arc<Ends>, &Arc<Habits>),
     ) -> Result<Self> {
         let mut compiled = compiled.into_iter();
         let mut stages = Vec::with_capacity(sections.len());
@@ -116,8 +118,9 @@ impl Plan {
                 }),
             });
         }
-        let (ends, vocab, least) = (Arc::clone(ends), Arc::clone(vocab), vec![0; stages.len()]);
-        let mut plan = Plan { stages, ends, vocab, complete: true, least, narrowed: Vec::new() };
+        let (ends, vocab, habits) = (Arc::clone(ends), Arc::clone(vocab), Arc::clone(habits));
+        let least = vec![0; stages.len()];
+        let mut plan = Plan { stages, ends, vocab, habits, complete: true, least, narrowed: Vec::new() };
         let refused = (0..plan.stages.len()).map(|i| plan.refused(i)).collect::<Result<Vec<_>>>()?;
         for (stage, refused) in plan.stages.iter_mut().zip(refused) {
             if let Stage::Free(free) = stage {

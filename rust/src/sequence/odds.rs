@@ -19,13 +19,9 @@ impl Odds {
     /// Of tokens that are always accepted.
     pub const SURE: Odds = Odds { first: 1.0, next: 1.0 };
     /// Expected where nothing is known.
-    const UNKNOWN: Odds = Odds { first: 0.7, next: 0.7 };
-
-    /// As they may be where they are doubted: fully, half as many are refused.
-    pub fn hoped(self, doubt: f64) -> Odds {
-        let better = |odds: f64| 1.0 - (1.0 - odds) / (1.0 + doubt);
-        Odds { first: better(self.first), next: better(self.next) }
-    }
+    pub const UNKNOWN: Odds = Odds { first: 0.7, next: 0.7 };
+    /// As those of a good draft model are.
+    pub const HOPED: Odds = Odds { first: 0.9, next: 0.9 };
 }
 
 /// How often drafted tokens of one source were accepted, of one sequence or of all. Sums in which each round weighs less
@@ -36,6 +32,8 @@ pub struct Acceptance {
     first: f64,
     next: f64,
     stopped: f64,
+    drafted: f64,
+    drawn: f64,
 }
 
 impl Acceptance {
@@ -66,17 +64,24 @@ impl Acceptance {
     }
 
     fn fade(&mut self, memory: f64) {
-        for sum in [&mut self.rounds, &mut self.first, &mut self.next, &mut self.stopped] {
+        let Acceptance { rounds, first, next, stopped, drafted, drawn } = self;
+        for sum in [rounds, first, next, stopped, drafted, drawn] {
             *sum *= memory;
         }
     }
 
-    /// What is likely of all sequences.
-    pub fn of_all(&self) -> Odds {
-        self.of_one(Odds::UNKNOWN)
+    /// Takes that a model drew so many of the tokens that it drafted in a round.
+    pub fn learn_drawn(&mut self, drafted: u32, drawn: u32) {
+        self.drafted += f64::from(drafted);
+        self.drawn += f64::from(drawn.min(drafted));
     }
 
-    /// What is likely of one sequence, where `expected` is of all.
+    /// Passes of the model for each token that it drafts.
+    pub fn passes(&self) -> f64 {
+        (self.drawn + WEIGHT) / (self.drafted + WEIGHT)
+    }
+
+    /// What is likely, where `expected` is expected.
     pub fn of_one(&self, expected: Odds) -> Odds {
         // Nothing is certain.
         let rate =
@@ -101,7 +106,7 @@ mod tests {
             whole.learn_of_all(0, true, 1.0);
             whole.learn_of_all(3, false, 1.0);
         }
-        let (parts, whole) = (parts.of_all(), whole.of_all());
+        let (parts, whole) = (parts.of_one(Odds::UNKNOWN), whole.of_one(Odds::UNKNOWN));
         assert!((parts.first - whole.first).abs() < 0.02 && parts.first > 0.4, "{parts:?}, {whole:?}");
     }
 }

@@ -1,9 +1,10 @@
 //! Forced runs against masks taken one by one.
 
 use super::common::{Bench, data};
-use llgtrt::exec::forced::Forced;
+use llgtrt::config::{DraftSource, SpeculativeConfig};
+use llgtrt::exec::ahead::Ahead;
 use llgtrt::exec::helpers::Helpers;
-use llgtrt::exec::{Ask, Draft, Drafter};
+use llgtrt::exec::{Ask, Draft};
 use llgtrt::grammar::{Grammar, GrammarSpec, Next};
 use llgtrt::request::{Limits, Request, RequestSpec};
 use llgtrt::sampler::Sampler;
@@ -33,9 +34,13 @@ fn proposed(bench: &Bench, grammar: &mut Grammar) -> Draft {
         grammar: Some(grammar),
         sampler: &sampler,
         want: MOST,
+        allows: [true; DraftSource::ALL.len()],
+        drawn: 0,
         late: false,
     };
-    Forced::new(bench.vocab.len(), Helpers::new(1)).propose(&mut [ask]);
+    let config = SpeculativeConfig::default();
+    let ahead = Ahead::new(&config, &[DraftSource::Forced], bench.vocab.len(), Helpers::new(1));
+    ahead.propose(&mut [ask]);
     draft
 }
 

@@ -104,7 +104,7 @@ prop_compose! {
     ) -> Event {
         let logprobs: Vec<_> = tokens.iter().map(|token| TokenLogprob { token: *token, logprob: -0.1, top: top.clone() }).collect();
         let drafted = Drafted { drafted: counts.0, accepted: counts.1, refused: counts.2 };
-        let drafts = [drafted, Drafted::default(), drafted, drafted, drafted];
+        let drafts = [drafted, Drafted::default(), drafted, drafted, drafted, drafted];
         let queued = Duration::from_micros(u64::from(counts.2));
         let usage = Usage { shortened: false, prompt: counts.0, cached: counts.1, completion: counts.2, reasoning: counts.2 / 2, queued, drafts };
         let refused = top.iter().map(|(token, _)| (*token, DraftSource::Forced)).collect();

@@ -9,7 +9,6 @@ use llgtrt::exec::toy::{Toy, ToyConfig};
 use llgtrt::exec::{Ask, Caps, Draft, Drafter, ExecError, Forward, Rows, Run};
 use llgtrt::request::{Limits, Request};
 use llgtrt::sampler::Sampler;
-use llgtrt::sequence::Late;
 use llgtrt::types::{Slot, Token};
 use llgtrt::vocab::Vocab;
 use std::sync::Arc;
@@ -62,6 +61,8 @@ impl Bench {
                 grammar: None,
                 sampler,
                 want: WANT,
+                allows: [true; DraftSource::ALL.len()],
+                drawn: 0,
                 late: false,
             });
         }
@@ -232,13 +233,4 @@ fn the_first_token_waits_for_no_draft_model() {
     assert_eq!((first.totals.drafted_tokens, first.gauges.draft_kv_used), (0, 0));
     assert_eq!(first.totals.generated_tokens, 1);
     assert!(world.run(&[request(100)], &[0], 0).snapshot.totals.accepted_tokens > 0);
-}
-
-#[test]
-fn what_does_not_pay_for_many_is_asked_again_for_fewer() {
-    let [refused, asked] = [false, true].map(|asked| Late { asked, beside: 16 });
-    assert!([1, 12, 13, 16, 32].map(|n| refused.stands(n)) == [false, false, true, true, true]);
-    assert!([1, 12, 32].map(|n| asked.stands(n)) == [true; 3]);
-    // The last one left decides once.
-    assert!(Late { asked: false, beside: 1 }.stands(1));
 }

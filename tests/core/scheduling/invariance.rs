@@ -196,8 +196,9 @@ impl Cramped {
             }
             Drafts::Forced { most, lookup } => {
                 speculative.max_draft_len = Some(most);
-                speculative.sources =
-                    chain([(DraftSource::Forced, true), (DraftSource::PromptLookup, lookup)]);
+                let guesses =
+                    [DraftSource::Grammar, DraftSource::PromptLookup].map(|source| (source, lookup));
+                speculative.sources = chain([(DraftSource::Forced, true), guesses[0], guesses[1]]);
             }
             Drafts::Oracle { most, .. } => speculative.max_draft_len = Some(most),
             Drafts::Prediction { most, .. } => {
@@ -214,6 +215,7 @@ impl Cramped {
                 speculative.mlp_speculator = Some(speculator());
                 speculative.sources = chain([
                     (DraftSource::Forced, true),
+                    (DraftSource::Grammar, true),
                     (DraftSource::Prediction, true),
                     (DraftSource::PromptLookup, true),
                     (DraftSource::DraftModel, model_first),

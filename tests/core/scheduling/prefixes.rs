@@ -90,8 +90,8 @@ fn running_prefixes_are_lent_within_their_scope_only() {
 #[test]
 fn choices_share_the_prompt() {
     for reuse in [true, false] {
-        let config = Config { enable_kv_cache_reuse: reuse, ..Config::default() };
-        let world = World { config, ..World::default() };
+        let mut world = World::default();
+        world.config.enable_kv_cache_reuse = reuse;
         let four = spec(&format!(r#"{{"prompt":{},"n":4,"max_tokens":3,"ignore_eos":true}}"#, prompt(100)));
         let answers = world.run(&[four], &[0], 0);
         // The prompt once, its last token again for each further choice, then two tokens of each choice.
@@ -125,8 +125,8 @@ fn saved_kv_is_not_computed_again() {
         .map(|i| spec(&format!(r#"{{"prompt":[{}],"max_tokens":90,"ignore_eos":true}}"#, 97 + i)))
         .collect();
     let computed = |megabytes| {
-        let config = Config { kv_cache_host_memory_megabytes: Some(megabytes), ..Config::default() };
-        let world = World { toy: toy.clone(), config, fault: None, oracle: None };
+        let mut world = World { toy: toy.clone(), ..World::default() };
+        world.config.kv_cache_host_memory_megabytes = Some(megabytes);
         let totals = world.run(&many, &[0, 1, 2, 3], 0).snapshot.totals;
         assert!(totals.preemptions > 0);
         totals.computed_tokens
@@ -145,8 +145,8 @@ fn a_half_computed_prompt_is_not_computed_again() {
         prompt(200)
     ));
     let computed = |megabytes| {
-        let config = Config { kv_cache_host_memory_megabytes: Some(megabytes), ..Config::default() };
-        let world = World { toy: toy.clone(), config, fault: None, oracle: None };
+        let mut world = World { toy: toy.clone(), ..World::default() };
+        world.config.kv_cache_host_memory_megabytes = Some(megabytes);
         let answers = world.run(&[first.clone(), second.clone()], &[0, 1], 0);
         let totals = answers.snapshot.totals;
         assert_eq!(totals.preemptions, 1);

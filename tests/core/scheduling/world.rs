@@ -6,6 +6,7 @@ use llgtrt::config::{Config, DraftSource};
 use llgtrt::engine::{Command, Engine, FromEngine};
 use llgtrt::exec::open::{Opened, open_toy};
 use llgtrt::exec::toy::{ToyConfig, ToyFault};
+use llgtrt::exec::{Drafter, Drafters};
 use llgtrt::metrics::Snapshot;
 use llgtrt::request::{Limits, Request, RequestSpec};
 use llgtrt::types::{End, Event, RequestId};
@@ -65,7 +66,9 @@ impl World {
         }
         let mut opened = open_toy(toy, &config, self.fault).unwrap();
         if let Some(oracle) = &self.oracle {
-            opened.drafters = vec![(DraftSource::PromptLookup, Box::new(oracle.clone()))];
+            let models: Vec<(DraftSource, Box<dyn Drafter>)> =
+                vec![(DraftSource::MlpSpeculator, Box::new(oracle.clone()))];
+            opened.drafters = Drafters { ahead: None, models };
         }
         start(opened, &config)
     }

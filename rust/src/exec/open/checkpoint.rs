@@ -4,8 +4,8 @@ use super::files::{broken, read, sampled, vocab_beside};
 use super::{Opened, info_of};
 use crate::config::Config;
 use crate::error::{Error, Result};
-use crate::exec::Info;
 use crate::exec::trtllm::{self, Checkpoint};
+use crate::exec::{Drafters, Info};
 use crate::vocab::Vocab;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -71,5 +71,5 @@ pub(super) fn open(target: &str, config: &Config) -> Result<Opened> {
         weights: sampled(&file).map_err(|e| broken(&file, &format!("cannot be read: {e}")))?,
         ..info
     };
-    Ok(Opened { drafters: Vec::new(), target: engine, vocab, info })
+    Ok(Opened { drafters: Drafters::default(), target: engine, vocab, info })
 }

@@ -131,7 +131,8 @@ impl TrtDrafter {
             let mut all = all.lock().unwrap_or_else(PoisonError::into_inner);
             all.insert(order.job.slot, (draft.tokens.clone(), logits));
         }
-        let work = Ask::work(&[order.ask()]);
+        let drawn = (order.job.draft.tokens.len() - before) as u32;
+        let work = Ask::work(&[Ask { drawn, ..order.ask() }]);
         self.collected.passes.extend(work.map(|work| (work, begun.elapsed())));
         self.collected.orders.push(order);
     }

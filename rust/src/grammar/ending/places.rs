@@ -71,6 +71,11 @@ pub(in crate::grammar) struct State {
 }
 
 impl State {
+    /// The token before; None at the beginning.
+    pub(in crate::grammar) fn last(self) -> Option<Token> {
+        self.last
+    }
+
     /// The state without the token before.
     pub(in crate::grammar) fn behind_any(self) -> Self {
         State { last: None, ..self }

@@ -53,7 +53,7 @@ struct Step {
 
 impl<'a> World<'a> {
     fn new(truth: &'a dyn Fn(DraftSource) -> (f64, f64), pass: &'a dyn Fn(u32, u32) -> f64) -> Self {
-        let (cost, drafts, random) = (Cost::default(), Drafts::new(false), Random(7));
+        let (cost, drafts, random) = (Cost::default(), Drafts::new(false, &[]), Random(7));
         World { truth, pass, cost, drafts, random, noisy: false }
     }
 
@@ -83,16 +83,19 @@ impl<'a> World<'a> {
         self.cost.learn(rows(n + drafted), secs(took));
         let mut tokens = f64::from(n);
         for (length, p) in choice.lengths.iter().zip(prospects) {
-            let found = p.found.first().map(|(source, _)| (*source, length.found));
-            let parts = found.into_iter().chain(choice.model.map(|model| (model, length.all - length.found)));
-            for (source, count) in parts.filter(|(_, count)| *count > 0) {
-                let accepted = match source {
+            let found = p.found.first().map(|(source, count)| (*source, *count, length.found));
+            let asked = length.all - length.found;
+            let model = choice.model.map(|model| (model, asked, asked));
+            // What was found is judged, drafted or not.
+            for (source, count, drafted) in found.into_iter().chain(model).filter(|(_, count, _)| *count > 0)
+            {
+                let right = match source {
                     Forced => count,
                     _ => self.random.accepted(count, (self.truth)(source).0),
                 };
-                self.drafts.learn_accepted(source, (accepted, accepted < count), 1.0);
-                tokens += f64::from(accepted);
-                if accepted < count {
+                self.drafts.learn_accepted(source, (right, right < count), 1.0);
+                tokens += f64::from(right.min(drafted));
+                if right < drafted {
                     break;
                 }
             }
@@ -177,7 +180,7 @@ fn looks_cost_little_where_nothing_pays_and_find_what_does() {
 #[test]
 fn what_is_seldom_found_is_drafted_only_as_far_as_it_pays() {
     let speed = |kept: fn(u32) -> u32| {
-        let (mut drafts, mut cost) = (Drafts::new(false), Cost::default());
+        let (mut drafts, mut cost) = (Drafts::new(false, &[]), Cost::default());
         let (mut tokens, mut seconds) = (0, 0.0);
         for step in 0..3000 {
             let mut prospect = Prospect { most: 10, ..Prospect::default() };
@@ -186,11 +189,11 @@ fn what_is_seldom_found_is_drafted_only_as_far_as_it_pays() {
             }
             let length = drafts.choose(&[prospect], &cost, one_pass).lengths[0].all;
             let pass = 1.0 + 0.4 * f64::from(length);
-            let kept = length.min(kept(step));
             cost.learn(rows(1 + length), secs(pass));
-            if length > 0 {
-                drafts.learn_accepted(PromptLookup, (kept, kept < length), 1.0);
+            if step % 10 == 3 {
+                drafts.learn_accepted(PromptLookup, (kept(step), kept(step) < 10), 1.0);
             }
+            let kept = length.min(kept(step));
             tokens += 1 + kept;
             seconds += pass;
         }
@@ -210,7 +213,7 @@ fn known(
     known: Option<(Drafts, Cost)>,
 ) -> (Vec<Step>, (Drafts, Cost)) {
     let truth = |_| (rate, 0.0);
-    let (drafts, cost) = known.unwrap_or((Drafts::new(false), Cost::default()));
+    let (drafts, cost) = known.unwrap_or((Drafts::new(false, &[]), Cost::default()));
     let mut world = World { drafts, cost, random: Random(3), ..World::new(&truth, pass) };
     let steps = world.run(steps, &vec![models(&[DraftModel], 10); n]);
     (steps, (world.drafts, world.cost))
@@ -275,7 +278,7 @@ fn first_steps(sources: &[DraftSource], steps: usize, rate: &dyn Fn(DraftSource)
 fn what_pays_only_in_long_drafts_is_found_at_once() {
     let steps = first_steps(&[DraftModel], 60, &|_| 0.97);
     let drafting = steps.iter().filter(|step| step.choice.lengths[0].all >= 8).count();
-    assert!(steps[0].choice.lengths[0].all == 10 && drafting > 50, "{drafting}");
+    assert!(steps[0].choice.lengths[0].all >= 5 && drafting > 40, "{drafting}, {:?}", steps[0]);
 }
 
 #[test]
@@ -298,7 +301,7 @@ fn a_refusal_weighs_less_the_longer_ago_it_is() {
 /// Lengths of two sequences of which so much is accepted, in the 50th to the 90th step.
 fn settled(seed: u64, rates: [f64; 2]) -> [f64; 2] {
     let mut random = Random(seed);
-    let (mut drafts, mut cost) = (Drafts::new(true), Cost::default());
+    let (mut drafts, mut cost) = (Drafts::new(true, &[]), Cost::default());
     let mut acceptance = [Acceptance::default(); 2];
     let mut late = [0u32; 2];
     for step in 0..90 {
@@ -335,18 +338,19 @@ fn unlike_sequences_settle_at_unlike_lengths_where_that_is_free() {
 
 #[test]
 fn a_model_begins_where_it_guesses_better_than_what_was_found() {
-    let (mut drafts, pass) = (Drafts::new(false), |lengths: &[u32]| 0.01 + 0.0001 * one_pass(lengths).rows);
+    let (mut drafts, pass) =
+        (Drafts::new(false, &[]), |lengths: &[u32]| 0.01 + 0.0001 * one_pass(lengths).rows);
     let prospect = Prospect { found: vec![(Forced, 2), (PromptLookup, 4)], ..models(&[DraftModel], 10) };
     for _ in 0..50 {
         drafts.learn_accepted(PromptLookup, (0, true), 1.0);
         drafts.learn_accepted(DraftModel, (5, false), 1.0);
     }
-    let choice = drafts.best(std::slice::from_ref(&prospect), &pass, None);
+    let choice = drafts.best(std::slice::from_ref(&prospect), &pass);
     assert_eq!(choice, Choice { model: Some(DraftModel), lengths: vec![Length { found: 2, all: 10 }] });
     for _ in 0..500 {
         drafts.learn_accepted(PromptLookup, (4, false), 1.0);
         drafts.learn_accepted(DraftModel, (1, true), 1.0);
     }
-    let choice = drafts.best(&[prospect], &pass, None);
+    let choice = drafts.best(&[prospect], &pass);
     assert!(choice.lengths[0].found == 6, "{choice:?}");
 }

@@ -33,14 +33,14 @@ proptest! {
         let gains: Vec<_> = rates.iter().map(|(forced, rate)| gains(*forced, *rate, 10)).collect();
         // Some lengths cost less than shorter ones.
         let pass = |lengths: &[u32]| costs[lengths[0] as usize];
-        let drafts = Drafts::new(false);
+        let drafts = Drafts::new(false, &[]);
         let worth = |length: u32| {
             let lengths = vec![length; gains.len()];
             preferred(tokens(&gains, &lengths) / costs[length as usize], &lengths)
         };
         let most = (0..=10).map(worth).fold(0.0, f64::max);
-        let offer = Offer { model: Some(DraftModel), known: vec![0; gains.len()], gains: gains.clone() };
-        let (choice, promised) = drafts.lengths(&offer, &pass, None);
+        let offer = Offer { model: Some(DraftModel), each: vec![(0.0, 1.0); gains.len()], gains: gains.clone() };
+        let (choice, promised) = drafts.lengths(&offer, &pass);
         let chosen = choice.lengths[0].all;
         prop_assert!(choice.lengths.iter().all(|length| length.all == chosen));
         prop_assert!((promised * costs[chosen as usize] / tokens(&gains, &vec![chosen; gains.len()]) - 1.0).abs() < 1e-9);
@@ -55,7 +55,7 @@ proptest! {
         let gains: Vec<_> = rates.iter().map(|(forced, rate)| gains(*forced, *rate, 5)).collect();
         let cost = |rows: u32| 0.01 * (1.0 + row * f64::from(rows));
         let pass = |lengths: &[u32]| cost(lengths.iter().map(|n| 1 + n).sum());
-        let drafts = Drafts::new(true);
+        let drafts = Drafts::new(true, &[]);
         let speed = |lengths: &[u32]| {
             let rows = lengths.iter().map(|n| 1 + n).sum();
             preferred(tokens(&gains, lengths) / cost(rows), lengths)
@@ -63,8 +63,8 @@ proptest! {
         let all = (0..6u32.pow(gains.len() as u32))
             .map(|code| (0..gains.len() as u32).map(|i| code / 6u32.pow(i) % 6).collect::<Vec<_>>());
         let most = all.map(|lengths| speed(&lengths)).fold(0.0, f64::max);
-        let offer = Offer { model: Some(DraftModel), known: vec![0; gains.len()], gains: gains.clone() };
-        let (choice, _) = drafts.lengths(&offer, &pass, None);
+        let offer = Offer { model: Some(DraftModel), each: vec![(0.0, 1.0); gains.len()], gains: gains.clone() };
+        let (choice, _) = drafts.lengths(&offer, &pass);
         let lengths: Vec<u32> = choice.lengths.iter().map(|length| length.all).collect();
         prop_assert!(speed(&lengths) >= most * (1.0 - 1e-6), "{:?}: {} of {}", lengths, speed(&lengths), most);
     }

@@ -1,0 +1,301 @@
+//! Drafts that no model makes: what the grammar forces, what came next in the same state of the grammar before, what the
+//! client predicts, and what followed the same tokens before.
+//!
+//! One walk asks all of them at each place, the surest first, and goes on only with what the grammar allows. So a key that
+//! is forced can be followed by the white space of the line before, and that by a value from the prompt. Every mask that the
+//! walk looks at is one that verifying needs.
+//!
+//! Predicted outputs are OpenAI's; prompt lookup decoding is Saxena's (2023).
+
+use super::helpers::Helpers;
+use super::{Ask, Draft};
+use crate::config::{DraftSource, SpeculativeConfig};
+use crate::error::Result;
+use crate::grammar::{Cursor, Next};
+use crate::types::Token;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+/// Tokens that must be as predicted before a draft goes on after an edit.
+const LEAST_PREDICTED: usize = 2;
+/// Tokens of a prediction that are compared.
+const MOST_PREDICTED: usize = 32;
+
+/// Drafts from what is there.
+#[derive(Debug)]
+pub struct Ahead {
+    sources: Vec<DraftSource>,
+    /// Width of a row of logits, in tokens.
+    width: usize,
+    /// Tokens of a match by prompt lookup, at least and at most.
+    ngram: (usize, usize),
+    /// Tokens that prompt lookup drafts in one step.
+    most_looked_up: usize,
+    helpers: Arc<Helpers>,
+}
+
+impl Ahead {
+    /// Drafts for a target whose rows have `width` tokens, by those of the sources that need no model.
+    pub fn new(
+        config: &SpeculativeConfig,
+        sources: &[DraftSource],
+        width: usize,
+        helpers: Arc<Helpers>,
+    ) -> Self {
+        let lookup = &config.prompt_lookup;
+        Ahead {
+            sources: sources.iter().copied().filter(|source| !source.is_model()).collect(),
+            width,
+            ngram: (lookup.min_ngram as usize, lookup.max_ngram as usize),
+            most_looked_up: lookup.max_draft_len.map_or(usize::MAX, |most| most as usize),
+            helpers,
+        }
+    }
+
+    /// The sources that it asks.
+    pub fn sources(&self) -> &[DraftSource] {
+        &self.sources
+    }
+
+    /// Makes the draft of each ask, which has none yet. Grammars are as before afterwards.
+    pub fn propose(&self, asks: &mut [Ask<'_>]) {
+        let masked = |ask: &&Ask<'_>| ask.grammar.as_ref().is_some_and(|grammar| !grammar.is_dormant());
+        let numbers = asks.iter().filter(masked).count() * self.width;
+        self.helpers.each(numbers, asks.iter_mut(), &mut Vec::new(), |ask, ()| {
+            let drafted = catch_unwind(AssertUnwindSafe(|| self.draft(ask)));
+            // What fails here, verifying meets again, and says so.
+            if let Ok(Ok(Draft { tokens, sources, masks, .. })) = drafted {
+                (ask.draft.tokens, ask.draft.sources, ask.draft.masks) = (tokens, sources, masks);
+            }
+        });
+    }
+
+    fn draft(&self, ask: &mut Ask<'_>) -> Result<Draft> {
+        let Ask { known, prompt, prediction, want, allows, grammar, .. } = ask;
+        let mut cursor = grammar.as_deref_mut().map(|grammar| grammar.cursor());
+        let allows = |source| self.sources.contains(&source) && allows[source as usize];
+        let mut text = Text {
+            tokens: known.to_vec(),
+            prompt: *prompt as usize,
+            prediction,
+            ngram: self.ngram,
+            looked_up: 0,
+            followed: None,
+        };
+        let mut draft = Draft::default();
+        loop {
+            let mask = match &mut cursor {
+                Some(cursor) if cursor.is_ended() => break,
+                Some(cursor) => Some(cursor.mask()?.widened(self.width)),
+                None => None,
+            };
+            let next = if draft.tokens.len() < *want as usize {
+                self.next(mask.as_ref(), cursor.as_ref(), &mut text, &allows)
+            } else {
+                None
+            };
+            draft.masks.extend(mask);
+            let Some((source, token)) = next else { break };
+            // False for an end token: nothing comes after it, so it need not be drafted.
+            if let Some(cursor) = &mut cursor
+                && !cursor.push(token)?
+            {
+                break;
+            }
+            text.push(source, token);
+            draft.add(source, token);
+        }
+        Ok(draft)
+    }
+
+    /// The next token, and who proposes it.
+    fn next(
+        &self,
+        mask: Option<&Next>,
+        cursor: Option<&Cursor<'_>>,
+        text: &mut Text<'_>,
+        allows: &impl Fn(DraftSource) -> bool,
+    ) -> Option<(DraftSource, Token)> {
+        let may = |token: Token| mask.is_none_or(|mask| mask.allows(token));
+        if let Some(forced) = mask.and_then(Next::single).filter(|_| allows(DraftSource::Forced)) {
+            return Some((DraftSource::Forced, forced));
+        }
+        let predicted = allows(DraftSource::Prediction).then(|| text.predicted(may)).flatten();
+        if let Some(predicted) = predicted {
+            return Some((DraftSource::Prediction, predicted));
+        }
+        let bound = cursor.zip(mask.and_then(Next::mask)).filter(|_| allows(DraftSource::Grammar));
+        if let Some(usual) = bound.and_then(|(cursor, mask)| cursor.usual(mask)) {
+            return Some((DraftSource::Grammar, usual));
+        }
+        if !allows(DraftSource::PromptLookup) || text.looked_up >= self.most_looked_up {
+            return None;
+        }
+        Some((DraftSource::PromptLookup, text.looked_up(may)?))
+    }
+}
+
+/// What is known and drafted, and what it is compared with.
+struct Text<'a> {
+    tokens: Vec<Token>,
+    /// So many of them are the prompt.
+    prompt: usize,
+    prediction: &'a [Token],
+    ngram: (usize, usize),
+    /// Tokens that prompt lookup has drafted.
+    looked_up: usize,
+    /// The source that was found to go on with, and the place in its text.
+    followed: Option<(DraftSource, usize)>,
+}
+
+impl Text<'_> {
+    /// What the client predicts next, from the place in the prediction that the output has come to: where its last tokens
+    /// stand. Of several such places the one with the longest match is taken, then the nearest to where the output would be
+    /// without edits. So after an edit the draft begins again with the first few tokens that are as predicted.
+    fn predicted(&mut self, may: impl Fn(Token) -> bool) -> Option<Token> {
+        let at = match self.followed {
+            Some((DraftSource::Prediction, at)) => at,
+            _ if self.prediction.is_empty() => return None,
+            _ => {
+                let output = &self.tokens[self.prompt..];
+                let length = output.len();
+                let lengths = (LEAST_PREDICTED.min(length), MOST_PREDICTED);
+                if length == 0 { 0 } else { found(self.prediction, output, (length, lengths), &may)? }
+            }
+        };
+        self.follow(DraftSource::Prediction, at, self.prediction.get(at).copied().filter(|t| may(*t)))
+    }
+
+    /// What followed the longest earlier occurrence of the last tokens; of equally long ones the latest. A text that repeats
+    /// itself at a short distance goes on repeating itself.
+    fn looked_up(&mut self, may: impl Fn(Token) -> bool) -> Option<Token> {
+        let at = match self.followed {
+            Some((DraftSource::PromptLookup, at)) => at,
+            _ => found(&self.tokens, &self.tokens, (self.tokens.len(), self.ngram), &may)?,
+        };
+        self.follow(DraftSource::PromptLookup, at, self.tokens.get(at).copied().filter(|t| may(*t)))
+    }
+
+    fn follow(&mut self, source: DraftSource, at: usize, token: Option<Token>) -> Option<Token> {
+        self.followed = token.map(|_| (source, at));
+        token
+    }
+
+    /// Goes on with a token; what is followed stays so where it has the same one.
+    fn push(&mut self, source: DraftSource, token: Token) {
+        let goes_on = |(followed, at): (DraftSource, usize)| {
+            let text = if followed == DraftSource::Prediction { self.prediction } else { &self.tokens };
+            (text.get(at) == Some(&token)).then_some((followed, at + 1))
+        };
+        self.followed = self.followed.and_then(goes_on);
+        self.looked_up += usize::from(source == DraftSource::PromptLookup);
+        self.tokens.push(token);
+    }
+}
+
+/// The place in `text` behind the longest match with the end of `tail` that goes on with a token that may come; `lengths`: of
+/// a match, at least and at most. Of equally long ones the nearest to `expected`.
+fn found(
+    text: &[Token],
+    tail: &[Token],
+    (expected, (shortest, longest)): (usize, (usize, usize)),
+    may: &impl Fn(Token) -> bool,
+) -> Option<usize> {
+    let last = tail.last()?;
+    let mut best = None;
+    for at in (1..text.len()).filter(|at| text[at - 1] == *last) {
+        let pairs = text[..at].iter().rev().zip(tail.iter().rev());
+        let same = pairs.take(longest).take_while(|(a, b)| a == b).count();
+        let rank = (same, std::cmp::Reverse(at.abs_diff(expected)));
+        if same >= shortest && best.is_none_or(|(best, _)| rank > best) && may(text[at]) {
+            best = Some((rank, at));
+        }
+    }
+    best.map(|(_, at)| at)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text<'a>(known: &[Token], prompt: usize, prediction: &'a [Token]) -> Text<'a> {
+        Text { tokens: known.to_vec(), prompt, prediction, ngram: (2, 3), looked_up: 0, followed: None }
+    }
+
+    fn looked_up(known: &[Token], want: usize) -> Vec<Token> {
+        let mut text = text(known, 0, &[]);
+        let next = |_| {
+            let next = text.looked_up(|_| true)?;
+            text.push(DraftSource::PromptLookup, next);
+            Some(next)
+        };
+        (0..want).map_while(next).collect()
+    }
+
+    fn place(output: &[Token], prediction: &[Token]) -> Option<usize> {
+        let mut text = text(output, 0, prediction);
+        text.predicted(|_| true)?;
+        text.followed.map(|(_, at)| at)
+    }
+
+    #[test]
+    fn the_longest_match_wins_and_then_the_latest() {
+        assert_eq!(looked_up(&[1, 2, 3, 7, 2, 3, 8, 5, 1, 2, 3], 2), [7, 2]);
+        assert_eq!(looked_up(&[9, 2, 3, 7, 6, 2, 3, 8, 5, 2, 3], 2), [8, 5]);
+    }
+
+    #[test]
+    fn a_short_match_or_none_proposes_nothing() {
+        assert!(looked_up(&[2, 3, 7, 3], 4).is_empty());
+        assert!(looked_up(&[1, 2, 3], 4).is_empty());
+        assert!(looked_up(&[1], 4).is_empty());
+        assert!(looked_up(&[], 4).is_empty());
+    }
+
+    #[test]
+    fn a_repetition_goes_on() {
+        assert_eq!(looked_up(&[5, 1, 2, 1, 2, 1, 2], 5), [1, 2, 1, 2, 1]);
+    }
+
+    #[test]
+    fn what_may_not_come_is_no_match() {
+        let known = [1, 2, 3, 1, 2, 4, 1, 2];
+        assert_eq!(text(&known, 0, &[]).looked_up(|_| true), Some(4));
+        assert_eq!(text(&known, 0, &[]).looked_up(|token| token != 4), Some(3));
+        assert_eq!(text(&known, 0, &[]).looked_up(|token| token > 4), None);
+    }
+
+    #[test]
+    fn another_source_may_go_along() {
+        let mut text = text(&[1, 2, 3, 4, 5, 1, 2], 0, &[]);
+        assert_eq!(text.looked_up(|_| true), Some(3));
+        text.push(DraftSource::Grammar, 3);
+        assert_eq!(text.followed, Some((DraftSource::PromptLookup, 3)));
+        text.push(DraftSource::Grammar, 9);
+        assert_eq!((text.followed, text.looked_up(|_| true)), (None, None));
+    }
+
+    #[test]
+    fn an_edit_is_followed_by_a_new_start() {
+        let prediction = [1, 2, 3, 4, 5, 6, 7, 8];
+        assert_eq!(place(&[], &prediction), Some(0));
+        assert_eq!(place(&[1], &prediction), Some(1));
+        assert_eq!(place(&[1, 2, 3], &prediction), Some(3));
+        // An edit, and what follows it.
+        assert_eq!(place(&[1, 2, 9], &prediction), None);
+        assert_eq!(place(&[1, 2, 9, 4], &prediction), None);
+        assert_eq!(place(&[1, 2, 9, 4, 5], &prediction), Some(5));
+        // Left out, and put in.
+        assert_eq!(place(&[1, 2, 5, 6], &prediction), Some(6));
+        assert_eq!(place(&[1, 9, 9, 9, 2, 3], &prediction), Some(3));
+        assert_eq!(place(&prediction, &prediction), None);
+    }
+
+    #[test]
+    fn of_like_places_the_nearest_is_taken() {
+        let prediction = [1, 2, 3, 1, 2, 4, 1, 2, 5];
+        assert_eq!(place(&[7, 7, 7, 1, 2], &prediction), Some(5));
+        assert_eq!(place(&[1, 2], &prediction), Some(2));
+        assert_eq!(place(&[1, 2, 3, 1, 2, 4, 1, 2], &prediction), Some(8));
+    }
+}
