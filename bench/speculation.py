@@ -16,7 +16,8 @@ of drafted tokens, accepted at the first places of a draft, and tokens per step 
 for each case: the best of the fixed lengths that are no longer, 0 among them, which is what the best
 choice of one length for all steps gives, and how much of it the chosen lengths reach. With `--real`
 the models are SmolLM2 and, where `LLGTRT_MODELS` has it, the pair, and the prompts are of all kinds that
-`real.py` has but long ones. Run from the repository's root with the server's environment. Loopback only; it ends by itself.
+`real.py` has but long ones. Run from the repository's root with the server's environment. Loopback
+only; it ends by itself.
 """
 
 from __future__ import annotations
@@ -69,7 +70,9 @@ def modes(
         "grammar": {"sources": ["forced", "grammar"]},
         "lookup": {"sources": ["forced", "prompt_lookup"]},
         "free": {"sources": free},
-    } | {f"free, always {k}": {"sources": free, **always, "max_draft_len": k} for k in fixed}
+    }
+    for k in fixed:
+        adaptive[f"free, always {k}"] = {"sources": free, **always, "max_draft_len": k}
     if draft is None:
         return adaptive
     model = {"draft_model": draft}

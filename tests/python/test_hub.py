@@ -174,7 +174,7 @@ def test_a_pair_of_models_is_served_from_the_hub(
     said = "".join(log)
     assert "ready: tiny-Q4_K_M at http://127.0.0.1:" in said, said
     assert "HTTP Request" not in said
-    assert "speculation: forced, prediction, draft_model draft" in said
+    assert "speculation: forced, prompt_lookup, prediction, grammar, draft_model draft" in said
     assert server.returncode == 0
 
 

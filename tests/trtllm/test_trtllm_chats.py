@@ -94,7 +94,7 @@ def test_greedy_answers_are_the_embedded_engine_s(server: Server, embedded: Serv
     for body, mine, theirs in zip(asked, essences(server, asked), essences(embedded, asked), strict=True):
         assert mine == theirs, body
     server.wait_idle()
-    drafted = server.fates("draft_model") + server.fates("prompt_lookup")
+    drafted = server.fates("draft_model") + server.fates("prompt_lookup") + server.fates("forced")
     if "speculation: off" not in server.log():
         assert drafted["accepted"] > 40, drafted
 

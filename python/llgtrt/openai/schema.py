@@ -154,9 +154,7 @@ class Speculative(msgspec.Struct, forbid_unknown_fields=True):
         Count | None, about("Most tokens drafted in a step, if less than the server's.")
     ] = None
     sources: Annotated[
-        list[
-            Literal["forced", "prompt_lookup", "prediction", "draft_model", "mlp_speculator", "grammar"]
-        ]
+        list[Literal["forced", "prompt_lookup", "prediction", "draft_model", "mlp_speculator", "grammar"]]
         | None,
         about("Sources that may be asked, of those that the server has."),
     ] = None

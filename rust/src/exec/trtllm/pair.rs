@@ -25,11 +25,17 @@ pub(in crate::exec) struct Opened {
     pub(in crate::exec) lacks: Lacks,
 }
 
-/// The sources that are asked: without a draft model those that were named.
+/// The sources that are asked: without a draft model those that were named. Of an executor that draws by itself the answers
+/// depend on drafts, so nothing is drafted by what other texts were, unless that is named.
 pub(in crate::exec) fn sources(pair: &Pair<'_>, config: &Config) -> Vec<DraftSource> {
     let named = config.speculative.sources.is_some() || pair.draft.is_some();
     let sources = if named && pair.target.takes_drafts() { config.speculative.sources() } else { Vec::new() };
-    sources.into_iter().filter(|source| *source != DraftSource::MlpSpeculator).collect()
+    let is_here = |source: &DraftSource| match source {
+        DraftSource::MlpSpeculator => false,
+        DraftSource::Grammar => config.speculative.sources.is_some(),
+        _ => true,
+    };
+    sources.into_iter().filter(is_here).collect()
 }
 
 /// A model of the Hugging Face format.
