@@ -262,8 +262,7 @@ impl Sequence {
         self.in_flight = Some(id);
         self.planned = Planned::default();
         if let Some(compiled) = self.compiled.take() {
-            let (client, salt) = self.scope();
-            self.grammar = Some(compiled.begin_for(client ^ salt.rotate_left(32)));
+            self.grammar = Some(compiled.begin_for(self.scope()));
         }
         Job {
             id,

@@ -359,10 +359,15 @@ fn ask<'a>(job: &'a mut Job, sequence: &'a Sequence, sources: &[DraftSource], wa
         grammar: grammar.as_mut(),
         sampler,
         want,
-        allows: DraftSource::ALL.map(|source| sources.contains(&source) && sequence.allows(source)),
+        allows: allows(sequence, sources),
         drawn: 0,
         late: false,
     }
+}
+
+/// Which sources may draft for a sequence, of those that are asked at all.
+pub(super) fn allows(sequence: &Sequence, sources: &[DraftSource]) -> [bool; DraftSource::ALL.len()] {
+    DraftSource::ALL.map(|source| sources.contains(&source) && sequence.allows(source))
 }
 
 /// Ends a draft where it must end: no more than was asked for, and nothing after an end token, which is left out itself

@@ -1,7 +1,7 @@
 //! Jobs on their way through drafters that work by themselves: out to them, and back to the target.
 
 use super::Engine;
-use super::draft::tidy;
+use super::draft::{allows, tidy};
 use crate::config::DraftSource;
 use crate::exec::{Collected, Job, JobId, Order};
 use std::collections::VecDeque;
@@ -78,7 +78,7 @@ impl Engine {
         Order {
             known: sequence.tokens().to_vec(),
             prompt: sequence.prompt_len(),
-            prediction: sequence.prediction().to_vec(),
+            allows: allows(sequence, &self.drafters.sources().collect::<Vec<_>>()),
             want,
             late: false,
             job,

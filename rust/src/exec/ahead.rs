@@ -2,8 +2,8 @@
 //! client predicts, and what followed the same tokens before.
 //!
 //! One walk asks all of them at each place, the surest first, and goes on only with what the grammar allows. So a key that
-//! is forced can be followed by the white space of the line before, and that by a value from the prompt. Every mask that the
-//! walk looks at is one that verifying needs.
+//! is forced can be followed by the white space of the line before, and that by a value from the prompt. The masks that the
+//! walk looks at go to verify, as far as the draft is made use of.
 //!
 //! Predicted outputs are OpenAI's; prompt lookup decoding is Saxena's (2023).
 
@@ -59,8 +59,9 @@ impl Ahead {
 
     /// Makes the draft of each ask, which has none yet. Grammars are as before afterwards.
     pub fn propose(&self, asks: &mut [Ask<'_>]) {
-        let masked = |ask: &&Ask<'_>| ask.grammar.as_ref().is_some_and(|grammar| !grammar.is_dormant());
-        let numbers = asks.iter().filter(masked).count() * self.width;
+        let masked = |ask: &Ask<'_>| ask.grammar.as_ref().is_some_and(|grammar| !grammar.is_dormant());
+        let numbers = |ask: &Ask<'_>| ask.known.len() + if masked(ask) { self.width } else { 0 };
+        let numbers = asks.iter().map(numbers).sum();
         self.helpers.each(numbers, asks.iter_mut(), &mut Vec::new(), |ask, ()| {
             let drafted = catch_unwind(AssertUnwindSafe(|| self.draft(ask)));
             // What fails here, verifying meets again, and says so.
@@ -81,6 +82,7 @@ impl Ahead {
             ngram: self.ngram,
             looked_up: 0,
             followed: None,
+            is_off: false,
         };
         let mut draft = Draft::default();
         loop {
@@ -96,7 +98,7 @@ impl Ahead {
             };
             draft.masks.extend(mask);
             let Some((source, token)) = next else { break };
-            // False for an end token: nothing comes after it, so it need not be drafted.
+            // False for an end token, which need not be drafted, and for what the grammar refuses.
             if let Some(cursor) = &mut cursor
                 && !cursor.push(token)?
             {
@@ -146,6 +148,8 @@ struct Text<'a> {
     looked_up: usize,
     /// The source that was found to go on with, and the place in its text.
     followed: Option<(DraftSource, usize)>,
+    /// The output is not where the prediction is: it is not looked for again within a draft.
+    is_off: bool,
 }
 
 impl Text<'_> {
@@ -155,12 +159,18 @@ impl Text<'_> {
     fn predicted(&mut self, may: impl Fn(Token) -> bool) -> Option<Token> {
         let at = match self.followed {
             Some((DraftSource::Prediction, at)) => at,
-            _ if self.prediction.is_empty() => return None,
+            _ if self.prediction.is_empty() || self.is_off => return None,
             _ => {
                 let output = &self.tokens[self.prompt..];
                 let length = output.len();
                 let lengths = (LEAST_PREDICTED.min(length), MOST_PREDICTED);
-                if length == 0 { 0 } else { found(self.prediction, output, (length, lengths), &may)? }
+                let place = if length == 0 {
+                    Some(0)
+                } else {
+                    found(self.prediction, output, (length, lengths), &may)
+                };
+                self.is_off = place.is_none();
+                place?
             }
         };
         self.follow(DraftSource::Prediction, at, self.prediction.get(at).copied().filter(|t| may(*t)))
@@ -203,12 +213,16 @@ fn found(
 ) -> Option<usize> {
     let last = tail.last()?;
     let mut best = None;
-    for at in (1..text.len()).filter(|at| text[at - 1] == *last) {
+    for at in (1..text.len()).rev().filter(|at| text[at - 1] == *last) {
         let pairs = text[..at].iter().rev().zip(tail.iter().rev());
         let same = pairs.take(longest).take_while(|(a, b)| a == b).count();
         let rank = (same, std::cmp::Reverse(at.abs_diff(expected)));
         if same >= shortest && best.is_none_or(|(best, _)| rank > best) && may(text[at]) {
             best = Some((rank, at));
+            // From here on places are further away.
+            if same == longest && at <= expected {
+                break;
+            }
         }
     }
     best.map(|(_, at)| at)
@@ -219,7 +233,15 @@ mod tests {
     use super::*;
 
     fn text<'a>(known: &[Token], prompt: usize, prediction: &'a [Token]) -> Text<'a> {
-        Text { tokens: known.to_vec(), prompt, prediction, ngram: (2, 3), looked_up: 0, followed: None }
+        Text {
+            tokens: known.to_vec(),
+            prompt,
+            prediction,
+            ngram: (2, 3),
+            looked_up: 0,
+            followed: None,
+            is_off: false,
+        }
     }
 
     fn looked_up(known: &[Token], want: usize) -> Vec<Token> {

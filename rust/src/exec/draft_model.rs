@@ -8,7 +8,7 @@
 //! The model may have less room for KV than the target. A text longer than its slots is left out, and so are, where all
 //! slots share a pool, those texts that are furthest behind once it is full.
 //!
-//! Where there is a grammar, a cursor walks ahead: tokens that it forces need no pass, and its masks go to verify. A
+//! Where there is a grammar, a cursor walks ahead: tokens that it forces or proposes need no pass, and its masks go to verify. A
 //! token is drawn with the sampler and the noise of the target, so that it is the same wherever the two models agree.
 
 use super::cost::{Cost, Work, cells};

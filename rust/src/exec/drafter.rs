@@ -142,8 +142,8 @@ pub struct Order {
     pub known: Vec<Token>,
     /// Tokens of the prompt.
     pub prompt: u32,
-    /// What the client expects as output.
-    pub prediction: Vec<Token>,
+    /// See [`Ask::allows`].
+    pub allows: [bool; DraftSource::ALL.len()],
     /// Most tokens that the drafter may add; at least 1.
     pub want: u32,
     /// See [`Ask::late`].
@@ -159,11 +159,11 @@ impl Order {
             known: &self.known,
             draft,
             prompt: self.prompt,
-            prediction: &self.prediction,
+            prediction: &[],
             grammar: grammar.as_mut(),
             sampler,
             want: self.want,
-            allows: [true; DraftSource::ALL.len()],
+            allows: self.allows,
             drawn: 0,
             late: self.late,
         }

@@ -1,4 +1,4 @@
-//! Threads for what the engine's thread hands out between passes: verdicts, forced tokens, draws of drafts.
+//! Threads for what the engine's thread hands out between passes: verdicts, drafts without a model, draws of drafts.
 //!
 //! Whoever is free takes the next piece: cores are not equally fast, nor are pieces. What comes of a piece depends on it
 //! alone, so it is the same whoever computes it.

@@ -77,11 +77,6 @@ impl Draft {
         }
     }
 
-    /// Tokens at the beginning that the grammar forces.
-    pub fn forced(&self) -> u32 {
-        self.sources.first().filter(|(name, _)| *name == DraftSource::Forced).map_or(0, |(_, count)| *count)
-    }
-
     /// Keeps the first `len` tokens, and what belongs to them.
     pub fn cut(&mut self, len: usize) {
         self.tokens.truncate(len);

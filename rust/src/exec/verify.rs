@@ -12,6 +12,7 @@ mod room;
 pub(super) use rejection::rejection;
 
 use super::{Draft, Job};
+use crate::config::DraftSource;
 use crate::error::{Error, Result};
 use crate::grammar::{Cursor, Grammar, Next};
 use crate::request::Fault;
@@ -84,9 +85,12 @@ pub(super) fn exact(
 
 /// Draws how many tokens of a draft are kept at these rates, by their places; forced ones are, always.
 pub(super) fn decreed(job: &Job, rates: &[f64]) -> usize {
-    let forced = job.draft.forced() as usize;
-    let kept = |i: &usize| job.sampler.chance(*i) < rates[(*i - forced).min(rates.len() - 1)];
-    forced + (forced..job.draft.tokens.len()).take_while(kept).count()
+    let sources = job.draft.sources.iter().flat_map(|(source, n)| std::iter::repeat_n(*source, *n as usize));
+    let mut rates = rates.iter().copied().chain(rates.last().copied().into_iter().cycle());
+    let mut kept = |(i, source)| {
+        source == DraftSource::Forced || rates.next().is_some_and(|rate| job.sampler.chance(i) < rate)
+    };
+    sources.enumerate().take_while(|place| kept(*place)).count()
 }
 
 /// The mask for the row `at`, `width` tokens wide, unless drafting has computed it.

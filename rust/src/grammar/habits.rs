@@ -4,12 +4,13 @@
 //! It tells white space as a model writes it, the optional key that follows, the end of a list, and how a tokenizer cuts all
 //! of these. Clients do not learn from each other.
 
+use super::Client;
 use super::ending::State;
 use super::mask::Mask;
 use crate::types::Token;
 use quick_cache::sync::Cache;
 
-/// States and tokens that are remembered, each, for all grammars of a compiler; some 10 MiB together.
+/// States and tokens that are remembered, each, for all grammars of a compiler; some 20 MiB together.
 const MOST: usize = 1 << 16;
 /// Share of what was seen in a place that is left when the place is seen again.
 const MEMORY: f32 = 0.8;
@@ -19,8 +20,8 @@ const TOKENS: usize = 4;
 /// What came next, by state and by token.
 #[derive(Debug)]
 pub(super) struct Habits {
-    states: Cache<(State, u64), Habit>,
-    pairs: Cache<(Option<Token>, u64), Habit>,
+    states: Cache<(State, Client), Habit>,
+    pairs: Cache<(Option<Token>, Client), Habit>,
 }
 
 /// The tokens that came most in a place, with how often they and all tokens did: each time weighs less than the next.
@@ -59,7 +60,7 @@ impl Habits {
     }
 
     /// Takes the token that came in a state of a text of this client.
-    pub(super) fn note(&self, state: State, client: u64, token: Token) {
+    pub(super) fn note(&self, state: State, client: Client, token: Token) {
         let key = (state.behind_any(), client);
         let mut habit = self.states.get(&key).unwrap_or_default();
         habit.note(token);
@@ -72,7 +73,7 @@ impl Habits {
 
     /// What is likely to come in a state with this mask. Nothing is where most tokens may come, as within a string: what came
     /// there before says little.
-    pub(super) fn usual(&self, state: State, client: u64, mask: &Mask) -> Option<Token> {
+    pub(super) fn usual(&self, state: State, client: Client, mask: &Mask) -> Option<Token> {
         if mask.count() * 2 > mask.len() {
             return None;
         }

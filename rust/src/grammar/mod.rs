@@ -59,12 +59,12 @@ pub struct Compiled(Arc<Plan>);
 impl Compiled {
     /// The constraint at its beginning, for one choice.
     pub fn begin(&self) -> Grammar {
-        self.begin_for(0)
+        self.begin_for((0, 0))
     }
 
-    /// The same for a text of this client: what it wrote in the constraint's earlier texts is what [`Cursor::usual`] proposes.
-    pub fn begin_for(&self, client: u64) -> Grammar {
-        Grammar::new(Arc::clone(&self.0), client)
+    /// The same for a text of this client: what came in its earlier texts is what [`Cursor::usual`] proposes.
+    pub fn begin_for(&self, client: Client) -> Grammar {
+        Grammar { teaches: true, ..Grammar::new(Arc::clone(&self.0), client) }
     }
 
     /// Where less is allowed than its schemas do.
@@ -97,22 +97,27 @@ impl Compiled {
     }
 }
 
+/// A client, and the number of a salt that it names; see `cache_salt`.
+pub type Client = (u64, u64);
+
 /// The committed state of one sequence's constraint.
 pub struct Grammar {
     plan: Arc<Plan>,
     at: At,
     committed: usize,
-    /// Whose text it is.
-    client: u64,
+    /// Whose text it is: a client, and a salt of its.
+    client: Client,
+    /// Whether others learn from what is committed: it is what comes out, and no trial.
+    teaches: bool,
 }
 
 impl Grammar {
-    fn new(plan: Arc<Plan>, client: u64) -> Self {
+    fn new(plan: Arc<Plan>, client: Client) -> Self {
         let at = plan.begin();
-        Grammar { plan, at, committed: 0, client }
+        Grammar { plan, at, committed: 0, client, teaches: false }
     }
 
-    /// The same constraint at its beginning.
+    /// The same constraint at its beginning, for a trial.
     pub fn restart(&self) -> Self {
         Grammar::new(Arc::clone(&self.plan), self.client)
     }
@@ -120,8 +125,9 @@ impl Grammar {
     /// A copy with a life of its own: for an engine that walks on while the sequence commits. Costs as much as
     /// [`Compiled::begin`].
     pub fn fork(&self) -> Self {
-        let Grammar { plan, at, committed, client } = self;
-        Grammar { plan: Arc::clone(plan), at: at.apart(), committed: *committed, client: *client }
+        let Grammar { plan, at, committed, client, .. } = self;
+        let (plan, at) = (Arc::clone(plan), at.apart());
+        Grammar { plan, at, committed: *committed, client: *client, teaches: false }
     }
 
     /// See [`Compiled::narrowed`].
@@ -164,8 +170,8 @@ impl Grammar {
             return Ok(());
         }
         let state = match &self.at.place {
-            Place::Bound(part) => part.state(),
-            Place::Free(_) => None,
+            Place::Bound(part) if self.teaches => part.state(),
+            _ => None,
         };
         if !self.plan.push(&mut self.at, token)? {
             return Err(broken(&format!("token {token} does not continue the text")));

@@ -1,11 +1,11 @@
 //! Who drafts in a step, and how far.
 //!
-//! What is found without a model costs nothing and is there beforehand; then a model may go on, behind it or in place of what is
-//! not forced of it, which takes time. Of none and each of the models, and of all lengths, that is taken which promises the
+//! What is found without a model is there beforehand; then a model may go on, which takes time: behind what was found, or behind
+//! the forced tokens that it begins with. Of none and each of the models, and of all lengths, that is taken which promises the
 //! most tokens per second: tokens by how often the sources' drafts were right, seconds by what passes and drafting cost
 //! ([`Cost`]). Drafts that promise less than a twentieth more than none are left out.
 //!
-//! Whether what was found was right shows in the next tokens, drafted or not, so it is always known. What a model would have drafted
+//! Whether what was found was right shows in the tokens that come, drafted or not. What a model would have drafted
 //! shows only where it is asked. So its counts are read with optimism, as if it had been right some times more, and they fade
 //! while it is not asked: a model that was refused is tried again after a while, for one draft, if it would be the best were
 //! it right. One that could not be the best even so is never asked.
@@ -18,6 +18,7 @@ use std::time::Duration;
 /// Drafts that promise less more speed than this are left out: the best of many choices, measured with errors, promises
 /// more than it keeps, and never to be slower than without counts for more than the last twentieth.
 const LEAST_GAIN: f64 = 0.05;
+
 /// What may be drafted for one sequence in a step.
 #[derive(Debug, Clone, Default)]
 pub struct Prospect {

@@ -122,27 +122,31 @@ fn forced_tokens_are_drafted_and_always_accepted() {
 #[test]
 fn what_came_in_a_state_of_the_grammar_is_drafted_for_the_same_client() {
     let schema = r#"{\"type\":\"array\",\"items\":{\"enum\":[\"red\",\"green\",null,true]},\"minItems\":6,\"maxItems\":6}"#;
-    let request = |client: u32, salt: u32| {
-        asked(&format!(r#","grammar":{{"json_schema":"{schema}"}},"client":{client},"cache_salt":{salt}"#))
+    let request = |client: u32, salt: u32, more: &str| {
+        let client = format!(r#""client":{client},"cache_salt":{salt}{more}"#);
+        asked(&format!(r#","grammar":{{"json_schema":"{schema}"}},{client}"#))
     };
-    let plain = World::default().run(&[request(1, 0)], &[0], 0);
+    let plain = World::default().run(&[request(1, 0, "")], &[0], 0);
     let mut world = World::default();
     world.config.speculative.sources = Some(vec![DraftSource::Grammar]);
     world.config.speculative.adaptive = false;
     let live = world.start();
     let mut before = 0;
-    let mut accepted = |client: u32, salt: u32| {
-        let answers = live.run(&[request(client, salt)], &[0], 0);
+    let mut accepted = |client: u32, salt: u32, more: &str| {
+        let answers = live.run(&[request(client, salt, more)], &[0], 0);
         assert!(same(&plain, &answers));
         let fates = answers.snapshot.totals.drafting.sources.get(&DraftSource::Grammar).cloned();
         let all = fates.map_or(0, |fates| fates.accepted);
         all - std::mem::replace(&mut before, all)
     };
-    let counts: Vec<_> = (0..4).map(|_| accepted(1, 0)).collect();
+    let counts: Vec<_> = (0..4).map(|_| accepted(1, 0, "")).collect();
     let tokens = plain.choices[&(0, 0)].tokens.len() as u64;
     assert!(counts[3] > tokens / 2, "{counts:?} of {tokens}");
     // Others, and the same client with another salt, begin as it did.
-    assert_eq!((accepted(2, 0), accepted(1, 5)), (counts[0], counts[0]));
+    assert_eq!((accepted(2, 0, ""), accepted(1, 5, "")), (counts[0], counts[0]));
+    // Where a stop text would not end the output, the output is walked again, which teaches nothing.
+    let stops: Vec<_> = (0..4).map(|_| accepted(7, 0, r#","stop":["e"]"#)).collect();
+    assert_eq!(stops, counts);
 }
 
 /// A state cannot be taken back, and need not be where the text ends in the middle of forced tokens.
