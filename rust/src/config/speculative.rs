@@ -24,8 +24,9 @@ pub struct SpeculativeConfig {
     /// Folder of an MLP speculator (config.json and .safetensors files) trained for the target; null = none.
     #[schemars(length(min = 1))]
     pub mlp_speculator: Option<String>,
-    /// Where drafts come from. Those that need no model draft together, token by token; then a model goes on: where
-    /// `adaptive`, the one that pays most, if one does. Empty = no speculation, null = all, as far as they are given.
+    /// Where drafts come from. The sources that need no model work together, token by token. Then a model continues the draft;
+    /// with `adaptive` the server picks the model that saves the most time, or none. Empty = no speculation, null = all sources,
+    /// a draft model and a speculator only if they are given.
     pub sources: Option<Vec<DraftSource>>,
     /// How drafted tokens are accepted: exact, rejection, tokens, or auto (as use_logits says, else exact).
     pub acceptance: AcceptanceKey,

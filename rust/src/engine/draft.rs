@@ -4,7 +4,7 @@ use super::Engine;
 use super::commit::accepted;
 use crate::config::DraftSource;
 use crate::exec::cost::Work;
-use crate::exec::{Ask, ExecError, Job, News, Pass, Round};
+use crate::exec::{Ask, Drafters, ExecError, Job, News, Pass, Round};
 use crate::sched::Share;
 use crate::sched::drafts::{Choice, Length, Prospect};
 use crate::sequence::{Planned, Sequence};
@@ -103,7 +103,7 @@ impl Engine {
     fn most(&self, shares: &[Share], jobs: &[Job]) -> Vec<u32> {
         let most = self.config.speculative.draft_len();
         let sequence = |share: &Share| &self.running[share.index];
-        let allowed = |share: &Share| self.drafters.sources().any(|name| sequence(share).allows(name));
+        let allowed = |share: &Share| self.drafters.sources.iter().any(|name| sequence(share).allows(*name));
         let wants: Vec<bool> = jobs
             .iter()
             .zip(shares)
@@ -148,11 +148,11 @@ impl Engine {
     /// Asks for what needs no model, up to these lengths.
     fn ask_ahead(&mut self, shares: &[Share], jobs: &mut [Job], lengths: &[u32]) {
         let Engine { running, drafters, vocab, .. } = self;
-        let sources: Vec<_> = drafters.sources().collect();
         let Some(ahead) = &drafters.ahead else { return };
         let all = jobs.iter_mut().zip(shares).zip(lengths).filter(|(_, want)| **want > 0);
-        let mut asks: Vec<_> =
-            all.map(|((job, share), want)| ask(job, &running[share.index], &sources, *want)).collect();
+        let mut asks: Vec<_> = all
+            .map(|((job, share), want)| ask(job, &running[share.index], &drafters.sources, *want))
+            .collect();
         ahead.propose(&mut asks);
         asks.iter_mut().for_each(|ask| end(ask, 0, vocab));
     }
@@ -166,8 +166,8 @@ impl Engine {
         who: impl Fn(DraftSource) -> bool,
     ) {
         let Engine { running, drafters, drafts, orders, vocab, .. } = self;
-        let sources: Vec<_> = drafters.sources().collect();
-        for (name, drafter) in drafters.models.iter_mut().filter(|(name, _)| who(*name)) {
+        let Drafters { sources, models, .. } = drafters;
+        for (name, drafter) in models.iter_mut().filter(|(name, _)| who(*name)) {
             let wanted = |(job, length): (&Job, &u32)| length.saturating_sub(job.draft.tokens.len() as u32);
             let wants: Vec<u32> = jobs.iter().zip(lengths).map(wanted).collect();
             let asked = |share: &Share, want: u32| want > 0 && running[share.index].allows(*name);
@@ -180,7 +180,7 @@ impl Engine {
                 continue;
             }
             let mut asks: Vec<Ask<'_>> =
-                all.map(|((job, share), want)| ask(job, &running[share.index], &sources, want)).collect();
+                all.map(|((job, share), want)| ask(job, &running[share.index], sources, want)).collect();
             if asks.is_empty() {
                 continue;
             }

@@ -78,7 +78,7 @@ impl Engine {
         Order {
             known: sequence.tokens().to_vec(),
             prompt: sequence.prompt_len(),
-            allows: allows(sequence, &self.drafters.sources().collect::<Vec<_>>()),
+            allows: allows(sequence, &self.drafters.sources),
             want,
             late: false,
             job,

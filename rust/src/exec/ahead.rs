@@ -24,7 +24,6 @@ const MOST_PREDICTED: usize = 32;
 /// Drafts from what is there.
 #[derive(Debug)]
 pub struct Ahead {
-    sources: Vec<DraftSource>,
     /// Width of a row of logits, in tokens.
     width: usize,
     /// Tokens of a match by prompt lookup, at least and at most.
@@ -35,26 +34,15 @@ pub struct Ahead {
 }
 
 impl Ahead {
-    /// Drafts for a target whose rows have `width` tokens, by those of the sources that need no model.
-    pub fn new(
-        config: &SpeculativeConfig,
-        sources: &[DraftSource],
-        width: usize,
-        helpers: Arc<Helpers>,
-    ) -> Self {
+    /// Drafts for a target whose rows have `width` tokens.
+    pub fn new(config: &SpeculativeConfig, width: usize, helpers: Arc<Helpers>) -> Self {
         let lookup = &config.prompt_lookup;
         Ahead {
-            sources: sources.iter().copied().filter(|source| !source.is_model()).collect(),
             width,
             ngram: (lookup.min_ngram as usize, lookup.max_ngram as usize),
             most_looked_up: lookup.max_draft_len.map_or(usize::MAX, |most| most as usize),
             helpers,
         }
-    }
-
-    /// The sources that it asks.
-    pub fn sources(&self) -> &[DraftSource] {
-        &self.sources
     }
 
     /// Makes the draft of each ask, which has none yet. Grammars are as before afterwards.
@@ -74,7 +62,7 @@ impl Ahead {
     fn draft(&self, ask: &mut Ask<'_>) -> Result<Draft> {
         let Ask { known, prompt, prediction, want, allows, grammar, .. } = ask;
         let mut cursor = grammar.as_deref_mut().map(|grammar| grammar.cursor());
-        let allows = |source| self.sources.contains(&source) && allows[source as usize];
+        let allows = |source| allows[source as usize];
         let mut text = Text {
             tokens: known.to_vec(),
             prompt: *prompt as usize,

@@ -30,7 +30,7 @@ pub struct Ask<'a> {
     pub want: u32,
     /// Which sources its client lets draft, by their numbers.
     pub allows: [bool; DraftSource::ALL.len()],
-    /// Tokens that a model has drawn for it: those that the grammar forces or proposes need no pass.
+    /// Number of tokens that a model drew for this ask, one pass each. Tokens that the grammar forces or proposes need none.
     pub drawn: u32,
     /// Set by a drafter that is not ready yet: it is still closing a long gap, or waits for a hidden state.
     pub late: bool,
@@ -104,6 +104,8 @@ pub trait Drafter: Send {
 /// All that drafts for a target.
 #[derive(Default)]
 pub struct Drafters {
+    /// The sources that are asked.
+    pub sources: Vec<DraftSource>,
     /// What needs no model; None where nothing is to be drafted.
     pub ahead: Option<Ahead>,
     /// Models, in the order in which they are asked.
@@ -114,12 +116,6 @@ impl Drafters {
     /// Whether nothing is drafted at all.
     pub fn is_empty(&self) -> bool {
         self.ahead.is_none() && self.models.is_empty()
-    }
-
-    /// The sources that are asked.
-    pub fn sources(&self) -> impl Iterator<Item = DraftSource> {
-        let ahead = self.ahead.iter().flat_map(|ahead| ahead.sources().iter().copied());
-        ahead.chain(self.models.iter().map(|(source, _)| *source))
     }
 
     /// Of each model, what a probe measured.

@@ -206,8 +206,8 @@ fn drafters(
     if config.speculative.synthetic_acceptance.is_some() {
         log::warn!("speculation: acceptance is synthetic, for measurements; answers are worthless");
     }
-    let ahead = Ahead::new(&config.speculative, &sources, width, Arc::clone(helpers));
-    let mut drafters = Drafters { ahead: Some(ahead), models: Vec::new() };
+    let ahead = Ahead::new(&config.speculative, width, Arc::clone(helpers));
+    let mut drafters = Drafters { sources: sources.clone(), ahead: Some(ahead), models: Vec::new() };
     for source in sources.into_iter().filter(|source| source.is_model()) {
         let drafter: Box<dyn Drafter> = match source {
             DraftSource::MlpSpeculator => match config.speculative.mlp_speculator() {

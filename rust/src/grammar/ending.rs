@@ -183,7 +183,7 @@ impl Ending {
         self.at.is_lost
     }
 
-    /// Notes that the text goes on with a token that our states do not follow.
+    /// Marks the text as lost: it continues with a token that our states cannot follow.
     pub(super) fn lose(&mut self) {
         self.at.is_lost = true;
     }

@@ -61,7 +61,7 @@ impl Room {
         self.ending.is_lost()
     }
 
-    /// Notes that the text goes on with a token that our states do not follow.
+    /// Marks the text as lost: it continues with a token that our states cannot follow.
     pub(super) fn lose(&mut self) {
         self.ending.lose();
     }
@@ -203,7 +203,7 @@ impl Room {
     }
 }
 
-/// A walk to the end. The caller takes the text back afterwards.
+/// Walks from a text to its end. The caller restores the text afterwards.
 struct Trial<'a> {
     filter: Option<Filter>,
     ending: &'a mut Ending,

@@ -34,12 +34,12 @@ fn proposed(bench: &Bench, grammar: &mut Grammar) -> Draft {
         grammar: Some(grammar),
         sampler: &sampler,
         want: MOST,
-        allows: [true; DraftSource::ALL.len()],
+        allows: DraftSource::ALL.map(|source| source == DraftSource::Forced),
         drawn: 0,
         late: false,
     };
     let config = SpeculativeConfig::default();
-    let ahead = Ahead::new(&config, &[DraftSource::Forced], bench.vocab.len(), Helpers::new(1));
+    let ahead = Ahead::new(&config, bench.vocab.len(), Helpers::new(1));
     ahead.propose(&mut [ask]);
     draft
 }

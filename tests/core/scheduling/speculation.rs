@@ -118,7 +118,7 @@ fn forced_tokens_are_drafted_and_always_accepted() {
     assert!(totals.steps * 2 < plain.snapshot.totals.steps);
 }
 
-/// Toy texts with the same seed are the same, so from the third on all that is not within strings is known.
+/// The same request gives the same text, so after two texts the grammar's states are known and their tokens are drafted.
 #[test]
 fn what_came_in_a_state_of_the_grammar_is_drafted_for_the_same_client() {
     let schema = r#"{\"type\":\"array\",\"items\":{\"enum\":[\"red\",\"green\",null,true]},\"minItems\":6,\"maxItems\":6}"#;

@@ -68,7 +68,7 @@ impl World {
         if let Some(oracle) = &self.oracle {
             let models: Vec<(DraftSource, Box<dyn Drafter>)> =
                 vec![(DraftSource::MlpSpeculator, Box::new(oracle.clone()))];
-            opened.drafters = Drafters { ahead: None, models };
+            opened.drafters = Drafters { sources: vec![DraftSource::MlpSpeculator], ahead: None, models };
         }
         start(opened, &config)
     }

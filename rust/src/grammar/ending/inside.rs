@@ -122,15 +122,16 @@ struct Search<'a> {
     inside: Inside,
     /// Of tails.
     bytes: Vec<u8>,
-    /// The lexer state at the end of the lexeme, where the bytes after it are, and a token.
+    /// For each token that goes beyond the lexeme: the lexer state where the lexeme ends, the range of the token's bytes behind
+    /// it, and the token.
     found: Vec<(u32, Range<usize>, Token)>,
 }
 
-/// A lexer state, and whether what ends the lexeme there is walked for each row.
+/// A lexer state, and whether tokens that end the lexeme in it are checked anew for each row.
 type Place = (StateID, bool);
 
 impl Search<'_> {
-    /// A node of the trie, from the place above it; None where it is not within the lexeme.
+    /// Steps from a place to the trie node `at` below it. None if the node's byte does not continue the lexeme.
     fn step(&mut self, (state, is_border): Place, at: usize) -> Option<Place> {
         let node = self.trie.nodes()[at];
         let (below, depth) = (at + 1..node.end as usize, usize::from(node.depth));

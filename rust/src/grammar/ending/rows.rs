@@ -49,7 +49,7 @@ struct Row {
     goals: Box<[Goal]>,
     start: StateID,
     accepts: bool,
-    /// Items that were looked at to make it, completed ones included.
+    /// Number of Earley items that were examined to build this row, completed items included.
     made: usize,
     /// The value of `Rows::turn` when its work was counted last.
     turn: u64,
