@@ -17,7 +17,6 @@ import limit
 import masks
 import overhead
 import peers
-import ranks
 import replay
 import scale
 import smoke
@@ -28,7 +27,6 @@ COMMANDS: dict[str, ModuleType] = {
     "commonbench": commonbench,
     "peers": peers,
     "busy": busy,
-    "ranks": ranks,
     "compare": compare,
     "complete": complete,
     "constrained": constrained,

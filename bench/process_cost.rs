@@ -141,7 +141,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     if let [_, child, fd] = &*args
         && child == "child"
     {
-        std::process::exit(child_main(fd.parse()?, serve, &[]));
+        std::process::exit(child_main(fd.parse()?, serve));
     }
     let steps = args.get(1).map_or(Ok(5000), |steps| steps.parse())?;
     let program = std::env::current_exe()?.to_string_lossy().into_owned();

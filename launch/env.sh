@@ -58,8 +58,6 @@ if [[ ${CFLAGS:-} != *_mm_pause=* ]]; then export CFLAGS="${CFLAGS:+$CFLAGS }-D_
 # The crate would build with -O2 where Cargo's profile asks for line tables. What has no kernel of ours takes ggml's vector
 # product, the only one of its products whose bits don't depend on the number of rows.
 export LLAMA_LIB_PROFILE=Release GGML_LLAMAFILE=OFF GGML_CPU_REPACK=OFF
-# Tensor-parallel ranks are worker processes that ggml's RPC backend talks to.
-export GGML_RPC=ON
 
 # bindgen reads C headers through the libclang wheel, which brings no header of its own.
 for llgtrt_lib in "$VIRTUAL_ENV"/lib/python3*; do :; done

@@ -135,7 +135,7 @@ source_hash() {
 
 compiler_id() {
     { "$CC" --version && "$CXX" --version; } 2>/dev/null | grep -i -E 'version|gcc|g\+\+' || echo none
-    printf '%s\n' "${CFLAGS:-}" "${CXXFLAGS:-}" "$LLAMA_LIB_PROFILE" "$GGML_LLAMAFILE" "$GGML_CPU_REPACK" "$GGML_RPC"
+    printf '%s\n' "${CFLAGS:-}" "${CXXFLAGS:-}" "$LLAMA_LIB_PROFILE" "$GGML_LLAMAFILE" "$GGML_CPU_REPACK"
 }
 
 # The engine's build script does not see that the compiler or its flags changed, so its old objects have to go.

@@ -21,13 +21,9 @@ const RENAMED: [&str; 18] = [
     "ggml_compute_forward_soft_max",
     "ggml_compute_forward_unary",
 ];
-/// The profile that gives -O3; ggml's other products, whose bits depend on the number of rows; the backend of ranks.
-const SETTINGS: [(&str, &str); 4] = [
-    ("LLAMA_LIB_PROFILE", "Release"),
-    ("GGML_LLAMAFILE", "OFF"),
-    ("GGML_CPU_REPACK", "OFF"),
-    ("GGML_RPC", "ON"),
-];
+/// The profile that gives -O3; ggml's other products, whose bits depend on the number of rows.
+const SETTINGS: [(&str, &str); 3] =
+    [("LLAMA_LIB_PROFILE", "Release"), ("GGML_LLAMAFILE", "OFF"), ("GGML_CPU_REPACK", "OFF")];
 
 fn main() {
     println!("cargo:rerun-if-changed=rust/build.rs");

@@ -15,11 +15,9 @@ __all__ = [
     "Overloaded",
     "engine_process",
     "follow",
-    "has_ranks",
     "load_config",
     "print_config",
     "quantize",
-    "rank_process",
 ]
 
 class CoreError(Exception):
@@ -247,23 +245,5 @@ def quantize(source: str, target: str, qformat: str) -> None:
     then.
     """
 
-def has_ranks(effective: str) -> bool:
-    """Whether this configuration splits a model over ranks, which need an engine process.
-
-    Raises InvalidRequest (what = "config") where it is none.
-    """
-
-def engine_process(fd: int, rank: list[str]) -> int:
-    """The main function of the engine process: serve on this socket until it closes. Returns the exit code.
-
-    rank: the command line that starts a rank.
-    """
-
-def rank_process(options: str) -> None:
-    """The main function of a rank: serve a device to one engine after the other. Comes back with an error only.
-
-    options: JSON object of host (an IPv4 address), port (0 = a free one), threads (0 = one per core), gpu (its number, or
-    null: cores), worker (say the port on standard output, and end with standard input).
-
-    Raises InvalidRequest naming the option, or EngineError where the device is not there or the address is in use.
-    """
+def engine_process(fd: int) -> int:
+    """The main function of the engine process: serve on this socket until it closes. Returns the exit code."""

@@ -1,4 +1,4 @@
-"""The command line: `llgtrt serve`, `batch`, `check`, `run`, `build`, `rank` and `models`."""
+"""The command line: `llgtrt serve`, `batch`, `check`, `run`, `build` and `models`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,6 @@ from llgtrt import (
     interpreter,
     models,
     mpi,
-    rank,
     run,
 )
 from llgtrt.settings import Settings, StartError, given, hidden, is_loopback, load, named
@@ -45,7 +44,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         commands = {
             "run": run.main,
             "build": build.main,
-            "rank": rank.main,
             "serve": _serve,
             "batch": _batch,
             "check": check.main,

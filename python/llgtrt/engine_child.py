@@ -2,7 +2,7 @@
 
 import sys
 
-from llgtrt import _core, interpreter
+from llgtrt import _core
 
 if __name__ == "__main__":
-    sys.exit(_core.engine_process(int(sys.argv[-1]), interpreter.command("llgtrt.rank")))
+    sys.exit(_core.engine_process(int(sys.argv[-1])))

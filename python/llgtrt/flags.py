@@ -90,11 +90,10 @@ def _parser(version: str) -> _Parser:
     parser = _Parser(prog="llgtrt", description="An OpenAI-compatible inference server.", allow_abbrev=False)
     parser.add_argument("--version", action="version", version=f"llgtrt {version}")
     commands = parser.add_subparsers(
-        dest="command", required=True, metavar="serve|batch|check|run|build|rank|models"
+        dest="command", required=True, metavar="serve|batch|check|run|build|models"
     )
     _add_run(commands.add_parser("run", help="complete texts, without a server", allow_abbrev=False))
     _add_build(commands.add_parser("build", help="make an engine folder", allow_abbrev=False))
-    _add_rank(commands.add_parser("rank", help="lend a device to a server elsewhere", allow_abbrev=False))
     _add_check(commands.add_parser("check", help="check a JSON schema", allow_abbrev=False))
     commands.add_parser("models", help="list real models that were tried", allow_abbrev=False)
     batch = commands.add_parser("batch", help="answer the requests of a file", allow_abbrev=False)
@@ -224,12 +223,6 @@ def _add_names(serve: argparse.ArgumentParser) -> None:
         metavar="N",
         help="devices of the draft model (as many as the target's)",
     )
-    add(
-        "--rank-endpoint",
-        action="append",
-        metavar="HOST:PORT",
-        help="a rank that runs already, once for each (they are started here)",
-    )
     add("--gpu-memory-utilization", type=float, metavar="F", help="share of the free memory for KV (0.5)")
     add("--max-model-len", "--ctx-size", "-c", type=int, metavar="N", help="longest context")
     add("--max-num-seqs", type=int, metavar="N", help="most sequences at once (128)")
@@ -311,17 +304,6 @@ def _add_build(build: argparse.ArgumentParser) -> None:
     group = build.add_argument_group("with --engine trtllm")
     for flag, settings in TRTLLM_BUILD.items():
         group.add_argument(flag, **settings)
-
-
-def _add_rank(rank: argparse.ArgumentParser) -> None:
-    add = rank.add_argument
-    add(
-        "--host", help="IPv4 address to listen on (127.0.0.1: this machine alone); there is no authentication"
-    )
-    add("--port", type=int, help="port to listen on; 0 = a free one (0)")
-    add("--threads", "-t", type=int, metavar="N", help="threads to compute on; 0 = one per core (0)")
-    add("--gpu", type=int, metavar="N", help="the GPU to compute on (none: cores)")
-    add("--worker", action="store_true", help=argparse.SUPPRESS)
 
 
 def _mapping(text: str) -> dict[str, Any]:

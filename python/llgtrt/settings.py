@@ -134,18 +134,8 @@ class Settings:
         return path if not self.is_toy and path.is_dir() else None
 
     def child(self, wanted: bool) -> list[str] | None:
-        """The engine process's command line, in the same Python; None = a thread.
-
-        Raises:
-            StartError: none is wanted, but there are ranks, which end with it.
-        """
-        if not wanted:
-            if _core.has_ranks(self.config):
-                raise StartError(
-                    "server.engine_process: ranks need it; set it to true, or parallel.tp_size to 1"
-                )
-            return None
-        return interpreter.command("llgtrt.engine_child")
+        """The engine process's command line, in the same Python; None = a thread."""
+        return interpreter.command("llgtrt.engine_child") if wanted else None
 
     @property
     def is_toy(self) -> bool:
@@ -296,7 +286,6 @@ def named(names: Mapping[str, Any]) -> dict[str, Any]:
     parallel = {
         "tp_size": get("tensor_parallel_size"),
         "draft_tp_size": get("speculative_draft_tensor_parallel_size") or draft_size,
-        "rank_endpoints": get("rank_endpoint"),
     }
     speculative = speculative_config(wanted) | speculation(*map(get, own))
     speculative |= given({"disable_by_batch_size": get("speculative_disable_by_batch_size")})

@@ -35,7 +35,7 @@ def test_llama_cpp_was_built_for_speed_and_equal_bits(built: Path) -> None:
     lines = (built / "CMakeCache.txt").read_text().splitlines()
     cache = dict(re.split(r":\w+=", line, maxsplit=1) for line in lines if re.match(r"\w+:\w+=", line))
     assert cache["CMAKE_BUILD_TYPE"] == "Release"
-    assert (cache["GGML_LLAMAFILE"], cache["GGML_CPU_REPACK"], cache["GGML_RPC"]) == ("OFF", "OFF", "ON")
+    assert (cache["GGML_LLAMAFILE"], cache["GGML_CPU_REPACK"]) == ("OFF", "OFF")
 
 
 def test_every_file_of_ggml_was_compiled_as_wanted(built: Path) -> None:
@@ -66,7 +66,7 @@ def fixture_script(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def run(script: Path, change: str) -> subprocess.CompletedProcess[str]:
     """Runs the build script in the build environment after a change to it, written in bash."""
     text = f'. "{ROOT}/launch/env.sh"; export CARGO_FEATURE_LLAMA=1; {change}; exec "{script}"'
-    names = "CXXFLAGS CFLAGS LLAMA_LIB_PROFILE GGML_LLAMAFILE GGML_CPU_REPACK GGML_RPC"
+    names = "CXXFLAGS CFLAGS LLAMA_LIB_PROFILE GGML_LLAMAFILE GGML_CPU_REPACK"
     settings = names.split()
     env = {name: value for name, value in os.environ.items() if name not in settings}
     return subprocess.run(
@@ -87,7 +87,6 @@ def test_the_build_environment_is_enough(script: Path) -> None:
         ("unset LLAMA_LIB_PROFILE", "LLAMA_LIB_PROFILE=Release"),
         ("LLAMA_LIB_PROFILE=Debug", "LLAMA_LIB_PROFILE=Release"),
         ("GGML_LLAMAFILE=ON", "GGML_LLAMAFILE=OFF"),
-        ("unset GGML_RPC", "GGML_RPC=ON"),
         *((f"CXXFLAGS=${{CXXFLAGS//-D{name}=/-Dno_{name}=}}", f"-D{name}=") for name in RENAMED),
     ],
 )

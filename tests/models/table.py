@@ -33,7 +33,8 @@ holds for an architecture here holds for its code, not for any published model's
   two candidates score within 0.02 nats (*ties*); the number is the most by which a token's scores differ.
 - *prefixes*: prompts that begin as earlier ones did, fully or in part, get the text that they get alone.
 - *drafts*, *draft model*: so do requests with drafts from prompt lookup, the client, and the model itself,
-  and another model that it drafts for. *none*: for a model that carries a state nothing is guessed ahead.
+  and another model that it drafts for. *none*: the model carries a state that llama.cpp
+  cannot take back.
 - *n = 2*, *schema*: two choices; texts that a JSON schema allows.
 - *among others*: 24 requests, 8 at a time, get the text and scores that each gets alone. *near*: up to
   near-ties.

@@ -359,11 +359,7 @@ def print_config(effective: str) -> str:
     return json.dumps(json.loads(effective), indent=2)
 
 
-def has_ranks(effective: str) -> bool:
-    return False
-
-
-def engine_process(fd: int, rank: list[str]) -> int:
+def engine_process(fd: int) -> int:
     return 0
 
 

@@ -15,7 +15,7 @@ import pytest
 from llgtrt import cli
 from llgtrt import flags as command_line
 from llgtrt.cli import main
-from llgtrt.settings import StartError, load
+from llgtrt.settings import load
 
 
 @pytest.fixture(autouse=True)
@@ -67,9 +67,6 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
         (["serve", "toy", "-tp", "2"], "parallel.tp_size: the weightless engine has no ranks"),
         (["serve", "toy", "toy", "--speculative_draft_tensor_parallel_size=2"], "has no ranks"),
         (["serve", "toy", "-tp", "17"], "parallel.tp_size: must be a whole number from 1 to 16"),
-        (["serve", "toy", "--rank-endpoint", "here"], "here must be host:port"),
-        (["rank", "--host", "::1"], "invalid IPv4 address"),
-        (["rank", "--gpu", "4000"], "there is no GPU 4000"),
         (["serve", "toy", "--dtype", "float16"], "--dtype"),
         (["serve", "toy", "--model", "other"], "both targets"),
         (["serve", "toy", "--speculative-config", '{"method": "eagle"}'], "eagle is not supported"),
@@ -306,12 +303,6 @@ def test_ranks(capsys: pytest.CaptureFixture[str]) -> None:
     words = ["--tensor-parallel-size", "2", "--speculative-draft-tensor-parallel-size", "1"]
     found = config(capsys, "toy", *words)["parallel"]
     assert (found["tp_size"], found["draft_tp_size"]) == (2, 1)
-    words = ["--rank-endpoint", "127.0.0.1:7001", "--rank-endpoint", "127.0.0.1:7002"]
-    found = config(capsys, "toy", *words)["parallel"]
-    assert found["rank_endpoints"] == ["127.0.0.1:7001", "127.0.0.1:7002"]
-    settings = load("toy", None, {"parallel": {"tp_size": 2}})
-    with pytest.raises(StartError, match="engine_process: ranks need it"):
-        settings.child(False)
 
 
 def test_several_names(capsys: pytest.CaptureFixture[str]) -> None:

@@ -30,7 +30,6 @@ def other(key: str, value: Any, said: str) -> list[Any]:
         "engine.tensor_split": [[0.5, 0.5]],
         "parallel.devices": [[0]],
         "parallel.draft_devices": [[0]],
-        "parallel.rank_endpoints": [["127.0.0.1:50052"]],
         "server.api_key_file": ["pyproject.toml"],
         "trtllm.device_ids": [[0]],
         "trtllm.draft_device_ids": [[0]],

@@ -239,6 +239,28 @@ def test_some_layers_may_stay_on_the_cpu() -> None:
         jsonschema.validate(json.loads(chat(server, **FORM)["choices"][0]["message"]["content"]), SCHEMA)
 
 
+@of_vulkan
+@pytest.mark.parametrize(
+    ("split", "said"),
+    [("tensor", "split over Vulkan0 .*, Vulkan1 "), ("layer", "all 6 layers on Vulkan0 .*, Vulkan1 ")],
+)
+def test_two_gpus_share_a_pair(split: str, said: str, exact: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # The same device twice.
+    monkeypatch.setenv("GGML_VK_VISIBLE_DEVICES", "0,0")
+    monkeypatch.setenv("GGML_VK_DISABLE_F16", "1")
+    parallel = {"tp_size": 2, "split": split}
+    config = {name: value for name, value in PAIR.items() if name != "engine"} | {"parallel": parallel}
+    with on_gpu(config) as server:
+        server.wait_ready()
+        assert re.search(said, server.log()), server.log()
+        before = server.fates("draft_model")
+        assert json.loads(chat(server, **FORM)["choices"][0]["message"]["content"])["customer"] == "Tom Weber"
+        assert (server.fates("draft_model") - before)["accepted"] > 0
+        gaps, off = distances(server, exact)
+    assert max(gaps, default=0) < 0.05
+    assert max(off) < 0.05
+
+
 def failure(*flags: str) -> str:
     """What a server that cannot start says."""
     command = [sys.executable, "-m", "llgtrt", "serve", TARGET, "--port", "0", *flags]

@@ -63,9 +63,8 @@ pub fn for_draft(target: &Config, file: &std::path::Path) -> Result<Config> {
             format!("a draft model's file may set kv_cache_* and {own} only; move the rest to the target's");
         return Err(refused(format!("{key}: {why}")));
     }
-    let mut keys = Config { plan: None, ..target.clone() };
-    keys.parallel.program.clear();
-    let mut merged = serde_json::to_value(keys).expect("the configuration is plain data. This is a bug.");
+    let target = Config { plan: None, ..target.clone() };
+    let mut merged = serde_json::to_value(target).expect("the configuration is plain data. This is a bug.");
     merge(&mut merged, own);
     let config = decode(&merged).map_err(|e| refused(e.to_string()))?;
     check_ranges(&config).and_then(|()| config.engine.validate()).map_err(|e| refused(e.to_string()))?;

@@ -194,7 +194,6 @@ fn consistent(mut drawn: Value) -> Value {
         *sources = drawn.iter().enumerate().filter(fits).map(|(_, s)| s.clone()).collect();
     }
     let parallel = &mut drawn["parallel"];
-    parallel["rank_endpoints"] = json!([]);
     for (size, devices) in [("tp_size", "devices"), ("draft_tp_size", "draft_devices")] {
         if let Some(named) = parallel[devices].as_array_mut().filter(|named| !named.is_empty()) {
             let drawn = std::mem::take(named);
@@ -277,10 +276,10 @@ fn the_reference_s_list_sets_length_and_acceptance() {
     }
 }
 
-/// Devices of target and draft, and whether there are ranks.
+/// Devices of target and draft, and whether one of them is split.
 fn sizes(file: &str, flags: &str) -> (u32, u32, bool) {
     let parallel = load(Some(file), flags).unwrap().parallel;
-    (parallel.target_size(), parallel.draft_size(), parallel.has_ranks(true))
+    (parallel.target_size(), parallel.draft_size(), parallel.splits(true))
 }
 
 #[test]
@@ -290,8 +289,6 @@ fn sizes_device_lists_and_flags_say_the_same() {
         (r#"{"parallel": {"tp_size": 2}}"#, "{}", (2, 2, true)),
         (r#"{"parallel": {"tp_size": 2, "draft_tp_size": 1}}"#, "{}", (2, 1, true)),
         (r#"{"parallel": {"draft_devices": [3, 4]}}"#, "{}", (1, 2, true)),
-        (r#"{"parallel": {"rank_endpoints": ["a:1", "b:1"]}}"#, "{}", (2, 2, true)),
-        (r#"{"parallel": {"rank_endpoints": ["a:1"]}}"#, "{}", (1, 1, true)),
         (r#"{"speculative": {"draft_target_model_config": "[4, [0], [1], False]"}}"#, "{}", (1, 1, false)),
         (r#"{"speculative": {"draft_target_model_config": [4, [0], [0, 1], false]}}"#, "{}", (2, 1, true)),
         (
@@ -317,13 +314,6 @@ fn ranks_at_odds_are_refused() {
         (r#""devices": [1, 1]"#, "parallel.devices", "names device 1 twice"),
         (r#""devices": [0, 1], "tp_size": 3"#, "parallel.devices", "tp_size is 3; leave one of them out"),
         (r#""draft_devices": [0], "draft_tp_size": 2"#, "parallel.draft_devices", "draft_tp_size is 2"),
-        (r#""rank_endpoints": ["here"]"#, "parallel.rank_endpoints", "here must be host:port"),
-        (r#""rank_endpoints": [":5"]"#, "parallel.rank_endpoints", ":5 must be host:port"),
-        (r#""rank_endpoints": ["a:0"]"#, "parallel.rank_endpoints", "a:0 must be host:port"),
-        (r#""rank_endpoints": ["a:1", "a:1"]"#, "parallel.rank_endpoints", "names a:1 twice"),
-        (r#""rank_endpoints": ["a:1"], "tp_size": 2"#, "parallel.rank_endpoints", "names 1 for 2 devices"),
-        (r#""rank_endpoints": ["a:1"], "devices": [1]"#, "parallel.rank_endpoints", "names 1 for 2 devices"),
-        (r#""hang_seconds": 0"#, "parallel.hang_seconds", "above 0"),
     ] {
         let (what, text) = refusal(Some(&format!(r#"{{"parallel": {{{group}}}}}"#)), "{}");
         assert_eq!(what, name);

@@ -8,6 +8,10 @@
 //! The model may have less room for KV than the target. A text longer than its slots is left out, and so are, where all
 //! slots share a pool, those texts that are furthest behind once it is full.
 //!
+//! A state cannot be taken back. So a model that carries one reads in a sequence's slot nothing but what is known, and draws in a
+//! copy of that, which goes when the draft is made: it has twice as many slots. What was drawn and accepted is read once more, as a
+//! part of the next gap.
+//!
 //! Where there is a grammar, a cursor walks ahead: tokens that it forces or proposes need no pass, and its masks go to verify. A
 //! token is drawn with the sampler and the noise of the target, so that it is the same wherever the two models agree.
 
@@ -52,6 +56,8 @@ pub struct DraftModel {
     forward: Box<dyn Forward>,
     /// What each slot holds.
     held: Vec<Held>,
+    /// Of a model with a state: tokens that the copy of each slot holds; 0: there is none.
+    copies: Vec<usize>,
     /// Width of the target's rows, in tokens.
     width: usize,
     /// Time for the chunks of one step.
@@ -67,10 +73,13 @@ pub struct DraftModel {
 }
 
 impl DraftModel {
-    /// A drafter for a target whose rows have `width` tokens. Closing long gaps takes about `patience` of a step.
+    /// A drafter for a target whose rows have `width` tokens. Closing long gaps takes about `patience` of a step. A model with a
+    /// state must have twice as many slots as the target.
     pub fn new(forward: Box<dyn Forward>, width: usize, patience: Duration, helpers: Arc<Helpers>) -> Self {
+        let slots = forward.caps().slots as usize / if forward.caps().stateful { 2 } else { 1 };
         DraftModel {
-            held: vec![Held::default(); forward.caps().slots as usize],
+            held: vec![Held::default(); slots],
+            copies: vec![0; slots],
             cost: Cost::new(&forward.caps().probed),
             forward,
             width,
@@ -93,8 +102,10 @@ impl DraftModel {
                     walk.over = true;
                     continue;
                 }
-                let start = self.align(walk)?;
-                let gap = walk.len() - start;
+                let (slot, start) = self.place(walk)?;
+                // What is drawn from has to be in one place.
+                let known = self.forward.caps().stateful && slot == walk.slot;
+                let gap = if known { walk.known.len() } else { walk.len() } - start;
                 let behind = gap > SHORT;
                 let count = gap.min(room).min(if behind { chunks } else { SHORT });
                 chunks -= if behind { count } else { 0 };
@@ -106,12 +117,14 @@ impl DraftModel {
                 *walk.late |= behind;
                 if count > 0 {
                     let tokens = walk.text().skip(start).take(count).copied().collect();
-                    pieces.push(Piece { index, start, tokens, behind });
+                    let draws = !walk.over && start + count == walk.len();
+                    pieces.push(Piece { index, slot, start, tokens, behind, draws });
                 }
             }
             if pieces.is_empty() {
                 return Ok(());
             }
+            pieces.sort_unstable_by_key(|piece| piece.slot);
             self.pass(walks, &pieces)?;
         }
     }
@@ -157,6 +170,35 @@ impl DraftModel {
         Ok(())
     }
 
+    /// The slot in which the walk goes on, and the tokens that are held there.
+    fn place(&mut self, walk: &Walk<'_>) -> Result<(Slot, usize), ExecError> {
+        let start = self.align(walk)?;
+        if !self.forward.caps().stateful || start < walk.known.len() {
+            return Ok((walk.slot, start));
+        }
+        let copy = self.copy_of(walk.slot);
+        let held = &mut self.copies[walk.slot.index()];
+        if *held == 0 {
+            self.forward.copy(walk.slot, copy, start as u32)?;
+            *held = start;
+        }
+        Ok((copy, *held))
+    }
+
+    fn copy_of(&self, slot: Slot) -> Slot {
+        Slot(slot.0 + self.held.len() as u32)
+    }
+
+    /// Gives the copies up.
+    fn drop_copies(&mut self) -> Result<(), ExecError> {
+        for index in 0..self.copies.len() {
+            if std::mem::take(&mut self.copies[index]) > 0 {
+                self.forward.truncate(self.copy_of(Slot(index as u32)), 0)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Cuts off what the slot holds beyond the walk's text, and its last token; gives back how much is left.
     fn align(&mut self, walk: &Walk<'_>) -> Result<usize, ExecError> {
         let same = self.same(walk).min(walk.len() - 1);
@@ -177,7 +219,7 @@ impl DraftModel {
     }
 
     fn pass(&mut self, walks: &mut [Walk<'_>], pieces: &[Piece]) -> Result<(), ExecError> {
-        let runs: Vec<Run<'_>> = pieces.iter().map(|p| p.run(&walks[p.index])).collect();
+        let runs: Vec<Run<'_>> = pieces.iter().map(Piece::run).collect();
         let lengths: Vec<_> = runs.iter().map(|run| (run.slot, run.tokens.len() as u32)).collect();
         let work = Work::of(pieces.iter().map(Piece::work), &self.forward.passes(&lengths));
         let count = |which: &dyn Fn(&Piece) -> bool| -> usize {
@@ -191,8 +233,12 @@ impl DraftModel {
         let mut walking: Vec<_> = walks.iter_mut().map(Some).collect();
         for piece in pieces {
             let walk = walking[piece.index].take().expect("a walk has one piece. This is a bug.");
-            self.held[walk.slot.index()].tokens.extend(&piece.tokens);
-            if !walk.over {
+            if piece.slot == walk.slot {
+                self.held[walk.slot.index()].tokens.extend(&piece.tokens);
+            } else {
+                self.copies[walk.slot.index()] += piece.tokens.len();
+            }
+            if piece.draws {
                 drawing.push((walk, rows.next().ok_or_else(|| ExecError("a row is missing".into()))?));
             }
         }
@@ -241,7 +287,8 @@ impl Drafter for DraftModel {
         }
         let result = self.make_room(&mut walks).and_then(|()| self.run(&mut walks));
         drop(walks);
-        self.settle(result);
+        let dropped = self.drop_copies();
+        self.settle(result.and(dropped));
     }
 
     fn keep(&mut self, slot: Slot, len: u32) {
@@ -295,10 +342,13 @@ impl Drafter for DraftModel {
 /// Tokens to compute for one walk.
 struct Piece {
     index: usize,
+    slot: Slot,
     start: usize,
     tokens: Vec<Token>,
     /// Of a gap that is closed in chunks.
     behind: bool,
+    /// The next token is drawn from its last row.
+    draws: bool,
 }
 
 impl Piece {
@@ -308,8 +358,8 @@ impl Piece {
         if self.behind { (start, tokens, 0) } else { (start, 0, tokens) }
     }
 
-    fn run(&self, walk: &Walk<'_>) -> Run<'_> {
-        let outputs = u32::from(!walk.over);
-        Run { slot: walk.slot, start: self.start as u32, tokens: &self.tokens, outputs, hidden: false }
+    fn run(&self) -> Run<'_> {
+        let outputs = u32::from(self.draws);
+        Run { slot: self.slot, start: self.start as u32, tokens: &self.tokens, outputs, hidden: false }
     }
 }

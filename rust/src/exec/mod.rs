@@ -27,7 +27,6 @@ pub(crate) mod memory;
 pub mod mlp;
 pub mod open;
 pub mod progress;
-pub mod ranks;
 pub mod sampled;
 pub mod toy;
 mod trtllm;

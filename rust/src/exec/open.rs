@@ -10,7 +10,6 @@ use super::helpers::Helpers;
 use super::later::{Later, LaterDrafts};
 use super::mlp::MlpSpeculator;
 use super::progress::Tell;
-use super::ranks::serve::{self, RankOptions};
 use super::sampled::Sampled;
 use super::toy::{Toy, ToyConfig, ToyFault};
 use super::{Drafter, Drafters, Forward, Info, Target};
@@ -80,17 +79,13 @@ pub fn check_target(target: &str) -> Result<()> {
     }
 }
 
-/// Whether target or draft model lie on ranks.
-pub fn has_ranks(config: &Config) -> bool {
-    config.parallel.has_ranks(config.speculative.draft_model().is_some())
-}
-
 /// Refuses ranks for an engine that has none, before anything is loaded.
 ///
 /// # Errors
 /// `Error::Invalid` naming the key.
 pub fn check_ranks(target: &str, config: &Config) -> Result<()> {
-    if toy_options(target).is_some() && has_ranks(config) {
+    let split = config.parallel.splits(config.speculative.draft_model().is_some());
+    if toy_options(target).is_some() && split {
         return Err(Error::invalid("parallel.tp_size", "the weightless engine has no ranks; leave it at 1"));
     }
     Ok(())
@@ -126,7 +121,8 @@ pub fn open_toy(toy: ToyConfig, config: &Config, fault: Option<ToyFault>) -> Res
             let own = ToyConfig::parse(options)?;
             draft_later = own.later;
             let kv = config.speculative.draft_kv(own.kv);
-            let toy = ToyConfig { slots: toy.slots, kv, ..own };
+            let slots = if own.stateful > 0 { 2 * toy.slots } else { toy.slots };
+            let toy = ToyConfig { slots, kv, ..own };
             Some(Box::new(Toy::new(toy, &vocab)) as Box<dyn Forward>)
         }
         Some((name, None)) => {
@@ -180,7 +176,10 @@ fn draft_model(
     Box::new(DraftModel::new(model, target.caps().n_vocab, patience, Arc::clone(helpers)))
 }
 
-/// The configured sources of drafts; none where the target cannot take back what it refuses.
+/// The configured sources of drafts; but for what the grammar forces, none where the target cannot take back what it refuses.
+///
+/// # Errors
+/// `Invalid` where a draft model would have nothing to do, or a speculator cannot be opened.
 fn drafters(
     config: &Config,
     target: &dyn Target,
@@ -189,6 +188,11 @@ fn drafters(
 ) -> Result<Drafters> {
     let mut sources = config.speculative.sources();
     if target.caps().rollback == 0 {
+        if draft.is_some() {
+            let why = "drafts in vain: the target's KV cannot be truncated, so nothing that is refused could be taken \
+                       back; leave the draft model out";
+            return Err(Error::invalid("draft", why));
+        }
         // What the grammar forces is never refused.
         sources.retain(|source| target.caps().stateful && *source == DraftSource::Forced);
         log::warn!("speculation: this model's KV cannot be truncated, so nothing is guessed ahead");
@@ -257,21 +261,12 @@ fn info_of(target: &dyn Target, vocab: &Vocab, config: &Config, faults: bool) ->
     }
 }
 
-/// The main function of a rank: serves its device until the process ends.
-///
-/// # Errors
-/// `Executor` where there is no such device, or the address cannot be listened on.
-pub fn rank(options: &RankOptions) -> Result<()> {
-    serve::prepare(options)?;
-    serve_device(options)
-}
-
 #[cfg(feature = "llama")]
 mod model;
 #[cfg(feature = "llama")]
 pub use super::llama::gguf::quantize::quantize;
 #[cfg(feature = "llama")]
-use model::{check_model, model_vocab, open_model, serve_device};
+use model::{check_model, model_vocab, open_model};
 
 #[cfg(not(feature = "llama"))]
 fn no_engine<T>(target: &str) -> Result<T> {
@@ -291,11 +286,6 @@ fn model_vocab(target: &str, _: &Info) -> Result<Arc<Vocab>> {
 #[cfg(not(feature = "llama"))]
 fn check_model(target: &str) -> Result<()> {
     no_engine(target)
-}
-
-#[cfg(not(feature = "llama"))]
-fn serve_device(_: &RankOptions) -> Result<()> {
-    no_engine("a rank")
 }
 
 /// Needs the embedded engine.

@@ -197,7 +197,14 @@ impl Toy {
     }
 
     fn used(&self) -> u64 {
-        self.cells.iter().map(|c| c.0.len() as u64).sum()
+        if self.config.stateful == 0 {
+            return self.cells.iter().map(|c| c.0.len() as u64).sum();
+        }
+        // As in one pool: a copy shares its cells.
+        let mut prefixes: Vec<_> = self.cells.iter().flat_map(|c| &c.1[1..]).collect();
+        prefixes.sort_unstable();
+        prefixes.dedup();
+        prefixes.len() as u64
     }
 
     fn check_capacity(&self) -> Result<(), ExecError> {

@@ -1,10 +1,10 @@
 //! The engine process: the child's side.
 
+use super::ffi::exit_now;
 use super::frame::{FrameReader, FrameWriter, Hello};
 use super::{Serve, ffi};
 use crate::config::Config;
 use crate::engine::{Command, FromEngine};
-use crate::exec::ranks::exit_now;
 use crossbeam_channel::{Sender, unbounded};
 use std::io;
 use std::os::fd::RawFd;
@@ -17,13 +17,12 @@ const USAGE: i32 = 2;
 const PANICKED: i32 = 101;
 
 /// The main function of an engine process: serves the engine on the inherited socket `fd`, in this thread, until it is
-/// told to close. `rank`: the command line that starts a rank. Returns the exit code. Where the parent goes away, the
-/// process ends at once, whatever it is doing.
-pub fn child_main(fd: RawFd, serve: Serve, rank: &[String]) -> i32 {
+/// told to close. Returns the exit code. Where the parent goes away, the process ends at once, whatever it is doing.
+pub fn child_main(fd: RawFd, serve: Serve) -> i32 {
     // The socket's end says the same; this one also reaches a process whose socket a sibling has inherited.
     let _ = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL));
     ffi::ignore_stop_signals();
-    match ffi::take(fd).and_then(|fd| serve_on(&fd.into(), serve, rank)) {
+    match ffi::take(fd).and_then(|fd| serve_on(&fd.into(), serve)) {
         Ok(code) => code,
         Err(e) => {
             log::error!("not started as an engine process: {e}");
@@ -32,11 +31,10 @@ pub fn child_main(fd: RawFd, serve: Serve, rank: &[String]) -> i32 {
     }
 }
 
-fn serve_on(socket: &UnixStream, serve: Serve, rank: &[String]) -> io::Result<i32> {
+fn serve_on(socket: &UnixStream, serve: Serve) -> io::Result<i32> {
     let mut frames = FrameReader::new(socket.try_clone()?);
     let hello: Hello = frames.read()?.ok_or_else(|| io::Error::other("the parent has left"))?;
-    let mut config: Config = serde_json::from_str(&hello.config)?;
-    config.parallel.program = rank.to_vec();
+    let config: Config = serde_json::from_str(&hello.config)?;
     let (to_engine, inbox) = unbounded();
     // Not the engine's thread: the parent's end is noticed while the engine loads or computes.
     std::thread::Builder::new().name("inbox".into()).spawn(move || read_commands(frames, &to_engine))?;

@@ -4,14 +4,13 @@ use super::Line;
 use super::frame::{FrameReader, FrameWriter, Hello};
 use crate::config::Config;
 use crate::engine::{Command, FromEngine};
-use crate::exec::ranks;
 use crossbeam_channel::Receiver;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 use std::io;
 use std::net::Shutdown;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
-use std::os::unix::process::CommandExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
@@ -113,9 +112,23 @@ fn reap(child: &mut Child) -> io::Result<ExitStatus> {
 }
 
 fn how_it_ended(status: ExitStatus) -> String {
-    match status.code() {
-        Some(ranks::LOST) => "the engine process ended because it lost a rank".to_owned(),
-        Some(ranks::HUNG) => "the engine process ended because its ranks did not answer".to_owned(),
-        _ => format!("the engine process {}", ranks::ending(status)),
-    }
+    let how = match (status.signal(), status.code()) {
+        (Some(signal), _) => format!("was killed by {}", signal_name(signal)),
+        (None, Some(code)) => format!("exited with code {code}"),
+        (None, None) => "ended".to_owned(),
+    };
+    format!("the engine process {how}")
+}
+
+fn signal_name(signal: i32) -> String {
+    let name = match signal {
+        libc::SIGABRT => "SIGABRT",
+        libc::SIGBUS => "SIGBUS",
+        libc::SIGFPE => "SIGFPE",
+        libc::SIGILL => "SIGILL (an instruction that this CPU lacks)",
+        libc::SIGKILL => "SIGKILL (by hand, or out of memory)",
+        libc::SIGSEGV => "SIGSEGV",
+        other => return format!("signal {other}"),
+    };
+    name.to_owned()
 }

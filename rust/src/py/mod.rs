@@ -8,7 +8,6 @@ mod event;
 use crate::config::{self, Config};
 use crate::engine;
 use crate::error::{Error, Result};
-use crate::exec::ranks::serve::RankOptions;
 use crate::exec::{self, open};
 use crate::handle::Handle;
 use crate::process::{self, Transport};
@@ -175,31 +174,12 @@ fn quantize(py: Python<'_>, source: &str, target: &str, qformat: &str) -> Result
     py.detach(|| open::quantize(source, target, qformat))
 }
 
-/// Whether an effective configuration asks for ranks.
-#[pyfunction]
-fn has_ranks(effective: &str) -> Result<bool> {
-    let config: Config =
-        serde_json::from_str(effective).map_err(|e| Error::invalid("config", e.to_string()))?;
-    Ok(open::has_ranks(&config))
-}
-
 /// The main function of the engine process; returns its exit code.
 #[pyfunction]
-fn engine_process(py: Python<'_>, fd: RawFd, rank: Vec<String>) -> i32 {
+fn engine_process(py: Python<'_>, fd: RawFd) -> i32 {
     py.detach(|| {
         log_to_stderr();
-        process::child_main(fd, engine::serve, &rank)
-    })
-}
-
-/// The main function of a rank, with its options in JSON; comes back with an error only.
-#[pyfunction]
-fn rank_process(py: Python<'_>, options: &str) -> Result<()> {
-    py.detach(|| {
-        log_to_stderr();
-        let options: RankOptions =
-            serde_json::from_str(options).map_err(|e| Error::invalid("rank", e.to_string()))?;
-        open::rank(&options)
+        process::child_main(fd, engine::serve)
     })
 }
 
@@ -222,9 +202,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Engine>()?;
     module.add_function(wrap_pyfunction!(load_config, module)?)?;
     module.add_function(wrap_pyfunction!(print_config, module)?)?;
-    module.add_function(wrap_pyfunction!(has_ranks, module)?)?;
     module.add_function(wrap_pyfunction!(follow, module)?)?;
     module.add_function(wrap_pyfunction!(quantize, module)?)?;
-    module.add_function(wrap_pyfunction!(engine_process, module)?)?;
-    module.add_function(wrap_pyfunction!(rank_process, module)?)
+    module.add_function(wrap_pyfunction!(engine_process, module)?)
 }

@@ -22,7 +22,7 @@ use std::time::Duration;
 fn child() {
     let fd = std::env::args().next_back().and_then(|last| last.parse().ok());
     if let Some(fd) = fd {
-        std::process::exit(child_main(fd, fake::serve, &[]));
+        std::process::exit(child_main(fd, fake::serve));
     }
 }
 

@@ -234,3 +234,24 @@ fn the_first_token_waits_for_no_draft_model() {
     assert_eq!(first.totals.generated_tokens, 1);
     assert!(world.run(&[request(100)], &[0], 0).snapshot.totals.accepted_tokens > 0);
 }
+
+/// What it has drawn of a refused draft cannot be taken back; it drafts the same all the same.
+#[test]
+fn a_draft_model_with_a_state_drafts_as_much() {
+    let requests: Vec<_> = (0..8)
+        .map(|seed| {
+            spec(&format!(r#"{{"prompt":[97,98,{seed}],"max_tokens":60,"sampling":{{"seed":{seed}}}}}"#))
+        })
+        .collect();
+    let order: Vec<_> = (0..requests.len()).collect();
+    let drafted = |model: &str| {
+        let mut world = World::default();
+        world.config.speculative.draft_model = Some(model.into());
+        world.config.speculative.sources = Some(vec![DraftSource::DraftModel]);
+        world.config.speculative.adaptive = false;
+        let totals = world.run(&requests, &order, 0).snapshot.totals;
+        (totals.accepted_tokens, totals.drafted_tokens)
+    };
+    let (plain, stateful) = (drafted("toy:blur=40"), drafted("toy:blur=40,stateful=1"));
+    assert!(plain.0 > 0 && plain.0 < plain.1 && plain == stateful, "{plain:?} {stateful:?}");
+}

@@ -68,10 +68,11 @@ enum Drafts {
         most: u32,
         edit: usize,
     },
-    /// A model with `blur` percent of noise, after what is named.
+    /// A model with `blur` percent of noise, and a state or none, after what is named.
     Model {
         most: u32,
         blur: u32,
+        state: bool,
         forced: bool,
         lookup: bool,
     },
@@ -84,6 +85,7 @@ enum Drafts {
     All {
         most: u32,
         blur: u32,
+        state: bool,
         edit: usize,
         model_first: bool,
     },
@@ -102,11 +104,11 @@ fn drafts() -> impl Strategy<Value = Drafts> {
         4 => (1u32..9, prop_oneof![1 => Just(0u64), 1 => Just(50), 3 => Just(80), 1 => Just(100)])
             .prop_map(|(most, right)| Drafts::Oracle { most, right }),
         2 => (1u32..9, 2usize..20).prop_map(|(most, edit)| Drafts::Prediction { most, edit }),
-        3 => (1u32..9, blur(), any::<bool>(), prop::bool::weighted(0.25))
-            .prop_map(|(most, blur, forced, lookup)| Drafts::Model { most, blur, forced, lookup }),
+        3 => (1u32..9, blur(), any::<bool>(), any::<bool>(), prop::bool::weighted(0.25))
+            .prop_map(|(most, blur, state, forced, lookup)| Drafts::Model { most, blur, state, forced, lookup }),
         2 => (1u32..9, any::<bool>()).prop_map(|(most, forced)| Drafts::Speculator { most, forced }),
-        3 => (1u32..9, blur(), 2usize..20, any::<bool>())
-            .prop_map(|(most, blur, edit, model_first)| Drafts::All { most, blur, edit, model_first }),
+        3 => (1u32..9, blur(), any::<bool>(), 2usize..20, any::<bool>())
+            .prop_map(|(most, blur, state, edit, model_first)| Drafts::All { most, blur, state, edit, model_first }),
     ]
 }
 
@@ -205,13 +207,13 @@ impl Cramped {
                 speculative.max_draft_len = Some(most);
                 speculative.sources = Some(vec![DraftSource::Prediction]);
             }
-            Drafts::Model { most, blur, forced, lookup } => {
+            Drafts::Model { most, blur, state, forced, lookup } => {
                 let model = (DraftSource::DraftModel, true);
                 speculative.sources =
                     chain([(DraftSource::Forced, forced), (DraftSource::PromptLookup, lookup), model]);
-                self.draft_with_a_model(speculative, (most, blur));
+                self.draft_with_a_model(speculative, (most, blur, state));
             }
-            Drafts::All { most, blur, model_first, .. } => {
+            Drafts::All { most, blur, state, model_first, .. } => {
                 speculative.mlp_speculator = Some(speculator());
                 speculative.sources = chain([
                     (DraftSource::Forced, true),
@@ -222,7 +224,7 @@ impl Cramped {
                     (DraftSource::MlpSpeculator, true),
                     (DraftSource::DraftModel, !model_first),
                 ]);
-                self.draft_with_a_model(speculative, (most, blur));
+                self.draft_with_a_model(speculative, (most, blur, state));
             }
             Drafts::Speculator { most, forced } => {
                 speculative.max_draft_len = Some(most);
@@ -235,12 +237,14 @@ impl Cramped {
 }
 
 impl Cramped {
-    fn draft_with_a_model(&self, speculative: &mut SpeculativeConfig, (most, blur): (u32, u32)) {
+    fn draft_with_a_model(&self, speculative: &mut SpeculativeConfig, (most, blur, state): (u32, u32, bool)) {
         speculative.max_draft_len = Some(most);
         speculative.draft_kv_fraction = self.draft_kv;
         // No more room than the target has: it fails where more is held.
         let (kv, step, later) = (self.kv, self.step_tokens, self.later.1);
-        let toy = format!("toy:context=90,kv={kv},step_tokens={step},blur={blur},later={later}");
+        let state = u8::from(state);
+        let toy =
+            format!("toy:context=90,kv={kv},step_tokens={step},blur={blur},stateful={state},later={later}");
         speculative.draft_model = Some(toy);
         speculative.prompt_lookup = PromptLookupConfig { min_ngram: 1, max_ngram: 3, max_draft_len: None };
     }

@@ -1,15 +1,15 @@
-//! The library's devices: GPUs of this machine, and ranks.
+//! The library's devices.
 
 pub mod ffi;
 
 use super::drivers;
 use super::gpus::{self, Gpu, Layout};
 use super::kernels;
-use super::placement::{Device, Placement};
+use super::placement::{Device, Placement, Role, Split};
+use super::shards;
 use crate::config::{Config, EngineConfig};
 use crate::error::Error;
 use crate::exec::memory;
-use crate::exec::ranks::serve::RankOptions;
 pub use ffi::DeviceRef;
 
 /// Bytes beyond all memory.
@@ -36,19 +36,20 @@ impl Gpus {
         self.devices.len()
     }
 
-    /// Places a model whose layers take so many bytes, the output last: where `engine` says, or else on the GPU that
-    /// `parallel` names under that key.
+    /// Places a model whose layers take so many bytes, the output last: over the devices that `parallel` counts or names; one
+    /// alone where `engine` says, or else on the GPU that is named.
     ///
     /// # Errors
-    /// `Invalid` naming the key that asks for a GPU that is not there.
-    pub(super) fn lay_out(
-        &self,
-        config: &Config,
-        layers: &[u64],
-        (key, device): (&str, Option<u32>),
-    ) -> Result<Layout, Error> {
+    /// `Invalid` naming the key that asks for a GPU that is not there, or says something else than another.
+    pub(super) fn lay_out(&self, config: &Config, layers: &[u64], role: Role) -> Result<Layout, Error> {
         let own = &config.engine;
+        let (count, named, key) = role.devices(&config.parallel);
+        if count > 1 {
+            let devices = named.map_or_else(|| Vec::from_iter(0..count), <[u32]>::to_vec);
+            return gpus::split(config, layers, &self.known(), (key, &devices));
+        }
         // Without GPUs, devices are only counted.
+        let device = named.and_then(<[u32]>::first).copied();
         let device = device.filter(|_| own.main_gpu.is_none() && self.count() > 0);
         if device.is_some() && own.tensor_split.is_some() {
             let why = "names one GPU, and engine.tensor_split shares of all; leave one of them out";
@@ -61,15 +62,6 @@ impl Gpus {
             }
             other => other,
         })
-    }
-
-    /// As [`Gpus::lay_out`] for a model of so many layers that lies on ranks.
-    ///
-    /// # Errors
-    /// `Invalid` naming a key about GPUs of this process.
-    pub(super) fn of_ranks(&self, config: &Config, on: Placement, layers: usize) -> Result<Layout, Error> {
-        gpus::none_beside_ranks(&config.engine)?;
-        Ok(Layout::of_ranks(on, layers, self.count()))
     }
 
     /// Their names and what is free of their memory.
@@ -119,7 +111,6 @@ impl Gpus {
 
     /// Says why no layer lies on GPUs, where nobody asked for that.
     pub(super) fn log(&self, engine: &EngineConfig, layout: &Layout) {
-        // With other devices than GPUs, ranks compute.
         if !drivers::any() || engine.gpu_layers.is_some() || !layout.placement.devices.is_empty() {
             return;
         }
@@ -136,7 +127,9 @@ impl Gpus {
     pub(super) fn place(&self, layout: &Layout) -> String {
         let names = Vec::from_iter(self.used(&layout.placement).map(name)).join(", ");
         match layout.on_gpus() {
-            0 => String::new(),
+            0 if layout.placement.devices.is_empty() => String::new(),
+            0 => format!("split over {} ranks on the CPU; ", layout.placement.ranks()),
+            _ if layout.placement.split == Split::Tensor => format!("split over {names}; "),
             _ if layout.whole() => format!("all {} layers on {names}; ", layout.layers),
             some => format!("{some} of {} layers on {names}, the others on the CPU; ", layout.layers),
         }
@@ -147,7 +140,7 @@ impl Gpus {
 fn used(placement: &Placement) -> impl Iterator<Item = usize> {
     placement.devices.iter().filter_map(|device| match device {
         Device::Gpu(index) => Some(*index as usize),
-        Device::Rank(_) => None,
+        Device::Shard => None,
     })
 }
 
@@ -158,16 +151,13 @@ fn name(device: DeviceRef) -> String {
 /// The devices that a placement names, in its order.
 ///
 /// # Errors
-/// There is no such GPU, or a rank offers no device. A rank that is not reached ends the process: look before.
+/// There is no such GPU.
 pub fn find(devices: &[Device]) -> Result<Vec<DeviceRef>, String> {
-    let mut found = Vec::new();
-    for device in devices {
-        match device {
-            Device::Gpu(index) => found.push(gpu(*index)?),
-            Device::Rank(endpoint) => found.extend(ffi::rank(endpoint)?),
-        }
-    }
-    Ok(found)
+    let find = |device: &Device| match device {
+        Device::Gpu(index) => gpu(*index),
+        Device::Shard => shards::ffi::device(),
+    };
+    devices.iter().map(find).collect()
 }
 
 /// The most bytes that a tensor on one of these devices may have.
@@ -190,17 +180,6 @@ fn gpu(index: u32) -> Result<DeviceRef, String> {
         0 => format!("there is no GPU {index}: this machine has none that this build can use"),
         n => format!("there is no GPU {index}: they are 0 to {}", n - 1),
     })
-}
-
-/// Serves a device to an engine, one engine after the other, until the process ends.
-///
-/// # Errors
-/// There is no such GPU, or the address cannot be listened on.
-pub fn serve(options: &RankOptions) -> Result<(), String> {
-    let device = options.gpu.map_or_else(ffi::cpu, gpu)?;
-    let endpoint = format!("{}:{}", options.host, options.port);
-    ffi::serve(device, &endpoint, options.threads())?;
-    Err(format!("cannot listen on {endpoint}; choose another port"))
 }
 
 #[cfg(test)]

@@ -6,7 +6,6 @@
 use super::devices::{self, DeviceRef};
 use super::drivers;
 use super::placement::{Placement, Split};
-use crate::exec::ranks;
 use crate::types::Token;
 use crate::vocab::{GgufKind, GgufToken};
 use llama_cpp_sys_2 as sys;
@@ -83,9 +82,6 @@ pub(super) unsafe extern "C" fn on_abort(message: *const c_char) {
     // SAFETY: as in `on_log`.
     let message = unsafe { CStr::from_ptr(message) }.to_string_lossy();
     eprintln!("llama.cpp ended the process: {}", message.trim_end());
-    if message.contains("RPC") {
-        ranks::end_as_lost();
-    }
 }
 
 /// Runs `call` and gives back the first error that the library logged meanwhile.
@@ -115,7 +111,6 @@ unsafe extern "C" fn on_read(share: f32, read: *mut c_void) -> bool {
 pub struct Model {
     pub(super) model: NonNull<sys::llama_model>,
     vocab: NonNull<sys::llama_vocab>,
-    devices: Vec<DeviceRef>,
     // The library keeps a pointer to it.
     _list: Vec<sys::ggml_backend_dev_t>,
 }
@@ -126,9 +121,8 @@ unsafe impl Send for Model {}
 unsafe impl Sync for Model {}
 
 impl Model {
-    /// Loads a file whose layer count was checked (`super::file::read`): 0 or more than 512 layers abort. The ranks that
-    /// `placement` names must be there: the library ends the process where it reaches none. `read` hears the share that
-    /// has been read.
+    /// Loads a file whose layer count was checked (`super::file::read`): 0 or more than 512 layers abort. `read` hears the
+    /// share that has been read.
     ///
     /// # Errors
     /// The library's reason, or what of `placement` is not there.
@@ -145,7 +139,7 @@ impl Model {
         params.progress_callback_user_data = (&raw const read).cast_mut().cast();
         // SAFETY: the lists and `read` live until the call is over, and the path ends with NUL.
         let (model, why) = logged(|| unsafe { sys::llama_model_load_from_file(path.as_ptr(), params) });
-        Model::of(model, why, (devices, list))
+        Model::of(model, why, list)
     }
 
     /// Loads a file's vocabulary without its weights. The caller checks first that no two tokens have the same text: the
@@ -162,24 +156,19 @@ impl Model {
             params.vocab_only = true;
             sys::llama_model_load_from_file(path.as_ptr(), params)
         });
-        Model::of(model, why, (Vec::new(), Vec::new()))
+        Model::of(model, why, Vec::new())
     }
 
     fn of(
         model: *mut sys::llama_model,
         why: String,
-        (devices, list): (Vec<DeviceRef>, Vec<sys::ggml_backend_dev_t>),
+        list: Vec<sys::ggml_backend_dev_t>,
     ) -> Result<Arc<Self>, String> {
         let model = NonNull::new(model).ok_or(why)?;
         // SAFETY: the model is alive; its vocabulary lives as long and is never null after loading.
         let vocab = unsafe { sys::llama_model_get_vocab(model.as_ptr()) };
         let vocab = NonNull::new(vocab.cast_mut()).ok_or("the model has no vocabulary")?;
-        Ok(Arc::new(Model { model, vocab, devices, _list: list }))
-    }
-
-    /// The devices that it was put on; none where the library chose.
-    pub fn devices(&self) -> &[DeviceRef] {
-        &self.devices
+        Ok(Arc::new(Model { model, vocab, _list: list }))
     }
 
     /// Tokens in the vocabulary.

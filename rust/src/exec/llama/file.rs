@@ -31,14 +31,31 @@ pub(super) struct File {
     pub(super) layers: Vec<u64>,
     /// Numbers in a row of K or V of the layer that has the longest.
     pub(super) kv_row: u64,
+    /// Heads of K and V, where the file says so.
+    kv_heads: Option<i64>,
 }
 
-/// What the library would abort on, or accept to its harm, is refused before it loads the file. `parts`: over how many
-/// ranks its matrices are split.
+impl File {
+    /// Refuses a model whose heads cannot be split over so many ranks; the library would end the process.
+    ///
+    /// # Errors
+    /// `Invalid` of the target.
+    pub(super) fn check_heads(&self, gguf: &Path, ranks: usize) -> Result<(), Error> {
+        match self.kv_heads.filter(|heads| ranks > 1 && *heads < ranks as i64) {
+            Some(heads) => {
+                let why = "lower parallel.tp_size (or draft_tp_size), or set parallel.split to layer on GPUs";
+                Err(refused(gguf, &format!("has {heads} key and value heads for {ranks} ranks; {why}")))
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+/// What the library would abort on, or accept to its harm, is refused before it loads the file.
 ///
 /// # Errors
 /// `Invalid` of the target.
-pub(super) fn read(gguf: &Path, parts: usize) -> Result<File, Error> {
+pub(super) fn read(gguf: &Path) -> Result<File, Error> {
     match std::fs::metadata(gguf) {
         Ok(meta) if meta.is_file() => {}
         Ok(_) => return Err(refused(gguf, "is no file")),
@@ -63,11 +80,7 @@ pub(super) fn read(gguf: &Path, parts: usize) -> Result<File, Error> {
     if !LAYERS.contains(&layers) {
         return Err(refused(gguf, &format!("is damaged: it claims {layers} layers")));
     }
-    let heads = file.integer(&format!("{arch}.attention.head_count_kv"));
-    if let Some(heads) = heads.filter(|heads| parts > 1 && *heads < parts as i64) {
-        let why = "lower parallel.tp_size (or draft_tp_size), or set parallel.split to layer";
-        return Err(refused(gguf, &format!("has {heads} key and value heads for {parts} ranks; {why}")));
-    }
+    let kv_heads = file.integer(&format!("{arch}.attention.head_count_kv"));
     let trained = number("context_length")?;
     let trained = u32::try_from(trained)
         .ok()
@@ -81,7 +94,7 @@ pub(super) fn read(gguf: &Path, parts: usize) -> Result<File, Error> {
     let layers = layer_bytes(&tensors, layers as usize);
     let copies = !UNCOPIED.contains(&arch.as_str());
     let by_cells = !BY_DIMENSIONS.contains(&arch.as_str());
-    Ok(File { sequences, copies, by_cells, trained, layers, kv_row: kv_row(&file, &arch) })
+    Ok(File { sequences, copies, by_cells, trained, layers, kv_row: kv_row(&file, &arch), kv_heads })
 }
 
 /// What else than a model's first file a GGUF may be, and what to give in its place.

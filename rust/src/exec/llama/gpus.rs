@@ -2,7 +2,7 @@
 
 use super::drivers;
 use super::placement::{Device, Placement, Split};
-use crate::config::EngineConfig;
+use crate::config::{Config, EngineConfig, SplitKey};
 use crate::error::Error;
 
 /// Share of a GPU's free memory that weights take at most where no number of layers is asked for: the rest is for KV and
@@ -31,13 +31,6 @@ pub(super) struct Layout {
 }
 
 impl Layout {
-    /// Ranks hold all of them; `gpus`: how many this machine has.
-    pub(super) fn of_ranks(placement: Placement, layers: usize, gpus: usize) -> Layout {
-        let placement = Placement { gpu_layers: None, ..placement };
-        let kv = Vec::from_iter((0..=gpus).map(|place| f64::from(u8::from(place == 0))));
-        Layout { placement, layers: layers as u32, weights: vec![0; gpus], kv }
-    }
-
     /// Layers on GPUs.
     pub(super) fn on_gpus(&self) -> u32 {
         self.placement.gpu_layers.unwrap_or(0)
@@ -49,21 +42,71 @@ impl Layout {
     }
 }
 
-/// Refuses what is said about GPUs of this process where ranks hold all layers.
+/// Splits a model over several devices, which `parallel` names under that key: GPUs, or as many shards of this machine's
+/// memory where it has none.
 ///
 /// # Errors
-/// `Invalid` naming the key.
-pub(super) fn none_beside_ranks(engine: &EngineConfig) -> Result<(), Error> {
+/// `Invalid` naming the key that asks for a GPU that is not there, or that places layers in another way.
+pub(super) fn split(
+    config: &Config,
+    layers: &[u64],
+    gpus: &[Gpu],
+    (key, devices): (&str, &[u32]),
+) -> Result<Layout, Error> {
+    nothing_placed(&config.engine)?;
+    let by_layers = config.parallel.split == SplitKey::Layer;
+    if gpus.is_empty() && by_layers {
+        let why =
+            format!("layers are split over GPUs, and there is none: {}; leave it out", drivers::missing());
+        return Err(Error::invalid("parallel.split", why));
+    }
+    if let Some(id) = devices.iter().find(|id| !gpus.is_empty() && **id as usize >= gpus.len()) {
+        let why = format!(
+            "there is no GPU {id}: this machine has {}; name as many devices as there are",
+            gpus.len()
+        );
+        return Err(Error::invalid(key, why));
+    }
+    if by_layers {
+        let free = |(i, gpu): (usize, &Gpu)| {
+            let named = devices.contains(&(i as u32));
+            if named { (gpu.free >> 20).max(1) as f64 } else { 0.0 }
+        };
+        let shares = gpus.iter().enumerate().map(free).collect();
+        let engine = EngineConfig { tensor_split: Some(shares), ..config.engine.clone() };
+        return place(&engine, layers, gpus);
+    }
+    let each = |part: &u32| if gpus.is_empty() { Device::Shard } else { Device::Gpu(*part) };
+    let share = 1.0 / devices.len() as f64;
+    let on = |i: usize| if devices.contains(&(i as u32)) { share } else { 0.0 };
+    let bytes = layers.iter().sum::<u64>() as f64;
+    let host = f64::from(u8::from(gpus.is_empty()));
+    let placement = Placement {
+        devices: devices.iter().map(each).collect(),
+        split: Split::Tensor,
+        gpu_layers: (!gpus.is_empty()).then_some(layers.len() as u32),
+        ..Placement::default()
+    };
+    Ok(Layout {
+        placement,
+        layers: layers.len() as u32,
+        weights: (0..gpus.len()).map(|i| (on(i) * bytes) as u64).collect(),
+        kv: std::iter::once(host).chain((0..gpus.len()).map(on)).collect(),
+    })
+}
+
+/// Refuses keys that place layers on GPUs beside those that split a model over devices.
+fn nothing_placed(engine: &EngineConfig) -> Result<(), Error> {
     let said = [
         ("engine.gpu_layers", engine.gpu_layers.is_some()),
         ("engine.main_gpu", engine.main_gpu.is_some()),
         ("engine.tensor_split", engine.tensor_split.is_some()),
     ];
     match said.into_iter().find(|(_, said)| *said) {
-        Some((key, _)) => Err(Error::invalid(
-            key,
-            "ranks hold all layers; name their devices in parallel, and leave this out",
-        )),
+        Some((key, _)) => {
+            let why = "parallel splits the model over devices; name them there, and leave this out";
+            Err(Error::invalid(key, why))
+        }
         None => Ok(()),
     }
 }
@@ -245,14 +288,39 @@ mod tests {
         assert!(what == "engine.gpu_layers" && why.starts_with("there is no GPU: "), "{why}");
     }
 
+    fn parallel(keys: &str, devices: &[u32], free: &[u64]) -> Result<Layout, (String, String)> {
+        let config: Config = serde_json::from_str(keys).unwrap();
+        split(&config, &[GIB; 5], &gpus(free), ("parallel.devices", devices)).map_err(|error| match error {
+            Error::Invalid { what, why, .. } => (what, why),
+            other => panic!("{other:?}"),
+        })
+    }
+
     #[test]
-    fn ranks_hold_everything() {
-        assert!(none_beside_ranks(&engine(None)).is_ok());
-        let refused = none_beside_ranks(&engine(Some(3)));
-        assert!(matches!(refused, Err(Error::Invalid { what, .. }) if what == "engine.gpu_layers"));
-        let on = Placement { devices: vec![Device::Rank("a:1".into())], ..Placement::default() };
-        let layout = Layout::of_ranks(on, 5, 2);
-        assert_eq!((layout.on_gpus(), layout.whole(), layout.kv), (0, false, vec![1.0, 0.0, 0.0]));
+    fn every_layer_is_split_over_gpus_or_shards() {
+        let all = parallel("{}", &[0, 2], &[8, 8, 8]).unwrap();
+        assert!(all.whole() && all.placement.devices == [Device::Gpu(0), Device::Gpu(2)]);
+        assert_eq!((counts(&all), all.kv.as_slice()), ((5, vec![2, 0, 2]), &[0.0, 0.5, 0.0, 0.5][..]));
+        let shards = parallel("{}", &[0, 1, 2], &[]).unwrap();
+        assert_eq!((shards.placement.ranks(), shards.on_gpus(), shards.kv), (3, 0, vec![1.0]));
+        assert_eq!(shards.placement.devices, [Device::Shard; 3]);
+    }
+
+    #[test]
+    fn whole_layers_are_dealt_out_to_the_named_gpus() {
+        let layers = r#"{"parallel": {"split": "layer"}}"#;
+        let some = parallel(layers, &[0, 2], &[8, 8, 2]).unwrap();
+        assert_eq!((some.placement.split, counts(&some)), (Split::Layer, (5, vec![4, 0, 1])));
+        assert_eq!(parallel(layers, &[0, 1], &[]).unwrap_err().0, "parallel.split");
+    }
+
+    #[test]
+    fn a_split_at_odds_with_the_machine_is_refused() {
+        let (what, why) = parallel("{}", &[1, 2], &[8, 8]).unwrap_err();
+        assert_eq!(what, "parallel.devices");
+        assert_eq!(why, "there is no GPU 2: this machine has 2; name as many devices as there are");
+        let placed = parallel(r#"{"engine": {"gpu_layers": 3}}"#, &[0, 1], &[8, 8]);
+        assert_eq!(placed.unwrap_err().0, "engine.gpu_layers");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! KV is laid out: how many tokens the memory may hold, and the engines that hold them.
 
-use super::context::{CELL_BLOCK, Context, Shape};
+use super::context::{CELL_BLOCK, Context, MAX_SEQUENCES, Shape};
 use super::devices::Gpus;
 use super::forward::Llama;
 use super::plan::{self, Facts};
@@ -41,12 +41,15 @@ impl Pair<'_> {
         }
         let mut plan = config.plan.unwrap_or_else(|| plan::plan(config, &facts));
         tell(format!("laying out {} KV tokens", plan.total));
-        let context = lay_out(target, config, &plan)?;
+        let context = lay_out(target, config, &plan, rollback(target, config))?;
         let draft_plan = |plan: &KvPlan| {
-            self.draft.map(|(file, loaded)| plan::of_draft(*plan, loaded.context, &file.config.speculative))
+            self.draft.map(|(file, loaded)| {
+                let stateful = loaded.parts.model.is_recurrent();
+                plan::of_draft(*plan, loaded.context, stateful, &file.config.speculative)
+            })
         };
         let drafting = self.draft.zip(draft_plan(&plan));
-        let drafting = drafting.map(|((file, loaded), plan)| lay_out(loaded, file.config, &plan));
+        let drafting = drafting.map(|((file, loaded), plan)| lay_out(loaded, file.config, &plan, 0));
         let drafting = drafting.transpose().map_err(of_draft)?;
         if plan.home == KvHome::Pages && config.plan.is_none() {
             let computing = context.computing() + drafting.as_ref().map_or(0, Context::computing);
@@ -77,7 +80,7 @@ impl Pair<'_> {
     fn left(&self, free: u64) -> u64 {
         let on_host = |loaded: &Loaded| {
             let on_gpus: u64 = loaded.parts.layout.weights.iter().sum();
-            if loaded.on.is_here() { loaded.parts.model.bytes().saturating_sub(on_gpus) } else { 0 }
+            loaded.parts.model.bytes().saturating_sub(on_gpus)
         };
         free.saturating_sub(self.all().map(on_host).sum()).min(memory::available())
     }
@@ -100,10 +103,9 @@ impl Pair<'_> {
             free.saturating_sub(computing.sum())
         });
         let on_gpus = Vec::from_iter(on_gpus);
-        let memory = |loaded: &Loaded, config: &Config| {
-            let own = loaded.on.own_memory(&loaded.parts.model).unwrap_or(free);
+        let memory = |config: &Config| {
             let on_gpus = on_gpus.iter().map(|free| budget(config, *free, true));
-            Vec::from_iter(std::iter::once(budget(config, own, false)).chain(on_gpus))
+            Vec::from_iter(std::iter::once(budget(config, free, false)).chain(on_gpus))
         };
         let bytes = |loaded: &Loaded| {
             Vec::from_iter(loaded.parts.layout.kv.iter().map(|part| part * loaded.found.token_bytes))
@@ -113,14 +115,15 @@ impl Pair<'_> {
             let (share, own) = (self.share(), bytes(draft));
             needed.iter_mut().zip(&own).for_each(|(all, own)| *all += share * own);
             let most = config.kv_cache_max_tokens.map_or(f64::INFINITY, |most| most as f64);
-            fit = most.min(gpus::fit(&memory(draft, config), &own)) / share;
+            fit = most.min(gpus::fit(&memory(config), &own)) / share;
         }
-        fit.min(gpus::fit(&memory(self.target, self.config), &needed))
+        fit.min(gpus::fit(&memory(self.config), &needed))
     }
 
     /// Most sequences whose states take half of the memory that KV may take.
     fn states(&self, free: u64) -> u32 {
-        let each = self.target.found.state_bytes * f64::from(1 + rollback(self.target, self.config));
+        let own = self.target.found.state_bytes * f64::from(1 + rollback(self.target, self.config));
+        let each = own + self.draft.map_or(0.0, |(_, draft)| 2.0 * draft.found.state_bytes);
         let states = budget(self.config, free, false) / 2.0 / each.max(1.0);
         (states as u32).max(1)
     }
@@ -132,8 +135,10 @@ impl Pair<'_> {
         if let Some((_, draft)) = self.draft {
             cells = cells.min((draft.parts.most_cells(draft.found.kv) as f64 / self.share()) as u64);
         }
+        let doubled = self.draft.is_some_and(|(_, draft)| draft.parts.model.is_recurrent());
+        let most = if doubled { MAX_SEQUENCES / 2 } else { MAX_SEQUENCES };
         let facts = Facts {
-            sequences: parts.file.sequences.min(self.states(free)),
+            sequences: parts.file.sequences.min(self.states(free)).min(most),
             context: *context,
             fit: self.fit(free, gpus) as u64,
             cells,
@@ -167,7 +172,7 @@ fn budget(config: &Config, free: u64, on_gpu: bool) -> f64 {
 }
 
 /// The context that serves.
-fn lay_out(loaded: &Loaded, config: &Config, plan: &KvPlan) -> Result<Context> {
+fn lay_out(loaded: &Loaded, config: &Config, plan: &KvPlan, rollback: u32) -> Result<Context> {
     let shape = Shape {
         shared: plan.home == KvHome::Pool,
         sequences: plan.sequences,
@@ -177,16 +182,12 @@ fn lay_out(loaded: &Loaded, config: &Config, plan: &KvPlan) -> Result<Context> {
         pass: loaded.parts.pass(),
         kv: loaded.found.kv,
         paged: loaded.parts.paged(),
-        rollback: rollback(loaded, config),
+        rollback,
         rope: loaded.parts.rope,
     };
-    let mut context = loaded.parts.context(&shape).map_err(|why| {
+    loaded.parts.context(&shape).map_err(|why| {
         Error::Executor(format!("KV for {} tokens: {why}; lower kv_cache_max_tokens", plan.total))
-    })?;
-    if let Some(beats) = loaded.on.beats() {
-        context.count(beats);
-    }
-    Ok(context)
+    })
 }
 
 /// The engine on a context. `token_bytes`: of a token's KV, the draft model's included.
@@ -196,10 +197,8 @@ fn engine(
     (plan, token_bytes): (&KvPlan, u64),
     context: Context,
 ) -> Box<dyn Forward> {
-    let Loaded { parts: Parts { model, .. }, found, on, .. } = loaded;
+    let Loaded { parts: Parts { model, .. }, found, .. } = loaded;
     let shared = plan.home == KvHome::Pool;
-    // The library moves KV between such ranks row by row: to compute it again is faster.
-    let split = on.parts(config) > 1;
     let stateful = model.is_recurrent();
     let truncates = !stateful && (model.n_swa() == 0 || !shared);
     let rollback = if truncates { u32::MAX } else { context.rollback() };
@@ -216,7 +215,6 @@ fn engine(
         rollback,
         copying: match (reuses, shared) {
             (false, _) => Copying::Never,
-            (true, false) if split => Copying::Never,
             (true, false) => Copying::Moves,
             (true, true) => Copying::Shares,
         },
@@ -229,7 +227,7 @@ fn engine(
         log::warn!("this model's KV cannot be truncated: no prefix reuse");
     }
     let rows = Cost::new(&caps.probed).rows_of_a_pass();
-    on.watched(Box::new(Llama::new(context, caps, shared, rows)), !split)
+    Box::new(Llama::new(context, caps, shared, rows))
 }
 
 /// A draft model with as many slots as the target. Its context may be shorter: beyond it nothing is drafted.
@@ -240,7 +238,11 @@ fn open_draft(
     context: Context,
 ) -> Result<Opened> {
     let forward = engine(loaded, file.config, (plan, 0), context);
-    if forward.caps().stateful || forward.caps().rollback == 0 {
+    let caps = forward.caps();
+    if caps.stateful && (plan.home != KvHome::Pool || !caps.prefix_reuse) {
+        return Err(refused(file.gguf, "carries a state: it can draft for a target that carries one, too"));
+    }
+    if !caps.stateful && caps.rollback == 0 {
         return Err(refused(file.gguf, "cannot draft: its KV cannot be truncated"));
     }
     let info = describe(loaded, plan, gpus);

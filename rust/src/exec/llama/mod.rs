@@ -21,19 +21,18 @@ mod gpus;
 mod kernels;
 mod lay_out;
 mod look;
-mod on;
 mod pages;
 pub mod placement;
 mod plan;
 mod probe;
 pub mod rope;
+mod shards;
 pub mod vocab;
 pub mod workers;
 
-use crate::config::{Config, KvHome, KvPlan, Numa, SplitKey};
+use crate::config::{Config, KvHome, KvPlan, Numa};
 use crate::error::{Error, Result};
 use crate::exec::progress::{Reading, Tell};
-use crate::exec::ranks::{Ranks, Role, Shard};
 use crate::exec::{Forward, Promise, cores, memory};
 use context::{CELL_BLOCK, Context, KvType, Shape};
 use devices::Gpus;
@@ -42,7 +41,7 @@ use gpus::Layout;
 use lay_out::Pair;
 pub use look::kv_type;
 use look::{Found, look};
-use on::On;
+use placement::{Role, Split};
 use rope::Rope;
 use std::path::Path;
 use std::sync::Arc;
@@ -71,7 +70,7 @@ pub struct ModelInfo {
     pub sliding_window: u32,
     /// Where KV lives.
     pub plan: KvPlan,
-    /// Threads that compute its passes, those of ranks included.
+    /// Threads that compute its passes.
     pub threads: u32,
     /// GPUs compute all of its layers, so that the machine's cores have little to do with passes.
     pub on_gpus: bool,
@@ -86,8 +85,6 @@ struct Parts {
     layout: Layout,
     /// All of it lies in this machine's memory.
     on_host: bool,
-    /// Threads that compute its passes, those of ranks included.
-    threads: u32,
     file: file::File,
     rope: Rope,
     /// Most bytes that a tensor of K or V may have where they lie.
@@ -129,7 +126,6 @@ struct Loaded {
     found: Found,
     /// Longest context, in tokens.
     context: u32,
-    on: On,
 }
 
 /// Cheap checks of a GGUF file.
@@ -137,41 +133,41 @@ struct Loaded {
 /// # Errors
 /// `Invalid` of "target" where it is damaged or cannot be served.
 pub fn check(gguf: &Path) -> Result<()> {
-    file::read(gguf, 1).map(|_| ())
+    file::read(gguf).map(|_| ())
 }
 
 /// Checks, loads and probes a GGUF file. Models with as many threads compute on the same ones.
 fn load(
     of: &ModelFile<'_>,
-    on: On,
+    role: Role,
     gpus: &mut Gpus,
     workers: Option<&Arc<Workers>>,
     tell: Tell<'_>,
 ) -> Result<Loaded> {
     let ModelFile { gguf, config } = *of;
-    let file = file::read(gguf, on.parts(config))?;
-    let (rope, context) = Rope::of(&config.engine, file.trained, on.role() == Role::Target)?;
-    let layout = match on.is_here() {
-        true => gpus.lay_out(config, &file.layers, on.device(config))?,
-        false => gpus.of_ranks(config, on.placement(config), file.layers.len())?,
-    };
+    let file = file::read(gguf)?;
+    let (rope, context) = Rope::of(&config.engine, file.trained, role == Role::Target)?;
+    let layout = gpus.lay_out(config, &file.layers, role)?;
+    file.check_heads(gguf, layout.placement.ranks())?;
     gpus.check(&layout.placement)?;
-    let lower = if layout.on_gpus() > 0 { "; lower engine.gpu_layers" } else { "" };
-    let reading = Reading::new(on.name(), gguf, tell);
+    let lower = match layout.placement.split {
+        Split::Layer if layout.on_gpus() > 0 => "; lower engine.gpu_layers",
+        _ => "",
+    };
+    let reading = Reading::new(role.name(), gguf, tell);
     let model = Model::load(gguf, &layout.placement, &|share| reading.at(share))
         .map_err(|why| refused(gguf, &format!("cannot be loaded: {why}{lower}")))?;
     if model.n_vocab() == 0 || !model.generates() {
         return Err(refused(gguf, "is no model that generates text"));
     }
     gpus.loaded(&layout.weights);
-    let count = worker_count(config, on.is_here(), layout.whole());
+    let count = worker_count(config, layout.whole());
     let shared = workers.filter(|workers| workers.size() == count).map(Arc::clone);
     let workers = shared.map_or_else(|| Workers::team(count, &numa(config)), Ok).map_err(Error::Executor)?;
     let largest = gpus.largest_tensor(&layout.placement);
-    let threads = if on.is_here() { count } else { threads(config) };
-    let on_host = on.is_here() && layout.on_gpus() == 0;
-    let mut parts = Parts { model, workers, layout, on_host, threads, file, rope, largest };
-    tell(format!("probing {}: are rows equal whatever shares a pass?", on.name()));
+    let on_host = layout.placement.devices.is_empty();
+    let mut parts = Parts { model, workers, layout, on_host, file, rope, largest };
+    tell(format!("probing {}: are rows equal whatever shares a pass?", role.name()));
     let (found, covered) = kernels::cover(|| look(gguf, &parts, config, gpus));
     let mut found = found?;
     // The scans of models with a state have no kernel either.
@@ -181,7 +177,7 @@ fn load(
         parts.workers = Workers::pool(count).map_err(Error::Executor)?;
         found = look(gguf, &parts, config, gpus)?;
     }
-    Ok(Loaded { found, context, parts, on })
+    Ok(Loaded { found, context, parts })
 }
 
 /// The file of a model, and how to open it.
@@ -193,40 +189,24 @@ pub struct ModelFile<'a> {
 }
 
 /// Opens a GGUF file: checks it, loads it, probes it and lays out KV. A draft model is opened beside it; it holds as many
-/// KV tokens as the target, or the configured fraction of that. Ranks are started as the configuration asks for.
+/// KV tokens as the target, or the configured fraction of that.
 ///
 /// # Errors
 /// `Invalid` with `what` = "target" or "draft" where a file is damaged or cannot be served, or where the draft model's
-/// KV cannot be truncated; `Executor` where there is too little memory, and as [`Ranks::start`].
+/// KV cannot be truncated; `Executor` where there is too little memory.
 pub fn open(gguf: &Path, config: &Config, draft: Option<&ModelFile<'_>>, tell: Tell<'_>) -> Result<Opened> {
     ffi::init();
     kernels::check().map_err(|why| Error::Executor(format!("{why}; build with `. launch/env.sh`")))?;
     let free = memory::available();
     settle_on_nodes(config);
     let mut gpus = Gpus::find();
-    let ranks = Ranks::start(config, gpus.count() as u32, threads(config))?;
-    let _busy = ranks.as_ref().map(|ranks| ranks.busy());
-    let target =
-        load(&ModelFile { gguf, config }, On::new(ranks.as_ref(), Role::Target), &mut gpus, None, tell)?;
+    let target = load(&ModelFile { gguf, config }, Role::Target, &mut gpus, None, tell)?;
     gpus.log(&config.engine, &target.parts.layout);
-    let on = On::new(ranks.as_ref(), Role::Draft);
-    let drafting = draft.map(|draft| load(draft, on, &mut gpus, Some(&target.parts.workers), tell));
+    let workers = Some(&target.parts.workers);
+    let drafting = draft.map(|draft| load(draft, Role::Draft, &mut gpus, workers, tell));
     let drafting = drafting.transpose().map_err(of_draft)?;
     let pair = Pair { target: &target, config, draft: draft.zip(drafting.as_ref()) };
-    let opened = pair.open(free, &gpus, tell)?;
-    if let Some(ranks) = &ranks {
-        log_ranks(ranks, config, &Vec::from_iter(std::iter::once(&target).chain(&drafting)));
-    }
-    Ok(opened)
-}
-
-/// What lies where.
-fn log_ranks(ranks: &Ranks, config: &Config, loaded: &[&Loaded]) {
-    let models: Vec<&Model> = loaded.iter().map(|loaded| &*loaded.parts.model).collect();
-    let layers = config.parallel.split == SplitKey::Layer;
-    let shards = models.iter().zip([Role::Target, Role::Draft]);
-    let shards: Vec<_> = shards.map(|(m, role)| (role, Shard { bytes: m.bytes(), layers })).collect();
-    log::info!("ranks:\n{}", ranks.table(&shards, &|endpoint| on::memory_at(&models, endpoint)));
+    pair.open(free, &gpus, tell)
 }
 
 /// An error of opening a target, as one of opening a draft model; one about a key stays that.
@@ -239,19 +219,18 @@ pub fn of_draft(error: Error) -> Error {
     }
 }
 
-fn describe(Loaded { parts, found, on, .. }: &Loaded, plan: &KvPlan, gpus: &Gpus) -> ModelInfo {
+fn describe(Loaded { parts, found, .. }: &Loaded, plan: &KvPlan, gpus: &Gpus) -> ModelInfo {
     let Parts { model, workers, layout, .. } = parts;
     let kv = if plan.home == KvHome::Pool { "one pool" } else { "slots" };
     let threads = workers.size();
-    let workers =
-        on.summary().unwrap_or_else(|| format!("{threads} thread{}", if threads == 1 { "" } else { "s" }));
     let summary = format!(
-        "llama.cpp: {}, {:.1} MiB; {}KV {} in {kv}; {workers}",
+        "llama.cpp: {}, {:.1} MiB; {}KV {} in {kv}; {threads} thread{}",
         // What the library calls a model of a size that it does not know.
         model.description().replace(" ?B", ""),
         mib(model.bytes() as f64),
         gpus.place(layout),
         found.kv,
+        if threads == 1 { "" } else { "s" },
     );
     ModelInfo {
         context: plan.per_slot,
@@ -259,7 +238,7 @@ fn describe(Loaded { parts, found, on, .. }: &Loaded, plan: &KvPlan, gpus: &Gpus
         recurrent: model.is_recurrent(),
         sliding_window: model.n_swa(),
         plan: *plan,
-        threads: parts.threads,
+        threads,
         on_gpus: layout.whole(),
         summary,
     }
@@ -289,11 +268,10 @@ fn mib(bytes: f64) -> f64 {
     bytes / f64::from(1 << 20)
 }
 
-/// Threads that compute here. One where ranks compute, or GPUs all layers (`whole`): what is left to do is little, and threads
-/// that wait would spin.
-fn worker_count(config: &Config, here: bool, whole: bool) -> u32 {
+/// Threads that compute here. One where GPUs compute all layers (`whole`): what is left to do is little, and threads that wait
+/// would spin.
+fn worker_count(config: &Config, whole: bool) -> u32 {
     match config.engine.threads {
-        _ if !here => 1,
         0 if whole => 1,
         _ => threads(config),
     }

@@ -1,14 +1,14 @@
 //! Where a model's weights and KV lie: plain data, which `ffi::Model::load` hands to the library.
 
-use crate::config::{Config, SplitKey};
+use crate::config::ParallelConfig;
 
 /// A device that holds a part of a model.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Device {
     /// The n-th GPU of this machine, in the library's order.
     Gpu(u32),
-    /// All devices of the rank that listens there (`host:port`).
-    Rank(String),
+    /// A share of the machine's own memory, computed on its cores (`shards`).
+    Shard,
 }
 
 /// How a model is split over its devices.
@@ -17,7 +17,7 @@ pub enum Split {
     /// By layers: one device computes after the other.
     #[default]
     Layer,
-    /// Every matrix and the heads of every layer over all devices, which compute at the same time.
+    /// Every matrix and the heads of every layer over all devices. GPUs compute at the same time.
     Tensor,
 }
 
@@ -37,13 +37,37 @@ pub struct Placement {
 }
 
 impl Placement {
-    /// Where the configuration puts a model that lies on these ranks.
-    pub fn of(config: &Config, ranks: &[String]) -> Placement {
-        let devices = ranks.iter().cloned().map(Device::Rank).collect();
-        let split = match config.parallel.split {
-            SplitKey::Tensor if ranks.len() > 1 => Split::Tensor,
-            _ => Split::default(),
-        };
-        Placement { devices, split, ..Placement::default() }
+    /// Ranks: devices over which every layer is split; 1 = they are not.
+    pub fn ranks(&self) -> usize {
+        if self.split == Split::Tensor { self.devices.len() } else { 1 }
+    }
+}
+
+/// A model of a pair.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// The target.
+    Target,
+    /// The draft model.
+    Draft,
+}
+
+impl Role {
+    /// What the model is called.
+    pub fn name(self) -> &'static str {
+        match self {
+            Role::Target => "the target",
+            Role::Draft => "the draft model",
+        }
+    }
+
+    /// Over how many devices the configuration splits it, which ones if it says so, and the key that does.
+    pub fn devices(self, parallel: &ParallelConfig) -> (u32, Option<&[u32]>, &'static str) {
+        match self {
+            Role::Target => (parallel.target_size(), parallel.devices.as_deref(), "parallel.devices"),
+            Role::Draft => {
+                (parallel.draft_size(), parallel.draft_devices.as_deref(), "parallel.draft_devices")
+            }
+        }
     }
 }

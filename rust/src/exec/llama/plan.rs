@@ -26,8 +26,14 @@ pub(super) struct Facts {
     pub(super) stateful: bool,
 }
 
-/// The plan of a draft model with this context, beside a target with this plan.
-pub(super) fn of_draft(target: KvPlan, context: u32, speculative: &SpeculativeConfig) -> KvPlan {
+/// The plan of a draft model with this context, beside a target with this plan. One with a state (`stateful`) has twice as many
+/// slots ([`crate::exec::draft_model`]).
+pub(super) fn of_draft(
+    target: KvPlan,
+    context: u32,
+    stateful: bool,
+    speculative: &SpeculativeConfig,
+) -> KvPlan {
     let slots = |per_slot: u32| KvPlan {
         cells: target.sequences * per_slot.next_multiple_of(CELL_BLOCK),
         per_slot,
@@ -38,7 +44,14 @@ pub(super) fn of_draft(target: KvPlan, context: u32, speculative: &SpeculativeCo
         KvHome::Pool => {
             let total = narrow(speculative.draft_kv(target.total));
             let per_slot = target.per_slot.min(context).min(total);
-            KvPlan { cells: total.next_multiple_of(CELL_BLOCK), total: total.into(), per_slot, ..target }
+            let sequences = if stateful { 2 * target.sequences } else { target.sequences };
+            KvPlan {
+                sequences,
+                cells: total.next_multiple_of(CELL_BLOCK),
+                total: total.into(),
+                per_slot,
+                ..target
+            }
         }
         KvHome::Slots => slots(narrow(speculative.draft_kv(target.per_slot.into())).min(context)),
         KvHome::Pages => {
@@ -51,7 +64,7 @@ pub(super) fn of_draft(target: KvPlan, context: u32, speculative: &SpeculativeCo
 /// Where KV lies, and how much of it.
 ///
 /// In pages, every slot has the whole context, and `total` is what memory may hold of all. Elsewhere memory is laid out at
-/// once: slots where `max_batch_size` whole contexts fit. On GPUs and ranks where they don't, all share one pool, in which each
+/// once: slots where `max_batch_size` whole contexts fit. On GPUs and shards where they don't, all share one pool, in which each
 /// row walks over the cells of all, unless the model has a window, which a pool cannot truncate; in host memory there are
 /// fewer slots or shorter ones. A model with a state has a pool: its slots hold no cells of their own.
 pub(super) fn plan(config: &Config, facts: &Facts) -> KvPlan {
@@ -229,19 +242,19 @@ mod tests {
         let part =
             |draft_kv_fraction| SpeculativeConfig { draft_kv_fraction, ..SpeculativeConfig::default() };
         let slots = plan(&config(4, None, KvLayout::Slots), &facts(4096, u64::MAX));
-        assert_eq!(of_draft(slots, 8192, &part(1.0)), slots);
-        let half = of_draft(slots, 8192, &part(0.5));
+        assert_eq!(of_draft(slots, 8192, false, &part(1.0)), slots);
+        let half = of_draft(slots, 8192, false, &part(0.5));
         assert_eq!((half.sequences, half.per_slot, half.cells, half.total), (4, 2048, 8192, 8192));
-        assert_eq!(of_draft(slots, 512, &part(0.5)).per_slot, 512);
+        assert_eq!(of_draft(slots, 512, false, &part(0.5)).per_slot, 512);
         let pool = plan(&config(4, Some(10_000), KvLayout::Shared), &facts(4096, u64::MAX));
-        let tenth = of_draft(pool, 8192, &part(0.1));
+        let tenth = of_draft(pool, 8192, false, &part(0.1));
         assert_eq!((tenth.total, tenth.cells, tenth.per_slot), (1000, 1024, 1000));
         assert_eq!(
-            (of_draft(pool, 8192, &part(1.0)).total, of_draft(pool, 8192, &part(1e-9)).total),
+            (of_draft(pool, 8192, false, &part(1.0)).total, of_draft(pool, 8192, false, &part(1e-9)).total),
             (10_000, 1)
         );
         let pages = plan(&config(4, Some(10_000), KvLayout::Auto), &in_pages(4096, u64::MAX));
-        let half = of_draft(pages, 2048, &part(0.5));
+        let half = of_draft(pages, 2048, false, &part(0.5));
         assert_eq!((half.sequences, half.per_slot, half.total), (128, 2048, 5_000));
     }
 

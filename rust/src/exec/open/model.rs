@@ -6,7 +6,6 @@ use crate::config::{self, Config};
 use crate::error::{Error, Result};
 use crate::exec::helpers::Helpers;
 use crate::exec::progress::Tell;
-use crate::exec::ranks::serve::RankOptions;
 use crate::exec::sampled::Sampled;
 use crate::exec::{Info, llama};
 use crate::vocab::{GgufVocab, Vocab, VocabOptions};
@@ -88,10 +87,6 @@ pub(super) fn check_model(target: &str) -> Result<()> {
 pub(super) fn model_vocab(target: &str, info: &Info) -> Result<Arc<Vocab>> {
     let files = Files::find(target)?;
     files.vocab(llama::vocab::read(&files.gguf)?, &info.vocab_options())
-}
-
-pub(super) fn serve_device(options: &RankOptions) -> Result<()> {
-    llama::devices::serve(options).map_err(Error::Executor)
 }
 
 pub(super) fn open_model(target: &str, config: &Config, tell: Tell<'_>) -> Result<Opened> {

@@ -8,11 +8,9 @@ use crate::exec::llama::rope::Rope;
 use crate::exec::llama::workers::Workers;
 use crate::types::Token;
 use llama_cpp_sys_2 as sys;
-use std::ffi::c_void;
 use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A context, its threads and its batch.
 pub struct Context {
@@ -29,7 +27,6 @@ pub struct Context {
     /// Where KV lies, if in pages.
     pages: Option<Pages>,
     // Below: dropped after the context, which points into them.
-    beats: Option<Arc<AtomicU64>>,
     workers: Arc<Workers>,
     model: Arc<Model>,
 }
@@ -65,14 +62,6 @@ impl Context {
         Ok(context)
     }
 
-    /// Lets the counter grow with every piece of a pass.
-    pub fn count(&mut self, beats: Arc<AtomicU64>) {
-        let data = Arc::as_ptr(&beats).cast_mut().cast();
-        self.beats = Some(beats);
-        // SAFETY: the context is alive, and the counter outlives it.
-        unsafe { sys::llama_set_abort_callback(self.context.as_ptr(), Some(beat), data) };
-    }
-
     fn wrap(
         model: &Arc<Model>,
         context: NonNull<sys::llama_context>,
@@ -95,7 +84,6 @@ impl Context {
             shared,
             hidden: false,
             pages: None,
-            beats: None,
             workers: Arc::clone(workers),
             model: Arc::clone(model),
         }
@@ -320,13 +308,6 @@ impl Context {
             unsafe { sys::llama_state_seq_set_data(self.context.as_ptr(), bytes.as_ptr(), bytes.len(), seq) };
         n == bytes.len() && n > 0
     }
-}
-
-/// Called before what of a pass is computed in this process, which every piece has something of; never ends one.
-unsafe extern "C" fn beat(data: *mut c_void) -> bool {
-    // SAFETY: `count` gave a counter that outlives the context.
-    unsafe { &*data.cast::<AtomicU64>() }.fetch_add(1, Ordering::Relaxed);
-    false
 }
 
 impl Drop for Context {

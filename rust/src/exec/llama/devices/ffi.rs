@@ -2,11 +2,8 @@
 
 use crate::exec::llama::ffi::init;
 use llama_cpp_sys_2 as sys;
-use std::ffi::{CStr, CString, c_char};
+use std::ffi::CStr;
 use std::ptr::NonNull;
-
-/// The backend whose devices are ranks.
-const RANKS: &str = "RPC";
 
 /// A device of the library. It lives as long as the process.
 #[derive(Debug, Clone, Copy)]
@@ -18,6 +15,11 @@ unsafe impl Send for DeviceRef {}
 unsafe impl Sync for DeviceRef {}
 
 impl DeviceRef {
+    /// Of a device that is never freed.
+    pub(in crate::exec::llama) fn of(device: NonNull<sys::ggml_backend_device>) -> DeviceRef {
+        DeviceRef(device)
+    }
+
     /// The library's pointer.
     pub(in crate::exec::llama) fn as_ptr(self) -> sys::ggml_backend_dev_t {
         self.0.as_ptr()
@@ -61,15 +63,6 @@ impl DeviceRef {
         }
     }
 
-    /// The backend that it belongs to, e.g. `Vulkan`.
-    fn backend(self) -> String {
-        // SAFETY: the device is alive, and so are its registry and the name of that.
-        unsafe {
-            let registry = sys::ggml_backend_dev_backend_reg(self.as_ptr());
-            CStr::from_ptr(sys::ggml_backend_reg_name(registry)).to_string_lossy().into_owned()
-        }
-    }
-
     /// Whether it is built into the processor, and its place on the bus where that is known.
     fn kind_and_place(self) -> (bool, Option<String>) {
         let mut props = std::mem::MaybeUninit::zeroed();
@@ -105,7 +98,7 @@ pub fn gpus() -> Vec<DeviceRef> {
     };
     let (mut cards, mut built_in) = (Vec::new(), Vec::new());
     let mut places = Vec::new();
-    for device in all.filter(is_gpu).map(DeviceRef).filter(|device| device.backend() != RANKS) {
+    for device in all.filter(is_gpu).map(DeviceRef) {
         let (integrated, place) = device.kind_and_place();
         if place.as_ref().is_some_and(|place| places.contains(place)) {
             continue;
@@ -116,66 +109,10 @@ pub fn gpus() -> Vec<DeviceRef> {
     if cards.is_empty() { built_in } else { cards }
 }
 
-/// The devices of the rank that listens at `endpoint` (`host:port`). Ends the process where none does.
-///
-/// # Errors
-/// The endpoint is no text for the library, or the rank has no device.
-pub(super) fn rank(endpoint: &str) -> Result<Vec<DeviceRef>, String> {
-    type AddServer = unsafe extern "C" fn(*const c_char) -> sys::ggml_backend_reg_t;
-    let name = CString::new(endpoint).map_err(|_| "an endpoint holds a NUL byte".to_owned())?;
-    let add = function(c"ggml_backend_rpc_add_server")?;
-    // SAFETY: the library's function of this name has this type (ggml-rpc.h); the text ends with NUL.
-    let server = unsafe { std::mem::transmute::<*mut std::ffi::c_void, AddServer>(add)(name.as_ptr()) };
-    if server.is_null() {
-        return Err(format!("the rank at {endpoint} has no device"));
-    }
-    // SAFETY (both): the registry is alive and every index is below its count.
-    let devices = (0..unsafe { sys::ggml_backend_reg_dev_count(server) })
-        .filter_map(|index| NonNull::new(unsafe { sys::ggml_backend_reg_dev_get(server, index) }));
-    Ok(devices.map(DeviceRef).collect())
-}
-
 /// The cores of this machine as a device.
-pub(super) fn cpu() -> Result<DeviceRef, String> {
+pub(in crate::exec::llama) fn cpu() -> Result<DeviceRef, String> {
     init();
     // SAFETY: takes a number.
     let device = unsafe { sys::ggml_backend_dev_by_type(sys::GGML_BACKEND_DEVICE_TYPE_CPU) };
     NonNull::new(device).map(DeviceRef).ok_or_else(|| "llama.cpp finds no CPU".into())
-}
-
-/// Serves the device at `endpoint` on so many threads. Comes back where it cannot listen there.
-///
-/// # Errors
-/// The endpoint is no text for the library.
-pub(super) fn serve(device: DeviceRef, endpoint: &str, threads: u32) -> Result<(), String> {
-    type StartServer =
-        unsafe extern "C" fn(*const c_char, *const c_char, usize, usize, *mut sys::ggml_backend_dev_t);
-    let name = CString::new(endpoint).map_err(|_| "an endpoint holds a NUL byte".to_owned())?;
-    let start = function(c"ggml_backend_rpc_start_server")?;
-    let mut devices = [device.as_ptr()];
-    // SAFETY: the library's function of this name has this type (ggml-rpc.h); the text ends with NUL, there is no cache
-    // folder, and the list has one device.
-    unsafe {
-        let start = std::mem::transmute::<*mut std::ffi::c_void, StartServer>(start);
-        start(name.as_ptr(), std::ptr::null(), threads as usize, 1, devices.as_mut_ptr());
-    }
-    Ok(())
-}
-
-/// A function of the RPC backend, which is in no header that the bindings know.
-fn function(name: &CStr) -> Result<*mut std::ffi::c_void, String> {
-    init();
-    // SAFETY: both texts end with NUL; a registry that is not null is alive.
-    let function = unsafe {
-        let registry = sys::ggml_backend_reg_by_name(c"RPC".as_ptr());
-        if registry.is_null() {
-            return Err("this build has no ranks; build with `. launch/env.sh`".into());
-        }
-        sys::ggml_backend_reg_get_proc_address(registry, name.as_ptr())
-    };
-    if function.is_null() {
-        Err(format!("this build has no {}", name.to_string_lossy()))
-    } else {
-        Ok(function)
-    }
 }

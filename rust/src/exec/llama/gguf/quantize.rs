@@ -17,7 +17,7 @@ pub fn quantize(source: &str, target: &str, qformat: &str) -> Result<()> {
         Error::invalid("qformat", format!("{qformat} is not known; must be one of {}", names()))
     })?;
     let (source, target) = (Path::new(source), Path::new(target));
-    crate::exec::llama::file::read(source, 1).map_err(|error| match error {
+    crate::exec::llama::file::read(source).map_err(|error| match error {
         Error::Invalid { why, code, .. } => Error::Invalid { what: "source".into(), why, code },
         other => other,
     })?;
