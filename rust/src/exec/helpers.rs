@@ -1,4 +1,4 @@
-//! Threads for what the engine's thread hands out between passes: verdicts, drafts without a model, draws of drafts.
+//! Threads for what the engine's thread hands out: verdicts, drafts without a model, draws of drafts, and masks beside a pass.
 //!
 //! Whoever is free takes the next piece: cores are not equally fast, nor are pieces. What comes of a piece depends on it
 //! alone, so it is the same whoever computes it.
@@ -61,6 +61,26 @@ impl Helpers {
             _ => work(first),
         }
     }
+
+    /// Calls `compute`, and meanwhile does `work` on all items on up to so many other threads.
+    pub(super) fn beside<T: Send, R>(
+        &self,
+        threads: usize,
+        items: impl Iterator<Item = T> + Send,
+        work: impl Fn(T) + Sync,
+        compute: impl FnOnce() -> R,
+    ) -> R {
+        let items = Mutex::new(items);
+        let next = || items.lock().unwrap_or_else(PoisonError::into_inner).next();
+        let others = self.0.as_ref().filter(|_| threads > 0);
+        let Some(pool) = others else { return compute() };
+        pool.in_place_scope(|scope| {
+            for _ in 0..threads.min(pool.current_num_threads()) {
+                scope.spawn(|_| std::iter::from_fn(next).for_each(&work));
+            }
+            compute()
+        })
+    }
 }
 
 #[cfg(test)]
@@ -77,7 +97,9 @@ mod tests {
             assert!(done.iter().all(|item| *item == 1) && own.iter().sum::<u32>() == 200);
             helpers.each(0, done.iter_mut(), &mut own, |item, _| *item += 1);
             helpers.each(WORTH * 3, done[..1].iter_mut(), &mut own, |item, _| *item += 1);
-            assert_eq!(done.iter().sum::<i32>(), 401);
+            let came = helpers.beside(2, done.iter_mut(), |item| *item -= 1, || 7);
+            let left = if threads > 1 { 201 } else { 401 };
+            assert_eq!((came, done.iter().sum::<i32>()), (7, left));
         }
     }
 }

@@ -20,7 +20,6 @@ mod drafter;
 pub mod helpers;
 mod info;
 mod judges;
-mod later;
 #[cfg(feature = "llama")]
 pub mod llama;
 pub(crate) mod memory;

@@ -7,7 +7,6 @@ mod trtllm;
 use super::ahead::Ahead;
 use super::draft_model::DraftModel;
 use super::helpers::Helpers;
-use super::later::{Later, LaterDrafts};
 use super::mlp::MlpSpeculator;
 use super::progress::Tell;
 use super::sampled::Sampled;
@@ -114,12 +113,10 @@ fn toy_options(target: &str) -> Option<&str> {
 /// `Error::Invalid` naming the draft model where that is none of this kind.
 pub fn open_toy(toy: ToyConfig, config: &Config, fault: Option<ToyFault>) -> Result<Opened> {
     let vocab = Vocab::toy()?;
-    let mut draft_later = 0;
     let draft = match config.speculative.draft_model().map(|name| (name, toy_options(name))) {
         None => None,
         Some((_, Some(options))) => {
             let own = ToyConfig::parse(options)?;
-            draft_later = own.later;
             let kv = config.speculative.draft_kv(own.kv);
             let slots = if own.stateful > 0 { 2 * toy.slots } else { toy.slots };
             let toy = ToyConfig { slots, kv, ..own };
@@ -131,7 +128,6 @@ pub fn open_toy(toy: ToyConfig, config: &Config, fault: Option<ToyFault>) -> Res
         }
     };
     std::thread::sleep(Duration::from_millis(toy.load_ms));
-    let later = toy.later;
     let mut engine = Toy::new(toy, &vocab);
     if let Some(fault) = fault {
         engine = engine.plant(fault);
@@ -139,30 +135,12 @@ pub fn open_toy(toy: ToyConfig, config: &Config, fault: Option<ToyFault>) -> Res
     let threads = config.engine.mask_threads.unwrap_or(0) as usize;
     let helpers = Helpers::new(1);
     let sampled = Sampled::new(Box::new(engine), threads, Arc::clone(&helpers), &config.speculative);
-    let sampled = Box::new(sampled);
-    let target: Box<dyn Target> = if later > 0 { Box::new(Later::new(sampled, later)?) } else { sampled };
+    let target: Box<dyn Target> = Box::new(sampled);
     let info = info_of(target.as_ref(), &vocab, config, true);
     let info = Info { summary: "weightless engine (toy)".into(), ..info };
     let draft = draft.map(|model| draft_model(model, target.as_ref(), config, &helpers));
     let drafters = drafters(config, target.as_ref(), draft, &helpers)?;
-    let mut opened = Opened { drafters, target, vocab, info };
-    if draft_later > 0 {
-        let models = std::mem::take(&mut opened.drafters.models).into_iter();
-        opened.drafters.models =
-            models.map(|source| answering_later(source, draft_later)).collect::<Result<_>>()?;
-    }
-    Ok(opened)
-}
-
-/// Puts a draft model on a thread of its own.
-fn answering_later(
-    (source, drafter): (DraftSource, Box<dyn Drafter>),
-    seed: u64,
-) -> Result<(DraftSource, Box<dyn Drafter>)> {
-    match source {
-        DraftSource::DraftModel => Ok((source, Box::new(LaterDrafts::new(drafter, seed)?))),
-        _ => Ok((source, drafter)),
-    }
+    Ok(Opened { drafters, target, vocab, info })
 }
 
 /// A draft model that hands out logits, for this target.

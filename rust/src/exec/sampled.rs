@@ -1,8 +1,8 @@
 //! Lifts a [`Forward`] (an engine that hands out logits) to a [`Target`].
 //!
 //! `start` remembers the jobs, `poll` runs them in one pass. A panic in one job's grammar or sampler becomes that
-//! sequence's error. Masks are computed with the verdicts after the pass, or by helper threads during it where the
-//! machine has cores that the engine leaves free (`mask_threads`).
+//! sequence's error. Masks that no walk ahead has computed come with the verdicts after the pass, or beside it where the machine
+//! has cores that the engine leaves free (`mask_threads`).
 
 use super::cost::Work;
 use super::helpers::Helpers;
@@ -15,6 +15,7 @@ use crate::request::Fault;
 use crate::types::Slot;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// A `Forward` with the acceptance rules on top.
@@ -22,19 +23,20 @@ pub struct Sampled {
     forward: Box<dyn Forward>,
     jobs: Vec<Job>,
     judges: Judges,
+    helpers: Arc<Helpers>,
     mask_threads: usize,
 }
 
 impl Sampled {
-    /// `mask_threads`: threads that compute masks during the pass; 0 = after it. `helpers` judge after it.
+    /// `mask_threads`: helpers that compute masks beside the pass; 0 = after it.
     pub fn new(
         forward: Box<dyn Forward>,
         mask_threads: usize,
         helpers: Arc<Helpers>,
         speculative: &SpeculativeConfig,
     ) -> Self {
-        let judges = Judges::new(helpers, speculative.synthetic_acceptance.clone());
-        Sampled { forward, jobs: Vec::new(), judges, mask_threads }
+        let judges = Judges::new(Arc::clone(&helpers), speculative.synthetic_acceptance.clone());
+        Sampled { forward, jobs: Vec::new(), judges, helpers, mask_threads }
     }
 }
 
@@ -110,17 +112,10 @@ impl Sampled {
     fn pass(&mut self, mut jobs: Vec<Job>) -> Result<Vec<(JobId, Outcome)>, ExecError> {
         let inputs: Vec<_> = jobs.iter().map(|j| [&j.tokens[..], &j.draft.tokens[..]].concat()).collect();
         let runs: Vec<Run<'_>> = jobs.iter().zip(&inputs).map(|(j, tokens)| run_of(j, tokens)).collect();
-        let (forward, threads) = (&mut self.forward, self.mask_threads);
-        let (rows, mask_time) = std::thread::scope(|scope| {
-            let helper = (threads > 0 && jobs.iter().any(wants_mask)).then(|| {
-                let jobs = &mut jobs;
-                scope.spawn(move || first_masks(jobs, threads))
-            });
-            let rows = forward.forward(&runs);
-            let times = helper.map_or(Duration::ZERO, |h| h.join().unwrap_or_default());
-            (rows, times)
-        });
-        let rows = rows?;
+        let (masks, forward) = (AtomicU64::new(0), &mut self.forward);
+        let wanted = jobs.iter_mut().filter(|job| wants_mask(job));
+        let mask = |job: &mut Job| _ = masks.fetch_add(first_mask(job), Ordering::Relaxed);
+        let rows = self.helpers.beside(self.mask_threads, wanted, mask, move || forward.forward(&runs))?;
         let mut states = rows.hidden.iter();
         let mut verdicts = self.judges.judge(&mut jobs, &rows.logits);
         for (job, verdict) in jobs.iter().zip(&mut verdicts).filter(|(job, _)| job.draft.hidden) {
@@ -128,7 +123,7 @@ impl Sampled {
             verdict.iter_mut().for_each(|v| v.hidden = states.get(v.accepted).map(|s| s.to_vec()));
         }
         if let Some(Ok(v)) = verdicts.first_mut() {
-            v.mask_time += mask_time;
+            v.mask_time += Duration::from_nanos(masks.into_inner());
         }
         self.close(jobs, verdicts)
     }
@@ -190,25 +185,15 @@ fn wants_mask(job: &Job) -> bool {
     job.sample && masked && job.draft.masks.is_empty()
 }
 
-/// Masks for the first row of every constrained job; what fails here is left for `judge` to meet again.
-fn first_masks(jobs: &mut [Job], threads: usize) -> Duration {
+/// The mask for a job's first row; what fails here is left for `judge` to meet again. Nanoseconds that it took.
+fn first_mask(job: &mut Job) -> u64 {
+    let Some(grammar) = &mut job.grammar else { return 0 };
     let begin = Instant::now();
-    let mut wanted: Vec<&mut Job> = jobs.iter_mut().filter(|job| wants_mask(job)).collect();
-    let share = wanted.len().div_ceil(threads).max(1);
-    std::thread::scope(|scope| {
-        for part in wanted.chunks_mut(share) {
-            scope.spawn(move || part.iter_mut().for_each(|job| first_mask(job)));
-        }
-    });
-    begin.elapsed()
-}
-
-fn first_mask(job: &mut Job) {
-    let Some(grammar) = &mut job.grammar else { return };
     let mask = catch_unwind(AssertUnwindSafe(|| grammar.mask()));
     if let Ok(Ok(mask)) = mask {
         job.draft.masks.push(mask);
     }
+    begin.elapsed().as_nanos() as u64
 }
 
 /// Faults that tests plant to see the whole engine fail; only the weightless engine admits such requests.

@@ -41,8 +41,6 @@ pub struct ToyConfig {
     pub window: u32,
     /// Above 0: a slot carries a state: it can be cut to nothing only, and copied as a whole.
     pub stateful: u64,
-    /// Above 0: it works on a thread of its own and answers when it likes, with this seed.
-    pub later: u64,
 }
 
 impl Default for ToyConfig {
@@ -62,7 +60,6 @@ impl Default for ToyConfig {
             enough: u64::MAX,
             window: 0,
             stateful: 0,
-            later: 0,
         }
     }
 }
@@ -92,7 +89,6 @@ impl ToyConfig {
                 "enough" => config.enough = number,
                 "window" => config.window = number as u32,
                 "stateful" => config.stateful = number,
-                "later" => config.later = number,
                 "seed" => config.seed = number,
                 "end_bias" => config.end_bias = number as f32,
                 "blur" => config.blur = number as f32,

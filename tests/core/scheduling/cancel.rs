@@ -17,8 +17,7 @@ fn long(n: u32) -> String {
 #[test]
 fn queued_chunked_decoding_and_compiling_requests_can_be_cancelled() {
     let toy = ToyConfig { step_tokens: 32, step_us: 200, ..ToyConfig::default() };
-    let world =
-        World { toy, config: Config { max_batch_size: 2, ..Config::default() }, fault: None, oracle: None };
+    let world = World { toy, config: Config { max_batch_size: 2, ..Config::default() }, ..World::default() };
     let live = world.start();
     live.submit(0, &spec(r#"{"prompt":[97],"max_tokens":2000,"ignore_eos":true}"#));
     live.submit(1, &spec(&format!(r#"{{"prompt":{},"max_tokens":5}}"#, long(3000))));

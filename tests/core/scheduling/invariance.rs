@@ -160,7 +160,6 @@ impl Cramped {
             context: 100,
             kv: self.kv,
             step_tokens: self.step_tokens,
-            later: self.later.0,
             whole: self.whole.into(),
             window: if self.keeps == Keeps::Window { 12 } else { 0 },
             stateful: (self.keeps == Keeps::State).into(),
@@ -184,7 +183,7 @@ impl Cramped {
             }
             _ => None,
         };
-        World { toy, config, fault: None, oracle }
+        World { toy, config, fault: None, later: self.later, oracle }
     }
 
     fn draft(&self, speculative: &mut SpeculativeConfig) {
@@ -241,10 +240,9 @@ impl Cramped {
         speculative.max_draft_len = Some(most);
         speculative.draft_kv_fraction = self.draft_kv;
         // No more room than the target has: it fails where more is held.
-        let (kv, step, later) = (self.kv, self.step_tokens, self.later.1);
+        let (kv, step) = (self.kv, self.step_tokens);
         let state = u8::from(state);
-        let toy =
-            format!("toy:context=90,kv={kv},step_tokens={step},blur={blur},stateful={state},later={later}");
+        let toy = format!("toy:context=90,kv={kv},step_tokens={step},blur={blur},stateful={state}");
         speculative.draft_model = Some(toy);
         speculative.prompt_lookup = PromptLookupConfig { min_ngram: 1, max_ngram: 3, max_draft_len: None };
     }

@@ -7,6 +7,7 @@ mod complete;
 mod fair;
 mod faults;
 mod invariance;
+mod later;
 mod leaks;
 mod lengths;
 mod oracle;

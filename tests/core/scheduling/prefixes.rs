@@ -112,7 +112,7 @@ fn guaranteed_no_evict_never_preempts() {
     let order: Vec<usize> = (0..many.len()).collect();
     for (guaranteed, preempts) in [(true, false), (false, true)] {
         let config = Config { guaranteed_no_evict: guaranteed, ..Config::default() };
-        let world = World { toy: toy.clone(), config, fault: None, oracle: None };
+        let world = World { toy: toy.clone(), config, ..World::default() };
         let totals = world.run(&many, &order, 0).snapshot.totals;
         assert_eq!(totals.preemptions > 0, preempts, "guaranteed_no_evict: {guaranteed}");
     }
@@ -167,7 +167,7 @@ fn evicted_prefixes_come_back() {
     };
     for (megabytes, cached) in [(1, 99), (0, 0)] {
         let config = Config { kv_cache_host_memory_megabytes: Some(megabytes), ..Config::default() };
-        let live = World { toy: toy.clone(), config, fault: None, oracle: None }.start();
+        let live = World { toy: toy.clone(), config, ..World::default() }.start();
         let requests: Vec<_> = [1, 3, 5, 7, 9].into_iter().map(request).collect();
         let mut texts = Vec::new();
         for (number, request) in requests.iter().chain(&requests).enumerate() {

@@ -1,5 +1,6 @@
 //! Drives an engine from a test: submits requests in an order, collects what comes.
 
+use super::later::{Later, LaterDrafts};
 use super::oracle::Oracle;
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use llgtrt::config::{Config, DraftSource};
@@ -22,6 +23,8 @@ pub struct World {
     pub toy: ToyConfig,
     pub config: Config,
     pub fault: Option<ToyFault>,
+    /// Above 0: the engine, and the draft model, work on threads of their own and answer when they like, with these seeds.
+    pub later: (u64, u64),
     /// Drafts instead of the configured sources.
     pub oracle: Option<Oracle>,
 }
@@ -30,7 +33,7 @@ impl Default for World {
     fn default() -> Self {
         let mut config = Config::default();
         config.speculative.sources = Some(Vec::new());
-        World { toy: ToyConfig::default(), config, fault: None, oracle: None }
+        World { toy: ToyConfig::default(), config, fault: None, later: (0, 0), oracle: None }
     }
 }
 
@@ -57,20 +60,27 @@ pub struct Live {
 impl World {
     /// Starts the engine on a thread of its own; it ends when `Live` is dropped.
     pub fn start(&self) -> Live {
-        let (mut toy, mut config) = (self.toy.clone(), self.config.clone());
-        if let Ok(seed) = std::env::var(LATER) {
-            toy.later = toy.later.max(seed.parse().unwrap());
-            if let Some(draft) = config.speculative.draft_model.as_mut().filter(|name| name.contains(':')) {
-                *draft += &format!(",later={seed}");
-            }
+        let seed = std::env::var(LATER).map_or(0, |seed| seed.parse().unwrap());
+        let (target, draft) = (self.later.0.max(seed), self.later.1.max(seed));
+        let mut opened = open_toy(self.toy.clone(), &self.config, self.fault).unwrap();
+        if target > 0 {
+            opened.target = Box::new(Later::new(opened.target, target));
         }
-        let mut opened = open_toy(toy, &config, self.fault).unwrap();
+        if draft > 0 {
+            let later = |(source, drafter)| match source {
+                DraftSource::DraftModel => {
+                    (source, Box::new(LaterDrafts::new(drafter, draft)) as Box<dyn Drafter>)
+                }
+                _ => (source, drafter),
+            };
+            opened.drafters.models = opened.drafters.models.into_iter().map(later).collect();
+        }
         if let Some(oracle) = &self.oracle {
             let models: Vec<(DraftSource, Box<dyn Drafter>)> =
                 vec![(DraftSource::MlpSpeculator, Box::new(oracle.clone()))];
             opened.drafters = Drafters { sources: vec![DraftSource::MlpSpeculator], ahead: None, models };
         }
-        start(opened, &config)
+        start(opened, &self.config)
     }
 
     /// As [`Live::run`], on a fresh engine.

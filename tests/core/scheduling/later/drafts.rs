@@ -1,10 +1,9 @@
 //! Any [`Drafter`] on a thread of its own, as a draft model on other devices is.
 
 use super::{Whims, locked, ring};
-use crate::error::{Error, Result};
-use crate::exec::cost::Work;
-use crate::exec::{Ask, Collected, Drafter, JobId, Order, Remote, Round, Wake};
-use crate::types::{Slot, Token};
+use llgtrt::exec::cost::Work;
+use llgtrt::exec::{Ask, Collected, Drafter, JobId, Order, Remote, Round, Wake};
+use llgtrt::types::{Slot, Token};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -17,7 +16,7 @@ enum Told {
 }
 
 /// A drafter that answers later.
-pub(in crate::exec) struct LaterDrafts {
+pub struct LaterDrafts {
     drafter: Arc<Mutex<Box<dyn Drafter>>>,
     orders: Option<Sender<Told>>,
     done: Receiver<Collected>,
@@ -27,10 +26,7 @@ pub(in crate::exec) struct LaterDrafts {
 
 impl LaterDrafts {
     /// Puts a drafter on a thread; `seed` of its whims.
-    ///
-    /// # Errors
-    /// Where there is no thread.
-    pub(in crate::exec) fn new(drafter: Box<dyn Drafter>, seed: u64) -> Result<Self> {
+    pub fn new(drafter: Box<dyn Drafter>, seed: u64) -> Self {
         let drafter = Arc::new(Mutex::new(drafter));
         let wake: Arc<Mutex<Option<Wake>>> = Arc::default();
         let (orders, inbox) = channel();
@@ -42,11 +38,8 @@ impl LaterDrafts {
             whims: Whims(seed.max(1)),
             waiting: Vec::new(),
         };
-        let thread = std::thread::Builder::new()
-            .name("later-drafts".into())
-            .spawn(move || worker.run(&inbox))
-            .map_err(|e| Error::Executor(format!("no thread for the drafter: {e}")))?;
-        Ok(LaterDrafts { drafter, orders: Some(orders), done, wake, thread: Some(thread) })
+        let thread = Some(std::thread::spawn(move || worker.run(&inbox)));
+        LaterDrafts { drafter, orders: Some(orders), done, wake, thread }
     }
 
     fn tell(&self, told: Told) {

@@ -1,4 +1,4 @@
-//! The weightless engine's asynchronous twin: any [`Target`] on a thread of its own, which answers when it likes.
+//! Any [`Target`] on a thread of its own, which answers when it likes.
 //!
 //! It stands in for engines that sample by themselves and call back from threads of theirs. What was started is taken up in
 //! any order and in any company, after a random delay; outcomes come one by one, in any order; a job that was cancelled in
@@ -7,10 +7,10 @@
 
 mod drafts;
 
-use super::{Caps, ExecError, Job, JobId, News, Outcome, SeqError, Target, Wake};
-use crate::error::{Error, panic_text};
-use crate::types::Slot;
-pub(super) use drafts::LaterDrafts;
+pub use drafts::LaterDrafts;
+use llgtrt::error::Error;
+use llgtrt::exec::{Caps, ExecError, Job, JobId, News, Outcome, SeqError, Target, Wake};
+use llgtrt::types::Slot;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -31,7 +31,7 @@ enum Order {
 type Told = Result<News, ExecError>;
 
 /// A target that answers later.
-pub(super) struct Later {
+pub struct Later {
     caps: Caps,
     target: Arc<Mutex<Box<dyn Target>>>,
     orders: Option<Sender<Order>>,
@@ -42,10 +42,7 @@ pub(super) struct Later {
 
 impl Later {
     /// Puts a target on a thread; `seed` of its whims.
-    ///
-    /// # Errors
-    /// Where there is no thread.
-    pub(super) fn new(target: Box<dyn Target>, seed: u64) -> crate::error::Result<Self> {
+    pub fn new(target: Box<dyn Target>, seed: u64) -> Self {
         let caps = target.caps().clone();
         let target = Arc::new(Mutex::new(target));
         let wake: Arc<Mutex<Option<Wake>>> = Arc::default();
@@ -59,11 +56,8 @@ impl Later {
             most: caps.max_step_tokens,
             waiting: Vec::new(),
         };
-        let thread = std::thread::Builder::new()
-            .name("later".into())
-            .spawn(move || worker.run(&inbox))
-            .map_err(|e| Error::Executor(format!("no thread for the engine: {e}")))?;
-        Ok(Later { caps, target, orders: Some(orders), news, wake, thread: Some(thread) })
+        let thread = Some(std::thread::spawn(move || worker.run(&inbox)));
+        Later { caps, target, orders: Some(orders), news, wake, thread }
     }
 
     /// Waits for the end of a pass where there is one: it has no job of an idle slot.
@@ -223,7 +217,10 @@ impl Worker {
         match computed {
             Ok(Ok(news)) => self.say_in_any_order(news),
             Ok(Err(error)) => self.say(Err(error)),
-            Err(panic) => self.say(Err(ExecError(panic_text(panic.as_ref()).to_owned()))),
+            Err(panic) => {
+                let why = panic.downcast_ref::<&str>().copied().unwrap_or("a panic");
+                self.say(Err(ExecError(why.to_owned())));
+            }
         }
     }
 
