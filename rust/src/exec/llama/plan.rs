@@ -63,7 +63,7 @@ pub(super) fn of_draft(
 
 /// Where KV lies, and how much of it.
 ///
-/// In pages, every slot has the whole context, and `total` is what memory may hold of all. Elsewhere memory is laid out at
+/// In pages, every slot has the whole context, or as much of it as memory may hold of all (`total`). Elsewhere memory is laid out at
 /// once: slots where `max_batch_size` whole contexts fit. On GPUs and shards where they don't, all share one pool, in which each
 /// row walks over the cells of all, unless the model has a window, which a pool cannot truncate; in host memory there are
 /// fewer slots or shorter ones. A model with a state has a pool: its slots hold no cells of their own.
@@ -85,7 +85,9 @@ pub(super) fn plan(config: &Config, facts: &Facts) -> KvPlan {
 }
 
 fn paged(facts: &Facts, batch: u32, limit: u64, cells: u64) -> KvPlan {
-    let block = facts.context.next_multiple_of(CELL_BLOCK);
+    // No sequence has more than all may have together: shorter slots, and so more of them.
+    let context = narrow(u64::from(facts.context).min(limit).max(1));
+    let block = context.next_multiple_of(CELL_BLOCK);
     let most = cells.min(most_cells(facts)) / u64::from(block);
     let sequences =
         batch.max(SLOTS).min(facts.sequences).clamp(1, narrow(most.clamp(1, MAX_SEQUENCES.into())));
@@ -93,8 +95,8 @@ fn paged(facts: &Facts, batch: u32, limit: u64, cells: u64) -> KvPlan {
         home: KvHome::Pages,
         sequences,
         cells: sequences * block,
-        per_slot: facts.context,
-        total: limit.min(u64::from(sequences) * u64::from(facts.context)),
+        per_slot: context,
+        total: limit.min(u64::from(sequences) * u64::from(context)),
     }
 }
 
@@ -176,7 +178,7 @@ mod tests {
             "what the library keeps account of is bounded"
         );
         let longest = plan(&config(16, None, KvLayout::Auto), &in_pages(16 << 20, 500_000));
-        assert_eq!((longest.sequences, longest.per_slot, longest.total), (1, 16 << 20, 500_000));
+        assert_eq!((longest.sequences, longest.per_slot, longest.total), (16, 500_000, 500_000));
         let alone = Facts { sequences: 1, ..in_pages(4096, 500_000) };
         assert_eq!(plan(&config(16, None, KvLayout::Auto), &alone).sequences, 1);
         let small = plan(&config(16, None, KvLayout::Auto), &in_pages(10, u64::MAX));
