@@ -2,7 +2,7 @@
 
 use super::model::{Claims, bytes, random, scratch, write};
 use super::{config, one_engine, opened, with_kv};
-use llgtrt::config::KvCacheType;
+use llgtrt::config::{Config, KvCacheType};
 use llgtrt::error::Error;
 use llgtrt::exec;
 use llgtrt::exec::llama::{ModelFile, open};
@@ -130,8 +130,8 @@ fn advice_on_vocabularies_is_right() {
 #[test]
 fn a_whole_file_tells_its_facts() {
     let _turn = one_engine();
-    let opened = opened(&random(), &config(4, 0));
-    let info = opened.info;
+    let config = Config { kv_cache_max_tokens: None, ..config(4, 0) };
+    let info = opened(&random(), &config).info;
     assert_eq!(info.context, 1024);
     assert_eq!(info.chat_template.as_deref(), Some("{{ messages }}"));
     assert!(!info.recurrent && info.sliding_window == 0);
