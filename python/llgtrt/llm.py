@@ -377,7 +377,7 @@ def _opened(
     try:
         settings = load(model, runtime_config, dict(overrides))
         templates.check(settings)
-        core = _core.Engine(settings.target, settings.config, settings.child(False))
+        core = _core.Engine(settings.target, settings.config, None)
     except (StartError, _core.InvalidRequest) as e:
         raise ValueError(str(e)) from e
     poll = select.poll()

@@ -82,8 +82,8 @@ fn said(size: Option<u32>, devices: Option<&[u32]>) -> Option<u32> {
     size.or_else(|| devices.and_then(|devices| u32::try_from(devices.len()).ok()))
 }
 
-fn repeated<T: PartialEq>(items: &[T]) -> Option<&T> {
-    items.iter().enumerate().find(|(i, item)| items[..*i].contains(item)).map(|(_, item)| item)
+fn repeated(devices: &[u32]) -> Option<&u32> {
+    devices.iter().enumerate().find(|(i, device)| devices[..*i].contains(device)).map(|(_, device)| device)
 }
 
 /// Takes out of `below` what a layer that comes before it says in another way: how many devices, or which.

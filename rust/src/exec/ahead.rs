@@ -1,9 +1,9 @@
 //! Drafts that no model makes: what the grammar forces, what came next in the same state of the grammar before, what the
 //! client predicts, and what followed the same tokens before.
 //!
-//! One walk asks all of them at each place, the surest first, and goes on only with what the grammar allows. So a key that
-//! is forced can be followed by the white space of the line before, and that by a value from the prompt. The masks that the
-//! walk looks at go to verify, as far as the draft is made use of.
+//! One walk asks all of them for each token, the surest source first, and takes only tokens that the grammar allows. So one draft
+//! can hold a key that the schema forces, white space that came in earlier outputs, and a value from the prompt. The walk
+//! computes masks; verification uses those of the tokens that are drafted in the end.
 //!
 //! Predicted outputs are OpenAI's; prompt lookup decoding is Saxena's (2023).
 

@@ -8,12 +8,13 @@
 //! The model may have less room for KV than the target. A text longer than its slots is left out, and so are, where all
 //! slots share a pool, those texts that are furthest behind once it is full.
 //!
-//! A state cannot be taken back. So a model that carries one reads in a sequence's slot nothing but what is known, and draws in a
-//! copy of that, which goes when the draft is made: it has twice as many slots. What was drawn and accepted is read once more, as a
-//! part of the next gap.
+//! A model with a state cannot take back what it has read. It reads only known tokens in the slot of a sequence. It draws the draft
+//! in a copy of that slot, which is emptied when the draft is made, so it needs twice as many slots. Drafted tokens that were
+//! accepted are read again in the sequence's own slot, together with the rest of the next gap.
 //!
-//! Where there is a grammar, a cursor walks ahead: tokens that it forces or proposes need no pass, and its masks go to verify. A
-//! token is drawn with the sampler and the noise of the target, so that it is the same wherever the two models agree.
+//! With a grammar, a cursor walks ahead of the text. Tokens that it forces or proposes need no pass of the model, and verification
+//! uses the masks that it has computed. A token is drawn with the sampler and the noise of the target, so that it is the
+//! same wherever the two models agree.
 
 use super::cost::{Cost, Work, cells};
 use super::draft_walk::{Walk, guarded, widened};
@@ -21,6 +22,7 @@ use super::helpers::Helpers;
 use super::{Ask, Drafter, ExecError, Forward, Run};
 use crate::sampler::Scratch;
 use crate::types::{Slot, Token};
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -56,7 +58,7 @@ pub struct DraftModel {
     forward: Box<dyn Forward>,
     /// What each slot holds.
     held: Vec<Held>,
-    /// Of a model with a state: tokens that the copy of each slot holds; 0: there is none.
+    /// For a model with a state, tokens in the copy of each slot, 0 where there is no copy. Empty for other models.
     copies: Vec<usize>,
     /// Width of the target's rows, in tokens.
     width: usize,
@@ -76,10 +78,11 @@ impl DraftModel {
     /// A drafter for a target whose rows have `width` tokens. Closing long gaps takes about `patience` of a step. A model with a
     /// state must have twice as many slots as the target.
     pub fn new(forward: Box<dyn Forward>, width: usize, patience: Duration, helpers: Arc<Helpers>) -> Self {
-        let slots = forward.caps().slots as usize / if forward.caps().stateful { 2 } else { 1 };
+        let slots = forward.caps().slots as usize;
+        let copies = if forward.caps().stateful { slots / 2 } else { 0 };
         DraftModel {
-            held: vec![Held::default(); slots],
-            copies: vec![0; slots],
+            held: vec![Held::default(); slots - copies],
+            copies: vec![0; copies],
             cost: Cost::new(&forward.caps().probed),
             forward,
             width,
@@ -102,10 +105,8 @@ impl DraftModel {
                     walk.over = true;
                     continue;
                 }
-                let (slot, start) = self.place(walk)?;
-                // What is drawn from has to be in one place.
-                let known = self.forward.caps().stateful && slot == walk.slot;
-                let gap = if known { walk.known.len() } else { walk.len() } - start;
+                let (slot, Range { start, end }) = self.missing(walk)?;
+                let gap = end - start;
                 let behind = gap > SHORT;
                 let count = gap.min(room).min(if behind { chunks } else { SHORT });
                 chunks -= if behind { count } else { 0 };
@@ -170,11 +171,14 @@ impl DraftModel {
         Ok(())
     }
 
-    /// The slot in which the walk goes on, and the tokens that are held there.
-    fn place(&mut self, walk: &Walk<'_>) -> Result<(Slot, usize), ExecError> {
+    /// The tokens of the walk's text that must be computed next, and the slot for them.
+    fn missing(&mut self, walk: &Walk<'_>) -> Result<(Slot, Range<usize>), ExecError> {
         let start = self.align(walk)?;
-        if !self.forward.caps().stateful || start < walk.known.len() {
-            return Ok((walk.slot, start));
+        if !self.forward.caps().stateful {
+            return Ok((walk.slot, start..walk.len()));
+        }
+        if start < walk.known.len() {
+            return Ok((walk.slot, start..walk.known.len()));
         }
         let copy = self.copy_of(walk.slot);
         let held = &mut self.copies[walk.slot.index()];
@@ -182,14 +186,14 @@ impl DraftModel {
             self.forward.copy(walk.slot, copy, start as u32)?;
             *held = start;
         }
-        Ok((copy, *held))
+        Ok((copy, *held..walk.len()))
     }
 
     fn copy_of(&self, slot: Slot) -> Slot {
         Slot(slot.0 + self.held.len() as u32)
     }
 
-    /// Gives the copies up.
+    /// Empties the copies.
     fn drop_copies(&mut self) -> Result<(), ExecError> {
         for index in 0..self.copies.len() {
             if std::mem::take(&mut self.copies[index]) > 0 {

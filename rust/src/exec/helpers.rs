@@ -43,8 +43,7 @@ impl Helpers {
         let most = 1 + self.0.as_ref().map_or(0, ThreadPool::current_num_threads);
         let threads = threads.min(items.len()).clamp(1, most);
         own.resize_with(own.len().max(threads), S::default);
-        let items = Mutex::new(items);
-        let next = || items.lock().unwrap_or_else(PoisonError::into_inner).next();
+        let next = taken(items);
         let work = |own: &mut S| {
             while let Some(item) = next() {
                 work(item, own);
@@ -70,17 +69,22 @@ impl Helpers {
         work: impl Fn(T) + Sync,
         compute: impl FnOnce() -> R,
     ) -> R {
-        let items = Mutex::new(items);
-        let next = || items.lock().unwrap_or_else(PoisonError::into_inner).next();
+        let next = taken(items);
         let others = self.0.as_ref().filter(|_| threads > 0);
         let Some(pool) = others else { return compute() };
         pool.in_place_scope(|scope| {
             for _ in 0..threads.min(pool.current_num_threads()) {
-                scope.spawn(|_| std::iter::from_fn(next).for_each(&work));
+                scope.spawn(|_| std::iter::from_fn(&next).for_each(&work));
             }
             compute()
         })
     }
+}
+
+/// Hands out the items, one at a time, to whichever thread asks.
+fn taken<T>(items: impl Iterator<Item = T> + Send) -> impl Fn() -> Option<T> + Sync {
+    let items = Mutex::new(items);
+    move || items.lock().unwrap_or_else(PoisonError::into_inner).next()
 }
 
 #[cfg(test)]

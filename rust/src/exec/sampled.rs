@@ -28,7 +28,7 @@ pub struct Sampled {
 }
 
 impl Sampled {
-    /// `mask_threads`: helpers that compute masks beside the pass; 0 = after it.
+    /// `mask_threads`: how many helpers compute masks while the pass runs; with 0, masks are computed after the pass.
     pub fn new(
         forward: Box<dyn Forward>,
         mask_threads: usize,

@@ -18,6 +18,13 @@ pub(super) struct Gpu {
     pub(super) free: u64,
 }
 
+impl Gpu {
+    /// Its share by free memory: in MiB, as numbers that the library's floats tell apart.
+    fn share(&self) -> f64 {
+        (self.free >> 20).max(1) as f64
+    }
+}
+
 /// Where a model's layers lie. Lists of GPUs have an entry for each of the machine's.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Layout {
@@ -68,14 +75,16 @@ pub(super) fn split(
         return Err(Error::invalid(key, why));
     }
     if by_layers {
-        let free = |(i, gpu): (usize, &Gpu)| {
-            let named = devices.contains(&(i as u32));
-            if named { (gpu.free >> 20).max(1) as f64 } else { 0.0 }
-        };
-        let shares = gpus.iter().enumerate().map(free).collect();
+        let share = |(i, gpu): (usize, &Gpu)| if devices.contains(&(i as u32)) { gpu.share() } else { 0.0 };
+        let shares = gpus.iter().enumerate().map(share).collect();
         let engine = EngineConfig { tensor_split: Some(shares), ..config.engine.clone() };
         return place(&engine, layers, gpus);
     }
+    Ok(split_matrices(layers, gpus, devices))
+}
+
+/// Gives each of these devices an equal part of every layer.
+fn split_matrices(layers: &[u64], gpus: &[Gpu], devices: &[u32]) -> Layout {
     let each = |part: &u32| if gpus.is_empty() { Device::Shard } else { Device::Gpu(*part) };
     let share = 1.0 / devices.len() as f64;
     let on = |i: usize| if devices.contains(&(i as u32)) { share } else { 0.0 };
@@ -87,12 +96,12 @@ pub(super) fn split(
         gpu_layers: (!gpus.is_empty()).then_some(layers.len() as u32),
         ..Placement::default()
     };
-    Ok(Layout {
+    Layout {
         placement,
         layers: layers.len() as u32,
         weights: (0..gpus.len()).map(|i| (on(i) * bytes) as u64).collect(),
         kv: std::iter::once(host).chain((0..gpus.len()).map(on)).collect(),
-    })
+    }
 }
 
 /// Refuses keys that place layers on GPUs beside those that split a model over devices.
@@ -175,8 +184,7 @@ fn shares(engine: &EngineConfig, gpus: &[Gpu]) -> Result<Vec<f64>, Error> {
             Err(Error::invalid("engine.tensor_split", why))
         }
         Some(given) => Ok(given.clone()),
-        // In MiB, as numbers that the library's floats tell apart.
-        None => Ok(gpus.iter().map(|gpu| (gpu.free >> 20).max(1) as f64).collect()),
+        None => Ok(gpus.iter().map(Gpu::share).collect()),
     }
 }
 
@@ -232,8 +240,12 @@ mod tests {
     }
 
     fn refusal(engine: &EngineConfig, free: &[u64]) -> (String, String) {
-        match place(engine, &[GIB; 5], &gpus(free)) {
-            Err(Error::Invalid { what, why, .. }) => (what, why),
+        told(place(engine, &[GIB; 5], &gpus(free)).unwrap_err())
+    }
+
+    fn told(error: Error) -> (String, String) {
+        match error {
+            Error::Invalid { what, why, .. } => (what, why),
             other => panic!("{other:?}"),
         }
     }
@@ -290,10 +302,7 @@ mod tests {
 
     fn parallel(keys: &str, devices: &[u32], free: &[u64]) -> Result<Layout, (String, String)> {
         let config: Config = serde_json::from_str(keys).unwrap();
-        split(&config, &[GIB; 5], &gpus(free), ("parallel.devices", devices)).map_err(|error| match error {
-            Error::Invalid { what, why, .. } => (what, why),
-            other => panic!("{other:?}"),
-        })
+        split(&config, &[GIB; 5], &gpus(free), ("parallel.devices", devices)).map_err(told)
     }
 
     #[test]

@@ -9,6 +9,7 @@
 //! All sequences share a pass. Two groups in turns would hide the host's part of a step and read the weights twice for
 //! it: 22.5 ms in place of 17.4 for 16 sequences (`bench/README.md`).
 
+mod backend;
 pub mod context;
 pub mod devices;
 mod drivers;
@@ -64,7 +65,7 @@ pub struct ModelInfo {
     pub context: u32,
     /// The model's own chat template.
     pub chat_template: Option<String>,
-    /// All or some layers carry a state: no prefix reuse, no speculation.
+    /// All or some layers carry a state.
     pub recurrent: bool,
     /// Width of the sliding attention window in tokens; 0 = none.
     pub sliding_window: u32,

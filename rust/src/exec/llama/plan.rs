@@ -63,10 +63,12 @@ pub(super) fn of_draft(
 
 /// Where KV lies, and how much of it.
 ///
-/// In pages, every slot has the whole context, or as much of it as memory may hold of all (`total`). Elsewhere memory is laid out at
-/// once: slots where `max_batch_size` whole contexts fit. On GPUs and shards where they don't, all share one pool, in which each
-/// row walks over the cells of all, unless the model has a window, which a pool cannot truncate; in host memory there are
-/// fewer slots or shorter ones. A model with a state has a pool: its slots hold no cells of their own.
+/// - In pages, every slot has the whole context, or the KV tokens that memory may hold (`total`) where these are fewer.
+/// - Elsewhere memory is laid out at once. If whole contexts for `max_batch_size` sequences fit, each sequence gets a slot.
+/// - If they do not fit in host memory, there are fewer or shorter slots. The same holds for a model with a sliding window, which
+///   a pool cannot truncate.
+/// - If they do not fit on GPUs or shards, all sequences share one pool. Each row then reads the cells of all of them.
+/// - A model with a state always has a pool, since its slots hold no cells of their own.
 pub(super) fn plan(config: &Config, facts: &Facts) -> KvPlan {
     let batch = config.max_batch_size.min(facts.sequences).clamp(1, MAX_SEQUENCES);
     let limit = config.kv_cache_max_tokens.unwrap_or(u64::MAX).min(facts.fit);

@@ -122,8 +122,8 @@ struct Search<'a> {
     inside: Inside,
     /// Of tails.
     bytes: Vec<u8>,
-    /// For each token that goes beyond the lexeme: the lexer state where the lexeme ends, the range of the token's bytes behind
-    /// it, and the token.
+    /// Tokens that are longer than the rest of the lexeme. For each: the lexer state in which the lexeme ends, where in `bytes` the
+    /// rest of the token lies, and the token's id.
     found: Vec<(u32, Range<usize>, Token)>,
 }
 

@@ -1,6 +1,6 @@
 //! Any [`Drafter`] on a thread of its own, as a draft model on other devices is.
 
-use super::{Whims, locked, ring};
+use super::{Whims, Works, locked, ring};
 use llgtrt::exec::cost::Work;
 use llgtrt::exec::{Ask, Collected, Drafter, JobId, Order, Remote, Round, Wake};
 use llgtrt::types::{Slot, Token};
@@ -31,7 +31,7 @@ impl LaterDrafts {
         let wake: Arc<Mutex<Option<Wake>>> = Arc::default();
         let (orders, inbox) = channel();
         let (tell, done) = channel();
-        let worker = Worker {
+        let mut worker = Worker {
             drafter: Arc::clone(&drafter),
             tell,
             wake: Arc::clone(&wake),
@@ -124,27 +124,16 @@ struct Worker {
     waiting: Vec<Order>,
 }
 
-impl Worker {
-    /// Works until nobody orders any more.
-    fn run(mut self, inbox: &Receiver<Told>) {
-        loop {
-            if self.waiting.is_empty() {
-                match inbox.recv() {
-                    Ok(told) => self.hear(told),
-                    Err(_) => return,
-                }
-            }
-            self.whims.pause();
-            for told in inbox.try_iter() {
-                self.hear(told);
-            }
-            if !self.waiting.is_empty() {
-                self.draft();
-            }
-        }
+impl Works<Told> for Worker {
+    fn whims(&mut self) -> &mut Whims {
+        &mut self.whims
     }
 
-    fn hear(&mut self, told: Told) {
+    fn has_work(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    fn obey(&mut self, told: Told) {
         match told {
             Told::Order(orders) => self.waiting.extend(orders),
             Told::Cancel(job) => {
@@ -157,7 +146,7 @@ impl Worker {
     }
 
     /// Drafts for some that wait, in any order.
-    fn draft(&mut self) {
+    fn work(&mut self) {
         let count = 1 + self.whims.below(self.waiting.len());
         let mut orders: Vec<Order> = Vec::new();
         for _ in 0..count {
@@ -182,7 +171,9 @@ impl Worker {
             self.whims.pause();
         }
     }
+}
 
+impl Worker {
     fn say(&self, orders: Vec<Order>, passes: Vec<(Work, Duration)>) {
         // A drafter that is gone hears nothing.
         let _ = self.tell.send(Collected { orders, passes });

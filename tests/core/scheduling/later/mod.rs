@@ -48,7 +48,7 @@ impl Later {
         let wake: Arc<Mutex<Option<Wake>>> = Arc::default();
         let (orders, inbox) = channel();
         let (tell, news) = channel();
-        let worker = Worker {
+        let mut worker = Worker {
             target: Arc::clone(&target),
             tell,
             wake: Arc::clone(&wake),
@@ -145,6 +145,35 @@ impl Drop for Later {
     }
 }
 
+/// A thread that is given orders of type `O`.
+trait Works<O> {
+    fn whims(&mut self) -> &mut Whims;
+    /// Whether anything waits.
+    fn has_work(&self) -> bool;
+    fn obey(&mut self, order: O);
+    /// Does some of what waits.
+    fn work(&mut self);
+
+    /// Works until nobody gives orders any more.
+    fn run(&mut self, inbox: &Receiver<O>) {
+        loop {
+            if !self.has_work() {
+                match inbox.recv() {
+                    Ok(order) => self.obey(order),
+                    Err(_) => return,
+                }
+            }
+            self.whims().pause();
+            for order in inbox.try_iter() {
+                self.obey(order);
+            }
+            if self.has_work() {
+                self.work();
+            }
+        }
+    }
+}
+
 struct Worker {
     target: Arc<Mutex<Box<dyn Target>>>,
     tell: Sender<Told>,
@@ -155,24 +184,13 @@ struct Worker {
     waiting: Vec<Job>,
 }
 
-impl Worker {
-    /// Works until nobody gives orders any more.
-    fn run(mut self, inbox: &Receiver<Order>) {
-        loop {
-            if self.waiting.is_empty() {
-                match inbox.recv() {
-                    Ok(order) => self.obey(order),
-                    Err(_) => return,
-                }
-            }
-            self.whims.pause();
-            for order in inbox.try_iter() {
-                self.obey(order);
-            }
-            if !self.waiting.is_empty() {
-                self.pass();
-            }
-        }
+impl Works<Order> for Worker {
+    fn whims(&mut self) -> &mut Whims {
+        &mut self.whims
+    }
+
+    fn has_work(&self) -> bool {
+        !self.waiting.is_empty()
     }
 
     fn obey(&mut self, order: Order) {
@@ -187,16 +205,8 @@ impl Worker {
         }
     }
 
-    /// Answers for a job that has not been taken up yet.
-    fn give_up(&mut self, id: JobId) {
-        let Some(index) = self.waiting.iter().position(|job| job.id == id) else { return };
-        self.waiting.swap_remove(index);
-        let outcome: Outcome = Err(SeqError(Error::Closed("the job was given up".into())));
-        self.say(Ok(News { done: vec![(id, outcome)], passes: Vec::new() }));
-    }
-
-    /// Some of the waiting jobs in one pass.
-    fn pass(&mut self) {
+    /// Computes some of the waiting jobs in one pass.
+    fn work(&mut self) {
         let (mut jobs, mut tokens) = (Vec::new(), 0);
         let wanted = 1 + self.whims.below(self.waiting.len());
         while jobs.len() < wanted && !self.waiting.is_empty() {
@@ -222,6 +232,16 @@ impl Worker {
                 self.say(Err(ExecError(why.to_owned())));
             }
         }
+    }
+}
+
+impl Worker {
+    /// Answers for a job that has not been taken up yet.
+    fn give_up(&mut self, id: JobId) {
+        let Some(index) = self.waiting.iter().position(|job| job.id == id) else { return };
+        self.waiting.swap_remove(index);
+        let outcome: Outcome = Err(SeqError(Error::Closed("the job was given up".into())));
+        self.say(Ok(News { done: vec![(id, outcome)], passes: Vec::new() }));
     }
 
     fn say_in_any_order(&mut self, News { mut done, passes }: News) {

@@ -1,42 +1,14 @@
 //! Buffers of host memory whose pages come as they are written. ggml's own buffer type is given another function that
-//! allocates, used while a context of ours is laid out. The structures are `ggml-backend-impl.h`'s of the pinned crate.
+//! allocates, used while a context of ours is laid out.
 
 use super::Rows;
+use crate::exec::llama::backend::ffi::{Alloc, Buffer, BufferType};
 use llama_cpp_sys_2 as sys;
 use std::cell::RefCell;
-use std::ffi::{c_int, c_void};
+use std::ffi::c_void;
 use std::ops::Range;
 use std::ptr::{self, NonNull};
 use std::sync::OnceLock;
-
-type Alloc = unsafe extern "C" fn(*mut BufferType, usize) -> *mut Buffer;
-
-/// `ggml_backend_buffer_type`, up to what is needed of it.
-#[repr(C)]
-struct BufferType {
-    get_name: *const c_void,
-    alloc_buffer: Alloc,
-}
-
-/// `ggml_backend_buffer`.
-#[repr(C)]
-struct Buffer {
-    free_buffer: Option<unsafe extern "C" fn(*mut Buffer)>,
-    get_base: *const c_void,
-    init_tensor: Option<unsafe extern "C" fn(*mut Buffer, *mut sys::ggml_tensor) -> sys::ggml_status>,
-    memset_tensor: *const c_void,
-    set_tensor: Option<unsafe extern "C" fn(*mut Buffer, *mut sys::ggml_tensor, *const c_void, usize, usize)>,
-    get_tensor: *const c_void,
-    set_tensor_2d: *const c_void,
-    get_tensor_2d: *const c_void,
-    cpy_tensor: *const c_void,
-    clear: Option<unsafe extern "C" fn(*mut Buffer, u8)>,
-    reset: *const c_void,
-    buft: *mut BufferType,
-    context: *mut c_void,
-    size: usize,
-    usage: c_int,
-}
 
 /// What is being laid out by this thread.
 #[derive(Default)]

@@ -1,69 +1,16 @@
-//! The shard as a device of the library. The structures are `ggml-backend-impl.h`'s of the pinned crate.
+//! The shard as a device of the library.
 
+use crate::exec::llama::backend::ffi::{Buffer, BufferType, Device};
 use crate::exec::llama::devices::DeviceRef;
 use crate::exec::llama::devices::ffi::cpu;
 use llama_cpp_sys_2 as sys;
-use std::ffi::{c_char, c_int, c_void};
+use std::ffi::c_char;
 use std::ptr::{self, NonNull};
 use std::sync::OnceLock;
 
-type Other = *const c_void;
-
-/// `ggml_backend_device`.
-#[repr(C)]
-#[derive(Clone, Copy)]
-struct Device {
-    get_name: Other,
-    get_description: Other,
-    get_memory: Other,
-    get_type: Other,
-    get_props: unsafe extern "C" fn(*mut Device, *mut sys::ggml_backend_dev_props),
-    init_backend: unsafe extern "C" fn(*mut Device, *const c_char) -> sys::ggml_backend_t,
-    get_buffer_type: unsafe extern "C" fn(*mut Device) -> *mut BufferType,
-    get_host_buffer_type: Other,
-    buffer_from_host_ptr: Other,
-    supports_op: Other,
-    supports_buft: unsafe extern "C" fn(*mut Device, *mut BufferType) -> bool,
-    offload_op: Other,
-    event_new: Other,
-    event_free: Other,
-    event_synchronize: Other,
-    reg: Other,
-    context: *mut c_void,
-}
-
-/// `ggml_backend_buffer_type`.
-#[repr(C)]
-#[derive(Clone, Copy)]
-struct BufferType {
-    get_name: Other,
-    alloc_buffer: unsafe extern "C" fn(*mut BufferType, usize) -> *mut Buffer,
-    alloc_buffer_n: Other,
-    get_alignment: Other,
-    get_max_size: Other,
-    get_alloc_size: Other,
-    get_alloc_size_n: Other,
-    is_host: Other,
-    device: *mut Device,
-    context: *mut c_void,
-}
-
-/// `ggml_backend_buffer`.
-#[repr(C)]
-struct Buffer {
-    before: [Other; 8],
-    cpy_tensor: unsafe extern "C" fn(*mut Buffer, *const sys::ggml_tensor, *mut sys::ggml_tensor) -> bool,
-    clear: Other,
-    reset: Other,
-    buft: *mut BufferType,
-    context: *mut c_void,
-    size: usize,
-    usage: c_int,
-}
-
 /// The device, and the type of its buffers. They live as long as the process.
 struct Shard {
-    device: *mut Device,
+    device: NonNull<Device>,
     buffers: *mut BufferType,
 }
 
@@ -72,7 +19,7 @@ unsafe impl Send for Shard {}
 // SAFETY: as above.
 unsafe impl Sync for Shard {}
 
-static SHARD: OnceLock<Option<Shard>> = OnceLock::new();
+static SHARD: OnceLock<Shard> = OnceLock::new();
 
 /// The device of every shard. Each use as a device of a model has buffers, and a backend, of its own.
 ///
@@ -80,21 +27,17 @@ static SHARD: OnceLock<Option<Shard>> = OnceLock::new();
 /// The library finds no CPU.
 pub(in crate::exec::llama) fn device() -> Result<DeviceRef, String> {
     let cpu = cpu()?;
-    let shard = SHARD.get_or_init(|| make(cpu));
-    let device = shard.as_ref().and_then(|shard| NonNull::new(shard.device));
-    device.map(|device| DeviceRef::of(device.cast())).ok_or_else(|| "llama.cpp's CPU has no memory".into())
+    Ok(DeviceRef::of(SHARD.get_or_init(|| make(cpu)).device.cast()))
 }
 
-fn make(cpu: DeviceRef) -> Option<Shard> {
-    // SAFETY: the library's CPU and its buffer type are alive as long as the process, and have the layout written here.
+/// The CPU with memory that the library does not take for the host's.
+fn make(cpu: DeviceRef) -> Shard {
+    let none = ptr::null();
+    // SAFETY: the library's CPU and its buffer type live as long as the process, and have the layout of these structures.
     unsafe {
-        let whole: *mut Device = cpu.as_ptr().cast();
         let host: *mut BufferType = sys::ggml_backend_cpu_buffer_type().cast();
-        if host.is_null() {
-            return None;
-        }
-        let none = ptr::null();
         let buffers = Box::into_raw(Box::new(BufferType { alloc_buffer, is_host: none, ..*host }));
+        let whole: *mut Device = cpu.as_ptr().cast();
         let device = Device {
             get_props,
             init_backend,
@@ -105,25 +48,24 @@ fn make(cpu: DeviceRef) -> Option<Shard> {
             offload_op: none,
             ..*whole
         };
-        let device = Box::into_raw(Box::new(device));
-        (*buffers).device = device;
-        Some(Shard { device, buffers })
+        let device = NonNull::from(Box::leak(Box::new(device)));
+        (*buffers).device = device.as_ptr();
+        Shard { device, buffers }
     }
 }
 
 fn buffers() -> *mut BufferType {
-    SHARD.get().and_then(Option::as_ref).map_or(ptr::null_mut(), |shard| shard.buffers)
+    SHARD.get().map_or(ptr::null_mut(), |shard| shard.buffers)
 }
 
 /// As the CPU's, but that a file's pages cannot be its weights.
-unsafe extern "C" fn get_props(device: *mut Device, props: *mut sys::ggml_backend_dev_props) {
+unsafe extern "C" fn get_props(_: *mut Device, props: *mut sys::ggml_backend_dev_props) {
     let Ok(cpu) = cpu() else { return };
-    // SAFETY: the library passes a live device and room for its properties; the name is the CPU's.
+    // SAFETY: the CPU is alive, and the library passes room for the properties.
     unsafe {
         sys::ggml_backend_dev_get_props(cpu.as_ptr(), props);
         (*props).caps.buffer_from_host_ptr = false;
         (*props).caps.host_buffer = false;
-        (*props).type_ = sys::ggml_backend_dev_type(device.cast());
     }
 }
 
@@ -155,7 +97,7 @@ unsafe extern "C" fn alloc_buffer(own: *mut BufferType, size: usize) -> *mut Buf
             sys::ggml_backend_buft_alloc_buffer(sys::ggml_backend_cpu_buffer_type(), size).cast();
         if !buffer.is_null() {
             (*buffer).buft = own;
-            (*buffer).cpy_tensor = cpy_tensor;
+            (*buffer).cpy_tensor = Some(cpy_tensor);
         }
         buffer
     }

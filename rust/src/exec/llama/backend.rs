@@ -1,0 +1,3 @@
+//! Devices and buffers as the library's own backends make them.
+
+pub(super) mod ffi;
