@@ -5,7 +5,7 @@
 use llgtrt::config::SpeculativeConfig;
 use llgtrt::exec::helpers::Helpers;
 use llgtrt::exec::sampled::Sampled;
-use llgtrt::exec::{Caps, Copying, Draft, ExecError, Forward, Job, JobId, Promise, Rows, Run, Target};
+use llgtrt::exec::{Caps, Copying, Draft, ExecError, Forward, Job, Kv, Promise, Rows, Run, Target};
 use llgtrt::request::{Limits, Request, RequestSpec};
 use llgtrt::sampler::Sampler;
 use llgtrt::types::Slot;
@@ -51,21 +51,15 @@ impl Forward for Instantly {
         // As after a pass: what it has written last is what is in the caches.
         Ok(Rows { logits: self.logits.chunks(self.caps.n_vocab).collect(), hidden: Vec::new() })
     }
+}
 
+impl Kv for Instantly {
     fn truncate(&mut self, _: Slot, _: u32) -> Result<(), ExecError> {
         Ok(())
     }
 
     fn copy(&mut self, _: Slot, _: Slot, _: u32) -> Result<(), ExecError> {
         Ok(())
-    }
-
-    fn save(&mut self, _: Slot) -> Option<Vec<u8>> {
-        None
-    }
-
-    fn restore(&mut self, _: Slot, _: &[u8]) -> bool {
-        false
     }
 }
 
@@ -77,7 +71,6 @@ fn step(
     round: u64,
 ) -> Result<(f64, Vec<u32>), ExecError> {
     let job = |slot: u32| Job {
-        id: JobId(u64::from(slot)),
         slot: Slot(slot),
         start: 0,
         tokens: vec![0],
@@ -88,9 +81,9 @@ fn step(
         sampler: Sampler::new(Arc::clone(request), slot, round, vocab.clone()),
         grammar: None,
     };
-    target.start((0..target.caps().slots).map(job).collect())?;
+    let jobs = (0..target.caps().slots).map(job).collect();
     let begin = Instant::now();
-    let outcomes = target.poll()?.done;
+    let outcomes = target.run(jobs)?.outcomes;
     let took = begin.elapsed().as_secs_f64();
     let tokens =
         outcomes.into_iter().flat_map(|(_, outcome)| outcome.map_or(Vec::new(), |round| round.tokens));

@@ -9,7 +9,7 @@ pub mod odds;
 
 use crate::config::{self, DraftSource};
 use crate::error::{Error, Result};
-use crate::exec::{Draft, Job, JobId, Score};
+use crate::exec::{Draft, Job, Score};
 use crate::grammar::{Compiled, Grammar};
 use crate::request::Request;
 use crate::sampler::Sampler;
@@ -62,17 +62,13 @@ pub struct Sequence {
     /// Whether a draft model that is far behind shall catch up, and the output's length when that was decided; None where it
     /// is not decided yet.
     pub catches_up: Option<(bool, u32)>,
-    /// Its job that is with the executor.
-    pub in_flight: Option<JobId>,
-    /// The client is gone; it ends when its job comes back.
-    pub cancelled: bool,
     spec: Arc<Request>,
     vocab: Arc<Vocab>,
     tokens: Vec<Token>,
     computed: u32,
     /// Prompt tokens after the first whose log-probabilities were told.
     scored: u32,
-    /// Moved into the job while in flight.
+    /// Moved into the job of a step until its outcome is there.
     sampler: Option<Sampler>,
     grammar: Option<Grammar>,
     /// Until its first job.
@@ -109,8 +105,6 @@ impl Sequence {
             planned: Planned::default(),
             drafts: Default::default(),
             catches_up: None,
-            in_flight: None,
-            cancelled: false,
             tokens: spec.spec().prompt.clone(),
             spec,
             vocab,
@@ -152,7 +146,7 @@ impl Sequence {
 
     /// Whether it holds what is worth keeping apart, and no more.
     pub fn holds_shared(&self) -> bool {
-        self.shared > 0 && self.computed == self.shared && self.in_flight.is_none()
+        self.shared > 0 && self.computed == self.shared
     }
 
     /// Number of known tokens.
@@ -160,9 +154,9 @@ impl Sequence {
         self.tokens.len() as u32
     }
 
-    /// KV tokens that it holds once the next token is known, and until its job comes back.
+    /// KV tokens that it holds once the next token is known.
     pub fn holds(&self) -> u32 {
-        self.known() + 1 + self.in_flight.map_or(0, |_| self.planned.length)
+        self.known() + 1
     }
 
     /// Tokens that it may come to hold: prompt and all of max_tokens.
@@ -253,19 +247,14 @@ impl Sequence {
     /// The work of one step: the first `count` tokens of the gap. Moves sampler and grammar out until [`commit`].
     ///
     /// [`commit`]: Sequence::commit
-    pub fn job(&mut self, id: JobId, count: u32) -> Job {
-        assert!(
-            self.in_flight.is_none() && count >= 1 && count <= self.gap(),
-            "job of {count} tokens. This is a bug."
-        );
+    pub fn job(&mut self, count: u32) -> Job {
+        assert!(count >= 1 && count <= self.gap(), "job of {count} tokens. This is a bug.");
         let (start, end) = (self.computed as usize, (self.computed + count) as usize);
-        self.in_flight = Some(id);
         self.planned = Planned::default();
         if let Some(compiled) = self.compiled.take() {
             self.grammar = Some(compiled.begin_for(self.scope()));
         }
         Job {
-            id,
             slot: self.slot.expect("a running sequence has a slot. This is a bug."),
             start: self.computed,
             tokens: self.tokens[start..end].to_vec(),
@@ -273,7 +262,7 @@ impl Sequence {
             score: self.score(start, end),
             draft: Draft::default(),
             budget: self.spec.max_tokens() - self.generated(),
-            sampler: self.sampler.take().expect("the sampler is here unless in flight. This is a bug."),
+            sampler: self.sampler.take().expect("the sampler is here between steps. This is a bug."),
             grammar: self.grammar.take(),
         }
     }

@@ -51,7 +51,7 @@ impl Engine {
     /// A sibling starts once its request's first choice has the prompt, or is gone.
     fn may_begin(&self, sibling: &Sequence) -> bool {
         let first = self.running.iter().find(|s| s.request == sibling.request);
-        first.is_none_or(|s| s.in_flight.is_none() && s.computed() + 1 >= s.prompt_len())
+        first.is_none_or(|s| s.computed() + 1 >= s.prompt_len())
     }
 
     /// KV tokens that the running sequences need, now or (guaranteed_no_evict) ever.
@@ -133,7 +133,7 @@ impl Engine {
         let stored = self.stored(sequence, placement.computed);
         let refuge = placement.rescue.filter(|refuge| !self.store.enabled() || self.is_free_refuge(*refuge));
         if let Some(refuge) = refuge {
-            self.release(refuge)?;
+            self.truncate(refuge, 0)?;
             self.copy(slot, refuge, self.slots.kept(slot).1.len() as u32)?;
             self.slots.moved(slot, refuge);
         } else {
@@ -157,7 +157,7 @@ impl Engine {
     fn holding<'a>(&self, sequence: &'a Sequence) -> Holding<'a> {
         let slot = sequence.slot.expect("a running sequence has a slot. This is a bug.");
         let tokens = &sequence.tokens()[..sequence.computed().min(sequence.known()) as usize];
-        Holding { slot, tokens, floor: self.target.floor(slot) }
+        Holding { slot, tokens, floor: self.target.kv().floor(slot) }
     }
 
     /// Keeps apart what running sequences have in common with others, once they hold just that: where a slot cannot be cut to
@@ -170,9 +170,9 @@ impl Engine {
             let (scope, tokens) =
                 (self.scope(&self.running[index]), self.running[index].tokens()[..len as usize].to_vec());
             let Some(to) = self.slots.spare() else { continue };
-            self.release(to)?;
+            self.truncate(to, 0)?;
             self.copy(from, to, len)?;
-            self.slots.leave(to, scope, tokens, self.target.floor(to));
+            self.slots.leave(to, scope, tokens, self.target.kv().floor(to));
             self.slots.share(to);
         }
         Ok(())
@@ -207,7 +207,7 @@ impl Engine {
         if !self.store.enabled() || !worth || self.store.has(scope, kept) {
             return;
         }
-        if let Some(kv) = self.target.save(slot) {
+        if let Some(kv) = self.target.kv_mut().save(slot) {
             self.store.put((scope, kept.to_vec()), kv, None);
         }
     }
@@ -220,10 +220,10 @@ impl Engine {
 
     /// Puts stored KV into a slot; returns how many tokens it holds.
     fn restore(&mut self, sequence: &Sequence, slot: Slot) -> Result<u32, ExecError> {
-        self.release(slot)?;
+        self.truncate(slot, 0)?;
         // Stored meanwhile was what the slot kept, in whose favour the found one may be gone.
         let Some(found) = self.stored(sequence, 0) else { return Ok(0) };
-        if !self.target.restore(slot, self.store.read(found)) {
+        if !self.target.kv_mut().restore(slot, self.store.read(found)) {
             log::warn!("stored KV could not be restored; it is computed again");
             return Ok(0);
         }
@@ -247,19 +247,19 @@ impl Engine {
     fn lends(&self, from: &Sequence, to: &Sequence) -> bool {
         let shared = self.config.enable_kv_cache_reuse && self.scope(from) == self.scope(to);
         let allowed = shared || from.request == to.request;
-        allowed && self.caps.copying != Copying::Never && from.in_flight.is_none() && !to.scores()
+        allowed && self.caps.copying != Copying::Never && !to.scores()
     }
 
     /// Puts the first KV tokens into the slot; returns how many it holds.
     fn prepare(&mut self, reuse: Reuse, slot: Slot, len: u32) -> Result<u32, ExecError> {
         match reuse {
             Reuse::InPlace => self.truncate(slot, len)?,
-            Reuse::None => self.release(slot)?,
+            Reuse::None => self.truncate(slot, 0)?,
             Reuse::Copy(from) | Reuse::Move(from) => {
-                self.release(slot)?;
+                self.truncate(slot, 0)?;
                 self.copy(from, slot, len)?;
                 if matches!(reuse, Reuse::Move(_)) {
-                    self.release(from)?;
+                    self.truncate(from, 0)?;
                     self.slots.forget(from);
                 }
             }
@@ -271,9 +271,9 @@ impl Engine {
     pub(super) fn make_room(&mut self) -> Result<(), ExecError> {
         let growth = |s: &Sequence| u64::from(s.holds());
         while self.running.iter().map(growth).sum::<u64>() > self.caps.kv_total && self.running.len() > 1 {
-            let idle = (0..self.running.len()).filter(|i| self.running[*i].in_flight.is_none());
             // Of equal ones the last.
-            let Some(last) = idle.max_by_key(|i| self.running[*i].priority()) else { break };
+            let last = (0..self.running.len()).max_by_key(|i| self.running[*i].priority());
+            let Some(last) = last else { break };
             let sequence = self.running.remove(last);
             self.preempt(sequence)?;
         }
@@ -288,7 +288,7 @@ impl Engine {
             && !self.shares_memory()
             && computed > 0
             && !sequence.scores()
-            && let Some(kv) = self.target.save(slot)
+            && let Some(kv) = self.target.kv_mut().save(slot)
         {
             let owner = (sequence.request, sequence.choice);
             let text = (self.scope(&sequence), sequence.tokens()[..computed].to_vec());
@@ -297,7 +297,7 @@ impl Engine {
         sequence.unplace();
         // It waits before its slot is emptied: where that fails it is ended with the others.
         self.waiting.preempt(sequence);
-        self.release(slot)?;
+        self.truncate(slot, 0)?;
         self.slots.leave(slot, Scope::default(), Vec::new(), 0);
         Ok(())
     }
@@ -318,7 +318,8 @@ impl Engine {
         let running = drafted + self.running.iter().map(|s| u64::from(s.holds())).sum::<u64>();
         loop {
             let kept = self.kept_tokens();
-            if kept == 0 || (running + kept <= self.caps.kv_total && !self.target.short_of_memory()) {
+            if kept == 0 || (running + kept <= self.caps.kv_total && !self.target.kv_mut().short_of_memory())
+            {
                 return Ok(());
             }
             let oldest = self.slots.oldest();
@@ -331,7 +332,7 @@ impl Engine {
             if !self.shares_memory() {
                 self.stash(slot, 0);
             }
-            self.release(slot)?;
+            self.truncate(slot, 0)?;
             self.slots.forget(slot);
         }
     }
@@ -342,14 +343,13 @@ impl Engine {
         // KV may be ahead of the tokens: where a stop string cut an accepted run.
         let keep = sequence.computed().min(sequence.known());
         let Some(slot) = sequence.unplace() else { return };
-        let kept = healthy && self.reuses() && keep > 0 && keep >= self.target.floor(slot);
-        let done = if kept { self.truncate(slot, keep) } else { self.release(slot) };
-        if let Err(error) = done {
+        let kept = healthy && self.reuses() && keep > 0 && keep >= self.target.kv().floor(slot);
+        if let Err(error) = self.truncate(slot, if kept { keep } else { 0 }) {
             log::error!("slot {} could not be given up: {error}", slot.0);
             self.broken = true;
         }
         let tokens = if kept { sequence.tokens()[..keep as usize].to_vec() } else { Vec::new() };
-        self.slots.leave(slot, self.scope(&sequence), tokens, self.target.floor(slot));
+        self.slots.leave(slot, self.scope(&sequence), tokens, self.target.kv().floor(slot));
     }
 }
 

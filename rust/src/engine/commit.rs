@@ -3,18 +3,18 @@
 use super::Engine;
 use crate::config::DraftSource;
 use crate::error::{Error, panic_text};
-use crate::exec::{ExecError, JobId, Outcome, Round};
+use crate::exec::{ExecError, Outcome, Round};
 use crate::metrics::fates;
-use crate::types::{End, Event, FinishReason, Origin, Token};
+use crate::types::{End, Event, Origin, Slot, Token};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 impl Engine {
-    pub(super) fn commit(&mut self, outcomes: Vec<(JobId, Outcome)>) -> Result<(), ExecError> {
+    pub(super) fn commit(&mut self, outcomes: Vec<(Slot, Outcome)>) -> Result<(), ExecError> {
         let mut mask_time = Duration::ZERO;
-        for (job, outcome) in outcomes {
-            // An outcome may come after the sequence was ended with all others.
-            let Some(index) = self.running.iter().position(|s| s.in_flight == Some(job)) else { continue };
+        for (slot, outcome) in outcomes {
+            let index = self.running.iter().position(|s| s.slot == Some(slot));
+            let index = index.expect("each job is a running sequence's. This is a bug.");
             let committed = outcome.map_err(|e| e.0).and_then(|round| {
                 mask_time += round.mask_time;
                 self.drafters.each().for_each(|drafter| drafter.observe(&round));
@@ -63,13 +63,7 @@ impl Engine {
     }
 
     /// Ends what has come to its end.
-    pub(super) fn settle(&mut self, index: usize, committed: Result<Option<Event>, Error>) {
-        self.running[index].in_flight = None;
-        if self.running[index].cancelled {
-            let sequence = self.running.remove(index);
-            self.report_end(&sequence, Ok(FinishReason::Cancelled));
-            return self.vacate(sequence, committed.is_ok());
-        }
+    fn settle(&mut self, index: usize, committed: Result<Option<Event>, Error>) {
         match committed {
             Err(error) => {
                 let sequence = self.running.remove(index);

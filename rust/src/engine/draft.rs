@@ -4,7 +4,7 @@ use super::Engine;
 use super::commit::accepted;
 use crate::config::DraftSource;
 use crate::exec::cost::Work;
-use crate::exec::{Ask, Drafters, ExecError, Job, News, Pass, Round};
+use crate::exec::{Ask, Done, Drafters, ExecError, Job, Pass, Round};
 use crate::sched::Share;
 use crate::sched::drafts::{Choice, Length, Prospect};
 use crate::sequence::{Planned, Sequence};
@@ -57,10 +57,8 @@ impl Engine {
             self.ask(shares, jobs, &lengths, |source| Some(source) == model);
         } else {
             self.ask(shares, jobs, &most, |_| true);
-            for ((job, share), most) in jobs.iter().zip(shares).zip(&most) {
-                // What is drafted elsewhere may come to the most.
-                let length = if self.orders.has(job.id) { *most } else { job.draft.tokens.len() as u32 };
-                self.running[share.index].planned.length = length;
+            for (job, share) in jobs.iter().zip(shares) {
+                self.running[share.index].planned.length = job.draft.tokens.len() as u32;
             }
         }
         self.ask_hidden(shares, jobs);
@@ -139,7 +137,7 @@ impl Engine {
         };
         let prospects: Vec<_> = jobs.iter().zip(shares).zip(most).map(prospect).collect();
         let work = |lengths: &[u32]| {
-            let passes = target.passes(&runs(jobs, lengths));
+            let passes = target.kv().passes(&runs(jobs, lengths));
             Work::of_jobs(jobs.iter().zip(lengths.iter().copied()), &passes)
         };
         drafts.choose(&prospects, cost, work)
@@ -165,7 +163,7 @@ impl Engine {
         lengths: &[u32],
         who: impl Fn(DraftSource) -> bool,
     ) {
-        let Engine { running, drafters, drafts, orders, vocab, .. } = self;
+        let Engine { running, drafters, drafts, vocab, .. } = self;
         let Drafters { sources, models, .. } = drafters;
         for (name, drafter) in models.iter_mut().filter(|(name, _)| who(*name)) {
             let wanted = |(job, length): (&Job, &u32)| length.saturating_sub(job.draft.tokens.len() as u32);
@@ -173,12 +171,6 @@ impl Engine {
             let asked = |share: &Share, want: u32| want > 0 && running[share.index].allows(*name);
             let all = jobs.iter_mut().zip(shares).zip(wants);
             let all = all.filter(|((_, share), want)| asked(share, *want));
-            if drafter.remote().is_some() {
-                all.for_each(|((job, _), want)| {
-                    orders.want(job.id, *name, job.draft.tokens.len() as u32 + want)
-                });
-                continue;
-            }
             let mut asks: Vec<Ask<'_>> =
                 all.map(|((job, share), want)| ask(job, &running[share.index], sources, want)).collect();
             if asks.is_empty() {
@@ -221,8 +213,8 @@ impl Engine {
     }
 
     /// Learns what passes took, and how drafts have fared.
-    pub(super) fn learn(&mut self, news: &News) {
-        for Pass { work, took } in &news.passes {
+    pub(super) fn learn(&mut self, done: &Done) {
+        for Pass { work, took } in &done.passes {
             self.cost.learn(*work, *took);
             let totals = &mut self.tally.totals;
             totals.steps += 1;
@@ -233,10 +225,10 @@ impl Engine {
             *choices.entry(sequence.request).or_insert(0.0) += 1.0;
             choices
         });
-        let rounds = news.done.iter().filter_map(|(_, outcome)| outcome.as_deref().ok());
+        let rounds = done.outcomes.iter().filter_map(|(_, outcome)| outcome.as_deref().ok());
         for round in rounds.filter(|round| round.job.sample) {
-            let sequence = self.running.iter_mut().find(|s| s.in_flight == Some(round.job.id));
-            let Some(sequence) = sequence else { continue };
+            let sequence = self.running.iter_mut().find(|s| s.slot == Some(round.job.slot));
+            let sequence = sequence.expect("each job is a running sequence's. This is a bug.");
             for (source, kept, stopped) in fared(round, &sequence.planned) {
                 sequence.acceptance[source as usize].learn(kept, stopped);
                 // What is expected of newcomers is no request's alone, however many choices it has.
@@ -247,9 +239,8 @@ impl Engine {
 
     /// What the step and the running sequences leave to the drafts of each of so many; kept prefixes make room for them.
     fn room(&self, jobs: &[Job], sequences: usize) -> Room {
-        let (tokens, rows) = self.orders.ahead;
-        let tokens = u64::from(tokens) + jobs.iter().map(|j| j.tokens.len() as u64).sum::<u64>();
-        let rows = u64::from(rows) + jobs.iter().filter(|j| j.sample).count() as u64;
+        let tokens = jobs.iter().map(|j| j.tokens.len() as u64).sum::<u64>();
+        let rows = jobs.iter().filter(|j| j.sample).count() as u64;
         let more_rows = (self.caps.max_logits / self.caps.n_vocab as u64).saturating_sub(rows);
         let more_tokens = u64::from(self.step_tokens()).saturating_sub(tokens);
         let needed: u64 = self.running.iter().map(|s| u64::from(s.holds())).sum();
@@ -262,21 +253,15 @@ impl Engine {
 
 /// What happens to a slot happens to it on the target and in the drafters.
 impl Engine {
-    /// Empties an idle slot.
-    pub(super) fn release(&mut self, slot: Slot) -> Result<(), ExecError> {
-        self.drafters.each().for_each(|drafter| drafter.keep(slot, 0));
-        self.target.release(slot)
-    }
-
-    /// Keeps the first `keep` tokens of an idle slot.
+    /// Keeps the first `keep` tokens of a slot; with 0 it is empty.
     pub(super) fn truncate(&mut self, slot: Slot, keep: u32) -> Result<(), ExecError> {
         self.drafters.each().for_each(|drafter| drafter.keep(slot, keep));
-        self.target.truncate(slot, keep)
+        self.target.kv_mut().truncate(slot, keep)
     }
 
     /// Makes the empty slot `to` hold the first `len` tokens of `from`.
     pub(super) fn copy(&mut self, from: Slot, to: Slot, len: u32) -> Result<(), ExecError> {
-        self.target.copy(from, to, len)?;
+        self.target.kv_mut().copy(from, to, len)?;
         self.drafters.each().for_each(|drafter| drafter.copy(from, to, len));
         Ok(())
     }
@@ -366,7 +351,7 @@ fn ask<'a>(job: &'a mut Job, sequence: &'a Sequence, sources: &[DraftSource], wa
 }
 
 /// Which sources may draft for a sequence, of those that are asked at all.
-pub(super) fn allows(sequence: &Sequence, sources: &[DraftSource]) -> [bool; DraftSource::ALL.len()] {
+fn allows(sequence: &Sequence, sources: &[DraftSource]) -> [bool; DraftSource::ALL.len()] {
     DraftSource::ALL.map(|source| sources.contains(&source) && sequence.allows(source))
 }
 
@@ -381,7 +366,7 @@ fn end(ask: &mut Ask<'_>, before: u32, vocab: &Vocab) {
 }
 
 /// Ends a draft where it must end, and notes that what nobody has drafted before is from `source`.
-pub(super) fn tidy(ask: &mut Ask<'_>, before: u32, source: DraftSource, vocab: &Vocab) {
+fn tidy(ask: &mut Ask<'_>, before: u32, source: DraftSource, vocab: &Vocab) {
     end(ask, before, vocab);
     let noted: u32 = ask.draft.sources.iter().map(|(_, count)| count).sum();
     let new = ask.draft.tokens.len() as u32 - noted;

@@ -13,8 +13,7 @@ impl Engine {
         // What was admitted before counts as running: part of its answer may have been sent.
         let preempted = std::mem::take(&mut self.waiting.preempted);
         let siblings = std::mem::take(&mut self.waiting.siblings);
-        for mut sequence in running.into_iter().chain(preempted).chain(siblings) {
-            sequence.in_flight = None;
+        for sequence in running.into_iter().chain(preempted).chain(siblings) {
             self.disown(&sequence);
             self.report_end(&sequence, Err(error.clone()));
         }

@@ -7,7 +7,6 @@ mod commit;
 mod draft;
 mod end;
 mod messages;
-mod orders;
 mod tally;
 mod waiting;
 
@@ -17,7 +16,7 @@ use crate::config::{Config, GrammarConfig};
 use crate::error::{Error, panic_text};
 use crate::exec::cost::{Cost, Work};
 use crate::exec::open::{self, Opened};
-use crate::exec::{Caps, Drafters, ExecError, Job, JobId, Target, Wake};
+use crate::exec::{Caps, Drafters, ExecError, Job, Target};
 use crate::grammar::Compiler;
 use crate::metrics::{self, Gauges};
 use crate::request::Request;
@@ -29,7 +28,6 @@ use crate::sequence::Sequence;
 use crate::types::{FinishReason, RequestId, Slot};
 use crate::vocab::Vocab;
 use crossbeam_channel::{Receiver, TryRecvError, bounded, select};
-use orders::Orders;
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -102,15 +100,11 @@ pub struct Engine {
     store: Store,
     age: u64,
     failures: u32,
-    /// Jobs so far.
-    jobs: u64,
-    /// Jobs that are with drafters, or come from them.
-    orders: Orders,
     /// What the last drafting took.
     drafting: Duration,
-    /// The last step started or ended something: there may be more to do at once.
+    /// The last step did something: there may be more to do at once.
     busy: bool,
-    /// Rings where a compilation has ended, or a target that works by itself has news.
+    /// Rings where a compilation has ended.
     bell: Receiver<()>,
     /// A slot could not be emptied: nothing that it holds can be trusted.
     broken: bool,
@@ -123,16 +117,12 @@ impl Engine {
     /// # Errors
     /// Where the vocabulary does not suit the grammar compiler.
     pub fn new(opened: Opened, config: &Config) -> Result<Self, Error> {
-        let Opened { mut target, mut drafters, vocab, info } = opened;
+        let Opened { target, drafters, vocab, info } = opened;
         let (ring, bell) = bounded(1);
         // A bell that has not been heard yet need not ring again.
-        let wake: Wake = Arc::new(move || {
+        let wake = Arc::new(move || {
             let _ = ring.try_send(());
         });
-        target.wake_by(wake.clone());
-        for remote in drafters.each().filter_map(|drafter| drafter.remote()) {
-            remote.wake_by(wake.clone());
-        }
         let max_running = info.max_running as usize;
         let caps = target.caps().clone();
         let complete = config.grammar.complete && !caps.draws;
@@ -158,8 +148,6 @@ impl Engine {
             store: Store::new(host_bytes),
             age: 0,
             failures: 0,
-            jobs: 0,
-            orders: Orders::default(),
             drafting: Duration::ZERO,
             busy: false,
             bell,
@@ -231,15 +219,8 @@ impl Engine {
         }
         for i in (0..self.running.len()).rev().filter(|i| self.running[*i].request == id).collect::<Vec<_>>()
         {
-            if let Some(job) = self.running[i].in_flight {
-                self.running[i].cancelled = true;
-                self.target.cancel(job);
-                let remotes = self.drafters.each().filter_map(|drafter| drafter.remote());
-                remotes.for_each(|remote| remote.cancel(job));
-            } else {
-                let sequence = self.running.remove(i);
-                self.end_sequence(sequence, Ok(FinishReason::Cancelled));
-            }
+            let sequence = self.running.remove(i);
+            self.end_sequence(sequence, Ok(FinishReason::Cancelled));
         }
     }
 
@@ -258,7 +239,6 @@ impl Engine {
         for slot in (0..self.caps.slots).map(Slot) {
             self.drafters.each().for_each(|drafter| drafter.keep(slot, 0));
         }
-        self.orders.clear();
         self.broken |= self.target.reset().is_err();
         self.slots = Slots::new(self.caps.slots, self.caps.copying);
     }
@@ -267,34 +247,26 @@ impl Engine {
         self.admit()?;
         self.make_room()?;
         let jobs = self.jobs();
-        self.busy = !jobs.is_empty() || self.orders.any();
+        self.busy = !jobs.is_empty();
         self.evict_to_fit(draft::drafted(&jobs))?;
-        self.target.start(jobs)?;
-        let news = self.target.poll()?;
-        self.busy |= !news.done.is_empty();
-        if !news.passes.is_empty() {
+        let done = self.target.run(jobs)?;
+        if !done.passes.is_empty() {
             self.failures = 0;
         }
-        self.learn(&news);
-        self.commit(news.done)?;
+        self.learn(&done);
+        self.commit(done.outcomes)?;
         self.keep_shared()
     }
 
-    /// The jobs of a step: those that come from drafters, and new ones with drafts where those come at once.
+    /// The jobs of a step, with their drafts.
     fn jobs(&mut self) -> Vec<Job> {
         let begin = Instant::now();
-        let mut all = self.take_back();
         let shares = self.plan();
-        let mut jobs: Vec<Job> = shares.iter().map(|share| self.job(share)).collect();
+        let mut jobs: Vec<Job> =
+            shares.iter().map(|share| self.running[share.index].job(share.count)).collect();
         self.draft(&shares, &mut jobs);
-        all.extend(self.send_out(jobs));
-        self.drafted(&all, begin.elapsed());
-        all
-    }
-
-    fn job(&mut self, share: &Share) -> Job {
-        self.jobs += 1;
-        self.running[share.index].job(JobId(self.jobs), share.count)
+        self.drafted(&jobs, begin.elapsed());
+        jobs
     }
 
     /// Counts what drafting for these jobs took.
@@ -307,14 +279,14 @@ impl Engine {
     }
 
     fn plan(&mut self) -> Vec<Share> {
-        let idle = || self.running.iter().filter(|s| s.in_flight.is_none());
-        let decoding = idle().filter(|s| s.gap() == 1);
+        let decoding = self.running.iter().filter(|s| s.gap() == 1);
         let held: u64 = decoding.clone().map(|s| u64::from(s.known())).sum();
         let beside = Work::of_step(decoding.count() as u32, held);
-        let depth = idle().filter(|s| s.gap() > 1).map(|s| u64::from(s.computed())).max().unwrap_or(0);
+        let long = self.running.iter().filter(|s| s.gap() > 1);
+        let depth = long.map(|s| u64::from(s.computed())).max().unwrap_or(0);
         let limit = Duration::from_millis(u64::from(self.config.engine.max_step_ms));
         let bounds = Bounds {
-            tokens: self.step_tokens().saturating_sub(self.orders.ahead.0),
+            tokens: self.step_tokens(),
             chunk_tokens: self.cost.chunk_tokens(beside, depth, limit),
             scored_tokens: (self.caps.max_logits.min(SCORED) / self.caps.n_vocab as u64).max(1) as u32,
             chunked: self.config.enable_chunked_context && !self.caps.keeps_prompts,

@@ -1,8 +1,8 @@
-//! Sources of drafts, as the scheduler sees them: at once, or by themselves while the target computes others.
+//! Sources of drafts, as the scheduler sees them.
 
 use super::ahead::Ahead;
 use super::cost::Work;
-use super::{Draft, Job, JobId, Round, Wake};
+use super::{Draft, Round};
 use crate::config::DraftSource;
 use crate::grammar::Grammar;
 use crate::sampler::Sampler;
@@ -54,13 +54,8 @@ impl Ask<'_> {
 ///
 /// A drafter may hold something per slot. `keep` and `copy` tell it what happens to the slot on the target.
 pub trait Drafter: Send {
-    /// Adds to each ask's draft, or leaves it as it is. Grammars are as before afterwards. Not called where there is a
-    /// [`Remote`].
+    /// Adds to each ask's draft, or leaves it as it is. Grammars are as before afterwards.
     fn propose(&mut self, asks: &mut [Ask<'_>]);
-    /// The other way to ask a drafter that works by itself.
-    fn remote(&mut self) -> Option<&mut dyn Remote> {
-        None
-    }
     /// The slot keeps its first `len` tokens; with 0 nothing of it is held any more.
     fn keep(&mut self, _slot: Slot, _len: u32) {}
     /// The empty slot `to` now holds the first `len` tokens of `from`.
@@ -127,65 +122,4 @@ impl Drafters {
     pub fn each(&mut self) -> impl Iterator<Item = &mut Box<dyn Drafter>> {
         self.models.iter_mut().map(|(_, drafter)| drafter)
     }
-}
-
-/// A job on its way to the target, at a drafter that works by itself.
-#[derive(Debug)]
-pub struct Order {
-    /// The job; what earlier sources drafted is in it.
-    pub job: Job,
-    /// All known tokens of its sequence, of which it computes the last.
-    pub known: Vec<Token>,
-    /// Tokens of the prompt.
-    pub prompt: u32,
-    /// See [`Ask::allows`].
-    pub allows: [bool; DraftSource::ALL.len()],
-    /// Most tokens that the drafter may add; at least 1.
-    pub want: u32,
-    /// See [`Ask::late`].
-    pub late: bool,
-}
-
-impl Order {
-    /// What it asks for.
-    pub fn ask(&mut self) -> Ask<'_> {
-        let Job { slot, draft, grammar, sampler, .. } = &mut self.job;
-        Ask {
-            slot: *slot,
-            known: &self.known,
-            draft,
-            prompt: self.prompt,
-            prediction: &[],
-            grammar: grammar.as_mut(),
-            sampler,
-            want: self.want,
-            allows: self.allows,
-            drawn: 0,
-            late: self.late,
-        }
-    }
-}
-
-/// What a drafter has done since it was asked last.
-#[derive(Debug, Default)]
-pub struct Collected {
-    /// Orders that are done, with or without a draft.
-    pub orders: Vec<Order>,
-    /// What was drafted, and how long that took.
-    pub passes: Vec<(Work, Duration)>,
-}
-
-/// A drafter on devices of its own, which drafts while the target computes other sequences: what is ordered comes back
-/// exactly once, when it likes and in any order. While an order of a slot is out, the slot is let alone, unless all that
-/// runs has failed: then `keep` may empty the slot, and nobody waits for the order that still comes.
-pub trait Remote {
-    /// Takes orders. A drafter that failed gives them back as they are.
-    fn order(&mut self, orders: Vec<Order>);
-    /// What is done; returns at once.
-    fn collect(&mut self) -> Collected;
-    /// Nobody waits for this job any more: its order may come back early. Ids that the drafter does not have are none of
-    /// its concern.
-    fn cancel(&mut self, job: JobId);
-    /// What it calls when it has news.
-    fn wake_by(&mut self, wake: Wake);
 }

@@ -95,7 +95,7 @@ fn judge(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::exec::{Draft, JobId};
+    use crate::exec::Draft;
     use crate::request::{Limits, Request, RequestSpec};
     use crate::sampler::Sampler;
     use crate::types::Slot;
@@ -124,7 +124,6 @@ mod tests {
             let sample = i % 7 != 3;
             draft.cut(if sample { 3 } else { 0 });
             Job {
-                id: JobId(u64::from(i)),
                 slot: Slot(i),
                 start: 0,
                 tokens: vec![1],

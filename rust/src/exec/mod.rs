@@ -1,13 +1,15 @@
 //! The seam between the scheduler and the engines: plain data and four traits.
 //!
-//! A [`Target`] verifies jobs: it advances each job's KV over tokens that are already known and gives back new
+//! A [`Target`] verifies jobs: it advances each job's KV ([`Kv`]) over tokens that are already known and gives back new
 //! tokens. An engine that hands out logits implements [`Forward`] only, and [`sampled::Sampled`] lifts it to a
 //! `Target`; an engine that samples by itself implements `Target` directly. A [`Drafter`] proposes tokens ahead of it.
 //!
 //! A [`Job`] owns everything of its sequence that the engine needs, its grammar included: it is moved out of the
-//! sequence by `start` and comes back in the [`Round`]. While it is out, the scheduler leaves the sequence alone. A target
-//! may work by itself, answer when it likes and in any order: each job has exactly one outcome, and what is learned of
-//! times comes with stamps of its own.
+//! sequence for [`Target::run`] and comes back in the [`Round`].
+//!
+//! A step runs all of its jobs and waits for them. A target that works by itself (TensorRT-LLM's Executor) could go on while the
+//! scheduler does other things, and once did. Jobs in flight then had to be kept apart from idle ones everywhere, for one
+//! engine that its makers have given up.
 
 pub mod ahead;
 mod caps;
@@ -32,7 +34,7 @@ mod trtllm;
 pub mod verify;
 
 pub use caps::{Caps, Copying, Promise};
-pub use drafter::{Ask, Collected, Drafter, Drafters, Order, Remote};
+pub use drafter::{Ask, Drafter, Drafters};
 pub use info::Info;
 #[cfg(feature = "python")]
 pub(crate) use trtllm::install as install_trtllm;
@@ -43,7 +45,6 @@ use crate::grammar::{Grammar, Next};
 use crate::sampler::Sampler;
 use crate::types::{Refusal, Slot, Token, TokenLogprob};
 use cost::Work;
-use std::sync::Arc;
 use std::time::Duration;
 
 /// Tokens proposed ahead of the target, to be verified in one pass.
@@ -98,15 +99,9 @@ pub struct Score {
     pub top: u32,
 }
 
-/// The number of a job; no two jobs of an engine have the same.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct JobId(pub u64);
-
 /// One sequence's work for one step.
 #[derive(Debug)]
 pub struct Job {
-    /// Its number.
-    pub id: JobId,
     /// Where the sequence's KV lives.
     pub slot: Slot,
     /// KV tokens that the slot holds now; `tokens[0]` goes to this position.
@@ -130,7 +125,7 @@ pub struct Job {
 /// What a verified job gives back.
 #[derive(Debug)]
 pub struct Round {
-    /// The job, with its sampler and grammar **as they were** at `start`: commit is the sequence's.
+    /// The job, with its sampler and grammar **as they were** before: commit is the sequence's.
     pub job: Job,
     /// KV tokens that the slot holds now: those of the job and of the accepted drafts.
     pub computed: u32,
@@ -178,74 +173,69 @@ pub struct Pass {
     pub took: Duration,
 }
 
-/// What a target has done since it was asked last.
+/// What a target did in a step.
 #[derive(Debug, Default)]
-pub struct News {
-    /// The outcomes of jobs, one each.
-    pub done: Vec<(JobId, Outcome)>,
-    /// Passes that have ended.
+pub struct Done {
+    /// The outcome of each job, by its slot, in any order.
+    pub outcomes: Vec<(Slot, Outcome)>,
+    /// The passes that it took.
     pub passes: Vec<Pass>,
 }
 
-/// Called from any thread when a target has news.
-pub type Wake = Arc<dyn Fn() + Send + Sync>;
-
-/// An engine as the scheduler sees it.
-pub trait Target: Send {
-    /// Constant facts.
-    fn caps(&self) -> &Caps;
-    /// Takes jobs. At most one job per slot is in flight.
-    ///
-    /// # Errors
-    /// Only for a failure of the whole executor; [`Target::reset`] is next.
-    fn start(&mut self, jobs: Vec<Job>) -> Result<(), ExecError>;
-    /// What is done. An engine that computes in this call runs everything that was started; one that works by itself
-    /// returns at once, and wakes its caller when there is more.
-    ///
-    /// # Errors
-    /// Only for a failure of the whole executor; [`Target::reset`] is next.
-    fn poll(&mut self) -> Result<News, ExecError>;
-    /// What an engine that works by itself calls when it has news. Engines that compute in `poll` need none.
-    fn wake_by(&mut self, _wake: Wake) {}
-    /// Makes `to` hold the first `len` KV tokens of `from`, no fewer than its [`Target::floor`]. `to` must be empty (released)
-    /// and differ.
-    ///
-    /// # Errors
-    /// Where the whole executor failed.
-    fn copy(&mut self, from: Slot, to: Slot, len: u32) -> Result<(), ExecError>;
-    /// Keeps the first `keep` KV tokens of an idle slot; no fewer than [`Target::floor`] but none.
+/// The KV of an engine, in slots.
+pub trait Kv {
+    /// Keeps the first `keep` KV tokens of a slot, no fewer than [`Kv::floor`]; 0 empties it.
     ///
     /// # Errors
     /// Where the whole executor failed.
     fn truncate(&mut self, slot: Slot, keep: u32) -> Result<(), ExecError>;
+    /// Makes `to` hold the first `len` KV tokens of `from`, no fewer than its [`Kv::floor`]. `to` must be empty and differ.
+    ///
+    /// # Errors
+    /// Where the whole executor failed.
+    fn copy(&mut self, from: Slot, to: Slot, len: u32) -> Result<(), ExecError>;
     /// Fewest tokens, besides none, that the slot can be cut to: what is needed behind fewer may be gone.
     fn floor(&self, _slot: Slot) -> u32 {
         0
     }
-    /// KV of an idle slot as bytes, to be given to [`Target::restore`]; None where the engine can't.
-    fn save(&mut self, slot: Slot) -> Option<Vec<u8>>;
+    /// KV of a slot as bytes, to be given to [`Kv::restore`]; None where the engine can't.
+    fn save(&mut self, _slot: Slot) -> Option<Vec<u8>> {
+        None
+    }
     /// Puts saved KV into an empty slot; false leaves the slot empty.
-    fn restore(&mut self, slot: Slot, kv: &[u8]) -> bool;
+    fn restore(&mut self, _slot: Slot, _kv: &[u8]) -> bool {
+        false
+    }
     /// Whether the machine has so little memory left that what is kept should go. Asked often, and looks up rarely.
     fn short_of_memory(&mut self) -> bool {
         false
     }
     /// Rows of each pass that runs of these slots and tokens, by rising slots, would take.
     fn passes(&self, runs: &[(Slot, u32)]) -> Vec<u32> {
-        one_pass(runs)
+        vec![runs.iter().map(|(_, tokens)| tokens).sum()]
     }
-    /// Nobody waits for this job any more: its outcome may come early, and be any.
-    fn cancel(&mut self, job: JobId);
-    /// Empties an idle slot.
+}
+
+/// An engine as the scheduler sees it.
+pub trait Target: Send {
+    /// Constant facts.
+    fn caps(&self) -> &Caps;
+    /// Its KV.
+    fn kv(&self) -> &dyn Kv;
+    /// Its KV, to be changed between steps.
+    fn kv_mut(&mut self) -> &mut dyn Kv;
+    /// Does these jobs, at most one for each slot.
     ///
     /// # Errors
-    /// Where the whole executor failed.
-    fn release(&mut self, slot: Slot) -> Result<(), ExecError>;
-    /// After a failure: forgets all jobs, of which no outcome comes any more, and empties all slots.
+    /// Only for a failure of the whole executor; [`Target::reset`] is next.
+    fn run(&mut self, jobs: Vec<Job>) -> Result<Done, ExecError>;
+    /// After a failure: empties all slots.
     ///
     /// # Errors
     /// Where that fails, too: nothing that the engine holds can be trusted.
-    fn reset(&mut self) -> Result<(), ExecError>;
+    fn reset(&mut self) -> Result<(), ExecError> {
+        (0..self.caps().slots).try_for_each(|slot| self.kv_mut().truncate(Slot(slot), 0))
+    }
 }
 
 /// One slot's piece of a forward pass.
@@ -263,11 +253,6 @@ pub struct Run<'a> {
     pub hidden: bool,
 }
 
-/// The rows of a pass that takes all runs.
-fn one_pass(runs: &[(Slot, u32)]) -> Vec<u32> {
-    vec![runs.iter().map(|(_, tokens)| tokens).sum()]
-}
-
 /// Borrowed result of a forward pass.
 #[derive(Debug, Default)]
 pub struct Rows<'a> {
@@ -278,7 +263,7 @@ pub struct Rows<'a> {
 }
 
 /// An engine that hands out logits.
-pub trait Forward: Send {
+pub trait Forward: Kv + Send {
     /// Constant facts.
     fn caps(&self) -> &Caps;
     /// Computes the runs (at most one per slot, sorted by slot, within `max_step_tokens`); KV grows by each run's
@@ -287,30 +272,4 @@ pub trait Forward: Send {
     /// # Errors
     /// Where the whole executor failed.
     fn forward(&mut self, runs: &[Run<'_>]) -> Result<Rows<'_>, ExecError>;
-    /// Keeps the first `keep` KV tokens of the slot, no fewer than [`Forward::floor`]; 0 empties it.
-    ///
-    /// # Errors
-    /// Where the engine cannot truncate to this depth.
-    fn truncate(&mut self, slot: Slot, keep: u32) -> Result<(), ExecError>;
-    /// As [`Target::copy`].
-    ///
-    /// # Errors
-    /// Where the whole executor failed.
-    fn copy(&mut self, from: Slot, to: Slot, len: u32) -> Result<(), ExecError>;
-    /// As [`Target::short_of_memory`].
-    fn short_of_memory(&mut self) -> bool {
-        false
-    }
-    /// As [`Target::passes`].
-    fn passes(&self, runs: &[(Slot, u32)]) -> Vec<u32> {
-        one_pass(runs)
-    }
-    /// As [`Target::floor`].
-    fn floor(&self, _slot: Slot) -> u32 {
-        0
-    }
-    /// As [`Target::save`].
-    fn save(&mut self, slot: Slot) -> Option<Vec<u8>>;
-    /// As [`Target::restore`].
-    fn restore(&mut self, slot: Slot, kv: &[u8]) -> bool;
 }

@@ -1,6 +1,6 @@
 //! Lifts a [`Forward`] (an engine that hands out logits) to a [`Target`].
 //!
-//! `start` remembers the jobs, `poll` runs them in one pass. A panic in one job's grammar or sampler becomes that
+//! All jobs of a step run in one pass. A panic in one job's grammar or sampler becomes that
 //! sequence's error. Masks that no walk ahead has computed come with the verdicts after the pass, or beside it where the machine
 //! has cores that the engine leaves free (`mask_threads`).
 
@@ -8,7 +8,7 @@ use super::cost::Work;
 use super::helpers::Helpers;
 use super::judges::{Judges, outputs};
 use super::verify::Verdict;
-use super::{Caps, ExecError, Forward, Job, JobId, News, Outcome, Pass, Round, Run, SeqError, Target};
+use super::{Caps, Done, ExecError, Forward, Job, Kv, Outcome, Pass, Round, Run, SeqError, Target};
 use crate::config::SpeculativeConfig;
 use crate::error::{Error, Result};
 use crate::request::Fault;
@@ -21,7 +21,6 @@ use std::time::{Duration, Instant};
 /// A `Forward` with the acceptance rules on top.
 pub struct Sampled {
     forward: Box<dyn Forward>,
-    jobs: Vec<Job>,
     judges: Judges,
     helpers: Arc<Helpers>,
     mask_threads: usize,
@@ -36,7 +35,7 @@ impl Sampled {
         speculative: &SpeculativeConfig,
     ) -> Self {
         let judges = Judges::new(Arc::clone(&helpers), speculative.synthetic_acceptance.clone());
-        Sampled { forward, jobs: Vec::new(), judges, helpers, mask_threads }
+        Sampled { forward, judges, helpers, mask_threads }
     }
 }
 
@@ -45,71 +44,33 @@ impl Target for Sampled {
         self.forward.caps()
     }
 
-    fn start(&mut self, jobs: Vec<Job>) -> Result<(), ExecError> {
-        self.jobs.extend(jobs);
-        self.jobs.sort_unstable_by_key(|j| j.slot);
-        Ok(())
+    fn kv(&self) -> &dyn Kv {
+        self.forward.as_ref()
     }
 
-    fn poll(&mut self) -> Result<News, ExecError> {
-        let jobs = std::mem::take(&mut self.jobs);
+    fn kv_mut(&mut self) -> &mut dyn Kv {
+        self.forward.as_mut()
+    }
+
+    fn run(&mut self, mut jobs: Vec<Job>) -> Result<Done, ExecError> {
         if jobs.is_empty() {
-            return Ok(News::default());
+            return Ok(Done::default());
         }
+        jobs.sort_unstable_by_key(|j| j.slot);
         plant_engine_faults(&jobs);
         let begin = Instant::now();
         let runs: Vec<_> =
             jobs.iter().map(|j| (j.slot, (j.tokens.len() + j.draft.tokens.len()) as u32)).collect();
         let drafted = jobs.iter().map(|job| (job, job.draft.tokens.len() as u32));
         let work = Work::of_jobs(drafted, &self.forward.passes(&runs));
-        let done = self.pass(jobs)?;
-        Ok(News { done, passes: vec![Pass { work, took: begin.elapsed() }] })
-    }
-
-    fn copy(&mut self, from: Slot, to: Slot, len: u32) -> Result<(), ExecError> {
-        self.forward.copy(from, to, len)
-    }
-
-    fn truncate(&mut self, slot: Slot, keep: u32) -> Result<(), ExecError> {
-        self.forward.truncate(slot, keep)
-    }
-
-    fn floor(&self, slot: Slot) -> u32 {
-        self.forward.floor(slot)
-    }
-
-    fn save(&mut self, slot: Slot) -> Option<Vec<u8>> {
-        self.forward.save(slot)
-    }
-
-    fn restore(&mut self, slot: Slot, kv: &[u8]) -> bool {
-        self.forward.restore(slot, kv)
-    }
-
-    fn short_of_memory(&mut self) -> bool {
-        self.forward.short_of_memory()
-    }
-
-    fn passes(&self, runs: &[(Slot, u32)]) -> Vec<u32> {
-        self.forward.passes(runs)
-    }
-
-    /// All jobs run in the next `poll`, cancelled or not: their slots are in one pass with others'.
-    fn cancel(&mut self, _job: JobId) {}
-
-    fn release(&mut self, slot: Slot) -> Result<(), ExecError> {
-        self.forward.truncate(slot, 0)
-    }
-
-    fn reset(&mut self) -> Result<(), ExecError> {
-        self.jobs.clear();
-        (0..self.caps().slots).try_for_each(|slot| self.release(Slot(slot)))
+        let outcomes = self.pass(jobs)?;
+        Ok(Done { outcomes, passes: vec![Pass { work, took: begin.elapsed() }] })
     }
 }
 
 impl Sampled {
     /// Computes and judges all jobs, which are sorted by slot.
-    fn pass(&mut self, mut jobs: Vec<Job>) -> Result<Vec<(JobId, Outcome)>, ExecError> {
+    fn pass(&mut self, mut jobs: Vec<Job>) -> Result<Vec<(Slot, Outcome)>, ExecError> {
         let inputs: Vec<_> = jobs.iter().map(|j| [&j.tokens[..], &j.draft.tokens[..]].concat()).collect();
         let runs: Vec<Run<'_>> = jobs.iter().zip(&inputs).map(|(j, tokens)| run_of(j, tokens)).collect();
         let (masks, forward) = (AtomicU64::new(0), &mut self.forward);
@@ -133,10 +94,10 @@ impl Sampled {
         &mut self,
         jobs: Vec<Job>,
         verdicts: Vec<Result<Verdict>>,
-    ) -> Result<Vec<(JobId, Outcome)>, ExecError> {
+    ) -> Result<Vec<(Slot, Outcome)>, ExecError> {
         let mut out = Vec::with_capacity(jobs.len());
         for (job, verdict) in jobs.into_iter().zip(verdicts) {
-            let (id, slot) = (job.id, job.slot);
+            let slot = job.slot;
             let outcome = match verdict {
                 Err(e) => Err(SeqError(e)),
                 Ok(v) => {
@@ -153,7 +114,7 @@ impl Sampled {
                     }
                 }
             };
-            out.push((id, outcome));
+            out.push((slot, outcome));
         }
         Ok(out)
     }

@@ -4,7 +4,7 @@
 //! of its position, so a wrong cell, a cell too many, or a wrong position changes the output; and each call is checked
 //! against the cells, so most scheduling mistakes are errors at once.
 
-use super::{Caps, Copying, ExecError, Forward, Promise, Rows, Run};
+use super::{Caps, Copying, ExecError, Forward, Kv, Promise, Rows, Run};
 use crate::error::{Error, Result};
 use crate::types::{Slot, Token};
 use crate::vocab::Vocab;
@@ -268,7 +268,9 @@ impl Forward for Toy {
         }
         Ok(Rows { logits: self.logits.chunks(width).collect(), hidden: self.hidden.chunks(STATE).collect() })
     }
+}
 
+impl Kv for Toy {
     fn truncate(&mut self, slot: Slot, keep: u32) -> Result<(), ExecError> {
         let (tokens, hashes) = &mut self.cells[slot.index()];
         if self.fault == Some(ToyFault::KeepsCells) && keep > 0 {

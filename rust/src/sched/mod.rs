@@ -37,14 +37,13 @@ pub struct Bounds {
     pub chunked: bool,
 }
 
-/// Shares of the idle ones among `running` (oldest first): gaps of one token by age, then longer ones, see `chunks`.
+/// Shares of the `running` sequences (oldest first): gaps of one token by age, then longer ones, see `chunks`.
 ///
 /// Every step makes progress: a lone long gap gets at least one token, whatever the bounds.
 pub fn plan(running: &[Sequence], bounds: &Bounds) -> Vec<Share> {
-    let idle = || running.iter().enumerate().filter(|(_, s)| s.in_flight.is_none());
-    let single = idle().filter(|(_, s)| s.gap() == 1).map(|(index, _)| Share { index, count: 1 });
+    let (single, long): (Vec<_>, Vec<_>) = (0..running.len()).partition(|i| running[*i].gap() == 1);
+    let single = single.into_iter().map(|index| Share { index, count: 1 });
     let mut shares: Vec<Share> = single.take(bounds.tokens as usize).collect();
-    let long: Vec<usize> = idle().filter(|(_, s)| s.gap() > 1).map(|(index, _)| index).collect();
     let tokens = bounds.tokens - shares.len() as u32;
     chunks(running, long, &Bounds { tokens, ..*bounds }, &mut shares);
     shares

@@ -1,5 +1,4 @@
 use super::*;
-use crate::exec::JobId;
 use crate::request::{Limits, Request, RequestSpec};
 use crate::types::{RequestId, Slot};
 use crate::vocab::Vocab;
@@ -54,9 +53,6 @@ fn prompts_of_one_length_come_one_after_the_other() {
 fn single_tokens_come_first_and_all_are_within_the_step() {
     assert_eq!(planned(&[500, 1, 1, 60], &Bounds { tokens: 12, ..BOUNDS }), [5, 1, 1, 5]);
     assert_eq!(planned(&[500, 1, 1, 1], &Bounds { tokens: 2, ..BOUNDS }), [0, 1, 1, 0]);
-    let mut running = running(&[500, 1]);
-    running[0].in_flight = Some(JobId(1));
-    assert_eq!(plan(&running, &BOUNDS), [Share { index: 1, count: 1 }]);
 }
 
 #[test]

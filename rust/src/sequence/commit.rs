@@ -16,7 +16,6 @@ impl Sequence {
     /// Where the grammar refuses a token that its mask allowed.
     pub fn commit(&mut self, round: Round) -> Result<Option<Event>> {
         let sampled = round.job.sample;
-        self.in_flight = None;
         self.sampler = Some(round.job.sampler);
         self.grammar = round.job.grammar;
         self.computed = round.computed;

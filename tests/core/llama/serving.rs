@@ -6,9 +6,9 @@ use crate::scheduling::request;
 use crate::scheduling::world::{Answers, essence, start};
 use llgtrt::config::Config;
 use llgtrt::exec::open::{Opened, open};
-use llgtrt::exec::{Caps, ExecError, Job, JobId, News, Target};
+use llgtrt::exec::{Caps, Done, ExecError, Job, Kv, Target};
 use llgtrt::request::RequestSpec;
-use llgtrt::types::{Event, Slot};
+use llgtrt::types::Event;
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::TestRunner;
 use std::collections::BTreeMap;
@@ -27,29 +27,14 @@ impl Target for Tight {
     fn caps(&self) -> &Caps {
         &self.caps
     }
-    fn start(&mut self, jobs: Vec<Job>) -> Result<(), ExecError> {
-        self.engine.start(jobs)
+    fn run(&mut self, jobs: Vec<Job>) -> Result<Done, ExecError> {
+        self.engine.run(jobs)
     }
-    fn poll(&mut self) -> Result<News, ExecError> {
-        self.engine.poll()
+    fn kv(&self) -> &dyn Kv {
+        self.engine.kv()
     }
-    fn copy(&mut self, from: Slot, to: Slot, len: u32) -> Result<(), ExecError> {
-        self.engine.copy(from, to, len)
-    }
-    fn truncate(&mut self, slot: Slot, keep: u32) -> Result<(), ExecError> {
-        self.engine.truncate(slot, keep)
-    }
-    fn save(&mut self, slot: Slot) -> Option<Vec<u8>> {
-        self.engine.save(slot)
-    }
-    fn restore(&mut self, slot: Slot, kv: &[u8]) -> bool {
-        self.engine.restore(slot, kv)
-    }
-    fn cancel(&mut self, job: JobId) {
-        self.engine.cancel(job);
-    }
-    fn release(&mut self, slot: Slot) -> Result<(), ExecError> {
-        self.engine.release(slot)
+    fn kv_mut(&mut self) -> &mut dyn Kv {
+        self.engine.kv_mut()
     }
     fn reset(&mut self) -> Result<(), ExecError> {
         self.engine.reset()

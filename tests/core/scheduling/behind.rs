@@ -6,7 +6,7 @@ use llgtrt::config::DraftSource;
 use llgtrt::exec::draft_model::DraftModel;
 use llgtrt::exec::helpers::Helpers;
 use llgtrt::exec::toy::{Toy, ToyConfig};
-use llgtrt::exec::{Ask, Caps, Draft, Drafter, ExecError, Forward, Rows, Run};
+use llgtrt::exec::{Ask, Caps, Draft, Drafter, ExecError, Forward, Kv, Rows, Run};
 use llgtrt::request::{Limits, Request};
 use llgtrt::sampler::Sampler;
 use llgtrt::types::{Slot, Token};
@@ -128,21 +128,15 @@ impl Forward for HeldUp {
         std::thread::sleep(Duration::from_millis(if self.passes == 1 { 500 } else { 0 }));
         self.toy.forward(runs)
     }
+}
 
+impl Kv for HeldUp {
     fn truncate(&mut self, slot: Slot, keep: u32) -> Result<(), ExecError> {
         self.toy.truncate(slot, keep)
     }
 
     fn copy(&mut self, from: Slot, to: Slot, len: u32) -> Result<(), ExecError> {
         self.toy.copy(from, to, len)
-    }
-
-    fn save(&mut self, slot: Slot) -> Option<Vec<u8>> {
-        self.toy.save(slot)
-    }
-
-    fn restore(&mut self, slot: Slot, kv: &[u8]) -> bool {
-        self.toy.restore(slot, kv)
     }
 }
 

@@ -32,8 +32,6 @@ struct Cramped {
     /// The draft model's KV as a part of the target's.
     draft_kv: f64,
     drafts: Drafts,
-    /// The seeds of an engine and of a draft model that answer later; 0: of those that answer at once.
-    later: (u64, u64),
     /// The engine keeps prompts by itself, and is given them whole.
     whole: bool,
     keeps: Keeps,
@@ -117,12 +115,11 @@ fn cramped() -> impl Strategy<Value = Cramped> {
     let sizes = (1u32..8, 100u64..260, 2u32..80, 1u32..8);
     let cancel = prop_oneof![3 => Just(0u8), 1 => any::<u8>()];
     let times = (0usize..4, 0u32..3, cancel, prop_oneof![Just(1.0), Just(0.5), Just(0.2)]);
-    let later = || prop_oneof![Just(0), any::<u64>()];
     let keeps = prop_oneof![3 => Just(Keeps::All), 1 => Just(Keeps::Window), 1 => Just(Keeps::State)];
-    let alone = ((later(), later()), prop::bool::weighted(0.2), keeps);
+    let alone = (prop::bool::weighted(0.2), keeps);
     (sizes, any::<bool>(), any::<bool>(), 0u64..2, (times, alone), any::<bool>(), drafts()).prop_map(
         |((slots, kv, step_tokens, batch), chunked, reuse, host_megabytes, times, adaptive, drafts)| {
-            let ((pause, ms, cancel, draft_kv), (later, whole, keeps)) = times;
+            let ((pause, ms, cancel, draft_kv), (whole, keeps)) = times;
             let guessed = !matches!(drafts, Drafts::None | Drafts::Forced { lookup: false, .. });
             let keeps = if keeps == Keeps::State && guessed { Keeps::Window } else { keeps };
             Cramped {
@@ -139,7 +136,6 @@ fn cramped() -> impl Strategy<Value = Cramped> {
                 cancel,
                 draft_kv,
                 drafts,
-                later,
                 whole,
                 keeps,
             }
@@ -183,7 +179,7 @@ impl Cramped {
             }
             _ => None,
         };
-        World { toy, config, fault: None, later: self.later, oracle }
+        World { toy, config, fault: None, oracle }
     }
 
     fn draft(&self, speculative: &mut SpeculativeConfig) {

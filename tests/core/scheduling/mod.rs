@@ -7,7 +7,6 @@ mod complete;
 mod fair;
 mod faults;
 mod invariance;
-mod later;
 mod leaks;
 mod lengths;
 mod oracle;
@@ -19,29 +18,6 @@ pub mod world;
 
 use llgtrt::request::RequestSpec;
 use proptest::prelude::*;
-
-/// These tests again, on an engine that works by itself and answers when it likes. Left out are those of what is learned
-/// from times, of what is lent or preempted at a certain moment, which here depends on who answers when, and of memory, at
-/// which such an engine looks by itself.
-#[test]
-fn all_of_this_holds_where_answers_come_later() {
-    if std::env::var_os(world::LATER).is_some() {
-        return;
-    }
-    let left_out = [
-        "lengths::",
-        "running_prefixes_are_lent",
-        "half_computed",
-        "least_urgent_is_preempted",
-        "where_memory_is_short",
-        "invariance::",
-    ];
-    let mut command = std::process::Command::new(std::env::current_exe().unwrap());
-    command.arg("scheduling::").args(left_out.iter().flat_map(|name| ["--skip", name]));
-    let done = command.env(world::LATER, "7").output().unwrap();
-    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stdout));
-    assert!(!String::from_utf8_lossy(&done.stdout).contains(" 0 passed"));
-}
 
 /// A request from JSON.
 pub fn spec(json: &str) -> RequestSpec {

@@ -1,6 +1,5 @@
 //! Drives an engine from a test: submits requests in an order, collects what comes.
 
-use super::later::{Later, LaterDrafts};
 use super::oracle::Oracle;
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use llgtrt::config::{Config, DraftSource};
@@ -14,17 +13,12 @@ use llgtrt::types::{End, Event, RequestId};
 use std::collections::BTreeMap;
 use std::thread::JoinHandle;
 
-/// Names the seed with which every engine and draft model answers later.
-pub const LATER: &str = "LLGTRT_TEST_LATER";
-
 /// The engine of one test; without drafts, where nothing else is said.
 #[derive(Clone)]
 pub struct World {
     pub toy: ToyConfig,
     pub config: Config,
     pub fault: Option<ToyFault>,
-    /// Above 0: the engine, and the draft model, work on threads of their own and answer when they like, with these seeds.
-    pub later: (u64, u64),
     /// Drafts instead of the configured sources.
     pub oracle: Option<Oracle>,
 }
@@ -33,7 +27,7 @@ impl Default for World {
     fn default() -> Self {
         let mut config = Config::default();
         config.speculative.sources = Some(Vec::new());
-        World { toy: ToyConfig::default(), config, fault: None, later: (0, 0), oracle: None }
+        World { toy: ToyConfig::default(), config, fault: None, oracle: None }
     }
 }
 
@@ -60,21 +54,7 @@ pub struct Live {
 impl World {
     /// Starts the engine on a thread of its own; it ends when `Live` is dropped.
     pub fn start(&self) -> Live {
-        let seed = std::env::var(LATER).map_or(0, |seed| seed.parse().unwrap());
-        let (target, draft) = (self.later.0.max(seed), self.later.1.max(seed));
         let mut opened = open_toy(self.toy.clone(), &self.config, self.fault).unwrap();
-        if target > 0 {
-            opened.target = Box::new(Later::new(opened.target, target));
-        }
-        if draft > 0 {
-            let later = |(source, drafter)| match source {
-                DraftSource::DraftModel => {
-                    (source, Box::new(LaterDrafts::new(drafter, draft)) as Box<dyn Drafter>)
-                }
-                _ => (source, drafter),
-            };
-            opened.drafters.models = opened.drafters.models.into_iter().map(later).collect();
-        }
         if let Some(oracle) = &self.oracle {
             let models: Vec<(DraftSource, Box<dyn Drafter>)> =
                 vec![(DraftSource::MlpSpeculator, Box::new(oracle.clone()))];

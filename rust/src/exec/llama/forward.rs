@@ -3,7 +3,7 @@
 use super::context::{CELL_BLOCK, Context, DecodeError};
 use super::gaps;
 use crate::exec::memory::{self, Watch};
-use crate::exec::{Caps, ExecError, Forward, Rows, Run, one_pass};
+use crate::exec::{Caps, ExecError, Forward, Kv, Rows, Run};
 use crate::types::Slot;
 
 /// Part of the memory that is free at start which other processes may need at any time.
@@ -254,7 +254,9 @@ impl Forward for Llama {
         }
         Ok(rows)
     }
+}
 
+impl Kv for Llama {
     fn truncate(&mut self, slot: Slot, keep: u32) -> Result<(), ExecError> {
         let held = self.held(slot)?;
         if keep >= held {
@@ -318,7 +320,7 @@ impl Forward for Llama {
 
     fn passes(&self, runs: &[(Slot, u32)]) -> Vec<u32> {
         if self.shared {
-            return one_pass(runs);
+            return vec![runs.iter().map(|(_, tokens)| tokens).sum()];
         }
         let runs: Vec<_> = runs.iter().map(|(slot, tokens)| (slot.0, *tokens)).collect();
         gaps::passes(&runs, &self.gaps(&runs))

@@ -239,7 +239,7 @@ fn hash(row: &[f32]) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::exec::{Caps, Rows};
+    use crate::exec::{Caps, Kv, Rows};
 
     /// Scores are a hash of the slot's tokens; with a fault, of something else too.
     struct Fake {
@@ -296,7 +296,9 @@ mod tests {
             }
             Ok(Rows { logits: self.rows.iter().map(|r| &r[..]).collect(), hidden: Vec::new() })
         }
+    }
 
+    impl Kv for Fake {
         fn truncate(&mut self, slot: Slot, keep: u32) -> Result<(), ExecError> {
             let held = &mut self.held[slot.index()];
             if self.fault == Fault::Rollback && keep > 0 && held.len() > keep as usize {
@@ -308,14 +310,6 @@ mod tests {
 
         fn copy(&mut self, _: Slot, _: Slot, _: u32) -> Result<(), ExecError> {
             Ok(())
-        }
-
-        fn save(&mut self, _: Slot) -> Option<Vec<u8>> {
-            None
-        }
-
-        fn restore(&mut self, _: Slot, _: &[u8]) -> bool {
-            false
         }
     }
 

@@ -102,7 +102,7 @@ pub(super) fn round_of(job: Job, tokens: Vec<Token>, mask_time: Duration) -> Rou
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::exec::{Draft, JobId};
+    use crate::exec::Draft;
     use crate::request::{Limits, Request};
     use crate::sampler::Sampler;
     use crate::types::Slot;
@@ -115,7 +115,6 @@ mod tests {
         let spec = serde_json::from_str(r#"{"prompt":[1],"logprobs":0,"stop_token_ids":[65]}"#).unwrap();
         let request = Arc::new(Request::new(spec, &limits).unwrap());
         Job {
-            id: JobId(1),
             slot: Slot(0),
             start: 7,
             tokens: vec![5],

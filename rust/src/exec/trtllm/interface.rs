@@ -1,12 +1,12 @@
 //! One executor, through `python/llgtrt/trtllm.py`.
 //!
-//! A thread waits for its answers; the executor's own thread comes here for masks. Both put what they have into a channel
-//! and wake who reads it. Answers to requests that nobody waits for any more are dropped.
+//! A thread waits for its answers; the executor's own thread comes here for masks. Both put what they have into a channel.
+//! Answers to requests that nobody waits for any more are dropped.
 
 use super::orders::{Abilities, Order};
 use super::walk::Walk;
 use crate::error::{Error, Result};
-use crate::exec::Wake;
+use crate::exec::ExecError;
 use crate::types::Token;
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use pyo3::prelude::*;
@@ -76,7 +76,6 @@ type Walks = HashMap<u64, Arc<Mutex<Walk>>>;
 struct Shared {
     walks: Mutex<Walks>,
     tell: Sender<Told>,
-    wake: Mutex<Option<Wake>>,
     closing: AtomicBool,
     /// Masks are computed on these threads.
     pool: ThreadPool,
@@ -86,9 +85,6 @@ impl Shared {
     fn say(&self, told: Told) {
         // Who is gone hears nothing.
         let _ = self.tell.send(told);
-        if let Some(wake) = &*locked(&self.wake) {
-            wake();
-        }
     }
 
     fn walk(&self, id: u64) -> Option<Arc<Mutex<Walk>>> {
@@ -129,13 +125,8 @@ impl Executor {
             .thread_name(|i| format!("masks {i}"))
             .build()
             .map_err(|e| Error::Executor(format!("no threads for masks: {e}")))?;
-        let shared = Arc::new(Shared {
-            walks: Mutex::default(),
-            tell,
-            wake: Mutex::default(),
-            closing: AtomicBool::new(false),
-            pool,
-        });
+        let shared =
+            Arc::new(Shared { walks: Mutex::default(), tell, closing: AtomicBool::new(false), pool });
         let options = serde_json::to_string(options).map_err(|e| Error::Executor(e.to_string()))?;
         let asked = masks.map(|_| Masks(Arc::clone(&shared)));
         let python = Python::attach(|py| -> PyResult<Py<PyAny>> {
@@ -176,13 +167,17 @@ impl Executor {
         self.thread.is_none()
     }
 
-    pub(super) fn wake_by(&self, wake: Wake) {
-        *locked(&self.shared.wake) = Some(wake);
+    /// Waits for what it tells next.
+    ///
+    /// # Errors
+    /// Where nobody listens to it any more.
+    pub(super) fn told(&self) -> Result<Told, ExecError> {
+        self.told.recv().map_err(|_| ExecError("TensorRT-LLM's answers come no more".into()))
     }
 
-    /// What was told since it was asked last.
-    pub(super) fn told(&self) -> &Receiver<Told> {
-        &self.told
+    /// Drops what it has told and nobody has read.
+    pub(super) fn forget_told(&self) {
+        self.told.try_iter().for_each(drop);
     }
 
     /// Hands a request in and numbers it; `logits`: what its draft tokens were drawn from. Its masks are `walk`'s.

@@ -7,7 +7,7 @@ use super::walk::Walk;
 use crate::config::Acceptance;
 use crate::error::Error;
 use crate::exec::cost::Work;
-use crate::exec::{Caps, ExecError, Job, JobId, News, Outcome, Pass, Round, SeqError, Target, Wake};
+use crate::exec::{Caps, Done, ExecError, Job, Kv, Outcome, Pass, Round, SeqError, Target};
 use crate::grammar::Grammar;
 use crate::types::{Slot, Token};
 use pyo3::prelude::*;
@@ -59,8 +59,8 @@ pub(super) struct TrtTarget {
     flights: HashMap<u64, Flight>,
     /// By slot.
     current: Vec<Option<u64>>,
-    news: News,
-    wake: Option<Wake>,
+    /// Of the step at hand.
+    done: Done,
 }
 
 /// What a target is made of beside its executor.
@@ -90,8 +90,7 @@ impl TrtTarget {
             texts: vec![Vec::new(); slots],
             flights: HashMap::new(),
             current: vec![None; slots],
-            news: News::default(),
-            wake: None,
+            done: Done::default(),
         }
     }
 
@@ -109,7 +108,7 @@ impl TrtTarget {
         if !job.sample {
             // The executor computes prompts whole, in chunks of its own.
             let round = round_of(job, Vec::new(), Duration::ZERO);
-            self.tell(round.job.id, Ok(Box::new(round)));
+            self.tell(round.job.slot, Ok(Box::new(round)));
             return Ok(());
         }
         if let Some(id) = self.current[job.slot.index()] {
@@ -127,15 +126,15 @@ impl TrtTarget {
 
     /// Hands a request in for a job.
     fn fly(&mut self, mut job: Job) {
-        let (slot, id) = (job.slot, job.id);
+        let slot = job.slot;
         let walk = self.walk(&mut job);
         let (walk, streams) = match walk {
             Ok(Some(walk)) => walk,
             Ok(None) => {
                 let round = Round { ended: true, ..round_of(job, Vec::new(), Duration::ZERO) };
-                return self.tell(id, Ok(Box::new(round)));
+                return self.tell(slot, Ok(Box::new(round)));
             }
-            Err(error) => return self.tell(id, Err(SeqError(error))),
+            Err(error) => return self.tell(slot, Err(SeqError(error))),
         };
         let text = self.texts[slot.index()].clone();
         let known = text.len();
@@ -147,12 +146,12 @@ impl TrtTarget {
         if self.guided {
             order = match order.guided(job.grammar.as_ref()) {
                 Ok(order) => order,
-                Err(error) => return self.tell(id, Err(SeqError(error))),
+                Err(error) => return self.tell(slot, Err(SeqError(error))),
             };
         }
         let logits = if walk.draft.is_empty() { None } else { self.draft_logits(&job) };
         match self.executor.enqueue(order, logits, walk) {
-            Err(error) => self.tell(id, Err(SeqError(error))),
+            Err(error) => self.tell(slot, Err(SeqError(error))),
             Ok(number) => {
                 self.current[slot.index()] = Some(number);
                 let flight = Flight {
@@ -235,10 +234,10 @@ impl TrtTarget {
             return;
         }
         let job = flight.job.take().expect("seen above. This is a bug.");
-        let (job_id, slot, began) = (job.id, flight.slot, flight.begun);
+        let (slot, began) = (flight.slot, flight.begun);
         if let Some(error) = flight.failed.take() {
             self.drop_flight(id);
-            return self.tell(job_id, Err(SeqError(error)));
+            return self.tell(slot, Err(SeqError(error)));
         }
         if flight.gave && flight.tokens.is_empty() && flight.finish == Some(Finish::Length) {
             // An older release ends requests early on an engine that takes draft tokens.
@@ -262,7 +261,7 @@ impl TrtTarget {
             }
             self.learn(round, began);
         }
-        self.tell(job_id, outcome);
+        self.tell(slot, outcome);
     }
 
     /// A request took so long; the executor does not tell of its passes.
@@ -270,11 +269,11 @@ impl TrtTarget {
         let drafted = round.job.draft.tokens.len() as u32;
         let work =
             Work::of_jobs([(&round.job, drafted)].into_iter(), &[round.job.tokens.len() as u32 + drafted]);
-        self.news.passes.push(Pass { work, took: began.elapsed() });
+        self.done.passes.push(Pass { work, took: began.elapsed() });
     }
 
-    fn tell(&mut self, job: JobId, outcome: Outcome) {
-        self.news.done.push((job, outcome));
+    fn tell(&mut self, slot: Slot, outcome: Outcome) {
+        self.done.outcomes.push((slot, outcome));
     }
 
     /// Forgets a flight that has ended; what its masks came from.
@@ -303,68 +302,43 @@ impl Target for TrtTarget {
         &self.caps
     }
 
-    fn start(&mut self, jobs: Vec<Job>) -> Result<(), ExecError> {
+    fn run(&mut self, jobs: Vec<Job>) -> Result<Done, ExecError> {
         jobs.into_iter().try_for_each(|job| self.begin(job))?;
-        if !self.news.done.is_empty()
-            && let Some(wake) = &self.wake
-        {
-            wake();
+        while self.flights.values().any(|flight| flight.job.is_some()) {
+            let told = self.executor.told()?;
+            self.hear(told)?;
         }
-        Ok(())
+        Ok(std::mem::take(&mut self.done))
     }
 
-    fn poll(&mut self) -> Result<News, ExecError> {
-        let told: Vec<Told> = self.executor.told().try_iter().collect();
-        told.into_iter().try_for_each(|told| self.hear(told))?;
-        Ok(std::mem::take(&mut self.news))
+    fn kv(&self) -> &dyn Kv {
+        self
     }
 
-    fn wake_by(&mut self, wake: Wake) {
-        self.executor.wake_by(wake.clone());
-        self.wake = Some(wake);
-    }
-
-    fn copy(&mut self, from: Slot, to: Slot, len: u32) -> Result<(), ExecError> {
-        self.texts[to.index()] = self.texts[from.index()][..len as usize].to_vec();
-        Ok(())
-    }
-
-    fn truncate(&mut self, slot: Slot, keep: u32) -> Result<(), ExecError> {
-        self.leave(slot);
-        self.texts[slot.index()].truncate(keep as usize);
-        Ok(())
-    }
-
-    fn save(&mut self, _slot: Slot) -> Option<Vec<u8>> {
-        None
-    }
-
-    fn restore(&mut self, _slot: Slot, _kv: &[u8]) -> bool {
-        false
-    }
-
-    fn cancel(&mut self, job: JobId) {
-        let flight =
-            self.flights.iter().find(|(_, flight)| flight.job.as_ref().is_some_and(|own| own.id == job));
-        let Some(id) = flight.map(|(id, _)| *id) else { return };
-        self.drop_flight(id);
-        self.tell(job, Err(SeqError(Error::Closed("the job was given up".into()))));
-        if let Some(wake) = &self.wake {
-            wake();
-        }
-    }
-
-    fn release(&mut self, slot: Slot) -> Result<(), ExecError> {
-        self.truncate(slot, 0)
+    fn kv_mut(&mut self) -> &mut dyn Kv {
+        self
     }
 
     fn reset(&mut self) -> Result<(), ExecError> {
         for id in self.flights.keys().copied().collect::<Vec<_>>() {
             self.drop_flight(id);
         }
-        self.executor.told().try_iter().for_each(drop);
-        self.news = News::default();
+        self.executor.forget_told();
+        self.done = Done::default();
         self.texts.iter_mut().for_each(Vec::clear);
+        Ok(())
+    }
+}
+
+impl Kv for TrtTarget {
+    fn truncate(&mut self, slot: Slot, keep: u32) -> Result<(), ExecError> {
+        self.leave(slot);
+        self.texts[slot.index()].truncate(keep as usize);
+        Ok(())
+    }
+
+    fn copy(&mut self, from: Slot, to: Slot, len: u32) -> Result<(), ExecError> {
+        self.texts[to.index()] = self.texts[from.index()][..len as usize].to_vec();
         Ok(())
     }
 }

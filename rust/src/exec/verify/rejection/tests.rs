@@ -3,7 +3,7 @@
 //! that have been made in such code are planted one by one, and each must be noticed.
 
 use super::*;
-use crate::exec::{Draft, JobId};
+use crate::exec::Draft;
 use crate::grammar::{Mask, Next};
 use crate::request::{Limits, Request};
 use crate::types::Slot;
@@ -192,7 +192,6 @@ fn string(
         let texts: Vec<_> = (0..=draft.tokens.len()).map(|n| [&said, &draft.tokens[..n]].concat()).collect();
         let rows: Vec<&[f32]> = texts.iter().map(|text| &model.target[context(text)][..]).collect();
         let mut job = Job {
-            id: JobId(0),
             slot: Slot(0),
             start: 0,
             tokens: vec![0],
@@ -290,7 +289,6 @@ fn a_certain_draft_is_kept_as_often_as_it_is_likely() {
         let sampler = Sampler::new(Arc::clone(&request), number, 0, Arc::clone(&vocab));
         let draft = Draft { tokens: vec![0], ..Draft::default() };
         let mut job = Job {
-            id: JobId(0),
             slot: Slot(0),
             start: 0,
             tokens: vec![0],
