@@ -175,9 +175,9 @@ impl Executor {
         self.told.recv().map_err(|_| ExecError("TensorRT-LLM's answers come no more".into()))
     }
 
-    /// Drops what it has told and nobody has read.
-    pub(super) fn forget_told(&self) {
-        self.told.try_iter().for_each(drop);
+    /// What it has told already and nobody has read.
+    pub(super) fn told_already(&self) -> Option<Told> {
+        self.told.try_recv().ok()
     }
 
     /// Hands a request in and numbers it; `logits`: what its draft tokens were drawn from. Its masks are `walk`'s.

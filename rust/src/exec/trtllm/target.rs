@@ -61,6 +61,8 @@ pub(super) struct TrtTarget {
     current: Vec<Option<u64>>,
     /// Of the step at hand.
     done: Done,
+    /// The executor has ended, and takes no more requests.
+    broken: bool,
 }
 
 /// What a target is made of beside its executor.
@@ -91,6 +93,7 @@ impl TrtTarget {
             flights: HashMap::new(),
             current: vec![None; slots],
             done: Done::default(),
+            broken: false,
         }
     }
 
@@ -206,7 +209,10 @@ impl TrtTarget {
 
     fn hear(&mut self, told: Told) -> Result<(), ExecError> {
         let id = match told {
-            Told::Broken(why) => return Err(ExecError(why)),
+            Told::Broken(why) => {
+                self.broken = true;
+                return Err(ExecError(why));
+            }
             Told::Failed(id, error) => {
                 // Late: nobody waits for it any more.
                 let Some(flight) = self.flights.get_mut(&id) else { return Ok(()) };
@@ -304,11 +310,12 @@ impl Target for TrtTarget {
 
     fn run(&mut self, jobs: Vec<Job>) -> Result<Done, ExecError> {
         jobs.into_iter().try_for_each(|job| self.begin(job))?;
-        while self.flights.values().any(|flight| flight.job.is_some()) {
-            let told = self.executor.told()?;
+        loop {
+            let waits = self.flights.values().any(|flight| flight.job.is_some());
+            let told = if waits { Some(self.executor.told()?) } else { self.executor.told_already() };
+            let Some(told) = told else { return Ok(std::mem::take(&mut self.done)) };
             self.hear(told)?;
         }
-        Ok(std::mem::take(&mut self.done))
     }
 
     fn kv(&self) -> &dyn Kv {
@@ -323,10 +330,10 @@ impl Target for TrtTarget {
         for id in self.flights.keys().copied().collect::<Vec<_>>() {
             self.drop_flight(id);
         }
-        self.executor.forget_told();
+        while self.executor.told_already().is_some() {}
         self.done = Done::default();
         self.texts.iter_mut().for_each(Vec::clear);
-        Ok(())
+        if self.broken { Err(ExecError("the executor has ended".into())) } else { Ok(()) }
     }
 }
 
