@@ -303,7 +303,7 @@ impl Engine {
     }
 
     /// Whether what is stored takes of the memory that KV may take.
-    fn shares_memory(&self) -> bool {
+    pub(super) fn shares_memory(&self) -> bool {
         self.caps.token_bytes > 0
     }
 

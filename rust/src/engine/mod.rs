@@ -27,7 +27,7 @@ use crate::sched::{self, Bounds, Share};
 use crate::sequence::Sequence;
 use crate::types::{FinishReason, RequestId, Slot};
 use crate::vocab::Vocab;
-use crossbeam_channel::{Receiver, TryRecvError, bounded, select};
+use crossbeam_channel::{Receiver, TryRecvError, after, bounded, never, select};
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -37,6 +37,8 @@ use waiting::{Arrival, Seeds, Waiting};
 
 /// Most logits of a step for the prompt's own tokens: 64 MiB.
 const SCORED: u64 = 16 << 20;
+/// How often an idle engine looks whether what it keeps has to make room for other processes.
+const LOOK: Duration = Duration::from_secs(1);
 /// Failed steps in a row after which the engine gives itself up.
 const MOST_FAILURES: u32 = 3;
 
@@ -168,10 +170,16 @@ impl Engine {
         self.tell(sink);
     }
 
-    /// Takes the commands that wait; where there is nothing to do, waits for one, or for the bell. False: leave.
+    /// Takes the commands that wait. Where there is nothing to do, waits for one, for the bell, or until it is time to look at memory.
+    /// False: leave.
     fn listen(&mut self, inbox: &Receiver<Command>) -> bool {
         if !self.busy {
-            let command = select! { recv(inbox) -> command => Some(command), recv(self.bell) -> _ => None };
+            let look = if self.shares_memory() && self.kept_tokens() > 0 { after(LOOK) } else { never() };
+            let command = select! {
+                recv(inbox) -> command => Some(command),
+                recv(self.bell) -> _ => None,
+                recv(look) -> _ => None,
+            };
             match command {
                 Some(Ok(command)) => self.obey(command),
                 Some(Err(_)) => return false,

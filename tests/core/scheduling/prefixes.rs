@@ -3,6 +3,7 @@
 use super::spec;
 use super::world::{Answers, Live, World};
 use llgtrt::config::{Config, DraftSource, ReuseScope};
+use llgtrt::engine::FromEngine;
 use llgtrt::exec::toy::ToyConfig;
 use llgtrt::request::RequestSpec;
 
@@ -220,6 +221,20 @@ fn kept_prefixes_go_where_memory_is_short() {
     let toy = ToyConfig { slots: 8, token_bytes: 8, ..ToyConfig::default() };
     assert_eq!(cached(toy.clone(), &[1, 3, 1, 3]).0, [0, 0, 99, 99]);
     assert_eq!(cached(ToyConfig { enough: 150, ..toy }, &[1, 3, 1, 3]).0, [0, 0, 0, 0]);
+}
+
+/// The same while nothing is asked of the engine.
+#[test]
+fn an_idle_engine_gives_memory_back() {
+    let toy = ToyConfig { slots: 8, token_bytes: 8, enough: 50, ..ToyConfig::default() };
+    let live = World { toy, ..World::default() }.start();
+    live.submit(0, &spec(&format!(r#"{{"prompt":{},"max_tokens":4,"ignore_eos":true}}"#, prompt(60))));
+    assert!(live.finish(1).snapshot.gauges.kv_kept > 50);
+    let kept = || match live.messages.recv().unwrap() {
+        FromEngine::Report(report) => report.metrics.map(|snapshot| snapshot.gauges.kv_kept),
+        _ => None,
+    };
+    while kept() != Some(0) {}
 }
 
 /// Drafts have the memory of what is only kept.
