@@ -9,7 +9,7 @@ use super::part::{Part, Pristine};
 use super::schema::{self, Library, Together};
 use super::sections::{self, Plan};
 use super::spec::{Calls, Section, Tool};
-use super::unique::Rules;
+use super::unique::{Quotes, Rules, Shape};
 use super::{GrammarSpec, calls, env, gbnf, lark, text};
 use crate::config::GrammarConfig;
 use crate::error::{Error, Result};
@@ -17,13 +17,10 @@ use crate::types::Narrowed;
 use crate::vocab::Vocab;
 use llguidance::api::{GrammarInit, GrammarWithLexer, ParserLimits, TopLevelGrammar};
 use llguidance::earley::SlicedBiasComputer;
-use llguidance::{Logger, Matcher, ParserFactory, regex_to_lark};
+use llguidance::{Logger, Matcher, ParserFactory};
 use std::fmt;
 use std::sync::Arc;
 use toktrie::InferenceCapabilities;
-
-/// Most choices of a choice list: 40,000 take 0.23 s.
-const MAX_CHOICES: usize = 50_000;
 
 /// Most states that the lexer of one constraint may come to have. No schema of MaskBench needs more than 3,000.
 const MAX_STATES: usize = 50_000;
@@ -53,6 +50,7 @@ pub(super) struct Builder {
     common: Arc<Common>,
     masks: Arc<Masks>,
     habits: Arc<Habits>,
+    quotes: Arc<Quotes>,
     vocab: Arc<Vocab>,
 }
 
@@ -82,7 +80,22 @@ impl Builder {
         let (config, library, vocab) = (config.clone(), Library::open(config)?, Arc::clone(vocab));
         let common = Arc::new(Common::new((&vocab, env), &slices, caps.ff_tokens)?);
         let (masks, habits) = (Arc::new(Masks::new(ends.width)), Arc::new(Habits::new()));
-        Ok(Builder { factory, own, user, rules, config, library, caps, ends, common, masks, habits, vocab })
+        let quotes = Quotes::new(&vocab);
+        Ok(Builder {
+            factory,
+            own,
+            user,
+            rules,
+            config,
+            library,
+            caps,
+            ends,
+            common,
+            masks,
+            habits,
+            quotes,
+            vocab,
+        })
     }
 
     /// That a compilation may take.
@@ -138,14 +151,14 @@ impl Builder {
         Ok(match spec {
             GrammarSpec::JsonObject => ("schema", self.json_lark(r#"{"type":"object"}"#, together)?),
             GrammarSpec::JsonSchema(source) => ("schema", self.json_lark(source, together)?),
-            GrammarSpec::Regex(rx) => ("regex", regex(rx, config)?),
+            GrammarSpec::Regex(rx) => ("regex", lark::regex(rx, config)?),
             GrammarSpec::Gbnf(source) => ("gbnf", gbnf_lark(source, config, together.budget)?),
-            GrammarSpec::Choice(list) => ("choice", choice(list, config)?),
+            GrammarSpec::Choice(list) => ("choice", lark::choice(list, config)?),
             GrammarSpec::LarkGrammar(source) => {
                 ("lark_grammar", user_lark("lark_grammar", source, config, together)?)
             }
             GrammarSpec::Text(text) => {
-                check_size("text", text, config)?;
+                lark::check_size("text", text, config)?;
                 let exactly = calls::exactly(text, &self.vocab)?;
                 ("text", format!("start: {}", if text.is_empty() { "\"\"" } else { &exactly }))
             }
@@ -171,7 +184,7 @@ impl Builder {
 
     fn json_lark(&self, source: &str, together: &mut Together<'_>) -> Result<String> {
         let schema = schema::parse(source, &self.config)?;
-        Ok(format!("start: @{}", together.prepare(&schema, &self.config)?))
+        Ok(format!("start: @{}", together.prepare(&schema, &self.config, true)?))
     }
 
     fn calls(&self, calls: &Calls, budget: &Budget) -> Result<Pristine> {
@@ -183,7 +196,7 @@ impl Builder {
         }
         let ready = |tool: &Tool| {
             let schema = schema::parse(&tool.schema, &self.config)?;
-            budget.within(&tool.at, || together.prepare(&schema, &self.config))
+            budget.within(&tool.at, || together.prepare(&schema, &self.config, true))
         };
         let schemas = calls.tools.iter().map(ready).collect::<Result<Vec<_>>>()?;
         let part = |name: Option<&str>, source: String| GrammarWithLexer {
@@ -197,9 +210,13 @@ impl Builder {
             grammars.push(part(Some(calls::ANSWER), self.source(or, &mut together)?.1));
             limits = self.limits(or);
         }
+        let shape = calls::shape(calls, together.shapes());
         grammars.extend(together.named());
         let grammar = TopLevelGrammar { grammars, max_tokens: None };
-        self.compile_list(grammar, limits).map_err(|why| self.locate(calls, budget, why))
+        let mut compiled =
+            self.compile_list(grammar, limits).map_err(|why| self.locate(calls, budget, why))?;
+        compiled.rules = shape.map(|shape| Arc::new(Rules::new(shape, &self.quotes)));
+        Ok(compiled)
     }
 
     /// What is wrong where the grammar of calls does not compile: the first of its parts that does not alone.
@@ -218,10 +235,11 @@ impl Builder {
                 return Err("its grammar is too large: make it simpler".to_owned());
             }
             // An engine's own llguidance knows no filter.
-            let guide = written.lark().filter(|_| written.depth() <= GUIDE_DEPTH && written.shape.is_none());
+            let is_free = !written.shape.as_ref().is_some_and(Shape::is_needed);
+            let guide = written.lark().filter(|_| written.depth() <= GUIDE_DEPTH && is_free);
             let init = GrammarInit::Internal(parts.grammar, parts.lexer);
             let mut compiled = self.compile(init, guide, &self.own)?;
-            compiled.rules = written.shape.clone().map(|shape| Arc::new(Rules::new(shape, &self.vocab)));
+            compiled.rules = written.shape.clone().map(|shape| Arc::new(Rules::new(shape, &self.quotes)));
             Ok(compiled)
         })
     }
@@ -271,7 +289,7 @@ impl Builder {
             *source = user_lark("llguidance", source, &self.config, together)?;
         }
         if let Some(schema) = part.json_schema.take() {
-            part.lark_grammar = Some(format!("start: @{}", together.prepare(&schema, &self.config)?));
+            part.lark_grammar = Some(format!("start: @{}", together.prepare(&schema, &self.config, false)?));
         }
         Ok(())
     }
@@ -336,13 +354,6 @@ fn lark_of(grammar: &TopLevelGrammar) -> Option<String> {
     part.lark_grammar.clone().filter(|_| part.json_schema.is_none())
 }
 
-fn check_size(kind: &str, source: &str, config: &GrammarConfig) -> Result<()> {
-    if source.len() > config.max_lark_bytes {
-        return Err(Error::grammar("", kind, format!("longer than {} bytes", config.max_lark_bytes)));
-    }
-    Ok(())
-}
-
 /// A client's Lark grammar, its schemas made ready.
 fn user_lark(
     kind: &str,
@@ -350,45 +361,11 @@ fn user_lark(
     config: &GrammarConfig,
     together: &mut Together<'_>,
 ) -> Result<String> {
-    check_size(kind, source, config)?;
+    lark::check_size(kind, source, config)?;
     lark::with_schemas(source, config, together)
 }
 
 fn gbnf_lark(source: &str, config: &GrammarConfig, budget: &Budget) -> Result<String> {
-    check_size("gbnf", source, config)?;
+    lark::check_size("gbnf", source, config)?;
     gbnf::to_lark(source, config.max_lark_bytes, budget)
-}
-
-/// A Lark grammar for a regular expression over the whole output. `\d` and `\w` are ASCII, as in JSON schemas.
-fn regex(rx: &str, config: &GrammarConfig) -> Result<String> {
-    check_size("regex", rx, config)?;
-    if rx.is_empty() {
-        return Ok("start: \"\"".into());
-    }
-    if let Err(e) = regex_syntax::parse(rx) {
-        return Err(Error::grammar("", "regex", text::of_regex(rx, &e)));
-    }
-    Ok(format!("start: /{}/", regex_to_lark(rx, "dw")))
-}
-
-/// A Lark grammar for a list of texts, as one terminal: as alternatives of a rule, masks cost a hundred times more.
-fn choice(list: &[String], config: &GrammarConfig) -> Result<String> {
-    let bytes: usize = list.iter().map(String::len).sum();
-    if list.is_empty() {
-        return Err(Error::grammar("", "choice", "the list is empty"));
-    }
-    if list.len() > MAX_CHOICES || bytes > config.max_schema_bytes {
-        let why = format!("more than {MAX_CHOICES} texts or {} bytes", config.max_schema_bytes);
-        return Err(Error::grammar("", "choice", why));
-    }
-    let texts: Vec<String> = list.iter().filter(|t| !t.is_empty()).map(|t| lark::literal(t)).collect();
-    let mut lark = String::from("start: ");
-    match (texts.is_empty(), texts.len() < list.len()) {
-        (true, _) => lark.push_str("\"\""),
-        (false, may_be_empty) => {
-            lark.push_str(if may_be_empty { "C?\nC: " } else { "C\nC: " });
-            lark.push_str(&texts.join(" | "));
-        }
-    }
-    Ok(lark)
 }

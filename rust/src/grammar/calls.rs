@@ -2,6 +2,7 @@
 
 use super::lark::literal;
 use super::spec::Calls;
+use super::unique::Shape;
 use crate::error::{Error, Result};
 use crate::vocab::Vocab;
 
@@ -62,4 +63,20 @@ pub(super) fn lark(calls: &Calls, schemas: &[String], vocab: &Vocab) -> Result<S
         lark += &format!("call_{i}: {before}args_{i} {after}\nargs_{i}: @{schema}\n");
     }
     Ok(lark)
+}
+
+/// What a filter has to know of calls: of the arguments of each function, and of an answer in their place, if its schema comes
+/// behind theirs. None where there is nothing to tell apart.
+pub(super) fn shape(calls: &Calls, mut shapes: Vec<Option<Shape>>) -> Option<Shape> {
+    if shapes.iter().all(Option::is_none) {
+        return None;
+    }
+    let answer = shapes.split_off(calls.tools.len()).into_iter().next().flatten();
+    let mut all = answer.unwrap_or_default();
+    for (tool, shape) in calls.tools.iter().zip(shapes) {
+        all.add(format!("{}{}", tool.name, calls.between), shape.unwrap_or_default());
+    }
+    let longest = all.behind.iter().map(|(text, _)| text.len()).max().unwrap_or(0);
+    all.first = calls.open.len() + calls.before.len() + longest;
+    Some(all)
 }

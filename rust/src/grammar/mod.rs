@@ -148,14 +148,14 @@ impl Grammar {
         self.plan.next(&mut self.at)
     }
 
-    /// For tests: the mask as llguidance alone computes it, and whether [`Grammar::mask`] has it from states of our own. None in
+    /// For tests: the mask with what llguidance alone says of the grammar, and whether [`Grammar::mask`] has it from states of our own. None in
     /// free text.
     ///
     /// # Errors
     /// As [`Grammar::mask`].
     #[doc(hidden)]
-    pub fn mask_by_llguidance(&self) -> Result<Option<(Mask, bool)>> {
-        match &self.at.place {
+    pub fn mask_by_llguidance(&mut self) -> Result<Option<(Mask, bool)>> {
+        match &mut self.at.place {
             Place::Free(_) => Ok(None),
             Place::Bound(part) => part.unfollowed().map(Some),
         }

@@ -5,7 +5,7 @@ use super::mask::Mask;
 use super::masks::Masks;
 use super::matching::{Compiled, Ends, Guide, broken, ended, mask_of};
 use super::room::{LONGEST, Room, Way};
-use super::unique::{Ahead, Filter, Rules};
+use super::unique::{Filter, Rules};
 use crate::error::Result;
 use crate::types::Token;
 use std::fmt;
@@ -89,19 +89,26 @@ impl Part {
     }
 
     pub(super) fn mask(&mut self) -> Result<Mask> {
-        let mut mask = self.unfiltered()?;
+        let mask = self.unfiltered()?;
+        self.filtered(mask)
+    }
+
+    /// What the filter leaves of the grammar's mask.
+    fn filtered(&mut self, mut mask: Mask) -> Result<Mask> {
         if mask.is_none() {
             return Err(broken("no token of the vocabulary can continue the text here"));
         }
         let is_ended = self.is_ended();
         let Part { pristine, room, filter, .. } = self;
         if let Some(filter) = filter.as_ref().filter(|_| !is_ended) {
-            match room.as_mut().filter(|room| !room.is_lost()) {
-                Some(room) => filter.apply(&mut mask, &mut room.ahead(&pristine.masks)),
-                None => filter.apply(&mut mask, &mut Blind),
+            let room = room.as_mut().filter(|room| !room.is_lost());
+            match room.map(|room| room.ahead(&pristine.masks)) {
+                Some(mut ahead) => filter.apply(&mut mask, Some(&mut ahead)),
+                // Then only what completes an equal item at once is taken out.
+                None => filter.apply(&mut mask, None),
             }
             if mask.is_none() {
-                return Err(broken("no item is left that has not been there"));
+                return Err(broken("no item, or key, is left that has not been there"));
             }
         }
         Ok(mask)
@@ -123,12 +130,13 @@ impl Part {
         })
     }
 
-    /// The mask as llguidance alone computes it, and whether our states follow the text.
-    pub(super) fn unfollowed(&self) -> Result<(Mask, bool)> {
+    /// The mask with what llguidance alone says of the grammar, and whether our states follow the text.
+    pub(super) fn unfollowed(&mut self) -> Result<(Mask, bool)> {
         let mut guide = Guide::default();
         let live = guide.behind(&self.pristine.compiled, &self.tokens);
         let is_known = self.room.as_ref().is_some_and(|room| !room.is_lost());
-        Ok((mask_of(live, &self.pristine.ends)?, is_known))
+        let mask = mask_of(live, &self.pristine.ends)?;
+        Ok((self.filtered(mask)?, is_known))
     }
 
     /// Walks over a token; false where it is refused or an end token.
@@ -188,9 +196,12 @@ impl Part {
 
     /// Whether the text with this token can be completed by `left` more; true where that cannot be told.
     pub(super) fn fits(&mut self, token: Token, left: usize) -> bool {
-        // Items that have been there are not seen in the bytes that are left, and may need a longer way.
-        let is_free = self.filter.as_ref().is_none_or(|filter| !filter.remembers());
-        let Some(room) = self.room().filter(|_| left < LONGEST) else { return true };
+        if left >= LONGEST {
+            return true;
+        }
+        // The bytes to the end do not tell what has been there, which may need a longer way.
+        let is_free = self.filter.as_ref().is_none_or(|filter| !filter.is_in_the_way(token));
+        let Some(room) = self.room() else { return true };
         let known = if is_free { room.fits(token, left) } else { None };
         known.unwrap_or_else(|| self.way(Some(token), left) != Way::Longer)
     }
@@ -231,19 +242,4 @@ impl Part {
             self.is_over = false;
         }
     }
-}
-
-/// Looks ahead for nothing: the filter then removes only the tokens that complete an equal item at once.
-struct Blind;
-
-impl Ahead for Blind {
-    fn mask(&mut self) -> Option<Mask> {
-        None
-    }
-
-    fn push(&mut self, _: Token) -> bool {
-        false
-    }
-
-    fn pop(&mut self) {}
 }

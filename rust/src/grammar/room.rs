@@ -288,6 +288,10 @@ pub(super) struct Look<'a> {
 }
 
 impl Ahead for Look<'_> {
+    fn state(&self) -> State {
+        self.ending.state()
+    }
+
     fn mask(&mut self) -> Option<Mask> {
         self.masks.of(self.ending, self.endings)
     }

@@ -1,28 +1,71 @@
-//! What no grammar can say: that no two items of an array are equal.
+//! What no grammar can say: that no two items of an array are equal, and that no object has a key twice.
 //!
-//! A [`Shape`] says where in a JSON text such arrays are. A [`Filter`] reads the text beside the matcher and remembers the items of
-//! each array that is open. It removes the tokens from a mask that would complete an equal item. Where an item is not a
-//! string of any text, it also looks ahead, and removes a token behind which all ways lead to an equal item.
+//! A [`Shape`] says where in a text JSON stands, and where in JSON items must differ; keys differ everywhere. A [`Filter`] reads
+//! the text beside the matcher and remembers the keys of each object that is open, and the items of arrays. It removes the tokens from
+//! a mask that would complete one of them again. Where an item or a key is not any text, it also looks ahead, and removes a
+//! token behind which all ways lead to one that has been there.
 
 mod scan;
 
+use super::ending::State;
 use super::mask::Mask;
 use crate::types::Token;
 use crate::vocab::Vocab;
 use scan::{Scan, Taken};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 /// The number of a place in a shape.
 pub(super) type Place = usize;
 
-/// Where the arrays are whose items must differ. The first place is the whole text.
+/// Where items and keys must differ.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Shape {
     pub(super) places: Vec<Inside>,
+    /// What a text begins with.
+    pub(super) begin: At,
+    /// Texts behind which JSON values begin, and the places of these. They stand in no such value.
+    pub(super) behind: Vec<(Vec<u8>, Option<Place>)>,
+    /// Where a text may begin with a value and with one of these: that one ends within so many bytes.
+    pub(super) first: usize,
 }
 
-/// What is inside the values of a place. None: nothing there has to differ.
+/// Where in a text something stands.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum At {
+    /// In a JSON value of this place.
+    Json(Option<Place>),
+    #[default]
+    Outside,
+}
+
+impl Shape {
+    /// Of a JSON value.
+    pub(super) fn of(places: Vec<Inside>) -> Self {
+        let begin = At::Json((!places.is_empty()).then_some(0));
+        Shape { places, begin, behind: Vec::new(), first: 0 }
+    }
+
+    /// Whether texts may break the constraint without the filter: items must differ, or keys are counted. Else a key could come
+    /// twice, of which readers take the last.
+    pub(super) fn is_needed(&self) -> bool {
+        self.places.iter().any(|inside| inside.unique.is_some() || inside.counts)
+    }
+
+    /// Adds the values of another shape, which begin behind this text.
+    pub(super) fn add(&mut self, behind: String, shape: Shape) {
+        let first = self.places.len();
+        self.behind.push((behind.into_bytes(), (!shape.places.is_empty()).then_some(first)));
+        let moved = |place: &mut Option<Place>| *place = place.map(|place| place + first);
+        for mut inside in shape.places {
+            inside.items.iter_mut().chain(inside.keys.values_mut()).for_each(moved);
+            [&mut inside.rest, &mut inside.others].into_iter().for_each(moved);
+            self.places.push(inside);
+        }
+    }
+}
+
+/// What is inside the values of a place. None: nothing but keys has to differ there.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Inside {
     /// The items of an array must differ; and whether there may be too few values for that.
@@ -33,33 +76,59 @@ pub(super) struct Inside {
     /// The values of keys by their names, and of other keys.
     pub(super) keys: HashMap<String, Option<Place>>,
     pub(super) others: Option<Place>,
+    /// Whether there may be too few names for keys; and whether an object must have so many keys.
+    pub(super) names: Scarce,
+    pub(super) counts: bool,
 }
 
-/// Whether the values of items may run out.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Whether the values of items, or the names of keys, may run out.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum Scarce {
+    #[default]
     No,
     Perhaps,
+}
+
+/// Tokens of a vocabulary with quotation marks. In a string, no other completes an item or a key.
+pub(super) struct Quotes {
+    vocab: Arc<Vocab>,
+    any: Mask,
+    /// With so many at least: one, two and three.
+    with: [Vec<Token>; 3],
+}
+
+impl Quotes {
+    pub(super) fn new(vocab: &Arc<Vocab>) -> Arc<Self> {
+        let count = |token: Token| vocab.bytes(token).iter().filter(|byte| **byte == b'"').count();
+        let with = |least| (0..vocab.len() as Token).filter(|token| count(*token) >= least).collect();
+        let with: [Vec<Token>; 3] = [1, 2, 3].map(with);
+        Arc::new(Quotes {
+            vocab: Arc::clone(vocab),
+            any: Mask::of(with[0].iter().copied(), vocab.len()),
+            with,
+        })
+    }
 }
 
 /// What all texts of a constraint have in common.
 pub(super) struct Rules {
     shape: Arc<Shape>,
-    vocab: Arc<Vocab>,
-    /// Tokens with a quotation mark: in a string, no other completes an item.
-    quotes: Mask,
+    /// Some object must have so many keys.
+    counts: bool,
+    quotes: Arc<Quotes>,
 }
 
 impl Rules {
-    pub(super) fn new(shape: Shape, vocab: &Arc<Vocab>) -> Self {
-        let quotes = (0..vocab.len() as Token).filter(|t| vocab.bytes(*t).contains(&b'"'));
-        let quotes = Mask::of(quotes, vocab.len());
-        Rules { shape: Arc::new(shape), vocab: Arc::clone(vocab), quotes }
+    pub(super) fn new(shape: Shape, quotes: &Arc<Quotes>) -> Self {
+        let counts = shape.places.iter().any(|inside| inside.counts);
+        Rules { shape: Arc::new(shape), counts, quotes: Arc::clone(quotes) }
     }
 }
 
 /// A matcher that walks ahead, as far as the filter needs one.
 pub(super) trait Ahead {
+    /// The grammar's state.
+    fn state(&self) -> State;
     /// What may come next; None where that cannot be told.
     fn mask(&mut self) -> Option<Mask>;
     /// Walks over a token; false where it is refused.
@@ -80,34 +149,58 @@ impl Filter {
         Filter { rules: Arc::clone(rules), scan: Scan::new(Arc::clone(&rules.shape)) }
     }
 
-    /// Whether items have been there that must not come again.
-    pub(super) fn remembers(&self) -> bool {
-        self.scan.remembers()
+    /// Whether the shortest way to the end that the grammar knows, behind this token, may complete what has been there.
+    pub(super) fn is_in_the_way(&self, token: Token) -> bool {
+        let mut next = self.scan.clone();
+        self.rules.counts || next.feed(self.bytes(token)) != Taken::Cold || next.remembers_items()
     }
 
-    /// The text with this token; None where that completes an item that has been there.
+    /// The text with this token; None where that completes an item or a key that has been there.
     pub(super) fn after(&self, token: Token) -> Option<Filter> {
         let mut next = self.clone();
-        (next.scan.feed(self.rules.vocab.bytes(token)) != Taken::Again).then_some(next)
+        (next.scan.feed(self.bytes(token)) != Taken::Again).then_some(next)
     }
 
-    /// Takes out of the mask of this place what would complete an item again, or could only lead to that.
-    pub(super) fn apply(&self, mask: &mut Mask, ahead: &mut dyn Ahead) {
+    /// Takes out of the mask of this place what would complete an item or a key again, or could only lead to that.
+    /// Without `ahead`, only what completes one at once.
+    pub(super) fn apply(&self, mask: &mut Mask, mut ahead: Option<&mut dyn Ahead>) {
+        for token in self.suspects(mask) {
+            let allows = match &mut ahead {
+                Some(ahead) => self.allows(token, *ahead),
+                None => self.after(token).is_some(),
+            };
+            mask.set(token, allows);
+        }
+    }
+
+    /// The tokens of a mask that may complete what has been there, or lead to that.
+    fn suspects(&self, mask: &Mask) -> Vec<Token> {
+        let quotes = &self.rules.quotes;
+        if self.scan.remembers_items() || self.scan.is_scarce() {
+            return mask.iter().filter(|token| self.is_suspect(*token)).collect();
+        }
         if !self.scan.remembers() {
-            return;
+            return Vec::new();
         }
-        let suspects: Vec<Token> = mask.iter().filter(|token| self.is_suspect(*token)).collect();
-        for token in suspects {
-            mask.set(token, self.allows(token, ahead));
+        // A key takes two marks. The first may have been there, or that of a value may come before.
+        let with = |marks: usize| quotes.with[marks - 1].iter().copied().filter(|token| mask.allows(*token));
+        if !self.scan.in_string() {
+            return with(2).collect();
         }
+        let completes = with(1).filter(|token| self.scan.completes(self.bytes(*token)));
+        with(3).chain(completes).collect()
+    }
+
+    fn bytes(&self, token: Token) -> &[u8] {
+        self.rules.quotes.vocab.bytes(token)
     }
 
     /// Whether a token of the matcher's mask may come.
     pub(super) fn allows(&self, token: Token, ahead: &mut dyn Ahead) -> bool {
         let mut next = self.scan.clone();
-        match next.feed(self.rules.vocab.bytes(token)) {
+        match next.feed(self.bytes(token)) {
             Taken::Again => false,
-            Taken::Hot if next.is_scarce() => self.leads_out(&next, token, ahead),
+            Taken::Hot if next.is_scarce() => self.leads_out(&next, token, (ahead, &mut HashSet::new())),
             Taken::Hot | Taken::Cold => true,
         }
     }
@@ -115,30 +208,37 @@ impl Filter {
     /// Whether the token may complete an item or lead on to one that has been there.
     fn is_suspect(&self, token: Token) -> bool {
         let in_string = self.scan.in_string();
-        !in_string || self.rules.quotes.allows(token) || self.scan.goes_on(self.rules.vocab.bytes(token))
+        !in_string || self.rules.quotes.any.allows(token) || self.scan.goes_on(self.bytes(token))
     }
 
-    /// Whether behind this token the item can still become one that has not been there.
-    fn leads_out(&self, scan: &Scan, token: Token, ahead: &mut dyn Ahead) -> bool {
+    /// Whether behind this token the item or key can still become one that has not been there. `tried`: states that lead nowhere, with
+    /// the text of what is being read. White space leads to the same ones on very many ways.
+    fn leads_out(
+        &self,
+        scan: &Scan,
+        token: Token,
+        (ahead, tried): (&mut dyn Ahead, &mut HashSet<(State, Vec<u8>)>),
+    ) -> bool {
         if !ahead.push(token) {
             return true;
         }
-        let found = self.has_way(scan, ahead);
+        let is_new = tried.insert((ahead.state().behind_any(), scan.text().to_vec()));
+        let found = is_new && self.has_way(scan, (ahead, tried));
         ahead.pop();
         found
     }
 
-    fn has_way(&self, scan: &Scan, ahead: &mut dyn Ahead) -> bool {
+    fn has_way(&self, scan: &Scan, (ahead, tried): (&mut dyn Ahead, &mut HashSet<(State, Vec<u8>)>)) -> bool {
         let Some(mask) = ahead.mask() else { return true };
         let mut hot = Vec::new();
         for token in mask.iter() {
             let mut next = scan.clone();
-            match next.feed(self.rules.vocab.bytes(token)) {
+            match next.feed(self.bytes(token)) {
                 Taken::Again => {}
                 Taken::Cold => return true,
                 Taken::Hot => hot.push((token, next)),
             }
         }
-        hot.into_iter().any(|(token, next)| self.leads_out(&next, token, ahead))
+        hot.into_iter().any(|(token, next)| self.leads_out(&next, token, (&mut *ahead, &mut *tried)))
     }
 }

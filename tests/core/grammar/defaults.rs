@@ -136,6 +136,44 @@ fn items_that_must_differ_do() {
     ]);
 }
 
+#[test]
+fn no_object_has_a_key_twice() {
+    let open = json!({"type": "object", "properties": {"id": {"type": "integer"}}, "additionalProperties": {"type": "null"}});
+    let least = json!({"type": "object", "additionalProperties": {"type": "integer"}, "minProperties": 3});
+    let two = json!({"type": "object", "patternProperties": {"^[ab]$": {"type": "integer"}}, "additionalProperties": false});
+    let both = json!({"allOf": [two, {"minProperties": 2}]});
+    let named =
+        json!({"type": "object", "properties": {"id": {}}, "additionalProperties": true, "minProperties": 6});
+    bench().check(&[
+        (
+            json!({"type": "object"}),
+            &[r#"{"a":1,"aa":2,"b":{"a":1,"b":2},"":[{"a":1},{"a":1}]}"#, r#"{"a":"a","b":"\"a\":1"}"#],
+            &[
+                r#"{"a":1,"a":2}"#,
+                r#"{"":1,"":1}"#,
+                r#"{"b":{"x":[{"k":1,"k":1}]}}"#,
+                r#"{"a":{},"b":1,"a":{}}"#,
+            ],
+        ),
+        (json!({}), &[r#"[{"a":1},{"a":1}]"#], &[r#"[{"a":1,"a":1}]"#]),
+        (open, &[r#"{"x":null,"id":1,"y":null}"#], &[r#"{"x":null,"id":1,"x":null}"#, r#"{"id":1,"id":1}"#]),
+        (
+            least,
+            &[r#"{"x1":1,"x2":2,"x3":3}"#, r#"{"":1,"a":1,"aa":1,"b":1}"#],
+            &[r#"{"x1":1,"x2":2}"#, r#"{"a":1,"a":1,"a":1}"#],
+        ),
+        (two, &["{}", r#"{"b":1,"a":2}"#], &[r#"{"a":1,"a":1}"#, r#"{"c":1}"#]),
+        (both, &[r#"{"a":1,"b":2}"#], &["{}", r#"{"a":1}"#, r#"{"a":1,"a":2}"#]),
+        (
+            named,
+            &[r#"{"id":1,"k1":0,"k2":0,"k3":0,"k4":0,"k5":0}"#],
+            &[r#"{"id":1,"k1":0,"k2":0,"k3":0,"k4":0}"#],
+        ),
+    ]);
+    let three = json!({"type": "object", "propertyNames": {"enum": ["a", "b"]}, "minProperties": 3});
+    assert!(bench().schema(&three).is_err());
+}
+
 /// Where all values have been there, no further item begins: the mask never runs empty.
 #[test]
 fn no_text_comes_to_a_place_with_no_way_on() {

@@ -156,6 +156,42 @@ fn arrays() {
 }
 
 #[test]
+fn keys_that_no_branch_looks_at() {
+    let branch = |i: usize, tag: bool| {
+        let mut branch = json!({"properties": {format!("a{i}"): {"type": "integer"}, "both": {}}});
+        if tag {
+            branch["properties"]["kind"] = json!({"const": format!("k{i}")});
+            branch["required"] = json!(["kind"]);
+        }
+        branch
+    };
+    let any = |tag: bool| {
+        let branches: Vec<Value> = (0..30).map(|i| branch(i, tag)).collect();
+        json!({"type": "object", "properties": {"id": {}}, "anyOf": branches, "unevaluatedProperties": false})
+    };
+    let with_null = json!({"allOf": [{"properties": {"x": {}}}], "anyOf": [branch(0, true), branch(1, true), {"type": "object"}],
+        "type": "object", "unevaluatedProperties": {"type": "null"}});
+    check(&[
+        (
+            any(true),
+            &[r#"{"id":2,"kind":"k7","a7":1}"#, r#"{"both":0,"kind":"k29"}"#],
+            &[
+                r#"{"kind":"k7","a8":1}"#,
+                r#"{"kind":"k7","z":1}"#,
+                r#"{"id":1}"#,
+                r#"{"kind":"k7","a7":"x"}"#,
+            ],
+        ),
+        (any(false), &["{}", r#"{"id":2,"both":1,"a7":1,"a9":1}"#], &[r#"{"a7":"x"}"#, r#"{"z":1}"#]),
+        (
+            with_null,
+            &[r#"{"x":2,"a1":1,"kind":"k1"}"#, r#"{"a1":null,"z":null}"#, r#"{"kind":"k0","a1":null}"#],
+            &[r#"{"kind":"k1","a0":1}"#, r#"{"a1":1}"#, r#"{"z":1}"#, r#"{"kind":"k9"}"#],
+        ),
+    ]);
+}
+
+#[test]
 fn an_array_of_too_few_different_items_is_not_begun() {
     let item = json!({"type": "object", "properties": {"id": {"type": "string"}}, "required": ["id"]});
     let narrower = json!({"properties": {"id": {"enum": ["a", "b"]}}, "additionalProperties": false});

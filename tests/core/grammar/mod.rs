@@ -21,7 +21,7 @@ mod plain;
 mod refusals;
 mod sections;
 mod specs;
-mod states;
+pub mod states;
 mod unions;
 mod walks;
 mod worst;

@@ -266,6 +266,30 @@ fn calls(separator: Option<&str>, or: Option<GrammarSpec>) -> Calls {
 }
 
 #[test]
+fn arguments_of_calls_differ_where_they_must() {
+    let bench = Bench::new();
+    let schema = r#"{"type":"object","properties":{"ids":{"type":"array","items":{"type":"integer"},"uniqueItems":true}},"additionalProperties":true}"#;
+    let answer =
+        GrammarSpec::JsonSchema(r#"{"type":"array","items":{"type":"string"},"uniqueItems":true}"#.into());
+    let mut calls = calls(Some("\n"), Some(answer));
+    calls.tools[1].schema = schema.into();
+    let admits = |text: &str| {
+        let mut grammar = bench.compile(&GrammarSpec::Calls(Box::new(calls.clone()))).unwrap();
+        bench.accepts(&mut grammar, text).unwrap()
+    };
+    let call =
+        |arguments: &str| format!("<call>{{\"name\": \"get_all\", \"arguments\": {arguments}}}</call>");
+    let good = [r#"{"ids":[101,102,103],"a":1}"#, r#"{"ids":[1],"a":{"ids":[1,1]}}"#].map(call);
+    for text in [&good[0], &good[1], &format!("{}\n{}\n{}", good[0], good[1], good[0])] {
+        assert!(admits(text), "{text}");
+    }
+    for wrong in [r#"{"ids":[101,102,101]}"#, r#"{"a":1,"a":1}"#].map(call) {
+        assert!(!admits(&wrong) && !admits(&format!("{}\n{wrong}", good[0])), "{wrong}");
+    }
+    assert!(admits(r#"["a","b"]"#) && !admits(r#"["a","a"]"#));
+}
+
+#[test]
 fn calls_name_known_functions_and_have_their_arguments() {
     let bench = Bench::new();
     let one = r#"<call>{"name": "get", "arguments": {"n":1}}</call>"#;

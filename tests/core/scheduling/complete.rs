@@ -2,6 +2,7 @@
 
 use super::spec;
 use super::world::{Answers, World, essence};
+use crate::grammar::states::{LARK, OTHERS};
 use llgtrt::config::{AcceptanceKey, DraftSource};
 use llgtrt::error::Error;
 use llgtrt::request::RequestSpec;
@@ -123,6 +124,28 @@ fn outputs_are_complete_with_and_without_drafts() {
         check(&run(&drafting(AcceptanceKey::Rejection)));
     }
     assert!(shortened > 50, "{shortened}");
+}
+
+#[test]
+fn every_construct_of_lark_is_the_same_with_drafts() {
+    let mut accepted = 0;
+    for source in LARK.iter().chain(OTHERS) {
+        let grammar = json!({"lark_grammar": source});
+        let requests: Vec<RequestSpec> = (0..8).map(|seed| asked(&grammar, 40, seed)).collect();
+        let order: Vec<usize> = (0..requests.len()).collect();
+        let plain = World::default().run(&requests, &order, 0);
+        let mut world = drafting(AcceptanceKey::Exact);
+        let all =
+            [DraftSource::Forced, DraftSource::Grammar, DraftSource::PromptLookup, DraftSource::DraftModel];
+        world.config.speculative.sources = Some(all.to_vec());
+        let drafted = world.run(&requests, &order, 0);
+        for (key, event) in &plain.choices {
+            assert!(!matches!(event.end, Some(End::Failed(_))), "{source}: {event:?}");
+            assert_eq!(essence(event), essence(&drafted.choices[key]), "{source}");
+        }
+        accepted += drafted.snapshot.totals.accepted_tokens;
+    }
+    assert!(accepted > 500, "{accepted}");
 }
 
 /// A stop text inside a constraint is text where the output may not end, and an end token of the request's is a token.

@@ -150,8 +150,14 @@ fn idn_email() -> String {
 
 /// A subset of ECMA-262's syntax that every reader takes for the same.
 fn regex() -> String {
-    let atom = r"(?:[^\\^$.*+?()\[\]{}|\n\r]|\\[dDsSwW.*+?()\[\]{}|^$/\\nrt]|\.|\[\^?(?:[a-zA-Z0-9_]|a-z|A-Z|0-9|\\[dsw])+\])";
-    let group = format!(r"(?:{atom}[*+?]?|\((?:\?:)?(?:{atom}[*+?]?\|?)*{atom}[*+?]?\)[*+?]?)");
+    let range = "a-[b-z]|A-[B-Z]|0-[1-9]|1-[2-9]";
+    let class = format!(r"\[\^?(?:{range}|[a-zA-Z0-9_ .,:;/@#%=!+*?]|\\[dDsSwW.\[\]\\/^nrt-])+-?\]");
+    let atom = format!(r"(?:[^\\^$.*+?()\[\]{{}}|\n\r]|\\[dDsSwW.*+?()\[\]{{}}|^$/\\nrt]|\.|{class})");
+    // The second number of a count is no less than the first.
+    let pairs: Vec<String> = (0..9).map(|least| format!("{least},[{least}-9]")).collect();
+    let count = format!(r"\{{(?:[1-9]?[0-9],?|[0-9],[1-9][0-9]|{})\}}", pairs.join("|"));
+    let times = format!(r"(?:(?:[*+?]|{count})\??)?");
+    let group = format!(r"(?:{atom}{times}|\((?:\?:)?(?:{atom}{times}\|?)*{atom}{times}\){times})");
     format!(r"\^?(?:{group}+(?:\|{group}+)*)?\$?")
 }
 
@@ -225,6 +231,8 @@ mod tests {
             ("byte", "YQ=", false),
             ("regex", "^(a|b+)[a-z]*$", true),
             ("regex", "a**", false),
+            ("regex", r"^[\w.+-]{2,3}@[a-f0-9]+?\.(?:de|com){1,10}$", true),
+            ("regex", "a{3,2}", false),
             ("regex", "(a", false),
             ("json-pointer", "/a~0/b", true),
             ("json-pointer", "/a~2", false),

@@ -14,6 +14,7 @@ mod edges;
 mod evaluated;
 mod explain;
 mod expr;
+mod few;
 mod formats;
 mod keywords;
 mod library;
@@ -40,6 +41,7 @@ mod write_unique;
 
 use super::budget::Budget;
 use super::spec::JsonStyle;
+use super::unique::Shape;
 use crate::config::{GrammarConfig, Whitespace};
 use crate::error::{Error, Result};
 use arena::Arena;
@@ -64,27 +66,34 @@ pub(super) struct Together<'a> {
     library: &'a Library,
     divisors: f64,
     larks: Vec<String>,
+    /// Of each, what a filter has to know.
+    shapes: Vec<Option<Shape>>,
 }
 
 impl<'a> Together<'a> {
     /// None so far.
     pub(super) fn new(budget: &'a Budget, library: &'a Library) -> Self {
-        Together { budget, library, divisors: 0.0, larks: Vec::new() }
+        Together { budget, library, divisors: 0.0, larks: Vec::new(), shapes: Vec::new() }
     }
 
-    /// The name of one more grammar, for a schema.
+    /// The name of one more grammar, for a schema; see [`prepare`].
     ///
     /// # Errors
     /// As [`prepare`].
-    pub(super) fn prepare(&mut self, schema: &Value, config: &GrammarConfig) -> Result<String> {
+    pub(super) fn prepare(
+        &mut self,
+        schema: &Value,
+        config: &GrammarConfig,
+        filters: bool,
+    ) -> Result<String> {
         let read = |written: &Written| match written.depth() {
-            0..=MAX_RULES => Ok((written.lark(), written.divisors)),
+            0..=MAX_RULES => Ok((written.lark(), written.divisors, written.shape.clone())),
             depth => {
                 let why = "lower counts such as minContains, or the number of required keys";
                 Err(format!("its grammar has rules in rules {depth} deep, more than {MAX_RULES}: {why}"))
             }
         };
-        let (lark, divisors) = prepare(schema, config, (self.budget, self.library, false), &read)?;
+        let (lark, divisors, shape) = prepare(schema, config, (self.budget, self.library, filters), &read)?;
         self.divisors += divisors;
         if self.divisors > write::MAX_DIVISORS {
             let most = write::MAX_DIVISORS;
@@ -96,7 +105,13 @@ impl<'a> Together<'a> {
             return Err(refuse("", "multipleOf", why));
         };
         self.larks.push(lark);
+        self.shapes.push(shape);
         Ok(name(self.larks.len() - 1))
+    }
+
+    /// What a filter has to know of each, in their order.
+    pub(super) fn shapes(&mut self) -> Vec<Option<Shape>> {
+        std::mem::take(&mut self.shapes)
     }
 
     /// The grammars under their names.

@@ -47,6 +47,8 @@ pub(super) struct Reader<'a> {
     depth: usize,
     /// The schemas whose ways are being looked for (see `evaluated`).
     pub(super) looking: Vec<(Id, Scope)>,
+    /// Whether that is done for objects alone.
+    pub(super) of_objects: bool,
     pub(super) negations: usize,
     /// Whether it is only tried whether sets have something in common.
     pub(super) probing: usize,
@@ -73,6 +75,7 @@ impl<'a> Reader<'a> {
             open: Vec::new(),
             depth: 0,
             looking: Vec::new(),
+            of_objects: false,
             negations: 0,
             probing: 0,
             cut: usize::MAX,
@@ -214,6 +217,7 @@ impl<'a> Reader<'a> {
         let nullable = node.draft.knows("nullable") && map.get("nullable") == Some(&Value::Bool(true));
         let types = if nullable { types.and_null() } else { types };
         let mut set = self.of_types(types);
+        let rest = self.evaluated(id, scope)?;
         // Keys that are only required come after those that are described.
         let order = map.keys().filter(|k| *k != "required").chain(map.keys().filter(|k| *k == "required"));
         for keyword in order.filter(|k| node.draft.knows(k)) {
@@ -224,15 +228,14 @@ impl<'a> Reader<'a> {
             if let Some(must) = keywords::misfit(keyword, &map[keyword]) {
                 return Err(refuse(&node.pointer, keyword, must));
             }
-            if let Some(part) = self.keyword((id, scope), keyword, types)? {
+            if let Some(mut part) = self.keyword((id, scope), keyword, types)? {
+                if keyword == "anyOf" && rest.as_ref().is_some_and(|rest| rest.has_branches) {
+                    part = self.sets.add(Set { objects: TRUE, ..Set::clone(&self.sets.get(part)) });
+                }
                 set = self.and(set, part)?;
             }
         }
-        if ["unevaluatedProperties", "unevaluatedItems"].iter().any(|k| self.restricts(id, k)) {
-            let rest = self.evaluated(id, scope)?;
-            set = self.and(set, rest)?;
-        }
-        Ok(set)
+        rest.map_or(Ok(set), |rest| self.and(set, rest.set))
     }
 
     /// Whether the keyword is there and says anything.

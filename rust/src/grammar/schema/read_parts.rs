@@ -8,7 +8,7 @@ use super::logic::{F, FALSE, TRUE};
 use super::number::{self, Cell, Kind};
 use super::read::{Keywords, Reader};
 use super::refuse;
-use super::set::{Counted, Item, Key, Scope, Set, SetId};
+use super::set::{Item, Key, Scope, Set, SetId};
 use crate::config::{Formats, UndeclaredKeys, UnknownFormat};
 use crate::error::Result;
 use crate::types::Narrowed;
@@ -112,7 +112,7 @@ impl Reader<'_> {
                 let most = count(value);
                 self.sets.items.atom(Item::Shorter(most))
             }
-            "uniqueItems" if *value == Value::Bool(true) => self.sets.items.atom(Item::Unique(Rc::default())),
+            "uniqueItems" if *value == Value::Bool(true) => self.sets.items.atom(Item::Unique),
             "contains" => self.contains(at, map)?,
             "prefixItems" => self.tuple(at, keyword),
             "items" if tuple => self.tuple(at, keyword),
@@ -159,7 +159,7 @@ impl Reader<'_> {
             "required" => self.required(at.0, keyword, value)?,
             "minProperties" => {
                 let least = count(value);
-                if least == 0 { TRUE } else { self.sets.keys.atom(Key::Least(least, Counted::None)) }
+                if least == 0 { TRUE } else { self.sets.keys.atom(Key::Least(least)) }
             }
             "maxProperties" => {
                 let most = count(value);

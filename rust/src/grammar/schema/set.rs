@@ -10,7 +10,6 @@ use super::number::{self, Cell, Cells, Kind};
 use super::strings::Strings;
 use ahash::{AHashMap, AHashSet};
 use serde_json::Value;
-use std::collections::BTreeSet;
 use std::rc::Rc;
 
 /// The number of a set.
@@ -28,14 +27,6 @@ pub(super) enum Leaf {
     Set(SetId),
 }
 
-/// Kinds of names that have been counted, as bits: by their first letters or by their last.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) enum Counted {
-    None,
-    Firsts(u8),
-    Lasts(u8),
-}
-
 /// What a key of an object may have to be.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum Key {
@@ -47,8 +38,8 @@ pub(super) enum Key {
     Every(F, Term),
     /// Some key of these names has such a value.
     Some(F, Term),
-    /// So many keys at least; those of some kinds have been counted.
-    Least(u32, Counted),
+    /// So many keys at least.
+    Least(u32),
     /// So many keys at most.
     Most(u32),
     /// Holds of every object: the schema names keys (`properties`), so that others are left out.
@@ -72,8 +63,8 @@ pub(super) enum Item {
     Longer(u32),
     /// So many items at most.
     Shorter(u32),
-    /// No two items are equal, nor is one of them among these (JSON texts).
-    Unique(Rc<BTreeSet<String>>),
+    /// No two items are equal.
+    Unique,
     /// Some two items are equal.
     Repeated,
 }
@@ -281,8 +272,8 @@ impl Sets {
                 Item::Most(n, at, t) => Some(Item::Least(n + 1, *at, *t)),
                 Item::Longer(n) => n.checked_sub(1).map(Item::Shorter),
                 Item::Shorter(n) => Some(Item::Longer(n.saturating_add(1))),
-                Item::Unique(_) => Some(Item::Repeated),
-                Item::Repeated => Some(Item::Unique(Rc::default())),
+                Item::Unique => Some(Item::Repeated),
+                Item::Repeated => Some(Item::Unique),
             };
             let not = not.map_or(FALSE, |not| self.items.atom(not));
             by.insert(item, not);
@@ -298,8 +289,8 @@ impl Sets {
                 Key::Has(name, t) => Some(Key::If(Rc::clone(name), self.not_term(*t))),
                 Key::Every(names, t) => Some(Key::Some(*names, self.not_term(*t))),
                 Key::Some(names, t) => Some(Key::Every(*names, self.not_term(*t))),
-                Key::Least(n, _) => n.checked_sub(1).map(Key::Most),
-                Key::Most(n) => Some(Key::Least(n.saturating_add(1), Counted::None)),
+                Key::Least(n) => n.checked_sub(1).map(Key::Most),
+                Key::Most(n) => Some(Key::Least(n.saturating_add(1))),
                 Key::Declared | Key::Open => None,
             };
             let not = not.map_or(FALSE, |not| self.keys.atom(not));

@@ -1,4 +1,4 @@
-//! Where a filter beside the grammar has to tell items apart.
+//! Where a filter beside the grammar has to tell items and keys apart.
 
 use super::logic::{FALSE, Node, TRUE};
 use super::read::Reader;
@@ -33,7 +33,7 @@ pub(super) fn of(reader: &mut Reader<'_>, root: Term) -> Result<Shape> {
         }
         places.push(shaper.inside(&terms)?);
     }
-    Ok(Shape { places })
+    Ok(Shape::of(places))
 }
 
 struct Shaper<'r, 'a> {
@@ -57,15 +57,19 @@ impl Shaper<'_, '_> {
     }
 
     fn inside(&mut self, terms: &Terms) -> Result<Inside> {
-        let (mut items, mut keys) = (Vec::new(), Vec::new());
+        let (mut inside, mut items, mut keys) = (Inside::default(), Vec::new(), Vec::new());
         for term in terms {
             self.reader.arena.budget.spend(1)?;
             let set = self.reader.set_of(*term)?;
             let set = self.reader.sets.get(set);
             items.extend(self.reader.sets.items.atoms(set.arrays));
-            keys.extend(self.reader.sets.keys.atoms(set.objects));
+            let own = self.reader.sets.keys.atoms(set.objects);
+            if self.may_run_out(&own)? {
+                inside.names = Scarce::Perhaps;
+            }
+            keys.extend(own);
         }
-        let mut inside = Inside::default();
+        inside.counts = keys.iter().any(|key| matches!(key, Key::Least(n) if *n > 1));
         let last = items.iter().filter_map(place_of).max().unwrap_or(0);
         for at in 0..=last {
             let terms = items.iter().filter_map(|item| at_place(item, at)).collect();
@@ -73,7 +77,7 @@ impl Shaper<'_, '_> {
         }
         let every: Terms = items.iter().filter_map(from_any).collect();
         inside.rest = self.place(every.clone());
-        if items.iter().any(|item| matches!(item, Item::Unique(_))) {
+        if items.iter().any(|item| matches!(item, Item::Unique)) {
             let all = items.iter().filter_map(term_of).chain(every).collect();
             inside.unique = Some(self.scarce(&all)?);
         }
@@ -87,6 +91,25 @@ impl Shaper<'_, '_> {
         }
         inside.keys = named.into_iter().map(|(name, terms)| (name, self.place(terms))).collect();
         Ok(inside)
+    }
+
+    /// Whether the names of keys that are not known may run out. Where there are none, there is nothing to tell apart.
+    fn may_run_out(&mut self, keys: &[Key]) -> Result<bool> {
+        let known = keys.iter().filter_map(|key| match key {
+            Key::If(name, _) | Key::Has(name, _) => Some(name.to_string()),
+            _ => None,
+        });
+        let strings = &mut self.reader.sets.strings;
+        let known = strings.texts(known.collect::<Vec<_>>());
+        let all = strings.not(known);
+        let mut names = all;
+        for key in keys {
+            if let Key::Every(forbidden, FALSE) = key {
+                let others = strings.not(*forbidden);
+                names = strings.and(names, others);
+            }
+        }
+        Ok(names != all && !strings.is_empty(names).unwrap_or(false))
     }
 
     /// Whether the values of these terms may run out.

@@ -1,5 +1,6 @@
 //! Sets of strings: formulas over lists of texts, regular expressions and lengths.
 
+use super::few;
 use super::logic::{F, FALSE, Logic, Node, TRUE};
 use super::pattern;
 use ahash::AHashMap;
@@ -12,8 +13,7 @@ use std::rc::Rc;
 use std::sync::LazyLock;
 
 /// Steps to find out whether any text satisfies all of some expressions.
-const FUEL: u64 = 2_000_000;
-
+pub(super) const FUEL: u64 = 2_000_000;
 /// What a string may have to be, or (false) must not be.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum Piece {
@@ -200,6 +200,17 @@ impl Strings {
         matcher.as_mut().is_some_and(|rx| rx.is_match(text))
     }
 
+    /// All texts of the set where they are so few; None where there are more, or too many steps would tell.
+    pub(super) fn few(&mut self, f: F, most: usize) -> Option<Vec<String>> {
+        if let Some(list) = self.listed(f) {
+            return (list.len() <= most).then(|| list.iter().cloned().collect());
+        }
+        let all = self.expression(f).ok()?;
+        let space = &mut self.space;
+        let set = space.exprs.mk_and(&mut vec![space.texts, all]);
+        few::texts(space, set, most)
+    }
+
     /// Whether no text is in what is known of the set.
     ///
     /// # Errors
@@ -257,9 +268,9 @@ fn opposite(piece: &Piece) -> Piece {
 
 /// Expressions of one document, and what is known of them.
 #[derive(Clone)]
-struct Space {
-    exprs: ExprSet,
-    relevance: RelevanceCache,
+pub(super) struct Space {
+    pub(super) exprs: ExprSet,
+    pub(super) relevance: RelevanceCache,
     /// Of all texts.
     texts: ExprRef,
     known: AHashMap<F, ExprRef>,
@@ -331,36 +342,6 @@ fn outside(intervals: &[Interval]) -> Vec<Interval> {
     }
     gaps.extend(next.map(|from| (from, None)));
     gaps
-}
-
-/// So many kinds of first letters and of last letters tell strings apart. By the first pair words differ mostly, by the second
-/// what ends in different digits.
-pub(super) const KINDS: [(u8, u8); 2] = [(8, 5), (4, 11)];
-
-/// Letters of one of so many kinds.
-fn letters(kind: u8, of: u8) -> String {
-    let class: String = (0x20..0x7fu8).filter(|c| c % of == kind).map(|c| format!(r"\x{c:02x}")).collect();
-    if kind == 0 { format!(r"(?:[{class}]|[^\x20-\x7e])") } else { format!("[{class}]") }
-}
-
-/// Texts whose first letter is of this kind.
-pub(super) fn begins_with(kind: u8, of: u8) -> String {
-    format!("(?:{}(?s:.)*{})", letters(kind, of), if kind == 0 { "|" } else { "" })
-}
-
-/// Texts whose last letter is of this kind.
-pub(super) fn ends_with(kind: u8, of: u8) -> String {
-    format!("(?:(?s:.)*{}{})", letters(kind, of), if kind == 0 { "|" } else { "" })
-}
-
-/// Texts whose first and last letters are of these kinds, of so many.
-pub(super) fn ends_in((first, firsts): (u8, u8), (last, lasts): (u8, u8)) -> String {
-    let both = format!("{}(?s:.)*{}", letters(first, firsts), letters(last, lasts));
-    // A single letter is its own first and last; the empty text is in one of the classes.
-    let is_both = |c: &u8| c % firsts == first && c % lasts == last;
-    let single: String = (0x20..0x7fu8).filter(is_both).map(|c| format!(r"|\x{c:02x}")).collect();
-    let rest = if first == 0 && last == 0 { r"|[^\x20-\x7e]|" } else { "" };
-    format!("(?:{both}{single}{rest})")
 }
 
 #[cfg(test)]

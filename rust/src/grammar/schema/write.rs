@@ -54,8 +54,9 @@ pub(super) struct Writer<'r, 'a> {
     pub(super) at: Id,
     /// The sum of all divisors.
     pub(super) divisors: f64,
-    /// Whether the filter has to tell items apart.
+    /// Whether the filter has to tell items apart, or keys.
     pub(super) filtered: bool,
+    pub(super) frees: bool,
 }
 
 impl<'r, 'a> Writer<'r, 'a> {
@@ -74,6 +75,7 @@ impl<'r, 'a> Writer<'r, 'a> {
             at: ROOT,
             divisors: 0.0,
             filtered: false,
+            frees: false,
         }
     }
 
@@ -319,7 +321,12 @@ impl<'r, 'a> Writer<'r, 'a> {
     /// # Errors
     /// Where nothing satisfies it.
     pub(super) fn finish(mut self, root: Term) -> Result<Written> {
-        let shape = if self.filtered { Some(shape::of(self.reader, root)?) } else { None };
+        let shape = match (self.filtered, self.frees) {
+            (false, false) => None,
+            // Of keys alone, nothing has to be known.
+            (false, true) => Some(Shape::of(Vec::new())),
+            (true, _) => Some(shape::of(self.reader, root)?),
+        };
         rules::prune(&mut self.rules, &mut self.conditions);
         if self.rules[0].is_empty() {
             return self.refuse("schema", "nothing satisfies it");
@@ -346,7 +353,7 @@ pub(in crate::grammar) struct Written {
     pub(super) divisors: f64,
     /// White space, where there may be some.
     space: Option<String>,
-    /// Where items must differ that the grammar lets be equal.
+    /// Where items, or keys, must differ that the grammar lets be equal.
     pub(in crate::grammar) shape: Option<Shape>,
 }
 

@@ -138,9 +138,6 @@ impl Writer<'_, '_> {
         if self.reader.sets.items.replace(f, &lost) != FALSE {
             self.choose_item(&open, (TRUE, &by, lost), f, &mut found)?;
         }
-        if atoms.iter().any(|atom| matches!(atom, Item::Unique(_))) {
-            return self.each_value(found);
-        }
         Ok(found)
     }
 
@@ -166,7 +163,11 @@ impl Writer<'_, '_> {
             Item::Most(n, at, t) => vec![(TRUE, then(Item::Most(*n, at - 1, *t)))],
             Item::Longer(n) => vec![(TRUE, if *n > 1 { then(Item::Longer(n - 1)) } else { TRUE })],
             Item::Shorter(n) => vec![(TRUE, n.checked_sub(1).map_or(FALSE, |n| then(Item::Shorter(n))))],
-            Item::Unique(_) => vec![(TRUE, own)],
+            // A filter, or rules of their own, tell items apart elsewhere.
+            Item::Unique => {
+                let why = "cannot be enforced here in a schema that is part of another grammar: list the values in enum";
+                return self.refuse("uniqueItems", why);
+            }
             Item::Repeated => {
                 let pointer = self.reader.arena[self.at].pointer.clone();
                 let why = "arrays in which items are equal are left out where the opposite of uniqueItems is asked for";

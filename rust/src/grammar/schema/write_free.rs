@@ -2,14 +2,10 @@
 
 use super::logic::{F, FALSE, Node, TRUE};
 use super::rules::{Line, Rule, Symbol, counted};
-use super::set::{Counted, Key, Term};
-use super::strings;
+use super::set::{Key, Term};
 use super::write::{Writer, literal};
 use crate::error::Result;
 use ahash::AHashMap;
-
-/// Most keys without a name that are told apart to be counted.
-const MAX_COUNTED: u32 = 5;
 
 /// Names of keys, their values, and what is left then.
 type Free = (F, Term, F);
@@ -64,15 +60,16 @@ impl Writer<'_, '_> {
     /// Keys of which only the number is bounded.
     fn counted_keys(&mut self, names: F, f: F, comma: bool) -> Result<Option<Vec<Line>>> {
         let mut rest = Vec::new();
-        let (mut least, mut most) = (0, u32::MAX);
+        let (mut least, mut most) = (0, None::<u32>);
         for part in self.parts(f).iter() {
             match self.reader.sets.keys.node(*part) {
-                Node::Atom(Key::Least(n, Counted::None)) => least = least.max(*n),
-                Node::Atom(Key::Most(n)) => most = most.min(*n),
+                Node::Atom(Key::Least(n)) => least = least.max(*n),
+                Node::Atom(Key::Most(n)) => most = Some(most.map_or(*n, |most| most.min(*n))),
                 _ => rest.push(*part),
             }
         }
-        if most == u32::MAX || least > 1 || most < least {
+        let is_filtered = self.reader.setting.filters || least < 2;
+        if (least == 0 && most.is_none()) || most.is_some_and(|most| most < least) || !is_filtered {
             return Ok(None);
         }
         let rest = self.reader.sets.keys.all(rest);
@@ -80,6 +77,7 @@ impl Writer<'_, '_> {
         if !self.may_end(rest) || steps.iter().any(|(.., next)| *next != rest) {
             return Ok(None);
         }
+        self.filtered |= least > 1;
         let (first, more) = (self.rule(), self.rule());
         for (names, value, _) in steps {
             let pair = self.pair(names, value, false)?;
@@ -87,7 +85,7 @@ impl Writer<'_, '_> {
             let pair = self.pair(names, value, true)?;
             self.rules[more].push(pair);
         }
-        Ok(Some(counted((first, more), least, Some(most), comma)))
+        Ok(Some(counted((first, more), least, most, comma)))
     }
 
     /// Whether the formula holds where no more keys come.
@@ -103,6 +101,7 @@ impl Writer<'_, '_> {
         let mut atoms = self.reader.sets.keys.atoms(f);
         // What names may come is found first: where there are none, they need not be counted.
         atoms.sort_by_key(|atom| !matches!(atom, Key::Every(..)));
+        let may_run_out = atoms.iter().any(|atom| matches!(atom, Key::Every(_, FALSE)));
         self.reader.arena.budget.spend(1 + atoms.len())?;
         let mut steps = if others == FALSE { Vec::new() } else { vec![(others, TRUE, f)] };
         for atom in atoms {
@@ -123,6 +122,10 @@ impl Writer<'_, '_> {
             self.reader.arena.budget.spend(next.len())?;
             steps = next;
         }
+        if !steps.is_empty() && self.reader.setting.filters {
+            self.frees = true;
+            self.filtered |= may_run_out;
+        }
         Ok(steps)
     }
 
@@ -134,56 +137,26 @@ impl Writer<'_, '_> {
                 let outside = self.reader.sets.strings.not(*names);
                 vec![(*names, *t, own), (outside, TRUE, own), (*names, TRUE, FALSE)]
             }
-            // A later key of the same name would undo it.
+            // Without a filter, a later key of the same name would undo it.
             Key::Some(names, t) => {
-                let kept = self.reader.sets.keys.atom(Key::Every(*names, *t));
+                let every = self.reader.sets.keys.atom(Key::Every(*names, *t));
+                let kept = if self.reader.setting.filters { TRUE } else { every };
                 vec![(*names, *t, kept), (TRUE, TRUE, own)]
             }
             Key::Most(n) => {
                 let left = n.checked_sub(1).map(|n| self.reader.sets.keys.atom(Key::Most(n)));
                 vec![(TRUE, TRUE, left.unwrap_or(FALSE))]
             }
-            Key::Least(1, Counted::None) => vec![(TRUE, TRUE, TRUE)],
-            Key::Least(n, used) => self.distinct(*n, *used)?,
+            Key::Least(n) if *n > 1 && !self.reader.setting.filters => {
+                let why = "keys that properties does not name cannot be counted in a schema that is part of another grammar: name them";
+                return self.refuse("minProperties", why);
+            }
+            Key::Least(n) => {
+                self.filtered |= *n > 1;
+                let left = (*n > 1).then(|| self.reader.sets.keys.atom(Key::Least(n - 1)));
+                vec![(TRUE, TRUE, left.unwrap_or(TRUE))]
+            }
             _ => vec![(TRUE, TRUE, own)],
         })
-    }
-
-    /// Keys that are counted must differ: all of them in the kind of their first letter, or all in that of their last.
-    fn distinct(&mut self, n: u32, counted: Counted) -> Result<Vec<Free>> {
-        let pointer = self.reader.arena[self.at].pointer.clone();
-        let before = match counted {
-            Counted::None => 0,
-            Counted::Firsts(kinds) | Counted::Lasts(kinds) => kinds.count_ones(),
-        };
-        if n + before > MAX_COUNTED {
-            let why = format!(
-                "more than {MAX_COUNTED} keys without a name cannot be counted: name them in properties"
-            );
-            return self.refuse("minProperties", why);
-        }
-        let why = "keys that are not in properties count only if they begin, or end, with different kinds of letters";
-        self.reader.narrow(&pointer, "minProperties", why)?;
-        let ways = match counted {
-            Counted::None => vec![(true, 0), (false, 0)],
-            Counted::Firsts(kinds) => vec![(true, kinds)],
-            Counted::Lasts(kinds) => vec![(false, kinds)],
-        };
-        let mut choices = Vec::new();
-        for ((by_first, kinds), kind) in
-            ways.into_iter().flat_map(|way| (0..8u8).map(move |kind| (way, kind)))
-        {
-            let names = if by_first { strings::begins_with(kind, 8) } else { strings::ends_with(kind, 8) };
-            let names = self.reader.sets.strings.regex(&names, true);
-            let seen = kinds | 1 << kind;
-            let (left, counted) = if seen == kinds {
-                (n, counted)
-            } else {
-                (n - 1, if by_first { Counted::Firsts(seen) } else { Counted::Lasts(seen) })
-            };
-            let then = if left == 0 { TRUE } else { self.reader.sets.keys.atom(Key::Least(left, counted)) };
-            choices.push((names, TRUE, then));
-        }
-        Ok(choices)
     }
 }

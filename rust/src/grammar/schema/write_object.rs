@@ -4,7 +4,7 @@
 //! value is in some of the sets that the formula speaks of, which decides parts of it.
 
 use super::logic::{F, FALSE, Node, TRUE};
-use super::rules::{Line, Rule, Symbol};
+use super::rules::{BITS, Line, Rule, Symbol};
 use super::set::{Key, Term};
 use super::write::{Writer, literal};
 use crate::error::Result;
@@ -139,20 +139,41 @@ impl Writer<'_, '_> {
             known.values.push(*t);
         }
         self.reader.arena.budget.spend(keys.len())?;
-        let others = if self.is_closed(&atoms, keys.len())? {
-            FALSE
-        } else {
-            let names = self.reader.sets.strings.texts(keys.iter().map(|k| k.name.to_string()));
-            self.reader.sets.strings.not(names)
-        };
+        let others = if self.is_closed(&atoms, keys.len())? { FALSE } else { self.others(f, &mut keys)? };
         Ok(Plan { keys, others, states: AHashMap::new(), free: AHashMap::new(), optional: AHashSet::new() })
+    }
+
+    /// The names of other keys than those that are known. Where they are few and keys are counted, they are known, too: a filter tells
+    /// keys apart, and does not know how many are left.
+    fn others(&mut self, f: F, keys: &mut Vec<Known>) -> Result<F> {
+        let known = self.reader.sets.strings.texts(keys.iter().map(|key| key.name.to_string()));
+        let others = self.reader.sets.strings.not(known);
+        let mut allowed = others;
+        for part in self.parts(f).iter() {
+            if let Node::Atom(Key::Every(names, FALSE)) = self.reader.sets.keys.node(*part).clone() {
+                let rest = self.reader.sets.strings.not(names);
+                allowed = self.reader.sets.strings.and(allowed, rest);
+            }
+        }
+        let counts = |key: &Key| matches!(key, Key::Least(n) if *n > 1);
+        let is_counted = self.reader.sets.keys.atoms(f).iter().any(counts);
+        if !is_counted || allowed == others || keys.len() >= BITS || self.no_string(allowed)? {
+            return Ok(others);
+        }
+        let Some(few) = self.reader.sets.strings.few(allowed, BITS - keys.len()) else { return Ok(others) };
+        keys.extend(few.into_iter().map(|name| Known {
+            name: name.into(),
+            required: false,
+            values: Vec::new(),
+        }));
+        Ok(FALSE)
     }
 
     /// Whether there are no keys but so many known ones: the schema names some and says nothing of others.
     fn is_closed(&mut self, atoms: &[Key], known: usize) -> Result<bool> {
         let speaks = |key: &Key| match key {
             Key::Open | Key::Every(..) | Key::Some(..) => true,
-            Key::Least(n, _) => *n as usize > known,
+            Key::Least(n) => *n as usize > known,
             _ => false,
         };
         let is_closed = atoms.contains(&Key::Declared) && !atoms.iter().any(speaks);
@@ -232,8 +253,8 @@ impl Writer<'_, '_> {
                     let own = self.reader.sets.keys.atom(atom.clone());
                     here.push((atom.clone(), *t, TRUE, own));
                 }
-                Key::Least(n, used) => {
-                    let left = (*n > 1).then(|| self.reader.sets.keys.atom(Key::Least(n - 1, *used)));
+                Key::Least(n) => {
+                    let left = (*n > 1).then(|| self.reader.sets.keys.atom(Key::Least(n - 1)));
                     there.insert(atom.clone(), left.unwrap_or(TRUE));
                 }
                 Key::Most(n) => {

@@ -1,36 +1,23 @@
 //! Writes arrays in which no two items are equal.
 //!
-//! Which values have been there is remembered where they can be listed; elsewhere, which kinds of values have: two of
-//! different kinds differ.
+//! Which values have been there is remembered where they can be listed. Elsewhere a filter beside the grammar remembers them.
 
-use super::decimal::Decimal;
 use super::logic::{F, FALSE, Node, TRUE};
 use super::number::{self, Cell, Kind};
 use super::rules::{BITS, Line, Rule, Symbol, and, is_clear};
 use super::set::{Item, Key, Set, SetId, Term};
-use super::spelling;
-use super::strings;
 use super::write::{Writer, literal};
-use super::write_array::Step;
 use crate::error::Result;
-use ahash::{AHashMap, AHashSet};
+use ahash::AHashMap;
 use llguidance::earley::{BitIdx, ParamCond, ParamRef};
-use std::collections::BTreeSet;
 use std::rc::Rc;
 
-/// Most values of which it is remembered in the states which have been there; more are remembered by a parameter.
-const MAX_VALUES: usize = 6;
-/// How the strings of a key tell objects apart.
-const OF_OBJECTS: (u8, u8) = strings::KINDS[1];
 /// How deep objects in objects are looked into to count them.
 const COUNT_DEPTH: usize = 3;
-/// Fewer kinds of a key's values do not tell objects apart.
-const MIN_KINDS: usize = 6;
-
 impl Writer<'_, '_> {
     /// The formula without what the filter enforces: that items differ whose values cannot be listed.
     pub(super) fn left_to_the_filter(&mut self, f: F) -> Result<F> {
-        let is_unique = |item: &Item| matches!(item, Item::Unique(used) if used.is_empty());
+        let is_unique = |item: &Item| matches!(item, Item::Unique);
         if !self.reader.sets.items.atoms(f).iter().any(is_unique) {
             return Ok(f);
         }
@@ -47,7 +34,7 @@ impl Writer<'_, '_> {
             return Ok(f);
         }
         self.filtered = true;
-        let any = AHashMap::from([(Item::Unique(Rc::default()), TRUE)]);
+        let any = AHashMap::from([(Item::Unique, TRUE)]);
         let rest = self.reader.sets.items.replace(f, &any);
         match self.count_of(value, COUNT_DEPTH)? {
             Some(count) if u64::from(least) > count => Ok(FALSE),
@@ -94,38 +81,8 @@ impl Writer<'_, '_> {
         Ok(is_closed.then_some(plain.len() as u64 + count))
     }
 
-    /// Items of which no two may be equal, value by value.
-    pub(super) fn each_value(&mut self, steps: Vec<Step>) -> Result<Vec<Step>> {
-        let mut all = Vec::new();
-        for (value, rest) in steps {
-            let Some(values) = self.listed(value)?.filter(|list| list.len() <= MAX_VALUES) else {
-                return self.refuse(
-                    "uniqueItems",
-                    "cannot be enforced beside these keywords: list the values in enum",
-                );
-            };
-            let atoms = self.reader.sets.items.atoms(rest);
-            for (text, term) in values {
-                let mut by = AHashMap::new();
-                for atom in &atoms {
-                    if let Item::Unique(used) = atom {
-                        let mut next = BTreeSet::clone(used);
-                        let again = !next.insert(text.clone());
-                        let then = self.reader.sets.items.atom(Item::Unique(Rc::new(next)));
-                        by.insert(atom.clone(), if again { FALSE } else { then });
-                    }
-                }
-                let rest = self.reader.sets.items.replace(rest, &by);
-                if rest != FALSE {
-                    all.push((term, rest));
-                }
-            }
-        }
-        Ok(all)
-    }
-
-    /// The values of a term with their JSON texts, where they can be listed.
-    fn listed(&mut self, term: Term) -> Result<Option<Vec<(String, Term)>>> {
+    /// The values of a term, each as a term, where they can be listed.
+    fn listed(&mut self, term: Term) -> Result<Option<Vec<Term>>> {
         let set = self.reader.set_of(term)?;
         let set = self.reader.sets.get(set);
         let texts = match set.strings {
@@ -141,27 +98,23 @@ impl Writer<'_, '_> {
         if set.arrays != FALSE || set.objects != FALSE || texts.len() > BITS {
             return Ok(None);
         }
-        let mut list = Vec::new();
-        let mut add = |writer: &mut Self, text: String, set: Set| {
-            let set = writer.reader.sets.add(set);
-            list.push((text, writer.reader.sets.term(set)));
-        };
-        for (is, text) in [(set.null, "null"), (set.yes, "true"), (set.no, "false")] {
-            if is {
-                let (null, yes, no) = (text == "null", text == "true", text == "false");
-                add(self, text.to_owned(), Set { null, yes, no, ..Set::none() });
-            }
+        let mut sets = Vec::new();
+        let constants = [
+            (set.null, [true, false, false]),
+            (set.yes, [false, true, false]),
+            (set.no, [false, false, true]),
+        ];
+        for (_, [null, yes, no]) in constants.into_iter().filter(|(is, _)| *is) {
+            sets.push(Set { null, yes, no, ..Set::none() });
         }
-        for n in whole {
-            add(self, n.text(), Set { whole: vec![Cell::point(n)], ..Set::none() });
-        }
-        for n in fraction {
-            add(self, n.text(), Set { fraction: vec![Cell::point(n)], ..Set::none() });
-        }
+        sets.extend(whole.into_iter().map(|n| Set { whole: vec![Cell::point(n)], ..Set::none() }));
+        sets.extend(fraction.into_iter().map(|n| Set { fraction: vec![Cell::point(n)], ..Set::none() }));
         for text in texts.iter() {
             let strings = self.reader.sets.strings.texts([text.clone()]);
-            add(self, spelling::quoted(text), Set { strings, ..Set::none() });
+            sets.push(Set { strings, ..Set::none() });
         }
+        let sets: Vec<SetId> = sets.into_iter().map(|set| self.reader.sets.add(set)).collect();
+        let list: Vec<Term> = sets.into_iter().map(|set| self.reader.sets.term(set)).collect();
         Ok(Some(list).filter(|list| list.len() <= BITS))
     }
 
@@ -172,7 +125,7 @@ impl Writer<'_, '_> {
         for part in self.item_parts(rest).iter() {
             match self.reader.sets.items.node(*part) {
                 Node::Atom(Item::From(0, t)) => values.push(*t),
-                Node::Atom(Item::Unique(used)) if used.is_empty() => unique = true,
+                Node::Atom(Item::Unique) => unique = true,
                 _ => return Ok(None),
             }
         }
@@ -180,24 +133,13 @@ impl Writer<'_, '_> {
             return Ok(None);
         }
         let value = self.reader.sets.terms.all(values);
-        let list = self.listed(value)?;
-        let is_listed = list.is_some();
-        let ways = match list {
-            Some(list) => vec![list.into_iter().map(|(_, term)| term).collect()],
-            None => self.classes(value)?,
-        };
-        let mut lines = Vec::new();
-        for values in &ways {
-            let most = most.unwrap_or(u32::MAX).min(values.len() as u32);
-            if least <= most {
-                let alive = if least > 1 { Some(Symbol::Needs(self.at_least(least, values)?)) } else { None };
-                lines.push(alive.into_iter().chain([self.remembered(values, least, most)]).collect());
-            }
+        let Some(values) = self.listed(value)? else { return Ok(None) };
+        let most = most.unwrap_or(u32::MAX).min(values.len() as u32);
+        if least > most {
+            return Ok(Some(Vec::new()));
         }
-        if lines.is_empty() && !is_listed {
-            return self.refuse("uniqueItems", "too few values are known to differ: list them in enum");
-        }
-        Ok(Some(lines))
+        let alive = if least > 1 { Some(Symbol::Needs(self.at_least(least, &values)?)) } else { None };
+        Ok(Some(vec![alive.into_iter().chain([self.remembered(&values, least, most)]).collect()]))
     }
 
     /// A rule that derives a text where so many of these have one.
@@ -249,91 +191,5 @@ impl Writer<'_, '_> {
             self.conditions.insert(rule, conditions);
         }
         Symbol::Fresh(first)
-    }
-
-    /// Parts of the values so that two from different parts differ, in some ways, where there are too many to list.
-    fn classes(&mut self, value: Term) -> Result<Vec<Vec<Term>>> {
-        let pointer = self.reader.arena[self.at].pointer.clone();
-        let why = "items count as different only if they, or the values of a key, are of different kinds: list the values in enum";
-        self.reader.narrow(&pointer, "uniqueItems", why)?;
-        let set = self.reader.set_of(value)?;
-        let objects = self.reader.sets.get(set).objects;
-        let kinds = self.kinds_of_objects(objects)?;
-        // Each kind of objects is written anew: there is one way for them.
-        let letters = if kinds.is_empty() { &strings::KINDS[..] } else { &[OF_OBJECTS] };
-        let mut ways = Vec::new();
-        for letters in letters {
-            let mut classes = self.kinds(set, *letters)?;
-            let has_room = !kinds.is_empty() && classes.len() + kinds.len() <= BITS;
-            let objects = if has_room { kinds.as_slice() } else { &[objects] };
-            for objects in objects.iter().filter(|f| **f != FALSE) {
-                let part = self.reader.sets.add(Set { objects: *objects, ..Set::none() });
-                classes.push(self.reader.sets.term(part));
-            }
-            ways.push(classes);
-        }
-        Ok(ways)
-    }
-
-    /// Parts of what is no object; strings by so many kinds of first and last letters.
-    fn kinds(&mut self, set: SetId, (firsts, lasts): (u8, u8)) -> Result<Vec<Term>> {
-        let set = self.reader.sets.get(set);
-        let none = Set::none();
-        let mut parts = vec![
-            Set { null: set.null, ..none.clone() },
-            Set { yes: set.yes, ..none.clone() },
-            Set { no: set.no, ..none.clone() },
-            Set { fraction: set.fraction.clone(), ..none.clone() },
-            Set { arrays: set.arrays, ..none.clone() },
-        ];
-        // Small numbers one by one, then by their size.
-        let bounds: Vec<i128> = (0..=10).chain([100, 1_000]).collect();
-        let ends = bounds.windows(2).map(|w| (Some(w[0]), Some(w[1])));
-        for (low, high) in ends.chain([(None, Some(0)), (Some(1_000), None)]) {
-            let end = |n: Option<i128>, own| n.map(|n| (Decimal::new(n, 0), own));
-            let cell = Cell { low: end(low, true), high: end(high, false), by: Vec::new() };
-            parts.push(Set { whole: number::and(&set.whole, &vec![cell], Kind::Whole), ..none.clone() });
-        }
-        for (first, last) in (0..firsts).flat_map(|first| (0..lasts).map(move |last| (first, last))) {
-            let part =
-                self.reader.sets.strings.regex(&strings::ends_in((first, firsts), (last, lasts)), true);
-            let strings = self.reader.sets.strings.and(set.strings, part);
-            if !self.no_string(strings)? {
-                parts.push(Set { strings, ..none.clone() });
-            }
-        }
-        let parts: Vec<SetId> = parts.into_iter().map(|part| self.reader.sets.add(part)).collect();
-        let parts = parts.into_iter().filter(|part| *part != super::set::NONE);
-        Ok(parts.map(|part| self.reader.sets.term(part)).collect())
-    }
-
-    /// Parts of objects by the values of a key: the first that must be there and may be much, or else the first that may.
-    fn kinds_of_objects(&mut self, objects: F) -> Result<Vec<F>> {
-        let atoms = self.reader.sets.keys.atoms(objects);
-        let required: AHashSet<&Rc<str>> = atoms
-            .iter()
-            .filter_map(|key| if let Key::Has(name, _) = key { Some(name) } else { None })
-            .collect();
-        let described =
-            |key: &&Key| matches!(key, Key::If(_, t) | Key::Has(_, t) if *t != TRUE && *t != FALSE);
-        let mut described: Vec<&Key> = atoms.iter().filter(described).collect();
-        described.sort_by_key(|key| matches!(key, Key::If(name, _) if !required.contains(name)));
-        for key in described {
-            let (Key::If(name, value) | Key::Has(name, value)) = key else { continue };
-            let set = self.reader.set_of(*value)?;
-            let kinds = self.kinds(set, OF_OBJECTS)?;
-            if kinds.len() < MIN_KINDS {
-                continue;
-            }
-            let with = |value| Key::Has(Rc::clone(name), value);
-            let kinds = kinds.into_iter().map(with).chain([Key::If(Rc::clone(name), FALSE)]);
-            let keys = &mut self.reader.sets.keys;
-            let parts = kinds.map(|kind| {
-                let kind = keys.atom(kind);
-                keys.all([objects, kind])
-            });
-            return Ok(parts.collect());
-        }
-        Ok(Vec::new())
     }
 }

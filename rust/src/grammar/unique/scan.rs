@@ -1,6 +1,6 @@
-//! Reads a JSON text byte by byte, as far as items have to differ. That it is JSON is the matcher's affair.
+//! Reads a text byte by byte, as far as items and keys have to differ. That JSON in it is valid is the matcher's affair.
 
-use super::{Place, Scarce, Shape};
+use super::{At, Place, Scarce, Shape};
 use serde_json::Value;
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -8,9 +8,9 @@ use std::sync::Arc;
 /// What came of some bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Taken {
-    /// They complete an item that has been there.
+    /// They complete an item or a key that has been there.
     Again,
-    /// They go on with an item as one that has been there goes on.
+    /// They go on with one as one that has been there goes on.
     Hot,
     /// Neither.
     Cold,
@@ -27,11 +27,11 @@ struct Open {
     begin: Option<usize>,
     /// The place of that value.
     inner: Option<Place>,
-    /// Of an array whose items must differ: those that have been there, as written and as compared.
+    /// The keys that have been there, or the items where they must differ.
     seen: Arc<Vec<Item>>,
 }
 
-/// An item that has been there: as written, and as compared.
+/// An item or a key that has been there: as written, and as compared.
 #[derive(Debug, Clone)]
 struct Item {
     written: Vec<u8>,
@@ -39,7 +39,7 @@ struct Item {
 }
 
 impl Open {
-    /// Items that have been there and begin as the one that is being read, of the text so far: what is left of them.
+    /// What has been there and begins as what is being read, of the text so far: what is left of that.
     fn alike<'a>(&'a self, text: &'a [u8]) -> impl Iterator<Item = &'a [u8]> {
         let written = self.begin.and_then(|begin| text.get(begin..));
         let rest = move |item: &'a Item| item.written.strip_prefix(written?);
@@ -63,9 +63,13 @@ enum Mode {
 #[derive(Debug, Clone)]
 pub(super) struct Scan {
     shape: Arc<Shape>,
+    at: At,
+    /// For so many bytes, a value may begin behind a text that the shape names; and what was read, as far as it may end that text.
+    seeks: usize,
+    tail: Vec<u8>,
     mode: Mode,
     open: Vec<Open>,
-    /// The text of the value or key that is being read; inside an array whose items must differ, that of the whole item.
+    /// The text of the key that is being read, or of an item where items must differ.
     text: Vec<u8>,
     /// Whether the next string of an object is a key.
     key: bool,
@@ -73,32 +77,54 @@ pub(super) struct Scan {
 
 impl Scan {
     pub(super) fn new(shape: Arc<Shape>) -> Self {
-        Scan { shape, mode: Mode::Before, open: Vec::new(), text: Vec::new(), key: false }
+        let (at, seeks) = (shape.begin, if shape.begin == At::Outside { usize::MAX } else { shape.first });
+        let (tail, open, text) = (Vec::new(), Vec::new(), Vec::new());
+        Scan { shape, at, seeks, tail, mode: Mode::Before, open, text, key: false }
     }
 
-    /// Whether any open array has items that must not come again.
+    /// Whether anything has been there that must not come again.
     pub(super) fn remembers(&self) -> bool {
         self.open.iter().any(|open| !open.seen.is_empty())
+    }
+
+    /// Whether items are among that.
+    pub(super) fn remembers_items(&self) -> bool {
+        self.open.iter().any(|open| open.is_array && !open.seen.is_empty())
+    }
+
+    /// The text of the key that is being read, or of the item.
+    pub(super) fn text(&self) -> &[u8] {
+        &self.text
     }
 
     pub(super) fn in_string(&self) -> bool {
         matches!(self.mode, Mode::Text { .. })
     }
 
-    /// Whether values of the innermost item that must differ may run out.
+    /// Whether the values of the innermost items that must differ may run out, or the names of the innermost object's keys.
     pub(super) fn is_scarce(&self) -> bool {
-        let place = self.open.iter().rev().find(|open| !open.seen.is_empty()).and_then(|open| open.place);
-        place.is_some_and(|place| self.shape.places[place].unique == Some(Scarce::Perhaps))
+        let inside = |open: &Open| open.place.map(|place| &self.shape.places[place]);
+        let items = self.open.iter().rev().find(|open| open.is_array && !open.seen.is_empty());
+        let keys = self.open.last().filter(|open| !open.is_array && !open.seen.is_empty());
+        items.and_then(inside).is_some_and(|inside| inside.unique == Some(Scarce::Perhaps))
+            || keys.and_then(inside).is_some_and(|inside| inside.names == Scarce::Perhaps)
     }
 
-    /// Whether an item that has been there goes on with these bytes as the one that is being read does.
+    /// What has been there and begins as what is being read: what is left of that.
+    fn alike(&self) -> impl Iterator<Item = &[u8]> {
+        let last = self.open.len().wrapping_sub(1);
+        let differs = move |(i, open): &(usize, &Open)| open.is_array || *i == last && self.key;
+        self.open.iter().enumerate().filter(differs).flat_map(|(_, open)| open.alike(&self.text))
+    }
+
+    /// Whether something that has been there goes on with these bytes as what is being read does.
     pub(super) fn goes_on(&self, bytes: &[u8]) -> bool {
-        self.open.iter().any(|open| open.alike(&self.text).any(|rest| rest.first() == bytes.first()))
+        self.alike().any(|rest| rest.first() == bytes.first())
     }
 
-    /// Whether an item that has been there begins as the one that is being read.
-    fn is_hot(&self) -> bool {
-        self.open.iter().any(|open| open.alike(&self.text).next().is_some())
+    /// Whether these bytes complete what has been there.
+    pub(super) fn completes(&self, bytes: &[u8]) -> bool {
+        self.alike().any(|rest| bytes.starts_with(rest))
     }
 
     pub(super) fn feed(&mut self, bytes: &[u8]) -> Taken {
@@ -107,37 +133,68 @@ impl Scan {
                 return Taken::Again;
             }
         }
-        if self.is_hot() { Taken::Hot } else { Taken::Cold }
+        if self.alike().next().is_some() { Taken::Hot } else { Taken::Cold }
     }
 
-    /// False where an item is complete that has been there.
+    /// False where an item or a key is complete that has been there.
     fn byte(&mut self, byte: u8) -> bool {
+        let is_new = self.at == At::Outside || self.in_value(byte);
+        if self.seeks > 0 {
+            self.seek(byte);
+        }
+        is_new
+    }
+
+    /// Looks whether a value begins behind this byte.
+    fn seek(&mut self, byte: u8) {
+        let Scan { shape, tail, .. } = self;
+        self.seeks -= 1;
+        tail.push(byte);
+        let longest = shape.behind.iter().map(|(text, _)| text.len()).max().unwrap_or(0);
+        tail.drain(..tail.len().saturating_sub(longest));
+        // Of names that end alike, the longest is meant.
+        let found = shape.behind.iter().filter(|(text, _)| tail.ends_with(text));
+        let Some((_, place)) = found.max_by_key(|(text, _)| text.len()) else { return };
+        (self.at, self.seeks) = (At::Json(*place), 0);
+        (self.mode, self.key) = (Mode::Before, false);
+        self.open.clear();
+        self.text.clear();
+        self.tail.clear();
+    }
+
+    fn in_value(&mut self, byte: u8) -> bool {
         if self.mode == Mode::Plain && b",]} \n\r\t".contains(&byte) {
             self.mode = Mode::Behind;
             if !self.complete() {
                 return false;
             }
         }
-        self.text.push(byte);
-        match self.mode {
-            Mode::Text { escaped: true, key } => self.mode = Mode::Text { escaped: false, key },
-            Mode::Text { escaped: false, key } => return self.in_text(byte, key),
-            Mode::Plain => {}
-            Mode::Before | Mode::Behind => return self.between(byte),
+        if self.key || self.open.iter().any(|open| self.is_unique(open)) {
+            self.text.push(byte);
         }
-        true
+        let is_new = match self.mode {
+            Mode::Text { escaped: true, key } => {
+                self.mode = Mode::Text { escaped: false, key };
+                true
+            }
+            Mode::Text { escaped: false, key } => self.in_text(byte, key),
+            Mode::Plain => true,
+            Mode::Before | Mode::Behind => self.between(byte),
+        };
+        let is_over = self.open.is_empty() && self.mode == Mode::Behind;
+        if is_over && !self.shape.behind.is_empty() {
+            (self.at, self.seeks) = (At::Outside, usize::MAX);
+        }
+        is_new
     }
 
-    /// In a string; false where it is an item that has been there.
+    /// In a string; false where it is an item or a key that has been there.
     fn in_text(&mut self, byte: u8, key: bool) -> bool {
         match byte {
             b'\\' => self.mode = Mode::Text { escaped: true, key },
             b'"' => {
                 self.mode = Mode::Behind;
-                if !key {
-                    return self.complete();
-                }
-                self.named();
+                return if key { self.named() } else { self.complete() };
             }
             _ => {}
         }
@@ -154,13 +211,12 @@ impl Scan {
             b'[' | b'{' => self.enter(byte == b'['),
             b']' | b'}' => {
                 self.open.pop();
-                self.mode = Mode::Behind;
+                (self.mode, self.key) = (Mode::Behind, false);
                 return self.complete();
             }
             b',' => self.next(),
             b':' => {
-                self.key = false;
-                self.mode = Mode::Before;
+                (self.mode, self.key) = (Mode::Before, false);
                 self.begin();
             }
             _ => self.mode = Mode::Plain,
@@ -186,9 +242,10 @@ impl Scan {
 
     /// The place of the value that begins here.
     fn inner(&self) -> Option<Place> {
-        match self.open.last() {
-            Some(open) => open.inner,
-            None => (!self.shape.places.is_empty()).then_some(0),
+        match (self.open.last(), self.at) {
+            (Some(open), _) => open.inner,
+            (None, At::Json(place)) => place,
+            (None, At::Outside) => None,
         }
     }
 
@@ -219,34 +276,38 @@ impl Scan {
         self.begin();
     }
 
-    /// A key is complete.
-    fn named(&mut self) {
-        let Some(open) = self.open.last() else { return };
-        let inner = open.place.and_then(|place| {
-            let inside = &self.shape.places[place];
-            let name: Option<String> = serde_json::from_slice(self.text.get(open.begin?..)?).ok();
-            name.and_then(|name| inside.keys.get(&name).copied()).unwrap_or(inside.others)
-        });
-        if let Some(open) = self.open.last_mut() {
-            open.inner = inner;
-        }
+    /// A key is complete; false where it has been there.
+    fn named(&mut self) -> bool {
+        let Scan { open, text, shape, .. } = self;
+        let Some(open) = open.last_mut() else { return true };
+        let written = open.begin.take().and_then(|begin| text.get(begin..)).unwrap_or_default();
+        let Ok(name) = serde_json::from_slice::<String>(written) else { return true };
+        let inside = open.place.map(|place| &shape.places[place]);
+        open.inner = inside.and_then(|inside| inside.keys.get(&name).copied().unwrap_or(inside.others));
+        remember(open, written.to_vec(), name)
     }
 
     /// A value is complete; false where it is an item that has been there.
     fn complete(&mut self) -> bool {
         let is_unique = self.open.last().is_some_and(|open| self.is_unique(open));
-        let Some(open) = self.open.last_mut() else { return true };
+        let Scan { open, text, .. } = self;
+        let Some(open) = open.last_mut() else { return true };
         let Some(begin) = open.begin.take().filter(|_| is_unique) else { return true };
-        let written = &self.text[begin..];
+        let written = &text[begin..];
         let Ok(value) = serde_json::from_slice::<Value>(written) else { return true };
         let mut text = String::new();
         compared(&value, &mut text);
-        if open.seen.iter().any(|item| item.compared == text) {
-            return false;
-        }
-        Arc::make_mut(&mut open.seen).push(Item { written: written.to_vec(), compared: text });
-        true
+        remember(open, written.to_vec(), text)
     }
+}
+
+/// Remembers an item or a key; false where it has been there.
+fn remember(open: &mut Open, written: Vec<u8>, compared: String) -> bool {
+    if open.seen.iter().any(|item| item.compared == compared) {
+        return false;
+    }
+    Arc::make_mut(&mut open.seen).push(Item { written, compared });
+    true
 }
 
 /// A value as it is compared: numbers as the doubles that readers get, keys in one order.
@@ -287,7 +348,7 @@ mod tests {
     use super::*;
 
     fn array() -> Arc<Shape> {
-        Arc::new(Shape { places: vec![Inside { unique: Some(Scarce::No), ..Inside::default() }] })
+        Arc::new(Shape::of(vec![Inside { unique: Some(Scarce::No), ..Inside::default() }]))
     }
 
     fn is_again(text: &str, at_once: usize) -> bool {
@@ -331,7 +392,7 @@ mod tests {
         assert!(is_again("[[1,1],[1,1]]", 1));
         let keys = [("x".to_owned(), Some(1))].into_iter().collect();
         let list = Inside { unique: Some(Scarce::No), ..Inside::default() };
-        let shape = Arc::new(Shape { places: vec![Inside { keys, ..Inside::default() }, list] });
+        let shape = Arc::new(Shape::of(vec![Inside { keys, ..Inside::default() }, list]));
         let again = |text: &str| Scan::new(Arc::clone(&shape)).feed(text.as_bytes()) == Taken::Again;
         assert!(again(r#"{"y":[1,1],"x":[2,2]"#) && again(r#"{"\u0078":[2,2]"#));
         assert!(!again(r#"{"y":[1,1],"x":[2,3],"z":"[2,2]"}"#));
