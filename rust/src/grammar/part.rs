@@ -42,14 +42,14 @@ pub(super) struct Part {
     /// Whether the guide says that nothing may follow.
     is_over: bool,
     /// The filter that runs beside the grammar, now and at the last committed token.
-    filter: Option<Filter>,
-    kept: Option<Filter>,
+    filter: Option<Arc<Filter>>,
+    kept: Option<Arc<Filter>>,
 }
 
 impl Part {
     /// At its beginning.
     pub(super) fn new(pristine: Arc<Pristine>) -> Self {
-        let filter = pristine.rules.as_ref().map(Filter::new);
+        let filter = pristine.rules.as_ref().map(|rules| Arc::new(Filter::new(rules)));
         let room = pristine.endings.as_ref().map(Room::new);
         let is_over = ended(&pristine.compiled.matcher);
         Part {
@@ -149,7 +149,7 @@ impl Part {
         let filter = match &self.filter {
             Some(filter) => match filter.after(token) {
                 None => return Ok(false),
-                next => next,
+                Some(next) => Some(Arc::new(next)),
             },
             None => None,
         };
@@ -210,7 +210,7 @@ impl Part {
     pub(super) fn way(&mut self, first: Option<Token>, most: usize) -> Way {
         let Part { pristine, room, filter, .. } = self;
         match room {
-            Some(room) if !room.is_lost() => room.way((filter.as_ref(), &pristine.masks), first, most),
+            Some(room) if !room.is_lost() => room.way((filter.as_deref(), &pristine.masks), first, most),
             _ => Way::Unknown,
         }
     }

@@ -5,6 +5,7 @@
 //! a mask that would complete one of them again. Where an item or a key is not any text, it also looks ahead, and removes a
 //! token behind which all ways lead to one that has been there.
 
+mod compared;
 mod scan;
 
 use super::ending::State;
@@ -82,32 +83,47 @@ pub(super) struct Inside {
 }
 
 /// Whether the values of items, or the names of keys, may run out.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Scarce {
     #[default]
     No,
+    /// There may be no other way on behind a part of one. For items, there may be too few of them.
     Perhaps,
+    /// There are few.
+    Few,
 }
 
 /// Tokens of a vocabulary with quotation marks. In a string, no other completes an item or a key.
 pub(super) struct Quotes {
     vocab: Arc<Vocab>,
     any: Mask,
-    /// With so many at least: one, two and three.
-    with: [Vec<Token>; 3],
+    /// With one at least.
+    one: Vec<Token>,
+    /// Those that may hold a whole key behind the end of a string.
+    three: Vec<Token>,
+    /// Those that may hold a whole key elsewhere.
+    keys: Vec<Token>,
 }
 
 impl Quotes {
     pub(super) fn new(vocab: &Arc<Vocab>) -> Arc<Self> {
-        let count = |token: Token| vocab.bytes(token).iter().filter(|byte| **byte == b'"').count();
-        let with = |least| (0..vocab.len() as Token).filter(|token| count(*token) >= least).collect();
-        let with: [Vec<Token>; 3] = [1, 2, 3].map(with);
-        Arc::new(Quotes {
-            vocab: Arc::clone(vocab),
-            any: Mask::of(with[0].iter().copied(), vocab.len()),
-            with,
-        })
+        let count = |token: &Token| vocab.bytes(*token).iter().filter(|byte| **byte == b'"').count();
+        let one: Vec<Token> = (0..vocab.len() as Token).filter(|token| count(token) > 0).collect();
+        let three = one.iter().copied().filter(|token| count(token) > 2).collect();
+        let is_key = |token: &Token| count(token) > 1 && holds_key(vocab.bytes(*token));
+        let keys = one.iter().copied().filter(is_key).collect();
+        let any = Mask::of(one.iter().copied(), vocab.len());
+        Arc::new(Quotes { vocab: Arc::clone(vocab), any, one, three, keys })
     }
+}
+
+/// Whether a quotation mark stands where a key may begin: first, or behind a brace or comma, but for white space.
+fn holds_key(bytes: &[u8]) -> bool {
+    let begins = |at: usize| {
+        let before = bytes[..at].iter().rev().find(|byte| !byte.is_ascii_whitespace());
+        before.is_none_or(|byte| b"{,".contains(byte))
+    };
+    (0..bytes.len()).any(|at| bytes[at] == b'"' && begins(at))
 }
 
 /// What all texts of a constraint have in common.
@@ -175,20 +191,28 @@ impl Filter {
 
     /// The tokens of a mask that may complete what has been there, or lead to that.
     fn suspects(&self, mask: &Mask) -> Vec<Token> {
-        let quotes = &self.rules.quotes;
-        if self.scan.remembers_items() || self.scan.is_scarce() {
+        let (scan, quotes) = (&self.scan, &self.rules.quotes);
+        if scan.remembers_items() {
             return mask.iter().filter(|token| self.is_suspect(*token)).collect();
         }
-        if !self.scan.remembers() {
+        if !scan.remembers() {
             return Vec::new();
         }
-        // A key takes two marks. The first may have been there, or that of a value may come before.
-        let with = |marks: usize| quotes.with[marks - 1].iter().copied().filter(|token| mask.allows(*token));
-        if !self.scan.in_string() {
-            return with(2).collect();
+        let of = |list: &[Token]| -> Vec<Token> {
+            list.iter().copied().filter(|token| mask.allows(*token)).collect()
+        };
+        let names = scan.names();
+        if !scan.in_string() {
+            // Where names are few, a comma may lead to none.
+            return if names == Scarce::Few { mask.iter().collect() } else { of(&quotes.keys) };
         }
-        let completes = with(1).filter(|token| self.scan.completes(self.bytes(*token)));
-        with(3).chain(completes).collect()
+        let mut list = of(if names == Scarce::Few { &quotes.one } else { &quotes.three });
+        if scan.in_key() && scan.is_hot() && names == Scarce::No {
+            list.extend(of(&quotes.one).into_iter().filter(|token| scan.completes(self.bytes(*token))));
+        } else if scan.in_key() && scan.is_hot() {
+            list.extend(mask.iter().filter(|token| scan.goes_on(self.bytes(*token))));
+        }
+        list
     }
 
     fn bytes(&self, token: Token) -> &[u8] {

@@ -9,6 +9,8 @@ use crate::grammar::unique::{Inside, Place, Scarce, Shape};
 use ahash::AHashMap;
 use std::collections::{BTreeSet, HashMap};
 
+/// So many names may run out while an object is written.
+const FEW: usize = 64;
 /// Most places: beyond them a schema is refused.
 const MAX_PLACES: usize = 5_000;
 
@@ -64,9 +66,7 @@ impl Shaper<'_, '_> {
             let set = self.reader.sets.get(set);
             items.extend(self.reader.sets.items.atoms(set.arrays));
             let own = self.reader.sets.keys.atoms(set.objects);
-            if self.may_run_out(&own)? {
-                inside.names = Scarce::Perhaps;
-            }
+            inside.names = inside.names.max(self.scarce_names(&own));
             keys.extend(own);
         }
         inside.counts = keys.iter().any(|key| matches!(key, Key::Least(n) if *n > 1));
@@ -94,7 +94,7 @@ impl Shaper<'_, '_> {
     }
 
     /// Whether the names of keys that are not known may run out. Where there are none, there is nothing to tell apart.
-    fn may_run_out(&mut self, keys: &[Key]) -> Result<bool> {
+    fn scarce_names(&mut self, keys: &[Key]) -> Scarce {
         let known = keys.iter().filter_map(|key| match key {
             Key::If(name, _) | Key::Has(name, _) => Some(name.to_string()),
             _ => None,
@@ -109,7 +109,14 @@ impl Shaper<'_, '_> {
                 names = strings.and(names, others);
             }
         }
-        Ok(names != all && !strings.is_empty(names).unwrap_or(false))
+        if names == all {
+            return Scarce::No;
+        }
+        match strings.few(names, FEW) {
+            Some(few) if few.is_empty() => Scarce::No,
+            Some(_) => Scarce::Few,
+            None => Scarce::Perhaps,
+        }
     }
 
     /// Whether the values of these terms may run out.

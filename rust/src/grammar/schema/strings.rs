@@ -13,7 +13,7 @@ use std::rc::Rc;
 use std::sync::LazyLock;
 
 /// Steps to find out whether any text satisfies all of some expressions.
-pub(super) const FUEL: u64 = 2_000_000;
+const FUEL: u64 = 2_000_000;
 /// What a string may have to be, or (false) must not be.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum Piece {
@@ -206,9 +206,18 @@ impl Strings {
             return (list.len() <= most).then(|| list.iter().cloned().collect());
         }
         let all = self.expression(f).ok()?;
-        let space = &mut self.space;
-        let set = space.exprs.mk_and(&mut vec![space.texts, all]);
-        few::texts(space, set, most)
+        let Space { exprs, relevance, texts, .. } = &mut self.space;
+        let set = exprs.mk_and(&mut vec![*texts, all]);
+        let few = few::texts((exprs, relevance), set, most);
+        self.tidy();
+        few
+    }
+
+    /// What it took to find something out is kept for the next set, and is not to grow with their number.
+    fn tidy(&mut self) {
+        if self.space.exprs.cost() > FUEL {
+            self.space = Space::new();
+        }
     }
 
     /// Whether no text is in what is known of the set.
@@ -226,10 +235,7 @@ impl Strings {
         let Space { exprs, relevance, texts, .. } = &mut self.space;
         let set = exprs.mk_and(&mut vec![*texts, all]);
         let some = relevance.is_non_empty_limited(exprs, set, FUEL);
-        // What it took to find out is kept for the next set, and is not to grow with their number.
-        if exprs.cost() > FUEL {
-            self.space = Space::new();
-        }
+        self.tidy();
         some.map(|some| !some).map_err(|_| TooComplex)
     }
 
@@ -268,9 +274,9 @@ fn opposite(piece: &Piece) -> Piece {
 
 /// Expressions of one document, and what is known of them.
 #[derive(Clone)]
-pub(super) struct Space {
-    pub(super) exprs: ExprSet,
-    pub(super) relevance: RelevanceCache,
+struct Space {
+    exprs: ExprSet,
+    relevance: RelevanceCache,
     /// Of all texts.
     texts: ExprRef,
     known: AHashMap<F, ExprRef>,

@@ -1,8 +1,8 @@
 //! Reads a text byte by byte, as far as items and keys have to differ. That JSON in it is valid is the matcher's affair.
 
+use super::compared::compared;
 use super::{At, Place, Scarce, Shape};
 use serde_json::Value;
-use std::fmt::Write as _;
 use std::sync::Arc;
 
 /// What came of some bytes.
@@ -101,13 +101,27 @@ impl Scan {
         matches!(self.mode, Mode::Text { .. })
     }
 
-    /// Whether the values of the innermost items that must differ may run out, or the names of the innermost object's keys.
+    pub(super) fn in_key(&self) -> bool {
+        matches!(self.mode, Mode::Text { key: true, .. })
+    }
+
+    /// Whether the names of the innermost object's keys may run out.
+    pub(super) fn names(&self) -> Scarce {
+        let open = self.open.last().filter(|open| !open.is_array && !open.seen.is_empty());
+        open.and_then(|open| open.place).map_or(Scarce::No, |place| self.shape.places[place].names)
+    }
+
+    /// Whether there may be no other way on than to what has been there: for the innermost items that must differ, or for keys.
     pub(super) fn is_scarce(&self) -> bool {
-        let inside = |open: &Open| open.place.map(|place| &self.shape.places[place]);
         let items = self.open.iter().rev().find(|open| open.is_array && !open.seen.is_empty());
-        let keys = self.open.last().filter(|open| !open.is_array && !open.seen.is_empty());
-        items.and_then(inside).is_some_and(|inside| inside.unique == Some(Scarce::Perhaps))
-            || keys.and_then(inside).is_some_and(|inside| inside.names == Scarce::Perhaps)
+        let items = items.and_then(|open| open.place).and_then(|place| self.shape.places[place].unique);
+        let keys = self.names();
+        items == Some(Scarce::Perhaps) || keys == Scarce::Few || keys == Scarce::Perhaps && self.in_key()
+    }
+
+    /// Whether something that has been there begins as what is being read.
+    pub(super) fn is_hot(&self) -> bool {
+        self.alike().next().is_some()
     }
 
     /// What has been there and begins as what is being read: what is left of that.
@@ -133,7 +147,7 @@ impl Scan {
                 return Taken::Again;
             }
         }
-        if self.alike().next().is_some() { Taken::Hot } else { Taken::Cold }
+        if self.is_hot() { Taken::Hot } else { Taken::Cold }
     }
 
     /// False where an item or a key is complete that has been there.
@@ -308,38 +322,6 @@ fn remember(open: &mut Open, written: Vec<u8>, compared: String) -> bool {
     }
     Arc::make_mut(&mut open.seen).push(Item { written, compared });
     true
-}
-
-/// A value as it is compared: numbers as the doubles that readers get, keys in one order.
-fn compared(value: &Value, out: &mut String) {
-    match value {
-        Value::Number(n) => {
-            // Adding 0 makes -0 the same as 0.
-            let _ = write!(out, "{:?}", n.as_f64().unwrap_or(f64::INFINITY) + 0.0);
-        }
-        Value::Array(list) => {
-            out.push('[');
-            list.iter().for_each(|item| {
-                compared(item, out);
-                out.push(',');
-            });
-            out.push(']');
-        }
-        Value::Object(map) => {
-            let mut pairs: Vec<_> = map.iter().collect();
-            pairs.sort_unstable_by_key(|(name, _)| *name);
-            out.push('{');
-            for (name, value) in pairs {
-                let _ = write!(out, "{}:", Value::from(name.as_str()));
-                compared(value, out);
-                out.push(',');
-            }
-            out.push('}');
-        }
-        other => {
-            let _ = write!(out, "{other}");
-        }
-    }
 }
 
 #[cfg(test)]
