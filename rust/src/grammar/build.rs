@@ -3,6 +3,7 @@
 use super::budget::Budget;
 use super::ending::{Common, Endings};
 use super::habits::Habits;
+use super::mask::Mask;
 use super::masks::Masks;
 use super::matching::{Compiled, Ends, mask_of};
 use super::part::{Part, Pristine};
@@ -13,7 +14,7 @@ use super::unique::{Quotes, Rules, Shape};
 use super::{GrammarSpec, calls, env, gbnf, lark, text};
 use crate::config::GrammarConfig;
 use crate::error::{Error, Result};
-use crate::types::Narrowed;
+use crate::types::{Narrowed, Token};
 use crate::vocab::Vocab;
 use llguidance::api::{GrammarInit, GrammarWithLexer, ParserLimits, TopLevelGrammar};
 use llguidance::earley::SlicedBiasComputer;
@@ -51,6 +52,8 @@ pub(super) struct Builder {
     masks: Arc<Masks>,
     habits: Arc<Habits>,
     quotes: Arc<Quotes>,
+    /// Tokens of white space.
+    blank: Arc<Mask>,
     vocab: Arc<Vocab>,
 }
 
@@ -81,6 +84,7 @@ impl Builder {
         let common = Arc::new(Common::new((&vocab, env), &slices, caps.ff_tokens)?);
         let (masks, habits) = (Arc::new(Masks::new(ends.width)), Arc::new(Habits::new()));
         let quotes = Quotes::new(&vocab);
+        let blank = Arc::new(blank(&vocab));
         Ok(Builder {
             factory,
             own,
@@ -94,6 +98,7 @@ impl Builder {
             masks,
             habits,
             quotes,
+            blank,
             vocab,
         })
     }
@@ -239,6 +244,7 @@ impl Builder {
             let guide = written.lark().filter(|_| written.depth() <= GUIDE_DEPTH && is_free);
             let init = GrammarInit::Internal(parts.grammar, parts.lexer);
             let mut compiled = self.compile(init, guide, &self.own)?;
+            compiled.blank = written.has_space_behind().then(|| Arc::clone(&self.blank));
             compiled.rules = written.shape.clone().map(|shape| Arc::new(Rules::new(shape, &self.quotes)));
             Ok(compiled)
         })
@@ -330,10 +336,19 @@ impl Builder {
         }
         let (ends, masks) = (Arc::clone(&self.ends), Arc::clone(&self.masks));
         let compiled = Compiled { matcher, can_rollback };
-        let pristine = Arc::new(Pristine { compiled, ends, guide, rules: None, endings, masks });
+        let pristine = Arc::new(Pristine { compiled, ends, guide, rules: None, endings, masks, blank: None });
         Part::new(Arc::clone(&pristine)).mask().map_err(why)?;
         Arc::into_inner(pristine).ok_or_else(|| "it is used already. This is a bug.".to_owned())
     }
+}
+
+/// Tokens of white space.
+fn blank(vocab: &Vocab) -> Mask {
+    let is_blank = |token: &Token| {
+        let bytes = vocab.bytes(*token);
+        !bytes.is_empty() && bytes.iter().all(u8::is_ascii_whitespace)
+    };
+    Mask::of((0..vocab.len() as Token).filter(is_blank), vocab.len())
 }
 
 impl fmt::Debug for Builder {

@@ -22,6 +22,8 @@ pub(super) struct Pristine {
     /// The states of its texts, and how they can be completed; None where llguidance alone follows them.
     pub(super) endings: Option<Arc<Endings>>,
     pub(super) masks: Arc<Masks>,
+    /// Where white space may stand behind a text, in the token that completes it: the tokens with nothing else.
+    pub(super) blank: Option<Arc<Mask>>,
 }
 
 impl fmt::Debug for Pristine {
@@ -41,6 +43,9 @@ pub(super) struct Part {
     guide: Guide,
     /// Whether the guide says that nothing may follow.
     is_over: bool,
+    /// Whether nothing but white space may follow, now and at the last committed token.
+    is_closed: bool,
+    was_closed: bool,
     /// The filter that runs beside the grammar, now and at the last committed token.
     filter: Option<Arc<Filter>>,
     kept: Option<Arc<Filter>>,
@@ -59,6 +64,8 @@ impl Part {
             room,
             guide: Guide::default(),
             is_over,
+            is_closed: false,
+            was_closed: false,
             kept: filter.clone(),
             filter,
         }
@@ -73,6 +80,8 @@ impl Part {
             room: self.room.as_ref().map(Room::apart),
             guide: self.guide.apart(),
             is_over: self.is_over,
+            is_closed: self.is_closed,
+            was_closed: self.is_closed,
             filter: self.filter.clone(),
             kept: self.filter.clone(),
         }
@@ -99,6 +108,11 @@ impl Part {
             return Err(broken("no token of the vocabulary can continue the text here"));
         }
         let is_ended = self.is_ended();
+        if !is_ended && self.room().is_some_and(Room::may_end) {
+            // A number that may go on: white space behind it would only put its end off.
+            let blank = self.pristine.blank.iter().flat_map(|blank| blank.iter());
+            blank.for_each(|token| mask.set(token, false));
+        }
         let Part { pristine, room, filter, .. } = self;
         if let Some(filter) = filter.as_ref().filter(|_| !is_ended) {
             let room = room.as_mut().filter(|room| !room.is_lost());
@@ -120,7 +134,7 @@ impl Part {
         let Some(room) = room.as_mut().filter(|room| !room.is_lost()) else {
             return mask_of(guide.behind(&pristine.compiled, tokens), &pristine.ends);
         };
-        if room.is_ended() {
+        if room.is_ended() || self.is_closed {
             return Ok(pristine.ends.mask());
         }
         room.mask(&pristine.masks, || {
@@ -169,8 +183,20 @@ impl Part {
         if taken {
             self.tokens.push(token);
             self.filter = filter;
+            self.is_closed = self.closes()?;
         }
         Ok(taken)
+    }
+
+    /// Whether the text may end and nothing but white space may follow.
+    fn closes(&mut self) -> Result<bool> {
+        let Some(blank) = self.pristine.blank.clone() else { return Ok(false) };
+        if self.is_closed || !self.room().is_some_and(Room::may_end) {
+            return Ok(self.is_closed);
+        }
+        let next = self.unfiltered()?;
+        let ends = &self.pristine.ends.eog;
+        Ok(next.iter().all(|token| blank.allows(token) || ends.contains(&token)))
     }
 
     /// Notes that a walk ahead begins here.
@@ -182,6 +208,7 @@ impl Part {
     pub(super) fn keep(&mut self) {
         self.committed = self.tokens.len();
         self.kept.clone_from(&self.filter);
+        self.was_closed = self.is_closed;
         self.room.iter_mut().for_each(Room::keep);
     }
 
@@ -227,8 +254,8 @@ impl Part {
     /// Whether nothing may follow.
     pub(super) fn is_ended(&self) -> bool {
         match &self.room {
-            Some(room) if !room.is_lost() => room.is_ended(),
-            _ => self.is_over,
+            Some(room) if !room.is_lost() => self.is_closed || room.is_ended(),
+            _ => self.is_closed || self.is_over,
         }
     }
 
@@ -240,6 +267,7 @@ impl Part {
             self.room.iter_mut().for_each(Room::undo);
             self.tokens.truncate(self.committed);
             self.is_over = false;
+            self.is_closed = self.was_closed;
         }
     }
 }

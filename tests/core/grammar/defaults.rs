@@ -2,6 +2,7 @@
 //! spelling, white space is as models write it, and items that must differ do.
 
 use super::common::Bench;
+use super::differential::vocabulary_with;
 use llgtrt::config::{GrammarConfig, Whitespace};
 use llgtrt::grammar::GrammarSpec;
 use llgtrt::grammar::spec::JsonStyle;
@@ -172,6 +173,33 @@ fn no_object_has_a_key_twice() {
     ]);
     let three = json!({"type": "object", "propertyNames": {"enum": ["a", "b"]}, "minProperties": 3});
     assert!(bench().schema(&three).is_err());
+}
+
+#[test]
+fn white_space_may_stand_behind_the_last_bracket_in_its_token() {
+    let schema = json!({"type": "object", "properties": {"ids": {"type": "array", "items": {"type": "integer"}, "uniqueItems": true}}});
+    for (whitespace, allowed) in [(Whitespace::Natural, true), (Whitespace::Compact, false)] {
+        let config = GrammarConfig { whitespace, ..GrammarConfig::default() };
+        let bench = Bench::of(vocabulary_with(&["]}\n"]), &config, 1);
+        let mut grammar = bench.schema(&schema).unwrap();
+        assert!(bench.begins(&mut grammar, r#"{"ids":[1"#).unwrap());
+        let mask = grammar.mask().unwrap().mask().unwrap().clone();
+        let last = mask.iter().find(|token| bench.vocab.bytes(*token) == b"]}\n");
+        assert_eq!(last.is_some(), allowed);
+        if let Some(last) = last {
+            grammar.commit(last).unwrap();
+            assert!(grammar.is_ended());
+        }
+        // White space alone never comes behind a text.
+        for (root, text) in
+            [(json!({"type": "integer"}), "1"), (json!({"type": "array", "maxItems": 0}), "[]")]
+        {
+            let mut grammar = bench.schema(&root).unwrap();
+            assert!(bench.begins(&mut grammar, text).unwrap() && bench.may_end(&mut grammar).unwrap());
+            let mask = grammar.mask().unwrap().mask().unwrap().clone();
+            assert!(mask.iter().all(|token| !bench.vocab.bytes(token).contains(&b'\n')), "{root}");
+        }
+    }
 }
 
 /// Where all values have been there, no further item begins: the mask never runs empty.

@@ -31,9 +31,14 @@ fn letter(byte: u8) -> char {
 
 /// The bytes, these words and their beginnings, and one end token. Text is encoded in words where they fit.
 pub fn vocabulary() -> Arc<Vocab> {
+    vocabulary_with(&[])
+}
+
+/// The same with more tokens, each of which may be one of the others and another letter.
+pub fn vocabulary_with(more: &[&str]) -> Arc<Vocab> {
     let mut names: Vec<String> = (0..=u8::MAX).map(|b| letter(b).to_string()).collect();
     let mut merges = Vec::new();
-    for word in WORDS {
+    for word in WORDS.iter().chain(more) {
         let letters: Vec<String> = word.bytes().map(|b| letter(b).to_string()).collect();
         for end in 2..=letters.len() {
             let whole = letters[..end].concat();

@@ -19,6 +19,9 @@ use std::sync::LazyLock;
 /// llguidance's own have.
 const AT_A_TIME: u32 = 4;
 
+/// White space behind a text, as far as one token has it.
+const BEHIND: &str = r"[ \t\r\n]{1,8}";
+
 /// llguidance's own grammar.
 #[derive(Debug, Clone)]
 pub(in crate::grammar) struct Parts {
@@ -64,11 +67,15 @@ pub(super) fn assemble(
             assembly.grammar.make_parametric(symbol).map_err(|e| e.to_string())?;
         }
     }
-    assembly.add(start, vec![assembly.rules[0]])?;
+    let root = assembly.rules[0];
+    assembly.add(start, vec![root])?;
     if space == Some(WHITESPACE) {
-        // Pieces of some vocabularies carry it.
-        let line = vec![assembly.lexeme(&Expr::Text(" ".to_owned()))?, assembly.rules[0]];
-        assembly.add(start, line)?;
+        // Pieces of some vocabularies carry a space before a text, and line breaks behind its last bracket.
+        let before = assembly.lexeme(&Expr::Text(" ".to_owned()))?;
+        let behind = assembly.lexeme(&Expr::Regex(BEHIND.to_owned()))?;
+        assembly.add(start, vec![before, root])?;
+        assembly.add(start, vec![root, behind])?;
+        assembly.add(start, vec![before, root, behind])?;
     }
     for (rule, lines) in rules.iter().enumerate() {
         for (i, line) in lines.iter().enumerate() {

@@ -377,6 +377,11 @@ impl Written {
         Some(out)
     }
 
+    /// Whether white space may stand behind a text ([`assemble`]).
+    pub(in crate::grammar) fn has_space_behind(&self) -> bool {
+        self.space.as_deref() == Some(WHITESPACE)
+    }
+
     /// The same for llguidance; see [`assemble`].
     ///
     /// # Errors
