@@ -109,7 +109,7 @@ impl Part {
         }
         let is_ended = self.is_ended();
         if !is_ended && self.room().is_some_and(Room::may_end) {
-            // A number that may go on: white space behind it would only put its end off.
+            // The text may end or go on, as a number can. White space on its own would only delay the end.
             let blank = self.pristine.blank.iter().flat_map(|blank| blank.iter());
             blank.for_each(|token| mask.set(token, false));
         }

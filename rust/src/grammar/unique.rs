@@ -87,9 +87,9 @@ pub(super) struct Inside {
 pub(super) enum Scarce {
     #[default]
     No,
-    /// There may be no other way on behind a part of one. For items, there may be too few of them.
+    /// Some beginning may leave only one that has been there. For items, there may also be too few of them.
     Perhaps,
-    /// There are few.
+    /// There are so few that a text may use them up.
     Few,
 }
 
@@ -165,7 +165,7 @@ impl Filter {
         Filter { rules: Arc::clone(rules), scan: Scan::new(Arc::clone(&rules.shape)) }
     }
 
-    /// Whether the shortest way to the end that the grammar knows, behind this token, may complete what has been there.
+    /// Whether the shortest way from behind this token to the end, as the grammar knows it, may need an item or key that has been there.
     pub(super) fn is_in_the_way(&self, token: Token) -> bool {
         let mut next = self.scan.clone();
         self.rules.counts || next.feed(self.bytes(token)) != Taken::Cold || next.remembers_items()
@@ -203,7 +203,7 @@ impl Filter {
         };
         let names = scan.names();
         if !scan.in_string() {
-            // Where names are few, a comma may lead to none.
+            // Where names are few, none may be left behind a comma.
             return if names == Scarce::Few { mask.iter().collect() } else { of(&quotes.keys) };
         }
         let mut list = of(if names == Scarce::Few { &quotes.one } else { &quotes.three });
@@ -235,8 +235,8 @@ impl Filter {
         !in_string || self.rules.quotes.any.allows(token) || self.scan.goes_on(self.bytes(token))
     }
 
-    /// Whether behind this token the item or key can still become one that has not been there. `tried`: states that lead nowhere, with
-    /// the text of what is being read. White space leads to the same ones on very many ways.
+    /// Whether behind this token the item or key can still become one that has not been there. `tried`: states that were looked at, each
+    /// with the text of the item or key. Without it, every way to write white space would be followed.
     fn leads_out(
         &self,
         scan: &Scan,

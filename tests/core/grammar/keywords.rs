@@ -156,6 +156,12 @@ fn arrays() {
 }
 
 #[test]
+fn what_depends_on_keys_looks_at_no_items() {
+    let dependent = json!({"type": "array", "unevaluatedItems": {"type": "integer"}, "dependentSchemas": {"a": {"unevaluatedItems": true}}});
+    check(&[(dependent, &["[1]"], &["[true]"])]);
+}
+
+#[test]
 fn keys_that_no_branch_looks_at() {
     let branch = |i: usize, tag: bool| {
         let mut branch = json!({"properties": {format!("a{i}"): {"type": "integer"}, "both": {}}});

@@ -46,13 +46,14 @@ struct Branch {
     names: Rc<BTreeSet<String>>,
 }
 
-/// Where the keyword stands for which ways are looked for.
+/// Which schema asks for ways.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Asks {
+    /// The one that has the keyword.
     Here,
-    /// The same, where the branches of `anyOf` are seen to apart.
+    /// The same, where the branches of `anyOf` are dealt with by name.
     BesideAnyOf,
-    /// In a schema that this one is a part of.
+    /// One that this schema is a part of.
     Elsewhere,
 }
 
@@ -298,7 +299,8 @@ impl Reader<'_> {
     fn dependents(&mut self, name: &str, part: Id, scope: Scope) -> Result<Vec<Way>> {
         let there = self.sets.keys.atom(Key::Has(Rc::from(name), TRUE));
         let absent = self.sets.keys.atom(Key::If(Rc::from(name), FALSE));
-        let there = self.sets.add(Set { objects: there, ..Set::all() });
+        // It says nothing of what is no object.
+        let there = self.sets.add(Set { objects: there, ..Set::none() });
         let absent = self.sets.add(Set { objects: absent, ..Set::all() });
         let ways = self.ways(part, scope, Asks::Elsewhere)?;
         let mut ways = self.both(part, ways, &[(there, UNSEEN)])?;

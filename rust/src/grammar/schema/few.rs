@@ -34,7 +34,7 @@ struct Few<'a> {
 impl Few<'_> {
     /// None where more than `most` texts are found, or there is no end of them.
     fn walk(&mut self, set: ExprRef, most: usize) -> Option<()> {
-        // What comes again on a way goes on without end.
+        // An expression that comes again has texts of any length.
         if self.path.contains(&set) || self.path.len() > LONGEST {
             return None;
         }
