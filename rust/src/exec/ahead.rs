@@ -3,7 +3,7 @@
 //!
 //! One walk asks all of them for each token, the surest source first, and takes only tokens that the grammar allows. So one draft
 //! can hold a key that the schema forces, white space that came in earlier outputs, and a value from the prompt. The walk
-//! computes masks; verification uses those of the tokens that are drafted in the end.
+//! computes the grammar's mask at each token; verification reuses the masks of the tokens that the draft keeps.
 //!
 //! Predicted outputs are OpenAI's; prompt lookup decoding is Saxena's (2023).
 

@@ -198,7 +198,7 @@ pub trait Kv {
     fn floor(&self, _slot: Slot) -> u32 {
         0
     }
-    /// KV of a slot as bytes, to be given to [`Kv::restore`]; None where the engine can't.
+    /// Returns a slot's KV as bytes that [`Kv::restore`] reads; None where the engine cannot save it.
     fn save(&mut self, _slot: Slot) -> Option<Vec<u8>> {
         None
     }
@@ -212,8 +212,13 @@ pub trait Kv {
     }
     /// Rows of each pass that runs of these slots and tokens, by rising slots, would take.
     fn passes(&self, runs: &[(Slot, u32)]) -> Vec<u32> {
-        vec![runs.iter().map(|(_, tokens)| tokens).sum()]
+        one_pass(runs)
     }
+}
+
+/// The rows where all runs of a step share one pass.
+pub(crate) fn one_pass(runs: &[(Slot, u32)]) -> Vec<u32> {
+    vec![runs.iter().map(|(_, tokens)| tokens).sum()]
 }
 
 /// An engine as the scheduler sees it.

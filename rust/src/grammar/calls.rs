@@ -76,7 +76,6 @@ pub(super) fn shape(calls: &Calls, mut shapes: Vec<Option<Shape>>) -> Option<Sha
     for (tool, shape) in calls.tools.iter().zip(shapes) {
         all.add(format!("{}{}", tool.name, calls.between), shape.unwrap_or_default());
     }
-    let longest = all.behind.iter().map(|(text, _)| text.len()).max().unwrap_or(0);
-    all.first = calls.open.len() + calls.before.len() + longest;
+    all.first = calls.open.len() + calls.before.len() + all.longest;
     Some(all)
 }

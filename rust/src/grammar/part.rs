@@ -188,7 +188,7 @@ impl Part {
         Ok(taken)
     }
 
-    /// Whether the text may end and nothing but white space may follow.
+    /// Whether the text is complete: it may end here, and only white space or an end token may come next.
     fn closes(&mut self) -> Result<bool> {
         let Some(blank) = self.pristine.blank.clone() else { return Ok(false) };
         if self.is_closed || !self.room().is_some_and(Room::may_end) {
@@ -253,10 +253,11 @@ impl Part {
 
     /// Whether nothing may follow.
     pub(super) fn is_ended(&self) -> bool {
-        match &self.room {
-            Some(room) if !room.is_lost() => self.is_closed || room.is_ended(),
-            _ => self.is_closed || self.is_over,
-        }
+        self.is_closed
+            || match &self.room {
+                Some(room) if !room.is_lost() => room.is_ended(),
+                _ => self.is_over,
+            }
     }
 
     /// Goes back to what is committed. `walked`: there are tokens ahead of it. Without any, a matcher may still have failed.

@@ -2,8 +2,8 @@
 //!
 //! A [`Shape`] says where in a text JSON stands, and where in JSON items must differ; keys differ everywhere. A [`Filter`] reads
 //! the text beside the matcher and remembers the keys of each object that is open, and the items of arrays. It removes the tokens from
-//! a mask that would complete one of them again. Where an item or a key is not any text, it also looks ahead, and removes a
-//! token behind which all ways lead to one that has been there.
+//! a mask that would complete one of them again. Where the grammar
+//! leaves few items or keys to choose from, it also looks ahead: it removes a token after which only repeated ones can follow.
 
 mod compared;
 mod scan;
@@ -27,6 +27,8 @@ pub(super) struct Shape {
     pub(super) begin: At,
     /// Texts behind which JSON values begin, and the places of these. They stand in no such value.
     pub(super) behind: Vec<(Vec<u8>, Option<Place>)>,
+    /// Bytes of the longest of them.
+    pub(super) longest: usize,
     /// Where a text may begin with a value and with one of these: that one ends within so many bytes.
     pub(super) first: usize,
 }
@@ -44,7 +46,7 @@ impl Shape {
     /// Of a JSON value.
     pub(super) fn of(places: Vec<Inside>) -> Self {
         let begin = At::Json((!places.is_empty()).then_some(0));
-        Shape { places, begin, behind: Vec::new(), first: 0 }
+        Shape { places, begin, ..Shape::default() }
     }
 
     /// Whether texts may break the constraint without the filter: items must differ, or keys are counted. Else a key could come
@@ -56,6 +58,7 @@ impl Shape {
     /// Adds the values of another shape, which begin behind this text.
     pub(super) fn add(&mut self, behind: String, shape: Shape) {
         let first = self.places.len();
+        self.longest = self.longest.max(behind.len());
         self.behind.push((behind.into_bytes(), (!shape.places.is_empty()).then_some(first)));
         let moved = |place: &mut Option<Place>| *place = place.map(|place| place + first);
         for mut inside in shape.places {
@@ -167,8 +170,11 @@ impl Filter {
 
     /// Whether the shortest way from behind this token to the end, as the grammar knows it, may need an item or key that has been there.
     pub(super) fn is_in_the_way(&self, token: Token) -> bool {
+        if self.rules.counts {
+            return true;
+        }
         let mut next = self.scan.clone();
-        self.rules.counts || next.feed(self.bytes(token)) != Taken::Cold || next.remembers_items()
+        next.feed(self.bytes(token)) != Taken::Cold || next.remembers_items()
     }
 
     /// The text with this token; None where that completes an item or a key that has been there.

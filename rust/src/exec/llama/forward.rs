@@ -3,7 +3,7 @@
 use super::context::{CELL_BLOCK, Context, DecodeError};
 use super::gaps;
 use crate::exec::memory::{self, Watch};
-use crate::exec::{Caps, ExecError, Forward, Kv, Rows, Run};
+use crate::exec::{Caps, ExecError, Forward, Kv, Rows, Run, one_pass};
 use crate::types::Slot;
 
 /// Part of the memory that is free at start which other processes may need at any time.
@@ -320,7 +320,7 @@ impl Kv for Llama {
 
     fn passes(&self, runs: &[(Slot, u32)]) -> Vec<u32> {
         if self.shared {
-            return vec![runs.iter().map(|(_, tokens)| tokens).sum()];
+            return one_pass(runs);
         }
         let runs: Vec<_> = runs.iter().map(|(slot, tokens)| (slot.0, *tokens)).collect();
         gaps::passes(&runs, &self.gaps(&runs))

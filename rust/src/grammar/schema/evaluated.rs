@@ -40,7 +40,7 @@ struct Seen {
 /// A way to satisfy a schema, and what it looks at.
 type Way = (SetId, Seen);
 
-/// A way to satisfy a branch: the objects, and the names of keys that it looks at.
+/// One way to satisfy a branch of `anyOf`: the objects that do, and the names of the keys that the branch evaluates.
 struct Branch {
     objects: F,
     names: Rc<BTreeSet<String>>,
@@ -71,8 +71,7 @@ impl Reader<'_> {
         let outer = (outer, std::mem::replace(&mut self.of_objects, of_objects));
         let branches = self.named_branches(id, scope)?;
         let ways = self.ways(id, scope, if branches.is_some() { Asks::BesideAnyOf } else { Asks::Here })?;
-        let mut any =
-            if self.of_objects { self.sets.add(Set { objects: FALSE, ..Set::all() }) } else { NONE };
+        let mut any = if of_objects { self.sets.add(Set { objects: FALSE, ..Set::all() }) } else { NONE };
         (self.looking, self.of_objects) = outer;
         let has_branches = of_objects && branches.is_none();
         let branches = branches.unwrap_or_default();

@@ -153,7 +153,7 @@ fn regex() -> String {
     let range = "a-[b-z]|A-[B-Z]|0-[1-9]|1-[2-9]";
     let class = format!(r"\[\^?(?:{range}|[a-zA-Z0-9_ .,:;/@#%=!+*?]|\\[dDsSwW.\[\]\\/^nrt-])+-?\]");
     let atom = format!(r"(?:[^\\^$.*+?()\[\]{{}}|\n\r]|\\[dDsSwW.*+?()\[\]{{}}|^$/\\nrt]|\.|{class})");
-    // The second number of a count is no less than the first.
+    // In a count such as `{2,5}` the first number must not be greater than the second.
     let pairs: Vec<String> = (0..9).map(|least| format!("{least},[{least}-9]")).collect();
     let count = format!(r"\{{(?:[1-9]?[0-9],?|[0-9],[1-9][0-9]|{})\}}", pairs.join("|"));
     let times = format!(r"(?:(?:[*+?]|{count})\??)?");

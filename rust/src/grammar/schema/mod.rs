@@ -76,7 +76,7 @@ impl<'a> Together<'a> {
         Together { budget, library, divisors: 0.0, larks: Vec::new(), shapes: Vec::new() }
     }
 
-    /// The name of one more grammar, for a schema; see [`prepare`].
+    /// Adds the grammar of a schema, and returns the name by which other grammars refer to it. See [`prepare`].
     ///
     /// # Errors
     /// As [`prepare`].

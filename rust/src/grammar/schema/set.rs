@@ -48,6 +48,13 @@ pub(super) enum Key {
     Open,
 }
 
+impl Key {
+    /// Whether it asks for more keys than one.
+    pub(super) fn counts(&self) -> bool {
+        matches!(self, Key::Least(n) if *n > 1)
+    }
+}
+
 /// What an item of an array may have to be; places count from here.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum Item {

@@ -1,8 +1,8 @@
 //! Where a filter beside the grammar has to tell items and keys apart.
 
-use super::logic::{FALSE, Node, TRUE};
+use super::logic::{F, FALSE, Node, TRUE};
 use super::read::Reader;
-use super::set::{Item, Key, Set, Term};
+use super::set::{Item, Key, Set, Sets, Term};
 use super::strings::Piece;
 use crate::error::Result;
 use crate::grammar::unique::{Inside, Place, Scarce, Shape};
@@ -44,6 +44,22 @@ struct Shaper<'r, 'a> {
     line: Vec<Terms>,
 }
 
+impl Sets {
+    /// All names of keys but these, and those of them that none of the keys forbids.
+    pub(super) fn other_names(&mut self, known: impl IntoIterator<Item = String>, keys: &[Key]) -> (F, F) {
+        let known = self.strings.texts(known);
+        let others = self.strings.not(known);
+        let mut allowed = others;
+        for key in keys {
+            if let Key::Every(forbidden, FALSE) = key {
+                let rest = self.strings.not(*forbidden);
+                allowed = self.strings.and(allowed, rest);
+            }
+        }
+        (others, allowed)
+    }
+}
+
 impl Shaper<'_, '_> {
     /// The place of such values; None where they may be anything.
     fn place(&mut self, terms: Terms) -> Option<Place> {
@@ -69,7 +85,7 @@ impl Shaper<'_, '_> {
             inside.names = inside.names.max(self.scarce_names(&own));
             keys.extend(own);
         }
-        inside.counts = keys.iter().any(|key| matches!(key, Key::Least(n) if *n > 1));
+        inside.counts = keys.iter().any(Key::counts);
         let last = items.iter().filter_map(place_of).max().unwrap_or(0);
         for at in 0..=last {
             let terms = items.iter().filter_map(|item| at_place(item, at)).collect();
@@ -99,20 +115,11 @@ impl Shaper<'_, '_> {
             Key::If(name, _) | Key::Has(name, _) => Some(name.to_string()),
             _ => None,
         });
-        let strings = &mut self.reader.sets.strings;
-        let known = strings.texts(known.collect::<Vec<_>>());
-        let all = strings.not(known);
-        let mut names = all;
-        for key in keys {
-            if let Key::Every(forbidden, FALSE) = key {
-                let others = strings.not(*forbidden);
-                names = strings.and(names, others);
-            }
-        }
-        if names == all {
+        let (others, allowed) = self.reader.sets.other_names(known, keys);
+        if allowed == others {
             return Scarce::No;
         }
-        match strings.few(names, FEW) {
+        match self.reader.sets.strings.few(allowed, FEW) {
             Some(few) if few.is_empty() => Scarce::No,
             Some(_) => Scarce::Few,
             None => Scarce::Perhaps,

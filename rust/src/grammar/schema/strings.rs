@@ -14,6 +14,7 @@ use std::sync::LazyLock;
 
 /// Steps to find out whether any text satisfies all of some expressions.
 const FUEL: u64 = 2_000_000;
+
 /// What a string may have to be, or (false) must not be.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum Piece {

@@ -146,17 +146,15 @@ impl Writer<'_, '_> {
     /// The names of other keys than those that are known. Where they are few and keys are counted, they are known, too: a filter tells
     /// keys apart, and does not know how many are left.
     fn others(&mut self, f: F, keys: &mut Vec<Known>) -> Result<F> {
-        let known = self.reader.sets.strings.texts(keys.iter().map(|key| key.name.to_string()));
-        let others = self.reader.sets.strings.not(known);
-        let mut allowed = others;
-        for part in self.parts(f).iter() {
-            if let Node::Atom(Key::Every(names, FALSE)) = self.reader.sets.keys.node(*part).clone() {
-                let rest = self.reader.sets.strings.not(names);
-                allowed = self.reader.sets.strings.and(allowed, rest);
-            }
-        }
-        let counts = |key: &Key| matches!(key, Key::Least(n) if *n > 1);
-        let is_counted = self.reader.sets.keys.atoms(f).iter().any(counts);
+        let parts = self.parts(f);
+        let atom = |part: &F| match self.reader.sets.keys.node(*part) {
+            Node::Atom(key) => Some(key.clone()),
+            _ => None,
+        };
+        let certain: Vec<Key> = parts.iter().filter_map(atom).collect();
+        let known = keys.iter().map(|key| key.name.to_string());
+        let (others, allowed) = self.reader.sets.other_names(known, &certain);
+        let is_counted = self.reader.sets.keys.atoms(f).iter().any(Key::counts);
         if !is_counted || allowed == others || keys.len() >= BITS || self.no_string(allowed)? {
             return Ok(others);
         }

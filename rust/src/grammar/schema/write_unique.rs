@@ -14,6 +14,7 @@ use std::rc::Rc;
 
 /// How deep objects in objects are looked into to count them.
 const COUNT_DEPTH: usize = 3;
+
 impl Writer<'_, '_> {
     /// The formula without what the filter enforces: that items differ whose values cannot be listed.
     pub(super) fn left_to_the_filter(&mut self, f: F) -> Result<F> {

@@ -164,8 +164,7 @@ impl Scan {
         let Scan { shape, tail, .. } = self;
         self.seeks -= 1;
         tail.push(byte);
-        let longest = shape.behind.iter().map(|(text, _)| text.len()).max().unwrap_or(0);
-        tail.drain(..tail.len().saturating_sub(longest));
+        tail.drain(..tail.len().saturating_sub(shape.longest));
         // Of names that end alike, the longest is meant.
         let found = shape.behind.iter().filter(|(text, _)| tail.ends_with(text));
         let Some((_, place)) = found.max_by_key(|(text, _)| text.len()) else { return };
