@@ -45,7 +45,8 @@ fn texts() -> Vec<String> {
     texts
 }
 
-/// Random text of the same kinds.
+/// Random text of the same kinds. llama.cpp's tables are those of Unicode 15.1; a `tokenizer.json` is read with newer
+/// ones, and cuts text differently at letters, digits and signs that came later.
 fn any_text() -> impl Strategy<Value = String> {
     let piece = prop_oneof![
         3 => "[ ]{1,5}",
@@ -53,11 +54,11 @@ fn any_text() -> impl Strategy<Value = String> {
         3 => "[a-zA-Z']{1,8}",
         2 => "[0-9]{1,6}",
         2 => "[!-/:-@\\[-`{-~]{1,5}",
-        2 => "\\p{L}{1,4}",
-        1 => "\\p{M}{1,2}",
-        1 => "[\\p{N}\\p{S}\\p{P}]{1,3}",
+        2 => "[\\p{L}&&\\p{Age=15.1}]{1,4}",
+        1 => "[\\p{M}&&\\p{Age=15.1}]{1,2}",
+        1 => "[\\p{N}\\p{S}\\p{P}&&\\p{Age=15.1}]{1,3}",
         1 => "[一-龥ぁ-ヿ가-힣א-ת]{1,6}",
-        1 => any::<char>().prop_map(String::from),
+        1 => "[\\p{Cn}\\p{Age=15.1}]",
     ];
     prop::collection::vec(piece, 0..24).prop_map(|pieces| pieces.concat())
 }
