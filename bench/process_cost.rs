@@ -121,7 +121,7 @@ fn cpu_time() -> Result<f64, Box<dyn std::error::Error>> {
 }
 
 fn run(name: &str, transport: Transport, steps: u32) -> Result<(), Box<dyn std::error::Error>> {
-    let handle = Handle::new("fake", &Config::default(), transport, |_, _| Vocab::toy())?;
+    let handle = Handle::new("fake", &Config::default(), transport, |_| Vocab::toy())?;
     while handle.state().0 == Phase::Loading {
         std::thread::sleep(Duration::from_millis(1));
     }

@@ -26,8 +26,9 @@ from llgtrt.app import HANDLERS, create_app
 from llgtrt.engine import AsyncEngine
 from llgtrt.openai import refusal
 from llgtrt.openai.errors import invalid
-from llgtrt.serve import follow, loaded, open_core
+from llgtrt.serve import follow, loaded
 from llgtrt.settings import Settings, StartError
+from llgtrt.start import open_core
 
 AHEAD = 2
 """Requests under way for each place in the engine's batch: a place that is free is taken at once."""

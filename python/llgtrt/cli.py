@@ -26,6 +26,7 @@ from llgtrt import (
     models,
     mpi,
     run,
+    start,
 )
 from llgtrt.settings import Settings, StartError, given, hidden, is_loopback, load, named
 
@@ -64,7 +65,7 @@ def _models(_: argparse.Namespace) -> int:
 
 def _serve(parsed: argparse.Namespace) -> int:
     settings = prepare(parsed)
-    return _start(settings) if settings is not None else 0
+    return start.serve(settings) if settings is not None else 0
 
 
 def _batch(parsed: argparse.Namespace) -> int:
@@ -143,13 +144,6 @@ def _warn(parsed: argparse.Namespace, settings: Settings) -> None:
         )
     if not settings.server.api_keys and not is_loopback(settings.server.host):
         log.warning("anybody who reaches %s may use this server: there is no API key", settings.server.host)
-
-
-def _start(settings: Settings) -> int:
-    # The web stack is loaded here, so that a mistake on the command line is told at once.
-    from llgtrt.serve import serve
-
-    return serve(settings)
 
 
 def _overrides(parsed: argparse.Namespace) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from llgtrt import cli
+from llgtrt import cli, start
 from llgtrt import flags as command_line
 from llgtrt.cli import main
 from llgtrt.settings import load
@@ -217,7 +217,7 @@ def test_warnings_before_the_start(
     flags: list[str], said: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.delenv("LLGTRT_API_KEY", raising=False)
-    monkeypatch.setattr(cli, "_start", lambda settings: 0)
+    monkeypatch.setattr(start, "serve", lambda settings: 0)
     with caplog.at_level("WARNING"):
         assert main(["serve", "toy", *flags]) == 0
     warnings = [r.getMessage() for r in caplog.records if r.name == "llgtrt.cli"]

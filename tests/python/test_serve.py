@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 
 from llgtrt.cli import main
-from llgtrt.serve import _check_tls, _listen, _uvicorn_config, tell_news
+from llgtrt.serve import _uvicorn_config, tell_news
 from llgtrt.settings import Settings, StartError, load
+from llgtrt.start import _check_tls, _listen
 
 from . import fake_core
 

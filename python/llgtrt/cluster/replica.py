@@ -17,8 +17,9 @@ from llgtrt.app import collector, create_app
 from llgtrt.cluster.proxy import REPLICA
 from llgtrt.engine import AsyncEngine
 from llgtrt.metrics import exposition
-from llgtrt.serve import follow, loaded, open_core, tell_news
+from llgtrt.serve import follow, loaded, tell_news
 from llgtrt.settings import Settings
+from llgtrt.start import open_core
 
 log = logging.getLogger(__name__)
 

@@ -4,7 +4,6 @@ use super::Promise;
 use crate::config::KvPlan;
 use crate::request::Limits;
 use crate::types::Token;
-use crate::vocab::VocabOptions;
 use serde::{Deserialize, Serialize};
 
 /// Facts of an opened engine.
@@ -33,16 +32,4 @@ pub struct Info {
     pub begin: Option<Token>,
     /// The model's own chat template, if its file carries one.
     pub chat_template: Option<String>,
-}
-
-impl Info {
-    /// How the vocabulary of the opened engine is read again, by the process that serves HTTP.
-    pub fn vocab_options(&self) -> VocabOptions {
-        VocabOptions {
-            n_vocab: Some(self.limits.n_vocab as usize),
-            eog: self.eog.clone(),
-            bos: self.begin,
-            add_bos: Some(self.bos.is_some()),
-        }
-    }
 }

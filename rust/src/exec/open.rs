@@ -52,16 +52,16 @@ pub fn open(target: &str, config: &Config, tell: Tell<'_>) -> Result<Opened> {
     }
 }
 
-/// The vocabulary alone, for the process that serves HTTP; `info` is the opened engine's.
+/// The vocabulary alone, for the process that serves HTTP.
 ///
 /// # Errors
 /// As [`open`].
-pub fn open_vocab(target: &str, info: &Info) -> Result<Arc<Vocab>> {
+pub fn open_vocab(target: &str) -> Result<Arc<Vocab>> {
     match toy_options(target) {
         Some(_) => Vocab::toy(),
-        None if trtllm::is_target(target) => trtllm::vocab(target, Some(info)),
-        None if checkpoint::is_target(target) => checkpoint::vocab(target, Some(info)),
-        None => model_vocab(target, info),
+        None if trtllm::is_target(target) => trtllm::vocab(target),
+        None if checkpoint::is_target(target) => checkpoint::vocab(target),
+        None => model_vocab(target),
     }
 }
 
@@ -257,7 +257,7 @@ fn open_model(target: &str, _: &Config, _: Tell<'_>) -> Result<Opened> {
 }
 
 #[cfg(not(feature = "llama"))]
-fn model_vocab(target: &str, _: &Info) -> Result<Arc<Vocab>> {
+fn model_vocab(target: &str) -> Result<Arc<Vocab>> {
     no_engine(target)
 }
 

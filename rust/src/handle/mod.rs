@@ -16,7 +16,7 @@ mod supervise;
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::exec::Info;
-use crate::process::Transport;
+use crate::process::{Transport, return_freed};
 use crate::request::{Request, RequestSpec};
 use crate::types::{Event, RequestId, Token};
 use crate::vocab::Vocab;
@@ -25,19 +25,20 @@ use shared::Shared;
 use state::State;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::sync::Arc;
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 pub use backoff::Backoff;
 pub use meter::Metrics;
 pub use state::Phase;
 
-/// Opens the tokenizer of an engine that is ready: `(target, info)`.
-pub type OpenVocab = fn(&str, &Info) -> Result<Arc<Vocab>>;
+/// Opens the tokenizer of a target.
+pub type OpenVocab = fn(&str) -> Result<Arc<Vocab>>;
 
 /// How long [`Handle::close`] waits for the engine's end: longer than a child process is given.
 const CLOSE: Duration = Duration::from_secs(5);
 
-/// Stack of the thread that an in-process engine runs in, in bytes: a main thread's.
+/// Stack of the threads that open files, and of an engine in this process, in bytes: a main thread's.
 const STACK: usize = 8 << 20;
 
 /// A supervised engine. The last clone that is dropped closes it.
@@ -75,13 +76,17 @@ impl Handle {
         let state = State::new(format!("opening {target}"), config.max_queue_size);
         let shared = Arc::new(Shared::new(state).map_err(cannot_start)?);
         let (target, config, series) = (target.to_owned(), config.clone(), Series::new(backoff));
+        // Beside the engine, which takes longer to open.
+        let file = target.clone();
+        let open = move || {
+            let vocab = vocab(&file);
+            return_freed();
+            vocab
+        };
+        let vocab = Some(spawn("vocabulary", open)?);
         let plan = supervise::Plan { target, config, transport, vocab, series };
         let theirs = shared.clone();
-        std::thread::Builder::new()
-            .name("engine".into())
-            .stack_size(STACK)
-            .spawn(move || supervise::run(&theirs, plan))
-            .map_err(cannot_start)?;
+        spawn("engine", move || supervise::run(&theirs, plan))?;
         Ok(Handle(Arc::new(Owner(shared))))
     }
 
@@ -176,6 +181,10 @@ impl AsFd for Handle {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.shared().as_fd()
     }
+}
+
+fn spawn<T: Send + 'static>(name: &str, run: impl FnOnce() -> T + Send + 'static) -> Result<JoinHandle<T>> {
+    std::thread::Builder::new().name(name.into()).stack_size(STACK).spawn(run).map_err(cannot_start)
 }
 
 fn cannot_start(error: std::io::Error) -> Error {

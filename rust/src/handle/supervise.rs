@@ -1,24 +1,29 @@
 //! The thread that lives an engine's lives, one after the other.
 
-use super::OpenVocab;
 use super::backoff::Series;
 use super::shared::Shared;
 use super::state::{Known, Phase, State};
 use crate::config::{Config, KvPlan};
 use crate::engine::FromEngine;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, panic_text};
 use crate::exec::Info;
 use crate::process::{Line, Transport};
+use crate::vocab::Vocab;
 use crossbeam_channel::unbounded;
 use std::sync::Arc;
+use std::thread::JoinHandle;
 use std::time::Instant;
+
+/// A tokenizer that is being opened.
+type Opening = JoinHandle<Result<Arc<Vocab>>>;
 
 /// What to open, and how.
 pub(crate) struct Plan {
     pub(crate) target: String,
     pub(crate) config: Config,
     pub(crate) transport: Transport,
-    pub(crate) vocab: OpenVocab,
+    /// The tokenizer, until the engine is ready for the first time.
+    pub(crate) vocab: Option<Opening>,
     pub(crate) series: Series,
 }
 
@@ -41,7 +46,7 @@ pub(crate) fn run(shared: &Shared, mut plan: Plan) {
             break;
         }
         let mut life = Life::default();
-        let mut sink = |message| hear(shared, &plan, &mut life, message);
+        let mut sink = |message| hear(shared, (&plan.target, &mut plan.vocab), &mut life, message);
         let hang_up = || shared.change(State::hang_up);
         let line = Line { inbox, sink: &mut sink, hang_up: &hang_up };
         let end = plan.transport.live(&plan.target, &plan.config, line);
@@ -56,7 +61,12 @@ pub(crate) fn run(shared: &Shared, mut plan: Plan) {
 }
 
 /// Takes in one message; false = this life has to end.
-fn hear(shared: &Shared, plan: &Plan, life: &mut Life, message: FromEngine) -> bool {
+fn hear(
+    shared: &Shared,
+    opening: (&str, &mut Option<Opening>),
+    life: &mut Life,
+    message: FromEngine,
+) -> bool {
     match message {
         FromEngine::Report(report) => {
             life.useful |= report.events.iter().any(|e| e.end.is_some());
@@ -64,7 +74,7 @@ fn hear(shared: &Shared, plan: &Plan, life: &mut Life, message: FromEngine) -> b
         }
         FromEngine::Opening(doing) => shared.turn(|state| state.opening(doing)),
         FromEngine::Failed(error) => life.refusal = Some(error.to_string()),
-        FromEngine::Ready(info) => match get_known(shared, plan, *info) {
+        FromEngine::Ready(info) => match get_known(shared, opening, *info) {
             Ok(known) => {
                 life.plan = known.info.plan;
                 life.ready = Some(Instant::now());
@@ -77,17 +87,25 @@ fn hear(shared: &Shared, plan: &Plan, life: &mut Life, message: FromEngine) -> b
 }
 
 /// The facts of an engine that is ready, with its tokenizer.
-fn get_known(shared: &Shared, plan: &Plan, info: Info) -> Result<Arc<Known>> {
-    let before = shared.read(State::known).ok();
-    match before {
+fn get_known(
+    shared: &Shared,
+    (target, opening): (&str, &mut Option<Opening>),
+    info: Info,
+) -> Result<Arc<Known>> {
+    let other = || Error::Executor(format!("{target} is another model now: restart the server to serve it"));
+    let vocab = match (shared.read(State::known), opening.take()) {
         // Requests that wait were checked against the old limits, and encoded with the old tokenizer.
-        Some(known) if known.info.limits != info.limits => Err(Error::Executor(format!(
-            "{} is another model now: restart the server to serve it",
-            plan.target
-        ))),
-        Some(known) => Ok(Arc::new(Known { info, vocab: known.vocab.clone() })),
-        None => (plan.vocab)(&plan.target, &info).map(|vocab| Arc::new(Known { info, vocab })),
+        (Ok(known), _) if known.info.limits != info.limits => return Err(other()),
+        (Ok(known), _) => known.vocab.clone(),
+        (Err(_), Some(opening)) => opening.join().map_err(|panic| {
+            Error::Executor(format!("opening the vocabulary failed: {}", panic_text(&*panic)))
+        })??,
+        (Err(closed), None) => return Err(closed),
+    };
+    if (vocab.len() as u32, vocab.eog()) != (info.limits.n_vocab, &info.eog) {
+        return Err(other());
     }
+    Ok(Arc::new(Known { info, vocab }))
 }
 
 /// Decides what follows a life, and waits before the next one; false = none follows.

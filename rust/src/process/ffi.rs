@@ -36,6 +36,17 @@ pub(super) fn ignore_stop_signals() {
     }
 }
 
+/// Gives freed memory back to the system, which the allocators, ours and the C library's, would do only when they are
+/// asked for more.
+pub(crate) fn return_freed() {
+    // SAFETY: both have no requirements.
+    unsafe {
+        libmimalloc_sys::mi_collect(true);
+        #[cfg(target_env = "gnu")]
+        libc::malloc_trim(0);
+    }
+}
+
 /// Ends this process now: no destructor runs, so none can hang or crash on an engine that is still computing.
 pub(super) fn exit_now(code: i32) -> ! {
     // SAFETY: has no requirements and does not return.

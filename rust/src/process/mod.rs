@@ -16,6 +16,7 @@ use crossbeam_channel::Receiver;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 pub use child::child_main;
+pub(crate) use ffi::return_freed;
 
 /// Runs an engine from its start to its end, in the calling thread: `(target, config, inbox, sink)`. Says
 /// [`FromEngine::Ready`] or [`FromEngine::Failed`] first, then reports until [`Command::Close`] comes, all senders of

@@ -76,7 +76,7 @@ fn what_a_child_has_started_ends_with_it() {
 #[test]
 fn requests_that_come_while_it_restarts_are_served() {
     let slow = Backoff { first: Duration::from_secs(1), ..Backoff::default() };
-    let vocab = |_: &str, _: &_| Vocab::toy();
+    let vocab = |_: &str| Vocab::toy();
     let handle = Handle::with_backoff("fake", &Config::default(), a_child(), vocab, slow).unwrap();
     let mut watch = Watch::default();
     kill(until_ready(&handle), Signal::KILL);

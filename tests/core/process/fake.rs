@@ -83,7 +83,7 @@ fn info(config: &Config) -> Info {
         promise: Promise::BitIdentical,
         summary: id.to_string(),
         weights: 1,
-        eog: Vec::new(),
+        eog: vec![266, 267],
         bos: None,
         begin: None,
         chat_template: None,

@@ -45,7 +45,7 @@ fn quick() -> Backoff {
 
 /// Starts the fake engine; see [`fake::serve`] for its targets.
 fn open_with(target: &str, config: &Config, transport: Transport) -> Handle {
-    Handle::with_backoff(target, config, transport, |_, _| Vocab::toy(), quick()).unwrap()
+    Handle::with_backoff(target, config, transport, |_| Vocab::toy(), quick()).unwrap()
 }
 
 /// Starts the fake engine and waits until it is ready.

@@ -46,7 +46,7 @@ fn a_program_that_is_no_engine_process_fails() {
 #[test]
 fn a_tokenizer_that_cannot_be_opened_fails() {
     for transport in [a_thread(), a_child()] {
-        let vocab = |_: &str, _: &_| Err::<std::sync::Arc<Vocab>, _>(Error::invalid("target", "no words"));
+        let vocab = |_: &str| Err::<std::sync::Arc<Vocab>, _>(Error::invalid("target", "no words"));
         let handle = Handle::with_backoff("fake", &Config::default(), transport, vocab, quick()).unwrap();
         assert_eq!(until_phase(&handle, Phase::Failed), "target: no words");
     }

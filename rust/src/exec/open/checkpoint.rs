@@ -42,8 +42,8 @@ pub(super) fn check(target: &str) -> Result<()> {
 }
 
 /// The vocabulary of the folder's tokenizer.json; `info`: what is known of it already.
-pub(super) fn vocab(target: &str, info: Option<&Info>) -> Result<Arc<Vocab>> {
-    vocab_beside(Path::new(target), info, || Ok(described(target)?.0))
+pub(super) fn vocab(target: &str) -> Result<Arc<Vocab>> {
+    vocab_beside(Path::new(target), described(target)?.0)
 }
 
 pub(super) fn open(target: &str, config: &Config) -> Result<Opened> {
@@ -54,7 +54,7 @@ pub(super) fn open(target: &str, config: &Config) -> Result<Opened> {
         );
         return Err(Error::invalid("draft", why));
     }
-    let vocab = vocab(target, None)?;
+    let vocab = vocab(target)?;
     let (n_vocab, longest) = described(target)?;
     let most = if config.engine.context == 0 { longest } else { config.engine.context.min(longest) };
     let path = Path::new(target);

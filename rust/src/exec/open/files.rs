@@ -1,7 +1,6 @@
 //! Files that lie in an engine folder of any engine.
 
 use crate::error::{Error, Result};
-use crate::exec::Info;
 use crate::types::Token;
 use crate::vocab::{Vocab, VocabOptions};
 use std::fs::File;
@@ -25,20 +24,12 @@ pub(super) fn end_tokens(path: &Path) -> Result<Vec<Token>> {
     ids.iter().map(|v| id(v).ok_or_else(|| broken(path, "has an eos_token_id that is no token id"))).collect()
 }
 
-/// The vocabulary of a folder's tokenizer.json; `info`: what is known of it already; `tokens`: how many there are, where
-/// nothing is.
-pub(super) fn vocab_beside(
-    folder: &Path,
-    info: Option<&Info>,
-    tokens: impl FnOnce() -> Result<u32>,
-) -> Result<Arc<Vocab>> {
-    let options = match info {
-        Some(info) => info.vocab_options(),
-        None => VocabOptions {
-            n_vocab: Some(tokens()? as usize),
-            eog: end_tokens(&folder.join("generation_config.json"))?,
-            ..VocabOptions::default()
-        },
+/// The vocabulary of a folder's tokenizer.json; `tokens`: how many there are.
+pub(super) fn vocab_beside(folder: &Path, tokens: u32) -> Result<Arc<Vocab>> {
+    let options = VocabOptions {
+        n_vocab: Some(tokens as usize),
+        eog: end_tokens(&folder.join("generation_config.json"))?,
+        ..VocabOptions::default()
     };
     Vocab::from_tokenizer_json(&read(&folder.join("tokenizer.json"))?, &options)
 }

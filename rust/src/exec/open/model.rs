@@ -8,7 +8,7 @@ use crate::exec::helpers::Helpers;
 use crate::exec::progress::Tell;
 use crate::exec::sampled::Sampled;
 use crate::exec::{Info, llama};
-use crate::vocab::{GgufVocab, Vocab, VocabOptions};
+use crate::vocab::{Vocab, VocabOptions};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -39,23 +39,19 @@ impl Files {
     }
 
     /// The vocabulary, before any weights are read.
-    fn whole_vocab(&self) -> Result<Arc<Vocab>> {
+    ///
+    /// One tokenizer: tokenizer.json where there is one (it must agree with the model's own bytes), else the model's own.
+    fn vocab(&self) -> Result<Arc<Vocab>> {
         llama::check(&self.gguf)?;
         let own = llama::vocab::read(&self.gguf)?;
         let mut eog = self.generation.as_deref().map_or_else(|| Ok(Vec::new()), end_tokens)?;
         eog.extend(&own.eog);
         let options =
             VocabOptions { n_vocab: Some(own.tokens.len()), eog, bos: own.bos, add_bos: Some(own.add_bos) };
-        self.vocab(own, &options)
-    }
-
-    /// The one tokenizer: tokenizer.json where there is one (it must agree with the model's own bytes), else the
-    /// model's own vocabulary.
-    fn vocab(&self, own: GgufVocab, options: &VocabOptions) -> Result<Arc<Vocab>> {
         let Some(path) = &self.tokenizer else {
-            return Vocab::from_gguf(own, options);
+            return Vocab::from_gguf(own, &options);
         };
-        let vocab = Vocab::from_tokenizer_json(&read(path)?, options)?;
+        let vocab = Vocab::from_tokenizer_json(&read(path)?, &options)?;
         vocab.check_same_bytes(&own)?;
         Ok(vocab)
     }
@@ -84,18 +80,17 @@ pub(super) fn check_model(target: &str) -> Result<()> {
     Files::find(target).map(|_| ())
 }
 
-pub(super) fn model_vocab(target: &str, info: &Info) -> Result<Arc<Vocab>> {
-    let files = Files::find(target)?;
-    files.vocab(llama::vocab::read(&files.gguf)?, &info.vocab_options())
+pub(super) fn model_vocab(target: &str) -> Result<Arc<Vocab>> {
+    Files::find(target)?.vocab()
 }
 
 pub(super) fn open_model(target: &str, config: &Config, tell: Tell<'_>) -> Result<Opened> {
     let files = Files::find(target)?;
     let draft = config.speculative.draft_model().map(|name| DraftFiles::find(name, config)).transpose()?;
     let beside = draft.as_ref().map(|d| llama::ModelFile { gguf: &d.files.gguf, config: &d.config });
-    let vocab = files.whole_vocab()?;
+    let vocab = files.vocab()?;
     if let Some(draft) = &draft {
-        vocab.check_draft(&*draft.files.whole_vocab().map_err(llama::of_draft)?)?;
+        vocab.check_draft(&*draft.files.vocab().map_err(llama::of_draft)?)?;
     }
     let llama::Opened { forward, info: model, draft: drafting } =
         llama::open(&files.gguf, config, beside.as_ref(), tell)?;

@@ -60,7 +60,7 @@ pub(super) fn check(target: &str) -> Result<()> {
 }
 
 /// The vocabulary of the folder's tokenizer.json; `info`: what is known of it already.
-pub(super) fn vocab(target: &str, info: Option<&Info>) -> Result<Arc<Vocab>> {
+pub(super) fn vocab(target: &str) -> Result<Arc<Vocab>> {
     let path = Path::new(target);
     let file = path.join("tokenizer.json");
     if !file.is_file() {
@@ -68,17 +68,17 @@ pub(super) fn vocab(target: &str, info: Option<&Info>) -> Result<Arc<Vocab>> {
             "there is none beside the engine; copy it there from the model that the engine was built from";
         return Err(broken(&file, why));
     }
-    vocab_beside(path, info, || Ok(Folder::open("target", path)?.n_vocab))
+    vocab_beside(path, Folder::open("target", path)?.n_vocab)
 }
 
 /// Opens the target and its draft model on the rank that leads.
 pub(super) fn open(target: &str, config: &Config) -> Result<Opened> {
     let folders = Folders::find(target, config)?;
-    let vocab = vocab(target, None)?;
+    let vocab = vocab(target)?;
     if let Some((draft, _)) = &folders.draft
         && draft.path.join("tokenizer.json").is_file()
     {
-        vocab.check_draft(&*self::vocab(&draft.path.to_string_lossy(), None)?)?;
+        vocab.check_draft(&*self::vocab(&draft.path.to_string_lossy())?)?;
     }
     let pair = folders.pair();
     let trtllm::Opened { target: engine, drafter, lacks } = trtllm::open(&pair, config)?;
