@@ -41,7 +41,7 @@ const RUST_ORDER: &[&str] = &[
 const PYTHON_ORDER: &[&str] = &[
     "baseline", "interpreter", "_core", "flags", "rank", "settings", "demo", "models", "mpi", "trtllm", "trtllm_llm", "hub",
     "templates", "prompt", "engine", "engine_child", "metrics", "openai", "llm", "__init__", "run", "build", "check",
-    "connection", "page", "app", "serve", "batch", "cli", "cluster", "__main__",
+    "connection", "page", "app", "serve", "start", "batch", "cli", "cluster", "__main__",
 ];
 
 /// Folders whose modules import each other without a circle, and the name that they have in Python.

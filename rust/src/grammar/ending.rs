@@ -31,6 +31,7 @@ use llguidance::earley::CGrammar;
 use llguidance::earley::lexerspec::{LexemeIdx, LexerSpec};
 use places::{Known, Places};
 pub(super) use places::{Mark, State};
+use prices::Prices;
 use rows::Item;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -83,6 +84,10 @@ impl Common {
 /// What all texts of a grammar have in common.
 pub(super) struct Endings {
     table: Table,
+    /// Before any text.
+    prices: Prices,
+    /// By lexeme, the bytes of its shortest text.
+    shortest: Vec<u32>,
     /// The lexemes that are a special token, each with those it may be.
     special: Vec<(LexemeIdx, Mask)>,
     spec: LexerSpec,
@@ -115,10 +120,16 @@ impl Endings {
         if spec.skip_by_class.len() > 1 && skips.any(|skip| !lexing.start_of(*skip).is_dead()) {
             return None;
         }
+        let shortest = Lexing::shortest(|| Lexing::new(spec, &common.letters, limits.clone()))?;
         let table = Table::new(grammar);
-        let places = Mutex::new(Arc::new(Places::new(&table, &special, lexing)));
+        let is_special = |lexeme| special.iter().any(|(special, _)| *special == lexeme);
+        let prices = Prices::new(&table, |lexeme| match is_special(lexeme) {
+            true => 1,
+            false => shortest[lexeme.as_usize()],
+        });
+        let places = Mutex::new(Arc::new(Places::new(&table, &prices, lexing)));
         let (spec, limits, common) = (spec.clone(), limits.clone(), Arc::clone(common));
-        Some(Endings { table, special, spec, limits, common, places })
+        Some(Endings { table, prices, shortest, special, spec, limits, common, places })
     }
 
     /// The text at its beginning.
@@ -127,7 +138,7 @@ impl Endings {
         if places.known().is_full()
             && let Some(lexing) = Lexing::new(&self.spec, &self.common.letters, self.limits.clone())
         {
-            *places = Arc::new(Places::new(&self.table, &self.special, lexing));
+            *places = Arc::new(Places::new(&self.table, &self.prices, lexing));
         }
         let mut known = places.known();
         let row = known.row(self, None);

@@ -71,3 +71,17 @@ fn real_schemas_are_completed_with_the_fewest_tokens_and_more() {
     assert!(faults.is_empty(), "{faults:#?}");
     assert!(unknown.len() * 500 <= told && broken * 200 <= told, "{unknown:?}, {broken}");
 }
+
+/// The shortest texts of all lexemes together have more states than a lexer may have.
+#[test]
+fn a_grammar_of_many_long_texts_is_completed() {
+    let names: Vec<String> = (0..150).map(|i| format!("{i}_{}", "name".repeat(20))).collect();
+    let properties: serde_json::Map<String, Value> =
+        names.iter().map(|name| (name.clone(), serde_json::json!({ "enum": [name] }))).collect();
+    let schema = serde_json::json!({ "properties": properties, "required": names[..3], "type": "object" });
+    let bench = Bench::running(&GrammarConfig::default(), 64);
+    let mut grammar = bench.compile(&GrammarSpec::JsonSchema(schema.to_string())).unwrap();
+    let (_, least) = grammar.cursor().way().unwrap();
+    let text = drawn(&bench, &mut grammar, least as usize, &mut Dice(3)).unwrap();
+    assert_eq!(serde_json::from_str::<Value>(&text).unwrap().as_object().unwrap().len(), 3, "{text}");
+}

@@ -122,3 +122,55 @@ fn large_unions_with_a_constant_key_are_exact() {
     assert!(bench.accepts(&mut grammar.restart(), r#""c998""#).unwrap());
     assert!(!bench.accepts(&mut grammar.restart(), r#""c0""#).unwrap(), "two branches have it");
 }
+
+/// `if` on a tag, as often as a schema has kinds of objects.
+#[test]
+fn conditions_on_one_tag_are_many() {
+    let bench = Bench::new();
+    let kinds: Vec<String> = (0..200).map(|i| format!("k{i}")).collect();
+    let schema = |then: &dyn Fn(usize) -> Value| {
+        let when = |i: usize| json!({"properties": {"kind": {"const": kinds[i]}}, "required": ["kind"]});
+        let all: Vec<Value> = (0..kinds.len()).map(|i| json!({"if": when(i), "then": then(i)})).collect();
+        json!({"type": "object", "properties": {"kind": {"enum": kinds}}, "required": ["kind"], "allOf": all})
+    };
+    let own = schema(&|i| {
+        let name = format!("v{i}");
+        json!({ "properties": { name.clone(): { "type": "integer" } }, "required": [name] })
+    });
+    let grammar = bench.schema(&own).unwrap();
+    for (text, is_right) in [
+        (r#"{"kind":"k7","v7":1}"#, true),
+        (r#"{"kind":"k199","v199":1}"#, true),
+        (r#"{"kind":"k7","v8":1}"#, false),
+        (r#"{"kind":"k7"}"#, false),
+        (r#"{"kind":"k200","v7":1}"#, false),
+    ] {
+        assert_eq!(bench.accepts(&mut grammar.restart(), text).unwrap_or(false), is_right, "{text}");
+    }
+}
+
+/// A value that several conditions ask for in part: each set of them that can hold is looked at once.
+#[test]
+fn conditions_may_overlap() {
+    let all: Vec<Value> = (0..40)
+        .map(|i| {
+            let when = json!({"properties": {"kind": {"const": format!("k{i}")}}, "required": ["kind"]});
+            json!({"if": when, "then": {"properties": {"v": {"type": "integer", "minimum": i}}, "required": ["v"]}})
+        })
+        .collect();
+    let schema = json!({"type": "object", "properties": {"kind": {"type": "string"}, "v": {}}, "required": ["kind"],
+        "allOf": all});
+    let bench = Bench::with(&GrammarConfig { compile_seconds: 600.0, ..GrammarConfig::default() });
+    let grammar = bench.schema(&schema).unwrap();
+    for (text, is_right) in [
+        (r#"{"kind":"k7","v":7}"#, true),
+        (r#"{"v":7,"kind":"k7"}"#, true),
+        (r#"{"v":7,"kind":"k8"}"#, false),
+        (r#"{"kind":"k8","v":7}"#, false),
+        (r#"{"kind":"other","v":"x"}"#, true),
+        (r#"{"v":"x","kind":"other"}"#, true),
+        (r#"{"kind":"k3"}"#, false),
+    ] {
+        assert_eq!(bench.accepts(&mut grammar.restart(), text).unwrap_or(false), is_right, "{text}");
+    }
+}

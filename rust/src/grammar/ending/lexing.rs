@@ -69,6 +69,30 @@ impl Lexing {
         })
     }
 
+    /// Bytes of the shortest text of each lexeme, by lexers that are dropped: all those texts together may have more states than a
+    /// lexer may.
+    pub(super) fn shortest(fresh: impl Fn() -> Option<Self>) -> Option<Vec<u32>> {
+        let mut lexing = fresh()?;
+        let mut all = Vec::with_capacity(lexing.lexemes);
+        for lexeme in (0..lexing.lexemes).map(LexemeIdx::new) {
+            let mut bytes = lexing.shortest_of(lexeme);
+            if lexing.has_failed() {
+                lexing = fresh()?;
+                bytes = lexing.shortest_of(lexeme);
+                if lexing.has_failed() {
+                    (lexing, bytes) = (fresh()?, NONE);
+                }
+            }
+            all.push(bytes);
+        }
+        Some(all)
+    }
+
+    fn shortest_of(&mut self, lexeme: LexemeIdx) -> u32 {
+        let state = self.start_of(lexeme);
+        self.rest(state, lexeme)
+    }
+
     /// Memory, about.
     pub(super) fn bytes(&self) -> usize {
         self.dfa.num_bytes()

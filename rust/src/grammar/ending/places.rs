@@ -7,7 +7,6 @@ use super::prices::{NONE, Prices};
 use super::rows::{Item, RowId, Rows, Scratch};
 use super::table::Table;
 use super::{Endings, FUEL};
-use crate::grammar::mask::Mask;
 use crate::types::Token;
 use ahash::AHashMap;
 use llguidance::derivre::StateID;
@@ -83,20 +82,12 @@ impl State {
 }
 
 impl Places {
-    pub(super) fn new(table: &Table, special: &[(LexemeIdx, Mask)], mut lexing: Lexing) -> Self {
+    pub(super) fn new(table: &Table, prices: &Prices, lexing: Lexing) -> Self {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
-        let prices = Prices::new(table, |symbol| {
-            let lexeme = table.symbols[symbol as usize].lexeme.expect("It has one. This is a bug.");
-            if special.iter().any(|(special, _)| *special == lexeme) {
-                return 1;
-            }
-            let state = lexing.start_of(lexeme);
-            lexing.rest(state, lexeme)
-        });
         let bytes_at_first = lexing.bytes();
         let known = Known {
             lexing,
-            prices,
+            prices: prices.clone(),
             scratch: Scratch::new(table),
             rows: Rows::default(),
             next: AHashMap::new(),
@@ -152,6 +143,7 @@ impl Known {
             }
             let rest = match of.special(goal.lexeme) {
                 Some(_) => u32::from(!spot.is_begun),
+                None if !spot.is_begun => of.shortest[goal.lexeme.as_usize()],
                 None => self.lexing.rest(spot.state, goal.lexeme),
             };
             if rest + goal.cost < bound {

@@ -7,6 +7,7 @@
 
 use super::table::{Arg, END, Table};
 use ahash::{AHashMap, AHashSet};
+use llguidance::earley::lexerspec::LexemeIdx;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
@@ -24,7 +25,7 @@ struct Price {
     rule: u32,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Prices {
     /// Of terminals, by symbol.
     lexemes: Vec<Option<u32>>,
@@ -44,10 +45,10 @@ struct Open {
 }
 
 impl Prices {
-    /// `shortest`: bytes of the shortest text of the lexeme of a symbol, which has one.
-    pub(super) fn new(table: &Table, mut shortest: impl FnMut(u32) -> u32) -> Self {
+    /// `shortest`: bytes of the shortest text of a lexeme.
+    pub(super) fn new(table: &Table, shortest: impl Fn(LexemeIdx) -> u32) -> Self {
         let symbols = 0..table.symbols.len() as u32;
-        let lexeme = |symbol: u32| table.symbols[symbol as usize].lexeme.map(|_| shortest(symbol));
+        let lexeme = |symbol: u32| table.symbols[symbol as usize].lexeme.map(&shortest);
         let mut prices = Prices { lexemes: symbols.clone().map(lexeme).collect(), ..Prices::default() };
         let all: Vec<Node> = symbols.clone().map(|symbol| (symbol, 0)).collect();
         prices.find(table, &all, false);

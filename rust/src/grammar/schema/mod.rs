@@ -32,6 +32,7 @@ mod shape;
 mod spelling;
 mod strings;
 mod syntax;
+mod tagged;
 mod write;
 mod write_array;
 mod write_free;

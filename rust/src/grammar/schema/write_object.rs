@@ -72,8 +72,9 @@ impl Writer<'_, '_> {
             Node::Any(inner) if inner.len() <= most && self.is_broad(inner) => Some(Rc::clone(inner)),
             _ => None,
         };
-        let Some((at, alternatives)) = parts.iter().enumerate().find_map(|(i, f)| Some((i, broad(f)?)))
-        else {
+        let mut all = parts.iter().enumerate().filter_map(|(i, f)| Some((i, broad(f)?)));
+        // Where there are more, copies for a few of them say little, and each is as large as the whole.
+        let Some((at, alternatives)) = all.next().filter(|_| all.count() < MAX_COPIES) else {
             return Ok(vec![f]);
         };
         let mut all = Vec::new();
@@ -270,18 +271,25 @@ impl Writer<'_, '_> {
         }
         let own = self.reader.sets.terms.all(key.values.iter().copied());
         let f = self.reader.sets.keys.replace(f, &there);
-        let mut found = Vec::new();
-        self.choose(&here, own, f, &mut found)?;
+        let found = match self.tagged(&here, own, f)? {
+            Some(found) => found,
+            None => {
+                let mut found = Vec::new();
+                self.choose(&here, (own, f), &mut Vec::new(), &mut found)?;
+                found
+            }
+        };
         steps.extend(found.into_iter().map(|(value, rest)| (Some(value), rest)));
         Ok(steps)
     }
 
-    /// Goes through the sets that a value may be in: (atom, values, the atom then, the atom otherwise).
+    /// Goes through the sets that a value may be in: (atom, values, the atom then, the atom otherwise). `outside`: sets that it is not
+    /// asked to be in.
     fn choose(
         &mut self,
         open: &[(Key, Term, F, F)],
-        value: Term,
-        f: F,
+        (value, f): (Term, F),
+        outside: &mut Vec<Term>,
         found: &mut Vec<(Term, F)>,
     ) -> Result<()> {
         self.reader.arena.budget.spend(1)?;
@@ -298,14 +306,28 @@ impl Writer<'_, '_> {
         // Whether it still matters is seen first: looking into values costs more.
         let out = self.reader.sets.keys.replace(f, &AHashMap::from([(atom.clone(), *without)]));
         let is_empty = both != value && self.is_nothing(both)?;
-        if !is_empty {
+        // A value that is in one of the others after all is found where it is asked to be in that, too.
+        if !is_empty && (both == value || !self.is_within_any(both, outside)?) {
             let within = self.reader.sets.keys.replace(f, &AHashMap::from([(atom.clone(), *within)]));
-            self.choose(open, both, within, found)?;
+            self.choose(open, (both, within), outside, found)?;
         }
         if out != FALSE && both != value && (is_empty || value == TRUE || !self.is_same(both, value)?) {
-            self.choose(open, value, out, found)?;
+            outside.push(*term);
+            self.choose(open, (value, out), outside, found)?;
+            outside.pop();
         }
         Ok(())
+    }
+
+    fn is_within_any(&mut self, value: Term, others: &[Term]) -> Result<bool> {
+        for other in others.iter().rev() {
+            let both = self.reader.sets.terms.all([value, *other]);
+            self.reader.arena.budget.spend(1)?;
+            if self.is_same(both, value)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// Whether a conjunction has no value, as far as its parts show by themselves.
