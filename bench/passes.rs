@@ -7,11 +7,9 @@
 //! A case of one's own is `rows,sequences,tokens`.
 
 use llgtrt::config::{Config, KvCacheType};
-use llgtrt::exec::llama::context::{Context, PASS_TOKENS, Shape};
+use llgtrt::exec::llama::context::{Context, PASS_TOKENS, Shape, Workers};
 use llgtrt::exec::llama::ffi::Model;
 use llgtrt::exec::llama::placement::Placement;
-use llgtrt::exec::llama::rope::Rope;
-use llgtrt::exec::llama::workers::Workers;
 use llgtrt::exec::llama::{kv_type, threads};
 use std::path::Path;
 use std::sync::Arc;
@@ -98,7 +96,7 @@ fn measure(
         kv: kv_type(config),
         paged: true,
         rollback: 0,
-        rope: Rope::default(),
+        positions: &config.engine,
     };
     let mut context = Context::new(model, &shape, pools)?;
     for sequence in 0..sequences {

@@ -2,17 +2,16 @@
 
 use super::{Case, Timing, prompt};
 use llgtrt::config::Config;
-use llgtrt::exec::llama::context::{Context, DecodeError, PASS_TOKENS, Shape};
+use llgtrt::exec::llama::context::{Context, DecodeError, PASS_TOKENS, Shape, Workers};
 use llgtrt::exec::llama::ffi::Model;
 use llgtrt::exec::llama::placement::Placement;
-use llgtrt::exec::llama::rope::Rope;
-use llgtrt::exec::llama::workers::Workers;
 use llgtrt::exec::llama::{kv_type, threads};
 use llgtrt::types::Token;
 use std::path::Path;
 use std::time::Instant;
 
-pub(super) struct Raw(Context);
+/// A context, and the tokens of its vocabulary.
+pub(super) struct Raw(Context, usize);
 
 impl Raw {
     pub(super) fn open(path: &Path, case: &Case) -> Result<Raw, String> {
@@ -27,10 +26,11 @@ impl Raw {
             kv: kv_type(&config),
             paged: true,
             rollback: 0,
-            rope: Rope::default(),
+            positions: &config.engine,
         };
         let model = Model::load(path, &Placement::default(), &|_| ())?;
-        Context::new(&model, &shape, &Workers::team(threads(&config), &[])?).map(Raw)
+        let context = Context::new(&model, &shape, &Workers::team(threads(&config), &[])?)?;
+        Ok(Raw(context, model.n_vocab()))
     }
 
     /// A prompt for each sequence, then steps of one token per sequence.
@@ -39,12 +39,12 @@ impl Raw {
     }
 
     fn try_round(&mut self, case: &Case) -> Result<Timing, DecodeError> {
-        let context = &mut self.0;
+        let Raw(context, n_vocab) = self;
         let mut next = Vec::new();
         for sequence in 0..case.sequences {
             context.remove(sequence, 0);
             context.clear();
-            for (position, token) in (0..).zip(prompt(sequence, case.prompt, context.n_vocab())) {
+            for (position, token) in (0..).zip(prompt(sequence, case.prompt, *n_vocab)) {
                 context.push(token, position, sequence, position + 1 == case.prompt);
             }
             context.decode()?;

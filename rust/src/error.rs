@@ -54,6 +54,17 @@ impl Error {
         Error::Invalid { what: what.into(), why: why.into(), code: Some(code.to_owned()) }
     }
 
+    /// The same of the field `to`, where it is of the field `from`.
+    #[must_use]
+    pub fn renamed(mut self, from: &str, to: &str) -> Self {
+        if let Error::Invalid { what, .. } = &mut self
+            && what == from
+        {
+            to.clone_into(what);
+        }
+        self
+    }
+
     /// A constraint that cannot be enforced; `pointer` is a JSON pointer into the schema.
     pub fn grammar(pointer: impl Into<String>, keyword: impl Into<String>, why: impl Into<String>) -> Self {
         Error::Grammar { pointer: pointer.into(), keyword: keyword.into(), why: why.into() }

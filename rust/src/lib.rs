@@ -9,8 +9,8 @@
 //! | 2 | [`sampler`], [`text`], [`grammar`] | logits to token; token to text; masks |
 //! | 3 | [`exec`] | the seam to the engines, and the engines |
 //! | 4 | [`sequence`] | one running choice |
-//! | 5 | [`sched`] | waiting line, slots, step plan |
-//! | 6 | [`engine`] | the step loop |
+//! | 5 | `sched` | slots, drafts, step plan |
+//! | 6 | [`engine`] | the step loop, and what waits for it |
 //! | 7 | [`handle`], [`process`], [`metrics`] | the engine seen from outside |
 //! | 8 | `py` | the Python boundary |
 
@@ -26,7 +26,7 @@ pub mod process;
 mod py;
 pub mod request;
 pub mod sampler;
-pub mod sched;
+mod sched;
 pub mod sequence;
 pub mod text;
 pub mod types;

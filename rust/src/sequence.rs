@@ -8,13 +8,12 @@ mod commit;
 pub mod odds;
 
 use crate::config::{self, DraftSource};
-use crate::error::{Error, Result};
 use crate::exec::{Draft, Job, Score};
 use crate::grammar::{Compiled, Grammar};
 use crate::request::Request;
 use crate::sampler::Sampler;
 use crate::text::TextOut;
-use crate::types::{Drafted, End, Event, FinishReason, RequestId, Slot, Token, Usage};
+use crate::types::{Drafted, End, Event, RequestId, Slot, Token, Usage};
 use crate::vocab::Vocab;
 use odds::Acceptance;
 use std::sync::Arc;
@@ -282,11 +281,7 @@ impl Sequence {
     }
 
     /// The last event of a sequence that ends by an error or a cancellation.
-    pub fn last_event(&self, end: Result<FinishReason, Error>) -> Event {
-        let end = match end {
-            Ok(reason) => End::Finished(reason),
-            Err(error) => End::Failed(error),
-        };
+    pub fn last_event(&self, end: End) -> Event {
         Event { end: Some(end), ..self.event() }
     }
 }

@@ -1,96 +1,81 @@
 //! Who may run: admission, placement into slots, preemption, and giving slots up.
 
 use super::Engine;
-use super::waiting::{Arrival, Waiting};
+use super::waiting::Arrival;
 use crate::config::{Config, ReuseScope};
 use crate::exec::{Caps, Copying, ExecError, memory};
-use crate::grammar::Compiled;
 use crate::sched::Scope;
-use crate::sched::slots::{Holding, Reuse, WORTH_COPYING};
+use crate::sched::slots::{Holding, Placement, Reuse, WORTH_COPYING};
 use crate::sched::store::{Found, Wanted};
 use crate::sequence::Sequence;
-use crate::types::Slot;
+use crate::types::{End, Slot};
 
 impl Engine {
     /// Admits what has room, in its order; what lacks the room is not overtaken.
     pub(super) fn admit(&mut self) -> Result<(), ExecError> {
         for (arrival, error) in self.waiting.poll() {
-            self.tally.refused(arrival.id);
-            self.report.admitted.push(arrival.id);
-            self.end_arrival(&arrival, &Err(error));
+            self.tally.open.remove(&arrival.id);
+            self.tally.totals.requests_refused += 1;
+            self.tally.report.admitted.push(arrival.id);
+            self.end_arrival(&arrival, &End::Failed(error));
         }
         loop {
-            let Waiting { preempted, siblings, .. } = &self.waiting;
-            let sibling = siblings.iter().position(|s| self.may_begin(s));
-            let arrival = self.waiting.priority();
-            let urgent = |sequence: &Sequence| sequence.priority() <= arrival;
-            let before = |preempted: &&Sequence| {
-                urgent(preempted) && sibling.is_none_or(|i| preempted.priority() <= siblings[i].priority())
+            let arrival = self.waiting.ready.front().map(|arrival| &arrival.request);
+            let urgency = arrival.map_or(i64::MAX, |request| request.spec().priority);
+            let may_begin = |s: &Sequence| s.priority() <= urgency && self.may_begin(s);
+            let admitted = self.waiting.admitted.iter().position(may_begin);
+            let needed = match (admitted, arrival) {
+                (Some(index), _) => self.needed(&self.waiting.admitted[index]),
+                (None, Some(request)) => {
+                    let most = if self.config.guaranteed_no_evict { request.max_tokens() } else { 1 };
+                    request.spec().prompt.len() as u64 + u64::from(most)
+                }
+                (None, None) => return Ok(()),
             };
-            if let Some(sequence) = preempted.front().filter(before) {
-                if !self.fits(self.needed(sequence)) {
-                    return Ok(());
-                }
-                let sequence = self.waiting.preempted.pop_front().expect("it was there. This is a bug.");
-                self.place(sequence)?;
-            } else if let Some(index) = sibling.filter(|i| urgent(&siblings[*i])) {
-                if !self.fits(self.needed(&siblings[index])) {
-                    return Ok(());
-                }
-                let sibling = self.waiting.siblings.remove(index).expect("it was there. This is a bug.");
-                self.place(sibling)?;
-            } else if self.next_fits() {
-                let (arrival, compiled) = self.waiting.ready.pop().expect("it was there. This is a bug.");
-                self.begin(&arrival, compiled.as_ref())?;
-            } else {
+            let used: u64 = self.running.iter().map(|s| self.needed(s)).sum();
+            let place = self.running.len() < self.max_running && self.slots.spare().is_some();
+            if !place || used + needed > self.caps.kv_total {
                 return Ok(());
+            } else if let Some(index) = admitted {
+                let sequence = self.waiting.admitted.remove(index);
+                self.place(sequence)?;
+            } else if let Some(arrival) = self.waiting.ready.pop() {
+                self.begin(arrival)?;
             }
         }
     }
 
-    /// A sibling starts once its request's first choice has the prompt, or is gone.
-    fn may_begin(&self, sibling: &Sequence) -> bool {
-        let first = self.running.iter().find(|s| s.request == sibling.request);
-        first.is_none_or(|s| s.computed() + 1 >= s.prompt_len())
+    /// A further choice starts once its request's first one has the prompt, or is gone; what was preempted goes on.
+    fn may_begin(&self, sequence: &Sequence) -> bool {
+        let first = || self.running.iter().find(|s| s.request == sequence.request);
+        sequence.age > 0 || first().is_none_or(|s| s.computed() + 1 >= s.prompt_len())
     }
 
     /// KV tokens that the running sequences need, now or (guaranteed_no_evict) ever.
     fn needed(&self, sequence: &Sequence) -> u64 {
-        if self.config.guaranteed_no_evict { u64::from(sequence.most()) } else { u64::from(sequence.holds()) }
+        u64::from(if self.config.guaranteed_no_evict { sequence.most() } else { sequence.holds() })
     }
 
-    fn fits(&self, more: u64) -> bool {
-        let used: u64 = self.running.iter().map(|s| self.needed(s)).sum();
-        self.running.len() < self.max_running && self.slots.idle() > 0 && used + more <= self.caps.kv_total
-    }
-
-    fn next_fits(&self) -> bool {
-        self.waiting.ready.front().is_some_and(|(arrival, _)| {
-            let prompt = arrival.request.spec().prompt.len() as u64;
-            let most = prompt + u64::from(arrival.request.max_tokens());
-            self.fits(if self.config.guaranteed_no_evict { most } else { prompt + 1 })
-        })
+    /// KV tokens that the running sequences hold once their next token is known.
+    pub(super) fn held(&self) -> u64 {
+        self.running.iter().map(|s| u64::from(s.holds())).sum()
     }
 
     /// Makes the sequences of a request and places the first.
-    fn begin(&mut self, arrival: &Arrival, compiled: Option<&Compiled>) -> Result<(), ExecError> {
-        let seed = arrival.seed;
-        self.report.admitted.push(arrival.id);
-        self.tally.totals.queue.observe(arrival.arrived.elapsed().as_secs_f64());
-        self.tally.totals.prompt_tokens += arrival.request.spec().prompt.len() as u64;
-        let mut first = None;
-        for choice in 0..arrival.request.spec().n {
-            let id = (arrival.id, choice);
+    fn begin(&mut self, arrival: Arrival) -> Result<(), ExecError> {
+        let Arrival { id, request, arrived, seed, compiled } = arrival;
+        self.tally.report.admitted.push(id);
+        self.tally.totals.queue.observe(arrived.elapsed().as_secs_f64());
+        self.tally.totals.prompt_tokens += request.spec().prompt.len() as u64;
+        let choice = |choice| {
             let mut sequence =
-                Sequence::new(id, arrival.request.clone(), self.vocab.clone(), seed, arrival.arrived);
-            sequence.constrain(compiled.cloned());
-            if choice == 0 {
-                first = Some(sequence);
-            } else {
-                self.waiting.follow(sequence);
-            }
-        }
-        self.place(first.expect("n is at least 1. This is a bug."))
+                Sequence::new((id, choice), request.clone(), self.vocab.clone(), seed, arrived);
+            sequence.constrain(compiled.clone());
+            sequence
+        };
+        let first = choice(0);
+        (1..request.spec().n).map(choice).for_each(|sequence| self.waiting.wait(sequence));
+        self.place(first)
     }
 
     /// Runs a sequence; where that fails it is among the running all the same, to be ended with them.
@@ -99,7 +84,10 @@ impl Engine {
         self.age += 1;
         if sequence.age == 0 {
             sequence.age = self.age;
-            sequence.cached = self.cached_of(&sequence);
+            // A further choice's prompt was cached exactly as far as its first one's.
+            let first = self.running.iter().find(|s| s.request == sequence.request).map(|s| s.cached);
+            let own = if sequence.choice == 0 { sequence.computed() } else { 0 };
+            sequence.cached = first.unwrap_or(own);
             self.tally.totals.cached_tokens += u64::from(sequence.cached);
         }
         let at = self.running.partition_point(|s| s.age < sequence.age);
@@ -111,10 +99,7 @@ impl Engine {
     /// Whose KV the sequence may share.
     fn scope(&self, sequence: &Sequence) -> Scope {
         let (client, salt) = sequence.scope();
-        match self.config.kv_cache_reuse_scope {
-            ReuseScope::Key => (client, salt),
-            ReuseScope::All => (0, salt),
-        }
+        (if self.config.kv_cache_reuse_scope == ReuseScope::All { 0 } else { client }, salt)
     }
 
     /// Whether KV of one request may serve another.
@@ -125,31 +110,31 @@ impl Engine {
     /// Gives a sequence its slot, with whatever KV can be reused.
     fn find_slot(&mut self, sequence: &mut Sequence) -> Result<(), ExecError> {
         let lenders = self.running.iter().filter(|s| self.lends(s, sequence));
-        let held: Vec<Holding<'_>> = lenders.map(|lender| self.holding(lender)).collect();
+        let held: Vec<_> = lenders.map(|lender| self.holding(lender)).collect();
         let reuse = (self.reuses() && !sequence.scores()).then(|| self.scope(sequence));
         let placement = self.slots.choose(sequence.tokens(), &held, reuse);
-        let placement = placement.expect("fits() saw an idle slot. This is a bug.");
-        let slot = placement.slot;
-        let stored = self.stored(sequence, placement.computed);
-        let refuge = placement.rescue.filter(|refuge| !self.store.enabled() || self.is_free_refuge(*refuge));
-        if let Some(refuge) = refuge {
-            self.truncate(refuge, 0)?;
+        let Placement { slot, computed, reuse: source, rescue, shared } =
+            placement.expect("there was an idle slot. This is a bug.");
+        let stored = self.stored(sequence, computed);
+        // Where a move takes a pass, or where another prefix would have to be stored first, the store is as good a refuge.
+        let is_free = |slot: &Slot| self.shares_memory() && self.slots.kept(*slot).1.is_empty();
+        if let Some(refuge) = rescue.filter(|refuge| !self.store.enabled() || is_free(refuge)) {
             self.copy(slot, refuge, self.slots.kept(slot).1.len() as u32)?;
             self.slots.moved(slot, refuge);
         } else {
-            let stays = placement.reuse == Reuse::InPlace && stored.is_none();
-            self.stash(slot, if stays { placement.computed } else { 0 });
+            let stays = source == Reuse::InPlace && stored.is_none();
+            self.stash(slot, if stays { computed } else { 0 });
         }
         let computed = match stored {
             Some(_) => self.restore(sequence, slot)?,
-            None => self.prepare(placement.reuse, slot, placement.computed)?,
+            None => self.prepare(source, slot, computed)?,
         };
         self.slots.take(slot);
         sequence.place(slot, computed);
         // Of a slot with a state nothing else is left of the prompt once its answer begins.
         let end = sequence.prompt_len() - 1;
         let end = if self.caps.stateful && end >= computed + WORTH_COPYING as u32 { end } else { 0 };
-        let shared = if placement.shared > computed { placement.shared } else { end };
+        let shared = if shared > computed { shared } else { end };
         sequence.shared = if reuse.is_some() { shared } else { 0 };
         Ok(())
     }
@@ -167,21 +152,14 @@ impl Engine {
             let sequence = &mut self.running[index];
             let (Some(from), true) = (sequence.slot, sequence.holds_shared()) else { continue };
             let len = std::mem::take(&mut sequence.shared);
-            let (scope, tokens) =
-                (self.scope(&self.running[index]), self.running[index].tokens()[..len as usize].to_vec());
             let Some(to) = self.slots.spare() else { continue };
-            self.truncate(to, 0)?;
+            let sequence = &self.running[index];
+            let (scope, tokens) = (self.scope(sequence), sequence.tokens()[..len as usize].to_vec());
             self.copy(from, to, len)?;
             self.slots.leave(to, scope, tokens, self.target.kv().floor(to));
             self.slots.share(to);
         }
         Ok(())
-    }
-
-    /// Whether KV moves to this slot for the price of a copy: where that takes a pass, or where another prefix would have to
-    /// be stored first, the store is as good a refuge.
-    fn is_free_refuge(&self, slot: Slot) -> bool {
-        self.shares_memory() && self.slots.kept(slot).1.is_empty()
     }
 
     /// Stored KV that begins the sequence and is worth copying where `computed` tokens need not be.
@@ -192,11 +170,9 @@ impl Engine {
             others: self.reuses().then(|| self.scope(sequence)),
             whole: self.caps.stateful || !self.caps.prefix_reuse,
         };
-        if sequence.scores() {
-            return None;
-        }
         let least = |found: &Found| if found.own { 1 } else { WORTH_COPYING as u32 };
-        self.store.find(wanted).filter(|found| found.len >= computed + least(found))
+        let found = self.store.find(wanted).filter(|_| !sequence.scores());
+        found.filter(|found| found.len >= computed + least(found))
     }
 
     /// Stores what an idle slot keeps where that is more than the `stays` tokens that a sequence goes on with.
@@ -233,16 +209,6 @@ impl Engine {
         Ok(found.len)
     }
 
-    /// A sibling's prompt tokens were cached exactly as far as its first choice's.
-    fn cached_of(&self, sequence: &Sequence) -> u32 {
-        let first = self.running.iter().find(|s| s.request == sequence.request);
-        match first {
-            Some(first) => first.cached,
-            None if sequence.choice == 0 => sequence.computed(),
-            None => 0,
-        }
-    }
-
     /// Whether KV of a running sequence may be copied for another.
     fn lends(&self, from: &Sequence, to: &Sequence) -> bool {
         let shared = self.config.enable_kv_cache_reuse && self.scope(from) == self.scope(to);
@@ -252,29 +218,24 @@ impl Engine {
 
     /// Puts the first KV tokens into the slot; returns how many it holds.
     fn prepare(&mut self, reuse: Reuse, slot: Slot, len: u32) -> Result<u32, ExecError> {
-        match reuse {
-            Reuse::InPlace => self.truncate(slot, len)?,
-            Reuse::None => self.truncate(slot, 0)?,
-            Reuse::Copy(from) | Reuse::Move(from) => {
-                self.truncate(slot, 0)?;
-                self.copy(from, slot, len)?;
-                if matches!(reuse, Reuse::Move(_)) {
-                    self.truncate(from, 0)?;
-                    self.slots.forget(from);
-                }
-            }
+        let (Reuse::Copy(from) | Reuse::Move(from)) = reuse else {
+            self.truncate(slot, len)?;
+            return Ok(len);
+        };
+        self.copy(from, slot, len)?;
+        if reuse == Reuse::Move(from) {
+            self.truncate(from, 0)?;
+            self.slots.forget(from);
         }
-        Ok(if reuse == Reuse::None { 0 } else { len })
+        Ok(len)
     }
 
     /// Preempts the least urgent, and of those the youngest, until every sequence can grow by one token.
     pub(super) fn make_room(&mut self) -> Result<(), ExecError> {
-        let growth = |s: &Sequence| u64::from(s.holds());
-        while self.running.iter().map(growth).sum::<u64>() > self.caps.kv_total && self.running.len() > 1 {
+        while self.held() > self.caps.kv_total && self.running.len() > 1 {
             // Of equal ones the last.
             let last = (0..self.running.len()).max_by_key(|i| self.running[*i].priority());
-            let Some(last) = last else { break };
-            let sequence = self.running.remove(last);
+            let sequence = self.running.remove(last.expect("more than one runs. This is a bug."));
             self.preempt(sequence)?;
         }
         self.evict_to_fit(0)
@@ -282,8 +243,8 @@ impl Engine {
 
     fn preempt(&mut self, mut sequence: Sequence) -> Result<(), ExecError> {
         self.tally.totals.preemptions += 1;
-        let slot = sequence.slot.expect("a running sequence has a slot. This is a bug.");
         let computed = sequence.computed() as usize;
+        let slot = sequence.unplace().expect("a running sequence has a slot. This is a bug.");
         if self.store.enabled()
             && !self.shares_memory()
             && computed > 0
@@ -294,9 +255,8 @@ impl Engine {
             let text = (self.scope(&sequence), sequence.tokens()[..computed].to_vec());
             self.store.put(text, kv, Some(owner));
         }
-        sequence.unplace();
         // It waits before its slot is emptied: where that fails it is ended with the others.
-        self.waiting.preempt(sequence);
+        self.waiting.wait(sequence);
         self.truncate(slot, 0)?;
         self.slots.leave(slot, Scope::default(), Vec::new(), 0);
         Ok(())
@@ -315,26 +275,36 @@ impl Engine {
     /// Forgets kept prefixes until they, the running sequences and so many tokens of drafts fit together, and while memory is
     /// short.
     pub(super) fn evict_to_fit(&mut self, drafted: u64) -> Result<(), ExecError> {
-        let running = drafted + self.running.iter().map(|s| u64::from(s.holds())).sum::<u64>();
-        loop {
-            let kept = self.kept_tokens();
-            if kept == 0 || (running + kept <= self.caps.kv_total && !self.target.kv_mut().short_of_memory())
-            {
-                return Ok(());
-            }
+        let running = drafted + self.held();
+        while self.kept_tokens() > 0
+            && (running + self.kept_tokens() > self.caps.kv_total || self.target.kv_mut().short_of_memory())
+        {
             let oldest = self.slots.oldest();
-            let stored = self.store.oldest().filter(|_| self.shares_memory());
-            if stored.is_some_and(|stored| oldest.is_none_or(|(_, kept)| stored < kept)) {
-                self.store.drop_oldest();
+            if self.shares_memory() && self.store.drop_oldest(oldest.map(|(_, used)| used)) {
                 continue;
             }
-            let Some((slot, _)) = oldest else { return Ok(()) };
+            let Some((slot, _)) = oldest else { break };
             if !self.shares_memory() {
                 self.stash(slot, 0);
             }
             self.truncate(slot, 0)?;
             self.slots.forget(slot);
         }
+        Ok(())
+    }
+
+    /// Keeps the first `keep` tokens of a slot, on the target and in the drafters; with 0 it is empty.
+    fn truncate(&mut self, slot: Slot, keep: u32) -> Result<(), ExecError> {
+        self.drafters.each().for_each(|drafter| drafter.keep(slot, keep));
+        self.target.kv_mut().truncate(slot, keep)
+    }
+
+    /// Makes `to` hold the first `len` tokens of `from`.
+    fn copy(&mut self, from: Slot, to: Slot, len: u32) -> Result<(), ExecError> {
+        self.truncate(to, 0)?;
+        self.target.kv_mut().copy(from, to, len)?;
+        self.drafters.each().for_each(|drafter| drafter.copy(from, to, len));
+        Ok(())
     }
 
     /// Takes the slot of a sequence that ended; its KV is kept if it may be reused.
@@ -343,17 +313,18 @@ impl Engine {
         // KV may be ahead of the tokens: where a stop string cut an accepted run.
         let keep = sequence.computed().min(sequence.known());
         let Some(slot) = sequence.unplace() else { return };
-        let kept = healthy && self.reuses() && keep > 0 && keep >= self.target.kv().floor(slot);
-        if let Err(error) = self.truncate(slot, if kept { keep } else { 0 }) {
+        let reused = healthy && self.reuses() && keep >= self.target.kv().floor(slot);
+        let keep = if reused { keep } else { 0 };
+        if let Err(error) = self.truncate(slot, keep) {
             log::error!("slot {} could not be given up: {error}", slot.0);
             self.broken = true;
         }
-        let tokens = if kept { sequence.tokens()[..keep as usize].to_vec() } else { Vec::new() };
+        let tokens = sequence.tokens()[..keep as usize].to_vec();
         self.slots.leave(slot, self.scope(&sequence), tokens, self.target.kv().floor(slot));
     }
 }
 
-/// Host memory for KV that no slot holds.
+/// Bytes of host memory for KV that no slot holds.
 pub(super) fn host_bytes(config: &Config, caps: &Caps) -> u64 {
     const MIB: u64 = 1 << 20;
     match config.kv_cache_host_memory_megabytes {
@@ -361,9 +332,9 @@ pub(super) fn host_bytes(config: &Config, caps: &Caps) -> u64 {
         None if caps.token_bytes > 0 => 0,
         None => {
             let bytes = memory::available() / 4;
+            let mib = bytes / MIB;
             log::info!(
-                "up to {} MiB of host memory keep the KV of prefixes (kv_cache_host_memory_megabytes)",
-                bytes / MIB
+                "up to {mib} MiB of host memory keep the KV of prefixes (kv_cache_host_memory_megabytes)"
             );
             bytes
         }

@@ -5,35 +5,34 @@
 mod admit;
 mod commit;
 mod draft;
-mod end;
-mod messages;
 mod tally;
 mod waiting;
-
-pub use messages::{Command, FromEngine, Report};
 
 use crate::config::{Config, GrammarConfig};
 use crate::error::{Error, panic_text};
 use crate::exec::cost::{Cost, Work};
 use crate::exec::open::{self, Opened};
-use crate::exec::{Caps, Drafters, ExecError, Job, Target};
+use crate::exec::{Caps, Drafters, ExecError, Info, Job, Target};
 use crate::grammar::Compiler;
-use crate::metrics::{self, Gauges};
+use crate::metrics::{self, Gauges, Snapshot};
 use crate::request::Request;
+use crate::sampler::seed_of;
 use crate::sched::drafts::Drafts;
 use crate::sched::slots::Slots;
 use crate::sched::store::Store;
-use crate::sched::{self, Bounds, Share};
+use crate::sched::{self, Bounds};
 use crate::sequence::Sequence;
-use crate::types::{FinishReason, RequestId, Slot};
+use crate::types::{End, Event, FinishReason, RequestId, Slot};
 use crate::vocab::Vocab;
 use crossbeam_channel::{Receiver, TryRecvError, after, bounded, never, select};
+use serde::{Deserialize, Serialize};
 use std::cell::RefCell;
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tally::Tally;
-use waiting::{Arrival, Seeds, Waiting};
+use waiting::{Arrival, Waiting};
 
 /// Most logits of a step for the prompt's own tokens: 64 MiB.
 const SCORED: u64 = 16 << 20;
@@ -41,6 +40,41 @@ const SCORED: u64 = 16 << 20;
 const LOOK: Duration = Duration::from_secs(1);
 /// Failed steps in a row after which the engine gives itself up.
 const MOST_FAILURES: u32 = 3;
+
+/// What the engine is told, over a channel or a socket.
+#[derive(Debug, Serialize, Deserialize)]
+pub enum Command {
+    /// A new request.
+    Submit(RequestId, Box<Request>),
+    /// End a request; unknown ids are ignored. Its choices end with `FinishReason::Cancelled`.
+    Cancel(RequestId),
+    /// Leave the loop now; running and waiting requests get `Error::Closed`.
+    Close,
+}
+
+/// What the engine says; one message per step at most.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub struct Report {
+    /// Requests that left the waiting line since the last report.
+    pub admitted: Vec<RequestId>,
+    /// News of choices, at most one event per choice.
+    pub events: Vec<Event>,
+    /// Totals since the engine's start; sent a few times a second while it works, and whenever it falls idle.
+    pub metrics: Option<Box<Snapshot>>,
+}
+
+/// What a starting engine says first, and then reports.
+#[derive(Debug, Serialize, Deserialize)]
+pub enum FromEngine {
+    /// What it is doing before it is opened.
+    Opening(String),
+    /// Opened; sent once.
+    Ready(Box<Info>),
+    /// Cannot be opened; nothing follows.
+    Failed(Error),
+    /// News.
+    Report(Report),
+}
 
 /// Opens the engine for `target`, says Opening as often as there is something to say and then Ready or Failed, and runs until
 /// [`Command::Close`], until the sender of `inbox` is gone, or until `sink` says that nobody listens (false).
@@ -55,25 +89,15 @@ pub fn serve(
         // Where nobody listens any more, Ready will tell.
         let _ = (told.borrow_mut())(FromEngine::Opening(doing));
     };
-    let opened = match catch_unwind(AssertUnwindSafe(|| open::open(target, config, &tell))) {
-        Ok(Ok(opened)) => opened,
-        Ok(Err(error)) => {
-            sink(FromEngine::Failed(error));
-            return;
-        }
-        Err(panic) => {
-            let why = format!("opening failed: {}", panic_text(panic.as_ref()));
-            sink(FromEngine::Failed(Error::Executor(why)));
-            return;
-        }
-    };
-    let info = opened.info.clone();
-    match Engine::new(opened, config) {
-        Err(error) => {
-            sink(FromEngine::Failed(error));
-        }
-        Ok(mut engine) => {
-            if sink(FromEngine::Ready(Box::new(info))) {
+    let opened = catch_unwind(AssertUnwindSafe(|| open::open(target, config, &tell)));
+    let opened = opened.unwrap_or_else(|panic| {
+        Err(Error::Executor(format!("opening failed: {}", panic_text(panic.as_ref()))))
+    });
+    let engine = opened.and_then(|opened| Ok((Box::new(opened.info.clone()), Engine::new(opened, config)?)));
+    match engine {
+        Err(error) => _ = sink(FromEngine::Failed(error)),
+        Ok((info, mut engine)) => {
+            if sink(FromEngine::Ready(info)) {
                 engine.run(&inbox, sink);
             }
         }
@@ -96,14 +120,12 @@ pub struct Engine {
     /// Of the target's passes.
     cost: Cost,
     drafts: Drafts,
-    seeds: Seeds,
+    /// Seeds that were drawn for requests without one.
+    seeds: u64,
     tally: Tally,
-    report: Report,
     store: Store,
     age: u64,
     failures: u32,
-    /// What the last drafting took.
-    drafting: Duration,
     /// The last step did something: there may be more to do at once.
     busy: bool,
     /// Rings where a compilation has ended.
@@ -144,13 +166,11 @@ impl Engine {
             max_running,
             waiting: Waiting::default(),
             running: Vec::new(),
-            seeds: Seeds::new(config.engine.seed),
+            seeds: 0,
             tally: Tally::new(),
-            report: Report::default(),
             store: Store::new(host_bytes),
             age: 0,
             failures: 0,
-            drafting: Duration::ZERO,
             busy: false,
             bell,
             broken: false,
@@ -204,31 +224,32 @@ impl Engine {
     }
 
     fn arrive(&mut self, id: RequestId, request: Request) {
-        self.tally.arrived(id, request.spec().n);
         let spec = request.spec();
+        self.tally.open.insert(id, (spec.n, spec.n));
         let compiling = spec.grammar.as_ref().map(|g| self.compiler.compile(g, spec.client));
-        let seed = spec.sampling.seed.unwrap_or_else(|| self.seeds.next());
-        self.waiting.push(Arrival {
-            id,
-            request: Arc::new(request),
-            arrived: Instant::now(),
-            seed,
-            compiling,
-        });
+        let seed = spec.sampling.seed.unwrap_or_else(|| self.seed());
+        let (request, arrived) = (Arc::new(request), Instant::now());
+        self.waiting.push(Arrival { id, request, arrived, seed, compiled: None }, compiling);
+    }
+
+    /// A seed for a request that has none: from the configured one, or a number that no other request is likely to have, from
+    /// the standard library's per-process random keys.
+    fn seed(&mut self) -> u64 {
+        self.seeds += 1;
+        let drawn = || RandomState::new().build_hasher().finish();
+        self.config.engine.seed.map_or_else(drawn, |seed| seed_of(seed, self.seeds))
     }
 
     fn cancel(&mut self, id: RequestId) {
-        let (arrival, sequences) = self.waiting.remove(id);
+        let end = End::Finished(FinishReason::Cancelled);
+        let (arrival, mut sequences) = self.waiting.remove(id);
         if let Some(arrival) = arrival {
-            self.end_arrival(&arrival, &Ok(FinishReason::Cancelled));
+            self.end_arrival(&arrival, &end);
         }
+        sequences.extend(self.running.extract_if(.., |sequence| sequence.request == id));
         for sequence in sequences {
-            self.end_sequence(sequence, Ok(FinishReason::Cancelled));
-        }
-        for i in (0..self.running.len()).rev().filter(|i| self.running[*i].request == id).collect::<Vec<_>>()
-        {
-            let sequence = self.running.remove(i);
-            self.end_sequence(sequence, Ok(FinishReason::Cancelled));
+            self.tally.told(sequence.last_event(end.clone()), sequence.arrival, sequence.last_token);
+            self.vacate(sequence, true);
         }
     }
 
@@ -254,39 +275,27 @@ impl Engine {
     fn step(&mut self) -> Result<(), ExecError> {
         self.admit()?;
         self.make_room()?;
-        let jobs = self.jobs();
+        let begin = Instant::now();
+        let mut jobs = self.plan();
+        let drafted = self.draft(&mut jobs);
+        let drafting = begin.elapsed();
+        let decoding = jobs.iter().filter(|(_, job)| job.tokens.len() == 1).count() as u32;
+        if decoding > 0 && !self.drafters.is_empty() {
+            self.tally.totals.draft[metrics::size(decoding)].observe(drafting.as_secs_f64());
+        }
         self.busy = !jobs.is_empty();
-        self.evict_to_fit(draft::drafted(&jobs))?;
-        let done = self.target.run(jobs)?;
+        self.evict_to_fit(drafted)?;
+        let done = self.target.run(jobs.into_iter().map(|(_, job)| job).collect())?;
         if !done.passes.is_empty() {
             self.failures = 0;
         }
-        self.learn(&done);
-        self.commit(done.outcomes)?;
+        self.learn(&done, drafting);
+        self.commit(done.outcomes);
         self.keep_shared()
     }
 
-    /// The jobs of a step, with their drafts.
-    fn jobs(&mut self) -> Vec<Job> {
-        let begin = Instant::now();
-        let shares = self.plan();
-        let mut jobs: Vec<Job> =
-            shares.iter().map(|share| self.running[share.index].job(share.count)).collect();
-        self.draft(&shares, &mut jobs);
-        self.drafted(&jobs, begin.elapsed());
-        jobs
-    }
-
-    /// Counts what drafting for these jobs took.
-    fn drafted(&mut self, jobs: &[Job], took: Duration) {
-        self.drafting = took;
-        let sequences = jobs.iter().filter(|job| job.tokens.len() == 1).count() as u32;
-        if sequences > 0 && !self.drafters.is_empty() {
-            self.tally.totals.draft[metrics::size(sequences)].observe(took.as_secs_f64());
-        }
-    }
-
-    fn plan(&mut self) -> Vec<Share> {
+    /// The step's jobs, which have no drafts yet, each with the index of its sequence.
+    fn plan(&mut self) -> Vec<(usize, Job)> {
         let decoding = self.running.iter().filter(|s| s.gap() == 1);
         let held: u64 = decoding.clone().map(|s| u64::from(s.known())).sum();
         let beside = Work::of_step(decoding.count() as u32, held);
@@ -300,28 +309,28 @@ impl Engine {
             chunked: self.config.enable_chunked_context && !self.caps.keeps_prompts,
         };
         let shares = sched::plan(&self.running, &bounds);
-        self.tally.totals.computed_tokens += shares.iter().map(|s| u64::from(s.count)).sum::<u64>();
-        shares
+        self.tally.totals.computed_tokens += shares.iter().map(|(_, count)| u64::from(*count)).sum::<u64>();
+        shares.into_iter().map(|(index, count)| (index, self.running[index].job(count))).collect()
     }
 
     /// Most tokens that a step computes.
     fn step_tokens(&self) -> u32 {
-        if self.caps.keeps_prompts {
-            return self.caps.max_step_tokens;
-        }
-        self.config.max_num_tokens.min(self.caps.max_step_tokens)
+        let most = self.caps.max_step_tokens;
+        if self.caps.keeps_prompts { most } else { most.min(self.config.max_num_tokens) }
     }
 
     /// Sends the report, if there is news. False: nobody listens.
     fn tell(&mut self, sink: &mut dyn FnMut(FromEngine) -> bool) -> bool {
-        let idle = self.running.is_empty() && (self.waiting.is_empty() || !self.busy);
+        let waiting = self.waiting.requests();
+        let none = waiting == 0 && self.waiting.admitted.is_empty();
+        let idle = self.running.is_empty() && (none || !self.busy);
         let compiled = self.compiler.stats();
-        self.tally.totals.grammar_cache_hits = compiled.hits;
-        self.tally.totals.grammar_cache_misses = compiled.misses;
-        compiled.durations.iter().for_each(|took| self.tally.totals.compile.observe(took.as_secs_f64()));
+        let totals = &mut self.tally.totals;
+        (totals.grammar_cache_hits, totals.grammar_cache_misses) = (compiled.hits, compiled.misses);
+        compiled.durations.iter().for_each(|took| totals.compile.observe(took.as_secs_f64()));
         let models = &self.drafters.models;
         let gauges = Gauges {
-            waiting: self.waiting.requests() as u64,
+            waiting: waiting as u64,
             running: self.running.len() as u64,
             kv_used: self.running.iter().map(|s| u64::from(s.known())).sum(),
             kv_total: self.caps.kv_total,
@@ -330,16 +339,14 @@ impl Engine {
             draft_kv_used: models.iter().map(|(_, drafter)| drafter.held()).sum(),
             drafters_failed: models.iter().filter(|(_, drafter)| drafter.failed()).count() as u64,
         };
-        self.report.metrics = self.tally.snapshot(gauges, idle);
-        let report = std::mem::take(&mut self.report);
-        if report.events.is_empty() && report.admitted.is_empty() && report.metrics.is_none() {
-            return true;
-        }
-        sink(FromEngine::Report(report))
+        let metrics = self.tally.snapshot(gauges, idle);
+        let report = Report { metrics, ..std::mem::take(&mut self.tally.report) };
+        let nothing = report.events.is_empty() && report.admitted.is_empty() && report.metrics.is_none();
+        nothing || sink(FromEngine::Report(report))
     }
 
     /// Requests that have not ended, sequences, and bytes of KV that wait for one: all 0 when nothing leaks.
     pub fn holds(&self) -> (usize, usize, u64) {
-        (self.tally.open(), self.running.len(), self.store.owned_bytes())
+        (self.tally.open.len(), self.running.len(), self.store.owned_bytes())
     }
 }

@@ -1,5 +1,6 @@
-//! Counts what the engine does, for the metrics.
+//! What the engine tells: news of choices, and counts for the metrics.
 
+use super::Report;
 use crate::metrics::{Gauges, Snapshot, Totals};
 use crate::types::{End, Event, FinishReason, RequestId};
 use std::collections::HashMap;
@@ -8,37 +9,37 @@ use std::time::{Duration, Instant};
 /// At most this often a working engine sends a snapshot.
 const EVERY: Duration = Duration::from_millis(250);
 
-/// The engine's counters.
+/// News and counters.
 pub(super) struct Tally {
     pub(super) totals: Totals,
+    /// What the next message says.
+    pub(super) report: Report,
     sent: Instant,
     last: Snapshot,
-    /// Output tokens of choices that ended, a mean in which later requests weigh more.
-    length: Option<f64>,
+    /// Output tokens that a choice is likely to have, a mean in which later requests weigh more; infinite where none has
+    /// ended yet.
+    pub(super) length: f64,
     /// Of each unfinished request: choices that have not ended, and all of them.
-    open: HashMap<RequestId, (u32, u32)>,
+    pub(super) open: HashMap<RequestId, (u32, u32)>,
 }
 
 impl Tally {
     pub(super) fn new() -> Self {
         Tally {
             totals: Totals::default(),
+            report: Report::default(),
             sent: Instant::now(),
             last: Snapshot::default(),
-            length: None,
+            length: f64::INFINITY,
             open: HashMap::new(),
         }
     }
 
-    /// A request arrived with this many choices.
-    pub(super) fn arrived(&mut self, request: RequestId, choices: u32) {
-        self.open.insert(request, (choices, choices));
-    }
-
-    /// A choice told something; `arrival` and `last_token` are the choice's. When its last token was told is given back.
+    /// Reports news of a choice, merged into what it has in this step already; `arrival` and `last_token` are the choice's. When
+    /// its last token was told is given back.
     pub(super) fn told(
         &mut self,
-        event: &Event,
+        event: Event,
         arrival: Instant,
         last_token: Option<Instant>,
     ) -> Option<Instant> {
@@ -53,27 +54,29 @@ impl Tally {
         }
         if let Some(end) = &event.end {
             self.totals.choices_shortened += u64::from(event.usage.shortened);
-            self.measure(event, end);
-            self.ended(event.request, end, now - arrival);
+            self.ended(&event, end, now - arrival);
+        }
+        let same = |e: &&mut Event| (e.request, e.choice) == (event.request, event.choice);
+        match self.report.events.iter_mut().find(same) {
+            Some(earlier) => earlier.merge(event),
+            None => self.report.events.push(event),
         }
         if new > 0 { Some(now) } else { last_token }
     }
 
-    /// Learns an output's length. What was refused or failed, or whose client left, has none.
-    fn measure(&mut self, event: &Event, end: &End) {
-        let whole = matches!(end, End::Finished(FinishReason::Stop | FinishReason::Length));
-        let Some((_, choices)) = self.open.get(&event.request).filter(|_| whole) else { return };
-        let (length, share) = (f64::from(event.usage.completion), 0.05 / f64::from(*choices));
-        self.length = Some(self.length.map_or(length, |mean| mean + share * (length - mean)));
-    }
-
-    fn ended(&mut self, request: RequestId, end: &End, took: Duration) {
-        let Some((left, _)) = self.open.get_mut(&request) else { return };
+    /// What was refused or failed, or whose client left, says nothing of the length of outputs.
+    fn ended(&mut self, event: &Event, end: &End, took: Duration) {
+        let Some((left, choices)) = self.open.get_mut(&event.request) else { return };
+        if matches!(end, End::Finished(FinishReason::Stop | FinishReason::Length)) {
+            let (length, share) = (f64::from(event.usage.completion), 0.05 / f64::from(*choices));
+            let mean = if self.length.is_finite() { self.length } else { length };
+            self.length = mean + share * (length - mean);
+        }
         *left -= 1;
         if *left > 0 {
             return;
         }
-        self.open.remove(&request);
+        self.open.remove(&event.request);
         self.totals.end_to_end.observe(took.as_secs_f64());
         *match end {
             End::Finished(FinishReason::Stop) => &mut self.totals.requests_stop,
@@ -81,22 +84,6 @@ impl Tally {
             End::Finished(FinishReason::Cancelled) => &mut self.totals.requests_cancelled,
             End::Failed(_) => &mut self.totals.requests_failed,
         } += 1;
-    }
-
-    /// A request was refused before it began.
-    pub(super) fn refused(&mut self, request: RequestId) {
-        self.open.remove(&request);
-        self.totals.requests_refused += 1;
-    }
-
-    /// Output tokens that a choice is likely to have; infinite where none has ended yet.
-    pub(super) fn output_length(&self) -> f64 {
-        self.length.unwrap_or(f64::INFINITY)
-    }
-
-    /// Requests that have not ended; 0 when nothing is left anywhere.
-    pub(super) fn open(&self) -> usize {
-        self.open.len()
     }
 
     /// A snapshot if it is time for one, or if the engine falls idle with news.
@@ -124,14 +111,14 @@ mod tests {
     fn told(tally: &mut Tally, request: u64, completion: u32, end: End) -> f64 {
         let usage = Usage { completion, ..Usage::default() };
         let event = Event { end: Some(end), ..Event::silent(RequestId(request), 0, usage) };
-        tally.told(&event, Instant::now(), None);
-        tally.output_length()
+        tally.told(event, Instant::now(), None);
+        tally.length
     }
 
     #[test]
     fn what_did_not_end_by_itself_says_nothing_of_outputs() {
         let mut tally = Tally::new();
-        tally.arrived(RequestId(1), 8);
+        tally.open.insert(RequestId(1), (8, 8));
         for (completion, end) in [
             (0, End::Failed(Error::Closed(String::new()))),
             (0, End::Finished(FinishReason::Cancelled)),
@@ -147,13 +134,13 @@ mod tests {
     fn a_request_with_many_choices_weighs_no_more_than_another() {
         let length = |choices: u32| {
             let mut tally = Tally::new();
-            tally.arrived(RequestId(0), 1);
+            tally.open.insert(RequestId(0), (1, 1));
             told(&mut tally, 0, 100, End::Finished(FinishReason::Stop));
-            tally.arrived(RequestId(1), choices);
+            tally.open.insert(RequestId(1), (choices, choices));
             for _ in 0..choices {
                 told(&mut tally, 1, 1, End::Finished(FinishReason::Length));
             }
-            tally.output_length()
+            tally.length
         };
         assert!((length(128) - length(1)).abs() < 0.2, "{} {}", length(128), length(1));
     }

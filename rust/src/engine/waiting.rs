@@ -1,14 +1,11 @@
-//! What waits: requests whose grammar is being compiled, sequences that wait for room, preempted ones.
+//! What waits: requests whose grammar is being compiled, requests that are ready, sequences that were admitted.
 
 use crate::error::Error;
 use crate::grammar::{CompileHandle, Compiled};
 use crate::request::Request;
-use crate::sampler::seed_of;
-use crate::sched::line::Line;
 use crate::sequence::Sequence;
 use crate::types::RequestId;
-use std::collections::VecDeque;
-use std::hash::{BuildHasher, Hasher, RandomState};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -19,77 +16,63 @@ pub(super) struct Arrival {
     pub(super) arrived: Instant,
     /// Its own seed, or one drawn for it.
     pub(super) seed: u64,
-    /// Its compilation; None where it has no constraint.
-    pub(super) compiling: Option<CompileHandle>,
+    /// Its constraint, once that is compiled.
+    pub(super) compiled: Option<Compiled>,
 }
 
-/// What waits. Of what is equally urgent, preempted sequences come first, then siblings of admitted ones, then arrivals.
+/// What waits. Of what is equally urgent, sequences come before arrivals.
 #[derive(Default)]
 pub(super) struct Waiting {
-    /// Preempted sequences, the most urgent first, then the oldest.
-    pub(super) preempted: VecDeque<Sequence>,
-    /// Further choices of admitted requests, the most urgent first: they begin where their first one's prompt is computed.
-    pub(super) siblings: VecDeque<Sequence>,
+    /// Sequences of admitted requests, the most urgent first: then preempted ones, the oldest first, and behind these further
+    /// choices, which begin where their first one's prompt is computed.
+    pub(super) admitted: Vec<Sequence>,
     /// Requests with their grammar: the most urgent first, then each API key in its turn, each one's in the order in which
     /// their grammars were ready.
-    pub(super) ready: Line<(Arrival, Option<Compiled>)>,
-    arrivals: Vec<Arrival>,
+    pub(super) ready: Line<Arrival>,
+    compiling: Vec<(CompileHandle, Arrival)>,
 }
 
 impl Waiting {
     /// Queues an arrival; without a constraint it is ready at once.
-    pub(super) fn push(&mut self, arrival: Arrival) {
-        if arrival.compiling.is_none() {
-            self.enter(arrival, None);
-        } else {
-            self.arrivals.push(arrival);
+    pub(super) fn push(&mut self, arrival: Arrival, compiling: Option<CompileHandle>) {
+        match compiling {
+            Some(handle) => self.compiling.push((handle, arrival)),
+            None => self.enter(arrival),
         }
     }
 
-    fn enter(&mut self, arrival: Arrival, compiled: Option<Compiled>) {
+    fn enter(&mut self, arrival: Arrival) {
         let spec = arrival.request.spec();
-        self.ready.push(spec.priority, spec.client, (arrival, compiled));
+        self.ready.push(spec.priority, spec.client, arrival);
     }
 
-    /// The priority of the next request; the least urgent where none is ready.
-    pub(super) fn priority(&self) -> i64 {
-        self.ready.front().map_or(i64::MAX, |(arrival, _)| arrival.request.spec().priority)
-    }
-
-    /// Has a preempted sequence wait, before those that are less urgent or younger.
-    pub(super) fn preempt(&mut self, sequence: Sequence) {
-        let rank = |sequence: &Sequence| (sequence.priority(), sequence.age);
-        let at = self.preempted.partition_point(|other| rank(other) < rank(&sequence));
-        self.preempted.insert(at, sequence);
-    }
-
-    /// Has a further choice of an admitted request wait, behind those that are as urgent.
-    pub(super) fn follow(&mut self, sibling: Sequence) {
-        let at = self.siblings.partition_point(|other| other.priority() <= sibling.priority());
-        self.siblings.insert(at, sibling);
+    /// Has a preempted sequence or a further choice (which has no age yet) wait.
+    pub(super) fn wait(&mut self, sequence: Sequence) {
+        let rank = |sequence: &Sequence| (sequence.priority(), sequence.age == 0, sequence.age);
+        let at = self.admitted.partition_point(|other| rank(other) <= rank(&sequence));
+        self.admitted.insert(at, sequence);
     }
 
     /// Requests that wait, those being compiled included.
     pub(super) fn requests(&self) -> usize {
-        self.arrivals.len() + self.ready.len()
+        self.compiling.len() + self.ready.count()
     }
 
-    /// Whether nothing at all waits.
-    pub(super) fn is_empty(&self) -> bool {
-        self.requests() == 0 && self.preempted.is_empty() && self.siblings.is_empty()
-    }
-
-    /// Moves the compiled ones to the ready line, keeping the order of arrival among them; gives back the refused.
+    /// Lines up what is compiled, in the order of arrival; gives back the refused.
     pub(super) fn poll(&mut self) -> Vec<(Arrival, Error)> {
         let mut refused = Vec::new();
-        for mut arrival in std::mem::take(&mut self.arrivals) {
-            match arrival.compiling.as_mut().and_then(CompileHandle::poll) {
-                None => self.arrivals.push(arrival),
-                Some(Ok(compiled)) => match compiled.fits(arrival.request.max_tokens()) {
-                    Ok(()) => self.enter(arrival, Some(compiled)),
-                    Err(error) => refused.push((arrival, error)),
-                },
-                Some(Err(error)) => refused.push((arrival, error)),
+        for (mut handle, mut arrival) in std::mem::take(&mut self.compiling) {
+            let Some(compiled) = handle.poll() else {
+                self.compiling.push((handle, arrival));
+                continue;
+            };
+            let most = arrival.request.max_tokens();
+            match compiled.and_then(|compiled| compiled.fits(most).map(|()| compiled)) {
+                Ok(compiled) => {
+                    arrival.compiled = Some(compiled);
+                    self.enter(arrival);
+                }
+                Err(error) => refused.push((arrival, error)),
             }
         }
         refused
@@ -97,46 +80,121 @@ impl Waiting {
 
     /// Takes a waiting request out; its sequences, if it was admitted before, are given back.
     pub(super) fn remove(&mut self, id: RequestId) -> (Option<Arrival>, Vec<Sequence>) {
-        let compiling = self.arrivals.iter().position(|a| a.id == id);
+        let compiling = self.compiling.iter().position(|(_, arrival)| arrival.id == id);
         let arrival = match compiling {
-            Some(i) => Some(self.arrivals.remove(i)),
-            None => self.ready.remove(|(a, _)| a.id == id).map(|(a, _)| a),
+            Some(i) => Some(self.compiling.remove(i).1),
+            None => self.ready.remove(|arrival| arrival.id == id),
         };
-        let mut sequences = Vec::new();
-        for line in [&mut self.preempted, &mut self.siblings] {
-            let (out, keep): (Vec<_>, Vec<_>) = line.drain(..).partition(|s| s.request == id);
-            sequences.extend(out);
-            line.extend(keep);
+        (arrival, self.admitted.extract_if(.., |sequence| sequence.request == id).collect())
+    }
+
+    /// Takes out what was not admitted.
+    pub(super) fn drain(&mut self) -> Vec<Arrival> {
+        let compiling = std::mem::take(&mut self.compiling).into_iter().map(|(_, arrival)| arrival);
+        compiling.chain(std::iter::from_fn(|| self.ready.pop())).collect()
+    }
+}
+
+/// Who is next: the most urgent (lower priorities first), and among equally urgent ones each client in its turn. A client that
+/// has queued a thousand requests delays another's single one by no more than one of its own.
+pub(super) struct Line<T> {
+    /// Of each priority the clients that wait, the next one first, each with what it has queued.
+    lanes: BTreeMap<i64, VecDeque<(u64, VecDeque<T>)>>,
+}
+
+impl<T> Default for Line<T> {
+    fn default() -> Self {
+        Line { lanes: BTreeMap::new() }
+    }
+}
+
+impl<T> Line<T> {
+    /// Adds one behind those of its client.
+    pub(super) fn push(&mut self, priority: i64, client: u64, item: T) {
+        let lane = self.lanes.entry(priority).or_default();
+        match lane.iter_mut().find(|(other, _)| *other == client) {
+            Some((_, queue)) => queue.push_back(item),
+            None => lane.push_back((client, VecDeque::from([item]))),
         }
-        (arrival, sequences)
     }
 
-    /// Empties the line.
-    pub(super) fn drain(&mut self) -> (Vec<Arrival>, Vec<Sequence>) {
-        let mut arrivals = std::mem::take(&mut self.arrivals);
-        arrivals.extend(self.ready.drain().map(|(a, _)| a));
-        let sequences = self.preempted.drain(..).chain(self.siblings.drain(..)).collect();
-        (arrivals, sequences)
+    pub(super) fn front(&self) -> Option<&T> {
+        self.lanes.values().next()?.front()?.1.front()
+    }
+
+    /// Takes the next one out; then it is the next client's turn.
+    pub(super) fn pop(&mut self) -> Option<T> {
+        let mut lane = self.lanes.first_entry()?;
+        let (client, mut queue) = lane.get_mut().pop_front()?;
+        let item = queue.pop_front();
+        if !queue.is_empty() {
+            lane.get_mut().push_back((client, queue));
+        } else if lane.get().is_empty() {
+            lane.remove();
+        }
+        item
+    }
+
+    /// Takes the first out for which `wanted` holds, whoever's turn it is.
+    pub(super) fn remove(&mut self, wanted: impl Fn(&T) -> bool) -> Option<T> {
+        let mut queues = self.lanes.values_mut().flatten();
+        let removed = queues.find_map(|(_, queue)| queue.remove(queue.iter().position(&wanted)?));
+        self.lanes.retain(|_, lane| {
+            lane.retain(|(_, queue)| !queue.is_empty());
+            !lane.is_empty()
+        });
+        removed
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.lanes.values().flatten().map(|(_, queue)| queue.len()).sum()
     }
 }
 
-/// Draws seeds for requests that have none.
-#[derive(Debug)]
-pub(super) struct Seeds {
-    seed: Option<u64>,
-    drawn: u64,
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-impl Seeds {
-    /// From the configured seed, if there is one.
-    pub(super) fn new(seed: Option<u64>) -> Self {
-        Seeds { seed, drawn: 0 }
+    fn line(items: &[(i64, u64, &'static str)]) -> Line<&'static str> {
+        let mut line = Line::default();
+        items.iter().for_each(|(priority, client, item)| line.push(*priority, *client, *item));
+        line
     }
 
-    /// The next request's seed: without a configured one, a number that no other request is likely to have, from the
-    /// standard library's per-process random keys.
-    pub(super) fn next(&mut self) -> u64 {
-        self.drawn += 1;
-        self.seed.map_or_else(|| RandomState::new().build_hasher().finish(), |seed| seed_of(seed, self.drawn))
+    fn drained(line: &mut Line<&'static str>) -> String {
+        std::iter::from_fn(|| line.pop()).collect()
+    }
+
+    #[test]
+    fn clients_take_turns_and_keep_their_order() {
+        let mut line = line(&[(0, 1, "a"), (0, 1, "b"), (0, 1, "c"), (0, 2, "x"), (0, 3, "y"), (0, 3, "z")]);
+        assert_eq!((line.count(), line.front()), (6, Some(&"a")));
+        assert_eq!(drained(&mut line), "axybzc");
+        assert_eq!((line.count(), line.front()), (0, None));
+    }
+
+    #[test]
+    fn a_newcomer_waits_for_one_of_each_other_client() {
+        let mut line = Line::default();
+        (0..1000).for_each(|i| line.push(0, 1, i));
+        line.pop();
+        line.push(0, 2, 5000);
+        assert_eq!((line.pop(), line.pop(), line.pop()), (Some(1), Some(5000), Some(2)));
+    }
+
+    #[test]
+    fn the_urgent_come_first() {
+        let mut line = line(&[(0, 1, "b"), (5, 2, "c"), (-3, 1, "a")]);
+        assert_eq!(drained(&mut line), "abc");
+    }
+
+    #[test]
+    fn whoever_leaves_gives_up_its_turn() {
+        let mut line = line(&[(0, 1, "a"), (0, 2, "b"), (0, 2, "c"), (1, 4, "d")]);
+        assert_eq!(line.remove(|item| *item == "a"), Some("a"));
+        assert_eq!(line.remove(|item| *item == "d"), Some("d"));
+        assert_eq!(line.remove(|item| *item == "d"), None);
+        line.push(0, 1, "e");
+        assert_eq!((line.count(), drained(&mut line)), (3, "bec".to_owned()));
     }
 }

@@ -7,11 +7,11 @@
 //!
 //! Predicted outputs are OpenAI's; prompt lookup decoding is Saxena's (2023).
 
+use super::Ask;
 use super::helpers::Helpers;
-use super::{Ask, Draft};
 use crate::config::{DraftSource, SpeculativeConfig};
 use crate::error::Result;
-use crate::grammar::{Cursor, Next};
+use crate::grammar::{Cursor, Grammar, Next};
 use crate::types::Token;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -51,18 +51,14 @@ impl Ahead {
         let numbers = |ask: &Ask<'_>| ask.known.len() + if masked(ask) { self.width } else { 0 };
         let numbers = asks.iter().map(numbers).sum();
         self.helpers.each(numbers, asks.iter_mut(), &mut Vec::new(), |ask, ()| {
-            let drafted = catch_unwind(AssertUnwindSafe(|| self.draft(ask)));
             // What fails here, verifying meets again, and says so.
-            if let Ok(Ok(Draft { tokens, sources, masks, .. })) = drafted {
-                (ask.draft.tokens, ask.draft.sources, ask.draft.masks) = (tokens, sources, masks);
-            }
+            let _ = catch_unwind(AssertUnwindSafe(|| self.draft(ask)));
         });
     }
 
-    fn draft(&self, ask: &mut Ask<'_>) -> Result<Draft> {
-        let Ask { known, prompt, prediction, want, allows, grammar, .. } = ask;
-        let mut cursor = grammar.as_deref_mut().map(|grammar| grammar.cursor());
-        let allows = |source| allows[source as usize];
+    fn draft(&self, ask: &mut Ask<'_>) -> Result<()> {
+        let Ask { known, prompt, prediction, want, allows, grammar, draft, .. } = ask;
+        let mut cursor = grammar.as_deref_mut().map(Grammar::cursor);
         let mut text = Text {
             tokens: known.to_vec(),
             prompt: *prompt as usize,
@@ -72,30 +68,22 @@ impl Ahead {
             followed: None,
             is_off: false,
         };
-        let mut draft = Draft::default();
-        loop {
-            let mask = match &mut cursor {
-                Some(cursor) if cursor.is_ended() => break,
-                Some(cursor) => Some(cursor.mask()?.widened(self.width)),
-                None => None,
-            };
-            let next = if draft.tokens.len() < *want as usize {
-                self.next(mask.as_ref(), cursor.as_ref(), &mut text, &allows)
-            } else {
-                None
-            };
-            draft.masks.extend(mask);
+        while cursor.as_ref().is_none_or(|cursor| !cursor.is_ended()) {
+            let at = draft.tokens.len();
+            cursor.as_mut().map_or(Ok(()), |cursor| draft.fill(at, cursor, self.width))?;
+            if at >= *want as usize {
+                break;
+            }
+            let next = self.next(draft.masks.get(at), cursor.as_ref(), &mut text, allows);
             let Some((source, token)) = next else { break };
             // False for an end token, which need not be drafted, and for what the grammar refuses.
-            if let Some(cursor) = &mut cursor
-                && !cursor.push(token)?
-            {
+            if !cursor.as_mut().map_or(Ok(true), |cursor| cursor.push(token))? {
                 break;
             }
             text.push(source, token);
             draft.add(source, token);
         }
-        Ok(draft)
+        Ok(())
     }
 
     /// The next token, and who proposes it.
@@ -104,24 +92,20 @@ impl Ahead {
         mask: Option<&Next>,
         cursor: Option<&Cursor<'_>>,
         text: &mut Text<'_>,
-        allows: &impl Fn(DraftSource) -> bool,
+        allows: &[bool],
     ) -> Option<(DraftSource, Token)> {
         let may = |token: Token| mask.is_none_or(|mask| mask.allows(token));
-        if let Some(forced) = mask.and_then(Next::single).filter(|_| allows(DraftSource::Forced)) {
-            return Some((DraftSource::Forced, forced));
-        }
-        let predicted = allows(DraftSource::Prediction).then(|| text.predicted(may)).flatten();
-        if let Some(predicted) = predicted {
-            return Some((DraftSource::Prediction, predicted));
-        }
-        let bound = cursor.zip(mask.and_then(Next::mask)).filter(|_| allows(DraftSource::Grammar));
-        if let Some(usual) = bound.and_then(|(cursor, mask)| cursor.usual(mask)) {
-            return Some((DraftSource::Grammar, usual));
-        }
-        if !allows(DraftSource::PromptLookup) || text.looked_up >= self.most_looked_up {
-            return None;
-        }
-        Some((DraftSource::PromptLookup, text.looked_up(may)?))
+        let mut by = |source| match source {
+            DraftSource::Forced => mask?.single(),
+            DraftSource::Prediction => text.predicted(may),
+            DraftSource::Grammar => cursor?.usual(mask?.mask()?),
+            _ if text.looked_up < self.most_looked_up => text.looked_up(may),
+            _ => None,
+        };
+        [DraftSource::Forced, DraftSource::Prediction, DraftSource::Grammar, DraftSource::PromptLookup]
+            .into_iter()
+            .filter(|source| allows[*source as usize])
+            .find_map(|source| Some((source, by(source)?)))
     }
 }
 
@@ -145,23 +129,17 @@ impl Text<'_> {
     /// stand. Of several such places the one with the longest match is taken, then the nearest to where the output would be
     /// without edits. So after an edit the draft begins again with the first few tokens that are as predicted.
     fn predicted(&mut self, may: impl Fn(Token) -> bool) -> Option<Token> {
-        let at = match self.followed {
-            Some((DraftSource::Prediction, at)) => at,
+        let output = &self.tokens[self.prompt..];
+        let length = output.len();
+        let lengths = (LEAST_PREDICTED.min(length), MOST_PREDICTED);
+        let place = match self.followed {
+            Some((DraftSource::Prediction, at)) => Some(at),
             _ if self.prediction.is_empty() || self.is_off => return None,
-            _ => {
-                let output = &self.tokens[self.prompt..];
-                let length = output.len();
-                let lengths = (LEAST_PREDICTED.min(length), MOST_PREDICTED);
-                let place = if length == 0 {
-                    Some(0)
-                } else {
-                    found(self.prediction, output, (length, lengths), &may)
-                };
-                self.is_off = place.is_none();
-                place?
-            }
+            _ if length == 0 => Some(0),
+            _ => found(self.prediction, output, (length, lengths), &may),
         };
-        self.follow(DraftSource::Prediction, at, self.prediction.get(at).copied().filter(|t| may(*t)))
+        self.is_off = place.is_none();
+        self.follow(DraftSource::Prediction, place?, may)
     }
 
     /// What followed the longest earlier occurrence of the last tokens; of equally long ones the latest. A text that repeats
@@ -171,21 +149,25 @@ impl Text<'_> {
             Some((DraftSource::PromptLookup, at)) => at,
             _ => found(&self.tokens, &self.tokens, (self.tokens.len(), self.ngram), &may)?,
         };
-        self.follow(DraftSource::PromptLookup, at, self.tokens.get(at).copied().filter(|t| may(*t)))
+        self.follow(DraftSource::PromptLookup, at, may)
     }
 
-    fn follow(&mut self, source: DraftSource, at: usize, token: Option<Token>) -> Option<Token> {
+    fn follow(&mut self, source: DraftSource, at: usize, may: impl Fn(Token) -> bool) -> Option<Token> {
+        let token = self.token(source, at).filter(|token| may(*token));
         self.followed = token.map(|_| (source, at));
         token
     }
 
+    /// The token at a place of the source's text.
+    fn token(&self, source: DraftSource, at: usize) -> Option<Token> {
+        let text = if source == DraftSource::Prediction { self.prediction } else { &self.tokens };
+        text.get(at).copied()
+    }
+
     /// Goes on with a token; what is followed stays so where it has the same one.
     fn push(&mut self, source: DraftSource, token: Token) {
-        let goes_on = |(followed, at): (DraftSource, usize)| {
-            let text = if followed == DraftSource::Prediction { self.prediction } else { &self.tokens };
-            (text.get(at) == Some(&token)).then_some((followed, at + 1))
-        };
-        self.followed = self.followed.and_then(goes_on);
+        let same = self.followed.filter(|(source, at)| self.token(*source, *at) == Some(token));
+        self.followed = same.map(|(source, at)| (source, at + 1));
         self.looked_up += usize::from(source == DraftSource::PromptLookup);
         self.tokens.push(token);
     }

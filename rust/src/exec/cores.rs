@@ -48,19 +48,11 @@ fn of(system: &Path, processors: &[usize]) -> u32 {
 
 /// The `allowed` processors of each node that has any, by rising numbers of nodes.
 fn nodes_of(system: &Path, allowed: &[usize]) -> Vec<Vec<usize>> {
-    let list = |node: usize| std::fs::read_to_string(system.join(format!("node/node{node}/cpulist"))).ok();
-    let nodes = (0..CpuSet::MAX_CPU).filter_map(list);
-    let nodes = nodes.map(|text| allowed.iter().copied().filter(|cpu| listed(&text, *cpu)).collect());
+    let nodes = (0..CpuSet::MAX_CPU).map(|node| system.join(format!("node/node{node}")));
+    let has = |node: &Path, cpu: usize| node.join(format!("cpu{cpu}")).exists();
+    let nodes = nodes.filter(|node| node.is_dir());
+    let nodes = nodes.map(|node| allowed.iter().copied().filter(|cpu| has(&node, *cpu)).collect());
     nodes.filter(|node: &Vec<usize>| !node.is_empty()).collect()
-}
-
-/// Whether a list as `0-3,8` has this number.
-fn listed(list: &str, number: usize) -> bool {
-    list.trim().split(',').any(|part| {
-        let (first, last) = part.split_once('-').unwrap_or((part, part));
-        let (first, last) = (first.parse::<usize>(), last.parse::<usize>());
-        first.is_ok_and(|first| first <= number) && last.is_ok_and(|last| number <= last)
-    })
 }
 
 #[cfg(test)]
@@ -96,9 +88,12 @@ mod tests {
     #[test]
     fn nodes_are_told_apart() {
         let files = [
-            ("node/node0/cpulist", "0-3,8\n"),
-            ("node/node1/cpulist", "4-7\n"),
-            ("node/node2/cpulist", "\n"),
+            ("node/node0/cpu0/online", ""),
+            ("node/node0/cpu3/online", ""),
+            ("node/node0/cpu8/online", ""),
+            ("node/node1/cpu4/online", ""),
+            ("node/node1/cpu5/online", ""),
+            ("node/node2/meminfo", ""),
         ];
         with_system("nodes", &files, |root| {
             assert_eq!(nodes_of(root, &[0, 3, 4, 8, 9]), [vec![0, 3, 8], vec![4]]);

@@ -17,7 +17,7 @@
 //! same wherever the two models agree.
 
 use super::cost::{Cost, Work, cells};
-use super::draft_walk::{Walk, guarded, widened};
+use super::draft_walk::Walk;
 use super::helpers::Helpers;
 use super::{Ask, Drafter, ExecError, Forward, Run};
 use crate::sampler::Scratch;
@@ -56,10 +56,8 @@ impl Held {
 /// Proposes what a smaller model draws.
 pub struct DraftModel {
     forward: Box<dyn Forward>,
-    /// What each slot holds.
+    /// What each slot holds; of a model with a state, behind those of the sequences their copies.
     held: Vec<Held>,
-    /// For a model with a state, tokens in the copy of each slot, 0 where there is no copy. Empty for other models.
-    copies: Vec<usize>,
     /// Width of the target's rows, in tokens.
     width: usize,
     /// Time for the chunks of one step.
@@ -78,11 +76,8 @@ impl DraftModel {
     /// A drafter for a target whose rows have `width` tokens. Closing long gaps takes about `patience` of a step. A model with a
     /// state must have twice as many slots as the target.
     pub fn new(forward: Box<dyn Forward>, width: usize, patience: Duration, helpers: Arc<Helpers>) -> Self {
-        let slots = forward.caps().slots as usize;
-        let copies = if forward.caps().stateful { slots / 2 } else { 0 };
         DraftModel {
-            held: vec![Held::default(); slots - copies],
-            copies: vec![0; copies],
+            held: vec![Held::default(); forward.caps().slots as usize],
             cost: Cost::new(&forward.caps().probed),
             forward,
             width,
@@ -95,14 +90,13 @@ impl DraftModel {
     }
 
     /// Draws token by token until no walk goes on.
-    fn run(&mut self, walks: &mut [Walk<'_>]) -> Result<(), ExecError> {
+    fn run(&mut self, walks: &mut [Walk<'_, '_>]) -> Result<(), ExecError> {
         let mut chunks = self.chunk_tokens(walks) as usize;
         loop {
             let mut room = self.forward.caps().max_step_tokens as usize;
             let mut pieces = Vec::new();
-            for (index, walk) in walks.iter_mut().enumerate() {
-                if !guarded(|| walk.needs_row(self.width)) {
-                    walk.over = true;
+            for walk in walks.iter_mut() {
+                if !walk.needs_row() {
                     continue;
                 }
                 let (slot, Range { start, end }) = self.missing(walk)?;
@@ -112,38 +106,36 @@ impl DraftModel {
                 chunks -= if behind { count } else { 0 };
                 room -= count;
                 // What is not closed now goes on in the next step.
-                if count < gap {
-                    (walk.over, *walk.late) = (true, true);
-                }
-                *walk.late |= behind;
+                walk.over = count < gap;
+                walk.ask.late |= behind || walk.over;
                 if count > 0 {
                     let tokens = walk.text().skip(start).take(count).copied().collect();
                     let draws = !walk.over && start + count == walk.len();
-                    pieces.push(Piece { index, slot, start, tokens, behind, draws });
+                    pieces.push(Piece { walk, slot, start, tokens, behind, draws });
                 }
             }
             if pieces.is_empty() {
                 return Ok(());
             }
             pieces.sort_unstable_by_key(|piece| piece.slot);
-            self.pass(walks, &pieces)?;
+            self.pass(pieces)?;
         }
     }
 
     /// Tokens of long gaps that a step closes.
-    fn chunk_tokens(&self, walks: &[Walk<'_>]) -> u32 {
-        let held = |walk: &Walk<'_>| self.same(walk) as u64;
+    fn chunk_tokens(&self, walks: &[Walk<'_, '_>]) -> u32 {
+        let held = |walk: &Walk<'_, '_>| self.same(walk) as u64;
         let beside = Work::of_step(walks.len() as u32, walks.iter().map(held).sum());
         self.cost.chunk_tokens(beside, walks.iter().map(held).max().unwrap_or(0), self.patience)
     }
 
     /// Sees to it that the pool holds all that the walks may need: what is held for other slots is given up where it
     /// must be, and walks that do not fit end, those that have most to compute first.
-    fn make_room(&mut self, walks: &mut [Walk<'_>]) -> Result<(), ExecError> {
+    fn make_room(&mut self, walks: &mut [Walk<'_, '_>]) -> Result<(), ExecError> {
         let mut room = self.forward.caps().kv_total;
         let mut needs: Vec<_> = self.held.iter().map(|held| held.tokens.len() as u64).collect();
         for walk in walks.iter() {
-            let need = &mut needs[walk.slot.index()];
+            let need = &mut needs[walk.ask.slot.index()];
             *need = walk.longest().max(*need);
         }
         if needs.iter().sum::<u64>() <= room {
@@ -153,104 +145,89 @@ impl DraftModel {
         order.sort_by_cached_key(|walk| walk.len() - self.same(walk));
         let mut stays = vec![false; needs.len()];
         for walk in order {
-            let need = needs[walk.slot.index()];
-            walk.over = need > room;
+            let slot = walk.ask.slot.index();
+            walk.over = needs[slot] > room;
             if !walk.over {
-                room -= need;
-                stays[walk.slot.index()] = true;
+                room -= needs[slot];
+                stays[slot] = true;
             }
         }
         for index in (0..needs.len()).filter(|index| !stays[*index]) {
-            let held = &mut self.held[index];
-            if held.tokens.len() as u64 > room {
-                held.truncate(0);
-                self.forward.truncate(Slot(index as u32), 0)?;
+            if self.held[index].tokens.len() as u64 > room {
+                self.truncate(Slot(index as u32), 0)?;
             }
-            room -= held.tokens.len() as u64;
+            room -= self.held[index].tokens.len() as u64;
         }
         Ok(())
     }
 
-    /// The tokens of the walk's text that must be computed next, and the slot for them.
-    fn missing(&mut self, walk: &Walk<'_>) -> Result<(Slot, Range<usize>), ExecError> {
-        let start = self.align(walk)?;
-        if !self.forward.caps().stateful {
-            return Ok((walk.slot, start..walk.len()));
-        }
-        if start < walk.known.len() {
-            return Ok((walk.slot, start..walk.known.len()));
-        }
-        let copy = self.copy_of(walk.slot);
-        let held = &mut self.copies[walk.slot.index()];
-        if *held == 0 {
-            self.forward.copy(walk.slot, copy, start as u32)?;
-            *held = start;
-        }
-        Ok((copy, *held..walk.len()))
+    /// Cuts a slot to so many tokens, if it holds more.
+    fn truncate(&mut self, slot: Slot, len: usize) -> Result<(), ExecError> {
+        let held = &mut self.held[slot.index()];
+        let longer = held.tokens.len() > len;
+        held.truncate(len);
+        if longer { self.forward.truncate(slot, len as u32) } else { Ok(()) }
     }
 
-    fn copy_of(&self, slot: Slot) -> Slot {
-        Slot(slot.0 + self.held.len() as u32)
+    /// So many tokens, or none, where the slot cannot be cut to so few.
+    fn not_below_floor(&self, slot: Slot, len: usize) -> usize {
+        if len < self.forward.floor(slot) as usize { 0 } else { len }
+    }
+
+    /// The tokens of the walk's text that must be computed next, and the slot for them.
+    fn missing(&mut self, walk: &Walk<'_, '_>) -> Result<(Slot, Range<usize>), ExecError> {
+        let (slot, known) = (walk.ask.slot, walk.ask.known.len());
+        let start = self.not_below_floor(slot, self.same(walk).min(walk.len() - 1));
+        self.truncate(slot, start)?;
+        self.held[slot.index()].agreed = start.min(known);
+        if !self.forward.caps().stateful {
+            return Ok((slot, start..walk.len()));
+        }
+        if start < known {
+            return Ok((slot, start..known));
+        }
+        let copy = slot.index() + self.held.len() / 2;
+        if self.held[copy].tokens.is_empty() {
+            self.forward.copy(slot, Slot(copy as u32), start as u32)?;
+            self.held[copy] = self.held[slot.index()].clone();
+        }
+        Ok((Slot(copy as u32), self.held[copy].tokens.len()..walk.len()))
     }
 
     /// Empties the copies.
     fn drop_copies(&mut self) -> Result<(), ExecError> {
-        for index in 0..self.copies.len() {
-            if std::mem::take(&mut self.copies[index]) > 0 {
-                self.forward.truncate(self.copy_of(Slot(index as u32)), 0)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Cuts off what the slot holds beyond the walk's text, and its last token; gives back how much is left.
-    fn align(&mut self, walk: &Walk<'_>) -> Result<usize, ExecError> {
-        let same = self.same(walk).min(walk.len() - 1);
-        let held = &mut self.held[walk.slot.index()];
-        let lost = same < held.tokens.len() && (same as u32) < self.forward.floor(walk.slot);
-        let same = if lost { 0 } else { same };
-        if same < held.tokens.len() {
-            self.forward.truncate(walk.slot, same as u32)?;
-            held.truncate(same);
-        }
-        held.agreed = same.min(walk.known.len());
-        Ok(same)
+        let copies = if self.forward.caps().stateful { self.held.len() / 2 } else { 0 };
+        (0..self.held.len() as u32).rev().take(copies).try_for_each(|copy| self.truncate(Slot(copy), 0))
     }
 
     /// Tokens at the beginning of the walk's text that its slot holds.
-    fn same(&self, walk: &Walk<'_>) -> usize {
-        self.held[walk.slot.index()].same(walk.known, &walk.draft.tokens)
+    fn same(&self, walk: &Walk<'_, '_>) -> usize {
+        self.held[walk.ask.slot.index()].same(walk.ask.known, &walk.ask.draft.tokens)
     }
 
-    fn pass(&mut self, walks: &mut [Walk<'_>], pieces: &[Piece]) -> Result<(), ExecError> {
+    fn pass(&mut self, pieces: Vec<Piece<'_, '_, '_>>) -> Result<(), ExecError> {
         let runs: Vec<Run<'_>> = pieces.iter().map(Piece::run).collect();
         let lengths: Vec<_> = runs.iter().map(|run| (run.slot, run.tokens.len() as u32)).collect();
         let work = Work::of(pieces.iter().map(Piece::work), &self.forward.passes(&lengths));
-        let count = |which: &dyn Fn(&Piece) -> bool| -> usize {
-            pieces.iter().filter(|piece| which(piece)).map(|piece| piece.tokens.len()).sum()
-        };
-        let prompts = count(&|piece| piece.behind && piece.start < walks[piece.index].prompt);
-        let of_prompts = prompts as f64 / count(&|_| true) as f64;
+        let of_prompt =
+            |piece: &&Piece<'_, '_, '_>| piece.behind && piece.start < piece.walk.ask.prompt as usize;
+        let tokens = |piece: &Piece<'_, '_, '_>| piece.tokens.len() as f64;
+        let prompts: f64 = pieces.iter().filter(of_prompt).map(tokens).sum();
+        let of_prompts = prompts / pieces.iter().map(tokens).sum::<f64>();
         let begin = Instant::now();
         let mut rows = self.forward.forward(&runs)?.logits.into_iter();
         let mut drawing = Vec::new();
-        let mut walking: Vec<_> = walks.iter_mut().map(Some).collect();
-        for piece in pieces {
-            let walk = walking[piece.index].take().expect("a walk has one piece. This is a bug.");
-            if piece.slot == walk.slot {
-                self.held[walk.slot.index()].tokens.extend(&piece.tokens);
-            } else {
-                self.copies[walk.slot.index()] += piece.tokens.len();
-            }
-            if piece.draws {
+        for Piece { walk, slot, tokens, draws, .. } in pieces {
+            self.held[slot.index()].tokens.extend(tokens);
+            if draws {
                 drawing.push((walk, rows.next().ok_or_else(|| ExecError("a row is missing".into()))?));
             }
         }
-        let (width, numbers) = (self.width, drawing.len() * self.width);
-        self.helpers.each(numbers, drawing.into_iter(), &mut self.own, |(walk, row), (scratch, buffer)| {
-            let row = widened(row, width, buffer);
+        let numbers = drawing.len() * self.width;
+        self.helpers.each(numbers, drawing.into_iter(), &mut self.own, |(walk, row), own| {
+            walk.draw(row, own);
             // The mask of the next row is computed here, too, where there are threads for it.
-            walk.over = !guarded(|| Ok(walk.draw(row, scratch)? && walk.needs_row(width)?));
+            walk.needs_row();
         });
         let took = begin.elapsed();
         self.cost.learn(work, took);
@@ -283,12 +260,9 @@ impl Drafter for DraftModel {
             fits && (ids >= width || rest.all(|&t| (t as usize) < ids))
         };
         // The last drafted token is not computed.
-        let walk = |ask| Walk::new(ask, longest + 1);
+        let walk = |ask| Walk::new(ask, longest + 1, width);
         let mut walks: Vec<_> = asks.iter_mut().filter(reads).map(walk).collect();
-        walks.sort_unstable_by_key(|walk| walk.slot);
-        for walk in &mut walks {
-            walk.over |= !guarded(|| walk.begin(self.width));
-        }
+        walks.sort_unstable_by_key(|walk| walk.ask.slot);
         let result = self.make_room(&mut walks).and_then(|()| self.run(&mut walks));
         drop(walks);
         let dropped = self.drop_copies();
@@ -296,19 +270,12 @@ impl Drafter for DraftModel {
     }
 
     fn keep(&mut self, slot: Slot, len: u32) {
-        let len = if len < self.forward.floor(slot) { 0 } else { len };
-        let held = &mut self.held[slot.index()];
-        held.agreed = held.agreed.min(len as usize);
-        if held.tokens.len() > len as usize {
-            held.truncate(len as usize);
-            let cut = self.forward.truncate(slot, len);
-            self.settle(cut);
-        }
+        let cut = self.truncate(slot, self.not_below_floor(slot, len as usize));
+        self.settle(cut);
     }
 
     fn copy(&mut self, from: Slot, to: Slot, len: u32) {
-        let len = self.held[from.index()].tokens.len().min(len as usize);
-        let len = if (len as u32) < self.forward.floor(from) { 0 } else { len };
+        let len = self.not_below_floor(from, self.held[from.index()].tokens.len().min(len as usize));
         let room = self.forward.caps().kv_total.saturating_sub(self.held());
         if self.broken || len == 0 || len as u64 > room {
             return;
@@ -320,8 +287,8 @@ impl Drafter for DraftModel {
     }
 
     fn delay(&self, slot: Slot, known: &[Token]) -> Option<f64> {
-        let gap = known.len() - self.held[slot.index()].same(known, &[]);
-        let start = known.len() - gap;
+        let start = self.held[slot.index()].same(known, &[]);
+        let gap = known.len() - start;
         let work = Work { chunk: gap as f64, cells: cells(start as f64, gap as f64), ..Work::default() };
         (gap > SHORT).then(|| if self.cost.known() { self.cost.seconds(work) } else { 0.0 })
     }
@@ -344,8 +311,8 @@ impl Drafter for DraftModel {
 }
 
 /// Tokens to compute for one walk.
-struct Piece {
-    index: usize,
+struct Piece<'w, 'a, 'b> {
+    walk: &'w mut Walk<'a, 'b>,
     slot: Slot,
     start: usize,
     tokens: Vec<Token>,
@@ -355,7 +322,7 @@ struct Piece {
     draws: bool,
 }
 
-impl Piece {
+impl Piece<'_, '_, '_> {
     /// See [`Work::of`].
     fn work(&self) -> (u32, u32, u32) {
         let (start, tokens) = (self.start as u32, self.tokens.len() as u32);

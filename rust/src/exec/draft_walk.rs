@@ -3,12 +3,12 @@
 //! Tokens that the grammar forces need no row, nor do those that are usual in a state of it; and the masks go to verify. A
 //! token is drawn with the target's sampler and noise, so that it is the same wherever the rows agree.
 
-use super::{Ask, Draft};
+use super::Ask;
 use crate::config::{Acceptance, DraftSource};
 use crate::error::Result;
-use crate::grammar::{Cursor, Next};
-use crate::sampler::{Purpose, Sampler, Scratch};
-use crate::types::{Slot, Token};
+use crate::grammar::{Cursor, Grammar};
+use crate::sampler::{Purpose, Scratch};
+use crate::types::Token;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Tokens that one is drawn from for acceptance by rejection. Their probabilities go with the draft, 8 KiB for each of its
@@ -16,50 +16,48 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 const MOST_DRAWN: usize = 1024;
 
 /// One sequence's draft in the making.
-pub(super) struct Walk<'a> {
-    pub(super) slot: Slot,
-    pub(super) known: &'a [Token],
-    /// How many of the known tokens are the prompt.
-    pub(super) prompt: usize,
-    pub(super) draft: &'a mut Draft,
-    /// See [`Ask::late`].
-    pub(super) late: &'a mut bool,
-    /// See [`Ask::drawn`].
-    drawn: &'a mut u32,
-    cursor: Option<Cursor<'a>>,
-    sampler: &'a Sampler,
-    /// Whether the grammar may propose tokens.
-    guesses: bool,
+pub(super) struct Walk<'a, 'b> {
+    /// Without its grammar.
+    pub(super) ask: &'a mut Ask<'b>,
+    cursor: Option<Cursor<'b>>,
+    /// Width of the target's rows, in tokens.
+    width: usize,
     /// Tokens that may still be added.
     want: usize,
     /// Nothing more is drafted.
     pub(super) over: bool,
 }
 
-impl<'a> Walk<'a> {
+impl<'a, 'b> Walk<'a, 'b> {
     /// A walk from what earlier sources drafted, up to a text of `longest` tokens.
-    pub(super) fn new<'b: 'a>(ask: &'a mut Ask<'b>, longest: usize) -> Self {
-        let Ask { slot, known, prompt, draft, grammar, sampler, want, allows, drawn, late, .. } = ask;
-        let guesses = allows[DraftSource::Grammar as usize];
-        let room = longest - known.len() - draft.tokens.len();
-        let cursor = grammar.as_deref_mut().map(|g| g.cursor());
-        let want = room.min(*want as usize);
-        let (slot, prompt) = (*slot, *prompt as usize);
-        Walk { slot, known, prompt, draft, late, drawn, cursor, sampler, guesses, want, over: false }
+    pub(super) fn new(ask: &'a mut Ask<'b>, longest: usize, width: usize) -> Self {
+        let cursor = ask.grammar.take().map(Grammar::cursor);
+        let mut walk = Walk { ask, cursor, width, want: 0, over: false };
+        walk.want = (walk.ask.want as usize).min(longest - walk.len());
+        walk.guarded(Self::begin);
+        walk
+    }
+
+    /// Whether `act` succeeded and said yes; else the walk is over. What fails here, verifying meets again, and says so.
+    fn guarded(&mut self, act: impl FnOnce(&mut Self) -> Result<bool>) -> bool {
+        let goes_on = matches!(catch_unwind(AssertUnwindSafe(|| act(self))), Ok(Ok(true)));
+        self.over |= !goes_on;
+        goes_on
     }
 
     /// Walks over what earlier sources drafted, and cuts that off where the grammar refuses it; false where it ends the
     /// text. Such an end was drawn, and must be judged as any token that was.
-    pub(super) fn begin(&mut self, width: usize) -> Result<bool> {
-        if self.draft.tokens.last().is_some_and(|last| self.sampler.is_end(*last)) {
+    fn begin(&mut self) -> Result<bool> {
+        let Ask { draft, sampler, .. } = &mut *self.ask;
+        if draft.tokens.last().is_some_and(|last| sampler.is_end(*last)) {
             return Ok(false);
         }
         let Some(cursor) = &mut self.cursor else { return Ok(true) };
-        for (i, token) in self.draft.tokens.clone().into_iter().enumerate() {
-            fill(&mut self.draft.masks, i, cursor, width)?;
-            if !cursor.push(token)? {
-                self.want += self.draft.tokens.len() - i;
-                self.draft.cut(i);
+        for i in 0..draft.tokens.len() {
+            draft.fill(i, cursor, self.width)?;
+            if !cursor.push(draft.tokens[i])? {
+                self.want += draft.tokens.len() - i;
+                draft.cut(i);
                 break;
             }
         }
@@ -67,65 +65,82 @@ impl<'a> Walk<'a> {
     }
 
     /// Takes the tokens that the grammar forces or proposes; whether there is a choice then.
-    pub(super) fn needs_row(&mut self, width: usize) -> Result<bool> {
-        while !self.over && self.want > 0 {
-            let Some(cursor) = &mut self.cursor else { return Ok(true) };
-            if cursor.is_ended() {
-                break;
+    pub(super) fn needs_row(&mut self) -> bool {
+        self.guarded(|walk| {
+            while !walk.over && walk.want > 0 {
+                let Some(cursor) = &mut walk.cursor else { return Ok(true) };
+                if cursor.is_ended() {
+                    break;
+                }
+                let Ask { draft, allows, .. } = &mut *walk.ask;
+                let at = draft.tokens.len();
+                draft.fill(at, cursor, walk.width)?;
+                let next = &draft.masks[at];
+                let usual = || cursor.usual(next.mask().filter(|_| allows[DraftSource::Grammar as usize])?);
+                let Some(token) = next.single().or_else(usual) else { return Ok(true) };
+                if !walk.take(token)? {
+                    break;
+                }
             }
-            let at = self.draft.tokens.len();
-            fill(&mut self.draft.masks, at, cursor, width)?;
-            let next = &self.draft.masks[at];
-            let usual = || cursor.usual(next.mask().filter(|_| self.guesses)?);
-            let Some(token) = next.single().or_else(usual) else { return Ok(true) };
-            if !self.take(token)? {
-                break;
-            }
-        }
-        self.over = true;
-        Ok(false)
+            Ok(false)
+        })
     }
 
-    /// Draws from this row; false where the draft ends.
-    pub(super) fn draw(&mut self, row: &[f32], scratch: &mut Scratch) -> Result<bool> {
-        *self.drawn += 1;
-        let drafted = self.draft.tokens.len();
-        let mask = self.draft.masks.get(drafted);
-        if self.draft.acceptance != Acceptance::Rejection {
-            let token = self.sampler.guess(row, mask, &self.draft.tokens, scratch)?;
+    /// Draws from this row; the draft may end with it. `own`: what a thread needs for it, and a row.
+    pub(super) fn draw(&mut self, row: &[f32], (scratch, wide): &mut (Scratch, Vec<f32>)) {
+        // Ids that only one side has are never drawn.
+        let row = match row.get(..self.width) {
+            Some(row) => row,
+            None => {
+                wide.clear();
+                wide.extend_from_slice(row);
+                wide.resize(self.width, f32::NEG_INFINITY);
+                wide
+            }
+        };
+        self.guarded(|walk| walk.draw_of(row, scratch));
+    }
+
+    fn draw_of(&mut self, row: &[f32], scratch: &mut Scratch) -> Result<bool> {
+        let Ask { draft, sampler, drawn, .. } = &mut *self.ask;
+        *drawn += 1;
+        let drafted = draft.tokens.len();
+        let mask = draft.masks.get(drafted);
+        if draft.acceptance != Acceptance::Rejection {
+            let token = sampler.guess(row, mask, &draft.tokens, scratch)?;
             return token.map_or(Ok(false), |token| self.take(token));
         }
-        // They go with the draft until it is judged.
-        let mut probs = Vec::new();
-        if !self.sampler.spread(row, mask, &self.draft.tokens, (scratch, &mut probs))? {
+        if !sampler.spread(row, mask, &draft.tokens, scratch)? {
             return Ok(false);
         }
+        // They go with the draft until it is judged.
+        let mut probs = std::mem::take(&mut scratch.spread);
         likeliest(&mut probs, MOST_DRAWN);
-        let token = self.sampler.draw_from(probs.iter().copied(), Purpose::Draft, drafted);
+        let token = sampler.draw_from(probs.iter().copied(), Purpose::Draft, drafted);
         let Some(token) = token else { return Ok(false) };
-        self.draft.probs.resize(drafted, Vec::new());
-        self.draft.probs.push(probs);
+        draft.probs.resize(drafted, Vec::new());
+        draft.probs.push(probs);
         // What was drawn is judged, whatever it is: to drop an end token would make it rarer.
         let goes_on = self.take(token);
-        if self.draft.tokens.len() == drafted {
-            self.draft.tokens.push(token);
+        if self.ask.draft.tokens.len() == drafted {
+            self.ask.draft.tokens.push(token);
         }
         goes_on
     }
 
     /// Adds a token; false where it ends the text, which need not be drafted, or the grammar refuses it.
     fn take(&mut self, token: Token) -> Result<bool> {
-        if self.sampler.is_end(token) || !self.cursor.as_mut().map_or(Ok(true), |c| c.push(token))? {
+        if self.ask.sampler.is_end(token) || !self.cursor.as_mut().map_or(Ok(true), |c| c.push(token))? {
             return Ok(false);
         }
-        self.draft.tokens.push(token);
+        self.ask.draft.tokens.push(token);
         self.want -= 1;
         Ok(true)
     }
 
     /// Tokens known and drafted.
     pub(super) fn len(&self) -> usize {
-        self.known.len() + self.draft.tokens.len()
+        self.ask.known.len() + self.ask.draft.tokens.len()
     }
 
     /// Tokens that it may come to.
@@ -135,7 +150,7 @@ impl<'a> Walk<'a> {
 
     /// The tokens known and drafted.
     pub(super) fn text(&self) -> impl Iterator<Item = &Token> {
-        self.known.iter().chain(&self.draft.tokens)
+        self.ask.known.iter().chain(&self.ask.draft.tokens)
     }
 }
 
@@ -151,30 +166,6 @@ fn likeliest(probs: &mut Vec<(Token, f32)>, most: usize) {
     probs.sort_unstable_by_key(|(token, _)| *token);
     let all: f32 = probs.iter().map(|(_, p)| p).sum();
     probs.iter_mut().for_each(|(_, p)| *p /= all);
-}
-
-/// Computes the mask for position `at` of the draft, unless an earlier source has.
-fn fill(masks: &mut Vec<Next>, at: usize, cursor: &mut Cursor<'_>, width: usize) -> Result<()> {
-    if masks.len() == at {
-        masks.push(cursor.mask()?.widened(width));
-    }
-    Ok(())
-}
-
-/// Whether `act` succeeded and said yes. What fails here, verifying meets again, and says so.
-pub(super) fn guarded(act: impl FnOnce() -> Result<bool>) -> bool {
-    matches!(catch_unwind(AssertUnwindSafe(act)), Ok(Ok(true)))
-}
-
-/// The row with the target's width: ids that only one side has are never drawn.
-pub(super) fn widened<'a>(row: &'a [f32], width: usize, buffer: &'a mut Vec<f32>) -> &'a [f32] {
-    if row.len() >= width {
-        return &row[..width];
-    }
-    buffer.clear();
-    buffer.extend_from_slice(row);
-    buffer.resize(width, f32::NEG_INFINITY);
-    buffer
 }
 
 #[cfg(test)]

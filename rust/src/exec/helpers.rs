@@ -29,26 +29,11 @@ impl Helpers {
         own: &mut Vec<S>,
         work: impl Fn(T, &mut S) + Sync,
     ) {
-        self.each_on(numbers / WORTH, items, own, work);
-    }
-
-    /// The same on up to so many threads.
-    pub(super) fn each_on<T, S: Send + Default>(
-        &self,
-        threads: usize,
-        items: impl ExactSizeIterator<Item = T> + Send,
-        own: &mut Vec<S>,
-        work: impl Fn(T, &mut S) + Sync,
-    ) {
         let most = 1 + self.0.as_ref().map_or(0, ThreadPool::current_num_threads);
-        let threads = threads.min(items.len()).clamp(1, most);
+        let threads = (numbers / WORTH).min(items.len()).clamp(1, most);
         own.resize_with(own.len().max(threads), S::default);
         let next = taken(items);
-        let work = |own: &mut S| {
-            while let Some(item) = next() {
-                work(item, own);
-            }
-        };
+        let work = |own: &mut S| std::iter::from_fn(&next).for_each(|item| work(item, own));
         let (first, others) = own.split_first_mut().expect("one for the caller. This is a bug.");
         match &self.0 {
             Some(pool) if threads > 1 => pool.in_place_scope(|scope| {
@@ -70,8 +55,7 @@ impl Helpers {
         compute: impl FnOnce() -> R,
     ) -> R {
         let next = taken(items);
-        let others = self.0.as_ref().filter(|_| threads > 0);
-        let Some(pool) = others else { return compute() };
+        let Some(pool) = &self.0 else { return compute() };
         pool.in_place_scope(|scope| {
             for _ in 0..threads.min(pool.current_num_threads()) {
                 scope.spawn(|_| std::iter::from_fn(&next).for_each(&work));
@@ -97,7 +81,9 @@ mod tests {
             let helpers = Helpers::new(threads);
             let mut done = vec![0; 200];
             let mut own: Vec<u32> = Vec::new();
-            helpers.each_on(9, done.iter_mut(), &mut own, |item, own| (*item, *own) = (*item + 1, *own + 1));
+            helpers.each(WORTH * 9, done.iter_mut(), &mut own, |item, own| {
+                (*item, *own) = (*item + 1, *own + 1)
+            });
             assert!(done.iter().all(|item| *item == 1) && own.iter().sum::<u32>() == 200);
             helpers.each(0, done.iter_mut(), &mut own, |item, _| *item += 1);
             helpers.each(WORTH * 3, done[..1].iter_mut(), &mut own, |item, _| *item += 1);

@@ -2,36 +2,6 @@
 
 use std::fs::read_to_string;
 use std::path::{Path, PathBuf};
-#[cfg(feature = "llama")]
-use std::time::{Duration, Instant};
-
-/// Looks now and then whether memory is short.
-#[cfg(feature = "llama")]
-pub(crate) struct Watch {
-    least: u64,
-    looked: Instant,
-    short: bool,
-}
-
-#[cfg(feature = "llama")]
-impl Watch {
-    /// Time between two looks.
-    const EVERY: Duration = Duration::from_secs(1);
-
-    /// It is short where less than this is left.
-    pub(crate) fn new(least: u64) -> Self {
-        Watch { least, looked: Instant::now(), short: false }
-    }
-
-    /// Whether it is. While it is, every call looks: what was given back in between counts.
-    pub(crate) fn is_short(&mut self) -> bool {
-        if self.short || self.looked.elapsed() >= Self::EVERY {
-            self.looked = Instant::now();
-            self.short = available() < self.least;
-        }
-        self.short
-    }
-}
 
 /// Bytes that this process can still take: of the machine, or of its control group where that is less.
 pub(crate) fn available() -> u64 {
@@ -40,8 +10,7 @@ pub(crate) fn available() -> u64 {
 
 /// As [`available`], with `proc` and `sys` under `root`.
 fn available_in(root: &Path) -> u64 {
-    let machine =
-        read_to_string(root.join("proc/meminfo")).ok().and_then(|t| number_after(&t, "MemAvailable:"));
+    let machine = number_in(&root.join("proc/meminfo"), "MemAvailable:");
     let machine = machine.map_or(u64::MAX, |kib| kib.saturating_mul(1024));
     let groups = read_to_string(root.join("proc/self/cgroup")).unwrap_or_default();
     groups.lines().flat_map(|line| rooms(root, line)).fold(machine, u64::min)
@@ -50,14 +19,12 @@ fn available_in(root: &Path) -> u64 {
 /// Room below the limits of one line of `/proc/self/cgroup` (`id:controllers:/path`): of the group and all above it.
 /// Inside a container the path may not exist, the top then is the container's own group.
 fn rooms(root: &Path, line: &str) -> Vec<u64> {
-    let mut parts = line.splitn(3, ':').skip(1);
-    let (Some(controllers), Some(path)) = (parts.next(), parts.next()) else { return Vec::new() };
-    let (top, names) = match controllers {
-        "" => ("sys/fs/cgroup", ["memory.max", "memory.current", "inactive_file"]),
-        c if c.split(',').any(|c| c == "memory") => (
-            "sys/fs/cgroup/memory",
-            ["memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"],
-        ),
+    let (top, names, path) = match line.splitn(3, ':').collect::<Vec<_>>()[..] {
+        [_, "", path] => ("sys/fs/cgroup", ["memory.max", "memory.current", "inactive_file"], path),
+        [_, controllers, path] if controllers.split(',').any(|c| c == "memory") => {
+            let names = ["memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"];
+            ("sys/fs/cgroup/memory", names, path)
+        }
         _ => return Vec::new(),
     };
     let below: PathBuf = Path::new(path).components().skip(1).collect();
@@ -67,12 +34,13 @@ fn rooms(root: &Path, line: &str) -> Vec<u64> {
 /// Limit less usage; file pages that nobody uses can be taken back.
 fn room(group: &Path, [limit, usage, unused]: [&str; 3]) -> Option<u64> {
     let number = |name: &str| read_to_string(group.join(name)).ok()?.trim().parse::<u64>().ok();
-    let limit = number(limit)?;
-    let unused = read_to_string(group.join("memory.stat")).ok().and_then(|t| number_after(&t, unused));
-    Some(limit.saturating_sub(number(usage)?.saturating_sub(unused.unwrap_or(0))))
+    let unused = number_in(&group.join("memory.stat"), unused).unwrap_or(0);
+    Some(number(limit)?.saturating_sub(number(usage)?.saturating_sub(unused)))
 }
 
-fn number_after(text: &str, name: &str) -> Option<u64> {
+/// The number behind a name, in a file with one of these in each line.
+fn number_in(file: &Path, name: &str) -> Option<u64> {
+    let text = read_to_string(file).ok()?;
     let mut words = text.lines().map(str::split_whitespace).find(|w| w.clone().next() == Some(name))?;
     words.nth(1)?.parse().ok()
 }
@@ -139,17 +107,6 @@ mod tests {
             assert_eq!(available_in(&root), want, "{name}");
             std::fs::remove_dir_all(root).unwrap();
         }
-    }
-
-    #[test]
-    #[cfg(feature = "llama")]
-    fn memory_is_looked_at_now_and_then() {
-        let mut watch = Watch::new(u64::MAX);
-        assert!(!watch.is_short(), "just looked");
-        watch.looked -= Watch::EVERY;
-        assert!(watch.is_short());
-        watch.least = 0;
-        assert!(!watch.is_short(), "a look at once");
     }
 
     #[test]

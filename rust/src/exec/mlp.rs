@@ -8,16 +8,15 @@
 //! engine computes logits for every token of a batch. So the first step after a prompt has no draft from here, and no
 //! step waits.
 
-mod load;
 mod model;
 #[cfg(test)]
 mod tests;
 
-use super::draft_walk::{Walk, guarded, widened};
+use super::draft_walk::Walk;
 use super::{Ask, Caps, Drafter, Round};
 use crate::error::{Error, Result};
 use crate::sampler::Scratch;
-use crate::types::{Slot, Token};
+use crate::types::Slot;
 use model::Model;
 use ndarray::{Array2, Axis};
 use std::path::Path;
@@ -25,19 +24,12 @@ use std::path::Path;
 /// Proposes what an MLP speculator draws.
 pub struct MlpSpeculator {
     model: Model,
-    /// Of each slot, if it is known.
-    states: Vec<Option<State>>,
+    /// Of each slot, if it is known: the target's hidden state at the last of so many computed tokens.
+    states: Vec<Option<(Vec<f32>, u32)>>,
     /// Width of the target's rows, in tokens.
     width: usize,
-    row: Vec<f32>,
-    scratch: Scratch,
-}
-
-/// The target's hidden state at the last of `computed` tokens.
-#[derive(Debug, Clone)]
-struct State {
-    hidden: Vec<f32>,
-    computed: u32,
+    /// What drawing needs, and a row of the target's width.
+    own: (Scratch, Vec<f32>),
 }
 
 impl MlpSpeculator {
@@ -47,70 +39,54 @@ impl MlpSpeculator {
     /// `Error::Invalid` naming `speculative.mlp_speculator` where the folder holds no such model, or none for this
     /// target.
     pub fn open(folder: &str, caps: &Caps) -> Result<Self> {
-        let model = load::model(Path::new(folder))?;
+        let model = Model::open(Path::new(folder))?;
         if model.emb_dim() != caps.n_embd {
             let why = format!(
                 "{folder} wants states of {} numbers, the target's have {}; it was trained for another model",
                 model.emb_dim(),
                 caps.n_embd
             );
-            return Err(Error::invalid(load::KEY, why));
+            return Err(Error::invalid(model::KEY, why));
         }
         let states = vec![None; caps.slots as usize];
-        Ok(MlpSpeculator { model, states, width: caps.n_vocab, row: Vec::new(), scratch: Scratch::default() })
-    }
-
-    /// The state after which `ask` goes on: that of the token before its last one.
-    fn state(&self, ask: &Ask<'_>) -> Option<&[f32]> {
-        let state = self.states[ask.slot.index()].as_ref()?;
-        (state.computed as usize + 1 == ask.known.len()).then_some(&state.hidden[..])
+        Ok(MlpSpeculator { model, states, width: caps.n_vocab, own: Default::default() })
     }
 
     /// Draws with one stage for all walks that go on; `states` are theirs.
-    fn stage(&mut self, stage: usize, walks: &mut Vec<Walk<'_>>, states: &mut Array2<f32>) {
-        let width = self.width;
-        let ids = self.model.ids();
-        let input = |walk: &Walk<'_>| match stage.checked_sub(1) {
-            None => walk.known.last().copied(),
-            Some(before) => walk.draft.tokens.get(before).copied(),
-        };
-        let mut going = Vec::new();
-        let mut tokens: Vec<Token> = Vec::new();
-        let mut at = 0;
+    fn stage(&mut self, stage: usize, walks: &mut Vec<Walk<'_, '_>>, states: &mut Array2<f32>) {
+        let (mut going, mut tokens, mut row) = (Vec::new(), Vec::new(), 0..);
         walks.retain_mut(|walk| {
-            let waits = walk.draft.tokens.len() > stage || guarded(|| walk.needs_row(width));
-            let token = input(walk).filter(|&t| waits && !walk.over && (t as usize) < ids);
-            going.extend(token.map(|_| at));
+            let row = row.next();
+            let drafts = walk.ask.draft.tokens.len() > stage || walk.needs_row();
+            let token = walk.text().nth(walk.ask.known.len() - 1 + stage).copied();
+            let token = token.filter(|&token| drafts && !walk.over && (token as usize) < self.model.ids());
+            going.extend(row.filter(|_| token.is_some()));
             tokens.extend(token);
-            at += 1;
             token.is_some()
         });
         *states = self.model.step(stage, &states.select(Axis(0), &going), &tokens);
-        let drawing: Vec<usize> =
-            (0..walks.len()).filter(|i| walks[*i].draft.tokens.len() == stage).collect();
+        let drawing = |i: &usize| walks[*i].ask.draft.tokens.len() == stage;
+        let drawing: Vec<usize> = (0..walks.len()).filter(drawing).collect();
         let rows = self.model.rows(stage, &states.select(Axis(0), &drawing));
         for (index, row) in drawing.into_iter().zip(rows.rows()) {
-            let walk = &mut walks[index];
             let row = row.to_slice().expect("rows are stored one after the other. This is a bug.");
-            let row = widened(row, width, &mut self.row);
-            walk.over = !guarded(|| walk.draw(row, &mut self.scratch));
+            walks[index].draw(row, &mut self.own);
         }
     }
 }
 
 impl Drafter for MlpSpeculator {
     fn propose(&mut self, asks: &mut [Ask<'_>]) {
-        let mut states = Vec::new();
-        let mut walks = Vec::new();
+        let (mut states, mut walks) = (Vec::new(), Vec::new());
         for ask in asks {
-            let Some(state) = self.state(ask) else {
-                ask.late = true;
-                continue;
-            };
-            states.extend_from_slice(state);
-            let mut walk = Walk::new(ask, usize::MAX);
-            walk.over |= !guarded(|| walk.begin(self.width));
-            walks.push(walk);
+            // The state after which it goes on is that of the token before its last one.
+            match &self.states[ask.slot.index()] {
+                Some((state, computed)) if *computed as usize + 1 == ask.known.len() => {
+                    states.extend_from_slice(state);
+                    walks.push(Walk::new(ask, usize::MAX, self.width));
+                }
+                _ => ask.late = true,
+            }
         }
         let states = Array2::from_shape_vec((walks.len(), self.model.emb_dim()), states);
         let mut states = self.model.input(states.expect("each state has its width. This is a bug."));
@@ -131,12 +107,11 @@ impl Drafter for MlpSpeculator {
     }
 
     fn observe(&mut self, round: &Round) {
-        let state = |hidden: &Vec<f32>| State { hidden: hidden.clone(), computed: round.computed };
-        self.states[round.job.slot.index()] = round.hidden.as_ref().map(state);
+        self.states[round.job.slot.index()] = round.hidden.clone().map(|state| (state, round.computed));
     }
 
     fn keep(&mut self, slot: Slot, len: u32) {
-        self.states[slot.index()].take_if(|state| state.computed > len || len == 0);
+        self.states[slot.index()].take_if(|(_, computed)| *computed > len || len == 0);
     }
 
     fn held(&self) -> u64 {
@@ -144,6 +119,6 @@ impl Drafter for MlpSpeculator {
     }
 
     fn copy(&mut self, from: Slot, to: Slot, len: u32) {
-        self.states[to.index()] = self.states[from.index()].clone().filter(|state| state.computed <= len);
+        self.states[to.index()] = self.states[from.index()].clone().filter(|(_, computed)| *computed <= len);
     }
 }

@@ -20,32 +20,31 @@ pub mod draft_model;
 mod draft_walk;
 mod drafter;
 pub mod helpers;
-mod info;
-mod judges;
 #[cfg(feature = "llama")]
 pub mod llama;
 pub(crate) mod memory;
 pub mod mlp;
 pub mod open;
-pub mod progress;
 pub mod sampled;
 pub mod toy;
 mod trtllm;
 pub mod verify;
 
-pub use caps::{Caps, Copying, Promise};
+pub use caps::{Caps, Copying, Info, Promise};
 pub use drafter::{Ask, Drafter, Drafters};
-pub use info::Info;
 #[cfg(feature = "python")]
 pub(crate) use trtllm::install as install_trtllm;
 
 use crate::config::{Acceptance, DraftSource};
-use crate::error::Error;
-use crate::grammar::{Grammar, Next};
+use crate::error::{Error, Result};
+use crate::grammar::{Cursor, Grammar, Next};
 use crate::sampler::Sampler;
 use crate::types::{Refusal, Slot, Token, TokenLogprob};
 use cost::Work;
 use std::time::Duration;
+
+/// Hears a line about what is being done while an engine is opened.
+pub type Tell<'a> = &'a dyn Fn(String);
 
 /// Tokens proposed ahead of the target, to be verified in one pass.
 #[derive(Debug, Default)]
@@ -74,6 +73,14 @@ impl Draft {
             Some((last, count)) if *last == source => *count += 1,
             _ => self.sources.push((source, 1)),
         }
+    }
+
+    /// Adds what may come at the cursor, `width` tokens wide, behind the first `at` tokens, unless it is there.
+    fn fill(&mut self, at: usize, cursor: &mut Cursor<'_>, width: usize) -> Result<()> {
+        if self.masks.len() == at {
+            self.masks.push(cursor.mask()?.widened(width));
+        }
+        Ok(())
     }
 
     /// Keeps the first `len` tokens, and what belongs to them.
@@ -122,6 +129,14 @@ pub struct Job {
     pub grammar: Option<Grammar>,
 }
 
+impl Job {
+    /// Rows of logits that it needs.
+    fn outputs(&self) -> usize {
+        let known = if self.score.is_some() { self.tokens.len() } else { usize::from(self.sample) };
+        known + self.draft.tokens.len()
+    }
+}
+
 /// What a verified job gives back.
 #[derive(Debug)]
 pub struct Round {
@@ -149,37 +164,44 @@ pub struct Round {
     /// Prompt tokens whose KV an engine that keeps prompts by itself reused, where it has told so by now.
     pub reused: Option<u32>,
     /// Time spent on masks.
-    pub mask_time: std::time::Duration,
+    pub mask_time: Duration,
 }
 
-/// One sequence's failure. Its job is lost; the scheduler ends the sequence and releases the slot.
-#[derive(Debug)]
-pub struct SeqError(pub Error);
+impl Round {
+    /// A round without new tokens, in which those that the job knows are computed.
+    fn new(job: Job) -> Self {
+        Round {
+            computed: job.start + job.tokens.len() as u32,
+            job,
+            tokens: Vec::new(),
+            logprobs: Vec::new(),
+            scores: Vec::new(),
+            hidden: None,
+            ended: false,
+            refusal: None,
+            shortened: false,
+            failure: None,
+            reused: None,
+            mask_time: Duration::ZERO,
+        }
+    }
+}
 
 /// The whole executor's failure: every running sequence ends.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("{0}")]
 pub struct ExecError(pub String);
 
-/// A verified job, or why one sequence failed.
-pub type Outcome = Result<Box<Round>, SeqError>;
-
-/// What a pass was and took.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Pass {
-    /// What it computed.
-    pub work: Work,
-    /// From its start until its outcomes were there.
-    pub took: Duration,
-}
+/// A verified job, or why one sequence failed: its job is lost then, the scheduler ends it and releases the slot.
+pub type Outcome = Result<Box<Round>>;
 
 /// What a target did in a step.
 #[derive(Debug, Default)]
 pub struct Done {
     /// The outcome of each job, by its slot, in any order.
     pub outcomes: Vec<(Slot, Outcome)>,
-    /// The passes that it took.
-    pub passes: Vec<Pass>,
+    /// The passes that it took: what each computed, and the time from its start until its outcomes were there.
+    pub passes: Vec<(Work, Duration)>,
 }
 
 /// The KV of an engine, in slots.

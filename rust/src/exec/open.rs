@@ -2,16 +2,19 @@
 
 mod checkpoint;
 mod files;
+#[cfg(feature = "llama")]
+mod model;
 mod trtllm;
 
 use super::ahead::Ahead;
 use super::draft_model::DraftModel;
 use super::helpers::Helpers;
+#[cfg(feature = "llama")]
+pub use super::llama::quantize;
 use super::mlp::MlpSpeculator;
-use super::progress::Tell;
 use super::sampled::Sampled;
 use super::toy::{Toy, ToyConfig, ToyFault};
-use super::{Drafter, Drafters, Forward, Info, Target};
+use super::{Drafter, Drafters, Forward, Info, Target, Tell};
 use crate::config::{Config, DraftSource};
 use crate::error::{Error, Result};
 use crate::request::Limits;
@@ -31,24 +34,64 @@ pub struct Opened {
     pub info: Info,
 }
 
+/// Who serves a target.
+enum Kind<'a> {
+    /// Nobody: no weights, with these options.
+    Toy(&'a str),
+    /// TensorRT-LLM's Executor.
+    Trtllm,
+    /// Its LLM API.
+    Checkpoint,
+    /// llama.cpp.
+    #[cfg(feature = "llama")]
+    Model,
+}
+
+fn kind(target: &str) -> Result<Kind<'_>> {
+    match toy_options(target) {
+        Some(options) => Ok(Kind::Toy(options)),
+        None if trtllm::is_target(target) => Ok(Kind::Trtllm),
+        None if checkpoint::is_target(target) => Ok(Kind::Checkpoint),
+        #[cfg(feature = "llama")]
+        None => Ok(Kind::Model),
+        #[cfg(not(feature = "llama"))]
+        None => no_engine(target),
+    }
+}
+
+fn toy_options(target: &str) -> Option<&str> {
+    target.strip_prefix("toy").filter(|rest| rest.is_empty() || rest.starts_with(':'))
+}
+
+#[cfg(not(feature = "llama"))]
+fn no_engine<T>(target: &str) -> Result<T> {
+    Err(Error::invalid("target", format!("{target} needs the embedded engine; build with the feature llama")))
+}
+
+/// Fails: it needs the embedded engine.
+#[cfg(not(feature = "llama"))]
+pub fn quantize(source: &str, _: &str, _: &str) -> Result<()> {
+    no_engine(source)
+}
+
 /// Opens what `target` names: an engine folder (llama.cpp's or TensorRT-LLM's), a Hugging Face folder, a `.gguf` file,
 /// or `toy[:options]` (see [`ToyConfig`]). `tell` hears what is being done.
 ///
 /// # Errors
 /// `Error::Invalid` naming `target` where there is no usable model.
 pub fn open(target: &str, config: &Config, tell: Tell<'_>) -> Result<Opened> {
-    check_ranks(target, config)?;
     tell(format!("opening {target}"));
-    match toy_options(target) {
-        None if trtllm::is_target(target) => trtllm::open(target, config),
+    match kind(target)? {
+        Kind::Trtllm => trtllm::open(target, config),
         _ if config.speculative.draft_model().is_some_and(trtllm::is_target) => {
             let why =
                 "is an engine of TensorRT-LLM, which the target is not; give both as folders of one engine";
             Err(Error::invalid("draft", why))
         }
-        Some(options) => open_toy(ToyConfig::parse(options)?, config, None),
-        None if checkpoint::is_target(target) => checkpoint::open(target, config),
-        None => open_model(target, config, tell),
+        Kind::Toy(options) => open_toy(ToyConfig::parse(options)?, config, None),
+        Kind::Checkpoint => checkpoint::open(target, config),
+        #[cfg(feature = "llama")]
+        Kind::Model => model::open(target, config, tell),
     }
 }
 
@@ -57,37 +100,35 @@ pub fn open(target: &str, config: &Config, tell: Tell<'_>) -> Result<Opened> {
 /// # Errors
 /// As [`open`].
 pub fn open_vocab(target: &str) -> Result<Arc<Vocab>> {
-    match toy_options(target) {
-        Some(_) => Vocab::toy(),
-        None if trtllm::is_target(target) => trtllm::vocab(target),
-        None if checkpoint::is_target(target) => checkpoint::vocab(target),
-        None => model_vocab(target),
+    match kind(target)? {
+        Kind::Toy(_) => Vocab::toy(),
+        Kind::Trtllm => trtllm::vocab(target),
+        Kind::Checkpoint => checkpoint::vocab(target),
+        #[cfg(feature = "llama")]
+        Kind::Model => model::vocab(target),
     }
 }
 
 /// Cheap checks of a target's name, before anything is loaded.
 ///
 /// # Errors
-/// `Error::Invalid` naming `target` where there is no such folder or no model in it.
-pub fn check_target(target: &str) -> Result<()> {
-    match toy_options(target) {
-        Some(options) => ToyConfig::parse(options).map(|_| ()),
-        None if trtllm::is_target(target) => trtllm::check(target),
-        None if checkpoint::is_target(target) => checkpoint::check(target),
-        None => check_model(target),
+/// `Error::Invalid` naming `target` where there is no such folder or no model in it, or the key that asks for ranks which the
+/// engine does not have.
+pub fn check(target: &str, config: &Config) -> Result<()> {
+    match kind(target)? {
+        Kind::Toy(options) => {
+            ToyConfig::parse(options)?;
+            if config.parallel.splits(config.speculative.draft_model().is_some()) {
+                let why = "the weightless engine has no ranks; leave it at 1";
+                return Err(Error::invalid("parallel.tp_size", why));
+            }
+            Ok(())
+        }
+        Kind::Trtllm => trtllm::check(target),
+        Kind::Checkpoint => checkpoint::described(target).map(|_| ()),
+        #[cfg(feature = "llama")]
+        Kind::Model => model::find(target).map(|_| ()),
     }
-}
-
-/// Refuses ranks for an engine that has none, before anything is loaded.
-///
-/// # Errors
-/// `Error::Invalid` naming the key.
-pub fn check_ranks(target: &str, config: &Config) -> Result<()> {
-    let split = config.parallel.splits(config.speculative.draft_model().is_some());
-    if toy_options(target).is_some() && split {
-        return Err(Error::invalid("parallel.tp_size", "the weightless engine has no ranks; leave it at 1"));
-    }
-    Ok(())
 }
 
 /// Computes for the rank that leads, until that ends; see [`open`].
@@ -95,16 +136,11 @@ pub fn check_ranks(target: &str, config: &Config) -> Result<()> {
 /// # Errors
 /// `Error::Invalid` where there is no engine that has ranks of MPI.
 pub fn follow(target: &str, config: &Config) -> Result<()> {
-    if toy_options(target).is_some() || !trtllm::is_target(target) {
-        let why =
-            format!("{target} has no engine of TensorRT-LLM, whose ranks MPI starts; start one process");
-        return Err(Error::invalid("target", why));
+    if let Ok(Kind::Trtllm) = kind(target) {
+        return trtllm::follow(target, config);
     }
-    trtllm::follow(target, config)
-}
-
-fn toy_options(target: &str) -> Option<&str> {
-    target.strip_prefix("toy").filter(|rest| rest.is_empty() || rest.starts_with(':'))
+    let why = format!("{target} has no engine of TensorRT-LLM, whose ranks MPI starts; start one process");
+    Err(Error::invalid("target", why))
 }
 
 /// A weightless engine, with a planted fault if a test wants one; its draft model, if any, is weightless too.
@@ -113,45 +149,43 @@ fn toy_options(target: &str) -> Option<&str> {
 /// `Error::Invalid` naming the draft model where that is none of this kind.
 pub fn open_toy(toy: ToyConfig, config: &Config, fault: Option<ToyFault>) -> Result<Opened> {
     let vocab = Vocab::toy()?;
-    let draft = match config.speculative.draft_model().map(|name| (name, toy_options(name))) {
-        None => None,
-        Some((_, Some(options))) => {
-            let own = ToyConfig::parse(options)?;
-            let kv = config.speculative.draft_kv(own.kv);
-            let slots = if own.stateful > 0 { 2 * toy.slots } else { toy.slots };
-            let toy = ToyConfig { slots, kv, ..own };
-            Some(Box::new(Toy::new(toy, &vocab)) as Box<dyn Forward>)
-        }
-        Some((name, None)) => {
-            let why = format!("{name} cannot draft for the weightless engine; name a toy");
-            return Err(Error::invalid("speculative.draft_model", why));
-        }
-    };
+    let draft = config.speculative.draft_model().map(|name| -> Result<Box<dyn Forward>> {
+        let why = || format!("{name} cannot draft for the weightless engine; name a toy");
+        let options = toy_options(name).ok_or_else(|| Error::invalid("speculative.draft_model", why()))?;
+        let own = ToyConfig::parse(options)?;
+        let kv = config.speculative.draft_kv(own.kv);
+        let slots = if own.stateful > 0 { 2 * toy.slots } else { toy.slots };
+        Ok(Box::new(Toy::new(ToyConfig { slots, kv, ..own }, &vocab)))
+    });
+    let draft = draft.transpose()?;
     std::thread::sleep(Duration::from_millis(toy.load_ms));
     let mut engine = Toy::new(toy, &vocab);
     if let Some(fault) = fault {
         engine = engine.plant(fault);
     }
-    let threads = config.engine.mask_threads.unwrap_or(0) as usize;
-    let helpers = Helpers::new(1);
-    let sampled = Sampled::new(Box::new(engine), threads, Arc::clone(&helpers), &config.speculative);
-    let target: Box<dyn Target> = Box::new(sampled);
-    let info = info_of(target.as_ref(), &vocab, config, true);
-    let info = Info { summary: "weightless engine (toy)".into(), ..info };
-    let draft = draft.map(|model| draft_model(model, target.as_ref(), config, &helpers));
-    let drafters = drafters(config, target.as_ref(), draft, &helpers)?;
-    Ok(Opened { drafters, target, vocab, info })
+    let masks = config.engine.mask_threads.unwrap_or(0) as usize;
+    let mut opened = of_logits((Box::new(engine), draft), vocab, config, (1, masks))?;
+    opened.info.limits.faults = true;
+    opened.info.summary = "weightless engine (toy)".into();
+    Ok(opened)
 }
 
-/// A draft model that hands out logits, for this target.
-fn draft_model(
-    model: Box<dyn Forward>,
-    target: &dyn Target,
+/// An engine that hands out logits, with its draft model, on so many threads, of which so many compute masks during a pass.
+fn of_logits(
+    (engine, draft): (Box<dyn Forward>, Option<Box<dyn Forward>>),
+    vocab: Arc<Vocab>,
     config: &Config,
-    helpers: &Arc<Helpers>,
-) -> Box<dyn Drafter> {
+    (threads, masks): (usize, usize),
+) -> Result<Opened> {
+    let helpers = Helpers::new(threads);
+    let target = Box::new(Sampled::new(engine, masks, Arc::clone(&helpers), &config.speculative));
     let patience = Duration::from_millis(u64::from(config.engine.max_step_ms) / 4);
-    Box::new(DraftModel::new(model, target.caps().n_vocab, patience, Arc::clone(helpers)))
+    let draft = draft.map(|model| -> Box<dyn Drafter> {
+        Box::new(DraftModel::new(model, target.caps().n_vocab, patience, Arc::clone(&helpers)))
+    });
+    let drafters = drafters(config, target.as_ref(), draft, &helpers)?;
+    let info = info_of(target.as_ref(), &vocab, config);
+    Ok(Opened { target, drafters, vocab, info })
 }
 
 /// The configured sources of drafts; but for what the grammar forces, none where the target cannot take back what it refuses.
@@ -191,23 +225,22 @@ fn drafters(
     let ahead = Ahead::new(&config.speculative, width, Arc::clone(helpers));
     let mut drafters = Drafters { sources: sources.clone(), ahead: Some(ahead), models: Vec::new() };
     for source in sources.into_iter().filter(|source| source.is_model()) {
-        let drafter: Box<dyn Drafter> = match source {
-            DraftSource::MlpSpeculator => match config.speculative.mlp_speculator() {
-                Some(folder) => Box::new(MlpSpeculator::open(folder, target.caps())?),
-                None => continue,
-            },
-            _ => match draft.take() {
-                Some(drafter) => drafter,
-                None => continue,
-            },
+        let drafter = match source {
+            DraftSource::MlpSpeculator => {
+                let folder = config.speculative.mlp_speculator();
+                let speculator =
+                    folder.map(|folder| MlpSpeculator::open(folder, target.caps())).transpose()?;
+                speculator.map(|speculator| Box::new(speculator) as Box<dyn Drafter>)
+            }
+            _ => draft.take(),
         };
-        drafters.models.push((source, drafter));
+        drafters.models.extend(drafter.map(|drafter| (source, drafter)));
     }
     Ok(drafters)
 }
 
 /// What every engine's facts have in common.
-fn info_of(target: &dyn Target, vocab: &Vocab, config: &Config, faults: bool) -> Info {
+fn info_of(target: &dyn Target, vocab: &Vocab, config: &Config) -> Info {
     let caps = target.caps();
     let most = if config.engine.context == 0 { u32::MAX } else { config.engine.context };
     let context = most.min(caps.kv_per_slot).min(u32::try_from(caps.kv_total).unwrap_or(u32::MAX));
@@ -216,14 +249,13 @@ fn info_of(target: &dyn Target, vocab: &Vocab, config: &Config, faults: bool) ->
         true => context,
         false => config.max_num_tokens.min(caps.max_step_tokens),
     };
-    let default_output = config.server.default_max_tokens.unwrap_or(u32::MAX);
     Info {
         limits: Limits {
             n_vocab: vocab.len() as u32,
             context,
             max_prompt,
-            default_output,
-            faults,
+            default_output: config.server.default_max_tokens.unwrap_or(u32::MAX),
+            faults: false,
             lacks: Default::default(),
         },
         max_running: config.max_batch_size.min(caps.slots),
@@ -237,40 +269,4 @@ fn info_of(target: &dyn Target, vocab: &Vocab, config: &Config, faults: bool) ->
         begin: vocab.begin(),
         chat_template: None,
     }
-}
-
-#[cfg(feature = "llama")]
-mod model;
-#[cfg(feature = "llama")]
-pub use super::llama::gguf::quantize::quantize;
-#[cfg(feature = "llama")]
-use model::{check_model, model_vocab, open_model};
-
-#[cfg(not(feature = "llama"))]
-fn no_engine<T>(target: &str) -> Result<T> {
-    Err(Error::invalid("target", format!("{target} needs the embedded engine; build with the feature llama")))
-}
-
-#[cfg(not(feature = "llama"))]
-fn open_model(target: &str, _: &Config, _: Tell<'_>) -> Result<Opened> {
-    no_engine(target)
-}
-
-#[cfg(not(feature = "llama"))]
-fn model_vocab(target: &str) -> Result<Arc<Vocab>> {
-    no_engine(target)
-}
-
-#[cfg(not(feature = "llama"))]
-fn check_model(target: &str) -> Result<()> {
-    no_engine(target)
-}
-
-/// Needs the embedded engine.
-///
-/// # Errors
-/// Always.
-#[cfg(not(feature = "llama"))]
-pub fn quantize(source: &str, _: &str, _: &str) -> Result<()> {
-    no_engine(source)
 }

@@ -1,29 +1,29 @@
 //! Lifts a [`Forward`] (an engine that hands out logits) to a [`Target`].
 //!
-//! All jobs of a step run in one pass. A panic in one job's grammar or sampler becomes that
-//! sequence's error. Masks that no walk ahead has computed come with the verdicts after the pass, or beside it where the machine
+//! All jobs of a step run in one pass, and are judged together. A panic in one job's grammar or sampler becomes that
+//! sequence's error. Masks that no walk ahead has computed come with the judging after the pass, or beside it where the machine
 //! has cores that the engine leaves free (`mask_threads`).
 
 use super::cost::Work;
 use super::helpers::Helpers;
-use super::judges::{Judges, outputs};
-use super::verify::Verdict;
-use super::{Caps, Done, ExecError, Forward, Job, Kv, Outcome, Pass, Round, Run, SeqError, Target};
+use super::{Caps, Done, ExecError, Forward, Job, Kv, Outcome, Round, Run, Target, verify};
 use crate::config::SpeculativeConfig;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, panic_text};
 use crate::request::Fault;
+use crate::sampler::Scratch;
 use crate::types::Slot;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// A `Forward` with the acceptance rules on top.
 pub struct Sampled {
     forward: Box<dyn Forward>,
-    judges: Judges,
-    helpers: Arc<Helpers>,
     mask_threads: usize,
+    helpers: Arc<Helpers>,
+    scratches: Vec<Scratch>,
+    /// See [`SpeculativeConfig::synthetic_acceptance`].
+    synthetic: Option<Vec<f64>>,
 }
 
 impl Sampled {
@@ -34,8 +34,48 @@ impl Sampled {
         helpers: Arc<Helpers>,
         speculative: &SpeculativeConfig,
     ) -> Self {
-        let judges = Judges::new(Arc::clone(&helpers), speculative.synthetic_acceptance.clone());
-        Sampled { forward, judges, helpers, mask_threads }
+        let synthetic = speculative.synthetic_acceptance.clone();
+        Sampled { forward, mask_threads, helpers, scratches: Vec::new(), synthetic }
+    }
+
+    /// Computes and judges all jobs, which are sorted by slot.
+    fn pass(&mut self, jobs: Vec<Job>) -> Result<Vec<(Slot, Outcome)>, ExecError> {
+        let inputs: Vec<_> = jobs.iter().map(|j| [&j.tokens[..], &j.draft.tokens[..]].concat()).collect();
+        let runs = jobs.iter().zip(&inputs).map(|(job, tokens)| {
+            let Job { slot, start, draft, .. } = job;
+            Run { slot: *slot, start: *start, tokens, outputs: job.outputs() as u32, hidden: draft.hidden }
+        });
+        let runs: Vec<_> = runs.collect();
+        let outcome = |job: Job| (job.slot, Ok(Box::new(Round::new(job))));
+        let mut outcomes: Vec<(Slot, Outcome)> = jobs.into_iter().map(outcome).collect();
+        let rounds = outcomes.iter_mut().filter_map(|(_, outcome)| outcome.as_mut().ok());
+        let forward = &mut self.forward;
+        let rows = self.helpers.beside(
+            self.mask_threads,
+            rounds,
+            |round| first_mask(round),
+            || forward.forward(&runs),
+        )?;
+        let numbers = rows.logits.iter().map(|row| row.len()).sum();
+        let synthetic = self.synthetic.as_deref();
+        let cases = cases(&mut outcomes, &rows.logits, &rows.hidden);
+        self.helpers
+            .each(numbers, cases, &mut self.scratches, |case, scratch| judge(case, synthetic, scratch));
+        for (slot, outcome) in &mut outcomes {
+            let Ok(round) = outcome else { continue };
+            let end = round.job.start as usize + round.job.tokens.len() + round.job.draft.tokens.len();
+            // A sequence that failed gives its slot up.
+            if round.computed as usize == end || round.failure.is_some() {
+                continue;
+            }
+            if self.forward.caps().rollback == 0 {
+                let why = "a forced token was refused, and its state cannot be taken back";
+                *outcome = Err(Error::Executor(why.into()));
+            } else {
+                self.forward.truncate(*slot, round.computed)?;
+            }
+        }
+        Ok(outcomes)
     }
 }
 
@@ -59,102 +99,63 @@ impl Target for Sampled {
         jobs.sort_unstable_by_key(|j| j.slot);
         plant_engine_faults(&jobs);
         let begin = Instant::now();
-        let runs: Vec<_> =
-            jobs.iter().map(|j| (j.slot, (j.tokens.len() + j.draft.tokens.len()) as u32)).collect();
         let drafted = jobs.iter().map(|job| (job, job.draft.tokens.len() as u32));
-        let work = Work::of_jobs(drafted, &self.forward.passes(&runs));
+        let runs = drafted.clone().map(|(job, drafted)| (job.slot, job.tokens.len() as u32 + drafted));
+        let work = Work::of_jobs(drafted, &self.forward.passes(&runs.collect::<Vec<_>>()));
         let outcomes = self.pass(jobs)?;
-        Ok(Done { outcomes, passes: vec![Pass { work, took: begin.elapsed() }] })
+        Ok(Done { outcomes, passes: vec![(work, begin.elapsed())] })
     }
 }
 
-impl Sampled {
-    /// Computes and judges all jobs, which are sorted by slot.
-    fn pass(&mut self, mut jobs: Vec<Job>) -> Result<Vec<(Slot, Outcome)>, ExecError> {
-        let inputs: Vec<_> = jobs.iter().map(|j| [&j.tokens[..], &j.draft.tokens[..]].concat()).collect();
-        let runs: Vec<Run<'_>> = jobs.iter().zip(&inputs).map(|(j, tokens)| run_of(j, tokens)).collect();
-        let (masks, forward) = (AtomicU64::new(0), &mut self.forward);
-        let wanted = jobs.iter_mut().filter(|job| wants_mask(job));
-        let mask = |job: &mut Job| _ = masks.fetch_add(first_mask(job), Ordering::Relaxed);
-        let rows = self.helpers.beside(self.mask_threads, wanted, mask, move || forward.forward(&runs))?;
-        let mut states = rows.hidden.iter();
-        let mut verdicts = self.judges.judge(&mut jobs, &rows.logits);
-        for (job, verdict) in jobs.iter().zip(&mut verdicts).filter(|(job, _)| job.draft.hidden) {
-            let states: Vec<_> = states.by_ref().take(outputs(job) as usize).collect();
-            verdict.iter_mut().for_each(|v| v.hidden = states.get(v.accepted).map(|s| s.to_vec()));
-        }
-        if let Some(Ok(v)) = verdicts.first_mut() {
-            v.mask_time += Duration::from_nanos(masks.into_inner());
-        }
-        self.close(jobs, verdicts)
+/// The mask for the first row of a round that needs one. What fails here, judging meets again.
+fn first_mask(round: &mut Round) {
+    let Job { sample, draft, grammar: Some(grammar), .. } = &mut round.job else { return };
+    if !*sample || grammar.is_dormant() || !draft.masks.is_empty() {
+        return;
     }
-
-    /// Takes refused drafts out of the KV and makes the rounds.
-    fn close(
-        &mut self,
-        jobs: Vec<Job>,
-        verdicts: Vec<Result<Verdict>>,
-    ) -> Result<Vec<(Slot, Outcome)>, ExecError> {
-        let mut out = Vec::with_capacity(jobs.len());
-        for (job, verdict) in jobs.into_iter().zip(verdicts) {
-            let slot = job.slot;
-            let outcome = match verdict {
-                Err(e) => Err(SeqError(e)),
-                Ok(v) => {
-                    let computed = job.start + (job.tokens.len() + v.accepted) as u32;
-                    // A sequence that failed gives its slot up.
-                    if v.accepted == job.draft.tokens.len() || v.failure.is_some() {
-                        Ok(Box::new(round_of(job, v, computed)))
-                    } else if self.caps().rollback == 0 {
-                        let why = "a forced token was refused, and its state cannot be taken back";
-                        Err(SeqError(Error::Executor(why.into())))
-                    } else {
-                        self.forward.truncate(slot, computed)?;
-                        Ok(Box::new(round_of(job, v, computed)))
-                    }
-                }
-            };
-            out.push((slot, outcome));
-        }
-        Ok(out)
-    }
-}
-
-fn round_of(job: Job, v: Verdict, computed: u32) -> Round {
-    Round {
-        job,
-        computed,
-        tokens: v.tokens,
-        logprobs: v.logprobs,
-        scores: v.scores,
-        hidden: v.hidden,
-        ended: v.ended,
-        refusal: v.refusal,
-        shortened: v.shortened,
-        failure: v.failure,
-        reused: None,
-        mask_time: v.mask_time,
-    }
-}
-
-fn run_of<'a>(job: &Job, tokens: &'a [u32]) -> Run<'a> {
-    Run { slot: job.slot, start: job.start, tokens, outputs: outputs(job), hidden: job.draft.hidden }
-}
-
-fn wants_mask(job: &Job) -> bool {
-    let masked = job.grammar.as_ref().is_some_and(|grammar| !grammar.is_dormant());
-    job.sample && masked && job.draft.masks.is_empty()
-}
-
-/// The mask for a job's first row; what fails here is left for `judge` to meet again. Nanoseconds that it took.
-fn first_mask(job: &mut Job) -> u64 {
-    let Some(grammar) = &mut job.grammar else { return 0 };
     let begin = Instant::now();
-    let mask = catch_unwind(AssertUnwindSafe(|| grammar.mask()));
-    if let Ok(Ok(mask)) = mask {
-        job.draft.masks.push(mask);
+    if let Ok(Ok(mask)) = catch_unwind(AssertUnwindSafe(|| grammar.mask())) {
+        draft.masks.push(mask);
     }
-    begin.elapsed().as_nanos() as u64
+    round.mask_time += begin.elapsed();
+}
+
+/// What is to become of a round, its rows of logits, and the hidden states of these rows, if it asked for them.
+type Case<'a> = (&'a mut Outcome, &'a [&'a [f32]], &'a [&'a [f32]]);
+
+/// Each round with its own of all rows.
+fn cases<'a>(
+    outcomes: &'a mut [(Slot, Outcome)],
+    mut rows: &'a [&'a [f32]],
+    mut states: &'a [&'a [f32]],
+) -> impl ExactSizeIterator<Item = Case<'a>> + Send {
+    outcomes.iter_mut().map(move |(_, outcome)| {
+        let job = outcome.as_ref().map(|round| &round.job).expect("nothing has failed yet. This is a bug.");
+        let (outputs, hidden) = (job.outputs(), if job.draft.hidden { job.outputs() } else { 0 });
+        let own = rows.split_off(..outputs).expect("each output has a row. This is a bug.");
+        (outcome, own, states.split_off(..hidden).unwrap_or_default())
+    })
+}
+
+/// Judges one round; a panic in its grammar or sampler is this sequence's error.
+fn judge((outcome, rows, states): Case<'_>, synthetic: Option<&[f64]>, scratch: &mut Scratch) {
+    let Ok(round) = outcome else { return };
+    let mut grammar = round.job.grammar.take();
+    let judge = || verify::judge(round, grammar.as_mut(), synthetic, rows, scratch);
+    let judged = catch_unwind(AssertUnwindSafe(judge));
+    round.job.grammar = grammar;
+    let accepted = (round.computed - round.job.start) as usize - round.job.tokens.len();
+    round.hidden = states.get(accepted).map(|state| state.to_vec());
+    let judged = judged.unwrap_or_else(|panic| {
+        *scratch = Scratch::default();
+        Err(Error::Executor(format!("sampling failed: {}", panic_text(panic.as_ref()))))
+    });
+    match judged {
+        Ok(()) => {}
+        // Without drafts the tokens before it would have come in rounds of their own.
+        Err(error) if !round.tokens.is_empty() => round.failure = Some(error),
+        Err(error) => *outcome = Err(error),
+    }
 }
 
 /// Faults that tests plant to see the whole engine fail; only the weightless engine admits such requests.
@@ -166,6 +167,82 @@ fn plant_engine_faults(jobs: &[Job]) {
             Some(Fault::EnginePanic(p)) if computed.contains(&p) => panic!("planted engine fault"),
             Some(Fault::EngineAbort(p)) if computed.contains(&p) => std::process::abort(),
             _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Acceptance;
+    use crate::exec::Draft;
+    use crate::request::{Limits, Request, RequestSpec};
+    use crate::sampler::Sampler;
+    use crate::vocab::Vocab;
+
+    const JOBS: u32 = 40;
+
+    /// Jobs of all kinds; every tenth one's sampler panics.
+    fn jobs(vocab: &Arc<Vocab>) -> Vec<Job> {
+        let limits = Limits { faults: true, ..Limits::small(vocab.len()) };
+        let job = |i: u32| {
+            let more = match i % 10 {
+                0 => r#","logprobs":3"#,
+                1 => r#","fault":{"sampler_panic":0}"#,
+                _ => "",
+            };
+            let kind = ["", r#","top_p":0.9"#, r#","presence_penalty":0.5"#][i as usize % 3];
+            let json = format!(r#"{{"prompt":[1],"sampling":{{"temperature":0.8,"seed":{i}{kind}}}{more}}}"#);
+            let request = Request::new(serde_json::from_str::<RequestSpec>(&json).unwrap(), &limits).unwrap();
+            let mut draft = Draft { tokens: vec![i; i as usize % 4], ..Draft::default() };
+            if i.is_multiple_of(2) {
+                draft.acceptance = Acceptance::Rejection;
+            }
+            let sampler = Sampler::new(Arc::new(request), 0, 0, vocab.clone());
+            let sample = i % 7 != 3;
+            draft.cut(if sample { 3 } else { 0 });
+            Job {
+                slot: Slot(i),
+                start: 0,
+                tokens: vec![1],
+                sample,
+                score: None,
+                draft,
+                budget: 100,
+                sampler,
+                grammar: None,
+            }
+        };
+        (0..JOBS).map(job).collect()
+    }
+
+    #[test]
+    fn rounds_are_the_same_and_in_order_on_any_number_of_threads() {
+        let vocab = Vocab::toy().unwrap();
+        let width = vocab.len();
+        let wanted: usize = jobs(&vocab).iter().map(Job::outputs).sum();
+        let logit = |i: usize| ((i * 2_654_435_761 + i * i * 40_503) % 1000) as f32 / 100.0;
+        let logits: Vec<f32> = (0..wanted * width).map(logit).collect();
+        let rows: Vec<&[f32]> = logits.chunks(width).collect();
+        let text = |outcome: &Outcome| match outcome {
+            Ok(r) => format!("{:?} {:?} {} {:?}", r.tokens, r.logprobs, r.computed, r.refusal),
+            Err(error) => error.to_string(),
+        };
+        let on = |threads: usize| -> Vec<String> {
+            let round = |job: Job| (job.slot, Ok(Box::new(Round::new(job))));
+            let mut outcomes: Vec<(Slot, Outcome)> = jobs(&vocab).into_iter().map(round).collect();
+            let cases = cases(&mut outcomes, &rows, &[]);
+            Helpers::new(threads)
+                .each(usize::MAX, cases, &mut Vec::new(), |case, scratch| judge(case, None, scratch));
+            outcomes.iter().map(|(_, outcome)| text(outcome)).collect()
+        };
+        let alone = on(1);
+        let failed = |i: usize| i % 10 == 1 && i % 7 != 3;
+        assert!(
+            alone.iter().enumerate().all(|(i, text)| text.contains("planted sampler fault") == failed(i))
+        );
+        for threads in [2, 3, 8] {
+            assert_eq!(on(threads), alone);
         }
     }
 }

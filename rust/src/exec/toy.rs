@@ -8,10 +8,11 @@ use super::{Caps, Copying, ExecError, Forward, Kv, Promise, Rows, Run};
 use crate::error::{Error, Result};
 use crate::types::{Slot, Token};
 use crate::vocab::Vocab;
+use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 /// Shape of a weightless engine; written `toy:slots=4,context=64,kv=160` as a target.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ToyConfig {
     /// Slots.
     pub slots: u32,
@@ -70,32 +71,17 @@ impl ToyConfig {
     /// # Errors
     /// [`Error::Invalid`] naming the target where a key or value is unknown.
     pub fn parse(options: &str) -> Result<Self> {
-        let mut config = ToyConfig::default();
         let wrong = |why: String| Error::invalid("target", why);
+        let mut config = serde_json::json!(ToyConfig::default());
         for pair in options.trim_start_matches(':').split(',').filter(|p| !p.is_empty()) {
             let (key, value) =
                 pair.split_once('=').ok_or_else(|| wrong(format!("toy option {pair} has no value")))?;
             let number: u64 =
                 value.parse().map_err(|_| wrong(format!("toy option {key} wants a number, not {value}")))?;
-            match key {
-                "slots" => config.slots = number as u32,
-                "context" => config.context = number as u32,
-                "kv" => config.kv = number,
-                "step_tokens" => config.step_tokens = number as u32,
-                "step_us" => config.step_us = number,
-                "load_ms" => config.load_ms = number,
-                "whole" => config.whole = number,
-                "token_bytes" => config.token_bytes = number,
-                "enough" => config.enough = number,
-                "window" => config.window = number as u32,
-                "stateful" => config.stateful = number,
-                "seed" => config.seed = number,
-                "end_bias" => config.end_bias = number as f32,
-                "blur" => config.blur = number as f32,
-                _ => return Err(wrong(format!("toy has no option {key}"))),
-            }
+            let option = config.get_mut(key).ok_or_else(|| wrong(format!("toy has no option {key}")))?;
+            *option = number.into();
         }
-        Ok(config)
+        serde_json::from_value(config).map_err(|why| wrong(format!("toy options: {why}")))
     }
 }
 
@@ -110,6 +96,15 @@ pub enum ToyFault {
     StuckSlots,
 }
 
+/// What a slot holds.
+#[derive(Clone)]
+struct Cells {
+    tokens: Vec<Token>,
+    /// Of each prefix: one more than tokens.
+    hashes: Vec<u64>,
+    floor: u32,
+}
+
 /// Floats in a hidden state.
 const STATE: usize = 8;
 /// Added to token ids for noise of another kind.
@@ -121,10 +116,8 @@ pub struct Toy {
     caps: Caps,
     config: ToyConfig,
     bonus: Vec<f32>,
-    /// Per slot: the tokens, and the hash of each prefix (one more than tokens).
-    cells: Vec<(Vec<Token>, Vec<u64>)>,
     /// Of each slot.
-    floors: Vec<u32>,
+    cells: Vec<Cells>,
     logits: Vec<f32>,
     hidden: Vec<f32>,
     fault: Option<ToyFault>,
@@ -149,9 +142,9 @@ impl Toy {
             ..Caps::of_rows(vocab.len(), config.slots, config.context)
         };
         let bonus = (0..vocab.len() as Token).map(|t| bonus_of(vocab, t, config.end_bias)).collect();
-        let cells = vec![(Vec::new(), vec![config.seed]); config.slots as usize];
-        let floors = vec![0; config.slots as usize];
-        Toy { caps, config, bonus, cells, floors, logits: Vec::new(), hidden: Vec::new(), fault: None }
+        let none = Cells { tokens: Vec::new(), hashes: vec![config.seed], floor: 0 };
+        let cells = vec![none; config.slots as usize];
+        Toy { caps, config, bonus, cells, logits: Vec::new(), hidden: Vec::new(), fault: None }
     }
 
     /// Plants a fault.
@@ -162,24 +155,20 @@ impl Toy {
 
     fn push(&mut self, run: &Run<'_>) -> Result<(), ExecError> {
         let first = if self.fault == Some(ToyFault::WrongPosition) { run.start as usize } else { 0 };
-        let (tokens, hashes) = &mut self.cells[run.slot.index()];
+        let Cells { tokens, hashes, floor } = &mut self.cells[run.slot.index()];
         if run.start as usize != tokens.len() {
             let have = tokens.len();
-            return Err(ExecError(format!(
-                "toy: slot {} holds {have} tokens, run starts at {}",
-                run.slot.0, run.start
-            )));
+            return failed(&format!("slot {} holds {have} tokens, run starts at {}", run.slot.0, run.start));
         }
         if self.caps.keeps_prompts && run.outputs == 0 {
-            return Err(ExecError("toy: a prompt in pieces".into()));
+            return failed("a prompt in pieces");
         }
         if run.tokens.is_empty() || run.outputs as usize > run.tokens.len() {
-            return Err(ExecError("toy: empty run, or more outputs than tokens".into()));
+            return failed("empty run, or more outputs than tokens");
         }
         for token in run.tokens {
             let position = (tokens.len() - first) as u64;
-            let last = hashes.last().copied().unwrap_or_default();
-            hashes.push(mix(last ^ mix(u64::from(*token) << 32 | position)));
+            hashes.push(mix(hashes[tokens.len()] ^ mix(u64::from(*token) << 32 | position)));
             tokens.push(*token);
         }
         let least = match self.config {
@@ -187,28 +176,19 @@ impl Toy {
             ToyConfig { window: 0, .. } => 0,
             ToyConfig { window, .. } => (tokens.len() as u32).saturating_sub(window),
         };
-        let floor = &mut self.floors[run.slot.index()];
         *floor = least.max(*floor);
         Ok(())
     }
 
     fn used(&self) -> u64 {
         if self.config.stateful == 0 {
-            return self.cells.iter().map(|c| c.0.len() as u64).sum();
+            return self.cells.iter().map(|c| c.tokens.len() as u64).sum();
         }
         // As in one pool: a copy shares its cells.
-        let mut prefixes: Vec<_> = self.cells.iter().flat_map(|c| &c.1[1..]).collect();
+        let mut prefixes: Vec<_> = self.cells.iter().flat_map(|c| &c.hashes[1..]).collect();
         prefixes.sort_unstable();
         prefixes.dedup();
         prefixes.len() as u64
-    }
-
-    fn check_capacity(&self) -> Result<(), ExecError> {
-        let used = self.used();
-        if used > self.config.kv || self.cells.iter().any(|c| c.0.len() > self.config.context as usize) {
-            return Err(ExecError(format!("toy: {used} KV tokens are more than fit")));
-        }
-        Ok(())
     }
 }
 
@@ -225,6 +205,10 @@ fn bonus_of(vocab: &Vocab, token: Token, end_bias: f32) -> f32 {
     }
 }
 
+fn failed<T>(why: &str) -> Result<T, ExecError> {
+    Err(ExecError(format!("toy: {why}")))
+}
+
 fn mix(mut x: u64) -> u64 {
     x = (x ^ x >> 32).wrapping_mul(0xd6e8_feb8_6659_fd93);
     x = (x ^ x >> 32).wrapping_mul(0xd6e8_feb8_6659_fd93);
@@ -238,16 +222,19 @@ impl Forward for Toy {
 
     fn forward(&mut self, runs: &[Run<'_>]) -> Result<Rows<'_>, ExecError> {
         if !runs.is_sorted_by(|a, b| a.slot < b.slot) {
-            return Err(ExecError("toy: runs are not sorted by slot".into()));
+            return failed("runs are not sorted by slot");
         }
         let total: usize = runs.iter().map(|r| r.tokens.len()).sum();
         if total > self.config.step_tokens as usize {
-            return Err(ExecError(format!("toy: {total} tokens in one step")));
+            return failed(&format!("{total} tokens in one step"));
         }
         for run in runs {
             self.push(run)?;
         }
-        self.check_capacity()?;
+        let used = self.used();
+        if used > self.config.kv || self.cells.iter().any(|c| c.tokens.len() > self.config.context as usize) {
+            return failed(&format!("{used} KV tokens are more than fit"));
+        }
         if self.config.step_us > 0 {
             std::thread::sleep(Duration::from_micros(self.config.step_us * (1 + total as u64 / 64)));
         }
@@ -255,7 +242,7 @@ impl Forward for Toy {
         self.logits.clear();
         self.hidden.clear();
         for run in runs {
-            let hashes = &self.cells[run.slot.index()].1;
+            let hashes = &self.cells[run.slot.index()].hashes;
             for hash in &hashes[hashes.len() - run.outputs as usize..] {
                 let noise = |t: usize| (mix(hash ^ t as u64) >> 40) as f32 / (1u64 << 24) as f32;
                 let blur = self.config.blur / 100.0;
@@ -272,19 +259,18 @@ impl Forward for Toy {
 
 impl Kv for Toy {
     fn truncate(&mut self, slot: Slot, keep: u32) -> Result<(), ExecError> {
-        let (tokens, hashes) = &mut self.cells[slot.index()];
+        let Cells { tokens, hashes, floor } = &mut self.cells[slot.index()];
         if self.fault == Some(ToyFault::KeepsCells) && keep > 0 {
             return Ok(());
         }
         if self.fault == Some(ToyFault::StuckSlots) && keep == 0 && !tokens.is_empty() {
-            return Err(ExecError(format!("toy: slot {} is stuck", slot.0)));
+            return failed(&format!("slot {} is stuck", slot.0));
         }
         if keep as usize > tokens.len() {
-            return Err(ExecError(format!("toy: slot {} holds {} tokens, not {keep}", slot.0, tokens.len())));
+            return failed(&format!("slot {} holds {} tokens, not {keep}", slot.0, tokens.len()));
         }
-        let floor = &mut self.floors[slot.index()];
         if keep > 0 && keep < *floor {
-            return Err(ExecError(format!("toy: slot {} cannot be cut to {keep} tokens", slot.0)));
+            return failed(&format!("slot {} cannot be cut to {keep} tokens", slot.0));
         }
         *floor = if keep == 0 { 0 } else { *floor };
         tokens.truncate(keep as usize);
@@ -293,17 +279,16 @@ impl Kv for Toy {
     }
 
     fn floor(&self, slot: Slot) -> u32 {
-        self.floors[slot.index()]
+        self.cells[slot.index()].floor
     }
 
     fn copy(&mut self, from: Slot, to: Slot, len: u32) -> Result<(), ExecError> {
         let source = self.cells[from.index()].clone();
-        let part = source.0.len() < len as usize || len < self.floors[from.index()];
-        if from == to || !self.cells[to.index()].0.is_empty() || part {
-            return Err(ExecError(format!("toy: cannot copy {len} tokens from slot {} to {}", from.0, to.0)));
+        let part = source.tokens.len() < len as usize || len < source.floor;
+        if from == to || !self.cells[to.index()].tokens.is_empty() || part {
+            return failed(&format!("cannot copy {len} tokens from slot {} to {}", from.0, to.0));
         }
         self.cells[to.index()] = source;
-        self.floors[to.index()] = self.floors[from.index()];
         self.truncate(to, len)
     }
 
@@ -313,16 +298,15 @@ impl Kv for Toy {
 
     fn save(&mut self, slot: Slot) -> Option<Vec<u8>> {
         // What has left a window would be lost.
-        let whole = self.config.stateful > 0 || self.floors[slot.index()] == 0;
-        whole.then(|| self.cells[slot.index()].0.iter().flat_map(|t| t.to_le_bytes()).collect())
+        let Cells { tokens, floor, .. } = &self.cells[slot.index()];
+        let whole = self.config.stateful > 0 || *floor == 0;
+        whole.then(|| tokens.iter().flat_map(|t| t.to_le_bytes()).collect())
     }
 
     fn restore(&mut self, slot: Slot, kv: &[u8]) -> bool {
-        let token = |b: &[u8]| b.try_into().map(Token::from_le_bytes).ok();
-        let Some(tokens) = kv.chunks(4).map(token).collect::<Option<Vec<Token>>>() else {
-            return false;
-        };
+        let (kv, rest) = kv.as_chunks();
+        let tokens: Vec<_> = kv.iter().copied().map(Token::from_le_bytes).collect();
         let run = Run { slot, start: 0, tokens: &tokens, outputs: 0, hidden: false };
-        tokens.is_empty() || self.push(&run).is_ok()
+        rest.is_empty() && (tokens.is_empty() || self.push(&run).is_ok())
     }
 }

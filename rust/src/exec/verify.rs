@@ -1,90 +1,53 @@
 //! The rules of acceptance.
 //!
-//! `exact`: the target draws every verified row itself, and a drafted token is kept iff it equals the draw. Since a draw is
-//! a pure function of (seed, choice, position, processed logits), the emitted tokens are the same for every draft, the
-//! empty one included.
-//!
-//! `rejection` (in `rejection.rs`): modified rejection sampling, whose tokens have the target's distribution.
+//! By the exact one the target draws every verified row itself, and a drafted token is kept iff it equals the draw. Since a draw
+//! is a pure function of (seed, choice, position, processed logits), the emitted tokens are the same for every draft, the
+//! empty one included. The other is that of [`rejection`], whose tokens have the target's distribution.
 
 mod rejection;
-mod room;
 
-pub(super) use rejection::rejection;
-
-use super::{Draft, Job};
-use crate::config::DraftSource;
-use crate::error::{Error, Result};
-use crate::grammar::{Cursor, Grammar, Next};
+use super::{Job, Round};
+use crate::config::{Acceptance, DraftSource};
+use crate::error::Result;
+use crate::grammar::{Cursor, Grammar, Mask, Next};
 use crate::request::Fault;
-use crate::sampler::{Drawn, Sampler, Scratch};
-use crate::types::{Refusal, Token, TokenLogprob};
-use std::time::{Duration, Instant};
+use crate::sampler::{Drawn, Scratch};
+use crate::types::Refusal;
+use rejection::Rule;
+use std::time::Instant;
 
-/// What verifying one job's rows gave.
-#[derive(Debug, Default)]
-pub(super) struct Verdict {
-    pub(super) tokens: Vec<Token>,
-    pub(super) logprobs: Vec<TokenLogprob>,
-    /// Of known tokens, where the job asks for them.
-    pub(super) scores: Vec<TokenLogprob>,
-    /// Drafted tokens that were kept.
-    pub(super) accepted: usize,
-    /// The grammar allows nothing but the end after `tokens`.
-    pub(super) ended: bool,
-    /// Why the next drafted token was refused.
-    pub(super) refusal: Option<Refusal>,
-    /// The hidden state of the row after the last kept token, where it was asked for.
-    pub(super) hidden: Option<Vec<f32>>,
-    /// A draw was not taken because the output could not have been completed behind it.
-    pub(super) shortened: bool,
-    /// What failed behind `tokens`.
-    pub(super) failure: Option<Error>,
-    /// Time spent on masks.
-    pub(super) mask_time: Duration,
-}
+/// Draws before the next token on the way to the end is taken.
+const DRAWS: usize = 8;
 
-/// Walks the rows of one job: row `i` is the distribution after the first `i` drafted tokens.
+/// Judges a job by its rows: behind those for its score, row `i` is the distribution after the first `i` drafted tokens.
+/// `rates`: see [`SpeculativeConfig::synthetic_acceptance`](crate::config::SpeculativeConfig::synthetic_acceptance).
 ///
-/// The job's grammar and sampler are as before afterwards. After an error or a panic `verdict` has what came before it.
+/// `grammar` is the job's, which is taken out of it; it is as before afterwards. After an error or a panic the round has what came
+/// before it.
 ///
 /// # Errors
 /// The sequence's own: its grammar broke, or a row is not finite.
-/// `decreed`: for measurements, so many drafted tokens are kept, whatever the target says, if the grammar allows them.
-pub(super) fn exact(
-    job: &mut Job,
-    decreed: Option<usize>,
-    rows: &[&[f32]],
+pub(super) fn judge(
+    round: &mut Round,
+    grammar: Option<&mut Grammar>,
+    rates: Option<&[f64]>,
+    mut rows: &[&[f32]],
     scratch: &mut Scratch,
-    verdict: &mut Verdict,
 ) -> Result<()> {
-    let Job { draft, sampler, grammar, budget, .. } = job;
-    let mut walk = Walk::new(grammar.as_mut());
-    for (i, row) in rows.iter().enumerate() {
-        let (drawn, allowed) = draw(&mut walk, verdict, draft, (sampler, *budget), (*row, &mut *scratch))?;
-        let Drawn::Token(token, logprob) = drawn else {
-            verdict.ended = true;
-            verdict.refusal = draft.tokens.get(i).map(|_| Refusal::Grammar);
-            break;
-        };
-        let drafted = draft.tokens.get(i).copied();
-        let kept = match decreed {
-            None => drafted == Some(token),
-            Some(decreed) => drafted.is_some() && allowed && i < decreed,
-        };
-        verdict.tokens.push(drafted.filter(|_| kept).unwrap_or(token));
-        verdict.logprobs.extend(logprob);
-        let Some(drafted) = drafted else { break };
-        if !kept || !walk.push(drafted)? {
-            verdict.refusal = Some(if allowed { Refusal::Target } else { Refusal::Grammar });
-            break;
-        }
-        verdict.accepted += 1;
+    let job = &round.job;
+    if let Some(score) = &job.score {
+        round.scores = job.sampler.scores(rows, score.targets.iter().copied(), score.top, scratch)?;
+        rows = &rows[job.tokens.len() - 1..];
     }
-    Ok(())
+    if !job.sample {
+        return Ok(());
+    }
+    let decreed = rates.map(|rates| decreed(job, rates));
+    Walk::new(round, grammar, scratch, &rejection::modified).judge(rows, decreed)
 }
 
 /// Draws how many tokens of a draft are kept at these rates, by their places; forced ones are, always.
-pub(super) fn decreed(job: &Job, rates: &[f64]) -> usize {
+fn decreed(job: &Job, rates: &[f64]) -> usize {
     let sources = job.draft.sources.iter().flat_map(|(source, n)| std::iter::repeat_n(*source, *n as usize));
     let mut rates = rates.iter().copied().chain(rates.last().copied().into_iter().cycle());
     let mut kept = |(i, source)| {
@@ -93,61 +56,125 @@ pub(super) fn decreed(job: &Job, rates: &[f64]) -> usize {
     sources.enumerate().take_while(|place| kept(*place)).count()
 }
 
-/// The mask for the row `at`, `width` tokens wide, unless drafting has computed it.
-fn fresh_mask(
-    walk: &mut Walk<'_>,
-    verdict: &mut Verdict,
-    (draft, sampler): (&Draft, &Sampler),
-    (at, width): (usize, usize),
-) -> Result<Option<Next>> {
-    if sampler.fault() == Some(Fault::GrammarPanic(sampler.position() + at as u32)) {
-        panic!("planted grammar fault");
-    }
-    let begin = Instant::now();
-    let fresh = if draft.masks.len() > at { None } else { walk.mask(width)? };
-    verdict.mask_time += begin.elapsed();
-    Ok(fresh)
-}
-
-/// What the target draws, and whether the grammar allows the drafted token, if there is one.
-fn draw(
-    walk: &mut Walk<'_>,
-    verdict: &mut Verdict,
-    draft: &Draft,
-    (sampler, budget): (&Sampler, u32),
-    (row, scratch): (&[f32], &mut Scratch),
-) -> Result<(Drawn, bool)> {
-    let at = verdict.tokens.len();
-    let fresh = fresh_mask(walk, verdict, (draft, sampler), (at, row.len()))?;
-    let mask = draft.masks.get(at).or(fresh.as_ref());
-    let allowed = draft.tokens.get(at).zip(mask).is_none_or(|(token, mask)| mask.allows(*token));
-    let drawn = sampler.draw(row, mask, &verdict.tokens, scratch)?;
-    Ok((room::fitting(drawn, walk, verdict, (sampler, budget), (row, mask, scratch))?, allowed))
-}
-
-/// A walk ahead in the grammar that begins a cursor only when a drafted token is kept.
-enum Walk<'a> {
-    Free,
-    Ahead(Cursor<'a>),
+/// A round in the making.
+struct Walk<'a> {
+    round: &'a mut Round,
+    cursor: Option<Cursor<'a>>,
+    scratch: &'a mut Scratch,
+    /// Where tokens are accepted by rejection.
+    rule: Option<&'a Rule<'a>>,
 }
 
 impl<'a> Walk<'a> {
-    fn new(grammar: Option<&'a mut Grammar>) -> Self {
-        grammar.map_or(Walk::Free, |g| Walk::Ahead(g.cursor()))
+    fn new(
+        round: &'a mut Round,
+        grammar: Option<&'a mut Grammar>,
+        scratch: &'a mut Scratch,
+        rejection: &'a Rule<'a>,
+    ) -> Self {
+        let draft = &round.job.draft;
+        let rejects = draft.acceptance == Acceptance::Rejection && !draft.tokens.is_empty();
+        Walk { round, cursor: grammar.map(Grammar::cursor), scratch, rule: rejects.then_some(rejection) }
     }
 
-    fn mask(&mut self, width: usize) -> Result<Option<Next>> {
-        match self {
-            Walk::Free => Ok(None),
-            Walk::Ahead(cursor) => cursor.mask().map(|m| Some(m.widened(width))),
+    /// `decreed`: for measurements, the exact rule keeps so many drafted tokens, whatever the target says, if the grammar allows
+    /// them.
+    fn judge(&mut self, rows: &[&[f32]], decreed: Option<usize>) -> Result<()> {
+        let decreed = decreed.filter(|_| self.rule.is_none());
+        for (at, row) in rows.iter().enumerate() {
+            self.fill(at, row.len())?;
+            let (drawn, may_keep) = self.draw(row)?;
+            let drawn = self.fitting(row, drawn)?;
+            let Job { draft, sampler, .. } = &self.round.job;
+            let drafted = draft.tokens.get(at).copied();
+            let Drawn::Token(token, logprob) = drawn else {
+                self.round.ended = true;
+                self.round.refusal = drafted.map(|_| Refusal::Grammar);
+                break;
+            };
+            self.round.logprobs.extend(logprob);
+            let Some(drafted) = drafted else {
+                self.round.tokens.push(token);
+                break;
+            };
+            let allowed = draft.masks.get(at).is_none_or(|mask| mask.allows(drafted));
+            let kept = match decreed {
+                None => may_keep && token == drafted,
+                Some(decreed) => allowed && at < decreed,
+            };
+            self.round.tokens.push(if kept { drafted } else { token });
+            if !kept {
+                self.round.refusal = Some(if allowed { Refusal::Target } else { Refusal::Grammar });
+                break;
+            }
+            let ends = self.rule.is_some() && sampler.is_end(drafted);
+            if ends || !self.cursor.as_mut().map_or(Ok(true), |cursor| cursor.push(drafted))? {
+                self.round.refusal = Some(Refusal::End);
+                break;
+            }
+            self.round.computed += 1;
         }
+        Ok(())
     }
 
-    /// False where the walk cannot go on: the grammar refuses the token or it is an end token.
-    fn push(&mut self, token: Token) -> Result<bool> {
-        match self {
-            Walk::Free => Ok(true),
-            Walk::Ahead(cursor) => cursor.push(token),
+    /// Computes the mask for the row `at`, `width` tokens wide, unless drafting has.
+    fn fill(&mut self, at: usize, width: usize) -> Result<()> {
+        let Job { draft, sampler, .. } = &mut self.round.job;
+        if sampler.fault() == Some(Fault::GrammarPanic(sampler.position() + at as u32)) {
+            panic!("planted grammar fault");
         }
+        let begin = Instant::now();
+        self.cursor.as_mut().map_or(Ok(()), |cursor| draft.fill(at, cursor, width))?;
+        self.round.mask_time += begin.elapsed();
+        Ok(())
+    }
+
+    /// What comes of the row by the rule, and whether it may be kept as the drafted token, if it is the same.
+    fn draw(&mut self, row: &[f32]) -> Result<(Drawn, bool)> {
+        let (Round { job: Job { draft, sampler, .. }, tokens, .. }, scratch) =
+            (&*self.round, &mut *self.scratch);
+        let mask = draft.masks.get(tokens.len());
+        let Some(rule) = self.rule else { return Ok((sampler.draw(row, mask, tokens, scratch)?, true)) };
+        if !sampler.spread(row, mask, tokens, scratch)? {
+            return Ok((Drawn::End, false));
+        }
+        let (token, may_keep) = rule(sampler, draft, tokens.len(), &scratch.spread);
+        Ok((Drawn::Token(token, sampler.logprobs(row, token, scratch)), may_keep))
+    }
+
+    /// What is drawn in place of `drawn`, by the same row and mask, where `max_tokens` comes near: an output that is constrained
+    /// is completed.
+    ///
+    /// Of the tokens that the mask allows, only those may come behind which the output can still be completed. That is asked of the
+    /// token that was drawn, and where it does not fit, of the next draw among the others: by the noise for each token that is
+    /// a draw from the distribution without those that do not fit. Where few are left, the next token on the way to the end
+    /// comes.
+    fn fitting(&mut self, row: &[f32], drawn: Drawn) -> Result<Drawn> {
+        let (Drawn::Token(token, _), Some(cursor)) = (&drawn, &mut self.cursor) else { return Ok(drawn) };
+        let Round { job: Job { draft, sampler, budget, .. }, tokens, shortened, .. } = &mut *self.round;
+        let left = budget.saturating_sub(tokens.len() as u32 + 1);
+        // A way to the end may lead over tokens that the request does not allow.
+        if sampler.request().spec().allowed_token_ids.is_some() || cursor.fits(*token, left)? {
+            return Ok(drawn);
+        }
+        // Where no way to the end is known, none can be kept open.
+        let Some((next, least)) = cursor.way() else { return Ok(drawn) };
+        *shortened = true;
+        let mut others = cursor.listed(&draft.masks[tokens.len()], row.len());
+        others.set(*token, false);
+        let mut draw = |mask: &Mask| sampler.draw(row, Some(&Next::Only(mask.clone())), tokens, self.scratch);
+        // With no more left than the way takes, only its tokens fit.
+        for _ in 0..if left < least { 0 } else { DRAWS } {
+            if others.count() == 0 {
+                break;
+            }
+            match draw(&others)? {
+                Drawn::Token(token, _) if !cursor.fits(token, left)? => others.set(token, false),
+                drawn => return Ok(drawn),
+            }
+        }
+        let mut only = Mask::none(row.len());
+        only.set(next, true);
+        draw(&only)
     }
 }

@@ -108,9 +108,8 @@ impl Engine {
 }
 
 fn start(target: &str, config: &str, child: Option<Vec<String>>) -> Result<Engine> {
-    open::check_target(target)?;
     let config: Config = serde_json::from_str(config).map_err(|e| Error::invalid("config", e.to_string()))?;
-    open::check_ranks(target, &config)?;
+    open::check(target, &config)?;
     let transport = child.map_or(Transport::Thread(engine::serve), Transport::Child);
     let handle = Handle::new(target, &config, transport, open::open_vocab)?;
     Ok(Engine { handle, checker: Checker::new(&config) })

@@ -154,8 +154,8 @@ impl Sampler {
         rows.iter().zip(tokens).map(score).collect()
     }
 
-    /// Probabilities of the tokens that [`draw`](Sampler::draw) could give, likely ones or not, ascending by id in `out`; their
-    /// sum is 1. False where the mask allows nothing but the end.
+    /// Probabilities of the tokens that [`draw`](Sampler::draw) could give, likely ones or not, ascending by id in the
+    /// `spread` of `scratch`; their sum is 1. False where the mask allows nothing but the end.
     ///
     /// # Errors
     /// As [`draw`](Sampler::draw).
@@ -164,12 +164,12 @@ impl Sampler {
         logits: &[f32],
         next: Option<&Next>,
         ahead: &[Token],
-        (scratch, out): (&mut Scratch, &mut Vec<(Token, f32)>),
+        scratch: &mut Scratch,
     ) -> Result<bool> {
+        let Scratch { row, tops, spread: out, .. } = scratch;
         out.clear();
         let position = self.position + ahead.len() as u32;
         let Some(allowed) = self.allowed(next, position) else { return Ok(false) };
-        let Scratch { row, tops, .. } = scratch;
         let s = self.params.sampling();
         let logits = self.processed(logits, ahead, row);
         if s.temperature == 0.0 {

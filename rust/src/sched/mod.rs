@@ -2,62 +2,43 @@
 //!
 //! * [`slots`]: which slot a sequence takes, which kept prefix it begins with, which one makes room.
 //! * [`drafts`]: who drafts in a step, and how far.
+//! * [`store`]: KV in host memory.
 //! * [`plan`]: the step's shares, pure.
 
-pub mod drafts;
-pub mod line;
-pub mod slots;
-pub mod store;
+pub(crate) mod drafts;
+pub(crate) mod slots;
+pub(crate) mod store;
 
 use crate::sequence::Sequence;
 
 /// Whose KV it is: the API key's number, 0 where all keys share, and the number of the request's salt. To reuse another's
 /// would tell, by time and by `cached_tokens`, what that one has sent.
-pub type Scope = (u64, u64);
+pub(crate) type Scope = (u64, u64);
 
-/// How many tokens of which running sequence a step computes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Share {
-    /// Index into the running sequences.
-    pub index: usize,
-    /// Tokens of its gap, from the front; at least 1.
-    pub count: u32,
-}
-
-/// Bounds of one step.
 #[derive(Debug, Clone, Copy)]
-pub struct Bounds {
+pub(crate) struct Bounds {
     /// Tokens over all sequences.
-    pub tokens: u32,
+    pub(crate) tokens: u32,
     /// Tokens of prompt chunks in all, by the pace; at least 1 is given even where this is 0.
-    pub chunk_tokens: u32,
+    pub(crate) chunk_tokens: u32,
     /// Tokens of prompts whose log-probabilities are wanted: each takes a row of logits. At least 1.
-    pub scored_tokens: u32,
+    pub(crate) scored_tokens: u32,
     /// Prompts are cut; false: a gap is computed whole or not at all, unless it is longer than `tokens`.
-    pub chunked: bool,
+    pub(crate) chunked: bool,
 }
 
-/// Shares of the `running` sequences (oldest first): gaps of one token by age, then longer ones, see `chunks`.
+/// How many tokens the step computes of which of the `running` sequences (oldest first), from the front of its gap and at least
+/// one: gaps of one token by age, then longer ones. Every step makes progress: a lone long gap gets at least one token, whatever
+/// the bounds.
 ///
-/// Every step makes progress: a lone long gap gets at least one token, whatever the bounds.
-pub fn plan(running: &[Sequence], bounds: &Bounds) -> Vec<Share> {
-    let (single, long): (Vec<_>, Vec<_>) = (0..running.len()).partition(|i| running[*i].gap() == 1);
-    let single = single.into_iter().map(|index| Share { index, count: 1 });
-    let mut shares: Vec<Share> = single.take(bounds.tokens as usize).collect();
-    let tokens = bounds.tokens - shares.len() as u32;
-    chunks(running, long, &Bounds { tokens, ..*bounds }, &mut shares);
-    shares
-}
-
-/// Adds shares of `long` gaps (oldest first) within `bounds`.
-///
-/// The shortest comes first, so that a short prompt does not wait for a long one before it; but half of the tokens are for
-/// the oldest, so that a long prompt does not wait for all short ones that come after it. Where prompts are not cut, their
-/// order is that of their age, and none is overtaken by one for which there happens to be room.
-fn chunks(running: &[Sequence], mut long: Vec<usize>, bounds: &Bounds, shares: &mut Vec<Share>) {
-    let Some(&oldest) = long.first() else { return };
-    let mut tokens = bounds.tokens;
-    let mut scored_tokens = bounds.scored_tokens;
+/// Of the longer ones the shortest comes first, so that a short prompt does not wait for a long one before it; but half of the
+/// tokens are for the oldest, so that a long prompt does not wait for all short ones that come after it. Where prompts are not
+/// cut, their order is that of their age, and none is overtaken by one for which there happens to be room.
+pub(crate) fn plan(running: &[Sequence], bounds: &Bounds) -> Vec<(usize, u32)> {
+    let (single, mut long): (Vec<_>, Vec<_>) = (0..running.len()).partition(|i| running[*i].gap() == 1);
+    let mut shares = Vec::from_iter(single.into_iter().take(bounds.tokens as usize).map(|i| (i, 1)));
+    let Some(&oldest) = long.first() else { return shares };
+    let (mut tokens, mut scored_tokens) = (bounds.tokens - shares.len() as u32, bounds.scored_tokens);
     let mut kept = 0;
     if bounds.chunked {
         tokens = tokens.min(bounds.chunk_tokens.max(1));
@@ -80,13 +61,13 @@ fn chunks(running: &[Sequence], mut long: Vec<usize>, bounds: &Bounds, shares: &
         }
         // Others may have room where there are no more rows of logits.
         let count = if bounds.chunked { sequence.until_shared() } else { sequence.gap() }.min(room);
-        if count == 0 {
-            continue;
+        if count > 0 {
+            shares.push((index, count));
         }
-        shares.push(Share { index, count });
         tokens -= count;
         scored_tokens -= if sequence.scores() { count } else { 0 };
     }
+    shares
 }
 
 #[cfg(test)]

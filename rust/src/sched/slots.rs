@@ -8,12 +8,12 @@
 use super::Scope;
 use crate::exec::Copying;
 use crate::types::{Slot, Token};
+use std::cmp::Reverse;
 use std::time::Instant;
 
 /// Shorter prefixes are computed again rather than copied between slots.
-pub const WORTH_COPYING: usize = 32;
+pub(crate) const WORTH_COPYING: usize = 32;
 
-/// One slot.
 #[derive(Debug, Clone, Default)]
 struct Place {
     /// Kept tokens; of a busy slot nothing is remembered here.
@@ -29,37 +29,29 @@ struct Place {
     stamp: Option<Instant>,
 }
 
-/// Where a sequence shall run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Placement {
-    /// The slot.
-    pub slot: Slot,
+pub(crate) struct Placement {
+    pub(crate) slot: Slot,
     /// Tokens that it has already after `reuse`.
-    pub computed: u32,
-    /// Where they come from.
-    pub reuse: Reuse,
+    pub(crate) computed: u32,
+    pub(crate) reuse: Reuse,
     /// First move what the slot keeps to this idle slot, whatever that keeps.
-    pub rescue: Option<Slot>,
+    pub(crate) rescue: Option<Slot>,
     /// So many tokens are another's, too, whose slot cannot be cut to them; 0: none are. Whoever comes next may want them.
-    pub shared: u32,
+    pub(crate) shared: u32,
 }
 
-/// What a slot holds.
 #[derive(Debug, Clone, Copy)]
-pub struct Holding<'a> {
-    /// The slot.
-    pub slot: Slot,
-    /// Its tokens.
-    pub tokens: &'a [Token],
+pub(crate) struct Holding<'a> {
+    pub(crate) slot: Slot,
+    pub(crate) tokens: &'a [Token],
     /// Fewest of them that it can be cut to.
-    pub floor: u32,
+    pub(crate) floor: u32,
 }
 
 /// Where a sequence's first KV comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reuse {
-    /// Nowhere: the slot is emptied.
-    None,
+pub(crate) enum Reuse {
     /// The slot itself, truncated.
     InPlace,
     /// A copy of another slot's prefix.
@@ -68,47 +60,43 @@ pub enum Reuse {
     Move(Slot),
 }
 
-/// All slots.
-#[derive(Debug)]
-pub struct Slots {
+pub(crate) struct Slots {
     places: Vec<Place>,
     copying: Copying,
 }
 
 impl Slots {
-    /// `count` empty slots.
-    pub fn new(count: u32, copying: Copying) -> Self {
+    pub(crate) fn new(count: u32, copying: Copying) -> Self {
         Slots { places: vec![Place::default(); count as usize], copying }
     }
 
     /// KV tokens of kept prefixes.
-    pub fn kept_tokens(&self) -> u64 {
+    pub(crate) fn kept_tokens(&self) -> u64 {
         self.places.iter().map(|p| p.kept.len() as u64).sum()
     }
 
     /// What an idle slot keeps, and whose it is.
-    pub fn kept(&self, slot: Slot) -> (Scope, &[Token]) {
+    pub(crate) fn kept(&self, slot: Slot) -> (Scope, &[Token]) {
         let place = &self.places[slot.index()];
         (place.scope, &place.kept)
     }
 
-    /// Slots that are not busy.
-    pub fn idle(&self) -> usize {
-        self.places.iter().filter(|p| !p.busy).count()
+    fn idle(&self) -> impl Iterator<Item = (Slot, &Place)> {
+        (0..).map(Slot).zip(&self.places).filter(|(_, place)| !place.busy)
     }
 
     /// Chooses for a sequence with these known tokens; `running` are the busy slots and what they hold.
     ///
     /// `reuse`: prefixes of this scope are; None: nothing but what `running` holds. None where every slot is busy.
-    pub fn choose(
+    pub(crate) fn choose(
         &self,
         tokens: &[Token],
         running: &[Holding<'_>],
         reuse: Option<Scope>,
     ) -> Option<Placement> {
         let fresh = self.best_idle()?;
-        let kept = self.places.iter().enumerate().filter(|(_, p)| reuse == Some(p.scope) && !p.busy);
-        let kept = kept.map(|(i, p)| Holding { slot: Slot(i as u32), tokens: &p.kept, floor: p.floor });
+        let kept = self.idle().filter(|(_, place)| reuse == Some(place.scope));
+        let kept = kept.map(|(slot, place)| Holding { slot, tokens: &place.kept, floor: place.floor });
         let (mut length, mut from, mut shared) = (0, fresh, 0);
         for Holding { slot, tokens: held, floor } in kept.chain(running.iter().copied()) {
             // The last token is always computed: its row is wanted.
@@ -121,37 +109,32 @@ impl Slots {
         }
         let shared = if shared >= length + WORTH_COPYING { shared as u32 } else { 0 };
         let of = &self.places[from.index()];
-        let goes_on = length > 0 && !of.busy && !of.shared && self.mostly(from, length);
-        let in_place = from == fresh || (goes_on && self.copying != Copying::Moves);
-        let computed = length as u32;
-        if length > 0 && in_place {
-            let rescue = if goes_on { None } else { self.rescue(from, None) };
-            return Some(Placement { slot: from, computed, reuse: Reuse::InPlace, rescue, shared });
-        }
-        let least = if self.copying == Copying::Shares { 1 } else { WORTH_COPYING };
-        if self.copying == Copying::Never || length < least {
-            let rescue = self.rescue(fresh, None);
-            return Some(Placement { slot: fresh, computed: 0, reuse: Reuse::None, rescue, shared });
-        }
-        let reuse = if goes_on { Reuse::Move(from) } else { Reuse::Copy(from) };
-        Some(Placement { slot: fresh, computed, reuse, rescue: self.rescue(fresh, Some(from)), shared })
-    }
-
-    /// Whether so many tokens are most of what a slot keeps. Nearly all prompts of a chat template begin alike: a few tokens
-    /// in common are no reason to give up a whole kept conversation.
-    fn mostly(&self, slot: Slot, length: usize) -> bool {
-        length * 2 >= self.places[slot.index()].kept.len()
+        // Nearly all prompts of a chat template begin alike: a few tokens in common are no reason to give up a whole kept
+        // conversation.
+        let goes_on = length > 0 && !of.busy && !of.shared && length * 2 >= of.kept.len();
+        let in_place = length > 0 && (from == fresh || (goes_on && self.copying != Copying::Moves));
+        let least = match self.copying {
+            Copying::Never => usize::MAX,
+            Copying::Moves => WORTH_COPYING,
+            Copying::Shares => 1,
+        };
+        let (slot, reuse, length) = match in_place {
+            true => (from, Reuse::InPlace, length),
+            false if length < least => (fresh, Reuse::InPlace, 0),
+            false => (fresh, if goes_on { Reuse::Move(from) } else { Reuse::Copy(from) }, length),
+        };
+        let rescue = if in_place && goes_on { None } else { self.rescue(slot, (length > 0).then_some(from)) };
+        Some(Placement { slot, computed: length as u32, reuse, rescue, shared })
     }
 
     /// The idle slot for a new sequence: the lowest; where prefixes don't move or slots may be anywhere, an empty one, then
     /// the least recently used.
     fn best_idle(&self) -> Option<Slot> {
-        let idle = self.places.iter().enumerate().filter(|(_, p)| !p.busy);
-        let moves = self.copying == Copying::Moves;
-        let key = |(i, p): &(usize, &Place)| {
-            if moves { (false, None, *i) } else { (!p.kept.is_empty(), p.stamp, *i) }
+        let rank = |(slot, place): &(Slot, &Place)| match self.copying {
+            Copying::Moves => (false, None, *slot),
+            Copying::Never | Copying::Shares => (!place.kept.is_empty(), place.stamp, *slot),
         };
-        idle.min_by_key(key).map(|(i, _)| Slot(i as u32))
+        self.idle().min_by_key(rank).map(|(slot, _)| slot)
     }
 
     /// Where what `fresh` keeps may go if it is worth that: the highest empty slot, else the least recently used of those that were used
@@ -161,59 +144,55 @@ impl Slots {
         if self.copying == Copying::Never || kept.len() < WORTH_COPYING {
             return None;
         }
-        let free = |(i, p): &(usize, &Place)| {
-            let older = p.kept.is_empty() || p.stamp < *stamp;
-            !p.busy && older && ![Some(fresh), wanted].contains(&Some(Slot(*i as u32)))
+        let is_older = |place: &Place| place.kept.is_empty() || place.stamp < *stamp;
+        self.spare_of(|slot, place| is_older(place) && slot != fresh && Some(slot) != wanted)
+    }
+
+    /// The idle slot for something more to keep: the highest empty one, else the least recently used. None: all are busy.
+    pub(crate) fn spare(&self) -> Option<Slot> {
+        self.spare_of(|_, _| true)
+    }
+
+    fn spare_of(&self, may: impl Fn(Slot, &Place) -> bool) -> Option<Slot> {
+        let rank = |(slot, place): &(Slot, &Place)| {
+            let kept = !place.kept.is_empty();
+            (kept, place.stamp.filter(|_| kept), Reverse(*slot))
         };
-        self.places.iter().enumerate().filter(free).min_by_key(spare_first).map(|(i, _)| Slot(i as u32))
+        self.idle().filter(|(slot, place)| may(*slot, place)).min_by_key(rank).map(|(slot, _)| slot)
     }
 
     /// The slot is a running sequence's now.
-    pub fn take(&mut self, slot: Slot) {
+    pub(crate) fn take(&mut self, slot: Slot) {
         let place = &mut self.places[slot.index()];
         *place = Place { busy: true, stamp: Some(Instant::now()), ..Place::default() };
     }
 
     /// A slot becomes idle; it keeps these tokens (none: it is empty), and can be cut to no fewer than `floor`.
-    pub fn leave(&mut self, slot: Slot, scope: Scope, kept: Vec<Token>, floor: u32) {
+    pub(crate) fn leave(&mut self, slot: Slot, scope: Scope, kept: Vec<Token>, floor: u32) {
         let stamp = Some(Instant::now());
         self.places[slot.index()] = Place { kept, floor, scope, stamp, ..Place::default() };
     }
 
     /// What the slot keeps is the beginning of several texts.
-    pub fn share(&mut self, slot: Slot) {
+    pub(crate) fn share(&mut self, slot: Slot) {
         self.places[slot.index()].shared = true;
     }
 
-    /// The idle slot for something more to keep: the highest empty one, else the least recently used.
-    pub fn spare(&self) -> Option<Slot> {
-        let idle = self.places.iter().enumerate().filter(|(_, p)| !p.busy);
-        idle.min_by_key(spare_first).map(|(i, _)| Slot(i as u32))
-    }
-
     /// Kept tokens of `from` are in the idle slot `to` now, too; `from` is about to be taken.
-    pub fn moved(&mut self, from: Slot, to: Slot) {
-        let place = std::mem::take(&mut self.places[from.index()]);
-        self.places[to.index()] = place;
+    pub(crate) fn moved(&mut self, from: Slot, to: Slot) {
+        self.places.swap(from.index(), to.index());
     }
 
     /// The slot that keeps the least recently used prefix, and when that was used.
-    pub fn oldest(&self) -> Option<(Slot, Instant)> {
-        let kept = self.places.iter().enumerate().filter(|(_, p)| !p.kept.is_empty());
-        let stamps = kept.filter_map(|(index, p)| Some((Slot(index as u32), p.stamp?)));
-        stamps.min_by_key(|(_, stamp)| *stamp)
+    pub(crate) fn oldest(&self) -> Option<(Slot, Instant)> {
+        let kept = self.idle().filter(|(_, place)| !place.kept.is_empty());
+        kept.filter_map(|(slot, place)| Some((slot, place.stamp?))).min_by_key(|(_, stamp)| *stamp)
     }
 
     /// An idle slot keeps nothing any more.
-    pub fn forget(&mut self, slot: Slot) {
+    pub(crate) fn forget(&mut self, slot: Slot) {
         self.places[slot.index()].kept.clear();
     }
-}
-
-/// Empty slots come first, the highest of them, then what was not used for longest.
-fn spare_first((index, place): &(usize, &Place)) -> (bool, Option<Instant>, std::cmp::Reverse<usize>) {
-    let kept = !place.kept.is_empty();
-    (kept, place.stamp.filter(|_| kept), std::cmp::Reverse(*index))
 }
 
 /// Length of the common prefix.
@@ -281,7 +260,7 @@ mod tests {
         let cases = [
             (Copying::Moves, Slot(0), Reuse::InPlace, Some(Slot(3))),
             (Copying::Shares, Slot(1), Reuse::Copy(Slot(0)), None),
-            (Copying::Never, Slot(1), Reuse::None, None),
+            (Copying::Never, Slot(1), Reuse::InPlace, None),
         ];
         for (copying, slot, reuse, rescue) in cases {
             let mut slots = Slots::new(4, copying);
@@ -313,7 +292,10 @@ mod tests {
         );
         slots.take(Slot(2));
         let p = slots.choose(&tokens(60), &[whole(Slot(2), &tokens(50))], Some(MINE)).unwrap();
-        assert_eq!(p, Placement { slot: Slot(0), computed: 0, reuse: Reuse::None, rescue: None, shared: 0 });
+        assert_eq!(
+            p,
+            Placement { slot: Slot(0), computed: 0, reuse: Reuse::InPlace, rescue: None, shared: 0 }
+        );
     }
 
     #[test]
@@ -326,7 +308,7 @@ mod tests {
         let p = slots.choose(&[9; 10], &[], Some(MINE)).unwrap();
         assert_eq!(
             p,
-            Placement { slot: Slot(2), computed: 0, reuse: Reuse::None, rescue: Some(Slot(7)), shared: 0 }
+            Placement { slot: Slot(2), computed: 0, reuse: Reuse::InPlace, rescue: Some(Slot(7)), shared: 0 }
         );
     }
 
@@ -373,7 +355,7 @@ mod tests {
         slots.leave(Slot(1), MINE, tokens(50), 0);
         for reuse in [None, Some((2, 0)), Some((1, 7))] {
             let p = slots.choose(&tokens(60), &[], reuse).unwrap();
-            assert_eq!((p.computed, p.reuse), (0, Reuse::None));
+            assert_eq!((p.computed, p.reuse), (0, Reuse::InPlace));
         }
     }
 

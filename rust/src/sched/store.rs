@@ -8,9 +8,8 @@ use crate::types::{RequestId, Token};
 use std::time::Instant;
 
 /// A choice of a request.
-pub type Owner = (RequestId, u32);
+pub(crate) type Owner = (RequestId, u32);
 
-#[derive(Debug)]
 struct Entry {
     scope: Scope,
     tokens: Vec<Token>,
@@ -28,67 +27,63 @@ impl Entry {
 }
 
 /// Stored KV, up to a number of bytes.
-#[derive(Debug)]
-pub struct Store {
+pub(crate) struct Store {
     limit: u64,
     entries: Vec<Entry>,
 }
 
-/// What may be taken from a store.
+/// What a sequence may take from a store.
 #[derive(Debug, Clone, Copy)]
-pub struct Wanted<'a> {
+pub(crate) struct Wanted<'a> {
     /// All tokens of the sequence; the last one is always computed.
-    pub tokens: &'a [Token],
-    /// The sequence.
-    pub owner: Owner,
+    pub(crate) tokens: &'a [Token],
+    pub(crate) owner: Owner,
     /// Entries of this scope, too, though they were stored for others.
-    pub others: Option<Scope>,
+    pub(crate) others: Option<Scope>,
     /// Entries whose tokens all begin the sequence: where KV cannot be truncated.
-    pub whole: bool,
+    pub(crate) whole: bool,
 }
 
 /// Stored KV that begins a sequence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Found {
+pub(crate) struct Found {
     entry: usize,
     /// Tokens that it holds.
-    pub holds: u32,
+    pub(crate) holds: u32,
     /// Tokens that begin the sequence.
-    pub len: u32,
+    pub(crate) len: u32,
     /// It was stored for this sequence.
-    pub own: bool,
+    pub(crate) own: bool,
 }
 
 impl Store {
     /// An empty store for so many bytes; 0: it stays empty.
-    pub fn new(limit: u64) -> Self {
+    pub(crate) fn new(limit: u64) -> Self {
         Store { limit, entries: Vec::new() }
     }
 
-    /// Whether anything can be stored.
-    pub fn enabled(&self) -> bool {
+    pub(crate) fn enabled(&self) -> bool {
         self.limit > 0
     }
 
     /// Bytes that are kept for sequences that wait.
-    pub fn owned_bytes(&self) -> u64 {
+    pub(crate) fn owned_bytes(&self) -> u64 {
         self.entries.iter().filter(|e| e.owner.is_some()).map(Entry::bytes).sum()
     }
 
-    /// Bytes of everything.
-    pub fn bytes(&self) -> u64 {
+    pub(crate) fn bytes(&self) -> u64 {
         self.entries.iter().map(Entry::bytes).sum()
     }
 
     /// Whether KV that begins with these tokens is stored; then that counts as a use.
-    pub fn has(&mut self, scope: Scope, tokens: &[Token]) -> bool {
-        let found = self.entries.iter().position(|e| e.scope == scope && e.tokens.starts_with(tokens));
-        found.map(|entry| self.touch(entry)).is_some()
+    pub(crate) fn has(&mut self, scope: Scope, tokens: &[Token]) -> bool {
+        let found = self.entries.iter_mut().find(|e| e.scope == scope && e.tokens.starts_with(tokens));
+        found.map(|entry| entry.stamp = Instant::now()).is_some()
     }
 
     /// Stores the KV of these tokens. It takes the place of shorter prefixes of theirs, and then of what was used longest
     /// ago.
-    pub fn put(&mut self, (scope, tokens): (Scope, Vec<Token>), kv: Vec<u8>, owner: Option<Owner>) {
+    pub(crate) fn put(&mut self, (scope, tokens): (Scope, Vec<Token>), kv: Vec<u8>, owner: Option<Owner>) {
         let entry = Entry { scope, tokens, kv, owner, stamp: Instant::now() };
         if entry.bytes() > self.limit {
             return;
@@ -98,23 +93,19 @@ impl Store {
             None => e.scope == entry.scope && entry.tokens.starts_with(&e.tokens),
         };
         self.entries.retain(|e| !replaced(e));
-        while self.bytes() + entry.bytes() > self.limit && self.drop_oldest() {}
+        while self.bytes() + entry.bytes() > self.limit && self.drop_oldest(None) {}
         self.entries.push(entry);
     }
 
-    /// When what was used longest ago was used.
-    pub fn oldest(&self) -> Option<Instant> {
-        self.entries.iter().map(|entry| entry.stamp).min()
-    }
-
-    /// Drops what was used longest ago; false: nothing is stored.
-    pub fn drop_oldest(&mut self) -> bool {
-        let oldest = (0..self.entries.len()).min_by_key(|i| self.entries[*i].stamp);
+    /// Drops what was used longest ago, if that was before some time; false: it did not.
+    pub(crate) fn drop_oldest(&mut self, before: Option<Instant>) -> bool {
+        let older = |i: &usize| before.is_none_or(|before| self.entries[*i].stamp < before);
+        let oldest = (0..self.entries.len()).filter(older).min_by_key(|i| self.entries[*i].stamp);
         oldest.map(|oldest| self.entries.swap_remove(oldest)).is_some()
     }
 
     /// The KV that holds most of a sequence's beginning.
-    pub fn find(&self, wanted: Wanted<'_>) -> Option<Found> {
+    pub(crate) fn find(&self, wanted: Wanted<'_>) -> Option<Found> {
         let Wanted { tokens, owner, others, whole } = wanted;
         let known = &tokens[..tokens.len().saturating_sub(1)];
         let all = self.entries.iter().enumerate().map(|(entry, e)| Found {
@@ -128,22 +119,18 @@ impl Store {
         fit.max_by_key(|f| (f.len, std::cmp::Reverse(f.entry)))
     }
 
-    /// The bytes of what was found.
-    pub fn read(&mut self, found: Found) -> &[u8] {
-        self.touch(found.entry);
-        &self.entries[found.entry].kv
+    pub(crate) fn read(&mut self, found: Found) -> &[u8] {
+        let entry = &mut self.entries[found.entry];
+        entry.stamp = Instant::now();
+        &entry.kv
     }
 
     /// A sequence needs its KV no more: it stays as a prefix for others (`keep`), or goes.
-    pub fn disown(&mut self, owner: Owner, keep: bool) {
+    pub(crate) fn disown(&mut self, owner: Owner, keep: bool) {
         self.entries.retain(|e| keep || e.owner != Some(owner));
         for entry in self.entries.iter_mut().filter(|e| e.owner == Some(owner)) {
             entry.owner = None;
         }
-    }
-
-    fn touch(&mut self, entry: usize) {
-        self.entries[entry].stamp = Instant::now();
     }
 }
 

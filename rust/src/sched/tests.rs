@@ -27,7 +27,7 @@ fn running(prompts: &[i32]) -> Vec<Sequence> {
 /// What each gets.
 fn planned(prompts: &[i32], bounds: &Bounds) -> Vec<u32> {
     let mut counts = vec![0; prompts.len()];
-    plan(&running(prompts), bounds).iter().for_each(|share| counts[share.index] += share.count);
+    plan(&running(prompts), bounds).iter().for_each(|(index, count)| counts[*index] += count);
     counts
 }
 
@@ -46,7 +46,7 @@ fn prompts_of_one_length_come_one_after_the_other() {
     let mut running = running(&[200, 200]);
     running[0].place(Slot(0), 150);
     let shares = plan(&running, &BOUNDS);
-    assert_eq!(shares, [Share { index: 0, count: 50 }, Share { index: 1, count: 50 }]);
+    assert_eq!(shares, [(0, 50), (1, 50)]);
 }
 
 #[test]

@@ -5,7 +5,7 @@ use super::{config, one_engine, opened, with_kv};
 use llgtrt::config::{Config, KvCacheType};
 use llgtrt::error::Error;
 use llgtrt::exec;
-use llgtrt::exec::llama::{ModelFile, open};
+use llgtrt::exec::llama::open;
 use std::cell::RefCell;
 use std::path::Path;
 
@@ -131,10 +131,11 @@ fn advice_on_vocabularies_is_right() {
 fn a_whole_file_tells_its_facts() {
     let _turn = one_engine();
     let config = Config { kv_cache_max_tokens: None, ..config(4, 0) };
-    let info = opened(&random(), &config).info;
-    assert_eq!(info.context, 1024);
-    assert_eq!(info.chat_template.as_deref(), Some("{{ messages }}"));
-    assert!(!info.recurrent && info.sliding_window == 0);
+    let model = opened(&random(), &config);
+    assert_eq!(model.plan.per_slot, 1024);
+    assert_eq!(model.chat_template.as_deref(), Some("{{ messages }}"));
+    let caps = model.forward.caps();
+    assert!(!caps.stateful && caps.rollback > 0);
 }
 
 /// A head size that blocks of 32 cannot hold: bf16 instead.
@@ -143,7 +144,7 @@ fn odd_head_sizes_fall_back_to_bf16() {
     let _turn = one_engine();
     let path = write("small-heads", &Claims { heads: 4, ..Claims::default() });
     let opened = opened(&path, &with_kv(config(4, 0), KvCacheType::Q8_0));
-    assert!(opened.info.summary.contains("bf16"), "{}", opened.info.summary);
+    assert!(opened.summary.contains("bf16"), "{}", opened.summary);
     std::fs::remove_file(path).unwrap();
 }
 
@@ -152,8 +153,7 @@ fn what_is_done_is_told_in_its_order() {
     let _turn = one_engine();
     let (path, heard) = (random(), RefCell::new(Vec::new()));
     let config = config(4, 64);
-    let draft = ModelFile { gguf: &path, config: &config };
-    open(&path, &config, Some(&draft), &|line| heard.borrow_mut().push(line))
+    open(&path, &config, Some((&path, &config)), &|line| heard.borrow_mut().push(line))
         .unwrap_or_else(|e| panic!("{e}"));
     let heard = heard.into_inner();
     let wanted = [

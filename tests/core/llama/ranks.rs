@@ -33,7 +33,7 @@ fn two_ranks_keep_their_promise() {
         let text: Vec<Token> = (5..45).collect();
         let alone = step(&mut *opened(&path, &config).forward, 0, 0, &text, 8);
         let mut opened = opened(&path, &on_ranks(config, 2));
-        assert!(opened.info.summary.contains("split over 2 ranks on the CPU"), "{}", opened.info.summary);
+        assert!(opened.summary.contains("split over 2 ranks on the CPU"), "{}", opened.summary);
         let split = step(&mut *opened.forward, 0, 0, &text, 8);
         let most = alone.iter().zip(&split).map(|(a, b)| apart(a, b)).fold(0.0, f32::max);
         println!("{}: rows differ from one process's by {most} nats at most", path.display());

@@ -20,8 +20,8 @@ fn live(path: &Path, config: Config, kv: KvCacheType, steps: usize) -> (Tally, P
     let mut world = World::new(&mut *opened.forward, &texts, 11);
     (0..steps).for_each(|_| world.step());
     let tally = world.tally;
-    println!("{}\n  {tally:?}", opened.info.summary);
-    (tally, opened.forward.caps().promise, opened.info.summary)
+    println!("{}\n  {tally:?}", opened.summary);
+    (tally, opened.forward.caps().promise, opened.summary)
 }
 
 #[test]
@@ -73,7 +73,7 @@ fn every_sequence_has_the_whole_context_in_pages() {
     let _turn = one_engine();
     for path in models() {
         let auto = opened(&path, &config(12, 512));
-        let (caps, plan) = (auto.forward.caps(), auto.info.plan);
+        let (caps, plan) = (auto.forward.caps(), auto.plan);
         assert_eq!((caps.promise, caps.copying, caps.slots), (Promise::BitIdentical, Copying::Moves, 128));
         assert_eq!(
             (plan.home, caps.kv_per_slot, caps.kv_total, plan.total),
@@ -87,13 +87,13 @@ fn every_sequence_has_the_whole_context_in_pages() {
 fn the_plan_of_an_earlier_engine_is_kept_whatever_memory_is_free() {
     let _turn = one_engine();
     let path = &models()[0];
-    let first = opened(path, &config(12, 512)).info.plan;
+    let first = opened(path, &config(12, 512)).plan;
     let mut later = config(12, 512);
     later.kv_cache_memory = Some(1 << 20);
-    assert!(opened(path, &later).info.plan.total < first.total);
+    assert!(opened(path, &later).plan.total < first.total);
     later.plan = Some(first);
     let later = opened(path, &later);
-    assert_eq!((later.info.plan, later.forward.caps().kv_total), (first, 12 * 512));
+    assert_eq!((later.plan, later.forward.caps().kv_total), (first, 12 * 512));
 }
 
 /// Gaps between runs are filled at the end of slots that may hold something: these must not notice.

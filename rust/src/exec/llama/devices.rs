@@ -1,39 +1,36 @@
 //! The library's devices.
 
-pub mod ffi;
+pub(super) mod ffi;
 
 use super::drivers;
 use super::gpus::{self, Gpu, Layout};
 use super::kernels;
-use super::placement::{Device, Placement, Role, Split};
-use super::shards;
+use super::placement::{Device, Placement, Role};
 use crate::config::{Config, EngineConfig};
 use crate::error::Error;
 use crate::exec::memory;
-pub use ffi::DeviceRef;
+use ffi::DeviceRef;
+use std::cell::Cell;
 
-/// Bytes beyond all memory.
-const LARGEST: u64 = 1 << 50;
-/// Bytes to which the largest tensor is known.
-const GRAIN: u64 = 4096;
+/// The bytes to which the largest tensor is known, and bytes beyond all memory, as powers of 2.
+const TENSORS: std::ops::Range<u32> = 12..50;
+
+/// A GPU of this machine.
+struct Card {
+    device: DeviceRef,
+    /// Bytes of weights that were loaded onto it.
+    loaded: u64,
+    /// It was looked at by [`Gpus::check`].
+    checked: Cell<bool>,
+}
 
 /// The GPUs of this machine.
-pub(super) struct Gpus {
-    devices: Vec<DeviceRef>,
-    /// Bytes of weights that were loaded onto each.
-    loaded: Vec<u64>,
-    /// Which were looked at by [`Gpus::check`].
-    checked: Vec<bool>,
-}
+pub(super) struct Gpus(Vec<Card>);
 
 impl Gpus {
     pub(super) fn find() -> Gpus {
-        let devices = ffi::gpus();
-        Gpus { loaded: vec![0; devices.len()], checked: vec![false; devices.len()], devices }
-    }
-
-    pub(super) fn count(&self) -> usize {
-        self.devices.len()
+        let card = |device| Card { device, loaded: 0, checked: Cell::new(false) };
+        Gpus(ffi::gpus().into_iter().map(card).collect())
     }
 
     /// Places a model whose layers take so many bytes, the output last: over the devices that `parallel` counts or names; one
@@ -50,68 +47,70 @@ impl Gpus {
         }
         // Without GPUs, devices are only counted.
         let device = named.and_then(<[u32]>::first).copied();
-        let device = device.filter(|_| own.main_gpu.is_none() && self.count() > 0);
+        let device = device.filter(|_| own.main_gpu.is_none() && !self.0.is_empty());
         if device.is_some() && own.tensor_split.is_some() {
             let why = "names one GPU, and engine.tensor_split shares of all; leave one of them out";
             return Err(Error::invalid(key, why));
         }
         let engine = EngineConfig { main_gpu: own.main_gpu.or(device), ..own.clone() };
-        gpus::place(&engine, layers, &self.known()).map_err(|error| match error {
-            Error::Invalid { what, why, code } if what == "engine.main_gpu" && device.is_some() => {
-                Error::Invalid { what: key.into(), why, code }
-            }
-            other => other,
+        let key = if device.is_some() { key } else { "engine.main_gpu" };
+        gpus::place(&engine, layers, &self.known()).map_err(|error| error.renamed("engine.main_gpu", key))
+    }
+
+    /// Those that a placement names.
+    fn used(&self, placement: &Placement) -> impl Iterator<Item = &Card> {
+        placement.devices.iter().filter_map(|device| match device {
+            Device::Gpu(index) => self.0.get(*index as usize),
+            Device::Shard => None,
         })
     }
 
     /// Their names and what is free of their memory.
     pub(super) fn known(&self) -> Vec<Gpu> {
-        self.devices.iter().zip(self.free()).map(|(device, free)| Gpu { name: name(*device), free }).collect()
+        self.0.iter().zip(self.free()).map(|(card, free)| Gpu { name: card.device.name(), free }).collect()
     }
 
     /// Free bytes of each. Some drivers always say that all is free.
     pub(super) fn free(&self) -> Vec<u64> {
-        let free = |(device, loaded): (&DeviceRef, &u64)| match device.memory() {
+        let free = |card: &Card| match card.device.memory() {
             // It shares the machine's, and says nothing.
             (0, 0) => memory::available(),
-            (free, total) => free.min(total.saturating_sub(*loaded)),
+            (free, total) => free.min(total.saturating_sub(card.loaded)),
         };
-        self.devices.iter().zip(&self.loaded).map(free).collect()
+        self.0.iter().map(free).collect()
     }
 
     /// Weights of so many bytes were loaded onto them.
     pub(super) fn loaded(&mut self, weights: &[u64]) {
-        self.loaded.iter_mut().zip(weights).for_each(|(all, more)| *all += more);
+        self.0.iter_mut().zip(weights).for_each(|(card, more)| card.loaded += more);
     }
 
     /// The most bytes that a tensor may have on each of those that hold a model.
     pub(super) fn largest_tensor(&self, placement: &Placement) -> u64 {
-        largest_tensor(&Vec::from_iter(self.used(placement)))
-    }
-
-    fn used(&self, placement: &Placement) -> impl Iterator<Item = DeviceRef> {
-        used(placement).filter_map(|index| self.devices.get(index).copied())
+        let takes = |bytes: &u64| self.used(placement).all(|card| card.device.takes(*bytes));
+        // Bit by bit, the highest first.
+        TENSORS.rev().fold(0, |fits, bit| Some(fits + (1 << bit)).filter(takes).unwrap_or(fits))
     }
 
     /// Looks whether those that hold a model compute what is known.
     ///
     /// # Errors
     /// Which does not, and what it did.
-    pub(super) fn check(&mut self, placement: &Placement) -> Result<(), Error> {
-        for index in used(placement) {
-            let Some(device) = self.devices.get(index).filter(|_| !self.checked[index]) else { continue };
-            let name = name(*device);
+    pub(super) fn check(&self, placement: &Placement) -> Result<(), Error> {
+        for card in self.used(placement).filter(|card| !card.checked.get()) {
+            let name = card.device.name();
             let wrong = |why| Error::Executor(format!("{name}: {why}; look for a newer driver"));
-            kernels::check_on(*device).map_err(wrong)?;
+            kernels::check_on(card.device).map_err(wrong)?;
             log::info!("{name}: computes what is known");
-            self.checked[index] = true;
+            card.checked.set(true);
         }
         Ok(())
     }
 
     /// Says why no layer lies on GPUs, where nobody asked for that.
     pub(super) fn log(&self, engine: &EngineConfig, layout: &Layout) {
-        if !drivers::any() || engine.gpu_layers.is_some() || !layout.placement.devices.is_empty() {
+        if drivers::BACKENDS.is_empty() || engine.gpu_layers.is_some() || !layout.placement.devices.is_empty()
+        {
             return;
         }
         match &self.known()[..] {
@@ -125,61 +124,31 @@ impl Gpus {
 
     /// What lies where, in words that end with a semicolon; nothing where all lies in the machine's memory.
     pub(super) fn place(&self, layout: &Layout) -> String {
-        let names = Vec::from_iter(self.used(&layout.placement).map(name)).join(", ");
+        let names = Vec::from_iter(self.used(&layout.placement).map(|card| card.device.name())).join(", ");
         match layout.on_gpus() {
             0 if layout.placement.devices.is_empty() => String::new(),
             0 => format!("split over {} ranks on the CPU; ", layout.placement.ranks()),
-            _ if layout.placement.split == Split::Tensor => format!("split over {names}; "),
+            _ if layout.placement.splits_layers => format!("split over {names}; "),
             _ if layout.whole() => format!("all {} layers on {names}; ", layout.layers),
             some => format!("{some} of {} layers on {names}, the others on the CPU; ", layout.layers),
         }
     }
 }
 
-/// The GPUs that a placement names.
-fn used(placement: &Placement) -> impl Iterator<Item = usize> {
-    placement.devices.iter().filter_map(|device| match device {
-        Device::Gpu(index) => Some(*index as usize),
-        Device::Shard => None,
-    })
-}
-
-fn name(device: DeviceRef) -> String {
-    format!("{} ({})", device.name(), device.description())
-}
-
 /// The devices that a placement names, in its order.
 ///
 /// # Errors
 /// There is no such GPU.
-pub fn find(devices: &[Device]) -> Result<Vec<DeviceRef>, String> {
+pub(super) fn find(devices: &[Device]) -> Result<Vec<DeviceRef>, String> {
+    let gpus = ffi::gpus();
     let find = |device: &Device| match device {
-        Device::Gpu(index) => gpu(*index),
-        Device::Shard => shards::ffi::device(),
+        Device::Gpu(index) => gpus.get(*index as usize).copied().ok_or_else(|| match gpus.len() {
+            0 => format!("there is no GPU {index}: this machine has none that this build can use"),
+            n => format!("there is no GPU {index}: they are 0 to {}", n - 1),
+        }),
+        Device::Shard => Ok(ffi::shard()),
     };
     devices.iter().map(find).collect()
-}
-
-/// The most bytes that a tensor on one of these devices may have.
-pub(super) fn largest_tensor(devices: &[DeviceRef]) -> u64 {
-    let takes = |bytes: u64| devices.iter().all(|device| device.takes(bytes));
-    if takes(LARGEST) {
-        return LARGEST;
-    }
-    let (mut fits, mut fails) = (0, LARGEST);
-    while fails - fits > GRAIN {
-        let middle = fits + (fails - fits) / 2;
-        if takes(middle) { fits = middle } else { fails = middle }
-    }
-    fits
-}
-
-fn gpu(index: u32) -> Result<DeviceRef, String> {
-    let gpus = ffi::gpus();
-    gpus.get(index as usize).copied().ok_or_else(|| match gpus.len() {
-        0 => format!("there is no GPU {index}: this machine has none that this build can use"),
-        n => format!("there is no GPU {index}: they are 0 to {}", n - 1),
-    })
 }
 
 #[cfg(test)]

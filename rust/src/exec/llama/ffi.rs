@@ -3,9 +3,9 @@
 //! A failed assertion in C++ ends the process and cannot be caught. So every argument is checked here before the
 //! call, and what remains is what the library reports by itself.
 
-use super::devices::{self, DeviceRef};
+use super::devices::{self, ffi::DeviceRef};
 use super::drivers;
-use super::placement::{Placement, Split};
+use super::placement::Placement;
 use crate::types::Token;
 use crate::vocab::{GgufKind, GgufToken};
 use llama_cpp_sys_2 as sys;
@@ -13,7 +13,7 @@ use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char, c_void};
 use std::path::Path;
 use std::ptr::{self, NonNull};
-use std::sync::{Arc, Once};
+use std::sync::{Arc, LazyLock, Once};
 
 /// Library messages of one thread: the line that is being put together, and the first error since the last look.
 #[derive(Default)]
@@ -37,7 +37,7 @@ pub fn init() {
         // Without a callback an abort prints a backtrace, for which it starts a debugger.
         sys::ggml_set_abort_callback(Some(on_abort));
         sys::llama_backend_init();
-        drivers::load_all();
+        LazyLock::force(&drivers::BACKENDS);
     });
 }
 
@@ -47,11 +47,11 @@ pub fn distribute() {
     unsafe { sys::llama_numa_init(sys::GGML_NUMA_STRATEGY_DISTRIBUTE) };
 }
 
-pub(super) unsafe extern "C" fn on_log(level: sys::ggml_log_level, text: *const c_char, _: *mut c_void) {
+pub(super) unsafe extern "C" fn on_log(level: sys::ggml_log_level, message: *const c_char, _: *mut c_void) {
     // SAFETY: the library passes a text that ends with NUL and outlives the call.
-    let text = unsafe { CStr::from_ptr(text) }.to_string_lossy();
+    let message = unsafe { text(message) };
     // A thread that ends has no messages any more, and unwinding into C++ would abort.
-    let _ = MESSAGES.try_with(|m| m.borrow_mut().take(level, &text));
+    let _ = MESSAGES.try_with(|m| m.borrow_mut().take(level, &message));
 }
 
 impl Messages {
@@ -80,8 +80,22 @@ impl Messages {
 
 pub(super) unsafe extern "C" fn on_abort(message: *const c_char) {
     // SAFETY: as in `on_log`.
-    let message = unsafe { CStr::from_ptr(message) }.to_string_lossy();
-    eprintln!("llama.cpp ended the process: {}", message.trim_end());
+    eprintln!("llama.cpp ended the process: {}", unsafe { text(message) }.trim_end());
+}
+
+/// A text of the library's.
+///
+/// # Safety
+/// It ends with NUL.
+pub(super) unsafe fn text(start: *const c_char) -> String {
+    // SAFETY: the caller's promise.
+    unsafe { CStr::from_ptr(start) }.to_string_lossy().into_owned()
+}
+
+/// What `call` made, or the first error that the library logged meanwhile.
+pub(super) fn made<T>(call: impl FnOnce() -> *mut T) -> Result<NonNull<T>, String> {
+    let (made, why) = logged(call);
+    NonNull::new(made).ok_or(why)
 }
 
 /// Runs `call` and gives back the first error that the library logged meanwhile.
@@ -111,8 +125,6 @@ unsafe extern "C" fn on_read(share: f32, read: *mut c_void) -> bool {
 pub struct Model {
     pub(super) model: NonNull<sys::llama_model>,
     vocab: NonNull<sys::llama_vocab>,
-    // The library keeps a pointer to it.
-    _list: Vec<sys::ggml_backend_dev_t>,
 }
 
 // SAFETY: a loaded model is only read, and the library documents no thread that it belongs to.
@@ -127,19 +139,29 @@ impl Model {
     /// # Errors
     /// The library's reason, or what of `placement` is not there.
     pub fn load(path: &Path, placement: &Placement, read: Read<'_>) -> Result<Arc<Self>, String> {
-        init();
-        let path = c_path(path)?;
         let devices = devices::find(&placement.devices)?;
-        let shares = shares(placement, devices.len())?;
-        let mut list: Vec<_> = devices.iter().copied().map(DeviceRef::as_ptr).collect();
+        let shares = shares(placement)?;
         // The list ends with null.
-        list.push(ptr::null_mut());
-        let mut params = model_params(placement, &mut list, &shares);
-        params.progress_callback = Some(on_read);
-        params.progress_callback_user_data = (&raw const read).cast_mut().cast();
-        // SAFETY: the lists and `read` live until the call is over, and the path ends with NUL.
-        let (model, why) = logged(|| unsafe { sys::llama_model_load_from_file(path.as_ptr(), params) });
-        Model::of(model, why, list)
+        let mut list = Vec::from_iter(devices.into_iter().map(DeviceRef::as_ptr).chain([ptr::null_mut()]));
+        let set = |params: &mut sys::llama_model_params| {
+            // Without a list the library would take every GPU that there is.
+            params.devices = list.as_mut_ptr();
+            params.tensor_split = shares.as_ptr();
+            params.split_mode = match placement.splits_layers {
+                true => sys::LLAMA_SPLIT_MODE_TENSOR,
+                false => sys::LLAMA_SPLIT_MODE_LAYER,
+            };
+            if placement.locked {
+                params.load_mode = sys::LLAMA_LOAD_MODE_MMAP_MLOCK;
+            }
+            if let Some(layers) = placement.gpu_layers {
+                params.n_gpu_layers = i32::try_from(layers).unwrap_or(i32::MAX);
+            }
+            params.progress_callback = Some(on_read);
+            params.progress_callback_user_data = (&raw const read).cast_mut().cast();
+        };
+        // SAFETY: the lists and `read` live until the call is over.
+        unsafe { Model::open(path, set) }
     }
 
     /// Loads a file's vocabulary without its weights. The caller checks first that no two tokens have the same text: the
@@ -148,38 +170,30 @@ impl Model {
     /// # Errors
     /// The library's reason.
     pub fn load_vocab(path: &Path) -> Result<Arc<Self>, String> {
-        init();
-        let path = c_path(path)?;
-        // SAFETY: the path ends with NUL and outlives the call.
-        let (model, why) = logged(|| unsafe {
-            let mut params = sys::llama_model_default_params();
-            params.vocab_only = true;
-            sys::llama_model_load_from_file(path.as_ptr(), params)
-        });
-        Model::of(model, why, Vec::new())
+        // SAFETY: the parameters point to nothing.
+        unsafe { Model::open(path, |params| params.vocab_only = true) }
     }
 
-    fn of(
-        model: *mut sys::llama_model,
-        why: String,
-        list: Vec<sys::ggml_backend_dev_t>,
-    ) -> Result<Arc<Self>, String> {
-        let model = NonNull::new(model).ok_or(why)?;
+    /// # Safety
+    /// What `set` has the parameters point to lives until this is over: the library reads it while it loads, and not later.
+    unsafe fn open(path: &Path, set: impl FnOnce(&mut sys::llama_model_params)) -> Result<Arc<Self>, String> {
+        init();
+        let path = c_path(path)?;
+        // SAFETY: takes nothing.
+        let mut params = unsafe { sys::llama_model_default_params() };
+        set(&mut params);
+        // SAFETY: the path ends with NUL and outlives the call; for the parameters, the caller's promise.
+        let model = made(|| unsafe { sys::llama_model_load_from_file(path.as_ptr(), params) })?;
         // SAFETY: the model is alive; its vocabulary lives as long and is never null after loading.
         let vocab = unsafe { sys::llama_model_get_vocab(model.as_ptr()) };
         let vocab = NonNull::new(vocab.cast_mut()).ok_or("the model has no vocabulary")?;
-        Ok(Arc::new(Model { model, vocab, _list: list }))
+        Ok(Arc::new(Model { model, vocab }))
     }
 
     /// Tokens in the vocabulary.
     pub fn n_vocab(&self) -> usize {
         // SAFETY (here and below): the model and its vocabulary are alive, and the call only reads.
         usize::try_from(unsafe { sys::llama_vocab_n_tokens(self.vocab.as_ptr()) }).unwrap_or(0)
-    }
-
-    /// Tokens of context that the model was trained for; may be nonsense in a damaged file.
-    pub fn n_ctx_train(&self) -> i32 {
-        unsafe { sys::llama_model_n_ctx_train(self.model.as_ptr()) }
     }
 
     /// Floats in a hidden state.
@@ -218,15 +232,18 @@ impl Model {
 
     /// Architecture, size and weight type, as the library puts it.
     pub fn description(&self) -> String {
-        let mut text = vec![0u8; 128];
-        unsafe { sys::llama_model_desc(self.model.as_ptr(), text.as_mut_ptr().cast(), text.len()) };
-        CStr::from_bytes_until_nul(&text).map(|t| t.to_string_lossy().into_owned()).unwrap_or_default()
+        let mut room = [0; 128];
+        // It ends with NUL, however little room there is.
+        unsafe {
+            sys::llama_model_desc(self.model.as_ptr(), room.as_mut_ptr(), room.len());
+            text(room.as_ptr())
+        }
     }
 
     /// The model's own chat template.
     pub fn chat_template(&self) -> Option<String> {
-        let text = unsafe { sys::llama_model_chat_template(self.model.as_ptr(), ptr::null()) };
-        (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned())
+        let start = unsafe { sys::llama_model_chat_template(self.model.as_ptr(), ptr::null()) };
+        (!start.is_null()).then(|| unsafe { text(start) })
     }
 
     /// All ids that end a generation: the file's own end token first, the others rising.
@@ -250,9 +267,8 @@ impl Model {
     pub fn token(&self, id: Token) -> GgufToken {
         assert!((id as usize) < self.n_vocab(), "a token of the vocabulary");
         let (vocab, id) = (self.vocab.as_ptr(), id.cast_signed());
-        // The text ends with NUL and lives as long as the vocabulary.
-        let text =
-            unsafe { CStr::from_ptr(sys::llama_vocab_get_text(vocab, id)) }.to_string_lossy().into_owned();
+        // The text ends with NUL.
+        let text = unsafe { text(sys::llama_vocab_get_text(vocab, id)) };
         let attributes = unsafe { sys::llama_vocab_get_attr(vocab, id) };
         let is = |attribute| attributes & attribute != 0;
         let kind = match () {
@@ -263,7 +279,10 @@ impl Model {
             () if is(sys::LLAMA_TOKEN_ATTR_NORMAL) => GgufKind::Normal,
             () => GgufKind::Unused,
         };
-        let mut bytes = self.piece(id);
+        let write =
+            |to: *mut u8, room| unsafe { sys::llama_token_to_piece(vocab, id, to.cast(), room, 0, true) };
+        // Written out where it is special.
+        let mut bytes = filled(64, write).unwrap_or_default();
         // The library's answer for a text with characters that stand for no byte.
         if bytes.starts_with(b"[UNK_BYTE_") {
             bytes = text.clone().into_bytes();
@@ -272,46 +291,13 @@ impl Model {
         GgufToken { text, bytes, kind, strips_right: is(sys::LLAMA_TOKEN_ATTR_RSTRIP), score }
     }
 
-    /// The bytes of an existing id, written out where it is special.
-    fn piece(&self, id: i32) -> Vec<u8> {
-        let mut bytes = vec![0u8; 64];
-        loop {
-            let room = i32::try_from(bytes.len()).unwrap_or(i32::MAX);
-            let vocab = self.vocab.as_ptr();
-            let n = unsafe { sys::llama_token_to_piece(vocab, id, bytes.as_mut_ptr().cast(), room, 0, true) };
-            match usize::try_from(n) {
-                Ok(n) => {
-                    bytes.truncate(n);
-                    return bytes;
-                }
-                Err(_) => bytes.resize(n.unsigned_abs() as usize, 0),
-            }
-        }
-    }
-
-    /// The ids of plain text; None where it is too long for the library.
-    pub fn encode(&self, text: &str) -> Option<Vec<Token>> {
-        self.encode_with(text, false)
-    }
-
-    /// The same; `special`: the text of special tokens becomes those.
-    pub fn encode_with(&self, text: &str, special: bool) -> Option<Vec<Token>> {
+    /// The ids of a text; None where it is too long for the library. `special`: the text of special tokens becomes those.
+    pub fn encode(&self, text: &str, special: bool) -> Option<Vec<Token>> {
         let len = i32::try_from(text.len()).ok()?;
-        let mut ids = vec![0; text.len() + 8];
-        loop {
-            let room = i32::try_from(ids.len()).ok()?;
-            let (vocab, start) = (self.vocab.as_ptr(), text.as_ptr().cast());
-            // The text has `len` bytes of UTF-8, the buffer room for so many ids.
-            let n = unsafe { sys::llama_tokenize(vocab, start, len, ids.as_mut_ptr(), room, false, special) };
-            match usize::try_from(n) {
-                Ok(n) => {
-                    ids.truncate(n);
-                    return ids.into_iter().map(|id| Token::try_from(id).ok()).collect();
-                }
-                // The least number means that no buffer would do.
-                Err(_) => ids.resize(usize::try_from(n.checked_neg()?).ok()?, 0),
-            }
-        }
+        let (vocab, start) = (self.vocab.as_ptr(), text.as_ptr().cast());
+        // The text has `len` bytes of UTF-8.
+        let write = |to, room| unsafe { sys::llama_tokenize(vocab, start, len, to, room, false, special) };
+        filled(text.len() + 8, write)?.into_iter().map(|id| Token::try_from(id).ok()).collect()
     }
 
     /// The token that begins a text, and whether the model wants it before a prompt.
@@ -329,48 +315,32 @@ impl Drop for Model {
     }
 }
 
-/// The shares as the library wants them: one for each device that it could have, or none.
-fn shares(placement: &Placement, devices: usize) -> Result<Vec<f32>, String> {
+/// What `write` writes into a buffer of so many entries, which it is given with its length: it says how many it wrote, or
+/// as a negative number how many it needs. None where no buffer would do, for which the least number stands.
+fn filled<T: Clone + Default>(room: usize, write: impl Fn(*mut T, i32) -> i32) -> Option<Vec<T>> {
+    let mut buffer = vec![T::default(); room];
+    loop {
+        let n = write(buffer.as_mut_ptr(), i32::try_from(buffer.len()).ok()?);
+        buffer.resize(usize::try_from(n.checked_abs()?).ok()?, T::default());
+        if n >= 0 {
+            return Some(buffer);
+        }
+    }
+}
+
+/// The shares as the library wants them: one for each device that it could have. All 0: equal ones, or by free memory.
+fn shares(placement: &Placement) -> Result<Vec<f32>, String> {
     // SAFETY: takes nothing.
     let most = unsafe { sys::llama_max_devices() };
-    let given = &placement.tensor_split;
+    let (devices, given) = (placement.devices.len(), &placement.tensor_split);
     if devices > most {
         return Err(format!("{devices} devices; llama.cpp takes {most} at most"));
     }
-    if given.is_empty() {
-        return Ok(Vec::new());
-    }
-    let fine = given.iter().all(|share| share.is_finite() && *share >= 0.0) && given.iter().any(|s| *s > 0.0);
-    if given.len() > devices || !fine {
+    // What is finite in 64 bits need not be in 32.
+    if given.len() > devices || !given.iter().all(|share| share.is_finite()) {
         return Err(format!("shares {given:?} do not suit {devices} devices: one number from 0 for each"));
     }
     let mut shares = given.clone();
     shares.resize(most, 0.0);
     Ok(shares)
-}
-
-/// `devices` ends with null; the parameters point into both lists.
-fn model_params(
-    placement: &Placement,
-    devices: &mut [sys::ggml_backend_dev_t],
-    shares: &[f32],
-) -> sys::llama_model_params {
-    // SAFETY: takes nothing.
-    let mut params = unsafe { sys::llama_model_default_params() };
-    // Without a list the library would take every GPU that there is.
-    params.devices = devices.as_mut_ptr();
-    if placement.locked {
-        params.load_mode = sys::LLAMA_LOAD_MODE_MMAP_MLOCK;
-    }
-    params.split_mode = match placement.split {
-        Split::Layer => sys::LLAMA_SPLIT_MODE_LAYER,
-        Split::Tensor => sys::LLAMA_SPLIT_MODE_TENSOR,
-    };
-    if let Some(layers) = placement.gpu_layers {
-        params.n_gpu_layers = i32::try_from(layers).unwrap_or(i32::MAX);
-    }
-    if !shares.is_empty() {
-        params.tensor_split = shares.as_ptr();
-    }
-    params
 }

@@ -1,12 +1,15 @@
 //! What a file says of its model, read before the library loads it.
 
-use super::gguf::Metadata;
+use super::gguf::ffi::Metadata;
 use super::{probe, refused};
 use crate::error::Error;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 /// Layers that the library takes; with none or more it aborts.
-const LAYERS: std::ops::RangeInclusive<i64> = 1..=512;
+const LAYERS: RangeInclusive<i64> = 1..=512;
+/// Tokens of context that a model may claim; the probe needs as many as the first.
+const TRAINED: RangeInclusive<i64> = probe::FEWEST_TOKENS as i64..=1 << 30;
 
 /// Architectures of which llama.cpp computes sequences wrongly where several share a pass.
 const ALONE: [&str; 1] = ["plamo2"];
@@ -18,7 +21,7 @@ const BY_DIMENSIONS: [&str; 1] = ["grok"];
 const WRONG: [&str; 1] = ["cogvlm"];
 
 /// Facts of a model file that may be loaded.
-pub(super) struct File {
+pub(in crate::exec) struct File {
     /// Most sequences that may run at a time.
     pub(super) sequences: u32,
     /// Sequences can be copied.
@@ -37,17 +40,12 @@ pub(super) struct File {
 
 impl File {
     /// Refuses a model whose heads cannot be split over so many ranks; the library would end the process.
-    ///
-    /// # Errors
-    /// `Invalid` of the target.
-    pub(super) fn check_heads(&self, gguf: &Path, ranks: usize) -> Result<(), Error> {
-        match self.kv_heads.filter(|heads| ranks > 1 && *heads < ranks as i64) {
-            Some(heads) => {
-                let why = "lower parallel.tp_size (or draft_tp_size), or set parallel.split to layer on GPUs";
-                Err(refused(gguf, &format!("has {heads} key and value heads for {ranks} ranks; {why}")))
-            }
-            None => Ok(()),
-        }
+    pub(super) fn check_heads(&self, ranks: usize) -> Result<(), String> {
+        let Some(heads) = self.kv_heads.filter(|heads| ranks > 1 && *heads < ranks as i64) else {
+            return Ok(());
+        };
+        let why = "lower parallel.tp_size (or draft_tp_size), or set parallel.split to layer on GPUs";
+        Err(format!("has {heads} key and value heads for {ranks} ranks; {why}"))
     }
 }
 
@@ -55,46 +53,47 @@ impl File {
 ///
 /// # Errors
 /// `Invalid` of the target.
-pub(super) fn read(gguf: &Path) -> Result<File, Error> {
-    match std::fs::metadata(gguf) {
-        Ok(meta) if meta.is_file() => {}
-        Ok(_) => return Err(refused(gguf, "is no file")),
-        Err(e) => return Err(refused(gguf, &format!("cannot be read: {e}"))),
+pub(in crate::exec) fn read(gguf: &Path) -> Result<File, Error> {
+    facts(gguf).map_err(|why| refused(gguf, &why))
+}
+
+fn facts(gguf: &Path) -> Result<File, String> {
+    let meta = std::fs::metadata(gguf).map_err(|e| format!("cannot be read: {e}"))?;
+    if !meta.is_file() {
+        return Err("is no file".into());
     }
-    let file =
-        Metadata::open(gguf).map_err(|why| refused(gguf, &format!("is no readable GGUF file: {why}")))?;
+    let file = Metadata::open(gguf).map_err(|why| format!("is no readable GGUF file: {why}"))?;
     if let Some(why) = of_another_kind(gguf, &file) {
-        return Err(refused(gguf, &why));
+        return Err(why);
     }
-    let missing = |key: &str| refused(gguf, &format!("is damaged: {key} is missing or of a wrong type"));
+    let missing = |key: &str| format!("is damaged: {key} is missing or of a wrong type");
     let arch = file.string("general.architecture").ok_or_else(|| missing("general.architecture"))?;
-    if WRONG.contains(&arch.as_str()) {
-        return Err(refused(
-            gguf,
-            &format!("is of the architecture {arch}, which llama.cpp computes wrongly"),
-        ));
+    let is = |names: &[&str]| names.contains(&arch.as_str());
+    if is(&WRONG) {
+        return Err(format!("is of the architecture {arch}, which llama.cpp computes wrongly"));
     }
-    let sequences = if ALONE.contains(&arch.as_str()) { 1 } else { u32::MAX };
     let number = |name: &str| file.integer(&format!("{arch}.{name}")).ok_or_else(|| missing(name));
-    let layers = number("block_count")?;
+    let (layers, trained) = (number("block_count")?, number("context_length")?);
     if !LAYERS.contains(&layers) {
-        return Err(refused(gguf, &format!("is damaged: it claims {layers} layers")));
+        return Err(format!("is damaged: it claims {layers} layers"));
     }
-    let kv_heads = file.integer(&format!("{arch}.attention.head_count_kv"));
-    let trained = number("context_length")?;
-    let trained = u32::try_from(trained)
-        .ok()
-        .filter(|n| (probe::FEWEST_TOKENS..=1 << 30).contains(n))
-        .ok_or_else(|| refused(gguf, &format!("is damaged: it claims a context of {trained} tokens")))?;
+    if !TRAINED.contains(&trained) {
+        return Err(format!("is damaged: it claims a context of {trained} tokens"));
+    }
     let mut tensors = file.tensors();
     for piece in pieces(gguf) {
         // What is wrong with it, the library says when it loads the model.
         tensors.extend(Metadata::open(&piece).map(|file| file.tensors()).unwrap_or_default());
     }
-    let layers = layer_bytes(&tensors, layers as usize);
-    let copies = !UNCOPIED.contains(&arch.as_str());
-    let by_cells = !BY_DIMENSIONS.contains(&arch.as_str());
-    Ok(File { sequences, copies, by_cells, trained, layers, kv_row: kv_row(&file, &arch), kv_heads })
+    Ok(File {
+        sequences: if is(&ALONE) { 1 } else { u32::MAX },
+        copies: !is(&UNCOPIED),
+        by_cells: !is(&BY_DIMENSIONS),
+        trained: trained as u32,
+        layers: layer_bytes(&tensors, layers as usize),
+        kv_row: kv_row(&file, &arch),
+        kv_heads: file.integer(&format!("{arch}.attention.head_count_kv")),
+    })
 }
 
 /// What else than a model's first file a GGUF may be, and what to give in its place.
@@ -106,14 +105,18 @@ fn of_another_kind(gguf: &Path, file: &Metadata) -> Option<String> {
     if kind == "mmproj" || file.string("general.architecture").as_deref() == Some("clip") {
         return Some("is the part of a model that reads images: give the language model's file".into());
     }
-    let name = gguf.file_name()?.to_str()?;
-    let (stem, count) = name.strip_suffix(".gguf")?.rsplit_once("-of-")?;
-    let (stem, number) = stem.rsplit_once('-')?;
-    let is_number = |text: &str| text.len() == 5 && text.bytes().all(|b| b.is_ascii_digit());
-    let later = is_number(count) && is_number(number) && number != "00001";
-    later.then(|| {
+    let (stem, number, count) = numbered(gguf)?;
+    (number != "00001").then(|| {
         format!("is a later piece of a model: give {stem}-00001-of-{count}.gguf, with all pieces beside it")
     })
+}
+
+/// The parts of a name as `name-00001-of-00003.gguf`.
+fn numbered(gguf: &Path) -> Option<(&str, &str, &str)> {
+    let (stem, count) = gguf.file_name()?.to_str()?.strip_suffix(".gguf")?.rsplit_once("-of-")?;
+    let (stem, number) = stem.rsplit_once('-')?;
+    let is_number = |text: &str| text.len() == 5 && text.bytes().all(|b| b.is_ascii_digit());
+    (is_number(number) && is_number(count)).then_some((stem, number, count))
 }
 
 /// Bytes of so many layers and, last, of what is computed after them. Embeddings stay in the machine's memory; where they
@@ -134,26 +137,21 @@ fn layer_bytes(tensors: &[(String, u64)], count: usize) -> Vec<u64> {
 
 /// Heads of KV times their length; the embedding's, which is hardly ever exceeded, where the file does not say.
 fn kv_row(file: &Metadata, arch: &str) -> u64 {
-    let key = |name: &str| format!("{arch}.attention.{name}");
-    let number = |name: &str| file.integer(&key(name)).and_then(|n| u64::try_from(n).ok());
-    let embedding = file.largest(&format!("{arch}.embedding_length")).unwrap_or(1);
-    let heads = file.largest(&key("head_count")).unwrap_or(1);
-    let kv_heads = file.largest(&key("head_count_kv")).unwrap_or(heads);
+    let number = |name: &str| file.largest(&format!("{arch}.{name}"));
+    let embedding = number("embedding_length").unwrap_or(1);
+    let heads = number("attention.head_count").unwrap_or(1);
+    let kv_heads = number("attention.head_count_kv").unwrap_or(heads);
     let lengths = ["key_length", "value_length", "key_length_swa", "value_length_swa"];
-    let longest = lengths.into_iter().filter_map(number).max();
-    let row =
-        longest.or_else(|| embedding.checked_div(heads)).and_then(|length| length.checked_mul(kv_heads));
+    let longest = lengths.into_iter().filter_map(|name| number(&format!("attention.{name}"))).max();
+    let length = longest.or_else(|| embedding.checked_div(heads));
+    let row = length.and_then(|length| length.checked_mul(kv_heads));
     row.filter(|row| *row > 0).unwrap_or(embedding)
 }
 
-/// The further files of a model in several, of which this is the first: `name-00001-of-00003.gguf`.
+/// The further files of a model in several, of which this is the first.
 fn pieces(gguf: &Path) -> Vec<PathBuf> {
-    let parts = || {
-        let (first, count) = gguf.file_name()?.to_str()?.strip_suffix(".gguf")?.rsplit_once("-of-")?;
-        Some((first.strip_suffix("-00001")?.to_owned(), count.to_owned()))
-    };
-    let Some((stem, count)) = parts() else { return Vec::new() };
-    let pieces = count.parse::<u32>().ok().filter(|n| *n < 100_000).unwrap_or(1);
+    let Some((stem, "00001", count)) = numbered(gguf) else { return Vec::new() };
+    let pieces = count.parse::<u32>().unwrap_or(1);
     (2..=pieces).map(|i| gguf.with_file_name(format!("{stem}-{i:05}-of-{count}.gguf"))).collect()
 }
 

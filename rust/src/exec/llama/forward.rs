@@ -2,9 +2,10 @@
 
 use super::context::{CELL_BLOCK, Context, DecodeError};
 use super::gaps;
-use crate::exec::memory::{self, Watch};
-use crate::exec::{Caps, ExecError, Forward, Kv, Rows, Run, one_pass};
+use crate::exec::{Caps, ExecError, Forward, Kv, Rows, Run, memory, one_pass};
 use crate::types::Slot;
+use std::ops::Range;
+use std::time::{Duration, Instant};
 
 /// Part of the memory that is free at start which other processes may need at any time.
 const RESERVE: u64 = 20;
@@ -12,164 +13,140 @@ const RESERVE: u64 = 20;
 /// Bytes of a saved state that come once, at most for most models.
 const HEAD: u64 = 8192;
 
-/// llama.cpp with a fixed number of slots.
+/// llama.cpp with a fixed number of slots. Where rows are `ragged`, that is one pool: partial copies, any order, no gaps to fill.
 pub(super) struct Llama {
     context: Context,
     caps: Caps,
-    /// One pool: partial copies, any order, no gaps to fill.
-    shared: bool,
-    /// Rows that cost as much as a pass: gaps with fewer are filled.
+    /// Rows that cost as much as a pass: gaps with fewer are filled. 0 in a pool, where gaps cost nothing.
     rows_of_a_pass: f64,
-    /// KV tokens of each slot.
-    held: Vec<u32>,
-    /// Cells of each slot that may take memory, from the first.
-    taken: Vec<u32>,
-    /// Cells of each slot, from the first, that are gone in layers with a window.
-    gone: Vec<u32>,
-    /// Cells that a layer with a window reads before a token, and tokens that can be taken back: see [`Context::window`] and
-    /// [`Context::rollback`].
-    window: Option<u32>,
-    rollback: u32,
-    /// Tokens of each slot with a state that can be taken back before its next pass; None: some were.
-    back: Vec<Option<u32>>,
+    slots: Vec<Held>,
     /// Copies whose data moves at the next decode.
     copying: bool,
     memory: Watch,
-    // Of the batch at hand, kept to be used again: index of each run's first token; slots that fill a gap.
-    starts: Vec<usize>,
-    filled: Vec<u32>,
+}
+
+/// What a slot holds.
+#[derive(Debug, Clone, Copy)]
+struct Held {
+    /// KV tokens.
+    tokens: u32,
+    /// Cells that may take memory, from the first.
+    taken: u32,
+    /// Cells, from the first, that are gone in layers with a window.
+    gone: u32,
+    /// Tokens of a slot with a state that can be taken back before its next pass; None: some were.
+    back: Option<u32>,
+}
+
+const EMPTY: Held = Held { tokens: 0, taken: 0, gone: 0, back: Some(0) };
+
+/// Looks now and then whether memory is short.
+struct Watch {
+    /// It is short where less than this is left.
+    least: u64,
+    looked: Instant,
+    short: bool,
+}
+
+impl Watch {
+    /// Time between two looks.
+    const EVERY: Duration = Duration::from_secs(1);
+
+    /// Whether it is short. While it is, every call looks: what was given back in between counts.
+    fn is_short(&mut self) -> bool {
+        if self.short || self.looked.elapsed() >= Self::EVERY {
+            (self.looked, self.short) = (Instant::now(), memory::available() < self.least);
+        }
+        self.short
+    }
 }
 
 impl Llama {
-    pub(super) fn new(context: Context, caps: Caps, shared: bool, rows_of_a_pass: f64) -> Self {
-        let held = vec![0; caps.slots as usize];
-        Llama {
-            window: context.window(),
-            rollback: context.rollback(),
-            context,
-            caps,
-            shared,
-            rows_of_a_pass,
-            taken: held.clone(),
-            gone: held.clone(),
-            back: vec![Some(0); held.len()],
-            held,
-            copying: false,
-            memory: Watch::new(memory::available() / RESERVE),
-            starts: Vec::new(),
-            filled: Vec::new(),
-        }
+    pub(super) fn new(context: Context, caps: Caps, rows_of_a_pass: f64) -> Self {
+        let slots = vec![EMPTY; caps.slots as usize];
+        let least = memory::available() / RESERVE;
+        let memory = Watch { least, looked: Instant::now(), short: false };
+        Llama { context, caps, rows_of_a_pass, slots, copying: false, memory }
     }
 
-    fn held(&self, slot: Slot) -> Result<u32, ExecError> {
-        self.held.get(slot.index()).copied().ok_or_else(|| failed(format!("no slot {}", slot.0)))
+    fn held(&self, slot: Slot) -> Result<Held, ExecError> {
+        self.slots.get(slot.index()).copied().ok_or_else(|| failed(format!("no slot {}", slot.0)))
     }
 
-    /// Refuses what the library would abort on or, worse, accept.
-    fn check(&self, runs: &[Run<'_>]) -> Result<(), ExecError> {
-        if runs.is_empty() {
-            return Err(failed("no runs"));
-        }
-        let tokens: usize = runs.iter().map(|r| r.tokens.len()).sum();
-        if tokens > self.caps.max_step_tokens as usize {
-            return Err(failed(format!(
-                "{tokens} tokens in a step of at most {}",
-                self.caps.max_step_tokens
-            )));
+    /// Counts the tokens. Refuses what the library would abort on or, worse, accept.
+    fn check(&self, runs: &[Run<'_>]) -> Result<usize, ExecError> {
+        let all: usize = runs.iter().map(|run| run.tokens.len()).sum();
+        let most = self.caps.max_step_tokens;
+        if runs.is_empty() || all > most as usize {
+            return Err(failed(format!("{all} tokens in a step of at most {most}")));
         }
         if !runs.is_sorted_by(|a, b| a.slot < b.slot) {
             return Err(failed("runs out of order, or two for one slot"));
         }
-        runs.iter().try_for_each(|run| self.check_run(run))
-    }
-
-    fn check_run(&self, run: &Run<'_>) -> Result<(), ExecError> {
-        let (slot, held, n) = (run.slot.0, self.held(run.slot)?, run.tokens.len());
-        if n == 0 || run.outputs as usize > n {
-            return Err(failed(format!("slot {slot}: {n} tokens, {} outputs", run.outputs)));
-        }
-        if run.start != held {
-            return Err(failed(format!("slot {slot}: a run from {} after {held} tokens", run.start)));
-        }
-        if held as usize + n > self.caps.kv_per_slot as usize {
-            return Err(failed(format!(
-                "slot {slot}: {n} tokens after {held} pass {}",
-                self.caps.kv_per_slot
-            )));
-        }
-        match run.tokens.iter().find(|&&t| t as usize >= self.caps.n_vocab) {
-            Some(t) => {
-                Err(failed(format!("slot {slot}: token {t} of a vocabulary of {}", self.caps.n_vocab)))
+        for Run { slot, start, tokens, outputs, .. } in runs {
+            let (held, n, most) = (self.held(*slot)?.tokens, tokens.len(), self.caps.kv_per_slot as usize);
+            if *start != held || n == 0 || *outputs as usize > n || held as usize + n > most {
+                let why = format!("{n} tokens from {start}, {outputs} outputs, after {held} of {most}");
+                return Err(failed(format!("slot {}: {why}", slot.0)));
             }
-            None => Ok(()),
+            if let Some(unknown) = tokens.iter().find(|token| **token as usize >= self.caps.n_vocab) {
+                return Err(failed(format!("slot {}: there is no token {unknown}", slot.0)));
+            }
         }
+        Ok(all)
     }
 
-    /// Lays the runs out as a batch.
-    fn fill_batch(&mut self, runs: &[Run<'_>]) {
+    /// Lays the runs out as a batch. Gives back the indices of each run's outputs, and the slots that fill gaps: they get as
+    /// many tokens at their end as the runs beside them, if the batch has room for these, which go again after the pass.
+    fn fill_batch(&mut self, runs: &[Run<'_>]) -> Result<(Vec<Range<usize>>, Vec<u32>), ExecError> {
+        let mut room = self.context.n_batch() - self.check(runs)?;
         self.context.clear();
-        self.starts.clear();
-        self.filled.clear();
-        let tokens: usize = runs.iter().map(|r| r.tokens.len()).sum();
-        let mut room = self.context.n_batch() - tokens;
-        let filled = self.gaps(&Vec::from_iter(runs.iter().map(|run| (run.slot.0, run.tokens.len() as u32))));
+        let is_filled =
+            self.gaps(&Vec::from_iter(runs.iter().map(|run| (run.slot.0, run.tokens.len() as u32))));
+        let (mut outputs, mut filled) = (Vec::new(), Vec::new());
         for (i, run) in runs.iter().enumerate() {
-            if i > 0 && filled.get(i - 1) == Some(&true) {
-                room -= self.fill_gap(&runs[i - 1], run, room);
-            }
-            self.starts.push(self.context.pushed());
-            let quiet = run.tokens.len() - run.outputs as usize;
+            let n = run.tokens.len();
+            let quiet = n - run.outputs as usize;
             for (j, &token) in (0u32..).zip(run.tokens) {
                 self.push(token, run.start + j, run.slot.0, j as usize >= quiet);
             }
+            let end = self.context.pushed();
+            outputs.push(end - run.outputs as usize..end);
+            if is_filled.get(i) != Some(&true) {
+                continue;
+            }
+            let gap = run.slot.0 + 1..runs[i + 1].slot.0;
+            if let Some(left) = room.checked_sub(gap.len() * n) {
+                room = left;
+                for slot in gap {
+                    let end = self.slots[slot as usize].tokens;
+                    (end..).take(n).for_each(|position| self.push(0, position, slot, false));
+                    filled.push(slot);
+                }
+            }
         }
+        Ok((outputs, filled))
     }
 
     fn push(&mut self, token: u32, position: u32, slot: u32, output: bool) {
-        let taken = &mut self.taken[slot as usize];
+        let taken = &mut self.slots[slot as usize].taken;
         *taken = (*taken).max(position + 1);
-        self.context
-            .push(token, position, slot, output)
-            .expect("`check` has seen every token. This is a bug.");
+        self.context.push(token, position, slot, output);
     }
 
-    /// For each of these slots and tokens but the last, whether the gap after it is filled; empty where none is.
+    /// For each of these slots and tokens but the last, whether the gap after it is filled.
     fn gaps(&self, runs: &[(u32, u32)]) -> Vec<bool> {
-        if self.shared || !runs.windows(2).any(|pair| pair[0].0 + 1 < pair[1].0) {
-            return Vec::new();
-        }
         // Some models have no positions beyond the context, however many cells there are.
         let most = self.caps.kv_per_slot;
-        gaps::filled(runs, self.rows_of_a_pass, |slot, n| self.held[slot as usize] + n <= most)
-    }
-
-    /// Gives the slots between two runs of one length as many tokens at their end, if the batch has room for these; they
-    /// go again after the pass. Gives back the number of tokens.
-    fn fill_gap(&mut self, before: &Run<'_>, after: &Run<'_>, room: usize) -> usize {
-        let n = before.tokens.len();
-        let gap = before.slot.0 + 1..after.slot.0;
-        let tokens = gap.len() * n;
-        if tokens > room {
-            return 0;
-        }
-        for slot in gap {
-            let end = self.held[slot as usize];
-            for position in (end..).take(n) {
-                self.push(0, position, slot, false);
-            }
-            self.filled.push(slot);
-        }
-        tokens
+        gaps::filled(runs, self.rows_of_a_pass, |slot, n| self.slots[slot as usize].tokens + n <= most)
     }
 
     /// Computes the batch, and takes out again what filled gaps; after an error, what `runs` left.
-    fn decode(&mut self, runs: &[Run<'_>]) -> Result<(), ExecError> {
+    fn decode(&mut self, runs: &[Run<'_>], filled: &[u32]) -> Result<(), ExecError> {
         let result = self.context.decode();
         // Whatever the outcome, the library moves copies first.
         self.copying &= matches!(result, Err(DecodeError::Refused(_)));
-        for i in 0..self.filled.len() {
-            self.cut(self.filled[i], self.held[self.filled[i] as usize])?;
-        }
+        filled.iter().try_for_each(|slot| self.cut(*slot, self.slots[*slot as usize].tokens))?;
         let Err(error) = result else { return Ok(()) };
         for run in runs {
             self.cut(run.slot.0, run.start).map_err(|e| failed(format!("{error}; then {e}")))?;
@@ -177,52 +154,39 @@ impl Llama {
         Err(failed(error.to_string()))
     }
 
-    /// Gives back what memory the slot does not need for so many tokens, where that is a block of cells at least: a few
-    /// drafts that are refused will be drafted again.
-    fn give_back(&mut self, slot: Slot, keep: u32) {
-        let taken = &mut self.taken[slot.index()];
-        if keep == 0 || *taken >= keep + CELL_BLOCK {
-            self.context.give_back(slot.0, &(keep..*taken));
-            *taken = keep;
-        }
-    }
-
     /// Gives back what has left the window of a slot, a block of cells at a time. One more stays, so that refused drafts and an
     /// answer's last tokens can be cut off.
     fn move_window(&mut self, slot: Slot) {
-        let Some(window) = self.window else { return };
-        let gone = self.held[slot.index()].saturating_sub(window + CELL_BLOCK) / CELL_BLOCK * CELL_BLOCK;
-        if gone > self.gone[slot.index()] {
-            self.context.move_window(slot.0, gone);
-            self.gone[slot.index()] = gone;
+        let Some(window) = self.context.pages.window() else { return };
+        let held = &mut self.slots[slot.index()];
+        let gone = held.tokens.saturating_sub(window + CELL_BLOCK) / CELL_BLOCK * CELL_BLOCK;
+        if gone > held.gone {
+            self.context.pages.move_window(slot.0, gone);
+            held.gone = gone;
         }
     }
 
     /// Makes the slot hold `keep` tokens, and looks whether it does.
     fn cut(&mut self, slot: u32, keep: u32) -> Result<(), ExecError> {
         let removed = self.context.remove(slot, keep);
-        let held = self.context.last(slot).map_or(0, |last| last + 1);
-        let first = self.context.first(slot).unwrap_or(0);
+        let held = self.context.held(slot);
         // A state has the last position only.
-        if !removed || held != keep || (first != 0 && !self.caps.stateful) {
-            return Err(failed(format!("slot {slot} holds {first}..{held} after a cut to {keep} tokens")));
+        if !removed || held.end != keep || (held.start != 0 && !self.caps.stateful) {
+            return Err(failed(format!("slot {slot} holds {held:?} after a cut to {keep} tokens")));
         }
         Ok(())
     }
 
     /// Moves the data of copies now, which only a decode does: one token at the end of a slot with room.
-    fn settle(&mut self) -> Option<()> {
+    fn settle(&mut self) -> Result<(), ExecError> {
         if !self.copying {
-            return Some(());
+            return Ok(());
         }
-        let slot = (0..self.caps.slots).find(|&s| self.held[s as usize] < self.caps.kv_per_slot)?;
-        let end = self.held[slot as usize];
+        let has_room = |held: &Held| held.tokens < self.caps.kv_per_slot;
+        let slot = self.slots.iter().position(has_room).ok_or_else(|| failed("no slot has room"))?;
         self.context.clear();
-        self.push(0, end, slot, false);
-        let decoded = self.context.decode();
-        self.copying = decoded.is_err();
-        self.cut(slot, end).ok()?;
-        decoded.ok()
+        self.push(0, self.slots[slot].tokens, slot as u32, false);
+        self.decode(&[], &[slot as u32])
     }
 }
 
@@ -232,20 +196,18 @@ impl Forward for Llama {
     }
 
     fn forward(&mut self, runs: &[Run<'_>]) -> Result<Rows<'_>, ExecError> {
-        self.check(runs)?;
-        self.fill_batch(runs);
+        let (outputs, filled) = self.fill_batch(runs)?;
         self.context.want_hidden(runs.iter().any(|r| r.hidden));
-        self.decode(runs)?;
+        self.decode(runs, &filled)?;
         for run in runs {
-            self.held[run.slot.index()] += u32::try_from(run.tokens.len()).expect("checked. This is a bug.");
+            let (held, n) = (&mut self.slots[run.slot.index()], run.tokens.len() as u32);
+            held.tokens += n;
+            held.back = Some((n - 1).min(self.context.rollback()));
             self.move_window(run.slot);
-            let before = run.tokens.len() as u32 - 1;
-            self.back[run.slot.index()] = Some(before.min(self.rollback));
         }
         let mut rows = Rows::default();
-        for (run, &start) in runs.iter().zip(&self.starts) {
-            let end = start + run.tokens.len();
-            for index in end - run.outputs as usize..end {
+        for (run, outputs) in runs.iter().zip(outputs) {
+            for index in outputs {
                 rows.logits.push(self.context.logits(index).ok_or_else(|| failed("no logits"))?);
                 if run.hidden {
                     rows.hidden.push(self.context.hidden(index).ok_or_else(|| failed("no hidden state"))?);
@@ -259,58 +221,49 @@ impl Forward for Llama {
 impl Kv for Llama {
     fn truncate(&mut self, slot: Slot, keep: u32) -> Result<(), ExecError> {
         let held = self.held(slot)?;
-        if keep >= held {
-            let wrong = || failed(format!("slot {}: {keep} of {held} tokens", slot.0));
-            return (keep == held).then_some(()).ok_or_else(wrong);
+        if keep == held.tokens {
+            return Ok(());
         }
-        if keep > 0 && !self.caps.prefix_reuse && !self.caps.stateful {
-            return Err(failed("this model cannot be truncated"));
-        }
-        let back = self.back[slot.index()].unwrap_or(0);
-        if keep > 0 && keep + back < self.floor(slot) {
-            return Err(failed(format!("slot {} cannot be cut to {keep} tokens", slot.0)));
+        let floor = self.floor(slot).saturating_sub(held.back.unwrap_or(0));
+        let truncates = self.caps.prefix_reuse || self.caps.stateful;
+        if keep > held.tokens || (keep > 0 && (keep < floor || !truncates)) {
+            let held = held.tokens;
+            return Err(failed(format!("slot {}: {held} tokens cannot be cut to {keep}", slot.0)));
         }
         self.cut(slot.0, keep)?;
-        self.held[slot.index()] = keep;
-        self.back[slot.index()] = if keep == 0 { Some(0) } else { None };
-        self.gone[slot.index()] = if keep == 0 { 0 } else { self.gone[slot.index()] };
-        self.give_back(slot, keep);
+        let mut cut = Held { tokens: keep, back: None, ..held };
+        // A few drafts that are refused will be drafted again: a block of cells at least is given back.
+        if keep == 0 || held.taken >= keep + CELL_BLOCK {
+            self.context.pages.give_back(slot.0, &(keep..held.taken));
+            cut.taken = keep;
+        }
+        self.slots[slot.index()] = if keep == 0 { EMPTY } else { cut };
         Ok(())
     }
 
     fn copy(&mut self, from: Slot, to: Slot, len: u32) -> Result<(), ExecError> {
-        let (source, target) = (self.held(from)?, self.held(to)?);
-        if from == to || target != 0 || len > source {
-            return Err(failed(format!(
-                "{len} of {source} tokens from slot {} to {}: {target}",
-                from.0, to.0
-            )));
-        }
-        if len == 0 {
+        let (Held { tokens: held, gone, .. }, filled) = (self.held(from)?, self.held(to)?.tokens > 0);
+        let fits = from != to && !filled && len <= held;
+        if fits && len == 0 {
             return Ok(());
         }
-        if len < self.floor(from) {
-            return Err(failed(format!("{len} of {source} tokens of slot {} cannot be copied", from.0)));
+        if !fits || len < self.floor(from) || !self.context.copy(from.0, to.0, len, gone) {
+            let (from, to) = (from.0, to.0);
+            return Err(failed(format!("{len} of {held} tokens of slot {from} cannot be copied to {to}")));
         }
-        let gone = self.gone[from.index()];
-        if !self.context.copy(from.0, to.0, len, gone) {
-            return Err(failed(format!("slot {} cannot be copied to {}", from.0, to.0)));
-        }
-        self.copying |= self.context.copies_later();
+        self.copying |= !self.caps.ragged && self.context.pages.tensors.is_empty();
         self.cut(to.0, len)?;
-        self.held[to.index()] = len;
-        self.taken[to.index()] = len;
-        self.gone[to.index()] = gone;
-        self.back[to.index()] = Some(0);
+        self.slots[to.index()] = Held { tokens: len, taken: len, gone, ..EMPTY };
         Ok(())
     }
 
     fn floor(&self, slot: Slot) -> u32 {
-        match self.gone[slot.index()] {
+        let held = &self.slots[slot.index()];
+        match held.gone {
             // A state that was taken back is the slot's alone until it is computed with.
-            0 if self.caps.stateful => self.held[slot.index()] + u32::from(self.back[slot.index()].is_none()),
+            0 if self.caps.stateful => held.tokens + u32::from(held.back.is_none()),
             0 => 0,
-            gone => gone + self.window.unwrap_or(0),
+            gone => gone + self.context.pages.window().unwrap_or(0),
         }
     }
 
@@ -319,7 +272,7 @@ impl Kv for Llama {
     }
 
     fn passes(&self, runs: &[(Slot, u32)]) -> Vec<u32> {
-        if self.shared {
+        if self.caps.ragged {
             return one_pass(runs);
         }
         let runs: Vec<_> = runs.iter().map(|(slot, tokens)| (slot.0, *tokens)).collect();
@@ -328,26 +281,21 @@ impl Kv for Llama {
 
     fn save(&mut self, slot: Slot) -> Option<Vec<u8>> {
         // Cells that are gone would take room, and read as zeros elsewhere.
-        let held = self.held(slot).ok().filter(|&held| held > 0 && self.gone[slot.index()] == 0)?;
-        self.settle()?;
-        let likely = HEAD + u64::from(held) * self.caps.token_bytes;
+        let held = self.held(slot).ok().filter(|held| held.tokens > 0 && held.gone == 0)?;
+        self.settle().ok()?;
+        let likely = HEAD + u64::from(held.tokens) * self.caps.token_bytes;
         self.context.state(slot.0, usize::try_from(likely).ok()?)
     }
 
     fn restore(&mut self, slot: Slot, kv: &[u8]) -> bool {
         // A copy that is still to be made would write over what is restored, or read it.
-        if !matches!(self.held(slot), Ok(0)) || self.settle().is_none() {
+        if !matches!(self.held(slot), Ok(Held { tokens: 0, .. })) || self.settle().is_err() {
             return false;
         }
-        let held = match self.context.set_state(slot.0, kv) {
-            true => self.context.last(slot.0).map_or(0, |last| last + 1),
-            false => 0,
-        };
-        let whole = held > 0 && held <= self.caps.kv_per_slot && self.cut(slot.0, held).is_ok();
+        let tokens = if self.context.set_state(slot.0, kv) { self.context.held(slot.0).end } else { 0 };
+        let whole = (1..=self.caps.kv_per_slot).contains(&tokens) && self.cut(slot.0, tokens).is_ok();
         if whole {
-            self.held[slot.index()] = held;
-            self.taken[slot.index()] = held;
-            self.back[slot.index()] = Some(0);
+            self.slots[slot.index()] = Held { tokens, taken: tokens, ..EMPTY };
         } else {
             self.context.remove(slot.0, 0);
         }
@@ -357,4 +305,19 @@ impl Kv for Llama {
 
 fn failed(why: impl Into<String>) -> ExecError {
     ExecError(format!("llama.cpp: {}", why.into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_looked_at_now_and_then() {
+        let mut watch = Watch { least: u64::MAX, looked: Instant::now(), short: false };
+        assert!(!watch.is_short(), "just looked");
+        watch.looked -= Watch::EVERY;
+        assert!(watch.is_short());
+        watch.least = 0;
+        assert!(!watch.is_short(), "a look at once");
+    }
 }

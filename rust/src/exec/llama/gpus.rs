@@ -1,9 +1,10 @@
 //! Which layers of a model lie on which GPUs, and what part of KV each place holds: pure arithmetic.
 
 use super::drivers;
-use super::placement::{Device, Placement, Split};
+use super::placement::{Device, Placement};
 use crate::config::{Config, EngineConfig, SplitKey};
 use crate::error::Error;
+use std::iter::once;
 
 /// Share of a GPU's free memory that weights take at most where no number of layers is asked for: the rest is for KV and
 /// for what passes need.
@@ -16,13 +17,6 @@ pub(super) struct Gpu {
     pub(super) name: String,
     /// Free bytes; 0 where that is not known.
     pub(super) free: u64,
-}
-
-impl Gpu {
-    /// Its share by free memory: in MiB, as numbers that the library's floats tell apart.
-    fn share(&self) -> f64 {
-        (self.free >> 20).max(1) as f64
-    }
 }
 
 /// Where a model's layers lie. Lists of GPUs have an entry for each of the machine's.
@@ -60,23 +54,25 @@ pub(super) fn split(
     gpus: &[Gpu],
     (key, devices): (&str, &[u32]),
 ) -> Result<Layout, Error> {
-    nothing_placed(&config.engine)?;
+    if let Some(key) = placing(&config.engine) {
+        let why = "parallel splits the model over devices; name them there, and leave this out";
+        return Err(Error::invalid(key, why));
+    }
     let by_layers = config.parallel.split == SplitKey::Layer;
     if gpus.is_empty() && by_layers {
         let why =
             format!("layers are split over GPUs, and there is none: {}; leave it out", drivers::missing());
         return Err(Error::invalid("parallel.split", why));
     }
-    if let Some(id) = devices.iter().find(|id| !gpus.is_empty() && **id as usize >= gpus.len()) {
-        let why = format!(
-            "there is no GPU {id}: this machine has {}; name as many devices as there are",
-            gpus.len()
-        );
+    let n = gpus.len();
+    if let Some(id) = devices.iter().find(|id| n > 0 && **id as usize >= n) {
+        let why = format!("there is no GPU {id}: this machine has {n}; name as many devices as there are");
         return Err(Error::invalid(key, why));
     }
     if by_layers {
-        let share = |(i, gpu): (usize, &Gpu)| if devices.contains(&(i as u32)) { gpu.share() } else { 0.0 };
-        let shares = gpus.iter().enumerate().map(share).collect();
+        let mut shares = by_memory(gpus);
+        let others = (0..n).filter(|i| !devices.contains(&(*i as u32)));
+        others.for_each(|i| shares[i] = 0.0);
         let engine = EngineConfig { tensor_split: Some(shares), ..config.engine.clone() };
         return place(&engine, layers, gpus);
     }
@@ -92,7 +88,7 @@ fn split_matrices(layers: &[u64], gpus: &[Gpu], devices: &[u32]) -> Layout {
     let host = f64::from(u8::from(gpus.is_empty()));
     let placement = Placement {
         devices: devices.iter().map(each).collect(),
-        split: Split::Tensor,
+        splits_layers: true,
         gpu_layers: (!gpus.is_empty()).then_some(layers.len() as u32),
         ..Placement::default()
     };
@@ -100,24 +96,18 @@ fn split_matrices(layers: &[u64], gpus: &[Gpu], devices: &[u32]) -> Layout {
         placement,
         layers: layers.len() as u32,
         weights: (0..gpus.len()).map(|i| (on(i) * bytes) as u64).collect(),
-        kv: std::iter::once(host).chain((0..gpus.len()).map(on)).collect(),
+        kv: once(host).chain((0..gpus.len()).map(on)).collect(),
     }
 }
 
-/// Refuses keys that place layers on GPUs beside those that split a model over devices.
-fn nothing_placed(engine: &EngineConfig) -> Result<(), Error> {
-    let said = [
-        ("engine.gpu_layers", engine.gpu_layers.is_some()),
+/// The first key that places layers on GPUs.
+fn placing(engine: &EngineConfig) -> Option<&'static str> {
+    let keys = [
         ("engine.main_gpu", engine.main_gpu.is_some()),
         ("engine.tensor_split", engine.tensor_split.is_some()),
+        ("engine.gpu_layers", engine.gpu_layers.is_some()),
     ];
-    match said.into_iter().find(|(_, said)| *said) {
-        Some((key, _)) => {
-            let why = "parallel splits the model over devices; name them there, and leave this out";
-            Err(Error::invalid(key, why))
-        }
-        None => Ok(()),
-    }
+    keys.into_iter().find_map(|(key, is_set)| is_set.then_some(key))
 }
 
 /// Places a model whose layers take so many bytes, the output last.
@@ -137,16 +127,13 @@ pub(super) fn place(engine: &EngineConfig, layers: &[u64], gpus: &[Gpu]) -> Resu
         None => (0..=layers.len()).rev().find(|count| fits(*count)).unwrap_or(0),
     };
     let homes = assigned(layers.len(), count, &shares);
-    let blocks = layers.len().saturating_sub(1);
-    let mut kv = vec![0.0; gpus.len() + 1];
-    for home in &homes[..blocks] {
-        kv[home.map_or(0, |gpu| gpu + 1)] += 1.0 / blocks as f64;
-    }
-    let used = |i: &usize| count > 0 && shares[*i] > 0.0;
-    let used = Vec::from_iter((0..gpus.len()).filter(used));
+    let blocks = &homes[..layers.len() - 1];
+    let part = |place| blocks.iter().filter(|home| **home == place).count() as f64 / blocks.len() as f64;
+    let kv = once(None).chain((0..gpus.len()).map(Some)).map(part).collect();
+    let used = Vec::from_iter((0..gpus.len()).filter(|i| count > 0 && shares[*i] > 0.0));
     let placement = Placement {
         devices: used.iter().map(|i| Device::Gpu(*i as u32)).collect(),
-        split: Split::Layer,
+        splits_layers: false,
         locked: engine.mlock,
         gpu_layers: Some(count as u32),
         tensor_split: used.iter().map(|i| shares[*i] as f32).collect(),
@@ -156,16 +143,11 @@ pub(super) fn place(engine: &EngineConfig, layers: &[u64], gpus: &[Gpu]) -> Resu
 
 /// The share of each GPU; 0 = it is not used.
 fn shares(engine: &EngineConfig, gpus: &[Gpu]) -> Result<Vec<f64>, Error> {
-    let asked = [
-        ("engine.main_gpu", engine.main_gpu.is_some()),
-        ("engine.tensor_split", engine.tensor_split.is_some()),
-        ("engine.gpu_layers", engine.gpu_layers.is_some_and(|n| n > 0)),
-    ];
-    if let (Some((key, _)), true) = (asked.into_iter().find(|(_, asked)| *asked), gpus.is_empty()) {
-        return Err(Error::invalid(key, format!("there is no GPU: {}", drivers::missing())));
-    }
     if engine.gpu_layers == Some(0) {
         return Ok(vec![0.0; gpus.len()]);
+    }
+    if let (Some(key), []) = (placing(engine), gpus) {
+        return Err(Error::invalid(key, format!("there is no GPU: {}", drivers::missing())));
     }
     let known = || {
         let names = gpus.iter().enumerate().map(|(i, gpu)| format!("{i} = {}", gpu.name));
@@ -184,8 +166,13 @@ fn shares(engine: &EngineConfig, gpus: &[Gpu]) -> Result<Vec<f64>, Error> {
             Err(Error::invalid("engine.tensor_split", why))
         }
         Some(given) => Ok(given.clone()),
-        None => Ok(gpus.iter().map(Gpu::share).collect()),
+        None => Ok(by_memory(gpus)),
     }
+}
+
+/// Shares by free memory: in MiB, as numbers that the library's floats tell apart.
+fn by_memory(gpus: &[Gpu]) -> Vec<f64> {
+    gpus.iter().map(|gpu| (gpu.free >> 20).max(1) as f64).collect()
 }
 
 /// The GPU of each of `layers` where the last `count` lie on GPUs, as the library deals them out.
@@ -200,25 +187,13 @@ fn assigned(layers: usize, count: usize, shares: &[f64]) -> Vec<Option<usize>> {
         // The last one's end may be less than 1 by rounding.
         Some(ends.iter().position(|end| *end > place).unwrap_or(ends.len() - 1))
     };
-    (0..layers).map(|layer| if count == 0 { None } else { home(layer) }).collect()
+    (0..layers).map(home).collect()
 }
 
+/// Bytes on each GPU.
 fn weights(layers: &[u64], homes: &[Option<usize>], gpus: usize) -> Vec<u64> {
-    let mut weights = vec![0; gpus];
-    for (bytes, home) in layers.iter().zip(homes) {
-        if let Some(gpu) = home {
-            weights[*gpu] += bytes;
-        }
-    }
-    weights
-}
-
-/// KV tokens that fit into the free bytes of all places, where a token takes so many bytes in each.
-pub(super) fn fit(free: &[f64], bytes: &[f64]) -> f64 {
-    free.iter()
-        .zip(bytes)
-        .filter(|(_, bytes)| **bytes > 0.0)
-        .fold(f64::INFINITY, |fit, (f, b)| fit.min(f / b))
+    let on = |gpu| layers.iter().zip(homes).filter(move |(_, home)| **home == Some(gpu));
+    (0..gpus).map(|gpu| on(gpu).map(|(bytes, _)| bytes).sum()).collect()
 }
 
 #[cfg(test)]
@@ -319,7 +294,7 @@ mod tests {
     fn whole_layers_are_dealt_out_to_the_named_gpus() {
         let layers = r#"{"parallel": {"split": "layer"}}"#;
         let some = parallel(layers, &[0, 2], &[8, 8, 2]).unwrap();
-        assert_eq!((some.placement.split, counts(&some)), (Split::Layer, (5, vec![4, 0, 1])));
+        assert_eq!((some.placement.splits_layers, counts(&some)), (false, (5, vec![4, 0, 1])));
         assert_eq!(parallel(layers, &[0, 1], &[]).unwrap_err().0, "parallel.split");
     }
 
@@ -330,12 +305,5 @@ mod tests {
         assert_eq!(why, "there is no GPU 2: this machine has 2; name as many devices as there are");
         let placed = parallel(r#"{"engine": {"gpu_layers": 3}}"#, &[0, 1], &[8, 8]);
         assert_eq!(placed.unwrap_err().0, "engine.gpu_layers");
-    }
-
-    #[test]
-    fn the_place_that_is_full_first_decides() {
-        assert_eq!(fit(&[1000.0, 50.0, 0.0], &[2.0, 1.0, 0.0]), 50.0);
-        assert_eq!(fit(&[10.0], &[2.0]), 5.0);
-        assert_eq!(fit(&[10.0], &[0.0]), f64::INFINITY);
     }
 }

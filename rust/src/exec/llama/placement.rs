@@ -7,18 +7,8 @@ use crate::config::ParallelConfig;
 pub enum Device {
     /// The n-th GPU of this machine, in the library's order.
     Gpu(u32),
-    /// A share of the machine's own memory, computed on its cores (`shards`).
+    /// A share of the machine's own memory, computed on its cores (`devices::ffi`).
     Shard,
-}
-
-/// How a model is split over its devices.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Split {
-    /// By layers: one device computes after the other.
-    #[default]
-    Layer,
-    /// Every matrix and the heads of every layer over all devices. GPUs compute at the same time.
-    Tensor,
 }
 
 /// Where one model lies. The default is the CPU.
@@ -26,20 +16,21 @@ pub enum Split {
 pub struct Placement {
     /// Devices in their order; empty = the CPU alone.
     pub devices: Vec<Device>,
-    /// How the model is split over them.
-    pub split: Split,
+    /// Every layer is split over all devices, its matrices and heads; GPUs compute at the same time. Else each layer lies on one
+    /// device, and they compute one after the other.
+    pub splits_layers: bool,
     /// Weights in host memory are locked there.
     pub locked: bool,
     /// Layers that lie on devices, the output being one more; None = all.
     pub gpu_layers: Option<u32>,
-    /// Shares of the devices in their order; empty = equal ones ([`Split::Tensor`]), or by free memory.
+    /// Shares of the devices in their order; empty = equal ones where layers are split, else by free memory.
     pub tensor_split: Vec<f32>,
 }
 
 impl Placement {
     /// Ranks: devices over which every layer is split; 1 = they are not.
     pub fn ranks(&self) -> usize {
-        if self.split == Split::Tensor { self.devices.len() } else { 1 }
+        if self.splits_layers { self.devices.len() } else { 1 }
     }
 }
 
@@ -62,12 +53,10 @@ impl Role {
     }
 
     /// Over how many devices the configuration splits it, which ones if it says so, and the key that does.
-    pub fn devices(self, parallel: &ParallelConfig) -> (u32, Option<&[u32]>, &'static str) {
+    pub fn devices(self, keys: &ParallelConfig) -> (u32, Option<&[u32]>, &'static str) {
         match self {
-            Role::Target => (parallel.target_size(), parallel.devices.as_deref(), "parallel.devices"),
-            Role::Draft => {
-                (parallel.draft_size(), parallel.draft_devices.as_deref(), "parallel.draft_devices")
-            }
+            Role::Target => (keys.target_size(), keys.devices.as_deref(), "parallel.devices"),
+            Role::Draft => (keys.draft_size(), keys.draft_devices.as_deref(), "parallel.draft_devices"),
         }
     }
 }

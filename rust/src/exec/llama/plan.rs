@@ -1,7 +1,8 @@
-//! How many slots, how many cells: pure arithmetic.
+//! How many slots, how many cells, how long a context: pure arithmetic.
 
 use super::context::{CELL_BLOCK, MAX_SEQUENCES};
-use crate::config::{Config, KvHome, KvLayout, KvPlan, SpeculativeConfig};
+use crate::config::{Config, EngineConfig, KvHome, KvLayout, KvPlan, RopeScaling};
+use crate::error::{Error, Result};
 
 /// Slots in pages, at least: those beyond `max_batch_size` keep prefixes.
 const SLOTS: u32 = 128;
@@ -26,37 +27,32 @@ pub(super) struct Facts {
     pub(super) stateful: bool,
 }
 
-/// The plan of a draft model with this context, beside a target with this plan. One with a state (`stateful`) has twice as many
-/// slots ([`crate::exec::draft_model`]).
-pub(super) fn of_draft(
-    target: KvPlan,
-    context: u32,
-    stateful: bool,
-    speculative: &SpeculativeConfig,
-) -> KvPlan {
-    let slots = |per_slot: u32| KvPlan {
-        cells: target.sequences * per_slot.next_multiple_of(CELL_BLOCK),
-        per_slot,
-        total: u64::from(target.sequences) * u64::from(per_slot),
-        ..target
-    };
-    match target.home {
+/// Slots of whole blocks of cells.
+fn in_slots(home: KvHome, sequences: u32, per_slot: u32, total: u64) -> KvPlan {
+    KvPlan { home, sequences, cells: sequences * per_slot.next_multiple_of(CELL_BLOCK), per_slot, total }
+}
+
+/// The plan of a draft model with this configuration and its context, beside a target with this plan. One with a state
+/// (`stateful`) has twice as many slots ([`crate::exec::draft_model`]).
+pub(super) fn of_draft(target: KvPlan, draft: &Config, stateful: bool) -> KvPlan {
+    let KvPlan { home, sequences, per_slot, total, .. } = target;
+    let (context, part) = (draft.engine.context, |tokens| draft.speculative.draft_kv(tokens));
+    let slots = |per_slot| in_slots(home, sequences, per_slot, u64::from(sequences) * u64::from(per_slot));
+    match home {
         KvHome::Pool => {
-            let total = narrow(speculative.draft_kv(target.total));
-            let per_slot = target.per_slot.min(context).min(total);
-            let sequences = if stateful { 2 * target.sequences } else { target.sequences };
+            let total = narrow(part(total));
             KvPlan {
-                sequences,
+                home,
+                sequences: if stateful { 2 * sequences } else { sequences },
                 cells: total.next_multiple_of(CELL_BLOCK),
+                per_slot: per_slot.min(context).min(total),
                 total: total.into(),
-                per_slot,
-                ..target
             }
         }
-        KvHome::Slots => slots(narrow(speculative.draft_kv(target.per_slot.into())).min(context)),
+        KvHome::Slots => slots(narrow(part(per_slot.into())).min(context)),
         KvHome::Pages => {
-            let slots = slots(target.per_slot.min(context));
-            KvPlan { total: slots.total.min(speculative.draft_kv(target.total)), ..slots }
+            let slots = slots(per_slot.min(context));
+            KvPlan { total: slots.total.min(part(total)), ..slots }
         }
     }
 }
@@ -93,13 +89,7 @@ fn paged(facts: &Facts, batch: u32, limit: u64, cells: u64) -> KvPlan {
     let most = cells.min(most_cells(facts)) / u64::from(block);
     let sequences =
         batch.max(SLOTS).min(facts.sequences).clamp(1, narrow(most.clamp(1, MAX_SEQUENCES.into())));
-    KvPlan {
-        home: KvHome::Pages,
-        sequences,
-        cells: sequences * block,
-        per_slot: context,
-        total: limit.min(u64::from(sequences) * u64::from(context)),
-    }
+    in_slots(KvHome::Pages, sequences, context, limit.min(u64::from(sequences) * u64::from(context)))
 }
 
 /// Whole contexts for as many slots as fit; one shorter slot where not even one does.
@@ -108,13 +98,7 @@ fn slots(facts: &Facts, batch: u32, tokens: u64) -> KvPlan {
     let block = per_slot.next_multiple_of(u64::from(CELL_BLOCK));
     let fit = (tokens / per_slot).min(facts.fit / block).min(most_cells(facts) / block);
     let sequences = fit.clamp(1, u64::from(batch));
-    KvPlan {
-        home: KvHome::Slots,
-        sequences: narrow(sequences),
-        cells: narrow(sequences * block),
-        per_slot: narrow(per_slot),
-        total: sequences * per_slot,
-    }
+    in_slots(KvHome::Slots, narrow(sequences), narrow(per_slot), sequences * per_slot)
 }
 
 /// One pool; twice the batch in slots, so that prefixes can be kept beside what runs, as far as there is room for states.
@@ -136,6 +120,31 @@ fn most_cells(facts: &Facts) -> u64 {
 
 fn narrow(n: u64) -> u32 {
     u32::try_from(n).expect("bounded by 2^30 and a block. This is a bug.")
+}
+
+/// Sets the longest context, and by how much positions are scaled, for a model that was trained for so many tokens. `must`: a
+/// context that it does not reach is refused, else shortened.
+///
+/// # Errors
+/// `Invalid` naming `engine.context` where that is too long, and what to set.
+pub(super) fn settle_context(engine: &mut EngineConfig, trained: u32, must: bool) -> Result<()> {
+    let scale = engine.rope_freq_scale;
+    let reach = scale.map_or(trained, |scale| (f64::from(trained) / scale) as u32);
+    let asked = if engine.context == 0 { reach } else { engine.context };
+    let reaches = asked <= reach || engine.rope_freq_base.is_some();
+    let scales = matches!(engine.rope_scaling, RopeScaling::Linear | RopeScaling::Yarn) && scale.is_none();
+    if must && !reaches && !scales {
+        let without = if scale.is_some() { " and without engine.rope_freq_scale" } else { "" };
+        let why = format!(
+            "{asked} is more than the {reach} tokens that the model's positions reach: set {reach} or less, or have them scaled with engine.rope_scaling \"yarn\"{without}"
+        );
+        return Err(Error::invalid("engine.context", why));
+    }
+    if scales && !reaches {
+        engine.rope_freq_scale = Some(f64::from(trained) / f64::from(asked));
+    }
+    engine.context = if reaches || scales { asked } else { reach };
+    Ok(())
 }
 
 #[cfg(test)]
@@ -243,22 +252,23 @@ mod tests {
 
     #[test]
     fn a_draft_model_holds_the_fraction_that_is_asked_for() {
-        let part =
-            |draft_kv_fraction| SpeculativeConfig { draft_kv_fraction, ..SpeculativeConfig::default() };
+        let of_draft = |target, context, part| {
+            let mut draft = Config::default();
+            draft.engine.context = context;
+            draft.speculative.draft_kv_fraction = part;
+            of_draft(target, &draft, false)
+        };
         let slots = plan(&config(4, None, KvLayout::Slots), &facts(4096, u64::MAX));
-        assert_eq!(of_draft(slots, 8192, false, &part(1.0)), slots);
-        let half = of_draft(slots, 8192, false, &part(0.5));
+        assert_eq!(of_draft(slots, 8192, 1.0), slots);
+        let half = of_draft(slots, 8192, 0.5);
         assert_eq!((half.sequences, half.per_slot, half.cells, half.total), (4, 2048, 8192, 8192));
-        assert_eq!(of_draft(slots, 512, false, &part(0.5)).per_slot, 512);
+        assert_eq!(of_draft(slots, 512, 0.5).per_slot, 512);
         let pool = plan(&config(4, Some(10_000), KvLayout::Shared), &facts(4096, u64::MAX));
-        let tenth = of_draft(pool, 8192, false, &part(0.1));
+        let tenth = of_draft(pool, 8192, 0.1);
         assert_eq!((tenth.total, tenth.cells, tenth.per_slot), (1000, 1024, 1000));
-        assert_eq!(
-            (of_draft(pool, 8192, false, &part(1.0)).total, of_draft(pool, 8192, false, &part(1e-9)).total),
-            (10_000, 1)
-        );
+        assert_eq!((of_draft(pool, 8192, 1.0).total, of_draft(pool, 8192, 1e-9).total), (10_000, 1));
         let pages = plan(&config(4, Some(10_000), KvLayout::Auto), &in_pages(4096, u64::MAX));
-        let half = of_draft(pages, 2048, false, &part(0.5));
+        let half = of_draft(pages, 2048, 0.5);
         assert_eq!((half.sequences, half.per_slot, half.total), (128, 2048, 5_000));
     }
 
@@ -284,5 +294,40 @@ mod tests {
         }
         let p = plan(&config(u32::MAX / 2, None, KvLayout::Auto), &in_pages(1 << 30, u64::MAX));
         assert!(p.cells <= 1 << 30 && p.sequences == 1);
+    }
+
+    /// The scale and the context of a model that was trained for 4096 tokens.
+    fn settled(engine: &EngineConfig, must: bool) -> Result<(Option<f64>, u32)> {
+        let mut engine = engine.clone();
+        settle_context(&mut engine, 4096, must)?;
+        Ok((engine.rope_freq_scale, engine.context))
+    }
+
+    #[test]
+    fn a_context_is_what_positions_reach() {
+        let engine = |context| EngineConfig { context, ..EngineConfig::default() };
+        assert_eq!(settled(&engine(0), true).unwrap().1, 4096);
+        assert_eq!(settled(&engine(1000), true).unwrap().1, 1000);
+        assert_eq!(settled(&engine(8192), false).unwrap(), (None, 4096));
+        let error = settled(&engine(8192), true).unwrap_err().to_string();
+        assert!(error.contains("engine.context") && error.contains("4096"), "{error}");
+        // What the error says helps.
+        for scaling in [RopeScaling::Yarn, RopeScaling::Linear] {
+            let scaled = EngineConfig { rope_scaling: scaling, ..engine(8192) };
+            assert_eq!(settled(&scaled, true).unwrap(), (Some(0.5), 8192));
+        }
+        let plain = EngineConfig { rope_scaling: RopeScaling::None, ..engine(8192) };
+        assert!(settled(&plain, true).is_err());
+    }
+
+    #[test]
+    fn a_scale_or_a_base_reaches_further() {
+        let scaled =
+            |context| EngineConfig { context, rope_freq_scale: Some(0.25), ..EngineConfig::default() };
+        assert_eq!([0, 16384, 5000].map(|n| settled(&scaled(n), true).unwrap().1), [16384, 16384, 5000]);
+        let error = settled(&scaled(20_000), true).unwrap_err().to_string();
+        assert!(error.contains("16384") && error.contains("without engine.rope_freq_scale"), "{error}");
+        let based = EngineConfig { context: 20_000, rope_freq_base: Some(1e6), ..EngineConfig::default() };
+        assert_eq!(settled(&based, true).unwrap().1, 20_000);
     }
 }

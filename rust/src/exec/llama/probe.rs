@@ -6,6 +6,7 @@
 
 use crate::exec::{ExecError, Forward, Run};
 use crate::types::{Slot, Token};
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::time::{Duration, Instant};
 
 /// Slots that the probe needs; the sequence under test is in the second.
@@ -24,14 +25,12 @@ const RUN: u32 = 4;
 const MEASURING: f64 = 0.3;
 
 /// What the probe found.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Found {
-    /// Rows compared.
+    /// Rows compared: one at least, if there was a probe.
     pub(super) rows: usize,
     /// Of these, rows with other bits.
     pub(super) differ: usize,
-    /// Every logit was a number.
-    pub(super) finite: bool,
     /// Rows and seconds of some passes.
     pub(super) passes: Vec<(u32, f64)>,
     /// Time it took.
@@ -42,11 +41,10 @@ pub(super) struct Found {
 /// at least: an engine that needs more than a tenth of the budget for one takes longer.
 ///
 /// # Errors
-/// Where the engine failed.
+/// Where the engine failed, or gave scores that are no numbers.
 pub(super) fn run(engine: &mut dyn Forward, budget: Duration) -> Result<Found, ExecError> {
     let begin = Instant::now();
-    let n_vocab = engine.caps().n_vocab as u64;
-    let mut test = Test { engine, random: Random(0x5eed), n_vocab, differ: 0, rows: 0, finite: true };
+    let mut test = Test { engine, drawn: 0, found: Found::default() };
     let passes = test.measure(begin + budget.mul_f64(MEASURING))?;
     let pass = passes[0].1;
     let row = ((passes[1].1 - pass) / f64::from(SLOTS - 1)).max(pass / 16.0);
@@ -54,66 +52,51 @@ pub(super) fn run(engine: &mut dyn Forward, budget: Duration) -> Result<Found, E
     let room = test.engine.caps().kv_per_slot as usize - 2 * LONGEST_RUN;
     let steps = share(0.2, pass).clamp(1, room / 2);
     let prompt = share(0.1, row).clamp(8, room / 2);
-    let tokens: Vec<Token> = (0..prompt + steps).map(|_| test.token()).collect();
+    let tokens = test.tokens(prompt + steps);
     let alone = test.alone(&tokens, prompt)?;
-    test.beside_others(&tokens, prompt, &alone, begin + budget)?;
-    for slot in 0..SLOTS {
-        test.engine.truncate(Slot(slot), 0)?;
-    }
-    let Test { rows, differ, finite, .. } = test;
-    Ok(Found { rows, differ, finite, passes, took: begin.elapsed() })
-}
-
-/// SplitMix64 (Steele, Lea, Flood 2014).
-struct Random(u64);
-
-impl Random {
-    /// A number below `n`.
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % n
-    }
+    test.beside_others(&tokens, &alone, begin + budget)?;
+    test.empty()?;
+    Ok(Found { passes, took: begin.elapsed(), ..test.found })
 }
 
 struct Test<'a> {
     engine: &'a mut dyn Forward,
-    random: Random,
-    n_vocab: u64,
-    rows: usize,
-    differ: usize,
-    finite: bool,
+    /// Numbers that were drawn.
+    drawn: u64,
+    found: Found,
 }
 
 /// A run, with its tokens: slot, start, tokens, outputs.
 type Piece = (Slot, u32, Vec<Token>, u32);
 
 impl Test<'_> {
-    fn token(&mut self) -> Token {
-        Token::try_from(self.random.below(self.n_vocab)).expect("below the vocabulary's size. This is a bug.")
+    /// A number below `n`, from a sequence that is the same at every start.
+    fn below(&mut self, n: usize) -> usize {
+        self.drawn += 1;
+        (BuildHasherDefault::<DefaultHasher>::default().hash_one(self.drawn) % n as u64) as usize
     }
 
-    fn some_tokens(&mut self, n: usize) -> Vec<Token> {
-        (0..n).map(|_| self.token()).collect()
+    fn tokens(&mut self, n: usize) -> Vec<Token> {
+        let n_vocab = self.engine.caps().n_vocab;
+        (0..n).map(|_| self.below(n_vocab) as Token).collect()
     }
 
-    /// Hashes of the rows of one pass.
+    fn empty(&mut self) -> Result<(), ExecError> {
+        (0..SLOTS).try_for_each(|slot| self.engine.truncate(Slot(slot), 0))
+    }
+
+    /// Hashes of the rows of one pass, from the tested sequence's first on.
     fn pass(&mut self, pieces: &[Piece]) -> Result<Vec<u64>, ExecError> {
         let runs: Vec<Run<'_>> = pieces
             .iter()
-            .map(|(slot, start, tokens, outputs)| Run {
-                slot: *slot,
-                start: *start,
-                tokens,
-                outputs: *outputs,
-                hidden: false,
-            })
+            .map(|&(slot, start, ref tokens, outputs)| Run { slot, start, tokens, outputs, hidden: false })
             .collect();
-        let rows = self.engine.forward(&runs)?;
-        self.finite &= rows.logits.iter().all(|row| row.iter().all(|x| x.is_finite()));
-        Ok(rows.logits.iter().map(|row| hash(row)).collect())
+        let rows = self.engine.forward(&runs)?.logits;
+        if !rows.iter().all(|row| row.iter().all(|x| x.is_finite())) {
+            return Err(ExecError("its weights give scores that are no numbers".into()));
+        }
+        let before: u32 = pieces.iter().take_while(|piece| piece.0 < TESTED).map(|piece| piece.3).sum();
+        Ok(rows[before as usize..].iter().map(|row| hash(row)).collect())
     }
 
     /// Rows and seconds of passes with a row, with one of each slot, and with a few of each; none of the last, and no
@@ -122,29 +105,25 @@ impl Test<'_> {
         let shapes = [(1, 1), (SLOTS, 1), (SLOTS, RUN)];
         // It reads the weights from disk.
         self.time(shapes[0])?;
-        let mut best = [f64::INFINITY; 3];
+        let mut best = shapes.map(|(slots, run)| (slots * run, f64::INFINITY));
         for round in 0..3 {
             for (i, shape) in shapes.into_iter().enumerate() {
                 if (round > 0 || i > 1) && Instant::now() > end {
                     break;
                 }
-                best[i] = best[i].min(self.time(shape)?);
+                best[i].1 = best[i].1.min(self.time(shape)?);
             }
         }
-        let rows = shapes.map(|(slots, run)| slots * run);
-        Ok(rows.into_iter().zip(best).filter(|(_, seconds)| seconds.is_finite()).collect())
+        Ok(best.into_iter().filter(|(_, seconds)| seconds.is_finite()).collect())
     }
 
     /// Seconds of a pass with `run` tokens of each of `slots`.
     fn time(&mut self, (slots, run): (u32, u32)) -> Result<f64, ExecError> {
-        let pieces: Vec<Piece> =
-            (0..slots).map(|s| (Slot(s), 0, self.some_tokens(run as usize), run)).collect();
+        let pieces: Vec<Piece> = (0..slots).map(|s| (Slot(s), 0, self.tokens(run as usize), run)).collect();
         let begin = Instant::now();
         self.pass(&pieces)?;
         let took = begin.elapsed().as_secs_f64();
-        for slot in 0..slots {
-            self.engine.truncate(Slot(slot), 0)?;
-        }
+        self.empty()?;
         Ok(took)
     }
 
@@ -158,40 +137,33 @@ impl Test<'_> {
         Ok(hashes)
     }
 
-    /// The same under churn; compares what it gets to in time, and at least one row.
-    fn beside_others(
-        &mut self,
-        tokens: &[Token],
-        prompt: usize,
-        alone: &[u64],
-        end: Instant,
-    ) -> Result<(), ExecError> {
-        let mut held = [0u32; SLOTS as usize];
-        while (held[TESTED.index()] as usize) < tokens.len() {
-            let done = held[TESTED.index()] as usize;
+    /// The same under churn; compares what it gets to in time with the rows `alone`, and at least one.
+    fn beside_others(&mut self, tokens: &[Token], alone: &[u64], end: Instant) -> Result<(), ExecError> {
+        // The first row alone is that of the token before.
+        let prompt = tokens.len() + 1 - alone.len();
+        let (mut done, mut held) = (0, [0u32; SLOTS as usize]);
+        while done < tokens.len() {
             let longest = if done < prompt { prompt.div_ceil(3) } else { LONGEST_RUN };
-            let right = (1 + self.random.below(longest as u64) as usize).min(tokens.len() - done);
+            let right = (1 + self.below(longest)).min(tokens.len() - done);
             // Prompt pieces have no wrong tail.
-            let wrong = if done < prompt { 0 } else { self.random.below(4) as usize };
+            let wrong = if done < prompt { 0 } else { self.below(4) };
             let mut pieces = Vec::new();
             for slot in (0..SLOTS).map(Slot) {
                 if slot == TESTED {
-                    let tail = self.some_tokens(wrong);
-                    let run = [&tokens[done..done + right], &tail[..]].concat();
-                    let outputs = run.len() as u32;
-                    pieces.push((slot, held[slot.index()], run, outputs));
-                } else if let Some(piece) = self.neighbour(slot, &mut held[slot.index()])? {
-                    pieces.push(piece);
+                    let run = [&tokens[done..done + right], &self.tokens(wrong)].concat();
+                    pieces.push((slot, done as u32, run, (right + wrong) as u32));
+                } else {
+                    pieces.extend(self.neighbour(slot, &mut held[slot.index()])?);
                 }
             }
             let hashes = self.pass(&pieces)?;
-            self.compare(&pieces, &hashes, right, (alone, prompt));
-            for (slot, start, run, _) in &pieces {
-                held[slot.index()] = start + run.len() as u32;
+            for (position, hash) in (done + 1..).zip(&hashes[..right]).filter(|(p, _)| *p >= prompt) {
+                self.found.rows += 1;
+                self.found.differ += usize::from(alone[position - prompt] != *hash);
             }
-            held[TESTED.index()] = (done + right) as u32;
-            self.engine.truncate(TESTED, held[TESTED.index()])?;
-            if self.rows > 0 && Instant::now() > end {
+            done += right;
+            self.engine.truncate(TESTED, done as u32)?;
+            if self.found.rows > 0 && Instant::now() > end {
                 break;
             }
         }
@@ -200,32 +172,20 @@ impl Test<'_> {
 
     /// What a neighbour does in this step: nothing, a prompt after being freed, a few rows, the same after a rollback.
     fn neighbour(&mut self, slot: Slot, held: &mut u32) -> Result<Option<Piece>, ExecError> {
-        let act = self.random.below(8);
+        let act = self.below(8);
         if *held + 32 > self.engine.caps().kv_per_slot || act == 0 {
             *held = 0;
         } else if act == 1 {
-            *held -= u32::min(*held, self.random.below(4) as u32);
+            *held -= u32::min(*held, self.below(4) as u32);
         }
         self.engine.truncate(slot, *held)?;
         let n = match act {
             2 => return Ok(None),
-            _ if *held == 0 => 1 + self.random.below(24),
-            _ => 1 + self.random.below(3),
+            _ if *held == 0 => 1 + self.below(24),
+            _ => 1 + self.below(3),
         };
-        let tokens = self.some_tokens(n as usize);
-        Ok(Some((slot, *held, tokens, 1)))
-    }
-
-    /// Compares the tested sequence's first `right` rows with those `alone`, whose first is that of token `prompt - 1`.
-    fn compare(&mut self, pieces: &[Piece], hashes: &[u64], right: usize, alone: (&[u64], usize)) {
-        let (alone, prompt) = alone;
-        let before: u32 = pieces.iter().take_while(|p| p.0 != TESTED).map(|p| p.3).sum();
-        let Some((_, start, ..)) = pieces.iter().find(|p| p.0 == TESTED) else { return };
-        let rows = &hashes[before as usize..before as usize + right];
-        for (position, hash) in (*start as usize..).zip(rows).filter(|(p, _)| *p + 1 >= prompt) {
-            self.rows += 1;
-            self.differ += usize::from(alone[position + 1 - prompt] != *hash);
-        }
+        let start = std::mem::replace(held, *held + n as u32);
+        Ok(Some((slot, start, self.tokens(n), 1)))
     }
 }
 
@@ -324,10 +284,10 @@ mod tests {
     #[test]
     fn faults_are_found() {
         let good = probed(Fault::None);
-        assert!(good.differ == 0 && good.finite, "{good:?}");
+        assert!(good.differ == 0, "{good:?}");
         assert!(probed(Fault::Batch).differ > 10);
         assert!(probed(Fault::Rollback).differ > 10);
-        assert!(!probed(Fault::Nan).finite);
+        assert!(run(&mut Fake::new(Fault::Nan), Duration::from_secs(5)).is_err());
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The vocabulary of a model file, read without its weights.
 
 use super::ffi::Model;
-use super::gguf::Metadata;
+use super::gguf::ffi::Metadata;
 use crate::error::{Error, Result};
 use crate::types::Token;
 use crate::vocab::{GgufEncoder, GgufVocab, TextEncoder, cuts_text};
@@ -24,35 +24,33 @@ pub fn read(path: &Path) -> Result<GgufVocab> {
     let invalid = |why: String| Error::invalid("model.gguf", format!("{} {why}", path.display()));
     let file = Metadata::open(path).map_err(|why| invalid(format!("cannot be read as GGUF: {why}")))?;
     let key = |name: &str| format!("tokenizer.ggml.{name}");
-    let text = |name: &str| file.string(&key(name)).unwrap_or_default();
+    let [name, pre] = ["model", "pre"].map(|name| file.string(&key(name)).unwrap_or_default());
     let tokens = file.strings(&key("tokens")).filter(|tokens| !tokens.is_empty());
     let tokens = tokens.ok_or_else(|| invalid("has no readable vocabulary".into()))?;
     // The library would end the process.
     if HashSet::<&String>::from_iter(&tokens).len() != tokens.len() {
         return Err(invalid("is damaged: two tokens of its vocabulary have the same text".into()));
     }
-    let model = Model::load_vocab(path).map_err(|why| invalid(cannot_be_loaded(&why)))?;
+    let model = Model::load_vocab(path).map_err(|why| {
+        let unknown = why.starts_with("unknown ");
+        let newer = if unknown { "; a newer version of this server may know it" } else { "" };
+        invalid(format!("cannot be loaded: {why}{newer}"))
+    })?;
     let encoder = match model.vocab_type() {
         sys::LLAMA_VOCAB_TYPE_SPM => GgufEncoder::SentencePiece {
             add_space_prefix: file.boolean(&key("add_space_prefix")).unwrap_or(true),
         },
-        sys::LLAMA_VOCAB_TYPE_BPE if text("model") == "gpt2" && cuts_text(&text("pre")) => {
-            GgufEncoder::BytePairs {
-                pre: text("pre"),
-                merges: file
-                    .strings(&key("merges"))
-                    .ok_or_else(|| invalid("has no readable merges".into()))?,
-            }
+        sys::LLAMA_VOCAB_TYPE_BPE if name == "gpt2" && cuts_text(&pre) => {
+            let merges = file.strings(&key("merges"));
+            let merges = merges.ok_or_else(|| invalid("has no readable merges".into()))?;
+            GgufEncoder::BytePairs { pre, merges }
         }
         sys::LLAMA_VOCAB_TYPE_NONE | sys::LLAMA_VOCAB_TYPE_WPM => {
-            return Err(invalid(format!(
-                "generates no text: its vocabulary is of the kind {}",
-                text("model")
-            )));
+            return Err(invalid(format!("generates no text: its vocabulary is of the kind {name}")));
         }
         kind => {
             let is_flat = kind != sys::LLAMA_VOCAB_TYPE_BPE
-                || [text("model"), text("pre")].iter().any(|name| FLAT.contains(&name.as_str()));
+                || [name, pre].iter().any(|name| FLAT.contains(&name.as_str()));
             let longest = if is_flat { usize::MAX } else { LONGEST_RUN };
             GgufEncoder::Library(Box::new(Library { model: Arc::clone(&model), longest }))
         }
@@ -61,11 +59,6 @@ pub fn read(path: &Path) -> Result<GgufVocab> {
     let tokens = all.map(|id| model.token(id)).collect();
     let (bos, add_bos) = model.begin();
     Ok(GgufVocab { tokens, eog: model.end_ids(), bos, add_bos, encoder })
-}
-
-fn cannot_be_loaded(why: &str) -> String {
-    let newer = if why.starts_with("unknown ") { "; a newer version of this server may know it" } else { "" };
-    format!("cannot be loaded: {why}{newer}")
 }
 
 /// The library as encoder.
@@ -77,17 +70,12 @@ struct Library {
 
 impl TextEncoder for Library {
     fn encode(&self, text: &str) -> Result<Vec<Token>, String> {
-        let (mut run, mut blank) = (0, false);
-        for c in text.chars() {
-            run = if c.is_whitespace() == blank { run + 1 } else { 1 };
-            blank = c.is_whitespace();
-            if run > self.longest {
-                let longest = self.longest;
-                return Err(format!(
-                    "has a word of more than {longest} characters, too long for this model's tokenizer"
-                ));
-            }
+        let (longest, blank) = (self.longest, Vec::from_iter(text.chars().map(char::is_whitespace)));
+        if blank.chunk_by(PartialEq::eq).any(|run| run.len() > longest) {
+            return Err(format!(
+                "has a word of more than {longest} characters, too long for this model's tokenizer"
+            ));
         }
-        self.model.encode(text).ok_or_else(|| "cannot be encoded: it is too long".to_owned())
+        self.model.encode(text, false).ok_or_else(|| "cannot be encoded: it is too long".to_owned())
     }
 }

@@ -1,6 +1,6 @@
 //! The arithmetic beside NumPy's, and folders that are none. The cases are made by `tests/core/speculator/reference.py`.
 
-use super::load;
+use super::Model;
 use ndarray::Array2;
 use std::path::{Path, PathBuf};
 
@@ -20,7 +20,7 @@ fn folder(case: &str) -> PathBuf {
 #[test]
 fn it_computes_what_numpy_does() {
     for case in CASES {
-        let model = load::model(&folder(case)).unwrap();
+        let model = Model::open(&folder(case)).unwrap();
         let expected: Expected =
             serde_json::from_slice(&std::fs::read(folder(case).join("expected.json")).unwrap()).unwrap();
         let shape = (expected.states.len(), model.emb_dim());
@@ -48,7 +48,7 @@ fn refusal(name: &str, edit: impl Fn(&mut serde_json::Value)) -> String {
     edit(&mut about);
     std::fs::write(copy.join("config.json"), about.to_string()).unwrap();
     std::fs::copy(from.join("model.safetensors"), copy.join("model.safetensors")).unwrap();
-    let error = load::model(&copy).unwrap_err().to_string();
+    let error = Model::open(&copy).unwrap_err().to_string();
     std::fs::remove_dir_all(&copy).unwrap();
     error
 }
@@ -62,7 +62,7 @@ fn a_folder_that_holds_something_else_is_refused_by_what_is_wrong() {
     assert!(long.contains("lacks the weights proj.3.weight"), "{long}");
     let other = refusal("other", |about| about["architectures"] = serde_json::json!(["LlamaForCausalLM"]));
     assert!(other.contains("has not the architecture MLPSpeculatorPreTrainedModel"), "{other}");
-    let none = load::model(&folder("none")).unwrap_err().to_string();
+    let none = Model::open(&folder("none")).unwrap_err().to_string();
     assert!(none.contains("cannot be read"), "{none}");
     let torn = refusal("torn", |about| about["n_predict"] = "three".into());
     assert!(torn.contains("does not describe an MLP speculator"), "{torn}");

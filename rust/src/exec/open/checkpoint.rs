@@ -1,13 +1,12 @@
 //! Opens Hugging Face folders, which TensorRT-LLM's LLM API takes as they are.
 
-use super::files::{broken, read, sampled, vocab_beside};
+use super::files::{broken, json, sampled, vocab_beside};
 use super::{Opened, info_of};
 use crate::config::Config;
 use crate::error::{Error, Result};
+use crate::exec::Drafters;
 use crate::exec::trtllm::{self, Checkpoint};
-use crate::exec::{Drafters, Info};
 use crate::vocab::Vocab;
-use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -23,25 +22,18 @@ fn weights(path: &Path) -> Option<PathBuf> {
     files.filter(|file| file.extension().is_some_and(|end| end == "safetensors")).min()
 }
 
-/// A number of `config.json`, which models of several parts have one level down.
-fn number(json: &Value, key: &str) -> Option<u32> {
-    let found = json.get(key).or_else(|| json.get("text_config")?.get(key))?;
-    u32::try_from(found.as_u64()?).ok()
-}
-
-fn described(target: &str) -> Result<(u32, u32)> {
+/// Tokens and longest context, as `config.json` says them; models of several parts have them one level down.
+pub(super) fn described(target: &str) -> Result<(u32, u32)> {
     let file = Path::new(target).join("config.json");
-    let json: Value = serde_json::from_slice(&read(&file)?)
-        .map_err(|e| broken(&file, &format!("is not valid JSON: {e}")))?;
-    let get = |key: &str| number(&json, key).ok_or_else(|| broken(&file, &format!("has no number {key}")));
+    let json = json(&file)?;
+    let get = |key: &str| {
+        let found = json.get(key).or_else(|| json.get("text_config")?.get(key));
+        let number = found.and_then(|number| u32::try_from(number.as_u64()?).ok());
+        number.ok_or_else(|| broken(&file, &format!("has no number {key}")))
+    };
     Ok((get("vocab_size")?, get("max_position_embeddings")?))
 }
 
-pub(super) fn check(target: &str) -> Result<()> {
-    described(target).map(|_| ())
-}
-
-/// The vocabulary of the folder's tokenizer.json; `info`: what is known of it already.
 pub(super) fn vocab(target: &str) -> Result<Arc<Vocab>> {
     vocab_beside(Path::new(target), described(target)?.0)
 }
@@ -60,16 +52,10 @@ pub(super) fn open(target: &str, config: &Config) -> Result<Opened> {
     let path = Path::new(target);
     let checkpoint = Checkpoint { path, draft, n_vocab, max_seq_len: most };
     let (engine, lacks) = trtllm::open_llm(&checkpoint, config)?;
-    let info = info_of(engine.as_ref(), &vocab, config, false);
-    let mut limits = info.limits;
-    limits.lacks = lacks;
-    let file = weights(path).unwrap_or_else(|| path.join("config.json"));
     let beside = draft.map_or(String::new(), |name| format!("; draft {name}"));
-    let info = Info {
-        limits,
-        summary: format!("TensorRT-LLM's LLM API{beside}"),
-        weights: sampled(&file).map_err(|e| broken(&file, &format!("cannot be read: {e}")))?,
-        ..info
-    };
+    let mut info = info_of(engine.as_ref(), &vocab, config);
+    info.limits.lacks = lacks;
+    info.summary = format!("TensorRT-LLM's LLM API{beside}");
+    info.weights = sampled(&weights(path).unwrap_or_else(|| path.join("config.json")))?;
     Ok(Opened { drafters: Drafters::default(), target: engine, vocab, info })
 }

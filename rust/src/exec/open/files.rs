@@ -3,8 +3,10 @@
 use crate::error::{Error, Result};
 use crate::types::Token;
 use crate::vocab::{Vocab, VocabOptions};
+use serde_json::Value;
 use std::fs::File;
-use std::io::{Read, Seek, SeekFrom};
+use std::hash::{DefaultHasher, Hasher};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -13,14 +15,12 @@ pub(super) fn end_tokens(path: &Path) -> Result<Vec<Token>> {
     if !path.is_file() {
         return Ok(Vec::new());
     }
-    let json: serde_json::Value =
-        serde_json::from_slice(&read(path)?).map_err(|e| broken(path, &format!("is not valid JSON: {e}")))?;
-    let ids = match json.get("eos_token_id") {
-        None | Some(serde_json::Value::Null) => return Ok(Vec::new()),
-        Some(serde_json::Value::Array(ids)) => ids.clone(),
-        Some(id) => vec![id.clone()],
+    let ids = match json(path)?.get_mut("eos_token_id").map(Value::take) {
+        None | Some(Value::Null) => Vec::new(),
+        Some(Value::Array(ids)) => ids,
+        Some(id) => vec![id],
     };
-    let id = |v: &serde_json::Value| v.as_u64().and_then(|n| Token::try_from(n).ok());
+    let id = |v: &Value| v.as_u64().and_then(|n| Token::try_from(n).ok());
     ids.iter().map(|v| id(v).ok_or_else(|| broken(path, "has an eos_token_id that is no token id"))).collect()
 }
 
@@ -34,6 +34,10 @@ pub(super) fn vocab_beside(folder: &Path, tokens: u32) -> Result<Arc<Vocab>> {
     Vocab::from_tokenizer_json(&read(&folder.join("tokenizer.json"))?, &options)
 }
 
+pub(super) fn json(path: &Path) -> Result<Value> {
+    serde_json::from_slice(&read(path)?).map_err(|e| broken(path, &format!("is not valid JSON: {e}")))
+}
+
 pub(super) fn read(path: &Path) -> Result<Vec<u8>> {
     std::fs::read(path).map_err(|e| broken(path, &format!("cannot be read: {e}")))
 }
@@ -42,27 +46,23 @@ pub(super) fn broken(path: &Path, why: &str) -> Error {
     Error::invalid("target", format!("{} {why}", path.display()))
 }
 
-/// Blocks of a file that are sampled, and their bytes.
-const SAMPLES: (u64, u64) = (64, 4096);
-
-/// A hash (FNV-1a) of a file's length and of blocks spread over it: to read all of a large one would take too long.
-pub(super) fn sampled(path: &Path) -> std::io::Result<u64> {
-    let mut file = File::open(path)?;
-    let length = file.metadata()?.len();
-    let mut hash = 0xcbf2_9ce4_8422_2325u64;
-    let mut take = |bytes: &[u8]| {
-        bytes.iter().for_each(|b| hash = (hash ^ u64::from(*b)).wrapping_mul(0x0100_0000_01b3));
+/// A hash of a file's length and of blocks spread over it: to read all of a large one would take too long.
+pub(super) fn sampled(path: &Path) -> Result<u64> {
+    const BLOCKS: u64 = 64;
+    const BYTES: u64 = 4096;
+    let hash = || {
+        let file = File::open(path)?;
+        let length = file.metadata()?.len();
+        let mut hash = DefaultHasher::new();
+        hash.write_u64(length);
+        let mut block = vec![0; length.min(BYTES) as usize];
+        for number in 0..BLOCKS {
+            file.read_exact_at(&mut block, length.saturating_sub(BYTES) / (BLOCKS - 1) * number)?;
+            hash.write(&block);
+        }
+        Ok(hash.finish())
     };
-    take(&length.to_le_bytes());
-    let (count, size) = SAMPLES;
-    let mut block = Vec::new();
-    for number in 0..count {
-        file.seek(SeekFrom::Start(length.saturating_sub(size) / (count - 1) * number))?;
-        block.clear();
-        Read::by_ref(&mut file).take(size).read_to_end(&mut block)?;
-        take(&block);
-    }
-    Ok(hash)
+    hash().map_err(|e: std::io::Error| broken(path, &format!("cannot be read: {e}")))
 }
 
 #[cfg(test)]

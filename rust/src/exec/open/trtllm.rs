@@ -84,17 +84,12 @@ pub(super) fn open(target: &str, config: &Config) -> Result<Opened> {
     let trtllm::Opened { target: engine, drafter, lacks } = trtllm::open(&pair, config)?;
     let mut effective = config.clone();
     effective.speculative.sources = Some(trtllm::sources(&pair, config));
-    let info = info_of(engine.as_ref(), &vocab, config, false);
+    let info = info_of(engine.as_ref(), &vocab, config);
     let mut limits = info.limits;
     limits.max_prompt = limits.max_prompt.min(folders.target.max_input_len);
     limits.lacks = lacks;
     let engines = folders.target.path.join("rank0.engine");
-    let info = Info {
-        limits,
-        summary: summary(&folders, config),
-        weights: sampled(&engines).map_err(|e| broken(&engines, &format!("cannot be read: {e}")))?,
-        ..info
-    };
+    let info = Info { limits, summary: summary(&folders, config), weights: sampled(&engines)?, ..info };
     let drafters = drafters(&effective, engine.as_ref(), drafter, &Helpers::new(1))?;
     Ok(Opened { drafters, target: engine, vocab, info })
 }

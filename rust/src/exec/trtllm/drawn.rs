@@ -3,7 +3,7 @@
 use super::interface::{Executor, Finish};
 use super::walk::Walk;
 use crate::error::Error;
-use crate::exec::{Job, Outcome, Round, SeqError};
+use crate::exec::{Job, Outcome, Round};
 use crate::types::{Refusal, Token, TokenLogprob};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -29,10 +29,10 @@ impl Drawn {
                 }
             });
         }
-        let ended = self.end(&mut job).map_err(SeqError)?;
+        let ended = self.end(&mut job)?;
         if self.tokens.is_empty() && !ended {
             let why = "TensorRT-LLM gave a request no token";
-            return Err(SeqError(Error::Executor(why.into())));
+            return Err(Error::Executor(why.into()));
         }
         let draft = &job.draft.tokens;
         let accepted = draft.iter().zip(&self.tokens).take_while(|(ours, theirs)| ours == theirs).count();
@@ -82,21 +82,9 @@ impl Drawn {
 
 /// A round of these tokens: all but the last, which the executor may leave out, are computed.
 pub(super) fn round_of(job: Job, tokens: Vec<Token>, mask_time: Duration) -> Round {
-    let computed = job.start + (job.tokens.len() + tokens.len().saturating_sub(1)) as u32;
-    Round {
-        job,
-        computed,
-        tokens,
-        logprobs: Vec::new(),
-        scores: Vec::new(),
-        hidden: None,
-        ended: false,
-        refusal: None,
-        shortened: false,
-        failure: None,
-        reused: None,
-        mask_time,
-    }
+    let round = Round::new(job);
+    let computed = round.computed + tokens.len().saturating_sub(1) as u32;
+    Round { computed, tokens, mask_time, ..round }
 }
 
 #[cfg(test)]
@@ -130,7 +118,7 @@ mod tests {
     fn outcome(draft: &[Token], tokens: &[Token], finish: Finish) -> Result<Round, String> {
         let logprobs = vec![-1.0; tokens.len()];
         let drawn = Drawn { tokens: tokens.to_vec(), logprobs, finish: Some(finish), reused: None };
-        drawn.outcome(job(draft), None).map(|round| *round).map_err(|error| error.0.to_string())
+        drawn.outcome(job(draft), None).map(|round| *round).map_err(|error| error.to_string())
     }
 
     #[test]

@@ -7,7 +7,7 @@ use super::walk::Walk;
 use crate::config::Acceptance;
 use crate::error::Error;
 use crate::exec::cost::Work;
-use crate::exec::{Caps, Done, ExecError, Job, Kv, Outcome, Pass, Round, SeqError, Target};
+use crate::exec::{Caps, Done, ExecError, Job, Kv, Outcome, Round, Target};
 use crate::grammar::Grammar;
 use crate::types::{Slot, Token};
 use pyo3::prelude::*;
@@ -137,7 +137,7 @@ impl TrtTarget {
                 let round = Round { ended: true, ..round_of(job, Vec::new(), Duration::ZERO) };
                 return self.tell(slot, Ok(Box::new(round)));
             }
-            Err(error) => return self.tell(slot, Err(SeqError(error))),
+            Err(error) => return self.tell(slot, Err(error)),
         };
         let text = self.texts[slot.index()].clone();
         let known = text.len();
@@ -149,12 +149,12 @@ impl TrtTarget {
         if self.guided {
             order = match order.guided(job.grammar.as_ref()) {
                 Ok(order) => order,
-                Err(error) => return self.tell(slot, Err(SeqError(error))),
+                Err(error) => return self.tell(slot, Err(error)),
             };
         }
         let logits = if walk.draft.is_empty() { None } else { self.draft_logits(&job) };
         match self.executor.enqueue(order, logits, walk) {
-            Err(error) => self.tell(slot, Err(SeqError(error))),
+            Err(error) => self.tell(slot, Err(error)),
             Ok(number) => {
                 self.current[slot.index()] = Some(number);
                 let flight = Flight {
@@ -243,7 +243,7 @@ impl TrtTarget {
         let (slot, began) = (flight.slot, flight.begun);
         if let Some(error) = flight.failed.take() {
             self.drop_flight(id);
-            return self.tell(slot, Err(SeqError(error)));
+            return self.tell(slot, Err(error));
         }
         if flight.gave && flight.tokens.is_empty() && flight.finish == Some(Finish::Length) {
             // An older release ends requests early on an engine that takes draft tokens.
@@ -275,7 +275,7 @@ impl TrtTarget {
         let drafted = round.job.draft.tokens.len() as u32;
         let work =
             Work::of_jobs([(&round.job, drafted)].into_iter(), &[round.job.tokens.len() as u32 + drafted]);
-        self.done.passes.push(Pass { work, took: began.elapsed() });
+        self.done.passes.push((work, began.elapsed()));
     }
 
     fn tell(&mut self, slot: Slot, outcome: Outcome) {

@@ -2,6 +2,7 @@ mod lengths;
 
 use super::*;
 use DraftSource::{DraftModel, Forced, MlpSpeculator, PromptLookup};
+use std::time::Duration;
 
 /// A number from 0 to 1.
 struct Random(u64);
@@ -75,7 +76,7 @@ impl<'a> World<'a> {
         if let Some(model) = choice.model {
             let took = drafting * self.noise();
             let work = Work { passes: f64::from(longest), ..rows(asking * longest) };
-            self.drafts.learn_drafting(model, work, secs(took));
+            self.drafts.costs[model as usize].learn(work, secs(took));
         }
         let drafted: u32 = choice.lengths.iter().map(|length| length.all).sum();
         let pass = (self.pass)(n, n + drafted);
@@ -93,7 +94,7 @@ impl<'a> World<'a> {
                     Forced => count,
                     _ => self.random.accepted(count, (self.truth)(source).0),
                 };
-                self.drafts.learn_accepted(source, (right, right < count), 1.0);
+                self.drafts.acceptance[source as usize].learn_of_all(right, right < count, 1.0);
                 tokens += f64::from(right.min(drafted));
                 if right < drafted {
                     break;
@@ -191,7 +192,7 @@ fn what_is_seldom_found_is_drafted_only_as_far_as_it_pays() {
             let pass = 1.0 + 0.4 * f64::from(length);
             cost.learn(rows(1 + length), secs(pass));
             if step % 10 == 3 {
-                drafts.learn_accepted(PromptLookup, (kept(step), kept(step) < 10), 1.0);
+                drafts.acceptance[PromptLookup as usize].learn_of_all(kept(step), kept(step) < 10, 1.0);
             }
             let kept = length.min(kept(step));
             tokens += 1 + kept;
@@ -318,7 +319,7 @@ fn settled(seed: u64, rates: [f64; 2]) -> [f64; 2] {
             if length > 0 {
                 let accepted = random.accepted(length, rates[i]);
                 acceptance[i].learn(accepted, accepted < length);
-                drafts.learn_accepted(DraftModel, (accepted, accepted < length), 1.0);
+                drafts.acceptance[DraftModel as usize].learn_of_all(accepted, accepted < length, 1.0);
             } else {
                 acceptance[i].idle();
             }
@@ -342,14 +343,14 @@ fn a_model_begins_where_it_guesses_better_than_what_was_found() {
         (Drafts::new(false, &[]), |lengths: &[u32]| 0.01 + 0.0001 * one_pass(lengths).rows);
     let prospect = Prospect { found: vec![(Forced, 2), (PromptLookup, 4)], ..models(&[DraftModel], 10) };
     for _ in 0..50 {
-        drafts.learn_accepted(PromptLookup, (0, true), 1.0);
-        drafts.learn_accepted(DraftModel, (5, false), 1.0);
+        drafts.acceptance[PromptLookup as usize].learn_of_all(0, true, 1.0);
+        drafts.acceptance[DraftModel as usize].learn_of_all(5, false, 1.0);
     }
     let choice = drafts.best(std::slice::from_ref(&prospect), &pass);
     assert_eq!(choice, Choice { model: Some(DraftModel), lengths: vec![Length { found: 2, all: 10 }] });
     for _ in 0..500 {
-        drafts.learn_accepted(PromptLookup, (4, false), 1.0);
-        drafts.learn_accepted(DraftModel, (1, true), 1.0);
+        drafts.acceptance[PromptLookup as usize].learn_of_all(4, false, 1.0);
+        drafts.acceptance[DraftModel as usize].learn_of_all(1, true, 1.0);
     }
     let choice = drafts.best(&[prospect], &pass);
     assert!(choice.lengths[0].found == 6, "{choice:?}");

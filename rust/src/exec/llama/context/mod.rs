@@ -2,9 +2,10 @@
 
 pub mod ffi;
 
-pub use ffi::Context;
+pub use ffi::{Context, Workers};
 
-use super::rope::Rope;
+use crate::config::EngineConfig;
+use llama_cpp_sys_2 as sys;
 
 /// Most sequences that one context can hold (`LLAMA_MAX_SEQ`).
 pub const MAX_SEQUENCES: u32 = 256;
@@ -16,15 +17,17 @@ pub const PASS_TOKENS: u32 = 512;
 /// The same on GPUs.
 pub const GPU_PASS_TOKENS: u32 = 2048;
 
-/// Type of K and V in the cache.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Type of K and V in the cache, by the library's numbers.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[repr(u32)]
 pub enum KvType {
     /// Blocks of 32 values of 8 bits.
-    Q8_0,
+    Q8_0 = sys::GGML_TYPE_Q8_0,
     /// 16 bits with the exponent of 32.
-    Bf16,
+    Bf16 = sys::GGML_TYPE_BF16,
     /// 16 bits.
-    F16,
+    #[default]
+    F16 = sys::GGML_TYPE_F16,
 }
 
 impl KvType {
@@ -40,17 +43,13 @@ impl KvType {
 
 impl std::fmt::Display for KvType {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            KvType::Q8_0 => "q8_0",
-            KvType::Bf16 => "bf16",
-            KvType::F16 => "f16",
-        })
+        f.write_str(&format!("{self:?}").to_lowercase())
     }
 }
 
 /// How a context is laid out.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Shape {
+pub struct Shape<'a> {
     /// One pool of cells for all sequences, instead of cells of their own.
     pub shared: bool,
     /// Sequences, 1 to [`MAX_SEQUENCES`].
@@ -67,8 +66,8 @@ pub struct Shape {
     pub paged: bool,
     /// Most tokens of a sequence with a state that can be taken back after a pass; as many states take memory.
     pub rollback: u32,
-    /// How positions are scaled.
-    pub rope: Rope,
+    /// How positions are scaled, by the keys `rope_` and `yarn_`.
+    pub positions: &'a EngineConfig,
 }
 
 /// Why a batch was not computed.
@@ -83,44 +82,4 @@ pub enum DecodeError {
     /// Some of the batch may be in the cache.
     #[error("llama.cpp failed (code {0}): {1}")]
     Failed(i32, String),
-}
-
-/// A batch in the library's layout: one entry per token in each list.
-#[derive(Debug, Default)]
-struct Batch {
-    tokens: Vec<i32>,
-    positions: Vec<i32>,
-    /// Sequences that a token belongs to: always one.
-    counts: Vec<i32>,
-    sequences: Vec<i32>,
-    outputs: Vec<i8>,
-    /// Room for pointers into `sequences`, made anew for every call.
-    pointers: Vec<*mut i32>,
-}
-
-impl Batch {
-    fn with_capacity(n: usize) -> Self {
-        Batch {
-            tokens: Vec::with_capacity(n),
-            positions: Vec::with_capacity(n),
-            counts: vec![1; n],
-            sequences: Vec::with_capacity(n),
-            outputs: Vec::with_capacity(n),
-            pointers: Vec::with_capacity(n),
-        }
-    }
-
-    fn clear(&mut self) {
-        self.tokens.clear();
-        self.positions.clear();
-        self.sequences.clear();
-        self.outputs.clear();
-    }
-
-    fn push(&mut self, token: i32, position: i32, sequence: i32, output: bool) {
-        self.tokens.push(token);
-        self.positions.push(position);
-        self.sequences.push(sequence);
-        self.outputs.push(i8::from(output));
-    }
 }

@@ -1,16 +1,18 @@
-//! The metadata of a GGUF through llama.cpp's own reader, and its quantiser.
+//! GGUF files: their metadata, through llama.cpp's own reader, and other formats for their weights.
 //!
 //! The reader gives null for a damaged file; asking it for a value of another type ends the process, so every getter
 //! here compares the type first.
 
-use crate::exec::llama::ffi::{c_path, init, logged};
+use crate::error::{Error, Result};
+use crate::exec::llama::ffi::{c_path, init, logged, made, text};
+use crate::exec::llama::file;
 use llama_cpp_sys_2 as sys;
-use std::ffi::{CStr, CString};
+use std::ffi::{CStr, CString, c_char};
 use std::path::Path;
 use std::ptr::{self, NonNull};
 
 /// What the quantiser makes, by name.
-pub(super) const QFORMATS: [(&str, sys::llama_ftype); 5] = [
+const QFORMATS: [(&str, sys::llama_ftype); 5] = [
     ("f16", sys::LLAMA_FTYPE_MOSTLY_F16),
     ("bf16", sys::LLAMA_FTYPE_MOSTLY_BF16),
     ("q8_0", sys::LLAMA_FTYPE_MOSTLY_Q8_0),
@@ -18,150 +20,132 @@ pub(super) const QFORMATS: [(&str, sys::llama_ftype); 5] = [
     ("q4_k_m", sys::LLAMA_FTYPE_MOSTLY_Q4_K_M),
 ];
 
-/// Writes `source`, which was checked (`llama::file::read`), to `target` with its matrices as `kind`.
+/// Writes the model of `source`, whose weights are F32, F16 or BF16, to `target` with its matrices as `qformat`. Rows whose
+/// length the format's blocks don't divide get the library's next best format.
 ///
 /// # Errors
-/// The library's reason.
-pub(super) fn quantize(
-    source: &Path,
-    target: &Path,
-    kind: sys::llama_ftype,
-    threads: i32,
-) -> Result<(), String> {
-    init();
-    let (source, target) = (c_path(source)?, c_path(target)?);
+/// `Invalid` naming "qformat" for an unknown one, or "source" where there is no readable model; `Executor` with the
+/// library's reason where it fails. What `target` holds then is of no use.
+pub fn quantize(source: &str, target: &str, qformat: &str) -> Result<()> {
+    let Some((_, kind)) = QFORMATS.iter().find(|(name, _)| *name == qformat) else {
+        let names = QFORMATS.map(|(name, _)| name).join(", ");
+        return Err(Error::invalid("qformat", format!("{qformat} is not known; must be one of {names}")));
+    };
+    file::read(Path::new(source)).map_err(|error| error.renamed("target", "source"))?;
+    let failed = |why| Error::Executor(format!("{source} cannot be quantised: {why}"));
+    let [from, to] = [source, target].map(|path| c_path(Path::new(path)).map_err(failed));
+    let (from, to) = (from?, to?);
+    let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     // SAFETY: the parameters are the library's own, plain data whose pointers are null; both paths end with NUL and
     // outlive the call, which turns its exceptions into a number.
-    let (failed, why) = logged(|| unsafe {
+    let (code, why) = logged(|| unsafe {
         let mut params = sys::llama_model_quantize_default_params();
-        params.ftype = kind;
-        params.nthread = threads;
-        sys::llama_model_quantize(source.as_ptr(), target.as_ptr(), &raw const params)
+        params.ftype = *kind;
+        params.nthread = i32::try_from(threads).unwrap_or(1);
+        sys::llama_model_quantize(from.as_ptr(), to.as_ptr(), &raw const params)
     });
-    if failed == 0 { Ok(()) } else { Err(why) }
+    if code == 0 { Ok(()) } else { Err(failed(why)) }
 }
 
+/// Reads the value of a key, by its number. It ends the process where the value has another type.
+type Getter<T> = unsafe extern "C" fn(*const sys::gguf_context, i64) -> T;
+
 /// An open file's metadata; tensors are not read.
-pub(in crate::exec::llama) struct Metadata(NonNull<sys::gguf_context>);
+pub(crate) struct Metadata(NonNull<sys::gguf_context>);
 
 impl Metadata {
     /// # Errors
     /// The library's reason where the file is missing or damaged.
-    pub(in crate::exec::llama) fn open(path: &Path) -> Result<Self, String> {
+    pub(crate) fn open(path: &Path) -> Result<Self, String> {
         init();
         let path = c_path(path)?;
         let params = sys::gguf_init_params { no_alloc: true, ctx: ptr::null_mut() };
         // SAFETY: the path ends with NUL and outlives the call; without `ctx` only metadata is read.
-        let (file, why) = logged(|| unsafe { sys::gguf_init_from_file(path.as_ptr(), params) });
-        NonNull::new(file).map(Metadata).ok_or(why)
+        made(|| unsafe { sys::gguf_init_from_file(path.as_ptr(), params) }).map(Metadata)
     }
 
-    /// The key's number and type.
-    fn find(&self, key: &str) -> Option<(i64, sys::gguf_type)> {
-        let key = CString::new(key).ok()?;
+    /// The number of a key with a value of this type.
+    fn find(&self, key: &str, kind: sys::gguf_type) -> Option<i64> {
+        let (file, key) = (self.0.as_ptr(), CString::new(key).ok()?);
         // SAFETY: the context is open, the key ends with NUL, and the type is asked for an existing number only.
         unsafe {
-            let number = sys::gguf_find_key(self.0.as_ptr(), key.as_ptr());
-            (number >= 0).then(|| (number, sys::gguf_get_kv_type(self.0.as_ptr(), number)))
+            let number = sys::gguf_find_key(file, key.as_ptr());
+            (number >= 0 && sys::gguf_get_kv_type(file, number) == kind).then_some(number)
         }
     }
 
-    /// The number of an array of this type, and its length.
-    fn array(&self, key: &str, kind: sys::gguf_type) -> Option<(i64, usize)> {
-        let (number, _) = self.find(key).filter(|(_, found)| *found == sys::GGUF_TYPE_ARRAY)?;
-        // SAFETY: the number is of an array in the open context.
+    /// The number of a list with entries of this type, and how many there are.
+    fn list(&self, key: &str, kind: sys::gguf_type) -> Option<(i64, usize)> {
+        let (file, number) = (self.0.as_ptr(), self.find(key, sys::GGUF_TYPE_ARRAY)?);
+        // SAFETY: the number is of a list in the open context.
         unsafe {
-            let found = sys::gguf_get_arr_type(self.0.as_ptr(), number);
-            (found == kind).then(|| (number, sys::gguf_get_arr_n(self.0.as_ptr(), number)))
+            (sys::gguf_get_arr_type(file, number) == kind)
+                .then(|| (number, sys::gguf_get_arr_n(file, number)))
         }
     }
 
-    pub(in crate::exec::llama) fn string(&self, key: &str) -> Option<String> {
-        let (number, _) = self.find(key).filter(|(_, kind)| *kind == sys::GGUF_TYPE_STRING)?;
-        // SAFETY: the value is a string; it ends with NUL and lives as long as the context.
-        let text = unsafe { CStr::from_ptr(sys::gguf_get_val_str(self.0.as_ptr(), number)) };
-        text.to_str().ok().map(str::to_owned)
+    /// What `get` reads of a key with a value of its type.
+    fn value<T>(&self, key: &str, kind: sys::gguf_type, get: Getter<T>) -> Option<T> {
+        let number = self.find(key, kind)?;
+        // SAFETY: the number is of a value of this type in the open context.
+        Some(unsafe { get(self.0.as_ptr(), number) })
+    }
+
+    pub(crate) fn string(&self, key: &str) -> Option<String> {
+        let start = self.value(key, sys::GGUF_TYPE_STRING, sys::gguf_get_val_str)?;
+        // SAFETY: the value ends with NUL and lives as long as the context.
+        unsafe { utf8(start) }
+    }
+
+    pub(crate) fn boolean(&self, key: &str) -> Option<bool> {
+        self.value(key, sys::GGUF_TYPE_BOOL, sys::gguf_get_val_bool)
     }
 
     /// An integer of 32 or 64 bits.
-    pub(in crate::exec::llama) fn integer(&self, key: &str) -> Option<i64> {
-        let (number, kind) = self.find(key)?;
-        let context = self.0.as_ptr();
-        // SAFETY: each getter is called for its own type only.
-        unsafe {
-            match kind {
-                sys::GGUF_TYPE_UINT32 => Some(sys::gguf_get_val_u32(context, number).into()),
-                sys::GGUF_TYPE_INT32 => Some(sys::gguf_get_val_i32(context, number).into()),
-                sys::GGUF_TYPE_UINT64 => sys::gguf_get_val_u64(context, number).try_into().ok(),
-                sys::GGUF_TYPE_INT64 => Some(sys::gguf_get_val_i64(context, number)),
-                _ => None,
-            }
-        }
+    pub(crate) fn integer(&self, key: &str) -> Option<i64> {
+        let u32 = || self.value(key, sys::GGUF_TYPE_UINT32, sys::gguf_get_val_u32).map(i64::from);
+        let i32 = || self.value(key, sys::GGUF_TYPE_INT32, sys::gguf_get_val_i32).map(i64::from);
+        let u64 = || self.value(key, sys::GGUF_TYPE_UINT64, sys::gguf_get_val_u64)?.try_into().ok();
+        u32()
+            .or_else(i32)
+            .or_else(u64)
+            .or_else(|| self.value(key, sys::GGUF_TYPE_INT64, sys::gguf_get_val_i64))
     }
 
     /// An integer, or the largest of a list of them.
-    pub(in crate::exec::llama) fn largest(&self, key: &str) -> Option<u64> {
-        let listed = || {
-            // SAFETY: the array holds `len` values of this type.
-            let unsigned = |(number, len)| unsafe { self.copy::<u32>(number, len) };
-            let unsigned = self.array(key, sys::GGUF_TYPE_UINT32).map(unsigned);
-            let numbers = unsigned.map(|list| list.into_iter().map(i64::from).collect::<Vec<_>>());
-            numbers.or_else(|| Some(self.i32s(key)?.into_iter().map(i64::from).collect()))?.into_iter().max()
+    pub(crate) fn largest(&self, key: &str) -> Option<u64> {
+        let u32s = || self.entries(key, sys::GGUF_TYPE_UINT32)?.map(|n| u32::from_ne_bytes(n).into()).max();
+        let i32s = || self.entries(key, sys::GGUF_TYPE_INT32)?.map(|n| i32::from_ne_bytes(n).into()).max();
+        self.integer(key).or_else(u32s).or_else(i32s)?.try_into().ok()
+    }
+
+    /// The entries of a list of numbers of 32 bits.
+    fn entries(&self, key: &str, kind: sys::gguf_type) -> Option<impl Iterator<Item = [u8; 4]>> {
+        let (number, len) = self.list(key, kind)?;
+        // SAFETY: there are `len` such entries, which live as long as the context.
+        let entry = move |i| unsafe {
+            sys::gguf_get_arr_data(self.0.as_ptr(), number).cast::<[u8; 4]>().add(i).read()
         };
-        self.integer(key).or_else(listed).and_then(|n| u64::try_from(n).ok())
-    }
-
-    /// Names and bytes of the tensors in this file.
-    pub(in crate::exec::llama) fn tensors(&self) -> Vec<(String, u64)> {
-        let file = self.0.as_ptr();
-        // SAFETY: the context is open, and every number is below the count; names end with NUL and live as long.
-        unsafe {
-            let name = |i| CStr::from_ptr(sys::gguf_get_tensor_name(file, i)).to_string_lossy().into_owned();
-            (0..sys::gguf_get_n_tensors(file))
-                .map(|i| (name(i), sys::gguf_get_tensor_size(file, i) as u64))
-                .collect()
-        }
-    }
-
-    pub(in crate::exec::llama) fn boolean(&self, key: &str) -> Option<bool> {
-        let (number, _) = self.find(key).filter(|(_, kind)| *kind == sys::GGUF_TYPE_BOOL)?;
-        // SAFETY: the value is a truth value.
-        Some(unsafe { sys::gguf_get_val_bool(self.0.as_ptr(), number) })
+        Some((0..len).map(entry))
     }
 
     /// None also where a string is no UTF-8.
-    pub(in crate::exec::llama) fn strings(&self, key: &str) -> Option<Vec<String>> {
-        let (number, len) = self.array(key, sys::GGUF_TYPE_STRING)?;
-        let string = |i| {
-            // SAFETY: the array holds `len` strings; each ends with NUL and lives as long as the context.
-            let text = unsafe { CStr::from_ptr(sys::gguf_get_arr_str(self.0.as_ptr(), number, i)) };
-            text.to_str().ok().map(str::to_owned)
-        };
+    pub(crate) fn strings(&self, key: &str) -> Option<Vec<String>> {
+        let (number, len) = self.list(key, sys::GGUF_TYPE_STRING)?;
+        // SAFETY: there are `len` such entries; each ends with NUL and lives as long as the context.
+        let string = |i| unsafe { utf8(sys::gguf_get_arr_str(self.0.as_ptr(), number, i)) };
         (0..len).map(string).collect()
     }
 
-    fn i32s(&self, key: &str) -> Option<Vec<i32>> {
-        let (number, len) = self.array(key, sys::GGUF_TYPE_INT32)?;
-        // SAFETY: the array holds `len` values of this type.
-        Some(unsafe { self.copy(number, len) })
-    }
-
-    /// # Safety
-    /// `number` is an array of `len` values of type `T`, which is a number.
-    unsafe fn copy<T: Copy + Default>(&self, number: i64, len: usize) -> Vec<T> {
-        let mut values = vec![T::default(); len];
-        if len > 0 {
-            // SAFETY: by contract the source holds `len` values; it is not assumed to be aligned.
-            unsafe {
-                let data = sys::gguf_get_arr_data(self.0.as_ptr(), number);
-                ptr::copy_nonoverlapping(
-                    data.cast::<u8>(),
-                    values.as_mut_ptr().cast::<u8>(),
-                    len * size_of::<T>(),
-                );
-            }
+    /// Names and bytes of the tensors in this file.
+    pub(crate) fn tensors(&self) -> Vec<(String, u64)> {
+        let file = self.0.as_ptr();
+        // SAFETY: the context is open, and every number is below the count; names end with NUL.
+        unsafe {
+            let tensor =
+                |i| (text(sys::gguf_get_tensor_name(file, i)), sys::gguf_get_tensor_size(file, i) as u64);
+            (0..sys::gguf_get_n_tensors(file)).map(tensor).collect()
         }
-        values
     }
 }
 
@@ -170,4 +154,13 @@ impl Drop for Metadata {
         // SAFETY: the context is open and nobody else has it.
         unsafe { sys::gguf_free(self.0.as_ptr()) }
     }
+}
+
+/// None where the text is no UTF-8.
+///
+/// # Safety
+/// It ends with NUL.
+unsafe fn utf8(start: *const c_char) -> Option<String> {
+    // SAFETY: the caller's promise.
+    unsafe { CStr::from_ptr(start) }.to_str().ok().map(str::to_owned)
 }

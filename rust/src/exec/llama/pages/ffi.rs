@@ -2,60 +2,59 @@
 //! allocates, used while a context of ours is laid out.
 
 use super::Rows;
-use crate::exec::llama::backend::ffi::{Alloc, Buffer, BufferType};
+use crate::exec::llama::devices::ffi::{Alloc, Buffer, BufferType};
 use llama_cpp_sys_2 as sys;
+use rustix::param::page_size;
 use std::cell::RefCell;
-use std::ffi::c_void;
+use std::ffi::{CStr, c_void};
 use std::ops::Range;
 use std::ptr::{self, NonNull};
-use std::sync::OnceLock;
+use std::sync::LazyLock;
 
-/// What is being laid out by this thread.
-#[derive(Default)]
-struct Laying {
-    /// With the buffer that each lies in.
-    tensors: Vec<(Rows, *mut Buffer)>,
-    /// Live buffers, with those of tensors of KV marked.
-    buffers: Vec<(NonNull<Buffer>, bool)>,
+/// A live buffer of the context that is being laid out by this thread.
+struct Laid {
+    buffer: *mut Buffer,
+    /// It holds KV or states.
+    kv: bool,
+    tensors: Vec<Rows>,
 }
 
 thread_local! {
-    static LAYING: RefCell<Option<Laying>> = const { RefCell::new(None) };
+    static LAYING: RefCell<Option<Vec<Laid>>> = const { RefCell::new(None) };
 }
 
-/// The pages of a context's KV, which the context owns: they are gone with it.
-pub(in crate::exec::llama) struct Pages {
-    tensors: Vec<Rows>,
-    page: usize,
-    /// Bytes of buffers that hold no KV.
-    computing: u64,
+/// The pages of a context's KV, which the context owns: they are gone with it. None where it lies in other memory.
+#[derive(Default)]
+pub(crate) struct Pages {
+    /// Where KV of sequences with cells of their own lies.
+    pub(in crate::exec::llama) tensors: Vec<Rows>,
+    /// Tokens that layers with a window see; 0 = there are none.
+    window: u32,
+    /// Bytes of the context's buffers that hold no KV.
+    pub(crate) computing: u64,
 }
 
-/// Calls `make`, which makes a context, with KV in pages. `windowed`: some of the model's layers have a window; the library lays
+/// Calls `make`, which makes a context, with KV in pages. `window`: tokens that some of the model's layers see; the library lays
 /// out theirs behind the others (`llama_kv_cache_iswa`).
-pub(in crate::exec::llama) fn laid_out<T>(windowed: bool, make: impl FnOnce() -> T) -> (T, Option<Pages>) {
-    install();
-    LAYING.set(Some(Laying::default()));
+pub(crate) fn laid_out<T>(window: u32, make: impl FnOnce() -> T) -> (T, Pages) {
+    LazyLock::force(&STOCK);
+    LAYING.set(Some(Vec::new()));
     let made = make();
-    let Laying { tensors, buffers } = LAYING.take().unwrap_or_default();
-    let mut computing = 0;
-    for (buffer, kv) in buffers {
+    let mut pages = Pages { window, ..Pages::default() };
+    for Laid { buffer, kv, tensors } in LAYING.take().unwrap_or_default() {
         // SAFETY: freed buffers leave the list, so it is alive; nobody else uses it now.
-        let buffer = unsafe { &mut *buffer.as_ptr() };
+        let buffer = unsafe { &mut *buffer };
         // The graph of every pass would call it.
         buffer.init_tensor = None;
-        computing += if kv { 0 } else { buffer.size as u64 };
+        pages.computing += if kv { 0 } else { buffer.size as u64 };
+        let windowed = window > 0 && !pages.tensors.is_empty();
+        pages.tensors.extend(tensors.into_iter().map(|rows| Rows { windowed, ..rows }));
     }
-    let first = tensors.first().map(|(_, buffer)| *buffer);
-    let tensors = tensors
-        .into_iter()
-        .map(|(rows, buffer)| Rows { windowed: windowed && Some(buffer) != first, ..rows })
-        .collect();
-    (made, Some(Pages { tensors, page: rustix::param::page_size(), computing }))
+    (made, pages)
 }
 
 /// Whether the system maps so many bytes of which only what is written takes memory.
-pub(in crate::exec::llama) fn can_map(bytes: u64) -> bool {
+pub(crate) fn can_map(bytes: u64) -> bool {
     let Some(start) = usize::try_from(bytes).ok().and_then(map) else { return false };
     // SAFETY: just mapped, and used by nobody.
     unsafe { libc::munmap(start.as_ptr(), bytes as usize) };
@@ -71,45 +70,36 @@ fn map(bytes: usize) -> Option<NonNull<c_void>> {
 }
 
 impl Pages {
-    /// Bytes of the context's buffers that hold no KV.
-    pub(in crate::exec::llama) fn computing(&self) -> u64 {
-        self.computing
-    }
-
     /// Copies the first `rows` rows of one sequence to another, in every tensor; of windowed layers those from `gone` on. `&mut`
     /// stands for the context's.
-    pub(in crate::exec::llama) fn copy(&mut self, from: u32, to: u32, rows: u32, gone: u32) {
-        for tensor in self.tensors.iter().filter(|_| from != to) {
+    pub(crate) fn copy(&mut self, from: u32, to: u32, rows: u32, gone: u32) {
+        assert_ne!(from, to, "two sequences");
+        for tensor in &self.tensors {
             let rows = if tensor.windowed { gone.min(rows)..rows } else { 0..rows };
             if let (Some(source), Some(target)) = (tensor.of(from, rows.clone()), tensor.of(to, rows)) {
+                let (start, target) = (source.start as *const u8, target.start as *mut u8);
                 // SAFETY: both lie in the tensor, which the context keeps, and two sequences' rows never overlap.
-                unsafe {
-                    ptr::copy_nonoverlapping(
-                        source.start as *const u8,
-                        target.start as *mut u8,
-                        source.len(),
-                    );
-                }
+                unsafe { ptr::copy_nonoverlapping(start, target, source.len()) };
             }
         }
     }
 
     /// Gives back the memory of these rows of a sequence, behind which it holds nothing. They read as zeros.
-    pub(in crate::exec::llama) fn give_back(&mut self, sequence: u32, rows: &Range<u32>) {
-        let pages = self.tensors.iter().filter_map(|t| t.pages(sequence, rows.clone(), self.page));
+    pub(crate) fn give_back(&mut self, sequence: u32, rows: &Range<u32>) {
+        let pages = self.tensors.iter().filter_map(|t| t.pages(sequence, rows.clone(), page_size()));
         // SAFETY: the pages hold nothing but rows of the tensor that nobody reads.
         pages.for_each(|pages| unsafe { discard(pages) });
     }
 
-    /// Whether layers with a window lie apart, so that what has left it can go.
-    pub(in crate::exec::llama) fn windowed(&self) -> bool {
-        self.tensors.iter().any(|tensor| tensor.windowed)
+    /// Cells that layers with a window read before a token; None where they don't lie apart, so that all cells stay.
+    pub(crate) fn window(&self) -> Option<u32> {
+        self.tensors.iter().any(|tensor| tensor.windowed).then_some(self.window)
     }
 
     /// Gives back the memory of a sequence's first cells in layers with a window, so many, which nobody reads any more.
-    pub(in crate::exec::llama) fn move_window(&mut self, sequence: u32, cells: u32) {
+    pub(crate) fn move_window(&mut self, sequence: u32, cells: u32) {
         let windowed = self.tensors.iter().filter(|tensor| tensor.windowed);
-        let pages = windowed.filter_map(|t| t.first_pages(sequence, cells, self.page));
+        let pages = windowed.filter_map(|t| t.first_pages(sequence, cells, page_size()));
         // SAFETY: as in `give_back`.
         pages.for_each(|pages| unsafe { discard(pages) });
     }
@@ -124,26 +114,20 @@ unsafe fn discard(pages: Range<usize>) {
     unsafe { libc::madvise(pages.start as *mut c_void, pages.len(), libc::MADV_DONTNEED) };
 }
 
-/// What allocated before.
-static STOCK: OnceLock<Alloc> = OnceLock::new();
-
-fn install() {
-    STOCK.get_or_init(|| {
-        // SAFETY: the structure lives as long as the process, and no other thread lays out the first context.
-        unsafe {
-            let kind: *mut BufferType = sys::ggml_backend_cpu_buffer_type().cast();
-            std::mem::replace(&mut (*kind).alloc_buffer, alloc)
-        }
-    });
-}
+/// What allocated before a first context was laid out, in whose place `alloc` stands since.
+static STOCK: LazyLock<Alloc> = LazyLock::new(|| {
+    // SAFETY: the structure lives as long as the process, and no other thread lays out the first context.
+    unsafe {
+        let kind: *mut BufferType = sys::ggml_backend_cpu_buffer_type().cast();
+        std::mem::replace(&mut (*kind).alloc_buffer, alloc)
+    }
+});
 
 /// Takes the place of `alloc_buffer`: maps pages while this thread lays out a context; at all other times ggml's own allocates.
 unsafe extern "C" fn alloc(kind: *mut BufferType, size: usize) -> *mut Buffer {
-    let laying = LAYING.with_borrow(Option::is_some);
-    let Some(stock) = STOCK.get() else { return ptr::null_mut() };
-    if !laying || size == 0 {
+    if LAYING.with_borrow(Option::is_none) || size == 0 {
         // SAFETY: called as the library calls us.
-        return unsafe { stock(kind, size) };
+        return unsafe { STOCK(kind, size) };
     }
     let Some(start) = map(size) else {
         log::error!(target: "llama", "no address space for {size} bytes of KV");
@@ -162,45 +146,45 @@ unsafe extern "C" fn alloc(kind: *mut BufferType, size: usize) -> *mut Buffer {
         new.init_tensor = Some(note);
         new.set_tensor = Some(set);
         new.clear = Some(clear);
-        LAYING.with_borrow_mut(|laying| {
-            let listed = NonNull::new(buffer).zip(laying.as_mut());
-            listed.map(|(buffer, laying)| laying.buffers.push((buffer, false)))
-        });
+        laying(|all| all.push(Laid { buffer, kv: false, tensors: Vec::new() }));
         buffer
     }
 }
 
+/// Hands `act` the buffers of the context that this thread lays out, if it does.
+fn laying(act: impl FnOnce(&mut Vec<Laid>)) {
+    LAYING.with_borrow_mut(|laying| laying.as_mut().map_or((), act));
+}
+
 /// `free_buffer`.
 unsafe extern "C" fn free(buffer: *mut Buffer) {
-    LAYING.with_borrow_mut(|laying| {
-        let buffers = laying.as_mut().map(|laying| &mut laying.buffers);
-        buffers.map(|buffers| buffers.retain(|(listed, _)| listed.as_ptr() != buffer))
-    });
+    laying(|all| all.retain(|laid| laid.buffer != buffer));
     // SAFETY: mapped by `alloc` with this size, and freed once.
     unsafe { libc::munmap((*buffer).context, (*buffer).size) };
 }
 
 /// `init_tensor`: notes where tensors of KV lie.
 unsafe extern "C" fn note(buffer: *mut Buffer, tensor: *mut sys::ggml_tensor) -> sys::ggml_status {
-    // SAFETY: the library passes a tensor of this buffer.
-    let tensor = unsafe { &*tensor };
-    let is = |start: &str, of: &[std::ffi::c_char]| of.iter().zip(start.bytes()).all(|(a, b)| *a as u8 == b);
-    if is("cache_", &tensor.name) && tensor.view_src.is_null() {
-        // States of recurrent layers have a row for each sequence.
-        let state = is("cache_r", &tensor.name) || is("cache_s_", &tensor.name);
-        let rows = Rows {
-            base: tensor.data as usize,
-            row: tensor.nb[1],
-            sequence: tensor.nb[2],
-            sequences: usize::try_from(tensor.ne[2]).unwrap_or(0),
-            windowed: false,
-        };
-        LAYING.with_borrow_mut(|laying| {
-            let Some(laying) = laying else { return };
-            laying.tensors.extend((!state).then_some((rows, buffer)));
-            laying.buffers.iter_mut().filter(|b| b.0.as_ptr() == buffer).for_each(|b| b.1 = true);
-        });
+    // SAFETY: the library passes a tensor of this buffer, whose name ends with NUL.
+    let (tensor, name) = unsafe { (&*tensor, CStr::from_ptr((*tensor).name.as_ptr()).to_bytes()) };
+    if !name.starts_with(b"cache_") || !tensor.view_src.is_null() {
+        return sys::GGML_STATUS_SUCCESS;
     }
+    // States of recurrent layers have a row for each sequence.
+    let state = name.starts_with(b"cache_r") || name.starts_with(b"cache_s_");
+    let rows = Rows {
+        base: tensor.data as usize,
+        row: tensor.nb[1],
+        sequence: tensor.nb[2],
+        sequences: usize::try_from(tensor.ne[2]).unwrap_or(0),
+        windowed: false,
+    };
+    laying(|all| {
+        for laid in all.iter_mut().filter(|laid| laid.buffer == buffer) {
+            laid.kv = true;
+            laid.tensors.extend((!state).then_some(rows));
+        }
+    });
     sys::GGML_STATUS_SUCCESS
 }
 

@@ -3,9 +3,12 @@
 //! that have been made in such code are planted one by one, and each must be noticed.
 
 use super::*;
-use crate::exec::Draft;
+use crate::config::Acceptance;
+use crate::exec::verify::Walk;
+use crate::exec::{Job, Round};
 use crate::grammar::{Mask, Next};
 use crate::request::{Limits, Request};
+use crate::sampler::Scratch;
 use crate::types::Slot;
 use crate::vocab::Vocab;
 use std::sync::Arc;
@@ -96,11 +99,18 @@ impl Model {
 /// The rule with a mistake.
 struct Wrong<'a>(Mistake, &'a Model, &'a [Token]);
 
-impl Rule for Wrong<'_> {
-    fn chance(&self, sampler: &Sampler, ahead: usize) -> f64 {
+impl Wrong<'_> {
+    fn draw(&self, sampler: &Sampler, draft: &Draft, at: usize, p: &Weights) -> (Token, bool) {
+        let bonus = |at| self.bonus(sampler, p, &draft.tokens[..at]);
+        let Some(&drafted) = draft.tokens.get(at) else { return (bonus(at), false) };
+        let q = &draft.probs[at];
         // That of one fixed position.
         let shared = self.0 == Mistake::OneChanceForAll;
-        sampler.chance(if shared { LENGTH - self.2.len() } else { ahead })
+        let chance = sampler.chance(if shared { LENGTH - self.2.len() } else { at });
+        if self.keeps(chance, weight(p, drafted), weight(q, drafted)) {
+            return (drafted, true);
+        }
+        (self.recover(sampler, (p, q), at).unwrap_or_else(|| bonus(at)), false)
     }
 
     fn keeps(&self, chance: f64, p: f32, q: f32) -> bool {
@@ -111,45 +121,42 @@ impl Rule for Wrong<'_> {
         }
     }
 
-    fn recover(&self, sampler: &Sampler, (p, q): (&Weights, &Weights), ahead: usize) -> Option<Token> {
+    fn recover(&self, sampler: &Sampler, (p, q): (&Weights, &Weights), at: usize) -> Option<Token> {
         match self.0 {
-            Mistake::ResidualFromTarget => sampler.draw_from(p.iter().copied(), Purpose::Recover, ahead),
+            Mistake::ResidualFromTarget => sampler.draw_from(p.iter().copied(), Purpose::Recover, at),
             Mistake::RecoveredWithTheSameChance => {
                 let rest: Vec<_> = positive_part(p, q).collect();
-                let mut left = sampler.chance(ahead) * rest.iter().map(|w| f64::from(w.1)).sum::<f64>();
+                let mut left = sampler.chance(at) * rest.iter().map(|w| f64::from(w.1)).sum::<f64>();
                 rest.iter().find_map(|w| {
                     left -= f64::from(w.1);
                     (left <= 0.0).then_some(w.0)
                 })
             }
-            _ => Modified.recover(sampler, (p, q), ahead),
+            _ => sampler.draw_from(positive_part(p, q), Purpose::Recover, at),
         }
     }
 
-    fn bonus(&self, sampler: &Sampler, p: &Weights, drafted: &[Token]) -> Option<Token> {
-        if self.0 != Mistake::BonusFromDraft {
-            return Modified.bonus(sampler, p, drafted);
-        }
+    fn bonus(&self, sampler: &Sampler, p: &Weights, drafted: &[Token]) -> Token {
         let at = context(&[self.2, drafted].concat());
         let (row, mask) = (&self.1.draft[at], &self.1.masks[at]);
-        sampler.draw_from(spread(sampler, row, mask, drafted), Purpose::Draw, drafted.len())
+        let weights = match self.0 {
+            Mistake::BonusFromDraft => spread(sampler, row, mask, drafted),
+            _ => p.to_vec(),
+        };
+        sampler.draw_from(weights, Purpose::Draw, drafted.len()).unwrap()
     }
 }
 
 /// Probabilities of what may come after `drafted`.
 fn spread(sampler: &Sampler, row: &[f32], mask: &Mask, drafted: &[Token]) -> Vec<(Token, f32)> {
-    let mut out = Vec::new();
-    assert!(
-        sampler
-            .spread(row, Some(&mask.clone().into()), drafted, (&mut Scratch::default(), &mut out))
-            .unwrap()
-    );
-    out
+    let mut scratch = Scratch::default();
+    assert!(sampler.spread(row, Some(&mask.clone().into()), drafted, &mut scratch).unwrap());
+    scratch.spread
 }
 
 /// A draft after `said`, and the masks for it and what follows it.
 fn draft(model: &Model, mistake: Mistake, sampler: &Sampler, said: &[Token]) -> Draft {
-    let mut out = Draft::default();
+    let mut out = Draft { acceptance: Acceptance::Rejection, ..Draft::default() };
     for ahead in 0..MOST_DRAFTED.min(LENGTH - said.len() - 1) {
         let at = context(&[said, &out.tokens].concat());
         let row = model.draft[at];
@@ -174,6 +181,23 @@ fn draft(model: &Model, mistake: Mistake, sampler: &Sampler, said: &[Token]) -> 
     out
 }
 
+/// What a draft behind one known token comes to.
+fn judged(sampler: Sampler, draft: Draft, rows: &[&[f32]], rule: &Rule<'_>) -> Round {
+    let mut round = Round::new(Job {
+        slot: Slot(0),
+        start: 0,
+        tokens: vec![0],
+        sample: true,
+        score: None,
+        draft,
+        budget: 100,
+        sampler,
+        grammar: None,
+    });
+    Walk::new(&mut round, None, &mut Scratch::default(), rule).judge(rows, None).unwrap();
+    round
+}
+
 /// One string; `number` chooses its noise.
 fn string(
     model: &Model,
@@ -191,25 +215,16 @@ fn string(
         }
         let texts: Vec<_> = (0..=draft.tokens.len()).map(|n| [&said, &draft.tokens[..n]].concat()).collect();
         let rows: Vec<&[f32]> = texts.iter().map(|text| &model.target[context(text)][..]).collect();
-        let mut job = Job {
-            slot: Slot(0),
-            start: 0,
-            tokens: vec![0],
-            sample: true,
-            score: None,
-            draft,
-            budget: 100,
-            sampler,
-            grammar: None,
-        };
-        let mut verdict = Verdict::default();
-        let rule = Wrong(mistake, model, &said);
-        by(&rule, &mut job, &rows, (&mut Scratch::default(), &mut verdict)).unwrap();
-        sampler = job.sampler;
-        if mistake == Mistake::StaleMask && verdict.refusal.is_some() {
-            stale = job.draft.masks.get(verdict.accepted + 1).cloned();
+        let wrong = Wrong(mistake, model, &said);
+        let wrong = |s: &Sampler, draft: &Draft, at, p: &Weights| wrong.draw(s, draft, at, p);
+        let rule: &Rule<'_> = if mistake == Mistake::None { &modified } else { &wrong };
+        let round = judged(sampler, draft, &rows, rule);
+        let Round { job: Job { sampler: back, draft, .. }, refusal, computed, tokens, .. } = round;
+        sampler = back;
+        if mistake == Mistake::StaleMask && refusal.is_some() {
+            stale = draft.masks.get(computed as usize).cloned();
         }
-        for token in verdict.tokens {
+        for token in tokens {
             sampler.commit(token);
             said.push(token);
         }
@@ -287,24 +302,13 @@ fn a_certain_draft_is_kept_as_often_as_it_is_likely() {
     let mut kept = 0;
     for number in 0..10_000 {
         let sampler = Sampler::new(Arc::clone(&request), number, 0, Arc::clone(&vocab));
-        let draft = Draft { tokens: vec![0], ..Draft::default() };
-        let mut job = Job {
-            slot: Slot(0),
-            start: 0,
-            tokens: vec![0],
-            sample: true,
-            score: None,
-            draft,
-            budget: 100,
-            sampler,
-            grammar: None,
-        };
-        let mut verdict = Verdict::default();
+        let draft = Draft { tokens: vec![0], acceptance: Acceptance::Rejection, ..Draft::default() };
         let row: &[f32] = &[0.0, 0.0];
-        rejection(&mut job, &[row, row], &mut Scratch::default(), &mut verdict).unwrap();
-        assert_eq!(verdict.accepted + 1, verdict.tokens.len());
-        assert!(verdict.accepted == 1 || verdict.tokens == [1]);
-        kept += verdict.accepted;
+        let round = judged(sampler, draft, &[row, row], &modified);
+        // One of the computed tokens was known.
+        assert_eq!(round.computed as usize, round.tokens.len());
+        assert!(round.computed == 2 || round.tokens == [1]);
+        kept += round.computed - 1;
     }
     assert!((4_700..5_300).contains(&kept), "{kept}");
 }

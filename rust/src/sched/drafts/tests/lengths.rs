@@ -13,6 +13,16 @@ fn gains(forced: u32, rate: f64, most: u32) -> (u32, Vec<f64>) {
     )
 }
 
+fn offers(gains: &[(u32, Vec<f64>)]) -> Vec<Offer> {
+    let offer = |(found, gains): &(u32, Vec<f64>)| Offer {
+        found: *found,
+        gains: gains.clone(),
+        known: 0.0,
+        passes: 1.0,
+    };
+    gains.iter().map(offer).collect()
+}
+
 /// Tokens of a step with these lengths.
 fn tokens(gains: &[(u32, Vec<f64>)], lengths: &[u32]) -> f64 {
     gains.iter().zip(lengths).map(|((_, gains), n)| 1.0 + gains[..*n as usize].iter().sum::<f64>()).sum()
@@ -39,8 +49,7 @@ proptest! {
             preferred(tokens(&gains, &lengths) / costs[length as usize], &lengths)
         };
         let most = (0..=10).map(worth).fold(0.0, f64::max);
-        let offer = Offer { model: Some(DraftModel), each: vec![(0.0, 1.0); gains.len()], gains: gains.clone() };
-        let (choice, promised) = drafts.lengths(&offer, &pass);
+        let (choice, promised) = drafts.lengths(Some(DraftModel), &offers(&gains), &pass);
         let chosen = choice.lengths[0].all;
         prop_assert!(choice.lengths.iter().all(|length| length.all == chosen));
         prop_assert!((promised * costs[chosen as usize] / tokens(&gains, &vec![chosen; gains.len()]) - 1.0).abs() < 1e-9);
@@ -63,8 +72,7 @@ proptest! {
         let all = (0..6u32.pow(gains.len() as u32))
             .map(|code| (0..gains.len() as u32).map(|i| code / 6u32.pow(i) % 6).collect::<Vec<_>>());
         let most = all.map(|lengths| speed(&lengths)).fold(0.0, f64::max);
-        let offer = Offer { model: Some(DraftModel), each: vec![(0.0, 1.0); gains.len()], gains: gains.clone() };
-        let (choice, _) = drafts.lengths(&offer, &pass);
+        let (choice, _) = drafts.lengths(Some(DraftModel), &offers(&gains), &pass);
         let lengths: Vec<u32> = choice.lengths.iter().map(|length| length.all).collect();
         prop_assert!(speed(&lengths) >= most * (1.0 - 1e-6), "{:?}: {} of {}", lengths, speed(&lengths), most);
     }

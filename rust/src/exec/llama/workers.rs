@@ -1,5 +1,0 @@
-//! Threads that compute passes.
-
-pub mod ffi;
-
-pub use ffi::{Pool, Workers};
