@@ -2,7 +2,7 @@
 //!
 //! By the exact one the target draws every verified row itself, and a drafted token is kept iff it equals the draw. Since a draw
 //! is a pure function of (seed, choice, position, processed logits), the emitted tokens are the same for every draft, the
-//! empty one included. The other is that of [`rejection`], whose tokens have the target's distribution.
+//! empty one included. The other is that of `rejection.rs`, whose tokens have the target's distribution.
 
 mod rejection;
 
