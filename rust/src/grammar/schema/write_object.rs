@@ -7,6 +7,7 @@ use super::logic::{F, FALSE, Node, TRUE};
 use super::rules::{BITS, Line, Rule, Symbol};
 use super::set::{Key, Term};
 use super::write::{Writer, literal};
+use crate::config::KeyOrder;
 use crate::error::Result;
 use ahash::{AHashMap, AHashSet};
 use std::rc::Rc;
@@ -88,9 +89,14 @@ impl Writer<'_, '_> {
         Ok(all)
     }
 
-    /// Whether an alternative describes more than one key.
+    /// Whether an alternative describes more than one key. Where one is of a single key, as where the condition of `if` is not met,
+    /// a copy for it is for the order of keys only.
     fn is_broad(&self, alternatives: &[F]) -> bool {
         let keys = &self.reader.sets.keys;
+        let is_single = |f: &F| matches!(keys.node(*f), Node::Atom(Key::If(..) | Key::Has(..)));
+        if self.reader.config.key_order != KeyOrder::Schema && alternatives.iter().any(is_single) {
+            return false;
+        }
         alternatives.iter().any(|f| {
             let mut names = AHashSet::new();
             keys.atoms(*f).iter().any(|key| match key {
