@@ -26,7 +26,6 @@ from llgtrt import (
     models,
     mpi,
     run,
-    start,
 )
 from llgtrt.settings import Settings, StartError, given, hidden, is_loopback, load, named
 
@@ -65,7 +64,12 @@ def _models(_: argparse.Namespace) -> int:
 
 def _serve(parsed: argparse.Namespace) -> int:
     settings = prepare(parsed)
-    return start.serve(settings) if settings is not None else 0
+    if settings is None:
+        return 0
+    # Loaded here: other commands, and a mistake on the command line, need none of it.
+    from llgtrt import start
+
+    return start.serve(settings)
 
 
 def _batch(parsed: argparse.Namespace) -> int:

@@ -95,8 +95,8 @@ impl Waiting {
     }
 }
 
-/// Who is next: the most urgent (lower priorities first), and among equally urgent ones each client in its turn. A client that
-/// has queued a thousand requests delays another's single one by no more than one of its own.
+/// Who is next: the most urgent (lower priorities first), and among equally urgent ones each client in its turn. A client with
+/// a thousand queued requests delays a single request of another client by at most one of its own.
 pub(super) struct Line<T> {
     /// Of each priority the clients that wait, the next one first, each with what it has queued.
     lanes: BTreeMap<i64, VecDeque<(u64, VecDeque<T>)>>,

@@ -137,7 +137,7 @@ fn cases<'a>(
     })
 }
 
-/// Judges one round; a panic in its grammar or sampler is this sequence's error.
+/// Judges one round. A panic in its grammar or sampler becomes an error of this sequence alone.
 fn judge((outcome, rows, states): Case<'_>, synthetic: Option<&[f64]>, scratch: &mut Scratch) {
     let Ok(round) = outcome else { return };
     let mut grammar = round.job.grammar.take();

@@ -145,10 +145,10 @@ impl<'a> Walk<'a> {
     /// What is drawn in place of `drawn`, by the same row and mask, where `max_tokens` comes near: an output that is constrained
     /// is completed.
     ///
-    /// Of the tokens that the mask allows, only those may come behind which the output can still be completed. That is asked of the
-    /// token that was drawn, and where it does not fit, of the next draw among the others: by the noise for each token that is
-    /// a draw from the distribution without those that do not fit. Where few are left, the next token on the way to the end
-    /// comes.
+    /// Of the tokens that the mask allows, only those may come behind which the output can still be completed. Where the token that
+    /// was drawn does not fit, another is drawn from those that are left. Each token has noise of its own, so this draw has the
+    /// distribution without the tokens that do not fit. After some draws, or where all tokens that are left are needed, the next
+    /// token on the way to the end is taken.
     fn fitting(&mut self, row: &[f32], drawn: Drawn) -> Result<Drawn> {
         let (Drawn::Token(token, _), Some(cursor)) = (&drawn, &mut self.cursor) else { return Ok(drawn) };
         let Round { job: Job { draft, sampler, budget, .. }, tokens, shortened, .. } = &mut *self.round;

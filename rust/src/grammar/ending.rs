@@ -86,7 +86,7 @@ pub(super) struct Endings {
     table: Table,
     /// Before any text.
     prices: Prices,
-    /// By lexeme, the bytes of its shortest text.
+    /// By lexeme, the bytes of its shortest text; 1 for a special token.
     shortest: Vec<u32>,
     /// The lexemes that are a special token, each with those it may be.
     special: Vec<(LexemeIdx, Mask)>,
@@ -120,13 +120,10 @@ impl Endings {
         if spec.skip_by_class.len() > 1 && skips.any(|skip| !lexing.start_of(*skip).is_dead()) {
             return None;
         }
-        let shortest = Lexing::shortest(|| Lexing::new(spec, &common.letters, limits.clone()))?;
+        let mut shortest = Lexing::shortest(|| Lexing::new(spec, &common.letters, limits.clone()))?;
+        special.iter().for_each(|(lexeme, _)| shortest[lexeme.as_usize()] = 1);
         let table = Table::new(grammar);
-        let is_special = |lexeme| special.iter().any(|(special, _)| *special == lexeme);
-        let prices = Prices::new(&table, |lexeme| match is_special(lexeme) {
-            true => 1,
-            false => shortest[lexeme.as_usize()],
-        });
+        let prices = Prices::new(&table, |lexeme| shortest[lexeme.as_usize()]);
         let places = Mutex::new(Arc::new(Places::new(&table, &prices, lexing)));
         let (spec, limits, common) = (spec.clone(), limits.clone(), Arc::clone(common));
         Some(Endings { table, prices, shortest, special, spec, limits, common, places })

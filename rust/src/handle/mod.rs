@@ -38,7 +38,7 @@ pub type OpenVocab = fn(&str) -> Result<Arc<Vocab>>;
 /// How long [`Handle::close`] waits for the engine's end: longer than a child process is given.
 const CLOSE: Duration = Duration::from_secs(5);
 
-/// Stack of the threads that open files, and of an engine in this process, in bytes: a main thread's.
+/// Stack of the threads that read the vocabulary and run the engine, in bytes: as large as a main thread's.
 const STACK: usize = 8 << 20;
 
 /// A supervised engine. The last clone that is dropped closes it.

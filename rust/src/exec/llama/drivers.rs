@@ -40,7 +40,7 @@ fn name(file: &Path) -> String {
     file.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// What to do where the driver is missing that a backend is linked with, and where it finds no GPU.
+/// Advice for a backend: what to do if its driver is missing, and what to do if it finds no GPU.
 fn remedies(file: &Path) -> [&'static str; 2] {
     if name(file).contains("cuda") {
         return ["install NVIDIA's driver", "see `nvidia-smi`"];

@@ -142,8 +142,8 @@ impl Known {
                 continue;
             }
             let rest = match of.special(goal.lexeme) {
-                Some(_) => u32::from(!spot.is_begun),
-                None if !spot.is_begun => of.shortest[goal.lexeme.as_usize()],
+                _ if !spot.is_begun => of.shortest[goal.lexeme.as_usize()],
+                Some(_) => 0,
                 None => self.lexing.rest(spot.state, goal.lexeme),
             };
             if rest + goal.cost < bound {

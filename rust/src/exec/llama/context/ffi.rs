@@ -217,7 +217,7 @@ impl Context {
             "token {token} is the {index}th, or none"
         );
         let b = &mut self.batch;
-        // SAFETY: the lists have room for `n_batch` tokens, and nobody else has them.
+        // SAFETY: the lists have room for `n_batch` tokens, and only this context uses them.
         unsafe {
             b.token.add(index).write(token.cast_signed());
             b.pos.add(index).write(position);
@@ -343,7 +343,7 @@ fn context_params(shape: &Shape<'_>, workers: &Workers) -> sys::llama_context_pa
         type_k: shape.kv as sys::ggml_type,
         type_v: shape.kv as sys::ggml_type,
         kv_unified: shape.shared,
-        // A cache that drops what has left the window could not be truncated, and would not say so.
+        // With a cache that drops cells outside the window, truncating would fail without an error.
         swa_full: true,
         no_perf: true,
         // SAFETY: takes nothing.
