@@ -50,8 +50,9 @@ pub struct Sequence {
     pub cached: u32,
     /// The slot it holds while it runs.
     pub slot: Option<Slot>,
-    /// So many tokens are worth keeping apart once they, and no more, are computed; 0: none are.
-    pub shared: u32,
+    /// Numbers of tokens that are worth keeping apart once they, and no more, are computed, each with whether that is for texts
+    /// of which none is known yet. The next one is last.
+    pub marks: Vec<(u32, bool)>,
     /// How its drafts have fared, by the number of their source.
     pub acceptance: [Acceptance; DraftSource::ALL.len()],
     /// The draft of the step at hand.
@@ -99,7 +100,7 @@ impl Sequence {
             age: 0,
             cached: 0,
             slot: None,
-            shared: 0,
+            marks: Vec::new(),
             acceptance: Default::default(),
             planned: Planned::default(),
             drafts: Default::default(),
@@ -138,14 +139,10 @@ impl Sequence {
         self.known() - self.computed
     }
 
-    /// Tokens of the gap before what is worth keeping apart ends, or all.
-    pub fn until_shared(&self) -> u32 {
-        if self.computed < self.shared { self.shared - self.computed } else { self.gap() }
-    }
-
-    /// Whether it holds what is worth keeping apart, and no more.
-    pub fn holds_shared(&self) -> bool {
-        self.shared > 0 && self.computed == self.shared
+    /// Tokens of the gap before the next of its marks, or all.
+    pub fn until_mark(&self) -> u32 {
+        let next = self.marks.last().filter(|(mark, _)| *mark > self.computed);
+        next.map_or(self.gap(), |(mark, _)| mark - self.computed)
     }
 
     /// Number of known tokens.

@@ -9,6 +9,10 @@ use crate::sched::slots::{Holding, Placement, Reuse, WORTH_COPYING};
 use crate::sched::store::{Found, Wanted};
 use crate::sequence::Sequence;
 use crate::types::{End, Slot};
+use std::cmp::Reverse;
+
+/// A prompt on an engine with a state is kept every so many tokens: a text that begins alike computes fewer again.
+const PART: u32 = 256;
 
 impl Engine {
     /// Admits what has room, in its order; what lacks the room is not overtaken.
@@ -33,7 +37,7 @@ impl Engine {
                 (None, None) => return Ok(()),
             };
             let used: u64 = self.running.iter().map(|s| self.needed(s)).sum();
-            let place = self.running.len() < self.max_running && self.slots.spare().is_some();
+            let place = self.running.len() < self.max_running && self.slots.spare(false).is_some();
             if !place || used + needed > self.caps.kv_total {
                 return Ok(());
             } else if let Some(index) = admitted {
@@ -129,13 +133,21 @@ impl Engine {
             Some(_) => self.restore(sequence, slot)?,
             None => self.prepare(source, slot, computed)?,
         };
+        if let (None, Reuse::Copy(from)) = (stored, source) {
+            self.slots.used(from);
+        }
         self.slots.take(slot);
         sequence.place(slot, computed);
-        // Of a slot with a state nothing else is left of the prompt once its answer begins.
-        let end = sequence.prompt_len() - 1;
-        let end = if self.caps.stateful && end >= computed + WORTH_COPYING as u32 { end } else { 0 };
-        let shared = if shared > computed { shared } else { end };
-        sequence.shared = if reuse.is_some() { shared } else { 0 };
+        sequence.marks.clear();
+        if reuse.is_some() {
+            // Of a slot with a state nothing else is left of the prompt once its answer begins.
+            let end = if self.caps.stateful { sequence.prompt_len() - 1 } else { 0 };
+            let parts = (PART..end).step_by(PART as usize).map(|part| (part, true));
+            let marks = [(end, false), (shared, false)].into_iter().chain(parts);
+            sequence.marks.extend(marks.filter(|(mark, _)| *mark >= computed + WORTH_COPYING as u32));
+            sequence.marks.sort_by_key(|(mark, _)| Reverse(*mark));
+            sequence.marks.dedup_by_key(|(mark, _)| *mark);
+        }
         Ok(())
     }
 
@@ -145,19 +157,19 @@ impl Engine {
         Holding { slot, tokens, floor: self.target.kv().floor(slot) }
     }
 
-    /// Keeps apart what running sequences have in common with others, once they hold just that: where a slot cannot be cut to
-    /// it later.
-    pub(super) fn keep_shared(&mut self) -> Result<(), ExecError> {
+    /// Keeps apart what running sequences have in common with others, or may have, once they hold just that: where a slot
+    /// cannot be cut to it later.
+    pub(super) fn keep_marked(&mut self) -> Result<(), ExecError> {
         for index in 0..self.running.len() {
             let sequence = &mut self.running[index];
-            let (Some(from), true) = (sequence.slot, sequence.holds_shared()) else { continue };
-            let len = std::mem::take(&mut sequence.shared);
-            let Some(to) = self.slots.spare() else { continue };
+            let (Some(from), computed) = (sequence.slot, sequence.computed()) else { continue };
+            let Some((len, part)) = sequence.marks.pop_if(|(mark, _)| *mark == computed) else { continue };
+            let Some(to) = self.slots.spare(part) else { continue };
             let sequence = &self.running[index];
             let (scope, tokens) = (self.scope(sequence), sequence.tokens()[..len as usize].to_vec());
             self.copy(from, to, len)?;
             self.slots.leave(to, scope, tokens, self.target.kv().floor(to));
-            self.slots.share(to);
+            self.slots.share(to, part);
         }
         Ok(())
     }
@@ -168,7 +180,6 @@ impl Engine {
             tokens: sequence.tokens(),
             owner: (sequence.request, sequence.choice),
             others: self.reuses().then(|| self.scope(sequence)),
-            whole: self.caps.stateful || !self.caps.prefix_reuse,
         };
         let least = |found: &Found| if found.own { 1 } else { WORTH_COPYING as u32 };
         let found = self.store.find(wanted).filter(|_| !sequence.scores());
@@ -180,7 +191,7 @@ impl Engine {
         let (scope, kept) = self.slots.kept(slot);
         let lost = kept.len().saturating_sub(stays as usize);
         let worth = lost >= WORTH_COPYING && lost > stays as usize;
-        if !self.store.enabled() || !worth || self.store.has(scope, kept) {
+        if !self.store.enabled() || !worth || self.slots.keeps_part(slot) || self.store.has(scope, kept) {
             return;
         }
         if let Some(kv) = self.target.kv_mut().save(slot) {

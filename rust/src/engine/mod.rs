@@ -152,7 +152,7 @@ impl Engine {
         let complete = config.grammar.complete && !caps.draws;
         let grammar = GrammarConfig { complete, ..config.grammar.clone() };
         let compiler = Compiler::new(vocab.clone(), &grammar, max_running, wake)?;
-        let host_bytes = admit::host_bytes(config, &caps);
+        let store = Store::new(admit::host_bytes(config, &caps), caps.stateful || !caps.prefix_reuse);
         Ok(Engine {
             slots: Slots::new(caps.slots, caps.copying),
             drafts: Drafts::new(caps.ragged, &drafters.probed()),
@@ -168,7 +168,7 @@ impl Engine {
             running: Vec::new(),
             seeds: 0,
             tally: Tally::new(),
-            store: Store::new(host_bytes),
+            store,
             age: 0,
             failures: 0,
             busy: false,
@@ -291,7 +291,7 @@ impl Engine {
         }
         self.learn(&done, drafting);
         self.commit(done.outcomes);
-        self.keep_shared()
+        self.keep_marked()
     }
 
     /// The step's jobs, which have no drafts yet, each with the index of its sequence.

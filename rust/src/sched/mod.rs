@@ -60,7 +60,7 @@ pub(crate) fn plan(running: &[Sequence], bounds: &Bounds) -> Vec<(usize, u32)> {
             break;
         }
         // Others may have room where there are no more rows of logits.
-        let count = if bounds.chunked { sequence.until_shared() } else { sequence.gap() }.min(room);
+        let count = if bounds.chunked { sequence.until_mark() } else { sequence.gap() }.min(room);
         if count > 0 {
             shares.push((index, count));
         }

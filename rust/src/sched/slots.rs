@@ -22,11 +22,21 @@ struct Place {
     floor: u32,
     /// Several texts begin with the kept tokens: a new sequence gets a copy of them, and the slot keeps them.
     shared: bool,
+    /// They are a part of a prompt that no other text has begun with yet.
+    part: bool,
     /// Of the kept tokens.
     scope: Scope,
     busy: bool,
     /// When it was last used.
     stamp: Option<Instant>,
+}
+
+impl Place {
+    /// Its turn to make room: what is empty first, then parts of prompts, and of equal ones what was used longest ago.
+    fn turn(&self) -> (bool, bool, Option<Instant>) {
+        let kept = !self.kept.is_empty();
+        (kept, !self.part, self.stamp.filter(|_| kept))
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -131,8 +141,8 @@ impl Slots {
     /// the least recently used.
     fn best_idle(&self) -> Option<Slot> {
         let rank = |(slot, place): &(Slot, &Place)| match self.copying {
-            Copying::Moves => (false, None, *slot),
-            Copying::Never | Copying::Shares => (!place.kept.is_empty(), place.stamp, *slot),
+            Copying::Moves => (None, *slot),
+            Copying::Never | Copying::Shares => (Some(place.turn()), *slot),
         };
         self.idle().min_by_key(rank).map(|(slot, _)| slot)
     }
@@ -140,24 +150,22 @@ impl Slots {
     /// Where what `fresh` keeps may go if it is worth that: the highest empty slot, else the least recently used of those that were used
     /// longer ago than it. `wanted` is left as it is.
     fn rescue(&self, fresh: Slot, wanted: Option<Slot>) -> Option<Slot> {
-        let Place { kept, stamp, .. } = &self.places[fresh.index()];
-        if self.copying == Copying::Never || kept.len() < WORTH_COPYING {
+        let given_up = &self.places[fresh.index()];
+        if self.copying == Copying::Never || given_up.kept.len() < WORTH_COPYING {
             return None;
         }
-        let is_older = |place: &Place| place.kept.is_empty() || place.stamp < *stamp;
+        let is_older = |place: &Place| place.turn() < given_up.turn();
         self.spare_of(|slot, place| is_older(place) && slot != fresh && Some(slot) != wanted)
     }
 
-    /// The idle slot for something more to keep: the highest empty one, else the least recently used. None: all are busy.
-    pub(crate) fn spare(&self) -> Option<Slot> {
-        self.spare_of(|_, _| true)
+    /// The idle slot for something more to keep: the highest empty one, else the next to make room. None: all are busy, or,
+    /// for a `part` of a prompt, keep something better.
+    pub(crate) fn spare(&self, part: bool) -> Option<Slot> {
+        self.spare_of(|_, place| !part || place.part || place.kept.is_empty())
     }
 
     fn spare_of(&self, may: impl Fn(Slot, &Place) -> bool) -> Option<Slot> {
-        let rank = |(slot, place): &(Slot, &Place)| {
-            let kept = !place.kept.is_empty();
-            (kept, place.stamp.filter(|_| kept), Reverse(*slot))
-        };
+        let rank = |(slot, place): &(Slot, &Place)| (place.turn(), Reverse(*slot));
         self.idle().filter(|(slot, place)| may(*slot, place)).min_by_key(rank).map(|(slot, _)| slot)
     }
 
@@ -173,9 +181,23 @@ impl Slots {
         self.places[slot.index()] = Place { kept, floor, scope, stamp, ..Place::default() };
     }
 
-    /// What the slot keeps is the beginning of several texts.
-    pub(crate) fn share(&mut self, slot: Slot) {
-        self.places[slot.index()].shared = true;
+    /// What the slot keeps is for several texts, or, a `part` of a prompt, may come to be.
+    pub(crate) fn share(&mut self, slot: Slot, part: bool) {
+        let place = &mut self.places[slot.index()];
+        (place.shared, place.part) = (true, part);
+    }
+
+    /// A sequence has begun with a copy of what the slot keeps.
+    pub(crate) fn used(&mut self, slot: Slot) {
+        let place = &mut self.places[slot.index()];
+        if place.shared {
+            (place.part, place.stamp) = (false, Some(Instant::now()));
+        }
+    }
+
+    /// Whether the idle slot keeps a part of a prompt that nothing else has begun with.
+    pub(crate) fn keeps_part(&self, slot: Slot) -> bool {
+        self.places[slot.index()].part
     }
 
     /// Kept tokens of `from` are in the idle slot `to` now, too; `from` is about to be taken.
@@ -183,15 +205,15 @@ impl Slots {
         self.places.swap(from.index(), to.index());
     }
 
-    /// The slot that keeps the least recently used prefix, and when that was used.
+    /// The slot whose prefix is the next to make room, and when that was used.
     pub(crate) fn oldest(&self) -> Option<(Slot, Instant)> {
         let kept = self.idle().filter(|(_, place)| !place.kept.is_empty());
-        kept.filter_map(|(slot, place)| Some((slot, place.stamp?))).min_by_key(|(_, stamp)| *stamp)
+        kept.min_by_key(|(_, place)| place.turn()).and_then(|(slot, place)| Some((slot, place.stamp?)))
     }
 
     /// An idle slot keeps nothing any more.
     pub(crate) fn forget(&mut self, slot: Slot) {
-        self.places[slot.index()].kept.clear();
+        self.places[slot.index()] = Place::default();
     }
 }
 
@@ -225,7 +247,7 @@ mod tests {
         assert_eq!([149, 150, 20].map(|n| shared(&slots, n)), [(0, 149), (150, 0), (0, 0)]);
         // Once it is kept apart, it is found.
         slots.leave(Slot(3), MINE, tokens(140), 140);
-        slots.share(Slot(3));
+        slots.share(Slot(3), false);
         assert_eq!([149, 139].map(|n| shared(&slots, n)), [(140, 0), (0, 139)]);
         let p = slots.choose(&[tokens(140), vec![900; 9]].concat(), &[], Some(MINE)).unwrap();
         assert_eq!((p.slot, p.reuse, p.rescue), (Slot(0), Reuse::Copy(Slot(3)), Some(Slot(2))));
@@ -233,7 +255,7 @@ mod tests {
         let held = Holding { slot: Slot(1), tokens: &running, floor: 300 };
         let p = Slots::new(4, Copying::Moves).choose(&tokens(250), &[held], None).unwrap();
         assert_eq!((p.computed, p.shared), (0, 249));
-        assert_eq!(slots.spare(), Some(Slot(2)));
+        assert_eq!(slots.spare(false), Some(Slot(2)));
     }
 
     #[test]

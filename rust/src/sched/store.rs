@@ -24,11 +24,19 @@ impl Entry {
     fn bytes(&self) -> u64 {
         (self.kv.len() + size_of_val(&self.tokens[..])) as u64
     }
+
+    /// Whether it can stand in for an entry of these tokens.
+    fn serves(&self, scope: Scope, tokens: &[Token], whole: bool) -> bool {
+        let same = if whole { self.tokens == tokens } else { self.tokens.starts_with(tokens) };
+        self.scope == scope && same
+    }
 }
 
 /// Stored KV, up to a number of bytes.
 pub(crate) struct Store {
     limit: u64,
+    /// Entries serve whole: KV cannot be truncated.
+    whole: bool,
     entries: Vec<Entry>,
 }
 
@@ -40,8 +48,6 @@ pub(crate) struct Wanted<'a> {
     pub(crate) owner: Owner,
     /// Entries of this scope, too, though they were stored for others.
     pub(crate) others: Option<Scope>,
-    /// Entries whose tokens all begin the sequence: where KV cannot be truncated.
-    pub(crate) whole: bool,
 }
 
 /// Stored KV that begins a sequence.
@@ -58,8 +64,8 @@ pub(crate) struct Found {
 
 impl Store {
     /// An empty store for so many bytes; 0: it stays empty.
-    pub(crate) fn new(limit: u64) -> Self {
-        Store { limit, entries: Vec::new() }
+    pub(crate) fn new(limit: u64, whole: bool) -> Self {
+        Store { limit, whole, entries: Vec::new() }
     }
 
     pub(crate) fn enabled(&self) -> bool {
@@ -77,12 +83,11 @@ impl Store {
 
     /// Whether KV that begins with these tokens is stored; then that counts as a use.
     pub(crate) fn has(&mut self, scope: Scope, tokens: &[Token]) -> bool {
-        let found = self.entries.iter_mut().find(|e| e.scope == scope && e.tokens.starts_with(tokens));
+        let found = self.entries.iter_mut().find(|e| e.serves(scope, tokens, self.whole));
         found.map(|entry| entry.stamp = Instant::now()).is_some()
     }
 
-    /// Stores the KV of these tokens. It takes the place of shorter prefixes of theirs, and then of what was used longest
-    /// ago.
+    /// Stores the KV of these tokens. It takes the place of what it serves as well as, and then of what was used longest ago.
     pub(crate) fn put(&mut self, (scope, tokens): (Scope, Vec<Token>), kv: Vec<u8>, owner: Option<Owner>) {
         let entry = Entry { scope, tokens, kv, owner, stamp: Instant::now() };
         if entry.bytes() > self.limit {
@@ -90,7 +95,7 @@ impl Store {
         }
         let replaced = |e: &Entry| match e.owner {
             Some(_) => e.owner == owner,
-            None => e.scope == entry.scope && entry.tokens.starts_with(&e.tokens),
+            None => entry.serves(e.scope, &e.tokens, self.whole),
         };
         self.entries.retain(|e| !replaced(e));
         while self.bytes() + entry.bytes() > self.limit && self.drop_oldest(None) {}
@@ -106,7 +111,7 @@ impl Store {
 
     /// The KV that holds most of a sequence's beginning.
     pub(crate) fn find(&self, wanted: Wanted<'_>) -> Option<Found> {
-        let Wanted { tokens, owner, others, whole } = wanted;
+        let Wanted { tokens, owner, others } = wanted;
         let known = &tokens[..tokens.len().saturating_sub(1)];
         let all = self.entries.iter().enumerate().map(|(entry, e)| Found {
             entry,
@@ -115,7 +120,7 @@ impl Store {
             own: e.owner == Some(owner),
         });
         let may = |f: &Found| f.own || others == Some(self.entries[f.entry].scope);
-        let fit = all.filter(|f| f.len > 0 && may(f) && (!whole || f.len == f.holds));
+        let fit = all.filter(|f| f.len > 0 && may(f) && (!self.whole || f.len == f.holds));
         fit.max_by_key(|f| (f.len, std::cmp::Reverse(f.entry)))
     }
 
@@ -141,7 +146,7 @@ mod tests {
     const MINE: Scope = (1, 0);
 
     fn wanted(tokens: &[Token]) -> Wanted<'_> {
-        Wanted { tokens, owner: (RequestId(1), 0), others: Some(MINE), whole: false }
+        Wanted { tokens, owner: (RequestId(1), 0), others: Some(MINE) }
     }
 
     fn kv(n: u8) -> Vec<u8> {
@@ -150,7 +155,7 @@ mod tests {
 
     #[test]
     fn the_longest_beginning_is_found_without_the_last_token() {
-        let mut store = Store::new(1000);
+        let mut store = Store::new(1000, false);
         store.put((MINE, vec![1, 2, 3]), kv(1), None);
         store.put((MINE, vec![1, 2, 4, 5, 6]), kv(2), None);
         let found = store.find(wanted(&[1, 2, 4, 5, 9])).unwrap();
@@ -158,14 +163,23 @@ mod tests {
         assert_eq!(store.read(found), kv(2));
         assert_eq!(store.find(wanted(&[1, 2, 3])).unwrap().len, 2);
         assert_eq!(store.find(wanted(&[7, 2, 3])), None);
-        let whole = Wanted { whole: true, ..wanted(&[1, 2, 3, 4]) };
-        assert_eq!(store.find(whole).unwrap().len, 3);
-        assert_eq!(store.find(Wanted { whole: true, ..wanted(&[1, 2, 4, 5, 6]) }), None);
+    }
+
+    #[test]
+    fn what_cannot_be_truncated_serves_whole_and_shorter_prefixes_stay_beside_it() {
+        let mut store = Store::new(1000, true);
+        store.put((MINE, vec![1, 2, 3]), kv(1), None);
+        store.put((MINE, vec![1, 2, 3, 5, 6]), kv(2), None);
+        assert_eq!(store.find(wanted(&[1, 2, 3, 4])).unwrap().len, 3);
+        assert_eq!(store.find(wanted(&[1, 2, 4, 5, 6])), None);
+        assert!(store.has(MINE, &[1, 2, 3]) && !store.has(MINE, &[1, 2, 3, 5]));
+        store.put((MINE, vec![1, 2, 3]), kv(1), None);
+        assert_eq!(store.bytes(), 2 * 60 + 8 * 4);
     }
 
     #[test]
     fn longer_prefixes_take_the_place_of_shorter_ones() {
-        let mut store = Store::new(1000);
+        let mut store = Store::new(1000, false);
         store.put((MINE, vec![1, 2]), kv(1), None);
         store.put((MINE, vec![1, 2, 3]), kv(2), None);
         assert_eq!(store.bytes(), 60 + 12);
@@ -174,7 +188,7 @@ mod tests {
 
     #[test]
     fn the_least_recently_used_makes_room_and_the_limit_holds() {
-        let mut store = Store::new(3 * 64);
+        let mut store = Store::new(3 * 64, false);
         for token in 1..=3 {
             store.put((MINE, vec![token]), kv(0), None);
         }
@@ -185,14 +199,14 @@ mod tests {
         );
         store.put((MINE, vec![5]), vec![0; 1000], None);
         assert!(!store.has(MINE, &[5]) && store.bytes() == 3 * 64);
-        let mut none = Store::new(0);
+        let mut none = Store::new(0, false);
         none.put((MINE, vec![1]), kv(0), None);
         assert!(!none.enabled() && none.bytes() == 0);
     }
 
     #[test]
     fn what_waits_for_its_owner_is_its_own() {
-        let mut store = Store::new(1000);
+        let mut store = Store::new(1000, false);
         let (one, two) = ((RequestId(1), 0), (RequestId(2), 0));
         store.put((MINE, vec![1, 2, 3]), kv(1), Some(two));
         assert_eq!(store.find(Wanted { others: None, ..wanted(&[1, 2, 3, 4]) }), None);
@@ -208,7 +222,7 @@ mod tests {
 
     #[test]
     fn each_scope_has_its_own() {
-        let mut store = Store::new(1000);
+        let mut store = Store::new(1000, false);
         store.put((MINE, vec![1, 2, 3]), kv(1), None);
         store.put(((1, 7), vec![1, 2, 3, 4]), kv(2), None);
         assert!(store.has(MINE, &[1, 2, 3]) && !store.has(MINE, &[1, 2, 3, 4]) && !store.has((2, 0), &[1]));

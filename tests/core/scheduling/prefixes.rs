@@ -310,3 +310,25 @@ fn a_state_is_kept_at_the_end_of_a_prompt_and_of_an_answer() {
     let second = [&first[..], &answer, &[97, 98, 99]].concat();
     assert_eq!(ask(2, &second).0, 119);
 }
+
+/// A prompt is kept every 256 tokens: the second one that begins alike goes on from there, the third from all that is shared.
+/// Such parts take empty slots only, and make room first.
+#[test]
+fn parts_of_a_prompt_are_kept_where_slots_cannot_be_cut() {
+    let toy = ToyConfig { stateful: 1, context: 1000, slots: 5, kv: 5000, ..ToyConfig::default() };
+    let live = World { toy, ..World::default() }.start();
+    let mut next = 0..;
+    let mut ask = |begin: u32, shared: usize, rest: usize| {
+        let begin = (0..).map(|i| 97 + (begin + i / 26) % 26).take(shared);
+        let index: usize = next.next().unwrap();
+        let prompt: Vec<u32> =
+            begin.chain((0..rest).map(|i| 97 + ((index + 3) * (i + 1) % 26) as u32)).collect();
+        live.submit(index, &spec(&format!(r#"{{"prompt":{prompt:?},"max_tokens":2,"ignore_eos":true}}"#)));
+        live.finish(1).choices[&(index, 0)].usage.cached
+    };
+    assert_eq!(ask(0, 600, 100), 0);
+    assert_eq!([ask(0, 600, 100), ask(0, 600, 100), ask(0, 600, 100)], [512, 600, 600]);
+    // What is left of the first prompts' parts goes before what was used.
+    assert_eq!([ask(5, 100, 40), ask(9, 100, 40)], [0, 0]);
+    assert_eq!(ask(0, 600, 50), 600);
+}
