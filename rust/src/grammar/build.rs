@@ -7,11 +7,11 @@ use super::mask::Mask;
 use super::masks::Masks;
 use super::matching::{Compiled, Ends, mask_of};
 use super::part::{Part, Pristine};
-use super::schema::{self, Library, Together};
+use super::schema::{self, Library, Together, Written};
 use super::sections::{self, Plan};
 use super::spec::{Calls, Section, Tool};
 use super::unique::{Quotes, Rules, Shape};
-use super::{GrammarSpec, calls, env, gbnf, lark, text};
+use super::{GrammarSpec, calls, env, gbnf, lark, text, texts};
 use crate::config::GrammarConfig;
 use crate::error::{Error, Result};
 use crate::types::{Narrowed, Token};
@@ -32,6 +32,11 @@ const ALL_STATES: usize = 2_000_000;
 /// thread with 8 MiB of stack. Each nested rule takes 3 KB of it, each byte of a client's text up to 830 bytes.
 const GUIDE_DEPTH: usize = 1_000;
 const GUIDE_BYTES: usize = 8_192;
+
+/// Any object.
+const OBJECT: &str = r#"{"type":"object"}"#;
+/// The name under which Lark knows what may come in place of calls.
+const ANSWER: &str = "answer";
 
 /// What all compilations share: the vocabulary's tables and the limits.
 pub(super) struct Builder {
@@ -137,147 +142,132 @@ impl Builder {
 
     /// A grammar of the whole output, or of a section.
     fn whole(&self, spec: &GrammarSpec, budget: &Budget) -> Result<Pristine> {
-        match spec {
-            GrammarSpec::JsonObject => self.json_source(r#"{"type":"object"}"#, budget),
-            GrammarSpec::JsonSchema(source) => self.json_source(source, budget),
+        match unstyled(spec, budget) {
+            GrammarSpec::JsonObject => self.json(OBJECT, budget, &|written| self.finish(&written)),
+            GrammarSpec::JsonSchema(source) => self.json(source, budget, &|written| self.finish(&written)),
+            GrammarSpec::LarkGrammar(source) => self.lark("lark_grammar", source, budget),
+            GrammarSpec::Llguidance(source) if !source.trim_start().starts_with('{') => {
+                self.lark("llguidance", source, budget)
+            }
             GrammarSpec::Llguidance(source) => self.llguidance(source, budget),
+            GrammarSpec::Gbnf(source) => {
+                let list = TopLevelGrammar::from_lark(self.gbnf(source, budget)?);
+                self.compile_list(list, &self.rules).map_err(|why| Error::grammar("", "gbnf", why))
+            }
             GrammarSpec::Calls(calls) => self.calls(calls, budget),
-            GrammarSpec::Styled { style, grammar } => {
-                budget.set_style(style);
-                self.whole(grammar, budget)
-            }
-            _ => {
-                let mut together = Together::new(budget, &self.library);
-                let (kind, source) = self.source(spec, &mut together)?;
-                self.lark(kind, source, together, self.limits(spec))
+            spec => {
+                let written = self.written(spec, budget)?;
+                self.finish(&written).map_err(|why| Error::grammar("", "grammar", why))
             }
         }
     }
 
-    /// The name of a kind, and the Lark grammar that it comes to.
-    fn source(&self, spec: &GrammarSpec, together: &mut Together<'_>) -> Result<(&'static str, String)> {
-        let config = &self.config;
-        Ok(match spec {
-            GrammarSpec::JsonObject => ("schema", self.json_lark(r#"{"type":"object"}"#, together)?),
-            GrammarSpec::JsonSchema(source) => ("schema", self.json_lark(source, together)?),
-            GrammarSpec::Regex(rx) => ("regex", lark::regex(rx, config)?),
-            GrammarSpec::Gbnf(source) => ("gbnf", gbnf_lark(source, config, together.budget)?),
-            GrammarSpec::Choice(list) => ("choice", lark::choice(list, config)?),
-            GrammarSpec::LarkGrammar(source) => {
-                ("lark_grammar", user_lark("lark_grammar", source, config, together)?)
-            }
-            GrammarSpec::Text(text) => {
-                lark::check_size("text", text, config)?;
-                let exactly = calls::exactly(text, &self.vocab)?;
-                ("text", format!("start: {}", if text.is_empty() { "\"\"" } else { &exactly }))
-            }
-            GrammarSpec::Styled { style, grammar } => {
-                together.budget.set_style(style);
-                self.source(grammar, together)?
-            }
-            GrammarSpec::Llguidance(_) | GrammarSpec::Calls(_) | GrammarSpec::Sections(_) => {
-                let why = "of this kind cannot stand beside tools; use response_format json_schema";
-                return Err(Error::grammar("", "grammar", why));
-            }
-        })
-    }
-
-    fn limits(&self, spec: &GrammarSpec) -> &ParserLimits {
+    /// A grammar that may stand beside others.
+    fn written(&self, spec: &GrammarSpec, budget: &Budget) -> Result<Written> {
         match spec {
-            GrammarSpec::LarkGrammar(_) => &self.user,
-            GrammarSpec::Gbnf(_) => &self.rules,
-            GrammarSpec::Styled { grammar, .. } => self.limits(grammar),
-            _ => &self.own,
+            GrammarSpec::JsonObject => self.json(OBJECT, budget, &Ok),
+            GrammarSpec::JsonSchema(source) => self.json(source, budget, &Ok),
+            GrammarSpec::Regex(rx) => texts::regex(rx, &self.config),
+            GrammarSpec::Choice(list) => texts::choice(list, &self.config),
+            GrammarSpec::Text(text) => texts::fixed(text, &self.config, &self.vocab),
+            _ => {
+                let why = "of this kind cannot stand beside tools; use response_format json_schema";
+                Err(Error::grammar("", "grammar", why))
+            }
         }
     }
 
-    fn json_lark(&self, source: &str, together: &mut Together<'_>) -> Result<String> {
+    fn json<T>(
+        &self,
+        source: &str,
+        budget: &Budget,
+        finish: &dyn Fn(Written) -> Result<T, String>,
+    ) -> Result<T> {
         let schema = schema::parse(source, &self.config)?;
-        Ok(format!("start: @{}", together.prepare(&schema, &self.config, true)?))
+        schema::prepare(&schema, &self.config, (budget, &self.library, true), finish)
+    }
+
+    fn finish(&self, written: &Written) -> Result<Pristine, String> {
+        let parts = written.parts()?;
+        if !parts.fits(&self.own) {
+            return Err("its grammar is too large: make it simpler".to_owned());
+        }
+        // An engine's own llguidance knows no filter.
+        let is_free = !written.shape.as_ref().is_some_and(Shape::is_needed);
+        let guide = written.lark().filter(|_| written.depth() <= GUIDE_DEPTH && is_free);
+        let init = GrammarInit::Internal(parts.grammar, parts.lexer);
+        let mut compiled = self.compile(init, guide, &self.own)?;
+        compiled.blank = written.has_space_around().then(|| Arc::clone(&self.blank));
+        compiled.rules = self.filter(written);
+        Ok(compiled)
+    }
+
+    /// What is enforced beside the grammar.
+    fn filter(&self, written: &Written) -> Option<Arc<Rules>> {
+        written.shape.clone().map(|shape| Arc::new(Rules::new(shape, &self.quotes)))
     }
 
     fn calls(&self, calls: &Calls, budget: &Budget) -> Result<Pristine> {
-        let mut together = Together::new(budget, &self.library);
         let size: usize = calls.tools.iter().map(|tool| tool.schema.len()).sum();
         if size > self.config.max_schema_bytes {
             let why = format!("their schemas are longer than {} bytes", self.config.max_schema_bytes);
             return Err(Error::grammar("", "tools", why));
         }
-        let ready = |tool: &Tool| {
-            let schema = schema::parse(&tool.schema, &self.config)?;
-            budget.within(&tool.at, || together.prepare(&schema, &self.config, true))
+        let written = |tool: &Tool| budget.within(&tool.at, || self.json(&tool.schema, budget, &Ok));
+        let schemas = calls.tools.iter().map(written).collect::<Result<_>>()?;
+        let mut together = Together::new(budget, &self.library);
+        let (beside, lark) = match calls.or.as_ref().map(|or| unstyled(or, budget)) {
+            None => (None, None),
+            Some(GrammarSpec::Gbnf(source)) => (None, Some((self.gbnf(source, budget)?, &self.rules))),
+            Some(GrammarSpec::LarkGrammar(source)) => {
+                let source = user_lark("lark_grammar", source, &self.config, &mut together)?;
+                (None, Some((source, &self.user)))
+            }
+            Some(or) => (Some(self.written(or, budget)?), None),
         };
-        let schemas = calls.tools.iter().map(ready).collect::<Result<Vec<_>>>()?;
-        let part = |name: Option<&str>, source: String| GrammarWithLexer {
-            name: name.map(str::to_owned),
-            lark_grammar: Some(source),
-            ..GrammarWithLexer::default()
+        let all = calls::written(calls, schemas, beside, &self.vocab)?;
+        schema::check_divisors(all.divisors)?;
+        let compiled = match lark {
+            None => self.finish(&all),
+            Some((or, limits)) => {
+                let start = part(None, format!("start: @{} | @{ANSWER}", together.add(&all)?));
+                let mut grammars = vec![start, part(Some(ANSWER.to_owned()), or)];
+                grammars.extend(together.named());
+                let list = TopLevelGrammar { grammars, max_tokens: None };
+                let compiled = self.compile_list(list, limits);
+                compiled.map(|compiled| Pristine { rules: self.filter(&all), ..compiled })
+            }
         };
-        let mut grammars = vec![part(None, calls::lark(calls, &schemas, &self.vocab)?)];
-        let mut limits = &self.own;
-        if let Some(or) = &calls.or {
-            grammars.push(part(Some(calls::ANSWER), self.source(or, &mut together)?.1));
-            limits = self.limits(or);
-        }
-        let shape = calls::shape(calls, together.shapes());
-        grammars.extend(together.named());
-        let grammar = TopLevelGrammar { grammars, max_tokens: None };
-        let mut compiled =
-            self.compile_list(grammar, limits).map_err(|why| self.locate(calls, budget, why))?;
-        compiled.rules = shape.map(|shape| Arc::new(Rules::new(shape, &self.quotes)));
-        Ok(compiled)
+        compiled.map_err(|why| self.locate(calls, budget, why))
     }
 
     /// What is wrong where the grammar of calls does not compile: the first of its parts that does not alone.
     fn locate(&self, calls: &Calls, budget: &Budget, why: String) -> Error {
-        let alone = |tool: &Tool| budget.within(&tool.at, || self.json_source(&tool.schema, budget));
+        let alone = |tool: &Tool| {
+            let finish = |written: Written| self.finish(&written);
+            budget.within(&tool.at, || self.json(&tool.schema, budget, &finish))
+        };
         let faults = calls.tools.iter().filter_map(|tool| alone(tool).err());
         let or = calls.or.iter().filter_map(|or| self.whole(or, budget).err());
         faults.chain(or).next().unwrap_or_else(|| Error::grammar("", "tools", why))
     }
 
-    fn json_source(&self, source: &str, budget: &Budget) -> Result<Pristine> {
-        let schema = schema::parse(source, &self.config)?;
-        schema::prepare(&schema, &self.config, (budget, &self.library, true), &|written| {
-            let parts = written.parts()?;
-            if !parts.fits(&self.own) {
-                return Err("its grammar is too large: make it simpler".to_owned());
-            }
-            // An engine's own llguidance knows no filter.
-            let is_free = !written.shape.as_ref().is_some_and(Shape::is_needed);
-            let guide = written.lark().filter(|_| written.depth() <= GUIDE_DEPTH && is_free);
-            let init = GrammarInit::Internal(parts.grammar, parts.lexer);
-            let mut compiled = self.compile(init, guide, &self.own)?;
-            compiled.blank = written.has_space_behind().then(|| Arc::clone(&self.blank));
-            compiled.rules = written.shape.clone().map(|shape| Arc::new(Rules::new(shape, &self.quotes)));
-            Ok(compiled)
-        })
+    fn gbnf(&self, source: &str, budget: &Budget) -> Result<String> {
+        lark::check_size("gbnf", source, &self.config)?;
+        gbnf::to_lark(source, self.config.max_lark_bytes, budget)
     }
 
-    /// `together`: schemas that the source names.
-    fn lark(
-        &self,
-        kind: &str,
-        source: String,
-        together: Together<'_>,
-        limits: &ParserLimits,
-    ) -> Result<Pristine> {
-        let mut list = TopLevelGrammar::from_lark(source);
+    /// A client's Lark.
+    fn lark(&self, kind: &str, source: &str, budget: &Budget) -> Result<Pristine> {
+        let mut together = Together::new(budget, &self.library);
+        let mut list = TopLevelGrammar::from_lark(user_lark(kind, source, &self.config, &mut together)?);
         list.grammars.extend(together.named());
-        let mut compiled = self.compile_list(list, limits).map_err(|why| Error::grammar("", kind, why))?;
-        if ["lark_grammar", "gbnf", "llguidance"].contains(&kind) {
-            compiled.guide = compiled.guide.filter(|lark| lark.len() <= GUIDE_BYTES);
-        }
-        Ok(compiled)
+        self.compile_list(list, &self.user).map_err(|why| Error::grammar("", kind, why))
     }
 
+    /// A client's list of llguidance's.
     fn llguidance(&self, source: &str, budget: &Budget) -> Result<Pristine> {
         let refuse = |why: String| Error::grammar("", "llguidance", why);
-        if !source.trim_start().starts_with('{') {
-            let mut together = Together::new(budget, &self.library);
-            let ready = user_lark("llguidance", source, &self.config, &mut together)?;
-            return self.lark("llguidance", ready, together, &self.user);
-        }
         if source.len() > self.config.max_schema_bytes {
             return Err(refuse(format!("longer than {} bytes", self.config.max_schema_bytes)));
         }
@@ -299,13 +289,13 @@ impl Builder {
             *source = user_lark("llguidance", source, &self.config, together)?;
         }
         if let Some(schema) = part.json_schema.take() {
-            part.lark_grammar = Some(format!("start: @{}", together.prepare(&schema, &self.config, false)?));
+            part.lark_grammar = Some(format!("start: @{}", together.prepare(&schema, &self.config)?));
         }
         Ok(())
     }
 
     fn compile_list(&self, grammar: TopLevelGrammar, limits: &ParserLimits) -> Result<Pristine, String> {
-        let guide = lark_of(&grammar);
+        let guide = lark_of(&grammar).filter(|lark| lark.len() <= GUIDE_BYTES);
         self.compile(GrammarInit::Serialized(grammar), guide, limits)
     }
 
@@ -384,7 +374,15 @@ fn user_lark(
     lark::with_schemas(source, config, together)
 }
 
-fn gbnf_lark(source: &str, config: &GrammarConfig, budget: &Budget) -> Result<String> {
-    lark::check_size("gbnf", source, config)?;
-    gbnf::to_lark(source, config.max_lark_bytes, budget)
+/// The constraint without its style, which is that of the schemas from now on.
+fn unstyled<'a>(mut spec: &'a GrammarSpec, budget: &Budget) -> &'a GrammarSpec {
+    while let GrammarSpec::Styled { style, grammar } = spec {
+        budget.set_style(style);
+        spec = grammar;
+    }
+    spec
+}
+
+fn part(name: Option<String>, lark: String) -> GrammarWithLexer {
+    GrammarWithLexer { name, lark_grammar: Some(lark), ..GrammarWithLexer::default() }
 }

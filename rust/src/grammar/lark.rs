@@ -1,15 +1,9 @@
-//! Lark texts: for regular expressions and lists of choices, literals in them, and JSON schemas, which get the same treatment as
-//! others.
+//! JSON schemas in a client's Lark, which get the same treatment as others.
 
 use super::schema::Together;
-use super::text;
 use crate::config::GrammarConfig;
 use crate::error::{Error, Result};
-use llguidance::regex_to_lark;
 use serde_json::Value;
-
-/// Most choices of a choice list: 40,000 take 0.23 s.
-const MAX_CHOICES: usize = 50_000;
 
 /// The Lark text with a name for the grammar of every schema after `%json` in its place.
 ///
@@ -28,7 +22,7 @@ pub(super) fn with_schemas(
             && let Some((schema, used)) = value(json)
         {
             out.push('@');
-            out.push_str(&together.prepare(&schema, config, false)?);
+            out.push_str(&together.prepare(&schema, config)?);
             at += "%json".len() + used;
             continue;
         }
@@ -39,51 +33,12 @@ pub(super) fn with_schemas(
     Ok(out)
 }
 
-/// A Lark string literal: JSON's escapes, and U+007F escaped too, which the Lark lexer refuses raw.
-pub(super) fn literal(text: &str) -> String {
-    Value::from(text).to_string().replace('\u{7f}', "\\u007f")
-}
-
 /// Refuses a text that is too long.
 pub(super) fn check_size(kind: &str, source: &str, config: &GrammarConfig) -> Result<()> {
     if source.len() > config.max_lark_bytes {
         return Err(Error::grammar("", kind, format!("longer than {} bytes", config.max_lark_bytes)));
     }
     Ok(())
-}
-
-/// A Lark grammar for a regular expression over the whole output. `\d` and `\w` are ASCII, as in JSON schemas.
-pub(super) fn regex(rx: &str, config: &GrammarConfig) -> Result<String> {
-    check_size("regex", rx, config)?;
-    if rx.is_empty() {
-        return Ok("start: \"\"".into());
-    }
-    if let Err(e) = regex_syntax::parse(rx) {
-        return Err(Error::grammar("", "regex", text::of_regex(rx, &e)));
-    }
-    Ok(format!("start: /{}/", regex_to_lark(rx, "dw")))
-}
-
-/// A Lark grammar for a list of texts, as one terminal: as alternatives of a rule, masks cost a hundred times more.
-pub(super) fn choice(list: &[String], config: &GrammarConfig) -> Result<String> {
-    let bytes: usize = list.iter().map(String::len).sum();
-    if list.is_empty() {
-        return Err(Error::grammar("", "choice", "the list is empty"));
-    }
-    if list.len() > MAX_CHOICES || bytes > config.max_schema_bytes {
-        let why = format!("more than {MAX_CHOICES} texts or {} bytes", config.max_schema_bytes);
-        return Err(Error::grammar("", "choice", why));
-    }
-    let texts: Vec<String> = list.iter().filter(|t| !t.is_empty()).map(|t| literal(t)).collect();
-    let mut lark = String::from("start: ");
-    match (texts.is_empty(), texts.len() < list.len()) {
-        (true, _) => lark.push_str("\"\""),
-        (false, may_be_empty) => {
-            lark.push_str(if may_be_empty { "C?\nC: " } else { "C\nC: " });
-            lark.push_str(&texts.join(" | "));
-        }
-    }
-    Ok(lark)
 }
 
 /// The JSON value at the beginning, and how many bytes it takes.

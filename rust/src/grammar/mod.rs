@@ -34,6 +34,7 @@ mod schema;
 mod sections;
 pub mod spec;
 mod text;
+mod texts;
 mod triggers;
 mod unique;
 mod walk;

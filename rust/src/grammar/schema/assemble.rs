@@ -8,6 +8,7 @@ use super::expr::{Expr, Known, Terminal};
 use super::numeral;
 use super::rules::{Conditions, Line, Symbol, spaced};
 use super::spelling;
+use crate::types::Token;
 use ahash::AHashMap;
 use llguidance::api::ParserLimits;
 use llguidance::derivre::{ExprRef, RegexAst, RegexBuilder};
@@ -44,7 +45,7 @@ impl Parts {
 pub(super) fn assemble(
     (rules, conditions): (&[Vec<Line>], &Conditions),
     terminals: &[Expr],
-    space: Option<&str>,
+    (space, is_alone): (Option<&str>, bool),
 ) -> Result<Parts, String> {
     static COMMON: LazyLock<Result<Common, String>> = LazyLock::new(Common::new);
     let Common { lexer, class, regexes } = COMMON.as_ref()?;
@@ -55,6 +56,7 @@ pub(super) fn assemble(
         space,
         terminals: Terminals { all: terminals, built: vec![None; terminals.len()], regexes },
         lexemes: AHashMap::new(),
+        tokens: AHashMap::new(),
         rules: Vec::new(),
         repeated: AHashMap::new(),
     };
@@ -69,7 +71,7 @@ pub(super) fn assemble(
     }
     let root = assembly.rules[0];
     assembly.add(start, vec![root])?;
-    if space == Some(WHITESPACE) {
+    if is_alone && space == Some(WHITESPACE) {
         // Pieces of some vocabularies carry a space before a text, and line breaks behind its last bracket.
         let before = assembly.lexeme(&Expr::Text(" ".to_owned()))?;
         let behind = assembly.lexeme(&Expr::Regex(BEHIND.to_owned()))?;
@@ -133,6 +135,7 @@ struct Assembly<'a> {
     terminals: Terminals<'a>,
     /// Symbols of what terminals come to.
     lexemes: AHashMap<ExprRef, SymIdx>,
+    tokens: AHashMap<Token, SymIdx>,
     rules: Vec<SymIdx>,
     /// By symbol, least and most.
     repeated: AHashMap<(SymIdx, u32, Option<u32>), SymIdx>,
@@ -166,6 +169,7 @@ impl Assembly<'_> {
                 let spaced = spaced(text, self.space);
                 self.lexeme(&spaced.map_or_else(|| Expr::Text(text.to_string()), Expr::Regex))?
             }
+            Symbol::Token(token) => self.token(*token)?,
             Symbol::Fresh(rule) => return Ok((self.rules[*rule], ParamExpr::Const(ParamValue(0)))),
             Symbol::Past(rule, bit) => {
                 return Ok((self.rules[*rule], ParamExpr::BitOr(ParamValue(1 << bit))));
@@ -188,6 +192,18 @@ impl Assembly<'_> {
         let symbol = self.symbol("t");
         self.grammar.make_terminal(symbol, lexeme, &self.lexer).map_err(|e| e.to_string())?;
         self.lexemes.insert(rx, symbol);
+        Ok(symbol)
+    }
+
+    fn token(&mut self, token: Token) -> Result<SymIdx, String> {
+        if let Some(known) = self.tokens.get(&token) {
+            return Ok(*known);
+        }
+        let name = format!("<[{token}]>");
+        let lexeme = self.lexer.add_special_token(name, vec![token..=token]).map_err(|e| e.to_string())?;
+        let symbol = self.symbol("t");
+        self.grammar.make_terminal(symbol, lexeme, &self.lexer).map_err(|e| e.to_string())?;
+        self.tokens.insert(token, symbol);
         Ok(symbol)
     }
 

@@ -34,6 +34,16 @@ pub(super) enum Known<'a> {
 }
 
 impl Expr {
+    /// The same where so many terminals come before its own.
+    pub(super) fn shift(&mut self, terminals: usize) {
+        match self {
+            Expr::Regex(_) | Expr::Text(_) => {}
+            Expr::Of(terminal) => *terminal += terminals,
+            Expr::Not(inner) | Expr::Multiples(inner, _) => inner.shift(terminals),
+            Expr::All(parts) | Expr::Any(parts) => parts.iter_mut().for_each(|part| part.shift(terminals)),
+        }
+    }
+
     /// As Lark reads it.
     pub(super) fn lark(&self) -> String {
         let joined = |parts: &[Expr], by: &str| parts.iter().map(Expr::within).collect::<Vec<_>>().join(by);

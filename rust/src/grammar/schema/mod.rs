@@ -39,18 +39,20 @@ mod write_free;
 mod write_object;
 mod write_order;
 mod write_unique;
+mod written;
 
 use super::budget::Budget;
 use super::spec::JsonStyle;
-use super::unique::Shape;
 use crate::config::{GrammarConfig, Whitespace};
 use crate::error::{Error, Result};
 use arena::Arena;
 pub(super) use library::Library;
 use llguidance::api::GrammarWithLexer;
 use read::{Reader, Setting};
+pub(super) use rules::{Line, Symbol};
 use serde_json::Value;
-use write::{Writer, Written};
+use write::Writer;
+pub(super) use written::Written;
 
 /// White space as models write it: a space, or a line break with indentation. It is bounded, since a model can write white space
 /// without end.
@@ -60,70 +62,68 @@ const MAX_DEPTH: usize = 100;
 /// Deepest nesting of rules in Lark: llguidance takes 3 KB of stack for each, a quarter of what a compiling thread has.
 const MAX_RULES: usize = 20_000;
 
-/// Schemas that stand in one grammar: what each of them may have, they may have together.
+/// Grammars that a text in Lark names: what each of them may have, they may have together.
 #[derive(Debug)]
 pub(super) struct Together<'a> {
     pub(in crate::grammar) budget: &'a Budget,
     library: &'a Library,
     divisors: f64,
     larks: Vec<String>,
-    /// Of each, what a filter has to know.
-    shapes: Vec<Option<Shape>>,
 }
 
 impl<'a> Together<'a> {
     /// None so far.
     pub(super) fn new(budget: &'a Budget, library: &'a Library) -> Self {
-        Together { budget, library, divisors: 0.0, larks: Vec::new(), shapes: Vec::new() }
+        Together { budget, library, divisors: 0.0, larks: Vec::new() }
     }
 
-    /// Adds the grammar of a schema, and returns the name by which other grammars refer to it. See [`prepare`].
+    /// Adds the grammar of a schema, and returns the name by which Lark refers to it. See [`prepare`].
     ///
     /// # Errors
     /// As [`prepare`].
-    pub(super) fn prepare(
-        &mut self,
-        schema: &Value,
-        config: &GrammarConfig,
-        filters: bool,
-    ) -> Result<String> {
-        let read = |written: &Written| match written.depth() {
-            0..=MAX_RULES => Ok((written.lark(), written.divisors, written.shape.clone())),
-            depth => {
-                let why = "lower counts such as minContains, or the number of required keys";
-                Err(format!("its grammar has rules in rules {depth} deep, more than {MAX_RULES}: {why}"))
-            }
-        };
-        let (lark, divisors, shape) = prepare(schema, config, (self.budget, self.library, filters), &read)?;
-        self.divisors += divisors;
-        if self.divisors > write::MAX_DIVISORS {
-            let most = write::MAX_DIVISORS;
-            let why = format!("the digits of the divisors of all schemas sum up to more than {most}");
-            return Err(refuse("", "multipleOf", why));
+    pub(super) fn prepare(&mut self, schema: &Value, config: &GrammarConfig) -> Result<String> {
+        self.add(&prepare(schema, config, (self.budget, self.library, false), &Ok)?)
+    }
+
+    /// Adds a grammar, and returns its name.
+    ///
+    /// # Errors
+    /// What Lark cannot say, or only rules too deep in each other.
+    pub(super) fn add(&mut self, written: &Written) -> Result<String> {
+        let depth = written.depth();
+        if depth > MAX_RULES {
+            let why = "lower counts such as minContains, or the number of required keys";
+            let why = format!("its grammar has rules in rules {depth} deep, more than {MAX_RULES}: {why}");
+            return Err(refuse("", "schema", why));
         }
-        let Some(lark) = lark else {
+        self.divisors += written.divisors;
+        check_divisors(self.divisors)?;
+        let Some(lark) = written.lark() else {
             let why = "in a schema that is part of another grammar it cannot be negated, nor stand beside ends of so many digits";
             return Err(refuse("", "multipleOf", why));
         };
         self.larks.push(lark);
-        self.shapes.push(shape);
         Ok(name(self.larks.len() - 1))
-    }
-
-    /// What a filter has to know of each, in their order.
-    pub(super) fn shapes(&mut self) -> Vec<Option<Shape>> {
-        std::mem::take(&mut self.shapes)
     }
 
     /// The grammars under their names.
     pub(super) fn named(self) -> impl Iterator<Item = GrammarWithLexer> {
-        let named = |(i, lark)| GrammarWithLexer {
+        self.larks.into_iter().enumerate().map(|(i, lark)| GrammarWithLexer {
             name: Some(name(i)),
             lark_grammar: Some(lark),
             ..GrammarWithLexer::default()
-        };
-        self.larks.into_iter().enumerate().map(named)
+        })
     }
+}
+
+/// Refuses divisors of several schemas that are too much together.
+pub(super) fn check_divisors(sum: f64) -> Result<()> {
+    let most = write::MAX_DIVISORS;
+    if sum > most {
+        let why = format!("the digits of the divisors of all schemas sum up to more than {most}");
+        return Err(refuse("", "multipleOf", why));
+    }
+    Ok(())
 }
 
 /// The schema's JSON.
@@ -144,7 +144,7 @@ pub(super) fn prepare<T>(
     schema: &Value,
     config: &GrammarConfig,
     (budget, library, filters): (&Budget, &Library, bool),
-    finish: &dyn Fn(&Written) -> std::result::Result<T, String>,
+    finish: &dyn Fn(Written) -> std::result::Result<T, String>,
 ) -> Result<T> {
     match schema {
         Value::Bool(true) | Value::Object(_) => {}
@@ -164,7 +164,7 @@ pub(super) fn prepare<T>(
         None => (config.whitespace == Whitespace::Natural).then(|| WHITESPACE.to_owned()),
     };
     let arena = Arena::new(schema, (budget, library))?;
-    let finished = |written: Written| finish(&written).map_err(|why| refuse("", "schema", why));
+    let finished = |written: Written| finish(written).map_err(|why| refuse("", "schema", why));
     let notes = budget.notes();
     let setting = Setting { filters, space: space.as_deref() };
     let mut reader = Reader::new(&arena, config, setting);

@@ -1,21 +1,24 @@
 //! The rules of a grammar that is being written: which of them derive a text, and how they look in Lark.
 
 use super::expr::{Terminal, quoted};
+use crate::types::Token;
 use ahash::AHashMap;
 use llguidance::earley::{BitIdx, ParamCond, ParamRef, ParamValue};
 use std::fmt::Write as _;
 use std::rc::Rc;
 
 /// The number of a rule.
-pub(super) type Rule = usize;
+pub(in crate::grammar) type Rule = usize;
 
 /// A part of an alternative.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) enum Symbol {
+pub(in crate::grammar) enum Symbol {
     Rule(Rule),
     Terminal(Terminal),
-    /// This text.
+    /// This text, with white space where it is a part of JSON between values.
     Text(Rc<str>),
+    /// A token by its number.
+    Token(Token),
     /// A terminal of numbers with conditions on what divides them, which in Lark is a rule.
     Multiples(Terminal),
     /// As often as one likes.
@@ -32,6 +35,20 @@ pub(super) enum Symbol {
     Needs(Rule),
 }
 
+impl Symbol {
+    /// The same where so many rules and terminals come before its own.
+    pub(super) fn shift(&mut self, rules: usize, terminals: usize) {
+        match self {
+            Symbol::Text(_) | Symbol::Token(_) => {}
+            Symbol::Terminal(terminal) | Symbol::Multiples(terminal) => *terminal += terminals,
+            Symbol::Rule(rule) | Symbol::Star(rule) | Symbol::Times(rule, ..) | Symbol::Needs(rule) => {
+                *rule += rules;
+            }
+            Symbol::Fresh(rule) | Symbol::Past(rule, _) | Symbol::Same(rule) => *rule += rules,
+        }
+    }
+}
+
 /// A bracket, comma or colon with the white space that models write behind it, or before it where it closes.
 pub(super) fn spaced(text: &str, space: Option<&str>) -> Option<String> {
     let space = space?;
@@ -44,7 +61,7 @@ pub(super) fn spaced(text: &str, space: Option<&str>) -> Option<String> {
 }
 
 /// Symbols one after another.
-pub(super) type Line = Vec<Symbol>;
+pub(in crate::grammar) type Line = Vec<Symbol>;
 
 /// For each rule with a parameter, the condition of every alternative.
 pub(super) type Conditions = AHashMap<Rule, Vec<ParamCond>>;
@@ -145,7 +162,7 @@ pub(super) fn counted((first, more): (Rule, Rule), least: u32, most: Option<u32>
 
 fn rule_of(symbol: &Symbol) -> Option<Rule> {
     match symbol {
-        Symbol::Terminal(_) | Symbol::Text(_) | Symbol::Multiples(_) => None,
+        Symbol::Terminal(_) | Symbol::Text(_) | Symbol::Token(_) | Symbol::Multiples(_) => None,
         Symbol::Times(_, _, Some(0)) => None,
         Symbol::Rule(r) | Symbol::Star(r) | Symbol::Times(r, ..) | Symbol::Needs(r) => Some(*r),
         Symbol::Fresh(r) | Symbol::Past(r, _) | Symbol::Same(r) => Some(*r),
@@ -154,7 +171,7 @@ fn rule_of(symbol: &Symbol) -> Option<Rule> {
 
 fn is_live(symbol: &Symbol, lives: &[bool]) -> bool {
     match symbol {
-        Symbol::Terminal(_) | Symbol::Text(_) | Symbol::Multiples(_) => true,
+        Symbol::Terminal(_) | Symbol::Text(_) | Symbol::Token(_) | Symbol::Multiples(_) => true,
         Symbol::Star(_) | Symbol::Times(_, 0, _) => true,
         Symbol::Rule(r) | Symbol::Times(r, ..) | Symbol::Needs(r) => lives[*r],
         Symbol::Fresh(r) | Symbol::Past(r, _) | Symbol::Same(r) => lives[*r],
@@ -186,6 +203,7 @@ fn put(symbol: &Symbol, space: Option<&str>, out: &mut String) {
             Some(rx) => write!(out, "/{rx}/ "),
             None => write!(out, "{} ", quoted(text)),
         },
+        Symbol::Token(token) => write!(out, "<[{token}]> "),
         Symbol::Multiples(terminal) => write!(out, "m{terminal} "),
         Symbol::Star(r) => write!(out, "r{r}* "),
         Symbol::Times(r, least, None) => write!(out, "r{r}{{{least},}} "),

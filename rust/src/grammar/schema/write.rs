@@ -3,9 +3,7 @@
 //! Each term that stands somewhere becomes a rule, once. Rules that derive no text are taken out at the end, so that from
 //! every beginning of a text there is a way to its end.
 
-use super::WHITESPACE;
 use super::arena::{Id, ROOT};
-use super::assemble::{Parts, assemble};
 use super::expr::{Expr, Terminal};
 use super::logic::{F, FALSE, Node, TRUE};
 use super::multiple;
@@ -18,10 +16,10 @@ use super::set::{Leaf, Set, SetId, Term};
 use super::shape;
 use super::spelling;
 use super::strings::{Piece, length};
+use super::written::Written;
 use crate::error::Result;
 use crate::grammar::unique::Shape;
 use ahash::AHashMap;
-use std::fmt::Write as _;
 use std::rc::Rc;
 
 /// Divisibility by n is an automaton of n states: 9,973 take 60 ms, a hundred of about 9,000 take 6.7 s.
@@ -333,60 +331,11 @@ impl<'r, 'a> Writer<'r, 'a> {
         }
         let space = self.reader.setting.space.map(str::to_owned);
         let Writer { rules, conditions, terminals, multiples, divisors, .. } = self;
-        Ok(Written { rules, conditions, terminals, multiples, divisors, space, shape })
+        Ok(Written { rules, conditions, terminals, multiples, divisors, space, shape, is_alone: true })
     }
 
     /// Whether the first rule derives a text.
     pub(super) fn is_satisfiable(&self) -> bool {
         rules::productive(&self.rules).first() == Some(&true)
-    }
-}
-
-/// The grammar of a schema.
-#[derive(Debug)]
-pub(in crate::grammar) struct Written {
-    rules: Vec<Vec<Line>>,
-    conditions: Conditions,
-    terminals: Vec<Expr>,
-    multiples: AHashMap<Terminal, Option<String>>,
-    /// The sum of all divisors.
-    pub(super) divisors: f64,
-    /// White space, where there may be some.
-    space: Option<String>,
-    /// Where items, or keys, must differ that the grammar lets be equal.
-    pub(in crate::grammar) shape: Option<Shape>,
-}
-
-impl Written {
-    /// How deep its rules stand in each other.
-    pub(in crate::grammar) fn depth(&self) -> usize {
-        rules::depth(&self.rules)
-    }
-
-    /// In Lark; None where that cannot say it.
-    pub(in crate::grammar) fn lark(&self) -> Option<String> {
-        let begin = if self.space.as_deref() == Some(WHITESPACE) { "\" \"? " } else { "" };
-        let mut out = format!("start: {begin}r0\n");
-        out.push_str(&rules::print(&self.rules, &self.conditions, self.space.as_deref()));
-        for (i, expression) in self.terminals.iter().enumerate() {
-            let _ = match self.multiples.get(&i) {
-                Some(lark) => writeln!(out, "m{i}: {}", lark.as_ref()?),
-                None => writeln!(out, "T{i}: {}", expression.lark()),
-            };
-        }
-        Some(out)
-    }
-
-    /// Whether white space may stand behind a text ([`assemble`]).
-    pub(in crate::grammar) fn has_space_behind(&self) -> bool {
-        self.space.as_deref() == Some(WHITESPACE)
-    }
-
-    /// The same for llguidance; see [`assemble`].
-    ///
-    /// # Errors
-    /// What llguidance refuses.
-    pub(in crate::grammar) fn parts(&self) -> Result<Parts, String> {
-        assemble((&self.rules, &self.conditions), &self.terminals, self.space.as_deref())
     }
 }

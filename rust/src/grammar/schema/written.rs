@@ -1,0 +1,114 @@
+//! A grammar as rules and terminals: of a schema, of another constraint, or of schemas and what stands around them.
+
+use super::WHITESPACE;
+use super::assemble::{Parts, assemble};
+use super::expr::{Expr, Terminal};
+use super::rules::{self, Conditions, Line, Rule, Symbol};
+use crate::error::Result;
+use crate::grammar::unique::Shape;
+use ahash::AHashMap;
+use std::fmt::Write as _;
+
+/// A grammar; the first rule is its start.
+#[derive(Debug, Default)]
+pub(in crate::grammar) struct Written {
+    pub(super) rules: Vec<Vec<Line>>,
+    pub(super) conditions: Conditions,
+    pub(super) terminals: Vec<Expr>,
+    /// Terminals with conditions on what divides numbers, as rules of Lark where that can say them.
+    pub(super) multiples: AHashMap<Terminal, Option<String>>,
+    /// The sum of all divisors.
+    pub(in crate::grammar) divisors: f64,
+    /// White space in JSON, where there may be some.
+    pub(super) space: Option<String>,
+    /// Where items, or keys, must differ that the grammar lets be equal.
+    pub(in crate::grammar) shape: Option<Shape>,
+    /// The texts are JSON and nothing else: white space may stand around it.
+    pub(super) is_alone: bool,
+}
+
+impl Written {
+    /// A grammar whose start has no alternative yet.
+    pub(in crate::grammar) fn frame() -> Self {
+        Written { rules: vec![Vec::new()], ..Written::default() }
+    }
+
+    /// One more alternative of the start.
+    pub(in crate::grammar) fn or(&mut self, line: Line) {
+        self.rules[0].push(line);
+    }
+
+    /// A rule with these alternatives.
+    pub(in crate::grammar) fn rule(&mut self, lines: Vec<Line>) -> Rule {
+        self.rules.push(lines);
+        self.rules.len() - 1
+    }
+
+    /// The matches of a regular expression, as it stands between the slashes of Lark.
+    pub(in crate::grammar) fn matches(&mut self, rx: String) -> Symbol {
+        self.terminal(Expr::Regex(rx))
+    }
+
+    /// These texts, as one terminal.
+    pub(in crate::grammar) fn one_of<'t>(&mut self, texts: impl IntoIterator<Item = &'t str>) -> Symbol {
+        self.terminal(Expr::Any(texts.into_iter().map(|text| Expr::Text(text.to_owned())).collect()))
+    }
+
+    fn terminal(&mut self, expr: Expr) -> Symbol {
+        self.terminals.push(expr);
+        Symbol::Terminal(self.terminals.len() - 1)
+    }
+
+    /// Makes `other`, whose white space is the same, a part of this grammar: a symbol for its texts. JSON may begin with a
+    /// space, which pieces of some vocabularies carry.
+    pub(in crate::grammar) fn part(&mut self, other: Written) -> Symbol {
+        let (rules, terminals) = (self.rules.len(), self.terminals.len());
+        let begins_with_space = other.has_space_around();
+        self.rules.extend(other.rules);
+        self.rules[rules..].iter_mut().flatten().flatten().for_each(|symbol| symbol.shift(rules, terminals));
+        self.conditions.extend(other.conditions.into_iter().map(|(rule, list)| (rule + rules, list)));
+        self.terminals.extend(other.terminals);
+        self.terminals[terminals..].iter_mut().for_each(|expr| expr.shift(terminals));
+        self.multiples
+            .extend(other.multiples.into_iter().map(|(terminal, lark)| (terminal + terminals, lark)));
+        self.divisors += other.divisors;
+        self.space = self.space.take().or(other.space);
+        if !begins_with_space {
+            return Symbol::Rule(rules);
+        }
+        let space = self.one_of([" "]);
+        Symbol::Rule(self.rule(vec![vec![Symbol::Rule(rules)], vec![space, Symbol::Rule(rules)]]))
+    }
+
+    /// How deep its rules stand in each other.
+    pub(in crate::grammar) fn depth(&self) -> usize {
+        rules::depth(&self.rules)
+    }
+
+    /// In Lark; None where that cannot say it.
+    pub(in crate::grammar) fn lark(&self) -> Option<String> {
+        let begin = if self.has_space_around() { "\" \"? " } else { "" };
+        let mut out = format!("start: {begin}r0\n");
+        out.push_str(&rules::print(&self.rules, &self.conditions, self.space.as_deref()));
+        for (i, expression) in self.terminals.iter().enumerate() {
+            let _ = match self.multiples.get(&i) {
+                Some(lark) => writeln!(out, "m{i}: {}", lark.as_ref()?),
+                None => writeln!(out, "T{i}: {}", expression.lark()),
+            };
+        }
+        Some(out)
+    }
+
+    /// Whether white space may stand around a text ([`assemble`]).
+    pub(in crate::grammar) fn has_space_around(&self) -> bool {
+        self.is_alone && self.space.as_deref() == Some(WHITESPACE)
+    }
+
+    /// The same for llguidance; see [`assemble`].
+    ///
+    /// # Errors
+    /// What llguidance refuses.
+    pub(in crate::grammar) fn parts(&self) -> Result<Parts, String> {
+        assemble((&self.rules, &self.conditions), &self.terminals, (self.space.as_deref(), self.is_alone))
+    }
+}
