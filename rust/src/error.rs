@@ -2,6 +2,8 @@
 //! (`python/llgtrt/openai/errors.py`).
 
 use serde::{Deserialize, Serialize};
+use std::fmt::Display;
+use std::path::Path;
 
 /// What went wrong, and whose it is.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
@@ -52,6 +54,11 @@ impl Error {
     /// The same with a machine-readable `code`.
     pub fn invalid_code(what: impl Into<String>, why: impl Into<String>, code: &str) -> Self {
         Error::Invalid { what: what.into(), why: why.into(), code: Some(code.to_owned()) }
+    }
+
+    /// The model at `path` cannot be served.
+    pub(crate) fn target(path: &Path, why: impl Display) -> Self {
+        Error::invalid("target", format!("{} {why}", path.display()))
     }
 
     /// The same of the field `to`, where it is of the field `from`.

@@ -48,19 +48,15 @@ enum Kind<'a> {
 }
 
 fn kind(target: &str) -> Result<Kind<'_>> {
-    match toy_options(target) {
-        Some(options) => Ok(Kind::Toy(options)),
-        None if trtllm::is_target(target) => Ok(Kind::Trtllm),
-        None if checkpoint::is_target(target) => Ok(Kind::Checkpoint),
+    match target.strip_prefix("toy") {
+        Some(options) if options.is_empty() || options.starts_with(':') => Ok(Kind::Toy(options)),
+        _ if trtllm::is_target(target) => Ok(Kind::Trtllm),
+        _ if checkpoint::is_target(target) => Ok(Kind::Checkpoint),
         #[cfg(feature = "llama")]
-        None => Ok(Kind::Model),
+        _ => Ok(Kind::Model),
         #[cfg(not(feature = "llama"))]
-        None => no_engine(target),
+        _ => no_engine(target),
     }
-}
-
-fn toy_options(target: &str) -> Option<&str> {
-    target.strip_prefix("toy").filter(|rest| rest.is_empty() || rest.starts_with(':'))
 }
 
 #[cfg(not(feature = "llama"))]
@@ -150,8 +146,10 @@ pub fn follow(target: &str, config: &Config) -> Result<()> {
 pub fn open_toy(toy: ToyConfig, config: &Config, fault: Option<ToyFault>) -> Result<Opened> {
     let vocab = Vocab::toy()?;
     let draft = config.speculative.draft_model().map(|name| -> Result<Box<dyn Forward>> {
-        let why = || format!("{name} cannot draft for the weightless engine; name a toy");
-        let options = toy_options(name).ok_or_else(|| Error::invalid("speculative.draft_model", why()))?;
+        let Ok(Kind::Toy(options)) = kind(name) else {
+            let why = format!("{name} cannot draft for the weightless engine; name a toy");
+            return Err(Error::invalid("speculative.draft_model", why));
+        };
         let own = ToyConfig::parse(options)?;
         let kv = config.speculative.draft_kv(own.kv);
         let slots = if own.stateful > 0 { 2 * toy.slots } else { toy.slots };
@@ -198,7 +196,8 @@ fn drafters(
     mut draft: Option<Box<dyn Drafter>>,
     helpers: &Arc<Helpers>,
 ) -> Result<Drafters> {
-    let mut sources = config.speculative.sources();
+    let speculative = &config.speculative;
+    let mut sources = speculative.sources();
     if target.caps().rollback == 0 {
         if draft.is_some() {
             let why = "drafts in vain: the target's KV cannot be truncated, so nothing that is refused could be taken \
@@ -213,30 +212,25 @@ fn drafters(
         log::info!("speculation: off");
         return Ok(Drafters::default());
     }
-    let width = target.caps().n_vocab;
-    let names: Vec<_> = sources.iter().map(|source| source.name()).collect();
-    let most = config.speculative.draft_len();
-    let accepted = config.speculative.acceptance();
-    let chosen = if config.speculative.adaptive { "as many as pay, up to" } else { "always" };
-    log::info!("speculation: {} draft {chosen} {most} tokens; acceptance: {:?}", names.join(", "), accepted);
-    if config.speculative.synthetic_acceptance.is_some() {
+    let names = Vec::from_iter(sources.iter().map(|source| source.name())).join(", ");
+    let (most, accepted) = (speculative.draft_len(), speculative.acceptance());
+    let chosen = if speculative.adaptive { "as many as pay, up to" } else { "always" };
+    log::info!("speculation: {names} draft {chosen} {most} tokens; acceptance: {accepted:?}");
+    if speculative.synthetic_acceptance.is_some() {
         log::warn!("speculation: acceptance is synthetic, for measurements; answers are worthless");
     }
-    let ahead = Ahead::new(&config.speculative, width, Arc::clone(helpers));
-    let mut drafters = Drafters { sources: sources.clone(), ahead: Some(ahead), models: Vec::new() };
-    for source in sources.into_iter().filter(|source| source.is_model()) {
-        let drafter = match source {
-            DraftSource::MlpSpeculator => {
-                let folder = config.speculative.mlp_speculator();
-                let speculator =
-                    folder.map(|folder| MlpSpeculator::open(folder, target.caps())).transpose()?;
-                speculator.map(|speculator| Box::new(speculator) as Box<dyn Drafter>)
+    let mut models = Vec::<(_, Box<dyn Drafter>)>::new();
+    for source in &sources {
+        match (source, speculative.mlp_speculator()) {
+            (DraftSource::MlpSpeculator, Some(folder)) => {
+                models.push((*source, Box::new(MlpSpeculator::open(folder, target.caps())?)));
             }
-            _ => draft.take(),
-        };
-        drafters.models.extend(drafter.map(|drafter| (source, drafter)));
+            (DraftSource::DraftModel, _) => models.extend(draft.take().map(|draft| (*source, draft))),
+            _ => {}
+        }
     }
-    Ok(drafters)
+    let ahead = Ahead::new(speculative, target.caps().n_vocab, Arc::clone(helpers));
+    Ok(Drafters { sources, ahead: Some(ahead), models })
 }
 
 /// What every engine's facts have in common.

@@ -3,10 +3,10 @@
 pub(super) mod ffi;
 
 use super::drivers;
-use super::gpus::{self, Gpu, Layout};
+use super::gpus::{Gpu, Layout};
 use super::kernels;
-use super::placement::{Device, Placement, Role};
-use crate::config::{Config, EngineConfig};
+use super::placement::{Device, Placement};
+use crate::config::EngineConfig;
 use crate::error::Error;
 use crate::exec::memory;
 use ffi::DeviceRef;
@@ -31,30 +31,6 @@ impl Gpus {
     pub(super) fn find() -> Gpus {
         let card = |device| Card { device, loaded: 0, checked: Cell::new(false) };
         Gpus(ffi::gpus().into_iter().map(card).collect())
-    }
-
-    /// Places a model whose layers take so many bytes, the output last: over the devices that `parallel` counts or names; one
-    /// alone where `engine` says, or else on the GPU that is named.
-    ///
-    /// # Errors
-    /// `Invalid` naming the key that asks for a GPU that is not there, or says something else than another.
-    pub(super) fn lay_out(&self, config: &Config, layers: &[u64], role: Role) -> Result<Layout, Error> {
-        let own = &config.engine;
-        let (count, named, key) = role.devices(&config.parallel);
-        if count > 1 {
-            let devices = named.map_or_else(|| Vec::from_iter(0..count), <[u32]>::to_vec);
-            return gpus::split(config, layers, &self.known(), (key, &devices));
-        }
-        // Without GPUs, devices are only counted.
-        let device = named.and_then(<[u32]>::first).copied();
-        let device = device.filter(|_| own.main_gpu.is_none() && !self.0.is_empty());
-        if device.is_some() && own.tensor_split.is_some() {
-            let why = "names one GPU, and engine.tensor_split shares of all; leave one of them out";
-            return Err(Error::invalid(key, why));
-        }
-        let engine = EngineConfig { main_gpu: own.main_gpu.or(device), ..own.clone() };
-        let key = if device.is_some() { key } else { "engine.main_gpu" };
-        gpus::place(&engine, layers, &self.known()).map_err(|error| error.renamed("engine.main_gpu", key))
     }
 
     /// Those that a placement names.
@@ -97,28 +73,25 @@ impl Gpus {
     /// # Errors
     /// Which does not, and what it did.
     pub(super) fn check(&self, placement: &Placement) -> Result<(), Error> {
-        for card in self.used(placement).filter(|card| !card.checked.get()) {
+        for card in self.used(placement).filter(|card| !card.checked.replace(true)) {
             let name = card.device.name();
             let wrong = |why| Error::Executor(format!("{name}: {why}; look for a newer driver"));
             kernels::check_on(card.device).map_err(wrong)?;
             log::info!("{name}: computes what is known");
-            card.checked.set(true);
         }
         Ok(())
     }
 
     /// Says why no layer lies on GPUs, where nobody asked for that.
     pub(super) fn log(&self, engine: &EngineConfig, layout: &Layout) {
-        if drivers::BACKENDS.is_empty() || engine.gpu_layers.is_some() || !layout.placement.devices.is_empty()
-        {
+        let asked = engine.gpu_layers.is_some() || !layout.placement.devices.is_empty();
+        if asked || drivers::BACKENDS.is_empty() {
             return;
         }
-        match &self.known()[..] {
-            [] => log::info!("the CPU computes: {}", drivers::missing()),
-            known => {
-                let names = Vec::from_iter(known.iter().map(|gpu| gpu.name.as_str())).join(", ");
-                log::warn!("the CPU computes: no layer fits into what is free of {names}");
-            }
+        let names = Vec::from_iter(self.0.iter().map(|card| card.device.name())).join(", ");
+        match names.as_str() {
+            "" => log::info!("the CPU computes: {}", drivers::missing()),
+            names => log::warn!("the CPU computes: no layer fits into what is free of {names}"),
         }
     }
 

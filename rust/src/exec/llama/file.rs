@@ -1,8 +1,9 @@
 //! What a file says of its model, read before the library loads it.
 
 use super::gguf::ffi::Metadata;
-use super::{probe, refused};
+use super::probe;
 use crate::error::Error;
+use std::iter::once;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
@@ -54,7 +55,7 @@ impl File {
 /// # Errors
 /// `Invalid` of the target.
 pub(in crate::exec) fn read(gguf: &Path) -> Result<File, Error> {
-    facts(gguf).map_err(|why| refused(gguf, &why))
+    facts(gguf).map_err(|why| Error::target(gguf, why))
 }
 
 fn facts(gguf: &Path) -> Result<File, String> {
@@ -80,11 +81,9 @@ fn facts(gguf: &Path) -> Result<File, String> {
     if !TRAINED.contains(&trained) {
         return Err(format!("is damaged: it claims a context of {trained} tokens"));
     }
-    let mut tensors = file.tensors();
-    for piece in pieces(gguf) {
-        // What is wrong with it, the library says when it loads the model.
-        tensors.extend(Metadata::open(&piece).map(|file| file.tensors()).unwrap_or_default());
-    }
+    // What is wrong with a further piece, the library says when it loads the model.
+    let others = pieces(gguf).into_iter().filter_map(|piece| Metadata::open(&piece).ok());
+    let tensors = Vec::from_iter(once(file.tensors()).chain(others.map(|file| file.tensors())).flatten());
     Ok(File {
         sequences: if is(&ALONE) { 1 } else { u32::MAX },
         copies: !is(&UNCOPIED),

@@ -1,9 +1,9 @@
 //! Which layers of a model lie on which GPUs, and what part of KV each place holds: pure arithmetic.
 
 use super::drivers;
-use super::placement::{Device, Placement};
+use super::placement::{Device, Placement, Role};
 use crate::config::{Config, EngineConfig, SplitKey};
-use crate::error::Error;
+use crate::error::{Error, Result};
 use std::iter::once;
 
 /// Share of a GPU's free memory that weights take at most where no number of layers is asked for: the rest is for KV and
@@ -43,40 +43,54 @@ impl Layout {
     }
 }
 
-/// Splits a model over several devices, which `parallel` names under that key: GPUs, or as many shards of this machine's
-/// memory where it has none.
+/// Places a model whose layers take so many bytes, the output last: over the devices that `parallel` counts or names; one
+/// alone where `engine` says, or else on the GPU that is named.
 ///
 /// # Errors
-/// `Invalid` naming the key that asks for a GPU that is not there, or that places layers in another way.
-pub(super) fn split(
-    config: &Config,
-    layers: &[u64],
-    gpus: &[Gpu],
-    (key, devices): (&str, &[u32]),
-) -> Result<Layout, Error> {
+/// `Invalid` naming the key that asks for a GPU that is not there, or says something else than another.
+pub(super) fn lay_out(config: &Config, layers: &[u64], gpus: &[Gpu], role: Role) -> Result<Layout> {
+    let own = &config.engine;
+    let (count, named, key) = role.devices(&config.parallel);
+    if count > 1 {
+        let devices = named.map_or_else(|| Vec::from_iter(0..count), <[u32]>::to_vec);
+        return split(config, layers, gpus, (key, &devices));
+    }
+    // Without GPUs, devices are only counted.
+    let device = named.and_then(<[u32]>::first).copied();
+    let device = device.filter(|_| own.main_gpu.is_none() && !gpus.is_empty());
+    if device.is_some() && own.tensor_split.is_some() {
+        let why = "names one GPU, and engine.tensor_split shares of all; leave one of them out";
+        return Err(Error::invalid(key, why));
+    }
+    let engine = EngineConfig { main_gpu: own.main_gpu.or(device), ..own.clone() };
+    let key = if device.is_some() { key } else { "engine.main_gpu" };
+    place(&engine, layers, gpus).map_err(|error| error.renamed("engine.main_gpu", key))
+}
+
+/// Splits a model over several devices, which `parallel` names under that key: GPUs, or as many shards of this machine's
+/// memory where it has none.
+fn split(config: &Config, layers: &[u64], gpus: &[Gpu], (key, devices): (&str, &[u32])) -> Result<Layout> {
     if let Some(key) = placing(&config.engine) {
         let why = "parallel splits the model over devices; name them there, and leave this out";
         return Err(Error::invalid(key, why));
-    }
-    let by_layers = config.parallel.split == SplitKey::Layer;
-    if gpus.is_empty() && by_layers {
-        let why =
-            format!("layers are split over GPUs, and there is none: {}; leave it out", drivers::missing());
-        return Err(Error::invalid("parallel.split", why));
     }
     let n = gpus.len();
     if let Some(id) = devices.iter().find(|id| n > 0 && **id as usize >= n) {
         let why = format!("there is no GPU {id}: this machine has {n}; name as many devices as there are");
         return Err(Error::invalid(key, why));
     }
-    if by_layers {
-        let mut shares = by_memory(gpus);
-        let others = (0..n).filter(|i| !devices.contains(&(*i as u32)));
-        others.for_each(|i| shares[i] = 0.0);
-        let engine = EngineConfig { tensor_split: Some(shares), ..config.engine.clone() };
-        return place(&engine, layers, gpus);
+    match config.parallel.split {
+        SplitKey::Tensor => Ok(split_matrices(layers, gpus, devices)),
+        SplitKey::Layer if gpus.is_empty() => {
+            let why = "layers are split over GPUs, and there is none";
+            Err(Error::invalid("parallel.split", format!("{why}: {}; leave it out", drivers::missing())))
+        }
+        SplitKey::Layer => {
+            let share = |(i, share): (usize, f64)| if devices.contains(&(i as u32)) { share } else { 0.0 };
+            let shares = by_memory(gpus).into_iter().enumerate().map(share).collect();
+            place(&EngineConfig { tensor_split: Some(shares), ..config.engine.clone() }, layers, gpus)
+        }
     }
-    Ok(split_matrices(layers, gpus, devices))
 }
 
 /// Gives each of these devices an equal part of every layer.
@@ -86,14 +100,13 @@ fn split_matrices(layers: &[u64], gpus: &[Gpu], devices: &[u32]) -> Layout {
     let on = |i: usize| if devices.contains(&(i as u32)) { share } else { 0.0 };
     let bytes = layers.iter().sum::<u64>() as f64;
     let host = f64::from(u8::from(gpus.is_empty()));
-    let placement = Placement {
-        devices: devices.iter().map(each).collect(),
-        splits_layers: true,
-        gpu_layers: (!gpus.is_empty()).then_some(layers.len() as u32),
-        ..Placement::default()
-    };
     Layout {
-        placement,
+        placement: Placement {
+            devices: devices.iter().map(each).collect(),
+            splits_layers: true,
+            gpu_layers: (!gpus.is_empty()).then_some(layers.len() as u32),
+            ..Placement::default()
+        },
         layers: layers.len() as u32,
         weights: (0..gpus.len()).map(|i| (on(i) * bytes) as u64).collect(),
         kv: once(host).chain((0..gpus.len()).map(on)).collect(),
@@ -110,11 +123,8 @@ fn placing(engine: &EngineConfig) -> Option<&'static str> {
     keys.into_iter().find_map(|(key, is_set)| is_set.then_some(key))
 }
 
-/// Places a model whose layers take so many bytes, the output last.
-///
-/// # Errors
-/// `Invalid` naming the key that asks for a GPU that is not there.
-pub(super) fn place(engine: &EngineConfig, layers: &[u64], gpus: &[Gpu]) -> Result<Layout, Error> {
+/// Places a model's layers as `engine` says.
+fn place(engine: &EngineConfig, layers: &[u64], gpus: &[Gpu]) -> Result<Layout> {
     let shares = shares(engine, gpus)?;
     let none = shares.iter().all(|share| *share <= 0.0);
     let fits = |count: usize| {
@@ -142,31 +152,27 @@ pub(super) fn place(engine: &EngineConfig, layers: &[u64], gpus: &[Gpu]) -> Resu
 }
 
 /// The share of each GPU; 0 = it is not used.
-fn shares(engine: &EngineConfig, gpus: &[Gpu]) -> Result<Vec<f64>, Error> {
+fn shares(engine: &EngineConfig, gpus: &[Gpu]) -> Result<Vec<f64>> {
     if engine.gpu_layers == Some(0) {
         return Ok(vec![0.0; gpus.len()]);
     }
     if let (Some(key), []) = (placing(engine), gpus) {
         return Err(Error::invalid(key, format!("there is no GPU: {}", drivers::missing())));
     }
-    let known = || {
-        let names = gpus.iter().enumerate().map(|(i, gpu)| format!("{i} = {}", gpu.name));
-        names.collect::<Vec<_>>().join(", ")
-    };
-    if let Some(main) = engine.main_gpu {
-        if main as usize >= gpus.len() {
-            let why = format!("there is no GPU {main}; there are {}", known());
-            return Err(Error::invalid("engine.main_gpu", why));
+    let known = gpus.iter().enumerate().map(|(i, gpu)| format!("{i} = {}", gpu.name));
+    let known = Vec::from_iter(known).join(", ");
+    match (engine.main_gpu, &engine.tensor_split) {
+        (Some(main), _) if main as usize >= gpus.len() => {
+            let why = format!("there is no GPU {main}; there are {known}");
+            Err(Error::invalid("engine.main_gpu", why))
         }
-        return Ok((0..gpus.len()).map(|i| f64::from(u8::from(i == main as usize))).collect());
-    }
-    match &engine.tensor_split {
-        Some(given) if given.len() != gpus.len() => {
-            let why = format!("has {} shares for {} GPUs: {}", given.len(), gpus.len(), known());
+        (Some(main), _) => Ok((0..gpus.len()).map(|i| f64::from(u8::from(i == main as usize))).collect()),
+        (None, Some(given)) if given.len() != gpus.len() => {
+            let why = format!("has {} shares for {} GPUs: {known}", given.len(), gpus.len());
             Err(Error::invalid("engine.tensor_split", why))
         }
-        Some(given) => Ok(given.clone()),
-        None => Ok(by_memory(gpus)),
+        (None, Some(given)) => Ok(given.clone()),
+        (None, None) => Ok(by_memory(gpus)),
     }
 }
 

@@ -6,7 +6,7 @@ use super::forward::Llama;
 use super::loaded::Loaded;
 use super::placement::Role;
 use super::plan::{self, Facts};
-use super::{Opened, of_draft, pages, probe, refused};
+use super::{Opened, of_draft, pages, probe};
 use crate::config::{Config, DraftSource, KvHome, KvLayout, KvPlan};
 use crate::error::{Error, Result};
 use crate::exec::cost::Cost;
@@ -38,7 +38,9 @@ impl Pair<'_> {
     pub(super) fn open(&self, free: u64, tell: Tell<'_>) -> Result<Opened> {
         let Pair { target, draft, gpus } = self;
         let config = &target.config;
-        let free = self.left(free);
+        // What weights leave of host memory, mapped or read. Pages of mapped files look free to the system, and are not.
+        let on_host = |l: &Loaded<'_>| l.model.bytes().saturating_sub(l.layout.weights.iter().sum());
+        let free = free.saturating_sub(self.all().map(on_host).sum()).min(memory::available());
         let facts = self.facts(free);
         if facts.on_host && config.engine.kv_layout != KvLayout::Auto {
             let why = "is for GPUs: in host memory each sequence has a slot of its own; leave it out";
@@ -77,13 +79,6 @@ impl Pair<'_> {
         once(&self.target).chain(&self.draft)
     }
 
-    /// What weights leave of host memory, mapped or read. Pages of mapped files look free to the system, and are not.
-    fn left(&self, free: u64) -> u64 {
-        let on_gpus = |loaded: &Loaded<'_>| loaded.layout.weights.iter().sum();
-        let on_host = |loaded: &Loaded<'_>| loaded.model.bytes().saturating_sub(on_gpus(loaded));
-        free.saturating_sub(self.all().map(on_host).sum()).min(memory::available())
-    }
-
     /// Bytes of a token's KV in both models.
     fn token_bytes(&self) -> u64 {
         self.all().map(|loaded| loaded.share() * loaded.found.token_bytes).sum::<f64>().ceil() as u64
@@ -96,8 +91,7 @@ impl Pair<'_> {
             free.saturating_sub(computing.sum())
         });
         let fit = |(place, free): (usize, u64)| {
-            let bytes =
-                |loaded: &Loaded<'_>| loaded.share() * loaded.layout.kv[place] * loaded.found.token_bytes;
+            let bytes = |l: &Loaded<'_>| l.share() * l.layout.kv[place] * l.found.token_bytes;
             // Infinite, or no number, where none are needed: `min` takes the other then.
             let fit = |config: &Config, bytes: f64| budget(config, free, place > 0) / bytes;
             let drafts = self.draft.as_ref().map_or(f64::INFINITY, |draft| fit(&draft.config, bytes(draft)));
@@ -221,10 +215,10 @@ impl Loaded<'_> {
         let caps = forward.caps();
         if caps.stateful && (plan.home != KvHome::Pool || !caps.prefix_reuse) {
             let why = "carries a state: it can draft for a target that carries one, too";
-            return Err(refused(self.gguf, why));
+            return Err(Error::target(self.gguf, why));
         }
         if !caps.stateful && caps.rollback == 0 {
-            return Err(refused(self.gguf, "cannot draft: its KV cannot be truncated"));
+            return Err(Error::target(self.gguf, "cannot draft: its KV cannot be truncated"));
         }
         log::info!("draft model: {}; {} KV tokens", self.summary(&plan, gpus), plan.total);
         Ok(forward)

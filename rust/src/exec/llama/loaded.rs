@@ -5,9 +5,9 @@ use super::devices::Gpus;
 use super::ffi::Model;
 use super::file::{self, File};
 use super::forward::Llama;
-use super::gpus::Layout;
+use super::gpus::{self, Layout};
 use super::placement::Role;
-use super::{kernels, plan, probe, refused, threads};
+use super::{kernels, plan, probe, threads};
 use crate::config::{Config, KvCacheType, KvHome, KvPlan, Numa};
 use crate::error::{Error, Result};
 use crate::exec::{Caps, Tell, cores};
@@ -61,15 +61,15 @@ impl<'a> Loaded<'a> {
         let file = file::read(gguf)?;
         let mut config = config.clone();
         plan::settle_context(&mut config.engine, file.trained, role == Role::Target)?;
-        let layout = gpus.lay_out(&config, &file.layers, role)?;
-        file.check_heads(layout.placement.ranks()).map_err(|why| refused(gguf, &why))?;
+        let layout = gpus::lay_out(&config, &file.layers, &gpus.known(), role)?;
+        file.check_heads(layout.placement.ranks()).map_err(|why| Error::target(gguf, why))?;
         gpus.check(&layout.placement)?;
         let by_layers = layout.on_gpus() > 0 && !layout.placement.splits_layers;
         let lower = if by_layers { "; lower engine.gpu_layers" } else { "" };
         let model = Model::load(gguf, &layout.placement, &reading(role.name(), gguf, tell))
-            .map_err(|why| refused(gguf, &format!("cannot be loaded: {why}{lower}")))?;
+            .map_err(|why| Error::target(gguf, format!("cannot be loaded: {why}{lower}")))?;
         if model.n_vocab() == 0 || !model.generates() {
-            return Err(refused(gguf, "is no model that generates text"));
+            return Err(Error::target(gguf, "is no model that generates text"));
         }
         gpus.loaded(&layout.weights);
         // One where GPUs compute all layers: what is left to do is little, and threads that wait would spin.
@@ -112,34 +112,28 @@ impl<'a> Loaded<'a> {
     }
 
     fn look_at(&self, kv: KvType, gpus: &Gpus) -> Result<Found> {
-        let unfit = |why: String| refused(self.gguf, &format!("cannot be served: {why}"));
-        let (sequences, per_slot) = (probe::SLOTS, probe::TOKENS);
-        let cells = sequences * per_slot;
-        let plan = KvPlan { home: KvHome::Slots, sequences, cells, per_slot, total: cells.into() };
+        let unfit = |why: String| Error::target(self.gguf, format!("cannot be served: {why}"));
+        let plan = plan::laid_out(KvHome::Slots, probe::SLOTS, probe::TOKENS, u64::MAX);
         // With room for a whole pass, to see how much memory that takes on GPUs.
         const { assert!(probe::SLOTS * probe::TOKENS >= GPU_PASS_TOKENS) };
         let before = gpus.free();
-        let (kv, context) = match self.context(kv, &plan, cells, 0) {
+        let (kv, context) = match self.context(kv, &plan, plan.cells, 0) {
             Err(why) if kv == KvType::Q8_0 => {
                 log::warn!("engine.kv_cache_type: q8_0 does not fit this model ({why}); bf16 is used");
-                (KvType::Bf16, self.context(KvType::Bf16, &plan, cells, 0))
+                (KvType::Bf16, self.context(KvType::Bf16, &plan, plan.cells, 0))
             }
             context => (kv, context),
         };
         let mut context = context.map_err(unfit)?;
-        let after = gpus.free();
-        let computing =
-            before.iter().zip(after).map(|(before, after)| before.saturating_sub(after)).collect();
+        let lost = |(before, after): (&u64, u64)| before.saturating_sub(after);
+        let computing = before.iter().zip(gpus.free()).map(lost).collect();
         let (token_bytes, state_bytes) = measure(&mut context).map_err(unfit)?;
         let found = Found { kv, token_bytes, state_bytes, computing, ..Found::default() };
         if self.model.is_recurrent() {
             return Ok(found);
         }
-        let caps = Caps {
-            n_embd: self.model.n_embd(),
-            kv_per_slot: self.file.trained.min(per_slot),
-            ..Caps::of_rows(self.model.n_vocab(), sequences, per_slot)
-        };
+        let per_slot = self.file.trained.min(plan.per_slot);
+        let caps = Caps::of_rows(self.model.n_vocab(), plan.sequences, per_slot);
         // As if rows took no time: so gaps that are filled are probed, too.
         let mut engine = Llama::new(context, caps, f64::INFINITY);
         let probe = probe::run(&mut engine, PROBE).map_err(|e| unfit(e.0))?;
@@ -157,9 +151,8 @@ impl<'a> Loaded<'a> {
     ) -> Result<Context, String> {
         let (cells, most) = (plan.cells, self.most_cells(kv));
         if u64::from(cells) > most {
-            return Err(format!(
-                "{cells} cells of {kv} are too large a tensor for the GPU, which takes {most}"
-            ));
+            let why = format!("{cells} cells of {kv} are too large a tensor for the GPU, which takes {most}");
+            return Err(why);
         }
         let shape = Shape {
             shared: plan.home == KvHome::Pool,

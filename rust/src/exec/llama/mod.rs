@@ -93,7 +93,3 @@ pub fn of_draft(error: Error) -> Error {
 pub fn threads(config: &Config) -> u32 {
     if config.engine.threads > 0 { config.engine.threads } else { cores::physical() }
 }
-
-fn refused(gguf: &Path, why: &str) -> Error {
-    Error::invalid("target", format!("{} {why}", gguf.display()))
-}

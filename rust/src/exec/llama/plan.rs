@@ -27,34 +27,31 @@ pub(super) struct Facts {
     pub(super) stateful: bool,
 }
 
-/// Slots of whole blocks of cells.
-fn in_slots(home: KvHome, sequences: u32, per_slot: u32, total: u64) -> KvPlan {
-    KvPlan { home, sequences, cells: sequences * per_slot.next_multiple_of(CELL_BLOCK), per_slot, total }
+/// Whole blocks of cells for so many slots, or for a pool of `most` tokens. Slots hold so many at most, too, or as many as they
+/// have room for where these are fewer.
+pub(super) fn laid_out(home: KvHome, sequences: u32, per_slot: u32, most: u64) -> KvPlan {
+    let (cells, total) = match home {
+        KvHome::Pool => (narrow(most.next_multiple_of(CELL_BLOCK.into())), most),
+        KvHome::Slots | KvHome::Pages => {
+            let all = u64::from(sequences) * u64::from(per_slot);
+            (sequences * per_slot.next_multiple_of(CELL_BLOCK), all.min(most))
+        }
+    };
+    KvPlan { home, sequences, cells, per_slot, total }
 }
 
 /// The plan of a draft model with this configuration and its context, beside a target with this plan. One with a state
 /// (`stateful`) has twice as many slots ([`crate::exec::draft_model`]).
 pub(super) fn of_draft(target: KvPlan, draft: &Config, stateful: bool) -> KvPlan {
     let KvPlan { home, sequences, per_slot, total, .. } = target;
-    let (context, part) = (draft.engine.context, |tokens| draft.speculative.draft_kv(tokens));
-    let slots = |per_slot| in_slots(home, sequences, per_slot, u64::from(sequences) * u64::from(per_slot));
-    match home {
-        KvHome::Pool => {
-            let total = narrow(part(total));
-            KvPlan {
-                home,
-                sequences: if stateful { 2 * sequences } else { sequences },
-                cells: total.next_multiple_of(CELL_BLOCK),
-                per_slot: per_slot.min(context).min(total),
-                total: total.into(),
-            }
-        }
-        KvHome::Slots => slots(narrow(part(per_slot.into())).min(context)),
-        KvHome::Pages => {
-            let slots = slots(per_slot.min(context));
-            KvPlan { total: slots.total.min(part(total)), ..slots }
-        }
-    }
+    let part = |tokens| draft.speculative.draft_kv(tokens);
+    let (longest, most) = match home {
+        KvHome::Pool => (narrow(part(total)), part(total)),
+        KvHome::Slots => (narrow(part(per_slot.into())), u64::MAX),
+        KvHome::Pages => (per_slot, part(total)),
+    };
+    let sequences = if home == KvHome::Pool && stateful { 2 * sequences } else { sequences };
+    laid_out(home, sequences, per_slot.min(draft.engine.context).min(longest), most)
 }
 
 /// Where KV lies, and how much of it.
@@ -69,47 +66,31 @@ pub(super) fn plan(config: &Config, facts: &Facts) -> KvPlan {
     let batch = config.max_batch_size.min(facts.sequences).clamp(1, MAX_SEQUENCES);
     let limit = config.kv_cache_max_tokens.unwrap_or(u64::MAX).min(facts.fit);
     if let Some(cells) = facts.paged {
-        return paged(facts, batch, limit, cells);
+        // No sequence has more than all may have together: shorter slots, and so more of them.
+        let context = narrow(u64::from(facts.context).min(limit).max(1));
+        let most = cells.min(most_cells(facts)) / u64::from(context.next_multiple_of(CELL_BLOCK));
+        let most = narrow(most.clamp(1, MAX_SEQUENCES.into()));
+        let sequences = batch.max(SLOTS).min(facts.sequences).clamp(1, most);
+        return laid_out(KvHome::Pages, sequences, context, limit);
     }
     let tokens = (u64::from(batch) * u64::from(facts.context)).min(limit).clamp(1, most_cells(facts));
-    let slots = slots(facts, batch, tokens);
+    // Whole contexts for as many slots as fit; one shorter slot where not even one does.
+    let per_slot = u64::from(facts.context).min(tokens);
+    let block = per_slot.next_multiple_of(u64::from(CELL_BLOCK));
+    let fit = (tokens / per_slot).min(facts.fit / block).min(most_cells(facts) / block);
+    let (slots, per_slot) = (narrow(fit.clamp(1, u64::from(batch))), narrow(per_slot));
     let shared = match config.engine.kv_layout {
         _ if facts.stateful => true,
         KvLayout::Slots => false,
         KvLayout::Shared => true,
-        KvLayout::Auto => !facts.on_host && !facts.windowed && slots.sequences < batch,
+        KvLayout::Auto => !facts.on_host && !facts.windowed && slots < batch,
     };
-    if shared { pool(facts, batch, tokens) } else { slots }
-}
-
-fn paged(facts: &Facts, batch: u32, limit: u64, cells: u64) -> KvPlan {
-    // No sequence has more than all may have together: shorter slots, and so more of them.
-    let context = narrow(u64::from(facts.context).min(limit).max(1));
-    let block = context.next_multiple_of(CELL_BLOCK);
-    let most = cells.min(most_cells(facts)) / u64::from(block);
-    let sequences =
-        batch.max(SLOTS).min(facts.sequences).clamp(1, narrow(most.clamp(1, MAX_SEQUENCES.into())));
-    in_slots(KvHome::Pages, sequences, context, limit.min(u64::from(sequences) * u64::from(context)))
-}
-
-/// Whole contexts for as many slots as fit; one shorter slot where not even one does.
-fn slots(facts: &Facts, batch: u32, tokens: u64) -> KvPlan {
-    let per_slot = u64::from(facts.context).min(tokens);
-    let block = per_slot.next_multiple_of(u64::from(CELL_BLOCK));
-    let fit = (tokens / per_slot).min(facts.fit / block).min(most_cells(facts) / block);
-    let sequences = fit.clamp(1, u64::from(batch));
-    in_slots(KvHome::Slots, narrow(sequences), narrow(per_slot), sequences * per_slot)
-}
-
-/// One pool; twice the batch in slots, so that prefixes can be kept beside what runs, as far as there is room for states.
-fn pool(facts: &Facts, batch: u32, tokens: u64) -> KvPlan {
-    KvPlan {
-        home: KvHome::Pool,
-        sequences: (batch * 2).min(MAX_SEQUENCES).min(facts.sequences),
-        cells: narrow(tokens.next_multiple_of(u64::from(CELL_BLOCK))),
-        per_slot: narrow(u64::from(facts.context).min(tokens)),
-        total: tokens,
+    if !shared {
+        return laid_out(KvHome::Slots, slots, per_slot, u64::MAX);
     }
+    // Twice the batch, so that prefixes can be kept beside what runs, as far as there is room for states.
+    let sequences = (batch * 2).min(MAX_SEQUENCES).min(facts.sequences);
+    laid_out(KvHome::Pool, sequences, per_slot, tokens)
 }
 
 /// The library counts cells in 31 bits.

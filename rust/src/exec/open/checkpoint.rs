@@ -1,6 +1,6 @@
 //! Opens Hugging Face folders, which TensorRT-LLM's LLM API takes as they are.
 
-use super::files::{broken, json, sampled, vocab_beside};
+use super::files::{json, sampled, vocab_beside};
 use super::{Opened, info_of};
 use crate::config::Config;
 use crate::error::{Error, Result};
@@ -29,7 +29,7 @@ pub(super) fn described(target: &str) -> Result<(u32, u32)> {
     let get = |key: &str| {
         let found = json.get(key).or_else(|| json.get("text_config")?.get(key));
         let number = found.and_then(|number| u32::try_from(number.as_u64()?).ok());
-        number.ok_or_else(|| broken(&file, &format!("has no number {key}")))
+        number.ok_or_else(|| Error::target(&file, format!("has no number {key}")))
     };
     Ok((get("vocab_size")?, get("max_position_embeddings")?))
 }

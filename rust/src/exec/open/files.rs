@@ -20,30 +20,23 @@ pub(super) fn end_tokens(path: &Path) -> Result<Vec<Token>> {
         Some(Value::Array(ids)) => ids,
         Some(id) => vec![id],
     };
-    let id = |v: &Value| v.as_u64().and_then(|n| Token::try_from(n).ok());
-    ids.iter().map(|v| id(v).ok_or_else(|| broken(path, "has an eos_token_id that is no token id"))).collect()
+    let wrong = |_| Error::target(path, "has an eos_token_id that is no token id");
+    ids.into_iter().map(|id| serde_json::from_value(id).map_err(wrong)).collect()
 }
 
 /// The vocabulary of a folder's tokenizer.json; `tokens`: how many there are.
 pub(super) fn vocab_beside(folder: &Path, tokens: u32) -> Result<Arc<Vocab>> {
-    let options = VocabOptions {
-        n_vocab: Some(tokens as usize),
-        eog: end_tokens(&folder.join("generation_config.json"))?,
-        ..VocabOptions::default()
-    };
+    let eog = end_tokens(&folder.join("generation_config.json"))?;
+    let options = VocabOptions { n_vocab: Some(tokens as usize), eog, ..VocabOptions::default() };
     Vocab::from_tokenizer_json(&read(&folder.join("tokenizer.json"))?, &options)
 }
 
 pub(super) fn json(path: &Path) -> Result<Value> {
-    serde_json::from_slice(&read(path)?).map_err(|e| broken(path, &format!("is not valid JSON: {e}")))
+    serde_json::from_slice(&read(path)?).map_err(|e| Error::target(path, format!("is not valid JSON: {e}")))
 }
 
 pub(super) fn read(path: &Path) -> Result<Vec<u8>> {
-    std::fs::read(path).map_err(|e| broken(path, &format!("cannot be read: {e}")))
-}
-
-pub(super) fn broken(path: &Path, why: &str) -> Error {
-    Error::invalid("target", format!("{} {why}", path.display()))
+    std::fs::read(path).map_err(|e| Error::target(path, format!("cannot be read: {e}")))
 }
 
 /// A hash of a file's length and of blocks spread over it: to read all of a large one would take too long.
@@ -62,7 +55,7 @@ pub(super) fn sampled(path: &Path) -> Result<u64> {
         }
         Ok(hash.finish())
     };
-    hash().map_err(|e: std::io::Error| broken(path, &format!("cannot be read: {e}")))
+    hash().map_err(|e: std::io::Error| Error::target(path, format!("cannot be read: {e}")))
 }
 
 #[cfg(test)]

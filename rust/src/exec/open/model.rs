@@ -9,51 +9,50 @@ use crate::vocab::{Vocab, VocabOptions};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The file of a target's model, and the engine folder that it lies in, if it does.
-pub(super) fn find(target: &str) -> Result<(PathBuf, Option<&Path>)> {
+/// The file of a target's model: the target itself, or one in its engine folder.
+pub(super) fn find(target: &str) -> Result<PathBuf> {
     let path = Path::new(target);
-    let wrong = |why: &str| Err(Error::invalid("target", format!("{target} {why}")));
-    if path.is_file() {
-        return Ok((path.to_owned(), None));
+    let gguf = if path.is_file() { path.to_owned() } else { path.join("model.gguf") };
+    if gguf.is_file() {
+        return Ok(gguf);
     }
-    if !path.is_dir() {
-        return wrong("does not exist; give an engine folder or a .gguf file");
-    }
-    let gguf = path.join("model.gguf");
-    if !gguf.is_file() {
-        return wrong("has no model.gguf; put the model there, or give the path of a .gguf file");
-    }
-    Ok((gguf, Some(path)))
+    let why = match path.is_dir() {
+        true => "has no model.gguf; put the model there, or give the path of a .gguf file",
+        false => "does not exist; give an engine folder or a .gguf file",
+    };
+    Err(Error::target(path, why))
 }
 
 /// The vocabulary, before any weights are read.
 ///
 /// One tokenizer: tokenizer.json where there is one (it must agree with the model's own bytes), else the model's own.
 pub(super) fn vocab(target: &str) -> Result<Arc<Vocab>> {
-    let (gguf, folder) = find(target)?;
+    let (gguf, folder) = (find(target)?, Path::new(target));
     llama::file::read(&gguf)?;
     let own = llama::vocab::read(&gguf)?;
-    let beside = |name| folder.map(|folder| folder.join(name)).filter(|path| path.is_file());
-    let mut eog = beside("generation_config.json").map_or(Ok(Vec::new()), |path| end_tokens(&path))?;
+    let mut eog = end_tokens(&folder.join("generation_config.json"))?;
     eog.extend(&own.eog);
     let options =
         VocabOptions { n_vocab: Some(own.tokens.len()), eog, bos: own.bos, add_bos: Some(own.add_bos) };
-    let Some(path) = beside("tokenizer.json") else { return Vocab::from_gguf(own, &options) };
-    let vocab = Vocab::from_tokenizer_json(&read(&path)?, &options)?;
+    let file = folder.join("tokenizer.json");
+    if !file.is_file() {
+        return Vocab::from_gguf(own, &options);
+    }
+    let vocab = Vocab::from_tokenizer_json(&read(&file)?, &options)?;
     vocab.check_same_bytes(&own)?;
     Ok(vocab)
 }
 
 /// The file of a draft model, and its configuration: its folder's own `runtime.json` may say something about KV and threads.
 fn find_draft(name: &str, config: &Config) -> Result<(PathBuf, Config)> {
-    let (gguf, _) = find(name).map_err(llama::of_draft)?;
+    let gguf = find(name).map_err(llama::of_draft)?;
     let own = Path::new(name).join("runtime.json");
     let config = if own.is_file() { config::for_draft(config, &own)? } else { config.clone() };
     Ok((gguf, config))
 }
 
 pub(super) fn open(target: &str, config: &Config, tell: Tell<'_>) -> Result<Opened> {
-    let (gguf, _) = find(target)?;
+    let gguf = find(target)?;
     let name = config.speculative.draft_model();
     let draft = name.map(|name| find_draft(name, config)).transpose()?;
     let vocab = vocab(target)?;

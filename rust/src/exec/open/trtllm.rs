@@ -1,6 +1,6 @@
 //! Opens engine folders of TensorRT-LLM: checks, vocabulary, facts.
 
-use super::files::{broken, sampled, vocab_beside};
+use super::files::{sampled, vocab_beside};
 use super::{Opened, drafters, info_of};
 use crate::config::{self, Config};
 use crate::error::{Error, Result};
@@ -66,7 +66,7 @@ pub(super) fn vocab(target: &str) -> Result<Arc<Vocab>> {
     if !file.is_file() {
         let why =
             "there is none beside the engine; copy it there from the model that the engine was built from";
-        return Err(broken(&file, why));
+        return Err(Error::target(&file, why));
     }
     vocab_beside(path, Folder::open("target", path)?.n_vocab)
 }

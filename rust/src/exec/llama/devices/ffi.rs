@@ -29,28 +29,20 @@ impl DeviceRef {
 
     /// Its short name and what it is, e.g. `CUDA0 (NVIDIA H100)`.
     pub(super) fn name(self) -> String {
-        let device = self.as_ptr();
-        // SAFETY: the device is alive; both texts end with NUL and live as long.
-        unsafe {
-            let (name, what) =
-                (sys::ggml_backend_dev_name(device), sys::ggml_backend_dev_description(device));
-            format!("{} ({})", text(name), text(what))
-        }
+        let props = self.props();
+        // SAFETY: both texts end with NUL and live as long as the device.
+        unsafe { format!("{} ({})", text(props.name), text(props.description)) }
     }
 
     /// Whether the device computes with a tensor of so many bytes. The library ends the process where KV is one with which
     /// its device cannot.
     pub(super) fn takes(self, bytes: u64) -> bool {
-        let params = sys::ggml_init_params {
-            // SAFETY: takes nothing.
-            mem_size: 4 * unsafe { sys::ggml_tensor_overhead() },
-            mem_buffer: std::ptr::null_mut(),
-            no_alloc: true,
-        };
         let Ok(numbers) = i64::try_from(bytes.div_ceil(4)) else { return false };
         // SAFETY: the context has room for the two tensors, which get no data, and is freed after its last use; the
         // device is alive.
         unsafe {
+            let mem_size = 4 * sys::ggml_tensor_overhead();
+            let params = sys::ggml_init_params { mem_size, mem_buffer: ptr::null_mut(), no_alloc: true };
             let context = sys::ggml_init(params);
             if context.is_null() {
                 return false;
@@ -65,10 +57,17 @@ impl DeviceRef {
 
     /// Free and total bytes of its memory.
     pub(super) fn memory(self) -> (u64, u64) {
-        let (mut free, mut total) = (0, 0);
-        // SAFETY: the device is alive, and both numbers are ours.
-        unsafe { sys::ggml_backend_dev_memory(self.as_ptr(), &raw mut free, &raw mut total) };
-        (free as u64, total as u64)
+        let props = self.props();
+        (props.memory_free as u64, props.memory_total as u64)
+    }
+
+    fn props(self) -> sys::ggml_backend_dev_props {
+        // SAFETY: the device is alive and fills every field; all of them may be zero.
+        unsafe {
+            let mut props = std::mem::zeroed();
+            sys::ggml_backend_dev_get_props(self.as_ptr(), &raw mut props);
+            props
+        }
     }
 }
 
@@ -79,21 +78,18 @@ pub(super) fn gpus() -> Vec<DeviceRef> {
     // SAFETY (both): every index is below the count.
     for index in 0..unsafe { sys::ggml_backend_dev_count() } {
         let Some(device) = NonNull::new(unsafe { sys::ggml_backend_dev_get(index) }) else { continue };
-        // SAFETY: the device is alive and fills every field; all of them may be zero. Its place on the bus, where that is
-        // known, is a text that ends with NUL.
-        let (kind, place) = unsafe {
-            let mut props: sys::ggml_backend_dev_props = std::mem::zeroed();
-            sys::ggml_backend_dev_get_props(device.as_ptr(), &raw mut props);
-            (props.type_, (!props.device_id.is_null()).then(|| text(props.device_id)))
-        };
-        let gpus = match kind {
+        let device = DeviceRef(device);
+        let props = device.props();
+        // SAFETY: a device's place on the bus, where that is known, is a text that ends with NUL.
+        let place = (!props.device_id.is_null()).then(|| unsafe { text(props.device_id) });
+        let gpus = match props.type_ {
             sys::GGML_BACKEND_DEVICE_TYPE_GPU => &mut cards,
             sys::GGML_BACKEND_DEVICE_TYPE_IGPU => &mut built_in,
             _ => continue,
         };
         if !place.as_ref().is_some_and(|place| places.contains(place)) {
             places.extend(place);
-            gpus.push(DeviceRef(device));
+            gpus.push(device);
         }
     }
     if cards.is_empty() { built_in } else { cards }
@@ -183,18 +179,14 @@ struct Shard {
     buffers: BufferType,
 }
 
-/// The device of every shard. Each use as a device of a model has buffers, and a backend, of its own.
+/// The device of every shard: the CPU with memory that the library does not take for the host's. Each use as a device of a
+/// model has buffers, and a backend, of its own.
 pub(super) fn shard() -> DeviceRef {
     static SHARD: OnceLock<DeviceRef> = OnceLock::new();
     init();
-    *SHARD.get_or_init(|| DeviceRef(make().cast()))
-}
-
-/// The CPU with memory that the library does not take for the host's.
-fn make() -> NonNull<Shard> {
     let none = ptr::null();
     // SAFETY: the library's CPU and its buffer type live as long as the process, and have the layout of these structures.
-    unsafe {
+    *SHARD.get_or_init(|| unsafe {
         let whole: *mut Device = cpu().as_ptr().cast();
         let host: *mut BufferType = sys::ggml_backend_cpu_buffer_type().cast();
         let device = Device {
@@ -210,8 +202,8 @@ fn make() -> NonNull<Shard> {
         let buffers = BufferType { alloc_buffer, is_host: none, ..*host };
         let shard = NonNull::from(Box::leak(Box::new(Shard { device, buffers })));
         (*shard.as_ptr()).buffers.device = shard.as_ptr().cast();
-        shard
-    }
+        DeviceRef(shard.cast())
+    })
 }
 
 /// As the CPU's, but that a file's pages cannot be its weights.
@@ -237,7 +229,7 @@ unsafe extern "C" fn init_backend(_: *mut Device, _: *const c_char) -> sys::ggml
 }
 
 unsafe extern "C" fn get_buffer_type(shard: *mut Device) -> *mut BufferType {
-    // SAFETY: the library passes the shard, which `make` made.
+    // SAFETY: the library passes the shard, which `shard` made.
     unsafe { &raw mut (*shard.cast::<Shard>()).buffers }
 }
 
