@@ -4,6 +4,7 @@
 use serde::{Deserialize, Serialize};
 use std::fmt::Display;
 use std::path::Path;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// What went wrong, and whose it is.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
@@ -76,6 +77,13 @@ impl Error {
     pub fn grammar(pointer: impl Into<String>, keyword: impl Into<String>, why: impl Into<String>) -> Self {
         Error::Grammar { pointer: pointer.into(), keyword: keyword.into(), why: why.into() }
     }
+}
+
+/// What `act` gives; a panic becomes the error that `what` failed.
+pub(crate) fn caught<T>(what: &str, act: impl FnOnce() -> Result<T>) -> Result<T> {
+    catch_unwind(AssertUnwindSafe(act)).unwrap_or_else(|panic| {
+        Err(Error::Executor(format!("{what} failed: {}", panic_text(panic.as_ref()))))
+    })
 }
 
 /// The message of a caught panic.

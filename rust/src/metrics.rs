@@ -183,8 +183,8 @@ pub struct Fates {
 
 impl Drafting {
     /// Takes what became of a draft, of which `emitted` tokens were emitted.
-    pub fn take(&mut self, emitted: u32, fates: &[(DraftSource, Fates)]) {
-        let drafted: u64 = fates.iter().map(|(_, fates)| fates.drafted).sum();
+    pub fn take(&mut self, emitted: u32, fates: &BTreeMap<DraftSource, Fates>) {
+        let drafted: u64 = fates.values().map(|fates| fates.drafted).sum();
         self.lengths[place(drafted as u32)] += 1;
         for (source, fates) in fates {
             self.sources.entry(*source).or_default().add(fates);
@@ -203,30 +203,27 @@ impl Drafting {
     }
 }
 
-/// What became of one draft, by its `sources`: how many of its tokens were emitted, how many the target accepted, and
-/// why the next one was refused.
+/// What became of one draft, by the sources of its tokens: how many were emitted, how many the target accepted, and why
+/// the next one was refused.
 pub fn fates(
-    sources: &[(DraftSource, u32)],
+    sources: &[DraftSource],
     (emitted, accepted): (u32, u32),
     refusal: Option<Refusal>,
-) -> Vec<(DraftSource, Fates)> {
-    let mut at = 0;
-    let of = |(source, count): &(DraftSource, u32)| {
-        let mut fates = Fates { drafted: u64::from(*count), ..Fates::default() };
-        for i in at..at + count {
-            *match refusal {
-                _ if i < emitted => &mut fates.accepted,
-                _ if i < accepted => &mut fates.stop,
-                Some(Refusal::Target) if i == accepted => &mut fates.target,
-                Some(Refusal::Grammar) if i == accepted => &mut fates.grammar,
-                Some(Refusal::End) if i == accepted => &mut fates.stop,
-                _ => &mut fates.unverified,
-            } += 1;
-        }
-        at += count;
-        (*source, fates)
-    };
-    sources.iter().map(of).collect()
+) -> BTreeMap<DraftSource, Fates> {
+    let mut all = BTreeMap::<DraftSource, Fates>::new();
+    for (i, source) in (0..).zip(sources) {
+        let fates = all.entry(*source).or_default();
+        fates.drafted += 1;
+        *match refusal {
+            _ if i < emitted => &mut fates.accepted,
+            _ if i < accepted => &mut fates.stop,
+            Some(Refusal::Target) if i == accepted => &mut fates.target,
+            Some(Refusal::Grammar) if i == accepted => &mut fates.grammar,
+            Some(Refusal::End) if i == accepted => &mut fates.stop,
+            _ => &mut fates.unverified,
+        } += 1;
+    }
+    all
 }
 
 impl Fates {

@@ -28,8 +28,8 @@ pub struct Planned {
     pub model: Option<DraftSource>,
     /// What was found without a model, whether it was drafted or not.
     pub found: Vec<Token>,
-    /// Who found how many of these, in order.
-    pub sources: Vec<(DraftSource, u32)>,
+    /// Who found each of these.
+    pub sources: Vec<DraftSource>,
 }
 
 /// One choice of one request.

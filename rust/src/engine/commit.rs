@@ -3,11 +3,10 @@
 use super::Engine;
 use super::waiting::Arrival;
 use crate::config::DraftSource;
-use crate::error::{Error, panic_text};
+use crate::error::{Error, caught};
 use crate::exec::{Outcome, Round};
 use crate::metrics::fates;
 use crate::types::{End, Event, Origin, Slot, Token, Usage};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 impl Engine {
@@ -41,15 +40,13 @@ impl Engine {
 
     fn commit_one(&mut self, index: usize, mut round: Round) -> Result<Option<Event>, Error> {
         let sequence = &mut self.running[index];
-        let (accepted, refusal) = (accepted(&round), round.refusal);
+        let (accepted, refusal) = (round.accepted(), round.refusal);
         let sources = std::mem::take(&mut round.job.draft.sources);
         let wanted = round.job.sample && sequence.wants_origins();
         let origins = wanted.then(|| origins(&round.job.draft.tokens, &sources, accepted as usize));
-        let drafts = round.job.sample && !self.drafters.is_empty();
+        let drafts = round.job.sample && !self.drafters.sources.is_empty();
         let cached = sequence.cached;
-        let committed = catch_unwind(AssertUnwindSafe(|| sequence.commit(round)));
-        let mut committed = committed
-            .unwrap_or_else(|p| Err(Error::Executor(format!("commit failed: {}", panic_text(p.as_ref())))));
+        let mut committed = caught("commit", || sequence.commit(round));
         let totals = &mut self.tally.totals;
         totals.cached_tokens += u64::from(sequence.cached - cached);
         let mut event = committed.as_mut().ok().and_then(Option::as_mut);
@@ -100,18 +97,9 @@ impl Engine {
 }
 
 /// Where the tokens of a round came from: those of the draft that were accepted, and what the target drew after them.
-fn origins(drafted: &[Token], sources: &[(DraftSource, u32)], accepted: usize) -> Vec<Origin> {
-    let who = sources.iter().flat_map(|(source, count)| std::iter::repeat_n(*source, *count as usize));
-    let mut drafted = drafted.iter().copied().zip(who);
-    let kept = drafted.by_ref().take(accepted);
-    let mut origins: Vec<_> =
-        kept.map(|(_, source)| Origin { source: Some(source), refused: Vec::new() }).collect();
-    origins.push(Origin { source: None, refused: drafted.collect() });
-    origins
-}
-
-/// Drafted tokens that a round kept: an engine that draws by itself may have gone on without a draft.
-pub(super) fn accepted(round: &Round) -> u32 {
-    let kept = round.computed - round.job.start - round.job.tokens.len() as u32;
-    kept.min(round.job.draft.tokens.len() as u32)
+fn origins(drafted: &[Token], sources: &[DraftSource], accepted: usize) -> Vec<Origin> {
+    let kept = sources.iter().take(accepted);
+    let kept = kept.map(|source| Origin { source: Some(*source), ..Origin::default() });
+    let refused = drafted.iter().copied().zip(sources.iter().copied()).skip(accepted).collect();
+    kept.chain([Origin { source: None, refused }]).collect()
 }

@@ -1,7 +1,6 @@
 //! Attaches drafts to the jobs of a step, and learns from them.
 
 use super::Engine;
-use super::commit::accepted;
 use crate::config::DraftSource;
 use crate::exec::cost::Work;
 use crate::exec::{Ask, Done, Drafters, Job, Round};
@@ -16,7 +15,7 @@ impl Engine {
     /// sequence. First comes what is found without a model; then it is chosen who goes on, and how far.
     pub(super) fn draft(&mut self, jobs: &mut [(usize, Job)]) -> u64 {
         let most = self.config.speculative.disable_by_batch_size;
-        if self.drafters.is_empty() || most.is_some_and(|most| self.running.len() > most as usize) {
+        if self.drafters.sources.is_empty() || most.is_some_and(|most| self.running.len() > most as usize) {
             return 0;
         }
         self.decide(jobs);
@@ -116,7 +115,7 @@ impl Engine {
             let Planned { length: most, sources, .. } = &sequence.planned;
             let allowed = |(name, _): &&(DraftSource, u32)| *most > 0 && sequence.allows(*name);
             Prospect {
-                found: sources.clone(),
+                found: parts(sources).map(|(source, _, count)| (source, count)).collect(),
                 models: models.iter().filter(allowed).copied().collect(),
                 most: *most,
                 known: sequence.known(),
@@ -161,16 +160,11 @@ impl Engine {
             let begin = Instant::now();
             drafter.propose(&mut asks);
             let took = begin.elapsed().saturating_sub(drafter.caught_up());
-            if let Some(work) = Ask::work(&asks) {
-                drafts.costs[*name as usize].learn(work, took);
-            }
+            drafts.costs[*name as usize].learn(Ask::work(&asks), took);
             let told = asks.iter_mut().zip(before).map(|(ask, before)| {
                 end(ask, before, vocab);
                 let drafted = ask.draft.tokens.len() as u32;
-                let noted: u32 = ask.draft.sources.iter().map(|(_, count)| count).sum();
-                if drafted > noted {
-                    ask.draft.sources.push((*name, drafted - noted));
-                }
+                ask.draft.sources.resize(drafted as usize, *name);
                 (ask.late, drafted.saturating_sub(before), ask.drawn)
             });
             for (index, (late, drafted, drawn)) in indices.into_iter().zip(told.collect::<Vec<_>>()) {
@@ -225,17 +219,17 @@ impl Engine {
 /// kept of the draft.
 fn fared(round: &Round, planned: &Planned) -> Vec<(DraftSource, u32, bool)> {
     let right = planned.found.iter().zip(&round.tokens).take_while(|(a, b)| a == b).count() as u32;
-    let (came, kept) = (round.tokens.len() as u32, accepted(round));
+    let (came, kept) = (round.tokens.len() as u32, round.accepted());
     let judged = parts(&planned.sources).take_while(|(_, before, _)| *before <= right && *before < came);
     let found =
         judged.filter(|(source, ..)| *source != DraftSource::Forced).map(|(source, before, count)| {
             let kept = (right - before).min(count);
             (source, kept, kept < count && before + kept < came)
         });
-    let mut drafted = round.job.draft.sources.clone();
-    let silent = planned.model.filter(|model| drafted.iter().all(|(source, _)| source != model));
-    drafted.extend(silent.map(|model| (model, 0)));
-    let judged = parts(&drafted).take_while(|(_, before, _)| *before <= kept);
+    let drafted = &round.job.draft.sources;
+    let silent = planned.model.filter(|model| !drafted.contains(model));
+    let silent = silent.map(|model| (model, drafted.len() as u32, 0));
+    let judged = parts(drafted).chain(silent).take_while(|(_, before, _)| *before <= kept);
     let models = judged.filter(|(source, ..)| source.is_model()).filter_map(|(source, before, count)| {
         let asked = if Some(source) == planned.model { planned.length.saturating_sub(before) } else { count };
         let kept = (kept - before).min(count);
@@ -245,10 +239,10 @@ fn fared(round: &Round, planned: &Planned) -> Vec<(DraftSource, u32, bool)> {
 }
 
 /// The parts of a draft: whose each is, how many tokens are before it, and how many it has.
-fn parts(sources: &[(DraftSource, u32)]) -> impl Iterator<Item = (DraftSource, u32, u32)> {
-    sources.iter().scan(0, |end, (source, count)| {
-        *end += count;
-        Some((*source, *end - count, *count))
+fn parts(sources: &[DraftSource]) -> impl Iterator<Item = (DraftSource, u32, u32)> {
+    sources.chunk_by(|a, b| a == b).scan(0, |end, part| {
+        let before = std::mem::replace(end, *end + part.len() as u32);
+        Some((part[0], before, part.len() as u32))
     })
 }
 

@@ -155,7 +155,7 @@ impl Engine {
         let store = Store::new(admit::host_bytes(config, &caps), caps.stateful || !caps.prefix_reuse);
         Ok(Engine {
             slots: Slots::new(caps.slots, caps.copying),
-            drafts: Drafts::new(caps.ragged, &drafters.probed()),
+            drafts: Drafts::new(caps.ragged, &drafters.models),
             cost: Cost::new(&caps.probed),
             target,
             drafters,
@@ -280,7 +280,7 @@ impl Engine {
         let drafted = self.draft(&mut jobs);
         let drafting = begin.elapsed();
         let decoding = jobs.iter().filter(|(_, job)| job.tokens.len() == 1).count() as u32;
-        if decoding > 0 && !self.drafters.is_empty() {
+        if decoding > 0 && !self.drafters.sources.is_empty() {
             self.tally.totals.draft[metrics::size(decoding)].observe(drafting.as_secs_f64());
         }
         self.busy = !jobs.is_empty();

@@ -61,18 +61,12 @@ impl Waiting {
     /// Lines up what is compiled, in the order of arrival; gives back the refused.
     pub(super) fn poll(&mut self) -> Vec<(Arrival, Error)> {
         let mut refused = Vec::new();
-        for (mut handle, mut arrival) in std::mem::take(&mut self.compiling) {
-            let Some(compiled) = handle.poll() else {
-                self.compiling.push((handle, arrival));
-                continue;
-            };
-            let most = arrival.request.max_tokens();
-            match compiled.and_then(|compiled| compiled.fits(most).map(|()| compiled)) {
-                Ok(compiled) => {
-                    arrival.compiled = Some(compiled);
-                    self.enter(arrival);
-                }
-                Err(error) => refused.push((arrival, error)),
+        for (mut handle, arrival) in std::mem::take(&mut self.compiling) {
+            let fits = |compiled: Compiled| compiled.fits(arrival.request.max_tokens()).map(|()| compiled);
+            match handle.poll().map(|compiled| compiled.and_then(fits)) {
+                None => self.compiling.push((handle, arrival)),
+                Some(Ok(compiled)) => self.enter(Arrival { compiled: Some(compiled), ..arrival }),
+                Some(Err(error)) => refused.push((arrival, error)),
             }
         }
         refused
@@ -80,11 +74,9 @@ impl Waiting {
 
     /// Takes a waiting request out; its sequences, if it was admitted before, are given back.
     pub(super) fn remove(&mut self, id: RequestId) -> (Option<Arrival>, Vec<Sequence>) {
-        let compiling = self.compiling.iter().position(|(_, arrival)| arrival.id == id);
-        let arrival = match compiling {
-            Some(i) => Some(self.compiling.remove(i).1),
-            None => self.ready.remove(|arrival| arrival.id == id),
-        };
+        let compiling = self.compiling.extract_if(.., |(_, arrival)| arrival.id == id).next();
+        let ready = || self.ready.remove(|arrival| arrival.id == id);
+        let arrival = compiling.map(|(_, arrival)| arrival).or_else(ready);
         (arrival, self.admitted.extract_if(.., |sequence| sequence.request == id).collect())
     }
 

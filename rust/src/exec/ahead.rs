@@ -7,13 +7,12 @@
 //!
 //! Predicted outputs are OpenAI's; prompt lookup decoding is Saxena's (2023).
 
-use super::Ask;
 use super::helpers::Helpers;
-use crate::config::{DraftSource, SpeculativeConfig};
-use crate::error::Result;
-use crate::grammar::{Cursor, Grammar, Next};
+use super::{Ask, Draft};
+use crate::config::{DraftSource, PromptLookupConfig, SpeculativeConfig};
+use crate::error::{Result, caught};
+use crate::grammar::{Cursor, Grammar};
 use crate::types::Token;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 /// Tokens that must be as predicted before a draft goes on after an edit.
@@ -26,23 +25,14 @@ const MOST_PREDICTED: usize = 32;
 pub struct Ahead {
     /// Width of a row of logits, in tokens.
     width: usize,
-    /// Tokens of a match by prompt lookup, at least and at most.
-    ngram: (usize, usize),
-    /// Tokens that prompt lookup drafts in one step.
-    most_looked_up: usize,
+    lookup: PromptLookupConfig,
     helpers: Arc<Helpers>,
 }
 
 impl Ahead {
     /// Drafts for a target whose rows have `width` tokens.
     pub fn new(config: &SpeculativeConfig, width: usize, helpers: Arc<Helpers>) -> Self {
-        let lookup = &config.prompt_lookup;
-        Ahead {
-            width,
-            ngram: (lookup.min_ngram as usize, lookup.max_ngram as usize),
-            most_looked_up: lookup.max_draft_len.map_or(usize::MAX, |most| most as usize),
-            helpers,
-        }
+        Ahead { width, lookup: config.prompt_lookup.clone(), helpers }
     }
 
     /// Makes the draft of each ask, which has none yet. Grammars are as before afterwards.
@@ -52,7 +42,7 @@ impl Ahead {
         let numbers = asks.iter().map(numbers).sum();
         self.helpers.each(numbers, asks.iter_mut(), &mut Vec::new(), |ask, ()| {
             // What fails here, verifying meets again, and says so.
-            let _ = catch_unwind(AssertUnwindSafe(|| self.draft(ask)));
+            let _ = caught("drafting", || self.draft(ask));
         });
     }
 
@@ -63,8 +53,7 @@ impl Ahead {
             tokens: known.to_vec(),
             prompt: *prompt as usize,
             prediction,
-            ngram: self.ngram,
-            looked_up: 0,
+            ngram: (self.lookup.min_ngram as usize, self.lookup.max_ngram as usize),
             followed: None,
             is_off: false,
         };
@@ -74,14 +63,15 @@ impl Ahead {
             if at >= *want as usize {
                 break;
             }
-            let next = self.next(draft.masks.get(at), cursor.as_ref(), &mut text, allows);
+            let next = self.next(draft, cursor.as_ref(), &mut text, allows);
             let Some((source, token)) = next else { break };
             // False for an end token, which need not be drafted, and for what the grammar refuses.
             if !cursor.as_mut().map_or(Ok(true), |cursor| cursor.push(token))? {
                 break;
             }
-            text.push(source, token);
-            draft.add(source, token);
+            text.push(token);
+            draft.tokens.push(token);
+            draft.sources.push(source);
         }
         Ok(())
     }
@@ -89,17 +79,20 @@ impl Ahead {
     /// The next token, and who proposes it.
     fn next(
         &self,
-        mask: Option<&Next>,
+        draft: &Draft,
         cursor: Option<&Cursor<'_>>,
         text: &mut Text<'_>,
         allows: &[bool],
     ) -> Option<(DraftSource, Token)> {
+        let mask = draft.masks.get(draft.tokens.len());
+        let looked_up = draft.sources.iter().filter(|by| **by == DraftSource::PromptLookup).count();
+        let most_looked_up = self.lookup.max_draft_len.map_or(usize::MAX, |most| most as usize);
         let may = |token: Token| mask.is_none_or(|mask| mask.allows(token));
         let mut by = |source| match source {
             DraftSource::Forced => mask?.single(),
             DraftSource::Prediction => text.predicted(may),
             DraftSource::Grammar => cursor?.usual(mask?.mask()?),
-            _ if text.looked_up < self.most_looked_up => text.looked_up(may),
+            _ if looked_up < most_looked_up => text.looked_up(may),
             _ => None,
         };
         [DraftSource::Forced, DraftSource::Prediction, DraftSource::Grammar, DraftSource::PromptLookup]
@@ -115,9 +108,8 @@ struct Text<'a> {
     /// So many of them are the prompt.
     prompt: usize,
     prediction: &'a [Token],
+    /// Tokens of a match by prompt lookup, at least and at most.
     ngram: (usize, usize),
-    /// Tokens that prompt lookup has drafted.
-    looked_up: usize,
     /// The source that was found to go on with, and the place in its text.
     followed: Option<(DraftSource, usize)>,
     /// The output is not where the prediction is: it is not looked for again within a draft.
@@ -165,10 +157,9 @@ impl Text<'_> {
     }
 
     /// Goes on with a token; what is followed stays so where it has the same one.
-    fn push(&mut self, source: DraftSource, token: Token) {
+    fn push(&mut self, token: Token) {
         let same = self.followed.filter(|(source, at)| self.token(*source, *at) == Some(token));
         self.followed = same.map(|(source, at)| (source, at + 1));
-        self.looked_up += usize::from(source == DraftSource::PromptLookup);
         self.tokens.push(token);
     }
 }
@@ -203,22 +194,14 @@ mod tests {
     use super::*;
 
     fn text<'a>(known: &[Token], prompt: usize, prediction: &'a [Token]) -> Text<'a> {
-        Text {
-            tokens: known.to_vec(),
-            prompt,
-            prediction,
-            ngram: (2, 3),
-            looked_up: 0,
-            followed: None,
-            is_off: false,
-        }
+        Text { tokens: known.to_vec(), prompt, prediction, ngram: (2, 3), followed: None, is_off: false }
     }
 
     fn looked_up(known: &[Token], want: usize) -> Vec<Token> {
         let mut text = text(known, 0, &[]);
         let next = |_| {
             let next = text.looked_up(|_| true)?;
-            text.push(DraftSource::PromptLookup, next);
+            text.push(next);
             Some(next)
         };
         (0..want).map_while(next).collect()
@@ -261,9 +244,9 @@ mod tests {
     fn another_source_may_go_along() {
         let mut text = text(&[1, 2, 3, 4, 5, 1, 2], 0, &[]);
         assert_eq!(text.looked_up(|_| true), Some(3));
-        text.push(DraftSource::Grammar, 3);
+        text.push(3);
         assert_eq!(text.followed, Some((DraftSource::PromptLookup, 3)));
-        text.push(DraftSource::Grammar, 9);
+        text.push(9);
         assert_eq!((text.followed, text.looked_up(|_| true)), (None, None));
     }
 

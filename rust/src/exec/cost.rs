@@ -192,23 +192,22 @@ impl Cost {
     }
 }
 
-/// Sums of least squares, of equations that are divided by their seconds: a weight for each pair of prices, and for each.
+/// The normal equations of least squares, a row for each price with its right side last. They sum up passes, each divided by
+/// its seconds.
 #[derive(Debug, Clone, Default)]
-struct Fit {
-    pairs: [[f64; N]; N],
-    single: [f64; N],
-}
+struct Fit([[f64; N + 1]; N]);
 
 impl Fit {
     fn fade(&mut self, left: f64) {
-        self.pairs.iter_mut().flatten().chain(&mut self.single).for_each(|sum| *sum *= left);
+        self.0.iter_mut().flatten().for_each(|sum| *sum *= left);
     }
 
     fn add(&mut self, work: &[f64; N], seconds: f64, weight: f64) {
         let parts = work.map(|part| part / seconds);
-        for (i, part) in parts.iter().enumerate() {
-            self.single[i] += weight * part;
-            (0..N).for_each(|j| self.pairs[i][j] += weight * part * parts[j]);
+        for (row, part) in self.0.iter_mut().zip(parts) {
+            row.iter_mut()
+                .zip(parts.iter().chain(&[1.0]))
+                .for_each(|(sum, other)| *sum += weight * part * other);
         }
     }
 
@@ -223,23 +222,23 @@ impl Fit {
         }
     }
 
-    /// The solution of the normal equations without some prices, by Gauss's elimination: they are positive definite.
+    /// The solution without some prices, by Gauss's elimination: the equations are positive definite.
     fn solved(&self, left_out: &[bool; N]) -> [f64; N] {
-        let (mut pairs, mut prices) = (self.pairs, self.single);
+        let (mut rows, mut prices) = (self.0, [0.0; N]);
         for i in (0..N).filter(|i| left_out[*i]) {
-            (0..N).for_each(|j| (pairs[i][j], pairs[j][i]) = (0.0, 0.0));
-            (pairs[i][i], prices[i]) = (1.0, 0.0);
+            rows[i] = [0.0; N + 1];
+            rows.iter_mut().for_each(|row| row[i] = 0.0);
+            rows[i][i] = 1.0;
         }
         for i in 0..N {
             for j in i + 1..N {
-                let factor = pairs[j][i] / pairs[i][i];
-                (i..N).for_each(|k| pairs[j][k] -= factor * pairs[i][k]);
-                prices[j] -= factor * prices[i];
+                let factor = rows[j][i] / rows[i][i];
+                (i..=N).for_each(|k| rows[j][k] -= factor * rows[i][k]);
             }
         }
         for i in (0..N).rev() {
-            let known: f64 = (i + 1..N).map(|j| pairs[i][j] * prices[j]).sum();
-            prices[i] = (prices[i] - known) / pairs[i][i];
+            let known: f64 = (i + 1..N).map(|j| rows[i][j] * prices[j]).sum();
+            prices[i] = (rows[i][N] - known) / rows[i][i];
         }
         prices
     }

@@ -67,8 +67,8 @@ pub struct DraftModel {
     /// See [`Drafter::caught_up`].
     caught_up: Duration,
     helpers: Arc<Helpers>,
-    /// Of each thread: what drawing needs, and a row of the target's width.
-    own: Vec<(Scratch, Vec<f32>)>,
+    /// Of each thread.
+    scratches: Vec<Scratch>,
     broken: bool,
 }
 
@@ -84,14 +84,18 @@ impl DraftModel {
             patience,
             caught_up: Duration::ZERO,
             helpers,
-            own: Vec::new(),
+            scratches: Vec::new(),
             broken: false,
         }
     }
 
     /// Draws token by token until no walk goes on.
     fn run(&mut self, walks: &mut [Walk<'_, '_>]) -> Result<(), ExecError> {
-        let mut chunks = self.chunk_tokens(walks) as usize;
+        let held = |walk: &Walk<'_, '_>| self.same(walk) as u64;
+        let beside = Work::of_step(walks.len() as u32, walks.iter().map(held).sum());
+        let depth = walks.iter().map(held).max().unwrap_or(0);
+        // Tokens of long gaps that this step closes.
+        let mut chunks = self.cost.chunk_tokens(beside, depth, self.patience) as usize;
         loop {
             let mut room = self.forward.caps().max_step_tokens as usize;
             let mut pieces = Vec::new();
@@ -120,13 +124,6 @@ impl DraftModel {
             pieces.sort_unstable_by_key(|piece| piece.slot);
             self.pass(pieces)?;
         }
-    }
-
-    /// Tokens of long gaps that a step closes.
-    fn chunk_tokens(&self, walks: &[Walk<'_, '_>]) -> u32 {
-        let held = |walk: &Walk<'_, '_>| self.same(walk) as u64;
-        let beside = Work::of_step(walks.len() as u32, walks.iter().map(held).sum());
-        self.cost.chunk_tokens(beside, walks.iter().map(held).max().unwrap_or(0), self.patience)
     }
 
     /// Sees to it that the pool holds all that the walks may need: what is held for other slots is given up where it
@@ -224,8 +221,8 @@ impl DraftModel {
             }
         }
         let numbers = drawing.len() * self.width;
-        self.helpers.each(numbers, drawing.into_iter(), &mut self.own, |(walk, row), own| {
-            walk.draw(row, own);
+        self.helpers.each(numbers, drawing.into_iter(), &mut self.scratches, |(walk, row), scratch| {
+            walk.draw(row, scratch);
             // The mask of the next row is computed here, too, where there are threads for it.
             walk.needs_row();
         });

@@ -5,11 +5,10 @@
 
 use super::Ask;
 use crate::config::{Acceptance, DraftSource};
-use crate::error::Result;
+use crate::error::{Result, caught};
 use crate::grammar::{Cursor, Grammar};
 use crate::sampler::{Purpose, Scratch};
 use crate::types::Token;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Tokens that one is drawn from for acceptance by rejection. Their probabilities go with the draft, 8 KiB for each of its
 /// tokens, where all of a vocabulary take a megabyte.
@@ -40,7 +39,7 @@ impl<'a, 'b> Walk<'a, 'b> {
 
     /// Whether `act` succeeded and said yes; else the walk is over. What fails here, verifying meets again, and says so.
     fn guarded(&mut self, act: impl FnOnce(&mut Self) -> Result<bool>) -> bool {
-        let goes_on = matches!(catch_unwind(AssertUnwindSafe(|| act(self))), Ok(Ok(true)));
+        let goes_on = matches!(caught("drafting", || act(self)), Ok(true));
         self.over |= !goes_on;
         goes_on
     }
@@ -86,22 +85,13 @@ impl<'a, 'b> Walk<'a, 'b> {
         })
     }
 
-    /// Draws from this row; the draft may end with it. `own`: what a thread needs for it, and a row.
-    pub(super) fn draw(&mut self, row: &[f32], (scratch, wide): &mut (Scratch, Vec<f32>)) {
-        // Ids that only one side has are never drawn.
-        let row = match row.get(..self.width) {
-            Some(row) => row,
-            None => {
-                wide.clear();
-                wide.extend_from_slice(row);
-                wide.resize(self.width, f32::NEG_INFINITY);
-                wide
-            }
-        };
-        self.guarded(|walk| walk.draw_of(row, scratch));
+    /// Draws from this row; the draft may end with it. Ids that only one side has are never drawn.
+    pub(super) fn draw(&mut self, row: &[f32], scratch: &mut Scratch) {
+        let row = &row[..row.len().min(self.width)];
+        self.guarded(|walk| walk.drawn(row, scratch));
     }
 
-    fn draw_of(&mut self, row: &[f32], scratch: &mut Scratch) -> Result<bool> {
+    fn drawn(&mut self, row: &[f32], scratch: &mut Scratch) -> Result<bool> {
         let Ask { draft, sampler, drawn, .. } = &mut *self.ask;
         *drawn += 1;
         let drafted = draft.tokens.len();

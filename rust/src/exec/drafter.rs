@@ -37,16 +37,13 @@ pub struct Ask<'a> {
 }
 
 impl Ask<'_> {
-    /// The work of what was drawn for these, but for those that are late; None where nothing was.
-    pub fn work(asks: &[Ask<'_>]) -> Option<Work> {
-        let ready = asks.iter().filter(|ask| !ask.late);
-        let add = |work: Work, ask: &Ask<'_>| {
+    /// The work of what was drawn for these, but for those that are late.
+    pub fn work(asks: &[Ask<'_>]) -> Work {
+        asks.iter().filter(|ask| !ask.late).fold(Work::default(), |work, ask| {
             let rows = f64::from(ask.drawn);
             let cells = rows * ask.known.len() as f64;
             Work { passes: work.passes.max(rows), rows: work.rows + rows, cells: work.cells + cells, ..work }
-        };
-        let work = ready.fold(Work::default(), add);
-        (work.passes > 0.0).then_some(work)
+        })
     }
 }
 
@@ -99,7 +96,7 @@ pub trait Drafter: Send {
 /// All that drafts for a target.
 #[derive(Default)]
 pub struct Drafters {
-    /// The sources that are asked.
+    /// The sources that are asked; empty where nothing is drafted at all.
     pub sources: Vec<DraftSource>,
     /// What needs no model; None where nothing is to be drafted.
     pub ahead: Option<Ahead>,
@@ -108,16 +105,6 @@ pub struct Drafters {
 }
 
 impl Drafters {
-    /// Whether nothing is drafted at all.
-    pub fn is_empty(&self) -> bool {
-        self.ahead.is_none() && self.models.is_empty()
-    }
-
-    /// Of each model, what a probe measured.
-    pub fn probed(&self) -> Vec<(DraftSource, Vec<(u32, f64)>)> {
-        self.models.iter().map(|(source, drafter)| (*source, drafter.probed().to_vec())).collect()
-    }
-
     /// The models.
     pub fn each(&mut self) -> impl Iterator<Item = &mut Box<dyn Drafter>> {
         self.models.iter_mut().map(|(_, drafter)| drafter)

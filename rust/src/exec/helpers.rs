@@ -34,16 +34,8 @@ impl Helpers {
         own.resize_with(own.len().max(threads), S::default);
         let next = taken(items);
         let work = |own: &mut S| std::iter::from_fn(&next).for_each(|item| work(item, own));
-        let (first, others) = own.split_first_mut().expect("one for the caller. This is a bug.");
-        match &self.0 {
-            Some(pool) if threads > 1 => pool.in_place_scope(|scope| {
-                for own in &mut others[..threads - 1] {
-                    scope.spawn(|_| work(own));
-                }
-                work(first);
-            }),
-            _ => work(first),
-        }
+        let (first, others) = own[..threads].split_first_mut().expect("one for the caller. This is a bug.");
+        self.beside(threads - 1, others.iter_mut(), work, || work(first));
     }
 
     /// Calls `compute`, and meanwhile does `work` on all items on up to so many other threads.
@@ -55,7 +47,7 @@ impl Helpers {
         compute: impl FnOnce() -> R,
     ) -> R {
         let next = taken(items);
-        let Some(pool) = &self.0 else { return compute() };
+        let Some(pool) = self.0.as_ref().filter(|_| threads > 0) else { return compute() };
         pool.in_place_scope(|scope| {
             for _ in 0..threads.min(pool.current_num_threads()) {
                 scope.spawn(|_| std::iter::from_fn(&next).for_each(&work));

@@ -28,8 +28,7 @@ pub struct MlpSpeculator {
     states: Vec<Option<(Vec<f32>, u32)>>,
     /// Width of the target's rows, in tokens.
     width: usize,
-    /// What drawing needs, and a row of the target's width.
-    own: (Scratch, Vec<f32>),
+    scratch: Scratch,
 }
 
 impl MlpSpeculator {
@@ -49,7 +48,7 @@ impl MlpSpeculator {
             return Err(Error::invalid(model::KEY, why));
         }
         let states = vec![None; caps.slots as usize];
-        Ok(MlpSpeculator { model, states, width: caps.n_vocab, own: Default::default() })
+        Ok(MlpSpeculator { model, states, width: caps.n_vocab, scratch: Scratch::default() })
     }
 
     /// Draws with one stage for all walks that go on; `states` are theirs.
@@ -70,7 +69,7 @@ impl MlpSpeculator {
         let rows = self.model.rows(stage, &states.select(Axis(0), &drawing));
         for (index, row) in drawing.into_iter().zip(rows.rows()) {
             let row = row.to_slice().expect("rows are stored one after the other. This is a bug.");
-            walks[index].draw(row, &mut self.own);
+            walks[index].draw(row, &mut self.scratch);
         }
     }
 }
@@ -90,7 +89,7 @@ impl Drafter for MlpSpeculator {
         }
         let states = Array2::from_shape_vec((walks.len(), self.model.emb_dim()), states);
         let mut states = self.model.input(states.expect("each state has its width. This is a bug."));
-        for stage in 0..self.model.stages() {
+        for stage in 0..self.model.stages {
             if walks.is_empty() {
                 break;
             }
@@ -99,7 +98,7 @@ impl Drafter for MlpSpeculator {
     }
 
     fn reach(&self) -> u32 {
-        self.model.stages() as u32
+        self.model.stages as u32
     }
 
     fn wants_hidden(&self) -> bool {

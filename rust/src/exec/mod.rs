@@ -51,8 +51,8 @@ pub type Tell<'a> = &'a dyn Fn(String);
 pub struct Draft {
     /// The proposed tokens, in order.
     pub tokens: Vec<Token>,
-    /// Who proposed how many of them, in order.
-    pub sources: Vec<(DraftSource, u32)>,
+    /// Who proposed each of them.
+    pub sources: Vec<DraftSource>,
     /// A source wants the hidden state that the round ends with.
     pub hidden: bool,
     /// How its tokens are accepted.
@@ -66,15 +66,6 @@ pub struct Draft {
 }
 
 impl Draft {
-    /// Adds a token by this source.
-    pub fn add(&mut self, source: DraftSource, token: Token) {
-        self.tokens.push(token);
-        match self.sources.last_mut() {
-            Some((last, count)) if *last == source => *count += 1,
-            _ => self.sources.push((source, 1)),
-        }
-    }
-
     /// Adds what may come at the cursor, `width` tokens wide, behind the first `at` tokens, unless it is there.
     fn fill(&mut self, at: usize, cursor: &mut Cursor<'_>, width: usize) -> Result<()> {
         if self.masks.len() == at {
@@ -86,14 +77,9 @@ impl Draft {
     /// Keeps the first `len` tokens, and what belongs to them.
     pub fn cut(&mut self, len: usize) {
         self.tokens.truncate(len);
+        self.sources.truncate(len);
         self.probs.truncate(self.tokens.len());
         self.masks.truncate(self.tokens.len() + 1);
-        let mut rest = self.tokens.len() as u32;
-        for (_, count) in &mut self.sources {
-            *count = rest.min(*count);
-            rest -= *count;
-        }
-        self.sources.retain(|(_, count)| *count > 0);
     }
 }
 
@@ -168,6 +154,12 @@ pub struct Round {
 }
 
 impl Round {
+    /// Drafted tokens that it kept: an engine that draws by itself may have gone on without a draft.
+    pub fn accepted(&self) -> u32 {
+        let kept = self.computed - self.job.start - self.job.tokens.len() as u32;
+        kept.min(self.job.draft.tokens.len() as u32)
+    }
+
     /// A round without new tokens, in which those that the job knows are computed.
     fn new(job: Job) -> Self {
         Round {

@@ -158,9 +158,7 @@ pub fn open_toy(toy: ToyConfig, config: &Config, fault: Option<ToyFault>) -> Res
     let draft = draft.transpose()?;
     std::thread::sleep(Duration::from_millis(toy.load_ms));
     let mut engine = Toy::new(toy, &vocab);
-    if let Some(fault) = fault {
-        engine = engine.plant(fault);
-    }
+    engine.fault = fault;
     let masks = config.engine.mask_threads.unwrap_or(0) as usize;
     let mut opened = of_logits((Box::new(engine), draft), vocab, config, (1, masks))?;
     opened.info.limits.faults = true;

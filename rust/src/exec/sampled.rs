@@ -8,11 +8,10 @@ use super::cost::Work;
 use super::helpers::Helpers;
 use super::{Caps, Done, ExecError, Forward, Job, Kv, Outcome, Round, Run, Target, verify};
 use crate::config::SpeculativeConfig;
-use crate::error::{Error, Result, panic_text};
+use crate::error::{Error, Result, caught};
 use crate::request::Fault;
 use crate::sampler::Scratch;
 use crate::types::Slot;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -63,9 +62,8 @@ impl Sampled {
             .each(numbers, cases, &mut self.scratches, |case, scratch| judge(case, synthetic, scratch));
         for (slot, outcome) in &mut outcomes {
             let Ok(round) = outcome else { continue };
-            let end = round.job.start as usize + round.job.tokens.len() + round.job.draft.tokens.len();
             // A sequence that failed gives its slot up.
-            if round.computed as usize == end || round.failure.is_some() {
+            if round.accepted() as usize == round.job.draft.tokens.len() || round.failure.is_some() {
                 continue;
             }
             if self.forward.caps().rollback == 0 {
@@ -114,7 +112,7 @@ fn first_mask(round: &mut Round) {
         return;
     }
     let begin = Instant::now();
-    if let Ok(Ok(mask)) = catch_unwind(AssertUnwindSafe(|| grammar.mask())) {
+    if let Ok(mask) = caught("masks", || grammar.mask()) {
         draft.masks.push(mask);
     }
     round.mask_time += begin.elapsed();
@@ -141,15 +139,9 @@ fn cases<'a>(
 fn judge((outcome, rows, states): Case<'_>, synthetic: Option<&[f64]>, scratch: &mut Scratch) {
     let Ok(round) = outcome else { return };
     let mut grammar = round.job.grammar.take();
-    let judge = || verify::judge(round, grammar.as_mut(), synthetic, rows, scratch);
-    let judged = catch_unwind(AssertUnwindSafe(judge));
+    let judged = caught("sampling", || verify::judge(round, grammar.as_mut(), synthetic, rows, scratch));
     round.job.grammar = grammar;
-    let accepted = (round.computed - round.job.start) as usize - round.job.tokens.len();
-    round.hidden = states.get(accepted).map(|state| state.to_vec());
-    let judged = judged.unwrap_or_else(|panic| {
-        *scratch = Scratch::default();
-        Err(Error::Executor(format!("sampling failed: {}", panic_text(panic.as_ref()))))
-    });
+    round.hidden = states.get(round.accepted() as usize).map(|state| state.to_vec());
     match judged {
         Ok(()) => {}
         // Without drafts the tokens before it would have come in rounds of their own.

@@ -120,7 +120,8 @@ pub struct Toy {
     cells: Vec<Cells>,
     logits: Vec<f32>,
     hidden: Vec<f32>,
-    fault: Option<ToyFault>,
+    /// Planted by a test.
+    pub fault: Option<ToyFault>,
 }
 
 impl Toy {
@@ -145,12 +146,6 @@ impl Toy {
         let none = Cells { tokens: Vec::new(), hashes: vec![config.seed], floor: 0 };
         let cells = vec![none; config.slots as usize];
         Toy { caps, config, bonus, cells, logits: Vec::new(), hidden: Vec::new(), fault: None }
-    }
-
-    /// Plants a fault.
-    pub fn plant(mut self, fault: ToyFault) -> Self {
-        self.fault = Some(fault);
-        self
     }
 
     fn push(&mut self, run: &Run<'_>) -> Result<(), ExecError> {

@@ -48,12 +48,11 @@ pub(super) fn judge(
 
 /// Draws how many tokens of a draft are kept at these rates, by their places; forced ones are, always.
 fn decreed(job: &Job, rates: &[f64]) -> usize {
-    let sources = job.draft.sources.iter().flat_map(|(source, n)| std::iter::repeat_n(*source, *n as usize));
     let mut rates = rates.iter().copied().chain(rates.last().copied().into_iter().cycle());
-    let mut kept = |(i, source)| {
-        source == DraftSource::Forced || rates.next().is_some_and(|rate| job.sampler.chance(i) < rate)
+    let mut kept = |(i, source): (usize, &DraftSource)| {
+        *source == DraftSource::Forced || rates.next().is_some_and(|rate| job.sampler.chance(i) < rate)
     };
-    sources.enumerate().take_while(|place| kept(*place)).count()
+    job.draft.sources.iter().enumerate().take_while(|place| kept(*place)).count()
 }
 
 /// A round in the making.

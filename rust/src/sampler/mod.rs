@@ -209,8 +209,8 @@ impl Sampler {
         Noise::new(self.params.seed, purpose, self.choice, self.position + ahead as u32)
     }
 
-    /// As [`draw`](Sampler::draw), of another model's row: what the target would draw if its row were the same. None
-    /// where the mask allows nothing but the end.
+    /// As [`draw`](Sampler::draw), of another model's row: what the target would draw if its row were the same. Tokens that
+    /// a shorter row lacks are not drawn. None where the mask allows nothing but the end.
     ///
     /// # Errors
     /// As [`draw`](Sampler::draw).
@@ -317,6 +317,8 @@ impl Sampler {
         }
         row.clear();
         row.extend_from_slice(logits);
+        // Penalties may be of tokens that a draft model's row lacks.
+        row.resize(logits.len().max(self.params.vocab.len()), f32::NEG_INFINITY);
         for (token, bias) in &s.logit_bias {
             row[*token as usize] += bias;
         }

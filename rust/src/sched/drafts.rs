@@ -11,6 +11,7 @@
 //! it right. One that could not be the best even so is never asked.
 
 use crate::config::DraftSource;
+use crate::exec::Drafter;
 use crate::exec::cost::{Cost, Work};
 use crate::sequence::odds::{Acceptance, Odds};
 
@@ -73,14 +74,14 @@ struct Offer {
 }
 
 impl Drafts {
-    /// `ragged`: runs of differing lengths cost no more than as many tokens in runs of one length. `probed`: the passes of
-    /// models that a probe measured.
-    pub(crate) fn new(ragged: bool, probed: &[(DraftSource, Vec<(u32, f64)>)]) -> Self {
-        let cost = |source| {
-            let passes = probed.iter().find(|(model, _)| *model == source);
-            Cost::new(passes.map_or(&[], |(_, passes)| passes))
-        };
-        Drafts { acceptance: Default::default(), costs: DraftSource::ALL.map(cost), ragged }
+    /// `ragged`: runs of differing lengths cost no more than as many tokens in runs of one length. Of the `models` a probe
+    /// may have measured passes.
+    pub(crate) fn new(ragged: bool, models: &[(DraftSource, Box<dyn Drafter>)]) -> Self {
+        let mut drafts = Drafts { acceptance: Default::default(), costs: Default::default(), ragged };
+        for (model, drafter) in models {
+            drafts.costs[*model as usize] = Cost::new(drafter.probed());
+        }
+        drafts
     }
 
     /// What to draft for the sequences of a step, where passes have this `cost`; `work` tells what drafts of these lengths

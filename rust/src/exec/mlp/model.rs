@@ -4,7 +4,7 @@
 use crate::error::{Error, Result};
 use crate::types::Token;
 use half::{bf16, f16};
-use ndarray::{Array, Array1, Array2, Axis, Dimension, Ix1, Ix2, Zip};
+use ndarray::{Array, Array1, Array2, Axis, Dimension, Ix1, Ix2};
 use safetensors::{Dtype, SafeTensors};
 use serde::Deserialize;
 use std::f32::consts::{FRAC_1_SQRT_2, SQRT_2};
@@ -37,7 +37,7 @@ struct Description {
 #[derive(Debug)]
 pub(super) struct Model {
     /// Stages: the longest draft.
-    stages: usize,
+    pub(super) stages: usize,
     scale_input: bool,
     /// Weight of a token's embedding beside the state.
     emb_weight: f32,
@@ -60,12 +60,9 @@ impl Model {
         let Description { n_predict: stages, emb_dim, vocab_size: ids, scale_input, .. } = about;
         let inner = if about.inner_dim == 0 { emb_dim } else { about.inner_dim };
         let listed = std::fs::read_dir(folder).map_err(|e| wrong(folder, &format!("cannot be read: {e}")))?;
-        let mut files = Vec::new();
-        for path in listed.flatten().map(|entry| entry.path()) {
-            if path.extension().is_some_and(|e| e == "safetensors") {
-                files.push((read(&path)?, path));
-            }
-        }
+        let paths = listed.flatten().map(|entry| entry.path());
+        let paths = paths.filter(|path| path.extension().is_some_and(|e| e == "safetensors"));
+        let files = paths.map(|path| Ok((read(&path)?, path))).collect::<Result<Vec<_>>>()?;
         let files = files.iter().map(|(bytes, path)| {
             SafeTensors::deserialize(bytes).map_err(|e| wrong(path, &format!("is no safetensors file: {e}")))
         });
@@ -96,11 +93,6 @@ impl Model {
         })
     }
 
-    /// Stages: the longest draft.
-    pub(super) fn stages(&self) -> usize {
-        self.stages
-    }
-
     /// Width of the target's states.
     pub(super) fn emb_dim(&self) -> usize {
         self.proj[0].ncols()
@@ -123,18 +115,11 @@ impl Model {
     /// The states `[n, inner]` after those of the stage before, and one token for each, each below [`Model::ids`].
     pub(super) fn step(&self, stage: usize, states: &Array2<f32>, tokens: &[Token]) -> Array2<f32> {
         let mut states = states.dot(&of(&self.proj, stage).t());
-        let (scale, shift) = (of(&self.scale, stage), of(&self.shift, stage));
         for (mut state, &token) in states.axis_iter_mut(Axis(0)).zip(tokens) {
             state.scaled_add(self.emb_weight, &of(&self.emb, stage).row(token as usize));
         }
         normalise(&mut states);
-        for mut state in states.axis_iter_mut(Axis(0)) {
-            Zip::from(&mut state)
-                .and(scale)
-                .and(shift)
-                .for_each(|x, scale, shift| *x = gelu(*x * scale + shift));
-        }
-        states
+        (states * of(&self.scale, stage) + of(&self.shift, stage)).mapv_into(gelu)
     }
 
     /// Logits `[n, ids]` of the stage for its states.

@@ -25,7 +25,7 @@ fn it_computes_what_numpy_does() {
             serde_json::from_slice(&std::fs::read(folder(case).join("expected.json")).unwrap()).unwrap();
         let shape = (expected.states.len(), model.emb_dim());
         let mut states = model.input(Array2::from_shape_vec(shape, expected.states.concat()).unwrap());
-        assert_eq!(model.stages(), expected.tokens.len());
+        assert_eq!(model.stages, expected.tokens.len());
         for (stage, tokens) in expected.tokens.iter().enumerate() {
             states = model.step(stage, &states, tokens);
             let rows = model.rows(stage, &states);

@@ -1,10 +1,9 @@
 //! The masks of one request that is with the executor.
 
-use crate::error::{Error, Result, panic_text};
+use crate::error::{Error, Result, caught};
 use crate::grammar::{Grammar, Next};
 use crate::sampler::{Rules, Sampler};
 use crate::types::Token;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
 /// A request's place in its constraint.
@@ -68,14 +67,12 @@ impl Walk {
         out: &mut [u32],
     ) -> Result<()> {
         let begin = Instant::now();
-        let written = catch_unwind(AssertUnwindSafe(|| {
+        let written = caught("masks", || {
             self.take(output)?;
             self.write((rows, width), out)
-        }));
+        });
         self.took += begin.elapsed();
-        written.unwrap_or_else(|panic| {
-            Err(Error::Executor(format!("masks failed: {}", panic_text(panic.as_ref()))))
-        })
+        written
     }
 
     fn take(&mut self, output: &[Token]) -> Result<()> {
