@@ -3,8 +3,8 @@
 
 use serde::{Deserialize, Serialize};
 use std::fmt::Display;
-use std::path::Path;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
 
 /// What went wrong, and whose it is.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]

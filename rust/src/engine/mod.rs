@@ -9,7 +9,7 @@ mod tally;
 mod waiting;
 
 use crate::config::{Config, GrammarConfig};
-use crate::error::{Error, panic_text};
+use crate::error::{Error, caught, panic_text};
 use crate::exec::cost::{Cost, Work};
 use crate::exec::open::{self, Opened};
 use crate::exec::{Caps, Drafters, ExecError, Info, Job, Target};
@@ -89,10 +89,7 @@ pub fn serve(
         // Where nobody listens any more, Ready will tell.
         let _ = (told.borrow_mut())(FromEngine::Opening(doing));
     };
-    let opened = catch_unwind(AssertUnwindSafe(|| open::open(target, config, &tell)));
-    let opened = opened.unwrap_or_else(|panic| {
-        Err(Error::Executor(format!("opening failed: {}", panic_text(panic.as_ref()))))
-    });
+    let opened = caught("opening", || open::open(target, config, &tell));
     let engine = opened.and_then(|opened| Ok((Box::new(opened.info.clone()), Engine::new(opened, config)?)));
     match engine {
         Err(error) => _ = sink(FromEngine::Failed(error)),
