@@ -6,7 +6,7 @@
 //! of the rounds, and how often the model's bytes could have been read meanwhile. The last line tells how fast that is.
 //! A case of one's own is `rows,sequences,tokens`.
 
-use llgtrt::config::{Config, KvCacheType};
+use llgtrt::config::{Config, KvCacheType, KvHome, KvPlan};
 use llgtrt::exec::llama::context::{Context, PASS_TOKENS, Shape, Workers};
 use llgtrt::exec::llama::ffi::Model;
 use llgtrt::exec::llama::placement::Placement;
@@ -86,11 +86,11 @@ fn measure(
     config: &Config,
     ([rows, sequences, past], rounds): ([u32; 3], u32),
 ) -> Result<f64, String> {
-    let cells = sequences * (past + rows).next_multiple_of(256);
+    let per_slot = (past + rows).next_multiple_of(256);
+    let cells = sequences * per_slot;
+    let plan = KvPlan { home: KvHome::Slots, sequences, cells, per_slot, total: cells.into() };
     let shape = Shape {
-        shared: false,
-        sequences,
-        cells,
+        plan: &plan,
         batch: BATCH,
         pass: PASS_TOKENS,
         kv: kv_type(config),

@@ -1,7 +1,7 @@
 //! The limit: `llama_decode` and argmax, nothing else.
 
 use super::{Case, Timing, prompt};
-use llgtrt::config::Config;
+use llgtrt::config::{Config, KvHome, KvPlan};
 use llgtrt::exec::llama::context::{Context, DecodeError, PASS_TOKENS, Shape, Workers};
 use llgtrt::exec::llama::ffi::Model;
 use llgtrt::exec::llama::placement::Placement;
@@ -17,10 +17,11 @@ impl Raw {
     pub(super) fn open(path: &Path, case: &Case) -> Result<Raw, String> {
         let mut config = Config::default();
         config.engine.threads = case.threads;
+        let (sequences, per_slot) = (case.sequences, case.context);
+        let cells = sequences * per_slot;
+        let plan = KvPlan { home: KvHome::Slots, sequences, cells, per_slot, total: cells.into() };
         let shape = Shape {
-            shared: false,
-            sequences: case.sequences,
-            cells: case.sequences * case.context,
+            plan: &plan,
             batch: config.max_num_tokens,
             pass: PASS_TOKENS,
             kv: kv_type(&config),

@@ -13,12 +13,8 @@ use toktrie::{TokTrie, TokenizerEnv};
 /// A character that no merge has: with it in front, the text behind is encoded as inside a text.
 const SENTINEL: &str = "\u{2}";
 
-/// Turns plain text into ids.
-pub trait TextEncoder: Send + Sync {
-    /// # Errors
-    /// The reason, as what is said of a prompt, where the text cannot be encoded.
-    fn encode(&self, text: &str) -> Result<Vec<Token>, String>;
-}
+/// Turns plain text into ids. An error is the reason why it cannot be encoded, as what is said of a prompt.
+pub type TextEncoder = Box<dyn Fn(&str) -> Result<Vec<Token>, String> + Send + Sync>;
 
 /// What turns a piece of text into ids.
 pub(super) enum Model {
@@ -27,7 +23,7 @@ pub(super) enum Model {
     /// SentencePiece by scores.
     Spm(Spm),
     /// The engine's library, and its token for text that has none.
-    Library(Box<dyn TextEncoder>, Option<Token>),
+    Library(TextEncoder, Option<Token>),
     /// The longest token at each place.
     Greedy,
 }
@@ -108,7 +104,7 @@ impl Encoder {
                 Ok(())
             }),
             Model::Library(library, unknown) => interleave(text, &cuts, |piece, out| {
-                for id in library.encode(piece).map_err(|why| Error::invalid("prompt", why))? {
+                for id in library(piece).map_err(|why| Error::invalid("prompt", why))? {
                     if Some(id) == *unknown { out.push(id) } else { out.extend(self.as_text(id)) }
                 }
                 Ok(())

@@ -67,7 +67,7 @@ pub enum GgufEncoder {
         add_space_prefix: bool,
     },
     /// By the library.
-    Library(Box<dyn TextEncoder>),
+    Library(TextEncoder),
 }
 
 /// The vocabulary of a GGUF.

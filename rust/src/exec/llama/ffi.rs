@@ -122,10 +122,7 @@ unsafe extern "C" fn on_read(share: f32, read: *mut c_void) -> bool {
 }
 
 /// A loaded model.
-pub struct Model {
-    pub(super) model: NonNull<sys::llama_model>,
-    vocab: NonNull<sys::llama_vocab>,
-}
+pub struct Model(pub(super) NonNull<sys::llama_model>);
 
 // SAFETY: a loaded model is only read, and the library documents no thread that it belongs to.
 unsafe impl Send for Model {}
@@ -139,29 +136,27 @@ impl Model {
     /// # Errors
     /// The library's reason, or what of `placement` is not there.
     pub fn load(path: &Path, placement: &Placement, read: Read<'_>) -> Result<Arc<Self>, String> {
-        let devices = devices::find(&placement.devices)?;
+        // The list ends with null. Without one the library would take every GPU that there is.
+        let devices = devices::find(&placement.devices)?.into_iter().map(DeviceRef::as_ptr);
+        let mut devices = Vec::from_iter(devices.chain([ptr::null_mut()]));
         let shares = shares(placement)?;
-        // The list ends with null.
-        let mut list = Vec::from_iter(devices.into_iter().map(DeviceRef::as_ptr).chain([ptr::null_mut()]));
-        let set = |params: &mut sys::llama_model_params| {
-            // Without a list the library would take every GPU that there is.
-            params.devices = list.as_mut_ptr();
-            params.tensor_split = shares.as_ptr();
-            params.split_mode = match placement.splits_layers {
+        // SAFETY: takes nothing.
+        let own = unsafe { sys::llama_model_default_params() };
+        let params = sys::llama_model_params {
+            devices: devices.as_mut_ptr(),
+            tensor_split: shares.as_ptr(),
+            split_mode: match placement.splits_layers {
                 true => sys::LLAMA_SPLIT_MODE_TENSOR,
                 false => sys::LLAMA_SPLIT_MODE_LAYER,
-            };
-            if placement.locked {
-                params.load_mode = sys::LLAMA_LOAD_MODE_MMAP_MLOCK;
-            }
-            if let Some(layers) = placement.gpu_layers {
-                params.n_gpu_layers = i32::try_from(layers).unwrap_or(i32::MAX);
-            }
-            params.progress_callback = Some(on_read);
-            params.progress_callback_user_data = (&raw const read).cast_mut().cast();
+            },
+            load_mode: if placement.locked { sys::LLAMA_LOAD_MODE_MMAP_MLOCK } else { own.load_mode },
+            n_gpu_layers: placement.gpu_layers.map_or(own.n_gpu_layers, |n| n.try_into().unwrap_or(i32::MAX)),
+            progress_callback: Some(on_read),
+            progress_callback_user_data: (&raw const read).cast_mut().cast(),
+            ..own
         };
         // SAFETY: the lists and `read` live until the call is over.
-        unsafe { Model::open(path, set) }
+        unsafe { Model::open(path, params) }
     }
 
     /// Loads a file's vocabulary without its weights. The caller checks first that no two tokens have the same text: the
@@ -170,54 +165,53 @@ impl Model {
     /// # Errors
     /// The library's reason.
     pub fn load_vocab(path: &Path) -> Result<Arc<Self>, String> {
-        // SAFETY: the parameters point to nothing.
-        unsafe { Model::open(path, |params| params.vocab_only = true) }
+        // SAFETY: the library's own parameters, which point to nothing of ours.
+        unsafe {
+            let own = sys::llama_model_default_params();
+            Model::open(path, sys::llama_model_params { vocab_only: true, ..own })
+        }
     }
 
     /// # Safety
-    /// What `set` has the parameters point to lives until this is over: the library reads it while it loads, and not later.
-    unsafe fn open(path: &Path, set: impl FnOnce(&mut sys::llama_model_params)) -> Result<Arc<Self>, String> {
+    /// What the parameters point to lives until this is over: the library reads it while it loads, and not later.
+    unsafe fn open(path: &Path, params: sys::llama_model_params) -> Result<Arc<Self>, String> {
         init();
         let path = c_path(path)?;
-        // SAFETY: takes nothing.
-        let mut params = unsafe { sys::llama_model_default_params() };
-        set(&mut params);
         // SAFETY: the path ends with NUL and outlives the call; for the parameters, the caller's promise.
-        let model = made(|| unsafe { sys::llama_model_load_from_file(path.as_ptr(), params) })?;
-        // SAFETY: the model is alive; its vocabulary lives as long and is never null after loading.
-        let vocab = unsafe { sys::llama_model_get_vocab(model.as_ptr()) };
-        let vocab = NonNull::new(vocab.cast_mut()).ok_or("the model has no vocabulary")?;
-        Ok(Arc::new(Model { model, vocab }))
+        made(|| unsafe { sys::llama_model_load_from_file(path.as_ptr(), params) }).map(Model).map(Arc::new)
+    }
+
+    /// A part of the model, which lives as long and is never null.
+    fn vocab(&self) -> *const sys::llama_vocab {
+        // SAFETY (here and below): the model and its vocabulary are alive, and the call only reads.
+        unsafe { sys::llama_model_get_vocab(self.0.as_ptr()) }
     }
 
     /// Tokens in the vocabulary.
     pub fn n_vocab(&self) -> usize {
-        // SAFETY (here and below): the model and its vocabulary are alive, and the call only reads.
-        usize::try_from(unsafe { sys::llama_vocab_n_tokens(self.vocab.as_ptr()) }).unwrap_or(0)
+        usize::try_from(unsafe { sys::llama_vocab_n_tokens(self.vocab()) }).unwrap_or(0)
     }
 
     /// Floats in a hidden state.
     pub fn n_embd(&self) -> usize {
-        usize::try_from(unsafe { sys::llama_model_n_embd_out(self.model.as_ptr()) }).unwrap_or(0)
+        usize::try_from(unsafe { sys::llama_model_n_embd_out(self.0.as_ptr()) }).unwrap_or(0)
     }
 
     /// Width of the sliding attention window in tokens; 0 = none.
     pub fn n_swa(&self) -> u32 {
-        u32::try_from(unsafe { sys::llama_model_n_swa(self.model.as_ptr()) }).unwrap_or(0)
+        u32::try_from(unsafe { sys::llama_model_n_swa(self.0.as_ptr()) }).unwrap_or(0)
     }
 
     /// Whether all (recurrent) or some (hybrid) layers carry a state instead of KV.
     pub fn is_recurrent(&self) -> bool {
-        unsafe {
-            sys::llama_model_is_recurrent(self.model.as_ptr())
-                || sys::llama_model_is_hybrid(self.model.as_ptr())
-        }
+        let model = self.0.as_ptr();
+        unsafe { sys::llama_model_is_recurrent(model) || sys::llama_model_is_hybrid(model) }
     }
 
     /// Whether the model generates text token by token: it has a decoder, no encoder that must run first, and does not write all
     /// of a text at once.
     pub fn generates(&self) -> bool {
-        let model = self.model.as_ptr();
+        let model = self.0.as_ptr();
         unsafe {
             sys::llama_model_has_decoder(model)
                 && !sys::llama_model_has_encoder(model)
@@ -227,7 +221,7 @@ impl Model {
 
     /// Bytes of all weights.
     pub fn bytes(&self) -> u64 {
-        unsafe { sys::llama_model_size(self.model.as_ptr()) }
+        unsafe { sys::llama_model_size(self.0.as_ptr()) }
     }
 
     /// Architecture, size and weight type, as the library puts it.
@@ -235,14 +229,14 @@ impl Model {
         let mut room = [0; 128];
         // It ends with NUL, however little room there is.
         unsafe {
-            sys::llama_model_desc(self.model.as_ptr(), room.as_mut_ptr(), room.len());
+            sys::llama_model_desc(self.0.as_ptr(), room.as_mut_ptr(), room.len());
             text(room.as_ptr())
         }
     }
 
     /// The model's own chat template.
     pub fn chat_template(&self) -> Option<String> {
-        let start = unsafe { sys::llama_model_chat_template(self.model.as_ptr(), ptr::null()) };
+        let start = unsafe { sys::llama_model_chat_template(self.0.as_ptr(), ptr::null()) };
         (!start.is_null()).then(|| unsafe { text(start) })
     }
 
@@ -250,9 +244,9 @@ impl Model {
     pub fn end_ids(&self) -> Vec<Token> {
         let ids = 0..Token::try_from(self.n_vocab()).unwrap_or(0);
         // Every id is below the vocabulary's size, which fits the library's i32.
-        let is_end = |id: &Token| unsafe { sys::llama_vocab_is_eog(self.vocab.as_ptr(), id.cast_signed()) };
+        let is_end = |id: &Token| unsafe { sys::llama_vocab_is_eog(self.vocab(), id.cast_signed()) };
         let mut ends: Vec<Token> = ids.filter(is_end).collect();
-        let own = unsafe { sys::llama_vocab_eos(self.vocab.as_ptr()) };
+        let own = unsafe { sys::llama_vocab_eos(self.vocab()) };
         // Stable: the others keep their order.
         ends.sort_by_key(|id| id.cast_signed() != own);
         ends
@@ -260,13 +254,13 @@ impl Model {
 
     /// One of `LLAMA_VOCAB_TYPE_*`.
     pub fn vocab_type(&self) -> sys::llama_vocab_type {
-        unsafe { sys::llama_vocab_type(self.vocab.as_ptr()) }
+        unsafe { sys::llama_vocab_type(self.vocab()) }
     }
 
     /// What the id is; it must be below [`Model::n_vocab`].
     pub fn token(&self, id: Token) -> GgufToken {
         assert!((id as usize) < self.n_vocab(), "a token of the vocabulary");
-        let (vocab, id) = (self.vocab.as_ptr(), id.cast_signed());
+        let (vocab, id) = (self.vocab(), id.cast_signed());
         // The text ends with NUL.
         let text = unsafe { text(sys::llama_vocab_get_text(vocab, id)) };
         let attributes = unsafe { sys::llama_vocab_get_attr(vocab, id) };
@@ -294,7 +288,7 @@ impl Model {
     /// The ids of a text; None where it is too long for the library. `special`: the text of special tokens becomes those.
     pub fn encode(&self, text: &str, special: bool) -> Option<Vec<Token>> {
         let len = i32::try_from(text.len()).ok()?;
-        let (vocab, start) = (self.vocab.as_ptr(), text.as_ptr().cast());
+        let (vocab, start) = (self.vocab(), text.as_ptr().cast());
         // The text has `len` bytes of UTF-8.
         let write = |to, room| unsafe { sys::llama_tokenize(vocab, start, len, to, room, false, special) };
         filled(text.len() + 8, write)?.into_iter().map(|id| Token::try_from(id).ok()).collect()
@@ -302,8 +296,8 @@ impl Model {
 
     /// The token that begins a text, and whether the model wants it before a prompt.
     pub fn begin(&self) -> (Option<Token>, bool) {
-        let id = unsafe { sys::llama_vocab_bos(self.vocab.as_ptr()) };
-        let wanted = unsafe { sys::llama_vocab_get_add_bos(self.vocab.as_ptr()) };
+        let id = unsafe { sys::llama_vocab_bos(self.vocab()) };
+        let wanted = unsafe { sys::llama_vocab_get_add_bos(self.vocab()) };
         (Token::try_from(id).ok(), wanted)
     }
 }
@@ -311,7 +305,7 @@ impl Model {
 impl Drop for Model {
     fn drop(&mut self) {
         // SAFETY: made by the loader, freed once; contexts hold an `Arc` and are gone.
-        unsafe { sys::llama_model_free(self.model.as_ptr()) }
+        unsafe { sys::llama_model_free(self.0.as_ptr()) }
     }
 }
 

@@ -44,8 +44,8 @@ const EMPTY: Held = Held { tokens: 0, taken: 0, gone: 0, back: Some(0) };
 struct Watch {
     /// It is short where less than this is left.
     least: u64,
-    looked: Instant,
-    short: bool,
+    /// The last look, if there was enough.
+    enough: Option<Instant>,
 }
 
 impl Watch {
@@ -54,18 +54,17 @@ impl Watch {
 
     /// Whether it is short. While it is, every call looks: what was given back in between counts.
     fn is_short(&mut self) -> bool {
-        if self.short || self.looked.elapsed() >= Self::EVERY {
-            (self.looked, self.short) = (Instant::now(), memory::available() < self.least);
+        if self.enough.is_none_or(|looked| looked.elapsed() >= Self::EVERY) {
+            self.enough = (memory::available() >= self.least).then(Instant::now);
         }
-        self.short
+        self.enough.is_none()
     }
 }
 
 impl Llama {
     pub(super) fn new(context: Context, caps: Caps, rows_of_a_pass: f64) -> Self {
         let slots = vec![EMPTY; caps.slots as usize];
-        let least = memory::available() / RESERVE;
-        let memory = Watch { least, looked: Instant::now(), short: false };
+        let memory = Watch { least: memory::available() / RESERVE, enough: Some(Instant::now()) };
         Llama { context, caps, rows_of_a_pass, slots, copying: false, memory }
     }
 
@@ -154,18 +153,6 @@ impl Llama {
         Err(failed(error.to_string()))
     }
 
-    /// Gives back what has left the window of a slot, a block of cells at a time. One more stays, so that refused drafts and an
-    /// answer's last tokens can be cut off.
-    fn move_window(&mut self, slot: Slot) {
-        let Some(window) = self.context.pages.window() else { return };
-        let held = &mut self.slots[slot.index()];
-        let gone = held.tokens.saturating_sub(window + CELL_BLOCK) / CELL_BLOCK * CELL_BLOCK;
-        if gone > held.gone {
-            self.context.pages.move_window(slot.0, gone);
-            held.gone = gone;
-        }
-    }
-
     /// Makes the slot hold `keep` tokens, and looks whether it does.
     fn cut(&mut self, slot: u32, keep: u32) -> Result<(), ExecError> {
         let removed = self.context.remove(slot, keep);
@@ -203,7 +190,14 @@ impl Forward for Llama {
             let (held, n) = (&mut self.slots[run.slot.index()], run.tokens.len() as u32);
             held.tokens += n;
             held.back = Some((n - 1).min(self.context.rollback()));
-            self.move_window(run.slot);
+            // What has left a window goes, a block of cells at a time. One more stays, so that refused drafts and an answer's
+            // last tokens can be cut off.
+            let Some(window) = self.context.pages.window() else { continue };
+            let gone = held.tokens.saturating_sub(window + CELL_BLOCK) / CELL_BLOCK * CELL_BLOCK;
+            if gone > held.gone {
+                self.context.pages.move_window(run.slot.0, gone);
+                held.gone = gone;
+            }
         }
         let mut rows = Rows::default();
         for (run, outputs) in runs.iter().zip(outputs) {
@@ -234,7 +228,7 @@ impl Kv for Llama {
         let mut cut = Held { tokens: keep, back: None, ..held };
         // A few drafts that are refused will be drafted again: a block of cells at least is given back.
         if keep == 0 || held.taken >= keep + CELL_BLOCK {
-            self.context.pages.give_back(slot.0, &(keep..held.taken));
+            self.context.pages.give_back(slot.0, keep);
             cut.taken = keep;
         }
         self.slots[slot.index()] = if keep == 0 { EMPTY } else { cut };
@@ -313,9 +307,9 @@ mod tests {
 
     #[test]
     fn memory_is_looked_at_now_and_then() {
-        let mut watch = Watch { least: u64::MAX, looked: Instant::now(), short: false };
+        let mut watch = Watch { least: u64::MAX, enough: Some(Instant::now()) };
         assert!(!watch.is_short(), "just looked");
-        watch.looked -= Watch::EVERY;
+        watch.enough = Instant::now().checked_sub(Watch::EVERY);
         assert!(watch.is_short());
         watch.least = 0;
         assert!(!watch.is_short(), "a look at once");

@@ -50,7 +50,11 @@ impl Layout {
 /// `Invalid` naming the key that asks for a GPU that is not there, or says something else than another.
 pub(super) fn lay_out(config: &Config, layers: &[u64], gpus: &[Gpu], role: Role) -> Result<Layout> {
     let own = &config.engine;
-    let (count, named, key) = role.devices(&config.parallel);
+    let keys = &config.parallel;
+    let (count, named, key) = match role {
+        Role::Target => (keys.target_size(), keys.devices.as_deref(), "parallel.devices"),
+        Role::Draft => (keys.draft_size(), keys.draft_devices.as_deref(), "parallel.draft_devices"),
+    };
     if count > 1 {
         let devices = named.map_or_else(|| Vec::from_iter(0..count), <[u32]>::to_vec);
         return split(config, layers, gpus, (key, &devices));

@@ -155,9 +155,7 @@ impl<'a> Loaded<'a> {
             return Err(why);
         }
         let shape = Shape {
-            shared: plan.home == KvHome::Pool,
-            sequences: plan.sequences,
-            cells,
+            plan,
             batch,
             // A GPU is kept busy by more of them.
             pass: if self.layout.on_gpus() > 0 { GPU_PASS_TOKENS } else { PASS_TOKENS },

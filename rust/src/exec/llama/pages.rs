@@ -18,35 +18,28 @@ use std::ops::Range;
 pub(super) struct Rows {
     /// Address of the first row of the first sequence.
     pub(super) base: usize,
-    /// Bytes of a row, and of all rows of a sequence.
+    /// Bytes of a row.
     pub(super) row: usize,
-    pub(super) sequence: usize,
+    /// Rows of a sequence.
+    pub(super) rows: u32,
     /// Sequences.
     pub(super) sequences: usize,
-    /// Of layers whose attention has a window.
-    pub(super) windowed: bool,
+    /// Tokens that its layer's attention sees; 0 = all.
+    pub(super) window: u32,
 }
 
 impl Rows {
     /// Addresses of a sequence's rows; None where it has no such rows.
     pub(super) fn of(&self, sequence: u32, rows: Range<u32>) -> Option<Range<usize>> {
-        let (sequence, first, end) = (sequence as usize, rows.start as usize, rows.end as usize);
-        let there = sequence < self.sequences && first <= end && end * self.row <= self.sequence;
-        let base = self.base + sequence * self.sequence;
-        there.then(|| base + first * self.row..base + end * self.row)
+        let sequence = sequence as usize;
+        let there = sequence < self.sequences && rows.start <= rows.end && rows.end <= self.rows;
+        let start = |row: u32| self.base + (sequence * self.rows as usize + row as usize) * self.row;
+        there.then(|| start(rows.start)..start(rows.end))
     }
 
-    /// Addresses of the pages that hold nothing but these rows of a sequence and what lies behind them, which is unused.
+    /// Addresses of the pages that hold nothing but these rows of a sequence.
     pub(super) fn pages(&self, sequence: u32, rows: Range<u32>, page: usize) -> Option<Range<usize>> {
         let bytes = self.of(sequence, rows)?;
-        let last = (self.base + (sequence as usize + 1) * self.sequence) / page * page;
-        let pages = bytes.start.next_multiple_of(page)..bytes.end.next_multiple_of(page).min(last);
-        (!pages.is_empty()).then_some(pages)
-    }
-
-    /// Addresses of the pages that hold nothing but a sequence's first rows, so many.
-    pub(super) fn first_pages(&self, sequence: u32, rows: u32, page: usize) -> Option<Range<usize>> {
-        let bytes = self.of(sequence, 0..rows)?;
         let pages = bytes.start.next_multiple_of(page)..bytes.end / page * page;
         (!pages.is_empty()).then_some(pages)
     }
@@ -56,7 +49,7 @@ impl Rows {
 mod tests {
     use super::*;
 
-    const ROWS: Rows = Rows { base: 8192, row: 96, sequence: 256 * 96, sequences: 3, windowed: true };
+    const ROWS: Rows = Rows { base: 8192, row: 96, rows: 256, sequences: 3, window: 64 };
 
     #[test]
     fn rows_lie_within_their_sequence() {
@@ -68,19 +61,19 @@ mod tests {
 
     #[test]
     fn pages_of_the_first_rows_hold_no_others() {
-        assert_eq!(ROWS.first_pages(0, 100, 4096), Some(8192..16_384));
-        assert_eq!(ROWS.first_pages(1, 128, 4096), Some(32_768..40_960 + 4096));
-        assert_eq!((ROWS.first_pages(0, 42, 4096), ROWS.first_pages(3, 256, 4096)), (None, None));
+        assert_eq!(ROWS.pages(0, 0..100, 4096), Some(8192..16_384));
+        assert_eq!(ROWS.pages(1, 0..128, 4096), Some(32_768..40_960 + 4096));
+        assert_eq!((ROWS.pages(0, 0..42, 4096), ROWS.pages(3, 0..256, 4096)), (None, None));
     }
 
     #[test]
     fn only_pages_that_nobody_else_uses_go() {
         // A sequence takes 2.5 pages.
-        let rows = Rows { base: 4096, row: 40, sequence: 10_240, sequences: 2, windowed: false };
+        let rows = Rows { base: 4096, row: 40, rows: 256, sequences: 2, window: 0 };
         assert_eq!(rows.pages(0, 0..256, 4096), Some(4096..12_288), "the third page is the next one's, too");
         assert_eq!(rows.pages(1, 0..256, 4096), Some(16_384..24_576), "the first page is the one's before");
         assert_eq!(rows.pages(0, 1..256, 4096), Some(8192..12_288));
-        assert_eq!(rows.pages(0, 0..1, 4096), Some(4096..8192), "behind the last row nothing is used");
+        assert_eq!(rows.pages(0, 0..1, 4096), None, "the rows behind it are on its page, too");
         assert_eq!(rows.pages(0, 103..110, 4096), None);
     }
 }

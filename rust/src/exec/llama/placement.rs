@@ -1,7 +1,5 @@
 //! Where a model's weights and KV lie: plain data, which `ffi::Model::load` hands to the library.
 
-use crate::config::ParallelConfig;
-
 /// A device that holds a part of a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Device {
@@ -49,14 +47,6 @@ impl Role {
         match self {
             Role::Target => "the target",
             Role::Draft => "the draft model",
-        }
-    }
-
-    /// Over how many devices the configuration splits it, which ones if it says so, and the key that does.
-    pub fn devices(self, keys: &ParallelConfig) -> (u32, Option<&[u32]>, &'static str) {
-        match self {
-            Role::Target => (keys.target_size(), keys.devices.as_deref(), "parallel.devices"),
-            Role::Draft => (keys.draft_size(), keys.draft_devices.as_deref(), "parallel.draft_devices"),
         }
     }
 }

@@ -4,7 +4,7 @@ use super::ffi::Model;
 use super::gguf::ffi::Metadata;
 use crate::error::{Error, Result};
 use crate::types::Token;
-use crate::vocab::{GgufEncoder, GgufVocab, TextEncoder, cuts_text};
+use crate::vocab::{GgufEncoder, GgufVocab, cuts_text};
 use llama_cpp_sys_2 as sys;
 use std::collections::HashSet;
 use std::path::Path;
@@ -52,7 +52,7 @@ pub fn read(path: &Path) -> Result<GgufVocab> {
             let is_flat = kind != sys::LLAMA_VOCAB_TYPE_BPE
                 || [name, pre].iter().any(|name| FLAT.contains(&name.as_str()));
             let longest = if is_flat { usize::MAX } else { LONGEST_RUN };
-            GgufEncoder::Library(Box::new(Library { model: Arc::clone(&model), longest }))
+            GgufEncoder::Library(Box::new(library(Arc::clone(&model), longest)))
         }
     };
     let all = 0..Token::try_from(model.n_vocab()).unwrap_or(0);
@@ -61,21 +61,15 @@ pub fn read(path: &Path) -> Result<GgufVocab> {
     Ok(GgufVocab { tokens, eog: model.end_ids(), bos, add_bos, encoder })
 }
 
-/// The library as encoder.
-struct Library {
-    model: Arc<Model>,
-    /// Longest run of blank characters, or of others.
-    longest: usize,
-}
-
-impl TextEncoder for Library {
-    fn encode(&self, text: &str) -> Result<Vec<Token>, String> {
-        let (longest, blank) = (self.longest, Vec::from_iter(text.chars().map(char::is_whitespace)));
+/// The library as encoder, of texts whose runs of blank characters, or of others, are no longer than this.
+fn library(model: Arc<Model>, longest: usize) -> impl Fn(&str) -> Result<Vec<Token>, String> {
+    move |text| {
+        let blank = Vec::from_iter(text.chars().map(char::is_whitespace));
         if blank.chunk_by(PartialEq::eq).any(|run| run.len() > longest) {
             return Err(format!(
                 "has a word of more than {longest} characters, too long for this model's tokenizer"
             ));
         }
-        self.model.encode(text, false).ok_or_else(|| "cannot be encoded: it is too long".to_owned())
+        model.encode(text, false).ok_or_else(|| "cannot be encoded: it is too long".to_owned())
     }
 }

@@ -2,7 +2,7 @@
 //! call: a token, a position or a sequence that is not there is a bug of the caller's, and panics.
 
 use super::{CELL_BLOCK, DecodeError, MAX_SEQUENCES, Shape};
-use crate::config::{EngineConfig, RopeScaling};
+use crate::config::{KvHome, KvPlan, RopeScaling};
 use crate::exec::llama::ffi::{Model, logged, made};
 use crate::exec::llama::kernels::team::Team;
 use crate::exec::llama::pages::ffi::{Pages, laid_out};
@@ -87,7 +87,6 @@ pub struct Context {
     batch: sys::llama_batch,
     sequences: u32,
     shared: bool,
-    hidden: bool,
     /// Where KV of sequences with cells of their own lies, if in pages.
     pub(in crate::exec::llama) pages: Pages,
     // Below: dropped after the context, which points into them.
@@ -105,15 +104,16 @@ impl Context {
     /// # Errors
     /// The library's reason, e.g. too little memory or a head size that `kv` cannot hold.
     pub fn new(model: &Arc<Model>, shape: &Shape<'_>, workers: &Arc<Workers>) -> Result<Self, String> {
-        let Shape { sequences, cells, shared, paged, .. } = *shape;
+        let KvPlan { home, sequences, cells, .. } = *shape.plan;
+        let shared = home == KvHome::Pool;
         if !(1..=MAX_SEQUENCES).contains(&sequences) || !(1..=u32::MAX / 2).contains(&cells) {
             return Err(format!("{sequences} sequences in {cells} cells are out of range"));
         }
         let params = context_params(shape, workers);
         // SAFETY: the model is alive; the parameters hold no pointers.
-        let make = || made(|| unsafe { sys::llama_init_from_model(model.model.as_ptr(), params) });
+        let make = || made(|| unsafe { sys::llama_init_from_model(model.0.as_ptr(), params) });
         let (context, mut pages) =
-            if paged { laid_out(model.n_swa(), make) } else { (make(), Pages::default()) };
+            if shape.paged { laid_out(model.n_swa(), make) } else { (make(), Pages::default()) };
         let context = context?;
         if shared {
             // Cells of all sequences lie side by side: none has pages of its own.
@@ -134,7 +134,6 @@ impl Context {
             batch,
             sequences,
             shared,
-            hidden: false,
             pages,
             workers: Arc::clone(workers),
             model: Arc::clone(model),
@@ -260,20 +259,17 @@ impl Context {
         unsafe { row(sys::llama_get_logits_ith(self.context.as_ptr(), index), self.model.n_vocab()) }
     }
 
-    /// The hidden state of the batch's token `index`; None where it is no output or [`Context::want_hidden`] is off.
+    /// The hidden state of the batch's token `index`; None where it is no output or [`Context::want_hidden`] was off.
     pub fn hidden(&self, index: usize) -> Option<&[f32]> {
-        let index = i32::try_from(index).ok().filter(|_| self.hidden)?;
+        let index = i32::try_from(index).ok()?;
         // SAFETY: as in `logits`, with `n_embd` floats.
         unsafe { row(sys::llama_get_embeddings_ith(self.context.as_ptr(), index), self.model.n_embd()) }
     }
 
     /// Whether the next decodes keep hidden states. While on, every token of a batch costs an output.
     pub fn want_hidden(&mut self, on: bool) {
-        if self.hidden != on {
-            self.hidden = on;
-            // SAFETY: the context is alive.
-            unsafe { sys::llama_set_embeddings(self.context.as_ptr(), on) };
-        }
+        // SAFETY: the context is alive.
+        unsafe { sys::llama_set_embeddings(self.context.as_ptr(), on) };
     }
 
     /// Bytes that the state of `seq` takes.
@@ -328,45 +324,42 @@ unsafe fn row<'a>(start: *const f32, len: usize) -> Option<&'a [f32]> {
 }
 
 fn context_params(shape: &Shape<'_>, workers: &Workers) -> sys::llama_context_params {
+    // SAFETY: takes nothing.
+    let own = unsafe { sys::llama_context_default_params() };
     // A team computes on the thread that calls it.
     let threads = if let Workers::Pool(pool) = workers { pool.threads.cast_signed() } else { 1 };
-    let mut params = sys::llama_context_params {
+    let keys = shape.positions;
+    // What is not set stays as the library has it: the model's.
+    let set = |key: Option<f64>, own: f32| key.map_or(own, |key| key as f32);
+    sys::llama_context_params {
         // A batch must have room for one output of every sequence.
-        n_batch: shape.batch.max(shape.sequences),
-        n_ctx: shape.cells.next_multiple_of(CELL_BLOCK),
+        n_batch: shape.batch.max(shape.plan.sequences),
+        n_ctx: shape.plan.cells.next_multiple_of(CELL_BLOCK),
         n_ubatch: shape.pass,
-        n_seq_max: shape.sequences,
+        n_seq_max: shape.plan.sequences,
         n_rs_seq: shape.rollback,
         n_threads: threads,
         n_threads_batch: threads,
         flash_attn_type: sys::LLAMA_FLASH_ATTN_TYPE_ENABLED,
         type_k: shape.kv as sys::ggml_type,
         type_v: shape.kv as sys::ggml_type,
-        kv_unified: shape.shared,
+        kv_unified: shape.plan.home == KvHome::Pool,
         // With a cache that drops cells outside the window, truncating would fail without an error.
         swa_full: true,
         no_perf: true,
-        // SAFETY: takes nothing.
-        ..unsafe { sys::llama_context_default_params() }
-    };
-    scale_positions(&mut params, shape.positions);
-    params
-}
-
-/// What is not set stays as the library has it: the model's.
-fn scale_positions(params: &mut sys::llama_context_params, engine: &EngineConfig) {
-    let set = |to: &mut f32, value: Option<f64>| *to = value.map_or(*to, |value| value as f32);
-    params.rope_scaling_type = match engine.rope_scaling {
-        RopeScaling::Auto => sys::LLAMA_ROPE_SCALING_TYPE_UNSPECIFIED,
-        RopeScaling::None => sys::LLAMA_ROPE_SCALING_TYPE_NONE,
-        RopeScaling::Linear => sys::LLAMA_ROPE_SCALING_TYPE_LINEAR,
-        RopeScaling::Yarn => sys::LLAMA_ROPE_SCALING_TYPE_YARN,
-    };
-    set(&mut params.rope_freq_base, engine.rope_freq_base);
-    set(&mut params.rope_freq_scale, engine.rope_freq_scale);
-    set(&mut params.yarn_ext_factor, engine.yarn_ext_factor);
-    set(&mut params.yarn_attn_factor, engine.yarn_attn_factor);
-    set(&mut params.yarn_beta_slow, engine.yarn_beta_slow);
-    set(&mut params.yarn_beta_fast, engine.yarn_beta_fast);
-    params.yarn_orig_ctx = engine.yarn_orig_ctx.unwrap_or(params.yarn_orig_ctx);
+        rope_scaling_type: match keys.rope_scaling {
+            RopeScaling::Auto => sys::LLAMA_ROPE_SCALING_TYPE_UNSPECIFIED,
+            RopeScaling::None => sys::LLAMA_ROPE_SCALING_TYPE_NONE,
+            RopeScaling::Linear => sys::LLAMA_ROPE_SCALING_TYPE_LINEAR,
+            RopeScaling::Yarn => sys::LLAMA_ROPE_SCALING_TYPE_YARN,
+        },
+        rope_freq_base: set(keys.rope_freq_base, own.rope_freq_base),
+        rope_freq_scale: set(keys.rope_freq_scale, own.rope_freq_scale),
+        yarn_ext_factor: set(keys.yarn_ext_factor, own.yarn_ext_factor),
+        yarn_attn_factor: set(keys.yarn_attn_factor, own.yarn_attn_factor),
+        yarn_beta_slow: set(keys.yarn_beta_slow, own.yarn_beta_slow),
+        yarn_beta_fast: set(keys.yarn_beta_fast, own.yarn_beta_fast),
+        yarn_orig_ctx: keys.yarn_orig_ctx.unwrap_or(own.yarn_orig_ctx),
+        ..own
+    }
 }

@@ -4,7 +4,7 @@ pub mod ffi;
 
 pub use ffi::{Context, Workers};
 
-use crate::config::EngineConfig;
+use crate::config::{EngineConfig, KvPlan};
 use llama_cpp_sys_2 as sys;
 
 /// Most sequences that one context can hold (`LLAMA_MAX_SEQ`).
@@ -50,12 +50,8 @@ impl std::fmt::Display for KvType {
 /// How a context is laid out.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Shape<'a> {
-    /// One pool of cells for all sequences, instead of cells of their own.
-    pub shared: bool,
-    /// Sequences, 1 to [`MAX_SEQUENCES`].
-    pub sequences: u32,
-    /// Cells of all sequences together.
-    pub cells: u32,
+    /// Whose cells there are, for how many sequences (1 to [`MAX_SEQUENCES`]), and how many.
+    pub plan: &'a KvPlan,
     /// Most tokens in one batch.
     pub batch: u32,
     /// Tokens that one pass through the layers takes.

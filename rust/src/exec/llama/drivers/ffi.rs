@@ -33,11 +33,8 @@ pub(super) fn load_from(folder: &Path) -> Vec<Backend> {
     };
     let mut files = Vec::from_iter(files.filter_map(|file| Some(file.ok()?.path())).filter(is_backend));
     files.sort();
-    let load = |file: PathBuf| {
-        let wrong = load(&file).err();
-        (file, wrong)
-    };
-    files.into_iter().map(load).collect()
+    let wrong = Vec::from_iter(files.iter().map(|file| load(file).err()));
+    files.into_iter().zip(wrong).collect()
 }
 
 fn load(file: &Path) -> Result<(), String> {

@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 use crate::exec::llama::ffi::{c_path, init, logged, made, text};
 use crate::exec::llama::file;
 use llama_cpp_sys_2 as sys;
-use std::ffi::{CStr, CString, c_char};
+use std::ffi::{CStr, CString};
 use std::path::Path;
 use std::ptr::{self, NonNull};
 
@@ -47,9 +47,6 @@ pub fn quantize(source: &str, target: &str, qformat: &str) -> Result<()> {
     if code == 0 { Ok(()) } else { Err(failed(why)) }
 }
 
-/// Reads the value of a key, by its number. It ends the process where the value has another type.
-type Getter<T> = unsafe extern "C" fn(*const sys::gguf_context, i64) -> T;
-
 /// An open file's metadata; tensors are not read.
 pub(crate) struct Metadata(NonNull<sys::gguf_context>);
 
@@ -64,77 +61,67 @@ impl Metadata {
         made(|| unsafe { sys::gguf_init_from_file(path.as_ptr(), params) }).map(Metadata)
     }
 
-    /// The number of a key with a value of this type.
-    fn find(&self, key: &str, kind: sys::gguf_type) -> Option<i64> {
+    /// A key's number, the type of its value or of a list's entries, and how many entries a list has.
+    fn find(&self, key: &str) -> Option<(i64, sys::gguf_type, Option<usize>)> {
         let (file, key) = (self.0.as_ptr(), CString::new(key).ok()?);
-        // SAFETY: the context is open, the key ends with NUL, and the type is asked for an existing number only.
+        // SAFETY: the context is open, the key ends with NUL, and types are asked for of an existing number, a list's of a list.
         unsafe {
             let number = sys::gguf_find_key(file, key.as_ptr());
-            (number >= 0 && sys::gguf_get_kv_type(file, number) == kind).then_some(number)
+            let kind = (number >= 0).then(|| sys::gguf_get_kv_type(file, number))?;
+            let is_list = kind == sys::GGUF_TYPE_ARRAY;
+            let kind = if is_list { sys::gguf_get_arr_type(file, number) } else { kind };
+            Some((number, kind, is_list.then(|| sys::gguf_get_arr_n(file, number))))
         }
-    }
-
-    /// The number of a list with entries of this type, and how many there are.
-    fn list(&self, key: &str, kind: sys::gguf_type) -> Option<(i64, usize)> {
-        let (file, number) = (self.0.as_ptr(), self.find(key, sys::GGUF_TYPE_ARRAY)?);
-        // SAFETY: the number is of a list in the open context.
-        unsafe {
-            (sys::gguf_get_arr_type(file, number) == kind)
-                .then(|| (number, sys::gguf_get_arr_n(file, number)))
-        }
-    }
-
-    /// What `get` reads of a key with a value of its type.
-    fn value<T>(&self, key: &str, kind: sys::gguf_type, get: Getter<T>) -> Option<T> {
-        let number = self.find(key, kind)?;
-        // SAFETY: the number is of a value of this type in the open context.
-        Some(unsafe { get(self.0.as_ptr(), number) })
     }
 
     pub(crate) fn string(&self, key: &str) -> Option<String> {
-        let start = self.value(key, sys::GGUF_TYPE_STRING, sys::gguf_get_val_str)?;
-        // SAFETY: the value ends with NUL and lives as long as the context.
-        unsafe { utf8(start) }
+        let (number, sys::GGUF_TYPE_STRING, None) = self.find(key)? else { return None };
+        // SAFETY: the value is a text of the open context, and ends with NUL.
+        let text = unsafe { CStr::from_ptr(sys::gguf_get_val_str(self.0.as_ptr(), number)) };
+        text.to_owned().into_string().ok()
     }
 
     pub(crate) fn boolean(&self, key: &str) -> Option<bool> {
-        self.value(key, sys::GGUF_TYPE_BOOL, sys::gguf_get_val_bool)
+        let (number, sys::GGUF_TYPE_BOOL, None) = self.find(key)? else { return None };
+        // SAFETY: the value is one of the open context, of this type.
+        Some(unsafe { sys::gguf_get_val_bool(self.0.as_ptr(), number) })
     }
 
     /// An integer of 32 or 64 bits.
     pub(crate) fn integer(&self, key: &str) -> Option<i64> {
-        let u32 = || self.value(key, sys::GGUF_TYPE_UINT32, sys::gguf_get_val_u32).map(i64::from);
-        let i32 = || self.value(key, sys::GGUF_TYPE_INT32, sys::gguf_get_val_i32).map(i64::from);
-        let u64 = || self.value(key, sys::GGUF_TYPE_UINT64, sys::gguf_get_val_u64)?.try_into().ok();
-        u32()
-            .or_else(i32)
-            .or_else(u64)
-            .or_else(|| self.value(key, sys::GGUF_TYPE_INT64, sys::gguf_get_val_i64))
+        let (file, (number, kind, None)) = (self.0.as_ptr(), self.find(key)?) else { return None };
+        // SAFETY: as in `boolean`, each type with its own.
+        unsafe {
+            match kind {
+                sys::GGUF_TYPE_UINT32 => Some(sys::gguf_get_val_u32(file, number).into()),
+                sys::GGUF_TYPE_INT32 => Some(sys::gguf_get_val_i32(file, number).into()),
+                sys::GGUF_TYPE_UINT64 => sys::gguf_get_val_u64(file, number).try_into().ok(),
+                sys::GGUF_TYPE_INT64 => Some(sys::gguf_get_val_i64(file, number)),
+                _ => None,
+            }
+        }
     }
 
-    /// An integer, or the largest of a list of them.
+    /// An integer, or the largest of a list of them, of 32 bits there.
     pub(crate) fn largest(&self, key: &str) -> Option<u64> {
-        let u32s = || self.entries(key, sys::GGUF_TYPE_UINT32)?.map(|n| u32::from_ne_bytes(n).into()).max();
-        let i32s = || self.entries(key, sys::GGUF_TYPE_INT32)?.map(|n| i32::from_ne_bytes(n).into()).max();
-        self.integer(key).or_else(u32s).or_else(i32s)?.try_into().ok()
-    }
-
-    /// The entries of a list of numbers of 32 bits.
-    fn entries(&self, key: &str, kind: sys::gguf_type) -> Option<impl Iterator<Item = [u8; 4]>> {
-        let (number, len) = self.list(key, kind)?;
-        // SAFETY: there are `len` such entries, which live as long as the context.
-        let entry = move |i| unsafe {
-            sys::gguf_get_arr_data(self.0.as_ptr(), number).cast::<[u8; 4]>().add(i).read()
+        let (number, kind, Some(len)) = self.find(key)? else { return self.integer(key)?.try_into().ok() };
+        let read: fn([u8; 4]) -> i64 = match kind {
+            sys::GGUF_TYPE_UINT32 => |bytes| u32::from_ne_bytes(bytes).into(),
+            sys::GGUF_TYPE_INT32 => |bytes| i32::from_ne_bytes(bytes).into(),
+            _ => return None,
         };
-        Some((0..len).map(entry))
+        // SAFETY: there are `len` entries of 32 bits, which live as long as the context.
+        let entry =
+            |i| unsafe { sys::gguf_get_arr_data(self.0.as_ptr(), number).cast::<[u8; 4]>().add(i).read() };
+        (0..len).map(entry).map(read).max()?.try_into().ok()
     }
 
     /// None also where a string is no UTF-8.
     pub(crate) fn strings(&self, key: &str) -> Option<Vec<String>> {
-        let (number, len) = self.list(key, sys::GGUF_TYPE_STRING)?;
+        let (number, sys::GGUF_TYPE_STRING, Some(len)) = self.find(key)? else { return None };
         // SAFETY: there are `len` such entries; each ends with NUL and lives as long as the context.
-        let string = |i| unsafe { utf8(sys::gguf_get_arr_str(self.0.as_ptr(), number, i)) };
-        (0..len).map(string).collect()
+        let text = |i| unsafe { CStr::from_ptr(sys::gguf_get_arr_str(self.0.as_ptr(), number, i)) };
+        (0..len).map(|i| text(i).to_owned().into_string().ok()).collect()
     }
 
     /// Names and bytes of the tensors in this file.
@@ -154,13 +141,4 @@ impl Drop for Metadata {
         // SAFETY: the context is open and nobody else has it.
         unsafe { sys::gguf_free(self.0.as_ptr()) }
     }
-}
-
-/// None where the text is no UTF-8.
-///
-/// # Safety
-/// It ends with NUL.
-unsafe fn utf8(start: *const c_char) -> Option<String> {
-    // SAFETY: the caller's promise.
-    unsafe { CStr::from_ptr(start) }.to_str().ok().map(str::to_owned)
 }

@@ -28,8 +28,6 @@ thread_local! {
 pub(crate) struct Pages {
     /// Where KV of sequences with cells of their own lies.
     pub(in crate::exec::llama) tensors: Vec<Rows>,
-    /// Tokens that layers with a window see; 0 = there are none.
-    window: u32,
     /// Bytes of the context's buffers that hold no KV.
     pub(crate) computing: u64,
 }
@@ -40,15 +38,15 @@ pub(crate) fn laid_out<T>(window: u32, make: impl FnOnce() -> T) -> (T, Pages) {
     LazyLock::force(&STOCK);
     LAYING.set(Some(Vec::new()));
     let made = make();
-    let mut pages = Pages { window, ..Pages::default() };
+    let mut pages = Pages::default();
     for Laid { buffer, kv, tensors } in LAYING.take().unwrap_or_default() {
         // SAFETY: freed buffers leave the list, so it is alive; nobody else uses it now.
         let buffer = unsafe { &mut *buffer };
         // The graph of every pass would call it.
         buffer.init_tensor = None;
         pages.computing += if kv { 0 } else { buffer.size as u64 };
-        let windowed = window > 0 && !pages.tensors.is_empty();
-        pages.tensors.extend(tensors.into_iter().map(|rows| Rows { windowed, ..rows }));
+        let window = if pages.tensors.is_empty() { 0 } else { window };
+        pages.tensors.extend(tensors.into_iter().map(|rows| Rows { window, ..rows }));
     }
     (made, pages)
 }
@@ -75,7 +73,7 @@ impl Pages {
     pub(crate) fn copy(&mut self, from: u32, to: u32, rows: u32, gone: u32) {
         assert_ne!(from, to, "two sequences");
         for tensor in &self.tensors {
-            let rows = if tensor.windowed { gone.min(rows)..rows } else { 0..rows };
+            let rows = if tensor.window > 0 { gone.min(rows)..rows } else { 0..rows };
             if let (Some(source), Some(target)) = (tensor.of(from, rows.clone()), tensor.of(to, rows)) {
                 let (start, target) = (source.start as *const u8, target.start as *mut u8);
                 // SAFETY: both lie in the tensor, which the context keeps, and two sequences' rows never overlap.
@@ -84,34 +82,29 @@ impl Pages {
         }
     }
 
-    /// Gives back the memory of these rows of a sequence, behind which it holds nothing. They read as zeros.
-    pub(crate) fn give_back(&mut self, sequence: u32, rows: &Range<u32>) {
-        let pages = self.tensors.iter().filter_map(|t| t.pages(sequence, rows.clone(), page_size()));
-        // SAFETY: the pages hold nothing but rows of the tensor that nobody reads.
-        pages.for_each(|pages| unsafe { discard(pages) });
+    /// Gives back the memory of a sequence's rows from this one on, of which it holds none. They read as zeros.
+    pub(crate) fn give_back(&mut self, sequence: u32, from: u32) {
+        self.discard(sequence, |tensor| from..tensor.rows);
     }
 
     /// Cells that layers with a window read before a token; None where they don't lie apart, so that all cells stay.
     pub(crate) fn window(&self) -> Option<u32> {
-        self.tensors.iter().any(|tensor| tensor.windowed).then_some(self.window)
+        self.tensors.iter().map(|tensor| tensor.window).find(|window| *window > 0)
     }
 
     /// Gives back the memory of a sequence's first cells in layers with a window, so many, which nobody reads any more.
     pub(crate) fn move_window(&mut self, sequence: u32, cells: u32) {
-        let windowed = self.tensors.iter().filter(|tensor| tensor.windowed);
-        let pages = windowed.filter_map(|t| t.first_pages(sequence, cells, page_size()));
-        // SAFETY: as in `give_back`.
-        pages.for_each(|pages| unsafe { discard(pages) });
+        self.discard(sequence, |tensor| if tensor.window > 0 { 0..cells } else { 0..0 });
     }
-}
 
-/// Gives back the memory of pages, which read as zeros then.
-///
-/// # Safety
-/// They lie in a mapping of ours, and nobody uses what they hold.
-unsafe fn discard(pages: Range<usize>) {
-    // SAFETY: the caller's promise.
-    unsafe { libc::madvise(pages.start as *mut c_void, pages.len(), libc::MADV_DONTNEED) };
+    /// Gives back the memory of these rows of a sequence in each tensor, which nobody reads. They read as zeros then.
+    fn discard(&mut self, sequence: u32, rows: impl Fn(&Rows) -> Range<u32>) {
+        let pages = self.tensors.iter().filter_map(|t| t.pages(sequence, rows(t), page_size()));
+        for Range { start, end } in pages {
+            // SAFETY: the pages lie in a tensor that the context keeps, and hold nothing but these rows.
+            unsafe { libc::madvise(start as *mut c_void, end - start, libc::MADV_DONTNEED) };
+        }
+    }
 }
 
 /// What allocated before a first context was laid out, in whose place `alloc` stands since.
@@ -146,19 +139,15 @@ unsafe extern "C" fn alloc(kind: *mut BufferType, size: usize) -> *mut Buffer {
         new.init_tensor = Some(note);
         new.set_tensor = Some(set);
         new.clear = Some(clear);
-        laying(|all| all.push(Laid { buffer, kv: false, tensors: Vec::new() }));
+        let laid = Laid { buffer, kv: false, tensors: Vec::new() };
+        LAYING.with_borrow_mut(|all| all.get_or_insert_default().push(laid));
         buffer
     }
 }
 
-/// Hands `act` the buffers of the context that this thread lays out, if it does.
-fn laying(act: impl FnOnce(&mut Vec<Laid>)) {
-    LAYING.with_borrow_mut(|laying| laying.as_mut().map_or((), act));
-}
-
 /// `free_buffer`.
 unsafe extern "C" fn free(buffer: *mut Buffer) {
-    laying(|all| all.retain(|laid| laid.buffer != buffer));
+    LAYING.with_borrow_mut(|all| all.iter_mut().for_each(|all| all.retain(|laid| laid.buffer != buffer)));
     // SAFETY: mapped by `alloc` with this size, and freed once.
     unsafe { libc::munmap((*buffer).context, (*buffer).size) };
 }
@@ -175,12 +164,12 @@ unsafe extern "C" fn note(buffer: *mut Buffer, tensor: *mut sys::ggml_tensor) ->
     let rows = Rows {
         base: tensor.data as usize,
         row: tensor.nb[1],
-        sequence: tensor.nb[2],
+        rows: u32::try_from(tensor.ne[1]).unwrap_or(0),
         sequences: usize::try_from(tensor.ne[2]).unwrap_or(0),
-        windowed: false,
+        window: 0,
     };
-    laying(|all| {
-        for laid in all.iter_mut().filter(|laid| laid.buffer == buffer) {
+    LAYING.with_borrow_mut(|all| {
+        for laid in all.iter_mut().flatten().filter(|laid| laid.buffer == buffer) {
             laid.kv = true;
             laid.tensors.extend((!state).then_some(rows));
         }
