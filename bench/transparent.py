@@ -239,8 +239,8 @@ def model(server: Server) -> str:
 
 
 def ask(server: Server, case: Case, schema: bool) -> Answer:
-    """A greedy answer."""
-    body: dict[str, Any] = {"prompt": case.prompt, "max_tokens": TOKENS, "temperature": 0}
+    """A greedy answer; one without a schema ends with its first JSON value."""
+    body: dict[str, Any] = {"prompt": case.prompt, "max_tokens": TOKENS, "temperature": 0, "stream": True}
     body["model"] = model(server)
     if schema:
         # llama-server's name, which ours knows, too.
@@ -249,24 +249,37 @@ def ask(server: Server, case: Case, schema: bool) -> Answer:
     request = urllib.request.Request(
         f"{server.url}/v1/completions", data, {"Content-Type": "application/json"}
     )
+    answer = Answer("", "")
     try:
         with urllib.request.urlopen(request, timeout=600) as response:
-            choice = json.load(response)["choices"][0]
+            for line in response:
+                told = line.removeprefix(b"data: ").strip()
+                if told in (b"", b"[DONE]"):
+                    continue
+                choice = json.loads(told)["choices"][0]
+                answer = Answer(answer.text + choice["text"], choice["finish_reason"] or "")
+                if not schema and answer.text.rstrip().endswith(("}", "]")) and first(answer.text):
+                    break
     except urllib.error.HTTPError as error:
         return Answer(error.read().decode(), "refused")
-    return Answer(choice["text"], choice["finish_reason"])
+    return answer
+
+
+def first(text: str) -> tuple[Any, int] | None:
+    """The JSON value that the text begins with, and where it ends; None where it begins otherwise."""
+    begin = len(text) - len(text.lstrip())
+    try:
+        return json.JSONDecoder(object_pairs_hook=once).raw_decode(text, begin)
+    except ValueError:
+        return None
 
 
 def right(case: Case, free: Answer) -> str | None:
     """The free answer up to the end of its first JSON value, if that stands first and is valid."""
-    text = free.text
-    begin = len(text) - len(text.lstrip())
-    try:
-        found, end = json.JSONDecoder(object_pairs_hook=once).raw_decode(text, begin)
-    except ValueError:
+    found = first(free.text)
+    if found is None or not jsonschema.Draft202012Validator(closed(case.schema)).is_valid(found[0]):
         return None
-    is_valid = jsonschema.Draft202012Validator(closed(case.schema)).is_valid(found)
-    return text[:end] if is_valid else None
+    return free.text[: found[1]]
 
 
 def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -320,6 +333,7 @@ def run(args: argparse.Namespace) -> int:
         config = {"max_batch_size": CLIENTS, "engine": {"context": CONTEXT}}
         with ours(args.model, config, Path(folder)) as server:
             counts, parted = compare(server, every)
+    print(f"llgtrt: {counts['all same']} of {counts['all right']}", flush=True)
     results = {"llgtrt": counts}
     if args.peer:
         with ExitStack() as stack:
