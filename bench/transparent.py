@@ -253,10 +253,10 @@ def ask(server: Server, case: Case, schema: bool) -> Answer:
     try:
         with urllib.request.urlopen(request, timeout=600) as response:
             for line in response:
-                told = line.removeprefix(b"data: ").strip()
-                if told in (b"", b"[DONE]"):
+                # Between events come empty lines, and comments while a server works.
+                if not line.startswith(b"data: {"):
                     continue
-                choice = json.loads(told)["choices"][0]
+                choice = json.loads(line.removeprefix(b"data: "))["choices"][0]
                 answer = Answer(answer.text + choice["text"], choice["finish_reason"] or "")
                 if not schema and answer.text.rstrip().endswith(("}", "]")) and first(answer.text):
                     break

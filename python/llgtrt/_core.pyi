@@ -185,11 +185,11 @@ class Engine:
         Raises EngineClosed until the engine is ready for the first time.
         """
 
-    def check_grammar(self, spec: str, text: str | None = None) -> str:
+    def check_grammar(self, spec: str, text: str | None = None, show: bool = False) -> str:
         """Compile a constraint, the JSON of `grammar::GrammarSpec`, and walk a text over it. Takes as long as that does.
 
         The report in JSON: "compile_ms", "mask_ms" (of the first mask), and with a text "matches" and "matched", the
-        characters of it that can begin an output.
+        characters of it that can begin an output; with `show` "lark", the grammar as Lark text, None where Lark cannot say it.
 
         Raises GrammarError where it cannot be enforced or takes too long, InvalidRequest, or EngineClosed until the
         engine is ready for the first time.

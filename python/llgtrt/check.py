@@ -32,10 +32,10 @@ def main(parsed: argparse.Namespace) -> int:
     core = _open(settings.target, settings.config)
     try:
         constraint = {"json_schema": schema}
-        told = verdict(core, constraint, instance)
+        told = verdict(core, constraint, instance, parsed.show)
         if told["ok"] and instance is not None and not told["matches"]:
             # Outputs have spaces of one kind; an instance may be written in another.
-            told = verdict(core, constraint, _rewritten(parsed.instance, instance))
+            told = verdict(core, constraint, _rewritten(parsed.instance, instance), parsed.show)
     except _core.InvalidRequest as e:
         raise StartError(f"{parsed.instance if e.what == 'text' else parsed.schema}: {e.why}") from e
     finally:
@@ -50,6 +50,8 @@ def main(parsed: argparse.Namespace) -> int:
     for place in told.get("narrowed", []):
         less = f"less is allowed than it says: {place['reason']}"
         print(f"{parsed.schema}#{place['pointer']}: {place['keyword']}: {less}")
+    if parsed.show:
+        print(told["lark"] or f"{parsed.schema}: Lark cannot say it")
     if instance is None:
         return 0
     print(f"{parsed.instance}: {'satisfies it' if told['matches'] else told['reason']}")

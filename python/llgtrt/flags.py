@@ -120,6 +120,7 @@ def _add_check(check: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="whose vocabulary times are told for (`toy`: bytes and words)",
     )
+    add("--show", choices=["lark"], help="print the grammar that the schema becomes")
     add("--runtime-config", metavar="FILE", help="configuration (the folder's runtime.json)")
 
 

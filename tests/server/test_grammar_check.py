@@ -120,6 +120,18 @@ def test_constraints_of_all_kinds(
     assert "matches" not in check(toy, **fields)
 
 
+def test_what_is_shown_means_the_same(toy: Server) -> None:
+    shown = check(toy, schema=ORDER, show="lark")["lark"]
+    constraint = {"response_format": {"type": "lark_grammar", "grammar": shown}}
+    whole = '{"customer": "Ann", "quantity": 12}'
+    for text, matches in ((whole, True), (whole.replace("12", "0"), False), (whole[:-1], False)):
+        told = [check(toy, **fields, text=text) for fields in ({"schema": ORDER}, constraint)]
+        assert [each["matches"] for each in told] == [matches, matches]
+        assert told[0]["matched"] == told[1]["matched"]
+    assert check(toy, **constraint, show="lark")["lark"] == shown
+    assert "lark" not in check(toy, schema=ORDER)
+
+
 def test_what_cannot_be_enforced_is_named_as_in_a_request(toy: Server) -> None:
     wrong = {"type": "object", "properties": {"a": {"type": "string", "pattern": r"(a)\1"}}}
     told = check(toy, schema=wrong, text="{}")
@@ -141,6 +153,7 @@ def test_what_cannot_be_enforced_is_named_as_in_a_request(toy: Server) -> None:
         ({"guided_regex": "x", "guided_choice": ["y"]}, "guided_regex"),
         ({"schema": {}, "text": 5}, "text"),
         ({"guided_regex": 5}, "guided_regex"),
+        ({"schema": {}, "show": "gbnf"}, "show"),
     ],
 )
 def test_bad_bodies_are_refused_by_name(toy: Server, fields: dict[str, Any], param: str) -> None:
@@ -172,6 +185,9 @@ def test_on_the_command_line(tmp_path: Path) -> None:
     assert (alone.returncode, alone.stderr) == (0, "")
     assert f"{schema}: can be enforced; compiled in " in alone.stdout
     assert run(schema, good).stdout.splitlines()[1] == f"{good}: satisfies it"
+    shown = run(schema, "--show", "lark").stdout
+    assert "\nstart: " in shown
+    assert "customer" in shown
     refused = run(schema, bad, "--model", ROOT / "demo" / "target")
     assert refused.returncode == 1
     assert "at character 32, '0}' cannot follow" in refused.stdout

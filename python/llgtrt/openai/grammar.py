@@ -27,7 +27,7 @@ async def check(request: Request) -> Response:
     api.check_loaded()
     try:
         async with request.app.state.checks:
-            told = await asyncio.to_thread(verdict, api.engine.core, spec(body), body.text)
+            told = await asyncio.to_thread(verdict, api.engine.core, spec(body), body.text, body.show)
     except _core.InvalidRequest as e:
         raise from_core(e) from e
     return routes.json_response(told)
@@ -49,7 +49,7 @@ def spec(body: GrammarRequest) -> Any:
     return found
 
 
-def verdict(core: _core.Engine, constraint: Any, text: str | None) -> dict[str, Any]:
+def verdict(core: _core.Engine, constraint: Any, text: str | None, show: str | None = None) -> dict[str, Any]:
     """The answer: `ok` and the costs, or what cannot be enforced. Takes as long as a compilation may.
 
     Raises:
@@ -57,7 +57,7 @@ def verdict(core: _core.Engine, constraint: Any, text: str | None) -> dict[str, 
     """
     try:
         report: dict[str, Any] = msgspec.json.decode(
-            core.check_grammar(msgspec.json.encode(constraint).decode(), text)
+            core.check_grammar(msgspec.json.encode(constraint).decode(), text, show is not None)
         )
     except _core.GrammarError as e:
         return {"ok": False, "pointer": e.pointer, "keyword": e.keyword, "reason": e.why}
@@ -66,6 +66,8 @@ def verdict(core: _core.Engine, constraint: Any, text: str | None) -> dict[str, 
         told["min_tokens"] = report["min_tokens"]
     if report["narrowed"]:
         told["narrowed"] = report["narrowed"]
+    if show is not None:
+        told["lark"] = report["lark"]
     if text is None:
         return told
     matched = report["matched"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -47,3 +47,4 @@ class GrammarRequest(Common, kw_only=True):
         ),
     ] = msgspec.field(default_factory=msgspec.Raw)
     text: Annotated[str | None, about("A text that is compared with it.")] = None
+    show: Annotated[Literal["lark"] | None, about("The answer has `lark`, the grammar as Lark text.")] = None

@@ -6,7 +6,7 @@ use super::habits::Habits;
 use super::mask::Mask;
 use super::masks::Masks;
 use super::matching::{Compiled, Ends, mask_of};
-use super::part::{Part, Pristine};
+use super::part::{Part, Pristine, UNFOLLOWED};
 use super::schema::{self, Library, Together, Written};
 use super::sections::{self, Plan};
 use super::spec::{Calls, Section, Tool};
@@ -20,7 +20,7 @@ use llguidance::api::{GrammarInit, GrammarWithLexer, ParserLimits, TopLevelGramm
 use llguidance::earley::SlicedBiasComputer;
 use llguidance::{Logger, Matcher, ParserFactory};
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Once};
 use toktrie::InferenceCapabilities;
 
 /// Most states that the lexer of one constraint may come to have. No schema of MaskBench needs more than 3,000.
@@ -194,9 +194,9 @@ impl Builder {
         }
         // An engine's own llguidance knows no filter.
         let is_free = !written.shape.as_ref().is_some_and(Shape::is_needed);
-        let guide = written.lark().filter(|_| written.depth() <= GUIDE_DEPTH && is_free);
+        let guides = written.depth() <= GUIDE_DEPTH && is_free;
         let init = GrammarInit::Internal(parts.grammar, parts.lexer);
-        let mut compiled = self.compile(init, guide, &self.own)?;
+        let mut compiled = self.compile(init, (written.lark(), guides), &self.own)?;
         compiled.blank = written.has_space_around().then(|| Arc::clone(&self.blank));
         compiled.rules = self.filter(written);
         Ok(compiled)
@@ -295,15 +295,16 @@ impl Builder {
     }
 
     fn compile_list(&self, grammar: TopLevelGrammar, limits: &ParserLimits) -> Result<Pristine, String> {
-        let guide = lark_of(&grammar).filter(|lark| lark.len() <= GUIDE_BYTES);
-        self.compile(GrammarInit::Serialized(grammar), guide, limits)
+        let lark = lark_of(&grammar);
+        let guides = lark.as_ref().is_some_and(|lark| lark.len() <= GUIDE_BYTES);
+        self.compile(GrammarInit::Serialized(grammar), (lark, guides), limits)
     }
 
     /// Compiles, and computes the first mask: some grammars compile and then admit nothing.
     fn compile(
         &self,
         init: GrammarInit,
-        guide: Option<String>,
+        (lark, guides): (Option<String>, bool),
         limits: &ParserLimits,
     ) -> Result<Pristine, String> {
         let skips_once = skips_once(&init);
@@ -326,11 +327,22 @@ impl Builder {
             e => e.to_string(),
         };
         if endings.is_none() {
+            log::info!("{UNFOLLOWED}: llguidance alone follows them");
             mask_of(&mut matcher, &self.ends).map_err(why)?;
         }
         let (ends, masks) = (Arc::clone(&self.ends), Arc::clone(&self.masks));
         let compiled = Compiled { matcher, can_rollback };
-        let pristine = Arc::new(Pristine { compiled, ends, guide, rules: None, endings, masks, blank: None });
+        let pristine = Arc::new(Pristine {
+            compiled,
+            ends,
+            lark,
+            guides,
+            rules: None,
+            endings,
+            masks,
+            told: Once::new(),
+            blank: None,
+        });
         Part::new(Arc::clone(&pristine)).mask().map_err(why)?;
         Arc::into_inner(pristine).ok_or_else(|| "it is used already. This is a bug.".to_owned())
     }

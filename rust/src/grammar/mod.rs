@@ -73,6 +73,11 @@ impl Compiled {
         &self.0.narrowed
     }
 
+    /// The Lark text that says the same; None where it has sections, or where Lark cannot say it.
+    pub fn lark(&self) -> Option<&str> {
+        self.0.whole()?.lark.as_deref()
+    }
+
     /// The fewest tokens that complete an output; None where that cannot be told.
     pub fn least(&self) -> Option<usize> {
         self.0.complete.then(|| self.0.shortest(usize::MAX))?
@@ -138,7 +143,7 @@ impl Grammar {
 
     /// The Lark text that it was made from; None where an engine's own llguidance could not take it.
     pub fn guide(&self) -> Option<&str> {
-        self.plan.guide()
+        self.plan.whole().filter(|pristine| pristine.guides)?.lark.as_deref()
     }
 
     /// What may come next; in a mask, end tokens are set where the text may end here.

@@ -9,19 +9,27 @@ use super::unique::{Filter, Rules};
 use crate::error::Result;
 use crate::types::Token;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Once};
+
+/// What is said where only llguidance follows texts.
+pub(super) const UNFOLLOWED: &str =
+    "a constraint's outputs may not be completed within max_tokens, and their masks may take milliseconds";
 
 /// A compiled grammar at its beginning.
 pub(super) struct Pristine {
     pub(super) compiled: Compiled,
     pub(super) ends: Arc<Ends>,
-    /// See [`super::Grammar::guide`].
-    pub(super) guide: Option<String>,
+    /// The Lark text that says the same; None where there is none.
+    pub(super) lark: Option<String>,
+    /// Whether an engine's own llguidance can follow that text.
+    pub(super) guides: bool,
     /// What is enforced beside the grammar.
     pub(super) rules: Option<Arc<Rules>>,
     /// The states of its texts, and how they can be completed; None where llguidance alone follows them.
     pub(super) endings: Option<Arc<Endings>>,
     pub(super) masks: Arc<Masks>,
+    /// Whether the log says already that our states have not followed a text.
+    pub(super) told: Once,
     /// Where white space may stand behind a text, in the token that completes it: the tokens with nothing else.
     pub(super) blank: Option<Arc<Mask>>,
 }
@@ -175,7 +183,10 @@ impl Part {
                 let (taken, is_over) = self.guide.push(compiled, &self.tokens, token)?;
                 if taken {
                     self.is_over |= is_over;
-                    room.into_iter().for_each(Room::lose);
+                    if let Some(room) = room {
+                        room.lose();
+                        self.pristine.told.call_once(|| log::warn!("{UNFOLLOWED}: it has too many states"));
+                    }
                 }
                 taken
             }

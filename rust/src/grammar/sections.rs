@@ -81,10 +81,10 @@ impl Plan {
         Plan { stages, ends, vocab, habits, complete, least: vec![0], narrowed: Vec::new() }
     }
 
-    /// What a constraint of the whole output was made from.
-    pub(super) fn guide(&self) -> Option<&str> {
+    /// The grammar of a constraint of the whole output.
+    pub(super) fn whole(&self) -> Option<&Pristine> {
         match self.stages.as_slice() {
-            [Stage::Bound { pristine, .. }] => pristine.guide.as_deref(),
+            [Stage::Bound { pristine, .. }] => Some(pristine),
             _ => None,
         }
     }

@@ -32,6 +32,8 @@ struct Report {
     min_tokens: Option<usize>,
     /// Characters of the text that can begin an output.
     matched: Option<usize>,
+    /// The grammar in Lark, where that is asked for and can say it.
+    lark: Option<String>,
 }
 
 impl Checker {
@@ -40,8 +42,14 @@ impl Checker {
         Checker { config: config.grammar.clone(), running, compiler: Mutex::new(None) }
     }
 
-    /// Compiles the constraint, and walks a text over it: a report in JSON.
-    pub(super) fn check(&self, vocab: &Arc<Vocab>, spec: &str, text: Option<&str>) -> Result<String> {
+    /// Compiles the constraint, and walks a text over it: a report in JSON, with the grammar if it is to be shown.
+    pub(super) fn check(
+        &self,
+        vocab: &Arc<Vocab>,
+        spec: &str,
+        text: Option<&str>,
+        shows: bool,
+    ) -> Result<String> {
         let spec = serde_json::from_str(spec).map_err(|e| Error::invalid("grammar", e.to_string()))?;
         let begun = Instant::now();
         let compiled = self.compile(vocab, &spec)?;
@@ -55,7 +63,8 @@ impl Checker {
         let matches = walk.as_ref().map(|(text, walk)| walk.bytes == text.len() && walk.may_end);
         let matched = walk.map(|(text, walk)| characters(text, walk.bytes));
         let (narrowed, min_tokens) = (compiled.narrowed().to_vec(), compiled.least());
-        json(&Report { compile_ms, mask_ms, narrowed, matches, min_tokens, matched })
+        let lark = compiled.lark().filter(|_| shows).map(str::to_owned);
+        json(&Report { compile_ms, mask_ms, narrowed, matches, min_tokens, matched, lark })
     }
 
     fn compile(&self, vocab: &Arc<Vocab>, spec: &GrammarSpec) -> Result<Compiled> {

@@ -70,10 +70,10 @@ impl Engine {
         py.detach(|| Ok(self.handle.info()?.bos))
     }
 
-    /// Whether a constraint can be enforced, at which cost, and how far a text satisfies it, in JSON.
-    #[pyo3(signature = (spec, text=None))]
-    fn check_grammar(&self, py: Python<'_>, spec: &str, text: Option<&str>) -> Result<String> {
-        py.detach(|| self.checker.check(&self.handle.vocab()?, spec, text))
+    /// Whether a constraint can be enforced, at which cost, and how far a text satisfies it, in JSON; `show`: with its Lark.
+    #[pyo3(signature = (spec, text=None, show=false))]
+    fn check_grammar(&self, py: Python<'_>, spec: &str, text: Option<&str>, show: bool) -> Result<String> {
+        py.detach(|| self.checker.check(&self.handle.vocab()?, spec, text, show))
     }
 
     /// Hands a request in and returns its id.
