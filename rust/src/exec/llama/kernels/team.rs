@@ -6,6 +6,9 @@
 //! a core delays the one piece that it has begun. Which thread computes a piece changes no bit of it.
 //!
 //! Threads that wait spin for some microseconds and sleep then, so that an idle server takes no time.
+//!
+//! Where others want its core, a helper would lose it in the middle of a piece, for which the rest then waits for milliseconds.
+//! So it offers its core between two pieces, and more often than the system looks (a tick: 1 to 10 ms).
 
 use super::ffi::slice;
 use crate::exec::cores;
@@ -15,9 +18,12 @@ use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle, Thread};
+use std::time::{Duration, Instant};
 
 /// Rounds of waiting, about a tenth of a millisecond, after which a thread sleeps: longer than what lies between two nodes.
 const ROUNDS: u32 = 4096;
+/// For so long a helper keeps its core before it offers it.
+const TURN: Duration = Duration::from_micros(200);
 /// [`Shared::state`] has so many bits for the next piece, and as many for the number of pieces.
 const BITS: u32 = 20;
 const MASK: u64 = (1 << BITS) - 1;
@@ -204,10 +210,14 @@ impl Shared {
     /// A helper's life.
     fn help(&self, number: usize) {
         slice();
-        let mut waited = 0;
+        let (mut waited, mut begun) = (0, Instant::now());
         while !self.over.load(Ordering::Relaxed) {
             if self.compute_one(number + 1) {
                 waited = 0;
+                if begun.elapsed() >= TURN {
+                    thread::yield_now();
+                    begun = Instant::now();
+                }
             } else if waited < ROUNDS {
                 waited += 1;
                 std::hint::spin_loop();
