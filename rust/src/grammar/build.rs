@@ -16,8 +16,10 @@ use crate::config::GrammarConfig;
 use crate::error::{Error, Result};
 use crate::types::{Narrowed, Token};
 use crate::vocab::Vocab;
+use ahash::AHashMap;
 use llguidance::api::{GrammarInit, GrammarWithLexer, ParserLimits, TopLevelGrammar};
 use llguidance::earley::SlicedBiasComputer;
+use llguidance::earley::lexerspec::LexemeIdx;
 use llguidance::{Logger, Matcher, ParserFactory};
 use std::fmt;
 use std::sync::{Arc, Once};
@@ -196,7 +198,7 @@ impl Builder {
         let is_free = !written.shape.as_ref().is_some_and(Shape::is_needed);
         let guides = written.depth() <= GUIDE_DEPTH && is_free;
         let init = GrammarInit::Internal(parts.grammar, parts.lexer);
-        let mut compiled = self.compile(init, (written.lark(), guides), &self.own)?;
+        let mut compiled = self.compile(init, (written.lark(), guides), &self.own, &parts.shortest)?;
         compiled.blank = written.has_space_around().then(|| Arc::clone(&self.blank));
         compiled.rules = self.filter(written);
         Ok(compiled)
@@ -220,7 +222,7 @@ impl Builder {
             None => (None, None),
             Some(GrammarSpec::Gbnf(source)) => (None, Some((self.gbnf(source, budget)?, &self.rules))),
             Some(GrammarSpec::LarkGrammar(source)) => {
-                let source = user_lark("lark_grammar", source, &self.config, &mut together)?;
+                let source = lark::with_schemas("lark_grammar", source, &self.config, &mut together)?;
                 (None, Some((source, &self.user)))
             }
             Some(or) => (Some(self.written(or, budget)?), None),
@@ -260,7 +262,8 @@ impl Builder {
     /// A client's Lark.
     fn lark(&self, kind: &str, source: &str, budget: &Budget) -> Result<Pristine> {
         let mut together = Together::new(budget, &self.library);
-        let mut list = TopLevelGrammar::from_lark(user_lark(kind, source, &self.config, &mut together)?);
+        let mut list =
+            TopLevelGrammar::from_lark(lark::with_schemas(kind, source, &self.config, &mut together)?);
         list.grammars.extend(together.named());
         self.compile_list(list, &self.user).map_err(|why| Error::grammar("", kind, why))
     }
@@ -286,7 +289,7 @@ impl Builder {
 
     fn list_part(&self, part: &mut GrammarWithLexer, together: &mut Together<'_>) -> Result<()> {
         if let Some(source) = &mut part.lark_grammar {
-            *source = user_lark("llguidance", source, &self.config, together)?;
+            *source = lark::with_schemas("llguidance", source, &self.config, together)?;
         }
         if let Some(schema) = part.json_schema.take() {
             part.lark_grammar = Some(format!("start: @{}", together.prepare(&schema, &self.config)?));
@@ -297,7 +300,7 @@ impl Builder {
     fn compile_list(&self, grammar: TopLevelGrammar, limits: &ParserLimits) -> Result<Pristine, String> {
         let lark = lark_of(&grammar);
         let guides = lark.as_ref().is_some_and(|lark| lark.len() <= GUIDE_BYTES);
-        self.compile(GrammarInit::Serialized(grammar), (lark, guides), limits)
+        self.compile(GrammarInit::Serialized(grammar), (lark, guides), limits, &AHashMap::new())
     }
 
     /// Compiles, and computes the first mask: some grammars compile and then admit nothing.
@@ -306,6 +309,7 @@ impl Builder {
         init: GrammarInit,
         (lark, guides): (Option<String>, bool),
         limits: &ParserLimits,
+        known: &AHashMap<LexemeIdx, String>,
     ) -> Result<Pristine, String> {
         let skips_once = skips_once(&init);
         let parser = self
@@ -319,7 +323,7 @@ impl Builder {
         let can_rollback = spec.can_rollback() && !is_by_number;
         let endings = match skips_once {
             true => None,
-            false => Endings::new(grammar, &self.common, limits).map(Arc::new),
+            false => Endings::new(grammar, &self.common, limits, known).map(Arc::new),
         };
         let mut matcher = Matcher::new(Ok(parser));
         let why = |e| match e {
@@ -373,17 +377,6 @@ fn skips_once(init: &GrammarInit) -> bool {
 fn lark_of(grammar: &TopLevelGrammar) -> Option<String> {
     let [part] = grammar.grammars.as_slice() else { return None };
     part.lark_grammar.clone().filter(|_| part.json_schema.is_none())
-}
-
-/// A client's Lark grammar, its schemas made ready.
-fn user_lark(
-    kind: &str,
-    source: &str,
-    config: &GrammarConfig,
-    together: &mut Together<'_>,
-) -> Result<String> {
-    lark::check_size(kind, source, config)?;
-    lark::with_schemas(source, config, together)
 }
 
 /// The constraint without its style, which is that of the schemas from now on.

@@ -21,6 +21,7 @@ use super::mask::Mask;
 use crate::error::Result;
 use crate::types::Token;
 use crate::vocab::Vocab;
+use ahash::AHashMap;
 pub(super) use allowed::Allowed;
 use allowed::Slice;
 pub(super) use inside::Inside;
@@ -107,8 +108,13 @@ pub(super) struct Ending {
 }
 
 impl Endings {
-    /// None where our states do not follow the grammar.
-    pub(super) fn new(grammar: &CGrammar, common: &Arc<Common>, limits: &ParserLimits) -> Option<Self> {
+    /// None where our states do not follow the grammar. `known`: the shortest texts of some lexemes.
+    pub(super) fn new(
+        grammar: &CGrammar,
+        common: &Arc<Common>,
+        limits: &ParserLimits,
+        known: &AHashMap<LexemeIdx, String>,
+    ) -> Option<Self> {
         let spec = grammar.lexer_spec();
         if !spec.can_rollback() {
             return None;
@@ -120,7 +126,9 @@ impl Endings {
         if spec.skip_by_class.len() > 1 && skips.any(|skip| !lexing.start_of(*skip).is_dead()) {
             return None;
         }
-        let mut shortest = Lexing::shortest(|| Lexing::new(spec, &common.letters, limits.clone()))?;
+        let can_write = |text: &&String| text.bytes().all(|byte| common.letters[byte as usize].is_some());
+        let known = |lexeme| known.get(&lexeme).filter(can_write).map(|text| text.len() as u32);
+        let mut shortest = Lexing::shortest(|| Lexing::new(spec, &common.letters, limits.clone()), known)?;
         special.iter().for_each(|(lexeme, _)| shortest[lexeme.as_usize()] = 1);
         let table = Table::new(grammar);
         let prices = Prices::new(&table, |lexeme| shortest[lexeme.as_usize()]);

@@ -5,15 +5,20 @@ use crate::config::GrammarConfig;
 use crate::error::{Error, Result};
 use serde_json::Value;
 
-/// The Lark text with a name for the grammar of every schema after `%json` in its place.
+/// A client's Lark text (`kind` is its name) with a name for the grammar of every schema after `%json` in its place.
 ///
 /// Reads Lark as llguidance's lexer does as far as needed: comments, strings, regular expressions and special tokens are
 /// passed over.
+///
+/// # Errors
+/// Where it is too long, and what a schema cannot have.
 pub(super) fn with_schemas(
+    kind: &str,
     source: &str,
     config: &GrammarConfig,
     together: &mut Together<'_>,
 ) -> Result<String> {
+    check_size(kind, source, config)?;
     let mut out = String::with_capacity(source.len());
     let mut at = 0;
     while let Some(first) = source[at..].chars().next() {
@@ -82,8 +87,14 @@ mod tests {
     fn only_schemas_are_touched() {
         let budget = Budget::of_a_test();
         let library = Library::default();
-        let with =
-            |source| with_schemas(source, &GrammarConfig::default(), &mut Together::new(&budget, &library));
+        let with = |source| {
+            with_schemas(
+                "lark_grammar",
+                source,
+                &GrammarConfig::default(),
+                &mut Together::new(&budget, &library),
+            )
+        };
         let plain = "start: a // %json {\"not\": {}}\n# %json {\na: \"%json {\" /%json \\/ {/ <%json> \"\\\"%json {\"\n";
         assert_eq!(with(plain).unwrap(), plain);
         let ready = with("start: \"x\" %json {\"type\":\"null\"} \"y\"").unwrap();

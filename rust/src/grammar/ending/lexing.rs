@@ -71,10 +71,18 @@ impl Lexing {
 
     /// Bytes of the shortest text of each lexeme, by lexers that are dropped: all those texts together may have more states than a
     /// lexer may.
-    pub(super) fn shortest(fresh: impl Fn() -> Option<Self>) -> Option<Vec<u32>> {
+    /// What is `known` is not looked for.
+    pub(super) fn shortest(
+        fresh: impl Fn() -> Option<Self>,
+        known: impl Fn(LexemeIdx) -> Option<u32>,
+    ) -> Option<Vec<u32>> {
         let mut lexing = fresh()?;
         let mut all = Vec::with_capacity(lexing.lexemes);
         for lexeme in (0..lexing.lexemes).map(LexemeIdx::new) {
+            if let Some(bytes) = known(lexeme) {
+                all.push(bytes);
+                continue;
+            }
             let mut bytes = lexing.shortest_of(lexeme);
             if lexing.has_failed() {
                 lexing = fresh()?;

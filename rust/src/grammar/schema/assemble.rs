@@ -12,7 +12,7 @@ use crate::types::Token;
 use ahash::AHashMap;
 use llguidance::api::ParserLimits;
 use llguidance::derivre::{ExprRef, RegexAst, RegexBuilder};
-use llguidance::earley::lexerspec::{LexemeClass, LexerSpec};
+use llguidance::earley::lexerspec::{LexemeClass, LexemeIdx, LexerSpec};
 use llguidance::earley::{Grammar, ParamCond, ParamExpr, ParamValue, SymIdx, SymbolProps};
 use std::sync::LazyLock;
 
@@ -28,6 +28,8 @@ const BEHIND: &str = r"[ \t\r\n]{1,8}";
 pub(in crate::grammar) struct Parts {
     pub(in crate::grammar) grammar: Grammar,
     pub(in crate::grammar) lexer: LexerSpec,
+    /// The shortest text of lexemes whose texts are listed.
+    pub(in crate::grammar) shortest: AHashMap<LexemeIdx, String>,
 }
 
 impl Parts {
@@ -57,6 +59,7 @@ pub(super) fn assemble(
         terminals: Terminals { all: terminals, built: vec![None; terminals.len()], regexes },
         lexemes: AHashMap::new(),
         tokens: AHashMap::new(),
+        shortest: AHashMap::new(),
         rules: Vec::new(),
         repeated: AHashMap::new(),
     };
@@ -87,7 +90,7 @@ pub(super) fn assemble(
             added.map_err(|e| e.to_string())?;
         }
     }
-    Ok(Parts { grammar: assembly.grammar, lexer: assembly.lexer })
+    Ok(Parts { grammar: assembly.grammar, lexer: assembly.lexer, shortest: assembly.shortest })
 }
 
 /// What grammars begin with: the white space that is skipped, and expressions that most of them have. To read one takes 10 to
@@ -136,6 +139,7 @@ struct Assembly<'a> {
     /// Symbols of what terminals come to.
     lexemes: AHashMap<ExprRef, SymIdx>,
     tokens: AHashMap<Token, SymIdx>,
+    shortest: AHashMap<LexemeIdx, String>,
     rules: Vec<SymIdx>,
     /// By symbol, least and most.
     repeated: AHashMap<(SymIdx, u32, Option<u32>), SymIdx>,
@@ -192,6 +196,8 @@ impl Assembly<'_> {
         let symbol = self.symbol("t");
         self.grammar.make_terminal(symbol, lexeme, &self.lexer).map_err(|e| e.to_string())?;
         self.lexemes.insert(rx, symbol);
+        let shortest = expr.shortest(self.terminals.all).map(str::to_owned);
+        self.shortest.extend(shortest.map(|text| (lexeme, text)));
         Ok(symbol)
     }
 

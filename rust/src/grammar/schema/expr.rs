@@ -44,6 +44,19 @@ impl Expr {
         }
     }
 
+    /// The shortest of its texts, where they are listed.
+    pub(super) fn shortest<'a>(&'a self, terminals: &'a [Expr]) -> Option<&'a str> {
+        match self {
+            Expr::Text(text) => Some(text),
+            Expr::Of(terminal) => terminals[*terminal].shortest(terminals),
+            Expr::Any(parts) => {
+                let all = parts.iter().map(|part| part.shortest(terminals)).collect::<Option<Vec<_>>>();
+                all?.into_iter().min_by_key(|text| text.len())
+            }
+            _ => None,
+        }
+    }
+
     /// As Lark reads it.
     pub(super) fn lark(&self) -> String {
         let joined = |parts: &[Expr], by: &str| parts.iter().map(Expr::within).collect::<Vec<_>>().join(by);
