@@ -1,6 +1,5 @@
 //! Regular expressions as JSON Schema means them (ECMA-262), for an engine that reads some of them otherwise.
 
-use std::iter::Peekable;
 use std::str::Chars;
 
 /// The pattern for the regex engine.
@@ -12,63 +11,45 @@ use std::str::Chars;
 /// # Errors
 /// What ECMA-262 does not have, or cannot be said otherwise, with its place.
 pub(super) fn for_engine(pattern: &str) -> Result<String, String> {
-    let mut rest = pattern.chars().peekable();
-    let whole = pattern.chars().count();
+    let mut rest = pattern.chars();
     translated(&mut rest).map_err(|why| {
-        let at = whole - rest.count();
+        let at = pattern.chars().count() - rest.count();
         format!("up to character {at}: {why}")
     })
 }
 
-fn translated(rest: &mut Peekable<Chars<'_>>) -> Result<String, &'static str> {
+fn translated(rest: &mut Chars<'_>) -> Result<String, &'static str> {
     let mut out = String::new();
     // Whether a quantifier ends here, after which no other may stand but the `?` of a lazy one.
     let (mut is_counted, mut is_lazy) = (false, false);
     while let Some(c) = rest.next() {
-        let counts = matches!(c, '*' | '+' | '?') || c == '{' && is_count(rest.clone());
+        let counts = matches!(c, '*' | '+' | '?') || c == '{' && is_count(rest.as_str());
         if counts && (is_lazy || is_counted && c != '?') {
             return Err("ECMA-262 has no quantifier of a quantifier: put a group around the first");
         }
         (is_counted, is_lazy) = (counts && !is_counted, counts && is_counted);
         match c {
-            '{' if counts => {
-                out.push(c);
-                for c in rest.by_ref() {
-                    out.push(c);
-                    if c == '}' {
-                        break;
-                    }
-                }
-            }
-            '(' => {
-                out.push(c);
-                group(rest, &mut out)?;
-            }
-            '\\' => {
-                out.push(c);
-                escape(rest, &mut out)?;
-            }
-            '[' => {
-                out.push(c);
-                class(rest, &mut out)?;
-            }
             '.' => out.push_str(NO_LINE_END),
-            '{' => out.push_str("\\{"),
+            '{' if !counts => out.push_str("\\{"),
             _ => out.push(c),
+        }
+        match c {
+            '{' if counts => braced(rest, &mut out),
+            '(' => group(rest, &mut out)?,
+            '\\' => escape(rest, &mut out)?,
+            '[' => class(rest, &mut out)?,
+            _ => {}
         }
     }
     Ok(out)
 }
 
 /// Copies what stands behind `(` where that says of what kind the group is.
-fn group(rest: &mut Peekable<Chars<'_>>, out: &mut String) -> Result<(), &'static str> {
-    let mut ahead = rest.clone();
-    if ahead.next() != Some('?') {
-        return Ok(());
-    }
-    let flags = ahead.take_while(|c| *c != ':' && *c != ')').collect::<String>();
+fn group(rest: &mut Chars<'_>, out: &mut String) -> Result<(), &'static str> {
+    let Some(ahead) = rest.as_str().strip_prefix('?') else { return Ok(()) };
+    let flags = &ahead[..ahead.find([':', ')']).unwrap_or(ahead.len())];
     let are_flags = !flags.is_empty() && flags.chars().all(|c| c.is_ascii_alphabetic() || c == '-');
-    if are_flags && rest.clone().nth(1 + flags.len()) == Some(')') {
+    if are_flags && ahead[flags.len()..].starts_with(')') {
         return Err("ECMA-262 has no flags for what follows: write (?i: and the like around it");
     }
     // No quantifier.
@@ -77,20 +58,24 @@ fn group(rest: &mut Peekable<Chars<'_>>, out: &mut String) -> Result<(), &'stati
 }
 
 /// Whether a brace that has been read opens a count.
-fn is_count(rest: Peekable<Chars<'_>>) -> bool {
-    let mut inner = String::new();
+fn is_count(rest: &str) -> bool {
+    let Some((inner, _)) = rest.split_once('}') else { return false };
+    let (least, most) = inner.split_once(',').unwrap_or((inner, ""));
+    !least.is_empty() && least.chars().chain(most.chars()).all(|c| c.is_ascii_digit())
+}
+
+/// Copies what follows to the end of the braces.
+fn braced(rest: &mut Chars<'_>, out: &mut String) {
     for c in rest {
+        out.push(c);
         if c == '}' {
-            let (least, most) = inner.split_once(',').unwrap_or((&inner, ""));
-            return !least.is_empty() && [least, most].iter().all(|n| n.chars().all(|c| c.is_ascii_digit()));
+            break;
         }
-        inner.push(c);
     }
-    false
 }
 
 /// Copies what follows a backslash that is in `out` already.
-fn escape(rest: &mut Peekable<Chars<'_>>, out: &mut String) -> Result<(), &'static str> {
+fn escape(rest: &mut Chars<'_>, out: &mut String) -> Result<(), &'static str> {
     let c = rest.next().ok_or("it ends in a lone backslash")?;
     match c {
         's' | 'S' => {
@@ -102,20 +87,13 @@ fn escape(rest: &mut Peekable<Chars<'_>>, out: &mut String) -> Result<(), &'stat
             out.push(c);
         }
         // The name of a class, or a number.
-        'p' | 'P' | 'u' | 'x' if rest.peek() == Some(&'{') => {
+        'p' | 'P' | 'u' | 'x' if rest.as_str().starts_with('{') => {
             out.push(c);
-            for c in rest.by_ref() {
-                out.push(c);
-                if c == '}' {
-                    break;
-                }
-            }
+            braced(rest, out);
         }
-        'd' | 'D' | 'w' | 'W' | 'b' | 'B' | 'n' | 'r' | 't' | 'v' | 'f' | 'c' | 'x' | 'u' | 'p' | 'P'
-        | 'k' => {
-            out.push(c);
+        c if c.is_ascii_alphabetic() && !"dDwWbBnrtvfcxupPk".contains(c) => {
+            return Err("ECMA-262 has no escape of this letter");
         }
-        c if c.is_ascii_alphabetic() => return Err("ECMA-262 has no escape of this letter"),
         _ => out.push(c),
     }
     Ok(())
@@ -128,10 +106,13 @@ const WHITE: &str = r"[\s\uFEFF--\u0085]";
 const NOT_WHITE: &str = r"[^\s\uFEFF--\u0085]";
 
 /// Copies a class after its `[`, to its `]`.
-fn class(rest: &mut Peekable<Chars<'_>>, out: &mut String) -> Result<(), &'static str> {
-    out.extend(rest.next_if_eq(&'^'));
+fn class(rest: &mut Chars<'_>, out: &mut String) -> Result<(), &'static str> {
     // First in a class, `]` is a character of it.
-    out.extend(rest.next_if_eq(&']'));
+    for first in ['^', ']'] {
+        if rest.as_str().starts_with(first) {
+            out.extend(rest.next());
+        }
+    }
     while let Some(c) = rest.next() {
         if c == ']' {
             out.push(c);
@@ -139,10 +120,9 @@ fn class(rest: &mut Peekable<Chars<'_>>, out: &mut String) -> Result<(), &'stati
         }
         atom(c, rest, out)?;
         // A range, unless the hyphen is the last character of the class.
-        let mut ahead = rest.clone();
-        if ahead.next() == Some('-') && ahead.peek().is_some_and(|c| *c != ']') {
-            rest.next();
-            out.push('-');
+        let ahead = rest.as_str().strip_prefix('-');
+        if ahead.is_some_and(|ahead| !ahead.is_empty() && !ahead.starts_with(']')) {
+            out.extend(rest.next());
             if let Some(end) = rest.next() {
                 atom(end, rest, out)?;
             }
@@ -152,9 +132,12 @@ fn class(rest: &mut Peekable<Chars<'_>>, out: &mut String) -> Result<(), &'stati
     Ok(())
 }
 
-fn atom(c: char, rest: &mut Peekable<Chars<'_>>, out: &mut String) -> Result<(), &'static str> {
+fn atom(c: char, rest: &mut Chars<'_>, out: &mut String) -> Result<(), &'static str> {
     match c {
-        '\\' if rest.next_if_eq(&'b').is_some() => out.push_str("\\x08"),
+        '\\' if rest.as_str().starts_with('b') => {
+            rest.next();
+            out.push_str("\\x08");
+        }
         '\\' => {
             out.push(c);
             escape(rest, out)?;
