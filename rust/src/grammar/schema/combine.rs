@@ -3,9 +3,8 @@
 use super::arena::Id;
 use super::keywords::Draft;
 use super::logic::{F, FALSE, Node, TRUE};
-use super::read::Reader;
-use super::refuse;
-use super::set::{ALL, Item, Key, NONE, Scope, Set, SetId, Term};
+use super::read::{At, Reader};
+use super::set::{ALL, Item, Key, NONE, Set, SetId, Term};
 use super::strings::Piece;
 use crate::error::Result;
 use ahash::AHashSet;
@@ -21,19 +20,15 @@ const MAX_ALTERNATIVES: usize = 50;
 
 impl Reader<'_> {
     /// `allOf`, `anyOf`, `oneOf`, `not`, and `if` with its `then` and `else`.
-    pub(super) fn in_place(&mut self, (id, scope): (Id, Scope), keyword: &str) -> Result<SetId> {
-        let parts: Vec<Id> = self.arena.inside(id, keyword).iter().map(|(_, part)| *part).collect();
+    pub(super) fn in_place(&mut self, (id, scope): At, keyword: &str) -> Result<SetId> {
+        let parts = self.arena.inside(id, keyword);
         if parts.len() > MAX_BRANCHES {
-            return Err(refuse(
-                &self.arena[id].pointer,
-                keyword,
-                format!("more than {MAX_BRANCHES} entries"),
-            ));
+            return self.wrong(id, keyword, format!("more than {MAX_BRANCHES} entries"));
         }
         // What is negated, in part or whole.
         let negated = usize::from(matches!(keyword, "oneOf" | "not" | "if"));
         self.negations += negated;
-        let sets = parts.iter().map(|part| self.read(*part, scope)).collect::<Result<Vec<_>>>();
+        let sets = parts.iter().map(|(_, part)| self.read(*part, scope)).collect::<Result<Vec<_>>>();
         self.negations -= negated;
         let sets = sets?;
         match (keyword, sets.as_slice()) {
@@ -45,12 +40,9 @@ impl Reader<'_> {
         }
     }
 
-    fn conditional(&mut self, (id, scope): (Id, Scope), condition: SetId) -> Result<SetId> {
-        let branch = |reader: &mut Self, keyword| match reader.arena.one(id, keyword) {
-            Some(part) => reader.read(part, scope),
-            None => Ok(ALL),
-        };
-        let (then, otherwise) = (branch(self, "then")?, branch(self, "else")?);
+    fn conditional(&mut self, (id, scope): At, condition: SetId) -> Result<SetId> {
+        let then = self.arena.one(id, "then").map_or(Ok(ALL), |part| self.read(part, scope))?;
+        let otherwise = self.arena.one(id, "else").map_or(Ok(ALL), |part| self.read(part, scope))?;
         let not = self.not(condition)?;
         let (met, unmet) = (self.and(condition, then)?, self.and(not, otherwise)?);
         self.or(met, unmet)
@@ -70,18 +62,12 @@ impl Reader<'_> {
     /// Branches with the values of the discriminator that mean them. A branch that allows none of these says by itself
     /// what it is for, and stays as it is.
     fn discriminated(&mut self, (id, keyword): (Id, &str), sets: &[SetId]) -> Result<Vec<SetId>> {
-        let discriminator = self.arena[id].map().and_then(|map| map.get("discriminator"));
-        let Some(name) = discriminator.and_then(|d| d["propertyName"].as_str()) else {
-            return Ok(sets.to_vec());
-        };
+        let discriminator = self.arena[id].value.get("discriminator");
         let mapping = discriminator.and_then(|d| d["mapping"].as_object());
-        let mut tagged = Vec::new();
-        for ((_, part), set) in self.arena.inside(id, keyword).iter().zip(sets) {
-            let reference = self.arena[*part].map().and_then(|map| map.get("$ref")?.as_str());
-            let Some(reference) = reference else {
-                tagged.push(*set);
-                continue;
-            };
+        let mut tagged = sets.to_vec();
+        let Some(name) = discriminator.and_then(|d| d["propertyName"].as_str()) else { return Ok(tagged) };
+        for ((_, part), set) in self.arena.inside(id, keyword).iter().zip(&mut tagged) {
+            let Some(reference) = self.arena[*part].text("$ref") else { continue };
             let schema = reference.rsplit('/').next().unwrap_or(reference);
             let means = |to: &Value| to.as_str().is_some_and(|to| to == reference || to == schema);
             let entries = mapping.into_iter().flatten().filter(|(_, to)| means(to));
@@ -94,8 +80,9 @@ impl Reader<'_> {
             let tags = self.sets.term(tags);
             let objects = self.sets.keys.atom(Key::Has(Rc::from(name), tags));
             let tags = self.sets.add(Set { objects, ..Set::none() });
-            let both = if self.is_apart(*set, tags)? { *set } else { self.and(*set, tags)? };
-            tagged.push(both);
+            if !self.is_apart(*set, tags)? {
+                *set = self.and(*set, tags)?;
+            }
         }
         Ok(tagged)
     }
@@ -125,16 +112,13 @@ impl Reader<'_> {
     /// Less of what is not another branch of a union, and simpler: objects that one key tells from it.
     fn part_of(&mut self, id: Id, own: SetId, not: SetId) -> Result<SetId> {
         let set = self.sets.get(not);
-        let mut chosen = Vec::new();
-        for part in self.sets.keys.conjuncts(set.objects) {
-            chosen.push(self.one_way(own, part)?);
-        }
+        let parts = self.sets.keys.conjuncts(set.objects);
+        let chosen = parts.iter().map(|part| self.one_way(own, *part)).collect::<Result<Vec<_>>>()?;
         let objects = self.sets.keys.all(chosen);
         if objects != set.objects {
-            let pointer = &self.arena[id].pointer;
             let why =
                 "branches that overlap are told apart by one key only: give each a required key with a const";
-            self.narrow(pointer, "oneOf", why)?;
+            self.narrow(&self.arena[id].pointer, "oneOf", why)?;
         }
         Ok(self.sets.add(Set { objects, ..(*set).clone() }))
     }
@@ -210,21 +194,10 @@ impl Reader<'_> {
     }
 
     fn no_arrays(&mut self, f: F, depth: usize) -> Result<bool> {
-        let parts: Rc<[F]> = match self.sets.items.node(f) {
-            Node::Any(parts) if parts.len() <= MAX_ALTERNATIVES => {
-                let parts = Rc::clone(parts);
-                return parts.iter().try_fold(true, |none, f| Ok(none && self.no_arrays(*f, depth)?));
-            }
-            Node::All(parts) => Rc::clone(parts),
-            _ => Rc::from([f]),
-        };
-        let atoms: Vec<Item> = parts
-            .iter()
-            .filter_map(|f| match self.sets.items.node(*f) {
-                Node::Atom(item) => Some(item.clone()),
-                _ => None,
-            })
-            .collect();
+        if let Some(parts) = few_alternatives(self.sets.items.node(f)) {
+            return parts.iter().try_fold(true, |none, f| Ok(none && self.no_arrays(*f, depth)?));
+        }
+        let atoms = self.sets.items.certain(f);
         let (mut least, mut most) = (0, u32::MAX);
         for item in &atoms {
             match item {
@@ -252,23 +225,19 @@ impl Reader<'_> {
 
     fn no_objects(&mut self, f: F, depth: usize) -> Result<bool> {
         self.arena.budget.spend(1)?;
-        let parts: Rc<[F]> = match self.sets.keys.node(f) {
-            Node::Any(parts) if parts.len() <= MAX_ALTERNATIVES => {
-                let parts = Rc::clone(parts);
-                return parts.iter().try_fold(true, |none, f| Ok(none && self.no_objects(*f, depth)?));
-            }
-            Node::All(parts) => Rc::clone(parts),
-            _ => Rc::from([f]),
-        };
-        if self.no_value_of_a_key(&parts, depth)? {
+        if let Some(parts) = few_alternatives(self.sets.keys.node(f)) {
+            return parts.iter().try_fold(true, |none, f| Ok(none && self.no_objects(*f, depth)?));
+        }
+        if self.no_value_of_a_key(f, depth)? {
             return Ok(true);
         }
+        let parts = self.sets.keys.conjuncts(f);
         // Each alternative of one part, with the parts that have none.
         let plain: Vec<F> =
             parts.iter().filter(|f| matches!(self.sets.keys.node(**f), Node::Atom(_))).copied().collect();
         for part in parts.iter() {
-            let Node::Any(alternatives) = self.sets.keys.node(*part).clone() else { continue };
-            let mut none = parts.len() > 1 && alternatives.len() <= MAX_ALTERNATIVES;
+            let Some(alternatives) = few_alternatives(self.sets.keys.node(*part)) else { continue };
+            let mut none = true;
             for alternative in alternatives.iter() {
                 let both = self.sets.keys.all(plain.iter().copied().chain([*alternative]));
                 none = none && self.no_objects(both, depth)?;
@@ -281,12 +250,8 @@ impl Reader<'_> {
     }
 
     /// Whether a key must be there whose value cannot be.
-    fn no_value_of_a_key(&mut self, parts: &[F], depth: usize) -> Result<bool> {
-        let atom = |f: &F| match self.sets.keys.node(*f) {
-            Node::Atom(key) => Some(key.clone()),
-            _ => None,
-        };
-        let atoms: Vec<Key> = parts.iter().filter_map(atom).collect();
+    fn no_value_of_a_key(&mut self, f: F, depth: usize) -> Result<bool> {
+        let atoms = self.sets.keys.certain(f);
         let mut names = AHashSet::new();
         for key in &atoms {
             let Key::Has(name, _) = key else { continue };
@@ -309,5 +274,13 @@ impl Reader<'_> {
             }
         }
         Ok(false)
+    }
+}
+
+/// The parts of a disjunction, where there are not too many to look at.
+fn few_alternatives<A>(node: &Node<A>) -> Option<Rc<[F]>> {
+    match node {
+        Node::Any(parts) if parts.len() <= MAX_ALTERNATIVES => Some(Rc::clone(parts)),
+        _ => None,
     }
 }

@@ -6,25 +6,18 @@
 //! The ways through the branches of an `anyOf` would be as many as they have subsets. Where they name the keys that they look at, each
 //! of these names is a condition of its own instead: it is evaluated, or one of the branches that look at it holds.
 
-use super::arena::{Id, Target};
+use super::arena::Id;
 use super::keywords::Draft;
 use super::logic::{F, FALSE, TRUE};
-use super::read::Reader;
+use super::read::{At, Reader};
 use super::refuse;
-use super::set::{ALL, Item, Key, NONE, Scope, Set, SetId, Term};
+use super::set::{ALL, Key, NONE, Scope, Set, SetId, Term};
 use crate::error::Result;
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
 /// Most ways that are gone through.
 const MAX_WAYS: usize = 256;
-
-/// What the keywords allow.
-pub(super) struct Evaluated {
-    pub(super) set: SetId,
-    /// Each of its objects satisfies a branch of the schema's `anyOf`.
-    pub(super) has_branches: bool,
-}
 
 /// What has been looked at.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,37 +33,31 @@ struct Seen {
 /// A way to satisfy a schema, and what it looks at.
 type Way = (SetId, Seen);
 
-/// One way to satisfy a branch of `anyOf`: the objects that do, and the names of the keys that the branch evaluates.
-struct Branch {
-    objects: F,
-    names: Rc<BTreeSet<String>>,
-}
+/// A way to satisfy a branch of `anyOf`: the objects that do, and the names of the keys that the branch evaluates.
+type Branch = (F, Rc<BTreeSet<String>>);
 
-/// Which schema asks for ways.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Asks {
-    /// The one that has the keyword.
-    Here,
-    /// The same, where the branches of `anyOf` are dealt with by name.
-    BesideAnyOf,
-    /// One that this schema is a part of.
-    Elsewhere,
-}
+/// Keywords whose schemas look at the same value.
+const IN_PLACE: [&str; 8] =
+    ["$ref", "$dynamicRef", "$recursiveRef", "allOf", "anyOf", "oneOf", "if", "dependentSchemas"];
 
 const UNSEEN: Seen = Seen { names: FALSE, items: 0, kinds: Vec::new() };
 
 impl Reader<'_> {
-    /// What the two keywords of the schema allow; None where neither is there.
-    pub(super) fn evaluated(&mut self, id: Id, scope: Scope) -> Result<Option<Evaluated>> {
+    /// What the two keywords of the schema allow, and whether each of its objects satisfies a branch of the schema's `anyOf`;
+    /// None where neither is there.
+    pub(super) fn evaluated(&mut self, id: Id, scope: Scope) -> Result<Option<(SetId, bool)>> {
         if !["unevaluatedProperties", "unevaluatedItems"].iter().any(|keyword| self.restricts(id, keyword)) {
             return Ok(None);
         }
-        // What another schema looks for is its own affair: a schema that it stands in may be looked through again.
-        let outer = std::mem::take(&mut self.looking);
         let of_objects = !self.restricts(id, "unevaluatedItems");
-        let outer = (outer, std::mem::replace(&mut self.of_objects, of_objects));
+        // What another schema looks for is its own affair: a schema that it stands in may be looked through again.
+        let outer = (std::mem::take(&mut self.looking), std::mem::replace(&mut self.of_objects, of_objects));
         let branches = self.named_branches(id, scope)?;
-        let ways = self.ways(id, scope, if branches.is_some() { Asks::BesideAnyOf } else { Asks::Here })?;
+        // What such branches look at is a matter of conditions on names, below.
+        let keywords = IN_PLACE.into_iter().filter(|keyword| *keyword != "anyOf" || branches.is_none());
+        self.looking.push((id, scope));
+        let seen = self.seen(id, scope, true)?;
+        let ways = self.ways_beside(seen, (id, scope), keywords)?;
         let mut any = if of_objects { self.sets.add(Set { objects: FALSE, ..Set::all() }) } else { NONE };
         (self.looking, self.of_objects) = outer;
         let has_branches = of_objects && branches.is_none();
@@ -84,17 +71,13 @@ impl Reader<'_> {
             if let Some(part) = self.arena.one(id, "unevaluatedItems") {
                 let own = self.schema(part, scope);
                 let term = self.sets.terms.any(seen.kinds.iter().copied().chain([own]));
-                arrays = if seen.items == u32::MAX || term == TRUE {
-                    TRUE
-                } else {
-                    self.sets.items.atom(Item::From(seen.items, term))
-                };
+                arrays = if seen.items == u32::MAX { TRUE } else { self.items_from(seen.items, term) };
             }
             let rest = self.sets.add(Set { arrays, objects, ..Set::all() });
             let way = self.and(set, rest)?;
             any = self.or(any, way)?;
         }
-        Ok(Some(Evaluated { set: any, has_branches }))
+        Ok(Some((any, has_branches)))
     }
 
     /// The branches of the schema's `anyOf` for which keys are told apart by name; None where that cannot be done.
@@ -102,14 +85,14 @@ impl Reader<'_> {
         if !self.of_objects || !self.arena[id].draft.knows("anyOf") {
             return Ok(None);
         }
-        let parts: Vec<Id> = self.arena.inside(id, "anyOf").iter().map(|(_, part)| *part).collect();
-        let sets = parts.iter().map(|part| self.branch(*part, scope)).collect::<Result<Vec<_>>>()?;
+        let parts = self.arena.inside(id, "anyOf");
+        let sets = parts.iter().map(|(_, part)| self.branch(*part, scope)).collect::<Result<Vec<_>>>()?;
         if !self.overlap(&sets)? {
             return Ok(None);
         }
         let mut branches = Vec::new();
-        for (part, own) in parts.into_iter().zip(sets) {
-            for (set, seen) in self.ways(part, scope, Asks::Elsewhere)? {
+        for ((_, part), own) in parts.iter().zip(sets) {
+            for (set, seen) in self.ways(*part, scope)? {
                 let Some(names) = self.sets.strings.listed(seen.names) else {
                     if seen.names == FALSE {
                         continue;
@@ -117,7 +100,7 @@ impl Reader<'_> {
                     return Ok(None);
                 };
                 let both = self.and(own, set)?;
-                branches.push(Branch { objects: self.sets.get(both).objects, names });
+                branches.push((self.sets.get(both).objects, names));
             }
         }
         Ok((!branches.is_empty()).then_some(branches))
@@ -145,15 +128,13 @@ impl Reader<'_> {
     /// Keys that neither have one of these names nor are looked at by a branch that holds have values of the term.
     fn unseen_keys(&mut self, term: Term, seen: F, branches: &[Branch]) -> F {
         let mut parts = Vec::new();
-        let names: BTreeSet<String> =
-            branches.iter().flat_map(|branch| branch.names.iter().cloned()).collect();
+        let names: BTreeSet<String> = branches.iter().flat_map(|(_, names)| names.iter().cloned()).collect();
         for name in &names {
             if !self.sets.strings.has(seen, name) {
                 let own = self.sets.keys.atom(Key::If(Rc::from(name.as_str()), term));
-                let looking = branches.iter().filter(|branch| branch.names.contains(name));
-                parts.push(
-                    self.sets.keys.any(std::iter::once(own).chain(looking.map(|branch| branch.objects))),
-                );
+                let looking = branches.iter().filter(|(_, names)| names.contains(name));
+                let looking = looking.map(|(objects, _)| *objects);
+                parts.push(self.sets.keys.any([own].into_iter().chain(looking)));
             }
         }
         let names = self.sets.strings.texts(names);
@@ -168,63 +149,50 @@ impl Reader<'_> {
     /// The ways to satisfy what a schema says in place.
     ///
     /// A schema that needs itself in place has none by which that would end, as in [`Reader::read`].
-    fn ways(&mut self, id: Id, scope: Scope, asks: Asks) -> Result<Vec<Way>> {
+    fn ways(&mut self, id: Id, scope: Scope) -> Result<Vec<Way>> {
         self.arena.budget.spend(1)?;
         let scope = self.enter(scope, self.arena[id].resource);
         if self.looking.contains(&(id, scope)) {
             return Ok(Vec::new());
         }
         self.looking.push((id, scope));
-        let ways = self.deeper(id, |reader| reader.ways_of(id, scope, asks))?;
+        let ways = self.deeper(id, |reader| {
+            let seen = reader.seen(id, scope, false)?;
+            reader.ways_beside(seen, (id, scope), IN_PLACE)
+        })?;
         self.looking.pop();
         Ok(ways)
     }
 
-    fn ways_of(&mut self, id: Id, scope: Scope, asks: Asks) -> Result<Vec<Way>> {
-        let mut ways = vec![(ALL, self.seen(id, scope, asks != Asks::Elsewhere)?)];
-        for keyword in
-            ["$ref", "$dynamicRef", "$recursiveRef", "allOf", "anyOf", "oneOf", "if", "dependentSchemas"]
-        {
-            let there = self.arena[id].map().is_some_and(|map| map.contains_key(keyword));
-            let is_done = keyword == "anyOf" && asks == Asks::BesideAnyOf;
-            if !there || is_done || !self.arena[id].draft.knows(keyword) {
+    /// The ways to satisfy what stands under these keywords of a schema whose others look at `seen`.
+    fn ways_beside(
+        &mut self,
+        seen: Seen,
+        (id, scope): At,
+        keywords: impl IntoIterator<Item = &'static str>,
+    ) -> Result<Vec<Way>> {
+        let mut ways = vec![(ALL, seen)];
+        let node = &self.arena[id];
+        for keyword in keywords {
+            if node.value.get(keyword).is_none() || !node.draft.knows(keyword) {
                 continue;
             }
-            let parts: Vec<(String, Id)> =
-                self.arena.inside(id, keyword).iter().map(|(n, part)| ((*n).to_owned(), *part)).collect();
-            match keyword {
-                "$ref" => {
-                    if let Some(Target::Here(target)) = self.arena[id].reference {
-                        let more = self.ways(target, scope, Asks::Elsewhere)?;
-                        ways = self.both(id, ways, &more)?;
-                    }
+            let parts = self.arena.inside(id, keyword);
+            let all: Vec<Vec<Way>> = match keyword {
+                "anyOf" | "oneOf" => vec![self.choices(id, scope, keyword == "anyOf")?],
+                "if" => vec![self.conditions(id, scope)?],
+                "dependentSchemas" => {
+                    let dependents = parts.iter().map(|(name, part)| self.dependents(name, *part, scope));
+                    dependents.collect::<Result<_>>()?
                 }
                 "$dynamicRef" | "$recursiveRef" => {
-                    if let Some(target) = self.dynamic_target(id, scope) {
-                        let more = self.ways(target, scope, Asks::Elsewhere)?;
-                        ways = self.both(id, ways, &more)?;
-                    }
+                    let target = self.dynamic_target(id, scope).into_iter();
+                    target.map(|target| self.ways(target, scope)).collect::<Result<_>>()?
                 }
-                "allOf" => {
-                    for (_, part) in parts {
-                        let more = self.ways(part, scope, Asks::Elsewhere)?;
-                        ways = self.both(id, ways, &more)?;
-                    }
-                }
-                "anyOf" | "oneOf" => {
-                    let more = self.choices(id, scope, &parts, keyword == "anyOf")?;
-                    ways = self.both(id, ways, &more)?;
-                }
-                "if" => {
-                    let more = self.conditions(id, scope)?;
-                    ways = self.both(id, ways, &more)?;
-                }
-                _ => {
-                    for (name, part) in parts {
-                        let more = self.dependents(&name, part, scope)?;
-                        ways = self.both(id, ways, &more)?;
-                    }
-                }
+                _ => parts.iter().map(|(_, part)| self.ways(*part, scope)).collect::<Result<_>>()?,
+            };
+            for more in all {
+                ways = self.both(id, &ways, &more)?;
             }
         }
         Ok(ways)
@@ -232,14 +200,14 @@ impl Reader<'_> {
 
     /// What the schema's own keywords look at; `own`: it is the one that asks.
     fn seen(&mut self, id: Id, scope: Scope, own: bool) -> Result<Seen> {
-        let Some(map) = self.arena[id].map() else { return Ok(UNSEEN) };
-        let has = |keyword: &str| map.contains_key(keyword);
+        let schema = self.arena[id].value;
+        let has = |keyword: &str| schema.get(keyword).is_some();
         let names = if has("additionalProperties") || (!own && has("unevaluatedProperties")) {
             TRUE
         } else {
             self.described(id)?
         };
-        let tuple = map.get("items").is_some_and(serde_json::Value::is_array);
+        let tuple = schema.get("items").is_some_and(serde_json::Value::is_array);
         let before = self.arena.inside(id, if tuple { "items" } else { "prefixItems" }).len() as u32;
         let rest = if tuple { has("additionalItems") } else { has("items") };
         let all = rest || (!own && has("unevaluatedItems"));
@@ -248,14 +216,15 @@ impl Reader<'_> {
         Ok(Seen { names, items: if all { u32::MAX } else { before }, kinds })
     }
 
-    /// Some of the branches hold: one, or (`several`) more.
-    fn choices(&mut self, id: Id, scope: Scope, parts: &[(String, Id)], several: bool) -> Result<Vec<Way>> {
+    /// Some of the branches hold: one, or (`several`, as in `anyOf`) more.
+    fn choices(&mut self, id: Id, scope: Scope, several: bool) -> Result<Vec<Way>> {
         let mut all: Vec<Way> = Vec::new();
+        let parts = self.arena.inside(id, if several { "anyOf" } else { "oneOf" });
         let sets = parts.iter().map(|(_, part)| self.branch(*part, scope)).collect::<Result<Vec<_>>>()?;
         let rivals = if several { self.rivals(&sets, &sets)? } else { vec![Vec::new(); sets.len()] };
         for (i, ((_, part), set)) in parts.iter().zip(sets).enumerate() {
             let mut own = Vec::new();
-            for (inner, seen) in self.ways(*part, scope, Asks::Elsewhere)? {
+            for (inner, seen) in self.ways(*part, scope)? {
                 own.push((self.and(set, inner)?, seen));
             }
             let mut beside = Vec::new();
@@ -265,7 +234,7 @@ impl Reader<'_> {
                     beside.push(way.clone());
                 }
             }
-            let mut more = self.both(id, beside, &own)?;
+            let mut more = self.both(id, &beside, &own)?;
             more.extend(own);
             for way in more {
                 self.include(&mut all, way)?;
@@ -279,17 +248,14 @@ impl Reader<'_> {
         self.negations += 1;
         let condition = self.read(part, scope);
         self.negations -= 1;
-        let (condition, mut met) = (condition?, self.ways(part, scope, Asks::Elsewhere)?);
+        let (condition, met) = (condition?, self.ways(part, scope)?);
         let not = self.not(condition)?;
-        let mut unmet = vec![(not, UNSEEN)];
-        met = self.both(id, met, &[(condition, UNSEEN)])?;
-        if let Some(then) = self.arena.one(id, "then") {
-            let more = self.ways(then, scope, Asks::Elsewhere)?;
-            met = self.both(id, met, &more)?;
-        }
-        if let Some(otherwise) = self.arena.one(id, "else") {
-            let more = self.ways(otherwise, scope, Asks::Elsewhere)?;
-            unmet = self.both(id, unmet, &more)?;
+        let (mut met, mut unmet) = (self.both(id, &met, &[(condition, UNSEEN)])?, vec![(not, UNSEEN)]);
+        for (keyword, ways) in [("then", &mut met), ("else", &mut unmet)] {
+            if let Some(part) = self.arena.one(id, keyword) {
+                let more = self.ways(part, scope)?;
+                *ways = self.both(id, ways, &more)?;
+            }
         }
         met.extend(unmet);
         Ok(met)
@@ -301,16 +267,16 @@ impl Reader<'_> {
         // It says nothing of what is no object.
         let there = self.sets.add(Set { objects: there, ..Set::none() });
         let absent = self.sets.add(Set { objects: absent, ..Set::all() });
-        let ways = self.ways(part, scope, Asks::Elsewhere)?;
-        let mut ways = self.both(part, ways, &[(there, UNSEEN)])?;
+        let ways = self.ways(part, scope)?;
+        let mut ways = self.both(part, &ways, &[(there, UNSEEN)])?;
         ways.push((absent, UNSEEN));
         Ok(ways)
     }
 
     /// Each way of the one together with each of the other.
-    fn both(&mut self, id: Id, a: Vec<Way>, b: &[Way]) -> Result<Vec<Way>> {
+    fn both(&mut self, id: Id, a: &[Way], b: &[Way]) -> Result<Vec<Way>> {
         let mut all = Vec::new();
-        for (set, seen) in &a {
+        for (set, seen) in a {
             for (other, more) in b {
                 let names = self.sets.strings.or(seen.names, more.names);
                 let mut kinds = seen.kinds.clone();

@@ -1,6 +1,6 @@
 //! Finds the place where a schema that nothing satisfies says so.
 
-use super::arena::{Arena, Id, ROOT, Target};
+use super::arena::{Arena, Id, ROOT};
 use super::read::{Reader, Setting};
 use super::refuse;
 use super::write::Writer;
@@ -36,7 +36,7 @@ pub(super) fn unsatisfiable(
     is_empty(at, None);
     let left_out = arena.budget.take_notes(notes).into_iter().next();
     let why = left_out.map_or(WHY.to_owned(), |narrowed| format!("{WHY_LESS}: {}", narrowed.reason));
-    let Some(map) = arena[at].map() else { return refuse(&arena[at].pointer, "schema", why) };
+    let Some(map) = arena[at].value.as_object() else { return refuse(&arena[at].pointer, "schema", why) };
     // Without its type, much is satisfied that has another fault.
     let keys = map.keys().filter(|k| *k != "type").chain(map.keys().filter(|k| *k == "type"));
     let keyword = keys.map(String::as_str).find(|k| !is_empty(at, Some((at, k))));
@@ -45,11 +45,8 @@ pub(super) fn unsatisfiable(
 
 /// The schemas that this one needs, as far as one can tell; what is `false` may be optional.
 fn inside(arena: &Arena<'_>, id: Id) -> Vec<Id> {
-    let used = ["allOf", "anyOf", "oneOf", "properties", "prefixItems", "items", "then", "else"];
+    let used = ["allOf", "anyOf", "oneOf", "properties", "prefixItems", "items", "then", "else", "$ref"];
     let mut list: Vec<Id> = used.iter().flat_map(|k| arena.inside(id, k)).map(|(_, part)| *part).collect();
-    if let Some(Target::Here(target)) = arena[id].reference {
-        list.push(target);
-    }
-    list.retain(|id| arena[*id].map().is_some());
+    list.retain(|id| arena[*id].value.is_object());
     list
 }

@@ -50,15 +50,10 @@ impl Draft {
         match keyword {
             "const" | "contains" | "propertyNames" => self >= Draft::D6,
             "if" | "then" | "else" => self >= Draft::D7,
-            "$recursiveAnchor"
-            | "$recursiveRef"
-            | "dependentRequired"
-            | "dependentSchemas"
-            | "maxContains"
-            | "minContains"
-            | "prefixItems"
-            | "unevaluatedItems"
-            | "unevaluatedProperties" => self >= Draft::D2019,
+            "$recursiveAnchor" | "$recursiveRef" => self >= Draft::D2019,
+            "dependentRequired" | "dependentSchemas" => self >= Draft::D2019,
+            "maxContains" | "minContains" | "prefixItems" => self >= Draft::D2019,
+            "unevaluatedItems" | "unevaluatedProperties" => self >= Draft::D2019,
             "$dynamicAnchor" | "$dynamicRef" => self >= Draft::D2020,
             "nullable" => self == Draft::OpenApi,
             _ => true,
@@ -97,21 +92,18 @@ impl Types {
         })
     }
 
-    /// The schema's own `type`; all types where there is none, None where it names no type.
-    pub(super) fn of(schema: &Map<String, Value>) -> Option<Types> {
-        match schema.get("type") {
-            None => Some(Types::ALL),
-            Some(Value::String(name)) => Types::named(name),
-            Some(Value::Array(names)) => {
-                names.iter().try_fold(Types::NONE, |set, n| Some(Types(set.0 | Types::named(n.as_str()?)?.0)))
-            }
-            Some(_) => None,
-        }
-    }
-
-    /// These and null.
-    pub(super) fn and_null(self) -> Types {
-        Types(self.0 | Types::NULL.0)
+    /// The schema's own `type` and `nullable`: all types where there is no type, None where it names none.
+    pub(super) fn of(schema: &Map<String, Value>, draft: Draft) -> Option<Types> {
+        let own = match schema.get("type") {
+            None => Types::ALL,
+            Some(Value::String(name)) => Types::named(name)?,
+            Some(Value::Array(names)) => names
+                .iter()
+                .try_fold(Types::NONE, |set, n| Some(Types(set.0 | Types::named(n.as_str()?)?.0)))?,
+            Some(_) => return None,
+        };
+        let nullable = draft.knows("nullable") && schema.get("nullable") == Some(&Value::Bool(true));
+        Some(if nullable { Types(own.0 | Types::NULL.0) } else { own })
     }
 
     /// Whether they share a type.
@@ -120,47 +112,83 @@ impl Types {
     }
 }
 
+/// How schemas stand inside a keyword.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Inside {
+    /// One.
+    One,
+    /// In a list.
+    List,
+    /// One, or a list of them.
+    Items,
+    /// By name.
+    Named,
+    /// There are none.
+    Nothing,
+}
+
+/// How schemas stand inside this keyword.
+pub(super) fn inside(keyword: &str) -> Inside {
+    match keyword {
+        "allOf" | "anyOf" | "oneOf" | "prefixItems" => Inside::List,
+        "items" => Inside::Items,
+        "properties" | "patternProperties" | "$defs" | "definitions" => Inside::Named,
+        "dependentSchemas" | "dependencies" => Inside::Named,
+        "not" | "if" | "then" | "else" | "contains" | "propertyNames" => Inside::One,
+        "additionalProperties" | "additionalItems" | "unevaluatedProperties" | "unevaluatedItems" => {
+            Inside::One
+        }
+        _ => Inside::Nothing,
+    }
+}
+
+/// The types that the keyword is about; none where it is about all of them, or says nothing by itself.
+pub(super) fn types_of(keyword: &str) -> Types {
+    match keyword {
+        "minimum" | "maximum" | "exclusiveMinimum" | "exclusiveMaximum" | "multipleOf" => Types::NUMBER,
+        "minLength" | "maxLength" | "pattern" | "format" => Types::STRING,
+        "minItems" | "maxItems" | "uniqueItems" | "contains" => Types::ARRAY,
+        "items" | "prefixItems" | "additionalItems" => Types::ARRAY,
+        "minProperties" | "maxProperties" | "required" | "propertyNames" => Types::OBJECT,
+        "properties" | "patternProperties" | "additionalProperties" => Types::OBJECT,
+        "dependentRequired" | "dependentSchemas" | "dependencies" => Types::OBJECT,
+        _ => Types::NONE,
+    }
+}
+
 /// What a keyword's value must be, where it is something else.
 pub(super) fn misfit(keyword: &str, value: &Value) -> Option<&'static str> {
     let is_list_of_names = |value: &Value| value.as_array().is_some_and(|l| l.iter().all(Value::is_string));
-    let is_schema = |value: &Value| value.is_object() || value.is_boolean();
-    let (fits, must) = match keyword {
-        "required" if value.is_boolean() => (
-            false,
-            "is true or false only in draft 3: write the names into the \"required\" list of the object around it",
-        ),
-        "required" => (is_list_of_names(value), "must be a list of names"),
-        "dependentRequired" => {
-            let fits = value.as_object().is_some_and(|map| map.values().all(is_list_of_names));
-            (fits, "must be an object with a list of names for each name")
-        }
-        "properties" | "patternProperties" | "$defs" | "definitions" | "dependentSchemas"
-        | "dependencies" => (value.is_object(), "must be an object with a schema for each name"),
-        "allOf" | "anyOf" | "oneOf" | "prefixItems" => (value.is_array(), "must be a list of schemas"),
-        "uniqueItems" | "nullable" => (value.is_boolean(), "must be true or false"),
-        "minLength" | "maxLength" | "minItems" | "maxItems" | "minContains" | "maxContains"
-        | "minProperties" | "maxProperties" => {
-            let fits = value.as_f64().is_some_and(|n| n >= 0.0 && n.fract() == 0.0);
-            (fits, "must be a whole number from 0 on")
-        }
-        "minimum" | "maximum" | "multipleOf" => (value.is_number(), "must be a number"),
-        "exclusiveMinimum" | "exclusiveMaximum" => {
-            (value.is_number() || value.is_boolean(), "must be a number")
-        }
-        "enum" => (value.is_array(), "must be a list of values"),
-        "pattern" | "format" | "$ref" => (value.is_string(), "must be a text"),
-        "items" => (is_schema(value) || value.is_array(), "must be a schema"),
-        "not"
-        | "if"
-        | "then"
-        | "else"
-        | "contains"
-        | "propertyNames"
-        | "additionalProperties"
-        | "additionalItems"
-        | "unevaluatedProperties"
-        | "unevaluatedItems" => (is_schema(value), "must be a schema: an object, true or false"),
-        _ => (true, ""),
+    let is_schema = value.is_object() || value.is_boolean();
+    let (fits, must) = match inside(keyword) {
+        Inside::One => (is_schema, "must be a schema: an object, true or false"),
+        Inside::List => (value.is_array(), "must be a list of schemas"),
+        Inside::Items => (is_schema || value.is_array(), "must be a schema"),
+        Inside::Named => (value.is_object(), "must be an object with a schema for each name"),
+        Inside::Nothing => match keyword {
+            "required" if value.is_boolean() => (
+                false,
+                "is true or false only in draft 3: write the names into the \"required\" list of the object around it",
+            ),
+            "required" => (is_list_of_names(value), "must be a list of names"),
+            "dependentRequired" => {
+                let fits = value.as_object().is_some_and(|map| map.values().all(is_list_of_names));
+                (fits, "must be an object with a list of names for each name")
+            }
+            "uniqueItems" | "nullable" => (value.is_boolean(), "must be true or false"),
+            "minLength" | "maxLength" | "minItems" | "maxItems" | "minContains" | "maxContains"
+            | "minProperties" | "maxProperties" => {
+                let fits = value.as_f64().is_some_and(|n| n >= 0.0 && n.fract() == 0.0);
+                (fits, "must be a whole number from 0 on")
+            }
+            "minimum" | "maximum" | "multipleOf" => (value.is_number(), "must be a number"),
+            "exclusiveMinimum" | "exclusiveMaximum" => {
+                (value.is_number() || value.is_boolean(), "must be a number")
+            }
+            "enum" => (value.is_array(), "must be a list of values"),
+            "pattern" | "format" | "$ref" => (value.is_string(), "must be a text"),
+            _ => (true, ""),
+        },
     };
     (!fits).then_some(must)
 }

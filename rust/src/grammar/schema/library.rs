@@ -36,10 +36,8 @@ impl Library {
 
     /// The document of an absolute URI without fragment.
     pub(super) fn get(&self, uri: &str) -> Option<&Value> {
-        self.0.get(uri).or_else(|| {
-            let metaschema = SPECIFICATIONS.try_resolver(uri).ok()?.lookup("#").ok()?;
-            Some(metaschema.contents())
-        })
+        let metaschema = || Some(SPECIFICATIONS.try_resolver(uri).ok()?.lookup("#").ok()?.contents());
+        self.0.get(uri).or_else(metaschema)
     }
 }
 

@@ -60,11 +60,20 @@ impl<A: Clone + Eq + Hash> Logic<A> {
     }
 
     /// What must all hold: the parts of a conjunction, else the formula itself.
-    pub(super) fn conjuncts(&self, f: F) -> Vec<F> {
+    pub(super) fn conjuncts(&self, f: F) -> Rc<[F]> {
         match self.node(f) {
-            Node::All(parts) => parts.to_vec(),
-            _ => vec![f],
+            Node::All(parts) => Rc::clone(parts),
+            _ => Rc::from([f]),
         }
+    }
+
+    /// The atoms among what must all hold.
+    pub(super) fn certain(&self, f: F) -> Vec<A> {
+        let atom = |f: &F| match self.node(*f) {
+            Node::Atom(atom) => Some(atom.clone()),
+            _ => None,
+        };
+        self.conjuncts(f).iter().filter_map(atom).collect()
     }
 
     pub(super) fn atom(&mut self, atom: A) -> F {
@@ -79,7 +88,8 @@ impl<A: Clone + Eq + Hash> Logic<A> {
         self.join(parts, false)
     }
 
-    fn join(&mut self, parts: impl IntoIterator<Item = F>, all: bool) -> F {
+    /// What [`Logic::all`] or (false) [`Logic::any`] make of the parts.
+    pub(super) fn join(&mut self, parts: impl IntoIterator<Item = F>, all: bool) -> F {
         let (nothing, end) = if all { (TRUE, FALSE) } else { (FALSE, TRUE) };
         let (mut list, mut seen) = (Vec::new(), AHashSet::new());
         for part in parts {
@@ -127,10 +137,7 @@ impl<A: Clone + Eq + Hash> Logic<A> {
 
     /// The formula with some atoms decided or replaced.
     pub(super) fn replace(&mut self, f: F, by: &AHashMap<A, F>) -> F {
-        self.rebuild(f, false, &mut |logic, a| match by.get(a) {
-            Some(f) => *f,
-            None => logic.atom(a.clone()),
-        })
+        self.rebuild(f, false, &mut |logic, a| by.get(a).copied().unwrap_or_else(|| logic.atom(a.clone())))
     }
 
     /// The formula with each atom replaced; `dual`: and with or exchanged.

@@ -196,7 +196,7 @@ fn styled(config: &GrammarConfig, style: &JsonStyle) -> GrammarConfig {
 
 fn write(reader: &mut Reader<'_>, notes: usize) -> Result<Written> {
     let (arena, config, setting) = (reader.arena, reader.config, reader.setting);
-    let root = reader.root();
+    let root = reader.schema(arena::ROOT, 0);
     let mut writer = Writer::new(reader);
     writer.write(root)?;
     if !writer.is_satisfiable() {

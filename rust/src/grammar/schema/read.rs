@@ -1,23 +1,18 @@
 //! Reads schemas as sets of values.
 
-use super::arena::{Arena, Dynamic, Id, ROOT, Target};
+use super::arena::{Arena, Dynamic, Id, ROOT};
 use super::decimal;
-use super::keywords::{self, Draft, Types};
+use super::keywords::{self, Draft, Types, types_of};
 use super::logic::{FALSE, Node, TRUE};
 use super::refuse;
 use super::set::{ALL, Leaf, NONE, Scope, Set, SetId, Sets, Term};
 use crate::config::GrammarConfig;
 use crate::error::Result;
 use ahash::AHashMap;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
-/// A schema that is being read.
-struct Open {
-    id: Id,
-    scope: Scope,
-    /// How many complements it stands in.
-    negations: usize,
-}
+/// A schema, and the dynamic scope in which it is read.
+pub(super) type At = (Id, Scope);
 
 /// What a grammar stands in.
 #[derive(Debug, Clone, Copy)]
@@ -29,6 +24,7 @@ pub(super) struct Setting<'a> {
 }
 
 /// Reads the schemas of a document, each once.
+#[derive(Debug)]
 pub(super) struct Reader<'a> {
     pub(super) arena: &'a Arena<'a>,
     pub(super) config: &'a GrammarConfig,
@@ -42,7 +38,8 @@ pub(super) struct Reader<'a> {
     /// The values of schemas and terms, and whether they are all of them (see `is_exact`).
     known: AHashMap<(Id, Scope, bool), SetId>,
     terms: AHashMap<(Term, bool), SetId>,
-    open: Vec<Open>,
+    /// Schemas that are being read, and in how many complements each stands.
+    open: Vec<(At, usize)>,
     /// How many steps into schemas have been taken and not left: each takes a part of the compiling thread's stack.
     depth: usize,
     /// The schemas whose ways are being looked for (see `evaluated`).
@@ -84,11 +81,6 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The whole document.
-    pub(super) fn root(&mut self) -> Term {
-        self.schema(ROOT, 0)
-    }
-
     /// The term for a schema.
     pub(super) fn schema(&mut self, id: Id, scope: Scope) -> Term {
         match self.arena[id].value {
@@ -109,22 +101,14 @@ impl<'a> Reader<'a> {
             return Ok(*known);
         }
         let set = match self.sets.terms.node(term).clone() {
-            Node::All(parts) => {
-                let mut set = ALL;
-                for part in parts.iter() {
-                    let part = self.set_of(*part)?;
-                    set = self.and(set, part)?;
-                }
-                set
-            }
-            Node::Any(parts) => {
-                let mut set = NONE;
-                for part in parts.iter() {
-                    let part = self.set_of(*part)?;
-                    set = self.or(set, part)?;
-                }
-                set
-            }
+            Node::All(parts) => parts.iter().try_fold(ALL, |all, part| {
+                let part = self.set_of(*part)?;
+                self.and(all, part)
+            })?,
+            Node::Any(parts) => parts.iter().try_fold(NONE, |any, part| {
+                let part = self.set_of(*part)?;
+                self.or(any, part)
+            })?,
             Node::Atom(Leaf::Set(set)) => set,
             Node::Atom(Leaf::Schema(id, scope, yes)) => {
                 self.negations += usize::from(!yes);
@@ -176,8 +160,8 @@ impl<'a> Reader<'a> {
         if let Some(known) = self.known.get(&(id, scope, exact)) {
             return Ok(*known);
         }
-        if let Some(at) = self.open.iter().position(|o| o.id == id && o.scope == scope) {
-            if self.open[at].negations != self.negations && self.probing == 0 {
+        if let Some(at) = self.open.iter().position(|(open, _)| *open == (id, scope)) {
+            if self.open[at].1 != self.negations && self.probing == 0 {
                 let why = "the schema says the opposite of itself: leave one of the references out";
                 return Err(refuse(&self.arena[id].pointer, "$ref", why));
             }
@@ -186,7 +170,7 @@ impl<'a> Reader<'a> {
             return Ok(NONE);
         }
         let at = self.open.len();
-        self.open.push(Open { id, scope, negations: self.negations });
+        self.open.push(((id, scope), self.negations));
         let set = self.deeper(id, |reader| reader.keywords(id, scope))?;
         self.open.pop();
         if self.cut >= at {
@@ -205,115 +189,84 @@ impl<'a> Reader<'a> {
         };
         // The old drafts ignore what stands beside a reference.
         if map.contains_key("$ref") && node.draft <= Draft::D7 && self.without.is_none() {
-            return self.reference(id, scope);
+            return self.reference((id, scope), "$ref");
         }
-        let Some(types) = Types::of(map) else {
+        let Some(types) = Types::of(map, node.draft) else {
             let meant = map["type"].as_str().and_then(keywords::meant);
             let hint = meant.map_or_else(String::new, |name| format!("; did you mean \"{name}\"?"));
             let why = format!("{} is not a type or a list of types{hint}", map["type"]);
             return Err(refuse(&node.pointer, "type", why));
         };
         let types = if self.without == Some((id, "type")) { Types::ALL } else { types };
-        let nullable = node.draft.knows("nullable") && map.get("nullable") == Some(&Value::Bool(true));
-        let types = if nullable { types.and_null() } else { types };
-        let mut set = self.of_types(types);
+        let mut set = self.sets.add(Set::of(types));
         let rest = self.evaluated(id, scope)?;
         // Keys that are only required come after those that are described.
-        let order = map.keys().filter(|k| *k != "required").chain(map.keys().filter(|k| *k == "required"));
+        let names = || map.keys().map(String::as_str);
+        let order = names().filter(|k| *k != "required").chain(names().filter(|k| *k == "required"));
         for keyword in order.filter(|k| node.draft.knows(k)) {
             self.arena.budget.spend(1)?;
-            if self.without.is_some_and(|(at, k)| at == id && k == keyword) {
+            if self.without == Some((id, keyword)) {
                 continue;
             }
             if let Some(must) = keywords::misfit(keyword, &map[keyword]) {
                 return Err(refuse(&node.pointer, keyword, must));
             }
             if let Some(mut part) = self.keyword((id, scope), keyword, types)? {
-                if keyword == "anyOf" && rest.as_ref().is_some_and(|rest| rest.has_branches) {
+                if keyword == "anyOf" && rest.is_some_and(|(_, has_branches)| has_branches) {
                     part = self.sets.add(Set { objects: TRUE, ..Set::clone(&self.sets.get(part)) });
                 }
                 set = self.and(set, part)?;
             }
         }
-        rest.map_or(Ok(set), |rest| self.and(set, rest.set))
+        rest.map_or(Ok(set), |(rest, _)| self.and(set, rest))
     }
 
     /// Whether the keyword is there and says anything.
     pub(super) fn restricts(&self, id: Id, keyword: &str) -> bool {
         let node = &self.arena[id];
-        let value = node.map().and_then(|map| map.get(keyword));
-        let without = self.without.is_some_and(|(at, k)| at == id && k == keyword);
-        node.draft.knows(keyword) && !without && value.is_some_and(|v| *v != Value::Bool(true))
-    }
-
-    fn of_types(&mut self, types: Types) -> SetId {
-        let mut set = Set::none();
-        let all = Set::all();
-        set.null = types.meets(Types::NULL);
-        (set.yes, set.no) = (types.meets(Types::BOOLEAN), types.meets(Types::BOOLEAN));
-        if types.meets(Types::INTEGER) {
-            set.whole = all.whole;
-        }
-        if types.meets(Types::FRACTION) {
-            set.fraction = all.fraction;
-        }
-        for (kind, part) in [
-            (Types::STRING, &mut set.strings),
-            (Types::ARRAY, &mut set.arrays),
-            (Types::OBJECT, &mut set.objects),
-        ] {
-            if types.meets(kind) {
-                *part = TRUE;
-            }
-        }
-        self.sets.add(set)
+        let says = node.value.get(keyword).is_some_and(|value| *value != Value::Bool(true));
+        says && node.draft.knows(keyword) && self.without != Some((id, keyword))
     }
 
     /// What the keyword allows; None where it has no effect on values of these types.
-    fn keyword(&mut self, at: (Id, Scope), keyword: &str, types: Types) -> Result<Option<SetId>> {
-        let Some(map) = self.arena[at.0].map() else { return Ok(None) };
-        let value = &map[keyword];
+    fn keyword(&mut self, at: At, keyword: &str, types: Types) -> Result<Option<SetId>> {
+        let value = &self.arena[at.0].value[keyword];
         let set = match keyword {
-            "$ref" => self.reference(at.0, at.1)?,
-            "$dynamicRef" | "$recursiveRef" => self.dynamic(at.0, at.1)?,
-            "allOf" | "anyOf" | "oneOf" | "not" | "if" => self.in_place(at, keyword)?,
-            "const" | "enum" => self.constants(at.0, keyword, value)?,
-            _ if types.meets(Types::NUMBER) && is_numeric(keyword) => self.numeric(at.0, keyword, value)?,
-            _ if types.meets(Types::STRING) && is_textual(keyword) => self.textual(at.0, keyword, value)?,
-            _ if types.meets(Types::ARRAY) && is_of_arrays(keyword) => self.of_arrays(at, keyword, map)?,
-            _ if types.meets(Types::OBJECT) && is_of_objects(keyword) => self.of_objects(at, keyword, map)?,
-            _ => return Ok(None),
+            "$ref" | "$dynamicRef" | "$recursiveRef" => return self.reference(at, keyword).map(Some),
+            "allOf" | "anyOf" | "oneOf" | "not" | "if" => return self.in_place(at, keyword).map(Some),
+            "const" | "enum" => return self.constants(at.0, keyword, value).map(Some),
+            _ => match types_of(keyword) {
+                own if !own.meets(types) => return Ok(None),
+                Types::NUMBER => self.numeric(at.0, keyword, value)?,
+                Types::STRING => Set { strings: self.textual(at.0, keyword, value)?, ..Set::all() },
+                Types::ARRAY => Set { arrays: self.of_arrays(at, keyword, value)?, ..Set::all() },
+                _ => Set { objects: self.of_objects(at, keyword, value)?, ..Set::all() },
+            },
         };
-        Ok(Some(set))
+        Ok(Some(self.sets.add(set)))
     }
 
     fn constants(&mut self, id: Id, keyword: &str, value: &Value) -> Result<SetId> {
-        let pointer = &self.arena[id].pointer;
         let list = match value {
             Value::Array(list) if keyword == "enum" => list.as_slice(),
             one => std::slice::from_ref(one),
         };
         self.arena.budget.spend(list.len())?;
         if list.len() > MAX_ENUM {
-            return Err(refuse(pointer, keyword, format!("more than {MAX_ENUM} entries")));
+            return self.wrong(id, keyword, format!("more than {MAX_ENUM} entries"));
         }
-        self.sets.values(list).map_err(|_| refuse(pointer, keyword, decimal::TOO_LONG))
+        self.sets.values(list).map_or_else(|| self.wrong(id, keyword, decimal::TOO_LONG), Ok)
     }
 
-    fn reference(&mut self, id: Id, scope: Scope) -> Result<SetId> {
-        let node = &self.arena[id];
-        let text = node.map().and_then(|map| map.get("$ref")).and_then(Value::as_str);
-        match (node.reference, text) {
-            (Some(Target::Here(target)), _) => self.read(target, scope),
-            (Some(Target::Missing), Some(text)) => {
-                Err(refuse(&node.pointer, "$ref", format!("{text} leads nowhere")))
-            }
-            (Some(Target::Elsewhere), _) => {
-                let why = "leads out of the document: put the schema that it means under $defs, or have the server know it \
-                           (grammar.documents)";
-                Err(refuse(&node.pointer, "$ref", why))
-            }
-            _ => Err(refuse(&node.pointer, "$ref", "is not a text")),
+    fn reference(&mut self, (id, scope): At, keyword: &str) -> Result<SetId> {
+        let broken = self.arena[id].broken.as_deref().unwrap_or("is not a text");
+        let (target, keyword, why) = match keyword {
+            "$ref" => (self.arena.one(id, keyword), keyword, broken),
+            _ => (self.dynamic_target(id, scope), "$dynamicRef", "leads nowhere in this document"),
+        };
+        match target {
+            Some(target) => self.read(target, scope),
+            None => self.wrong(id, keyword, why),
         }
     }
 
@@ -331,22 +284,14 @@ impl<'a> Reader<'a> {
 
     /// What `$dynamicRef` or `$recursiveRef` means here: the outermost schema of that name on the way to it.
     pub(super) fn dynamic_target(&self, id: Id, scope: Scope) -> Option<Id> {
-        let node = &self.arena[id];
-        let Some(Target::Here(target)) = node.dynamic else { return None };
-        let text = |keyword| node.map()?.get(keyword)?.as_str();
-        let name = text("$dynamicRef").map_or("", |text| text.rsplit_once('#').map_or("", |(_, name)| name));
-        let recursive = text("$dynamicRef").is_none();
-        let named = (recursive || !(name.is_empty() || name.starts_with('/')))
+        let text = self.arena[id].text("$dynamicRef");
+        let keyword = if text.is_some() { "$dynamicRef" } else { "$recursiveRef" };
+        let target = self.arena.one(id, keyword)?;
+        let name = text.map_or("", |text| text.rsplit_once('#').map_or("", |(_, name)| name));
+        let named = (text.is_none() || !(name.is_empty() || name.starts_with('/')))
             && self.arena.dynamic(self.arena[target].resource).and_then(|d| d.get(name)) == Some(&target);
         let outermost = self.scopes[scope].get(name).filter(|_| named);
         Some(*outermost.unwrap_or(&target))
-    }
-
-    fn dynamic(&mut self, id: Id, scope: Scope) -> Result<SetId> {
-        match self.dynamic_target(id, scope) {
-            Some(target) => self.read(target, scope),
-            None => Err(refuse(&self.arena[id].pointer, "$dynamicRef", "leads nowhere in this document")),
-        }
     }
 
     /// The scope after a step into a resource.
@@ -369,32 +314,3 @@ impl<'a> Reader<'a> {
 const MAX_CHAIN: usize = 1_000;
 /// 40,000 take 0.23 s.
 const MAX_ENUM: usize = 50_000;
-
-fn is_numeric(keyword: &str) -> bool {
-    matches!(keyword, "minimum" | "maximum" | "exclusiveMinimum" | "exclusiveMaximum" | "multipleOf")
-}
-
-fn is_textual(keyword: &str) -> bool {
-    matches!(keyword, "minLength" | "maxLength" | "pattern" | "format")
-}
-
-fn is_of_arrays(keyword: &str) -> bool {
-    let counts = matches!(keyword, "minItems" | "maxItems" | "uniqueItems" | "contains");
-    counts || matches!(keyword, "items" | "prefixItems" | "additionalItems")
-}
-
-fn is_of_objects(keyword: &str) -> bool {
-    let others =
-        matches!(keyword, "dependentRequired" | "dependentSchemas" | "dependencies" | "propertyNames");
-    let counts = matches!(keyword, "minProperties" | "maxProperties" | "required");
-    others || counts || matches!(keyword, "properties" | "patternProperties" | "additionalProperties")
-}
-
-impl std::fmt::Debug for Reader<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Reader").field("sets", &self.sets.len()).finish_non_exhaustive()
-    }
-}
-
-/// The keywords of a schema.
-pub(super) type Keywords = Map<String, Value>;

@@ -6,83 +6,61 @@ use super::formats::{self, Format};
 use super::keywords::Draft;
 use super::logic::{F, FALSE, TRUE};
 use super::number::{self, Cell, Kind};
-use super::read::{Keywords, Reader};
+use super::read::{At, Reader};
 use super::refuse;
-use super::set::{Item, Key, Scope, Set, SetId};
+use super::set::{Item, Key, Set, Term};
 use crate::config::{Formats, UndeclaredKeys, UnknownFormat};
 use crate::error::Result;
 use crate::types::Narrowed;
 use serde_json::Value;
 use std::rc::Rc;
 
-type At = (Id, Scope);
-
 /// The most that is written in digits: 10^36.
 const BIG: Decimal = Decimal { digits: 10i128.pow(36), scale: 0 };
 
 impl Reader<'_> {
-    fn wrong<T>(&self, id: Id, keyword: &str, why: impl Into<String>) -> Result<T> {
+    pub(super) fn wrong<T>(&self, id: Id, keyword: &str, why: impl Into<String>) -> Result<T> {
         Err(refuse(&self.arena[id].pointer, keyword, why))
     }
 
-    /// Values of other types, and strings in the set.
-    fn only_strings(&mut self, strings: F) -> SetId {
-        self.sets.add(Set { strings, ..Set::all() })
-    }
-
-    pub(super) fn numeric(&mut self, id: Id, keyword: &str, value: &Value) -> Result<SetId> {
-        let map = self.arena[id].map();
-        let flag = |key: &str| map.and_then(|map| map.get(key)) == Some(&Value::Bool(true));
-        // In draft 4 an exclusive bound is a flag of the other one.
-        let Value::Number(n) = value else { return Ok(super::set::ALL) };
-        let huge = n.as_f64().is_some_and(|f| f.abs() > 1e36);
-        let exact = match Decimal::parse(n) {
-            Some(exact) => exact,
+    pub(super) fn numeric(&mut self, id: Id, keyword: &str, value: &Value) -> Result<Set> {
+        let Value::Number(n) = value else { return Ok(Set::all()) };
+        let (is_low, is_high) =
+            (keyword.to_lowercase().ends_with("minimum"), keyword.to_lowercase().ends_with("maximum"));
+        let exact = match (Decimal::parse(n), n.as_f64()) {
+            (Some(exact), _) => exact,
             // No number beyond that is written without an exponent, and with one only where no bound is.
-            None if huge && keyword.to_lowercase().ends_with("maximum") && n.as_f64() > Some(0.0) => BIG,
-            None if huge && keyword.to_lowercase().ends_with("minimum") && n.as_f64() < Some(0.0) => {
-                Decimal { digits: -BIG.digits, scale: 0 }
-            }
-            None => return self.wrong(id, keyword, decimal::TOO_LONG),
+            (None, Some(huge)) if is_high && huge > 1e36 => BIG,
+            (None, Some(huge)) if is_low && huge < -1e36 => Decimal { digits: -BIG.digits, scale: 0 },
+            _ => return self.wrong(id, keyword, decimal::TOO_LONG),
         };
-        let own = |flagged: &str| keyword.starts_with(['m']) && !flag(flagged);
+        // In draft 4 an exclusive bound is a flag of the other one.
+        let flag = |key: &str| self.arena[id].value.get(key) == Some(&Value::Bool(true));
+        let end = |flagged: &str| Some((exact, keyword.starts_with('m') && !flag(flagged)));
         let cell = match keyword {
-            "minimum" | "exclusiveMinimum" => {
-                Cell { low: Some((exact, own("exclusiveMinimum"))), ..Cell::default() }
-            }
-            "maximum" | "exclusiveMaximum" => {
-                Cell { high: Some((exact, own("exclusiveMaximum"))), ..Cell::default() }
-            }
+            _ if is_low => Cell { low: end("exclusiveMinimum"), ..Cell::default() },
+            _ if is_high => Cell { high: end("exclusiveMaximum"), ..Cell::default() },
             _ if exact.digits <= 0 => return self.wrong(id, keyword, "must be more than 0"),
             _ => Cell { by: vec![(exact, true)], ..Cell::default() },
         };
         let whole = number::tidy(vec![cell.clone()], Kind::Whole);
         let fraction = number::tidy(vec![cell], Kind::Fraction);
-        Ok(self.sets.add(Set { whole, fraction, ..Set::all() }))
+        Ok(Set { whole, fraction, ..Set::all() })
     }
 
-    pub(super) fn textual(&mut self, id: Id, keyword: &str, value: &Value) -> Result<SetId> {
-        let strings = match (keyword, value) {
-            ("minLength", _) => {
-                let least = count(value);
-                self.sets.strings.length(least, None)
-            }
-            ("maxLength", _) => {
-                let most = count(value);
-                self.sets.strings.length(0, Some(most))
-            }
-            ("pattern", Value::String(text)) => self.pattern(id, keyword, text)?,
-            ("format", Value::String(name)) => self.format(id, name)?,
-            _ => return self.wrong(id, keyword, "is not a text"),
-        };
-        Ok(self.only_strings(strings))
+    pub(super) fn textual(&mut self, id: Id, keyword: &str, value: &Value) -> Result<F> {
+        match (keyword, value) {
+            ("minLength", _) => Ok(self.sets.strings.length(count(value), None)),
+            ("maxLength", _) => Ok(self.sets.strings.length(0, Some(count(value)))),
+            ("pattern", Value::String(text)) => self.pattern(id, keyword, text),
+            ("format", Value::String(name)) => self.format(id, name),
+            _ => self.wrong(id, keyword, "is not a text"),
+        }
     }
 
     fn pattern(&mut self, id: Id, keyword: &str, text: &str) -> Result<F> {
-        match self.sets.strings.pattern(text) {
-            Ok(strings) => Ok(strings),
-            Err(why) => self.wrong(id, keyword, format!("{text:?}: {why}")),
-        }
+        let found = self.sets.strings.pattern(text);
+        found.or_else(|why| self.wrong(id, keyword, format!("{text:?}: {why}")))
     }
 
     fn format(&mut self, id: Id, name: &str) -> Result<F> {
@@ -100,31 +78,25 @@ impl Reader<'_> {
         }
     }
 
-    pub(super) fn of_arrays(&mut self, at: At, keyword: &str, map: &Keywords) -> Result<SetId> {
-        let value = &map[keyword];
-        let tuple = map.get("items").is_some_and(Value::is_array);
-        let arrays = match keyword {
-            "minItems" => {
-                let least = count(value);
-                if least == 0 { TRUE } else { self.sets.items.atom(Item::Longer(least)) }
-            }
-            "maxItems" => {
-                let most = count(value);
-                self.sets.items.atom(Item::Shorter(most))
-            }
+    pub(super) fn of_arrays(&mut self, at: At, keyword: &str, value: &Value) -> Result<F> {
+        let tuple = self.arena[at.0].value.get("items").is_some_and(Value::is_array);
+        Ok(match keyword {
+            "minItems" if count(value) == 0 => TRUE,
+            "minItems" => self.sets.items.atom(Item::Longer(count(value))),
+            "maxItems" => self.sets.items.atom(Item::Shorter(count(value))),
             "uniqueItems" if *value == Value::Bool(true) => self.sets.items.atom(Item::Unique),
-            "contains" => self.contains(at, map)?,
+            "contains" => self.contains(at),
             "prefixItems" => self.tuple(at, keyword),
             "items" if tuple => self.tuple(at, keyword),
             "items" | "additionalItems" if (keyword == "additionalItems") == tuple => {
                 let before = if tuple { "items" } else { "prefixItems" };
                 let from = self.arena.inside(at.0, before).len();
                 let from = if tuple || self.arena[at.0].draft.knows(before) { from } else { 0 };
-                self.from(at, keyword, from as u32)
+                let term = self.arena.one(at.0, keyword).map_or(TRUE, |item| self.schema(item, at.1));
+                self.items_from(from as u32, term)
             }
             _ => TRUE,
-        };
-        Ok(self.sets.add(Set { arrays, ..Set::all() }))
+        })
     }
 
     fn tuple(&mut self, (id, scope): At, keyword: &str) -> F {
@@ -136,58 +108,51 @@ impl Reader<'_> {
         self.sets.items.all(parts)
     }
 
-    fn from(&mut self, (id, scope): At, keyword: &str, from: u32) -> F {
-        let Some(item) = self.arena.one(id, keyword) else { return TRUE };
-        let term = self.schema(item, scope);
-        if term == TRUE { TRUE } else { self.sets.items.atom(Item::From(from, term)) }
+    /// Items from this place on have values of the term.
+    pub(super) fn items_from(&mut self, place: u32, term: Term) -> F {
+        if term == TRUE { TRUE } else { self.sets.items.atom(Item::From(place, term)) }
     }
 
-    fn contains(&mut self, (id, scope): At, map: &Keywords) -> Result<F> {
-        let Some(item) = self.arena.one(id, "contains") else { return Ok(TRUE) };
+    fn contains(&mut self, (id, scope): At) -> F {
+        let Some(item) = self.arena.one(id, "contains") else { return TRUE };
         let term = self.schema(item, scope);
-        let counted = self.arena[id].draft >= Draft::D2019;
-        let count = |key: &str| map.get(key).filter(|_| counted).map(count);
+        let node = &self.arena[id];
+        let count = |key: &str| node.value.get(key).filter(|_| node.draft >= Draft::D2019).map(count);
         let (least, most) = (count("minContains").unwrap_or(1), count("maxContains"));
         let least = (least > 0).then(|| self.sets.items.atom(Item::Least(least, 0, term)));
         let most = most.map(|most| self.sets.items.atom(Item::Most(most, 0, term)));
-        Ok(self.sets.items.all(least.into_iter().chain(most)))
+        self.sets.items.all(least.into_iter().chain(most))
     }
 
-    pub(super) fn of_objects(&mut self, at: At, keyword: &str, map: &Keywords) -> Result<SetId> {
-        let value = &map[keyword];
-        let objects = match keyword {
-            "required" => self.required(at.0, keyword, value)?,
-            "minProperties" => {
-                let least = count(value);
-                if least == 0 { TRUE } else { self.sets.keys.atom(Key::Least(least)) }
-            }
-            "maxProperties" => {
-                let most = count(value);
-                self.sets.keys.atom(Key::Most(most))
-            }
-            "properties" => {
-                let list = self.arena.inside(at.0, keyword).iter();
-                let mut parts: Vec<F> = list
-                    .map(|(name, part)| {
-                        let term = self.schema(*part, at.1);
-                        self.sets.keys.atom(Key::If(Rc::from(*name), term))
-                    })
-                    .collect();
-                if self.closes() {
-                    parts.push(self.sets.keys.atom(Key::Declared));
-                }
-                self.sets.keys.all(parts)
-            }
-            "patternProperties" => self.patterns(at)?,
-            "additionalProperties" => self.additional(at, keyword)?,
-            "propertyNames" => self.names(at)?,
-            _ => self.dependent(at, keyword, value)?,
-        };
-        Ok(self.sets.add(Set { objects, ..Set::all() }))
+    pub(super) fn of_objects(&mut self, at: At, keyword: &str, value: &Value) -> Result<F> {
+        match keyword {
+            "required" => self.required(at.0, keyword, value),
+            "minProperties" if count(value) == 0 => Ok(TRUE),
+            "minProperties" => Ok(self.sets.keys.atom(Key::Least(count(value)))),
+            "maxProperties" => Ok(self.sets.keys.atom(Key::Most(count(value)))),
+            "properties" => Ok(self.properties(at)),
+            "patternProperties" => self.patterns(at),
+            "additionalProperties" => self.additional(at, keyword),
+            "propertyNames" => self.names(at),
+            _ => self.dependent(at, keyword, value),
+        }
     }
 
+    fn properties(&mut self, (id, scope): At) -> F {
+        let mut parts = Vec::new();
+        for (name, part) in self.arena.inside(id, "properties") {
+            let term = self.schema(*part, scope);
+            parts.push(self.sets.keys.atom(Key::If(Rc::from(*name), term)));
+        }
+        if self.closes() {
+            parts.push(self.sets.keys.atom(Key::Declared));
+        }
+        self.sets.keys.all(parts)
+    }
+
+    /// A list of names, or (in draft 3) a single one.
     fn required(&mut self, id: Id, keyword: &str, value: &Value) -> Result<F> {
-        let Some(list) = value.as_array() else { return self.wrong(id, keyword, "is not a list of names") };
+        let list = value.as_array().map_or(std::slice::from_ref(value), Vec::as_slice);
         self.arena.budget.spend(list.len())?;
         let mut parts = Vec::new();
         for name in list {
@@ -268,13 +233,11 @@ impl Reader<'_> {
 
     /// What some keys ask of the object.
     fn dependent(&mut self, (id, scope): At, keyword: &str, value: &Value) -> Result<F> {
-        let schemas: Vec<(&str, Id)> = self.arena.inside(id, keyword).to_vec();
+        let schemas = self.arena.inside(id, keyword);
         let mut parts = Vec::new();
         for (name, value) in value.as_object().into_iter().flatten() {
             let then = match value {
-                Value::Array(_) => self.required(id, keyword, value)?,
-                // Draft 3 has a single name.
-                Value::String(_) => self.required(id, keyword, &Value::Array(vec![value.clone()]))?,
+                Value::Array(_) | Value::String(_) => self.required(id, keyword, value)?,
                 _ => {
                     let Some((_, part)) = schemas.iter().find(|(n, _)| n == name) else {
                         return self.wrong(id, keyword, "is neither a list of names nor a schema");

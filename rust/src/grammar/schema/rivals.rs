@@ -1,6 +1,6 @@
 //! Finds the branches of a union that may have values in common, so that only these are compared.
 
-use super::logic::{FALSE, Node};
+use super::logic::FALSE;
 use super::read::Reader;
 use super::set::{Key, Set, SetId};
 use crate::error::Result;
@@ -62,14 +62,7 @@ impl Reader<'_> {
         if set.strings != FALSE {
             return Ok(Vec::new());
         }
-        let parts = self.sets.keys.conjuncts(set.objects);
-        let keys: Vec<Key> = parts
-            .iter()
-            .filter_map(|part| match self.sets.keys.node(*part) {
-                Node::Atom(key) => Some(key.clone()),
-                _ => None,
-            })
-            .collect();
+        let keys = self.sets.keys.certain(set.objects);
         let is_there = |name: &str| keys.iter().any(|key| matches!(key, Key::Has(own, _) if **own == *name));
         let mut labels = Vec::new();
         for key in &keys {

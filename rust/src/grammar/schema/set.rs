@@ -5,11 +5,13 @@
 
 use super::arena::Id;
 use super::decimal::Decimal;
+use super::keywords::Types;
 use super::logic::{F, FALSE, Logic, TRUE};
 use super::number::{self, Cell, Cells, Kind};
 use super::strings::Strings;
 use ahash::{AHashMap, AHashSet};
-use serde_json::Value;
+use serde_json::{Map, Value};
+use std::hash::Hash;
 use std::rc::Rc;
 
 /// The number of a set.
@@ -95,30 +97,29 @@ pub(super) const NONE: SetId = 0;
 pub(super) const ALL: SetId = 1;
 
 impl Set {
-    pub(super) fn none() -> Self {
+    /// All values of these types.
+    pub(super) fn of(types: Types) -> Self {
+        let has = |kind| types.meets(kind);
+        let numbers = |kind| if has(kind) { number::everything() } else { Vec::new() };
+        let formula = |kind| if has(kind) { TRUE } else { FALSE };
         Set {
-            null: false,
-            yes: false,
-            no: false,
-            whole: Vec::new(),
-            fraction: Vec::new(),
-            strings: FALSE,
-            arrays: FALSE,
-            objects: FALSE,
+            null: has(Types::NULL),
+            yes: has(Types::BOOLEAN),
+            no: has(Types::BOOLEAN),
+            whole: numbers(Types::INTEGER),
+            fraction: numbers(Types::FRACTION),
+            strings: formula(Types::STRING),
+            arrays: formula(Types::ARRAY),
+            objects: formula(Types::OBJECT),
         }
     }
 
+    pub(super) fn none() -> Self {
+        Set::of(Types::NONE)
+    }
+
     pub(super) fn all() -> Self {
-        Set {
-            null: true,
-            yes: true,
-            no: true,
-            whole: number::everything(),
-            fraction: number::everything(),
-            strings: TRUE,
-            arrays: TRUE,
-            objects: TRUE,
-        }
+        Set::of(Types::ALL)
     }
 }
 
@@ -135,10 +136,6 @@ pub(super) struct Sets {
     /// Whole numbers that the document writes with a decimal point.
     pub(super) with_point: AHashSet<Decimal>,
 }
-
-/// A number with too many digits.
-#[derive(Debug)]
-pub(super) struct TooLong;
 
 impl Sets {
     pub(super) fn new() -> Self {
@@ -182,43 +179,35 @@ impl Sets {
     }
 
     pub(super) fn and(&mut self, a: SetId, b: SetId) -> SetId {
-        if a == b || b == ALL || a == NONE {
-            return a;
-        }
-        if a == ALL || b == NONE {
-            return b;
-        }
-        let (a, b) = (self.get(a), self.get(b));
-        let set = Set {
-            null: a.null && b.null,
-            yes: a.yes && b.yes,
-            no: a.no && b.no,
-            whole: number::and(&a.whole, &b.whole, Kind::Whole),
-            fraction: number::and(&a.fraction, &b.fraction, Kind::Fraction),
-            strings: self.strings.and(a.strings, b.strings),
-            arrays: self.items.all([a.arrays, b.arrays]),
-            objects: self.keys.all([a.objects, b.objects]),
-        };
-        self.add(set)
+        self.join(a, b, true)
     }
 
     pub(super) fn or(&mut self, a: SetId, b: SetId) -> SetId {
-        if a == b || a == ALL || b == NONE {
+        self.join(a, b, false)
+    }
+
+    /// What is in both or (`all` is false) in any of them.
+    fn join(&mut self, a: SetId, b: SetId, all: bool) -> SetId {
+        let (nothing, end) = if all { (ALL, NONE) } else { (NONE, ALL) };
+        if a == b || b == nothing || a == end {
             return a;
         }
-        if b == ALL || a == NONE {
+        if a == nothing || b == end {
             return b;
         }
         let (a, b) = (self.get(a), self.get(b));
+        let is = |a: bool, b: bool| if all { a && b } else { a || b };
+        let numbers = if all { number::and } else { number::or };
+        let strings = if all { Strings::and } else { Strings::or };
         let set = Set {
-            null: a.null || b.null,
-            yes: a.yes || b.yes,
-            no: a.no || b.no,
-            whole: number::or(&a.whole, &b.whole, Kind::Whole),
-            fraction: number::or(&a.fraction, &b.fraction, Kind::Fraction),
-            strings: self.strings.or(a.strings, b.strings),
-            arrays: self.items.any([a.arrays, b.arrays]),
-            objects: self.keys.any([a.objects, b.objects]),
+            null: is(a.null, b.null),
+            yes: is(a.yes, b.yes),
+            no: is(a.no, b.no),
+            whole: numbers(&a.whole, &b.whole, Kind::Whole),
+            fraction: numbers(&a.fraction, &b.fraction, Kind::Fraction),
+            strings: strings(&mut self.strings, a.strings, b.strings),
+            arrays: self.items.join([a.arrays, b.arrays], all),
+            objects: self.keys.join([a.objects, b.objects], all),
         };
         self.add(set)
     }
@@ -232,8 +221,8 @@ impl Sets {
             whole: number::not(&set.whole, Kind::Whole),
             fraction: number::not(&set.fraction, Kind::Fraction),
             strings: self.strings.not(set.strings),
-            arrays: self.not_items(set.arrays),
-            objects: self.not_keys(set.objects),
+            arrays: self.negated(set.arrays, |sets| &mut sets.items, Sets::not_item),
+            objects: self.negated(set.objects, |sets| &mut sets.keys, Sets::not_key),
         };
         self.add(set)
     }
@@ -251,69 +240,64 @@ impl Sets {
         if let Some(known) = self.opposites.get(&term) {
             return *known;
         }
-        let mut by = AHashMap::new();
-        for leaf in self.terms.atoms(term) {
-            let not = match leaf {
-                Leaf::Schema(id, scope, yes) => self.terms.atom(Leaf::Schema(id, scope, !yes)),
-                Leaf::Set(set) => {
-                    let not = self.not(set);
-                    self.term(not)
-                }
-            };
-            by.insert(leaf, not);
-        }
-        let not = self.terms.rebuild(term, true, &mut |_, leaf| by[leaf]);
+        let not = self.negated(term, |sets| &mut sets.terms, Sets::not_leaf);
         self.opposites.insert(term, not);
         self.opposites.insert(not, term);
         not
     }
 
-    fn not_items(&mut self, f: F) -> F {
-        let mut by = AHashMap::new();
-        for item in self.items.atoms(f) {
-            let not = match &item {
-                Item::If(at, t) => Some(Item::Has(*at, self.not_term(*t))),
-                Item::Has(at, t) => Some(Item::If(*at, self.not_term(*t))),
-                Item::From(at, t) => Some(Item::Least(1, *at, self.not_term(*t))),
-                Item::Least(n, at, t) => n.checked_sub(1).map(|n| Item::Most(n, *at, *t)),
-                Item::Most(n, at, t) => Some(Item::Least(n + 1, *at, *t)),
-                Item::Longer(n) => n.checked_sub(1).map(Item::Shorter),
-                Item::Shorter(n) => Some(Item::Longer(n.saturating_add(1))),
-                Item::Unique => Some(Item::Repeated),
-                Item::Repeated => Some(Item::Unique),
-            };
-            let not = not.map_or(FALSE, |not| self.items.atom(not));
-            by.insert(item, not);
-        }
-        self.items.rebuild(f, true, &mut |_, item| by[item])
-    }
-
-    fn not_keys(&mut self, f: F) -> F {
-        let mut by = AHashMap::new();
-        for key in self.keys.atoms(f) {
-            let not = match &key {
-                Key::If(name, t) => Some(Key::Has(Rc::clone(name), self.not_term(*t))),
-                Key::Has(name, t) => Some(Key::If(Rc::clone(name), self.not_term(*t))),
-                Key::Every(names, t) => Some(Key::Some(*names, self.not_term(*t))),
-                Key::Some(names, t) => Some(Key::Every(*names, self.not_term(*t))),
-                Key::Least(n) => n.checked_sub(1).map(Key::Most),
-                Key::Most(n) => Some(Key::Least(n.saturating_add(1))),
-                Key::Declared | Key::Open => None,
-            };
-            let not = not.map_or(FALSE, |not| self.keys.atom(not));
-            by.insert(key, not);
-        }
-        self.keys.rebuild(f, true, &mut |_, key| by[key])
-    }
-
-    /// The set of these values.
-    ///
-    /// # Errors
-    /// Where a number has too many digits.
-    pub(super) fn values<'v>(
+    /// The opposite of a formula, where `not` gives that of an atom.
+    fn negated<A: Clone + Eq + Hash>(
         &mut self,
-        values: impl IntoIterator<Item = &'v Value>,
-    ) -> Result<SetId, TooLong> {
+        f: F,
+        logic: fn(&mut Self) -> &mut Logic<A>,
+        not: fn(&mut Self, &A) -> F,
+    ) -> F {
+        let atoms = logic(self).atoms(f).into_iter();
+        let by: AHashMap<A, F> = atoms.map(|atom| (atom.clone(), not(self, &atom))).collect();
+        logic(self).rebuild(f, true, &mut |_, atom| by[atom])
+    }
+
+    fn not_leaf(&mut self, leaf: &Leaf) -> F {
+        match *leaf {
+            Leaf::Schema(id, scope, yes) => self.terms.atom(Leaf::Schema(id, scope, !yes)),
+            Leaf::Set(set) => {
+                let not = self.not(set);
+                self.term(not)
+            }
+        }
+    }
+
+    fn not_item(&mut self, item: &Item) -> F {
+        let not = match item {
+            Item::If(at, t) => Some(Item::Has(*at, self.not_term(*t))),
+            Item::Has(at, t) => Some(Item::If(*at, self.not_term(*t))),
+            Item::From(at, t) => Some(Item::Least(1, *at, self.not_term(*t))),
+            Item::Least(n, at, t) => n.checked_sub(1).map(|n| Item::Most(n, *at, *t)),
+            Item::Most(n, at, t) => Some(Item::Least(n + 1, *at, *t)),
+            Item::Longer(n) => n.checked_sub(1).map(Item::Shorter),
+            Item::Shorter(n) => Some(Item::Longer(n.saturating_add(1))),
+            Item::Unique => Some(Item::Repeated),
+            Item::Repeated => Some(Item::Unique),
+        };
+        not.map_or(FALSE, |not| self.items.atom(not))
+    }
+
+    fn not_key(&mut self, key: &Key) -> F {
+        let not = match key {
+            Key::If(name, t) => Some(Key::Has(Rc::clone(name), self.not_term(*t))),
+            Key::Has(name, t) => Some(Key::If(Rc::clone(name), self.not_term(*t))),
+            Key::Every(names, t) => Some(Key::Some(*names, self.not_term(*t))),
+            Key::Some(names, t) => Some(Key::Every(*names, self.not_term(*t))),
+            Key::Least(n) => n.checked_sub(1).map(Key::Most),
+            Key::Most(n) => Some(Key::Least(n.saturating_add(1))),
+            Key::Declared | Key::Open => None,
+        };
+        not.map_or(FALSE, |not| self.keys.atom(not))
+    }
+
+    /// The set of these values; None where a number has too many digits.
+    pub(super) fn values<'v>(&mut self, values: impl IntoIterator<Item = &'v Value>) -> Option<SetId> {
         let (mut set, mut texts, mut arrays, mut objects) = (Set::none(), Vec::new(), Vec::new(), Vec::new());
         for value in values {
             match value {
@@ -323,7 +307,7 @@ impl Sets {
                 Value::String(text) => texts.push(text.clone()),
                 Value::Number(n) => {
                     let pointed = n.is_f64();
-                    let n = Decimal::parse(n).ok_or(TooLong)?;
+                    let n = Decimal::parse(n)?;
                     if pointed && n.is_whole() {
                         self.with_point.insert(n);
                     }
@@ -339,20 +323,20 @@ impl Sets {
         set.strings = self.strings.texts(texts);
         set.arrays = self.items.any(arrays);
         set.objects = self.keys.any(objects);
-        Ok(self.add(set))
+        Some(self.add(set))
     }
 
-    fn array(&mut self, list: &[Value]) -> Result<F, TooLong> {
+    fn array(&mut self, list: &[Value]) -> Option<F> {
         let mut parts = vec![self.items.atom(Item::Shorter(list.len() as u32))];
         for (at, value) in list.iter().enumerate() {
             let set = self.values([value])?;
             let term = self.term(set);
             parts.push(self.items.atom(Item::Has(at as u32, term)));
         }
-        Ok(self.items.all(parts))
+        Some(self.items.all(parts))
     }
 
-    fn object(&mut self, map: &serde_json::Map<String, Value>) -> Result<F, TooLong> {
+    fn object(&mut self, map: &Map<String, Value>) -> Option<F> {
         let mut parts = Vec::new();
         for (name, value) in map {
             let set = self.values([value])?;
@@ -362,7 +346,7 @@ impl Sets {
         let names = self.strings.texts(map.keys().cloned());
         let others = self.strings.not(names);
         parts.push(self.keys.atom(Key::Every(others, FALSE)));
-        Ok(self.keys.all(parts))
+        Some(self.keys.all(parts))
     }
 }
 
@@ -385,6 +369,6 @@ mod tests {
         assert!(either.null && either.whole == number::everything() && either.strings == TRUE);
         let single = sets.values([&json!(1.0)]).unwrap();
         assert_eq!(sets.values([&json!(1)]).unwrap(), single);
-        assert!(sets.values([&json!(1e300)]).is_err());
+        assert!(sets.values([&json!(1e300)]).is_none());
     }
 }
