@@ -86,17 +86,19 @@ impl Shaper<'_, '_> {
             keys.extend(own);
         }
         inside.counts = keys.iter().any(Key::counts);
-        let last = items.iter().filter_map(place_of).max().unwrap_or(0);
-        for at in 0..=last {
-            let terms = items.iter().filter_map(|item| at_place(item, at)).collect();
-            inside.items.push(self.place(terms));
+        let told: Vec<_> = items.iter().filter_map(places).collect();
+        for at in 0..=told.iter().map(|(from, ..)| *from).max().unwrap_or(0) {
+            let here = told.iter().filter(|(from, on, _)| *from == at || *on && *from < at);
+            inside.items.push(self.place(here.map(|(.., term)| *term).collect()));
         }
-        let every: Terms = items.iter().filter_map(from_any).collect();
-        inside.rest = self.place(every.clone());
-        if items.iter().any(|item| matches!(item, Item::Unique)) {
-            let all = items.iter().filter_map(term_of).chain(every).collect();
-            inside.unique = Some(self.scarce(&all)?);
+        inside.rest = self.place(told.iter().filter(|(_, on, _)| *on).map(|(.., term)| *term).collect());
+        if items.contains(&Item::Unique) {
+            inside.unique = Some(self.scarce(&told.iter().map(|(.., term)| *term).collect())?);
         }
+        let of_others = |key: &Key| match key {
+            Key::Every(_, term) | Key::Some(_, term) => Some(*term),
+            _ => None,
+        };
         let others: Terms = keys.iter().filter_map(of_others).collect();
         inside.others = self.place(others.clone());
         let mut named: HashMap<String, Terms> = HashMap::new();
@@ -126,64 +128,29 @@ impl Shaper<'_, '_> {
         }
     }
 
-    /// Whether the values of these terms may run out.
+    /// Whether the values of these terms may run out. Strings that go on from every beginning do not. Of all other values some end
+    /// where nothing else can follow: `true`, the whole number 0, an object without more keys.
     fn scarce(&mut self, terms: &Terms) -> Result<Scarce> {
         for term in terms {
             let set = self.reader.set_of(*term)?;
             let set = self.reader.sets.get(set);
-            if !self.is_endless(&set) {
+            let goes_on = match self.reader.sets.strings.logic.node(set.strings) {
+                Node::Atom(Piece::Length(intervals)) => intervals.iter().any(|(_, most)| most.is_none()),
+                _ => set.strings == TRUE || set.strings == FALSE,
+            };
+            if !goes_on || *set != (Set { strings: set.strings, ..Set::none() }) {
                 return Ok(Scarce::Perhaps);
             }
         }
         Ok(Scarce::No)
     }
-
-    /// Whether the set is of strings that go on from every beginning. Of all other values some end where nothing else can follow:
-    /// `true`, the whole number 0, an object without more keys.
-    fn is_endless(&self, set: &Set) -> bool {
-        let strings = match self.reader.sets.strings.logic.node(set.strings) {
-            Node::Atom(Piece::Length(intervals)) => intervals.iter().any(|(_, most)| most.is_none()),
-            _ => set.strings == TRUE || set.strings == FALSE,
-        };
-        let others = set.null || set.yes || set.no || set.arrays != FALSE || set.objects != FALSE;
-        strings && !others && set.whole.is_empty() && set.fraction.is_empty()
-    }
 }
 
-/// The place that an atom speaks of.
-fn place_of(item: &Item) -> Option<u32> {
+/// The first place that an atom speaks of, whether it speaks of those behind it too, and which values.
+fn places(item: &Item) -> Option<(u32, bool, Term)> {
     match item {
-        Item::If(at, _) | Item::Has(at, _) => Some(*at),
-        Item::From(at, _) | Item::Least(_, at, _) | Item::Most(_, at, _) => Some(*at),
-        _ => None,
-    }
-}
-
-fn term_of(item: &Item) -> Option<Term> {
-    match item {
-        Item::If(_, term) | Item::Has(_, term) => Some(*term),
-        _ => from_any(item),
-    }
-}
-
-/// Of an atom that speaks of all items from some place on.
-fn from_any(item: &Item) -> Option<Term> {
-    match item {
-        Item::From(_, term) | Item::Least(_, _, term) | Item::Most(_, _, term) => Some(*term),
-        _ => None,
-    }
-}
-
-fn at_place(item: &Item, at: u32) -> Option<Term> {
-    match item {
-        Item::If(own, term) | Item::Has(own, term) => (*own == at).then_some(*term),
-        _ => from_any(item).filter(|_| place_of(item).is_some_and(|own| own <= at)),
-    }
-}
-
-fn of_others(key: &Key) -> Option<Term> {
-    match key {
-        Key::Every(_, term) | Key::Some(_, term) => Some(*term),
+        Item::If(at, term) | Item::Has(at, term) => Some((*at, false, *term)),
+        Item::From(at, term) | Item::Least(_, at, term) | Item::Most(_, at, term) => Some((*at, true, *term)),
         _ => None,
     }
 }
