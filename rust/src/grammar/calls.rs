@@ -48,7 +48,7 @@ pub(super) fn written(
     if let Some(separator) = &calls.separator {
         let mut more = exactly(&format!("{separator}{}", calls.before), &mut all, vocab)?;
         more.push(call);
-        line.push(Symbol::Star(all.rule(vec![more])));
+        line.push(Symbol::Times(all.rule(vec![more]), 0, None));
     }
     line.extend(exactly(&calls.close, &mut all, vocab)?);
     all.or(line);

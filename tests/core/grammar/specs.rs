@@ -58,6 +58,10 @@ fn lark_and_grammar_lists() {
     admits(&GrammarSpec::LarkGrammar(lark.into()), &["<ab>"], &["<>", "ab"]);
     let nested = "start: \"=\" %json {\"type\":\"integer\"}";
     admits(&GrammarSpec::LarkGrammar(nested.into()), &["=12"], &["=x", "12"]);
+    let listed =
+        r#"start: "=" %json {"type":"array","items":{"enum":["a",1,true]},"uniqueItems":true,"minItems":2}"#;
+    let different = [r#"=["a",1]"#, r#"=[true,"a",1]"#];
+    admits(&GrammarSpec::LarkGrammar(listed.into()), &different, &["=[]", "=[1]", "=[1,1]", r#"=[1,"a",1]"#]);
     let list = json!({"grammars": [
         {"name": "top", "lark_grammar": "start: \"#\" @value"},
         {"name": "value", "json_schema": {"type": "object", "properties": {"a": {"type": "integer"}}}},

@@ -4,16 +4,17 @@
 //! syntax each time that it reads some, which takes as long as all else that a compilation does.
 
 use super::WHITESPACE;
-use super::expr::{Expr, Known, Terminal};
+use super::expr::{Expr, Known};
 use super::numeral;
-use super::rules::{Conditions, Line, Symbol, spaced};
+use super::rules::{Symbol, condition, spaced, with_parameter};
 use super::spelling;
+use super::written::Written;
 use crate::types::Token;
 use ahash::AHashMap;
 use llguidance::api::ParserLimits;
 use llguidance::derivre::{ExprRef, RegexAst, RegexBuilder};
 use llguidance::earley::lexerspec::{LexemeClass, LexemeIdx, LexerSpec};
-use llguidance::earley::{Grammar, ParamCond, ParamExpr, ParamValue, SymIdx, SymbolProps};
+use llguidance::earley::{Grammar, ParamExpr, SymIdx, SymbolProps};
 use std::sync::LazyLock;
 
 /// Repetitions are put together from so many at a time, so that their rules grow with the logarithm of a count. As many as
@@ -40,57 +41,57 @@ impl Parts {
     }
 }
 
-/// The grammar of these rules, of which the first is the start.
-///
-/// # Errors
-/// What is no regular expression.
-pub(super) fn assemble(
-    (rules, conditions): (&[Vec<Line>], &Conditions),
-    terminals: &[Expr],
-    (space, is_alone): (Option<&str>, bool),
-) -> Result<Parts, String> {
-    static COMMON: LazyLock<Result<Common, String>> = LazyLock::new(Common::new);
-    let Common { lexer, class, regexes } = COMMON.as_ref()?;
-    let mut assembly = Assembly {
-        grammar: Grammar::new(None),
-        lexer: lexer.clone(),
-        class: *class,
-        space,
-        terminals: Terminals { all: terminals, built: vec![None; terminals.len()], regexes },
-        lexemes: AHashMap::new(),
-        tokens: AHashMap::new(),
-        shortest: AHashMap::new(),
-        rules: Vec::new(),
-        repeated: AHashMap::new(),
-    };
-    let start = assembly.symbol("start");
-    assembly.grammar.sym_props_mut(start).is_start = true;
-    for rule in 0..rules.len() {
-        let symbol = assembly.symbol(&format!("r{rule}"));
-        assembly.rules.push(symbol);
-        if conditions.contains_key(&rule) {
-            assembly.grammar.make_parametric(symbol).map_err(|e| e.to_string())?;
+impl Written {
+    /// The same for llguidance.
+    ///
+    /// # Errors
+    /// What is no regular expression.
+    pub(in crate::grammar) fn parts(&self) -> Result<Parts, String> {
+        static COMMON: LazyLock<Result<Common, String>> = LazyLock::new(Common::new);
+        let Common { lexer, class, regexes } = COMMON.as_ref()?;
+        let terminals = Terminals { all: &self.terminals, built: vec![None; self.terminals.len()], regexes };
+        let mut assembly = Assembly {
+            grammar: Grammar::new(None),
+            lexer: lexer.clone(),
+            class: *class,
+            space: self.space.as_deref(),
+            terminals,
+            lexemes: AHashMap::new(),
+            tokens: AHashMap::new(),
+            shortest: AHashMap::new(),
+            rules: Vec::new(),
+            repeated: AHashMap::new(),
+        };
+        let start = assembly.symbol("start");
+        assembly.grammar.sym_props_mut(start).is_start = true;
+        let with_parameter = with_parameter(&self.rules);
+        for rule in 0..self.rules.len() {
+            let symbol = assembly.symbol(&format!("r{rule}"));
+            assembly.rules.push(symbol);
+            if with_parameter.contains(&rule) {
+                assembly.grammar.make_parametric(symbol).map_err(|e| e.to_string())?;
+            }
         }
-    }
-    let root = assembly.rules[0];
-    assembly.add(start, vec![root])?;
-    if is_alone && space == Some(WHITESPACE) {
-        // Pieces of some vocabularies carry a space before a text, and line breaks behind its last bracket.
-        let before = assembly.lexeme(&Expr::Text(" ".to_owned()))?;
-        let behind = assembly.lexeme(&Expr::Regex(BEHIND.to_owned()))?;
-        assembly.add(start, vec![before, root])?;
-        assembly.add(start, vec![root, behind])?;
-        assembly.add(start, vec![before, root, behind])?;
-    }
-    for (rule, lines) in rules.iter().enumerate() {
-        for (i, line) in lines.iter().enumerate() {
-            let symbols = line.iter().map(|symbol| assembly.part(symbol)).collect::<Result<_, _>>()?;
-            let condition = conditions.get(&rule).map_or(ParamCond::True, |list| list[i].clone());
-            let added = assembly.grammar.add_rule_ext(assembly.rules[rule], condition, symbols);
+        let root = assembly.rules[0];
+        assembly.add(start, vec![root])?;
+        if self.has_space_around() {
+            // Pieces of some vocabularies carry a space before a text, and line breaks behind its last bracket.
+            let before = assembly.lexeme(&Expr::Text(" ".to_owned()))?;
+            let behind = assembly.lexeme(&Expr::Regex(BEHIND.to_owned()))?;
+            assembly.add(start, vec![before, root])?;
+            assembly.add(start, vec![root, behind])?;
+            assembly.add(start, vec![before, root, behind])?;
+        }
+        for (rule, line) in
+            self.rules.iter().enumerate().flat_map(|(r, lines)| lines.iter().map(move |l| (r, l)))
+        {
+            let symbols = line.iter().filter(|symbol| !matches!(symbol, Symbol::If(_)));
+            let symbols = symbols.map(|symbol| assembly.part(symbol)).collect::<Result<_, _>>()?;
+            let added = assembly.grammar.add_rule_ext(assembly.rules[rule], condition(line).clone(), symbols);
             added.map_err(|e| e.to_string())?;
         }
+        Ok(Parts { grammar: assembly.grammar, lexer: assembly.lexer, shortest: assembly.shortest })
     }
-    Ok(Parts { grammar: assembly.grammar, lexer: assembly.lexer, shortest: assembly.shortest })
 }
 
 /// What grammars begin with: the white space that is skipped, and expressions that most of them have. To read one takes 10 to
@@ -155,31 +156,19 @@ impl Assembly<'_> {
         self.grammar.add_rule(symbol, line).map_err(|e| e.to_string())
     }
 
-    /// A symbol that is one of these lines.
-    fn one_of(&mut self, name: &str, lines: Vec<Vec<SymIdx>>) -> Result<SymIdx, String> {
-        let symbol = self.symbol(name);
-        lines.into_iter().try_for_each(|line| self.add(symbol, line))?;
-        Ok(symbol)
-    }
-
     /// A symbol, and what it remembers.
     fn part(&mut self, symbol: &Symbol) -> Result<(SymIdx, ParamExpr), String> {
         let plain = match symbol {
             Symbol::Rule(rule) => self.rules[*rule],
-            Symbol::Star(rule) => self.times(self.rules[*rule], 0, None)?,
             Symbol::Times(rule, least, most) => self.times(self.rules[*rule], *least, *most)?,
-            Symbol::Terminal(terminal) | Symbol::Multiples(terminal) => self.lexeme(&Expr::Of(*terminal))?,
+            Symbol::Terminal(terminal) => self.lexeme(&Expr::Of(*terminal))?,
             Symbol::Text(text) => {
                 let spaced = spaced(text, self.space);
                 self.lexeme(&spaced.map_or_else(|| Expr::Text(text.to_string()), Expr::Regex))?
             }
             Symbol::Token(token) => self.token(*token)?,
-            Symbol::Fresh(rule) => return Ok((self.rules[*rule], ParamExpr::Const(ParamValue(0)))),
-            Symbol::Past(rule, bit) => {
-                return Ok((self.rules[*rule], ParamExpr::BitOr(ParamValue(1 << bit))));
-            }
-            Symbol::Same(rule) => return Ok((self.rules[*rule], ParamExpr::SelfRef)),
-            Symbol::Needs(_) => return Err("a rule is not pruned. This is a bug.".to_owned()),
+            Symbol::With(rule, bits) => return Ok((self.rules[*rule], bits.clone())),
+            Symbol::If(_) | Symbol::Needs(_) => return Err("a rule is not pruned. This is a bug.".to_owned()),
         };
         Ok((plain, ParamExpr::Null))
     }
@@ -193,8 +182,7 @@ impl Assembly<'_> {
             .lexer
             .add_greedy_lexeme(String::new(), RegexAst::ExprRef(rx), false, None, usize::MAX)
             .map_err(|e| e.to_string())?;
-        let symbol = self.symbol("t");
-        self.grammar.make_terminal(symbol, lexeme, &self.lexer).map_err(|e| e.to_string())?;
+        let symbol = self.read_as(lexeme)?;
         self.lexemes.insert(rx, symbol);
         let shortest = expr.shortest(self.terminals.all).map(str::to_owned);
         self.shortest.extend(shortest.map(|text| (lexeme, text)));
@@ -207,9 +195,14 @@ impl Assembly<'_> {
         }
         let name = format!("<[{token}]>");
         let lexeme = self.lexer.add_special_token(name, vec![token..=token]).map_err(|e| e.to_string())?;
+        let symbol = self.read_as(lexeme)?;
+        self.tokens.insert(token, symbol);
+        Ok(symbol)
+    }
+
+    fn read_as(&mut self, lexeme: LexemeIdx) -> Result<SymIdx, String> {
         let symbol = self.symbol("t");
         self.grammar.make_terminal(symbol, lexeme, &self.lexer).map_err(|e| e.to_string())?;
-        self.tokens.insert(token, symbol);
         Ok(symbol)
     }
 
@@ -218,47 +211,38 @@ impl Assembly<'_> {
         if let Some(known) = self.repeated.get(&(symbol, least, most)) {
             return Ok(*known);
         }
-        let all = match most {
-            None if least == 0 => {
-                let star = self.symbol("star");
-                self.add(star, Vec::new())?;
-                self.add(star, vec![star, symbol])?;
-                star
+        let all = self.symbol("times");
+        let lines = match most {
+            None if least == 0 => vec![Vec::new(), vec![all, symbol]],
+            Some(most) if most == least && least <= 2 * AT_A_TIME => vec![vec![symbol; least as usize]],
+            Some(most) if most == least => {
+                let mut line = vec![symbol; (least % AT_A_TIME) as usize];
+                line.push(self.groups(symbol, (least / AT_A_TIME, least / AT_A_TIME))?);
+                vec![line]
             }
-            Some(most) if most == least => self.exactly(symbol, least)?,
-            Some(most) if least == 0 => self.at_most(symbol, most)?,
+            Some(most) if least == 0 && most < 3 * AT_A_TIME => {
+                (0..=most as usize).map(|count| vec![symbol; count]).collect()
+            }
+            // In one way each: all whole groups and what is left, or fewer whole groups and what is short of one.
+            Some(most) if least == 0 => {
+                let (groups, left) = (most / AT_A_TIME, most % AT_A_TIME);
+                let whole = vec![self.groups(symbol, (groups, groups))?, self.times(symbol, 0, Some(left))?];
+                let short = self.times(symbol, 0, Some(AT_A_TIME - 1))?;
+                vec![whole, vec![self.groups(symbol, (0, groups - 1))?, short]]
+            }
             _ => {
                 let more = most.map(|most| most.saturating_sub(least));
-                let line = vec![self.times(symbol, least, Some(least))?, self.times(symbol, 0, more)?];
-                self.one_of("least", vec![line])?
+                vec![vec![self.times(symbol, least, Some(least))?, self.times(symbol, 0, more)?]]
             }
         };
+        lines.into_iter().try_for_each(|line| self.add(all, line))?;
         self.repeated.insert((symbol, least, most), all);
         Ok(all)
     }
 
-    fn exactly(&mut self, symbol: SymIdx, count: u32) -> Result<SymIdx, String> {
-        if count <= 2 * AT_A_TIME {
-            return self.one_of("exactly", vec![vec![symbol; count as usize]]);
-        }
-        let (groups, left) = (count / AT_A_TIME, count % AT_A_TIME);
-        let some = self.times(symbol, AT_A_TIME, Some(AT_A_TIME))?;
-        let mut line = vec![symbol; left as usize];
-        line.push(self.times(some, groups, Some(groups))?);
-        self.one_of("exactly", vec![line])
-    }
-
-    /// In one way each: fewer whole groups and what is short of one, or all whole groups and what is left.
-    fn at_most(&mut self, symbol: SymIdx, most: u32) -> Result<SymIdx, String> {
-        if most < 3 * AT_A_TIME {
-            let lines = (0..=most as usize).map(|count| vec![symbol; count]).collect();
-            return self.one_of("most", lines);
-        }
-        let (groups, left) = (most / AT_A_TIME, most % AT_A_TIME);
-        let some = self.times(symbol, AT_A_TIME, Some(AT_A_TIME))?;
-        let all = vec![self.times(some, groups, Some(groups))?, self.times(symbol, 0, Some(left))?];
-        let fewer = vec![self.times(some, 0, Some(groups - 1))?, self.times(symbol, 0, Some(AT_A_TIME - 1))?];
-        self.one_of("most", vec![all, fewer])
+    fn groups(&mut self, symbol: SymIdx, (least, most): (u32, u32)) -> Result<SymIdx, String> {
+        let group = self.times(symbol, AT_A_TIME, Some(AT_A_TIME))?;
+        self.times(group, least, Some(most))
     }
 }
 
@@ -273,17 +257,15 @@ struct Terminals<'a> {
 impl Terminals<'_> {
     fn build(&mut self, builder: &mut RegexBuilder, expr: &Expr) -> Result<ExprRef, String> {
         expr.build(builder, &mut |builder, known| match known {
-            Known::Terminal(terminal) => self.of(builder, terminal),
             Known::Regex(rx) => self.regexes.get(rx).map_or_else(|| regex(builder, rx), |known| Ok(*known)),
+            Known::Terminal(terminal) => match self.built[terminal] {
+                Some(built) => Ok(built),
+                None => {
+                    let built = self.build(builder, &self.all[terminal])?;
+                    self.built[terminal] = Some(built);
+                    Ok(built)
+                }
+            },
         })
-    }
-
-    fn of(&mut self, builder: &mut RegexBuilder, terminal: Terminal) -> Result<ExprRef, String> {
-        if let Some(built) = self.built[terminal] {
-            return Ok(built);
-        }
-        let built = self.build(builder, &self.all[terminal])?;
-        self.built[terminal] = Some(built);
-        Ok(built)
     }
 }

@@ -1,10 +1,9 @@
 //! Finds the place where a schema that nothing satisfies says so.
 
 use super::arena::{Arena, Id, ROOT};
-use super::read::{Reader, Setting};
+use super::read::Reader;
 use super::refuse;
 use super::write::Writer;
-use crate::config::GrammarConfig;
 use crate::error::Error;
 use ahash::AHashSet;
 
@@ -13,14 +12,10 @@ const WHY_LESS: &str = "nothing satisfies what can be enforced of it";
 
 /// The refusal of a document that nothing satisfies: it names the smallest schema inside that nothing satisfies, and the
 /// keyword without which something would. `notes`: so many were there before the document was looked at.
-pub(super) fn unsatisfiable(
-    arena: &Arena<'_>,
-    config: &GrammarConfig,
-    setting: Setting<'_>,
-    notes: usize,
-) -> Error {
+pub(super) fn unsatisfiable(reader: &Reader<'_>, notes: usize) -> Error {
+    let arena = reader.arena;
     let is_empty = |id, without| {
-        let mut reader = Reader::new(arena, config, setting);
+        let mut reader = Reader::new(arena, reader.config, reader.setting);
         reader.without = without;
         let term = reader.schema(id, 0);
         let mut writer = Writer::new(&mut reader);

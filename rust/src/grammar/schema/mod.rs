@@ -35,7 +35,7 @@ mod syntax;
 mod tagged;
 mod write;
 mod write_array;
-mod write_free;
+mod write_list;
 mod write_object;
 mod write_order;
 mod write_unique;
@@ -168,20 +168,15 @@ pub(super) fn prepare<T>(
     let notes = budget.notes();
     let setting = Setting { filters, space: space.as_deref() };
     let mut reader = Reader::new(&arena, config, setting);
-    let too_much = match write(&mut reader, notes) {
-        Ok(written) => match finished(written) {
-            Ok(done) => return Ok(done),
-            Err(large) => large,
-        },
-        Err(complex @ Error::Invalid { .. }) => complex,
-        Err(other) => return Err(other),
-    };
-    if !config.narrow || !reader.overlaps || !budget.renew(notes) {
-        return Err(too_much);
+    let written = write(&mut reader, notes);
+    let may_be_coarse = matches!(written, Ok(_) | Err(Error::Invalid { .. }));
+    let done = written.and_then(finished);
+    if done.is_ok() || !may_be_coarse || !config.narrow || !reader.overlaps || !budget.renew(notes) {
+        return done;
     }
     let mut reader = Reader::new(&arena, config, setting);
     reader.coarse = true;
-    write(&mut reader, notes).and_then(finished).map_err(|_| too_much)
+    write(&mut reader, notes).and_then(finished).or(done)
 }
 
 /// The configuration with what a request says.
@@ -195,12 +190,11 @@ fn styled(config: &GrammarConfig, style: &JsonStyle) -> GrammarConfig {
 }
 
 fn write(reader: &mut Reader<'_>, notes: usize) -> Result<Written> {
-    let (arena, config, setting) = (reader.arena, reader.config, reader.setting);
     let root = reader.schema(arena::ROOT, 0);
     let mut writer = Writer::new(reader);
     writer.write(root)?;
     if !writer.is_satisfiable() {
-        return Err(explain::unsatisfiable(arena, config, setting, notes));
+        return Err(explain::unsatisfiable(writer.reader, notes));
     }
     writer.finish(root)
 }

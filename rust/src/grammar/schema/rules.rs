@@ -1,10 +1,9 @@
-//! The rules of a grammar that is being written: which of them derive a text, and how they look in Lark.
+//! The rules of a grammar that is being written, and which of them derive a text.
 
-use super::expr::{Terminal, quoted};
+use super::expr::Terminal;
 use crate::types::Token;
-use ahash::AHashMap;
-use llguidance::earley::{BitIdx, ParamCond, ParamRef, ParamValue};
-use std::fmt::Write as _;
+use ahash::AHashSet;
+use llguidance::earley::{BitIdx, ParamCond, ParamExpr, ParamRef, ParamValue};
 use std::rc::Rc;
 
 /// The number of a rule.
@@ -19,18 +18,12 @@ pub(in crate::grammar) enum Symbol {
     Text(Rc<str>),
     /// A token by its number.
     Token(Token),
-    /// A terminal of numbers with conditions on what divides them, which in Lark is a rule.
-    Multiples(Terminal),
-    /// As often as one likes.
-    Star(Rule),
     /// So many times at least and at most.
     Times(Rule, u32, Option<u32>),
-    /// A rule that remembers what has been there, and nothing has.
-    Fresh(Rule),
-    /// The same after this, too, has been there.
-    Past(Rule, BitIdx),
-    /// The same after nothing that it remembers.
-    Same(Rule),
+    /// A rule with a parameter, a set of bits that says what has been there.
+    With(Rule, ParamExpr),
+    /// No text, where this holds of the parameter: first in an alternative.
+    If(ParamCond),
     /// No text, where this rule derives one.
     Needs(Rule),
 }
@@ -39,13 +32,22 @@ impl Symbol {
     /// The same where so many rules and terminals come before its own.
     pub(super) fn shift(&mut self, rules: usize, terminals: usize) {
         match self {
-            Symbol::Text(_) | Symbol::Token(_) => {}
-            Symbol::Terminal(terminal) | Symbol::Multiples(terminal) => *terminal += terminals,
-            Symbol::Rule(rule) | Symbol::Star(rule) | Symbol::Times(rule, ..) | Symbol::Needs(rule) => {
+            Symbol::Text(_) | Symbol::Token(_) | Symbol::If(_) => {}
+            Symbol::Terminal(terminal) => *terminal += terminals,
+            Symbol::Rule(rule) | Symbol::Times(rule, ..) | Symbol::With(rule, _) | Symbol::Needs(rule) => {
                 *rule += rules;
             }
-            Symbol::Fresh(rule) | Symbol::Past(rule, _) | Symbol::Same(rule) => *rule += rules,
         }
+    }
+
+    /// A rule that remembers what has been there, and nothing has.
+    pub(super) fn fresh(rule: Rule) -> Self {
+        Symbol::With(rule, ParamExpr::Const(ParamValue(0)))
+    }
+
+    /// The same after this, too, has been there.
+    pub(super) fn past(rule: Rule, bit: BitIdx) -> Self {
+        Symbol::With(rule, ParamExpr::BitOr(ParamValue(1 << bit)))
     }
 }
 
@@ -63,8 +65,22 @@ pub(super) fn spaced(text: &str, space: Option<&str>) -> Option<String> {
 /// Symbols one after another.
 pub(in crate::grammar) type Line = Vec<Symbol>;
 
-/// For each rule with a parameter, the condition of every alternative.
-pub(super) type Conditions = AHashMap<Rule, Vec<ParamCond>>;
+/// The condition of an alternative.
+pub(super) fn condition(line: &Line) -> &ParamCond {
+    match line.first() {
+        Some(Symbol::If(condition)) => condition,
+        _ => &ParamCond::True,
+    }
+}
+
+/// The rules with a parameter.
+pub(super) fn with_parameter(rules: &[Vec<Line>]) -> AHashSet<Rule> {
+    let rule = |symbol: &Symbol| match symbol {
+        Symbol::With(rule, _) => Some(*rule),
+        _ => None,
+    };
+    rules.iter().flatten().flatten().filter_map(rule).collect()
+}
 
 /// A parameter remembers so many things.
 pub(super) const BITS: usize = ParamValue::NUM_BITS;
@@ -80,20 +96,14 @@ pub(super) fn is_clear(bit: BitIdx) -> ParamCond {
 }
 
 /// Takes out what derives no text, and what is not used.
-pub(super) fn prune(rules: &mut [Vec<Line>], conditions: &mut Conditions) {
+pub(super) fn prune(rules: &mut [Vec<Line>]) {
     let lives = productive(rules);
-    for (rule, lines) in rules.iter_mut().enumerate() {
-        let keep: Vec<bool> = lines.iter().map(|line| line.iter().all(|s| is_live(s, &lives))).collect();
-        let mut kept = keep.iter();
-        lines.retain(|_| *kept.next().unwrap_or(&false));
-        if let Some(list) = conditions.get_mut(&rule) {
-            let mut kept = keep.iter();
-            list.retain(|_| *kept.next().unwrap_or(&false));
-        }
+    for lines in rules.iter_mut() {
+        lines.retain(|line| line.iter().all(|s| is_live(s, &lives)));
         for line in lines {
             line.retain(|s| match s {
                 Symbol::Times(.., Some(0)) | Symbol::Needs(_) => false,
-                Symbol::Star(r) | Symbol::Times(r, 0, _) => lives[*r],
+                Symbol::Times(r, 0, _) => lives[*r],
                 _ => true,
             });
         }
@@ -123,59 +133,16 @@ pub(super) fn depth(rules: &[Vec<Line>]) -> usize {
     deepest
 }
 
-/// The rules as they look in Lark.
-pub(super) fn print(rules: &[Vec<Line>], conditions: &Conditions, space: Option<&str>) -> String {
-    let mut out = String::new();
-    for (rule, lines) in rules.iter().enumerate().filter(|(_, lines)| !lines.is_empty()) {
-        let conditions = conditions.get(&rule);
-        let _ = write!(out, "r{rule}{}: ", if conditions.is_some() { "::_" } else { "" });
-        for (i, line) in lines.iter().enumerate() {
-            out.push_str(if i == 0 { "" } else { " | " });
-            line.iter().for_each(|symbol| put(symbol, space, &mut out));
-            if line.is_empty() {
-                out.push_str("\"\"");
-            }
-            if let Some(condition) = conditions.map(|list| &list[i]).filter(|c| !c.is_true()) {
-                let _ = write!(out, " %if {condition}");
-            }
-        }
-        out.push('\n');
-    }
-    out
-}
-
-/// Lines for so many of something: the first of them, and those that follow a comma.
-pub(super) fn counted((first, more): (Rule, Rule), least: u32, most: Option<u32>, comma: bool) -> Vec<Line> {
-    if comma {
-        return vec![vec![Symbol::Times(more, least, most)]];
-    }
-    let mut lines = Vec::new();
-    if least == 0 {
-        lines.push(Vec::new());
-    }
-    if most != Some(0) {
-        let rest = Symbol::Times(more, least.saturating_sub(1), most.map(|n| n - 1));
-        lines.push(vec![Symbol::Rule(first), rest]);
-    }
-    lines
-}
-
 fn rule_of(symbol: &Symbol) -> Option<Rule> {
     match symbol {
-        Symbol::Terminal(_) | Symbol::Text(_) | Symbol::Token(_) | Symbol::Multiples(_) => None,
+        Symbol::Terminal(_) | Symbol::Text(_) | Symbol::Token(_) | Symbol::If(_) => None,
         Symbol::Times(_, _, Some(0)) => None,
-        Symbol::Rule(r) | Symbol::Star(r) | Symbol::Times(r, ..) | Symbol::Needs(r) => Some(*r),
-        Symbol::Fresh(r) | Symbol::Past(r, _) | Symbol::Same(r) => Some(*r),
+        Symbol::Rule(r) | Symbol::Times(r, ..) | Symbol::With(r, _) | Symbol::Needs(r) => Some(*r),
     }
 }
 
 fn is_live(symbol: &Symbol, lives: &[bool]) -> bool {
-    match symbol {
-        Symbol::Terminal(_) | Symbol::Text(_) | Symbol::Token(_) | Symbol::Multiples(_) => true,
-        Symbol::Star(_) | Symbol::Times(_, 0, _) => true,
-        Symbol::Rule(r) | Symbol::Times(r, ..) | Symbol::Needs(r) => lives[*r],
-        Symbol::Fresh(r) | Symbol::Past(r, _) | Symbol::Same(r) => lives[*r],
-    }
+    matches!(symbol, Symbol::Times(_, 0, _)) || rule_of(symbol).is_none_or(|rule| lives[rule])
 }
 
 /// Which rules derive a text.
@@ -193,25 +160,4 @@ pub(super) fn productive(rules: &[Vec<Line>]) -> Vec<bool> {
         }
     }
     lives
-}
-
-fn put(symbol: &Symbol, space: Option<&str>, out: &mut String) {
-    let _ = match symbol {
-        Symbol::Rule(r) => write!(out, "r{r} "),
-        Symbol::Terminal(terminal) => write!(out, "T{terminal} "),
-        Symbol::Text(text) => match spaced(text, space) {
-            Some(rx) => write!(out, "/{rx}/ "),
-            None => write!(out, "{} ", quoted(text)),
-        },
-        Symbol::Token(token) => write!(out, "<[{token}]> "),
-        Symbol::Multiples(terminal) => write!(out, "m{terminal} "),
-        Symbol::Star(r) => write!(out, "r{r}* "),
-        Symbol::Times(r, least, None) => write!(out, "r{r}{{{least},}} "),
-        Symbol::Times(r, least, Some(most)) => write!(out, "r{r}{{{least},{most}}} "),
-        Symbol::Fresh(r) => write!(out, "r{r}::0 "),
-        Symbol::Past(r, bit) => write!(out, "r{r}::set_bit({bit}) "),
-        Symbol::Same(r) => write!(out, "r{r}::_ "),
-        // It has been seen to.
-        Symbol::Needs(_) => Ok(()),
-    };
 }

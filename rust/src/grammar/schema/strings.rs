@@ -30,7 +30,7 @@ pub(super) enum Piece {
 }
 
 /// From so many to so many.
-type Interval = (u32, Option<u32>);
+pub(super) type Interval = (u32, Option<u32>);
 
 /// Formulas over strings.
 #[derive(Debug)]

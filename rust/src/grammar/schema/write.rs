@@ -11,11 +11,11 @@ use super::number::{self, Cell, Kind};
 use super::numeral::{self, Style};
 use super::read::Reader;
 use super::refuse;
-use super::rules::{self, Conditions, Line, Rule, Symbol};
+use super::rules::{self, Line, Rule, Symbol};
 use super::set::{Leaf, Set, SetId, Term};
 use super::shape;
 use super::spelling;
-use super::strings::{Piece, length};
+use super::strings::{Interval, Piece, length};
 use super::written::Written;
 use crate::error::Result;
 use crate::grammar::unique::Shape;
@@ -36,12 +36,7 @@ pub(super) fn literal(text: &str) -> Symbol {
 #[derive(Debug)]
 pub(super) struct Writer<'r, 'a> {
     pub(super) reader: &'r mut Reader<'a>,
-    pub(super) rules: Vec<Vec<Line>>,
-    /// Rules with a parameter, each with a condition for every alternative.
-    pub(super) conditions: Conditions,
-    terminals: Vec<Expr>,
-    /// Terminals with conditions on what divides numbers, as rules of Lark where that can say them.
-    multiples: AHashMap<Terminal, Option<String>>,
+    pub(super) out: Written,
     numbers: AHashMap<Expr, Terminal>,
     texts: AHashMap<F, Terminal>,
     values: AHashMap<Term, Rule>,
@@ -50,8 +45,6 @@ pub(super) struct Writer<'r, 'a> {
     line: Vec<(Term, Rule, Id)>,
     /// The schema whose values are written.
     pub(super) at: Id,
-    /// The sum of all divisors.
-    pub(super) divisors: f64,
     /// Whether the filter has to tell items apart, or keys.
     pub(super) filtered: bool,
     pub(super) frees: bool,
@@ -61,17 +54,13 @@ impl<'r, 'a> Writer<'r, 'a> {
     pub(super) fn new(reader: &'r mut Reader<'a>) -> Self {
         Writer {
             reader,
-            rules: Vec::new(),
-            conditions: Conditions::new(),
-            terminals: Vec::new(),
-            multiples: AHashMap::new(),
+            out: Written::default(),
             numbers: AHashMap::new(),
             texts: AHashMap::new(),
             values: AHashMap::new(),
             sets: AHashMap::new(),
             line: Vec::new(),
             at: ROOT,
-            divisors: 0.0,
             filtered: false,
             frees: false,
         }
@@ -84,21 +73,19 @@ impl<'r, 'a> Writer<'r, 'a> {
     pub(super) fn write(&mut self, term: Term) -> Result<()> {
         self.value(term);
         while let Some((term, rule, at)) = self.line.pop() {
-            self.at = at;
-            for leaf in self.reader.sets.terms.atoms(term) {
-                if let Leaf::Schema(id, ..) = leaf {
-                    self.at = id;
-                    break;
-                }
-            }
+            let schema = |leaf: Leaf| match leaf {
+                Leaf::Schema(id, ..) => Some(id),
+                Leaf::Set(_) => None,
+            };
+            self.at = self.reader.sets.terms.atoms(term).into_iter().find_map(schema).unwrap_or(at);
             let set = self.reader.set_of(term)?;
             if let Some(same) = self.sets.get(&set) {
-                self.rules[rule] = vec![vec![Symbol::Rule(*same)]];
+                self.out.rules[rule] = vec![vec![Symbol::Rule(*same)]];
                 continue;
             }
             self.sets.insert(set, rule);
             let set = self.reader.sets.get(set);
-            self.rules[rule] = self.alternatives(&set)?;
+            self.out.rules[rule] = self.alternatives(&set)?;
         }
         Ok(())
     }
@@ -118,12 +105,17 @@ impl<'r, 'a> Writer<'r, 'a> {
 
     /// A new rule, which derives nothing yet.
     pub(super) fn rule(&mut self) -> Rule {
-        self.rules.push(Vec::new());
-        self.rules.len() - 1
+        self.out.rule(Vec::new())
     }
 
     pub(super) fn refuse<T>(&self, keyword: &str, why: impl Into<String>) -> Result<T> {
         Err(refuse(&self.reader.arena[self.at].pointer, keyword, why))
+    }
+
+    /// Notes that less is allowed than the schema does.
+    pub(super) fn narrow(&mut self, keyword: &str, why: &str) -> Result<()> {
+        let arena = self.reader.arena;
+        self.reader.narrow(&arena[self.at].pointer, keyword, why)
     }
 
     fn alternatives(&mut self, set: &Set) -> Result<Vec<Line>> {
@@ -149,43 +141,37 @@ impl<'r, 'a> Writer<'r, 'a> {
 
     pub(super) fn no_string(&mut self, strings: F) -> Result<bool> {
         self.reader.arena.budget.spend(20)?;
-        match self.reader.sets.strings.is_empty(strings) {
-            Ok(false) => Ok(false),
-            Ok(true) => {
-                let atoms = self.reader.sets.strings.logic.atoms(strings);
-                if atoms.iter().any(|piece| matches!(piece, Piece::Part(_, _, false))) {
-                    self.formats_left_out()?;
-                }
-                Ok(true)
-            }
-            Err(_) => self.refuse("pattern", "too complex to tell whether any text matches: make it simpler"),
+        let Ok(is_empty) = self.reader.sets.strings.is_empty(strings) else {
+            return self.refuse("pattern", "too complex to tell whether any text matches: make it simpler");
+        };
+        let is_part = |piece: &Piece| matches!(piece, Piece::Part(_, _, false));
+        if is_empty && self.reader.sets.strings.logic.atoms(strings).iter().any(is_part) {
+            self.formats_left_out()?;
         }
+        Ok(is_empty)
     }
 
     fn terminal(&mut self, expression: Expr) -> Terminal {
         if let Some(known) = self.numbers.get(&expression) {
             return *known;
         }
-        self.terminals.push(expression.clone());
-        self.numbers.insert(expression, self.terminals.len() - 1);
-        self.terminals.len() - 1
+        let terminal = self.out.terminals.len();
+        self.out.terminals.push(expression.clone());
+        self.numbers.insert(expression, terminal);
+        terminal
     }
 
     /// Strings as values: those of any kind, or only bounded in length, in any spelling. Elsewhere one that is spelled otherwise
     /// would pass for one that is not in the set.
     fn string_values(&mut self, strings: F) -> Result<Expr> {
-        let free = |text: String| Ok(Expr::Regex(llguidance::regex_to_lark(&text, "")));
-        match self.reader.sets.strings.logic.node(strings).clone() {
-            Node::All(parts) if parts.is_empty() => free(spelling::any()),
-            Node::Atom(Piece::Length(intervals)) => {
-                free(format!("\"{}\"", length(spelling::CHARACTER, &intervals)))
-            }
+        Ok(match self.reader.sets.strings.logic.node(strings).clone() {
+            Node::All(parts) if parts.is_empty() => regex(&spelling::any()),
+            Node::Atom(Piece::Length(intervals)) => of_length(spelling::CHARACTER, &intervals),
             Node::Any(parts) => {
-                let parts = parts.iter().map(|part| self.string_values(*part)).collect::<Result<_>>()?;
-                Ok(Expr::Any(parts))
+                Expr::Any(parts.iter().map(|part| self.string_values(*part)).collect::<Result<_>>()?)
             }
-            _ => Ok(Expr::Of(self.strings(strings)?)),
-        }
+            _ => Expr::Of(self.strings(strings)?),
+        })
     }
 
     /// The terminal for the JSON texts of strings, each in one spelling.
@@ -200,34 +186,21 @@ impl<'r, 'a> Writer<'r, 'a> {
     }
 
     fn string_expression(&mut self, strings: F) -> Result<Expr> {
-        let regex = |text: String| Expr::Regex(llguidance::regex_to_lark(&text, ""));
-        let any = Expr::Regex(spelling::plain());
         Ok(match self.reader.sets.strings.logic.node(strings).clone() {
             // What one must not be is a string all the same.
             Node::Any(parts) => {
                 let part = |part: &F| Ok(Expr::Of(self.strings(*part)?));
                 Expr::Any(parts.iter().map(part).collect::<Result<_>>()?)
             }
-            Node::All(parts) if parts.is_empty() => any,
-            Node::All(parts) => {
-                let mut all = self.each(&parts)?;
-                let is_not = |part: &Expr| matches!(part, Expr::Not(_));
-                all.sort_by_key(is_not);
-                if is_not(&all[0]) {
-                    all.insert(0, Expr::Of(self.strings(TRUE)?));
-                }
-                Expr::All(all)
-            }
+            Node::All(parts) if parts.is_empty() => Expr::Regex(spelling::plain()),
             Node::Atom(Piece::Texts(list, true)) => {
                 Expr::Any(list.iter().map(|text| Expr::Text(spelling::quoted(text))).collect())
             }
             Node::Atom(Piece::Regex(rx, true) | Piece::Part(rx, _, true)) => match spelling::quote(&rx) {
-                Ok(quoted) => regex(quoted),
+                Ok(quoted) => regex(&quoted),
                 Err(why) => return self.refuse("pattern", why),
             },
-            Node::Atom(Piece::Length(intervals)) => {
-                regex(format!("\"{}\"", length(spelling::PLAIN, &intervals)))
-            }
+            Node::Atom(Piece::Length(intervals)) => of_length(spelling::PLAIN, &intervals),
             Node::Atom(Piece::Part(_, within, false)) => {
                 self.formats_left_out()?;
                 match within {
@@ -239,32 +212,31 @@ impl<'r, 'a> Writer<'r, 'a> {
                     None => Expr::Regex("[^\\x00-\\u{10ffff}]".to_owned()),
                 }
             }
-            Node::Atom(_) => {
-                let not = self.each(&[strings])?;
-                Expr::All([vec![Expr::Of(self.strings(TRUE)?)], not].concat())
+            Node::All(_) | Node::Atom(_) => {
+                let logic = &self.reader.sets.strings.logic;
+                let is_not = |part: &F| {
+                    matches!(logic.node(*part), Node::Atom(Piece::Texts(_, false) | Piece::Regex(_, false)))
+                };
+                let (not, mut parts): (Vec<F>, Vec<F>) =
+                    logic.conjuncts(strings).into_iter().partition(is_not);
+                if parts.is_empty() {
+                    parts.push(TRUE);
+                }
+                let mut all = Vec::new();
+                for part in parts {
+                    all.push(Expr::Of(self.strings(part)?));
+                }
+                for part in not {
+                    let positive = self.reader.sets.strings.not(part);
+                    all.push(Expr::Not(Box::new(Expr::Of(self.strings(positive)?))));
+                }
+                Expr::All(all)
             }
         })
     }
 
     fn formats_left_out(&mut self) -> Result<()> {
-        let pointer = self.reader.arena[self.at].pointer.clone();
-        self.reader.narrow(&pointer, "format", "some of what is not of this format is left out")
-    }
-
-    /// The terminals of parts; what must not be is marked.
-    fn each(&mut self, parts: &[F]) -> Result<Vec<Expr>> {
-        let mut all = Vec::new();
-        for part in parts {
-            let node = self.reader.sets.strings.logic.node(*part);
-            let not = matches!(node, Node::Atom(Piece::Texts(_, false) | Piece::Regex(_, false)));
-            all.push(if not {
-                let positive = self.reader.sets.strings.not(*part);
-                Expr::Not(Box::new(Expr::Of(self.strings(positive)?)))
-            } else {
-                Expr::Of(self.strings(*part)?)
-            });
-        }
-        Ok(all)
+        self.narrow("format", "some of what is not of this format is left out")
     }
 
     /// Terminals for numbers, and lines for those with conditions on what divides them.
@@ -298,8 +270,8 @@ impl<'r, 'a> Writer<'r, 'a> {
         if cell.by.iter().any(|(d, _)| d.digits > 1 && d.scale > MAX_SCALE) {
             return self.refuse("multipleOf", format!("has more than {MAX_SCALE} decimals: round it"));
         }
-        self.divisors += cell.states() as f64;
-        if self.divisors > MAX_DIVISORS {
+        self.out.divisors += cell.states() as f64;
+        if self.out.divisors > MAX_DIVISORS {
             let why = format!("the digits of all divisors sum up to more than {MAX_DIVISORS}");
             return self.refuse("multipleOf", why);
         }
@@ -310,32 +282,38 @@ impl<'r, 'a> Writer<'r, 'a> {
             Style::Any => multiple::in_lark(cell, "number"),
             Style::Fraction => None,
         };
-        self.multiples.insert(terminal, lark);
-        Ok(Some(vec![Symbol::Multiples(terminal)]))
+        self.out.multiples.insert(terminal, lark);
+        Ok(Some(vec![Symbol::Terminal(terminal)]))
     }
 
-    /// The whole grammar.
+    /// The whole grammar, where its first rule derives a text.
     ///
     /// # Errors
-    /// Where nothing satisfies it.
+    /// Where the filter beside it would have too much to know, or the budget is spent.
     pub(super) fn finish(mut self, root: Term) -> Result<Written> {
-        let shape = match (self.filtered, self.frees) {
+        self.out.shape = match (self.filtered, self.frees) {
             (false, false) => None,
             // Of keys alone, nothing has to be known.
             (false, true) => Some(Shape::of(Vec::new())),
             (true, _) => Some(shape::of(self.reader, root)?),
         };
-        rules::prune(&mut self.rules, &mut self.conditions);
-        if self.rules[0].is_empty() {
-            return self.refuse("schema", "nothing satisfies it");
-        }
-        let space = self.reader.setting.space.map(str::to_owned);
-        let Writer { rules, conditions, terminals, multiples, divisors, .. } = self;
-        Ok(Written { rules, conditions, terminals, multiples, divisors, space, shape, is_alone: true })
+        rules::prune(&mut self.out.rules);
+        self.out.space = self.reader.setting.space.map(str::to_owned);
+        self.out.is_alone = true;
+        Ok(self.out)
     }
 
     /// Whether the first rule derives a text.
     pub(super) fn is_satisfiable(&self) -> bool {
-        rules::productive(&self.rules).first() == Some(&true)
+        rules::productive(&self.out.rules).first() == Some(&true)
     }
+}
+
+fn regex(text: &str) -> Expr {
+    Expr::Regex(llguidance::regex_to_lark(text, ""))
+}
+
+/// Strings of so many of these characters.
+fn of_length(character: &str, intervals: &[Interval]) -> Expr {
+    regex(&format!("\"{}\"", length(character, intervals)))
 }

@@ -1,16 +1,16 @@
-//! Writes sets of arrays: a walk over the items, whose state is what is left of the formula.
+//! Writes sets of arrays: what may be chosen for each item.
 
 use super::logic::{F, FALSE, Node, TRUE};
-use super::rules::{Line, Rule, Symbol, counted};
+use super::rules::{Line, Symbol};
 use super::set::{Item, Term};
 use super::write::{Writer, literal};
+use super::write_list::{List, States};
 use crate::error::Result;
 use ahash::AHashMap;
 use std::rc::Rc;
 
-type States = AHashMap<(F, bool), Rule>;
 /// The values of an item, and what is left after it.
-pub(super) type Step = (Term, F);
+type Step = (Term, F);
 /// Values, and what becomes of a part of the formula.
 type Choice = (Term, F);
 
@@ -24,104 +24,26 @@ impl Writer<'_, '_> {
         let mut lines = Vec::new();
         for f in alternatives.iter() {
             let f = if self.reader.setting.filters { self.left_to_the_filter(*f)? } else { *f };
-            let inner = self.items(&mut States::new(), f, false)?;
+            let inner = self.list(List::Items, &mut States::new(), f, false)?;
             lines.push(vec![literal("["), Symbol::Rule(inner), literal("]")]);
         }
         Ok(lines)
     }
 
-    /// The rule for the items that follow.
-    fn items(&mut self, states: &mut States, f: F, comma: bool) -> Result<Rule> {
-        if let Some(known) = states.get(&(f, comma)) {
-            return Ok(*known);
-        }
-        self.reader.arena.budget.spend(1)?;
-        let rule = self.rule();
-        states.insert((f, comma), rule);
-        let special = match self.counted_items(f, comma)? {
-            None => self.unique_items(f, comma)?,
-            counted => counted,
-        };
-        self.rules[rule] = match special {
-            Some(lines) => lines,
-            None => self.item_lines(states, f, comma)?,
-        };
-        Ok(rule)
-    }
-
-    fn item_lines(&mut self, states: &mut States, f: F, comma: bool) -> Result<Vec<Line>> {
-        let mut lines = Vec::new();
-        if self.may_stop(f) {
-            lines.push(Vec::new());
-        }
-        let loops = self.rule();
-        for (value, rest) in self.item_steps(f)? {
-            let item = Symbol::Rule(self.value(value));
-            let item: Line = comma.then(|| literal(",")).into_iter().chain([item]).collect();
-            if comma && rest == f {
-                self.rules[loops].push(item);
-            } else {
-                let next = self.items(states, rest, true)?;
-                lines.push(item.into_iter().chain([Symbol::Rule(next)]).collect());
+    /// The values of every item, and what else is asked.
+    pub(super) fn alike(&mut self, f: F) -> (Term, Vec<F>) {
+        let (mut values, mut rest) = (Vec::new(), Vec::new());
+        for part in self.reader.sets.items.conjuncts(f) {
+            match self.reader.sets.items.node(part) {
+                Node::Atom(Item::From(0, value)) => values.push(*value),
+                _ => rest.push(part),
             }
         }
-        if !self.rules[loops].is_empty() {
-            lines.iter_mut().for_each(|line| line.insert(0, Symbol::Star(loops)));
-        }
-        Ok(lines)
-    }
-
-    pub(super) fn item_parts(&self, f: F) -> Rc<[F]> {
-        match self.reader.sets.items.node(f) {
-            Node::All(parts) => Rc::clone(parts),
-            _ => Rc::from([f]),
-        }
-    }
-
-    /// The bounds on the number of items, and the rest of the formula.
-    pub(super) fn bounds(&mut self, f: F) -> (u32, Option<u32>, F) {
-        let (mut least, mut most, mut rest) = (0, None::<u32>, Vec::new());
-        for part in self.item_parts(f).iter() {
-            match self.reader.sets.items.node(*part) {
-                Node::Atom(Item::Longer(n)) => least = least.max(*n),
-                Node::Atom(Item::Shorter(n)) => most = Some(most.map_or(*n, |most| most.min(*n))),
-                _ => rest.push(*part),
-            }
-        }
-        (least, most, self.reader.sets.items.all(rest))
-    }
-
-    /// Items that are all alike, in a number that is bounded.
-    fn counted_items(&mut self, f: F, comma: bool) -> Result<Option<Vec<Line>>> {
-        let (least, most, rest) = self.bounds(f);
-        if (least == 0 && most.is_none()) || most.is_some_and(|most| most < least) {
-            return Ok(None);
-        }
-        let mut values = Vec::new();
-        for part in self.item_parts(rest).iter() {
-            match self.reader.sets.items.node(*part) {
-                Node::Atom(Item::From(0, t)) => values.push(*t),
-                _ if rest == TRUE => {}
-                _ => return Ok(None),
-            }
-        }
-        let value = self.reader.sets.terms.all(values);
-        let (first, more) = (self.value(value), self.rule());
-        self.rules[more] = vec![vec![literal(","), Symbol::Rule(first)]];
-        Ok(Some(counted((first, more), least, most, comma)))
-    }
-
-    /// Whether the formula holds where no more items come.
-    fn may_stop(&mut self, f: F) -> bool {
-        let end = |item: &Item| match item {
-            Item::Has(..) | Item::Least(..) | Item::Longer(_) | Item::Repeated => FALSE,
-            _ => TRUE,
-        };
-        self.reader.sets.items.rebuild(f, false, &mut |_, item| end(item)) == TRUE
+        (self.reader.sets.terms.all(values), rest)
     }
 
     /// What may be chosen for the next item.
-    fn item_steps(&mut self, f: F) -> Result<Vec<Step>> {
+    pub(super) fn item_steps(&mut self, f: F) -> Result<Vec<Step>> {
         let atoms = self.reader.sets.items.atoms(f);
         // A part that only moves on costs less than one that is decided.
         self.reader.arena.budget.spend(1 + atoms.len() / 4)?;
@@ -169,9 +91,8 @@ impl Writer<'_, '_> {
                 return self.refuse("uniqueItems", why);
             }
             Item::Repeated => {
-                let pointer = self.reader.arena[self.at].pointer.clone();
                 let why = "arrays in which items are equal are left out where the opposite of uniqueItems is asked for";
-                self.reader.narrow(&pointer, "uniqueItems", why)?;
+                self.narrow("uniqueItems", why)?;
                 vec![(TRUE, FALSE)]
             }
         })

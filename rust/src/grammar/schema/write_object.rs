@@ -7,6 +7,7 @@ use super::logic::{F, FALSE, Node, TRUE};
 use super::rules::{BITS, Line, Rule, Symbol};
 use super::set::{Key, Term};
 use super::write::{Writer, literal};
+use super::write_list::{List, States, behind};
 use crate::config::KeyOrder;
 use crate::error::Result;
 use ahash::{AHashMap, AHashSet};
@@ -26,7 +27,7 @@ const UNDECLARED: &str =
 pub(super) struct Known {
     pub(super) name: Rc<str>,
     pub(super) required: bool,
-    values: Vec<Term>,
+    value: Term,
 }
 
 /// One object.
@@ -35,12 +36,14 @@ pub(super) struct Plan {
     /// The names of other keys; FALSE where there are none.
     pub(super) others: F,
     states: AHashMap<(usize, F, bool), Rule>,
-    free: AHashMap<(F, bool), Rule>,
+    free: States,
     optional: AHashSet<usize>,
 }
 
 /// The values of a key, or none where it is absent, and what is left then.
 type Step = (Option<Term>, F);
+/// Names of keys, their values, and what is left then.
+type Free = (F, Term, F);
 
 impl Writer<'_, '_> {
     /// The lines of the objects that satisfy the formula.
@@ -51,7 +54,7 @@ impl Writer<'_, '_> {
             let rest = self.left_over(f);
             let inner = self.state(&mut plan, 0, rest, false)?;
             lines.push(match self.any_order(&mut plan, rest)? {
-                Some(start) => vec![literal("{"), Symbol::Needs(inner), Symbol::Fresh(start)],
+                Some(start) => vec![literal("{"), Symbol::Needs(inner), Symbol::fresh(start)],
                 None => vec![literal("{"), Symbol::Rule(inner), literal("}")],
             });
         }
@@ -110,14 +113,6 @@ impl Writer<'_, '_> {
         })
     }
 
-    /// The parts of the formula that hold together.
-    pub(super) fn parts(&self, f: F) -> Rc<[F]> {
-        match self.reader.sets.keys.node(f) {
-            Node::All(parts) => Rc::clone(parts),
-            _ => Rc::from([f]),
-        }
-    }
-
     /// The keys in the order in which the formula names them.
     fn plan(&mut self, f: F) -> Result<Plan> {
         let mut keys: Vec<Known> = Vec::new();
@@ -132,33 +127,26 @@ impl Writer<'_, '_> {
         for key in atoms.iter().filter(described).chain(atoms.iter().filter(|key| !described(key))) {
             if let Key::If(name, _) | Key::Has(name, _) = key {
                 places.entry(Rc::clone(name)).or_insert_with(|| {
-                    keys.push(Known { name: Rc::clone(name), required: false, values: Vec::new() });
+                    keys.push(Known { name: Rc::clone(name), required: false, value: TRUE });
                     keys.len() - 1
                 });
             }
         }
-        for part in self.parts(f).iter() {
-            let Node::Atom(Key::If(name, t) | Key::Has(name, t)) = self.reader.sets.keys.node(*part) else {
-                continue;
-            };
+        for key in self.reader.sets.keys.certain(f) {
+            let (Key::If(name, t) | Key::Has(name, t)) = key else { continue };
             let known = &mut keys[places[name]];
-            known.required |= matches!(self.reader.sets.keys.node(*part), Node::Atom(Key::Has(..)));
-            known.values.push(*t);
+            known.required |= matches!(key, Key::Has(..));
+            known.value = self.reader.sets.terms.all([known.value, *t]);
         }
         self.reader.arena.budget.spend(keys.len())?;
         let others = if self.is_closed(&atoms, keys.len())? { FALSE } else { self.others(f, &mut keys)? };
-        Ok(Plan { keys, others, states: AHashMap::new(), free: AHashMap::new(), optional: AHashSet::new() })
+        Ok(Plan { keys, others, states: AHashMap::new(), free: States::new(), optional: AHashSet::new() })
     }
 
     /// The names of other keys than those that are known. Where they are few and keys are counted, they are known, too: a filter tells
     /// keys apart, and does not know how many are left.
     fn others(&mut self, f: F, keys: &mut Vec<Known>) -> Result<F> {
-        let parts = self.parts(f);
-        let atom = |part: &F| match self.reader.sets.keys.node(*part) {
-            Node::Atom(key) => Some(key.clone()),
-            _ => None,
-        };
-        let certain: Vec<Key> = parts.iter().filter_map(atom).collect();
+        let certain: Vec<Key> = self.reader.sets.keys.certain(f).cloned().collect();
         let known = keys.iter().map(|key| key.name.to_string());
         let (others, allowed) = self.reader.sets.other_names(known, &certain);
         let is_counted = self.reader.sets.keys.atoms(f).iter().any(Key::counts);
@@ -166,11 +154,7 @@ impl Writer<'_, '_> {
             return Ok(others);
         }
         let Some(few) = self.reader.sets.strings.few(allowed, BITS - keys.len()) else { return Ok(others) };
-        keys.extend(few.into_iter().map(|name| Known {
-            name: name.into(),
-            required: false,
-            values: Vec::new(),
-        }));
+        keys.extend(few.into_iter().map(|name| Known { name: name.into(), required: false, value: TRUE }));
         Ok(FALSE)
     }
 
@@ -183,18 +167,17 @@ impl Writer<'_, '_> {
         };
         let is_closed = atoms.contains(&Key::Declared) && !atoms.iter().any(speaks);
         if is_closed {
-            let pointer = self.reader.arena[self.at].pointer.clone();
-            self.reader.narrow(&pointer, "additionalProperties", UNDECLARED)?;
+            self.narrow("additionalProperties", UNDECLARED)?;
         }
         Ok(is_closed)
     }
 
     /// The formula without what holds of one key alone.
     fn left_over(&mut self, f: F) -> F {
-        let alone =
-            |f: &&F| !matches!(self.reader.sets.keys.node(**f), Node::Atom(Key::If(..) | Key::Has(..)));
-        let rest: Vec<F> = self.parts(f).iter().filter(alone).copied().collect();
-        self.reader.sets.keys.all(rest)
+        let keys = &mut self.reader.sets.keys;
+        let mut rest = keys.conjuncts(f);
+        rest.retain(|f| !matches!(keys.node(*f), Node::Atom(Key::If(..) | Key::Has(..))));
+        keys.all(rest)
     }
 
     /// The rule for what follows before the key of that place; `comma`: something stands before it.
@@ -204,32 +187,26 @@ impl Writer<'_, '_> {
         }
         self.reader.arena.budget.spend(1)?;
         if at == plan.keys.len() {
-            return self.free(&mut plan.free, plan.others, f, comma);
+            return self.list(List::Keys(plan.others), &mut plan.free, f, comma);
         }
         let rule = self.rule();
         plan.states.insert((at, f, comma), rule);
         let steps = self.steps(&plan.keys[at], f)?;
-        if steps.len() > 1
-            && steps[0].0.is_none()
-            && plan.optional.insert(at)
-            && plan.optional.len() > MAX_OPTIONAL
-        {
-            return self.refuse(
-                "properties",
-                format!("more than {MAX_OPTIONAL} optional properties, all parts together"),
-            );
+        let is_optional = steps.len() > 1 && steps[0].0.is_none();
+        if is_optional && plan.optional.insert(at) && plan.optional.len() > MAX_OPTIONAL {
+            let why = format!("more than {MAX_OPTIONAL} optional properties, all parts together");
+            return self.refuse("properties", why);
         }
         let mut lines = Vec::new();
         for (value, rest) in steps {
-            let mut line = Vec::new();
-            if let Some(value) = value {
-                line.extend(comma.then(|| literal(",")));
-                line.extend(self.known_pair(&plan.keys[at], value));
-            }
+            let mut line = match value {
+                Some(value) => behind(comma, self.known_pair(&plan.keys[at], value)),
+                None => Vec::new(),
+            };
             line.push(Symbol::Rule(self.state(plan, at + 1, rest, comma || value.is_some())?));
             lines.push(line);
         }
-        self.rules[rule] = lines;
+        self.out.rules[rule] = lines;
         Ok(rule)
     }
 
@@ -245,29 +222,20 @@ impl Writer<'_, '_> {
         let mut steps = Vec::new();
         let (mut absent, mut here, mut there) = (AHashMap::new(), Vec::new(), AHashMap::new());
         for atom in atoms {
-            match &atom {
+            let own = self.reader.sets.keys.atom(atom.clone());
+            let (value, within, without) = match &atom {
                 Key::If(name, t) | Key::Has(name, t) if *name == key.name => {
                     absent.insert(atom.clone(), if matches!(atom, Key::If(..)) { TRUE } else { FALSE });
-                    here.push((atom.clone(), *t, TRUE, FALSE));
+                    (*t, TRUE, FALSE)
                 }
-                Key::Every(names, t) if self.reader.sets.strings.has(*names, &key.name) => {
-                    let own = self.reader.sets.keys.atom(atom.clone());
-                    here.push((atom.clone(), *t, own, FALSE));
+                Key::Every(names, t) if self.reader.sets.strings.has(*names, &key.name) => (*t, own, FALSE),
+                Key::Some(names, t) if self.reader.sets.strings.has(*names, &key.name) => (*t, TRUE, own),
+                _ => {
+                    there.extend(self.behind_a_key(&atom).map(|left| (atom, left)));
+                    continue;
                 }
-                Key::Some(names, t) if self.reader.sets.strings.has(*names, &key.name) => {
-                    let own = self.reader.sets.keys.atom(atom.clone());
-                    here.push((atom.clone(), *t, TRUE, own));
-                }
-                Key::Least(n) => {
-                    let left = (*n > 1).then(|| self.reader.sets.keys.atom(Key::Least(n - 1)));
-                    there.insert(atom.clone(), left.unwrap_or(TRUE));
-                }
-                Key::Most(n) => {
-                    let left = n.checked_sub(1).map(|n| self.reader.sets.keys.atom(Key::Most(n)));
-                    there.insert(atom.clone(), left.unwrap_or(FALSE));
-                }
-                _ => {}
-            }
+            };
+            here.push((atom, value, within, without));
         }
         if !key.required {
             let rest = self.reader.sets.keys.replace(f, &absent);
@@ -275,13 +243,12 @@ impl Writer<'_, '_> {
                 steps.push((None, rest));
             }
         }
-        let own = self.reader.sets.terms.all(key.values.iter().copied());
         let f = self.reader.sets.keys.replace(f, &there);
-        let found = match self.tagged(&here, own, f)? {
+        let found = match self.tagged(&here, key.value, f)? {
             Some(found) => found,
             None => {
                 let mut found = Vec::new();
-                self.choose(&here, (own, f), &mut Vec::new(), &mut found)?;
+                self.choose(&here, (key.value, f), &mut Vec::new(), &mut found)?;
                 found
             }
         };
@@ -346,5 +313,75 @@ impl Writer<'_, '_> {
 
     fn is_same(&mut self, a: Term, b: Term) -> Result<bool> {
         Ok(self.reader.set_of(a)? == self.reader.set_of(b)?)
+    }
+
+    /// What may be chosen for a key that is not known.
+    pub(super) fn free_steps(&mut self, others: F, f: F) -> Result<Vec<Free>> {
+        let mut atoms = self.reader.sets.keys.atoms(f);
+        // What names may come is found first: where there are none, they need not be counted.
+        atoms.sort_by_key(|atom| !matches!(atom, Key::Every(..)));
+        let may_run_out = atoms.iter().any(|atom| matches!(atom, Key::Every(_, FALSE)));
+        self.reader.arena.budget.spend(1 + atoms.len())?;
+        let mut steps = if others == FALSE { Vec::new() } else { vec![(others, TRUE, f)] };
+        for atom in atoms {
+            let mut next = Vec::new();
+            for (names, value, f) in steps {
+                for (class, term, then) in self.free_choices(&atom)? {
+                    let (names, value) = (
+                        self.reader.sets.strings.and(names, class),
+                        self.reader.sets.terms.all([value, term]),
+                    );
+                    let f = self.reader.sets.keys.replace(f, &AHashMap::from([(atom.clone(), then)]));
+                    if f != FALSE && value != FALSE && !self.no_string(names)? && !self.is_nothing(value)? {
+                        next.push((names, value, f));
+                    }
+                }
+            }
+            next.dedup();
+            self.reader.arena.budget.spend(next.len())?;
+            steps = next;
+        }
+        if !steps.is_empty() && self.reader.setting.filters {
+            self.frees = true;
+            self.filtered |= may_run_out;
+        }
+        Ok(steps)
+    }
+
+    /// For one atom: names, values, and the atom then.
+    fn free_choices(&mut self, atom: &Key) -> Result<Vec<Free>> {
+        let own = self.reader.sets.keys.atom(atom.clone());
+        Ok(match atom {
+            Key::Every(names, t) => {
+                let outside = self.reader.sets.strings.not(*names);
+                vec![(*names, *t, own), (outside, TRUE, own), (*names, TRUE, FALSE)]
+            }
+            // Without a filter, a later key of the same name would undo it.
+            Key::Some(names, t) => {
+                let every = self.reader.sets.keys.atom(Key::Every(*names, *t));
+                let kept = if self.reader.setting.filters { TRUE } else { every };
+                vec![(*names, *t, kept), (TRUE, TRUE, own)]
+            }
+            key if key.counts() && !self.reader.setting.filters => {
+                let why = "keys that properties does not name cannot be counted in a schema that is part of another grammar: name them";
+                return self.refuse("minProperties", why);
+            }
+            key => {
+                self.filtered |= key.counts();
+                vec![(TRUE, TRUE, self.behind_a_key(key).unwrap_or(own))]
+            }
+        })
+    }
+
+    /// What a count of keys is behind one more; None of other atoms.
+    pub(super) fn behind_a_key(&mut self, key: &Key) -> Option<F> {
+        let left = match key {
+            Key::Least(..=1) => return Some(TRUE),
+            Key::Least(n) => Key::Least(n - 1),
+            Key::Most(0) => return Some(FALSE),
+            Key::Most(n) => Key::Most(n - 1),
+            _ => return None,
+        };
+        Some(self.reader.sets.keys.atom(left))
     }
 }

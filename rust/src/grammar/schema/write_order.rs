@@ -9,11 +9,11 @@ use super::logic::{F, FALSE, Node};
 use super::rules::{BITS, Line, Rule, Symbol, and, is_clear};
 use super::set::Key;
 use super::write::{Writer, literal};
+use super::write_list::{List, States, behind};
 use super::write_object::Plan;
 use crate::config::KeyOrder;
 use crate::error::Result;
-use ahash::AHashMap;
-use llguidance::earley::{BitIdx, ParamCond, ParamRef};
+use llguidance::earley::{BitIdx, ParamCond, ParamExpr, ParamRef};
 
 /// Most states of an object: conditions between n keys may take 2^n.
 const MAX_STATES: usize = 100;
@@ -24,11 +24,7 @@ struct AnyOrder<'p> {
     /// By place, required keys first.
     bits: Vec<BitIdx>,
     required: BitIdx,
-    /// Required keys come in their order.
-    in_order: bool,
-    /// What is left, and whether something stands before.
-    states: AHashMap<(F, bool), Rule>,
-    line: Vec<(F, bool, Rule)>,
+    states: States,
 }
 
 impl AnyOrder<'_> {
@@ -38,16 +34,6 @@ impl AnyOrder<'_> {
             return ParamCond::True;
         }
         ParamCond::BitCountGE(ParamRef::new(0, self.required), least)
-    }
-
-    /// When the key of this place may come, `room` being when an optional one may.
-    fn condition(&self, at: usize, room: &ParamCond) -> ParamCond {
-        match self.plan.keys[at].required {
-            // Bits of required keys are their places: as many have been there as come before.
-            true if self.in_order => self.required(self.bits[at]),
-            true => ParamCond::True,
-            false => room.clone(),
-        }
     }
 }
 
@@ -71,8 +57,7 @@ impl Writer<'_, '_> {
         } else {
             "keys with so many conditions come in the order of the schema".to_owned()
         };
-        let pointer = self.reader.arena[self.at].pointer.clone();
-        self.reader.narrow(&pointer, "properties", &why)?;
+        self.narrow("properties", &why)?;
         Ok(None)
     }
 
@@ -81,7 +66,7 @@ impl Writer<'_, '_> {
         let keys = &self.reader.sets.keys;
         let atoms = keys.atoms(f);
         let is_counted = atoms.iter().any(is_count);
-        let is_plain = self.parts(f).iter().all(|part| matches!(keys.node(*part), Node::Atom(_)));
+        let is_plain = keys.conjuncts(f).iter().all(|part| matches!(keys.node(*part), Node::Atom(_)));
         (is_plain || !is_counted) && !atoms.iter().any(|key| matches!(key, Key::Some(..)))
     }
 
@@ -90,85 +75,72 @@ impl Writer<'_, '_> {
         let (required, optional): (Vec<_>, Vec<_>) = (0..bits.len()).partition(|at| plan.keys[*at].required);
         (0..).zip(required.iter().chain(&optional)).for_each(|(bit, at)| bits[*at] = bit);
         let required = required.len() as BitIdx;
-        let in_order = self.reader.config.key_order == KeyOrder::Required;
-        let mut object =
-            AnyOrder { plan, bits, required, in_order, states: AHashMap::new(), line: Vec::new() };
-        let start = self.unordered_state(&mut object, f, false);
-        while let Some((f, comma, rule)) = object.line.pop() {
-            if object.states.len() > MAX_STATES {
-                return Ok(None);
-            }
-            self.reader.arena.budget.spend(1)?;
-            self.unordered_lines(&mut object, (f, comma), rule)?;
-        }
-        Ok(Some(start))
+        let mut object = AnyOrder { plan, bits, required, states: States::new() };
+        self.unordered_state(&mut object, f, false)
     }
 
-    fn unordered_state(&mut self, object: &mut AnyOrder<'_>, f: F, comma: bool) -> Rule {
+    /// The rule for the keys that follow; None where there are too many states.
+    fn unordered_state(&mut self, object: &mut AnyOrder<'_>, f: F, comma: bool) -> Result<Option<Rule>> {
         if let Some(known) = object.states.get(&(f, comma)) {
-            return *known;
+            return Ok(Some(*known));
         }
         let rule = self.rule();
         object.states.insert((f, comma), rule);
-        object.line.push((f, comma, rule));
-        rule
+        if object.states.len() > MAX_STATES {
+            return Ok(None);
+        }
+        self.reader.arena.budget.spend(1)?;
+        let Some(lines) = self.unordered_lines(object, f, comma)? else { return Ok(None) };
+        self.out.rules[rule] = lines;
+        Ok(Some(rule))
     }
 
-    fn unordered_lines(
-        &mut self,
-        object: &mut AnyOrder<'_>,
-        (f, comma): (F, bool),
-        rule: Rule,
-    ) -> Result<()> {
+    fn unordered_lines(&mut self, object: &mut AnyOrder<'_>, f: F, comma: bool) -> Result<Option<Vec<Line>>> {
         // Room is kept for the keys that are required.
-        let most = self.most(f);
+        let others = List::Keys(object.plan.others);
+        let ((_, most), _) = self.bounds(others, f);
         let short = most.map_or(0, |most| (u32::from(object.required) + 1).saturating_sub(most));
         let room = object.required((short as BitIdx).min(object.required));
-        let mut lines: Vec<(Line, ParamCond)> = Vec::new();
-        if self.may_end(f) {
-            lines.push((vec![literal("}")], object.required(object.required)));
+        let mut lines = Vec::new();
+        if self.may_stop(others, f) {
+            lines.push((object.required(object.required), vec![literal("}")]));
         }
         for at in 0..object.plan.keys.len() {
             let bit = object.bits[at];
+            let may_come = match object.plan.keys[at].required {
+                // Bits of required keys are their places: as many have been there as come before.
+                true if self.reader.config.key_order == KeyOrder::Required => object.required(bit),
+                true => ParamCond::True,
+                false => room.clone(),
+            };
             for (value, rest) in self.steps(&object.plan.keys[at], f)? {
                 let Some(value) = value else { continue };
-                let next = Symbol::Past(self.unordered_state(object, rest, true), bit);
+                let Some(next) = self.unordered_state(object, rest, true)? else { return Ok(None) };
                 let pair = self.known_pair(&object.plan.keys[at], value);
-                let line = comma.then(|| literal(",")).into_iter().chain(pair).chain([next]);
-                lines.push((line.collect(), and(is_clear(bit), object.condition(at, &room))));
+                let pair = pair.into_iter().chain([Symbol::past(next, bit)]);
+                lines.push((and(is_clear(bit), may_come.clone()), behind(comma, pair)));
             }
         }
         let loops = self.rule();
-        for (names, value, rest) in self.free_steps(object.plan.others, f)? {
-            let mut pair = self.pair(names, value, comma)?;
+        for (pair, rest) in self.next(others, f)? {
+            let mut pair = behind(comma, pair);
             if comma && rest == f {
-                self.rules[loops].push(pair);
+                self.out.rules[loops].push(pair);
             } else {
-                pair.push(Symbol::Same(self.unordered_state(object, rest, true)));
-                lines.push((pair, room.clone()));
+                let Some(next) = self.unordered_state(object, rest, true)? else { return Ok(None) };
+                pair.push(Symbol::With(next, ParamExpr::SelfRef));
+                lines.push((room.clone(), pair));
             }
         }
         let mut begin = Vec::new();
         if !self.reader.sets.keys.atoms(f).iter().any(is_count) {
             begin.push(Symbol::Needs(self.state(object.plan, 0, f, false)?));
         }
-        if !self.rules[loops].is_empty() {
-            begin.push(Symbol::Star(loops));
+        if !self.out.rules[loops].is_empty() {
+            begin.push(Symbol::Times(loops, 0, None));
         }
-        let (lines, conditions) =
-            lines.into_iter().map(|(line, c)| ([&begin[..], &line].concat(), c)).unzip();
-        self.rules[rule] = lines;
-        self.conditions.insert(rule, conditions);
-        Ok(())
-    }
-
-    /// How many more keys there may be.
-    fn most(&self, f: F) -> Option<u32> {
-        let most = |part: &F| match self.reader.sets.keys.node(*part) {
-            Node::Atom(Key::Most(n)) => Some(*n),
-            _ => None,
-        };
-        self.parts(f).iter().filter_map(most).min()
+        let line = |(condition, line)| [vec![Symbol::If(condition)], begin.clone(), line].concat();
+        Ok(Some(lines.into_iter().map(line).collect()))
     }
 }
 

@@ -1,19 +1,17 @@
 //! A grammar as rules and terminals: of a schema, of another constraint, or of schemas and what stands around them.
 
 use super::WHITESPACE;
-use super::assemble::{Parts, assemble};
-use super::expr::{Expr, Terminal};
-use super::rules::{self, Conditions, Line, Rule, Symbol};
-use crate::error::Result;
+use super::expr::{Expr, Terminal, quoted};
+use super::rules::{self, Line, Rule, Symbol, condition, spaced, with_parameter};
 use crate::grammar::unique::Shape;
 use ahash::AHashMap;
+use llguidance::earley::{ParamCond, ParamExpr};
 use std::fmt::Write as _;
 
 /// A grammar; the first rule is its start.
 #[derive(Debug, Default)]
 pub(in crate::grammar) struct Written {
     pub(super) rules: Vec<Vec<Line>>,
-    pub(super) conditions: Conditions,
     pub(super) terminals: Vec<Expr>,
     /// Terminals with conditions on what divides numbers, as rules of Lark where that can say them.
     pub(super) multiples: AHashMap<Terminal, Option<String>>,
@@ -66,7 +64,6 @@ impl Written {
         let begins_with_space = other.has_space_around();
         self.rules.extend(other.rules);
         self.rules[rules..].iter_mut().flatten().flatten().for_each(|symbol| symbol.shift(rules, terminals));
-        self.conditions.extend(other.conditions.into_iter().map(|(rule, list)| (rule + rules, list)));
         self.terminals.extend(other.terminals);
         self.terminals[terminals..].iter_mut().for_each(|expr| expr.shift(terminals));
         self.multiples
@@ -89,7 +86,12 @@ impl Written {
     pub(in crate::grammar) fn lark(&self) -> Option<String> {
         let begin = if self.has_space_around() { "\" \"? " } else { "" };
         let mut out = format!("start: {begin}r0\n");
-        out.push_str(&rules::print(&self.rules, &self.conditions, self.space.as_deref()));
+        let with_parameter = with_parameter(&self.rules);
+        for (rule, lines) in self.rules.iter().enumerate().filter(|(_, lines)| !lines.is_empty()) {
+            let _ = write!(out, "r{rule}{}: ", if with_parameter.contains(&rule) { "::_" } else { "" });
+            let lines: Vec<String> = lines.iter().map(|line| self.lark_of(line)).collect();
+            let _ = writeln!(out, "{}", lines.join(" | "));
+        }
         for (i, expression) in self.terminals.iter().enumerate() {
             let _ = match self.multiples.get(&i) {
                 Some(lark) => writeln!(out, "m{i}: {}", lark.as_ref()?),
@@ -99,16 +101,39 @@ impl Written {
         Some(out)
     }
 
-    /// Whether white space may stand around a text ([`assemble`]).
-    pub(in crate::grammar) fn has_space_around(&self) -> bool {
-        self.is_alone && self.space.as_deref() == Some(WHITESPACE)
+    /// An alternative in Lark.
+    fn lark_of(&self, line: &Line) -> String {
+        let mut out = String::new();
+        for symbol in line {
+            let _ = match symbol {
+                Symbol::Rule(r) => write!(out, "r{r} "),
+                Symbol::Terminal(t) if self.multiples.contains_key(t) => write!(out, "m{t} "),
+                Symbol::Terminal(t) => write!(out, "T{t} "),
+                Symbol::Text(text) => match spaced(text, self.space.as_deref()) {
+                    Some(rx) => write!(out, "/{rx}/ "),
+                    None => write!(out, "{} ", quoted(text)),
+                },
+                Symbol::Token(token) => write!(out, "<[{token}]> "),
+                Symbol::Times(r, 0, None) => write!(out, "r{r}* "),
+                Symbol::Times(r, least, None) => write!(out, "r{r}{{{least},}} "),
+                Symbol::Times(r, least, Some(most)) => write!(out, "r{r}{{{least},{most}}} "),
+                Symbol::With(r, ParamExpr::Const(bits)) => write!(out, "r{r}::{} ", bits.0),
+                Symbol::With(r, bits) => write!(out, "r{r}::{bits} "),
+                // They have been seen to.
+                Symbol::If(_) | Symbol::Needs(_) => Ok(()),
+            };
+        }
+        if out.is_empty() {
+            out.push_str("\"\"");
+        }
+        match condition(line) {
+            ParamCond::True => out,
+            condition => format!("{out} %if {condition}"),
+        }
     }
 
-    /// The same for llguidance; see [`assemble`].
-    ///
-    /// # Errors
-    /// What llguidance refuses.
-    pub(in crate::grammar) fn parts(&self) -> Result<Parts, String> {
-        assemble((&self.rules, &self.conditions), &self.terminals, (self.space.as_deref(), self.is_alone))
+    /// Whether white space may stand around a text ([`Written::parts`]).
+    pub(in crate::grammar) fn has_space_around(&self) -> bool {
+        self.is_alone && self.space.as_deref() == Some(WHITESPACE)
     }
 }
