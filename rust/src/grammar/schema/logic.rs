@@ -68,12 +68,12 @@ impl<A: Clone + Eq + Hash> Logic<A> {
     }
 
     /// The atoms among what must all hold.
-    pub(super) fn certain(&self, f: F) -> impl Iterator<Item = &A> {
-        let parts = self.conjuncts(f);
-        (0..parts.len()).filter_map(move |i| match self.node(parts[i]) {
-            Node::Atom(atom) => Some(atom),
+    pub(super) fn certain(&self, f: F) -> Vec<A> {
+        let atom = |f: &F| match self.node(*f) {
+            Node::Atom(atom) => Some(atom.clone()),
             _ => None,
-        })
+        };
+        self.conjuncts(f).iter().filter_map(atom).collect()
     }
 
     pub(super) fn atom(&mut self, atom: A) -> F {

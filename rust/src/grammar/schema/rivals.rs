@@ -1,6 +1,5 @@
 //! Finds the branches of a union that may have values in common, so that only these are compared.
 
-use super::logic::FALSE;
 use super::read::Reader;
 use super::set::{Key, Set, SetId};
 use crate::error::Result;
@@ -10,7 +9,7 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 
 /// Keys of an object, or none for the value itself, with the texts that they may have.
-type Labels = Vec<(Option<Rc<str>>, Rc<BTreeSet<String>>)>;
+type Labels = AHashMap<Option<Rc<str>>, Rc<BTreeSet<String>>>;
 
 impl Reader<'_> {
     /// For each set, the numbers of the others that it may have something in common with. Two sets without a common label have
@@ -19,27 +18,21 @@ impl Reader<'_> {
         let own = sets.iter().map(|set| self.labels(*set)).collect::<Result<Vec<_>>>()?;
         let theirs = others.iter().map(|set| self.labels(*set)).collect::<Result<Vec<_>>>()?;
         let mut counts: AHashMap<&Option<Rc<str>>, usize> = AHashMap::new();
-        own.iter().flatten().for_each(|(key, _)| *counts.entry(key).or_default() += 1);
-        let key = counts.into_iter().max_by_key(|(key, count)| (*count, Reverse(*key))).map(|(key, _)| key);
-        let of =
-            |labels: &'_ Labels| labels.iter().find(|(k, _)| Some(k) == key).map(|(_, list)| Rc::clone(list));
-        let mut by_label: AHashMap<String, Vec<usize>> = AHashMap::new();
-        let mut open = Vec::new();
+        own.iter().flat_map(|labels| labels.keys()).for_each(|key| *counts.entry(key).or_default() += 1);
+        let key = counts.into_iter().max_by_key(|(key, count)| (*count, Reverse(*key)));
+        let of = |labels: &'_ Labels| key.and_then(|(key, _)| labels.get(key)).map(Rc::clone);
+        let (mut by_label, mut open) = (AHashMap::<String, Vec<usize>>::new(), Vec::new());
         for (j, labels) in theirs.iter().enumerate() {
-            match of(labels) {
-                Some(list) => {
-                    list.iter().for_each(|label| by_label.entry(label.clone()).or_default().push(j))
-                }
-                None => open.push(j),
-            }
+            let Some(list) = of(labels) else {
+                open.push(j);
+                continue;
+            };
+            list.iter().for_each(|label| by_label.entry(label.clone()).or_default().push(j));
         }
         let rivals = own.iter().map(|labels| {
             let Some(list) = of(labels) else { return (0..others.len()).collect() };
             let same = list.iter().filter_map(|label| by_label.get(label)).flatten();
-            let mut rivals: Vec<usize> = same.chain(&open).copied().collect();
-            rivals.sort_unstable();
-            rivals.dedup();
-            rivals
+            same.chain(&open).copied().collect::<BTreeSet<usize>>().into_iter().collect()
         });
         Ok(rivals.collect())
     }
@@ -47,35 +40,24 @@ impl Reader<'_> {
     /// The texts that a value must be one of, or one of its keys, if there are any such.
     fn labels(&mut self, set: SetId) -> Result<Labels> {
         let set = self.sets.get(set);
-        if set.null
-            || set.yes
-            || set.no
-            || !set.whole.is_empty()
-            || !set.fraction.is_empty()
-            || set.arrays != FALSE
-        {
-            return Ok(Vec::new());
+        if let Some((list, true)) = self.sets.listed(&set) {
+            return Ok(Labels::from([(None, list)]));
         }
-        if set.objects == FALSE {
-            return Ok(self.sets.strings.listed(set.strings).map(|list| (None, list)).into_iter().collect());
-        }
-        if set.strings != FALSE {
-            return Ok(Vec::new());
+        let mut labels = Labels::new();
+        if *set != (Set { objects: set.objects, ..Set::none() }) {
+            return Ok(labels);
         }
         let keys = self.sets.keys.certain(set.objects);
-        let is_there = |name: &str| keys.iter().any(|key| matches!(key, Key::Has(own, _) if **own == *name));
-        let mut labels = Vec::new();
         for key in &keys {
             let (Key::Has(name, term) | Key::If(name, term)) = key else { continue };
-            let (name, term) = (Rc::clone(name), *term);
-            if !is_there(&name) {
+            let is_there = |key: &Key| matches!(key, Key::Has(own, _) if own == name);
+            if labels.contains_key(&Some(Rc::clone(name))) || !keys.iter().any(is_there) {
                 continue;
             }
-            let Some(value) = self.probe(|own| own.set_of(term))? else { continue };
-            let inner = self.sets.get(value);
-            let strings = Set { strings: inner.strings, ..Set::none() };
-            let list = self.sets.strings.listed(inner.strings).filter(|_| *inner == strings);
-            labels.extend(list.map(|list| (Some(name), list)));
+            let value = self.probe(|own| own.set_of(*term))?.map(|value| self.sets.get(value));
+            if let Some((list, true)) = value.and_then(|value| self.sets.listed(&value)) {
+                labels.insert(Some(Rc::clone(name)), list);
+            }
         }
         Ok(labels)
     }

@@ -1,16 +1,25 @@
 //! Keys whose values are compared with listed texts only: tags, by which `if` and the branches of unions say which of them holds.
 
 use super::logic::{F, FALSE, Node, TRUE};
-use super::set::{Key, Set, Term};
+use super::set::{Key, Set, Sets, Term};
 use super::strings::Piece;
 use super::write::Writer;
 use crate::error::Result;
 use ahash::AHashMap;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 /// These texts alone, or (false) every value but these.
 type Listed = (Rc<BTreeSet<String>>, bool);
+
+impl Sets {
+    /// The texts of a set, where it is of listed texts alone, or (false) of all values but these.
+    pub(super) fn listed(&self, set: &Set) -> Option<Listed> {
+        let Node::Atom(Piece::Texts(list, yes)) = self.strings.logic.node(set.strings) else { return None };
+        let others = if *yes { Set::none() } else { Set::all() };
+        (*set == Set { strings: set.strings, ..others }).then(|| (Rc::clone(list), *yes))
+    }
+}
 
 impl Writer<'_, '_> {
     /// What may be chosen at a key, and what is left of the formula then; None where other sets than lists of texts matter. In place
@@ -40,36 +49,29 @@ impl Writer<'_, '_> {
             let by: AHashMap<Key, F> = by.collect();
             Ok::<_, crate::error::Error>(writer.reader.sets.keys.replace(f, &by))
         };
-        let (mut groups, mut places) = (Vec::<(F, Vec<String>)>::new(), AHashMap::new());
+        let mut groups = BTreeMap::<F, Vec<String>>::new();
         for text in &texts {
-            let rest = left(self, Some(text))?;
-            let place = *places.entry(rest).or_insert(groups.len());
-            if place == groups.len() {
-                groups.push((rest, Vec::new()));
-            }
-            groups[place].1.push(text.clone());
+            groups.entry(left(self, Some(text))?).or_default().push(text.clone());
         }
-        let mut found = Vec::new();
+        let mut choices = Vec::with_capacity(groups.len() + 1);
         for (rest, texts) in groups {
             let strings = self.reader.sets.strings.texts(texts);
-            self.choice(Set { strings, ..Set::none() }, own, rest, &mut found)?;
+            choices.push((Set { strings, ..Set::none() }, rest));
         }
         let rest = left(self, None)?;
         let texts = self.reader.sets.strings.texts(texts);
         let strings = self.reader.sets.strings.not(texts);
-        self.choice(Set { strings, ..Set::all() }, own, rest, &mut found)?;
-        Ok(Some(found))
-    }
-
-    /// Adds a choice where there is one.
-    fn choice(&mut self, set: Set, own: Term, rest: F, found: &mut Vec<(Term, F)>) -> Result<()> {
-        let set = self.reader.sets.add(set);
-        let set = self.reader.sets.term(set);
-        let value = self.reader.sets.terms.all([own, set]);
-        if rest != FALSE && !self.is_nothing(value)? {
-            found.push((value, rest));
+        choices.push((Set { strings, ..Set::all() }, rest));
+        let mut found = Vec::new();
+        for (set, rest) in choices {
+            let set = self.reader.sets.add(set);
+            let set = self.reader.sets.term(set);
+            let value = self.reader.sets.terms.all([own, set]);
+            if rest != FALSE && !self.is_nothing(value)? {
+                found.push((value, rest));
+            }
         }
-        Ok(())
+        Ok(Some(found))
     }
 
     fn list_of(&mut self, term: Term) -> Result<Option<Listed>> {
@@ -77,12 +79,6 @@ impl Writer<'_, '_> {
             return Ok(Some((Rc::default(), term == FALSE)));
         }
         let set = self.reader.set_of(term)?;
-        let set = self.reader.sets.get(set);
-        let Node::Atom(Piece::Texts(list, yes)) = self.reader.sets.strings.logic.node(set.strings) else {
-            return Ok(None);
-        };
-        let others = if *yes { Set::none() } else { Set::all() };
-        let is_listed = *set == Set { strings: set.strings, ..others };
-        Ok(is_listed.then(|| (Rc::clone(list), *yes)))
+        Ok(self.reader.sets.listed(&self.reader.sets.get(set)))
     }
 }

@@ -146,7 +146,7 @@ impl Writer<'_, '_> {
     /// The names of other keys than those that are known. Where they are few and keys are counted, they are known, too: a filter tells
     /// keys apart, and does not know how many are left.
     fn others(&mut self, f: F, keys: &mut Vec<Known>) -> Result<F> {
-        let certain: Vec<Key> = self.reader.sets.keys.certain(f).cloned().collect();
+        let certain = self.reader.sets.keys.certain(f);
         let known = keys.iter().map(|key| key.name.to_string());
         let (others, allowed) = self.reader.sets.other_names(known, &certain);
         let is_counted = self.reader.sets.keys.atoms(f).iter().any(Key::counts);
