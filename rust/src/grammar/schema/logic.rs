@@ -60,10 +60,10 @@ impl<A: Clone + Eq + Hash> Logic<A> {
     }
 
     /// What must all hold: the parts of a conjunction, else the formula itself.
-    pub(super) fn conjuncts(&self, f: F) -> Rc<[F]> {
+    pub(super) fn conjuncts(&self, f: F) -> Vec<F> {
         match self.node(f) {
-            Node::All(parts) => Rc::clone(parts),
-            _ => Rc::from([f]),
+            Node::All(parts) => parts.to_vec(),
+            _ => vec![f],
         }
     }
 

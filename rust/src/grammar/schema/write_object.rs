@@ -132,7 +132,7 @@ impl Writer<'_, '_> {
                 });
             }
         }
-        for key in self.reader.sets.keys.certain(f) {
+        for key in &self.reader.sets.keys.certain(f) {
             let (Key::If(name, t) | Key::Has(name, t)) = key else { continue };
             let known = &mut keys[places[name]];
             known.required |= matches!(key, Key::Has(..));
