@@ -100,18 +100,21 @@ pub(super) fn gcd(a: i128, b: i128) -> i128 {
     if b == 0 { a } else { gcd(b, a % b) }
 }
 
+/// The digits of both at one scale, and the scale; None where they are too many.
+pub(super) fn aligned(a: Decimal, b: Decimal) -> Option<(i128, i128, u32)> {
+    let scale = a.scale.max(b.scale);
+    let digits = |n: Decimal| n.digits.checked_mul(power(scale - n.scale));
+    Some((digits(a)?, digits(b)?, scale))
+}
+
 /// Whether `n` is a multiple of `d`.
 pub(super) fn divides(d: Decimal, n: Decimal) -> bool {
-    let scale = d.scale.max(n.scale);
-    let whole = |n: Decimal| n.digits.checked_mul(power(scale - n.scale));
-    whole(n).zip(whole(d)).is_some_and(|(n, d)| n % d == 0)
+    aligned(n, d).is_some_and(|(n, d, _)| n % d == 0)
 }
 
 /// The least common multiple; None where it is too big to tell apart from nothing.
 pub(super) fn multiple(a: Decimal, b: Decimal) -> Option<Decimal> {
-    let scale = a.scale.max(b.scale);
-    let (a, b) =
-        (a.digits.checked_mul(power(scale - a.scale))?, b.digits.checked_mul(power(scale - b.scale))?);
+    let (a, b, scale) = aligned(a, b)?;
     Some(Decimal::new((a / gcd(a, b)).checked_mul(b)?, scale))
 }
 

@@ -44,17 +44,15 @@ fn steps(d: Decimal) -> impl Iterator<Item = (i128, u32)> {
 /// type (`integer` or `number`), with each number of decimals in turn. None where those cannot say it.
 pub(super) fn in_lark(cell: &Cell, kind: &str) -> Option<String> {
     let [(by, true)] = cell.by.as_slice() else { return None };
-    let ends = [cell.low, cell.high];
-    if !ends.iter().flatten().all(|(n, _)| n.digits.abs() <= EXACT) {
+    let ends = [(cell.low, "minimum", "exclusiveMinimum"), (cell.high, "maximum", "exclusiveMaximum")];
+    if !ends.iter().filter_map(|(end, ..)| *end).all(|(n, _)| n.digits.abs() <= EXACT) {
         return None;
     }
     let number = |n: Decimal| serde_json::from_str::<Value>(&n.text()).unwrap_or_default();
     let written = |(step, scale)| {
         let mut schema = json!({"type": kind, "x-guidance": {"whitespace_pattern": ""}});
         schema["multipleOf"] = number(Decimal::new(step, scale));
-        for (end, own, key) in
-            [(cell.low, "minimum", "exclusiveMinimum"), (cell.high, "maximum", "exclusiveMaximum")]
-        {
+        for (end, own, key) in ends {
             if let Some((n, is_own)) = end {
                 schema[if is_own { own } else { key }] = number(n);
             }

@@ -2,10 +2,11 @@
 //!
 //! Integers and other numbers are kept apart, as the types `integer` and `number` do.
 
-use super::decimal::{Decimal, divides, gcd, multiple, power};
+use super::decimal::{Decimal, aligned, divides, gcd, multiple, power};
+use std::collections::BTreeSet;
 
 /// So many multiples are looked at for one that is none of something else.
-const MAX_STEPS: u32 = 10_000;
+const MAX_STEPS: i128 = 10_000;
 
 /// An end of an interval, and whether it belongs to it.
 pub(super) type End = Option<(Decimal, bool)>;
@@ -43,6 +44,16 @@ impl Cell {
         *self == Cell::default()
     }
 
+    /// Whether the number is between the ends, which belong to the cell.
+    pub(super) fn spans(&self, n: Decimal) -> bool {
+        self.low.is_none_or(|(low, _)| low <= n) && self.high.is_none_or(|(high, _)| n <= high)
+    }
+
+    /// Whether the number keeps the conditions.
+    fn keeps(&self, n: Decimal) -> bool {
+        self.by.iter().all(|(d, yes)| divides(*d, n) == *yes)
+    }
+
     /// The same numbers in the one form of it; None where there are none.
     fn tidied(mut self, kind: Kind) -> Option<Cell> {
         if kind == Kind::Whole {
@@ -59,29 +70,20 @@ impl Cell {
         }
         self.by = divisors(&self.by, kind)?;
         if !self.by.is_empty() {
-            self.drawn_in(kind)?;
+            let first = self.low.and_then(|(n, own)| self.nearest(n, own, 1, kind));
+            let last = self.high.and_then(|(n, own)| self.nearest(n, own, -1, kind));
+            if first.zip(last).is_some_and(|(first, last)| first > last) {
+                return None;
+            }
+            if kind == Kind::Whole {
+                self.low = first.map(|n| (n, true)).or(self.low);
+                self.high = last.map(|n| (n, true)).or(self.high);
+            }
         }
         match (self.low, self.high) {
-            (Some((n, true)), Some((m, true))) if n == m => {
-                let holds = self.by.iter().all(|(d, yes)| divides(*d, n) == *yes);
-                holds.then(|| Cell::point(n))
-            }
+            (Some((n, true)), Some((m, true))) if n == m => self.keeps(n).then(|| Cell::point(n)),
             _ => Some(self),
         }
-    }
-
-    /// Moves the ends of whole numbers to the first and the last number that keeps the conditions; None where none does.
-    fn drawn_in(&mut self, kind: Kind) -> Option<()> {
-        let first = self.low.and_then(|(n, own)| self.nearest(n, own, 1, kind));
-        let last = self.high.and_then(|(n, own)| self.nearest(n, own, -1, kind));
-        if first.zip(last).is_some_and(|(first, last)| first > last) {
-            return None;
-        }
-        if kind == Kind::Whole {
-            self.low = first.map_or(self.low, |n| Some((n, true)));
-            self.high = last.map_or(self.high, |n| Some((n, true)));
-        }
-        Some(())
     }
 
     /// The number nearest to this one, upwards or downwards, that keeps the conditions; None where it is not soon found.
@@ -91,22 +93,14 @@ impl Cell {
             (_, Kind::Whole) => Decimal::new(1, 0),
             _ => return None,
         };
-        let scale = n.scale.max(step.scale);
-        let size = step.digits.checked_mul(power(scale - step.scale))?;
-        let digits = n.digits.checked_mul(power(scale - n.scale))?;
+        let (digits, size, _) = aligned(n, step)?;
         let mut times = digits.div_euclid(size);
         if way > 0 && (digits % size != 0 || !own) || way < 0 && digits % size == 0 && !own {
             times += way;
         }
-        for _ in 0..MAX_STEPS {
-            let n = Decimal::new(times.checked_mul(step.digits)?, step.scale);
-            let of_kind = kind == Kind::Whole || !n.is_whole();
-            if of_kind && self.by.iter().all(|(d, yes)| divides(*d, n) == *yes) {
-                return Some(n);
-            }
-            times += way;
-        }
-        None
+        let number = |i: i128| Some(Decimal::new((times + way * i).checked_mul(step.digits)?, step.scale));
+        let is_kept = |n: &Decimal| (kind == Kind::Whole || !n.is_whole()) && self.keeps(*n);
+        (0..MAX_STEPS).map_while(number).find(is_kept)
     }
 
     /// The least common multiple of what divides the numbers and what doesn't, in digits: an automaton has as many states.
@@ -116,14 +110,8 @@ impl Cell {
     }
 
     fn and(&self, other: &Cell) -> Cell {
-        let low = match (self.low, other.low) {
-            (Some(a), Some(b)) if (b.0, !b.1) > (a.0, !a.1) => Some(b),
-            (a, b) => a.or(b),
-        };
-        let high = match (self.high, other.high) {
-            (Some(a), Some(b)) if b < a => Some(b),
-            (a, b) => a.or(b),
-        };
+        let low = [self.low, other.low].into_iter().flatten().max_by_key(|(n, own)| (*n, !own));
+        let high = [self.high, other.high].into_iter().flatten().min();
         let by = self.by.iter().chain(&other.by).copied().collect();
         Cell { low, high, by }
     }
@@ -139,28 +127,26 @@ impl Cell {
 
 /// The conditions in one form, at most one of them positive; None where nothing satisfies them.
 fn divisors(by: &[(Decimal, bool)], kind: Kind) -> Option<Vec<(Decimal, bool)>> {
-    let (mut common, mut not): (Option<Decimal>, Vec<Decimal>) = (None, Vec::new());
+    let (mut common, mut not): (Option<Decimal>, BTreeSet<Decimal>) = (None, BTreeSet::new());
     for &(d, yes) in by {
-        let d = match kind {
-            Kind::Whole => Decimal::new(d.digits / gcd(d.digits, power(d.scale)), 0),
-            Kind::Fraction => d,
-        };
-        let (always, never) = match kind {
-            Kind::Whole => (d.digits == 1, false),
-            Kind::Fraction => (false, d.is_whole()),
+        // All whole numbers are multiples of 1, and no others are multiples of a whole number.
+        let whole = Decimal::new(d.digits / gcd(d.digits, power(d.scale)), 0);
+        let (d, is_settled) = match kind {
+            Kind::Whole => (whole, whole.digits == 1),
+            Kind::Fraction => (d, d.is_whole()),
         };
         match yes {
-            _ if always && yes || never && !yes => {}
-            _ if always || never => return None,
+            _ if is_settled && yes == (kind == Kind::Whole) => {}
+            _ if is_settled => return None,
             true => common = Some(common.map_or(Some(d), |c| multiple(c, d))?),
-            false => not.push(d),
+            false => {
+                not.insert(d);
+            }
         }
     }
     if common.is_some_and(|c| not.iter().any(|d| divides(*d, c))) {
         return None;
     }
-    not.sort();
-    not.dedup();
     Some(common.map(|c| (c, true)).into_iter().chain(not.into_iter().map(|d| (d, false))).collect())
 }
 
@@ -182,10 +168,7 @@ pub(super) fn tidy(cells: Cells, kind: Kind) -> Cells {
     for cell in cells {
         match out.last_mut() {
             Some(last) if last.by.is_empty() && cell.by.is_empty() && touches(last, &cell, kind) => {
-                last.high = match (last.high, cell.high) {
-                    (Some(a), Some(b)) => Some(a.max(b)),
-                    _ => None,
-                };
+                last.high = last.high.zip(cell.high).map(|(a, b)| a.max(b));
             }
             _ => out.push(cell),
         }
@@ -216,8 +199,7 @@ pub(super) fn or(a: &Cells, b: &Cells, kind: Kind) -> Cells {
 pub(super) fn not(a: &Cells, kind: Kind) -> Cells {
     // What lies between intervals that are in order is read off; only conditions on divisors are multiplied out.
     let (plain, by): (Cells, Cells) = a.iter().cloned().partition(|c| c.by.is_empty());
-    let mut gaps = Vec::new();
-    let mut low = None;
+    let (mut gaps, mut low) = (Vec::new(), None);
     for cell in &plain {
         if let Some((n, own)) = cell.low {
             gaps.push(Cell { low, high: Some((n, !own)), by: Vec::new() });
@@ -240,8 +222,7 @@ pub(super) fn listed(cells: &Cells, kind: Kind, most: usize) -> Option<Vec<Decim
                 let step = cell.by.first().filter(|(_, yes)| *yes).map_or(1, |(d, _)| d.digits);
                 let size = usize::try_from(step).ok()?;
                 let all = (low.digits..=high.digits).step_by(size).map(|n| Decimal::new(n, 0));
-                let kept = all.filter(|n| cell.by.iter().all(|(d, yes)| divides(*d, *n) == *yes));
-                list.extend(kept.take(most + 1));
+                list.extend(all.filter(|n| cell.keeps(*n)).take(most + 1));
             }
             _ => return None,
         }

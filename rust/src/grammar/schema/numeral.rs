@@ -1,6 +1,6 @@
 //! How numbers are written: expressions for the texts of numbers within bounds.
 
-use super::decimal::Decimal;
+use super::decimal::{Decimal, power};
 use super::expr::Expr;
 use super::number::{Cell, End};
 use std::sync::LazyLock;
@@ -70,7 +70,7 @@ pub(super) fn terminal(cell: &Cell, style: Style) -> Expr {
 
 /// Numbers without exponent: as many digits as readers tell apart, where the ends have no more.
 fn plain(cell: &Cell) -> &'static str {
-    let most = Decimal::new(10i128.pow(14), 0);
+    let most = Decimal::new(power(14), 0);
     let is_short = |end: &End| end.is_none_or(|(n, _)| opposite(most) < n && n < most && n.scale < 15);
     if is_short(&cell.low) && is_short(&cell.high) { told_apart() } else { PLAIN }
 }
@@ -88,61 +88,43 @@ fn excludes(cell: &Cell, style: Style) -> bool {
 
 /// Whole numbers from one to another.
 fn whole(low: Option<i128>, high: Option<i128>) -> String {
-    let mut ways = Vec::new();
-    if low.is_none_or(|n| n < 0) {
+    let negative = low.is_none_or(|n| n < 0).then(|| {
         let least = high.map_or(1, |n| (-n).max(1));
-        ways.push(format!("-(?:{})", unsigned(least, low.map(|n| -n))));
-    }
-    if high.is_none_or(|n| n >= 0) {
-        ways.push(unsigned(low.map_or(0, |n| n.max(0)), high));
-    }
-    ways.join("|")
+        format!("-(?:{})", unsigned(least, low.map(|n| -n)))
+    });
+    let others = high.is_none_or(|n| n >= 0).then(|| unsigned(low.map_or(0, |n| n.max(0)), high));
+    negative.into_iter().chain(others).collect::<Vec<_>>().join("|")
 }
 
+/// The same without sign.
 fn unsigned(low: i128, high: Option<i128>) -> String {
-    let (mut ways, mut from) = (Vec::new(), low);
-    loop {
-        let first = from.to_string();
-        let last = 10i128.pow(first.len() as u32) - 1;
-        let until = high.map_or(last, |n| n.min(last));
-        ways.push(between(&first, &until.to_string()));
-        match high {
-            None => ways.push(format!("[1-9][0-9]{{{},}}", first.len())),
-            Some(n) if n > last => {
-                from = last + 1;
-                continue;
-            }
-            Some(_) => {}
-        }
-        return ways.join("|");
-    }
+    let width = |n: i128| n.to_string().len() as u32;
+    let last = width(high.unwrap_or(low));
+    let of_width = |width: u32| {
+        let least = if width == 1 { 0 } else { power(width - 1) };
+        let most = power(width) - 1;
+        between(&low.max(least).to_string(), &high.map_or(most, |n| n.min(most)).to_string())
+    };
+    let longer = high.is_none().then(|| format!("[1-9][0-9]{{{last},}}"));
+    (width(low)..=last).map(of_width).chain(longer).collect::<Vec<_>>().join("|")
 }
 
 /// From one to another of as many digits.
 fn between(low: &str, high: &str) -> String {
-    let Some(((a, low), (b, high))) = split(low).zip(split(high)) else { return String::new() };
+    let (least, most) = ("0".repeat(low.len()), "9".repeat(low.len()));
+    if low == least && high == most {
+        return format!("[0-9]{{{}}}", low.len());
+    }
+    let (a, b) = (low.as_bytes()[0] - b'0', high.as_bytes()[0] - b'0');
     if a == b {
-        return format!("{a}(?:{})", between(low, high)).replace("(?:)", "");
+        return format!("{a}(?:{})", between(&low[1..], &high[1..]));
     }
-    let (least, most) = ("0".repeat(low.len()), "9".repeat(high.len()));
-    let mut ways = Vec::new();
-    let (mut from, mut to) = (a, b);
-    if low != least {
-        ways.push(format!("{a}(?:{})", between(low, &most)));
-        from += 1;
-    }
-    if high != most {
-        ways.push(format!("{b}(?:{})", between(&least, high)));
-        to -= 1;
-    }
-    if from <= to {
-        ways.push(format!("[{from}-{to}][0-9]{{{}}}", low.len()));
+    let ends = [(a, between(&low[1..], &most[1..])), (b, between(&least[1..], &high[1..]))];
+    let mut ways: Vec<String> = ends.iter().map(|(first, rest)| format!("{first}(?:{rest})")).collect();
+    if a + 1 < b {
+        ways.push(format!("[{}-{}][0-9]{{{}}}", a + 1, b - 1, low.len() - 1));
     }
     ways.join("|")
-}
-
-fn split(text: &str) -> Option<(u8, &str)> {
-    text.bytes().next().map(|b| (b - b'0', &text[1..]))
 }
 
 fn opposite(n: Decimal) -> Decimal {
@@ -164,22 +146,19 @@ fn up_to(high: Decimal, own: bool) -> String {
     }
 }
 
-/// Numbers without sign from this one on.
+/// Numbers without sign from this one on: with a greater whole part, or with a greater digit after the same ones. Like
+/// [`at_most`], it is for texts that are numbers: others may match.
 fn at_least(n: Decimal, own: bool) -> String {
     let (whole, fraction) = n.texts();
-    let mut ways = vec![format!("[1-9][0-9]{{{},}}{ANY_FRACTION}", whole.len())];
-    ways.extend(greater(&whole).map(|head| format!("{head}{ANY_FRACTION}")));
-    let more = "[0-9]*[1-9][0-9]*";
-    match (fraction.is_empty(), own) {
-        (true, true) => ways.push(format!("{whole}{ANY_FRACTION}")),
-        (true, false) => ways.push(format!(r"{whole}\.{more}")),
-        (false, _) => {
-            for (at, digit) in digits(&fraction).filter(|(_, d)| *d < 9) {
-                ways.push(format!(r"{whole}\.{}[{}-9][0-9]*", &fraction[..at], digit + 1));
-            }
-            ways.push(format!(r"{whole}\.{fraction}{}", if own { "[0-9]*" } else { more }));
-        }
+    let mut ways = vec![format!("(?:{}){ANY_FRACTION}", unsigned(n.floor() + 1, None))];
+    for (at, digit) in digits(&fraction).filter(|(_, digit)| *digit < 9) {
+        ways.push(format!(r"{whole}\.{}[{}-9][0-9]*", &fraction[..at], digit + 1));
     }
+    ways.push(match own {
+        true if fraction.is_empty() => format!("{whole}{ANY_FRACTION}"),
+        true => format!(r"{whole}\.{fraction}[0-9]*"),
+        false => format!(r"{whole}\.{fraction}[0-9]*[1-9][0-9]*"),
+    });
     ways.join("|")
 }
 
@@ -187,41 +166,21 @@ fn at_least(n: Decimal, own: bool) -> String {
 fn at_most(n: Decimal, own: bool) -> String {
     let (whole, fraction) = n.texts();
     let mut ways = Vec::new();
-    if whole.len() > 1 {
-        ways.push(format!("(?:0|[1-9][0-9]{{0,{}}}){ANY_FRACTION}", whole.len() - 2));
+    if n.floor() > 0 {
+        ways.push(format!("(?:{}){ANY_FRACTION}", unsigned(0, Some(n.floor() - 1))));
     }
-    let first = |at| u8::from(at == 0 && whole.len() > 1);
-    for (at, digit) in digits(&whole).filter(|(at, d)| *d > first(*at)) {
-        let rest = whole.len() - at - 1;
-        ways.push(format!("{}[{}-{}][0-9]{{{rest}}}{ANY_FRACTION}", &whole[..at], first(at), digit - 1));
-    }
-    if fraction.is_empty() && own {
-        ways.push(format!(r"{whole}(?:\.0+)?"));
-    }
-    if !fraction.is_empty() {
+    if own || !n.is_whole() {
         ways.push(whole.clone());
-        for (at, digit) in digits(&fraction) {
-            let head = format!(r"{whole}\.{}", &fraction[..at]);
-            if at > 0 {
-                ways.push(head.clone());
-            }
-            if digit > 0 {
-                ways.push(format!("{head}[0-{}][0-9]*", digit - 1));
-            }
-        }
-        if own {
-            ways.push(format!(r"{whole}\.{fraction}0*"));
-        }
     }
-    // Nothing without a sign is less than 0.
-    if ways.is_empty() { "[^0-9]".to_owned() } else { ways.join("|") }
-}
-
-/// Digits of the same number that make it greater.
-fn greater(whole: &str) -> impl Iterator<Item = String> + '_ {
-    let width = whole.len();
-    let bigger = digits(whole).filter(|(_, d)| *d < 9);
-    bigger.map(move |(at, d)| format!("{}[{}-9][0-9]{{{}}}", &whole[..at], d + 1, width - at - 1))
+    for (at, digit) in digits(&fraction) {
+        let head = format!(r"{whole}\.{}", &fraction[..at]);
+        ways.extend((digit > 0).then(|| format!("{head}[0-{}][0-9]*", digit - 1)));
+        ways.push(head);
+    }
+    if own {
+        ways.push(format!(r"{whole}\.{fraction}0*"));
+    }
+    ways.join("|")
 }
 
 fn digits(text: &str) -> impl Iterator<Item = (usize, u8)> + '_ {
