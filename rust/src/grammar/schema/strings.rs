@@ -1,7 +1,9 @@
 //! Sets of strings: formulas over lists of texts, regular expressions and lengths.
 
+use super::decimal::Decimal;
 use super::few;
 use super::logic::{F, FALSE, Logic, Node, TRUE};
+use super::number::{self, Cell, Cells, Kind};
 use super::pattern;
 use ahash::AHashMap;
 use llguidance::derivre::raw::{ExprSet, RelevanceCache};
@@ -25,12 +27,9 @@ pub(super) enum Piece {
     /// The same where the expression has only a part of what is meant; what the second one has not, if there is one, is not
     /// meant, and of the others nothing is known.
     Part(Rc<str>, Option<Rc<str>>, bool),
-    /// As many characters as some of these intervals have, which are in order and apart.
-    Length(Rc<[Interval]>),
+    /// As many characters as one of these says; one without a lower end begins at 0.
+    Length(Rc<Cells>),
 }
-
-/// From so many to so many.
-pub(super) type Interval = (u32, Option<u32>);
 
 /// Formulas over strings.
 #[derive(Debug)]
@@ -39,10 +38,6 @@ pub(super) struct Strings {
     matchers: AHashMap<Rc<str>, Option<Regex>>,
     space: Space,
 }
-
-/// Sets are built within limits: where they are met, nothing is known of the set.
-#[derive(Debug)]
-pub(super) struct TooComplex;
 
 impl Strings {
     pub(super) fn new() -> Self {
@@ -72,7 +67,7 @@ impl Strings {
     ///
     /// # Errors
     /// Where it cannot be said.
-    pub(super) fn pattern(&mut self, text: &str) -> Result<F, pattern::Why> {
+    pub(super) fn pattern(&mut self, text: &str) -> Result<F, String> {
         let mut ways = Vec::new();
         for parts in pattern::search(text)? {
             let parts: Vec<F> = parts.iter().map(|(rx, yes)| self.regex(rx, *yes)).collect();
@@ -82,17 +77,18 @@ impl Strings {
     }
 
     pub(super) fn length(&mut self, least: u32, most: Option<u32>) -> F {
-        match most {
-            Some(most) if most < least => FALSE,
-            _ => self.lengths(vec![(least, most)]),
-        }
+        let end = |n: u32| (Decimal::new(i128::from(n), 0), true);
+        let low = (least > 0).then(|| end(least));
+        // No text has more characters than can be counted here.
+        let high = most.filter(|most| *most < u32::MAX).map(end);
+        self.lengths(number::tidy(vec![Cell { low, high, by: Vec::new() }], Kind::Whole))
     }
 
-    fn lengths(&mut self, intervals: Vec<Interval>) -> F {
-        match intervals.as_slice() {
+    fn lengths(&mut self, lengths: Cells) -> F {
+        match lengths.as_slice() {
             [] => FALSE,
-            [(0, None)] => TRUE,
-            _ => self.logic.atom(Piece::Length(intervals.into())),
+            [cell] if cell.is_all() => TRUE,
+            _ => self.logic.atom(Piece::Length(Rc::new(lengths))),
         }
     }
 
@@ -139,12 +135,9 @@ impl Strings {
 
     /// What may be in the set: all of it and more, of which everything is known.
     pub(super) fn perhaps(&mut self, f: F) -> F {
-        self.logic.rebuild(f, false, &mut |logic, piece| match piece {
-            Piece::Part(_, Some(within), true) => logic.atom(Piece::Regex(Rc::clone(within), true)),
-            Piece::Part(_, None, true) => TRUE,
-            Piece::Part(rx, _, false) => logic.atom(Piece::Regex(Rc::clone(rx), false)),
-            known => logic.atom(known.clone()),
-        })
+        let not = self.not(f);
+        let surely_not = self.surely(not);
+        self.not(surely_not)
     }
 
     /// What stands side by side in a conjunction (`all`) or disjunction becomes one: bounds on the length, and lists of what is
@@ -158,7 +151,7 @@ impl Strings {
         for part in parts.iter() {
             match self.logic.node(*part) {
                 Node::Atom(Piece::Texts(list, yes)) if *yes != all => lists.push(Rc::clone(list)),
-                Node::Atom(Piece::Length(intervals)) => lengths.push(intervals.to_vec()),
+                Node::Atom(Piece::Length(cells)) => lengths.push(cells.to_vec()),
                 _ => rest.push(*part),
             }
         }
@@ -169,11 +162,9 @@ impl Strings {
             let list: BTreeSet<String> = lists.iter().flat_map(|list| list.iter().cloned()).collect();
             rest.push(self.logic.atom(Piece::Texts(Rc::new(list), !all)));
         }
-        let length = lengths.into_iter().reduce(|a, b| match all {
-            true => common(&a, &b),
-            false => outside(&common(&outside(&a), &outside(&b))),
-        });
-        rest.extend(length.map(|intervals| self.lengths(intervals)));
+        let join = if all { number::and } else { number::or };
+        let length = lengths.into_iter().reduce(|a, b| join(&a, &b, Kind::Whole));
+        rest.extend(length.map(|lengths| self.lengths(lengths)));
         if all { self.logic.all(rest) } else { self.logic.any(rest) }
     }
 
@@ -183,12 +174,9 @@ impl Strings {
             Node::All(parts) => parts.iter().all(|f| self.has(*f, text)),
             Node::Any(parts) => parts.iter().any(|f| self.has(*f, text)),
             Node::Atom(Piece::Texts(list, yes)) => list.contains(text) == yes,
-            Node::Atom(Piece::Length(intervals)) => {
-                let length = text.chars().count();
-                let within = |(least, most): &Interval| {
-                    length >= *least as usize && most.is_none_or(|most| length <= most as usize)
-                };
-                intervals.iter().any(within)
+            Node::Atom(Piece::Length(cells)) => {
+                let length = Decimal::new(text.chars().count() as i128, 0);
+                cells.iter().any(|cell| cell.spans(length))
             }
             Node::Atom(Piece::Regex(rx, yes)) => self.matches(&rx, text) == yes,
             Node::Atom(Piece::Part(rx, _, true)) => self.matches(&rx, text),
@@ -206,7 +194,7 @@ impl Strings {
         if let Some(list) = self.listed(f) {
             return (list.len() <= most).then(|| list.iter().cloned().collect());
         }
-        let all = self.expression(f).ok()?;
+        let all = self.expression(f)?;
         let Space { exprs, relevance, texts, .. } = &mut self.space;
         let set = exprs.mk_and(&mut vec![*texts, all]);
         let few = few::texts((exprs, relevance), set, most);
@@ -221,15 +209,12 @@ impl Strings {
         }
     }
 
-    /// Whether no text is in what is known of the set.
-    ///
-    /// # Errors
-    /// Where that is not found out within the limit.
-    pub(super) fn is_empty(&mut self, f: F) -> Result<bool, TooComplex> {
+    /// Whether no text is in what is known of the set; None where that is not found out within the limit.
+    pub(super) fn is_empty(&mut self, f: F) -> Option<bool> {
         match self.logic.node(f) {
-            Node::Any(parts) if parts.is_empty() => return Ok(true),
-            Node::Atom(Piece::Texts(..) | Piece::Length(..)) => return Ok(false),
-            Node::All(parts) if parts.is_empty() => return Ok(false),
+            Node::Any(parts) if parts.is_empty() => return Some(true),
+            Node::Atom(Piece::Texts(..) | Piece::Length(..)) => return Some(false),
+            Node::All(parts) if parts.is_empty() => return Some(false),
             _ => {}
         }
         let all = self.expression(f)?;
@@ -237,29 +222,25 @@ impl Strings {
         let set = exprs.mk_and(&mut vec![*texts, all]);
         let some = relevance.is_non_empty_limited(exprs, set, FUEL);
         self.tidy();
-        some.map(|some| !some).map_err(|_| TooComplex)
+        some.map(|some| !some).ok()
     }
 
-    /// The set among the expressions, with texts that are no UTF-8 where something is negated.
-    fn expression(&mut self, f: F) -> Result<ExprRef, TooComplex> {
+    /// The set among the expressions, with texts that are no UTF-8 where something is negated; None where it is too big for one.
+    fn expression(&mut self, f: F) -> Option<ExprRef> {
         if let Some(known) = self.space.known.get(&f) {
-            return Ok(*known);
+            return Some(*known);
         }
         let node = self.logic.node(f).clone();
-        let mut each = |parts: &[F]| parts.iter().map(|f| self.expression(*f)).collect::<Result<Vec<_>, _>>();
-        let expression = match node {
-            Node::Atom(piece) => self.space.piece(&piece)?,
-            Node::All(parts) => {
-                let mut parts = each(&parts)?;
-                self.space.exprs.mk_and(&mut parts)
-            }
-            Node::Any(parts) => {
-                let mut parts = each(&parts)?;
-                self.space.exprs.mk_or(&mut parts)
+        let expression = match &node {
+            Node::Atom(piece) => self.space.piece(piece)?,
+            Node::All(parts) | Node::Any(parts) => {
+                let mut parts = parts.iter().map(|f| self.expression(*f)).collect::<Option<Vec<_>>>()?;
+                let exprs = &mut self.space.exprs;
+                if matches!(node, Node::All(_)) { exprs.mk_and(&mut parts) } else { exprs.mk_or(&mut parts) }
             }
         };
         self.space.known.insert(f, expression);
-        Ok(expression)
+        Some(expression)
     }
 }
 
@@ -269,7 +250,7 @@ fn opposite(piece: &Piece) -> Piece {
         Piece::Texts(list, yes) => Piece::Texts(Rc::clone(list), !yes),
         Piece::Regex(rx, yes) => Piece::Regex(Rc::clone(rx), !yes),
         Piece::Part(rx, within, yes) => Piece::Part(Rc::clone(rx), within.clone(), !yes),
-        Piece::Length(intervals) => Piece::Length(outside(intervals).into()),
+        Piece::Length(cells) => Piece::Length(Rc::new(number::not(cells, Kind::Whole))),
     }
 }
 
@@ -294,20 +275,20 @@ impl Space {
         EMPTY.clone()
     }
 
-    fn piece(&mut self, piece: &Piece) -> Result<ExprRef, TooComplex> {
-        let mut regex = |rx: &str| self.exprs.parse_expr(Parser::new(), rx, false).map_err(|_| TooComplex);
+    fn piece(&mut self, piece: &Piece) -> Option<ExprRef> {
+        let mut regex = |rx: &str| self.exprs.parse_expr(Parser::new(), rx, false).ok();
         let (expression, yes) = match piece {
             Piece::Regex(rx, yes) => (regex(rx)?, *yes),
             Piece::Part(rx, _, true) => (regex(rx)?, true),
             Piece::Part(_, None, false) => (ExprRef::NO_MATCH, true),
             Piece::Part(_, Some(rx), false) => (regex(rx)?, false),
-            Piece::Length(intervals) => (regex(&length("(?s:.)", intervals))?, true),
+            Piece::Length(cells) => (regex(&length("(?s:.)", cells))?, true),
             Piece::Texts(list, yes) => {
                 let mut texts = list.iter().map(|text| self.exprs.mk_literal(text)).collect();
                 (self.exprs.mk_or(&mut texts), *yes)
             }
         };
-        Ok(if yes { expression } else { self.exprs.mk_not(expression) })
+        Some(if yes { expression } else { self.exprs.mk_not(expression) })
     }
 }
 
@@ -318,37 +299,13 @@ impl fmt::Debug for Space {
 }
 
 /// So many of something.
-pub(super) fn length(of: &str, intervals: &[Interval]) -> String {
-    let way = |(least, most): &Interval| {
-        format!("{of}{{{least},{}}}", most.map_or(String::new(), |n| n.to_string()))
+pub(super) fn length(of: &str, lengths: &[Cell]) -> String {
+    let way = |cell: &Cell| {
+        let least = cell.low.map_or(0, |(n, _)| n.digits);
+        format!("{of}{{{least},{}}}", cell.high.map_or(String::new(), |(n, _)| n.text()))
     };
-    let ways: Vec<String> = intervals.iter().map(way).collect();
+    let ways: Vec<String> = lengths.iter().map(way).collect();
     format!("(?:{})", ways.join("|"))
-}
-
-/// What two lists of intervals have in common.
-fn common(a: &[Interval], b: &[Interval]) -> Vec<Interval> {
-    let both = |a: &Interval, b: &Interval| {
-        let most = a.1.map_or(b.1, |most| Some(b.1.map_or(most, |other| most.min(other))));
-        (a.0.max(b.0), most)
-    };
-    let mut all: Vec<Interval> = a.iter().flat_map(|a| b.iter().map(move |b| both(a, b))).collect();
-    all.retain(|(least, most)| most.is_none_or(|most| *least <= most));
-    all.sort_unstable();
-    all
-}
-
-/// What lies between intervals, before them and behind them.
-fn outside(intervals: &[Interval]) -> Vec<Interval> {
-    let (mut gaps, mut next) = (Vec::new(), Some(0));
-    for (least, most) in intervals {
-        if let Some(from) = next.filter(|from| from < least) {
-            gaps.push((from, Some(least - 1)));
-        }
-        next = most.and_then(|most| most.checked_add(1));
-    }
-    gaps.extend(next.map(|from| (from, None)));
-    gaps
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use super::rules::{self, Line, Rule, Symbol};
 use super::set::{Leaf, Set, SetId, Term};
 use super::shape;
 use super::spelling;
-use super::strings::{Interval, Piece, length};
+use super::strings::{Piece, length};
 use super::written::Written;
 use crate::error::Result;
 use crate::grammar::unique::Shape;
@@ -141,7 +141,7 @@ impl<'r, 'a> Writer<'r, 'a> {
 
     pub(super) fn no_string(&mut self, strings: F) -> Result<bool> {
         self.reader.arena.budget.spend(20)?;
-        let Ok(is_empty) = self.reader.sets.strings.is_empty(strings) else {
+        let Some(is_empty) = self.reader.sets.strings.is_empty(strings) else {
             return self.refuse("pattern", "too complex to tell whether any text matches: make it simpler");
         };
         let is_part = |piece: &Piece| matches!(piece, Piece::Part(_, _, false));
@@ -166,7 +166,7 @@ impl<'r, 'a> Writer<'r, 'a> {
     fn string_values(&mut self, strings: F) -> Result<Expr> {
         Ok(match self.reader.sets.strings.logic.node(strings).clone() {
             Node::All(parts) if parts.is_empty() => regex(&spelling::any()),
-            Node::Atom(Piece::Length(intervals)) => of_length(spelling::CHARACTER, &intervals),
+            Node::Atom(Piece::Length(lengths)) => of_length(spelling::CHARACTER, &lengths),
             Node::Any(parts) => {
                 Expr::Any(parts.iter().map(|part| self.string_values(*part)).collect::<Result<_>>()?)
             }
@@ -200,7 +200,7 @@ impl<'r, 'a> Writer<'r, 'a> {
                 Ok(quoted) => regex(&quoted),
                 Err(why) => return self.refuse("pattern", why),
             },
-            Node::Atom(Piece::Length(intervals)) => of_length(spelling::PLAIN, &intervals),
+            Node::Atom(Piece::Length(lengths)) => of_length(spelling::PLAIN, &lengths),
             Node::Atom(Piece::Part(_, within, false)) => {
                 self.formats_left_out()?;
                 match within {
@@ -314,6 +314,6 @@ fn regex(text: &str) -> Expr {
 }
 
 /// Strings of so many of these characters.
-fn of_length(character: &str, intervals: &[Interval]) -> Expr {
-    regex(&format!("\"{}\"", length(character, intervals)))
+fn of_length(character: &str, lengths: &[Cell]) -> Expr {
+    regex(&format!("\"{}\"", length(character, lengths)))
 }
