@@ -4,7 +4,8 @@
 //! syntax each time that it reads some, which takes as long as all else that a compilation does.
 
 use super::WHITESPACE;
-use super::expr::{Expr, Known};
+use super::expr::{Expr, Terminal};
+use super::multiple;
 use super::numeral;
 use super::rules::{Symbol, condition, spaced, with_parameter};
 use super::spelling;
@@ -256,16 +257,33 @@ struct Terminals<'a> {
 
 impl Terminals<'_> {
     fn build(&mut self, builder: &mut RegexBuilder, expr: &Expr) -> Result<ExprRef, String> {
-        expr.build(builder, &mut |builder, known| match known {
-            Known::Regex(rx) => self.regexes.get(rx).map_or_else(|| regex(builder, rx), |known| Ok(*known)),
-            Known::Terminal(terminal) => match self.built[terminal] {
-                Some(built) => Ok(built),
-                None => {
-                    let built = self.build(builder, &self.all[terminal])?;
-                    self.built[terminal] = Some(built);
-                    Ok(built)
-                }
-            },
-        })
+        let ast = match expr {
+            Expr::Of(terminal) => return self.of(builder, *terminal),
+            Expr::Regex(rx) => {
+                return self.regexes.get(rx).map_or_else(|| regex(builder, rx), |known| Ok(*known));
+            }
+            Expr::All(parts) | Expr::Any(parts) if parts.len() == 1 => return self.build(builder, &parts[0]),
+            Expr::Text(text) => RegexAst::Literal(text.clone()),
+            Expr::Not(inner) => RegexAst::Not(Box::new(RegexAst::ExprRef(self.build(builder, inner)?))),
+            Expr::Multiples(within, by) => {
+                let within = RegexAst::ExprRef(self.build(builder, within)?);
+                RegexAst::And([within].into_iter().chain(multiple::conditions(by)).collect())
+            }
+            Expr::All(parts) | Expr::Any(parts) => {
+                let part = |part: &Expr| self.build(builder, part).map(RegexAst::ExprRef);
+                let parts = parts.iter().map(part).collect::<Result<_, _>>()?;
+                if matches!(expr, Expr::All(_)) { RegexAst::And(parts) } else { RegexAst::Or(parts) }
+            }
+        };
+        builder.mk(&ast).map_err(|e| e.to_string())
+    }
+
+    fn of(&mut self, builder: &mut RegexBuilder, terminal: Terminal) -> Result<ExprRef, String> {
+        if let Some(built) = self.built[terminal] {
+            return Ok(built);
+        }
+        let built = self.build(builder, &self.all[terminal])?;
+        self.built[terminal] = Some(built);
+        Ok(built)
     }
 }

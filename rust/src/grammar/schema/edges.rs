@@ -1,6 +1,6 @@
 //! What stands at the edges of expressions: word boundaries, and what anything may follow.
 
-use regex_syntax::hir::{Class, ClassUnicode, ClassUnicodeRange, Hir, HirKind, Repetition};
+use regex_syntax::hir::{Class, ClassUnicode, ClassUnicodeRange, Dot, Hir, HirKind, Repetition};
 
 /// An end of an expression's texts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -9,133 +9,105 @@ pub(super) enum Edge {
     Last,
 }
 
-/// A place between characters: whether exactly one side is a character of a word, or (false) both or none.
-pub(super) type Boundary = bool;
-
 /// Most parts of expressions that the boundaries of a pattern may make of it.
-const MOST: usize = 100_000;
+pub(super) const MOST: usize = 100_000;
 
-/// Puts boundaries into expressions, within what one pattern may take.
-#[derive(Debug)]
-pub(super) struct Edges {
-    left: usize,
+/// One expression for parts with boundaries between them: `first`, and each next one with the boundary before it, which has a
+/// character of a word on one side, or (false) on both or none. None where a part between two boundaries may be empty, or it
+/// takes more parts than are `left`.
+pub(super) fn bounded(first: Hir, rest: &[(bool, Hir)], left: &mut usize) -> Option<Hir> {
+    let Some(((boundary, next), more)) = rest.split_first() else { return Some(first) };
+    if !more.is_empty() && may_be_empty(next) {
+        return None;
+    }
+    let mut ways = Vec::new();
+    for before in [false, true] {
+        let first = begun(&first, Edge::Last, before, left)?;
+        let next = begun(next, Edge::First, before != *boundary, left)?;
+        if !is_nothing(&first) && !is_nothing(&next) {
+            ways.push(bounded(Hir::concat(vec![first, next]), more, left)?);
+        }
+    }
+    Some(Hir::alternation(ways))
 }
 
-impl Edges {
-    pub(super) fn new() -> Self {
-        Edges { left: MOST }
-    }
-
-    /// One expression for parts with boundaries between them: `first`, and each next one with the boundary before it. None
-    /// where a part between two boundaries may be empty, or it takes too much.
-    pub(super) fn bounded(&mut self, first: Hir, rest: &[(Boundary, Hir)]) -> Option<Hir> {
-        let Some(((boundary, next), more)) = rest.split_first() else { return Some(first) };
-        if !more.is_empty() && may_be_empty(next) {
-            return None;
-        }
-        let mut ways = Vec::new();
-        for before in [false, true] {
-            let left = self.begun(&first, Edge::Last, before)?;
-            let right = self.begun(next, Edge::First, before != *boundary)?;
-            if !is_nothing(&left) && !is_nothing(&right) {
-                ways.push(self.bounded(Hir::concat(vec![left, right]), more)?);
-            }
-        }
-        Some(Hir::alternation(ways))
-    }
-
-    /// Those texts that have a character of a word at the edge, or (false) another one or none at all.
-    fn begun(&mut self, hir: &Hir, edge: Edge, word: bool) -> Option<Hir> {
-        let mut ways: Vec<Hir> = Vec::new();
-        for (class, rest) in self.at_edge(hir, edge)? {
-            let mut own = class;
-            if word {
-                own.intersect(&letters());
-            } else {
-                own.difference(&letters());
-            }
-            ways.push(joined(Hir::class(Class::Unicode(own)), rest, edge));
-        }
-        ways.retain(|way| !is_nothing(way));
-        if !word && may_be_empty(hir) {
-            ways.push(Hir::empty());
-        }
-        Some(Hir::alternation(ways))
-    }
-
-    /// A copy, which is paid for.
-    fn copy(&mut self, hir: &Hir) -> Option<Hir> {
-        self.pay(hir)?;
-        Some(hir.clone())
-    }
-
-    fn pay(&mut self, hir: &Hir) -> Option<()> {
-        self.left = self.left.checked_sub(1)?;
-        hir.kind().subs().iter().try_for_each(|sub| self.pay(sub))
-    }
-
-    /// The ways in which a text that is not empty may have its character at the edge, and the rest of it then.
-    fn at_edge(&mut self, hir: &Hir, edge: Edge) -> Option<Vec<(ClassUnicode, Hir)>> {
-        self.left = self.left.checked_sub(1)?;
-        Some(match hir.kind() {
-            HirKind::Empty | HirKind::Look(_) => Vec::new(),
-            HirKind::Capture(inner) => self.at_edge(&inner.sub, edge)?,
-            HirKind::Class(Class::Unicode(class)) => vec![(class.clone(), Hir::empty())],
-            // Bytes that are characters: patterns are of texts.
-            HirKind::Class(Class::Bytes(class)) => {
-                class.to_unicode_class().map(|class| (class, Hir::empty())).into_iter().collect()
-            }
-            HirKind::Literal(literal) => {
-                let text = String::from_utf8_lossy(&literal.0);
-                let mut rest = text.chars();
-                let own = if edge == Edge::First { rest.next() } else { rest.next_back() };
-                let only = |c| ClassUnicode::new([ClassUnicodeRange::new(c, c)]);
-                own.map(|c| (only(c), Hir::literal(rest.as_str().as_bytes()))).into_iter().collect()
-            }
-            HirKind::Alternation(inner) => {
-                let ways = inner.iter().map(|part| self.at_edge(part, edge)).collect::<Option<Vec<_>>>()?;
-                ways.into_iter().flatten().collect()
-            }
-            HirKind::Repetition(inner) if inner.max == Some(0) => Vec::new(),
-            HirKind::Repetition(inner) => {
-                let max = inner.max.map(|max| max - 1);
-                let mut all = Vec::new();
-                for (own, rest) in self.at_edge(&inner.sub, edge)? {
-                    let sub = Box::new(self.copy(&inner.sub)?);
-                    let (min, greedy) = (inner.min.saturating_sub(1), inner.greedy);
-                    let others = Hir::repetition(Repetition { min, max, greedy, sub });
-                    all.push((own, joined(rest, others, edge)));
-                }
-                all
-            }
-            HirKind::Concat(inner) => self.at_edge_of(inner, edge)?,
-        })
-    }
-
-    /// The same of parts one after another.
-    fn at_edge_of(&mut self, parts: &[Hir], edge: Edge) -> Option<Vec<(ClassUnicode, Hir)>> {
-        let mut all = Vec::new();
-        let mut line = parts;
-        while let Some((outer, others)) =
-            if edge == Edge::First { line.split_first() } else { line.split_last() }
-        {
-            for (own, rest) in self.at_edge(outer, edge)? {
-                let others = others.iter().map(|part| self.copy(part)).collect::<Option<Vec<_>>>()?;
-                all.push((own, joined(rest, Hir::concat(others), edge)));
-            }
-            if !may_be_empty(outer) {
-                break;
-            }
-            line = others;
-        }
-        Some(all)
-    }
-}
-
-/// `\w` of ECMA-262.
-fn letters() -> ClassUnicode {
+/// Those texts that have a character of a word at the edge, or (false) another one or none at all.
+fn begun(hir: &Hir, edge: Edge, word: bool, left: &mut usize) -> Option<Hir> {
+    // `\w` of ECMA-262.
     let ranges = [('a', 'z'), ('A', 'Z'), ('0', '9'), ('_', '_')];
-    ClassUnicode::new(ranges.map(|(from, to)| ClassUnicodeRange::new(from, to)))
+    let mut wanted = ClassUnicode::new(ranges.map(|(from, to)| ClassUnicodeRange::new(from, to)));
+    if !word {
+        wanted.negate();
+    }
+    let mut ways = vec![begun_by(hir, edge, &wanted, left)?];
+    if !word && may_be_empty(hir) {
+        ways.push(Hir::empty());
+    }
+    Some(any(ways))
+}
+
+/// Those texts that have one of these characters at the edge.
+fn begun_by(hir: &Hir, edge: Edge, wanted: &ClassUnicode, left: &mut usize) -> Option<Hir> {
+    *left = left.checked_sub(1)?;
+    let mut begun = |hir: &Hir| begun_by(hir, edge, wanted, left);
+    Some(match hir.kind() {
+        HirKind::Empty | HirKind::Look(_) => Hir::fail(),
+        HirKind::Capture(inner) => begun(&inner.sub)?,
+        HirKind::Class(class) => {
+            let mut own = match class {
+                Class::Unicode(class) => class.clone(),
+                // Bytes that are characters: patterns are of texts.
+                Class::Bytes(class) => class.to_unicode_class().unwrap_or_else(ClassUnicode::empty),
+            };
+            own.intersect(wanted);
+            Hir::class(Class::Unicode(own))
+        }
+        HirKind::Literal(literal) => {
+            let text = String::from_utf8_lossy(&literal.0);
+            let own = if edge == Edge::First { text.chars().next() } else { text.chars().next_back() };
+            let is_own =
+                |range: &ClassUnicodeRange| own.is_some_and(|c| range.start() <= c && c <= range.end());
+            if wanted.iter().any(is_own) { hir.clone() } else { Hir::fail() }
+        }
+        HirKind::Alternation(inner) => any(inner.iter().map(begun).collect::<Option<_>>()?),
+        HirKind::Repetition(inner) if inner.max == Some(0) => Hir::fail(),
+        HirKind::Repetition(inner) => {
+            let outer = begun(&inner.sub)?;
+            let (min, max) = (inner.min.saturating_sub(1), inner.max.map(|max| max - 1));
+            let others = Repetition { min, max, ..inner.with(copy(&inner.sub, left)?) };
+            joined(outer, Hir::repetition(others), edge)
+        }
+        HirKind::Concat(inner) => {
+            let (mut ways, mut line) = (Vec::new(), inner.as_slice());
+            while let Some((outer, others)) = split(line, edge) {
+                let own = begun_by(outer, edge, wanted, left)?;
+                let rest = others.iter().map(|part| copy(part, left)).collect::<Option<_>>()?;
+                ways.push(joined(own, Hir::concat(rest), edge));
+                if !may_be_empty(outer) {
+                    break;
+                }
+                line = others;
+            }
+            any(ways)
+        }
+    })
+}
+
+/// A copy, each part of which is paid for.
+fn copy(hir: &Hir, left: &mut usize) -> Option<Hir> {
+    pay(hir, left)?;
+    Some(hir.clone())
+}
+
+fn pay(hir: &Hir, left: &mut usize) -> Option<()> {
+    *left = left.checked_sub(1)?;
+    hir.kind().subs().iter().try_for_each(|sub| pay(sub, left))
+}
+
+/// Any of these that has a text.
+pub(super) fn any(mut ways: Vec<Hir>) -> Hir {
+    ways.retain(|way| !is_nothing(way));
+    Hir::alternation(ways)
 }
 
 /// What stands at an edge, before or behind the rest.
@@ -143,7 +115,13 @@ fn joined(outer: Hir, rest: Hir, edge: Edge) -> Hir {
     Hir::concat(if edge == Edge::First { vec![outer, rest] } else { vec![rest, outer] })
 }
 
-fn may_be_empty(hir: &Hir) -> bool {
+/// The part at the edge, and the others.
+fn split(parts: &[Hir], edge: Edge) -> Option<(&Hir, &[Hir])> {
+    if edge == Edge::First { parts.split_first() } else { parts.split_last() }
+}
+
+/// Whether the empty text is one of the expression.
+pub(super) fn may_be_empty(hir: &Hir) -> bool {
     hir.properties().minimum_len() == Some(0)
 }
 
@@ -152,16 +130,11 @@ fn is_nothing(hir: &Hir) -> bool {
     hir.properties().minimum_len().is_none()
 }
 
-/// Any text.
-pub(super) fn anything() -> Hir {
-    let class = ClassUnicode::new([ClassUnicodeRange::new('\0', char::MAX)]);
-    let sub = Box::new(Hir::class(Class::Unicode(class)));
-    Hir::repetition(Repetition { min: 0, max: None, greedy: true, sub })
-}
-
 /// The expression, and anything beyond its edge.
 pub(super) fn open(hir: &Hir, edge: Edge) -> Hir {
-    joined(anything(), least(hir, edge), edge)
+    let sub = Box::new(Hir::dot(Dot::AnyChar));
+    let anything = Hir::repetition(Repetition { min: 0, max: None, greedy: true, sub });
+    joined(anything, least(hir, edge), edge)
 }
 
 /// What is enough of an expression beyond whose edge anything may stand: of a repetition as many as there must be.
@@ -171,21 +144,15 @@ fn least(hir: &Hir, edge: Edge) -> Hir {
         HirKind::Repetition(inner) => Hir::repetition(Repetition { max: Some(inner.min), ..inner.clone() }),
         HirKind::Alternation(inner) => Hir::alternation(inner.iter().map(|part| least(part, edge)).collect()),
         HirKind::Concat(inner) => {
-            let mut line: Vec<Hir> = inner.clone();
-            if edge == Edge::First {
-                line.reverse();
-            }
-            while let Some(outer) = line.pop() {
-                let enough = least(&outer, edge);
-                if !matches!(enough.kind(), HirKind::Empty) {
-                    line.push(enough);
-                    break;
+            let mut line = inner.as_slice();
+            while let Some((outer, others)) = split(line, edge) {
+                let enough = least(outer, edge);
+                if *enough.kind() != HirKind::Empty {
+                    return joined(enough, Hir::concat(others.to_vec()), edge);
                 }
+                line = others;
             }
-            if edge == Edge::First {
-                line.reverse();
-            }
-            Hir::concat(line)
+            Hir::empty()
         }
         _ => hir.clone(),
     }

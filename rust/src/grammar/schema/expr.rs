@@ -1,9 +1,7 @@
 //! What terminals are: regular expressions closed under and, or and not.
 
 use super::decimal::Decimal;
-use super::multiple;
-use llguidance::derivre::{ExprRef, RegexAst, RegexBuilder};
-use serde_json::Value;
+use super::spelling::quoted;
 
 /// The number of a terminal.
 pub(super) type Terminal = usize;
@@ -25,12 +23,6 @@ pub(super) enum Expr {
     Any(Vec<Expr>),
     /// Those that keep conditions on what divides them (true) and what doesn't, among texts of numbers.
     Multiples(Box<Expr>, Vec<(Decimal, bool)>),
-}
-
-/// What has been built before, perhaps.
-pub(super) enum Known<'a> {
-    Terminal(Terminal),
-    Regex(&'a str),
 }
 
 impl Expr {
@@ -78,37 +70,4 @@ impl Expr {
             _ => self.lark(),
         }
     }
-
-    /// As the lexer has it; `of` gives other terminals and regular expressions.
-    ///
-    /// # Errors
-    /// What is no regular expression.
-    pub(super) fn build(
-        &self,
-        builder: &mut RegexBuilder,
-        of: &mut dyn FnMut(&mut RegexBuilder, Known<'_>) -> Result<ExprRef, String>,
-    ) -> Result<ExprRef, String> {
-        let ast = match self {
-            Expr::Of(terminal) => return of(builder, Known::Terminal(*terminal)),
-            Expr::Regex(rx) => return of(builder, Known::Regex(rx)),
-            Expr::All(parts) | Expr::Any(parts) if parts.len() == 1 => return parts[0].build(builder, of),
-            Expr::Text(text) => RegexAst::Literal(text.clone()),
-            Expr::Not(inner) => RegexAst::Not(Box::new(RegexAst::ExprRef(inner.build(builder, of)?))),
-            Expr::Multiples(within, by) => {
-                let within = RegexAst::ExprRef(within.build(builder, of)?);
-                RegexAst::And([within].into_iter().chain(multiple::conditions(by)).collect())
-            }
-            Expr::All(parts) | Expr::Any(parts) => {
-                let part = |part: &Expr| part.build(builder, of).map(RegexAst::ExprRef);
-                let parts = parts.iter().map(part).collect::<Result<_, _>>()?;
-                if matches!(self, Expr::All(_)) { RegexAst::And(parts) } else { RegexAst::Or(parts) }
-            }
-        };
-        builder.mk(&ast).map_err(|e| e.to_string())
-    }
-}
-
-/// The text in quotes, as Lark reads it.
-pub(super) fn quoted(text: &str) -> String {
-    Value::from(text).to_string().replace('\u{7f}', "\\u007f")
 }

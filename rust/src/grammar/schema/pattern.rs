@@ -1,6 +1,6 @@
 //! Patterns of schemas as expressions for whole texts.
 
-use super::edges::{Boundary, Edge, Edges, open};
+use super::edges::{self, Edge, may_be_empty, open};
 use super::syntax::for_engine;
 use crate::grammar::text::of_regex;
 use regex_syntax::Parser;
@@ -9,26 +9,28 @@ use regex_syntax::hir::{Capture, Hir, HirKind, Look, Repetition};
 /// Most ways through a pattern with anchors within.
 const MAX_WAYS: usize = 200;
 
-/// Why a pattern cannot be enforced.
-pub(super) type Why = String;
-
 /// Regular expressions for whole texts, and whether the text must match each or must not. The pattern is found in a text where,
 /// of one of the alternatives, all hold.
 ///
 /// # Errors
 /// What cannot be said so.
-pub(super) fn search(pattern: &str) -> Result<Vec<Vec<(String, bool)>>, Why> {
+pub(super) fn search(pattern: &str) -> Result<Vec<Vec<(String, bool)>>, String> {
+    let (mut parts, mut rest) = (Vec::new(), pattern);
+    while let Some(at) = outside(rest, '|') {
+        parts.push(&rest[..at]);
+        rest = &rest[at + 1..];
+    }
+    parts.push(rest);
     let looks = |part: &&str| part.starts_with("^(?!") || part.starts_with("^(?=");
-    let parts = alternatives(pattern);
     // What is looked for ahead is so in one alternative only.
     if parts.iter().any(looks) { parts.into_iter().map(all_of).collect() } else { Ok(vec![all_of(pattern)?]) }
 }
 
-fn all_of(pattern: &str) -> Result<Vec<(String, bool)>, Why> {
+fn all_of(pattern: &str) -> Result<Vec<(String, bool)>, String> {
     let (mut parts, mut rest) = (Vec::new(), pattern.to_owned());
     while let Some(after) = rest.strip_prefix("^(?!").or_else(|| rest.strip_prefix("^(?=")) {
         let positive = rest.starts_with("^(?=");
-        let end = group_end(after).ok_or("a group is not closed")?;
+        let end = outside(after, ')').ok_or("a group is not closed")?;
         parts.push((found(&format!("^(?:{})", &after[..end]))?, positive));
         rest = format!("^{}", &after[end + 1..]);
     }
@@ -36,29 +38,9 @@ fn all_of(pattern: &str) -> Result<Vec<(String, bool)>, Why> {
     Ok(parts)
 }
 
-/// The alternatives of a pattern outside its groups.
-fn alternatives(pattern: &str) -> Vec<&str> {
-    let mut begin = 0;
-    let mut parts = Vec::new();
-    for (at, _, _) in marks(pattern).into_iter().filter(|(_, c, depth)| (*c, *depth) == ('|', 0)) {
-        parts.push(&pattern[begin..at]);
-        begin = at + 1;
-    }
-    parts.push(&pattern[begin..]);
-    parts
-}
-
-/// Where the group that is open at the beginning is closed.
-fn group_end(text: &str) -> Option<usize> {
-    marks(text).into_iter().find(|(_, c, depth)| (*c, *depth) == (')', 0)).map(|(at, ..)| at)
-}
-
-/// The parentheses and bars of a pattern that are no plain characters, each with its place and the number of groups that are open
-/// before it.
-fn marks(pattern: &str) -> Vec<(usize, char, i32)> {
-    let mut marks = Vec::new();
-    let mut depth = 0;
-    let (mut in_class, mut escaped) = (false, false);
+/// Where this character first stands outside the groups and classes of a pattern.
+fn outside(pattern: &str, wanted: char) -> Option<usize> {
+    let (mut depth, mut in_class, mut escaped) = (0, false, false);
     for (at, c) in pattern.char_indices() {
         match c {
             _ if escaped => escaped = false,
@@ -66,65 +48,57 @@ fn marks(pattern: &str) -> Vec<(usize, char, i32)> {
             ']' => in_class = false,
             _ if in_class => {}
             '[' => in_class = true,
-            '(' | ')' | '|' => {
-                marks.push((at, c, depth));
-                depth += i32::from(c == '(') - i32::from(c == ')');
-            }
+            _ if c == wanted && depth == 0 => return Some(at),
+            '(' => depth += 1,
+            ')' => depth -= 1,
             _ => {}
         }
     }
-    marks
+    None
 }
 
 /// The expression for whole texts in which the pattern is found.
-fn found(pattern: &str) -> Result<String, Why> {
+fn found(pattern: &str) -> Result<String, String> {
     let ready = llguidance::regex_to_lark(&for_engine(pattern)?, "dw");
     let hir = Parser::new().parse(&ready).map_err(|e| of_regex(pattern, &e))?;
-    let mut edges = Edges::new();
-    let whole = |way: &Vec<Piece>| whole(way, &mut edges).transpose();
-    let ways = ways(&hir)?.iter().filter_map(whole).collect::<Result<_, _>>()?;
-    Ok(printable(&Hir::alternation(ways)).to_string())
+    let mut left = edges::MOST;
+    let ways = ways(&hir)?.iter().map(|way| whole(way, &mut left)).collect::<Result<_, _>>()?;
+    Ok(mapped(&edges::any(ways), &|hir| Ok(hir.clone()))?.to_string())
 }
 
-/// The same with a group around each repetition that is repeated: its text would otherwise mean a lazy one.
-pub(super) fn printable(hir: &Hir) -> Hir {
-    match hir.kind() {
+/// The expression with other literals and classes, fit to be written as text: a repetition that is repeated is in a group, since
+/// the text would otherwise mean a lazy one.
+///
+/// # Errors
+/// Those of `leaf`.
+pub(super) fn mapped(hir: &Hir, leaf: &dyn Fn(&Hir) -> Result<Hir, String>) -> Result<Hir, String> {
+    let all = |parts: &[Hir]| parts.iter().map(|part| mapped(part, leaf)).collect::<Result<Vec<_>, _>>();
+    Ok(match hir.kind() {
         HirKind::Repetition(inner) => {
-            let sub = printable(&inner.sub);
-            let repeated = matches!(sub.kind(), HirKind::Repetition(_));
-            let sub = if repeated {
-                Hir::capture(Capture { index: 1, name: None, sub: Box::new(sub) })
-            } else {
-                sub
-            };
+            let mut sub = mapped(&inner.sub, leaf)?;
+            if matches!(sub.kind(), HirKind::Repetition(_)) {
+                sub = Hir::capture(Capture { index: 1, name: None, sub: Box::new(sub) });
+            }
             Hir::repetition(Repetition { greedy: true, ..inner.with(sub) })
         }
-        HirKind::Capture(inner) => printable(&inner.sub),
-        HirKind::Concat(inner) => Hir::concat(inner.iter().map(printable).collect()),
-        HirKind::Alternation(inner) => Hir::alternation(inner.iter().map(printable).collect()),
-        _ => hir.clone(),
-    }
+        HirKind::Capture(inner) => mapped(&inner.sub, leaf)?,
+        HirKind::Concat(inner) => Hir::concat(all(inner)?),
+        HirKind::Alternation(inner) => Hir::alternation(all(inner)?),
+        _ => leaf(hir)?,
+    })
 }
 
-/// A part of one way through a pattern.
-#[derive(Debug, Clone)]
-enum Piece {
-    Start,
-    End,
-    Word(Boundary),
-    Plain(Hir),
-}
+/// Parts of an expression one after another: anchors, and what has none within.
+type Way = Vec<Hir>;
 
 /// All ways through alternatives with anchors in them.
-fn ways(hir: &Hir) -> Result<Vec<Vec<Piece>>, Why> {
+fn ways(hir: &Hir) -> Result<Vec<Way>, String> {
     if hir.properties().look_set().is_empty() {
-        return Ok(vec![vec![Piece::Plain(hir.clone())]]);
+        return Ok(vec![vec![hir.clone()]]);
     }
-    let ways = match hir.kind() {
-        HirKind::Look(Look::Start) => vec![vec![Piece::Start]],
-        HirKind::Look(Look::End) => vec![vec![Piece::End]],
-        HirKind::Look(Look::WordAscii | Look::WordUnicode) => vec![vec![Piece::Word(true)]],
-        HirKind::Look(Look::WordAsciiNegate | Look::WordUnicodeNegate) => vec![vec![Piece::Word(false)]],
+    Ok(match hir.kind() {
+        HirKind::Look(Look::Start | Look::End) => vec![vec![hir.clone()]],
+        HirKind::Look(_) if boundary(hir).is_some() => vec![vec![hir.clone()]],
         HirKind::Look(_) => return Err("has an anchor that cannot be enforced: leave it out".to_owned()),
         HirKind::Capture(inner) => ways(&inner.sub)?,
         HirKind::Repetition(inner) if inner.max == Some(1) => {
@@ -134,17 +108,11 @@ fn ways(hir: &Hir) -> Result<Vec<Vec<Piece>>, Why> {
             }
             list
         }
-        HirKind::Alternation(inner) => {
-            inner.iter().map(ways).collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect()
-        }
+        HirKind::Alternation(inner) => inner.iter().map(ways).collect::<Result<Vec<_>, _>>()?.concat(),
         HirKind::Concat(inner) => {
             let mut list = vec![Vec::new()];
             for part in inner {
-                let next = ways(part)?;
-                let join = |way: &Vec<Piece>| {
-                    next.iter().map(|n| way.iter().chain(n).cloned().collect()).collect::<Vec<_>>()
-                };
-                list = list.iter().flat_map(join).collect();
+                list = in_turn(&list, &ways(part)?);
                 if list.len() > MAX_WAYS {
                     return Err("too many anchors within".to_owned());
                 }
@@ -153,93 +121,77 @@ fn ways(hir: &Hir) -> Result<Vec<Vec<Piece>>, Why> {
         }
         HirKind::Repetition(inner) if inner.min <= 1 && inner.max.is_none() => repeated(inner)?,
         _ => return Err("an anchor in a counted repetition cannot be enforced: put it outside".to_owned()),
-    };
-    Ok(ways)
+    })
+}
+
+/// Each way of the first with each of the second behind it.
+fn in_turn(first: &[Way], second: &[Way]) -> Vec<Way> {
+    first.iter().flat_map(|a| second.iter().map(move |b| [a.as_slice(), b].concat())).collect()
 }
 
 /// The ways through a repetition: those without anchors as often as one likes, and at most one to the start and one to
 /// the end of the text, since what is beyond an anchor is empty.
-fn repeated(inner: &Repetition) -> Result<Vec<Vec<Piece>>, Why> {
+fn repeated(inner: &Repetition) -> Result<Vec<Way>, String> {
     let (mut plain, mut start, mut end) = (Vec::new(), vec![Vec::new()], vec![Vec::new()]);
     for way in ways(&inner.sub)? {
-        if way.iter().any(|piece| matches!(piece, Piece::Word(_))) {
+        if way.iter().any(|part| boundary(part).is_some()) {
             return Err("a word boundary in a repetition cannot be enforced: put it outside".to_owned());
         }
-        let (has_start, has_end) =
-            (way.iter().any(|p| matches!(p, Piece::Start)), way.iter().any(|p| matches!(p, Piece::End)));
-        match (has_start, has_end) {
-            (false, false) => plain.push(Hir::concat(way.into_iter().filter_map(Piece::plain).collect())),
+        let has = |look| way.iter().any(|part| is(part, look));
+        match (has(Look::Start), has(Look::End)) {
+            (false, false) => plain.push(Hir::concat(way)),
             (true, false) => start.push(way),
             (false, true) => end.push(way),
             (true, true) => return Err("both anchors in a repetition: put them outside".to_owned()),
         }
     }
-    let sub = Box::new(Hir::alternation(plain));
-    let between =
-        Piece::Plain(Hir::repetition(Repetition { min: 0, max: None, greedy: true, sub: sub.clone() }));
-    let mut all = Vec::new();
-    for (i, first) in start.iter().enumerate() {
-        for (j, last) in end.iter().enumerate() {
-            let none = i == 0 && j == 0;
-            let between = if none {
-                Piece::Plain(Hir::repetition(inner.with((*sub).clone())))
-            } else {
-                between.clone()
-            };
-            all.push(first.iter().cloned().chain([between]).chain(last.iter().cloned()).collect());
-        }
-    }
+    let plain = Hir::alternation(plain);
+    let sub = Box::new(plain.clone());
+    let between = Hir::repetition(Repetition { min: 0, max: None, greedy: true, sub });
+    let mut all = in_turn(&in_turn(&start, &[vec![between]]), &end);
+    // The way that goes to neither end of the text must be gone as often as the repetition asks.
+    all[0] = vec![Hir::repetition(inner.with(plain))];
     Ok(all)
 }
 
-impl Piece {
-    fn plain(self) -> Option<Hir> {
-        match self {
-            Piece::Plain(hir) => Some(hir),
-            _ => None,
-        }
+fn is(part: &Hir, look: Look) -> bool {
+    *part.kind() == HirKind::Look(look)
+}
+
+/// Of a place between characters: whether exactly one side is a character of a word, or (false) both or none.
+fn boundary(part: &Hir) -> Option<bool> {
+    match part.kind() {
+        HirKind::Look(Look::WordAscii | Look::WordUnicode) => Some(true),
+        HirKind::Look(Look::WordAsciiNegate | Look::WordUnicodeNegate) => Some(false),
+        _ => None,
     }
 }
 
-/// One way as an expression for whole texts, if there are any: what is before a start, or after an end, must be empty.
-fn whole(way: &[Piece], edges: &mut Edges) -> Result<Option<Hir>, Why> {
-    let empty = |piece: &Piece| match piece {
-        Piece::Plain(hir) => hir.properties().minimum_len() == Some(0),
-        _ => true,
-    };
-    let start = way.iter().rposition(|p| matches!(p, Piece::Start)).map_or(0, |i| i + 1);
-    let end = way.iter().position(|p| matches!(p, Piece::End)).unwrap_or(way.len());
-    let mut outside = way[..start].iter().chain(&way[end.max(start)..]);
-    if outside.clone().any(|piece| matches!(piece, Piece::Word(_))) {
+/// One way as an expression for whole texts: what is before a start, or after an end, must be empty. `left`:
+/// how much boundaries may still make of it.
+fn whole(way: &[Hir], left: &mut usize) -> Result<Hir, String> {
+    let start = way.iter().rposition(|part| is(part, Look::Start)).map_or(0, |i| i + 1);
+    let end = way.iter().position(|part| is(part, Look::End)).unwrap_or(way.len());
+    let mut beyond = way[..start].iter().chain(&way[end.max(start)..]);
+    if beyond.clone().any(|part| boundary(part).is_some()) {
         return Err("a word boundary beyond an anchor cannot be enforced: leave it out".to_owned());
     }
-    if !outside.all(empty) || way[end.min(start)..start].iter().any(|p| !empty(p)) {
-        return Ok(None);
+    if !beyond.all(may_be_empty) {
+        return Ok(Hir::fail());
     }
-    // Parts between boundaries.
-    let mut parts = vec![(false, Vec::new())];
-    for piece in way.get(start..end).unwrap_or_default() {
-        match (piece, parts.last_mut()) {
-            (Piece::Word(boundary), _) => parts.push((*boundary, Vec::new())),
-            (Piece::Plain(hir), Some((_, part))) => part.push(hir.clone()),
-            _ => {}
-        }
-    }
+    let within = way.get(start..end).unwrap_or_default();
+    let between = within.split(|part| boundary(part).is_some());
+    let mut parts: Vec<Hir> = between.map(|part| Hir::concat(part.to_vec())).collect();
     let last = parts.len() - 1;
-    let mut parts = parts.into_iter().enumerate().map(|(i, (boundary, part))| {
-        let (first, last) = (i == 0 && start == 0, i == last && end == way.len());
-        let mut part = Hir::concat(part);
-        for (is_open, edge) in [(first, Edge::First), (last, Edge::Last)] {
-            if is_open {
-                part = open(&part, edge);
-            }
-        }
-        (boundary, part)
-    });
-    let first = parts.next().map_or(Hir::empty(), |(_, part)| part);
-    let rest: Vec<_> = parts.collect();
+    if start == 0 {
+        parts[0] = open(&parts[0], Edge::First);
+    }
+    if end == way.len() {
+        parts[last] = open(&parts[last], Edge::Last);
+    }
+    let rest: Vec<_> = within.iter().filter_map(boundary).zip(parts.drain(1..)).collect();
     let why = "too many word boundaries, or two with nothing between, cannot be enforced: leave some out";
-    edges.bounded(first, &rest).map(Some).ok_or(why.to_owned())
+    edges::bounded(parts.remove(0), &rest, left).ok_or(why.to_owned())
 }
 
 #[cfg(test)]

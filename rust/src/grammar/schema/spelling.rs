@@ -1,25 +1,11 @@
 //! How the JSON texts of strings are spelled, and the white space between JSON's tokens.
 
-use super::pattern::{Why, printable};
+use super::edges;
+use super::pattern::mapped;
 use crate::grammar::text::of_regex;
 use regex_syntax::Parser;
 use regex_syntax::hir::{Class, ClassUnicode, ClassUnicodeRange, Hir, HirKind};
-
-/// Characters that a JSON string spells with a backslash, each in one way only where texts are told apart: a name that could be
-/// spelled in two ways would pass for two names.
-fn spelled(c: char) -> Option<String> {
-    let letter = match c {
-        '"' | '\\' => c,
-        '\u{8}' => 'b',
-        '\u{c}' => 'f',
-        '\n' => 'n',
-        '\r' => 'r',
-        '\t' => 't',
-        '\0'..='\u{1f}' | '\u{7f}' => return Some(format!("\\u{:04x}", u32::from(c))),
-        _ => return None,
-    };
-    Some(format!("\\{letter}"))
-}
+use serde_json::Value;
 
 /// A character of a JSON string, in any spelling (RFC 8259): as it is, by a letter, by its number, or by the two numbers of a
 /// surrogate pair.
@@ -45,92 +31,67 @@ pub(super) fn plain() -> String {
 ///
 /// # Errors
 /// Where it is none, or takes other characters.
-pub(super) fn space(pattern: &str) -> Result<String, Why> {
+pub(super) fn space(pattern: &str) -> Result<String, String> {
     let hir = Parser::new().parse(pattern).map_err(|e| of_regex(pattern, &e))?;
-    Ok(printable(&space_hir(&hir)?).to_string())
-}
-
-fn space_hir(hir: &Hir) -> Result<Hir, Why> {
-    let all = |parts: &[Hir]| parts.iter().map(space_hir).collect::<Result<Vec<_>, _>>();
-    Ok(match hir.kind() {
-        HirKind::Empty => Hir::empty(),
-        HirKind::Literal(text) if text.0.iter().all(|b| b" \t\n\r".contains(b)) => hir.clone(),
+    let json = |part: &Hir| match part.kind() {
+        HirKind::Empty => Ok(Hir::empty()),
+        HirKind::Literal(text) if text.0.iter().all(|b| b" \t\n\r".contains(b)) => Ok(part.clone()),
         HirKind::Class(Class::Unicode(class)) => {
             // `\s` has more than JSON.
             let mut json = ClassUnicode::new([' ', '\t', '\n', '\r'].map(|c| ClassUnicodeRange::new(c, c)));
             json.intersect(class);
-            Hir::class(Class::Unicode(json))
+            Ok(Hir::class(Class::Unicode(json)))
         }
-        HirKind::Repetition(inner) => Hir::repetition(inner.with(space_hir(&inner.sub)?)),
-        HirKind::Capture(inner) => space_hir(&inner.sub)?,
-        HirKind::Concat(inner) => Hir::concat(all(inner)?),
-        HirKind::Alternation(inner) => Hir::alternation(all(inner)?),
-        _ => {
-            return Err(
-                "takes other characters than white space: name spaces, tabs and line breaks".to_owned()
-            );
-        }
-    })
+        _ => Err("takes other characters than white space: name spaces, tabs and line breaks".to_owned()),
+    };
+    Ok(mapped(&hir, &json)?.to_string())
 }
 
-/// The JSON text of a string.
+/// The JSON text of a string, which Lark reads alike. Each character is spelled in one way only: a name that could be spelled in
+/// two ways would pass for two names.
 pub(super) fn quoted(text: &str) -> String {
-    let inner: String = text.chars().map(|c| spelled(c).unwrap_or_else(|| c.to_string())).collect();
-    format!("\"{inner}\"")
+    Value::from(text).to_string().replace('\u{7f}', "\\u007f")
+}
+
+/// The same without its quotes.
+fn spelled(text: &str) -> String {
+    let quoted = quoted(text);
+    quoted[1..quoted.len() - 1].to_owned()
 }
 
 /// The expression for the JSON texts of the strings that match; it is for whole texts.
 ///
 /// # Errors
 /// Where it is no regular expression.
-pub(super) fn quote(regex: &str) -> Result<String, Why> {
+pub(super) fn quote(regex: &str) -> Result<String, String> {
     let hir = Parser::new().parse(regex).map_err(|e| e.to_string())?;
-    Ok(format!("\"(?:{})\"", printable(&quoted_hir(&hir))))
-}
-
-fn quoted_hir(hir: &Hir) -> Hir {
-    match hir.kind() {
-        HirKind::Literal(text) => {
-            let text = String::from_utf8_lossy(&text.0);
-            let spelled: String = text.chars().map(|c| spelled(c).unwrap_or_else(|| c.to_string())).collect();
-            Hir::literal(spelled.into_bytes())
-        }
-        HirKind::Class(Class::Unicode(class)) => quoted_class(class),
-        HirKind::Repetition(inner) => Hir::repetition(inner.with(quoted_hir(&inner.sub))),
-        HirKind::Capture(inner) => quoted_hir(&inner.sub),
-        HirKind::Concat(inner) => Hir::concat(inner.iter().map(quoted_hir).collect()),
-        HirKind::Alternation(inner) => Hir::alternation(inner.iter().map(quoted_hir).collect()),
-        _ => hir.clone(),
-    }
+    let quoted = |part: &Hir| match part.kind() {
+        HirKind::Literal(text) => Ok(Hir::literal(spelled(&String::from_utf8_lossy(&text.0)).into_bytes())),
+        HirKind::Class(Class::Unicode(class)) => Ok(quoted_class(class)),
+        _ => Ok(part.clone()),
+    };
+    Ok(format!("\"(?:{})\"", mapped(&hir, &quoted)?))
 }
 
 fn quoted_class(class: &ClassUnicode) -> Hir {
-    let range = |a, b| ClassUnicodeRange::new(a, b);
-    let special = ClassUnicode::new([
-        range('\0', '\u{1f}'),
-        range('"', '"'),
-        range('\\', '\\'),
-        range('\u{7f}', '\u{7f}'),
-    ]);
-    let (mut plain, mut rest) = (class.clone(), class.clone());
+    let special = [('\0', '\u{1f}'), ('"', '"'), ('\\', '\\'), ('\u{7f}', '\u{7f}')];
+    let mut special = ClassUnicode::new(special.map(|(from, to)| ClassUnicodeRange::new(from, to)));
+    let mut plain = class.clone();
     plain.difference(&special);
-    rest.intersect(&special);
-    let rest = rest.ranges().iter().flat_map(|r| r.start()..=r.end());
-    let mut spelled: Vec<String> = rest.filter_map(spelled).collect();
-    let mut escaped = ClassUnicode::new([range('é', 'é')]);
-    escaped.intersect(&plain);
-    if !escaped.ranges().is_empty() {
+    special.intersect(class);
+    let characters = special.iter().flat_map(|range| range.start()..=range.end());
+    let mut spelled: Vec<String> = characters.map(|c| spelled(c.encode_utf8(&mut [0; 4]))).collect();
+    if plain.iter().any(|range| (range.start()..=range.end()).contains(&'é')) {
         // As in `PLAIN`, where characters are many: a model that escapes them escapes such.
         spelled.retain(|text| !text.starts_with("\\u"));
     }
     // Expressions are read again by the lexer: one with a branch for each control character takes it five times as long.
-    let escapes = ["\\", "\\u000", "\\u001", "\\u007"].into_iter().filter_map(|begin| {
+    let escapes = ["\\", "\\u000", "\\u001", "\\u007"].into_iter().map(|begin| {
         let last = spelled.iter().filter_map(|text| text.strip_prefix(begin)?.parse().ok());
-        let class = ClassUnicode::new(last.map(|c| range(c, c)));
-        let is_some = !class.ranges().is_empty();
-        is_some.then(|| Hir::concat(vec![Hir::literal(begin.as_bytes()), Hir::class(Class::Unicode(class))]))
+        let class = ClassUnicode::new(last.map(|c| ClassUnicodeRange::new(c, c)));
+        Hir::concat(vec![Hir::literal(begin.as_bytes()), Hir::class(Class::Unicode(class))])
     });
-    Hir::alternation([Hir::class(Class::Unicode(plain))].into_iter().chain(escapes).collect())
+    edges::any([Hir::class(Class::Unicode(plain))].into_iter().chain(escapes).collect())
 }
 
 #[cfg(test)]
