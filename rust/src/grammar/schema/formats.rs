@@ -163,12 +163,13 @@ fn regex() -> String {
 
 /// What the format of that name asks of a string.
 pub(super) fn of(name: &str) -> Format {
-    let regex = match name {
+    let address = || Some("(?s:.+)@(?s:.+)".to_owned());
+    Format::Regex(match name {
         "date" => DAY.to_owned(),
         "time" => return time(""),
         "date-time" => return time(&format!("{DAY}[tT]")),
         "duration" => DURATION.replace("TIME", DURATION_TIME),
-        "email" => email(),
+        "email" => return Format::Part(email(), address()),
         "hostname" => return hostname(),
         "ipv4" => ipv4(),
         "ipv6" => ipv6(),
@@ -177,22 +178,17 @@ pub(super) fn of(name: &str) -> Format {
         "uri-reference" => uri_reference("", ""),
         "iri" => uri(UCS, PRIVATE),
         "iri-reference" => uri_reference(UCS, PRIVATE),
-        "idn-email" => idn_email(),
-        "idn-hostname" => idn_hostname(),
+        "idn-email" => return Format::Part(idn_email(), address()),
+        "idn-hostname" => return Format::Part(idn_hostname(), None),
         "uri-template" => uri_template(),
         "json-pointer" => POINTER.to_owned(),
         "relative-json-pointer" => format!("(?:0|[1-9][0-9]*)(?:#|{POINTER})"),
-        "regex" => regex(),
+        "regex" => return Format::Part(regex(), None),
         "byte" => BASE64.to_owned(),
         // OpenAPI's numeric formats say nothing of strings, and these two ask nothing.
         "int32" | "int64" | "float" | "double" | "password" | "binary" => return Format::Free,
         _ => return Format::Unknown,
-    };
-    match name {
-        "email" | "idn-email" => Format::Part(regex, Some("(?s:.+)@(?s:.+)".to_owned())),
-        "regex" | "idn-hostname" => Format::Part(regex, None),
-        _ => Format::Regex(regex),
-    }
+    })
 }
 
 #[cfg(test)]
