@@ -139,9 +139,7 @@ fn divisors(by: &[(Decimal, bool)], kind: Kind) -> Option<Vec<(Decimal, bool)>> 
             _ if is_settled && yes == (kind == Kind::Whole) => {}
             _ if is_settled => return None,
             true => common = Some(common.map_or(Some(d), |c| multiple(c, d))?),
-            false => {
-                not.insert(d);
-            }
+            false => not.extend([d]),
         }
     }
     if common.is_some_and(|c| not.iter().any(|d| divides(*d, c))) {

@@ -119,10 +119,14 @@ fn between(low: &str, high: &str) -> String {
     if a == b {
         return format!("{a}(?:{})", between(&low[1..], &high[1..]));
     }
+    let any = format!("[0-9]{{{}}}", low.len() - 1);
     let ends = [(a, between(&low[1..], &most[1..])), (b, between(&least[1..], &high[1..]))];
-    let mut ways: Vec<String> = ends.iter().map(|(first, rest)| format!("{first}(?:{rest})")).collect();
-    if a + 1 < b {
-        ways.push(format!("[{}-{}][0-9]{{{}}}", a + 1, b - 1, low.len() - 1));
+    // First digits behind which any others may stand.
+    let (from, to) = (a + u8::from(ends[0].1 != any), b - u8::from(ends[1].1 != any));
+    let others = ends.iter().filter(|(_, rest)| *rest != any);
+    let mut ways: Vec<String> = others.map(|(first, rest)| format!("{first}(?:{rest})")).collect();
+    if from <= to {
+        ways.push(format!("[{from}-{to}]{any}"));
     }
     ways.join("|")
 }

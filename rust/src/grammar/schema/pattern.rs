@@ -62,8 +62,9 @@ fn found(pattern: &str) -> Result<String, String> {
     let ready = llguidance::regex_to_lark(&for_engine(pattern)?, "dw");
     let hir = Parser::new().parse(&ready).map_err(|e| of_regex(pattern, &e))?;
     let mut left = edges::MOST;
-    let ways = ways(&hir)?.iter().map(|way| whole(way, &mut left)).collect::<Result<_, _>>()?;
-    Ok(mapped(&edges::any(ways), &|hir| Ok(hir.clone()))?.to_string())
+    let ways =
+        ways(&hir)?.iter().filter_map(|way| whole(way, &mut left).transpose()).collect::<Result<_, _>>()?;
+    Ok(mapped(&Hir::alternation(ways), &|hir| Ok(hir.clone()))?.to_string())
 }
 
 /// The expression with other literals and classes, fit to be written as text: a repetition that is repeated is in a group, since
@@ -145,12 +146,11 @@ fn repeated(inner: &Repetition) -> Result<Vec<Way>, String> {
             (true, true) => return Err("both anchors in a repetition: put them outside".to_owned()),
         }
     }
-    let plain = Hir::alternation(plain);
-    let sub = Box::new(plain.clone());
-    let between = Hir::repetition(Repetition { min: 0, max: None, greedy: true, sub });
+    let plain = inner.with(Hir::alternation(plain));
+    let between = Hir::repetition(Repetition { min: 0, ..plain.clone() });
     let mut all = in_turn(&in_turn(&start, &[vec![between]]), &end);
     // The way that goes to neither end of the text must be gone as often as the repetition asks.
-    all[0] = vec![Hir::repetition(inner.with(plain))];
+    all[0] = vec![Hir::repetition(plain)];
     Ok(all)
 }
 
@@ -167,9 +167,9 @@ fn boundary(part: &Hir) -> Option<bool> {
     }
 }
 
-/// One way as an expression for whole texts: what is before a start, or after an end, must be empty. `left`:
+/// One way as an expression for whole texts, if there are any: what is before a start, or after an end, must be empty. `left`:
 /// how much boundaries may still make of it.
-fn whole(way: &[Hir], left: &mut usize) -> Result<Hir, String> {
+fn whole(way: &[Hir], left: &mut usize) -> Result<Option<Hir>, String> {
     let start = way.iter().rposition(|part| is(part, Look::Start)).map_or(0, |i| i + 1);
     let end = way.iter().position(|part| is(part, Look::End)).unwrap_or(way.len());
     let mut beyond = way[..start].iter().chain(&way[end.max(start)..]);
@@ -177,7 +177,7 @@ fn whole(way: &[Hir], left: &mut usize) -> Result<Hir, String> {
         return Err("a word boundary beyond an anchor cannot be enforced: leave it out".to_owned());
     }
     if !beyond.all(may_be_empty) {
-        return Ok(Hir::fail());
+        return Ok(None);
     }
     let within = way.get(start..end).unwrap_or_default();
     let between = within.split(|part| boundary(part).is_some());
@@ -191,7 +191,7 @@ fn whole(way: &[Hir], left: &mut usize) -> Result<Hir, String> {
     }
     let rest: Vec<_> = within.iter().filter_map(boundary).zip(parts.drain(1..)).collect();
     let why = "too many word boundaries, or two with nothing between, cannot be enforced: leave some out";
-    edges::bounded(parts.remove(0), &rest, left).ok_or(why.to_owned())
+    edges::bounded(parts.remove(0), &rest, left).map(Some).ok_or(why.to_owned())
 }
 
 #[cfg(test)]
@@ -219,6 +219,7 @@ mod tests {
         let rows = [
             ("^a|b$", ["a-", "-b"], "-a-b-"),
             ("(^|-)a", ["ab", "x-a"], "xa"),
+            ("(?:^b)*a", ["ba", "xa"], "b"),
             ("a$b|c", ["c", "xcx"], "ab"),
             ("^(?!ab)a", ["ac", "a"], "ab"),
             ("a.b", ["axb", "xa-bx"], "a\rb"),
