@@ -135,7 +135,7 @@ impl Shaper<'_, '_> {
             let set = self.reader.set_of(*term)?;
             let set = self.reader.sets.get(set);
             let goes_on = match self.reader.sets.strings.logic.node(set.strings) {
-                Node::Atom(Piece::Length(intervals)) => intervals.iter().any(|(_, most)| most.is_none()),
+                Node::Atom(Piece::Length(lengths)) => lengths.iter().any(|cell| cell.high.is_none()),
                 _ => set.strings == TRUE || set.strings == FALSE,
             };
             if !goes_on || *set != (Set { strings: set.strings, ..Set::none() }) {

@@ -1,8 +1,9 @@
 //! A grammar as rules and terminals: of a schema, of another constraint, or of schemas and what stands around them.
 
 use super::WHITESPACE;
-use super::expr::{Expr, Terminal, quoted};
+use super::expr::{Expr, Terminal};
 use super::rules::{self, Line, Rule, Symbol, condition, spaced, with_parameter};
+use super::spelling::quoted;
 use crate::grammar::unique::Shape;
 use ahash::AHashMap;
 use llguidance::earley::{ParamCond, ParamExpr};
