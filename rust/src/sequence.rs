@@ -50,8 +50,8 @@ pub struct Sequence {
     pub cached: u32,
     /// The slot it holds while it runs.
     pub slot: Option<Slot>,
-    /// Numbers of tokens that are worth keeping apart once they, and no more, are computed, each with whether that is for texts
-    /// of which none is known yet. The next one is last.
+    /// When exactly so many tokens are computed, its slot is copied to be kept. Each comes with whether it is a part of the
+    /// prompt that no other request is known to share. The next one is last.
     pub marks: Vec<(u32, bool)>,
     /// How its drafts have fared, by the number of their source.
     pub acceptance: [Acceptance; DraftSource::ALL.len()],

@@ -11,7 +11,8 @@ use crate::sequence::Sequence;
 use crate::types::{End, Slot};
 use std::cmp::Reverse;
 
-/// A prompt on an engine with a state is kept every so many tokens: a text that begins alike computes fewer again.
+/// On an engine with a state, a copy is kept after every so many tokens of a prompt: a request that begins alike goes on from
+/// there.
 const PART: u32 = 256;
 
 impl Engine {

@@ -145,8 +145,8 @@ impl Builder {
     /// A grammar of the whole output, or of a section.
     fn whole(&self, spec: &GrammarSpec, budget: &Budget) -> Result<Pristine> {
         match unstyled(spec, budget) {
-            GrammarSpec::JsonObject => self.json(OBJECT, budget, &|written| self.finish(&written)),
-            GrammarSpec::JsonSchema(source) => self.json(source, budget, &|written| self.finish(&written)),
+            GrammarSpec::JsonObject => self.json_alone(OBJECT, budget),
+            GrammarSpec::JsonSchema(source) => self.json_alone(source, budget),
             GrammarSpec::LarkGrammar(source) => self.lark("lark_grammar", source, budget),
             GrammarSpec::Llguidance(source) if !source.trim_start().starts_with('{') => {
                 self.lark("llguidance", source, budget)
@@ -159,7 +159,12 @@ impl Builder {
             GrammarSpec::Calls(calls) => self.calls(calls, budget),
             spec => {
                 let written = self.written(spec, budget)?;
-                self.finish(&written).map_err(|why| Error::grammar("", "grammar", why))
+                let kind = match spec {
+                    GrammarSpec::Regex(_) => "regex",
+                    GrammarSpec::Choice(_) => "choice",
+                    _ => "text",
+                };
+                self.finish(&written).map_err(|why| Error::grammar("", kind, why))
             }
         }
     }
@@ -187,6 +192,11 @@ impl Builder {
     ) -> Result<T> {
         let schema = schema::parse(source, &self.config)?;
         schema::prepare(&schema, &self.config, (budget, &self.library, true), finish)
+    }
+
+    /// A schema that is the whole grammar.
+    fn json_alone(&self, source: &str, budget: &Budget) -> Result<Pristine> {
+        self.json(source, budget, &|written| self.finish(&written))
     }
 
     fn finish(&self, written: &Written) -> Result<Pristine, String> {
@@ -245,10 +255,7 @@ impl Builder {
 
     /// What is wrong where the grammar of calls does not compile: the first of its parts that does not alone.
     fn locate(&self, calls: &Calls, budget: &Budget, why: String) -> Error {
-        let alone = |tool: &Tool| {
-            let finish = |written: Written| self.finish(&written);
-            budget.within(&tool.at, || self.json(&tool.schema, budget, &finish))
-        };
+        let alone = |tool: &Tool| budget.within(&tool.at, || self.json_alone(&tool.schema, budget));
         let faults = calls.tools.iter().filter_map(|tool| alone(tool).err());
         let or = calls.or.iter().filter_map(|or| self.whole(or, budget).err());
         faults.chain(or).next().unwrap_or_else(|| Error::grammar("", "tools", why))
@@ -379,7 +386,7 @@ fn lark_of(grammar: &TopLevelGrammar) -> Option<String> {
     part.lark_grammar.clone().filter(|_| part.json_schema.is_none())
 }
 
-/// The constraint without its style, which is that of the schemas from now on.
+/// Unwraps `Styled`; its style holds for all schemas that are compiled after it.
 fn unstyled<'a>(mut spec: &'a GrammarSpec, budget: &Budget) -> &'a GrammarSpec {
     while let GrammarSpec::Styled { style, grammar } = spec {
         budget.set_style(style);

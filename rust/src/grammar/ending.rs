@@ -87,7 +87,7 @@ pub(super) struct Endings {
     table: Table,
     /// Before any text.
     prices: Prices,
-    /// By lexeme, the bytes of its shortest text; 1 for a special token.
+    /// For each lexeme, the number of bytes of its shortest text; 1 for a special token.
     shortest: Vec<u32>,
     /// The lexemes that are a special token, each with those it may be.
     special: Vec<(LexemeIdx, Mask)>,

@@ -28,7 +28,7 @@ pub(super) struct Pristine {
     /// The states of its texts, and how they can be completed; None where llguidance alone follows them.
     pub(super) endings: Option<Arc<Endings>>,
     pub(super) masks: Arc<Masks>,
-    /// Whether the log says already that our states have not followed a text.
+    /// So that the log says only once that our states do not follow a text.
     pub(super) told: Once,
     /// Where white space may stand behind a text, in the token that completes it: the tokens with nothing else.
     pub(super) blank: Option<Arc<Mask>>,

@@ -22,7 +22,7 @@ struct Place {
     floor: u32,
     /// Several texts begin with the kept tokens: a new sequence gets a copy of them, and the slot keeps them.
     shared: bool,
-    /// They are a part of a prompt that no other text has begun with yet.
+    /// They are a part of a prompt, and no other request has begun with it yet.
     part: bool,
     /// Of the kept tokens.
     scope: Scope,
@@ -181,7 +181,7 @@ impl Slots {
         self.places[slot.index()] = Place { kept, floor, scope, stamp, ..Place::default() };
     }
 
-    /// What the slot keeps is for several texts, or, a `part` of a prompt, may come to be.
+    /// What the slot keeps is copied for each request that begins with it. `part`: none has yet.
     pub(crate) fn share(&mut self, slot: Slot, part: bool) {
         let place = &mut self.places[slot.index()];
         (place.shared, place.part) = (true, part);

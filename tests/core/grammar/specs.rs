@@ -1,6 +1,7 @@
 //! What each kind of spec admits.
 
 use super::common::Bench;
+use llgtrt::error::Error;
 use llgtrt::grammar::{Grammar, GrammarSpec};
 use serde_json::json;
 
@@ -118,4 +119,15 @@ fn an_end_token_in_a_grammar_is_no_way_out() {
         bench.compile(&GrammarSpec::LarkGrammar("start: \"a\" (<|im_end|> | \"b\") \"c\"".into())).unwrap();
     grammar.commit(u32::from(b'a')).unwrap();
     assert_eq!(grammar.mask().unwrap().single(), Some(u32::from(b'b')));
+}
+
+#[test]
+fn what_the_lexer_refuses_is_named_by_its_kind() {
+    let bench = Bench::new();
+    for rx in ["a\\b{start}c", "(?s-u:.)\\xff"] {
+        match bench.compile(&GrammarSpec::Regex(rx.into())) {
+            Err(Error::Grammar { keyword, .. }) => assert_eq!(keyword, "regex", "{rx}"),
+            other => panic!("{rx}: {:?}", other.err()),
+        }
+    }
 }

@@ -34,7 +34,7 @@ impl Reader<'_> {
             (None, Some(huge)) if is_low && huge < -1e36 => Decimal { digits: -BIG.digits, scale: 0 },
             _ => return self.wrong(id, keyword, decimal::TOO_LONG),
         };
-        // In draft 4 an exclusive bound is a flag of the other one.
+        // In draft 4, exclusiveMinimum and exclusiveMaximum are booleans: they make minimum and maximum exclusive.
         let flag = |key: &str| self.arena[id].value.get(key) == Some(&Value::Bool(true));
         let end = |flagged: &str| Some((exact, keyword.starts_with('m') && !flag(flagged)));
         let cell = match keyword {

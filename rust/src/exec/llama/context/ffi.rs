@@ -87,6 +87,7 @@ pub struct Context {
     batch: sys::llama_batch,
     sequences: u32,
     shared: bool,
+    hidden: bool,
     /// Where KV of sequences with cells of their own lies, if in pages.
     pub(in crate::exec::llama) pages: Pages,
     // Below: dropped after the context, which points into them.
@@ -134,6 +135,7 @@ impl Context {
             batch,
             sequences,
             shared,
+            hidden: false,
             pages,
             workers: Arc::clone(workers),
             model: Arc::clone(model),
@@ -259,17 +261,21 @@ impl Context {
         unsafe { row(sys::llama_get_logits_ith(self.context.as_ptr(), index), self.model.n_vocab()) }
     }
 
-    /// The hidden state of the batch's token `index`; None where it is no output or [`Context::want_hidden`] was off.
+    /// The hidden state of the batch's token `index`; None where it is no output or [`Context::want_hidden`] is off.
     pub fn hidden(&self, index: usize) -> Option<&[f32]> {
-        let index = i32::try_from(index).ok()?;
+        let index = i32::try_from(index).ok().filter(|_| self.hidden)?;
         // SAFETY: as in `logits`, with `n_embd` floats.
         unsafe { row(sys::llama_get_embeddings_ith(self.context.as_ptr(), index), self.model.n_embd()) }
     }
 
     /// Whether the next decodes keep hidden states. While on, every token of a batch costs an output.
     pub fn want_hidden(&mut self, on: bool) {
-        // SAFETY: the context is alive.
-        unsafe { sys::llama_set_embeddings(self.context.as_ptr(), on) };
+        // The library writes to its log at each call.
+        if self.hidden != on {
+            self.hidden = on;
+            // SAFETY: the context is alive.
+            unsafe { sys::llama_set_embeddings(self.context.as_ptr(), on) };
+        }
     }
 
     /// Bytes that the state of `seq` takes.

@@ -76,7 +76,7 @@ impl Metadata {
 
     pub(crate) fn string(&self, key: &str) -> Option<String> {
         let (number, sys::GGUF_TYPE_STRING, None) = self.find(key)? else { return None };
-        // SAFETY: the value is a text of the open context, and ends with NUL.
+        // SAFETY: the value is a string in the open context and ends with NUL.
         let text = unsafe { CStr::from_ptr(sys::gguf_get_val_str(self.0.as_ptr(), number)) };
         text.to_owned().into_string().ok()
     }

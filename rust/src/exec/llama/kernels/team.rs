@@ -7,8 +7,8 @@
 //!
 //! Threads that wait spin for some microseconds and sleep then, so that an idle server takes no time.
 //!
-//! Where others want its core, a helper would lose it in the middle of a piece, for which the rest then waits for milliseconds.
-//! So it offers its core between two pieces, and more often than the system looks (a tick: 1 to 10 ms).
+//! On a busy machine the scheduler would preempt a helper in the middle of a piece, and the whole pass would wait for it for
+//! milliseconds. So a helper yields its core between two pieces, more often than the scheduler's tick (1 to 10 ms).
 
 use super::ffi::slice;
 use crate::exec::cores;
@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 
 /// Rounds of waiting, about a tenth of a millisecond, after which a thread sleeps: longer than what lies between two nodes.
 const ROUNDS: u32 = 4096;
-/// For so long a helper keeps its core before it offers it.
+/// A helper yields its core after this time.
 const TURN: Duration = Duration::from_micros(200);
 /// [`Shared::state`] has so many bits for the next piece, and as many for the number of pieces.
 const BITS: u32 = 20;

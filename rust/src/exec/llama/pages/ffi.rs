@@ -97,7 +97,7 @@ impl Pages {
         self.discard(sequence, |tensor| if tensor.window > 0 { 0..cells } else { 0..0 });
     }
 
-    /// Gives back the memory of these rows of a sequence in each tensor, which nobody reads. They read as zeros then.
+    /// Frees the memory of these rows of a sequence in every tensor. No pass reads them any more; they would be zeros.
     fn discard(&mut self, sequence: u32, rows: impl Fn(&Rows) -> Range<u32>) {
         let pages = self.tensors.iter().filter_map(|t| t.pages(sequence, rows(t), page_size()));
         for Range { start, end } in pages {
