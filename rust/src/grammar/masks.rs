@@ -1,5 +1,5 @@
-//! A cache of masks by parser state. Texts reach the same states again and again, and a second request with the same schema
-//! reaches mostly states that the first one did.
+//! A cache by parser state, of masks and of how far the end is. Texts reach the same states again and again, and a second
+//! request with the same schema reaches mostly states that the first one did.
 
 use super::ending::{Allowed, Ending, Endings, Inside, State};
 use super::mask::Mask;
@@ -10,6 +10,8 @@ use std::sync::{Arc, Weak};
 
 /// Most memory for all masks, in bytes. A mask of 128,000 tokens takes 16 KiB.
 const MOST_BYTES: u64 = 64 << 20;
+/// Most lengths of ways to the end; one takes about 64 bytes.
+const MOST_LENGTHS: usize = 1 << 18;
 /// A mask with at most so many tokens is kept as a list of them.
 const FEW: usize = 64;
 
@@ -17,6 +19,7 @@ const FEW: usize = 64;
 #[derive(Debug)]
 pub(super) struct Masks {
     entries: Cache<State, Entry, Weight>,
+    lengths: Cache<State, u32>,
     width: usize,
 }
 
@@ -49,7 +52,18 @@ impl Masks {
     /// An empty cache for masks of `width` tokens.
     pub(super) fn new(width: usize) -> Self {
         let each = 128 + width as u64 / 8;
-        Masks { entries: Cache::with_weighter((MOST_BYTES / each) as usize, MOST_BYTES, Weight), width }
+        let entries = Cache::with_weighter((MOST_BYTES / each) as usize, MOST_BYTES, Weight);
+        Masks { entries, lengths: Cache::new(MOST_LENGTHS), width }
+    }
+
+    /// Tokens of the way to the end from a state, where they are known.
+    pub(super) fn length(&self, state: State) -> Option<u32> {
+        self.lengths.get(&state)
+    }
+
+    /// Notes them.
+    pub(super) fn put_length(&self, state: State, tokens: u32) {
+        self.lengths.insert(state, tokens);
     }
 
     /// The mask for the next token of a text, from the cache or computed. None where our states cannot tell it.

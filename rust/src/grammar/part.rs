@@ -237,11 +237,9 @@ impl Part {
         if left >= LONGEST {
             return true;
         }
-        // The bytes to the end do not tell what has been there, which may need a longer way.
-        let is_free = self.filter.as_ref().is_none_or(|filter| !filter.is_in_the_way(token));
-        let Some(room) = self.room() else { return true };
-        let known = if is_free { room.fits(token, left) } else { None };
-        known.unwrap_or_else(|| self.way(Some(token), left) != Way::Longer)
+        let Part { pristine, room, filter, .. } = self;
+        let room = room.as_mut().filter(|room| !room.is_lost());
+        room.is_none_or(|room| room.fits((filter.as_deref(), &pristine.masks), token, left))
     }
 
     /// How the text can be completed by at most `most` tokens, behind `first` where that is given.

@@ -154,53 +154,89 @@ impl Room {
         }
     }
 
-    /// Whether so many tokens complete the text with this one; None where a walk must tell.
-    pub(super) fn fits(&mut self, token: Token, left: usize) -> Option<bool> {
+    /// Whether `left` tokens complete the text with this one; true where that cannot be told.
+    pub(super) fn fits(&mut self, of: (Option<&Filter>, &Masks), token: Token, left: usize) -> bool {
+        let (filter, masks) = of;
         let way = self.way.as_ref().filter(|way| way.last() == Some(&token)).map(|way| way.len() - 1);
         let behind = self.behind.as_ref().filter(|(first, _)| *first == token).map(|(_, way)| way.len());
         if let Some(length) = way.or(behind) {
-            return Some(length <= left);
+            return length <= left;
         }
-        self.leave_tried();
-        let mark = self.ending.mark();
-        if self.ending.push(&self.endings, token) != Taken::Yes {
-            // Whoever draws it meets that.
-            return Some(true);
-        }
-        self.tried = Some((token, mark));
-        match self.ending.least(&self.endings) {
+        // The bytes to the end do not tell what has been there, which may need a longer way.
+        if filter.is_none_or(|filter| !filter.is_in_the_way(token)) {
+            self.leave_tried();
+            let mark = self.ending.mark();
+            if self.ending.push(&self.endings, token) != Taken::Yes {
+                // Whoever draws it meets that.
+                return true;
+            }
+            self.tried = Some((token, mark));
+            if self.ending.least(&self.endings).is_none_or(|least| least as usize <= left) {
+                return true;
+            }
+            if filter.is_none()
+                && let Some(length) = masks.length(self.ending.state())
+            {
+                return length as usize <= left;
+            }
             // This is much cheaper than a walk, and tells nearly as much.
-            Some(least) if least as usize > left && !self.ending.is_near(&self.endings, left) => Some(false),
-            Some(least) if least as usize > left => None,
-            _ => Some(true),
+            if !self.ending.is_near(&self.endings, left) {
+                return false;
+            }
         }
+        let walked = self.walk(of, Some(token), left, filter.is_none());
+        walked.is_none_or(|walked| walked.tokens.len() + walked.rest <= left)
     }
 
     /// How the text can be completed by at most `most` tokens, behind `first` where that is given.
-    pub(super) fn way(
-        &mut self,
-        (filter, masks): (Option<&Filter>, &Masks),
-        first: Option<Token>,
-        most: usize,
-    ) -> Way {
+    pub(super) fn way(&mut self, of: (Option<&Filter>, &Masks), first: Option<Token>, most: usize) -> Way {
         if let (Some(way), None) = (&self.way, first) {
             let way: Vec<Token> = way.iter().rev().copied().collect();
             return if way.len() > most { Way::Longer } else { Way::Found(way) };
         }
+        let Some(Walked { tokens, rest }) = self.walk(of, first, most, false) else { return Way::Unknown };
+        if tokens.len() + rest > most {
+            return Way::Longer;
+        }
+        let back = tokens.iter().rev().copied().collect();
+        match first {
+            None => self.way = Some(back),
+            Some(first) => self.behind = Some((first, back)),
+        }
+        Way::Found(tokens)
+    }
+
+    /// See [`Trial::walk`].
+    fn walk(
+        &mut self,
+        (filter, masks): (Option<&Filter>, &Masks),
+        first: Option<Token>,
+        most: usize,
+        short: bool,
+    ) -> Option<Walked> {
         self.leave_tried();
         let mark = self.ending.mark();
         let Room { ending, endings, .. } = self;
-        let way = Trial { filter: filter.cloned(), ending, endings, masks }.way(first, most);
+        let walked = Trial { filter: filter.cloned(), ending, endings, masks }.walk(first, most, short);
         self.ending.back(mark);
-        if let Way::Found(way) = &way {
-            let back = way.iter().rev().copied().collect();
-            match first {
-                None => self.way = Some(back),
-                Some(first) => self.behind = Some((first, back)),
-            }
-        }
-        way
+        walked
     }
+}
+
+/// A walk to the end, or to where the rest is known.
+struct Walked {
+    tokens: Vec<Token>,
+    /// Tokens behind these.
+    rest: usize,
+}
+
+/// What comes next on a way.
+enum Rest {
+    /// As many tokens, up to the end.
+    Known(usize),
+    /// This token, which is taken.
+    Next(Token),
+    Unknown,
 }
 
 /// Walks from a text to its end. The caller restores the text afterwards.
@@ -212,36 +248,53 @@ struct Trial<'a> {
 }
 
 impl Trial<'_> {
-    fn way(&mut self, first: Option<Token>, most: usize) -> Way {
+    /// The way behind `first`, or the beginning of one that takes more than `most` tokens, with a rest of at least 1. `short`: up
+    /// to a state from which the length is known, whatever it is. None where no way is known.
+    fn walk(&mut self, first: Option<Token>, most: usize, short: bool) -> Option<Walked> {
         if first.is_some_and(|first| !self.take(first)) {
-            return Way::Unknown;
+            return None;
         }
-        let mut way = Vec::new();
-        let mut known = self.ending.least(self.endings);
-        while !self.ending.is_ended(self.ending.mark()) {
-            let Some(least) = known else { return Way::Unknown };
-            if least == 0 {
-                let may_end = self.ending.may_end(self.endings);
-                return if may_end { Way::Found(way) } else { Way::Unknown };
+        let (mut tokens, mut states) = (Vec::new(), Vec::new());
+        let rest = loop {
+            match self.rest(short.then_some(&mut states)) {
+                Rest::Known(rest) => break rest,
+                Rest::Unknown if tokens.len() < most => return None,
+                Rest::Next(token) if short && tokens.len() < LONGEST || tokens.len() < most.min(LONGEST) => {
+                    tokens.push(token);
+                }
+                _ => return (tokens.len() >= most).then_some(Walked { tokens, rest: 1 }),
             }
-            if way.len() >= most {
-                return Way::Longer;
-            }
-            if way.len() >= LONGEST {
-                return Way::Unknown;
-            }
-            let forced = self.ending.forced(self.endings);
-            let Some(token) = forced.or_else(|| self.next()).filter(|token| self.take(*token)) else {
-                return Way::Unknown;
-            };
-            way.push(token);
-            // Items that must differ take detours; everything else gets shorter.
-            known = self.ending.least(self.endings);
-            if self.filter.is_none() && known.is_none_or(|now| now >= least) {
-                return Way::Unknown;
-            }
+        };
+        let whole = tokens.len() + rest;
+        for (walked, state) in states.into_iter().enumerate() {
+            self.masks.put_length(state, (whole - walked) as u32);
         }
-        if way.len() > most { Way::Longer } else { Way::Found(way) }
+        Some(Walked { tokens, rest })
+    }
+
+    /// Takes the next token of the way. `states`: where this state is noted, unless the rest is known from it.
+    fn rest(&mut self, states: Option<&mut Vec<State>>) -> Rest {
+        if self.ending.is_ended(self.ending.mark()) {
+            return Rest::Known(0);
+        }
+        let Some(least) = self.ending.least(self.endings) else { return Rest::Unknown };
+        if least == 0 {
+            return if self.ending.may_end(self.endings) { Rest::Known(0) } else { Rest::Unknown };
+        }
+        if let Some(states) = states {
+            let state = self.ending.state();
+            if let Some(length) = self.masks.length(state) {
+                return Rest::Known(length as usize);
+            }
+            states.push(state);
+        }
+        let forced = self.ending.forced(self.endings);
+        let Some(token) = forced.or_else(|| self.next()).filter(|token| self.take(*token)) else {
+            return Rest::Unknown;
+        };
+        // Items that must differ take detours; everything else gets shorter.
+        let is_nearer = self.ending.least(self.endings).is_some_and(|now| now < least);
+        if self.filter.is_none() && !is_nearer { Rest::Unknown } else { Rest::Next(token) }
     }
 
     /// The next token of the way, where none is forced.
