@@ -7,7 +7,7 @@ set -euo pipefail
 LLGTRT_ROOT=$(dirname -- "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")")
 # shellcheck source=launch/setup.sh
 . "$LLGTRT_ROOT/launch/setup.sh"
-kind=${1:-} out=${2:-$LLGTRT_ROOT/python/llgtrt/backends}
+toolkit="" kind=${1:-} out=${2:-$LLGTRT_ROOT/python/llgtrt/backends}
 build="${CARGO_TARGET_DIR:-${LLGTRT_CACHE:-$LLGTRT_ROOT}/target}/backend-$kind"
 
 need_vulkan() {
@@ -31,6 +31,8 @@ need_cuda() {
         refuse "cuda needs NVIDIA's CUDA toolkit (nvcc); install it from NVIDIA, or where non-free is on:" \
             "$(apt_line nvidia-cuda-toolkit)"
     fi
+    # CMake leaves out the folder that nvcc itself looks in, and so it is not among those where libraries are found.
+    toolkit=$(dirname -- "$(dirname -- "$(readlink -f -- "$(command -v nvcc)")")")/lib64
     if [[ -z ${CMAKE_CUDA_ARCHITECTURES:-} ]] && ! nvidia-smi >/dev/null 2>&1; then
         refuse "no NVIDIA driver answers here (nvidia-smi), so cuda cannot see what to compile for;" \
             "install the driver, or set CMAKE_CUDA_ARCHITECTURES, for example 80;86;89;90"
@@ -73,7 +75,7 @@ say "backend for $kind, in $out (minutes)"
 # The base that it brings along lies beside it; the toolkit's libraries are found where they were linked.
 logged "backend-$kind-settings" cmake -S "$source" -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DBUILD_SHARED_LIBS=ON \
     -DLLAMA_BUILD_{APP,COMMON,EXAMPLES,SERVER,TESTS,TOOLS}=OFF \
-    -DGGML_BACKEND_DL=ON -DGGML_CPU=OFF -DCMAKE_BUILD_WITH_INSTALL_RPATH=ON "-DCMAKE_INSTALL_RPATH=\$ORIGIN" \
+    -DGGML_BACKEND_DL=ON -DGGML_CPU=OFF -DCMAKE_BUILD_WITH_INSTALL_RPATH=ON "-DCMAKE_INSTALL_RPATH=\$ORIGIN${toolkit:+;$toolkit}" \
     -DCMAKE_INSTALL_RPATH_USE_LINK_PATH=ON "${settings[@]}"
 logged "backend-$kind" cmake --build "$build" --target "ggml-$kind"
 mkdir -p "$out"

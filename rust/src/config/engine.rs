@@ -43,8 +43,8 @@ pub struct EngineConfig {
     pub yarn_beta_fast: Option<f64>,
     /// Type of K and V in the cache; auto = f16, or bf16 on CPUs where only that gives equal bits in every batch.
     pub kv_cache_type: KvCacheType,
-    /// Where KV lives on GPUs: slots (each sequence has cells of its own), shared (one pool), or auto (slots where
-    /// max_batch_size whole contexts fit and rows are equal in every batch). In host memory each sequence has its own.
+    /// Where KV lives on GPUs: slots (each sequence has cells of its own), shared (one pool), or auto (slots where whole
+    /// contexts for max_batch_size sequences fit, or for 16). In host memory each sequence has its own.
     pub kv_layout: KvLayout,
     /// Lock weights into memory, so that the system never drops what it can read again from the file.
     pub mlock: bool,
@@ -179,7 +179,7 @@ pub enum KvCacheType {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum KvLayout {
-    /// Slots where whole contexts fit and the probe finds equal bits, else shared.
+    /// Slots where enough whole contexts fit, else shared.
     Auto,
     /// Each slot has its own cells.
     Slots,
