@@ -67,7 +67,7 @@ pub struct Opened {
 /// KV cannot be truncated; `Executor` where there is too little memory.
 pub fn open(gguf: &Path, config: &Config, draft: Option<(&Path, &Config)>, tell: Tell<'_>) -> Result<Opened> {
     ffi::init();
-    kernels::check().map_err(|why| Error::Executor(format!("{why}; build with `. launch/env.sh`")))?;
+    kernels::check().map_err(Error::Executor)?;
     let free = memory::available();
     // Before threads are counted and weights are read.
     match config.engine.numa {

@@ -193,6 +193,6 @@ impl Job {
 
     /// The kernels of this processor for a type of KV.
     pub(super) fn kernels(ty: sys::ggml_type) -> Vec<Attend> {
-        Isa::all_here().into_iter().filter_map(|isa| Some(of_type(ty, isa)?.0)).collect()
+        Isa::all_here().filter_map(|isa| Some(of_type(ty, isa)?.0)).collect()
     }
 }

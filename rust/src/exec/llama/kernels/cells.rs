@@ -1,7 +1,7 @@
 //! Types of KV: how cells become floats.
 
 use super::floats::Half;
-use super::formats::{halves, signed};
+use super::formats::{halves, integers};
 use super::lanes::Lanes;
 
 /// A type of KV.
@@ -67,7 +67,7 @@ impl Cells for Bytes {
                 let scales = halves::<L>(cells, stride);
                 for half in 0..2 {
                     for (j, x) in L::transposed(cells.add(2 + 16 * half), stride).into_iter().enumerate() {
-                        for (i, x) in signed::<L>(x).into_iter().enumerate() {
+                        for (i, x) in integers::<L>(x).map(|x| L::to_floats(x)).into_iter().enumerate() {
                             let d = block * Self::VALUES + 16 * half + 4 * j + i;
                             L::store_floats(to.add(d * 2 * L::ROWS), L::mul(scales, x));
                         }

@@ -1,6 +1,7 @@
 //! Products of weights that are f16 or bf16: both operands as f32, each term added in order with one rounding.
 
-use super::formats::{CHUNK, Scheme};
+use super::activations::Packing;
+use super::formats::CHUNK;
 use super::lanes::{Lanes, prefetch};
 use super::product::{Kernel, Product};
 
@@ -54,7 +55,7 @@ impl Half for Bf16 {
 
 impl<H: Half> Kernel for H {
     const BLOCK: (usize, usize) = (1, 2);
-    const SCHEME: Option<Scheme> = None;
+    const PACKING: Option<Packing> = None;
 
     #[inline(always)]
     unsafe fn tile<L: Lanes, const ALONE: bool>(

@@ -68,8 +68,10 @@ fn cell_value(head: usize, cell: usize, d: usize) -> f32 {
 /// Looks whether ggml calls the kernels, and whether they compute what is known.
 ///
 /// # Errors
-/// What is wrong with this build.
+/// What is wrong with this build, or with the choice of instructions.
 pub(in crate::exec::llama) fn check() -> Result<(), String> {
+    #[cfg(target_arch = "x86_64")]
+    super::table::Isa::choice()?;
     let (weights, values) = product();
     called(Counter::Products, "matrix products", || compare_product(&weights, &values))?;
     let (queries, kv) = attention();
@@ -85,7 +87,7 @@ fn called(counter: Counter, name: &str, compute: impl FnOnce() -> Result<(), Str
     #[cfg(not(target_arch = "x86_64"))]
     let has_kernels = false;
     if has_kernels && counter.read() == before {
-        return Err(format!("llama.cpp does not call this build's {name}"));
+        return Err(format!("llama.cpp does not call this build's {name}; build with `. launch/env.sh`"));
     }
     Ok(())
 }

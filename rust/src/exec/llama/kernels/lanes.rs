@@ -54,12 +54,24 @@ pub(super) trait Lanes {
     unsafe fn look_up(entries: &[u8; 16], x: Self::Ints) -> Self::Ints;
     /// An i32 everywhere.
     unsafe fn splat(x: *const i32) -> Self::Ints;
-    /// `sum` and the products of the unsigned bytes of `weights` with the four signed ones at `activations`.
-    unsafe fn dot(sum: Self::Ints, weights: Self::Ints, activations: *const i32) -> Self::Ints;
-    /// As [`dot`](Lanes::dot) of bytes that are 128 more than signed weights, with that undone: `sum` begins as
-    /// [`biased`](Lanes::biased) of -128 times the sum of the activations.
-    unsafe fn dot_biased(sum: Self::Ints, weights: Self::Ints, activations: *const i32) -> Self::Ints;
-    unsafe fn biased(correction: *const i32) -> Self::Ints;
+    /// Whether products of bytes of which some are above 127 are those of the bytes less 128.
+    const SIGNED: bool;
+    /// `sum` and the products of the unsigned bytes of `weights`, none above `most`, with the signed ones from `activations` on,
+    /// four for each; see [`SIGNED`](Lanes::SIGNED).
+    unsafe fn dots(sum: Self::Ints, weights: &[Self::Ints], most: i32, activations: *const i32)
+    -> Self::Ints;
+    /// `sum` and `scale` times such products.
+    unsafe fn scaled_dots(
+        sum: Self::Ints,
+        weights: &[Self::Ints],
+        most: i32,
+        activations: *const i32,
+        scale: Self::Ints,
+    ) -> Self::Ints;
+    /// An integer of 16 bits as [`scaled_dots`](Lanes::scaled_dots) takes it.
+    unsafe fn scale(x: Self::Ints) -> Self::Ints;
+    /// `sum` and the products of two integers of 16 bits in each lane with those at `activations`.
+    unsafe fn dot_pairs(sum: Self::Ints, pairs: Self::Ints, activations: *const i32) -> Self::Ints;
 
     unsafe fn zero() -> Self::Floats;
     unsafe fn store_floats(to: *mut f32, x: Self::Floats);

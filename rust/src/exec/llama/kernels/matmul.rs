@@ -101,15 +101,15 @@ impl Job {
     /// The node's operands are computed, and all threads of `params` call this.
     pub(super) unsafe fn compute(mut self, params: &Params) {
         let (me, threads) = (params.thread(), params.threads());
-        let chunks = self.product.chunks;
+        let records = self.entry.records(self.product.chunks);
         self.product.records = aligned(params.workspace());
         let this = &self;
-        // SAFETY: the workspace has `shared_bytes`; threads write different chunks, then different rows.
+        // SAFETY: the workspace has `shared_bytes`; threads write different records, then different rows.
         unsafe {
             if threads == 1 {
                 this.pack(params);
             } else {
-                (this.entry.pack)(&this.product, chunks * me / threads..chunks * (me + 1) / threads);
+                (this.entry.pack)(&this.product, records * me / threads..records * (me + 1) / threads);
             }
             this.share_rows(params);
         }
@@ -121,9 +121,10 @@ impl Job {
     /// As for [`compute`](Job::compute), and ggml computes the graph on one thread.
     unsafe fn pack(&self, params: &Params) {
         let Product { chunks, tokens, .. } = self.product;
+        let records = self.entry.records(chunks);
         let parts = params.workers().min(tokens.count * chunks / LEAST_CHUNKS).max(1);
-        // SAFETY: parts are different chunks.
-        params.share(chunks, chunks.div_ceil(parts), |range, _| unsafe {
+        // SAFETY: parts are different records.
+        params.share(records, records.div_ceil(parts), |range, _| unsafe {
             (self.entry.pack)(&self.product, range)
         });
     }
@@ -172,7 +173,7 @@ impl Job {
             let tiles = this.product.rows.div_ceil(TILE);
             let range = tiles * me / threads * TILE..this.product.rows.min(tiles * (me + 1) / threads * TILE);
             let records = this.entry.record_bytes(this.product.chunks, count).next_multiple_of(ALIGNED);
-            (this.entry.pack)(&this.product, 0..this.product.chunks);
+            (this.entry.pack)(&this.product, 0..this.entry.records(this.product.chunks));
             this.entry.tiles(this.isa)(&this.product, range, this.product.records.add(records).cast());
         }
     }

@@ -17,6 +17,8 @@ mod attend;
 #[cfg(target_arch = "x86_64")]
 mod attention;
 #[cfg(target_arch = "x86_64")]
+mod blocks;
+#[cfg(target_arch = "x86_64")]
 mod cells;
 #[cfg(target_arch = "x86_64")]
 mod floats;
@@ -33,12 +35,16 @@ mod matmul;
 #[cfg(target_arch = "x86_64")]
 mod product;
 #[cfg(target_arch = "x86_64")]
+mod superblocks;
+#[cfg(target_arch = "x86_64")]
 mod table;
 #[cfg(target_arch = "x86_64")]
 mod unit;
 
 #[cfg(all(test, target_arch = "x86_64"))]
 mod attention_tests;
+#[cfg(all(test, target_arch = "x86_64"))]
+mod doc_tests;
 #[cfg(all(test, target_arch = "x86_64"))]
 mod scalar;
 #[cfg(all(test, target_arch = "x86_64"))]

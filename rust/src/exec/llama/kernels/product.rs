@@ -1,16 +1,16 @@
 //! Products of weights with the activations of some tokens: tiles of rows, and the bytes of quantised weights.
 //!
-//! An output is the sum over its row's chunks, in their order, of (the exact integer product of 32 bytes) · (scale of the
-//! weights · scale of the activations), each added with one rounding; where the type has minima, the minimum times the
-//! scaled sum of the activations comes after each. So an output's bits depend on its row of weights and its token alone:
-//! on no number of tokens or threads, no tile, no instruction set.
+//! An output is the sum over its row's blocks, of 32 weights or of 256, in their order, of (an exact integer product of bytes)
+//! · (scale of the weights · scale of the activations), each added with one rounding; where the type has minima, those times
+//! the sums of the activations come after each. So an output's bits depend on its row of weights and its token alone: on no
+//! number of tokens or threads, no tile, no instruction set.
 //!
 //! A tile is as many rows of weights as a vector has lanes. Its chunks are turned so that a lane is a row, once for all
 //! tokens, eight at a time; then each token takes 8 products of bytes, a conversion, a multiplication and an addition for
 //! 32 weights of 16 rows. The next tile is fetched meanwhile: rows are read linearly.
 
-use super::activations::{record, write};
-use super::formats::{CHUNK, CHUNKS, Format, Panel, Rows, Scales, Scheme, Take};
+use super::activations::Packing;
+use super::formats::{CHUNK, CHUNKS, Format, Panel, Rows, Take};
 use super::lanes::Lanes;
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
@@ -89,7 +89,7 @@ pub(super) struct Product {
     /// Chunks of a row.
     pub(super) chunks: usize,
     pub(super) tokens: Tokens,
-    /// Records of all tokens' activations, [chunk][token], for kernels that have them.
+    /// Records of all tokens' activations, [record][token], for kernels that have them.
     pub(super) records: *mut u8,
 }
 
@@ -98,7 +98,7 @@ pub(super) trait Kernel {
     /// Weights and bytes of a block.
     const BLOCK: (usize, usize);
     /// How activations are packed; `None`: they are read as they lie.
-    const SCHEME: Option<Scheme>;
+    const PACKING: Option<Packing>;
 
     /// The sums of [`Lanes::ROWS`] rows for each token. `ALONE`: there is one token only. `more`: as many rows follow these, and
     /// are fetched into the cache meanwhile.
@@ -113,20 +113,20 @@ pub(super) trait Kernel {
     );
 }
 
-/// Writes the records of some chunks of all tokens.
+/// Writes some of the records of all tokens.
 ///
 /// # Safety
 /// As [`Product`] says.
 #[inline(always)]
-pub(super) unsafe fn pack<K: Kernel>(product: &Product, chunks: Range<usize>) {
-    let Some(scheme) = K::SCHEME else { return };
+pub(super) unsafe fn pack<K: Kernel>(product: &Product, which: Range<usize>) {
+    let Some(packing) = K::PACKING else { return };
     let Product { tokens, records, .. } = *product;
     for token in 0..tokens.count {
-        for chunk in chunks.clone() {
+        for record in which.clone() {
             // SAFETY: as `Product` says.
             unsafe {
-                let to = records.add((chunk * tokens.count + token) * record(scheme));
-                write(scheme, tokens.from(token).add(chunk * CHUNK), to);
+                let to = records.add((record * tokens.count + token) * packing.bytes());
+                packing.write(tokens.from(token).add(record * packing.count), to);
             }
         }
     }
@@ -159,8 +159,8 @@ pub(super) unsafe fn tiles<L: Lanes, K: Kernel>(product: &Product, rows: Range<u
 pub(super) struct Quantised<F>(PhantomData<F>);
 
 impl<F: Format> Kernel for Quantised<F> {
-    const BLOCK: (usize, usize) = (CHUNK * F::CHUNKS, F::BYTES);
-    const SCHEME: Option<Scheme> = Some(F::SCHEME);
+    const BLOCK: (usize, usize) = F::BLOCK;
+    const PACKING: Option<Packing> = Some(F::PACKING);
 
     #[inline(always)]
     unsafe fn tile<L: Lanes, const ALONE: bool>(
@@ -175,48 +175,72 @@ impl<F: Format> Kernel for Quantised<F> {
             for token in 0..tokens.count {
                 *sums.add(token) = L::zero();
             }
-            let record_stride = tokens.count * record(F::SCHEME);
             for first in (0..chunks).step_by(CHUNKS) {
                 let count = CHUNKS.min(chunks - first);
-                let at = first / F::CHUNKS * F::BYTES;
+                let at = first * CHUNK / F::BLOCK.0 * F::BLOCK.1;
                 let blocks = weights.add(at);
                 // The next tile as its bytes lie, as many as are read of this one meanwhile.
                 let ahead = if more { weights.add(L::ROWS * (stride + at)) } else { ptr::null() };
                 let rows = Rows { first: blocks, stride, ahead };
-                let records = records.add(first * record_stride).cast_const();
+                let record = first * CHUNK / F::PACKING.count;
+                let records = Records::<F> {
+                    first: records.add(record * tokens.count * F::PACKING.bytes()),
+                    tokens: tokens.count,
+                    format: PhantomData,
+                };
                 if ALONE {
                     let scales = MaybeUninit::uninit();
-                    let mut sum = Sum::<L, F> { total: *sums, records, scales, format: PhantomData };
-                    F::unpack::<L>(&rows, count, &mut sum);
-                    *sums = sum.total;
+                    let mut one = One::<L, F> { sum: F::begin::<L>(*sums), records, scales };
+                    F::unpack::<L>(&rows, count, &mut one);
+                    *sums = F::end::<L>(one.sum, one.scales.as_ptr(), one.records.first);
                 } else {
-                    several::<L, F>(&rows, count, (records, tokens.count), sums);
+                    several::<L, F>(&rows, count, &records, sums);
                 }
             }
         }
     }
 }
 
-/// The sum of one token.
-struct Sum<L: Lanes, F> {
-    total: L::Floats,
-    /// Of the first chunk.
-    records: *const u8,
-    scales: MaybeUninit<Scales<L>>,
+/// The records of a panel's activations, [record][token].
+struct Records<F> {
+    first: *const u8,
+    tokens: usize,
     format: PhantomData<F>,
 }
 
-impl<L: Lanes, F: Format> Take<L> for Sum<L, F> {
+impl<F: Format> Records<F> {
+    /// A token's first record.
     #[inline(always)]
-    fn scales(&mut self) -> *mut Scales<L> {
+    fn of(&self, token: usize) -> *const u8 {
+        self.first.wrapping_add(token * F::PACKING.bytes())
+    }
+
+    /// Where a chunk's bytes are, from the token's first record on.
+    #[inline(always)]
+    fn chunk(&self, chunk: usize) -> usize {
+        let each = F::PACKING.count / CHUNK;
+        chunk / each * self.tokens * F::PACKING.bytes() + chunk % each * CHUNK
+    }
+}
+
+/// The sum of one token.
+struct One<L: Lanes, F: Format> {
+    sum: F::Sum<L>,
+    records: Records<F>,
+    scales: MaybeUninit<F::Scales<L>>,
+}
+
+impl<L: Lanes, F: Format> Take<L, F::Scales<L>> for One<L, F> {
+    #[inline(always)]
+    fn scales(&mut self) -> *mut F::Scales<L> {
         self.scales.as_mut_ptr()
     }
 
     #[inline(always)]
     unsafe fn take(&mut self, chunk: usize, weights: [L::Ints; 8]) {
         unsafe {
-            let bytes = self.records.add(chunk * record(F::SCHEME)).cast::<i32>();
-            self.total = with_chunk::<L, F>(self.total, &weights, (self.scales.as_ptr(), chunk), bytes);
+            let bytes = self.records.first.add(self.records.chunk(chunk));
+            self.sum = F::add::<L>(self.sum, &weights, (self.scales.as_ptr(), chunk), bytes);
         }
     }
 }
@@ -226,108 +250,50 @@ impl<L: Lanes, F: Format> Take<L> for Sum<L, F> {
 unsafe fn several<L: Lanes, F: Format>(
     rows: &Rows,
     count: usize,
-    (records, tokens): (*const u8, usize),
+    records: &Records<F>,
     sums: *mut L::Floats,
 ) {
     unsafe {
-        let mut panel = MaybeUninit::<Panel<L>>::uninit();
+        let mut panel = MaybeUninit::<Panel<L, F::Scales<L>>>::uninit();
         F::unpack::<L>(rows, count, &mut panel.as_mut_ptr());
         let panel = &*panel.as_ptr();
-        let at = |token: usize| (records.add(token * record(F::SCHEME)), tokens * record(F::SCHEME));
+        let tokens = records.tokens;
         let mut token = 0;
         while token + TOGETHER <= tokens {
-            add::<L, F, TOGETHER>(panel, count, at(token), sums.add(token));
+            add::<L, F, TOGETHER>(panel, count, (records, token), sums.add(token));
             token += TOGETHER;
         }
         match tokens - token {
-            1 => add::<L, F, 1>(panel, count, at(token), sums.add(token)),
-            2 => add::<L, F, 2>(panel, count, at(token), sums.add(token)),
-            3 => add::<L, F, 3>(panel, count, at(token), sums.add(token)),
+            1 => add::<L, F, 1>(panel, count, (records, token), sums.add(token)),
+            2 => add::<L, F, 2>(panel, count, (records, token), sums.add(token)),
+            3 => add::<L, F, 3>(panel, count, (records, token), sums.add(token)),
             _ => {}
         }
     }
 }
 
-/// Adds `chunks` chunks of `T` tokens to their sums; `records`: of the first token's first chunk, and bytes from one chunk
-/// to the next.
+/// Adds `chunks` chunks of `T` tokens to their sums.
 #[inline(always)]
 unsafe fn add<L: Lanes, F: Format, const T: usize>(
-    panel: &Panel<L>,
+    panel: &Panel<L, F::Scales<L>>,
     chunks: usize,
-    records: (*const u8, usize),
+    (records, token): (&Records<F>, usize),
     sums: *mut L::Floats,
 ) {
     unsafe {
-        let mut total: [L::Floats; T] = sums.cast::<[L::Floats; T]>().read();
+        let before = sums.cast::<[L::Floats; T]>().read();
+        let mut total: [F::Sum<L>; T] = before.map(|sum| F::begin::<L>(sum));
         for c in 0..chunks {
             let weights = &panel.weights[c];
+            let at = records.chunk(c);
             for (t, total) in total.iter_mut().enumerate() {
-                let bytes = records.0.add(c * records.1 + t * record(F::SCHEME)).cast::<i32>();
-                *total = with_chunk::<L, F>(*total, weights, (&raw const panel.scales, c), bytes);
+                let bytes = records.of(token + t).add(at);
+                *total = F::add::<L>(*total, weights, (&raw const panel.scales, c), bytes);
             }
         }
-        sums.cast::<[L::Floats; T]>().write(total);
-    }
-}
-
-/// A sum with a chunk added; `bytes`: the token's record of it.
-#[inline(always)]
-unsafe fn with_chunk<L: Lanes, F: Format>(
-    total: L::Floats,
-    weights: &[L::Ints; 8],
-    (scales, chunk): (*const Scales<L>, usize),
-    bytes: *const i32,
-) -> L::Floats {
-    unsafe {
-        let half = |half: usize| (*scales).scales[chunk][half];
-        let scale = L::splat_float(bytes.add(8).cast());
-        match F::SCHEME {
-            Scheme::Biased(bias) => {
-                let product = whole::<L>(weights, bytes, bias == 128);
-                L::fma(product, L::mul(half(0), scale), total)
-            }
-            Scheme::Halves(_) => {
-                let [first, second] = halves::<L>(weights, bytes);
-                let total = L::fma(first, L::mul(half(0), scale), total);
-                L::fma(second, L::mul(half(1), scale), total)
-            }
-            Scheme::Minimum => {
-                let mut sum = L::bytes(0);
-                for (j, weights) in weights.iter().enumerate() {
-                    sum = L::dot(sum, *weights, bytes.add(j));
-                }
-                let total = L::fma(L::to_floats(sum), L::mul(half(0), scale), total);
-                L::fma((*scales).mins[chunk], L::splat_float(bytes.add(9).cast()), total)
-            }
+        for (t, total) in total.into_iter().enumerate() {
+            *sums.add(t) = F::end::<L>(total, &raw const panel.scales, records.of(token + t));
         }
-    }
-}
-
-/// The product of a chunk.
-#[inline(always)]
-unsafe fn whole<L: Lanes>(weights: &[L::Ints; 8], bytes: *const i32, biased: bool) -> L::Floats {
-    unsafe {
-        let mut sum = if biased { L::biased(bytes.add(9)) } else { L::splat(bytes.add(9)) };
-        for (j, weights) in weights.iter().enumerate() {
-            sum = match biased {
-                true => L::dot_biased(sum, *weights, bytes.add(j)),
-                false => L::dot(sum, *weights, bytes.add(j)),
-            };
-        }
-        L::to_floats(sum)
-    }
-}
-
-/// The products of a chunk's halves.
-#[inline(always)]
-unsafe fn halves<L: Lanes>(weights: &[L::Ints; 8], bytes: *const i32) -> [L::Floats; 2] {
-    unsafe {
-        let (mut first, mut second) = (L::splat(bytes.add(9)), L::splat(bytes.add(10)));
-        for j in 0..4 {
-            first = L::dot(first, weights[j], bytes.add(j));
-            second = L::dot(second, weights[j + 4], bytes.add(j + 4));
-        }
-        [L::to_floats(first), L::to_floats(second)]
     }
 }
 

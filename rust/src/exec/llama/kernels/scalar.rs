@@ -18,6 +18,7 @@ fn half(bits: u16) -> f32 {
 
 impl Lanes for Scalar {
     const ROWS: usize = 1;
+    const SIGNED: bool = false;
     type Ints = u32;
     type Floats = f32;
 
@@ -51,17 +52,27 @@ impl Lanes for Scalar {
     unsafe fn splat(x: *const i32) -> u32 {
         unsafe { x.read_unaligned().cast_unsigned() }
     }
-    unsafe fn dot(sum: u32, weights: u32, activations: *const i32) -> u32 {
-        let activations = unsafe { activations.read_unaligned() }.to_ne_bytes();
-        let products = weights.to_ne_bytes().into_iter().zip(activations);
-        let products = products.map(|(w, a)| i32::from(w) * i32::from(a.cast_signed()));
-        (sum.cast_signed() + products.sum::<i32>()).cast_unsigned()
+    unsafe fn dots(sum: u32, weights: &[u32], _: i32, activations: *const i32) -> u32 {
+        let mut sum = sum.cast_signed();
+        for (j, weights) in weights.iter().enumerate() {
+            let activations = unsafe { activations.add(j).read_unaligned() }.to_ne_bytes();
+            let products = weights.to_ne_bytes().into_iter().zip(activations);
+            sum += products.map(|(w, a)| i32::from(w) * i32::from(a.cast_signed())).sum::<i32>();
+        }
+        sum.cast_unsigned()
     }
-    unsafe fn dot_biased(sum: u32, weights: u32, activations: *const i32) -> u32 {
-        unsafe { Self::dot(sum, weights, activations) }
+    unsafe fn scaled_dots(sum: u32, weights: &[u32], most: i32, activations: *const i32, scale: u32) -> u32 {
+        let dots = unsafe { Self::dots(0, weights, most, activations) };
+        (sum.cast_signed() + scale.cast_signed() * dots.cast_signed()).cast_unsigned()
     }
-    unsafe fn biased(correction: *const i32) -> u32 {
-        unsafe { Self::splat(correction) }
+    unsafe fn scale(x: u32) -> u32 {
+        x
+    }
+    unsafe fn dot_pairs(sum: u32, pairs: u32, activations: *const i32) -> u32 {
+        let two = |x: i32| [x << 16 >> 16, x >> 16];
+        let [a, b] = two(pairs.cast_signed());
+        let [x, y] = two(unsafe { activations.read_unaligned() });
+        (sum.cast_signed() + a * x + b * y).cast_unsigned()
     }
     unsafe fn zero() -> f32 {
         0.0

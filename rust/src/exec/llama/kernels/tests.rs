@@ -1,14 +1,16 @@
 //! The kernels against plain code bit by bit, and ggml's graphs with them against ggml's own numbers.
 
-use super::activations::{record, write};
+use super::activations::{Packing, Sums};
+use super::blocks::{Blocks, Iq4Nl, Mxfp4, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0};
 use super::floats::{Bf16, F16};
-use super::formats::{CHUNK, Iq4Nl, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Scheme};
+use super::formats::CHUNK;
 use super::graph::{Graph, Operand};
 use super::known;
-use super::kquants::{Q4K, Q5K, Q6K};
+use super::kquants::{Iq4Xs, Q2K, Q3K, Q4K, Q5K, Q6K, Tq2_0};
 use super::lanes::{Avx512Vnni, Narrow};
 use super::product::{Kernel, Product, Quantised, TILE, Tokens, tiles};
 use super::scalar::Scalar;
+use super::superblocks::SuperBlocks;
 use super::table::{Entry, Isa, Tiles};
 use super::team::Team;
 use llama_cpp_sys_2 as sys;
@@ -16,7 +18,7 @@ use proptest::prelude::*;
 use std::ops::Range;
 use std::ptr;
 
-const TYPES: [sys::ggml_type; 11] = [
+const TYPES: [sys::ggml_type; 16] = [
     sys::GGML_TYPE_F16,
     sys::GGML_TYPE_BF16,
     sys::GGML_TYPE_Q8_0,
@@ -28,6 +30,11 @@ const TYPES: [sys::ggml_type; 11] = [
     sys::GGML_TYPE_Q4_K,
     sys::GGML_TYPE_Q5_K,
     sys::GGML_TYPE_Q6_K,
+    sys::GGML_TYPE_MXFP4,
+    sys::GGML_TYPE_Q2_K,
+    sys::GGML_TYPE_Q3_K,
+    sys::GGML_TYPE_IQ4_XS,
+    sys::GGML_TYPE_TQ2_0,
 ];
 
 /// The plain kernel of a type.
@@ -35,15 +42,20 @@ fn scalar(ty: sys::ggml_type) -> Tiles {
     match ty {
         sys::GGML_TYPE_F16 => tiles::<Scalar, F16>,
         sys::GGML_TYPE_BF16 => tiles::<Scalar, Bf16>,
-        sys::GGML_TYPE_Q8_0 => tiles::<Scalar, Quantised<Q8_0>>,
-        sys::GGML_TYPE_Q4_0 => tiles::<Scalar, Quantised<Q4_0>>,
-        sys::GGML_TYPE_Q4_1 => tiles::<Scalar, Quantised<Q4_1>>,
-        sys::GGML_TYPE_Q5_0 => tiles::<Scalar, Quantised<Q5_0>>,
-        sys::GGML_TYPE_Q5_1 => tiles::<Scalar, Quantised<Q5_1>>,
-        sys::GGML_TYPE_IQ4_NL => tiles::<Scalar, Quantised<Iq4Nl>>,
-        sys::GGML_TYPE_Q4_K => tiles::<Scalar, Quantised<Q4K>>,
-        sys::GGML_TYPE_Q5_K => tiles::<Scalar, Quantised<Q5K>>,
-        sys::GGML_TYPE_Q6_K => tiles::<Scalar, Quantised<Q6K>>,
+        sys::GGML_TYPE_Q8_0 => tiles::<Scalar, Quantised<Blocks<Q8_0>>>,
+        sys::GGML_TYPE_Q4_0 => tiles::<Scalar, Quantised<Blocks<Q4_0>>>,
+        sys::GGML_TYPE_Q4_1 => tiles::<Scalar, Quantised<Blocks<Q4_1>>>,
+        sys::GGML_TYPE_Q5_0 => tiles::<Scalar, Quantised<Blocks<Q5_0>>>,
+        sys::GGML_TYPE_Q5_1 => tiles::<Scalar, Quantised<Blocks<Q5_1>>>,
+        sys::GGML_TYPE_IQ4_NL => tiles::<Scalar, Quantised<Blocks<Iq4Nl>>>,
+        sys::GGML_TYPE_Q4_K => tiles::<Scalar, Quantised<SuperBlocks<Q4K>>>,
+        sys::GGML_TYPE_Q5_K => tiles::<Scalar, Quantised<SuperBlocks<Q5K>>>,
+        sys::GGML_TYPE_Q6_K => tiles::<Scalar, Quantised<SuperBlocks<Q6K>>>,
+        sys::GGML_TYPE_MXFP4 => tiles::<Scalar, Quantised<Blocks<Mxfp4>>>,
+        sys::GGML_TYPE_Q2_K => tiles::<Scalar, Quantised<SuperBlocks<Q2K>>>,
+        sys::GGML_TYPE_Q3_K => tiles::<Scalar, Quantised<SuperBlocks<Q3K>>>,
+        sys::GGML_TYPE_IQ4_XS => tiles::<Scalar, Quantised<SuperBlocks<Iq4Xs>>>,
+        sys::GGML_TYPE_TQ2_0 => tiles::<Scalar, Quantised<SuperBlocks<Tq2_0>>>,
         _ => panic!("no kernel for type {ty}"),
     }
 }
@@ -117,8 +129,9 @@ fn outputs_of(
     let product = Product { weights: weights.as_ptr(), rows, stride, chunks, tokens, records };
     let mut sums = vec![Line { _floats: [0.0; TILE] }; count];
     unsafe {
-        (entry.pack)(&product, 0..chunks / 2);
-        (entry.pack)(&product, chunks / 2..chunks);
+        let records = entry.records(chunks);
+        (entry.pack)(&product, 0..records / 2);
+        (entry.pack)(&product, records / 2..records);
         let tiles = rows.div_ceil(TILE);
         for part in 0..parts {
             let range = tiles * part / parts * TILE..rows.min(tiles * (part + 1) / parts * TILE);
@@ -166,9 +179,10 @@ proptest! {
     fn avx_vnni_computes_what_plain_code_computes(rows in TILE..40, count in 1usize..6, seed: u64) {
         prop_assume!(Isa::here() == Some(Isa::Avx512));
         for (ty, kernel) in [
-            (sys::GGML_TYPE_Q8_0, as_avx_vnni::<Quantised<Q8_0>> as Tiles),
-            (sys::GGML_TYPE_Q6_K, as_avx_vnni::<Quantised<Q6K>>),
-            (sys::GGML_TYPE_Q4_K, as_avx_vnni::<Quantised<Q4K>>),
+            (sys::GGML_TYPE_Q8_0, as_avx_vnni::<Quantised<Blocks<Q8_0>>> as Tiles),
+            (sys::GGML_TYPE_Q6_K, as_avx_vnni::<Quantised<SuperBlocks<Q6K>>>),
+            (sys::GGML_TYPE_Q4_K, as_avx_vnni::<Quantised<SuperBlocks<Q4K>>>),
+            (sys::GGML_TYPE_IQ4_XS, as_avx_vnni::<Quantised<SuperBlocks<Iq4Xs>>>),
         ] {
             let weights = quantised(ty, rows, 512, seed);
             let values = floats(!seed, count * 512);
@@ -181,31 +195,35 @@ proptest! {
 
     /// Packed activations are rounded to nearest, ties to even, and their sums are theirs.
     #[test]
-    fn activations_are_packed_as_described(seed: u64, size in prop::sample::select(&[0f32, 1e-20, 1.0, 1e20][..])) {
-        let values: Vec<f32> = floats(seed, 32).into_iter().map(|x| x * size).collect();
+    fn activations_are_packed_as_described(
+        seed: u64,
+        size in prop::sample::select(&[0f32, 1e-20, 1.0, 1e20][..]),
+        sums in prop::sample::select(&[Sums::Times(-8), Sums::Scaled, Sums::Each(16), Sums::Each(32)][..]),
+    ) {
+        let count = if matches!(sums, Sums::Each(_)) { 256 } else { CHUNK };
+        let values: Vec<f32> = floats(seed, count).into_iter().map(|x| x * size).collect();
         prop_assume!(Isa::here().is_some());
-        let packed = |scheme| {
-            let mut to = vec![0u8; record(scheme)];
-            unsafe { write_avx2(scheme, values.as_ptr(), to.as_mut_ptr()) };
-            to
-        };
+        let packing = Packing { count, sums };
+        let mut packed = vec![0u8; packing.bytes()];
+        unsafe { write_avx2(packing, values.as_ptr(), packed.as_mut_ptr()) };
         let most = values.iter().fold(0f32, |most, x| most.max(x.abs()));
         let want = values.iter().map(|x| if most > 0.0 { (x * (127.0 / most)).round_ties_even() as i8 } else { 0 });
         let want: Vec<i8> = want.collect();
-        let sum = |range: Range<usize>| want[range].iter().map(|x| i32::from(*x)).sum::<i32>();
+        let sum = |bytes: &[i8]| bytes.iter().map(|x| i32::from(*x)).sum::<i32>();
         let mut record: Vec<u8> = want.iter().map(|x| x.cast_unsigned()).collect();
         record.extend((most / 127.0).to_ne_bytes());
-        let with = |more: &[[u8; 4]]| [&record[..], &more.concat()].concat();
-        prop_assert_eq!(packed(Scheme::Biased(8)), with(&[(-8 * sum(0..32)).to_ne_bytes()]));
-        let halves = [(-32 * sum(0..16)).to_ne_bytes(), (-32 * sum(16..32)).to_ne_bytes()];
-        prop_assert_eq!(packed(Scheme::Halves(32)), with(&halves));
-        prop_assert_eq!(packed(Scheme::Minimum), with(&[(most / 127.0 * sum(0..32) as f32).to_ne_bytes()]));
+        match sums {
+            Sums::Times(factor) => record.extend((factor * sum(&want)).to_ne_bytes()),
+            Sums::Scaled => record.extend((most / 127.0 * sum(&want) as f32).to_ne_bytes()),
+            Sums::Each(n) => record.extend(want.chunks(n).flat_map(|bytes| (-sum(bytes) as i16).to_ne_bytes())),
+        }
+        prop_assert_eq!(packed, record);
     }
 }
 
 #[target_feature(enable = "avx2")]
-unsafe fn write_avx2(scheme: Scheme, values: *const f32, to: *mut u8) {
-    unsafe { write(scheme, values, to) }
+unsafe fn write_avx2(packing: Packing, values: *const f32, to: *mut u8) {
+    unsafe { packing.write(values, to) }
 }
 
 /// Graphs of ggml take these kernels, with any number of threads, and give their bits; ggml's own decoding of the weights
@@ -331,4 +349,17 @@ fn a_planted_fault_is_found() {
         spoilt[operand][place] ^= [0x3c00, 0x0400, 0xfc00][operand];
         assert!(known::compare_attention(&queries, &spoilt).is_err(), "{operand}");
     }
+}
+
+/// The variable for development takes what this processor has.
+#[test]
+fn instructions_are_chosen_by_name() {
+    let widest = Isa::all_here().next();
+    assert_eq!(Isa::chosen(None), Ok(widest));
+    assert_eq!(Isa::chosen(Some("stock")), Ok(None));
+    if widest.is_some() {
+        assert_eq!(Isa::chosen(Some("avx2")), Ok(Some(Isa::Avx2)));
+    }
+    let error = Isa::chosen(Some("sse")).unwrap_err();
+    assert!(error.starts_with("LLGTRT_ISA: \"sse\" is not here; use one of: "), "{error}");
 }

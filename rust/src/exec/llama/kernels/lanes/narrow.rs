@@ -4,78 +4,135 @@ use super::Lanes;
 use std::arch::x86_64::*;
 use std::marker::PhantomData;
 
-/// How 256 bits multiply bytes.
+/// How 256 bits multiply bytes and pairs of integers: see [`Lanes`].
 pub(in super::super) trait Bytes {
-    /// See [`Lanes::dot`].
-    unsafe fn dot(sum: __m256i, weights: __m256i, activations: __m256i) -> __m256i;
+    const SIGNED: bool;
+    unsafe fn dots(sum: __m256i, weights: &[__m256i], most: i32, activations: *const i32) -> __m256i;
+    unsafe fn scaled_dots(
+        sum: __m256i,
+        weights: &[__m256i],
+        most: i32,
+        activations: *const i32,
+        scale: __m256i,
+    ) -> __m256i;
+    unsafe fn scale(x: __m256i) -> __m256i;
+    unsafe fn dot_pairs(sum: __m256i, pairs: __m256i, activations: __m256i) -> __m256i;
+}
 
-    /// See [`Lanes::dot_biased`].
-    #[inline(always)]
-    unsafe fn dot_biased(sum: __m256i, weights: __m256i, activations: __m256i) -> __m256i {
-        unsafe { Self::dot(sum, weights, activations) }
-    }
+#[inline(always)]
+unsafe fn splat(x: *const i32) -> __m256i {
+    unsafe { _mm256_set1_epi32(x.read_unaligned()) }
+}
 
-    /// See [`Lanes::biased`].
-    #[inline(always)]
-    unsafe fn biased(correction: i32) -> __m256i {
-        unsafe { _mm256_set1_epi32(correction) }
-    }
+/// VNNI's two products, which have two encodings.
+macro_rules! vnni {
+    ($name:ident, $bytes:ident, $words:ident) => {
+        impl Bytes for $name {
+            const SIGNED: bool = false;
+
+            #[inline(always)]
+            unsafe fn dots(
+                mut sum: __m256i,
+                weights: &[__m256i],
+                _: i32,
+                activations: *const i32,
+            ) -> __m256i {
+                unsafe {
+                    for (j, weights) in weights.iter().enumerate() {
+                        sum = $bytes(sum, *weights, splat(activations.add(j)));
+                    }
+                    sum
+                }
+            }
+
+            #[inline(always)]
+            unsafe fn scaled_dots(
+                sum: __m256i,
+                weights: &[__m256i],
+                most: i32,
+                activations: *const i32,
+                scale: __m256i,
+            ) -> __m256i {
+                unsafe {
+                    let dots = Self::dots(_mm256_setzero_si256(), weights, most, activations);
+                    _mm256_add_epi32(sum, _mm256_mullo_epi32(dots, scale))
+                }
+            }
+
+            #[inline(always)]
+            unsafe fn scale(x: __m256i) -> __m256i {
+                x
+            }
+
+            #[inline(always)]
+            unsafe fn dot_pairs(sum: __m256i, pairs: __m256i, activations: __m256i) -> __m256i {
+                unsafe { $words(sum, pairs, activations) }
+            }
+        }
+    };
 }
 
 /// AVX-VNNI, in its own encoding.
 pub(in super::super) struct AvxVnni;
+vnni!(AvxVnni, _mm256_dpbusd_avx_epi32, _mm256_dpwssd_avx_epi32);
 
-impl Bytes for AvxVnni {
-    #[inline(always)]
-    unsafe fn dot(sum: __m256i, weights: __m256i, activations: __m256i) -> __m256i {
-        unsafe { _mm256_dpbusd_avx_epi32(sum, weights, activations) }
-    }
-}
-
-/// The same instruction in the encoding of AVX-512, for tests on processors that lack the other.
+/// The same instructions in the encoding of AVX-512, for tests on processors that lack the other.
 #[cfg(test)]
 pub(in super::super) struct Avx512Vnni;
-
 #[cfg(test)]
-impl Bytes for Avx512Vnni {
-    #[inline(always)]
-    unsafe fn dot(sum: __m256i, weights: __m256i, activations: __m256i) -> __m256i {
-        unsafe { _mm256_dpbusd_epi32(sum, weights, activations) }
-    }
-}
+vnni!(Avx512Vnni, _mm256_dpbusd_epi32, _mm256_dpwssd_epi32);
 
-/// AVX2 alone, whose sums of two products saturate at 16 bits.
+/// AVX2 alone, which sums two products of bytes in 16 bits, where more would not fit.
 pub(in super::super) struct Avx2;
 
-impl Avx2 {
-    #[inline(always)]
-    unsafe fn add(sum: __m256i, weights: __m256i, activations: __m256i) -> __m256i {
-        unsafe {
-            let pairs = _mm256_maddubs_epi16(weights, activations);
-            _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)))
-        }
-    }
-}
-
 impl Bytes for Avx2 {
-    /// Weights are below 128, so that nothing saturates.
+    const SIGNED: bool = true;
+
     #[inline(always)]
-    unsafe fn dot(sum: __m256i, weights: __m256i, activations: __m256i) -> __m256i {
-        unsafe { Self::add(sum, weights, activations) }
+    unsafe fn dots(sum: __m256i, weights: &[__m256i], most: i32, activations: *const i32) -> __m256i {
+        unsafe { Self::scaled_dots(sum, weights, most, activations, _mm256_set1_epi16(1)) }
     }
 
-    /// |w| · (a with the sign of w) is at most 128 · 127, two of which fit.
+    /// As many products are summed in 16 bits as fit. Bytes above 127 are taken less 128: |w| · (a with the sign of w) is at
+    /// most 128 · 127, two of which fit.
     #[inline(always)]
-    unsafe fn dot_biased(sum: __m256i, weights: __m256i, activations: __m256i) -> __m256i {
+    unsafe fn scaled_dots(
+        mut sum: __m256i,
+        weights: &[__m256i],
+        most: i32,
+        activations: *const i32,
+        scale: __m256i,
+    ) -> __m256i {
         unsafe {
-            let signed = _mm256_xor_si256(weights, _mm256_set1_epi8(i8::MIN));
-            Self::add(sum, _mm256_abs_epi8(signed), _mm256_sign_epi8(activations, signed))
+            let pairs = |j: usize| {
+                let (w, a) = (weights[j], splat(activations.add(j)));
+                if most <= 127 {
+                    return _mm256_maddubs_epi16(w, a);
+                }
+                let signed = _mm256_xor_si256(w, _mm256_set1_epi8(i8::MIN));
+                _mm256_maddubs_epi16(_mm256_abs_epi8(signed), _mm256_sign_epi8(a, signed))
+            };
+            let fit = (i32::from(i16::MAX) / (2 * 127 * most)).clamp(1, 8) as usize;
+            for first in (0..weights.len()).step_by(fit) {
+                let mut some = pairs(first);
+                for j in first + 1..weights.len().min(first + fit) {
+                    some = _mm256_add_epi16(some, pairs(j));
+                }
+                sum = _mm256_add_epi32(sum, _mm256_madd_epi16(some, scale));
+            }
+            sum
         }
     }
 
+    /// In both halves.
     #[inline(always)]
-    unsafe fn biased(_: i32) -> __m256i {
-        unsafe { _mm256_setzero_si256() }
+    unsafe fn scale(x: __m256i) -> __m256i {
+        unsafe { _mm256_blend_epi16::<0b1010_1010>(x, _mm256_slli_epi32::<16>(x)) }
+    }
+
+    #[inline(always)]
+    unsafe fn dot_pairs(sum: __m256i, pairs: __m256i, activations: __m256i) -> __m256i {
+        unsafe { _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, activations)) }
     }
 }
 
@@ -84,6 +141,7 @@ pub(in super::super) struct Narrow<B>(PhantomData<B>);
 
 impl<B: Bytes> Lanes for Narrow<B> {
     const ROWS: usize = 8;
+    const SIGNED: bool = B::SIGNED;
     type Ints = __m256i;
     type Floats = __m256;
 
@@ -149,22 +207,33 @@ impl<B: Bytes> Lanes for Narrow<B> {
 
     #[inline(always)]
     unsafe fn splat(x: *const i32) -> __m256i {
-        unsafe { _mm256_set1_epi32(x.read_unaligned()) }
+        unsafe { splat(x) }
     }
 
     #[inline(always)]
-    unsafe fn dot(sum: __m256i, weights: __m256i, activations: *const i32) -> __m256i {
-        unsafe { B::dot(sum, weights, Self::splat(activations)) }
+    unsafe fn dots(sum: __m256i, weights: &[__m256i], most: i32, activations: *const i32) -> __m256i {
+        unsafe { B::dots(sum, weights, most, activations) }
     }
 
     #[inline(always)]
-    unsafe fn dot_biased(sum: __m256i, weights: __m256i, activations: *const i32) -> __m256i {
-        unsafe { B::dot_biased(sum, weights, Self::splat(activations)) }
+    unsafe fn scaled_dots(
+        sum: __m256i,
+        weights: &[__m256i],
+        most: i32,
+        activations: *const i32,
+        scale: __m256i,
+    ) -> __m256i {
+        unsafe { B::scaled_dots(sum, weights, most, activations, scale) }
     }
 
     #[inline(always)]
-    unsafe fn biased(correction: *const i32) -> __m256i {
-        unsafe { B::biased(correction.read_unaligned()) }
+    unsafe fn scale(x: __m256i) -> __m256i {
+        unsafe { B::scale(x) }
+    }
+
+    #[inline(always)]
+    unsafe fn dot_pairs(sum: __m256i, pairs: __m256i, activations: *const i32) -> __m256i {
+        unsafe { B::dot_pairs(sum, pairs, splat(activations)) }
     }
 
     #[inline(always)]

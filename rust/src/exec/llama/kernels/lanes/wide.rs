@@ -8,6 +8,7 @@ pub(in super::super) struct Wide;
 
 impl Lanes for Wide {
     const ROWS: usize = 16;
+    const SIGNED: bool = false;
     type Ints = __m512i;
     type Floats = __m512;
 
@@ -82,18 +83,37 @@ impl Lanes for Wide {
     }
 
     #[inline(always)]
-    unsafe fn dot(sum: __m512i, weights: __m512i, activations: *const i32) -> __m512i {
-        unsafe { _mm512_dpbusd_epi32(sum, weights, Self::splat(activations)) }
+    unsafe fn dots(mut sum: __m512i, weights: &[__m512i], _: i32, activations: *const i32) -> __m512i {
+        unsafe {
+            for (j, weights) in weights.iter().enumerate() {
+                sum = _mm512_dpbusd_epi32(sum, *weights, Self::splat(activations.add(j)));
+            }
+            sum
+        }
     }
 
     #[inline(always)]
-    unsafe fn dot_biased(sum: __m512i, weights: __m512i, activations: *const i32) -> __m512i {
-        unsafe { Self::dot(sum, weights, activations) }
+    unsafe fn scaled_dots(
+        sum: __m512i,
+        weights: &[__m512i],
+        most: i32,
+        activations: *const i32,
+        scale: __m512i,
+    ) -> __m512i {
+        unsafe {
+            let dots = Self::dots(_mm512_setzero_si512(), weights, most, activations);
+            _mm512_add_epi32(sum, _mm512_mullo_epi32(dots, scale))
+        }
     }
 
     #[inline(always)]
-    unsafe fn biased(correction: *const i32) -> __m512i {
-        unsafe { Self::splat(correction) }
+    unsafe fn scale(x: __m512i) -> __m512i {
+        x
+    }
+
+    #[inline(always)]
+    unsafe fn dot_pairs(sum: __m512i, pairs: __m512i, activations: *const i32) -> __m512i {
+        unsafe { _mm512_dpwssd_epi32(sum, pairs, Self::splat(activations)) }
     }
 
     #[inline(always)]

@@ -1,0 +1,307 @@
+//! Types with blocks of 32 weights and a scale in each.
+
+use super::activations::{Packing, Sums};
+use super::formats::{CHUNK, CHUNKS, Format, Rows, Take, chunk, high, low};
+use super::lanes::Lanes;
+use std::marker::PhantomData;
+
+/// A type with blocks of 32 weights.
+pub(super) trait Block {
+    /// Bytes of a block.
+    const BYTES: usize;
+    /// What the weights' unsigned bytes stand for.
+    const MEANING: Meaning;
+    /// The largest byte.
+    const MOST: i32;
+
+    /// A block's scale as [`scales`](Block::scales) takes it: by default its first 16 bits, an f16.
+    ///
+    /// # Safety
+    /// There is a block.
+    #[inline(always)]
+    unsafe fn scale(block: *const u8) -> u16 {
+        unsafe { block.cast::<u16>().read_unaligned() }
+    }
+
+    /// The scales of as many rows as there are lanes.
+    ///
+    /// # Safety
+    /// As for [`Lanes`].
+    #[inline(always)]
+    unsafe fn scales<L: Lanes>(scales: &[u16; 16]) -> L::Floats {
+        unsafe { L::load_halves(scales.as_ptr()) }
+    }
+
+    /// # Safety
+    /// As for [`Format::unpack`].
+    unsafe fn bytes<L: Lanes>(block: *const u8, stride: usize) -> [L::Ints; 8];
+}
+
+/// What unsigned bytes stand for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Meaning {
+    /// scale · (byte − bias).
+    Biased(i32),
+    /// scale · byte + minimum, an f16 behind that of the scale.
+    Minimum,
+}
+
+/// Scales of blocks of 32, and what is added to each of their weights.
+pub(super) struct Scales<L: Lanes> {
+    scales: [L::Floats; CHUNKS],
+    mins: [L::Floats; CHUNKS],
+}
+
+/// The sum over blocks of 32, each added with one rounding.
+pub(super) struct Blocks<B>(PhantomData<B>);
+
+impl<B: Block> Format for Blocks<B> {
+    const BLOCK: (usize, usize) = (CHUNK, B::BYTES);
+    const PACKING: Packing = Packing {
+        count: CHUNK,
+        sums: match B::MEANING {
+            Meaning::Biased(bias) => Sums::Times(-bias),
+            Meaning::Minimum => Sums::Scaled,
+        },
+    };
+
+    type Scales<L: Lanes> = Scales<L>;
+    type Sum<L: Lanes> = L::Floats;
+
+    #[inline(always)]
+    unsafe fn unpack<L: Lanes>(rows: &Rows, chunks: usize, to: &mut impl Take<L, Scales<L>>) {
+        unsafe {
+            let Rows { first, stride, .. } = *rows;
+            // All at once: the loads of one block's scales would wait for each other.
+            let mut scales = [[0u16; 16]; CHUNKS];
+            let mut mins = [[0u16; 16]; CHUNKS];
+            for c in 0..chunks {
+                for r in 0..L::ROWS {
+                    let block = first.add(c * B::BYTES + r * stride);
+                    scales[c][r] = B::scale(block);
+                    if B::MEANING == Meaning::Minimum {
+                        mins[c][r] = block.add(2).cast::<u16>().read_unaligned();
+                    }
+                }
+            }
+            for c in 0..chunks {
+                rows.fetch(c * B::BYTES * L::ROWS..(c + 1) * B::BYTES * L::ROWS);
+                let taken = to.scales();
+                (*taken).scales[c] = B::scales::<L>(&scales[c]);
+                if B::MEANING == Meaning::Minimum {
+                    (*taken).mins[c] = L::load_halves(mins[c].as_ptr());
+                }
+                to.take(c, B::bytes::<L>(first.add(c * B::BYTES), stride));
+            }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn begin<L: Lanes>(total: L::Floats) -> L::Floats {
+        total
+    }
+
+    #[inline(always)]
+    unsafe fn add<L: Lanes>(
+        total: L::Floats,
+        weights: &[L::Ints; 8],
+        (scales, chunk): (*const Scales<L>, usize),
+        bytes: *const u8,
+    ) -> L::Floats {
+        unsafe {
+            let activations = bytes.cast::<i32>();
+            let scale = L::mul((*scales).scales[chunk], L::splat_float(activations.add(8).cast()));
+            let behind = activations.add(9);
+            // Lanes that undo a bias of 128 by themselves need no correction.
+            let undone = L::SIGNED && B::MOST > 127;
+            let start = match B::MEANING {
+                Meaning::Biased(_) if !undone => L::splat(behind),
+                _ => L::bytes(0),
+            };
+            let product = L::to_floats(L::dots(start, weights, B::MOST, activations));
+            let total = L::fma(product, scale, total);
+            match B::MEANING {
+                Meaning::Biased(_) => total,
+                Meaning::Minimum => L::fma((*scales).mins[chunk], L::splat_float(behind.cast()), total),
+            }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn end<L: Lanes>(total: L::Floats, _: *const Scales<L>, _: *const u8) -> L::Floats {
+        total
+    }
+}
+
+/// 16 bytes of each row: their low halves, then their high ones.
+///
+/// # Safety
+/// As for [`Lanes`].
+#[inline(always)]
+pub(super) unsafe fn nibbles<L: Lanes>(rows: *const u8, stride: usize) -> [L::Ints; 8] {
+    unsafe {
+        let [a, b, c, d] = L::transposed(rows, stride);
+        [
+            low::<L>(a),
+            low::<L>(b),
+            low::<L>(c),
+            low::<L>(d),
+            high::<L>(a),
+            high::<L>(b),
+            high::<L>(c),
+            high::<L>(d),
+        ]
+    }
+}
+
+/// Bits 0 to 3 of each lane, whose others are 0, as bit 4 of its bytes.
+#[inline(always)]
+unsafe fn spread<L: Lanes>(x: L::Ints) -> L::Ints {
+    unsafe {
+        let two = L::or(L::left::<4>(x), L::left::<11>(x));
+        let four = L::or(two, L::or(L::left::<18>(x), L::left::<25>(x)));
+        L::and(four, L::bytes(0x10))
+    }
+}
+
+/// [`nibbles`] with a fifth bit each, from the 4 bytes before them.
+#[inline(always)]
+unsafe fn fives<L: Lanes>(rows: *const u8, stride: usize) -> [L::Ints; 8] {
+    unsafe {
+        let [bits, ..] = L::transposed(rows, stride);
+        let fours = [
+            L::left::<28>(bits),
+            L::left::<24>(bits),
+            L::left::<20>(bits),
+            L::left::<16>(bits),
+            L::left::<12>(bits),
+            L::left::<8>(bits),
+            L::left::<4>(bits),
+            bits,
+        ];
+        let mut all = nibbles::<L>(rows.add(4), stride);
+        for (x, four) in all.iter_mut().zip(fours) {
+            *x = L::or(*x, spread::<L>(L::right::<28>(four)));
+        }
+        all
+    }
+}
+
+pub(super) struct Q8_0;
+
+impl Block for Q8_0 {
+    const BYTES: usize = 34;
+    const MEANING: Meaning = Meaning::Biased(128);
+    const MOST: i32 = 255;
+
+    #[inline(always)]
+    unsafe fn bytes<L: Lanes>(block: *const u8, stride: usize) -> [L::Ints; 8] {
+        unsafe { chunk::<L>(block.add(2), stride).map(|x| L::xor(x, L::bytes(0x80))) }
+    }
+}
+
+pub(super) struct Q4_0;
+
+impl Block for Q4_0 {
+    const BYTES: usize = 18;
+    const MEANING: Meaning = Meaning::Biased(8);
+    const MOST: i32 = 15;
+
+    #[inline(always)]
+    unsafe fn bytes<L: Lanes>(block: *const u8, stride: usize) -> [L::Ints; 8] {
+        unsafe { nibbles::<L>(block.add(2), stride) }
+    }
+}
+
+pub(super) struct Q4_1;
+
+impl Block for Q4_1 {
+    const BYTES: usize = 20;
+    const MEANING: Meaning = Meaning::Minimum;
+    const MOST: i32 = 15;
+
+    #[inline(always)]
+    unsafe fn bytes<L: Lanes>(block: *const u8, stride: usize) -> [L::Ints; 8] {
+        unsafe { nibbles::<L>(block.add(4), stride) }
+    }
+}
+
+pub(super) struct Q5_0;
+
+impl Block for Q5_0 {
+    const BYTES: usize = 22;
+    const MEANING: Meaning = Meaning::Biased(16);
+    const MOST: i32 = 31;
+
+    #[inline(always)]
+    unsafe fn bytes<L: Lanes>(block: *const u8, stride: usize) -> [L::Ints; 8] {
+        unsafe { fives::<L>(block.add(2), stride) }
+    }
+}
+
+pub(super) struct Q5_1;
+
+impl Block for Q5_1 {
+    const BYTES: usize = 24;
+    const MEANING: Meaning = Meaning::Minimum;
+    const MOST: i32 = 31;
+
+    #[inline(always)]
+    unsafe fn bytes<L: Lanes>(block: *const u8, stride: usize) -> [L::Ints; 8] {
+        unsafe { fives::<L>(block.add(4), stride) }
+    }
+}
+
+pub(super) struct Iq4Nl;
+
+impl Iq4Nl {
+    /// What its nibbles stand for, and 128.
+    pub(super) const VALUES: [u8; 16] =
+        [1, 24, 45, 63, 79, 93, 106, 118, 129, 141, 153, 166, 181, 197, 217, 241];
+}
+
+impl Block for Iq4Nl {
+    const BYTES: usize = 18;
+    const MEANING: Meaning = Meaning::Biased(128);
+    const MOST: i32 = 241;
+
+    #[inline(always)]
+    unsafe fn bytes<L: Lanes>(block: *const u8, stride: usize) -> [L::Ints; 8] {
+        unsafe { nibbles::<L>(block.add(2), stride).map(|x| L::look_up(&Self::VALUES, x)) }
+    }
+}
+
+/// Four bits of a float, with a power of two for 32 (Open Compute Project, Microscaling Formats 1.0).
+pub(super) struct Mxfp4;
+
+impl Mxfp4 {
+    /// Twice what its nibbles stand for, and 12.
+    const VALUES: [u8; 16] = [12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0];
+}
+
+impl Block for Mxfp4 {
+    const BYTES: usize = 17;
+    const MEANING: Meaning = Meaning::Biased(12);
+    const MOST: i32 = 24;
+
+    #[inline(always)]
+    unsafe fn scale(block: *const u8) -> u16 {
+        unsafe { u16::from(*block) }
+    }
+
+    /// 2^(x - 128), half of what the block has; the two smallest are no normal numbers.
+    #[inline(always)]
+    unsafe fn scales<L: Lanes>(scales: &[u16; 16]) -> L::Floats {
+        let power = |x: u16| match u32::from(x) {
+            0 => 0x0020_0000,
+            x => ((x - 1) << 23).max(0x0040_0000),
+        };
+        let bits = scales.map(|x| f32::from_bits(power(x)));
+        unsafe { L::load_floats(bits.as_ptr()) }
+    }
+
+    #[inline(always)]
+    unsafe fn bytes<L: Lanes>(block: *const u8, stride: usize) -> [L::Ints; 8] {
+        unsafe { nibbles::<L>(block.add(1), stride).map(|x| L::look_up(&Self::VALUES, x)) }
+    }
+}

@@ -1,0 +1,140 @@
+//! Types with blocks of 256 weights: groups of 16 or 32 have integer scales of few bits, and the block has one that is a float.
+//!
+//! A block's product is an exact integer, the sum over its groups of scale · (the product of the bytes): at most 2^29, so it
+//! is rounded once, to f32, and its place in the order of sums is all that counts. ggml's products of single vectors sum
+//! alike.
+
+use super::activations::{Packing, Sums};
+use super::formats::{CHUNK, CHUNKS, Format, Rows, Take};
+use super::lanes::Lanes;
+use std::marker::PhantomData;
+use std::ops::Range;
+
+/// Weights of a block.
+const BLOCK: usize = CHUNK * CHUNKS;
+
+/// A type with blocks of 256 weights.
+pub(super) trait SuperBlock {
+    /// Bytes of a block.
+    const BYTES: usize;
+    /// Weights that share a scale, 16 or 32.
+    const GROUP: usize;
+    /// Whether weights are scale · byte + minimum; else they are scale · (byte − bias).
+    const MINIMUM: bool = false;
+    /// The largest byte.
+    const MOST: i32;
+
+    /// See [`Format::unpack`], of one block.
+    ///
+    /// # Safety
+    /// As there.
+    unsafe fn unpack<L: Lanes>(rows: &Rows, to: &mut impl Take<L, Scales<L>>);
+}
+
+/// What the bytes of a block are multiplied by.
+pub(super) struct Scales<L: Lanes> {
+    /// The block's.
+    pub(super) scale: L::Floats,
+    /// Of minima.
+    pub(super) minimum: L::Floats,
+    /// Of each chunk's groups, as [`Lanes::scale`] makes them.
+    pub(super) groups: [[L::Ints; 2]; CHUNKS],
+    /// What the activations' sums are multiplied by, of two groups in each lane: minima, or scale · bias.
+    pub(super) sums: [L::Ints; CHUNKS],
+}
+
+impl<L: Lanes> Scales<L> {
+    /// Writes the scales of groups of 16, as integers, and times 2^`BITS`; `chunks`: of which chunks.
+    ///
+    /// # Safety
+    /// As for [`Lanes`].
+    #[inline(always)]
+    pub(super) unsafe fn biased<const BITS: u32>(to: *mut Self, chunks: Range<usize>, scales: [L::Ints; 4]) {
+        unsafe {
+            for (two, chunk) in scales.chunks_exact(2).zip(chunks) {
+                (*to).groups[chunk] = [L::scale(two[0]), L::scale(two[1])];
+                (*to).sums[chunk] = pair::<L>(L::left::<BITS>(two[0]), L::left::<BITS>(two[1]));
+            }
+        }
+    }
+}
+
+/// The sum over blocks of 256.
+pub(super) struct SuperBlocks<B>(PhantomData<B>);
+
+impl<B: SuperBlock> Format for SuperBlocks<B> {
+    const BLOCK: (usize, usize) = (BLOCK, B::BYTES);
+    const PACKING: Packing = Packing { count: BLOCK, sums: Sums::Each(B::GROUP) };
+
+    type Scales<L: Lanes> = Scales<L>;
+    /// The sum of the blocks before, and this block's integer.
+    type Sum<L: Lanes> = (L::Floats, L::Ints);
+
+    #[inline(always)]
+    unsafe fn unpack<L: Lanes>(rows: &Rows, _: usize, to: &mut impl Take<L, Scales<L>>) {
+        unsafe { B::unpack(rows, to) }
+    }
+
+    #[inline(always)]
+    unsafe fn begin<L: Lanes>(total: L::Floats) -> Self::Sum<L> {
+        unsafe { (total, L::bytes(0)) }
+    }
+
+    #[inline(always)]
+    unsafe fn add<L: Lanes>(
+        (total, mut sum): Self::Sum<L>,
+        weights: &[L::Ints; 8],
+        (scales, chunk): (*const Scales<L>, usize),
+        bytes: *const u8,
+    ) -> Self::Sum<L> {
+        unsafe {
+            let activations = bytes.cast::<i32>();
+            let [first, second] = (*scales).groups[chunk];
+            if B::GROUP == CHUNK {
+                sum = L::scaled_dots(sum, weights, B::MOST, activations, first);
+            } else {
+                sum = L::scaled_dots(sum, &weights[..4], B::MOST, activations, first);
+                sum = L::scaled_dots(sum, &weights[4..], B::MOST, activations.add(4), second);
+            }
+            (total, sum)
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn end<L: Lanes>(
+        (total, mut sum): Self::Sum<L>,
+        scales: *const Scales<L>,
+        record: *const u8,
+    ) -> L::Floats {
+        unsafe {
+            let scale = L::splat_float(record.add(BLOCK).cast());
+            // The sums are negative.
+            let mut rest = if B::MINIMUM { L::bytes(0) } else { sum };
+            // Lanes that undo a bias of 128 by themselves need no correction.
+            if !(L::SIGNED && B::MOST > 127) {
+                let sums = record.add(BLOCK + 4).cast::<i32>();
+                for i in 0..BLOCK / B::GROUP / 2 {
+                    rest = L::dot_pairs(rest, (*scales).sums[i], sums.add(i));
+                }
+            }
+            if !B::MINIMUM {
+                sum = rest;
+            }
+            let total = L::fma(L::to_floats(sum), L::mul((*scales).scale, scale), total);
+            if B::MINIMUM {
+                L::fma(L::to_floats(rest), L::mul((*scales).minimum, scale), total)
+            } else {
+                total
+            }
+        }
+    }
+}
+
+/// Two integers of 16 bits in a lane.
+///
+/// # Safety
+/// As for [`Lanes`].
+#[inline(always)]
+pub(super) unsafe fn pair<L: Lanes>(first: L::Ints, second: L::Ints) -> L::Ints {
+    unsafe { L::or(L::right::<16>(L::left::<16>(first)), L::left::<16>(second)) }
+}
