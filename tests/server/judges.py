@@ -23,8 +23,8 @@ FORMATS = (
     *("uri-reference", "uri-template", "json-pointer", "relative-json-pointer", "regex"),
 )
 """Those that are enforced and that both validators know; IRIs only the one in Rust does."""
-LARGEST = 999
-"""Of exponents that the judges see: they compute powers of ten."""
+PRECISION = 999
+"""Digits of the judges' numbers: more than a 64-bit float has."""
 PATIENCE = 20.0
 """Seconds of computing for a value: Python's expressions backtrack."""
 
@@ -89,7 +89,7 @@ class PythonJudge(Judge):
         self._validator = kind(schema, registry=registry, format_checker=formats)
 
     def complaint(self, value: Any) -> str | None:
-        with _in_time(), decimal.localcontext(decimal.Context(prec=3 * LARGEST)):
+        with _in_time(), decimal.localcontext(decimal.Context(prec=PRECISION)):
             error = next(self._validator.iter_errors(value), None)
         return f"{error.json_path}: {error.message}" if error else None
 
@@ -129,15 +129,13 @@ def _in_time() -> Iterator[None]:
 
 
 def parse(text: str) -> Any:
-    """A value with its numbers as they are written, but for exponents that nothing computes with."""
+    """A value with its numbers as clients read them: 64-bit floats, with which the judges compute exactly."""
     return json.loads(text, parse_float=_number, parse_int=_number)
 
 
 def _number(text: str) -> int | Decimal:
-    digits, e, exponent = text.lower().partition("e")
-    if e or "." in digits:
-        return Decimal(f"{digits}E{max(-LARGEST, min(LARGEST, int(exponent or 0)))}")
-    return int(digits)
+    value = float(text)
+    return int(value) if value.is_integer() else Decimal(repr(value))
 
 
 def _is_integer(value: Any) -> bool:

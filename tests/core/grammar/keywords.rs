@@ -280,7 +280,30 @@ fn what_is_left_out_is_never_let_through() {
         (json!({"type": "string", "not": email}), &[r#""x""#], &[r#""a@b.c""#, r#""\"a\"@b.com""#]),
         (json!({"oneOf": [email, {"enum": ["\"a\"@b.com", "x"]}]}), &[r#""x""#], &[r#""\"a\"@b.com""#]),
         (json!({"allOf": [email, {"enum": ["\"a\"@b.com", "a@b.c"]}]}), &[r#""a@b.c""#], &[]),
+        (
+            json!({"type": "object", "properties": {"name": {"type": "string"}}, "propertyNames": {"format": "email"}}),
+            &["{}", r#"{"a@b.c":1}"#],
+            &[r#"{"name":"x"}"#, r#"{"\"a\"@b.com":1}"#],
+        ),
+        (
+            json!({"type": "object", "not": {"propertyNames": {"format": "email"}}}),
+            &[r#"{"x":1}"#],
+            &["{}", r#"{"a@b.c":1}"#, r#"{"\"a\"@b.com":1}"#],
+        ),
+        (
+            json!({"type": "string", "pattern": "^(?!a)"}),
+            &[r#""b""#, r#""""#],
+            &[r#""a""#, r#""b"c""#, r#""\u0001""#],
+        ),
     ]);
+    for (schema, pointer) in [
+        (json!({"type": "string", "format": "hostname"}), ""),
+        (json!({"type": "object", "propertyNames": {"format": "email"}}), "/propertyNames"),
+    ] {
+        let grammar = Bench::new().schema(&schema).unwrap();
+        let [told] = grammar.narrowed() else { panic!("{:?}", grammar.narrowed()) };
+        assert_eq!((told.pointer.as_str(), told.keyword.as_str()), (pointer, "format"));
+    }
 }
 
 /// Keys are counted where none can come that has no name, whatever stands first; and long arrays go on.

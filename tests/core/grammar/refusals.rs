@@ -64,9 +64,9 @@ fn patterns_of_another_flavour_are_refused() {
     let bench = Bench::new();
     for (pattern, place) in [
         (r"^\z$", "character 3"),
-        ("a(?s)b", "character 2"),
+        ("a(?s)b", "character 5"),
         ("ab++", "character 4"),
-        ("(?i)a", "character 1"),
+        ("(?i)a", "character 4"),
         ("a+?*", "character 4"),
     ] {
         let Err(error) = bench.schema(&json!({"type": "string", "pattern": pattern})) else {
@@ -110,9 +110,8 @@ fn what_is_left_out_is_not_said_to_satisfy_nothing() {
     for format in ["idn-hostname", "regex"] {
         let schema = json!({"type": "string", "not": {"format": format}});
         let Err(Error::Grammar { why, .. }) = Bench::new().schema(&schema) else { panic!("{schema}") };
-        let less =
-            "nothing satisfies what can be enforced of it: some of what is not of this format is left out";
-        assert_eq!(why, less, "{schema}");
+        let less = "nothing satisfies what can be enforced of it: only a part of this format can be said";
+        assert!(why.starts_with(less), "{why}");
     }
 }
 
@@ -128,7 +127,7 @@ fn values_that_nobody_enforces() {
         (nested(json!({"required": [1]})), at, "required"),
         (nested(json!({"oneOf": {}})), at, "oneOf"),
         (nested(json!({"not": {"$ref": "#/items/properties/p"}})), at, "$ref"),
-        (nested(json!({"type": "string", "pattern": "(?=a)b"})), at, "pattern"),
+        (nested(json!({"type": "string", "pattern": "(?<=a)b"})), at, "pattern"),
         (nested(json!({"type": "string", "pattern": r"(a)\1"})), at, "pattern"),
         (nested(json!({"type": "string", "pattern": r"(?:\bword)+"})), at, "pattern"),
         (nested(json!({"type": "string", "pattern": "a\\"})), at, "pattern"),

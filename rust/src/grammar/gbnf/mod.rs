@@ -15,6 +15,7 @@ mod written;
 use super::budget::Budget;
 use crate::error::Result;
 use parse::Source;
+pub(super) use regex::{of_class, times};
 use std::collections::HashSet;
 use written::Writer;
 

@@ -57,7 +57,7 @@ impl Writer<'_> {
 }
 
 /// How often, in regular expressions and in Lark.
-pub(super) fn times(least: u32, most: Option<u32>) -> String {
+pub(in crate::grammar) fn times(least: u32, most: Option<u32>) -> String {
     match (least, most) {
         (0, None) => "*".into(),
         (1, None) => "+".into(),
@@ -69,7 +69,7 @@ pub(super) fn times(least: u32, most: Option<u32>) -> String {
 }
 
 /// A class without signs that mean something.
-fn of_class(class: &ClassUnicode) -> String {
+pub(in crate::grammar) fn of_class(class: &ClassUnicode) -> String {
     match class.ranges() {
         [all] if (all.start(), all.end()) == ('\0', char::MAX) => "(?s:.)".into(),
         [one] if one.start() == one.end() => plain(one.start()),

@@ -4,12 +4,13 @@
 //! syntax each time that it reads some, which takes as long as all else that a compilation does.
 
 use super::WHITESPACE;
-use super::expr::{Expr, Terminal};
+use super::expr::{Expr, Terminal, class};
 use super::multiple;
 use super::numeral;
 use super::rules::{Symbol, condition, spaced, with_parameter};
 use super::spelling;
 use super::written::Written;
+use crate::grammar::gbnf::of_class;
 use crate::types::Token;
 use ahash::AHashMap;
 use llguidance::api::ParserLimits;
@@ -50,13 +51,14 @@ impl Written {
     pub(in crate::grammar) fn parts(&self) -> Result<Parts, String> {
         static COMMON: LazyLock<Result<Common, String>> = LazyLock::new(Common::new);
         let Common { lexer, class, regexes } = COMMON.as_ref()?;
-        let terminals = Terminals { all: &self.terminals, built: vec![None; self.terminals.len()], regexes };
         let mut assembly = Assembly {
             grammar: Grammar::new(None),
             lexer: lexer.clone(),
             class: *class,
             space: self.space.as_deref(),
-            terminals,
+            terminals: &self.terminals,
+            regexes,
+            built: AHashMap::new(),
             lexemes: AHashMap::new(),
             tokens: AHashMap::new(),
             shortest: AHashMap::new(),
@@ -137,7 +139,10 @@ struct Assembly<'a> {
     lexer: LexerSpec,
     class: LexemeClass,
     space: Option<&'a str>,
-    terminals: Terminals<'a>,
+    terminals: &'a [Expr],
+    /// Regular expressions that are there already.
+    regexes: &'a AHashMap<String, ExprRef>,
+    built: AHashMap<Terminal, SymIdx>,
     /// Symbols of what terminals come to.
     lexemes: AHashMap<ExprRef, SymIdx>,
     tokens: AHashMap<Token, SymIdx>,
@@ -162,7 +167,14 @@ impl Assembly<'_> {
         let plain = match symbol {
             Symbol::Rule(rule) => self.rules[*rule],
             Symbol::Times(rule, least, most) => self.times(self.rules[*rule], *least, *most)?,
-            Symbol::Terminal(terminal) => self.lexeme(&Expr::Of(*terminal))?,
+            Symbol::Terminal(terminal) => match self.built.get(terminal) {
+                Some(known) => *known,
+                None => {
+                    let built = self.lexeme(&self.terminals[*terminal])?;
+                    self.built.insert(*terminal, built);
+                    built
+                }
+            },
             Symbol::Text(text) => {
                 let spaced = spaced(text, self.space);
                 self.lexeme(&spaced.map_or_else(|| Expr::Text(text.to_string()), Expr::Regex))?
@@ -175,7 +187,7 @@ impl Assembly<'_> {
     }
 
     fn lexeme(&mut self, expr: &Expr) -> Result<SymIdx, String> {
-        let rx = self.terminals.build(&mut self.lexer.regex_builder, expr)?;
+        let rx = build(&mut self.lexer.regex_builder, self.regexes, expr)?;
         if let Some(known) = self.lexemes.get(&rx) {
             return Ok(*known);
         }
@@ -185,7 +197,7 @@ impl Assembly<'_> {
             .map_err(|e| e.to_string())?;
         let symbol = self.read_as(lexeme)?;
         self.lexemes.insert(rx, symbol);
-        let shortest = expr.shortest(self.terminals.all).map(str::to_owned);
+        let shortest = expr.shortest().map(str::to_owned);
         self.shortest.extend(shortest.map(|text| (lexeme, text)));
         Ok(symbol)
     }
@@ -247,43 +259,29 @@ impl Assembly<'_> {
     }
 }
 
-/// Terminals, each of which is built once.
-struct Terminals<'a> {
-    all: &'a [Expr],
-    built: Vec<Option<ExprRef>>,
-    /// Regular expressions that are there already.
-    regexes: &'a AHashMap<String, ExprRef>,
-}
-
-impl Terminals<'_> {
-    fn build(&mut self, builder: &mut RegexBuilder, expr: &Expr) -> Result<ExprRef, String> {
-        let ast = match expr {
-            Expr::Of(terminal) => return self.of(builder, *terminal),
-            Expr::Regex(rx) => {
-                return self.regexes.get(rx).map_or_else(|| regex(builder, rx), |known| Ok(*known));
-            }
-            Expr::All(parts) | Expr::Any(parts) if parts.len() == 1 => return self.build(builder, &parts[0]),
-            Expr::Text(text) => RegexAst::Literal(text.clone()),
-            Expr::Not(inner) => RegexAst::Not(Box::new(RegexAst::ExprRef(self.build(builder, inner)?))),
-            Expr::Multiples(within, by) => {
-                let within = RegexAst::ExprRef(self.build(builder, within)?);
-                RegexAst::And([within].into_iter().chain(multiple::conditions(by)).collect())
-            }
-            Expr::All(parts) | Expr::Any(parts) => {
-                let part = |part: &Expr| self.build(builder, part).map(RegexAst::ExprRef);
-                let parts = parts.iter().map(part).collect::<Result<_, _>>()?;
-                if matches!(expr, Expr::All(_)) { RegexAst::And(parts) } else { RegexAst::Or(parts) }
-            }
-        };
-        builder.mk(&ast).map_err(|e| e.to_string())
-    }
-
-    fn of(&mut self, builder: &mut RegexBuilder, terminal: Terminal) -> Result<ExprRef, String> {
-        if let Some(built) = self.built[terminal] {
-            return Ok(built);
+/// `known`: regular expressions that are there already.
+fn build(
+    builder: &mut RegexBuilder,
+    known: &AHashMap<String, ExprRef>,
+    expr: &Expr,
+) -> Result<ExprRef, String> {
+    let part = |part: &Expr| build(builder, known, part).map(RegexAst::ExprRef);
+    let mut parts = expr.parts().iter().map(part).collect::<Result<Vec<_>, _>>()?;
+    let ast = match expr {
+        Expr::Regex(rx) => return known.get(rx).map_or_else(|| regex(builder, rx), |known| Ok(*known)),
+        // llguidance takes classes of characters as text only.
+        Expr::Class(ranges) => return regex(builder, &of_class(&class(ranges))),
+        Expr::Text(text) => RegexAst::Literal(text.clone()),
+        Expr::All(_) | Expr::Any(_) if parts.len() == 1 => parts.remove(0),
+        Expr::All(_) => RegexAst::And(parts),
+        Expr::Any(_) => RegexAst::Or(parts),
+        Expr::Concat(_) => RegexAst::Concat(parts),
+        Expr::Not(_) => RegexAst::Not(Box::new(parts.remove(0))),
+        Expr::Repeat(_, least, most) => {
+            RegexAst::Repeat(Box::new(parts.remove(0)), *least, most.unwrap_or(u32::MAX))
         }
-        let built = self.build(builder, &self.all[terminal])?;
-        self.built[terminal] = Some(built);
-        Ok(built)
-    }
+        Expr::Multiples(d, yes) => multiple::condition(*d, *yes),
+        Expr::Look(_) | Expr::Ahead(..) => unreachable!("patterns are translated. This is a bug."),
+    };
+    builder.mk(&ast).map_err(|e| e.to_string())
 }

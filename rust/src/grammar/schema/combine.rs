@@ -75,7 +75,7 @@ impl Reader<'_> {
             if tags.is_empty() {
                 tags.push(schema.to_owned());
             }
-            let strings = self.sets.strings.texts(tags);
+            let strings = self.sets.strings.texts(tags).into();
             let tags = self.sets.add(Set { strings, ..Set::none() });
             let tags = self.sets.term(tags);
             let objects = self.sets.keys.atom(Key::Has(Rc::from(name), tags));
@@ -145,7 +145,8 @@ impl Reader<'_> {
         let Some(set) = self.probe(|own| own.set_of(term))? else { return Ok(2) };
         let set = self.sets.get(set);
         let is_deep = [set.arrays, set.objects].iter().any(|f| ![TRUE, FALSE].contains(f));
-        let is_list = matches!(self.sets.strings.logic.node(set.strings), Node::Atom(Piece::Texts(_, false)));
+        let texts = set.strings.exact().map(|f| self.sets.strings.logic.node(f));
+        let is_list = matches!(texts, Some(Node::Atom(Piece::Texts(_, false))));
         Ok(if is_deep { 2 } else { u8::from(!is_list) })
     }
 
@@ -175,8 +176,7 @@ impl Reader<'_> {
         if set.null || set.yes || set.no || !set.whole.is_empty() || !set.fraction.is_empty() {
             return Ok(false);
         }
-        let strings = self.sets.strings.perhaps(set.strings);
-        Ok(self.sets.strings.is_empty(strings).unwrap_or(false)
+        Ok(self.sets.strings.is_empty(set.strings.over.0).unwrap_or(false)
             && self.no_arrays(set.arrays, depth)?
             && self.no_objects(set.objects, depth)?)
     }
@@ -265,7 +265,7 @@ impl Reader<'_> {
                     Key::If(n, t) | Key::Has(n, t) if n == name && *t != TRUE && !terms.contains(t) => {
                         terms.push(*t);
                     }
-                    Key::Every(names, t) if self.sets.strings.has(*names, name) => terms.push(*t),
+                    Key::Every(names, t) if self.sets.strings.has(names.under.0, name) => terms.push(*t),
                     _ => {}
                 }
             }

@@ -141,7 +141,7 @@ impl Reader<'_> {
         let all = self.sets.strings.or(seen, names);
         let others = self.sets.strings.not(all);
         if others != FALSE {
-            parts.push(self.sets.keys.atom(Key::Every(others, term)));
+            parts.push(self.sets.keys.atom(Key::Every(others.into(), term)));
         }
         self.sets.keys.all(parts)
     }

@@ -1,7 +1,9 @@
-//! What terminals are: regular expressions closed under and, or and not.
+//! What terminals and patterns are: regular expressions closed under and, or and not.
 
 use super::decimal::Decimal;
-use super::spelling::quoted;
+use crate::grammar::gbnf::{of_class, times};
+use regex_syntax::hir::{ClassUnicode, ClassUnicodeRange};
+use serde_json::Value;
 
 /// The number of a terminal.
 pub(super) type Terminal = usize;
@@ -13,61 +15,238 @@ pub(super) enum Expr {
     Regex(String),
     /// One text.
     Text(String),
-    /// Another terminal's.
-    Of(Terminal),
+    /// Single characters, from one to another each.
+    Class(Vec<(char, char)>),
+    /// Texts of each, one after the other.
+    Concat(Vec<Expr>),
+    /// So many texts at least and at most.
+    Repeat(Box<Expr>, u32, Option<u32>),
     /// All others.
     Not(Box<Expr>),
     /// What all of them have.
     All(Vec<Expr>),
     /// What any of them has.
     Any(Vec<Expr>),
-    /// Those that keep conditions on what divides them (true) and what doesn't, among texts of numbers.
-    Multiples(Box<Expr>, Vec<(Decimal, bool)>),
+    /// A place in a text, in a pattern alone.
+    Look(Look),
+    /// A place from which on a pattern matches, or (false) does not.
+    Ahead(Box<Expr>, bool),
+    /// Among texts of numbers the multiples of one, or (false) all others.
+    Multiples(Decimal, bool),
+}
+
+/// What a place in a text may have to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Look {
+    Start,
+    End,
+    /// Exactly one side is a character of a word, or (false) both or none.
+    Boundary(bool),
 }
 
 impl Expr {
-    /// The same where so many terminals come before its own.
-    pub(super) fn shift(&mut self, terminals: usize) {
+    pub(super) const EMPTY: Expr = Expr::Text(String::new());
+    pub(super) const NOTHING: Expr = Expr::Any(Vec::new());
+
+    pub(super) fn text(text: &str) -> Self {
+        Expr::Text(text.to_owned())
+    }
+
+    pub(super) fn class(class: &ClassUnicode) -> Self {
+        match class.ranges() {
+            [] => Expr::NOTHING,
+            [one] if one.start() == one.end() => Expr::Text(one.start().into()),
+            ranges => Expr::Class(ranges.iter().map(|range| (range.start(), range.end())).collect()),
+        }
+    }
+
+    /// Any character.
+    pub(super) fn character() -> Self {
+        Expr::Class(vec![('\0', char::MAX)])
+    }
+
+    /// Any text.
+    pub(super) fn anything() -> Self {
+        Expr::Repeat(Box::new(Expr::character()), 0, None)
+    }
+
+    pub(super) fn not(self) -> Self {
+        Expr::Not(Box::new(self))
+    }
+
+    pub(super) fn times(self, least: u32, most: Option<u32>) -> Self {
+        match (least, most) {
+            (1, Some(1)) => self,
+            (0, _) if self == Expr::NOTHING => Expr::EMPTY,
+            (_, Some(0)) => Expr::EMPTY,
+            _ if self == Expr::NOTHING => self,
+            _ => Expr::Repeat(Box::new(self), least, most),
+        }
+    }
+
+    pub(super) fn concat(parts: impl IntoIterator<Item = Expr>) -> Self {
+        let mut line: Vec<Expr> = Vec::new();
+        for part in parts {
+            let inner = if let Expr::Concat(inner) = part { inner } else { vec![part] };
+            for part in inner {
+                match (line.last_mut(), part) {
+                    (Some(Expr::Text(text)), Expr::Text(more)) => text.push_str(&more),
+                    (_, part) if part == Expr::NOTHING => return part,
+                    (_, part) => line.extend(Some(part).filter(|part| *part != Expr::EMPTY)),
+                }
+            }
+        }
+        if line.is_empty() { Expr::EMPTY } else { single(line, Expr::Concat) }
+    }
+
+    pub(super) fn any(ways: impl IntoIterator<Item = Expr>) -> Self {
+        let inner = |way| if let Expr::Any(inner) = way { inner } else { vec![way] };
+        let mut list: Vec<Expr> = ways.into_iter().flat_map(inner).collect();
+        list.dedup();
+        single(list, Expr::Any)
+    }
+
+    pub(super) fn all(parts: impl IntoIterator<Item = Expr>) -> Self {
+        let inner = |part| if let Expr::All(inner) = part { inner } else { vec![part] };
+        let mut list: Vec<Expr> = parts.into_iter().flat_map(inner).collect();
+        list.retain(|part| *part != Expr::anything());
+        list.dedup();
+        // What is no text of one is a text all the same.
+        if list.iter().all(|part| matches!(part, Expr::Not(_))) {
+            list.push(Expr::anything());
+        }
+        if list.contains(&Expr::NOTHING) { Expr::NOTHING } else { single(list, Expr::All) }
+    }
+
+    /// The same with other parts.
+    pub(super) fn map(&self, part: &dyn Fn(&Expr) -> Expr) -> Expr {
+        let all = |parts: &[Expr]| parts.iter().map(part).collect();
         match self {
-            Expr::Regex(_) | Expr::Text(_) => {}
-            Expr::Of(terminal) => *terminal += terminals,
-            Expr::Not(inner) | Expr::Multiples(inner, _) => inner.shift(terminals),
-            Expr::All(parts) | Expr::Any(parts) => parts.iter_mut().for_each(|part| part.shift(terminals)),
+            Expr::Not(inner) => part(inner).not(),
+            Expr::Repeat(inner, least, most) => Expr::Repeat(Box::new(part(inner)), *least, *most),
+            Expr::Concat(parts) => Expr::Concat(all(parts)),
+            Expr::All(parts) => Expr::All(all(parts)),
+            Expr::Any(parts) => Expr::Any(all(parts)),
+            Expr::Ahead(inner, yes) => Expr::Ahead(Box::new(part(inner)), *yes),
+            _ => self.clone(),
+        }
+    }
+
+    /// Whether the empty text is one of it.
+    pub(super) fn may_be_empty(&self) -> bool {
+        match self {
+            Expr::Text(text) => text.is_empty(),
+            Expr::Concat(parts) | Expr::All(parts) => parts.iter().all(Expr::may_be_empty),
+            Expr::Any(ways) => ways.iter().any(Expr::may_be_empty),
+            Expr::Repeat(inner, least, _) => *least == 0 || inner.may_be_empty(),
+            Expr::Not(inner) => !inner.may_be_empty(),
+            _ => false,
+        }
+    }
+
+    /// Whether such a part is in it.
+    pub(super) fn has(&self, part: &dyn Fn(&Expr) -> bool) -> bool {
+        part(self) || self.parts().iter().any(|inner| inner.has(part))
+    }
+
+    /// Whether it is a pattern that depends on what stands around.
+    pub(super) fn looks(&self) -> bool {
+        self.has(&|part| matches!(part, Expr::Look(_) | Expr::Ahead(..)))
+    }
+
+    /// What stands in it one after the other, if it is such.
+    pub(super) fn line(&self) -> &[Expr] {
+        if let Expr::Concat(parts) = self { parts } else { &[] }
+    }
+
+    pub(super) fn parts(&self) -> &[Expr] {
+        match self {
+            Expr::Not(inner) | Expr::Ahead(inner, _) | Expr::Repeat(inner, ..) => std::slice::from_ref(inner),
+            Expr::Concat(parts) | Expr::All(parts) | Expr::Any(parts) => parts,
+            _ => &[],
         }
     }
 
     /// The shortest of its texts, where they are listed.
-    pub(super) fn shortest<'a>(&'a self, terminals: &'a [Expr]) -> Option<&'a str> {
+    pub(super) fn shortest(&self) -> Option<&str> {
         match self {
             Expr::Text(text) => Some(text),
-            Expr::Of(terminal) => terminals[*terminal].shortest(terminals),
             Expr::Any(parts) => {
-                let all = parts.iter().map(|part| part.shortest(terminals)).collect::<Option<Vec<_>>>();
+                let all = parts.iter().map(Expr::shortest).collect::<Option<Vec<_>>>();
                 all?.into_iter().min_by_key(|text| text.len())
             }
             _ => None,
         }
     }
 
-    /// As Lark reads it.
+    /// As Lark reads it: as one regular expression between slashes, if that can say it.
     pub(super) fn lark(&self) -> String {
-        let joined = |parts: &[Expr], by: &str| parts.iter().map(Expr::within).collect::<Vec<_>>().join(by);
+        let joined = |by: &str| self.parts().iter().map(Expr::within).collect::<Vec<_>>().join(by);
         match self {
-            Expr::Regex(rx) => format!("/{rx}/"),
             Expr::Text(text) => quoted(text),
-            Expr::Of(terminal) => format!("T{terminal}"),
-            Expr::Not(inner) => format!("~{}", inner.within()),
-            Expr::All(parts) => joined(parts, " & "),
-            Expr::Any(parts) => joined(parts, " | "),
-            Expr::Multiples(..) => unreachable!("Lark has a rule for it. This is a bug."),
+            Expr::Regex(rx) => format!("/{rx}/"),
+            Expr::Not(_) => format!("~{}", joined("")),
+            Expr::All(_) => joined(" & "),
+            Expr::Any(ways) if !ways.is_empty() => joined(" | "),
+            _ if !self.has(&|part| matches!(part, Expr::All(_) | Expr::Not(_))) => {
+                format!("/{}/", self.regex())
+            }
+            Expr::Repeat(_, least, most) => joined("") + &times(*least, *most),
+            _ => joined(" "),
         }
     }
 
     /// The same as a part of another one.
     fn within(&self) -> String {
         match self {
-            Expr::All(_) | Expr::Any(_) => format!("({})", self.lark()),
-            _ => self.lark(),
+            Expr::Regex(_) | Expr::Text(_) | Expr::Class(_) => self.lark(),
+            _ => format!("({})", self.lark()),
         }
     }
+
+    /// As a regular expression, which knows neither and nor not.
+    pub(super) fn regex(&self) -> String {
+        match self {
+            Expr::Regex(rx) => format!("(?:{rx})"),
+            Expr::Text(text) => regex_syntax::escape(text).replace('/', "\\/").replace('\n', "\\n"),
+            Expr::Class(ranges) => of_class(&class(ranges)),
+            Expr::Concat(parts) => parts.iter().map(Expr::regex).collect(),
+            Expr::Any(ways) if ways.is_empty() => "[^\\x00-\\u{10ffff}]".to_owned(),
+            Expr::Any(ways) => format!("(?:{})", ways.iter().map(Expr::regex).collect::<Vec<_>>().join("|")),
+            Expr::Repeat(inner, least, most) => match **inner {
+                Expr::Class(_) => inner.regex() + &times(*least, *most),
+                _ => format!("(?:{}){}", inner.regex(), times(*least, *most)),
+            },
+            _ => unreachable!("it is no regular expression alone. This is a bug."),
+        }
+    }
+}
+
+/// The characters of these ranges.
+pub(super) fn class(ranges: &[(char, char)]) -> ClassUnicode {
+    ClassUnicode::new(ranges.iter().map(|(from, to)| ClassUnicodeRange::new(*from, *to)))
+}
+
+/// All characters but these.
+pub(super) fn not(ranges: &[(char, char)]) -> ClassUnicode {
+    let mut others = class(ranges);
+    others.negate();
+    others
+}
+
+/// Those of the characters that are in the class.
+pub(super) fn common(ranges: &[(char, char)], with: &ClassUnicode) -> ClassUnicode {
+    let mut common = class(ranges);
+    common.intersect(with);
+    common
+}
+
+/// The JSON text of a string, which Lark reads alike. Each character is spelled in one way only: a name that could be spelled in
+/// two ways would pass for two names.
+pub(super) fn quoted(text: &str) -> String {
+    Value::from(text).to_string().replace('\u{7f}', "\\u007f")
+}
+
+fn single(mut list: Vec<Expr>, of: fn(Vec<Expr>) -> Expr) -> Expr {
+    if list.len() == 1 { list.remove(0) } else { of(list) }
 }

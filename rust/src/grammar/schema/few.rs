@@ -10,11 +10,10 @@ const FUEL: u64 = 100_000;
 
 /// All texts of a set in order, where there are no more than `most`; None where there are, or too many steps would tell.
 pub(super) fn texts(
-    (exprs, relevance): (&mut ExprSet, &mut RelevanceCache),
+    (exprs, relevance, derivatives): (&mut ExprSet, &mut RelevanceCache, &mut DerivCache),
     set: ExprRef,
     most: usize,
 ) -> Option<Vec<String>> {
-    let mut derivatives = DerivCache::new();
     let (mut beginnings, mut found) = (vec![(set, Vec::new())], Vec::new());
     for _ in 0..=LONGEST {
         let mut longer = Vec::new();

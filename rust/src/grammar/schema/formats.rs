@@ -1,19 +1,27 @@
 //! Formats as regular expressions for whole texts.
 
 /// What a format asks of a string.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Format {
-    /// A match of this expression.
-    Regex(String),
-    /// The same, and the expression has only a part of what the specification allows: that is within the second one, if there
-    /// is one.
-    Part(String, Option<String>),
-    /// Nothing: the specification that has the name asks nothing of strings.
-    Free,
-    /// No specification has the name.
-    Unknown,
+#[derive(Debug)]
+pub(super) struct Format {
+    /// The pattern of strings that are of the format for certain.
+    pub(super) under: String,
+    /// The pattern of all that are, where that is another one.
+    pub(super) over: Option<String>,
+    /// What a user may miss among the first.
+    pub(super) left_out: &'static str,
 }
 
+fn part(under: &str, over: &str, left_out: &'static str) -> Format {
+    Format { under: whole(under), over: Some(whole(over)), left_out }
+}
+
+/// The pattern that has the whole text.
+fn whole(pattern: &str) -> String {
+    format!("^(?:{pattern})$")
+}
+
+/// Any text.
+const ANY: &str = "(?s:.*)";
 /// Days that exist.
 const DAY: &str = concat!(
     "(?:[0-9]{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|1[0-9]|2[0-8])",
@@ -53,19 +61,15 @@ const LETTERS: &str = concat!(
     r"\u{4e00}-\u{9fa5}\u{ac00}-\u{d7a3}",
 );
 
-/// The label of a host name, of so many letters at most (RFC 1123). Two hyphens in the third and fourth place are for Punycode,
-/// which need not be right.
-fn label(most: u32) -> String {
+/// Labels with dots between them (RFC 1123), and those that are not for Punycode, which need not be right: it has two hyphens in
+/// the third and fourth place.
+fn hostnames() -> [String; 2] {
     let (end, inner) = ("[a-zA-Z0-9]", "[a-zA-Z0-9-]");
-    format!("{end}(?:{inner}{{0,2}}{end}|{inner}(?:{end}{inner}|-{end}){inner}{{0,{}}}{end})?", most - 5)
-}
-
-/// At most 253 letters: three labels of any length, or eight of 30 letters.
-fn hostname() -> Format {
-    let names = |label: &str, more: &str| format!(r"{label}(?:\.{label}){more}");
-    let certain = [names(&label(63), "{0,2}"), names(&label(30), "{0,7}")].join("|");
-    let all = "[a-zA-Z0-9](?:[a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?";
-    Format::Part(format!("(?:{certain})"), Some(names(all, "*")))
+    let plain = format!("{inner}{{0,2}}{end}|{inner}(?:{end}{inner}|-{end}){inner}{{0,58}}{end}");
+    [format!("{inner}{{0,61}}{end}"), plain].map(|more| {
+        let label = format!("{end}(?:{more})?");
+        format!(r"(?=[a-zA-Z0-9.-]{{1,253}}$){label}(?:\.{label})*")
+    })
 }
 
 /// RFC 5890: labels so short that with any of these letters they have no more than 63 in Punycode.
@@ -80,7 +84,7 @@ fn idn_hostname() -> String {
 fn time(date: &str) -> Format {
     let usual = format!("{TIME}:[0-5][0-9]{FRACTION}{ZONE}");
     let certain = format!("{date}(?:{usual}|23:59:60{FRACTION}(?:[zZ]|[+-]00:00))");
-    Format::Part(certain, Some(format!("{date}{TIME}:(?:[0-5][0-9]|60){FRACTION}{ZONE}")))
+    part(&certain, &format!("{date}{TIME}:(?:[0-5][0-9]|60){FRACTION}{ZONE}"), "")
 }
 
 fn ipv4() -> String {
@@ -134,12 +138,10 @@ fn uri_template() -> String {
     format!(r"(?:{literal}|\{{[+#./;?&=,!@|]?{variable}(?:,{variable})*\}})*")
 }
 
+/// RFC 5321, section 4.5.3.1: at most 64 letters before the @.
 fn email() -> String {
-    // At most 64 letters, counted with a dot behind each where there is one (RFC 5321, section 4.5.3.1.1).
-    let local = format!(r"(?:{ATOM}{{1,64}}|{ATOM}(?:\.?{ATOM}){{0,31}})");
-    // So short that with any of these the address has no more than its 254 letters.
-    let label = label(32);
-    format!(r"{local}@(?:{label}(?:\.{label}){{0,4}}|\[{}\])", ipv4())
+    let [_, domain] = hostnames();
+    format!(r"(?=[^@]{{1,64}}@){ATOM}+(?:\.{ATOM}+)*@(?:{domain}|\[{}\])", ipv4())
 }
 
 /// RFC 6531: with letters of up to three bytes in at most 64.
@@ -148,29 +150,50 @@ fn idn_email() -> String {
     format!(r"{local}(?:\.?{local}){{0,15}}@{}", idn_hostname())
 }
 
-/// A subset of ECMA-262's syntax that every reader takes for the same.
+/// ECMA-262's syntax as every reader takes it, with groups in groups up to a depth.
 fn regex() -> String {
-    let range = "a-[b-z]|A-[B-Z]|0-[1-9]|1-[2-9]";
-    let class = format!(r"\[\^?(?:{range}|[a-zA-Z0-9_ .,:;/@#%=!+*?]|\\[dDsSwW.\[\]\\/^nrt-])+-?\]");
-    let atom = format!(r"(?:[^\\^$.*+?()\[\]{{}}|\n\r]|\\[dDsSwW.*+?()\[\]{{}}|^$/\\nrt]|\.|{class})");
+    let ranges = ["az", "AZ", "09"].map(|ends| {
+        let (first, last) = (ends.as_bytes()[0], ends.as_bytes()[1]);
+        let range = |from| format!("{}-[{}-{}]", char::from(from), char::from(from + 1), char::from(last));
+        (first..last).map(range).collect::<Vec<_>>().join("|")
+    });
+    let number = r"\\(?:x[0-9a-fA-F]{2}|u(?:[0-9a-ceA-CEfF][0-9a-fA-F]|[dD][0-7])[0-9a-fA-F]{2})";
+    let member = format!(
+        r"{}|[ !]-~|[^\\\[\]^\-&~|\x00-\x1f]|{number}|\\[dDsSwW.*+?()\[\]{{}}|\\/^$fnrtv-]",
+        ranges.join("|")
+    );
+    let class = format!(r"\[\^?(?:{member})+-?\]");
+    let atom =
+        format!(r"[^\\^$.*+?()\[\]{{}}|\x00-\x1f]|\\[dDsSwW.*+?()\[\]{{}}|^$/\\fnrtv]|\.|{number}|{class}");
     // In a count such as `{2,5}` the first number must not be greater than the second.
-    let pairs: Vec<String> = (0..9).map(|least| format!("{least},[{least}-9]")).collect();
-    let count = format!(r"\{{(?:[1-9]?[0-9],?|[0-9],[1-9][0-9]|{})\}}", pairs.join("|"));
-    let times = format!(r"(?:(?:[*+?]|{count})\??)?");
-    let group = format!(r"(?:{atom}{times}|\((?:\?:)?(?:{atom}{times}\|?)*{atom}{times}\){times})");
-    format!(r"\^?(?:{group}+(?:\|{group}+)*)?\$?")
+    let tens = ["".to_owned()].into_iter().chain((1..10).map(|tens| tens.to_string()));
+    let same = tens.flat_map(|tens| (0..10).map(move |ones| format!("{tens}{ones},{tens}[{ones}-9]")));
+    let more = (1..9).map(|tens| format!("{tens}[0-9],[{}-9][0-9]", tens + 1));
+    let pairs = same.chain(more).collect::<Vec<_>>().join("|");
+    let digits = "[0-9],[1-9][0-9]{1,2}|[1-9][0-9],[1-9][0-9]{2}";
+    let times = format!(r"(?:(?:[*+?]|\{{(?:(?:0|[1-9][0-9]{{0,2}}),?|{digits}|{pairs})\}})\??)?");
+    let (mut groups, mut inner) = (String::new(), String::new());
+    for _ in 0..4 {
+        let term = format!(r"(?:(?:{atom}{groups}){times}|[\^$]|\\[bB])*");
+        inner = format!(r"{term}(?:\|{term})*");
+        groups = format!(r"|\((?:\?:)?{inner}\)");
+    }
+    inner
 }
 
-/// What the format of that name asks of a string.
-pub(super) fn of(name: &str) -> Format {
-    let address = || Some("(?s:.+)@(?s:.+)".to_owned());
-    Format::Regex(match name {
+/// What the format of that name asks of a string; None: no specification has the name.
+pub(super) fn of(name: &str) -> Option<Format> {
+    let address = "(?s:.+)@(?s:.+)";
+    let under = match name {
         "date" => DAY.to_owned(),
-        "time" => return time(""),
-        "date-time" => return time(&format!("{DAY}[tT]")),
+        "time" => return Some(time("")),
+        "date-time" => return Some(time(&format!("{DAY}[tT]"))),
         "duration" => DURATION.replace("TIME", DURATION_TIME),
-        "email" => return Format::Part(email(), address()),
-        "hostname" => return hostname(),
+        "email" => return Some(part(&email(), address, "quotation marks, comments and Punycode")),
+        "hostname" => {
+            let [all, plain] = hostnames();
+            return Some(part(&plain, &all, "Punycode"));
+        }
         "ipv4" => ipv4(),
         "ipv6" => ipv6(),
         "uuid" => UUID.to_owned(),
@@ -178,27 +201,35 @@ pub(super) fn of(name: &str) -> Format {
         "uri-reference" => uri_reference("", ""),
         "iri" => uri(UCS, PRIVATE),
         "iri-reference" => uri_reference(UCS, PRIVATE),
-        "idn-email" => return Format::Part(idn_email(), address()),
-        "idn-hostname" => return Format::Part(idn_hostname(), None),
+        "idn-email" => return Some(part(&idn_email(), address, LONG)),
+        "idn-hostname" => return Some(part(&idn_hostname(), ANY, LONG)),
         "uri-template" => uri_template(),
         "json-pointer" => POINTER.to_owned(),
         "relative-json-pointer" => format!("(?:0|[1-9][0-9]*)(?:#|{POINTER})"),
-        "regex" => return Format::Part(regex(), None),
+        "regex" => return Some(part(&regex(), ANY, "what some readers do not know")),
         "byte" => BASE64.to_owned(),
         // OpenAPI's numeric formats say nothing of strings, and these two ask nothing.
-        "int32" | "int64" | "float" | "double" | "password" | "binary" => return Format::Free,
-        _ => return Format::Unknown,
-    })
+        "int32" | "int64" | "float" | "double" | "password" | "binary" => ANY.to_owned(),
+        _ => return None,
+    };
+    Some(Format { under: whole(&under), over: None, left_out: "" })
 }
+
+const LONG: &str = "long names, and letters of many scripts";
 
 #[cfg(test)]
 mod tests {
+    use super::super::strings::Strings;
     use super::*;
 
     fn check(rows: &[(&str, &str, bool)]) {
         for (name, text, yes) in rows {
-            let (Format::Regex(rx) | Format::Part(rx, _)) = of(name) else { panic!("{name}") };
-            assert_eq!(llguidance::derivre::Regex::new(&rx).unwrap().is_match(text), *yes, "{name} {text}");
+            let Format { under, over, .. } = of(name).unwrap();
+            let mut strings = Strings::new();
+            let under = strings.pattern(&under).unwrap();
+            assert_eq!(strings.has(under, text), *yes, "{name} {text}");
+            let over = over.map(|over| strings.pattern(&over).unwrap());
+            assert!(!yes || over.is_none_or(|over| strings.has(over, text)), "{name} {text}");
         }
     }
 
@@ -228,7 +259,10 @@ mod tests {
             ("regex", "^(a|b+)[a-z]*$", true),
             ("regex", "a**", false),
             ("regex", r"^[\w.+-]{2,3}@[a-f0-9]+?\.(?:de|com){1,10}$", true),
+            ("regex", "^(?:a((b)|c{10,12})$|\\b[ -~\\u00e9]{8,128})", true),
             ("regex", "a{3,2}", false),
+            ("regex", "a{12,10}", false),
+            ("regex", "[b-a]", false),
             ("regex", "(a", false),
             ("json-pointer", "/a~0/b", true),
             ("json-pointer", "/a~2", false),
@@ -247,7 +281,10 @@ mod tests {
             ("hostname", "-a.c", false),
             ("hostname", "a-b-c--d.ef-g", true),
             ("hostname", "xn--x", false),
-            ("hostname", &["a".repeat(63), "b".repeat(63), "c".repeat(63)].join("."), true),
+            ("hostname", "a.b.c.d.e.f", true),
+            ("hostname", "a.bc--d", false),
+            ("hostname", "bcd--e.a", true),
+            ("hostname", &[&"a".repeat(63), &"b".repeat(63), &"c".repeat(63), "d"].join("."), true),
             ("hostname", &"a".repeat(64), false),
             ("hostname", &"a.".repeat(150), false),
             ("idn-hostname", "bücher.例え", true),
@@ -266,6 +303,9 @@ mod tests {
             ("email", &format!("{}@c", "a".repeat(64)), true),
             ("email", &format!("{}@c", "a".repeat(65)), false),
             ("email", &format!("{}a@c", "a.".repeat(32)), false),
+            ("email", &format!("a@{}.org", "b".repeat(63)), true),
+            ("email", "a@b.xn--c", false),
+            ("email", "a@[127.0.0.1]", true),
         ]);
     }
 }

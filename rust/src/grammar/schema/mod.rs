@@ -10,7 +10,6 @@ mod arena;
 mod assemble;
 mod combine;
 mod decimal;
-mod edges;
 mod evaluated;
 mod explain;
 mod expr;

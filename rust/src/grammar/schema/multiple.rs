@@ -8,12 +8,9 @@ use serde_json::{Value, json};
 /// A 64-bit float holds all whole numbers up to this one.
 const EXACT: i128 = 1 << 53;
 
-/// Texts of numbers that keep the conditions, among others.
-pub(super) fn conditions(by: &[(Decimal, bool)]) -> impl Iterator<Item = RegexAst> {
-    by.iter().map(|(d, yes)| match yes {
-        true => of(*d, Some(d.scale)),
-        false => RegexAst::Not(Box::new(of(*d, None))),
-    })
+/// Texts of multiples, or (false) of other numbers, among others.
+pub(super) fn condition(d: Decimal, yes: bool) -> RegexAst {
+    if yes { of(d, Some(d.scale)) } else { RegexAst::Not(Box::new(of(d, None))) }
 }
 
 /// Texts of all multiples, with so many decimals at most, and of nothing else that looks like a number without exponent.

@@ -144,7 +144,8 @@ impl<'a> Reader<'a> {
         self.paid = self.sets.len();
         let (a, b) = (self.sets.get(a), self.sets.get(b));
         let cells = a.whole.len().max(1) * b.whole.len().max(1) + a.fraction.len() * b.fraction.len();
-        let texts = [a.strings, b.strings].map(|f| self.sets.strings.listed(f).map_or(0, |list| list.len()));
+        let texts =
+            [a, b].map(|set| self.sets.strings.listed(set.strings.under.0).map_or(0, |list| list.len()));
         self.arena.budget.spend(grown + cells + texts[0] + texts[1])
     }
 

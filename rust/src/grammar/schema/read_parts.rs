@@ -9,6 +9,7 @@ use super::number::{self, Cell, Kind};
 use super::read::{At, Reader};
 use super::refuse;
 use super::set::{Item, Key, Set, Term};
+use super::strings::{Between, Over, Under};
 use crate::config::{Formats, UndeclaredKeys, UnknownFormat};
 use crate::error::Result;
 use crate::types::Narrowed;
@@ -48,11 +49,11 @@ impl Reader<'_> {
         Ok(Set { whole, fraction, ..Set::all() })
     }
 
-    pub(super) fn textual(&mut self, id: Id, keyword: &str, value: &Value) -> Result<F> {
+    pub(super) fn textual(&mut self, id: Id, keyword: &str, value: &Value) -> Result<Between> {
         match (keyword, value) {
-            ("minLength", _) => Ok(self.sets.strings.length(count(value), None)),
-            ("maxLength", _) => Ok(self.sets.strings.length(0, Some(count(value)))),
-            ("pattern", Value::String(text)) => self.pattern(id, keyword, text),
+            ("minLength", _) => Ok(self.sets.strings.length(count(value), None).into()),
+            ("maxLength", _) => Ok(self.sets.strings.length(0, Some(count(value))).into()),
+            ("pattern", Value::String(text)) => Ok(self.pattern(id, keyword, text)?.into()),
             ("format", Value::String(name)) => self.format(id, name),
             _ => self.wrong(id, keyword, "is not a text"),
         }
@@ -63,14 +64,20 @@ impl Reader<'_> {
         found.or_else(|why| self.wrong(id, keyword, format!("{text:?}: {why}")))
     }
 
-    fn format(&mut self, id: Id, name: &str) -> Result<F> {
+    fn format(&mut self, id: Id, name: &str) -> Result<Between> {
         match formats::of(name) {
-            Format::Regex(_) | Format::Part(..) if self.config.formats == Formats::Annotate => Ok(TRUE),
-            Format::Regex(rx) => Ok(self.sets.strings.regex(&rx, true)),
-            Format::Part(rx, within) => Ok(self.sets.strings.part(&rx, within.as_deref())),
-            Format::Free => Ok(TRUE),
-            Format::Unknown if self.config.unknown_format == UnknownFormat::Ignore => Ok(TRUE),
-            Format::Unknown => {
+            Some(_) if self.config.formats == Formats::Annotate => Ok(TRUE.into()),
+            Some(Format { under, over, left_out }) => {
+                if !left_out.is_empty() {
+                    let why = format!("only a part of this format can be said, without {left_out}");
+                    self.narrow(&self.arena[id].pointer, "format", &why)?;
+                }
+                let under = self.pattern(id, "format", &under)?;
+                let over = over.map_or(Ok(under), |over| self.pattern(id, "format", &over))?;
+                Ok(Between { under: Under(under), over: Over(over) })
+            }
+            None if self.config.unknown_format == UnknownFormat::Ignore => Ok(TRUE.into()),
+            None => {
                 let why =
                     "no specification has this name: say it as a pattern, or set grammar.unknown_format";
                 self.wrong(id, "format", format!("{name:?}: {why}"))
@@ -171,7 +178,7 @@ impl Reader<'_> {
         let mut parts = Vec::new();
         for (text, part) in list {
             let (names, term) = (self.pattern(id, keyword, text)?, self.schema(*part, scope));
-            parts.push(self.sets.keys.atom(Key::Every(names, term)));
+            parts.push(self.sets.keys.atom(Key::Every(names.into(), term)));
         }
         Ok(self.sets.keys.all(parts))
     }
@@ -195,7 +202,7 @@ impl Reader<'_> {
         }
         let described = self.described(id)?;
         let names = self.sets.strings.not(described);
-        Ok(self.sets.keys.atom(Key::Every(names, term)))
+        Ok(self.sets.keys.atom(Key::Every(names.into(), term)))
     }
 
     /// Notes that less is allowed than the schema does.
@@ -224,11 +231,9 @@ impl Reader<'_> {
         let Some(part) = self.arena.one(id, "propertyNames") else { return Ok(TRUE) };
         let term = self.schema(part, scope);
         let set = self.set_of(term)?;
-        let strings = self.sets.get(set).strings;
-        // What is a name for certain: all others are left out.
-        let names = self.sets.strings.surely(strings);
-        let others = self.sets.strings.not(names);
-        Ok(if others == FALSE { TRUE } else { self.sets.keys.atom(Key::Every(others, FALSE)) })
+        let names = self.sets.get(set).strings;
+        let others = self.sets.strings.complement(names);
+        Ok(if others == FALSE.into() { TRUE } else { self.sets.keys.atom(Key::Every(others, FALSE)) })
     }
 
     /// What some keys ask of the object.

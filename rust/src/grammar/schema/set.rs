@@ -8,7 +8,7 @@ use super::decimal::Decimal;
 use super::keywords::Types;
 use super::logic::{F, FALSE, Logic, TRUE};
 use super::number::{self, Cell, Cells, Kind};
-use super::strings::Strings;
+use super::strings::{Between, Strings};
 use ahash::{AHashMap, AHashSet};
 use serde_json::{Map, Value};
 use std::hash::Hash;
@@ -37,9 +37,9 @@ pub(super) enum Key {
     /// The key is there, and its value is one of these.
     Has(Rc<str>, Term),
     /// Every key of these names has such a value.
-    Every(F, Term),
+    Every(Between, Term),
     /// Some key of these names has such a value.
-    Some(F, Term),
+    Some(Between, Term),
     /// So many keys at least.
     Least(u32),
     /// So many keys at most.
@@ -86,7 +86,7 @@ pub(super) struct Set {
     pub(super) no: bool,
     pub(super) whole: Cells,
     pub(super) fraction: Cells,
-    pub(super) strings: F,
+    pub(super) strings: Between,
     pub(super) arrays: F,
     pub(super) objects: F,
 }
@@ -108,7 +108,7 @@ impl Set {
             no: has(Types::BOOLEAN),
             whole: numbers(Types::INTEGER),
             fraction: numbers(Types::FRACTION),
-            strings: formula(Types::STRING),
+            strings: formula(Types::STRING).into(),
             arrays: formula(Types::ARRAY),
             objects: formula(Types::OBJECT),
         }
@@ -198,14 +198,13 @@ impl Sets {
         let (a, b) = (self.get(a), self.get(b));
         let is = |a: bool, b: bool| if all { a && b } else { a || b };
         let numbers = if all { number::and } else { number::or };
-        let strings = if all { Strings::and } else { Strings::or };
         let set = Set {
             null: is(a.null, b.null),
             yes: is(a.yes, b.yes),
             no: is(a.no, b.no),
             whole: numbers(&a.whole, &b.whole, Kind::Whole),
             fraction: numbers(&a.fraction, &b.fraction, Kind::Fraction),
-            strings: strings(&mut self.strings, a.strings, b.strings),
+            strings: self.strings.join(a.strings, b.strings, all),
             arrays: self.items.join([a.arrays, b.arrays], all),
             objects: self.keys.join([a.objects, b.objects], all),
         };
@@ -220,7 +219,7 @@ impl Sets {
             no: !set.no,
             whole: number::not(&set.whole, Kind::Whole),
             fraction: number::not(&set.fraction, Kind::Fraction),
-            strings: self.strings.not(set.strings),
+            strings: self.strings.complement(set.strings),
             arrays: self.negated(set.arrays, |sets| &mut sets.items, Sets::not_item),
             objects: self.negated(set.objects, |sets| &mut sets.keys, Sets::not_key),
         };
@@ -320,7 +319,7 @@ impl Sets {
         }
         set.whole = number::tidy(set.whole, Kind::Whole);
         set.fraction = number::tidy(set.fraction, Kind::Fraction);
-        set.strings = self.strings.texts(texts);
+        set.strings = self.strings.texts(texts).into();
         set.arrays = self.items.any(arrays);
         set.objects = self.keys.any(objects);
         Some(self.add(set))
@@ -345,7 +344,7 @@ impl Sets {
         }
         let names = self.strings.texts(map.keys().cloned());
         let others = self.strings.not(names);
-        parts.push(self.keys.atom(Key::Every(others, FALSE)));
+        parts.push(self.keys.atom(Key::Every(others.into(), FALSE)));
         Some(self.keys.all(parts))
     }
 }
@@ -365,8 +364,10 @@ mod tests {
         assert_eq!(sets.or(some, NONE), some);
         let (both, either) = (sets.and(some, not), sets.or(some, not));
         let (both, either) = (sets.get(both), sets.get(either));
-        assert!(!both.null && both.whole.is_empty() && both.fraction.is_empty() && both.strings == FALSE);
-        assert!(either.null && either.whole == number::everything() && either.strings == TRUE);
+        assert!(
+            !both.null && both.whole.is_empty() && both.fraction.is_empty() && both.strings == FALSE.into()
+        );
+        assert!(either.null && either.whole == number::everything() && either.strings == TRUE.into());
         let single = sets.values([&json!(1.0)]).unwrap();
         assert_eq!(sets.values([&json!(1)]).unwrap(), single);
         assert!(sets.values([&json!(1e300)]).is_none());

@@ -52,7 +52,7 @@ impl Sets {
         let mut allowed = others;
         for key in keys {
             if let Key::Every(forbidden, FALSE) = key {
-                let rest = self.strings.not(*forbidden);
+                let rest = self.strings.not(forbidden.over.0);
                 allowed = self.strings.and(allowed, rest);
             }
         }
@@ -134,9 +134,10 @@ impl Shaper<'_, '_> {
         for term in terms {
             let set = self.reader.set_of(*term)?;
             let set = self.reader.sets.get(set);
-            let goes_on = match self.reader.sets.strings.logic.node(set.strings) {
+            let strings = set.strings.under.0;
+            let goes_on = match self.reader.sets.strings.logic.node(strings) {
                 Node::Atom(Piece::Length(lengths)) => lengths.iter().any(|cell| cell.high.is_none()),
-                _ => set.strings == TRUE || set.strings == FALSE,
+                _ => strings == TRUE || strings == FALSE,
             };
             if !goes_on || *set != (Set { strings: set.strings, ..Set::none() }) {
                 return Ok(Scarce::Perhaps);

@@ -1,21 +1,18 @@
 //! How the JSON texts of strings are spelled, and the white space between JSON's tokens.
 
-use super::edges;
-use super::pattern::mapped;
-use crate::grammar::text::of_regex;
-use regex_syntax::Parser;
-use regex_syntax::hir::{Class, ClassUnicode, ClassUnicodeRange, Hir, HirKind};
-use serde_json::Value;
+use super::expr::{Expr, class, common, quoted};
+use super::syntax;
+use regex_syntax::hir::ClassUnicode;
 
 /// A character of a JSON string, in any spelling (RFC 8259): as it is, by a letter, by its number, or by the two numbers of a
-/// surrogate pair.
+/// surrogate pair. As Lark has expressions between slashes.
 pub(super) const CHARACTER: &str = concat!(
-    r#"(?:[^"\\\x00-\x1f]|\\["\\/bfnrt]|\\u(?:[0-9a-ceA-CEfF][0-9a-fA-F]{3}|[dD][0-7][0-9a-fA-F]{2}"#,
+    r#"(?:[^"\\\x00-\x1f]|\\["\\\/bfnrt]|\\u(?:[0-9a-ceA-CEfF][0-9a-fA-F]{3}|[dD][0-7][0-9a-fA-F]{2}"#,
     r"|[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}))"
 );
 /// A character of a JSON string, in one spelling. Control characters without a letter are left out: `\u00` could only go on to
 /// them, and a model that begins so mostly means another character.
-pub(super) const PLAIN: &str = r#"(?:[^"\\\x00-\x1f\x7f]|\\["\\bfnrt])"#;
+const PLAIN: &str = r#"(?:[^"\\\x00-\x1f\x7f]|\\["\\bfnrt])"#;
 
 /// The expression for the JSON texts of all strings, in any spelling.
 pub(super) fn any() -> String {
@@ -32,81 +29,89 @@ pub(super) fn plain() -> String {
 /// # Errors
 /// Where it is none, or takes other characters.
 pub(super) fn space(pattern: &str) -> Result<String, String> {
-    let hir = Parser::new().parse(pattern).map_err(|e| of_regex(pattern, &e))?;
-    let json = |part: &Hir| match part.kind() {
-        HirKind::Empty => Ok(Hir::empty()),
-        HirKind::Literal(text) if text.0.iter().all(|b| b" \t\n\r".contains(b)) => Ok(part.clone()),
-        HirKind::Class(Class::Unicode(class)) => {
-            // `\s` has more than JSON.
-            let mut json = ClassUnicode::new([' ', '\t', '\n', '\r'].map(|c| ClassUnicodeRange::new(c, c)));
-            json.intersect(class);
-            Ok(Hir::class(Class::Unicode(json)))
-        }
-        _ => Err("takes other characters than white space: name spaces, tabs and line breaks".to_owned()),
+    let is_other = |part: &Expr| match part {
+        Expr::Text(text) => !text.chars().all(|c| JSON_SPACE.contains(&(c, c))),
+        _ => part.looks(),
     };
-    Ok(mapped(&hir, &json)?.to_string())
+    // `\s` has more than JSON.
+    fn json(expr: &Expr) -> Expr {
+        match expr {
+            Expr::Class(ranges) => Expr::class(&common(ranges, &class(&JSON_SPACE))),
+            _ => expr.map(&json),
+        }
+    }
+    let expr = syntax::parse(pattern)?;
+    if expr.has(&is_other) {
+        return Err("takes other characters than white space: name spaces, tabs and line breaks".to_owned());
+    }
+    Ok(json(&expr).regex())
 }
 
-/// The JSON text of a string, which Lark reads alike. Each character is spelled in one way only: a name that could be spelled in
-/// two ways would pass for two names.
-pub(super) fn quoted(text: &str) -> String {
-    Value::from(text).to_string().replace('\u{7f}', "\\u007f")
-}
+const JSON_SPACE: [(char, char); 4] = [('\t', '\t'), ('\n', '\n'), ('\r', '\r'), (' ', ' ')];
 
-/// The same without its quotes.
+/// The JSON text of a string without its quotes.
 fn spelled(text: &str) -> String {
     let quoted = quoted(text);
     quoted[1..quoted.len() - 1].to_owned()
 }
 
-/// The expression for the JSON texts of the strings that match; it is for whole texts.
-///
-/// # Errors
-/// Where it is no regular expression.
-pub(super) fn quote(regex: &str) -> Result<String, String> {
-    let hir = Parser::new().parse(regex).map_err(|e| e.to_string())?;
-    let quoted = |part: &Hir| match part.kind() {
-        HirKind::Literal(text) => Ok(Hir::literal(spelled(&String::from_utf8_lossy(&text.0)).into_bytes())),
-        HirKind::Class(Class::Unicode(class)) => Ok(quoted_class(class)),
-        _ => Ok(part.clone()),
-    };
-    Ok(format!("\"(?:{})\"", mapped(&hir, &quoted)?))
+/// The JSON texts of the strings that match, each in one spelling.
+pub(super) fn quote(expr: &Expr) -> Expr {
+    match expr {
+        all if *all == Expr::anything() => Expr::Regex(plain()),
+        Expr::Any(ways) => Expr::any(ways.iter().map(quote)),
+        _ => Expr::concat([Expr::text("\""), within_quotes(expr, false), Expr::text("\"")]),
+    }
 }
 
-fn quoted_class(class: &ClassUnicode) -> Hir {
-    let special = [('\0', '\u{1f}'), ('"', '"'), ('\\', '\\'), ('\u{7f}', '\u{7f}')];
-    let mut special = ClassUnicode::new(special.map(|(from, to)| ClassUnicodeRange::new(from, to)));
-    let mut plain = class.clone();
+/// `controls`: with control characters among many others, which are left out as in [`PLAIN`]. Of what must not be, nothing is.
+fn within_quotes(expr: &Expr, controls: bool) -> Expr {
+    match expr {
+        Expr::Text(text) => Expr::Text(spelled(text)),
+        Expr::Class(ranges) => quoted_class(&class(ranges), controls),
+        Expr::Not(inner) => within_quotes(inner, !controls).not(),
+        _ => expr.map(&|part| within_quotes(part, controls)),
+    }
+}
+
+fn quoted_class(all: &ClassUnicode, controls: bool) -> Expr {
+    const SPECIAL: [(char, char); 4] = [('\0', '\u{1f}'), ('"', '"'), ('\\', '\\'), ('\u{7f}', '\u{7f}')];
+    let special = common(&SPECIAL, all);
+    let mut plain = all.clone();
     plain.difference(&special);
-    special.intersect(class);
     let characters = special.iter().flat_map(|range| range.start()..=range.end());
     let mut spelled: Vec<String> = characters.map(|c| spelled(c.encode_utf8(&mut [0; 4]))).collect();
-    if plain.iter().any(|range| (range.start()..=range.end()).contains(&'é')) {
-        // As in `PLAIN`, where characters are many: a model that escapes them escapes such.
+    if !controls && plain.iter().any(|range| (range.start()..=range.end()).contains(&'é')) {
+        // A model that escapes characters where there are many escapes such.
         spelled.retain(|text| !text.starts_with("\\u"));
     }
-    // Expressions are read again by the lexer: one with a branch for each control character takes it five times as long.
+    // One branch for each control character would take the lexer five times as long.
     let escapes = ["\\", "\\u000", "\\u001", "\\u007"].into_iter().map(|begin| {
         let last = spelled.iter().filter_map(|text| text.strip_prefix(begin)?.parse().ok());
-        let class = ClassUnicode::new(last.map(|c| ClassUnicodeRange::new(c, c)));
-        Hir::concat(vec![Hir::literal(begin.as_bytes()), Hir::class(Class::Unicode(class))])
+        let last: Vec<(char, char)> = last.map(|c| (c, c)).collect();
+        Expr::concat([Expr::text(begin), Expr::class(&class(&last))])
     });
-    edges::any([Hir::class(Class::Unicode(plain))].into_iter().chain(escapes).collect())
+    Expr::any([Expr::class(&plain)].into_iter().chain(escapes))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{CHARACTER, any, quote};
+    use super::{CHARACTER, any, within_quotes};
+    use crate::grammar::schema::pattern::search;
+    use llguidance::derivre::Regex;
+
+    fn matches(pattern: &str, controls: bool, text: &str) -> bool {
+        let quoted = within_quotes(&search(pattern).unwrap(), controls).regex();
+        Regex::new(&format!("\"{quoted}\"")).unwrap().is_match(text)
+    }
 
     #[test]
     fn each_character_has_one_spelling() {
-        let control = quote("[\\x00-\\x07]").unwrap();
-        assert!(llguidance::derivre::Regex::new(&control).unwrap().is_match(r#""\u0001""#));
-        let many = quote("[^a]").unwrap();
-        let mut many = llguidance::derivre::Regex::new(&many).unwrap();
-        assert!(many.is_match(r#""é""#) && many.is_match(r#""\t""#) && !many.is_match(r#""\u0001""#));
-        let rx = quote("[\\x00-\\x22]b\\n").unwrap();
-        let mut rx = llguidance::derivre::Regex::new(&rx).unwrap();
+        assert!(matches("^[\\x00-\\x07]$", false, r#""\u0001""#));
+        for (text, yes) in [(r#""é""#, true), (r#""\t""#, true), (r#""\u0001""#, false)] {
+            assert_eq!(matches("^[^a]$", false, text), yes, "{text}");
+            assert!(matches("^[^a]$", true, text), "{text}");
+        }
         for (text, yes) in [
             (r#""\u0001b\n""#, true),
             (r#""\tb\n""#, true),
@@ -115,14 +120,14 @@ mod tests {
             (r#""\u000ab\n""#, false),
             (r#"""b\n""#, false),
         ] {
-            assert_eq!(rx.is_match(text), yes, "{text}");
+            assert_eq!(matches("^[\\x00-\\x22]b\\n$", false, text), yes, "{text}");
         }
     }
 
     #[test]
     fn any_string_has_every_spelling() {
-        let mut any = llguidance::derivre::Regex::new(&any()).unwrap();
-        let mut one = llguidance::derivre::Regex::new(&format!("\"{CHARACTER}\"")).unwrap();
+        let mut any = Regex::new(&any()).unwrap();
+        let mut one = Regex::new(&format!("\"{CHARACTER}\"")).unwrap();
         for text in [
             "a",
             "é",

@@ -1,32 +1,58 @@
 //! Sets of strings: formulas over lists of texts, regular expressions and lengths.
 
 use super::decimal::Decimal;
+use super::expr::{Expr, class};
 use super::few;
 use super::logic::{F, FALSE, Logic, Node, TRUE};
 use super::number::{self, Cell, Cells, Kind};
 use super::pattern;
+use crate::grammar::gbnf::of_class;
 use ahash::AHashMap;
-use llguidance::derivre::raw::{ExprSet, RelevanceCache};
-use llguidance::derivre::{ExprRef, Regex};
+use llguidance::derivre::ExprRef;
+use llguidance::derivre::raw::{DerivCache, ExprSet, RelevanceCache};
 use regex_syntax::Parser;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::rc::Rc;
-use std::sync::LazyLock;
 
 /// Steps to find out whether any text satisfies all of some expressions.
 const FUEL: u64 = 2_000_000;
+
+/// Strings of which all are meant: an under-approximation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct Under(pub(super) F);
+
+/// Strings among which all are that are meant: an over-approximation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct Over(pub(super) F);
+
+/// A set of strings of which not everything may be known: one that is exact is the same on both sides. What is written must be
+/// in the one, what is found to be impossible must be outside the other, and a complement exchanges them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct Between {
+    pub(super) under: Under,
+    pub(super) over: Over,
+}
+
+impl From<F> for Between {
+    fn from(exact: F) -> Self {
+        Between { under: Under(exact), over: Over(exact) }
+    }
+}
+
+impl Between {
+    pub(super) fn exact(self) -> Option<F> {
+        (self.under.0 == self.over.0).then_some(self.under.0)
+    }
+}
 
 /// What a string may have to be, or (false) must not be.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum Piece {
     /// One of these.
     Texts(Rc<BTreeSet<String>>, bool),
-    /// A whole match of this regular expression.
-    Regex(Rc<str>, bool),
-    /// The same where the expression has only a part of what is meant; what the second one has not, if there is one, is not
-    /// meant, and of the others nothing is known.
-    Part(Rc<str>, Option<Rc<str>>, bool),
+    /// One of this expression's.
+    Regex(Rc<Expr>, bool),
     /// As many characters as one of these says; one without a lower end begins at 0.
     Length(Rc<Cells>),
 }
@@ -35,17 +61,26 @@ pub(super) enum Piece {
 #[derive(Debug)]
 pub(super) struct Strings {
     pub(super) logic: Logic<Piece>,
-    matchers: AHashMap<Rc<str>, Option<Regex>>,
     space: Space,
 }
 
 impl Strings {
     pub(super) fn new() -> Self {
-        Strings {
-            logic: Logic::new(|piece| Some(opposite(piece))),
-            matchers: AHashMap::new(),
-            space: Space::new(),
+        Strings { logic: Logic::new(|piece| Some(opposite(piece))), space: Space::default() }
+    }
+
+    /// What is in both or (`all` is false) in any of them.
+    pub(super) fn join(&mut self, a: Between, b: Between, all: bool) -> Between {
+        let join = if all { Strings::and } else { Strings::or };
+        let under = join(self, a.under.0, b.under.0);
+        match (a.exact(), b.exact()) {
+            (Some(_), Some(_)) => under.into(),
+            _ => Between { under: Under(under), over: Over(join(self, a.over.0, b.over.0)) },
         }
+    }
+
+    pub(super) fn complement(&mut self, of: Between) -> Between {
+        Between { under: Under(self.not(of.over.0)), over: Over(self.not(of.under.0)) }
     }
 
     pub(super) fn texts(&mut self, list: impl IntoIterator<Item = String>) -> F {
@@ -53,27 +88,16 @@ impl Strings {
         if list.is_empty() { FALSE } else { self.logic.atom(Piece::Texts(Rc::new(list), true)) }
     }
 
-    /// The texts that match the expression as a whole, or (false) all others.
-    pub(super) fn regex(&mut self, rx: &str, yes: bool) -> F {
-        self.logic.atom(Piece::Regex(Rc::from(rx), yes))
-    }
-
-    /// Texts that match the expression, where it does not have all that are meant: these are within the second one.
-    pub(super) fn part(&mut self, rx: &str, within: Option<&str>) -> F {
-        self.logic.atom(Piece::Part(Rc::from(rx), within.map(Rc::from), true))
-    }
-
     /// The texts in which the pattern of a schema is found.
     ///
     /// # Errors
     /// Where it cannot be said.
     pub(super) fn pattern(&mut self, text: &str) -> Result<F, String> {
-        let mut ways = Vec::new();
-        for parts in pattern::search(text)? {
-            let parts: Vec<F> = parts.iter().map(|(rx, yes)| self.regex(rx, *yes)).collect();
-            ways.push(self.logic.all(parts));
-        }
-        Ok(self.logic.any(ways))
+        Ok(match pattern::search(text)? {
+            all if all == Expr::anything() => TRUE,
+            none if none == Expr::NOTHING => FALSE,
+            some => self.logic.atom(Piece::Regex(Rc::new(some), true)),
+        })
     }
 
     pub(super) fn length(&mut self, least: u32, most: Option<u32>) -> F {
@@ -103,12 +127,8 @@ impl Strings {
     pub(super) fn and(&mut self, a: F, b: F) -> F {
         for (list, other) in [(self.listed(a), b), (self.listed(b), a)] {
             let Some(list) = list else { continue };
-            let (surely, perhaps) = (self.surely(other), self.perhaps(other));
-            let left: Vec<String> = list.iter().filter(|t| self.has(surely, t)).cloned().collect();
-            // What may be in the other set, or not, stays an open question.
-            if surely == perhaps || list.iter().filter(|t| self.has(perhaps, t)).count() == left.len() {
-                return self.texts(left);
-            }
+            let left: Vec<String> = list.iter().filter(|text| self.has(other, text)).cloned().collect();
+            return self.texts(left);
         }
         let f = self.logic.all([a, b]);
         self.merged(f, true)
@@ -121,23 +141,6 @@ impl Strings {
 
     pub(super) fn not(&mut self, f: F) -> F {
         self.logic.rebuild(f, true, &mut |logic, piece| logic.atom(opposite(piece)))
-    }
-
-    /// What is in the set for certain: less of it, of which everything is known.
-    pub(super) fn surely(&mut self, f: F) -> F {
-        self.logic.rebuild(f, false, &mut |logic, piece| match piece {
-            Piece::Part(rx, _, true) => logic.atom(Piece::Regex(Rc::clone(rx), true)),
-            Piece::Part(_, Some(within), false) => logic.atom(Piece::Regex(Rc::clone(within), false)),
-            Piece::Part(_, None, false) => FALSE,
-            known => logic.atom(known.clone()),
-        })
-    }
-
-    /// What may be in the set: all of it and more, of which everything is known.
-    pub(super) fn perhaps(&mut self, f: F) -> F {
-        let not = self.not(f);
-        let surely_not = self.surely(not);
-        self.not(surely_not)
     }
 
     /// What stands side by side in a conjunction (`all`) or disjunction becomes one: bounds on the length, and lists of what is
@@ -178,15 +181,15 @@ impl Strings {
                 let length = Decimal::new(text.chars().count() as i128, 0);
                 cells.iter().any(|cell| cell.spans(length))
             }
-            Node::Atom(Piece::Regex(rx, yes)) => self.matches(&rx, text) == yes,
-            Node::Atom(Piece::Part(rx, _, true)) => self.matches(&rx, text),
-            Node::Atom(Piece::Part(_, within, false)) => within.is_some_and(|rx| !self.matches(&rx, text)),
+            Node::Atom(Piece::Regex(..)) => {
+                let rest = self.expression(f);
+                let Space { exprs, derivatives, .. } = &mut self.space;
+                let rest = text.bytes().fold(rest, |rest, byte| derivatives.derivative(exprs, rest, byte));
+                let has = exprs.is_nullable(rest);
+                self.tidy();
+                has
+            }
         }
-    }
-
-    fn matches(&mut self, rx: &Rc<str>, text: &str) -> bool {
-        let matcher = self.matchers.entry(Rc::clone(rx)).or_insert_with(|| Regex::new(rx).ok());
-        matcher.as_mut().is_some_and(|rx| rx.is_match(text))
     }
 
     /// All texts of the set where they are so few; None where there are more, or too many steps would tell.
@@ -194,10 +197,9 @@ impl Strings {
         if let Some(list) = self.listed(f) {
             return (list.len() <= most).then(|| list.iter().cloned().collect());
         }
-        let all = self.expression(f)?;
-        let Space { exprs, relevance, texts, .. } = &mut self.space;
-        let set = exprs.mk_and(&mut vec![*texts, all]);
-        let few = few::texts((exprs, relevance), set, most);
+        let set = self.expression(f);
+        let Space { exprs, relevance, derivatives, .. } = &mut self.space;
+        let few = few::texts((exprs, relevance, derivatives), set, most);
         self.tidy();
         few
     }
@@ -205,11 +207,11 @@ impl Strings {
     /// What it took to find something out is kept for the next set, and is not to grow with their number.
     fn tidy(&mut self) {
         if self.space.exprs.cost() > FUEL {
-            self.space = Space::new();
+            self.space = Space::default();
         }
     }
 
-    /// Whether no text is in what is known of the set; None where that is not found out within the limit.
+    /// Whether no text is in the set; None where that is not found out within the limit.
     pub(super) fn is_empty(&mut self, f: F) -> Option<bool> {
         match self.logic.node(f) {
             Node::Any(parts) if parts.is_empty() => return Some(true),
@@ -217,30 +219,35 @@ impl Strings {
             Node::All(parts) if parts.is_empty() => return Some(false),
             _ => {}
         }
-        let all = self.expression(f)?;
-        let Space { exprs, relevance, texts, .. } = &mut self.space;
-        let set = exprs.mk_and(&mut vec![*texts, all]);
+        let set = self.expression(f);
+        let Space { exprs, relevance, .. } = &mut self.space;
         let some = relevance.is_non_empty_limited(exprs, set, FUEL);
         self.tidy();
         some.map(|some| !some).ok()
     }
 
-    /// The set among the expressions, with texts that are no UTF-8 where something is negated; None where it is too big for one.
-    fn expression(&mut self, f: F) -> Option<ExprRef> {
-        if let Some(known) = self.space.known.get(&f) {
-            return Some(*known);
-        }
-        let node = self.logic.node(f).clone();
-        let expression = match &node {
-            Node::Atom(piece) => self.space.piece(piece)?,
-            Node::All(parts) | Node::Any(parts) => {
-                let mut parts = parts.iter().map(|f| self.expression(*f)).collect::<Option<Vec<_>>>()?;
-                let exprs = &mut self.space.exprs;
-                if matches!(node, Node::All(_)) { exprs.mk_and(&mut parts) } else { exprs.mk_or(&mut parts) }
+    /// The set as one expression.
+    pub(super) fn expr(&self, f: F) -> Expr {
+        let signed = |expr: Expr, yes: bool| if yes { expr } else { Expr::all([expr.not()]) };
+        match self.logic.node(f) {
+            Node::Any(parts) => Expr::any(parts.iter().map(|part| self.expr(*part))),
+            Node::All(parts) => Expr::all(parts.iter().map(|part| self.expr(*part))),
+            Node::Atom(Piece::Texts(list, yes)) => {
+                signed(Expr::Any(list.iter().cloned().map(Expr::Text).collect()), *yes)
             }
-        };
+            Node::Atom(Piece::Regex(rx, yes)) => signed((**rx).clone(), *yes),
+            Node::Atom(Piece::Length(cells)) => length(&Expr::character(), cells),
+        }
+    }
+
+    /// The same among the expressions.
+    fn expression(&mut self, f: F) -> ExprRef {
+        if let Some(known) = self.space.known.get(&f) {
+            return *known;
+        }
+        let expression = self.space.build(&self.expr(f));
         self.space.known.insert(f, expression);
-        Some(expression)
+        expression
     }
 }
 
@@ -249,46 +256,42 @@ fn opposite(piece: &Piece) -> Piece {
     match piece {
         Piece::Texts(list, yes) => Piece::Texts(Rc::clone(list), !yes),
         Piece::Regex(rx, yes) => Piece::Regex(Rc::clone(rx), !yes),
-        Piece::Part(rx, within, yes) => Piece::Part(Rc::clone(rx), within.clone(), !yes),
         Piece::Length(cells) => Piece::Length(Rc::new(number::not(cells, Kind::Whole))),
     }
 }
 
 /// Expressions of one document, and what is known of them.
-#[derive(Clone)]
 struct Space {
     exprs: ExprSet,
     relevance: RelevanceCache,
-    /// Of all texts.
-    texts: ExprRef,
+    derivatives: DerivCache,
     known: AHashMap<F, ExprRef>,
 }
 
-impl Space {
-    fn new() -> Self {
-        // Many documents have no use for it: a copy costs less than to read the expression.
-        static EMPTY: LazyLock<Space> = LazyLock::new(|| {
-            let mut exprs = ExprSet::new(256);
-            let texts = exprs.parse_expr(Parser::new(), "(?s:.*)", false).unwrap_or(ExprRef::ANY_BYTE_STRING);
-            Space { exprs, relevance: RelevanceCache::new(), texts, known: AHashMap::new() }
-        });
-        EMPTY.clone()
+impl Default for Space {
+    fn default() -> Self {
+        let (relevance, derivatives) = (RelevanceCache::new(), DerivCache::new());
+        Space { exprs: ExprSet::new(256), relevance, derivatives, known: AHashMap::new() }
     }
+}
 
-    fn piece(&mut self, piece: &Piece) -> Option<ExprRef> {
-        let mut regex = |rx: &str| self.exprs.parse_expr(Parser::new(), rx, false).ok();
-        let (expression, yes) = match piece {
-            Piece::Regex(rx, yes) => (regex(rx)?, *yes),
-            Piece::Part(rx, _, true) => (regex(rx)?, true),
-            Piece::Part(_, None, false) => (ExprRef::NO_MATCH, true),
-            Piece::Part(_, Some(rx), false) => (regex(rx)?, false),
-            Piece::Length(cells) => (regex(&length("(?s:.)", cells))?, true),
-            Piece::Texts(list, yes) => {
-                let mut texts = list.iter().map(|text| self.exprs.mk_literal(text)).collect();
-                (self.exprs.mk_or(&mut texts), *yes)
+impl Space {
+    fn build(&mut self, expr: &Expr) -> ExprRef {
+        let mut parts: Vec<_> = expr.parts().iter().map(|part| self.build(part)).collect();
+        match expr {
+            Expr::Text(text) => self.exprs.mk_literal(text),
+            Expr::Concat(_) => self.exprs.mk_concat_vec(&parts),
+            Expr::Any(_) => self.exprs.mk_or(&mut parts),
+            Expr::All(_) => self.exprs.mk_and(&mut parts),
+            Expr::Not(_) => self.exprs.mk_not(parts[0]),
+            Expr::Repeat(_, least, most) => self.exprs.mk_repeat(parts[0], *least, most.unwrap_or(u32::MAX)),
+            Expr::Class(ranges) => {
+                // It takes classes of characters as text only.
+                let text = of_class(&class(ranges));
+                self.exprs.parse_expr(Parser::new(), &text, false).expect("a class is read. This is a bug.")
             }
-        };
-        Some(if yes { expression } else { self.exprs.mk_not(expression) })
+            _ => unreachable!("no part of translated patterns. This is a bug."),
+        }
     }
 }
 
@@ -299,13 +302,12 @@ impl fmt::Debug for Space {
 }
 
 /// So many of something.
-pub(super) fn length(of: &str, lengths: &[Cell]) -> String {
-    let way = |cell: &Cell| {
-        let least = cell.low.map_or(0, |(n, _)| n.digits);
-        format!("{of}{{{least},{}}}", cell.high.map_or(String::new(), |(n, _)| n.text()))
-    };
-    let ways: Vec<String> = lengths.iter().map(way).collect();
-    format!("(?:{})", ways.join("|"))
+pub(super) fn length(of: &Expr, lengths: &[Cell]) -> Expr {
+    let count = |n: Decimal| u32::try_from(n.digits).unwrap_or(u32::MAX);
+    Expr::any(lengths.iter().map(|cell| {
+        let (low, high) = (cell.low.map_or(0, |(n, _)| count(n)), cell.high.map(|(n, _)| count(n)));
+        of.clone().times(low, high)
+    }))
 }
 
 #[cfg(test)]

@@ -15,7 +15,8 @@ type Listed = (Rc<BTreeSet<String>>, bool);
 impl Sets {
     /// The texts of a set, where it is of listed texts alone, or (false) of all values but these.
     pub(super) fn listed(&self, set: &Set) -> Option<Listed> {
-        let Node::Atom(Piece::Texts(list, yes)) = self.strings.logic.node(set.strings) else { return None };
+        let node = self.strings.logic.node(set.strings.exact()?);
+        let Node::Atom(Piece::Texts(list, yes)) = node else { return None };
         let others = if *yes { Set::none() } else { Set::all() };
         (*set == Set { strings: set.strings, ..others }).then(|| (Rc::clone(list), *yes))
     }
@@ -55,12 +56,12 @@ impl Writer<'_, '_> {
         }
         let mut choices = Vec::with_capacity(groups.len() + 1);
         for (rest, texts) in groups {
-            let strings = self.reader.sets.strings.texts(texts);
+            let strings = self.reader.sets.strings.texts(texts).into();
             choices.push((Set { strings, ..Set::none() }, rest));
         }
         let rest = left(self, None)?;
         let texts = self.reader.sets.strings.texts(texts);
-        let strings = self.reader.sets.strings.not(texts);
+        let strings = self.reader.sets.strings.not(texts).into();
         choices.push((Set { strings, ..Set::all() }, rest));
         let mut found = Vec::new();
         for (set, rest) in choices {

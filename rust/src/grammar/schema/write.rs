@@ -5,7 +5,7 @@
 
 use super::arena::{Id, ROOT};
 use super::expr::{Expr, Terminal};
-use super::logic::{F, FALSE, Node, TRUE};
+use super::logic::{F, FALSE, Node};
 use super::multiple;
 use super::number::{self, Cell, Kind};
 use super::numeral::{self, Style};
@@ -15,7 +15,7 @@ use super::rules::{self, Line, Rule, Symbol};
 use super::set::{Leaf, Set, SetId, Term};
 use super::shape;
 use super::spelling;
-use super::strings::{Piece, length};
+use super::strings::{Piece, Under, length};
 use super::written::Written;
 use crate::error::Result;
 use crate::grammar::unique::Shape;
@@ -124,8 +124,9 @@ impl<'r, 'a> Writer<'r, 'a> {
         let constants = [(set.null, "null"), (set.yes, "true"), (set.no, "false")];
         texts.extend(constants.iter().filter(|(is, _)| *is).map(|(_, text)| Expr::Text((*text).to_owned())));
         let mut lines = self.numbers(set, &mut texts)?;
-        if !self.no_string(set.strings)? {
-            texts.push(self.string_values(set.strings)?);
+        let Under(strings) = set.strings.under;
+        if !self.no_string(strings)? {
+            texts.push(self.string_values(strings));
         }
         if !texts.is_empty() {
             lines.insert(0, vec![Symbol::Terminal(self.terminal(Expr::Any(texts)))]);
@@ -144,10 +145,6 @@ impl<'r, 'a> Writer<'r, 'a> {
         let Some(is_empty) = self.reader.sets.strings.is_empty(strings) else {
             return self.refuse("pattern", "too complex to tell whether any text matches: make it simpler");
         };
-        let is_part = |piece: &Piece| matches!(piece, Piece::Part(_, _, false));
-        if is_empty && self.reader.sets.strings.logic.atoms(strings).iter().any(is_part) {
-            self.formats_left_out()?;
-        }
         Ok(is_empty)
     }
 
@@ -161,82 +158,29 @@ impl<'r, 'a> Writer<'r, 'a> {
         terminal
     }
 
+    /// The terminal for names of keys.
+    pub(super) fn names(&mut self, names: F) -> Terminal {
+        if let Some(known) = self.texts.get(&names) {
+            return *known;
+        }
+        let expression = spelling::quote(&self.reader.sets.strings.expr(names));
+        let terminal = self.terminal(expression);
+        self.texts.insert(names, terminal);
+        terminal
+    }
+
     /// Strings as values: those of any kind, or only bounded in length, in any spelling. Elsewhere one that is spelled otherwise
     /// would pass for one that is not in the set.
-    fn string_values(&mut self, strings: F) -> Result<Expr> {
-        Ok(match self.reader.sets.strings.logic.node(strings).clone() {
-            Node::All(parts) if parts.is_empty() => regex(&spelling::any()),
-            Node::Atom(Piece::Length(lengths)) => of_length(spelling::CHARACTER, &lengths),
-            Node::Any(parts) => {
-                Expr::Any(parts.iter().map(|part| self.string_values(*part)).collect::<Result<_>>()?)
+    fn string_values(&self, strings: F) -> Expr {
+        match self.reader.sets.strings.logic.node(strings) {
+            Node::All(parts) if parts.is_empty() => Expr::Regex(spelling::any()),
+            Node::Atom(Piece::Length(lengths)) => {
+                let characters = length(&Expr::Regex(spelling::CHARACTER.to_owned()), lengths);
+                Expr::concat([Expr::text("\""), characters, Expr::text("\"")])
             }
-            _ => Expr::Of(self.strings(strings)?),
-        })
-    }
-
-    /// The terminal for the JSON texts of strings, each in one spelling.
-    pub(super) fn strings(&mut self, strings: F) -> Result<Terminal> {
-        if let Some(known) = self.texts.get(&strings) {
-            return Ok(*known);
+            Node::Any(parts) => Expr::Any(parts.iter().map(|part| self.string_values(*part)).collect()),
+            _ => spelling::quote(&self.reader.sets.strings.expr(strings)),
         }
-        let expression = self.string_expression(strings)?;
-        let terminal = self.terminal(expression);
-        self.texts.insert(strings, terminal);
-        Ok(terminal)
-    }
-
-    fn string_expression(&mut self, strings: F) -> Result<Expr> {
-        Ok(match self.reader.sets.strings.logic.node(strings).clone() {
-            // What one must not be is a string all the same.
-            Node::Any(parts) => {
-                let part = |part: &F| Ok(Expr::Of(self.strings(*part)?));
-                Expr::Any(parts.iter().map(part).collect::<Result<_>>()?)
-            }
-            Node::All(parts) if parts.is_empty() => Expr::Regex(spelling::plain()),
-            Node::Atom(Piece::Texts(list, true)) => {
-                Expr::Any(list.iter().map(|text| Expr::Text(spelling::quoted(text))).collect())
-            }
-            Node::Atom(Piece::Regex(rx, true) | Piece::Part(rx, _, true)) => match spelling::quote(&rx) {
-                Ok(quoted) => regex(&quoted),
-                Err(why) => return self.refuse("pattern", why),
-            },
-            Node::Atom(Piece::Length(lengths)) => of_length(spelling::PLAIN, &lengths),
-            Node::Atom(Piece::Part(_, within, false)) => {
-                self.formats_left_out()?;
-                match within {
-                    Some(rx) => {
-                        let others = self.reader.sets.strings.regex(&rx, false);
-                        Expr::Of(self.strings(others)?)
-                    }
-                    // No text: an empty terminal would be refused.
-                    None => Expr::Regex("[^\\x00-\\u{10ffff}]".to_owned()),
-                }
-            }
-            Node::All(_) | Node::Atom(_) => {
-                let logic = &self.reader.sets.strings.logic;
-                let is_not = |part: &F| {
-                    matches!(logic.node(*part), Node::Atom(Piece::Texts(_, false) | Piece::Regex(_, false)))
-                };
-                let (not, mut parts): (Vec<F>, Vec<F>) =
-                    logic.conjuncts(strings).into_iter().partition(is_not);
-                if parts.is_empty() {
-                    parts.push(TRUE);
-                }
-                let mut all = Vec::new();
-                for part in parts {
-                    all.push(Expr::Of(self.strings(part)?));
-                }
-                for part in not {
-                    let positive = self.reader.sets.strings.not(part);
-                    all.push(Expr::Not(Box::new(Expr::Of(self.strings(positive)?))));
-                }
-                Expr::All(all)
-            }
-        })
-    }
-
-    fn formats_left_out(&mut self) -> Result<()> {
-        self.narrow("format", "some of what is not of this format is left out")
     }
 
     /// Terminals for numbers, and lines for those with conditions on what divides them.
@@ -275,8 +219,9 @@ impl<'r, 'a> Writer<'r, 'a> {
             let why = format!("the digits of all divisors sum up to more than {MAX_DIVISORS}");
             return self.refuse("multipleOf", why);
         }
-        let within = Box::new(numeral::terminal(cell, style));
-        let terminal = self.terminal(Expr::Multiples(within, cell.by.clone()));
+        let by = cell.by.iter().map(|(d, yes)| Expr::Multiples(*d, *yes));
+        let terminal =
+            self.terminal(Expr::All([numeral::terminal(cell, style)].into_iter().chain(by).collect()));
         let lark = match style {
             Style::Whole => multiple::in_lark(cell, "integer"),
             Style::Any => multiple::in_lark(cell, "number"),
@@ -307,13 +252,4 @@ impl<'r, 'a> Writer<'r, 'a> {
     pub(super) fn is_satisfiable(&self) -> bool {
         rules::productive(&self.out.rules).first() == Some(&true)
     }
-}
-
-fn regex(text: &str) -> Expr {
-    Expr::Regex(llguidance::regex_to_lark(text, ""))
-}
-
-/// Strings of so many of these characters.
-fn of_length(character: &str, lengths: &[Cell]) -> Expr {
-    regex(&format!("\"{}\"", length(character, lengths)))
 }

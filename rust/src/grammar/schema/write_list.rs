@@ -109,7 +109,7 @@ impl Writer<'_, '_> {
             }
             List::Keys(names) => {
                 for (names, value, rest) in self.free_steps(names, f)? {
-                    let name = Symbol::Terminal(self.strings(names)?);
+                    let name = Symbol::Terminal(self.names(names));
                     next.push((vec![name, literal(":"), Symbol::Rule(self.value(value))], rest));
                 }
             }

@@ -6,6 +6,7 @@
 use super::logic::{F, FALSE, Node, TRUE};
 use super::rules::{BITS, Line, Rule, Symbol};
 use super::set::{Key, Term};
+use super::strings::Over;
 use super::write::{Writer, literal};
 use super::write_list::{List, States, behind};
 use crate::config::KeyOrder;
@@ -211,7 +212,7 @@ impl Writer<'_, '_> {
     }
 
     pub(super) fn known_pair(&mut self, key: &Known, value: Term) -> [Symbol; 3] {
-        let name = super::spelling::quoted(&key.name);
+        let name = super::expr::quoted(&key.name);
         [literal(&name), literal(":"), Symbol::Rule(self.value(value))]
     }
 
@@ -228,8 +229,12 @@ impl Writer<'_, '_> {
                     absent.insert(atom.clone(), if matches!(atom, Key::If(..)) { TRUE } else { FALSE });
                     (*t, TRUE, FALSE)
                 }
-                Key::Every(names, t) if self.reader.sets.strings.has(*names, &key.name) => (*t, own, FALSE),
-                Key::Some(names, t) if self.reader.sets.strings.has(*names, &key.name) => (*t, TRUE, own),
+                Key::Every(names, t) if self.reader.sets.strings.has(names.over.0, &key.name) => {
+                    (*t, own, FALSE)
+                }
+                Key::Some(names, t) if self.reader.sets.strings.has(names.under.0, &key.name) => {
+                    (*t, TRUE, own)
+                }
                 _ => {
                     there.extend(self.behind_a_key(&atom).map(|left| (atom, left)));
                     continue;
@@ -353,14 +358,15 @@ impl Writer<'_, '_> {
         let own = self.reader.sets.keys.atom(atom.clone());
         Ok(match atom {
             Key::Every(names, t) => {
-                let outside = self.reader.sets.strings.not(*names);
-                vec![(*names, *t, own), (outside, TRUE, own), (*names, TRUE, FALSE)]
+                let Over(within) = names.over;
+                let outside = self.reader.sets.strings.not(within);
+                vec![(within, *t, own), (outside, TRUE, own), (within, TRUE, FALSE)]
             }
             // Without a filter, a later key of the same name would undo it.
             Key::Some(names, t) => {
                 let every = self.reader.sets.keys.atom(Key::Every(*names, *t));
                 let kept = if self.reader.setting.filters { TRUE } else { every };
-                vec![(*names, *t, kept), (TRUE, TRUE, own)]
+                vec![(names.under.0, *t, kept), (TRUE, TRUE, own)]
             }
             key if key.counts() && !self.reader.setting.filters => {
                 let why = "keys that properties does not name cannot be counted in a schema that is part of another grammar: name them";

@@ -77,7 +77,7 @@ impl Writer<'_, '_> {
         if set.arrays != FALSE || set.objects != FALSE {
             return None;
         }
-        let texts = match set.strings {
+        let texts = match set.strings.under.0 {
             FALSE => Rc::default(),
             strings => self.reader.sets.strings.listed(strings).filter(|texts| texts.len() <= BITS)?,
         };
@@ -90,7 +90,7 @@ impl Writer<'_, '_> {
         sets.extend(whole.into_iter().map(|n| Set { whole: vec![Cell::point(n)], ..Set::none() }));
         sets.extend(fraction.into_iter().map(|n| Set { fraction: vec![Cell::point(n)], ..Set::none() }));
         for text in texts.iter() {
-            let strings = self.reader.sets.strings.texts([text.clone()]);
+            let strings = self.reader.sets.strings.texts([text.clone()]).into();
             sets.push(Set { strings, ..Set::none() });
         }
         let sets: Vec<_> = sets.into_iter().map(|set| self.reader.sets.add(set)).collect();

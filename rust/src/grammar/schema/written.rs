@@ -1,9 +1,8 @@
 //! A grammar as rules and terminals: of a schema, of another constraint, or of schemas and what stands around them.
 
 use super::WHITESPACE;
-use super::expr::{Expr, Terminal};
+use super::expr::{Expr, Terminal, quoted};
 use super::rules::{self, Line, Rule, Symbol, condition, spaced, with_parameter};
-use super::spelling::quoted;
 use crate::grammar::unique::Shape;
 use ahash::AHashMap;
 use llguidance::earley::{ParamCond, ParamExpr};
@@ -66,7 +65,6 @@ impl Written {
         self.rules.extend(other.rules);
         self.rules[rules..].iter_mut().flatten().flatten().for_each(|symbol| symbol.shift(rules, terminals));
         self.terminals.extend(other.terminals);
-        self.terminals[terminals..].iter_mut().for_each(|expr| expr.shift(terminals));
         self.multiples
             .extend(other.multiples.into_iter().map(|(terminal, lark)| (terminal + terminals, lark)));
         self.divisors += other.divisors;
