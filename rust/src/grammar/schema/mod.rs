@@ -8,6 +8,7 @@
 
 mod arena;
 mod assemble;
+mod automaton;
 mod combine;
 mod decimal;
 mod edges;
@@ -30,14 +31,16 @@ mod rules;
 mod set;
 mod shape;
 mod spelling;
+mod split;
 mod strings;
 mod syntax;
-mod tagged;
 mod write;
 mod write_array;
+mod write_choice;
 mod write_list;
 mod write_object;
 mod write_order;
+mod write_run;
 mod write_unique;
 mod written;
 

@@ -1,5 +1,6 @@
 //! Sets of strings: formulas over lists of texts, regular expressions and lengths.
 
+use super::automaton::Automaton;
 use super::decimal::Decimal;
 use super::few;
 use super::logic::{F, FALSE, Logic, Node, TRUE};
@@ -37,6 +38,9 @@ pub(super) struct Strings {
     pub(super) logic: Logic<Piece>,
     matchers: AHashMap<Rc<str>, Option<Regex>>,
     space: Space,
+    pub(super) automata: AHashMap<Vec<Rc<str>>, Option<Rc<Automaton>>>,
+    /// What the automata took.
+    pub(super) work: usize,
 }
 
 impl Strings {
@@ -45,6 +49,8 @@ impl Strings {
             logic: Logic::new(|piece| Some(opposite(piece))),
             matchers: AHashMap::new(),
             space: Space::new(),
+            automata: AHashMap::new(),
+            work: 0,
         }
     }
 
@@ -142,7 +148,7 @@ impl Strings {
 
     /// What stands side by side in a conjunction (`all`) or disjunction becomes one: bounds on the length, and lists of what is
     /// not allowed in the first, of what is in the second.
-    fn merged(&mut self, f: F, all: bool) -> F {
+    pub(super) fn merged(&mut self, f: F, all: bool) -> F {
         let parts = match (self.logic.node(f), all) {
             (Node::All(parts), true) | (Node::Any(parts), false) => Rc::clone(parts),
             _ => return f,
