@@ -196,6 +196,11 @@ fn write(reader: &mut Reader<'_>, notes: usize) -> Result<Written> {
     let root = reader.schema(arena::ROOT, 0);
     let mut writer = Writer::new(reader);
     writer.write(root)?;
+    if !writer.tallies_hold() {
+        writer = Writer::new(writer.reader);
+        writer.tallies = false;
+        writer.write(root)?;
+    }
     if !writer.is_satisfiable() {
         return Err(explain::unsatisfiable(writer.reader, notes));
     }
