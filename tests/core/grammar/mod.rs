@@ -14,6 +14,7 @@ mod guide;
 mod in_place;
 mod keywords;
 mod languages;
+mod many;
 mod missing_bytes;
 mod openapi;
 mod order;

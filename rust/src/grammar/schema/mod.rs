@@ -8,6 +8,7 @@
 
 mod arena;
 mod assemble;
+mod automaton;
 mod combine;
 mod decimal;
 mod evaluated;
@@ -29,14 +30,16 @@ mod rules;
 mod set;
 mod shape;
 mod spelling;
+mod split;
 mod strings;
 mod syntax;
-mod tagged;
 mod write;
 mod write_array;
+mod write_choice;
 mod write_list;
 mod write_object;
 mod write_order;
+mod write_run;
 mod write_unique;
 mod written;
 
@@ -192,6 +195,11 @@ fn write(reader: &mut Reader<'_>, notes: usize) -> Result<Written> {
     let root = reader.schema(arena::ROOT, 0);
     let mut writer = Writer::new(reader);
     writer.write(root)?;
+    if !writer.tallies_hold() {
+        writer = Writer::new(writer.reader);
+        writer.tallies = false;
+        writer.write(root)?;
+    }
     if !writer.is_satisfiable() {
         return Err(explain::unsatisfiable(writer.reader, notes));
     }

@@ -2,11 +2,15 @@
 //!
 //! Integers and other numbers are kept apart, as the types `integer` and `number` do.
 
+use super::automaton::{Bits, bits, has, is_within};
 use super::decimal::{Decimal, aligned, divides, gcd, multiple, power};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// So many multiples are looked at for one that is none of something else.
 const MAX_STEPS: i128 = 10_000;
+
+/// Most combinations of divisors by which an interval is split.
+const MOST_PARTS: usize = 1_000;
 
 /// An end of an interval, and whether it belongs to it.
 pub(super) type End = Option<(Decimal, bool)>;
@@ -208,6 +212,52 @@ pub(super) fn not(a: &Cells, kind: Kind) -> Cells {
         gaps.push(Cell { low, high: None, by: Vec::new() });
     }
     by.iter().fold(tidy(gaps, kind), |rest, cell| and(&rest, &tidy(cell.outside(), kind), kind))
+}
+
+/// The numbers of the first set by the sets that they are in. Each class is in the sets of its bits; its numbers that are in more
+/// sets are in another class, too. None where too many combinations of divisors tell them apart.
+pub(super) fn split(sets: &[&Cells], kind: Kind) -> Option<Vec<(Cells, Bits)>> {
+    // A place between numbers: before one, or (true) behind it.
+    let low = |cell: &Cell| cell.low.map(|(n, own)| (n, !own));
+    let places = sets.iter().copied().flatten().flat_map(|cell| [low(cell), cell.high]);
+    let places: BTreeSet<(Decimal, bool)> = places.flatten().collect();
+    let places: Vec<_> = [None].into_iter().chain(places.into_iter().map(Some)).chain([None]).collect();
+    let mut rows = BTreeMap::<Bits, Cells>::new();
+    for (from, to) in places.iter().copied().zip(places[1..].iter().copied()) {
+        let is_over =
+            |cell: &&Cell| low(cell) <= from && cell.high.is_none_or(|high| to.is_some_and(|to| to <= high));
+        let over = |set: &Cells| -> Cells {
+            // Cells without divisors come first, in order: at most one of them is over the interval.
+            let (plain, by) = set.split_at(set.partition_point(|cell| cell.by.is_empty()));
+            let last = plain[..plain.partition_point(|cell| low(cell) <= from)].last();
+            last.into_iter().chain(by).filter(is_over).cloned().collect()
+        };
+        let over: Vec<Cells> = sets.iter().map(|set| over(set)).collect();
+        let divisors: BTreeSet<Decimal> =
+            over.iter().flatten().flat_map(|c| &c.by).map(|(d, _)| *d).collect();
+        let mut parts = vec![Cell { low: from.map(|(n, behind)| (n, !behind)), high: to, by: Vec::new() }];
+        for d in divisors {
+            let both = |part: Cell| {
+                [true, false].map(|yes| Cell { by: [&part.by[..], &[(d, yes)]].concat(), ..part.clone() })
+            };
+            parts =
+                parts.into_iter().flat_map(both).filter(|part| part.clone().tidied(kind).is_some()).collect();
+            if parts.len() > MOST_PARTS {
+                return None;
+            }
+        }
+        for part in parts {
+            let keeps = |cell: &Cell| cell.by.iter().all(|condition| part.by.contains(condition));
+            let row = bits(over.iter().map(|cells| cells.iter().any(keeps)));
+            rows.entry(row).or_default().extend(part.clone().tidied(kind));
+        }
+    }
+    let all = |row: &Bits| {
+        let more = rows.iter().filter(|(other, _)| is_within(row, other));
+        tidy(more.flat_map(|(_, cells)| cells).cloned().collect(), kind)
+    };
+    let classes = rows.iter().filter(|(row, cells)| has(row, 0) && !cells.is_empty());
+    Some(classes.map(|(row, _)| (all(row), row.clone())).collect())
 }
 
 /// The numbers one by one, where there are at most so many.

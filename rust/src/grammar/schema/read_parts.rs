@@ -172,9 +172,6 @@ impl Reader<'_> {
     fn patterns(&mut self, (id, scope): At) -> Result<F> {
         let keyword = "patternProperties";
         let list = self.arena.inside(id, keyword);
-        if list.len() > MAX_PATTERNS {
-            return self.wrong(id, keyword, format!("more than {MAX_PATTERNS} entries"));
-        }
         let mut parts = Vec::new();
         for (text, part) in list {
             let (names, term) = (self.pattern(id, keyword, text)?, self.schema(*part, scope));
@@ -262,6 +259,3 @@ impl Reader<'_> {
 fn count(value: &Value) -> u32 {
     value.as_f64().map_or(0, |n| n.min(f64::from(u32::MAX)) as u32)
 }
-
-/// They are compared with each other: 300 take seconds.
-const MAX_PATTERNS: usize = 50;

@@ -40,7 +40,7 @@ impl Reader<'_> {
     /// The texts that a value must be one of, or one of its keys, if there are any such.
     fn labels(&mut self, set: SetId) -> Result<Labels> {
         let set = self.sets.get(set);
-        if let Some((list, true)) = self.sets.listed(&set) {
+        if let Some(list) = self.sets.listed(&set) {
             return Ok(Labels::from([(None, list)]));
         }
         let mut labels = Labels::new();
@@ -55,7 +55,7 @@ impl Reader<'_> {
                 continue;
             }
             let value = self.probe(|own| own.set_of(*term))?.map(|value| self.sets.get(value));
-            if let Some((list, true)) = value.and_then(|value| self.sets.listed(&value)) {
+            if let Some(list) = value.and_then(|value| self.sets.listed(&value)) {
                 labels.insert(Some(Rc::clone(name)), list);
             }
         }

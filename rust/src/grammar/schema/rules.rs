@@ -145,6 +145,12 @@ fn is_live(symbol: &Symbol, lives: &[bool]) -> bool {
     matches!(symbol, Symbol::Times(_, 0, _)) || rule_of(symbol).is_none_or(|rule| lives[rule])
 }
 
+/// Whether every alternative of these rules derives a text.
+pub(super) fn are_whole(rules: &[Vec<Line>], some: &[Rule]) -> bool {
+    let lives = productive(rules);
+    some.iter().all(|rule| rules[*rule].iter().flatten().all(|symbol| is_live(symbol, &lives)))
+}
+
 /// Which rules derive a text.
 pub(super) fn productive(rules: &[Vec<Line>]) -> Vec<bool> {
     // Each rule is looked at again only when one that it uses has come to life.

@@ -11,6 +11,7 @@ use super::number::{self, Cell, Cells, Kind};
 use super::strings::{Between, Strings};
 use ahash::{AHashMap, AHashSet};
 use serde_json::{Map, Value};
+use std::collections::BTreeSet;
 use std::hash::Hash;
 use std::rc::Rc;
 
@@ -161,7 +162,7 @@ impl Sets {
     /// How much there is of everything.
     pub(super) fn len(&self) -> usize {
         let formulas = self.terms.len() + self.strings.logic.len() + self.items.len() + self.keys.len();
-        formulas + self.sets.len()
+        formulas + self.strings.work + self.sets.len()
     }
 
     pub(super) fn add(&mut self, set: Set) -> SetId {
@@ -176,6 +177,13 @@ impl Sets {
 
     pub(super) fn get(&self, id: SetId) -> Rc<Set> {
         Rc::clone(&self.sets[id])
+    }
+
+    /// The texts of a set, where it is of listed texts alone.
+    pub(super) fn listed(&self, set: &Set) -> Option<Rc<BTreeSet<String>>> {
+        self.strings
+            .listed(set.strings.exact()?)
+            .filter(|_| *set == Set { strings: set.strings, ..Set::none() })
     }
 
     pub(super) fn and(&mut self, a: SetId, b: SetId) -> SetId {

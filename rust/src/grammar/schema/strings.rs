@@ -1,5 +1,6 @@
 //! Sets of strings: formulas over lists of texts, regular expressions and lengths.
 
+use super::automaton::Automaton;
 use super::decimal::Decimal;
 use super::expr::{Expr, class};
 use super::few;
@@ -62,11 +63,19 @@ pub(super) enum Piece {
 pub(super) struct Strings {
     pub(super) logic: Logic<Piece>,
     space: Space,
+    pub(super) automata: AHashMap<Vec<Rc<str>>, Option<Rc<Automaton>>>,
+    /// What the automata took.
+    pub(super) work: usize,
 }
 
 impl Strings {
     pub(super) fn new() -> Self {
-        Strings { logic: Logic::new(|piece| Some(opposite(piece))), space: Space::default() }
+        Strings {
+            logic: Logic::new(|piece| Some(opposite(piece))),
+            space: Space::default(),
+            automata: AHashMap::new(),
+            work: 0,
+        }
     }
 
     /// What is in both or (`all` is false) in any of them.
@@ -94,10 +103,25 @@ impl Strings {
     /// Where it cannot be said.
     pub(super) fn pattern(&mut self, text: &str) -> Result<F, String> {
         Ok(match pattern::search(text)? {
-            all if all == Expr::anything() => TRUE,
             none if none == Expr::NOTHING => FALSE,
-            some => self.logic.atom(Piece::Regex(Rc::new(some), true)),
+            some => self.formula(some),
         })
+    }
+
+    /// An expression as a set: what it says of whole texts is said by formulas, which are compared more easily.
+    fn formula(&mut self, expr: Expr) -> F {
+        match expr {
+            all if all == Expr::anything() => TRUE,
+            Expr::All(parts) => {
+                let parts: Vec<F> = parts.into_iter().map(|part| self.formula(part)).collect();
+                self.logic.all(parts)
+            }
+            Expr::Not(inner) => {
+                let inner = self.formula(*inner);
+                self.not(inner)
+            }
+            expr => self.logic.atom(Piece::Regex(Rc::new(expr), true)),
+        }
     }
 
     pub(super) fn length(&mut self, least: u32, most: Option<u32>) -> F {
@@ -145,7 +169,7 @@ impl Strings {
 
     /// What stands side by side in a conjunction (`all`) or disjunction becomes one: bounds on the length, and lists of what is
     /// not allowed in the first, of what is in the second.
-    fn merged(&mut self, f: F, all: bool) -> F {
+    pub(super) fn merged(&mut self, f: F, all: bool) -> F {
         let parts = match (self.logic.node(f), all) {
             (Node::All(parts), true) | (Node::Any(parts), false) => Rc::clone(parts),
             _ => return f,

@@ -48,6 +48,9 @@ pub(super) struct Writer<'r, 'a> {
     /// Whether the filter has to tell items apart, or keys.
     pub(super) filtered: bool,
     pub(super) frees: bool,
+    /// Whether parameters count items, and the rules in which they do.
+    pub(super) tallies: bool,
+    pub(super) tallied: Vec<Rule>,
 }
 
 impl<'r, 'a> Writer<'r, 'a> {
@@ -63,6 +66,8 @@ impl<'r, 'a> Writer<'r, 'a> {
             at: ROOT,
             filtered: false,
             frees: false,
+            tallies: true,
+            tallied: Vec::new(),
         }
     }
 
@@ -246,6 +251,11 @@ impl<'r, 'a> Writer<'r, 'a> {
         self.out.space = self.reader.setting.space.map(str::to_owned);
         self.out.is_alone = true;
         Ok(self.out)
+    }
+
+    /// Whether lists whose items a parameter counts can go on wherever it was thought that they can.
+    pub(super) fn tallies_hold(&self) -> bool {
+        self.tallied.is_empty() || rules::are_whole(&self.out.rules, &self.tallied)
     }
 
     /// Whether the first rule derives a text.

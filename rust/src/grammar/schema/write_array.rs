@@ -1,18 +1,24 @@
 //! Writes sets of arrays: what may be chosen for each item.
 
 use super::logic::{F, FALSE, Node, TRUE};
-use super::rules::{Line, Symbol};
+use super::rules::{Line, Rule, Symbol};
 use super::set::{Item, Term};
 use super::write::{Writer, literal};
-use super::write_list::{List, States};
+use super::write_list::{List, States, behind};
 use crate::error::Result;
 use ahash::AHashMap;
+use llguidance::earley::{BitIdx, ParamCond, ParamExpr, ParamRef, ParamValue};
 use std::rc::Rc;
 
 /// The values of an item, and what is left after it.
 type Step = (Term, F);
+/// What may come next, and the place of what is left then.
+type Next = Vec<(Line, usize)>;
 /// Values, and what becomes of a part of the formula.
 type Choice = (Term, F);
+
+/// An item that must be there takes so many: what is left of it in bytes is found for each number of items.
+const STEPS_PER_ITEM: usize = 8;
 
 impl Writer<'_, '_> {
     /// The lines of the arrays that satisfy the formula.
@@ -42,6 +48,72 @@ impl Writer<'_, '_> {
         (self.reader.sets.terms.all(values), rest)
     }
 
+    /// A list of which more is asked than its length: a parameter counts the items, so that what is left of the rest need not be
+    /// written for each length. None where nothing is counted, or a list cannot have every length from its fewest items on.
+    pub(super) fn tallied(&mut self, f: F) -> Result<Option<Vec<Line>>> {
+        let ((least, most), start) = self.bounds(List::Items, f);
+        if !self.tallies || (least == 0 && most.is_none()) || most.is_some_and(|most| most < least) {
+            return Ok(None);
+        }
+        self.reader.arena.budget.spend(STEPS_PER_ITEM * least as usize)?;
+        let (states, mut steps) = self.item_states(start)?;
+        let ends: Vec<bool> = states.iter().map(|state| self.may_stop(List::Items, *state)).collect();
+        let fewest = fewest(&steps, &ends);
+        steps.iter_mut().for_each(|next| next.retain(|(_, to)| fewest[*to] < u32::MAX));
+        let mut alive = (0..steps.len()).filter(|state| fewest[*state] < u32::MAX);
+        if !alive.all(|state| steps[state].iter().any(|(_, to)| !ends[state] || ends[*to])) {
+            return Ok(None);
+        }
+        let rules: Vec<Rule> = states.iter().map(|_| self.rule()).collect();
+        let count = ParamRef::new(0, (u32::BITS - (most.unwrap_or(least) | 1).leading_zeros()) as BitIdx);
+        let value = |n: u32| ParamValue(u64::from(n));
+        for (state, next) in steps.iter().enumerate() {
+            let mut lines = Vec::new();
+            if ends[state] {
+                lines.push(vec![Symbol::If(ParamCond::GE(count, value(least)))]);
+            }
+            for (line, to) in next {
+                let room = most
+                    .map_or(ParamCond::True, |n| ParamCond::LT(count, value(n.saturating_sub(fewest[*to]))));
+                let line = behind(true, line.iter().cloned());
+                lines.push(
+                    [vec![Symbol::If(room)], line, vec![Symbol::With(rules[*to], ParamExpr::Incr(count))]]
+                        .concat(),
+                );
+            }
+            self.out.rules[rules[state]] = lines;
+        }
+        let mut first = Vec::new();
+        if ends[0] && least == 0 {
+            first.push(Vec::new());
+        }
+        for (line, to) in steps.swap_remove(0) {
+            if most.is_none_or(|most| fewest[to] < most) {
+                first.push([line, vec![Symbol::With(rules[to], ParamExpr::Const(value(1)))]].concat());
+            }
+        }
+        self.tallied.extend(rules.iter().zip(&fewest).filter(|(_, n)| **n < u32::MAX).map(|(rule, _)| *rule));
+        Ok(Some(first))
+    }
+
+    /// All that may be left of the formula, and what leads from each to others, by their places.
+    fn item_states(&mut self, start: F) -> Result<(Vec<F>, Vec<Next>)> {
+        let (mut states, mut places, mut steps) = (vec![start], AHashMap::from([(start, 0)]), Vec::new());
+        while let Some(state) = states.get(steps.len()).copied() {
+            self.reader.arena.budget.spend(1)?;
+            let mut next = Vec::new();
+            for (line, rest) in self.next(List::Items, state)? {
+                let place = *places.entry(rest).or_insert(states.len());
+                if place == states.len() {
+                    states.push(rest);
+                }
+                next.push((line, place));
+            }
+            steps.push(next);
+        }
+        Ok((states, steps))
+    }
+
     /// What may be chosen for the next item.
     pub(super) fn item_steps(&mut self, f: F) -> Result<Vec<Step>> {
         let atoms = self.reader.sets.items.atoms(f);
@@ -54,6 +126,8 @@ impl Writer<'_, '_> {
                 choices => open.push((atom.clone(), choices.to_vec())),
             }
         }
+        // What tells values from all others comes first: the others are not chosen then for what they are not.
+        open.sort_by_key(|(item, _)| !matches!(item, Item::Most(..)));
         // What no choice can save is not gone through.
         let (lost, mut found) = (by.iter().filter(|(_, f)| **f == FALSE), Vec::new());
         let lost = lost.map(|(a, f)| (a.clone(), *f)).collect();
@@ -132,4 +206,22 @@ impl Writer<'_, '_> {
         }
         Ok(())
     }
+}
+
+/// How many items it takes from each state to one where the list may end, at least.
+fn fewest(steps: &[Next], ends: &[bool]) -> Vec<u32> {
+    let mut fewest: Vec<u32> = ends.iter().map(|end| if *end { 0 } else { u32::MAX }).collect();
+    let mut changed = true;
+    while changed {
+        changed = false;
+        // Later states are nearer to the end.
+        for (state, next) in steps.iter().enumerate().rev() {
+            let least = next.iter().map(|(_, to)| fewest[*to].saturating_add(1)).min();
+            if least.is_some_and(|least| least < fewest[state]) {
+                fewest[state] = least.unwrap_or_default();
+                changed = true;
+            }
+        }
+    }
+    fewest
 }

@@ -33,7 +33,10 @@ impl Writer<'_, '_> {
         let rule = self.rule();
         states.insert((f, comma), rule);
         let special = match self.counted(of, f, comma)? {
-            None if of == List::Items => self.unique_items(f, comma)?,
+            None if of == List::Items => match self.unique_items(f, comma)? {
+                None if !comma => self.tallied(f)?,
+                unique => unique,
+            },
             counted => counted,
         };
         self.out.rules[rule] = match special {

@@ -3,11 +3,12 @@
 //! A state is what is left of the formula. At each key it is gone through what may be chosen: the key is absent, or its
 //! value is in some of the sets that the formula speaks of, which decides parts of it.
 
+use super::automaton::has;
 use super::logic::{F, FALSE, Node, TRUE};
 use super::rules::{BITS, Line, Rule, Symbol};
 use super::set::{Key, Term};
-use super::strings::Over;
 use super::write::{Writer, literal};
+use super::write_choice::Open;
 use super::write_list::{List, States, behind};
 use crate::config::KeyOrder;
 use crate::error::Result;
@@ -28,7 +29,7 @@ const UNDECLARED: &str =
 pub(super) struct Known {
     pub(super) name: Rc<str>,
     pub(super) required: bool,
-    value: Term,
+    pub(super) value: Term,
 }
 
 /// One object.
@@ -36,7 +37,10 @@ pub(super) struct Plan {
     pub(super) keys: Vec<Known>,
     /// The names of other keys; FALSE where there are none.
     pub(super) others: F,
+    pub(super) places: AHashMap<Rc<str>, usize>,
     states: AHashMap<(usize, F, bool), Rule>,
+    /// Keys from one place to another, and whether something stands before them.
+    pub(super) runs: AHashMap<(usize, usize, bool), Rule>,
     free: States,
     optional: AHashSet<usize>,
 }
@@ -141,7 +145,8 @@ impl Writer<'_, '_> {
         }
         self.reader.arena.budget.spend(keys.len())?;
         let others = if self.is_closed(&atoms, keys.len())? { FALSE } else { self.others(f, &mut keys)? };
-        Ok(Plan { keys, others, states: AHashMap::new(), free: States::new(), optional: AHashSet::new() })
+        let (states, runs) = (AHashMap::new(), AHashMap::new());
+        Ok(Plan { keys, others, places, states, runs, free: States::new(), optional: AHashSet::new() })
     }
 
     /// The names of other keys than those that are known. Where they are few and keys are counted, they are known, too: a filter tells
@@ -192,11 +197,13 @@ impl Writer<'_, '_> {
         }
         let rule = self.rule();
         plan.states.insert((at, f, comma), rule);
+        if let Some(next) = self.spoken_of(plan, at, f).filter(|next| *next > at) {
+            self.out.rules[rule] = self.past_others(plan, (at, next), f, comma)?;
+            return Ok(rule);
+        }
         let steps = self.steps(&plan.keys[at], f)?;
-        let is_optional = steps.len() > 1 && steps[0].0.is_none();
-        if is_optional && plan.optional.insert(at) && plan.optional.len() > MAX_OPTIONAL {
-            let why = format!("more than {MAX_OPTIONAL} optional properties, all parts together");
-            return self.refuse("properties", why);
+        if steps.len() > 1 && steps[0].0.is_none() {
+            self.optional(plan, at)?;
         }
         let mut lines = Vec::new();
         for (value, rest) in steps {
@@ -209,6 +216,14 @@ impl Writer<'_, '_> {
         }
         self.out.rules[rule] = lines;
         Ok(rule)
+    }
+
+    pub(super) fn optional(&mut self, plan: &mut Plan, at: usize) -> Result<()> {
+        if plan.optional.insert(at) && plan.optional.len() > MAX_OPTIONAL {
+            let why = format!("more than {MAX_OPTIONAL} optional properties, all parts together");
+            return self.refuse("properties", why);
+        }
+        Ok(())
     }
 
     pub(super) fn known_pair(&mut self, key: &Known, value: Term) -> [Symbol; 3] {
@@ -249,103 +264,44 @@ impl Writer<'_, '_> {
             }
         }
         let f = self.reader.sets.keys.replace(f, &there);
-        let found = match self.tagged(&here, key.value, f)? {
-            Some(found) => found,
-            None => {
-                let mut found = Vec::new();
-                self.choose(&here, (key.value, f), &mut Vec::new(), &mut found)?;
-                found
-            }
-        };
-        steps.extend(found.into_iter().map(|(value, rest)| (Some(value), rest)));
+        steps.extend(self.decide(key.value, here, f)?.into_iter().map(|(value, rest)| (Some(value), rest)));
         Ok(steps)
-    }
-
-    /// Goes through the sets that a value may be in: (atom, values, the atom then, the atom otherwise). `outside`: sets that it is not
-    /// asked to be in.
-    fn choose(
-        &mut self,
-        open: &[(Key, Term, F, F)],
-        (value, f): (Term, F),
-        outside: &mut Vec<Term>,
-        found: &mut Vec<(Term, F)>,
-    ) -> Result<()> {
-        self.reader.arena.budget.spend(1)?;
-        if f == FALSE || value == FALSE {
-            return Ok(());
-        }
-        let Some(((atom, term, within, without), open)) = open.split_first() else {
-            if !found.contains(&(value, f)) {
-                found.push((value, f));
-            }
-            return Ok(());
-        };
-        let both = self.reader.sets.terms.all([value, *term]);
-        // Whether it still matters is seen first: looking into values costs more.
-        let out = self.reader.sets.keys.replace(f, &AHashMap::from([(atom.clone(), *without)]));
-        let is_empty = both != value && self.is_nothing(both)?;
-        // A value that is in one of the others after all is found where it is asked to be in that, too.
-        if !is_empty && (both == value || !self.is_within_any(both, outside)?) {
-            let within = self.reader.sets.keys.replace(f, &AHashMap::from([(atom.clone(), *within)]));
-            self.choose(open, (both, within), outside, found)?;
-        }
-        if out != FALSE && both != value && (is_empty || value == TRUE || !self.is_same(both, value)?) {
-            outside.push(*term);
-            self.choose(open, (value, out), outside, found)?;
-            outside.pop();
-        }
-        Ok(())
-    }
-
-    fn is_within_any(&mut self, value: Term, others: &[Term]) -> Result<bool> {
-        for other in others.iter().rev() {
-            let both = self.reader.sets.terms.all([value, *other]);
-            self.reader.arena.budget.spend(1)?;
-            if self.is_same(both, value)? {
-                return Ok(true);
-            }
-        }
-        Ok(false)
-    }
-
-    /// Whether a conjunction has no value, as far as its parts show by themselves.
-    pub(super) fn is_nothing(&mut self, term: Term) -> Result<bool> {
-        if term == FALSE || !matches!(self.reader.sets.terms.node(term), Node::All(_)) {
-            return Ok(term == FALSE);
-        }
-        Ok(self.reader.set_of(term)? == super::set::NONE)
-    }
-
-    fn is_same(&mut self, a: Term, b: Term) -> Result<bool> {
-        Ok(self.reader.set_of(a)? == self.reader.set_of(b)?)
     }
 
     /// What may be chosen for a key that is not known.
     pub(super) fn free_steps(&mut self, others: F, f: F) -> Result<Vec<Free>> {
-        let mut atoms = self.reader.sets.keys.atoms(f);
-        // What names may come is found first: where there are none, they need not be counted.
-        atoms.sort_by_key(|atom| !matches!(atom, Key::Every(..)));
-        let may_run_out = atoms.iter().any(|atom| matches!(atom, Key::Every(_, FALSE)));
+        if others == FALSE {
+            return Ok(Vec::new());
+        }
+        let atoms = self.reader.sets.keys.atoms(f);
         self.reader.arena.budget.spend(1 + atoms.len())?;
-        let mut steps = if others == FALSE { Vec::new() } else { vec![(others, TRUE, f)] };
+        let (mut sets, mut open, mut counts) = (vec![others], Vec::new(), Vec::new());
         for atom in atoms {
-            let mut next = Vec::new();
-            for (names, value, f) in steps {
-                for (class, term, then) in self.free_choices(&atom)? {
-                    let (names, value) = (
-                        self.reader.sets.strings.and(names, class),
-                        self.reader.sets.terms.all([value, term]),
-                    );
-                    let f = self.reader.sets.keys.replace(f, &AHashMap::from([(atom.clone(), then)]));
-                    if f != FALSE && value != FALSE && !self.no_string(names)? && !self.is_nothing(value)? {
-                        next.push((names, value, f));
-                    }
+            let Some((names, choice)) = self.by_name(&atom) else {
+                counts.push(atom);
+                continue;
+            };
+            // A class is not in what is the opposite, so that no name is in two.
+            sets.extend([names, self.reader.sets.strings.not(names)]);
+            open.push(choice);
+        }
+        let Some(classes) = self.reader.sets.strings.split(&sets) else {
+            return self.refuse("patternProperties", "too many patterns that are found in the same names");
+        };
+        let f = if classes.is_empty() { f } else { self.behind_counts(f, counts)? };
+        let (mut steps, mut places) = (Vec::<Free>::new(), AHashMap::new());
+        for (names, row) in classes {
+            let here = open.iter().enumerate().filter(|(i, _)| has(&row, 2 * i + 1));
+            let here = here.map(|(_, choice)| choice.clone()).collect();
+            for (value, rest) in self.decide(TRUE, here, f)? {
+                let place = *places.entry((value, rest)).or_insert(steps.len());
+                match steps.get_mut(place) {
+                    Some((all, ..)) => *all = self.reader.sets.strings.or(*all, names),
+                    None => steps.push((names, value, rest)),
                 }
             }
-            next.dedup();
-            self.reader.arena.budget.spend(next.len())?;
-            steps = next;
         }
+        let may_run_out = open.iter().any(|(_, term, ..)| *term == FALSE);
         if !steps.is_empty() && self.reader.setting.filters {
             self.frees = true;
             self.filtered |= may_run_out;
@@ -353,30 +309,33 @@ impl Writer<'_, '_> {
         Ok(steps)
     }
 
-    /// For one atom: names, values, and the atom then.
-    fn free_choices(&mut self, atom: &Key) -> Result<Vec<Free>> {
+    /// The names that an atom speaks of, and what becomes of it with one of them; None of other atoms.
+    fn by_name(&mut self, atom: &Key) -> Option<(F, Open)> {
         let own = self.reader.sets.keys.atom(atom.clone());
-        Ok(match atom {
-            Key::Every(names, t) => {
-                let Over(within) = names.over;
-                let outside = self.reader.sets.strings.not(within);
-                vec![(within, *t, own), (outside, TRUE, own), (within, TRUE, FALSE)]
-            }
+        Some(match atom {
+            Key::Every(names, t) => (names.over.0, (atom.clone(), *t, own, FALSE)),
             // Without a filter, a later key of the same name would undo it.
             Key::Some(names, t) => {
                 let every = self.reader.sets.keys.atom(Key::Every(*names, *t));
                 let kept = if self.reader.setting.filters { TRUE } else { every };
-                vec![(names.under.0, *t, kept), (TRUE, TRUE, own)]
+                (names.under.0, (atom.clone(), *t, kept, own))
             }
-            key if key.counts() && !self.reader.setting.filters => {
+            _ => return None,
+        })
+    }
+
+    /// The formula behind one more key.
+    fn behind_counts(&mut self, f: F, counts: Vec<Key>) -> Result<F> {
+        if counts.iter().any(Key::counts) {
+            if !self.reader.setting.filters {
                 let why = "keys that properties does not name cannot be counted in a schema that is part of another grammar: name them";
                 return self.refuse("minProperties", why);
             }
-            key => {
-                self.filtered |= key.counts();
-                vec![(TRUE, TRUE, self.behind_a_key(key).unwrap_or(own))]
-            }
-        })
+            self.filtered = true;
+        }
+        let left = |key: Key| self.behind_a_key(&key).map(|left| (key, left));
+        let left = counts.into_iter().filter_map(left).collect();
+        Ok(self.reader.sets.keys.replace(f, &left))
     }
 
     /// What a count of keys is behind one more; None of other atoms.

@@ -25,62 +25,80 @@ unsafe fn splat(x: *const i32) -> __m256i {
 }
 
 /// VNNI's two products, which have two encodings.
-macro_rules! vnni {
-    ($name:ident, $bytes:ident, $words:ident) => {
-        impl Bytes for $name {
-            const SIGNED: bool = false;
+pub(in super::super) trait Vnni {
+    unsafe fn bytes(sum: __m256i, weights: __m256i, activations: __m256i) -> __m256i;
+    unsafe fn pairs(sum: __m256i, pairs: __m256i, activations: __m256i) -> __m256i;
+}
 
-            #[inline(always)]
-            unsafe fn dots(
-                mut sum: __m256i,
-                weights: &[__m256i],
-                _: i32,
-                activations: *const i32,
-            ) -> __m256i {
-                unsafe {
-                    for (j, weights) in weights.iter().enumerate() {
-                        sum = $bytes(sum, *weights, splat(activations.add(j)));
-                    }
-                    sum
-                }
-            }
+impl<V: Vnni> Bytes for V {
+    const SIGNED: bool = false;
 
-            #[inline(always)]
-            unsafe fn scaled_dots(
-                sum: __m256i,
-                weights: &[__m256i],
-                most: i32,
-                activations: *const i32,
-                scale: __m256i,
-            ) -> __m256i {
-                unsafe {
-                    let dots = Self::dots(_mm256_setzero_si256(), weights, most, activations);
-                    _mm256_add_epi32(sum, _mm256_mullo_epi32(dots, scale))
-                }
+    #[inline(always)]
+    unsafe fn dots(mut sum: __m256i, weights: &[__m256i], _: i32, activations: *const i32) -> __m256i {
+        unsafe {
+            for (j, weights) in weights.iter().enumerate() {
+                sum = V::bytes(sum, *weights, splat(activations.add(j)));
             }
-
-            #[inline(always)]
-            unsafe fn scale(x: __m256i) -> __m256i {
-                x
-            }
-
-            #[inline(always)]
-            unsafe fn dot_pairs(sum: __m256i, pairs: __m256i, activations: __m256i) -> __m256i {
-                unsafe { $words(sum, pairs, activations) }
-            }
+            sum
         }
-    };
+    }
+
+    #[inline(always)]
+    unsafe fn scaled_dots(
+        sum: __m256i,
+        weights: &[__m256i],
+        most: i32,
+        activations: *const i32,
+        scale: __m256i,
+    ) -> __m256i {
+        unsafe {
+            let dots = Self::dots(_mm256_setzero_si256(), weights, most, activations);
+            _mm256_add_epi32(sum, _mm256_mullo_epi32(dots, scale))
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn scale(x: __m256i) -> __m256i {
+        x
+    }
+
+    #[inline(always)]
+    unsafe fn dot_pairs(sum: __m256i, pairs: __m256i, activations: __m256i) -> __m256i {
+        unsafe { V::pairs(sum, pairs, activations) }
+    }
 }
 
 /// AVX-VNNI, in its own encoding.
 pub(in super::super) struct AvxVnni;
-vnni!(AvxVnni, _mm256_dpbusd_avx_epi32, _mm256_dpwssd_avx_epi32);
+
+impl Vnni for AvxVnni {
+    #[inline(always)]
+    unsafe fn bytes(sum: __m256i, weights: __m256i, activations: __m256i) -> __m256i {
+        unsafe { _mm256_dpbusd_avx_epi32(sum, weights, activations) }
+    }
+
+    #[inline(always)]
+    unsafe fn pairs(sum: __m256i, pairs: __m256i, activations: __m256i) -> __m256i {
+        unsafe { _mm256_dpwssd_avx_epi32(sum, pairs, activations) }
+    }
+}
 
 /// The same instructions in the encoding of AVX-512, for tests on processors that lack the other.
 #[cfg(test)]
 pub(in super::super) struct Avx512Vnni;
+
 #[cfg(test)]
-vnni!(Avx512Vnni, _mm256_dpbusd_epi32, _mm256_dpwssd_epi32);
+impl Vnni for Avx512Vnni {
+    #[inline(always)]
+    unsafe fn bytes(sum: __m256i, weights: __m256i, activations: __m256i) -> __m256i {
+        unsafe { _mm256_dpbusd_epi32(sum, weights, activations) }
+    }
+
+    #[inline(always)]
+    unsafe fn pairs(sum: __m256i, pairs: __m256i, activations: __m256i) -> __m256i {
+        unsafe { _mm256_dpwssd_epi32(sum, pairs, activations) }
+    }
+}
 
 /// AVX2 alone, which sums two products of bytes in 16 bits, where more would not fit.
 pub(in super::super) struct Avx2;
