@@ -7,7 +7,7 @@ set -euo pipefail
 LLGTRT_ROOT=$(dirname -- "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")")
 # shellcheck source=launch/setup.sh
 . "$LLGTRT_ROOT/launch/setup.sh"
-toolkit="" kind=${1:-} out=${2:-$LLGTRT_ROOT/python/llgtrt/backends}
+kind=${1:-} out=${2:-$LLGTRT_ROOT/python/llgtrt/backends}
 build="${CARGO_TARGET_DIR:-${LLGTRT_CACHE:-$LLGTRT_ROOT}/target}/backend-$kind"
 
 need_vulkan() {
@@ -21,7 +21,9 @@ need_vulkan() {
 
 finds_header() { "${CXX:-c++}" -x c++ -fsyntax-only - <<<"#include <$1>" 2>/dev/null; }
 
-# The driver is not needed to build. Without a GPU to look at, nvcc has to be told what to compile for.
+toolkit=""
+# Sets `toolkit` to the folder of the toolkit's libraries. The driver is not needed to build. Without a GPU to look at, nvcc has
+# to be told what to compile for.
 need_cuda() {
     # Where NVIDIA's installer puts the toolkit, which nothing adds to PATH.
     if ! command -v nvcc >/dev/null && [[ -x ${CUDA_PATH:=/usr/local/cuda}/bin/nvcc ]]; then
@@ -31,7 +33,7 @@ need_cuda() {
         refuse "cuda needs NVIDIA's CUDA toolkit (nvcc); install it from NVIDIA, or where non-free is on:" \
             "$(apt_line nvidia-cuda-toolkit)"
     fi
-    # CMake leaves out the folder that nvcc itself looks in, and so it is not among those where libraries are found.
+    # CMake drops the toolkit's own library folder from the run path, so it is named.
     toolkit=$(dirname -- "$(dirname -- "$(readlink -f -- "$(command -v nvcc)")")")/lib64
     if [[ -z ${CMAKE_CUDA_ARCHITECTURES:-} ]] && ! nvidia-smi >/dev/null 2>&1; then
         refuse "no NVIDIA driver answers here (nvidia-smi), so cuda cannot see what to compile for;" \

@@ -11,8 +11,8 @@ use crate::sequence::Sequence;
 use crate::types::{End, Slot};
 use std::cmp::Reverse;
 
-/// On an engine with a state, a copy is kept after every so many tokens of a prompt: a request that begins alike goes on from
-/// there.
+/// Tokens between two copies of a prompt's state, on engines that have one. A request with the same beginning continues from the
+/// last copy.
 const PART: u32 = 256;
 
 impl Engine {

@@ -185,7 +185,7 @@ impl Room {
             }
         }
         let walked = self.walk(of, Some(token), left, filter.is_none());
-        walked.is_none_or(|walked| walked.tokens.len() + walked.rest <= left)
+        walked.is_none_or(|walked| walked.length() <= left)
     }
 
     /// How the text can be completed by at most `most` tokens, behind `first` where that is given.
@@ -194,16 +194,16 @@ impl Room {
             let way: Vec<Token> = way.iter().rev().copied().collect();
             return if way.len() > most { Way::Longer } else { Way::Found(way) };
         }
-        let Some(Walked { tokens, rest }) = self.walk(of, first, most, false) else { return Way::Unknown };
-        if tokens.len() + rest > most {
+        let Some(walked) = self.walk(of, first, most, false) else { return Way::Unknown };
+        if walked.length() > most {
             return Way::Longer;
         }
-        let back = tokens.iter().rev().copied().collect();
+        let back = walked.tokens.iter().rev().copied().collect();
         match first {
             None => self.way = Some(back),
             Some(first) => self.behind = Some((first, back)),
         }
-        Way::Found(tokens)
+        Way::Found(walked.tokens)
     }
 
     /// See [`Trial::walk`].
@@ -226,8 +226,14 @@ impl Room {
 /// A walk to the end, or to where the rest is known.
 struct Walked {
     tokens: Vec<Token>,
-    /// Tokens behind these.
+    /// How many more tokens follow these.
     rest: usize,
+}
+
+impl Walked {
+    fn length(&self) -> usize {
+        self.tokens.len() + self.rest
+    }
 }
 
 /// What comes next on a way.
@@ -248,31 +254,30 @@ struct Trial<'a> {
 }
 
 impl Trial<'_> {
-    /// The way behind `first`, or the beginning of one that takes more than `most` tokens, with a rest of at least 1. `short`: up
-    /// to a state from which the length is known, whatever it is. None where no way is known.
+    /// The way behind `first`. One of more than `most` tokens may be cut short; then its length is more than `most`, too.
+    /// `short`: stops at the first state for which the length of the rest is remembered. None where no way is known.
     fn walk(&mut self, first: Option<Token>, most: usize, short: bool) -> Option<Walked> {
         if first.is_some_and(|first| !self.take(first)) {
             return None;
         }
+        let longest = if short { LONGEST } else { most.min(LONGEST) };
         let (mut tokens, mut states) = (Vec::new(), Vec::new());
         let rest = loop {
             match self.rest(short.then_some(&mut states)) {
                 Rest::Known(rest) => break rest,
-                Rest::Unknown if tokens.len() < most => return None,
-                Rest::Next(token) if short && tokens.len() < LONGEST || tokens.len() < most.min(LONGEST) => {
-                    tokens.push(token);
-                }
+                Rest::Next(token) if tokens.len() < longest => tokens.push(token),
                 _ => return (tokens.len() >= most).then_some(Walked { tokens, rest: 1 }),
             }
         };
-        let whole = tokens.len() + rest;
-        for (walked, state) in states.into_iter().enumerate() {
-            self.masks.put_length(state, (whole - walked) as u32);
+        let walked = Walked { tokens, rest };
+        for (at, state) in states.into_iter().enumerate() {
+            self.masks.put_length(state, (walked.length() - at) as u32);
         }
-        Some(Walked { tokens, rest })
+        Some(walked)
     }
 
-    /// Takes the next token of the way. `states`: where this state is noted, unless the rest is known from it.
+    /// Takes the next token of the way. With `states`, stops where the length of the rest is remembered for this state, and else
+    /// adds the state to them.
     fn rest(&mut self, states: Option<&mut Vec<State>>) -> Rest {
         if self.ending.is_ended(self.ending.mark()) {
             return Rest::Known(0);

@@ -12,7 +12,8 @@ fn map(n: usize, of: impl Fn(usize) -> (String, Value)) -> Value {
     (0..n).map(of).collect::<Map<_, _>>().into()
 }
 
-/// Holds the schema and the validator to what they take, however slow the machine is.
+/// Checks that the grammar and the validator accept and reject these texts. Compilation has ten minutes, so that it ends on a
+/// slow machine, too.
 fn check(schema: &Value, yes: &[&str], no: &[&str]) {
     let bench = Bench::with(&GrammarConfig { compile_seconds: 600.0, ..Default::default() });
     let grammar = bench.schema(schema).unwrap_or_else(|e| panic!("{e}"));

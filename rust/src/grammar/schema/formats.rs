@@ -138,7 +138,7 @@ fn uri_template() -> String {
     format!(r"(?:{literal}|\{{[+#./;?&=,!@|]?{variable}(?:,{variable})*\}})*")
 }
 
-/// RFC 5321, section 4.5.3.1: at most 64 letters before the @.
+/// Has at most 64 letters before the @ (RFC 5321, section 4.5.3.1).
 fn email() -> String {
     let [_, domain] = hostnames();
     format!(r"(?=[^@]{{1,64}}@){ATOM}+(?:\.{ATOM}+)*@(?:{domain}|\[{}\])", ipv4())

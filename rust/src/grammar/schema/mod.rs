@@ -9,6 +9,7 @@
 mod arena;
 mod assemble;
 mod automaton;
+mod bits;
 mod combine;
 mod decimal;
 mod evaluated;

@@ -2,7 +2,7 @@
 //!
 //! Integers and other numbers are kept apart, as the types `integer` and `number` do.
 
-use super::automaton::{Bits, bits, has, is_within};
+use super::bits::{Bits, bits, has, is_within};
 use super::decimal::{Decimal, aligned, divides, gcd, multiple, power};
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,7 +1,8 @@
 //! Splits strings by sets. One automaton tells which regular expressions a text matches, for all texts at once, where pairs of sets
 //! would be compared one by one.
 
-use super::automaton::{Automaton, Bits, MOST_BYTES, Matched, bits, has, is_within};
+use super::automaton::{Automaton, MOST_BYTES, Matched};
+use super::bits::{Bits, bits, has, is_within};
 use super::expr::Expr;
 use super::logic::{F, Node};
 use super::strings::{Piece, Strings, length};
@@ -158,11 +159,13 @@ fn telling<'r>(row: &Bits, rows: impl Iterator<Item = &'r Bits>, order: &[usize]
 /// The regular expression of a piece, and whether it is what matches that is in the piece, or what does not. None where it cannot
 /// be told by automata.
 fn expression(piece: &Piece) -> Option<(Rc<str>, bool)> {
-    let (expr, yes) = match piece {
-        Piece::Texts(..) => return None,
-        Piece::Regex(rx, yes) => ((**rx).clone(), *yes),
-        Piece::Length(cells) => (length(&Expr::character(), cells), true),
+    let regular = |expr: &Expr| {
+        let is_regular = !expr.has(&|part| matches!(part, Expr::All(_) | Expr::Not(_)));
+        is_regular.then(|| expr.regex().into())
     };
-    let is_regular = !expr.has(&|part| matches!(part, Expr::All(_) | Expr::Not(_)));
-    is_regular.then(|| (expr.regex().into(), yes))
+    match piece {
+        Piece::Texts(..) => None,
+        Piece::Regex(rx, yes) => Some((regular(rx)?, *yes)),
+        Piece::Length(cells) => Some((regular(&length(&Expr::character(), cells))?, true)),
+    }
 }

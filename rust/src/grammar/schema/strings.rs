@@ -27,8 +27,8 @@ pub(super) struct Under(pub(super) F);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Over(pub(super) F);
 
-/// A set of strings of which not everything may be known: one that is exact is the same on both sides. What is written must be
-/// in the one, what is found to be impossible must be outside the other, and a complement exchanges them.
+/// A set of strings between two sets that are known; an exact set is the same on both sides. The grammar writes strings of
+/// `under` only. A string is impossible only if it is outside `over`. The complement swaps the two.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Between {
     pub(super) under: Under,

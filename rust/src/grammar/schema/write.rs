@@ -253,7 +253,8 @@ impl<'r, 'a> Writer<'r, 'a> {
         Ok(self.out)
     }
 
-    /// Whether lists whose items a parameter counts can go on wherever it was thought that they can.
+    /// Whether every rule that counts items with a parameter derives a text. Where one does not, the grammar has to be written
+    /// without counting.
     pub(super) fn tallies_hold(&self) -> bool {
         self.tallied.is_empty() || rules::are_whole(&self.out.rules, &self.tallied)
     }

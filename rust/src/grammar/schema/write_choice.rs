@@ -1,7 +1,7 @@
 //! What may be chosen for the value of a key. Values are told apart by which of the sets they are in that the formula speaks of:
 //! then all of its atoms are decided at once, in place of one after the other.
 
-use super::automaton::{Bits, bits, has};
+use super::bits::{Bits, bits, has};
 use super::logic::{F, FALSE, Node, TRUE};
 use super::number::{self, Cells, Kind};
 use super::set::{Key, NONE, Set, SetId, Term};
@@ -68,10 +68,12 @@ impl Writer<'_, '_> {
                 Some(rest) => *rest,
                 None => {
                     self.reader.arena.budget.spend(open.len())?;
-                    self.decided(f, open.iter().enumerate().map(|(i, open)| (open, has(&row, i + 1))))
+                    let sides = open.iter().enumerate().map(|(i, open)| (open, has(&row, i + 1)));
+                    let rest = self.decided(f, sides);
+                    left.insert(row, rest);
+                    rest
                 }
             };
-            left.insert(row, rest);
             self.group(&mut groups, rest, set)?;
         }
         for (part, only) in PARTS {

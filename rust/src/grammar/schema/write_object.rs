@@ -3,7 +3,7 @@
 //! A state is what is left of the formula. At each key it is gone through what may be chosen: the key is absent, or its
 //! value is in some of the sets that the formula speaks of, which decides parts of it.
 
-use super::automaton::has;
+use super::bits::has;
 use super::logic::{F, FALSE, Node, TRUE};
 use super::rules::{BITS, Line, Rule, Symbol};
 use super::set::{Key, Term};
@@ -39,7 +39,7 @@ pub(super) struct Plan {
     pub(super) others: F,
     pub(super) places: AHashMap<Rc<str>, usize>,
     states: AHashMap<(usize, F, bool), Rule>,
-    /// Keys from one place to another, and whether something stands before them.
+    /// The rule for a run of keys, by the place of its first key, the place behind its last one, and whether a key stands before it.
     pub(super) runs: AHashMap<(usize, usize, bool), Rule>,
     free: States,
     optional: AHashSet<usize>,

@@ -13,17 +13,12 @@ impl Writer<'_, '_> {
     pub(super) fn spoken_of(&self, plan: &Plan, at: usize, f: F) -> Option<usize> {
         let mut next = plan.keys.len();
         for key in self.reader.sets.keys.atoms(f) {
-            match key {
-                Key::If(name, _) | Key::Has(name, _) => {
-                    next = plan
-                        .places
-                        .get(&name)
-                        .filter(|place| **place >= at)
-                        .map_or(next, |place| next.min(*place));
-                }
-                Key::Declared | Key::Open => {}
+            let place = match key {
+                Key::If(name, _) | Key::Has(name, _) => plan.places.get(&name).copied(),
+                Key::Declared | Key::Open => None,
                 _ => return None,
-            }
+            };
+            next = place.filter(|place| *place >= at).map_or(next, |place| next.min(place));
         }
         Some(next).filter(|_| f != TRUE)
     }

@@ -112,10 +112,8 @@ impl<B: Block> Format for Blocks<B> {
             let activations = bytes.cast::<i32>();
             let scale = L::mul((*scales).scales[chunk], L::splat_float(activations.add(8).cast()));
             let behind = activations.add(9);
-            // Lanes that undo a bias of 128 by themselves need no correction.
-            let undone = L::SIGNED && B::MOST > 127;
             let start = match B::MEANING {
-                Meaning::Biased(_) if !undone => L::splat(behind),
+                Meaning::Biased(_) if !L::undoes_bias(B::MOST) => L::splat(behind),
                 _ => L::bytes(0),
             };
             let product = L::to_floats(L::dots(start, weights, B::MOST, activations));

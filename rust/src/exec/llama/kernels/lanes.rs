@@ -54,8 +54,12 @@ pub(super) trait Lanes {
     unsafe fn look_up(entries: &[u8; 16], x: Self::Ints) -> Self::Ints;
     /// An i32 everywhere.
     unsafe fn splat(x: *const i32) -> Self::Ints;
-    /// Whether products of bytes of which some are above 127 are those of the bytes less 128.
+    /// Whether bytes are multiplied as their value less 128, where some may be above 127.
     const SIGNED: bool;
+    /// Whether bytes of at most `most`, of which 128 is the bias, are multiplied without it: then nothing is left to correct.
+    fn undoes_bias(most: i32) -> bool {
+        Self::SIGNED && most > 127
+    }
     /// `sum` and the products of the unsigned bytes of `weights`, none above `most`, with the signed ones from `activations` on,
     /// four for each; see [`SIGNED`](Lanes::SIGNED).
     unsafe fn dots(sum: Self::Ints, weights: &[Self::Ints], most: i32, activations: *const i32)

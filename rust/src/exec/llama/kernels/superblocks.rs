@@ -102,29 +102,25 @@ impl<B: SuperBlock> Format for SuperBlocks<B> {
 
     #[inline(always)]
     unsafe fn end<L: Lanes>(
-        (total, mut sum): Self::Sum<L>,
+        (total, sum): Self::Sum<L>,
         scales: *const Scales<L>,
         record: *const u8,
     ) -> L::Floats {
         unsafe {
             let scale = L::splat_float(record.add(BLOCK).cast());
-            // The sums are negative.
-            let mut rest = if B::MINIMUM { L::bytes(0) } else { sum };
-            // Lanes that undo a bias of 128 by themselves need no correction.
-            if !(L::SIGNED && B::MOST > 127) {
+            // Minima or biases times the sums of the activations, which the record has with their signs changed.
+            let mut less = L::bytes(0);
+            if !L::undoes_bias(B::MOST) {
                 let sums = record.add(BLOCK + 4).cast::<i32>();
                 for i in 0..BLOCK / B::GROUP / 2 {
-                    rest = L::dot_pairs(rest, (*scales).sums[i], sums.add(i));
+                    less = L::dot_pairs(less, (*scales).sums[i], sums.add(i));
                 }
             }
-            if !B::MINIMUM {
-                sum = rest;
-            }
-            let total = L::fma(L::to_floats(sum), L::mul((*scales).scale, scale), total);
+            let add = |sum, factor, total| L::fma(L::to_floats(sum), L::mul(factor, scale), total);
             if B::MINIMUM {
-                L::fma(L::to_floats(rest), L::mul((*scales).minimum, scale), total)
+                add(less, (*scales).minimum, add(sum, (*scales).scale, total))
             } else {
-                total
+                add(L::add_ints(sum, less), (*scales).scale, total)
             }
         }
     }
