@@ -1,4 +1,4 @@
-"""Whether an output is valid by the wheel `jsonschema`, with its formats and with decimal numbers."""
+"""Whether an output is valid by the wheel `jsonschema`, for clients who read numbers as 64-bit floats."""
 
 from __future__ import annotations
 
@@ -19,9 +19,15 @@ def is_integer(checker: TypeChecker, value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def exact(value: Any) -> Any:
-    """The same value, its floating-point numbers as the decimals that they were written as."""
-    return json.loads(json.dumps(value), parse_float=Decimal)
+def read(text: str) -> Any:
+    """A value with its numbers as clients read them: 64-bit floats, with which the judge computes exactly."""
+    return json.loads(text, parse_float=number, parse_int=number)
+
+
+def number(text: str) -> int | Decimal:
+    """A 64-bit float as its shortest decimal. Raises OverflowError for what no such float holds."""
+    value = float(text)
+    return int(value) if value.is_integer() else Decimal(repr(value))
 
 
 class Validity:
@@ -33,7 +39,7 @@ class Validity:
         # The registry has the drafts' own documents alone: nothing is fetched.
         kept = {"registry": REGISTRY, "format_checker": base.FORMAT_CHECKER}
         made: Any = extend(base, type_checker=kinds)  # type: ignore[no-untyped-call]
-        self.validator = made(exact(schema), **kept)
+        self.validator = made(read(json.dumps(schema)), **kept)
 
     def of(self, text: bytes) -> str:
         """Says "valid", "invalid", "leap" where only leap seconds make it so, or "unjudged"."""
@@ -44,10 +50,10 @@ class Validity:
     def plainly(self, text: bytes) -> str:
         """The same, of leap seconds as of any other."""
         try:
-            value = json.loads(text.decode(), parse_float=Decimal)
+            value = read(text.decode())
         except ValueError:
             return "invalid"
-        except (InvalidOperation, RecursionError):  # an exponent that no decimal has
+        except (OverflowError, RecursionError):
             return "unjudged"
         try:
             return "valid" if self.validator.is_valid(value) else "invalid"

@@ -234,6 +234,18 @@ fn no_text_comes_to_a_place_with_no_way_on() {
             }
         }
     }
+    // A word that has been there is not begun again, whatever the schema says of other items.
+    for (rest, text) in [
+        (json!({}), "[null,n"),
+        (json!({"items": {}}), "[true,t"),
+        (json!({"prefixItems": [{"type": "string"}]}), r#"["a",null,n"#),
+        (json!({"contains": {"type": "string"}}), r#"["a",null,n"#),
+    ] {
+        let mut schema = json!({"type": "array", "uniqueItems": true});
+        schema.as_object_mut().unwrap().extend(rest.as_object().unwrap().clone());
+        let begins = |text| bench.begins(&mut bench.schema(&schema).unwrap(), text).unwrap();
+        assert!(!begins(text) && begins(&text[..text.len() - 1]), "{schema}");
+    }
 }
 
 #[test]

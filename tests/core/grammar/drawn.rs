@@ -223,28 +223,29 @@ fn validator(schema: &Value) -> Validator {
     options.build(&schema).unwrap_or_else(|e| panic!("{schema}: {e}"))
 }
 
-/// Whether the text is a value of the schema; None where it has numbers that the validator counts with as with others near
-/// them, or has no room for.
+/// Whether the text is a value of the schema; None where it has numbers that the validator judges wrongly, or has no room for.
 fn is_valid((schema, validator): (&Value, &Validator), text: &str) -> Option<bool> {
     match serde_json::from_str::<Value>(text) {
         Ok(mut value) => {
             value.sort_all_objects();
-            is_exact(&value).then(|| validator.is_valid(&value))
+            as_floats(&mut value).then(|| validator.is_valid(&value))
         }
         Err(e) if e.to_string().starts_with("number out of range") => None,
         Err(e) => panic!("{schema} has {text}: {e}"),
     }
 }
 
-/// Whether the validator judges all of its numbers rightly: those that 64-bit floats hold, but no negative fractions, which it
-/// calls multiples of any fraction.
-fn is_exact(value: &Value) -> bool {
+/// Reads numbers as clients do, as 64-bit floats. Whether the validator judges all of them rightly: negative fractions it calls
+/// multiples of any fraction, and the first one ends the reading.
+fn as_floats(value: &mut Value) -> bool {
     match value {
         Value::Number(n) => {
-            n.as_f64().is_some_and(|n| n.abs() < (1i64 << 53) as f64 && (n >= 0.0 || n.fract() == 0.0))
+            let float = n.as_f64().expect("a number is one of 64 bits");
+            *value = json!(float);
+            float >= 0.0 || float.fract() == 0.0
         }
-        Value::Array(items) => items.iter().all(is_exact),
-        Value::Object(members) => members.values().all(is_exact),
+        Value::Array(items) => items.iter_mut().all(as_floats),
+        Value::Object(members) => members.values_mut().all(as_floats),
         _ => true,
     }
 }

@@ -60,6 +60,8 @@ fn multiples_and_what_must_not_be_one() {
             &["0", "21", "8", "42"],
         ),
         (json!({"type": "integer", "multipleOf": 12, "minimum": 13, "maximum": 30}), &["24"], &["12", "36"]),
+        // Clients read numbers as doubles, and find other multiples among those of more digits.
+        (json!({"type": "integer", "multipleOf": 3}), &["999999999999999"], &["9999999999999999"]),
         (
             json!({"type": "number", "multipleOf": 1e-10, "minimum": 0}),
             &["0.5", "0.0000000001"],

@@ -20,6 +20,9 @@ const ANY_FRACTION: &str = r"(?:\.[0-9]+)?";
 const SHORT: &str =
     r"-?(?:[0-9]{1,12}(?:\.[0-9]{1,3})?|[0-9]{1,9}(?:\.[0-9]{1,6})?|[0-9]{1,3}(?:\.[0-9]{1,12})?)";
 
+/// Whole numbers that 64-bit floats hold, so that readers find the same multiples among them.
+const SHORT_WHOLE: &str = "-?[0-9]{1,15}";
+
 /// Numbers without exponent of at most 15 digits: what lies between bounds of so many digits does so for readers, too, whose
 /// 64-bit floats are next to these numbers.
 pub(super) fn told_apart() -> &'static str {
@@ -60,6 +63,8 @@ pub(super) fn terminal(cell: &Cell, style: Style) -> Expr {
     };
     if excludes(cell, style) {
         parts.push(regex(SHORT));
+    } else if style == Style::Whole && !cell.by.is_empty() && has_short_ends(cell) {
+        parts.push(regex(SHORT_WHOLE));
     }
     if style != Style::Whole {
         parts.extend(cell.low.map(|(low, own)| Expr::Regex(from(low, own))));
@@ -70,9 +75,15 @@ pub(super) fn terminal(cell: &Cell, style: Style) -> Expr {
 
 /// Numbers without exponent: as many digits as readers tell apart, where the ends have no more.
 fn plain(cell: &Cell) -> &'static str {
+    if has_short_ends(cell) { told_apart() } else { PLAIN }
+}
+
+/// Whether the ends have no more digits than 64-bit floats tell apart.
+fn has_short_ends(cell: &Cell) -> bool {
     let most = Decimal::new(power(14), 0);
-    let is_short = |end: &End| end.is_none_or(|(n, _)| opposite(most) < n && n < most && n.scale < 15);
-    if is_short(&cell.low) && is_short(&cell.high) { told_apart() } else { PLAIN }
+    [cell.low, cell.high]
+        .iter()
+        .all(|end| end.is_none_or(|(n, _)| opposite(most) < n && n < most && n.scale < 15))
 }
 
 /// Whether numbers close to those of the cell are none of them, and there is room between its ends for such as are not close.

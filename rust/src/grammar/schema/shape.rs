@@ -76,11 +76,16 @@ impl Shaper<'_, '_> {
 
     fn inside(&mut self, terms: &Terms) -> Result<Inside> {
         let (mut inside, mut items, mut keys) = (Inside::default(), Vec::new(), Vec::new());
+        let mut scarce = Scarce::No;
         for term in terms {
             self.reader.arena.budget.spend(1)?;
             let set = self.reader.set_of(*term)?;
             let set = self.reader.sets.get(set);
-            items.extend(self.reader.sets.items.atoms(set.arrays));
+            let own = self.reader.sets.items.atoms(set.arrays);
+            if set.arrays != FALSE {
+                scarce = scarce.max(self.scarce(&own)?);
+            }
+            items.extend(own);
             let own = self.reader.sets.keys.atoms(set.objects);
             inside.names = inside.names.max(self.scarce_names(&own));
             keys.extend(own);
@@ -92,9 +97,7 @@ impl Shaper<'_, '_> {
             inside.items.push(self.place(here.map(|(.., term)| *term).collect()));
         }
         inside.rest = self.place(told.iter().filter(|(_, on, _)| *on).map(|(.., term)| *term).collect());
-        if items.contains(&Item::Unique) {
-            inside.unique = Some(self.scarce(&told.iter().map(|(.., term)| *term).collect())?);
-        }
+        inside.unique = items.contains(&Item::Unique).then_some(scarce);
         let of_others = |key: &Key| match key {
             Key::Every(_, term) | Key::Some(_, term) => Some(*term),
             _ => None,
@@ -128,11 +131,15 @@ impl Shaper<'_, '_> {
         }
     }
 
-    /// Whether the values of these terms may run out. Strings that go on from every beginning do not. Of all other values some end
+    /// Whether the values of items may run out. Strings that go on from every beginning do not. Of all other values some end
     /// where nothing else can follow: `true`, the whole number 0, an object without more keys.
-    fn scarce(&mut self, terms: &Terms) -> Result<Scarce> {
-        for term in terms {
-            let set = self.reader.set_of(*term)?;
+    fn scarce(&mut self, items: &[Item]) -> Result<Scarce> {
+        let is_every = |item: &Item| matches!(item, Item::From(0, _));
+        if !items.iter().any(is_every) {
+            return Ok(Scarce::Perhaps);
+        }
+        for (.., term) in items.iter().filter_map(places) {
+            let set = self.reader.set_of(term)?;
             let set = self.reader.sets.get(set);
             let strings = set.strings.under.0;
             let goes_on = match self.reader.sets.strings.logic.node(strings) {
