@@ -30,7 +30,9 @@ impl Packing {
             Sums::Times(_) | Sums::Scaled => 4,
             Sums::Each(count) => self.count / count * 2,
         };
-        self.count + 4 + sums
+        let used = self.count + 4 + sums;
+        // Bytes that tiles load begin at cache lines.
+        if self.count > CHUNK { used.next_multiple_of(64) } else { used }
     }
 
     /// Writes a record. Values that are no numbers make a scale that is none.

@@ -155,7 +155,7 @@ fn of_type(ty: sys::ggml_type, isa: Isa) -> Option<(Attend, usize, usize)> {
 
 fn of_isa<C: Cells>(isa: Isa) -> Attend {
     match isa {
-        Isa::Avx512 => avx512::<C>,
+        Isa::Amx | Isa::Avx512 => avx512::<C>,
         Isa::AvxVnni | Isa::Avx2 => avx2::<C>,
     }
 }

@@ -3,7 +3,7 @@
 use super::activations::Packing;
 use super::formats::CHUNK;
 use super::lanes::{Lanes, prefetch};
-use super::product::{Kernel, Product};
+use super::product::{Kernel, Place, Product};
 
 /// Tokens whose sums stay in registers.
 const TOGETHER: usize = 8;
@@ -58,21 +58,15 @@ impl<H: Half> Kernel for H {
     const PACKING: Option<Packing> = None;
 
     #[inline(always)]
-    unsafe fn tile<L: Lanes, const ALONE: bool>(
-        product: &Product,
-        row: usize,
-        more: bool,
-        sums: *mut L::Floats,
-    ) {
+    unsafe fn add<L: Lanes, const ALONE: bool>(product: &Product, place: &Place, sums: *mut L::Floats) {
         unsafe {
-            let Product { weights, stride, chunks, tokens, .. } = *product;
-            let weights = weights.add(row * stride);
-            for token in 0..tokens.count {
-                *sums.add(token) = L::zero();
-            }
-            for chunk in 0..chunks {
-                if more {
-                    prefetch(weights.add(L::ROWS * (stride + chunk * CHUNK * 2)), L::ROWS * CHUNK * 2);
+            let Product { weights, stride, tokens, .. } = *product;
+            let weights = weights.add(place.row * stride);
+            for i in 0..place.chunks {
+                let chunk = place.chunk + i;
+                if !place.ahead.is_null() {
+                    let bytes = L::ROWS * CHUNK * 2;
+                    prefetch(place.ahead.add(i * bytes), bytes);
                 }
                 let mut panel = [L::zero(); CHUNK];
                 for eight in 0..CHUNK / 8 {

@@ -7,11 +7,15 @@
 use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
 
 mod narrow;
+mod tiles;
 mod wide;
 
 #[cfg(test)]
 pub(super) use narrow::Avx512Vnni;
 pub(super) use narrow::{Avx2, AvxVnni, Narrow};
+#[cfg(test)]
+pub(super) use tiles::Plain;
+pub(super) use tiles::{Amx, NoTiles, Products, Scaled, TOKENS, Tiles, scale};
 pub(super) use wide::Wide;
 
 /// Bytes of a cache line.
@@ -31,6 +35,8 @@ pub(super) fn prefetch(from: *const u8, bytes: usize) {
 /// # Safety
 /// All methods: the processor has the instructions, and pointers have what is read or written, of any alignment.
 pub(super) trait Lanes {
+    /// What multiplies many tokens at a time.
+    type Tiles: Tiles;
     /// Rows in a vector.
     const ROWS: usize;
     /// Lanes of 4 bytes, or of an i32.

@@ -2,7 +2,7 @@
 
 use super::ffi::Params;
 use super::formats::CHUNK;
-use super::product::{Product, TILE, Tokens};
+use super::product::{Product, TILE, Tokens, sum_bytes};
 use super::table::{Entry, Isa};
 use llama_cpp_sys_2 as sys;
 use std::ptr;
@@ -86,13 +86,13 @@ impl Job {
     pub(super) fn shared_bytes(&self, threads: usize) -> usize {
         let tokens = self.product.tokens.count;
         let records = self.entry.record_bytes(self.product.chunks, tokens);
-        records.next_multiple_of(ALIGNED) + threads * Entry::sum_bytes(tokens) + ALIGNED
+        records.next_multiple_of(ALIGNED) + threads * sum_bytes(tokens, self.product.chunks) + ALIGNED
     }
 
     /// Bytes of workspace for a thread with records of its own.
     pub(super) fn own_bytes(&self, tokens: usize) -> usize {
         let records = self.entry.record_bytes(self.product.chunks, tokens);
-        records.next_multiple_of(ALIGNED) + Entry::sum_bytes(tokens) + ALIGNED
+        records.next_multiple_of(ALIGNED) + sum_bytes(tokens, self.product.chunks) + ALIGNED
     }
 
     /// Computes the product together with the other threads.
@@ -137,7 +137,7 @@ impl Job {
         let Product { chunks, rows, tokens, records, .. } = self.product;
         let records_end = self.entry.record_bytes(chunks, tokens.count).next_multiple_of(ALIGNED);
         // Behind the records, each thread has sums of its own.
-        let sums = Sums { first: records.wrapping_add(records_end), each: Entry::sum_bytes(tokens.count) };
+        let sums = Sums { first: records.wrapping_add(records_end), each: sum_bytes(tokens.count, chunks) };
         let part = rows.div_ceil(TILE * params.workers() * PARTS) * TILE;
         // SAFETY: parts are different rows, and no two are computed by one thread at a time.
         params.share(rows, part, |range, thread| unsafe {

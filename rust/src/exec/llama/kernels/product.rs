@@ -11,7 +11,7 @@
 
 use super::activations::Packing;
 use super::formats::{CHUNK, CHUNKS, Format, Panel, Rows, Take};
-use super::lanes::Lanes;
+use super::lanes::{Lanes, Tiles};
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::ops::Range;
@@ -99,18 +99,42 @@ pub(super) trait Kernel {
     const BLOCK: (usize, usize);
     /// How activations are packed; `None`: they are read as they lie.
     const PACKING: Option<Packing>;
+    /// Whether there are products by tiles.
+    const TILED: bool = false;
 
-    /// The sums of [`Lanes::ROWS`] rows for each token. `ALONE`: there is one token only. `more`: as many rows follow these, and
-    /// are fetched into the cache meanwhile.
+    /// Adds up to [`CHUNKS`] chunks of [`Lanes::ROWS`] rows, whole blocks, to the sums of all tokens. `ALONE`: there is one token
+    /// only.
     ///
     /// # Safety
     /// As [`Product`] and [`Lanes`] say; the records are written.
-    unsafe fn tile<L: Lanes, const ALONE: bool>(
-        product: &Product,
-        row: usize,
-        more: bool,
-        sums: *mut L::Floats,
-    );
+    unsafe fn add<L: Lanes, const ALONE: bool>(product: &Product, place: &Place, sums: *mut L::Floats);
+}
+
+/// What is added to the sums of a tile.
+pub(super) struct Place {
+    pub(super) row: usize,
+    /// The first chunk, and how many.
+    pub(super) chunk: usize,
+    pub(super) chunks: usize,
+    /// Bytes to fetch into the cache meanwhile, as many as are read, or null.
+    pub(super) ahead: *const u8,
+}
+
+/// Activations that do not stay in a core's own cache until the next tile reads them again.
+const MANY: usize = 1 << 20;
+/// Rows whose tiles are computed together where there are so many, panel by panel: what one tile reads of them is still near for
+/// the next.
+const ROUND: usize = 128;
+
+/// Rows whose sums are in work at a time, a tile's at least.
+const fn in_work(tokens: usize, chunks: usize) -> usize {
+    if tokens * chunks * CHUNK < MANY { 1 } else { ROUND }
+}
+
+/// Bytes that the sums of so many tokens take, with activations of so many chunks.
+pub(super) const fn sum_bytes(tokens: usize, chunks: usize) -> usize {
+    let rows = in_work(tokens, chunks);
+    tokens * if rows < TILE { TILE } else { rows } * size_of::<f32>()
 }
 
 /// Writes some of the records of all tokens.
@@ -133,24 +157,69 @@ pub(super) unsafe fn pack<K: Kernel>(product: &Product, which: Range<usize>) {
 }
 
 /// Computes the outputs of some rows, which begin at a multiple of [`TILE`] and end at one or with the last row.
-/// `sums`: room for [`TILE`] floats of each token, aligned to 64 bytes.
+/// `sums`: room for [`sum_bytes`], aligned to 64 bytes.
 ///
 /// # Safety
 /// As [`Product`] and [`Lanes`] say; the records are written.
 #[inline(always)]
 pub(super) unsafe fn tiles<L: Lanes, K: Kernel>(product: &Product, rows: Range<usize>, sums: *mut f32) {
-    let end = rows.end;
-    for first in rows.step_by(L::ROWS) {
-        // The last tile reaches back over rows that are computed already, of which nothing is stored.
-        let row = first.min(product.rows - L::ROWS);
-        // SAFETY: as above.
-        unsafe {
-            if product.tokens.count == 1 {
-                K::tile::<L, true>(product, row, row + 2 * L::ROWS <= end, sums.cast());
-            } else {
-                K::tile::<L, false>(product, row, row + 2 * L::ROWS <= end, sums.cast());
+    let (count, end) = (product.tokens.count, rows.end);
+    let tiled = K::TILED && L::Tiles::pay(count);
+    // SAFETY: as above.
+    unsafe {
+        if tiled {
+            L::Tiles::begin();
+        }
+        if count == 1 {
+            for first in rows.step_by(L::ROWS) {
+                round::<L, K, true>(product, first..end.min(first + L::ROWS), end, sums.cast());
             }
-            store::<L>(product, row, first - row, sums.cast());
+        } else {
+            let each = in_work(count, product.chunks).max(L::ROWS);
+            for first in rows.step_by(each) {
+                round::<L, K, false>(product, first..end.min(first + each), end, sums.cast());
+            }
+        }
+        if tiled {
+            L::Tiles::end();
+        }
+    }
+}
+
+/// Computes the outputs of some rows, whose sums are in work at a time; `end`: of the rows that follow.
+#[inline(always)]
+unsafe fn round<L: Lanes, K: Kernel, const ALONE: bool>(
+    product: &Product,
+    rows: Range<usize>,
+    end: usize,
+    sums: *mut L::Floats,
+) {
+    let Product { weights, stride, chunks, tokens, .. } = *product;
+    let tiles = rows.len().div_ceil(L::ROWS);
+    // The last tile reaches back over rows that are computed already, of which nothing is stored.
+    let row = |tile: usize| (rows.start + tile * L::ROWS).min(product.rows - L::ROWS);
+    unsafe {
+        for sum in 0..tiles * tokens.count {
+            *sums.add(sum) = L::zero();
+        }
+        for first in (0..chunks).step_by(CHUNKS) {
+            for tile in 0..tiles {
+                let row = row(tile);
+                // The next tile as its bytes lie, as many as are read of this one meanwhile.
+                let at = first * CHUNK / K::BLOCK.0 * K::BLOCK.1;
+                let is_followed = tiles == 1 && row + 2 * L::ROWS <= end;
+                let ahead = if is_followed {
+                    weights.add(row * stride + L::ROWS * (stride + at))
+                } else {
+                    ptr::null()
+                };
+                let place = Place { row, chunk: first, chunks: CHUNKS.min(chunks - first), ahead };
+                K::add::<L, ALONE>(product, &place, sums.add(tile * tokens.count));
+            }
+        }
+        for tile in 0..tiles {
+            let skip = rows.start + tile * L::ROWS - row(tile);
+            store::<L>(product, row(tile), skip, sums.add(tile * tokens.count));
         }
     }
 }
@@ -161,41 +230,28 @@ pub(super) struct Quantised<F>(PhantomData<F>);
 impl<F: Format> Kernel for Quantised<F> {
     const BLOCK: (usize, usize) = F::BLOCK;
     const PACKING: Option<Packing> = Some(F::PACKING);
+    const TILED: bool = F::TILED;
 
     #[inline(always)]
-    unsafe fn tile<L: Lanes, const ALONE: bool>(
-        product: &Product,
-        row: usize,
-        more: bool,
-        sums: *mut L::Floats,
-    ) {
+    unsafe fn add<L: Lanes, const ALONE: bool>(product: &Product, place: &Place, sums: *mut L::Floats) {
         unsafe {
-            let Product { weights, stride, chunks, tokens, records, .. } = *product;
-            let weights = weights.add(row * stride);
-            for token in 0..tokens.count {
-                *sums.add(token) = L::zero();
-            }
-            for first in (0..chunks).step_by(CHUNKS) {
-                let count = CHUNKS.min(chunks - first);
-                let at = first * CHUNK / F::BLOCK.0 * F::BLOCK.1;
-                let blocks = weights.add(at);
-                // The next tile as its bytes lie, as many as are read of this one meanwhile.
-                let ahead = if more { weights.add(L::ROWS * (stride + at)) } else { ptr::null() };
-                let rows = Rows { first: blocks, stride, ahead };
-                let record = first * CHUNK / F::PACKING.count;
-                let records = Records::<F> {
-                    first: records.add(record * tokens.count * F::PACKING.bytes()),
-                    tokens: tokens.count,
-                    format: PhantomData,
-                };
-                if ALONE {
-                    let scales = MaybeUninit::uninit();
-                    let mut one = One::<L, F> { sum: F::begin::<L>(*sums), records, scales };
-                    F::unpack::<L>(&rows, count, &mut one);
-                    *sums = F::end::<L>(one.sum, one.scales.as_ptr(), one.records.first);
-                } else {
-                    several::<L, F>(&rows, count, &records, sums);
-                }
+            let Product { weights, stride, tokens, records, .. } = *product;
+            let (count, weight) = (place.chunks, place.chunk * CHUNK);
+            let first = weights.add(place.row * stride + weight / F::BLOCK.0 * F::BLOCK.1);
+            let rows = Rows { first, stride, ahead: place.ahead };
+            let record = weight / F::PACKING.count;
+            let records = Records::<F> {
+                first: records.add(record * tokens.count * F::PACKING.bytes()),
+                tokens: tokens.count,
+                format: PhantomData,
+            };
+            if ALONE {
+                let scales = MaybeUninit::uninit();
+                let mut one = One::<L, F> { sum: F::begin::<L>(*sums), records, scales };
+                F::unpack::<L>(&rows, count, &mut one);
+                *sums = F::end::<L>(one.sum, one.scales.as_ptr(), one.records.first);
+            } else {
+                several::<L, F>(&rows, count, &records, sums);
             }
         }
     }
@@ -258,7 +314,7 @@ unsafe fn several<L: Lanes, F: Format>(
         F::unpack::<L>(rows, count, &mut panel.as_mut_ptr());
         let panel = &*panel.as_ptr();
         let tokens = records.tokens;
-        let mut token = 0;
+        let mut token = F::add_tiles::<L>(panel, records.first, tokens, sums);
         while token + TOGETHER <= tokens {
             add::<L, F, TOGETHER>(panel, count, (records, token), sums.add(token));
             token += TOGETHER;

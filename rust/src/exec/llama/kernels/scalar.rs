@@ -1,6 +1,6 @@
 //! One row at a time in plain code: what the vectors are held against.
 
-use super::lanes::Lanes;
+use super::lanes::{Lanes, NoTiles};
 
 /// A single lane.
 pub(super) struct Scalar;
@@ -17,6 +17,7 @@ fn half(bits: u16) -> f32 {
 }
 
 impl Lanes for Scalar {
+    type Tiles = NoTiles;
     const ROWS: usize = 1;
     const SIGNED: bool = false;
     type Ints = u32;

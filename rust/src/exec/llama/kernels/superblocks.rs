@@ -5,9 +5,10 @@
 //! alike.
 
 use super::activations::{Packing, Sums};
-use super::formats::{CHUNK, CHUNKS, Format, Rows, Take};
-use super::lanes::Lanes;
+use super::formats::{CHUNK, CHUNKS, Format, Panel, Rows, Take};
+use super::lanes::{Lanes, Products, Scaled, TOKENS, Tiles, scale};
 use std::marker::PhantomData;
+use std::mem::MaybeUninit;
 use std::ops::Range;
 
 /// Weights of a block.
@@ -65,6 +66,7 @@ pub(super) struct SuperBlocks<B>(PhantomData<B>);
 impl<B: SuperBlock> Format for SuperBlocks<B> {
     const BLOCK: (usize, usize) = (BLOCK, B::BYTES);
     const PACKING: Packing = Packing { count: BLOCK, sums: Sums::Each(B::GROUP) };
+    const TILED: bool = true;
 
     type Scales<L: Lanes> = Scales<L>;
     /// The sum of the blocks before, and this block's integer.
@@ -123,6 +125,37 @@ impl<B: SuperBlock> Format for SuperBlocks<B> {
                 add(L::add_ints(sum, less), (*scales).scale, total)
             }
         }
+    }
+
+    #[inline(always)]
+    unsafe fn add_tiles<L: Lanes>(
+        panel: &Panel<L, Scales<L>>,
+        records: *const u8,
+        tokens: usize,
+        sums: *mut L::Floats,
+    ) -> usize {
+        if !L::Tiles::pay(tokens) {
+            return 0;
+        }
+        let each = Self::PACKING.bytes();
+        let whole = tokens / TOKENS * TOKENS;
+        let (mut scaled, mut products) = (MaybeUninit::<Scaled>::uninit(), MaybeUninit::<Products>::uninit());
+        unsafe {
+            // Vectors of lanes that have tiles are those of tiles.
+            let scales = (&raw const panel.scales.groups).cast();
+            scale(panel.weights.as_ptr().cast(), scales, B::GROUP, scaled.as_mut_ptr());
+            for first in (0..whole).step_by(TOKENS) {
+                let (records, sums) = (records.add(first * each), sums.add(first));
+                L::Tiles::multiply(scaled.as_ptr(), records, each, products.as_mut_ptr());
+                for token in 0..TOKENS {
+                    let product = products.as_ptr().cast::<L::Ints>().add(token).read();
+                    let sum = (*sums.add(token), product);
+                    *sums.add(token) =
+                        Self::end::<L>(sum, &raw const panel.scales, records.add(token * each));
+                }
+            }
+        }
+        whole
     }
 }
 

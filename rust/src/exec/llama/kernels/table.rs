@@ -4,8 +4,8 @@ use super::blocks::{Blocks, Iq4Nl, Mxfp4, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0};
 use super::floats::{Bf16, F16};
 use super::formats::CHUNK;
 use super::kquants::{Iq4Xs, Q2K, Q3K, Q4K, Q5K, Q6K, Tq2_0};
-use super::lanes::{Avx2, AvxVnni, Narrow, Wide};
-use super::product::{Kernel, Product, Quantised, TILE, pack, tiles};
+use super::lanes::{Amx, Avx2, AvxVnni, Narrow, NoTiles, Wide};
+use super::product::{Kernel, Product, Quantised, pack, tiles};
 use super::superblocks::SuperBlocks;
 use llama_cpp_sys_2 as sys;
 use std::ops::Range;
@@ -14,6 +14,8 @@ use std::sync::OnceLock;
 /// Instructions that kernels are compiled for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Isa {
+    /// AVX-512 with VNNI, and AMX for many tokens.
+    Amx,
     /// AVX-512 with VNNI.
     Avx512,
     /// AVX2 with AVX-VNNI.
@@ -26,10 +28,11 @@ pub(super) enum Isa {
 const CHOICE: &str = "LLGTRT_ISA";
 
 impl Isa {
-    const ALL: [Self; 3] = [Self::Avx512, Self::AvxVnni, Self::Avx2];
+    const ALL: [Self; 4] = [Self::Amx, Self::Avx512, Self::AvxVnni, Self::Avx2];
 
     fn name(self) -> &'static str {
         match self {
+            Self::Amx => "amx",
             Self::Avx512 => "avx512",
             Self::AvxVnni => "avx-vnni",
             Self::Avx2 => "avx2",
@@ -42,6 +45,7 @@ impl Isa {
             && is_x86_feature_detected!("fma")
             && is_x86_feature_detected!("f16c");
         avx2 && match self {
+            Self::Amx => Self::Avx512.is_here() && Amx::is_here(),
             Self::Avx512 => {
                 is_x86_feature_detected!("avx512f")
                     && is_x86_feature_detected!("avx512bw")
@@ -102,6 +106,7 @@ pub(super) struct Entry {
     record: (usize, usize),
     /// See [`pack`].
     pub(super) pack: unsafe fn(&Product, Range<usize>),
+    amx: Tiles,
     avx512: Tiles,
     avx_vnni: Tiles,
     avx2: Tiles,
@@ -117,6 +122,7 @@ impl Entry {
                 None => (CHUNK, 0),
             },
             pack: pack_avx2::<K>,
+            amx: if K::TILED { amx::<K> } else { avx512::<K> },
             avx512: avx512::<K>,
             avx_vnni: avx_vnni::<K>,
             avx2: avx2::<K>,
@@ -126,6 +132,7 @@ impl Entry {
     /// See [`tiles`].
     pub(super) fn tiles(&self, isa: Isa) -> Tiles {
         match isa {
+            Isa::Amx => self.amx,
             Isa::Avx512 => self.avx512,
             Isa::AvxVnni => self.avx_vnni,
             Isa::Avx2 => self.avx2,
@@ -140,11 +147,6 @@ impl Entry {
     /// Bytes that the records of so many tokens take.
     pub(super) const fn record_bytes(&self, chunks: usize, tokens: usize) -> usize {
         self.records(chunks) * self.record.1 * tokens
-    }
-
-    /// Bytes that a thread's sums take.
-    pub(super) const fn sum_bytes(tokens: usize) -> usize {
-        tokens * TILE * size_of::<f32>()
     }
 
     /// The kernel for a type of weights in rows of so many.
@@ -183,9 +185,17 @@ unsafe fn pack_avx2<K: Kernel>(product: &Product, records: Range<usize>) {
 /// # Safety
 /// As for [`tiles`].
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,fma,f16c")]
+unsafe fn amx<K: Kernel>(product: &Product, rows: Range<usize>, sums: *mut f32) {
+    // SAFETY: the caller's promise.
+    unsafe { tiles::<Wide<Amx>, K>(product, rows, sums) }
+}
+
+/// # Safety
+/// As for [`tiles`].
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,fma,f16c")]
 unsafe fn avx512<K: Kernel>(product: &Product, rows: Range<usize>, sums: *mut f32) {
     // SAFETY: the caller's promise.
-    unsafe { tiles::<Wide, K>(product, rows, sums) }
+    unsafe { tiles::<Wide<NoTiles>, K>(product, rows, sums) }
 }
 
 /// # Safety

@@ -7,8 +7,8 @@ use super::formats::CHUNK;
 use super::graph::{Graph, Operand};
 use super::known;
 use super::kquants::{Iq4Xs, Q2K, Q3K, Q4K, Q5K, Q6K, Tq2_0};
-use super::lanes::{Avx512Vnni, Narrow};
-use super::product::{Kernel, Product, Quantised, TILE, Tokens, tiles};
+use super::lanes::{Avx512Vnni, Narrow, Plain, TOKENS, Wide};
+use super::product::{Kernel, Product, Quantised, TILE, Tokens, sum_bytes, tiles};
 use super::scalar::Scalar;
 use super::superblocks::SuperBlocks;
 use super::table::{Entry, Isa, Tiles};
@@ -64,6 +64,12 @@ fn scalar(ty: sys::ggml_type) -> Tiles {
 #[target_feature(enable = "avx2,fma,f16c,avx512vnni,avx512vl")]
 unsafe fn as_avx_vnni<K: Kernel>(product: &Product, rows: Range<usize>, sums: *mut f32) {
     unsafe { tiles::<Narrow<Avx512Vnni>, K>(product, rows, sums) }
+}
+
+/// AMX's kernel with tiles in plain code.
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,fma,f16c")]
+unsafe fn as_amx<K: Kernel>(product: &Product, rows: Range<usize>, sums: *mut f32) {
+    unsafe { tiles::<Wide<Plain>, K>(product, rows, sums) }
 }
 
 /// Numbers from −1 to 1, some small, some zero.
@@ -127,7 +133,7 @@ fn outputs_of(
     let stride = weights.len() / rows;
     let records = records.as_mut_ptr();
     let product = Product { weights: weights.as_ptr(), rows, stride, chunks, tokens, records };
-    let mut sums = vec![Line { _floats: [0.0; TILE] }; count];
+    let mut sums = vec![Line { _floats: [0.0; TILE] }; sum_bytes(count, chunks) / size_of::<Line>()];
     unsafe {
         let records = entry.records(chunks);
         (entry.pack)(&product, 0..records / 2);
@@ -177,7 +183,7 @@ proptest! {
     /// The instruction that this processor may lack, by its twin.
     #[test]
     fn avx_vnni_computes_what_plain_code_computes(rows in TILE..40, count in 1usize..6, seed: u64) {
-        prop_assume!(Isa::here() == Some(Isa::Avx512));
+        prop_assume!(Isa::all_here().any(|isa| isa == Isa::Avx512));
         for (ty, kernel) in [
             (sys::GGML_TYPE_Q8_0, as_avx_vnni::<Quantised<Blocks<Q8_0>>> as Tiles),
             (sys::GGML_TYPE_Q6_K, as_avx_vnni::<Quantised<SuperBlocks<Q6K>>>),
@@ -189,6 +195,33 @@ proptest! {
             let weights = (&weights[..], ty, rows);
             let plain = outputs_of(weights, (&values, count, 16), (1, scalar(ty)));
             let got = outputs_of(weights, (&values, count, 16), (1, kernel));
+            prop_assert_eq!(bits(&got), bits(&plain), "type {}", ty);
+        }
+    }
+
+    /// Tiles, which this processor may lack, in plain code: for as many tokens as whole ones have, and for what is left.
+    #[test]
+    fn tiles_compute_what_plain_code_computes(
+        rows in TILE..40,
+        count in TOKENS - 1..3 * TOKENS,
+        blocks in 1usize..3,
+        seed: u64,
+    ) {
+        prop_assume!(Isa::all_here().any(|isa| isa == Isa::Avx512));
+        for (ty, kernel) in [
+            (sys::GGML_TYPE_Q2_K, as_amx::<Quantised<SuperBlocks<Q2K>>> as Tiles),
+            (sys::GGML_TYPE_Q3_K, as_amx::<Quantised<SuperBlocks<Q3K>>>),
+            (sys::GGML_TYPE_Q4_K, as_amx::<Quantised<SuperBlocks<Q4K>>>),
+            (sys::GGML_TYPE_Q5_K, as_amx::<Quantised<SuperBlocks<Q5K>>>),
+            (sys::GGML_TYPE_Q6_K, as_amx::<Quantised<SuperBlocks<Q6K>>>),
+            (sys::GGML_TYPE_IQ4_XS, as_amx::<Quantised<SuperBlocks<Iq4Xs>>>),
+            (sys::GGML_TYPE_TQ2_0, as_amx::<Quantised<SuperBlocks<Tq2_0>>>),
+        ] {
+            let weights = quantised(ty, rows, 256 * blocks, seed);
+            let values = floats(!seed, count * 256 * blocks);
+            let (weights, values) = ((&weights[..], ty, rows), (&values[..], count, 8 * blocks));
+            let plain = outputs_of(weights, values, (1, scalar(ty)));
+            let got = outputs_of(weights, values, (2, kernel));
             prop_assert_eq!(bits(&got), bits(&plain), "type {}", ty);
         }
     }
@@ -217,7 +250,24 @@ proptest! {
             Sums::Scaled => record.extend((most / 127.0 * sum(&want) as f32).to_ne_bytes()),
             Sums::Each(n) => record.extend(want.chunks(n).flat_map(|bytes| (-sum(bytes) as i16).to_ne_bytes())),
         }
-        prop_assert_eq!(packed, record);
+        prop_assert_eq!(&packed[..record.len()], &record[..]);
+    }
+}
+
+/// So many activations that tiles of rows take turns.
+#[test]
+fn many_activations_change_no_bit() {
+    let (ty, rows, count) = (sys::GGML_TYPE_Q4_K, 150, 4100);
+    let (weights, values) = (quantised(ty, rows, 256, 3), floats(4, count * 256));
+    let (weights, values) = ((&weights[..], ty, rows), (&values[..], count, 8));
+    let plain = outputs_of(weights, values, (1, scalar(ty)));
+    let entry = Entry::of(ty, 256).unwrap();
+    let mut kernels: Vec<Tiles> = Isa::all_here().map(|isa| entry.tiles(isa)).collect();
+    if Isa::all_here().any(|isa| isa == Isa::Avx512) {
+        kernels.push(as_amx::<Quantised<SuperBlocks<Q4K>>>);
+    }
+    for kernel in kernels {
+        assert!(bits(&outputs_of(weights, values, (1, kernel))) == bits(&plain));
     }
 }
 

@@ -1,6 +1,7 @@
 //! 256 bits.
 
 use super::Lanes;
+use super::tiles::NoTiles;
 use std::arch::x86_64::*;
 use std::marker::PhantomData;
 
@@ -158,6 +159,7 @@ impl Bytes for Avx2 {
 pub(in super::super) struct Narrow<B>(PhantomData<B>);
 
 impl<B: Bytes> Lanes for Narrow<B> {
+    type Tiles = NoTiles;
     const ROWS: usize = 8;
     const SIGNED: bool = B::SIGNED;
     type Ints = __m256i;

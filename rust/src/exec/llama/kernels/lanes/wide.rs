@@ -1,12 +1,15 @@
 //! 512 bits.
 
 use super::Lanes;
+use super::tiles::{NoTiles, Tiles};
 use std::arch::x86_64::*;
+use std::marker::PhantomData;
 
-/// AVX-512 with VNNI.
-pub(in super::super) struct Wide;
+/// AVX-512 with VNNI, and tiles.
+pub(in super::super) struct Wide<T = NoTiles>(PhantomData<T>);
 
-impl Lanes for Wide {
+impl<T: Tiles> Lanes for Wide<T> {
+    type Tiles = T;
     const ROWS: usize = 16;
     const SIGNED: bool = false;
     type Ints = __m512i;
