@@ -49,6 +49,8 @@ mod doc_tests;
 mod scalar;
 #[cfg(all(test, target_arch = "x86_64"))]
 mod tests;
+#[cfg(all(test, target_arch = "x86_64"))]
+mod tile_tests;
 
 pub(super) use known::{check, check_on};
 

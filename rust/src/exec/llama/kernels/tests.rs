@@ -7,7 +7,7 @@ use super::formats::CHUNK;
 use super::graph::{Graph, Operand};
 use super::known;
 use super::kquants::{Iq4Xs, Q2K, Q3K, Q4K, Q5K, Q6K, Tq2_0};
-use super::lanes::{Avx512Vnni, Narrow, Plain, TOKENS, Wide};
+use super::lanes::{Avx512Vnni, Narrow};
 use super::product::{Kernel, Product, Quantised, TILE, Tokens, sum_bytes, tiles};
 use super::scalar::Scalar;
 use super::superblocks::SuperBlocks;
@@ -38,7 +38,7 @@ const TYPES: [sys::ggml_type; 16] = [
 ];
 
 /// The plain kernel of a type.
-fn scalar(ty: sys::ggml_type) -> Tiles {
+pub(super) fn scalar(ty: sys::ggml_type) -> Tiles {
     match ty {
         sys::GGML_TYPE_F16 => tiles::<Scalar, F16>,
         sys::GGML_TYPE_BF16 => tiles::<Scalar, Bf16>,
@@ -66,14 +66,8 @@ unsafe fn as_avx_vnni<K: Kernel>(product: &Product, rows: Range<usize>, sums: *m
     unsafe { tiles::<Narrow<Avx512Vnni>, K>(product, rows, sums) }
 }
 
-/// AMX's kernel with tiles in plain code.
-#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,fma,f16c")]
-unsafe fn as_amx<K: Kernel>(product: &Product, rows: Range<usize>, sums: *mut f32) {
-    unsafe { tiles::<Wide<Plain>, K>(product, rows, sums) }
-}
-
 /// Numbers from −1 to 1, some small, some zero.
-fn floats(seed: u64, n: usize) -> Vec<f32> {
+pub(super) fn floats(seed: u64, n: usize) -> Vec<f32> {
     let mut state = seed | 1;
     let mut next = || {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -84,7 +78,7 @@ fn floats(seed: u64, n: usize) -> Vec<f32> {
 }
 
 /// Rows of weights in a file's form.
-fn quantised(ty: sys::ggml_type, rows: usize, row: usize, seed: u64) -> Vec<u8> {
+pub(super) fn quantised(ty: sys::ggml_type, rows: usize, row: usize, seed: u64) -> Vec<u8> {
     let floats = floats(seed, rows * row);
     let mut bytes = vec![0u8; unsafe { sys::ggml_row_size(ty, row as i64) } * rows];
     let written = unsafe {
@@ -113,7 +107,7 @@ fn outputs(
     outputs_of((weights, ty, rows), (values, 1, chunks), (parts, kernel))
 }
 
-fn outputs_of(
+pub(super) fn outputs_of(
     (weights, ty, rows): (&[u8], sys::ggml_type, usize),
     (values, count, chunks): (&[f32], usize, usize),
     (parts, kernel): (usize, Tiles),
@@ -147,7 +141,7 @@ fn outputs_of(
     out
 }
 
-fn bits(x: &[f32]) -> Vec<u32> {
+pub(super) fn bits(x: &[f32]) -> Vec<u32> {
     x.iter().map(|x| x.to_bits()).collect()
 }
 
@@ -199,33 +193,6 @@ proptest! {
         }
     }
 
-    /// Tiles, which this processor may lack, in plain code: for as many tokens as whole ones have, and for what is left.
-    #[test]
-    fn tiles_compute_what_plain_code_computes(
-        rows in TILE..40,
-        count in TOKENS - 1..3 * TOKENS,
-        blocks in 1usize..3,
-        seed: u64,
-    ) {
-        prop_assume!(Isa::all_here().any(|isa| isa == Isa::Avx512));
-        for (ty, kernel) in [
-            (sys::GGML_TYPE_Q2_K, as_amx::<Quantised<SuperBlocks<Q2K>>> as Tiles),
-            (sys::GGML_TYPE_Q3_K, as_amx::<Quantised<SuperBlocks<Q3K>>>),
-            (sys::GGML_TYPE_Q4_K, as_amx::<Quantised<SuperBlocks<Q4K>>>),
-            (sys::GGML_TYPE_Q5_K, as_amx::<Quantised<SuperBlocks<Q5K>>>),
-            (sys::GGML_TYPE_Q6_K, as_amx::<Quantised<SuperBlocks<Q6K>>>),
-            (sys::GGML_TYPE_IQ4_XS, as_amx::<Quantised<SuperBlocks<Iq4Xs>>>),
-            (sys::GGML_TYPE_TQ2_0, as_amx::<Quantised<SuperBlocks<Tq2_0>>>),
-        ] {
-            let weights = quantised(ty, rows, 256 * blocks, seed);
-            let values = floats(!seed, count * 256 * blocks);
-            let (weights, values) = ((&weights[..], ty, rows), (&values[..], count, 8 * blocks));
-            let plain = outputs_of(weights, values, (1, scalar(ty)));
-            let got = outputs_of(weights, values, (2, kernel));
-            prop_assert_eq!(bits(&got), bits(&plain), "type {}", ty);
-        }
-    }
-
     /// Packed activations are rounded to nearest, ties to even, and their sums are theirs.
     #[test]
     fn activations_are_packed_as_described(
@@ -251,23 +218,6 @@ proptest! {
             Sums::Each(n) => record.extend(want.chunks(n).flat_map(|bytes| (-sum(bytes) as i16).to_ne_bytes())),
         }
         prop_assert_eq!(&packed[..record.len()], &record[..]);
-    }
-}
-
-/// So many activations that tiles of rows take turns.
-#[test]
-fn many_activations_change_no_bit() {
-    let (ty, rows, count) = (sys::GGML_TYPE_Q4_K, 150, 4100);
-    let (weights, values) = (quantised(ty, rows, 256, 3), floats(4, count * 256));
-    let (weights, values) = ((&weights[..], ty, rows), (&values[..], count, 8));
-    let plain = outputs_of(weights, values, (1, scalar(ty)));
-    let entry = Entry::of(ty, 256).unwrap();
-    let mut kernels: Vec<Tiles> = Isa::all_here().map(|isa| entry.tiles(isa)).collect();
-    if Isa::all_here().any(|isa| isa == Isa::Avx512) {
-        kernels.push(as_amx::<Quantised<SuperBlocks<Q4K>>>);
-    }
-    for kernel in kernels {
-        assert!(bits(&outputs_of(weights, values, (1, kernel))) == bits(&plain));
     }
 }
 

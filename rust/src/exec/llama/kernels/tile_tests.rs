@@ -1,0 +1,65 @@
+//! Products by tiles, and of many activations, against plain code.
+
+use super::kquants::{Iq4Xs, Q2K, Q3K, Q4K, Q5K, Q6K, Tq2_0};
+use super::lanes::{Plain, TOKENS, Wide};
+use super::product::{Kernel, Product, Quantised, TILE, tiles};
+use super::superblocks::SuperBlocks;
+use super::table::{Entry, Isa, Tiles};
+use super::tests::{bits, floats, outputs_of, quantised, scalar};
+use llama_cpp_sys_2 as sys;
+use proptest::prelude::*;
+use std::ops::Range;
+
+/// AMX's kernel with tiles in plain code.
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,fma,f16c")]
+unsafe fn as_amx<K: Kernel>(product: &Product, rows: Range<usize>, sums: *mut f32) {
+    unsafe { tiles::<Wide<Plain>, K>(product, rows, sums) }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(40))]
+
+    /// Tiles, which this processor may lack, in plain code: for as many tokens as whole ones have, and for what is left.
+    #[test]
+    fn tiles_compute_what_plain_code_computes(
+        rows in TILE..40,
+        count in TOKENS - 1..3 * TOKENS,
+        blocks in 1usize..3,
+        seed: u64,
+    ) {
+        prop_assume!(Isa::all_here().any(|isa| isa == Isa::Avx512));
+        for (ty, kernel) in [
+            (sys::GGML_TYPE_Q2_K, as_amx::<Quantised<SuperBlocks<Q2K>>> as Tiles),
+            (sys::GGML_TYPE_Q3_K, as_amx::<Quantised<SuperBlocks<Q3K>>>),
+            (sys::GGML_TYPE_Q4_K, as_amx::<Quantised<SuperBlocks<Q4K>>>),
+            (sys::GGML_TYPE_Q5_K, as_amx::<Quantised<SuperBlocks<Q5K>>>),
+            (sys::GGML_TYPE_Q6_K, as_amx::<Quantised<SuperBlocks<Q6K>>>),
+            (sys::GGML_TYPE_IQ4_XS, as_amx::<Quantised<SuperBlocks<Iq4Xs>>>),
+            (sys::GGML_TYPE_TQ2_0, as_amx::<Quantised<SuperBlocks<Tq2_0>>>),
+        ] {
+            let weights = quantised(ty, rows, 256 * blocks, seed);
+            let values = floats(!seed, count * 256 * blocks);
+            let (weights, values) = ((&weights[..], ty, rows), (&values[..], count, 8 * blocks));
+            let plain = outputs_of(weights, values, (1, scalar(ty)));
+            let got = outputs_of(weights, values, (2, kernel));
+            prop_assert_eq!(bits(&got), bits(&plain), "type {}", ty);
+        }
+    }
+}
+
+/// So many activations that tiles of rows take turns.
+#[test]
+fn many_activations_change_no_bit() {
+    let (ty, rows, count) = (sys::GGML_TYPE_Q4_K, 150, 4100);
+    let (weights, values) = (quantised(ty, rows, 256, 3), floats(4, count * 256));
+    let (weights, values) = ((&weights[..], ty, rows), (&values[..], count, 8));
+    let plain = outputs_of(weights, values, (1, scalar(ty)));
+    let entry = Entry::of(ty, 256).unwrap();
+    let mut kernels: Vec<Tiles> = Isa::all_here().map(|isa| entry.tiles(isa)).collect();
+    if Isa::all_here().any(|isa| isa == Isa::Avx512) {
+        kernels.push(as_amx::<Quantised<SuperBlocks<Q4K>>>);
+    }
+    for kernel in kernels {
+        assert!(bits(&outputs_of(weights, values, (1, kernel))) == bits(&plain));
+    }
+}
