@@ -1,9 +1,10 @@
 //! Types with blocks of 32 weights and a scale in each.
 
 use super::activations::{Packing, Sums};
-use super::formats::{CHUNK, CHUNKS, Format, Rows, Take, chunk, high, low};
-use super::lanes::Lanes;
+use super::formats::{CHUNK, CHUNKS, Format, Panel, Rows, Take, chunk, high, low};
+use super::lanes::{Lanes, Products, TOKENS, Tiles};
 use std::marker::PhantomData;
+use std::mem::MaybeUninit;
 
 /// A type with blocks of 32 weights.
 pub(super) trait Block {
@@ -55,6 +56,38 @@ pub(super) struct Scales<L: Lanes> {
 /// The sum over blocks of 32, each added with one rounding.
 pub(super) struct Blocks<B>(PhantomData<B>);
 
+impl<B: Block> Blocks<B> {
+    /// What a product begins with: the bias times the sum of the activations.
+    #[inline(always)]
+    unsafe fn start<L: Lanes>(bytes: *const u8) -> L::Ints {
+        unsafe {
+            match B::MEANING {
+                Meaning::Biased(_) if !L::undoes_bias(B::MOST) => L::splat(bytes.cast::<i32>().add(9)),
+                _ => L::bytes(0),
+            }
+        }
+    }
+
+    /// The sum with a chunk's product added.
+    #[inline(always)]
+    unsafe fn add_product<L: Lanes>(
+        total: L::Floats,
+        product: L::Ints,
+        (scales, chunk): (*const Scales<L>, usize),
+        bytes: *const u8,
+    ) -> L::Floats {
+        unsafe {
+            let behind = bytes.add(CHUNK).cast::<f32>();
+            let scale = L::mul((*scales).scales[chunk], L::splat_float(behind));
+            let total = L::fma(L::to_floats(product), scale, total);
+            match B::MEANING {
+                Meaning::Biased(_) => total,
+                Meaning::Minimum => L::fma((*scales).mins[chunk], L::splat_float(behind.add(1)), total),
+            }
+        }
+    }
+}
+
 impl<B: Block> Format for Blocks<B> {
     const BLOCK: (usize, usize) = (CHUNK, B::BYTES);
     const PACKING: Packing = Packing {
@@ -105,29 +138,60 @@ impl<B: Block> Format for Blocks<B> {
     unsafe fn add<L: Lanes>(
         total: L::Floats,
         weights: &[L::Ints; 8],
-        (scales, chunk): (*const Scales<L>, usize),
+        scales: (*const Scales<L>, usize),
         bytes: *const u8,
     ) -> L::Floats {
         unsafe {
-            let activations = bytes.cast::<i32>();
-            let scale = L::mul((*scales).scales[chunk], L::splat_float(activations.add(8).cast()));
-            let behind = activations.add(9);
-            let start = match B::MEANING {
-                Meaning::Biased(_) if !L::undoes_bias(B::MOST) => L::splat(behind),
-                _ => L::bytes(0),
-            };
-            let product = L::to_floats(L::dots(start, weights, B::MOST, activations));
-            let total = L::fma(product, scale, total);
-            match B::MEANING {
-                Meaning::Biased(_) => total,
-                Meaning::Minimum => L::fma((*scales).mins[chunk], L::splat_float(behind.cast()), total),
-            }
+            let product = L::dots(Self::start::<L>(bytes), weights, B::MOST, bytes.cast());
+            Self::add_product::<L>(total, product, scales, bytes)
         }
     }
 
     #[inline(always)]
     unsafe fn end<L: Lanes>(total: L::Floats, _: *const Scales<L>, _: *const u8) -> L::Floats {
         total
+    }
+
+    #[inline(always)]
+    unsafe fn add_tiles<L: Lanes>(
+        (panel, chunks): (&Panel<L, Scales<L>>, usize),
+        records: *const u8,
+        tokens: usize,
+        sums: *mut L::Floats,
+    ) -> usize {
+        if !L::Tiles::pay(tokens) {
+            return 0;
+        }
+        let each = Self::PACKING.bytes();
+        let whole = tokens / TOKENS * TOKENS;
+        let mut products = MaybeUninit::<[Products; CHUNKS]>::uninit();
+        let products = products.as_mut_ptr().cast::<Products>();
+        unsafe {
+            for first in (0..whole).step_by(TOKENS) {
+                let record =
+                    |chunk: usize, token: usize| records.add((chunk * tokens + first + token) * each);
+                for c in 0..chunks {
+                    // Vectors of lanes that have tiles are those of tiles.
+                    let weights = panel.weights.as_ptr().add(c).cast();
+                    L::Tiles::multiply_bytes(weights, record(c, 0), each, products.add(c));
+                }
+                for token in 0..TOKENS {
+                    let mut total = *sums.add(first + token);
+                    for c in 0..chunks {
+                        let product = products.add(c).cast::<L::Ints>().add(token).read();
+                        let product = L::add_ints(product, Self::start::<L>(record(c, token)));
+                        total = Self::add_product::<L>(
+                            total,
+                            product,
+                            (&raw const panel.scales, c),
+                            record(c, token),
+                        );
+                    }
+                    *sums.add(first + token) = total;
+                }
+            }
+        }
+        whole
     }
 }
 

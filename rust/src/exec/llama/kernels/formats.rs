@@ -75,9 +75,6 @@ pub(super) trait Format {
     /// A token's sum while a panel is added.
     type Sum<L: Lanes>: Copy;
 
-    /// Whether there are products by tiles.
-    const TILED: bool = false;
-
     /// Unpacks `chunks` chunks, whole blocks, and fetches as many bytes of the next rows meanwhile: all at once, other
     /// loads would wait.
     ///
@@ -112,19 +109,17 @@ pub(super) trait Format {
         record: *const u8,
     ) -> L::Floats;
 
-    /// Adds a panel to the sums of the first of so many tokens by tiles: how many those are. `records`: of their activations.
+    /// Adds `chunks` chunks of a panel to the sums of the first of so many tokens by tiles: how many those are. `records`: of their
+    /// activations.
     ///
     /// # Safety
     /// As for [`Lanes`], and tiles have begun.
-    #[inline(always)]
     unsafe fn add_tiles<L: Lanes>(
-        _panel: &Panel<L, Self::Scales<L>>,
-        _records: *const u8,
-        _tokens: usize,
-        _sums: *mut L::Floats,
-    ) -> usize {
-        0
-    }
+        panel: (&Panel<L, Self::Scales<L>>, usize),
+        records: *const u8,
+        tokens: usize,
+        sums: *mut L::Floats,
+    ) -> usize;
 }
 
 /// An f16 of each row.

@@ -168,7 +168,7 @@ pub(super) unsafe fn tiles<L: Lanes, K: Kernel>(product: &Product, rows: Range<u
     // SAFETY: as above.
     unsafe {
         if tiled {
-            L::Tiles::begin();
+            L::Tiles::begin(K::BLOCK.0);
         }
         if count == 1 {
             for first in rows.step_by(L::ROWS) {
@@ -230,7 +230,7 @@ pub(super) struct Quantised<F>(PhantomData<F>);
 impl<F: Format> Kernel for Quantised<F> {
     const BLOCK: (usize, usize) = F::BLOCK;
     const PACKING: Option<Packing> = Some(F::PACKING);
-    const TILED: bool = F::TILED;
+    const TILED: bool = true;
 
     #[inline(always)]
     unsafe fn add<L: Lanes, const ALONE: bool>(product: &Product, place: &Place, sums: *mut L::Floats) {
@@ -314,7 +314,7 @@ unsafe fn several<L: Lanes, F: Format>(
         F::unpack::<L>(rows, count, &mut panel.as_mut_ptr());
         let panel = &*panel.as_ptr();
         let tokens = records.tokens;
-        let mut token = F::add_tiles::<L>(panel, records.first, tokens, sums);
+        let mut token = F::add_tiles::<L>((panel, count), records.first, tokens, sums);
         while token + TOGETHER <= tokens {
             add::<L, F, TOGETHER>(panel, count, (records, token), sums.add(token));
             token += TOGETHER;

@@ -66,7 +66,6 @@ pub(super) struct SuperBlocks<B>(PhantomData<B>);
 impl<B: SuperBlock> Format for SuperBlocks<B> {
     const BLOCK: (usize, usize) = (BLOCK, B::BYTES);
     const PACKING: Packing = Packing { count: BLOCK, sums: Sums::Each(B::GROUP) };
-    const TILED: bool = true;
 
     type Scales<L: Lanes> = Scales<L>;
     /// The sum of the blocks before, and this block's integer.
@@ -129,7 +128,7 @@ impl<B: SuperBlock> Format for SuperBlocks<B> {
 
     #[inline(always)]
     unsafe fn add_tiles<L: Lanes>(
-        panel: &Panel<L, Scales<L>>,
+        (panel, _): (&Panel<L, Scales<L>>, usize),
         records: *const u8,
         tokens: usize,
         sums: *mut L::Floats,

@@ -1,5 +1,7 @@
 //! Products by tiles, and of many activations, against plain code.
 
+use super::blocks::{Blocks, Iq4Nl, Mxfp4, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0};
+use super::formats::CHUNK;
 use super::kquants::{Iq4Xs, Q2K, Q3K, Q4K, Q5K, Q6K, Tq2_0};
 use super::lanes::{Plain, TOKENS, Wide};
 use super::product::{Kernel, Product, Quantised, TILE, tiles};
@@ -24,12 +26,19 @@ proptest! {
     fn tiles_compute_what_plain_code_computes(
         rows in TILE..40,
         count in TOKENS - 1..3 * TOKENS,
-        blocks in 1usize..3,
+        chunks in prop::sample::select(&[3usize, 8, 16][..]),
         seed: u64,
     ) {
         prop_assume!(Isa::all_here().any(|isa| isa == Isa::Avx512));
         for (ty, kernel) in [
-            (sys::GGML_TYPE_Q2_K, as_amx::<Quantised<SuperBlocks<Q2K>>> as Tiles),
+            (sys::GGML_TYPE_Q8_0, as_amx::<Quantised<Blocks<Q8_0>>> as Tiles),
+            (sys::GGML_TYPE_Q4_0, as_amx::<Quantised<Blocks<Q4_0>>>),
+            (sys::GGML_TYPE_Q4_1, as_amx::<Quantised<Blocks<Q4_1>>>),
+            (sys::GGML_TYPE_Q5_0, as_amx::<Quantised<Blocks<Q5_0>>>),
+            (sys::GGML_TYPE_Q5_1, as_amx::<Quantised<Blocks<Q5_1>>>),
+            (sys::GGML_TYPE_IQ4_NL, as_amx::<Quantised<Blocks<Iq4Nl>>>),
+            (sys::GGML_TYPE_MXFP4, as_amx::<Quantised<Blocks<Mxfp4>>>),
+            (sys::GGML_TYPE_Q2_K, as_amx::<Quantised<SuperBlocks<Q2K>>>),
             (sys::GGML_TYPE_Q3_K, as_amx::<Quantised<SuperBlocks<Q3K>>>),
             (sys::GGML_TYPE_Q4_K, as_amx::<Quantised<SuperBlocks<Q4K>>>),
             (sys::GGML_TYPE_Q5_K, as_amx::<Quantised<SuperBlocks<Q5K>>>),
@@ -37,9 +46,13 @@ proptest! {
             (sys::GGML_TYPE_IQ4_XS, as_amx::<Quantised<SuperBlocks<Iq4Xs>>>),
             (sys::GGML_TYPE_TQ2_0, as_amx::<Quantised<SuperBlocks<Tq2_0>>>),
         ] {
-            let weights = quantised(ty, rows, 256 * blocks, seed);
-            let values = floats(!seed, count * 256 * blocks);
-            let (weights, values) = ((&weights[..], ty, rows), (&values[..], count, 8 * blocks));
+            let row = chunks * CHUNK;
+            if Entry::of(ty, row).is_none() {
+                continue;
+            }
+            let weights = quantised(ty, rows, row, seed);
+            let values = floats(!seed, count * row);
+            let (weights, values) = ((&weights[..], ty, rows), (&values[..], count, chunks));
             let plain = outputs_of(weights, values, (1, scalar(ty)));
             let got = outputs_of(weights, values, (2, kernel));
             prop_assert_eq!(bits(&got), bits(&plain), "type {}", ty);

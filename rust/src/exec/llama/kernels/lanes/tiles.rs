@@ -1,7 +1,8 @@
 //! Products by tiles: 16 tokens' bytes by those of 16 rows of weights at once, as AMX computes them.
 //!
-//! The integers are the same as those of [`Lanes::scaled_dots`](super::Lanes::scaled_dots): scales are multiplied into the weights
-//! before, which makes integers of 16 bits, and low and high bytes of these are multiplied apart.
+//! The integers are the same as those of [`Lanes::dots`](super::Lanes::dots) and [`Lanes::scaled_dots`](super::Lanes::scaled_dots). For
+//! the latter, scales are multiplied into the weights before, which makes integers of 16 bits, and low and high bytes of these are
+//! multiplied apart.
 
 use std::arch::asm;
 use std::arch::x86_64::*;
@@ -24,7 +25,7 @@ pub(in super::super) struct Scaled {
     high: [__m512i; SIDE * STEPS],
 }
 
-/// Sums over 256 weights, of 16 rows for each token.
+/// Sums of products, of 16 rows for each token.
 #[repr(C, align(64))]
 pub(in super::super) struct Products(pub(in super::super) [__m512i; TOKENS]);
 
@@ -37,16 +38,25 @@ pub(in super::super) trait Tiles {
     /// Whether there are tiles.
     const ARE_HERE: bool = true;
 
-    /// Whether it pays for so many tokens to multiply scales into weights.
+    /// Whether it pays for so many tokens.
     fn pay(tokens: usize) -> bool {
         Self::ARE_HERE && tokens >= TOKENS
     }
 
-    unsafe fn begin();
+    /// `block`: weights that are multiplied at a time, 32 or 256.
+    unsafe fn begin(block: usize);
     unsafe fn end();
 
-    /// Products of the weights with the bytes of [`TOKENS`] tokens, which are `stride` bytes apart.
+    /// Products of 256 weights with the bytes of [`TOKENS`] tokens, which are `stride` bytes apart.
     unsafe fn multiply(weights: *const Scaled, activations: *const u8, stride: usize, to: *mut Products);
+
+    /// The same of 32 weights, which are bytes without sign.
+    unsafe fn multiply_bytes(
+        weights: *const [__m512i; 8],
+        activations: *const u8,
+        stride: usize,
+        to: *mut Products,
+    );
 }
 
 /// None.
@@ -55,9 +65,10 @@ pub(in super::super) struct NoTiles;
 impl Tiles for NoTiles {
     const ARE_HERE: bool = false;
 
-    unsafe fn begin() {}
+    unsafe fn begin(_: usize) {}
     unsafe fn end() {}
     unsafe fn multiply(_: *const Scaled, _: *const u8, _: usize, _: *mut Products) {}
+    unsafe fn multiply_bytes(_: *const [__m512i; 8], _: *const u8, _: usize, _: *mut Products) {}
 }
 
 /// Multiplies the bytes of a panel of 256 weights by their groups' scales: `scales` has two for each 32 weights.
@@ -101,18 +112,28 @@ struct Configuration {
     rows: [u8; 16],
 }
 
-static ALL_WHOLE: Configuration = Configuration {
-    palette: 1,
-    start_row: 0,
-    reserved: [0; 14],
-    widths: [64, 64, 64, 64, 64, 64, 64, 64, 0, 0, 0, 0, 0, 0, 0, 0],
-    rows: [16, 16, 16, 16, 16, 16, 16, 16, 0, 0, 0, 0, 0, 0, 0, 0],
-};
+impl Configuration {
+    /// Four tiles of sums, two of so many bytes of 16 tokens, and two of as many weights.
+    const fn new(bytes: u8) -> Self {
+        let (wide, weights) = (bytes as u16, bytes / 4);
+        Self {
+            palette: 1,
+            start_row: 0,
+            reserved: [0; 14],
+            widths: [64, 64, 64, 64, wide, wide, 64, 64, 0, 0, 0, 0, 0, 0, 0, 0],
+            rows: [16, 16, 16, 16, 16, 16, weights, weights, 0, 0, 0, 0, 0, 0, 0, 0],
+        }
+    }
+}
+
+static OF_64: Configuration = Configuration::new(64);
+static OF_32: Configuration = Configuration::new(32);
 
 impl Tiles for Amx {
     #[inline(always)]
-    unsafe fn begin() {
-        unsafe { asm!("ldtilecfg [{}]", in(reg) &raw const ALL_WHOLE, options(nostack)) };
+    unsafe fn begin(block: usize) {
+        let configuration = if block == 32 { &raw const OF_32 } else { &raw const OF_64 };
+        unsafe { asm!("ldtilecfg [{}]", in(reg) configuration, options(nostack)) };
     }
 
     #[inline(always)]
@@ -158,6 +179,35 @@ impl Tiles for Amx {
             for (to, (low, high)) in (*to).0.iter_mut().zip(low.iter().zip(high)) {
                 *to = _mm512_add_epi32(*low, _mm512_slli_epi32::<8>(*high));
             }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn multiply_bytes(
+        weights: *const [__m512i; 8],
+        activations: *const u8,
+        stride: usize,
+        to: *mut Products,
+    ) {
+        unsafe {
+            asm!(
+                "tilezero tmm0",
+                "tilezero tmm1",
+                "tileloadd tmm6, [{weights} + {line}*1]",
+                "tileloadd tmm4, [{first} + {stride}*1]",
+                "tdpbsud tmm0, tmm4, tmm6",
+                "tileloadd tmm5, [{second} + {stride}*1]",
+                "tdpbsud tmm1, tmm5, tmm6",
+                "tilestored [{to} + {line}*1], tmm0",
+                "tilestored [{to} + {line}*1 + 1024], tmm1",
+                weights = in(reg) weights,
+                first = in(reg) activations,
+                second = in(reg) activations.add(SIDE * stride),
+                to = in(reg) to,
+                stride = in(reg) stride,
+                line = in(reg) WIDTH,
+                options(nostack)
+            );
         }
     }
 }
@@ -211,8 +261,28 @@ fn has_tiles() -> bool {
 pub(in super::super) struct Plain;
 
 impl Tiles for Plain {
-    unsafe fn begin() {}
+    unsafe fn begin(_: usize) {}
     unsafe fn end() {}
+
+    unsafe fn multiply_bytes(
+        weights: *const [__m512i; 8],
+        activations: *const u8,
+        stride: usize,
+        to: *mut Products,
+    ) {
+        // SAFETY: vectors are bytes, or integers of 32 bits.
+        let (weights, to) =
+            unsafe { (&*weights.cast::<[[[u8; 4]; SIDE]; 8]>(), &mut *to.cast::<[[i32; SIDE]; TOKENS]>()) };
+        for (token, to) in to.iter_mut().enumerate() {
+            // SAFETY: each token has 32 bytes.
+            let own = unsafe { &*activations.add(token * stride).cast::<[[i8; 4]; 8]>() };
+            for (row, to) in to.iter_mut().enumerate() {
+                let products = (0..32)
+                    .map(|at| i32::from(weights[at / 4][row][at % 4]) * i32::from(own[at / 4][at % 4]));
+                *to = products.sum();
+            }
+        }
+    }
 
     unsafe fn multiply(weights: *const Scaled, activations: *const u8, stride: usize, to: *mut Products) {
         const VECTORS: usize = SIDE * STEPS;
@@ -257,15 +327,29 @@ unsafe fn computes_as_plain<T: Tiles>() -> bool {
     };
     // SAFETY: the caller's promise; there are as many bytes as tokens need.
     unsafe {
-        let products = |multiply: unsafe fn(*const Scaled, *const u8, usize, *mut Products)| {
-            let mut to = Products([_mm512_setzero_si512(); TOKENS]);
-            multiply(&raw const weights, activations.as_ptr(), STRIDE, &raw mut to);
-            std::mem::transmute::<Products, [[i32; SIDE]; TOKENS]>(to)
-        };
-        T::begin();
-        let own = products(T::multiply);
+        let own = known_products::<T>(&weights, &activations, STRIDE);
+        own == known_products::<Plain>(&weights, &activations, STRIDE)
+    }
+}
+
+/// # Safety
+/// As for [`computes_as_plain`].
+#[target_feature(enable = "avx512f")]
+unsafe fn known_products<T: Tiles>(
+    weights: &Scaled,
+    activations: &[u8],
+    stride: usize,
+) -> [[[i32; SIDE]; TOKENS]; 2] {
+    // SAFETY: the caller's promise; integers may all be 0.
+    unsafe {
+        let mut to: [Products; 2] = std::mem::zeroed();
+        T::begin(256);
+        T::multiply(weights, activations.as_ptr(), stride, &raw mut to[0]);
         T::end();
-        own == products(Plain::multiply)
+        T::begin(32);
+        T::multiply_bytes((&raw const weights.low).cast(), activations.as_ptr(), stride, &raw mut to[1]);
+        T::end();
+        std::mem::transmute(to)
     }
 }
 
@@ -277,12 +361,21 @@ mod tests {
     struct Wrong;
 
     impl Tiles for Wrong {
-        unsafe fn begin() {}
+        unsafe fn begin(_: usize) {}
         unsafe fn end() {}
 
         unsafe fn multiply(weights: *const Scaled, activations: *const u8, stride: usize, to: *mut Products) {
+            unsafe { Plain::multiply(weights, activations, stride, to) };
+        }
+
+        unsafe fn multiply_bytes(
+            weights: *const [__m512i; 8],
+            activations: *const u8,
+            stride: usize,
+            to: *mut Products,
+        ) {
             unsafe {
-                Plain::multiply(weights, activations, stride, to);
+                Plain::multiply_bytes(weights, activations, stride, to);
                 (*to).0[TOKENS - 1] = _mm512_add_epi32((*to).0[TOKENS - 1], _mm512_set1_epi32(1));
             }
         }
