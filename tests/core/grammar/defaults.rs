@@ -234,10 +234,13 @@ fn no_text_comes_to_a_place_with_no_way_on() {
             }
         }
     }
-    // A word that has been there is not begun again, whatever the schema says of other items.
+    // What can only become an item that has been there is not begun, whatever the schema says of other items.
     for (rest, text) in [
         (json!({}), "[null,n"),
         (json!({"items": {}}), "[true,t"),
+        // However many digits the exponent has, it is 0.
+        (json!({}), "[0,0E"),
+        (json!({"items": {"type": "number", "minimum": 1}}), "[2,2.0000000000000000"),
         (json!({"prefixItems": [{"type": "string"}]}), r#"["a",null,n"#),
         (json!({"contains": {"type": "string"}}), r#"["a",null,n"#),
     ] {

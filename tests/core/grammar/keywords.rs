@@ -60,6 +60,16 @@ fn multiples_and_what_must_not_be_one() {
             &["0", "21", "8", "42"],
         ),
         (json!({"type": "integer", "multipleOf": 12, "minimum": 13, "maximum": 30}), &["24"], &["12", "36"]),
+        (
+            json!({"type": "integer", "multipleOf": 13, "exclusiveMinimum": 100, "exclusiveMaximum": 1000,
+                "not": {"anyOf": [{"multipleOf": 2}, {"multipleOf": 3}, {"multipleOf": 5}, {"multipleOf": 7}, {"multipleOf": 11}, {"const": 169}]}}),
+            &["221", "247", "949"],
+            &["13", "169", "130", "143", "1001", "222"],
+        ),
+        // Where the sign tells whether a number is within its bounds, it may have an exponent.
+        (json!({"minimum": 0}), &["1e-06", "0", "2345678901234567.89", "0e5"], &["-1e-3", "-1"]),
+        (json!({"exclusiveMinimum": 0}), &["1e-06", "0.5E+2"], &["0", "0.0", "0e5", "-1"]),
+        (json!({"maximum": 7.5}), &["7.5", "-2345678901234567.89"], &["7.50001", "8", "1e3"]),
         // Clients read numbers as doubles, and find other multiples among those of more digits.
         (json!({"type": "integer", "multipleOf": 3}), &["999999999999999"], &["9999999999999999"]),
         (

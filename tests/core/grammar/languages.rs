@@ -200,7 +200,7 @@ fn numbers() -> Vec<Row> {
         schema(
             json!({"type": "number", "minimum": 0.5, "maximum": 1.5}),
             json!({"type": "number", "minimum": 0.5, "exclusiveMaximum": 1.5}),
-            Language::expression(r"0\.[5-9][0-9]{0,14}|1(?:\.(?:[0-4][0-9]{0,13}|50{0,13}))?"),
+            Language::expression(r"0\.[5-9][0-9]{0,15}|1(?:\.(?:[0-4][0-9]{0,15}|50{0,15}))?"),
         ),
         schema(
             json!({"type": "number", "minimum": 0, "exclusiveMaximum": 2, "multipleOf": 0.5}),

@@ -260,6 +260,9 @@ pub(super) fn split(sets: &[&Cells], kind: Kind) -> Option<Vec<(Cells, Bits)>> {
     Some(classes.map(|(row, _)| (all(row), row.clone())).collect())
 }
 
+/// Numbers that are looked at for each that may be listed.
+const LOOKED_AT: usize = 64;
+
 /// The numbers one by one, where there are at most so many.
 pub(super) fn listed(cells: &Cells, kind: Kind, most: usize) -> Option<Vec<Decimal>> {
     let mut list = Vec::new();
@@ -269,6 +272,10 @@ pub(super) fn listed(cells: &Cells, kind: Kind, most: usize) -> Option<Vec<Decim
             (_, Some((low, _)), Some((high, _))) if kind == Kind::Whole => {
                 let step = cell.by.first().filter(|(_, yes)| *yes).map_or(1, |(d, _)| d.digits);
                 let size = usize::try_from(step).ok()?;
+                // Conditions may leave few of many.
+                if (high.digits - low.digits) / step > (LOOKED_AT * most) as i128 {
+                    return None;
+                }
                 let all = (low.digits..=high.digits).step_by(size).map(|n| Decimal::new(n, 0));
                 list.extend(all.filter(|n| cell.keeps(*n)).take(most + 1));
             }

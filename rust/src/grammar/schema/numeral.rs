@@ -11,6 +11,10 @@ pub(super) const WHOLE: &str = "0|-?[1-9][0-9]{0,17}";
 /// Any number, as readers with 64-bit floats have it: they tell 15 to 17 digits apart, and end at 10^308.
 pub(super) const NUMBER: &str =
     r"-?(?:0|[1-9][0-9]{0,15})(?:\.[0-9]{1,16})?(?:[eE][+-]?(?:[01]?[0-9]{1,2}|2[0-8]?[0-9]))?";
+/// One with as many digits, without exponent.
+const SPELLED: &str = r"-?(?:0|[1-9][0-9]{0,15})(?:\.[0-9]{1,16})?";
+/// 0, however it is written.
+const ZERO: &str = r"0(?:\.0+)?(?:[eE][+-]?[0-9]+)?";
 /// One without exponent: with one, its size could not be told from its digits.
 const PLAIN: &str = r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?";
 const UNSIGNED: &str = r"(?:0|[1-9][0-9]*)(?:\.[0-9]+)?";
@@ -58,8 +62,13 @@ pub(super) fn terminal(cell: &Cell, style: Style) -> Expr {
             vec![Expr::Regex(whole(end(cell.low), end(cell.high)))]
         }
         Style::Any if cell.is_all() => vec![regex(NUMBER)],
-        Style::Any => vec![regex(plain(cell))],
-        Style::Fraction => vec![regex(plain(cell)), Expr::Not(Box::new(regex(r"-?[0-9]+(?:\.0+)?")))],
+        Style::Any if is_from_zero(cell) => {
+            let positive = regex(NUMBER.trim_start_matches("-?"));
+            let is_own = cell.low.is_none_or(|(_, own)| own);
+            return if is_own { positive } else { Expr::All(vec![positive, regex(ZERO).not()]) };
+        }
+        Style::Any => vec![regex(plain(cell, has_own_ends(cell) && cell.by.is_empty()))],
+        Style::Fraction => vec![regex(plain(cell, false)), Expr::Not(Box::new(regex(r"-?[0-9]+(?:\.0+)?")))],
     };
     if excludes(cell, style) {
         parts.push(regex(SHORT));
@@ -73,9 +82,23 @@ pub(super) fn terminal(cell: &Cell, style: Style) -> Expr {
     Expr::All(parts)
 }
 
-/// Numbers without exponent: as many digits as readers tell apart, where the ends have no more.
-fn plain(cell: &Cell) -> &'static str {
-    if has_short_ends(cell) { told_apart() } else { PLAIN }
+/// Whether the numbers are those that are greater than 0, or 0 as well: their sign tells, whatever the exponent.
+fn is_from_zero(cell: &Cell) -> bool {
+    cell.low.is_some_and(|(n, _)| n.digits == 0) && cell.high.is_none() && cell.by.is_empty()
+}
+
+/// Whether the ends are among the numbers. Rounding takes no number beyond such an end.
+fn has_own_ends(cell: &Cell) -> bool {
+    [cell.low, cell.high].iter().all(|end| end.is_none_or(|(_, own)| own))
+}
+
+/// Numbers without exponent: as many digits as readers tell apart, or (`may_round`) take in, where the ends have no more.
+fn plain(cell: &Cell, may_round: bool) -> &'static str {
+    match has_short_ends(cell) {
+        true if may_round => SPELLED,
+        true => told_apart(),
+        false => PLAIN,
+    }
 }
 
 /// Whether the ends have no more digits than 64-bit floats tell apart.

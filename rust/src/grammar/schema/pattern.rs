@@ -105,6 +105,10 @@ impl Translator {
     /// As many of a node as one likes. Those that are empty may be left out; then only the first is at the start of the text, and
     /// only the last at its end.
     fn repeated(&mut self, inner: &Expr, rest: &Rest) -> Result<Rest, String> {
+        if let Some(all) = without(inner).filter(|_| rest.iter().all(|rest| *rest == Expr::EMPTY)) {
+            self.pay(&all)?;
+            return Ok(each(rest, |_, _| all.clone()));
+        }
         if inner.has(&|part| matches!(part, Expr::Ahead(..) | Expr::Look(Look::Boundary(_)))) {
             let why = "a word boundary or a look ahead in a repetition without end cannot be enforced: put it outside";
             return Err(why.to_owned());
@@ -126,6 +130,19 @@ impl Translator {
         self.left = self.left.checked_sub(1).ok_or(why)?;
         expr.parts().iter().try_for_each(|part| self.pay(part))
     }
+}
+
+/// What `(?:(?!a)b)*` matches up to the end of a text, where `b` is a character: characters in which no `a` is found.
+fn without(inner: &Expr) -> Option<Expr> {
+    let (Expr::Class(_), ahead) = inner.line().split_last()? else { return None };
+    let found = |part: &Expr| match part {
+        Expr::Ahead(text, false) if !text.looks() && !text.may_be_empty() => {
+            Some(Expr::concat([Expr::anything(), (**text).clone(), Expr::anything()]).not())
+        }
+        _ => None,
+    };
+    let none = ahead.iter().map(found).collect::<Option<Vec<_>>>()?;
+    Some(Expr::all(inner.line().last().map(|b| b.clone().times(0, None)).into_iter().chain(none)))
 }
 
 fn each(rest: &Rest, of: impl Fn(usize, &Expr) -> Expr) -> Rest {
@@ -295,6 +312,8 @@ mod tests {
             ("", ["", "a\nb"], "\u{0}never"),
             ("a(?=b)[a-z]", ["ab", "xabx"], "ac"),
             ("a(?!b|$)", ["ac", "aba-"], "ab"),
+            ("^((?!ab)(?!c).)*$", ["ba", "a"], "xcx"),
+            ("^x((?!ab).)+$", ["xba", "xa"], "xaab"),
             ("^(?=.*[0-9])(?=.*[a-z]).{3}$", ["a12", "ab1"], "abc"),
         ];
         for (pattern, yes, no) in rows {

@@ -24,6 +24,8 @@ use std::rc::Rc;
 
 /// Divisibility by n is an automaton of n states: 9,973 take 60 ms, a hundred of about 9,000 take 6.7 s.
 pub(super) const MAX_DIVISORS: f64 = 10_000.0;
+/// Most whole numbers that are written one by one in place of such an automaton.
+const MAX_LISTED: usize = 256;
 /// Most decimals of a divisor, for the lexer's 32-bit remainders.
 const MAX_SCALE: u32 = 8;
 
@@ -214,6 +216,12 @@ impl<'r, 'a> Writer<'r, 'a> {
     fn cell(&mut self, cell: &Cell, style: Style, texts: &mut Vec<Expr>) -> Result<Option<Line>> {
         if cell.by.is_empty() {
             texts.push(numeral::terminal(cell, style));
+            return Ok(None);
+        }
+        let few = Some(cell.clone()).filter(|_| style == Style::Whole);
+        if let Some(list) = few.and_then(|cell| number::listed(&vec![cell], Kind::Whole, MAX_LISTED)) {
+            self.reader.arena.budget.spend(list.len())?;
+            texts.extend(list.into_iter().map(|n| Expr::Text(n.text())));
             return Ok(None);
         }
         if cell.by.iter().any(|(d, _)| d.digits > 1 && d.scale > MAX_SCALE) {

@@ -6,10 +6,7 @@ use std::fmt::Write as _;
 /// A value as it is compared: numbers as the doubles that readers get, keys in one order.
 pub(super) fn compared(value: &Value, out: &mut String) {
     match value {
-        Value::Number(n) => {
-            // Adding 0 makes -0 the same as 0.
-            let _ = write!(out, "{:?}", n.as_f64().unwrap_or(f64::INFINITY) + 0.0);
-        }
+        Value::Number(n) => out.push_str(&number(n.as_f64().unwrap_or(f64::INFINITY))),
         Value::Array(list) => {
             out.push('[');
             list.iter().for_each(|item| {
@@ -33,4 +30,10 @@ pub(super) fn compared(value: &Value, out: &mut String) {
             let _ = write!(out, "{other}");
         }
     }
+}
+
+/// A number as it is compared.
+pub(super) fn number(n: f64) -> String {
+    // Adding 0 makes -0 the same as 0.
+    format!("{:?}", n + 0.0)
 }

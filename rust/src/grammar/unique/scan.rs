@@ -1,6 +1,6 @@
 //! Reads a text byte by byte, as far as items and keys have to differ. That JSON in it is valid is the matcher's affair.
 
-use super::compared::compared;
+use super::compared::{compared, number};
 use super::{At, Place, Scarce, Shape};
 use serde_json::Value;
 use std::sync::Arc;
@@ -119,9 +119,21 @@ impl Scan {
         items == Some(Scarce::Perhaps) || keys == Scarce::Few || keys == Scarce::Perhaps && self.in_key()
     }
 
-    /// Whether something that has been there begins as what is being read.
+    /// Whether something that has been there begins as what is being read, or is as much, if that is a number.
     pub(super) fn is_hot(&self) -> bool {
-        self.alike().next().is_some()
+        self.alike().next().is_some() || self.is_same_number()
+    }
+
+    /// Whether the item that is being read is so far a number that has been there, written otherwise: it may have no room for
+    /// digits that change it.
+    fn is_same_number(&self) -> bool {
+        let last = self.open.last().filter(|open| self.mode == Mode::Plain && !open.seen.is_empty());
+        let Some(open) = last.filter(|open| open.is_array) else { return false };
+        let written = open.begin.and_then(|begin| self.text.get(begin..)).unwrap_or_default();
+        let written = std::str::from_utf8(written).unwrap_or_default().trim_end_matches(['+', '-']);
+        let Ok(n) = written.trim_end_matches(['e', 'E', '.']).parse() else { return false };
+        let n = number(n);
+        open.seen.iter().any(|item| item.compared == n)
     }
 
     /// What has been there and begins as what is being read: what is left of that.
