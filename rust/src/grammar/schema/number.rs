@@ -264,7 +264,7 @@ pub(super) fn split(sets: &[&Cells], kind: Kind) -> Option<Vec<(Cells, Bits)>> {
 const LOOKED_AT: usize = 64;
 
 /// The numbers one by one, where there are at most so many.
-pub(super) fn listed(cells: &Cells, kind: Kind, most: usize) -> Option<Vec<Decimal>> {
+pub(super) fn listed(cells: &[Cell], kind: Kind, most: usize) -> Option<Vec<Decimal>> {
     let mut list = Vec::new();
     for cell in cells {
         match (cell.single(), cell.low, cell.high) {

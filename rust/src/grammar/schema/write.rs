@@ -218,8 +218,9 @@ impl<'r, 'a> Writer<'r, 'a> {
             texts.push(numeral::terminal(cell, style));
             return Ok(None);
         }
-        let few = Some(cell.clone()).filter(|_| style == Style::Whole);
-        if let Some(list) = few.and_then(|cell| number::listed(&vec![cell], Kind::Whole, MAX_LISTED)) {
+        if style == Style::Whole
+            && let Some(list) = number::listed(std::slice::from_ref(cell), Kind::Whole, MAX_LISTED)
+        {
             self.reader.arena.budget.spend(list.len())?;
             texts.extend(list.into_iter().map(|n| Expr::Text(n.text())));
             return Ok(None);

@@ -156,18 +156,14 @@ impl<B: Block> Format for Blocks<B> {
     unsafe fn add_tiles<L: Lanes>(
         (panel, chunks): (&Panel<L, Scales<L>>, usize),
         records: *const u8,
-        tokens: usize,
+        (tokens, added): (usize, usize),
         sums: *mut L::Floats,
-    ) -> usize {
-        if !L::Tiles::pay(tokens) {
-            return 0;
-        }
+    ) {
         let each = Self::PACKING.bytes();
-        let whole = tokens / TOKENS * TOKENS;
         let mut products = MaybeUninit::<[Products; CHUNKS]>::uninit();
         let products = products.as_mut_ptr().cast::<Products>();
         unsafe {
-            for first in (0..whole).step_by(TOKENS) {
+            for first in (0..added).step_by(TOKENS) {
                 let record =
                     |chunk: usize, token: usize| records.add((chunk * tokens + first + token) * each);
                 for c in 0..chunks {
@@ -191,7 +187,6 @@ impl<B: Block> Format for Blocks<B> {
                 }
             }
         }
-        whole
     }
 }
 

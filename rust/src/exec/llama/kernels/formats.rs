@@ -109,17 +109,17 @@ pub(super) trait Format {
         record: *const u8,
     ) -> L::Floats;
 
-    /// Adds `chunks` chunks of a panel to the sums of the first of so many tokens by tiles: how many those are. `records`: of their
-    /// activations.
+    /// Adds so many chunks of a panel to the sums of the first tokens by tiles. `records`: the activations of all tokens. `tokens`: how
+    /// many there are, and how many are added, whole tiles.
     ///
     /// # Safety
     /// As for [`Lanes`], and tiles have begun.
     unsafe fn add_tiles<L: Lanes>(
         panel: (&Panel<L, Self::Scales<L>>, usize),
         records: *const u8,
-        tokens: usize,
+        tokens: (usize, usize),
         sums: *mut L::Floats,
-    ) -> usize;
+    );
 }
 
 /// An f16 of each row.

@@ -11,7 +11,7 @@
 
 use super::activations::Packing;
 use super::formats::{CHUNK, CHUNKS, Format, Panel, Rows, Take};
-use super::lanes::{Lanes, Tiles};
+use super::lanes::{Lanes, TOKENS, Tiles};
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::ops::Range;
@@ -314,7 +314,11 @@ unsafe fn several<L: Lanes, F: Format>(
         F::unpack::<L>(rows, count, &mut panel.as_mut_ptr());
         let panel = &*panel.as_ptr();
         let tokens = records.tokens;
-        let mut token = F::add_tiles::<L>((panel, count), records.first, tokens, sums);
+        let mut token = 0;
+        if L::Tiles::pay(tokens) {
+            token = tokens / TOKENS * TOKENS;
+            F::add_tiles::<L>((panel, count), records.first, (tokens, token), sums);
+        }
         while token + TOGETHER <= tokens {
             add::<L, F, TOGETHER>(panel, count, (records, token), sums.add(token));
             token += TOGETHER;

@@ -130,20 +130,16 @@ impl<B: SuperBlock> Format for SuperBlocks<B> {
     unsafe fn add_tiles<L: Lanes>(
         (panel, _): (&Panel<L, Scales<L>>, usize),
         records: *const u8,
-        tokens: usize,
+        (_, added): (usize, usize),
         sums: *mut L::Floats,
-    ) -> usize {
-        if !L::Tiles::pay(tokens) {
-            return 0;
-        }
+    ) {
         let each = Self::PACKING.bytes();
-        let whole = tokens / TOKENS * TOKENS;
         let (mut scaled, mut products) = (MaybeUninit::<Scaled>::uninit(), MaybeUninit::<Products>::uninit());
         unsafe {
             // Vectors of lanes that have tiles are those of tiles.
             let scales = (&raw const panel.scales.groups).cast();
             scale(panel.weights.as_ptr().cast(), scales, B::GROUP, scaled.as_mut_ptr());
-            for first in (0..whole).step_by(TOKENS) {
+            for first in (0..added).step_by(TOKENS) {
                 let (records, sums) = (records.add(first * each), sums.add(first));
                 L::Tiles::multiply(scaled.as_ptr(), records, each, products.as_mut_ptr());
                 for token in 0..TOKENS {
@@ -154,7 +150,6 @@ impl<B: SuperBlock> Format for SuperBlocks<B> {
                 }
             }
         }
-        whole
     }
 }
 

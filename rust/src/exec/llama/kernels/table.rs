@@ -40,7 +40,7 @@ impl Isa {
     }
 
     /// Whether this processor has them.
-    fn is_here(self) -> bool {
+    pub(super) fn is_here(self) -> bool {
         let avx2 = is_x86_feature_detected!("avx2")
             && is_x86_feature_detected!("fma")
             && is_x86_feature_detected!("f16c");

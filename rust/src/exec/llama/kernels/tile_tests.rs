@@ -21,7 +21,8 @@ unsafe fn as_amx<K: Kernel>(product: &Product, rows: Range<usize>, sums: *mut f3
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
 
-    /// Tiles, which this processor may lack, in plain code: for as many tokens as whole ones have, and for what is left.
+    /// Runs the kernels for AMX with tiles in plain code, since the processor may have none. Token counts that are no multiple of a
+    /// tile leave some tokens to the vectors.
     #[test]
     fn tiles_compute_what_plain_code_computes(
         rows in TILE..40,
@@ -29,7 +30,7 @@ proptest! {
         chunks in prop::sample::select(&[3usize, 8, 16][..]),
         seed: u64,
     ) {
-        prop_assume!(Isa::all_here().any(|isa| isa == Isa::Avx512));
+        prop_assume!(Isa::Avx512.is_here());
         for (ty, kernel) in [
             (sys::GGML_TYPE_Q8_0, as_amx::<Quantised<Blocks<Q8_0>>> as Tiles),
             (sys::GGML_TYPE_Q4_0, as_amx::<Quantised<Blocks<Q4_0>>>),
@@ -69,7 +70,7 @@ fn many_activations_change_no_bit() {
     let plain = outputs_of(weights, values, (1, scalar(ty)));
     let entry = Entry::of(ty, 256).unwrap();
     let mut kernels: Vec<Tiles> = Isa::all_here().map(|isa| entry.tiles(isa)).collect();
-    if Isa::all_here().any(|isa| isa == Isa::Avx512) {
+    if Isa::Avx512.is_here() {
         kernels.push(as_amx::<Quantised<SuperBlocks<Q4K>>>);
     }
     for kernel in kernels {

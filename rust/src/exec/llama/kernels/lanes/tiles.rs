@@ -17,8 +17,8 @@ const STEPS: usize = 4;
 /// Bytes of a tile's row.
 const WIDTH: usize = 64;
 
-/// Integers of 16 bits for 256 weights of 16 rows: their low bytes, which have no sign, and their high ones, which have. Byte i of
-/// lane r in vector j is of weight 4j + i of row r.
+/// 256 weights of 16 rows as integers of 16 bits, split into unsigned low bytes and signed high bytes. Byte i of lane r in vector j
+/// belongs to weight 4j + i of row r.
 #[repr(C, align(64))]
 pub(in super::super) struct Scaled {
     low: [__m512i; SIDE * STEPS],
@@ -71,7 +71,7 @@ impl Tiles for NoTiles {
     unsafe fn multiply_bytes(_: *const [__m512i; 8], _: *const u8, _: usize, _: *mut Products) {}
 }
 
-/// Multiplies the bytes of a panel of 256 weights by their groups' scales: `scales` has two for each 32 weights.
+/// Multiplies the bytes of a panel of 256 weights by their groups' scales. `scales` has two scales for every 32 weights.
 ///
 /// # Safety
 /// The processor has AVX-512 with BW; products are within 16 bits.
@@ -216,15 +216,15 @@ impl Tiles for Amx {
 type Sums = std::mem::MaybeUninit<[[__m512i; TOKENS]; 2]>;
 
 impl Amx {
-    /// Whether the processor has it, Linux lets the process use it, and it computes what plain code does. What it has not is told
-    /// in the log where it was to be expected.
+    /// Whether the processor has AMX, Linux lets the process use it, and it gives the products that plain code gives. Logs a warning
+    /// where the processor has AMX that cannot be used.
     pub(in super::super) fn is_here() -> bool {
         static HERE: OnceLock<bool> = OnceLock::new();
         *HERE.get_or_init(|| {
             if !has_tiles() {
                 return false;
             }
-            // SAFETY: a call that asks for something, and has no pointers.
+            // SAFETY: this system call takes no pointers.
             let allowed = unsafe { libc::syscall(libc::SYS_arch_prctl, ASK, TILE_DATA) } == 0;
             // SAFETY: the processor has tiles, and the process may use them.
             let is_right = allowed && unsafe { computes_as_plain::<Amx>() };
