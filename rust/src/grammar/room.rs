@@ -305,12 +305,19 @@ impl Trial<'_> {
     /// The next token of the way, where none is forced.
     fn next(&mut self) -> Option<Token> {
         let next = self.ending.next(self.endings)?;
-        if self.filter.is_none() || self.allows(next) {
+        if !self.begins_again(next) && self.allows(next) {
             return Some(next);
         }
-        // An item that has been there: the byte behind which the end is nearest.
-        let letters = self.endings.letters().into_iter();
-        letters.filter_map(|token| Some((self.least_behind(token)?, token))).min().map(|found| found.1)
+        // An item that has been there, or may become one: the byte behind which the end is nearest.
+        let bytes = self.endings.letters().into_iter().chain([next]);
+        let bytes =
+            bytes.filter_map(|token| Some((self.least_behind(token)?, self.begins_again(token), token)));
+        bytes.min().map(|(.., token)| token)
+    }
+
+    /// Whether the text goes on with this token as an item or key that has been there.
+    fn begins_again(&self, token: Token) -> bool {
+        self.filter.as_ref().is_some_and(|filter| filter.begins_again(token))
     }
 
     /// The fewest bytes behind a token, if that may come.

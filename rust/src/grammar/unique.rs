@@ -80,7 +80,7 @@ pub(super) struct Inside {
     /// The values of keys by their names, and of other keys.
     pub(super) keys: HashMap<String, Option<Place>>,
     pub(super) others: Option<Place>,
-    /// Whether there may be too few names for keys; and whether an object must have so many keys.
+    /// Whether there may be too few names for keys; and whether an object must have so many keys, or an array so many different items.
     pub(super) names: Scarce,
     pub(super) counts: bool,
 }
@@ -102,7 +102,8 @@ pub(super) struct Quotes {
     any: Mask,
     /// With one at least.
     one: Vec<Token>,
-    /// Those that may hold a whole key behind the end of a string.
+    /// Those that may hold the beginning of a key behind the end of a string, and those that may hold a whole one.
+    two: Vec<Token>,
     three: Vec<Token>,
     /// Those that may hold a whole key elsewhere.
     keys: Vec<Token>,
@@ -112,11 +113,12 @@ impl Quotes {
     pub(super) fn new(vocab: &Arc<Vocab>) -> Arc<Self> {
         let count = |token: &Token| vocab.bytes(*token).iter().filter(|byte| **byte == b'"').count();
         let one: Vec<Token> = (0..vocab.len() as Token).filter(|token| count(token) > 0).collect();
-        let three = one.iter().copied().filter(|token| count(token) > 2).collect();
-        let is_key = |token: &Token| count(token) > 1 && holds_key(vocab.bytes(*token));
-        let keys = one.iter().copied().filter(is_key).collect();
+        let two: Vec<Token> = one.iter().copied().filter(|token| count(token) > 1).collect();
+        let three = two.iter().copied().filter(|token| count(token) > 2).collect();
+        let is_key = |token: &Token| holds_key(vocab.bytes(*token));
+        let keys = two.iter().copied().filter(is_key).collect();
         let any = Mask::of(one.iter().copied(), vocab.len());
-        Arc::new(Quotes { vocab: Arc::clone(vocab), any, one, three, keys })
+        Arc::new(Quotes { vocab: Arc::clone(vocab), any, one, two, three, keys })
     }
 }
 
@@ -132,7 +134,7 @@ fn holds_key(bytes: &[u8]) -> bool {
 /// What all texts of a constraint have in common.
 pub(super) struct Rules {
     shape: Arc<Shape>,
-    /// Some object must have so many keys.
+    /// Some object must have so many keys, or some array so many different items.
     counts: bool,
     quotes: Arc<Quotes>,
 }
@@ -177,6 +179,11 @@ impl Filter {
         next.feed(self.bytes(token)) != Taken::Cold || next.remembers_items()
     }
 
+    /// Whether this token goes on with an item or a key as one that has been there goes on, or completes it.
+    pub(super) fn begins_again(&self, token: Token) -> bool {
+        self.scan.clone().feed(self.bytes(token)) != Taken::Cold
+    }
+
     /// The text with this token; None where that completes an item or a key that has been there.
     pub(super) fn after(&self, token: Token) -> Option<Filter> {
         let mut next = self.clone();
@@ -209,10 +216,19 @@ impl Filter {
         };
         let names = scan.names();
         if !scan.in_string() {
-            // Where names are few, none may be left behind a comma.
-            return if names == Scarce::Few { mask.iter().collect() } else { of(&quotes.keys) };
+            return match names {
+                Scarce::No => of(&quotes.keys),
+                // A token may begin a key that can only become one that has been there.
+                Scarce::Perhaps => of(&quotes.one),
+                // None may be left behind a comma.
+                Scarce::Few => mask.iter().collect(),
+            };
         }
-        let mut list = of(if names == Scarce::Few { &quotes.one } else { &quotes.three });
+        let mut list = of(match names {
+            Scarce::No => &quotes.three,
+            Scarce::Perhaps => &quotes.two,
+            Scarce::Few => &quotes.one,
+        });
         if scan.in_key() && scan.is_hot() && names == Scarce::No {
             list.extend(of(&quotes.one).into_iter().filter(|token| scan.completes(self.bytes(*token))));
         } else if scan.in_key() && scan.is_hot() {

@@ -251,6 +251,23 @@ fn no_text_comes_to_a_place_with_no_way_on() {
     }
 }
 
+/// One token may begin a key that can then only become one that has been there.
+#[test]
+fn no_token_begins_a_key_that_has_been_there() {
+    let schema = json!({"type": "object", "propertyNames": {"pattern": "^[a-m]{2}$"}, "additionalProperties": {"type": "string"}});
+    let bench = Bench::of(vocabulary_with(&["\"ab", "\",\"ab", "\":\""]), &GrammarConfig::default(), 1);
+    let allows = |text: &str, bytes: &[u8]| {
+        let mut grammar = bench.schema(&schema).unwrap();
+        assert!(bench.begins(&mut grammar, text).unwrap(), "{text}");
+        let mask = grammar.mask().unwrap().mask().unwrap().clone();
+        let token = (0..bench.vocab.len() as u32).find(|token| bench.vocab.bytes(*token) == bytes).unwrap();
+        mask.allows(token)
+    };
+    assert!(allows("{", b"\"ab") && allows(r#"{"aa":"",""#, b"a"));
+    assert!(allows(r#"{"aa":"x"#, b"\",\"ab") && allows(r#"{"aa":"x","#, b"\"ab"));
+    assert!(!allows(r#"{"ab":"x"#, b"\",\"ab") && !allows(r#"{"ab":"x","#, b"\"ab"));
+}
+
 #[test]
 fn a_request_says_how_its_json_is_written() {
     let bench = bench();

@@ -273,8 +273,6 @@ fn whatever_is_drawn_is_refused_or_enforced() {
     let benches = [with(KeyOrder::Schema), with(KeyOrder::Any), with(KeyOrder::Required)];
     let mut drawing = Drawing { dice: Dice(11), is_plain: false };
     let (mut compiled, mut refused, mut valid, mut caught) = (0, 0, 0, 0);
-    // Walks that end at the lexer's limit: an address and a pattern with look-ahead may take more expressions than it has.
-    let mut limited = 0;
     let mut wrong = Vec::new();
     for (number, bench) in benches.iter().cycle().take(count).enumerate() {
         let schema = drawing.schema(3);
@@ -294,7 +292,6 @@ fn whatever_is_drawn_is_refused_or_enforced() {
                             Some(true) => valid += 1,
                             Some(false) => wrong.push(format!("{schema} has {text}")),
                         },
-                        Err(why) if why.contains("too many expressions") => limited += 1,
                         Err(why) => wrong.push(format!("{schema}: {why}")),
                     }
                 }
@@ -313,6 +310,5 @@ fn whatever_is_drawn_is_refused_or_enforced() {
     }
     println!("{compiled} compiled, {refused} refused, {valid} texts; {caught} forgotten keywords found out");
     assert!(wrong.is_empty(), "{}: {:#?}", wrong.len(), &wrong[..wrong.len().min(20)]);
-    assert!(limited * 5_000 <= count, "{limited} walks ended at the lexer's limit");
     assert!(compiled * 3 > count && valid > compiled && caught * 10 > count);
 }

@@ -289,6 +289,12 @@ fn what_is_left_out_is_never_let_through() {
             &[r#"{"name":null}"#],
         ),
         (json!({"oneOf": [email, quoted]}), &[r#""a@b.com""#, r#""\"x""#], &[r#""\"a\"@b.com""#, r#""x""#]),
+        (
+            // What may not come behind an `a` is found without all addresses being gone through.
+            json!({"type": "string", "format": "email", "pattern": "^(?!a)"}),
+            &[r#""b@a.com""#],
+            &[r#""a@b.com""#, r#""b""#],
+        ),
         (json!({"type": "string", "not": email}), &[r#""x""#], &[r#""a@b.c""#, r#""\"a\"@b.com""#]),
         (json!({"oneOf": [email, {"enum": ["\"a\"@b.com", "x"]}]}), &[r#""x""#], &[r#""\"a\"@b.com""#]),
         (json!({"allOf": [email, {"enum": ["\"a\"@b.com", "a@b.c"]}]}), &[r#""a@b.c""#], &[]),

@@ -185,6 +185,19 @@ fn texts() -> Vec<Row> {
     ]
 }
 
+/// Whole numbers of 64 bits with a sign.
+fn of_64_bits() -> String {
+    let up_to = |most: &str| {
+        let lower = most.char_indices().filter(|(at, digit)| *digit > if *at == 0 { '1' } else { '0' });
+        let lower = lower.map(|(at, digit)| {
+            let (first, last) = (u8::from(at == 0), digit as u8 - b'1');
+            format!("{}[{first}-{last}][0-9]{{{}}}", &most[..at], most.len() - 1 - at)
+        });
+        format!("[1-9][0-9]{{0,17}}|{}|{most}", lower.collect::<Vec<_>>().join("|"))
+    };
+    format!("0|{}|-(?:{})", up_to(&i64::MAX.to_string()), up_to(&i64::MIN.to_string()[1..]))
+}
+
 fn numbers() -> Vec<Row> {
     let within = |most: i32| json!({"type": "integer", "minimum": -12, "maximum": most});
     let branch = |of: i32| json!({"type": "integer", "multipleOf": of, "minimum": 0, "maximum": 200});
@@ -195,7 +208,7 @@ fn numbers() -> Vec<Row> {
         schema(
             json!({"type": "integer"}),
             json!({"type": "integer", "maximum": 1_000_000}),
-            Language::expression("0|-?[1-9][0-9]{0,17}"),
+            Language::expression(&of_64_bits()),
         ),
         schema(
             json!({"type": "number", "minimum": 0.5, "maximum": 1.5}),

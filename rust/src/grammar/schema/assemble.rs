@@ -117,8 +117,8 @@ impl Common {
         let all = [
             spelling::any(),
             spelling::plain(),
-            numeral::NUMBER.into(),
-            numeral::WHOLE.into(),
+            numeral::any().into(),
+            numeral::any_whole().into(),
             numeral::told_apart().into(),
         ];
         for rx in all.into_iter().chain(spaced) {

@@ -44,8 +44,8 @@ impl Reader<'_> {
         let then = self.arena.one(id, "then").map_or(Ok(ALL), |part| self.read(part, scope))?;
         let otherwise = self.arena.one(id, "else").map_or(Ok(ALL), |part| self.read(part, scope))?;
         let not = self.not(condition)?;
-        let (met, unmet) = (self.and(condition, then)?, self.and(not, otherwise)?);
-        self.or(met, unmet)
+        let (met, unmet) = (self.or(not, then)?, self.or(condition, otherwise)?);
+        self.and(met, unmet)
     }
 
     /// Any of these, or exactly one. In an OpenAPI document the discriminator's value says which one it is; elsewhere it

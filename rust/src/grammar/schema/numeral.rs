@@ -5,12 +5,12 @@ use super::expr::Expr;
 use super::number::{Cell, End};
 use std::sync::LazyLock;
 
-/// A whole number: 0 has no sign, since where items must differ it would pass for another number.
-/// Readers have 64 bits for it.
-pub(super) const WHOLE: &str = "0|-?[1-9][0-9]{0,17}";
-/// Any number, as readers with 64-bit floats have it: they tell 15 to 17 digits apart, and end at 10^308.
-pub(super) const NUMBER: &str =
+/// A number as readers with 64-bit floats have it: they tell 15 to 17 digits apart, and end at 10^308.
+const FLOAT: &str =
     r"-?(?:0|[1-9][0-9]{0,15})(?:\.[0-9]{1,16})?(?:[eE][+-]?(?:[01]?[0-9]{1,2}|2[0-8]?[0-9]))?";
+/// Ends of the whole numbers that readers have 64 bits for.
+const LEAST: i128 = i64::MIN as i128;
+const MOST: i128 = i64::MAX as i128;
 /// One with as many digits, without exponent.
 const SPELLED: &str = r"-?(?:0|[1-9][0-9]{0,15})(?:\.[0-9]{1,16})?";
 /// 0, however it is written.
@@ -19,6 +19,25 @@ const ZERO: &str = r"0(?:\.0+)?(?:[eE][+-]?[0-9]+)?";
 const PLAIN: &str = r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?";
 const UNSIGNED: &str = r"(?:0|[1-9][0-9]*)(?:\.[0-9]+)?";
 const ANY_FRACTION: &str = r"(?:\.[0-9]+)?";
+
+/// Whole numbers of 64 bits. 0 has no sign, since where items must differ it would pass for another number.
+pub(super) fn any_whole() -> &'static str {
+    static ALL: LazyLock<String> = LazyLock::new(|| whole(Some(LEAST), Some(MOST)));
+    &ALL
+}
+
+/// Any number.
+pub(super) fn any() -> &'static str {
+    static ALL: LazyLock<String> = LazyLock::new(|| format!("{FLOAT}|{}", any_whole()));
+    &ALL
+}
+
+/// The same without sign.
+fn any_positive() -> &'static str {
+    static ALL: LazyLock<String> =
+        LazyLock::new(|| format!("{}|{}", FLOAT.trim_start_matches("-?"), unsigned(0, Some(MOST))));
+    &ALL
+}
 
 /// At most 15 digits, which readers with 64-bit floats tell from whole numbers and from multiples.
 const SHORT: &str =
@@ -55,15 +74,18 @@ pub(super) fn terminal(cell: &Cell, style: Style) -> Expr {
     }
     let regex = |text: &str| Expr::Regex(text.to_owned());
     let mut parts = match style {
-        Style::Whole if cell.is_all() => vec![regex(WHOLE)],
+        Style::Whole if cell.is_all() => vec![regex(any_whole())],
         // One expression tells where the text must end; a conjunction leaves that to be found out.
         Style::Whole => {
             let end = |end: End| end.map(|(n, _)| n.floor());
-            vec![Expr::Regex(whole(end(cell.low), end(cell.high)))]
+            let (low, high) = (end(cell.low), end(cell.high));
+            // Where there is no other end, that of 64 bits.
+            let low = low.or(high.is_none_or(|high| high >= LEAST).then_some(LEAST));
+            vec![Expr::Regex(whole(low, high.or(low.is_none_or(|low| low <= MOST).then_some(MOST))))]
         }
-        Style::Any if cell.is_all() => vec![regex(NUMBER)],
+        Style::Any if cell.is_all() => vec![regex(any())],
         Style::Any if is_from_zero(cell) => {
-            let positive = regex(NUMBER.trim_start_matches("-?"));
+            let positive = regex(any_positive());
             let is_own = cell.low.is_none_or(|(_, own)| own);
             return if is_own { positive } else { Expr::All(vec![positive, regex(ZERO).not()]) };
         }

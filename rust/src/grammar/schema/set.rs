@@ -79,6 +79,13 @@ pub(super) enum Item {
     Repeated,
 }
 
+impl Item {
+    /// Whether it asks for more items than one.
+    pub(super) fn counts(&self) -> bool {
+        matches!(self, Item::Longer(2..) | Item::Has(1.., _) | Item::Least(2.., ..))
+    }
+}
+
 /// A set of JSON values.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Set {

@@ -17,14 +17,14 @@ const MAX_PLACES: usize = 5_000;
 /// Terms of which one describes the values of a place.
 type Terms = BTreeSet<Term>;
 
-/// The shape of the values of a term.
+/// The shape of the values of a term. `untold`: the grammar itself does not tell known keys from those that have been there.
 ///
 /// Where a place may have several kinds of values, items differ if one of the kinds asks for it: then less is allowed, never more.
 ///
 /// # Errors
 /// Where there are too many places, or the budget is spent.
-pub(super) fn of(reader: &mut Reader<'_>, root: Term) -> Result<Shape> {
-    let mut shaper = Shaper { reader, known: AHashMap::new(), line: Vec::new() };
+pub(super) fn of(reader: &mut Reader<'_>, root: Term, untold: bool) -> Result<Shape> {
+    let mut shaper = Shaper { reader, untold, known: AHashMap::new(), line: Vec::new() };
     shaper.place(BTreeSet::from([root]));
     let mut places = Vec::new();
     // In the order of their numbers: more are found on the way.
@@ -40,6 +40,7 @@ pub(super) fn of(reader: &mut Reader<'_>, root: Term) -> Result<Shape> {
 
 struct Shaper<'r, 'a> {
     reader: &'r mut Reader<'a>,
+    untold: bool,
     known: AHashMap<Terms, Place>,
     line: Vec<Terms>,
 }
@@ -98,6 +99,7 @@ impl Shaper<'_, '_> {
         }
         inside.rest = self.place(told.iter().filter(|(_, on, _)| *on).map(|(.., term)| *term).collect());
         inside.unique = items.contains(&Item::Unique).then_some(scarce);
+        inside.counts |= inside.unique.is_some() && items.iter().any(Item::counts);
         let of_others = |key: &Key| match key {
             Key::Every(_, term) | Key::Some(_, term) => Some(*term),
             _ => None,
@@ -114,18 +116,22 @@ impl Shaper<'_, '_> {
         Ok(inside)
     }
 
-    /// Whether the names of keys that are not known may run out. Where there are none, there is nothing to tell apart.
+    /// Whether the names of keys may run out, of those that the grammar does not tell apart.
     fn scarce_names(&mut self, keys: &[Key]) -> Scarce {
-        let known = keys.iter().filter_map(|key| match key {
-            Key::If(name, _) | Key::Has(name, _) => Some(name.to_string()),
-            _ => None,
-        });
+        let known: Vec<String> = keys
+            .iter()
+            .filter_map(|key| match key {
+                Key::If(name, _) | Key::Has(name, _) => Some(name.to_string()),
+                _ => None,
+            })
+            .collect();
+        let least = if self.untold && !known.is_empty() { Scarce::Perhaps } else { Scarce::No };
         let (others, allowed) = self.reader.sets.other_names(known, keys);
         if allowed == others {
-            return Scarce::No;
+            return least;
         }
         match self.reader.sets.strings.few(allowed, FEW) {
-            Some(few) if few.is_empty() => Scarce::No,
+            Some(few) if few.is_empty() => least,
             Some(_) => Scarce::Few,
             None => Scarce::Perhaps,
         }

@@ -64,9 +64,12 @@ pub(super) fn quote(expr: &Expr) -> Expr {
     }
 }
 
-/// `controls`: with control characters among many others, which are left out as in [`PLAIN`]. Of what must not be, nothing is.
+/// `controls`: with control characters among many others, which are left out as in [`PLAIN`]. Of what must not be, nothing is. There,
+/// any text may be any bytes, since something else says of the same text what it may be: to find that out, the lexer would go
+/// through all ways to end it.
 fn within_quotes(expr: &Expr, controls: bool) -> Expr {
     match expr {
+        all if controls && *all == Expr::anything() => Expr::NOTHING.not(),
         Expr::Text(text) => Expr::Text(spelled(text)),
         Expr::Class(ranges) => quoted_class(&class(ranges), controls),
         Expr::Not(inner) => within_quotes(inner, !controls).not(),

@@ -50,7 +50,9 @@ pub(super) struct Writer<'r, 'a> {
     /// Whether the filter has to tell items apart, or keys.
     pub(super) filtered: bool,
     pub(super) frees: bool,
-    /// Whether parameters count items, and the rules in which they do.
+    /// Whether known keys may come again but for the filter.
+    pub(super) untold: bool,
+    /// Whether parameters stand for states, and the rules that must derive texts for that.
     pub(super) tallies: bool,
     pub(super) tallied: Vec<Rule>,
 }
@@ -68,6 +70,7 @@ impl<'r, 'a> Writer<'r, 'a> {
             at: ROOT,
             filtered: false,
             frees: false,
+            untold: false,
             tallies: true,
             tallied: Vec::new(),
         }
@@ -254,7 +257,7 @@ impl<'r, 'a> Writer<'r, 'a> {
             (false, false) => None,
             // Of keys alone, nothing has to be known.
             (false, true) => Some(Shape::of(Vec::new())),
-            (true, _) => Some(shape::of(self.reader, root)?),
+            (true, _) => Some(shape::of(self.reader, root, self.untold)?),
         };
         rules::prune(&mut self.out.rules);
         self.out.space = self.reader.setting.space.map(str::to_owned);
@@ -262,8 +265,8 @@ impl<'r, 'a> Writer<'r, 'a> {
         Ok(self.out)
     }
 
-    /// Whether every rule that counts items with a parameter derives a text. Where one does not, the grammar has to be written
-    /// without counting.
+    /// Whether every rule that a parameter relies on derives a text. Where one does not, the grammar has to be written without such
+    /// parameters.
     pub(super) fn tallies_hold(&self) -> bool {
         self.tallied.is_empty() || rules::are_whole(&self.out.rules, &self.tallied)
     }

@@ -57,10 +57,12 @@ impl Writer<'_, '_> {
         for f in self.copies(f, MAX_COPIES)? {
             let mut plan = self.plan(f)?;
             let rest = self.left_over(f);
-            let inner = self.state(&mut plan, 0, rest, false)?;
             lines.push(match self.any_order(&mut plan, rest)? {
-                Some(start) => vec![literal("{"), Symbol::Needs(inner), Symbol::fresh(start)],
-                None => vec![literal("{"), Symbol::Rule(inner), literal("}")],
+                Some(line) => line,
+                None => {
+                    let inner = self.state(&mut plan, 0, rest, false)?;
+                    vec![literal("{"), Symbol::Rule(inner), literal("}")]
+                }
             });
         }
         Ok(lines)
