@@ -64,6 +64,20 @@ impl Budget {
         if before / LOOK != left / LOOK && self.is_over() { Err(too_slow()) } else { Ok(()) }
     }
 
+    /// What `part` makes of that share of the steps that there were at first; None where it takes more.
+    ///
+    /// # Errors
+    /// Those of `part`, or of [`Budget::spend`] where there are no more steps altogether.
+    pub(super) fn share<T>(&self, share: u64, part: impl FnOnce() -> Result<T>) -> Result<Option<T>> {
+        let left = self.left.get();
+        let given = left.min(self.steps / share);
+        self.left.set(given);
+        let done = part();
+        let kept = self.left.get();
+        self.left.set(left - given + kept);
+        if kept == 0 && given < left { Ok(None) } else { done.map(Some) }
+    }
+
     /// As much work as at first, for another way to do the same, once: what was noted since there were so many notes is
     /// forgotten. False where there is none, or no time.
     pub(super) fn renew(&self, notes: usize) -> bool {
@@ -140,6 +154,20 @@ mod tests {
         assert_eq!((spent(&budget()), spent(&budget())), (999_999, 999_999));
         let error = budget().spend(1_000_000).unwrap_err().to_string();
         assert!(error.contains("1000000 steps") && error.contains("grammar.compile_steps"), "{error}");
+    }
+
+    #[test]
+    fn a_part_takes_its_share_at_most() {
+        let budget = Budget::of_a_test();
+        let endless = || -> Result<()> {
+            loop {
+                budget.spend(7)?
+            }
+        };
+        assert!(matches!(budget.share(10, endless), Ok(None)));
+        assert!(matches!(budget.share(10, || budget.spend(99_999)), Ok(Some(()))));
+        assert_eq!(spent(&budget), 1_000_000 - 100_000 - 99_999 - 1);
+        assert!(budget.share(10, endless).is_err());
     }
 
     #[test]

@@ -192,7 +192,14 @@ fn more_keys_than_a_parameter_has_bits_come_in_any_order() {
 fn where_the_order_stays_it_is_said() {
     let many: Map<String, Value> = (0..65).map(|i| (format!("k{i}"), json!(true))).collect();
     let names: Vec<&String> = many.keys().collect();
+    // Which branch it is may depend on the object that comes first.
+    let branch = |i: usize| {
+        let object = json!({"type": "object", "properties": {format!("p{i}"): {"type": "string"}}});
+        json!({"properties": {"type": {"enum": [format!("t{i}")]}, "object": object}})
+    };
+    let branches: Vec<Value> = (0..18).map(branch).collect();
     let schemas = [
+        json!({"type": "object", "properties": {"id": true}, "oneOf": branches}),
         json!({"type": "object", "properties": many, "required": names}),
         json!({"type": "object", "properties": many, "minProperties": 2}),
         json!({"type": "object", "properties": {"a": {}, "b": {}}, "anyOf": [{"required": ["a"]}, {"maxProperties": 1}]}),

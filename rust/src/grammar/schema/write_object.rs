@@ -53,34 +53,62 @@ type Free = (F, Term, F);
 impl Writer<'_, '_> {
     /// The lines of the objects that satisfy the formula.
     pub(super) fn objects(&mut self, f: F) -> Result<Vec<Line>> {
+        if self.reader.config.key_order != KeyOrder::Schema
+            && let Some(lines) = self.in_any_order(f)?
+        {
+            return Ok(lines);
+        }
         let mut lines = Vec::new();
-        for f in self.copies(f, MAX_COPIES)? {
-            let mut plan = self.plan(f)?;
-            let rest = self.left_over(f);
-            lines.push(match self.any_order(&mut plan, rest)? {
-                Some(line) => line,
-                None => {
-                    let inner = self.state(&mut plan, 0, rest, false)?;
-                    vec![literal("{"), Symbol::Rule(inner), literal("}")]
-                }
-            });
+        for f in self.copies(f, MAX_COPIES, true)? {
+            let (mut plan, rest) = self.plan(f)?;
+            lines.push(self.in_order(&mut plan, rest)?);
         }
         Ok(lines)
     }
 
-    /// Alternatives that are better written one by one; `most`: so many for those that share other parts.
-    fn copies(&mut self, f: F, most: usize) -> Result<Vec<F>> {
+    /// An object whose keys come in the order of the schema.
+    fn in_order(&mut self, plan: &mut Plan, f: F) -> Result<Line> {
+        Ok(vec![literal("{"), Symbol::Rule(self.state(plan, 0, f, false)?), literal("}")])
+    }
+
+    /// Objects whose keys, or only those that are optional, may stand anywhere; None where all have to come in the order of the schema.
+    fn in_any_order(&mut self, f: F) -> Result<Option<Vec<Line>>> {
+        let is_any = self.reader.config.key_order == KeyOrder::Any;
+        let mut lines = Vec::new();
+        for f in self.copies(f, MAX_COPIES, false)? {
+            let (mut plan, rest) = self.plan(f)?;
+            let is_free = is_any || plan.others != FALSE || plan.keys.iter().any(|key| !key.required);
+            lines.push(match is_free && !plan.keys.is_empty() {
+                false => self.in_order(&mut plan, rest)?,
+                true => match self.any_order(&mut plan, rest)? {
+                    Ok(line) => line,
+                    Err(why) => {
+                        self.narrow("properties", why)?;
+                        return Ok(None);
+                    }
+                },
+            });
+        }
+        Ok(Some(lines))
+    }
+
+    /// Alternatives that are better written one by one; `most`: so many for those that share other parts; `ordered`: their keys come in
+    /// the order of the schema.
+    fn copies(&mut self, f: F, most: usize, ordered: bool) -> Result<Vec<F>> {
         self.reader.arena.budget.spend(1)?;
         let parts = match self.reader.sets.keys.node(f).clone() {
             Node::Any(parts) => {
-                let copies = parts.iter().map(|f| self.copies(*f, most)).collect::<Result<Vec<_>>>()?;
+                let copies =
+                    parts.iter().map(|f| self.copies(*f, most, ordered)).collect::<Result<Vec<_>>>()?;
                 return Ok(copies.into_iter().flatten().collect());
             }
             Node::All(parts) => parts,
             Node::Atom(_) => return Ok(vec![f]),
         };
         let broad = |f: &F| match self.reader.sets.keys.node(*f) {
-            Node::Any(inner) if inner.len() <= most && self.is_broad(inner) => Some(Rc::clone(inner)),
+            Node::Any(inner) if inner.len() <= most && self.is_broad(inner, ordered) => {
+                Some(Rc::clone(inner))
+            }
             _ => None,
         };
         let mut all = parts.iter().enumerate().filter_map(|(i, f)| Some((i, broad(f)?)));
@@ -93,7 +121,7 @@ impl Writer<'_, '_> {
             let copy = parts[..at].iter().chain([alternative]).chain(&parts[at + 1..]);
             let f = self.reader.sets.keys.all(copy.copied().collect::<Vec<_>>());
             if f != FALSE {
-                all.extend(self.copies(f, most / alternatives.len())?);
+                all.extend(self.copies(f, most / alternatives.len(), ordered)?);
             }
         }
         Ok(all)
@@ -101,10 +129,10 @@ impl Writer<'_, '_> {
 
     /// Whether an alternative describes more than one key. Where one is of a single key, as where the condition of `if` is not met,
     /// a copy for it is for the order of keys only.
-    fn is_broad(&self, alternatives: &[F]) -> bool {
+    fn is_broad(&self, alternatives: &[F], ordered: bool) -> bool {
         let keys = &self.reader.sets.keys;
         let is_single = |f: &F| matches!(keys.node(*f), Node::Atom(Key::If(..) | Key::Has(..)));
-        if self.reader.config.key_order != KeyOrder::Schema && alternatives.iter().any(is_single) {
+        if !ordered && alternatives.iter().any(is_single) {
             return false;
         }
         alternatives.iter().any(|f| {
@@ -120,8 +148,8 @@ impl Writer<'_, '_> {
         })
     }
 
-    /// The keys in the order in which the formula names them.
-    fn plan(&mut self, f: F) -> Result<Plan> {
+    /// The keys in the order in which the formula names them, and the formula without what holds of one key alone.
+    fn plan(&mut self, f: F) -> Result<(Plan, F)> {
         let mut keys: Vec<Known> = Vec::new();
         let mut places: AHashMap<Rc<str>, usize> = AHashMap::new();
         let atoms = self.reader.sets.keys.atoms(f);
@@ -148,7 +176,9 @@ impl Writer<'_, '_> {
         self.reader.arena.budget.spend(keys.len())?;
         let others = if self.is_closed(&atoms, keys.len())? { FALSE } else { self.others(f, &mut keys)? };
         let (states, runs) = (AHashMap::new(), AHashMap::new());
-        Ok(Plan { keys, others, places, states, runs, free: States::new(), optional: AHashSet::new() })
+        let (free, optional) = (States::new(), AHashSet::new());
+        let rest = self.left_over(f);
+        Ok((Plan { keys, others, places, states, runs, free, optional }, rest))
     }
 
     /// The names of other keys than those that are known. Where they are few and keys are counted, they are known, too: a filter tells

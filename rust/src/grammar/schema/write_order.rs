@@ -24,8 +24,11 @@ use ahash::{AHashMap, AHashSet};
 use llguidance::earley::{BitIdx, ParamCond, ParamExpr, ParamRef, ParamValue};
 use std::rc::Rc;
 
-/// Most states of an object: conditions between n keys may take 2^n.
+/// Most states of an object, each of which may write all of its keys, and the share of a compilation's steps that they may take:
+/// conditions between n keys have 2^n states.
 const MAX_STATES: usize = 100;
+const SHARE: u64 = 100;
+const MANY: &str = "keys with so many conditions come in the order of the schema";
 
 /// An object that is being written.
 struct AnyOrder<'p> {
@@ -63,31 +66,31 @@ impl AnyOrder<'_> {
 }
 
 impl Writer<'_, '_> {
-    /// The objects whose keys may stand anywhere; None where they come in the order of the schema.
-    pub(super) fn any_order(&mut self, plan: &mut Plan, f: F) -> Result<Option<Line>> {
-        let by_schema = match self.reader.config.key_order {
-            KeyOrder::Schema => true,
-            KeyOrder::Required => plan.others == FALSE && plan.keys.iter().all(|key| key.required),
-            KeyOrder::Any => false,
-        };
-        if by_schema || plan.keys.is_empty() {
-            return Ok(None);
-        }
+    /// An object whose keys may stand anywhere, or why there is none.
+    pub(super) fn any_order(
+        &mut self,
+        plan: &mut Plan,
+        f: F,
+    ) -> Result<std::result::Result<Line, &'static str>> {
+        let budget = self.reader.arena.budget;
+        Ok(budget.share(SHARE, || self.unordered(plan, f))?.unwrap_or(Err(MANY)))
+    }
+
+    fn unordered(&mut self, plan: &mut Plan, f: F) -> Result<std::result::Result<Line, &'static str>> {
         let (lasting, f) = self.lasting(f);
-        let why = if !self.allows_any_order(f) {
-            "keys that are counted under conditions come in the order of the schema"
-        } else if let Some(mut object) = self.remembered(plan, f, &lasting) {
-            self.can_follow(object.plan, f, &lasting)?;
-            let inner = self.state(object.plan, 0, f, false)?;
-            if let Some(start) = self.unordered_state(&mut object, f, false)? {
-                return Ok(Some(vec![literal("{"), Symbol::Needs(inner), Symbol::fresh(start)]));
-            }
-            "keys with so many conditions come in the order of the schema"
-        } else {
-            "so many keys, with conditions or counted, come in the order of the schema"
+        if !self.allows_any_order(f) {
+            return Ok(Err("keys that are counted under conditions come in the order of the schema"));
+        }
+        let Some(mut object) = self.remembered(plan, f, &lasting) else {
+            return Ok(Err("so many keys, with conditions or counted, come in the order of the schema"));
         };
-        self.narrow("properties", why)?;
-        Ok(None)
+        self.can_follow(object.plan, f, &lasting)?;
+        let inner = self.state(object.plan, 0, f, false)?;
+        let start = self.unordered_state(&mut object, f, false)?;
+        if object.states.len() > MAX_STATES {
+            return Ok(Err(MANY));
+        }
+        Ok(Ok(vec![literal("{"), Symbol::Needs(inner), Symbol::fresh(start)]))
     }
 
     /// Conditions that hold once some keys are there, whatever else is, and the rest of the formula, which does not speak of these keys.
@@ -181,23 +184,22 @@ impl Writer<'_, '_> {
         (is_plain || !is_counted) && !atoms.iter().any(|key| matches!(key, Key::Some(..)))
     }
 
-    /// The rule for the keys that follow; None where there are too many states.
-    fn unordered_state(&mut self, object: &mut AnyOrder<'_>, f: F, comma: bool) -> Result<Option<Rule>> {
+    /// The rule for the keys that follow.
+    fn unordered_state(&mut self, object: &mut AnyOrder<'_>, f: F, comma: bool) -> Result<Rule> {
         if let Some(known) = object.states.get(&(f, comma)) {
-            return Ok(Some(*known));
+            return Ok(*known);
         }
         let rule = self.rule();
         object.states.insert((f, comma), rule);
-        if object.states.len() > MAX_STATES {
-            return Ok(None);
-        }
         self.reader.arena.budget.spend(1)?;
-        let Some(lines) = self.unordered_lines(object, f, comma)? else { return Ok(None) };
-        self.out.rules[rule] = lines;
-        Ok(Some(rule))
+        // Of an object with too many, nothing is used.
+        if object.states.len() <= MAX_STATES {
+            self.out.rules[rule] = self.unordered_lines(object, f, comma)?;
+        }
+        Ok(rule)
     }
 
-    fn unordered_lines(&mut self, object: &mut AnyOrder<'_>, f: F, comma: bool) -> Result<Option<Vec<Line>>> {
+    fn unordered_lines(&mut self, object: &mut AnyOrder<'_>, f: F, comma: bool) -> Result<Vec<Line>> {
         // Room is kept for the keys that are required.
         let others = List::Keys(object.plan.others);
         let ((_, most), _) = self.bounds(others, f);
@@ -217,7 +219,7 @@ impl Writer<'_, '_> {
             };
             let may_come = and(object.is_left(at), may_come);
             for (value, rest, bits) in self.noted(object, at, f)? {
-                let Some(next) = self.unordered_state(object, rest, true)? else { return Ok(None) };
+                let next = self.unordered_state(object, rest, true)?;
                 let pair = self.known_pair(&object.plan.keys[at], value);
                 let pair = pair.into_iter().chain([self.past(object, at, next, bits)]);
                 lines.push((may_come.clone(), behind(comma, pair)));
@@ -229,7 +231,7 @@ impl Writer<'_, '_> {
             if comma && rest == f {
                 self.out.rules[loops].push(pair);
             } else {
-                let Some(next) = self.unordered_state(object, rest, true)? else { return Ok(None) };
+                let next = self.unordered_state(object, rest, true)?;
                 pair.push(Symbol::With(next, ParamExpr::SelfRef));
                 lines.push((room.clone(), pair));
             }
@@ -242,7 +244,7 @@ impl Writer<'_, '_> {
             begin.push(Symbol::Times(loops, 0, None));
         }
         let line = |(condition, line)| [vec![Symbol::If(condition)], begin.clone(), line].concat();
-        Ok(Some(lines.into_iter().map(line).collect()))
+        Ok(lines.into_iter().map(line).collect())
     }
 
     /// The values of a known key, what is left of the formula then, and the bits to set for what conditions ask of them.
