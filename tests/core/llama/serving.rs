@@ -87,7 +87,9 @@ fn in_slots_output_depends_on_the_request_alone() {
     let requests = requests(300);
     let Some(want) = alone(&requests, config(SLOTS, CONTEXT)) else { return };
     let chunked = Config { max_num_tokens: 24, ..config(SLOTS, CONTEXT) };
-    let saving = Config { max_num_tokens: 40, kv_cache_host_memory_megabytes: Some(8), ..chunked.clone() };
+    let mut saving =
+        Config { max_num_tokens: 40, kv_cache_host_memory_megabytes: Some(8), ..chunked.clone() };
+    saving.engine.mmap = false;
     // KV for two and a half sequences of the longest kind, recomputed or saved; then for all.
     for (config, total) in [(&chunked, Some(250)), (&saving, Some(250)), (&chunked, None)] {
         let Some(answers) = together(&requests, config, total) else { return };

@@ -149,7 +149,12 @@ impl Model {
                 true => sys::LLAMA_SPLIT_MODE_TENSOR,
                 false => sys::LLAMA_SPLIT_MODE_LAYER,
             },
-            load_mode: if placement.locked { sys::LLAMA_LOAD_MODE_MMAP_MLOCK } else { own.load_mode },
+            load_mode: match (placement.read, placement.locked) {
+                (false, false) => own.load_mode,
+                (false, true) => sys::LLAMA_LOAD_MODE_MMAP_MLOCK,
+                (true, false) => sys::LLAMA_LOAD_MODE_NONE,
+                (true, true) => sys::LLAMA_LOAD_MODE_MLOCK,
+            },
             n_gpu_layers: placement.gpu_layers.map_or(own.n_gpu_layers, |n| n.try_into().unwrap_or(i32::MAX)),
             progress_callback: Some(on_read),
             progress_callback_user_data: (&raw const read).cast_mut().cast(),

@@ -17,6 +17,8 @@ pub struct Placement {
     /// Every layer is split over all devices, its matrices and heads; GPUs compute at the same time. Else each layer lies on one
     /// device, and they compute one after the other.
     pub splits_layers: bool,
+    /// Weights in host memory are read, not mapped.
+    pub read: bool,
     /// Weights in host memory are locked there.
     pub locked: bool,
     /// Layers that lie on devices, the output being one more; None = all.
