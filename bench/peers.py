@@ -80,6 +80,7 @@ def drafting(args: argparse.Namespace, way: str) -> tuple[dict[str, Any], list[s
 def run_real(args: argparse.Namespace) -> int:
     """Real models: ours by default; the peer without drafts and, where there is a draft model, with it."""
     slots, meetings = max(args.clients), []
+    args.context = max(args.context, real.CONTEXT)
     wanted = [case for case in real.cases(args.clients) if args.only in case.name]
     with tempfile.TemporaryDirectory() as folder:
         for model, draft in real.models():

@@ -16,6 +16,8 @@ from work import Case
 from llgtrt import demo
 
 STREAMED: dict[str, Any] = {"model": "m", "stream": True, "stream_options": {"include_usage": True}}
+CONTEXT = 4096
+"""Tokens that the long prompts and their answers have, at most."""
 PAIR = ("qwen-coder-1.5b.gguf", "qwen-coder-0.5b.gguf")
 
 TOPICS = [
