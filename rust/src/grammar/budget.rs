@@ -64,7 +64,7 @@ impl Budget {
         if before / LOOK != left / LOOK && self.is_over() { Err(too_slow()) } else { Ok(()) }
     }
 
-    /// What `part` makes of that share of the steps that there were at first; None where it takes more.
+    /// Runs `part` with one part in `share` of the steps that there were at first. None where it needs more.
     ///
     /// # Errors
     /// Those of `part`, or of [`Budget::spend`] where there are no more steps altogether.

@@ -308,7 +308,8 @@ impl Trial<'_> {
         if !self.begins_again(next) && self.allows(next) {
             return Some(next);
         }
-        // An item that has been there, or may become one: the byte behind which the end is nearest.
+        // The token would repeat an item, or begin like one. Take the byte with the shortest way to the end; of several, one with
+        // which no earlier item begins.
         let bytes = self.endings.letters().into_iter().chain([next]);
         let bytes =
             bytes.filter_map(|token| Some((self.least_behind(token)?, self.begins_again(token), token)));

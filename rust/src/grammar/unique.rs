@@ -179,7 +179,7 @@ impl Filter {
         next.feed(self.bytes(token)) != Taken::Cold || next.remembers_items()
     }
 
-    /// Whether this token goes on with an item or a key as one that has been there goes on, or completes it.
+    /// Whether the item or key with this token is one that has been there, or the beginning of one.
     pub(super) fn begins_again(&self, token: Token) -> bool {
         self.scan.clone().feed(self.bytes(token)) != Taken::Cold
     }

@@ -1,8 +1,9 @@
 //! MaskBench's schemas and the JSON-Schema-Test-Suite, against a committed file with one line per schema.
 //!
 //! `LLGTRT_BLESS=1` writes the files anew; a change is then a diff to look at, and `bench/coverage.py` writes the page about
-//! it. A line says `ok`, or what is refused and where, or where it is that nothing satisfies, or how many instances are rejected though valid (the keys that an object requires come in the order of the schema, for example) or accepted
-//! though invalid, which must not be. Instances are compact JSON in their own order of keys.
+//! it. A line says `ok`, or what is refused and where, or where it is that nothing satisfies, or how many instances are rejected
+//! though valid (required keys must come in the order of the schema, for example) or accepted though invalid, which must not
+//! be. Instances are compact JSON in their own order of keys.
 
 use super::common::{Bench, by_the_letter, data};
 use super::plain::{Plain, Verdict};

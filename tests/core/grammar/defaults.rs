@@ -251,7 +251,7 @@ fn no_text_comes_to_a_place_with_no_way_on() {
     }
 }
 
-/// One token may begin a key that can then only become one that has been there.
+/// A single token may be the beginning of a key. It is not allowed where only a key of the same object could go on so.
 #[test]
 fn no_token_begins_a_key_that_has_been_there() {
     let schema = json!({"type": "object", "propertyNames": {"pattern": "^[a-m]{2}$"}, "additionalProperties": {"type": "string"}});

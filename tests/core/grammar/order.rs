@@ -176,7 +176,7 @@ fn more_keys_than_a_parameter_has_bits_come_in_any_order() {
     let bench = bench();
     let pristine = bench.schema(&schema).unwrap();
     let begins = |text: &str| bench.begins(&mut pristine.restart(), text).unwrap();
-    // Where all that begin so have been there, none is begun; behind the last one, no comma.
+    // No key is begun when all keys with that beginning are in the object, and no comma follows when all keys are.
     let of_one: String = ["k3".to_owned()]
         .into_iter()
         .chain((30..40).map(|i| format!("k{i}")))

@@ -5,12 +5,12 @@ use super::expr::Expr;
 use super::number::{Cell, End};
 use std::sync::LazyLock;
 
-/// A number as readers with 64-bit floats have it: they tell 15 to 17 digits apart, and end at 10^308.
-const FLOAT: &str =
-    r"-?(?:0|[1-9][0-9]{0,15})(?:\.[0-9]{1,16})?(?:[eE][+-]?(?:[01]?[0-9]{1,2}|2[0-8]?[0-9]))?";
 /// Ends of the whole numbers that readers have 64 bits for.
 const LEAST: i128 = i64::MIN as i128;
 const MOST: i128 = i64::MAX as i128;
+/// A number as readers with 64-bit floats have it: they tell 15 to 17 digits apart, and end at 10^308.
+const FLOAT: &str =
+    r"-?(?:0|[1-9][0-9]{0,15})(?:\.[0-9]{1,16})?(?:[eE][+-]?(?:[01]?[0-9]{1,2}|2[0-8]?[0-9]))?";
 /// One with as many digits, without exponent.
 const SPELLED: &str = r"-?(?:0|[1-9][0-9]{0,15})(?:\.[0-9]{1,16})?";
 /// 0, however it is written.
@@ -79,7 +79,7 @@ pub(super) fn terminal(cell: &Cell, style: Style) -> Expr {
         Style::Whole => {
             let end = |end: End| end.map(|(n, _)| n.floor());
             let (low, high) = (end(cell.low), end(cell.high));
-            // Where there is no other end, that of 64 bits.
+            // An end that is missing is that of 64 bits, unless the other end lies beyond it.
             let low = low.or(high.is_none_or(|high| high >= LEAST).then_some(LEAST));
             vec![Expr::Regex(whole(low, high.or(low.is_none_or(|low| low <= MOST).then_some(MOST))))]
         }

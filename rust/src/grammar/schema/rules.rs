@@ -45,9 +45,9 @@ impl Symbol {
         Symbol::With(rule, ParamExpr::Const(ParamValue(0)))
     }
 
-    /// The same after this, too, has been there.
-    pub(super) fn past(rule: Rule, bit: BitIdx) -> Self {
-        Symbol::With(rule, ParamExpr::BitOr(ParamValue(1 << bit)))
+    /// The same with these bits set as well.
+    pub(super) fn past(rule: Rule, bits: u64) -> Self {
+        Symbol::With(rule, ParamExpr::BitOr(ParamValue(bits)))
     }
 }
 

@@ -52,6 +52,14 @@ pub(super) enum Key {
 }
 
 impl Key {
+    /// The one key that it speaks of by its name.
+    pub(super) fn name(&self) -> Option<&str> {
+        match self {
+            Key::If(name, _) | Key::Has(name, _) => Some(name),
+            _ => None,
+        }
+    }
+
     /// Whether it asks for more keys than one.
     pub(super) fn counts(&self) -> bool {
         matches!(self, Key::Least(n) if *n > 1)

@@ -17,7 +17,7 @@ const MAX_PLACES: usize = 5_000;
 /// Terms of which one describes the values of a place.
 type Terms = BTreeSet<Term>;
 
-/// The shape of the values of a term. `untold`: the grammar itself does not tell known keys from those that have been there.
+/// The shape of the values of a term. `untold`: the grammar alone would allow a key of the schema twice.
 ///
 /// Where a place may have several kinds of values, items differ if one of the kinds asks for it: then less is allowed, never more.
 ///
@@ -116,15 +116,9 @@ impl Shaper<'_, '_> {
         Ok(inside)
     }
 
-    /// Whether the names of keys may run out, of those that the grammar does not tell apart.
+    /// Whether the names of keys may run out. Names for which the grammar itself sees to it are left aside.
     fn scarce_names(&mut self, keys: &[Key]) -> Scarce {
-        let known: Vec<String> = keys
-            .iter()
-            .filter_map(|key| match key {
-                Key::If(name, _) | Key::Has(name, _) => Some(name.to_string()),
-                _ => None,
-            })
-            .collect();
+        let known: Vec<String> = keys.iter().filter_map(Key::name).map(str::to_owned).collect();
         let least = if self.untold && !known.is_empty() { Scarce::Perhaps } else { Scarce::No };
         let (others, allowed) = self.reader.sets.other_names(known, keys);
         if allowed == others {

@@ -64,9 +64,9 @@ pub(super) fn quote(expr: &Expr) -> Expr {
     }
 }
 
-/// `controls`: with control characters among many others, which are left out as in [`PLAIN`]. Of what must not be, nothing is. There,
-/// any text may be any bytes, since something else says of the same text what it may be: to find that out, the lexer would go
-/// through all ways to end it.
+/// `controls`: inside a negation. Outside, control characters among many others are left out as in [`PLAIN`]. Inside, "any text" is
+/// written as any bytes, since a negation always stands beside an expression that restricts the text to a JSON string. Written as
+/// JSON text, the lexer would have to go through all ways to end the string to find that nothing is left.
 fn within_quotes(expr: &Expr, controls: bool) -> Expr {
     match expr {
         all if controls && *all == Expr::anything() => Expr::NOTHING.not(),

@@ -50,9 +50,9 @@ pub(super) struct Writer<'r, 'a> {
     /// Whether the filter has to tell items apart, or keys.
     pub(super) filtered: bool,
     pub(super) frees: bool,
-    /// Whether known keys may come again but for the filter.
+    /// Whether there are keys of the schema that only the filter keeps from coming twice.
     pub(super) untold: bool,
-    /// Whether parameters stand for states, and the rules that must derive texts for that.
+    /// Whether parameters are used in place of states, and the rules that must derive texts then.
     pub(super) tallies: bool,
     pub(super) tallied: Vec<Rule>,
 }

@@ -78,16 +78,17 @@ impl Writer<'_, '_> {
         for f in self.copies(f, MAX_COPIES, false)? {
             let (mut plan, rest) = self.plan(f)?;
             let is_free = is_any || plan.others != FALSE || plan.keys.iter().any(|key| !key.required);
-            lines.push(match is_free && !plan.keys.is_empty() {
-                false => self.in_order(&mut plan, rest)?,
-                true => match self.any_order(&mut plan, rest)? {
-                    Ok(line) => line,
-                    Err(why) => {
-                        self.narrow("properties", why)?;
-                        return Ok(None);
-                    }
-                },
-            });
+            if !is_free || plan.keys.is_empty() {
+                lines.push(self.in_order(&mut plan, rest)?);
+                continue;
+            }
+            match self.any_order(&mut plan, rest)? {
+                Ok(line) => lines.push(line),
+                Err(why) => {
+                    self.narrow("properties", why)?;
+                    return Ok(None);
+                }
+            }
         }
         Ok(Some(lines))
     }

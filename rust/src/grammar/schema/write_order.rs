@@ -5,12 +5,12 @@
 //! object: that is seen from the walk in the order of the schema, which it needs. Where keys are counted, all states are alive
 //! if the first is, since nothing else depends on what has been there.
 //!
-//! The states of n independent conditions would be 2^n. Conditions that hold as soon as some keys are there, as where `if` asks for
-//! a value of one key and `then` requires another, have no part in them: bits remember what they speak of, and the closing brace
-//! looks at these. Until then such a key can follow, so that every state is alive.
+//! Independent conditions would double the states, each of them. Some conditions can always be met by adding a key: where `if` asks
+//! for a value of one key and `then` requires another, adding the other one is enough. They need no states. The parameter has bits for
+//! what they ask, and the closing brace is allowed only where the bits say that all of them hold.
 //!
-//! Where a parameter has too few bits, keys of which no bit is needed otherwise are only counted: the filter beside the grammar
-//! sees to it that none comes twice.
+//! Where a parameter has too few bits for all keys, keys without a bit are only counted. The filter beside the grammar keeps them from
+//! coming twice.
 
 use super::logic::{F, FALSE, Logic, Node, TRUE};
 use super::rules::{BITS, Line, Rule, Symbol, and, is_clear};
@@ -24,10 +24,11 @@ use ahash::{AHashMap, AHashSet};
 use llguidance::earley::{BitIdx, ParamCond, ParamExpr, ParamRef, ParamValue};
 use std::rc::Rc;
 
-/// Most states of an object, each of which may write all of its keys, and the share of a compilation's steps that they may take:
-/// conditions between n keys have 2^n states.
+/// Most states of an object: conditions between n keys may take 2^n, and each state may write all keys.
 const MAX_STATES: usize = 100;
+/// An object may take one part in so many of the steps of a compilation.
 const SHARE: u64 = 100;
+/// Why an object that takes more has the order of the schema.
 const MANY: &str = "keys with so many conditions come in the order of the schema";
 
 /// An object that is being written.
@@ -93,7 +94,7 @@ impl Writer<'_, '_> {
         Ok(Ok(vec![literal("{"), Symbol::Needs(inner), Symbol::fresh(start)]))
     }
 
-    /// Conditions that hold once some keys are there, whatever else is, and the rest of the formula, which does not speak of these keys.
+    /// Conditions that can always be met by adding keys, and the rest of the formula, which does not speak of these keys.
     fn lasting(&mut self, f: F) -> (Vec<F>, F) {
         let (is_tried, keys) = (self.tallies, &mut self.reader.sets.keys);
         if !is_tried || keys.atoms(f).iter().any(is_count) {
@@ -102,7 +103,7 @@ impl Writer<'_, '_> {
         let (mut lasting, mut rest) = (Vec::new(), Vec::new());
         for part in keys.conjuncts(f) {
             let part = either_way(keys, part);
-            let is_of_keys = keys.atoms(part).iter().all(|key| name(key).is_some());
+            let is_of_keys = keys.atoms(part).iter().all(|key| key.name().is_some());
             let all_there =
                 keys.rebuild(part, false, &mut |_, key| if following(key).is_some() { TRUE } else { FALSE });
             let list = if is_of_keys && all_there == TRUE { &mut lasting } else { &mut rest };
@@ -110,7 +111,7 @@ impl Writer<'_, '_> {
         }
         loop {
             let atoms: Vec<Key> = rest.iter().flat_map(|part| keys.atoms(*part)).collect();
-            let spoken_of: AHashSet<&str> = atoms.iter().filter_map(name).collect();
+            let spoken_of: AHashSet<&str> = atoms.iter().filter_map(Key::name).collect();
             let is_apart = |key: &Key| following(key).is_none_or(|name| !spoken_of.contains(name));
             let (apart, others): (Vec<F>, Vec<F>) =
                 lasting.into_iter().partition(|part| keys.atoms(*part).iter().all(is_apart));
@@ -122,7 +123,8 @@ impl Writer<'_, '_> {
         }
     }
 
-    /// Notes that the keys which conditions wait for must have values: else the grammar is written without bits for conditions.
+    /// Notes rules for the values of the keys that may have to be added. Where one of these keys has no value, the grammar is written
+    /// again, without bits for conditions.
     fn can_follow(&mut self, plan: &Plan, f: F, lasting: &[F]) -> Result<()> {
         let atoms: Vec<Key> = lasting.iter().flat_map(|part| self.reader.sets.keys.atoms(*part)).collect();
         for name in atoms.iter().filter_map(following) {
@@ -131,13 +133,14 @@ impl Writer<'_, '_> {
                 steps.into_iter().filter_map(|(value, _)| Some(vec![Symbol::Rule(self.value(value?))]));
             let values = values.collect();
             let any = self.out.rule(values);
+            // Of noted rules each alternative must derive a text; of these values one is enough.
             let whole = self.out.rule(vec![vec![Symbol::Rule(any)]]);
             self.tallied.push(whole);
         }
         Ok(())
     }
 
-    /// What a parameter remembers of the keys; None where it has too few bits.
+    /// Gives the bits of the parameter to keys and to what conditions ask. None where there are too few bits.
     fn remembered<'p>(&mut self, plan: &'p mut Plan, f: F, lasting: &[F]) -> Option<AnyOrder<'p>> {
         let mut bits = vec![None; plan.keys.len()];
         let required: Vec<usize> = (0..bits.len()).filter(|at| plan.keys[*at].required).collect();
@@ -145,7 +148,7 @@ impl Writer<'_, '_> {
         let (mut used, keys) = (required.len(), &self.reader.sets.keys);
         let (mut asked, mut known) = (vec![Vec::new(); bits.len()], AHashMap::new());
         for key in lasting.iter().flat_map(|part| keys.atoms(*part)) {
-            let at = plan.places[name(&key)?];
+            let at = plan.places[key.name()?];
             let is_presence = matches!(key, Key::Has(_, TRUE) | Key::If(_, FALSE));
             let bit = match (known.get(&key), bits[at]) {
                 (Some(_), _) => continue,
@@ -192,7 +195,7 @@ impl Writer<'_, '_> {
         let rule = self.rule();
         object.states.insert((f, comma), rule);
         self.reader.arena.budget.spend(1)?;
-        // Of an object with too many, nothing is used.
+        // Beyond the limit the object is given up: its rules need no lines.
         if object.states.len() <= MAX_STATES {
             self.out.rules[rule] = self.unordered_lines(object, f, comma)?;
         }
@@ -271,15 +274,15 @@ impl Writer<'_, '_> {
         Ok(found)
     }
 
-    /// The rule for what follows a key, which has been there then.
+    /// What follows a key: the rule `next`, with the key and these bits noted in its parameter.
     fn past(&mut self, object: &AnyOrder<'_>, at: usize, next: Rule, bits: u64) -> Symbol {
-        let after = |bits: u64| Symbol::With(next, ParamExpr::BitOr(ParamValue(bits)));
         match (object.bits[at], object.counted) {
-            (None, Some((part, _))) if bits == 0 => Symbol::With(next, ParamExpr::Incr(part)),
             (None, Some((part, _))) => {
-                Symbol::With(self.out.rule(vec![vec![after(bits)]]), ParamExpr::Incr(part))
+                // One step counts, another one sets bits.
+                let next = if bits == 0 { next } else { self.out.rule(vec![vec![Symbol::past(next, bits)]]) };
+                Symbol::With(next, ParamExpr::Incr(part))
             }
-            (bit, _) => after(bits | bit.map_or(0, |bit| 1 << bit)),
+            (bit, _) => Symbol::past(next, bits | bit.map_or(0, |bit| 1 << bit)),
         }
     }
 }
@@ -322,17 +325,9 @@ fn either_way(keys: &mut Logic<Key>, f: F) -> F {
     keys.any(parts)
 }
 
-/// The key that an atom speaks of, if that is one by its name.
-fn name(key: &Key) -> Option<&str> {
-    match key {
-        Key::If(name, _) | Key::Has(name, _) => Some(name),
-        _ => None,
-    }
-}
-
 /// The key that an atom asks for, with any value.
 fn following(key: &Key) -> Option<&str> {
-    name(key).filter(|_| matches!(key, Key::Has(_, TRUE)))
+    key.name().filter(|_| matches!(key, Key::Has(_, TRUE)))
 }
 
 fn is_count(key: &Key) -> bool {

@@ -126,7 +126,7 @@ impl Writer<'_, '_> {
             }
             for (bit, value) in (0..).zip(&values).filter(|_| most > 0) {
                 let is_left = and(is_clear(bit), ParamCond::BitCountLT(ParamRef::full(), most as BitIdx));
-                let item = [Symbol::Rule(self.value(*value)), Symbol::past(more, bit)];
+                let item = [Symbol::Rule(self.value(*value)), Symbol::past(more, 1 << bit)];
                 lines.push([vec![Symbol::If(is_left)], behind(comma, item)].concat());
             }
             self.out.rules[rule] = lines;
