@@ -86,6 +86,11 @@ impl Budget {
         self.left.get() > 0 && !self.is_over()
     }
 
+    /// Whether it was not renewed: what was compiled so far does not depend on how much was left.
+    pub(super) fn is_first(&self) -> bool {
+        self.spare.get() > 0
+    }
+
     /// How JSON is written from now on.
     pub(super) fn set_style(&self, style: &JsonStyle) {
         self.style.replace(style.clone());

@@ -1,26 +1,29 @@
 //! Spec to compiled matcher. Takes milliseconds to seconds and a deep stack: runs on the compiler's threads only.
 
+mod functions;
+
 use super::budget::Budget;
 use super::ending::{Common, Endings};
 use super::habits::Habits;
 use super::mask::Mask;
 use super::masks::Masks;
-use super::matching::{Compiled, Ends, mask_of};
-use super::part::{Part, Pristine, UNFOLLOWED};
-use super::schema::{self, Library, Together, Written};
+use super::matching::{Compiled, Ends};
+use super::part::{Part, Pristine, Source, UNFOLLOWED};
+use super::productions::Productions;
+use super::schema::{self, Library, Parts, Together, Written};
 use super::sections::{self, Plan};
-use super::spec::{Calls, Section, Tool};
+use super::spec::Section;
 use super::unique::{Quotes, Rules, Shape};
-use super::{GrammarSpec, calls, env, gbnf, lark, text, texts};
+use super::{GrammarSpec, env, gbnf, lark, text, texts};
 use crate::config::GrammarConfig;
 use crate::error::{Error, Result};
 use crate::types::{Narrowed, Token};
 use crate::vocab::Vocab;
 use ahash::AHashMap;
+use functions::Functions;
 use llguidance::api::{GrammarInit, GrammarWithLexer, ParserLimits, TopLevelGrammar};
 use llguidance::earley::SlicedBiasComputer;
-use llguidance::earley::lexerspec::LexemeIdx;
-use llguidance::{Logger, Matcher, ParserFactory};
+use llguidance::{Logger, Matcher, ParserFactory, TokenParser};
 use std::fmt;
 use std::sync::{Arc, Once};
 use toktrie::InferenceCapabilities;
@@ -37,12 +40,10 @@ const GUIDE_BYTES: usize = 8_192;
 
 /// Any object.
 const OBJECT: &str = r#"{"type":"object"}"#;
-/// The name under which Lark knows what may come in place of calls.
-const ANSWER: &str = "answer";
 
 /// What all compilations share: the vocabulary's tables and the limits.
 pub(super) struct Builder {
-    factory: ParserFactory,
+    factory: Arc<ParserFactory>,
     /// Limits for grammars that come from a schema, a regular expression or a list of choices.
     own: ParserLimits,
     /// Limits for grammars in Lark, which may be ambiguous: with the wider ones a mask of an ambiguous rule takes up to
@@ -59,6 +60,7 @@ pub(super) struct Builder {
     masks: Arc<Masks>,
     habits: Arc<Habits>,
     quotes: Arc<Quotes>,
+    functions: Functions,
     /// Tokens of white space.
     blank: Arc<Mask>,
     vocab: Arc<Vocab>,
@@ -93,7 +95,7 @@ impl Builder {
         let quotes = Quotes::new(&vocab);
         let blank = Arc::new(blank(&vocab));
         Ok(Builder {
-            factory,
+            factory: Arc::new(factory),
             own,
             user,
             rules,
@@ -105,6 +107,7 @@ impl Builder {
             masks,
             habits,
             quotes,
+            functions: Functions::new(),
             blank,
             vocab,
         })
@@ -156,7 +159,7 @@ impl Builder {
                 let list = TopLevelGrammar::from_lark(self.gbnf(source, budget)?);
                 self.compile_list(list, &self.rules).map_err(|why| Error::grammar("", "gbnf", why))
             }
-            GrammarSpec::Calls(calls) => self.calls(calls, budget),
+            GrammarSpec::Calls(calls) => functions::build(self, calls, budget),
             spec => {
                 let written = self.written(spec, budget)?;
                 let kind = match spec {
@@ -164,7 +167,7 @@ impl Builder {
                     GrammarSpec::Choice(_) => "choice",
                     _ => "text",
                 };
-                self.finish(&written).map_err(|why| Error::grammar("", kind, why))
+                self.finish(written).map_err(|why| Error::grammar("", kind, why))
             }
         }
     }
@@ -196,69 +199,45 @@ impl Builder {
 
     /// A schema that is the whole grammar.
     fn json_alone(&self, source: &str, budget: &Budget) -> Result<Pristine> {
-        self.json(source, budget, &|written| self.finish(&written))
+        self.json(source, budget, &|written| self.finish(written))
     }
 
-    fn finish(&self, written: &Written) -> Result<Pristine, String> {
-        let parts = written.parts()?;
-        if !parts.fits(&self.own) {
-            return Err("its grammar is too large: make it simpler".to_owned());
-        }
+    fn finish(&self, mut written: Written) -> Result<Pristine, String> {
+        let Parts { productions, mut lexer, shortest, .. } = self.parts(&written)?;
+        lexer.add_extra_lexemes(&self.factory.extra_lexemes());
+        let shape = written.shape.take();
         // An engine's own llguidance knows no filter.
-        let is_free = !written.shape.as_ref().is_some_and(Shape::is_needed);
+        let is_free = !shape.as_ref().is_some_and(Shape::is_needed);
         let guides = written.depth() <= GUIDE_DEPTH && is_free;
-        let init = GrammarInit::Internal(parts.grammar, parts.lexer);
-        let mut compiled = self.compile(init, (written.lark(), guides), &self.own, &parts.shortest)?;
-        compiled.blank = written.has_space_around().then(|| Arc::clone(&self.blank));
-        compiled.rules = self.filter(written);
-        Ok(compiled)
+        let written = Arc::new(written);
+        let (factory, caps, limits) = (Arc::clone(&self.factory), self.caps.clone(), self.own.clone());
+        let source = Arc::clone(&written);
+        let make = move || {
+            let init = source.parts().map_err(anyhow::Error::msg).and_then(Parts::init);
+            Matcher::new(init.and_then(|init| parser((&factory, caps), init, limits)))
+        };
+        let compiled = Compiled::new(&lexer, Box::new(make));
+        let endings = Endings::new(&productions, &lexer, (&self.common, &self.own), &shortest);
+        let blank = written.has_space_around().then(|| Arc::clone(&self.blank));
+        let mut pristine = self.pristine((compiled, endings), (Source::Written(written), guides))?;
+        pristine.blank = blank;
+        pristine.rules = self.filter(shape);
+        Ok(pristine)
+    }
+
+    /// The grammar over lexemes.
+    fn parts(&self, written: &Written) -> Result<Parts, String> {
+        let parts = written.parts()?;
+        if parts.fits(&self.own) {
+            Ok(parts)
+        } else {
+            Err("its grammar is too large: make it simpler".to_owned())
+        }
     }
 
     /// What is enforced beside the grammar.
-    fn filter(&self, written: &Written) -> Option<Arc<Rules>> {
-        written.shape.clone().map(|shape| Arc::new(Rules::new(shape, &self.quotes)))
-    }
-
-    fn calls(&self, calls: &Calls, budget: &Budget) -> Result<Pristine> {
-        let size: usize = calls.tools.iter().map(|tool| tool.schema.len()).sum();
-        if size > self.config.max_schema_bytes {
-            let why = format!("their schemas are longer than {} bytes", self.config.max_schema_bytes);
-            return Err(Error::grammar("", "tools", why));
-        }
-        let written = |tool: &Tool| budget.within(&tool.at, || self.json(&tool.schema, budget, &Ok));
-        let schemas = calls.tools.iter().map(written).collect::<Result<_>>()?;
-        let mut together = Together::new(budget, &self.library);
-        let (beside, lark) = match calls.or.as_ref().map(|or| unstyled(or, budget)) {
-            None => (None, None),
-            Some(GrammarSpec::Gbnf(source)) => (None, Some((self.gbnf(source, budget)?, &self.rules))),
-            Some(GrammarSpec::LarkGrammar(source)) => {
-                let source = lark::with_schemas("lark_grammar", source, &self.config, &mut together)?;
-                (None, Some((source, &self.user)))
-            }
-            Some(or) => (Some(self.written(or, budget)?), None),
-        };
-        let all = calls::written(calls, schemas, beside, &self.vocab)?;
-        schema::check_divisors(all.divisors)?;
-        let compiled = match lark {
-            None => self.finish(&all),
-            Some((or, limits)) => {
-                let start = part(None, format!("start: @{} | @{ANSWER}", together.add(&all)?));
-                let mut grammars = vec![start, part(Some(ANSWER.to_owned()), or)];
-                grammars.extend(together.named());
-                let list = TopLevelGrammar { grammars, max_tokens: None };
-                let compiled = self.compile_list(list, limits);
-                compiled.map(|compiled| Pristine { rules: self.filter(&all), ..compiled })
-            }
-        };
-        compiled.map_err(|why| self.locate(calls, budget, why))
-    }
-
-    /// What is wrong where the grammar of calls does not compile: the first of its parts that does not alone.
-    fn locate(&self, calls: &Calls, budget: &Budget, why: String) -> Error {
-        let alone = |tool: &Tool| budget.within(&tool.at, || self.json_alone(&tool.schema, budget));
-        let faults = calls.tools.iter().filter_map(|tool| alone(tool).err());
-        let or = calls.or.iter().filter_map(|or| self.whole(or, budget).err());
-        faults.chain(or).next().unwrap_or_else(|| Error::grammar("", "tools", why))
+    fn filter(&self, shape: Option<Shape>) -> Option<Arc<Rules>> {
+        shape.map(|shape| Arc::new(Rules::new(shape, &self.quotes)))
     }
 
     fn gbnf(&self, source: &str, budget: &Budget) -> Result<String> {
@@ -304,59 +283,67 @@ impl Builder {
         Ok(())
     }
 
-    fn compile_list(&self, grammar: TopLevelGrammar, limits: &ParserLimits) -> Result<Pristine, String> {
+    pub(super) fn compile_list(
+        &self,
+        grammar: TopLevelGrammar,
+        limits: &ParserLimits,
+    ) -> Result<Pristine, String> {
         let lark = lark_of(&grammar);
         let guides = lark.as_ref().is_some_and(|lark| lark.len() <= GUIDE_BYTES);
-        self.compile(GrammarInit::Serialized(grammar), (lark, guides), limits, &AHashMap::new())
-    }
-
-    /// Compiles, and computes the first mask: some grammars compile and then admit nothing.
-    fn compile(
-        &self,
-        init: GrammarInit,
-        (lark, guides): (Option<String>, bool),
-        limits: &ParserLimits,
-        known: &AHashMap<LexemeIdx, String>,
-    ) -> Result<Pristine, String> {
-        let skips_once = skips_once(&init);
-        let parser = self
-            .factory
-            .create_parser_from_init_ext(init, Logger::new(0, 0), self.caps.clone(), limits.clone())
-            .map_err(|e| text::clean(&format!("{e:#}")))?;
+        let skips_once = skips_once(&grammar);
+        let init = GrammarInit::Serialized(grammar);
+        let parser = parser((&self.factory, self.caps.clone()), init, limits.clone());
+        let parser = parser.map_err(|e| text::clean(&format!("{e:#}")))?;
         let grammar = parser.parser.grammar();
         let spec = grammar.lexer_spec();
-        // A rollback counts the bytes of a token's text, where a token that is asked for by its number was taken as that number.
-        let is_by_number = !spec.token_range_lexemes(&spec.all_lexemes()).is_empty();
-        let can_rollback = spec.can_rollback() && !is_by_number;
-        let endings = match skips_once {
-            true => None,
-            false => Endings::new(grammar, &self.common, limits, known).map(Arc::new),
+        let productions = Productions::of(grammar);
+        let endings = if skips_once {
+            None
+        } else {
+            Endings::new(&productions, spec, (&self.common, limits), &AHashMap::new())
         };
-        let mut matcher = Matcher::new(Ok(parser));
-        let why = |e| match e {
-            Error::Grammar { why, .. } => why,
-            e => e.to_string(),
-        };
+        let spec = spec.clone();
+        let matcher = Matcher::new(Ok(parser));
+        let compiled = Compiled::new(&spec, Box::new(move || matcher));
+        self.pristine((compiled, endings), (Source::Lark(lark), guides))
+    }
+
+    /// Computes the first mask, too: some grammars compile and then admit nothing.
+    fn pristine(
+        &self,
+        (compiled, endings): (Compiled, Option<Endings>),
+        (source, guides): (Source, bool),
+    ) -> Result<Pristine, String> {
         if endings.is_none() {
             log::info!("{UNFOLLOWED}: llguidance alone follows them");
-            mask_of(&mut matcher, &self.ends).map_err(why)?;
         }
         let (ends, masks) = (Arc::clone(&self.ends), Arc::clone(&self.masks));
-        let compiled = Compiled { matcher, can_rollback };
         let pristine = Arc::new(Pristine {
             compiled,
             ends,
-            lark,
+            source,
             guides,
             rules: None,
-            endings,
+            endings: endings.map(Arc::new),
             masks,
             told: Once::new(),
             blank: None,
         });
-        Part::new(Arc::clone(&pristine)).mask().map_err(why)?;
+        Part::new(Arc::clone(&pristine)).mask().map_err(|e| match e {
+            Error::Grammar { why, .. } => why,
+            e => e.to_string(),
+        })?;
         Arc::into_inner(pristine).ok_or_else(|| "it is used already. This is a bug.".to_owned())
     }
+}
+
+/// llguidance's parser.
+fn parser(
+    (factory, caps): (&ParserFactory, InferenceCapabilities),
+    init: GrammarInit,
+    limits: ParserLimits,
+) -> anyhow::Result<TokenParser> {
+    factory.create_parser_from_init_ext(init, Logger::new(0, 0), caps, limits)
 }
 
 /// Tokens of white space.
@@ -375,9 +362,9 @@ impl fmt::Debug for Builder {
 }
 
 /// Whether a grammar may say that what is skipped is so only once in a place: llguidance does not tell when it is compiled.
-fn skips_once(init: &GrammarInit) -> bool {
+fn skips_once(grammar: &TopLevelGrammar) -> bool {
     let says = |part: &GrammarWithLexer| part.lark_grammar.iter().any(|lark| lark.contains("ignore_once"));
-    matches!(init, GrammarInit::Serialized(list) if list.grammars.iter().any(says))
+    grammar.grammars.iter().any(says)
 }
 
 /// The Lark text that a grammar is; None where it has several parts.

@@ -1,5 +1,4 @@
-//! Parser states, the masks in them, and how a text can be completed: Earley's algorithm over the grammar and the lexer that
-//! llguidance compiled.
+//! Parser states, the masks in them, and how a text can be completed: Earley's algorithm over a grammar and llguidance's lexer.
 //!
 //! [`Endings`] has the rules of a compiled grammar with the cost of each symbol, and all states that its texts have reached
 //! ([`places`]). An [`Ending`] is the state of one text. [`Ending::allowed`] is its mask, [`Ending::least`] the number of bytes
@@ -15,9 +14,11 @@ mod places;
 mod prices;
 mod rows;
 mod table;
+mod text;
 mod trie;
 
 use super::mask::Mask;
+use super::productions::Productions;
 use crate::error::Result;
 use crate::types::Token;
 use crate::vocab::Vocab;
@@ -27,16 +28,14 @@ use allowed::Slice;
 pub(super) use inside::Inside;
 use lexing::Lexing;
 use llguidance::api::ParserLimits;
-use llguidance::derivre::StateID;
-use llguidance::earley::CGrammar;
 use llguidance::earley::lexerspec::{LexemeIdx, LexerSpec};
-use places::{Known, Places};
+use places::Places;
 pub(super) use places::{Mark, State};
 use prices::Prices;
-use rows::Item;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
-use table::{Arg, END, Table};
+use table::Table;
+use text::Text;
 use toktrie::TokEnv;
 use trie::Trie;
 
@@ -110,12 +109,11 @@ pub(super) struct Ending {
 impl Endings {
     /// None where our states do not follow the grammar. `known`: the shortest texts of some lexemes.
     pub(super) fn new(
-        grammar: &CGrammar,
-        common: &Arc<Common>,
-        limits: &ParserLimits,
+        productions: &Productions,
+        spec: &LexerSpec,
+        (common, limits): (&Arc<Common>, &ParserLimits),
         known: &AHashMap<LexemeIdx, String>,
     ) -> Option<Self> {
-        let spec = grammar.lexer_spec();
         if !spec.can_rollback() {
             return None;
         }
@@ -130,7 +128,7 @@ impl Endings {
         let known = |lexeme| known.get(&lexeme).filter(can_write).map(|text| text.len() as u32);
         let mut shortest = Lexing::shortest(|| Lexing::new(spec, &common.letters, limits.clone()), known)?;
         special.iter().for_each(|(lexeme, _)| shortest[lexeme.as_usize()] = 1);
-        let table = Table::new(grammar);
+        let table = Table::new(productions);
         let prices = Prices::new(&table, |lexeme| shortest[lexeme.as_usize()]);
         let places = Mutex::new(Arc::new(Places::new(&table, &prices, lexing)));
         let (spec, limits, common) = (spec.clone(), limits.clone(), Arc::clone(common));
@@ -151,6 +149,11 @@ impl Endings {
         drop(known);
         let at = Mark { spot, last: None, is_lost: row.is_none() };
         Ending { places: Arc::clone(&places), at, kept: at }
+    }
+
+    /// Memory of its states, about.
+    pub(super) fn bytes(&self) -> usize {
+        self.places.lock().unwrap_or_else(PoisonError::into_inner).known().bytes()
     }
 
     /// The tokens of one byte.
@@ -252,6 +255,14 @@ impl Ending {
         }
     }
 
+    /// Whether these bytes may come next; true where that cannot be told.
+    pub(super) fn takes(&self, of: &Endings, bytes: &[u8]) -> bool {
+        let mut known = self.places.known();
+        known.begin_step(of);
+        let end = bytes.iter().try_fold(self.at.spot, |spot, byte| known.step(of, spot, *byte));
+        end.is_some() || known.is_unknown || known.lexing.has_failed()
+    }
+
     /// The fewest bytes that complete the text; a special token counts as one. None where that cannot be told.
     pub(super) fn least(&self, of: &Endings) -> Option<u32> {
         if self.at.is_lost {
@@ -325,64 +336,6 @@ fn special(spec: &LexerSpec, vocab: &Vocab) -> Vec<(LexemeIdx, Mask)> {
     };
     let lexemes = (0..spec.lexemes.len()).map(LexemeIdx::new).filter(is_special);
     lexemes.map(|lexeme| (lexeme, tokens(lexeme))).collect()
-}
-
-/// The way to the end, as far as it is written out.
-struct Text<'a> {
-    of: &'a Endings,
-    known: &'a mut Known,
-    bytes: Vec<u8>,
-    /// The special token behind the bytes.
-    special: Option<Token>,
-    /// Bytes that are enough.
-    most: usize,
-}
-
-impl Text<'_> {
-    fn is_enough(&self) -> bool {
-        self.special.is_some() || self.bytes.len() >= self.most
-    }
-
-    fn lexeme(&mut self, state: StateID, lexeme: LexemeIdx) {
-        match self.of.special(lexeme) {
-            Some(tokens) => self.special = tokens.iter().next(),
-            None => self.known.lexing.text(state, lexeme, self.most, &mut self.bytes),
-        }
-    }
-
-    /// Writes what follows the symbol at the item's dot, up to the end of the text.
-    fn climb(&mut self, mut item: Item) {
-        let table = &self.of.table;
-        while !self.is_enough() {
-            for (at, dot) in table.rest(item.dot + 1) {
-                self.symbol(dot.symbol, table.arg(at, item.arg));
-            }
-            let lhs = table.dots[item.dot as usize].lhs;
-            match self.known.rows.finish(item.origin, lhs).filter(|_| (lhs, item.origin) != (0, 0)) {
-                Some(finish) => item = finish.item,
-                None => return,
-            }
-        }
-    }
-
-    /// Writes the shortest text of a symbol.
-    fn symbol(&mut self, symbol: u32, arg: Arg) {
-        let table = &self.of.table;
-        let mut open = vec![(symbol, arg)];
-        while let Some((symbol, arg)) = open.pop().filter(|_| !self.is_enough()) {
-            if let Some(lexeme) = table.symbols[symbol as usize].lexeme {
-                let state = self.known.lexing.start_of(lexeme);
-                self.lexeme(state, lexeme);
-                continue;
-            }
-            let rule = self.known.prices.rule(table, symbol, arg);
-            if rule != END {
-                let parts: Vec<(u32, Arg)> =
-                    table.rest(rule).map(|(at, dot)| (dot.symbol, table.arg(at, arg))).collect();
-                open.extend(parts.into_iter().rev());
-            }
-        }
-    }
 }
 
 impl fmt::Debug for Endings {

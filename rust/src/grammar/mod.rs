@@ -28,6 +28,7 @@ pub mod mask;
 mod masks;
 mod matching;
 mod part;
+mod productions;
 mod queue;
 mod room;
 mod schema;
@@ -74,8 +75,8 @@ impl Compiled {
     }
 
     /// The Lark text that says the same; None where it has sections, or where Lark cannot say it.
-    pub fn lark(&self) -> Option<&str> {
-        self.0.whole()?.lark.as_deref()
+    pub fn lark(&self) -> Option<String> {
+        self.0.whole()?.lark()
     }
 
     /// The fewest tokens that complete an output; None where that cannot be told.
@@ -142,8 +143,8 @@ impl Grammar {
     }
 
     /// The Lark text that it was made from; None where an engine's own llguidance could not take it.
-    pub fn guide(&self) -> Option<&str> {
-        self.plan.whole().filter(|pristine| pristine.guides)?.lark.as_deref()
+    pub fn guide(&self) -> Option<String> {
+        self.plan.whole().filter(|pristine| pristine.guides)?.lark()
     }
 
     /// What may come next; in a mask, end tokens are set where the text may end here.

@@ -5,6 +5,7 @@ use super::mask::Mask;
 use super::masks::Masks;
 use super::matching::{Compiled, Ends, Guide, broken, ended, mask_of};
 use super::room::{LONGEST, Room, Way};
+use super::schema::Written;
 use super::unique::{Filter, Rules};
 use crate::error::Result;
 use crate::types::Token;
@@ -19,9 +20,8 @@ pub(super) const UNFOLLOWED: &str =
 pub(super) struct Pristine {
     pub(super) compiled: Compiled,
     pub(super) ends: Arc<Ends>,
-    /// The Lark text that says the same; None where there is none.
-    pub(super) lark: Option<String>,
-    /// Whether an engine's own llguidance can follow that text.
+    pub(super) source: Source,
+    /// Whether an engine's own llguidance can follow its Lark text.
     pub(super) guides: bool,
     /// What is enforced beside the grammar.
     pub(super) rules: Option<Arc<Rules>>,
@@ -32,6 +32,23 @@ pub(super) struct Pristine {
     pub(super) told: Once,
     /// Where white space may stand behind a text, in the token that completes it: the tokens with nothing else.
     pub(super) blank: Option<Arc<Mask>>,
+}
+
+/// What a grammar was compiled from.
+pub(super) enum Source {
+    Written(Arc<Written>),
+    /// Lark text; None where it has several parts.
+    Lark(Option<String>),
+}
+
+impl Pristine {
+    /// The Lark text that says the same; None where there is none.
+    pub(super) fn lark(&self) -> Option<String> {
+        match &self.source {
+            Source::Written(written) => written.lark(),
+            Source::Lark(text) => text.clone(),
+        }
+    }
 }
 
 impl fmt::Debug for Pristine {
@@ -64,7 +81,7 @@ impl Part {
     pub(super) fn new(pristine: Arc<Pristine>) -> Self {
         let filter = pristine.rules.as_ref().map(|rules| Arc::new(Filter::new(rules)));
         let room = pristine.endings.as_ref().map(Room::new);
-        let is_over = ended(&pristine.compiled.matcher);
+        let is_over = pristine.endings.is_none() && ended(pristine.compiled.matcher());
         Part {
             pristine,
             tokens: Vec::new(),

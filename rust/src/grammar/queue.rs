@@ -17,6 +17,9 @@ use std::time::{Duration, Instant};
 /// The client of requests that come without an API key: all of them, where the server has none.
 const NOBODY: u64 = 0;
 
+/// Bytes of a grammar for each byte of its source, but for the states of its texts.
+const BYTES_PER_BYTE: u64 = 16;
+
 /// What a compilation ends in; shared by everybody who asked for it.
 pub(super) type Outcome = Result<Arc<Plan>>;
 
@@ -61,7 +64,6 @@ struct Running {
 
 struct Cached {
     outcome: Outcome,
-    bytes: u64,
     used: u64,
 }
 
@@ -78,7 +80,6 @@ pub(super) struct Queue {
     line: VecDeque<GrammarSpec>,
     idle: Workers,
     cache: HashMap<GrammarSpec, Cached>,
-    cached_bytes: u64,
     clock: u64,
 }
 
@@ -108,7 +109,6 @@ impl Queue {
             line: VecDeque::new(),
             idle: Workers::default(),
             cache: HashMap::new(),
-            cached_bytes: 0,
             clock: 0,
         }
     }
@@ -163,7 +163,7 @@ impl Queue {
             // A waiter that has gone away needs no answer.
             let _ = waiter.reply.send(hit.outcome.clone());
             (self.wake)();
-            return;
+            return self.shrink();
         }
         self.counters.misses.fetch_add(1, Relaxed);
         match self.work.get_mut(&spec) {
@@ -260,17 +260,23 @@ impl Queue {
     }
 
     fn keep(&mut self, spec: GrammarSpec, outcome: Outcome) {
-        let bytes = estimate(&spec, outcome.is_ok());
-        if bytes > self.cache_bytes {
-            return;
-        }
-        self.cached_bytes += bytes;
         self.clock += 1;
-        self.cache.insert(spec, Cached { outcome, bytes, used: self.clock });
-        while self.cached_bytes > self.cache_bytes {
-            let oldest = self.cache.iter().min_by_key(|(_, c)| c.used).map(|(s, _)| s.clone());
-            let Some(gone) = oldest.and_then(|s| self.cache.remove(&s)) else { break };
-            self.cached_bytes -= gone.bytes;
+        self.cache.insert(spec, Cached { outcome, used: self.clock });
+        self.shrink();
+    }
+
+    /// Drops what was used longest ago while all together is too large. Grammars grow with the states of their texts.
+    fn shrink(&mut self) {
+        let mut all: Vec<_> = self.cache.iter().map(|(spec, c)| (c.used, bytes(spec, &c.outcome))).collect();
+        all.sort_unstable();
+        let mut left = all.iter().map(|(_, bytes)| bytes).sum::<u64>();
+        let too_many = all.into_iter().take_while(|(_, bytes)| {
+            let is_full = left > self.cache_bytes;
+            left -= bytes;
+            is_full
+        });
+        if let Some((last, _)) = too_many.last() {
+            self.cache.retain(|_, cached| cached.used > last);
         }
         self.counters.entries.store(self.cache.len() as u64, Relaxed);
     }
@@ -309,11 +315,13 @@ fn answer(waiters: &mut Vec<Waiter>, outcome: &Outcome) {
     }
 }
 
-/// Memory that a cached grammar takes: measured 0.1 to 0.9 MiB for schemas of 1 to 60 KB, and about a MiB for its states; those
-/// may come to 8 MiB in a long use.
-fn estimate(spec: &GrammarSpec, compiled: bool) -> u64 {
+/// Memory that a cached grammar takes, about.
+fn bytes(spec: &GrammarSpec, outcome: &Outcome) -> u64 {
     let source = spec.bytes() as u64;
-    if compiled { (1 << 20) + source * 16 } else { 512 + source }
+    match outcome {
+        Ok(plan) => (64 << 10) + source * BYTES_PER_BYTE + plan.bytes() as u64,
+        Err(_) => 512 + source,
+    }
 }
 
 #[cfg(test)]

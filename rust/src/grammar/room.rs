@@ -362,6 +362,10 @@ impl Ahead for Look<'_> {
         self.masks.of(self.ending, self.endings)
     }
 
+    fn takes(&mut self, bytes: &[u8]) -> bool {
+        self.ending.takes(self.endings, bytes)
+    }
+
     fn push(&mut self, token: Token) -> bool {
         let mark = self.ending.mark();
         let taken = self.ending.push(self.endings, token) == Taken::Yes;

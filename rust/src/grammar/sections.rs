@@ -81,6 +81,15 @@ impl Plan {
         Plan { stages, ends, vocab, habits, complete, least: vec![0], narrowed: Vec::new() }
     }
 
+    /// Memory of the states of its texts, about.
+    pub(super) fn bytes(&self) -> usize {
+        let of = |stage: &Stage| match stage {
+            Stage::Bound { pristine, .. } => pristine.endings.as_ref().map_or(0, |endings| endings.bytes()),
+            Stage::Free(_) => 0,
+        };
+        self.stages.iter().map(of).sum()
+    }
+
     /// The grammar of a constraint of the whole output.
     pub(super) fn whole(&self) -> Option<&Pristine> {
         match self.stages.as_slice() {

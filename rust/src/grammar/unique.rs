@@ -6,6 +6,7 @@
 //! leaves few items or keys to choose from, it also looks ahead: it removes a token after which only repeated ones can follow.
 
 mod compared;
+mod open;
 mod scan;
 
 use super::ending::State;
@@ -83,6 +84,9 @@ pub(super) struct Inside {
     /// Whether there may be too few names for keys; and whether an object must have so many keys, or an array so many different items.
     pub(super) names: Scarce,
     pub(super) counts: bool,
+    /// Names that keys may have, as they are written, in order; and whether these are all.
+    pub(super) listed: Vec<Vec<u8>>,
+    pub(super) has_others: bool,
 }
 
 /// Whether the values of items, or the names of keys, may run out.
@@ -99,7 +103,6 @@ pub(super) enum Scarce {
 /// Tokens of a vocabulary with quotation marks. In a string, no other completes an item or a key.
 pub(super) struct Quotes {
     vocab: Arc<Vocab>,
-    any: Mask,
     /// With one at least.
     one: Vec<Token>,
     /// Those that may hold the beginning of a key behind the end of a string, and those that may hold a whole one.
@@ -107,6 +110,8 @@ pub(super) struct Quotes {
     three: Vec<Token>,
     /// Those that may hold a whole key elsewhere.
     keys: Vec<Token>,
+    /// All tokens by their first bytes.
+    by_first: Vec<Vec<Token>>,
 }
 
 impl Quotes {
@@ -117,8 +122,13 @@ impl Quotes {
         let three = two.iter().copied().filter(|token| count(token) > 2).collect();
         let is_key = |token: &Token| holds_key(vocab.bytes(*token));
         let keys = two.iter().copied().filter(is_key).collect();
-        let any = Mask::of(one.iter().copied(), vocab.len());
-        Arc::new(Quotes { vocab: Arc::clone(vocab), any, one, two, three, keys })
+        let mut by_first = vec![Vec::new(); 256];
+        for token in 0..vocab.len() as Token {
+            if let Some(first) = vocab.bytes(token).first() {
+                by_first[usize::from(*first)].push(token);
+            }
+        }
+        Arc::new(Quotes { vocab: Arc::clone(vocab), one, two, three, keys, by_first })
     }
 }
 
@@ -152,6 +162,8 @@ pub(super) trait Ahead {
     fn state(&self) -> State;
     /// What may come next; None where that cannot be told.
     fn mask(&mut self) -> Option<Mask>;
+    /// Whether these bytes may come next; true where that cannot be told.
+    fn takes(&mut self, bytes: &[u8]) -> bool;
     /// Walks over a token; false where it is refused.
     fn push(&mut self, token: Token) -> bool;
     /// Takes the last token back.
@@ -205,34 +217,32 @@ impl Filter {
     /// The tokens of a mask that may complete what has been there, or lead to that.
     fn suspects(&self, mask: &Mask) -> Vec<Token> {
         let (scan, quotes) = (&self.scan, &self.rules.quotes);
-        if scan.remembers_items() {
-            return mask.iter().filter(|token| self.is_suspect(*token)).collect();
-        }
         if !scan.remembers() {
             return Vec::new();
         }
-        let of = |list: &[Token]| -> Vec<Token> {
-            list.iter().copied().filter(|token| mask.allows(*token)).collect()
-        };
-        let names = scan.names();
-        if !scan.in_string() {
-            return match names {
-                Scarce::No => of(&quotes.keys),
-                // A token may begin a key that can only become one that has been there.
-                Scarce::Perhaps => of(&quotes.one),
-                // None may be left behind a comma.
-                Scarce::Few => mask.iter().collect(),
-            };
+        let (names, items) = (scan.names(), scan.remembers_items());
+        if !scan.in_string() && (items || names == Scarce::Few) {
+            // A number may end before any token, and no key may be left behind a comma.
+            return mask.iter().collect();
         }
-        let mut list = of(match names {
+        let may_end = match names {
+            _ if items => &quotes.one,
+            Scarce::No if !scan.in_string() => &quotes.keys,
             Scarce::No => &quotes.three,
-            Scarce::Perhaps => &quotes.two,
-            Scarce::Few => &quotes.one,
-        });
-        if scan.in_key() && scan.is_hot() && names == Scarce::No {
-            list.extend(of(&quotes.one).into_iter().filter(|token| scan.completes(self.bytes(*token))));
-        } else if scan.in_key() && scan.is_hot() {
-            list.extend(mask.iter().filter(|token| scan.goes_on(self.bytes(*token))));
+            // A token may begin a key that can only become one that has been there.
+            Scarce::Perhaps if scan.in_string() => &quotes.two,
+            Scarce::Perhaps | Scarce::Few => &quotes.one,
+        };
+        let mut list: Vec<Token> = may_end.iter().copied().filter(|token| mask.allows(*token)).collect();
+        if !scan.in_string() || !(items || scan.in_key() && scan.is_hot()) {
+            return list;
+        }
+        if !items && names == Scarce::No {
+            let completes = |token: &Token| mask.allows(*token) && scan.completes(self.bytes(*token));
+            list.extend(quotes.one.iter().copied().filter(completes));
+        } else {
+            let next = scan.next_bytes().into_iter().flat_map(|byte| &quotes.by_first[usize::from(byte)]);
+            list.extend(next.filter(|token| mask.allows(**token)));
         }
         list
     }
@@ -251,12 +261,6 @@ impl Filter {
         }
     }
 
-    /// Whether the token may complete an item or lead on to one that has been there.
-    fn is_suspect(&self, token: Token) -> bool {
-        let in_string = self.scan.in_string();
-        !in_string || self.rules.quotes.any.allows(token) || self.scan.goes_on(self.bytes(token))
-    }
-
     /// Whether behind this token the item or key can still become one that has not been there. `tried`: states that were looked at, each
     /// with the text of the item or key. Without it, every way to write white space would be followed.
     fn leads_out(
@@ -268,10 +272,22 @@ impl Filter {
         if !ahead.push(token) {
             return true;
         }
-        let is_new = tried.insert((ahead.state().behind_any(), scan.text().to_vec()));
-        let found = is_new && self.has_way(scan, (ahead, tried));
+        let found = Self::leads_to_listed(scan, ahead).unwrap_or_else(|| {
+            let is_new = tried.insert((ahead.state().behind_any(), scan.text().to_vec()));
+            is_new && self.has_way(scan, (&mut *ahead, tried))
+        });
         ahead.pop();
         found
+    }
+
+    /// Whether what is being read can become a key that the schema lists and that has not been there; None where it may become
+    /// something else.
+    fn leads_to_listed(scan: &Scan, ahead: &mut dyn Ahead) -> Option<bool> {
+        let (mut left, has_others) = scan.unseen_keys()?;
+        if left.any(|rest| ahead.takes(rest)) {
+            return Some(true);
+        }
+        (!has_others).then_some(false)
     }
 
     fn has_way(&self, scan: &Scan, (ahead, tried): (&mut dyn Ahead, &mut HashSet<(State, Vec<u8>)>)) -> bool {

@@ -63,7 +63,7 @@ impl Checker {
         let matches = walk.as_ref().map(|(text, walk)| walk.bytes == text.len() && walk.may_end);
         let matched = walk.map(|(text, walk)| characters(text, walk.bytes));
         let (narrowed, min_tokens) = (compiled.narrowed().to_vec(), compiled.least());
-        let lark = compiled.lark().filter(|_| shows).map(str::to_owned);
+        let lark = shows.then(|| compiled.lark()).flatten();
         json(&Report { compile_ms, mask_ms, narrowed, matches, min_tokens, matched, lark })
     }
 

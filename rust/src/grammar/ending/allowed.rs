@@ -17,7 +17,7 @@ use toktrie::{Recognizer, SimpleVob, TokTrie};
 /// Sets of tokens that are allowed as a whole in strings, the largest first, by their numbers among llguidance's slices.
 const SLICES: [usize; 3] = [3, 2, 1];
 /// Most memory for the [`Inside`]s of a grammar, in bytes. Beyond it all are dropped, and computed again when they are needed.
-const MOST_INSIDES: usize = 4 << 20;
+const MOST_INSIDES: usize = 16 << 20;
 /// Most forced bytes that are tokenized here; llguidance tokenizes longer ones.
 const MOST_FORCED: usize = 1_024;
 

@@ -4,9 +4,10 @@
 
 use super::Endings;
 use super::lexing::{Lexing, Step};
-use super::trie::Trie;
+use super::trie::{Kinds, Node, Trie, kind};
 use crate::grammar::mask::Mask;
 use crate::types::Token;
+use ahash::AHashMap;
 use llguidance::derivre::StateID;
 use std::fmt;
 use std::ops::Range;
@@ -66,7 +67,8 @@ impl Inside {
             borders: Vec::new(),
             is_unknown: false,
         };
-        let mut search = Search { trie, lexing, tokens, inside: none, bytes: Vec::new(), found: Vec::new() };
+        let (bytes, found, stays) = (Vec::new(), Vec::new(), AHashMap::new());
+        let mut search = Search { trie, lexing, tokens, inside: none, bytes, found, stays };
         let first = (state, search.border(trie.all(), state));
         trie.walk(trie.all(), first, |above, at| search.step(above, at));
         let Search { mut inside, tokens, bytes, mut found, .. } = search;
@@ -125,6 +127,8 @@ struct Search<'a> {
     /// Tokens that are longer than the rest of the lexeme. For each: the lexer state in which the lexeme ends, where in `bytes` the
     /// rest of the token lies, and the token's id.
     found: Vec<(u32, Range<usize>, Token)>,
+    /// For lexer states, the kinds of bytes that were tried, and those of them that all lead back to the state.
+    stays: AHashMap<StateID, (Kinds, Kinds)>,
 }
 
 /// A lexer state, and whether tokens that end the lexeme in it are checked anew for each row.
@@ -138,6 +142,11 @@ impl Search<'_> {
         match self.lexing.step(state, node.byte) {
             Step::In(next) => {
                 node.token().into_iter().for_each(|token| self.tokens.allow_token(token));
+                if !below.is_empty() && self.stays(next, at) {
+                    let tokens = self.trie.nodes()[below].iter().filter_map(Node::token);
+                    tokens.for_each(|token| self.tokens.allow_token(token));
+                    return None;
+                }
                 return Some((next, self.border(below, next)));
             }
             Step::Last(state) if below.len() > MANY => {
@@ -149,6 +158,26 @@ impl Search<'_> {
             Step::Behind | Step::Refused => {}
         }
         None
+    }
+
+    /// Whether all bytes below a node lead from a state back to it.
+    fn stays(&mut self, state: StateID, at: usize) -> bool {
+        let Search { lexing, stays, trie, .. } = self;
+        let mut stays_at = |byte: u8| matches!(lexing.step(state, byte), Step::In(next) if next == state);
+        // This tells for most states.
+        if !stays_at(trie.nodes()[at + 1].byte) {
+            return false;
+        }
+        let (tried, same) = stays.entry(state).or_default();
+        let wanted = trie.below(at);
+        while wanted & !*tried != 0 {
+            let next = 1 << (wanted & !*tried).trailing_zeros();
+            *tried |= next;
+            if (0..=u8::MAX).filter(|byte| kind(*byte) == next).all(&mut stays_at) {
+                *same |= next;
+            }
+        }
+        wanted & !*same == 0
     }
 
     /// Notes nodes that are walked for each row, where the lexeme may end before them.

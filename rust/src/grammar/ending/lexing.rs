@@ -51,6 +51,7 @@ impl Lexing {
     ) -> Option<Self> {
         let mut dfa = spec.to_regex_vec(&mut limits).ok()?;
         dfa.set_max_states(limits.max_lexer_states);
+        dfa.set_fuel(limits.initial_lexer_fuel);
         let first = b"\"0}]) \n".iter().copied();
         let mut order: Vec<u8> = Vec::new();
         for byte in first.chain(b'a'..=b'z').chain(0x20..=0x7e).chain(0..=0xff) {
@@ -70,8 +71,7 @@ impl Lexing {
     }
 
     /// Bytes of the shortest text of each lexeme, by lexers that are dropped: all those texts together may have more states than a
-    /// lexer may.
-    /// What is `known` is not looked for.
+    /// lexer may. What is `known` is not looked for. None where one takes more steps than making a lexer may.
     pub(super) fn shortest(
         fresh: impl Fn() -> Option<Self>,
         known: impl Fn(LexemeIdx) -> Option<u32>,
@@ -87,6 +87,9 @@ impl Lexing {
             if lexing.has_failed() {
                 lexing = fresh()?;
                 bytes = lexing.shortest_of(lexeme);
+                if lexing.dfa.get_fuel() == 0 {
+                    return None;
+                }
                 if lexing.has_failed() {
                     (lexing, bytes) = (fresh()?, NONE);
                 }

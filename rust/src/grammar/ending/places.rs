@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// When rows and lexer states have grown by this many bytes, new texts begin with new ones.
-const MOST_BYTES: usize = 8 << 20;
+const MOST_BYTES: usize = 32 << 20;
 
 /// The places that texts have come to.
 pub(super) struct Places {
@@ -110,9 +110,13 @@ impl Places {
 
 impl Known {
     pub(super) fn is_full(&self) -> bool {
+        self.bytes() - self.inside_bytes > self.bytes_at_first + MOST_BYTES || self.lexing.has_failed()
+    }
+
+    /// Memory, about.
+    pub(super) fn bytes(&self) -> usize {
         let next = self.next.len() * size_of::<((RowId, StateID), Option<RowId>)>();
-        let bytes = self.rows.bytes() + self.lexing.bytes() + next;
-        bytes > self.bytes_at_first + MOST_BYTES || self.lexing.has_failed()
+        self.rows.bytes() + self.lexing.bytes() + next + self.inside_bytes
     }
 
     /// Whether the text may end where a lexeme would begin.

@@ -1,8 +1,8 @@
 //! The rules of a compiled grammar.
 
+use crate::grammar::productions::Productions;
 use llguidance::earley::lexerspec::LexemeIdx;
-use llguidance::earley::{CGrammar, CSymIdx, ParamCond, ParamExpr, ParamValue};
-use std::collections::HashMap;
+use llguidance::earley::{ParamCond, ParamExpr, ParamValue};
 
 /// No symbol follows, or no rule.
 pub(super) const END: u32 = u32::MAX;
@@ -39,28 +39,21 @@ pub(super) struct Dot {
 }
 
 impl Table {
-    pub(super) fn new(grammar: &CGrammar) -> Self {
+    pub(super) fn new(productions: &Productions) -> Self {
         let mut table = Table { symbols: Vec::new(), dots: Vec::new() };
-        let mut numbers = HashMap::from([(grammar.start().as_index(), 0)]);
-        let mut found: Vec<CSymIdx> = vec![grammar.start()];
-        while let Some(symbol) = found.get(table.symbols.len()).copied() {
-            let lhs = table.symbols.len() as u32;
-            let data = grammar.sym_data(symbol);
+        for (lhs, symbol) in (0..).zip(&productions.symbols) {
             let mut rules = Vec::new();
-            for (rule, holds) in data.rules.iter().zip(&data.rules_cond) {
+            for (holds, line) in &symbol.rules {
                 rules.push((table.dots.len() as u32, holds.clone()));
-                let (parts, args, _) = grammar.rule_rhs(*rule);
-                for (part, arg) in parts.iter().zip(args) {
-                    let symbol = *numbers.entry(part.as_index()).or_insert_with(|| {
-                        found.push(*part);
-                        found.len() as u32 - 1
-                    });
-                    table.dots.push(Dot { symbol, lhs, arg: arg.clone() });
-                }
+                table.dots.extend(line.iter().map(|(symbol, arg)| Dot {
+                    symbol: *symbol,
+                    lhs,
+                    arg: arg.clone(),
+                }));
                 table.dots.push(Dot { symbol: END, lhs, arg: ParamExpr::Null });
             }
-            let (nullable, empty) = (data.is_nullable, data.cond_nullable.clone());
-            table.symbols.push(Symbol { lexeme: data.lexeme, nullable, empty, rules, ends: Vec::new() });
+            let (nullable, empty) = (symbol.nullable, symbol.empty.clone());
+            table.symbols.push(Symbol { lexeme: symbol.lexeme, nullable, empty, rules, ends: Vec::new() });
         }
         for symbol in 0..table.symbols.len() {
             table.symbols[symbol].ends = table.ends(symbol as u32);

@@ -1,22 +1,23 @@
-//! Rules and terminals as llguidance's own grammar.
+//! Rules and terminals as a grammar over lexemes, and those as llguidance's lexer has them.
 //!
 //! The same could be written in Lark, and is where a grammar has parts in other hands: but llguidance makes a lexer for Lark's
 //! syntax each time that it reads some, which takes as long as all else that a compilation does.
 
 use super::WHITESPACE;
-use super::expr::{Expr, Terminal, class};
+use super::expr::{Expr, class};
 use super::multiple;
 use super::numeral;
 use super::rules::{Symbol, condition, spaced, with_parameter};
 use super::spelling;
 use super::written::Written;
 use crate::grammar::gbnf::of_class;
+use crate::grammar::productions::{Id, Productions};
 use crate::types::Token;
 use ahash::AHashMap;
-use llguidance::api::ParserLimits;
+use llguidance::api::{GrammarInit, ParserLimits};
 use llguidance::derivre::{ExprRef, RegexAst, RegexBuilder};
 use llguidance::earley::lexerspec::{LexemeClass, LexemeIdx, LexerSpec};
-use llguidance::earley::{Grammar, ParamExpr, SymIdx, SymbolProps};
+use llguidance::earley::{ParamCond, ParamExpr};
 use std::sync::LazyLock;
 
 /// Repetitions are put together from so many at a time, so that their rules grow with the logarithm of a count. As many as
@@ -26,25 +27,35 @@ const AT_A_TIME: u32 = 4;
 /// White space behind a text, as far as one token has it.
 const BEHIND: &str = r"[ \t\r\n]{1,8}";
 
-/// llguidance's own grammar.
+/// A grammar over lexemes, and those.
 #[derive(Debug, Clone)]
 pub(in crate::grammar) struct Parts {
-    pub(in crate::grammar) grammar: Grammar,
+    pub(in crate::grammar) productions: Productions,
     pub(in crate::grammar) lexer: LexerSpec,
     /// The shortest text of lexemes whose texts are listed.
     pub(in crate::grammar) shortest: AHashMap<LexemeIdx, String>,
+    class: LexemeClass,
 }
 
 impl Parts {
     /// Whether it is within what llguidance's builder checks.
     pub(in crate::grammar) fn fits(&self, limits: &ParserLimits) -> bool {
         self.lexer.cost() <= limits.initial_lexer_fuel
-            && self.grammar.num_symbols() <= limits.max_grammar_size
+            && self.productions.symbols.len() <= limits.max_grammar_size
+    }
+
+    /// The same for llguidance.
+    ///
+    /// # Errors
+    /// What is no grammar of it.
+    pub(in crate::grammar) fn init(self) -> anyhow::Result<GrammarInit> {
+        let grammar = self.productions.grammar(self.class, &self.lexer)?;
+        Ok(GrammarInit::Internal(grammar, self.lexer))
     }
 }
 
 impl Written {
-    /// The same for llguidance.
+    /// The same over lexemes.
     ///
     /// # Errors
     /// What is no regular expression.
@@ -52,12 +63,12 @@ impl Written {
         static COMMON: LazyLock<Result<Common, String>> = LazyLock::new(Common::new);
         let Common { lexer, class, regexes } = COMMON.as_ref()?;
         let mut assembly = Assembly {
-            grammar: Grammar::new(None),
+            productions: Productions::default(),
             lexer: lexer.clone(),
-            class: *class,
             space: self.space.as_deref(),
             terminals: &self.terminals,
             regexes,
+            texts: AHashMap::new(),
             built: AHashMap::new(),
             lexemes: AHashMap::new(),
             tokens: AHashMap::new(),
@@ -65,35 +76,31 @@ impl Written {
             rules: Vec::new(),
             repeated: AHashMap::new(),
         };
-        let start = assembly.symbol("start");
-        assembly.grammar.sym_props_mut(start).is_start = true;
-        let with_parameter = with_parameter(&self.rules);
-        for rule in 0..self.rules.len() {
-            let symbol = assembly.symbol(&format!("r{rule}"));
-            assembly.rules.push(symbol);
-            if with_parameter.contains(&rule) {
-                assembly.grammar.make_parametric(symbol).map_err(|e| e.to_string())?;
-            }
+        let start = assembly.productions.symbol();
+        assembly.rules = self.rules.iter().map(|_| assembly.productions.symbol()).collect();
+        for rule in with_parameter(&self.rules) {
+            let symbol = assembly.rules[rule];
+            assembly.productions.symbols[symbol as usize].has_parameter = true;
         }
         let root = assembly.rules[0];
-        assembly.add(start, vec![root])?;
+        assembly.add(start, vec![root]);
         if self.has_space_around() {
             // Pieces of some vocabularies carry a space before a text, and line breaks behind its last bracket.
             let before = assembly.lexeme(&Expr::Text(" ".to_owned()))?;
             let behind = assembly.lexeme(&Expr::Regex(BEHIND.to_owned()))?;
-            assembly.add(start, vec![before, root])?;
-            assembly.add(start, vec![root, behind])?;
-            assembly.add(start, vec![before, root, behind])?;
+            assembly.add(start, vec![before, root]);
+            assembly.add(start, vec![root, behind]);
+            assembly.add(start, vec![before, root, behind]);
         }
         for (rule, line) in
             self.rules.iter().enumerate().flat_map(|(r, lines)| lines.iter().map(move |l| (r, l)))
         {
             let symbols = line.iter().filter(|symbol| !matches!(symbol, Symbol::If(_)));
             let symbols = symbols.map(|symbol| assembly.part(symbol)).collect::<Result<_, _>>()?;
-            let added = assembly.grammar.add_rule_ext(assembly.rules[rule], condition(line).clone(), symbols);
-            added.map_err(|e| e.to_string())?;
+            assembly.productions.add(assembly.rules[rule], condition(line).clone(), symbols);
         }
-        Ok(Parts { grammar: assembly.grammar, lexer: assembly.lexer, shortest: assembly.shortest })
+        let Assembly { productions, lexer, shortest, .. } = assembly;
+        Ok(Parts { productions: productions.simplified()?, lexer, shortest, class: *class })
     }
 }
 
@@ -135,50 +142,55 @@ fn regex(builder: &mut RegexBuilder, rx: &str) -> Result<ExprRef, String> {
 
 /// A grammar that is being put together.
 struct Assembly<'a> {
-    grammar: Grammar,
+    productions: Productions,
     lexer: LexerSpec,
-    class: LexemeClass,
     space: Option<&'a str>,
     terminals: &'a [Expr],
     /// Regular expressions that are there already.
     regexes: &'a AHashMap<String, ExprRef>,
-    built: AHashMap<Terminal, SymIdx>,
-    /// Symbols of what terminals come to.
-    lexemes: AHashMap<ExprRef, SymIdx>,
-    tokens: AHashMap<Token, SymIdx>,
+    /// Symbols of texts and terminals, and of what they come to.
+    texts: AHashMap<&'a str, Id>,
+    built: AHashMap<&'a Expr, Id>,
+    lexemes: AHashMap<ExprRef, Id>,
+    tokens: AHashMap<Token, Id>,
     shortest: AHashMap<LexemeIdx, String>,
-    rules: Vec<SymIdx>,
+    rules: Vec<Id>,
     /// By symbol, least and most.
-    repeated: AHashMap<(SymIdx, u32, Option<u32>), SymIdx>,
+    repeated: AHashMap<(Id, u32, Option<u32>), Id>,
 }
 
-impl Assembly<'_> {
-    fn symbol(&mut self, name: &str) -> SymIdx {
-        let props = SymbolProps { grammar_id: self.class, ..SymbolProps::default() };
-        self.grammar.fresh_symbol_ext(name, props)
-    }
-
-    fn add(&mut self, symbol: SymIdx, line: Vec<SymIdx>) -> Result<(), String> {
-        self.grammar.add_rule(symbol, line).map_err(|e| e.to_string())
+impl<'a> Assembly<'a> {
+    fn add(&mut self, symbol: Id, line: Vec<Id>) {
+        let line = line.into_iter().map(|part| (part, ParamExpr::Null)).collect();
+        self.productions.add(symbol, ParamCond::True, line);
     }
 
     /// A symbol, and what it remembers.
-    fn part(&mut self, symbol: &Symbol) -> Result<(SymIdx, ParamExpr), String> {
+    fn part(&mut self, symbol: &'a Symbol) -> Result<(Id, ParamExpr), String> {
         let plain = match symbol {
             Symbol::Rule(rule) => self.rules[*rule],
-            Symbol::Times(rule, least, most) => self.times(self.rules[*rule], *least, *most)?,
-            Symbol::Terminal(terminal) => match self.built.get(terminal) {
+            Symbol::Times(rule, least, most) => self.times(self.rules[*rule], *least, *most),
+            Symbol::Terminal(terminal) => {
+                let expr = &self.terminals[*terminal];
+                match self.built.get(expr) {
+                    Some(known) => *known,
+                    None => {
+                        let built = self.lexeme(expr)?;
+                        self.built.insert(expr, built);
+                        built
+                    }
+                }
+            }
+            Symbol::Text(text) => match self.texts.get(&**text) {
                 Some(known) => *known,
                 None => {
-                    let built = self.lexeme(&self.terminals[*terminal])?;
-                    self.built.insert(*terminal, built);
+                    let spaced = spaced(text, self.space);
+                    let built =
+                        self.lexeme(&spaced.map_or_else(|| Expr::Text(text.to_string()), Expr::Regex))?;
+                    self.texts.insert(text, built);
                     built
                 }
             },
-            Symbol::Text(text) => {
-                let spaced = spaced(text, self.space);
-                self.lexeme(&spaced.map_or_else(|| Expr::Text(text.to_string()), Expr::Regex))?
-            }
             Symbol::Token(token) => self.token(*token)?,
             Symbol::With(rule, bits) => return Ok((self.rules[*rule], bits.clone())),
             Symbol::If(_) | Symbol::Needs(_) => return Err("a rule is not pruned. This is a bug.".to_owned()),
@@ -186,7 +198,7 @@ impl Assembly<'_> {
         Ok((plain, ParamExpr::Null))
     }
 
-    fn lexeme(&mut self, expr: &Expr) -> Result<SymIdx, String> {
+    fn lexeme(&mut self, expr: &Expr) -> Result<Id, String> {
         let rx = build(&mut self.lexer.regex_builder, self.regexes, expr)?;
         if let Some(known) = self.lexemes.get(&rx) {
             return Ok(*known);
@@ -195,42 +207,36 @@ impl Assembly<'_> {
             .lexer
             .add_greedy_lexeme(String::new(), RegexAst::ExprRef(rx), false, None, usize::MAX)
             .map_err(|e| e.to_string())?;
-        let symbol = self.read_as(lexeme)?;
+        let symbol = self.productions.terminal(lexeme, &self.lexer);
         self.lexemes.insert(rx, symbol);
         let shortest = expr.shortest().map(str::to_owned);
         self.shortest.extend(shortest.map(|text| (lexeme, text)));
         Ok(symbol)
     }
 
-    fn token(&mut self, token: Token) -> Result<SymIdx, String> {
+    fn token(&mut self, token: Token) -> Result<Id, String> {
         if let Some(known) = self.tokens.get(&token) {
             return Ok(*known);
         }
         let name = format!("<[{token}]>");
         let lexeme = self.lexer.add_special_token(name, vec![token..=token]).map_err(|e| e.to_string())?;
-        let symbol = self.read_as(lexeme)?;
+        let symbol = self.productions.terminal(lexeme, &self.lexer);
         self.tokens.insert(token, symbol);
         Ok(symbol)
     }
 
-    fn read_as(&mut self, lexeme: LexemeIdx) -> Result<SymIdx, String> {
-        let symbol = self.symbol("t");
-        self.grammar.make_terminal(symbol, lexeme, &self.lexer).map_err(|e| e.to_string())?;
-        Ok(symbol)
-    }
-
     /// So many of a symbol.
-    fn times(&mut self, symbol: SymIdx, least: u32, most: Option<u32>) -> Result<SymIdx, String> {
+    fn times(&mut self, symbol: Id, least: u32, most: Option<u32>) -> Id {
         if let Some(known) = self.repeated.get(&(symbol, least, most)) {
-            return Ok(*known);
+            return *known;
         }
-        let all = self.symbol("times");
+        let all = self.productions.symbol();
         let lines = match most {
             None if least == 0 => vec![Vec::new(), vec![all, symbol]],
             Some(most) if most == least && least <= 2 * AT_A_TIME => vec![vec![symbol; least as usize]],
             Some(most) if most == least => {
                 let mut line = vec![symbol; (least % AT_A_TIME) as usize];
-                line.push(self.groups(symbol, (least / AT_A_TIME, least / AT_A_TIME))?);
+                line.push(self.groups(symbol, (least / AT_A_TIME, least / AT_A_TIME)));
                 vec![line]
             }
             Some(most) if least == 0 && most < 3 * AT_A_TIME => {
@@ -239,22 +245,22 @@ impl Assembly<'_> {
             // In one way each: all whole groups and what is left, or fewer whole groups and what is short of one.
             Some(most) if least == 0 => {
                 let (groups, left) = (most / AT_A_TIME, most % AT_A_TIME);
-                let whole = vec![self.groups(symbol, (groups, groups))?, self.times(symbol, 0, Some(left))?];
-                let short = self.times(symbol, 0, Some(AT_A_TIME - 1))?;
-                vec![whole, vec![self.groups(symbol, (0, groups - 1))?, short]]
+                let whole = vec![self.groups(symbol, (groups, groups)), self.times(symbol, 0, Some(left))];
+                let short = self.times(symbol, 0, Some(AT_A_TIME - 1));
+                vec![whole, vec![self.groups(symbol, (0, groups - 1)), short]]
             }
             _ => {
                 let more = most.map(|most| most.saturating_sub(least));
-                vec![vec![self.times(symbol, least, Some(least))?, self.times(symbol, 0, more)?]]
+                vec![vec![self.times(symbol, least, Some(least)), self.times(symbol, 0, more)]]
             }
         };
-        lines.into_iter().try_for_each(|line| self.add(all, line))?;
+        lines.into_iter().for_each(|line| self.add(all, line));
         self.repeated.insert((symbol, least, most), all);
-        Ok(all)
+        all
     }
 
-    fn groups(&mut self, symbol: SymIdx, (least, most): (u32, u32)) -> Result<SymIdx, String> {
-        let group = self.times(symbol, AT_A_TIME, Some(AT_A_TIME))?;
+    fn groups(&mut self, symbol: Id, (least, most): (u32, u32)) -> Id {
+        let group = self.times(symbol, AT_A_TIME, Some(AT_A_TIME));
         self.times(group, least, Some(most))
     }
 }
@@ -269,7 +275,13 @@ fn build(
     let mut parts = expr.parts().iter().map(part).collect::<Result<Vec<_>, _>>()?;
     let ast = match expr {
         Expr::Regex(rx) => return known.get(rx).map_or_else(|| regex(builder, rx), |known| Ok(*known)),
-        // llguidance takes classes of characters as text only.
+        // To read a text takes ten times as long, and llguidance takes other classes as text only.
+        Expr::Class(ranges) if ranges.iter().all(|(_, last)| last.is_ascii()) => {
+            let mut bytes = vec![0_u32; 8];
+            let each = ranges.iter().flat_map(|(first, last)| *first as u32..=*last as u32);
+            each.for_each(|byte| bytes[byte as usize / 32] |= 1 << (byte % 32));
+            RegexAst::ByteSet(bytes)
+        }
         Expr::Class(ranges) => return regex(builder, &of_class(&class(ranges))),
         Expr::Text(text) => RegexAst::Literal(text.clone()),
         Expr::All(_) | Expr::Any(_) if parts.len() == 1 => parts.remove(0),

@@ -49,6 +49,7 @@ use super::spec::JsonStyle;
 use crate::config::{GrammarConfig, Whitespace};
 use crate::error::{Error, Result};
 use arena::Arena;
+pub(super) use assemble::Parts;
 pub(super) use library::Library;
 use llguidance::api::GrammarWithLexer;
 use read::{Reader, Setting};

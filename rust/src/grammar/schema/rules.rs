@@ -4,7 +4,7 @@ use super::expr::Terminal;
 use crate::types::Token;
 use ahash::AHashSet;
 use llguidance::earley::{BitIdx, ParamCond, ParamExpr, ParamRef, ParamValue};
-use std::rc::Rc;
+use std::sync::Arc;
 
 /// The number of a rule.
 pub(in crate::grammar) type Rule = usize;
@@ -15,7 +15,7 @@ pub(in crate::grammar) enum Symbol {
     Rule(Rule),
     Terminal(Terminal),
     /// This text, with white space where it is a part of JSON between values.
-    Text(Rc<str>),
+    Text(Arc<str>),
     /// A token by its number.
     Token(Token),
     /// So many times at least and at most.

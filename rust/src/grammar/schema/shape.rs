@@ -1,5 +1,6 @@
 //! Where a filter beside the grammar has to tell items and keys apart.
 
+use super::expr::quoted;
 use super::logic::{F, FALSE, Node, TRUE};
 use super::read::Reader;
 use super::set::{Item, Key, Set, Sets, Term};
@@ -8,6 +9,7 @@ use crate::error::Result;
 use crate::grammar::unique::{Inside, Place, Scarce, Shape};
 use ahash::AHashMap;
 use std::collections::{BTreeSet, HashMap};
+use std::rc::Rc;
 
 /// So many names may run out while an object is written.
 const FEW: usize = 64;
@@ -45,6 +47,18 @@ struct Shaper<'r, 'a> {
     line: Vec<Terms>,
 }
 
+impl Key {
+    /// Whether there are no keys but so many known ones: the schema names some and says nothing of others.
+    pub(super) fn declare_all(keys: &[Key], known: usize) -> bool {
+        let speaks = |key: &Key| match key {
+            Key::Open | Key::Every(..) | Key::Some(..) => true,
+            Key::Least(n) => *n as usize > known,
+            _ => false,
+        };
+        keys.contains(&Key::Declared) && !keys.iter().any(speaks)
+    }
+}
+
 impl Sets {
     /// All names of keys but these, and those of them that none of the keys forbids.
     pub(super) fn other_names(&mut self, known: impl IntoIterator<Item = String>, keys: &[Key]) -> (F, F) {
@@ -77,7 +91,7 @@ impl Shaper<'_, '_> {
 
     fn inside(&mut self, terms: &Terms) -> Result<Inside> {
         let (mut inside, mut items, mut keys) = (Inside::default(), Vec::new(), Vec::new());
-        let mut scarce = Scarce::No;
+        let (mut scarce, mut listed, mut values) = (Scarce::No, BTreeSet::new(), Vec::new());
         for term in terms {
             self.reader.arena.budget.spend(1)?;
             let set = self.reader.set_of(*term)?;
@@ -87,10 +101,20 @@ impl Shaper<'_, '_> {
                 scarce = scarce.max(self.scarce(&own)?);
             }
             items.extend(own);
+            if set.objects == FALSE {
+                continue;
+            }
             let own = self.reader.sets.keys.atoms(set.objects);
-            inside.names = inside.names.max(self.scarce_names(&own));
+            let (names, others) = self.scarce_names(&own);
+            inside.names = inside.names.max(names);
+            inside.has_others |= others.is_none();
+            listed.extend(others.unwrap_or_default());
+            values.extend(self.values(set.objects, &own));
             keys.extend(own);
         }
+        listed.extend(keys.iter().filter_map(Key::name).map(str::to_owned));
+        inside.listed = listed.iter().map(|name| quoted(name).into_bytes()).collect();
+        inside.listed.sort_unstable();
         inside.counts = keys.iter().any(Key::counts);
         let told: Vec<_> = items.iter().filter_map(places).collect();
         for at in 0..=told.iter().map(|(from, ..)| *from).max().unwrap_or(0) {
@@ -107,28 +131,50 @@ impl Shaper<'_, '_> {
         let others: Terms = keys.iter().filter_map(of_others).collect();
         inside.others = self.place(others.clone());
         let mut named: HashMap<String, Terms> = HashMap::new();
-        for key in &keys {
-            if let Key::If(name, term) | Key::Has(name, term) = key {
-                named.entry(name.to_string()).or_insert_with(|| others.clone()).insert(*term);
-            }
+        for (name, term) in values {
+            named.entry(name.to_string()).or_insert_with(|| others.clone()).insert(term);
         }
         inside.keys = named.into_iter().map(|(name, terms)| (name, self.place(terms))).collect();
         Ok(inside)
     }
 
-    /// Whether the names of keys may run out. Names for which the grammar itself sees to it are left aside.
-    fn scarce_names(&mut self, keys: &[Key]) -> Scarce {
-        let known: Vec<String> = keys.iter().filter_map(Key::name).map(str::to_owned).collect();
+    /// The names of keys, each with terms of which one describes its values; `own` are all keys of the objects.
+    fn values(&mut self, objects: F, own: &[Key]) -> Vec<(Rc<str>, Term)> {
+        let values = own.iter().filter_map(|key| match key {
+            Key::If(name, term) | Key::Has(name, term) => Some((Rc::clone(name), *term)),
+            _ => None,
+        });
+        let sets = &mut self.reader.sets;
+        if sets.keys.certain(objects).len() < own.len() {
+            return values.collect();
+        }
+        let mut all: AHashMap<Rc<str>, Term> = AHashMap::new();
+        for (name, term) in values {
+            let known = all.entry(name).or_insert(TRUE);
+            *known = sets.terms.all([*known, term]);
+        }
+        all.into_iter().collect()
+    }
+
+    /// Whether the names of keys may run out, and all names that are not told one by one, where they are few. Names for which the
+    /// grammar itself sees to it are left aside.
+    fn scarce_names(&mut self, keys: &[Key]) -> (Scarce, Option<Vec<String>>) {
+        let known: BTreeSet<String> = keys.iter().filter_map(Key::name).map(str::to_owned).collect();
         let least = if self.untold && !known.is_empty() { Scarce::Perhaps } else { Scarce::No };
+        if Key::declare_all(keys, known.len()) {
+            return (least, Some(Vec::new()));
+        }
         let (others, allowed) = self.reader.sets.other_names(known, keys);
         if allowed == others {
-            return least;
+            return (least, None);
         }
-        match self.reader.sets.strings.few(allowed, FEW) {
+        let few = self.reader.sets.strings.few(allowed, FEW);
+        let scarce = match &few {
             Some(few) if few.is_empty() => least,
             Some(_) => Scarce::Few,
             None => Scarce::Perhaps,
-        }
+        };
+        (scarce, few)
     }
 
     /// Whether the values of items may run out. Strings that go on from every beginning do not. Of all other values some end

@@ -20,7 +20,7 @@ use super::written::Written;
 use crate::error::Result;
 use crate::grammar::unique::Shape;
 use ahash::AHashMap;
-use std::rc::Rc;
+use std::sync::Arc;
 
 /// Divisibility by n is an automaton of n states: 9,973 take 60 ms, a hundred of about 9,000 take 6.7 s.
 pub(super) const MAX_DIVISORS: f64 = 10_000.0;
@@ -31,7 +31,7 @@ const MAX_SCALE: u32 = 8;
 
 /// This text.
 pub(super) fn literal(text: &str) -> Symbol {
-    Symbol::Text(Rc::from(text))
+    Symbol::Text(Arc::from(text))
 }
 
 /// A grammar that is being written.

@@ -197,14 +197,9 @@ impl Writer<'_, '_> {
         Ok(FALSE)
     }
 
-    /// Whether there are no keys but so many known ones: the schema names some and says nothing of others.
+    /// Whether there are no keys but so many known ones, which is noted.
     fn is_closed(&mut self, atoms: &[Key], known: usize) -> Result<bool> {
-        let speaks = |key: &Key| match key {
-            Key::Open | Key::Every(..) | Key::Some(..) => true,
-            Key::Least(n) => *n as usize > known,
-            _ => false,
-        };
-        let is_closed = atoms.contains(&Key::Declared) && !atoms.iter().any(speaks);
+        let is_closed = Key::declare_all(atoms, known);
         if is_closed {
             self.narrow("additionalProperties", UNDECLARED)?;
         }

@@ -9,7 +9,7 @@ use llguidance::earley::{ParamCond, ParamExpr};
 use std::fmt::Write as _;
 
 /// A grammar; the first rule is its start.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(in crate::grammar) struct Written {
     pub(super) rules: Vec<Vec<Line>>,
     pub(super) terminals: Vec<Expr>,

@@ -1,8 +1,10 @@
 //! Reads a text byte by byte, as far as items and keys have to differ. That JSON in it is valid is the matcher's affair.
 
 use super::compared::{compared, number};
+use super::open::Open;
 use super::{At, Place, Scarce, Shape};
 use serde_json::Value;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// What came of some bytes.
@@ -14,37 +16,6 @@ pub(super) enum Taken {
     Hot,
     /// Neither.
     Cold,
-}
-
-/// An array or object that is open.
-#[derive(Debug, Clone)]
-struct Open {
-    place: Option<Place>,
-    is_array: bool,
-    /// Items, or pairs, before this one.
-    count: usize,
-    /// Where the value that is being read begins, or the key; None behind it.
-    begin: Option<usize>,
-    /// The place of that value.
-    inner: Option<Place>,
-    /// The keys that have been there, or the items where they must differ.
-    seen: Arc<Vec<Item>>,
-}
-
-/// An item or a key that has been there: as written, and as compared.
-#[derive(Debug, Clone)]
-struct Item {
-    written: Vec<u8>,
-    compared: String,
-}
-
-impl Open {
-    /// What has been there and begins as what is being read, of the text so far: what is left of that.
-    fn alike<'a>(&'a self, text: &'a [u8]) -> impl Iterator<Item = &'a [u8]> {
-        let written = self.begin.and_then(|begin| text.get(begin..));
-        let rest = move |item: &'a Item| item.written.strip_prefix(written?);
-        self.seen.iter().filter_map(rest)
-    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -143,9 +114,22 @@ impl Scan {
         self.open.iter().enumerate().filter(differs).flat_map(|(_, open)| open.alike(&self.text))
     }
 
-    /// Whether something that has been there goes on with these bytes as what is being read does.
-    pub(super) fn goes_on(&self, bytes: &[u8]) -> bool {
-        self.alike().any(|rest| rest.first() == bytes.first())
+    /// The bytes with which what has been there goes on as what is being read may.
+    pub(super) fn next_bytes(&self) -> BTreeSet<u8> {
+        self.alike().filter_map(|rest| rest.first().copied()).collect()
+    }
+
+    /// For a key: what is left of those listed names that begin as it does and have not been there, and whether it may have other
+    /// names. None where items may be repeated, too, or where no key begins.
+    pub(super) fn unseen_keys(&self) -> Option<(impl Iterator<Item = &[u8]>, bool)> {
+        let open = self.open.last().filter(|_| self.key && !self.remembers_items())?;
+        let inside = &self.shape.places[open.place?];
+        let written = self.text.get(open.begin?..)?;
+        let from = inside.listed.partition_point(|name| &name[..] < written);
+        let rest =
+            inside.listed[from..].iter().map_while(move |name| Some((name, name.strip_prefix(written)?)));
+        let is_new = |name: &[u8]| open.seen.iter().all(|item| item.written != name);
+        Some((rest.filter(move |(name, _)| is_new(name)).map(|(_, rest)| rest), inside.has_others))
     }
 
     /// Whether these bytes complete what has been there.
@@ -309,7 +293,7 @@ impl Scan {
         let Ok(name) = serde_json::from_slice::<String>(written) else { return true };
         let inside = open.place.map(|place| &shape.places[place]);
         open.inner = inside.and_then(|inside| inside.keys.get(&name).copied().unwrap_or(inside.others));
-        remember(open, written.to_vec(), name)
+        open.remember(written.to_vec(), name)
     }
 
     /// A value is complete; false where it is an item that has been there.
@@ -322,17 +306,8 @@ impl Scan {
         let Ok(value) = serde_json::from_slice::<Value>(written) else { return true };
         let mut text = String::new();
         compared(&value, &mut text);
-        remember(open, written.to_vec(), text)
+        open.remember(written.to_vec(), text)
     }
-}
-
-/// Remembers an item or a key; false where it has been there.
-fn remember(open: &mut Open, written: Vec<u8>, compared: String) -> bool {
-    if open.seen.iter().any(|item| item.compared == compared) {
-        return false;
-    }
-    Arc::make_mut(&mut open.seen).push(Item { written, compared });
-    true
 }
 
 #[cfg(test)]

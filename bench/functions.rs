@@ -1,0 +1,104 @@
+//! Compiling the functions of an agent: all of them for the first time, and again where one of them has changed.
+//!
+//!     cargo run --release --example functions -- tokenizer.json [functions] [rounds]
+//!
+//! Each function has 8 parameters of the usual kinds. One line of JSON: milliseconds from the request to the first mask, median and
+//! largest over the rounds. `known`: of functions that are all known, in a new order.
+
+use llgtrt::config::GrammarConfig;
+use llgtrt::grammar::spec::{Calls, Tool};
+use llgtrt::grammar::{Compiler, GrammarSpec};
+use llgtrt::vocab::{Vocab, VocabOptions};
+use serde_json::{Value, json};
+use std::error::Error;
+use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+type Result<T> = std::result::Result<T, Box<dyn Error>>;
+
+/// The function of this number in its version of this number.
+fn function(number: usize, version: usize) -> Tool {
+    let name = |kind: &str| format!("{kind}_{}", (number * 7 + version * 13) % 97);
+    let schema = json!({
+        "type": "object",
+        "properties": {
+            name("query"): {"type": "string", "description": "what to look for"},
+            name("limit"): {"type": "integer", "minimum": 1, "maximum": 100 + number},
+            name("ratio"): {"type": "number", "minimum": 0, "maximum": 1},
+            name("exact"): {"type": "boolean"},
+            name("order"): {"enum": ["up", "down", format!("by_{number}")]},
+            name("since"): {"type": "string", "format": "date"},
+            name("tags"): {"type": "array", "items": {"type": "string"}, "maxItems": 5},
+            name("where"): {
+                "type": "object",
+                "properties": {"city": {"type": "string"}, "country": {"type": "string", "maxLength": 2}},
+                "required": ["city"],
+            },
+        },
+        "required": [name("query"), name("order")],
+    });
+    Tool { name: format!("function_{number}"), schema: schema.to_string(), at: format!("/tools/{number}") }
+}
+
+/// Milliseconds to the first mask.
+fn time(compiler: &Compiler, bell: &Receiver<()>, tools: Vec<Tool>) -> Result<f64> {
+    let calls = Calls {
+        tools,
+        open: String::new(),
+        before: "{\"name\": \"".to_owned(),
+        between: "\", \"arguments\": ".to_owned(),
+        after: "}".to_owned(),
+        separator: None,
+        close: String::new(),
+        begun: String::new(),
+        or: None,
+    };
+    let begin = Instant::now();
+    let mut handle = compiler.compile(&GrammarSpec::Calls(Box::new(calls)), 0);
+    loop {
+        if let Some(compiled) = handle.poll() {
+            compiled?.begin().mask()?;
+            return Ok(begin.elapsed().as_secs_f64() * 1e3);
+        }
+        bell.recv()?;
+    }
+}
+
+fn spread(mut millis: Vec<f64>) -> Value {
+    millis.sort_by(f64::total_cmp);
+    json!({"median": millis.get(millis.len() / 2), "max": millis.last()})
+}
+
+fn main() -> Result<()> {
+    let args: Vec<String> = std::env::args().collect();
+    let Some(tokenizer) = args.get(1) else {
+        return Err("usage: functions tokenizer.json [functions] [rounds]".into());
+    };
+    let number = |at: usize, default: usize| args.get(at).map_or(Ok(default), |text| text.parse());
+    let (count, rounds) = (number(2, 60)?, number(3, 20)?);
+    let vocab = Vocab::from_tokenizer_json(
+        &std::fs::read(tokenizer)?,
+        &VocabOptions { eog: vec![0], ..VocabOptions::default() },
+    )?;
+    let (ring, bell) = channel();
+    let ring = Mutex::new(ring);
+    let wake = Arc::new(move || {
+        // Nobody listens any more where sending fails.
+        let _ = ring.lock().map(|ring| ring.send(()));
+    });
+    let compiler = Compiler::new(vocab, &GrammarConfig::default(), 16, wake)?;
+    let (mut first, mut changed, mut known) = (Vec::new(), Vec::new(), Vec::new());
+    for round in 0..rounds {
+        let version = 3 * round;
+        let all: Vec<Tool> = (0..count).map(|number| function(number, version)).collect();
+        first.push(time(&compiler, &bell, all.clone())?);
+        let mut other = all.clone();
+        other[round % count] = function(round % count, version + 1);
+        changed.push(time(&compiler, &bell, other)?);
+        known.push(time(&compiler, &bell, all.into_iter().rev().collect())?);
+    }
+    let [first, changed, known] = [first, changed, known].map(spread);
+    println!("{}", json!({"functions": count, "first_ms": first, "changed_ms": changed, "known_ms": known}));
+    Ok(())
+}

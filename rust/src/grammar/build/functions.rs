@@ -1,0 +1,110 @@
+//! Compiling the functions of a request, most of which are known from earlier ones.
+
+use super::{Builder, part, unstyled};
+use crate::error::{Error, Result};
+use crate::grammar::budget::Budget;
+use crate::grammar::part::Pristine;
+use crate::grammar::schema::{self, Together, Written};
+use crate::grammar::spec::{Calls, JsonStyle, Tool};
+use crate::grammar::{GrammarSpec, calls, lark};
+use crate::types::Narrowed;
+use llguidance::api::TopLevelGrammar;
+use quick_cache::Weighter;
+use quick_cache::sync::Cache;
+use std::sync::Arc;
+
+/// Most memory for functions that are known, in bytes.
+const MOST_BYTES: u64 = 32 << 20;
+/// Bytes of a function's grammar for each byte of its schema: measured 5 to 12.
+const BYTES_PER_BYTE: usize = 16;
+/// The name under which Lark knows what may come in place of calls.
+const ANSWER: &str = "answer";
+
+/// The grammars of functions' arguments, by schema and style. An agent sends the same functions with each request, but for a few.
+pub(super) struct Functions(Cache<(String, JsonStyle), Arc<Function>, Weight>);
+
+struct Function {
+    written: Written,
+    /// What was noted, with pointers into its schema.
+    narrowed: Vec<Narrowed>,
+}
+
+#[derive(Clone)]
+struct Weight;
+
+impl Weighter<(String, JsonStyle), Arc<Function>> for Weight {
+    fn weight(&self, (schema, _): &(String, JsonStyle), _: &Arc<Function>) -> u64 {
+        (schema.len() * BYTES_PER_BYTE) as u64
+    }
+}
+
+impl Functions {
+    /// None yet.
+    pub(super) fn new() -> Self {
+        Functions(Cache::with_weighter(1_000, MOST_BYTES, Weight))
+    }
+}
+
+/// Compiles calls.
+///
+/// # Errors
+/// What cannot be enforced.
+pub(super) fn build(builder: &Builder, calls: &Calls, budget: &Budget) -> Result<Pristine> {
+    let size: usize = calls.tools.iter().map(|tool| tool.schema.len()).sum();
+    if size > builder.config.max_schema_bytes {
+        let why = format!("their schemas are longer than {} bytes", builder.config.max_schema_bytes);
+        return Err(Error::grammar("", "tools", why));
+    }
+    let written = |tool: &Tool| budget.within(&tool.at, || arguments(builder, tool, budget));
+    let schemas = calls.tools.iter().map(written).collect::<Result<_>>()?;
+    let mut together = Together::new(budget, &builder.library);
+    let (beside, lark) = match calls.or.as_ref().map(|or| unstyled(or, budget)) {
+        None => (None, None),
+        Some(GrammarSpec::Gbnf(source)) => (None, Some((builder.gbnf(source, budget)?, &builder.rules))),
+        Some(GrammarSpec::LarkGrammar(source)) => {
+            let source = lark::with_schemas("lark_grammar", source, &builder.config, &mut together)?;
+            (None, Some((source, &builder.user)))
+        }
+        Some(or) => (Some(builder.written(or, budget)?), None),
+    };
+    let mut all = calls::written(calls, schemas, beside, &builder.vocab)?;
+    schema::check_divisors(all.divisors)?;
+    let compiled = match lark {
+        None => builder.finish(all),
+        Some((or, limits)) => {
+            let start = part(None, format!("start: @{} | @{ANSWER}", together.add(&all)?));
+            let mut grammars = vec![start, part(Some(ANSWER.to_owned()), or)];
+            grammars.extend(together.named());
+            let list = TopLevelGrammar { grammars, max_tokens: None };
+            let compiled = builder.compile_list(list, limits);
+            compiled.map(|compiled| Pristine { rules: builder.filter(all.shape.take()), ..compiled })
+        }
+    };
+    compiled.map_err(|why| locate(builder, calls, budget, why))
+}
+
+/// The grammar of a function's arguments.
+fn arguments(builder: &Builder, tool: &Tool, budget: &Budget) -> Result<Written> {
+    let known = &builder.functions.0;
+    let key = (tool.schema.clone(), budget.style());
+    if let Some(function) = known.get(&key) {
+        function.narrowed.iter().for_each(|narrowed| budget.note(narrowed.clone()));
+        return Ok(function.written.clone());
+    }
+    let before = budget.notes();
+    let written = builder.json(&tool.schema, budget, &Ok)?;
+    let narrowed = budget.take_notes(before);
+    narrowed.iter().for_each(|narrowed| budget.note(narrowed.clone()));
+    if budget.is_first() {
+        known.insert(key, Arc::new(Function { written: written.clone(), narrowed }));
+    }
+    Ok(written)
+}
+
+/// What is wrong where the grammar of calls does not compile: the first of its parts that does not alone.
+fn locate(builder: &Builder, calls: &Calls, budget: &Budget, why: String) -> Error {
+    let alone = |tool: &Tool| budget.within(&tool.at, || builder.json_alone(&tool.schema, budget));
+    let faults = calls.tools.iter().filter_map(|tool| alone(tool).err());
+    let or = calls.or.iter().filter_map(|or| builder.whole(or, budget).err());
+    faults.chain(or).next().unwrap_or_else(|| Error::grammar("", "tools", why))
+}

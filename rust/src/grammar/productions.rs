@@ -1,0 +1,240 @@
+//! A grammar over lexemes: what the tables of [`ending`](super::ending) are made from, and llguidance's own grammar.
+
+use llguidance::earley::lexerspec::{LexemeClass, LexemeIdx, LexerSpec};
+use llguidance::earley::{CGrammar, CSymIdx, Grammar, ParamCond, ParamExpr, ParamValue, SymbolProps};
+use std::collections::HashMap;
+
+/// A symbol, by its number.
+pub(super) type Id = u32;
+
+/// Symbols in a row, each with its parameter.
+pub(super) type Line = Vec<(Id, ParamExpr)>;
+
+/// A grammar; the first symbol is the start.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Productions {
+    pub(super) symbols: Vec<Symbol>,
+}
+
+#[derive(Debug, Clone, Default)]
+pub(super) struct Symbol {
+    /// Of terminals.
+    pub(super) lexeme: Option<LexemeIdx>,
+    pub(super) has_parameter: bool,
+    /// Whether it may be empty whatever its parameter is, and when else.
+    pub(super) nullable: bool,
+    pub(super) empty: Vec<ParamCond>,
+    /// All that is not empty, and when it holds.
+    pub(super) rules: Vec<(ParamCond, Line)>,
+}
+
+impl Symbol {
+    /// The only thing that it can be.
+    fn only(&self) -> Option<&Line> {
+        match self.rules.as_slice() {
+            [(ParamCond::True, line)] if !self.nullable && self.empty.is_empty() => Some(line),
+            _ => None,
+        }
+    }
+}
+
+impl Productions {
+    /// Those of a grammar that llguidance compiled, as far as the start needs them.
+    pub(super) fn of(grammar: &CGrammar) -> Self {
+        let mut numbers = HashMap::from([(grammar.start().as_index(), 0)]);
+        let mut found: Vec<CSymIdx> = vec![grammar.start()];
+        let mut symbols = Vec::new();
+        while let Some(symbol) = found.get(symbols.len()).copied() {
+            let data = grammar.sym_data(symbol);
+            let mut number = |part: &CSymIdx| {
+                *numbers.entry(part.as_index()).or_insert_with(|| {
+                    found.push(*part);
+                    found.len() as Id - 1
+                })
+            };
+            let line = |rule| {
+                let (parts, args, _) = grammar.rule_rhs(rule);
+                parts.iter().zip(args).map(|(part, arg)| (number(part), arg.clone())).collect()
+            };
+            let lines: Vec<Line> = data.rules.iter().copied().map(line).collect();
+            symbols.push(Symbol {
+                lexeme: data.lexeme,
+                has_parameter: data.props.parametric,
+                nullable: data.is_nullable,
+                empty: data.cond_nullable.clone(),
+                rules: data.rules_cond.iter().cloned().zip(lines).collect(),
+            });
+        }
+        Productions { symbols }
+    }
+
+    /// A symbol without rules.
+    pub(super) fn symbol(&mut self) -> Id {
+        self.symbols.push(Symbol::default());
+        self.symbols.len() as Id - 1
+    }
+
+    /// The terminal of a lexeme.
+    pub(super) fn terminal(&mut self, lexeme: LexemeIdx, spec: &LexerSpec) -> Id {
+        let terminal = self.symbol();
+        self.symbols[terminal as usize].lexeme = Some(lexeme);
+        if !spec.is_nullable(lexeme) {
+            return terminal;
+        }
+        // Lexemes have a byte at least.
+        let symbol = self.symbol();
+        self.add(symbol, ParamCond::True, vec![(terminal, ParamExpr::Null)]);
+        self.symbols[symbol as usize].nullable = true;
+        symbol
+    }
+
+    /// One more rule of a symbol.
+    pub(super) fn add(&mut self, symbol: Id, holds: ParamCond, line: Line) {
+        let symbol = &mut self.symbols[symbol as usize];
+        match line.is_empty() {
+            true if holds.is_true() => symbol.nullable = true,
+            true => symbol.empty.push(holds),
+            false => symbol.rules.push((holds, line)),
+        }
+    }
+
+    /// The same texts with fewer symbols: what can only be one line takes the place of its only use, and of each use if it is one
+    /// symbol. Earley's algorithm takes a step for each.
+    ///
+    /// # Errors
+    /// Where it can't be told whether a line is empty.
+    pub(super) fn simplified(mut self) -> Result<Self, String> {
+        for number in 0..self.symbols.len() {
+            self.rename(number as Id);
+        }
+        let uses = self.uses();
+        let mut out = Productions::default();
+        let mut numbers = HashMap::from([(0, 0)]);
+        let mut found: Vec<Id> = vec![0];
+        while let Some(number) = found.get(out.symbols.len()).copied() {
+            let mut symbol = self.symbols[number as usize].clone();
+            for (_, line) in &mut symbol.rules {
+                self.expand(line, &uses);
+                for (part, _) in line {
+                    *part = *numbers.entry(*part).or_insert_with(|| {
+                        found.push(*part);
+                        found.len() as Id - 1
+                    });
+                }
+            }
+            out.symbols.push(symbol);
+        }
+        out.find_empty()?;
+        Ok(out)
+    }
+
+    /// How often each symbol stands in what the start needs; with a parameter of its own it counts twice.
+    fn uses(&self) -> Vec<u32> {
+        let mut uses = vec![0; self.symbols.len()];
+        let mut open: Vec<Id> = vec![0];
+        while let Some(number) = open.pop() {
+            for (part, arg) in self.symbols[number as usize].rules.iter().flat_map(|(_, line)| line) {
+                let known = &mut uses[*part as usize];
+                if *known == 0 && *part != 0 {
+                    open.push(*part);
+                }
+                *known += if arg.is_null() || arg.is_self_ref() { 1 } else { 2 };
+            }
+        }
+        uses
+    }
+
+    /// Leaves out symbols that stand for one other symbol alone.
+    fn rename(&mut self, number: Id) {
+        let mut rules = std::mem::take(&mut self.symbols[number as usize].rules);
+        for (part, _) in rules.iter_mut().flat_map(|(_, line)| line) {
+            let mut steps = self.symbols.len();
+            while let Some([(other, arg)]) = self.symbols[*part as usize].only().map(Vec::as_slice)
+                && *part != number
+                && steps > 0
+                && if self.symbols[*part as usize].has_parameter { arg.is_self_ref() } else { arg.is_null() }
+            {
+                (*part, steps) = (*other, steps - 1);
+            }
+        }
+        self.symbols[number as usize].rules = rules;
+    }
+
+    /// Puts what symbols can only be in their places, where those are their only ones.
+    fn expand(&self, line: &mut Line, uses: &[u32]) {
+        let mut open: Line = std::mem::take(line);
+        open.reverse();
+        while let Some((part, arg)) = open.pop() {
+            match self.symbols[part as usize].only().filter(|_| part != 0 && uses[part as usize] == 1) {
+                Some(inner) => open.extend(inner.iter().rev().cloned()),
+                None => line.push((part, arg)),
+            }
+        }
+    }
+
+    /// Finds what may be empty since all of its parts may.
+    fn find_empty(&mut self) -> Result<(), String> {
+        let mut changed = true;
+        while changed {
+            changed = false;
+            for number in 0..self.symbols.len() {
+                let Symbol { nullable, rules, .. } = &self.symbols[number];
+                if !nullable && rules.iter().any(|(holds, line)| holds.is_true() && self.is_empty(line)) {
+                    self.symbols[number].nullable = true;
+                    changed = true;
+                }
+            }
+        }
+        let is_known = |(holds, line): &(ParamCond, Line)| holds.is_true() && self.is_empty(line);
+        let may_be_empty = |line: &Line| {
+            let part = |id: &Id| &self.symbols[*id as usize];
+            line.iter().all(|(id, _)| part(id).nullable || !part(id).empty.is_empty())
+        };
+        let mut rules =
+            self.symbols.iter().filter(|symbol| !symbol.nullable).flat_map(|symbol| &symbol.rules);
+        match rules.any(|rule| may_be_empty(&rule.1) && !is_known(rule)) {
+            true => Err("a line may be empty on a condition of its parts. This is a bug.".to_owned()),
+            false => Ok(()),
+        }
+    }
+
+    /// Whether all of these may be empty, whatever parameter is handed on to them.
+    fn is_empty(&self, line: &Line) -> bool {
+        line.iter().all(|(part, arg)| {
+            let Symbol { nullable, empty, .. } = &self.symbols[*part as usize];
+            let holds = |holds: &ParamCond| !arg.needs_param() && holds.eval(arg.eval(ParamValue(0)));
+            *nullable || empty.iter().any(holds)
+        })
+    }
+
+    /// As llguidance has it.
+    ///
+    /// # Errors
+    /// What is no grammar of it.
+    pub(super) fn grammar(&self, class: LexemeClass, spec: &LexerSpec) -> anyhow::Result<Grammar> {
+        let mut grammar = Grammar::new(None);
+        let mut all = Vec::with_capacity(self.symbols.len());
+        for (number, symbol) in self.symbols.iter().enumerate() {
+            let props =
+                SymbolProps { grammar_id: class, parametric: symbol.has_parameter, ..SymbolProps::default() };
+            let id = grammar.fresh_symbol_ext(&format!("s{number}"), props);
+            if let Some(lexeme) = symbol.lexeme {
+                grammar.make_terminal(id, lexeme, spec)?;
+            }
+            all.push(id);
+        }
+        if let Some(start) = all.first() {
+            grammar.sym_props_mut(*start).is_start = true;
+        }
+        for (id, symbol) in all.iter().zip(&self.symbols) {
+            for (holds, line) in &symbol.rules {
+                let line = line.iter().map(|(part, arg)| (all[*part as usize], arg.clone())).collect();
+                grammar.add_rule_ext(*id, holds.clone(), line)?;
+            }
+            for holds in symbol.empty.iter().chain(symbol.nullable.then_some(&ParamCond::True)) {
+                grammar.add_rule_ext(*id, holds.clone(), Vec::new())?;
+            }
+        }
+        Ok(grammar)
+    }
+}
