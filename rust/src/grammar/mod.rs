@@ -6,8 +6,8 @@
 //! What may come depends on the state of a text alone. `ending` has the states, which are shared by all texts of a grammar,
 //! and `masks` what was computed in them. A state is a few numbers: to walk ahead, to go back and to copy it costs nothing.
 //!
-//! llguidance compiles the grammars. Its matcher is used where a grammar has what `ending` does not follow: Lark's `stop`,
-//! `suffix` and `max_tokens`, and what is beyond a limit. Three habits of it (tried with 1.9.1) shape `matching`:
+//! Schemas and lists become tables directly (`productions`); llguidance compiles clients' Lark. Its matcher is used where a grammar has what
+//! `ending` does not follow: Lark's `stop`, `suffix` and `max_tokens`, and what is beyond a limit. Three habits of it (tried with 1.9.1) shape `matching`:
 //! - `rollback` keeps a cached mask whose key can come up again on another branch.
 //! - Any error, also one on a drafted branch, spoils a matcher for good. So the compiled one is kept, and the tokens.
 //! - An end token that was consumed is not undone correctly. So end tokens are never given to it; whether the text may

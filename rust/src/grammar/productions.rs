@@ -104,7 +104,8 @@ impl Productions {
     /// # Errors
     /// Where it can't be told whether a line is empty.
     pub(super) fn simplified(mut self) -> Result<Self, String> {
-        for number in 0..self.symbols.len() {
+        // What a symbol stands for mostly has a higher number, and is renamed already then.
+        for number in (0..self.symbols.len()).rev() {
             self.rename(number as Id);
         }
         let uses = self.uses();
@@ -179,32 +180,36 @@ impl Productions {
             changed = false;
             for number in 0..self.symbols.len() {
                 let Symbol { nullable, rules, .. } = &self.symbols[number];
-                if !nullable && rules.iter().any(|(holds, line)| holds.is_true() && self.is_empty(line)) {
+                let is_empty =
+                    |(holds, line): &(_, _)| *holds == ParamCond::True && self.is_empty(line) == Some(true);
+                if !nullable && rules.iter().any(is_empty) {
                     self.symbols[number].nullable = true;
                     changed = true;
                 }
             }
         }
-        let is_known = |(holds, line): &(ParamCond, Line)| holds.is_true() && self.is_empty(line);
-        let may_be_empty = |line: &Line| {
-            let part = |id: &Id| &self.symbols[*id as usize];
-            line.iter().all(|(id, _)| part(id).nullable || !part(id).empty.is_empty())
-        };
-        let mut rules =
-            self.symbols.iter().filter(|symbol| !symbol.nullable).flat_map(|symbol| &symbol.rules);
-        match rules.any(|rule| may_be_empty(&rule.1) && !is_known(rule)) {
-            true => Err("a line may be empty on a condition of its parts. This is a bug.".to_owned()),
-            false => Ok(()),
+        let open = self.symbols.iter().filter(|symbol| !symbol.nullable);
+        if open.flat_map(|symbol| &symbol.rules).any(|(_, line)| self.is_empty(line) != Some(false)) {
+            return Err("a line may be empty on a condition of its parts. This is a bug.".to_owned());
         }
+        Ok(())
     }
 
-    /// Whether all of these may be empty, whatever parameter is handed on to them.
-    fn is_empty(&self, line: &Line) -> bool {
-        line.iter().all(|(part, arg)| {
+    /// Whether all of these may be empty. None where that depends on a parameter that is handed on to them.
+    fn is_empty(&self, line: &Line) -> Option<bool> {
+        let mut all = Some(true);
+        for (part, arg) in line {
             let Symbol { nullable, empty, .. } = &self.symbols[*part as usize];
-            let holds = |holds: &ParamCond| !arg.needs_param() && holds.eval(arg.eval(ParamValue(0)));
-            *nullable || empty.iter().any(holds)
-        })
+            let value = arg.eval(ParamValue(0));
+            match nullable {
+                true => {}
+                false if empty.is_empty() => return Some(false),
+                false if arg.needs_param() => all = None,
+                false if empty.iter().any(|holds| holds.eval(value)) => {}
+                false => return Some(false),
+            }
+        }
+        all
     }
 
     /// As llguidance has it.
