@@ -243,3 +243,67 @@ impl Productions {
         Ok(grammar)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Rules of symbols without parameters, by their numbers; terminals have none.
+    fn productions(rules: &[&[&[Id]]]) -> Productions {
+        let mut all = Productions::default();
+        for _ in rules {
+            all.symbol();
+        }
+        for (symbol, lines) in (0..).zip(rules) {
+            for line in *lines {
+                let line = line.iter().map(|part| (*part, ParamExpr::Null)).collect();
+                all.add(symbol, ParamCond::True, line);
+            }
+        }
+        all
+    }
+
+    fn lines(all: &Productions) -> Vec<Vec<Vec<Id>>> {
+        let line = |(_, line): &(ParamCond, Line)| line.iter().map(|(part, _)| *part).collect();
+        all.symbols.iter().map(|symbol| symbol.rules.iter().map(line).collect()).collect()
+    }
+
+    #[test]
+    fn what_stands_for_one_thing_gives_way_to_it() {
+        // 0: 1 2 | 4; 1: 2; 2: 3 3 | 4 2; 4: 3 5; 3 and 5 are terminals. 1 is 2, and 4 has two uses.
+        let all = productions(&[&[&[1, 2], &[4]], &[&[2]], &[&[3, 3], &[4, 2]], &[], &[&[3, 5]], &[]]);
+        let simple = all.simplified().unwrap();
+        // Numbers in the order in which they are met: 2 is 1 now, 4 is 2, 3 and 5 are 3 and 4.
+        assert_eq!(
+            lines(&simple),
+            [vec![vec![1, 1], vec![2]], vec![vec![3, 3], vec![2, 1]], vec![vec![3, 4]], vec![], vec![]]
+        );
+        // A symbol that is used once is written out, through others such.
+        let all = productions(&[&[&[1, 4], &[4, 4]], &[&[2, 4]], &[&[3, 4]], &[&[4, 4]], &[]]);
+        assert_eq!(lines(&all.simplified().unwrap()), [vec![vec![1; 5], vec![1, 1]], vec![]]);
+    }
+
+    #[test]
+    fn what_has_empty_parts_alone_may_be_empty() {
+        let all = productions(&[&[&[1, 2], &[3]], &[&[], &[3]], &[&[1, 1], &[3, 3]], &[]]);
+        let simple = all.simplified().unwrap();
+        let nullable: Vec<bool> = simple.symbols.iter().map(|symbol| symbol.nullable).collect();
+        assert_eq!(nullable, [true, true, true, false]);
+    }
+
+    #[test]
+    fn conditions_are_decided_where_the_parameter_is_known() {
+        let at_least = |n| ParamCond::GE(llguidance::earley::ParamRef::full(), ParamValue(n));
+        let with = |first: ParamExpr| {
+            let mut all = productions(&[&[], &[], &[]]);
+            all.symbols[1].has_parameter = true;
+            all.add(1, at_least(3), Vec::new());
+            all.add(1, ParamCond::True, vec![(2, ParamExpr::Null), (1, ParamExpr::SelfRef)]);
+            all.add(0, ParamCond::True, vec![(1, first)]);
+            all.simplified()
+        };
+        let is_empty = |n| with(ParamExpr::Const(ParamValue(n))).unwrap().symbols[0].nullable;
+        assert!(!is_empty(2) && is_empty(3));
+        assert!(with(ParamExpr::SelfRef).is_err());
+    }
+}

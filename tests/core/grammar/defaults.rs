@@ -5,7 +5,7 @@ use super::common::Bench;
 use super::differential::vocabulary_with;
 use llgtrt::config::{GrammarConfig, Whitespace};
 use llgtrt::grammar::GrammarSpec;
-use llgtrt::grammar::spec::JsonStyle;
+use llgtrt::grammar::spec::{Calls, JsonStyle, Tool};
 use serde_json::json;
 
 fn bench() -> Bench {
@@ -287,5 +287,48 @@ fn a_request_says_how_its_json_is_written() {
     assert!(!yes(two, "{\u{a0}\u{a0}\"b\":2}"), "no white space of JSON");
     for pattern in ["x?", "(", "^ $"] {
         assert!(takes(json!({"whitespace_pattern": pattern}), "{}").is_err(), "{pattern}");
+    }
+}
+
+#[test]
+fn a_known_function_keeps_its_style_and_its_notes() {
+    let bench = bench();
+    let tool = |(at, key): (usize, &&str)| Tool {
+        name: key.to_string(),
+        schema: json!({"type": "object", "properties": {*key: {"type": "integer"}}, "required": [key]})
+            .to_string(),
+        at: format!("/tools/{at}"),
+    };
+    let calls = |keys: &[&str]| {
+        let text = |text: &str| text.to_owned();
+        let tools = keys.iter().enumerate().map(tool).collect();
+        let (before, between, after) = (text("<"), text(">"), text("</>"));
+        let [open, close, begun] = ["", "", ""].map(text);
+        GrammarSpec::Calls(Box::new(Calls {
+            tools,
+            open,
+            before,
+            between,
+            after,
+            separator: None,
+            close,
+            begun,
+            or: None,
+        }))
+    };
+    for keys in [&["n"][..], &["m", "n"], &["n", "k", "m"]] {
+        let grammar = bench.compile(&calls(keys)).unwrap();
+        let noted: Vec<&str> = grammar.narrowed().iter().map(|one| &*one.pointer).collect();
+        assert_eq!(noted, (0..keys.len()).map(|at| format!("/tools/{at}")).collect::<Vec<_>>());
+        for key in ["n", "m", "k"] {
+            let taken = bench.accepts(&mut grammar.restart(), &format!("<{key}>{{\"{key}\": 1}}</>"));
+            assert_eq!(taken, Ok(keys.contains(&key)), "{key} among {keys:?}");
+        }
+    }
+    let style = JsonStyle { whitespace: Some(Whitespace::Compact), ..JsonStyle::default() };
+    let compact = GrammarSpec::Styled { style, grammar: Box::new(calls(&["n"])) };
+    let grammar = bench.compile(&compact).unwrap();
+    for (text, expected) in [("<n>{\"n\": 1}</>", false), ("<n>{\"n\":1}</>", true)] {
+        assert_eq!(bench.accepts(&mut grammar.restart(), text), Ok(expected), "{text}");
     }
 }
