@@ -3,16 +3,16 @@
 //!     cargo run --release --example functions -- tokenizer.json [functions] [rounds]
 //!
 //! Each function has 8 parameters of the usual kinds. One line of JSON: milliseconds from the request to the first mask, median and
-//! largest over the rounds. `known`: of functions that are all known, in a new order.
+//! largest over the rounds. `known_ms`: all functions were compiled before, and come in another order.
 
-use llgtrt::config::GrammarConfig;
+mod compiling;
+
+use compiling::Core;
+use llgtrt::grammar::GrammarSpec;
 use llgtrt::grammar::spec::{Calls, Tool};
-use llgtrt::grammar::{Compiler, GrammarSpec};
 use llgtrt::vocab::{Vocab, VocabOptions};
 use serde_json::{Value, json};
 use std::error::Error;
-use std::sync::mpsc::{Receiver, channel};
-use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
@@ -42,7 +42,7 @@ fn function(number: usize, version: usize) -> Tool {
 }
 
 /// Milliseconds to the first mask.
-fn time(compiler: &Compiler, bell: &Receiver<()>, tools: Vec<Tool>) -> Result<f64> {
+fn time(core: &Core, tools: Vec<Tool>) -> Result<f64> {
     let calls = Calls {
         tools,
         open: String::new(),
@@ -55,14 +55,8 @@ fn time(compiler: &Compiler, bell: &Receiver<()>, tools: Vec<Tool>) -> Result<f6
         or: None,
     };
     let begin = Instant::now();
-    let mut handle = compiler.compile(&GrammarSpec::Calls(Box::new(calls)), 0);
-    loop {
-        if let Some(compiled) = handle.poll() {
-            compiled?.begin().mask()?;
-            return Ok(begin.elapsed().as_secs_f64() * 1e3);
-        }
-        bell.recv()?;
-    }
+    core.compile(&GrammarSpec::Calls(Box::new(calls)))?.mask()?;
+    Ok(begin.elapsed().as_secs_f64() * 1e3)
 }
 
 fn spread(mut millis: Vec<f64>) -> Value {
@@ -81,22 +75,16 @@ fn main() -> Result<()> {
         &std::fs::read(tokenizer)?,
         &VocabOptions { eog: vec![0], ..VocabOptions::default() },
     )?;
-    let (ring, bell) = channel();
-    let ring = Mutex::new(ring);
-    let wake = Arc::new(move || {
-        // Nobody listens any more where sending fails.
-        let _ = ring.lock().map(|ring| ring.send(()));
-    });
-    let compiler = Compiler::new(vocab, &GrammarConfig::default(), 16, wake)?;
+    let core = Core::new(&vocab)?;
     let (mut first, mut changed, mut known) = (Vec::new(), Vec::new(), Vec::new());
     for round in 0..rounds {
         let version = 3 * round;
         let all: Vec<Tool> = (0..count).map(|number| function(number, version)).collect();
-        first.push(time(&compiler, &bell, all.clone())?);
+        first.push(time(&core, all.clone())?);
         let mut other = all.clone();
         other[round % count] = function(round % count, version + 1);
-        changed.push(time(&compiler, &bell, other)?);
-        known.push(time(&compiler, &bell, all.into_iter().rev().collect())?);
+        changed.push(time(&core, other)?);
+        known.push(time(&core, all.into_iter().rev().collect())?);
     }
     let [first, changed, known] = [first, changed, known].map(spread);
     println!("{}", json!({"functions": count, "first_ms": first, "changed_ms": changed, "known_ms": known}));

@@ -9,8 +9,10 @@
 //! walks are written as lines
 //! `{"schema", "tokens"}`, for engines elsewhere.
 
-use llgtrt::config::GrammarConfig;
-use llgtrt::grammar::{CompileHandle, Compiler, Grammar, GrammarSpec};
+mod compiling;
+
+use compiling::Core;
+use llgtrt::grammar::{Grammar, GrammarSpec};
 use llgtrt::types::Token;
 use llgtrt::vocab::{Vocab, VocabOptions};
 use llguidance::api::TopLevelGrammar;
@@ -18,8 +20,6 @@ use llguidance::earley::SlicedBiasComputer;
 use llguidance::{Matcher, ParserFactory};
 use serde_json::{Value, json};
 use std::error::Error;
-use std::sync::mpsc::{Receiver, channel};
-use std::sync::{Arc, Mutex};
 use std::time::Instant;
 use toktrie::InferenceCapabilities;
 
@@ -41,21 +41,6 @@ trait Engine {
     fn compile(&self, schema: &Value) -> Result<Self::Walk>;
 }
 
-/// The core's compiler, on its own threads, and the bell that it rings.
-struct Core(Compiler, Receiver<()>);
-
-impl Core {
-    fn new(vocab: &Arc<Vocab>) -> Result<Core> {
-        let (ring, bell) = channel();
-        let ring = Mutex::new(ring);
-        let wake = Arc::new(move || {
-            // Nobody listens any more where sending fails.
-            let _ = ring.lock().map(|ring| ring.send(()));
-        });
-        Ok(Core(Compiler::new(vocab.clone(), &GrammarConfig::default(), 1, wake)?, bell))
-    }
-}
-
 impl Engine for Core {
     type Walk = Grammar;
 
@@ -68,13 +53,7 @@ impl Engine for Core {
             Some(gbnf) => GrammarSpec::Gbnf(gbnf.to_owned()),
             None => GrammarSpec::JsonSchema(schema.to_string()),
         };
-        let mut handle: CompileHandle = self.0.compile(&spec, 0);
-        loop {
-            if let Some(result) = handle.poll().map(|compiled| compiled.map(|c| c.begin())) {
-                return Ok(result?);
-            }
-            self.1.recv()?;
-        }
+        Core::compile(self, &spec)
     }
 }
 

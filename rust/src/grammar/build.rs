@@ -283,11 +283,7 @@ impl Builder {
         Ok(())
     }
 
-    pub(super) fn compile_list(
-        &self,
-        grammar: TopLevelGrammar,
-        limits: &ParserLimits,
-    ) -> Result<Pristine, String> {
+    fn compile_list(&self, grammar: TopLevelGrammar, limits: &ParserLimits) -> Result<Pristine, String> {
         let lark = lark_of(&grammar);
         let guides = lark.as_ref().is_some_and(|lark| lark.len() <= GUIDE_BYTES);
         let skips_once = skips_once(&grammar);
@@ -308,7 +304,7 @@ impl Builder {
         self.pristine((compiled, endings), (Source::Lark(lark), guides))
     }
 
-    /// Computes the first mask, too: some grammars compile and then admit nothing.
+    /// The grammar at its beginning. Also computes the first mask, since a grammar can compile and still allow no token.
     fn pristine(
         &self,
         (compiled, endings): (Compiled, Option<Endings>),

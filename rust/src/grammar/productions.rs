@@ -24,12 +24,12 @@ pub(super) struct Symbol {
     /// Whether it may be empty whatever its parameter is, and when else.
     pub(super) nullable: bool,
     pub(super) empty: Vec<ParamCond>,
-    /// All that is not empty, and when it holds.
+    /// Its rules that are not empty, each with its condition.
     pub(super) rules: Vec<(ParamCond, Line)>,
 }
 
 impl Symbol {
-    /// The only thing that it can be.
+    /// Its rule, if it has one only and is never empty.
     fn only(&self) -> Option<&Line> {
         match self.rules.as_slice() {
             [(ParamCond::True, line)] if !self.nullable && self.empty.is_empty() => Some(line),
@@ -39,7 +39,7 @@ impl Symbol {
 }
 
 impl Productions {
-    /// Those of a grammar that llguidance compiled, as far as the start needs them.
+    /// Those of a grammar that llguidance compiled, without symbols that the start does not reach.
     pub(super) fn of(grammar: &CGrammar) -> Self {
         let mut numbers = HashMap::from([(grammar.start().as_index(), 0)]);
         let mut found: Vec<CSymIdx> = vec![grammar.start()];
@@ -84,7 +84,7 @@ impl Productions {
         // Lexemes have a byte at least.
         let symbol = self.symbol();
         self.add(symbol, ParamCond::True, vec![(terminal, ParamExpr::Null)]);
-        self.symbols[symbol as usize].nullable = true;
+        self.add(symbol, ParamCond::True, Vec::new());
         symbol
     }
 
@@ -98,8 +98,8 @@ impl Productions {
         }
     }
 
-    /// The same texts with fewer symbols: what can only be one line takes the place of its only use, and of each use if it is one
-    /// symbol. Earley's algorithm takes a step for each.
+    /// The same language with fewer symbols, as Earley's algorithm takes a step for each. A symbol whose only rule is one other symbol
+    /// is replaced by that symbol. A symbol with one rule and one use is replaced by that rule.
     ///
     /// # Errors
     /// Where it can't be told whether a line is empty.
@@ -129,7 +129,8 @@ impl Productions {
         Ok(out)
     }
 
-    /// How often each symbol stands in what the start needs; with a parameter of its own it counts twice.
+    /// How often each symbol is used in rules that the start reaches. A use that sets or changes the parameter counts twice, since a
+    /// rule cannot take its place.
     fn uses(&self) -> Vec<u32> {
         let mut uses = vec![0; self.symbols.len()];
         let mut open: Vec<Id> = vec![0];
@@ -145,7 +146,7 @@ impl Productions {
         uses
     }
 
-    /// Leaves out symbols that stand for one other symbol alone.
+    /// In the rules of one symbol, replaces symbols whose only rule is one other symbol.
     fn rename(&mut self, number: Id) {
         let mut rules = std::mem::take(&mut self.symbols[number as usize].rules);
         for (part, _) in rules.iter_mut().flat_map(|(_, line)| line) {
@@ -161,7 +162,7 @@ impl Productions {
         self.symbols[number as usize].rules = rules;
     }
 
-    /// Puts what symbols can only be in their places, where those are their only ones.
+    /// Replaces symbols with one rule and one use by that rule.
     fn expand(&self, line: &mut Line, uses: &[u32]) {
         let mut open: Line = std::mem::take(line);
         open.reverse();

@@ -64,6 +64,8 @@ struct Running {
 
 struct Cached {
     outcome: Outcome,
+    /// When it was last measured: grammars grow with the states of their texts.
+    bytes: u64,
     used: u64,
 }
 
@@ -159,6 +161,7 @@ impl Queue {
         self.clock += 1;
         if let Some(hit) = self.cache.get_mut(&spec) {
             hit.used = self.clock;
+            hit.bytes = bytes(&spec, &hit.outcome);
             self.counters.hits.fetch_add(1, Relaxed);
             // A waiter that has gone away needs no answer.
             let _ = waiter.reply.send(hit.outcome.clone());
@@ -261,22 +264,18 @@ impl Queue {
 
     fn keep(&mut self, spec: GrammarSpec, outcome: Outcome) {
         self.clock += 1;
-        self.cache.insert(spec, Cached { outcome, used: self.clock });
+        self.cache.insert(spec, Cached { outcome, bytes: 0, used: self.clock });
+        self.cache.iter_mut().for_each(|(spec, cached)| cached.bytes = bytes(spec, &cached.outcome));
         self.shrink();
     }
 
-    /// Drops what was used longest ago while all together is too large. Grammars grow with the states of their texts.
+    /// Drops the entries that were used longest ago until the others fit into the cache.
     fn shrink(&mut self) {
-        let mut all: Vec<_> = self.cache.iter().map(|(spec, c)| (c.used, bytes(spec, &c.outcome))).collect();
-        all.sort_unstable();
-        let mut left = all.iter().map(|(_, bytes)| bytes).sum::<u64>();
-        let too_many = all.into_iter().take_while(|(_, bytes)| {
-            let is_full = left > self.cache_bytes;
-            left -= bytes;
-            is_full
-        });
-        if let Some((last, _)) = too_many.last() {
-            self.cache.retain(|_, cached| cached.used > last);
+        let mut left: u64 = self.cache.values().map(|cached| cached.bytes).sum();
+        while left > self.cache_bytes {
+            let oldest = self.cache.iter().min_by_key(|(_, c)| c.used).map(|(s, _)| s.clone());
+            let Some(gone) = oldest.and_then(|s| self.cache.remove(&s)) else { break };
+            left -= gone.bytes;
         }
         self.counters.entries.store(self.cache.len() as u64, Relaxed);
     }

@@ -308,8 +308,8 @@ impl Trial<'_> {
         if !self.begins_again(next) && self.allows(next) {
             return Some(next);
         }
-        // The token would repeat an item, or begin like one. Take the byte with the shortest way to the end; of several, one with
-        // which no earlier item begins.
+        // The token would repeat an earlier item, or begin as one does. Take the byte that leads to the end soonest, and among equal
+        // ones a byte that no earlier item begins with.
         let bytes = self.endings.letters().into_iter().chain([next]);
         let bytes =
             bytes.filter_map(|token| Some((self.least_behind(token)?, self.begins_again(token), token)));

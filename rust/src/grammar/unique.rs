@@ -84,7 +84,7 @@ pub(super) struct Inside {
     /// Whether there may be too few names for keys; and whether an object must have so many keys, or an array so many different items.
     pub(super) names: Scarce,
     pub(super) counts: bool,
-    /// Names that keys may have, as they are written, in order; and whether these are all.
+    /// The names of keys that the schema lists, as JSON text, sorted; and whether keys may have other names.
     pub(super) listed: Vec<Vec<u8>>,
     pub(super) has_others: bool,
 }
@@ -191,7 +191,7 @@ impl Filter {
         next.feed(self.bytes(token)) != Taken::Cold || next.remembers_items()
     }
 
-    /// Whether the item or key with this token is one that has been there, or the beginning of one.
+    /// Whether this token makes the item or key equal to an earlier one, or to the beginning of one.
     pub(super) fn begins_again(&self, token: Token) -> bool {
         self.scan.clone().feed(self.bytes(token)) != Taken::Cold
     }
@@ -280,8 +280,8 @@ impl Filter {
         found
     }
 
-    /// Whether what is being read can become a key that the schema lists and that has not been there; None where it may become
-    /// something else.
+    /// Whether the key that is being read can still become a listed one that the object does not have. None where only a search
+    /// can tell: other names may be allowed, or items may repeat.
     fn leads_to_listed(scan: &Scan, ahead: &mut dyn Ahead) -> Option<bool> {
         let (mut left, has_others) = scan.unseen_keys()?;
         if left.any(|rest| ahead.takes(rest)) {

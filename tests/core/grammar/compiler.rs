@@ -162,7 +162,7 @@ fn the_cache_is_bounded() {
     grammar.commit(quote).unwrap();
     (0..2500).for_each(|_| grammar.commit(letter).unwrap());
     bench.compile(&text).unwrap();
-    // It is dropped behind the answer, and before the next.
+    // Entries are dropped after the answer is sent, so wait for another answer.
     bench.compile(&choice(20)).unwrap();
     let left = bench.compiler.stats().entries;
     assert!(left < entries, "{left} of {entries}");

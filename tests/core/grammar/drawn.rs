@@ -271,7 +271,7 @@ fn whatever_is_drawn_is_refused_or_enforced() {
     let count = std::env::var("LLGTRT_DRAWN").map_or(SCHEMAS, |count| count.parse().unwrap());
     let with = |key_order| Bench::with(&GrammarConfig { key_order, ..by_the_letter() });
     let benches = [with(KeyOrder::Schema), with(KeyOrder::Any), with(KeyOrder::Required)];
-    // Of other seeds other schemas are drawn: a million in one process is more than the validator's memory allows.
+    // Another seed draws other schemas. The validator's memory grows with each schema, so a million take several processes.
     let seed = std::env::var("LLGTRT_DRAWN_SEED").map_or(11, |seed| seed.parse().unwrap());
     let mut drawing = Drawing { dice: Dice(seed), is_plain: false };
     let (mut compiled, mut refused, mut valid, mut caught) = (0, 0, 0, 0);

@@ -154,7 +154,7 @@ fn chains() -> Vec<Input> {
         ("keywords and references", schema(&keywords_and_references()), None),
         ("rules in rules, in Lark", lark(format!("start: %json {}", contained(100_000))), Some(false)),
         ("as deep as possible, in Lark", lark(format!("start: %json {}", contained(9_000))), Some(true)),
-        ("rules in rules of a function", calls, None),
+        ("rules in rules of a function", calls, Some(true)),
         (
             "repetitions of each other",
             GrammarSpec::Gbnf(format!("root ::= \"a\"{}", "?".repeat(60_000))),

@@ -1,4 +1,4 @@
-//! Compiling the functions of a request, most of which are known from earlier ones.
+//! Compiles the functions of a request. Most of them were compiled for earlier requests.
 
 use super::{Builder, part, unstyled};
 use crate::error::{Error, Result};

@@ -24,12 +24,12 @@ pub(super) fn kind(byte: u8) -> Kinds {
         b'g'..=b'z' => 2,
         b'A'..=b'F' => 3,
         b'G'..=b'Z' => 4,
-        // Space, and signs: 33 of them.
+        // Space and punctuation, each a kind of its own: 33 of them.
         b' '..=b'/' => 5 + (byte - b' '),
         b':'..=b'@' => 21 + (byte - b':'),
         b'['..=b'`' => 28 + (byte - b'['),
         b'{'..=b'~' => 34 + (byte - b'{'),
-        // Control characters, and parts of longer ones.
+        // Control characters, and bytes of characters outside ASCII.
         0..=0x1f | 0x7f => 38,
         0x80.. => 39,
     };

@@ -156,8 +156,8 @@ impl Shaper<'_, '_> {
         all.into_iter().collect()
     }
 
-    /// Whether the names of keys may run out, and all names that are not told one by one, where they are few. Names for which the
-    /// grammar itself sees to it are left aside.
+    /// Whether the names of keys may run out, and the names beside those of `keys`, where these are few. Names that the grammar itself
+    /// keeps from coming twice do not count as running out.
     fn scarce_names(&mut self, keys: &[Key]) -> (Scarce, Option<Vec<String>>) {
         let known: BTreeSet<String> = keys.iter().filter_map(Key::name).map(str::to_owned).collect();
         let least = if self.untold && !known.is_empty() { Scarce::Perhaps } else { Scarce::No };

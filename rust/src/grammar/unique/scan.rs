@@ -114,13 +114,13 @@ impl Scan {
         self.open.iter().enumerate().filter(differs).flat_map(|(_, open)| open.alike(&self.text))
     }
 
-    /// The bytes with which what has been there goes on as what is being read may.
+    /// The next bytes of earlier items and keys that begin as the one that is being read.
     pub(super) fn next_bytes(&self) -> BTreeSet<u8> {
         self.alike().filter_map(|rest| rest.first().copied()).collect()
     }
 
-    /// For a key: what is left of those listed names that begin as it does and have not been there, and whether it may have other
-    /// names. None where items may be repeated, too, or where no key begins.
+    /// For the key that is being read: the listed names that begin so and that the object does not have yet, each without that
+    /// beginning; and whether other names are allowed. None outside of keys, and where items of an open array may repeat.
     pub(super) fn unseen_keys(&self) -> Option<(impl Iterator<Item = &[u8]>, bool)> {
         let open = self.open.last().filter(|_| self.key && !self.remembers_items())?;
         let inside = &self.shape.places[open.place?];
