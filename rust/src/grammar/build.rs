@@ -10,10 +10,12 @@ use super::masks::Masks;
 use super::matching::{Compiled, Ends};
 use super::part::{Part, Pristine, Source, UNFOLLOWED};
 use super::productions::Productions;
-use super::schema::{self, Library, Parts, Together, Written};
+use super::schema::{self, Library, Together};
 use super::sections::{self, Plan};
 use super::spec::Section;
 use super::unique::{Quotes, Rules, Shape};
+use super::written::Written;
+use super::written::assemble::{Base, Parts};
 use super::{GrammarSpec, env, gbnf, lark, text, texts};
 use crate::config::GrammarConfig;
 use crate::error::{Error, Result};
@@ -61,6 +63,7 @@ pub(super) struct Builder {
     habits: Arc<Habits>,
     quotes: Arc<Quotes>,
     functions: Functions,
+    base: Arc<Base>,
     /// Tokens of white space.
     blank: Arc<Mask>,
     vocab: Arc<Vocab>,
@@ -94,6 +97,7 @@ impl Builder {
         let (masks, habits) = (Arc::new(Masks::new(ends.width)), Arc::new(Habits::new()));
         let quotes = Quotes::new(&vocab);
         let blank = Arc::new(blank(&vocab));
+        let base = Base::new(schema::common()).map_err(|why| Error::grammar("", "schema", why))?;
         Ok(Builder {
             factory: Arc::new(factory),
             own,
@@ -108,6 +112,7 @@ impl Builder {
             habits,
             quotes,
             functions: Functions::new(),
+            base: Arc::new(base),
             blank,
             vocab,
         })
@@ -211,9 +216,9 @@ impl Builder {
         let guides = written.depth() <= GUIDE_DEPTH && is_free;
         let written = Arc::new(written);
         let (factory, caps, limits) = (Arc::clone(&self.factory), self.caps.clone(), self.own.clone());
-        let source = Arc::clone(&written);
+        let (source, base) = (Arc::clone(&written), Arc::clone(&self.base));
         let make = move || {
-            let init = source.parts().map_err(anyhow::Error::msg).and_then(Parts::init);
+            let init = source.parts(&base).map_err(anyhow::Error::msg).and_then(Parts::init);
             Matcher::new(init.and_then(|init| parser((&factory, caps), init, limits)))
         };
         let compiled = Compiled::new(&lexer, Box::new(make));
@@ -227,7 +232,7 @@ impl Builder {
 
     /// The grammar over lexemes.
     fn parts(&self, written: &Written) -> Result<Parts, String> {
-        let parts = written.parts()?;
+        let parts = written.parts(&self.base)?;
         if parts.fits(&self.own) {
             Ok(parts)
         } else {

@@ -1,9 +1,9 @@
 //! Calls of functions.
 
-use super::schema::{Symbol, Written};
 use super::spec::Calls;
 use super::texts::exactly;
 use super::unique::Shape;
+use super::written::{Symbol, Written};
 use crate::error::{Error, Result};
 use crate::vocab::Vocab;
 

@@ -40,6 +40,7 @@ mod triggers;
 mod unique;
 mod walk;
 mod workers;
+mod written;
 
 pub use compiler::{CompileHandle, CompileStats, Compiler};
 pub use mask::{Mask, Next};

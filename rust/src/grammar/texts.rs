@@ -1,8 +1,8 @@
 //! Grammars of regular expressions, lists of choices and fixed texts.
 
 use super::lark::check_size;
-use super::schema::{Line, Symbol, Written};
 use super::text;
+use super::written::{Line, Symbol, Written};
 use crate::config::GrammarConfig;
 use crate::error::{Error, Result};
 use crate::vocab::Vocab;

@@ -7,27 +7,22 @@
 //! All of it takes from one budget.
 
 mod arena;
-mod assemble;
 mod automaton;
 mod bits;
 mod combine;
-mod decimal;
 mod evaluated;
 mod explain;
-mod expr;
 mod few;
 mod formats;
 mod keywords;
 mod library;
 mod logic;
-mod multiple;
 mod number;
 mod numeral;
 mod pattern;
 mod read;
 mod read_parts;
 mod rivals;
-mod rules;
 mod set;
 mod shape;
 mod spelling;
@@ -42,29 +37,34 @@ mod write_object;
 mod write_order;
 mod write_run;
 mod write_unique;
-mod written;
 
 use super::budget::Budget;
 use super::spec::JsonStyle;
+use super::written::{WHITESPACE, Written};
 use crate::config::{GrammarConfig, Whitespace};
 use crate::error::{Error, Result};
 use arena::Arena;
-pub(super) use assemble::Parts;
 pub(super) use library::Library;
 use llguidance::api::GrammarWithLexer;
 use read::{Reader, Setting};
-pub(super) use rules::{Line, Symbol};
 use serde_json::Value;
 use write::Writer;
-pub(super) use written::Written;
 
-/// White space as models write it: a space, or a line break with indentation. It is bounded, since a model can write white space
-/// without end.
-const WHITESPACE: &str = r"\r?\n(?: {0,40}|\t{0,10})| ";
 /// Deepest nesting of the JSON text.
 const MAX_DEPTH: usize = 100;
 /// Deepest nesting of rules in Lark: llguidance takes 3 KB of stack for each, a quarter of what a compiling thread has.
 const MAX_RULES: usize = 20_000;
+
+/// Regular expressions that most grammars of schemas have.
+pub(super) fn common() -> [String; 5] {
+    [
+        spelling::any(),
+        spelling::plain(),
+        numeral::any().into(),
+        numeral::any_whole().into(),
+        numeral::told_apart().into(),
+    ]
+}
 
 /// Grammars that a text in Lark names: what each of them may have, they may have together.
 #[derive(Debug)]

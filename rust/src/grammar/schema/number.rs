@@ -3,7 +3,7 @@
 //! Integers and other numbers are kept apart, as the types `integer` and `number` do.
 
 use super::bits::{Bits, bits, has, is_within};
-use super::decimal::{Decimal, aligned, divides, gcd, multiple, power};
+use crate::grammar::written::decimal::{Decimal, End, aligned, divides, gcd, multiple, power};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// So many multiples are looked at for one that is none of something else.
@@ -11,9 +11,6 @@ const MAX_STEPS: i128 = 10_000;
 
 /// Most combinations of divisors by which an interval is split.
 const MOST_PARTS: usize = 1_000;
-
-/// An end of an interval, and whether it belongs to it.
-pub(super) type End = Option<(Decimal, bool)>;
 
 /// An interval, what divides the numbers in it (true), and what doesn't.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]

@@ -1,8 +1,8 @@
 //! How numbers are written: expressions for the texts of numbers within bounds.
 
-use super::decimal::{Decimal, power};
-use super::expr::Expr;
-use super::number::{Cell, End};
+use super::number::Cell;
+use crate::grammar::written::decimal::{Decimal, End, power};
+use crate::grammar::written::expr::Expr;
 use std::sync::LazyLock;
 
 /// Ends of the whole numbers that readers have 64 bits for.

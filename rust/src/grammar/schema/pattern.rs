@@ -3,8 +3,8 @@
 //! A pattern is read from its end: what the rest of a text may be depends on what stands before it, so there are as many rests
 //! as word boundaries and `^` tell apart. What is looked for ahead is then a condition on the rest.
 
-use super::expr::{Expr, Look, class, common, not};
 use super::syntax::{self, WORD};
+use crate::grammar::written::expr::{Expr, Look, class, common, not};
 
 /// Most parts of expressions that a pattern may be made into.
 const MOST: usize = 100_000;

@@ -1,7 +1,6 @@
 //! Reads single keywords as sets of values.
 
 use super::arena::Id;
-use super::decimal::{self, Decimal};
 use super::formats::{self, Format};
 use super::keywords::Draft;
 use super::logic::{F, FALSE, TRUE};
@@ -12,6 +11,7 @@ use super::set::{Item, Key, Set, Term};
 use super::strings::{Between, Over, Under};
 use crate::config::{Formats, UndeclaredKeys, UnknownFormat};
 use crate::error::Result;
+use crate::grammar::written::decimal::{self, Decimal};
 use crate::types::Narrowed;
 use serde_json::Value;
 use std::rc::Rc;

@@ -4,11 +4,11 @@
 //! are looked into only when the grammar is written, so a schema may contain itself.
 
 use super::arena::Id;
-use super::decimal::Decimal;
 use super::keywords::Types;
 use super::logic::{F, FALSE, Logic, TRUE};
 use super::number::{self, Cell, Cells, Kind};
 use super::strings::{Between, Strings};
+use crate::grammar::written::decimal::Decimal;
 use ahash::{AHashMap, AHashSet};
 use serde_json::{Map, Value};
 use std::collections::BTreeSet;

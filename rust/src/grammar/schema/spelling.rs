@@ -1,7 +1,7 @@
 //! How the JSON texts of strings are spelled, and the white space between JSON's tokens.
 
-use super::expr::{Expr, class, common, quoted};
 use super::syntax;
+use crate::grammar::written::expr::{Expr, class, common, quoted};
 use regex_syntax::hir::ClassUnicode;
 
 /// A character of a JSON string, in any spelling (RFC 8259): as it is, by a letter, by its number, or by the two numbers of a

@@ -3,9 +3,9 @@
 
 use super::automaton::{Automaton, MOST_BYTES, Matched};
 use super::bits::{Bits, bits, has, is_within};
-use super::expr::Expr;
 use super::logic::{F, Node};
 use super::strings::{Piece, Strings, length};
+use crate::grammar::written::expr::Expr;
 use ahash::{AHashMap, AHashSet};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;

@@ -1,13 +1,13 @@
 //! Sets of strings: formulas over lists of texts, regular expressions and lengths.
 
 use super::automaton::Automaton;
-use super::decimal::Decimal;
-use super::expr::{Expr, class};
 use super::few;
 use super::logic::{F, FALSE, Logic, Node, TRUE};
 use super::number::{self, Cell, Cells, Kind};
 use super::pattern;
 use crate::grammar::gbnf::of_class;
+use crate::grammar::written::decimal::Decimal;
+use crate::grammar::written::expr::{Expr, class};
 use ahash::AHashMap;
 use llguidance::derivre::ExprRef;
 use llguidance::derivre::raw::{DerivCache, ExprSet, RelevanceCache};

@@ -1,6 +1,6 @@
 //! Patterns as JSON Schema means them: regular expressions of ECMA-262.
 
-use super::expr::{Expr, Look, class, not};
+use crate::grammar::written::expr::{Expr, Look, class, not};
 use regex_syntax::Parser;
 use regex_syntax::hir::{Class, ClassUnicode, HirKind};
 use std::str::Chars;

@@ -4,21 +4,21 @@
 //! every beginning of a text there is a way to its end.
 
 use super::arena::{Id, ROOT};
-use super::expr::{Expr, Terminal};
 use super::logic::{F, FALSE, Node};
-use super::multiple;
 use super::number::{self, Cell, Kind};
 use super::numeral::{self, Style};
 use super::read::Reader;
 use super::refuse;
-use super::rules::{self, Line, Rule, Symbol};
 use super::set::{Leaf, Set, SetId, Term};
 use super::shape;
 use super::spelling;
 use super::strings::{Piece, Under, length};
-use super::written::Written;
 use crate::error::Result;
 use crate::grammar::unique::Shape;
+use crate::grammar::written::Written;
+use crate::grammar::written::expr::{Expr, Terminal};
+use crate::grammar::written::multiple;
+use crate::grammar::written::rules::{self, Line, Rule, Symbol};
 use ahash::AHashMap;
 use std::sync::Arc;
 
@@ -239,10 +239,10 @@ impl<'r, 'a> Writer<'r, 'a> {
         let by = cell.by.iter().map(|(d, yes)| Expr::Multiples(*d, *yes));
         let terminal =
             self.terminal(Expr::All([numeral::terminal(cell, style)].into_iter().chain(by).collect()));
-        let lark = match style {
-            Style::Whole => multiple::in_lark(cell, "integer"),
-            Style::Any => multiple::in_lark(cell, "number"),
-            Style::Fraction => None,
+        let lark = match (cell.by.as_slice(), style) {
+            (&[(by, true)], Style::Whole) => multiple::in_lark(by, (cell.low, cell.high), "integer"),
+            (&[(by, true)], Style::Any) => multiple::in_lark(by, (cell.low, cell.high), "number"),
+            _ => None,
         };
         self.out.multiples.insert(terminal, lark);
         Ok(Some(vec![Symbol::Terminal(terminal)]))

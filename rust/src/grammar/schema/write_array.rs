@@ -1,11 +1,11 @@
 //! Writes sets of arrays: what may be chosen for each item.
 
 use super::logic::{F, FALSE, Node, TRUE};
-use super::rules::{Line, Rule, Symbol};
 use super::set::{Item, Term};
 use super::write::{Writer, literal};
 use super::write_list::{List, States, behind};
 use crate::error::Result;
+use crate::grammar::written::rules::{Line, Rule, Symbol};
 use ahash::AHashMap;
 use llguidance::earley::{BitIdx, ParamCond, ParamExpr, ParamRef, ParamValue};
 use std::rc::Rc;

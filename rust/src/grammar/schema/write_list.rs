@@ -2,10 +2,10 @@
 //! is left of the formula.
 
 use super::logic::{F, FALSE, Logic, Node, TRUE};
-use super::rules::{Line, Rule, Symbol};
 use super::set::{Item, Key};
 use super::write::{Writer, literal};
 use crate::error::Result;
+use crate::grammar::written::rules::{Line, Rule, Symbol};
 use ahash::AHashMap;
 use std::hash::Hash;
 

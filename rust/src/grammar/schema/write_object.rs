@@ -5,13 +5,14 @@
 
 use super::bits::has;
 use super::logic::{F, FALSE, Node, TRUE};
-use super::rules::{BITS, Line, Rule, Symbol};
 use super::set::{Key, Term};
 use super::write::{Writer, literal};
 use super::write_choice::Open;
 use super::write_list::{List, States, behind};
 use crate::config::KeyOrder;
 use crate::error::Result;
+use crate::grammar::written::expr::quoted;
+use crate::grammar::written::rules::{BITS, Line, Rule, Symbol};
 use ahash::{AHashMap, AHashSet};
 use std::rc::Rc;
 
@@ -255,7 +256,7 @@ impl Writer<'_, '_> {
     }
 
     pub(super) fn known_pair(&mut self, key: &Known, value: Term) -> [Symbol; 3] {
-        let name = super::expr::quoted(&key.name);
+        let name = quoted(&key.name);
         [literal(&name), literal(":"), Symbol::Rule(self.value(value))]
     }
 

@@ -13,13 +13,13 @@
 //! coming twice.
 
 use super::logic::{F, FALSE, Logic, Node, TRUE};
-use super::rules::{BITS, Line, Rule, Symbol, and, is_clear};
 use super::set::{Key, Term};
 use super::write::{Writer, literal};
 use super::write_list::{List, States, behind};
 use super::write_object::Plan;
 use crate::config::KeyOrder;
 use crate::error::Result;
+use crate::grammar::written::rules::{BITS, Line, Rule, Symbol, and, is_clear};
 use ahash::{AHashMap, AHashSet};
 use llguidance::earley::{BitIdx, ParamCond, ParamExpr, ParamRef, ParamValue};
 use std::rc::Rc;

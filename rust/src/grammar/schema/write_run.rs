@@ -1,12 +1,12 @@
 //! Writes keys of which nothing is left to say: all states of an object share their rules.
 
 use super::logic::{F, TRUE};
-use super::rules::{Line, Rule, Symbol};
 use super::set::Key;
 use super::write::Writer;
 use super::write_list::behind;
 use super::write_object::{Known, Plan};
 use crate::error::Result;
+use crate::grammar::written::rules::{Line, Rule, Symbol};
 
 impl Writer<'_, '_> {
     /// The first key from this place on that the formula speaks of; None where nothing is left, or not of single keys.

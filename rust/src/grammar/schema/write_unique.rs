@@ -4,11 +4,11 @@
 
 use super::logic::{F, FALSE, Node, TRUE};
 use super::number::{self, Cell, Kind};
-use super::rules::{BITS, Line, Symbol, and, is_clear};
 use super::set::{Item, Key, Set, Term};
 use super::write::Writer;
 use super::write_list::{List, behind};
 use crate::error::Result;
+use crate::grammar::written::rules::{BITS, Line, Symbol, and, is_clear};
 use ahash::AHashMap;
 use llguidance::earley::{BitIdx, ParamCond, ParamRef};
 use std::rc::Rc;

@@ -3,13 +3,10 @@
 //! The same could be written in Lark, and is where a grammar has parts in other hands: but llguidance makes a lexer for Lark's
 //! syntax each time that it reads some, which takes as long as all else that a compilation does.
 
-use super::WHITESPACE;
 use super::expr::{Expr, class};
 use super::multiple;
-use super::numeral;
 use super::rules::{Symbol, condition, spaced, with_parameter};
-use super::spelling;
-use super::written::Written;
+use super::{WHITESPACE, Written};
 use crate::grammar::gbnf::of_class;
 use crate::grammar::productions::{Id, Productions};
 use crate::types::Token;
@@ -18,7 +15,6 @@ use llguidance::api::{GrammarInit, ParserLimits};
 use llguidance::derivre::{ExprRef, RegexAst, RegexBuilder};
 use llguidance::earley::lexerspec::{LexemeClass, LexemeIdx, LexerSpec};
 use llguidance::earley::{ParamCond, ParamExpr};
-use std::sync::LazyLock;
 
 /// Repetitions are put together from so many at a time, so that their rules grow with the logarithm of a count. As many as
 /// llguidance's own have.
@@ -59,9 +55,8 @@ impl Written {
     ///
     /// # Errors
     /// What is no regular expression.
-    pub(in crate::grammar) fn parts(&self) -> Result<Parts, String> {
-        static COMMON: LazyLock<Result<Common, String>> = LazyLock::new(Common::new);
-        let Common { lexer, class, regexes } = COMMON.as_ref()?;
+    pub(in crate::grammar) fn parts(&self, base: &Base) -> Result<Parts, String> {
+        let Base { lexer, class, regexes } = base;
         let mut assembly = Assembly {
             productions: Productions::default(),
             lexer: lexer.clone(),
@@ -104,16 +99,20 @@ impl Written {
     }
 }
 
-/// What grammars begin with: the white space that is skipped, and expressions that most of them have. To read one takes 10 to
-/// 30 us.
-struct Common {
+/// What grammars begin with: the white space that is skipped, and regular expressions that most of them have. To read one takes
+/// 10 to 30 us.
+pub(in crate::grammar) struct Base {
     lexer: LexerSpec,
     class: LexemeClass,
     regexes: AHashMap<String, ExprRef>,
 }
 
-impl Common {
-    fn new() -> Result<Self, String> {
+impl Base {
+    /// `common`: the expressions, besides those of brackets, commas and colons.
+    ///
+    /// # Errors
+    /// What is no regular expression among them.
+    pub(in crate::grammar) fn new(common: impl IntoIterator<Item = String>) -> Result<Self, String> {
         let mut lexer = LexerSpec::new().map_err(|e| e.to_string())?;
         lexer.regex_builder.unicode(true);
         lexer.regex_builder.utf8(true);
@@ -121,18 +120,11 @@ impl Common {
         let class = lexer.setup_lexeme_class(RegexAst::NoMatch).map_err(|e| e.to_string())?;
         let mut regexes = AHashMap::new();
         let spaced = [",", ":", "{", "}", "[", "]"].iter().filter_map(|text| spaced(text, Some(WHITESPACE)));
-        let all = [
-            spelling::any(),
-            spelling::plain(),
-            numeral::any().into(),
-            numeral::any_whole().into(),
-            numeral::told_apart().into(),
-        ];
-        for rx in all.into_iter().chain(spaced) {
+        for rx in common.into_iter().chain(spaced) {
             let built = regex(&mut lexer.regex_builder, &rx)?;
             regexes.insert(rx, built);
         }
-        Ok(Common { lexer, class, regexes })
+        Ok(Base { lexer, class, regexes })
     }
 }
 

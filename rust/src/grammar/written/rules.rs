@@ -30,7 +30,7 @@ pub(in crate::grammar) enum Symbol {
 
 impl Symbol {
     /// The same where so many rules and terminals come before its own.
-    pub(super) fn shift(&mut self, rules: usize, terminals: usize) {
+    pub(in crate::grammar) fn shift(&mut self, rules: usize, terminals: usize) {
         match self {
             Symbol::Text(_) | Symbol::Token(_) | Symbol::If(_) => {}
             Symbol::Terminal(terminal) => *terminal += terminals,
@@ -41,18 +41,18 @@ impl Symbol {
     }
 
     /// A rule that remembers what has been there, and nothing has.
-    pub(super) fn fresh(rule: Rule) -> Self {
+    pub(in crate::grammar) fn fresh(rule: Rule) -> Self {
         Symbol::With(rule, ParamExpr::Const(ParamValue(0)))
     }
 
     /// The same with these bits set as well.
-    pub(super) fn past(rule: Rule, bits: u64) -> Self {
+    pub(in crate::grammar) fn past(rule: Rule, bits: u64) -> Self {
         Symbol::With(rule, ParamExpr::BitOr(ParamValue(bits)))
     }
 }
 
 /// A bracket, comma or colon with the white space that models write behind it, or before it where it closes.
-pub(super) fn spaced(text: &str, space: Option<&str>) -> Option<String> {
+pub(in crate::grammar) fn spaced(text: &str, space: Option<&str>) -> Option<String> {
     let space = space?;
     match text {
         "," | ":" => Some(format!("{text}(?:{space})?")),
@@ -66,7 +66,7 @@ pub(super) fn spaced(text: &str, space: Option<&str>) -> Option<String> {
 pub(in crate::grammar) type Line = Vec<Symbol>;
 
 /// The condition of an alternative.
-pub(super) fn condition(line: &Line) -> &ParamCond {
+pub(in crate::grammar) fn condition(line: &Line) -> &ParamCond {
     match line.first() {
         Some(Symbol::If(condition)) => condition,
         _ => &ParamCond::True,
@@ -74,7 +74,7 @@ pub(super) fn condition(line: &Line) -> &ParamCond {
 }
 
 /// The rules with a parameter.
-pub(super) fn with_parameter(rules: &[Vec<Line>]) -> AHashSet<Rule> {
+pub(in crate::grammar) fn with_parameter(rules: &[Vec<Line>]) -> AHashSet<Rule> {
     let rule = |symbol: &Symbol| match symbol {
         Symbol::With(rule, _) => Some(*rule),
         _ => None,
@@ -83,20 +83,20 @@ pub(super) fn with_parameter(rules: &[Vec<Line>]) -> AHashSet<Rule> {
 }
 
 /// A parameter remembers so many things.
-pub(super) const BITS: usize = ParamValue::NUM_BITS;
+pub(in crate::grammar) const BITS: usize = ParamValue::NUM_BITS;
 
 /// Both of these.
-pub(super) fn and(a: ParamCond, b: ParamCond) -> ParamCond {
+pub(in crate::grammar) fn and(a: ParamCond, b: ParamCond) -> ParamCond {
     if b.is_true() { a } else { ParamCond::And(Box::new(a), Box::new(b)) }
 }
 
 /// That something has not been there.
-pub(super) fn is_clear(bit: BitIdx) -> ParamCond {
+pub(in crate::grammar) fn is_clear(bit: BitIdx) -> ParamCond {
     ParamCond::EQ(ParamRef::single_bit(bit), ParamValue(0))
 }
 
 /// Takes out what derives no text, and what is not used.
-pub(super) fn prune(rules: &mut [Vec<Line>]) {
+pub(in crate::grammar) fn prune(rules: &mut [Vec<Line>]) {
     let lives = productive(rules);
     for lines in rules.iter_mut() {
         lines.retain(|line| line.iter().all(|s| is_live(s, &lives)));
@@ -118,7 +118,7 @@ pub(super) fn prune(rules: &mut [Vec<Line>]) {
 }
 
 /// The depth of the recursion by which llguidance reads these rules in Lark: it enters each rule once, where it first meets it.
-pub(super) fn depth(rules: &[Vec<Line>]) -> usize {
+pub(in crate::grammar) fn depth(rules: &[Vec<Line>]) -> usize {
     let used = |rule: Rule| rules[rule].iter().flatten().filter_map(rule_of);
     let (mut met, mut open, mut deepest) = (vec![false; rules.len()], vec![used(0)], 1);
     met[0] = true;
@@ -146,13 +146,13 @@ fn is_live(symbol: &Symbol, lives: &[bool]) -> bool {
 }
 
 /// Whether every alternative of these rules derives a text.
-pub(super) fn are_whole(rules: &[Vec<Line>], some: &[Rule]) -> bool {
+pub(in crate::grammar) fn are_whole(rules: &[Vec<Line>], some: &[Rule]) -> bool {
     let lives = productive(rules);
     some.iter().all(|rule| rules[*rule].iter().flatten().all(|symbol| is_live(symbol, &lives)))
 }
 
 /// Which rules derive a text.
-pub(super) fn productive(rules: &[Vec<Line>]) -> Vec<bool> {
+pub(in crate::grammar) fn productive(rules: &[Vec<Line>]) -> Vec<bool> {
     // Each rule is looked at again only when one that it uses has come to life.
     let mut users: Vec<Vec<Rule>> = vec![Vec::new(); rules.len()];
     for (rule, lines) in rules.iter().enumerate() {

@@ -1,7 +1,6 @@
 //! Multiples of a number, as automata that count remainders.
 
-use super::decimal::{Decimal, gcd, power};
-use super::number::Cell;
+use super::decimal::{Decimal, End, gcd, power};
 use llguidance::derivre::RegexAst;
 use serde_json::{Value, json};
 
@@ -9,7 +8,7 @@ use serde_json::{Value, json};
 const EXACT: i128 = 1 << 53;
 
 /// Texts of multiples, or (false) of other numbers, among others.
-pub(super) fn condition(d: Decimal, yes: bool) -> RegexAst {
+pub(in crate::grammar) fn condition(d: Decimal, yes: bool) -> RegexAst {
     if yes { of(d, Some(d.scale)) } else { RegexAst::Not(Box::new(of(d, None))) }
 }
 
@@ -37,11 +36,10 @@ fn steps(d: Decimal) -> impl Iterator<Item = (i128, u32)> {
     (0..=d.scale).map(move |scale| (d.digits / gcd(d.digits, power(d.scale - scale)), scale))
 }
 
-/// The multiples of one number between the ends of a cell, as alternatives of a rule in Lark: llguidance's own schemas of this
-/// type (`integer` or `number`), with each number of decimals in turn. None where those cannot say it.
-pub(super) fn in_lark(cell: &Cell, kind: &str) -> Option<String> {
-    let [(by, true)] = cell.by.as_slice() else { return None };
-    let ends = [(cell.low, "minimum", "exclusiveMinimum"), (cell.high, "maximum", "exclusiveMaximum")];
+/// The multiples of one number between two ends, as alternatives of a rule in Lark: llguidance's own schemas of this type
+/// (`integer` or `number`), with each number of decimals in turn. None where those cannot say it.
+pub(in crate::grammar) fn in_lark(by: Decimal, (low, high): (End, End), kind: &str) -> Option<String> {
+    let ends = [(low, "minimum", "exclusiveMinimum"), (high, "maximum", "exclusiveMaximum")];
     if !ends.iter().filter_map(|(end, ..)| *end).all(|(n, _)| n.digits.abs() <= EXACT) {
         return None;
     }
@@ -56,7 +54,7 @@ pub(super) fn in_lark(cell: &Cell, kind: &str) -> Option<String> {
         }
         format!("%json {schema}")
     };
-    Some(steps(*by).map(written).collect::<Vec<_>>().join(" | "))
+    Some(steps(by).map(written).collect::<Vec<_>>().join(" | "))
 }
 
 #[cfg(test)]

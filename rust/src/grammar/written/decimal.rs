@@ -7,21 +7,24 @@ use std::cmp::Ordering;
 const MAX_DIGITS: u32 = 36;
 
 /// Why a number is refused.
-pub(super) const TOO_LONG: &str = "has more digits than can be computed with: round it";
+pub(in crate::grammar) const TOO_LONG: &str = "has more digits than can be computed with: round it";
 
 /// `digits` / 10^`scale`, with the smallest scale.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) struct Decimal {
-    pub(super) digits: i128,
-    pub(super) scale: u32,
+pub(in crate::grammar) struct Decimal {
+    pub(in crate::grammar) digits: i128,
+    pub(in crate::grammar) scale: u32,
 }
 
-pub(super) fn power(n: u32) -> i128 {
+/// An end of an interval, and whether it belongs to it.
+pub(in crate::grammar) type End = Option<(Decimal, bool)>;
+
+pub(in crate::grammar) fn power(n: u32) -> i128 {
     10i128.pow(n)
 }
 
 impl Decimal {
-    pub(super) fn new(mut digits: i128, mut scale: u32) -> Self {
+    pub(in crate::grammar) fn new(mut digits: i128, mut scale: u32) -> Self {
         while scale > 0 && digits % 10 == 0 {
             digits /= 10;
             scale -= 1;
@@ -30,7 +33,7 @@ impl Decimal {
     }
 
     /// The number exactly; None where it has too many digits.
-    pub(super) fn parse(number: &Number) -> Option<Self> {
+    pub(in crate::grammar) fn parse(number: &Number) -> Option<Self> {
         let text = number.to_string();
         let (mantissa, exponent) = text.split_once(['e', 'E']).unwrap_or((&text, "0"));
         let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
@@ -52,20 +55,20 @@ impl Decimal {
         (found.floor().unsigned_abs() <= power(MAX_DIGITS).unsigned_abs()).then_some(found)
     }
 
-    pub(super) fn is_whole(self) -> bool {
+    pub(in crate::grammar) fn is_whole(self) -> bool {
         self.scale == 0
     }
 
-    pub(super) fn floor(self) -> i128 {
+    pub(in crate::grammar) fn floor(self) -> i128 {
         self.digits.div_euclid(power(self.scale))
     }
 
-    pub(super) fn ceil(self) -> i128 {
+    pub(in crate::grammar) fn ceil(self) -> i128 {
         self.floor() + i128::from(!self.is_whole())
     }
 
     /// The digits before and after the decimal point of the number without its sign.
-    pub(super) fn texts(self) -> (String, String) {
+    pub(in crate::grammar) fn texts(self) -> (String, String) {
         let (digits, one) = (self.digits.unsigned_abs(), power(self.scale).unsigned_abs());
         let fraction = match self.scale {
             0 => String::new(),
@@ -74,7 +77,7 @@ impl Decimal {
         ((digits / one).to_string(), fraction)
     }
 
-    pub(super) fn text(self) -> String {
+    pub(in crate::grammar) fn text(self) -> String {
         let (whole, fraction) = self.texts();
         let sign = if self.digits < 0 { "-" } else { "" };
         let point = if fraction.is_empty() { "" } else { "." };
@@ -96,24 +99,24 @@ impl Ord for Decimal {
     }
 }
 
-pub(super) fn gcd(a: i128, b: i128) -> i128 {
+pub(in crate::grammar) fn gcd(a: i128, b: i128) -> i128 {
     if b == 0 { a } else { gcd(b, a % b) }
 }
 
 /// The digits of both at one scale, and the scale; None where they are too many.
-pub(super) fn aligned(a: Decimal, b: Decimal) -> Option<(i128, i128, u32)> {
+pub(in crate::grammar) fn aligned(a: Decimal, b: Decimal) -> Option<(i128, i128, u32)> {
     let scale = a.scale.max(b.scale);
     let digits = |n: Decimal| n.digits.checked_mul(power(scale - n.scale));
     Some((digits(a)?, digits(b)?, scale))
 }
 
 /// Whether `n` is a multiple of `d`.
-pub(super) fn divides(d: Decimal, n: Decimal) -> bool {
+pub(in crate::grammar) fn divides(d: Decimal, n: Decimal) -> bool {
     aligned(n, d).is_some_and(|(n, d, _)| n % d == 0)
 }
 
 /// The least common multiple; None where it is too big to tell apart from nothing.
-pub(super) fn multiple(a: Decimal, b: Decimal) -> Option<Decimal> {
+pub(in crate::grammar) fn multiple(a: Decimal, b: Decimal) -> Option<Decimal> {
     let (a, b, scale) = aligned(a, b)?;
     Some(Decimal::new((a / gcd(a, b)).checked_mul(b)?, scale))
 }

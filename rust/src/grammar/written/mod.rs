@@ -1,28 +1,38 @@
 //! A grammar as rules and terminals: of a schema, of another constraint, or of schemas and what stands around them.
 
-use super::WHITESPACE;
-use super::expr::{Expr, Terminal, quoted};
-use super::rules::{self, Line, Rule, Symbol, condition, spaced, with_parameter};
-use crate::grammar::unique::Shape;
+pub(super) mod assemble;
+pub(super) mod decimal;
+pub(super) mod expr;
+pub(super) mod multiple;
+pub(super) mod rules;
+
+use super::unique::Shape;
 use ahash::AHashMap;
+use expr::{Expr, Terminal, quoted};
 use llguidance::earley::{ParamCond, ParamExpr};
+pub(super) use rules::{Line, Symbol};
+use rules::{Rule, condition, spaced, with_parameter};
 use std::fmt::Write as _;
+
+/// White space as models write it: a space, or a line break with indentation. It is bounded, since a model can write white space
+/// without end.
+pub(super) const WHITESPACE: &str = r"\r?\n(?: {0,40}|\t{0,10})| ";
 
 /// A grammar; the first rule is its start.
 #[derive(Debug, Clone, Default)]
 pub(in crate::grammar) struct Written {
-    pub(super) rules: Vec<Vec<Line>>,
-    pub(super) terminals: Vec<Expr>,
+    pub(in crate::grammar) rules: Vec<Vec<Line>>,
+    pub(in crate::grammar) terminals: Vec<Expr>,
     /// Terminals with conditions on what divides numbers, as rules of Lark where that can say them.
-    pub(super) multiples: AHashMap<Terminal, Option<String>>,
+    pub(in crate::grammar) multiples: AHashMap<Terminal, Option<String>>,
     /// The sum of all divisors.
     pub(in crate::grammar) divisors: f64,
     /// White space in JSON, where there may be some.
-    pub(super) space: Option<String>,
+    pub(in crate::grammar) space: Option<String>,
     /// Where items, or keys, must differ that the grammar lets be equal.
     pub(in crate::grammar) shape: Option<Shape>,
     /// The texts are JSON and nothing else: white space may stand around it.
-    pub(super) is_alone: bool,
+    pub(in crate::grammar) is_alone: bool,
 }
 
 impl Written {

@@ -6,11 +6,11 @@ use regex_syntax::hir::{ClassUnicode, ClassUnicodeRange};
 use serde_json::Value;
 
 /// The number of a terminal.
-pub(super) type Terminal = usize;
+pub(in crate::grammar) type Terminal = usize;
 
 /// A terminal's texts.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) enum Expr {
+pub(in crate::grammar) enum Expr {
     /// Matches of a regular expression, as it stands between the slashes of Lark.
     Regex(String),
     /// One text.
@@ -37,7 +37,7 @@ pub(super) enum Expr {
 
 /// What a place in a text may have to be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) enum Look {
+pub(in crate::grammar) enum Look {
     Start,
     End,
     /// Exactly one side is a character of a word, or (false) both or none.
@@ -45,14 +45,14 @@ pub(super) enum Look {
 }
 
 impl Expr {
-    pub(super) const EMPTY: Expr = Expr::Text(String::new());
-    pub(super) const NOTHING: Expr = Expr::Any(Vec::new());
+    pub(in crate::grammar) const EMPTY: Expr = Expr::Text(String::new());
+    pub(in crate::grammar) const NOTHING: Expr = Expr::Any(Vec::new());
 
-    pub(super) fn text(text: &str) -> Self {
+    pub(in crate::grammar) fn text(text: &str) -> Self {
         Expr::Text(text.to_owned())
     }
 
-    pub(super) fn class(class: &ClassUnicode) -> Self {
+    pub(in crate::grammar) fn class(class: &ClassUnicode) -> Self {
         match class.ranges() {
             [] => Expr::NOTHING,
             [one] if one.start() == one.end() => Expr::Text(one.start().into()),
@@ -61,20 +61,20 @@ impl Expr {
     }
 
     /// Any character.
-    pub(super) fn character() -> Self {
+    pub(in crate::grammar) fn character() -> Self {
         Expr::Class(vec![('\0', char::MAX)])
     }
 
     /// Any text.
-    pub(super) fn anything() -> Self {
+    pub(in crate::grammar) fn anything() -> Self {
         Expr::Repeat(Box::new(Expr::character()), 0, None)
     }
 
-    pub(super) fn not(self) -> Self {
+    pub(in crate::grammar) fn not(self) -> Self {
         Expr::Not(Box::new(self))
     }
 
-    pub(super) fn times(self, least: u32, most: Option<u32>) -> Self {
+    pub(in crate::grammar) fn times(self, least: u32, most: Option<u32>) -> Self {
         match (least, most) {
             (1, Some(1)) => self,
             (0, _) if self == Expr::NOTHING => Expr::EMPTY,
@@ -84,7 +84,7 @@ impl Expr {
         }
     }
 
-    pub(super) fn concat(parts: impl IntoIterator<Item = Expr>) -> Self {
+    pub(in crate::grammar) fn concat(parts: impl IntoIterator<Item = Expr>) -> Self {
         let mut line: Vec<Expr> = Vec::new();
         for part in parts {
             let inner = if let Expr::Concat(inner) = part { inner } else { vec![part] };
@@ -99,14 +99,14 @@ impl Expr {
         if line.is_empty() { Expr::EMPTY } else { single(line, Expr::Concat) }
     }
 
-    pub(super) fn any(ways: impl IntoIterator<Item = Expr>) -> Self {
+    pub(in crate::grammar) fn any(ways: impl IntoIterator<Item = Expr>) -> Self {
         let inner = |way| if let Expr::Any(inner) = way { inner } else { vec![way] };
         let mut list: Vec<Expr> = ways.into_iter().flat_map(inner).collect();
         list.dedup();
         single(list, Expr::Any)
     }
 
-    pub(super) fn all(parts: impl IntoIterator<Item = Expr>) -> Self {
+    pub(in crate::grammar) fn all(parts: impl IntoIterator<Item = Expr>) -> Self {
         let inner = |part| if let Expr::All(inner) = part { inner } else { vec![part] };
         let mut list: Vec<Expr> = parts.into_iter().flat_map(inner).collect();
         list.retain(|part| *part != Expr::anything());
@@ -119,7 +119,7 @@ impl Expr {
     }
 
     /// The same with other parts.
-    pub(super) fn map(&self, part: &dyn Fn(&Expr) -> Expr) -> Expr {
+    pub(in crate::grammar) fn map(&self, part: &dyn Fn(&Expr) -> Expr) -> Expr {
         let all = |parts: &[Expr]| parts.iter().map(part).collect();
         match self {
             Expr::Not(inner) => part(inner).not(),
@@ -133,7 +133,7 @@ impl Expr {
     }
 
     /// Whether the empty text is one of it.
-    pub(super) fn may_be_empty(&self) -> bool {
+    pub(in crate::grammar) fn may_be_empty(&self) -> bool {
         match self {
             Expr::Text(text) => text.is_empty(),
             Expr::Concat(parts) | Expr::All(parts) => parts.iter().all(Expr::may_be_empty),
@@ -145,21 +145,21 @@ impl Expr {
     }
 
     /// Whether such a part is in it.
-    pub(super) fn has(&self, part: &dyn Fn(&Expr) -> bool) -> bool {
+    pub(in crate::grammar) fn has(&self, part: &dyn Fn(&Expr) -> bool) -> bool {
         part(self) || self.parts().iter().any(|inner| inner.has(part))
     }
 
     /// Whether it is a pattern that depends on what stands around.
-    pub(super) fn looks(&self) -> bool {
+    pub(in crate::grammar) fn looks(&self) -> bool {
         self.has(&|part| matches!(part, Expr::Look(_) | Expr::Ahead(..)))
     }
 
     /// What stands in it one after the other, if it is such.
-    pub(super) fn line(&self) -> &[Expr] {
+    pub(in crate::grammar) fn line(&self) -> &[Expr] {
         if let Expr::Concat(parts) = self { parts } else { &[] }
     }
 
-    pub(super) fn parts(&self) -> &[Expr] {
+    pub(in crate::grammar) fn parts(&self) -> &[Expr] {
         match self {
             Expr::Not(inner) | Expr::Ahead(inner, _) | Expr::Repeat(inner, ..) => std::slice::from_ref(inner),
             Expr::Concat(parts) | Expr::All(parts) | Expr::Any(parts) => parts,
@@ -168,7 +168,7 @@ impl Expr {
     }
 
     /// The shortest of its texts, where they are listed.
-    pub(super) fn shortest(&self) -> Option<&str> {
+    pub(in crate::grammar) fn shortest(&self) -> Option<&str> {
         match self {
             Expr::Text(text) => Some(text),
             Expr::Any(parts) => {
@@ -180,7 +180,7 @@ impl Expr {
     }
 
     /// As Lark reads it: as one regular expression between slashes, if that can say it.
-    pub(super) fn lark(&self) -> String {
+    pub(in crate::grammar) fn lark(&self) -> String {
         let joined = |by: &str| self.parts().iter().map(Expr::within).collect::<Vec<_>>().join(by);
         match self {
             Expr::Text(text) => quoted(text),
@@ -205,7 +205,7 @@ impl Expr {
     }
 
     /// As a regular expression, which knows neither and nor not.
-    pub(super) fn regex(&self) -> String {
+    pub(in crate::grammar) fn regex(&self) -> String {
         match self {
             Expr::Regex(rx) => format!("(?:{rx})"),
             Expr::Text(text) => regex_syntax::escape(text).replace('/', "\\/").replace('\n', "\\n"),
@@ -223,19 +223,19 @@ impl Expr {
 }
 
 /// The characters of these ranges.
-pub(super) fn class(ranges: &[(char, char)]) -> ClassUnicode {
+pub(in crate::grammar) fn class(ranges: &[(char, char)]) -> ClassUnicode {
     ClassUnicode::new(ranges.iter().map(|(from, to)| ClassUnicodeRange::new(*from, *to)))
 }
 
 /// All characters but these.
-pub(super) fn not(ranges: &[(char, char)]) -> ClassUnicode {
+pub(in crate::grammar) fn not(ranges: &[(char, char)]) -> ClassUnicode {
     let mut others = class(ranges);
     others.negate();
     others
 }
 
 /// Those of the characters that are in the class.
-pub(super) fn common(ranges: &[(char, char)], with: &ClassUnicode) -> ClassUnicode {
+pub(in crate::grammar) fn common(ranges: &[(char, char)], with: &ClassUnicode) -> ClassUnicode {
     let mut common = class(ranges);
     common.intersect(with);
     common
@@ -243,7 +243,7 @@ pub(super) fn common(ranges: &[(char, char)], with: &ClassUnicode) -> ClassUnico
 
 /// The JSON text of a string, which Lark reads alike. Each character is spelled in one way only: a name that could be spelled in
 /// two ways would pass for two names.
-pub(super) fn quoted(text: &str) -> String {
+pub(in crate::grammar) fn quoted(text: &str) -> String {
     Value::from(text).to_string().replace('\u{7f}', "\\u007f")
 }
 
