@@ -46,9 +46,9 @@ pub struct EngineConfig {
     /// Where KV lives on GPUs: slots (each sequence has cells of its own), shared (one pool), or auto (slots where whole
     /// contexts for max_batch_size sequences fit, or for 16). In host memory each sequence has its own.
     pub kv_layout: KvLayout,
-    /// Map the model's file. false = read it into the memory of the process: starting takes longer, and on some CPUs a token of a
-    /// single request takes up to an eighth less time.
-    pub mmap: bool,
+    /// Map the model's file. false = read it into the memory of the process, in huge pages where the system has them: starting
+    /// takes longer, and each token takes less time. null = false on CPUs, where the file takes at most half of the free memory.
+    pub mmap: Option<bool>,
     /// Lock weights into memory, so that the system never drops what it can read again from the file.
     pub mlock: bool,
     /// While anything decodes, prompt chunks are cut so that a step, drafts aside, stays under this many milliseconds.
@@ -92,7 +92,7 @@ impl Default for EngineConfig {
             yarn_beta_fast: None,
             kv_cache_type: KvCacheType::Auto,
             kv_layout: KvLayout::Auto,
-            mmap: true,
+            mmap: None,
             mlock: false,
             max_step_ms: 250,
             mask_threads: None,

@@ -89,7 +89,7 @@ fn in_slots_output_depends_on_the_request_alone() {
     let chunked = Config { max_num_tokens: 24, ..config(SLOTS, CONTEXT) };
     let mut saving =
         Config { max_num_tokens: 40, kv_cache_host_memory_megabytes: Some(8), ..chunked.clone() };
-    saving.engine.mmap = false;
+    saving.engine.mmap = Some(true);
     // KV for two and a half sequences of the longest kind, recomputed or saved; then for all.
     for (config, total) in [(&chunked, Some(250)), (&saving, Some(250)), (&chunked, None)] {
         let Some(answers) = together(&requests, config, total) else { return };

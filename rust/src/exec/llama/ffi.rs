@@ -5,6 +5,7 @@
 
 use super::devices::{self, ffi::DeviceRef};
 use super::drivers;
+use super::pages;
 use super::placement::Placement;
 use crate::types::Token;
 use crate::vocab::{GgufKind, GgufToken};
@@ -161,7 +162,8 @@ impl Model {
             ..own
         };
         // SAFETY: the lists and `read` live until the call is over.
-        unsafe { Model::open(path, params) }
+        let open = || unsafe { Model::open(path, params) };
+        if placement.read { pages::ffi::read(open) } else { open() }
     }
 
     /// Loads a file's vocabulary without its weights. The caller checks first that no two tokens have the same text: the

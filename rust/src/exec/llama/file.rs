@@ -33,6 +33,8 @@ pub(in crate::exec) struct File {
     pub(super) trained: u32,
     /// Bytes of each layer, and of the output with what belongs to no layer.
     pub(super) layers: Vec<u64>,
+    /// Bytes of all tensors.
+    pub(super) bytes: u64,
     /// Numbers in a row of K or V of the layer that has the longest.
     pub(super) kv_row: u64,
     /// Heads of K and V, where the file says so.
@@ -90,6 +92,7 @@ fn facts(gguf: &Path) -> Result<File, String> {
         by_cells: !is(&BY_DIMENSIONS),
         trained: trained as u32,
         layers: layer_bytes(&tensors, layers as usize),
+        bytes: tensors.iter().map(|(_, bytes)| bytes).sum(),
         kv_row: kv_row(&file, &arch),
         kv_heads: file.integer(&format!("{arch}.attention.head_count_kv")),
     })

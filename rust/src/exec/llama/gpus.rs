@@ -148,10 +148,9 @@ fn place(engine: &EngineConfig, layers: &[u64], gpus: &[Gpu]) -> Result<Layout> 
     let placement = Placement {
         devices: used.iter().map(|i| Device::Gpu(*i as u32)).collect(),
         splits_layers: false,
-        read: !engine.mmap,
-        locked: engine.mlock,
         gpu_layers: Some(count as u32),
         tensor_split: used.iter().map(|i| shares[*i] as f32).collect(),
+        ..Placement::default()
     };
     Ok(Layout { placement, layers: layers.len() as u32, weights: weights(layers, &homes, gpus.len()), kv })
 }

@@ -8,9 +8,9 @@ use super::forward::Llama;
 use super::gpus::{self, Layout};
 use super::placement::Role;
 use super::{kernels, plan, probe, threads};
-use crate::config::{Config, KvCacheType, KvHome, KvPlan, Numa};
+use crate::config::{Config, EngineConfig, KvCacheType, KvHome, KvPlan, Numa};
 use crate::error::{Error, Result};
-use crate::exec::{Caps, Tell, cores};
+use crate::exec::{Caps, Tell, cores, memory};
 use std::cell::Cell;
 use std::path::Path;
 use std::sync::Arc;
@@ -61,9 +61,11 @@ impl<'a> Loaded<'a> {
         let file = file::read(gguf)?;
         let mut config = config.clone();
         plan::settle_context(&mut config.engine, file.trained, role == Role::Target)?;
-        let layout = gpus::lay_out(&config, &file.layers, &gpus.known(), role)?;
+        let mut layout = gpus::lay_out(&config, &file.layers, &gpus.known(), role)?;
         file.check_heads(layout.placement.ranks()).map_err(|why| Error::target(gguf, why))?;
         gpus.check(&layout.placement)?;
+        layout.placement.read = is_read(&config.engine, &layout, file.bytes);
+        layout.placement.locked = config.engine.mlock;
         let by_layers = layout.on_gpus() > 0 && !layout.placement.splits_layers;
         let lower = if by_layers { "; lower engine.gpu_layers" } else { "" };
         let model = Model::load(gguf, &layout.placement, &reading(role.name(), gguf, tell))
@@ -193,6 +195,13 @@ pub fn kv_type(config: &Config) -> KvType {
     }
 }
 
+/// Whether so many bytes of weights are read, not mapped: if that is left to us, where the CPU computes and at least as much memory
+/// is left for all else. Mapped pages are small, so that reading weights for each token misses the processor's table of pages.
+fn is_read(engine: &EngineConfig, layout: &Layout, bytes: u64) -> bool {
+    let fits = || layout.placement.devices.is_empty() && bytes <= memory::available() / 2;
+    engine.mmap.map_or_else(fits, |mapped| !mapped)
+}
+
 /// Tells that reading this file begins. The result takes the share that has been read, from 0 to 1, and tells more of it.
 fn reading(name: &str, file: &Path, tell: Tell<'_>) -> impl Fn(f32) {
     let bytes = std::fs::metadata(file).map_or(0, |file| file.len());
@@ -226,4 +235,20 @@ fn measure(context: &mut Context) -> Result<(f64, f64), String> {
     let (one, more) = (size(0, 1)?, size(1, MORE)?);
     context.remove(0, 0);
     Ok(((more.saturating_sub(one) as f64 / f64::from(MORE)).max(1.0), one as f64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::placement::{Device, Placement};
+    use super::*;
+
+    #[test]
+    fn weights_are_read_where_there_is_room() {
+        let layout = gpus::lay_out(&Config::default(), &[1, 1], &[], Role::Target).unwrap();
+        let read = |mmap, bytes| is_read(&EngineConfig { mmap, ..EngineConfig::default() }, &layout, bytes);
+        assert!(read(None, 1) && !read(None, u64::MAX));
+        assert!(!read(Some(true), 1) && read(Some(false), u64::MAX));
+        let rank = Placement { devices: vec![Device::Shard; 2], ..Placement::default() };
+        assert!(!is_read(&EngineConfig::default(), &Layout { placement: rank, ..layout }, 1));
+    }
 }

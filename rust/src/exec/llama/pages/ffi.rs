@@ -1,11 +1,11 @@
-//! Buffers of host memory whose pages come as they are written. ggml's own buffer type is given another function that
-//! allocates, used while a context of ours is laid out.
+//! Buffers of host memory whose pages come as they are written, and of huge pages for weights. ggml's own buffer type is given
+//! another function that allocates, used while a context of ours is laid out, or a model of ours is read.
 
 use super::Rows;
 use crate::exec::llama::devices::ffi::{Alloc, Buffer, BufferType};
 use llama_cpp_sys_2 as sys;
 use rustix::param::page_size;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::ffi::{CStr, c_void};
 use std::ops::Range;
 use std::ptr::{self, NonNull};
@@ -21,6 +21,7 @@ struct Laid {
 
 thread_local! {
     static LAYING: RefCell<Option<Vec<Laid>>> = const { RefCell::new(None) };
+    static READING: Cell<bool> = const { Cell::new(false) };
 }
 
 /// The pages of a context's KV, which the context owns: they are gone with it. None where it lies in other memory.
@@ -49,6 +50,15 @@ pub(crate) fn laid_out<T>(window: u32, make: impl FnOnce() -> T) -> (T, Pages) {
         pages.tensors.extend(tensors.into_iter().map(|rows| Rows { window, ..rows }));
     }
     (made, pages)
+}
+
+/// Calls `load`, which reads a model's file: its weights in host memory lie in huge pages, where the system has them.
+pub(crate) fn read<T>(load: impl FnOnce() -> T) -> T {
+    LazyLock::force(&STOCK);
+    READING.set(true);
+    let loaded = load();
+    READING.set(false);
+    loaded
 }
 
 /// Whether the system maps so many bytes of which only what is written takes memory.
@@ -116,14 +126,16 @@ static STOCK: LazyLock<Alloc> = LazyLock::new(|| {
     }
 });
 
-/// Takes the place of `alloc_buffer`: maps pages while this thread lays out a context; at all other times ggml's own allocates.
+/// Takes the place of `alloc_buffer`: maps pages while this thread lays out a context or reads a model; at all other times ggml's own
+/// allocates.
 unsafe extern "C" fn alloc(kind: *mut BufferType, size: usize) -> *mut Buffer {
-    if LAYING.with_borrow(Option::is_none) || size == 0 {
+    let is_kv = LAYING.with_borrow(Option::is_some);
+    if !is_kv && !READING.get() || size == 0 {
         // SAFETY: called as the library calls us.
         return unsafe { STOCK(kind, size) };
     }
     let Some(start) = map(size) else {
-        log::error!(target: "llama", "no address space for {size} bytes of KV");
+        log::error!(target: "llama", "no address space for {size} bytes");
         return ptr::null_mut();
     };
     // SAFETY: the mapping has this size and is page-aligned; the buffer is new and nobody else's.
@@ -136,6 +148,10 @@ unsafe extern "C" fn alloc(kind: *mut BufferType, size: usize) -> *mut Buffer {
         }
         new.buft = kind;
         new.free_buffer = Some(free);
+        if !is_kv {
+            libc::madvise(start.as_ptr(), size, libc::MADV_HUGEPAGE);
+            return buffer;
+        }
         new.init_tensor = Some(note);
         new.set_tensor = Some(set);
         new.clear = Some(clear);
