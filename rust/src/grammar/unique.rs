@@ -132,6 +132,14 @@ impl Quotes {
     }
 }
 
+impl Quotes {
+    /// Whether a token is white space and nothing else.
+    fn is_blank(&self, token: Token) -> bool {
+        let bytes = self.vocab.bytes(token);
+        !bytes.is_empty() && bytes.iter().all(u8::is_ascii_whitespace)
+    }
+}
+
 /// Whether a quotation mark stands where a key may begin: first, or behind a brace or comma, but for white space.
 fn holds_key(bytes: &[u8]) -> bool {
     let begins = |at: usize| {
@@ -262,7 +270,7 @@ impl Filter {
     }
 
     /// Whether behind this token the item or key can still become one that has not been there. `tried`: states that were looked at, each
-    /// with the text of the item or key. Without it, every way to write white space would be followed.
+    /// with the text of the item or key.
     fn leads_out(
         &self,
         scan: &Scan,
@@ -294,6 +302,10 @@ impl Filter {
         let Some(mask) = ahead.mask() else { return true };
         let mut hot = Vec::new();
         for token in mask.iter() {
+            // White space may always be left out, so that there is a way without it if there is one.
+            if !scan.in_string() && self.rules.quotes.is_blank(token) {
+                continue;
+            }
             let mut next = scan.clone();
             match next.feed(self.bytes(token)) {
                 Taken::Again => {}

@@ -93,6 +93,7 @@ fn what_nothing_satisfies_is_found() {
             at,
             "items",
         ),
+        (all(json!({"const": [1, 1], "uniqueItems": true})), at, "const"),
         (all(json!({"oneOf": [{"type": "null"}, {"const": null}]})), at, "oneOf"),
         (json!({"type": "object", "required": ["a"], "properties": {"a": false}}), "", "required"),
         (json!({"$ref": "#"}), "", "$ref"),

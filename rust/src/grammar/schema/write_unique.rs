@@ -15,6 +15,8 @@ use std::rc::Rc;
 
 /// How deep objects in objects are looked into to count them.
 const COUNT_DEPTH: usize = 3;
+/// Most items whose values are chosen at once, and most ways to do that.
+const MAX_CHOSEN: usize = 24;
 
 impl Writer<'_, '_> {
     /// The formula without what the filter enforces: that items differ whose values cannot be listed.
@@ -27,6 +29,7 @@ impl Writer<'_, '_> {
             return Ok(f);
         }
         self.filtered = true;
+        let Some(f) = self.first_items_apart(f, least)? else { return Ok(FALSE) };
         let value = self.alike(rest).0;
         let any = AHashMap::from([(Item::Unique, TRUE)]);
         let rest = self.reader.sets.items.replace(f, &any);
@@ -36,6 +39,48 @@ impl Writer<'_, '_> {
         }
         let most = self.reader.sets.items.atom(Item::Shorter(count.min(u32::MAX.into()) as u32));
         Ok(self.reader.sets.items.all([rest, most]))
+    }
+
+    /// The formula with the values of the first items, which must be there, chosen at once, where each has few: the filter would see
+    /// only at the last of them that none is left for it. None where no choice lets them differ.
+    fn first_items_apart(&mut self, f: F, least: u32) -> Result<Option<F>> {
+        let atoms = self.reader.sets.items.certain(f);
+        let there =
+            atoms.iter().filter_map(|item| if let Item::Has(at, _) = item { Some(at + 1) } else { None });
+        let least = there.max().unwrap_or(0).max(least).min(MAX_CHOSEN as u32);
+        let (mut chosen, mut places): (Vec<Vec<(u32, Term)>>, u32) = (vec![Vec::new()], 0);
+        for at in 0..least {
+            let here = atoms.iter().filter_map(|item| match item {
+                Item::If(n, value) | Item::Has(n, value) if *n == at => Some(*value),
+                Item::From(n, value) if *n <= at => Some(*value),
+                _ => None,
+            });
+            let here: Vec<Term> = here.collect();
+            let value = self.reader.sets.terms.all(here);
+            let set = self.reader.set_of(value)?;
+            let set = self.reader.sets.get(set);
+            let Some(values) = self.listed(&set) else { continue };
+            self.reader.arena.budget.spend(chosen.len() * values.len())?;
+            let apart = chosen.iter().flat_map(|before| {
+                let left = values.iter().filter(|value| before.iter().all(|(_, other)| other != *value));
+                left.map(|value| [&before[..], &[(at, *value)]].concat())
+            });
+            let apart: Vec<_> = apart.take(MAX_CHOSEN + 1).collect();
+            if apart.len() > MAX_CHOSEN {
+                return Ok(Some(f));
+            }
+            (chosen, places) = (apart, places + 1);
+        }
+        if places < 2 {
+            return Ok(Some(f));
+        }
+        let mut ways = Vec::new();
+        for way in chosen {
+            let items = &mut self.reader.sets.items;
+            let way: Vec<F> = way.into_iter().map(|(at, value)| items.atom(Item::Has(at, value))).collect();
+            ways.push(items.all([f].into_iter().chain(way)));
+        }
+        Ok(Some(self.reader.sets.items.any(ways)).filter(|f| *f != FALSE))
     }
 
     /// How many values a term has at most; None where that is not seen at a glance.

@@ -178,7 +178,9 @@ impl Scan {
                 return false;
             }
         }
-        if self.key || self.open.iter().any(|open| self.is_unique(open)) {
+        // White space between values says nothing: what is written with some more is no other item.
+        let is_blank = b" \n\r\t".contains(&byte) && !self.in_string();
+        if !is_blank && (self.key || self.open.iter().any(|open| self.is_unique(open))) {
             self.text.push(byte);
         }
         let is_new = match self.mode {
@@ -213,8 +215,6 @@ impl Scan {
     /// Between values; false where a bracket ends an item that has been there.
     fn between(&mut self, byte: u8) -> bool {
         match byte {
-            // White space before an item is not a part of it.
-            b' ' | b'\n' | b'\r' | b'\t' if self.mode == Mode::Before => self.begin(),
             b' ' | b'\n' | b'\r' | b'\t' => {}
             b'"' => self.mode = Mode::Text { escaped: false, key: self.key },
             b'[' | b'{' => self.enter(byte == b'['),
@@ -233,7 +233,7 @@ impl Scan {
         true
     }
 
-    /// A value begins here, unless white space comes.
+    /// A value begins here.
     fn begin(&mut self) {
         // What comes before is compared only as a part of an item that is still open further out.
         if !self.open.iter().rev().skip(1).any(|open| self.is_unique(open)) {
