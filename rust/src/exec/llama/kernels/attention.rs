@@ -1,12 +1,10 @@
 //! ggml's operation of attention as [`Unit`]s for the threads.
 
-use super::attend::attend;
 use super::cells::{Bytes, Cells};
 use super::ffi::Params;
 use super::floats::{Bf16, F16};
-use super::lanes::{Avx2, Narrow, Wide};
+use super::isa::{self, Isa};
 use super::matmul::size;
-use super::table::Isa;
 use super::unit::{Attention, BLOCK, Place, Scratch, Unit};
 use llama_cpp_sys_2 as sys;
 use std::cell::RefCell;
@@ -22,7 +20,7 @@ const SCORES: usize = 1 << 20;
 /// Parts for each thread that units are handed out in.
 const PARTS: usize = 8;
 
-/// See [`attend`].
+/// See [`attend`](super::attend::attend).
 pub(super) type Attend = unsafe fn(&Attention, &Unit, &mut Scratch);
 
 /// An attention that there is a kernel for.
@@ -146,34 +144,11 @@ impl Job {
 /// The kernel for a type of KV, the values that begin together, and the bytes of a block.
 fn of_type(ty: sys::ggml_type, isa: Isa) -> Option<(Attend, usize, usize)> {
     match ty {
-        sys::GGML_TYPE_F16 => Some((of_isa::<F16>(isa), F16::STEP, 2)),
-        sys::GGML_TYPE_BF16 => Some((of_isa::<Bf16>(isa), Bf16::STEP, 2)),
-        sys::GGML_TYPE_Q8_0 => Some((of_isa::<Bytes>(isa), Bytes::STEP, 34)),
+        sys::GGML_TYPE_F16 => Some((isa::attention::<F16>(isa), F16::STEP, 2)),
+        sys::GGML_TYPE_BF16 => Some((isa::attention::<Bf16>(isa), Bf16::STEP, 2)),
+        sys::GGML_TYPE_Q8_0 => Some((isa::attention::<Bytes>(isa), Bytes::STEP, 34)),
         _ => None,
     }
-}
-
-fn of_isa<C: Cells>(isa: Isa) -> Attend {
-    match isa {
-        Isa::Amx | Isa::Avx512 => avx512::<C>,
-        Isa::AvxVnni | Isa::Avx2 => avx2::<C>,
-    }
-}
-
-/// # Safety
-/// As for [`attend`].
-#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,fma,f16c")]
-unsafe fn avx512<C: Cells>(attention: &Attention, unit: &Unit, scratch: &mut Scratch) {
-    // SAFETY: the caller's promise.
-    unsafe { attend::<Wide, C>(attention, unit, scratch) }
-}
-
-/// # Safety
-/// As for [`attend`].
-#[target_feature(enable = "avx2,fma,f16c")]
-unsafe fn avx2<C: Cells>(attention: &Attention, unit: &Unit, scratch: &mut Scratch) {
-    // SAFETY: the caller's promise.
-    unsafe { attend::<Narrow<Avx2>, C>(attention, unit, scratch) }
 }
 
 // SAFETY: nothing writes what a job reads while it is computed, and its units write different rows.

@@ -1,7 +1,8 @@
 //! The table of docs/determinism.md.
 
 use super::attention::Job;
-use super::table::{Entry, Isa};
+use super::isa::Isa;
+use super::table::Entry;
 use llama_cpp_sys_2 as sys;
 use std::ffi::CStr;
 

@@ -30,20 +30,6 @@ unsafe extern "C" {
     fn ggml_compute_forward_flash_attn_ext_stock(params: *const Params, node: *mut sys::ggml_tensor);
 }
 
-#[cfg(not(target_arch = "x86_64"))]
-unsafe extern "C" {
-    fn ggml_tiled_wdata_size_stock(threads: c_int, node: *mut sys::ggml_tensor) -> usize;
-    fn ggml_compute_forward_mul_mat_tiled_stock(params: *const Params, node: *mut sys::ggml_tensor) -> bool;
-    fn ggml_compute_forward_mul_mat_id_tiled_stock(
-        params: *const Params,
-        node: *mut sys::ggml_tensor,
-        expert: i64,
-        tokens: i64,
-        places: *const i32,
-        scratch: *mut c_char,
-    ) -> bool;
-}
-
 impl Params {
     /// This thread's number, below [`threads`](Params::threads).
     pub(super) fn thread(&self) -> usize {
@@ -127,7 +113,6 @@ pub(super) fn slice() {
     }
 }
 
-#[cfg(target_arch = "x86_64")]
 use super::{attention::Job as Attention, matmul::Job};
 
 /// Pauses, about a tenth of a millisecond, after which a thread that waits for another lets a third one have its core. Fewer
@@ -151,7 +136,6 @@ pub(super) extern "C" fn llgtrt_pause() {
 /// Called by ggml alone, with a node of a graph.
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C" fn ggml_tiled_wdata_size(threads: c_int, node: *mut sys::ggml_tensor) -> usize {
-    #[cfg(target_arch = "x86_64")]
     // SAFETY: the caller's promise.
     unsafe {
         let threads = workers(threads);
@@ -160,15 +144,9 @@ pub(super) unsafe extern "C" fn ggml_tiled_wdata_size(threads: c_int, node: *mut
             _ => threads * job.own_bytes(usize::try_from((*node).ne[2]).unwrap_or(0)),
         })
     }
-    #[cfg(not(target_arch = "x86_64"))]
-    // SAFETY: as above.
-    unsafe {
-        ggml_tiled_wdata_size_stock(threads, node)
-    }
 }
 
 /// Counts the multiplications of a product; of experts, for each of them.
-#[cfg(target_arch = "x86_64")]
 unsafe fn count_work(params: &Params, node: *const sys::ggml_tensor, own: bool) {
     if params.ith != 0 {
         return;
@@ -189,7 +167,6 @@ pub(super) unsafe extern "C" fn ggml_compute_forward_mul_mat_tiled(
     params: *const Params,
     node: *mut sys::ggml_tensor,
 ) -> bool {
-    #[cfg(target_arch = "x86_64")]
     // SAFETY: the caller's promise.
     unsafe {
         let params = &*params;
@@ -202,11 +179,6 @@ pub(super) unsafe extern "C" fn ggml_compute_forward_mul_mat_tiled(
         Counter::Products.count(params.ith == 0);
         job.compute(params);
         true
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    // SAFETY: as above.
-    unsafe {
-        ggml_compute_forward_mul_mat_tiled_stock(params, node)
     }
 }
 
@@ -223,7 +195,6 @@ pub(super) unsafe extern "C" fn ggml_compute_forward_mul_mat_id_tiled(
     places: *const i32,
     scratch: *mut c_char,
 ) -> bool {
-    #[cfg(target_arch = "x86_64")]
     // SAFETY: the caller's promise.
     unsafe {
         let (params, node) = (&*params, &*node);
@@ -243,11 +214,6 @@ pub(super) unsafe extern "C" fn ggml_compute_forward_mul_mat_id_tiled(
         job.compute_expert(params, weights, (places.cast(), tokens), own);
         true
     }
-    #[cfg(not(target_arch = "x86_64"))]
-    // SAFETY: as above.
-    unsafe {
-        ggml_compute_forward_mul_mat_id_tiled_stock(params, node, expert, tokens, places, scratch)
-    }
 }
 
 /// Attention.
@@ -261,7 +227,6 @@ pub(super) unsafe extern "C" fn ggml_compute_forward_flash_attn_ext(
 ) {
     // SAFETY: the caller's promise.
     unsafe {
-        #[cfg(target_arch = "x86_64")]
         if let Some(job) = Attention::of(node).filter(|_| !(*params).use_ref) {
             Counter::Attentions.count((*params).ith == 0);
             job.compute(&*params);

@@ -70,8 +70,7 @@ fn cell_value(head: usize, cell: usize, d: usize) -> f32 {
 /// # Errors
 /// What is wrong with this build, or with the choice of instructions.
 pub(in crate::exec::llama) fn check() -> Result<(), String> {
-    #[cfg(target_arch = "x86_64")]
-    super::table::Isa::choice()?;
+    super::isa::Isa::choice()?;
     let (weights, values) = product();
     called(Counter::Products, "matrix products", || compare_product(&weights, &values))?;
     let (queries, kv) = attention();
@@ -82,11 +81,7 @@ pub(in crate::exec::llama) fn check() -> Result<(), String> {
 fn called(counter: Counter, name: &str, compute: impl FnOnce() -> Result<(), String>) -> Result<(), String> {
     let before = counter.read();
     compute()?;
-    #[cfg(target_arch = "x86_64")]
-    let has_kernels = super::table::Isa::here().is_some();
-    #[cfg(not(target_arch = "x86_64"))]
-    let has_kernels = false;
-    if has_kernels && counter.read() == before {
+    if super::isa::Isa::here().is_some() && counter.read() == before {
         return Err(format!("llama.cpp does not call this build's {name}; build with `. launch/env.sh`"));
     }
     Ok(())

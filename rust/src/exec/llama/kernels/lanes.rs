@@ -1,21 +1,31 @@
-//! Vectors whose lanes are rows of weights: 16 rows in 512 bits, 8 in 256.
+//! Vectors whose lanes are rows of weights: 16 rows in 512 bits, 8 in 256 or in two of 128.
 //!
 //! The kernels are written once, over [`Lanes`], and compiled for each instruction set: every method is inlined into a
 //! function that has the instructions (`#[target_feature]`), and must be called from nowhere else. Integers are exact and
 //! floats are computed in one order, so that all of them give the same bits.
 
-use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
-
+#[cfg(target_arch = "x86_64")]
+mod amx;
+#[cfg(target_arch = "x86_64")]
 mod narrow;
+#[cfg(target_arch = "aarch64")]
+mod neon;
 mod tiles;
+#[cfg(target_arch = "x86_64")]
 mod wide;
 
-#[cfg(test)]
+#[cfg(target_arch = "x86_64")]
+pub(super) use amx::Amx;
+#[cfg(all(test, target_arch = "x86_64"))]
+pub(super) use amx::Plain;
+#[cfg(all(test, target_arch = "x86_64"))]
 pub(super) use narrow::Avx512Vnni;
+#[cfg(target_arch = "x86_64")]
 pub(super) use narrow::{Avx2, AvxVnni, Narrow};
-#[cfg(test)]
-pub(super) use tiles::Plain;
-pub(super) use tiles::{Amx, NoTiles, Products, Scaled, TOKENS, Tiles, scale};
+#[cfg(target_arch = "aarch64")]
+pub(super) use neon::Neon;
+pub(super) use tiles::{NoTiles, Products, Scaled, TOKENS, Tiles};
+#[cfg(target_arch = "x86_64")]
 pub(super) use wide::Wide;
 
 /// Bytes of a cache line.
@@ -25,8 +35,17 @@ const LINE: usize = 64;
 #[inline(always)]
 pub(super) fn prefetch(from: *const u8, bytes: usize) {
     for line in 0..bytes.div_ceil(LINE) {
+        let line = from.wrapping_add(line * LINE);
         // SAFETY: a hint, for any address.
-        unsafe { _mm_prefetch::<_MM_HINT_T1>(from.wrapping_add(line * LINE).cast()) };
+        #[cfg(target_arch = "x86_64")]
+        unsafe {
+            std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T1 }>(line.cast());
+        }
+        // SAFETY: as above.
+        #[cfg(target_arch = "aarch64")]
+        unsafe {
+            std::arch::asm!("prfm pldl2keep, [{}]", in(reg) line, options(nostack, preserves_flags));
+        }
     }
 }
 

@@ -2,8 +2,9 @@
 
 use super::ffi::Params;
 use super::formats::CHUNK;
+use super::isa::Isa;
 use super::product::{Product, TILE, Tokens, sum_bytes};
-use super::table::{Entry, Isa};
+use super::table::Entry;
 use llama_cpp_sys_2 as sys;
 use std::ptr;
 

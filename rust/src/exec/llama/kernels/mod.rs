@@ -10,44 +10,30 @@ mod known;
 mod light;
 pub(super) mod team;
 
-#[cfg(target_arch = "x86_64")]
 mod activations;
-#[cfg(target_arch = "x86_64")]
 mod attend;
-#[cfg(target_arch = "x86_64")]
 mod attention;
-#[cfg(target_arch = "x86_64")]
 mod blocks;
-#[cfg(target_arch = "x86_64")]
 mod cells;
-#[cfg(target_arch = "x86_64")]
 mod floats;
-#[cfg(target_arch = "x86_64")]
 mod formats;
-#[cfg(target_arch = "x86_64")]
 mod functions;
-#[cfg(target_arch = "x86_64")]
+mod isa;
 mod kquants;
-#[cfg(target_arch = "x86_64")]
 mod lanes;
-#[cfg(target_arch = "x86_64")]
 mod matmul;
-#[cfg(target_arch = "x86_64")]
 mod product;
-#[cfg(target_arch = "x86_64")]
 mod superblocks;
-#[cfg(target_arch = "x86_64")]
 mod table;
-#[cfg(target_arch = "x86_64")]
 mod unit;
 
-#[cfg(all(test, target_arch = "x86_64"))]
+#[cfg(test)]
 mod attention_tests;
-#[cfg(all(test, target_arch = "x86_64"))]
+#[cfg(test)]
 mod doc_tests;
-#[cfg(all(test, target_arch = "x86_64"))]
+#[cfg(test)]
 mod scalar;
-#[cfg(all(test, target_arch = "x86_64"))]
+#[cfg(test)]
 mod tests;
 #[cfg(all(test, target_arch = "x86_64"))]
 mod tile_tests;

@@ -6,7 +6,7 @@
 
 use super::activations::{Packing, Sums};
 use super::formats::{CHUNK, CHUNKS, Format, Panel, Rows, Take};
-use super::lanes::{Lanes, Products, Scaled, TOKENS, Tiles, scale};
+use super::lanes::{Lanes, Products, Scaled, TOKENS, Tiles};
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::ops::Range;
@@ -138,7 +138,7 @@ impl<B: SuperBlock> Format for SuperBlocks<B> {
         unsafe {
             // Vectors of lanes that have tiles are those of tiles.
             let scales = (&raw const panel.scales.groups).cast();
-            scale(panel.weights.as_ptr().cast(), scales, B::GROUP, scaled.as_mut_ptr());
+            L::Tiles::scale(panel.weights.as_ptr().cast(), scales, B::GROUP, scaled.as_mut_ptr());
             for first in (0..added).step_by(TOKENS) {
                 let (records, sums) = (records.add(first * each), sums.add(first));
                 L::Tiles::multiply(scaled.as_ptr(), records, each, products.as_mut_ptr());

@@ -5,17 +5,16 @@ use super::blocks::{Blocks, Iq4Nl, Mxfp4, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0};
 use super::floats::{Bf16, F16};
 use super::formats::CHUNK;
 use super::graph::{Graph, Operand};
+use super::isa::Isa;
 use super::known;
 use super::kquants::{Iq4Xs, Q2K, Q3K, Q4K, Q5K, Q6K, Tq2_0};
-use super::lanes::{Avx512Vnni, Narrow};
-use super::product::{Kernel, Product, Quantised, TILE, Tokens, sum_bytes, tiles};
+use super::product::{Product, Quantised, TILE, Tokens, sum_bytes, tiles};
 use super::scalar::Scalar;
 use super::superblocks::SuperBlocks;
-use super::table::{Entry, Isa, Tiles};
+use super::table::{Entry, Tiles};
 use super::team::Team;
 use llama_cpp_sys_2 as sys;
 use proptest::prelude::*;
-use std::ops::Range;
 use std::ptr;
 
 const TYPES: [sys::ggml_type; 16] = [
@@ -58,12 +57,6 @@ pub(super) fn scalar(ty: sys::ggml_type) -> Tiles {
         sys::GGML_TYPE_TQ2_0 => tiles::<Scalar, Quantised<SuperBlocks<Tq2_0>>>,
         _ => panic!("no kernel for type {ty}"),
     }
-}
-
-/// AVX-VNNI's kernel of the type with the most special cases, by the instruction of AVX-512.
-#[target_feature(enable = "avx2,fma,f16c,avx512vnni,avx512vl")]
-unsafe fn as_avx_vnni<K: Kernel>(product: &Product, rows: Range<usize>, sums: *mut f32) {
-    unsafe { tiles::<Narrow<Avx512Vnni>, K>(product, rows, sums) }
 }
 
 /// Numbers from −1 to 1, some small, some zero.
@@ -174,25 +167,6 @@ proptest! {
         prop_assert_eq!(bits(&outputs(weights, last, (1, scalar(ty)))), bits(&plain[(count - 1) * rows..]));
     }
 
-    /// The instruction that this processor may lack, by its twin.
-    #[test]
-    fn avx_vnni_computes_what_plain_code_computes(rows in TILE..40, count in 1usize..6, seed: u64) {
-        prop_assume!(Isa::Avx512.is_here());
-        for (ty, kernel) in [
-            (sys::GGML_TYPE_Q8_0, as_avx_vnni::<Quantised<Blocks<Q8_0>>> as Tiles),
-            (sys::GGML_TYPE_Q6_K, as_avx_vnni::<Quantised<SuperBlocks<Q6K>>>),
-            (sys::GGML_TYPE_Q4_K, as_avx_vnni::<Quantised<SuperBlocks<Q4K>>>),
-            (sys::GGML_TYPE_IQ4_XS, as_avx_vnni::<Quantised<SuperBlocks<Iq4Xs>>>),
-        ] {
-            let weights = quantised(ty, rows, 512, seed);
-            let values = floats(!seed, count * 512);
-            let weights = (&weights[..], ty, rows);
-            let plain = outputs_of(weights, (&values, count, 16), (1, scalar(ty)));
-            let got = outputs_of(weights, (&values, count, 16), (1, kernel));
-            prop_assert_eq!(bits(&got), bits(&plain), "type {}", ty);
-        }
-    }
-
     /// Packed activations are rounded to nearest, ties to even, and their sums are theirs.
     #[test]
     fn activations_are_packed_as_described(
@@ -205,7 +179,7 @@ proptest! {
         prop_assume!(Isa::here().is_some());
         let packing = Packing { count, sums };
         let mut packed = vec![0u8; packing.bytes()];
-        unsafe { write_avx2(packing, values.as_ptr(), packed.as_mut_ptr()) };
+        unsafe { write(packing, values.as_ptr(), packed.as_mut_ptr()) };
         let most = values.iter().fold(0f32, |most, x| most.max(x.abs()));
         let want = values.iter().map(|x| if most > 0.0 { (x * (127.0 / most)).round_ties_even() as i8 } else { 0 });
         let want: Vec<i8> = want.collect();
@@ -221,8 +195,8 @@ proptest! {
     }
 }
 
-#[target_feature(enable = "avx2")]
-unsafe fn write_avx2(packing: Packing, values: *const f32, to: *mut u8) {
+#[cfg_attr(target_arch = "x86_64", target_feature(enable = "avx2"))]
+unsafe fn write(packing: Packing, values: *const f32, to: *mut u8) {
     unsafe { packing.write(values, to) }
 }
 
@@ -357,8 +331,8 @@ fn instructions_are_chosen_by_name() {
     let widest = Isa::all_here().next();
     assert_eq!(Isa::chosen(None), Ok(widest));
     assert_eq!(Isa::chosen(Some("stock")), Ok(None));
-    if widest.is_some() {
-        assert_eq!(Isa::chosen(Some("avx2")), Ok(Some(Isa::Avx2)));
+    for isa in Isa::all_here() {
+        assert_eq!(Isa::chosen(Some(isa.name())), Ok(Some(isa)));
     }
     let error = Isa::chosen(Some("sse")).unwrap_err();
     assert!(error.starts_with("LLGTRT_ISA: \"sse\" is not here; use one of: "), "{error}");

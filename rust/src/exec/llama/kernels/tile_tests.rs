@@ -1,16 +1,23 @@
-//! Products by tiles, and of many activations, against plain code.
+//! Products by tiles, by AVX-VNNI, and of many activations, against plain code.
 
 use super::blocks::{Blocks, Iq4Nl, Mxfp4, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0};
 use super::formats::CHUNK;
+use super::isa::Isa;
 use super::kquants::{Iq4Xs, Q2K, Q3K, Q4K, Q5K, Q6K, Tq2_0};
-use super::lanes::{Plain, TOKENS, Wide};
+use super::lanes::{Avx512Vnni, Narrow, Plain, TOKENS, Wide};
 use super::product::{Kernel, Product, Quantised, TILE, tiles};
 use super::superblocks::SuperBlocks;
-use super::table::{Entry, Isa, Tiles};
+use super::table::{Entry, Tiles};
 use super::tests::{bits, floats, outputs_of, quantised, scalar};
 use llama_cpp_sys_2 as sys;
 use proptest::prelude::*;
 use std::ops::Range;
+
+/// AVX-VNNI's kernel of the type with the most special cases, by the instruction of AVX-512.
+#[target_feature(enable = "avx2,fma,f16c,avx512vnni,avx512vl")]
+unsafe fn as_avx_vnni<K: Kernel>(product: &Product, rows: Range<usize>, sums: *mut f32) {
+    unsafe { tiles::<Narrow<Avx512Vnni>, K>(product, rows, sums) }
+}
 
 /// AMX's kernel with tiles in plain code.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,fma,f16c")]
@@ -20,6 +27,25 @@ unsafe fn as_amx<K: Kernel>(product: &Product, rows: Range<usize>, sums: *mut f3
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
+
+    /// The instruction that this processor may lack, by its twin.
+    #[test]
+    fn avx_vnni_computes_what_plain_code_computes(rows in TILE..40, count in 1usize..6, seed: u64) {
+        prop_assume!(Isa::Avx512.is_here());
+        for (ty, kernel) in [
+            (sys::GGML_TYPE_Q8_0, as_avx_vnni::<Quantised<Blocks<Q8_0>>> as Tiles),
+            (sys::GGML_TYPE_Q6_K, as_avx_vnni::<Quantised<SuperBlocks<Q6K>>>),
+            (sys::GGML_TYPE_Q4_K, as_avx_vnni::<Quantised<SuperBlocks<Q4K>>>),
+            (sys::GGML_TYPE_IQ4_XS, as_avx_vnni::<Quantised<SuperBlocks<Iq4Xs>>>),
+        ] {
+            let weights = quantised(ty, rows, 512, seed);
+            let values = floats(!seed, count * 512);
+            let weights = (&weights[..], ty, rows);
+            let plain = outputs_of(weights, (&values, count, 16), (1, scalar(ty)));
+            let got = outputs_of(weights, (&values, count, 16), (1, kernel));
+            prop_assert_eq!(bits(&got), bits(&plain), "type {}", ty);
+        }
+    }
 
     /// Runs the kernels for AMX with tiles in plain code, since the processor may have none. Token counts that are no multiple of a
     /// tile leave some tokens to the vectors.

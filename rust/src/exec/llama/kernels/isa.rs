@@ -1,0 +1,50 @@
+//! Sets of instructions that kernels are compiled for, and which of them to use.
+
+#[cfg(target_arch = "aarch64")]
+#[path = "isa/arm.rs"]
+mod own;
+#[cfg(target_arch = "x86_64")]
+#[path = "isa/x86.rs"]
+mod own;
+
+pub(super) use own::{Isa, attention, pack, tiles};
+use std::sync::OnceLock;
+
+/// Names instructions to use in place of the widest: one of [`Isa::name`], or `stock` for ggml's own kernels.
+const CHOICE: &str = "LLGTRT_ISA";
+
+impl Isa {
+    /// All of this processor, the widest first.
+    pub(super) fn all_here() -> impl Iterator<Item = Self> {
+        Self::ALL.into_iter().filter(|isa| isa.is_here())
+    }
+
+    /// Those to use: the ones that `LLGTRT_ISA` names, or the widest of this processor.
+    ///
+    /// # Errors
+    /// The variable names none that this processor has.
+    pub(super) fn chosen(choice: Option<&str>) -> Result<Option<Self>, String> {
+        match choice {
+            None | Some("") => Ok(Self::all_here().next()),
+            Some("stock") => Ok(None),
+            Some(name) => Self::all_here().find(|isa| isa.name() == name).map(Some).ok_or_else(|| {
+                let names: Vec<&str> = Self::all_here().map(Self::name).collect();
+                format!("{CHOICE}: \"{name}\" is not here; use one of: {}, stock", names.join(", "))
+            }),
+        }
+    }
+
+    /// See [`chosen`](Isa::chosen); where that fails, which is told at start, the widest.
+    pub(super) fn here() -> Option<Self> {
+        static HERE: OnceLock<Option<Isa>> = OnceLock::new();
+        *HERE.get_or_init(|| Self::choice().unwrap_or_else(|_| Self::all_here().next()))
+    }
+
+    /// See [`chosen`](Isa::chosen).
+    ///
+    /// # Errors
+    /// As there.
+    pub(super) fn choice() -> Result<Option<Self>, String> {
+        Self::chosen(std::env::var(CHOICE).ok().as_deref())
+    }
+}

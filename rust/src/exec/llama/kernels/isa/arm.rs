@@ -1,0 +1,70 @@
+//! Arm's.
+
+use crate::exec::llama::kernels::attend::attend;
+use crate::exec::llama::kernels::attention::Attend;
+use crate::exec::llama::kernels::cells::Cells;
+use crate::exec::llama::kernels::lanes::Neon;
+use crate::exec::llama::kernels::product::{self, Kernel, Product};
+use crate::exec::llama::kernels::table::{Pack, Tiles};
+use crate::exec::llama::kernels::unit::{Attention, Scratch, Unit};
+use std::arch::is_aarch64_feature_detected;
+use std::ops::Range;
+
+/// Instructions that kernels are compiled for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in super::super) enum Isa {
+    /// NEON with products of bytes (FEAT_DotProd).
+    Neon,
+}
+
+impl Isa {
+    pub(in super::super) const ALL: [Self; 1] = [Self::Neon];
+
+    pub(in super::super) fn name(self) -> &'static str {
+        "neon"
+    }
+
+    /// Whether this processor has them.
+    pub(in super::super) fn is_here(self) -> bool {
+        is_aarch64_feature_detected!("dotprod")
+    }
+}
+
+/// The kernels of a type, by the number of the instructions.
+pub(in super::super) const fn tiles<K: Kernel>() -> [Tiles; Isa::ALL.len()] {
+    [neon::<K>]
+}
+
+/// What packs a type's activations.
+pub(in super::super) const fn pack<K: Kernel>() -> Pack {
+    pack_neon::<K>
+}
+
+/// The kernel of attention for cells of a type.
+pub(in super::super) fn attention<C: Cells>(_: Isa) -> Attend {
+    attend_neon::<C>
+}
+
+/// # Safety
+/// As for [`product::pack`].
+#[target_feature(enable = "neon")]
+unsafe fn pack_neon<K: Kernel>(product: &Product, records: Range<usize>) {
+    // SAFETY: the caller's promise.
+    unsafe { product::pack::<K>(product, records) }
+}
+
+/// # Safety
+/// As for [`product::tiles`].
+#[target_feature(enable = "neon,dotprod")]
+unsafe fn neon<K: Kernel>(product: &Product, rows: Range<usize>, sums: *mut f32) {
+    // SAFETY: the caller's promise.
+    unsafe { product::tiles::<Neon, K>(product, rows, sums) }
+}
+
+/// # Safety
+/// As for [`attend`].
+#[target_feature(enable = "neon,dotprod")]
+unsafe fn attend_neon<C: Cells>(attention: &Attention, unit: &Unit, scratch: &mut Scratch) {
+    // SAFETY: the caller's promise.
+    unsafe { attend::<Neon, C>(attention, unit, scratch) }
+}
