@@ -29,7 +29,7 @@ impl Writer<'_, '_> {
             return Ok(f);
         }
         self.filtered = true;
-        let Some(f) = self.first_items_apart(f, least)? else { return Ok(FALSE) };
+        let f = self.first_items_apart(f, least)?;
         let value = self.alike(rest).0;
         let any = AHashMap::from([(Item::Unique, TRUE)]);
         let rest = self.reader.sets.items.replace(f, &any);
@@ -42,8 +42,8 @@ impl Writer<'_, '_> {
     }
 
     /// The formula with the values of the first items, which must be there, chosen at once, where each has few: the filter would see
-    /// only at the last of them that none is left for it. None where no choice lets them differ.
-    fn first_items_apart(&mut self, f: F, least: u32) -> Result<Option<F>> {
+    /// only at the last of them that none is left for it. FALSE where no choice lets them differ.
+    fn first_items_apart(&mut self, f: F, least: u32) -> Result<F> {
         let atoms = self.reader.sets.items.certain(f);
         let there =
             atoms.iter().filter_map(|item| if let Item::Has(at, _) = item { Some(at + 1) } else { None });
@@ -67,12 +67,12 @@ impl Writer<'_, '_> {
             });
             let apart: Vec<_> = apart.take(MAX_CHOSEN + 1).collect();
             if apart.len() > MAX_CHOSEN {
-                return Ok(Some(f));
+                return Ok(f);
             }
             (chosen, places) = (apart, places + 1);
         }
         if places < 2 {
-            return Ok(Some(f));
+            return Ok(f);
         }
         let mut ways = Vec::new();
         for way in chosen {
@@ -80,7 +80,7 @@ impl Writer<'_, '_> {
             let way: Vec<F> = way.into_iter().map(|(at, value)| items.atom(Item::Has(at, value))).collect();
             ways.push(items.all([f].into_iter().chain(way)));
         }
-        Ok(Some(self.reader.sets.items.any(ways)).filter(|f| *f != FALSE))
+        Ok(self.reader.sets.items.any(ways))
     }
 
     /// How many values a term has at most; None where that is not seen at a glance.
