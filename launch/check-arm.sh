@@ -1,18 +1,19 @@
 #!/usr/bin/env bash
-# Tests the kernels for Arm on another machine: cross-compiles the core with llama.cpp, and runs their tests by qemu. By hand, about
-# 15 minutes on 2 cores. Needs Debian's g++-aarch64-linux-gnu and qemu-user, and Rust's aarch64-unknown-linux-gnu.
+# Tests the Arm kernels on an x86-64 machine: cross-compiles the core with llama.cpp and runs the kernels' tests in qemu. Run by
+# hand; takes about 15 minutes on 2 cores. Needs Debian's g++-aarch64-linux-gnu and qemu-user, and Rust's aarch64-unknown-linux-gnu.
 set -euo pipefail
 cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.."
 # shellcheck source=launch/env.sh
 . launch/env.sh
 
-flags=-march=armv8.2-a+dotprod
+arch=-march=armv8.2-a+dotprod
+flags=$arch
 triple=aarch64-unknown-linux-gnu
 name=${triple//-/_}
-# The names of ggml's functions, without what is for this machine's compiler.
+# Keep the flags that rename ggml's functions, and drop those for this machine's compiler.
 for flag in $CXXFLAGS; do if [[ $flag == -D* ]]; then flags+=" $flag"; fi; done
 export "CC_$name=aarch64-linux-gnu-gcc" "CXX_$name=aarch64-linux-gnu-g++" "AR_$name=aarch64-linux-gnu-ar"
-export "CFLAGS_$name=-march=armv8.2-a+dotprod" "CXXFLAGS_$name=$flags"
+export "CFLAGS_$name=$arch" "CXXFLAGS_$name=$flags"
 export "CARGO_TARGET_${name^^}_LINKER=aarch64-linux-gnu-g++" "CARGO_TARGET_${name^^}_RUSTFLAGS=-C target-cpu=generic"
 export "CARGO_TARGET_${name^^}_RUNNER=qemu-aarch64 -L /usr/aarch64-linux-gnu -cpu max"
 export BINDGEN_EXTRA_CLANG_ARGS="--sysroot=/usr/aarch64-linux-gnu -I/usr/aarch64-linux-gnu/include"

@@ -349,11 +349,7 @@ fn parser(
 
 /// Tokens of white space.
 fn blank(vocab: &Vocab) -> Mask {
-    let is_blank = |token: &Token| {
-        let bytes = vocab.bytes(*token);
-        !bytes.is_empty() && bytes.iter().all(u8::is_ascii_whitespace)
-    };
-    Mask::of((0..vocab.len() as Token).filter(is_blank), vocab.len())
+    Mask::of((0..vocab.len() as Token).filter(|token| vocab.is_blank(*token)), vocab.len())
 }
 
 impl fmt::Debug for Builder {

@@ -162,7 +162,7 @@ impl Productions {
         self.symbols[number as usize].rules = rules;
     }
 
-    /// Replaces symbols with one rule and one use by that rule.
+    /// Inlines symbols that have one rule and are used once.
     fn expand(&self, line: &mut Line, uses: &[u32]) {
         let mut open: Line = std::mem::take(line);
         open.reverse();

@@ -64,7 +64,7 @@ struct Running {
 
 struct Cached {
     outcome: Outcome,
-    /// When it was last measured: grammars grow with the states of their texts.
+    /// Its size when it was last measured. It grows with each new parser state that a text reaches.
     bytes: u64,
     used: u64,
 }

@@ -84,8 +84,9 @@ pub(super) struct Inside {
     /// Whether there may be too few names for keys; and whether an object must have so many keys, or an array so many different items.
     pub(super) names: Scarce,
     pub(super) counts: bool,
-    /// The names of keys that the schema lists, as JSON text, sorted; and whether keys may have other names.
+    /// The key names that the schema lists, as JSON text, in sorted order.
     pub(super) listed: Vec<Vec<u8>>,
+    /// Whether keys may have other names.
     pub(super) has_others: bool,
 }
 
@@ -129,14 +130,6 @@ impl Quotes {
             }
         }
         Arc::new(Quotes { vocab: Arc::clone(vocab), one, two, three, keys, by_first })
-    }
-}
-
-impl Quotes {
-    /// Whether a token is white space and nothing else.
-    fn is_blank(&self, token: Token) -> bool {
-        let bytes = self.vocab.bytes(token);
-        !bytes.is_empty() && bytes.iter().all(u8::is_ascii_whitespace)
     }
 }
 
@@ -302,8 +295,8 @@ impl Filter {
         let Some(mask) = ahead.mask() else { return true };
         let mut hot = Vec::new();
         for token in mask.iter() {
-            // White space may always be left out, so that there is a way without it if there is one.
-            if !scan.in_string() && self.rules.quotes.is_blank(token) {
+            // White space is optional: if there is a way with it, there is one without.
+            if !scan.in_string() && self.rules.quotes.vocab.is_blank(token) {
                 continue;
             }
             let mut next = scan.clone();

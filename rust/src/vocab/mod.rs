@@ -243,6 +243,12 @@ impl Vocab {
         &self.eog
     }
 
+    /// Whether the token is white space and nothing else.
+    pub(crate) fn is_blank(&self, token: Token) -> bool {
+        let bytes = self.bytes(token);
+        !bytes.is_empty() && bytes.iter().all(u8::is_ascii_whitespace)
+    }
+
     /// Whether the token ends a generation.
     pub fn is_eog(&self, token: Token) -> bool {
         self.eog.binary_search(&token).is_ok()

@@ -147,7 +147,6 @@ fn place(engine: &EngineConfig, layers: &[u64], gpus: &[Gpu]) -> Result<Layout> 
     let used = Vec::from_iter((0..gpus.len()).filter(|i| count > 0 && shares[*i] > 0.0));
     let placement = Placement {
         devices: used.iter().map(|i| Device::Gpu(*i as u32)).collect(),
-        splits_layers: false,
         gpu_layers: Some(count as u32),
         tensor_split: used.iter().map(|i| shares[*i] as f32).collect(),
         ..Placement::default()

@@ -15,7 +15,7 @@ use std::rc::Rc;
 
 /// How deep objects in objects are looked into to count them.
 const COUNT_DEPTH: usize = 3;
-/// Most items whose values are chosen at once, and most ways to do that.
+/// Most items whose values are chosen together, and most combinations of these values.
 const MAX_CHOSEN: usize = 24;
 
 impl Writer<'_, '_> {
@@ -41,8 +41,8 @@ impl Writer<'_, '_> {
         Ok(self.reader.sets.items.all([rest, most]))
     }
 
-    /// The formula with the values of the first items, which must be there, chosen at once, where each has few: the filter would see
-    /// only at the last of them that none is left for it. FALSE where no choice lets them differ.
+    /// Chooses the values of the first items, which are required, together, if each has few. The filter alone would notice only at the
+    /// last of them that no value is left. FALSE if the values cannot all differ.
     fn first_items_apart(&mut self, f: F, least: u32) -> Result<F> {
         let atoms = self.reader.sets.items.certain(f);
         let there =

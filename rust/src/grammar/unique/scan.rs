@@ -178,7 +178,7 @@ impl Scan {
                 return false;
             }
         }
-        // White space between values says nothing: what is written with some more is no other item.
+        // White space between values does not count: items that differ in nothing else are equal.
         let is_blank = b" \n\r\t".contains(&byte) && !self.in_string();
         if !is_blank && (self.key || self.open.iter().any(|open| self.is_unique(open))) {
             self.text.push(byte);

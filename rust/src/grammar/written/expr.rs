@@ -168,7 +168,7 @@ impl Expr {
     }
 
     /// The shortest of its texts, where they are listed.
-    pub(in crate::grammar) fn shortest(&self) -> Option<&str> {
+    pub(super) fn shortest(&self) -> Option<&str> {
         match self {
             Expr::Text(text) => Some(text),
             Expr::Any(parts) => {
@@ -180,7 +180,7 @@ impl Expr {
     }
 
     /// As Lark reads it: as one regular expression between slashes, if that can say it.
-    pub(in crate::grammar) fn lark(&self) -> String {
+    pub(super) fn lark(&self) -> String {
         let joined = |by: &str| self.parts().iter().map(Expr::within).collect::<Vec<_>>().join(by);
         match self {
             Expr::Text(text) => quoted(text),

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 const EXACT: i128 = 1 << 53;
 
 /// Texts of multiples, or (false) of other numbers, among others.
-pub(in crate::grammar) fn condition(d: Decimal, yes: bool) -> RegexAst {
+pub(super) fn condition(d: Decimal, yes: bool) -> RegexAst {
     if yes { of(d, Some(d.scale)) } else { RegexAst::Not(Box::new(of(d, None))) }
 }
 

@@ -30,7 +30,7 @@ pub(in crate::grammar) enum Symbol {
 
 impl Symbol {
     /// The same where so many rules and terminals come before its own.
-    pub(in crate::grammar) fn shift(&mut self, rules: usize, terminals: usize) {
+    pub(super) fn shift(&mut self, rules: usize, terminals: usize) {
         match self {
             Symbol::Text(_) | Symbol::Token(_) | Symbol::If(_) => {}
             Symbol::Terminal(terminal) => *terminal += terminals,
@@ -52,7 +52,7 @@ impl Symbol {
 }
 
 /// A bracket, comma or colon with the white space that models write behind it, or before it where it closes.
-pub(in crate::grammar) fn spaced(text: &str, space: Option<&str>) -> Option<String> {
+pub(super) fn spaced(text: &str, space: Option<&str>) -> Option<String> {
     let space = space?;
     match text {
         "," | ":" => Some(format!("{text}(?:{space})?")),
@@ -66,7 +66,7 @@ pub(in crate::grammar) fn spaced(text: &str, space: Option<&str>) -> Option<Stri
 pub(in crate::grammar) type Line = Vec<Symbol>;
 
 /// The condition of an alternative.
-pub(in crate::grammar) fn condition(line: &Line) -> &ParamCond {
+pub(super) fn condition(line: &Line) -> &ParamCond {
     match line.first() {
         Some(Symbol::If(condition)) => condition,
         _ => &ParamCond::True,
@@ -74,7 +74,7 @@ pub(in crate::grammar) fn condition(line: &Line) -> &ParamCond {
 }
 
 /// The rules with a parameter.
-pub(in crate::grammar) fn with_parameter(rules: &[Vec<Line>]) -> AHashSet<Rule> {
+pub(super) fn with_parameter(rules: &[Vec<Line>]) -> AHashSet<Rule> {
     let rule = |symbol: &Symbol| match symbol {
         Symbol::With(rule, _) => Some(*rule),
         _ => None,
@@ -118,7 +118,7 @@ pub(in crate::grammar) fn prune(rules: &mut [Vec<Line>]) {
 }
 
 /// The depth of the recursion by which llguidance reads these rules in Lark: it enters each rule once, where it first meets it.
-pub(in crate::grammar) fn depth(rules: &[Vec<Line>]) -> usize {
+pub(super) fn depth(rules: &[Vec<Line>]) -> usize {
     let used = |rule: Rule| rules[rule].iter().flatten().filter_map(rule_of);
     let (mut met, mut open, mut deepest) = (vec![false; rules.len()], vec![used(0)], 1);
     met[0] = true;

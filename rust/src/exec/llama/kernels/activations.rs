@@ -4,13 +4,14 @@
 use super::formats::CHUNK;
 
 #[cfg(target_arch = "x86_64")]
-#[path = "activations/avx2.rs"]
-mod vectors;
+mod avx2;
 #[cfg(target_arch = "aarch64")]
-#[path = "activations/plain.rs"]
-mod vectors;
+mod plain;
 
-use vectors::{most, write_bytes};
+#[cfg(target_arch = "x86_64")]
+use avx2::{most, write_bytes};
+#[cfg(target_arch = "aarch64")]
+use plain::{most, write_bytes};
 
 /// How activations become records: as many bytes with sign, their scale, and sums.
 #[derive(Debug, Clone, Copy)]

@@ -1,13 +1,17 @@
 //! Sets of instructions that kernels are compiled for, and which of them to use.
 
 #[cfg(target_arch = "aarch64")]
-#[path = "isa/arm.rs"]
-mod own;
+mod arm;
 #[cfg(target_arch = "x86_64")]
-#[path = "isa/x86.rs"]
-mod own;
+mod x86;
 
-pub(super) use own::{Isa, attention, pack, tiles};
+#[cfg(target_arch = "aarch64")]
+pub(super) use arm::{Isa, attention, pack, tiles};
+#[cfg(target_arch = "x86_64")]
+pub(super) use x86::{Isa, attention, pack, tiles};
+#[cfg(not(any(target_arch = "aarch64", target_arch = "x86_64")))]
+compile_error!("the feature llama needs x86-64 or 64-bit Arm: build without it");
+
 use std::sync::OnceLock;
 
 /// Names instructions to use in place of the widest: one of [`Isa::name`], or `stock` for ggml's own kernels.

@@ -24,7 +24,7 @@ pub(super) struct Entry {
     /// Activations and bytes of a record; of none without records.
     record: (usize, usize),
     pub(super) pack: Pack,
-    /// By the number of the instructions.
+    /// In the order of [`Isa::ALL`].
     tiles: [Tiles; Isa::ALL.len()],
 }
 

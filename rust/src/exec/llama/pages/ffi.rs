@@ -126,8 +126,7 @@ static STOCK: LazyLock<Alloc> = LazyLock::new(|| {
     }
 });
 
-/// Takes the place of `alloc_buffer`: maps pages while this thread lays out a context or reads a model; at all other times ggml's own
-/// allocates.
+/// Replaces `alloc_buffer`. Maps pages while this thread lays out a context or reads a model; otherwise calls ggml's own function.
 unsafe extern "C" fn alloc(kind: *mut BufferType, size: usize) -> *mut Buffer {
     let is_kv = LAYING.with_borrow(Option::is_some);
     if !is_kv && !READING.get() || size == 0 {

@@ -30,7 +30,7 @@ impl Isa {
     }
 }
 
-/// The kernels of a type, by the number of the instructions.
+/// A weight type's kernels, in the order of [`Isa::ALL`].
 pub(in super::super) const fn tiles<K: Kernel>() -> [Tiles; Isa::ALL.len()] {
     [neon::<K>]
 }

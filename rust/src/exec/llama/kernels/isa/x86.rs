@@ -54,7 +54,7 @@ impl Isa {
     }
 }
 
-/// The kernels of a type, by the number of the instructions.
+/// A weight type's kernels, in the order of [`Isa::ALL`].
 pub(in super::super) const fn tiles<K: Kernel>() -> [Tiles; Isa::ALL.len()] {
     [if K::TILED { amx::<K> } else { avx512::<K> }, avx512::<K>, avx_vnni::<K>, avx2::<K>]
 }

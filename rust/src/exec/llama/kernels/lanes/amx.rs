@@ -37,7 +37,7 @@ unsafe fn scale(weights: *const [Vector; 8], scales: *const [Vector; 2], group: 
 /// AMX with products of bytes.
 pub(in super::super) struct Amx;
 
-/// What `ldtilecfg` reads: palette 1, then for each of 8 tiles its bytes in a row, and its rows.
+/// The operand of `ldtilecfg`: palette 1, then the bytes per row and the number of rows of each of 8 tiles.
 #[repr(C, align(64))]
 struct Configuration {
     palette: u8,

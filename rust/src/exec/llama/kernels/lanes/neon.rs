@@ -22,7 +22,7 @@ fn both<A: Copy, B: Copy, C>(a: [A; 2], b: [B; 2], f: impl Fn(A, B) -> C) -> [C;
     [f(a[0], b[0]), f(a[1], b[1])]
 }
 
-/// `sum` and the products of signed bytes, four for each. As assembly, since the standard library's form is not stable.
+/// Adds the products of its four signed bytes to each lane of `sum`. In assembly because the standard library's function is unstable.
 #[inline(always)]
 unsafe fn dot(mut sum: uint32x4_t, weights: uint32x4_t, activations: uint32x4_t) -> uint32x4_t {
     unsafe {
@@ -133,8 +133,7 @@ impl Lanes for Neon {
     ) -> Ints {
         unsafe {
             let dots = Self::dots([vdupq_n_u32(0); 2], weights, most, activations);
-            let [a, b] = both(dots, scale, |dots, scale| vmulq_u32(dots, scale));
-            Self::add_ints(sum, [a, b])
+            Self::add_ints(sum, both(dots, scale, |dots, scale| vmulq_u32(dots, scale)))
         }
     }
 
