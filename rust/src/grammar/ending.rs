@@ -51,7 +51,8 @@ pub(super) struct Common {
     env: TokEnv,
     /// The token of each byte that is a whole token.
     letters: [Option<Token>; 256],
-    trie: Trie,
+    /// Of the first slice's tokens.
+    texts: Trie,
     slices: Vec<Slice>,
     /// Whether forced bytes are cut into tokens as the tokenizer does it.
     cuts_forced: bool,
@@ -75,9 +76,8 @@ impl Common {
         }
         // Whether an end token may come depends on whether the text may end, not on its bytes.
         let tokens: Vec<Token> = (0..vocab.len() as Token).filter(|token| !vocab.is_eog(*token)).collect();
-        let slices = Slice::all(env.tok_trie(), &tokens, slices)?;
-        let trie = Trie::new(env.tok_trie(), tokens);
-        Ok(Common { vocab: Arc::clone(vocab), env, letters, trie, slices, cuts_forced })
+        let (texts, slices) = Slice::all(env.tok_trie(), &tokens, slices)?;
+        Ok(Common { vocab: Arc::clone(vocab), env, letters, texts, slices, cuts_forced })
     }
 }
 

@@ -1,16 +1,17 @@
 //! Masks: what a state of the lexer allows ([`Inside`]), and what the row allows behind the end of a lexeme.
 
-use super::Endings;
 use super::inside::{End, Inside};
 use super::lexing::{Lexing, Step};
 use super::places::{Known, Spot};
 use super::rows::RowId;
 use super::trie::Trie;
+use super::{Common, Endings};
 use crate::error::{Error, Result};
 use crate::grammar::mask::Mask;
 use crate::grammar::text;
 use crate::types::Token;
 use llguidance::derivre::{NextByte, Regex, StateID};
+use std::ops::Range;
 use std::sync::Arc;
 use toktrie::{Recognizer, SimpleVob, TokTrie};
 
@@ -30,11 +31,11 @@ pub(super) struct Slice {
 }
 
 impl Slice {
-    /// The slices of these tokens, by llguidance's regular expressions.
+    /// The slices of these tokens, by llguidance's regular expressions, and a trie of the first slice's.
     ///
     /// # Errors
     /// What is no regular expression.
-    pub(super) fn all(trie: &TokTrie, plain: &[Token], regexes: &[String]) -> Result<Vec<Self>> {
+    pub(super) fn all(trie: &TokTrie, plain: &[Token], regexes: &[String]) -> Result<(Trie, Vec<Self>)> {
         let slice = |number: usize| {
             let refuse = |e| Error::invalid("tokenizer", text::clean(&format!("{e:#}")));
             let mut regex = Regex::new(&regexes[number]).map_err(refuse)?;
@@ -45,9 +46,11 @@ impl Slice {
             let (own, others): (Vec<Token>, Vec<Token>) = plain.iter().copied().partition(&mut matches);
             let mut tokens = trie.alloc_token_set();
             own.into_iter().for_each(|token| tokens.allow_token(token));
-            Ok(Slice { number, rest: Trie::new(trie, others), tokens })
+            Ok(Slice { number, rest: Trie::new(trie, others, false), tokens })
         };
-        SLICES.into_iter().map(slice).collect()
+        let slices = SLICES.into_iter().map(slice).collect::<Result<Vec<_>>>()?;
+        let first = plain.iter().copied().filter(|token| slices[0].tokens.is_allowed(*token));
+        Ok((Trie::new(trie, first.collect(), true), slices))
     }
 }
 
@@ -66,17 +69,21 @@ impl Endings {
         self.common.cuts_forced && !self.spec.no_forcing
     }
 
-    /// The largest slice that a lexer state allows, and a trie of the other tokens.
-    pub(super) fn begun(&self, lexing: &mut Lexing, state: StateID) -> (&Trie, SimpleVob) {
-        match self.slice(lexing, state) {
-            Some(slice) => (&slice.rest, slice.tokens.clone()),
-            None => (&self.common.trie, self.common.env.tok_trie().alloc_token_set()),
+    /// The largest slice that a lexer state allows, and the numbers of the tries that have all other tokens.
+    pub(super) fn begun(&self, lexing: &mut Lexing, state: StateID) -> (Range<usize>, SimpleVob) {
+        let slices = &self.common.slices;
+        let mut holds = |slice: &Slice| lexing.holds(state, self.spec.extra_lexeme(slice.number));
+        match slices.iter().position(&mut holds) {
+            Some(i) => (i + 1..i + 2, slices[i].tokens.clone()),
+            None => (0..2, self.common.env.tok_trie().alloc_token_set()),
         }
     }
+}
 
-    fn slice(&self, lexing: &mut Lexing, state: StateID) -> Option<&Slice> {
-        let mut slices = self.common.slices.iter();
-        slices.find(|slice| lexing.holds(state, self.spec.extra_lexeme(slice.number)))
+impl Common {
+    /// The trie of the first slice, and behind it those of what each slice leaves.
+    pub(super) fn trie(&self, number: usize) -> &Trie {
+        number.checked_sub(1).map_or(&self.texts, |slice| &self.slices[slice].rest)
     }
 }
 
@@ -129,14 +136,14 @@ impl Known {
 
     /// The tokens that end the lexeme and that the row allows.
     fn beyond(&mut self, of: &Endings, spot: Spot, inside: &Inside) -> Vec<Token> {
-        let Spot { row, state, .. } = spot;
+        let row = spot.row;
         self.is_unknown |= inside.is_unknown;
         let mut more = Vec::new();
         inside.ends.iter().for_each(|end| self.behind_end(of, row, end, &mut more));
         for border in &inside.borders {
             let Some(next) = self.behind(of, row, border.state) else { continue };
             more.extend(border.token);
-            let trie = of.slice(&mut self.lexing, state).map_or(&of.common.trie, |slice| &slice.rest);
+            let trie = of.common.trie(border.trie);
             let within = Spot { row, state: border.state, is_begun: true };
             let from = if border.is_last { self.begin(next) } else { within };
             let nodes = trie.nodes();

@@ -4,14 +4,13 @@
 
 use super::Endings;
 use super::lexing::{Lexing, Step};
-use super::trie::{Kinds, Node, Trie, kind};
+use super::trie::{Kinds, Trie, WIDE, kind};
 use crate::grammar::mask::Mask;
 use crate::types::Token;
 use ahash::AHashMap;
 use llguidance::derivre::StateID;
 use std::fmt;
 use std::ops::Range;
-use toktrie::SimpleVob;
 
 /// Where more nodes of the trie than this follow the end of a lexeme, their tokens are not listed: they are walked for each row.
 const MANY: usize = 64;
@@ -49,6 +48,8 @@ pub(super) struct Tail {
 
 /// A place in the trie with many nodes below it, where the lexeme may end, or (`is_last`) has ended with the last byte.
 pub(super) struct Border {
+    /// The trie's number.
+    pub(super) trie: usize,
     pub(super) nodes: Range<usize>,
     pub(super) state: StateID,
     pub(super) is_last: bool,
@@ -59,7 +60,7 @@ pub(super) struct Border {
 impl Inside {
     /// For tokens that begin in a lexer state.
     pub(super) fn new(of: &Endings, lexing: &mut Lexing, state: StateID) -> Self {
-        let (trie, tokens) = of.begun(lexing, state);
+        let (tries, mut tokens) = of.begun(lexing, state);
         let width = of.common.vocab.len();
         let none = Inside {
             tokens: Tokens::Few(Vec::new()),
@@ -67,11 +68,16 @@ impl Inside {
             borders: Vec::new(),
             is_unknown: false,
         };
-        let (bytes, found, stays) = (Vec::new(), Vec::new(), AHashMap::new());
-        let mut search = Search { trie, lexing, tokens, inside: none, bytes, found, stays };
-        let first = (state, search.border(trie.all(), state));
-        trie.walk(trie.all(), first, |above, at| search.step(above, at));
-        let Search { mut inside, tokens, bytes, mut found, .. } = search;
+        let (number, trie, bytes, found) = (tries.start, of.common.trie(tries.start), Vec::new(), Vec::new());
+        let (allowed, stays) = (Vec::new(), AHashMap::new());
+        let mut search = Search { number, trie, lexing, allowed, inside: none, bytes, found, stays };
+        for number in tries {
+            (search.number, search.trie) = (number, of.common.trie(number));
+            search.run(state);
+            search.trie.allow(&search.allowed, &mut tokens);
+            search.allowed.clear();
+        }
+        let Search { mut inside, bytes, mut found, .. } = search;
         inside.tokens = match tokens.num_set() {
             0..=FEW => Tokens::Few(tokens.to_list()),
             _ => Tokens::Many(Mask::from_words(tokens.as_slice(), width)),
@@ -118,9 +124,12 @@ impl Inside {
 }
 
 struct Search<'a> {
+    /// The trie's number.
+    number: usize,
     trie: &'a Trie,
     lexing: &'a mut Lexing,
-    tokens: SimpleVob,
+    /// Those that stay in the lexeme, by their places among the trie's tokens.
+    allowed: Vec<Range<usize>>,
     inside: Inside,
     /// Of tails.
     bytes: Vec<u8>,
@@ -135,22 +144,49 @@ struct Search<'a> {
 type Place = (StateID, bool);
 
 impl Search<'_> {
+    /// Walks over the whole trie.
+    fn run(&mut self, state: StateID) {
+        let all = self.trie.all();
+        if self.stays(state, None) {
+            self.allowed.push(self.trie.tokens(all));
+            return;
+        }
+        let (trie, first) = (self.trie, (state, self.border(all.clone(), state)));
+        trie.walk(all, first, |above, at| self.step(above, at));
+    }
+
+    /// Allows the tokens of nodes, which come behind those before.
+    fn allow(&mut self, nodes: Range<usize>) {
+        let tokens = self.trie.tokens(nodes);
+        match self.allowed.last_mut() {
+            Some(last) if last.end == tokens.start => last.end = tokens.end,
+            _ if tokens.is_empty() => {}
+            _ => self.allowed.push(tokens),
+        }
+    }
+
     /// Steps from a place to the trie node `at` below it. None if the node's byte does not continue the lexeme.
     fn step(&mut self, (state, is_border): Place, at: usize) -> Option<Place> {
         let node = self.trie.nodes()[at];
         let (below, depth) = (at + 1..node.end as usize, usize::from(node.depth));
         match self.lexing.step(state, node.byte) {
             Step::In(next) => {
-                node.token().into_iter().for_each(|token| self.tokens.allow_token(token));
-                if !below.is_empty() && self.stays(next, at) {
-                    let tokens = self.trie.nodes()[below].iter().filter_map(Node::token);
-                    tokens.for_each(|token| self.tokens.allow_token(token));
+                if !below.is_empty() && self.stays(next, Some(at)) {
+                    self.allow(at..below.end);
                     return None;
                 }
+                self.allow(at..at + 1);
                 return Some((next, self.border(below, next)));
             }
             Step::Last(state) if below.len() > MANY => {
-                self.inside.borders.push(Border { nodes: below, state, is_last: true, token: node.token() });
+                let token = node.token();
+                self.inside.borders.push(Border {
+                    trie: self.number,
+                    nodes: below,
+                    state,
+                    is_last: true,
+                    token,
+                });
             }
             Step::Last(end) => self.beyond(end, at, depth),
             Step::Behind if !is_border => self.beyond(state, at, depth - 1),
@@ -160,20 +196,28 @@ impl Search<'_> {
         None
     }
 
-    /// Whether all bytes below a node lead from a state back to it.
-    fn stays(&mut self, state: StateID, at: usize) -> bool {
+    /// Whether all bytes below a node (None: all of the trie) lead from a state back to it.
+    fn stays(&mut self, state: StateID, node: Option<usize>) -> bool {
         let Search { lexing, stays, trie, .. } = self;
-        let mut stays_at = |byte: u8| matches!(lexing.step(state, byte), Step::In(next) if next == state);
+        fn stays_at(lexing: &mut Lexing, state: StateID, byte: u8) -> bool {
+            matches!(lexing.step(state, byte), Step::In(next) if next == state)
+        }
         // This tells for most states.
-        if !stays_at(trie.nodes()[at + 1].byte) {
+        let first = trie.nodes().get(node.map_or(0, |at| at + 1));
+        if !first.is_some_and(|node| !node.byte.is_ascii() || stays_at(lexing, state, node.byte)) {
             return false;
         }
+        let Some(wanted) = trie.kinds_below(node) else { return false };
         let (tried, same) = stays.entry(state).or_default();
-        let wanted = trie.below(at);
-        while wanted & !*tried != 0 {
+        while wanted & !*tried != 0 && *tried & !*same & wanted == 0 {
             let next = 1 << (wanted & !*tried).trailing_zeros();
             *tried |= next;
-            if (0..=u8::MAX).filter(|byte| kind(*byte) == next).all(&mut stays_at) {
+            let mut bytes = (0..=u8::MAX).filter(|byte| kind(*byte) == next);
+            let stays = match next {
+                WIDE => lexing.keeps_wide(state),
+                _ => bytes.all(|byte| stays_at(lexing, state, byte)),
+            };
+            if stays {
                 *same |= next;
             }
         }
@@ -184,7 +228,7 @@ impl Search<'_> {
     fn border(&mut self, nodes: Range<usize>, state: StateID) -> bool {
         let is_border = nodes.len() > MANY && self.lexing.ended(state).is_some();
         if is_border {
-            self.inside.borders.push(Border { nodes, state, is_last: false, token: None });
+            self.inside.borders.push(Border { trie: self.number, nodes, state, is_last: false, token: None });
         }
         is_border
     }

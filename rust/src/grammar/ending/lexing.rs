@@ -7,6 +7,7 @@ use llguidance::api::ParserLimits;
 use llguidance::derivre::{NextByte, StateID};
 use llguidance::earley::lexerspec::{LexemeIdx, LexerSpec};
 use llguidance::earley::regexvec::{LexemeSet, MatchingLexemes, RegexVec};
+use regex_syntax::utf8::Utf8Sequences;
 use std::collections::VecDeque;
 use toktrie::TokTrie;
 
@@ -156,6 +157,24 @@ impl Lexing {
         }
         let found = self.dfa.state_desc(next);
         if found.has_special_token || found.lazy_hidden_len > 0 { Step::Unknown } else { Step::Last(next) }
+    }
+
+    /// Whether every character outside ASCII leads from a state back to it.
+    pub(super) fn keeps_wide(&mut self, state: StateID) -> bool {
+        Utf8Sequences::new('\u{80}', char::MAX).all(|sequence| {
+            let mut reached = vec![state];
+            for range in sequence.as_slice() {
+                let mut next = Vec::new();
+                for from in reached {
+                    for byte in range.start..=range.end {
+                        let Step::In(to) = self.step(from, byte) else { return false };
+                        next.extend((!next.contains(&to)).then_some(to));
+                    }
+                }
+                reached = next;
+            }
+            reached == [state]
+        })
     }
 
     /// The first byte of a lexeme behind another's end, and whether it is all of it.

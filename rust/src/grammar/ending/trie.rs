@@ -2,7 +2,7 @@
 
 use crate::types::Token;
 use std::ops::Range;
-use toktrie::TokTrie;
+use toktrie::{SimpleVob, TokTrie};
 
 /// No token ends here.
 const NONE: Token = Token::MAX;
@@ -11,10 +11,20 @@ pub(super) struct Trie {
     nodes: Vec<Node>,
     /// The kinds of the bytes below each node.
     below: Vec<Kinds>,
+    /// In the order of the nodes.
+    tokens: Vec<Token>,
+    /// For each node, and behind the last, how many tokens come before it.
+    before: Vec<usize>,
+    all: SimpleVob,
+    /// Whether its tokens are texts, so that none begins or ends inside a character.
+    is_text: bool,
 }
 
 /// A set of [`kind`]s.
 pub(super) type Kinds = u64;
+
+/// Characters outside ASCII, in a trie of texts.
+pub(super) const WIDE: Kinds = 1 << 40;
 
 /// The kind of a byte. Patterns mostly take all bytes of a kind, or none.
 pub(super) fn kind(byte: u8) -> Kinds {
@@ -29,7 +39,7 @@ pub(super) fn kind(byte: u8) -> Kinds {
         b':'..=b'@' => 21 + (byte - b':'),
         b'['..=b'`' => 28 + (byte - b'['),
         b'{'..=b'~' => 34 + (byte - b'{'),
-        // Control characters, and bytes of characters outside ASCII.
+        // Control characters, and parts of characters outside ASCII.
         0..=0x1f | 0x7f => 38,
         0x80.. => 39,
     };
@@ -54,13 +64,14 @@ impl Node {
 }
 
 impl Trie {
-    /// Of tokens that have bytes and are not special.
-    pub(super) fn new(all: &TokTrie, mut tokens: Vec<Token>) -> Self {
+    /// Of tokens that have bytes and are not special. `is_text`: each is UTF-8 by itself.
+    pub(super) fn new(all: &TokTrie, mut tokens: Vec<Token>, is_text: bool) -> Self {
         let is_plain =
             |token: &Token| all.token(*token).first().is_some_and(|b| *b != TokTrie::SPECIAL_TOKEN_MARKER);
         tokens.retain(is_plain);
         tokens.sort_by_key(|token| (all.token(*token), *token));
-        let mut trie = Trie { nodes: Vec::new(), below: Vec::new() };
+        let (nodes, below, before) = (Vec::new(), Vec::new(), Vec::new());
+        let mut trie = Trie { nodes, below, tokens: Vec::new(), before, all: all.alloc_token_set(), is_text };
         let (mut open, mut last): (Vec<usize>, &[u8]) = (Vec::new(), &[]);
         for same in tokens.chunk_by(|a, b| all.token(*a) == all.token(*b)) {
             let bytes = all.token(same[0]);
@@ -80,20 +91,55 @@ impl Trie {
             last = bytes;
         }
         trie.close(&mut open, 0);
+        for node in &trie.nodes {
+            trie.before.push(trie.tokens.len());
+            trie.tokens.extend(node.token());
+        }
+        trie.before.push(trie.tokens.len());
+        trie.tokens.iter().for_each(|token| trie.all.allow_token(*token));
         trie.below = vec![0; trie.nodes.len()];
         for at in (0..trie.nodes.len()).rev() {
-            let mut child = at + 1;
-            while child < trie.nodes[at].end as usize {
-                trie.below[at] |= kind(trie.nodes[child].byte) | trie.below[child];
-                child = trie.nodes[child].end as usize;
-            }
+            trie.below[at] = trie.kinds(at + 1..trie.nodes[at].end as usize);
         }
         trie
     }
 
-    /// The kinds of the bytes below a node.
-    pub(super) fn below(&self, at: usize) -> Kinds {
-        self.below[at]
+    /// The kinds of the bytes of a node's children, or of the first bytes, and of all below.
+    fn kinds(&self, below: Range<usize>) -> Kinds {
+        let (mut kinds, mut child) = (0, below.start);
+        while let Some(node) = self.nodes[..below.end].get(child) {
+            let own = if self.is_text && !node.byte.is_ascii() { WIDE } else { kind(node.byte) };
+            kinds |= own | self.below[child];
+            child = node.end as usize;
+        }
+        kinds
+    }
+
+    /// The kinds of bytes below a node, or (None) of all bytes. None inside a character of a text.
+    pub(super) fn kinds_below(&self, node: Option<usize>) -> Option<Kinds> {
+        let Some(at) = node else { return Some(self.kinds(self.all())) };
+        let is_inside = self.is_text && self.nodes.get(at + 1).is_some_and(|node| node.byte & 0xc0 == 0x80);
+        (!is_inside).then(|| self.below[at])
+    }
+
+    /// The tokens of nodes, by their places in order.
+    pub(super) fn tokens(&self, nodes: Range<usize>) -> Range<usize> {
+        self.before[nodes.start]..self.before[nodes.end]
+    }
+
+    /// Allows tokens by their places, which are in order.
+    pub(super) fn allow(&self, places: &[Range<usize>], tokens: &mut SimpleVob) {
+        let count: usize = places.iter().map(ExactSizeIterator::len).sum();
+        if count <= self.tokens.len() / 2 {
+            let allowed = places.iter().flat_map(|range| &self.tokens[range.clone()]);
+            return allowed.for_each(|token| tokens.allow_token(*token));
+        }
+        tokens.or(&self.all);
+        let mut from = 0;
+        for next in places.iter().cloned().chain([self.tokens.len()..self.tokens.len()]) {
+            self.tokens[from..next.start].iter().for_each(|token| tokens.disallow_token(*token));
+            from = next.end;
+        }
     }
 
     fn close(&mut self, open: &mut Vec<usize>, depth: usize) {

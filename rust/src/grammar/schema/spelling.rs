@@ -60,8 +60,25 @@ pub(super) fn quote(expr: &Expr) -> Expr {
     match expr {
         all if *all == Expr::anything() => Expr::Regex(plain()),
         Expr::Any(ways) => Expr::any(ways.iter().map(quote)),
-        _ => Expr::concat([Expr::text("\""), within_quotes(expr, false), Expr::text("\"")]),
+        // Listed texts are left out with their quotes, so that the lexer finds where a string may go on in any way.
+        Expr::All(parts) if parts.iter().any(is_all_but_listed) => {
+            let (listed, others): (Vec<&Expr>, Vec<&Expr>) =
+                parts.iter().partition(|part| is_all_but_listed(part));
+            let others = quote(&Expr::all(others.into_iter().cloned()));
+            let listed = listed.iter().flat_map(|not| not.parts()).map(|texts| in_quotes(texts, true).not());
+            Expr::all(std::iter::once(others).chain(listed))
+        }
+        _ => in_quotes(expr, false),
     }
+}
+
+fn is_all_but_listed(part: &Expr) -> bool {
+    matches!(part, Expr::Not(texts) if texts.shortest().is_some())
+}
+
+/// The texts between quotes; for `controls` see [`within_quotes`].
+fn in_quotes(expr: &Expr, controls: bool) -> Expr {
+    Expr::concat([Expr::text("\""), within_quotes(expr, controls), Expr::text("\"")])
 }
 
 /// `controls`: inside a negation. Outside, control characters among many others are left out as in [`PLAIN`]. Inside, "any text" is

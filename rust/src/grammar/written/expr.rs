@@ -168,7 +168,7 @@ impl Expr {
     }
 
     /// The shortest of its texts, where they are listed.
-    pub(super) fn shortest(&self) -> Option<&str> {
+    pub(in crate::grammar) fn shortest(&self) -> Option<&str> {
         match self {
             Expr::Text(text) => Some(text),
             Expr::Any(parts) => {
