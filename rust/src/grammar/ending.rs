@@ -36,7 +36,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use table::Table;
 use text::Text;
-use toktrie::TokEnv;
+use toktrie::{TokEnv, TokTrie};
 use trie::Trie;
 
 /// The lexer may take this many times the steps that llguidance allows for a mask or a token.
@@ -75,8 +75,13 @@ impl Common {
             }
         }
         // Whether an end token may come depends on whether the text may end, not on its bytes.
-        let tokens: Vec<Token> = (0..vocab.len() as Token).filter(|token| !vocab.is_eog(*token)).collect();
-        let (texts, slices) = Slice::all(env.tok_trie(), &tokens, slices)?;
+        let tokens = (0..vocab.len() as Token).filter(|token| !vocab.is_eog(*token));
+        let trie = env.tok_trie();
+        let is_plain = |(bytes, _): &(&[u8], Token)| {
+            bytes.first().is_some_and(|byte| *byte != TokTrie::SPECIAL_TOKEN_MARKER)
+        };
+        let words: Vec<_> = tokens.map(|token| (trie.token(token), token)).filter(is_plain).collect();
+        let (texts, slices) = Slice::all(trie, &words, slices)?;
         Ok(Common { vocab: Arc::clone(vocab), env, letters, texts, slices, cuts_forced })
     }
 }

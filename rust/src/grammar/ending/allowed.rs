@@ -35,22 +35,23 @@ impl Slice {
     ///
     /// # Errors
     /// What is no regular expression.
-    pub(super) fn all(trie: &TokTrie, plain: &[Token], regexes: &[String]) -> Result<(Trie, Vec<Self>)> {
+    pub(super) fn all(
+        all: &TokTrie,
+        words: &[(&[u8], Token)],
+        regexes: &[String],
+    ) -> Result<(Trie, Vec<Self>)> {
         let slice = |number: usize| {
             let refuse = |e| Error::invalid("tokenizer", text::clean(&format!("{e:#}")));
             let mut regex = Regex::new(&regexes[number]).map_err(refuse)?;
-            let mut matches = |token: &Token| {
-                let bytes = trie.token(*token);
-                !bytes.is_empty() && regex.is_match_bytes(bytes)
-            };
-            let (own, others): (Vec<Token>, Vec<Token>) = plain.iter().copied().partition(&mut matches);
-            let mut tokens = trie.alloc_token_set();
-            own.into_iter().for_each(|token| tokens.allow_token(token));
-            Ok(Slice { number, rest: Trie::new(trie, others, false), tokens })
+            let (own, others): (Vec<_>, Vec<_>) =
+                words.iter().copied().partition(|(bytes, _)| regex.is_match_bytes(bytes));
+            let mut tokens = all.alloc_token_set();
+            own.into_iter().for_each(|(_, token)| tokens.allow_token(token));
+            Ok(Slice { number, rest: Trie::new(others, all.alloc_token_set(), false), tokens })
         };
         let slices = SLICES.into_iter().map(slice).collect::<Result<Vec<_>>>()?;
-        let first = plain.iter().copied().filter(|token| slices[0].tokens.is_allowed(*token));
-        Ok((Trie::new(trie, first.collect(), true), slices))
+        let first = words.iter().copied().filter(|(_, token)| slices[0].tokens.is_allowed(*token));
+        Ok((Trie::new(first.collect(), all.alloc_token_set(), true), slices))
     }
 }
 
@@ -142,8 +143,10 @@ impl Known {
         inside.ends.iter().for_each(|end| self.behind_end(of, row, end, &mut more));
         for border in &inside.borders {
             let Some(next) = self.behind(of, row, border.state) else { continue };
-            more.extend(border.token);
             let trie = of.common.trie(border.trie);
+            if border.is_last {
+                more.extend(trie.tokens(border.nodes.start - 1));
+            }
             let within = Spot { row, state: border.state, is_begun: true };
             let from = if border.is_last { self.begin(next) } else { within };
             let nodes = trie.nodes();
@@ -156,7 +159,7 @@ impl Known {
                     return None;
                 }
                 let next = self.step(of, spot, node.byte)?;
-                more.extend(node.token());
+                more.extend(trie.tokens(at));
                 Some(next)
             });
         }

@@ -53,27 +53,27 @@ pub(super) struct Border {
     pub(super) nodes: Range<usize>,
     pub(super) state: StateID,
     pub(super) is_last: bool,
-    /// The token that ends exactly there, if `is_last`.
-    pub(super) token: Option<Token>,
 }
 
 impl Inside {
     /// For tokens that begin in a lexer state.
     pub(super) fn new(of: &Endings, lexing: &mut Lexing, state: StateID) -> Self {
-        let (tries, mut tokens) = of.begun(lexing, state);
         let width = of.common.vocab.len();
-        let none = Inside {
+        let inside = Inside {
             tokens: Tokens::Few(Vec::new()),
             ends: Vec::new(),
             borders: Vec::new(),
             is_unknown: false,
         };
-        let (number, trie, bytes, found) = (tries.start, of.common.trie(tries.start), Vec::new(), Vec::new());
-        let (allowed, stays) = (Vec::new(), AHashMap::new());
-        let mut search = Search { number, trie, lexing, allowed, inside: none, bytes, found, stays };
+        let (bytes, found, allowed, stays) = (Vec::new(), Vec::new(), Vec::new(), AHashMap::new());
+        let (number, trie) = (0, of.common.trie(0));
+        let mut search = Search { number, trie, lexing, allowed, inside, bytes, found, stays };
+        let (tries, mut tokens) = of.begun(search.lexing, state);
         for number in tries {
             (search.number, search.trie) = (number, of.common.trie(number));
-            search.run(state);
+            let all = search.trie.all();
+            let first = (state, search.border(all.clone(), state));
+            search.trie.walk(all, first, |above, at| search.step(above, at));
             search.trie.allow(&search.allowed, &mut tokens);
             search.allowed.clear();
         }
@@ -144,20 +144,9 @@ struct Search<'a> {
 type Place = (StateID, bool);
 
 impl Search<'_> {
-    /// Walks over the whole trie.
-    fn run(&mut self, state: StateID) {
-        let all = self.trie.all();
-        if self.stays(state, None) {
-            self.allowed.push(self.trie.tokens(all));
-            return;
-        }
-        let (trie, first) = (self.trie, (state, self.border(all.clone(), state)));
-        trie.walk(all, first, |above, at| self.step(above, at));
-    }
-
     /// Allows the tokens of nodes, which come behind those before.
     fn allow(&mut self, nodes: Range<usize>) {
-        let tokens = self.trie.tokens(nodes);
+        let tokens = self.trie.places(nodes);
         match self.allowed.last_mut() {
             Some(last) if last.end == tokens.start => last.end = tokens.end,
             _ if tokens.is_empty() => {}
@@ -171,7 +160,7 @@ impl Search<'_> {
         let (below, depth) = (at + 1..node.end as usize, usize::from(node.depth));
         match self.lexing.step(state, node.byte) {
             Step::In(next) => {
-                if !below.is_empty() && self.stays(next, Some(at)) {
+                if !below.is_empty() && self.stays_below(next, at) {
                     self.allow(at..below.end);
                     return None;
                 }
@@ -179,14 +168,7 @@ impl Search<'_> {
                 return Some((next, self.border(below, next)));
             }
             Step::Last(state) if below.len() > MANY => {
-                let token = node.token();
-                self.inside.borders.push(Border {
-                    trie: self.number,
-                    nodes: below,
-                    state,
-                    is_last: true,
-                    token,
-                });
+                self.inside.borders.push(Border { trie: self.number, nodes: below, state, is_last: true });
             }
             Step::Last(end) => self.beyond(end, at, depth),
             Step::Behind if !is_border => self.beyond(state, at, depth - 1),
@@ -196,39 +178,42 @@ impl Search<'_> {
         None
     }
 
-    /// Whether all bytes below a node (None: all of the trie) lead from a state back to it.
-    fn stays(&mut self, state: StateID, node: Option<usize>) -> bool {
-        let Search { lexing, stays, trie, .. } = self;
-        fn stays_at(lexing: &mut Lexing, state: StateID, byte: u8) -> bool {
-            matches!(lexing.step(state, byte), Step::In(next) if next == state)
-        }
+    /// Whether all bytes below a node lead from a state back to it.
+    fn stays_below(&mut self, state: StateID, at: usize) -> bool {
         // This tells for most states.
-        let first = trie.nodes().get(node.map_or(0, |at| at + 1));
-        if !first.is_some_and(|node| !node.byte.is_ascii() || stays_at(lexing, state, node.byte)) {
+        let first = self.trie.nodes()[at + 1].byte;
+        if first.is_ascii() && !self.stays_at(state, first) {
             return false;
         }
-        let Some(wanted) = trie.kinds_below(node) else { return false };
-        let (tried, same) = stays.entry(state).or_default();
-        while wanted & !*tried != 0 && *tried & !*same & wanted == 0 {
-            let next = 1 << (wanted & !*tried).trailing_zeros();
-            *tried |= next;
+        self.trie.kinds_below(at).is_some_and(|kinds| self.stays(state, kinds))
+    }
+
+    fn stays_at(&mut self, state: StateID, byte: u8) -> bool {
+        matches!(self.lexing.step(state, byte), Step::In(next) if next == state)
+    }
+
+    /// Whether all bytes of these kinds lead from a state back to it.
+    fn stays(&mut self, state: StateID, wanted: Kinds) -> bool {
+        let (mut tried, mut same) = self.stays.get(&state).copied().unwrap_or_default();
+        while wanted & !tried != 0 && tried & !same & wanted == 0 {
+            let next = 1 << (wanted & !tried).trailing_zeros();
+            tried |= next;
             let mut bytes = (0..=u8::MAX).filter(|byte| kind(*byte) == next);
             let stays = match next {
-                WIDE => lexing.keeps_wide(state),
-                _ => bytes.all(|byte| stays_at(lexing, state, byte)),
+                WIDE => self.lexing.keeps_wide(state),
+                _ => bytes.all(|byte| self.stays_at(state, byte)),
             };
-            if stays {
-                *same |= next;
-            }
+            same |= if stays { next } else { 0 };
         }
-        wanted & !*same == 0
+        self.stays.insert(state, (tried, same));
+        wanted & !same == 0
     }
 
     /// Notes nodes that are walked for each row, where the lexeme may end before them.
     fn border(&mut self, nodes: Range<usize>, state: StateID) -> bool {
         let is_border = nodes.len() > MANY && self.lexing.ended(state).is_some();
         if is_border {
-            self.inside.borders.push(Border { trie: self.number, nodes, state, is_last: false, token: None });
+            self.inside.borders.push(Border { trie: self.number, nodes, state, is_last: false });
         }
         is_border
     }
@@ -237,16 +222,18 @@ impl Search<'_> {
     fn beyond(&mut self, end: StateID, at: usize, depth: usize) {
         let mut path: Vec<u8> = Vec::new();
         let nodes = self.trie.nodes();
-        for node in &nodes[at..nodes[at].end as usize] {
+        for at in at..nodes[at].end as usize {
+            let node = nodes[at];
             let below = usize::from(node.depth) - depth;
             if below > 0 {
                 path.truncate(below - 1);
                 path.push(node.byte);
             }
-            if let Some(token) = node.token() {
-                let begin = self.bytes.len();
+            let (begin, tokens) = (self.bytes.len(), self.trie.tokens(at));
+            if !tokens.is_empty() {
                 self.bytes.extend_from_slice(&path);
-                self.found.push((end.as_u32(), begin..self.bytes.len(), token));
+                let found = tokens.iter().map(|token| (end.as_u32(), begin..self.bytes.len(), *token));
+                self.found.extend(found);
             }
         }
     }

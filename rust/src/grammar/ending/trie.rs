@@ -2,10 +2,7 @@
 
 use crate::types::Token;
 use std::ops::Range;
-use toktrie::{SimpleVob, TokTrie};
-
-/// No token ends here.
-const NONE: Token = Token::MAX;
+use toktrie::SimpleVob;
 
 pub(super) struct Trie {
     nodes: Vec<Node>,
@@ -49,7 +46,6 @@ pub(super) fn kind(byte: u8) -> Kinds {
 /// A byte of one or more tokens. The nodes below it follow it in the list.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Node {
-    token: Token,
     /// The first node that is not below this one.
     pub(super) end: u32,
     /// Bytes from the root up to it, its own included.
@@ -57,44 +53,26 @@ pub(super) struct Node {
     pub(super) byte: u8,
 }
 
-impl Node {
-    pub(super) fn token(&self) -> Option<Token> {
-        (self.token != NONE).then_some(self.token)
-    }
-}
-
 impl Trie {
-    /// Of tokens that have bytes and are not special. `is_text`: each is UTF-8 by itself.
-    pub(super) fn new(all: &TokTrie, mut tokens: Vec<Token>, is_text: bool) -> Self {
-        let is_plain =
-            |token: &Token| all.token(*token).first().is_some_and(|b| *b != TokTrie::SPECIAL_TOKEN_MARKER);
-        tokens.retain(is_plain);
-        tokens.sort_by_key(|token| (all.token(*token), *token));
+    /// Of tokens by their bytes, none of them empty. `all`: a set with room for them. `is_text`: the bytes of each are UTF-8.
+    pub(super) fn new(mut words: Vec<(&[u8], Token)>, all: SimpleVob, is_text: bool) -> Self {
+        words.sort_unstable();
         let (nodes, below, before) = (Vec::new(), Vec::new(), Vec::new());
-        let mut trie = Trie { nodes, below, tokens: Vec::new(), before, all: all.alloc_token_set(), is_text };
+        let mut trie = Trie { nodes, below, tokens: Vec::new(), before, all, is_text };
         let (mut open, mut last): (Vec<usize>, &[u8]) = (Vec::new(), &[]);
-        for same in tokens.chunk_by(|a, b| all.token(*a) == all.token(*b)) {
-            let bytes = all.token(same[0]);
+        for same in words.chunk_by(|a, b| a.0 == b.0) {
+            let bytes = same[0].0;
             let shared = last.iter().zip(bytes).take_while(|(a, b)| a == b).count();
             trie.close(&mut open, shared);
-            for depth in shared..bytes.len() {
-                let mut add = |token| {
-                    let end = trie.nodes.len() as u32 + 1;
-                    trie.nodes.push(Node { token, end, depth: depth as u16 + 1, byte: bytes[depth] });
-                };
-                let is_whole = depth + 1 == bytes.len();
-                // Further tokens with the same bytes become leaf siblings.
-                same[1..].iter().filter(|_| is_whole).for_each(|token| add(*token));
-                add(if is_whole { same[0] } else { NONE });
-                open.push(trie.nodes.len() - 1);
+            for (depth, byte) in bytes.iter().copied().enumerate().skip(shared) {
+                open.push(trie.nodes.len());
+                trie.nodes.push(Node { end: 0, depth: depth as u16 + 1, byte });
+                trie.before.push(trie.tokens.len());
             }
+            trie.tokens.extend(same.iter().map(|word| word.1));
             last = bytes;
         }
         trie.close(&mut open, 0);
-        for node in &trie.nodes {
-            trie.before.push(trie.tokens.len());
-            trie.tokens.extend(node.token());
-        }
         trie.before.push(trie.tokens.len());
         trie.tokens.iter().for_each(|token| trie.all.allow_token(*token));
         trie.below = vec![0; trie.nodes.len()];
@@ -115,15 +93,19 @@ impl Trie {
         kinds
     }
 
-    /// The kinds of bytes below a node, or (None) of all bytes. None inside a character of a text.
-    pub(super) fn kinds_below(&self, node: Option<usize>) -> Option<Kinds> {
-        let Some(at) = node else { return Some(self.kinds(self.all())) };
+    /// The kinds of the bytes below a node; None inside a character of a text.
+    pub(super) fn kinds_below(&self, at: usize) -> Option<Kinds> {
         let is_inside = self.is_text && self.nodes.get(at + 1).is_some_and(|node| node.byte & 0xc0 == 0x80);
         (!is_inside).then(|| self.below[at])
     }
 
-    /// The tokens of nodes, by their places in order.
-    pub(super) fn tokens(&self, nodes: Range<usize>) -> Range<usize> {
+    /// The tokens that end with a node.
+    pub(super) fn tokens(&self, at: usize) -> &[Token] {
+        &self.tokens[self.places(at..at + 1)]
+    }
+
+    /// The places of the tokens that end with these nodes, in the order of all.
+    pub(super) fn places(&self, nodes: Range<usize>) -> Range<usize> {
         self.before[nodes.start]..self.before[nodes.end]
     }
 
