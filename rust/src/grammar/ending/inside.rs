@@ -222,8 +222,7 @@ impl Search<'_> {
     fn beyond(&mut self, end: StateID, at: usize, depth: usize) {
         let mut path: Vec<u8> = Vec::new();
         let nodes = self.trie.nodes();
-        for at in at..nodes[at].end as usize {
-            let node = nodes[at];
+        for (at, node) in nodes[..nodes[at].end as usize].iter().enumerate().skip(at) {
             let below = usize::from(node.depth) - depth;
             if below > 0 {
                 path.truncate(below - 1);

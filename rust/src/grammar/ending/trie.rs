@@ -117,8 +117,8 @@ impl Trie {
             return allowed.for_each(|token| tokens.allow_token(*token));
         }
         tokens.or(&self.all);
-        let mut from = 0;
-        for next in places.iter().cloned().chain([self.tokens.len()..self.tokens.len()]) {
+        let (mut from, end) = (0, self.tokens.len());
+        for next in places.iter().cloned().chain(std::iter::once(end..end)) {
             self.tokens[from..next.start].iter().for_each(|token| tokens.disallow_token(*token));
             from = next.end;
         }
