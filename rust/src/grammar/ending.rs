@@ -51,8 +51,8 @@ pub(super) struct Common {
     env: TokEnv,
     /// The token of each byte that is a whole token.
     letters: [Option<Token>; 256],
-    /// Of the first slice's tokens.
-    texts: Trie,
+    /// One of the first slice's tokens, and for each slice one of all other tokens.
+    tries: Vec<Trie>,
     slices: Vec<Slice>,
     /// Whether forced bytes are cut into tokens as the tokenizer does it.
     cuts_forced: bool,
@@ -81,8 +81,8 @@ impl Common {
             bytes.first().is_some_and(|byte| *byte != TokTrie::SPECIAL_TOKEN_MARKER)
         };
         let words: Vec<_> = tokens.map(|token| (trie.token(token), token)).filter(is_plain).collect();
-        let (texts, slices) = Slice::all(trie, &words, slices)?;
-        Ok(Common { vocab: Arc::clone(vocab), env, letters, texts, slices, cuts_forced })
+        let (tries, slices) = Slice::all(trie, &words, slices)?;
+        Ok(Common { vocab: Arc::clone(vocab), env, letters, tries, slices, cuts_forced })
     }
 }
 

@@ -295,7 +295,7 @@ impl Filter {
         let Some(mask) = ahead.mask() else { return true };
         let mut hot = Vec::new();
         for token in mask.iter() {
-            // White space is optional: if there is a way with it, there is one without.
+            // White space is optional: a text that can be completed with it can be completed without it.
             if !scan.in_string() && self.rules.quotes.vocab.is_blank(token) {
                 continue;
             }

@@ -1,11 +1,11 @@
 //! Masks: what a state of the lexer allows ([`Inside`]), and what the row allows behind the end of a lexeme.
 
+use super::Endings;
 use super::inside::{End, Inside};
 use super::lexing::{Lexing, Step};
 use super::places::{Known, Spot};
 use super::rows::RowId;
 use super::trie::Trie;
-use super::{Common, Endings};
 use crate::error::{Error, Result};
 use crate::grammar::mask::Mask;
 use crate::grammar::text;
@@ -26,12 +26,11 @@ const MOST_FORCED: usize = 1_024;
 pub(super) struct Slice {
     number: usize,
     tokens: SimpleVob,
-    /// All others.
-    rest: Trie,
 }
 
 impl Slice {
-    /// The slices of these tokens, by llguidance's regular expressions, and a trie of the first slice's.
+    /// The slices of these tokens, by llguidance's regular expressions. The tries have the tokens of the first slice, and for each
+    /// slice the tokens that are not in it.
     ///
     /// # Errors
     /// What is no regular expression.
@@ -39,19 +38,23 @@ impl Slice {
         all: &TokTrie,
         words: &[(&[u8], Token)],
         regexes: &[String],
-    ) -> Result<(Trie, Vec<Self>)> {
-        let slice = |number: usize| {
+    ) -> Result<(Vec<Trie>, Vec<Self>)> {
+        let trie = |words, is_text| Trie::new(words, all.alloc_token_set(), is_text);
+        let (mut tries, mut slices) = (Vec::new(), Vec::new());
+        for number in SLICES {
             let refuse = |e| Error::invalid("tokenizer", text::clean(&format!("{e:#}")));
             let mut regex = Regex::new(&regexes[number]).map_err(refuse)?;
             let (own, others): (Vec<_>, Vec<_>) =
                 words.iter().copied().partition(|(bytes, _)| regex.is_match_bytes(bytes));
             let mut tokens = all.alloc_token_set();
-            own.into_iter().for_each(|(_, token)| tokens.allow_token(token));
-            Ok(Slice { number, rest: Trie::new(others, all.alloc_token_set(), false), tokens })
-        };
-        let slices = SLICES.into_iter().map(slice).collect::<Result<Vec<_>>>()?;
-        let first = words.iter().copied().filter(|(_, token)| slices[0].tokens.is_allowed(*token));
-        Ok((Trie::new(first.collect(), all.alloc_token_set(), true), slices))
+            own.iter().for_each(|(_, token)| tokens.allow_token(*token));
+            if tries.is_empty() {
+                tries.push(trie(own, true));
+            }
+            tries.push(trie(others, false));
+            slices.push(Slice { number, tokens });
+        }
+        Ok((tries, slices))
     }
 }
 
@@ -78,13 +81,6 @@ impl Endings {
             Some(i) => (i + 1..i + 2, slices[i].tokens.clone()),
             None => (0..2, self.common.env.tok_trie().alloc_token_set()),
         }
-    }
-}
-
-impl Common {
-    /// The trie of the first slice, and behind it those of what each slice leaves.
-    pub(super) fn trie(&self, number: usize) -> &Trie {
-        number.checked_sub(1).map_or(&self.texts, |slice| &self.slices[slice].rest)
     }
 }
 
@@ -143,8 +139,9 @@ impl Known {
         inside.ends.iter().for_each(|end| self.behind_end(of, row, end, &mut more));
         for border in &inside.borders {
             let Some(next) = self.behind(of, row, border.state) else { continue };
-            let trie = of.common.trie(border.trie);
+            let trie = &of.common.tries[border.trie];
             if border.is_last {
+                // The node before these has the last byte of the lexeme.
                 more.extend(trie.tokens(border.nodes.start - 1));
             }
             let within = Spot { row, state: border.state, is_begun: true };

@@ -58,6 +58,7 @@ pub(super) struct Border {
 impl Inside {
     /// For tokens that begin in a lexer state.
     pub(super) fn new(of: &Endings, lexing: &mut Lexing, state: StateID) -> Self {
+        let (tries, mut tokens) = of.begun(lexing, state);
         let width = of.common.vocab.len();
         let inside = Inside {
             tokens: Tokens::Few(Vec::new()),
@@ -66,11 +67,10 @@ impl Inside {
             is_unknown: false,
         };
         let (bytes, found, allowed, stays) = (Vec::new(), Vec::new(), Vec::new(), AHashMap::new());
-        let (number, trie) = (0, of.common.trie(0));
+        let (number, trie) = (tries.start, &of.common.tries[tries.start]);
         let mut search = Search { number, trie, lexing, allowed, inside, bytes, found, stays };
-        let (tries, mut tokens) = of.begun(search.lexing, state);
         for number in tries {
-            (search.number, search.trie) = (number, of.common.trie(number));
+            (search.number, search.trie) = (number, &of.common.tries[number]);
             let all = search.trie.all();
             let first = (state, search.border(all.clone(), state));
             search.trie.walk(all, first, |above, at| search.step(above, at));
@@ -136,7 +136,7 @@ struct Search<'a> {
     /// Tokens that are longer than the rest of the lexeme. For each: the lexer state in which the lexeme ends, where in `bytes` the
     /// rest of the token lies, and the token's id.
     found: Vec<(u32, Range<usize>, Token)>,
-    /// For lexer states, the kinds of bytes that were tried, and those of them that all lead back to the state.
+    /// For lexer states, the kinds of bytes that were tried, and those that leave the lexer in the same state.
     stays: AHashMap<StateID, (Kinds, Kinds)>,
 }
 
@@ -144,7 +144,7 @@ struct Search<'a> {
 type Place = (StateID, bool);
 
 impl Search<'_> {
-    /// Allows the tokens of nodes, which come behind those before.
+    /// Allows the tokens of these nodes. The calls come in the order of the nodes.
     fn allow(&mut self, nodes: Range<usize>) {
         let tokens = self.trie.places(nodes);
         match self.allowed.last_mut() {
@@ -178,7 +178,7 @@ impl Search<'_> {
         None
     }
 
-    /// Whether all bytes below a node lead from a state back to it.
+    /// Whether the lexer stays in a state through all bytes below a node.
     fn stays_below(&mut self, state: StateID, at: usize) -> bool {
         // This tells for most states.
         let first = self.trie.nodes()[at + 1].byte;
@@ -192,7 +192,7 @@ impl Search<'_> {
         matches!(self.lexing.step(state, byte), Step::In(next) if next == state)
     }
 
-    /// Whether all bytes of these kinds lead from a state back to it.
+    /// Whether each byte of these kinds leaves the lexer in the same state.
     fn stays(&mut self, state: StateID, wanted: Kinds) -> bool {
         let (mut tried, mut same) = self.stays.get(&state).copied().unwrap_or_default();
         while wanted & !tried != 0 && tried & !same & wanted == 0 {
@@ -204,8 +204,8 @@ impl Search<'_> {
                 _ => bytes.all(|byte| self.stays_at(state, byte)),
             };
             same |= if stays { next } else { 0 };
+            self.stays.insert(state, (tried, same));
         }
-        self.stays.insert(state, (tried, same));
         wanted & !same == 0
     }
 
@@ -218,7 +218,7 @@ impl Search<'_> {
         is_border
     }
 
-    /// Lists the token of a node and those below it. The first `depth` bytes of each end the lexeme.
+    /// Lists the tokens of a node and those below it. The first `depth` bytes of each end the lexeme.
     fn beyond(&mut self, end: StateID, at: usize, depth: usize) {
         let mut path: Vec<u8> = Vec::new();
         let nodes = self.trie.nodes();

@@ -159,7 +159,7 @@ impl Lexing {
         if found.has_special_token || found.lazy_hidden_len > 0 { Step::Unknown } else { Step::Last(next) }
     }
 
-    /// Whether every character outside ASCII leads from a state back to it.
+    /// Whether any character outside ASCII leaves the lexer in the same state.
     pub(super) fn keeps_wide(&mut self, state: StateID) -> bool {
         Utf8Sequences::new('\u{80}', char::MAX).all(|sequence| {
             let mut reached = vec![state];

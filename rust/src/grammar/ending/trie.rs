@@ -8,12 +8,13 @@ pub(super) struct Trie {
     nodes: Vec<Node>,
     /// The kinds of the bytes below each node.
     below: Vec<Kinds>,
-    /// In the order of the nodes.
+    /// All tokens, in the order of the nodes.
     tokens: Vec<Token>,
     /// For each node, and behind the last, how many tokens come before it.
     before: Vec<usize>,
+    /// The same as a set.
     all: SimpleVob,
-    /// Whether its tokens are texts, so that none begins or ends inside a character.
+    /// Whether each token is UTF-8 by itself, so that none begins or ends inside a character.
     is_text: bool,
 }
 
@@ -77,15 +78,15 @@ impl Trie {
         trie.tokens.iter().for_each(|token| trie.all.allow_token(*token));
         trie.below = vec![0; trie.nodes.len()];
         for at in (0..trie.nodes.len()).rev() {
-            trie.below[at] = trie.kinds(at + 1..trie.nodes[at].end as usize);
+            trie.below[at] = trie.kinds(at);
         }
         trie
     }
 
-    /// The kinds of the bytes of a node's children, or of the first bytes, and of all below.
-    fn kinds(&self, below: Range<usize>) -> Kinds {
-        let (mut kinds, mut child) = (0, below.start);
-        while let Some(node) = self.nodes[..below.end].get(child) {
+    /// The kinds of all bytes below a node, from those of its children.
+    fn kinds(&self, at: usize) -> Kinds {
+        let (mut kinds, mut child) = (0, at + 1);
+        while let Some(node) = self.nodes[..self.nodes[at].end as usize].get(child) {
             let own = if self.is_text && !node.byte.is_ascii() { WIDE } else { kind(node.byte) };
             kinds |= own | self.below[child];
             child = node.end as usize;
@@ -93,7 +94,7 @@ impl Trie {
         kinds
     }
 
-    /// The kinds of the bytes below a node; None inside a character of a text.
+    /// The kinds of all bytes below a node. None where a character of a text is not complete with it.
     pub(super) fn kinds_below(&self, at: usize) -> Option<Kinds> {
         let is_inside = self.is_text && self.nodes.get(at + 1).is_some_and(|node| node.byte & 0xc0 == 0x80);
         (!is_inside).then(|| self.below[at])
@@ -104,12 +105,12 @@ impl Trie {
         &self.tokens[self.places(at..at + 1)]
     }
 
-    /// The places of the tokens that end with these nodes, in the order of all.
+    /// Where the tokens that end with these nodes stand among all tokens.
     pub(super) fn places(&self, nodes: Range<usize>) -> Range<usize> {
         self.before[nodes.start]..self.before[nodes.end]
     }
 
-    /// Allows tokens by their places, which are in order.
+    /// Allows the tokens at these places, which are sorted.
     pub(super) fn allow(&self, places: &[Range<usize>], tokens: &mut SimpleVob) {
         let count: usize = places.iter().map(ExactSizeIterator::len).sum();
         if count <= self.tokens.len() / 2 {

@@ -60,7 +60,7 @@ pub(super) fn quote(expr: &Expr) -> Expr {
     match expr {
         all if *all == Expr::anything() => Expr::Regex(plain()),
         Expr::Any(ways) => Expr::any(ways.iter().map(quote)),
-        // Listed texts are left out with their quotes, so that the lexer finds where a string may go on in any way.
+        // Excluded texts are written with their quotes: only then can the lexer tell where any character may follow.
         Expr::All(parts) if parts.iter().any(is_all_but_listed) => {
             let (listed, others): (Vec<&Expr>, Vec<&Expr>) =
                 parts.iter().partition(|part| is_all_but_listed(part));

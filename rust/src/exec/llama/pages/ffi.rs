@@ -126,7 +126,7 @@ static STOCK: LazyLock<Alloc> = LazyLock::new(|| {
     }
 });
 
-/// Replaces `alloc_buffer`. Maps pages while this thread lays out a context or reads a model; otherwise calls ggml's own function.
+/// Replaces `alloc_buffer`: maps pages itself while this thread creates a context or loads a model, and else calls the function of ggml.
 unsafe extern "C" fn alloc(kind: *mut BufferType, size: usize) -> *mut Buffer {
     let is_kv = LAYING.with_borrow(Option::is_some);
     if !is_kv && !READING.get() || size == 0 {
