@@ -16,8 +16,6 @@ const LOOK: u64 = 256;
 #[derive(Debug)]
 pub(super) struct Budget {
     left: Cell<u64>,
-    /// For another way to do what was too much.
-    spare: Cell<u64>,
     /// Steps that there were at first.
     steps: u64,
     until: Instant,
@@ -31,7 +29,6 @@ impl Budget {
     pub(super) fn new((steps, time): (u64, Duration), cancelled: Arc<AtomicBool>) -> Self {
         Budget {
             left: Cell::new(steps),
-            spare: Cell::new(steps),
             steps,
             until: Instant::now() + time,
             cancelled,
@@ -76,19 +73,6 @@ impl Budget {
         let kept = self.left.get();
         self.left.set(left - given + kept);
         if kept == 0 && given < left { Ok(None) } else { done.map(Some) }
-    }
-
-    /// As much work as at first, for another way to do the same, once: what was noted since there were so many notes is
-    /// forgotten. False where there is none, or no time.
-    pub(super) fn renew(&self, notes: usize) -> bool {
-        self.narrowed.borrow_mut().truncate(notes);
-        self.left.set(self.spare.take());
-        self.left.get() > 0 && !self.is_over()
-    }
-
-    /// Whether it was not renewed: what was compiled so far does not depend on how much was left.
-    pub(super) fn is_first(&self) -> bool {
-        self.spare.get() > 0
     }
 
     /// How JSON is written from now on.

@@ -180,8 +180,8 @@ impl Builder {
     /// A grammar that may stand beside others.
     fn written(&self, spec: &GrammarSpec, budget: &Budget) -> Result<Written> {
         match spec {
-            GrammarSpec::JsonObject => self.json(OBJECT, budget, &Ok),
-            GrammarSpec::JsonSchema(source) => self.json(source, budget, &Ok),
+            GrammarSpec::JsonObject => self.json(OBJECT, budget),
+            GrammarSpec::JsonSchema(source) => self.json(source, budget),
             GrammarSpec::Regex(rx) => texts::regex(rx, &self.config),
             GrammarSpec::Choice(list) => texts::choice(list, &self.config),
             GrammarSpec::Text(text) => texts::fixed(text, &self.config, &self.vocab),
@@ -192,19 +192,15 @@ impl Builder {
         }
     }
 
-    fn json<T>(
-        &self,
-        source: &str,
-        budget: &Budget,
-        finish: &dyn Fn(Written) -> Result<T, String>,
-    ) -> Result<T> {
+    fn json(&self, source: &str, budget: &Budget) -> Result<Written> {
         let schema = schema::parse(source, &self.config)?;
-        schema::prepare(&schema, &self.config, (budget, &self.library, true), finish)
+        schema::prepare(&schema, &self.config, (budget, &self.library, true))
     }
 
     /// A schema that is the whole grammar.
     fn json_alone(&self, source: &str, budget: &Budget) -> Result<Pristine> {
-        self.json(source, budget, &|written| self.finish(written))
+        let written = self.json(source, budget)?;
+        self.finish(written).map_err(|why| Error::grammar("", "schema", why))
     }
 
     fn finish(&self, mut written: Written) -> Result<Pristine, String> {

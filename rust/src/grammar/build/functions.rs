@@ -93,12 +93,10 @@ fn arguments(builder: &Builder, tool: &Tool, budget: &Budget) -> Result<Written>
         return Ok(function.written.clone());
     }
     let before = budget.notes();
-    let written = builder.json(&tool.schema, budget, &Ok)?;
+    let written = builder.json(&tool.schema, budget)?;
     let narrowed = budget.take_notes(before);
     narrowed.iter().for_each(|narrowed| budget.note(narrowed.clone()));
-    if budget.is_first() {
-        known.insert(key, Arc::new(Function { written: written.clone(), narrowed }));
-    }
+    known.insert(key, Arc::new(Function { written: written.clone(), narrowed }));
     Ok(written)
 }
 

@@ -5,7 +5,6 @@ use super::keywords::Draft;
 use super::logic::{F, FALSE, Node, TRUE};
 use super::read::{At, Reader};
 use super::set::{ALL, Item, Key, NONE, Set, SetId, Term};
-use super::strings::Piece;
 use crate::error::Result;
 use ahash::AHashSet;
 use serde_json::Value;
@@ -56,7 +55,7 @@ impl Reader<'_> {
             return tagged.iter().try_fold(NONE, |any, set| self.or(any, *set));
         }
         let is_openapi = self.arena[id].draft == Draft::OpenApi;
-        self.one_of(id, &tagged, if is_openapi { &tagged } else { sets })
+        self.one_of(&tagged, if is_openapi { &tagged } else { sets })
     }
 
     /// Branches with the values of the discriminator that mean them. A branch that allows none of these says by itself
@@ -88,66 +87,20 @@ impl Reader<'_> {
     }
 
     /// Exactly one: each without the others that it has something in common with.
-    fn one_of(&mut self, id: Id, sets: &[SetId], others: &[SetId]) -> Result<SetId> {
+    fn one_of(&mut self, sets: &[SetId], others: &[SetId]) -> Result<SetId> {
         let mut any = NONE;
         let rivals = self.rivals(sets, others)?;
         for ((i, set), rivals) in sets.iter().enumerate().zip(rivals) {
             let mut own = *set;
             for j in rivals {
-                let other = &others[j];
-                if i != j && !self.is_apart(*set, *other)? {
-                    self.overlaps = true;
-                    let mut not = self.not(*other)?;
-                    if !self.is_exact() {
-                        not = self.part_of(id, own, not)?;
-                    }
+                if i != j && !self.is_apart(*set, others[j])? {
+                    let not = self.not(others[j])?;
                     own = self.and(own, not)?;
                 }
             }
             any = self.or(any, own)?;
         }
         Ok(any)
-    }
-
-    /// Less of what is not another branch of a union, and simpler: objects that one key tells from it.
-    fn part_of(&mut self, id: Id, own: SetId, not: SetId) -> Result<SetId> {
-        let set = self.sets.get(not);
-        let parts = self.sets.keys.conjuncts(set.objects);
-        let chosen = parts.iter().map(|part| self.one_way(own, *part)).collect::<Result<Vec<_>>>()?;
-        let objects = self.sets.keys.all(chosen);
-        if objects != set.objects {
-            let why =
-                "branches that overlap are told apart by one key only: give each a required key with a const";
-            self.narrow(&self.arena[id].pointer, "oneOf", why)?;
-        }
-        Ok(self.sets.add(Set { objects, ..(*set).clone() }))
-    }
-
-    /// The simplest of several ways to be an object that some of `own` are; all of them where there is none.
-    fn one_way(&mut self, own: SetId, ways: F) -> Result<F> {
-        let Node::Any(list) = self.sets.keys.node(ways).clone() else { return Ok(ways) };
-        let mut ranked = list.iter().map(|way| Ok((self.rank(*way)?, *way))).collect::<Result<Vec<_>>>()?;
-        ranked.sort_by_key(|(rank, _)| *rank);
-        for (_, way) in ranked {
-            let so = self.sets.add(Set { objects: way, ..Set::none() });
-            if !self.is_apart(own, so)? {
-                return Ok(way);
-            }
-        }
-        Ok(ways)
-    }
-
-    /// First that a key's value is none of a list, then what else is on one key and does not look into objects or arrays.
-    fn rank(&mut self, objects: F) -> Result<u8> {
-        let Node::Atom(Key::If(_, term) | Key::Has(_, term)) = self.sets.keys.node(objects).clone() else {
-            return Ok(2);
-        };
-        let Some(set) = self.probe(|own| own.set_of(term))? else { return Ok(2) };
-        let set = self.sets.get(set);
-        let is_deep = [set.arrays, set.objects].iter().any(|f| ![TRUE, FALSE].contains(f));
-        let texts = set.strings.exact().map(|f| self.sets.strings.logic.node(f));
-        let is_list = matches!(texts, Some(Node::Atom(Piece::Texts(_, false))));
-        Ok(if is_deep { 2 } else { u8::from(!is_list) })
     }
 
     /// Whether the two have nothing in common, as far as it is easy to see.

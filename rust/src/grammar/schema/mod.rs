@@ -86,7 +86,7 @@ impl<'a> Together<'a> {
     /// # Errors
     /// As [`prepare`].
     pub(super) fn prepare(&mut self, schema: &Value, config: &GrammarConfig) -> Result<String> {
-        self.add(&prepare(schema, config, (self.budget, self.library, false), &Ok)?)
+        self.add(&prepare(schema, config, (self.budget, self.library, false))?)
     }
 
     /// Adds a grammar, and returns its name.
@@ -138,18 +138,15 @@ pub(super) fn parse(source: &str, config: &GrammarConfig) -> Result<Value> {
     serde_json::from_str(source).map_err(|e| refuse("", "schema", format!("is not JSON: {e}")))
 }
 
-/// What `finish` makes of the grammar of a schema; its errors say that the grammar is too large. `filters`: what no grammar can
-/// say is left to a filter beside it ([`Written::shape`]). A schema that is too much as a whole is tried again with less of each
-/// `oneOf`, where there is one and the configuration allows that.
+/// The grammar of a schema. `filters`: what no grammar can say is left to a filter beside it ([`Written::shape`]).
 ///
 /// # Errors
 /// What cannot be enforced, by pointer and keyword; where the budget is spent.
-pub(super) fn prepare<T>(
+pub(super) fn prepare(
     schema: &Value,
     config: &GrammarConfig,
     (budget, library, filters): (&Budget, &Library, bool),
-    finish: &dyn Fn(Written) -> std::result::Result<T, String>,
-) -> Result<T> {
+) -> Result<Written> {
     match schema {
         Value::Bool(true) | Value::Object(_) => {}
         Value::Bool(false) => return Err(refuse("", "false", "nothing satisfies it")),
@@ -168,19 +165,8 @@ pub(super) fn prepare<T>(
         None => (config.whitespace == Whitespace::Natural).then(|| WHITESPACE.to_owned()),
     };
     let arena = Arena::new(schema, (budget, library))?;
-    let finished = |written: Written| finish(written).map_err(|why| refuse("", "schema", why));
-    let notes = budget.notes();
     let setting = Setting { filters, space: space.as_deref() };
-    let mut reader = Reader::new(&arena, config, setting);
-    let written = write(&mut reader, notes);
-    let may_be_coarse = matches!(written, Ok(_) | Err(Error::Invalid { .. }));
-    let done = written.and_then(finished);
-    if done.is_ok() || !may_be_coarse || !config.narrow || !reader.overlaps || !budget.renew(notes) {
-        return done;
-    }
-    let mut reader = Reader::new(&arena, config, setting);
-    reader.coarse = true;
-    write(&mut reader, notes).and_then(finished).or(done)
+    write(&mut Reader::new(&arena, config, setting), budget.notes())
 }
 
 /// The configuration with what a request says.

@@ -29,15 +29,12 @@ pub(super) struct Reader<'a> {
     pub(super) arena: &'a Arena<'a>,
     pub(super) config: &'a GrammarConfig,
     pub(super) sets: Sets,
-    /// Whether branches of `oneOf` that overlap are told apart by little, and whether there are any.
-    pub(super) coarse: bool,
-    pub(super) overlaps: bool,
     pub(super) setting: Setting<'a>,
     /// A keyword that is left out, to find out what is at fault.
     pub(super) without: Option<(Id, &'a str)>,
-    /// The values of schemas and terms, and whether they are all of them (see `is_exact`).
-    known: AHashMap<(Id, Scope, bool), SetId>,
-    terms: AHashMap<(Term, bool), SetId>,
+    /// The values of schemas and terms.
+    known: AHashMap<At, SetId>,
+    terms: AHashMap<Term, SetId>,
     /// Schemas that are being read, and in how many complements each stands.
     open: Vec<(At, usize)>,
     /// How many steps into schemas have been taken and not left: each takes a part of the compiling thread's stack.
@@ -63,8 +60,6 @@ impl<'a> Reader<'a> {
             arena,
             config,
             sets: Sets::new(),
-            coarse: false,
-            overlaps: false,
             setting,
             without: None,
             known: AHashMap::new(),
@@ -96,8 +91,7 @@ impl<'a> Reader<'a> {
     /// # Errors
     /// What a schema in it asks for and cannot be enforced; where the budget is spent.
     pub(super) fn set_of(&mut self, term: Term) -> Result<SetId> {
-        let exact = self.is_exact();
-        if let Some(known) = self.terms.get(&(term, exact)) {
+        if let Some(known) = self.terms.get(&term) {
             return Ok(*known);
         }
         let set = match self.sets.terms.node(term).clone() {
@@ -118,7 +112,7 @@ impl<'a> Reader<'a> {
             }
         };
         if self.cut == usize::MAX {
-            self.terms.insert((term, exact), set);
+            self.terms.insert(term, set);
         }
         Ok(set)
     }
@@ -149,16 +143,10 @@ impl<'a> Reader<'a> {
         self.arena.budget.spend(grown + cells + texts[0] + texts[1])
     }
 
-    /// Whether all of each set is read: what others are complements of is never less than it should be.
-    pub(super) fn is_exact(&self) -> bool {
-        !self.coarse || self.negations > 0
-    }
-
     /// The values that a schema accepts.
     pub(super) fn read(&mut self, id: Id, scope: Scope) -> Result<SetId> {
         let scope = self.enter(scope, self.arena[id].resource);
-        let exact = self.is_exact();
-        if let Some(known) = self.known.get(&(id, scope, exact)) {
+        if let Some(known) = self.known.get(&(id, scope)) {
             return Ok(*known);
         }
         if let Some(at) = self.open.iter().position(|(open, _)| *open == (id, scope)) {
@@ -176,7 +164,7 @@ impl<'a> Reader<'a> {
         self.open.pop();
         if self.cut >= at {
             self.cut = usize::MAX;
-            self.known.insert((id, scope, exact), set);
+            self.known.insert((id, scope), set);
         }
         Ok(set)
     }
