@@ -53,7 +53,8 @@ impl Budget {
         self.left.set(left);
         if left == 0 {
             let why = format!(
-                "takes more than {} steps to compile; make it simpler (the server's limit is grammar.compile_steps)",
+                "takes more than {} steps to compile; make it simpler, for example give each branch of oneOf a required key with a \
+                 const (the server's limit is grammar.compile_steps)",
                 self.steps
             );
             return Err(Error::invalid_code("grammar", why, "grammar_too_complex"));

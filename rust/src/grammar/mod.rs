@@ -33,6 +33,7 @@ mod queue;
 mod room;
 mod schema;
 mod sections;
+mod sets;
 pub mod spec;
 mod text;
 mod texts;

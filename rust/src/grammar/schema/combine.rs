@@ -2,10 +2,10 @@
 
 use super::arena::Id;
 use super::keywords::Draft;
-use super::logic::{F, FALSE, Node, TRUE};
 use super::read::{At, Reader};
 use super::set::{ALL, Item, Key, NONE, Set, SetId, Term};
 use crate::error::Result;
+use crate::grammar::sets::logic::{F, FALSE, Node, TRUE};
 use ahash::AHashSet;
 use serde_json::Value;
 use std::rc::Rc;

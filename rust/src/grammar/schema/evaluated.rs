@@ -8,11 +8,11 @@
 
 use super::arena::Id;
 use super::keywords::Draft;
-use super::logic::{F, FALSE, TRUE};
 use super::read::{At, Reader};
 use super::refuse;
 use super::set::{ALL, Key, NONE, Scope, Set, SetId, Term};
 use crate::error::Result;
+use crate::grammar::sets::logic::{F, FALSE, TRUE};
 use std::collections::BTreeSet;
 use std::rc::Rc;
 

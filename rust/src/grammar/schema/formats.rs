@@ -216,8 +216,8 @@ const LONG: &str = "long names, and letters of many scripts";
 
 #[cfg(test)]
 mod tests {
-    use super::super::strings::Strings;
     use super::*;
+    use crate::grammar::sets::strings::Strings;
 
     fn check(rows: &[(&str, &str, bool)]) {
         for (name, text, yes) in rows {

@@ -7,28 +7,19 @@
 //! All of it takes from one budget.
 
 mod arena;
-mod automaton;
-mod bits;
 mod combine;
 mod evaluated;
 mod explain;
-mod few;
 mod formats;
 mod keywords;
 mod library;
-mod logic;
-mod number;
 mod numeral;
-mod pattern;
 mod read;
 mod read_parts;
 mod rivals;
 mod set;
 mod shape;
 mod spelling;
-mod split;
-mod strings;
-mod syntax;
 mod write;
 mod write_array;
 mod write_choice;

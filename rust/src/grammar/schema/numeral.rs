@@ -1,6 +1,6 @@
 //! How numbers are written: expressions for the texts of numbers within bounds.
 
-use super::number::Cell;
+use crate::grammar::sets::number::Cell;
 use crate::grammar::written::decimal::{Decimal, End, power};
 use crate::grammar::written::expr::Expr;
 use std::sync::LazyLock;

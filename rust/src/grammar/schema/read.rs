@@ -2,11 +2,11 @@
 
 use super::arena::{Arena, Dynamic, Id, ROOT};
 use super::keywords::{self, Draft, Types, types_of};
-use super::logic::{FALSE, Node, TRUE};
 use super::refuse;
 use super::set::{ALL, Leaf, NONE, Scope, Set, SetId, Sets, Term};
 use crate::config::GrammarConfig;
 use crate::error::Result;
+use crate::grammar::sets::logic::{FALSE, Node, TRUE};
 use crate::grammar::written::decimal;
 use ahash::AHashMap;
 use serde_json::Value;

@@ -3,14 +3,14 @@
 use super::arena::Id;
 use super::formats::{self, Format};
 use super::keywords::Draft;
-use super::logic::{F, FALSE, TRUE};
-use super::number::{self, Cell, Kind};
 use super::read::{At, Reader};
 use super::refuse;
 use super::set::{Item, Key, Set, Term};
-use super::strings::{Between, Over, Under};
 use crate::config::{Formats, UndeclaredKeys, UnknownFormat};
 use crate::error::Result;
+use crate::grammar::sets::logic::{F, FALSE, TRUE};
+use crate::grammar::sets::number::{self, Cell, Kind};
+use crate::grammar::sets::strings::{Between, Over, Under};
 use crate::grammar::written::decimal::{self, Decimal};
 use crate::types::Narrowed;
 use serde_json::Value;

@@ -5,9 +5,9 @@
 
 use super::arena::Id;
 use super::keywords::Types;
-use super::logic::{F, FALSE, Logic, TRUE};
-use super::number::{self, Cell, Cells, Kind};
-use super::strings::{Between, Strings};
+use crate::grammar::sets::logic::{F, FALSE, Logic, TRUE};
+use crate::grammar::sets::number::{self, Cell, Cells, Kind};
+use crate::grammar::sets::strings::{Between, Strings};
 use crate::grammar::written::decimal::Decimal;
 use ahash::{AHashMap, AHashSet};
 use serde_json::{Map, Value};

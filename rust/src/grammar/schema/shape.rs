@@ -1,10 +1,10 @@
 //! Where a filter beside the grammar has to tell items and keys apart.
 
-use super::logic::{F, FALSE, Node, TRUE};
 use super::read::Reader;
 use super::set::{Item, Key, Set, Sets, Term};
-use super::strings::Piece;
 use crate::error::Result;
+use crate::grammar::sets::logic::{F, FALSE, Node, TRUE};
+use crate::grammar::sets::strings::Piece;
 use crate::grammar::unique::{Inside, Place, Scarce, Shape};
 use crate::grammar::written::expr::quoted;
 use ahash::AHashMap;

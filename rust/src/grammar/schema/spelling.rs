@@ -1,6 +1,6 @@
 //! How the JSON texts of strings are spelled, and the white space between JSON's tokens.
 
-use super::syntax;
+use crate::grammar::sets::syntax;
 use crate::grammar::written::expr::{Expr, class, common, quoted};
 use regex_syntax::hir::ClassUnicode;
 
@@ -117,11 +117,13 @@ fn quoted_class(all: &ClassUnicode, controls: bool) -> Expr {
 #[cfg(test)]
 mod tests {
     use super::{CHARACTER, any, within_quotes};
-    use crate::grammar::schema::pattern::search;
+    use crate::grammar::sets::strings::Strings;
     use llguidance::derivre::Regex;
 
     fn matches(pattern: &str, controls: bool, text: &str) -> bool {
-        let quoted = within_quotes(&search(pattern).unwrap(), controls).regex();
+        let mut strings = Strings::new();
+        let found = strings.pattern(pattern).unwrap();
+        let quoted = within_quotes(&strings.expr(found), controls).regex();
         Regex::new(&format!("\"{quoted}\"")).unwrap().is_match(text)
     }
 

@@ -4,16 +4,16 @@
 //! every beginning of a text there is a way to its end.
 
 use super::arena::{Id, ROOT};
-use super::logic::{F, FALSE, Node};
-use super::number::{self, Cell, Kind};
 use super::numeral::{self, Style};
 use super::read::Reader;
 use super::refuse;
 use super::set::{Leaf, Set, SetId, Term};
 use super::shape;
 use super::spelling;
-use super::strings::{Piece, Under, length};
 use crate::error::Result;
+use crate::grammar::sets::logic::{F, FALSE, Node};
+use crate::grammar::sets::number::{self, Cell, Kind};
+use crate::grammar::sets::strings::{Piece, Under, length};
 use crate::grammar::unique::Shape;
 use crate::grammar::written::Written;
 use crate::grammar::written::expr::{Expr, Terminal};

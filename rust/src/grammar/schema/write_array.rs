@@ -1,10 +1,10 @@
 //! Writes sets of arrays: what may be chosen for each item.
 
-use super::logic::{F, FALSE, Node, TRUE};
 use super::set::{Item, Term};
 use super::write::{Writer, literal};
 use super::write_list::{List, States, behind};
 use crate::error::Result;
+use crate::grammar::sets::logic::{F, FALSE, Node, TRUE};
 use crate::grammar::written::rules::{Line, Rule, Symbol};
 use ahash::AHashMap;
 use llguidance::earley::{BitIdx, ParamCond, ParamExpr, ParamRef, ParamValue};

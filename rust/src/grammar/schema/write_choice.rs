@@ -1,12 +1,12 @@
 //! What may be chosen for the value of a key. Values are told apart by which of the sets they are in that the formula speaks of:
 //! then all of its atoms are decided at once, in place of one after the other.
 
-use super::bits::{Bits, bits, has};
-use super::logic::{F, FALSE, Node, TRUE};
-use super::number::{self, Cells, Kind};
 use super::set::{Key, NONE, Set, SetId, Term};
 use super::write::Writer;
 use crate::error::Result;
+use crate::grammar::sets::bits::{Bits, bits, has};
+use crate::grammar::sets::logic::{F, FALSE, Node, TRUE};
+use crate::grammar::sets::number::{self, Cells, Kind};
 use ahash::{AHashMap, AHashSet};
 use std::collections::BTreeMap;
 use std::rc::Rc;

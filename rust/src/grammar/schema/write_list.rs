@@ -1,10 +1,10 @@
 //! Writes lists: the items of an array, and the pairs of an object whose keys are not known by name. A walk whose state is what
 //! is left of the formula.
 
-use super::logic::{F, FALSE, Logic, Node, TRUE};
 use super::set::{Item, Key};
 use super::write::{Writer, literal};
 use crate::error::Result;
+use crate::grammar::sets::logic::{F, FALSE, Logic, Node, TRUE};
 use crate::grammar::written::rules::{Line, Rule, Symbol};
 use ahash::AHashMap;
 use std::hash::Hash;

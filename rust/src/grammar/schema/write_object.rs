@@ -3,14 +3,14 @@
 //! A state is what is left of the formula. At each key it is gone through what may be chosen: the key is absent, or its
 //! value is in some of the sets that the formula speaks of, which decides parts of it.
 
-use super::bits::has;
-use super::logic::{F, FALSE, Node, TRUE};
 use super::set::{Key, Term};
 use super::write::{Writer, literal};
 use super::write_choice::Open;
 use super::write_list::{List, States, behind};
 use crate::config::KeyOrder;
 use crate::error::Result;
+use crate::grammar::sets::bits::has;
+use crate::grammar::sets::logic::{F, FALSE, Node, TRUE};
 use crate::grammar::written::expr::quoted;
 use crate::grammar::written::rules::{BITS, Line, Rule, Symbol};
 use ahash::{AHashMap, AHashSet};

@@ -12,13 +12,13 @@
 //! Where a parameter has too few bits for all keys, keys without a bit are only counted. The filter beside the grammar keeps them from
 //! coming twice.
 
-use super::logic::{F, FALSE, Logic, Node, TRUE};
 use super::set::{Key, Term};
 use super::write::{Writer, literal};
 use super::write_list::{List, States, behind};
 use super::write_object::Plan;
 use crate::config::KeyOrder;
 use crate::error::Result;
+use crate::grammar::sets::logic::{F, FALSE, Logic, Node, TRUE};
 use crate::grammar::written::rules::{BITS, Line, Rule, Symbol, and, is_clear};
 use ahash::{AHashMap, AHashSet};
 use llguidance::earley::{BitIdx, ParamCond, ParamExpr, ParamRef, ParamValue};

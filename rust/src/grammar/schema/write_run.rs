@@ -1,11 +1,11 @@
 //! Writes keys of which nothing is left to say: all states of an object share their rules.
 
-use super::logic::{F, TRUE};
 use super::set::Key;
 use super::write::Writer;
 use super::write_list::behind;
 use super::write_object::{Known, Plan};
 use crate::error::Result;
+use crate::grammar::sets::logic::{F, TRUE};
 use crate::grammar::written::rules::{Line, Rule, Symbol};
 
 impl Writer<'_, '_> {

@@ -2,12 +2,12 @@
 //!
 //! Which values have been there is remembered where they can be listed. Elsewhere a filter beside the grammar remembers them.
 
-use super::logic::{F, FALSE, Node, TRUE};
-use super::number::{self, Cell, Kind};
 use super::set::{Item, Key, Set, Term};
 use super::write::Writer;
 use super::write_list::{List, behind};
 use crate::error::Result;
+use crate::grammar::sets::logic::{F, FALSE, Node, TRUE};
+use crate::grammar::sets::number::{self, Cell, Kind};
 use crate::grammar::written::rules::{BITS, Line, Symbol, and, is_clear};
 use ahash::AHashMap;
 use llguidance::earley::{BitIdx, ParamCond, ParamRef};

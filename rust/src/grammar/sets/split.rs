@@ -24,7 +24,7 @@ type Places = AHashMap<Piece, (usize, bool)>;
 impl Strings {
     /// The texts of the first set by the sets that they are in. Each class is in the sets of its bits; its texts that are in more
     /// sets are in another class, too. None where there is too much to tell apart.
-    pub(super) fn split(&mut self, sets: &[F]) -> Option<Vec<(F, Bits)>> {
+    pub(in crate::grammar) fn split(&mut self, sets: &[F]) -> Option<Vec<(F, Bits)>> {
         let Some((kinds, places)) = self.kinds(sets) else { return self.refined(sets) };
         self.work += sets.len() * kinds.len();
         let of_text = |kind: &&Kind| kind.1.is_some();

@@ -1,9 +1,9 @@
 //! Sets of small numbers, as bits.
 
 /// Which of some numbered things hold.
-pub(super) type Bits = Vec<u64>;
+pub(in crate::grammar) type Bits = Vec<u64>;
 
-pub(super) fn bits(holds: impl IntoIterator<Item = bool>) -> Bits {
+pub(in crate::grammar) fn bits(holds: impl IntoIterator<Item = bool>) -> Bits {
     let mut bits = Bits::new();
     for (i, holds) in holds.into_iter().enumerate() {
         if i % 64 == 0 {
@@ -14,11 +14,11 @@ pub(super) fn bits(holds: impl IntoIterator<Item = bool>) -> Bits {
     bits
 }
 
-pub(super) fn has(bits: &Bits, i: usize) -> bool {
+pub(in crate::grammar) fn has(bits: &Bits, i: usize) -> bool {
     bits[i / 64] >> (i % 64) & 1 == 1
 }
 
 /// Whether all that hold in the first hold in the second.
-pub(super) fn is_within(a: &Bits, b: &Bits) -> bool {
+pub(in crate::grammar) fn is_within(a: &Bits, b: &Bits) -> bool {
     a.iter().zip(b).all(|(a, b)| a & !b == 0)
 }

@@ -223,7 +223,7 @@ fn least(expr: &Expr, edge: Edge) -> Expr {
 
 #[cfg(test)]
 mod tests {
-    use crate::grammar::schema::strings::Strings;
+    use crate::grammar::sets::strings::Strings;
     use regex_automata::dfa::{Automaton, dense};
     use regex_automata::{Anchored, Input};
 

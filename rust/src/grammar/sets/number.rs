@@ -14,39 +14,39 @@ const MOST_PARTS: usize = 1_000;
 
 /// An interval, what divides the numbers in it (true), and what doesn't.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
-pub(super) struct Cell {
-    pub(super) low: End,
-    pub(super) high: End,
-    pub(super) by: Vec<(Decimal, bool)>,
+pub(in crate::grammar) struct Cell {
+    pub(in crate::grammar) low: End,
+    pub(in crate::grammar) high: End,
+    pub(in crate::grammar) by: Vec<(Decimal, bool)>,
 }
 
 /// Which numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(in crate::grammar) enum Kind {
     Whole,
     /// Numbers that are not integers.
     Fraction,
 }
 
 impl Cell {
-    pub(super) fn point(n: Decimal) -> Self {
+    pub(in crate::grammar) fn point(n: Decimal) -> Self {
         Cell { low: Some((n, true)), high: Some((n, true)), by: Vec::new() }
     }
 
     /// The one number in it.
-    pub(super) fn single(&self) -> Option<Decimal> {
+    pub(in crate::grammar) fn single(&self) -> Option<Decimal> {
         match (self.low, self.high) {
             (Some((a, true)), Some((b, true))) if a == b && self.by.is_empty() => Some(a),
             _ => None,
         }
     }
 
-    pub(super) fn is_all(&self) -> bool {
+    pub(in crate::grammar) fn is_all(&self) -> bool {
         *self == Cell::default()
     }
 
     /// Whether the number is between the ends, which belong to the cell.
-    pub(super) fn spans(&self, n: Decimal) -> bool {
+    pub(in crate::grammar) fn spans(&self, n: Decimal) -> bool {
         self.low.is_none_or(|(low, _)| low <= n) && self.high.is_none_or(|(high, _)| n <= high)
     }
 
@@ -105,7 +105,7 @@ impl Cell {
     }
 
     /// The least common multiple of what divides the numbers and what doesn't, in digits: an automaton has as many states.
-    pub(super) fn states(&self) -> i128 {
+    pub(in crate::grammar) fn states(&self) -> i128 {
         let multiple = |a: i128, d: &(Decimal, bool)| (a / gcd(a, d.0.digits)).saturating_mul(d.0.digits);
         self.by.iter().fold(1, multiple)
     }
@@ -150,15 +150,15 @@ fn divisors(by: &[(Decimal, bool)], kind: Kind) -> Option<Vec<(Decimal, bool)>> 
 }
 
 /// A set of numbers of one kind.
-pub(super) type Cells = Vec<Cell>;
+pub(in crate::grammar) type Cells = Vec<Cell>;
 
 /// All of them.
-pub(super) fn everything() -> Cells {
+pub(in crate::grammar) fn everything() -> Cells {
     vec![Cell::default()]
 }
 
 /// The set in one form.
-pub(super) fn tidy(cells: Cells, kind: Kind) -> Cells {
+pub(in crate::grammar) fn tidy(cells: Cells, kind: Kind) -> Cells {
     let mut cells: Cells = cells.into_iter().filter_map(|c| c.tidied(kind)).collect();
     let ends = |c: &Cell| (c.low.map(|(n, own)| (n, !own)), c.high.map_or((1, None), |h| (0, Some(h))));
     cells.sort_by_key(|c| (c.by.len(), ends(c)));
@@ -183,7 +183,7 @@ fn touches(a: &Cell, b: &Cell, kind: Kind) -> bool {
     low < high || (low == high && joined) || (kind == Kind::Whole && low.digits == high.digits + 1)
 }
 
-pub(super) fn and(a: &Cells, b: &Cells, kind: Kind) -> Cells {
+pub(in crate::grammar) fn and(a: &Cells, b: &Cells, kind: Kind) -> Cells {
     if a.len() == 1 && a[0].is_all() {
         return b.clone();
     }
@@ -191,11 +191,11 @@ pub(super) fn and(a: &Cells, b: &Cells, kind: Kind) -> Cells {
     tidy(pairs.collect(), kind)
 }
 
-pub(super) fn or(a: &Cells, b: &Cells, kind: Kind) -> Cells {
+pub(in crate::grammar) fn or(a: &Cells, b: &Cells, kind: Kind) -> Cells {
     tidy(a.iter().chain(b).cloned().collect(), kind)
 }
 
-pub(super) fn not(a: &Cells, kind: Kind) -> Cells {
+pub(in crate::grammar) fn not(a: &Cells, kind: Kind) -> Cells {
     // What lies between intervals that are in order is read off; only conditions on divisors are multiplied out.
     let (plain, by): (Cells, Cells) = a.iter().cloned().partition(|c| c.by.is_empty());
     let (mut gaps, mut low) = (Vec::new(), None);
@@ -213,7 +213,7 @@ pub(super) fn not(a: &Cells, kind: Kind) -> Cells {
 
 /// The numbers of the first set by the sets that they are in. Each class is in the sets of its bits; its numbers that are in more
 /// sets are in another class, too. None where too many combinations of divisors tell them apart.
-pub(super) fn split(sets: &[&Cells], kind: Kind) -> Option<Vec<(Cells, Bits)>> {
+pub(in crate::grammar) fn split(sets: &[&Cells], kind: Kind) -> Option<Vec<(Cells, Bits)>> {
     // A place between numbers: before one, or (true) behind it.
     let low = |cell: &Cell| cell.low.map(|(n, own)| (n, !own));
     let places = sets.iter().copied().flatten().flat_map(|cell| [low(cell), cell.high]);
@@ -261,7 +261,7 @@ pub(super) fn split(sets: &[&Cells], kind: Kind) -> Option<Vec<(Cells, Bits)>> {
 const LOOKED_AT: usize = 64;
 
 /// The numbers one by one, where there are at most so many.
-pub(super) fn listed(cells: &[Cell], kind: Kind, most: usize) -> Option<Vec<Decimal>> {
+pub(in crate::grammar) fn listed(cells: &[Cell], kind: Kind, most: usize) -> Option<Vec<Decimal>> {
     let mut list = Vec::new();
     for cell in cells {
         match (cell.single(), cell.low, cell.high) {

@@ -21,18 +21,18 @@ const FUEL: u64 = 2_000_000;
 
 /// Strings of which all are meant: an under-approximation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) struct Under(pub(super) F);
+pub(in crate::grammar) struct Under(pub(in crate::grammar) F);
 
 /// Strings among which all are that are meant: an over-approximation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) struct Over(pub(super) F);
+pub(in crate::grammar) struct Over(pub(in crate::grammar) F);
 
 /// A set of strings between two sets that are known; an exact set is the same on both sides. The grammar writes strings of
 /// `under` only. A string is impossible only if it is outside `over`. The complement swaps the two.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) struct Between {
-    pub(super) under: Under,
-    pub(super) over: Over,
+pub(in crate::grammar) struct Between {
+    pub(in crate::grammar) under: Under,
+    pub(in crate::grammar) over: Over,
 }
 
 impl From<F> for Between {
@@ -42,14 +42,14 @@ impl From<F> for Between {
 }
 
 impl Between {
-    pub(super) fn exact(self) -> Option<F> {
+    pub(in crate::grammar) fn exact(self) -> Option<F> {
         (self.under.0 == self.over.0).then_some(self.under.0)
     }
 }
 
 /// What a string may have to be, or (false) must not be.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) enum Piece {
+pub(in crate::grammar) enum Piece {
     /// One of these.
     Texts(Rc<BTreeSet<String>>, bool),
     /// One of this expression's.
@@ -60,16 +60,16 @@ pub(super) enum Piece {
 
 /// Formulas over strings.
 #[derive(Debug)]
-pub(super) struct Strings {
-    pub(super) logic: Logic<Piece>,
+pub(in crate::grammar) struct Strings {
+    pub(in crate::grammar) logic: Logic<Piece>,
     space: Space,
     pub(super) automata: AHashMap<Vec<Rc<str>>, Option<Rc<Automaton>>>,
     /// What the automata took.
-    pub(super) work: usize,
+    pub(in crate::grammar) work: usize,
 }
 
 impl Strings {
-    pub(super) fn new() -> Self {
+    pub(in crate::grammar) fn new() -> Self {
         Strings {
             logic: Logic::new(|piece| Some(opposite(piece))),
             space: Space::default(),
@@ -79,7 +79,7 @@ impl Strings {
     }
 
     /// What is in both or (`all` is false) in any of them.
-    pub(super) fn join(&mut self, a: Between, b: Between, all: bool) -> Between {
+    pub(in crate::grammar) fn join(&mut self, a: Between, b: Between, all: bool) -> Between {
         let join = if all { Strings::and } else { Strings::or };
         let under = join(self, a.under.0, b.under.0);
         match (a.exact(), b.exact()) {
@@ -88,11 +88,11 @@ impl Strings {
         }
     }
 
-    pub(super) fn complement(&mut self, of: Between) -> Between {
+    pub(in crate::grammar) fn complement(&mut self, of: Between) -> Between {
         Between { under: Under(self.not(of.over.0)), over: Over(self.not(of.under.0)) }
     }
 
-    pub(super) fn texts(&mut self, list: impl IntoIterator<Item = String>) -> F {
+    pub(in crate::grammar) fn texts(&mut self, list: impl IntoIterator<Item = String>) -> F {
         let list: BTreeSet<String> = list.into_iter().collect();
         if list.is_empty() { FALSE } else { self.logic.atom(Piece::Texts(Rc::new(list), true)) }
     }
@@ -101,7 +101,7 @@ impl Strings {
     ///
     /// # Errors
     /// Where it cannot be said.
-    pub(super) fn pattern(&mut self, text: &str) -> Result<F, String> {
+    pub(in crate::grammar) fn pattern(&mut self, text: &str) -> Result<F, String> {
         Ok(match pattern::search(text)? {
             none if none == Expr::NOTHING => FALSE,
             some => self.formula(some),
@@ -124,7 +124,7 @@ impl Strings {
         }
     }
 
-    pub(super) fn length(&mut self, least: u32, most: Option<u32>) -> F {
+    pub(in crate::grammar) fn length(&mut self, least: u32, most: Option<u32>) -> F {
         let end = |n: u32| (Decimal::new(i128::from(n), 0), true);
         let low = (least > 0).then(|| end(least));
         // No text has more characters than can be counted here.
@@ -141,14 +141,14 @@ impl Strings {
     }
 
     /// The list, where the set is one.
-    pub(super) fn listed(&self, f: F) -> Option<Rc<BTreeSet<String>>> {
+    pub(in crate::grammar) fn listed(&self, f: F) -> Option<Rc<BTreeSet<String>>> {
         match self.logic.node(f) {
             Node::Atom(Piece::Texts(list, true)) => Some(Rc::clone(list)),
             _ => None,
         }
     }
 
-    pub(super) fn and(&mut self, a: F, b: F) -> F {
+    pub(in crate::grammar) fn and(&mut self, a: F, b: F) -> F {
         for (list, other) in [(self.listed(a), b), (self.listed(b), a)] {
             let Some(list) = list else { continue };
             let left: Vec<String> = list.iter().filter(|text| self.has(other, text)).cloned().collect();
@@ -158,18 +158,18 @@ impl Strings {
         self.merged(f, true)
     }
 
-    pub(super) fn or(&mut self, a: F, b: F) -> F {
+    pub(in crate::grammar) fn or(&mut self, a: F, b: F) -> F {
         let f = self.logic.any([a, b]);
         self.merged(f, false)
     }
 
-    pub(super) fn not(&mut self, f: F) -> F {
+    pub(in crate::grammar) fn not(&mut self, f: F) -> F {
         self.logic.rebuild(f, true, &mut |logic, piece| logic.atom(opposite(piece)))
     }
 
     /// What stands side by side in a conjunction (`all`) or disjunction becomes one: bounds on the length, and lists of what is
     /// not allowed in the first, of what is in the second.
-    pub(super) fn merged(&mut self, f: F, all: bool) -> F {
+    pub(in crate::grammar) fn merged(&mut self, f: F, all: bool) -> F {
         let parts = match (self.logic.node(f), all) {
             (Node::All(parts), true) | (Node::Any(parts), false) => Rc::clone(parts),
             _ => return f,
@@ -196,7 +196,7 @@ impl Strings {
     }
 
     /// Whether the set has this text.
-    pub(super) fn has(&mut self, f: F, text: &str) -> bool {
+    pub(in crate::grammar) fn has(&mut self, f: F, text: &str) -> bool {
         match self.logic.node(f).clone() {
             Node::All(parts) => parts.iter().all(|f| self.has(*f, text)),
             Node::Any(parts) => parts.iter().any(|f| self.has(*f, text)),
@@ -217,7 +217,7 @@ impl Strings {
     }
 
     /// All texts of the set where they are so few; None where there are more, or too many steps would tell.
-    pub(super) fn few(&mut self, f: F, most: usize) -> Option<Vec<String>> {
+    pub(in crate::grammar) fn few(&mut self, f: F, most: usize) -> Option<Vec<String>> {
         if let Some(list) = self.listed(f) {
             return (list.len() <= most).then(|| list.iter().cloned().collect());
         }
@@ -236,7 +236,7 @@ impl Strings {
     }
 
     /// Whether no text is in the set; None where that is not found out within the limit.
-    pub(super) fn is_empty(&mut self, f: F) -> Option<bool> {
+    pub(in crate::grammar) fn is_empty(&mut self, f: F) -> Option<bool> {
         match self.logic.node(f) {
             Node::Any(parts) if parts.is_empty() => return Some(true),
             Node::Atom(Piece::Texts(..) | Piece::Length(..)) => return Some(false),
@@ -251,7 +251,7 @@ impl Strings {
     }
 
     /// The set as one expression.
-    pub(super) fn expr(&self, f: F) -> Expr {
+    pub(in crate::grammar) fn expr(&self, f: F) -> Expr {
         let signed = |expr: Expr, yes: bool| if yes { expr } else { Expr::all([expr.not()]) };
         match self.logic.node(f) {
             Node::Any(parts) => Expr::any(parts.iter().map(|part| self.expr(*part))),
@@ -326,7 +326,7 @@ impl fmt::Debug for Space {
 }
 
 /// So many of something.
-pub(super) fn length(of: &Expr, lengths: &[Cell]) -> Expr {
+pub(in crate::grammar) fn length(of: &Expr, lengths: &[Cell]) -> Expr {
     let count = |n: Decimal| u32::try_from(n.digits).unwrap_or(u32::MAX);
     Expr::any(lengths.iter().map(|cell| {
         let (low, high) = (cell.low.map_or(0, |(n, _)| count(n)), cell.high.map(|(n, _)| count(n)));

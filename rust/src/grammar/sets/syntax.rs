@@ -12,7 +12,7 @@ const MAX_DEPTH: usize = 250;
 ///
 /// # Errors
 /// What ECMA-262 does not have, or cannot be said, with its place.
-pub(super) fn parse(pattern: &str) -> Result<Expr, String> {
+pub(in crate::grammar) fn parse(pattern: &str) -> Result<Expr, String> {
     let mut reader = Reader { rest: pattern.chars(), depth: 0, any_case: false, any_line: false };
     let whole = reader.alternatives();
     let whole = whole.and_then(|node| match reader.rest.next() {

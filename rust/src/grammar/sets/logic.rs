@@ -6,16 +6,16 @@ use std::hash::Hash;
 use std::rc::Rc;
 
 /// The number of a formula.
-pub(super) type F = u32;
+pub(in crate::grammar) type F = u32;
 
 /// What always holds.
-pub(super) const TRUE: F = 0;
+pub(in crate::grammar) const TRUE: F = 0;
 /// What never holds.
-pub(super) const FALSE: F = 1;
+pub(in crate::grammar) const FALSE: F = 1;
 
 /// A formula.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) enum Node<A> {
+pub(in crate::grammar) enum Node<A> {
     /// All of these hold, in the order in which they were said.
     All(Rc<[F]>),
     /// At least one of these holds.
@@ -25,7 +25,7 @@ pub(super) enum Node<A> {
 
 /// Formulas over atoms of one kind.
 #[derive(Debug)]
-pub(super) struct Logic<A> {
+pub(in crate::grammar) struct Logic<A> {
     nodes: Vec<Node<A>>,
     numbers: AHashMap<Node<A>, F>,
     /// What holds where the atom does not, if that is an atom that is worth looking for.
@@ -33,7 +33,7 @@ pub(super) struct Logic<A> {
 }
 
 impl<A: Clone + Eq + Hash> Logic<A> {
-    pub(super) fn new(opposite: fn(&A) -> Option<A>) -> Self {
+    pub(in crate::grammar) fn new(opposite: fn(&A) -> Option<A>) -> Self {
         let mut logic = Logic { nodes: Vec::new(), numbers: AHashMap::new(), opposite };
         logic.number(Node::All(Rc::from([])));
         logic.number(Node::Any(Rc::from([])));
@@ -50,17 +50,17 @@ impl<A: Clone + Eq + Hash> Logic<A> {
         number
     }
 
-    pub(super) fn node(&self, f: F) -> &Node<A> {
+    pub(in crate::grammar) fn node(&self, f: F) -> &Node<A> {
         &self.nodes[f as usize]
     }
 
     /// How many there are.
-    pub(super) fn len(&self) -> usize {
+    pub(in crate::grammar) fn len(&self) -> usize {
         self.nodes.len()
     }
 
     /// What must all hold: the parts of a conjunction, else the formula itself.
-    pub(super) fn conjuncts(&self, f: F) -> Vec<F> {
+    pub(in crate::grammar) fn conjuncts(&self, f: F) -> Vec<F> {
         match self.node(f) {
             Node::All(parts) => parts.to_vec(),
             _ => vec![f],
@@ -68,7 +68,7 @@ impl<A: Clone + Eq + Hash> Logic<A> {
     }
 
     /// The atoms among what must all hold.
-    pub(super) fn certain(&self, f: F) -> Vec<A> {
+    pub(in crate::grammar) fn certain(&self, f: F) -> Vec<A> {
         let atom = |f: &F| match self.node(*f) {
             Node::Atom(atom) => Some(atom.clone()),
             _ => None,
@@ -76,20 +76,20 @@ impl<A: Clone + Eq + Hash> Logic<A> {
         self.conjuncts(f).iter().filter_map(atom).collect()
     }
 
-    pub(super) fn atom(&mut self, atom: A) -> F {
+    pub(in crate::grammar) fn atom(&mut self, atom: A) -> F {
         self.number(Node::Atom(atom))
     }
 
-    pub(super) fn all(&mut self, parts: impl IntoIterator<Item = F>) -> F {
+    pub(in crate::grammar) fn all(&mut self, parts: impl IntoIterator<Item = F>) -> F {
         self.join(parts, true)
     }
 
-    pub(super) fn any(&mut self, parts: impl IntoIterator<Item = F>) -> F {
+    pub(in crate::grammar) fn any(&mut self, parts: impl IntoIterator<Item = F>) -> F {
         self.join(parts, false)
     }
 
     /// What [`Logic::all`] or (false) [`Logic::any`] make of the parts.
-    pub(super) fn join(&mut self, parts: impl IntoIterator<Item = F>, all: bool) -> F {
+    pub(in crate::grammar) fn join(&mut self, parts: impl IntoIterator<Item = F>, all: bool) -> F {
         let (nothing, end) = if all { (TRUE, FALSE) } else { (FALSE, TRUE) };
         let (mut list, mut seen) = (Vec::new(), AHashSet::new());
         for part in parts {
@@ -121,7 +121,7 @@ impl<A: Clone + Eq + Hash> Logic<A> {
     }
 
     /// The atoms, each once, in the order in which they were said.
-    pub(super) fn atoms(&self, f: F) -> Vec<A> {
+    pub(in crate::grammar) fn atoms(&self, f: F) -> Vec<A> {
         let (mut list, mut seen, mut line) = (Vec::new(), AHashSet::new(), vec![f]);
         while let Some(f) = line.pop() {
             if !seen.insert(f) {
@@ -136,12 +136,17 @@ impl<A: Clone + Eq + Hash> Logic<A> {
     }
 
     /// The formula with some atoms decided or replaced.
-    pub(super) fn replace(&mut self, f: F, by: &AHashMap<A, F>) -> F {
+    pub(in crate::grammar) fn replace(&mut self, f: F, by: &AHashMap<A, F>) -> F {
         self.rebuild(f, false, &mut |logic, a| by.get(a).copied().unwrap_or_else(|| logic.atom(a.clone())))
     }
 
     /// The formula with each atom replaced; `dual`: and with or exchanged.
-    pub(super) fn rebuild(&mut self, f: F, dual: bool, atom: &mut dyn FnMut(&mut Self, &A) -> F) -> F {
+    pub(in crate::grammar) fn rebuild(
+        &mut self,
+        f: F,
+        dual: bool,
+        atom: &mut dyn FnMut(&mut Self, &A) -> F,
+    ) -> F {
         self.rebuilt(f, dual, atom, &mut AHashMap::new())
     }
 
