@@ -223,6 +223,28 @@ fn an_array_of_too_few_different_items_is_not_begun() {
 }
 
 #[test]
+fn listed_arrays_with_equal_items_are_not_begun() {
+    let listed = json!({"enum": [[null, null], ["a", "b"], [1, 2, 1], [1, 2, 3]]});
+    let unique = json!({"type": "array", "uniqueItems": true});
+    let long = json!({"type": "array", "uniqueItems": true, "if": {"minItems": 3}, "then": {"contains": {"const": 3}}});
+    let bench = Bench::new();
+    for other in [
+        json!({"anyOf": [unique, {"type": "null"}]}),
+        unique,
+        long.clone(),
+        json!({"anyOf": [long, {"const": 0}]}),
+    ] {
+        let mut schema = listed.clone();
+        schema["allOf"] = json!([other]);
+        let mut grammar = bench.schema(&schema).unwrap();
+        assert!(!bench.begins(&mut grammar, "[null").unwrap(), "{other}");
+        for (text, is_valid) in [(r#"["a","b"]"#, true), ("[1,2,3]", true), ("[1,2,1]", false)] {
+            assert_eq!(bench.accepts(&mut grammar.restart(), text).unwrap(), is_valid, "{text} {other}");
+        }
+    }
+}
+
+#[test]
 fn objects() {
     let patterns = json!({"type": "object", "patternProperties": {"^a": {"type": "integer"}, "z$": {"minimum": 2}},
         "additionalProperties": false});

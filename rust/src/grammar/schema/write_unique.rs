@@ -42,8 +42,32 @@ impl Writer<'_, '_> {
     }
 
     /// Chooses the values of the first items, which are required, together, if each has few. The filter alone would notice only at the
-    /// last of them that no value is left. FALSE if the values cannot all differ.
+    /// last of them that no value is left. FALSE if the values cannot all differ. Alternatives of which some requires a second item, as
+    /// listed arrays do, are looked at one by one.
     fn first_items_apart(&mut self, f: F, least: u32) -> Result<F> {
+        self.reader.arena.budget.spend(1)?;
+        let items = &mut self.reader.sets.items;
+        let parts = items.conjuncts(f);
+        let is_long = |item: &Item| matches!(item, Item::Has(1.., _));
+        let alternatives = |part: &F| match items.node(*part) {
+            Node::Any(inner) if items.atoms(*part).iter().any(is_long) => Some(Rc::clone(inner)),
+            _ => None,
+        };
+        let Some((at, inner)) = (0..).zip(&parts).find_map(|(at, part)| Some((at, alternatives(part)?))) else {
+            return self.required_items_apart(f, least);
+        };
+        let mut ways = Vec::new();
+        for way in inner.iter() {
+            let with = parts[..at].iter().chain([way]).chain(&parts[at + 1..]).copied();
+            let f = self.reader.sets.items.all(with.collect::<Vec<_>>());
+            if f != FALSE {
+                ways.push(self.first_items_apart(f, least)?);
+            }
+        }
+        Ok(self.reader.sets.items.any(ways))
+    }
+
+    fn required_items_apart(&mut self, f: F, least: u32) -> Result<F> {
         let atoms = self.reader.sets.items.certain(f);
         let there =
             atoms.iter().filter_map(|item| if let Item::Has(at, _) = item { Some(at + 1) } else { None });
