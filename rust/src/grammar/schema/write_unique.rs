@@ -53,7 +53,8 @@ impl Writer<'_, '_> {
             Node::Any(inner) if items.atoms(*part).iter().any(is_long) => Some(Rc::clone(inner)),
             _ => None,
         };
-        let Some((at, inner)) = (0..).zip(&parts).find_map(|(at, part)| Some((at, alternatives(part)?))) else {
+        let Some((at, inner)) = (0..).zip(&parts).find_map(|(at, part)| Some((at, alternatives(part)?)))
+        else {
             return self.required_items_apart(f, least);
         };
         let mut ways = Vec::new();
