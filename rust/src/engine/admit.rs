@@ -5,7 +5,7 @@ use super::waiting::Arrival;
 use crate::config::{Config, ReuseScope};
 use crate::exec::{Caps, Copying, ExecError, memory};
 use crate::sched::Scope;
-use crate::sched::slots::{Holding, Placement, Reuse, WORTH_COPYING};
+use crate::sched::slots::{Holding, Placement, Reuse, WORTH_COPYING, common};
 use crate::sched::store::{Found, Wanted};
 use crate::sequence::Sequence;
 use crate::types::{End, Slot};
@@ -121,15 +121,8 @@ impl Engine {
         let Placement { slot, computed, reuse: source, rescue, shared } =
             placement.expect("there was an idle slot. This is a bug.");
         let stored = self.stored(sequence, computed);
-        // Where a move takes a pass, or where another prefix would have to be stored first, the store is as good a refuge.
-        let is_free = |slot: &Slot| self.shares_memory() && self.slots.kept(*slot).1.is_empty();
-        if let Some(refuge) = rescue.filter(|refuge| !self.store.enabled() || is_free(refuge)) {
-            self.copy(slot, refuge, self.slots.kept(slot).1.len() as u32)?;
-            self.slots.moved(slot, refuge);
-        } else {
-            let stays = source == Reuse::InPlace && stored.is_none();
-            self.stash(slot, if stays { computed } else { 0 });
-        }
+        let stays = source == Reuse::InPlace && stored.is_none();
+        self.rescue(slot, rescue, if stays { computed } else { 0 })?;
         let computed = match stored {
             Some(_) => self.restore(sequence, slot)?,
             None => self.prepare(source, slot, computed)?,
@@ -148,6 +141,19 @@ impl Engine {
             sequence.marks.extend(marks.filter(|(mark, _)| *mark >= computed + WORTH_COPYING as u32));
             sequence.marks.sort_by_key(|(mark, _)| Reverse(*mark));
             sequence.marks.dedup_by_key(|(mark, _)| *mark);
+        }
+        Ok(())
+    }
+
+    /// Moves what an idle slot keeps to `refuge`, or stores it, where that is more than the `stays` tokens that a sequence goes on with.
+    pub(super) fn rescue(&mut self, slot: Slot, refuge: Option<Slot>, stays: u32) -> Result<(), ExecError> {
+        // Where a move takes a pass, or where another prefix would have to be stored first, the store is as good a refuge.
+        let is_free = |slot: &Slot| self.shares_memory() && self.slots.kept(*slot).1.is_empty();
+        if let Some(refuge) = refuge.filter(|refuge| !self.store.enabled() || is_free(refuge)) {
+            self.copy(slot, refuge, self.slots.kept(slot).1.len() as u32)?;
+            self.slots.moved(slot, refuge);
+        } else {
+            self.stash(slot, stays);
         }
         Ok(())
     }
@@ -228,6 +234,39 @@ impl Engine {
         allowed && self.caps.copying != Copying::Never && !to.scores()
     }
 
+    /// Copies what another running sequence has computed meanwhile of a prompt's beginning to one that is about to compute it.
+    /// Whether there was anything.
+    pub(super) fn borrow_any(&mut self, shares: &[(usize, u32)]) -> Result<bool, ExecError> {
+        let mut borrowed = false;
+        if self.caps.copying == Copying::Tokens {
+            for (index, _) in shares.iter().filter(|(_, count)| *count > 1) {
+                borrowed |= self.borrow(*index)?;
+            }
+        }
+        Ok(borrowed)
+    }
+
+    fn borrow(&mut self, index: usize) -> Result<bool, ExecError> {
+        let sequence = &self.running[index];
+        let (to, computed) = (sequence.slot, sequence.computed());
+        let lenders = self.running.iter().filter(|s| s.slot != to && self.lends(s, sequence));
+        let found = lenders.filter_map(|lender| {
+            let Holding { slot, tokens, floor } = self.holding(lender);
+            let len = common(&sequence.tokens()[..sequence.known() as usize - 1], tokens) as u32;
+            (len > computed && len >= floor).then_some((len, slot))
+        });
+        let (Some((len, from)), Some(to)) = (found.max_by_key(|(len, _)| *len), to) else { return Ok(false) };
+        self.copy(from, to, len)?;
+        let sequence = &mut self.running[index];
+        sequence.place(to, len);
+        sequence.marks.retain(|(mark, _)| *mark > len);
+        // What was preempted computes its prompt again.
+        let new = len.min(sequence.prompt_len() - 1).saturating_sub(computed.max(sequence.cached));
+        sequence.cached += new;
+        self.tally.totals.cached_tokens += u64::from(new);
+        Ok(true)
+    }
+
     /// Puts the first KV tokens into the slot; returns how many it holds.
     fn prepare(&mut self, reuse: Reuse, slot: Slot, len: u32) -> Result<u32, ExecError> {
         let (Reuse::Copy(from) | Reuse::Move(from)) = reuse else {
@@ -306,13 +345,13 @@ impl Engine {
     }
 
     /// Keeps the first `keep` tokens of a slot, on the target and in the drafters; with 0 it is empty.
-    fn truncate(&mut self, slot: Slot, keep: u32) -> Result<(), ExecError> {
+    pub(super) fn truncate(&mut self, slot: Slot, keep: u32) -> Result<(), ExecError> {
         self.drafters.each().for_each(|drafter| drafter.keep(slot, keep));
         self.target.kv_mut().truncate(slot, keep)
     }
 
     /// Makes `to` hold the first `len` tokens of `from`.
-    fn copy(&mut self, from: Slot, to: Slot, len: u32) -> Result<(), ExecError> {
+    pub(super) fn copy(&mut self, from: Slot, to: Slot, len: u32) -> Result<(), ExecError> {
         self.truncate(to, 0)?;
         self.target.kv_mut().copy(from, to, len)?;
         self.drafters.each().for_each(|drafter| drafter.copy(from, to, len));

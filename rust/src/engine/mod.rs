@@ -5,6 +5,7 @@
 mod admit;
 mod commit;
 mod draft;
+mod neighbours;
 mod tally;
 mod waiting;
 
@@ -20,7 +21,7 @@ use crate::sampler::seed_of;
 use crate::sched::drafts::Drafts;
 use crate::sched::slots::Slots;
 use crate::sched::store::Store;
-use crate::sched::{self, Bounds};
+use crate::sched::{self, Bounds, Turn};
 use crate::sequence::Sequence;
 use crate::types::{End, Event, FinishReason, RequestId, Slot};
 use crate::vocab::Vocab;
@@ -122,6 +123,8 @@ pub struct Engine {
     tally: Tally,
     store: Store,
     age: u64,
+    /// Whose prompt comes first in the next step with several.
+    turn: Turn,
     failures: u32,
     /// The last step did something: there may be more to do at once.
     busy: bool,
@@ -167,6 +170,7 @@ impl Engine {
             tally: Tally::new(),
             store,
             age: 0,
+            turn: Turn::Shortest,
             failures: 0,
             busy: false,
             bell,
@@ -272,8 +276,9 @@ impl Engine {
     fn step(&mut self) -> Result<(), ExecError> {
         self.admit()?;
         self.make_room()?;
+        self.close_gaps()?;
         let begin = Instant::now();
-        let mut jobs = self.plan();
+        let mut jobs = self.plan()?;
         let drafted = self.draft(&mut jobs);
         let drafting = begin.elapsed();
         let decoding = jobs.iter().filter(|(_, job)| job.tokens.len() == 1).count() as u32;
@@ -292,11 +297,12 @@ impl Engine {
     }
 
     /// The step's jobs, which have no drafts yet, each with the index of its sequence.
-    fn plan(&mut self) -> Vec<(usize, Job)> {
+    fn plan(&mut self) -> Result<Vec<(usize, Job)>, ExecError> {
         let decoding = self.running.iter().filter(|s| s.gap() == 1);
         let held: u64 = decoding.clone().map(|s| u64::from(s.known())).sum();
         let beside = Work::of_step(decoding.count() as u32, held);
         let long = self.running.iter().filter(|s| s.gap() > 1);
+        let prompts = long.clone().count();
         let depth = long.map(|s| u64::from(s.computed())).max().unwrap_or(0);
         let limit = Duration::from_millis(u64::from(self.config.engine.max_step_ms));
         let bounds = Bounds {
@@ -304,10 +310,17 @@ impl Engine {
             chunk_tokens: self.cost.chunk_tokens(beside, depth, limit),
             scored_tokens: (self.caps.max_logits.min(SCORED) / self.caps.n_vocab as u64).max(1) as u32,
             chunked: self.config.enable_chunked_context && !self.caps.keeps_prompts,
+            pass_tokens: if self.caps.ragged { 0 } else { self.cost.tokens_of_a_pass() },
         };
-        let shares = sched::plan(&self.running, &bounds);
+        let mut shares = sched::plan(&self.running, &bounds, self.turn);
+        while self.borrow_any(&shares)? {
+            shares = sched::plan(&self.running, &bounds, self.turn);
+        }
+        if prompts > 1 {
+            self.turn = self.turn.next();
+        }
         self.tally.totals.computed_tokens += shares.iter().map(|(_, count)| u64::from(*count)).sum::<u64>();
-        shares.into_iter().map(|(index, count)| (index, self.running[index].job(count))).collect()
+        Ok(shares.into_iter().map(|(index, count)| (index, self.running[index].job(count))).collect())
     }
 
     /// Most tokens that a step computes.

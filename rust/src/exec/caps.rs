@@ -63,7 +63,7 @@ impl Caps {
             prefix_reuse: true,
             stateful: false,
             rollback: u32::MAX,
-            copying: Copying::Moves,
+            copying: Copying::Slots,
             keeps_prompts: false,
             draws: false,
             ragged: false,
@@ -78,8 +78,10 @@ impl Caps {
 pub enum Copying {
     /// It can't be done.
     Never,
-    /// The KV is moved, which takes time and leaves holes.
-    Moves,
+    /// A whole slot is copied with the next pass.
+    Slots,
+    /// The tokens are copied at once, in a small part of the time in which they are computed.
+    Tokens,
     /// The KV is shared, which costs nothing.
     Shares,
 }

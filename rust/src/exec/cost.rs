@@ -168,6 +168,11 @@ impl Cost {
         if self.known() { self.prices[0] / self.prices[1].max(f64::MIN_POSITIVE) } else { 0.0 }
     }
 
+    /// Tokens of prompts that cost as much as one more pass; 0 where nothing was measured.
+    pub fn tokens_of_a_pass(&self) -> u32 {
+        if self.known() { (self.prices[0] / self.prices[2].max(f64::MIN_POSITIVE)) as u32 } else { 0 }
+    }
+
     /// Tokens of prompts, `depth` of which were computed before, for a step that is to end within `limit`; beside sequences
     /// that go on, with this work. Where these alone take more than half of the limit, prompts get as much time as they do: so
     /// a model that takes longer than the limit for each token reads prompts, too. Drafts come on top: they bring tokens for

@@ -34,7 +34,8 @@ pub struct ToyConfig {
     pub load_ms: u64,
     /// Above 0: it keeps prompts by itself, as far as the scheduler is told, and fails where it is given one in pieces.
     pub whole: u64,
-    /// Above 0: bytes of host memory that a token takes there, so that what is stored takes of `kv`.
+    /// Above 0: bytes of host memory that a token takes there, so that what is stored takes of `kv`, and a pass takes
+    /// neighbouring slots.
     pub token_bytes: u64,
     /// Memory is short while slots hold more tokens than this.
     pub enough: u64,
@@ -136,9 +137,13 @@ impl Toy {
             prefix_reuse: config.whole == 0,
             stateful: config.stateful > 0,
             rollback: if config.stateful > 0 { 0 } else { u32::MAX },
-            copying: if config.whole > 0 { Copying::Never } else { Copying::Moves },
+            copying: match (config.whole, config.token_bytes) {
+                (0, 0) => Copying::Slots,
+                (0, _) => Copying::Tokens,
+                _ => Copying::Never,
+            },
             keeps_prompts: config.whole > 0,
-            ragged: true,
+            ragged: config.token_bytes == 0,
             promise: Promise::BitIdentical,
             ..Caps::of_rows(vocab.len(), config.slots, config.context)
         };

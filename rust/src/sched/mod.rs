@@ -25,45 +25,59 @@ pub(crate) struct Bounds {
     pub(crate) scored_tokens: u32,
     /// Prompts are cut; false: a gap is computed whole or not at all, unless it is longer than `tokens`.
     pub(crate) chunked: bool,
+    /// Tokens that cost as much as one more pass over the weights, where pieces of two prompts take one each; else 0. A second
+    /// piece has at least as many.
+    pub(crate) pass_tokens: u32,
+}
+
+/// Which of the sequences with long gaps comes first in a step. They take turns: a short prompt does not wait for a long one
+/// before it, and a long one not for all short ones that come after it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Turn {
+    Shortest,
+    Oldest,
+}
+
+impl Turn {
+    pub(crate) fn next(self) -> Self {
+        match self {
+            Turn::Shortest => Turn::Oldest,
+            Turn::Oldest => Turn::Shortest,
+        }
+    }
 }
 
 /// How many tokens the step computes of which of the `running` sequences (oldest first), from the front of its gap and at least
 /// one: gaps of one token by age, then longer ones. Every step makes progress: a lone long gap gets at least one token, whatever
 /// the bounds.
 ///
-/// Of the longer ones the shortest comes first, so that a short prompt does not wait for a long one before it; but half of the
-/// tokens are for the oldest, so that a long prompt does not wait for all short ones that come after it. Where prompts are not
-/// cut, their order is that of their age, and none is overtaken by one for which there happens to be room.
-pub(crate) fn plan(running: &[Sequence], bounds: &Bounds) -> Vec<(usize, u32)> {
+/// Of the longer ones the shortest comes first, behind the oldest where it is the oldest one's [`Turn`]. Where prompts are not cut,
+/// their order is that of their age, and none is overtaken by one for which there happens to be room.
+pub(crate) fn plan(running: &[Sequence], bounds: &Bounds, turn: Turn) -> Vec<(usize, u32)> {
     let (single, mut long): (Vec<_>, Vec<_>) = (0..running.len()).partition(|i| running[*i].gap() == 1);
     let mut shares = Vec::from_iter(single.into_iter().take(bounds.tokens as usize).map(|i| (i, 1)));
     let Some(&oldest) = long.first() else { return shares };
     let (mut tokens, mut scored_tokens) = (bounds.tokens - shares.len() as u32, bounds.scored_tokens);
-    let mut kept = 0;
     if bounds.chunked {
         tokens = tokens.min(bounds.chunk_tokens.max(1));
-        let of_oldest = if running[oldest].scores() { tokens.min(scored_tokens) } else { tokens };
-        kept = running[oldest].gap().min(of_oldest.div_ceil(2));
-        long.sort_by_key(|index| running[*index].gap());
+        long.sort_by_key(|index| (turn == Turn::Shortest || *index != oldest, running[*index].gap()));
     }
+    let mut pieces = 0;
     for index in long {
         let sequence = &running[index];
-        kept = if index == oldest { 0 } else { kept };
-        let room = match (sequence.scores(), running[oldest].scores()) {
-            (false, _) => tokens - kept,
-            (true, false) => (tokens - kept).min(scored_tokens),
-            (true, true) => tokens.min(scored_tokens) - kept,
-        };
+        // Others may have room where there are no more rows of logits.
+        let room = if sequence.scores() { tokens.min(scored_tokens) } else { tokens };
         let whole =
             bounds.chunked || sequence.scores() || sequence.gap() <= room || (shares.is_empty() && room > 0);
         if !whole {
             break;
         }
-        // Others may have room where there are no more rows of logits.
         let count = if bounds.chunked { sequence.until_mark() } else { sequence.gap() }.min(room);
-        if count > 0 {
-            shares.push((index, count));
+        if count == 0 || (bounds.chunked && pieces > 0 && count < bounds.pass_tokens) {
+            continue;
         }
+        shares.push((index, count));
+        pieces += 1;
         tokens -= count;
         scored_tokens -= if sequence.scores() { count } else { 0 };
     }

@@ -91,6 +91,11 @@ impl Slots {
         (place.scope, &place.kept)
     }
 
+    /// Whether sequences in neighbouring slots share a pass.
+    fn has_neighbours(&self) -> bool {
+        matches!(self.copying, Copying::Slots | Copying::Tokens)
+    }
+
     fn idle(&self) -> impl Iterator<Item = (Slot, &Place)> {
         (0..).map(Slot).zip(&self.places).filter(|(_, place)| !place.busy)
     }
@@ -122,11 +127,11 @@ impl Slots {
         // Nearly all prompts of a chat template begin alike: a few tokens in common are no reason to give up a whole kept
         // conversation.
         let goes_on = length > 0 && !of.busy && !of.shared && length * 2 >= of.kept.len();
-        let in_place = length > 0 && (from == fresh || (goes_on && self.copying != Copying::Moves));
+        let in_place = length > 0 && (from == fresh || (goes_on && !self.has_neighbours()));
         let least = match self.copying {
             Copying::Never => usize::MAX,
-            Copying::Moves => WORTH_COPYING,
-            Copying::Shares => 1,
+            Copying::Slots => WORTH_COPYING,
+            Copying::Tokens | Copying::Shares => 1,
         };
         let (slot, reuse, length) = match in_place {
             true => (from, Reuse::InPlace, length),
@@ -140,16 +145,13 @@ impl Slots {
     /// The idle slot for a new sequence: the lowest; where prefixes don't move or slots may be anywhere, an empty one, then
     /// the least recently used.
     fn best_idle(&self) -> Option<Slot> {
-        let rank = |(slot, place): &(Slot, &Place)| match self.copying {
-            Copying::Moves => (None, *slot),
-            Copying::Never | Copying::Shares => (Some(place.turn()), *slot),
-        };
+        let rank = |(slot, place): &(Slot, &Place)| ((!self.has_neighbours()).then(|| place.turn()), *slot);
         self.idle().min_by_key(rank).map(|(slot, _)| slot)
     }
 
     /// Where what `fresh` keeps may go if it is worth that: the highest empty slot, else the least recently used of those that were used
     /// longer ago than it. `wanted` is left as it is.
-    fn rescue(&self, fresh: Slot, wanted: Option<Slot>) -> Option<Slot> {
+    pub(crate) fn rescue(&self, fresh: Slot, wanted: Option<Slot>) -> Option<Slot> {
         let given_up = &self.places[fresh.index()];
         if self.copying == Copying::Never || given_up.kept.len() < WORTH_COPYING {
             return None;
@@ -218,7 +220,7 @@ impl Slots {
 }
 
 /// Length of the common prefix.
-pub(super) fn common(a: &[Token], b: &[Token]) -> usize {
+pub(crate) fn common(a: &[Token], b: &[Token]) -> usize {
     a.iter().zip(b).take_while(|(x, y)| x == y).count()
 }
 
@@ -238,7 +240,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_cut_so_far_is_not_reused_but_told() {
-        let mut slots = Slots::new(4, Copying::Moves);
+        let mut slots = Slots::new(4, Copying::Slots);
         slots.leave(Slot(0), MINE, tokens(200), 150);
         let shared = |slots: &Slots, n: usize| {
             let p = slots.choose(&[tokens(n), vec![900; 60]].concat(), &[], Some(MINE)).unwrap();
@@ -253,14 +255,14 @@ mod tests {
         assert_eq!((p.slot, p.reuse, p.rescue), (Slot(0), Reuse::Copy(Slot(3)), Some(Slot(2))));
         let running = tokens(300);
         let held = Holding { slot: Slot(1), tokens: &running, floor: 300 };
-        let p = Slots::new(4, Copying::Moves).choose(&tokens(250), &[held], None).unwrap();
+        let p = Slots::new(4, Copying::Slots).choose(&tokens(250), &[held], None).unwrap();
         assert_eq!((p.computed, p.shared), (0, 249));
         assert_eq!(slots.spare(false), Some(Slot(2)));
     }
 
     #[test]
     fn the_longest_kept_prefix_goes_on_in_the_lowest_slot() {
-        let mut slots = Slots::new(4, Copying::Moves);
+        let mut slots = Slots::new(4, Copying::Slots);
         slots.leave(Slot(1), MINE, tokens(50), 0);
         slots.leave(Slot(2), MINE, tokens(80), 0);
         let p = slots.choose(&tokens(100), &[], Some(MINE)).unwrap();
@@ -280,7 +282,7 @@ mod tests {
     fn a_few_tokens_in_common_leave_a_kept_prefix_alone() {
         let other = [tokens(3), vec![900; 40]].concat();
         let cases = [
-            (Copying::Moves, Slot(0), Reuse::InPlace, Some(Slot(3))),
+            (Copying::Slots, Slot(0), Reuse::InPlace, Some(Slot(3))),
             (Copying::Shares, Slot(1), Reuse::Copy(Slot(0)), None),
             (Copying::Never, Slot(1), Reuse::InPlace, None),
         ];
@@ -294,7 +296,7 @@ mod tests {
 
     #[test]
     fn a_running_prefix_is_copied_and_the_last_token_left() {
-        let mut slots = Slots::new(4, Copying::Moves);
+        let mut slots = Slots::new(4, Copying::Slots);
         slots.take(Slot(0));
         let p = slots.choose(&tokens(50), &[whole(Slot(0), &tokens(60))], None).unwrap();
         assert_eq!(
@@ -322,7 +324,7 @@ mod tests {
 
     #[test]
     fn the_lowest_slot_is_taken_and_what_was_kept_there_is_rescued() {
-        let mut slots = Slots::new(8, Copying::Moves);
+        let mut slots = Slots::new(8, Copying::Slots);
         for s in [0, 1, 3] {
             slots.take(Slot(s));
         }
@@ -336,7 +338,7 @@ mod tests {
 
     #[test]
     fn a_few_tokens_in_common_do_not_end_what_was_kept_in_the_best_slot() {
-        let mut slots = Slots::new(8, Copying::Moves);
+        let mut slots = Slots::new(8, Copying::Slots);
         for s in [0, 1, 3] {
             slots.take(Slot(s));
         }
@@ -350,7 +352,7 @@ mod tests {
 
     #[test]
     fn a_rescued_prefix_takes_the_place_of_the_least_recently_used() {
-        let mut slots = Slots::new(5, Copying::Moves);
+        let mut slots = Slots::new(5, Copying::Slots);
         for s in [0, 2] {
             slots.take(Slot(s));
         }
@@ -373,7 +375,7 @@ mod tests {
 
     #[test]
     fn without_reuse_and_for_others_kept_prefixes_are_ignored() {
-        let mut slots = Slots::new(2, Copying::Moves);
+        let mut slots = Slots::new(2, Copying::Slots);
         slots.leave(Slot(1), MINE, tokens(50), 0);
         for reuse in [None, Some((2, 0)), Some((1, 7))] {
             let p = slots.choose(&tokens(60), &[], reuse).unwrap();
@@ -383,7 +385,7 @@ mod tests {
 
     #[test]
     fn the_least_recently_used_goes_first() {
-        let mut slots = Slots::new(3, Copying::Moves);
+        let mut slots = Slots::new(3, Copying::Slots);
         slots.leave(Slot(2), MINE, tokens(5), 0);
         slots.leave(Slot(0), MINE, tokens(6), 0);
         for oldest in [Slot(2), Slot(0)] {

@@ -74,7 +74,7 @@ fn every_sequence_has_the_whole_context_in_pages() {
     for path in models() {
         let auto = opened(&path, &config(12, 512));
         let (caps, plan) = (auto.forward.caps(), auto.plan);
-        assert_eq!((caps.promise, caps.copying, caps.slots), (Promise::BitIdentical, Copying::Moves, 128));
+        assert_eq!((caps.promise, caps.copying, caps.slots), (Promise::BitIdentical, Copying::Tokens, 128));
         assert_eq!(
             (plan.home, caps.kv_per_slot, caps.kv_total, plan.total),
             (KvHome::Pages, 512, 6144, 6144)

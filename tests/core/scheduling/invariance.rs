@@ -34,6 +34,8 @@ struct Cramped {
     drafts: Drafts,
     /// The engine keeps prompts by itself, and is given them whole.
     whole: bool,
+    /// KV is copied token by token, and takes of the memory of what is stored.
+    paged: bool,
     keeps: Keeps,
 }
 
@@ -116,10 +118,10 @@ fn cramped() -> impl Strategy<Value = Cramped> {
     let cancel = prop_oneof![3 => Just(0u8), 1 => any::<u8>()];
     let times = (0usize..4, 0u32..3, cancel, prop_oneof![Just(1.0), Just(0.5), Just(0.2)]);
     let keeps = prop_oneof![3 => Just(Keeps::All), 1 => Just(Keeps::Window), 1 => Just(Keeps::State)];
-    let alone = (prop::bool::weighted(0.2), keeps);
+    let alone = (prop::bool::weighted(0.2), any::<bool>(), keeps);
     (sizes, any::<bool>(), any::<bool>(), 0u64..2, (times, alone), any::<bool>(), drafts()).prop_map(
         |((slots, kv, step_tokens, batch), chunked, reuse, host_megabytes, times, adaptive, drafts)| {
-            let ((pause, ms, cancel, draft_kv), (whole, keeps)) = times;
+            let ((pause, ms, cancel, draft_kv), (whole, paged, keeps)) = times;
             let guessed = !matches!(drafts, Drafts::None | Drafts::Forced { lookup: false, .. });
             let keeps = if keeps == Keeps::State && guessed { Keeps::Window } else { keeps };
             Cramped {
@@ -137,6 +139,7 @@ fn cramped() -> impl Strategy<Value = Cramped> {
                 draft_kv,
                 drafts,
                 whole,
+                paged,
                 keeps,
             }
         },
@@ -157,6 +160,7 @@ impl Cramped {
             kv: self.kv,
             step_tokens: self.step_tokens,
             whole: self.whole.into(),
+            token_bytes: self.paged.into(),
             window: if self.keeps == Keeps::Window { 12 } else { 0 },
             stateful: (self.keeps == Keeps::State).into(),
             ..ToyConfig::default()

@@ -9,6 +9,7 @@ mod faults;
 mod invariance;
 mod leaks;
 mod lengths;
+mod neighbours;
 mod oracle;
 mod prefixes;
 mod scores;

@@ -191,10 +191,11 @@ impl Loaded<'_> {
             prefix_reuse: reuses,
             stateful,
             rollback: if truncates { u32::MAX } else { context.rollback() },
-            copying: match (reuses, shared) {
-                (false, _) => Copying::Never,
-                (true, false) => Copying::Moves,
-                (true, true) => Copying::Shares,
+            copying: match plan.home {
+                _ if !reuses => Copying::Never,
+                KvHome::Slots => Copying::Slots,
+                KvHome::Pages => Copying::Tokens,
+                KvHome::Pool => Copying::Shares,
             },
             ragged: shared,
             promise: if equal { Promise::BitIdentical } else { Promise::NearTies },
