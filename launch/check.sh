@@ -85,7 +85,7 @@ if [[ -e $LLGTRT_DATA/vocabularies.tar.xz ]]; then
 fi
 # With the wheel's features: others would build the whole graph again. Without the examples, which clippy has compiled,
 # and doc tests, of which there are none: linking and looking for them takes minutes.
-step "Rust tests" cargo test --release --locked --features "$LLGTRT_FEATURES" --lib --tests
+step "Rust tests" cargo test --release --locked --features "$LLGTRT_FEATURES" --lib --tests --no-fail-fast
 step "load client, tests" cargo test --release --locked -p llgtrt-load --tests
 step "Python tests" python -m pytest -q -p no:cacheprovider
 step "bench, smoke" ./bench/run smoke

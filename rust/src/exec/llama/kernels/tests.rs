@@ -176,7 +176,10 @@ proptest! {
     ) {
         let count = if matches!(sums, Sums::Each(_)) { 256 } else { CHUNK };
         let values: Vec<f32> = floats(seed, count).into_iter().map(|x| x * size).collect();
-        prop_assume!(Isa::here().is_some());
+        if Isa::here().is_none() {
+            eprintln!("skipped: no instruction set with kernels");
+            return Ok(());
+        }
         let packing = Packing { count, sums };
         let mut packed = vec![0u8; packing.bytes()];
         unsafe { write(packing, values.as_ptr(), packed.as_mut_ptr()) };
