@@ -145,7 +145,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Moves what an idle slot keeps to `refuge`, or stores it, where that is more than the `stays` tokens that a sequence goes on with.
+    /// Saves what an idle slot keeps before a sequence takes the slot: moves it to `refuge`, or else stores it. `stays`: how many of
+    /// its tokens the sequence goes on with.
     pub(super) fn rescue(&mut self, slot: Slot, refuge: Option<Slot>, stays: u32) -> Result<(), ExecError> {
         // Where a move takes a pass, or where another prefix would have to be stored first, the store is as good a refuge.
         let is_free = |slot: &Slot| self.shares_memory() && self.slots.kept(*slot).1.is_empty();
@@ -234,8 +235,8 @@ impl Engine {
         allowed && self.caps.copying != Copying::Never && !to.scores()
     }
 
-    /// Copies what another running sequence has computed meanwhile of a prompt's beginning to one that is about to compute it.
-    /// Whether there was anything.
+    /// Before the prompts of a step are computed: copies to them what other running sequences have already computed of the same
+    /// beginning. Returns whether anything was copied.
     pub(super) fn borrow_any(&mut self, shares: &[(usize, u32)]) -> Result<bool, ExecError> {
         let mut borrowed = false;
         if self.caps.copying == Copying::Tokens {
@@ -309,7 +310,7 @@ impl Engine {
         // It waits before its slot is emptied: where that fails it is ended with the others.
         self.waiting.wait(sequence);
         self.truncate(slot, 0)?;
-        self.slots.leave(slot, Scope::default(), Vec::new(), 0);
+        self.slots.forget(slot);
         Ok(())
     }
 

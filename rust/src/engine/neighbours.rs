@@ -1,13 +1,12 @@
-//! Sequences that decode in neighbouring slots.
+//! Keeps sequences that decode in neighbouring slots.
 //!
-//! An engine that is not ragged takes neighbouring slots with runs of one length in a pass, and reads its weights once more for
-//! what lies behind a slot that has no part in the step. Slots fall out where sequences end, and where one waits with a
-//! prompt beside others that decode. Before a step the highest slot that decodes takes the place of each of them: its KV is copied
-//! once, while a pass more would be paid in every step.
+//! Engines that are not ragged compute only neighbouring slots in one pass. A slot that has no part in a step therefore splits the
+//! step into two passes, each of which reads all weights. This happens where a sequence has ended, and where one
+//! still waits with its prompt. So before each step, the sequence in the highest slot that decodes is moved into such a gap: its KV
+//! is copied once, which takes less time than one more pass in every step.
 
 use super::Engine;
 use crate::exec::{Copying, ExecError};
-use crate::sched::Scope;
 use crate::sequence::Sequence;
 use crate::types::Slot;
 
@@ -26,14 +25,14 @@ impl Engine {
             if !self.take_place(index, gap)? {
                 break;
             }
-            self.slots.leave(last, Scope::default(), Vec::new(), 0);
+            self.slots.forget(last);
             decoding.insert(decoding.partition_point(|(slot, _)| *slot < gap), (gap, index));
         }
         Ok(())
     }
 
-    /// Moves a sequence to a slot. What that keeps goes where there is room for it, and a sequence with a part of its prompt to an
-    /// empty slot. False: there is none.
+    /// Moves a sequence to a slot. A sequence that waits in that slot is moved to an empty one before; false: there is no empty
+    /// slot, and nothing was moved.
     fn take_place(&mut self, index: usize, slot: Slot) -> Result<bool, ExecError> {
         if let Some(other) = self.running.iter().position(|s| s.slot == Some(slot)) {
             let empty = self.slots.spare(false).filter(|spare| self.slots.kept(*spare).1.is_empty());
@@ -43,14 +42,13 @@ impl Engine {
         } else {
             let refuge = self.slots.rescue(slot, None);
             self.rescue(slot, refuge, 0)?;
-            self.truncate(slot, 0)?;
             self.slots.take(slot);
         }
         self.relocate(index, slot)?;
         Ok(true)
     }
 
-    /// Moves a sequence and its KV to a busy slot that holds none.
+    /// Moves a sequence and its KV to a slot that was taken for it.
     fn relocate(&mut self, index: usize, to: Slot) -> Result<(), ExecError> {
         let sequence = &mut self.running[index];
         let from = sequence.slot.replace(to).expect("a running sequence has a slot. This is a bug.");

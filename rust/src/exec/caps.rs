@@ -80,7 +80,7 @@ pub enum Copying {
     Never,
     /// A whole slot is copied with the next pass.
     Slots,
-    /// The tokens are copied at once, in a small part of the time in which they are computed.
+    /// Only the wanted tokens are copied, at once. That takes far less time than computing them.
     Tokens,
     /// The KV is shared, which costs nothing.
     Shares,

@@ -165,12 +165,17 @@ impl Cost {
 
     /// Rows that cost as much as one more pass; 0 where nothing was measured.
     pub fn rows_of_a_pass(&self) -> f64 {
-        if self.known() { self.prices[0] / self.prices[1].max(f64::MIN_POSITIVE) } else { 0.0 }
+        self.of_a_pass(1)
     }
 
     /// Tokens of prompts that cost as much as one more pass; 0 where nothing was measured.
     pub fn tokens_of_a_pass(&self) -> u32 {
-        if self.known() { (self.prices[0] / self.prices[2].max(f64::MIN_POSITIVE)) as u32 } else { 0 }
+        self.of_a_pass(2) as u32
+    }
+
+    /// How much of what has the price with this index costs as much as one more pass.
+    fn of_a_pass(&self, price: usize) -> f64 {
+        if self.known() { self.prices[0] / self.prices[price].max(f64::MIN_POSITIVE) } else { 0.0 }
     }
 
     /// Tokens of prompts, `depth` of which were computed before, for a step that is to end within `limit`; beside sequences

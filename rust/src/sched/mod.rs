@@ -25,8 +25,8 @@ pub(crate) struct Bounds {
     pub(crate) scored_tokens: u32,
     /// Prompts are cut; false: a gap is computed whole or not at all, unless it is longer than `tokens`.
     pub(crate) chunked: bool,
-    /// Tokens that cost as much as one more pass over the weights, where pieces of two prompts take one each; else 0. A second
-    /// piece has at least as many.
+    /// Where each prompt of a step takes a pass of its own: prompt tokens that cost as much as a pass. A step takes a further prompt
+    /// only with so many tokens of it or more. 0 elsewhere.
     pub(crate) pass_tokens: u32,
 }
 
@@ -51,7 +51,7 @@ impl Turn {
 /// one: gaps of one token by age, then longer ones. Every step makes progress: a lone long gap gets at least one token, whatever
 /// the bounds.
 ///
-/// Of the longer ones the shortest comes first, behind the oldest where it is the oldest one's [`Turn`]. Where prompts are not cut,
+/// Longer ones come by length, the shortest first. In the oldest one's [`Turn`], it comes before them. Where prompts are not cut,
 /// their order is that of their age, and none is overtaken by one for which there happens to be room.
 pub(crate) fn plan(running: &[Sequence], bounds: &Bounds, turn: Turn) -> Vec<(usize, u32)> {
     let (single, mut long): (Vec<_>, Vec<_>) = (0..running.len()).partition(|i| running[*i].gap() == 1);
@@ -62,7 +62,7 @@ pub(crate) fn plan(running: &[Sequence], bounds: &Bounds, turn: Turn) -> Vec<(us
         tokens = tokens.min(bounds.chunk_tokens.max(1));
         long.sort_by_key(|index| (turn == Turn::Shortest || *index != oldest, running[*index].gap()));
     }
-    let mut pieces = 0;
+    let singles = shares.len();
     for index in long {
         let sequence = &running[index];
         // Others may have room where there are no more rows of logits.
@@ -73,11 +73,10 @@ pub(crate) fn plan(running: &[Sequence], bounds: &Bounds, turn: Turn) -> Vec<(us
             break;
         }
         let count = if bounds.chunked { sequence.until_mark() } else { sequence.gap() }.min(room);
-        if count == 0 || (bounds.chunked && pieces > 0 && count < bounds.pass_tokens) {
+        if count == 0 || (bounds.chunked && shares.len() > singles && count < bounds.pass_tokens) {
             continue;
         }
         shares.push((index, count));
-        pieces += 1;
         tokens -= count;
         scored_tokens -= if sequence.scores() { count } else { 0 };
     }

@@ -11,7 +11,7 @@ use crate::types::{Slot, Token};
 use std::cmp::Reverse;
 use std::time::Instant;
 
-/// Shorter prefixes are computed again rather than copied between slots.
+/// Shorter prefixes are not stored or moved out of the way, and computed again where a copy takes a whole slot.
 pub(crate) const WORTH_COPYING: usize = 32;
 
 #[derive(Debug, Clone, Default)]
@@ -91,7 +91,7 @@ impl Slots {
         (place.scope, &place.kept)
     }
 
-    /// Whether sequences in neighbouring slots share a pass.
+    /// Whether a pass computes neighbouring slots only.
     fn has_neighbours(&self) -> bool {
         matches!(self.copying, Copying::Slots | Copying::Tokens)
     }
@@ -213,7 +213,7 @@ impl Slots {
         kept.min_by_key(|(_, place)| place.turn()).and_then(|(slot, place)| Some((slot, place.stamp?)))
     }
 
-    /// An idle slot keeps nothing any more.
+    /// The slot is idle and keeps nothing.
     pub(crate) fn forget(&mut self, slot: Slot) {
         self.places[slot.index()] = Place::default();
     }

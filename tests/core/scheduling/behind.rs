@@ -1,12 +1,12 @@
 //! A draft model that is far behind its target, or has less room for KV.
 
 use super::spec;
-use super::world::World;
+use super::world::{Observed, World};
 use llgtrt::config::DraftSource;
 use llgtrt::exec::draft_model::DraftModel;
 use llgtrt::exec::helpers::Helpers;
 use llgtrt::exec::toy::{Toy, ToyConfig};
-use llgtrt::exec::{Ask, Caps, Draft, Drafter, ExecError, Forward, Kv, Rows, Run};
+use llgtrt::exec::{Ask, Draft, Drafter, Forward, Run};
 use llgtrt::request::{Limits, Request};
 use llgtrt::sampler::Sampler;
 use llgtrt::types::{Slot, Token};
@@ -112,38 +112,19 @@ fn a_long_gap_is_closed_in_chunks_and_then_the_same_is_drafted() {
     assert_eq!(both.caught_up(&[(0, &long), (2, &text(800, 5))])[0].tokens, want);
 }
 
-/// A model whose first pass is held up.
-struct HeldUp {
-    toy: Toy,
-    passes: u32,
-}
-
-impl Forward for HeldUp {
-    fn caps(&self) -> &Caps {
-        self.toy.caps()
-    }
-
-    fn forward(&mut self, runs: &[Run<'_>]) -> Result<Rows<'_>, ExecError> {
-        self.passes += 1;
-        std::thread::sleep(Duration::from_millis(if self.passes == 1 { 500 } else { 0 }));
-        self.toy.forward(runs)
-    }
-}
-
-impl Kv for HeldUp {
-    fn truncate(&mut self, slot: Slot, keep: u32) -> Result<(), ExecError> {
-        self.toy.truncate(slot, keep)
-    }
-
-    fn copy(&mut self, from: Slot, to: Slot, len: u32) -> Result<(), ExecError> {
-        self.toy.copy(from, to, len)
-    }
-}
-
 #[test]
 fn one_slow_pass_does_not_keep_it_behind() {
     let long = text(3000, 3);
-    let held_up = |toy| Box::new(HeldUp { toy, passes: 0 }) as Box<dyn Forward>;
+    let held_up = |toy| {
+        let mut is_first = true;
+        // The first pass is held up.
+        let before = move |_: &[Run<'_>]| {
+            if std::mem::take(&mut is_first) {
+                std::thread::sleep(Duration::from_millis(500));
+            }
+        };
+        Box::new(Observed { toy, before }) as Box<dyn Forward>
+    };
     let mut bench = Bench::of(held_up, 10_000, Duration::from_millis(20));
     // By the first pass, 20 ms are enough for three tokens.
     let steps = (0..).find(|_| !bench.propose(&[(0, &long)])[0].tokens.is_empty()).unwrap();

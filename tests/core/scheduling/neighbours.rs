@@ -1,45 +1,18 @@
 //! Which slots decode together, and what of a shared beginning is computed, on an engine that copies KV token by token.
 
 use super::spec;
-use super::world::{World, essence, start};
+use super::world::{Observed, World, essence, start};
+use llgtrt::exec::Run;
 use llgtrt::exec::helpers::Helpers;
 use llgtrt::exec::open::open_toy;
 use llgtrt::exec::sampled::Sampled;
 use llgtrt::exec::toy::{Toy, ToyConfig};
-use llgtrt::exec::{Caps, ExecError, Forward, Kv, Rows, Run};
-use llgtrt::types::{Slot, Token};
+use llgtrt::types::Token;
 use llgtrt::vocab::Vocab;
 use std::sync::{Arc, Mutex};
 
 /// Slot and tokens of each run of a pass.
 type Pass = Vec<(u32, usize)>;
-
-/// Tells what it computes.
-struct Watched {
-    toy: Toy,
-    passes: Arc<Mutex<Vec<Pass>>>,
-}
-
-impl Forward for Watched {
-    fn caps(&self) -> &Caps {
-        self.toy.caps()
-    }
-
-    fn forward(&mut self, runs: &[Run<'_>]) -> Result<Rows<'_>, ExecError> {
-        self.passes.lock().unwrap().push(runs.iter().map(|run| (run.slot.0, run.tokens.len())).collect());
-        self.toy.forward(runs)
-    }
-}
-
-impl Kv for Watched {
-    fn truncate(&mut self, slot: Slot, keep: u32) -> Result<(), ExecError> {
-        self.toy.truncate(slot, keep)
-    }
-
-    fn copy(&mut self, from: Slot, to: Slot, len: u32) -> Result<(), ExecError> {
-        self.toy.copy(from, to, len)
-    }
-}
 
 /// The passes of requests with these prompts and numbers of tokens, whose answers are those of each alone.
 fn passes(requests: &[(Vec<Token>, u32)], step_tokens: u32) -> Vec<Pass> {
@@ -47,9 +20,13 @@ fn passes(requests: &[(Vec<Token>, u32)], step_tokens: u32) -> Vec<Pass> {
     let world = World { toy: toy.clone(), ..World::default() };
     let mut opened = open_toy(toy.clone(), &world.config, None).unwrap();
     let passes = Arc::new(Mutex::new(Vec::new()));
-    let watched = Watched { toy: Toy::new(toy, &Vocab::toy().unwrap()), passes: Arc::clone(&passes) };
+    let told = Arc::clone(&passes);
+    let before = move |runs: &[Run<'_>]| {
+        told.lock().unwrap().push(runs.iter().map(|run| (run.slot.0, run.tokens.len())).collect());
+    };
+    let observed = Observed { toy: Toy::new(toy, &Vocab::toy().unwrap()), before };
     let helpers = Helpers::new(1);
-    opened.target = Box::new(Sampled::new(Box::new(watched), 0, helpers, &world.config.speculative));
+    opened.target = Box::new(Sampled::new(Box::new(observed), 0, helpers, &world.config.speculative));
     let one = |(prompt, tokens): &(Vec<Token>, u32)| {
         spec(&format!(
             r#"{{"prompt":{prompt:?},"max_tokens":{tokens},"ignore_eos":true,"sampling":{{"seed":1}}}}"#

@@ -5,11 +5,11 @@ use crossbeam_channel::{Receiver, Sender, unbounded};
 use llgtrt::config::{Config, DraftSource};
 use llgtrt::engine::{Command, Engine, FromEngine};
 use llgtrt::exec::open::{Opened, open_toy};
-use llgtrt::exec::toy::{ToyConfig, ToyFault};
-use llgtrt::exec::{Drafter, Drafters};
+use llgtrt::exec::toy::{Toy, ToyConfig, ToyFault};
+use llgtrt::exec::{Caps, Drafter, Drafters, ExecError, Forward, Kv, Rows, Run};
 use llgtrt::metrics::Snapshot;
 use llgtrt::request::{Limits, Request, RequestSpec};
-use llgtrt::types::{End, Event, RequestId};
+use llgtrt::types::{End, Event, RequestId, Slot};
 use std::collections::BTreeMap;
 use std::thread::JoinHandle;
 
@@ -34,6 +34,33 @@ impl Default for World {
 /// Folder of an MLP speculator with random weights for the weightless engine.
 pub fn speculator() -> String {
     concat!(env!("CARGO_MANIFEST_DIR"), "/tests/core/speculator/untied-plain").into()
+}
+
+/// The weightless engine, which calls `before` with the runs of each pass.
+pub struct Observed<F> {
+    pub toy: Toy,
+    pub before: F,
+}
+
+impl<F: FnMut(&[Run<'_>]) + Send> Forward for Observed<F> {
+    fn caps(&self) -> &Caps {
+        self.toy.caps()
+    }
+
+    fn forward(&mut self, runs: &[Run<'_>]) -> Result<Rows<'_>, ExecError> {
+        (self.before)(runs);
+        self.toy.forward(runs)
+    }
+}
+
+impl<F> Kv for Observed<F> {
+    fn truncate(&mut self, slot: Slot, keep: u32) -> Result<(), ExecError> {
+        self.toy.truncate(slot, keep)
+    }
+
+    fn copy(&mut self, from: Slot, to: Slot, len: u32) -> Result<(), ExecError> {
+        self.toy.copy(from, to, len)
+    }
 }
 
 /// What came, merged per choice.
