@@ -114,8 +114,10 @@ impl Work<'_> {
                 }
                 let mut row = 0;
                 while row < self.rows() {
+                    // Sums of 6 rows fill 12 of AVX2's 16 registers; those of 4 would wait for each other.
                     row += match self.rows() - row {
                         8.. if L::ROWS == 16 => self.score::<L, 8>(row, block),
+                        6.. if L::ROWS == 8 => self.score::<L, 6>(row, block),
                         4.. => self.score::<L, 4>(row, block),
                         2.. => self.score::<L, 2>(row, block),
                         _ => self.score::<L, 1>(row, block),
@@ -133,16 +135,17 @@ impl Work<'_> {
                 return R;
             }
             let dims = self.a.dims[0];
-            let queries = self.room.queries.add(row * dims);
+            let queries: [_; R] = std::array::from_fn(|r| self.room.queries.add((row + r) * dims));
+            let mut keys = self.room.block.cast_const();
             let mut sums = [[L::zero(); 2]; R];
             for d in 0..dims {
-                let keys = self.room.block.add(d * 2 * L::ROWS);
-                let keys = [L::load_floats(keys), L::load_floats(keys.add(L::ROWS))];
-                for (r, sums) in sums.iter_mut().enumerate() {
-                    let query = L::splat_float(queries.add(r * dims + d));
-                    sums[0] = L::fma(query, keys[0], sums[0]);
-                    sums[1] = L::fma(query, keys[1], sums[1]);
+                let both = [L::load_floats(keys), L::load_floats(keys.add(L::ROWS))];
+                for (query, sums) in queries.iter().zip(&mut sums) {
+                    let query = L::splat_float(query.add(d));
+                    sums[0] = L::fma(query, both[0], sums[0]);
+                    sums[1] = L::fma(query, both[1], sums[1]);
                 }
+                keys = keys.add(2 * L::ROWS);
             }
             for (r, sums) in sums.into_iter().enumerate() {
                 let to = self.room.weights.add((row + r) * self.a.cells + block * 2 * L::ROWS);
@@ -211,9 +214,14 @@ impl Work<'_> {
                 }
                 let mut row = 0;
                 while row < self.rows() {
-                    let rows = if self.rows() - row >= 4 { 4 } else { 1 };
+                    let rows = match self.rows() - row {
+                        6.. if L::ROWS == 8 => 6,
+                        4.. => 4,
+                        _ => 1,
+                    };
                     if self.sees::<L>(row..row + rows, block) {
                         match (finite, rows) {
+                            (true, 6) => self.add::<L, 6>(row, (first, 0..2 * L::ROWS)),
                             (true, 4) => self.add::<L, 4>(row, (first, 0..2 * L::ROWS)),
                             (true, _) => self.add::<L, 1>(row, (first, 0..2 * L::ROWS)),
                             (false, _) => self.add_seen::<L>(row..row + rows, first),
@@ -244,6 +252,16 @@ impl Work<'_> {
     unsafe fn add<L: Lanes, const R: usize>(&self, row: usize, cells: (usize, std::ops::Range<usize>)) {
         unsafe {
             let dims = self.a.dims[1];
+            let sums = &mut *self.room.sums.add(row).cast::<[f32; R]>();
+            let weights: [_; R] =
+                std::array::from_fn(|r| self.room.weights.add((row + r) * self.a.cells + cells.0));
+            let mut added = *sums;
+            for cell in cells.1.clone() {
+                for (sum, weights) in added.iter_mut().zip(weights) {
+                    *sum += *weights.add(cell);
+                }
+            }
+            *sums = added;
             let mut d = 0;
             while d + 4 * L::ROWS <= dims && L::ROWS == 16 {
                 self.add_columns::<L, R, 4>(row, &cells, d);
@@ -260,7 +278,7 @@ impl Work<'_> {
         }
     }
 
-    /// The same for `J` vectors of dimensions; the first ones' turn is the sums'.
+    /// Adds `J` vectors of their values, from dimension `d` on.
     #[inline(always)]
     unsafe fn add_columns<L: Lanes, const R: usize, const J: usize>(
         &self,
@@ -270,36 +288,32 @@ impl Work<'_> {
     ) {
         unsafe {
             let dims = self.a.dims[1];
-            let weights = self.room.weights.add(row * self.a.cells + first);
-            let outputs = self.room.outputs.add(row * dims + d);
-            let mut sums = [L::zero(); R];
+            let weights: [_; R] =
+                std::array::from_fn(|r| self.room.weights.add((row + r) * self.a.cells + first));
+            let outputs: [_; R] = std::array::from_fn(|r| self.room.outputs.add((row + r) * dims + d));
             let mut totals = [[L::zero(); J]; R];
-            for r in 0..R {
-                sums[r] = L::splat_float(self.room.sums.add(row + r));
-                for (j, total) in totals[r].iter_mut().enumerate() {
-                    *total = L::load_floats(outputs.add(r * dims + j * L::ROWS));
+            for (output, totals) in outputs.iter().zip(&mut totals) {
+                for (j, total) in totals.iter_mut().enumerate() {
+                    *total = L::load_floats(output.add(j * L::ROWS));
                 }
             }
+            let mut from = self.room.block.add(cells.start * dims + d).cast_const();
             for cell in cells.clone() {
-                let from = self.room.block.add(cell * dims + d);
                 let mut values = [L::zero(); J];
                 for (j, value) in values.iter_mut().enumerate() {
                     *value = L::load_floats(from.add(j * L::ROWS));
                 }
-                for r in 0..R {
-                    let weight = L::splat_float(weights.add(r * self.a.cells + cell));
-                    sums[r] = L::add(sums[r], weight);
-                    for j in 0..J {
-                        totals[r][j] = L::fma(weight, values[j], totals[r][j]);
+                for (weights, totals) in weights.iter().zip(&mut totals) {
+                    let weight = L::splat_float(weights.add(cell));
+                    for (value, total) in values.iter().zip(totals) {
+                        *total = L::fma(weight, *value, *total);
                     }
                 }
+                from = from.add(dims);
             }
-            for r in 0..R {
-                if d == 0 {
-                    *self.room.sums.add(row + r) = first_lane::<L>(sums[r]);
-                }
-                for (j, total) in totals[r].into_iter().enumerate() {
-                    L::store_floats(outputs.add(r * dims + j * L::ROWS), total);
+            for (output, totals) in outputs.into_iter().zip(totals) {
+                for (j, total) in totals.into_iter().enumerate() {
+                    L::store_floats(output.add(j * L::ROWS), total);
                 }
             }
         }
