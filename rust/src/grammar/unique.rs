@@ -111,6 +111,8 @@ pub(super) struct Quotes {
     three: Vec<Token>,
     /// Those that may hold a whole key elsewhere.
     keys: Vec<Token>,
+    /// All tokens that may end an item and begin the next: outside strings, and in one.
+    joins: [Vec<Token>; 2],
     /// All tokens by their first bytes.
     by_first: Vec<Vec<Token>>,
 }
@@ -123,13 +125,16 @@ impl Quotes {
         let three = two.iter().copied().filter(|token| count(token) > 2).collect();
         let is_key = |token: &Token| holds_key(vocab.bytes(*token));
         let keys = two.iter().copied().filter(is_key).collect();
+        let joins = |token: &Token| begins_next(vocab.bytes(*token));
+        let joins =
+            [(0..vocab.len() as Token).filter(joins).collect(), one.iter().copied().filter(joins).collect()];
         let mut by_first = vec![Vec::new(); 256];
         for token in 0..vocab.len() as Token {
             if let Some(first) = vocab.bytes(token).first() {
                 by_first[usize::from(*first)].push(token);
             }
         }
-        Arc::new(Quotes { vocab: Arc::clone(vocab), one, two, three, keys, by_first })
+        Arc::new(Quotes { vocab: Arc::clone(vocab), one, two, three, keys, joins, by_first })
     }
 }
 
@@ -142,9 +147,17 @@ fn holds_key(bytes: &[u8]) -> bool {
     (0..bytes.len()).any(|at| bytes[at] == b'"' && begins(at))
 }
 
+/// Whether something stands behind a comma.
+fn begins_next(bytes: &[u8]) -> bool {
+    let comma = bytes.iter().position(|byte| *byte == b',');
+    comma.is_some_and(|at| !bytes[at + 1..].trim_ascii().is_empty())
+}
+
 /// What all texts of a constraint have in common.
 pub(super) struct Rules {
     shape: Arc<Shape>,
+    /// The values of some items that must differ may run out.
+    is_scarce: bool,
     /// Some object must have so many keys, or some array so many different items.
     counts: bool,
     quotes: Arc<Quotes>,
@@ -153,7 +166,8 @@ pub(super) struct Rules {
 impl Rules {
     pub(super) fn new(shape: Shape, quotes: &Arc<Quotes>) -> Self {
         let counts = shape.places.iter().any(|inside| inside.counts);
-        Rules { shape: Arc::new(shape), counts, quotes: Arc::clone(quotes) }
+        let is_scarce = shape.places.iter().any(|inside| inside.unique == Some(Scarce::Perhaps));
+        Rules { shape: Arc::new(shape), is_scarce, counts, quotes: Arc::clone(quotes) }
     }
 }
 
@@ -218,10 +232,16 @@ impl Filter {
     /// The tokens of a mask that may complete what has been there, or lead to that.
     fn suspects(&self, mask: &Mask) -> Vec<Token> {
         let (scan, quotes) = (&self.scan, &self.rules.quotes);
-        if !scan.remembers() {
-            return Vec::new();
-        }
         let (names, items) = (scan.names(), scan.remembers_items());
+        let mut list = Vec::new();
+        if self.rules.is_scarce && !items {
+            // A token may complete the first item and begin a second that can only become the same.
+            let joins = &quotes.joins[usize::from(scan.in_string())];
+            list.extend(joins.iter().copied().filter(|token| mask.allows(*token)));
+        }
+        if !scan.remembers() {
+            return list;
+        }
         if !scan.in_string() && (items || names == Scarce::Few) {
             // A number may end before any token, and no key may be left behind a comma.
             return mask.iter().collect();
@@ -234,7 +254,7 @@ impl Filter {
             Scarce::Perhaps if scan.in_string() => &quotes.two,
             Scarce::Perhaps | Scarce::Few => &quotes.one,
         };
-        let mut list: Vec<Token> = may_end.iter().copied().filter(|token| mask.allows(*token)).collect();
+        list.extend(may_end.iter().copied().filter(|token| mask.allows(*token)));
         if !scan.in_string() || !(items || scan.in_key() && scan.is_hot()) {
             return list;
         }

@@ -223,6 +223,31 @@ fn an_array_of_too_few_different_items_is_not_begun() {
 }
 
 #[test]
+fn items_that_could_only_repeat_are_not_begun() {
+    let bench = Bench::new();
+    let of = |items: Value| json!({"type": "array", "uniqueItems": true, "items": items});
+    let no_other = json!({"contains": {"not": {"type": "null"}}});
+    let counted = json!({"contains": {"not": {"type": "null"}}, "minContains": 0, "maxContains": 0});
+    let unique = |rest| json!({"type": "array", "uniqueItems": true, "allOf": [rest]});
+    // A token such as `", "` completes the first item and begins the second.
+    let empty = r#"["", ""#;
+    for (schema, start) in [
+        (of(json!({"type": ["string", "null"], "maxLength": 0})), empty),
+        (of(json!({"maxLength": 0, "maximum": -1})), empty),
+        (json!({"type": "object", "properties": {"a": of(json!({"maxLength": 0}))}}), r#"{"a":["", ""#),
+        (of(json!({"type": "null"})), "[null,"),
+        (unique(json!({"not": no_other})), "[null,"),
+        (unique(json!({"not": {"not": {"items": {"type": "null"}}}})), "[null,"),
+        (unique(counted), "[null,"),
+    ] {
+        let mut grammar = bench.schema(&schema).unwrap();
+        assert!(!bench.begins(&mut grammar, start).unwrap(), "{schema}");
+        let (before, _) = start.rsplit_once(',').unwrap();
+        assert!(bench.begins(&mut grammar.restart(), &format!("{before}]")).unwrap(), "{schema}");
+    }
+}
+
+#[test]
 fn listed_arrays_with_equal_items_are_not_begun() {
     let listed = json!({"enum": [[null, null], ["a", "b"], [1, 2, 1], [1, 2, 3]]});
     let unique = json!({"type": "array", "uniqueItems": true});

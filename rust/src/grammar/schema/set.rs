@@ -295,6 +295,7 @@ impl Sets {
             Item::If(at, t) => Some(Item::Has(*at, self.not_term(*t))),
             Item::Has(at, t) => Some(Item::If(*at, self.not_term(*t))),
             Item::From(at, t) => Some(Item::Least(1, *at, self.not_term(*t))),
+            Item::Least(1, at, t) => Some(Item::From(*at, self.not_term(*t))),
             Item::Least(n, at, t) => n.checked_sub(1).map(|n| Item::Most(n, *at, *t)),
             Item::Most(n, at, t) => Some(Item::Least(n + 1, *at, *t)),
             Item::Longer(n) => n.checked_sub(1).map(Item::Shorter),
