@@ -145,8 +145,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Saves what an idle slot keeps before a sequence takes the slot: moves it to `refuge`, or else stores it. `stays`: how many of
-    /// its tokens the sequence goes on with.
+    /// Saves what an idle slot keeps before a sequence takes the slot. It is moved to `refuge`, or stored if there is none. The sequence
+    /// itself goes on with `stays` of the kept tokens.
     pub(super) fn rescue(&mut self, slot: Slot, refuge: Option<Slot>, stays: u32) -> Result<(), ExecError> {
         // Where a move takes a pass, or where another prefix would have to be stored first, the store is as good a refuge.
         let is_free = |slot: &Slot| self.shares_memory() && self.slots.kept(*slot).1.is_empty();

@@ -1,8 +1,8 @@
 //! Keeps sequences that decode in neighbouring slots.
 //!
 //! Engines that are not ragged compute only neighbouring slots in one pass. A slot that has no part in a step therefore splits the
-//! step into two passes, each of which reads all weights. This happens where a sequence has ended, and where one
-//! still waits with its prompt. So before each step, the sequence in the highest slot that decodes is moved into such a gap: its KV
+//! step into two passes, each of which reads all weights. Such gaps are slots whose sequence has ended or is still waiting
+//! for its prompt to be computed. So before each step, the sequence in the highest slot that decodes is moved into such a gap: its KV
 //! is copied once, which takes less time than one more pass in every step.
 
 use super::Engine;
@@ -31,8 +31,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Moves a sequence to a slot. A sequence that waits in that slot is moved to an empty one before; false: there is no empty
-    /// slot, and nothing was moved.
+    /// Moves a sequence to a slot. If another sequence waits there, that one is moved to an empty slot first. Returns false, and
+    /// moves nothing, if no slot is empty.
     fn take_place(&mut self, index: usize, slot: Slot) -> Result<bool, ExecError> {
         if let Some(other) = self.running.iter().position(|s| s.slot == Some(slot)) {
             let empty = self.slots.spare(false).filter(|spare| self.slots.kept(*spare).1.is_empty());

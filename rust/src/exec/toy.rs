@@ -34,8 +34,8 @@ pub struct ToyConfig {
     pub load_ms: u64,
     /// Above 0: it keeps prompts by itself, as far as the scheduler is told, and fails where it is given one in pieces.
     pub whole: u64,
-    /// Above 0: KV lies in host memory, where a token takes so many bytes. What is stored counts in `kv` then, copies take only the
-    /// wanted tokens, and a pass computes neighbouring slots only.
+    /// Bytes of KV for each token. Above 0, the engine behaves as one whose KV lies in host memory: stored prefixes count as `kv`,
+    /// a copy takes only the tokens that are asked for, and a pass computes neighbouring slots only.
     pub token_bytes: u64,
     /// Memory is short while slots hold more tokens than this.
     pub enough: u64,

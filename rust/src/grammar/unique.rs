@@ -156,8 +156,8 @@ fn begins_next(bytes: &[u8]) -> bool {
 /// What all texts of a constraint have in common.
 pub(super) struct Rules {
     shape: Arc<Shape>,
-    /// The values of some items that must differ may run out.
-    is_scarce: bool,
+    /// In some array whose items must differ, their values may run out.
+    has_scarce_items: bool,
     /// Some object must have so many keys, or some array so many different items.
     counts: bool,
     quotes: Arc<Quotes>,
@@ -166,8 +166,9 @@ pub(super) struct Rules {
 impl Rules {
     pub(super) fn new(shape: Shape, quotes: &Arc<Quotes>) -> Self {
         let counts = shape.places.iter().any(|inside| inside.counts);
-        let is_scarce = shape.places.iter().any(|inside| inside.unique == Some(Scarce::Perhaps));
-        Rules { shape: Arc::new(shape), is_scarce, counts, quotes: Arc::clone(quotes) }
+        let is_scarce = |inside: &Inside| inside.unique == Some(Scarce::Perhaps);
+        let has_scarce_items = shape.places.iter().any(is_scarce);
+        Rules { shape: Arc::new(shape), has_scarce_items, counts, quotes: Arc::clone(quotes) }
     }
 }
 
@@ -234,7 +235,7 @@ impl Filter {
         let (scan, quotes) = (&self.scan, &self.rules.quotes);
         let (names, items) = (scan.names(), scan.remembers_items());
         let mut list = Vec::new();
-        if self.rules.is_scarce && !items {
+        if self.rules.has_scarce_items && !items {
             // A token may complete the first item and begin a second that can only become the same.
             let joins = &quotes.joins[usize::from(scan.in_string())];
             list.extend(joins.iter().copied().filter(|token| mask.allows(*token)));

@@ -11,7 +11,8 @@ use crate::types::{Slot, Token};
 use std::cmp::Reverse;
 use std::time::Instant;
 
-/// Shorter prefixes are not stored or moved out of the way, and computed again where a copy takes a whole slot.
+/// Fewest tokens of a prefix that is worth saving when its slot is needed. Engines that copy whole slots only compute shorter
+/// prefixes again, too, rather than copy them.
 pub(crate) const WORTH_COPYING: usize = 32;
 
 #[derive(Debug, Clone, Default)]

@@ -36,7 +36,7 @@ pub fn speculator() -> String {
     concat!(env!("CARGO_MANIFEST_DIR"), "/tests/core/speculator/untied-plain").into()
 }
 
-/// The weightless engine, which calls `before` with the runs of each pass.
+/// A weightless engine that calls `before` with the runs of a pass, then computes them.
 pub struct Observed<F> {
     pub toy: Toy,
     pub before: F,

@@ -127,11 +127,7 @@ impl Reader<'_> {
         let count = |key: &str| node.value.get(key).filter(|_| node.draft >= Draft::D2019).map(count);
         let (least, most) = (count("minContains").unwrap_or(1), count("maxContains"));
         let least = (least > 0).then(|| self.sets.items.atom(Item::Least(least, 0, term)));
-        let most = most.map(|most| match most {
-            0 => Item::From(0, self.sets.not_term(term)),
-            most => Item::Most(most, 0, term),
-        });
-        let most = most.map(|most| self.sets.items.atom(most));
+        let most = most.map(|most| self.sets.not_item(&Item::Least(most.saturating_add(1), 0, term)));
         self.sets.items.all(least.into_iter().chain(most))
     }
 

@@ -290,7 +290,7 @@ impl Sets {
         }
     }
 
-    fn not_item(&mut self, item: &Item) -> F {
+    pub(super) fn not_item(&mut self, item: &Item) -> F {
         let not = match item {
             Item::If(at, t) => Some(Item::Has(*at, self.not_term(*t))),
             Item::Has(at, t) => Some(Item::If(*at, self.not_term(*t))),

@@ -114,7 +114,7 @@ impl Work<'_> {
                 }
                 let mut row = 0;
                 while row < self.rows() {
-                    // Sums of 6 rows fill 12 of AVX2's 16 registers; those of 4 would wait for each other.
+                    // With 16 registers, 6 rows have 12 sums. The 8 of 4 rows are too few to hide how long an addition takes.
                     row += match self.rows() - row {
                         8.. if L::ROWS == 16 => self.score::<L, 8>(row, block),
                         6.. if L::ROWS == 8 => self.score::<L, 6>(row, block),
@@ -249,14 +249,18 @@ impl Work<'_> {
 
     /// Adds the values of some cells of the block that begins at `first` to `R` rows, and their weights to the sums.
     #[inline(always)]
-    unsafe fn add<L: Lanes, const R: usize>(&self, row: usize, cells: (usize, std::ops::Range<usize>)) {
+    unsafe fn add<L: Lanes, const R: usize>(
+        &self,
+        row: usize,
+        (first, cells): (usize, std::ops::Range<usize>),
+    ) {
         unsafe {
             let dims = self.a.dims[1];
             let sums = &mut *self.room.sums.add(row).cast::<[f32; R]>();
             let weights: [_; R] =
-                std::array::from_fn(|r| self.room.weights.add((row + r) * self.a.cells + cells.0));
+                std::array::from_fn(|r| self.room.weights.add((row + r) * self.a.cells + first));
             let mut added = *sums;
-            for cell in cells.1.clone() {
+            for cell in cells.clone() {
                 for (sum, weights) in added.iter_mut().zip(weights) {
                     *sum += *weights.add(cell);
                 }
@@ -264,32 +268,30 @@ impl Work<'_> {
             *sums = added;
             let mut d = 0;
             while d + 4 * L::ROWS <= dims && L::ROWS == 16 {
-                self.add_columns::<L, R, 4>(row, &cells, d);
+                self.add_columns::<L, R, 4>((row, d), weights, &cells);
                 d += 4 * L::ROWS;
             }
             while d + 2 * L::ROWS <= dims {
-                self.add_columns::<L, R, 2>(row, &cells, d);
+                self.add_columns::<L, R, 2>((row, d), weights, &cells);
                 d += 2 * L::ROWS;
             }
             while d < dims {
-                self.add_columns::<L, R, 1>(row, &cells, d);
+                self.add_columns::<L, R, 1>((row, d), weights, &cells);
                 d += L::ROWS;
             }
         }
     }
 
-    /// Adds `J` vectors of their values, from dimension `d` on.
+    /// Adds `J` vectors of their values, from dimension `d` on. `weights`: each row's, of the block.
     #[inline(always)]
     unsafe fn add_columns<L: Lanes, const R: usize, const J: usize>(
         &self,
-        row: usize,
-        (first, cells): &(usize, std::ops::Range<usize>),
-        d: usize,
+        (row, d): (usize, usize),
+        weights: [*mut f32; R],
+        cells: &std::ops::Range<usize>,
     ) {
         unsafe {
             let dims = self.a.dims[1];
-            let weights: [_; R] =
-                std::array::from_fn(|r| self.room.weights.add((row + r) * self.a.cells + first));
             let outputs: [_; R] = std::array::from_fn(|r| self.room.outputs.add((row + r) * dims + d));
             let mut totals = [[L::zero(); J]; R];
             for (output, totals) in outputs.iter().zip(&mut totals) {
