@@ -97,7 +97,8 @@ impl Builder {
         let (masks, habits) = (Arc::new(Masks::new(ends.width)), Arc::new(Habits::new()));
         let quotes = Quotes::new(&vocab);
         let blank = Arc::new(blank(&vocab));
-        let base = Base::new(schema::common()).map_err(|why| Error::grammar("", "schema", why))?;
+        let base = Base::new(schema::common(), factory.extra_lexemes())
+            .map_err(|why| Error::grammar("", "schema", why))?;
         Ok(Builder {
             factory: Arc::new(factory),
             own,
@@ -204,7 +205,7 @@ impl Builder {
     }
 
     fn finish(&self, mut written: Written) -> Result<Pristine, String> {
-        let Parts { productions, mut lexer, shortest, .. } = self.parts(&written)?;
+        let Parts { productions, mut lexer, texts, .. } = self.parts(&written)?;
         lexer.add_extra_lexemes(&self.factory.extra_lexemes());
         let shape = written.shape.take();
         // An engine's own llguidance knows no filter.
@@ -218,7 +219,7 @@ impl Builder {
             Matcher::new(init.and_then(|init| parser((&factory, caps), init, limits)))
         };
         let compiled = Compiled::new(&lexer, Box::new(make));
-        let endings = Endings::new(&productions, &lexer, (&self.common, &self.own), &shortest);
+        let endings = Endings::new(&productions, &lexer, (&self.common, &self.own), texts);
         let blank = written.has_space_around().then(|| Arc::clone(&self.blank));
         let mut pristine = self.pristine((compiled, endings), (Source::Written(written), guides))?;
         pristine.blank = blank;
@@ -297,7 +298,7 @@ impl Builder {
         let endings = if skips_once {
             None
         } else {
-            Endings::new(&productions, spec, (&self.common, limits), &AHashMap::new())
+            Endings::new(&productions, spec, (&self.common, limits), AHashMap::new())
         };
         let spec = spec.clone();
         let matcher = Matcher::new(Ok(parser));

@@ -8,6 +8,7 @@
 //! Not followed: Lark's `stop`, `max_tokens`, `suffix` and `ignore_once`, and grammars whose parts ignore different things.
 
 mod allowed;
+mod automata;
 mod inside;
 mod lexing;
 mod places;
@@ -17,6 +18,7 @@ mod table;
 mod text;
 mod trie;
 
+use super::languages::{Language, Texts};
 use super::mask::Mask;
 use super::productions::Productions;
 use crate::error::Result;
@@ -26,12 +28,13 @@ use ahash::AHashMap;
 pub(super) use allowed::Allowed;
 use allowed::Slice;
 pub(super) use inside::Inside;
+use inside::Insides;
 use lexing::Lexing;
 use llguidance::api::ParserLimits;
 use llguidance::earley::lexerspec::{LexemeIdx, LexerSpec};
 use places::Places;
 pub(super) use places::{Mark, State};
-use prices::Prices;
+use prices::{NONE, Prices};
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use table::Table;
@@ -54,6 +57,8 @@ pub(super) struct Common {
     /// One of the first slice's tokens, and for each slice one of all other tokens.
     tries: Vec<Trie>,
     slices: Vec<Slice>,
+    /// By what may follow in a lexeme that other grammars have, too.
+    insides: Insides,
     /// Whether forced bytes are cut into tokens as the tokenizer does it.
     cuts_forced: bool,
 }
@@ -82,7 +87,8 @@ impl Common {
         };
         let words: Vec<_> = tokens.map(|token| (trie.token(token), token)).filter(is_plain).collect();
         let (tries, slices) = Slice::all(trie, &words, slices)?;
-        Ok(Common { vocab: Arc::clone(vocab), env, letters, tries, slices, cuts_forced })
+        let (vocab, insides) = (Arc::clone(vocab), inside::shared());
+        Ok(Common { vocab, env, letters, tries, slices, insides, cuts_forced })
     }
 }
 
@@ -98,6 +104,8 @@ pub(super) struct Endings {
     spec: LexerSpec,
     limits: ParserLimits,
     common: Arc<Common>,
+    /// What other grammars have as lexemes, too.
+    languages: Vec<(LexemeIdx, Arc<Language>)>,
     /// The states for texts that begin now. Once they are full, new texts get new ones; older texts keep theirs.
     places: Mutex<Arc<Places>>,
 }
@@ -112,39 +120,51 @@ pub(super) struct Ending {
 }
 
 impl Endings {
-    /// None where our states do not follow the grammar. `known`: the shortest texts of some lexemes.
+    /// None where our states do not follow the grammar. `texts`: what is known of its lexemes.
     pub(super) fn new(
         productions: &Productions,
         spec: &LexerSpec,
         (common, limits): (&Arc<Common>, &ParserLimits),
-        known: &AHashMap<LexemeIdx, String>,
+        texts: AHashMap<LexemeIdx, Texts>,
     ) -> Option<Self> {
         if !spec.can_rollback() {
             return None;
         }
         let special = special(spec, &common.vocab);
-        let mut lexing = Lexing::new(spec, &common.letters, limits.clone())?;
+        let fresh = || Lexing::new(spec, described(&texts), &common.letters, limits.clone());
+        let mut lexing = fresh()?;
         // Where parts of a grammar skip other things, what may be skipped depends on which of them are open.
         let mut skips = spec.skip_by_class.iter();
         if spec.skip_by_class.len() > 1 && skips.any(|skip| !lexing.start_of(*skip).is_dead()) {
             return None;
         }
-        let can_write = |text: &&String| text.bytes().all(|byte| common.letters[byte as usize].is_some());
-        let known = |lexeme| known.get(&lexeme).filter(can_write).map(|text| text.len() as u32);
-        let mut shortest = Lexing::shortest(|| Lexing::new(spec, &common.letters, limits.clone()), known)?;
+        let can_write = |text: &str| text.bytes().all(|byte| common.letters[byte as usize].is_some());
+        let mut shortest: Vec<Option<u32>> = vec![Some(NONE); spec.lexemes.len()];
+        for lexeme in productions.symbols.iter().filter_map(|symbol| symbol.lexeme) {
+            shortest[lexeme.as_usize()] = match texts.get(&lexeme) {
+                Some(Texts::Listed(text)) => can_write(text).then_some(text.len() as u32),
+                Some(Texts::Described(language)) => language.shortest.get().copied(),
+                None => None,
+            };
+        }
+        let mut shortest = Lexing::shortest(shortest, fresh)?;
+        for (lexeme, language) in described(&texts) {
+            let _ = language.shortest.set(shortest[lexeme.as_usize()]);
+        }
         special.iter().for_each(|(lexeme, _)| shortest[lexeme.as_usize()] = 1);
         let table = Table::new(productions);
         let prices = Prices::new(&table, |lexeme| shortest[lexeme.as_usize()]);
         let places = Mutex::new(Arc::new(Places::new(&table, &prices, lexing)));
+        let languages = described(&texts);
         let (spec, limits, common) = (spec.clone(), limits.clone(), Arc::clone(common));
-        Some(Endings { table, prices, shortest, special, spec, limits, common, places })
+        Some(Endings { table, prices, shortest, special, spec, limits, common, languages, places })
     }
 
     /// The text at its beginning.
     pub(super) fn begin(&self) -> Ending {
         let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
         if places.known().is_full()
-            && let Some(lexing) = Lexing::new(&self.spec, &self.common.letters, self.limits.clone())
+            && let Some(lexing) = self.lexing()
         {
             *places = Arc::new(Places::new(&self.table, &self.prices, lexing));
         }
@@ -159,6 +179,13 @@ impl Endings {
     /// Memory of its states, about.
     pub(super) fn bytes(&self) -> usize {
         self.places.lock().unwrap_or_else(PoisonError::into_inner).known().bytes()
+    }
+
+    /// A new lexer.
+    fn lexing(&self) -> Option<Lexing> {
+        let renewed = |(lexeme, language): &(_, Arc<Language>)| (*lexeme, language.renewed());
+        let languages = self.languages.iter().map(renewed).collect();
+        Lexing::new(&self.spec, languages, &self.common.letters, self.limits.clone())
     }
 
     /// The tokens of one byte.
@@ -322,6 +349,17 @@ impl Ending {
         text.climb(item);
         Some((text.bytes, text.special))
     }
+}
+
+/// The lexemes with automata of their own.
+fn described(texts: &AHashMap<LexemeIdx, Texts>) -> Vec<(LexemeIdx, Arc<Language>)> {
+    let language = |(lexeme, texts): (&LexemeIdx, &Texts)| match texts {
+        Texts::Described(language) => Some((*lexeme, Arc::clone(language))),
+        Texts::Listed(_) => None,
+    };
+    let mut all: Vec<_> = texts.iter().filter_map(language).collect();
+    all.sort_unstable_by_key(|(lexeme, _)| lexeme.as_usize());
+    all
 }
 
 /// The lexemes that are a special token, or one of several, each with those.

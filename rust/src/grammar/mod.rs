@@ -23,6 +23,7 @@ mod ending;
 mod env;
 mod gbnf;
 mod habits;
+mod languages;
 mod lark;
 pub mod mask;
 mod masks;

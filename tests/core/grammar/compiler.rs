@@ -84,7 +84,9 @@ fn without_keys_all_threads_compile() {
         llgtrt::config::GrammarConfig { compile_threads: 2, compile_seconds: 600.0, ..Default::default() };
     let bench = Bench::with(&config);
     // Nothing that one thread could have ready while the other is at the first.
-    let long = json!({"type": "integer", "multipleOf": 9973}).to_string();
+    let patterns: Vec<_> =
+        (0..1_000).map(|i| json!({"type": "string", "pattern": format!("^a{i}")})).collect();
+    let long = json!({"type": "array", "prefixItems": patterns}).to_string();
     let mut slowest = bench.compiler.compile(&GrammarSpec::JsonSchema(long), 0);
     let mut quick = bench.compiler.compile(&GrammarSpec::JsonObject, 0);
     bench.wait(&mut quick).unwrap();

@@ -1,7 +1,7 @@
 //! Masks: what a state of the lexer allows ([`Inside`]), and what the row allows behind the end of a lexeme.
 
 use super::Endings;
-use super::inside::{End, Inside};
+use super::inside::{End, Here, Inside};
 use super::lexing::{Lexing, Step};
 use super::places::{Known, Spot};
 use super::rows::RowId;
@@ -76,7 +76,7 @@ impl Endings {
     /// The largest slice that a lexer state allows, and the numbers of the tries that have all other tokens.
     pub(super) fn begun(&self, lexing: &mut Lexing, state: StateID) -> (Range<usize>, SimpleVob) {
         let slices = &self.common.slices;
-        let mut holds = |slice: &Slice| lexing.holds(state, self.spec.extra_lexeme(slice.number));
+        let mut holds = |slice: &Slice| lexing.holds(state, slice.number);
         match slices.iter().position(&mut holds) {
             Some(i) => (i + 1..i + 2, slices[i].tokens.clone()),
             None => (0..2, self.common.env.tok_trie().alloc_token_set()),
@@ -99,8 +99,8 @@ impl Known {
         let mask = if let Some(token) = self.first_forced(of, (&forced, end), last) {
             Mask::of([token], width)
         } else {
-            let inside = self.inside(of, spot.state);
-            let mut more = self.beyond(of, spot, &inside);
+            let here = self.here(of, spot.state);
+            let (inside, mut more) = self.all_of(of, spot, &here);
             // An end token that a rule asks for would end the text where it may not end.
             let eog = of.common.vocab.eog();
             let by_number = self.by_number(of, spot).into_iter().flat_map(Mask::iter);
@@ -117,34 +117,81 @@ impl Known {
     }
 
     /// What a lexer state allows, computed once.
-    fn inside(&mut self, of: &Endings, state: StateID) -> Arc<Inside> {
-        if let Some(inside) = self.insides.get(&state) {
-            return Arc::clone(inside);
+    fn here(&mut self, of: &Endings, state: StateID) -> Arc<Here> {
+        if let Some(here) = self.insides.get(&state) {
+            return Arc::clone(here);
         }
-        let inside = Arc::new(Inside::new(of, &mut self.lexing, state));
+        let residual = self.lexing.residual(state);
+        let known = residual.as_ref().and_then(|residual| of.common.insides.get(residual));
+        let inside = known.unwrap_or_else(|| {
+            let inside = Arc::new(Inside::new(of, &mut self.lexing, state));
+            if let Some(residual) = residual.filter(|_| !inside.is_unknown && !self.lexing.has_failed()) {
+                of.common.insides.insert(residual, Arc::clone(&inside));
+            }
+            inside
+        });
+        let here = Arc::new(Here::new(inside, &mut self.lexing, state));
         if self.inside_bytes > MOST_INSIDES {
             self.insides.clear();
             self.inside_bytes = 0;
         }
-        self.inside_bytes += inside.bytes();
-        self.insides.insert(state, Arc::clone(&inside));
-        inside
+        self.inside_bytes += here.bytes();
+        self.insides.insert(state, Arc::clone(&here));
+        here
     }
 
-    /// The tokens that end the lexeme and that the row allows.
-    fn beyond(&mut self, of: &Endings, spot: Spot, inside: &Inside) -> Vec<Token> {
-        let row = spot.row;
+    /// What may come, as the tokens of an [`Inside`] and more.
+    fn all_of(&mut self, of: &Endings, spot: Spot, here: &Here) -> (Arc<Inside>, Vec<Token>) {
+        let (own, mut more) = (&here.inside, Vec::new());
+        let Some((next, behind)) = self.ahead(of, spot, here) else {
+            self.beyond(of, (spot.row, here), false, &mut more);
+            return (Arc::clone(own), more);
+        };
+        let base = match (own.few(), behind.inside.few()) {
+            (Some(few), _) => {
+                more.extend(few);
+                &behind.inside
+            }
+            (None, few) => {
+                more.extend(few.into_iter().flatten());
+                own
+            }
+        };
+        self.beyond(of, (spot.row, here), true, &mut more);
+        self.beyond(of, (next, &behind), false, &mut more);
+        (Arc::clone(base), more)
+    }
+
+    /// The row behind a lexeme that may end here, and what its beginning allows. None where the lexeme may go on with a byte that
+    /// the next may begin with, and where both allow many tokens.
+    fn ahead(&mut self, of: &Endings, spot: Spot, here: &Here) -> Option<(RowId, Arc<Here>)> {
+        let on = here.inside.on.as_ref()?;
+        let next = self.behind(of, spot.row, spot.state)?;
+        let start = self.rows.start(next);
+        if on.iter().any(|byte| !self.lexing.behind(start, *byte).is_dead()) {
+            return None;
+        }
+        let behind = self.here(of, start);
+        let has_few = here.inside.few().is_some() || behind.inside.few().is_some();
+        (has_few && behind.inside.on.is_none()).then_some((next, behind))
+    }
+
+    /// Adds the tokens that end the lexeme and that the row allows. `is_done`: but for those that begin behind the end.
+    fn beyond(&mut self, of: &Endings, (row, here): (RowId, &Here), is_done: bool, more: &mut Vec<Token>) {
+        let inside = &here.inside;
         self.is_unknown |= inside.is_unknown;
-        let mut more = Vec::new();
-        inside.ends.iter().for_each(|end| self.behind_end(of, row, end, &mut more));
-        for border in &inside.borders {
-            let Some(next) = self.behind(of, row, border.state) else { continue };
+        for (end, state) in inside.ends.iter().zip(&here.ends) {
+            self.behind_end(of, (row, *state), end, more);
+        }
+        let borders = inside.borders.iter().zip(here.borders.iter().copied());
+        for (border, state) in borders.filter(|(border, _)| !(is_done && border.is_whole())) {
+            let Some(next) = self.behind(of, row, state) else { continue };
             let trie = &of.common.tries[border.trie];
             if border.is_last {
                 // The node before these has the last byte of the lexeme.
                 more.extend(trie.tokens(border.nodes.start - 1));
             }
-            let within = Spot { row, state: border.state, is_begun: true };
+            let within = Spot { row, state, is_begun: true };
             let from = if border.is_last { self.begin(next) } else { within };
             let nodes = trie.nodes();
             let depth = nodes[border.nodes.start].depth;
@@ -160,12 +207,11 @@ impl Known {
                 Some(next)
             });
         }
-        more
     }
 
     /// Adds those whose lexeme ends in one state.
-    fn behind_end(&mut self, of: &Endings, row: RowId, end: &End, more: &mut Vec<Token>) {
-        let Some(row) = self.behind(of, row, end.state) else { return };
+    fn behind_end(&mut self, of: &Endings, (row, state): (RowId, StateID), end: &End, more: &mut Vec<Token>) {
+        let Some(row) = self.behind(of, row, state) else { return };
         let mut stack = vec![self.begin(row)];
         // The length of the prefix after which the last tail was refused: tails that share more are refused, too.
         let mut refused = usize::MAX;

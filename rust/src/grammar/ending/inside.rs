@@ -1,22 +1,31 @@
 //! What a lexer state allows, whatever the Earley row is: the tokens that stay within the lexeme, and the tokens that end it,
 //! grouped by the bytes that they have after its end. The values of many keys are in the same lexer state, so this is computed
-//! once, and for each row only the bytes after the end are checked.
+//! once, and for each row only the bytes after the end are checked. It depends on what may follow in the lexeme, not on the grammar,
+//! so that grammars with the same terminals share it; states of a lexer are written as the bytes that lead to them.
 
 use super::Endings;
+use super::automata::Residual;
 use super::lexing::{Lexing, Step};
 use super::trie::{Kinds, Trie, WIDE, kind};
 use crate::grammar::mask::Mask;
 use crate::types::Token;
 use ahash::AHashMap;
 use llguidance::derivre::StateID;
+use quick_cache::Weighter;
+use quick_cache::sync::Cache;
 use std::fmt;
 use std::ops::Range;
+use std::sync::Arc;
 
 /// Where more nodes of the trie than this follow the end of a lexeme, their tokens are not listed: they are walked for each row.
 const MANY: usize = 64;
 
 /// So many tokens or fewer are kept as a list.
 const FEW: usize = 256;
+
+/// Most memory for what grammars share, in bytes, and about how many that are.
+const MOST_SHARED_BYTES: u64 = 64 << 20;
+const MOST_SHARED: usize = 4_000;
 
 enum Tokens {
     Few(Vec<Token>),
@@ -28,13 +37,16 @@ pub(in crate::grammar) struct Inside {
     tokens: Tokens,
     pub(super) ends: Vec<End>,
     pub(super) borders: Vec<Border>,
+    /// Where the lexeme may end here and a border has all of a trie: the bytes that go on with it all the same.
+    pub(super) on: Option<Vec<u8>>,
     /// A lexeme was met of a kind that is not followed here.
     pub(super) is_unknown: bool,
 }
 
-/// A lexer state in which the lexeme ends, and what tokens have after the end, sorted by bytes.
+/// Where the lexeme ends, and what tokens have after the end, sorted by bytes.
 pub(super) struct End {
-    pub(super) state: StateID,
+    /// Bytes of the lexeme to there.
+    path: Vec<u8>,
     pub(super) tails: Vec<Tail>,
 }
 
@@ -51,8 +63,56 @@ pub(super) struct Border {
     /// The trie's number.
     pub(super) trie: usize,
     pub(super) nodes: Range<usize>,
-    pub(super) state: StateID,
+    /// Bytes of the lexeme to there.
+    path: Vec<u8>,
     pub(super) is_last: bool,
+}
+
+impl Border {
+    /// Whether it has all nodes of its trie: the lexeme may end before any token.
+    pub(super) fn is_whole(&self) -> bool {
+        self.nodes.start == 0
+    }
+}
+
+/// An [`Inside`] with the states of one lexer.
+pub(super) struct Here {
+    pub(super) inside: Arc<Inside>,
+    /// In which the lexeme ends, for each [`End`] and each [`Border`].
+    pub(super) ends: Vec<StateID>,
+    pub(super) borders: Vec<StateID>,
+}
+
+impl Here {
+    /// For tokens that begin in a lexer state.
+    pub(super) fn new(inside: Arc<Inside>, lexing: &mut Lexing, state: StateID) -> Self {
+        let mut behind = |path: &[u8]| path.iter().fold(state, |state, byte| lexing.behind(state, *byte));
+        let ends = inside.ends.iter().map(|end| behind(&end.path)).collect();
+        let borders = inside.borders.iter().map(|border| behind(&border.path)).collect();
+        Here { inside, ends, borders }
+    }
+
+    /// Memory, about.
+    pub(super) fn bytes(&self) -> usize {
+        self.inside.bytes() + size_of_val(&*self.ends) + size_of_val(&*self.borders)
+    }
+}
+
+/// Those that other grammars may need, too.
+pub(super) type Insides = Cache<Residual, Arc<Inside>, Weight>;
+
+/// None yet.
+pub(super) fn shared() -> Insides {
+    Cache::with_weighter(MOST_SHARED, MOST_SHARED_BYTES, Weight)
+}
+
+#[derive(Clone)]
+pub(super) struct Weight;
+
+impl Weighter<Residual, Arc<Inside>> for Weight {
+    fn weight(&self, _: &Residual, inside: &Arc<Inside>) -> u64 {
+        inside.bytes() as u64
+    }
 }
 
 impl Inside {
@@ -64,11 +124,13 @@ impl Inside {
             tokens: Tokens::Few(Vec::new()),
             ends: Vec::new(),
             borders: Vec::new(),
+            on: None,
             is_unknown: false,
         };
-        let (bytes, found, allowed, stays) = (Vec::new(), Vec::new(), Vec::new(), AHashMap::new());
+        let (bytes, found, allowed, stays) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         let (number, trie) = (tries.start, &of.common.tries[tries.start]);
-        let mut search = Search { number, trie, lexing, allowed, inside, bytes, found, stays };
+        let ends = AHashMap::new();
+        let mut search = Search { number, trie, lexing, allowed, inside, bytes, found, ends, stays };
         for number in tries {
             (search.number, search.trie) = (number, &of.common.tries[number]);
             let all = search.trie.all();
@@ -77,7 +139,10 @@ impl Inside {
             search.trie.allow(&search.allowed, &mut tokens);
             search.allowed.clear();
         }
-        let Search { mut inside, bytes, mut found, .. } = search;
+        let Search { mut inside, bytes, mut found, mut ends, lexing, .. } = search;
+        if inside.borders.iter().any(Border::is_whole) {
+            inside.on = Some((0..=u8::MAX).filter(|byte| !lexing.behind(state, *byte).is_dead()).collect());
+        }
         inside.tokens = match tokens.num_set() {
             0..=FEW => Tokens::Few(tokens.to_list()),
             _ => Tokens::Many(Mask::from_words(tokens.as_slice(), width)),
@@ -96,9 +161,17 @@ impl Inside {
                     tokens: same.iter().map(|found| found.2).collect(),
                 });
             }
-            inside.ends.push(End { state: StateID::new(same[0].0), tails });
+            inside.ends.push(End { path: ends.remove(&same[0].0).unwrap_or_default(), tails });
         }
         inside
+    }
+
+    /// Those that stay in the lexeme, where they are a list.
+    pub(super) fn few(&self) -> Option<&[Token]> {
+        match &self.tokens {
+            Tokens::Few(few) => Some(few),
+            Tokens::Many(_) => None,
+        }
     }
 
     /// The mask with some more tokens.
@@ -112,7 +185,7 @@ impl Inside {
     }
 
     /// Memory, about.
-    pub(super) fn bytes(&self) -> usize {
+    fn bytes(&self) -> usize {
         let tails = self.ends.iter().flat_map(|end| &end.tails);
         let each = |tail: &Tail| size_of::<Tail>() + tail.bytes.len() + size_of_val(&*tail.tokens);
         let tokens = match &self.tokens {
@@ -136,8 +209,10 @@ struct Search<'a> {
     /// Tokens that are longer than the rest of the lexeme. For each: the lexer state in which the lexeme ends, where in `bytes` the
     /// rest of the token lies, and the token's id.
     found: Vec<(u32, Range<usize>, Token)>,
-    /// For lexer states, the kinds of bytes that were tried, and those that leave the lexer in the same state.
-    stays: AHashMap<StateID, (Kinds, Kinds)>,
+    /// Bytes of the lexeme to each of those states.
+    ends: AHashMap<u32, Vec<u8>>,
+    /// By lexer state, the kinds of bytes that were tried, and those that leave the lexer in the same state.
+    stays: Vec<(Kinds, Kinds)>,
 }
 
 /// A lexer state, and whether tokens that end the lexeme in it are checked anew for each row.
@@ -167,9 +242,7 @@ impl Search<'_> {
                 self.allow(at..at + 1);
                 return Some((next, self.border(below, next)));
             }
-            Step::Last(state) if below.len() > MANY => {
-                self.inside.borders.push(Border { trie: self.number, nodes: below, state, is_last: true });
-            }
+            Step::Last(_) if below.len() > MANY => self.push_border(below, true),
             Step::Last(end) => self.beyond(end, at, depth),
             Step::Behind if !is_border => self.beyond(state, at, depth - 1),
             Step::Unknown => self.inside.is_unknown = true,
@@ -194,7 +267,11 @@ impl Search<'_> {
 
     /// Whether each byte of these kinds leaves the lexer in the same state.
     fn stays(&mut self, state: StateID, wanted: Kinds) -> bool {
-        let (mut tried, mut same) = self.stays.get(&state).copied().unwrap_or_default();
+        let known = state.as_usize();
+        if known >= self.stays.len() {
+            self.stays.resize(known + 1, (0, 0));
+        }
+        let (mut tried, mut same) = self.stays[known];
         while wanted & !tried != 0 && tried & !same & wanted == 0 {
             let next = 1 << (wanted & !tried).trailing_zeros();
             tried |= next;
@@ -204,7 +281,7 @@ impl Search<'_> {
                 _ => bytes.all(|byte| self.stays_at(state, byte)),
             };
             same |= if stays { next } else { 0 };
-            self.stays.insert(state, (tried, same));
+            self.stays[known] = (tried, same);
         }
         wanted & !same == 0
     }
@@ -213,15 +290,21 @@ impl Search<'_> {
     fn border(&mut self, nodes: Range<usize>, state: StateID) -> bool {
         let is_border = nodes.len() > MANY && self.lexing.ended(state).is_some();
         if is_border {
-            self.inside.borders.push(Border { trie: self.number, nodes, state, is_last: false });
+            self.push_border(nodes, false);
         }
         is_border
+    }
+
+    fn push_border(&mut self, nodes: Range<usize>, is_last: bool) {
+        let path = nodes.start.checked_sub(1).map(|above| self.trie.path(above)).unwrap_or_default();
+        self.inside.borders.push(Border { trie: self.number, nodes, path, is_last });
     }
 
     /// Lists the tokens of a node and those below it. The first `depth` bytes of each end the lexeme.
     fn beyond(&mut self, end: StateID, at: usize, depth: usize) {
         let mut path: Vec<u8> = Vec::new();
-        let nodes = self.trie.nodes();
+        let (trie, nodes) = (self.trie, self.trie.nodes());
+        self.ends.entry(end.as_u32()).or_insert_with(|| trie.path(at)[..depth].to_vec());
         for (at, node) in nodes[..nodes[at].end as usize].iter().enumerate().skip(at) {
             let below = usize::from(node.depth) - depth;
             if below > 0 {

@@ -1,31 +1,31 @@
-//! The lexer of a compiled grammar, as llguidance's `Lexer` steps through it, and the shortest ways to the ends of lexemes.
+//! The lexer of a compiled grammar, which steps as llguidance's `Lexer` does, and the shortest ways to the ends of lexemes.
 
+use super::automata::{Automata, Residual};
 use super::prices::NONE;
+use crate::grammar::languages::Language;
 use crate::types::Token;
 use ahash::AHashMap;
 use llguidance::api::ParserLimits;
 use llguidance::derivre::{NextByte, StateID};
 use llguidance::earley::lexerspec::{LexemeIdx, LexerSpec};
-use llguidance::earley::regexvec::{LexemeSet, MatchingLexemes, RegexVec};
+use llguidance::earley::regexvec::MatchingLexemes;
 use regex_syntax::utf8::Utf8Sequences;
 use std::collections::VecDeque;
+use std::sync::Arc;
 use toktrie::TokTrie;
 
 /// States that are looked at to find the shortest way. A bound of states keeps the answer the same whatever was asked before:
 /// along a way that is found, fewer are.
 const MOST_STATES: usize = 4_000;
-/// Most steps to decide whether one regular expression contains another. llguidance uses the same number.
-const SUBSUME: u64 = 1_000;
 
 pub(super) struct Lexing {
-    dfa: RegexVec,
-    lexemes: usize,
+    automata: Automata,
     /// Bytes to take first where there is a choice; those that are no token are left out.
     order: Vec<u8>,
     /// Where lexemes begin, and what a state is without all others.
     starts: AHashMap<Vec<LexemeIdx>, StateID>,
     singles: AHashMap<(StateID, LexemeIdx), StateID>,
-    held: AHashMap<(StateID, LexemeIdx), bool>,
+    held: AHashMap<(StateID, usize), bool>,
     /// For a state of one lexeme: bytes to its end, and the first of them.
     ways: AHashMap<StateID, (u32, u8)>,
 }
@@ -47,12 +47,14 @@ impl Lexing {
     /// None where the lexer can't be built.
     pub(super) fn new(
         spec: &LexerSpec,
+        languages: Vec<(LexemeIdx, Arc<Language>)>,
         letters: &[Option<Token>; 256],
         mut limits: ParserLimits,
     ) -> Option<Self> {
-        let mut dfa = spec.to_regex_vec(&mut limits).ok()?;
-        dfa.set_max_states(limits.max_lexer_states);
-        dfa.set_fuel(limits.initial_lexer_fuel);
+        let mut own = spec.to_regex_vec(&mut limits).ok()?;
+        own.set_max_states(limits.max_lexer_states);
+        let mut automata = Automata::new(spec, own, languages, limits.max_lexer_states);
+        automata.set_fuel(limits.initial_lexer_fuel);
         let first = b"\"0}]) \n".iter().copied();
         let mut order: Vec<u8> = Vec::new();
         for byte in first.chain(b'a'..=b'z').chain(0x20..=0x7e).chain(0..=0xff) {
@@ -61,8 +63,7 @@ impl Lexing {
             }
         }
         Some(Lexing {
-            dfa,
-            lexemes: spec.lexemes.len(),
+            automata,
             order,
             starts: AHashMap::new(),
             singles: AHashMap::new(),
@@ -73,31 +74,23 @@ impl Lexing {
 
     /// Bytes of the shortest text of each lexeme, by lexers that are dropped: all those texts together may have more states than a
     /// lexer may. What is `known` is not looked for. None where one takes more steps than making a lexer may.
-    pub(super) fn shortest(
-        fresh: impl Fn() -> Option<Self>,
-        known: impl Fn(LexemeIdx) -> Option<u32>,
-    ) -> Option<Vec<u32>> {
-        let mut lexing = fresh()?;
-        let mut all = Vec::with_capacity(lexing.lexemes);
-        for lexeme in (0..lexing.lexemes).map(LexemeIdx::new) {
-            if let Some(bytes) = known(lexeme) {
-                all.push(bytes);
-                continue;
-            }
+    pub(super) fn shortest(known: Vec<Option<u32>>, fresh: impl Fn() -> Option<Self>) -> Option<Vec<u32>> {
+        let mut used: Option<Self> = None;
+        let mut find = |lexeme| {
+            let mut lexing = used.take().or_else(&fresh)?;
             let mut bytes = lexing.shortest_of(lexeme);
             if lexing.has_failed() {
                 lexing = fresh()?;
                 bytes = lexing.shortest_of(lexeme);
-                if lexing.dfa.get_fuel() == 0 {
-                    return None;
-                }
-                if lexing.has_failed() {
-                    (lexing, bytes) = (fresh()?, NONE);
-                }
             }
-            all.push(bytes);
-        }
-        Some(all)
+            if !lexing.has_failed() {
+                used = Some(lexing);
+                return Some(bytes);
+            }
+            (lexing.automata.fuel() > 0).then_some(NONE)
+        };
+        let all = (0..).map(LexemeIdx::new).zip(known);
+        all.map(|(lexeme, known)| known.or_else(|| find(lexeme))).collect()
     }
 
     fn shortest_of(&mut self, lexeme: LexemeIdx) -> u32 {
@@ -107,12 +100,22 @@ impl Lexing {
 
     /// Memory, about.
     pub(super) fn bytes(&self) -> usize {
-        self.dfa.num_bytes()
+        self.automata.bytes()
     }
 
     /// Whether its limit of states is met: what it tells from then on is wrong.
     pub(super) fn has_failed(&self) -> bool {
-        self.dfa.has_error()
+        self.automata.has_failed()
+    }
+
+    /// Whether new texts should have a new one.
+    pub(super) fn is_full(&self) -> bool {
+        self.has_failed() || self.automata.is_full()
+    }
+
+    /// What may follow in a state, where all of its lexemes are [`Language`]s.
+    pub(super) fn residual(&self, state: StateID) -> Option<Residual> {
+        self.automata.residual(state)
     }
 
     /// The state in which one of these lexemes begins, or what their class skips. `is_first`: at the beginning of a text, where
@@ -121,14 +124,11 @@ impl Lexing {
         if let Some(state) = self.starts.get(lexemes).filter(|_| !is_first) {
             return *state;
         }
-        let mut set = LexemeSet::new(self.lexemes);
-        for lexeme in lexemes {
-            set.add(*lexeme);
-            if !is_first || spec.allow_initial_skip {
-                set.add(spec.skip_id(spec.lexeme_spec(*lexeme).class()));
-            }
+        let mut all = lexemes.to_vec();
+        if !is_first || spec.allow_initial_skip {
+            all.extend(lexemes.iter().map(|lexeme| spec.skip_id(spec.lexeme_spec(*lexeme).class())));
         }
-        let state = self.dfa.initial_state(&set);
+        let state = self.automata.initial(all);
         if !is_first {
             self.starts.insert(lexemes.to_vec(), state);
         }
@@ -137,9 +137,7 @@ impl Lexing {
 
     /// The state in which this lexeme begins.
     pub(super) fn start_of(&mut self, lexeme: LexemeIdx) -> StateID {
-        let mut set = LexemeSet::new(self.lexemes);
-        set.add(lexeme);
-        self.dfa.initial_state(&set)
+        self.automata.initial([lexeme])
     }
 
     pub(super) fn step(&mut self, state: StateID, byte: u8) -> Step {
@@ -147,16 +145,20 @@ impl Lexing {
         if byte == TokTrie::SPECIAL_TOKEN_MARKER {
             return Step::Refused;
         }
-        let next = self.dfa.transition(state, byte);
+        let next = self.behind(state, byte);
         if next.is_dead() {
-            let ended = &self.dfa.state_desc(state).greedy_accepting;
-            return if ended.is_some() { Step::Behind } else { Step::Refused };
+            return if self.ended(state).is_some() { Step::Behind } else { Step::Refused };
         }
-        if !next.has_lowest_match() {
-            return Step::In(next);
+        match next.has_lowest_match() {
+            false => Step::In(next),
+            true if self.automata.is_unknown(next) => Step::Unknown,
+            true => Step::Last(next),
         }
-        let found = self.dfa.state_desc(next);
-        if found.has_special_token || found.lazy_hidden_len > 0 { Step::Unknown } else { Step::Last(next) }
+    }
+
+    /// The state behind one more byte.
+    pub(super) fn behind(&mut self, state: StateID, byte: u8) -> StateID {
+        self.automata.behind(state, byte)
     }
 
     /// Whether any character outside ASCII leaves the lexer in the same state.
@@ -179,41 +181,35 @@ impl Lexing {
 
     /// The first byte of a lexeme behind another's end, and whether it is all of it.
     pub(super) fn first(&mut self, start: StateID, byte: u8) -> (StateID, bool) {
-        let state = self.dfa.transition(start, byte);
-        (state, !state.is_dead() && self.dfa.next_byte(state) == NextByte::ForcedEOI)
+        let state = self.behind(start, byte);
+        (state, !state.is_dead() && self.automata.next_byte(state) == NextByte::ForcedEOI)
     }
 
     /// The lexemes that end in this state.
     pub(super) fn ended(&self, state: StateID) -> &MatchingLexemes {
-        let found = self.dfa.state_desc(state);
-        if state.has_lowest_match() { &found.lazy_accepting } else { &found.greedy_accepting }
+        self.automata.ended(state)
     }
 
     /// A hint at the bytes that may come next in this state.
     pub(super) fn next_byte(&mut self, state: StateID) -> NextByte {
-        let next = self.dfa.next_byte(state);
+        let next = self.automata.next_byte(state);
         // Any byte may follow the end of a lexeme.
-        if self.dfa.state_desc(state).greedy_accepting.is_some() { next.make_fuzzy() } else { next }
+        if self.ended(state).is_some() { next.make_fuzzy() } else { next }
     }
 
-    /// Whether every text of an extra lexeme can continue a lexeme in this state.
-    pub(super) fn holds(&mut self, state: StateID, extra: LexemeIdx) -> bool {
-        if let Some(holds) = self.held.get(&(state, extra)) {
-            return *holds;
-        }
-        let holds = self.dfa.subsume_possible(state)
-            && self.dfa.check_subsume(state, extra, SUBSUME).unwrap_or(false);
-        self.held.insert((state, extra), holds);
-        holds
+    /// Whether every text of a slice can continue a lexeme in this state.
+    pub(super) fn holds(&mut self, state: StateID, slice: usize) -> bool {
+        let automata = &mut self.automata;
+        *self.held.entry((state, slice)).or_insert_with(|| !state.is_dead() && automata.holds(state, slice))
     }
 
     /// Bounds what the next transitions may cost.
     pub(super) fn set_fuel(&mut self, fuel: u64) {
-        self.dfa.set_fuel(fuel);
+        self.automata.set_fuel(fuel);
     }
 
     pub(super) fn is_possible(&self, state: StateID, lexeme: LexemeIdx) -> bool {
-        self.dfa.state_desc(state).possible.contains(lexeme)
+        self.automata.is_possible(state, lexeme)
     }
 
     /// The fewest bytes to the end of a lexeme that is possible in this state.
@@ -231,7 +227,7 @@ impl Lexing {
                 return;
             }
             text.push(byte);
-            state = self.dfa.transition(state, byte);
+            state = self.behind(state, byte);
         }
     }
 
@@ -240,9 +236,7 @@ impl Lexing {
         if let Some(single) = self.singles.get(&(state, lexeme)) {
             return *single;
         }
-        let mut only = LexemeSet::new(self.lexemes);
-        only.add(lexeme);
-        let single = self.dfa.limit_state_to(state, &only);
+        let single = self.automata.alone(state, lexeme);
         self.singles.insert((state, lexeme), single);
         single
     }
@@ -258,13 +252,13 @@ impl Lexing {
         let mut came: AHashMap<StateID, (StateID, u8)> = AHashMap::new();
         let mut queue = VecDeque::from([from]);
         while let Some(state) = queue.pop_front().filter(|_| came.len() < MOST_STATES) {
-            let forced = match self.dfa.next_byte(state) {
+            let forced = match self.automata.next_byte(state) {
                 NextByte::ForcedByte(byte) => Some(byte),
                 _ => None,
             };
             for i in 0..if forced.is_some() { 1 } else { self.order.len() } {
                 let byte = forced.unwrap_or_else(|| self.order[i]);
-                let next = self.dfa.transition(state, byte);
+                let next = self.behind(state, byte);
                 if next.is_dead() || next == from || came.contains_key(&next) {
                     continue;
                 }
@@ -294,7 +288,6 @@ impl Lexing {
     }
 
     fn ends(&self, state: StateID, lexeme: LexemeIdx) -> bool {
-        let state = self.dfa.state_desc(state);
-        state.greedy_accepting.contains(lexeme) || state.lazy_accepting.contains(lexeme)
+        self.ended(state).contains(lexeme)
     }
 }

@@ -1,7 +1,7 @@
 //! The parser states that texts of a grammar have reached: an Earley row and a state of the lexer. Texts in the same state go on in
 //! the same way, so what is computed for a state is kept for all of them.
 
-use super::inside::Inside;
+use super::inside::Here;
 use super::lexing::{Lexing, Step};
 use super::prices::{NONE, Prices};
 use super::rows::{Item, RowId, Rows, Scratch};
@@ -35,7 +35,7 @@ pub(super) struct Known {
     /// Since the last [`Known::begin_step`]: a kind of lexeme was met that is not followed here, or a limit.
     pub(super) is_unknown: bool,
     /// By lexer state.
-    pub(super) insides: AHashMap<StateID, Arc<Inside>>,
+    pub(super) insides: AHashMap<StateID, Arc<Here>>,
     pub(super) inside_bytes: usize,
     /// The lexer's size before any text.
     bytes_at_first: usize,
@@ -110,7 +110,7 @@ impl Places {
 
 impl Known {
     pub(super) fn is_full(&self) -> bool {
-        self.bytes() - self.inside_bytes > self.bytes_at_first + MOST_BYTES || self.lexing.has_failed()
+        self.bytes() - self.inside_bytes > self.bytes_at_first + MOST_BYTES || self.lexing.is_full()
     }
 
     /// Memory, about.

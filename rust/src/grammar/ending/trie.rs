@@ -5,15 +5,14 @@ use std::ops::Range;
 use toktrie::SimpleVob;
 
 pub(super) struct Trie {
+    /// The last one stands behind all others and is none itself.
     nodes: Vec<Node>,
-    /// The kinds of the bytes below each node.
-    below: Vec<Kinds>,
     /// All tokens, in the order of the nodes.
     tokens: Vec<Token>,
-    /// For each node, and behind the last, how many tokens come before it.
-    before: Vec<usize>,
     /// The same as a set.
     all: SimpleVob,
+    /// Most bytes of a token.
+    height: u16,
     /// Whether each token is UTF-8 by itself, so that none begins or ends inside a character.
     is_text: bool,
 }
@@ -47,8 +46,12 @@ pub(super) fn kind(byte: u8) -> Kinds {
 /// A byte of one or more tokens. The nodes below it follow it in the list.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Node {
+    /// The kinds of the bytes below it.
+    below: Kinds,
     /// The first node that is not below this one.
     pub(super) end: u32,
+    /// How many tokens come before it.
+    before: u32,
     /// Bytes from the root up to it, its own included.
     pub(super) depth: u16,
     pub(super) byte: u8,
@@ -58,8 +61,7 @@ impl Trie {
     /// Of tokens by their bytes, none of them empty. `all`: a set with room for them. `is_text`: the bytes of each are UTF-8.
     pub(super) fn new(mut words: Vec<(&[u8], Token)>, all: SimpleVob, is_text: bool) -> Self {
         words.sort_unstable();
-        let (nodes, below, before) = (Vec::new(), Vec::new(), Vec::new());
-        let mut trie = Trie { nodes, below, tokens: Vec::new(), before, all, is_text };
+        let mut trie = Trie { nodes: Vec::new(), tokens: Vec::new(), all, height: 0, is_text };
         let (mut open, mut last): (Vec<usize>, &[u8]) = (Vec::new(), &[]);
         for same in words.chunk_by(|a, b| a.0 == b.0) {
             let bytes = same[0].0;
@@ -67,20 +69,23 @@ impl Trie {
             trie.close(&mut open, shared);
             for (depth, byte) in bytes.iter().copied().enumerate().skip(shared) {
                 open.push(trie.nodes.len());
-                trie.nodes.push(Node { end: 0, depth: depth as u16 + 1, byte });
-                trie.before.push(trie.tokens.len());
+                trie.push(depth as u16 + 1, byte);
             }
             trie.tokens.extend(same.iter().map(|word| word.1));
             last = bytes;
         }
         trie.close(&mut open, 0);
-        trie.before.push(trie.tokens.len());
+        trie.push(0, 0);
         trie.tokens.iter().for_each(|token| trie.all.allow_token(*token));
-        trie.below = vec![0; trie.nodes.len()];
-        for at in (0..trie.nodes.len()).rev() {
-            trie.below[at] = trie.kinds(at);
+        for at in trie.all().rev() {
+            trie.nodes[at].below = trie.kinds(at);
         }
+        trie.height = trie.nodes.iter().map(|node| node.depth).max().unwrap_or(0);
         trie
+    }
+
+    fn push(&mut self, depth: u16, byte: u8) {
+        self.nodes.push(Node { below: 0, end: 0, before: self.tokens.len() as u32, depth, byte });
     }
 
     /// The kinds of all bytes below a node, from those of its children.
@@ -88,7 +93,7 @@ impl Trie {
         let (mut kinds, mut child) = (0, at + 1);
         while let Some(node) = self.nodes[..self.nodes[at].end as usize].get(child) {
             let own = if self.is_text && !node.byte.is_ascii() { WIDE } else { kind(node.byte) };
-            kinds |= own | self.below[child];
+            kinds |= own | node.below;
             child = node.end as usize;
         }
         kinds
@@ -97,7 +102,22 @@ impl Trie {
     /// The kinds of all bytes below a node. None where a character of a text is not complete with it.
     pub(super) fn kinds_below(&self, at: usize) -> Option<Kinds> {
         let is_inside = self.is_text && self.nodes.get(at + 1).is_some_and(|node| node.byte & 0xc0 == 0x80);
-        (!is_inside).then(|| self.below[at])
+        (!is_inside).then(|| self.nodes[at].below)
+    }
+
+    /// The bytes up to a node, its own included.
+    pub(super) fn path(&self, at: usize) -> Vec<u8> {
+        let (mut path, mut above) = (Vec::new(), 0);
+        while above <= at {
+            let node = self.nodes[above];
+            if at < node.end as usize {
+                path.push(node.byte);
+                above += 1;
+            } else {
+                above = node.end as usize;
+            }
+        }
+        path
     }
 
     /// The tokens that end with a node.
@@ -107,7 +127,7 @@ impl Trie {
 
     /// Where the tokens that end with these nodes stand among all tokens.
     pub(super) fn places(&self, nodes: Range<usize>) -> Range<usize> {
-        self.before[nodes.start]..self.before[nodes.end]
+        self.nodes[nodes.start].before as usize..self.nodes[nodes.end].before as usize
     }
 
     /// Allows the tokens at these places, which are sorted.
@@ -132,12 +152,12 @@ impl Trie {
     }
 
     pub(super) fn nodes(&self) -> &[Node] {
-        &self.nodes
+        &self.nodes[..self.nodes.len() - 1]
     }
 
     /// All nodes.
     pub(super) fn all(&self) -> Range<usize> {
-        0..self.nodes.len()
+        0..self.nodes.len() - 1
     }
 
     /// Walks over a range of nodes, parents first, with a place for each. `step` gets the place above a node and the node's index,
@@ -148,17 +168,19 @@ impl Trie {
         from: P,
         mut step: impl FnMut(P, usize) -> Option<P>,
     ) {
-        let Some(first) = self.nodes.get(nodes.start) else { return };
-        let depth = first.depth;
-        let mut places = vec![from];
+        if nodes.is_empty() {
+            return;
+        }
+        let depth = self.nodes[nodes.start].depth;
+        // By depth, the place above a node.
+        let mut places = vec![from; usize::from(self.height - depth) + 2];
         let mut at = nodes.start;
         while at < nodes.end {
             let node = self.nodes[at];
             let above = usize::from(node.depth - depth);
-            places.truncate(above + 1);
             match step(places[above], at) {
                 Some(place) => {
-                    places.push(place);
+                    places[above + 1] = place;
                     at += 1;
                 }
                 None => at = node.end as usize,

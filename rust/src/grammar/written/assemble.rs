@@ -8,6 +8,7 @@ use super::multiple;
 use super::rules::{Symbol, condition, spaced, with_parameter};
 use super::{WHITESPACE, Written};
 use crate::grammar::gbnf::of_class;
+use crate::grammar::languages::{Languages, Texts};
 use crate::grammar::productions::{Id, Productions};
 use crate::types::Token;
 use ahash::AHashMap;
@@ -28,8 +29,7 @@ const BEHIND: &str = r"[ \t\r\n]{1,8}";
 pub(in crate::grammar) struct Parts {
     pub(in crate::grammar) productions: Productions,
     pub(in crate::grammar) lexer: LexerSpec,
-    /// The shortest text of lexemes whose texts are listed.
-    pub(in crate::grammar) shortest: AHashMap<LexemeIdx, String>,
+    pub(in crate::grammar) texts: AHashMap<LexemeIdx, Texts>,
     class: LexemeClass,
 }
 
@@ -56,18 +56,18 @@ impl Written {
     /// # Errors
     /// What is no regular expression.
     pub(in crate::grammar) fn parts(&self, base: &Base) -> Result<Parts, String> {
-        let Base { lexer, class, regexes } = base;
+        let Base { lexer, class, .. } = base;
         let mut assembly = Assembly {
             productions: Productions::default(),
             lexer: lexer.clone(),
             space: self.space.as_deref(),
             terminals: &self.terminals,
-            regexes,
+            base,
             texts: AHashMap::new(),
             built: AHashMap::new(),
             lexemes: AHashMap::new(),
             tokens: AHashMap::new(),
-            shortest: AHashMap::new(),
+            known: AHashMap::new(),
             rules: Vec::new(),
             repeated: AHashMap::new(),
         };
@@ -94,8 +94,8 @@ impl Written {
             let symbols = symbols.map(|symbol| assembly.part(symbol)).collect::<Result<_, _>>()?;
             assembly.productions.add(assembly.rules[rule], condition(line).clone(), symbols);
         }
-        let Assembly { productions, lexer, shortest, .. } = assembly;
-        Ok(Parts { productions: productions.simplified()?, lexer, shortest, class: *class })
+        let Assembly { productions, lexer, known, .. } = assembly;
+        Ok(Parts { productions: productions.simplified()?, lexer, texts: known, class: *class })
     }
 }
 
@@ -105,17 +105,21 @@ pub(in crate::grammar) struct Base {
     lexer: LexerSpec,
     class: LexemeClass,
     regexes: AHashMap<String, ExprRef>,
+    languages: Languages<Expr>,
+    slices: Vec<String>,
 }
 
 impl Base {
-    /// `common`: the expressions, besides those of brackets, commas and colons.
+    /// `common`: the expressions, besides those of brackets, commas and colons. `slices`: those of the vocabulary.
     ///
     /// # Errors
     /// What is no regular expression among them.
-    pub(in crate::grammar) fn new(common: impl IntoIterator<Item = String>) -> Result<Self, String> {
+    pub(in crate::grammar) fn new(
+        common: impl IntoIterator<Item = String>,
+        slices: Vec<String>,
+    ) -> Result<Self, String> {
         let mut lexer = LexerSpec::new().map_err(|e| e.to_string())?;
-        lexer.regex_builder.unicode(true);
-        lexer.regex_builder.utf8(true);
+        of_characters(&mut lexer.regex_builder);
         // White space is a part of brackets, commas and colons: before the last two, and in other places, there is none.
         let class = lexer.setup_lexeme_class(RegexAst::NoMatch).map_err(|e| e.to_string())?;
         let mut regexes = AHashMap::new();
@@ -124,8 +128,29 @@ impl Base {
             let built = regex(&mut lexer.regex_builder, &rx)?;
             regexes.insert(rx, built);
         }
-        Ok(Base { lexer, class, regexes })
+        Ok(Base { lexer, class, regexes, languages: Languages::new(), slices })
     }
+}
+
+/// Makes regular expressions be about characters, not bytes.
+fn of_characters(builder: &mut RegexBuilder) {
+    builder.unicode(true).utf8(true);
+}
+
+/// A lexer with a terminal, its lexeme, and slices of the vocabulary as extra lexemes.
+pub(in crate::grammar) fn lexer_of(expr: &Expr, slices: &[String]) -> Result<(LexerSpec, LexemeIdx), String> {
+    let mut lexer = LexerSpec::new().map_err(|e| e.to_string())?;
+    of_characters(&mut lexer.regex_builder);
+    lexer.setup_lexeme_class(RegexAst::NoMatch).map_err(|e| e.to_string())?;
+    let rx = build(&mut lexer.regex_builder, &AHashMap::new(), expr)?;
+    let lexeme = greedy(&mut lexer, rx)?;
+    lexer.add_extra_lexemes(slices);
+    Ok((lexer, lexeme))
+}
+
+fn greedy(lexer: &mut LexerSpec, rx: ExprRef) -> Result<LexemeIdx, String> {
+    let added = lexer.add_greedy_lexeme(String::new(), RegexAst::ExprRef(rx), false, None, usize::MAX);
+    added.map_err(|e| e.to_string())
 }
 
 fn regex(builder: &mut RegexBuilder, rx: &str) -> Result<ExprRef, String> {
@@ -138,14 +163,13 @@ struct Assembly<'a> {
     lexer: LexerSpec,
     space: Option<&'a str>,
     terminals: &'a [Expr],
-    /// Regular expressions that are there already.
-    regexes: &'a AHashMap<String, ExprRef>,
+    base: &'a Base,
     /// Symbols of texts and terminals, and of what they come to.
     texts: AHashMap<&'a str, Id>,
     built: AHashMap<&'a Expr, Id>,
     lexemes: AHashMap<ExprRef, Id>,
     tokens: AHashMap<Token, Id>,
-    shortest: AHashMap<LexemeIdx, String>,
+    known: AHashMap<LexemeIdx, Texts>,
     rules: Vec<Id>,
     /// By symbol, least and most.
     repeated: AHashMap<(Id, u32, Option<u32>), Id>,
@@ -191,18 +215,18 @@ impl<'a> Assembly<'a> {
     }
 
     fn lexeme(&mut self, expr: &Expr) -> Result<Id, String> {
-        let rx = build(&mut self.lexer.regex_builder, self.regexes, expr)?;
+        let rx = build(&mut self.lexer.regex_builder, &self.base.regexes, expr)?;
         if let Some(known) = self.lexemes.get(&rx) {
             return Ok(*known);
         }
-        let lexeme = self
-            .lexer
-            .add_greedy_lexeme(String::new(), RegexAst::ExprRef(rx), false, None, usize::MAX)
-            .map_err(|e| e.to_string())?;
+        let lexeme = greedy(&mut self.lexer, rx)?;
         let symbol = self.productions.terminal(lexeme, &self.lexer);
         self.lexemes.insert(rx, symbol);
-        let shortest = expr.shortest().map(str::to_owned);
-        self.shortest.extend(shortest.map(|text| (lexeme, text)));
+        let texts = match expr.shortest() {
+            Some(text) => Texts::Listed(text.to_owned()),
+            None => Texts::Described(self.base.languages.of(expr, || lexer_of(expr, &self.base.slices))?),
+        };
+        self.known.insert(lexeme, texts);
         Ok(symbol)
     }
 
@@ -288,4 +312,25 @@ fn build(
         Expr::Look(_) | Expr::Ahead(..) => unreachable!("patterns are translated. This is a bug."),
     };
     builder.mk(&ast).map_err(|e| e.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+
+    #[test]
+    fn equal_terminals_are_one() {
+        let languages = Languages::new();
+        let of = |most| {
+            let digits = Expr::Class(vec![('0', '9')]).times(1, Some(most));
+            languages.of(&digits, || lexer_of(&digits, &["[a-z]+".to_owned()])).unwrap()
+        };
+        let one = of(3);
+        assert!(Arc::ptr_eq(&one, &of(3)));
+        assert!(!Arc::ptr_eq(&one, &of(4)));
+        assert!(Arc::ptr_eq(&one, &one.renewed()));
+        // Characters that it does not tell apart are one to it.
+        assert!(one.automaton().alpha().len() < 8);
+    }
 }

@@ -1,0 +1,390 @@
+//! The states of a grammar's lexer. A state is one of each automaton in which a lexeme is still possible: of the
+//! automata of [`Language`]s, and of one that has all other lexemes of the grammar.
+
+use crate::grammar::languages::{FUEL, Language};
+use ahash::AHashMap;
+use llguidance::derivre::{NextByte, StateID};
+use llguidance::earley::lexerspec::{LexemeIdx, LexerSpec};
+use llguidance::earley::regexvec::{LexemeSet, MatchingLexemes, RegexVec};
+use std::sync::Arc;
+
+/// Most steps to decide whether one regular expression contains another. llguidance uses the same number.
+const SUBSUME: u64 = 1_000;
+
+/// A state of one of the automata, by its number.
+type Part = (u32, StateID);
+
+/// What may follow in lexemes that other grammars have, too: states of [`Language`]s, by their numbers.
+pub(super) type Residual = Box<[(u64, StateID)]>;
+
+pub(super) struct Automata {
+    /// Has all lexemes, and is asked for those that are no languages. Its number is 0, and languages follow.
+    own: RegexVec,
+    languages: Vec<(LexemeIdx, Arc<Language>)>,
+    /// For each lexeme, its automaton.
+    homes: Vec<u32>,
+    slices: Vec<LexemeIdx>,
+    /// For each byte its class; the automata do not tell bytes of a class apart.
+    classes: [u8; 256],
+    /// How many there are.
+    width: usize,
+    /// For each state and class the next state.
+    table: Vec<StateID>,
+    states: Vec<State>,
+    known: AHashMap<Box<[Part]>, StateID>,
+    most: usize,
+    fuel: u64,
+    has_failed: bool,
+}
+
+struct State {
+    parts: Box<[Part]>,
+    ended: MatchingLexemes,
+    /// Where a lexeme ends with a byte that it is followed by, and where it is a special token.
+    is_unknown: bool,
+    next_byte: Option<NextByte>,
+}
+
+impl Automata {
+    /// `own`: an automaton of the lexer `spec`. `most`: how many states there may be.
+    pub(super) fn new(
+        spec: &LexerSpec,
+        own: RegexVec,
+        languages: Vec<(LexemeIdx, Arc<Language>)>,
+        most: usize,
+    ) -> Self {
+        let mut homes = vec![0; spec.lexemes.len()];
+        for (number, (lexeme, _)) in (1..).zip(&languages) {
+            homes[lexeme.as_usize()] = number;
+        }
+        let mut classes = Classes::new();
+        classes.split(|byte| own.alpha().map(byte));
+        for (_, language) in &languages {
+            let automaton = language.automaton();
+            classes.split(|byte| automaton.alpha().map(byte));
+        }
+        let Classes { of: classes, count: width } = classes;
+        let slices = (0..spec.num_extra_lexemes).map(|slice| spec.extra_lexeme(slice)).collect();
+        let dead = || State {
+            parts: Box::new([]),
+            ended: MatchingLexemes::None,
+            is_unknown: false,
+            next_byte: Some(NextByte::Dead),
+        };
+        Automata {
+            own,
+            languages,
+            homes,
+            slices,
+            classes,
+            width,
+            // Those of the states `DEAD` and `MISSING`.
+            table: vec![StateID::DEAD; 2 * width],
+            states: vec![dead(), dead()],
+            known: AHashMap::new(),
+            most,
+            fuel: u64::MAX,
+            has_failed: false,
+        }
+    }
+
+    /// Memory, about; that of languages is not counted.
+    pub(super) fn bytes(&self) -> usize {
+        let each = size_of::<State>() + 2 * size_of::<Part>() + size_of::<(Box<[Part]>, StateID)>();
+        self.own.num_bytes() + self.states.len() * each + size_of_val(&*self.table)
+    }
+
+    /// Whether a limit is met: what is told from then on is wrong.
+    pub(super) fn has_failed(&self) -> bool {
+        self.has_failed
+    }
+
+    /// Whether one of the languages should be made anew.
+    pub(super) fn is_full(&self) -> bool {
+        self.languages.iter().any(|(_, language)| language.is_full())
+    }
+
+    /// Bounds the steps of what follows.
+    pub(super) fn set_fuel(&mut self, fuel: u64) {
+        self.fuel = fuel;
+    }
+
+    pub(super) fn fuel(&self) -> u64 {
+        self.fuel
+    }
+
+    /// Uses an automaton.
+    fn with<T>(&mut self, number: u32, work: impl FnOnce(&mut RegexVec) -> T) -> T {
+        let mut shared;
+        let (automaton, fuel) = match number.checked_sub(1) {
+            None => (&mut self.own, self.fuel),
+            Some(language) => {
+                shared = self.languages[language as usize].1.automaton();
+                // It goes on for others when this grammar has used up its own.
+                (&mut *shared, FUEL)
+            }
+        };
+        automaton.set_fuel(fuel);
+        let done = work(automaton);
+        self.fuel = self.fuel.saturating_sub(fuel - automaton.get_fuel());
+        self.has_failed |= automaton.has_error() || self.fuel == 0;
+        done
+    }
+
+    /// The state in which one of these lexemes begins.
+    pub(super) fn initial(&mut self, lexemes: impl IntoIterator<Item = LexemeIdx>) -> StateID {
+        let mut own = LexemeSet::new(self.homes.len());
+        let mut parts = Vec::new();
+        for lexeme in lexemes {
+            match self.homes[lexeme.as_usize()] {
+                0 => own.add(lexeme),
+                home => parts.push((home, self.languages[home as usize - 1].1.start)),
+            }
+        }
+        parts.push((0, self.with(0, |automaton| automaton.initial_state(&own))));
+        parts.retain(|(_, state)| !state.is_dead());
+        parts.sort_unstable_by_key(|(home, _)| *home);
+        parts.dedup();
+        self.state(parts)
+    }
+
+    /// The state behind one more byte.
+    pub(super) fn behind(&mut self, state: StateID, byte: u8) -> StateID {
+        let at = state.as_usize() * self.width + usize::from(self.classes[usize::from(byte)]);
+        match self.table[at] {
+            StateID::MISSING => {
+                let mut parts = Vec::with_capacity(self.states[state.as_usize()].parts.len());
+                for i in 0..self.states[state.as_usize()].parts.len() {
+                    let (home, from) = self.states[state.as_usize()].parts[i];
+                    let next = self.with(home, |automaton| automaton.transition(from, byte));
+                    parts.extend((!next.is_dead()).then_some((home, next)));
+                }
+                let next = self.state(parts);
+                self.table[at] = next;
+                next
+            }
+            next => next,
+        }
+    }
+
+    fn state(&mut self, parts: Vec<Part>) -> StateID {
+        if parts.is_empty() {
+            return StateID::DEAD;
+        }
+        if let Some(known) = self.known.get(parts.as_slice()) {
+            return *known;
+        }
+        let parts: Box<[Part]> = parts.into();
+        // It is the last byte only if all of the lexemes end with it.
+        let is_last = parts.iter().all(|(_, state)| state.has_lowest_match());
+        let (mut ended, mut is_unknown) = (Vec::new(), false);
+        for (home, state) in parts.iter().copied() {
+            let found = |automaton: &mut RegexVec| {
+                let found = automaton.state_desc(state);
+                let list = if is_last { &found.lazy_accepting } else { &found.greedy_accepting };
+                (list.as_slice().to_vec(), is_last && (found.has_special_token || found.lazy_hidden_len > 0))
+            };
+            let (list, unknown) = self.with(home, found);
+            is_unknown |= unknown;
+            match home.checked_sub(1) {
+                None => ended.extend(list),
+                Some(language) => {
+                    ended.extend(list.first().map(|_| self.languages[language as usize].0));
+                }
+            }
+        }
+        ended.sort_unstable_by_key(|lexeme| lexeme.as_usize());
+        let mut all = MatchingLexemes::None;
+        ended.into_iter().for_each(|lexeme| all.add(lexeme));
+        let state = StateID::new(self.states.len() as u32);
+        let state = if is_last { state._set_lowest_match() } else { state };
+        self.states.push(State { parts: parts.clone(), ended: all, is_unknown, next_byte: None });
+        self.table.resize(self.states.len() * self.width, StateID::MISSING);
+        self.has_failed |= self.states.len() >= self.most;
+        self.known.insert(parts, state);
+        state
+    }
+
+    /// The lexemes that end in a state.
+    pub(super) fn ended(&self, state: StateID) -> &MatchingLexemes {
+        &self.states[state.as_usize()].ended
+    }
+
+    /// Whether a lexeme ends in a state of a kind that is not followed.
+    pub(super) fn is_unknown(&self, state: StateID) -> bool {
+        self.states[state.as_usize()].is_unknown
+    }
+
+    /// A hint at the bytes that may come next within the lexemes.
+    pub(super) fn next_byte(&mut self, state: StateID) -> NextByte {
+        if let Some(known) = self.states[state.as_usize()].next_byte {
+            return known;
+        }
+        let mut next = NextByte::Dead;
+        for i in 0..self.states[state.as_usize()].parts.len() {
+            let (home, part) = self.states[state.as_usize()].parts[i];
+            next = next | self.with(home, |automaton| automaton.next_byte(part));
+        }
+        self.states[state.as_usize()].next_byte = Some(next);
+        next
+    }
+
+    pub(super) fn is_possible(&self, state: StateID, lexeme: LexemeIdx) -> bool {
+        let home = self.homes[lexeme.as_usize()];
+        let mut parts = self.states[state.as_usize()].parts.iter();
+        parts.any(|(at, part)| {
+            *at == home && (home > 0 || self.own.state_desc(*part).possible.contains(lexeme))
+        })
+    }
+
+    /// The state as it were if no other lexeme were possible.
+    pub(super) fn alone(&mut self, state: StateID, lexeme: LexemeIdx) -> StateID {
+        let home = self.homes[lexeme.as_usize()];
+        let part = self.states[state.as_usize()].parts.iter().find(|(at, _)| *at == home);
+        let Some((_, mut part)) = part.copied() else { return StateID::DEAD };
+        if home == 0 {
+            let mut only = LexemeSet::new(self.homes.len());
+            only.add(lexeme);
+            part = self.with(0, |automaton| automaton.limit_state_to(part, &only));
+        }
+        self.state(if part.is_dead() { Vec::new() } else { vec![(home, part)] })
+    }
+
+    /// Whether every text of a slice can continue a lexeme in this state.
+    pub(super) fn holds(&mut self, state: StateID, slice: usize) -> bool {
+        let parts = self.states[state.as_usize()].parts.clone();
+        let mut holds = false;
+        for (home, part) in parts {
+            let extra = match home.checked_sub(1) {
+                None => self.slices[slice],
+                Some(language) => self.languages[language as usize].1.slices[slice],
+            };
+            let check = |automaton: &mut RegexVec| {
+                automaton.subsume_possible(part).then(|| automaton.check_subsume(part, extra, SUBSUME))
+            };
+            match self.with(home, check) {
+                None => return false,
+                Some(held) => holds |= held.unwrap_or(false),
+            }
+        }
+        holds
+    }
+
+    /// The state without the grammar's lexemes; None where one is possible that no language has.
+    pub(super) fn residual(&self, state: StateID) -> Option<Residual> {
+        let number = |home: u32| Some(self.languages[home.checked_sub(1)? as usize].1.number);
+        let parts = self.states[state.as_usize()].parts.iter();
+        parts.map(|(home, part)| Some((number(*home)?, *part))).collect()
+    }
+}
+
+/// Bytes that are told apart.
+struct Classes {
+    of: [u8; 256],
+    count: usize,
+}
+
+impl Classes {
+    fn new() -> Self {
+        Classes { of: [0; 256], count: 1 }
+    }
+
+    /// Tells bytes apart that have other numbers.
+    fn split(&mut self, number: impl Fn(u8) -> usize) {
+        let mut found = AHashMap::new();
+        for byte in 0..=u8::MAX {
+            let class = &mut self.of[usize::from(byte)];
+            let next = found.len();
+            *class = *found.entry((*class, number(byte))).or_insert(next as u8);
+        }
+        self.count = found.len();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use llguidance::api::ParserLimits;
+    use llguidance::derivre::RegexAst;
+
+    fn lexer(regexes: &[RegexAst]) -> (LexerSpec, Vec<LexemeIdx>) {
+        let mut spec = LexerSpec::new().unwrap();
+        spec.setup_lexeme_class(RegexAst::NoMatch).unwrap();
+        let mut add = |rx: &RegexAst| {
+            spec.add_greedy_lexeme(String::new(), rx.clone(), false, None, usize::MAX).unwrap()
+        };
+        let lexemes = regexes.iter().map(&mut add).collect();
+        (spec, lexemes)
+    }
+
+    fn language(rx: &RegexAst) -> Arc<Language> {
+        let (spec, lexemes) = lexer(std::slice::from_ref(rx));
+        Arc::new(Language::new(&spec, lexemes[0]).unwrap())
+    }
+
+    #[test]
+    fn states_are_those_of_one_automaton_with_all_lexemes() {
+        let [word, number] = ["[a-z]+", "-?[0-9]{1,3}"].map(|rx| RegexAst::Regex(rx.into()));
+        let (spec, all) = lexer(&[RegexAst::Literal("name".into()), word.clone(), number.clone()]);
+        let mut limits = ParserLimits::default();
+        let mut one = spec.to_regex_vec(&mut limits).unwrap();
+        let described = vec![(all[1], language(&word)), (all[2], language(&number))];
+        let mut automata = Automata::new(&spec, spec.to_regex_vec(&mut limits).unwrap(), described, 100);
+        let mut set = LexemeSet::new(spec.lexemes.len());
+        all.iter().for_each(|lexeme| set.add(*lexeme));
+        let mut open = vec![(one.initial_state(&set), automata.initial(all.clone()), 0)];
+        let (mut ends, mut seen) = (0, 0);
+        while let Some((expected, state, depth)) = open.pop() {
+            seen += 1;
+            for byte in b"name-09 ".iter().copied().filter(|_| depth < 5) {
+                let (next, found) = (one.transition(expected, byte), automata.behind(state, byte));
+                assert_eq!(
+                    (next.is_dead(), next.has_lowest_match()),
+                    (found.is_dead(), found.has_lowest_match())
+                );
+                if next.is_dead() {
+                    continue;
+                }
+                let told = one.state_desc(next);
+                let ended =
+                    if next.has_lowest_match() { &told.lazy_accepting } else { &told.greedy_accepting };
+                assert_eq!(ended.as_slice(), automata.ended(found).as_slice());
+                for lexeme in all.iter().copied() {
+                    assert_eq!(told.possible.contains(lexeme), automata.is_possible(found, lexeme));
+                    assert_eq!(automata.alone(found, lexeme).is_dead(), !automata.is_possible(found, lexeme));
+                }
+                assert_eq!(automata.residual(found).is_none(), automata.is_possible(found, all[0]));
+                ends += ended.len();
+                assert_eq!(one.next_byte(next), automata.next_byte(found));
+                open.push((next, found, depth + 1));
+            }
+        }
+        assert!(seen > 300 && ends > 300, "{seen} states, {ends} ends");
+        assert!(automata.states.len() < 100 && !automata.has_failed());
+    }
+
+    #[test]
+    fn a_grammar_that_has_used_up_its_steps_fails_alone() {
+        let language = language(&RegexAst::Regex("(ab|c){1,50}".into()));
+        let (spec, lexemes) = lexer(&[RegexAst::Literal("x".into())]);
+        let own = spec.to_regex_vec(&mut ParserLimits::default()).unwrap();
+        let mut automata = Automata::new(&spec, own, vec![(lexemes[0], Arc::clone(&language))], 100);
+        automata.set_fuel(1);
+        let start = automata.initial([lexemes[0]]);
+        automata.behind(start, b'a');
+        assert!(automata.has_failed());
+        assert!(!language.is_full());
+    }
+
+    #[test]
+    fn classes_are_split_until_all_bytes_are_apart() {
+        let mut classes = Classes::new();
+        classes.split(|byte| usize::from(byte < b'0'));
+        classes.split(|byte| usize::from(byte < b'a'));
+        assert_eq!(classes.count, 3);
+        assert_eq!(classes.of[usize::from(b'0')], classes.of[usize::from(b'A')]);
+        assert_ne!(classes.of[usize::from(b'0')], classes.of[usize::from(b' ')]);
+        classes.split(usize::from);
+        assert_eq!(classes.count, 256);
+    }
+}
