@@ -205,8 +205,7 @@ impl Builder {
     }
 
     fn finish(&self, mut written: Written) -> Result<Pristine, String> {
-        let Parts { productions, mut lexer, texts, .. } = self.parts(&written)?;
-        lexer.add_extra_lexemes(&self.factory.extra_lexemes());
+        let Parts { productions, lexer, texts, .. } = self.parts(&written)?;
         let shape = written.shape.take();
         // An engine's own llguidance knows no filter.
         let is_free = !shape.as_ref().is_some_and(Shape::is_needed);

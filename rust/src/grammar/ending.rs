@@ -9,8 +9,10 @@
 
 mod allowed;
 mod automata;
+mod automaton;
 mod inside;
 mod lexing;
+mod listed;
 mod places;
 mod prices;
 mod rows;
@@ -18,7 +20,7 @@ mod table;
 mod text;
 mod trie;
 
-use super::languages::{Language, Texts};
+use super::languages::Texts;
 use super::mask::Mask;
 use super::productions::Productions;
 use crate::error::Result;
@@ -104,8 +106,8 @@ pub(super) struct Endings {
     spec: LexerSpec,
     limits: ParserLimits,
     common: Arc<Common>,
-    /// What other grammars have as lexemes, too.
-    languages: Vec<(LexemeIdx, Arc<Language>)>,
+    /// What is known of the lexemes.
+    texts: AHashMap<LexemeIdx, Texts>,
     /// The states for texts that begin now. Once they are full, new texts get new ones; older texts keep theirs.
     places: Mutex<Arc<Places>>,
 }
@@ -131,33 +133,37 @@ impl Endings {
             return None;
         }
         let special = special(spec, &common.vocab);
-        let fresh = || Lexing::new(spec, described(&texts), &common.letters, limits.clone());
+        let fresh = || Lexing::new(spec, &texts, &common.letters, limits.clone());
         let mut lexing = fresh()?;
         // Where parts of a grammar skip other things, what may be skipped depends on which of them are open.
         let mut skips = spec.skip_by_class.iter();
         if spec.skip_by_class.len() > 1 && skips.any(|skip| !lexing.start_of(*skip).is_dead()) {
             return None;
         }
-        let can_write = |text: &str| text.bytes().all(|byte| common.letters[byte as usize].is_some());
+        let can_write = |text: &[u8]| text.iter().all(|byte| common.letters[usize::from(*byte)].is_some());
         let mut shortest: Vec<Option<u32>> = vec![Some(NONE); spec.lexemes.len()];
         for lexeme in productions.symbols.iter().filter_map(|symbol| symbol.lexeme) {
             shortest[lexeme.as_usize()] = match texts.get(&lexeme) {
-                Some(Texts::Listed(text)) => can_write(text).then_some(text.len() as u32),
+                Some(Texts::Listed(list)) => {
+                    let lengths = list.iter().filter(|text| can_write(text)).map(|text| text.len() as u32);
+                    Some(lengths.min().unwrap_or(NONE))
+                }
                 Some(Texts::Described(language)) => language.shortest.get().copied(),
                 None => None,
             };
         }
         let mut shortest = Lexing::shortest(shortest, fresh)?;
-        for (lexeme, language) in described(&texts) {
-            let _ = language.shortest.set(shortest[lexeme.as_usize()]);
+        for (lexeme, texts) in &texts {
+            if let Texts::Described(language) = texts {
+                let _ = language.shortest.set(shortest[lexeme.as_usize()]);
+            }
         }
         special.iter().for_each(|(lexeme, _)| shortest[lexeme.as_usize()] = 1);
         let table = Table::new(productions);
         let prices = Prices::new(&table, |lexeme| shortest[lexeme.as_usize()]);
         let places = Mutex::new(Arc::new(Places::new(&table, &prices, lexing)));
-        let languages = described(&texts);
         let (spec, limits, common) = (spec.clone(), limits.clone(), Arc::clone(common));
-        Some(Endings { table, prices, shortest, special, spec, limits, common, languages, places })
+        Some(Endings { table, prices, shortest, special, spec, limits, common, texts, places })
     }
 
     /// The text at its beginning.
@@ -183,9 +189,7 @@ impl Endings {
 
     /// A new lexer.
     fn lexing(&self) -> Option<Lexing> {
-        let renewed = |(lexeme, language): &(_, Arc<Language>)| (*lexeme, language.renewed());
-        let languages = self.languages.iter().map(renewed).collect();
-        Lexing::new(&self.spec, languages, &self.common.letters, self.limits.clone())
+        Lexing::new(&self.spec, &self.texts, &self.common.letters, self.limits.clone())
     }
 
     /// The tokens of one byte.
@@ -349,17 +353,6 @@ impl Ending {
         text.climb(item);
         Some((text.bytes, text.special))
     }
-}
-
-/// The lexemes with automata of their own.
-fn described(texts: &AHashMap<LexemeIdx, Texts>) -> Vec<(LexemeIdx, Arc<Language>)> {
-    let language = |(lexeme, texts): (&LexemeIdx, &Texts)| match texts {
-        Texts::Described(language) => Some((*lexeme, Arc::clone(language))),
-        Texts::Listed(_) => None,
-    };
-    let mut all: Vec<_> = texts.iter().filter_map(language).collect();
-    all.sort_unstable_by_key(|(lexeme, _)| lexeme.as_usize());
-    all
 }
 
 /// The lexemes that are a special token, or one of several, each with those.

@@ -29,8 +29,7 @@ pub(super) struct Languages<T>(Cache<T, Arc<Language>>);
 /// What is known of a lexeme.
 #[derive(Debug, Clone)]
 pub(super) enum Texts {
-    /// Its texts are listed, and this is the shortest.
-    Listed(String),
+    Listed(Vec<Box<[u8]>>),
     Described(Arc<Language>),
 }
 

@@ -1,15 +1,14 @@
 //! The states of a grammar's lexer. A state is one of each automaton in which a lexeme is still possible: of the
-//! automata of [`Language`]s, and of one that has all other lexemes of the grammar.
+//! automata of [`Language`]s, and of one that has all other lexemes of the grammar: [`Listed`](super::listed), or, of a client's Lark,
+//! llguidance's `RegexVec`.
 
+use super::automaton::Automaton;
 use crate::grammar::languages::{FUEL, Language};
 use ahash::AHashMap;
 use llguidance::derivre::{NextByte, StateID};
 use llguidance::earley::lexerspec::{LexemeIdx, LexerSpec};
-use llguidance::earley::regexvec::{LexemeSet, MatchingLexemes, RegexVec};
+use llguidance::earley::regexvec::MatchingLexemes;
 use std::sync::Arc;
-
-/// Most steps to decide whether one regular expression contains another. llguidance uses the same number.
-const SUBSUME: u64 = 1_000;
 
 /// A state of one of the automata, by its number.
 type Part = (u32, StateID);
@@ -18,11 +17,12 @@ type Part = (u32, StateID);
 pub(super) type Residual = Box<[(u64, StateID)]>;
 
 pub(super) struct Automata {
-    /// Has all lexemes, and is asked for those that are no languages. Its number is 0, and languages follow.
-    own: RegexVec,
+    /// Has all lexemes that are no languages, and may have those, too. Its number is 0, and languages follow.
+    own: Box<dyn Automaton + Send>,
     languages: Vec<(LexemeIdx, Arc<Language>)>,
     /// For each lexeme, its automaton.
     homes: Vec<u32>,
+    /// Lexemes of its own automaton that stand for the vocabulary's slices.
     slices: Vec<LexemeIdx>,
     /// For each byte its class; the automata do not tell bytes of a class apart.
     classes: [u8; 256],
@@ -49,7 +49,7 @@ impl Automata {
     /// `own`: an automaton of the lexer `spec`. `most`: how many states there may be.
     pub(super) fn new(
         spec: &LexerSpec,
-        own: RegexVec,
+        own: Box<dyn Automaton + Send>,
         languages: Vec<(LexemeIdx, Arc<Language>)>,
         most: usize,
     ) -> Self {
@@ -58,7 +58,7 @@ impl Automata {
             homes[lexeme.as_usize()] = number;
         }
         let mut classes = Classes::new();
-        classes.split(|byte| own.alpha().map(byte));
+        classes.split(|byte| own.class(byte));
         for (_, language) in &languages {
             let automaton = language.automaton();
             classes.split(|byte| automaton.alpha().map(byte));
@@ -91,7 +91,7 @@ impl Automata {
     /// Memory, about; that of languages is not counted.
     pub(super) fn bytes(&self) -> usize {
         let each = size_of::<State>() + 2 * size_of::<Part>() + size_of::<(Box<[Part]>, StateID)>();
-        self.own.num_bytes() + self.states.len() * each + size_of_val(&*self.table)
+        self.own.bytes() + self.states.len() * each + size_of_val(&*self.table)
     }
 
     /// Whether a limit is met: what is told from then on is wrong.
@@ -114,10 +114,10 @@ impl Automata {
     }
 
     /// Uses an automaton.
-    fn with<T>(&mut self, number: u32, work: impl FnOnce(&mut RegexVec) -> T) -> T {
+    fn with<T>(&mut self, number: u32, work: impl FnOnce(&mut dyn Automaton) -> T) -> T {
         let mut shared;
-        let (automaton, fuel) = match number.checked_sub(1) {
-            None => (&mut self.own, self.fuel),
+        let (automaton, fuel): (&mut dyn Automaton, u64) = match number.checked_sub(1) {
+            None => (&mut *self.own, self.fuel),
             Some(language) => {
                 shared = self.languages[language as usize].1.automaton();
                 // It goes on for others when this grammar has used up its own.
@@ -126,22 +126,21 @@ impl Automata {
         };
         automaton.set_fuel(fuel);
         let done = work(automaton);
-        self.fuel = self.fuel.saturating_sub(fuel - automaton.get_fuel());
-        self.has_failed |= automaton.has_error() || self.fuel == 0;
+        self.fuel = self.fuel.saturating_sub(automaton.spent(fuel));
+        self.has_failed |= automaton.has_failed() || self.fuel == 0;
         done
     }
 
     /// The state in which one of these lexemes begins.
     pub(super) fn initial(&mut self, lexemes: impl IntoIterator<Item = LexemeIdx>) -> StateID {
-        let mut own = LexemeSet::new(self.homes.len());
-        let mut parts = Vec::new();
+        let (mut own, mut parts) = (Vec::new(), Vec::new());
         for lexeme in lexemes {
             match self.homes[lexeme.as_usize()] {
-                0 => own.add(lexeme),
+                0 => own.push(lexeme),
                 home => parts.push((home, self.languages[home as usize - 1].1.start)),
             }
         }
-        parts.push((0, self.with(0, |automaton| automaton.initial_state(&own))));
+        parts.push((0, self.with(0, |automaton| automaton.initial(&own))));
         parts.retain(|(_, state)| !state.is_dead());
         parts.sort_unstable_by_key(|(home, _)| *home);
         parts.dedup();
@@ -156,7 +155,7 @@ impl Automata {
                 let mut parts = Vec::with_capacity(self.states[state.as_usize()].parts.len());
                 for i in 0..self.states[state.as_usize()].parts.len() {
                     let (home, from) = self.states[state.as_usize()].parts[i];
-                    let next = self.with(home, |automaton| automaton.transition(from, byte));
+                    let next = self.with(home, |automaton| automaton.behind(from, byte));
                     parts.extend((!next.is_dead()).then_some((home, next)));
                 }
                 let next = self.state(parts);
@@ -179,12 +178,7 @@ impl Automata {
         let is_last = parts.iter().all(|(_, state)| state.has_lowest_match());
         let (mut ended, mut is_unknown) = (Vec::new(), false);
         for (home, state) in parts.iter().copied() {
-            let found = |automaton: &mut RegexVec| {
-                let found = automaton.state_desc(state);
-                let list = if is_last { &found.lazy_accepting } else { &found.greedy_accepting };
-                (list.as_slice().to_vec(), is_last && (found.has_special_token || found.lazy_hidden_len > 0))
-            };
-            let (list, unknown) = self.with(home, found);
+            let (list, unknown) = self.with(home, |automaton| automaton.ended(state, is_last));
             is_unknown |= unknown;
             match home.checked_sub(1) {
                 None => ended.extend(list),
@@ -194,6 +188,7 @@ impl Automata {
             }
         }
         ended.sort_unstable_by_key(|lexeme| lexeme.as_usize());
+        ended.dedup();
         let mut all = MatchingLexemes::None;
         ended.into_iter().for_each(|lexeme| all.add(lexeme));
         let state = StateID::new(self.states.len() as u32);
@@ -232,9 +227,7 @@ impl Automata {
     pub(super) fn is_possible(&self, state: StateID, lexeme: LexemeIdx) -> bool {
         let home = self.homes[lexeme.as_usize()];
         let mut parts = self.states[state.as_usize()].parts.iter();
-        parts.any(|(at, part)| {
-            *at == home && (home > 0 || self.own.state_desc(*part).possible.contains(lexeme))
-        })
+        parts.any(|(at, part)| *at == home && (home > 0 || self.own.is_possible(*part, lexeme)))
     }
 
     /// The state as it were if no other lexeme were possible.
@@ -243,9 +236,7 @@ impl Automata {
         let part = self.states[state.as_usize()].parts.iter().find(|(at, _)| *at == home);
         let Some((_, mut part)) = part.copied() else { return StateID::DEAD };
         if home == 0 {
-            let mut only = LexemeSet::new(self.homes.len());
-            only.add(lexeme);
-            part = self.with(0, |automaton| automaton.limit_state_to(part, &only));
+            part = self.with(0, |automaton| automaton.alone(part, lexeme));
         }
         self.state(if part.is_dead() { Vec::new() } else { vec![(home, part)] })
     }
@@ -255,16 +246,14 @@ impl Automata {
         let parts = self.states[state.as_usize()].parts.clone();
         let mut holds = false;
         for (home, part) in parts {
-            let extra = match home.checked_sub(1) {
-                None => self.slices[slice],
-                Some(language) => self.languages[language as usize].1.slices[slice],
+            let slices = match home.checked_sub(1) {
+                None => &self.slices,
+                Some(language) => &self.languages[language as usize].1.slices,
             };
-            let check = |automaton: &mut RegexVec| {
-                automaton.subsume_possible(part).then(|| automaton.check_subsume(part, extra, SUBSUME))
-            };
-            match self.with(home, check) {
+            let Some(extra) = slices.get(slice).copied() else { continue };
+            match self.with(home, |automaton| automaton.holds(part, extra)) {
                 None => return false,
-                Some(held) => holds |= held.unwrap_or(false),
+                Some(held) => holds |= held,
             }
         }
         holds
@@ -303,9 +292,11 @@ impl Classes {
 
 #[cfg(test)]
 mod tests {
+    use super::super::listed::Listed;
     use super::*;
     use llguidance::api::ParserLimits;
     use llguidance::derivre::RegexAst;
+    use llguidance::earley::regexvec::LexemeSet;
 
     fn lexer(regexes: &[RegexAst]) -> (LexerSpec, Vec<LexemeIdx>) {
         let mut spec = LexerSpec::new().unwrap();
@@ -329,7 +320,8 @@ mod tests {
         let mut limits = ParserLimits::default();
         let mut one = spec.to_regex_vec(&mut limits).unwrap();
         let described = vec![(all[1], language(&word)), (all[2], language(&number))];
-        let mut automata = Automata::new(&spec, spec.to_regex_vec(&mut limits).unwrap(), described, 100);
+        let own = Box::new(Listed::new(vec![(all[0], b"name"[..].into())]));
+        let mut automata = Automata::new(&spec, own, described, 100);
         let mut set = LexemeSet::new(spec.lexemes.len());
         all.iter().for_each(|lexeme| set.add(*lexeme));
         let mut open = vec![(one.initial_state(&set), automata.initial(all.clone()), 0)];
@@ -367,7 +359,7 @@ mod tests {
     fn a_grammar_that_has_used_up_its_steps_fails_alone() {
         let language = language(&RegexAst::Regex("(ab|c){1,50}".into()));
         let (spec, lexemes) = lexer(&[RegexAst::Literal("x".into())]);
-        let own = spec.to_regex_vec(&mut ParserLimits::default()).unwrap();
+        let own = Box::new(Listed::new(Vec::new()));
         let mut automata = Automata::new(&spec, own, vec![(lexemes[0], Arc::clone(&language))], 100);
         automata.set_fuel(1);
         let start = automata.initial([lexemes[0]]);

@@ -1,8 +1,10 @@
 //! The lexer of a compiled grammar, which steps as llguidance's `Lexer` does, and the shortest ways to the ends of lexemes.
 
 use super::automata::{Automata, Residual};
+use super::automaton::Automaton;
+use super::listed::Listed;
 use super::prices::NONE;
-use crate::grammar::languages::Language;
+use crate::grammar::languages::Texts;
 use crate::types::Token;
 use ahash::AHashMap;
 use llguidance::api::ParserLimits;
@@ -11,7 +13,6 @@ use llguidance::earley::lexerspec::{LexemeIdx, LexerSpec};
 use llguidance::earley::regexvec::MatchingLexemes;
 use regex_syntax::utf8::Utf8Sequences;
 use std::collections::VecDeque;
-use std::sync::Arc;
 use toktrie::TokTrie;
 
 /// States that are looked at to find the shortest way. A bound of states keeps the answer the same whatever was asked before:
@@ -44,15 +45,28 @@ pub(super) enum Step {
 }
 
 impl Lexing {
-    /// None where the lexer can't be built.
+    /// None where the lexer can't be built. `texts`: what is known of its lexemes, all or none.
     pub(super) fn new(
         spec: &LexerSpec,
-        languages: Vec<(LexemeIdx, Arc<Language>)>,
+        texts: &AHashMap<LexemeIdx, Texts>,
         letters: &[Option<Token>; 256],
         mut limits: ParserLimits,
     ) -> Option<Self> {
-        let mut own = spec.to_regex_vec(&mut limits).ok()?;
-        own.set_max_states(limits.max_lexer_states);
+        let (mut listed, mut languages) = (Vec::new(), Vec::new());
+        for (lexeme, texts) in texts {
+            match texts {
+                Texts::Listed(list) => listed.extend(list.iter().map(|text| (*lexeme, text.clone()))),
+                Texts::Described(language) => languages.push((*lexeme, language.renewed())),
+            }
+        }
+        languages.sort_unstable_by_key(|(lexeme, _)| lexeme.as_usize());
+        let own: Box<dyn Automaton + Send> = if texts.is_empty() {
+            let mut own = spec.to_regex_vec(&mut limits).ok()?;
+            own.set_max_states(limits.max_lexer_states);
+            Box::new(own)
+        } else {
+            Box::new(Listed::new(listed))
+        };
         let mut automata = Automata::new(spec, own, languages, limits.max_lexer_states);
         automata.set_fuel(limits.initial_lexer_fuel);
         let first = b"\"0}]) \n".iter().copied();
@@ -113,7 +127,7 @@ impl Lexing {
         self.has_failed() || self.automata.is_full()
     }
 
-    /// What may follow in a state, where all of its lexemes are [`Language`]s.
+    /// What may follow in a state, where all of its lexemes are languages.
     pub(super) fn residual(&self, state: StateID) -> Option<Residual> {
         self.automata.residual(state)
     }

@@ -73,7 +73,7 @@ pub(super) fn quote(expr: &Expr) -> Expr {
 }
 
 fn is_all_but_listed(part: &Expr) -> bool {
-    matches!(part, Expr::Not(texts) if texts.shortest().is_some())
+    matches!(part, Expr::Not(texts) if texts.listed().is_some())
 }
 
 /// The texts between quotes; for `controls` see [`within_quotes`].

@@ -16,6 +16,7 @@ use llguidance::api::{GrammarInit, ParserLimits};
 use llguidance::derivre::{ExprRef, RegexAst, RegexBuilder};
 use llguidance::earley::lexerspec::{LexemeClass, LexemeIdx, LexerSpec};
 use llguidance::earley::{ParamCond, ParamExpr};
+use toktrie::TokTrie;
 
 /// Repetitions are put together from so many at a time, so that their rules grow with the logarithm of a count. As many as
 /// llguidance's own have.
@@ -222,8 +223,8 @@ impl<'a> Assembly<'a> {
         let lexeme = greedy(&mut self.lexer, rx)?;
         let symbol = self.productions.terminal(lexeme, &self.lexer);
         self.lexemes.insert(rx, symbol);
-        let texts = match expr.shortest() {
-            Some(text) => Texts::Listed(text.to_owned()),
+        let texts = match expr.listed() {
+            Some(list) => Texts::Listed(list.into_iter().map(|text| text.as_bytes().into()).collect()),
             None => Texts::Described(self.base.languages.of(expr, || lexer_of(expr, &self.base.slices))?),
         };
         self.known.insert(lexeme, texts);
@@ -236,6 +237,8 @@ impl<'a> Assembly<'a> {
         }
         let name = format!("<[{token}]>");
         let lexeme = self.lexer.add_special_token(name, vec![token..=token]).map_err(|e| e.to_string())?;
+        // No text begins with this byte.
+        self.known.insert(lexeme, Texts::Listed(vec![[TokTrie::SPECIAL_TOKEN_MARKER].into()]));
         let symbol = self.productions.terminal(lexeme, &self.lexer);
         self.tokens.insert(token, symbol);
         Ok(symbol)

@@ -167,13 +167,12 @@ impl Expr {
         }
     }
 
-    /// The shortest of its texts, where they are listed.
-    pub(in crate::grammar) fn shortest(&self) -> Option<&str> {
+    /// Its texts, where they are listed and there is one.
+    pub(in crate::grammar) fn listed(&self) -> Option<Vec<&str>> {
         match self {
-            Expr::Text(text) => Some(text),
-            Expr::Any(parts) => {
-                let all = parts.iter().map(Expr::shortest).collect::<Option<Vec<_>>>();
-                all?.into_iter().min_by_key(|text| text.len())
+            Expr::Text(text) => Some(vec![text]),
+            Expr::Any(parts) if !parts.is_empty() => {
+                Some(parts.iter().map(Expr::listed).collect::<Option<Vec<_>>>()?.concat())
             }
             _ => None,
         }

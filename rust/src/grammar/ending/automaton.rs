@@ -1,0 +1,99 @@
+//! What the states of a grammar's lexer are made of.
+
+use llguidance::derivre::{NextByte, StateID};
+use llguidance::earley::lexerspec::LexemeIdx;
+use llguidance::earley::regexvec::{LexemeSet, RegexVec};
+
+/// Most steps to decide whether one regular expression contains another. llguidance uses the same number.
+const SUBSUME: u64 = 1_000;
+
+/// An automaton of some lexemes.
+pub(super) trait Automaton {
+    /// Memory, about.
+    fn bytes(&self) -> usize;
+    /// Bytes with the same number are not told apart.
+    fn class(&self, byte: u8) -> usize;
+    /// The state in which one of these lexemes begins; those that it does not have are left out.
+    fn initial(&mut self, lexemes: &[LexemeIdx]) -> StateID;
+    /// The state behind one more byte; it has a lowest match where all of its lexemes end.
+    fn behind(&mut self, state: StateID, byte: u8) -> StateID;
+    /// The lexemes that end in a state, and whether they are of a kind that is not followed. `is_last`: whether nothing may follow them.
+    fn ended(&self, state: StateID, is_last: bool) -> (Vec<LexemeIdx>, bool);
+    /// A hint at the bytes that may come next within the lexemes.
+    fn next_byte(&mut self, state: StateID) -> NextByte;
+    fn is_possible(&self, state: StateID, lexeme: LexemeIdx) -> bool;
+    /// The state as it were if no other lexeme were possible.
+    fn alone(&mut self, state: StateID, lexeme: LexemeIdx) -> StateID;
+    /// Whether every text of the lexeme `slice` can continue one of this state. None where that cannot be asked.
+    fn holds(&mut self, state: StateID, slice: LexemeIdx) -> Option<bool>;
+    /// Bounds the steps of what follows.
+    fn set_fuel(&mut self, _: u64) {}
+    /// How many of so many steps are used up.
+    fn spent(&self, _: u64) -> u64 {
+        0
+    }
+    /// Whether a limit is met.
+    fn has_failed(&self) -> bool {
+        false
+    }
+}
+
+impl Automaton for RegexVec {
+    fn bytes(&self) -> usize {
+        self.num_bytes()
+    }
+
+    fn class(&self, byte: u8) -> usize {
+        self.alpha().map(byte)
+    }
+
+    fn initial(&mut self, lexemes: &[LexemeIdx]) -> StateID {
+        let set = set(self, lexemes);
+        self.initial_state(&set)
+    }
+
+    fn behind(&mut self, state: StateID, byte: u8) -> StateID {
+        self.transition(state, byte)
+    }
+
+    fn ended(&self, state: StateID, is_last: bool) -> (Vec<LexemeIdx>, bool) {
+        let found = self.state_desc(state);
+        let list = if is_last { &found.lazy_accepting } else { &found.greedy_accepting };
+        (list.as_slice().to_vec(), is_last && (found.has_special_token || found.lazy_hidden_len > 0))
+    }
+
+    fn next_byte(&mut self, state: StateID) -> NextByte {
+        self.next_byte(state)
+    }
+
+    fn is_possible(&self, state: StateID, lexeme: LexemeIdx) -> bool {
+        self.state_desc(state).possible.contains(lexeme)
+    }
+
+    fn alone(&mut self, state: StateID, lexeme: LexemeIdx) -> StateID {
+        let set = set(self, &[lexeme]);
+        self.limit_state_to(state, &set)
+    }
+
+    fn holds(&mut self, state: StateID, slice: LexemeIdx) -> Option<bool> {
+        self.subsume_possible(state).then(|| self.check_subsume(state, slice, SUBSUME).unwrap_or(false))
+    }
+
+    fn set_fuel(&mut self, fuel: u64) {
+        self.set_fuel(fuel);
+    }
+
+    fn spent(&self, fuel: u64) -> u64 {
+        fuel - self.get_fuel()
+    }
+
+    fn has_failed(&self) -> bool {
+        self.has_error()
+    }
+}
+
+fn set(automaton: &RegexVec, lexemes: &[LexemeIdx]) -> LexemeSet {
+    let mut set = LexemeSet::new(automaton.lazy_regexes().len());
+    lexemes.iter().for_each(|lexeme| set.add(*lexeme));
+    set
+}
