@@ -1,37 +1,44 @@
-//! An automaton of lexemes whose texts are listed: keys, constants, enumerations. All texts of a state have the same first bytes, so a
-//! state is how many those are and which texts have them.
+//! An automaton of lexemes whose texts are listed: keys, constants, enumerations. All texts of a state have the same first bytes. The
+//! texts of a lexeme are sorted, so those with the same first bytes stand together.
 
 use super::automaton::Automaton;
 use ahash::AHashMap;
 use llguidance::derivre::{NextByte, StateID};
 use llguidance::earley::lexerspec::LexemeIdx;
+use std::ops::Range;
 
 pub(super) struct Listed {
-    /// By lexeme.
+    /// By lexeme, and sorted.
     texts: Vec<(LexemeIdx, Box<[u8]>)>,
+    /// The bytes that are in them.
+    used: [bool; 256],
     states: Vec<Begun>,
     known: AHashMap<Begun, StateID>,
     bytes: usize,
 }
 
-/// Texts, by their places, that have the same first bytes, and how many bytes.
+/// How many first bytes there are, and the texts that have them: places, for each lexeme.
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct Begun {
     depth: usize,
-    texts: Box<[u32]>,
+    texts: Box<[Range<usize>]>,
 }
 
 impl Listed {
     pub(super) fn new(mut texts: Vec<(LexemeIdx, Box<[u8]>)>) -> Self {
         texts.sort_unstable_by(|a, b| (a.0.as_usize(), &a.1).cmp(&(b.0.as_usize(), &b.1)));
         texts.dedup();
-        let bytes = texts.iter().map(|(_, text)| text.len() + size_of::<(LexemeIdx, Box<[u8]>)>()).sum();
+        let (mut used, mut bytes) = ([false; 256], size_of_val(&*texts));
+        for (_, text) in &texts {
+            text.iter().for_each(|byte| used[usize::from(*byte)] = true);
+            bytes += text.len();
+        }
         let none = || Begun { depth: 0, texts: Box::new([]) };
         // Those of `DEAD` and `MISSING`.
-        Listed { texts, states: vec![none(), none()], known: AHashMap::new(), bytes }
+        Listed { texts, used, states: vec![none(), none()], known: AHashMap::new(), bytes }
     }
 
-    fn state(&mut self, depth: usize, texts: Vec<u32>) -> StateID {
+    fn state(&mut self, depth: usize, texts: Vec<Range<usize>>) -> StateID {
         if texts.is_empty() {
             return StateID::DEAD;
         }
@@ -39,7 +46,7 @@ impl Listed {
         if let Some(known) = self.known.get(&begun) {
             return *known;
         }
-        let is_last = begun.texts.iter().all(|text| self.text(*text).len() == depth);
+        let is_last = begun.texts.iter().all(|texts| texts.len() == 1 && self.ends(texts, depth));
         let state = StateID::new(self.states.len() as u32);
         let state = if is_last { state._set_lowest_match() } else { state };
         self.bytes += 2 * (size_of::<Begun>() + size_of_val(&*begun.texts)) + size_of::<StateID>();
@@ -48,19 +55,28 @@ impl Listed {
         state
     }
 
-    fn text(&self, text: u32) -> &[u8] {
-        &self.texts[text as usize].1
-    }
-
     fn begun(&self, state: StateID) -> &Begun {
         &self.states[state.as_usize()]
     }
 
-    /// Those of the texts for which something holds, which have `depth` bytes then.
-    fn only(&mut self, state: StateID, depth: usize, holds: impl Fn(&Self, u32) -> bool) -> StateID {
-        let texts = self.begun(state).texts.iter().copied().filter(|text| holds(self, *text)).collect();
-        self.state(depth, texts)
+    /// Whether one of these texts has no more bytes. It is the first then.
+    fn ends(&self, texts: &Range<usize>, depth: usize) -> bool {
+        self.texts[texts.start].1.len() == depth
     }
+
+    fn lexeme(&self, texts: &Range<usize>) -> LexemeIdx {
+        self.texts[texts.start].0
+    }
+}
+
+/// The places, among these, of those that are not less and not more than something.
+fn part<T>(
+    texts: &[T],
+    places: Range<usize>,
+    (is_less, is_no_more): (impl Fn(&T) -> bool, impl Fn(&T) -> bool),
+) -> Range<usize> {
+    let found = &texts[places.clone()];
+    places.start + found.partition_point(is_less)..places.start + found.partition_point(is_no_more)
 }
 
 impl Automaton for Listed {
@@ -69,52 +85,93 @@ impl Automaton for Listed {
     }
 
     fn class(&self, byte: u8) -> usize {
-        let is_used = self.texts.iter().any(|(_, text)| text.contains(&byte));
-        if is_used { usize::from(byte) + 1 } else { 0 }
+        if self.used[usize::from(byte)] { usize::from(byte) + 1 } else { 0 }
     }
 
     fn initial(&mut self, lexemes: &[LexemeIdx]) -> StateID {
-        let mut all = Vec::new();
-        for lexeme in lexemes {
-            let first = self.texts.partition_point(|(of, _)| of.as_usize() < lexeme.as_usize());
-            let same = self.texts[first..].iter().take_while(|(of, _)| of == lexeme).count();
-            all.extend(first as u32..(first + same) as u32);
-        }
-        all.sort_unstable();
-        all.dedup();
-        self.state(0, all)
+        let mut numbers: Vec<usize> = lexemes.iter().map(|lexeme| lexeme.as_usize()).collect();
+        numbers.sort_unstable();
+        numbers.dedup();
+        let all = 0..self.texts.len();
+        let of = |lexeme: usize| {
+            let less = |text: &(LexemeIdx, _)| text.0.as_usize() < lexeme;
+            part(&self.texts, all.clone(), (less, |text: &(LexemeIdx, _)| text.0.as_usize() <= lexeme))
+        };
+        let texts = numbers.into_iter().map(of).filter(|texts| !texts.is_empty()).collect();
+        self.state(0, texts)
     }
 
     fn behind(&mut self, state: StateID, byte: u8) -> StateID {
-        let depth = self.begun(state).depth;
-        self.only(state, depth + 1, |all, text| all.text(text).get(depth) == Some(&byte))
+        let Begun { depth, texts } = self.begun(state);
+        let (depth, byte) = (*depth, Some(&byte));
+        let with_byte = |texts: &Range<usize>| {
+            let less = |text: &(_, Box<[u8]>)| text.1.get(depth) < byte;
+            part(&self.texts, texts.clone(), (less, |text: &(_, Box<[u8]>)| text.1.get(depth) <= byte))
+        };
+        let texts = texts.iter().map(with_byte).filter(|texts| !texts.is_empty()).collect();
+        self.state(depth + 1, texts)
     }
 
     fn ended(&self, state: StateID, _: bool) -> (Vec<LexemeIdx>, bool) {
         let Begun { depth, texts } = self.begun(state);
-        let ended = texts.iter().filter(|text| self.text(**text).len() == *depth);
-        (ended.map(|text| self.texts[*text as usize].0).collect(), false)
+        let ended = texts.iter().filter(|texts| self.ends(texts, *depth));
+        (ended.map(|texts| self.lexeme(texts)).collect(), false)
     }
 
     fn next_byte(&mut self, state: StateID) -> NextByte {
         let Begun { depth, texts } = self.begun(state);
-        let next = |text: &u32| match self.text(*text).get(*depth) {
+        let next = |place: usize| match self.texts[place].1.get(*depth) {
             Some(byte) => NextByte::ForcedByte(*byte),
             None => NextByte::ForcedEOI,
         };
-        texts.iter().map(next).fold(NextByte::Dead, |all, next| all | next)
+        // If these two texts go on with the same byte, all between them do.
+        let hints = texts.iter().map(|texts| next(texts.start) | next(texts.end - 1));
+        hints.fold(NextByte::Dead, |all, hint| all | hint)
     }
 
     fn is_possible(&self, state: StateID, lexeme: LexemeIdx) -> bool {
-        self.begun(state).texts.iter().any(|text| self.texts[*text as usize].0 == lexeme)
+        self.begun(state).texts.iter().any(|texts| self.lexeme(texts) == lexeme)
     }
 
     fn alone(&mut self, state: StateID, lexeme: LexemeIdx) -> StateID {
-        let depth = self.begun(state).depth;
-        self.only(state, depth, |all, text| all.texts[text as usize].0 == lexeme)
+        let Begun { depth, texts } = self.begun(state);
+        let (depth, texts) = (*depth, texts.iter().filter(|texts| self.lexeme(texts) == lexeme));
+        let only = texts.cloned().collect();
+        self.state(depth, only)
     }
 
     fn holds(&mut self, _: StateID, _: LexemeIdx) -> Option<bool> {
         Some(false)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn states_have_the_texts_that_begin_so() {
+        let [key, list] = [3, 5].map(LexemeIdx::new);
+        let all: [(LexemeIdx, &[u8]); 5] =
+            [(list, b"no"), (key, b"name"), (list, b"name"), (list, b"nam"), (list, b"no")];
+        let mut listed = Listed::new(all.iter().map(|(lexeme, text)| (*lexeme, (*text).into())).collect());
+        assert_eq!(listed.texts.len(), 4);
+        assert!(listed.initial(&[LexemeIdx::new(4)]).is_dead());
+        let start = listed.initial(&[list, key, list]);
+        assert!(listed.next_byte(start) == NextByte::ForcedByte(b'n'));
+        let n = listed.behind(start, b'n');
+        assert!(listed.next_byte(n).is_some_bytes() && listed.behind(n, b'x').is_dead());
+        let nam = [b'a', b'm'].iter().fold(n, |state, byte| listed.behind(state, *byte));
+        assert_eq!(listed.ended(nam, false), (vec![list], false));
+        assert!(!nam.has_lowest_match() && listed.next_byte(nam).is_some_bytes());
+        let name = listed.behind(nam, b'e');
+        assert_eq!(listed.ended(name, true), (vec![key, list], false));
+        assert!(name.has_lowest_match() && listed.next_byte(name) == NextByte::ForcedEOI);
+        let only = listed.alone(nam, key);
+        assert!(listed.is_possible(only, key) && !listed.is_possible(only, list));
+        assert!(listed.next_byte(only) == NextByte::ForcedByte(b'e'));
+        let no = listed.behind(n, b'o');
+        assert!(no.has_lowest_match() && !listed.is_possible(no, key));
+        assert!(listed.behind(no, b'o').is_dead());
     }
 }
