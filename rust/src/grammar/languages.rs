@@ -2,6 +2,7 @@
 //! same few kinds, so each grammar finds here what others found out about them. An automaton of one terminal also has an alphabet of
 //! its own. In one of a whole grammar each letter of a key is a letter by itself in strings, too.
 
+use super::text;
 use llguidance::api::ParserLimits;
 use llguidance::derivre::StateID;
 use llguidance::earley::lexerspec::{LexemeIdx, LexerSpec};
@@ -83,7 +84,8 @@ impl Language {
     /// # Errors
     /// What takes too many steps.
     pub(super) fn new(spec: &LexerSpec, lexeme: LexemeIdx) -> Result<Self, String> {
-        let mut fresh = spec.to_regex_vec(&mut ParserLimits::default()).map_err(|e| e.to_string())?;
+        let fresh = spec.to_regex_vec(&mut ParserLimits::default());
+        let mut fresh = fresh.map_err(|e| text::clean(&format!("{e:#}")))?;
         fresh.set_max_states(MOST_STATES);
         let mut only = LexemeSet::new(spec.lexemes.len());
         only.add(lexeme);
