@@ -59,7 +59,7 @@ pub(super) struct Common {
     /// One of the first slice's tokens, and for each slice one of all other tokens.
     tries: Vec<Trie>,
     slices: Vec<Slice>,
-    /// By what may follow in a lexeme that other grammars have, too.
+    /// What lexer states allow, for the terminals that grammars share.
     insides: Insides,
     /// Whether forced bytes are cut into tokens as the tokenizer does it.
     cuts_forced: bool,
@@ -142,7 +142,9 @@ impl Endings {
         }
         let can_write = |text: &[u8]| text.iter().all(|byte| common.letters[usize::from(*byte)].is_some());
         let mut shortest: Vec<Option<u32>> = vec![Some(NONE); spec.lexemes.len()];
-        for lexeme in productions.symbols.iter().filter_map(|symbol| symbol.lexeme) {
+        // Lexemes of pruned rules get no length here, so none may be noted for their languages, which other grammars use.
+        let used = || productions.symbols.iter().filter_map(|symbol| symbol.lexeme);
+        for lexeme in used() {
             shortest[lexeme.as_usize()] = match texts.get(&lexeme) {
                 Some(Texts::Listed(list)) => {
                     let lengths = list.iter().filter(|text| can_write(text)).map(|text| text.len() as u32);
@@ -153,8 +155,9 @@ impl Endings {
             };
         }
         let mut shortest = Lexing::shortest(shortest, fresh)?;
-        for (lexeme, texts) in &texts {
-            if let Texts::Described(language) = texts {
+        for lexeme in used() {
+            if let Some(Texts::Described(language)) = texts.get(&lexeme) {
+                // Another grammar may have told it already.
                 let _ = language.shortest.set(shortest[lexeme.as_usize()]);
             }
         }

@@ -17,7 +17,7 @@ type Part = (u32, StateID);
 pub(super) type Residual = Box<[(u64, StateID)]>;
 
 pub(super) struct Automata {
-    /// Has all lexemes that are no languages, and may have those, too. Its number is 0, and languages follow.
+    /// The automaton of all lexemes that are no languages. It is number 0; the languages are numbered from 1.
     own: Box<dyn Automaton + Send>,
     languages: Vec<(LexemeIdx, Arc<Language>)>,
     /// For each lexeme, its automaton.
@@ -40,7 +40,7 @@ pub(super) struct Automata {
 struct State {
     parts: Box<[Part]>,
     ended: MatchingLexemes,
-    /// Where a lexeme ends with a byte that it is followed by, and where it is a special token.
+    /// A lexeme ends here that this parser does not support: one with a lookahead, or a special token.
     is_unknown: bool,
     next_byte: Option<NextByte>,
 }
@@ -188,7 +188,6 @@ impl Automata {
             }
         }
         ended.sort_unstable_by_key(|lexeme| lexeme.as_usize());
-        ended.dedup();
         let mut all = MatchingLexemes::None;
         ended.into_iter().for_each(|lexeme| all.add(lexeme));
         let state = StateID::new(self.states.len() as u32);
@@ -205,7 +204,7 @@ impl Automata {
         &self.states[state.as_usize()].ended
     }
 
-    /// Whether a lexeme ends in a state of a kind that is not followed.
+    /// Whether a lexeme ends here that this parser does not support, so that llguidance has to take over.
     pub(super) fn is_unknown(&self, state: StateID) -> bool {
         self.states[state.as_usize()].is_unknown
     }

@@ -13,11 +13,12 @@ pub(super) trait Automaton {
     fn bytes(&self) -> usize;
     /// Bytes with the same number are not told apart.
     fn class(&self, byte: u8) -> usize;
-    /// The state in which one of these lexemes begins; those that it does not have are left out.
+    /// The state at the beginning of these lexemes. Lexemes that this automaton does not know are ignored.
     fn initial(&mut self, lexemes: &[LexemeIdx]) -> StateID;
-    /// The state behind one more byte; it has a lowest match where all of its lexemes end.
+    /// The next state. `has_lowest_match` is set on it if every lexeme is complete and none can continue.
     fn behind(&mut self, state: StateID, byte: u8) -> StateID;
-    /// The lexemes that end in a state, and whether they are of a kind that is not followed. `is_last`: whether nothing may follow them.
+    /// The lexemes that are complete in a state, and whether one of them is of a kind that this parser does not support. `is_last`: no
+    /// lexeme can continue.
     fn ended(&self, state: StateID, is_last: bool) -> (Vec<LexemeIdx>, bool);
     /// A hint at the bytes that may come next within the lexemes.
     fn next_byte(&mut self, state: StateID) -> NextByte;

@@ -23,7 +23,7 @@ const MANY: usize = 64;
 /// So many tokens or fewer are kept as a list.
 const FEW: usize = 256;
 
-/// Most memory for what grammars share, in bytes, and about how many that are.
+/// Limits of the cache that grammars share: memory in bytes, and about how many entries.
 const MOST_SHARED_BYTES: u64 = 64 << 20;
 const MOST_SHARED: usize = 4_000;
 
@@ -69,7 +69,7 @@ pub(super) struct Border {
 }
 
 impl Border {
-    /// Whether it has all nodes of its trie: the lexeme may end before any token.
+    /// Whether it covers the whole trie, because the lexeme may end before the token begins.
     pub(super) fn is_whole(&self) -> bool {
         self.nodes.start == 0
     }

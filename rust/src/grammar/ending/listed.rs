@@ -124,7 +124,7 @@ impl Automaton for Listed {
             Some(byte) => NextByte::ForcedByte(*byte),
             None => NextByte::ForcedEOI,
         };
-        // If these two texts go on with the same byte, all between them do.
+        // The texts are sorted: if the first and the last have the same next byte, all have it.
         let hints = texts.iter().map(|texts| next(texts.start) | next(texts.end - 1));
         hints.fold(NextByte::Dead, |all, hint| all | hint)
     }

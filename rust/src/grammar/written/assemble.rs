@@ -138,7 +138,7 @@ fn of_characters(builder: &mut RegexBuilder) {
     builder.unicode(true).utf8(true);
 }
 
-/// A lexer with a terminal, its lexeme, and slices of the vocabulary as extra lexemes.
+/// Makes a lexer for one terminal, with the regular expressions `slices` as extra lexemes. Returns the terminal's lexeme, too.
 pub(in crate::grammar) fn lexer_of(expr: &Expr, slices: &[String]) -> Result<(LexerSpec, LexemeIdx), String> {
     let mut lexer = LexerSpec::new().map_err(|e| e.to_string())?;
     of_characters(&mut lexer.regex_builder);
