@@ -302,6 +302,11 @@ impl Ending {
         end.is_some() || known.is_unknown || known.lexing.has_failed()
     }
 
+    /// Whether the lexeme that the text is in can go on with bytes that are `new`. None where its texts are not all listed.
+    pub(super) fn has_listed(&self, new: &dyn Fn(&[u8]) -> bool) -> Option<bool> {
+        self.places.known().lexing.listed(self.at.spot.state).map(|mut texts| texts.any(new))
+    }
+
     /// The fewest bytes that complete the text; a special token counts as one. None where that cannot be told.
     pub(super) fn least(&self, of: &Endings) -> Option<u32> {
         if self.at.is_lost {

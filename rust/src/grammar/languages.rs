@@ -16,9 +16,9 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 /// Most terminals that are known.
 const MOST: usize = 500;
 /// Most memory for all of them, in bytes: when a new one comes and they have more, all are forgotten.
-const ALL_BYTES: usize = 64 << 20;
+const ALL_BYTES: usize = 128 << 20;
 /// When an automaton takes more memory than this, grammars that compile or begin anew get a new one.
-const MOST_BYTES: usize = 4 << 20;
+const MOST_BYTES: usize = 16 << 20;
 /// Most states of an automaton.
 const MOST_STATES: usize = 50_000;
 /// Steps that one transition may take. A terminal that needs more fails in all grammars that have it.

@@ -366,6 +366,10 @@ impl Ahead for Look<'_> {
         self.ending.takes(self.endings, bytes)
     }
 
+    fn has_listed(&self, new: &dyn Fn(&[u8]) -> bool) -> Option<bool> {
+        self.ending.has_listed(new)
+    }
+
     fn push(&mut self, token: Token) -> bool {
         let mark = self.ending.mark();
         let taken = self.ending.push(self.endings, token) == Taken::Yes;

@@ -113,38 +113,52 @@ pub(super) struct Quotes {
     keys: Vec<Token>,
     /// All tokens that may end an item and begin the next: outside strings, and in one.
     joins: [Vec<Token>; 2],
-    /// All tokens by their first bytes.
-    by_first: Vec<Vec<Token>>,
+    /// All tokens, sorted by their bytes.
+    sorted: Vec<Token>,
 }
 
 impl Quotes {
     pub(super) fn new(vocab: &Arc<Vocab>) -> Arc<Self> {
         let count = |token: &Token| vocab.bytes(*token).iter().filter(|byte| **byte == b'"').count();
         let one: Vec<Token> = (0..vocab.len() as Token).filter(|token| count(token) > 0).collect();
-        let two: Vec<Token> = one.iter().copied().filter(|token| count(token) > 1).collect();
-        let three = two.iter().copied().filter(|token| count(token) > 2).collect();
-        let is_key = |token: &Token| holds_key(vocab.bytes(*token));
-        let keys = two.iter().copied().filter(is_key).collect();
+        // A key may begin behind the end of a string, and may be whole.
+        let holds_key = |token: &Token, behind: bool, is_whole: bool| {
+            let bytes = vocab.bytes(*token);
+            let mut begins = (0..bytes.len()).filter(|at| begins_key(bytes, *at));
+            begins.any(|at| {
+                (!behind || bytes[..at].contains(&b'"')) && (!is_whole || bytes[at + 1..].contains(&b'"'))
+            })
+        };
+        let of = |behind, is_whole| {
+            one.iter().copied().filter(|token| holds_key(token, behind, is_whole)).collect()
+        };
+        let (two, three, keys) = (of(true, false), of(true, true), of(false, true));
         let joins = |token: &Token| begins_next(vocab.bytes(*token));
         let joins =
             [(0..vocab.len() as Token).filter(joins).collect(), one.iter().copied().filter(joins).collect()];
-        let mut by_first = vec![Vec::new(); 256];
-        for token in 0..vocab.len() as Token {
-            if let Some(first) = vocab.bytes(token).first() {
-                by_first[usize::from(*first)].push(token);
-            }
+        let mut sorted: Vec<Token> = (0..vocab.len() as Token).collect();
+        sorted.sort_by(|a, b| vocab.bytes(*a).cmp(vocab.bytes(*b)));
+        Arc::new(Quotes { vocab: Arc::clone(vocab), one, two, three, keys, joins, sorted })
+    }
+
+    /// Adds the tokens that begin with this text; and, with `shorter`, those that it begins with.
+    fn along(&self, text: &[u8], shorter: bool, list: &mut Vec<Token>) {
+        let mut found = &self.sorted[..];
+        for (at, byte) in text.iter().enumerate() {
+            let next = |token: &Token| self.vocab.bytes(*token).get(at);
+            let ended = found.partition_point(|token| next(token).is_none());
+            list.extend(found[..ended].iter().filter(|_| shorter && at > 0));
+            let first = found.partition_point(|token| next(token) < Some(byte));
+            found = &found[first..found.partition_point(|token| next(token) <= Some(byte))];
         }
-        Arc::new(Quotes { vocab: Arc::clone(vocab), one, two, three, keys, joins, by_first })
+        list.extend(found);
     }
 }
 
-/// Whether a quotation mark stands where a key may begin: first, or behind a brace or comma, but for white space.
-fn holds_key(bytes: &[u8]) -> bool {
-    let begins = |at: usize| {
-        let before = bytes[..at].iter().rev().find(|byte| !byte.is_ascii_whitespace());
-        before.is_none_or(|byte| b"{,".contains(byte))
-    };
-    (0..bytes.len()).any(|at| bytes[at] == b'"' && begins(at))
+/// Whether a quotation mark stands here, and a key may begin with it: first, or behind a brace or comma, but for white space.
+fn begins_key(bytes: &[u8], at: usize) -> bool {
+    let before = bytes[..at].iter().rev().find(|byte| !byte.is_ascii_whitespace());
+    bytes[at] == b'"' && before.is_none_or(|byte| b"{,".contains(byte))
 }
 
 /// Whether something stands behind a comma.
@@ -180,6 +194,8 @@ pub(super) trait Ahead {
     fn mask(&mut self) -> Option<Mask>;
     /// Whether these bytes may come next; true where that cannot be told.
     fn takes(&mut self, bytes: &[u8]) -> bool;
+    /// Whether the lexeme that the text is in can go on with bytes that are `new`. None where its texts are not all listed.
+    fn has_listed(&self, new: &dyn Fn(&[u8]) -> bool) -> Option<bool>;
     /// Walks over a token; false where it is refused.
     fn push(&mut self, token: Token) -> bool;
     /// Takes the last token back.
@@ -253,19 +269,22 @@ impl Filter {
             Scarce::No => &quotes.three,
             // A token may begin a key that can only become one that has been there.
             Scarce::Perhaps if scan.in_string() => &quotes.two,
-            Scarce::Perhaps | Scarce::Few => &quotes.one,
+            Scarce::Perhaps => {
+                let begins = |token: &&Token| mask.allows(**token) && scan.has_begun(self.bytes(**token));
+                list.extend(quotes.one.iter().filter(begins));
+                list.extend(&quotes.two);
+                &quotes.keys
+            }
+            Scarce::Few => &quotes.one,
         };
-        list.extend(may_end.iter().copied().filter(|token| mask.allows(*token)));
-        if !scan.in_string() || !(items || scan.in_key() && scan.is_hot()) {
-            return list;
+        list.extend(may_end);
+        if scan.in_string() {
+            let goes_on = items || names != Scarce::No;
+            scan.alike().for_each(|rest| quotes.along(rest, goes_on, &mut list));
         }
-        if !items && names == Scarce::No {
-            let completes = |token: &Token| mask.allows(*token) && scan.completes(self.bytes(*token));
-            list.extend(quotes.one.iter().copied().filter(completes));
-        } else {
-            let next = scan.next_bytes().into_iter().flat_map(|byte| &quotes.by_first[usize::from(byte)]);
-            list.extend(next.filter(|token| mask.allows(**token)));
-        }
+        list.sort_unstable();
+        list.dedup();
+        list.retain(|token| mask.allows(*token));
         list
     }
 
@@ -309,7 +328,8 @@ impl Filter {
         if left.any(|rest| ahead.takes(rest)) {
             return Some(true);
         }
-        (!has_others).then_some(false)
+        // Few beginnings can lead to the other names.
+        if has_others { ahead.has_listed(&|rest| scan.is_new_key(rest)) } else { Some(false) }
     }
 
     fn has_way(&self, scan: &Scan, (ahead, tried): (&mut dyn Ahead, &mut HashSet<(State, Vec<u8>)>)) -> bool {

@@ -281,6 +281,50 @@ fn no_token_begins_a_key_that_has_been_there() {
     assert!(!allows(r#"{"ab":"x"#, b"\",\"ab") && !allows(r#"{"ab":"x","#, b"\"ab"));
 }
 
+/// Of a long list of optional keys, the grammar does not remember which have been there.
+#[test]
+fn no_key_of_many_is_begun_that_can_only_be_one_that_has_been_there() {
+    let names: Vec<String> = (0..8).flat_map(|a| (0..10).map(move |b| format!("k{a}{b}"))).collect();
+    let written: Vec<String> = names[..10].iter().map(|name| format!("{name:?}:0")).collect();
+    let text = format!("{{{},", written.join(","));
+    let joined = text.trim_end_matches("0,");
+    let bench = Bench::of(vocabulary_with(&["\"k0", "0,\"k0", "\"k", "k0"]), &GrammarConfig::default(), 1);
+    let allows = |schema: &serde_json::Value, text: &str, bytes: &[u8]| {
+        let mut grammar = bench.schema(schema).unwrap();
+        assert!(bench.begins(&mut grammar, text).unwrap(), "{text}");
+        let mask = grammar.mask().unwrap().mask().unwrap().clone();
+        let token = (0..bench.vocab.len() as u32).find(|token| bench.vocab.bytes(*token) == bytes).unwrap();
+        mask.allows(token)
+    };
+    for (rest, may) in [
+        (json!({}), false),
+        (json!({"additionalProperties": false}), false),
+        (json!({"patternProperties": {"^x-": {}}, "additionalProperties": false}), false),
+        (json!({"patternProperties": {"^(x|y)$": {}}, "additionalProperties": false}), false),
+        (json!({"patternProperties": {"^k0x": {}}, "additionalProperties": false}), true),
+        (json!({"patternProperties": {"^(k0x|y)$": {}}, "additionalProperties": false}), true),
+        (json!({"patternProperties": {"^x-": {"type": "null"}}, "additionalProperties": {}}), true),
+        (json!({"additionalProperties": true}), true),
+        (json!({"propertyNames": {"maxLength": 3}, "additionalProperties": {}}), true),
+        (json!({"propertyNames": {"pattern": "^(k..|x)$"}, "additionalProperties": {}}), true),
+        (json!({"propertyNames": {"enum": names}, "additionalProperties": {}}), false),
+    ] {
+        let properties: serde_json::Map<_, _> =
+            names.iter().map(|name| (name.clone(), json!({"type": "integer"}))).collect();
+        let mut schema = json!({"type": "object", "properties": properties});
+        schema.as_object_mut().unwrap().extend(rest.as_object().unwrap().clone());
+        let inside = format!("{text}\"");
+        for (text, bytes) in
+            [(&*text, &b"\"k0"[..]), (joined, b"0,\"k0"), (&inside, b"k0"), (&format!("{inside}k"), b"0")]
+        {
+            assert_eq!(allows(&schema, text, bytes), may, "{rest} {text}");
+        }
+        assert!(allows(&schema, &text, b"\"k"), "{rest}");
+        let again = format!("{inside}k00\"");
+        assert!(!bench.begins(&mut bench.schema(&schema).unwrap(), &again).unwrap(), "{rest}");
+    }
+}
+
 #[test]
 fn a_request_says_how_its_json_is_written() {
     let bench = bench();

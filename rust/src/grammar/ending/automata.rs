@@ -258,6 +258,14 @@ impl Automata {
         holds
     }
 
+    /// What may follow in a state, where all lexemes that are possible are listed texts.
+    pub(super) fn listed(&self, state: StateID) -> Option<impl Iterator<Item = &[u8]>> {
+        match *self.states[state.as_usize()].parts {
+            [(0, part)] => self.own.listed(part),
+            _ => None,
+        }
+    }
+
     /// The state without the grammar's lexemes; None where one is possible that no language has.
     pub(super) fn residual(&self, state: StateID) -> Option<Residual> {
         let number = |home: u32| Some(self.languages[home.checked_sub(1)? as usize].1.number);

@@ -25,6 +25,10 @@ pub(super) trait Automaton {
     fn is_possible(&self, state: StateID, lexeme: LexemeIdx) -> bool;
     /// The state as it were if no other lexeme were possible.
     fn alone(&mut self, state: StateID, lexeme: LexemeIdx) -> StateID;
+    /// What may follow in a state, where the texts of all lexemes are listed.
+    fn listed(&self, _: StateID) -> Option<Box<dyn Iterator<Item = &[u8]> + '_>> {
+        None
+    }
     /// Whether every text of the lexeme `slice` can continue one of this state. None where that cannot be asked.
     fn holds(&mut self, state: StateID, slice: LexemeIdx) -> Option<bool>;
     /// Bounds the steps of what follows.

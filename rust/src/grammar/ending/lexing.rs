@@ -127,6 +127,11 @@ impl Lexing {
         self.has_failed() || self.automata.is_full()
     }
 
+    /// What may follow in a state, where all of its lexemes are listed texts.
+    pub(super) fn listed(&self, state: StateID) -> Option<impl Iterator<Item = &[u8]>> {
+        self.automata.listed(state)
+    }
+
     /// What may follow in a state, where all of its lexemes are languages.
     pub(super) fn residual(&self, state: StateID) -> Option<Residual> {
         self.automata.residual(state)

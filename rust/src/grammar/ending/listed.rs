@@ -140,6 +140,12 @@ impl Automaton for Listed {
         self.state(depth, only)
     }
 
+    fn listed(&self, state: StateID) -> Option<Box<dyn Iterator<Item = &[u8]> + '_>> {
+        let Begun { depth, texts } = self.begun(state);
+        let all = texts.iter().flat_map(|texts| &self.texts[texts.clone()]);
+        Some(Box::new(all.map(|(_, text)| &text[*depth..])))
+    }
+
     fn holds(&mut self, _: StateID, _: LexemeIdx) -> Option<bool> {
         Some(false)
     }
@@ -161,6 +167,7 @@ mod tests {
         assert!(listed.next_byte(start) == NextByte::ForcedByte(b'n'));
         let n = listed.behind(start, b'n');
         assert!(listed.next_byte(n).is_some_bytes() && listed.behind(n, b'x').is_dead());
+        assert_eq!(listed.listed(n).unwrap().collect::<Vec<_>>(), [&b"ame"[..], b"am", b"ame", b"o"]);
         let nam = [b'a', b'm'].iter().fold(n, |state, byte| listed.behind(state, *byte));
         assert_eq!(listed.ended(nam, false), (vec![list], false));
         assert!(!nam.has_lowest_match() && listed.next_byte(nam).is_some_bytes());

@@ -105,7 +105,7 @@ impl Shaper<'_, '_> {
                 continue;
             }
             let own = self.reader.sets.keys.atoms(set.objects);
-            let (names, others) = self.scarce_names(&own);
+            let (names, others) = self.scarce_names(set.objects, &own);
             inside.names = inside.names.max(names);
             inside.has_others |= others.is_none();
             listed.extend(others.unwrap_or_default());
@@ -156,15 +156,20 @@ impl Shaper<'_, '_> {
         all.into_iter().collect()
     }
 
-    /// Whether the names of keys may run out, and the names beside those of `keys`, where these are few. Names that the grammar itself
-    /// keeps from coming twice do not count as running out.
-    fn scarce_names(&mut self, keys: &[Key]) -> (Scarce, Option<Vec<String>>) {
+    /// Whether the names of keys may run out, and the names beside those of `keys`, where these are few; `keys` are all keys of the
+    /// objects. Names that the grammar itself keeps from coming twice do not count as running out.
+    fn scarce_names(&mut self, objects: F, keys: &[Key]) -> (Scarce, Option<Vec<String>>) {
         let known: BTreeSet<String> = keys.iter().filter_map(Key::name).map(str::to_owned).collect();
         let least = if self.untold && !known.is_empty() { Scarce::Perhaps } else { Scarce::No };
         if Key::declare_all(keys, known.len()) {
             return (least, Some(Vec::new()));
         }
         let (others, allowed) = self.reader.sets.other_names(known, keys);
+        let is_about_names = |key: &Key| matches!(key, Key::Every(..) | Key::Some(..));
+        if !keys.iter().any(is_about_names) && self.reader.sets.keys.certain(objects).len() == keys.len() {
+            // Any name may come at any time, and every beginning leads to some that have not been there.
+            return (Scarce::No, None);
+        }
         if allowed == others {
             return (least, None);
         }

@@ -14,31 +14,40 @@ pub(super) struct Open {
     pub(super) begin: Option<usize>,
     /// The place of that value.
     pub(super) inner: Option<Place>,
-    /// The keys that have been there, or the items where they must differ.
-    pub(super) seen: Arc<Vec<Item>>,
-}
-
-/// An item or a key that has been there: as written, and as compared.
-#[derive(Debug, Clone)]
-pub(super) struct Item {
-    pub(super) written: Vec<u8>,
-    pub(super) compared: String,
+    /// The keys that have been there, or the items where they must differ: as written, and as compared. They are
+    /// sorted.
+    pub(super) seen: Arc<Vec<(Vec<u8>, String)>>,
 }
 
 impl Open {
     /// What has been there and begins as what is being read, of the text so far: what is left of that.
     pub(super) fn alike<'a>(&'a self, text: &'a [u8]) -> impl Iterator<Item = &'a [u8]> {
         let written = self.begin.and_then(|begin| text.get(begin..));
-        let rest = move |item: &'a Item| item.written.strip_prefix(written?);
-        self.seen.iter().filter_map(rest)
+        written.map(|written| self.begin_with(written)).into_iter().flatten()
+    }
+
+    /// What has been there and begins with these bytes: what is left of that.
+    fn begin_with<'a>(&'a self, written: &'a [u8]) -> impl Iterator<Item = &'a [u8]> {
+        let behind = &self.seen[self.seen.partition_point(|(item, _)| &item[..] < written)..];
+        behind.iter().map_while(move |(item, _)| item.strip_prefix(written))
+    }
+
+    /// Whether something that has been there begins with these bytes, and whether something is them.
+    pub(super) fn has_begun(&self, written: &[u8]) -> bool {
+        self.begin_with(written).next().is_some()
+    }
+
+    pub(super) fn has(&self, written: &[u8]) -> bool {
+        self.begin_with(written).next().is_some_and(<[u8]>::is_empty)
     }
 
     /// Remembers an item or a key; false where it has been there.
     pub(super) fn remember(&mut self, written: Vec<u8>, compared: String) -> bool {
-        if self.seen.iter().any(|item| item.compared == compared) {
-            return false;
+        let is_new = self.seen.iter().all(|(_, seen)| *seen != compared);
+        if is_new {
+            let at = self.seen.partition_point(|(item, _)| *item < written);
+            Arc::make_mut(&mut self.seen).insert(at, (written, compared));
         }
-        Arc::make_mut(&mut self.seen).push(Item { written, compared });
-        true
+        is_new
     }
 }

@@ -4,7 +4,6 @@ use super::compared::{compared, number};
 use super::open::Open;
 use super::{At, Place, Scarce, Shape};
 use serde_json::Value;
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// What came of some bytes.
@@ -104,19 +103,21 @@ impl Scan {
         let written = std::str::from_utf8(written).unwrap_or_default().trim_end_matches(['+', '-']);
         let Ok(n) = written.trim_end_matches(['e', 'E', '.']).parse() else { return false };
         let n = number(n);
-        open.seen.iter().any(|item| item.compared == n)
+        open.seen.iter().any(|(_, seen)| *seen == n)
     }
 
     /// What has been there and begins as what is being read: what is left of that.
-    fn alike(&self) -> impl Iterator<Item = &[u8]> {
+    pub(super) fn alike(&self) -> impl Iterator<Item = &[u8]> {
         let last = self.open.len().wrapping_sub(1);
         let differs = move |(i, open): &(usize, &Open)| open.is_array || *i == last && self.key;
         self.open.iter().enumerate().filter(differs).flat_map(|(_, open)| open.alike(&self.text))
     }
 
-    /// The next bytes of earlier items and keys that begin as the one that is being read.
-    pub(super) fn next_bytes(&self) -> BTreeSet<u8> {
-        self.alike().filter_map(|rest| rest.first().copied()).collect()
+    /// Whether a key that the innermost object has begins as these bytes end: with a quotation mark that none follows.
+    pub(super) fn has_begun(&self, bytes: &[u8]) -> bool {
+        let at = bytes.iter().rposition(|byte| *byte == b'"');
+        let open = self.open.last().filter(|open| !open.is_array);
+        at.zip(open).is_some_and(|(at, open)| open.has_begun(&bytes[at..]))
     }
 
     /// For the key that is being read: the listed names that begin so and that the object does not have yet, each without that
@@ -126,15 +127,15 @@ impl Scan {
         let inside = &self.shape.places[open.place?];
         let written = self.text.get(open.begin?..)?;
         let from = inside.listed.partition_point(|name| &name[..] < written);
-        let rest =
+        let alike =
             inside.listed[from..].iter().map_while(move |name| Some((name, name.strip_prefix(written)?)));
-        let is_new = |name: &[u8]| open.seen.iter().all(|item| item.written != name);
-        Some((rest.filter(move |(name, _)| is_new(name)).map(|(_, rest)| rest), inside.has_others))
+        Some((alike.filter(|(name, _)| !open.has(name)).map(|(_, rest)| rest), inside.has_others))
     }
 
-    /// Whether these bytes complete what has been there.
-    pub(super) fn completes(&self, bytes: &[u8]) -> bool {
-        self.alike().any(|rest| bytes.starts_with(rest))
+    /// Whether the object does not have the key that is complete with these bytes.
+    pub(super) fn is_new_key(&self, rest: &[u8]) -> bool {
+        let key = |open: &Open| Some([self.text.get(open.begin?..)?, rest].concat());
+        self.open.last().is_none_or(|open| key(open).is_none_or(|key| !open.has(&key)))
     }
 
     pub(super) fn feed(&mut self, bytes: &[u8]) -> Taken {
