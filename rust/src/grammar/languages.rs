@@ -10,13 +10,15 @@ use llguidance::earley::regexvec::{LexemeSet, RegexVec};
 use quick_cache::sync::Cache;
 use std::fmt;
 use std::hash::Hash;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// Most terminals that are known.
 const MOST: usize = 500;
-/// Most memory for all of them, in bytes: when a new one comes and they have more, all are forgotten.
+/// Most memory for all of them, in bytes: when they have more, all are forgotten. To measure them takes as long as some
+/// compilations do, so it is done when so many have come.
 const ALL_BYTES: usize = 128 << 20;
+const MEASURED_EACH: usize = 16;
 /// When an automaton takes more memory than this, grammars that compile or begin anew get a new one.
 const MOST_BYTES: usize = 16 << 20;
 /// Most states of an automaton.
@@ -25,7 +27,11 @@ const MOST_STATES: usize = 50_000;
 pub(super) const FUEL: u64 = 2_000_000;
 
 /// The terminals of all grammars of a vocabulary, by what they are.
-pub(super) struct Languages<T>(Cache<T, Arc<Language>>);
+pub(super) struct Languages<T> {
+    known: Cache<T, Arc<Language>>,
+    /// How many have come.
+    come: AtomicUsize,
+}
 
 /// What is known of a lexeme.
 #[derive(Debug, Clone)]
@@ -52,7 +58,7 @@ pub(super) struct Language {
 impl<T: Clone + Eq + Hash> Languages<T> {
     /// None yet.
     pub(super) fn new() -> Self {
-        Languages(Cache::new(MOST))
+        Languages { known: Cache::new(MOST), come: AtomicUsize::new(0) }
     }
 
     /// That of a terminal. `lexer`: one with the terminal, and its lexeme there.
@@ -64,16 +70,20 @@ impl<T: Clone + Eq + Hash> Languages<T> {
         terminal: &T,
         lexer: impl FnOnce() -> Result<(LexerSpec, LexemeIdx), String>,
     ) -> Result<Arc<Language>, String> {
-        match self.0.get(terminal) {
+        match self.known.get(terminal) {
             Some(known) if !known.is_full() => return Ok(known),
             _ => {}
         }
-        if self.0.iter().map(|(_, language)| language.bytes()).sum::<usize>() > ALL_BYTES {
-            self.0.clear();
+        let come = self.come.fetch_add(1, Ordering::Relaxed);
+        if come.is_multiple_of(MEASURED_EACH) {
+            let bytes: usize = self.known.iter().map(|(_, language)| language.bytes()).sum();
+            if bytes > ALL_BYTES {
+                self.known.clear();
+            }
         }
         let (spec, lexeme) = lexer()?;
         let language = Arc::new(Language::new(&spec, lexeme)?);
-        self.0.insert(terminal.clone(), Arc::clone(&language));
+        self.known.insert(terminal.clone(), Arc::clone(&language));
         Ok(language)
     }
 }

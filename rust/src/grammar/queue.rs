@@ -20,6 +20,9 @@ const NOBODY: u64 = 0;
 /// Bytes of a grammar for each byte of its source, but for the states of its texts.
 const BYTES_PER_BYTE: u64 = 16;
 
+/// All grammars in the cache are measured when so many have come: of thousands, that takes longer than to compile one.
+const MEASURED_EACH: u64 = 16;
+
 /// What a compilation ends in; shared by everybody who asked for it.
 pub(super) type Outcome = Result<Arc<Plan>>;
 
@@ -83,6 +86,8 @@ pub(super) struct Queue {
     idle: Workers,
     cache: HashMap<GrammarSpec, Cached>,
     clock: u64,
+    /// How many outcomes have been kept.
+    kept: u64,
 }
 
 /// What the queue is made from.
@@ -112,6 +117,7 @@ impl Queue {
             idle: Workers::default(),
             cache: HashMap::new(),
             clock: 0,
+            kept: 0,
         }
     }
 
@@ -264,8 +270,12 @@ impl Queue {
 
     fn keep(&mut self, spec: GrammarSpec, outcome: Outcome) {
         self.clock += 1;
-        self.cache.insert(spec, Cached { outcome, bytes: 0, used: self.clock });
-        self.cache.iter_mut().for_each(|(spec, cached)| cached.bytes = bytes(spec, &cached.outcome));
+        let size = bytes(&spec, &outcome);
+        self.cache.insert(spec, Cached { outcome, bytes: size, used: self.clock });
+        self.kept += 1;
+        if self.kept.is_multiple_of(MEASURED_EACH) {
+            self.cache.iter_mut().for_each(|(spec, cached)| cached.bytes = bytes(spec, &cached.outcome));
+        }
         self.shrink();
     }
 
