@@ -9,7 +9,6 @@
 
 mod allowed;
 mod automata;
-mod automaton;
 mod inside;
 mod lexing;
 mod listed;
@@ -145,18 +144,17 @@ impl Endings {
         // Lexemes of pruned rules get no length here, so none may be noted for their languages, which other grammars use.
         let used = || productions.symbols.iter().filter_map(|symbol| symbol.lexeme);
         for lexeme in used() {
-            shortest[lexeme.as_usize()] = match texts.get(&lexeme) {
-                Some(Texts::Listed(list)) => {
-                    let lengths = list.iter().filter(|text| can_write(text)).map(|text| text.len() as u32);
-                    Some(lengths.min().unwrap_or(NONE))
-                }
-                Some(Texts::Described(language)) => language.shortest.get().copied(),
-                None => None,
-            };
+            shortest[lexeme.as_usize()] = texts.get(&lexeme).and_then(|texts| {
+                let listed = texts.listed.iter().filter(|text| can_write(text)).map(|text| text.len() as u32);
+                let described = texts.described.iter().map(|language| language.shortest.get().copied());
+                listed.map(Some).chain(described).try_fold(NONE, |least, length| Some(least.min(length?)))
+            });
         }
         let mut shortest = Lexing::shortest(shortest, fresh)?;
         for lexeme in used() {
-            if let Some(Texts::Described(language)) = texts.get(&lexeme) {
+            if let Some(Texts { listed, described }) = texts.get(&lexeme)
+                && let ([], [language]) = (&listed[..], &described[..])
+            {
                 // Another grammar may have told it already.
                 let _ = language.shortest.set(shortest[lexeme.as_usize()]);
             }

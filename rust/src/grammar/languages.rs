@@ -2,11 +2,17 @@
 //! same few kinds, so each grammar finds here what others found out about them. An automaton of one terminal also has an alphabet of
 //! its own. In one of a whole grammar each letter of a key is a letter by itself in strings, too.
 
+mod automaton;
+mod counted;
+
+pub(super) use automaton::{Alike, Automaton};
+
 use super::text;
+use counted::{Counted, Units};
 use llguidance::api::ParserLimits;
 use llguidance::derivre::StateID;
 use llguidance::earley::lexerspec::{LexemeIdx, LexerSpec};
-use llguidance::earley::regexvec::{LexemeSet, RegexVec};
+use llguidance::earley::regexvec::LexemeSet;
 use quick_cache::sync::Cache;
 use std::fmt;
 use std::hash::Hash;
@@ -33,12 +39,26 @@ pub(super) struct Languages<T> {
     come: AtomicUsize,
 }
 
-/// What is known of a lexeme.
-#[derive(Debug, Clone)]
-pub(super) enum Texts {
-    Listed(Vec<Box<[u8]>>),
-    Described(Arc<Language>),
+/// What is known of a lexeme: it is one of all these.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Texts {
+    pub(super) listed: Vec<Box<[u8]>>,
+    pub(super) described: Vec<Arc<Language>>,
 }
+
+/// Texts that begin and close with the same bytes, and have so many units at least and at most in between.
+#[derive(Debug, Clone)]
+pub(super) struct Bounds {
+    pub(super) begin: Vec<u8>,
+    pub(super) close: u8,
+    pub(super) least: u32,
+    pub(super) most: Option<u32>,
+    /// Bytes of the longest token.
+    pub(super) longest: u32,
+}
+
+/// Makes an automaton that has read no text yet.
+type Make = dyn Fn() -> Box<dyn Automaton + Send> + Send + Sync;
 
 /// A terminal.
 pub(super) struct Language {
@@ -50,9 +70,10 @@ pub(super) struct Language {
     pub(super) start: StateID,
     /// Lexemes of its automaton that stand for the vocabulary's slices.
     pub(super) slices: Vec<LexemeIdx>,
-    automaton: Mutex<RegexVec>,
-    /// The automaton before any text.
-    fresh: RegexVec,
+    /// The state between units, where they can be counted.
+    between: OnceLock<Option<StateID>>,
+    automaton: Mutex<Box<dyn Automaton + Send>>,
+    make: Arc<Make>,
 }
 
 impl<T: Clone + Eq + Hash> Languages<T> {
@@ -61,14 +82,14 @@ impl<T: Clone + Eq + Hash> Languages<T> {
         Languages { known: Cache::new(MOST), come: AtomicUsize::new(0) }
     }
 
-    /// That of a terminal. `lexer`: one with the terminal, and its lexeme there.
+    /// That of a terminal, which `make` makes.
     ///
     /// # Errors
-    /// Those of `lexer`, and what takes too many steps.
+    /// Those of `make`.
     pub(super) fn of(
         &self,
         terminal: &T,
-        lexer: impl FnOnce() -> Result<(LexerSpec, LexemeIdx), String>,
+        make: impl FnOnce() -> Result<Language, String>,
     ) -> Result<Arc<Language>, String> {
         match self.known.get(terminal) {
             Some(known) if !known.is_full() => return Ok(known),
@@ -81,8 +102,7 @@ impl<T: Clone + Eq + Hash> Languages<T> {
                 self.known.clear();
             }
         }
-        let (spec, lexeme) = lexer()?;
-        let language = Arc::new(Language::new(&spec, lexeme)?);
+        let language = Arc::new(make()?);
         self.known.insert(terminal.clone(), Arc::clone(&language));
         Ok(language)
     }
@@ -101,18 +121,32 @@ impl Language {
         only.add(lexeme);
         let start = fresh.initial_state(&only);
         let slices = (0..spec.num_extra_lexemes).map(|slice| spec.extra_lexeme(slice)).collect();
-        Ok(Language::begin(fresh, start, slices))
+        Ok(Language::begin(Arc::new(move || Box::new(fresh.clone())), start, slices))
     }
 
-    fn begin(fresh: RegexVec, start: StateID, slices: Vec<LexemeIdx>) -> Self {
+    /// The texts with so many units, where `base` has those with any number of them. None where units cannot be told apart.
+    pub(super) fn counted(base: &Arc<Self>, bounds: &Bounds) -> Option<Self> {
+        let units = |base: &Arc<Self>| Units::new(base, bounds);
+        let first = units(base)?;
+        let (bounds, slices) = (bounds.clone(), base.slices.clone());
+        let make = move || {
+            let renewed = first.base.renewed();
+            let units = Units::new(&renewed, &bounds).unwrap_or_else(|| first.clone());
+            Box::new(Counted::new(units, &bounds)) as Box<dyn Automaton + Send>
+        };
+        Some(Language::begin(Arc::new(make), Counted::START, slices))
+    }
+
+    fn begin(make: Arc<Make>, start: StateID, slices: Vec<LexemeIdx>) -> Self {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         Language {
             number: NUMBER.fetch_add(1, Ordering::Relaxed),
             shortest: OnceLock::new(),
             start,
             slices,
-            automaton: Mutex::new(fresh.clone()),
-            fresh,
+            between: OnceLock::new(),
+            automaton: Mutex::new(make()),
+            make,
         }
     }
 
@@ -120,22 +154,27 @@ impl Language {
     pub(super) fn renewed(self: &Arc<Self>) -> Arc<Self> {
         match self.is_full() {
             false => Arc::clone(self),
-            true => Arc::new(Language::begin(self.fresh.clone(), self.start, self.slices.clone())),
+            true => Arc::new(Language::begin(Arc::clone(&self.make), self.start, self.slices.clone())),
         }
     }
 
-    pub(super) fn automaton(&self) -> MutexGuard<'_, RegexVec> {
+    pub(super) fn automaton(&self) -> MutexGuard<'_, Box<dyn Automaton + Send>> {
         self.automaton.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn bytes(&self) -> usize {
-        self.automaton().num_bytes()
+        self.automaton().bytes()
     }
 
     /// Whether new texts should have a new one.
     pub(super) fn is_full(&self) -> bool {
         let automaton = self.automaton();
-        automaton.has_error() || automaton.num_bytes() > MOST_BYTES
+        automaton.has_failed() || automaton.bytes() > MOST_BYTES
+    }
+
+    /// A state of this with as much to follow within a token, the same in all grammars.
+    pub(super) fn alike(&self, state: StateID) -> Alike {
+        self.automaton().alike(state).unwrap_or((self.number, state, counted::FREE))
     }
 }
 

@@ -226,6 +226,8 @@ fn numbers() -> Vec<Row> {
 
 fn strings() -> Vec<Row> {
     let least = |least: u32| json!({"type": "string", "minLength": least, "maxLength": 3});
+    // Longer than a token, at both ends.
+    let long = |least: u32| json!({"type": ["string", "null"], "minLength": least, "maxLength": 20});
     let odd = "a\"\\\n\té/\u{7f}\u{1}";
     let not = |texts: &[&str]| json!({"type": "string", "pattern": "^[ab]*$", "maxLength": 2, "not": {"enum": texts}});
     let enumerated =
@@ -233,6 +235,7 @@ fn strings() -> Vec<Row> {
     let byte = "(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])";
     vec![
         schema(least(1), least(2), Language::expression("\"C{1,3}\"")),
+        schema(long(6), long(7), Language::expression("(?:\"C{6,20}\"|null)")),
         schema(
             json!({"const": odd}),
             json!({"const": &odd[1..]}),

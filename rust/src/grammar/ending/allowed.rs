@@ -26,6 +26,8 @@ const MOST_FORCED: usize = 1_024;
 pub(super) struct Slice {
     number: usize,
     tokens: SimpleVob,
+    /// Bytes of its longest token.
+    longest: u32,
 }
 
 impl Slice {
@@ -48,11 +50,12 @@ impl Slice {
                 words.iter().copied().partition(|(bytes, _)| regex.is_match_bytes(bytes));
             let mut tokens = all.alloc_token_set();
             own.iter().for_each(|(_, token)| tokens.allow_token(*token));
+            let longest = own.iter().map(|(bytes, _)| bytes.len() as u32).max().unwrap_or(0);
             if tries.is_empty() {
                 tries.push(trie(own, true));
             }
             tries.push(trie(others, false));
-            slices.push(Slice { number, tokens });
+            slices.push(Slice { number, tokens, longest });
         }
         Ok((tries, slices))
     }
@@ -76,7 +79,7 @@ impl Endings {
     /// The largest slice that a lexer state allows, and the numbers of the tries that have all other tokens.
     pub(super) fn begun(&self, lexing: &mut Lexing, state: StateID) -> (Range<usize>, SimpleVob) {
         let slices = &self.common.slices;
-        let mut holds = |slice: &Slice| lexing.holds(state, slice.number);
+        let mut holds = |slice: &Slice| lexing.holds(state, (slice.number, slice.longest));
         match slices.iter().position(&mut holds) {
             Some(i) => (i + 1..i + 2, slices[i].tokens.clone()),
             None => (0..2, self.common.env.tok_trie().alloc_token_set()),

@@ -2,8 +2,7 @@
 //! automata of [`Language`]s, and of one that has all other lexemes of the grammar: [`Listed`](super::listed), or, of a client's Lark,
 //! llguidance's `RegexVec`.
 
-use super::automaton::Automaton;
-use crate::grammar::languages::{FUEL, Language};
+use crate::grammar::languages::{Alike, Automaton, FUEL, Language};
 use ahash::AHashMap;
 use llguidance::derivre::{NextByte, StateID};
 use llguidance::earley::lexerspec::{LexemeIdx, LexerSpec};
@@ -13,15 +12,15 @@ use std::sync::Arc;
 /// A state of one of the automata, by its number.
 type Part = (u32, StateID);
 
-/// What may follow in lexemes that other grammars have, too: states of [`Language`]s, by their numbers.
-pub(super) type Residual = Box<[(u64, StateID)]>;
+/// What may follow in lexemes that other grammars have, too: states of [`Language`]s.
+pub(super) type Residual = Box<[Alike]>;
 
 pub(super) struct Automata {
     /// The automaton of all lexemes that are no languages. It is number 0; the languages are numbered from 1.
     own: Box<dyn Automaton + Send>,
     languages: Vec<(LexemeIdx, Arc<Language>)>,
-    /// For each lexeme, its automaton.
-    homes: Vec<u32>,
+    /// For each lexeme, the languages that it may be.
+    homes: Vec<Vec<u32>>,
     /// Lexemes of its own automaton that stand for the vocabulary's slices.
     slices: Vec<LexemeIdx>,
     /// For each byte its class; the automata do not tell bytes of a class apart.
@@ -53,15 +52,15 @@ impl Automata {
         languages: Vec<(LexemeIdx, Arc<Language>)>,
         most: usize,
     ) -> Self {
-        let mut homes = vec![0; spec.lexemes.len()];
+        let mut homes = vec![Vec::new(); spec.lexemes.len()];
         for (number, (lexeme, _)) in (1..).zip(&languages) {
-            homes[lexeme.as_usize()] = number;
+            homes[lexeme.as_usize()].push(number);
         }
         let mut classes = Classes::new();
         classes.split(|byte| own.class(byte));
         for (_, language) in &languages {
             let automaton = language.automaton();
-            classes.split(|byte| automaton.alpha().map(byte));
+            classes.split(|byte| automaton.class(byte));
         }
         let Classes { of: classes, count: width } = classes;
         let slices = (0..spec.num_extra_lexemes).map(|slice| spec.extra_lexeme(slice)).collect();
@@ -121,7 +120,7 @@ impl Automata {
             Some(language) => {
                 shared = self.languages[language as usize].1.automaton();
                 // It goes on for others when this grammar has used up its own.
-                (&mut *shared, FUEL)
+                (&mut **shared, FUEL)
             }
         };
         automaton.set_fuel(fuel);
@@ -133,14 +132,11 @@ impl Automata {
 
     /// The state in which one of these lexemes begins.
     pub(super) fn initial(&mut self, lexemes: impl IntoIterator<Item = LexemeIdx>) -> StateID {
-        let (mut own, mut parts) = (Vec::new(), Vec::new());
-        for lexeme in lexemes {
-            match self.homes[lexeme.as_usize()] {
-                0 => own.push(lexeme),
-                home => parts.push((home, self.languages[home as usize - 1].1.start)),
-            }
+        let lexemes: Vec<LexemeIdx> = lexemes.into_iter().collect();
+        let mut parts = vec![(0, self.with(0, |automaton| automaton.initial(&lexemes)))];
+        for home in lexemes.iter().flat_map(|lexeme| &self.homes[lexeme.as_usize()]) {
+            parts.push((*home, self.languages[*home as usize - 1].1.start));
         }
-        parts.push((0, self.with(0, |automaton| automaton.initial(&own))));
         parts.retain(|(_, state)| !state.is_dead());
         parts.sort_unstable_by_key(|(home, _)| *home);
         parts.dedup();
@@ -188,6 +184,7 @@ impl Automata {
             }
         }
         ended.sort_unstable_by_key(|lexeme| lexeme.as_usize());
+        ended.dedup();
         let mut all = MatchingLexemes::None;
         ended.into_iter().for_each(|lexeme| all.add(lexeme));
         let state = StateID::new(self.states.len() as u32);
@@ -224,24 +221,29 @@ impl Automata {
     }
 
     pub(super) fn is_possible(&self, state: StateID, lexeme: LexemeIdx) -> bool {
-        let home = self.homes[lexeme.as_usize()];
-        let mut parts = self.states[state.as_usize()].parts.iter();
-        parts.any(|(at, part)| *at == home && (home > 0 || self.own.is_possible(*part, lexeme)))
+        let homes = &self.homes[lexeme.as_usize()];
+        let is_possible = |(home, part): &Part| match home {
+            0 => self.own.is_possible(*part, lexeme),
+            home => homes.contains(home),
+        };
+        self.states[state.as_usize()].parts.iter().any(is_possible)
     }
 
     /// The state as it were if no other lexeme were possible.
     pub(super) fn alone(&mut self, state: StateID, lexeme: LexemeIdx) -> StateID {
-        let home = self.homes[lexeme.as_usize()];
-        let part = self.states[state.as_usize()].parts.iter().find(|(at, _)| *at == home);
-        let Some((_, mut part)) = part.copied() else { return StateID::DEAD };
-        if home == 0 {
-            part = self.with(0, |automaton| automaton.alone(part, lexeme));
-        }
-        self.state(if part.is_dead() { Vec::new() } else { vec![(home, part)] })
+        let mut parts = self.states[state.as_usize()].parts.to_vec();
+        parts.retain_mut(|(home, part)| match home {
+            0 => {
+                *part = self.with(0, |automaton| automaton.alone(*part, lexeme));
+                !part.is_dead()
+            }
+            home => self.homes[lexeme.as_usize()].contains(home),
+        });
+        self.state(parts)
     }
 
-    /// Whether every text of a slice can continue a lexeme in this state.
-    pub(super) fn holds(&mut self, state: StateID, slice: usize) -> bool {
+    /// Whether every text of a slice with up to so many bytes can continue a lexeme in this state.
+    pub(super) fn holds(&mut self, state: StateID, (slice, longest): (usize, u32)) -> bool {
         let parts = self.states[state.as_usize()].parts.clone();
         let mut holds = false;
         for (home, part) in parts {
@@ -250,7 +252,7 @@ impl Automata {
                 Some(language) => &self.languages[language as usize].1.slices,
             };
             let Some(extra) = slices.get(slice).copied() else { continue };
-            match self.with(home, |automaton| automaton.holds(part, extra)) {
+            match self.with(home, |automaton| automaton.holds(part, (extra, longest))) {
                 None => return false,
                 Some(held) => holds |= held,
             }
@@ -268,9 +270,9 @@ impl Automata {
 
     /// The state without the grammar's lexemes; None where one is possible that no language has.
     pub(super) fn residual(&self, state: StateID) -> Option<Residual> {
-        let number = |home: u32| Some(self.languages[home.checked_sub(1)? as usize].1.number);
+        let language = |home: u32| Some(&self.languages[home.checked_sub(1)? as usize].1);
         let parts = self.states[state.as_usize()].parts.iter();
-        parts.map(|(home, part)| Some((number(*home)?, *part))).collect()
+        parts.map(|(home, part)| Some(language(*home)?.alike(*part))).collect()
     }
 }
 

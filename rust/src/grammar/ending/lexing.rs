@@ -1,9 +1,9 @@
 //! The lexer of a compiled grammar, which steps as llguidance's `Lexer` does, and the shortest ways to the ends of lexemes.
 
 use super::automata::{Automata, Residual};
-use super::automaton::Automaton;
 use super::listed::Listed;
 use super::prices::NONE;
+use crate::grammar::languages::Automaton;
 use crate::grammar::languages::Texts;
 use crate::types::Token;
 use ahash::AHashMap;
@@ -54,10 +54,8 @@ impl Lexing {
     ) -> Option<Self> {
         let (mut listed, mut languages) = (Vec::new(), Vec::new());
         for (lexeme, texts) in texts {
-            match texts {
-                Texts::Listed(list) => listed.extend(list.iter().map(|text| (*lexeme, text.clone()))),
-                Texts::Described(language) => languages.push((*lexeme, language.renewed())),
-            }
+            listed.extend(texts.listed.iter().map(|text| (*lexeme, text.clone())));
+            languages.extend(texts.described.iter().map(|language| (*lexeme, language.renewed())));
         }
         languages.sort_unstable_by_key(|(lexeme, _)| lexeme.as_usize());
         let own: Box<dyn Automaton + Send> = if texts.is_empty() {
@@ -216,10 +214,11 @@ impl Lexing {
         if self.ended(state).is_some() { next.make_fuzzy() } else { next }
     }
 
-    /// Whether every text of a slice can continue a lexeme in this state.
-    pub(super) fn holds(&mut self, state: StateID, slice: usize) -> bool {
+    /// Whether every text of a slice can continue a lexeme in this state. The slice is given by its number and the bytes of its
+    /// longest token.
+    pub(super) fn holds(&mut self, state: StateID, slice: (usize, u32)) -> bool {
         let automata = &mut self.automata;
-        *self.held.entry((state, slice)).or_insert_with(|| !state.is_dead() && automata.holds(state, slice))
+        *self.held.entry((state, slice.0)).or_insert_with(|| !state.is_dead() && automata.holds(state, slice))
     }
 
     /// Bounds what the next transitions may cost.

@@ -1,7 +1,7 @@
 //! An automaton of lexemes whose texts are listed: keys, constants, enumerations. All texts of a state have the same first bytes. The
 //! texts of a lexeme are sorted, so those with the same first bytes stand together.
 
-use super::automaton::Automaton;
+use crate::grammar::languages::Automaton;
 use ahash::AHashMap;
 use llguidance::derivre::{NextByte, StateID};
 use llguidance::earley::lexerspec::LexemeIdx;
@@ -146,7 +146,7 @@ impl Automaton for Listed {
         Some(Box::new(all.map(|(_, text)| &text[*depth..])))
     }
 
-    fn holds(&mut self, _: StateID, _: LexemeIdx) -> Option<bool> {
+    fn holds(&mut self, _: StateID, _: (LexemeIdx, u32)) -> Option<bool> {
         Some(false)
     }
 }

@@ -49,7 +49,7 @@ const MAX_RULES: usize = 20_000;
 /// Regular expressions that most grammars of schemas have.
 pub(super) fn common() -> [String; 5] {
     [
-        spelling::any(),
+        spelling::CHARACTER.into(),
         spelling::plain(),
         numeral::any().into(),
         numeral::any_whole().into(),

@@ -183,7 +183,7 @@ impl<'r, 'a> Writer<'r, 'a> {
     /// would pass for one that is not in the set.
     fn string_values(&self, strings: F) -> Expr {
         match self.reader.sets.strings.logic.node(strings) {
-            Node::All(parts) if parts.is_empty() => Expr::Regex(spelling::any()),
+            Node::All(parts) if parts.is_empty() => spelling::any(),
             Node::Atom(Piece::Length(lengths)) => {
                 let characters = length(&Expr::Regex(spelling::CHARACTER.to_owned()), lengths);
                 Expr::concat([Expr::text("\""), characters, Expr::text("\"")])

@@ -8,7 +8,7 @@ use super::multiple;
 use super::rules::{Symbol, condition, spaced, with_parameter};
 use super::{WHITESPACE, Written};
 use crate::grammar::gbnf::of_class;
-use crate::grammar::languages::{Languages, Texts};
+use crate::grammar::languages::{Bounds, Language, Languages, Texts};
 use crate::grammar::productions::{Id, Productions};
 use crate::types::Token;
 use ahash::AHashMap;
@@ -16,6 +16,7 @@ use llguidance::api::{GrammarInit, ParserLimits};
 use llguidance::derivre::{ExprRef, RegexAst, RegexBuilder};
 use llguidance::earley::lexerspec::{LexemeClass, LexemeIdx, LexerSpec};
 use llguidance::earley::{ParamCond, ParamExpr};
+use std::sync::Arc;
 use toktrie::TokTrie;
 
 /// Repetitions are put together from so many at a time, so that their rules grow with the logarithm of a count. As many as
@@ -108,16 +109,19 @@ pub(in crate::grammar) struct Base {
     regexes: AHashMap<String, ExprRef>,
     languages: Languages<Expr>,
     slices: Vec<String>,
+    /// Bytes of the longest token.
+    longest: u32,
 }
 
 impl Base {
-    /// `common`: the expressions, besides those of brackets, commas and colons. `slices`: those of the vocabulary.
+    /// `common`: the expressions, besides those of brackets, commas and colons. `slices` and `longest`: the vocabulary's slices, and
+    /// bytes of its longest token.
     ///
     /// # Errors
     /// What is no regular expression among them.
     pub(in crate::grammar) fn new(
         common: impl IntoIterator<Item = String>,
-        slices: Vec<String>,
+        (slices, longest): (Vec<String>, u32),
     ) -> Result<Self, String> {
         let mut lexer = LexerSpec::new().map_err(|e| e.to_string())?;
         of_characters(&mut lexer.regex_builder);
@@ -129,7 +133,34 @@ impl Base {
             let built = regex(&mut lexer.regex_builder, &rx)?;
             regexes.insert(rx, built);
         }
-        Ok(Base { lexer, class, regexes, languages: Languages::new(), slices })
+        Ok(Base { lexer, class, regexes, languages: Languages::new(), slices, longest })
+    }
+
+    /// Adds the texts of a terminal. Each alternative is by itself: other terminals have it, too.
+    fn texts(&self, expr: &Expr, texts: &mut Texts) -> Result<(), String> {
+        match (expr.listed(), expr) {
+            (Some(list), _) => texts.listed.extend(list.into_iter().map(|text| text.as_bytes().into())),
+            (None, Expr::Any(parts)) if !parts.is_empty() => {
+                parts.iter().try_for_each(|part| self.texts(part, texts))?;
+            }
+            _ => texts.described.push(self.language(expr)?),
+        }
+        Ok(())
+    }
+
+    fn language(&self, expr: &Expr) -> Result<Arc<Language>, String> {
+        self.languages.of(expr, || {
+            if let Some((base, counts)) = expr.counted() {
+                let (begin, close) = (counts.begin.as_bytes().to_vec(), counts.close);
+                let (least, most, longest) = (counts.least, counts.most, self.longest);
+                let bounds = Bounds { begin, close, least, most, longest };
+                if let Some(counted) = Language::counted(&self.language(&base)?, &bounds) {
+                    return Ok(counted);
+                }
+            }
+            let (spec, lexeme) = lexer_of(expr, &self.slices)?;
+            Language::new(&spec, lexeme)
+        })
     }
 }
 
@@ -223,10 +254,8 @@ impl<'a> Assembly<'a> {
         let lexeme = greedy(&mut self.lexer, rx)?;
         let symbol = self.productions.terminal(lexeme, &self.lexer);
         self.lexemes.insert(rx, symbol);
-        let texts = match expr.listed() {
-            Some(list) => Texts::Listed(list.into_iter().map(|text| text.as_bytes().into()).collect()),
-            None => Texts::Described(self.base.languages.of(expr, || lexer_of(expr, &self.base.slices))?),
-        };
+        let mut texts = Texts::default();
+        self.base.texts(expr, &mut texts)?;
         self.known.insert(lexeme, texts);
         Ok(symbol)
     }
@@ -238,7 +267,8 @@ impl<'a> Assembly<'a> {
         let name = format!("<[{token}]>");
         let lexeme = self.lexer.add_special_token(name, vec![token..=token]).map_err(|e| e.to_string())?;
         // No text begins with this byte.
-        self.known.insert(lexeme, Texts::Listed(vec![[TokTrie::SPECIAL_TOKEN_MARKER].into()]));
+        let marker = vec![[TokTrie::SPECIAL_TOKEN_MARKER].into()];
+        self.known.insert(lexeme, Texts { listed: marker, described: Vec::new() });
         let symbol = self.productions.terminal(lexeme, &self.lexer);
         self.tokens.insert(token, symbol);
         Ok(symbol)
@@ -320,20 +350,25 @@ fn build(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::Arc;
+    use std::collections::HashSet;
 
     #[test]
     fn equal_terminals_are_one() {
         let languages = Languages::new();
         let of = |most| {
             let digits = Expr::Class(vec![('0', '9')]).times(1, Some(most));
-            languages.of(&digits, || lexer_of(&digits, &["[a-z]+".to_owned()])).unwrap()
+            let make = || {
+                let (spec, lexeme) = lexer_of(&digits, &["[a-z]+".to_owned()])?;
+                Language::new(&spec, lexeme)
+            };
+            languages.of(&digits, make).unwrap()
         };
         let one = of(3);
         assert!(Arc::ptr_eq(&one, &of(3)));
         assert!(!Arc::ptr_eq(&one, &of(4)));
         assert!(Arc::ptr_eq(&one, &one.renewed()));
         // Characters that it does not tell apart are one to it.
-        assert!(one.automaton().alpha().len() < 8);
+        let classes: HashSet<usize> = (0..=255).map(|byte| one.automaton().class(byte)).collect();
+        assert!(classes.len() < 8);
     }
 }

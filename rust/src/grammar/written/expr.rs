@@ -44,6 +44,14 @@ pub(in crate::grammar) enum Look {
     Boundary(bool),
 }
 
+/// How many units there may be between what comes before them and the byte that ends them.
+pub(super) struct Counts<'a> {
+    pub(super) begin: &'a str,
+    pub(super) close: u8,
+    pub(super) least: u32,
+    pub(super) most: Option<u32>,
+}
+
 impl Expr {
     pub(in crate::grammar) const EMPTY: Expr = Expr::Text(String::new());
     pub(in crate::grammar) const NOTHING: Expr = Expr::Any(Vec::new());
@@ -165,6 +173,24 @@ impl Expr {
             Expr::Concat(parts) | Expr::All(parts) | Expr::Any(parts) => parts,
             _ => &[],
         }
+    }
+
+    /// Where it is so many of a unit between two texts, the second of one byte: the same with any number of them. Units have no
+    /// repetitions.
+    pub(super) fn counted(&self) -> Option<(Expr, Counts<'_>)> {
+        let [Expr::Text(begin), Expr::Repeat(unit, least, most), Expr::Text(close)] = self.line() else {
+            return None;
+        };
+        let is_simple = |part: &Expr| {
+            matches!(part, Expr::Regex(_) | Expr::Text(_) | Expr::Class(_) | Expr::Concat(_) | Expr::Any(_))
+        };
+        let (&[close], true) = (close.as_bytes(), (*least, *most) != (0, None)) else { return None };
+        if unit.may_be_empty() || unit.has(&|part| !is_simple(part)) {
+            return None;
+        }
+        let any = Expr::Repeat(unit.clone(), 0, None);
+        let base = Expr::Concat(vec![self.line()[0].clone(), any, self.line()[2].clone()]);
+        Some((base, Counts { begin, close, least: *least, most: *most }))
     }
 
     /// Its texts, where they are listed and there is one.

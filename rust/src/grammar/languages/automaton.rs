@@ -7,8 +7,12 @@ use llguidance::earley::regexvec::{LexemeSet, RegexVec};
 /// Most steps to decide whether one regular expression contains another. llguidance uses the same number.
 const SUBSUME: u64 = 1_000;
 
+/// A state of a [`Language`](super::Language), by its number, and where units are counted, how many may follow and have to: as many
+/// as a token can have, or fewer.
+pub(in crate::grammar) type Alike = (u64, StateID, [u32; 2]);
+
 /// An automaton of some lexemes.
-pub(super) trait Automaton {
+pub(in crate::grammar) trait Automaton {
     /// Memory, about.
     fn bytes(&self) -> usize;
     /// Bytes with the same number are not told apart.
@@ -29,8 +33,13 @@ pub(super) trait Automaton {
     fn listed(&self, _: StateID) -> Option<Box<dyn Iterator<Item = &[u8]> + '_>> {
         None
     }
-    /// Whether every text of the lexeme `slice` can continue one of this state. None where that cannot be asked.
-    fn holds(&mut self, state: StateID, slice: LexemeIdx) -> Option<bool>;
+    /// Whether every text of the lexeme `slice` with up to so many bytes can continue one of this state. None where that cannot be
+    /// asked.
+    fn holds(&mut self, state: StateID, slice: (LexemeIdx, u32)) -> Option<bool>;
+    /// What may follow in a state within a token, where it is as in one of another automaton.
+    fn alike(&self, _: StateID) -> Option<Alike> {
+        None
+    }
     /// Bounds the steps of what follows.
     fn set_fuel(&mut self, _: u64) {}
     /// How many of so many steps are used up.
@@ -80,7 +89,7 @@ impl Automaton for RegexVec {
         self.limit_state_to(state, &set)
     }
 
-    fn holds(&mut self, state: StateID, slice: LexemeIdx) -> Option<bool> {
+    fn holds(&mut self, state: StateID, (slice, _): (LexemeIdx, u32)) -> Option<bool> {
         self.subsume_possible(state).then(|| self.check_subsume(state, slice, SUBSUME).unwrap_or(false))
     }
 
