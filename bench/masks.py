@@ -44,6 +44,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--python", default=sys.executable, help="one that has the wheel outlines-core")
     parser.add_argument("--count", type=int, default=400, help="schemas, evenly from the whole sample")
+    parser.add_argument(
+        "--maskbench",
+        type=Path,
+        help="all schemas of this folder in place of a sample: maskbench/data of guidance-ai/jsonschemabench",
+    )
 
 
 def converted(model: Path) -> dict[str, Any]:
@@ -85,6 +90,14 @@ def sample(count: int) -> list[str]:
     return lines[:: max(1, len(lines) // count)][:count]
 
 
+def whole(folder: Path) -> list[str]:
+    """A line for each of MaskBench's files; raises `SystemExit` where there is none."""
+    files = sorted(folder.glob("*.json"))
+    if not files:
+        raise SystemExit(f"{folder} has no *.json: --maskbench names maskbench/data")
+    return [json.dumps(json.loads(file.read_text())) for file in files]
+
+
 def printed(command: list[str], missing: int = 0) -> list[str]:
     """The lines of a program; none where it exits with `missing`."""
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
@@ -96,20 +109,23 @@ def printed(command: list[str], missing: int = 0) -> list[str]:
 def run(args: argparse.Namespace) -> int:
     """Builds and runs masks.rs, and makes a table of what it prints."""
     features = os.environ.get("LLGTRT_FEATURES", "python,llama")
+    lines = whole(args.maskbench) if args.maskbench else sample(args.count)
+    source = "MaskBench" if args.maskbench else SAMPLE
+    title = f"masks, {len(lines)} schemas of {source}, {args.tokenizer.name}"
     with tempfile.TemporaryDirectory() as name:
         cases, tokenizer = Path(name) / "cases.jsonl", args.tokenizer
-        cases.write_text("\n".join(sample(args.count)))
+        cases.write_text("\n".join(lines))
         if tokenizer.suffix == ".model":
             tokenizer = Path(name) / "tokenizer.json"
             tokenizer.write_text(json.dumps(converted(args.tokenizer)))
         command = ["cargo", "run", "--release", "--locked", "--quiet", "--features", features]
         files = [str(tokenizer.resolve()), str(Path(name) / "walks.jsonl")]
         command += ["--example", "masks", "--", files[0], str(cases), files[1]]
-        lines = printed(command)
+        core = printed(command)
         wheel = printed([args.python, str(ROOT / "bench" / "masks_outlines.py"), *files], MISSING)
     if not wheel:
         print(f"outlines-core is not there for {args.python}: left out")
-    engines = [json.loads(line) for line in lines + wheel]
+    engines = [json.loads(line) for line in core + wheel]
     header = [
         "engine",
         "what",
@@ -122,7 +138,7 @@ def run(args: argparse.Namespace) -> int:
         "refused",
         "not walked to the end",
     ]
-    table = Table(f"masks, {args.count} schemas of {SAMPLE}, {args.tokenizer.name}", header)
+    table = Table(title, header)
     for engine in engines:
         for what, key in KINDS.items():
             times = engine.get(key)

@@ -115,6 +115,15 @@ def test_tokenizers_are_converted(tmp_path: Path) -> None:
     assert model["added_tokens"][0]["id"] == 6
 
 
+def test_all_of_maskbench_is_read_from_a_folder(tmp_path: Path) -> None:
+    """Each file is a line, in the order of the names."""
+    (tmp_path / "b.json").write_text('{"schema": {},\n "tests": []}')
+    (tmp_path / "a.json").write_text("{}")
+    assert masks.whole(tmp_path) == ["{}", '{"schema": {}, "tests": []}']
+    with pytest.raises(SystemExit, match="--maskbench"):
+        masks.whole(tmp_path / "none")
+
+
 def test_spreads() -> None:
     """By nearest rank, as in masks.rs."""
     assert spread([]) is None
