@@ -24,7 +24,7 @@ impl Mask {
     /// A mask of `len` tokens with these allowed.
     pub fn of(tokens: impl IntoIterator<Item = Token>, len: usize) -> Self {
         let mut mask = Mask::none(len);
-        tokens.into_iter().for_each(|token| mask.set(token, true));
+        mask.allow(tokens);
         mask
     }
 
@@ -68,10 +68,18 @@ impl Mask {
     /// Allows or forbids a token; past the end it does nothing.
     pub fn set(&mut self, token: Token, allowed: bool) {
         let t = token as usize;
-        if t < self.len {
-            let bit = 1 << (t % 32);
-            let word = &mut Arc::make_mut(&mut self.words)[t / 32];
-            if allowed { *word |= bit } else { *word &= !bit }
+        // Words that others share are copied only for a change.
+        if t < self.len && self.allows(token) != allowed {
+            Arc::make_mut(&mut self.words)[t / 32] ^= 1 << (t % 32);
+        }
+    }
+
+    /// Allows these tokens, too; those past the end are left out.
+    pub fn allow(&mut self, tokens: impl IntoIterator<Item = Token>) {
+        let len = self.len;
+        let words = Arc::make_mut(&mut self.words);
+        for t in tokens.into_iter().map(|token| token as usize).filter(|t| *t < len) {
+            words[t / 32] |= 1 << (t % 32);
         }
     }
 

@@ -98,10 +98,13 @@ impl Masks {
         } else {
             state.behind_any()
         };
-        let few: Vec<Token> = allowed.mask.iter().take(FEW + 1).collect();
-        let entry = match &allowed.near {
-            _ if few.len() <= FEW => Entry::Few(few.into()),
-            Some((inside, more)) if size_of_val(&**more) < size_of_val(allowed.mask.words()) / 2 => {
+        let few = match &allowed.near {
+            Some((inside, more)) => inside.few().map(|few| [few, more.as_slice()].concat()),
+            None => Some(allowed.mask.iter().take(FEW + 1).collect()),
+        };
+        let entry = match (few.filter(|few| few.len() <= FEW), &allowed.near) {
+            (Some(few), _) => Entry::Few(few.into()),
+            (None, Some((inside, more))) if size_of_val(&**more) < size_of_val(allowed.mask.words()) / 2 => {
                 Entry::Near(Arc::downgrade(inside), more.as_slice().into())
             }
             _ => Entry::Many(allowed.mask.clone()),

@@ -167,7 +167,7 @@ impl Inside {
     }
 
     /// Those that stay in the lexeme, where they are a list.
-    pub(super) fn few(&self) -> Option<&[Token]> {
+    pub(in crate::grammar) fn few(&self) -> Option<&[Token]> {
         match &self.tokens {
             Tokens::Few(few) => Some(few),
             Tokens::Many(_) => None,
@@ -180,7 +180,9 @@ impl Inside {
             Tokens::Few(few) => Mask::of(few.iter().copied(), width),
             Tokens::Many(mask) => mask.clone(),
         };
-        more.iter().for_each(|token| mask.set(*token, true));
+        if !more.is_empty() {
+            mask.allow(more.iter().copied());
+        }
         mask
     }
 
