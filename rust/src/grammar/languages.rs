@@ -46,7 +46,7 @@ pub(super) struct Texts {
     pub(super) described: Vec<Arc<Language>>,
 }
 
-/// Texts that begin and close with the same bytes, and have so many units at least and at most in between.
+/// Texts that close with the same byte, and have so many units before it. `begin`: what may come before those.
 #[derive(Debug, Clone)]
 pub(super) struct Bounds {
     pub(super) begin: Vec<u8>,

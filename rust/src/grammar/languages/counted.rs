@@ -208,33 +208,46 @@ mod tests {
         Language::counted(&language(&format!("<(?:{unit})*>")), &bounds).map(Arc::new)
     }
 
+    /// Steps both through all texts of some bytes. Returns how many texts end.
+    fn compared(plain: &Language, counted: &Language) -> usize {
+        let mut open = vec![(plain.start, counted.start, 0)];
+        let mut ends = 0;
+        while let Some((expected, state, depth)) = open.pop() {
+            for byte in "<ab>\\é".bytes().filter(|_| depth < 14) {
+                let next = plain.automaton().behind(expected, byte);
+                let found = counted.automaton().behind(state, byte);
+                let flags = |state: StateID| (state.is_dead(), state.has_lowest_match());
+                assert_eq!(flags(next), flags(found));
+                if !next.is_dead() {
+                    let is_last = next.has_lowest_match();
+                    let ended = plain.automaton().ended(next, is_last);
+                    assert_eq!(ended, counted.automaton().ended(found, is_last));
+                    ends += usize::from(is_last);
+                    open.push((next, found, depth + 1));
+                }
+            }
+        }
+        ends
+    }
+
     #[test]
     fn texts_have_so_many_units() {
-        let most = |most: Option<u32>| most.map(|most| most.to_string()).unwrap_or_default();
+        let times = |least: u32, most: Option<u32>| {
+            format!("{{{least},{}}}", most.map(|most| most.to_string()).unwrap_or_default())
+        };
         for unit in ["a", "[ab]", r"[ab]|\\[a>]", "aa|b", "é|a>", "a<b"] {
-            for (least, bound) in [(0, Some(2)), (1, Some(9)), (3, None), (4, Some(4)), (0, Some(0))] {
-                let counted = counted(unit, least, bound).unwrap();
-                let plain = language(&format!("<(?:{unit}){{{least},{}}}>", most(bound)));
-                let mut open = vec![(plain.start, counted.start, 0)];
-                let mut ends = 0;
-                while let Some((expected, state, depth)) = open.pop() {
-                    for byte in "<ab>\\é".bytes().filter(|_| depth < 14) {
-                        let (next, found) = (
-                            plain.automaton().behind(expected, byte),
-                            counted.automaton().behind(state, byte),
-                        );
-                        let flags = |state: StateID| (state.is_dead(), state.has_lowest_match());
-                        assert_eq!(flags(next), flags(found), "{unit} {least} {bound:?}");
-                        if !next.is_dead() {
-                            let is_last = next.has_lowest_match();
-                            let ended = plain.automaton().ended(next, is_last);
-                            assert_eq!(ended, counted.automaton().ended(found, is_last));
-                            ends += usize::from(is_last);
-                            open.push((next, found, depth + 1));
-                        }
-                    }
-                }
-                assert!(ends > 0, "{unit} {least} {bound:?}");
+            for (least, most) in [(0, Some(2)), (1, Some(9)), (3, None), (4, Some(4)), (0, Some(0))] {
+                let plain = language(&format!("<(?:{unit}){}>", times(least, most)));
+                assert!(compared(&plain, &counted(unit, least, most).unwrap()) > 0, "{unit}");
+            }
+        }
+        for (before, begin) in [("[ab]", "<b"), ("ba", "<ba"), ("[ab]<[ab]", "<a<b")] {
+            let base = language(&format!("<{before}[ab]*>"));
+            for (least, most) in [(0, Some(2)), (2, Some(3)), (1, None)] {
+                let bounds = Bounds { begin: begin.into(), close: b'>', least, most, longest: 3 };
+                let plain = language(&format!("<{before}[ab]{}>", times(least, most)));
+                let counted = Language::counted(&base, &bounds).unwrap();
+                assert!(compared(&plain, &counted) > 0, "{before}");
             }
         }
     }

@@ -151,7 +151,7 @@ impl Base {
     fn language(&self, expr: &Expr) -> Result<Arc<Language>, String> {
         self.languages.of(expr, || {
             if let Some((base, counts)) = expr.counted() {
-                let (begin, close) = (counts.begin.as_bytes().to_vec(), counts.close);
+                let (begin, close) = (counts.begin.into_bytes(), counts.close);
                 let (least, most, longest) = (counts.least, counts.most, self.longest);
                 let bounds = Bounds { begin, close, least, most, longest };
                 if let Some(counted) = Language::counted(&self.language(&base)?, &bounds) {

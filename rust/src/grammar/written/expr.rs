@@ -45,8 +45,9 @@ pub(in crate::grammar) enum Look {
 }
 
 /// How many units there may be between what comes before them and the byte that ends them.
-pub(super) struct Counts<'a> {
-    pub(super) begin: &'a str,
+pub(super) struct Counts {
+    /// A text that comes before them.
+    pub(super) begin: String,
     pub(super) close: u8,
     pub(super) least: u32,
     pub(super) most: Option<u32>,
@@ -119,6 +120,16 @@ impl Expr {
         let mut list: Vec<Expr> = parts.into_iter().flat_map(inner).collect();
         list.retain(|part| *part != Expr::anything());
         list.dedup();
+        let length = |part: &Expr| match part {
+            Expr::Repeat(unit, least, most) if **unit == Expr::character() => Some((*least, *most)),
+            _ => None,
+        };
+        if let [a, b] = &list[..]
+            && let Some(((least, most), other)) = length(a).zip(Some(b)).or(length(b).zip(Some(a)))
+            && let Some(both) = other.of_length(least, most)
+        {
+            return both;
+        }
         // What is no text of one is a text all the same.
         if list.iter().all(|part| matches!(part, Expr::Not(_))) {
             list.push(Expr::anything());
@@ -175,22 +186,64 @@ impl Expr {
         }
     }
 
-    /// Where it is so many of a unit between two texts, the second of one byte: the same with any number of them. Units have no
-    /// repetitions.
-    pub(super) fn counted(&self) -> Option<(Expr, Counts<'_>)> {
-        let [Expr::Text(begin), Expr::Repeat(unit, least, most), Expr::Text(close)] = self.line() else {
+    /// Where it is so many of a unit, behind texts and classes and before a text of one byte: the same with any number of them. Units
+    /// have no repetitions.
+    pub(super) fn counted(&self) -> Option<(Expr, Counts)> {
+        let [before @ .., Expr::Repeat(unit, least, most), close @ Expr::Text(text)] = self.line() else {
             return None;
         };
         let is_simple = |part: &Expr| {
-            matches!(part, Expr::Regex(_) | Expr::Text(_) | Expr::Class(_) | Expr::Concat(_) | Expr::Any(_))
+            use Expr::{Any, Class, Concat, Regex, Text};
+            matches!(part, Regex(_) | Text(_) | Class(_) | Concat(_) | Any(_))
         };
-        let (&[close], true) = (close.as_bytes(), (*least, *most) != (0, None)) else { return None };
+        let (&[close_byte], true) = (text.as_bytes(), (*least, *most) != (0, None)) else { return None };
         if unit.may_be_empty() || unit.has(&|part| !is_simple(part)) {
             return None;
         }
+        let one = |part: &Expr| match part {
+            Expr::Text(text) => Some(text.clone()),
+            Expr::Class(ranges) => ranges.first().map(|(first, _)| first.to_string()),
+            _ => None,
+        };
+        let begin = before.iter().map(one).collect::<Option<String>>()?;
         let any = Expr::Repeat(unit.clone(), 0, None);
-        let base = Expr::Concat(vec![self.line()[0].clone(), any, self.line()[2].clone()]);
-        Some((base, Counts { begin, close, least: *least, most: *most }))
+        let base = Expr::Concat([before, &[any, close.clone()]].concat());
+        Some((base, Counts { begin, close: close_byte, least: *least, most: *most }))
+    }
+
+    /// The same with so many characters at least and at most, where the numbers of its repetitions can say that.
+    fn of_length(&self, least: u32, most: Option<u32>) -> Option<Expr> {
+        if let Expr::Any(ways) = self {
+            return ways
+                .iter()
+                .map(|way| way.of_length(least, most))
+                .collect::<Option<Vec<_>>>()
+                .map(Expr::any);
+        }
+        let mut line = if let Expr::Concat(parts) = self { parts.clone() } else { vec![self.clone()] };
+        let (mut fixed, mut free) = (0, None);
+        for (at, part) in line.iter().enumerate() {
+            match part {
+                Expr::Text(text) => fixed += text.chars().count() as u32,
+                Expr::Class(_) => fixed += 1,
+                Expr::Repeat(unit, ..) if matches!(**unit, Expr::Class(_)) && free.is_none() => {
+                    free = Some((at, part.clone()));
+                }
+                _ => return None,
+            }
+        }
+        let Some((at, Expr::Repeat(unit, low, high))) = free else {
+            let fits = least <= fixed && most.is_none_or(|most| fixed <= most);
+            return Some(if fits { self.clone() } else { Expr::NOTHING });
+        };
+        let left = most.map_or(Some(u32::MAX), |most| most.checked_sub(fixed));
+        let (low, most) = (low.max(least.saturating_sub(fixed)), most.and(left));
+        let high = [high, most].into_iter().flatten().min();
+        if left.is_none() || high.is_some_and(|high| high < low) {
+            return Some(Expr::NOTHING);
+        }
+        line[at] = unit.times(low, high);
+        Some(Expr::concat(line))
     }
 
     /// Its texts, where they are listed and there is one.
@@ -274,4 +327,33 @@ pub(in crate::grammar) fn quoted(text: &str) -> String {
 
 fn single(mut list: Vec<Expr>, of: fn(Vec<Expr>) -> Expr) -> Expr {
     if list.len() == 1 { list.remove(0) } else { of(list) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lengths_become_numbers_of_repetitions() {
+        let letters = |least, most| Expr::Class(vec![('a', 'z')]).times(least, most);
+        let length = |least, most| Expr::character().times(least, most);
+        let behind = |text: &str, part: Expr| Expr::concat([Expr::text(text), part]);
+        for (other, (least, most), expected) in [
+            (letters(1, None), (0, Some(63)), letters(1, Some(63))),
+            (letters(0, None), (4, None), letters(4, None)),
+            (letters(3, Some(9)), (5, Some(7)), letters(5, Some(7))),
+            (letters(3, Some(9)), (10, None), Expr::NOTHING),
+            (behind("éa", letters(0, None)), (3, Some(8)), behind("éa", letters(1, Some(6)))),
+            (behind("éa", letters(0, None)), (0, Some(2)), Expr::text("éa")),
+            (behind("éa", letters(0, None)), (0, Some(1)), Expr::NOTHING),
+            (Expr::text("abc"), (0, Some(3)), Expr::text("abc")),
+            (Expr::text("abc"), (4, None), Expr::NOTHING),
+        ] {
+            for parts in [[other.clone(), length(least, most)], [length(least, most), other.clone()]] {
+                assert_eq!(Expr::all(parts), expected, "{other:?} {least} {most:?}");
+            }
+        }
+        let two = Expr::concat([letters(0, None), letters(0, Some(2))]);
+        assert!(matches!(Expr::all([two, length(0, Some(5))]), Expr::All(_)));
+    }
 }
