@@ -292,17 +292,12 @@ impl Ending {
         }
     }
 
-    /// Whether these bytes may come next; true where that cannot be told.
-    pub(super) fn takes(&self, of: &Endings, bytes: &[u8]) -> bool {
-        let mut known = self.places.known();
-        known.begin_step(of);
-        let end = bytes.iter().try_fold(self.at.spot, |spot, byte| known.step(of, spot, *byte));
-        end.is_some() || known.is_unknown || known.lexing.has_failed()
-    }
-
-    /// Whether the lexeme that the text is in can go on with bytes that are `new`. None where its texts are not all listed.
+    /// Whether the lexeme that the text is in can go on as a listed text with bytes that are `new`. None where it cannot, but may be
+    /// something that is not listed.
     pub(super) fn has_listed(&self, new: &dyn Fn(&[u8]) -> bool) -> Option<bool> {
-        self.places.known().lexing.listed(self.at.spot.state).map(|mut texts| texts.any(new))
+        let known = self.places.known();
+        let (mut texts, are_all) = known.lexing.listed(self.at.spot.state);
+        if texts.any(new) { Some(true) } else { are_all.then_some(false) }
     }
 
     /// The fewest bytes that complete the text; a special token counts as one. None where that cannot be told.

@@ -70,6 +70,8 @@ pub(super) struct Language {
     pub(super) start: StateID,
     /// Lexemes of its automaton that stand for the vocabulary's slices.
     pub(super) slices: Vec<LexemeIdx>,
+    /// Between any two characters any other may stand, wherever a space may.
+    pub(super) is_open: bool,
     /// The state between units, where they can be counted.
     between: OnceLock<Option<StateID>>,
     automaton: Mutex<Box<dyn Automaton + Send>>,
@@ -144,6 +146,7 @@ impl Language {
             shortest: OnceLock::new(),
             start,
             slices,
+            is_open: false,
             between: OnceLock::new(),
             automaton: Mutex::new(make()),
             make,
@@ -154,7 +157,10 @@ impl Language {
     pub(super) fn renewed(self: &Arc<Self>) -> Arc<Self> {
         match self.is_full() {
             false => Arc::clone(self),
-            true => Arc::new(Language::begin(Arc::clone(&self.make), self.start, self.slices.clone())),
+            true => {
+                let new = Language::begin(Arc::clone(&self.make), self.start, self.slices.clone());
+                Arc::new(Language { is_open: self.is_open, ..new })
+            }
         }
     }
 

@@ -362,10 +362,6 @@ impl Ahead for Look<'_> {
         self.masks.of(self.ending, self.endings)
     }
 
-    fn takes(&mut self, bytes: &[u8]) -> bool {
-        self.ending.takes(self.endings, bytes)
-    }
-
     fn has_listed(&self, new: &dyn Fn(&[u8]) -> bool) -> Option<bool> {
         self.ending.has_listed(new)
     }

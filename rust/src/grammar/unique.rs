@@ -84,10 +84,6 @@ pub(super) struct Inside {
     /// Whether there may be too few names for keys; and whether an object must have so many keys, or an array so many different items.
     pub(super) names: Scarce,
     pub(super) counts: bool,
-    /// The key names that the schema lists, as JSON text, in sorted order.
-    pub(super) listed: Vec<Vec<u8>>,
-    /// Whether keys may have other names.
-    pub(super) has_others: bool,
 }
 
 /// Whether the values of items, or the names of keys, may run out.
@@ -192,9 +188,8 @@ pub(super) trait Ahead {
     fn state(&self) -> State;
     /// What may come next; None where that cannot be told.
     fn mask(&mut self) -> Option<Mask>;
-    /// Whether these bytes may come next; true where that cannot be told.
-    fn takes(&mut self, bytes: &[u8]) -> bool;
-    /// Whether the lexeme that the text is in can go on with bytes that are `new`. None where its texts are not all listed.
+    /// Whether the lexeme that the text is in can go on as a listed text with bytes that are `new`. None where it cannot, but may be
+    /// something that is not listed.
     fn has_listed(&self, new: &dyn Fn(&[u8]) -> bool) -> Option<bool>;
     /// Walks over a token; false where it is refused.
     fn push(&mut self, token: Token) -> bool;
@@ -313,23 +308,12 @@ impl Filter {
         if !ahead.push(token) {
             return true;
         }
-        let found = Self::leads_to_listed(scan, ahead).unwrap_or_else(|| {
+        let found = scan.key_is_new().and_then(|is_new| ahead.has_listed(&is_new)).unwrap_or_else(|| {
             let is_new = tried.insert((ahead.state().behind_any(), scan.text().to_vec()));
             is_new && self.has_way(scan, (&mut *ahead, tried))
         });
         ahead.pop();
         found
-    }
-
-    /// Whether the key that is being read can still become a listed one that the object does not have. None where only a search
-    /// can tell: other names may be allowed, or items may repeat.
-    fn leads_to_listed(scan: &Scan, ahead: &mut dyn Ahead) -> Option<bool> {
-        let (mut left, has_others) = scan.unseen_keys()?;
-        if left.any(|rest| ahead.takes(rest)) {
-            return Some(true);
-        }
-        // Few beginnings can lead to the other names.
-        if has_others { ahead.has_listed(&|rest| scan.is_new_key(rest)) } else { Some(false) }
     }
 
     fn has_way(&self, scan: &Scan, (ahead, tried): (&mut dyn Ahead, &mut HashSet<(State, Vec<u8>)>)) -> bool {

@@ -228,6 +228,7 @@ fn strings() -> Vec<Row> {
     let least = |least: u32| json!({"type": "string", "minLength": least, "maxLength": 3});
     // Longer than a token, at both ends.
     let long = |least: u32| json!({"type": ["string", "null"], "minLength": least, "maxLength": 20});
+    let plain = r#"(?:[^"\\\x00-\x1f\x7f]|\\["\\bfnrt])"#;
     let odd = "a\"\\\n\té/\u{7f}\u{1}";
     let not = |texts: &[&str]| json!({"type": "string", "pattern": "^[ab]*$", "maxLength": 2, "not": {"enum": texts}});
     let enumerated =
@@ -236,6 +237,11 @@ fn strings() -> Vec<Row> {
     vec![
         schema(least(1), least(2), Language::expression("\"C{1,3}\"")),
         schema(long(6), long(7), Language::expression("(?:\"C{6,20}\"|null)")),
+        schema(
+            json!({"type": "string", "pattern": "[ab]{3}"}),
+            json!({"type": "string", "pattern": "[ab]{4}"}),
+            Language::expression(&format!("\"{plain}*[ab]{{3}}{plain}*\"")),
+        ),
         schema(
             json!({"const": odd}),
             json!({"const": &odd[1..]}),

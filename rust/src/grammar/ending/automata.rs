@@ -247,11 +247,19 @@ impl Automata {
         let parts = self.states[state.as_usize()].parts.clone();
         let mut holds = false;
         for (home, part) in parts {
-            let slices = match home.checked_sub(1) {
-                None => &self.slices,
-                Some(language) => &self.languages[language as usize].1.slices,
+            let (slices, is_open) = match home.checked_sub(1) {
+                None => (&self.slices, false),
+                Some(language) => {
+                    let language = &self.languages[language as usize].1;
+                    (&language.slices, language.is_open)
+                }
             };
             let Some(extra) = slices.get(slice).copied() else { continue };
+            // Slices are of characters that stand for themselves.
+            if is_open && !self.with(home, |automaton| automaton.behind(part, b' ')).is_dead() {
+                holds = true;
+                continue;
+            }
             match self.with(home, |automaton| automaton.holds(part, (extra, longest))) {
                 None => return false,
                 Some(held) => holds |= held,
@@ -260,12 +268,13 @@ impl Automata {
         holds
     }
 
-    /// What may follow in a state, where all lexemes that are possible are listed texts.
-    pub(super) fn listed(&self, state: StateID) -> Option<impl Iterator<Item = &[u8]>> {
-        match *self.states[state.as_usize()].parts {
-            [(0, part)] => self.own.listed(part),
-            _ => None,
-        }
+    /// What may follow in a state in listed texts, and whether nothing else may.
+    pub(super) fn listed(&self, state: StateID) -> (impl Iterator<Item = &[u8]>, bool) {
+        let parts = &self.states[state.as_usize()].parts;
+        let own = parts.iter().find(|(home, _)| *home == 0);
+        let listed = own.and_then(|(_, part)| self.own.listed(*part));
+        let is_all = listed.is_some() && parts.len() == 1;
+        (listed.into_iter().flatten(), is_all)
     }
 
     /// The state without the grammar's lexemes; None where one is possible that no language has.

@@ -125,8 +125,8 @@ impl Lexing {
         self.has_failed() || self.automata.is_full()
     }
 
-    /// What may follow in a state, where all of its lexemes are listed texts.
-    pub(super) fn listed(&self, state: StateID) -> Option<impl Iterator<Item = &[u8]>> {
+    /// What may follow in a state in listed texts, and whether nothing else may.
+    pub(super) fn listed(&self, state: StateID) -> (impl Iterator<Item = &[u8]>, bool) {
         self.automata.listed(state)
     }
 

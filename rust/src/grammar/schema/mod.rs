@@ -31,6 +31,7 @@ mod write_unique;
 
 use super::budget::Budget;
 use super::spec::JsonStyle;
+use super::written::expr::Expr;
 use super::written::{WHITESPACE, Written};
 use crate::config::{GrammarConfig, Whitespace};
 use crate::error::{Error, Result};
@@ -55,6 +56,11 @@ pub(super) fn common() -> [String; 5] {
         numeral::any_whole().into(),
         numeral::told_apart().into(),
     ]
+}
+
+/// A character of a string, in one spelling.
+pub(super) fn character() -> Expr {
+    spelling::within_quotes(&Expr::character(), false)
 }
 
 /// Grammars that a text in Lark names: what each of them may have, they may have together.

@@ -6,7 +6,6 @@ use crate::error::Result;
 use crate::grammar::sets::logic::{F, FALSE, Node, TRUE};
 use crate::grammar::sets::strings::Piece;
 use crate::grammar::unique::{Inside, Place, Scarce, Shape};
-use crate::grammar::written::expr::quoted;
 use ahash::AHashMap;
 use std::collections::{BTreeSet, HashMap};
 use std::rc::Rc;
@@ -91,7 +90,7 @@ impl Shaper<'_, '_> {
 
     fn inside(&mut self, terms: &Terms) -> Result<Inside> {
         let (mut inside, mut items, mut keys) = (Inside::default(), Vec::new(), Vec::new());
-        let (mut scarce, mut listed, mut values) = (Scarce::No, BTreeSet::new(), Vec::new());
+        let (mut scarce, mut values) = (Scarce::No, Vec::new());
         for term in terms {
             self.reader.arena.budget.spend(1)?;
             let set = self.reader.set_of(*term)?;
@@ -105,16 +104,10 @@ impl Shaper<'_, '_> {
                 continue;
             }
             let own = self.reader.sets.keys.atoms(set.objects);
-            let (names, others) = self.scarce_names(set.objects, &own);
-            inside.names = inside.names.max(names);
-            inside.has_others |= others.is_none();
-            listed.extend(others.unwrap_or_default());
+            inside.names = inside.names.max(self.scarce_names(set.objects, &own));
             values.extend(self.values(set.objects, &own));
             keys.extend(own);
         }
-        listed.extend(keys.iter().filter_map(Key::name).map(str::to_owned));
-        inside.listed = listed.iter().map(|name| quoted(name).into_bytes()).collect();
-        inside.listed.sort_unstable();
         inside.counts = keys.iter().any(Key::counts);
         let told: Vec<_> = items.iter().filter_map(places).collect();
         for at in 0..=told.iter().map(|(from, ..)| *from).max().unwrap_or(0) {
@@ -156,30 +149,28 @@ impl Shaper<'_, '_> {
         all.into_iter().collect()
     }
 
-    /// Whether the names of keys may run out, and the names beside those of `keys`, where these are few; `keys` are all keys of the
-    /// objects. Names that the grammar itself keeps from coming twice do not count as running out.
-    fn scarce_names(&mut self, objects: F, keys: &[Key]) -> (Scarce, Option<Vec<String>>) {
+    /// Whether the names of keys may run out; `keys` are all keys of the objects. Names that the grammar itself keeps from coming twice
+    /// do not count as running out.
+    fn scarce_names(&mut self, objects: F, keys: &[Key]) -> Scarce {
         let known: BTreeSet<String> = keys.iter().filter_map(Key::name).map(str::to_owned).collect();
         let least = if self.untold && !known.is_empty() { Scarce::Perhaps } else { Scarce::No };
         if Key::declare_all(keys, known.len()) {
-            return (least, Some(Vec::new()));
+            return least;
         }
-        let (others, allowed) = self.reader.sets.other_names(known, keys);
         let is_about_names = |key: &Key| matches!(key, Key::Every(..) | Key::Some(..));
         if !keys.iter().any(is_about_names) && self.reader.sets.keys.certain(objects).len() == keys.len() {
             // Any name may come at any time, and every beginning leads to some that have not been there.
-            return (Scarce::No, None);
+            return Scarce::No;
         }
+        let (others, allowed) = self.reader.sets.other_names(known, keys);
         if allowed == others {
-            return (least, None);
+            return least;
         }
-        let few = self.reader.sets.strings.few(allowed, FEW);
-        let scarce = match &few {
+        match self.reader.sets.strings.few(allowed, FEW) {
             Some(few) if few.is_empty() => least,
             Some(_) => Scarce::Few,
             None => Scarce::Perhaps,
-        };
-        (scarce, few)
+        }
     }
 
     /// Whether the values of items may run out. Strings that go on from every beginning do not. Of all other values some end

@@ -85,7 +85,7 @@ fn in_quotes(expr: &Expr, controls: bool) -> Expr {
 /// `controls`: inside a negation. Outside, control characters among many others are left out as in [`PLAIN`]. Inside, "any text" is
 /// written as any bytes, since a negation always stands beside an expression that restricts the text to a JSON string. Written as
 /// JSON text, the lexer would have to go through all ways to end the string to find that nothing is left.
-fn within_quotes(expr: &Expr, controls: bool) -> Expr {
+pub(super) fn within_quotes(expr: &Expr, controls: bool) -> Expr {
     match expr {
         all if controls && *all == Expr::anything() => Expr::NOTHING.not(),
         Expr::Text(text) => Expr::Text(spelled(text)),
@@ -117,8 +117,9 @@ fn quoted_class(all: &ClassUnicode, controls: bool) -> Expr {
 
 #[cfg(test)]
 mod tests {
-    use super::{CHARACTER, any, within_quotes};
+    use super::{CHARACTER, any, quote, within_quotes};
     use crate::grammar::sets::strings::Strings;
+    use crate::grammar::written::expr::Expr;
     use llguidance::derivre::Regex;
 
     fn matches(pattern: &str, controls: bool, text: &str) -> bool {
@@ -144,6 +145,22 @@ mod tests {
             (r#"""b\n""#, false),
         ] {
             assert_eq!(matches("^[\\x00-\\x22]b\\n$", false, text), yes, "{text}");
+        }
+    }
+
+    #[test]
+    fn open_are_strings_with_any_text_before_what_is_asked_for() {
+        let is_open = |pattern: &str| {
+            let mut strings = Strings::new();
+            let found = strings.pattern(pattern).unwrap();
+            quote(&strings.expr(found)).is_open(&within_quotes(&Expr::character(), false))
+        };
+        for pattern in ["[ab]{3}", "a.*b", "\\n\"", "b$", "é[^x]"] {
+            assert!(is_open(pattern), "{pattern}");
+        }
+        // What comes behind a control character need not have any text before it.
+        for pattern in ["^a", "^[ab]*$", "\\x01", "[\\x00-\\x09]b", "\\x7f", "(?!a)b"] {
+            assert!(!is_open(pattern), "{pattern}");
         }
     }
 

@@ -120,22 +120,12 @@ impl Scan {
         at.zip(open).is_some_and(|(at, open)| open.has_begun(&bytes[at..]))
     }
 
-    /// For the key that is being read: the listed names that begin so and that the object does not have yet, each without that
-    /// beginning; and whether other names are allowed. None outside of keys, and where items of an open array may repeat.
-    pub(super) fn unseen_keys(&self) -> Option<(impl Iterator<Item = &[u8]>, bool)> {
+    /// For the key that is being read: whether the object does not have the one that these bytes complete. None outside of keys, and where
+    /// items of an open array may repeat.
+    pub(super) fn key_is_new(&self) -> Option<impl Fn(&[u8]) -> bool> {
         let open = self.open.last().filter(|_| self.key && !self.remembers_items())?;
-        let inside = &self.shape.places[open.place?];
         let written = self.text.get(open.begin?..)?;
-        let from = inside.listed.partition_point(|name| &name[..] < written);
-        let alike =
-            inside.listed[from..].iter().map_while(move |name| Some((name, name.strip_prefix(written)?)));
-        Some((alike.filter(|(name, _)| !open.has(name)).map(|(_, rest)| rest), inside.has_others))
-    }
-
-    /// Whether the object does not have the key that is complete with these bytes.
-    pub(super) fn is_new_key(&self, rest: &[u8]) -> bool {
-        let key = |open: &Open| Some([self.text.get(open.begin?..)?, rest].concat());
-        self.open.last().is_none_or(|open| key(open).is_none_or(|key| !open.has(&key)))
+        Some(move |rest: &[u8]| !open.has(&[written, rest].concat()))
     }
 
     pub(super) fn feed(&mut self, bytes: &[u8]) -> Taken {

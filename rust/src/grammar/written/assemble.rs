@@ -108,19 +108,21 @@ pub(in crate::grammar) struct Base {
     class: LexemeClass,
     regexes: AHashMap<String, ExprRef>,
     languages: Languages<Expr>,
+    /// A character of a string in JSON, in one spelling.
+    character: Expr,
     slices: Vec<String>,
     /// Bytes of the longest token.
     longest: u32,
 }
 
 impl Base {
-    /// `common`: the expressions, besides those of brackets, commas and colons. `slices` and `longest`: the vocabulary's slices, and
-    /// bytes of its longest token.
+    /// `common`: the expressions, besides those of brackets, commas and colons; `character`: that of a string in JSON. `slices` and
+    /// `longest`: the vocabulary's slices, and bytes of its longest token.
     ///
     /// # Errors
     /// What is no regular expression among them.
     pub(in crate::grammar) fn new(
-        common: impl IntoIterator<Item = String>,
+        (common, character): (impl IntoIterator<Item = String>, Expr),
         (slices, longest): (Vec<String>, u32),
     ) -> Result<Self, String> {
         let mut lexer = LexerSpec::new().map_err(|e| e.to_string())?;
@@ -133,7 +135,7 @@ impl Base {
             let built = regex(&mut lexer.regex_builder, &rx)?;
             regexes.insert(rx, built);
         }
-        Ok(Base { lexer, class, regexes, languages: Languages::new(), slices, longest })
+        Ok(Base { lexer, class, regexes, languages: Languages::new(), character, slices, longest })
     }
 
     /// Adds the texts of a terminal. Each alternative is by itself: other terminals have it, too.
@@ -159,7 +161,9 @@ impl Base {
                 }
             }
             let (spec, lexeme) = lexer_of(expr, &self.slices)?;
-            Language::new(&spec, lexeme)
+            let mut language = Language::new(&spec, lexeme)?;
+            language.is_open = expr.is_open(&self.character);
+            Ok(language)
         })
     }
 }

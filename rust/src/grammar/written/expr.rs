@@ -211,6 +211,20 @@ impl Expr {
         Some((base, Counts { begin, close: close_byte, least: *least, most: *most }))
     }
 
+    /// Whether it has JSON strings that begin with any number of any of these `characters`, and have no others. Behind each character
+    /// any other may come then.
+    pub(in crate::grammar) fn is_open(&self, characters: &Expr) -> bool {
+        let [Expr::Text(quote), Expr::Repeat(any, 0, None), ..] = self.line() else { return false };
+        let is_control = |(first, last): &(char, char)| *first < ' ' || (*first..=*last).contains(&'\x7f');
+        let may_be_other = |part: &Expr| match part {
+            Expr::Text(text) => text.contains("\\u"),
+            Expr::Class(ranges) => ranges.iter().any(is_control),
+            Expr::Concat(_) | Expr::Any(_) | Expr::Repeat(..) => false,
+            _ => true,
+        };
+        quote == "\"" && **any == *characters && !self.has(&may_be_other)
+    }
+
     /// The same with so many characters at least and at most, where the numbers of its repetitions can say that.
     fn of_length(&self, least: u32, most: Option<u32>) -> Option<Expr> {
         if let Expr::Any(ways) = self {
