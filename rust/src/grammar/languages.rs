@@ -53,8 +53,6 @@ pub(super) struct Bounds {
     pub(super) close: u8,
     pub(super) least: u32,
     pub(super) most: Option<u32>,
-    /// Bytes of the longest token.
-    pub(super) longest: u32,
 }
 
 /// Makes an automaton that has read no text yet.
@@ -126,15 +124,15 @@ impl Language {
         Ok(Language::begin(Arc::new(move || Box::new(fresh.clone())), start, slices))
     }
 
-    /// The texts with so many units, where `base` has those with any number of them. None where units cannot be told apart.
-    pub(super) fn counted(base: &Arc<Self>, bounds: &Bounds) -> Option<Self> {
-        let units = |base: &Arc<Self>| Units::new(base, bounds);
-        let first = units(base)?;
+    /// The texts of `base`, which may have any number of units, that have a number within the bounds. `longest`: bytes of the longest
+    /// token. None where units cannot be told apart.
+    pub(super) fn counted(base: &Arc<Self>, bounds: &Bounds, longest: u32) -> Option<Self> {
+        let first = Units::new(base, bounds)?;
         let (bounds, slices) = (bounds.clone(), base.slices.clone());
         let make = move || {
             let renewed = first.base.renewed();
             let units = Units::new(&renewed, &bounds).unwrap_or_else(|| first.clone());
-            Box::new(Counted::new(units, &bounds)) as Box<dyn Automaton + Send>
+            Box::new(Counted::new(units, &bounds, longest)) as Box<dyn Automaton + Send>
         };
         Some(Language::begin(Arc::new(make), Counted::START, slices))
     }

@@ -115,8 +115,8 @@ pub(super) struct Quotes {
 
 impl Quotes {
     pub(super) fn new(vocab: &Arc<Vocab>) -> Arc<Self> {
-        let count = |token: &Token| vocab.bytes(*token).iter().filter(|byte| **byte == b'"').count();
-        let one: Vec<Token> = (0..vocab.len() as Token).filter(|token| count(token) > 0).collect();
+        let has_quote = |token: &Token| vocab.bytes(*token).contains(&b'"');
+        let one: Vec<Token> = (0..vocab.len() as Token).filter(has_quote).collect();
         // A key may begin behind the end of a string, and may be whole.
         let holds_key = |token: &Token, behind: bool, is_whole: bool| {
             let bytes = vocab.bytes(*token);

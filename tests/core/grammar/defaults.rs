@@ -264,18 +264,21 @@ fn no_text_comes_to_a_place_with_no_way_on() {
     }
 }
 
+/// Whether the mask behind a text allows the token with these bytes.
+fn allows(bench: &Bench, schema: &serde_json::Value, text: &str, bytes: &[u8]) -> bool {
+    let mut grammar = bench.schema(schema).unwrap();
+    assert!(bench.begins(&mut grammar, text).unwrap(), "{text}");
+    let mask = grammar.mask().unwrap().mask().unwrap().clone();
+    let token = (0..bench.vocab.len() as u32).find(|token| bench.vocab.bytes(*token) == bytes).unwrap();
+    mask.allows(token)
+}
+
 /// A single token may be the beginning of a key. It is not allowed where only a key of the same object could go on so.
 #[test]
 fn no_token_begins_a_key_that_has_been_there() {
     let schema = json!({"type": "object", "propertyNames": {"pattern": "^[a-m]{2}$"}, "additionalProperties": {"type": "string"}});
     let bench = Bench::of(vocabulary_with(&["\"ab", "\",\"ab", "\":\""]), &GrammarConfig::default(), 1);
-    let allows = |text: &str, bytes: &[u8]| {
-        let mut grammar = bench.schema(&schema).unwrap();
-        assert!(bench.begins(&mut grammar, text).unwrap(), "{text}");
-        let mask = grammar.mask().unwrap().mask().unwrap().clone();
-        let token = (0..bench.vocab.len() as u32).find(|token| bench.vocab.bytes(*token) == bytes).unwrap();
-        mask.allows(token)
-    };
+    let allows = |text: &str, bytes: &[u8]| allows(&bench, &schema, text, bytes);
     assert!(allows("{", b"\"ab") && allows(r#"{"aa":"",""#, b"a"));
     assert!(allows(r#"{"aa":"x"#, b"\",\"ab") && allows(r#"{"aa":"x","#, b"\"ab"));
     assert!(!allows(r#"{"ab":"x"#, b"\",\"ab") && !allows(r#"{"ab":"x","#, b"\"ab"));
@@ -289,13 +292,6 @@ fn no_key_of_many_is_begun_that_can_only_be_one_that_has_been_there() {
     let text = format!("{{{},", written.join(","));
     let joined = text.trim_end_matches("0,");
     let bench = Bench::of(vocabulary_with(&["\"k0", "0,\"k0", "\"k", "k0"]), &GrammarConfig::default(), 1);
-    let allows = |schema: &serde_json::Value, text: &str, bytes: &[u8]| {
-        let mut grammar = bench.schema(schema).unwrap();
-        assert!(bench.begins(&mut grammar, text).unwrap(), "{text}");
-        let mask = grammar.mask().unwrap().mask().unwrap().clone();
-        let token = (0..bench.vocab.len() as u32).find(|token| bench.vocab.bytes(*token) == bytes).unwrap();
-        mask.allows(token)
-    };
     for (rest, may) in [
         (json!({}), false),
         (json!({"additionalProperties": false}), false),
@@ -317,9 +313,9 @@ fn no_key_of_many_is_begun_that_can_only_be_one_that_has_been_there() {
         for (text, bytes) in
             [(&*text, &b"\"k0"[..]), (joined, b"0,\"k0"), (&inside, b"k0"), (&format!("{inside}k"), b"0")]
         {
-            assert_eq!(allows(&schema, text, bytes), may, "{rest} {text}");
+            assert_eq!(allows(&bench, &schema, text, bytes), may, "{rest} {text}");
         }
-        assert!(allows(&schema, &text, b"\"k"), "{rest}");
+        assert!(allows(&bench, &schema, &text, b"\"k"), "{rest}");
         let again = format!("{inside}k00\"");
         assert!(!bench.begins(&mut bench.schema(&schema).unwrap(), &again).unwrap(), "{rest}");
     }

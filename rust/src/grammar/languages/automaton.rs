@@ -21,8 +21,8 @@ pub(in crate::grammar) trait Automaton {
     fn initial(&mut self, lexemes: &[LexemeIdx]) -> StateID;
     /// The next state. `has_lowest_match` is set on it if every lexeme is complete and none can continue.
     fn behind(&mut self, state: StateID, byte: u8) -> StateID;
-    /// The lexemes that are complete in a state, and whether one of them is of a kind that this parser does not support. `is_last`: no
-    /// lexeme can continue.
+    /// Returns the lexemes that are complete in a state, and whether this parser does not support one of them. With `is_last`, no lexeme
+    /// can continue from the state.
     fn ended(&self, state: StateID, is_last: bool) -> (Vec<LexemeIdx>, bool);
     /// A hint at the bytes that may come next within the lexemes.
     fn next_byte(&mut self, state: StateID) -> NextByte;

@@ -1,6 +1,6 @@
-//! An automaton of texts with so many units between their ends, such as the characters of a string with a length. A state is one of
-//! the automaton of all such texts with any number of units, and how many have come. Most states have more room than one token can
-//! use, so that they allow the same tokens as where nothing is counted; with a state for each count, each of them would be another.
+//! Counts the units of a text beside an automaton, such as the characters of a string that has a `maxLength`. The automaton accepts any
+//! number of units. A state here is a state of that automaton and the number of units so far. Where more units may still follow than one
+//! token can have, the count makes no difference to the mask, so such states share the masks of the automaton without counts.
 
 use super::{Alike, Automaton, Bounds, FUEL, Language, MOST_STATES};
 use ahash::AHashMap;
@@ -62,6 +62,8 @@ type State = (StateID, Option<u32>);
 pub(super) struct Counted {
     units: Units,
     bounds: Bounds,
+    /// Bytes of the longest token.
+    longest: u32,
     states: Vec<State>,
     known: AHashMap<State, StateID>,
 }
@@ -70,10 +72,15 @@ impl Counted {
     /// The state at the beginning of a text, behind `DEAD` and `MISSING`.
     pub(super) const START: StateID = StateID::new(2);
 
-    pub(super) fn new(units: Units, bounds: &Bounds) -> Self {
+    pub(super) fn new(units: Units, bounds: &Bounds, longest: u32) -> Self {
         let dead = (StateID::DEAD, None);
-        let mut counted =
-            Counted { units, bounds: bounds.clone(), states: vec![dead, dead], known: AHashMap::new() };
+        let mut counted = Counted {
+            units,
+            bounds: bounds.clone(),
+            longest,
+            states: vec![dead, dead],
+            known: AHashMap::new(),
+        };
         counted.state((counted.units.base.start, None));
         counted
     }
@@ -100,7 +107,7 @@ impl Counted {
     /// How many units may follow behind so many, and how many have to: as many as a token can have, or fewer. Behind the last one, both
     /// are 0.
     fn room(&self, count: Option<u32>) -> [u32; 2] {
-        let (count, enough) = (count.unwrap_or(0), self.bounds.longest + 1);
+        let (count, enough) = (count.unwrap_or(0), self.longest + 1);
         let left = self.bounds.most.map_or(u32::MAX, |most| most.saturating_sub(count));
         let needed = self.bounds.least.saturating_sub(count).min(enough);
         [if left >= enough { u32::MAX } else { left }, needed]
@@ -204,8 +211,8 @@ mod tests {
     }
 
     fn counted(unit: &str, least: u32, most: Option<u32>) -> Option<Arc<Language>> {
-        let bounds = Bounds { begin: b"<".to_vec(), close: b'>', least, most, longest: 3 };
-        Language::counted(&language(&format!("<(?:{unit})*>")), &bounds).map(Arc::new)
+        let bounds = Bounds { begin: b"<".to_vec(), close: b'>', least, most };
+        Language::counted(&language(&format!("<(?:{unit})*>")), &bounds, 3).map(Arc::new)
     }
 
     /// Steps both through all texts of some bytes. Returns how many texts end.
@@ -244,9 +251,9 @@ mod tests {
         for (before, begin) in [("[ab]", "<b"), ("ba", "<ba"), ("[ab]<[ab]", "<a<b")] {
             let base = language(&format!("<{before}[ab]*>"));
             for (least, most) in [(0, Some(2)), (2, Some(3)), (1, None)] {
-                let bounds = Bounds { begin: begin.into(), close: b'>', least, most, longest: 3 };
+                let bounds = Bounds { begin: begin.into(), close: b'>', least, most };
                 let plain = language(&format!("<{before}[ab]{}>", times(least, most)));
-                let counted = Language::counted(&base, &bounds).unwrap();
+                let counted = Language::counted(&base, &bounds, 3).unwrap();
                 assert!(compared(&plain, &counted) > 0, "{before}");
             }
         }
@@ -263,8 +270,8 @@ mod tests {
     fn states_with_room_for_a_token_are_alike() {
         let base = language("<(?:[ab])*>");
         let states = |least, most| {
-            let bounds = Bounds { begin: b"<".to_vec(), close: b'>', least, most, longest: 3 };
-            let counted = Language::counted(&base, &bounds).unwrap();
+            let bounds = Bounds { begin: b"<".to_vec(), close: b'>', least, most };
+            let counted = Language::counted(&base, &bounds, 3).unwrap();
             let mut state = counted.start;
             b"<abababab".map(|byte| {
                 state = counted.automaton().behind(state, byte);

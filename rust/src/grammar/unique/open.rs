@@ -14,8 +14,8 @@ pub(super) struct Open {
     pub(super) begin: Option<usize>,
     /// The place of that value.
     pub(super) inner: Option<Place>,
-    /// The keys that have been there, or the items where they must differ: as written, and as compared. They are
-    /// sorted.
+    /// The keys of the object so far, or the items of the array where they must differ. Each is kept as written and as compared, and
+    /// they are sorted by the first.
     pub(super) seen: Arc<Vec<(Vec<u8>, String)>>,
 }
 
@@ -32,11 +32,12 @@ impl Open {
         behind.iter().map_while(move |(item, _)| item.strip_prefix(written))
     }
 
-    /// Whether something that has been there begins with these bytes, and whether something is them.
+    /// Whether an earlier key or item begins with these bytes.
     pub(super) fn has_begun(&self, written: &[u8]) -> bool {
         self.begin_with(written).next().is_some()
     }
 
+    /// Whether an earlier key or item was written with exactly these bytes.
     pub(super) fn has(&self, written: &[u8]) -> bool {
         self.begin_with(written).next().is_some_and(<[u8]>::is_empty)
     }

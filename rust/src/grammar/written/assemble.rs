@@ -8,7 +8,7 @@ use super::multiple;
 use super::rules::{Symbol, condition, spaced, with_parameter};
 use super::{WHITESPACE, Written};
 use crate::grammar::gbnf::of_class;
-use crate::grammar::languages::{Bounds, Language, Languages, Texts};
+use crate::grammar::languages::{Language, Languages, Texts};
 use crate::grammar::productions::{Id, Productions};
 use crate::types::Token;
 use ahash::AHashMap;
@@ -138,7 +138,7 @@ impl Base {
         Ok(Base { lexer, class, regexes, languages: Languages::new(), character, slices, longest })
     }
 
-    /// Adds the texts of a terminal. Each alternative is by itself: other terminals have it, too.
+    /// Adds the texts of a terminal. Each alternative is added on its own, since other terminals may have the same alternative.
     fn texts(&self, expr: &Expr, texts: &mut Texts) -> Result<(), String> {
         match (expr.listed(), expr) {
             (Some(list), _) => texts.listed.extend(list.into_iter().map(|text| text.as_bytes().into())),
@@ -152,13 +152,10 @@ impl Base {
 
     fn language(&self, expr: &Expr) -> Result<Arc<Language>, String> {
         self.languages.of(expr, || {
-            if let Some((base, counts)) = expr.counted() {
-                let (begin, close) = (counts.begin.into_bytes(), counts.close);
-                let (least, most, longest) = (counts.least, counts.most, self.longest);
-                let bounds = Bounds { begin, close, least, most, longest };
-                if let Some(counted) = Language::counted(&self.language(&base)?, &bounds) {
-                    return Ok(counted);
-                }
+            if let Some((base, bounds)) = expr.counted()
+                && let Some(counted) = Language::counted(&self.language(&base)?, &bounds, self.longest)
+            {
+                return Ok(counted);
             }
             let (spec, lexeme) = lexer_of(expr, &self.slices)?;
             let mut language = Language::new(&spec, lexeme)?;

@@ -2,6 +2,7 @@
 
 use super::decimal::Decimal;
 use crate::grammar::gbnf::{of_class, times};
+use crate::grammar::languages::Bounds;
 use regex_syntax::hir::{ClassUnicode, ClassUnicodeRange};
 use serde_json::Value;
 
@@ -42,15 +43,6 @@ pub(in crate::grammar) enum Look {
     End,
     /// Exactly one side is a character of a word, or (false) both or none.
     Boundary(bool),
-}
-
-/// How many units there may be between what comes before them and the byte that ends them.
-pub(super) struct Counts {
-    /// A text that comes before them.
-    pub(super) begin: String,
-    pub(super) close: u8,
-    pub(super) least: u32,
-    pub(super) most: Option<u32>,
 }
 
 impl Expr {
@@ -186,9 +178,9 @@ impl Expr {
         }
     }
 
-    /// Where it is so many of a unit, behind texts and classes and before a text of one byte: the same with any number of them. Units
-    /// have no repetitions.
-    pub(super) fn counted(&self) -> Option<(Expr, Counts)> {
+    /// Where this is a unit that is repeated, behind texts and classes and before a text of one byte: the same with any number of
+    /// units, and the bounds of that number. Units have no repetitions.
+    pub(super) fn counted(&self) -> Option<(Expr, Bounds)> {
         let [before @ .., Expr::Repeat(unit, least, most), close @ Expr::Text(text)] = self.line() else {
             return None;
         };
@@ -208,7 +200,7 @@ impl Expr {
         let begin = before.iter().map(one).collect::<Option<String>>()?;
         let any = Expr::Repeat(unit.clone(), 0, None);
         let base = Expr::Concat([before, &[any, close.clone()]].concat());
-        Some((base, Counts { begin, close: close_byte, least: *least, most: *most }))
+        Some((base, Bounds { begin: begin.into_bytes(), close: close_byte, least: *least, most: *most }))
     }
 
     /// Whether it has JSON strings that begin with any number of any of these `characters`, and have no others. Behind each character
@@ -225,7 +217,8 @@ impl Expr {
         quote == "\"" && **any == *characters && !self.has(&may_be_other)
     }
 
-    /// The same with so many characters at least and at most, where the numbers of its repetitions can say that.
+    /// Limits the texts to those with at least `least` and at most `most` characters, by changing the bounds of a repetition. None
+    /// where that is not enough.
     fn of_length(&self, least: u32, most: Option<u32>) -> Option<Expr> {
         if let Expr::Any(ways) = self {
             return ways
