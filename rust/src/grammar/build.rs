@@ -1,29 +1,31 @@
 //! Spec to compiled matcher. Takes milliseconds to seconds and a deep stack: runs on the compiler's threads only.
 
 mod functions;
+mod lark;
 
 use super::budget::Budget;
 use super::ending::{Common, Endings};
 use super::habits::Habits;
+use super::languages::Known;
+use super::lark::{Named, check_size};
 use super::mask::Mask;
 use super::masks::Masks;
 use super::matching::{Compiled, Ends};
 use super::part::{Part, Pristine, Source, UNFOLLOWED};
-use super::productions::Productions;
-use super::schema::{self, Library, Together};
+use super::schema::{self, Library};
 use super::sections::{self, Plan};
 use super::spec::Section;
 use super::unique::{Quotes, Rules, Shape};
 use super::written::Written;
-use super::written::assemble::{Base, Parts};
-use super::{GrammarSpec, env, gbnf, lark, text, texts};
+use super::written::assemble::Parts;
+use super::written::base::Base;
+use super::{GrammarSpec, env, gbnf, text, texts};
 use crate::config::GrammarConfig;
 use crate::error::{Error, Result};
 use crate::types::{Narrowed, Token};
 use crate::vocab::Vocab;
-use ahash::AHashMap;
 use functions::Functions;
-use llguidance::api::{GrammarInit, GrammarWithLexer, ParserLimits, TopLevelGrammar};
+use llguidance::api::{GrammarInit, ParserLimits, TopLevelGrammar};
 use llguidance::earley::SlicedBiasComputer;
 use llguidance::{Logger, Matcher, ParserFactory, TokenParser};
 use std::fmt;
@@ -39,6 +41,9 @@ const ALL_STATES: usize = 2_000_000;
 /// thread with 8 MiB of stack. Each nested rule takes 3 KB of it, each byte of a client's text up to 830 bytes.
 const GUIDE_DEPTH: usize = 1_000;
 const GUIDE_BYTES: usize = 8_192;
+
+/// What is said of a grammar beyond llguidance's limits.
+const TOO_LARGE: &str = "its grammar is too large: make it simpler";
 
 /// Any object.
 const OBJECT: &str = r#"{"type":"object"}"#;
@@ -165,7 +170,8 @@ impl Builder {
             GrammarSpec::Llguidance(source) => self.llguidance(source, budget),
             GrammarSpec::Gbnf(source) => {
                 let list = TopLevelGrammar::from_lark(self.gbnf(source, budget)?);
-                self.compile_list(list, &self.rules).map_err(|why| Error::grammar("", "gbnf", why))
+                let named = Named::new(budget, &self.library);
+                self.compile_list(list, named, &self.rules).map_err(|why| Error::grammar("", "gbnf", why))
             }
             GrammarSpec::Calls(calls) => functions::build(self, calls, budget),
             spec => {
@@ -220,7 +226,8 @@ impl Builder {
             Matcher::new(init.and_then(|init| parser((&factory, caps), init, limits)))
         };
         let compiled = Compiled::new(&lexer, Box::new(make));
-        let endings = Endings::new(&productions, &lexer, (&self.common, &self.own), texts);
+        let known = Known { texts, clients: 0 };
+        let endings = Endings::new(&productions, &lexer, (&self.common, &self.own), known);
         let blank = written.has_space_around().then(|| Arc::clone(&self.blank));
         let mut pristine = self.pristine((compiled, endings), (Source::Written(written), guides))?;
         pristine.blank = blank;
@@ -231,11 +238,7 @@ impl Builder {
     /// The grammar over lexemes.
     fn parts(&self, written: &Written) -> Result<Parts, String> {
         let parts = written.parts(&self.base)?;
-        if parts.fits(&self.own) {
-            Ok(parts)
-        } else {
-            Err("its grammar is too large: make it simpler".to_owned())
-        }
+        if parts.fits(&self.own) { Ok(parts) } else { Err(TOO_LARGE.to_owned()) }
     }
 
     /// What is enforced beside the grammar.
@@ -244,67 +247,8 @@ impl Builder {
     }
 
     fn gbnf(&self, source: &str, budget: &Budget) -> Result<String> {
-        lark::check_size("gbnf", source, &self.config)?;
+        check_size("gbnf", source, &self.config)?;
         gbnf::to_lark(source, self.config.max_lark_bytes, budget)
-    }
-
-    /// A client's Lark.
-    fn lark(&self, kind: &str, source: &str, budget: &Budget) -> Result<Pristine> {
-        let mut together = Together::new(budget, &self.library);
-        let mut list =
-            TopLevelGrammar::from_lark(lark::with_schemas(kind, source, &self.config, &mut together)?);
-        list.grammars.extend(together.named());
-        self.compile_list(list, &self.user).map_err(|why| Error::grammar("", kind, why))
-    }
-
-    /// A client's list of llguidance's.
-    fn llguidance(&self, source: &str, budget: &Budget) -> Result<Pristine> {
-        let refuse = |why: String| Error::grammar("", "llguidance", why);
-        if source.len() > self.config.max_schema_bytes {
-            return Err(refuse(format!("longer than {} bytes", self.config.max_schema_bytes)));
-        }
-        let mut list: TopLevelGrammar = serde_json::from_str(source).map_err(|e| refuse(e.to_string()))?;
-        if list.max_tokens.is_some() {
-            return Err(refuse("max_tokens cannot be set here: use the request's max_tokens".into()));
-        }
-        let mut together = Together::new(budget, &self.library);
-        for (i, part) in list.grammars.iter_mut().enumerate() {
-            let at = format!("/grammars/{i}/json_schema");
-            budget.within(&at, || self.list_part(part, &mut together))?;
-        }
-        list.grammars.extend(together.named());
-        self.compile_list(list, &self.user).map_err(refuse)
-    }
-
-    fn list_part(&self, part: &mut GrammarWithLexer, together: &mut Together<'_>) -> Result<()> {
-        if let Some(source) = &mut part.lark_grammar {
-            *source = lark::with_schemas("llguidance", source, &self.config, together)?;
-        }
-        if let Some(schema) = part.json_schema.take() {
-            part.lark_grammar = Some(format!("start: @{}", together.prepare(&schema, &self.config)?));
-        }
-        Ok(())
-    }
-
-    fn compile_list(&self, grammar: TopLevelGrammar, limits: &ParserLimits) -> Result<Pristine, String> {
-        let lark = lark_of(&grammar);
-        let guides = lark.as_ref().is_some_and(|lark| lark.len() <= GUIDE_BYTES);
-        let skips_once = skips_once(&grammar);
-        let init = GrammarInit::Serialized(grammar);
-        let parser = parser((&self.factory, self.caps.clone()), init, limits.clone());
-        let parser = parser.map_err(|e| text::clean(&format!("{e:#}")))?;
-        let grammar = parser.parser.grammar();
-        let spec = grammar.lexer_spec();
-        let productions = Productions::of(grammar);
-        let endings = if skips_once {
-            None
-        } else {
-            Endings::new(&productions, spec, (&self.common, limits), AHashMap::new())
-        };
-        let spec = spec.clone();
-        let matcher = Matcher::new(Ok(parser));
-        let compiled = Compiled::new(&spec, Box::new(move || matcher));
-        self.pristine((compiled, endings), (Source::Lark(lark), guides))
     }
 
     /// The grammar at its beginning. Also computes the first mask, since a grammar can compile and still allow no token.
@@ -356,18 +300,6 @@ impl fmt::Debug for Builder {
     }
 }
 
-/// Whether a grammar may say that what is skipped is so only once in a place: llguidance does not tell when it is compiled.
-fn skips_once(grammar: &TopLevelGrammar) -> bool {
-    let says = |part: &GrammarWithLexer| part.lark_grammar.iter().any(|lark| lark.contains("ignore_once"));
-    grammar.grammars.iter().any(says)
-}
-
-/// The Lark text that a grammar is; None where it has several parts.
-fn lark_of(grammar: &TopLevelGrammar) -> Option<String> {
-    let [part] = grammar.grammars.as_slice() else { return None };
-    part.lark_grammar.clone().filter(|_| part.json_schema.is_none())
-}
-
 /// Unwraps `Styled`; its style holds for all schemas that are compiled after it.
 fn unstyled<'a>(mut spec: &'a GrammarSpec, budget: &Budget) -> &'a GrammarSpec {
     while let GrammarSpec::Styled { style, grammar } = spec {
@@ -375,8 +307,4 @@ fn unstyled<'a>(mut spec: &'a GrammarSpec, budget: &Budget) -> &'a GrammarSpec {
         spec = grammar;
     }
     spec
-}
-
-fn part(name: Option<String>, lark: String) -> GrammarWithLexer {
-    GrammarWithLexer { name, lark_grammar: Some(lark), ..GrammarWithLexer::default() }
 }

@@ -19,13 +19,12 @@ mod table;
 mod text;
 mod trie;
 
-use super::languages::Texts;
+use super::languages::{Known, Texts};
 use super::mask::Mask;
 use super::productions::Productions;
 use crate::error::Result;
 use crate::types::Token;
 use crate::vocab::Vocab;
-use ahash::AHashMap;
 pub(super) use allowed::Allowed;
 use allowed::Slice;
 pub(super) use inside::Inside;
@@ -106,7 +105,7 @@ pub(super) struct Endings {
     limits: ParserLimits,
     common: Arc<Common>,
     /// What is known of the lexemes.
-    texts: AHashMap<LexemeIdx, Texts>,
+    known: Known,
     /// The states for texts that begin now. Once they are full, new texts get new ones; older texts keep theirs.
     places: Mutex<Arc<Places>>,
 }
@@ -121,18 +120,18 @@ pub(super) struct Ending {
 }
 
 impl Endings {
-    /// None where our states do not follow the grammar. `texts`: what is known of its lexemes.
+    /// None where our states do not follow the grammar. `known`: what is known of its lexemes.
     pub(super) fn new(
         productions: &Productions,
         spec: &LexerSpec,
         (common, limits): (&Arc<Common>, &ParserLimits),
-        texts: AHashMap<LexemeIdx, Texts>,
+        known: Known,
     ) -> Option<Self> {
         if !spec.can_rollback() {
             return None;
         }
         let special = special(spec, &common.vocab);
-        let fresh = || Lexing::new(spec, &texts, &common.letters, limits.clone());
+        let fresh = || Lexing::new(spec, &known, &common.letters, limits.clone());
         let mut lexing = fresh()?;
         // Where parts of a grammar skip other things, what may be skipped depends on which of them are open.
         let mut skips = spec.skip_by_class.iter();
@@ -144,7 +143,7 @@ impl Endings {
         // Lexemes of pruned rules get no length here, so none may be noted for their languages, which other grammars use.
         let used = || productions.symbols.iter().filter_map(|symbol| symbol.lexeme);
         for lexeme in used() {
-            shortest[lexeme.as_usize()] = texts.get(&lexeme).and_then(|texts| {
+            shortest[lexeme.as_usize()] = known.texts.get(&lexeme).and_then(|texts| {
                 let listed = texts.listed.iter().filter(|text| can_write(text)).map(|text| text.len() as u32);
                 let described = texts.described.iter().map(|language| language.shortest.get().copied());
                 listed.map(Some).chain(described).try_fold(NONE, |least, length| Some(least.min(length?)))
@@ -152,7 +151,7 @@ impl Endings {
         }
         let mut shortest = Lexing::shortest(shortest, fresh)?;
         for lexeme in used() {
-            if let Some(Texts { listed, described }) = texts.get(&lexeme)
+            if let Some(Texts { listed, described }) = known.texts.get(&lexeme)
                 && let ([], [language]) = (&listed[..], &described[..])
             {
                 // Another grammar may have told it already.
@@ -164,7 +163,7 @@ impl Endings {
         let prices = Prices::new(&table, |lexeme| shortest[lexeme.as_usize()]);
         let places = Mutex::new(Arc::new(Places::new(&table, &prices, lexing)));
         let (spec, limits, common) = (spec.clone(), limits.clone(), Arc::clone(common));
-        Some(Endings { table, prices, shortest, special, spec, limits, common, texts, places })
+        Some(Endings { table, prices, shortest, special, spec, limits, common, known, places })
     }
 
     /// The text at its beginning.
@@ -190,7 +189,7 @@ impl Endings {
 
     /// A new lexer.
     fn lexing(&self) -> Option<Lexing> {
-        Lexing::new(&self.spec, &self.texts, &self.common.letters, self.limits.clone())
+        Lexing::new(&self.spec, &self.known, &self.common.letters, self.limits.clone())
     }
 
     /// The tokens of one byte.

@@ -5,9 +5,10 @@
 mod automaton;
 mod counted;
 
-pub(super) use automaton::{Alike, Automaton};
+pub(super) use automaton::{Alike, Automaton, Regexes};
 
 use super::text;
+use ahash::AHashMap;
 use counted::{Counted, Units};
 use llguidance::api::ParserLimits;
 use llguidance::derivre::StateID;
@@ -44,6 +45,27 @@ pub(super) struct Languages<T> {
 pub(super) struct Texts {
     pub(super) listed: Vec<Box<[u8]>>,
     pub(super) described: Vec<Arc<Language>>,
+}
+
+/// What is known of a grammar's lexemes.
+#[derive(Debug, Clone)]
+pub(super) struct Known {
+    pub(super) texts: AHashMap<LexemeIdx, Texts>,
+    /// So many of the first lexemes are a client's. Of those nothing is known.
+    pub(super) clients: usize,
+}
+
+impl Known {
+    /// `texts` of a grammar, beside a client's lexer that has its first lexemes. A lexeme of a client may end as soon as it can, whatever
+    /// other lexemes may still be: then one automaton has to have them all.
+    pub(super) fn beside(clients: &LexerSpec, mut texts: AHashMap<LexemeIdx, Texts>) -> Self {
+        if clients.lazy_lexemes().iter().next().is_some() {
+            return Known { texts: AHashMap::new(), clients: usize::MAX };
+        }
+        let clients = clients.lexemes.len();
+        texts.retain(|lexeme, _| lexeme.as_usize() >= clients);
+        Known { texts, clients }
+    }
 }
 
 /// Texts that close with the same byte, and have so many units before it. `begin`: what may come before those.
@@ -121,6 +143,7 @@ impl Language {
         only.add(lexeme);
         let start = fresh.initial_state(&only);
         let slices = (0..spec.num_extra_lexemes).map(|slice| spec.extra_lexeme(slice)).collect();
+        let fresh = Regexes { vec: fresh, count: usize::MAX };
         Ok(Language::begin(Arc::new(move || Box::new(fresh.clone())), start, slices))
     }
 

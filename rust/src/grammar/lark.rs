@@ -1,9 +1,51 @@
 //! JSON schemas in a client's Lark, which get the same treatment as others.
 
-use super::schema::Together;
+use super::budget::Budget;
+use super::schema::{self, Library};
+use super::written::Written;
 use crate::config::GrammarConfig;
 use crate::error::{Error, Result};
 use serde_json::Value;
+
+/// Grammars that Lark texts name: what each of them may have, they may have together.
+pub(super) struct Named<'a> {
+    budget: &'a Budget,
+    library: &'a Library,
+    divisors: f64,
+    grammars: Vec<Written>,
+}
+
+impl<'a> Named<'a> {
+    /// None so far.
+    pub(super) fn new(budget: &'a Budget, library: &'a Library) -> Self {
+        Named { budget, library, divisors: 0.0, grammars: Vec::new() }
+    }
+
+    /// Adds the grammar of a schema, and returns the name by which Lark refers to it.
+    ///
+    /// # Errors
+    /// What cannot be enforced, by pointer and keyword; where the budget is spent.
+    pub(super) fn schema(&mut self, schema: &Value, config: &GrammarConfig) -> Result<String> {
+        self.add(schema::prepare(schema, config, (self.budget, self.library, false))?)
+    }
+
+    /// Adds a grammar, and returns its name.
+    ///
+    /// # Errors
+    /// Divisors that are too much together.
+    pub(super) fn add(&mut self, written: Written) -> Result<String> {
+        self.divisors += written.divisors;
+        schema::check_divisors(self.divisors)?;
+        let name = format!("llgtrt-{}", self.grammars.len());
+        self.grammars.push(written);
+        Ok(name)
+    }
+
+    /// The grammars, each with its name.
+    pub(super) fn all(self) -> impl Iterator<Item = (String, Written)> {
+        (0..).map(|number: usize| format!("llgtrt-{number}")).zip(self.grammars)
+    }
+}
 
 /// A client's Lark text (`kind` is its name) with a name for the grammar of every schema after `%json` in its place.
 ///
@@ -16,7 +58,7 @@ pub(super) fn with_schemas(
     kind: &str,
     source: &str,
     config: &GrammarConfig,
-    together: &mut Together<'_>,
+    named: &mut Named<'_>,
 ) -> Result<String> {
     check_size(kind, source, config)?;
     let mut out = String::with_capacity(source.len());
@@ -27,7 +69,7 @@ pub(super) fn with_schemas(
             && let Some((schema, used)) = value(json)
         {
             out.push('@');
-            out.push_str(&together.prepare(&schema, config)?);
+            out.push_str(&named.schema(&schema, config)?);
             at += "%json".len() + used;
             continue;
         }
@@ -80,8 +122,6 @@ fn lexeme(text: &str) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::grammar::budget::Budget;
-    use crate::grammar::schema::Library;
 
     #[test]
     fn only_schemas_are_touched() {
@@ -92,13 +132,13 @@ mod tests {
                 "lark_grammar",
                 source,
                 &GrammarConfig::default(),
-                &mut Together::new(&budget, &library),
+                &mut Named::new(&budget, &library),
             )
         };
         let plain = "start: a // %json {\"not\": {}}\n# %json {\na: \"%json {\" /%json \\/ {/ <%json> \"\\\"%json {\"\n";
         assert_eq!(with(plain).unwrap(), plain);
         let ready = with("start: \"x\" %json {\"type\":\"null\"} \"y\"").unwrap();
-        assert_eq!(ready, "start: \"x\" @json-schema-0 \"y\"");
+        assert_eq!(ready, "start: \"x\" @llgtrt-0 \"y\"");
         assert!(with("start: %json {\"not\": {}}").is_err());
     }
 }

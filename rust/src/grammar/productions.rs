@@ -1,7 +1,7 @@
 //! A grammar over lexemes: what the tables of [`ending`](super::ending) are made from, and llguidance's own grammar.
 
 use llguidance::earley::lexerspec::{LexemeClass, LexemeIdx, LexerSpec};
-use llguidance::earley::{CGrammar, CSymIdx, Grammar, ParamCond, ParamExpr, ParamValue, SymbolProps};
+use llguidance::earley::{CGrammar, CSymIdx, Grammar, ParamCond, ParamExpr, ParamValue, SymIdx, SymbolProps};
 use std::collections::HashMap;
 
 /// A symbol, by its number.
@@ -213,12 +213,15 @@ impl Productions {
         all
     }
 
-    /// As llguidance has it.
+    /// Adds them to a grammar of llguidance's, and returns the start there.
     ///
     /// # Errors
     /// What is no grammar of it.
-    pub(super) fn grammar(&self, class: LexemeClass, spec: &LexerSpec) -> anyhow::Result<Grammar> {
-        let mut grammar = Grammar::new(None);
+    pub(super) fn add_to(
+        &self,
+        grammar: &mut Grammar,
+        (class, spec): (LexemeClass, &LexerSpec),
+    ) -> anyhow::Result<SymIdx> {
         let mut all = Vec::with_capacity(self.symbols.len());
         for (number, symbol) in self.symbols.iter().enumerate() {
             let props =
@@ -229,9 +232,6 @@ impl Productions {
             }
             all.push(id);
         }
-        if let Some(start) = all.first() {
-            grammar.sym_props_mut(*start).is_start = true;
-        }
         for (id, symbol) in all.iter().zip(&self.symbols) {
             for (holds, line) in &symbol.rules {
                 let line = line.iter().map(|(part, arg)| (all[*part as usize], arg.clone())).collect();
@@ -241,7 +241,7 @@ impl Productions {
                 grammar.add_rule_ext(*id, holds.clone(), Vec::new())?;
             }
         }
-        Ok(grammar)
+        all.first().copied().ok_or_else(|| anyhow::anyhow!("a grammar without symbols. This is a bug."))
     }
 }
 

@@ -160,11 +160,6 @@ fn specs_that_are_not_schemas_name_their_kind() {
     for (spec, kind) in rows {
         assert_eq!(refusal(&bench, &spec), (String::new(), kind.to_owned()));
     }
-    // Lark has no words for it.
-    let inner = GrammarSpec::LarkGrammar(
-        "start: \"x\" %json {\"type\": \"integer\", \"not\": {\"multipleOf\": 3}}".into(),
-    );
-    assert_eq!(refusal(&bench, &inner), (String::new(), "multipleOf".to_owned()));
     let list = json!({"grammars": [{"json_schema": {"items": {"pattern": "(a)\\1"}}}]});
     let (pointer, keyword) = refusal(&bench, &GrammarSpec::Llguidance(list.to_string()));
     assert_eq!((pointer.as_str(), keyword.as_str()), ("/grammars/0/json_schema/items", "pattern"));

@@ -63,6 +63,11 @@ fn lark_and_grammar_lists() {
         r#"start: "=" %json {"type":"array","items":{"enum":["a",1,true]},"uniqueItems":true,"minItems":2}"#;
     let different = [r#"=["a",1]"#, r#"=[true,"a",1]"#];
     admits(&GrammarSpec::LarkGrammar(listed.into()), &different, &["=[]", "=[1]", "=[1,1]", r#"=[1,"a",1]"#]);
+    let several = "start: A %json {\"not\": {\"multipleOf\": 3}, \"type\": \"integer\"} \";\" %json {\"enum\": [\"b\"]} b?
+A: \"a\" | \"1\"
+b: \"b\" | \"x\"";
+    let yes = ["a4;\"b\"", "11;\"b\"b", "a-2; \"b\"x"];
+    admits(&GrammarSpec::LarkGrammar(several.into()), &yes, &["a3;\"b\"", "4;\"b\"", "a4;b"]);
     let list = json!({"grammars": [
         {"name": "top", "lark_grammar": "start: \"#\" @value"},
         {"name": "value", "json_schema": {"type": "object", "properties": {"a": {"type": "integer"}}}},

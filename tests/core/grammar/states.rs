@@ -27,6 +27,9 @@ pub const LARK: &[&str] = &[
     "start: <[64]>? \"b\"",
     "start: <[65-70]> \"a\" | <[64-66]> \"a\" | \"cab\"",
     "start: \"{\" %json {\"type\": \"object\"} \"}\"",
+    "start: A %json {\"enum\": [\"a\", \"ab\", 1]} A? | \"x\" %json {\"type\": [\"string\", \"integer\"]} /[0-9a]+/\nA: /[\"a-c]+/ | \"1\"",
+    "start: x %json {\"properties\": {\"a\": {\"type\": \"string\"}}, \"type\": \"object\"}\nx[lazy]: /[a-c\"]*c/ | \"\"",
+    "start: %json {\"type\": \"string\", \"maxLength\": 9} | <[65-70]> %json {\"const\": \"a\"} | <|im_start|>",
     "start: T \"!\"\nT: /[a-c]{2,5}/ & ~/ab.*/",
     "start: any::0\nany::_: \"\" %if bit_count_ge([0:2], 1)\n | \"a\" any::set_bit(0) %if bit_clear(0)\n | \"bc\" any::set_bit(1) %if bit_clear(1)",
     "start: \"<\" T \">\"\nT: %regex {\"substring_words\": \"the quick brown fox\"}",
@@ -37,6 +40,7 @@ pub const OTHERS: &[&str] = &[
     "start: \"a\" t \"b\"\nt[stop=\"!\"]: /.*/",
     "start: t \"b\"\nt[max_tokens=3]: /[a-z]*/",
     "start: t \"b\"\nt[suffix=\"!\"]: /.*/",
+    "start: \"a\" %json {\"type\": \"array\"} \"b\"\n%ignore / /",
     "start: \"a\" \"b\" \"c\"\n%ignore / /\n%llguidance {\"ignore_once\": true}",
 ];
 

@@ -1,13 +1,15 @@
 //! Compiles the functions of a request. Most of them were compiled for earlier requests.
 
-use super::{Builder, part, unstyled};
+use super::lark::part;
+use super::{Builder, unstyled};
 use crate::error::{Error, Result};
 use crate::grammar::budget::Budget;
+use crate::grammar::lark::{Named, with_schemas};
 use crate::grammar::part::Pristine;
-use crate::grammar::schema::{self, Together};
+use crate::grammar::schema;
 use crate::grammar::spec::{Calls, JsonStyle, Tool};
 use crate::grammar::written::Written;
-use crate::grammar::{GrammarSpec, calls, lark};
+use crate::grammar::{GrammarSpec, calls};
 use crate::types::Narrowed;
 use llguidance::api::TopLevelGrammar;
 use quick_cache::Weighter;
@@ -58,12 +60,12 @@ pub(super) fn build(builder: &Builder, calls: &Calls, budget: &Budget) -> Result
     }
     let written = |tool: &Tool| budget.within(&tool.at, || arguments(builder, tool, budget));
     let schemas = calls.tools.iter().map(written).collect::<Result<_>>()?;
-    let mut together = Together::new(budget, &builder.library);
+    let mut named = Named::new(budget, &builder.library);
     let (beside, lark) = match calls.or.as_ref().map(|or| unstyled(or, budget)) {
         None => (None, None),
         Some(GrammarSpec::Gbnf(source)) => (None, Some((builder.gbnf(source, budget)?, &builder.rules))),
         Some(GrammarSpec::LarkGrammar(source)) => {
-            let source = lark::with_schemas("lark_grammar", source, &builder.config, &mut together)?;
+            let source = with_schemas("lark_grammar", source, &builder.config, &mut named)?;
             (None, Some((source, &builder.user)))
         }
         Some(or) => (Some(builder.written(or, budget)?), None),
@@ -73,12 +75,12 @@ pub(super) fn build(builder: &Builder, calls: &Calls, budget: &Budget) -> Result
     let compiled = match lark {
         None => builder.finish(all),
         Some((or, limits)) => {
-            let start = part(None, format!("start: @{} | @{ANSWER}", together.add(&all)?));
-            let mut grammars = vec![start, part(Some(ANSWER.to_owned()), or)];
-            grammars.extend(together.named());
+            let rules = builder.filter(all.shape.take());
+            let start = part(None, format!("start: @{} | @{ANSWER}", named.add(all)?));
+            let grammars = vec![start, part(Some(ANSWER.to_owned()), or)];
             let list = TopLevelGrammar { grammars, max_tokens: None };
-            let compiled = builder.compile_list(list, limits);
-            compiled.map(|compiled| Pristine { rules: builder.filter(all.shape.take()), ..compiled })
+            let compiled = builder.compile_list(list, named, limits);
+            compiled.map(|compiled| Pristine { rules, ..compiled })
         }
     };
     compiled.map_err(|why| locate(builder, calls, budget, why))

@@ -1,6 +1,6 @@
-//! The states of a grammar's lexer. A state is one of each automaton in which a lexeme is still possible: of the
-//! automata of [`Language`]s, and of one that has all other lexemes of the grammar: [`Listed`](super::listed), or, of a client's Lark,
-//! llguidance's `RegexVec`.
+//! The states of a grammar's lexer. A state is one of each automaton in which a lexeme is still possible: of the automata of
+//! [`Language`]s, and of the grammar's own, which have all its other lexemes: [`Listed`](super::listed), and, of a client's Lark,
+//! [`Regexes`](crate::grammar::languages::Regexes).
 
 use crate::grammar::languages::{Alike, Automaton, FUEL, Language};
 use ahash::AHashMap;
@@ -16,12 +16,12 @@ type Part = (u32, StateID);
 pub(super) type Residual = Box<[Alike]>;
 
 pub(super) struct Automata {
-    /// The automaton of all lexemes that are no languages. It is number 0; the languages are numbered from 1.
-    own: Box<dyn Automaton + Send>,
+    /// The automata of all lexemes that are no languages. They are numbered from 0, and the languages behind them.
+    own: Vec<Box<dyn Automaton + Send>>,
     languages: Vec<(LexemeIdx, Arc<Language>)>,
     /// For each lexeme, the languages that it may be.
     homes: Vec<Vec<u32>>,
-    /// Lexemes of its own automaton that stand for the vocabulary's slices.
+    /// Lexemes of its own automata that stand for the vocabulary's slices.
     slices: Vec<LexemeIdx>,
     /// For each byte its class; the automata do not tell bytes of a class apart.
     classes: [u8; 256],
@@ -45,19 +45,19 @@ struct State {
 }
 
 impl Automata {
-    /// `own`: an automaton of the lexer `spec`. `most`: how many states there may be.
+    /// `own`: automata of the lexer `spec`. `most`: how many states there may be.
     pub(super) fn new(
         spec: &LexerSpec,
-        own: Box<dyn Automaton + Send>,
+        own: Vec<Box<dyn Automaton + Send>>,
         languages: Vec<(LexemeIdx, Arc<Language>)>,
         most: usize,
     ) -> Self {
         let mut homes = vec![Vec::new(); spec.lexemes.len()];
-        for (number, (lexeme, _)) in (1..).zip(&languages) {
+        for (number, (lexeme, _)) in (own.len() as u32..).zip(&languages) {
             homes[lexeme.as_usize()].push(number);
         }
         let mut classes = Classes::new();
-        classes.split(|byte| own.class(byte));
+        own.iter().for_each(|own| classes.split(|byte| own.class(byte)));
         for (_, language) in &languages {
             let automaton = language.automaton();
             classes.split(|byte| automaton.class(byte));
@@ -90,7 +90,8 @@ impl Automata {
     /// Memory, about; that of languages is not counted.
     pub(super) fn bytes(&self) -> usize {
         let each = size_of::<State>() + 2 * size_of::<Part>() + size_of::<(Box<[Part]>, StateID)>();
-        self.own.bytes() + self.states.len() * each + size_of_val(&*self.table)
+        let own: usize = self.own.iter().map(|own| own.bytes()).sum();
+        own + self.states.len() * each + size_of_val(&*self.table)
     }
 
     /// Whether a limit is met: what is told from then on is wrong.
@@ -112,13 +113,19 @@ impl Automata {
         self.fuel
     }
 
+    /// The language of this number.
+    fn language(&self, number: u32) -> Option<&(LexemeIdx, Arc<Language>)> {
+        (number as usize).checked_sub(self.own.len()).map(|language| &self.languages[language])
+    }
+
     /// Uses an automaton.
     fn with<T>(&mut self, number: u32, work: impl FnOnce(&mut dyn Automaton) -> T) -> T {
         let mut shared;
-        let (automaton, fuel): (&mut dyn Automaton, u64) = match number.checked_sub(1) {
-            None => (&mut *self.own, self.fuel),
-            Some(language) => {
-                shared = self.languages[language as usize].1.automaton();
+        let count = self.own.len();
+        let (automaton, fuel): (&mut dyn Automaton, u64) = match self.own.get_mut(number as usize) {
+            Some(own) => (&mut **own, self.fuel),
+            None => {
+                shared = self.languages[number as usize - count].1.automaton();
                 // It goes on for others when this grammar has used up its own.
                 (&mut **shared, FUEL)
             }
@@ -133,9 +140,12 @@ impl Automata {
     /// The state in which one of these lexemes begins.
     pub(super) fn initial(&mut self, lexemes: impl IntoIterator<Item = LexemeIdx>) -> StateID {
         let lexemes: Vec<LexemeIdx> = lexemes.into_iter().collect();
-        let mut parts = vec![(0, self.with(0, |automaton| automaton.initial(&lexemes)))];
+        let mut parts = Vec::new();
+        for number in 0..self.own.len() as u32 {
+            parts.push((number, self.with(number, |own| own.initial(&lexemes))));
+        }
         for home in lexemes.iter().flat_map(|lexeme| &self.homes[lexeme.as_usize()]) {
-            parts.push((*home, self.languages[*home as usize - 1].1.start));
+            parts.extend(self.language(*home).map(|(_, language)| (*home, language.start)));
         }
         parts.retain(|(_, state)| !state.is_dead());
         parts.sort_unstable_by_key(|(home, _)| *home);
@@ -176,12 +186,8 @@ impl Automata {
         for (home, state) in parts.iter().copied() {
             let (list, unknown) = self.with(home, |automaton| automaton.ended(state, is_last));
             is_unknown |= unknown;
-            match home.checked_sub(1) {
-                None => ended.extend(list),
-                Some(language) => {
-                    ended.extend(list.first().map(|_| self.languages[language as usize].0));
-                }
-            }
+            let language = self.language(home);
+            ended.extend(list.into_iter().map(|own| language.map_or(own, |(lexeme, _)| *lexeme)));
         }
         ended.sort_unstable_by_key(|lexeme| lexeme.as_usize());
         ended.dedup();
@@ -222,9 +228,9 @@ impl Automata {
 
     pub(super) fn is_possible(&self, state: StateID, lexeme: LexemeIdx) -> bool {
         let homes = &self.homes[lexeme.as_usize()];
-        let is_possible = |(home, part): &Part| match home {
-            0 => self.own.is_possible(*part, lexeme),
-            home => homes.contains(home),
+        let is_possible = |(home, part): &Part| match self.own.get(*home as usize) {
+            Some(own) => own.is_possible(*part, lexeme),
+            None => homes.contains(home),
         };
         self.states[state.as_usize()].parts.iter().any(is_possible)
     }
@@ -232,12 +238,12 @@ impl Automata {
     /// The state as it were if no other lexeme were possible.
     pub(super) fn alone(&mut self, state: StateID, lexeme: LexemeIdx) -> StateID {
         let mut parts = self.states[state.as_usize()].parts.to_vec();
-        parts.retain_mut(|(home, part)| match home {
-            0 => {
-                *part = self.with(0, |automaton| automaton.alone(*part, lexeme));
-                !part.is_dead()
+        parts.retain_mut(|(home, part)| {
+            if self.language(*home).is_some() {
+                return self.homes[lexeme.as_usize()].contains(home);
             }
-            home => self.homes[lexeme.as_usize()].contains(home),
+            *part = self.with(*home, |own| own.alone(*part, lexeme));
+            !part.is_dead()
         });
         self.state(parts)
     }
@@ -247,12 +253,9 @@ impl Automata {
         let parts = self.states[state.as_usize()].parts.clone();
         let mut holds = false;
         for (home, part) in parts {
-            let (slices, is_open) = match home.checked_sub(1) {
+            let (slices, is_open) = match self.language(home) {
                 None => (&self.slices, false),
-                Some(language) => {
-                    let language = &self.languages[language as usize].1;
-                    (&language.slices, language.is_open)
-                }
+                Some((_, language)) => (&language.slices, language.is_open),
             };
             let Some(extra) = slices.get(slice).copied() else { continue };
             // Slices are of characters that stand for themselves.
@@ -271,17 +274,15 @@ impl Automata {
     /// What may follow in a state in listed texts, and whether nothing else may.
     pub(super) fn listed(&self, state: StateID) -> (impl Iterator<Item = &[u8]>, bool) {
         let parts = &self.states[state.as_usize()].parts;
-        let own = parts.iter().find(|(home, _)| *home == 0);
-        let listed = own.and_then(|(_, part)| self.own.listed(*part));
+        let listed = parts.iter().find_map(|(home, part)| self.own.get(*home as usize)?.listed(*part));
         let is_all = listed.is_some() && parts.len() == 1;
         (listed.into_iter().flatten(), is_all)
     }
 
     /// The state without the grammar's lexemes; None where one is possible that no language has.
     pub(super) fn residual(&self, state: StateID) -> Option<Residual> {
-        let language = |home: u32| Some(&self.languages[home.checked_sub(1)? as usize].1);
         let parts = self.states[state.as_usize()].parts.iter();
-        parts.map(|(home, part)| Some(language(*home)?.alike(*part))).collect()
+        parts.map(|(home, part)| Some(self.language(*home)?.1.alike(*part))).collect()
     }
 }
 
@@ -338,8 +339,8 @@ mod tests {
         let mut limits = ParserLimits::default();
         let mut one = spec.to_regex_vec(&mut limits).unwrap();
         let described = vec![(all[1], language(&word)), (all[2], language(&number))];
-        let own = Box::new(Listed::new(vec![(all[0], b"name"[..].into())]));
-        let mut automata = Automata::new(&spec, own, described, 100);
+        let own = Listed::new(vec![(all[0], b"name"[..].into())]);
+        let mut automata = Automata::new(&spec, vec![Box::new(own)], described, 100);
         let mut set = LexemeSet::new(spec.lexemes.len());
         all.iter().for_each(|lexeme| set.add(*lexeme));
         let mut open = vec![(one.initial_state(&set), automata.initial(all.clone()), 0)];
@@ -377,8 +378,7 @@ mod tests {
     fn a_grammar_that_has_used_up_its_steps_fails_alone() {
         let language = language(&RegexAst::Regex("(ab|c){1,50}".into()));
         let (spec, lexemes) = lexer(&[RegexAst::Literal("x".into())]);
-        let own = Box::new(Listed::new(Vec::new()));
-        let mut automata = Automata::new(&spec, own, vec![(lexemes[0], Arc::clone(&language))], 100);
+        let mut automata = Automata::new(&spec, Vec::new(), vec![(lexemes[0], Arc::clone(&language))], 100);
         automata.set_fuel(1);
         let start = automata.initial([lexemes[0]]);
         automata.behind(start, b'a');

@@ -3,8 +3,7 @@
 use super::automata::{Automata, Residual};
 use super::listed::Listed;
 use super::prices::NONE;
-use crate::grammar::languages::Automaton;
-use crate::grammar::languages::Texts;
+use crate::grammar::languages::{Automaton, Known, Regexes};
 use crate::types::Token;
 use ahash::AHashMap;
 use llguidance::api::ParserLimits;
@@ -45,10 +44,10 @@ pub(super) enum Step {
 }
 
 impl Lexing {
-    /// None where the lexer can't be built. `texts`: what is known of its lexemes, all or none.
+    /// None where the lexer can't be built. `known`: what is known of its lexemes.
     pub(super) fn new(
         spec: &LexerSpec,
-        texts: &AHashMap<LexemeIdx, Texts>,
+        Known { texts, clients }: &Known,
         letters: &[Option<Token>; 256],
         mut limits: ParserLimits,
     ) -> Option<Self> {
@@ -58,13 +57,15 @@ impl Lexing {
             languages.extend(texts.described.iter().map(|language| (*lexeme, language.renewed())));
         }
         languages.sort_unstable_by_key(|(lexeme, _)| lexeme.as_usize());
-        let own: Box<dyn Automaton + Send> = if texts.is_empty() {
-            let mut own = spec.to_regex_vec(&mut limits).ok()?;
-            own.set_max_states(limits.max_lexer_states);
-            Box::new(own)
-        } else {
-            Box::new(Listed::new(listed))
-        };
+        let mut own: Vec<Box<dyn Automaton + Send>> = Vec::new();
+        if *clients > 0 {
+            let mut vec = spec.to_regex_vec(&mut limits).ok()?;
+            vec.set_max_states(limits.max_lexer_states);
+            own.push(Box::new(Regexes { vec, count: *clients }));
+        }
+        if !listed.is_empty() {
+            own.push(Box::new(Listed::new(listed)));
+        }
         let mut automata = Automata::new(spec, own, languages, limits.max_lexer_states);
         automata.set_fuel(limits.initial_lexer_fuel);
         let first = b"\"0}]) \n".iter().copied();

@@ -52,62 +52,73 @@ pub(in crate::grammar) trait Automaton {
     }
 }
 
-impl Automaton for RegexVec {
+/// llguidance's automaton of a lexer's first lexemes.
+#[derive(Clone)]
+pub(in crate::grammar) struct Regexes {
+    pub(in crate::grammar) vec: RegexVec,
+    pub(in crate::grammar) count: usize,
+}
+
+impl Automaton for Regexes {
     fn bytes(&self) -> usize {
-        self.num_bytes()
+        self.vec.num_bytes()
     }
 
     fn class(&self, byte: u8) -> usize {
-        self.alpha().map(byte)
+        self.vec.alpha().map(byte)
     }
 
     fn initial(&mut self, lexemes: &[LexemeIdx]) -> StateID {
-        let set = set(self, lexemes);
-        self.initial_state(&set)
+        let set = self.set(lexemes);
+        self.vec.initial_state(&set)
     }
 
     fn behind(&mut self, state: StateID, byte: u8) -> StateID {
-        self.transition(state, byte)
+        self.vec.transition(state, byte)
     }
 
     fn ended(&self, state: StateID, is_last: bool) -> (Vec<LexemeIdx>, bool) {
-        let found = self.state_desc(state);
+        let found = self.vec.state_desc(state);
         let list = if is_last { &found.lazy_accepting } else { &found.greedy_accepting };
         (list.as_slice().to_vec(), is_last && (found.has_special_token || found.lazy_hidden_len > 0))
     }
 
     fn next_byte(&mut self, state: StateID) -> NextByte {
-        self.next_byte(state)
+        self.vec.next_byte(state)
     }
 
     fn is_possible(&self, state: StateID, lexeme: LexemeIdx) -> bool {
-        self.state_desc(state).possible.contains(lexeme)
+        self.vec.state_desc(state).possible.contains(lexeme)
     }
 
     fn alone(&mut self, state: StateID, lexeme: LexemeIdx) -> StateID {
-        let set = set(self, &[lexeme]);
-        self.limit_state_to(state, &set)
+        let set = self.set(&[lexeme]);
+        self.vec.limit_state_to(state, &set)
     }
 
     fn holds(&mut self, state: StateID, (slice, _): (LexemeIdx, u32)) -> Option<bool> {
-        self.subsume_possible(state).then(|| self.check_subsume(state, slice, SUBSUME).unwrap_or(false))
+        self.vec
+            .subsume_possible(state)
+            .then(|| self.vec.check_subsume(state, slice, SUBSUME).unwrap_or(false))
     }
 
     fn set_fuel(&mut self, fuel: u64) {
-        self.set_fuel(fuel);
+        self.vec.set_fuel(fuel);
     }
 
     fn spent(&self, fuel: u64) -> u64 {
-        fuel - self.get_fuel()
+        fuel - self.vec.get_fuel()
     }
 
     fn has_failed(&self) -> bool {
-        self.has_error()
+        self.vec.has_error()
     }
 }
 
-fn set(automaton: &RegexVec, lexemes: &[LexemeIdx]) -> LexemeSet {
-    let mut set = LexemeSet::new(automaton.lazy_regexes().len());
-    lexemes.iter().for_each(|lexeme| set.add(*lexeme));
-    set
+impl Regexes {
+    fn set(&self, lexemes: &[LexemeIdx]) -> LexemeSet {
+        let mut set = LexemeSet::new(self.vec.lazy_regexes().len());
+        lexemes.iter().filter(|lexeme| lexeme.as_usize() < self.count).for_each(|lexeme| set.add(*lexeme));
+        set
+    }
 }

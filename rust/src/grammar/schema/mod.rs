@@ -37,15 +37,12 @@ use crate::config::{GrammarConfig, Whitespace};
 use crate::error::{Error, Result};
 use arena::Arena;
 pub(super) use library::Library;
-use llguidance::api::GrammarWithLexer;
 use read::{Reader, Setting};
 use serde_json::Value;
 use write::Writer;
 
 /// Deepest nesting of the JSON text.
 const MAX_DEPTH: usize = 100;
-/// Deepest nesting of rules in Lark: llguidance takes 3 KB of stack for each, a quarter of what a compiling thread has.
-const MAX_RULES: usize = 20_000;
 
 /// Regular expressions that most grammars of schemas have.
 pub(super) fn common() -> [String; 5] {
@@ -61,60 +58,6 @@ pub(super) fn common() -> [String; 5] {
 /// A character of a string, in one spelling.
 pub(super) fn character() -> Expr {
     spelling::within_quotes(&Expr::character(), false)
-}
-
-/// Grammars that a text in Lark names: what each of them may have, they may have together.
-#[derive(Debug)]
-pub(super) struct Together<'a> {
-    pub(in crate::grammar) budget: &'a Budget,
-    library: &'a Library,
-    divisors: f64,
-    larks: Vec<String>,
-}
-
-impl<'a> Together<'a> {
-    /// None so far.
-    pub(super) fn new(budget: &'a Budget, library: &'a Library) -> Self {
-        Together { budget, library, divisors: 0.0, larks: Vec::new() }
-    }
-
-    /// Adds the grammar of a schema, and returns the name by which Lark refers to it. See [`prepare`].
-    ///
-    /// # Errors
-    /// As [`prepare`].
-    pub(super) fn prepare(&mut self, schema: &Value, config: &GrammarConfig) -> Result<String> {
-        self.add(&prepare(schema, config, (self.budget, self.library, false))?)
-    }
-
-    /// Adds a grammar, and returns its name.
-    ///
-    /// # Errors
-    /// What Lark cannot say, or only rules too deep in each other.
-    pub(super) fn add(&mut self, written: &Written) -> Result<String> {
-        let depth = written.depth();
-        if depth > MAX_RULES {
-            let why = "lower counts such as minContains, or the number of required keys";
-            let why = format!("its grammar has rules in rules {depth} deep, more than {MAX_RULES}: {why}");
-            return Err(refuse("", "schema", why));
-        }
-        self.divisors += written.divisors;
-        check_divisors(self.divisors)?;
-        let Some(lark) = written.lark() else {
-            let why = "in a schema that is part of another grammar it cannot be negated, nor stand beside ends of so many digits";
-            return Err(refuse("", "multipleOf", why));
-        };
-        self.larks.push(lark);
-        Ok(name(self.larks.len() - 1))
-    }
-
-    /// The grammars under their names.
-    pub(super) fn named(self) -> impl Iterator<Item = GrammarWithLexer> {
-        self.larks.into_iter().enumerate().map(|(i, lark)| GrammarWithLexer {
-            name: Some(name(i)),
-            lark_grammar: Some(lark),
-            ..GrammarWithLexer::default()
-        })
-    }
 }
 
 /// Refuses divisors of several schemas that are too much together.
@@ -189,10 +132,6 @@ fn write(reader: &mut Reader<'_>, notes: usize) -> Result<Written> {
         return Err(explain::unsatisfiable(writer.reader, notes));
     }
     writer.finish(root)
-}
-
-fn name(number: usize) -> String {
-    format!("json-schema-{number}")
 }
 
 fn depth(value: &Value) -> usize {

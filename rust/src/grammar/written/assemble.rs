@@ -1,22 +1,20 @@
 //! Rules and terminals as a grammar over lexemes, and those as llguidance's lexer has them.
 //!
-//! The same could be written in Lark, and is where a grammar has parts in other hands: but llguidance makes a lexer for Lark's
-//! syntax each time that it reads some, which takes as long as all else that a compilation does.
+//! The same could be written in Lark: but llguidance makes a lexer for Lark's syntax each time that it reads some, which takes as
+//! long as all else that a compilation does.
 
-use super::expr::{Expr, class};
-use super::multiple;
+use super::Written;
+use super::base::{Base, begin, build, greedy};
+use super::expr::Expr;
 use super::rules::{Symbol, condition, spaced, with_parameter};
-use super::{WHITESPACE, Written};
-use crate::grammar::gbnf::of_class;
-use crate::grammar::languages::{Language, Languages, Texts};
+use crate::grammar::languages::Texts;
 use crate::grammar::productions::{Id, Productions};
 use crate::types::Token;
 use ahash::AHashMap;
 use llguidance::api::{GrammarInit, ParserLimits};
-use llguidance::derivre::{ExprRef, RegexAst, RegexBuilder};
+use llguidance::derivre::ExprRef;
 use llguidance::earley::lexerspec::{LexemeClass, LexemeIdx, LexerSpec};
-use llguidance::earley::{ParamCond, ParamExpr};
-use std::sync::Arc;
+use llguidance::earley::{Grammar, ParamCond, ParamExpr, SymIdx};
 use toktrie::TokTrie;
 
 /// Repetitions are put together from so many at a time, so that their rules grow with the logarithm of a count. As many as
@@ -31,6 +29,7 @@ const BEHIND: &str = r"[ \t\r\n]{1,8}";
 pub(in crate::grammar) struct Parts {
     pub(in crate::grammar) productions: Productions,
     pub(in crate::grammar) lexer: LexerSpec,
+    /// What is known of the lexemes of these productions.
     pub(in crate::grammar) texts: AHashMap<LexemeIdx, Texts>,
     class: LexemeClass,
 }
@@ -47,8 +46,18 @@ impl Parts {
     /// # Errors
     /// What is no grammar of it.
     pub(in crate::grammar) fn init(self) -> anyhow::Result<GrammarInit> {
-        let grammar = self.productions.grammar(self.class, &self.lexer)?;
+        let mut grammar = Grammar::new(None);
+        let start = self.add_to(&mut grammar)?;
+        grammar.sym_props_mut(start).is_start = true;
         Ok(GrammarInit::Internal(grammar, self.lexer))
+    }
+
+    /// Adds the rules to those of a grammar whose lexer this one is behind, and returns the symbol of their texts.
+    ///
+    /// # Errors
+    /// What is no grammar of llguidance's.
+    pub(in crate::grammar) fn add_to(&self, grammar: &mut Grammar) -> anyhow::Result<SymIdx> {
+        self.productions.add_to(grammar, (self.class, &self.lexer))
     }
 }
 
@@ -58,13 +67,36 @@ impl Written {
     /// # Errors
     /// What is no regular expression.
     pub(in crate::grammar) fn parts(&self, base: &Base) -> Result<Parts, String> {
-        let Base { lexer, class, .. } = base;
+        self.assemble(base, (base.lexer.clone(), base.class), &base.regexes)
+    }
+
+    /// The same with lexemes behind those of another grammar's lexer.
+    ///
+    /// # Errors
+    /// What is no regular expression.
+    pub(in crate::grammar) fn parts_behind(
+        &self,
+        base: &Base,
+        mut lexer: LexerSpec,
+    ) -> Result<Parts, String> {
+        let class = begin(&mut lexer)?;
+        self.assemble(base, (lexer, class), &AHashMap::new())
+    }
+
+    /// `regexes`: expressions that the lexer has already.
+    fn assemble(
+        &self,
+        base: &Base,
+        (lexer, class): (LexerSpec, LexemeClass),
+        regexes: &AHashMap<String, ExprRef>,
+    ) -> Result<Parts, String> {
         let mut assembly = Assembly {
             productions: Productions::default(),
-            lexer: lexer.clone(),
+            lexer,
             space: self.space.as_deref(),
             terminals: &self.terminals,
             base,
+            regexes,
             texts: AHashMap::new(),
             built: AHashMap::new(),
             lexemes: AHashMap::new(),
@@ -97,97 +129,8 @@ impl Written {
             assembly.productions.add(assembly.rules[rule], condition(line).clone(), symbols);
         }
         let Assembly { productions, lexer, known, .. } = assembly;
-        Ok(Parts { productions: productions.simplified()?, lexer, texts: known, class: *class })
+        Ok(Parts { productions: productions.simplified()?, lexer, texts: known, class })
     }
-}
-
-/// What grammars begin with: the white space that is skipped, and regular expressions that most of them have. To read one takes
-/// 10 to 30 us.
-pub(in crate::grammar) struct Base {
-    lexer: LexerSpec,
-    class: LexemeClass,
-    regexes: AHashMap<String, ExprRef>,
-    languages: Languages<Expr>,
-    /// A character of a string in JSON, in one spelling.
-    character: Expr,
-    slices: Vec<String>,
-    /// Bytes of the longest token.
-    longest: u32,
-}
-
-impl Base {
-    /// `common`: the expressions, besides those of brackets, commas and colons; `character`: that of a string in JSON. `slices` and
-    /// `longest`: the vocabulary's slices, and bytes of its longest token.
-    ///
-    /// # Errors
-    /// What is no regular expression among them.
-    pub(in crate::grammar) fn new(
-        (common, character): (impl IntoIterator<Item = String>, Expr),
-        (slices, longest): (Vec<String>, u32),
-    ) -> Result<Self, String> {
-        let mut lexer = LexerSpec::new().map_err(|e| e.to_string())?;
-        of_characters(&mut lexer.regex_builder);
-        // White space is a part of brackets, commas and colons: before the last two, and in other places, there is none.
-        let class = lexer.setup_lexeme_class(RegexAst::NoMatch).map_err(|e| e.to_string())?;
-        let mut regexes = AHashMap::new();
-        let spaced = [",", ":", "{", "}", "[", "]"].iter().filter_map(|text| spaced(text, Some(WHITESPACE)));
-        for rx in common.into_iter().chain(spaced) {
-            let built = regex(&mut lexer.regex_builder, &rx)?;
-            regexes.insert(rx, built);
-        }
-        Ok(Base { lexer, class, regexes, languages: Languages::new(), character, slices, longest })
-    }
-
-    /// Adds the texts of a terminal. Each alternative is added on its own, since other terminals may have the same alternative.
-    fn texts(&self, expr: &Expr, texts: &mut Texts) -> Result<(), String> {
-        match (expr.listed(), expr) {
-            (Some(list), _) => texts.listed.extend(list.into_iter().map(|text| text.as_bytes().into())),
-            (None, Expr::Any(parts)) if !parts.is_empty() => {
-                parts.iter().try_for_each(|part| self.texts(part, texts))?;
-            }
-            _ => texts.described.push(self.language(expr)?),
-        }
-        Ok(())
-    }
-
-    fn language(&self, expr: &Expr) -> Result<Arc<Language>, String> {
-        self.languages.of(expr, || {
-            if let Some((base, bounds)) = expr.counted()
-                && let Some(counted) = Language::counted(&self.language(&base)?, &bounds, self.longest)
-            {
-                return Ok(counted);
-            }
-            let (spec, lexeme) = lexer_of(expr, &self.slices)?;
-            let mut language = Language::new(&spec, lexeme)?;
-            language.is_open = expr.is_open(&self.character);
-            Ok(language)
-        })
-    }
-}
-
-/// Makes regular expressions be about characters, not bytes.
-fn of_characters(builder: &mut RegexBuilder) {
-    builder.unicode(true).utf8(true);
-}
-
-/// Makes a lexer for one terminal, with the regular expressions `slices` as extra lexemes. Returns the terminal's lexeme, too.
-pub(in crate::grammar) fn lexer_of(expr: &Expr, slices: &[String]) -> Result<(LexerSpec, LexemeIdx), String> {
-    let mut lexer = LexerSpec::new().map_err(|e| e.to_string())?;
-    of_characters(&mut lexer.regex_builder);
-    lexer.setup_lexeme_class(RegexAst::NoMatch).map_err(|e| e.to_string())?;
-    let rx = build(&mut lexer.regex_builder, &AHashMap::new(), expr)?;
-    let lexeme = greedy(&mut lexer, rx)?;
-    lexer.add_extra_lexemes(slices);
-    Ok((lexer, lexeme))
-}
-
-fn greedy(lexer: &mut LexerSpec, rx: ExprRef) -> Result<LexemeIdx, String> {
-    let added = lexer.add_greedy_lexeme(String::new(), RegexAst::ExprRef(rx), false, None, usize::MAX);
-    added.map_err(|e| e.to_string())
-}
-
-fn regex(builder: &mut RegexBuilder, rx: &str) -> Result<ExprRef, String> {
-    builder.mk_regex(rx).map_err(|e| format!("invalid regex {rx:?}: {e}"))
 }
 
 /// A grammar that is being put together.
@@ -197,6 +140,8 @@ struct Assembly<'a> {
     space: Option<&'a str>,
     terminals: &'a [Expr],
     base: &'a Base,
+    /// Those that the lexer has.
+    regexes: &'a AHashMap<String, ExprRef>,
     /// Symbols of texts and terminals, and of what they come to.
     texts: AHashMap<&'a str, Id>,
     built: AHashMap<&'a Expr, Id>,
@@ -248,7 +193,7 @@ impl<'a> Assembly<'a> {
     }
 
     fn lexeme(&mut self, expr: &Expr) -> Result<Id, String> {
-        let rx = build(&mut self.lexer.regex_builder, &self.base.regexes, expr)?;
+        let rx = build(&mut self.lexer.regex_builder, self.regexes, expr)?;
         if let Some(known) = self.lexemes.get(&rx) {
             return Ok(*known);
         }
@@ -312,64 +257,5 @@ impl<'a> Assembly<'a> {
     fn groups(&mut self, symbol: Id, (least, most): (u32, u32)) -> Id {
         let group = self.times(symbol, AT_A_TIME, Some(AT_A_TIME));
         self.times(group, least, Some(most))
-    }
-}
-
-/// `known`: regular expressions that are there already.
-fn build(
-    builder: &mut RegexBuilder,
-    known: &AHashMap<String, ExprRef>,
-    expr: &Expr,
-) -> Result<ExprRef, String> {
-    let part = |part: &Expr| build(builder, known, part).map(RegexAst::ExprRef);
-    let mut parts = expr.parts().iter().map(part).collect::<Result<Vec<_>, _>>()?;
-    let ast = match expr {
-        Expr::Regex(rx) => return known.get(rx).map_or_else(|| regex(builder, rx), |known| Ok(*known)),
-        // To read a text takes ten times as long, and llguidance takes other classes as text only.
-        Expr::Class(ranges) if ranges.iter().all(|(_, last)| last.is_ascii()) => {
-            let mut bytes = vec![0_u32; 8];
-            let each = ranges.iter().flat_map(|(first, last)| *first as u32..=*last as u32);
-            each.for_each(|byte| bytes[byte as usize / 32] |= 1 << (byte % 32));
-            RegexAst::ByteSet(bytes)
-        }
-        Expr::Class(ranges) => return regex(builder, &of_class(&class(ranges))),
-        Expr::Text(text) => RegexAst::Literal(text.clone()),
-        Expr::All(_) | Expr::Any(_) if parts.len() == 1 => parts.remove(0),
-        Expr::All(_) => RegexAst::And(parts),
-        Expr::Any(_) => RegexAst::Or(parts),
-        Expr::Concat(_) => RegexAst::Concat(parts),
-        Expr::Not(_) => RegexAst::Not(Box::new(parts.remove(0))),
-        Expr::Repeat(_, least, most) => {
-            RegexAst::Repeat(Box::new(parts.remove(0)), *least, most.unwrap_or(u32::MAX))
-        }
-        Expr::Multiples(d, yes) => multiple::condition(*d, *yes),
-        Expr::Look(_) | Expr::Ahead(..) => unreachable!("patterns are translated. This is a bug."),
-    };
-    builder.mk(&ast).map_err(|e| e.to_string())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::collections::HashSet;
-
-    #[test]
-    fn equal_terminals_are_one() {
-        let languages = Languages::new();
-        let of = |most| {
-            let digits = Expr::Class(vec![('0', '9')]).times(1, Some(most));
-            let make = || {
-                let (spec, lexeme) = lexer_of(&digits, &["[a-z]+".to_owned()])?;
-                Language::new(&spec, lexeme)
-            };
-            languages.of(&digits, make).unwrap()
-        };
-        let one = of(3);
-        assert!(Arc::ptr_eq(&one, &of(3)));
-        assert!(!Arc::ptr_eq(&one, &of(4)));
-        assert!(Arc::ptr_eq(&one, &one.renewed()));
-        // Characters that it does not tell apart are one to it.
-        let classes: HashSet<usize> = (0..=255).map(|byte| one.automaton().class(byte)).collect();
-        assert!(classes.len() < 8);
     }
 }

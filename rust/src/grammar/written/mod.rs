@@ -1,6 +1,7 @@
 //! A grammar as rules and terminals: of a schema, of another constraint, or of schemas and what stands around them.
 
 pub(super) mod assemble;
+pub(super) mod base;
 pub(super) mod decimal;
 pub(super) mod expr;
 pub(super) mod multiple;

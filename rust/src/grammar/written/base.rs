@@ -1,0 +1,160 @@
+//! Terminals as llguidance's lexer has them, and what all grammars have in common.
+
+use super::WHITESPACE;
+use super::expr::{Expr, class};
+use super::multiple;
+use super::rules::spaced;
+use crate::grammar::gbnf::of_class;
+use crate::grammar::languages::{Language, Languages, Texts};
+use ahash::AHashMap;
+use llguidance::derivre::{ExprRef, RegexAst, RegexBuilder};
+use llguidance::earley::lexerspec::{LexemeClass, LexemeIdx, LexerSpec};
+use std::sync::Arc;
+
+/// What grammars begin with: the white space that is skipped, and regular expressions that most of them have. To read one takes
+/// 10 to 30 us.
+pub(in crate::grammar) struct Base {
+    pub(super) lexer: LexerSpec,
+    pub(super) class: LexemeClass,
+    pub(super) regexes: AHashMap<String, ExprRef>,
+    languages: Languages<Expr>,
+    /// A character of a string in JSON, in one spelling.
+    character: Expr,
+    slices: Vec<String>,
+    /// Bytes of the longest token.
+    longest: u32,
+}
+
+impl Base {
+    /// `common`: the expressions, besides those of brackets, commas and colons; `character`: that of a string in JSON. `slices` and
+    /// `longest`: the vocabulary's slices, and bytes of its longest token.
+    ///
+    /// # Errors
+    /// What is no regular expression among them.
+    pub(in crate::grammar) fn new(
+        (common, character): (impl IntoIterator<Item = String>, Expr),
+        (slices, longest): (Vec<String>, u32),
+    ) -> Result<Self, String> {
+        let mut lexer = LexerSpec::new().map_err(|e| e.to_string())?;
+        let class = begin(&mut lexer)?;
+        let mut regexes = AHashMap::new();
+        let spaced = [",", ":", "{", "}", "[", "]"].iter().filter_map(|text| spaced(text, Some(WHITESPACE)));
+        for rx in common.into_iter().chain(spaced) {
+            let built = regex(&mut lexer.regex_builder, &rx)?;
+            regexes.insert(rx, built);
+        }
+        Ok(Base { lexer, class, regexes, languages: Languages::new(), character, slices, longest })
+    }
+
+    /// Adds the texts of a terminal. Each alternative is added on its own, since other terminals may have the same alternative.
+    pub(super) fn texts(&self, expr: &Expr, texts: &mut Texts) -> Result<(), String> {
+        match (expr.listed(), expr) {
+            (Some(list), _) => texts.listed.extend(list.into_iter().map(|text| text.as_bytes().into())),
+            (None, Expr::Any(parts)) if !parts.is_empty() => {
+                parts.iter().try_for_each(|part| self.texts(part, texts))?;
+            }
+            _ => texts.described.push(self.language(expr)?),
+        }
+        Ok(())
+    }
+
+    fn language(&self, expr: &Expr) -> Result<Arc<Language>, String> {
+        self.languages.of(expr, || {
+            if let Some((base, bounds)) = expr.counted()
+                && let Some(counted) = Language::counted(&self.language(&base)?, &bounds, self.longest)
+            {
+                return Ok(counted);
+            }
+            let (spec, lexeme) = lexer_of(expr, &self.slices)?;
+            let mut language = Language::new(&spec, lexeme)?;
+            language.is_open = expr.is_open(&self.character);
+            Ok(language)
+        })
+    }
+}
+
+/// Begins a class of lexemes between which nothing is skipped: white space is a part of brackets, commas and colons. Regular
+/// expressions are about characters from now on, not bytes.
+pub(super) fn begin(lexer: &mut LexerSpec) -> Result<LexemeClass, String> {
+    lexer.regex_builder.unicode(true).utf8(true);
+    lexer.setup_lexeme_class(RegexAst::NoMatch).map_err(|e| e.to_string())
+}
+
+/// Makes a lexer for one terminal, with the regular expressions `slices` as extra lexemes. Returns the terminal's lexeme, too.
+pub(in crate::grammar) fn lexer_of(expr: &Expr, slices: &[String]) -> Result<(LexerSpec, LexemeIdx), String> {
+    let mut lexer = LexerSpec::new().map_err(|e| e.to_string())?;
+    begin(&mut lexer)?;
+    let rx = build(&mut lexer.regex_builder, &AHashMap::new(), expr)?;
+    let lexeme = greedy(&mut lexer, rx)?;
+    lexer.add_extra_lexemes(slices);
+    Ok((lexer, lexeme))
+}
+
+/// Adds a lexeme.
+pub(super) fn greedy(lexer: &mut LexerSpec, rx: ExprRef) -> Result<LexemeIdx, String> {
+    let added = lexer.add_greedy_lexeme(String::new(), RegexAst::ExprRef(rx), false, None, usize::MAX);
+    added.map_err(|e| e.to_string())
+}
+
+fn regex(builder: &mut RegexBuilder, rx: &str) -> Result<ExprRef, String> {
+    builder.mk_regex(rx).map_err(|e| format!("invalid regex {rx:?}: {e}"))
+}
+
+/// `known`: regular expressions that are there already.
+pub(super) fn build(
+    builder: &mut RegexBuilder,
+    known: &AHashMap<String, ExprRef>,
+    expr: &Expr,
+) -> Result<ExprRef, String> {
+    let part = |part: &Expr| build(builder, known, part).map(RegexAst::ExprRef);
+    let mut parts = expr.parts().iter().map(part).collect::<Result<Vec<_>, _>>()?;
+    let ast = match expr {
+        Expr::Regex(rx) => return known.get(rx).map_or_else(|| regex(builder, rx), |known| Ok(*known)),
+        // To read a text takes ten times as long, and llguidance takes other classes as text only.
+        Expr::Class(ranges) if ranges.iter().all(|(_, last)| last.is_ascii()) => {
+            let mut bytes = vec![0_u32; 8];
+            let each = ranges.iter().flat_map(|(first, last)| *first as u32..=*last as u32);
+            each.for_each(|byte| bytes[byte as usize / 32] |= 1 << (byte % 32));
+            RegexAst::ByteSet(bytes)
+        }
+        Expr::Class(ranges) => return regex(builder, &of_class(&class(ranges))),
+        Expr::Text(text) => RegexAst::Literal(text.clone()),
+        Expr::All(_) | Expr::Any(_) if parts.len() == 1 => parts.remove(0),
+        Expr::All(_) => RegexAst::And(parts),
+        Expr::Any(_) => RegexAst::Or(parts),
+        Expr::Concat(_) => RegexAst::Concat(parts),
+        Expr::Not(_) => RegexAst::Not(Box::new(parts.remove(0))),
+        Expr::Repeat(_, least, most) => {
+            RegexAst::Repeat(Box::new(parts.remove(0)), *least, most.unwrap_or(u32::MAX))
+        }
+        Expr::Multiples(d, yes) => multiple::condition(*d, *yes),
+        Expr::Look(_) | Expr::Ahead(..) => unreachable!("patterns are translated. This is a bug."),
+    };
+    builder.mk(&ast).map_err(|e| e.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn equal_terminals_are_one() {
+        let languages = Languages::new();
+        let of = |most| {
+            let digits = Expr::Class(vec![('0', '9')]).times(1, Some(most));
+            let make = || {
+                let (spec, lexeme) = lexer_of(&digits, &["[a-z]+".to_owned()])?;
+                Language::new(&spec, lexeme)
+            };
+            languages.of(&digits, make).unwrap()
+        };
+        let one = of(3);
+        assert!(Arc::ptr_eq(&one, &of(3)));
+        assert!(!Arc::ptr_eq(&one, &of(4)));
+        assert!(Arc::ptr_eq(&one, &one.renewed()));
+        // Characters that it does not tell apart are one to it.
+        let classes: HashSet<usize> = (0..=255).map(|byte| one.automaton().class(byte)).collect();
+        assert!(classes.len() < 8);
+    }
+}
