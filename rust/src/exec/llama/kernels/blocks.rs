@@ -135,15 +135,19 @@ impl<B: Block> Format for Blocks<B> {
     }
 
     #[inline(always)]
-    unsafe fn add<L: Lanes>(
-        total: L::Floats,
+    unsafe fn add<L: Lanes, const T: usize>(
+        mut totals: [L::Floats; T],
         weights: &[L::Ints; 8],
         scales: (*const Scales<L>, usize),
-        bytes: *const u8,
-    ) -> L::Floats {
+        bytes: [*const u8; T],
+    ) -> [L::Floats; T] {
         unsafe {
-            let product = L::dots(Self::start::<L>(bytes), weights, B::MOST, bytes.cast());
-            Self::add_product::<L>(total, product, scales, bytes)
+            let starts = bytes.map(|bytes| Self::start::<L>(bytes));
+            let products = L::dots_of(starts, weights, B::MOST, bytes.map(<*const u8>::cast));
+            for (t, product) in products.into_iter().enumerate() {
+                totals[t] = Self::add_product::<L>(totals[t], product, scales, bytes[t]);
+            }
+            totals
         }
     }
 

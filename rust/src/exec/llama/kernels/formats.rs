@@ -88,16 +88,16 @@ pub(super) trait Format {
     /// As for [`Lanes`].
     unsafe fn begin<L: Lanes>(total: L::Floats) -> Self::Sum<L>;
 
-    /// Adds a chunk of a panel; `bytes`: of its activations, in their record.
+    /// Adds a chunk of a panel to the sums of some tokens; `bytes`: of each token's activations, in their record.
     ///
     /// # Safety
     /// As for [`Lanes`].
-    unsafe fn add<L: Lanes>(
-        sum: Self::Sum<L>,
+    unsafe fn add<L: Lanes, const T: usize>(
+        sums: [Self::Sum<L>; T],
         weights: &[L::Ints; 8],
         scales: (*const Self::Scales<L>, usize),
-        bytes: *const u8,
-    ) -> Self::Sum<L>;
+        bytes: [*const u8; T],
+    ) -> [Self::Sum<L>; T];
 
     /// The sum with the whole panel added; `record`: of the panel's first activations.
     ///

@@ -58,6 +58,8 @@ pub(super) trait Lanes {
     type Tiles: Tiles;
     /// Rows in a vector.
     const ROWS: usize;
+    /// Tokens whose sums stay in registers, 4 or 8.
+    const TOGETHER: usize = 4;
     /// Lanes of 4 bytes, or of an i32.
     type Ints: Copy;
     /// Lanes of an f32.
@@ -97,6 +99,34 @@ pub(super) trait Lanes {
         activations: *const i32,
         scale: Self::Ints,
     ) -> Self::Ints;
+    /// [`dots`](Lanes::dots) of some tokens.
+    #[inline(always)]
+    unsafe fn dots_of<const N: usize>(
+        mut sums: [Self::Ints; N],
+        weights: &[Self::Ints],
+        most: i32,
+        activations: [*const i32; N],
+    ) -> [Self::Ints; N] {
+        for (sum, activations) in sums.iter_mut().zip(activations) {
+            // SAFETY: the caller's promise.
+            *sum = unsafe { Self::dots(*sum, weights, most, activations) };
+        }
+        sums
+    }
+    /// [`scaled_dots`](Lanes::scaled_dots) of some tokens.
+    #[inline(always)]
+    unsafe fn scaled_dots_of<const N: usize>(
+        mut sums: [Self::Ints; N],
+        (weights, scale): (&[Self::Ints], Self::Ints),
+        most: i32,
+        activations: [*const i32; N],
+    ) -> [Self::Ints; N] {
+        for (sum, activations) in sums.iter_mut().zip(activations) {
+            // SAFETY: the caller's promise.
+            *sum = unsafe { Self::scaled_dots(*sum, weights, most, activations, scale) };
+        }
+        sums
+    }
     /// An integer of 16 bits as [`scaled_dots`](Lanes::scaled_dots) takes it.
     unsafe fn scale(x: Self::Ints) -> Self::Ints;
     /// `sum` and the products of two integers of 16 bits in each lane with those at `activations`.

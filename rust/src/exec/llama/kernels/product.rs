@@ -19,8 +19,6 @@ use std::ptr;
 
 /// Most rows in a tile, and fewest of a product.
 pub(super) const TILE: usize = 16;
-/// Tokens whose sums stay in registers.
-const TOGETHER: usize = 4;
 
 /// Where the tokens of a product are: each in a row, and in a slot of it. Distances are in floats.
 #[derive(Clone, Copy)]
@@ -264,18 +262,20 @@ struct Records<F> {
     format: PhantomData<F>,
 }
 
+// Places in memory that is there: they need no checks for overflow, which cost more than the places.
 impl<F: Format> Records<F> {
     /// A token's first record.
     #[inline(always)]
     fn of(&self, token: usize) -> *const u8 {
-        self.first.wrapping_add(token * F::PACKING.bytes())
+        self.first.wrapping_add(token.wrapping_mul(F::PACKING.bytes()))
     }
 
     /// Where a chunk's bytes are, from the token's first record on.
     #[inline(always)]
     fn chunk(&self, chunk: usize) -> usize {
         let each = F::PACKING.count / CHUNK;
-        chunk / each * self.tokens * F::PACKING.bytes() + chunk % each * CHUNK
+        let record = (chunk / each).wrapping_mul(self.tokens).wrapping_mul(F::PACKING.bytes());
+        record.wrapping_add(chunk % each * CHUNK)
     }
 }
 
@@ -296,7 +296,7 @@ impl<L: Lanes, F: Format> Take<L, F::Scales<L>> for One<L, F> {
     unsafe fn take(&mut self, chunk: usize, weights: [L::Ints; 8]) {
         unsafe {
             let bytes = self.records.first.add(self.records.chunk(chunk));
-            self.sum = F::add::<L>(self.sum, &weights, (self.scales.as_ptr(), chunk), bytes);
+            [self.sum] = F::add::<L, 1>([self.sum], &weights, (self.scales.as_ptr(), chunk), [bytes]);
         }
     }
 }
@@ -319,9 +319,17 @@ unsafe fn several<L: Lanes, F: Format>(
             token = tokens / TOKENS * TOKENS;
             F::add_tiles::<L>((panel, count), records.first, (tokens, token), sums);
         }
-        while token + TOGETHER <= tokens {
-            add::<L, F, TOGETHER>(panel, count, (records, token), sums.add(token));
-            token += TOGETHER;
+        while token + L::TOGETHER <= tokens {
+            if L::TOGETHER == 8 {
+                add::<L, F, 8>(panel, count, (records, token), sums.add(token));
+            } else {
+                add::<L, F, 4>(panel, count, (records, token), sums.add(token));
+            }
+            token += L::TOGETHER;
+        }
+        if token + 4 <= tokens {
+            add::<L, F, 4>(panel, count, (records, token), sums.add(token));
+            token += 4;
         }
         match tokens - token {
             1 => add::<L, F, 1>(panel, count, (records, token), sums.add(token)),
@@ -344,12 +352,9 @@ unsafe fn add<L: Lanes, F: Format, const T: usize>(
         let before = sums.cast::<[L::Floats; T]>().read();
         let mut total: [F::Sum<L>; T] = before.map(|sum| F::begin::<L>(sum));
         for c in 0..chunks {
-            let weights = &panel.weights[c];
             let at = records.chunk(c);
-            for (t, total) in total.iter_mut().enumerate() {
-                let bytes = records.of(token + t).add(at);
-                *total = F::add::<L>(*total, weights, (&raw const panel.scales, c), bytes);
-            }
+            let bytes = std::array::from_fn(|t| records.of(token + t).wrapping_add(at));
+            total = F::add::<L, T>(total, &panel.weights[c], (&raw const panel.scales, c), bytes);
         }
         for (t, total) in total.into_iter().enumerate() {
             *sums.add(t) = F::end::<L>(total, &raw const panel.scales, records.of(token + t));

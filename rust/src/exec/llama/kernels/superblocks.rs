@@ -82,22 +82,25 @@ impl<B: SuperBlock> Format for SuperBlocks<B> {
     }
 
     #[inline(always)]
-    unsafe fn add<L: Lanes>(
-        (total, mut sum): Self::Sum<L>,
+    unsafe fn add<L: Lanes, const T: usize>(
+        mut sums: [Self::Sum<L>; T],
         weights: &[L::Ints; 8],
         (scales, chunk): (*const Scales<L>, usize),
-        bytes: *const u8,
-    ) -> Self::Sum<L> {
+        bytes: [*const u8; T],
+    ) -> [Self::Sum<L>; T] {
         unsafe {
-            let activations = bytes.cast::<i32>();
+            let activations = bytes.map(<*const u8>::cast::<i32>);
             let [first, second] = (*scales).groups[chunk];
+            let mut integers = sums.map(|(_, integers)| integers);
             if B::GROUP == CHUNK {
-                sum = L::scaled_dots(sum, weights, B::MOST, activations, first);
+                integers = L::scaled_dots_of(integers, (weights, first), B::MOST, activations);
             } else {
-                sum = L::scaled_dots(sum, &weights[..4], B::MOST, activations, first);
-                sum = L::scaled_dots(sum, &weights[4..], B::MOST, activations.add(4), second);
+                integers = L::scaled_dots_of(integers, (&weights[..4], first), B::MOST, activations);
+                let activations = activations.map(|activations| activations.add(4));
+                integers = L::scaled_dots_of(integers, (&weights[4..], second), B::MOST, activations);
             }
-            (total, sum)
+            sums.iter_mut().zip(integers).for_each(|(sum, integers)| sum.1 = integers);
+            sums
         }
     }
 

@@ -11,6 +11,7 @@ pub(in super::super) struct Wide<T = NoTiles>(PhantomData<T>);
 impl<T: Tiles> Lanes for Wide<T> {
     type Tiles = T;
     const ROWS: usize = 16;
+    const TOGETHER: usize = 8;
     const SIGNED: bool = false;
     type Ints = __m512i;
     type Floats = __m512;
@@ -86,13 +87,9 @@ impl<T: Tiles> Lanes for Wide<T> {
     }
 
     #[inline(always)]
-    unsafe fn dots(mut sum: __m512i, weights: &[__m512i], _: i32, activations: *const i32) -> __m512i {
-        unsafe {
-            for (j, weights) in weights.iter().enumerate() {
-                sum = _mm512_dpbusd_epi32(sum, *weights, Self::splat(activations.add(j)));
-            }
-            sum
-        }
+    unsafe fn dots(sum: __m512i, weights: &[__m512i], most: i32, activations: *const i32) -> __m512i {
+        let [sum] = unsafe { Self::dots_of([sum], weights, most, [activations]) };
+        sum
     }
 
     #[inline(always)]
@@ -103,9 +100,41 @@ impl<T: Tiles> Lanes for Wide<T> {
         activations: *const i32,
         scale: __m512i,
     ) -> __m512i {
+        let [sum] = unsafe { Self::scaled_dots_of([sum], (weights, scale), most, [activations]) };
+        sum
+    }
+
+    /// Token by token in each step: a product waits four cycles for the one before it in its sum, and two can begin in a cycle.
+    #[inline(always)]
+    unsafe fn dots_of<const N: usize>(
+        mut sums: [__m512i; N],
+        weights: &[__m512i],
+        _: i32,
+        activations: [*const i32; N],
+    ) -> [__m512i; N] {
         unsafe {
-            let dots = Self::dots(_mm512_setzero_si512(), weights, most, activations);
-            _mm512_add_epi32(sum, _mm512_mullo_epi32(dots, scale))
+            for (j, weights) in weights.iter().enumerate() {
+                for (sum, activations) in sums.iter_mut().zip(activations) {
+                    *sum = _mm512_dpbusd_epi32(*sum, *weights, Self::splat(activations.add(j)));
+                }
+            }
+            sums
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn scaled_dots_of<const N: usize>(
+        mut sums: [__m512i; N],
+        (weights, scale): (&[__m512i], __m512i),
+        most: i32,
+        activations: [*const i32; N],
+    ) -> [__m512i; N] {
+        unsafe {
+            let dots = Self::dots_of([_mm512_setzero_si512(); N], weights, most, activations);
+            for (sum, dots) in sums.iter_mut().zip(dots) {
+                *sum = _mm512_add_epi32(*sum, _mm512_mullo_epi32(dots, scale));
+            }
+            sums
         }
     }
 
