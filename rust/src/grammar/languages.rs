@@ -56,15 +56,18 @@ pub(super) struct Known {
 }
 
 impl Known {
-    /// `texts` of a grammar, beside a client's lexer that has its first lexemes. A lexeme of a client may end as soon as it can, whatever
-    /// other lexemes may still be: then one automaton has to have them all.
-    pub(super) fn beside(clients: &LexerSpec, mut texts: AHashMap<LexemeIdx, Texts>) -> Self {
-        if clients.lazy_lexemes().iter().next().is_some() {
-            return Known { texts: AHashMap::new(), clients: usize::MAX };
-        }
-        let clients = clients.lexemes.len();
-        texts.retain(|lexeme, _| lexeme.as_usize() >= clients);
-        Known { texts, clients }
+    /// Nothing, of the lexemes that a client's lexer has. One of these may end as soon as it can, whatever other lexemes may still be:
+    /// then one automaton has to have all lexemes of the grammar.
+    pub(super) fn of_client(lexer: &LexerSpec) -> Self {
+        let is_lazy = lexer.lazy_lexemes().iter().next().is_some();
+        let clients = if is_lazy { usize::MAX } else { lexer.lexemes.len() };
+        Known { texts: AHashMap::new(), clients }
+    }
+
+    /// Adds what is known of more lexemes, but for a client's.
+    pub(super) fn extend(&mut self, texts: AHashMap<LexemeIdx, Texts>) {
+        let clients = self.clients;
+        self.texts.extend(texts.into_iter().filter(|(lexeme, _)| lexeme.as_usize() >= clients));
     }
 }
 

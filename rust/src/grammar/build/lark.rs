@@ -1,7 +1,8 @@
 //! Compiles a client's Lark, and the grammars that it names.
 //!
 //! llguidance reads Lark. The named grammars are assembled as others are ([`Written::parts_behind`]) and become rules of the same
-//! grammar: Lark finds a place for each, a symbol whose only rule derives no text.
+//! grammar: Lark finds a place for each, a symbol whose only rule derives no text. Their lexemes are of the place's class, by which
+//! llguidance knows which parts of a grammar it is in.
 
 use super::{Builder, GUIDE_BYTES, TOO_LARGE, parser};
 use crate::error::{Error, Result};
@@ -14,7 +15,6 @@ use crate::grammar::part::{Pristine, Source};
 use crate::grammar::productions::Productions;
 use crate::grammar::text;
 use crate::grammar::written::Written;
-use ahash::AHashMap;
 use llguidance::Matcher;
 use llguidance::api::{GrammarInit, GrammarWithLexer, ParserLimits, TopLevelGrammar};
 use llguidance::earley::{Grammar, SymIdx, SymbolProps};
@@ -74,20 +74,20 @@ impl Builder {
         let init = GrammarInit::Serialized(list);
         let (mut grammar, mut lexer) =
             init.to_internal(Some(self.factory.tok_env().clone()), limits.clone()).map_err(clean)?;
-        let clients = lexer.clone();
-        let mut texts = AHashMap::new();
+        let mut known = Known::of_client(&lexer);
         for ((_, written), place) in named.iter().zip(places(&mut grammar, &named)?) {
             // White space around it is that of a part of a text.
             let mut frame = Written::frame();
             let part = frame.part(written.clone());
             frame.or(vec![part]);
-            let parts = frame.parts_behind(&self.base, lexer)?;
+            let class = grammar.sym_props(place).grammar_id;
+            let parts = frame.parts_behind(&self.base, (lexer, class))?;
             if !parts.fits(limits) {
                 return Err(TOO_LARGE.to_owned());
             }
             let start = parts.add_to(&mut grammar).map_err(clean)?;
             grammar.add_rule(place, vec![start]).map_err(clean)?;
-            texts.extend(parts.texts);
+            known.extend(parts.texts);
             lexer = parts.lexer;
         }
         let init = GrammarInit::Internal(grammar, lexer);
@@ -97,9 +97,7 @@ impl Builder {
         let productions = Productions::of(grammar);
         let endings = match skips_once {
             true => None,
-            false => {
-                Endings::new(&productions, &spec, (&self.common, limits), Known::beside(&clients, texts))
-            }
+            false => Endings::new(&productions, &spec, (&self.common, limits), known),
         };
         let matcher = Matcher::new(Ok(parser));
         let compiled = Compiled::new(&spec, Box::new(move || matcher));

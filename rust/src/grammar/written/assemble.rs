@@ -4,7 +4,7 @@
 //! long as all else that a compilation does.
 
 use super::Written;
-use super::base::{Base, begin, build, greedy};
+use super::base::{Base, build, greedy, of_characters};
 use super::expr::Expr;
 use super::rules::{Symbol, condition, spaced, with_parameter};
 use crate::grammar::languages::Texts;
@@ -70,16 +70,17 @@ impl Written {
         self.assemble(base, (base.lexer.clone(), base.class), &base.regexes)
     }
 
-    /// The same with lexemes behind those of another grammar's lexer.
+    /// The same with lexemes behind those of another grammar's lexer, in a class of that.
     ///
     /// # Errors
     /// What is no regular expression.
     pub(in crate::grammar) fn parts_behind(
         &self,
         base: &Base,
-        mut lexer: LexerSpec,
+        (mut lexer, class): (LexerSpec, LexemeClass),
     ) -> Result<Parts, String> {
-        let class = begin(&mut lexer)?;
+        of_characters(&mut lexer.regex_builder);
+        lexer.current_class = class;
         self.assemble(base, (lexer, class), &AHashMap::new())
     }
 

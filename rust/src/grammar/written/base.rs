@@ -73,10 +73,14 @@ impl Base {
     }
 }
 
-/// Begins a class of lexemes between which nothing is skipped: white space is a part of brackets, commas and colons. Regular
-/// expressions are about characters from now on, not bytes.
-pub(super) fn begin(lexer: &mut LexerSpec) -> Result<LexemeClass, String> {
-    lexer.regex_builder.unicode(true).utf8(true);
+/// Makes regular expressions be about characters, not bytes.
+pub(super) fn of_characters(builder: &mut RegexBuilder) {
+    builder.unicode(true).utf8(true);
+}
+
+/// Begins a class of lexemes between which nothing is skipped: white space is a part of brackets, commas and colons.
+fn begin(lexer: &mut LexerSpec) -> Result<LexemeClass, String> {
+    of_characters(&mut lexer.regex_builder);
     lexer.setup_lexeme_class(RegexAst::NoMatch).map_err(|e| e.to_string())
 }
 
