@@ -143,7 +143,7 @@ impl<B: Block> Format for Blocks<B> {
     ) -> [L::Floats; T] {
         unsafe {
             let starts = bytes.map(|bytes| Self::start::<L>(bytes));
-            let products = L::dots_of(starts, weights, B::MOST, bytes.map(<*const u8>::cast));
+            let products = L::dots(starts, weights, B::MOST, bytes.map(<*const u8>::cast));
             for (t, product) in products.into_iter().enumerate() {
                 totals[t] = Self::add_product::<L>(totals[t], product, scales, bytes[t]);
             }

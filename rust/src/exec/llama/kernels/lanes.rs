@@ -49,6 +49,19 @@ pub(super) fn prefetch(from: *const u8, bytes: usize) {
     }
 }
 
+/// Adds to the sum of one token after the other.
+#[inline(always)]
+pub(super) fn by_token<I: Copy, const N: usize>(
+    mut sums: [I; N],
+    activations: [*const i32; N],
+    add: impl Fn(I, *const i32) -> I,
+) -> [I; N] {
+    for (sum, activations) in sums.iter_mut().zip(activations) {
+        *sum = add(*sum, activations);
+    }
+    sums
+}
+
 /// What a kernel does with vectors of 32-bit lanes.
 ///
 /// # Safety
@@ -58,7 +71,7 @@ pub(super) trait Lanes {
     type Tiles: Tiles;
     /// Rows in a vector.
     const ROWS: usize;
-    /// Tokens whose sums stay in registers, 4 or 8.
+    /// Most tokens whose sums stay in registers, 4 or 8.
     const TOGETHER: usize = 4;
     /// Lanes of 4 bytes, or of an i32.
     type Ints: Copy;
@@ -87,46 +100,21 @@ pub(super) trait Lanes {
     fn undoes_bias(most: i32) -> bool {
         Self::SIGNED && most > 127
     }
-    /// `sum` and the products of the unsigned bytes of `weights`, none above `most`, with the signed ones from `activations` on,
-    /// four for each; see [`SIGNED`](Lanes::SIGNED).
-    unsafe fn dots(sum: Self::Ints, weights: &[Self::Ints], most: i32, activations: *const i32)
-    -> Self::Ints;
-    /// `sum` and `scale` times such products.
-    unsafe fn scaled_dots(
-        sum: Self::Ints,
-        weights: &[Self::Ints],
-        most: i32,
-        activations: *const i32,
-        scale: Self::Ints,
-    ) -> Self::Ints;
-    /// [`dots`](Lanes::dots) of some tokens.
-    #[inline(always)]
-    unsafe fn dots_of<const N: usize>(
-        mut sums: [Self::Ints; N],
+    /// The sums of some tokens with the products of the unsigned bytes of `weights`, none above `most`, and the signed ones that begin
+    /// at each token's `activations`, four for each; see [`SIGNED`](Lanes::SIGNED).
+    unsafe fn dots<const N: usize>(
+        sums: [Self::Ints; N],
         weights: &[Self::Ints],
         most: i32,
         activations: [*const i32; N],
-    ) -> [Self::Ints; N] {
-        for (sum, activations) in sums.iter_mut().zip(activations) {
-            // SAFETY: the caller's promise.
-            *sum = unsafe { Self::dots(*sum, weights, most, activations) };
-        }
-        sums
-    }
-    /// [`scaled_dots`](Lanes::scaled_dots) of some tokens.
-    #[inline(always)]
-    unsafe fn scaled_dots_of<const N: usize>(
-        mut sums: [Self::Ints; N],
-        (weights, scale): (&[Self::Ints], Self::Ints),
+    ) -> [Self::Ints; N];
+    /// The sums with `scale` times such products.
+    unsafe fn scaled_dots<const N: usize>(
+        sums: [Self::Ints; N],
+        weights: (&[Self::Ints], Self::Ints),
         most: i32,
         activations: [*const i32; N],
-    ) -> [Self::Ints; N] {
-        for (sum, activations) in sums.iter_mut().zip(activations) {
-            // SAFETY: the caller's promise.
-            *sum = unsafe { Self::scaled_dots(*sum, weights, most, activations, scale) };
-        }
-        sums
-    }
+    ) -> [Self::Ints; N];
     /// An integer of 16 bits as [`scaled_dots`](Lanes::scaled_dots) takes it.
     unsafe fn scale(x: Self::Ints) -> Self::Ints;
     /// `sum` and the products of two integers of 16 bits in each lane with those at `activations`.

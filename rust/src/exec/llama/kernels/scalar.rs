@@ -1,6 +1,6 @@
 //! One row at a time in plain code: what the vectors are held against.
 
-use super::lanes::{Lanes, NoTiles};
+use super::lanes::{Lanes, NoTiles, by_token};
 
 /// A single lane.
 pub(super) struct Scalar;
@@ -53,18 +53,32 @@ impl Lanes for Scalar {
     unsafe fn splat(x: *const i32) -> u32 {
         unsafe { x.read_unaligned().cast_unsigned() }
     }
-    unsafe fn dots(sum: u32, weights: &[u32], _: i32, activations: *const i32) -> u32 {
-        let mut sum = sum.cast_signed();
-        for (j, weights) in weights.iter().enumerate() {
-            let activations = unsafe { activations.add(j).read_unaligned() }.to_ne_bytes();
-            let products = weights.to_ne_bytes().into_iter().zip(activations);
-            sum += products.map(|(w, a)| i32::from(w) * i32::from(a.cast_signed())).sum::<i32>();
-        }
-        sum.cast_unsigned()
+    unsafe fn dots<const N: usize>(
+        sums: [u32; N],
+        weights: &[u32],
+        _: i32,
+        activations: [*const i32; N],
+    ) -> [u32; N] {
+        by_token(sums, activations, |sum, activations| {
+            let mut sum = sum.cast_signed();
+            for (j, weights) in weights.iter().enumerate() {
+                let activations = unsafe { activations.add(j).read_unaligned() }.to_ne_bytes();
+                let products = weights.to_ne_bytes().into_iter().zip(activations);
+                sum += products.map(|(w, a)| i32::from(w) * i32::from(a.cast_signed())).sum::<i32>();
+            }
+            sum.cast_unsigned()
+        })
     }
-    unsafe fn scaled_dots(sum: u32, weights: &[u32], most: i32, activations: *const i32, scale: u32) -> u32 {
-        let dots = unsafe { Self::dots(0, weights, most, activations) };
-        (sum.cast_signed() + scale.cast_signed() * dots.cast_signed()).cast_unsigned()
+    unsafe fn scaled_dots<const N: usize>(
+        sums: [u32; N],
+        (weights, scale): (&[u32], u32),
+        most: i32,
+        activations: [*const i32; N],
+    ) -> [u32; N] {
+        by_token(sums, activations, |sum, activations| {
+            let [dots] = unsafe { Self::dots([0], weights, most, [activations]) };
+            (sum.cast_signed() + scale.cast_signed() * dots.cast_signed()).cast_unsigned()
+        })
     }
     unsafe fn scale(x: u32) -> u32 {
         x

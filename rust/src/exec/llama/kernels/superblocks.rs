@@ -93,11 +93,11 @@ impl<B: SuperBlock> Format for SuperBlocks<B> {
             let [first, second] = (*scales).groups[chunk];
             let mut integers = sums.map(|(_, integers)| integers);
             if B::GROUP == CHUNK {
-                integers = L::scaled_dots_of(integers, (weights, first), B::MOST, activations);
+                integers = L::scaled_dots(integers, (weights, first), B::MOST, activations);
             } else {
-                integers = L::scaled_dots_of(integers, (&weights[..4], first), B::MOST, activations);
+                integers = L::scaled_dots(integers, (&weights[..4], first), B::MOST, activations);
                 let activations = activations.map(|activations| activations.add(4));
-                integers = L::scaled_dots_of(integers, (&weights[4..], second), B::MOST, activations);
+                integers = L::scaled_dots(integers, (&weights[4..], second), B::MOST, activations);
             }
             sums.iter_mut().zip(integers).for_each(|(sum, integers)| sum.1 = integers);
             sums

@@ -1,7 +1,7 @@
 //! 256 bits.
 
-use super::Lanes;
 use super::tiles::NoTiles;
+use super::{Lanes, by_token};
 use std::arch::x86_64::*;
 use std::marker::PhantomData;
 
@@ -231,19 +231,25 @@ impl<B: Bytes> Lanes for Narrow<B> {
     }
 
     #[inline(always)]
-    unsafe fn dots(sum: __m256i, weights: &[__m256i], most: i32, activations: *const i32) -> __m256i {
-        unsafe { B::dots(sum, weights, most, activations) }
+    unsafe fn dots<const N: usize>(
+        sums: [__m256i; N],
+        weights: &[__m256i],
+        most: i32,
+        activations: [*const i32; N],
+    ) -> [__m256i; N] {
+        by_token(sums, activations, |sum, activations| unsafe { B::dots(sum, weights, most, activations) })
     }
 
     #[inline(always)]
-    unsafe fn scaled_dots(
-        sum: __m256i,
-        weights: &[__m256i],
+    unsafe fn scaled_dots<const N: usize>(
+        sums: [__m256i; N],
+        (weights, scale): (&[__m256i], __m256i),
         most: i32,
-        activations: *const i32,
-        scale: __m256i,
-    ) -> __m256i {
-        unsafe { B::scaled_dots(sum, weights, most, activations, scale) }
+        activations: [*const i32; N],
+    ) -> [__m256i; N] {
+        by_token(sums, activations, |sum, activations| unsafe {
+            B::scaled_dots(sum, weights, most, activations, scale)
+        })
     }
 
     #[inline(always)]

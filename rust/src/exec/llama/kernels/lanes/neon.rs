@@ -1,7 +1,7 @@
 //! Two times 128 bits of NEON, with products of bytes.
 
-use super::Lanes;
 use super::tiles::NoTiles;
+use super::{Lanes, by_token};
 use std::arch::aarch64::*;
 use std::arch::asm;
 
@@ -112,29 +112,33 @@ impl Lanes for Neon {
     }
 
     #[inline(always)]
-    unsafe fn dots(mut sum: Ints, weights: &[Ints], most: i32, activations: *const i32) -> Ints {
-        unsafe {
+    unsafe fn dots<const N: usize>(
+        sums: [Ints; N],
+        weights: &[Ints],
+        most: i32,
+        activations: [*const i32; N],
+    ) -> [Ints; N] {
+        by_token(sums, activations, |mut sum, activations| unsafe {
             for (j, weights) in weights.iter().enumerate() {
                 let weights = if most > 127 { Self::xor(*weights, Self::bytes(0x80)) } else { *weights };
                 let [activations, _] = Self::splat(activations.add(j));
                 sum = both(sum, weights, |sum, weights| dot(sum, weights, activations));
             }
             sum
-        }
+        })
     }
 
     #[inline(always)]
-    unsafe fn scaled_dots(
-        sum: Ints,
-        weights: &[Ints],
+    unsafe fn scaled_dots<const N: usize>(
+        sums: [Ints; N],
+        (weights, scale): (&[Ints], Ints),
         most: i32,
-        activations: *const i32,
-        scale: Ints,
-    ) -> Ints {
-        unsafe {
-            let dots = Self::dots([vdupq_n_u32(0); 2], weights, most, activations);
+        activations: [*const i32; N],
+    ) -> [Ints; N] {
+        by_token(sums, activations, |sum, activations| unsafe {
+            let [dots] = Self::dots([[vdupq_n_u32(0); 2]], weights, most, [activations]);
             Self::add_ints(sum, both(dots, scale, |dots, scale| vmulq_u32(dots, scale)))
-        }
+        })
     }
 
     #[inline(always)]

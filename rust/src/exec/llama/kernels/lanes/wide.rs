@@ -86,27 +86,10 @@ impl<T: Tiles> Lanes for Wide<T> {
         unsafe { _mm512_set1_epi32(x.read_unaligned()) }
     }
 
+    /// Each step takes one product for every token. A product waits four cycles for the previous one of the same sum, and two can begin
+    /// in each cycle, so with eight sums none has to wait.
     #[inline(always)]
-    unsafe fn dots(sum: __m512i, weights: &[__m512i], most: i32, activations: *const i32) -> __m512i {
-        let [sum] = unsafe { Self::dots_of([sum], weights, most, [activations]) };
-        sum
-    }
-
-    #[inline(always)]
-    unsafe fn scaled_dots(
-        sum: __m512i,
-        weights: &[__m512i],
-        most: i32,
-        activations: *const i32,
-        scale: __m512i,
-    ) -> __m512i {
-        let [sum] = unsafe { Self::scaled_dots_of([sum], (weights, scale), most, [activations]) };
-        sum
-    }
-
-    /// Token by token in each step: a product waits four cycles for the one before it in its sum, and two can begin in a cycle.
-    #[inline(always)]
-    unsafe fn dots_of<const N: usize>(
+    unsafe fn dots<const N: usize>(
         mut sums: [__m512i; N],
         weights: &[__m512i],
         _: i32,
@@ -123,14 +106,14 @@ impl<T: Tiles> Lanes for Wide<T> {
     }
 
     #[inline(always)]
-    unsafe fn scaled_dots_of<const N: usize>(
+    unsafe fn scaled_dots<const N: usize>(
         mut sums: [__m512i; N],
         (weights, scale): (&[__m512i], __m512i),
         most: i32,
         activations: [*const i32; N],
     ) -> [__m512i; N] {
         unsafe {
-            let dots = Self::dots_of([_mm512_setzero_si512(); N], weights, most, activations);
+            let dots = Self::dots([_mm512_setzero_si512(); N], weights, most, activations);
             for (sum, dots) in sums.iter_mut().zip(dots) {
                 *sum = _mm512_add_epi32(*sum, _mm512_mullo_epi32(dots, scale));
             }
