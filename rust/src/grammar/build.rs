@@ -42,9 +42,6 @@ const ALL_STATES: usize = 2_000_000;
 const GUIDE_DEPTH: usize = 1_000;
 const GUIDE_BYTES: usize = 8_192;
 
-/// What is said of a grammar beyond llguidance's limits.
-const TOO_LARGE: &str = "its grammar is too large: make it simpler";
-
 /// Any object.
 const OBJECT: &str = r#"{"type":"object"}"#;
 
@@ -213,7 +210,7 @@ impl Builder {
     }
 
     fn finish(&self, mut written: Written) -> Result<Pristine, String> {
-        let Parts { productions, lexer, texts, .. } = self.parts(&written)?;
+        let Parts { productions, lexer, texts, .. } = written.parts(&self.base)?.within(&self.own)?;
         let shape = written.shape.take();
         // An engine's own llguidance knows no filter.
         let is_free = !shape.as_ref().is_some_and(Shape::is_needed);
@@ -233,12 +230,6 @@ impl Builder {
         pristine.blank = blank;
         pristine.rules = self.filter(shape);
         Ok(pristine)
-    }
-
-    /// The grammar over lexemes.
-    fn parts(&self, written: &Written) -> Result<Parts, String> {
-        let parts = written.parts(&self.base)?;
-        if parts.fits(&self.own) { Ok(parts) } else { Err(TOO_LARGE.to_owned()) }
     }
 
     /// What is enforced beside the grammar.

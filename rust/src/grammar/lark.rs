@@ -7,12 +7,13 @@ use crate::config::GrammarConfig;
 use crate::error::{Error, Result};
 use serde_json::Value;
 
-/// Grammars that Lark texts name: what each of them may have, they may have together.
+/// The grammars that a client's Lark refers to by name. The limit of divisors is one for all of them together.
 pub(super) struct Named<'a> {
     budget: &'a Budget,
     library: &'a Library,
     divisors: f64,
-    grammars: Vec<Written>,
+    /// Each with its name.
+    pub(super) grammars: Vec<(String, Written)>,
 }
 
 impl<'a> Named<'a> {
@@ -37,13 +38,8 @@ impl<'a> Named<'a> {
         self.divisors += written.divisors;
         schema::check_divisors(self.divisors)?;
         let name = format!("llgtrt-{}", self.grammars.len());
-        self.grammars.push(written);
+        self.grammars.push((name.clone(), written));
         Ok(name)
-    }
-
-    /// The grammars, each with its name.
-    pub(super) fn all(self) -> impl Iterator<Item = (String, Written)> {
-        (0..).map(|number: usize| format!("llgtrt-{number}")).zip(self.grammars)
     }
 }
 

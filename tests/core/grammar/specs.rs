@@ -68,7 +68,7 @@ A: \"a\" | \"1\"
 b: \"b\" | \"x\"";
     let yes = ["a4;\"b\"", "11;\"b\"b", "a-2; \"b\"x"];
     admits(&GrammarSpec::LarkGrammar(several.into()), &yes, &["a3;\"b\"", "4;\"b\"", "a4;b"]);
-    // llguidance keeps the lexemes of parts apart where some have such a limit.
+    // Where a lexeme has such a limit, llguidance gives each part of the grammar a lexeme class of its own.
     let limited = "start: t %json {\"type\": \"integer\"} t\nt[max_tokens=3]: /[a-z]*/\n%ignore \"_\"";
     admits(&GrammarSpec::LarkGrammar(limited.into()), &["ab12", "1b", "a1_b"], &["abx", "1_2", ""]);
     let list = json!({"grammars": [

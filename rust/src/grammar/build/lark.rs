@@ -1,10 +1,10 @@
 //! Compiles a client's Lark, and the grammars that it names.
 //!
-//! llguidance reads Lark. The named grammars are assembled as others are ([`Written::parts_behind`]) and become rules of the same
-//! grammar: Lark finds a place for each, a symbol whose only rule derives no text. Their lexemes are of the place's class, by which
-//! llguidance knows which parts of a grammar it is in.
+//! llguidance compiles the Lark text. For each named grammar it is given a grammar without texts, which makes a symbol. Then the named
+//! grammar is assembled as others are ([`Written::parts_behind`]), and its start becomes a rule of that symbol. Its lexemes get the
+//! symbol's lexeme class, by which llguidance tells the parts of a grammar apart.
 
-use super::{Builder, GUIDE_BYTES, TOO_LARGE, parser};
+use super::{Builder, GUIDE_BYTES, parser};
 use crate::error::{Error, Result};
 use crate::grammar::budget::Budget;
 use crate::grammar::ending::Endings;
@@ -15,6 +15,7 @@ use crate::grammar::part::{Pristine, Source};
 use crate::grammar::productions::Productions;
 use crate::grammar::text;
 use crate::grammar::written::Written;
+use ahash::AHashMap;
 use llguidance::Matcher;
 use llguidance::api::{GrammarInit, GrammarWithLexer, ParserLimits, TopLevelGrammar};
 use llguidance::earley::{Grammar, SymIdx, SymbolProps};
@@ -67,7 +68,7 @@ impl Builder {
     ) -> Result<Pristine, String> {
         let clean = |e: anyhow::Error| text::clean(&format!("{e:#}"));
         let skips_once = skips_once(&list);
-        let named: Vec<(String, Written)> = named.all().collect();
+        let named = named.grammars;
         let lark = lark_of(&list).filter(|_| named.is_empty());
         let guides = lark.as_ref().is_some_and(|lark| lark.len() <= GUIDE_BYTES);
         list.grammars.extend(named.iter().map(|(name, _)| place(name)));
@@ -75,16 +76,14 @@ impl Builder {
         let (mut grammar, mut lexer) =
             init.to_internal(Some(self.factory.tok_env().clone()), limits.clone()).map_err(clean)?;
         let mut known = Known::of_client(&lexer);
-        for ((_, written), place) in named.iter().zip(places(&mut grammar, &named)?) {
+        let places = places(&mut grammar, &named)?;
+        for ((_, written), place) in named.into_iter().zip(places) {
             // White space around it is that of a part of a text.
             let mut frame = Written::frame();
-            let part = frame.part(written.clone());
+            let part = frame.part(written);
             frame.or(vec![part]);
             let class = grammar.sym_props(place).grammar_id;
-            let parts = frame.parts_behind(&self.base, (lexer, class))?;
-            if !parts.fits(limits) {
-                return Err(TOO_LARGE.to_owned());
-            }
+            let parts = frame.parts_behind(&self.base, (lexer, class))?.within(limits)?;
             let start = parts.add_to(&mut grammar).map_err(clean)?;
             grammar.add_rule(place, vec![start]).map_err(clean)?;
             known.extend(parts.texts);
@@ -128,18 +127,26 @@ fn place(name: &str) -> GrammarWithLexer {
 /// # Errors
 /// Where one is not there.
 fn places(grammar: &mut Grammar, named: &[(String, Written)]) -> Result<Vec<SymIdx>, String> {
-    // llguidance gives symbols to those alone who made them, and numbers those of all grammars alike.
-    let mut numbers = Grammar::new(None);
-    let mut symbol = || numbers.fresh_symbol_ext("", SymbolProps::default());
-    let symbols: Vec<SymIdx> = (0..grammar.num_symbols()).map(|_| symbol()).collect();
+    if named.is_empty() {
+        return Ok(Vec::new());
+    }
+    // Only a grammar makes a `SymIdx`, and each counts its symbols from 0: so another grammar makes those of this one.
+    let mut counting = Grammar::new(None);
+    let mut places = AHashMap::new();
+    for _ in 0..grammar.num_symbols() {
+        let symbol = counting.fresh_symbol_ext("", SymbolProps::default());
+        if let Some(name) = &grammar.sym_props(symbol).capture_name {
+            // A client's own symbol may capture under the same name, but comes before and is replaced.
+            places.insert(name.clone(), symbol);
+        }
+    }
     let find = |(name, _): &(String, Written)| {
-        // A client's own symbol may have the same name, but comes before.
-        let captures = |symbol: &SymIdx| grammar.sym_props(*symbol).capture_name.as_ref() == Some(name);
-        symbols.iter().copied().rfind(captures).ok_or_else(|| format!("{name} has no place. This is a bug."))
+        let place =
+            places.get(name).copied().ok_or_else(|| format!("{name} has no place. This is a bug."))?;
+        grammar.sym_props_mut(place).capture_name = None;
+        Ok(place)
     };
-    let places: Vec<SymIdx> = named.iter().map(find).collect::<Result<_, _>>()?;
-    places.iter().for_each(|place| grammar.sym_props_mut(*place).capture_name = None);
-    Ok(places)
+    named.iter().map(find).collect()
 }
 
 /// A part of a grammar.

@@ -258,7 +258,7 @@ impl Automata {
                 Some((_, language)) => (&language.slices, language.is_open),
             };
             let Some(extra) = slices.get(slice).copied() else { continue };
-            // Slices are of characters that stand for themselves.
+            // The texts of slices have no escapes, so a string that may have any character can go on with them.
             if is_open && !self.with(home, |automaton| automaton.behind(part, b' ')).is_dead() {
                 holds = true;
                 continue;

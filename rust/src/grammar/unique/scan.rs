@@ -120,8 +120,8 @@ impl Scan {
         at.zip(open).is_some_and(|(at, open)| open.has_begun(&bytes[at..]))
     }
 
-    /// For the key that is being read: whether the object does not have the one that these bytes complete. None outside of keys, and where
-    /// items of an open array may repeat.
+    /// A function that tells whether a key is new to the object: the key whose first bytes have been read, completed by the given bytes.
+    /// None outside of keys, and inside an array whose items must differ.
     pub(super) fn key_is_new(&self) -> Option<impl Fn(&[u8]) -> bool> {
         let open = self.open.last().filter(|_| self.key && !self.remembers_items())?;
         let written = self.text.get(open.begin?..)?;

@@ -35,10 +35,14 @@ pub(in crate::grammar) struct Parts {
 }
 
 impl Parts {
-    /// Whether it is within what llguidance's builder checks.
-    pub(in crate::grammar) fn fits(&self, limits: &ParserLimits) -> bool {
-        self.lexer.cost() <= limits.initial_lexer_fuel
-            && self.productions.symbols.len() <= limits.max_grammar_size
+    /// The same, where it is within what llguidance's builder checks.
+    ///
+    /// # Errors
+    /// Where it is not.
+    pub(in crate::grammar) fn within(self, limits: &ParserLimits) -> Result<Self, String> {
+        let fits = self.lexer.cost() <= limits.initial_lexer_fuel
+            && self.productions.symbols.len() <= limits.max_grammar_size;
+        if fits { Ok(self) } else { Err("its grammar is too large: make it simpler".to_owned()) }
     }
 
     /// The same for llguidance.

@@ -11,8 +11,8 @@ use llguidance::derivre::{ExprRef, RegexAst, RegexBuilder};
 use llguidance::earley::lexerspec::{LexemeClass, LexemeIdx, LexerSpec};
 use std::sync::Arc;
 
-/// What grammars begin with: the white space that is skipped, and regular expressions that most of them have. To read one takes
-/// 10 to 30 us.
+/// What is made once for all grammars of a vocabulary: a lexer that has the regular expressions of most grammars already, since parsing
+/// one takes 10 to 30 us, and the automata of terminals.
 pub(in crate::grammar) struct Base {
     pub(super) lexer: LexerSpec,
     pub(super) class: LexemeClass,
@@ -114,7 +114,7 @@ pub(super) fn build(
     let mut parts = expr.parts().iter().map(part).collect::<Result<Vec<_>, _>>()?;
     let ast = match expr {
         Expr::Regex(rx) => return known.get(rx).map_or_else(|| regex(builder, rx), |known| Ok(*known)),
-        // To read a text takes ten times as long, and llguidance takes other classes as text only.
+        // Parsing a class from its text takes ten times as long. llguidance accepts other classes only as text.
         Expr::Class(ranges) if ranges.iter().all(|(_, last)| last.is_ascii()) => {
             let mut bytes = vec![0_u32; 8];
             let each = ranges.iter().flat_map(|(first, last)| *first as u32..=*last as u32);
