@@ -8,10 +8,12 @@
 //! Not followed: Lark's `stop`, `max_tokens`, `suffix` and `ignore_once`, and grammars whose parts ignore different things.
 
 mod allowed;
+mod apart;
 mod automata;
+mod classes;
+mod forced;
 mod inside;
 mod lexing;
-mod listed;
 mod places;
 mod prices;
 mod rows;
@@ -64,6 +66,11 @@ pub(super) struct Common {
 }
 
 impl Common {
+    /// Those that have each token once.
+    fn all_tries(&self) -> &[Trie] {
+        &self.tries[..2]
+    }
+
     /// `slices`: llguidance's.
     ///
     /// # Errors

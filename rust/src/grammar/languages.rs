@@ -4,12 +4,16 @@
 
 mod automaton;
 mod counted;
+mod difference;
+mod listed;
 
 pub(super) use automaton::{Alike, Automaton, Regexes};
+pub(super) use listed::Listed;
 
 use super::text;
 use ahash::AHashMap;
 use counted::{Counted, Units};
+use difference::Difference;
 use llguidance::api::ParserLimits;
 use llguidance::derivre::StateID;
 use llguidance::earley::lexerspec::{LexemeIdx, LexerSpec};
@@ -95,6 +99,8 @@ pub(super) struct Language {
     pub(super) slices: Vec<LexemeIdx>,
     /// Between any two characters any other may stand, wherever a space may.
     pub(super) is_open: bool,
+    /// Each text is a JSON string.
+    pub(super) is_string: bool,
     /// The state between units, where they can be counted.
     between: OnceLock<Option<StateID>>,
     automaton: Mutex<Box<dyn Automaton + Send>>,
@@ -163,6 +169,14 @@ impl Language {
         Some(Language::begin(Arc::new(make), Counted::START, slices))
     }
 
+    /// The texts of `base` but those of a list. From each beginning of a text of `base`, infinitely many of its texts can be reached.
+    pub(super) fn difference(base: &Arc<Self>, texts: Vec<Box<[u8]>>) -> Self {
+        let (is_open, slices) = (base.is_open, base.slices.clone());
+        let base = Arc::clone(base);
+        let make = move || Box::new(Difference::new(base.renewed(), &texts)) as Box<dyn Automaton + Send>;
+        Language { is_open, ..Language::begin(Arc::new(make), Difference::START, slices) }
+    }
+
     fn begin(make: Arc<Make>, start: StateID, slices: Vec<LexemeIdx>) -> Self {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         Language {
@@ -171,6 +185,7 @@ impl Language {
             start,
             slices,
             is_open: false,
+            is_string: false,
             between: OnceLock::new(),
             automaton: Mutex::new(make()),
             make,
@@ -183,7 +198,7 @@ impl Language {
             false => Arc::clone(self),
             true => {
                 let new = Language::begin(Arc::clone(&self.make), self.start, self.slices.clone());
-                Arc::new(Language { is_open: self.is_open, ..new })
+                Arc::new(Language { is_open: self.is_open, is_string: self.is_string, ..new })
             }
         }
     }
@@ -211,5 +226,20 @@ impl Language {
 impl fmt::Debug for Language {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Language").field("number", &self.number).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use llguidance::derivre::RegexAst;
+
+    /// Matches of a regular expression.
+    pub(super) fn language(rx: &str) -> Arc<Language> {
+        let mut spec = LexerSpec::new().unwrap();
+        spec.setup_lexeme_class(RegexAst::NoMatch).unwrap();
+        let rx = RegexAst::Regex(rx.to_owned());
+        let lexeme = spec.add_greedy_lexeme(String::new(), rx, false, None, usize::MAX).unwrap();
+        Arc::new(Language::new(&spec, lexeme).unwrap())
     }
 }

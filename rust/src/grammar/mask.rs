@@ -83,6 +83,12 @@ impl Mask {
         }
     }
 
+    /// Allows the tokens of another mask over as many tokens, too.
+    pub(crate) fn add(&mut self, other: &Mask) {
+        let words = Arc::make_mut(&mut self.words);
+        words.iter_mut().zip(other.words.iter()).for_each(|(own, word)| *own |= word);
+    }
+
     /// Number of allowed tokens.
     pub fn count(&self) -> usize {
         self.words.iter().map(|w| w.count_ones() as usize).sum()

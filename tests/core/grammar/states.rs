@@ -46,6 +46,20 @@ pub const OTHERS: &[&str] = &[
 
 /// A random walk; how many of its masks came from our states, and all.
 fn walk(bench: &Bench, grammar: &mut Grammar, dice: &mut Dice, what: &str) -> (usize, usize) {
+    let some = |mask: &Mask| {
+        let next: Vec<Token> = mask.iter().filter(|t| !bench.vocab.eog().contains(t)).collect();
+        next.get(dice.roll(next.len().max(1))).copied()
+    };
+    walk_by(bench, grammar, some, what)
+}
+
+/// The same by the tokens that `choose` picks.
+fn walk_by(
+    bench: &Bench,
+    grammar: &mut Grammar,
+    mut choose: impl FnMut(&Mask) -> Option<Token>,
+    what: &str,
+) -> (usize, usize) {
     let (mut own, mut all) = (0, 0);
     let mut text = Vec::new();
     for _ in 0..LENGTH {
@@ -65,10 +79,9 @@ fn walk(bench: &Bench, grammar: &mut Grammar, dice: &mut Dice, what: &str) -> (u
         let (more, less) = (differ(&mask, &expected), differ(&expected, &mask));
         assert!(mask == expected, "{what}: behind {text_so_far:?} more {more:?}, less {less:?}");
         (own, all) = (own + usize::from(is_own), all + 1);
-        let next: Vec<Token> = mask.iter().filter(|t| !bench.vocab.eog().contains(t)).collect();
-        let Some(next) = next.get(dice.roll(next.len().max(1))) else { break };
-        text.extend_from_slice(bench.vocab.bytes(*next));
-        grammar.commit(*next).unwrap();
+        let Some(next) = choose(&mask) else { break };
+        text.extend_from_slice(bench.vocab.bytes(next));
+        grammar.commit(next).unwrap();
         if grammar.is_ended() {
             break;
         }
@@ -103,6 +116,56 @@ fn masks_of_schemas_are_those_of_llguidance() {
     }
     println!("{own} of {all} masks");
     assert!(own * 1000 >= all * 999, "{own} of {all}");
+}
+
+/// Strings that are not listed, beside listed ones, and texts of them.
+const LISTS: &[(&str, &[&str])] = &[
+    (
+        r#"{"type": "object", "properties": {"a": {}, "ab": {}, "a\"b": {}, "é": {}, "name": {"type": "null"}}}"#,
+        &[r#"{"ab":1,"a\"b":2,"a\"c":3,"é":"#, r#"{"nam":1,"name":null,"names":2,"n":"#, r#"{"":{},"a":[]}"#],
+    ),
+    (
+        r#"{"type": "object", "properties": {"x-a": {}}, "patternProperties": {"^x-": {"type": "integer"}},
+         "additionalProperties": {"type": "string"}}"#,
+        &[r#"{"x-a":"b","x-ab":3,"x":"y"}"#, r#"{"y-a":"x","x-":1}"#],
+    ),
+    (
+        r#"{"type": "object", "required": ["id"], "minProperties": 2, "additionalProperties": {"type": "boolean"},
+         "properties": {"id": {"type": "integer"}, "idea": {"type": "null"}}}"#,
+        &[r#"{"id":1,"idea":null,"ideas":true}"#, r#"{"i":true,"id":7}"#],
+    ),
+    (
+        r#"{"anyOf": [{"enum": ["a", "ab", "ab c", 1, null]}, {"type": "string", "pattern": "^a.*c$"},
+         {"type": "string", "maxLength": 3}]}"#,
+        &["\"ab c\"", "\"abbbbc", "\"xyz\"", "\"ab\"", "null"],
+    ),
+    (
+        r#"{"type": "string", "not": {"enum": ["a", "abc", "\"", "abcd"]}}"#,
+        &["\"abce\"", r#""\"a""#, "\"abcd"],
+    ),
+    (r#"{"type": "string", "pattern": "^[a-c]+$", "not": {"enum": ["a", "abc"]}}"#, &["\"abca\"", "\"abc"]),
+    (
+        r#"{"type": "string", "minLength": 1, "maxLength": 3, "not": {"enum": ["ab", "abc"]}}"#,
+        &["\"abd\"", "\"abc"],
+    ),
+];
+
+#[test]
+fn masks_beside_lists_are_those_of_llguidance() {
+    for bench in benches() {
+        let mut dice = Dice(5);
+        for (schema, texts) in LISTS {
+            let grammar = bench.compile(&GrammarSpec::JsonSchema((*schema).to_owned())).unwrap();
+            for text in *texts {
+                let mut tokens = bench.vocab.encode(&[(text, false)]).unwrap().into_iter();
+                let along = |mask: &Mask| tokens.next().filter(|token| mask.allows(*token));
+                let (own, all) = walk_by(&bench, &mut grammar.restart(), along, schema);
+                assert!(own == all && all > 0, "{schema}: {own} of {all}");
+            }
+            let (own, all) = walk(&bench, &mut grammar.restart(), &mut dice, schema);
+            assert_eq!(own, all, "{schema}");
+        }
+    }
 }
 
 #[test]

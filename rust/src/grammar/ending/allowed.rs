@@ -1,6 +1,7 @@
 //! Masks: what a state of the lexer allows ([`Inside`]), and what the row allows behind the end of a lexeme.
 
 use super::Endings;
+use super::apart::Alone;
 use super::inside::{End, Here, Inside};
 use super::lexing::{Lexing, Step};
 use super::places::{Known, Spot};
@@ -10,17 +11,15 @@ use crate::error::{Error, Result};
 use crate::grammar::mask::Mask;
 use crate::grammar::text;
 use crate::types::Token;
-use llguidance::derivre::{NextByte, Regex, StateID};
+use llguidance::derivre::{Regex, StateID};
 use std::ops::Range;
 use std::sync::Arc;
-use toktrie::{Recognizer, SimpleVob, TokTrie};
+use toktrie::{SimpleVob, TokTrie};
 
 /// Sets of tokens that are allowed as a whole in strings, the largest first, by their numbers among llguidance's slices.
 const SLICES: [usize; 3] = [3, 2, 1];
 /// Most memory for the [`Inside`]s of a grammar, in bytes. Beyond it all are dropped, and computed again when they are needed.
 const MOST_INSIDES: usize = 16 << 20;
-/// Most forced bytes that are tokenized here; llguidance tokenizes longer ones.
-const MOST_FORCED: usize = 1_024;
 
 /// A set of tokens that most strings allow together.
 pub(super) struct Slice {
@@ -72,17 +71,17 @@ pub(in crate::grammar) struct Allowed {
 }
 
 impl Endings {
-    fn cuts_forced(&self) -> bool {
+    pub(super) fn cuts_forced(&self) -> bool {
         self.common.cuts_forced && !self.spec.no_forcing
     }
 
     /// The largest slice that a lexer state allows, and the numbers of the tries that have all other tokens.
-    pub(super) fn begun(&self, lexing: &mut Lexing, state: StateID) -> (Range<usize>, SimpleVob) {
+    pub(super) fn begun(&self, lexing: &mut Lexing, state: StateID) -> (Range<usize>, Option<&SimpleVob>) {
         let slices = &self.common.slices;
         let mut holds = |slice: &Slice| lexing.holds(state, (slice.number, slice.longest));
         match slices.iter().position(&mut holds) {
-            Some(i) => (i + 1..i + 2, slices[i].tokens.clone()),
-            None => (0..2, self.common.env.tok_trie().alloc_token_set()),
+            Some(i) => (i + 1..i + 2, Some(&slices[i].tokens)),
+            None => (0..2, None),
         }
     }
 }
@@ -102,15 +101,23 @@ impl Known {
         let mask = if let Some(token) = self.first_forced(of, (&forced, end), last) {
             Mask::of([token], width)
         } else {
-            let here = self.here(of, spot.state);
-            let (inside, mut more) = self.all_of(of, spot, &here);
+            let (mut insides, mut more) = (Vec::new(), Vec::new());
+            for Alone { state, without } in self.lexing.apart(spot.state) {
+                let here = self.here(of, state);
+                let (inside, mut tokens) = self.all_of(of, Spot { state, ..spot }, &here);
+                if let Some(part) = without {
+                    tokens.retain(|token| !self.lexing.leaves_out(part, of.common.vocab.bytes(*token)));
+                }
+                more.append(&mut tokens);
+                insides.push(inside);
+            }
             // An end token that a rule asks for would end the text where it may not end.
             let eog = of.common.vocab.eog();
             let by_number = self.by_number(of, spot).into_iter().flat_map(Mask::iter);
             more.extend(by_number.filter(|token| !eog.contains(token)));
             more.extend(eog.iter().filter(|_| may_end));
-            let mask = inside.with(&more, width);
-            near = Some((inside, more));
+            let (mask, base) = Inside::union(insides, &mut more, width);
+            near = base.map(|base| (base, more));
             mask
         };
         if self.is_unknown || self.lexing.has_failed() {
@@ -241,105 +248,9 @@ impl Known {
     }
 
     /// The sets of tokens that rules ask for by number here.
-    fn by_number<'e>(&mut self, of: &'e Endings, spot: Spot) -> Vec<&'e Mask> {
+    pub(super) fn by_number<'e>(&mut self, of: &'e Endings, spot: Spot) -> Vec<&'e Mask> {
         let row = if of.special.is_empty() { None } else { self.lexeme_ended(of, spot) };
         let goals = row.map_or(&[][..], |row| self.rows.goals(row));
         goals.iter().filter_map(|goal| of.special(goal.lexeme)).collect()
-    }
-
-    /// The first of the tokens that must come, `last` being the token before.
-    pub(super) fn forced_token(&mut self, of: &Endings, spot: Spot, last: Option<Token>) -> Option<Token> {
-        let (forced, end) = if of.cuts_forced() { self.forced(of, spot)? } else { return None };
-        self.first_forced(of, (&forced, end), last)
-    }
-
-    /// The bytes that must come, and where they lead; None where there are more than [`MOST_FORCED`].
-    fn forced(&mut self, of: &Endings, mut spot: Spot) -> Option<(Vec<u8>, Spot)> {
-        let mut bytes = Vec::new();
-        while bytes.len() < MOST_FORCED {
-            let byte = if self.may_end(of, spot) { None } else { self.forced_byte(of, spot) };
-            let Some((byte, next)) = byte.and_then(|byte| Some((byte, self.step(of, spot, byte)?))) else {
-                return Some((bytes, spot));
-            };
-            bytes.push(byte);
-            spot = next;
-        }
-        None
-    }
-
-    /// The only byte that may come.
-    fn forced_byte(&mut self, of: &Endings, spot: Spot) -> Option<u8> {
-        // A token that is asked for by its number may come in place of a byte.
-        if !self.by_number(of, spot).is_empty() {
-            return None;
-        }
-        match self.lexing.next_byte(spot.state) {
-            NextByte::ForcedByte(byte) => return Some(byte),
-            NextByte::SomeBytes2(some) if some.iter().all(|byte| self.step(of, spot, *byte).is_some()) => {
-                return None;
-            }
-            _ => {}
-        }
-        let mut found = None;
-        for byte in 0..=255 {
-            if self.step(of, spot, byte).is_some() && found.replace(byte).is_some() {
-                return None;
-            }
-        }
-        found
-    }
-
-    /// The first token of forced bytes that lead to `end`, if every continuation is tokenized so. As in llguidance, they are
-    /// tokenized together with the token before where that leaves it as it is.
-    fn first_forced(
-        &mut self,
-        of: &Endings,
-        (forced, end): (&[u8], Spot),
-        last: Option<Token>,
-    ) -> Option<Token> {
-        if forced.is_empty() {
-            return None;
-        }
-        let env = &of.common.env;
-        let trie = env.tok_trie();
-        let before: Vec<Token> = last.into_iter().collect();
-        let all = [&trie.decode_raw(&before), forced].concat();
-        let (mut tokens, mut fixed) = env.tokenize_bytes_marker(&all);
-        let mut first = before.len();
-        if tokens.starts_with(&before) {
-            fixed = fixed.max(first);
-        } else {
-            (tokens, fixed) = env.tokenize_bytes_marker(forced);
-            first = 0;
-        }
-        let mut walk = Walk { of, known: self, stack: vec![end] };
-        let (cut, _) = trie.chop_tokens(&mut walk, &tokens[fixed..]);
-        tokens.truncate(tokens.len() - cut);
-        tokens.get(first).copied()
-    }
-}
-
-/// A walk over the trie for `chop_tokens`, which finds out how many of the last tokens depend on what follows.
-struct Walk<'a> {
-    of: &'a Endings,
-    known: &'a mut Known,
-    stack: Vec<Spot>,
-}
-
-impl Recognizer for Walk<'_> {
-    fn pop_bytes(&mut self, num: usize) {
-        self.stack.truncate(self.stack.len() - num);
-    }
-
-    fn collapse(&mut self) {}
-
-    fn trie_finished(&mut self) {
-        self.stack.truncate(1);
-    }
-
-    fn try_push_byte(&mut self, byte: u8) -> bool {
-        let Walk { of, known, stack } = self;
-        let next = known.step(of, stack[stack.len() - 1], byte);
-        next.map(|next| stack.push(next)).is_some()
     }
 }

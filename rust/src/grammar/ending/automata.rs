@@ -1,7 +1,8 @@
 //! The states of a grammar's lexer. A state is one of each automaton in which a lexeme is still possible: of the automata of
-//! [`Language`]s, and of the grammar's own, which have all its other lexemes: [`Listed`](super::listed), and, of a client's Lark,
-//! [`Regexes`](crate::grammar::languages::Regexes).
+//! [`Language`]s, and of the grammar's own, which have all its other lexemes:
+//! [`Listed`](crate::grammar::languages::Listed), and, of a client's Lark, [`Regexes`](crate::grammar::languages::Regexes).
 
+use super::classes::Classes;
 use crate::grammar::languages::{Alike, Automaton, FUEL, Language};
 use ahash::AHashMap;
 use llguidance::derivre::{NextByte, StateID};
@@ -10,14 +11,14 @@ use llguidance::earley::regexvec::MatchingLexemes;
 use std::sync::Arc;
 
 /// A state of one of the automata, by its number.
-type Part = (u32, StateID);
+pub(super) type Part = (u32, StateID);
 
 /// What may follow in lexemes that other grammars have, too: states of [`Language`]s.
 pub(super) type Residual = Box<[Alike]>;
 
 pub(super) struct Automata {
     /// The automata of all lexemes that are no languages. They are numbered from 0, and the languages behind them.
-    own: Vec<Box<dyn Automaton + Send>>,
+    pub(super) own: Vec<Box<dyn Automaton + Send>>,
     languages: Vec<(LexemeIdx, Arc<Language>)>,
     /// For each lexeme, the languages that it may be.
     homes: Vec<Vec<u32>>,
@@ -114,12 +115,12 @@ impl Automata {
     }
 
     /// The language of this number.
-    fn language(&self, number: u32) -> Option<&(LexemeIdx, Arc<Language>)> {
+    pub(super) fn language(&self, number: u32) -> Option<&(LexemeIdx, Arc<Language>)> {
         (number as usize).checked_sub(self.own.len()).map(|language| &self.languages[language])
     }
 
     /// Uses an automaton.
-    fn with<T>(&mut self, number: u32, work: impl FnOnce(&mut dyn Automaton) -> T) -> T {
+    pub(super) fn with<T>(&mut self, number: u32, work: impl FnOnce(&mut dyn Automaton) -> T) -> T {
         let mut shared;
         let count = self.own.len();
         let (automaton, fuel): (&mut dyn Automaton, u64) = match self.own.get_mut(number as usize) {
@@ -172,7 +173,7 @@ impl Automata {
         }
     }
 
-    fn state(&mut self, parts: Vec<Part>) -> StateID {
+    pub(super) fn state(&mut self, parts: Vec<Part>) -> StateID {
         if parts.is_empty() {
             return StateID::DEAD;
         }
@@ -193,13 +194,27 @@ impl Automata {
         ended.dedup();
         let mut all = MatchingLexemes::None;
         ended.into_iter().for_each(|lexeme| all.add(lexeme));
-        let state = StateID::new(self.states.len() as u32);
+        let number = self.states.len();
+        let state = StateID::new(number as u32);
         let state = if is_last { state._set_lowest_match() } else { state };
+        let next_bytes = match &*parts {
+            [(home, part)] => self.own.get(*home as usize).and_then(|own| own.next_bytes(*part)),
+            _ => None,
+        };
+        let row = number * self.width;
+        self.table
+            .resize(row + self.width, if next_bytes.is_some() { StateID::DEAD } else { StateID::MISSING });
+        for byte in next_bytes.into_iter().flatten() {
+            self.table[row + usize::from(self.classes[usize::from(byte)])] = StateID::MISSING;
+        }
         self.states.push(State { parts: parts.clone(), ended: all, is_unknown, next_byte: None });
-        self.table.resize(self.states.len() * self.width, StateID::MISSING);
         self.has_failed |= self.states.len() >= self.most;
         self.known.insert(parts, state);
         state
+    }
+
+    pub(super) fn parts(&self, state: StateID) -> &[Part] {
+        &self.states[state.as_usize()].parts
     }
 
     /// The lexemes that end in a state.
@@ -286,33 +301,10 @@ impl Automata {
     }
 }
 
-/// Bytes that are told apart.
-struct Classes {
-    of: [u8; 256],
-    count: usize,
-}
-
-impl Classes {
-    fn new() -> Self {
-        Classes { of: [0; 256], count: 1 }
-    }
-
-    /// Tells bytes apart that have other numbers.
-    fn split(&mut self, number: impl Fn(u8) -> usize) {
-        let mut found = AHashMap::new();
-        for byte in 0..=u8::MAX {
-            let class = &mut self.of[usize::from(byte)];
-            let next = found.len();
-            *class = *found.entry((*class, number(byte))).or_insert(next as u8);
-        }
-        self.count = found.len();
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::super::listed::Listed;
     use super::*;
+    use crate::grammar::languages::Listed;
     use llguidance::api::ParserLimits;
     use llguidance::derivre::RegexAst;
     use llguidance::earley::regexvec::LexemeSet;
@@ -384,17 +376,5 @@ mod tests {
         automata.behind(start, b'a');
         assert!(automata.has_failed());
         assert!(!language.is_full());
-    }
-
-    #[test]
-    fn classes_are_split_until_all_bytes_are_apart() {
-        let mut classes = Classes::new();
-        classes.split(|byte| usize::from(byte < b'0'));
-        classes.split(|byte| usize::from(byte < b'a'));
-        assert_eq!(classes.count, 3);
-        assert_eq!(classes.of[usize::from(b'0')], classes.of[usize::from(b'A')]);
-        assert_ne!(classes.of[usize::from(b'0')], classes.of[usize::from(b' ')]);
-        classes.split(usize::from);
-        assert_eq!(classes.count, 256);
     }
 }

@@ -118,7 +118,7 @@ impl Weighter<Residual, Arc<Inside>> for Weight {
 impl Inside {
     /// For tokens that begin in a lexer state.
     pub(super) fn new(of: &Endings, lexing: &mut Lexing, state: StateID) -> Self {
-        let (tries, mut tokens) = of.begun(lexing, state);
+        let (tries, slice) = of.begun(lexing, state);
         let width = of.common.vocab.len();
         let inside = Inside {
             tokens: Tokens::Few(Vec::new()),
@@ -128,6 +128,7 @@ impl Inside {
             is_unknown: false,
         };
         let (bytes, found, allowed, stays) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let (mut few, mut many) = (Vec::new(), slice.cloned());
         let (number, trie) = (tries.start, &of.common.tries[tries.start]);
         let ends = AHashMap::new();
         let mut search = Search { number, trie, lexing, allowed, inside, bytes, found, ends, stays };
@@ -136,33 +137,28 @@ impl Inside {
             let all = search.trie.all();
             let first = (state, search.border(all.clone(), state));
             search.trie.walk(all, first, |above, at| search.step(above, at));
-            search.trie.allow(&search.allowed, &mut tokens);
-            search.allowed.clear();
+            let allowed = std::mem::take(&mut search.allowed);
+            let count: usize = allowed.iter().map(ExactSizeIterator::len).sum();
+            match &mut many {
+                None if few.len() + count <= FEW => few.extend(search.trie.at(&allowed)),
+                many => {
+                    let many = many.get_or_insert_with(|| of.common.env.tok_trie().alloc_token_set());
+                    search.trie.allow(&allowed, many);
+                }
+            }
         }
-        let Search { mut inside, bytes, mut found, mut ends, lexing, .. } = search;
+        let Search { mut inside, bytes, found, ends, lexing, .. } = search;
         if inside.borders.iter().any(Border::is_whole) {
             inside.on = Some((0..=u8::MAX).filter(|byte| !lexing.behind(state, *byte).is_dead()).collect());
         }
-        inside.tokens = match tokens.num_set() {
-            0..=FEW => Tokens::Few(tokens.to_list()),
-            _ => Tokens::Many(Mask::from_words(tokens.as_slice(), width)),
-        };
-        let tail = |at: &Range<usize>| &bytes[at.clone()];
-        found.sort_unstable_by(|a, b| (a.0, tail(&a.1), a.2).cmp(&(b.0, tail(&b.1), b.2)));
-        for same in found.chunk_by(|a, b| a.0 == b.0) {
-            let mut tails: Vec<Tail> = Vec::new();
-            for same in same.chunk_by(|a, b| tail(&a.1) == tail(&b.1)) {
-                let bytes = tail(&same[0].1);
-                let last = tails.last().map_or(&[][..], |last| &last.bytes);
-                let shared = last.iter().zip(bytes).take_while(|(a, b)| a == b).count();
-                tails.push(Tail {
-                    shared,
-                    bytes: bytes.into(),
-                    tokens: same.iter().map(|found| found.2).collect(),
-                });
+        inside.tokens = match many {
+            None => Tokens::Few(few),
+            Some(mut many) => {
+                few.into_iter().for_each(|token| many.allow_token(token));
+                Tokens::Many(Mask::from_words(many.as_slice(), width))
             }
-            inside.ends.push(End { path: ends.remove(&same[0].0).unwrap_or_default(), tails });
-        }
+        };
+        inside.ends = grouped(found, &bytes, ends);
         inside
     }
 
@@ -172,6 +168,28 @@ impl Inside {
             Tokens::Few(few) => Some(few),
             Tokens::Many(_) => None,
         }
+    }
+
+    /// The mask of all these and some more tokens. Where only one of them has many tokens, returns that one, too, and adds the others' to
+    /// `more`.
+    pub(super) fn union(
+        mut all: Vec<Arc<Self>>,
+        more: &mut Vec<Token>,
+        width: usize,
+    ) -> (Mask, Option<Arc<Self>>) {
+        let first = all.iter().position(|inside| inside.few().is_none()).unwrap_or(0);
+        let base = all.swap_remove(first);
+        all.retain(|inside| {
+            more.extend(inside.few().into_iter().flatten());
+            inside.few().is_none() && !Arc::ptr_eq(inside, &base)
+        });
+        let mut mask = base.with(more, width);
+        for inside in &all {
+            if let Tokens::Many(many) = &inside.tokens {
+                mask.add(many);
+            }
+        }
+        (mask, all.is_empty().then_some(base))
     }
 
     /// The mask with some more tokens.
@@ -198,6 +216,31 @@ impl Inside {
     }
 }
 
+/// A token that is longer than the rest of the lexeme: the lexer state in which the lexeme ends, where the rest of the token's bytes lies,
+/// and the token's id.
+type Found = (u32, Range<usize>, Token);
+
+/// Groups tokens by where the lexeme ends and by the rest of their bytes, which are in `bytes`. `paths`: bytes of the lexeme to each end.
+fn grouped(mut found: Vec<Found>, bytes: &[u8], mut paths: AHashMap<u32, Vec<u8>>) -> Vec<End> {
+    let tail = |at: &Range<usize>| &bytes[at.clone()];
+    found.sort_unstable_by(|a, b| (a.0, tail(&a.1), a.2).cmp(&(b.0, tail(&b.1), b.2)));
+    let end = |same: &[Found]| {
+        let mut tails: Vec<Tail> = Vec::new();
+        for same in same.chunk_by(|a, b| tail(&a.1) == tail(&b.1)) {
+            let bytes = tail(&same[0].1);
+            let last = tails.last().map_or(&[][..], |last| &last.bytes);
+            let shared = last.iter().zip(bytes).take_while(|(a, b)| a == b).count();
+            tails.push(Tail {
+                shared,
+                bytes: bytes.into(),
+                tokens: same.iter().map(|found| found.2).collect(),
+            });
+        }
+        End { path: paths.remove(&same[0].0).unwrap_or_default(), tails }
+    };
+    found.chunk_by(|a, b| a.0 == b.0).map(end).collect()
+}
+
 struct Search<'a> {
     /// The trie's number.
     number: usize,
@@ -208,9 +251,7 @@ struct Search<'a> {
     inside: Inside,
     /// Of tails.
     bytes: Vec<u8>,
-    /// Tokens that are longer than the rest of the lexeme. For each: the lexer state in which the lexeme ends, where in `bytes` the
-    /// rest of the token lies, and the token's id.
-    found: Vec<(u32, Range<usize>, Token)>,
+    found: Vec<Found>,
     /// Bytes of the lexeme to each of those states.
     ends: AHashMap<u32, Vec<u8>>,
     /// By lexer state, the kinds of bytes that were tried, and those that leave the lexer in the same state.

@@ -1,9 +1,9 @@
 //! The lexer of a compiled grammar, which steps as llguidance's `Lexer` does, and the shortest ways to the ends of lexemes.
 
-use super::automata::{Automata, Residual};
-use super::listed::Listed;
+use super::apart::Alone;
+use super::automata::{Automata, Part, Residual};
 use super::prices::NONE;
-use crate::grammar::languages::{Automaton, Known, Regexes};
+use crate::grammar::languages::{Automaton, Known, Listed, Regexes};
 use crate::types::Token;
 use ahash::AHashMap;
 use llguidance::api::ParserLimits;
@@ -129,6 +129,16 @@ impl Lexing {
     /// What may follow in a state in listed texts, and whether nothing else may.
     pub(super) fn listed(&self, state: StateID) -> (impl Iterator<Item = &[u8]>, bool) {
         self.automata.listed(state)
+    }
+
+    /// States that together allow what a state allows.
+    pub(super) fn apart(&mut self, state: StateID) -> Vec<Alone> {
+        self.automata.apart(state)
+    }
+
+    /// Whether a text begins with the rest of one that is left out.
+    pub(super) fn leaves_out(&mut self, part: Part, text: &[u8]) -> bool {
+        self.automata.leaves_out(part, text)
     }
 
     /// What may follow in a state, where all of its lexemes are languages.

@@ -7,6 +7,8 @@ use toktrie::SimpleVob;
 pub(super) struct Trie {
     /// The last one stands behind all others and is none itself.
     nodes: Vec<Node>,
+    /// For each byte the node with which texts begin that have it first.
+    first: [Option<u32>; 256],
     /// All tokens, in the order of the nodes.
     tokens: Vec<Token>,
     /// The same as a set.
@@ -61,13 +63,17 @@ impl Trie {
     /// Of tokens by their bytes, none of them empty. `all`: a set with room for them. `is_text`: the bytes of each are UTF-8.
     pub(super) fn new(mut words: Vec<(&[u8], Token)>, all: SimpleVob, is_text: bool) -> Self {
         words.sort_unstable();
-        let mut trie = Trie { nodes: Vec::new(), tokens: Vec::new(), all, height: 0, is_text };
+        let mut trie =
+            Trie { nodes: Vec::new(), first: [None; 256], tokens: Vec::new(), all, height: 0, is_text };
         let (mut open, mut last): (Vec<usize>, &[u8]) = (Vec::new(), &[]);
         for same in words.chunk_by(|a, b| a.0 == b.0) {
             let bytes = same[0].0;
             let shared = last.iter().zip(bytes).take_while(|(a, b)| a == b).count();
             trie.close(&mut open, shared);
             for (depth, byte) in bytes.iter().copied().enumerate().skip(shared) {
+                if depth == 0 {
+                    trie.first[usize::from(byte)] = Some(trie.nodes.len() as u32);
+                }
                 open.push(trie.nodes.len());
                 trie.push(depth as u16 + 1, byte);
             }
@@ -105,6 +111,23 @@ impl Trie {
         (!is_inside).then(|| self.nodes[at].below)
     }
 
+    /// The nodes below the one that a text leads to.
+    pub(super) fn below(&self, text: &[u8]) -> Option<Range<usize>> {
+        let (first, rest) = text.split_first()?;
+        let mut at = self.first[usize::from(*first)]? as usize;
+        for byte in rest {
+            let end = self.nodes[at].end as usize;
+            at += 1;
+            while at < end && self.nodes[at].byte != *byte {
+                at = self.nodes[at].end as usize;
+            }
+            if at >= end {
+                return None;
+            }
+        }
+        Some(at + 1..self.nodes[at].end as usize)
+    }
+
     /// The bytes up to a node, its own included.
     pub(super) fn path(&self, at: usize) -> Vec<u8> {
         let (mut path, mut above) = (Vec::new(), 0);
@@ -130,12 +153,16 @@ impl Trie {
         self.nodes[nodes.start].before as usize..self.nodes[nodes.end].before as usize
     }
 
+    /// The tokens at these places.
+    pub(super) fn at(&self, places: &[Range<usize>]) -> impl Iterator<Item = Token> {
+        places.iter().flat_map(|range| &self.tokens[range.clone()]).copied()
+    }
+
     /// Allows the tokens at these places, which are sorted.
     pub(super) fn allow(&self, places: &[Range<usize>], tokens: &mut SimpleVob) {
         let count: usize = places.iter().map(ExactSizeIterator::len).sum();
         if count <= self.tokens.len() / 2 {
-            let allowed = places.iter().flat_map(|range| &self.tokens[range.clone()]);
-            return allowed.for_each(|token| tokens.allow_token(*token));
+            return self.at(places).for_each(|token| tokens.allow_token(token));
         }
         tokens.or(&self.all);
         let (mut from, end) = (0, self.tokens.len());
@@ -185,6 +212,33 @@ impl Trie {
                 }
                 None => at = node.end as usize,
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_below_a_text_begins_with_it() {
+        let words: [&[u8]; 5] = [b"a", b"abc", b"abd", b"b", b"bb"];
+        let numbered = words.iter().copied().zip(0..).collect();
+        let trie = Trie::new(numbered, SimpleVob::alloc(5), true);
+        let below = |text: &[u8]| {
+            let mut found = Vec::new();
+            trie.walk(trie.below(text)?, (), |(), at| {
+                found.extend(trie.tokens(at));
+                Some(())
+            });
+            Some(found)
+        };
+        assert_eq!(below(b"a"), Some(vec![1, 2]));
+        assert_eq!(below(b"ab"), Some(vec![1, 2]));
+        assert_eq!(below(b"abd"), Some(vec![]));
+        assert_eq!(below(b"b"), Some(vec![4]));
+        for other in [&b""[..], b"c", b"ac", b"bbb"] {
+            assert_eq!(below(other), None);
         }
     }
 }

@@ -26,9 +26,17 @@ pub(in crate::grammar) trait Automaton {
     fn ended(&self, state: StateID, is_last: bool) -> (Vec<LexemeIdx>, bool);
     /// A hint at the bytes that may come next within the lexemes.
     fn next_byte(&mut self, state: StateID) -> NextByte;
-    fn is_possible(&self, state: StateID, lexeme: LexemeIdx) -> bool;
+    /// The bytes that may come next, where all texts are listed.
+    fn next_bytes(&self, _: StateID) -> Option<Vec<u8>> {
+        None
+    }
+    fn is_possible(&self, state: StateID, _: LexemeIdx) -> bool {
+        !state.is_dead()
+    }
     /// The state as it were if no other lexeme were possible.
-    fn alone(&mut self, state: StateID, lexeme: LexemeIdx) -> StateID;
+    fn alone(&mut self, state: StateID, _: LexemeIdx) -> StateID {
+        state
+    }
     /// What may follow in a state, where the texts of all lexemes are listed.
     fn listed(&self, _: StateID) -> Option<Box<dyn Iterator<Item = &[u8]> + '_>> {
         None
@@ -39,6 +47,18 @@ pub(in crate::grammar) trait Automaton {
     /// What may follow in a state within a token, where it is as in one of another automaton.
     fn alike(&self, _: StateID) -> Option<Alike> {
         None
+    }
+    /// Whether each text that begins with a quote is a JSON string. False where texts are not listed.
+    fn has_whole_strings(&self) -> bool {
+        false
+    }
+    /// The state as it were if no text were left out.
+    fn with_all(&mut self, state: StateID) -> StateID {
+        state
+    }
+    /// Whether a text begins with the rest of one that is left out.
+    fn leaves_out(&self, _: StateID, _: &[u8]) -> bool {
+        false
     }
     /// Bounds the steps of what follows.
     fn set_fuel(&mut self, _: u64) {}

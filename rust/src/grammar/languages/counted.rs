@@ -164,14 +164,6 @@ impl Automaton for Counted {
         self.with(|base| base.next_byte(at))
     }
 
-    fn is_possible(&self, state: StateID, _: LexemeIdx) -> bool {
-        !state.is_dead()
-    }
-
-    fn alone(&mut self, state: StateID, _: LexemeIdx) -> StateID {
-        state
-    }
-
     fn holds(&mut self, state: StateID, slice: (LexemeIdx, u32)) -> Option<bool> {
         let (at, count) = self.at(state);
         // Each byte may be a unit.
@@ -198,17 +190,8 @@ impl Automaton for Counted {
 
 #[cfg(test)]
 mod tests {
+    use super::super::tests::language;
     use super::*;
-    use llguidance::derivre::RegexAst;
-    use llguidance::earley::lexerspec::LexerSpec;
-
-    fn language(rx: &str) -> Arc<Language> {
-        let mut spec = LexerSpec::new().unwrap();
-        spec.setup_lexeme_class(RegexAst::NoMatch).unwrap();
-        let rx = RegexAst::Regex(rx.to_owned());
-        let lexeme = spec.add_greedy_lexeme(String::new(), rx, false, None, usize::MAX).unwrap();
-        Arc::new(Language::new(&spec, lexeme).unwrap())
-    }
 
     fn counted(unit: &str, least: u32, most: Option<u32>) -> Option<Arc<Language>> {
         let bounds = Bounds { begin: b"<".to_vec(), close: b'>', least, most };

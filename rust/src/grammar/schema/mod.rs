@@ -31,6 +31,7 @@ mod write_unique;
 
 use super::budget::Budget;
 use super::spec::JsonStyle;
+use super::written::base::Strings;
 use super::written::expr::Expr;
 use super::written::{WHITESPACE, Written};
 use crate::config::{GrammarConfig, Whitespace};
@@ -55,9 +56,15 @@ pub(super) fn common() -> [String; 5] {
     ]
 }
 
-/// A character of a string, in one spelling.
-pub(super) fn character() -> Expr {
-    spelling::within_quotes(&Expr::character(), false)
+/// JSON's strings.
+pub(super) fn strings() -> Strings {
+    Strings {
+        plain: spelling::quote(&Expr::anything()),
+        character: spelling::within_quotes(&Expr::character(), false),
+        regexes: [spelling::CHARACTER, spelling::PLAIN, &spelling::plain()]
+            .map(|rx| Expr::Regex(rx.into()))
+            .into(),
+    }
 }
 
 /// Refuses divisors of several schemas that are too much together.

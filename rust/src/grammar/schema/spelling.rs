@@ -12,7 +12,7 @@ pub(super) const CHARACTER: &str = concat!(
 );
 /// A character of a JSON string, in one spelling. Control characters without a letter are left out: `\u00` could only go on to
 /// them, and a model that begins so mostly means another character.
-const PLAIN: &str = r#"(?:[^"\\\x00-\x1f\x7f]|\\["\\bfnrt])"#;
+pub(super) const PLAIN: &str = r#"(?:[^"\\\x00-\x1f\x7f]|\\["\\bfnrt])"#;
 
 /// The JSON texts of all strings, in any spelling.
 pub(super) fn any() -> Expr {
@@ -61,25 +61,21 @@ pub(super) fn quote(expr: &Expr) -> Expr {
     match expr {
         all if *all == Expr::anything() => Expr::Regex(plain()),
         Expr::Any(ways) => Expr::any(ways.iter().map(quote)),
-        // Excluded texts are written with their quotes: only then can the lexer tell where any character may follow.
+        // Excluded texts are written as whole JSON texts, which the lexer compares with what is written.
         Expr::All(parts) if parts.iter().any(is_all_but_listed) => {
             let (listed, others): (Vec<&Expr>, Vec<&Expr>) =
                 parts.iter().partition(|part| is_all_but_listed(part));
             let others = quote(&Expr::all(others.into_iter().cloned()));
-            let listed = listed.iter().flat_map(|not| not.parts()).map(|texts| in_quotes(texts, true).not());
-            Expr::all(std::iter::once(others).chain(listed))
+            let texts = listed.iter().flat_map(|not| not.parts()).filter_map(Expr::listed).flatten();
+            let texts = Expr::any(texts.map(|text| Expr::Text(quoted(text))));
+            Expr::all([others, texts.not()])
         }
-        _ => in_quotes(expr, false),
+        _ => Expr::concat([Expr::text("\""), within_quotes(expr, false), Expr::text("\"")]),
     }
 }
 
 fn is_all_but_listed(part: &Expr) -> bool {
     matches!(part, Expr::Not(texts) if texts.listed().is_some())
-}
-
-/// The texts between quotes; for `controls` see [`within_quotes`].
-fn in_quotes(expr: &Expr, controls: bool) -> Expr {
-    Expr::concat([Expr::text("\""), within_quotes(expr, controls), Expr::text("\"")])
 }
 
 /// `controls`: inside a negation. Outside, control characters among many others are left out as in [`PLAIN`]. Inside, "any text" is

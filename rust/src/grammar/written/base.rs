@@ -11,6 +11,16 @@ use llguidance::derivre::{ExprRef, RegexAst, RegexBuilder};
 use llguidance::earley::lexerspec::{LexemeClass, LexemeIdx, LexerSpec};
 use std::sync::Arc;
 
+/// Strings of JSON as all grammars write them.
+pub(in crate::grammar) struct Strings {
+    /// All of them, in one spelling.
+    pub(in crate::grammar) plain: Expr,
+    /// A character, in one spelling.
+    pub(in crate::grammar) character: Expr,
+    /// Regular expressions for whole strings and for characters.
+    pub(in crate::grammar) regexes: Vec<Expr>,
+}
+
 /// What is made once for all grammars of a vocabulary: a lexer that has the regular expressions of most grammars already, since parsing
 /// one takes 10 to 30 us, and the automata of terminals.
 pub(in crate::grammar) struct Base {
@@ -18,21 +28,21 @@ pub(in crate::grammar) struct Base {
     pub(super) class: LexemeClass,
     pub(super) regexes: AHashMap<String, ExprRef>,
     languages: Languages<Expr>,
-    /// A character of a string in JSON, in one spelling.
-    character: Expr,
+    strings: Strings,
     slices: Vec<String>,
     /// Bytes of the longest token.
     longest: u32,
 }
 
 impl Base {
-    /// `common`: the expressions, besides those of brackets, commas and colons; `character`: that of a string in JSON. `slices` and
+    /// `common`: the expressions, besides those of brackets, commas and colons; `slices` and
     /// `longest`: the vocabulary's slices, and bytes of its longest token.
     ///
     /// # Errors
     /// What is no regular expression among them.
     pub(in crate::grammar) fn new(
-        (common, character): (impl IntoIterator<Item = String>, Expr),
+        common: impl IntoIterator<Item = String>,
+        strings: Strings,
         (slices, longest): (Vec<String>, u32),
     ) -> Result<Self, String> {
         let mut lexer = LexerSpec::new().map_err(|e| e.to_string())?;
@@ -43,7 +53,7 @@ impl Base {
             let built = regex(&mut lexer.regex_builder, &rx)?;
             regexes.insert(rx, built);
         }
-        Ok(Base { lexer, class, regexes, languages: Languages::new(), character, slices, longest })
+        Ok(Base { lexer, class, regexes, languages: Languages::new(), strings, slices, longest })
     }
 
     /// Adds the texts of a terminal. Each alternative is added on its own, since other terminals may have the same alternative.
@@ -60,16 +70,28 @@ impl Base {
 
     fn language(&self, expr: &Expr) -> Result<Arc<Language>, String> {
         self.languages.of(expr, || {
-            if let Some((base, bounds)) = expr.counted()
-                && let Some(counted) = Language::counted(&self.language(&base)?, &bounds, self.longest)
-            {
-                return Ok(counted);
-            }
-            let (spec, lexeme) = lexer_of(expr, &self.slices)?;
-            let mut language = Language::new(&spec, lexeme)?;
-            language.is_open = expr.is_open(&self.character);
+            let mut language = self.new_language(expr)?;
+            language.is_string = expr.is_string(&self.strings.regexes);
             Ok(language)
         })
+    }
+
+    fn new_language(&self, expr: &Expr) -> Result<Language, String> {
+        if let Some((base, bounds)) = expr.counted()
+            && let Some(counted) = Language::counted(&self.language(&base)?, &bounds, self.longest)
+        {
+            return Ok(counted);
+        }
+        if let Some((base, listed)) = expr.difference()
+            && (base == self.strings.plain || base.is_endless())
+        {
+            let listed = listed.into_iter().map(|text| text.as_bytes().into()).collect();
+            return Ok(Language::difference(&self.language(&base)?, listed));
+        }
+        let (spec, lexeme) = lexer_of(expr, &self.slices)?;
+        let mut language = Language::new(&spec, lexeme)?;
+        language.is_open = expr.is_open(&self.strings.character);
+        Ok(language)
     }
 }
 

@@ -2,7 +2,6 @@
 
 use super::decimal::Decimal;
 use crate::grammar::gbnf::{of_class, times};
-use crate::grammar::languages::Bounds;
 use regex_syntax::hir::{ClassUnicode, ClassUnicodeRange};
 use serde_json::Value;
 
@@ -178,45 +177,6 @@ impl Expr {
         }
     }
 
-    /// Where this is a unit that is repeated, behind texts and classes and before a text of one byte: the same with any number of
-    /// units, and the bounds of that number. Units have no repetitions.
-    pub(super) fn counted(&self) -> Option<(Expr, Bounds)> {
-        let [before @ .., Expr::Repeat(unit, least, most), close @ Expr::Text(text)] = self.line() else {
-            return None;
-        };
-        let is_simple = |part: &Expr| {
-            use Expr::{Any, Class, Concat, Regex, Text};
-            matches!(part, Regex(_) | Text(_) | Class(_) | Concat(_) | Any(_))
-        };
-        let (&[close_byte], true) = (text.as_bytes(), (*least, *most) != (0, None)) else { return None };
-        if unit.may_be_empty() || unit.has(&|part| !is_simple(part)) {
-            return None;
-        }
-        let one = |part: &Expr| match part {
-            Expr::Text(text) => Some(text.clone()),
-            Expr::Class(ranges) => ranges.first().map(|(first, _)| first.to_string()),
-            _ => None,
-        };
-        let begin = before.iter().map(one).collect::<Option<String>>()?;
-        let any = Expr::Repeat(unit.clone(), 0, None);
-        let base = Expr::Concat([before, &[any, close.clone()]].concat());
-        Some((base, Bounds { begin: begin.into_bytes(), close: close_byte, least: *least, most: *most }))
-    }
-
-    /// Whether it has JSON strings that begin with any number of any of these `characters`, and have no others. Behind each character
-    /// any other may come then.
-    pub(in crate::grammar) fn is_open(&self, characters: &Expr) -> bool {
-        let [Expr::Text(quote), Expr::Repeat(any, 0, None), ..] = self.line() else { return false };
-        let is_control = |(first, last): &(char, char)| *first < ' ' || (*first..=*last).contains(&'\x7f');
-        let may_be_other = |part: &Expr| match part {
-            Expr::Text(text) => text.contains("\\u"),
-            Expr::Class(ranges) => ranges.iter().any(is_control),
-            Expr::Concat(_) | Expr::Any(_) | Expr::Repeat(..) => false,
-            _ => true,
-        };
-        quote == "\"" && **any == *characters && !self.has(&may_be_other)
-    }
-
     /// Limits the texts to those with at least `least` and at most `most` characters, by changing the bounds of a repetition. None
     /// where that is not enough.
     fn of_length(&self, least: u32, most: Option<u32>) -> Option<Expr> {
@@ -332,7 +292,7 @@ pub(in crate::grammar) fn quoted(text: &str) -> String {
     Value::from(text).to_string().replace('\u{7f}', "\\u007f")
 }
 
-fn single(mut list: Vec<Expr>, of: fn(Vec<Expr>) -> Expr) -> Expr {
+pub(super) fn single(mut list: Vec<Expr>, of: fn(Vec<Expr>) -> Expr) -> Expr {
     if list.len() == 1 { list.remove(0) } else { of(list) }
 }
 

@@ -6,6 +6,7 @@ pub(super) mod decimal;
 pub(super) mod expr;
 pub(super) mod multiple;
 pub(super) mod rules;
+mod strings;
 
 use super::unique::Shape;
 use ahash::AHashMap;

@@ -1,17 +1,19 @@
 //! An automaton of lexemes whose texts are listed: keys, constants, enumerations. All texts of a state have the same first bytes. The
 //! texts of a lexeme are sorted, so those with the same first bytes stand together.
 
-use crate::grammar::languages::Automaton;
+use super::Automaton;
 use ahash::AHashMap;
 use llguidance::derivre::{NextByte, StateID};
 use llguidance::earley::lexerspec::LexemeIdx;
 use std::ops::Range;
 
-pub(super) struct Listed {
+pub(in crate::grammar) struct Listed {
     /// By lexeme, and sorted.
     texts: Vec<(LexemeIdx, Box<[u8]>)>,
     /// The bytes that are in them.
     used: [bool; 256],
+    /// Each text that begins with a quote is a JSON string.
+    has_whole_strings: bool,
     states: Vec<Begun>,
     known: AHashMap<Begun, StateID>,
     bytes: usize,
@@ -25,7 +27,7 @@ struct Begun {
 }
 
 impl Listed {
-    pub(super) fn new(mut texts: Vec<(LexemeIdx, Box<[u8]>)>) -> Self {
+    pub(in crate::grammar) fn new(mut texts: Vec<(LexemeIdx, Box<[u8]>)>) -> Self {
         texts.sort_unstable_by(|a, b| (a.0.as_usize(), &a.1).cmp(&(b.0.as_usize(), &b.1)));
         texts.dedup();
         let (mut used, mut bytes) = ([false; 256], size_of_val(&*texts));
@@ -33,9 +35,11 @@ impl Listed {
             text.iter().for_each(|byte| used[usize::from(*byte)] = true);
             bytes += text.len();
         }
+        let is_whole = |text: &[u8]| text.ends_with(b"\"") && serde_json::from_slice::<String>(text).is_ok();
+        let has_whole_strings = texts.iter().all(|(_, text)| !text.starts_with(b"\"") || is_whole(text));
         let none = || Begun { depth: 0, texts: Box::new([]) };
         // Those of `DEAD` and `MISSING`.
-        Listed { texts, used, states: vec![none(), none()], known: AHashMap::new(), bytes }
+        Listed { texts, used, has_whole_strings, states: vec![none(), none()], known: AHashMap::new(), bytes }
     }
 
     fn state(&mut self, depth: usize, texts: Vec<Range<usize>>) -> StateID {
@@ -62,6 +66,30 @@ impl Listed {
     /// Whether one of these texts has no more bytes. It is the first then.
     fn ends(&self, texts: &Range<usize>, depth: usize) -> bool {
         self.texts[texts.start].1.len() == depth
+    }
+
+    /// Whether a text begins with the rest of one of a state.
+    pub(super) fn begins(&self, state: StateID, text: &[u8]) -> bool {
+        let Begun { depth, texts } = self.begun(state);
+        texts.iter().any(|texts| {
+            let (mut texts, mut bytes) = (texts.clone(), text.iter());
+            for depth in *depth.. {
+                if self.ends(&texts, depth) {
+                    return true;
+                }
+                texts = bytes.next().map_or(0..0, |byte| self.with_byte(&texts, depth, *byte));
+                if texts.is_empty() {
+                    break;
+                }
+            }
+            false
+        })
+    }
+
+    /// Those of some texts with the same first bytes that have this byte next.
+    fn with_byte(&self, texts: &Range<usize>, depth: usize, byte: u8) -> Range<usize> {
+        let less = |text: &(_, Box<[u8]>)| text.1.get(depth) < Some(&byte);
+        part(&self.texts, texts.clone(), (less, |text: &(_, Box<[u8]>)| text.1.get(depth) <= Some(&byte)))
     }
 
     fn lexeme(&self, texts: &Range<usize>) -> LexemeIdx {
@@ -103,11 +131,7 @@ impl Automaton for Listed {
 
     fn behind(&mut self, state: StateID, byte: u8) -> StateID {
         let Begun { depth, texts } = self.begun(state);
-        let (depth, byte) = (*depth, Some(&byte));
-        let with_byte = |texts: &Range<usize>| {
-            let less = |text: &(_, Box<[u8]>)| text.1.get(depth) < byte;
-            part(&self.texts, texts.clone(), (less, |text: &(_, Box<[u8]>)| text.1.get(depth) <= byte))
-        };
+        let (depth, with_byte) = (*depth, |texts| self.with_byte(texts, *depth, byte));
         let texts = texts.iter().map(with_byte).filter(|texts| !texts.is_empty()).collect();
         self.state(depth + 1, texts)
     }
@@ -129,6 +153,19 @@ impl Automaton for Listed {
         hints.fold(NextByte::Dead, |all, hint| all | hint)
     }
 
+    fn next_bytes(&self, state: StateID) -> Option<Vec<u8>> {
+        let Begun { depth, texts } = self.begun(state);
+        let mut bytes = Vec::new();
+        for Range { mut start, end } in texts.iter().cloned() {
+            while start < end {
+                let byte = self.texts[start].1.get(*depth);
+                bytes.extend(byte);
+                start += self.texts[start..end].partition_point(|text| text.1.get(*depth) <= byte);
+            }
+        }
+        Some(bytes)
+    }
+
     fn is_possible(&self, state: StateID, lexeme: LexemeIdx) -> bool {
         self.begun(state).texts.iter().any(|texts| self.lexeme(texts) == lexeme)
     }
@@ -144,6 +181,10 @@ impl Automaton for Listed {
         let Begun { depth, texts } = self.begun(state);
         let all = texts.iter().flat_map(|texts| &self.texts[texts.clone()]);
         Some(Box::new(all.map(|(_, text)| &text[*depth..])))
+    }
+
+    fn has_whole_strings(&self) -> bool {
+        self.has_whole_strings
     }
 
     fn holds(&mut self, _: StateID, _: (LexemeIdx, u32)) -> Option<bool> {

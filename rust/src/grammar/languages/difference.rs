@@ -1,0 +1,174 @@
+//! The texts of an automaton but those of a list, such as the keys of an object that its schema does not name. A state here is a state of
+//! that automaton and one of the list's. Where no text of the list begins as the text so far, it shares the mask of the automaton's state.
+
+use super::{Alike, Automaton, Language, Listed, MOST_STATES};
+use ahash::AHashMap;
+use llguidance::derivre::{NextByte, StateID};
+use llguidance::earley::lexerspec::LexemeIdx;
+use std::sync::Arc;
+
+/// A state of the base, and one of the list, which is dead where no text of it begins so.
+type State = (StateID, StateID);
+
+pub(super) struct Difference {
+    base: Arc<Language>,
+    listed: Listed,
+    states: Vec<State>,
+    known: AHashMap<State, StateID>,
+}
+
+impl Difference {
+    /// The state at the beginning of a text, behind `DEAD` and `MISSING`.
+    pub(super) const START: StateID = StateID::new(2);
+
+    /// From each state of `base` that is not the end of a text infinitely many texts can be reached: so one is always left.
+    pub(super) fn new(base: Arc<Language>, texts: &[Box<[u8]>]) -> Self {
+        let lexeme = LexemeIdx::new(0);
+        let mut listed = Listed::new(texts.iter().map(|text| (lexeme, text.clone())).collect());
+        let begin = listed.initial(&[lexeme]);
+        let dead = (StateID::DEAD, StateID::DEAD);
+        let start = (base.start, begin);
+        let mut difference = Difference { base, listed, states: vec![dead, dead], known: AHashMap::new() };
+        difference.state(start);
+        difference
+    }
+
+    fn state(&mut self, state: State) -> StateID {
+        if let Some(known) = self.known.get(&state) {
+            return *known;
+        }
+        let number = StateID::new(self.states.len() as u32);
+        let number = if state.0.has_lowest_match() { number._set_lowest_match() } else { number };
+        self.states.push(state);
+        self.known.insert(state, number);
+        number
+    }
+
+    fn at(&self, state: StateID) -> State {
+        self.states[state.as_usize()]
+    }
+
+    fn with<T>(&self, work: impl FnOnce(&mut dyn Automaton) -> T) -> T {
+        work(&mut **self.base.automaton())
+    }
+
+    fn is_listed(&self, listed: StateID) -> bool {
+        !listed.is_dead() && !self.listed.ended(listed, true).0.is_empty()
+    }
+}
+
+impl Automaton for Difference {
+    fn bytes(&self) -> usize {
+        self.listed.bytes() + self.states.len() * (2 * size_of::<State>() + size_of::<StateID>())
+    }
+
+    fn class(&self, byte: u8) -> usize {
+        // The list tells each of its bytes apart from all others.
+        match self.listed.class(byte) {
+            0 => self.with(|base| base.class(byte)),
+            own => own + usize::from(u8::MAX) + 1,
+        }
+    }
+
+    fn initial(&mut self, _: &[LexemeIdx]) -> StateID {
+        Self::START
+    }
+
+    fn behind(&mut self, state: StateID, byte: u8) -> StateID {
+        let (from, listed) = self.at(state);
+        let next = self.with(|base| base.behind(from, byte));
+        let listed = if listed.is_dead() { listed } else { self.listed.behind(listed, byte) };
+        if next.is_dead() || next.has_lowest_match() && self.is_listed(listed) {
+            return StateID::DEAD;
+        }
+        self.state((next, listed))
+    }
+
+    fn ended(&self, state: StateID, is_last: bool) -> (Vec<LexemeIdx>, bool) {
+        match self.at(state) {
+            (_, listed) if self.is_listed(listed) => (Vec::new(), false),
+            (at, _) => self.with(|base| base.ended(at, is_last)),
+        }
+    }
+
+    fn next_byte(&mut self, state: StateID) -> NextByte {
+        self.with(|base| base.next_byte(self.at(state).0))
+    }
+
+    fn holds(&mut self, state: StateID, slice: (LexemeIdx, u32)) -> Option<bool> {
+        // Each text that can go on with one of the slice's can also go on with it as one that is not listed.
+        self.with(|base| base.holds(self.at(state).0, slice))
+    }
+
+    fn alike(&self, state: StateID) -> Option<Alike> {
+        let (at, listed) = self.at(state);
+        listed.is_dead().then(|| self.base.alike(at))
+    }
+
+    fn with_all(&mut self, state: StateID) -> StateID {
+        self.state((self.at(state).0, StateID::DEAD))
+    }
+
+    fn leaves_out(&self, state: StateID, text: &[u8]) -> bool {
+        let listed = self.at(state).1;
+        !listed.is_dead() && self.listed.begins(listed, text)
+    }
+
+    fn set_fuel(&mut self, fuel: u64) {
+        self.with(|base| base.set_fuel(fuel));
+    }
+
+    fn spent(&self, fuel: u64) -> u64 {
+        self.with(|base| base.spent(fuel))
+    }
+
+    fn has_failed(&self) -> bool {
+        self.states.len() >= MOST_STATES || self.with(|base| base.has_failed())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::language;
+    use super::*;
+
+    fn behind(language: &Language, text: &str) -> StateID {
+        let mut automaton = language.automaton();
+        text.bytes().fold(language.start, |state, byte| automaton.behind(state, byte))
+    }
+
+    #[test]
+    fn listed_texts_are_left_out() {
+        let base = language("<(?:[a-c]|\\\\>)*>");
+        let texts = ["<a>", "<abc>", "<ab\\>c>"].map(|text| text.as_bytes().into());
+        let difference = Arc::new(Language::difference(&base, texts.to_vec()));
+        for text in ["<>", "<ab>", "<abcc>", "<ab\\>>", "<b>", "<ab\\>cc>"] {
+            let state = behind(&difference, text);
+            assert!(!state.is_dead() && state.has_lowest_match(), "{text}");
+            assert_eq!(difference.automaton().ended(state, true).0.len(), 1, "{text}");
+        }
+        for text in ["<a>", "<abc>", "<ab\\>c>", "<x"] {
+            assert!(behind(&difference, text).is_dead(), "{text}");
+        }
+    }
+
+    #[test]
+    fn states_that_begin_no_listed_text_are_those_of_the_base() {
+        let base = language("<[a-c]*>");
+        let difference = Arc::new(Language::difference(&base, vec![b"<abc>"[..].into(), b"<ac>"[..].into()]));
+        let alike = |text: &str| difference.alike(behind(&difference, text));
+        for text in ["<b", "<abb", "<acc"] {
+            assert_eq!(alike(text), base.alike(behind(&base, text)), "{text}");
+        }
+        let state = behind(&difference, "<a");
+        assert_eq!(difference.alike(state).0, difference.number);
+        let mut automaton = difference.automaton();
+        for (text, expected) in [("bc>", true), ("c>b", true), ("bc", false), ("b>", false), ("", false)] {
+            assert_eq!(automaton.leaves_out(state, text.as_bytes()), expected, "{text}");
+        }
+        let all = automaton.with_all(state);
+        assert!(all != state && !automaton.leaves_out(all, b"bc>"));
+        let full = b"bc>".iter().fold(all, |state, byte| automaton.behind(state, *byte));
+        assert!(full.has_lowest_match());
+    }
+}
