@@ -6,13 +6,15 @@ mod automaton;
 mod counted;
 mod difference;
 mod listed;
+mod units;
 
 pub(super) use automaton::{Alike, Automaton, Regexes};
 pub(super) use listed::Listed;
 
 use super::text;
 use ahash::AHashMap;
-use counted::{Counted, Units};
+use counted::Counted;
+pub(super) use counted::Pattern;
 use difference::Difference;
 use llguidance::api::ParserLimits;
 use llguidance::derivre::StateID;
@@ -23,6 +25,7 @@ use std::fmt;
 use std::hash::Hash;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use units::Units;
 
 /// Most terminals that are known.
 const MOST: usize = 500;
@@ -156,15 +159,21 @@ impl Language {
         Ok(Language::begin(Arc::new(move || Box::new(fresh.clone())), start, slices))
     }
 
-    /// The texts of `base`, which may have any number of units, that have a number within the bounds. `longest`: bytes of the longest
-    /// token. None where units cannot be told apart.
-    pub(super) fn counted(base: &Arc<Self>, bounds: &Bounds, longest: u32) -> Option<Self> {
+    /// The texts of `base`, which may have any number of units, that have a number within the bounds, and the pattern if there is one.
+    /// `longest`: bytes of the longest token. None where units cannot be told apart.
+    pub(super) fn counted(
+        base: &Arc<Self>,
+        pattern: Option<Pattern>,
+        bounds: &Bounds,
+        longest: u32,
+    ) -> Option<Self> {
         let first = Units::new(base, bounds)?;
         let (bounds, slices) = (bounds.clone(), base.slices.clone());
         let make = move || {
             let renewed = first.base.renewed();
             let units = Units::new(&renewed, &bounds).unwrap_or_else(|| first.clone());
-            Box::new(Counted::new(units, &bounds, longest)) as Box<dyn Automaton + Send>
+            let pattern = pattern.as_ref().map(Pattern::renewed);
+            Box::new(Counted::new(units, pattern, &bounds, longest)) as Box<dyn Automaton + Send>
         };
         Some(Language::begin(Arc::new(make), Counted::START, slices))
     }
@@ -236,9 +245,14 @@ mod tests {
 
     /// Matches of a regular expression.
     pub(super) fn language(rx: &str) -> Arc<Language> {
+        language_of_all([rx])
+    }
+
+    /// Texts that match all of some regular expressions.
+    pub(super) fn language_of_all<const N: usize>(all: [&str; N]) -> Arc<Language> {
         let mut spec = LexerSpec::new().unwrap();
         spec.setup_lexeme_class(RegexAst::NoMatch).unwrap();
-        let rx = RegexAst::Regex(rx.to_owned());
+        let rx = RegexAst::And(all.map(|rx| RegexAst::Regex(rx.to_owned())).into());
         let lexeme = spec.add_greedy_lexeme(String::new(), rx, false, None, usize::MAX).unwrap();
         Arc::new(Language::new(&spec, lexeme).unwrap())
     }

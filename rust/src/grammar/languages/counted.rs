@@ -1,87 +1,84 @@
 //! Counts the units of a text beside an automaton, such as the characters of a string that has a `maxLength`. The automaton accepts any
 //! number of units. A state here is a state of that automaton and the number of units so far. Where more units may still follow than one
 //! token can have, the count makes no difference to the mask, so such states share the masks of the automaton without counts.
+//!
+//! Where the automaton says more of a text than that it has units, as with a pattern beside a `maxLength`, a second automaton tells where
+//! units end, and a text goes on only where its pattern can be completed with the units that are left. How many that takes at least is a
+//! shortest path (0-1 breadth-first search over the pairs of states), which is looked for only near the limit.
 
-use super::{Alike, Automaton, Bounds, FUEL, Language, MOST_STATES};
-use ahash::AHashMap;
+use super::units::Units;
+use super::{Alike, Automaton, Bounds, Language, MOST_STATES};
+use ahash::{AHashMap, AHashSet};
 use llguidance::derivre::{NextByte, StateID};
 use llguidance::earley::lexerspec::LexemeIdx;
+use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// Most states within a unit.
-const WITHIN: usize = 64;
+/// Most states that are looked at to find a shortest path.
+const MOST_SEEN: usize = 20_000;
 
 /// Any number of units may follow, and none has to.
 pub(super) const FREE: [u32; 2] = [u32::MAX, 0];
 
-/// Texts with any number of units, which can be told apart: no unit begins another, and none begins as the end does.
+/// A pattern that a text of units has.
 #[derive(Clone)]
-pub(super) struct Units {
-    pub(super) base: Arc<Language>,
-    /// The state of the base between units.
-    between: StateID,
+pub(in crate::grammar) struct Pattern {
+    pub(in crate::grammar) base: Arc<Language>,
+    /// From each beginning of a text, so many units or fewer complete one.
+    pub(in crate::grammar) farthest: u32,
 }
 
-impl Units {
-    /// None where units cannot be told apart. The units must be texts of a bounded length that are not empty.
-    pub(super) fn new(base: &Arc<Language>, bounds: &Bounds) -> Option<Self> {
-        let between = base.between.get_or_init(|| between(base, bounds));
-        between.map(|between| Units { base: Arc::clone(base), between })
+impl Pattern {
+    pub(super) fn renewed(&self) -> Self {
+        Pattern { base: self.base.renewed(), farthest: self.farthest }
     }
 }
 
-fn between(base: &Language, bounds: &Bounds) -> Option<StateID> {
-    let mut automaton = base.automaton();
-    automaton.set_fuel(FUEL);
-    let between = bounds.begin.iter().fold(base.start, |state, byte| automaton.behind(state, *byte));
-    // A state within a unit in which the text may end is also one between units: a unit begins another one there.
-    let (mut within, mut looked_at) = (vec![between], 0);
-    while let Some(state) = within.get(looked_at).copied() {
-        looked_at += 1;
-        for byte in 0..=u8::MAX {
-            let next = automaton.behind(state, byte);
-            let is_end = !automaton.ended(next, next.has_lowest_match()).0.is_empty();
-            let closes = state == between && byte == bounds.close;
-            if closes != is_end || closes != next.has_lowest_match() && !next.is_dead() {
-                return None;
-            }
-            if !next.is_dead() && !is_end && !within.contains(&next) {
-                within.push(next);
-            }
-        }
-        if within.len() > WITHIN || automaton.has_failed() {
-            return None;
-        }
-    }
-    Some(between)
-}
+/// How far a text is: states of the pattern's automaton and of that of units, which are the same where there is no pattern.
+type At = (StateID, StateID);
 
-/// A state of the base, and how many units there have been; None before the first may begin.
-type State = (StateID, Option<u32>);
+/// How far it is, and how many units there have been; None before the first may begin.
+type State = (At, Option<u32>);
 
 pub(super) struct Counted {
     units: Units,
+    pattern: Option<Pattern>,
     bounds: Bounds,
     /// Bytes of the longest token.
     longest: u32,
+    /// One byte of each class.
+    bytes: Vec<u8>,
     states: Vec<State>,
     known: AHashMap<State, StateID>,
+    /// The fewest units that complete a text.
+    fewest: AHashMap<At, u32>,
+    has_failed: bool,
 }
 
 impl Counted {
     /// The state at the beginning of a text, behind `DEAD` and `MISSING`.
     pub(super) const START: StateID = StateID::new(2);
 
-    pub(super) fn new(units: Units, bounds: &Bounds, longest: u32) -> Self {
-        let dead = (StateID::DEAD, None);
+    pub(super) fn new(units: Units, pattern: Option<Pattern>, bounds: &Bounds, longest: u32) -> Self {
+        let dead = ((StateID::DEAD, StateID::DEAD), None);
+        let start =
+            (pattern.as_ref().map_or(units.base.start, |pattern| pattern.base.start), units.base.start);
         let mut counted = Counted {
             units,
+            pattern,
             bounds: bounds.clone(),
             longest,
+            bytes: Vec::new(),
             states: vec![dead, dead],
             known: AHashMap::new(),
+            fewest: AHashMap::new(),
+            has_failed: false,
         };
-        counted.state((counted.units.base.start, None));
+        if counted.pattern.is_some() {
+            let mut classes = AHashSet::new();
+            counted.bytes = (0..=u8::MAX).filter(|byte| classes.insert(counted.class(*byte))).collect();
+        }
+        counted.state((start, None));
         counted
     }
 
@@ -90,7 +87,7 @@ impl Counted {
             return *known;
         }
         let number = StateID::new(self.states.len() as u32);
-        let number = if state.0.has_lowest_match() { number._set_lowest_match() } else { number };
+        let number = if state.0.0.has_lowest_match() { number._set_lowest_match() } else { number };
         self.states.push(state);
         self.known.insert(state, number);
         number
@@ -100,16 +97,70 @@ impl Counted {
         self.states[state.as_usize()]
     }
 
+    fn base(&self) -> &Arc<Language> {
+        self.pattern.as_ref().map_or(&self.units.base, |pattern| &pattern.base)
+    }
+
     fn with<T>(&self, work: impl FnOnce(&mut dyn Automaton) -> T) -> T {
-        work(&mut **self.units.base.automaton())
+        work(&mut **self.base().automaton())
+    }
+
+    /// Where one more byte leads.
+    fn next(&self, (base, unit): At, byte: u8) -> Option<At> {
+        let next = self.with(|automaton| automaton.behind(base, byte));
+        let unit = match &self.pattern {
+            Some(_) if !next.is_dead() => self.units.base.automaton().behind(unit, byte),
+            _ => next,
+        };
+        (!next.is_dead() && !unit.is_dead()).then_some((next, unit))
+    }
+
+    /// The fewest units that complete a text.
+    fn fewest(&mut self, from: At) -> u32 {
+        if let Some(fewest) = self.fewest.get(&from) {
+            return *fewest;
+        }
+        let (mut open, mut seen) = (VecDeque::from([(from, 0)]), AHashSet::new());
+        let mut fewest = u32::MAX;
+        while let Some((at, count)) = open.pop_front() {
+            if !seen.insert(at) {
+                continue;
+            }
+            if !self.with(|base| base.ended(at.0, at.0.has_lowest_match())).0.is_empty() {
+                fewest = count;
+                break;
+            }
+            for next in self.bytes.iter().filter_map(|byte| self.next(at, *byte)) {
+                match next.1 == self.units.between {
+                    true => open.push_back((next, count + 1)),
+                    false => open.push_front((next, count)),
+                }
+            }
+            if seen.len() > MOST_SEEN {
+                self.has_failed = true;
+                break;
+            }
+        }
+        self.fewest.insert(from, fewest);
+        fewest
+    }
+
+    /// Units beyond those of a token that may be needed to complete a text.
+    fn farthest(&self) -> u32 {
+        self.pattern.as_ref().map_or(0, |pattern| pattern.farthest)
+    }
+
+    /// How many units may follow behind so many.
+    fn left(&self, count: Option<u32>) -> u32 {
+        self.bounds.most.map_or(u32::MAX, |most| most.saturating_sub(count.unwrap_or(0)))
     }
 
     /// How many units may follow behind so many, and how many have to: as many as a token can have, or fewer. Behind the last one, both
     /// are 0.
     fn room(&self, count: Option<u32>) -> [u32; 2] {
-        let (count, enough) = (count.unwrap_or(0), self.longest + 1);
-        let left = self.bounds.most.map_or(u32::MAX, |most| most.saturating_sub(count));
-        let needed = self.bounds.least.saturating_sub(count).min(enough);
+        let enough = self.longest.saturating_add(1).saturating_add(self.farthest());
+        let left = self.left(count);
+        let needed = self.bounds.least.saturating_sub(count.unwrap_or(0)).min(enough);
         [if left >= enough { u32::MAX } else { left }, needed]
     }
 }
@@ -120,7 +171,9 @@ impl Automaton for Counted {
     }
 
     fn class(&self, byte: u8) -> usize {
-        self.with(|base| base.class(byte))
+        let units = self.units.base.automaton().class(byte);
+        let pattern = self.pattern.as_ref().map(|pattern| pattern.base.automaton().class(byte));
+        pattern.map_or(units, |pattern| (pattern << 16) + units)
     }
 
     fn initial(&mut self, _: &[LexemeIdx]) -> StateID {
@@ -130,49 +183,55 @@ impl Automaton for Counted {
     fn behind(&mut self, state: StateID, byte: u8) -> StateID {
         let (from, count) = self.at(state);
         let between = self.units.between;
-        if from == between {
+        if from.1 == between {
             let [left, needed] = self.room(count);
             let is_refused = if byte == self.bounds.close { needed > 0 } else { left == 0 };
             if is_refused {
                 return StateID::DEAD;
             }
         }
-        let next = self.with(|base| base.behind(from, byte));
-        if next.is_dead() {
-            return StateID::DEAD;
-        }
+        let Some(next) = self.next(from, byte) else { return StateID::DEAD };
         let count = match count {
             // Beyond the fewest, nothing depends on how many there are if there is no most.
-            Some(count) if next == between => {
+            Some(count) if next.1 == between => {
                 Some(self.bounds.most.map_or((count + 1).min(self.bounds.least), |_| count + 1))
             }
-            None if next == between => Some(0),
+            None if next.1 == between => Some(0),
             count => count,
         };
+        let left = self.left(count);
+        if left < self.farthest() && self.fewest(next) > left {
+            return StateID::DEAD;
+        }
         self.state((next, count))
     }
 
     fn ended(&self, state: StateID, is_last: bool) -> (Vec<LexemeIdx>, bool) {
-        self.with(|base| base.ended(self.at(state).0, is_last))
+        self.with(|base| base.ended(self.at(state).0.0, is_last))
     }
 
     fn next_byte(&mut self, state: StateID) -> NextByte {
         let (at, count) = self.at(state);
-        if at == self.units.between && self.room(count)[0] == 0 {
+        if at.1 == self.units.between && self.room(count)[0] == 0 {
             return NextByte::ForcedByte(self.bounds.close);
         }
-        self.with(|base| base.next_byte(at))
+        self.with(|base| base.next_byte(at.0))
     }
 
     fn holds(&mut self, state: StateID, slice: (LexemeIdx, u32)) -> Option<bool> {
         let (at, count) = self.at(state);
         // Each byte may be a unit.
-        if self.room(count)[0] < slice.1 { Some(false) } else { self.with(|base| base.holds(at, slice)) }
+        let enough = slice.1.saturating_add(self.farthest());
+        if self.left(count) < enough { Some(false) } else { self.with(|base| base.holds(at.0, slice)) }
     }
 
     fn alike(&self, state: StateID) -> Option<Alike> {
         let (at, count) = self.at(state);
-        Some((self.units.base.number, at, self.room(count)))
+        match (&self.pattern, self.room(count)) {
+            (None, room) => Some((self.units.base.number, at.0, room)),
+            (Some(pattern), FREE) => Some(pattern.base.alike(at.0)),
+            (Some(_), _) => None,
+        }
     }
 
     fn set_fuel(&mut self, fuel: u64) {
@@ -184,18 +243,18 @@ impl Automaton for Counted {
     }
 
     fn has_failed(&self) -> bool {
-        self.states.len() >= MOST_STATES || self.with(|base| base.has_failed())
+        self.has_failed || self.states.len() >= MOST_STATES || self.with(|base| base.has_failed())
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::language;
+    use super::super::tests::{language, language_of_all};
     use super::*;
 
     fn counted(unit: &str, least: u32, most: Option<u32>) -> Option<Arc<Language>> {
         let bounds = Bounds { begin: b"<".to_vec(), close: b'>', least, most };
-        Language::counted(&language(&format!("<(?:{unit})*>")), &bounds, 3).map(Arc::new)
+        Language::counted(&language(&format!("<(?:{unit})*>")), None, &bounds, 3).map(Arc::new)
     }
 
     /// Steps both through all texts of some bytes. Returns how many texts end.
@@ -236,10 +295,51 @@ mod tests {
             for (least, most) in [(0, Some(2)), (2, Some(3)), (1, None)] {
                 let bounds = Bounds { begin: begin.into(), close: b'>', least, most };
                 let plain = language(&format!("<{before}[ab]{}>", times(least, most)));
-                let counted = Language::counted(&base, &bounds, 3).unwrap();
+                let counted = Language::counted(&base, None, &bounds, 3).unwrap();
                 assert!(compared(&plain, &counted) > 0, "{before}");
             }
         }
+    }
+
+    #[test]
+    fn a_pattern_goes_on_only_where_it_can_be_completed() {
+        // The unit, the pattern, and with how many units any beginning can be completed.
+        let rows = [
+            ("[ab]", "a*b", 1),
+            ("[ab]", "(?:ab)*", 1),
+            ("[ab]", "a(?:bbb)?a", 4),
+            (r"[ab]|\\[a>]", r"(?:a|\\a)*b(?:b|\\>){2}", 4),
+            ("[ab]", "(?:aaa|b)*", 2),
+            ("é|a>", "(?:é|a>)*a>", 2),
+        ];
+        for (unit, pattern, farthest) in rows {
+            let (any, pattern) = (format!("<(?:{unit})*>"), format!("<(?:{pattern})>"));
+            for most in 0..6 {
+                let plain = language_of_all([&format!("<(?:{unit}){{0,{most}}}>"), &pattern]);
+                let base = language_of_all([&any, &pattern]);
+                let bounds = Bounds { begin: b"<".to_vec(), close: b'>', least: 0, most: Some(most) };
+                let with = Some(Pattern { base, farthest });
+                let counted = Language::counted(&language(&any), with, &bounds, 3).unwrap();
+                compared(&plain, &counted);
+                assert!(!counted.automaton().has_failed());
+            }
+        }
+    }
+
+    #[test]
+    fn a_pattern_far_from_the_limit_has_the_states_without_one() {
+        let (any, pattern) = ("<[ab]*>", "<a*b>");
+        let base = language_of_all([any, pattern]);
+        let bounds = Bounds { begin: b"<".to_vec(), close: b'>', least: 0, most: Some(9) };
+        let with = Some(Pattern { base: Arc::clone(&base), farthest: 1 });
+        let counted = Language::counted(&language(any), with, &bounds, 3).unwrap();
+        let mut state = counted.start;
+        let free = b"<aaaaaaaa".map(|byte| {
+            state = counted.automaton().behind(state, byte);
+            counted.alike(state).0 == base.number
+        });
+        assert_eq!(free, [true, true, true, true, true, false, false, false, false]);
+        assert!(counted.automaton().behind(state, b'a').is_dead());
     }
 
     #[test]
@@ -254,7 +354,7 @@ mod tests {
         let base = language("<(?:[ab])*>");
         let states = |least, most| {
             let bounds = Bounds { begin: b"<".to_vec(), close: b'>', least, most };
-            let counted = Language::counted(&base, &bounds, 3).unwrap();
+            let counted = Language::counted(&base, None, &bounds, 3).unwrap();
             let mut state = counted.start;
             b"<abababab".map(|byte| {
                 state = counted.automaton().behind(state, byte);

@@ -4,8 +4,9 @@ use super::WHITESPACE;
 use super::expr::{Expr, class};
 use super::multiple;
 use super::rules::spaced;
+use super::strings::Limited;
 use crate::grammar::gbnf::of_class;
-use crate::grammar::languages::{Language, Languages, Texts};
+use crate::grammar::languages::{Language, Languages, Pattern, Texts};
 use ahash::AHashMap;
 use llguidance::derivre::{ExprRef, RegexAst, RegexBuilder};
 use llguidance::earley::lexerspec::{LexemeClass, LexemeIdx, LexerSpec};
@@ -78,9 +79,16 @@ impl Base {
 
     fn new_language(&self, expr: &Expr) -> Result<Language, String> {
         if let Some((base, bounds)) = expr.counted()
-            && let Some(counted) = Language::counted(&self.language(&base)?, &bounds, self.longest)
+            && let Some(counted) = Language::counted(&self.language(&base)?, None, &bounds, self.longest)
         {
             return Ok(counted);
+        }
+        if let Some(Limited { pattern, farthest, units, bounds }) = expr.limited(&self.strings.character) {
+            let pattern = Pattern { base: self.language(&pattern)?, farthest };
+            let units = self.language(&units)?;
+            if let Some(counted) = Language::counted(&units, Some(pattern), &bounds, self.longest) {
+                return Ok(counted);
+            }
         }
         if let Some((base, listed)) = expr.difference()
             && (base == self.strings.plain || base.is_endless())

@@ -117,9 +117,19 @@ impl Expr {
         };
         if let [a, b] = &list[..]
             && let Some(((least, most), other)) = length(a).zip(Some(b)).or(length(b).zip(Some(a)))
-            && let Some(both) = other.of_length(least, most)
         {
-            return both;
+            let is_short = |way: &Expr| way.of_length(least, most);
+            if let Some(both) = is_short(other) {
+                return both;
+            }
+            if let Expr::Any(ways) = other
+                && ways.iter().any(|way| is_short(way).is_some())
+            {
+                let (short, others): (Vec<_>, Vec<_>) =
+                    ways.iter().cloned().partition(|way| is_short(way).is_some());
+                let others = Expr::all([Expr::character().times(least, most), Expr::any(others)]);
+                return Expr::any(short.iter().filter_map(is_short).chain([others]));
+            }
         }
         // What is no text of one is a text all the same.
         if list.iter().all(|part| matches!(part, Expr::Not(_))) {
@@ -321,6 +331,9 @@ mod tests {
             }
         }
         let two = Expr::concat([letters(0, None), letters(0, Some(2))]);
+        let either = Expr::any([Expr::text("abc"), Expr::EMPTY, two.clone()]);
+        let left = Expr::All(vec![length(1, Some(5)), two.clone()]);
+        assert_eq!(Expr::all([length(1, Some(5)), either]), Expr::any([Expr::text("abc"), left]));
         assert!(matches!(Expr::all([two, length(0, Some(5))]), Expr::All(_)));
     }
 }

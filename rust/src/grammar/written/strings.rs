@@ -3,7 +3,67 @@
 use super::expr::{Expr, single};
 use crate::grammar::languages::Bounds;
 
+/// A pattern beside a bound on the number of characters.
+pub(super) struct Limited {
+    /// The same with any number of characters.
+    pub(super) pattern: Expr,
+    /// From each beginning of a text of the pattern, so many characters or fewer complete one.
+    pub(super) farthest: u32,
+    /// Any number of any characters.
+    pub(super) units: Expr,
+    pub(super) bounds: Bounds,
+}
+
 impl Expr {
+    /// Where this is a string of JSON with a pattern and no more than some number of these `characters`: both apart.
+    pub(super) fn limited(&self, characters: &Expr) -> Option<Limited> {
+        let [quote @ Expr::Text(_), Expr::All(parts), close] = self.line() else { return None };
+        let (at, least, most) = parts.iter().enumerate().find_map(|(at, part)| match part {
+            Expr::Repeat(unit, least, Some(most)) if **unit == *characters => Some((at, *least, *most)),
+            _ => None,
+        })?;
+        let [other] = [&parts[..at], &parts[at + 1..]].concat().try_into().ok()?;
+        let (shortest, farthest) = other.distances()?;
+        let string = |part: Expr| Expr::concat([quote.clone(), part, close.clone()]);
+        let any = characters.clone().times(0, None);
+        let is_string =
+            *self == string(Expr::All(parts.clone())) && *quote == *close && *quote == Expr::text("\"");
+        // Characters that are escaped count as several here, so more than one may be too many.
+        (is_string && least <= shortest.min(1)).then(|| Limited {
+            pattern: string(Expr::All(vec![any.clone(), other])),
+            farthest,
+            units: string(any),
+            bounds: Bounds { begin: b"\"".to_vec(), close: b'"', least: 0, most: Some(most) },
+        })
+    }
+
+    /// Characters of the shortest text, and a number with which any beginning of a text can be completed. None where that is not known.
+    fn distances(&self) -> Option<(u32, u32)> {
+        match self {
+            Expr::Text(text) => {
+                let characters = text.chars().count() as u32;
+                Some((characters, characters))
+            }
+            Expr::Class(_) => Some((1, 1)),
+            // Behind the beginning of a part, that and all parts behind it are left.
+            Expr::Concat(parts) => parts.iter().rev().try_fold((0_u32, 0_u32), |(all, far), part| {
+                let (shortest, farthest) = part.distances()?;
+                Some((all.checked_add(shortest)?, far.max(all.checked_add(farthest)?)))
+            }),
+            Expr::Any(ways) if !ways.is_empty() => {
+                let ways = ways.iter().map(Expr::distances).collect::<Option<Vec<_>>>()?;
+                let shortest = ways.iter().map(|way| way.0).min()?;
+                Some((shortest, ways.iter().map(|way| way.1).max()?))
+            }
+            Expr::Repeat(inner, least, _) => {
+                let (shortest, farthest) = inner.distances()?;
+                let others = shortest.checked_mul(least.saturating_sub(1))?;
+                Some((shortest.checked_mul(*least)?, farthest.checked_add(others)?))
+            }
+            _ => None,
+        }
+    }
+
     /// Where this is a unit that is repeated, behind texts and classes and before a text of one byte: the same with any number of
     /// units, and the bounds of that number. Units have no repetitions.
     pub(super) fn counted(&self) -> Option<(Expr, Bounds)> {
@@ -147,6 +207,44 @@ mod tests {
         ];
         for expr in &others {
             assert!(!expr.is_string(&known), "{expr:?}");
+        }
+    }
+
+    #[test]
+    fn beginnings_are_so_far_from_the_end() {
+        let letters = |least, most| Expr::Class(vec![('a', 'z')]).times(least, most);
+        let words = Expr::concat([letters(1, None), Expr::text(" ")]).times(2, Some(99));
+        for (expr, expected) in [
+            (letters(0, None), Some((0, 1))),
+            (letters(3, Some(9)), Some((3, 3))),
+            (Expr::concat([Expr::text("ab"), letters(0, Some(1))]), Some((2, 2))),
+            (Expr::concat([words.clone(), letters(1, None)]), Some((5, 5))),
+            (Expr::any([Expr::text("abc"), letters(1, None)]), Some((1, 3))),
+            (Expr::concat([words, Expr::text("a").not()]), None),
+            (letters(9, None).times(u32::MAX, None), None),
+        ] {
+            assert_eq!(expr.distances(), expected, "{expr:?}");
+        }
+    }
+
+    #[test]
+    fn a_pattern_and_a_length_are_told_apart() {
+        let characters = Expr::Class(vec![('!', '!'), ('#', '[')]);
+        let of = |least, other: Expr| {
+            let all = Expr::All(vec![characters.clone().times(least, Some(9)), other]);
+            Expr::concat([Expr::text("\""), all, Expr::text("\"")])
+        };
+        let pattern = Expr::concat([Expr::Class(vec![('A', 'Z')]).times(1, None), Expr::text("-")]);
+        let limited = of(1, pattern.clone()).limited(&characters).unwrap();
+        assert_eq!((limited.farthest, limited.bounds.most), (2, Some(9)));
+        let any = characters.clone().times(0, None);
+        let string = |part: Expr| Expr::concat([Expr::text("\""), part, Expr::text("\"")]);
+        assert_eq!(limited.units, string(any.clone()));
+        assert_eq!(limited.pattern, string(Expr::All(vec![any, pattern.clone()])));
+        for other in
+            [of(2, pattern.clone()), of(1, pattern.clone().not()), of(1, pattern.clone().times(0, None))]
+        {
+            assert!(other.limited(&characters).is_none(), "{other:?}");
         }
     }
 
