@@ -298,12 +298,16 @@ impl Ending {
         }
     }
 
-    /// Whether the lexeme that the text is in can go on as a listed text with bytes that are `new`. None where it cannot, but may be
-    /// something that is not listed.
-    pub(super) fn has_listed(&self, new: &dyn Fn(&[u8]) -> bool) -> Option<bool> {
+    /// Whether the lexeme that the text is in can go on as a listed text with other bytes than `seen`, which is sorted. None where it
+    /// cannot, but may be something that is not listed.
+    pub(super) fn has_listed(&self, seen: &[&[u8]]) -> Option<bool> {
         let known = self.places.known();
         let (mut texts, are_all) = known.lexing.listed(self.at.spot.state);
-        if texts.any(new) { Some(true) } else { are_all.then_some(false) }
+        if texts.any(|text| seen.binary_search(&text).is_err()) {
+            Some(true)
+        } else {
+            are_all.then_some(false)
+        }
     }
 
     /// The fewest bytes that complete the text; a special token counts as one. None where that cannot be told.

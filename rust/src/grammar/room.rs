@@ -362,8 +362,8 @@ impl Ahead for Look<'_> {
         self.masks.of(self.ending, self.endings)
     }
 
-    fn has_listed(&self, new: &dyn Fn(&[u8]) -> bool) -> Option<bool> {
-        self.ending.has_listed(new)
+    fn has_listed(&self, seen: &[&[u8]]) -> Option<bool> {
+        self.ending.has_listed(seen)
     }
 
     fn push(&mut self, token: Token) -> bool {

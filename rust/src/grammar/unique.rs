@@ -188,9 +188,9 @@ pub(super) trait Ahead {
     fn state(&self) -> State;
     /// What may come next; None where that cannot be told.
     fn mask(&mut self) -> Option<Mask>;
-    /// Whether the lexeme that the text is in can go on as a listed text with bytes that are `new`. None where it cannot, but may be
-    /// something that is not listed.
-    fn has_listed(&self, new: &dyn Fn(&[u8]) -> bool) -> Option<bool>;
+    /// Whether the lexeme that the text is in can go on as a listed text with other bytes than `seen`, which is sorted. None where it
+    /// cannot, but may be something that is not listed.
+    fn has_listed(&self, seen: &[&[u8]]) -> Option<bool>;
     /// Walks over a token; false where it is refused.
     fn push(&mut self, token: Token) -> bool;
     /// Takes the last token back.
@@ -308,7 +308,7 @@ impl Filter {
         if !ahead.push(token) {
             return true;
         }
-        let found = scan.key_is_new().and_then(|is_new| ahead.has_listed(&is_new)).unwrap_or_else(|| {
+        let found = scan.rests_of_keys().and_then(|seen| ahead.has_listed(&seen)).unwrap_or_else(|| {
             let is_new = tried.insert((ahead.state().behind_any(), scan.text().to_vec()));
             is_new && self.has_way(scan, (&mut *ahead, tried))
         });

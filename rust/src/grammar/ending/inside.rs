@@ -119,6 +119,7 @@ impl Inside {
     /// For tokens that begin in a lexer state.
     pub(super) fn new(of: &Endings, lexing: &mut Lexing, state: StateID) -> Self {
         let (tries, slice) = of.begun(lexing, state);
+        let listed = lexing.listed_apart(state);
         let width = of.common.vocab.len();
         let inside = Inside {
             tokens: Tokens::Few(Vec::new()),
@@ -134,9 +135,14 @@ impl Inside {
         let mut search = Search { number, trie, lexing, allowed, inside, bytes, found, ends, stays };
         for number in tries {
             (search.number, search.trie) = (number, &of.common.tries[number]);
-            let all = search.trie.all();
-            let first = (state, search.border(all.clone(), state));
-            search.trie.walk(all, first, |above, at| search.step(above, at));
+            match &listed {
+                Some(texts) => search.along(state, texts),
+                None => {
+                    let all = search.trie.all();
+                    let first = (state, search.border(all.clone(), state));
+                    search.trie.walk(all, first, |above, at| search.step(above, at));
+                }
+            }
             let allowed = std::mem::take(&mut search.allowed);
             let count: usize = allowed.iter().map(ExactSizeIterator::len).sum();
             match &mut many {
@@ -269,6 +275,35 @@ impl Search<'_> {
             Some(last) if last.end == tokens.start => last.end = tokens.end,
             _ if tokens.is_empty() => {}
             _ => self.allowed.push(tokens),
+        }
+    }
+
+    /// Follows listed texts, which are sorted and of which none begins another. No states of the lexer are needed for that.
+    fn along(&mut self, state: StateID, texts: &[Box<[u8]>]) {
+        let (mut nodes, mut last): (Vec<usize>, &[u8]) = (Vec::new(), &[]);
+        for text in texts {
+            let shared = last.iter().zip(text).take_while(|(a, b)| a == b).count();
+            last = text;
+            if nodes.len() < shared {
+                // The trie has not even what both have in common.
+                continue;
+            }
+            nodes.truncate(shared);
+            while let Some(byte) = text.get(nodes.len()) {
+                let Some(at) = self.trie.child(nodes.last().copied(), *byte) else { break };
+                nodes.push(at);
+                if nodes.len() < text.len() {
+                    self.allow(at..at + 1);
+                    continue;
+                }
+                let below = at + 1..self.trie.nodes()[at].end as usize;
+                if below.len() > MANY {
+                    self.push_border(below, true);
+                } else {
+                    let end = text.iter().fold(state, |state, byte| self.lexing.behind(state, *byte));
+                    self.beyond(end, at, text.len());
+                }
+            }
         }
     }
 

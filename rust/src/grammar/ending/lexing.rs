@@ -131,6 +131,17 @@ impl Lexing {
         self.automata.listed(state)
     }
 
+    /// What may follow in a state, sorted, where all is listed and no text begins another.
+    pub(super) fn listed_apart(&self, state: StateID) -> Option<Vec<Box<[u8]>>> {
+        let (texts, true) = self.automata.listed(state) else { return None };
+        let mut texts: Vec<&[u8]> = texts.collect();
+        texts.sort_unstable();
+        texts.dedup();
+        let are_apart = texts.windows(2).all(|pair| !pair[1].starts_with(pair[0]));
+        (are_apart && texts.iter().all(|text| !text.is_empty()))
+            .then(|| texts.into_iter().map(Box::from).collect())
+    }
+
     /// States that together allow what a state allows.
     pub(super) fn apart(&mut self, state: StateID) -> Vec<Alone> {
         self.automata.apart(state)

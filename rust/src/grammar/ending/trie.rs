@@ -113,19 +113,21 @@ impl Trie {
 
     /// The nodes below the one that a text leads to.
     pub(super) fn below(&self, text: &[u8]) -> Option<Range<usize>> {
-        let (first, rest) = text.split_first()?;
-        let mut at = self.first[usize::from(*first)]? as usize;
-        for byte in rest {
-            let end = self.nodes[at].end as usize;
-            at += 1;
-            while at < end && self.nodes[at].byte != *byte {
-                at = self.nodes[at].end as usize;
-            }
-            if at >= end {
-                return None;
-            }
+        let mut at = None;
+        for byte in text {
+            at = Some(self.child(at, *byte)?);
         }
-        Some(at + 1..self.nodes[at].end as usize)
+        at.map(|at| at + 1..self.nodes[at].end as usize)
+    }
+
+    /// The node with this byte below another one, or below none.
+    pub(super) fn child(&self, above: Option<usize>, byte: u8) -> Option<usize> {
+        let Some(above) = above else { return self.first[usize::from(byte)].map(|at| at as usize) };
+        let (mut at, end) = (above + 1, self.nodes[above].end as usize);
+        while at < end && self.nodes[at].byte != byte {
+            at = self.nodes[at].end as usize;
+        }
+        (at < end).then_some(at)
     }
 
     /// The bytes up to a node, its own included.

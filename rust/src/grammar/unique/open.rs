@@ -37,11 +37,6 @@ impl Open {
         self.begin_with(written).next().is_some()
     }
 
-    /// Whether an earlier key or item was written with exactly these bytes.
-    pub(super) fn has(&self, written: &[u8]) -> bool {
-        self.begin_with(written).next().is_some_and(<[u8]>::is_empty)
-    }
-
     /// Remembers an item or a key; false where it has been there.
     pub(super) fn remember(&mut self, written: Vec<u8>, compared: String) -> bool {
         let is_new = self.seen.iter().all(|(_, seen)| *seen != compared);

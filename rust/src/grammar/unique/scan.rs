@@ -120,12 +120,11 @@ impl Scan {
         at.zip(open).is_some_and(|(at, open)| open.has_begun(&bytes[at..]))
     }
 
-    /// A function that tells whether a key is new to the object: the key whose first bytes have been read, completed by the given bytes.
-    /// None outside of keys, and inside an array whose items must differ.
-    pub(super) fn key_is_new(&self) -> Option<impl Fn(&[u8]) -> bool> {
+    /// What completes the key that is being read to one that the object has, sorted. None outside of keys, and inside an array whose items
+    /// must differ.
+    pub(super) fn rests_of_keys(&self) -> Option<Vec<&[u8]>> {
         let open = self.open.last().filter(|_| self.key && !self.remembers_items())?;
-        let written = self.text.get(open.begin?..)?;
-        Some(move |rest: &[u8]| !open.has(&[written, rest].concat()))
+        Some(open.alike(&self.text).collect())
     }
 
     pub(super) fn feed(&mut self, bytes: &[u8]) -> Taken {
