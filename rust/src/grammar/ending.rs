@@ -17,6 +17,7 @@ mod lexing;
 mod places;
 mod prices;
 mod rows;
+mod search;
 mod table;
 mod text;
 mod trie;

@@ -25,7 +25,8 @@ use std::fmt;
 use std::hash::Hash;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use units::Units;
+pub(super) use units::keeps_wide;
+use units::{Between, Units};
 
 /// Most terminals that are known.
 const MOST: usize = 500;
@@ -105,7 +106,7 @@ pub(super) struct Language {
     /// Each text is a JSON string.
     pub(super) is_string: bool,
     /// The state between units, where they can be counted.
-    between: OnceLock<Option<StateID>>,
+    between: OnceLock<Option<Between>>,
     automaton: Mutex<Box<dyn Automaton + Send>>,
     make: Arc<Make>,
 }

@@ -118,8 +118,8 @@ fn masks_of_schemas_are_those_of_llguidance() {
     assert!(own * 1000 >= all * 999, "{own} of {all}");
 }
 
-/// Strings that are not listed, beside listed ones, and texts of them.
-const LISTS: &[(&str, &[&str])] = &[
+/// Strings that are not listed, beside listed ones, and strings with a length; and texts of them.
+const STRINGS: &[(&str, &[&str])] = &[
     (
         r#"{"type": "object", "properties": {"a": {}, "ab": {}, "a\"b": {}, "é": {}, "name": {"type": "null"}}}"#,
         &[r#"{"ab":1,"a\"b":2,"a\"c":3,"é":"#, r#"{"nam":1,"name":null,"names":2,"n":"#, r#"{"":{},"a":[]}"#],
@@ -148,13 +148,23 @@ const LISTS: &[(&str, &[&str])] = &[
         r#"{"type": "string", "minLength": 1, "maxLength": 3, "not": {"enum": ["ab", "abc"]}}"#,
         &["\"abd\"", "\"abc"],
     ),
+    (
+        r#"{"type": "string", "maxLength": 12}"#,
+        &["\"hello world 12", "\"héllo wörld😀", r#""a\nb\u00e9\\\"cdef ghijkl"#, "\"     "],
+    ),
+    (r#"{"type": "string", "minLength": 3, "maxLength": 6}"#, &["\"ab", "\"name of", "\"日本語日本語\""]),
+    (
+        r#"{"type": "string", "pattern": "^(?:\\S+ ){0,9}\\S+$", "minLength": 1, "maxLength": 14}"#,
+        &["\"hello world 12345", "\"a b c d e f g h", "\"é \\\" é"],
+    ),
+    (r#"{"type": "string", "pattern": "^a|bb$", "maxLength": 5}"#, &["\"xyzbb\"", "\"abcde\"", "\"xb"]),
 ];
 
 #[test]
-fn masks_beside_lists_are_those_of_llguidance() {
+fn masks_of_strings_are_those_of_llguidance() {
     for bench in benches() {
         let mut dice = Dice(5);
-        for (schema, texts) in LISTS {
+        for (schema, texts) in STRINGS {
             let grammar = bench.compile(&GrammarSpec::JsonSchema((*schema).to_owned())).unwrap();
             for text in *texts {
                 let mut tokens = bench.vocab.encode(&[(text, false)]).unwrap().into_iter();

@@ -2,10 +2,11 @@
 
 use super::Endings;
 use super::apart::Alone;
-use super::inside::{End, Here, Inside};
+use super::inside::{Here, Inside};
 use super::lexing::{Lexing, Step};
 use super::places::{Known, Spot};
 use super::rows::RowId;
+use super::search::End;
 use super::trie::Trie;
 use crate::error::{Error, Result};
 use crate::grammar::mask::Mask;
@@ -25,6 +26,8 @@ const MOST_INSIDES: usize = 16 << 20;
 pub(super) struct Slice {
     number: usize,
     tokens: SimpleVob,
+    /// The same, the longest first: how many characters each has.
+    lengths: Vec<(u32, Token)>,
     /// Bytes of its longest token.
     longest: u32,
 }
@@ -50,13 +53,24 @@ impl Slice {
             let mut tokens = all.alloc_token_set();
             own.iter().for_each(|(_, token)| tokens.allow_token(*token));
             let longest = own.iter().map(|(bytes, _)| bytes.len() as u32).max().unwrap_or(0);
+            let characters = |bytes: &[u8]| String::from_utf8_lossy(bytes).chars().count() as u32;
+            let mut lengths: Vec<_> = own.iter().map(|(bytes, token)| (characters(bytes), *token)).collect();
+            lengths.sort_unstable_by(|a, b| b.cmp(a));
             if tries.is_empty() {
                 tries.push(trie(own, true));
             }
             tries.push(trie(others, false));
-            slices.push(Slice { number, tokens, longest });
+            slices.push(Slice { number, tokens, lengths, longest });
         }
         Ok((tries, slices))
+    }
+
+    /// Its tokens with up to so many characters.
+    fn up_to(&self, most: u32) -> SimpleVob {
+        let mut tokens = self.tokens.clone();
+        let longer = self.lengths.iter().take_while(|(characters, _)| *characters > most);
+        longer.for_each(|(_, token)| tokens.disallow_token(*token));
+        tokens
     }
 }
 
@@ -75,14 +89,15 @@ impl Endings {
         self.common.cuts_forced && !self.spec.no_forcing
     }
 
-    /// The largest slice that a lexer state allows, and the numbers of the tries that have all other tokens.
-    pub(super) fn begun(&self, lexing: &mut Lexing, state: StateID) -> (Range<usize>, Option<&SimpleVob>) {
-        let slices = &self.common.slices;
-        let mut holds = |slice: &Slice| lexing.holds(state, (slice.number, slice.longest));
-        match slices.iter().position(&mut holds) {
-            Some(i) => (i + 1..i + 2, Some(&slices[i].tokens)),
-            None => (0..2, None),
+    /// What a lexer state allows of the largest slice that it allows, and the numbers of the tries that have all other tokens.
+    pub(super) fn begun(&self, lexing: &mut Lexing, state: StateID) -> (Range<usize>, Option<SimpleVob>) {
+        for (i, slice) in self.common.slices.iter().enumerate() {
+            match lexing.holds(state, (slice.number, slice.longest)) {
+                0 => {}
+                most => return (i + 1..i + 2, Some(slice.up_to(most))),
+            }
         }
+        (0..2, None)
     }
 }
 

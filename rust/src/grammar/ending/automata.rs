@@ -263,11 +263,12 @@ impl Automata {
         self.state(parts)
     }
 
-    /// Whether every text of a slice with up to so many bytes can continue a lexeme in this state.
-    pub(super) fn holds(&mut self, state: StateID, (slice, longest): (usize, u32)) -> bool {
+    /// With how many characters each text of a slice can continue a lexeme in this state, and none with more. The slice's texts have up to
+    /// so many bytes.
+    pub(super) fn holds(&mut self, state: StateID, (slice, longest): (usize, u32)) -> u32 {
         let parts = self.states[state.as_usize()].parts.clone();
-        let mut holds = false;
-        for (home, part) in parts {
+        let mut most = 0;
+        for (home, part) in parts.iter().copied() {
             let (slices, is_open) = match self.language(home) {
                 None => (&self.slices, false),
                 Some((_, language)) => (&language.slices, language.is_open),
@@ -275,15 +276,16 @@ impl Automata {
             let Some(extra) = slices.get(slice).copied() else { continue };
             // The texts of slices have no escapes, so a string that may have any character can go on with them.
             if is_open && !self.with(home, |automaton| automaton.behind(part, b' ')).is_dead() {
-                holds = true;
+                most = u32::MAX;
                 continue;
             }
             match self.with(home, |automaton| automaton.holds(part, (extra, longest))) {
-                None => return false,
-                Some(held) => holds |= held,
+                None => return 0,
+                Some(holds) => most = most.max(holds),
             }
         }
-        holds
+        // Texts with more characters may continue another lexeme.
+        if parts.len() == 1 || most == u32::MAX { most } else { 0 }
     }
 
     /// What may follow in a state in listed texts, and whether nothing else may.

@@ -3,14 +3,13 @@
 use super::apart::Alone;
 use super::automata::{Automata, Part, Residual};
 use super::prices::NONE;
-use crate::grammar::languages::{Automaton, Known, Listed, Regexes};
+use crate::grammar::languages::{Automaton, Known, Listed, Regexes, keeps_wide};
 use crate::types::Token;
 use ahash::AHashMap;
 use llguidance::api::ParserLimits;
 use llguidance::derivre::{NextByte, StateID};
 use llguidance::earley::lexerspec::{LexemeIdx, LexerSpec};
 use llguidance::earley::regexvec::MatchingLexemes;
-use regex_syntax::utf8::Utf8Sequences;
 use std::collections::VecDeque;
 use toktrie::TokTrie;
 
@@ -25,7 +24,7 @@ pub(super) struct Lexing {
     /// Where lexemes begin, and what a state is without all others.
     starts: AHashMap<Vec<LexemeIdx>, StateID>,
     singles: AHashMap<(StateID, LexemeIdx), StateID>,
-    held: AHashMap<(StateID, usize), bool>,
+    held: AHashMap<(StateID, usize), u32>,
     /// For a state of one lexeme: bytes to its end, and the first of them.
     ways: AHashMap<StateID, (u32, u8)>,
 }
@@ -202,19 +201,9 @@ impl Lexing {
 
     /// Whether any character outside ASCII leaves the lexer in the same state.
     pub(super) fn keeps_wide(&mut self, state: StateID) -> bool {
-        Utf8Sequences::new('\u{80}', char::MAX).all(|sequence| {
-            let mut reached = vec![state];
-            for range in sequence.as_slice() {
-                let mut next = Vec::new();
-                for from in reached {
-                    for byte in range.start..=range.end {
-                        let Step::In(to) = self.step(from, byte) else { return false };
-                        next.extend((!next.contains(&to)).then_some(to));
-                    }
-                }
-                reached = next;
-            }
-            reached == [state]
+        keeps_wide(state, |state, byte| match self.step(state, byte) {
+            Step::In(next) => Some(next),
+            _ => None,
         })
     }
 
@@ -236,11 +225,12 @@ impl Lexing {
         if self.ended(state).is_some() { next.make_fuzzy() } else { next }
     }
 
-    /// Whether every text of a slice can continue a lexeme in this state. The slice is given by its number and the bytes of its
-    /// longest token.
-    pub(super) fn holds(&mut self, state: StateID, slice: (usize, u32)) -> bool {
+    /// With how many characters each text of a slice can continue a lexeme in this state, and none with more; `u32::MAX` where all can. The
+    /// slice is given by its number and the bytes of its longest token.
+    pub(super) fn holds(&mut self, state: StateID, slice: (usize, u32)) -> u32 {
         let automata = &mut self.automata;
-        *self.held.entry((state, slice.0)).or_insert_with(|| !state.is_dead() && automata.holds(state, slice))
+        let holds = || if state.is_dead() { 0 } else { automata.holds(state, slice) };
+        *self.held.entry((state, slice.0)).or_insert_with(holds)
     }
 
     /// Bounds what the next transitions may cost.

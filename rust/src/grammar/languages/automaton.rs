@@ -41,9 +41,9 @@ pub(in crate::grammar) trait Automaton {
     fn listed(&self, _: StateID) -> Option<Box<dyn Iterator<Item = &[u8]> + '_>> {
         None
     }
-    /// Whether every text of the lexeme `slice` with up to so many bytes can continue one of this state. None where that cannot be
-    /// asked.
-    fn holds(&mut self, state: StateID, slice: (LexemeIdx, u32)) -> Option<bool>;
+    /// With how many characters each text of the lexeme `slice`, with up to so many bytes, can continue one of this state, and none with
+    /// more; `u32::MAX` where all can. None where that cannot be asked.
+    fn holds(&mut self, state: StateID, slice: (LexemeIdx, u32)) -> Option<u32>;
     /// What may follow in a state within a token, where it is as in one of another automaton.
     fn alike(&self, _: StateID) -> Option<Alike> {
         None
@@ -116,10 +116,9 @@ impl Automaton for Regexes {
         self.vec.limit_state_to(state, &set)
     }
 
-    fn holds(&mut self, state: StateID, (slice, _): (LexemeIdx, u32)) -> Option<bool> {
-        self.vec
-            .subsume_possible(state)
-            .then(|| self.vec.check_subsume(state, slice, SUBSUME).unwrap_or(false))
+    fn holds(&mut self, state: StateID, (slice, _): (LexemeIdx, u32)) -> Option<u32> {
+        let are_all = |vec: &mut RegexVec| vec.check_subsume(state, slice, SUBSUME).unwrap_or(false);
+        self.vec.subsume_possible(state).then(|| if are_all(&mut self.vec) { u32::MAX } else { 0 })
     }
 
     fn set_fuel(&mut self, fuel: u64) {

@@ -218,11 +218,16 @@ impl Automaton for Counted {
         self.with(|base| base.next_byte(at.0))
     }
 
-    fn holds(&mut self, state: StateID, slice: (LexemeIdx, u32)) -> Option<bool> {
+    fn holds(&mut self, state: StateID, slice: (LexemeIdx, u32)) -> Option<u32> {
         let (at, count) = self.at(state);
         // Each byte may be a unit.
         let enough = slice.1.saturating_add(self.farthest());
-        if self.left(count) < enough { Some(false) } else { self.with(|base| base.holds(at.0, slice)) }
+        let (left, are_characters) = (self.left(count), self.units.are_characters && self.pattern.is_none());
+        match (left < enough, are_characters) {
+            (true, false) => Some(0),
+            (true, true) => Some(self.with(|base| base.holds(at.0, slice))?.min(left)),
+            (false, _) => self.with(|base| base.holds(at.0, slice)),
+        }
     }
 
     fn alike(&self, state: StateID) -> Option<Alike> {

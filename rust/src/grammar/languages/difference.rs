@@ -95,7 +95,7 @@ impl Automaton for Difference {
         self.with(|base| base.next_byte(self.at(state).0))
     }
 
-    fn holds(&mut self, state: StateID, slice: (LexemeIdx, u32)) -> Option<bool> {
+    fn holds(&mut self, state: StateID, slice: (LexemeIdx, u32)) -> Option<u32> {
         // Each text that can go on with one of the slice's can also go on with it as one that is not listed.
         self.with(|base| base.holds(self.at(state).0, slice))
     }

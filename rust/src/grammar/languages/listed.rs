@@ -187,8 +187,8 @@ impl Automaton for Listed {
         self.has_whole_strings
     }
 
-    fn holds(&mut self, _: StateID, _: (LexemeIdx, u32)) -> Option<bool> {
-        Some(false)
+    fn holds(&mut self, _: StateID, _: (LexemeIdx, u32)) -> Option<u32> {
+        Some(0)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::{Bounds, FUEL, Language};
 use llguidance::derivre::StateID;
+use regex_syntax::utf8::Utf8Sequences;
 use std::sync::Arc;
 
 /// Most states within a unit.
@@ -11,19 +12,23 @@ const WITHIN: usize = 64;
 #[derive(Clone)]
 pub(super) struct Units {
     pub(super) base: Arc<Language>,
-    /// The state of the base between units.
     pub(super) between: StateID,
+    /// Each character but a quote, a backslash or a control character is a unit.
+    pub(super) are_characters: bool,
 }
+
+/// The state of the base between units, and whether units are characters.
+pub(super) type Between = (StateID, bool);
 
 impl Units {
     /// None where units cannot be told apart. The units must be texts of a bounded length that are not empty.
     pub(super) fn new(base: &Arc<Language>, bounds: &Bounds) -> Option<Self> {
         let between = base.between.get_or_init(|| between(base, bounds));
-        between.map(|between| Units { base: Arc::clone(base), between })
+        between.map(|(between, are_characters)| Units { base: Arc::clone(base), between, are_characters })
     }
 }
 
-fn between(base: &Language, bounds: &Bounds) -> Option<StateID> {
+fn between(base: &Language, bounds: &Bounds) -> Option<Between> {
     let mut automaton = base.automaton();
     automaton.set_fuel(FUEL);
     let between = bounds.begin.iter().fold(base.start, |state, byte| automaton.behind(state, *byte));
@@ -46,5 +51,52 @@ fn between(base: &Language, bounds: &Bounds) -> Option<StateID> {
             return None;
         }
     }
-    Some(between)
+    let mut keeps = |state, byte| automaton.behind(state, byte);
+    let is_plain = |byte: &u8| !matches!(byte, b'"' | b'\\');
+    let are_characters = (b' '..=b'~').filter(is_plain).all(|byte| keeps(between, byte) == between)
+        && keeps_wide(between, |state, byte| Some(keeps(state, byte)).filter(|next| !next.is_dead()));
+    Some((between, are_characters))
+}
+
+/// Whether any character outside ASCII leads back to the same state.
+pub(in crate::grammar) fn keeps_wide(
+    state: StateID,
+    mut behind: impl FnMut(StateID, u8) -> Option<StateID>,
+) -> bool {
+    Utf8Sequences::new('\u{80}', char::MAX).all(|sequence| {
+        let mut reached = vec![state];
+        for range in sequence.as_slice() {
+            let mut next = Vec::new();
+            for from in reached {
+                for byte in range.start..=range.end {
+                    let Some(to) = behind(from, byte) else { return false };
+                    next.extend((!next.contains(&to)).then_some(to));
+                }
+            }
+            reached = next;
+        }
+        reached == [state]
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::language;
+    use super::*;
+
+    #[test]
+    fn units_are_characters_where_each_is_one() {
+        let bounds = Bounds { begin: b"\"".to_vec(), close: b'"', least: 0, most: None };
+        for (unit, expected) in [
+            (r#"[^"\\\x00-\x1f]|\\["nt]"#, true),
+            (r#"[^"]"#, true),
+            (r#"[^"\\]{2}"#, false),
+            ("[ -!#-~]", false),
+            (r#"[^"x]"#, false),
+            (r#"[^"\x{e9}]"#, false),
+        ] {
+            let units = Units::new(&language(&format!("\"(?:{unit})*\"")), &bounds).unwrap();
+            assert_eq!(units.are_characters, expected, "{unit}");
+        }
+    }
 }
