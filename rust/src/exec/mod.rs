@@ -291,4 +291,8 @@ pub trait Forward: Kv + Send {
     /// # Errors
     /// Where the whole executor failed.
     fn forward(&mut self, runs: &[Run<'_>]) -> Result<Rows<'_>, ExecError>;
+    /// How long the last step took, if the engine simulates time. Otherwise it is measured.
+    fn took(&self) -> Option<Duration> {
+        None
+    }
 }

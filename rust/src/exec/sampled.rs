@@ -101,7 +101,8 @@ impl Target for Sampled {
         let runs = drafted.clone().map(|(job, drafted)| (job.slot, job.tokens.len() as u32 + drafted));
         let work = Work::of_jobs(drafted, &self.forward.passes(&runs.collect::<Vec<_>>()));
         let outcomes = self.pass(jobs)?;
-        Ok(Done { outcomes, passes: vec![(work, begin.elapsed())] })
+        let took = self.forward.took().unwrap_or_else(|| begin.elapsed());
+        Ok(Done { outcomes, passes: vec![(work, took)] })
     }
 }
 

@@ -121,6 +121,7 @@ pub struct Toy {
     cells: Vec<Cells>,
     logits: Vec<f32>,
     hidden: Vec<f32>,
+    took: Option<Duration>,
     /// Planted by a test.
     pub fault: Option<ToyFault>,
 }
@@ -150,7 +151,7 @@ impl Toy {
         let bonus = (0..vocab.len() as Token).map(|t| bonus_of(vocab, t, config.end_bias)).collect();
         let none = Cells { tokens: Vec::new(), hashes: vec![config.seed], floor: 0 };
         let cells = vec![none; config.slots as usize];
-        Toy { caps, config, bonus, cells, logits: Vec::new(), hidden: Vec::new(), fault: None }
+        Toy { caps, config, bonus, cells, logits: Vec::new(), hidden: Vec::new(), took: None, fault: None }
     }
 
     fn push(&mut self, run: &Run<'_>) -> Result<(), ExecError> {
@@ -220,6 +221,10 @@ impl Forward for Toy {
         &self.caps
     }
 
+    fn took(&self) -> Option<Duration> {
+        self.took
+    }
+
     fn forward(&mut self, runs: &[Run<'_>]) -> Result<Rows<'_>, ExecError> {
         if !runs.is_sorted_by(|a, b| a.slot < b.slot) {
             return failed("runs are not sorted by slot");
@@ -236,7 +241,9 @@ impl Forward for Toy {
             return failed(&format!("{used} KV tokens are more than fit"));
         }
         if self.config.step_us > 0 {
-            std::thread::sleep(Duration::from_micros(self.config.step_us * (1 + total as u64 / 64)));
+            let took = Duration::from_micros(self.config.step_us * (1 + total as u64 / 64));
+            std::thread::sleep(took);
+            self.took = Some(took);
         }
         let width = self.caps.n_vocab;
         self.logits.clear();

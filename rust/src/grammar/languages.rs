@@ -103,7 +103,7 @@ pub(super) struct Language {
     pub(super) slices: Vec<LexemeIdx>,
     /// Between any two characters any other may stand, wherever a space may.
     pub(super) is_open: bool,
-    /// Each text is a JSON string.
+    /// Every text is a JSON string.
     pub(super) is_string: bool,
     /// The state between units, where they can be counted.
     between: OnceLock<Option<Between>>,
@@ -160,7 +160,7 @@ impl Language {
         Ok(Language::begin(Arc::new(move || Box::new(fresh.clone())), start, slices))
     }
 
-    /// The texts of `base`, which may have any number of units, that have a number within the bounds, and the pattern if there is one.
+    /// The texts of `base` whose number of units is within the bounds, and that match the pattern if there is one.
     /// `longest`: bytes of the longest token. None where units cannot be told apart.
     pub(super) fn counted(
         base: &Arc<Self>,
@@ -179,7 +179,7 @@ impl Language {
         Some(Language::begin(Arc::new(make), Counted::START, slices))
     }
 
-    /// The texts of `base` but those of a list. From each beginning of a text of `base`, infinitely many of its texts can be reached.
+    /// The texts of `base` except the listed ones. Every beginning of a text of `base` must begin infinitely many of its texts.
     pub(super) fn difference(base: &Arc<Self>, texts: Vec<Box<[u8]>>) -> Self {
         let (is_open, slices) = (base.is_open, base.slices.clone());
         let base = Arc::clone(base);

@@ -12,6 +12,7 @@ use llgtrt::request::{Limits, Request, RequestSpec};
 use llgtrt::types::{End, Event, RequestId, Slot};
 use std::collections::BTreeMap;
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 /// The engine of one test; without drafts, where nothing else is said.
 #[derive(Clone)]
@@ -50,6 +51,10 @@ impl<F: FnMut(&[Run<'_>]) + Send> Forward for Observed<F> {
     fn forward(&mut self, runs: &[Run<'_>]) -> Result<Rows<'_>, ExecError> {
         (self.before)(runs);
         self.toy.forward(runs)
+    }
+
+    fn took(&self) -> Option<Duration> {
+        self.toy.took()
     }
 }
 

@@ -26,7 +26,7 @@ const MOST_INSIDES: usize = 16 << 20;
 pub(super) struct Slice {
     number: usize,
     tokens: SimpleVob,
-    /// The same, the longest first: how many characters each has.
+    /// The number of characters of each token, the longest first.
     lengths: Vec<(u32, Token)>,
     /// Bytes of its longest token.
     longest: u32,
@@ -65,7 +65,7 @@ impl Slice {
         Ok((tries, slices))
     }
 
-    /// Its tokens with up to so many characters.
+    /// The tokens with at most so many characters.
     fn up_to(&self, most: u32) -> SimpleVob {
         let mut tokens = self.tokens.clone();
         let longer = self.lengths.iter().take_while(|(characters, _)| *characters > most);
@@ -89,7 +89,7 @@ impl Endings {
         self.common.cuts_forced && !self.spec.no_forcing
     }
 
-    /// What a lexer state allows of the largest slice that it allows, and the numbers of the tries that have all other tokens.
+    /// The tokens that a lexer state allows of the largest slice that it allows, and the numbers of the tries with all other tokens.
     pub(super) fn begun(&self, lexing: &mut Lexing, state: StateID) -> (Range<usize>, Option<SimpleVob>) {
         for (i, slice) in self.common.slices.iter().enumerate() {
             match lexing.holds(state, (slice.number, slice.longest)) {
@@ -201,7 +201,7 @@ impl Known {
         (has_few && behind.inside.on.is_none()).then_some((next, behind))
     }
 
-    /// Adds the tokens that end the lexeme and that the row allows. `is_done`: but for those that begin behind the end.
+    /// Adds the tokens that end the lexeme and that the row allows. `is_done`: except those that begin behind the end.
     fn beyond(&mut self, of: &Endings, (row, here): (RowId, &Here), is_done: bool, more: &mut Vec<Token>) {
         let inside = &here.inside;
         self.is_unknown |= inside.is_unknown;

@@ -1,20 +1,24 @@
-//! States of the lexer as states of single automata. Behind the first bytes of a key, some listed keys may be possible, and any other name.
-//! What the listed ones allow is soon found, and what any other allows is the same in all grammars, but both together are only met in this
-//! state. A lexeme ends where no byte can continue one of those that are possible, so in general the parts of a state do not say what the
-//! state allows: one that has ended may be the beginning of another. Strings of JSON do not begin others. There they do.
+//! Splits a state of the lexer into one state for each automaton, so that masks are computed for each automaton and combined.
+//!
+//! Inside a key, the lexer may be in a listed key or in any other name. The mask for the listed keys is quick to compute, and the mask for
+//! any other name is the same in all grammars. Both together occur only in this state, and computing that mask as a whole is slow.
+//!
+//! Masks may be combined only if no text of one automaton begins a longer text of another: the lexer ends a lexeme where no automaton can go
+//! on, so the shorter text would not end there. No JSON string begins another one, so a state is split if all its texts are JSON strings.
 
 use super::automata::{Automata, Part};
 use llguidance::derivre::StateID;
 
-/// A state with one part.
+/// A lexer state with a single part.
 pub(super) struct Alone {
     pub(super) state: StateID,
-    /// The part, if it leaves out listed texts. Those are not left out in the state.
+    /// The original part, if it excludes listed texts. `state` does not exclude them.
     pub(super) without: Option<Part>,
 }
 
 impl Automata {
-    /// States of single automata that together allow what a state allows. It is the state itself where not all texts are strings.
+    /// Returns states of single automata whose masks together are the mask of a state. Returns the state itself if some texts are not JSON
+    /// strings.
     pub(super) fn apart(&mut self, state: StateID) -> Vec<Alone> {
         let parts = self.parts(state);
         let is_string = |(home, _): &Part| match self.own.get(*home as usize) {
@@ -33,7 +37,7 @@ impl Automata {
         parts.iter().map(|part| alone(*part)).collect()
     }
 
-    /// Whether a text begins with the rest of one that a part leaves out.
+    /// Whether a text begins with the rest of a text that the part excludes.
     pub(super) fn leaves_out(&mut self, (home, part): Part, text: &[u8]) -> bool {
         self.with(home, |automaton| automaton.leaves_out(part, text))
     }

@@ -263,8 +263,8 @@ impl Automata {
         self.state(parts)
     }
 
-    /// With how many characters each text of a slice can continue a lexeme in this state, and none with more. The slice's texts have up to
-    /// so many bytes.
+    /// The most characters that a text of a slice may have to continue a lexeme in this state; `u32::MAX` if all texts can. `slice`: its
+    /// number, and the bytes of its longest text.
     pub(super) fn holds(&mut self, state: StateID, (slice, longest): (usize, u32)) -> u32 {
         let parts = self.states[state.as_usize()].parts.clone();
         let mut most = 0;
@@ -284,7 +284,7 @@ impl Automata {
                 Some(holds) => most = most.max(holds),
             }
         }
-        // Texts with more characters may continue another lexeme.
+        // A longer text may continue another lexeme.
         if parts.len() == 1 || most == u32::MAX { most } else { 0 }
     }
 

@@ -1,4 +1,4 @@
-//! Classes of bytes: those of a class lead to the same states.
+//! Classes of bytes that no automaton of a lexer tells apart.
 
 use ahash::AHashMap;
 
@@ -12,7 +12,7 @@ impl Classes {
         Classes { of: [0; 256], count: 1 }
     }
 
-    /// Tells bytes apart that have other numbers.
+    /// Splits classes whose bytes have different numbers.
     pub(super) fn split(&mut self, number: impl Fn(u8) -> usize) {
         let mut found = AHashMap::new();
         for byte in 0..=u8::MAX {

@@ -1,4 +1,4 @@
-//! Bytes that must come, and how they are cut into tokens.
+//! Forced bytes, the only ones that may come next, and how they are tokenized.
 
 use super::Endings;
 use super::places::{Known, Spot};
@@ -7,17 +7,17 @@ use llguidance::derivre::NextByte;
 
 /// Most forced bytes that are tokenized here; llguidance tokenizes longer ones.
 const MOST_FORCED: usize = 1_024;
-/// How many of the last tokens may depend on what follows.
+/// How many of the last tokens are checked for whether they depend on what follows.
 const LOOKED_AT: usize = 4;
 
 impl Known {
-    /// The first of the tokens that must come, `last` being the token before.
+    /// The first token of the forced bytes. `last`: the token before.
     pub(super) fn forced_token(&mut self, of: &Endings, spot: Spot, last: Option<Token>) -> Option<Token> {
         let (forced, end) = if of.cuts_forced() { self.forced(of, spot)? } else { return None };
         self.first_forced(of, (&forced, end), last)
     }
 
-    /// The bytes that must come, and where they lead; None where there are more than [`MOST_FORCED`].
+    /// The forced bytes, and where they lead. None if there are more than [`MOST_FORCED`].
     pub(super) fn forced(&mut self, of: &Endings, mut spot: Spot) -> Option<(Vec<u8>, Spot)> {
         let mut bytes = Vec::new();
         while bytes.len() < MOST_FORCED {
@@ -33,7 +33,7 @@ impl Known {
 
     /// The only byte that may come.
     fn forced_byte(&mut self, of: &Endings, spot: Spot) -> Option<u8> {
-        // A token that is asked for by its number may come in place of a byte.
+        // A token that a rule asks for by its number may come in place of a byte.
         if !self.by_number(of, spot).is_empty() {
             return None;
         }
@@ -53,15 +53,15 @@ impl Known {
         found
     }
 
-    /// The first token of forced bytes that lead to `end`, if every continuation is tokenized so. As in llguidance, they are
-    /// tokenized together with the token before where that leaves it as it is.
+    /// The first token of forced bytes that lead to `end`, if all continuations have it. Like llguidance, tokenizes them together with the
+    /// token before, unless that changes that token.
     pub(super) fn first_forced(
         &mut self,
         of: &Endings,
         (forced, end): (&[u8], Spot),
         last: Option<Token>,
     ) -> Option<Token> {
-        // Where a token begins with all of them and may go on, no way to cut them is sure.
+        // If a longer token begins with all of them, all depends on what follows.
         if forced.is_empty() || self.goes_on(of, forced, end) {
             return None;
         }
@@ -82,8 +82,8 @@ impl Known {
         tokens.get(first).copied()
     }
 
-    /// How many of the last tokens of a text depend on what follows: the end of the text from one of them on begins a token that may go
-    /// on. As in llguidance, the last [`LOOKED_AT`] are looked at.
+    /// How many of the last tokens depend on what follows, because the end of the text begins a longer token that may come. Like llguidance,
+    /// checks the last [`LOOKED_AT`] tokens.
     fn unsure(&mut self, of: &Endings, tokens: &[Token], end: Spot) -> usize {
         let trie = of.common.env.tok_trie();
         let text = trie.decode_raw(&tokens[tokens.len().saturating_sub(LOOKED_AT)..]);
@@ -96,7 +96,7 @@ impl Known {
         1 + ends.take_while(|begin| *begin > first).count()
     }
 
-    /// Whether a token begins with this text and has more bytes that may come behind it.
+    /// Whether a longer token begins with this text and may come.
     fn goes_on(&mut self, of: &Endings, text: &[u8], end: Spot) -> bool {
         let mut found = false;
         for trie in of.common.all_tries() {

@@ -119,8 +119,8 @@ impl Inside {
         }
     }
 
-    /// The mask of all these and some more tokens. Where only one of them has many tokens, returns that one, too, and adds the others' to
-    /// `more`.
+    /// The mask with the tokens of all these and `more`. If at most one of them has many tokens, returns that one, too, and adds the tokens of
+    /// the others to `more`.
     pub(super) fn union(
         mut all: Vec<Arc<Self>>,
         more: &mut Vec<Token>,

@@ -130,7 +130,7 @@ impl Lexing {
         self.automata.listed(state)
     }
 
-    /// What may follow in a state, sorted, where all is listed and no text begins another.
+    /// The texts that may follow in a state, sorted. None if some are not listed, or if one begins another.
     pub(super) fn listed_apart(&self, state: StateID) -> Option<Vec<Box<[u8]>>> {
         let (texts, true) = self.automata.listed(state) else { return None };
         let mut texts: Vec<&[u8]> = texts.collect();
@@ -141,12 +141,12 @@ impl Lexing {
             .then(|| texts.into_iter().map(Box::from).collect())
     }
 
-    /// States that together allow what a state allows.
+    /// States of single automata whose masks together are the mask of a state.
     pub(super) fn apart(&mut self, state: StateID) -> Vec<Alone> {
         self.automata.apart(state)
     }
 
-    /// Whether a text begins with the rest of one that is left out.
+    /// Whether a text begins with the rest of a text that the part excludes.
     pub(super) fn leaves_out(&mut self, part: Part, text: &[u8]) -> bool {
         self.automata.leaves_out(part, text)
     }
@@ -225,8 +225,8 @@ impl Lexing {
         if self.ended(state).is_some() { next.make_fuzzy() } else { next }
     }
 
-    /// With how many characters each text of a slice can continue a lexeme in this state, and none with more; `u32::MAX` where all can. The
-    /// slice is given by its number and the bytes of its longest token.
+    /// The most characters that a text of a slice may have to continue a lexeme in this state; `u32::MAX` if all texts can. `slice`: its
+    /// number, and the bytes of its longest token.
     pub(super) fn holds(&mut self, state: StateID, slice: (usize, u32)) -> u32 {
         let automata = &mut self.automata;
         let holds = || if state.is_dead() { 0 } else { automata.holds(state, slice) };

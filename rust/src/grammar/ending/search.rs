@@ -1,4 +1,4 @@
-//! Which tokens continue a lexeme, and which end it.
+//! A search in the tries for the tokens that continue a lexeme and for those that end it.
 
 use super::lexing::{Lexing, Step};
 use super::trie::{Kinds, Trie, WIDE, kind};
@@ -42,11 +42,10 @@ impl Border {
     }
 }
 
-/// A token that is longer than the rest of the lexeme: the lexer state in which the lexeme ends, where the rest of the token's bytes lies,
-/// and the token's id.
+/// A token in which the lexeme ends: the lexer state at the end of the lexeme, the place of the token's other bytes, and the token's id.
 type Found = (u32, Range<usize>, Token);
 
-/// Groups tokens by where the lexeme ends and by the rest of their bytes, which are in `bytes`. `paths`: bytes of the lexeme to each end.
+/// Groups tokens by the state in which the lexeme ends and by their other bytes. `paths`: for each state, bytes of the lexeme that lead to it.
 fn grouped(mut found: Vec<Found>, bytes: &[u8], mut paths: AHashMap<u32, Vec<u8>>) -> Vec<End> {
     let tail = |at: &Range<usize>| &bytes[at.clone()];
     found.sort_unstable_by(|a, b| (a.0, tail(&a.1), a.2).cmp(&(b.0, tail(&b.1), b.2)));
@@ -67,10 +66,10 @@ fn grouped(mut found: Vec<Found>, bytes: &[u8], mut paths: AHashMap<u32, Vec<u8>
     found.chunk_by(|a, b| a.0 == b.0).map(end).collect()
 }
 
-/// A search in tries for the tokens that continue or end a lexeme.
+/// A search from one lexer state.
 pub(super) struct Search<'a> {
     tries: &'a [Trie],
-    /// The trie that is searched, and its number.
+    /// The number of the trie that is searched.
     number: usize,
     trie: &'a Trie,
     lexing: &'a mut Lexing,
@@ -79,7 +78,7 @@ pub(super) struct Search<'a> {
     borders: Vec<Border>,
     /// A lexeme was met of a kind that is not followed here.
     is_unknown: bool,
-    /// Of tails.
+    /// The bytes that tokens have after the end of the lexeme.
     bytes: Vec<u8>,
     found: Vec<Found>,
     /// Bytes of the lexeme to each of those states.
@@ -108,8 +107,8 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// The tokens of a trie that begin in a lexer state and stay in the lexeme, by their places among the trie's. `listed`: what may follow,
-    /// sorted, if it is listed and none of it begins another.
+    /// Searches a trie. Returns the tokens that stay in the lexeme, by their places among the trie's tokens. `listed`: the texts that may
+    /// follow, sorted, if all are listed and none begins another.
     pub(super) fn tokens(
         &mut self,
         number: usize,
@@ -128,7 +127,7 @@ impl<'a> Search<'a> {
         std::mem::take(&mut self.allowed)
     }
 
-    /// Where lexemes end with tokens of the tries, and whether one was met of a kind that is not followed here.
+    /// What ends the lexeme in the tries that were searched, and whether a lexeme was met of a kind that is not followed here.
     pub(super) fn finish(self) -> (Vec<End>, Vec<Border>, bool) {
         (grouped(self.found, &self.bytes, self.ends), self.borders, self.is_unknown)
     }
@@ -143,14 +142,14 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Follows listed texts, which are sorted and of which none begins another. No states of the lexer are needed for that.
+    /// Searches along listed texts, which are sorted and of which none begins another. This needs no states of the lexer.
     fn along(&mut self, state: StateID, texts: &[Box<[u8]>]) {
         let (mut nodes, mut last): (Vec<usize>, &[u8]) = (Vec::new(), &[]);
         for text in texts {
             let shared = last.iter().zip(text).take_while(|(a, b)| a == b).count();
             last = text;
             if nodes.len() < shared {
-                // The trie has not even what both have in common.
+                // The trie does not have the bytes that both texts begin with.
                 continue;
             }
             nodes.truncate(shared);

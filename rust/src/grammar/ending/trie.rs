@@ -7,7 +7,7 @@ use toktrie::SimpleVob;
 pub(super) struct Trie {
     /// The last one stands behind all others and is none itself.
     nodes: Vec<Node>,
-    /// For each byte the node with which texts begin that have it first.
+    /// For each byte, the node of the tokens that begin with it.
     first: [Option<u32>; 256],
     /// All tokens, in the order of the nodes.
     tokens: Vec<Token>,
@@ -111,7 +111,7 @@ impl Trie {
         (!is_inside).then(|| self.nodes[at].below)
     }
 
-    /// The nodes below the one that a text leads to.
+    /// The nodes below the one that a text leads to. None if no token begins with the text.
     pub(super) fn below(&self, text: &[u8]) -> Option<Range<usize>> {
         let mut at = None;
         for byte in text {
@@ -120,7 +120,7 @@ impl Trie {
         at.map(|at| at + 1..self.nodes[at].end as usize)
     }
 
-    /// The node with this byte below another one, or below none.
+    /// The node with this byte directly below another one, or at the top.
     pub(super) fn child(&self, above: Option<usize>, byte: u8) -> Option<usize> {
         let Some(above) = above else { return self.first[usize::from(byte)].map(|at| at as usize) };
         let (mut at, end) = (above + 1, self.nodes[above].end as usize);

@@ -26,7 +26,7 @@ pub(in crate::grammar) trait Automaton {
     fn ended(&self, state: StateID, is_last: bool) -> (Vec<LexemeIdx>, bool);
     /// A hint at the bytes that may come next within the lexemes.
     fn next_byte(&mut self, state: StateID) -> NextByte;
-    /// The bytes that may come next, where all texts are listed.
+    /// The bytes that may come next, if all texts are listed.
     fn next_bytes(&self, _: StateID) -> Option<Vec<u8>> {
         None
     }
@@ -41,22 +41,22 @@ pub(in crate::grammar) trait Automaton {
     fn listed(&self, _: StateID) -> Option<Box<dyn Iterator<Item = &[u8]> + '_>> {
         None
     }
-    /// With how many characters each text of the lexeme `slice`, with up to so many bytes, can continue one of this state, and none with
-    /// more; `u32::MAX` where all can. None where that cannot be asked.
+    /// The most characters that a text of a slice may have to continue a lexeme in this state; `u32::MAX` if all texts of the slice can
+    /// continue it. `slice`: the slice's lexeme, and the bytes of its longest text. None if the automaton cannot tell.
     fn holds(&mut self, state: StateID, slice: (LexemeIdx, u32)) -> Option<u32>;
     /// What may follow in a state within a token, where it is as in one of another automaton.
     fn alike(&self, _: StateID) -> Option<Alike> {
         None
     }
-    /// Whether each text that begins with a quote is a JSON string. False where texts are not listed.
+    /// Whether every text that begins with a quote is a JSON string. False if texts are not listed.
     fn has_whole_strings(&self) -> bool {
         false
     }
-    /// The state as it were if no text were left out.
+    /// The same state without excluded texts.
     fn with_all(&mut self, state: StateID) -> StateID {
         state
     }
-    /// Whether a text begins with the rest of one that is left out.
+    /// Whether a text begins with the rest of an excluded text.
     fn leaves_out(&self, _: StateID, _: &[u8]) -> bool {
         false
     }

@@ -2,9 +2,9 @@
 //! number of units. A state here is a state of that automaton and the number of units so far. Where more units may still follow than one
 //! token can have, the count makes no difference to the mask, so such states share the masks of the automaton without counts.
 //!
-//! Where the automaton says more of a text than that it has units, as with a pattern beside a `maxLength`, a second automaton tells where
-//! units end, and a text goes on only where its pattern can be completed with the units that are left. How many that takes at least is a
-//! shortest path (0-1 breadth-first search over the pairs of states), which is looked for only near the limit.
+//! A string may also have a pattern beside its `maxLength`. Then the pattern has an automaton, and a second automaton finds where units
+//! end. A text may go on only if the pattern can still be completed within the limit. The fewest units that complete it are the length of a
+//! shortest path (0-1 breadth-first search over pairs of states), which is computed only near the limit.
 
 use super::units::Units;
 use super::{Alike, Automaton, Bounds, Language, MOST_STATES};
@@ -14,17 +14,17 @@ use llguidance::earley::lexerspec::LexemeIdx;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// Most states that are looked at to find a shortest path.
+/// Most states that a search for a shortest path visits.
 const MOST_SEEN: usize = 20_000;
 
 /// Any number of units may follow, and none has to.
 pub(super) const FREE: [u32; 2] = [u32::MAX, 0];
 
-/// A pattern that a text of units has.
+/// A pattern that texts must match beside the count.
 #[derive(Clone)]
 pub(in crate::grammar) struct Pattern {
     pub(in crate::grammar) base: Arc<Language>,
-    /// From each beginning of a text, so many units or fewer complete one.
+    /// Every beginning of a text can be completed with at most this many units.
     pub(in crate::grammar) farthest: u32,
 }
 
@@ -34,10 +34,10 @@ impl Pattern {
     }
 }
 
-/// How far a text is: states of the pattern's automaton and of that of units, which are the same where there is no pattern.
+/// A state of the pattern's automaton and a state of the units' automaton. Without a pattern, both are the same.
 type At = (StateID, StateID);
 
-/// How far it is, and how many units there have been; None before the first may begin.
+/// The states, and the number of units so far; None before the first unit may begin.
 type State = (At, Option<u32>);
 
 pub(super) struct Counted {
@@ -50,7 +50,7 @@ pub(super) struct Counted {
     bytes: Vec<u8>,
     states: Vec<State>,
     known: AHashMap<State, StateID>,
-    /// The fewest units that complete a text.
+    /// For states, the fewest units that complete a text.
     fewest: AHashMap<At, u32>,
     has_failed: bool,
 }
@@ -105,7 +105,7 @@ impl Counted {
         work(&mut **self.base().automaton())
     }
 
-    /// Where one more byte leads.
+    /// The states behind one more byte.
     fn next(&self, (base, unit): At, byte: u8) -> Option<At> {
         let next = self.with(|automaton| automaton.behind(base, byte));
         let unit = match &self.pattern {
@@ -115,7 +115,7 @@ impl Counted {
         (!next.is_dead() && !unit.is_dead()).then_some((next, unit))
     }
 
-    /// The fewest units that complete a text.
+    /// The fewest units that complete a text from these states.
     fn fewest(&mut self, from: At) -> u32 {
         if let Some(fewest) = self.fewest.get(&from) {
             return *fewest;
@@ -145,12 +145,12 @@ impl Counted {
         fewest
     }
 
-    /// Units beyond those of a token that may be needed to complete a text.
+    /// The most units that any beginning of a text needs to be completed.
     fn farthest(&self) -> u32 {
         self.pattern.as_ref().map_or(0, |pattern| pattern.farthest)
     }
 
-    /// How many units may follow behind so many.
+    /// How many units may still follow.
     fn left(&self, count: Option<u32>) -> u32 {
         self.bounds.most.map_or(u32::MAX, |most| most.saturating_sub(count.unwrap_or(0)))
     }
@@ -308,7 +308,7 @@ mod tests {
 
     #[test]
     fn a_pattern_goes_on_only_where_it_can_be_completed() {
-        // The unit, the pattern, and with how many units any beginning can be completed.
+        // The unit, the pattern, and the most units that any beginning needs to be completed.
         let rows = [
             ("[ab]", "a*b", 1),
             ("[ab]", "(?:ab)*", 1),

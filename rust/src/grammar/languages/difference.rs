@@ -1,5 +1,5 @@
-//! The texts of an automaton but those of a list, such as the keys of an object that its schema does not name. A state here is a state of
-//! that automaton and one of the list's. Where no text of the list begins as the text so far, it shares the mask of the automaton's state.
+//! The texts of an automaton except those in a list, such as the keys of an object that its schema does not list. A state here is a state of
+//! that automaton and a state of the list. When no listed text begins with the text so far, the state shares the automaton's mask.
 
 use super::{Alike, Automaton, Language, Listed, MOST_STATES};
 use ahash::AHashMap;
@@ -7,7 +7,7 @@ use llguidance::derivre::{NextByte, StateID};
 use llguidance::earley::lexerspec::LexemeIdx;
 use std::sync::Arc;
 
-/// A state of the base, and one of the list, which is dead where no text of it begins so.
+/// A state of the base, and a state of the list, which is dead if no listed text begins with the text so far.
 type State = (StateID, StateID);
 
 pub(super) struct Difference {
@@ -21,7 +21,7 @@ impl Difference {
     /// The state at the beginning of a text, behind `DEAD` and `MISSING`.
     pub(super) const START: StateID = StateID::new(2);
 
-    /// From each state of `base` that is not the end of a text infinitely many texts can be reached: so one is always left.
+    /// Every beginning of a text of `base` must begin infinitely many of its texts, so that one that is not listed is always left.
     pub(super) fn new(base: Arc<Language>, texts: &[Box<[u8]>]) -> Self {
         let lexeme = LexemeIdx::new(0);
         let mut listed = Listed::new(texts.iter().map(|text| (lexeme, text.clone())).collect());
@@ -63,7 +63,7 @@ impl Automaton for Difference {
     }
 
     fn class(&self, byte: u8) -> usize {
-        // The list tells each of its bytes apart from all others.
+        // Every byte of a listed text has a class of its own.
         match self.listed.class(byte) {
             0 => self.with(|base| base.class(byte)),
             own => own + usize::from(u8::MAX) + 1,
@@ -96,7 +96,7 @@ impl Automaton for Difference {
     }
 
     fn holds(&mut self, state: StateID, slice: (LexemeIdx, u32)) -> Option<u32> {
-        // Each text that can go on with one of the slice's can also go on with it as one that is not listed.
+        // The slice's texts have no quote, so they complete no listed text.
         self.with(|base| base.holds(self.at(state).0, slice))
     }
 

@@ -12,7 +12,7 @@ pub(in crate::grammar) struct Listed {
     texts: Vec<(LexemeIdx, Box<[u8]>)>,
     /// The bytes that are in them.
     used: [bool; 256],
-    /// Each text that begins with a quote is a JSON string.
+    /// Every text that begins with a quote is a JSON string.
     has_whole_strings: bool,
     states: Vec<Begun>,
     known: AHashMap<Begun, StateID>,
@@ -68,7 +68,7 @@ impl Listed {
         self.texts[texts.start].1.len() == depth
     }
 
-    /// Whether a text begins with the rest of one of a state.
+    /// Whether a text begins with what is left of a text in this state.
     pub(super) fn begins(&self, state: StateID, text: &[u8]) -> bool {
         let Begun { depth, texts } = self.begun(state);
         texts.iter().any(|texts| {
@@ -86,7 +86,7 @@ impl Listed {
         })
     }
 
-    /// Those of some texts with the same first bytes that have this byte next.
+    /// Those of the texts that have this byte at `depth`. All have the same bytes before it.
     fn with_byte(&self, texts: &Range<usize>, depth: usize, byte: u8) -> Range<usize> {
         let less = |text: &(_, Box<[u8]>)| text.1.get(depth) < Some(&byte);
         part(&self.texts, texts.clone(), (less, |text: &(_, Box<[u8]>)| text.1.get(depth) <= Some(&byte)))

@@ -13,11 +13,11 @@ const WITHIN: usize = 64;
 pub(super) struct Units {
     pub(super) base: Arc<Language>,
     pub(super) between: StateID,
-    /// Each character but a quote, a backslash or a control character is a unit.
+    /// Every character except quotes, backslashes and control characters is a unit.
     pub(super) are_characters: bool,
 }
 
-/// The state of the base between units, and whether units are characters.
+/// The base's state between units, and whether every plain character is a unit.
 pub(super) type Between = (StateID, bool);
 
 impl Units {
@@ -58,7 +58,7 @@ fn between(base: &Language, bounds: &Bounds) -> Option<Between> {
     Some((between, are_characters))
 }
 
-/// Whether any character outside ASCII leads back to the same state.
+/// Whether every character outside ASCII leads back to the same state.
 pub(in crate::grammar) fn keeps_wide(
     state: StateID,
     mut behind: impl FnMut(StateID, u8) -> Option<StateID>,

@@ -61,7 +61,7 @@ pub(super) fn quote(expr: &Expr) -> Expr {
     match expr {
         all if *all == Expr::anything() => Expr::Regex(plain()),
         Expr::Any(ways) => Expr::any(ways.iter().map(quote)),
-        // Excluded texts are written as whole JSON texts, which the lexer compares with what is written.
+        // Excluded texts are written as whole JSON texts: the lexer compares bytes (`languages/difference.rs`).
         Expr::All(parts) if parts.iter().any(is_all_but_listed) => {
             let (listed, others): (Vec<&Expr>, Vec<&Expr>) =
                 parts.iter().partition(|part| is_all_but_listed(part));

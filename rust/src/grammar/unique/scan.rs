@@ -120,8 +120,8 @@ impl Scan {
         at.zip(open).is_some_and(|(at, open)| open.has_begun(&bytes[at..]))
     }
 
-    /// What completes the key that is being read to one that the object has, sorted. None outside of keys, and inside an array whose items
-    /// must differ.
+    /// The bytes that would complete the key that is being read to each key that the object has, sorted. None outside of keys, and inside an
+    /// array whose items must differ.
     pub(super) fn rests_of_keys(&self) -> Option<Vec<&[u8]>> {
         let open = self.open.last().filter(|_| self.key && !self.remembers_items())?;
         Some(open.alike(&self.text).collect())

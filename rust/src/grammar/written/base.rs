@@ -12,13 +12,13 @@ use llguidance::derivre::{ExprRef, RegexAst, RegexBuilder};
 use llguidance::earley::lexerspec::{LexemeClass, LexemeIdx, LexerSpec};
 use std::sync::Arc;
 
-/// Strings of JSON as all grammars write them.
+/// Expressions for JSON strings.
 pub(in crate::grammar) struct Strings {
-    /// All of them, in one spelling.
+    /// All strings, each in one spelling.
     pub(in crate::grammar) plain: Expr,
-    /// A character, in one spelling.
+    /// All characters, each in one spelling.
     pub(in crate::grammar) character: Expr,
-    /// Regular expressions for whole strings and for characters.
+    /// Regular expressions that terminals have for whole strings and for characters.
     pub(in crate::grammar) regexes: Vec<Expr>,
 }
 

@@ -1,21 +1,21 @@
-//! What automata make use of in terminals, most of which are strings.
+//! Recognises the kinds of terminals that have special automata: bounded strings, patterns with a length, and strings that are not listed.
 
 use super::expr::{Expr, single};
 use crate::grammar::languages::Bounds;
 
-/// A pattern beside a bound on the number of characters.
+/// A string with a pattern and a bound on its number of characters.
 pub(super) struct Limited {
-    /// The same with any number of characters.
+    /// The strings that match the pattern, of any length.
     pub(super) pattern: Expr,
-    /// From each beginning of a text of the pattern, so many characters or fewer complete one.
+    /// Every beginning of such a string can be completed with at most this many characters.
     pub(super) farthest: u32,
-    /// Any number of any characters.
+    /// All strings.
     pub(super) units: Expr,
     pub(super) bounds: Bounds,
 }
 
 impl Expr {
-    /// Where this is a string of JSON with a pattern and no more than some number of these `characters`: both apart.
+    /// Separates the pattern and the length of a JSON string. None if this has another form. `characters`: all that a string may have.
     pub(super) fn limited(&self, characters: &Expr) -> Option<Limited> {
         let [quote @ Expr::Text(_), Expr::All(parts), close] = self.line() else { return None };
         let (at, least, most) = parts.iter().enumerate().find_map(|(at, part)| match part {
@@ -28,7 +28,7 @@ impl Expr {
         let any = characters.clone().times(0, None);
         let is_string =
             *self == string(Expr::All(parts.clone())) && *quote == *close && *quote == Expr::text("\"");
-        // Characters that are escaped count as several here, so more than one may be too many.
+        // `shortest` counts an escaped character as several, so it proves no more than that there is one.
         (is_string && least <= shortest.min(1)).then(|| Limited {
             pattern: string(Expr::All(vec![any.clone(), other])),
             farthest,
@@ -37,7 +37,8 @@ impl Expr {
         })
     }
 
-    /// Characters of the shortest text, and a number with which any beginning of a text can be completed. None where that is not known.
+    /// The characters of the shortest text, and the most characters that any beginning of a text needs to be completed. Counts characters
+    /// of the JSON text, where an escaped character is several. None if they are not known.
     fn distances(&self) -> Option<(u32, u32)> {
         match self {
             Expr::Text(text) => {
@@ -45,7 +46,7 @@ impl Expr {
                 Some((characters, characters))
             }
             Expr::Class(_) => Some((1, 1)),
-            // Behind the beginning of a part, that and all parts behind it are left.
+            // A beginning that ends inside a part needs the rest of that part and all parts behind it.
             Expr::Concat(parts) => parts.iter().rev().try_fold((0_u32, 0_u32), |(all, far), part| {
                 let (shortest, farthest) = part.distances()?;
                 Some((all.checked_add(shortest)?, far.max(all.checked_add(farthest)?)))
@@ -89,7 +90,7 @@ impl Expr {
         Some((base, Bounds { begin: begin.into_bytes(), close: close_byte, least: *least, most: *most }))
     }
 
-    /// Where this is an expression without some listed texts: both.
+    /// Separates an expression and the listed texts that are excluded from it. None if no texts are excluded.
     pub(super) fn difference(&self) -> Option<(Expr, Vec<&str>)> {
         let Expr::All(parts) = self else { return None };
         fn listed(part: &Expr) -> Option<Vec<&str>> {
@@ -100,8 +101,7 @@ impl Expr {
         (!texts.is_empty() && !others.is_empty()).then(|| (single(others, Expr::All), texts))
     }
 
-    /// Whether each beginning of a text of it is also the beginning of infinitely many: before the last byte there may be any number of
-    /// repetitions.
+    /// Whether every beginning of a text begins infinitely many texts, because a repetition without limit stands before the last byte.
     pub(super) fn is_endless(&self) -> bool {
         match self.line() {
             [.., Expr::Repeat(unit, _, None), Expr::Text(last)] => !unit.may_be_empty() && last.len() == 1,
@@ -123,7 +123,7 @@ impl Expr {
         quote == "\"" && **any == *characters && !self.has(&may_be_other)
     }
 
-    /// Whether all its texts are JSON strings. `known`: expressions of which that is known, or that have no quote but behind a backslash.
+    /// Whether all texts are JSON strings. May be false where they are. `known`: regular expressions for JSON strings or for their characters.
     pub(super) fn is_string(&self, known: &[Expr]) -> bool {
         match self {
             Expr::All(parts) => parts.iter().any(|part| part.is_string(known)),
@@ -144,7 +144,7 @@ impl Expr {
     }
 }
 
-/// Whether no text of these in turn has a quote but behind a backslash, or ends with a backslash that stands before nothing.
+/// Whether the concatenated texts have quotes only behind backslashes, and do not end with a backslash that escapes nothing.
 fn is_unquoted<'e>(line: impl IntoIterator<Item = &'e Expr>, known: &[Expr]) -> bool {
     let mut is_escaped = false;
     line.into_iter().all(|part| {
