@@ -6,6 +6,7 @@ mod automaton;
 mod counted;
 mod difference;
 mod listed;
+mod states;
 mod units;
 
 pub(super) use automaton::{Alike, Automaton, Regexes};
@@ -21,6 +22,7 @@ use llguidance::derivre::StateID;
 use llguidance::earley::lexerspec::{LexemeIdx, LexerSpec};
 use llguidance::earley::regexvec::LexemeSet;
 use quick_cache::sync::Cache;
+use states::{FIRST, States};
 use std::fmt;
 use std::hash::Hash;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -72,7 +74,7 @@ impl Known {
         Known { texts: AHashMap::new(), clients }
     }
 
-    /// Adds what is known of more lexemes, but for a client's.
+    /// Adds what is known of more lexemes, except the client's.
     pub(super) fn extend(&mut self, texts: AHashMap<LexemeIdx, Texts>) {
         let clients = self.clients;
         self.texts.extend(texts.into_iter().filter(|(lexeme, _)| lexeme.as_usize() >= clients));
@@ -176,7 +178,7 @@ impl Language {
             let pattern = pattern.as_ref().map(Pattern::renewed);
             Box::new(Counted::new(units, pattern, &bounds, longest)) as Box<dyn Automaton + Send>
         };
-        Some(Language::begin(Arc::new(make), Counted::START, slices))
+        Some(Language::begin(Arc::new(make), FIRST, slices))
     }
 
     /// The texts of `base` except the listed ones. Every beginning of a text of `base` must begin infinitely many of its texts.
@@ -184,7 +186,7 @@ impl Language {
         let (is_open, slices) = (base.is_open, base.slices.clone());
         let base = Arc::clone(base);
         let make = move || Box::new(Difference::new(base.renewed(), &texts)) as Box<dyn Automaton + Send>;
-        Language { is_open, ..Language::begin(Arc::new(make), Difference::START, slices) }
+        Language { is_open, ..Language::begin(Arc::new(make), FIRST, slices) }
     }
 
     fn begin(make: Arc<Make>, start: StateID, slices: Vec<LexemeIdx>) -> Self {

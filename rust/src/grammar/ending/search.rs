@@ -7,7 +7,7 @@ use ahash::AHashMap;
 use llguidance::derivre::StateID;
 use std::ops::Range;
 
-/// Where more nodes of the trie than this follow the end of a lexeme, their tokens are not listed: they are walked for each row.
+/// If more than this many nodes of a trie follow the end of a lexeme, their tokens are not listed. They are searched for each row instead.
 const MANY: usize = 64;
 
 /// Where the lexeme ends, and what tokens have after the end, sorted by bytes.
@@ -71,7 +71,6 @@ pub(super) struct Search<'a> {
     tries: &'a [Trie],
     /// The number of the trie that is searched.
     number: usize,
-    trie: &'a Trie,
     lexing: &'a mut Lexing,
     /// Those that stay in the lexeme, by their places among the trie's tokens.
     allowed: Vec<Range<usize>>,
@@ -95,7 +94,6 @@ impl<'a> Search<'a> {
         Search {
             tries,
             number: 0,
-            trie: &tries[0],
             lexing,
             allowed: Vec::new(),
             borders: Vec::new(),
@@ -107,6 +105,10 @@ impl<'a> Search<'a> {
         }
     }
 
+    fn trie(&self) -> &'a Trie {
+        &self.tries[self.number]
+    }
+
     /// Searches a trie. Returns the tokens that stay in the lexeme, by their places among the trie's tokens. `listed`: the texts that may
     /// follow, sorted, if all are listed and none begins another.
     pub(super) fn tokens(
@@ -115,13 +117,13 @@ impl<'a> Search<'a> {
         state: StateID,
         listed: Option<&[Box<[u8]>]>,
     ) -> Vec<Range<usize>> {
-        (self.number, self.trie) = (number, &self.tries[number]);
+        self.number = number;
         match listed {
             Some(texts) => self.along(state, texts),
             None => {
-                let all = self.trie.all();
+                let all = self.trie().all();
                 let first = (state, self.border(all.clone(), state));
-                self.trie.walk(all, first, |above, at| self.step(above, at));
+                self.trie().walk(all, first, |above, at| self.step(above, at));
             }
         }
         std::mem::take(&mut self.allowed)
@@ -134,7 +136,7 @@ impl<'a> Search<'a> {
 
     /// Allows the tokens of these nodes. The calls come in the order of the nodes.
     fn allow(&mut self, nodes: Range<usize>) {
-        let tokens = self.trie.places(nodes);
+        let tokens = self.trie().places(nodes);
         match self.allowed.last_mut() {
             Some(last) if last.end == tokens.start => last.end = tokens.end,
             _ if tokens.is_empty() => {}
@@ -154,13 +156,13 @@ impl<'a> Search<'a> {
             }
             nodes.truncate(shared);
             while let Some(byte) = text.get(nodes.len()) {
-                let Some(at) = self.trie.child(nodes.last().copied(), *byte) else { break };
+                let Some(at) = self.trie().child(nodes.last().copied(), *byte) else { break };
                 nodes.push(at);
                 if nodes.len() < text.len() {
                     self.allow(at..at + 1);
                     continue;
                 }
-                let below = at + 1..self.trie.nodes()[at].end as usize;
+                let below = at + 1..self.trie().nodes()[at].end as usize;
                 if below.len() > MANY {
                     self.push_border(below, true);
                 } else {
@@ -173,7 +175,7 @@ impl<'a> Search<'a> {
 
     /// Steps from a place to the trie node `at` below it. None if the node's byte does not continue the lexeme.
     fn step(&mut self, (state, is_border): Place, at: usize) -> Option<Place> {
-        let node = self.trie.nodes()[at];
+        let node = self.trie().nodes()[at];
         let (below, depth) = (at + 1..node.end as usize, usize::from(node.depth));
         match self.lexing.step(state, node.byte) {
             Step::In(next) => {
@@ -196,11 +198,11 @@ impl<'a> Search<'a> {
     /// Whether the lexer stays in a state through all bytes below a node.
     fn stays_below(&mut self, state: StateID, at: usize) -> bool {
         // This tells for most states.
-        let first = self.trie.nodes()[at + 1].byte;
+        let first = self.trie().nodes()[at + 1].byte;
         if first.is_ascii() && !self.stays_at(state, first) {
             return false;
         }
-        self.trie.kinds_below(at).is_some_and(|kinds| self.stays(state, kinds))
+        self.trie().kinds_below(at).is_some_and(|kinds| self.stays(state, kinds))
     }
 
     fn stays_at(&mut self, state: StateID, byte: u8) -> bool {
@@ -238,14 +240,14 @@ impl<'a> Search<'a> {
     }
 
     fn push_border(&mut self, nodes: Range<usize>, is_last: bool) {
-        let path = nodes.start.checked_sub(1).map(|above| self.trie.path(above)).unwrap_or_default();
+        let path = nodes.start.checked_sub(1).map(|above| self.trie().path(above)).unwrap_or_default();
         self.borders.push(Border { trie: self.number, nodes, path, is_last });
     }
 
     /// Lists the tokens of a node and those below it. The first `depth` bytes of each end the lexeme.
     fn beyond(&mut self, end: StateID, at: usize, depth: usize) {
         let mut path: Vec<u8> = Vec::new();
-        let (trie, nodes) = (self.trie, self.trie.nodes());
+        let (trie, nodes) = (self.trie(), self.trie().nodes());
         self.ends.entry(end.as_u32()).or_insert_with(|| trie.path(at)[..depth].to_vec());
         for (at, node) in nodes[..nodes[at].end as usize].iter().enumerate().skip(at) {
             let below = usize::from(node.depth) - depth;
@@ -253,7 +255,7 @@ impl<'a> Search<'a> {
                 path.truncate(below - 1);
                 path.push(node.byte);
             }
-            let (begin, tokens) = (self.bytes.len(), self.trie.tokens(at));
+            let (begin, tokens) = (self.bytes.len(), self.trie().tokens(at));
             if !tokens.is_empty() {
                 self.bytes.extend_from_slice(&path);
                 let found = tokens.iter().map(|token| (end.as_u32(), begin..self.bytes.len(), *token));

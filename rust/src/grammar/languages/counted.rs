@@ -6,8 +6,9 @@
 //! end. A text may go on only if the pattern can still be completed within the limit. The fewest units that complete it are the length of a
 //! shortest path (0-1 breadth-first search over pairs of states), which is computed only near the limit.
 
+use super::states::FIRST;
 use super::units::Units;
-use super::{Alike, Automaton, Bounds, Language, MOST_STATES};
+use super::{Alike, Automaton, Bounds, Language, MOST_STATES, States};
 use ahash::{AHashMap, AHashSet};
 use llguidance::derivre::{NextByte, StateID};
 use llguidance::earley::lexerspec::LexemeIdx;
@@ -48,19 +49,14 @@ pub(super) struct Counted {
     longest: u32,
     /// One byte of each class.
     bytes: Vec<u8>,
-    states: Vec<State>,
-    known: AHashMap<State, StateID>,
+    states: States<State>,
     /// For states, the fewest units that complete a text.
     fewest: AHashMap<At, u32>,
     has_failed: bool,
 }
 
 impl Counted {
-    /// The state at the beginning of a text, behind `DEAD` and `MISSING`.
-    pub(super) const START: StateID = StateID::new(2);
-
     pub(super) fn new(units: Units, pattern: Option<Pattern>, bounds: &Bounds, longest: u32) -> Self {
-        let dead = ((StateID::DEAD, StateID::DEAD), None);
         let start =
             (pattern.as_ref().map_or(units.base.start, |pattern| pattern.base.start), units.base.start);
         let mut counted = Counted {
@@ -69,8 +65,7 @@ impl Counted {
             bounds: bounds.clone(),
             longest,
             bytes: Vec::new(),
-            states: vec![dead, dead],
-            known: AHashMap::new(),
+            states: States::new(((StateID::DEAD, StateID::DEAD), None)),
             fewest: AHashMap::new(),
             has_failed: false,
         };
@@ -83,18 +78,11 @@ impl Counted {
     }
 
     fn state(&mut self, state: State) -> StateID {
-        if let Some(known) = self.known.get(&state) {
-            return *known;
-        }
-        let number = StateID::new(self.states.len() as u32);
-        let number = if state.0.0.has_lowest_match() { number._set_lowest_match() } else { number };
-        self.states.push(state);
-        self.known.insert(state, number);
-        number
+        self.states.add(state, state.0.0.has_lowest_match())
     }
 
     fn at(&self, state: StateID) -> State {
-        self.states[state.as_usize()]
+        *self.states.at(state)
     }
 
     fn base(&self) -> &Arc<Language> {
@@ -167,7 +155,7 @@ impl Counted {
 
 impl Automaton for Counted {
     fn bytes(&self) -> usize {
-        self.states.len() * (2 * size_of::<State>() + size_of::<StateID>())
+        self.states.bytes()
     }
 
     fn class(&self, byte: u8) -> usize {
@@ -177,7 +165,7 @@ impl Automaton for Counted {
     }
 
     fn initial(&mut self, _: &[LexemeIdx]) -> StateID {
-        Self::START
+        FIRST
     }
 
     fn behind(&mut self, state: StateID, byte: u8) -> StateID {

@@ -1,8 +1,8 @@
 //! The texts of an automaton except those in a list, such as the keys of an object that its schema does not list. A state here is a state of
 //! that automaton and a state of the list. When no listed text begins with the text so far, the state shares the automaton's mask.
 
-use super::{Alike, Automaton, Language, Listed, MOST_STATES};
-use ahash::AHashMap;
+use super::states::FIRST;
+use super::{Alike, Automaton, Language, Listed, MOST_STATES, States};
 use llguidance::derivre::{NextByte, StateID};
 use llguidance::earley::lexerspec::LexemeIdx;
 use std::sync::Arc;
@@ -13,39 +13,26 @@ type State = (StateID, StateID);
 pub(super) struct Difference {
     base: Arc<Language>,
     listed: Listed,
-    states: Vec<State>,
-    known: AHashMap<State, StateID>,
+    states: States<State>,
 }
 
 impl Difference {
-    /// The state at the beginning of a text, behind `DEAD` and `MISSING`.
-    pub(super) const START: StateID = StateID::new(2);
-
     /// Every beginning of a text of `base` must begin infinitely many of its texts, so that one that is not listed is always left.
     pub(super) fn new(base: Arc<Language>, texts: &[Box<[u8]>]) -> Self {
         let lexeme = LexemeIdx::new(0);
         let mut listed = Listed::new(texts.iter().map(|text| (lexeme, text.clone())).collect());
-        let begin = listed.initial(&[lexeme]);
-        let dead = (StateID::DEAD, StateID::DEAD);
-        let start = (base.start, begin);
-        let mut difference = Difference { base, listed, states: vec![dead, dead], known: AHashMap::new() };
-        difference.state(start);
-        difference
+        let start = (base.start, listed.initial(&[lexeme]));
+        let mut states = States::new((StateID::DEAD, StateID::DEAD));
+        states.add(start, false);
+        Difference { base, listed, states }
     }
 
     fn state(&mut self, state: State) -> StateID {
-        if let Some(known) = self.known.get(&state) {
-            return *known;
-        }
-        let number = StateID::new(self.states.len() as u32);
-        let number = if state.0.has_lowest_match() { number._set_lowest_match() } else { number };
-        self.states.push(state);
-        self.known.insert(state, number);
-        number
+        self.states.add(state, state.0.has_lowest_match())
     }
 
     fn at(&self, state: StateID) -> State {
-        self.states[state.as_usize()]
+        *self.states.at(state)
     }
 
     fn with<T>(&self, work: impl FnOnce(&mut dyn Automaton) -> T) -> T {
@@ -53,13 +40,13 @@ impl Difference {
     }
 
     fn is_listed(&self, listed: StateID) -> bool {
-        !listed.is_dead() && !self.listed.ended(listed, true).0.is_empty()
+        !listed.is_dead() && self.listed.begins(listed, b"")
     }
 }
 
 impl Automaton for Difference {
     fn bytes(&self) -> usize {
-        self.listed.bytes() + self.states.len() * (2 * size_of::<State>() + size_of::<StateID>())
+        self.listed.bytes() + self.states.bytes()
     }
 
     fn class(&self, byte: u8) -> usize {
@@ -71,7 +58,7 @@ impl Automaton for Difference {
     }
 
     fn initial(&mut self, _: &[LexemeIdx]) -> StateID {
-        Self::START
+        FIRST
     }
 
     fn behind(&mut self, state: StateID, byte: u8) -> StateID {

@@ -1,8 +1,7 @@
 //! An automaton of lexemes whose texts are listed: keys, constants, enumerations. All texts of a state have the same first bytes. The
 //! texts of a lexeme are sorted, so those with the same first bytes stand together.
 
-use super::Automaton;
-use ahash::AHashMap;
+use super::{Automaton, States};
 use llguidance::derivre::{NextByte, StateID};
 use llguidance::earley::lexerspec::LexemeIdx;
 use std::ops::Range;
@@ -14,8 +13,8 @@ pub(in crate::grammar) struct Listed {
     used: [bool; 256],
     /// Every text that begins with a quote is a JSON string.
     has_whole_strings: bool,
-    states: Vec<Begun>,
-    known: AHashMap<Begun, StateID>,
+    states: States<Begun>,
+    /// Bytes of the texts, and of what is behind the states' pointers.
     bytes: usize,
 }
 
@@ -37,9 +36,8 @@ impl Listed {
         }
         let is_whole = |text: &[u8]| text.ends_with(b"\"") && serde_json::from_slice::<String>(text).is_ok();
         let has_whole_strings = texts.iter().all(|(_, text)| !text.starts_with(b"\"") || is_whole(text));
-        let none = || Begun { depth: 0, texts: Box::new([]) };
-        // Those of `DEAD` and `MISSING`.
-        Listed { texts, used, has_whole_strings, states: vec![none(), none()], known: AHashMap::new(), bytes }
+        let states = States::new(Begun { depth: 0, texts: Box::new([]) });
+        Listed { texts, used, has_whole_strings, states, bytes }
     }
 
     fn state(&mut self, depth: usize, texts: Vec<Range<usize>>) -> StateID {
@@ -47,20 +45,16 @@ impl Listed {
             return StateID::DEAD;
         }
         let begun = Begun { depth, texts: texts.into() };
-        if let Some(known) = self.known.get(&begun) {
-            return *known;
+        if let Some(known) = self.states.number(&begun) {
+            return known;
         }
         let is_last = begun.texts.iter().all(|texts| texts.len() == 1 && self.ends(texts, depth));
-        let state = StateID::new(self.states.len() as u32);
-        let state = if is_last { state._set_lowest_match() } else { state };
-        self.bytes += 2 * (size_of::<Begun>() + size_of_val(&*begun.texts)) + size_of::<StateID>();
-        self.states.push(begun.clone());
-        self.known.insert(begun, state);
-        state
+        self.bytes += 2 * size_of_val(&*begun.texts);
+        self.states.add(begun, is_last)
     }
 
     fn begun(&self, state: StateID) -> &Begun {
-        &self.states[state.as_usize()]
+        self.states.at(state)
     }
 
     /// Whether one of these texts has no more bytes. It is the first then.
@@ -109,7 +103,7 @@ fn part<T>(
 
 impl Automaton for Listed {
     fn bytes(&self) -> usize {
-        self.bytes
+        self.bytes + self.states.bytes()
     }
 
     fn class(&self, byte: u8) -> usize {

@@ -32,7 +32,7 @@ fn between(base: &Language, bounds: &Bounds) -> Option<Between> {
     let mut automaton = base.automaton();
     automaton.set_fuel(FUEL);
     let between = bounds.begin.iter().fold(base.start, |state, byte| automaton.behind(state, *byte));
-    // A state within a unit in which the text may end is also one between units: a unit begins another one there.
+    // If the text may end in a state within a unit, the unit could end there or go on, so units cannot be told apart.
     let (mut within, mut looked_at) = (vec![between], 0);
     while let Some(state) = within.get(looked_at).copied() {
         looked_at += 1;

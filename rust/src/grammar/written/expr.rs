@@ -118,17 +118,20 @@ impl Expr {
         if let [a, b] = &list[..]
             && let Some(((least, most), other)) = length(a).zip(Some(b)).or(length(b).zip(Some(a)))
         {
-            let is_short = |way: &Expr| way.of_length(least, most);
-            if let Some(both) = is_short(other) {
-                return both;
+            let ways = if let Expr::Any(ways) = other { ways } else { std::slice::from_ref(other) };
+            let (mut short, mut others) = (Vec::new(), Vec::new());
+            for way in ways {
+                match way.of_length(least, most) {
+                    Some(both) => short.push(both),
+                    None => others.push(way.clone()),
+                }
             }
-            if let Expr::Any(ways) = other
-                && ways.iter().any(|way| is_short(way).is_some())
-            {
-                let (short, others): (Vec<_>, Vec<_>) =
-                    ways.iter().cloned().partition(|way| is_short(way).is_some());
-                let others = Expr::all([Expr::character().times(least, most), Expr::any(others)]);
-                return Expr::any(short.iter().filter_map(is_short).chain([others]));
+            if others.is_empty() {
+                return Expr::any(short);
+            }
+            if !short.is_empty() {
+                short.push(Expr::all([Expr::character().times(least, most), Expr::any(others)]));
+                return Expr::any(short);
             }
         }
         // What is no text of one is a text all the same.
@@ -190,13 +193,6 @@ impl Expr {
     /// Limits the texts to those with at least `least` and at most `most` characters, by changing the bounds of a repetition. None
     /// where that is not enough.
     fn of_length(&self, least: u32, most: Option<u32>) -> Option<Expr> {
-        if let Expr::Any(ways) = self {
-            return ways
-                .iter()
-                .map(|way| way.of_length(least, most))
-                .collect::<Option<Vec<_>>>()
-                .map(Expr::any);
-        }
         let mut line = if let Expr::Concat(parts) = self { parts.clone() } else { vec![self.clone()] };
         let (mut fixed, mut free) = (0, None);
         for (at, part) in line.iter().enumerate() {

@@ -17,17 +17,16 @@ pub(super) struct Limited {
 impl Expr {
     /// Separates the pattern and the length of a JSON string. None if this has another form. `characters`: all that a string may have.
     pub(super) fn limited(&self, characters: &Expr) -> Option<Limited> {
-        let [quote @ Expr::Text(_), Expr::All(parts), close] = self.line() else { return None };
+        let [Expr::Text(first), Expr::All(parts), Expr::Text(last)] = self.line() else { return None };
         let (at, least, most) = parts.iter().enumerate().find_map(|(at, part)| match part {
             Expr::Repeat(unit, least, Some(most)) if **unit == *characters => Some((at, *least, *most)),
             _ => None,
         })?;
         let [other] = [&parts[..at], &parts[at + 1..]].concat().try_into().ok()?;
         let (shortest, farthest) = other.distances()?;
-        let string = |part: Expr| Expr::concat([quote.clone(), part, close.clone()]);
+        let string = |part: Expr| Expr::concat([Expr::text("\""), part, Expr::text("\"")]);
         let any = characters.clone().times(0, None);
-        let is_string =
-            *self == string(Expr::All(parts.clone())) && *quote == *close && *quote == Expr::text("\"");
+        let is_string = first == "\"" && last == "\"";
         // `shortest` counts an escaped character as several, so it proves no more than that there is one.
         (is_string && least <= shortest.min(1)).then(|| Limited {
             pattern: string(Expr::All(vec![any.clone(), other])),
