@@ -208,7 +208,7 @@ def test_on_the_command_line(tmp_path: Path) -> None:
     runtime.write_text(json.dumps({"grammar": {"documents": {uri: "no-such-file"}}}))
     assert "no-such-file cannot be read" in run(schema, "--runtime-config", runtime).stderr
     # What takes too long is the schema's fault, not the instance's.
-    runtime.write_text(json.dumps({"grammar": {"compile_seconds": 1e-6}}))
+    runtime.write_text(json.dumps({"grammar": {"compile_seconds": 1e-9}}))
     told = run(schema, one, "--runtime-config", runtime).stderr
     assert told.startswith(f"llgtrt: {schema}: takes too long")
     # What is too complex is told at its place.
