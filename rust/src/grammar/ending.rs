@@ -11,6 +11,7 @@ mod allowed;
 mod apart;
 mod automata;
 mod classes;
+mod costs;
 mod forced;
 mod inside;
 mod lexing;

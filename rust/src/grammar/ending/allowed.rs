@@ -2,8 +2,8 @@
 
 use super::Endings;
 use super::apart::Alone;
-use super::inside::{Here, Inside};
-use super::lexing::{Lexing, Step};
+use super::inside::{Begin, Behind, Here, Inside};
+use super::lexing::Lexing;
 use super::places::{Known, Spot};
 use super::rows::RowId;
 use super::search::End;
@@ -118,7 +118,7 @@ impl Known {
         } else {
             let (mut insides, mut more) = (Vec::new(), Vec::new());
             for Alone { state, without } in self.lexing.apart(spot.state) {
-                let here = self.here(of, state);
+                let here = self.here(of, Begin::at(state));
                 let (inside, mut tokens) = self.all_of(of, Spot { state, ..spot }, &here);
                 if let Some(part) = without {
                     tokens.retain(|token| !self.lexing.leaves_out(part, of.common.vocab.bytes(*token)));
@@ -142,26 +142,26 @@ impl Known {
     }
 
     /// What a lexer state allows, computed once.
-    fn here(&mut self, of: &Endings, state: StateID) -> Arc<Here> {
-        if let Some(here) = self.insides.get(&state) {
+    fn here(&mut self, of: &Endings, begin: Begin<StateID>) -> Arc<Here> {
+        if let Some(here) = self.insides.get(&begin) {
             return Arc::clone(here);
         }
-        let residual = self.lexing.residual(state);
+        let residual = begin.residual(&self.lexing);
         let known = residual.as_ref().and_then(|residual| of.common.insides.get(residual));
         let inside = known.unwrap_or_else(|| {
-            let inside = Arc::new(Inside::new(of, &mut self.lexing, state));
+            let inside = Arc::new(Inside::new(of, &mut self.lexing, begin));
             if let Some(residual) = residual.filter(|_| !inside.is_unknown && !self.lexing.has_failed()) {
                 of.common.insides.insert(residual, Arc::clone(&inside));
             }
             inside
         });
-        let here = Arc::new(Here::new(inside, &mut self.lexing, state));
+        let here = Arc::new(Here::new(inside, &mut self.lexing, begin.state));
         if self.inside_bytes > MOST_INSIDES {
             self.insides.clear();
             self.inside_bytes = 0;
         }
         self.inside_bytes += here.bytes();
-        self.insides.insert(state, Arc::clone(&here));
+        self.insides.insert(begin, Arc::clone(&here));
         here
     }
 
@@ -196,7 +196,7 @@ impl Known {
         if on.iter().any(|byte| !self.lexing.behind(start, *byte).is_dead()) {
             return None;
         }
-        let behind = self.here(of, start);
+        let behind = self.here(of, Begin::at(start));
         let has_few = here.inside.few().is_some() || behind.inside.few().is_some();
         (has_few && behind.inside.on.is_none()).then_some((next, behind))
     }
@@ -211,26 +211,16 @@ impl Known {
         let borders = inside.borders.iter().zip(here.borders.iter().copied());
         for (border, state) in borders.filter(|(border, _)| !(is_done && border.is_whole())) {
             let Some(next) = self.behind(of, row, state) else { continue };
-            let trie = &of.common.tries[border.trie];
+            let start = border.nodes.start;
             if border.is_last {
                 // The node before these has the last byte of the lexeme.
-                more.extend(trie.tokens(border.nodes.start - 1));
+                more.extend(of.common.tries[border.trie].tokens(start - 1));
             }
-            let within = Spot { row, state, is_begun: true };
-            let from = if border.is_last { self.begin(next) } else { within };
-            let nodes = trie.nodes();
-            let depth = nodes[border.nodes.start].depth;
-            trie.walk(border.nodes.clone(), from, |spot, at| {
-                let node = nodes[at];
-                let is_within = node.depth == depth && !border.is_last;
-                // Tokens that stay within the lexeme are listed already.
-                if is_within && !matches!(self.lexing.step(spot.state, node.byte), Step::Behind) {
-                    return None;
-                }
-                let next = self.step(of, spot, node.byte)?;
-                more.extend(trie.tokens(at));
-                Some(next)
-            });
+            let ended = if border.is_last { StateID::DEAD } else { state };
+            let behind = Some(Behind { trie: border.trie, start, ended });
+            let here = self.here(of, Begin { state: self.rows.start(next), behind });
+            here.inside.add_to(more);
+            self.beyond(of, (next, &here), false, more);
         }
     }
 
@@ -265,7 +255,7 @@ impl Known {
     /// The sets of tokens that rules ask for by number here.
     pub(super) fn by_number<'e>(&mut self, of: &'e Endings, spot: Spot) -> Vec<&'e Mask> {
         let row = if of.special.is_empty() { None } else { self.lexeme_ended(of, spot) };
-        let goals = row.map_or(&[][..], |row| self.rows.goals(row));
-        goals.iter().filter_map(|goal| of.special(goal.lexeme)).collect()
+        let lexemes = row.map_or(&[][..], |row| self.rows.lexemes(row));
+        lexemes.iter().filter_map(|lexeme| of.special(*lexeme)).collect()
     }
 }

@@ -2,6 +2,9 @@
 //! grouped by the bytes that they have after its end. The values of many keys are in the same lexer state, so this is computed
 //! once, and for each row only the bytes after the end are checked. It depends on what may follow in the lexeme, not on the grammar,
 //! so that grammars with the same terminals share it; states of a lexer are written as the bytes that lead to them.
+//!
+//! Where many tokens follow a place at which the lexeme may end, they are not listed by their bytes. The next lexeme begins at this
+//! [`Border`], and what it allows of these tokens is an [`Inside`] of its own.
 
 use super::Endings;
 use super::automata::Residual;
@@ -25,6 +28,46 @@ const MOST_SHARED: usize = 4_000;
 enum Tokens {
     Few(Vec<Token>),
     Many(Mask),
+}
+
+/// Where the tokens of an [`Inside`] begin. `S` is a state of a lexer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct Begin<S> {
+    /// The state in which they begin.
+    pub(super) state: S,
+    /// Of tokens behind a border.
+    pub(super) behind: Option<Behind<S>>,
+}
+
+/// The rest of the tokens behind a border.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct Behind<S> {
+    /// The trie's number.
+    pub(super) trie: usize,
+    /// The first node.
+    pub(super) start: usize,
+    /// The state of the lexeme that ends at the border. Bytes that continue it are no part of what follows.
+    pub(super) ended: S,
+}
+
+impl<S> Begin<S> {
+    /// The beginning of all tokens.
+    pub(super) fn at(state: S) -> Self {
+        Begin { state, behind: None }
+    }
+}
+
+impl Begin<StateID> {
+    /// The same for all grammars. None where a state has lexemes that no other grammar has.
+    pub(super) fn residual(self, lexing: &Lexing) -> Option<Begin<Residual>> {
+        let behind = match self.behind {
+            None => None,
+            Some(Behind { trie, start, ended }) => {
+                Some(Behind { trie, start, ended: lexing.residual(ended)? })
+            }
+        };
+        Some(Begin { state: lexing.residual(self.state)?, behind })
+    }
 }
 
 pub(in crate::grammar) struct Inside {
@@ -62,7 +105,7 @@ impl Here {
 }
 
 /// Those that other grammars may need, too.
-pub(super) type Insides = Cache<Residual, Arc<Inside>, Weight>;
+pub(super) type Insides = Cache<Begin<Residual>, Arc<Inside>, Weight>;
 
 /// None yet.
 pub(super) fn shared() -> Insides {
@@ -72,22 +115,25 @@ pub(super) fn shared() -> Insides {
 #[derive(Clone)]
 pub(super) struct Weight;
 
-impl Weighter<Residual, Arc<Inside>> for Weight {
-    fn weight(&self, _: &Residual, inside: &Arc<Inside>) -> u64 {
+impl Weighter<Begin<Residual>, Arc<Inside>> for Weight {
+    fn weight(&self, _: &Begin<Residual>, inside: &Arc<Inside>) -> u64 {
         inside.bytes() as u64
     }
 }
 
 impl Inside {
-    /// For tokens that begin in a lexer state.
-    pub(super) fn new(of: &Endings, lexing: &mut Lexing, state: StateID) -> Self {
-        let (tries, slice) = of.begun(lexing, state);
+    pub(super) fn new(of: &Endings, lexing: &mut Lexing, begin: Begin<StateID>) -> Self {
+        let Begin { state, behind } = begin;
+        let (tries, slice) = match behind {
+            None => of.begun(lexing, state),
+            Some(Behind { trie, .. }) => (trie..trie + 1, None),
+        };
         let listed = lexing.listed_apart(state);
         let width = of.common.vocab.len();
         let (mut few, mut many) = (Vec::new(), slice);
-        let mut search = Search::new(&of.common.tries, lexing);
+        let mut search = Search::new(&of.common.tries, lexing, begin);
         for number in tries {
-            let allowed = search.tokens(number, state, listed.as_deref());
+            let allowed = search.tokens(number, listed.as_deref());
             let trie = &of.common.tries[number];
             let count: usize = allowed.iter().map(ExactSizeIterator::len).sum();
             match &mut many {
@@ -100,7 +146,10 @@ impl Inside {
         }
         let (ends, borders, is_unknown) = search.finish();
         let goes_on = |byte: &u8| !lexing.behind(state, *byte).is_dead();
-        let on = borders.iter().any(Border::is_whole).then(|| (0..=u8::MAX).filter(goes_on).collect());
+        let on = borders
+            .iter()
+            .any(|border| behind.is_none() && border.is_whole())
+            .then(|| (0..=u8::MAX).filter(goes_on).collect());
         let tokens = match many {
             None => Tokens::Few(few),
             Some(mut many) => {
@@ -116,6 +165,14 @@ impl Inside {
         match &self.tokens {
             Tokens::Few(few) => Some(few),
             Tokens::Many(_) => None,
+        }
+    }
+
+    /// Those that stay in the lexeme.
+    pub(super) fn add_to(&self, more: &mut Vec<Token>) {
+        match &self.tokens {
+            Tokens::Few(few) => more.extend(few),
+            Tokens::Many(many) => more.extend(many.iter()),
         }
     }
 

@@ -1,7 +1,8 @@
 //! The parser states that texts of a grammar have reached: an Earley row and a state of the lexer. Texts in the same state go on in
 //! the same way, so what is computed for a state is kept for all of them.
 
-use super::inside::Here;
+use super::costs::Costs;
+use super::inside::{Begin, Here};
 use super::lexing::{Lexing, Step};
 use super::prices::{NONE, Prices};
 use super::rows::{Item, RowId, Rows, Scratch};
@@ -30,12 +31,13 @@ pub(super) struct Known {
     pub(super) prices: Prices,
     scratch: Scratch,
     pub(super) rows: Rows,
+    pub(super) costs: Costs,
     /// By a row and the state in which lexemes end, the row behind them.
     next: AHashMap<(RowId, StateID), Option<RowId>>,
     /// Since the last [`Known::begin_step`]: a kind of lexeme was met that is not followed here, or a limit.
     pub(super) is_unknown: bool,
-    /// By lexer state.
-    pub(super) insides: AHashMap<StateID, Arc<Here>>,
+    /// By where tokens begin.
+    pub(super) insides: AHashMap<Begin<StateID>, Arc<Here>>,
     pub(super) inside_bytes: usize,
     /// The lexer's size before any text.
     bytes_at_first: usize,
@@ -90,6 +92,7 @@ impl Places {
             prices: prices.clone(),
             scratch: Scratch::new(table),
             rows: Rows::default(),
+            costs: Costs::new(table),
             next: AHashMap::new(),
             is_unknown: false,
             insides: AHashMap::new(),
@@ -116,7 +119,7 @@ impl Known {
     /// Memory, about.
     pub(super) fn bytes(&self) -> usize {
         let next = self.next.len() * size_of::<((RowId, StateID), Option<RowId>)>();
-        self.rows.bytes() + self.lexing.bytes() + next + self.inside_bytes
+        self.rows.bytes() + self.costs.bytes() + self.lexing.bytes() + next + self.inside_bytes
     }
 
     /// Whether the text may end where a lexeme would begin.
@@ -134,21 +137,22 @@ impl Known {
 
     /// Whether nothing may follow the text.
     pub(super) fn is_ended(&self, spot: Spot) -> bool {
-        self.is_whole(spot) && self.rows.goals(spot.row).is_empty()
+        self.is_whole(spot) && self.rows.lexemes(spot.row).is_empty()
     }
 
     /// The lexeme whose end is on the shortest way, and its item.
     pub(super) fn nearest(&mut self, of: &Endings, spot: Spot) -> Option<(u32, LexemeIdx, Item)> {
+        let Known { lexing, prices, rows, costs, .. } = self;
         let mut best: Option<(u32, LexemeIdx, Item)> = None;
-        for goal in self.rows.goals(spot.row) {
+        for goal in costs.goals(rows, (&of.table, prices), spot.row) {
             let bound = best.map_or(NONE, |best| best.0);
-            if goal.cost >= bound || !self.lexing.is_possible(spot.state, goal.lexeme) {
+            if goal.cost >= bound || !lexing.is_possible(spot.state, goal.lexeme) {
                 continue;
             }
             let rest = match of.special(goal.lexeme) {
                 _ if !spot.is_begun => of.shortest[goal.lexeme.as_usize()],
                 Some(_) => 0,
-                None => self.lexing.rest(spot.state, goal.lexeme),
+                None => lexing.rest(spot.state, goal.lexeme),
             };
             if rest + goal.cost < bound {
                 best = Some((rest + goal.cost, goal.lexeme, goal.item));
@@ -205,7 +209,7 @@ impl Known {
     /// Behind a token that a rule asks for by its number.
     fn take_special(&mut self, of: &Endings, spot: Spot, token: Token) -> Option<Spot> {
         let row = self.lexeme_ended(of, spot)?;
-        let next = self.rows.goals(row).iter().map(|goal| goal.lexeme);
+        let next = self.rows.lexemes(row).iter().copied();
         let asks = |lexeme: &LexemeIdx| of.special(*lexeme).is_some_and(|tokens| tokens.allows(token));
         let lexemes: Vec<LexemeIdx> = next.filter(asks).collect();
         if lexemes.is_empty() {
@@ -260,8 +264,8 @@ impl Known {
 
     /// The row that a text begins with, or that behind these lexemes of another.
     pub(super) fn row(&mut self, of: &Endings, scanned: Option<(RowId, &[LexemeIdx])>) -> Option<RowId> {
-        let Known { lexing, prices, scratch, rows, .. } = self;
+        let Known { lexing, scratch, rows, .. } = self;
         let start = |next: &[LexemeIdx]| lexing.start(&of.spec, next, scanned.is_none());
-        rows.after((&of.table, prices), scratch, scanned, start)
+        rows.after(&of.table, scratch, scanned, start)
     }
 }

@@ -1,10 +1,5 @@
-//! The rows of Earley's algorithm over lexemes, as llguidance's parser makes them, and what it takes to complete each of their
-//! symbols.
-//!
-//! For a symbol A that a row predicts, [`Rows::finish`] is the fewest bytes that follow A up to the end of the text: over all
-//! items `B -> x . A y` of the row, the cost of `y` and of finishing B where that item began.
+//! The rows of Earley's algorithm over lexemes, as llguidance's parser makes them.
 
-use super::prices::{NONE, Prices};
 use super::table::{Arg, END, Table};
 use ahash::{AHashMap, AHashSet};
 use llguidance::derivre::StateID;
@@ -23,30 +18,14 @@ pub(super) struct Item {
     pub(super) arg: Arg,
 }
 
-/// What finishing a symbol takes, and behind which item.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Finish {
-    symbol: u32,
-    pub(super) cost: u32,
-    pub(super) item: Item,
-}
-
-/// What it takes behind a lexeme that may come.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Goal {
-    pub(super) lexeme: LexemeIdx,
-    pub(super) cost: u32,
-    pub(super) item: Item,
-}
-
 /// A row, by its number.
 pub(super) type RowId = u32;
 
 #[derive(Debug)]
 struct Row {
     items: Box<[Item]>,
-    finishes: Box<[Finish]>,
-    goals: Box<[Goal]>,
+    /// Those that may come.
+    lexemes: Box<[LexemeIdx]>,
     start: StateID,
     accepts: bool,
     /// Number of Earley items that were examined to build this row, completed items included.
@@ -77,27 +56,17 @@ pub(super) struct Scratch {
     /// What the agenda has, and the symbols that were completed, with where they began.
     reached: AHashSet<Item>,
     completed: AHashSet<(u32, RowId)>,
-    /// For the symbols that this row predicts.
-    finish: Vec<Option<Finish>>,
-    predictions: Vec<u32>,
-    /// The row in which a terminal was found last, and its place among the goals.
-    goal: Vec<(u64, usize)>,
+    /// By symbol, the row in which a terminal was found last.
+    found: Vec<u64>,
     agenda: Vec<Item>,
     items: Vec<Item>,
-    finishes: Vec<Finish>,
-    goals: Vec<Goal>,
     lexemes: Vec<LexemeIdx>,
 }
 
 impl Scratch {
     pub(super) fn new(table: &Table) -> Self {
         let symbols = table.symbols.len();
-        Scratch {
-            predicted: vec![(0, 0); symbols],
-            finish: vec![None; symbols],
-            goal: vec![(0, 0); symbols],
-            ..Self::default()
-        }
+        Scratch { predicted: vec![(0, 0); symbols], found: vec![0; symbols], ..Self::default() }
     }
 
     /// Adds an item to the agenda, once.
@@ -150,22 +119,21 @@ impl Rows {
         self.rows[row as usize].accepts
     }
 
-    /// What may come in a row.
-    pub(super) fn goals(&self, row: RowId) -> &[Goal] {
-        &self.rows[row as usize].goals
+    /// The lexemes that may come in a row.
+    pub(super) fn lexemes(&self, row: RowId) -> &[LexemeIdx] {
+        &self.rows[row as usize].lexemes
     }
 
-    /// What finishing a symbol that began in this row takes. None behind the start symbol of the whole text.
-    pub(super) fn finish(&self, row: RowId, symbol: u32) -> Option<&Finish> {
-        let own = &self.rows[row as usize].finishes;
-        own.binary_search_by_key(&symbol, |finish| finish.symbol).ok().map(|i| &own[i])
+    /// Its items.
+    pub(super) fn items(&self, row: RowId) -> &[Item] {
+        &self.rows[row as usize].items
     }
 
     /// The row that a text begins with, or that behind these lexemes of another; None where nothing goes on so. `start` gives
     /// the lexer's state for what may come.
     pub(super) fn after(
         &mut self,
-        (table, prices): (&Table, &mut Prices),
+        table: &Table,
         scratch: &mut Scratch,
         scanned: Option<(RowId, &[LexemeIdx])>,
         start: impl FnOnce(&[LexemeIdx]) -> StateID,
@@ -193,18 +161,19 @@ impl Rows {
         scratch.row += 1;
         let mut accepts = self.close(table, scratch, row);
         accepts |= scanned.is_none() && table.is_nullable(0, 0);
-        self.price((table, prices), scratch, row);
         scratch.lexemes.clear();
-        scratch.lexemes.extend(scratch.goals.iter().map(|goal| goal.lexeme));
-        let (items, goals) = (scratch.items.as_slice().into(), scratch.goals.as_slice().into());
-        let finishes: Box<[Finish]> = scratch.finishes.as_slice().into();
+        for item in &scratch.items {
+            let symbol = table.dots[item.dot as usize].symbol as usize;
+            let Some(lexeme) = table.symbols[symbol].lexeme else { continue };
+            if std::mem::replace(&mut scratch.found[symbol], scratch.row) != scratch.row {
+                scratch.lexemes.push(lexeme);
+            }
+        }
+        let (items, lexemes) = (scratch.items.as_slice().into(), scratch.lexemes.as_slice().into());
         let (start, made) = (start(&scratch.lexemes), scratch.agenda.len());
-        let new = Row { items, finishes, goals, start, accepts, made, turn: 0 };
-        self.bytes += size_of::<Row>()
-            + size_of_val(&*begin)
-            + size_of_val(&*new.items)
-            + size_of_val(&*new.finishes)
-            + size_of_val(&*new.goals);
+        let new = Row { items, lexemes, start, accepts, made, turn: 0 };
+        self.bytes +=
+            size_of::<Row>() + size_of_val(&*begin) + size_of_val(&*new.items) + size_of_val(&*new.lexemes);
         self.rows.push(new);
         self.known.insert(begin, row);
         Some(row)
@@ -248,70 +217,5 @@ impl Rows {
             }
         }
         accepts
-    }
-
-    /// Finds what finishing the symbols of this row takes: a least fixed point, as rules may begin with each other.
-    fn price(&self, (table, prices): (&Table, &mut Prices), scratch: &mut Scratch, row: RowId) {
-        let items = std::mem::take(&mut scratch.items);
-        let mut symbols = std::mem::take(&mut scratch.predictions);
-        symbols.clear();
-        let mut changed = true;
-        while changed {
-            changed = false;
-            for item in &items {
-                let symbol = table.dots[item.dot as usize].symbol;
-                if table.symbols[symbol as usize].lexeme.is_some() {
-                    continue;
-                }
-                let cost = self.behind((table, prices), scratch, *item, row);
-                let known = &mut scratch.finish[symbol as usize];
-                if known.is_none() {
-                    symbols.push(symbol);
-                }
-                if known.is_none_or(|known| cost < known.cost) {
-                    *known = Some(Finish { symbol, cost, item: *item });
-                    changed = true;
-                }
-            }
-        }
-        scratch.goals.clear();
-        for item in &items {
-            let symbol = table.dots[item.dot as usize].symbol;
-            let Some(lexeme) = table.symbols[symbol as usize].lexeme else { continue };
-            let cost = self.behind((table, prices), scratch, *item, row);
-            let (known, place) = scratch.goal[symbol as usize];
-            if known != scratch.row {
-                scratch.goal[symbol as usize] = (scratch.row, scratch.goals.len());
-                scratch.goals.push(Goal { lexeme, cost, item: *item });
-            } else if scratch.goals[place].cost > cost {
-                let goal = &mut scratch.goals[place];
-                (goal.cost, goal.item) = (cost, *item);
-            }
-        }
-        symbols.sort_unstable();
-        scratch.finishes.clear();
-        let found = symbols.iter().filter_map(|symbol| scratch.finish[*symbol as usize].take());
-        scratch.finishes.extend(found);
-        (scratch.predictions, scratch.items) = (symbols, items);
-    }
-
-    /// The fewest bytes behind the symbol at the item's dot.
-    fn behind(
-        &self,
-        (table, prices): (&Table, &mut Prices),
-        scratch: &Scratch,
-        item: Item,
-        row: RowId,
-    ) -> u32 {
-        let lhs = table.dots[item.dot as usize].lhs;
-        let above = if (lhs, item.origin) == (0, 0) {
-            // The start symbol may also stand inside a text.
-            0
-        } else if item.origin == row {
-            scratch.finish[lhs as usize].map_or(NONE, |finish| finish.cost)
-        } else {
-            self.finish(item.origin, lhs).map_or(NONE, |finish| finish.cost)
-        };
-        (prices.rest(table, item.dot + 1, item.arg) + above).min(NONE)
     }
 }

@@ -1,5 +1,6 @@
 //! A search in the tries for the tokens that continue a lexeme and for those that end it.
 
+use super::inside::{Begin, Behind};
 use super::lexing::{Lexing, Step};
 use super::trie::{Kinds, Trie, WIDE, kind};
 use crate::types::Token;
@@ -68,6 +69,9 @@ fn grouped(mut found: Vec<Found>, bytes: &[u8], mut paths: AHashMap<u32, Vec<u8>
 
 /// A search from one lexer state.
 pub(super) struct Search<'a> {
+    begin: Begin<StateID>,
+    /// Bytes of the tokens before that.
+    skipped: usize,
     tries: &'a [Trie],
     /// The number of the trie that is searched.
     number: usize,
@@ -90,8 +94,13 @@ pub(super) struct Search<'a> {
 type Place = (StateID, bool);
 
 impl<'a> Search<'a> {
-    pub(super) fn new(tries: &'a [Trie], lexing: &'a mut Lexing) -> Self {
+    pub(super) fn new(tries: &'a [Trie], lexing: &'a mut Lexing, begin: Begin<StateID>) -> Self {
+        let skipped = begin
+            .behind
+            .map_or(0, |Behind { trie, start, .. }| usize::from(tries[trie].nodes()[start].depth) - 1);
         Search {
+            begin,
+            skipped,
             tries,
             number: 0,
             lexing,
@@ -111,19 +120,16 @@ impl<'a> Search<'a> {
 
     /// Searches a trie. Returns the tokens that stay in the lexeme, by their places among the trie's tokens. `listed`: the texts that may
     /// follow, sorted, if all are listed and none begins another.
-    pub(super) fn tokens(
-        &mut self,
-        number: usize,
-        state: StateID,
-        listed: Option<&[Box<[u8]>]>,
-    ) -> Vec<Range<usize>> {
+    pub(super) fn tokens(&mut self, number: usize, listed: Option<&[Box<[u8]>]>) -> Vec<Range<usize>> {
         self.number = number;
+        let (state, start) = (self.begin.state, self.begin.behind.map_or(0, |behind| behind.start));
         match listed {
-            Some(texts) => self.along(state, texts),
+            Some(texts) => self.along(state, start, texts),
             None => {
-                let all = self.trie().all();
-                let first = (state, self.border(all.clone(), state));
-                self.trie().walk(all, first, |above, at| self.step(above, at));
+                let nodes = self.trie().from(start);
+                // Two lexemes do not end before the same byte.
+                let is_border = self.begin.behind.is_some() || self.border(nodes.clone(), state);
+                self.trie().walk(nodes, (state, is_border), |above, at| self.step(above, at));
             }
         }
         std::mem::take(&mut self.allowed)
@@ -145,9 +151,13 @@ impl<'a> Search<'a> {
     }
 
     /// Searches along listed texts, which are sorted and of which none begins another. This needs no states of the lexer.
-    fn along(&mut self, state: StateID, texts: &[Box<[u8]>]) {
+    fn along(&mut self, state: StateID, start: usize, texts: &[Box<[u8]>]) {
+        let top = start.checked_sub(1);
         let (mut nodes, mut last): (Vec<usize>, &[u8]) = (Vec::new(), &[]);
         for text in texts {
+            if self.continues(text[0]) {
+                continue;
+            }
             let shared = last.iter().zip(text).take_while(|(a, b)| a == b).count();
             last = text;
             if nodes.len() < shared {
@@ -156,7 +166,7 @@ impl<'a> Search<'a> {
             }
             nodes.truncate(shared);
             while let Some(byte) = text.get(nodes.len()) {
-                let Some(at) = self.trie().child(nodes.last().copied(), *byte) else { break };
+                let Some(at) = self.trie().child(nodes.last().copied().or(top), *byte) else { break };
                 nodes.push(at);
                 if nodes.len() < text.len() {
                     self.allow(at..at + 1);
@@ -167,7 +177,7 @@ impl<'a> Search<'a> {
                     self.push_border(below, true);
                 } else {
                     let end = text.iter().fold(state, |state, byte| self.lexing.behind(state, *byte));
-                    self.beyond(end, at, text.len());
+                    self.beyond(end, at, self.skipped + text.len());
                 }
             }
         }
@@ -177,6 +187,9 @@ impl<'a> Search<'a> {
     fn step(&mut self, (state, is_border): Place, at: usize) -> Option<Place> {
         let node = self.trie().nodes()[at];
         let (below, depth) = (at + 1..node.end as usize, usize::from(node.depth));
+        if depth == self.skipped + 1 && self.continues(node.byte) {
+            return None;
+        }
         match self.lexing.step(state, node.byte) {
             Step::In(next) => {
                 if !below.is_empty() && self.stays_below(next, at) {
@@ -193,6 +206,11 @@ impl<'a> Search<'a> {
             Step::Behind | Step::Refused => {}
         }
         None
+    }
+
+    /// Whether a byte continues the lexeme that ends where the search begins.
+    fn continues(&mut self, byte: u8) -> bool {
+        self.begin.behind.is_some_and(|behind| !self.lexing.behind(behind.ended, byte).is_dead())
     }
 
     /// Whether the lexer stays in a state through all bytes below a node.
@@ -240,15 +258,16 @@ impl<'a> Search<'a> {
     }
 
     fn push_border(&mut self, nodes: Range<usize>, is_last: bool) {
-        let path = nodes.start.checked_sub(1).map(|above| self.trie().path(above)).unwrap_or_default();
+        let above = nodes.start.checked_sub(1);
+        let path = above.map(|above| self.trie().path(above)[self.skipped..].to_vec()).unwrap_or_default();
         self.borders.push(Border { trie: self.number, nodes, path, is_last });
     }
 
     /// Lists the tokens of a node and those below it. The first `depth` bytes of each end the lexeme.
     fn beyond(&mut self, end: StateID, at: usize, depth: usize) {
         let mut path: Vec<u8> = Vec::new();
-        let (trie, nodes) = (self.trie(), self.trie().nodes());
-        self.ends.entry(end.as_u32()).or_insert_with(|| trie.path(at)[..depth].to_vec());
+        let (trie, nodes, skipped) = (self.trie(), self.trie().nodes(), self.skipped);
+        self.ends.entry(end.as_u32()).or_insert_with(|| trie.path(at)[skipped..depth].to_vec());
         for (at, node) in nodes[..nodes[at].end as usize].iter().enumerate().skip(at) {
             let below = usize::from(node.depth) - depth;
             if below > 0 {

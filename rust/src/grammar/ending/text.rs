@@ -39,7 +39,7 @@ impl Text<'_> {
                 self.symbol(dot.symbol, table.arg(at, item.arg));
             }
             let lhs = table.dots[item.dot as usize].lhs;
-            match self.known.rows.finish(item.origin, lhs).filter(|_| (lhs, item.origin) != (0, 0)) {
+            match self.known.costs.finish(item.origin, lhs).filter(|_| (lhs, item.origin) != (0, 0)) {
                 Some(finish) => item = finish.item,
                 None => return,
             }

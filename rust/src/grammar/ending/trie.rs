@@ -189,6 +189,12 @@ impl Trie {
         0..self.nodes.len() - 1
     }
 
+    /// The nodes that a range which begins with this one has: all that are below the node before it.
+    pub(super) fn from(&self, start: usize) -> Range<usize> {
+        let end = start.checked_sub(1).map_or(self.nodes().len(), |above| self.nodes[above].end as usize);
+        start..end
+    }
+
     /// Walks over a range of nodes, parents first, with a place for each. `step` gets the place above a node and the node's index,
     /// and gives the node's own place; None skips all that is below.
     pub(super) fn walk<P: Copy>(
