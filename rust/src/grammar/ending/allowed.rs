@@ -141,7 +141,7 @@ impl Known {
         Some(Allowed { mask, is_forced: !forced.is_empty(), near })
     }
 
-    /// What a lexer state allows, computed once.
+    /// What a lexer state allows, computed once for each place where tokens begin.
     fn here(&mut self, of: &Endings, begin: Begin<StateID>) -> Arc<Here> {
         if let Some(here) = self.insides.get(&begin) {
             return Arc::clone(here);
@@ -211,7 +211,7 @@ impl Known {
         let borders = inside.borders.iter().zip(here.borders.iter().copied());
         for (border, state) in borders.filter(|(border, _)| !(is_done && border.is_whole())) {
             let Some(next) = self.behind(of, row, state) else { continue };
-            let start = border.nodes.start;
+            let start = border.start;
             if border.is_last {
                 // The node before these has the last byte of the lexeme.
                 more.extend(of.common.tries[border.trie].tokens(start - 1));

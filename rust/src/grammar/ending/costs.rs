@@ -1,10 +1,10 @@
-//! What it takes to complete a text from a row.
+//! The fewest bytes that complete a text from a row.
 //!
 //! For a symbol A that a row predicts, [`Finish`] has the fewest bytes that follow A up to the end of the text: over all items
 //! `B -> x . A y` of the row, the cost of `y` and of finishing B where that item began.
 //!
-//! Masks do not depend on costs, and most of the rows that masks look at are never reached. So costs are computed for the rows
-//! that are asked about, and for those in which their items began.
+//! A mask examines many rows that the text never reaches, and it needs no costs. So the costs of a row are computed when they are
+//! first asked for, together with those of the rows in which its items began.
 
 use super::prices::{NONE, Prices};
 use super::rows::{Item, RowId, Rows};
@@ -40,8 +40,9 @@ struct Row {
 pub(super) struct Costs {
     rows: Vec<Option<Row>>,
     bytes: usize,
-    /// Room for those of the row that is computed, by symbol: the best item so far, and the place of a terminal's goal.
+    /// While a row is computed: by symbol, its cheapest item so far.
     finish: Vec<Option<Finish>>,
+    /// While a row is computed: by terminal symbol, its index among the goals.
     goal: Vec<Option<usize>>,
 }
 
@@ -56,8 +57,8 @@ impl Costs {
         self.bytes
     }
 
-    /// For each lexeme that may come in a row, the fewest bytes behind it. Afterwards [`Costs::finish`] knows the rows in which the
-    /// row's items began, and those before them.
+    /// For each lexeme that may come in a row, the fewest bytes that follow it up to the end of the text. After this call,
+    /// [`Costs::finish`] also knows the rows in which this row's items began, and so on back to the first row.
     pub(super) fn goals(
         &mut self,
         rows: &Rows,
@@ -66,20 +67,20 @@ impl Costs {
     ) -> &[Goal] {
         let mut open = vec![row];
         while let Some(row) = open.last().copied() {
-            let before = rows.items(row).iter().map(|item| item.origin);
-            let unknown: Vec<RowId> =
-                before.filter(|origin| *origin != row && self.row(*origin).is_none()).collect();
             if self.row(row).is_some() {
                 open.pop();
-            } else if unknown.is_empty() {
+                continue;
+            }
+            let origins = rows.items(row).iter().map(|item| item.origin);
+            let known = open.len();
+            open.extend(origins.filter(|origin| *origin != row && self.row(*origin).is_none()));
+            if open.len() == known {
                 let costs = self.price(rows, (table, prices), row);
                 self.bytes += size_of_val(&*costs.finishes) + size_of_val(&*costs.goals);
                 if self.rows.len() <= row as usize {
                     self.rows.resize_with(row as usize + 1, || None);
                 }
                 self.rows[row as usize] = Some(costs);
-            } else {
-                open.extend(unknown);
             }
         }
         self.row(row).map_or(&[], |row| &row.goals)
@@ -95,7 +96,7 @@ impl Costs {
         own.binary_search_by_key(&symbol, |finish| finish.symbol).ok().map(|i| &own[i])
     }
 
-    /// Computes those of a row: a least fixed point, as rules may begin with each other.
+    /// Computes the costs of a row as a least fixed point, because rules may begin with each other.
     fn price(&mut self, rows: &Rows, (table, prices): (&Table, &mut Prices), row: RowId) -> Row {
         let items = rows.items(row);
         let mut symbols = Vec::new();
@@ -138,7 +139,7 @@ impl Costs {
         Row { finishes, goals: goals.into() }
     }
 
-    /// The fewest bytes behind the symbol at the item's dot.
+    /// The fewest bytes that follow the symbol at the item's dot up to the end of the text.
     fn behind(&self, (table, prices): (&Table, &mut Prices), item: Item, row: RowId) -> u32 {
         let lhs = table.dots[item.dot as usize].lhs;
         let above = if (lhs, item.origin) == (0, 0) {

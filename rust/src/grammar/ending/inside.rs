@@ -3,8 +3,8 @@
 //! once, and for each row only the bytes after the end are checked. It depends on what may follow in the lexeme, not on the grammar,
 //! so that grammars with the same terminals share it; states of a lexer are written as the bytes that lead to them.
 //!
-//! Where many tokens follow a place at which the lexeme may end, they are not listed by their bytes. The next lexeme begins at this
-//! [`Border`], and what it allows of these tokens is an [`Inside`] of its own.
+//! If many tokens continue a text in which the lexeme has ended, their bytes are not listed. The text is a [`Border`], and another
+//! [`Inside`] says which of these tokens the next lexeme allows.
 
 use super::Endings;
 use super::automata::Residual;
@@ -35,18 +35,19 @@ enum Tokens {
 pub(super) struct Begin<S> {
     /// The state in which they begin.
     pub(super) state: S,
-    /// Of tokens behind a border.
+    /// The border that they are behind. None for whole tokens.
     pub(super) behind: Option<Behind<S>>,
 }
 
-/// The rest of the tokens behind a border.
+/// The parts of tokens that follow a border.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Behind<S> {
     /// The trie's number.
     pub(super) trie: usize,
     /// The first node.
     pub(super) start: usize,
-    /// The state of the lexeme that ends at the border. Bytes that continue it are no part of what follows.
+    /// The state of the lexeme that may end at the border. Tokens with a next byte that continues this lexeme are left out.
+    /// `DEAD` if nothing can continue it.
     pub(super) ended: S,
 }
 
@@ -58,7 +59,7 @@ impl<S> Begin<S> {
 }
 
 impl Begin<StateID> {
-    /// The same for all grammars. None where a state has lexemes that no other grammar has.
+    /// The same place in terms that all grammars share. None if a state has lexemes that belong to this grammar only.
     pub(super) fn residual(self, lexing: &Lexing) -> Option<Begin<Residual>> {
         let behind = match self.behind {
             None => None,
@@ -146,10 +147,7 @@ impl Inside {
         }
         let (ends, borders, is_unknown) = search.finish();
         let goes_on = |byte: &u8| !lexing.behind(state, *byte).is_dead();
-        let on = borders
-            .iter()
-            .any(|border| behind.is_none() && border.is_whole())
-            .then(|| (0..=u8::MAX).filter(goes_on).collect());
+        let on = borders.iter().any(Border::is_whole).then(|| (0..=u8::MAX).filter(goes_on).collect());
         let tokens = match many {
             None => Tokens::Few(few),
             Some(mut many) => {
@@ -168,7 +166,7 @@ impl Inside {
         }
     }
 
-    /// Those that stay in the lexeme.
+    /// Adds those that stay in the lexeme to a list.
     pub(super) fn add_to(&self, more: &mut Vec<Token>) {
         match &self.tokens {
             Tokens::Few(few) => more.extend(few),

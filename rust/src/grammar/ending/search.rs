@@ -8,7 +8,8 @@ use ahash::AHashMap;
 use llguidance::derivre::StateID;
 use std::ops::Range;
 
-/// If more than this many nodes of a trie follow the end of a lexeme, their tokens are not listed. They are searched for each row instead.
+/// If more than this many nodes of a trie follow the end of a lexeme, their tokens are not listed. A search from a [`Border`] finds those
+/// that are allowed.
 const MANY: usize = 64;
 
 /// Where the lexeme ends, and what tokens have after the end, sorted by bytes.
@@ -30,7 +31,8 @@ pub(super) struct Tail {
 pub(super) struct Border {
     /// The trie's number.
     pub(super) trie: usize,
-    pub(super) nodes: Range<usize>,
+    /// The first node after it.
+    pub(super) start: usize,
     /// Bytes of the lexeme to there.
     pub(super) path: Vec<u8>,
     pub(super) is_last: bool,
@@ -39,7 +41,7 @@ pub(super) struct Border {
 impl Border {
     /// Whether it covers the whole trie, because the lexeme may end before the token begins.
     pub(super) fn is_whole(&self) -> bool {
-        self.nodes.start == 0
+        self.start == 0
     }
 }
 
@@ -70,7 +72,7 @@ fn grouped(mut found: Vec<Found>, bytes: &[u8], mut paths: AHashMap<u32, Vec<u8>
 /// A search from one lexer state.
 pub(super) struct Search<'a> {
     begin: Begin<StateID>,
-    /// Bytes of the tokens before that.
+    /// How many bytes of each token come before the place where the search begins.
     skipped: usize,
     tries: &'a [Trie],
     /// The number of the trie that is searched.
@@ -90,7 +92,7 @@ pub(super) struct Search<'a> {
     stays: Vec<(Kinds, Kinds)>,
 }
 
-/// A lexer state, and whether tokens that end the lexeme in it are checked anew for each row.
+/// A lexer state, and whether a border stands for the tokens that end the lexeme in it.
 type Place = (StateID, bool);
 
 impl<'a> Search<'a> {
@@ -127,7 +129,7 @@ impl<'a> Search<'a> {
             Some(texts) => self.along(state, start, texts),
             None => {
                 let nodes = self.trie().from(start);
-                // Two lexemes do not end before the same byte.
+                // At a border a lexeme has just ended. Another one cannot end there without any bytes of its own.
                 let is_border = self.begin.behind.is_some() || self.border(nodes.clone(), state);
                 self.trie().walk(nodes, (state, is_border), |above, at| self.step(above, at));
             }
@@ -208,7 +210,7 @@ impl<'a> Search<'a> {
         None
     }
 
-    /// Whether a byte continues the lexeme that ends where the search begins.
+    /// Whether a byte continues the lexeme that may end where the search begins.
     fn continues(&mut self, byte: u8) -> bool {
         self.begin.behind.is_some_and(|behind| !self.lexing.behind(behind.ended, byte).is_dead())
     }
@@ -248,7 +250,7 @@ impl<'a> Search<'a> {
         wanted & !same == 0
     }
 
-    /// Notes nodes that are walked for each row, where the lexeme may end before them.
+    /// Adds a border before these nodes if they are many and the lexeme may end there.
     fn border(&mut self, nodes: Range<usize>, state: StateID) -> bool {
         let is_border = nodes.len() > MANY && self.lexing.ended(state).is_some();
         if is_border {
@@ -260,7 +262,7 @@ impl<'a> Search<'a> {
     fn push_border(&mut self, nodes: Range<usize>, is_last: bool) {
         let above = nodes.start.checked_sub(1);
         let path = above.map(|above| self.trie().path(above)[self.skipped..].to_vec()).unwrap_or_default();
-        self.borders.push(Border { trie: self.number, nodes, path, is_last });
+        self.borders.push(Border { trie: self.number, start: nodes.start, path, is_last });
     }
 
     /// Lists the tokens of a node and those below it. The first `depth` bytes of each end the lexeme.

@@ -189,7 +189,7 @@ impl Trie {
         0..self.nodes.len() - 1
     }
 
-    /// The nodes that a range which begins with this one has: all that are below the node before it.
+    /// The nodes from `start` on that are below the node before it; all nodes if it is the first.
     pub(super) fn from(&self, start: usize) -> Range<usize> {
         let end = start.checked_sub(1).map_or(self.nodes().len(), |above| self.nodes[above].end as usize);
         start..end

@@ -4,7 +4,7 @@ use ahash::AHashMap;
 use llguidance::derivre::StateID;
 use std::hash::Hash;
 
-/// The number of the first state, behind `DEAD` and `MISSING`.
+/// The number of the first state. The numbers before it are `DEAD` and `MISSING`.
 pub(super) const FIRST: StateID = StateID::new(2);
 
 /// The states that have been met. Each has one number.
