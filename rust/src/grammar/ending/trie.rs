@@ -9,6 +9,9 @@ pub(super) struct Trie {
     nodes: Vec<Node>,
     /// For each byte, the node of the tokens that begin with it.
     first: [Option<u32>; 256],
+    /// The nodes directly below each node, one node after the other, with their bytes.
+    children: Vec<u32>,
+    bytes: Vec<u8>,
     /// All tokens, in the order of the nodes.
     tokens: Vec<Token>,
     /// The same as a set.
@@ -54,6 +57,8 @@ pub(super) struct Node {
     pub(super) end: u32,
     /// How many tokens come before it.
     before: u32,
+    /// Where its children begin in the list of all children.
+    children: u32,
     /// Bytes from the root up to it, its own included.
     pub(super) depth: u16,
     pub(super) byte: u8,
@@ -63,8 +68,16 @@ impl Trie {
     /// Of tokens by their bytes, none of them empty. `all`: a set with room for them. `is_text`: the bytes of each are UTF-8.
     pub(super) fn new(mut words: Vec<(&[u8], Token)>, all: SimpleVob, is_text: bool) -> Self {
         words.sort_unstable();
-        let mut trie =
-            Trie { nodes: Vec::new(), first: [None; 256], tokens: Vec::new(), all, height: 0, is_text };
+        let mut trie = Trie {
+            nodes: Vec::new(),
+            first: [None; 256],
+            children: Vec::new(),
+            bytes: Vec::new(),
+            tokens: Vec::new(),
+            all,
+            height: 0,
+            is_text,
+        };
         let (mut open, mut last): (Vec<usize>, &[u8]) = (Vec::new(), &[]);
         for same in words.chunk_by(|a, b| a.0 == b.0) {
             let bytes = same[0].0;
@@ -82,6 +95,7 @@ impl Trie {
         }
         trie.close(&mut open, 0);
         trie.push(0, 0);
+        trie.list_children();
         trie.tokens.iter().for_each(|token| trie.all.allow_token(*token));
         for at in trie.all().rev() {
             trie.nodes[at].below = trie.kinds(at);
@@ -91,18 +105,35 @@ impl Trie {
     }
 
     fn push(&mut self, depth: u16, byte: u8) {
-        self.nodes.push(Node { below: 0, end: 0, before: self.tokens.len() as u32, depth, byte });
+        let before = self.tokens.len() as u32;
+        self.nodes.push(Node { below: 0, end: 0, before, children: 0, depth, byte });
+    }
+
+    /// Lists the children of all nodes.
+    fn list_children(&mut self) {
+        for at in 0..self.nodes.len() {
+            self.nodes[at].children = self.children.len() as u32;
+            let (mut child, end) = (at + 1, self.nodes[at].end as usize);
+            while child < end {
+                self.children.push(child as u32);
+                self.bytes.push(self.nodes[child].byte);
+                child = self.nodes[child].end as usize;
+            }
+        }
+    }
+
+    /// Where the children of a node stand in the list of all children.
+    fn children_of(&self, at: usize) -> Range<usize> {
+        self.nodes[at].children as usize..self.nodes[at + 1].children as usize
     }
 
     /// The kinds of all bytes below a node, from those of its children.
     fn kinds(&self, at: usize) -> Kinds {
-        let (mut kinds, mut child) = (0, at + 1);
-        while let Some(node) = self.nodes[..self.nodes[at].end as usize].get(child) {
+        self.children[self.children_of(at)].iter().fold(0, |kinds, child| {
+            let node = self.nodes[*child as usize];
             let own = if self.is_text && !node.byte.is_ascii() { WIDE } else { kind(node.byte) };
-            kinds |= own | node.below;
-            child = node.end as usize;
-        }
-        kinds
+            kinds | own | node.below
+        })
     }
 
     /// The kinds of all bytes below a node. None where a character of a text is not complete with it.
@@ -123,11 +154,9 @@ impl Trie {
     /// The node with this byte directly below another one, or at the top.
     pub(super) fn child(&self, above: Option<usize>, byte: u8) -> Option<usize> {
         let Some(above) = above else { return self.first[usize::from(byte)].map(|at| at as usize) };
-        let (mut at, end) = (above + 1, self.nodes[above].end as usize);
-        while at < end && self.nodes[at].byte != byte {
-            at = self.nodes[at].end as usize;
-        }
-        (at < end).then_some(at)
+        let below = self.children_of(above);
+        let found = self.bytes[below.clone()].binary_search(&byte).ok()?;
+        Some(self.children[below.start + found] as usize)
     }
 
     /// The bytes up to a node, its own included.
