@@ -10,7 +10,7 @@ import logging
 import sys
 import time
 import uuid
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Set
 from typing import Any
 
 from fastapi import FastAPI
@@ -25,8 +25,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from llgtrt import _core, page
 from llgtrt.engine import AsyncEngine, Generation, GoneError
 from llgtrt.metrics import EngineCollector, HttpCounts, exposition, promise
-from llgtrt.openai import grammar, messages, openapi, refusal, routes, tokens
-from llgtrt.openai.errors import ApiError, from_core, internal, unavailable
+from llgtrt.ollama import handlers as ollama
+from llgtrt.openai import grammar, hints, messages, openapi, refusal, routes, tokens
+from llgtrt.openai.errors import RETRY, ApiError, from_core, internal, unavailable
 from llgtrt.openai.messages_errors import is_own
 from llgtrt.openai.responses import handlers as responses
 from llgtrt.openai.responses.store import Store
@@ -88,14 +89,18 @@ class Record:
         outcome = ""
         begun = time.monotonic()
         name = request_id(scope)
+        scope["request_id"] = name.decode()
         scope["answered"] = False
+        ignored: list[str] = []
+        hints.ignored.set(ignored)
 
         async def counting_send(message: Message) -> None:
             nonlocal outcome
             if message["type"] == "http.response.start":
                 outcome, scope["answered"] = str(message["status"]), True
                 names = [b"x-request-id", *([b"request-id"] if is_own(scope["path"]) else [])]
-                message["headers"] = [*message["headers"], *((own, name) for own in names)]
+                more = [(hints.HEADER, ", ".join(ignored).encode())] if ignored else []
+                message["headers"] = [*message["headers"], *((own, name) for own in names), *more]
             await send(message)
 
         try:
@@ -228,10 +233,11 @@ def create_app(settings: Settings, engine: AsyncEngine) -> FastAPI:
     app.router.redirect_slashes = False
     app.router.route_class = _Direct
     for path, (methods, handler) in HANDLERS.items():
-        app.add_api_route(path, handler, methods=methods.split())
+        # uvicorn leaves the body of an answer to HEAD out.
+        app.add_api_route(path, handler, methods=methods.replace("GET", "GET HEAD").split())
     if settings.server.page:
         for path in page.FILES:
-            app.add_api_route(path, page.serve, methods=["GET"], include_in_schema=False)
+            app.add_api_route(path, page.serve, methods=["GET", "HEAD"], include_in_schema=False)
     app.openapi = openapi.document  # type: ignore[method-assign]
     app.state.api = routes.Api(settings, engine, Vocabulary(engine.core))
     app.state.work, app.state.counts = work, counts
@@ -252,7 +258,7 @@ def _cors(settings: Settings) -> list[Middleware]:
             allow_origins=origins,
             allow_methods=["*"],
             allow_headers=["*"],
-            expose_headers=["x-request-id"],
+            expose_headers=["x-request-id", hints.HEADER.decode()],
         )
     ]
 
@@ -263,16 +269,29 @@ async def live(request: Request) -> Response:
 
 
 async def ready(request: Request) -> Response:
-    """`GET /health`, `GET /ready`: 200 where a request would be answered now, else 503; state and promise."""
+    """`GET /ready`: 200 where a request would be answered now, else 503; state and promise."""
+    return _state(request, {"ready"})
+
+
+async def health(request: Request) -> Response:
+    """`GET /health`: the same, and 200 while the model is loaded, too."""
+    return _state(request, {"ready", "loading"})
+
+
+def _state(request: Request, well: Set[str]) -> Response:
     api: routes.Api = request.app.state.api
     state, why = api.engine.state()
     if request.app.state.work.draining:
         state, why = "closed", "the server is shutting down"
     elif state == "ready" and not api.loaded:
         state = "loading"
+    elif state == "ready" and (seconds := api.engine.stalled()) is not None:
+        state, why = "stalled", f"choices run, and nothing has been computed for {seconds:.0f} s"
     body = {"status": state, "reason": why, "promise": promise(api.engine.info()) if api.loaded else None}
     response = routes.json_response(body)
-    response.status_code = 200 if state == "ready" else 503
+    if state not in well:
+        response.status_code = 503
+        response.headers["retry-after"] = RETRY["retry-after"]
     return response
 
 
@@ -319,11 +338,17 @@ HANDLERS: dict[str, tuple[str, Callable[[Request], Coroutine[Any, Any, Response]
     "/v1/responses/{response_id}/cancel": ("POST", responses.cancel),
     "/v1/chat/completions/render": ("POST", tokens.render),
     "/v1/grammar/check": ("POST", grammar.check),
+    "/api/chat": ("POST", ollama.chat),
+    "/api/generate": ("POST", ollama.generate),
+    "/api/tags": ("GET", ollama.tags),
+    "/api/ps": ("GET", ollama.running),
+    "/api/show": ("POST", ollama.show),
+    "/api/version": ("GET", ollama.version),
     "/tokenize": ("POST", tokens.tokenize),
     "/detokenize": ("POST", tokens.detokenize),
     "/v1/models": ("GET", routes.models),
     "/v1/models/{model:path}": ("GET", routes.model),
-    "/health": ("GET", ready),
+    "/health": ("GET", health),
     "/ready": ("GET", ready),
     "/live": ("GET", live),
     "/v1/health/ready": ("GET", ready),

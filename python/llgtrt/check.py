@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 from llgtrt import _core
+from llgtrt.openai import hints
 from llgtrt.settings import StartError, load
 
 _LOOK_SECONDS = 0.02
@@ -50,6 +51,8 @@ def main(parsed: argparse.Namespace) -> int:
     for place in told.get("narrowed", []):
         less = f"less is allowed than it says: {place['reason']}"
         print(f"{parsed.schema}#{place['pointer']}: {place['keyword']}: {less}")
+    for name, near in hints.misspelled(schema):
+        print(f"{parsed.schema}: {name}: ignored, since it is no keyword; did you mean {near}?")
     if parsed.show:
         print(told["lark"] or f"{parsed.schema}: Lark cannot say it")
     if instance is None:

@@ -6,6 +6,10 @@ answer is complete but not taken, and before the head of a request is complete (
 keep-alive counts until more comes). The time begins anew whenever the client takes something. Its request is
 then cancelled as any client's that goes away. Until then it costs the send buffer and no more, since the core
 merges what cannot be sent. Where the kernel itself sees no acknowledgement, TCP_USER_TIMEOUT does the same.
+
+Some clients offer to go on in HTTP/2 (`Upgrade: h2c`, as Java's HttpClient and `curl --http2` do). A server
+may ignore such an offer (RFC 9110, section 7.8), but the parser takes the request for ended behind its
+headers. Such a request is parsed again without the header `Upgrade`.
 """
 
 from __future__ import annotations
@@ -15,7 +19,9 @@ import fcntl
 import sys
 import termios
 
+import httptools
 import uvicorn
+from uvicorn._types import ASGISendEvent
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
@@ -25,10 +31,59 @@ if not hasattr(HttpToolsProtocol, "_start_asgi_task"):
     raise ImportError(f"uvicorn {uvicorn.__version__} lacks a hook; install uvicorn>=0.45,<1")
 
 
+class _Closing(RequestResponseCycle):
+    """An answer to HTTP/1.0, which has no chunks: one of unknown length ends with the connection."""
+
+    async def send(self, message: ASGISendEvent) -> None:
+        """Sends one part of the answer."""
+        if message["type"] == "http.response.start":
+            if all(name.lower() != b"content-length" for name, _ in message.get("headers", ())):
+                # uvicorn then writes bytes as they are, and compares their number with this one.
+                self.chunked_encoding, self.expected_content_length = False, sys.maxsize
+        elif message["type"] == "http.response.body" and not message.get("more_body", False):
+            self.expected_content_length = min(self.expected_content_length, len(message.get("body", b"")))
+        await super().send(message)
+
+
 class Connection(HttpToolsProtocol):
     """uvicorn's, with this API's error body. The running request is always told when the client goes away."""
 
     _running: RequestResponseCycle | None = None
+    _again: bytes | None = None
+    """The head of a request with an upgrade that is not taken, without that."""
+
+    def data_received(self, data: bytes) -> None:
+        """Parses what has come."""
+        self._unset_keepalive_if_required()
+        rest = memoryview(data)
+        try:
+            while rest:
+                try:
+                    self.parser.feed_data(rest)
+                    return
+                except httptools.HttpParserUpgrade as upgrade:
+                    rest = rest[upgrade.args[0] :]
+                    head, self._again = self._again, None
+                    if head is None:
+                        return  # CONNECT, which is refused; what follows is not HTTP
+                    self.parser.feed_data(head)
+        except httptools.HttpParserError:
+            self.send_400_response("Invalid HTTP request received.")
+
+    def on_headers_complete(self) -> None:
+        """Begins with a request, except with one that is parsed again."""
+        method = self.parser.get_method()
+        if not self.parser.should_upgrade() or method == b"CONNECT":
+            super().on_headers_complete()
+            return
+        kept = [name + b": " + value for name, value in self.headers if name != b"upgrade"]
+        version = self.parser.get_http_version().encode()
+        self._again = b"\r\n".join([method + b" " + self.url + b" HTTP/" + version, *kept, b"\r\n"])
+
+    def on_message_complete(self) -> None:
+        """Ends a request, except one that is parsed again."""
+        if self._again is None:
+            super().on_message_complete()
 
     def stalled(self) -> bool:
         """Whether the client keeps the server from going on, or from being done."""
@@ -61,6 +116,8 @@ class Connection(HttpToolsProtocol):
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: object) -> None:
         self._running = cycle
+        if cycle.scope["http_version"] == "1.0":
+            cycle.__class__ = _Closing
         super()._start_asgi_task(cycle, app)  # type: ignore[arg-type]
 
 

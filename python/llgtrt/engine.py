@@ -11,7 +11,7 @@ import dataclasses
 import json
 import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from llgtrt import _core
@@ -68,6 +68,26 @@ class Usage:
     """Of all constraints of choices that have ended."""
 
 
+STALLED_SECONDS = 30.0
+"""An engine that computes nothing for so long while choices run is stalled."""
+
+
+class Progress:
+    """How long nothing has been computed while choices run."""
+
+    def __init__(self) -> None:
+        self._computed = -1
+        self._since = 0.0
+
+    def look(self, snapshot: Mapping[str, Any], now: float) -> float:
+        """Seconds since the last progress that a look saw; `snapshot`: `AsyncEngine.metrics`."""
+        totals = snapshot["totals"]
+        computed: int = totals["computed_tokens"] + totals["generated_tokens"]
+        if computed != self._computed or not snapshot["gauges"]["running"]:
+            self._computed, self._since = computed, now
+        return now - self._since
+
+
 def _origins(event: _core.Event) -> list[Origin]:
     told = event.origins
     return [(token, *origin) for token, origin in zip(event.tokens, told, strict=True)] if told else []
@@ -95,8 +115,14 @@ class Generation:
         """Seconds from its arrival to its admission, known with its first news."""
         self.first: float | None = None
         """When the first token was there."""
+        self.last = self.begun
+        """When the last news came."""
+        self.timed = False
+        """The client asks how long it took."""
         self.report = False
         """The client asks what became of drafts."""
+        self.names: Mapping[str, str] = {}
+        """The client's names of the core's fields, where they differ."""
 
     @property
     def choices(self) -> int:
@@ -122,8 +148,9 @@ class Generation:
             self._drafts[index] = event.drafts
         if self.queued is None:
             self.queued = event.queue_seconds
+        self.last = time.monotonic()
         if self.first is None and event.completion_tokens:
-            self.first = time.monotonic()
+            self.first = self.last
         finish, error = event.finish_reason, event.error
         delta = self._pending.get(index)
         origins = _origins(event)
@@ -238,6 +265,7 @@ class AsyncEngine:
         self._timeout = request_timeout
         self._running: dict[int, Generation] = {}
         self._info: dict[str, Any] | None = None
+        self._progress = Progress()
         self._changed = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(core.fileno(), self._drain)
@@ -294,6 +322,11 @@ class AsyncEngine:
         """`metrics::Snapshot`, and how often the engine was restarted."""
         snapshot: dict[str, Any] = json.loads(self.core.metrics())
         return snapshot
+
+    def stalled(self) -> float | None:
+        """Seconds for which nothing has been computed while choices run, where it is too long."""
+        seconds = self._progress.look(self.metrics(), time.monotonic())
+        return seconds if seconds >= STALLED_SECONDS else None
 
     def close(self) -> None:
         """Ends the engine now; what runs ends with `EngineClosed`."""

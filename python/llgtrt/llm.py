@@ -18,7 +18,7 @@ import msgspec
 from tqdm import tqdm
 
 from llgtrt import _core, templates
-from llgtrt.openai import schema, translate
+from llgtrt.openai import constraint, schema, translate
 from llgtrt.openai.body import parse
 from llgtrt.openai.errors import ApiError
 from llgtrt.prompt import Vocabulary
@@ -90,6 +90,7 @@ class SamplingParams:
     max_tokens: int | None = 16
     min_tokens: int = 0
     logprobs: int | None = None
+    logprobs_of: str | None = None
     prompt_logprobs: int | None = None
     bad_words: Sequence[str] | None = None
     logit_bias: Mapping[int, float] | None = None
@@ -320,6 +321,11 @@ class LLM:
         if len(each) != len(prompts):
             raise ValueError(f"sampling_params: {len(each)} for {len(prompts)} prompts")
         bodies = {id(one): one.body() for one in each}
+        try:
+            for body in bodies.values():
+                constraint.check(self._core, constraint.constraint(body))
+        except (ApiError, _core.GrammarError) as e:
+            raise ValueError(f"sampling_params: {e}") from e
         running: dict[int, RequestOutput] = {}
         results = []
         try:

@@ -50,6 +50,9 @@ pub struct RequestSpec {
     /// Log-probabilities wanted, with this many alternatives (0..=20).
     #[serde(default)]
     pub logprobs: Option<u32>,
+    /// Among which tokens the probabilities of output tokens are.
+    #[serde(default)]
+    pub logprobs_of: LogprobsOf,
     /// Log-probabilities of the prompt's tokens after the first wanted, with this many alternatives (0..=20).
     #[serde(default)]
     pub prompt_logprobs: Option<u32>,
@@ -157,6 +160,17 @@ impl Speculative {
     pub fn allows(&self, source: DraftSource) -> bool {
         self.sources.as_ref().is_none_or(|sources| sources.contains(&source))
     }
+}
+
+/// Among which tokens log-probabilities are.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LogprobsOf {
+    /// All tokens, before biases, penalties and constraints.
+    #[default]
+    Raw,
+    /// Those that may be drawn: the constraint and the request allow them.
+    Allowed,
 }
 
 /// Faults that tests plant through a request on the weightless engine.
@@ -331,6 +345,9 @@ fn check_output(spec: &RequestSpec, limits: &Limits) -> Result<()> {
     check_ids("allowed_token_ids", allowed.unwrap_or_default(), limits)?;
     if spec.stop.iter().any(|s| s.is_empty() || s.len() > MAX_STOP_BYTES) {
         return Err(Error::invalid("stop", format!("each string must have 1 to {MAX_STOP_BYTES} bytes")));
+    }
+    if spec.logprobs_of == LogprobsOf::Allowed && spec.logprobs.is_none() {
+        return Err(Error::invalid("logprobs_of", "needs log-probabilities: set logprobs, or leave it out"));
     }
     within("top_logprobs", f64::from(spec.logprobs.unwrap_or(0)), 0.0, f64::from(MAX_TOP_LOGPROBS))?;
     within(

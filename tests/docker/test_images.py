@@ -74,7 +74,7 @@ def test_a_user_without_rights_serves_and_is_looked_after(file: Path) -> None:
     assert entry[1:] == ["serve", "--host", "0.0.0.0", "--port", last["EXPOSE"]]
     health = json.loads(last["HEALTHCHECK"].partition("CMD ")[2])
     assert Path(health[0]).parent == Path(entry[0]).parent
-    assert f"http://127.0.0.1:{last['EXPOSE']}/health" in health[-1]
+    assert f"http://127.0.0.1:{last['EXPOSE']}/ready" in health[-1]
 
 
 def test_the_image_is_one_that_has_an_executor() -> None:

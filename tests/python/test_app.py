@@ -59,6 +59,7 @@ def test_anthropics_pages_have_its_form_of_errors() -> None:
         405: "invalid_request_error",
         408: "invalid_request_error",
         413: "request_too_large",
+        415: "invalid_request_error",
         429: "rate_limit_error",
         500: "api_error",
         503: "overloaded_error",

@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from llgtrt import _core
-from llgtrt.engine import AsyncEngine, DeadlineError, Generation, GoneError, Usage
+from llgtrt.engine import AsyncEngine, DeadlineError, Generation, GoneError, Progress, Usage
 
 from . import fake_core
 
@@ -162,3 +162,22 @@ def test_a_grammar_error_is_the_first_thing_that_comes() -> None:
             await generation.next()
 
     run(work)
+
+
+def test_an_engine_is_stalled_where_choices_run_and_nothing_is_computed() -> None:
+    def snapshot(computed: int, generated: int, running: int) -> dict[str, Any]:
+        totals = {"computed_tokens": computed, "generated_tokens": generated}
+        return {"totals": totals, "gauges": {"running": running}}
+
+    progress = Progress()
+    looks = [
+        (snapshot(0, 0, 0), 100.0, 0.0),
+        (snapshot(0, 0, 0), 200.0, 0.0),
+        (snapshot(0, 0, 1), 210.0, 10.0),
+        (snapshot(64, 0, 1), 220.0, 0.0),
+        (snapshot(64, 0, 1), 250.0, 30.0),
+        (snapshot(64, 1, 1), 260.0, 0.0),
+        (snapshot(64, 1, 1), 299.0, 39.0),
+        (snapshot(64, 1, 0), 300.0, 0.0),
+    ]
+    assert [progress.look(seen, now) for seen, now, _ in looks] == [seconds for _, _, seconds in looks]

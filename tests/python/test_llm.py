@@ -129,6 +129,9 @@ def test_structured_outputs(llm: LLM) -> None:
         assert right(output.outputs[0].text), output
     with pytest.raises(ValueError, match="exactly one of json, regex"):
         llm.generate("x", SamplingParams(structured_outputs=StructuredOutputsParams()))
+    wrong = SamplingParams(structured_outputs=StructuredOutputsParams(json={"type": "strin"}))
+    with pytest.raises(ValueError, match="sampling_params: type at the root"):
+        llm.generate(["x", "y"], [SamplingParams(max_tokens=1), wrong], use_tqdm=False)
 
 
 def test_chat(llm: LLM, capsys: pytest.CaptureFixture[str]) -> None:

@@ -17,7 +17,7 @@ from llgtrt.openai.errors import ApiError
 
 INFO = {"limits": {"max_prompt": 100, "n_vocab": 50}, "max_running": 4}
 API = routes.Api(
-    cast("Any", SimpleNamespace(sampling={}, config='{"max_queue_size": 8}')),
+    cast("Any", SimpleNamespace(sampling={}, server=None, config='{"max_queue_size": 8}')),
     cast("Any", SimpleNamespace(info=lambda: INFO)),
     cast("Any", SimpleNamespace(longest=lambda: 7, text=lambda text: [], decode=str)),
 )
@@ -70,7 +70,7 @@ def test_a_large_body_is_read_beside_the_event_loop(
         threads.append(threading.get_ident())
         raise ApiError("enough")
 
-    async def read_body(request: Request, api: routes.Api) -> bytes:
+    async def read_body(request: Request, limits: object) -> bytes:
         return b"x" * size
 
     monkeypatch.setattr(routes, "read_body", read_body)

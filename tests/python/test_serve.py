@@ -120,6 +120,9 @@ class Busy:
         totals = {**self._metrics["totals"], "computed_tokens": max(0, self._looks - 2)}
         return {**self._metrics, "totals": totals}
 
+    def stalled(self) -> None:
+        return None
+
 
 def test_a_line_for_each_interval_with_work(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from typing import Any
 
@@ -215,7 +216,10 @@ def test_logprobs(api: openai.OpenAI) -> None:
     entries = answer.choices[0].logprobs.content or []
     assert entries
     for entry in entries:
-        assert len(entry.top_logprobs) == 3
+        tokens = [t.token for t in entry.top_logprobs]
+        # The drawn token is listed, too, where it is none of the three.
+        assert len(tokens) == 3 + (entry.token not in tokens[:3])
+        assert entry.token in tokens
         values = [t.logprob for t in entry.top_logprobs]
         assert values == sorted(values, reverse=True)
         assert entry.logprob <= values[0] <= 0
@@ -285,3 +289,20 @@ def test_a_demo_answer_obeys_its_schema(demo: Server) -> None:
         choice = chat(api, model="demo", messages=messages, response_format=wanted, max_tokens=200).choices[0]
     assert choice.finish_reason == "stop"
     jsonschema.validate(json.loads(choice.message.content or ""), schema)
+
+
+def test_logprobs_among_what_is_allowed(toy: Server) -> None:
+    def read(**fields: Any) -> Any:
+        request = {"messages": HI, "seed": 1, "logprobs": True, "top_logprobs": 3, **fields}
+        choice = {"response_format": {"type": "choice", "choices": ["red", "green", "blue"]}}
+        body = toy.http.post("/v1/chat/completions", json={**request, **choice}).json()
+        return body["choices"][0]["logprobs"]["content"]
+
+    raw, allowed = read(), read(logprobs_of="allowed")
+    assert [entry["token"] for entry in allowed] == [entry["token"] for entry in raw]
+    for entry, beside in zip(allowed, raw, strict=True):
+        likely = sum(math.exp(other["logprob"]) for other in entry["top_logprobs"])
+        assert likely == pytest.approx(1, abs=1e-3), "no more than three tokens may come"
+        assert entry["logprob"] >= beside["logprob"]
+    answer = toy.http.post("/v1/chat/completions", json={"messages": HI, "logprobs_of": "allowed"})
+    assert (answer.status_code, answer.json()["error"]["param"]) == (400, "logprobs_of")

@@ -70,7 +70,7 @@ def check(response: httpx.Response, status: int, param: str | None, code: str | 
         ({"thinking_budget": 5}, "thinking_budget", "unsupported_parameter"),
         ({"reasoning_effort": "high"}, "reasoning_effort", "unsupported_parameter"),
         ({"structural_tag": "a"}, "structural_tag", "unsupported_parameter"),
-        ({"grammar": 'root ::= "(" root ")"'}, "response_format", "unsupported_grammar"),
+        ({"grammar": 'root ::= "(" root ")"'}, "grammar", "unsupported_grammar"),
         ({"speculative": {"max_draft_len": -1}}, "speculative.max_draft_len", None),
         ({"speculative": {"sources": ["guess"]}}, "speculative.sources[0]", None),
         ({"speculative": {"acceptance": "hope"}}, "speculative.acceptance", None),
@@ -199,7 +199,7 @@ def test_keys_from_elsewhere_and_pages_from_elsewhere(
         assert server.http.options(CHAT, headers={**asked, "origin": "https://x.org"}).status_code == 400
         told = server.http.get("/v1/models", headers={"origin": "https://example.com"})
         assert (told.status_code, "access-control-allow-origin" in told.headers) == (401, True)
-        assert told.headers["access-control-expose-headers"] == "x-request-id"
+        assert told.headers["access-control-expose-headers"] == "x-request-id, llgtrt-ignored"
 
 
 def test_other_pages_may_not_call_unless_they_are_named(toy: Server) -> None:

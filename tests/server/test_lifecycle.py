@@ -53,8 +53,13 @@ def test_while_the_model_loads_only_requests_for_it_are_refused() -> None:
             live, health, ready = (server.http.get(path) for path in ("/live", "/health", "/ready"))
             if ready.status_code == 200:
                 continue
-            assert (live.status_code, health.status_code) == (200, 503)
+            assert (live.status_code, health.status_code) == (200, 200)
             assert (ready.status_code, refused.status_code) == (503, 503)
+            assert {answer.headers["retry-after"] for answer in (ready, refused)} == {"1"}
+            listed = server.http.get("/v1/models")
+            if server.http.get("/ready").status_code == 200:
+                continue
+            assert (listed.status_code, listed.headers["retry-after"]) == (503, "1")
             assert ready.json()["status"] == "loading"
             assert refused.json()["error"]["code"] == "loading"
             assert server.wait_ready().http.post(CHAT, json=HI).status_code == 200

@@ -1,22 +1,20 @@
 """Reads request bodies: which fields are accepted, refused and ignored.
 
 Ranges are checked by the core (`rust/src/request.rs`), types here. A field of OpenAI's API or of another
-server's that would change the answer and is not supported is refused by name; unknown ones are ignored, each
-name logged once.
+server's that would change the answer and is not supported is refused by name; unknown ones are ignored, and
+the log and a header of the answer say so.
 """
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import Set
 from typing import Any, TypeVar
 
 import msgspec
 
+from llgtrt.openai import hints
 from llgtrt.openai.errors import ApiError, invalid
-
-log = logging.getLogger(__name__)
 
 UNSUPPORTED: dict[str, tuple[Any, ...]] = {
     "modalities": (["text"],),
@@ -92,9 +90,7 @@ NO_EFFECT = frozenset(
 )
 """Fields that are accepted and have no effect on the text."""
 
-_logged: set[str] = set()
 _PLACE = re.compile(r" - at `(?:key in `?)?\$\.?(.*?)`$")
-_MOST_LOGGED = 1000
 
 Body = TypeVar("Body", bound=msgspec.Struct)
 
@@ -123,6 +119,7 @@ def parse(
 def _check_fields(fields: dict[str, msgspec.Raw], kind: type[Body], unknown: str, foreign: Set[str]) -> None:
     known = kind.__struct_fields__
     unsupported = UNSUPPORTED | getattr(kind, "refused", {})
+    strange: list[str] = []
     for name, raw in fields.items():
         if name in known or name in NO_EFFECT or bytes(raw) == b"null":
             continue
@@ -142,9 +139,9 @@ def _check_fields(fields: dict[str, msgspec.Raw], kind: type[Body], unknown: str
                 )
         elif unknown == "refuse":
             raise invalid(f"{name:.64}", f"{name:.64}: not a field of this API", "unknown_parameter")
-        elif name not in _logged and len(_logged) < _MOST_LOGGED:
-            _logged.add(name)
-            log.warning("ignored the unknown request field %.64r (said once)", name)
+        else:
+            strange.append(name)
+    hints.unknown_fields(strange, known)
 
 
 def _bad_type(message: str) -> ApiError:

@@ -72,7 +72,7 @@ def ready(
     asked = tools.tools(body)
     wanted = _wanted(model, body)
     prompt = _prompt(model, body, messages, asked)
-    thinking = _thinking(model, body, wanted, prompt)
+    thinking = _thinking(model, body, wanted, (messages, prompt))
     return prompt, Reply(thinking, asked, model.format, constraint(body))
 
 
@@ -140,18 +140,23 @@ def _wanted(model: Model, body: schema.ChatRequest) -> bool | None:
 
 
 def _thinking(
-    model: Model, body: schema.ChatRequest, wanted: bool | None, prompt: Sequence[int]
+    model: Model,
+    body: schema.ChatRequest,
+    wanted: bool | None,
+    written: tuple[Sequence[dict[str, Any]], Sequence[int]],
 ) -> Thinking | None:
+    """`written`: the messages as texts, and the prompt that they became."""
+    messages, prompt = written
     if model.markers is None:
         return None
     begin, end = model.markers
     if body.continue_final_message:
-        last = body.messages[-1].content
-        inside = isinstance(last, str) and last.rfind(begin) > last.rfind(end)
+        last: str = messages[-1]["content"]
+        inside = last.rfind(begin) > last.rfind(end)
         ended = not inside
     else:
-        written = b"".join(model.vocabulary.lookup(token)[0] for token in prompt[-_TAIL:])
-        tail = written.decode("utf-8", "replace").rstrip()
+        tokens = b"".join(model.vocabulary.lookup(token)[0] for token in prompt[-_TAIL:])
+        tail = tokens.decode("utf-8", "replace").rstrip()
         inside, ended = tail.endswith(begin), tail.endswith(end)
     if ended or (wanted is False and not inside):
         return None

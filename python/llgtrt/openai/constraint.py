@@ -8,7 +8,8 @@ from typing import Any
 
 import msgspec
 
-from llgtrt.openai import schema
+from llgtrt import _core
+from llgtrt.openai import hints, schema
 from llgtrt.openai.errors import invalid
 from llgtrt.openai.outputs import JsonStyle, StructuredOutputs
 
@@ -23,11 +24,34 @@ def constraint(body: schema.Common) -> Any:
     Raises:
         ApiError: there are several, or one is incomplete.
     """
-    named = {"response_format": _grammar(body.response_format), **_foreign(body)}
-    given = {name: grammar for name, grammar in named.items() if grammar is not None}
+    given = _given(body)
     if len(given) > 1:
         raise invalid(next(iter(given)), f"{' and '.join(given)}: more than one constraint; leave one")
+    for name, grammar in given.items():
+        if isinstance(grammar, dict) and "json_schema" in grammar:
+            hints.schema(name, grammar["json_schema"])
     return styled(body, next(iter(given.values()), None))
+
+
+def field(body: schema.Common) -> str:
+    """The field that has the constraint; `response_format` where there is none."""
+    return next(iter(_given(body)), "response_format")
+
+
+def _given(body: schema.Common) -> dict[str, Any]:
+    """The constraints of a request, by the fields that have them."""
+    named = {"response_format": _grammar(body.response_format), **_foreign(body)}
+    return {name: grammar for name, grammar in named.items() if grammar is not None}
+
+
+def check(core: _core.Engine, grammar: Any) -> None:
+    """Compiles a core's grammar, if there is one. Takes as long as a compilation may.
+
+    Raises:
+        GrammarError: it cannot be enforced.
+    """
+    if grammar is not None:
+        core.check_grammar(msgspec.json.encode(grammar).decode(), None, False)
 
 
 def styled(body: schema.Common, grammar: Any) -> Any:

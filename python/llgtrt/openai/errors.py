@@ -20,6 +20,7 @@ CODES = {
     "invalid_json": (400, "The body is not JSON."),
     "invalid_utf8": (400, "The body is not UTF-8."),
     "invalid_http": (400, "What was sent is not HTTP."),
+    "invalid_encoding": (400, "The body is not what its `content-encoding` says."),
     "context_length_exceeded": (400, "Prompt and output are longer than the context."),
     "unsupported_parameter": (400, "A field, or its value, that would change the answer and is not there."),
     "unknown_parameter": (400, "A field that no API has, where `server.unknown_fields` is `refuse`."),
@@ -29,7 +30,8 @@ CODES = {
     ),
     "grammar_too_complex": (400, "A constraint that takes more work or time than one may."),
     "timeout": (408, "The body did not come in time."),
-    "request_too_large": (413, "The body is larger than `server.max_body_bytes`."),
+    "request_too_large": (413, "The body is larger than `server.max_body_bytes`, decompressed or not."),
+    "unsupported_encoding": (415, "The body is compressed with something other than gzip or deflate."),
     "invalid_api_key": (401, "No key, or a wrong one."),
     "model_not_found": (404, "Another model than the one that is served."),
     "response_not_found": (404, "No such response is kept for this key."),
@@ -108,7 +110,8 @@ def from_core(error: _core.CoreError, renamed: Mapping[str, str] | None = None) 
             place = f"{error.keyword} at {pointer or 'its root'}"
             return ApiError(f"{param}: {place}: {error.why}", param, "unsupported_grammar")
         place = f" at {error.pointer}" if error.pointer else ""
-        field = "tools" if error.keyword == "tools" else "response_format"
+        own = (renamed or {}).get("grammar", "response_format")
+        field = "tools" if error.keyword == "tools" else own
         return ApiError(f"{error.keyword}{place}: {error.why}", field, "unsupported_grammar")
     if isinstance(error, _core.NotFound):
         return ApiError(str(error), code="not_found")

@@ -10,10 +10,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from llgtrt import _core
-from llgtrt.openai import routes
+from llgtrt.openai import hints, routes
 from llgtrt.openai.body import parse
-from llgtrt.openai.constraint import constraint, styled
+from llgtrt.openai.constraint import constraint, field, styled
 from llgtrt.openai.errors import from_core, invalid
+from llgtrt.openai.incoming import read_body
 from llgtrt.openai.inquiry import GrammarRequest
 
 AT_ONCE = 2
@@ -23,13 +24,13 @@ AT_ONCE = 2
 async def check(request: Request) -> Response:
     """`POST /v1/grammar/check`."""
     api: routes.Api = request.app.state.api
-    body = parse(await routes.read_body(request, api), GrammarRequest, "ignore")
+    body = parse(await read_body(request, api.settings.server), GrammarRequest, "ignore")
     api.check_loaded()
     try:
         async with request.app.state.checks:
             told = await asyncio.to_thread(verdict, api.engine.core, spec(body), body.text, body.show)
     except _core.InvalidRequest as e:
-        raise from_core(e) from e
+        raise from_core(e, {"grammar": field(body)}) from e
     return routes.json_response(told)
 
 
@@ -43,6 +44,7 @@ def spec(body: GrammarRequest) -> Any:
     if body.schema:
         if found is not None:
             raise invalid("schema", "schema: there is another constraint; leave one")
+        hints.schema("schema", bytes(body.schema))
         return styled(body, {"json_schema": bytes(body.schema).decode()})
     if found is None:
         raise invalid("schema", "schema: give it, or a constraint as in a request, such as response_format")

@@ -12,8 +12,7 @@ _MARKS = (
     ("<fim-prefix>", "<fim-suffix>", "<fim-middle>"),
     ("<｜fim▁begin｜>", "<｜fim▁hole｜>", "<｜fim▁end｜>"),
 )
-"""Qwen's and CodeGemma's; StarCoder's; SantaCoder's; DeepSeek's: before the text, between it and the suffix,
-and where the middle begins."""
+"""Qwen's and CodeGemma's; StarCoder's; SantaCoder's; DeepSeek's."""
 
 
 def check(body: schema.CompletionRequest, wanted: translate.Texts | translate.Tokens) -> None:
@@ -44,12 +43,17 @@ def written(vocabulary: Vocabulary, before: str, after: str) -> list[int]:
     """
     if not after:
         return vocabulary.plain(before)
-    for first, second, third in _MARKS:
-        if all(_is_token(vocabulary, mark) for mark in (first, second, third)):
-            parts = [(first, True), (before, False), (second, True), (after, False), (third, True)]
-            return vocabulary.begun(parts)
-    message = "suffix: this model has no tokens for filling in; leave it out"
-    raise invalid("suffix", message, "unsupported_parameter")
+    found = marks(vocabulary)
+    if found is None:
+        message = "suffix: this model has no tokens for filling in; leave it out"
+        raise invalid("suffix", message, "unsupported_parameter")
+    first, second, third = found
+    return vocabulary.begun([(first, True), (before, False), (second, True), (after, False), (third, True)])
+
+
+def marks(vocabulary: Vocabulary) -> tuple[str, str, str] | None:
+    """The tokens before the text, the suffix and what is filled in; None where the model has none."""
+    return next((m for m in _MARKS if all(_is_token(vocabulary, mark) for mark in m)), None)
 
 
 def _is_token(vocabulary: Vocabulary, mark: str) -> bool:

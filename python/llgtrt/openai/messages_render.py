@@ -22,9 +22,9 @@ from llgtrt.openai.sse import Events, typed, usage_of
 class Blocks:
     """Parts of an answer as content blocks, which come one after the other."""
 
-    def __init__(self, message: str) -> None:
-        """`message`: its id."""
-        self._message = message
+    def __init__(self) -> None:
+        # Calls have ids of their own: clients may send the same name for many requests.
+        self._message = uuid.uuid4().hex
         self._begun = 0
         self._open: str | None = None
         self._digest = hashlib.sha256()
@@ -121,14 +121,18 @@ class MessageWriter(Writer):
 
     def __init__(self, model: str, reply: Reply, stops: Sequence[str]) -> None:
         """`reply`: what the answer may be; `stops`: the texts that end it, each of which is part of it."""
-        self._id = f"msg_{uuid.uuid4().hex}"
+        self._id = ""
         self._model = model
         self._stops = stops
         self._stop: str | None = None
         """The one that ended it."""
         parts = reply.parts()
         self._parser = Parser(parts) if parts is not None else None
-        self._blocks = Blocks(self._id)
+        self._blocks = Blocks()
+
+    def named(self, request: str) -> None:
+        """The id that the log and a header have, behind a prefix."""
+        self._id = f"msg_{request}"
 
     def body(self, choices: Sequence[Whole], usage: Json) -> Json:
         """The message."""

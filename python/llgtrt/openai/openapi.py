@@ -13,6 +13,8 @@ from typing import Any
 import msgspec
 
 from llgtrt import __version__
+from llgtrt.ollama import errors as ollama
+from llgtrt.ollama.fields import ChatBody, GenerateBody, ShowBody
 from llgtrt.openai import body, errors, inquiry, schema
 from llgtrt.openai import messages_errors as anthropic
 from llgtrt.openai.messages_schema import CountRequest, MessagesRequest
@@ -51,6 +53,12 @@ PAGES: dict[str, tuple[str, str, type[msgspec.Struct] | None]] = {
         "Whether a constraint can be enforced, and whether a text satisfies it ([grammars.md](grammars.md)).",
         inquiry.GrammarRequest,
     ),
+    "/api/chat": ("post", "Answers a conversation in Ollama's form ([ollama.md](ollama.md)).", ChatBody),
+    "/api/generate": ("post", "Completes a text in Ollama's form.", GenerateBody),
+    "/api/tags": ("get", "The model, as Ollama lists its models.", None),
+    "/api/ps": ("get", "The model, as Ollama lists those that are loaded.", None),
+    "/api/show": ("post", "What is known of the model, in Ollama's form.", ShowBody),
+    "/api/version": ("get", "The version of Ollama's API that is served.", None),
     "/tokenize": (
         "post",
         "The tokens of a text or a conversation: `tokens`, `count`, `max_model_len`, `token_strs`.",
@@ -59,10 +67,10 @@ PAGES: dict[str, tuple[str, str, type[msgspec.Struct] | None]] = {
     "/detokenize": ("post", "The text of tokens, in `prompt`.", inquiry.DetokenizeRequest),
     "/v1/models": ("get", "The model, under each of its names.", None),
     "/v1/models/{model}": ("get", "The model under one of its names.", None),
-    "/health": ("get", "200 where a request would be answered now, else 503; state and promise.", None),
-    "/ready": ("get", "The same as `/health`.", None),
+    "/health": ("get", "The same as `/ready`, and 200 while the model is loaded, too.", None),
+    "/ready": ("get", "200 where a request would be answered now, else 503; state and promise.", None),
     "/live": ("get", "200: the server runs, whatever its engine does.", None),
-    "/v1/health/ready": ("get", "The same as `/health`, without a key.", None),
+    "/v1/health/ready": ("get", "The same as `/ready`, without a key.", None),
     "/v1/health/live": ("get", "The same as `/live`, without a key.", None),
     "/metrics": ("get", "Metrics in Prometheus' text format.", None),
 }
@@ -73,7 +81,7 @@ def guarded(path: str) -> bool:
     """Whether the page wants a key, where the server has one."""
     if path.startswith("/v1/"):
         return not path.startswith("/v1/health/")
-    return path in ("/tokenize", "/detokenize")
+    return path in ("/tokenize", "/detokenize") or ollama.is_own(path)
 
 
 _ERROR = {
@@ -112,6 +120,9 @@ _MESSAGES_ERROR = {
 """Anthropic's."""
 
 
+_OLLAMA_ERROR = {"type": "object", "required": ["error"], "properties": {"error": {"type": "string"}}}
+
+
 @functools.cache
 def document() -> Json:
     """The OpenAPI 3.1 document."""
@@ -124,7 +135,7 @@ def document() -> Json:
             told = components[kind.__name__]["properties"][name]
             told.pop("default", None)
             told |= meta.extra_json_schema or {}
-    components |= {"Error": _ERROR, "MessagesError": _MESSAGES_ERROR}
+    components |= {"Error": _ERROR, "MessagesError": _MESSAGES_ERROR, "OllamaError": _OLLAMA_ERROR}
     return {
         "openapi": "3.1.0",
         "info": {"title": "llgtrt", "version": __version__, "license": {"name": "Apache-2.0"}},
@@ -147,7 +158,7 @@ def _operation(path: str, method: str, summary: str, kind: type[msgspec.Struct] 
     statuses = {status for status, _ in errors.CODES.values()} if kind else {503}
     if wants_key and not kind:
         statuses = {401, 404, 503}
-    form = "MessagesError" if anthropic.is_own(path) else "Error"
+    form = "MessagesError" if anthropic.is_own(path) else "OllamaError" if ollama.is_own(path) else "Error"
     error = {"application/json": {"schema": {"$ref": f"#/components/schemas/{form}"}}}
     answers: Json = {"200": {"description": "The answer.", "content": _content(path, kind)}}
     if path not in ("/live", "/v1/health/live", "/metrics"):
@@ -175,6 +186,8 @@ def _content(path: str, kind: type[msgspec.Struct] | None) -> Json:
     streams = path in ("/v1/chat/completions", "/v1/completions", "/v1/responses", anthropic.PAGE)
     # Without a schema: readers differ in whether it is that of the whole text or of an event.
     stream: Json = {"text/event-stream": {}} if streams else {}
+    if path in ("/api/chat", "/api/generate"):
+        stream = {"application/x-ndjson": {}}
     return {"application/json": {"schema": {"type": "object"}}, **stream}
 
 
@@ -195,12 +208,24 @@ another address.
 """
 
 _HEALTH = """
-Pages under `/v1/`, `/tokenize` and `/detokenize` want an API key where the server has one
-(`Authorization: Bearer …`, or `x-api-key: …`), but not those under `/v1/health/`. `/health` is 503 while the
-model is loaded, while the engine is started again, and while the server ends; `/live` is 200 all the while.
-`/health` tells `status` (`loading`, `ready`, `restarting`, `failed`, `closed`), `reason` (while a
-model is loaded what is being done: how much of which file has been read, what is probed) and `promise`
-([determinism.md](determinism.md)).
+Pages under `/v1/` and `/api/`, `/tokenize` and `/detokenize` want an API key where the server has one
+(`Authorization: Bearer …`, or `x-api-key: …`), but not those under `/v1/health/`. Pages with `GET` also
+answer `HEAD`.
+
+`/ready` says whether a request would be answered now. It is 503 while the model is loaded, while the engine
+is started again or computes nothing (`stalled`: choices run, and nothing has been computed for 30 s), and
+while the server ends. A load balancer asks this page. `/health` differs in one case: it is 200 while the
+model is loaded. `/live` is 200 in all of these. The body has `status` (`loading`, `ready`, `stalled`,
+`restarting`, `failed`, `closed`), `reason` (while a model is loaded, what is being done) and `promise`
+([determinism.md](determinism.md)). Requests for a model that is being loaded get 503 with `retry-after`.
+
+Each answer has the header `x-request-id`: the one of the request, or a new one. The same id stands in the
+access log and, behind a prefix, as `id` in the body. Fields that no API has, and names in a schema that are
+almost keywords, are ignored. The header `llgtrt-ignored` and the log name them:
+`temprature (did you mean temperature?)`.
+
+Bodies may be compressed (`content-encoding: gzip` or `deflate`). An offer to go on in HTTP/2
+(`upgrade: h2c`) is answered over HTTP/1.1.
 """
 
 _ERRORS = """
@@ -215,6 +240,28 @@ under `/v1/messages` have [Anthropic's form](messages.md).
 """
 
 
+def _tables() -> list[tuple[str, str, list[str]]]:
+    """Tables of fields: the title, the name of the struct, and those of its fields that are listed."""
+    common = schema.Common.__struct_fields__
+    own = {
+        kind: [n for n in kind.__struct_fields__ if n not in common] for _, _, kind in PAGES.values() if kind
+    }
+    return [
+        ("Fields of both", "ChatRequest", list(common)),
+        ("Fields of `/v1/chat/completions`", "ChatRequest", own[schema.ChatRequest]),
+        ("Fields of `/v1/completions`", "CompletionRequest", own[schema.CompletionRequest]),
+        ("Fields of `/v1/messages`", "MessagesRequest", list(MessagesRequest.__struct_fields__)),
+        ("Fields of `/v1/responses`", "ResponsesRequest", own[ResponsesRequest]),
+        ("Fields of `/v1/grammar/check`", "GrammarRequest", own[inquiry.GrammarRequest]),
+        ("Fields of `/api/chat`", "ChatBody", list(ChatBody.__struct_fields__)),
+        ("Fields of `/api/generate`", "GenerateBody", list(GenerateBody.__struct_fields__)),
+        ("Fields of `/tokenize`", "TokenizeRequest", own[inquiry.TokenizeRequest]),
+        ("Fields of `/detokenize`", "DetokenizeRequest", own[inquiry.DetokenizeRequest]),
+        ("Members of `speculative`", "Speculative", list(schema.Speculative.__struct_fields__)),
+        ("Members of `stream_options`", "StreamOptions", list(schema.StreamOptions.__struct_fields__)),
+    ]
+
+
 def page() -> str:
     """The text of `docs/api.md`."""
     lines = [_HEAD.rstrip()]
@@ -224,23 +271,7 @@ def page() -> str:
     ]
     lines.append(_HEALTH.rstrip())
     components = document()["components"]["schemas"]
-    common = schema.Common.__struct_fields__
-    own = {
-        kind: [n for n in kind.__struct_fields__ if n not in common] for _, _, kind in PAGES.values() if kind
-    }
-    tables: list[tuple[str, str, list[str]]] = [
-        ("Fields of both", "ChatRequest", list(common)),
-        ("Fields of `/v1/chat/completions`", "ChatRequest", own[schema.ChatRequest]),
-        ("Fields of `/v1/completions`", "CompletionRequest", own[schema.CompletionRequest]),
-        ("Fields of `/v1/messages`", "MessagesRequest", list(MessagesRequest.__struct_fields__)),
-        ("Fields of `/v1/responses`", "ResponsesRequest", own[ResponsesRequest]),
-        ("Fields of `/v1/grammar/check`", "GrammarRequest", own[inquiry.GrammarRequest]),
-        ("Fields of `/tokenize`", "TokenizeRequest", own[inquiry.TokenizeRequest]),
-        ("Fields of `/detokenize`", "DetokenizeRequest", own[inquiry.DetokenizeRequest]),
-        ("Members of `speculative`", "Speculative", list(schema.Speculative.__struct_fields__)),
-        ("Members of `stream_options`", "StreamOptions", list(schema.StreamOptions.__struct_fields__)),
-    ]
-    for title, name, fields in tables:
+    for title, name, fields in _tables():
         lines += [
             "",
             f"## {title}",

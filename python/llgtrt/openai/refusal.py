@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from starlette.responses import Response
 
+from llgtrt.ollama import errors as ollama
 from llgtrt.openai import messages_errors as anthropic
 from llgtrt.openai.errors import ApiError
 
 
 def body(error: ApiError, path: str) -> bytes:
     """The JSON body."""
+    if ollama.is_own(path):
+        return ollama.body(error)
     return anthropic.body(error) if anthropic.is_own(path) else error.body()
 
 
@@ -20,4 +23,6 @@ def response(error: ApiError, path: str) -> Response:
 
 def event(error: ApiError, path: str) -> bytes:
     """The event in the middle of a stream."""
+    if ollama.is_own(path):
+        return ollama.event(error)
     return anthropic.event(error) if anthropic.is_own(path) else error.event()

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from llgtrt.engine import Delta, Logprob, Usage
+from llgtrt.engine import Delta, Generation, Logprob, Usage
 from llgtrt.prompt import Vocabulary
 
 Json = dict[str, Any]
@@ -76,6 +76,30 @@ def drafts(counts: Usage) -> Json:
     return {"sources": by_source, "acceptance": accepted / drafted if drafted else None}
 
 
+def timings(going: Generation) -> Json:
+    """How long a request took so far, by llama-server's names. Times are in ms."""
+    counts = going.usage()
+    queued = going.queued or 0.0
+    first = going.first if going.first is not None else going.last
+    computed = counts.prompt - counts.cached
+    told: Json = {"queue_ms": queued * 1e3, "cache_n": counts.cached}
+    told |= _speed("prompt", computed, first - going.begun - queued)
+    # The first token comes with the prompt.
+    told |= _speed("predicted", counts.completion, going.last - first)
+    if counts.drafts:
+        for name, fate in ("draft_n", "drafted"), ("draft_n_accepted", "accepted"):
+            told[name] = sum(count for (_, own), count in counts.drafts.items() if own == fate)
+    return told
+
+
+def _speed(name: str, count: int, seconds: float) -> Json:
+    seconds = max(seconds, 0.0)
+    told = {f"{name}_n": count, f"{name}_ms": seconds * 1e3}
+    if count and seconds:
+        told |= {f"{name}_per_token_ms": seconds * 1e3 / count, f"{name}_per_second": count / seconds}
+    return told
+
+
 def narrowed(counts: Usage) -> list[Json]:
     """The extension field `narrowed` of `usage`: where less is allowed than a schema says."""
     keys = ("pointer", "keyword", "reason")
@@ -87,6 +111,11 @@ class Writer(abc.ABC):
 
     with_prompt = False
     """The client asks for `prompt_logprobs`."""
+    generation: Generation | None = None
+    """What the answer comes from; None before it has begun."""
+
+    def named(self, request: str) -> None:  # noqa: B027 (not all answers have the request's name)
+        """Takes the request's name for the answer's id."""
 
     @abc.abstractmethod
     def body(self, choices: Sequence[Whole], usage: Json) -> Json:
@@ -104,10 +133,16 @@ class Render(Writer):
         """`logprobs`: alternatives per token; none = the client did not ask."""
         self._vocabulary = vocabulary
         self._top = logprobs
-        self._id = f"{self.prefix}-{uuid.uuid4().hex}"
+        self._unique = uuid.uuid4().hex
+        """For the ids of calls: clients may send the same name for many requests."""
+        self._id = f"{self.prefix}-{self._unique}"
         self._created = int(time.time())
         self._model = model
         self._fingerprint = fingerprint
+
+    def named(self, request: str) -> None:
+        """The id that the log and a header have, behind a prefix."""
+        self._id = f"{self.prefix}-{request}"
 
     def body(self, choices: Sequence[Whole], usage: Json) -> Json:
         """All choices, and what stands around and beside them."""
@@ -200,15 +235,22 @@ class Render(Writer):
 class _Offset:
     """Where a choice's next token begins, in characters of its text."""
 
-    def __init__(self) -> None:
+    def __init__(self, prompt: str) -> None:
+        """`prompt`: the text before the output, where it is echoed."""
+        self._prompt = prompt
         self._characters = 0
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
-    def after(self, written: bytes, special: bool) -> int:
-        """Passes a token over, and returns where it begins; all parts of a character begin with it."""
+    def after(self, written: bytes, is_special: bool, are_shown: bool) -> int:
+        """Passes a token over, and returns where it begins; all parts of a character begin with it.
+
+        `are_shown`: special tokens of the output are part of its text. In a prompt, some are and some not.
+        """
         begin = self._characters
-        if not special:
-            self._characters += len(self._decoder.decode(written))
+        text = self._decoder.decode(written)
+        in_prompt = begin < len(self._prompt)
+        if not is_special or (self._prompt.startswith(text, begin) if in_prompt else are_shown):
+            self._characters += len(text)
         return begin
 
 
@@ -233,10 +275,15 @@ class CompletionRender(Render):
         self._alone = False
         self._offsets: dict[int, _Offset] = {}
         self._given = self._made = 1
+        self._shows_special = False
 
     def best(self, given: int, made: int) -> None:
         """Gives so many of the choices `made` for each prompt: the likeliest, where not all."""
         self._given, self._made = given, made
+
+    def show_special(self) -> None:
+        """Special tokens are part of the output's text."""
+        self._shows_special = True
 
     def body(self, choices: Sequence[Whole], usage: Json) -> Json:
         """The choices that are given."""
@@ -244,6 +291,8 @@ class CompletionRender(Render):
             each = (choices[at : at + self._made] for at in range(0, len(choices), self._made))
             best = (sorted(made, key=_likelihood, reverse=True)[: self._given] for made in each)
             choices = [choice for chosen in best for choice in chosen]
+        if self._alone:
+            usage = usage | {"completion_tokens": 0, "total_tokens": usage["prompt_tokens"]}
         return super().body(choices, usage)
 
     def echo(
@@ -314,7 +363,8 @@ class CompletionRender(Render):
             logprob = max(logprob, LEAST_LOGPROB)
             likely = {self.token(t)[0]: max(value, LEAST_LOGPROB) for t, value in top}
             likely.setdefault(shown, logprob)
-        offset = self._offsets.setdefault(index, _Offset()).after(*self._vocabulary.lookup(token))
+        offsets = self._offsets.setdefault(index, _Offset(self._prompt(index)))
+        offset = offsets.after(*self._vocabulary.lookup(token), self._shows_special)
         for name, value in zip(lists, (shown, logprob, likely and piece_of(likely), offset), strict=True):
             lists[name].append(value)
 

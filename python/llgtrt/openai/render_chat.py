@@ -72,7 +72,7 @@ class ChatRender(Render):
 
     def call(self, index: int, number: int) -> str:
         """The id of a choice's call."""
-        return call_id(self.reply.format if self.reply else None, f"{self._id}/{index}/{number}")
+        return call_id(self.reply.format if self.reply else None, f"{self._unique}/{index}/{number}")
 
     @property
     def _legacy(self) -> bool:
@@ -132,10 +132,13 @@ class ChatRender(Render):
 
     def entries(self, logprobs: Sequence[Logprob]) -> list[msgspec.Raw]:
         """Tokens with their log-probabilities and alternatives."""
-        return [
-            piece_of({**self._entry(token, logprob), "top_logprobs": [self._entry(*t) for t in top]})
-            for token, logprob, top in logprobs
-        ]
+        return [self._listed(*drawn) for drawn in logprobs]
+
+    def _listed(self, token: int, logprob: float, top: Sequence[tuple[int, float]]) -> msgspec.Raw:
+        # The drawn token need not be one of the likeliest; clients look for it among the alternatives.
+        if top and all(other != token for other, _ in top):
+            top = [*top, (token, logprob)]
+        return piece_of({**self._entry(token, logprob), "top_logprobs": [self._entry(*one) for one in top]})
 
     def _entry(self, token: int, logprob: float) -> Json:
         shown, written = self.token(token)

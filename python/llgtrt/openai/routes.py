@@ -11,15 +11,16 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import msgspec
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.responses import Response
 
 from llgtrt import __version__, _core
-from llgtrt.engine import AsyncEngine, Generation, GoneError
+from llgtrt.engine import AsyncEngine, Generation
 from llgtrt.openai import infill, schema, sse, translate
 from llgtrt.openai.body import parse
 from llgtrt.openai.chat import Model, ready
 from llgtrt.openai.errors import ApiError, from_core, invalid, unavailable
+from llgtrt.openai.incoming import read_body
 from llgtrt.openai.render import CompletionRender, Writer
 from llgtrt.openai.render_chat import ChatRender
 from llgtrt.openai.reply import Reply
@@ -36,9 +37,6 @@ _MOST_COPIES = 64 * 1024 * 1024
 
 _SILENCE = 10.0
 """Seconds without news after which a stream begins all the same."""
-
-_DISCARDED = 4
-"""A body of this many times the limit is read to its end, so that its sender can read the refusal."""
 
 
 @dataclasses.dataclass
@@ -148,8 +146,9 @@ class Api:
 
     def model_card(self, name: str) -> dict[str, object]:
         """The model under one of its names, as `/v1/models` lists it."""
+        context = self.engine.info()["limits"]["context"]
         card = {"id": name, "object": "model", "created": self.created, "owned_by": "llgtrt"}
-        return card | ({"max_model_len": self.engine.info()["limits"]["context"]} if self.loaded else {})
+        return card | {"max_model_len": context}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -208,7 +207,15 @@ def completion(api: Api, data: bytes, client: int) -> Work:
     Raises:
         ApiError: it is refused.
     """
-    body = parse(data, schema.CompletionRequest, api.settings.server.unknown_fields)
+    return completed(api, parse(data, schema.CompletionRequest, api.settings.server.unknown_fields), client)
+
+
+def completed(api: Api, body: schema.CompletionRequest, client: int) -> Work:
+    """The work of a completion.
+
+    Raises:
+        ApiError: it is refused.
+    """
     api.check_model(body.model)
     translate.check_completion(body)
     wanted = translate.prompts(body)
@@ -217,6 +224,8 @@ def completion(api: Api, data: bytes, client: int) -> Work:
     render = CompletionRender(api.settings.model, api.fingerprint(), api.vocabulary, translate.logprobs(body))
     count = len(wanted.prompts)
     render.best(translate.given(body), translate.choices(body))
+    if body.skip_special_tokens is False:
+        render.show_special()
     api.check_count(count, translate.choices(body), "n" if body.best_of is None else "best_of")
     core = api.core_request(body, client, count)
     if isinstance(wanted, translate.Texts):
@@ -240,6 +249,7 @@ def completion(api: Api, data: bytes, client: int) -> Work:
 async def models(request: Request) -> Response:
     """`GET /v1/models`."""
     api: Api = request.app.state.api
+    api.check_loaded()
     return json_response({"object": "list", "data": [api.model_card(name) for name in api.settings.names]})
 
 
@@ -247,44 +257,9 @@ async def model(request: Request) -> Response:
     """`GET /v1/models/{model}`."""
     api: Api = request.app.state.api
     name: str = request.path_params["model"]
+    api.check_loaded()
     api.check_model(name)
     return json_response(api.model_card(name))
-
-
-async def read_body(request: Request, api: Api) -> bytes:
-    """The request's body.
-
-    Raises:
-        ApiError: it is too large (413), or does not arrive in time (408).
-        GoneError: the client went away.
-    """
-    try:
-        return await _collect(request, api)
-    except ClientDisconnect as e:
-        raise GoneError from e
-    except asyncio.TimeoutError as e:
-        raise ApiError(
-            "the body did not arrive in time", code="timeout", headers={"connection": "close"}
-        ) from e
-
-
-async def _collect(request: Request, api: Api) -> bytes:
-    most = api.settings.server.max_body_bytes
-    pieces, size = [], 0
-    length = request.headers.get("content-length", "")
-    whole = int(length) if length.isdecimal() else -1
-    stream = request.stream()
-    # Progress counts: a slow body may take its time, a stalled one may not.
-    while piece := await asyncio.wait_for(anext(stream, b""), api.settings.server.send_timeout):
-        size += len(piece)
-        if size <= most:
-            pieces.append(piece)
-        if size > most * _DISCARDED or size == whole:
-            break
-    if size > most:
-        message = f"the body is larger than {most} bytes (server.max_body_bytes)"
-        raise ApiError(message, code="request_too_large", headers={"connection": "close"})
-    return b"".join(pieces)
 
 
 def chat_prompt(api: Api, body: schema.ChatRequest) -> tuple[list[int], Reply]:
@@ -329,7 +304,7 @@ def decode(api: Api, prompts: Sequence[Sequence[int]]) -> Sequence[str]:
 async def made(request: Request, read: Callable[[Api, bytes, int], T]) -> T:
     """What `read` makes of the body, beside the event loop where there is much to do."""
     api: Api = request.app.state.api
-    what = (api, await read_body(request, api), request.scope["client_number"])
+    what = (api, await read_body(request, api.settings.server), request.scope["client_number"])
     return read(*what) if len(what[1]) < LARGE else await asyncio.to_thread(read, *what)
 
 
@@ -342,6 +317,7 @@ async def answered(request: Request, work: Work) -> Response:
     """Generates, and answers in one piece or as a stream, which begins with the engine's first event."""
     body = work.body
     work.writer.with_prompt = body.prompt_logprobs is not None
+    work.writer.named(request.scope["request_id"])
     try:
         generation = await begun(request.app.state.api, work)
         request.scope["generation"] = generation
@@ -351,7 +327,9 @@ async def answered(request: Request, work: Work) -> Response:
                 return Response(await sse.whole(generation, work.writer), media_type="application/json")
             # The status waits for the first news, which may be an error, but not until a proxy gives up.
             first = await generation.next() if await generation.news(_SILENCE) else []
-            response, finish = sse.EventResponse(work.events(generation).events(first), finish), lambda: None
+            events = work.events(generation)
+            response = sse.EventResponse(events.events(first), finish, events.media_type)
+            finish = lambda: None  # noqa: E731 (the response calls the other one)
             return response
         finally:
             finish()
@@ -368,6 +346,9 @@ async def begun(api: Api, work: Work) -> Generation:
     body = work.body
     cores = (translate.with_prompt(work.core, prompt) for prompt in work.prompts)
     generation = await api.engine.submit(cores, translate.choices(body))
+    work.writer.generation = generation
+    generation.names = translate.renamed(body)
+    generation.timed = bool(body.timings_per_token)
     generation.report = body.speculative is not None and bool(body.speculative.report)
     return generation
 

@@ -254,6 +254,10 @@ class Common(msgspec.Struct):
             "Up to 128 texts of up to 1,024 bytes that are nowhere in the output; beside no other constraint."
         ),
     ] = None
+    logprobs_of: Annotated[
+        Literal["raw", "allowed"] | None,
+        about("Log-probabilities among all tokens, or the allowed ones.", default="raw", core="same"),
+    ] = None
     prompt_logprobs: Annotated[
         Count | None,
         about(
@@ -302,6 +306,10 @@ class Common(msgspec.Struct):
     grammar: Annotated[str | None, about("llama-server's name for a grammar in GBNF.")] = None
     ebnf: Annotated[str | None, about("SGLang's name for the same in EBNF.")] = None
     regex: Annotated[str | None, about("SGLang's name for a regular expression.")] = None
+    timings_per_token: Annotated[
+        bool | None,
+        about("The answer has `timings`, and each chunk of a stream, as llama-server's.", default=False),
+    ] = None
     speculative: Annotated[
         Speculative | None, about("What the request wants of speculation; its text does not depend on it.")
     ] = None

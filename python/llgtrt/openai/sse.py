@@ -16,7 +16,7 @@ from llgtrt import _core
 from llgtrt.engine import Delta, Generation, GoneError
 from llgtrt.openai import refusal
 from llgtrt.openai.errors import ApiError, from_core, internal
-from llgtrt.openai.render import Json, Render, Whole, Writer, drafts, narrowed, usage
+from llgtrt.openai.render import Json, Render, Whole, Writer, drafts, narrowed, timings, usage
 from llgtrt.openai.schema import StreamOptions
 
 log = logging.getLogger(__name__)
@@ -53,7 +53,8 @@ async def whole(generation: Generation, writer: Writer) -> bytes:
         choice.prompt = choices[generation.first_of(index)].prompt
 
     def build() -> bytes:
-        return _encoder.encode(writer.body(choices, usage_of(generation)))
+        body = writer.body(choices, usage_of(generation))
+        return _encoder.encode(body | ({"timings": timings(generation)} if generation.timed else {}))
 
     if sum(len(c.logprobs) + len(c.prompt) for c in choices) < MANY:
         return build()
@@ -64,6 +65,7 @@ async def whole(generation: Generation, writer: Writer) -> bytes:
 class Events(abc.ABC):
     """The events of one streamed answer."""
 
+    media_type = "text/event-stream"
     silence = b": keep-alive\n\n"
     """What is sent where there is no news for long."""
 
@@ -97,7 +99,7 @@ class Events(abc.ABC):
                 yield self.chunks(deltas) if few else await asyncio.to_thread(self.chunks, deltas)
                 deltas = await self._generation.next()
         except _core.CoreError as e:
-            yield self.failed(from_core(e))
+            yield self.failed(from_core(e, self._generation.names))
             return
         yield self.closing()
 
@@ -138,6 +140,8 @@ class Stream(Events):
 
     def _chunk(self, choice: Json) -> bytes:
         chunk = self._render.envelope(self._render.chunk_object, [choice])
+        if self._generation.timed:
+            chunk["timings"] = timings(self._generation)
         if self._always_usage:
             chunk["usage"] = usage_of(self._generation)
         elif self._with_usage:
@@ -161,10 +165,9 @@ def _data(value: Any) -> bytes:
 class EventResponse(Response):
     """Sends events as they come. Whatever happens, `finish` is called at the end."""
 
-    media_type = "text/event-stream"
-
-    def __init__(self, events: AsyncIterator[bytes], finish: Callable[[], None]) -> None:
-        super().__init__(headers={"cache-control": "no-cache", "x-accel-buffering": "no"})
+    def __init__(self, events: AsyncIterator[bytes], finish: Callable[[], None], media_type: str) -> None:
+        headers = {"cache-control": "no-cache", "x-accel-buffering": "no"}
+        super().__init__(headers=headers, media_type=media_type)
         del self.headers["content-length"]
         self._events = events
         self._finish = finish

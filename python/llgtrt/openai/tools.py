@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from llgtrt.openai import schema
+from llgtrt.openai import hints, schema
 from llgtrt.openai.errors import invalid
 from llgtrt.openai.formats import Format, instructions
 from llgtrt.openai.functions import AllowedChoice, Function, FunctionName, NamedChoice, Tool, ToolCall
@@ -100,7 +100,9 @@ def tools(body: schema.ChatRequest) -> Tools | None:
         if tool.function.name in known:
             raise invalid(at, f"{at}: {tool.function.name} is there twice")
         known.add(tool.function.name)
-        decoded(_parameters(tool.function), f"{where}[{i}].{'' if legacy else 'function.'}parameters")
+        text, at = _parameters(tool.function), f"{where}[{i}].{'' if legacy else 'function.'}parameters"
+        decoded(text, at)
+        hints.schema(at, text)
     for name, at in chosen or ():
         if name not in known:
             raise invalid(at, f"{at}: {name:.128} is none of the {where}")

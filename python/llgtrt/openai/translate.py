@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from llgtrt.openai import schema
-from llgtrt.openai.constraint import constraint
+from llgtrt.openai.constraint import constraint, field
 from llgtrt.openai.errors import invalid
 from llgtrt.openai.reply import Reply
 from llgtrt.openai.tools import calls
@@ -329,7 +329,7 @@ def check_completion(body: schema.CompletionRequest) -> None:
 
 def renamed(body: schema.Common) -> dict[str, str]:
     """The client's names of what the core names otherwise."""
-    names = {"grammar": "response_format"}
+    names = {"grammar": field(body)}
     if body.speculative and body.speculative.draft_tokens:
         names["prediction"] = "speculative.draft_tokens"
     if isinstance(body, schema.CompletionRequest) and body.best_of is not None:

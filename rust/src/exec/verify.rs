@@ -138,7 +138,7 @@ impl<'a> Walk<'a> {
             return Ok((Drawn::End, false));
         }
         let (token, may_keep) = rule(sampler, draft, tokens.len(), &scratch.spread);
-        Ok((Drawn::Token(token, sampler.logprobs(row, token, scratch)), may_keep))
+        Ok((Drawn::Token(token, sampler.logprobs(row, (mask, tokens), token, scratch)), may_keep))
     }
 
     /// What is drawn in place of `drawn`, by the same row and mask, where `max_tokens` comes near: an output that is constrained

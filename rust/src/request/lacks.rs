@@ -1,6 +1,6 @@
 //! What an engine cannot do: one table, so that requests which need it are refused in the same words.
 
-use super::RequestSpec;
+use super::{LogprobsOf, RequestSpec};
 use crate::config::Acceptance;
 use crate::error::{Error, Result};
 use serde::{Deserialize, Serialize};
@@ -16,6 +16,8 @@ pub enum Feature {
     Logprobs,
     /// Log-probabilities of tokens that were not drawn.
     TopLogprobs,
+    /// Log-probabilities among the tokens that may be drawn.
+    AllowedLogprobs,
     /// Dropping what is much less likely than the likeliest token.
     MinP,
     /// Constraints on the output.
@@ -42,6 +44,7 @@ impl Feature {
             Feature::PromptLogprobs => ("prompt_logprobs", spec.prompt_logprobs.is_some()),
             Feature::Logprobs => ("logprobs", spec.logprobs.is_some()),
             Feature::TopLogprobs => ("top_logprobs", spec.logprobs.is_some_and(|top| top > 0)),
+            Feature::AllowedLogprobs => ("logprobs_of", spec.logprobs_of == LogprobsOf::Allowed),
             Feature::MinP => ("min_p", spec.sampling.min_p > 0.0),
             Feature::Grammar => ("response_format", spec.grammar.is_some()),
             Feature::AllowedTokens => ("allowed_token_ids", spec.allowed_token_ids.is_some()),

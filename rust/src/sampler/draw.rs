@@ -24,6 +24,15 @@ impl Allowed<'_> {
         let inside = self.without.iter().filter(|t| **t as usize / BLOCK == block);
         inside.fold(word, |word, t| word & !(1 << (*t as usize % BLOCK)))
     }
+
+    /// Sets the logits of all other tokens to minus infinity.
+    pub(super) fn keep(&self, row: &mut [f32]) {
+        for (number, block) in row.chunks_mut(BLOCK).enumerate() {
+            let word = self.word(number);
+            let others = block.iter_mut().enumerate().filter(|(i, _)| word >> i & 1 == 0);
+            others.for_each(|(_, logit)| *logit = f32::NEG_INFINITY);
+        }
+    }
 }
 
 /// Logits of a block; minus infinity where a token may not be drawn, and past the row's end.

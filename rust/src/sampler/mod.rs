@@ -9,6 +9,7 @@ mod draw;
 mod exp;
 mod noise;
 mod rules;
+mod scores;
 
 use crate::error::{Error, Result};
 use crate::grammar::Next;
@@ -17,7 +18,7 @@ use crate::types::{Token, TokenLogprob};
 use crate::vocab::Vocab;
 use candidates::{Candidate, Tempered};
 use draw::Allowed;
-use exp::{exp, exp_sum};
+use exp::exp;
 use noise::Noise;
 pub use noise::{Purpose, seed_of};
 pub use rules::Rules;
@@ -128,30 +129,7 @@ impl Sampler {
             panic!("planted sampler fault at position {position}");
         }
         let Some(token) = self.guess(logits, next, ahead, scratch)? else { return Ok(Drawn::End) };
-        Ok(Drawn::Token(token, self.logprobs(logits, token, scratch)))
-    }
-
-    /// Log-probabilities of a raw row at `token`, where they are asked for.
-    pub fn logprobs(&self, logits: &[f32], token: Token, scratch: &mut Scratch) -> Option<TokenLogprob> {
-        self.params.spec().logprobs.map(|k| logprobs_of(logits, token, k, &mut scratch.candidates))
-    }
-
-    /// Log-probabilities of known tokens, each by the raw row before it, with `top` alternatives.
-    ///
-    /// # Errors
-    /// `Error::Executor` where a row is not finite.
-    pub fn scores(
-        &self,
-        rows: &[&[f32]],
-        tokens: impl Iterator<Item = Token>,
-        top: u32,
-        scratch: &mut Scratch,
-    ) -> Result<Vec<TokenLogprob>> {
-        let score = |(row, token): (&&[f32], Token)| {
-            let score = logprobs_of(row, token, top, &mut scratch.candidates);
-            if score.logprob.is_nan() { Err(not_finite()) } else { Ok(score) }
-        };
-        rows.iter().zip(tokens).map(score).collect()
+        Ok(Drawn::Token(token, self.logprobs(logits, (next, ahead), token, scratch)))
     }
 
     /// Probabilities of the tokens that [`draw`](Sampler::draw) could give, likely ones or not, ascending by id in the
@@ -311,8 +289,7 @@ impl Sampler {
         let s = self.params.sampling();
         let counted = s.presence_penalty != 0.0 || s.frequency_penalty != 0.0;
         let repeated = s.repetition_penalty != 1.0;
-        let only = self.params.only.as_ref();
-        if s.logit_bias.is_empty() && !counted && !repeated && only.is_none() {
+        if s.logit_bias.is_empty() && !counted && !repeated && self.params.only.is_none() {
             return logits;
         }
         row.clear();
@@ -341,10 +318,16 @@ impl Sampler {
                 row[token as usize] -= s.presence_penalty + s.frequency_penalty * n as f32;
             }
         }
-        for (logit, _) in row.iter_mut().zip(only.into_iter().flatten()).filter(|(_, may)| !**may) {
+        self.keep_only(row);
+        row
+    }
+
+    /// Sets the logits of tokens that the request does not allow to minus infinity.
+    fn keep_only(&self, row: &mut [f32]) {
+        let only = self.params.only.iter().flatten();
+        for (logit, _) in row.iter_mut().zip(only).filter(|(_, may)| !**may) {
             *logit = f32::NEG_INFINITY;
         }
-        row
     }
 
     /// Why no token could be drawn.
@@ -361,19 +344,6 @@ impl Sampler {
 
 fn not_finite() -> Error {
     Error::Executor("the model's logits are not finite; its weights may be damaged".into())
-}
-
-/// Log-softmax of the raw row at `token` and at the `k` largest.
-fn logprobs_of(row: &[f32], token: Token, k: u32, buffer: &mut Vec<Candidate>) -> TokenLogprob {
-    let best = row.iter().fold(f32::NEG_INFINITY, |m, l| m.max(*l));
-    let log_sum = f64::from(best) + exp_sum(row, best, |l| l).ln();
-    let logprob = |l: f32| (f64::from(l) - log_sum) as f32;
-    buffer.clear();
-    if k > 0 {
-        draw::top_k(row, k as usize, buffer);
-    }
-    let top = buffer.iter().map(|c| (c.0, logprob(c.1))).collect();
-    TokenLogprob { token, logprob: logprob(row[token as usize]), top }
 }
 
 #[cfg(test)]

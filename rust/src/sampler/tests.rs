@@ -264,6 +264,32 @@ fn logprobs_are_of_the_raw_logits() {
 }
 
 #[test]
+fn logprobs_among_the_allowed_tokens_leave_the_others_out() {
+    let json = |more: &str| {
+        format!(
+            r#"{{"prompt":[1],"logprobs":5,"logprobs_of":"allowed","sampling":{{"temperature":0}}{more}}}"#
+        )
+    };
+    let logits = row(9);
+    let mut mask = Mask::none(268);
+    [7, 9, 11, 260].iter().for_each(|t| mask.set(*t, true));
+    let drawn = |more: &str, mask: &Mask| {
+        let next = Next::from(mask.clone());
+        let drawn = sampler(&json(more)).draw(&logits, Some(&next), &[], &mut Scratch::default()).unwrap();
+        let Drawn::Token(token, Some(told)) = drawn else { panic!("a token") };
+        let sum: f64 = told.top.iter().map(|(_, l)| f64::from(*l).exp()).sum();
+        assert!((sum - 1.0).abs() < 1e-5, "{sum}");
+        assert_eq!(told.top[0], (token, told.logprob));
+        let mut tokens: Vec<Token> = told.top.iter().map(|top| top.0).collect();
+        tokens.sort_unstable();
+        tokens
+    };
+    assert_eq!(drawn("", &mask), [7, 9, 11, 260]);
+    assert_eq!(drawn(r#","allowed_token_ids":[9,11,12]"#, &mask), [9, 11]);
+    assert_eq!(drawn(r#","stop_token_ids":[7],"min_tokens":1"#, &mask), [9, 11, 260]);
+}
+
+#[test]
 fn rows_that_are_not_finite_are_an_error() {
     for temperature in ["0", "1"] {
         let s = sampler(&format!(r#"{{"prompt":[1],"sampling":{{"temperature":{temperature}}}}}"#));

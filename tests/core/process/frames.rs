@@ -7,7 +7,7 @@ use llgtrt::exec::{Info, Promise};
 use llgtrt::grammar::GrammarSpec;
 use llgtrt::metrics::Snapshot;
 use llgtrt::process::frame::{FrameReader, FrameWriter, MAX_FRAME};
-use llgtrt::request::{Fault, Limits, Request, RequestSpec, Sampling, Speculative};
+use llgtrt::request::{Fault, Limits, LogprobsOf, Request, RequestSpec, Sampling, Speculative};
 use llgtrt::types::{Drafted, End, Event, FinishReason, Narrowed, Origin, RequestId, TokenLogprob, Usage};
 use proptest::collection::{btree_map, vec};
 use proptest::option;
@@ -84,6 +84,7 @@ prop_compose! {
             prompt, n, max_tokens, min_tokens, sampling, stop, ignore_eos, logprobs, grammar, speculative, prediction, client,
             priority, cache_salt, fault, stop_token_ids, allowed_token_ids, prompt_logprobs: logprobs,
             include_stop_str_in_output: ignore_eos, skip_special_tokens: ignore_eos, origins: ignore_eos,
+            logprobs_of: if logprobs.is_some() { LogprobsOf::Allowed } else { LogprobsOf::Raw },
         }
     }
 }

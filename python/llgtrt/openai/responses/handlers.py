@@ -13,9 +13,10 @@ from starlette.responses import Response
 
 from llgtrt import _core
 from llgtrt.engine import Generation, GoneError
-from llgtrt.openai import routes, sse, translate
+from llgtrt.openai import constraint, routes, sse, translate
 from llgtrt.openai.body import parse
 from llgtrt.openai.errors import ApiError, from_core, internal, invalid
+from llgtrt.openai.incoming import read_body
 from llgtrt.openai.render_chat import ChatRender
 from llgtrt.openai.responses import answer, as_chat, items
 from llgtrt.openai.responses.answer import Answer, Keep
@@ -54,7 +55,7 @@ async def create(request: Request) -> Response:
     """`POST /v1/responses`."""
     api: routes.Api = request.app.state.api
     shared: Responses = request.app.state.responses
-    data = await routes.read_body(request, api)
+    data = await read_body(request, api.settings.server)
     # Beside the event loop: what is kept may be in a file.
     made = await asyncio.to_thread(_read, api, shared.store, data, request.scope["client_number"])
     try:
@@ -111,6 +112,7 @@ async def _begin(request: Request, shared: Responses, made: _Made) -> Response:
     api: routes.Api = request.app.state.api
     request.app.state.work.begin()
     try:
+        await _check_constraint(request, made.work.core)
         generation = await routes.begun(api, made.work)
     except _core.CoreError as e:
         request.app.state.work.end()
@@ -121,6 +123,17 @@ async def _begin(request: Request, shared: Responses, made: _Made) -> Response:
     task = asyncio.create_task(_go_on(request, shared, made, generation, key))
     shared.running[key] = generation, task
     return Response(told, media_type="application/json")
+
+
+async def _check_constraint(request: Request, core: str) -> None:
+    """Compiles the constraint of a core request, so that a wrong one is refused before the answer begins.
+
+    Raises:
+        GrammarError: it cannot be enforced.
+    """
+    api: routes.Api = request.app.state.api
+    async with request.app.state.checks:
+        await asyncio.to_thread(constraint.check, api.engine.core, msgspec.json.decode(core)["grammar"])
 
 
 async def _go_on(
@@ -143,7 +156,7 @@ async def _generated(generation: Generation, answer: Answer) -> None:
     except GoneError:
         answer.stop("cancelled")
     except _core.CoreError as e:
-        answer.stop("failed", from_core(e))
+        answer.stop("failed", from_core(e, generation.names))
     except Exception:
         log.exception("a response in the background failed")
         error = {"code": "server_error", "message": internal().message}
@@ -154,7 +167,7 @@ async def one(request: Request) -> Response:
     """`GET` and `DELETE` of `/v1/responses/{response_id}`."""
     shared: Responses = request.app.state.responses
     client, name = request.scope["client_number"], request.path_params["response_id"]
-    if request.method == "GET":
+    if request.method != "DELETE":
         if request.query_params.get("stream") == "true":
             raise invalid("stream", "stream: a kept response comes in one piece", "unsupported_parameter")
         return routes.json_response((await _found(request)).body)

@@ -24,11 +24,12 @@ struct Options<'a> {
 }
 
 /// What it cannot do, or does by itself.
-const LACKS: [Feature; 10] = [
+const LACKS: [Feature; 11] = [
     Feature::LogitBias,
     Feature::PromptLogprobs,
     Feature::Logprobs,
     Feature::TopLogprobs,
+    Feature::AllowedLogprobs,
     Feature::AllowedTokens,
     Feature::IgnoreEos,
     // It holds one end token back, not all.

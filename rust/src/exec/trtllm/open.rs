@@ -51,7 +51,8 @@ fn open(pair: &Pair<'_>, config: &Config) -> Result<Opened> {
         let drafter: Box<dyn Drafter> = Box::new(TrtDrafter::new(draft, abilities, most, logits));
         drafter
     });
-    let mut features = vec![Feature::LogitBias, Feature::PromptLogprobs, Feature::TopLogprobs];
+    let mut features =
+        vec![Feature::LogitBias, Feature::PromptLogprobs, Feature::TopLogprobs, Feature::AllowedLogprobs];
     let mut lacking = |lacks: bool, feature: Feature| features.extend(lacks.then_some(feature));
     lacking(!abilities.min_p, Feature::MinP);
     lacking(!abilities.cache_salt, Feature::CacheSalt);

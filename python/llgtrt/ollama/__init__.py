@@ -1,0 +1,1 @@
+"""Ollama's API, on the path of OpenAI's chats and completions."""

@@ -1,0 +1,39 @@
+"""Errors as Ollama's API writes them: `{"error": "…"}`."""
+
+from __future__ import annotations
+
+import msgspec
+
+from llgtrt.openai.errors import ApiError
+
+_OPTIONS = (
+    *("temperature", "top_k", "top_p", "min_p", "seed", "stop", "presence_penalty", "frequency_penalty"),
+    *("repeat_penalty",),
+)
+_NAMES = {
+    "response_format": "format",
+    "max_tokens": "options.num_predict",
+    "enable_thinking": "think",
+    "reasoning_effort": "think",
+    "repetition_penalty": "options.repeat_penalty",
+    **{name: f"options.{name}" for name in _OPTIONS},
+}
+"""This API's names of what a chat names otherwise."""
+
+
+def is_own(path: str) -> bool:
+    """Whether a page is one of this API's."""
+    return path.startswith("/api/")
+
+
+def body(error: ApiError) -> bytes:
+    """The JSON body, whose message begins with this API's name of the field."""
+    message, param = error.message, error.param or ""
+    if param in _NAMES:
+        message = f"{_NAMES[param]}: {message.removeprefix(f'{param}: ')}"
+    return msgspec.json.encode({"error": message})
+
+
+def event(error: ApiError) -> bytes:
+    """The line in the middle of a stream."""
+    return body(error) + b"\n"

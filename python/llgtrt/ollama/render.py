@@ -1,0 +1,156 @@
+"""Answers as Ollama writes them: one object, or a line of JSON for each piece of news."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from llgtrt.engine import Delta, Generation
+from llgtrt.ollama import errors
+from llgtrt.openai.errors import ApiError
+from llgtrt.openai.parse import Arguments, Call, Content, Grammar, Parser, Piece, Reasoning
+from llgtrt.openai.render import Json, Whole, Writer, timings
+from llgtrt.openai.sse import Events
+
+_NANOSECONDS = 10**6
+"""In a millisecond."""
+
+
+def now() -> str:
+    """The time, as this API writes it."""
+    return written(time.time())
+
+
+def written(seconds: float) -> str:
+    """A time in seconds since 1970."""
+    told = datetime.datetime.fromtimestamp(seconds, datetime.timezone.utc)
+    return told.isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+class Parts:
+    """The text of an answer, told apart into reasoning, content and calls, each of which is complete."""
+
+    def __init__(self, grammar: Grammar | None) -> None:
+        self._parser = Parser(grammar) if grammar is not None else None
+        self._call: tuple[str, str] | None = None
+        """Name and arguments of the one that is being written."""
+
+    def take(self, text: str, reason: str | None) -> Iterator[Json]:
+        """Members of messages; `reason`: why the answer ends here, if it does."""
+        for piece in self._pieces(text, reason is not None):
+            match piece:
+                case Content(more):
+                    yield {"content": more}
+                case Reasoning(more):
+                    yield {"thinking": more}
+                case Call(_, name):
+                    yield from self._called()
+                    self._call = name, ""
+                case Arguments(_, more) if self._call is not None:
+                    self._call = self._call[0], self._call[1] + more
+        if reason is not None:
+            yield from self._called()
+
+    def _pieces(self, text: str, ended: bool) -> Sequence[Piece]:
+        if self._parser is None:
+            return [Content(text)] if text else []
+        return [*self._parser.feed(text), *(self._parser.finish() if ended else ())]
+
+    def _called(self) -> Iterator[Json]:
+        """The call that has been written, unless the answer was cut in it."""
+        call, self._call = self._call, None
+        if call is None:
+            return
+        try:
+            arguments: Any = json.loads(call[1] or "{}")
+        except json.JSONDecodeError:
+            return
+        yield {"tool_calls": [{"function": {"name": call[0], "arguments": arguments}}]}
+
+
+def joined(members: Iterable[Json]) -> Json:
+    """Members of messages put together."""
+    told: Json = {"content": ""}
+    for member in members:
+        for name, value in member.items():
+            told[name] = told[name] + value if name in told else value
+    return told
+
+
+def as_message(told: Json) -> Json:
+    """What `/api/chat` has of an answer."""
+    return {"message": {"role": "assistant", "content": "", **told}}
+
+
+def as_response(told: Json) -> Json:
+    """What `/api/generate` has of one."""
+    thinking = {"thinking": told["thinking"]} if "thinking" in told else {}
+    return {"response": told.get("content", ""), **thinking}
+
+
+class OllamaWriter(Writer):
+    """One answer, either whole or line by line."""
+
+    def __init__(self, model: str, grammar: Grammar | None, shape: Callable[[Json], Json]) -> None:
+        """`shape`: `as_message` or `as_response`."""
+        self._model = model
+        self._parts = Parts(grammar)
+        self._shape = shape
+
+    def body(self, choices: Sequence[Whole], usage: Json) -> Json:
+        """The whole answer."""
+        (choice,) = choices
+        told = joined(self._parts.take(choice.text, choice.finish_reason))
+        return self._line(told) | self._end(choice.finish_reason)
+
+    def news(self, delta: Delta) -> Iterator[Json]:
+        """The lines of some news."""
+        for member in self._parts.take(delta.text, delta.finish_reason):
+            yield self._line(member)
+        if delta.finish_reason is not None:
+            yield self._line({}) | self._end(delta.finish_reason)
+
+    def _line(self, told: Json) -> Json:
+        return {"model": self._model, "created_at": now(), **self._shape(told), "done": False}
+
+    def _end(self, reason: str | None) -> Json:
+        assert self.generation is not None
+        return {"done": True, "done_reason": reason or "stop", **_durations(self.generation)}
+
+
+def _durations(generation: Generation) -> Json:
+    """Counts of tokens, and times in nanoseconds."""
+    told = timings(generation)
+    return {
+        "total_duration": round((generation.last - generation.begun) * 1e3 * _NANOSECONDS),
+        "load_duration": 0,
+        "prompt_eval_count": told["prompt_n"] + told["cache_n"],
+        "prompt_eval_duration": round(told["prompt_ms"] * _NANOSECONDS),
+        "eval_count": told["predicted_n"],
+        "eval_duration": round(told["predicted_ms"] * _NANOSECONDS),
+    }
+
+
+class Lines(Events):
+    """The lines of a streamed answer."""
+
+    media_type = "application/x-ndjson"
+    silence = b""
+
+    def __init__(self, generation: Generation, writer: OllamaWriter) -> None:
+        super().__init__(generation)
+        self._writer = writer
+
+    def chunks(self, deltas: Sequence[Delta]) -> bytes:
+        """The lines of some news."""
+        lines = (line for delta in deltas for line in self._writer.news(delta))
+        return b"".join(msgspec.json.encode(line) + b"\n" for line in lines)
+
+    def failed(self, error: ApiError) -> bytes:
+        """A line with the error."""
+        return errors.event(error)
