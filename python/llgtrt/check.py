@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import sys
 import time
 from pathlib import Path
 
@@ -27,6 +28,8 @@ def main(parsed: argparse.Namespace) -> int:
 
     # The core's log begins with the configuration. What is loaded is nobody's concern here.
     os.environ.setdefault("LLGTRT_LOG", "warn")
+    if parsed.schema == parsed.instance == "-":
+        raise StartError("-: is the schema or the instance; name a file for the other one")
     schema = _read(parsed.schema)
     instance = None if parsed.instance is None else _read(parsed.instance).strip()
     settings = load(parsed.model, parsed.runtime_config, {"speculative": {"sources": []}})
@@ -36,7 +39,13 @@ def main(parsed: argparse.Namespace) -> int:
         told = verdict(core, constraint, instance, parsed.show)
         if told["ok"] and instance is not None and not told["matches"]:
             # Outputs have spaces of one kind; an instance may be written in another.
-            told = verdict(core, constraint, _rewritten(parsed.instance, instance), parsed.show)
+            instance = _rewritten(parsed.instance, instance)
+            told = verdict(core, constraint, instance, parsed.show)
+        ordered = not told["ok"] or instance is None or told["matches"]
+        if not ordered:
+            style = {"key_order": "any"}
+            other = verdict(core, {"styled": {"style": style, "grammar": constraint}}, instance)
+            told["matches"] = other["ok"] and other["matches"]
     except _core.InvalidRequest as e:
         raise StartError(f"{parsed.instance if e.what == 'text' else parsed.schema}: {e.why}") from e
     finally:
@@ -57,12 +66,15 @@ def main(parsed: argparse.Namespace) -> int:
         print(told["lark"] or f"{parsed.schema}: Lark cannot say it")
     if instance is None:
         return 0
-    print(f"{parsed.instance}: {'satisfies it' if told['matches'] else told['reason']}")
+    valid = "satisfies it" if ordered else "valid, but not in the order of the schema (grammar.key_order)"
+    print(f"{parsed.instance}: {valid if told['matches'] else told['reason']}")
     return 0 if told["matches"] else 1
 
 
 def _read(name: str) -> str:
     try:
+        if name == "-":
+            return sys.stdin.read()
         return Path(name).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as e:
         raise StartError(f"{name}: cannot be read ({e}); check the path") from e

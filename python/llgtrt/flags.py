@@ -32,12 +32,12 @@ def parse(arguments: Sequence[str], version: str = "") -> argparse.Namespace:
     if parsed.command == "serve" and not parsed.draft and len(unknown) == 1 and unknown[0][0] != "-":
         # argparse wants names without flags to stand together; the draft model may stand behind flags.
         parsed.draft = unknown.pop()
-    if parsed.command in ("serve", "batch"):
-        _check_target(parsed)
     if unknown:
         near = _near(unknown[0].split("=")[0], flags)
         hint = f"did you mean {' or '.join(near)}?" if near else f"see `llgtrt {parsed.command} --help`"
         raise UsageError(f"unknown argument {unknown[0]}; {hint}")
+    if parsed.command in ("serve", "batch"):
+        _check_target(parsed)
     return parsed
 
 
@@ -112,8 +112,8 @@ def _parser(version: str) -> _Parser:
 
 def _add_check(check: argparse.ArgumentParser) -> None:
     add = check.add_argument
-    add("schema", metavar="schema.json", help="the schema")
-    add("instance", nargs="?", metavar="instance.json", help="what is compared with it")
+    add("schema", metavar="schema.json", help="the schema; -: standard input")
+    add("instance", nargs="?", metavar="instance.json", help="what is compared with it; -: standard input")
     add(
         "--model",
         default="toy",

@@ -18,7 +18,7 @@ import msgspec
 from tqdm import tqdm
 
 from llgtrt import _core, templates
-from llgtrt.openai import constraint, schema, translate
+from llgtrt.openai import schema, translate
 from llgtrt.openai.body import parse
 from llgtrt.openai.errors import ApiError
 from llgtrt.prompt import Vocabulary
@@ -219,7 +219,7 @@ class LLM:
         `sampling_params`: for all, or one for each prompt; none = `get_default_sampling_params()`.
 
         Raises:
-            ValueError: a prompt or a parameter is refused; nothing was generated then.
+            ValueError: a prompt, a parameter or a constraint is refused; there are no outputs then.
             RuntimeError: the LLM was closed.
         """
         return self._run(self._read_all(prompts), sampling_params, use_tqdm)
@@ -234,7 +234,7 @@ class LLM:
         One at a time; what is not waited for to its end is cancelled with the iterator.
 
         Raises:
-            ValueError, RuntimeError: as `generate`, before anything is generated.
+            ValueError, RuntimeError: as `generate`; of a constraint while it goes on, else at once.
         """
         return self._begin(self._read_all(prompts), sampling_params)[1]
 
@@ -321,11 +321,6 @@ class LLM:
         if len(each) != len(prompts):
             raise ValueError(f"sampling_params: {len(each)} for {len(prompts)} prompts")
         bodies = {id(one): one.body() for one in each}
-        try:
-            for body in bodies.values():
-                constraint.check(self._core, constraint.constraint(body))
-        except (ApiError, _core.GrammarError) as e:
-            raise ValueError(f"sampling_params: {e}") from e
         running: dict[int, RequestOutput] = {}
         results = []
         try:
@@ -367,6 +362,8 @@ class LLM:
                     result = running.get(event.request)
                     if result is None:
                         continue
+                    if isinstance(event.error, _core.GrammarError):
+                        raise ValueError(f"sampling_params: {event.error}")
                     result.take(event)
                     if all(output.finish_reason for output in result.outputs):
                         result.finished = True

@@ -169,10 +169,11 @@ def test_long_texts_are_walked_in_bounded_time(toy: Server) -> None:
     assert toy.http.get("/ready").status_code == 200
 
 
-def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+def run(*arguments: str | Path, given: str = "") -> subprocess.CompletedProcess[str]:
     command = [sys.executable, *COMMAND, "check", *map(str, arguments)]
     path = {"PYTHONPATH": str(ROOT / "python")}
-    return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, env=os.environ | path)
+    options: Any = {"capture_output": True, "text": True, "timeout": PATIENCE, "env": os.environ | path}
+    return subprocess.run(command, input=given, **options)
 
 
 def test_on_the_command_line(tmp_path: Path) -> None:
@@ -185,6 +186,15 @@ def test_on_the_command_line(tmp_path: Path) -> None:
     assert (alone.returncode, alone.stderr) == (0, "")
     assert f"{schema}: can be enforced; compiled in " in alone.stdout
     assert run(schema, good).stdout.splitlines()[1] == f"{good}: satisfies it"
+    turned = tmp_path / "turned.json"
+    turned.write_text(json.dumps({"quantity": 1, "customer": "Ann"}))
+    other = run(schema, turned)
+    assert (other.returncode, "valid, but not in the order of the schema" in other.stdout) == (0, True)
+    given = good.read_text()
+    assert run(schema, "-", given=given).stdout.splitlines()[1] == "-: satisfies it"
+    assert run("-", "-").returncode == 2
+    odd = json.dumps({**ORDER, "requird": []})
+    assert "-: requird: ignored, since it is no keyword; did you mean required?" in run("-", given=odd).stdout
     shown = run(schema, "--show", "lark").stdout
     assert "\nstart: " in shown
     assert "customer" in shown

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from .serving import PATIENCE, Server, serving
+from .serving import PATIENCE, Server, serving, until
 
 CHAT = "/v1/chat/completions"
 BODY = {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 4}
@@ -169,6 +169,26 @@ def test_an_error_names_the_constraint_that_was_sent(
         assert reply.json()["error"]["param"] == name
 
 
+WRONG_BODIES = [
+    ('{"messages": "x', "Unterminated string starting at: line 1 column 14"),
+    ('{"messages": [}', "Expecting value: line 1 column 15"),
+    ('{"messages": [], "stop": }', "Expecting value: line 1 column 26"),
+    ('{"messages": ' + "[" * 100_000, "nested too deeply"),
+    ('{"messages": [{"role": "usr", "content": "x"}]}', "write one of assistant, developer, function, system"),
+    (
+        '{"messages": [], "response_format": {"type": "jsonschema"}}',
+        "write one of text, json_object, json_schema",
+    ),
+    ('{"messages": [], "service_tier": "x"}', "write one of auto"),
+]
+
+
+@pytest.mark.parametrize(("body", "said"), WRONG_BODIES, ids=[said for _, said in WRONG_BODIES])
+def test_a_wrong_body_is_told_in_words(toy: Server, body: str, said: str) -> None:
+    reply = toy.http.post(CHAT, content=body.encode())
+    assert (reply.status_code, said in reply.json()["error"]["message"]) == (400, True), reply.text
+
+
 def test_a_constraint_that_cannot_be_enforced_is_refused_before_it_is_queued(toy: Server) -> None:
     wanted = {"type": "json_schema", "name": "x", "schema": WRONG}
     body = {"input": "hi", "background": True, "text": {"format": wanted}}
@@ -215,7 +235,8 @@ def test_one_id_is_in_header_body_and_log(small: Server) -> None:
             name = reply.headers["x-request-id"]
             assert sent in (None, name)
             assert reply.json()["id"] == prefix + name
-            assert re.search(rf"id={name} .*path={path}", small.log())
+            # The line is written once the answer is out.
+            assert any(re.search(rf"id={name} .*path={path}", small.log()) for _ in until())
             streamed = small.http.post(path, json={**body, "stream": True}, headers=headers)
             assert f'"id":"{prefix}{streamed.headers["x-request-id"]}"' in streamed.text
 

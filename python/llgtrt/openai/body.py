@@ -7,13 +7,14 @@ the log and a header of the answer say so.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Set
 from typing import Any, TypeVar
 
 import msgspec
 
-from llgtrt.openai import hints
+from llgtrt.openai import allowed, hints
 from llgtrt.openai.errors import ApiError, invalid
 
 UNSUPPORTED: dict[str, tuple[Any, ...]] = {
@@ -109,9 +110,9 @@ def parse(
         _check_fields(fields, kind, unknown, foreign)
         return msgspec.json.decode(body, type=kind)
     except msgspec.ValidationError as e:
-        raise _bad_type(str(e)) from e
+        raise _bad_type(str(e), kind) from e
     except (msgspec.DecodeError, RecursionError) as e:
-        raise invalid(None, f"the body is not valid JSON: {e}", "invalid_json") from e
+        raise invalid(None, f"the body is not valid JSON: {_why(body, e)}", "invalid_json") from e
     except UnicodeDecodeError as e:
         raise invalid(None, f"the body is not valid UTF-8: {e.reason}", "invalid_utf8") from e
 
@@ -144,10 +145,24 @@ def _check_fields(fields: dict[str, msgspec.Raw], kind: type[Body], unknown: str
     hints.unknown_fields(strange, known)
 
 
-def _bad_type(message: str) -> ApiError:
+def _why(body: bytes, error: Exception) -> str:
+    """What is wrong with a text that is no JSON: by Python's reader, which says it for people."""
+    try:
+        json.loads(body)
+    except json.JSONDecodeError as e:
+        return str(e)
+    except RecursionError:
+        return "it is nested too deeply"
+    return str(error)
+
+
+def _bad_type(message: str, kind: type[msgspec.Struct]) -> ApiError:
     place = _PLACE.search(message)
     missing = re.search(r"missing required field `(\w+)`", message)
     path = [place[1]] if place and place[1] else []
     param = ".".join([*path, missing[1]] if missing else path) or None
     text = _PLACE.sub("", message)
+    known = allowed.values(kind, param) if param and text.startswith("Invalid") else []
+    if known:
+        text += f"; write one of {', '.join(known)}"
     return invalid(param, f"{param}: {text}" if param else f"the body: {text}")
