@@ -22,11 +22,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from llgtrt import _core, page
+from llgtrt import _core, logs, page
 from llgtrt.engine import AsyncEngine, Generation, GoneError
 from llgtrt.metrics import EngineCollector, HttpCounts, exposition, promise
-from llgtrt.ollama import handlers as ollama
-from llgtrt.openai import grammar, hints, messages, openapi, refusal, routes, tokens
+from llgtrt.openai import grammar, hints, messages, ollama, openapi, refusal, routes, tokens
 from llgtrt.openai.errors import RETRY, ApiError, from_core, internal, unavailable
 from llgtrt.openai.messages_errors import is_own
 from llgtrt.openai.responses import handlers as responses
@@ -176,6 +175,8 @@ class AccessLog:
     def write(self, scope: Scope, request_id: str, outcome: str, begun: float) -> None:
         """The request is over."""
         facts: dict[str, object] = {"id": request_id, "method": scope["method"]}
+        if self._json:
+            facts = {"time": logs.time_of(time.time()), **facts}
         # As it was sent: decoded, it could begin a line of its own.
         path = scope["raw_path"][:200].decode("ascii", "backslashreplace")
         facts |= {"path": path, "status": outcome}

@@ -8,10 +8,14 @@ import os
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 from llgtrt import _core
 from llgtrt.openai import hints
 from llgtrt.settings import StartError, load
+
+_VALID = "satisfies it"
+_TURNED = "valid, but not in the order of the schema (grammar.key_order)"
 
 _LOOK_SECONDS = 0.02
 """Between two looks at a model that is being loaded."""
@@ -54,21 +58,25 @@ def main(parsed: argparse.Namespace) -> int:
         place = f"{parsed.schema}#{told['pointer']}"
         print(f"{place}: {told['keyword']}: {told['reason']}")
         return 1
-    costs = f"compiled in {told['compile_ms']:.1f} ms, first mask in {told['mask_ms']:.2f} ms"
-    needs = f"; an output takes at least {told['min_tokens']} tokens" if "min_tokens" in told else ""
-    print(f"{parsed.schema}: can be enforced; {costs}{needs}")
-    for place in told.get("narrowed", []):
-        less = f"less is allowed than it says: {place['reason']}"
-        print(f"{parsed.schema}#{place['pointer']}: {place['keyword']}: {less}")
-    for name, near in hints.misspelled(schema):
-        print(f"{parsed.schema}: {name}: ignored, since it is no keyword; did you mean {near}?")
+    _print_report(parsed.schema, schema, told)
     if parsed.show:
         print(told["lark"] or f"{parsed.schema}: Lark cannot say it")
     if instance is None:
         return 0
-    valid = "satisfies it" if ordered else "valid, but not in the order of the schema (grammar.key_order)"
-    print(f"{parsed.instance}: {valid if told['matches'] else told['reason']}")
+    print(f"{parsed.instance}: {(_VALID if ordered else _TURNED) if told['matches'] else told['reason']}")
     return 0 if told["matches"] else 1
+
+
+def _print_report(name: str, schema: str, told: dict[str, Any]) -> None:
+    """What is told of a schema that can be enforced."""
+    costs = f"compiled in {told['compile_ms']:.1f} ms, first mask in {told['mask_ms']:.2f} ms"
+    needs = f"; an output takes at least {told['min_tokens']} tokens" if "min_tokens" in told else ""
+    print(f"{name}: can be enforced; {costs}{needs}")
+    for place in told.get("narrowed", []):
+        less = f"less is allowed than it says: {place['reason']}"
+        print(f"{name}#{place['pointer']}: {place['keyword']}: {less}")
+    for odd, near in hints.misspelled(schema):
+        print(f"{name}: {odd}: ignored, since it is no keyword; did you mean {near}?")
 
 
 def _read(name: str) -> str:

@@ -23,6 +23,7 @@ from llgtrt import (
     flags,
     hub,
     interpreter,
+    logs,
     models,
     mpi,
     run,
@@ -94,6 +95,8 @@ def prepare(parsed: argparse.Namespace) -> Settings | None:
     if parsed.hf_repo is not None:
         parsed.target = hub.fetch(parsed.hf_repo)
     settings = load(parsed.target, parsed.runtime_config, _overrides(parsed))
+    if settings.server.log_format == "json":
+        logs.as_json()
     if parsed.print_config:
         print(_core.print_config(hidden(settings.config)))
         return None
@@ -130,13 +133,7 @@ def _begin_log(parsed: argparse.Namespace) -> None:
     if parsed.debug or parsed.quiet:
         # The core's log, in this process and in the engine's.
         os.environ.setdefault("LLGTRT_LOG", "debug" if parsed.debug else "warn")
-    logging.basicConfig(
-        level=logging.DEBUG if parsed.debug else logging.WARNING if parsed.quiet else logging.INFO,
-        format="%(asctime)s %(levelname)s %(message)s",
-        stream=sys.stderr,
-    )
-    for name in ("uvicorn", "asyncio", "httpx", "httpx2"):
-        logging.getLogger(name).setLevel(logging.INFO if parsed.debug else logging.WARNING)
+    logs.begin(logging.DEBUG if parsed.debug else logging.WARNING if parsed.quiet else logging.INFO)
 
 
 def _warn(parsed: argparse.Namespace, settings: Settings) -> None:

@@ -47,6 +47,7 @@ class ServerSettings:
     max_body_bytes: int
     unknown_fields: str
     access_log: str
+    log_format: str
     page: bool
     engine_process: bool
 

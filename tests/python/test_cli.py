@@ -362,7 +362,7 @@ def test_what_has_no_effect_is_said_once(tmp_path: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert '"temperature": 0.5' in done.stdout
     assert '"max_draft_len": 4' in done.stdout
-    assert [line.partition("] ")[2] for line in done.stderr.splitlines()] == [
+    assert [line.split(": ", 1)[1] for line in done.stderr.splitlines()] == [
         "draft_target_model_config: the draft on [0]: no ranks",
         "draft_target_model_config: the target on [1]: no ranks",
         "runtime.json: event_buffer_max_size has an effect on TensorRT-LLM only",

@@ -186,15 +186,6 @@ def test_on_the_command_line(tmp_path: Path) -> None:
     assert (alone.returncode, alone.stderr) == (0, "")
     assert f"{schema}: can be enforced; compiled in " in alone.stdout
     assert run(schema, good).stdout.splitlines()[1] == f"{good}: satisfies it"
-    turned = tmp_path / "turned.json"
-    turned.write_text(json.dumps({"quantity": 1, "customer": "Ann"}))
-    other = run(schema, turned)
-    assert (other.returncode, "valid, but not in the order of the schema" in other.stdout) == (0, True)
-    given = good.read_text()
-    assert run(schema, "-", given=given).stdout.splitlines()[1] == "-: satisfies it"
-    assert run("-", "-").returncode == 2
-    odd = json.dumps({**ORDER, "requird": []})
-    assert "-: requird: ignored, since it is no keyword; did you mean required?" in run("-", given=odd).stdout
     shown = run(schema, "--show", "lark").stdout
     assert "\nstart: " in shown
     assert "customer" in shown
@@ -228,6 +219,20 @@ def test_on_the_command_line(tmp_path: Path) -> None:
     unknown = run(schema)
     assert unknown.returncode == 1
     assert unknown.stdout.startswith(f"{schema}#: pattern: ")
+
+
+def test_other_orders_and_standard_input_on_the_command_line(tmp_path: Path) -> None:
+    schema = tmp_path / "schema.json"
+    schema.write_text(json.dumps(ORDER))
+    turned = tmp_path / "turned.json"
+    turned.write_text(json.dumps({"quantity": 1, "customer": "Ann"}))
+    other = run(schema, turned)
+    assert (other.returncode, "valid, but not in the order of the schema" in other.stdout) == (0, True)
+    good = json.dumps({"customer": "Ann", "quantity": 1})
+    assert run(schema, "-", given=good).stdout.splitlines()[1] == "-: satisfies it"
+    assert run("-", "-").returncode == 2
+    odd = json.dumps({**ORDER, "requird": []})
+    assert "-: requird: ignored, since it is no keyword; did you mean required?" in run("-", given=odd).stdout
 
 
 STYLES: list[tuple[dict[str, Any], str, bool]] = [

@@ -174,7 +174,10 @@ WRONG_BODIES = [
     ('{"messages": [}', "Expecting value: line 1 column 15"),
     ('{"messages": [], "stop": }', "Expecting value: line 1 column 26"),
     ('{"messages": ' + "[" * 100_000, "nested too deeply"),
-    ('{"messages": [{"role": "usr", "content": "x"}]}', "write one of assistant, developer, function, system"),
+    (
+        '{"messages": [{"role": "usr", "content": "x"}]}',
+        "write one of assistant, developer, function, system",
+    ),
     (
         '{"messages": [], "response_format": {"type": "jsonschema"}}',
         "write one of text, json_object, json_schema",

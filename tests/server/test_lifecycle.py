@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import concurrent.futures
+import json
 import os
 import re
 import signal
@@ -10,6 +11,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -224,3 +226,26 @@ def test_nothing_is_left_of_a_killed_server() -> None:
         children = server.wait_ready().children()
         server.stop(signal.SIGKILL)
         assert any(not any(Path(f"/proc/{c}").exists() for c in children) for _ in until())
+
+
+@pytest.mark.parametrize("way", ["configuration", "environment"])
+def test_all_lines_of_the_log_have_one_format(way: str) -> None:
+    line = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z (INFO|WARN) [\w.:]+: \S.*")
+    with serving("toy") as server:
+        server.wait_ready()
+        assert all(line.fullmatch(told) for told in server.log().splitlines()), server.log()
+    config: dict[str, Any] = {"server": {"access_log": "json"}}
+    environment = {}
+    if way == "configuration":
+        config["server"]["log_format"] = "json"
+    else:
+        environment["LLGTRT_LOG_FORMAT"] = "json"
+    with serving("toy", config=config, environment=environment) as server:
+        server.wait_ready().http.get("/v1/models", headers={"x-request-id": "mine"})
+        for _ in until():
+            lines = [json.loads(told) for told in server.log().splitlines()]
+            if any(told.get("id") == "mine" for told in lines):
+                break
+        assert all(told["time"].endswith("Z") for told in lines)
+        loggers = {told["logger"] for told in lines if "logger" in told}
+        assert {"llgtrt.serve", "llgtrt::exec::open"} <= loggers

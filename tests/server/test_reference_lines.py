@@ -125,7 +125,7 @@ def test_flags_of_the_reference_product(tmp_path: Path) -> None:
         assert server.fates("draft_model")
         # What was asked for by name is all that it writes.
         assert any(server.log().count("\n") > 2 for _ in until())
-        assert all(line.startswith('{"id": ') for line in server.log().splitlines()), server.log()
+        assert all(line.startswith('{"time": ') for line in server.log().splitlines()), server.log()
 
 
 def test_the_readme_of_tensorrt_llms_draft_target_model() -> None:

@@ -13,11 +13,11 @@ from typing import Any
 import msgspec
 
 from llgtrt import __version__
-from llgtrt.ollama import errors as ollama
-from llgtrt.ollama.fields import ChatBody, GenerateBody, ShowBody
 from llgtrt.openai import body, errors, inquiry, schema
 from llgtrt.openai import messages_errors as anthropic
+from llgtrt.openai import ollama_errors as ollama
 from llgtrt.openai.messages_schema import CountRequest, MessagesRequest
+from llgtrt.openai.ollama_schema import ChatBody, GenerateBody, ShowBody
 from llgtrt.openai.responses.fields import ResponsesRequest
 
 Json = dict[str, Any]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from starlette.responses import Response
 
-from llgtrt.ollama import errors as ollama
 from llgtrt.openai import messages_errors as anthropic
+from llgtrt.openai import ollama_errors as ollama
 from llgtrt.openai.errors import ApiError
 
 

@@ -20,7 +20,7 @@ pub use load::{for_draft, load};
 pub use parallel::{ParallelConfig, SplitKey};
 pub use print::print;
 pub use sampling::SamplingDefaults;
-pub use server::{AccessLog, ServerConfig, UnknownFields};
+pub use server::{AccessLog, LogFormat, ServerConfig, UnknownFields};
 pub use speculative::{Acceptance, AcceptanceKey, DraftSource, PromptLookupConfig, SpeculativeConfig};
 pub use trtllm::TrtllmConfig;
 

@@ -15,6 +15,16 @@ pub enum AccessLog {
     Json,
 }
 
+/// How log lines are written, the engine's included.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum LogFormat {
+    /// Time, level, logger and message.
+    Text,
+    /// The same as JSON, one object a line.
+    Json,
+}
+
 /// What to do with fields that the API does not have. Constraints in forms that are not read are always refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -109,6 +119,8 @@ pub struct ServerConfig {
     /// A line for each request: id, method, path, status, tokens, milliseconds in the queue, to the first token and in
     /// all; no text of it.
     pub access_log: AccessLog,
+    /// Format of the log. `LLGTRT_LOG_FORMAT=json` in the environment has the same effect, and holds from the first line on.
+    pub log_format: LogFormat,
     /// Largest request body in bytes.
     #[schemars(range(min = 1, max = 1_073_741_824))]
     pub max_body_bytes: u64,
@@ -140,6 +152,7 @@ impl Default for ServerConfig {
             grace_period: 30.0,
             request_timeout: 3600.0,
             access_log: AccessLog::Off,
+            log_format: LogFormat::Text,
             default_max_tokens: None,
             max_body_bytes: 16 * 1024 * 1024,
             unknown_fields: UnknownFields::RefuseKnown,

@@ -4,8 +4,9 @@
 mod check;
 mod errors;
 mod event;
+mod log;
 
-use crate::config::{self, Config};
+use crate::config::{self, Config, LogFormat};
 use crate::engine;
 use crate::error::{Error, Result};
 use crate::exec::{self, open};
@@ -145,20 +146,16 @@ fn json(value: &impl serde::Serialize) -> Result<String> {
 #[pyo3(signature = (text, overrides))]
 fn load_config(py: Python<'_>, text: Option<&str>, overrides: &str) -> Result<String> {
     py.detach(|| {
-        log_to_stderr();
+        log::begin();
         let config = config::load(text, overrides)?;
+        if config.server.log_format == LogFormat::Json {
+            log::as_json();
+        }
         for key in Config::ignored_keys_set(text) {
-            log::info!("runtime.json: {key} has an effect on TensorRT-LLM only");
+            ::log::info!("runtime.json: {key} has an effect on TensorRT-LLM only");
         }
         json(&config)
     })
-}
-
-/// The core's log goes to standard error, as much of it as `LLGTRT_LOG` says (`debug`, `info`, `warn`, …).
-fn log_to_stderr() {
-    let env = env_logger::Env::new().filter_or("LLGTRT_LOG", "info");
-    // A second call finds the logger installed, which is all that it wants.
-    let _ = env_logger::Builder::from_env(env).format_timestamp(None).try_init();
 }
 
 /// The effective configuration with one comment per key.
@@ -177,7 +174,7 @@ fn quantize(py: Python<'_>, source: &str, target: &str, qformat: &str) -> Result
 #[pyfunction]
 fn engine_process(py: Python<'_>, fd: RawFd) -> i32 {
     py.detach(|| {
-        log_to_stderr();
+        log::begin();
         process::child_main(fd, engine::serve)
     })
 }

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from llgtrt.engine import Delta, Generation
-from llgtrt.ollama import errors
+from llgtrt.openai import ollama_errors as errors
 from llgtrt.openai.errors import ApiError
 from llgtrt.openai.parse import Arguments, Call, Content, Grammar, Parser, Piece, Reasoning
 from llgtrt.openai.render import Json, Whole, Writer, timings

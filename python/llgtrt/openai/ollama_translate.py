@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from llgtrt.ollama import fields
+from llgtrt.openai import ollama_schema as fields
 from llgtrt.openai import schema as openai
 from llgtrt.openai.errors import invalid
 from llgtrt.openai.functions import FunctionCall, ToolCall

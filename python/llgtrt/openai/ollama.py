@@ -11,8 +11,10 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from llgtrt.ollama import fields, render, translate
 from llgtrt.openai import infill, routes, schema
+from llgtrt.openai import ollama_render as render
+from llgtrt.openai import ollama_schema as fields
+from llgtrt.openai import ollama_translate as translate
 from llgtrt.openai.body import parse
 from llgtrt.openai.incoming import read_body
 

@@ -1,1 +1,0 @@
-"""Ollama's API, on the path of OpenAI's chats and completions."""
