@@ -111,6 +111,8 @@ async def follow(engine: AsyncEngine, api: Api, address: str) -> None:
                 api.model = Model.of(template, api.vocabulary, api.settings.server)
             api.loaded = True
             log.info("ready: %s at %s, %s; %s", api.settings.model, address, promise(info), info["summary"])
+            if api.settings.server.page and address.startswith("http"):
+                log.info("open %s in a browser to chat", address)
         elif state != before:
             log.warning("the engine is %s: %s", state, why)
         elif state in ("loading", "restarting") and why != told:

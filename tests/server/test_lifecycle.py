@@ -45,6 +45,7 @@ def test_health_and_readiness(toy: Server) -> None:
     state = toy.http.get("/ready").json()
     assert (state["status"], state["promise"]) == ("ready", "exact: bit-identical")
     assert re.search(r"ready: toy at http://\S+, exact: bit-identical", toy.log())
+    assert f"open {toy.url} in a browser to chat" in toy.log()
 
 
 def test_while_the_model_loads_only_requests_for_it_are_refused() -> None:

@@ -251,7 +251,7 @@ class Common(msgspec.Struct):
     bad_words: Annotated[
         list[str] | None,
         about(
-            "Up to 128 texts of up to 1,024 bytes that are nowhere in the output; beside no other constraint."
+            "Up to 128 texts of up to 1,024 bytes that are nowhere in the answer; beside no other constraint."
         ),
     ] = None
     logprobs_of: Annotated[
