@@ -251,7 +251,7 @@ class Ours(Product):
             file = Path(self.folder.name) / f"{i}.json"
             file.write_text(json.dumps(document))
             files[uri] = str(file)
-        # By the letter of JSON Schema, as the others: by default an object has no keys that its schema does not name.
+        # By the letter of JSON Schema: by default, objects have no keys that their schemas do not name.
         config = {"grammar": {"documents": files, "undeclared_keys": "schema"}}
         self.engine = _core.Engine("toy:slots=8", _core.load_config(None, json.dumps(config)))
         while self.engine.state()[0] == "loading":

@@ -8,8 +8,6 @@ import logging
 import os
 import sys
 
-_FORMAT = "LLGTRT_LOG_FORMAT"
-
 _LEVELS = {"WARNING": "WARN", "CRITICAL": "ERROR"}
 """The core's names of levels, where Python's differ."""
 
@@ -41,7 +39,7 @@ class Lines(logging.Formatter):
 def begin(level: int) -> None:
     """Begins to log; lines are JSON if the environment's `LLGTRT_LOG_FORMAT` is `json`."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(Lines(os.environ.get(_FORMAT) == "json"))
+    handler.setFormatter(Lines(os.environ.get("LLGTRT_LOG_FORMAT") == "json"))
     logging.basicConfig(level=level, handlers=[handler])
     quiet = logging.INFO if level == logging.DEBUG else logging.WARNING
     for name in ("uvicorn", "asyncio", "httpx", "httpx2"):
@@ -49,7 +47,6 @@ def begin(level: int) -> None:
 
 
 def as_json() -> None:
-    """Lines are JSON from now on, and those of engine processes that are started from now on."""
-    os.environ[_FORMAT] = "json"
+    """Lines are JSON from now on."""
     for handler in logging.getLogger().handlers:
         handler.setFormatter(Lines(as_json=True))

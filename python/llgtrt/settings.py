@@ -136,7 +136,8 @@ class Settings:
 
     def child(self, wanted: bool) -> list[str] | None:
         """The engine process's command line, in the same Python; None = a thread."""
-        return interpreter.command("llgtrt.engine_child") if wanted else None
+        log = ["--json-log"] if self.server.log_format == "json" else []
+        return [*interpreter.command("llgtrt.engine_child"), *log] if wanted else None
 
     @property
     def is_toy(self) -> bool:

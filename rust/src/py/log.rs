@@ -17,8 +17,7 @@ struct Line<'a> {
     message: String,
 }
 
-/// Begins to log, as much as `LLGTRT_LOG` says (`debug`, `info`, `warn`, …). With `json` in `LLGTRT_LOG_FORMAT`, lines are JSON; in this
-/// way the server tells the engine process.
+/// Begins to log, as much as `LLGTRT_LOG` says (`debug`, `info`, `warn`, …). With `json` in `LLGTRT_LOG_FORMAT`, lines are JSON.
 pub(super) fn begin() {
     if env::var("LLGTRT_LOG_FORMAT").is_ok_and(|format| format == "json") {
         as_json();
