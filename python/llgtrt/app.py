@@ -234,7 +234,7 @@ def create_app(settings: Settings, engine: AsyncEngine) -> FastAPI:
     app.router.redirect_slashes = False
     app.router.route_class = _Direct
     for path, (methods, handler) in HANDLERS.items():
-        # uvicorn leaves the body of an answer to HEAD out.
+        # uvicorn does not send the body of an answer to HEAD.
         app.add_api_route(path, handler, methods=methods.replace("GET", "GET HEAD").split())
     if settings.server.page:
         for path in page.FILES:
@@ -270,12 +270,12 @@ async def live(request: Request) -> Response:
 
 
 async def ready(request: Request) -> Response:
-    """`GET /ready`: 200 where a request would be answered now, else 503; state and promise."""
+    """`GET /ready`: 200 if a request would be answered now, else 503; state and promise."""
     return _state(request, {"ready"})
 
 
 async def health(request: Request) -> Response:
-    """`GET /health`: the same, and 200 while the model is loaded, too."""
+    """`GET /health`: the same, but also 200 while the model is loaded."""
     return _state(request, {"ready", "loading"})
 
 

@@ -68,7 +68,7 @@ def main(parsed: argparse.Namespace) -> int:
 
 
 def _print_report(name: str, schema: str, told: dict[str, Any]) -> None:
-    """What is told of a schema that can be enforced."""
+    """Prints costs, places that allow less than the schema, and names that are almost keywords."""
     costs = f"compiled in {told['compile_ms']:.1f} ms, first mask in {told['mask_ms']:.2f} ms"
     needs = f"; an output takes at least {told['min_tokens']} tokens" if "min_tokens" in told else ""
     print(f"{name}: can be enforced; {costs}{needs}")

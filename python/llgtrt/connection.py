@@ -7,9 +7,9 @@ keep-alive counts until more comes). The time begins anew whenever the client ta
 then cancelled as any client's that goes away. Until then it costs the send buffer and no more, since the core
 merges what cannot be sent. Where the kernel itself sees no acknowledgement, TCP_USER_TIMEOUT does the same.
 
-Some clients offer to go on in HTTP/2 (`Upgrade: h2c`, as Java's HttpClient and `curl --http2` do). A server
-may ignore such an offer (RFC 9110, section 7.8), but the parser takes the request for ended behind its
-headers. Such a request is parsed again without the header `Upgrade`.
+Some clients ask for an upgrade to HTTP/2 (`Upgrade: h2c`: Java's HttpClient, `curl --http2`). A server may
+ignore this (RFC 9110, section 7.8). But the parser ends such a request after its headers, and the body is
+lost. So the head of the request is parsed a second time, without the header `Upgrade`.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ if not hasattr(HttpToolsProtocol, "_start_asgi_task"):
 
 
 class _Closing(RequestResponseCycle):
-    """An answer to HTTP/1.0, which has no chunks: one of unknown length ends with the connection."""
+    """An answer over HTTP/1.0, which has no chunks: the end of the connection can end the answer."""
 
     async def send(self, message: ASGISendEvent) -> None:
-        """Sends one part of the answer."""
+        """Sends a part of the answer."""
         if message["type"] == "http.response.start":
             if all(name.lower() != b"content-length" for name, _ in message.get("headers", ())):
-                # uvicorn then writes bytes as they are, and compares their number with this one.
+                # Without chunks, uvicorn compares the number of bytes with this one.
                 self.chunked_encoding, self.expected_content_length = False, sys.maxsize
         elif message["type"] == "http.response.body" and not message.get("more_body", False):
             self.expected_content_length = min(self.expected_content_length, len(message.get("body", b"")))
@@ -50,10 +50,10 @@ class Connection(HttpToolsProtocol):
 
     _running: RequestResponseCycle | None = None
     _again: bytes | None = None
-    """The head of a request with an upgrade that is not taken, without that."""
+    """The head of a request that asks for an upgrade, without the header `Upgrade`."""
 
     def data_received(self, data: bytes) -> None:
-        """Parses what has come."""
+        """Parses the bytes that have arrived."""
         self._unset_keepalive_if_required()
         rest = memoryview(data)
         try:
@@ -65,13 +65,13 @@ class Connection(HttpToolsProtocol):
                     rest = rest[upgrade.args[0] :]
                     head, self._again = self._again, None
                     if head is None:
-                        return  # CONNECT, which is refused; what follows is not HTTP
+                        return  # CONNECT: it was refused, and the bytes after it are not HTTP
                     self.parser.feed_data(head)
         except httptools.HttpParserError:
             self.send_400_response("Invalid HTTP request received.")
 
     def on_headers_complete(self) -> None:
-        """Begins with a request, except with one that is parsed again."""
+        """Starts the request, unless its head will be parsed again."""
         method = self.parser.get_method()
         if not self.parser.should_upgrade() or method == b"CONNECT":
             super().on_headers_complete()
@@ -81,7 +81,7 @@ class Connection(HttpToolsProtocol):
         self._again = b"\r\n".join([method + b" " + self.url + b" HTTP/" + version, *kept, b"\r\n"])
 
     def on_message_complete(self) -> None:
-        """Ends a request, except one that is parsed again."""
+        """Ends the request, unless its head will be parsed again."""
         if self._again is None:
             super().on_message_complete()
 

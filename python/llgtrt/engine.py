@@ -69,18 +69,18 @@ class Usage:
 
 
 STALLED_SECONDS = 30.0
-"""An engine that computes nothing for so long while choices run is stalled."""
+"""An engine is stalled if choices run and it has computed nothing for this long."""
 
 
 class Progress:
-    """How long nothing has been computed while choices run."""
+    """Measures for how long choices have run without anything being computed."""
 
     def __init__(self) -> None:
         self._computed = -1
         self._since = 0.0
 
     def look(self, snapshot: Mapping[str, Any], now: float) -> float:
-        """Seconds since the last progress that a look saw; `snapshot`: `AsyncEngine.metrics`."""
+        """Seconds since the last call that saw progress. `snapshot`: from `AsyncEngine.metrics`."""
         totals = snapshot["totals"]
         computed: int = totals["computed_tokens"] + totals["generated_tokens"]
         if computed != self._computed or not snapshot["gauges"]["running"]:
@@ -116,9 +116,9 @@ class Generation:
         self.first: float | None = None
         """When the first token was there."""
         self.last = self.begun
-        """When the last news came."""
+        """When the last event came."""
         self.timed = False
-        """The client asks how long it took."""
+        """The client asks for `timings`."""
         self.report = False
         """The client asks what became of drafts."""
         self.names: Mapping[str, str] = {}
@@ -324,7 +324,7 @@ class AsyncEngine:
         return snapshot
 
     def stalled(self) -> float | None:
-        """Seconds for which nothing has been computed while choices run, where it is too long."""
+        """Seconds without progress while choices run; None below `STALLED_SECONDS`."""
         seconds = self._progress.look(self.metrics(), time.monotonic())
         return seconds if seconds >= STALLED_SECONDS else None
 

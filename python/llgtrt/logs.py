@@ -13,7 +13,7 @@ _LEVELS = {"WARNING": "WARN", "CRITICAL": "ERROR"}
 
 
 def time_of(seconds: float) -> str:
-    """A time in seconds since 1970, as log lines have it."""
+    """Formats a time, in seconds since 1970, for a log line."""
     told = datetime.datetime.fromtimestamp(seconds, datetime.timezone.utc)
     return told.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 

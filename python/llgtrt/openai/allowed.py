@@ -1,4 +1,4 @@
-"""The values that a field may have, where they are listed: for errors that say what to write instead."""
+"""The values that a field may have, if its type lists them. Errors name them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from msgspec import inspect
 
 
 def values(kind: type[msgspec.Struct], path: str) -> list[str]:
-    """The values at a place of a body, such as `messages[0].role`; none where they are not listed."""
+    """The values of a field, such as `messages[0].role`; empty if its type does not list them."""
     types = [inspect.type_info(kind)]
     for step in re.findall(r"[A-Za-z_]\w*|\[", path):
         types = [below for one in types for each in _each(one) for below in _below(each, step)]
@@ -30,7 +30,7 @@ def _each(one: inspect.Type) -> Iterator[inspect.Type]:
 
 
 def _below(one: inspect.Type, step: str) -> Iterator[inspect.Type]:
-    """The types of a member, or with `[` those of an entry."""
+    """The types of the member `step`, or, if it is `[`, of the entries of a list."""
     if isinstance(one, inspect.StructType):
         if step == one.tag_field:
             yield inspect.LiteralType((one.tag,))

@@ -146,7 +146,7 @@ def _check_fields(fields: dict[str, msgspec.Raw], kind: type[Body], unknown: str
 
 
 def _why(body: bytes, error: Exception) -> str:
-    """What is wrong with a text that is no JSON: by Python's reader, which says it for people."""
+    """Why a body is not JSON. Python's parser says it more clearly than msgspec's."""
     try:
         json.loads(body)
     except json.JSONDecodeError as e:

@@ -45,7 +45,7 @@ def _given(body: schema.Common) -> dict[str, Any]:
 
 
 def check(core: _core.Engine, grammar: Any) -> None:
-    """Compiles a core's grammar, if there is one. Takes as long as a compilation may.
+    """Compiles a grammar, if there is one. This may take as long as `grammar.compile_seconds`.
 
     Raises:
         GrammarError: it cannot be enforced.

@@ -1,4 +1,4 @@
-"""Names that a request has by mistake: fields that no API has, and keywords that JSON Schema does not have.
+"""Misspelled names in requests: fields that no API has, and keywords that JSON Schema does not have.
 
 They are ignored, as other servers do. The log names each once, and the answer has them in the header
 `llgtrt-ignored`, with the known name that is nearest.
@@ -21,14 +21,14 @@ log = logging.getLogger(__name__)
 HEADER = b"llgtrt-ignored"
 
 ignored: ContextVar[list[str]] = ContextVar("ignored")
-"""What the request of this task has by mistake; a list that the threads of a request share."""
+"""The unknown names of the current request. The threads that handle a request share the list."""
 
 _MOST = 8
-"""Names that are told of a request."""
+"""Names per request that are reported."""
 _MOST_LOGGED = 1000
 _LONGEST = 64
 _NEAR = 0.85
-"""How much of two names has to be equal (`difflib.SequenceMatcher.ratio`)."""
+"""Least similarity of two names (`difflib.SequenceMatcher.ratio`)."""
 
 _logged: set[str] = set()
 
@@ -61,25 +61,25 @@ _ANNOTATIONS = frozenset(
 
 
 def unknown_fields(names: Iterable[str], known: Iterable[str]) -> None:
-    """Tells of fields that no API has, of the first few of them."""
+    """Reports fields that no API has; only the first few."""
     for name in itertools.islice(names, _MOST):
         _tell("request field", name, difflib.get_close_matches(name[:_LONGEST], known, 1, _NEAR))
 
 
 def schema(field: str, text: str | bytes) -> None:
-    """Tells of names in a JSON schema that are almost keywords. `field`: the request's field that has it."""
+    """Reports names in a JSON schema that are almost keywords. `field`: the field with the schema."""
     for name, near in misspelled(text):
         _tell(f"keyword in {field}", name, [near])
 
 
 def misspelled(text: str | bytes) -> list[tuple[str, str]]:
-    """The names in a JSON schema that are almost keywords, with those; the first few of them."""
+    """Names in a JSON schema that are almost keywords, each with the keyword; only the first few."""
     try:
         whole = msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError):
-        return []  # the compiler says what is wrong with it
+        return []  # the compiler reports what is wrong
     unknown = dict.fromkeys(name for one in _schemas(whole) for name in one if name not in _NOT_ODD)
-    # With `_` or `x-` before it, a keyword was put aside on purpose.
+    # Names with `_` or `x-` before a keyword are meant as they are.
     odd = (name for name in unknown if len(name) <= _LONGEST and not name.startswith(("_", "x-")))
     names = itertools.islice(odd, _MOST * 4)
     near = ((name, difflib.get_close_matches(name, _KEYWORDS, 1, _NEAR)) for name in names)
@@ -113,6 +113,6 @@ def _tell(what: str, name: str, near: list[str]) -> None:
         log.warning("ignored the unknown %s %.64r%s (said once)", what, name, hint)
     told = ignored.get(None)
     if told is not None and len(told) < _MOST:
-        # A header has letters of ASCII only.
+        # Headers must be ASCII.
         shown = re.sub(r"[^\w.$-]", "?", name[:_LONGEST], flags=re.ASCII)
         told.append(f"{shown} (did you mean {near[0]}?)" if near else shown)

@@ -1,4 +1,4 @@
-"""Reads the bytes of request bodies: within the limits of size and time, compressed or not."""
+"""Reads request bodies, compressed or not, within limits of size and time."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ async def read_body(request: Request, limits: ServerSettings) -> bytes:
         ) from e
     if encoding not in _ENCODINGS:
         return body
-    # Beside the event loop: a small body may become a large one.
+    # In a thread: a small body may become a large one.
     return await asyncio.to_thread(decompressed, body, limits.max_body_bytes)
 
 

@@ -23,7 +23,7 @@ class Blocks:
     """Parts of an answer as content blocks, which come one after the other."""
 
     def __init__(self) -> None:
-        # Calls have ids of their own: clients may send the same name for many requests.
+        # For ids of calls: clients may send the same request id many times.
         self._message = uuid.uuid4().hex
         self._begun = 0
         self._open: str | None = None
@@ -131,7 +131,7 @@ class MessageWriter(Writer):
         self._blocks = Blocks()
 
     def named(self, request: str) -> None:
-        """The id that the log and a header have, behind a prefix."""
+        """Makes the answer's id from the request's."""
         self._id = f"msg_{request}"
 
     def body(self, choices: Sequence[Whole], usage: Json) -> Json:

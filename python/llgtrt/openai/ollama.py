@@ -21,7 +21,7 @@ from llgtrt.openai.incoming import read_body
 Json = dict[str, Any]
 
 VERSION = "0.12.0"
-"""That of Ollama's API which is served; clients refuse servers whose version is too old."""
+"""The version of Ollama's API that this server implements. Clients refuse servers with an old version."""
 
 _NEVER = "2999-01-01T00:00:00Z"
 
@@ -74,7 +74,7 @@ def _written(work: routes.Work, writer: render.OllamaWriter) -> routes.Work:
 
 
 def _loaded(api: routes.Api, model: str | None, told: Json) -> Json:
-    """What is told of a model that is asked for without a prompt: that it is loaded."""
+    """The answer to a request without a prompt, which asks to load the model."""
     _check(api, model)
     line = {"model": api.settings.model, "created_at": render.now(), **told}
     return {**line, "done": True, "done_reason": "load"}

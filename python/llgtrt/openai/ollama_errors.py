@@ -18,7 +18,7 @@ _NAMES = {
     "repetition_penalty": "options.repeat_penalty",
     **{name: f"options.{name}" for name in _OPTIONS},
 }
-"""This API's names of what a chat names otherwise."""
+"""This API's names of a chat's fields."""
 
 
 def is_own(path: str) -> bool:

@@ -1,4 +1,4 @@
-"""Answers as Ollama writes them: one object, or a line of JSON for each piece of news."""
+"""Answers in Ollama's form: one object, or a line of JSON for each event."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ def written(seconds: float) -> str:
 
 
 class Parts:
-    """The text of an answer, told apart into reasoning, content and calls, each of which is complete."""
+    """Splits the text of an answer into reasoning, content and complete calls."""
 
     def __init__(self, grammar: Grammar | None) -> None:
         self._parser = Parser(grammar) if grammar is not None else None
         self._call: tuple[str, str] | None = None
-        """Name and arguments of the one that is being written."""
+        """Name and arguments of the call that is being written."""
 
     def take(self, text: str, reason: str | None) -> Iterator[Json]:
-        """Members of messages; `reason`: why the answer ends here, if it does."""
+        """Members of messages. `reason`: the finish reason, if the answer ends here."""
         for piece in self._pieces(text, reason is not None):
             match piece:
                 case Content(more):
@@ -62,7 +62,7 @@ class Parts:
         return [*self._parser.feed(text), *(self._parser.finish() if ended else ())]
 
     def _called(self) -> Iterator[Json]:
-        """The call that has been written, unless the answer was cut in it."""
+        """The call that has been written; none if the answer was cut in it."""
         call, self._call = self._call, None
         if call is None:
             return
@@ -74,7 +74,7 @@ class Parts:
 
 
 def joined(members: Iterable[Json]) -> Json:
-    """Members of messages put together."""
+    """Joins members of messages."""
     told: Json = {"content": ""}
     for member in members:
         for name, value in member.items():
@@ -83,12 +83,12 @@ def joined(members: Iterable[Json]) -> Json:
 
 
 def as_message(told: Json) -> Json:
-    """What `/api/chat` has of an answer."""
+    """An answer as `/api/chat` writes it."""
     return {"message": {"role": "assistant", "content": "", **told}}
 
 
 def as_response(told: Json) -> Json:
-    """What `/api/generate` has of one."""
+    """An answer as `/api/generate` writes it."""
     thinking = {"thinking": told["thinking"]} if "thinking" in told else {}
     return {"response": told.get("content", ""), **thinking}
 
@@ -109,7 +109,7 @@ class OllamaWriter(Writer):
         return self._line(told) | self._end(choice.finish_reason)
 
     def news(self, delta: Delta) -> Iterator[Json]:
-        """The lines of some news."""
+        """The lines for some events."""
         for member in self._parts.take(delta.text, delta.finish_reason):
             yield self._line(member)
         if delta.finish_reason is not None:
@@ -147,7 +147,7 @@ class Lines(Events):
         self._writer = writer
 
     def chunks(self, deltas: Sequence[Delta]) -> bytes:
-        """The lines of some news."""
+        """The lines for some events."""
         lines = (line for delta in deltas for line in self._writer.news(delta))
         return b"".join(msgspec.json.encode(line) + b"\n" for line in lines)
 

@@ -11,7 +11,7 @@ from llgtrt.openai.schema import Unbounded, about
 
 
 class CalledFunction(msgspec.Struct):
-    """A function that was called; unlike in OpenAI's API, the arguments are no text."""
+    """A function that was called. Its arguments are an object, not JSON text as in OpenAI's API."""
 
     name: str
     arguments: dict[str, Any] = msgspec.field(default_factory=dict)
@@ -75,7 +75,7 @@ class Options(msgspec.Struct):
         "mirostat": (0,),
         "penalize_newline": (True,),
     }
-    """Those that change the answer and are not supported, with the values that change nothing."""
+    """Options that are not supported and would change the answer, with the values that are accepted."""
 
 
 class _Common(msgspec.Struct, kw_only=True):

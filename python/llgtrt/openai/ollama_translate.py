@@ -33,7 +33,7 @@ def chat(body: fields.ChatBody, known: Sequence[str]) -> openai.ChatRequest:
 
 
 def generated(body: fields.GenerateBody, known: Sequence[str]) -> openai.ChatRequest:
-    """The chat of a prompt that is put into the template.
+    """The chat with one user message, for a prompt that uses the chat template.
 
     Raises:
         ApiError: as `chat` does.
@@ -43,7 +43,7 @@ def generated(body: fields.GenerateBody, known: Sequence[str]) -> openai.ChatReq
 
 
 def completed(body: fields.GenerateBody, known: Sequence[str]) -> openai.CompletionRequest:
-    """The completion of a prompt that is continued as it is.
+    """The completion of a prompt without the chat template.
 
     Raises:
         ApiError: as `chat` does.
@@ -108,7 +108,7 @@ def _format(wanted: bytes) -> openai.JsonObjectFormat | openai.JsonSchemaFormat 
 
 
 def _messages(messages: Sequence[fields.Message]) -> list[openai.Message]:
-    """The messages. Results have no ids in this API: they answer the calls before them in order."""
+    """The messages. Results have no ids in this API: they belong to the calls before them, in order."""
     made: list[openai.Message] = []
     open_calls: list[ToolCall] = []
     for i, message in enumerate(messages):

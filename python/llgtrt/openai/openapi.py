@@ -241,7 +241,7 @@ under `/v1/messages` have [Anthropic's form](messages.md).
 
 
 def _tables() -> list[tuple[str, str, list[str]]]:
-    """Tables of fields: the title, the name of the struct, and those of its fields that are listed."""
+    """Tables of fields: title, name of the struct, and the fields to list."""
     common = schema.Common.__struct_fields__
     own = {
         kind: [n for n in kind.__struct_fields__ if n not in common] for _, _, kind in PAGES.values() if kind

@@ -77,14 +77,14 @@ def drafts(counts: Usage) -> Json:
 
 
 def timings(going: Generation) -> Json:
-    """How long a request took so far, by llama-server's names. Times are in ms."""
+    """Token counts and times (ms) of a request so far, under llama-server's names."""
     counts = going.usage()
     queued = going.queued or 0.0
     first = going.first if going.first is not None else going.last
     computed = counts.prompt - counts.cached
     told: Json = {"queue_ms": queued * 1e3, "cache_n": counts.cached}
     told |= _speed("prompt", computed, first - going.begun - queued)
-    # The first token comes with the prompt.
+    # The pass that reads the end of the prompt gives the first token.
     told |= _speed("predicted", counts.completion, going.last - first)
     if counts.drafts:
         for name, fate in ("draft_n", "drafted"), ("draft_n_accepted", "accepted"):
@@ -112,10 +112,10 @@ class Writer(abc.ABC):
     with_prompt = False
     """The client asks for `prompt_logprobs`."""
     generation: Generation | None = None
-    """What the answer comes from; None before it has begun."""
+    """The generation behind the answer; None before it is submitted."""
 
-    def named(self, request: str) -> None:  # noqa: B027 (not all answers have the request's name)
-        """Takes the request's name for the answer's id."""
+    def named(self, request: str) -> None:  # noqa: B027 (some answers have ids of their own)
+        """Makes the answer's id from the request's."""
 
     @abc.abstractmethod
     def body(self, choices: Sequence[Whole], usage: Json) -> Json:
@@ -134,14 +134,14 @@ class Render(Writer):
         self._vocabulary = vocabulary
         self._top = logprobs
         self._unique = uuid.uuid4().hex
-        """For the ids of calls: clients may send the same name for many requests."""
+        """For ids of calls: clients may send the same request id many times."""
         self._id = f"{self.prefix}-{self._unique}"
         self._created = int(time.time())
         self._model = model
         self._fingerprint = fingerprint
 
     def named(self, request: str) -> None:
-        """The id that the log and a header have, behind a prefix."""
+        """Makes the answer's id from the request's, which log and header have, too."""
         self._id = f"{self.prefix}-{request}"
 
     def body(self, choices: Sequence[Whole], usage: Json) -> Json:
@@ -242,7 +242,7 @@ class _Offset:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
     def after(self, written: bytes, is_special: bool, are_shown: bool) -> int:
-        """Passes a token over, and returns where it begins; all parts of a character begin with it.
+        """Returns where a token begins, and moves behind it. All parts of a character begin where it begins.
 
         `are_shown`: special tokens of the output are part of its text. In a prompt, some are and some not.
         """
@@ -282,7 +282,7 @@ class CompletionRender(Render):
         self._given, self._made = given, made
 
     def show_special(self) -> None:
-        """Special tokens are part of the output's text."""
+        """The output's text contains special tokens."""
         self._shows_special = True
 
     def body(self, choices: Sequence[Whole], usage: Json) -> Json:

@@ -135,7 +135,7 @@ class ChatRender(Render):
         return [self._listed(*drawn) for drawn in logprobs]
 
     def _listed(self, token: int, logprob: float, top: Sequence[tuple[int, float]]) -> msgspec.Raw:
-        # The drawn token need not be one of the likeliest; clients look for it among the alternatives.
+        # Clients look for the drawn token among the alternatives, but it may not be one of the likeliest.
         if top and all(other != token for other, _ in top):
             top = [*top, (token, logprob)]
         return piece_of({**self._entry(token, logprob), "top_logprobs": [self._entry(*one) for one in top]})

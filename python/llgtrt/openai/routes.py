@@ -211,7 +211,7 @@ def completion(api: Api, data: bytes, client: int) -> Work:
 
 
 def completed(api: Api, body: schema.CompletionRequest, client: int) -> Work:
-    """The work of a completion.
+    """Makes a completion ready for the engine.
 
     Raises:
         ApiError: it is refused.
@@ -329,7 +329,7 @@ async def answered(request: Request, work: Work) -> Response:
             first = await generation.next() if await generation.news(_SILENCE) else []
             events = work.events(generation)
             response = sse.EventResponse(events.events(first), finish, events.media_type)
-            finish = lambda: None  # noqa: E731 (the response calls the other one)
+            finish = lambda: None  # noqa: E731 (the response calls `finish` at its end)
             return response
         finally:
             finish()

@@ -126,7 +126,7 @@ async def _begin(request: Request, shared: Responses, made: _Made) -> Response:
 
 
 async def _check_constraint(request: Request, core: str) -> None:
-    """Compiles the constraint of a core request, so that a wrong one is refused before the answer begins.
+    """Compiles the constraint of a core request, to refuse a wrong one before the response is queued.
 
     Raises:
         GrammarError: it cannot be enforced.
