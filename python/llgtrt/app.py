@@ -174,9 +174,9 @@ class AccessLog:
 
     def write(self, scope: Scope, request_id: str, outcome: str, begun: float) -> None:
         """The request is over."""
-        facts: dict[str, object] = {"id": request_id, "method": scope["method"]}
-        if self._json:
-            facts = {"time": logs.time_of(time.time()), **facts}
+        # Lines of text have a time already.
+        facts: dict[str, object] = {"time": logs.time_of(time.time())} if self._json else {}
+        facts |= {"id": request_id, "method": scope["method"]}
         # As it was sent: decoded, it could begin a line of its own.
         path = scope["raw_path"][:200].decode("ascii", "backslashreplace")
         facts |= {"path": path, "status": outcome}
@@ -286,7 +286,7 @@ def _state(request: Request, well: Set[str]) -> Response:
         state, why = "closed", "the server is shutting down"
     elif state == "ready" and not api.loaded:
         state = "loading"
-    elif state == "ready" and (seconds := api.engine.stalled()) is not None:
+    elif state == "ready" and (seconds := api.engine.stalled(api.engine.metrics())) is not None:
         state, why = "stalled", f"choices run, and nothing has been computed for {seconds:.0f} s"
     body = {"status": state, "reason": why, "promise": promise(api.engine.info()) if api.loaded else None}
     response = routes.json_response(body)

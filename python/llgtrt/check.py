@@ -14,9 +14,6 @@ from llgtrt import _core
 from llgtrt.openai import hints
 from llgtrt.settings import StartError, load
 
-_VALID = "satisfies it"
-_TURNED = "valid, but not in the order of the schema (grammar.key_order)"
-
 _LOOK_SECONDS = 0.02
 """Between two looks at a model that is being loaded."""
 
@@ -39,17 +36,15 @@ def main(parsed: argparse.Namespace) -> int:
     settings = load(parsed.model, parsed.runtime_config, {"speculative": {"sources": []}})
     core = _open(settings.target, settings.config)
     try:
-        constraint = {"json_schema": schema}
+        constraint, turned = {"json_schema": schema}, False
         told = verdict(core, constraint, instance, parsed.show)
         if told["ok"] and instance is not None and not told["matches"]:
             # Outputs have spaces of one kind; an instance may be written in another.
             instance = _rewritten(parsed.instance, instance)
             told = verdict(core, constraint, instance, parsed.show)
-        ordered = not told["ok"] or instance is None or told["matches"]
-        if not ordered:
-            style = {"key_order": "any"}
-            other = verdict(core, {"styled": {"style": style, "grammar": constraint}}, instance)
-            told["matches"] = other["ok"] and other["matches"]
+            if not told["matches"]:
+                other = {"styled": {"style": {"key_order": "any"}, "grammar": constraint}}
+                turned = verdict(core, other, instance).get("matches", False)
     except _core.InvalidRequest as e:
         raise StartError(f"{parsed.instance if e.what == 'text' else parsed.schema}: {e.why}") from e
     finally:
@@ -63,7 +58,10 @@ def main(parsed: argparse.Namespace) -> int:
         print(told["lark"] or f"{parsed.schema}: Lark cannot say it")
     if instance is None:
         return 0
-    print(f"{parsed.instance}: {(_VALID if ordered else _TURNED) if told['matches'] else told['reason']}")
+    if turned:
+        print(f"{parsed.instance}: valid, but not in the order of the schema (grammar.key_order)")
+        return 0
+    print(f"{parsed.instance}: {'satisfies it' if told['matches'] else told['reason']}")
     return 0 if told["matches"] else 1
 
 

@@ -11,7 +11,7 @@ import dataclasses
 import json
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from llgtrt import _core
@@ -121,8 +121,8 @@ class Generation:
         """The client asks for `timings`."""
         self.report = False
         """The client asks what became of drafts."""
-        self.names: Mapping[str, str] = {}
-        """The client's names of the core's fields, where they differ."""
+        self.names: Callable[[], Mapping[str, str]] = dict
+        """Gives the client's names of the core's fields, where they differ; errors alone need them."""
 
     @property
     def choices(self) -> int:
@@ -323,9 +323,9 @@ class AsyncEngine:
         snapshot: dict[str, Any] = json.loads(self.core.metrics())
         return snapshot
 
-    def stalled(self) -> float | None:
-        """Seconds without progress while choices run; None below `STALLED_SECONDS`."""
-        seconds = self._progress.look(self.metrics(), time.monotonic())
+    def stalled(self, snapshot: Mapping[str, Any]) -> float | None:
+        """Seconds without progress while choices run, from `metrics`; None below `STALLED_SECONDS`."""
+        seconds = self._progress.look(snapshot, time.monotonic())
         return seconds if seconds >= STALLED_SECONDS else None
 
     def close(self) -> None:

@@ -121,7 +121,7 @@ class EngineCollector(Collector):
     def _server(self, snapshot: dict[str, Any]) -> Iterator[Metric]:
         ready = self._engine.state()[0] == "ready"
         yield GaugeMetricFamily("llgtrt_ready", "Whether the engine takes requests.", value=float(ready))
-        stalled = self._engine.stalled() is not None
+        stalled = self._engine.stalled(snapshot) is not None
         text = "Whether choices run and nothing has been computed for 30 s."
         yield GaugeMetricFamily("llgtrt_stalled", text, value=float(stalled))
         if ready:

@@ -134,10 +134,10 @@ async def tell_news(engine: AsyncEngine) -> None:
     before, begun = engine.metrics(), time.monotonic()
     while True:
         await asyncio.sleep(NEWS_SECONDS)
-        stalled = engine.stalled()
+        after, ended = engine.metrics(), time.monotonic()
+        stalled = engine.stalled(after)
         if stalled is not None:
             log.warning("stalled: choices run, and nothing has been computed for %.0f s", stalled)
-        after, ended = engine.metrics(), time.monotonic()
         line = news(before, after, ended - begun)
         if line is not None:
             log.info("%s", line)

@@ -120,7 +120,7 @@ class Busy:
         totals = {**self._metrics["totals"], "computed_tokens": max(0, self._looks - 2)}
         return {**self._metrics, "totals": totals}
 
-    def stalled(self) -> None:
+    def stalled(self, snapshot: dict[str, Any]) -> None:
         return None
 
 

@@ -58,6 +58,7 @@ _ANNOTATIONS = frozenset(
         *("contentEncoding", "contentMediaType", "contentSchema", "discriminator", "xml", "externalDocs"),
     }
 )
+_KNOWN = _ANNOTATIONS.union(_KEYWORDS)
 
 
 def unknown_fields(names: Iterable[str], known: Iterable[str]) -> None:
@@ -78,15 +79,12 @@ def misspelled(text: str | bytes) -> list[tuple[str, str]]:
         whole = msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError):
         return []  # the compiler reports what is wrong
-    unknown = dict.fromkeys(name for one in _schemas(whole) for name in one if name not in _NOT_ODD)
+    unknown = dict.fromkeys(name for one in _schemas(whole) for name in one if name not in _KNOWN)
     # Names with `_` or `x-` before a keyword are meant as they are.
     odd = (name for name in unknown if len(name) <= _LONGEST and not name.startswith(("_", "x-")))
     names = itertools.islice(odd, _MOST * 4)
     near = ((name, difflib.get_close_matches(name, _KEYWORDS, 1, _NEAR)) for name in names)
     return [(name, found[0]) for name, found in near if found][:_MOST]
-
-
-_NOT_ODD = _ANNOTATIONS.union(_KEYWORDS)
 
 
 def _schemas(whole: Any) -> Iterator[dict[str, Any]]:

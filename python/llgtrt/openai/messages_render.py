@@ -13,7 +13,7 @@ import pydantic_core
 from llgtrt.engine import Delta, Generation
 from llgtrt.openai import messages_errors as errors
 from llgtrt.openai.errors import ApiError
-from llgtrt.openai.parse import Arguments, Call, Content, Parser, Piece, Reasoning
+from llgtrt.openai.parse import Arguments, Call, Content, Parser, Piece, Reasoning, pieces
 from llgtrt.openai.render import Json, Whole, Writer
 from llgtrt.openai.reply import Reply
 from llgtrt.openai.sse import Events, typed, usage_of
@@ -171,15 +171,10 @@ class MessageWriter(Writer):
             found = [stop for stop in self._stops if text.endswith(stop)]
             self._stop = max(found, key=len, default=None)
             text = text.removesuffix(self._stop or "")
-        for piece in self._pieces(text, reason is not None):
+        for piece in pieces(self._parser, text, reason is not None):
             yield from self._blocks.take(piece)
         if reason is not None:
             yield from self._blocks.close()
-
-    def _pieces(self, text: str, ended: bool) -> Sequence[Piece]:
-        if self._parser is None:
-            return [Content(text)] if text else []
-        return [*self._parser.feed(text), *(self._parser.finish() if ended else ())]
 
     def _end(self, reason: str | None) -> Json:
         if reason == "length":

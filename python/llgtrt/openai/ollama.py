@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
+from llgtrt.logs import time_of
 from llgtrt.openai import infill, routes, schema
 from llgtrt.openai import ollama_render as render
 from llgtrt.openai import ollama_schema as fields
@@ -76,7 +78,7 @@ def _written(work: routes.Work, writer: render.OllamaWriter) -> routes.Work:
 def _loaded(api: routes.Api, model: str | None, told: Json) -> Json:
     """The answer to a request without a prompt, which asks to load the model."""
     _check(api, model)
-    line = {"model": api.settings.model, "created_at": render.now(), **told}
+    line = {"model": api.settings.model, "created_at": time_of(time.time()), **told}
     return {**line, "done": True, "done_reason": "load"}
 
 
@@ -149,4 +151,4 @@ def _details(api: routes.Api) -> Json:
 
 def _modified(api: routes.Api) -> str:
     """When the server was started: the model is as it was then."""
-    return render.written(api.created)
+    return time_of(api.created)

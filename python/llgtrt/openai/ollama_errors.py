@@ -5,18 +5,15 @@ from __future__ import annotations
 import msgspec
 
 from llgtrt.openai.errors import ApiError
+from llgtrt.openai.ollama_schema import SAMPLING
 
-_OPTIONS = (
-    *("temperature", "top_k", "top_p", "min_p", "seed", "stop", "presence_penalty", "frequency_penalty"),
-    *("repeat_penalty",),
-)
 _NAMES = {
     "response_format": "format",
     "max_tokens": "options.num_predict",
     "enable_thinking": "think",
     "reasoning_effort": "think",
     "repetition_penalty": "options.repeat_penalty",
-    **{name: f"options.{name}" for name in _OPTIONS},
+    **{name: f"options.{name}" for name in SAMPLING},
 }
 """This API's names of a chat's fields."""
 

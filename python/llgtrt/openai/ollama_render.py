@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -11,25 +10,15 @@ from typing import Any
 import msgspec
 
 from llgtrt.engine import Delta, Generation
+from llgtrt.logs import time_of
 from llgtrt.openai import ollama_errors as errors
 from llgtrt.openai.errors import ApiError
-from llgtrt.openai.parse import Arguments, Call, Content, Grammar, Parser, Piece, Reasoning
+from llgtrt.openai.parse import Arguments, Call, Content, Grammar, Parser, Reasoning, pieces
 from llgtrt.openai.render import Json, Whole, Writer, timings
 from llgtrt.openai.sse import Events
 
 _NANOSECONDS = 10**6
 """In a millisecond."""
-
-
-def now() -> str:
-    """The time, as this API writes it."""
-    return written(time.time())
-
-
-def written(seconds: float) -> str:
-    """A time in seconds since 1970."""
-    told = datetime.datetime.fromtimestamp(seconds, datetime.timezone.utc)
-    return told.isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
 class Parts:
@@ -42,7 +31,7 @@ class Parts:
 
     def take(self, text: str, reason: str | None) -> Iterator[Json]:
         """Members of messages. `reason`: the finish reason, if the answer ends here."""
-        for piece in self._pieces(text, reason is not None):
+        for piece in pieces(self._parser, text, reason is not None):
             match piece:
                 case Content(more):
                     yield {"content": more}
@@ -55,11 +44,6 @@ class Parts:
                     self._call = self._call[0], self._call[1] + more
         if reason is not None:
             yield from self._called()
-
-    def _pieces(self, text: str, ended: bool) -> Sequence[Piece]:
-        if self._parser is None:
-            return [Content(text)] if text else []
-        return [*self._parser.feed(text), *(self._parser.finish() if ended else ())]
 
     def _called(self) -> Iterator[Json]:
         """The call that has been written; none if the answer was cut in it."""
@@ -116,7 +100,7 @@ class OllamaWriter(Writer):
             yield self._line({}) | self._end(delta.finish_reason)
 
     def _line(self, told: Json) -> Json:
-        return {"model": self._model, "created_at": now(), **self._shape(told), "done": False}
+        return {"model": self._model, "created_at": time_of(time.time()), **self._shape(told), "done": False}
 
     def _end(self, reason: str | None) -> Json:
         assert self.generation is not None

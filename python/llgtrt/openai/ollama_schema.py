@@ -36,6 +36,13 @@ class Message(msgspec.Struct):
     tool_call_id: str | None = None
 
 
+SAMPLING = (
+    *("temperature", "top_k", "top_p", "min_p", "seed", "stop"),
+    *("repeat_penalty", "presence_penalty", "frequency_penalty"),
+)
+"""Options that chats have under the same name."""
+
+
 class Options(msgspec.Struct):
     """`options`: sampling, and settings of a model that is loaded for the request."""
 

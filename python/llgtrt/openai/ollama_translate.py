@@ -13,9 +13,6 @@ from llgtrt.openai import schema as openai
 from llgtrt.openai.errors import invalid
 from llgtrt.openai.functions import FunctionCall, ToolCall
 
-_SAMPLING = ("temperature", "top_k", "top_p", "min_p", "seed", "stop", "repeat_penalty")
-_PENALTIES = ("presence_penalty", "frequency_penalty")
-
 
 def model(name: str | None, known: Sequence[str]) -> str | None:
     """A model's name without the tag that clients add."""
@@ -87,7 +84,7 @@ def _shared(body: fields.ChatBody | fields.GenerateBody) -> dict[str, Any]:
         if value is not None and value not in neutral:
             at = f"options.{name}"
             raise invalid(at, f"{at}: this value is not supported; leave it out", "unsupported_parameter")
-    said = {name: getattr(options, name) for name in (*_SAMPLING, *_PENALTIES)}
+    said = {name: getattr(options, name) for name in fields.SAMPLING}
     most = options.num_predict
     return {
         **{name: value for name, value in said.items() if value is not None},

@@ -224,8 +224,8 @@ access log and, behind a prefix, as `id` in the body. Fields that no API has, an
 almost keywords, are ignored. The header `llgtrt-ignored` and the log name them:
 `temprature (did you mean temperature?)`.
 
-Bodies may be compressed (`content-encoding: gzip` or `deflate`). An offer to go on in HTTP/2
-(`upgrade: h2c`) is answered over HTTP/1.1.
+Request bodies may be compressed (`content-encoding: gzip` or `deflate`). The server speaks HTTP/1.1. It also
+answers requests that ask for HTTP/2 (`upgrade: h2c`).
 """
 
 _ERRORS = """

@@ -251,6 +251,13 @@ class _Value:
             self._scalar = True
 
 
+def pieces(parser: Parser | None, text: str, ended: bool) -> list[Piece]:
+    """The pieces of more text, and of the rest at the end. Without a parser, all text is content."""
+    if parser is None:
+        return [Content(text)] if text else []
+    return [*parser.feed(text), *(parser.finish() if ended else ())]
+
+
 def _overlap(text: str, marker: str) -> int:
     """The length of the longest end of `text` that is a beginning of `marker`, but not all of it."""
     longest = min(len(text), len(marker) - 1)

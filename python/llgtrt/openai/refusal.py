@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import ModuleType
+
 from starlette.responses import Response
 
 from llgtrt.openai import messages_errors as anthropic
@@ -11,9 +13,8 @@ from llgtrt.openai.errors import ApiError
 
 def body(error: ApiError, path: str) -> bytes:
     """The JSON body."""
-    if ollama.is_own(path):
-        return ollama.body(error)
-    return anthropic.body(error) if anthropic.is_own(path) else error.body()
+    form = _form(path)
+    return error.body() if form is None else form.body(error)
 
 
 def response(error: ApiError, path: str) -> Response:
@@ -23,6 +24,10 @@ def response(error: ApiError, path: str) -> Response:
 
 def event(error: ApiError, path: str) -> bytes:
     """The event in the middle of a stream."""
-    if ollama.is_own(path):
-        return ollama.event(error)
-    return anthropic.event(error) if anthropic.is_own(path) else error.event()
+    form = _form(path)
+    return error.event() if form is None else form.event(error)
+
+
+def _form(path: str) -> ModuleType | None:
+    """The module with the form of this page's errors; None for OpenAI's pages."""
+    return next((form for form in (anthropic, ollama) if form.is_own(path)), None)

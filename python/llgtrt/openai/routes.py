@@ -148,7 +148,7 @@ class Api:
         """The model under one of its names, as `/v1/models` lists it."""
         context = self.engine.info()["limits"]["context"]
         card = {"id": name, "object": "model", "created": self.created, "owned_by": "llgtrt"}
-        return card | {"max_model_len": context}
+        return {**card, "max_model_len": context}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -328,8 +328,8 @@ async def answered(request: Request, work: Work) -> Response:
             # The status waits for the first news, which may be an error, but not until a proxy gives up.
             first = await generation.next() if await generation.news(_SILENCE) else []
             events = work.events(generation)
-            response = sse.EventResponse(events.events(first), finish, events.media_type)
-            finish = lambda: None  # noqa: E731 (the response calls `finish` at its end)
+            sent = events.events(first)
+            response, finish = sse.EventResponse(sent, finish, events.media_type), lambda: None
             return response
         finally:
             finish()
@@ -347,7 +347,7 @@ async def begun(api: Api, work: Work) -> Generation:
     cores = (translate.with_prompt(work.core, prompt) for prompt in work.prompts)
     generation = await api.engine.submit(cores, translate.choices(body))
     work.writer.generation = generation
-    generation.names = translate.renamed(body)
+    generation.names = lambda: translate.renamed(body)
     generation.timed = bool(body.timings_per_token)
     generation.report = body.speculative is not None and bool(body.speculative.report)
     return generation

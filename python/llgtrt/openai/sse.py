@@ -99,7 +99,7 @@ class Events(abc.ABC):
                 yield self.chunks(deltas) if few else await asyncio.to_thread(self.chunks, deltas)
                 deltas = await self._generation.next()
         except _core.CoreError as e:
-            yield self.failed(from_core(e, self._generation.names))
+            yield self.failed(from_core(e, self._generation.names()))
             return
         yield self.closing()
 

@@ -54,7 +54,7 @@ impl Sampler {
     }
 }
 
-/// Log-softmax of the raw row at `token` and at the `k` largest.
+/// The log-probabilities of `token` and of the `k` likeliest tokens: the log-softmax of the row.
 fn logprobs_of(row: &[f32], token: Token, k: u32, buffer: &mut Vec<Candidate>) -> TokenLogprob {
     let best = row.iter().fold(f32::NEG_INFINITY, |m, l| m.max(*l));
     let log_sum = f64::from(best) + exp_sum(row, best, |l| l).ln();

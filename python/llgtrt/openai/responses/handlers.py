@@ -156,7 +156,7 @@ async def _generated(generation: Generation, answer: Answer) -> None:
     except GoneError:
         answer.stop("cancelled")
     except _core.CoreError as e:
-        answer.stop("failed", from_core(e, generation.names))
+        answer.stop("failed", from_core(e, generation.names()))
     except Exception:
         log.exception("a response in the background failed")
         error = {"code": "server_error", "message": internal().message}

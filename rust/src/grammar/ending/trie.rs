@@ -57,7 +57,7 @@ pub(super) struct Node {
     pub(super) end: u32,
     /// How many tokens come before it.
     before: u32,
-    /// Where its children begin in the list of all children.
+    /// The index of its first child in [`Trie::children`].
     children: u32,
     /// Bytes from the root up to it, its own included.
     pub(super) depth: u16,
