@@ -8,6 +8,7 @@ import sys
 from types import ModuleType
 
 import busy
+import calls
 import commonbench
 import compare
 import complete
@@ -27,6 +28,7 @@ COMMANDS: dict[str, ModuleType] = {
     "commonbench": commonbench,
     "peers": peers,
     "busy": busy,
+    "calls": calls,
     "compare": compare,
     "complete": complete,
     "constrained": constrained,

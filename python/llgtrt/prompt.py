@@ -17,6 +17,8 @@ import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+import msgspec
+
 from llgtrt import _core
 from llgtrt.templates import ASK, ChatTemplate, Message, RenderError
 
@@ -45,6 +47,11 @@ class Vocabulary:
         if self._longest is None:
             self._longest = self._core.longest_token()
         return self._longest
+
+    def ends(self) -> list[str]:
+        """Written forms of the tokens that end an answer."""
+        tokens: list[int] = msgspec.json.decode(self._core.info())["eog"]
+        return [text for token in tokens if (text := self.lookup(token)[0].decode("utf-8", "replace"))]
 
     def special_texts(self, tokens: Iterable[int]) -> set[str]:
         """Written forms of the special tokens among these."""

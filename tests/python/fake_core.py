@@ -188,6 +188,7 @@ class Engine:
             "promise": "BitIdentical",
             "summary": "fake",
             "weights": 1,
+            "eog": [END],
         }
         return json.dumps({"limits": limits, **facts, **texts})
 

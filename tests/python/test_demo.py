@@ -12,8 +12,10 @@ import pytest
 from demo.calls import KINDS, Caller
 from demo.corpus import Conversation, Turn, Writer
 
-from llgtrt.openai.formats import FORMATS, markers, tool_format
-from llgtrt.openai.parse import Call, Content, Grammar, Parser, Reasoning
+from llgtrt.openai.formats import FORMATS, markers
+from llgtrt.openai.learn import tool_format
+from llgtrt.openai.parse import Grammar, Parser
+from llgtrt.openai.pieces import Arguments, Call, Content, Done, Reasoning
 from llgtrt.templates import ASK, ChatTemplate
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -34,7 +36,10 @@ def parsed(talk: Conversation, turn: Turn) -> tuple[str, str, list[dict[str, Any
     names = [function["name"] for function in talk.functions]
     thinks = turn.thought is not None
     grammar = Grammar(
-        ("<think>", "</think>"), thinks, FORMATS["hermes"] if talk.functions else None, tuple(names)
+        ("<think>", "</think>"),
+        thinks,
+        FORMATS["hermes"] if talk.functions else None,
+        {name: {} for name in names},
     )
     parser = Parser(grammar)
     said = f"{turn.thought}\n</think>\n\n{turn.text}" if thinks else turn.text
@@ -43,10 +48,10 @@ def parsed(talk: Conversation, turn: Turn) -> tuple[str, str, list[dict[str, Any
     for piece in [*parser.feed(said), *parser.finish()]:
         if isinstance(piece, Call):
             calls.append({"name": piece.name, "arguments": ""})
-        elif isinstance(piece, (Reasoning, Content)):
-            found[type(piece)] += piece.text
-        else:
+        elif isinstance(piece, Arguments):
             calls[-1]["arguments"] += piece.text
+        elif not isinstance(piece, Done):
+            found[type(piece)] += piece.text
     decoded = [{**call, "arguments": json.loads(call["arguments"])} for call in calls]
     return found[Reasoning], found[Content], decoded
 
@@ -95,7 +100,7 @@ def test_arguments_are_what_the_functions_take(talks: list[Conversation]) -> Non
 
 
 def test_the_server_knows_the_template() -> None:
-    assert tool_format("auto", TEMPLATE) == FORMATS["hermes"]
+    assert tool_format("auto", ChatTemplate(TEMPLATE, {})) == FORMATS["hermes"]
     assert markers(None, TEMPLATE) == ("<think>", "</think>")
     shipped = json.loads((ROOT / "demo" / "target" / "tokenizer_config.json").read_text())
     assert shipped["chat_template"] == TEMPLATE

@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections import defaultdict
 
 import pytest
 
+from llgtrt.openai.arguments import Types
 from llgtrt.openai.formats import FORMATS
-from llgtrt.openai.parse import Arguments, Call, Content, Grammar, Parser, Piece, Reasoning
+from llgtrt.openai.parse import Grammar, Parser, whole
+from llgtrt.openai.pieces import Arguments, Call, Content, Done, Piece, Reasoning
 
 THINK = ("<think>", "</think>")
 NAMES = ("get", "get_all", "look-up")
+TYPES: Types = {"mixed": frozenset({"string", "null", "number"}), "text": frozenset({"string"})}
+FUNCTIONS = dict.fromkeys(NAMES, TYPES)
 ARGUMENTS = (
     "{}",
     '{"a": "</tool_call>]}{[\\"\\\\"}',
     '{"city": "Zürich 😀", "n": [1, {"x": null}], "q": "a\\nb"}',
-    '["[TOOL_CALLS]", "<think>"]',
+    '{"text": "a\\n <para\\n\\n", "mixed": null, "none": "", "list": ["\\"", {"k": true}]}',
+    '{"mixed": "nullable", "n": -1.5e3, "yes": false, "text": "[1"}',
 )
+JSON = [name for name, style in FORMATS.items() if style.parameters is None]
 
 
 def merged(pieces: list[Piece]) -> tuple[str, str, list[tuple[str, str]]]:
@@ -37,6 +44,8 @@ def merged(pieces: list[Piece]) -> tuple[str, str, list[tuple[str, str]]]:
             case Arguments(index, text):
                 assert index in names, "behind the name"
                 arguments[index] += text
+            case Done(index):
+                json.loads(arguments[index])
     assert list(names) == list(range(len(names)))
     return reasoning, content, [(names[i], arguments[i]) for i in names]
 
@@ -64,6 +73,7 @@ def answers(draw: random.Random) -> tuple[Grammar, str]:
     if not style.at_start:
         text += draw.choice(["", "Let me see. ", "a < b\n", " <tool_ [TOOL_ "])
     calls = [(draw.choice(NAMES), draw.choice(ARGUMENTS)) for _ in range(draw.randint(0, 3))]
+    calls = calls[:1] if style.separator is None else calls
     if calls:
         text += style.write(calls)
         if style.resumes:
@@ -72,7 +82,7 @@ def answers(draw: random.Random) -> tuple[Grammar, str]:
         text += draw.choice(["plain", '{"name": "Bob"}', "{ }", "", " \n"])
     if draw.random() < 0.3:
         text = text[: draw.randint(0, len(text))]
-    return Grammar(markers, inside, draw.choice([style, style, style, None]), NAMES), text
+    return Grammar(markers, inside, draw.choice([style, style, style, None]), FUNCTIONS), text
 
 
 def test_any_cut_gives_the_same_parts() -> None:
@@ -87,10 +97,31 @@ def test_any_cut_gives_the_same_parts() -> None:
 @pytest.mark.parametrize("name", FORMATS)
 @pytest.mark.parametrize("arguments", ARGUMENTS)
 def test_calls_come_back_as_they_were_written(name: str, arguments: str) -> None:
-    grammar = Grammar(format=FORMATS[name], names=NAMES)
+    style = FORMATS[name]
+    grammar = Grammar(format=style, functions=FUNCTIONS)
     calls = [("get_all", arguments), ("get", "{}"), ("look-up", arguments)]
-    for count in (1, 2, 3):
-        assert parsed(grammar, list(FORMATS[name].write(calls[:count]))) == ("", "", calls[:count])
+    for count in (1, 2, 3) if style.separator is not None else (1,):
+        reasoning, content, found = parsed(grammar, list(style.write(calls[:count])))
+        assert (reasoning, content) == ("", "")
+        assert [(name, json.loads(text)) for name, text in found] == [
+            (name, json.loads(text)) for name, text in calls[:count]
+        ]
+        assert name not in JSON or found == calls[:count], "JSON stays as it is written"
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_call_is_complete_or_is_none(name: str) -> None:
+    style = FORMATS[name]
+    grammar = Grammar(format=style, functions=FUNCTIONS)
+    text = style.write([("get_all", ARGUMENTS[2])])
+    complete = text[: len(text) - len(style.close)].rstrip()
+    for size in range(len(text)):
+        parser = Parser(grammar)
+        found = whole(parser, text[:size], "length")
+        called = any(isinstance(piece, Call) for piece in found)
+        assert called == (size >= len(complete)), text[:size]
+        assert all(isinstance(piece, Call | Arguments | Done) for piece in found), text[:size]
+        assert parser.calls == called
 
 
 @pytest.mark.parametrize(
@@ -103,6 +134,7 @@ def test_calls_come_back_as_they_were_written(name: str, arguments: str) -> None
         ("<think>a</thi", ("a</thi", "", [])),
         ("<think></think>x", ("", "x", [])),
         ('Look:\n<tool_call>\n{"name": "get", "arguments": {"a":', ("", "Look:", [("get", '{"a":')])),
+        ('<tool_call>{"name":"get","arguments":{}}</tool_call>', ("", "", [("get", "{}")])),
         ('<tool_call>\n{"name": "ge', ("", "", [])),
         (
             '<tool_call>\n{"name": "get", "arguments": {}}\n</tool_call>\nDone.\n',
@@ -113,11 +145,11 @@ def test_calls_come_back_as_they_were_written(name: str, arguments: str) -> None
     ],
 )
 def test_parts_of_texts(text: str, parts: tuple[str, str, list[tuple[str, str]]]) -> None:
-    assert parsed(Grammar(THINK, False, FORMATS["hermes"], NAMES), list(text)) == parts
+    assert parsed(Grammar(THINK, False, FORMATS["hermes"], FUNCTIONS), list(text)) == parts
 
 
 def test_text_is_told_as_soon_as_it_is_certain() -> None:
-    parser = Parser(Grammar(format=FORMATS["hermes"], names=NAMES))
+    parser = Parser(Grammar(format=FORMATS["hermes"], functions=FUNCTIONS))
     assert parser.feed("Hello <") == [Content("Hello")]
     assert parser.feed("b>") == [Content(" <b>")]
     assert parser.feed('<tool_call>\n{"name": "get_all"') == []
@@ -126,7 +158,7 @@ def test_text_is_told_as_soon_as_it_is_certain() -> None:
 
 
 def test_json_that_is_no_call_is_content() -> None:
-    grammar = Grammar(format=FORMATS["llama3_json"], names=NAMES)
+    grammar = Grammar(format=FORMATS["llama3_json"], functions=FUNCTIONS)
     for text in ('{"name": "Bob", "parameters": {}}', '{"names": 1}', "hi {"):
         assert parsed(grammar, list(text)) == ("", text, [])
     text = '{"name": "get", "parameters": {"a": 1}}'

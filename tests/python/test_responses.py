@@ -15,7 +15,8 @@ from llgtrt.openai import routes, schema
 from llgtrt.openai.body import parse
 from llgtrt.openai.errors import ApiError
 from llgtrt.openai.formats import FORMATS
-from llgtrt.openai.parse import Content, Grammar, Parser
+from llgtrt.openai.parse import Grammar, Parser
+from llgtrt.openai.pieces import Content
 from llgtrt.openai.responses import as_chat, items
 from llgtrt.openai.responses.fields import ResponsesRequest
 from llgtrt.openai.responses.output import Output, Scores
@@ -312,7 +313,7 @@ def test_replicas_do_not_share_a_file(capsys: pytest.CaptureFixture[str], tmp_pa
     assert "--responses-file" in capsys.readouterr().err
 
 
-HERMES = Grammar(("<think>", "</think>"), True, FORMATS["hermes"], ["get"])
+HERMES = Grammar(("<think>", "</think>"), True, FORMATS["hermes"], {"get": {}})
 TEXT = (
     "I <see>.\n</think>\nLet me <look>.\n"
     '<tool_call>\n{"name": "get", "arguments": {"a": 1}}\n</tool_call>\nDone é'

@@ -12,7 +12,7 @@ from llgtrt.openai import schema, tools, translate
 from llgtrt.openai.body import parse
 from llgtrt.openai.chat import Model, ready
 from llgtrt.openai.errors import ApiError, from_core
-from llgtrt.openai.formats import FORMATS, markers, tool_format
+from llgtrt.openai.formats import FORMATS, markers
 from llgtrt.prompt import Vocabulary
 from llgtrt.templates import PRESETS, ChatTemplate
 
@@ -24,9 +24,11 @@ CHATML = (PRESETS / "chatml.j2").read_text()
 NATIVE = (
     "{% if tools %}TOOLS{{ tools | tojson }}{% endif %}"
     "{% for m in messages %}[{{ m.role }}]{{ m.content }}"
-    "{% for c in m.tool_calls or [] %}<tool_call>{{ c.id }} {{ c.function.name }} "
-    "{{ c.function.arguments | tojson }}</tool_call>{% endfor %}{% endfor %}[assistant]"
+    "{% for c in m.tool_calls or [] %}{{ '\\n' if not loop.first }}<tool_call>\n"
+    '{"name": "{{ c.function.name }}", "arguments": {{ c.function.arguments | tojson }}}\n</tool_call>'
+    "{% endfor %}{% endfor %}[assistant]"
 )
+CALLED = '<tool_call>\n{"name": "get", "arguments": {"n": 1}}\n</tool_call>'
 THINKING = (
     "{% for m in messages %}[{{ m.role }}]{{ m.content }}{% endfor %}[assistant]<think>\n{# </think> #}"
 )
@@ -127,36 +129,26 @@ def test_the_older_fields_mean_the_same() -> None:
     assert (asked.mode, asked.names, asked.parallel, asked.legacy) == ("required", ["put"], False, True)
 
 
-@pytest.mark.parametrize(
-    ("source", "name"),
-    [
-        ("… <tool_call> …", "hermes"),
-        ("… <|start_header_id|> …", "llama3_json"),
-        ("… [TOOL_CALLS] …", "mistral"),
-        ("… [TOOL_CALLS] … [ARGS]", "mistral_args"),
-        ("… <｜tool▁calls▁begin｜> …", "deepseek"),
-        ("… <|tool_call|> …", "phi4"),
-        (CHATML, "json"),
-    ],
-)
-def test_templates_show_the_format(source: str, name: str) -> None:
-    assert tool_format("auto", source) is FORMATS[name]
-    assert tool_format("json", source) is FORMATS["json"]
-
-
 def test_calls_hold_in_free_text_from_the_trigger_on() -> None:
     _, core, parts = made(NATIVE, tools=TOOLS)
-    free, bound = core["sections"]
-    assert free["free"]["triggers"] == [{"text": "<tool_call>", "next": 1, "at_start": False}]
+    free, block, bound = core["sections"]
+    assert free["free"]["triggers"][0] == {"text": "<tool_call>", "next": 2, "at_start": False}
     assert free["free"]["may_end"]
     calls = bound["bound"]["grammar"]["calls"]
     assert bound["bound"]["next"] == 0, "text and more calls may follow"
     assert [t["name"] for t in calls["tools"]] == ["get", "put", "cut"]
     assert calls["tools"][0]["schema"] == json.dumps(TOOLS[0]["function"]["parameters"])
     assert (calls["begun"], calls["or"], calls["separator"]) == ("<tool_call>", None, None)
-    assert parts.format is FORMATS["hermes"]
+    assert parts.format == FORMATS["hermes"]
+    # Calls also come in blocks of code, where the name of a function decides.
+    begun = [(t["text"], t["next"], t["at_start"]) for t in free["free"]["triggers"][1:]]
+    assert begun[0] == ('```json\n{"name": "', 1, False)
+    assert begun[-1] == ('{\n    "name": "', 1, True)
+    assert block["bound"]["next"] == 0
+    assert block["bound"]["grammar"]["calls"]["tools"] == calls["tools"]
+    assert block["bound"]["grammar"]["calls"]["except"] == ["cut", "get", "put"]
     one = made(NATIVE, tools=TOOLS, parallel_tool_calls=False)[1]
-    assert one["sections"][1]["bound"]["next"] is None
+    assert one["sections"][2]["bound"]["next"] is None
 
 
 def test_a_call_may_be_required_or_forbidden() -> None:
@@ -167,9 +159,11 @@ def test_a_call_may_be_required_or_forbidden() -> None:
     assert [t["name"] for t in core["calls"]["tools"]] == ["put"]
     assert core["calls"]["separator"] is None
     prompt, core, parts = made(NATIVE, tools=TOOLS, tool_choice="none")
-    assert core["sections"][0]["free"]["triggers"] == [
-        {"text": "<tool_call>", "next": None, "at_start": False}
-    ]
+    triggers = core["sections"][0]["free"]["triggers"]
+    assert triggers[0] == {"text": "<tool_call>", "next": None, "at_start": False}
+    assert {t["next"] for t in triggers[1:]} == {1}
+    blocked = core["sections"][1]["bound"]["grammar"]["calls"]
+    assert (blocked["tools"], blocked["except"]) == ([], ["cut", "get", "put"])
     assert parts is None
     assert "TOOLS" not in prompt
 
@@ -199,7 +193,9 @@ def test_the_templates_own_tools_are_used() -> None:
         {"role": "tool", "tool_call_id": "1", "content": "7"},
     ]
     prompt = made(NATIVE, tools=TOOLS, messages=history)[0]
-    assert prompt.endswith('[assistant]<tool_call>1 get {"n": 1}</tool_call>[tool]7[assistant]')
+    assert prompt.endswith(
+        '[assistant]<tool_call>\n{"name": "get", "arguments": {"n": 1}}\n</tool_call>[tool]7[assistant]'
+    )
     # Some templates take the arguments as text.
     source = (
         "{% for m in messages %}{% for c in m.tool_calls or [] %}{{ '>' + c.function.arguments }}{% endfor %}"
@@ -215,7 +211,9 @@ def test_the_older_history_is_read() -> None:
         {"role": "function", "name": "get", "content": "7"},
     ]
     prompt = made(NATIVE, messages=history)[0]
-    assert prompt.endswith('[assistant]<tool_call> get {"n": 1}</tool_call>[tool]7[assistant]')
+    assert prompt.endswith(
+        '[assistant]<tool_call>\n{"name": "get", "arguments": {"n": 1}}\n</tool_call>[tool]7[assistant]'
+    )
 
 
 def test_templates_without_tools_are_told_in_words() -> None:
@@ -238,7 +236,8 @@ def test_templates_without_tools_are_told_in_words() -> None:
         "user\nResult: 7\nResult of get: 8\ngo on",
         "assistant\n",
     ]
-    assert core["sections"][0]["free"]["triggers"] == [{"text": '{"name": "', "next": 1, "at_start": True}]
+    first = core["sections"][0]["free"]["triggers"][0]
+    assert first == {"text": '{"name": "', "next": 2, "at_start": True}
 
 
 @pytest.mark.parametrize("template", [NATIVE, CHATML])
@@ -317,8 +316,9 @@ def test_reasoning_that_the_prompt_opens_comes_first() -> None:
     assert answer == {"bound": {"grammar": {"regex": "a+"}, "next": None}}
     assert (parts.inside, parts.format) == (True, None)
     core = made(THINKING, tools=TOOLS)[1]
-    assert [kinds(core), core["sections"][0]["free"]["may_end"]] == [["free", "free", "bound"], True]
-    assert core["sections"][1]["free"]["triggers"][0]["next"] == 2
+    assert kinds(core) == ["free", "free", "bound", "bound"]
+    assert core["sections"][0]["free"]["may_end"]
+    assert core["sections"][1]["free"]["triggers"][0]["next"] == 3
     # It cannot be told otherwise, and is stopped at once.
     core = made(THINKING, reasoning_effort="none")[1]
     assert core["sections"][0]["free"]["limit"] == {"tokens": 0, "text": "</think>"}
@@ -333,7 +333,8 @@ def test_reasoning_that_the_model_opens() -> None:
     assert not parts.inside
     core = made(HYBRID, tools=TOOLS)[1]
     triggers = core["sections"][0]["free"]["triggers"]
-    assert [(t["text"], t["next"]) for t in triggers] == [('{"name": "', 3), ("<think>", 1)]
+    others = [(t["text"], t["next"]) for t in triggers if "```" not in t["text"]]
+    assert others == [('{"name": "', 4), ('{\n  "name": "', 3), ('{\n    "name": "', 3), ("<think>", 1)]
     for off in (
         {"enable_thinking": False},
         {"reasoning_effort": "none"},

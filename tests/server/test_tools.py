@@ -38,7 +38,10 @@ TOOLS: Any = [
 END = "</think>"
 
 
-@pytest.fixture(scope="module", params=["hermes", "llama3_json", "mistral", "json"])
+@pytest.fixture(
+    scope="module",
+    params=["hermes", "llama3_json", "mistral", "json", "qwen3_coder", "glm", "gemma", "python", "kimi"],
+)
 def caller(request: pytest.FixtureRequest) -> Iterator[Server]:
     """A server whose model writes calls in one of the formats."""
     with serving("toy", config={"server": {"tool_format": request.param}}) as server:
@@ -163,7 +166,7 @@ def test_streams_come_to_the_same(caller: Server, spec: Any, drafts: bool) -> No
 
 
 def test_several_choices_are_told_apart(caller: Server) -> None:
-    fields: Any = {"tools": TOOLS, "tool_choice": "required", "parallel_tool_calls": False, "n": 3, "seed": 8}
+    fields: Any = {"tools": TOOLS, "tool_choice": "required", "parallel_tool_calls": False, "n": 6, "seed": 8}
     whole = ask(caller, **fields)["choices"]
     chunks = streamed(caller, **fields)
     for index, choice in enumerate(whole):

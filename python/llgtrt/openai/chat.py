@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from llgtrt.openai import formats, schema, tools, translate
+from llgtrt.openai import formats, learn, schema, tools, translate
 from llgtrt.openai.constraint import constraint
 from llgtrt.openai.errors import invalid
 from llgtrt.openai.reply import Reply, Thinking
@@ -40,7 +40,7 @@ class Model:
         return Model(
             template,
             vocabulary,
-            formats.tool_format(server.tool_format, source),
+            learn.tool_format(server.tool_format, template, vocabulary.ends()),
             formats.markers(server.reasoning_markers, source),
             words,
             bool(server.reasoning_markers) or ("enable_thinking" in words and _thinks(template)),
@@ -157,7 +157,7 @@ def _thinking(
     else:
         tokens = b"".join(model.vocabulary.lookup(token)[0] for token in prompt[-_TAIL:])
         tail = tokens.decode("utf-8", "replace").rstrip()
-        inside, ended = tail.endswith(begin), tail.endswith(end)
+        inside, ended = tail.endswith(begin.rstrip()), tail.endswith(end.rstrip())
     if ended or (wanted is False and not inside):
         return None
     # A model that cannot be told otherwise is stopped at once.

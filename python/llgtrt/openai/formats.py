@@ -1,14 +1,64 @@
-"""How models write calls of functions and reasoning, recognised by their chat template."""
+"""How models write calls of functions and reasoning.
+
+Both the core's grammar and the parser are made from a `Format`, so that what may be written can be read. It
+is learned from the model's chat template (`learn.py`), or has one of the names below.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 Markers = tuple[str, str]
 """The texts before and behind reasoning."""
+
+TYPES = ("null", "boolean", "number", "string", "array", "object")
+"""JSON's types, as the core names them."""
+
+CHOSEN = re.compile(r"\{(id|index)\}")
+"""What stands for a text that the model chooses: an id of a call, or a number."""
+_INDENTS = ("", "\n  ", "\n    ")
+"""White space behind the brace of a JSON object."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Parameters:
+    """Texts around arguments that are written one by one (`rust/src/grammar/spec.rs`, `Parameters`)."""
+
+    before: str
+    between: Mapping[str, str]
+    """By the value's type (`TYPES`)."""
+    after: str
+    separator: str = ""
+    raw: bool = True
+    """Strings are written as they are; otherwise as JSON."""
+    quote: str = ""
+    """Before and behind raw strings."""
+    nested: bool = False
+    """Arrays and objects have strings of this kind, too, and keys without quotes."""
+    python: bool = False
+    """`True`, `False` and `None` stand for `true`, `false` and `null`."""
+    cdata: bool = False
+    """Raw strings may stand between `<![CDATA[` and `]]>`."""
+
+    def write(self, name: str, value: Any) -> str:
+        """A parameter the way a model writes it."""
+        return f"{self.before}{name}{self.between[type_of(value)]}{self._value(value)}{self.after}"
+
+    def _value(self, value: Any) -> str:
+        match value:
+            case str() if self.raw:
+                return f"{self.quote}{value}{self.quote}"
+            case None | bool() if self.python:
+                return str(value)
+            case list() if self.nested:
+                return f"[{','.join(map(self._value, value))}]"
+            case dict() if self.nested:
+                return f"{{{','.join(f'{key}:{self._value(inner)}' for key, inner in value.items())}}}"
+        return json.dumps(value, ensure_ascii=False)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -21,7 +71,8 @@ class Format:
     trigger: str
     """The beginning of `open` and `before` by which a call is known in free text."""
     open: str = ""
-    separator: str = "\n"
+    separator: str | None = "\n"
+    """None: the model writes one call only."""
     close: str = ""
     at_start: bool = False
     """The trigger counts only at the beginning of an answer."""
@@ -29,6 +80,30 @@ class Format:
     """Text may follow a call, and another call that text."""
     short_ids: bool = False
     """Templates want ids of nine letters and digits."""
+    parameters: Parameters | None = None
+    """How arguments are written one by one; None: they are one JSON object."""
+    lead: str = ""
+    """What comes before an answer's text."""
+    marks: tuple[str, ...] = ()
+    """Texts within an answer's text that are no part of it, such as names of channels."""
+
+    @property
+    def key(self) -> str | None:
+        """The key of arguments, where a call is a JSON object that begins with the name; None elsewhere.
+
+        Models that were trained little on calls write such objects in blocks of code, or without marks.
+        """
+        key = re.search(r'"(\w+)": $', self.between)
+        return key[1] if key and self.parameters is None and self.before.endswith('{"name": "') else None
+
+    def blocks(self) -> list[tuple[str, bool]]:
+        """What comes before a name in a block of code, and whether nothing may precede it."""
+        if self.key is None:
+            return []
+        fenced = [(f"{fence}\n{{{space}", False) for fence in ("```json", "```") for space in _INDENTS]
+        bare = [(f"{{{space}", True) for space in _INDENTS]
+        begun = [(f'{begin}"name": "', at_start) for begin, at_start in (*fenced, *bare)]
+        return [(begin, at_start) for begin, at_start in begun if begin != self.trigger]
 
     @property
     def head(self) -> str:
@@ -37,8 +112,50 @@ class Format:
 
     def write(self, calls: Sequence[tuple[str, str]]) -> str:
         """Calls, as names and arguments, the way a model writes them."""
-        written = (f"{self.before}{name}{self.between}{arguments}{self.after}" for name, arguments in calls)
-        return self.open + self.separator.join(written) + self.close
+        written = (self._call(i, name, arguments) for i, (name, arguments) in enumerate(calls))
+        return self.open + (self.separator or "").join(written) + self.close
+
+    def _call(self, index: int, name: str, arguments: str) -> str:
+        if self.parameters is not None:
+            pairs = [self.parameters.write(*pair) for pair in json.loads(arguments).items()]
+            arguments = self.parameters.separator.join(pairs)
+        chosen = {"id": f"call{index:05}", "index": str(index)}
+        around = [CHOSEN.sub(lambda found: chosen[found[1]], text) for text in self._texts()]
+        return f"{around[0]}{name}{around[1]}{arguments}{around[2]}"
+
+    def _texts(self) -> tuple[str, str, str]:
+        return self.before, self.between, self.after
+
+    def core(self) -> dict[str, Any]:
+        """The texts as the core's grammar has them."""
+        texts = {name: getattr(self, name) for name in ("open", "before", "between", "after", "close")}
+        if self.parameters is None:
+            return {**texts, "parameters": None}
+        of_each = dataclasses.asdict(self.parameters)
+        # To the core that is a part of the string.
+        del of_each["cdata"]
+        return {**texts, "parameters": of_each}
+
+
+def type_of(value: Any) -> str:
+    """The JSON type of a value."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "boolean"
+        case int() | float():
+            return "number"
+        case str():
+            return "string"
+        case list():
+            return "array"
+    return "object"
+
+
+def tagged(before: str, between: str, after: str, **others: Any) -> Parameters:
+    """Parameters with the same texts around values of all types."""
+    return Parameters(before, dict.fromkeys(TYPES, between), after, **others)
 
 
 _JSON = Format('{"name": "', '", "arguments": ', "}", '{"name": "', at_start=True)
@@ -77,46 +194,107 @@ FORMATS = {
         open="<｜tool▁calls▁begin｜>",
         close="<｜tool▁calls▁end｜>",
     ),
+    "qwen3_coder": Format(
+        "<tool_call>\n<function=",
+        ">",
+        "\n</function>\n</tool_call>",
+        "<tool_call>",
+        resumes=True,
+        parameters=tagged("\n<parameter=", ">\n", "\n</parameter>", python=True),
+    ),
+    "glm": Format(
+        "<tool_call>",
+        "",
+        "\n</tool_call>",
+        "<tool_call>",
+        resumes=True,
+        parameters=tagged("\n<arg_key>", "</arg_key>\n<arg_value>", "</arg_value>"),
+    ),
+    "gpt_oss": Format(
+        "<|channel|>commentary to=functions.",
+        " <|constrain|>json<|message|>",
+        "",
+        "<|channel|>commentary to=functions.",
+        separator=None,
+        lead="<|channel|>final<|message|>",
+        marks=(
+            "<|channel|>final<|message|>",
+            "<|channel|>commentary<|message|>",
+            "<|end|><|start|>assistant",
+        ),
+    ),
+    "gemma": Format(
+        "<|tool_call>call:",
+        "{",
+        "}<tool_call|>",
+        "<|tool_call>",
+        separator="",
+        resumes=True,
+        parameters=tagged("", ":", "", separator=",", quote='<|"|>', nested=True),
+    ),
+    "granite": Format(
+        '{"name": "',
+        '", "arguments": ',
+        "}",
+        "<|tool_call|>",
+        open="<|tool_call|>[",
+        separator=", ",
+        close="]",
+    ),
+    "functools": Format(
+        '{"name": "', '", "arguments": ', "}", "functools[", open="functools[", separator=", ", close="]"
+    ),
+    "kimi": Format(
+        "<|tool_call_begin|>functions.",
+        ":{index}<|tool_call_argument_begin|>",
+        "<|tool_call_end|>",
+        "<|tool_calls_section_begin|>",
+        open="<|tool_calls_section_begin|>",
+        separator="",
+        close="<|tool_calls_section_end|>",
+    ),
+    "python": Format(
+        "",
+        "(",
+        ")",
+        "<|tool_call_start|>",
+        open="<|tool_call_start|>[",
+        separator=", ",
+        close="]<|tool_call_end|>",
+        parameters=tagged("", "=", "", separator=", ", raw=False, python=True),
+    ),
     "json": _JSON,
 }
 """By the names that `server.tool_format` has for them."""
 
-_SIGNS = (
-    ("<|tool_call|>", "phi4"),
-    ("[ARGS]", "mistral_args"),
-    ("[TOOL_CALLS]", "mistral"),
-    ("<｜tool▁calls▁begin｜>", "deepseek"),
-    ("<tool_call>", "hermes"),
-    ("<|python_tag|>", "llama3_json"),
-    ("<|start_header_id|>", "llama3_json"),
+MARKERS = (
+    ("<|channel|>analysis<|message|>", "<|end|><|start|>assistant"),
+    ("<think>", "</think>"),
+    ("[THINK]", "[/THINK]"),
+    ("<seed:think>", "</seed:think>"),
+    ("<mm:think>", "</mm:think>"),
+    ("<think:opensource>", "</think:opensource>"),
+    ("<|START_THINKING|>", "<|END_THINKING|>"),
+    ("<|inner_prefix|>", "<|inner_suffix|>"),
+    ("<|channel>thought\n", "<channel|>"),
+    ("Here are my reasoning steps:\n", "[BEGIN FINAL RESPONSE]"),
 )
-"""What a template has in it, the first that is found."""
-_SPACED = "[TOOL_CALLS] ["
-"""How Mistral's models up to version 3 of their tokenizer write it."""
-
-_MARKERS = (("<think>", "</think>"), ("[THINK]", "[/THINK]"))
 """Known markers of reasoning."""
-
-
-def tool_format(name: str, template: str) -> Format:
-    """The format of this name; `auto`: the template's."""
-    found = (known for sign, known in _SIGNS if sign in template)
-    if name == "auto" and _SPACED in template:
-        return dataclasses.replace(FORMATS["mistral"], open=_SPACED)
-    return FORMATS[next(found, "json") if name == "auto" else name]
+_SIGNS = {"<|end|><|start|>assistant": "<|channel|>analysis<|message|>"}
+"""What a template has of those whose end it does not write in one piece."""
 
 
 def markers(configured: Sequence[str] | None, template: str) -> Markers | None:
     """The configured markers; without them, the template's. None: there is no reasoning."""
     if configured is not None:
         return (configured[0], configured[1]) if configured else None
-    return next((pair for pair in _MARKERS if pair[1] in template), None)
+    return next((pair for pair in MARKERS if _SIGNS.get(pair[1], pair[1]) in template), None)
 
 
 def instructions(style: Format, tools: Sequence[dict[str, Any]], parallel: bool) -> str:
     """What a model is told whose template has no place for functions."""
     lines = [json.dumps(tool["function"], ensure_ascii=False) for tool in tools]
-    example = style.write([("NAME", "{…}")])
+    example = style.write([("NAME", '{"PARAMETER": "VALUE"}' if style.parameters else "{…}")])
     several = "; several calls one after the other" if parallel else ", and one call only"
     return "\n".join(
         [

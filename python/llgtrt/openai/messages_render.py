@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import msgspec
-import pydantic_core
 
 from llgtrt.engine import Delta, Generation
 from llgtrt.openai import messages_errors as errors
 from llgtrt.openai.errors import ApiError
-from llgtrt.openai.parse import Arguments, Call, Content, Parser, Piece, Reasoning, pieces
+from llgtrt.openai.parse import Parser, pieces, whole
+from llgtrt.openai.pieces import Arguments, Call, Content, Piece, Reasoning
 from llgtrt.openai.render import Json, Whole, Writer
 from llgtrt.openai.reply import Reply
 from llgtrt.openai.sse import Events, typed, usage_of
@@ -83,22 +82,9 @@ def content(events: Iterable[Json]) -> list[Json]:
                 block, (_, (name, text)) = blocks[index], delta.items()
                 block[name] += text
     for index, text in written.items():
-        blocks[index]["input"] = _input(text)
+        # As it is written: numbers keep their digits.
+        blocks[index]["input"] = msgspec.Raw(text.encode())
     return blocks
-
-
-def _input(text: str) -> Any:
-    """Arguments as they are written; of ones that were cut, what had come of them but for open strings."""
-    try:
-        msgspec.json.decode(text)
-        return msgspec.Raw(text.encode())
-    except (msgspec.DecodeError, RecursionError):
-        pass
-    try:
-        found = pydantic_core.from_json(text, allow_partial=True)
-    except ValueError:
-        return {}
-    return found if isinstance(found, dict) else {}
 
 
 def usage(counts: Json) -> Json:
@@ -137,7 +123,7 @@ class MessageWriter(Writer):
     def body(self, choices: Sequence[Whole], usage: Json) -> Json:
         """The message."""
         (choice,) = choices
-        blocks = content(self._told(choice.text, choice.finish_reason))
+        blocks = content(self._told(choice.text, choice.finish_reason, whole))
         return {**self._envelope(usage), "content": blocks, **self._end(choice.finish_reason)}
 
     def begin(self, counts: Json) -> Json:
@@ -164,14 +150,19 @@ class MessageWriter(Writer):
             "usage": usage(counts),
         }
 
-    def _told(self, text: str, reason: str | None) -> Iterator[Json]:
+    def _told(
+        self,
+        text: str,
+        reason: str | None,
+        read: Callable[[Parser | None, str, str | None], list[Piece]] = pieces,
+    ) -> Iterator[Json]:
         """The events of more text; `reason`: why it ends here, if it does."""
         if reason == "stop":
             # What could become one was held back, so all of it comes with the end.
             found = [stop for stop in self._stops if text.endswith(stop)]
             self._stop = max(found, key=len, default=None)
             text = text.removesuffix(self._stop or "")
-        for piece in pieces(self._parser, text, reason is not None):
+        for piece in read(self._parser, text, reason):
             yield from self._blocks.take(piece)
         if reason is not None:
             yield from self._blocks.close()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
 
 import msgspec
 
@@ -13,7 +12,8 @@ from llgtrt.engine import Delta, Generation
 from llgtrt.logs import time_of
 from llgtrt.openai import ollama_errors as errors
 from llgtrt.openai.errors import ApiError
-from llgtrt.openai.parse import Arguments, Call, Content, Grammar, Parser, Reasoning, pieces
+from llgtrt.openai.parse import Grammar, Parser, pieces
+from llgtrt.openai.pieces import Arguments, Call, Content, Done, Reasoning
 from llgtrt.openai.render import Json, Whole, Writer, timings
 from llgtrt.openai.sse import Events
 
@@ -26,35 +26,24 @@ class Parts:
 
     def __init__(self, grammar: Grammar | None) -> None:
         self._parser = Parser(grammar) if grammar is not None else None
-        self._call: tuple[str, str] | None = None
+        self._call = ("", "")
         """Name and arguments of the call that is being written."""
 
     def take(self, text: str, reason: str | None) -> Iterator[Json]:
         """Members of messages. `reason`: the finish reason, if the answer ends here."""
-        for piece in pieces(self._parser, text, reason is not None):
+        for piece in pieces(self._parser, text, reason):
             match piece:
                 case Content(more):
                     yield {"content": more}
                 case Reasoning(more):
                     yield {"thinking": more}
                 case Call(_, name):
-                    yield from self._called()
                     self._call = name, ""
-                case Arguments(_, more) if self._call is not None:
+                case Arguments(_, more):
                     self._call = self._call[0], self._call[1] + more
-        if reason is not None:
-            yield from self._called()
-
-    def _called(self) -> Iterator[Json]:
-        """The call that has been written; none if the answer was cut in it."""
-        call, self._call = self._call, None
-        if call is None:
-            return
-        try:
-            arguments: Any = json.loads(call[1] or "{}")
-        except json.JSONDecodeError:
-            return
-        yield {"tool_calls": [{"function": {"name": call[0], "arguments": arguments}}]}
+                case Done(_):
+                    name, arguments = self._call
+                    yield {"tool_calls": [{"function": {"name": name, "arguments": json.loads(arguments)}}]}
 
 
 def joined(members: Iterable[Json]) -> Json:

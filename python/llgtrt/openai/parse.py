@@ -1,51 +1,20 @@
-"""The text of a choice, told apart into reasoning, content and calls of functions.
+"""The text of a choice, separated into reasoning, content and calls of functions.
 
-A pure function of the text: however it is cut into chunks, the pieces come to the same texts. What may be the
-beginning of something else is held back until that is decided.
+A pure function of the text: however it is cut into chunks, the pieces come to the same texts. What may be
+the beginning of something else is held back until that is decided. The parser is a generator that yields
+pieces, and None where it needs more text (`buffer.py`).
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Mapping
 
+from llgtrt.openai.arguments import Types
+from llgtrt.openai.buffer import SPACE, Buffer, overlap
+from llgtrt.openai.call_parse import CallParser
 from llgtrt.openai.formats import Format, Markers
-
-SPACE = " \t\n\r"
-"""White space around the parts of an answer, which is in none of them."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Reasoning:
-    """More of the reasoning."""
-
-    text: str
-
-
-@dataclasses.dataclass(frozen=True)
-class Content:
-    """More of the answer's text."""
-
-    text: str
-
-
-@dataclasses.dataclass(frozen=True)
-class Call:
-    """A call begins."""
-
-    index: int
-    name: str
-
-
-@dataclasses.dataclass(frozen=True)
-class Arguments:
-    """More of a call's arguments, as JSON text."""
-
-    index: int
-    text: str
-
-
-Piece = Reasoning | Content | Call | Arguments
+from llgtrt.openai.pieces import Arguments, Call, Content, Done, Piece, Reasoning, Steps
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,8 +27,12 @@ class Grammar:
     """The text begins inside of it."""
     format: Format | None = None
     """That of calls, where there may be some."""
-    names: Sequence[str] = ()
-    """Of the functions."""
+    functions: Mapping[str, Types] = dataclasses.field(default_factory=dict)
+    """The types of their arguments, by name."""
+    several: bool = True
+    """There may be more than one call."""
+    marks: tuple[str, ...] = ()
+    """Texts that are no part of the content they stand in."""
 
 
 class Parser:
@@ -67,198 +40,158 @@ class Parser:
 
     def __init__(self, grammar: Grammar) -> None:
         self._grammar = grammar
-        self._buffer = ""
-        self._state: Callable[[], Iterator[Piece]] = self._text
-        if grammar.markers:
-            self._state = self._think if grammar.inside else self._begin
-        self._started = False
-        """Something but white space has come of what is being read."""
+        self._buffer = Buffer()
         self._space = ""
         """White space of the content that nothing has followed yet."""
         self._plain = True
         """The content is all there is."""
-        self._value = _Value()
-        self._ended = False
+        self._said = False
+        """Something of the content has come but white space."""
+        self._blank = True
+        """Nothing but white space has come since the beginning, or since a call."""
         self.calls = 0
-        """Calls so far."""
+        """Complete calls so far."""
+        self._run = self._answer()
 
     def feed(self, text: str) -> list[Piece]:
         """What is certain with this text."""
-        self._buffer += text
-        return list(self._run())
+        self._buffer.text += text
+        return self._pieces()
 
-    def finish(self) -> list[Piece]:
-        """The rest, where the text ends."""
-        self._ended = True
-        return list(self._run())
+    def finish(self, cut: bool = False) -> list[Piece]:
+        """The rest, where the text ends.
 
-    def _run(self) -> Iterator[Piece]:
-        while True:
-            before = self._state, len(self._buffer)
-            yield from self._state()
-            if (self._state, len(self._buffer)) == before:
+        `cut`: it was not ended by the model, so that the beginning of a call is no content.
+        """
+        self._buffer.ended, self._buffer.cut = True, cut
+        return self._pieces()
+
+    def _pieces(self) -> list[Piece]:
+        found: list[Piece] = []
+        for piece in self._run:
+            if piece is None:
                 break
-        if self._ended and self._plain and self._space:
+            found.append(piece)
+        return found
+
+    def _answer(self) -> Steps[None]:
+        if self._grammar.markers is not None:
+            inside = self._grammar.inside or (yield from self._begins(*self._grammar.markers))
+            if inside:
+                yield from self._think(self._grammar.markers[1])
+        style = self._grammar.format
+        if style is not None:
+            yield from self._calls(style)
+        yield from self._text({})
+        if self._plain and self._space:
             yield Content(self._space)
-            self._space = ""
 
-    def _begin(self) -> Iterator[Piece]:
-        """Reasoning may begin here, behind white space."""
-        assert self._grammar.markers
-        begin = self._grammar.markers[0]
-        found = self._buffer.lstrip(SPACE)
-        if found.startswith(begin):
-            self._buffer = found[len(begin) :]
-            self._state = self._think
-        elif self._ended or not begin.startswith(found):
-            self._state = self._text
-        yield from ()
+    def _begins(self, begin: str, _: str) -> Steps[bool]:
+        """Whether reasoning begins here, behind white space."""
+        buffer = self._buffer
+        while not buffer.ended and begin.startswith(buffer.text.lstrip(SPACE)) and not self._has(begin):
+            yield None
+        if not self._has(begin):
+            return False
+        buffer.text = buffer.text.lstrip(SPACE)[len(begin) :]
+        return True
 
-    def _think(self) -> Iterator[Piece]:
-        assert self._grammar.markers
-        end = self._grammar.markers[1]
+    def _has(self, begin: str) -> bool:
+        return self._buffer.text.lstrip(SPACE).startswith(begin)
+
+    def _think(self, end: str) -> Steps[None]:
         self._plain = False
-        body, found, rest = self._buffer.partition(end)
-        if not found and not self._ended:
-            body = body[: len(body) - _overlap(body, end)]
-        lead = 0 if self._started else len(body) - len(body.lstrip(SPACE))
-        told = body[lead:].rstrip(SPACE)
-        if told:
-            self._started = True
-            yield Reasoning(told)
-        if found:
-            self._buffer, self._state, self._started = rest, self._text, False
-        elif self._ended:
-            self._buffer = ""
-        elif told:
-            self._buffer = self._buffer[lead + len(told) :]
-
-    def _text(self) -> Iterator[Piece]:
-        """Content, in which calls may begin."""
-        style = self._grammar.format
-        if style is None:
-            self._state = self._rest
-            return
-        at = self._buffer.find(style.trigger)
-        if style.at_start:
-            found = self._buffer.lstrip(SPACE)
-            if not found.startswith(style.trigger):
-                if self._ended or not style.trigger.startswith(found):
-                    self._state = self._rest
+        buffer, begun = self._buffer, False
+        while True:
+            body, found, rest = buffer.text.partition(end)
+            if not found and not buffer.ended:
+                body = body[: len(body) - overlap(body, end)]
+            lead = 0 if begun else len(body) - len(body.lstrip(SPACE))
+            said = body[lead:].rstrip(SPACE)
+            if said:
+                begun = True
+                yield Reasoning(said)
+            if found or buffer.ended:
+                buffer.text = rest
                 return
-            at = len(self._buffer) - len(found)
-        if at >= 0:
-            yield from self._content(self._buffer[:at])
-            self._buffer, self._state = self._buffer[at:], self._head
-            return
-        held = 0 if self._ended else _overlap(self._buffer, style.trigger)
-        yield from self._content(self._buffer[: len(self._buffer) - held])
-        self._buffer = self._buffer[len(self._buffer) - held :]
+            if said:
+                buffer.text = buffer.text[lead + len(said) :]
+            yield None
 
-    def _content(self, text: str) -> Iterator[Piece]:
+    def _calls(self, style: Format) -> Steps[None]:
+        """Content, in which calls may begin, up to where no call may come any more."""
+        buffer, triggers = self._buffer, {**dict(style.blocks()), style.trigger: style.at_start}
+        while (found := (yield from self._text(triggers))) is not None:
+            reader = CallParser(style, self._grammar.functions, buffer, self.calls)
+            is_block = found != style.trigger
+            yield from reader.block(found) if is_block else reader.run()
+            self._plain &= not reader.begun
+            self.calls = reader.calls
+            self._blank = reader.begun
+            if not reader.begun:
+                return
+            if reader.failed or not self._grammar.several or not (is_block or style.resumes):
+                # What closes the calls, or follows one that is none.
+                while not buffer.ended:
+                    buffer.text = ""
+                    yield None
+                buffer.text = ""
+                return
+
+    def _text(self, triggers: Mapping[str, bool]) -> Steps[str | None]:
+        """Content up to a trigger, which is returned.
+
+        `triggers`: whether they count only where nothing precedes them.
+        """
+        buffer, marks = self._buffer, dict.fromkeys(self._grammar.marks, False)
+        ends = {**triggers, **marks}
+        while True:
+            places = [(at, end) for end in ends if (at := self._find(end, ends[end])) >= 0]
+            if places:
+                at, found = min(places)
+                yield from self._content(buffer.take(at))
+                if found in triggers:
+                    return found
+                buffer.take(len(found))
+                continue
+            possible = [end for end, at_start in ends.items() if self._blank or not at_start]
+            held = max((overlap(buffer.text, end) for end in possible), default=0)
+            if buffer.ended:
+                # The beginning of a call, or of a mark, is no content.
+                yield from self._content(buffer.take(len(buffer.text) - held * buffer.cut))
+                buffer.text = ""
+                return None
+            yield from self._content(buffer.take(len(buffer.text) - held))
+            yield None
+
+    def _find(self, end: str, at_start: bool) -> int:
+        """Where a text stands in the buffer, if it counts there; else -1."""
+        at = self._buffer.text.find(end)
+        counts = not at_start or (self._blank and not self._buffer.text[:at].strip(SPACE))
+        return at if counts else -1
+
+    def _content(self, text: str) -> Steps[None]:
         body = (self._space + text).rstrip(SPACE)
-        told = body if self._plain or self._started else body.lstrip(SPACE)
+        self._blank &= not body
+        said = body if self._plain or self._said else body.lstrip(SPACE)
         self._space = (self._space + text)[len(body) :]
-        if told:
-            self._started = True
-            yield Content(told)
-
-    def _head(self) -> Iterator[Piece]:
-        """The first name, of which nothing is told until it is whole."""
-        assert self._grammar.format
-        yield from self._named(self._grammar.format.head)
-
-    def _named(self, before: str) -> Iterator[Piece]:
-        assert self._grammar.format
-        heads = {f"{before}{name}{self._grammar.format.between}": name for name in self._grammar.names}
-        head = next((head for head in heads if self._buffer.startswith(head)), None)
-        if head is not None:
-            self._plain = False
-            self._buffer = self._buffer[len(head) :]
-            self._state, self._value = self._arguments, _Value()
-            self.calls += 1
-            yield Call(self.calls - 1, heads[head])
-        elif not any(head.startswith(self._buffer) for head in heads):
-            self._state = self._rest
-        elif self._ended:
-            self._buffer = ""
-
-    def _arguments(self) -> Iterator[Piece]:
-        taken = self._value.take(self._buffer)
-        if taken:
-            yield Arguments(self.calls - 1, self._buffer[:taken])
-        self._buffer = self._buffer[taken:]
-        if self._value.whole:
-            self._state = self._after
-
-    def _after(self) -> Iterator[Piece]:
-        """Behind the arguments: the call's end, and perhaps another call."""
-        style = self._grammar.format
-        assert style
-        if self._buffer.startswith(style.after):
-            self._buffer = self._buffer[len(style.after) :]
-            self._state = self._text if style.resumes else self._next
-        elif self._ended or not style.after.startswith(self._buffer):
-            self._state = self._rest
-        yield from ()
-
-    def _next(self) -> Iterator[Piece]:
-        assert self._grammar.format
-        if self._buffer or self._ended:
-            yield from self._named(self._grammar.format.separator + self._grammar.format.before)
-
-    def _rest(self) -> Iterator[Piece]:
-        """What is no call: the whole answer, or what closes the calls."""
-        if self.calls == 0:
-            yield from self._content(self._buffer)
-        self._buffer = ""
+        if said:
+            self._said = True
+            yield Content(said)
 
 
-class _Value:
-    """Finds the end of a JSON value."""
+def pieces(parser: Parser | None, text: str, ended: str | None = None) -> list[Piece]:
+    """The pieces of more text. Without a parser, all text is content.
 
-    def __init__(self) -> None:
-        self._depth = 0
-        self._string = False
-        self._escaped = False
-        self._scalar = False
-        self.whole = False
-
-    def take(self, text: str) -> int:
-        """How many of the characters belong to the value."""
-        for at, c in enumerate(text):
-            if self.whole:
-                return at
-            if self._scalar and not (c.isalnum() or c in "+-."):
-                self.whole = True
-                return at
-            self._step(c)
-        return len(text)
-
-    def _step(self, c: str) -> None:
-        if self._string:
-            self._string = self._escaped or c != '"'
-            self._escaped = not self._escaped and c == "\\"
-            self.whole = not self._string and self._depth == 0
-        elif c == '"':
-            self._string = True
-        elif c in "{[":
-            self._depth += 1
-        elif c in "}]":
-            self._depth -= 1
-            self.whole = self._depth == 0
-        elif self._depth == 0 and c not in SPACE:
-            self._scalar = True
-
-
-def pieces(parser: Parser | None, text: str, ended: bool) -> list[Piece]:
-    """The pieces of more text, and of the rest at the end. Without a parser, all text is content."""
+    `ended`: why the text ends there; then the pieces of the rest are among them.
+    """
     if parser is None:
         return [Content(text)] if text else []
-    return [*parser.feed(text), *(parser.finish() if ended else ())]
+    return [*parser.feed(text), *(parser.finish(ended not in ("stop", "tool_calls")) if ended else ())]
 
 
-def _overlap(text: str, marker: str) -> int:
-    """The length of the longest end of `text` that is a beginning of `marker`, but not all of it."""
-    longest = min(len(text), len(marker) - 1)
-    return next((n for n in range(longest, 0, -1) if text.endswith(marker[:n])), 0)
+def whole(parser: Parser | None, text: str, ended: str | None) -> list[Piece]:
+    """The pieces of a whole text, without calls that are not complete."""
+    found = pieces(parser, text, ended)
+    done = {piece.index for piece in found if isinstance(piece, Done)}
+    return [piece for piece in found if not isinstance(piece, Call | Arguments | Done) or piece.index in done]

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import msgspec
 
 from llgtrt.engine import Delta, Logprob
-from llgtrt.openai.parse import Arguments, Call, Content, Grammar, Parser, Piece, Reasoning, pieces
+from llgtrt.openai.parse import Grammar, Parser, pieces, whole
+from llgtrt.openai.pieces import Arguments, Call, Content, Piece, Reasoning
 from llgtrt.openai.render import LEAST_LOGPROB, Json, Render, Whole, piece_of
 from llgtrt.openai.reply import Reply
 from llgtrt.openai.tools import call_id
@@ -36,7 +37,7 @@ class ChatRender(Render):
         message: Json = {"role": "assistant", "content": choice.text, "refusal": None}
         if self.parts is not None:
             parser = self._parsers[index] = Parser(self.parts)
-            told = self._told(index, pieces(parser, choice.text, ended=True))
+            told = self._told(index, whole(parser, choice.text, choice.finish_reason))
             for call in told.get("tool_calls", ()):
                 del call["index"]
             message |= {"content": None if parser.calls else "", **told}
@@ -98,7 +99,7 @@ class ChatRender(Render):
         told: Json = {"content": delta.text} if delta.text or delta.logprobs else {}
         if self.parts is not None:
             parser = self._parsers.setdefault(delta.index, Parser(self.parts))
-            told = self._told(delta.index, pieces(parser, delta.text, delta.finish_reason is not None))
+            told = self._told(delta.index, pieces(parser, delta.text, delta.finish_reason))
         if not told and not delta.logprobs and not delta.origins:
             return None
         chunk = self._chunk(delta.index, told, self._logprobs(delta.logprobs, delta.finish_reason))

@@ -72,33 +72,47 @@ class Reply:
     def _answer(self, at: int) -> list[Json]:
         """The sections behind the reasoning, the first of which is number `at`."""
         tools, style = self.tools, self.format
-        if tools is None:
-            return [_free([], True) if self.constraint is None else _bound(self.constraint)]
-        if tools.mode == "required":
+        if tools is not None and tools.mode == "required":
             return [_bound(tools.core(style, "", tools.parallel))]
-        if tools.mode == "none":
-            if self.constraint is not None:
-                return [_bound(self.constraint)]
-            # An answer that is JSON may begin like a call and be none.
-            return [_free([] if style.at_start else [_trigger(style.trigger, None)], True)]
         if self.constraint is not None:
-            return [_bound(tools.core(style, "", tools.parallel, self.constraint))]
-        trigger = _trigger(style.trigger, at + 1, style.at_start)
+            return self._constrained(at)
+        # These are found, so that the special tokens in them are a part of the text.
+        marks = [_trigger(mark, at) for mark in style.marks]
+        if tools is None:
+            return [_free(marks, True)]
+        blocks = [_trigger(text, at + 1, at_start) for text, at_start in style.blocks()]
+        # Behind a name that is no function's, all is text.
+        block = [_bound(tools.block(style), at)] if blocks else []
+        if tools.mode == "none":
+            trigger = [] if style.at_start and blocks else [_trigger(style.trigger, None, style.at_start)]
+            return [_free([*marks, *trigger, *blocks], True), *block]
+        call = at + 1 + len(block)
+        trigger = [_trigger(style.trigger, call, style.at_start)]
         again = at if style.resumes and tools.parallel else None
         called = tools.core(style, style.trigger, tools.parallel and not style.resumes)
-        return [_free([trigger], True), _bound(called, again)]
+        return [_free([*marks, *trigger, *blocks], True), *block, _bound(called, again)]
+
+    def _constrained(self, at: int) -> list[Json]:
+        """A constrained answer, perhaps with calls in its place."""
+        tools, style = self.tools, self.format
+        if tools is not None and tools.called:
+            return [_bound(tools.core(style, "", tools.parallel, self.constraint))]
+        lead = [_bound({"text": style.lead}, at + 1)] if style.lead else []
+        return [*lead, _bound(self.constraint)]
 
     def parts(self) -> Grammar | None:
         """The parser's grammar; None where all of the text is content."""
         thinking = self.thinking
         called = self.tools is not None and self.tools.called
-        if thinking is None and not called:
+        if thinking is None and not called and not self.format.marks:
             return None
         return Grammar(
             markers=thinking.markers if thinking else None,
             inside=bool(thinking and thinking.inside),
             format=self.format if called else None,
-            names=self.tools.names if called and self.tools else (),
+            marks=self.format.marks,
+            several=self.tools is None or self.tools.parallel,
+            functions=self.tools.argument_types(self.format) if called and self.tools else {},
         )
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from llgtrt.openai import hints, schema
+from llgtrt.openai.arguments import Types, types
 from llgtrt.openai.errors import invalid
 from llgtrt.openai.formats import Format, instructions
 from llgtrt.openai.functions import AllowedChoice, Function, FunctionName, NamedChoice, Tool, ToolCall
@@ -60,18 +61,42 @@ class Tools:
         """The core's grammar of calls (`rust/src/grammar/spec.rs`, `Calls`)."""
         where = "functions" if self.legacy else "tools"
         path = "parameters" if self.legacy else "function/parameters"
+        known = self.argument_types(style)
         tools = [
             {
                 "name": tool.function.name,
                 "schema": _parameters(tool.function),
                 "at": f"/{where}/{i}/{path}",
+                "types": _mixed(known[tool.function.name]),
             }
             for i, tool in enumerate(self.functions)
             if tool.function.name in self.names
         ]
-        texts = {name: getattr(style, name) for name in ("open", "before", "between", "after", "close")}
         separator = style.separator if several else None
-        return {"calls": {"tools": tools, **texts, "separator": separator, "begun": begun, "or": answer}}
+        around = {**style.core(), "separator": separator, "begun": begun}
+        return {"calls": {"tools": tools, **around, "or": answer}}
+
+    def block(self, style: Format) -> dict[str, Any]:
+        """The core's grammar of what follows `{"name": "` in a block of code: a call, or another name."""
+        calls = self.core(style, "", False)["calls"]
+        around = {"before": "", "between": f'",{{ws}}"{style.key}":{{ws}}', "after": "{ws}}"}
+        tools = calls["tools"] if self.called else []
+        return {"calls": {"tools": tools, **around, "except": list(self.names)}}
+
+    def argument_types(self, style: Format) -> dict[str, Types]:
+        """The types of the arguments of the functions that may be called, where the format needs them."""
+        if style.parameters is None:
+            return {name: {} for name in self.names}
+        return {
+            tool.function.name: types(msgspec.json.decode(_parameters(tool.function)))
+            for tool in self.functions
+            if tool.function.name in self.names
+        }
+
+
+def _mixed(known: Types) -> dict[str, list[str]]:
+    """The types of parameters that are strings or something else."""
+    return {name: sorted(of) for name, of in known.items() if "string" in of and len(of) > 1}
 
 
 def tools(body: schema.ChatRequest) -> Tools | None:

@@ -56,6 +56,23 @@ pub enum ToolFormat {
     Phi4,
     /// DeepSeek V3 and R1.
     Deepseek,
+    /// `<tool_call><function=name><parameter=key>value</parameter></function></tool_call>`: Qwen3-Coder, Qwen3.5, Nemotron 3.
+    #[serde(rename = "qwen3_coder")]
+    Qwen3Coder,
+    /// `<tool_call>name<arg_key>key</arg_key><arg_value>value</arg_value></tool_call>`: GLM 4.5 and later.
+    Glm,
+    /// `<|tool_call>call:name{key:value}<tool_call|>`: Gemma 4.
+    Gemma,
+    /// Messages in the channel `commentary`: gpt-oss.
+    GptOss,
+    /// `<|tool_call|>[{"name": …, "arguments": …}]`: Granite 3.
+    Granite,
+    /// `functools[{"name": …, "arguments": …}]`: Firefunction.
+    Functools,
+    /// `<|tool_call_begin|>functions.name:0<|tool_call_argument_begin|>{…}<|tool_call_end|>`: Kimi K2.
+    Kimi,
+    /// `<|tool_call_start|>[name(key="value")]<|tool_call_end|>`: LFM2.
+    Python,
     /// `{"name": …, "arguments": …}`.
     Json,
 }

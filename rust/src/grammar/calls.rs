@@ -1,7 +1,9 @@
 //! Calls of functions.
 
+use super::around::Around;
+use super::schema;
 use super::spec::Calls;
-use super::texts::exactly;
+use super::texts::around;
 use super::unique::Shape;
 use super::written::{Symbol, Written};
 use crate::error::{Error, Result};
@@ -21,7 +23,7 @@ pub(super) fn written(
     vocab: &Vocab,
 ) -> Result<Written> {
     let refuse = |why: String| Error::grammar("", "tools", why);
-    if calls.tools.is_empty() || calls.tools.len() > MOST_TOOLS {
+    if calls.tools.is_empty() && calls.except.is_none() || calls.tools.len() > MOST_TOOLS {
         return Err(refuse(format!("there must be 1 to {MOST_TOOLS}, not {}", calls.tools.len())));
     }
     let opening = format!("{}{}", calls.open, calls.before);
@@ -34,24 +36,30 @@ pub(super) fn written(
     if answer.is_some() || shapes.iter().any(Option::is_some) {
         all.shape = Some(shape(calls, answer, shapes));
     }
-    let after = exactly(&calls.after, &mut all, vocab)?;
+    let after = around(&calls.after, &mut all, vocab)?;
     let mut lines = Vec::new();
     for (tool, schema) in calls.tools.iter().zip(schemas) {
-        let mut line = exactly(&format!("{}{}", tool.name, calls.between), &mut all, vocab)?;
+        let mut line = around(&format!("{}{}", tool.name, calls.between), &mut all, vocab)?;
         line.push(all.part(schema));
         line.extend(after.iter().cloned());
         lines.push(line);
     }
     let call = Symbol::Rule(all.rule(lines));
-    let mut line = exactly(head, &mut all, vocab)?;
+    let mut line = around(head, &mut all, vocab)?;
     line.push(call.clone());
     if let Some(separator) = &calls.separator {
-        let mut more = exactly(&format!("{separator}{}", calls.before), &mut all, vocab)?;
+        let mut more = around(&format!("{separator}{}", calls.before), &mut all, vocab)?;
         more.push(call);
         line.push(Symbol::Times(all.rule(vec![more]), 0, None));
     }
-    line.extend(exactly(&calls.close, &mut all, vocab)?);
-    all.or(line);
+    line.extend(around(&calls.close, &mut all, vocab)?);
+    if !calls.tools.is_empty() {
+        all.or(line);
+    }
+    if let Some(names) = &calls.except {
+        let other = all.terminal(schema::other_strings(names));
+        all.or(vec![other]);
+    }
     if let Some(or) = or {
         let or = all.part(or);
         all.or(vec![or]);
@@ -63,8 +71,9 @@ pub(super) fn written(
 fn shape(calls: &Calls, answer: Option<Shape>, shapes: Vec<Option<Shape>>) -> Shape {
     let mut all = answer.unwrap_or_default();
     for (tool, shape) in calls.tools.iter().zip(shapes) {
-        all.add(format!("{}{}", tool.name, calls.between), shape.unwrap_or_default());
+        all.add(&format!("{}{}", tool.name, calls.between), shape.unwrap_or_default());
     }
-    all.first = calls.open.len() + calls.before.len() + all.longest;
+    all.first = [&calls.open, &calls.before].map(|text| Around::new(text).longest()).iter().sum::<usize>()
+        + all.longest;
     all
 }

@@ -13,6 +13,7 @@
 //! - An end token that was consumed is not undone correctly. So end tokens are never given to it; whether the text may
 //!   end is asked for, and written into the mask.
 
+mod around;
 mod budget;
 mod build;
 mod calls;

@@ -2,6 +2,7 @@
 
 use crate::config::{KeyOrder, UndeclaredKeys, Whitespace};
 use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A constraint on the output. Texts are passed as the client wrote them: key order is output order.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -102,8 +103,9 @@ pub struct Limit {
     pub text: String,
 }
 
-/// Calls: `open`, then for each call `before`, the function's name, `between`, the arguments as JSON and `after`, with
-/// `separator` between two calls, then `close`. Special tokens are known in these texts.
+/// Calls: `open`, then for each call `before`, the function's name, `between`, the arguments and `after`, with `separator`
+/// between two calls, then `close`. Special tokens are known in these texts. `{id}`, `{index}` and `{ws}` stand for an id, a number
+/// and white space that the model chooses.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Calls {
@@ -130,6 +132,59 @@ pub struct Calls {
     /// What the output may be instead; no sections.
     #[serde(default)]
     pub or: Option<GrammarSpec>,
+    /// How arguments are written one by one; None: they are one JSON object.
+    #[serde(default)]
+    pub parameters: Option<Parameters>,
+    /// In place of a call there may be the rest of a JSON string that is none of these, its quotation mark and any text. There may
+    /// be no functions then.
+    #[serde(default)]
+    pub except: Option<Vec<String>>,
+}
+
+/// Arguments that are written one by one: `before`, the parameter's name, a text that depends on the value's type, the value and
+/// `after`, with `separator` between two arguments. Special tokens are known in these texts, and `{index}` as in [`Calls`].
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Parameters {
+    /// Before a name.
+    pub before: String,
+    /// Between a name and a value, by the value's type.
+    pub between: BTreeMap<JsonType, String>,
+    /// Behind a value.
+    pub after: String,
+    /// Between two arguments.
+    #[serde(default)]
+    pub separator: String,
+    /// Strings are written as they are; otherwise as JSON. A raw string has nowhere what ends it: `quote` and `after`, whatever
+    /// white space there is around both.
+    pub raw: bool,
+    /// Before and behind raw strings.
+    #[serde(default)]
+    pub quote: String,
+    /// Arrays and objects have strings of this kind, too, and keys without quotes. Otherwise they are JSON.
+    #[serde(default)]
+    pub nested: bool,
+    /// `true`, `false` and `null` may also be written `True`, `False` and `None`, except inside of arrays and objects.
+    #[serde(default)]
+    pub python: bool,
+}
+
+/// The type of a JSON value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum JsonType {
+    /// `null`.
+    Null,
+    /// `true` or `false`.
+    Boolean,
+    /// A number, whole or not.
+    Number,
+    /// A string.
+    String,
+    /// An array.
+    Array,
+    /// An object.
+    Object,
 }
 
 /// A function that may be called.
@@ -143,6 +198,10 @@ pub struct Tool {
     /// Where the schema stands in the request, as a JSON pointer, for errors.
     #[serde(default)]
     pub at: String,
+    /// The types of arguments that may be strings or values of other types. A raw string is never written like a value of one
+    /// of these types, so that a reader knows which of both it is.
+    #[serde(default)]
+    pub types: BTreeMap<String, BTreeSet<JsonType>>,
 }
 
 impl GrammarSpec {
@@ -150,7 +209,7 @@ impl GrammarSpec {
     pub fn markers(&self) -> Vec<&str> {
         match self {
             GrammarSpec::Text(text) => vec![text],
-            GrammarSpec::Calls(calls) => calls.texts().to_vec(),
+            GrammarSpec::Calls(calls) => calls.texts(),
             GrammarSpec::Sections(sections) => sections.iter().flat_map(Section::markers).collect(),
             GrammarSpec::Styled { grammar, .. } => grammar.markers(),
             _ => Vec::new(),
@@ -170,7 +229,8 @@ impl GrammarSpec {
             GrammarSpec::Choice(list) => list.iter().map(|t| t.len() + 24).sum(),
             GrammarSpec::Calls(calls) => {
                 let tools: usize = calls.tools.iter().map(|t| t.name.len() + t.schema.len() + 24).sum();
-                tools + calls.or.as_ref().map_or(0, GrammarSpec::bytes)
+                let names: usize = calls.except.iter().flatten().map(|name| name.len() + 24).sum();
+                tools + names + calls.or.as_ref().map_or(0, GrammarSpec::bytes)
             }
             GrammarSpec::Sections(sections) => sections.iter().map(Section::bytes).sum(),
             GrammarSpec::Styled { style, grammar } => {
@@ -201,8 +261,13 @@ impl Section {
 
 impl Calls {
     /// The texts around names and arguments.
-    pub fn texts(&self) -> [&str; 6] {
+    pub fn texts(&self) -> Vec<&str> {
         let separator = self.separator.as_deref().unwrap_or_default();
-        [&self.open, &self.before, &self.between, &self.after, separator, &self.close]
+        let mut texts = vec![&*self.open, &self.before, &self.between, &self.after, separator, &self.close];
+        if let Some(Parameters { before, between, after, separator, .. }) = &self.parameters {
+            texts.extend([&**before, after, separator]);
+            texts.extend(between.values().map(String::as_str));
+        }
+        texts
     }
 }

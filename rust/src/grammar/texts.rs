@@ -1,5 +1,6 @@
 //! Grammars of regular expressions, lists of choices and fixed texts.
 
+use super::around::next_chosen;
 use super::lark::check_size;
 use super::text;
 use super::written::{Line, Symbol, Written};
@@ -65,6 +66,24 @@ pub(super) fn fixed(text: &str, config: &GrammarConfig, vocab: &Vocab) -> Result
     let line = exactly(text, &mut written, vocab)?;
     written.or(line);
     Ok(written)
+}
+
+/// The symbols of a text around calls: special tokens are known in it, and where it says so the model chooses an id or a number.
+///
+/// # Errors
+/// Where the text cannot be read as tokens.
+pub(super) fn around(text: &str, written: &mut Written, vocab: &Vocab) -> Result<Line> {
+    let Some((at, chosen)) = next_chosen(text) else { return exactly(text, written, vocab) };
+    let mut line = exactly(&text[..at], written, vocab)?;
+    let texts = written.matches(chosen.rx.to_owned());
+    if chosen.least > 0 {
+        line.push(texts);
+    } else {
+        let perhaps = written.rule(vec![Vec::new(), vec![texts]]);
+        line.push(Symbol::Rule(perhaps));
+    }
+    line.extend(around(&text[at + chosen.mark.len()..], written, vocab)?);
+    Ok(line)
 }
 
 /// The symbols of exactly this text, in which special tokens are known.

@@ -9,6 +9,7 @@ mod compared;
 mod open;
 mod scan;
 
+use super::around::Around;
 use super::ending::State;
 use super::mask::Mask;
 use crate::types::Token;
@@ -27,7 +28,7 @@ pub(super) struct Shape {
     /// What a text begins with.
     pub(super) begin: At,
     /// Texts behind which JSON values begin, and the places of these. They stand in no such value.
-    pub(super) behind: Vec<(Vec<u8>, Option<Place>)>,
+    pub(super) behind: Vec<(Around, Option<Place>)>,
     /// Bytes of the longest of them.
     pub(super) longest: usize,
     /// Where a text may begin with a value and with one of these: that one ends within so many bytes.
@@ -57,10 +58,10 @@ impl Shape {
     }
 
     /// Adds the values of another shape, which begin behind this text.
-    pub(super) fn add(&mut self, behind: String, shape: Shape) {
-        let first = self.places.len();
-        self.longest = self.longest.max(behind.len());
-        self.behind.push((behind.into_bytes(), (!shape.places.is_empty()).then_some(first)));
+    pub(super) fn add(&mut self, behind: &str, shape: Shape) {
+        let (first, behind) = (self.places.len(), Around::new(behind));
+        self.longest = self.longest.max(behind.longest());
+        self.behind.push((behind, (!shape.places.is_empty()).then_some(first)));
         let moved = |place: &mut Option<Place>| *place = place.map(|place| place + first);
         for mut inside in shape.places {
             inside.items.iter_mut().chain(inside.keys.values_mut()).for_each(moved);

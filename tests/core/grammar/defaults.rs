@@ -351,6 +351,7 @@ fn a_known_function_keeps_its_style_and_its_notes() {
         schema: json!({"type": "object", "properties": {*key: {"type": "integer"}}, "required": [key]})
             .to_string(),
         at: format!("/tools/{at}"),
+        types: Default::default(),
     };
     let calls = |keys: &[&str]| {
         let text = |text: &str| text.to_owned();
@@ -367,6 +368,8 @@ fn a_known_function_keeps_its_style_and_its_notes() {
             close,
             begun,
             or: None,
+            parameters: None,
+            except: None,
         }))
     };
     for keys in [&["n"][..], &["m", "n"], &["n", "k", "m"]] {

@@ -18,6 +18,7 @@ mod many;
 mod missing_bytes;
 mod openapi;
 mod order;
+mod parameters;
 mod plain;
 mod refusals;
 mod sections;

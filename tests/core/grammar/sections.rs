@@ -6,6 +6,7 @@ use llgtrt::grammar::spec::{Calls, Limit, Section, Tool, Trigger};
 use llgtrt::grammar::{Grammar, GrammarSpec, Next};
 use llgtrt::types::Token;
 use proptest::test_runner::{Config, TestRunner};
+use std::collections::BTreeMap;
 
 fn trigger(text: &str, next: usize) -> Trigger {
     Trigger { text: text.into(), at_start: false, next: Some(next) }
@@ -242,6 +243,7 @@ fn calls(separator: Option<&str>, or: Option<GrammarSpec>) -> Calls {
         name: name.into(),
         schema: schema.into(),
         at: format!("/tools/{name}"),
+        types: BTreeMap::new(),
     };
     Calls {
         tools: vec![
@@ -262,6 +264,8 @@ fn calls(separator: Option<&str>, or: Option<GrammarSpec>) -> Calls {
         close: String::new(),
         begun: String::new(),
         or,
+        parameters: None,
+        except: None,
     }
 }
 

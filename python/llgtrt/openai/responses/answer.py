@@ -13,7 +13,8 @@ import msgspec
 from llgtrt.engine import Delta, Generation, Logprob
 from llgtrt.openai import routes, sse
 from llgtrt.openai.errors import ApiError
-from llgtrt.openai.parse import Call, Content, Parser
+from llgtrt.openai.parse import Parser, pieces, whole
+from llgtrt.openai.pieces import Call, Content, Piece
 from llgtrt.openai.render import Whole, Writer
 from llgtrt.openai.render_chat import ChatRender
 from llgtrt.openai.responses import as_chat
@@ -127,25 +128,28 @@ class Answer(Writer):
         """The response of its one choice."""
         (choice,) = choices
         assert choice.finish_reason is not None
-        self.take(choice.text, choice.logprobs, choice.finish_reason)
+        self.take(choice.text, choice.logprobs, choice.finish_reason, whole)
         self.finish(choice.finish_reason, usage)
         return self.response
 
-    def take(self, text: str, logprobs: Sequence[Logprob], finish_reason: str | None) -> list[Json]:
+    def take(
+        self,
+        text: str,
+        logprobs: Sequence[Logprob],
+        finish_reason: str | None,
+        read: Callable[[Parser | None, str, str | None], list[Piece]] = pieces,
+    ) -> list[Json]:
         """Events of news."""
         visible = self._render.visible(logprobs, finish_reason) if self._render.scored else ()
         if self._parser is None:
             entries = self._render.entries(visible)
             return self._output.take(Content(text), entries) if text or entries else []
-        pieces = self._parser.feed(text)
         if self._scores is not None:
             self._scores.feed(visible)
-        if finish_reason is not None:
-            pieces += self._parser.finish()
-            if self._scores is not None:
+            if finish_reason is not None:
                 self._scores.finish()
         events: list[Json] = []
-        for piece in pieces:
+        for piece in read(self._parser, text, finish_reason):
             self._calls += isinstance(piece, Call)
             scored = self._scores is not None and isinstance(piece, Content)
             entries = self._render.entries(self._scores.taken(self._calls)) if scored and self._scores else []

@@ -10,7 +10,9 @@ from typing import Any
 import msgspec
 
 from llgtrt.engine import Logprob
-from llgtrt.openai.parse import SPACE, Arguments, Call, Content, Grammar, Parser, Piece, Reasoning
+from llgtrt.openai.buffer import SPACE
+from llgtrt.openai.parse import Grammar, Parser
+from llgtrt.openai.pieces import Arguments, Call, Content, Done, Piece, Reasoning
 from llgtrt.openai.responses.items import new_id
 
 Json = dict[str, Any]
@@ -48,6 +50,8 @@ class Output:
             case Arguments(_, text):
                 self._texts.append(text)
                 return [self._event("response.function_call_arguments.delta", {"delta": text})]
+            case Done():
+                return self.close()
 
     def close(self, status: str = "completed") -> list[Json]:
         """Ends the item that is open, if there is one."""
@@ -55,6 +59,7 @@ class Output:
             return []
         item, text = self.items[-1], "".join(self._texts)
         self._open, self._texts = False, []
+        # A call is closed as soon as it is complete.
         item["status"] = status
         if item["type"] == "function_call":
             item["arguments"] = text
@@ -67,7 +72,8 @@ class Output:
     def ended(self, status: str) -> list[Json]:
         """Events of the end. An answer without anything in it is an empty message."""
         nothing = [] if self.items else self.take(Content(""), [])
-        return [*nothing, *self.close(status)]
+        is_call = self._within_kind("function_call")
+        return [*nothing, *self.close("incomplete" if is_call else status)]
 
     def _end_part(self, item: Json, text: str) -> list[Json]:
         part = self._part(item["type"], text, self._entries)

@@ -7,13 +7,14 @@ use crate::grammar::budget::Budget;
 use crate::grammar::lark::{Named, with_schemas};
 use crate::grammar::part::Pristine;
 use crate::grammar::schema;
-use crate::grammar::spec::{Calls, JsonStyle, Tool};
+use crate::grammar::spec::{Calls, JsonStyle, JsonType, Parameters, Tool};
 use crate::grammar::written::Written;
 use crate::grammar::{GrammarSpec, calls};
 use crate::types::Narrowed;
 use llguidance::api::TopLevelGrammar;
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Most memory for functions that are known, in bytes.
@@ -23,8 +24,16 @@ const BYTES_PER_BYTE: usize = 16;
 /// The name under which Lark knows what may come in place of calls.
 const ANSWER: &str = "answer";
 
-/// The grammars of functions' arguments, by schema and style. An agent sends the same functions with each request, but for a few.
-pub(super) struct Functions(Cache<(String, JsonStyle), Arc<Function>, Weight>);
+/// The grammars of functions' arguments. An agent sends the same functions with each request, but for a few.
+pub(super) struct Functions(Cache<Key, Arc<Function>, Weight>);
+
+/// A schema, and how its values are written.
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct Key {
+    schema: String,
+    style: JsonStyle,
+    parameters: Option<(Parameters, BTreeMap<String, BTreeSet<JsonType>>)>,
+}
 
 struct Function {
     written: Written,
@@ -35,9 +44,9 @@ struct Function {
 #[derive(Clone)]
 struct Weight;
 
-impl Weighter<(String, JsonStyle), Arc<Function>> for Weight {
-    fn weight(&self, (schema, _): &(String, JsonStyle), _: &Arc<Function>) -> u64 {
-        (schema.len() * BYTES_PER_BYTE) as u64
+impl Weighter<Key, Arc<Function>> for Weight {
+    fn weight(&self, key: &Key, _: &Arc<Function>) -> u64 {
+        (key.schema.len() * BYTES_PER_BYTE) as u64
     }
 }
 
@@ -58,7 +67,8 @@ pub(super) fn build(builder: &Builder, calls: &Calls, budget: &Budget) -> Result
         let why = format!("their schemas are longer than {} bytes", builder.config.max_schema_bytes);
         return Err(Error::grammar("", "tools", why));
     }
-    let written = |tool: &Tool| budget.within(&tool.at, || arguments(builder, tool, budget));
+    let parameters = calls.parameters.as_ref();
+    let written = |tool: &Tool| budget.within(&tool.at, || arguments(builder, (tool, parameters), budget));
     let schemas = calls.tools.iter().map(written).collect::<Result<_>>()?;
     let mut named = Named::new(budget, &builder.library);
     let (beside, lark) = match calls.or.as_ref().map(|or| unstyled(or, budget)) {
@@ -87,15 +97,30 @@ pub(super) fn build(builder: &Builder, calls: &Calls, budget: &Budget) -> Result
 }
 
 /// The grammar of a function's arguments.
-fn arguments(builder: &Builder, tool: &Tool, budget: &Budget) -> Result<Written> {
+fn arguments(
+    builder: &Builder,
+    (tool, parameters): (&Tool, Option<&Parameters>),
+    budget: &Budget,
+) -> Result<Written> {
     let known = &builder.functions.0;
-    let key = (tool.schema.clone(), budget.style());
+    let key = Key {
+        schema: tool.schema.clone(),
+        style: budget.style(),
+        parameters: parameters.map(|parameters| (parameters.clone(), tool.types.clone())),
+    };
     if let Some(function) = known.get(&key) {
         function.narrowed.iter().for_each(|narrowed| budget.note(narrowed.clone()));
         return Ok(function.written.clone());
     }
     let before = budget.notes();
-    let written = builder.json(&tool.schema, budget)?;
+    let written = match parameters {
+        None => builder.json(&tool.schema, budget)?,
+        Some(spec) => {
+            let parameters = schema::Parameters { spec, types: &tool.types, vocab: &builder.vocab };
+            let (value, config) = (schema::parse(&tool.schema, &builder.config)?, &builder.config);
+            schema::prepare_as(&value, config, (budget, &builder.library, false), Some(parameters))?
+        }
+    };
     let narrowed = budget.take_notes(before);
     narrowed.iter().for_each(|narrowed| budget.note(narrowed.clone()));
     known.insert(key, Arc::new(Function { written: written.clone(), narrowed }));

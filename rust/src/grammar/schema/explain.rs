@@ -18,7 +18,7 @@ pub(super) fn unsatisfiable(reader: &Reader<'_>, notes: usize) -> Error {
         let mut reader = Reader::new(arena, reader.config, reader.setting);
         reader.without = without;
         let term = reader.schema(id, 0);
-        let mut writer = Writer::new(&mut reader);
+        let mut writer = Writer::new(&mut reader, None);
         // What cannot be written has another fault.
         writer.write(term).is_ok() && !writer.is_satisfiable()
     };

@@ -62,7 +62,7 @@ impl Draft {
 }
 
 /// A set of JSON types.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Types(pub(super) u8);
 
 impl Types {

@@ -26,6 +26,7 @@ mod write_choice;
 mod write_list;
 mod write_object;
 mod write_order;
+mod write_parameters;
 mod write_run;
 mod write_unique;
 
@@ -41,6 +42,7 @@ pub(super) use library::Library;
 use read::{Reader, Setting};
 use serde_json::Value;
 use write::Writer;
+pub(super) use write_parameters::Parameters;
 
 /// Deepest nesting of the JSON text.
 const MAX_DEPTH: usize = 100;
@@ -54,6 +56,14 @@ pub(super) fn common() -> [String; 5] {
         numeral::any_whole().into(),
         numeral::told_apart().into(),
     ]
+}
+
+/// What may follow the quotation mark of a JSON string that is none of these: its end, and any text.
+pub(super) fn other_strings(names: &[String]) -> Expr {
+    let any = Expr::Regex(spelling::CHARACTER.to_owned()).times(0, None);
+    let names = Expr::any(names.iter().map(|name| Expr::text(name)));
+    let other = if names == Expr::NOTHING { any } else { Expr::all([any, names.not()]) };
+    Expr::concat([other, Expr::text("\""), Expr::anything()])
 }
 
 /// JSON's strings.
@@ -94,6 +104,19 @@ pub(super) fn prepare(
     config: &GrammarConfig,
     (budget, library, filters): (&Budget, &Library, bool),
 ) -> Result<Written> {
+    prepare_as(schema, config, (budget, library, filters), None)
+}
+
+/// The same; `parameters`: how the arguments are written if the schema is a function's.
+///
+/// # Errors
+/// As above.
+pub(super) fn prepare_as(
+    schema: &Value,
+    config: &GrammarConfig,
+    (budget, library, filters): (&Budget, &Library, bool),
+    parameters: Option<Parameters<'_>>,
+) -> Result<Written> {
     match schema {
         Value::Bool(true) | Value::Object(_) => {}
         Value::Bool(false) => return Err(refuse("", "false", "nothing satisfies it")),
@@ -113,7 +136,7 @@ pub(super) fn prepare(
     };
     let arena = Arena::new(schema, (budget, library))?;
     let setting = Setting { filters, space: space.as_deref() };
-    write(&mut Reader::new(&arena, config, setting), budget.notes())
+    write(&mut Reader::new(&arena, config, setting), parameters, budget.notes())
 }
 
 /// The configuration with what a request says.
@@ -126,12 +149,12 @@ fn styled(config: &GrammarConfig, style: &JsonStyle) -> GrammarConfig {
     }
 }
 
-fn write(reader: &mut Reader<'_>, notes: usize) -> Result<Written> {
+fn write(reader: &mut Reader<'_>, parameters: Option<Parameters<'_>>, notes: usize) -> Result<Written> {
     let root = reader.schema(arena::ROOT, 0);
-    let mut writer = Writer::new(reader);
+    let mut writer = Writer::new(reader, parameters);
     writer.write(root)?;
     if !writer.tallies_hold() {
-        writer = Writer::new(writer.reader);
+        writer = Writer::new(writer.reader, parameters);
         writer.tallies = false;
         writer.write(root)?;
     }

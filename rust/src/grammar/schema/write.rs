@@ -4,12 +4,14 @@
 //! every beginning of a text there is a way to its end.
 
 use super::arena::{Id, ROOT};
+use super::keywords::Types;
 use super::numeral::{self, Style};
 use super::read::Reader;
 use super::refuse;
 use super::set::{Leaf, Set, SetId, Term};
 use super::shape;
 use super::spelling;
+use super::write_parameters::Parameters;
 use crate::error::Result;
 use crate::grammar::sets::logic::{F, FALSE, Node};
 use crate::grammar::sets::number::{self, Cell, Kind};
@@ -34,6 +36,16 @@ pub(super) fn literal(text: &str) -> Symbol {
     Symbol::Text(Arc::from(text))
 }
 
+/// What the values of a term stand in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Form {
+    Json,
+    /// The arguments of a call.
+    Call,
+    /// An argument that is written with its name; its strings are told from values of these types.
+    Argument(Types),
+}
+
 /// A grammar that is being written.
 #[derive(Debug)]
 pub(super) struct Writer<'r, 'a> {
@@ -41,10 +53,14 @@ pub(super) struct Writer<'r, 'a> {
     pub(super) out: Written,
     numbers: AHashMap<Expr, Terminal>,
     texts: AHashMap<F, Terminal>,
-    values: AHashMap<Term, Rule>,
+    values: AHashMap<(Term, Form), Rule>,
     /// Terms differ that mean the same: references to one schema, for example.
-    sets: AHashMap<SetId, Rule>,
-    line: Vec<(Term, Rule, Id)>,
+    sets: AHashMap<(SetId, Form), Rule>,
+    line: Vec<(Term, Form, Rule, Id)>,
+    /// How arguments are written one by one, where the schema is a function's and that is its model's way.
+    pub(super) parameters: Option<Parameters<'r>>,
+    /// Whether what is being written are the arguments of a call.
+    pub(super) is_call: bool,
     /// The schema whose values are written.
     pub(super) at: Id,
     /// Whether the filter has to tell items apart, or keys.
@@ -58,7 +74,7 @@ pub(super) struct Writer<'r, 'a> {
 }
 
 impl<'r, 'a> Writer<'r, 'a> {
-    pub(super) fn new(reader: &'r mut Reader<'a>) -> Self {
+    pub(super) fn new(reader: &'r mut Reader<'a>, parameters: Option<Parameters<'r>>) -> Self {
         Writer {
             reader,
             out: Written::default(),
@@ -67,6 +83,8 @@ impl<'r, 'a> Writer<'r, 'a> {
             values: AHashMap::new(),
             sets: AHashMap::new(),
             line: Vec::new(),
+            parameters,
+            is_call: false,
             at: ROOT,
             filtered: false,
             frees: false,
@@ -81,34 +99,44 @@ impl<'r, 'a> Writer<'r, 'a> {
     /// # Errors
     /// What cannot be written; where the budget is spent.
     pub(super) fn write(&mut self, term: Term) -> Result<()> {
-        self.value(term);
-        while let Some((term, rule, at)) = self.line.pop() {
+        self.value_as(term, if self.parameters.is_some() { Form::Call } else { Form::Json });
+        while let Some((term, form, rule, at)) = self.line.pop() {
             let schema = |leaf: Leaf| match leaf {
                 Leaf::Schema(id, ..) => Some(id),
                 Leaf::Set(_) => None,
             };
             self.at = self.reader.sets.terms.atoms(term).into_iter().find_map(schema).unwrap_or(at);
             let set = self.reader.set_of(term)?;
-            if let Some(same) = self.sets.get(&set) {
+            if let Some(same) = self.sets.get(&(set, form)) {
                 self.out.rules[rule] = vec![vec![Symbol::Rule(*same)]];
                 continue;
             }
-            self.sets.insert(set, rule);
+            self.sets.insert((set, form), rule);
             let set = self.reader.sets.get(set);
-            self.out.rules[rule] = self.alternatives(&set)?;
+            self.reader.arena.budget.spend(1)?;
+            self.out.rules[rule] = match form {
+                Form::Json => self.alternatives(&set)?,
+                Form::Call => self.call(&set)?,
+                Form::Argument(types) => self.argument_values(&set, types)?,
+            };
         }
         Ok(())
     }
 
-    /// The rule for the values of a term.
+    /// The rule for the values of a term as JSON.
     pub(super) fn value(&mut self, term: Term) -> Rule {
-        if let Some(known) = self.values.get(&term) {
+        self.value_as(term, Form::Json)
+    }
+
+    /// The rule for the values of a term.
+    pub(super) fn value_as(&mut self, term: Term, form: Form) -> Rule {
+        if let Some(known) = self.values.get(&(term, form)) {
             return *known;
         }
         let rule = self.rule();
-        self.values.insert(term, rule);
+        self.values.insert((term, form), rule);
         if term != FALSE {
-            self.line.push((term, rule, self.at));
+            self.line.push((term, form, rule, self.at));
         }
         rule
     }
@@ -129,13 +157,14 @@ impl<'r, 'a> Writer<'r, 'a> {
     }
 
     fn alternatives(&mut self, set: &Set) -> Result<Vec<Line>> {
-        self.reader.arena.budget.spend(1)?;
         let mut texts: Vec<Expr> = Vec::new();
         let constants = [(set.null, "null"), (set.yes, "true"), (set.no, "false")];
         texts.extend(constants.iter().filter(|(is, _)| *is).map(|(_, text)| Expr::Text((*text).to_owned())));
         let mut lines = self.numbers(set, &mut texts)?;
         let Under(strings) = set.strings.under;
-        if !self.no_string(strings)? {
+        if self.is_nested() {
+            lines.extend(self.quoted(strings, "")?);
+        } else if !self.no_string(strings)? {
             texts.push(self.string_values(strings));
         }
         if !texts.is_empty() {
@@ -158,7 +187,7 @@ impl<'r, 'a> Writer<'r, 'a> {
         Ok(is_empty)
     }
 
-    fn terminal(&mut self, expression: Expr) -> Terminal {
+    pub(super) fn terminal(&mut self, expression: Expr) -> Terminal {
         if let Some(known) = self.numbers.get(&expression) {
             return *known;
         }
@@ -181,7 +210,7 @@ impl<'r, 'a> Writer<'r, 'a> {
 
     /// Strings as values: those of any kind, or only bounded in length, in any spelling. Elsewhere one that is spelled otherwise
     /// would pass for one that is not in the set.
-    fn string_values(&self, strings: F) -> Expr {
+    pub(super) fn string_values(&self, strings: F) -> Expr {
         match self.reader.sets.strings.logic.node(strings) {
             Node::All(parts) if parts.is_empty() => spelling::any(),
             Node::Atom(Piece::Length(lengths)) => {
@@ -194,7 +223,7 @@ impl<'r, 'a> Writer<'r, 'a> {
     }
 
     /// Terminals for numbers, and lines for those with conditions on what divides them.
-    fn numbers(&mut self, set: &Set, texts: &mut Vec<Expr>) -> Result<Vec<Line>> {
+    pub(super) fn numbers(&mut self, set: &Set, texts: &mut Vec<Expr>) -> Result<Vec<Line>> {
         let (mut lines, mut covered) = (Vec::new(), Vec::new());
         for cell in &set.fraction {
             let same = number::tidy(vec![cell.clone()], Kind::Whole);
@@ -261,7 +290,7 @@ impl<'r, 'a> Writer<'r, 'a> {
         };
         rules::prune(&mut self.out.rules);
         self.out.space = self.reader.setting.space.map(str::to_owned);
-        self.out.is_alone = true;
+        self.out.is_alone = self.parameters.is_none();
         Ok(self.out)
     }
 

@@ -6,7 +6,7 @@
 use super::set::{Key, Term};
 use super::write::{Writer, literal};
 use super::write_choice::Open;
-use super::write_list::{List, States, behind};
+use super::write_list::{List, States};
 use crate::config::KeyOrder;
 use crate::error::Result;
 use crate::grammar::sets::bits::has;
@@ -69,7 +69,8 @@ impl Writer<'_, '_> {
 
     /// An object whose keys come in the order of the schema.
     fn in_order(&mut self, plan: &mut Plan, f: F) -> Result<Line> {
-        Ok(vec![literal("{"), Symbol::Rule(self.state(plan, 0, f, false)?), literal("}")])
+        let keys = Symbol::Rule(self.state(plan, 0, f, false)?);
+        Ok([self.brace("{"), vec![keys], self.brace("}")].concat())
     }
 
     /// Objects whose keys, or only those that are optional, may stand anywhere; None where all have to come in the order of the schema.
@@ -177,6 +178,7 @@ impl Writer<'_, '_> {
         }
         self.reader.arena.budget.spend(keys.len())?;
         let others = if self.is_closed(&atoms, keys.len())? { FALSE } else { self.others(f, &mut keys)? };
+        let others = self.unnamed(others)?;
         let (states, runs) = (AHashMap::new(), AHashMap::new());
         let (free, optional) = (States::new(), AHashSet::new());
         let rest = self.left_over(f);
@@ -237,7 +239,10 @@ impl Writer<'_, '_> {
         let mut lines = Vec::new();
         for (value, rest) in steps {
             let mut line = match value {
-                Some(value) => behind(comma, self.known_pair(&plan.keys[at], value)),
+                Some(value) => {
+                    let pair = self.known_pair(&plan.keys[at], value)?;
+                    self.behind(comma, pair)?
+                }
                 None => Vec::new(),
             };
             line.push(Symbol::Rule(self.state(plan, at + 1, rest, comma || value.is_some())?));
@@ -255,9 +260,12 @@ impl Writer<'_, '_> {
         Ok(())
     }
 
-    pub(super) fn known_pair(&mut self, key: &Known, value: Term) -> [Symbol; 3] {
-        let name = quoted(&key.name);
-        [literal(&name), literal(":"), Symbol::Rule(self.value(value))]
+    pub(super) fn known_pair(&mut self, key: &Known, value: Term) -> Result<Line> {
+        if self.is_call {
+            return self.argument(&key.name, value);
+        }
+        let name = if self.is_nested() { key.name.to_string() } else { quoted(&key.name) };
+        Ok(vec![literal(&name), literal(":"), Symbol::Rule(self.value(value))])
     }
 
     /// What may be chosen at a known key.

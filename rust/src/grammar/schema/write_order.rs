@@ -13,7 +13,7 @@
 //! coming twice.
 
 use super::set::{Key, Term};
-use super::write::{Writer, literal};
+use super::write::Writer;
 use super::write_list::{List, States, behind};
 use super::write_object::Plan;
 use crate::config::KeyOrder;
@@ -91,7 +91,7 @@ impl Writer<'_, '_> {
         if object.states.len() > MAX_STATES {
             return Ok(Err(MANY));
         }
-        Ok(Ok(vec![literal("{"), Symbol::Needs(inner), Symbol::fresh(start)]))
+        Ok(Ok([self.brace("{"), vec![Symbol::Needs(inner), Symbol::fresh(start)]].concat()))
     }
 
     /// Conditions that can always be met by adding keys, and the rest of the formula, which does not speak of these keys.
@@ -211,7 +211,7 @@ impl Writer<'_, '_> {
         let mut lines = Vec::new();
         if self.may_stop(others, f) {
             let end = and(object.end.clone(), object.required(object.required));
-            lines.push((end, vec![literal("}")]));
+            lines.push((end, self.brace("}")));
         }
         for at in 0..object.plan.keys.len() {
             let may_come = match object.bits[at].filter(|_| object.plan.keys[at].required) {
@@ -223,9 +223,9 @@ impl Writer<'_, '_> {
             let may_come = and(object.is_left(at), may_come);
             for (value, rest, bits) in self.noted(object, at, f)? {
                 let next = self.unordered_state(object, rest, true)?;
-                let pair = self.known_pair(&object.plan.keys[at], value);
-                let pair = pair.into_iter().chain([self.past(object, at, next, bits)]);
-                lines.push((may_come.clone(), behind(comma, pair)));
+                let mut pair = self.known_pair(&object.plan.keys[at], value)?;
+                pair.push(self.past(object, at, next, bits));
+                lines.push((may_come.clone(), self.behind(comma, pair)?));
             }
         }
         let loops = self.rule();

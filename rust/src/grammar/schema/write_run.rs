@@ -2,7 +2,6 @@
 
 use super::set::Key;
 use super::write::Writer;
-use super::write_list::behind;
 use super::write_object::{Known, Plan};
 use crate::error::Result;
 use crate::grammar::sets::logic::{F, TRUE};
@@ -49,7 +48,8 @@ impl Writer<'_, '_> {
         let may_be_absent = |keys: &[Known]| keys.iter().all(|key| !key.required);
         let lines = if to - from == 1 {
             let key = &plan.keys[from];
-            let mut lines = vec![behind(comma, self.known_pair(key, key.value))];
+            let pair = self.known_pair(key, key.value)?;
+            let mut lines = vec![self.behind(comma, pair)?];
             if !key.required {
                 lines.extend(comma.then(Vec::new));
                 self.optional(plan, from)?;

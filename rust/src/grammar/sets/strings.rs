@@ -108,6 +108,12 @@ impl Strings {
         })
     }
 
+    /// The texts that have this one somewhere.
+    pub(in crate::grammar) fn with(&mut self, text: &str) -> F {
+        let around = Expr::concat([Expr::anything(), Expr::text(text), Expr::anything()]);
+        self.logic.atom(Piece::Regex(Rc::new(around), true))
+    }
+
     /// An expression as a set: what it says of whole texts is said by formulas, which are compared more easily.
     fn formula(&mut self, expr: Expr) -> F {
         match expr {

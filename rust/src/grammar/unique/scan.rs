@@ -152,8 +152,8 @@ impl Scan {
         tail.push(byte);
         tail.drain(..tail.len().saturating_sub(shape.longest));
         // Of names that end alike, the longest is meant.
-        let found = shape.behind.iter().filter(|(text, _)| tail.ends_with(text));
-        let Some((_, place)) = found.max_by_key(|(text, _)| text.len()) else { return };
+        let found = shape.behind.iter().filter(|(text, _)| text.ends(tail));
+        let Some((_, place)) = found.max_by_key(|(text, _)| text.certain()) else { return };
         (self.at, self.seeks) = (At::Json(*place), 0);
         (self.mode, self.key) = (Mode::Before, false);
         self.open.clear();

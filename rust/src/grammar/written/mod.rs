@@ -64,7 +64,8 @@ impl Written {
         self.terminal(Expr::Any(texts.into_iter().map(|text| Expr::Text(text.to_owned())).collect()))
     }
 
-    fn terminal(&mut self, expr: Expr) -> Symbol {
+    /// The texts of this expression.
+    pub(in crate::grammar) fn terminal(&mut self, expr: Expr) -> Symbol {
         self.terminals.push(expr);
         Symbol::Terminal(self.terminals.len() - 1)
     }

@@ -1,0 +1,219 @@
+"""Reads the calls of an answer, in the format of its model, as names and arguments in JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+
+from llgtrt.openai import literals
+from llgtrt.openai.arguments import ANY, Types
+from llgtrt.openai.buffer import SPACE, Buffer, overlap
+from llgtrt.openai.formats import CHOSEN, TYPES, Format, Parameters
+from llgtrt.openai.pieces import Arguments, Call, Done, Steps
+
+_CHOSEN = "_.:-"
+"""What ids have beside letters and digits."""
+
+
+class CallParser:
+    """Reads calls from where their trigger stands, up to a text that may have others behind it."""
+
+    def __init__(self, style: Format, functions: Mapping[str, Types], buffer: Buffer, calls: int) -> None:
+        """`calls`: how many there were before."""
+        self._style = style
+        self._functions = functions
+        self._buffer = buffer
+        self.calls = calls
+        """Complete ones."""
+        self.begun = False
+        """There is a call, even if it is not complete."""
+        self.failed = False
+        """Something came that is no part of a call, or the text ended."""
+
+    def run(self) -> Steps[None]:
+        """The pieces of the calls. If there is none, and none has begun, the text is put back."""
+        style, buffer = self._style, self._buffer
+        buffer.keep()
+        name = None
+        if (yield from self._around(style.head)):
+            name = yield from self._name_of_call()
+        buffer.release(name is None and not buffer.short)
+        if name is None and buffer.short:
+            buffer.text = ""
+        while name is not None:
+            self.begun = True
+            if not (yield from self._call(name)):
+                self.failed = True
+                return
+            name = None
+            if not style.resumes and style.separator is not None:
+                name = yield from self._next()
+
+    def block(self, begin: str) -> Steps[None]:
+        """The pieces of a call in a block of code that begins so; without one, the text is put back."""
+        buffer, name = self._buffer, None
+        buffer.keep()
+        buffer.take(len(begin))
+        named = yield from buffer.one_of(list(self._functions))
+        if named is not None and (yield from buffer.one_of([f'", "{self._style.key}": '])) is not None:
+            name = named
+        buffer.release(name is None and not (buffer.short and buffer.cut))
+        if name is None:
+            if buffer.short and buffer.cut:
+                buffer.text = ""
+            return
+        self.begun = True
+        yield Call(self.calls, name)
+        if not ((yield from self._json(self.calls)) and (yield from buffer.one_of(["}"])) is not None):
+            self.failed = True
+            return
+        yield Done(self.calls)
+        self.calls += 1
+        if begin.startswith("```"):
+            yield from buffer.one_of(["```"])
+
+    def _next(self) -> Steps[str | None]:
+        """The name of another call; None where there is none."""
+        style = self._style
+        more = f"{style.separator}{style.before}"
+        first, *rest = _segments(more)
+        closing = [style.close] if style.close else []
+        if (yield from self._buffer.one_of([first, *closing])) != first or not (
+            yield from self._segments(["", *rest])
+        ):
+            return None
+        return (yield from self._name_of_call())
+
+    def _name_of_call(self) -> Steps[str | None]:
+        """The name of a function with the text behind it; None where it is none."""
+        name = yield from self._buffer.one_of(list(self._functions))
+        if name is not None and not (yield from self._around(self._style.between)):
+            return None
+        return name
+
+    def _call(self, name: str) -> Steps[bool]:
+        """A call, behind its name and the text that follows that."""
+        style, index = self._style, self.calls
+        yield Call(index, name)
+        if style.parameters is None:
+            if not ((yield from self._json(index)) and (yield from self._around(style.after))):
+                return False
+        elif not (yield from self._one_by_one(index, style.parameters, self._functions[name])):
+            return False
+        yield Done(index)
+        self.calls += 1
+        return True
+
+    def _around(self, text: str) -> Steps[bool]:
+        """A text around calls."""
+        return (yield from self._segments(_segments(text)))
+
+    def _segments(self, segments: Sequence[str]) -> Steps[bool]:
+        for at, segment in enumerate(segments):
+            if at % 2:
+                yield from self._buffer.run(_CHOSEN)
+            elif (yield from self._buffer.one_of([segment])) is None:
+                return False
+        return True
+
+    def _json(self, index: int) -> Steps[bool]:
+        """Arguments that are one JSON value."""
+        value = literals.Extent()
+        while not value.whole:
+            taken = value.take(self._buffer.text)
+            if taken:
+                yield Arguments(index, self._buffer.take(taken))
+            if not value.whole:
+                if self._buffer.ended:
+                    return False
+                yield None
+        return True
+
+    def _one_by_one(self, index: int, style: Parameters, types: Types) -> Steps[bool]:
+        """Arguments each with its name, and the text behind the call."""
+        buffer = self._buffer
+        after, *rest = _segments(self._style.after)
+        yield Arguments(index, "{")
+        before, comma = style.before, ""
+        while True:
+            mark = yield from buffer.one_of([before, after])
+            if mark is None:
+                return False
+            if mark == after:
+                yield Arguments(index, "}")
+                return (yield from self._segments(["", *rest]))
+            name = yield from self._name(style)
+            between = yield from buffer.one_of(list(set(style.between.values())))
+            if name is None or between is None:
+                return False
+            yield Arguments(index, f"{comma}{json.dumps(name, ensure_ascii=False)}: ")
+            possible = frozenset(of for of in TYPES if style.between[of] == between)
+            if not (yield from self._value(index, style, (possible & types.get(name, ANY)) or possible)):
+                return False
+            before, comma = style.separator + style.before, ", "
+
+    def _name(self, style: Parameters) -> Steps[str | None]:
+        """The name of a parameter: what comes before the text that follows names."""
+        marks = {text.strip(SPACE) for text in style.between.values()}
+        while True:
+            places = [at for mark in marks if (at := self._buffer.text.find(mark)) >= 0]
+            if places:
+                return self._buffer.take(min(places)).strip(SPACE)
+            if self._buffer.ended:
+                return None
+            yield None
+
+    def _value(self, index: int, style: Parameters, types: frozenset[str]) -> Steps[bool]:
+        if not style.raw or style.quote:
+            return (yield from self._literal(index, style))
+        if types == {"string"} and not style.cdata:
+            yield Arguments(index, '"')
+            complete = yield from self._raw(style.after, index)
+            yield Arguments(index, '"' if complete is not None else "")
+            return complete is not None
+        text = yield from self._raw(style.after, None)
+        if text is None:
+            return False
+        if style.cdata and text.startswith("<![CDATA[") and text.endswith("]]>"):
+            text, types = text[len("<![CDATA[") : -len("]]>")], frozenset({"string"})
+        yield Arguments(index, literals.read(text, types))
+        return True
+
+    def _raw(self, after: str, index: int | None) -> Steps[str | None]:
+        """A text up to what follows it, which is read, too; None where that does not come.
+
+        With an index its pieces are yielded as parts of a JSON string, as soon as they are certain.
+        """
+        buffer, end, text = self._buffer, after.strip(SPACE), ""
+        lead = after[: len(after) - len(after.lstrip(SPACE))]
+        while True:
+            at = buffer.text.find(end)
+            size = at
+            if at < 0:
+                size = len(buffer.text) - max(overlap(buffer.text, end), overlap(buffer.text, lead + end))
+            part = buffer.take(size)
+            part = part.removesuffix(lead) if at >= 0 else part
+            text += part
+            if part and index is not None:
+                yield Arguments(index, json.dumps(part, ensure_ascii=False)[1:-1])
+            if at >= 0:
+                yield from buffer.one_of([after])
+                return text
+            if buffer.ended:
+                return None
+            yield None
+
+    def _literal(self, index: int, style: Parameters) -> Steps[bool]:
+        """A value as in a programming language."""
+        buffer, value = self._buffer, literals.LiteralExtent(style.quote)
+        while (size := value.end(buffer.text)) is None:
+            if buffer.ended:
+                return False
+            yield None
+        yield Arguments(index, literals.as_json(buffer.take(size), style.quote))
+        return (yield from buffer.one_of([style.after])) is not None
+
+
+def _segments(text: str) -> list[str]:
+    """A text cut where the model chooses something: texts, and between two of them what is chosen."""
+    return CHOSEN.split(text)
