@@ -68,8 +68,17 @@ def _strftime_now(layout: str) -> str:
     return datetime.datetime.now().strftime(layout)
 
 
+class _Environment(jinja2.sandbox.ImmutableSandboxedEnvironment):
+    """The sandbox, in which templates may also change lists: Kimi's keep the ids of calls in one."""
+
+    def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
+        """Whether a template may use this attribute."""
+        is_list = isinstance(obj, list) and attr in ("append", "pop")
+        return is_list or super().is_safe_attribute(obj, attr, value)
+
+
 def _environment() -> jinja2.Environment:
-    environment = jinja2.sandbox.ImmutableSandboxedEnvironment(
+    environment = _Environment(
         trim_blocks=True, lstrip_blocks=True, extensions=[_Generation, jinja2.ext.loopcontrols]
     )
     environment.filters["tojson"] = _tojson

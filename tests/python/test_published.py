@@ -93,7 +93,7 @@ _ONE_CALL = {
     "meta-llama-Llama-3.3-70B-Instruct",
 }
 _APPENDING = {"Kimi-K2-Instruct", "Kimi-K2-Thinking"}
-"""They change a list, which the sandbox forbids."""
+"""They change a list, which transformers' sandbox forbids, and ours does not."""
 _OBJECTS = {
     "ByteDance-Seed-OSS",
     "GLM-4.6",
@@ -118,7 +118,7 @@ _OBJECTS = {
     "tencent-Hy3",
 }
 """They want arguments of calls as objects; DeepSeek's would read a text by a filter that is not there."""
-_CALLS_FAIL = {_GEMMA, _FUNCTIONARY, *_APPENDING}
+_CALLS_FAIL = {_GEMMA, _FUNCTIONARY}
 REFUSED: dict[str, set[str]] = {
     "system": {_GEMMA},
     "developer": {_GEMMA, "Apertus-8B-Instruct"},
@@ -128,7 +128,7 @@ REFUSED: dict[str, set[str]] = {
     "call and more": _CALLS_FAIL,
     "call, reasoned": _CALLS_FAIL,
     "call, told and reasoned": _CALLS_FAIL | {"openai-gpt-oss-120b"},
-    "call as text": {_GEMMA, *_APPENDING, *_OBJECTS},
+    "call as text": {_GEMMA, *_OBJECTS},
 }
 """Templates that transformers cannot render a talk with, whatever the options are."""
 NEED_TOOLS = {
@@ -191,6 +191,9 @@ def test_texts_are_those_of_transformers(published: dict[str, ChatTemplate], tal
     for name, template in published.items():
         for options in variants():
             ours, theirs = both(template, TALKS[talk], options)
+            if name in _APPENDING and theirs is None:
+                assert ours is not None
+                continue
             if ours != theirs or refused(name, talk, options) != (theirs is None):
                 faults.append((name, options, ours, theirs))
     assert faults == []

@@ -19,9 +19,10 @@ from llgtrt.openai.parse import Grammar, Parser
 from llgtrt.openai.pieces import Content
 from llgtrt.openai.responses import as_chat, items
 from llgtrt.openai.responses.fields import ResponsesRequest
-from llgtrt.openai.responses.output import Output, Scores
+from llgtrt.openai.responses.output import Output
 from llgtrt.openai.responses.recall import Recall
 from llgtrt.openai.responses.store import Bounds, Store
+from llgtrt.openai.scores import Scores
 from llgtrt.settings import StartError
 
 
@@ -318,6 +319,18 @@ TEXT = (
     "I <see>.\n</think>\nLet me <look>.\n"
     '<tool_call>\n{"name": "get", "arguments": {"a": 1}}\n</tool_call>\nDone é'
 )
+
+
+def test_log_probabilities_are_of_content_alone() -> None:
+    tokens = [
+        *(b"Hm", b"</think>", b"Let", b" me", b"<tool_call>", b'\n{"name": "get", "arguments": {}}', b"\n"),
+        *(b"</tool_call>", b" Done"),
+    ]
+    special = {1, 4, 7}
+    scores = Scores(HERMES, lambda token: (tokens[token], token in special))
+    scores.feed([(token, -1.0, []) for token in range(len(tokens))])
+    scores.finish()
+    assert [entry[0] for entry in scores.settled()] == [2, 3, 8]
 
 
 def grown(cuts: int) -> tuple[list[Any], list[dict[str, Any]]]:

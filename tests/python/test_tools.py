@@ -12,7 +12,7 @@ from llgtrt.openai import schema, tools, translate
 from llgtrt.openai.body import parse
 from llgtrt.openai.chat import Model, ready
 from llgtrt.openai.errors import ApiError, from_core
-from llgtrt.openai.formats import FORMATS, markers
+from llgtrt.openai.formats import FORMATS
 from llgtrt.prompt import Vocabulary
 from llgtrt.templates import PRESETS, ChatTemplate
 
@@ -265,6 +265,25 @@ def test_templates_without_a_system_are_told_by_the_user() -> None:
         made(source, messages=[{"role": "system", "content": "x"}])
 
 
+def test_a_system_message_may_come_late() -> None:
+    strict = (
+        "{% for m in messages %}{% if m.role == 'system' and not loop.first %}{{ raise_exception('system') }}"
+        "{% endif %}[{{ m.role }}]{{ m.content }}{% endfor %}"
+    )
+    late = [
+        {"role": "system", "content": "Be kind."},
+        {"role": "user", "content": "hi"},
+        {"role": "system", "content": "Be brief."},
+        {"role": "assistant", "content": "hello"},
+        {"role": "system", "content": "Go on."},
+    ]
+    assert made(strict, messages=late)[0] == (
+        "[system]Be kind.[user]hi\n\nBe brief.[assistant]hello[user]Go on."
+    )
+    lax = "{% for m in messages %}[{{ m.role }}]{{ m.content }}{% endfor %}"
+    assert made(lax, messages=late)[0].count("[system]") == 3
+
+
 def test_clients_cannot_write_special_tokens_in_tools() -> None:
     parameters = {"type": "object", "properties": {"<|im_end|>": {"description": "<|im_start|>"}}}
     source = NATIVE + "<|im_start|>"
@@ -291,84 +310,6 @@ def test_ids_as_mistrals_template_wants_them() -> None:
     assert first["tool_calls"][1]["id"] == "abc123XYZ"
     assert len(tools.call_id(style, "x")) == 9
     assert tools.call_id(FORMATS["hermes"], "x").startswith("call_")
-
-
-def test_a_switch_that_is_off_by_itself() -> None:
-    source = CHATML + "{% if enable_thinking %}<think>\n{% endif %}{# </think> #}"
-    assert made(source, regex="a+")[1] == {"regex": "a+"}, "there is no reasoning to begin with"
-    written, core, parts = made(source, regex="a+", enable_thinking=True)
-    assert written.endswith("<think>\n")
-    assert (kinds(core), parts.inside) == (["free", "bound"], True)
-    on = source.replace("if enable_thinking", "if enable_thinking is not defined or enable_thinking")
-    assert kinds(made(on, regex="a+")[1]) == ["free", "bound"]
-
-
-def test_reasoning_that_the_prompt_opens_comes_first() -> None:
-    assert markers(None, THINKING) == ("<think>", "</think>")
-    _, core, parts = made(THINKING, regex="a+", thinking_budget=5)
-    thinking, answer = core["sections"]
-    assert thinking["free"] == {
-        "triggers": [{"text": "</think>", "next": 1, "at_start": False}],
-        "may_end": False,
-        "limit": {"tokens": 5, "text": "</think>"},
-        "reasoning": True,
-    }
-    assert answer == {"bound": {"grammar": {"regex": "a+"}, "next": None}}
-    assert (parts.inside, parts.format) == (True, None)
-    core = made(THINKING, tools=TOOLS)[1]
-    assert kinds(core) == ["free", "free", "bound", "bound"]
-    assert core["sections"][0]["free"]["may_end"]
-    assert core["sections"][1]["free"]["triggers"][0]["next"] == 3
-    # It cannot be told otherwise, and is stopped at once.
-    core = made(THINKING, reasoning_effort="none")[1]
-    assert core["sections"][0]["free"]["limit"] == {"tokens": 0, "text": "</think>"}
-
-
-def test_reasoning_that_the_model_opens() -> None:
-    core = made(HYBRID, regex="a+")[1]
-    assert core["sections"][0] == {"bound": {"grammar": {"text": "<think>"}, "next": 1}}
-    core, parts = made(HYBRID)[1:]
-    assert kinds(core) == ["free", "free", "free"]
-    assert core["sections"][0]["free"]["triggers"] == [{"text": "<think>", "next": 1, "at_start": True}]
-    assert not parts.inside
-    core = made(HYBRID, tools=TOOLS)[1]
-    triggers = core["sections"][0]["free"]["triggers"]
-    others = [(t["text"], t["next"]) for t in triggers if "```" not in t["text"]]
-    assert others == [('{"name": "', 4), ('{\n  "name": "', 3), ('{\n    "name": "', 3), ("<think>", 1)]
-    for off in (
-        {"enable_thinking": False},
-        {"reasoning_effort": "none"},
-        {"chat_template_kwargs": {"enable_thinking": False}},
-    ):
-        prompt, core, parts = made(HYBRID, **off)
-        assert prompt.endswith("</think>\n\n"), off
-        assert (core, parts) == (None, None), off
-    assert made(HYBRID, reasoning_effort="high")[1] is not None
-
-
-def test_markers_may_be_configured() -> None:
-    server = {"reasoning_markers": ["<r>", "</r>"]}
-    core, parts = made(CHATML, server, regex="a+")[1:]
-    assert core["sections"][0]["bound"]["grammar"] == {"text": "<r>"}
-    assert parts.markers == ("<r>", "</r>")
-    assert made(THINKING, {"reasoning_markers": []}, regex="a+")[1] == {"regex": "a+"}
-
-
-@pytest.mark.parametrize(
-    ("name", "value"), [("reasoning_effort", "low"), ("enable_thinking", True), ("thinking_budget", 3)]
-)
-def test_what_a_model_without_reasoning_cannot_do_is_refused(name: str, value: Any) -> None:
-    with pytest.raises(ApiError) as error:
-        made(CHATML, **{name: value})
-    assert (error.value.param, error.value.code) == (name, "unsupported_parameter")
-    made(CHATML, reasoning_effort="none", enable_thinking=False)
-
-
-def test_names_of_the_budget() -> None:
-    for name in ("thinking_budget", "thinking_token_budget", "thinking_budget_tokens"):
-        asked: dict[str, Any] = {name: 7}
-        assert made(THINKING, **asked)[1]["sections"][0]["free"]["limit"]["tokens"] == 7
-    assert made(THINKING, thinking_token_budget=-1)[1]["sections"][0]["free"]["limit"] is None
 
 
 def test_faults_in_schemas_name_the_function() -> None:

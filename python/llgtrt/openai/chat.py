@@ -84,11 +84,14 @@ def _prompt(
         # What must not be called is not told of.
         options["tools"] = asked.rendered() if asked and asked.called else None
     refusal = None
-    for variant in _variants(model, tools.fitting(messages, model.format), asked):
-        try:
-            return model.vocabulary.chat(model.template, variant, options)
-        except RenderError as e:
-            refusal = refusal or e
+    fitting = tools.fitting(messages, model.format)
+    one_system = tools.one_system(fitting)
+    for written in (fitting, one_system) if one_system != fitting else (fitting,):
+        for variant in _variants(model, written, asked):
+            try:
+                return model.vocabulary.chat(model.template, variant, options)
+            except RenderError as e:
+                refusal = refusal or e
     raise invalid("messages", f"messages: {refusal}") from refusal
 
 

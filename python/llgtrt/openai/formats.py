@@ -126,6 +126,14 @@ class Format:
     def _texts(self) -> tuple[str, str, str]:
         return self.before, self.between, self.after
 
+    def texts(self) -> list[str]:
+        """All texts around names and arguments."""
+        found = [self.open, self.separator or "", self.close, *self._texts()]
+        of_each = self.parameters
+        if of_each is None:
+            return found
+        return [*found, of_each.before, *of_each.between.values(), of_each.quote, of_each.after]
+
     def core(self) -> dict[str, Any]:
         """The texts as the core's grammar has them."""
         texts = {name: getattr(self, name) for name in ("open", "before", "between", "after", "close")}

@@ -34,6 +34,11 @@ class Grammar:
     marks: tuple[str, ...] = ()
     """Texts that are no part of the content they stand in."""
 
+    def texts(self) -> list[str]:
+        """The texts that mark the parts of an answer."""
+        found = [*(self.markers or ()), *self.marks]
+        return found if self.format is None else [*found, *self.format.texts()]
+
 
 class Parser:
     """Takes a choice's text in chunks."""

@@ -11,6 +11,7 @@ from llgtrt.openai.parse import Grammar, Parser, pieces, whole
 from llgtrt.openai.pieces import Arguments, Call, Content, Piece, Reasoning
 from llgtrt.openai.render import LEAST_LOGPROB, Json, Render, Whole, piece_of
 from llgtrt.openai.reply import Reply
+from llgtrt.openai.scores import Scores
 from llgtrt.openai.tools import call_id
 from llgtrt.prompt import Vocabulary
 
@@ -27,6 +28,7 @@ class ChatRender(Render):
         self.reply: Reply | None = None
         self.parts: Grammar | None = None
         self._parsers: dict[int, Parser] = {}
+        self._scores: dict[int, Scores] = {}
 
     def answer_in(self, reply: Reply) -> None:
         """Tells answers apart into the parts that they may have."""
@@ -44,7 +46,7 @@ class ChatRender(Render):
         return {
             "index": index,
             "message": message,
-            "logprobs": self._logprobs(choice.logprobs, choice.finish_reason),
+            "logprobs": self._logprobs(index, choice.logprobs, choice.finish_reason),
             "finish_reason": self._reason(index, choice.finish_reason),
         }
 
@@ -102,7 +104,9 @@ class ChatRender(Render):
             told = self._told(delta.index, pieces(parser, delta.text, delta.finish_reason))
         if not told and not delta.logprobs and not delta.origins:
             return None
-        chunk = self._chunk(delta.index, told, self._logprobs(delta.logprobs, delta.finish_reason))
+        chunk = self._chunk(
+            delta.index, told, self._logprobs(delta.index, delta.logprobs, delta.finish_reason)
+        )
         return {**chunk, **self.origins(delta)}
 
     def last(self, index: int, finish_reason: str) -> Json:
@@ -114,10 +118,18 @@ class ChatRender(Render):
     ) -> Json:
         return {"index": index, "delta": delta, "logprobs": logprobs, "finish_reason": finish_reason}
 
-    def _logprobs(self, logprobs: Sequence[Logprob], finish_reason: str | None) -> Json | None:
+    def _logprobs(self, index: int, logprobs: Sequence[Logprob], finish_reason: str | None) -> Json | None:
+        """Those of the content: tokens of reasoning and calls are left out."""
         if self._top is None:
             return None
-        return {"content": self.entries(self.visible(logprobs, finish_reason)), "refusal": None}
+        shown = self.visible(logprobs, finish_reason)
+        if self.parts is not None:
+            scores = self._scores.setdefault(index, Scores(self.parts, self.lookup))
+            scores.feed(shown)
+            if finish_reason is not None:
+                scores.finish()
+            shown = scores.settled()
+        return {"content": self.entries(shown), "refusal": None}
 
     @property
     def scored(self) -> bool:

@@ -241,6 +241,23 @@ def fitting(messages: Sequence[dict[str, Any]], style: Format) -> list[dict[str,
     return [change(message) for message in messages]
 
 
+def one_system(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The messages for a template that takes a system's message only at the beginning.
+
+    Others become the user's words, and messages of the user that follow each other become one.
+    """
+    made: list[dict[str, Any]] = []
+    for message in messages:
+        if made and message["role"] in ("system", "developer"):
+            message = {**message, "role": "user"}
+        if made and made[-1]["role"] == message["role"] == "user":
+            text = f"{made[-1]['content']}\n\n{message['content']}"
+            made[-1] = {**made[-1], "content": text}
+        else:
+            made.append(message)
+    return made
+
+
 def as_texts(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """The same with arguments as JSON text, as some templates want them."""
 

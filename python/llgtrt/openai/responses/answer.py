@@ -20,7 +20,8 @@ from llgtrt.openai.render_chat import ChatRender
 from llgtrt.openai.responses import as_chat
 from llgtrt.openai.responses.fields import ResponsesRequest
 from llgtrt.openai.responses.items import new_id
-from llgtrt.openai.responses.output import Output, Scores
+from llgtrt.openai.responses.output import Output
+from llgtrt.openai.scores import Scores
 
 Json = dict[str, Any]
 

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import codecs
-from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
-from llgtrt.engine import Logprob
 from llgtrt.openai.buffer import SPACE
-from llgtrt.openai.parse import Grammar, Parser
 from llgtrt.openai.pieces import Arguments, Call, Content, Done, Piece, Reasoning
 from llgtrt.openai.responses.items import new_id
 
@@ -118,58 +114,3 @@ class Output:
         if kind == "reasoning":
             return {"type": "reasoning_text", "text": text}
         return {"type": "output_text", "text": text, "annotations": [], "logprobs": entries}
-
-
-class Scores:
-    """Which tokens are texts of messages, where there may be reasoning and calls among them.
-
-    Tokens are read one after the other by a parser of their own: those that it has held back are of the text
-    that comes of them.
-    """
-
-    def __init__(self, grammar: Grammar, lookup: Callable[[int], tuple[bytes, bool]]) -> None:
-        """`lookup`: a token's bytes, and whether it is special."""
-        self._parser = Parser(grammar)
-        self._lookup = lookup
-        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        self._held: list[tuple[str, Logprob]] = []
-        self._of: defaultdict[int, list[Logprob]] = defaultdict(list)
-        self._calls = 0
-
-    def feed(self, logprobs: Sequence[Logprob]) -> None:
-        """Takes further tokens."""
-        for logprob in logprobs:
-            written, special = self._lookup(logprob[0])
-            text = self._decoder.decode(b"" if special else written)
-            self._held.append((text, logprob))
-            self._settle(self._parser.feed(text))
-
-    def finish(self) -> None:
-        """There are no more."""
-        self._settle(self._parser.finish())
-
-    def taken(self, calls: int) -> list[Logprob]:
-        """Those of the text behind so many calls that were not taken yet."""
-        return self._of.pop(calls, [])
-
-    def _settle(self, pieces: Sequence[Piece]) -> None:
-        for piece in pieces:
-            if isinstance(piece, Call):
-                self._calls += 1
-            elif isinstance(piece, Content):
-                self._of[self._calls] += self._under(piece.text)
-        if pieces:
-            self._held = []
-
-    def _under(self, text: str) -> list[Logprob]:
-        """The held tokens that have some of this text in them."""
-        begin = "".join(written for written, _ in self._held).rfind(text)
-        if begin < 0:
-            return [self._held[-1][1]] if self._held else []
-        end, at, found = begin + len(text), 0, []
-        for written, logprob in self._held:
-            # The parts of a character that are not its last have no text of their own.
-            if begin <= at < end or at < begin < at + len(written):
-                found.append(logprob)
-            at += len(written)
-        return found
