@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any, cast
 
 import pytest
@@ -18,7 +19,10 @@ from llgtrt.templates import PRESETS, ChatTemplate
 
 from . import fake_core
 
-VOCABULARY = Vocabulary(cast("_core.Engine", fake_core.Engine("toy", "{}")))
+ENGINE = fake_core.Engine("toy", "{}")
+while ENGINE.state()[0] == "loading":
+    time.sleep(0.001)
+VOCABULARY = Vocabulary(cast("_core.Engine", ENGINE))
 SPECIAL = {"bos_token": "<s>", "eos_token": "</s>"}
 CHATML = (PRESETS / "chatml.j2").read_text()
 NATIVE = (
