@@ -8,6 +8,8 @@ import pytest
 
 from llgtrt.openai.errors import ApiError
 from llgtrt.openai.formats import markers
+from llgtrt.openai.parse import Parser
+from llgtrt.openai.pieces import Arguments, Call, Content, Done, Reasoning
 
 from .test_tools import CHATML, HYBRID, THINKING, TOOLS, kinds, made
 
@@ -88,3 +90,56 @@ def test_names_of_the_budget() -> None:
         asked: dict[str, Any] = {name: 7}
         assert made(THINKING, **asked)[1]["sections"][0]["free"]["limit"]["tokens"] == 7
     assert made(THINKING, thinking_token_budget=-1)[1]["sections"][0]["free"]["limit"] is None
+
+
+CODER = (
+    "{% for m in messages %}[{{ m.role }}]{{ m.content }}{% for c in m.tool_calls or [] %}<tool_call>\n"
+    "<function={{ c.function.name }}>{% for n, v in c.function.arguments.items() %}\n<parameter={{ n }}>\n"
+    "{{ v if v is string else v | tojson }}\n</parameter>{% endfor %}\n</function>\n</tool_call>{% endfor %}"
+    "{% endfor %}[assistant]{{ tools }}<think>\n{# </think> #}"
+)
+
+
+def test_a_call_ends_reasoning_where_models_forget_the_mark() -> None:
+    call = "<tool_call>\n<function=get>\n<parameter=n>\n1\n</parameter>\n</function>\n</tool_call>"
+    core, parts = made(CODER, tools=TOOLS)[1:]
+    assert kinds(core) == ["free", "free", "bound", "bound"]
+    assert [(t["text"], t["next"]) for t in core["sections"][0]["free"]["triggers"]] == [
+        ("</think>", 1),
+        ("<tool_call>", 2),
+        ("<function=", 3),
+    ]
+    for text in (f"Hm.\n{call}", f"Hm.\n{call.removeprefix('<tool_call>')}"):
+        for chunks in ([text], list(text)):
+            parser = Parser(parts)
+            found = [piece for chunk in chunks for piece in parser.feed(chunk)] + parser.finish()
+            assert "".join(piece.text for piece in found if isinstance(piece, Reasoning)) == "Hm."
+            assert "".join(piece.text for piece in found if isinstance(piece, Arguments)) == '{"n": 1}'
+            assert isinstance(found[-1], Done)
+    # Where a call must come, reasoning goes on to its mark.
+    assert not made(CODER, tools=TOOLS, tool_choice="required")[2].calls_end_thinking
+
+
+def test_channels_are_reasoning_text_and_calls() -> None:
+    source = (
+        "{% for m in messages %}<|start|>{{ m.role }}<|message|>{{ m.content }}<|end|>{% endfor %}"
+        "<|start|>assistant{# <|channel|>analysis<|message|> to=functions. #}{{ tools }}"
+    )
+    analysis, final = "<|channel|>analysis<|message|>", "<|channel|>final<|message|>"
+    core, parts = made(source, tools=TOOLS)[1:]
+    text = f"{analysis}Hm.<|end|><|start|>assistant"
+    parser = Parser(parts)
+    found = [*parser.feed(f"{text}{final}Yes."), *parser.finish()]
+    assert found == [Reasoning("Hm."), Content("Yes.")]
+    call = '<|channel|>commentary to=functions.get <|constrain|>json<|message|>{"n": 1}'
+    parser = Parser(parts)
+    found = [*parser.feed(text + call), *parser.finish()]
+    assert found == [Reasoning("Hm."), Call(0, "get"), Arguments(0, '{"n": 1}'), Done(0)]
+    assert {t["text"] for t in core["sections"][0]["free"]["triggers"]} >= {analysis, final, "<|end|>"}
+    # A constraint holds for the text of the last channel.
+    core = made(source, regex="a+", reasoning_effort="low")[1]
+    assert [next(iter(s.values())).get("grammar") for s in core["sections"] if "bound" in s] == [
+        {"text": analysis},
+        {"text": f"<|start|>assistant{final}"},
+        {"regex": "a+"},
+    ]

@@ -154,7 +154,8 @@ class CallParser:
 
     def _name(self, style: Parameters) -> Steps[str | None]:
         """The name of a parameter: what comes before the text that follows names."""
-        marks = {text.strip(SPACE) for text in style.between.values()}
+        # White space within them does not count.
+        marks = {text.split()[0] for text in style.between.values()}
         while True:
             places = [at for mark in marks if (at := self._buffer.text.find(mark)) >= 0]
             if places:

@@ -36,14 +36,16 @@ class Model:
     def of(template: ChatTemplate, vocabulary: Vocabulary, server: ServerSettings) -> Model:
         """The model of a template, as far as it is not configured."""
         source = template.source
+        style = learn.tool_format(server.tool_format, template, vocabulary.ends())
         words = frozenset(re.findall(r"\w+", source))
         return Model(
             template,
             vocabulary,
-            learn.tool_format(server.tool_format, template, vocabulary.ends()),
+            style,
             formats.markers(server.reasoning_markers, source),
             words,
-            bool(server.reasoning_markers) or ("enable_thinking" in words and _thinks(template)),
+            bool(server.reasoning_markers or style.turn)
+            or ("enable_thinking" in words and _thinks(template)),
         )
 
     def knows(self, variable: str) -> bool:

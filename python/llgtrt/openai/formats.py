@@ -82,6 +82,12 @@ class Format:
     """Templates want ids of nine letters and digits."""
     parameters: Parameters | None = None
     """How arguments are written one by one; None: they are one JSON object."""
+    also: tuple[Format, ...] = ()
+    """Other ways to write calls, which models use in place of the first."""
+    ends_thinking: bool = False
+    """A call may come where the mark behind reasoning is missing."""
+    turn: str = ""
+    """What comes between reasoning and what follows it."""
     lead: str = ""
     """What comes before an answer's text."""
     marks: tuple[str, ...] = ()
@@ -104,6 +110,19 @@ class Format:
         bare = [(f"{{{space}", True) for space in _INDENTS]
         begun = [(f'{begin}"name": "', at_start) for begin, at_start in (*fenced, *bare)]
         return [(begin, at_start) for begin, at_start in begun if begin != self.trigger]
+
+    @property
+    def ways(self) -> tuple[Format, ...]:
+        """All ways to write calls."""
+        return (self, *self.also)
+
+    def with_inner(self) -> Format:
+        """The same for models that leave out the first of the two marks that each call begins with."""
+        inner = re.fullmatch(r"(<[^<>]*>)\s*(<\w[^<>]*)", self.before)
+        if inner is None or self.open or self.parameters is None:
+            return self
+        other = dataclasses.replace(self, before=inner[2], trigger=inner[2])
+        return dataclasses.replace(self, also=(other,))
 
     @property
     def head(self) -> str:
@@ -129,6 +148,7 @@ class Format:
     def texts(self) -> list[str]:
         """All texts around names and arguments."""
         found = [self.open, self.separator or "", self.close, *self._texts()]
+        found += [text for way in self.also for text in way.texts()]
         of_each = self.parameters
         if of_each is None:
             return found
@@ -209,7 +229,8 @@ FORMATS = {
         "<tool_call>",
         resumes=True,
         parameters=tagged("\n<parameter=", ">\n", "\n</parameter>", python=True),
-    ),
+        ends_thinking=True,
+    ).with_inner(),
     "glm": Format(
         "<tool_call>",
         "",
@@ -217,6 +238,7 @@ FORMATS = {
         "<tool_call>",
         resumes=True,
         parameters=tagged("\n<arg_key>", "</arg_key>\n<arg_value>", "</arg_value>"),
+        ends_thinking=True,
     ),
     "gpt_oss": Format(
         "<|channel|>commentary to=functions.",
@@ -224,11 +246,30 @@ FORMATS = {
         "",
         "<|channel|>commentary to=functions.",
         separator=None,
+        also=(
+            Format(
+                "<|channel|>analysis to=functions.",
+                " <|constrain|>json<|message|>",
+                "",
+                "<|channel|>analysis to=functions.",
+                separator=None,
+            ),
+            Format(
+                " to=functions.",
+                "<|channel|>commentary json<|message|>",
+                "",
+                " to=functions.",
+                separator=None,
+            ),
+        ),
+        turn="<|start|>assistant",
         lead="<|channel|>final<|message|>",
         marks=(
             "<|channel|>final<|message|>",
+            "<|channel|>final <|constrain|>json<|message|>",
             "<|channel|>commentary<|message|>",
-            "<|end|><|start|>assistant",
+            "<|end|>",
+            "<|start|>assistant",
         ),
     ),
     "gemma": Format(
@@ -239,6 +280,7 @@ FORMATS = {
         separator="",
         resumes=True,
         parameters=tagged("", ":", "", separator=",", quote='<|"|>', nested=True),
+        marks=("<|channel>thought\n<channel|>", "<|channel>", "<channel|>"),
     ),
     "granite": Format(
         '{"name": "',
@@ -260,6 +302,16 @@ FORMATS = {
         open="<|tool_calls_section_begin|>",
         separator="",
         close="<|tool_calls_section_end|>",
+        ends_thinking=True,
+        also=(
+            Format(
+                "<|tool_call_begin|>functions.",
+                ":{index}<|tool_call_argument_begin|>",
+                "<|tool_call_end|>",
+                "<|tool_call_begin|>",
+                separator="",
+            ),
+        ),
     ),
     "python": Format(
         "",
@@ -276,7 +328,7 @@ FORMATS = {
 """By the names that `server.tool_format` has for them."""
 
 MARKERS = (
-    ("<|channel|>analysis<|message|>", "<|end|><|start|>assistant"),
+    ("<|channel|>analysis<|message|>", "<|end|>"),
     ("<think>", "</think>"),
     ("[THINK]", "[/THINK]"),
     ("<seed:think>", "</seed:think>"),
@@ -288,15 +340,15 @@ MARKERS = (
     ("Here are my reasoning steps:\n", "[BEGIN FINAL RESPONSE]"),
 )
 """Known markers of reasoning."""
-_SIGNS = {"<|end|><|start|>assistant": "<|channel|>analysis<|message|>"}
-"""What a template has of those whose end it does not write in one piece."""
+_SIGNS = {MARKERS[0]: "<|channel|>analysis<|message|>"}
+"""What a template has of those whose end stands elsewhere, too."""
 
 
 def markers(configured: Sequence[str] | None, template: str) -> Markers | None:
     """The configured markers; without them, the template's. None: there is no reasoning."""
     if configured is not None:
         return (configured[0], configured[1]) if configured else None
-    return next((pair for pair in MARKERS if _SIGNS.get(pair[1], pair[1]) in template), None)
+    return next((pair for pair in MARKERS if _SIGNS.get(pair, pair[1]) in template), None)
 
 
 def instructions(style: Format, tools: Sequence[dict[str, Any]], parallel: bool) -> str:

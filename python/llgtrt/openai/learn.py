@@ -15,7 +15,8 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from llgtrt.openai.formats import FORMATS, MARKERS, Format, Parameters, type_of
-from llgtrt.templates import ChatTemplate, RenderError
+from llgtrt.openai.signs import ABSENT, STRANGE, UNLEARNED
+from llgtrt.templates import ASK, ChatTemplate, RenderError
 
 _ASKED = "kqw3 asks"
 _SAID = "kqw4 says"
@@ -63,37 +64,6 @@ _ENDS = ("<|eom_id|>", "<|calls|>", "<|call|>", "<|tool_response>")
 """Tokens that end an answer with calls."""
 _NUMBER = re.compile(r"(?<![\w])\d+(?![\w])")
 
-_UNLEARNED = (
-    ("<|channel|>analysis<|message|>", "gpt_oss"),  # reasoning, text and calls are channels
-    ("<|tool_calls_section_begin|>", "kimi"),  # the names of functions are parts of ids
-    ("<|tool_call>call:", "gemma"),  # neither arrays nor objects are JSON
-    ("<|tool_call_start|>", "python"),  # templates do not escape quotes within strings
-)
-"""Signs of formats that are more than the texts around calls."""
-_STRANGE = (
-    ">>>all",  # Functionary 3.2: content is a call of the function `all`
-    "<|open|>",  # Kimi K3: reasoning, content and calls are channels
-    "]<]minimax[>[",  # MiniMax M3: objects and arrays are tags in tags
-)
-"""Signs of formats that are not known."""
-_ABSENT = (
-    # Templates that render no calls, or one only whose models write several.
-    ("<|/tool_call|>", "phi4"),
-    ("<|tool_call|>", "granite"),
-    ("functools[", "functools"),
-    ("<｜tool▁calls▁begin｜>function", "deepseek"),
-    ("<|python_tag|>", "llama3_json"),
-    ("<|start_header_id|>", "llama3_json"),
-    ("<|tool_list_start|>", "python"),
-    ("List of tools: [", "python"),
-    ("xml_tools", "hermes"),
-    ("[ARGS]", "mistral_args"),
-    ("[TOOL_CALLS]", "mistral"),
-    ("<｜tool▁calls▁begin｜>", "deepseek"),
-    ("<tool_call>", "hermes"),
-)
-"""Signs of formats that templates do not show, the first that is found."""
-
 
 def tool_format(name: str, template: ChatTemplate, ends: Collection[str] = ()) -> Format:
     """The format of this name; `auto`: the template's, or JSON. `ends`: texts that end an answer."""
@@ -104,16 +74,16 @@ def tool_format(name: str, template: ChatTemplate, ends: Collection[str] = ()) -
 
 def learned(template: ChatTemplate, ends: Collection[str] = ()) -> Format | None:
     """The format of a template; None where it has none, or one that is not understood."""
-    if any(sign in template.source for sign in _STRANGE):
+    if any(sign in template.source for sign in STRANGE):
         return None
-    listed = _listed(_UNLEARNED, template)
+    listed = _listed(UNLEARNED, template)
     if listed is not None:
         return listed
     found = learn(template, ends)
     if found is None and any(_calls(template, [_FIRST], "kqwid{:04}")):
         return None
     if found is None or found.separator is None:
-        return _listed(_ABSENT, template) or found
+        return _listed(ABSENT, template) or found
     return found
 
 
@@ -135,19 +105,46 @@ def learn(template: ChatTemplate, ends: Collection[str] = ()) -> Format | None:
                 continue
             found = _tidied(found, {*ends, *_MARK.findall(behind)})
             if _alike(found, body, calls):
-                return _of_template(found, template, calls)
+                return _of_template(found, template, calls, before, behind)
     return None
 
 
 def _of_template(
-    found: Format, template: ChatTemplate, calls: Sequence[tuple[str, dict[str, Any]]]
+    found: Format,
+    template: ChatTemplate,
+    calls: Sequence[tuple[str, dict[str, Any]]],
+    before: str,
+    behind: str,
 ) -> Format:
-    """The format with what only some of the calls that a template may be given show."""
+    """The format with what calls alone do not show; `before`, `behind`: what is around an answer's text."""
     short_ids = not any(_calls(template, calls, "kqw-long-id{:04}"))
     parameters = found.parameters
     if parameters is not None:
         parameters = dataclasses.replace(parameters, cdata="<![CDATA[" in template.source)
-    return dataclasses.replace(found, short_ids=short_ids, parameters=parameters)
+    lead = _lead(template, before)
+    closing = _MARK.match(behind)
+    return dataclasses.replace(
+        found,
+        short_ids=short_ids,
+        parameters=parameters,
+        ends_thinking=parameters is not None and parameters.raw,
+        lead=lead,
+        marks=(lead, *([closing[0]] if closing else [])) if lead else (),
+    ).with_inner()
+
+
+def _lead(template: ChatTemplate, before: str) -> str:
+    """The marks that come before an answer's text, where the prompt does not have them."""
+    try:
+        prompt = template.render([{"role": "user", "content": _ASKED}], {"tools": _TOOLS, **ASK})
+    except RenderError:
+        return ""
+    size = _same(prompt.rpartition(_ASKED)[2], before)
+    opened = before.rfind("<", 0, size)
+    rest = before[opened if opened >= 0 and ">" not in before[opened:size] else size :]
+    for begin, end in MARKERS:
+        rest = rest.removeprefix(begin).removeprefix(end)
+    return rest if re.fullmatch(r"(<\|[^<>]*>)+", rest) else ""
 
 
 def _alike(found: Format, body: str, calls: Sequence[tuple[str, dict[str, Any]]]) -> bool:
@@ -368,7 +365,7 @@ def _tidied(found: Format, ends: Collection[str]) -> Format:
         open=opening,
         close=closing,
         separator=separator,
-        trigger=mark[0] if mark else head,
+        trigger=mark[0] if mark else opening.rstrip(_SPACE) or head,
         at_start=not is_marked,
         resumes=is_marked and not opening and not closing and separator is not None,
     )

@@ -31,6 +31,8 @@ class Grammar:
     """The types of their arguments, by name."""
     several: bool = True
     """There may be more than one call."""
+    calls_end_thinking: bool = False
+    """A call may come before reasoning has ended."""
     marks: tuple[str, ...] = ()
     """Texts that are no part of the content they stand in."""
 
@@ -107,10 +109,14 @@ class Parser:
     def _think(self, end: str) -> Steps[None]:
         self._plain = False
         buffer, begun = self._buffer, False
+        style = self._grammar.format if self._grammar.calls_end_thinking else None
+        calls = [way.trigger for way in style.ways] if style else []
         while True:
-            body, found, rest = buffer.text.partition(end)
+            places = [(at, mark) for mark in (end, *calls) if (at := buffer.text.find(mark)) >= 0]
+            at, found = min(places, default=(len(buffer.text), ""))
+            body, rest = buffer.text[:at], buffer.text[at + len(end) * (found == end) :]
             if not found and not buffer.ended:
-                body = body[: len(body) - overlap(body, end)]
+                body = body[: len(body) - max(overlap(body, mark) for mark in (end, *calls))]
             lead = 0 if begun else len(body) - len(body.lstrip(SPACE))
             said = body[lead:].rstrip(SPACE)
             if said:
@@ -125,17 +131,18 @@ class Parser:
 
     def _calls(self, style: Format) -> Steps[None]:
         """Content, in which calls may begin, up to where no call may come any more."""
-        buffer, triggers = self._buffer, {**dict(style.blocks()), style.trigger: style.at_start}
+        buffer, ways = self._buffer, {way.trigger: way for way in style.ways}
+        triggers = {**dict(style.blocks()), **{text: way.at_start for text, way in ways.items()}}
         while (found := (yield from self._text(triggers))) is not None:
-            reader = CallParser(style, self._grammar.functions, buffer, self.calls)
-            is_block = found != style.trigger
-            yield from reader.block(found) if is_block else reader.run()
+            way = ways.get(found)
+            reader = CallParser(way or style, self._grammar.functions, buffer, self.calls)
+            yield from reader.block(found) if way is None else reader.run()
             self._plain &= not reader.begun
             self.calls = reader.calls
             self._blank = reader.begun
             if not reader.begun:
                 return
-            if reader.failed or not self._grammar.several or not (is_block or style.resumes):
+            if reader.failed or not self._grammar.several or not (way is None or way.resumes):
                 # What closes the calls, or follows one that is none.
                 while not buffer.ended:
                     buffer.text = ""
@@ -153,7 +160,7 @@ class Parser:
         while True:
             places = [(at, end) for end in ends if (at := self._find(end, ends[end])) >= 0]
             if places:
-                at, found = min(places)
+                at, found = min(places, key=lambda place: (place[0], -len(place[1])))
                 yield from self._content(buffer.take(at))
                 if found in triggers:
                     return found

@@ -62,18 +62,31 @@ class Reply:
         opening = _free([*first["free"]["triggers"], opens], may_end=True)
         return {"sections": [opening, self._thinking(2), *rest]}
 
+    @property
+    def _calls_end_thinking(self) -> bool:
+        """Calls may come in free text, and before reasoning has ended."""
+        in_text = self.tools is not None and self.tools.mode == "auto" and self.constraint is None
+        return in_text and self.format.ends_thinking
+
     def _thinking(self, after: int) -> Json:
         assert self.thinking
         end = self.thinking.markers[1]
         budget = self.thinking.budget
         limit = None if budget is None else {"tokens": budget, "text": end}
-        return _free([_trigger(end, after)], not self.bound, limit=limit, reasoning=True)
+        calls = self._triggers(after) if self._calls_end_thinking else []
+        return _free([_trigger(end, after), *calls], not self.bound, limit=limit, reasoning=True)
+
+    def _triggers(self, at: int) -> list[Json]:
+        """Those of the calls in an answer whose first section is number `at`."""
+        first = at + 1 + bool(self.format.blocks())
+        ways = enumerate(self.format.ways)
+        return [_trigger(way.trigger, first + i, way.at_start) for i, way in ways]
 
     def _answer(self, at: int) -> list[Json]:
         """The sections behind the reasoning, the first of which is number `at`."""
         tools, style = self.tools, self.format
         if tools is not None and tools.mode == "required":
-            return [_bound(tools.core(style, "", tools.parallel))]
+            return [_bound(tools.core(self._behind, "", tools.parallel))]
         if self.constraint is not None:
             return self._constrained(at)
         # These are found, so that the special tokens in them are a part of the text.
@@ -84,21 +97,35 @@ class Reply:
         # Behind a name that is no function's, all is text.
         block = [_bound(tools.block(style), at)] if blocks else []
         if tools.mode == "none":
-            trigger = [] if style.at_start and blocks else [_trigger(style.trigger, None, style.at_start)]
-            return [_free([*marks, *trigger, *blocks], True), *block]
-        call = at + 1 + len(block)
-        trigger = [_trigger(style.trigger, call, style.at_start)]
-        again = at if style.resumes and tools.parallel else None
-        called = tools.core(style, style.trigger, tools.parallel and not style.resumes)
-        return [_free([*marks, *trigger, *blocks], True), *block, _bound(called, again)]
+            blocked = [
+                _trigger(way.trigger, None, way.at_start)
+                for way in style.ways
+                if not (way.at_start and blocks)
+            ]
+            return [_free([*marks, *blocked, *blocks], True), *block]
+        called = [
+            _bound(
+                tools.core(way, way.trigger, tools.parallel and not way.resumes),
+                at if way.resumes and tools.parallel else None,
+            )
+            for way in style.ways
+        ]
+        return [_free([*marks, *self._triggers(at), *blocks], True), *block, *called]
+
+    @property
+    def _behind(self) -> Format:
+        """The format of calls that come at once, or behind reasoning."""
+        if self.thinking is None or not self.format.turn:
+            return self.format
+        return dataclasses.replace(self.format, open=self.format.turn)
 
     def _constrained(self, at: int) -> list[Json]:
         """A constrained answer, perhaps with calls in its place."""
         tools, style = self.tools, self.format
         if tools is not None and tools.called:
-            return [_bound(tools.core(style, "", tools.parallel, self.constraint))]
-        lead = [_bound({"text": style.lead}, at + 1)] if style.lead else []
-        return [*lead, _bound(self.constraint)]
+            return [_bound(tools.core(self._behind, "", tools.parallel, self.constraint))]
+        lead = (style.turn if self.thinking else "") + style.lead
+        return [*([_bound({"text": lead}, at + 1)] if lead else []), _bound(self.constraint)]
 
     def parts(self) -> Grammar | None:
         """The parser's grammar; None where all of the text is content."""
@@ -112,6 +139,7 @@ class Reply:
             format=self.format if called else None,
             marks=self.format.marks,
             several=self.tools is None or self.tools.parallel,
+            calls_end_thinking=self._calls_end_thinking,
             functions=self.tools.argument_types(self.format) if called and self.tools else {},
         )
 

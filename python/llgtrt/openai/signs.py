@@ -1,0 +1,34 @@
+"""Words of chat templates that tell formats of calls which cannot be learned."""
+
+from __future__ import annotations
+
+UNLEARNED = (
+    ("<|channel|>analysis<|message|>", "gpt_oss"),  # reasoning, text and calls are channels
+    ("<|tool_calls_section_begin|>", "kimi"),  # the names of functions are parts of ids
+    ("<|tool_call>call:", "gemma"),  # neither arrays nor objects are JSON
+    ("<|tool_call_start|>", "python"),  # templates do not escape quotes within strings
+)
+"""Signs of formats that are more than the texts around calls."""
+STRANGE = (
+    ">>>all",  # Functionary 3.2: content is a call of the function `all`
+    "<|open|>",  # Kimi K3: reasoning, content and calls are channels
+    "]<]minimax[>[",  # MiniMax M3: objects and arrays are tags in tags
+)
+"""Signs of formats that are not known."""
+ABSENT = (
+    # Templates that render no calls, or one only whose models write several.
+    ("<|/tool_call|>", "phi4"),
+    ("<|tool_call|>", "granite"),
+    ("functools[", "functools"),
+    ("<｜tool▁calls▁begin｜>function", "deepseek"),
+    ("<|python_tag|>", "llama3_json"),
+    ("<|start_header_id|>", "llama3_json"),
+    ("<|tool_list_start|>", "python"),
+    ("List of tools: [", "python"),
+    ("xml_tools", "hermes"),
+    ("[ARGS]", "mistral_args"),
+    ("[TOOL_CALLS]", "mistral"),
+    ("<｜tool▁calls▁begin｜>", "deepseek"),
+    ("<tool_call>", "hermes"),
+)
+"""Signs of formats that templates do not show, the first that is found."""
