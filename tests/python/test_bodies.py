@@ -80,7 +80,6 @@ def test_what_is_no_body(body: bytes, code: str | None) -> None:
         ({"audio": {}}, "audio"),
         ({"prediction": {"type": "text", "content": "x"}}, "prediction.type"),
         ({"prediction": {"type": "content"}}, "prediction.content"),
-        ({"verbosity": "low"}, "verbosity"),
         ({"web_search_options": {}}, "web_search_options"),
         ({"moderation": {}}, "moderation"),
         ({"service_tier": "first"}, "service_tier"),

@@ -296,7 +296,6 @@ USE = {"type": "tool_use", "id": "toolu_1", "name": "switch", "input": {"on": Tr
         ({"tools": TOOLS, "tool_choice": {"type": "tool", "name": "nobody"}}, "tool_choice.name"),
         ({"tool_choice": {"type": "any"}}, "tool_choice"),
         ({"thinking": {"type": "enabled", "budget_tokens": 400}}, "thinking.budget_tokens"),
-        ({"thinking": {"type": "enabled", "budget_tokens": 10}}, "thinking"),
         ({"temperature": 3}, "temperature"),
         ({"stop_sequences": ["x"] * 17}, "stop_sequences"),
         ({"response_format": {"type": "json_object"}}, "response_format"),

@@ -12,6 +12,7 @@ import openai
 import pydantic
 import pytest
 
+from llgtrt.openai.body import INEFFECTIVE
 from llgtrt.openai.responses.fields import ResponsesRequest
 
 from .serving import Server, until
@@ -330,10 +331,11 @@ def test_every_field_of_the_published_body_is_known(responses_spec: Any) -> None
             part = responses_spec["components"]["schemas"][part["$ref"].rsplit("/", 1)[1]]
         parts.extend(part.get("allOf", ()))
         names |= part.get("properties", {}).keys()
-    known = {*ResponsesRequest.__struct_fields__, *ResponsesRequest.refused}
+    known = {*ResponsesRequest.__struct_fields__, *ResponsesRequest.refused, *INEFFECTIVE}
     assert names - known == {"moderation", "prompt_cache_options", "prompt_cache_retention"}
 
 
-def test_effort_is_refused_where_nothing_reasons(toy: Server) -> None:
-    answer = toy.http.post(URL, json={"input": "hi", "reasoning": {"effort": "high"}})
-    assert (answer.status_code, answer.json()["error"]["param"]) == (400, "reasoning.effort")
+def test_effort_has_no_effect_where_nothing_reasons(toy: Server) -> None:
+    body = {"input": "hi", "reasoning": {"effort": "high"}, "max_output_tokens": 5}
+    answer = toy.http.post(URL, json=body)
+    assert (answer.status_code, answer.headers["llgtrt-ignored"]) == (200, "reasoning_effort")

@@ -23,7 +23,6 @@ UNSUPPORTED: dict[str, tuple[Any, ...]] = {
     "tools": ([],),
     "tool_choice": ("none", "auto"),
     "reasoning_effort": ("none",),
-    "verbosity": ("medium",),
     "web_search_options": (),
     "moderation": (),
     "suffix": ("",),
@@ -61,7 +60,6 @@ UNSUPPORTED: dict[str, tuple[Any, ...]] = {
     "eta_cutoff": (0, 0.0),
     "no_repeat_ngram_size": (0,),
     "container": (),
-    "context_management": (),
     "mcp_servers": ([],),
     "thread": (),
     "speed": ("standard",),
@@ -90,6 +88,9 @@ NO_EFFECT = frozenset(
     }
 )
 """Fields that are accepted and have no effect on the text."""
+
+INEFFECTIVE = frozenset({"verbosity", "context_management"})
+"""Fields that no model here can follow. They are accepted, and the answer says that they had no effect."""
 
 _PLACE = re.compile(r" - at `(?:key in `?)?\$\.?(.*?)`$")
 
@@ -133,7 +134,9 @@ def _check_fields(fields: dict[str, msgspec.Raw], kind: type[Body], unknown: str
             raise invalid(
                 name, f"{name}: not a field of this API; use response_format", "unsupported_parameter"
             )
-        if name in unsupported and unknown != "ignore":
+        if name in INEFFECTIVE:
+            hints.ineffective(name)
+        elif name in unsupported and unknown != "ignore":
             if msgspec.json.decode(raw) not in unsupported[name]:
                 raise invalid(
                     name, f"{name}: this value is not supported; leave the field out", "unsupported_parameter"

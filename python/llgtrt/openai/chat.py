@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from llgtrt.openai import formats, learn, schema, tools, translate
+from llgtrt.openai import formats, hints, learn, schema, tools, translate
 from llgtrt.openai.constraint import constraint
 from llgtrt.openai.errors import invalid
 from llgtrt.openai.reply import Reply, Thinking
@@ -120,8 +120,7 @@ def _variants(
 def _wanted(model: Model, body: schema.ChatRequest) -> bool | None:
     """Whether the client wants reasoning; None where it says nothing.
 
-    Raises:
-        ApiError: it says something, and this model does not reason.
+    What it says has no effect where the template shows no reasoning, as the answer's header says.
     """
     kwargs = body.chat_template_kwargs or {}
     effort = body.reasoning_effort
@@ -137,10 +136,7 @@ def _wanted(model: Model, body: schema.ChatRequest) -> bool | None:
         }
         for name, asked in unable.items():
             if asked:
-                message = (
-                    f"{name}: the chat template shows no reasoning (server.reasoning_markers names its marks)"
-                )
-                raise invalid(name, message, "unsupported_parameter")
+                hints.ineffective(name)
     return wanted
 
 

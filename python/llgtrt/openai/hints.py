@@ -64,13 +64,18 @@ _KNOWN = _ANNOTATIONS.union(_KEYWORDS)
 def unknown_fields(names: Iterable[str], known: Iterable[str]) -> None:
     """Reports fields that no API has; only the first few."""
     for name in itertools.islice(names, _MOST):
-        _tell("request field", name, difflib.get_close_matches(name[:_LONGEST], known, 1, _NEAR))
+        _tell("unknown request field", name, difflib.get_close_matches(name[:_LONGEST], known, 1, _NEAR))
+
+
+def ineffective(what: str) -> None:
+    """Reports a part of a request that is accepted and has no effect."""
+    _tell("part of a request", what, [])
 
 
 def schema(field: str, text: str | bytes) -> None:
     """Reports names in a JSON schema that are almost keywords. `field`: the field with the schema."""
     for name, near in misspelled(text):
-        _tell(f"keyword in {field}", name, [near])
+        _tell(f"unknown keyword in {field}", name, [near])
 
 
 def misspelled(text: str | bytes) -> list[tuple[str, str]]:
@@ -108,9 +113,9 @@ def _tell(what: str, name: str, near: list[str]) -> None:
     hint = f"; did you mean {near[0]!r}?" if near else ""
     if len(_logged) < _MOST_LOGGED and name not in _logged:
         _logged.add(name)
-        log.warning("ignored the unknown %s %.64r%s (said once)", what, name, hint)
+        log.warning("ignored the %s %.64r%s (said once)", what, name, hint)
     told = ignored.get(None)
     if told is not None and len(told) < _MOST:
         # Headers must be ASCII.
-        shown = re.sub(r"[^\w.$-]", "?", name[:_LONGEST], flags=re.ASCII)
+        shown = re.sub(r"[^\w.$\[\]-]", "?", name[:_LONGEST], flags=re.ASCII)
         told.append(f"{shown} (did you mean {near[0]}?)" if near else shown)

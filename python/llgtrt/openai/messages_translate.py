@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from llgtrt.openai import hints
 from llgtrt.openai import messages_schema as schema
 from llgtrt.openai import schema as openai
 from llgtrt.openai.errors import ApiError, invalid
@@ -20,6 +21,8 @@ _SAME = (
 )
 _CHOICES = {"auto": "auto", "any": "required", "none": "none"}
 _TURNS = ("user", "assistant")
+_HOSTED = ("web_search_", "web_fetch_", "code_execution_", "tool_search_")
+"""How the types of tools begin that Anthropic's servers run."""
 
 
 def chat(body: schema.CountRequest) -> openai.ChatRequest:
@@ -39,7 +42,7 @@ def chat(body: schema.CountRequest) -> openai.ChatRequest:
             fields |= {"stop": body.stop_sequences, "include_stop_str_in_output": True}
     return openai.ChatRequest(
         messages=messages,
-        tools=[_tool(tool, f"tools[{i}]") for i, tool in enumerate(body.tools)] if body.tools else None,
+        tools=_tools(body.tools) if body.tools else None,
         response_format=_format(body),
         continue_final_message=goes_on or None,
         **_tool_choice(body),
@@ -173,6 +176,18 @@ def _merged(messages: Sequence[openai.Message]) -> list[openai.Message]:
         last.reasoning_content = "\n".join(thoughts) or None
         last.tool_calls = [*(last.tool_calls or ()), *(message.tool_calls or ())] or None
     return made
+
+
+def _tools(tools: Sequence[schema.Tool]) -> list[FunctionTool]:
+    """The client's tools. Those that Anthropic's servers run are left out if there are others beside them."""
+    is_own = [tool.type in (None, "custom") for tool in tools]
+    found = []
+    for i, tool in enumerate(tools):
+        if not is_own[i] and any(is_own) and tool.type and tool.type.startswith(_HOSTED):
+            hints.ineffective(f"tools[{i}].{tool.type}")
+        else:
+            found.append(_tool(tool, f"tools[{i}]"))
+    return found
 
 
 def _tool(tool: schema.Tool, at: str) -> FunctionTool:

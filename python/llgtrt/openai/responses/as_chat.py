@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from llgtrt.openai import functions, routes, schema, translate
+from llgtrt.openai import functions, hints, routes, schema, translate
 from llgtrt.openai.errors import ApiError, invalid
 from llgtrt.openai.responses.fields import Choice, JsonObjectFormat, JsonSchemaFormat, ResponsesRequest
 from llgtrt.openai.responses.items import Talk
@@ -39,11 +39,18 @@ _INCLUDED = frozenset(
         "code_interpreter_call.outputs",
     }
 )
+_HOSTED = frozenset(
+    {
+        *("web_search", "web_search_preview", "file_search", "code_interpreter", "image_generation"),
+        *("computer_use_preview", "local_shell", "mcp", "tool_search"),
+    }
+)
+"""Tools that OpenAI's servers run."""
 _MOST_METADATA, _LONGEST_KEY, _LONGEST_VALUE = 16, 64, 512
 
 
-def check(body: ResponsesRequest, unknown: str) -> None:
-    """Refuses what a response does not have; `unknown`: `server.unknown_fields`.
+def check(body: ResponsesRequest) -> None:
+    """Refuses what a response does not have.
 
     Raises:
         ApiError: 400, which names the field.
@@ -68,8 +75,6 @@ def check(body: ResponsesRequest, unknown: str) -> None:
         )
     if body.background and body.store is False:
         raise invalid("store", "store: must be true with background: the answer is fetched by its id")
-    if unknown == "ignore":
-        return
     said = body.reasoning
     values = {
         "text.verbosity": (body.text and body.text.verbosity, "medium"),
@@ -78,8 +83,7 @@ def check(body: ResponsesRequest, unknown: str) -> None:
     }
     for name, (value, one) in values.items():
         if value not in (None, one):
-            message = f"{name}: {value:.64} is not supported; leave the field out"
-            raise invalid(name, message, "unsupported_parameter")
+            hints.ineffective(name)
 
 
 def _check_metadata(metadata: dict[str, str]) -> None:
@@ -133,11 +137,16 @@ def _only_functions(at: str, kind: str) -> None:
 
 
 def _tools(body: ResponsesRequest) -> list[functions.Tool]:
+    """The functions. Tools that a server would run are left out if there are functions beside them."""
+    own = [tool for tool in body.tools or () if tool.type == "function"]
     for i, tool in enumerate(body.tools or ()):
-        _only_functions(f"tools[{i}].type", tool.type)
+        if own and tool.type in _HOSTED:
+            hints.ineffective(f"tools[{i}].{tool.type}")
+        else:
+            _only_functions(f"tools[{i}].type", tool.type)
     return [
         functions.Tool("function", functions.Function(t.name, t.description, t.parameters, t.strict))
-        for t in body.tools or ()
+        for t in own
     ]
 
 

@@ -92,7 +92,6 @@ class ResponsesRequest(schema.Conversation):
     refused: ClassVar[dict[str, tuple[Any, ...]]] = {
         "conversation": (),
         "prompt": (),
-        "context_management": ([],),
     }
     """Fields that are not read, and would change the answer, beside those that no page reads."""
 

@@ -79,7 +79,7 @@ def _read(api: routes.Api, store: Store, data: bytes, client: int) -> _Made:
     body = parse(data, ResponsesRequest, unknown, a_chats_alone(ResponsesRequest))
     api.check_model(body.model)
     api.check_loaded()
-    as_chat.check(body, unknown)
+    as_chat.check(body)
     recall = Recall(store, client, api.settings.server.max_body_bytes)
     before = recall.before(body.previous_response_id)
     own = items.canonical(body.input, recall.item)
