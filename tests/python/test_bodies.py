@@ -84,13 +84,12 @@ def test_what_is_no_body(body: bytes, code: str | None) -> None:
         ({"moderation": {}}, "moderation"),
         ({"service_tier": "first"}, "service_tier"),
         ({"suffix": "x"}, "suffix"),
-        ({"structural_tag": "x"}, "structural_tag"),
+        ({"guided_decoding_backend": "x"}, "guided_decoding_backend"),
         ({"response_format": {"type": "json_object", "schem": {}}}, "response_format"),
         (
             {"response_format": {"type": "json_schema", "json_schema": {"schema": {}, "name": "n", "x": 1}}},
             "response_format.json_schema",
         ),
-        ({"structured_outputs": {"structural_tag": "x"}}, "structured_outputs"),
         ({"logits_processors": ["x"]}, "logits_processors"),
         ({"use_beam_search": True}, "use_beam_search"),
         ({"nvext": {"x": 1}}, "nvext"),
@@ -140,9 +139,9 @@ def test_unknown_fields_are_as_the_server_says() -> None:
     body = {"messages": MESSAGES, "stop_regex": "x"}
     parse(json.dumps(body).encode(), schema.ChatRequest, "ignore")
     for unknown in ("refuse", "ignore"):
-        with pytest.raises(ApiError, match="structural_tag"):
+        with pytest.raises(ApiError, match="guided_decoding_backend"):
             parse(
-                json.dumps({**body, "stop_regex": None, "structural_tag": "x"}).encode(),
+                json.dumps({**body, "stop_regex": None, "guided_decoding_backend": "x"}).encode(),
                 schema.ChatRequest,
                 unknown,
             )

@@ -136,6 +136,12 @@ def test_a_call_is_complete_or_is_none(name: str) -> None:
         ('Look:\n<tool_call>\n{"name": "get", "arguments": {"a":', ("", "Look:", [("get", '{"a":')])),
         ('<tool_call>{"name":"get","arguments":{}}</tool_call>', ("", "", [("get", "{}")])),
         ('<tool_call>\n{"name": "ge', ("", "", [])),
+        ('{{"name": "get", "arguments": {"a": 1}}}', ("", "", [("get", '{"a": 1}')])),
+        ('```json\n{{"name": "get", "arguments": {}}}\n```\nDone.', ("", "Done.", [("get", "{}")])),
+        ('```json\n{\n  "name": "get",\n  "arguments": {}\n}\n```', ("", "", [("get", "{}")])),
+        ('See:\n```\n{"name": "get", "arguments": {}}\n```', ("", "See:", [("get", "{}")])),
+        ('See: {"name": "get", "arguments": {}}', ("", 'See: {"name": "get", "arguments": {}}', [])),
+        ('```json\n{"name": "Bob", "age": 1}\n```', ("", '```json\n{"name": "Bob", "age": 1}\n```', [])),
         (
             '<tool_call>\n{"name": "get", "arguments": {}}\n</tool_call>\nDone.\n',
             ("", "Done.", [("get", "{}")]),

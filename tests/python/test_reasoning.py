@@ -55,7 +55,13 @@ def test_reasoning_that_the_model_opens() -> None:
     core = made(HYBRID, tools=TOOLS)[1]
     triggers = core["sections"][0]["free"]["triggers"]
     others = [(t["text"], t["next"]) for t in triggers if "```" not in t["text"]]
-    assert others == [('{"name": "', 4), ('{\n  "name": "', 3), ('{\n    "name": "', 3), ("<think>", 1)]
+    assert others == [
+        ('{"name": "', 4),
+        ('{\n  "name": "', 3),
+        ('{\n    "name": "', 3),
+        ('{{"name": "', 3),
+        ("<think>", 1),
+    ]
     for off in (
         {"enable_thinking": False},
         {"reasoning_effort": "none"},

@@ -319,18 +319,6 @@ TEXT = (
 )
 
 
-def test_log_probabilities_are_of_content_alone() -> None:
-    tokens = [
-        *(b"Hm", b"</think>", b"Let", b" me", b"<tool_call>", b'\n{"name": "get", "arguments": {}}', b"\n"),
-        *(b"</tool_call>", b" Done"),
-    ]
-    special = {1, 4, 7}
-    scores = Scores(HERMES, lambda token: (tokens[token], token in special))
-    scores.feed([(token, -1.0, []) for token in range(len(tokens))])
-    scores.finish()
-    assert [entry[0] for entry in scores.settled()] == [2, 3, 8]
-
-
 def grown(cuts: int) -> tuple[list[Any], list[dict[str, Any]]]:
     """Items and events of the text, in chunks of so many characters."""
     output, parser, events = Output(lambda number: f"call_{number}"), Parser(HERMES), list[dict[str, Any]]()

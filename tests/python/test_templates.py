@@ -122,8 +122,10 @@ def test_raise_exception_is_the_clients_error() -> None:
 def test_templates_cannot_reach_python() -> None:
     with pytest.raises(RenderError):
         render("{{ messages.__class__.__mro__[1].__subclasses__() }}", "")
-    with pytest.raises(RenderError):
-        render("{{ messages.append(1) }}", "")
+    for change in ("messages.clear()", "messages.insert(0, 1)", "messages[0].update(role='x')"):
+        with pytest.raises(RenderError):
+            render(f"{{{{ {change} }}}}", "")
+    assert render("{% set l = [1] %}{{ l.append(2) or l.pop() }}", "") == "2"
 
 
 def test_a_broken_template_stops_the_start() -> None:

@@ -147,7 +147,7 @@ def test_calls_hold_in_free_text_from_the_trigger_on() -> None:
     # Calls also come in blocks of code, where the name of a function decides.
     begun = [(t["text"], t["next"], t["at_start"]) for t in free["free"]["triggers"][1:]]
     assert begun[0] == ('```json\n{"name": "', 1, False)
-    assert begun[-1] == ('{\n    "name": "', 1, True)
+    assert begun[-1] == ('{{"name": "', 1, True)
     assert block["bound"]["next"] == 0
     assert block["bound"]["grammar"]["calls"]["tools"] == calls["tools"]
     assert block["bound"]["grammar"]["calls"]["except"] == ["cut", "get", "put"]

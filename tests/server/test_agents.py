@@ -25,6 +25,25 @@ SHELL: dict[str, Any] = {
         "additionalProperties": False,
     },
 }
+AGENTS: dict[str, Any] = {
+    "type": "namespace",
+    "name": "multi_agent_v1",
+    "description": "Tools for agents.",
+    "tools": [
+        {
+            "type": "function",
+            "name": "close_agent",
+            "description": "Closes an agent.",
+            "strict": False,
+            "parameters": {
+                "type": "object",
+                "properties": {"target": {"enum": ["a", "b"]}},
+                "required": ["target"],
+                "additionalProperties": False,
+            },
+        }
+    ],
+}
 CODEX: dict[str, Any] = {
     "model": "toy",
     "instructions": "You are a coding agent.",
@@ -46,7 +65,7 @@ CODEX: dict[str, Any] = {
         },
         {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "and now?"}]},
     ],
-    "tools": [SHELL, {"type": "web_search", "external_web_access": False}],
+    "tools": [SHELL, {"type": "web_search", "external_web_access": False}, AGENTS],
     "tool_choice": "auto",
     "parallel_tool_calls": False,
     "reasoning": {"effort": "medium", "summary": "detailed"},
@@ -129,15 +148,26 @@ def test_codex(toy: Server) -> None:
     last = json.loads(lines[-1].removeprefix("data: "))
     assert last["type"] in ("response.completed", "response.incomplete")
     # Alone, a tool that nobody runs is refused.
-    alone = toy.http.post("/v1/responses", json={**CODEX, "tools": CODEX["tools"][1:]})
+    alone = toy.http.post("/v1/responses", json={**CODEX, "tools": CODEX["tools"][1:2]})
     assert (alone.status_code, alone.json()["error"]["param"]) == (400, "tools[0].type")
 
 
-def test_codex_calls_its_tool(toy: Server) -> None:
+def test_codex_calls_its_tools(toy: Server) -> None:
     body = {**CODEX, "tool_choice": "required", "stream": False, "max_output_tokens": 900}
-    (call,) = toy.http.post("/v1/responses", json=body).json()["output"]
-    assert (call["type"], call["name"], call["status"]) == ("function_call", "shell", "completed")
-    assert isinstance(json.loads(call["arguments"])["command"], list)
+    called = set()
+    for seed in range(20):
+        answer = toy.http.post("/v1/responses", json={**body, "seed": seed}).json()
+        (call,) = answer["output"]
+        assert (call["type"], call["status"]) == ("function_call", "completed")
+        called.add((call.get("namespace"), call["name"]))
+        arguments = json.loads(call["arguments"])
+        assert isinstance(arguments["command"], list) if "command" in arguments else arguments["target"]
+        # The call goes back with its result.
+        result = {"type": "function_call_output", "call_id": call["call_id"], "output": "done"}
+        again = {**CODEX, "stream": False, "input": [*CODEX["input"], call, result], "max_output_tokens": 5}
+        assert toy.http.post("/v1/responses", json=again).status_code == 200
+    assert called == {(None, "shell"), ("multi_agent_v1", "close_agent")}
+    assert answer["tools"][2]["tools"][0]["name"] == "close_agent"
 
 
 def test_claude_code(toy: Server) -> None:

@@ -76,7 +76,7 @@ change nothing (null is always one)."""
 
 FOREIGN_GRAMMARS = frozenset(
     {
-        *("structural_tag", "guided_decoding_backend"),
+        "guided_decoding_backend",
     }
 )
 """Constraints in forms that are not read: to ignore one would be to answer without it."""

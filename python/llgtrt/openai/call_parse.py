@@ -69,8 +69,9 @@ class CallParser:
             return
         yield Done(self.calls)
         self.calls += 1
-        if begin.startswith("```"):
-            yield from buffer.one_of(["```"])
+        closing = [*(["}"] if "{{" in begin else []), *(["```"] if begin.startswith("```") else [])]
+        for mark in closing:
+            yield from buffer.one_of([mark])
 
     def _next(self) -> Steps[str | None]:
         """The name of another call; None where there is none."""

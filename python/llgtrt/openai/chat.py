@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from llgtrt.openai import formats, hints, learn, schema, tools, translate
+from llgtrt.openai import formats, hints, learn, schema, structural, tools, translate
 from llgtrt.openai.constraint import constraint
 from llgtrt.openai.errors import invalid
 from llgtrt.openai.reply import Reply, Thinking
@@ -75,7 +75,11 @@ def ready(
     wanted = _wanted(model, body)
     prompt = _prompt(model, body, messages, asked)
     thinking = _thinking(model, body, wanted, (messages, prompt))
-    return prompt, Reply(thinking, asked, model.format, constraint(body))
+    bounds = constraint(body)
+    if structural.is_free(bounds) and asked is not None and asked.called:
+        message = "tools: not beside a structural tag; write their calls as tags, or leave one of both out"
+        raise invalid("tools", message, "unsupported_parameter")
+    return prompt, Reply(thinking, asked, model.format, bounds)
 
 
 def _prompt(

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from llgtrt import _core
-from llgtrt.openai import hints, schema
+from llgtrt.openai import hints, response_formats, schema, structural
 from llgtrt.openai.errors import invalid
 from llgtrt.openai.outputs import JsonStyle, StructuredOutputs
 
@@ -105,9 +105,14 @@ def _foreign(body: schema.Common) -> dict[str, Any]:
         "grammar": body.grammar,
         "ebnf": body.ebnf,
     }
+    tags = {
+        "structured_outputs.structural_tag": outputs.structural_tag,
+        "structural_tag": body.structural_tag,
+    }
     choice = {"structured_outputs.choice": outputs.choice, "guided_choice": body.guided_choice}
     return {
         **{name: {"json_schema": text} for name, raw in json.items() if (text := _json_text(raw))},
+        **{name: structural.read(text, name) for name, text in tags.items() if text is not None},
         **{name: {"regex": text} for name, text in regex.items() if text is not None},
         **{name: {"choice": texts} for name, texts in choice.items() if texts is not None},
         **{name: _ebnf(name, text) for name, text in grammars.items() if text},
@@ -144,26 +149,28 @@ def _json_text(raw: msgspec.Raw) -> str:
     return "" if text == "null" else text
 
 
-def _grammar(wanted: schema.ResponseFormat | None) -> Any:
+def _grammar(wanted: response_formats.ResponseFormat | None) -> Any:
     match wanted:
-        case None | schema.TextFormat():
+        case None | response_formats.TextFormat():
             return None
-        case schema.JsonObjectFormat():
+        case response_formats.JsonObjectFormat():
             text = _json_text(wanted.schema)
             return {"json_schema": text} if text else "json_object"
-        case schema.JsonSchemaFormat():
+        case response_formats.JsonSchemaFormat():
             return {"json_schema": _schema_text(wanted.json_schema)}
-        case schema.RegexFormat():
+        case response_formats.RegexFormat():
             return {"regex": _one(wanted.regex, wanted.pattern, ("regex", "pattern"))}
-        case schema.LarkFormat():
+        case response_formats.LarkFormat():
             return {"lark_grammar": _one(wanted.grammar, wanted.lark_grammar, ("grammar", "lark_grammar"))}
-        case schema.LlguidanceFormat():
+        case response_formats.LlguidanceFormat():
             return {"llguidance": _json_text(wanted.grammar)}
-        case schema.ChoiceFormat():
+        case response_formats.ChoiceFormat():
             return {"choice": wanted.choices}
+        case response_formats.StructuralTagFormat():
+            return structural.grammar(wanted, "response_format")
 
 
-def _schema_text(spec: schema.JsonSchema) -> str:
+def _schema_text(spec: response_formats.JsonSchema) -> str:
     # The client's own text: key order and numbers stay as they were written.
     text = bytes(spec.schema).decode()
     if not text or text == "null":

@@ -20,8 +20,8 @@ TYPES = ("null", "boolean", "number", "string", "array", "object")
 
 CHOSEN = re.compile(r"\{(id|index)\}")
 """What stands for a text that the model chooses: an id of a call, or a number."""
-_INDENTS = ("", "\n  ", "\n    ")
-"""White space behind the brace of a JSON object."""
+_BRACES = ("{", "{\n  ", "{\n    ", "{{")
+"""How models begin a JSON object. Qwen2.5-Coder's template shows it two braces, which it repeats."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -106,8 +106,8 @@ class Format:
         """What comes before a name in a block of code, and whether nothing may precede it."""
         if self.key is None:
             return []
-        fenced = [(f"{fence}\n{{{space}", False) for fence in ("```json", "```") for space in _INDENTS]
-        bare = [(f"{{{space}", True) for space in _INDENTS]
+        fenced = [(f"{fence}\n{brace}", False) for fence in ("```json", "```") for brace in _BRACES]
+        bare = [(brace, True) for brace in _BRACES]
         begun = [(f'{begin}"name": "', at_start) for begin, at_start in (*fenced, *bare)]
         return [(begin, at_start) for begin, at_start in begun if begin != self.trigger]
 

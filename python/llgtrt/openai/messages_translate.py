@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from llgtrt.openai import hints
+from llgtrt.openai import hints, response_formats
 from llgtrt.openai import messages_schema as schema
 from llgtrt.openai import schema as openai
 from llgtrt.openai.errors import ApiError, invalid
@@ -245,7 +245,7 @@ def _thinking(body: schema.CountRequest, goes_on: bool) -> dict[str, Any]:
     return {**told, "enable_thinking": True, "thinking_budget": budget}
 
 
-def _format(body: schema.CountRequest) -> openai.JsonSchemaFormat | None:
+def _format(body: schema.CountRequest) -> response_formats.JsonSchemaFormat | None:
     newer = body.output_config.format if body.output_config else None
     if newer is not None and body.output_format is not None:
         raise invalid("output_format", "output_format: the older name of output_config.format; leave one out")
@@ -255,4 +255,4 @@ def _format(body: schema.CountRequest) -> openai.JsonSchemaFormat | None:
     if bytes(wanted.schema) in (b"", b"null"):
         at = "output_config.format.schema" if newer else "output_format.schema"
         raise invalid(at, f"{at}: missing")
-    return openai.JsonSchemaFormat(openai.JsonSchema(msgspec.Raw(wanted.schema)))
+    return response_formats.JsonSchemaFormat(response_formats.JsonSchema(msgspec.Raw(wanted.schema)))

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from llgtrt.openai import ollama_schema as fields
+from llgtrt.openai import response_formats
 from llgtrt.openai import schema as openai
 from llgtrt.openai.errors import invalid
 from llgtrt.openai.functions import FunctionCall, ToolCall
@@ -94,14 +95,14 @@ def _shared(body: fields.ChatBody | fields.GenerateBody) -> dict[str, Any]:
     }
 
 
-def _format(wanted: bytes) -> openai.JsonObjectFormat | openai.JsonSchemaFormat | None:
+def _format(wanted: bytes) -> response_formats.JsonObjectFormat | response_formats.JsonSchemaFormat | None:
     if wanted in (b"", b"null", b'""'):
         return None
     if wanted == b'"json"':
-        return openai.JsonObjectFormat()
+        return response_formats.JsonObjectFormat()
     if not wanted.startswith(b"{"):
         raise invalid("format", 'format: must be "json" or a JSON schema')
-    return openai.JsonSchemaFormat(openai.JsonSchema(msgspec.Raw(wanted)))
+    return response_formats.JsonSchemaFormat(response_formats.JsonSchema(msgspec.Raw(wanted)))
 
 
 def _messages(messages: Sequence[fields.Message]) -> list[openai.Message]:

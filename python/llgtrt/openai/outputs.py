@@ -8,7 +8,7 @@ import msgspec
 
 
 class StructuredOutputs(msgspec.Struct, forbid_unknown_fields=True):
-    """vLLM's `structured_outputs`: exactly one of the first five, and how JSON is written.
+    """vLLM's `structured_outputs`: exactly one of the first six, and how JSON is written.
 
     `disable_fallback` has no effect: there is one grammar engine.
     """
@@ -17,6 +17,7 @@ class StructuredOutputs(msgspec.Struct, forbid_unknown_fields=True):
     regex: str | None = None
     choice: list[str] | None = None
     grammar: str | None = None
+    structural_tag: str | None = None
     json_object: bool | None = None
     disable_any_whitespace: bool | None = None
     disable_additional_properties: bool | None = None

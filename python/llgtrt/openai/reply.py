@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+from llgtrt.openai import structural
 from llgtrt.openai.formats import Format, Markers
 from llgtrt.openai.parse import Grammar
 from llgtrt.openai.tools import Tools
@@ -38,7 +39,8 @@ class Reply:
     @property
     def bound(self) -> bool:
         """Nothing of the answer is free text."""
-        return self.constraint is not None or (self.tools is not None and self.tools.mode == "required")
+        constrained = self.constraint is not None and not structural.is_free(self.constraint)
+        return constrained or (self.tools is not None and self.tools.mode == "required")
 
     def core(self) -> Any:
         """The core's grammar; none where there is nothing to enforce, to find or to count."""
@@ -122,6 +124,8 @@ class Reply:
     def _constrained(self, at: int) -> list[Json]:
         """A constrained answer, perhaps with calls in its place."""
         tools, style = self.tools, self.format
+        if structural.is_free(self.constraint):
+            return structural.shifted(self.constraint, at)
         if tools is not None and tools.called:
             return [_bound(tools.core(self._behind, "", tools.parallel, self.constraint))]
         lead = (style.turn if self.thinking else "") + style.lead

@@ -13,6 +13,7 @@ import msgspec
 
 from llgtrt.openai.functions import Function, FunctionCall, FunctionName, Tool, ToolCall, ToolChoice
 from llgtrt.openai.outputs import JsonStyle, StructuredOutputs
+from llgtrt.openai.response_formats import ResponseFormat
 
 
 def about(
@@ -55,72 +56,6 @@ class StreamOptions(msgspec.Struct):
             "Chunks have `token_origins`: each token, who drafted it, and what was refused.", default=False
         ),
     ] = None
-
-
-class _Format(msgspec.Struct, tag_field="type", forbid_unknown_fields=True):
-    """A response format. A member that is not known may be a constraint: none is ignored."""
-
-
-class TextFormat(_Format, tag="text"):
-    """`{"type": "text"}`: no constraint."""
-
-
-class JsonObjectFormat(_Format, tag="json_object"):
-    """`{"type": "json_object"}`: any JSON object; with `schema`, what that accepts."""
-
-    schema: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
-
-
-class JsonSchema(msgspec.Struct, forbid_unknown_fields=True):
-    """`json_schema` of a response format; enforced whatever `strict` says."""
-
-    schema: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
-    name: str = ""
-    description: str | None = None
-    strict: bool | None = None
-
-
-class JsonSchemaFormat(_Format, tag="json_schema"):
-    """`{"type": "json_schema", "json_schema": {"name": …, "schema": {…}}}`."""
-
-    json_schema: JsonSchema
-
-
-class RegexFormat(_Format, tag="regex"):
-    """`{"type": "regex", "regex": "…"}`, or `pattern` for `regex`: the whole output matches."""
-
-    regex: str | None = None
-    pattern: str | None = None
-
-
-class LarkFormat(_Format, tag="lark_grammar"):
-    """`{"type": "lark_grammar", "grammar": "…"}`, or `lark_grammar` for it: llguidance's dialect of Lark."""
-
-    grammar: str | None = None
-    lark_grammar: str | None = None
-
-
-class LlguidanceFormat(_Format, tag="llguidance"):
-    """`{"type": "llguidance", "grammar": …}`: a grammar list, as JSON or as its text, or Lark text."""
-
-    grammar: msgspec.Raw
-
-
-class ChoiceFormat(_Format, tag="choice"):
-    """`{"type": "choice", "choices": ["…", …]}`: one of these texts."""
-
-    choices: list[str]
-
-
-ResponseFormat = (
-    TextFormat
-    | JsonObjectFormat
-    | JsonSchemaFormat
-    | RegexFormat
-    | LarkFormat
-    | LlguidanceFormat
-    | ChoiceFormat
-)
 
 
 class Part(msgspec.Struct):
@@ -305,6 +240,9 @@ class Common(msgspec.Struct):
     ] = None
     grammar: Annotated[str | None, about("llama-server's name for a grammar in GBNF.")] = None
     ebnf: Annotated[str | None, about("SGLang's name for the same in EBNF.")] = None
+    structural_tag: Annotated[
+        str | None, about("SGLang's name for `response_format` of type `structural_tag`, as JSON text.")
+    ] = None
     regex: Annotated[str | None, about("SGLang's name for a regular expression.")] = None
     timings_per_token: Annotated[
         bool | None,

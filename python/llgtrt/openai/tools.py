@@ -247,6 +247,9 @@ def one_system(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     Others become the user's words, and messages of the user that follow each other become one.
     """
     made: list[dict[str, Any]] = []
+    roles = [message["role"] for message in messages]
+    if not {"system", "developer"} & {*roles[1:]}:
+        return list(messages)
     for message in messages:
         if made and message["role"] in ("system", "developer"):
             message = {**message, "role": "user"}

@@ -7,19 +7,19 @@ use super::budget::Budget;
 use super::ending::{Common, Endings};
 use super::habits::Habits;
 use super::languages::Known;
-use super::lark::{Named, check_size};
+use super::lark::Named;
 use super::mask::Mask;
 use super::masks::Masks;
 use super::matching::{Compiled, Ends};
 use super::part::{Part, Pristine, Source, UNFOLLOWED};
 use super::schema::{self, Library};
 use super::sections::{self, Plan};
-use super::spec::Section;
+use super::spec::{Section, Tag};
 use super::unique::{Quotes, Rules, Shape};
 use super::written::Written;
 use super::written::assemble::Parts;
 use super::written::base::Base;
-use super::{GrammarSpec, env, gbnf, text, texts};
+use super::{GrammarSpec, env, gbnf, tags, text, texts};
 use crate::config::GrammarConfig;
 use crate::error::{Error, Result};
 use crate::types::{Narrowed, Token};
@@ -170,6 +170,14 @@ impl Builder {
                 self.compile_list(list, named, &self.rules).map_err(|why| Error::grammar("", "gbnf", why))
             }
             GrammarSpec::Calls(calls) => functions::build(self, calls, budget),
+            GrammarSpec::Tags(tags) => {
+                let content =
+                    |tag: &Tag| tag.content.as_ref().map(|content| self.tagged(content, budget)).transpose();
+                let contents = tags.tags.iter().map(content).collect::<Result<_>>()?;
+                let written = tags::written(tags, contents, &self.vocab)?;
+                schema::check_divisors(written.divisors)?;
+                self.finish(written).map_err(|why| Error::grammar("", "structural_tag", why))
+            }
             spec => {
                 let written = self.written(spec, budget)?;
                 let kind = match spec {
@@ -195,6 +203,17 @@ impl Builder {
                 Err(Error::grammar("", "grammar", why))
             }
         }
+    }
+
+    /// A grammar between the texts of a tag. No filter knows where it begins.
+    fn tagged(&self, spec: &GrammarSpec, budget: &Budget) -> Result<Written> {
+        let source = match unstyled(spec, budget) {
+            GrammarSpec::JsonObject => OBJECT,
+            GrammarSpec::JsonSchema(source) => source,
+            spec => return self.written(spec, budget),
+        };
+        let schema = schema::parse(source, &self.config)?;
+        schema::prepare(&schema, &self.config, (budget, &self.library, false))
     }
 
     fn json(&self, source: &str, budget: &Budget) -> Result<Written> {
@@ -237,7 +256,7 @@ impl Builder {
     }
 
     fn gbnf(&self, source: &str, budget: &Budget) -> Result<String> {
-        check_size("gbnf", source, &self.config)?;
+        texts::check_size("gbnf", source, &self.config)?;
         gbnf::to_lark(source, self.config.max_lark_bytes, budget)
     }
 

@@ -2,9 +2,10 @@
 
 use super::budget::Budget;
 use super::schema::{self, Library};
+use super::texts::check_size;
 use super::written::Written;
 use crate::config::GrammarConfig;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use serde_json::Value;
 
 /// The grammars that a client's Lark refers to by name. The limit of divisors is one for all of them together.
@@ -74,14 +75,6 @@ pub(super) fn with_schemas(
         at += n;
     }
     Ok(out)
-}
-
-/// Refuses a text that is too long.
-pub(super) fn check_size(kind: &str, source: &str, config: &GrammarConfig) -> Result<()> {
-    if source.len() > config.max_lark_bytes {
-        return Err(Error::grammar("", kind, format!("longer than {} bytes", config.max_lark_bytes)));
-    }
-    Ok(())
 }
 
 /// The JSON value at the beginning, and how many bytes it takes.

@@ -37,6 +37,7 @@ mod schema;
 mod sections;
 mod sets;
 pub mod spec;
+mod tags;
 mod text;
 mod texts;
 mod triggers;

@@ -26,6 +26,8 @@ pub enum GrammarSpec {
     Text(String),
     /// Calls of functions.
     Calls(Box<Calls>),
+    /// One of these, each between two texts.
+    Tags(Box<Tags>),
     /// Parts, of which only some are constrained; the output begins with the first.
     Sections(Vec<Section>),
     /// The same with JSON written in this style.
@@ -187,6 +189,33 @@ pub enum JsonType {
     Object,
 }
 
+/// Contents between texts. Special tokens are known in these texts.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Tags {
+    /// One of these comes.
+    pub tags: Vec<Tag>,
+    /// How the text begins that is there already. Tags that begin otherwise are left out.
+    #[serde(default)]
+    pub begun: String,
+    /// There may be several tags, with this text between two.
+    #[serde(default)]
+    pub separator: Option<String>,
+}
+
+/// A content between two texts.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Tag {
+    /// Before the content.
+    pub begin: String,
+    /// The content; None: any text that has not `end` in it.
+    #[serde(default)]
+    pub content: Option<GrammarSpec>,
+    /// Behind the content.
+    pub end: String,
+}
+
 /// A function that may be called.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -210,6 +239,10 @@ impl GrammarSpec {
         match self {
             GrammarSpec::Text(text) => vec![text],
             GrammarSpec::Calls(calls) => calls.texts(),
+            GrammarSpec::Tags(tags) => {
+                let texts = tags.tags.iter().flat_map(|tag| [&*tag.begin, &*tag.end]);
+                texts.chain(tags.separator.as_deref()).collect()
+            }
             GrammarSpec::Sections(sections) => sections.iter().flat_map(Section::markers).collect(),
             GrammarSpec::Styled { grammar, .. } => grammar.markers(),
             _ => Vec::new(),
@@ -231,6 +264,10 @@ impl GrammarSpec {
                 let tools: usize = calls.tools.iter().map(|t| t.name.len() + t.schema.len() + 24).sum();
                 let names: usize = calls.except.iter().flatten().map(|name| name.len() + 24).sum();
                 tools + names + calls.or.as_ref().map_or(0, GrammarSpec::bytes)
+            }
+            GrammarSpec::Tags(tags) => {
+                let content = |tag: &Tag| tag.content.as_ref().map_or(0, GrammarSpec::bytes);
+                tags.tags.iter().map(|tag| tag.begin.len() + tag.end.len() + 48 + content(tag)).sum()
             }
             GrammarSpec::Sections(sections) => sections.iter().map(Section::bytes).sum(),
             GrammarSpec::Styled { style, grammar } => {

@@ -1,7 +1,6 @@
 //! Grammars of regular expressions, lists of choices and fixed texts.
 
 use super::around::next_chosen;
-use super::lark::check_size;
 use super::text;
 use super::written::{Line, Symbol, Written};
 use crate::config::GrammarConfig;
@@ -11,6 +10,14 @@ use llguidance::regex_to_lark;
 
 /// Most choices of a choice list: 40,000 take 0.23 s.
 const MAX_CHOICES: usize = 50_000;
+
+/// Refuses a text that is too long.
+pub(super) fn check_size(kind: &str, source: &str, config: &GrammarConfig) -> Result<()> {
+    if source.len() > config.max_lark_bytes {
+        return Err(Error::grammar("", kind, format!("longer than {} bytes", config.max_lark_bytes)));
+    }
+    Ok(())
+}
 
 /// A regular expression over the whole output. `\d` and `\w` are ASCII, as in JSON schemas.
 ///

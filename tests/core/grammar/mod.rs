@@ -24,6 +24,7 @@ mod refusals;
 mod sections;
 mod specs;
 pub mod states;
+mod tags;
 mod unions;
 mod walks;
 mod worst;

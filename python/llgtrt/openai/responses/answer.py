@@ -19,7 +19,7 @@ from llgtrt.openai.render import Whole, Writer
 from llgtrt.openai.render_chat import ChatRender
 from llgtrt.openai.responses import as_chat
 from llgtrt.openai.responses.fields import ResponsesRequest
-from llgtrt.openai.responses.items import new_id
+from llgtrt.openai.responses.items import new_id, within
 from llgtrt.openai.responses.output import Output
 from llgtrt.openai.scores import Scores
 
@@ -89,6 +89,12 @@ def _choice(wanted: Any) -> Any:
 
 
 def _tool(tool: Any) -> Json:
+    """A tool as it was given; a function is always strict."""
+    if tool.type == "namespace":
+        inner = [_tool(one) for one in tool.tools or ()]
+        return {"type": "namespace", "name": tool.name, "description": tool.description, "tools": inner}
+    if tool.type != "function":
+        return {"type": tool.type}
     schema_text = bytes(tool.parameters)
     parameters = None if schema_text in (b"", b"null") else msgspec.Raw(schema_text)
     told = {"type": "function", "name": tool.name, "parameters": parameters}
@@ -119,7 +125,13 @@ class Answer(Writer):
         """`told`: as it has `begun`; `render`: the chat's, which knows what the answer may be."""
         self.response = told
         self._render = render
-        self._output = Output(lambda number: render.call(0, number))
+        spaces = {
+            within(tool["name"], inner["name"]): (tool["name"], inner["name"])
+            for tool in told["tools"]
+            if tool["type"] == "namespace"
+            for inner in tool["tools"]
+        }
+        self._output = Output(lambda number: render.call(0, number), spaces)
         self._parser = Parser(render.parts) if render.parts is not None else None
         self._scores = Scores(render.parts, render.lookup) if render.parts and render.scored else None
         self._calls = 0

@@ -8,10 +8,10 @@ from typing import Any
 
 import msgspec
 
-from llgtrt.openai import functions, hints, routes, schema, translate
+from llgtrt.openai import functions, hints, response_formats, routes, schema, translate
 from llgtrt.openai.errors import ApiError, invalid
 from llgtrt.openai.responses.fields import Choice, JsonObjectFormat, JsonSchemaFormat, ResponsesRequest
-from llgtrt.openai.responses.items import Talk
+from llgtrt.openai.responses.items import Talk, within
 
 _ELSEWHERE: dict[str, tuple[str, tuple[Any, ...]]] = {
     "n": ("a response is one answer; send several requests", (1,)),
@@ -119,13 +119,13 @@ def chat_request(body: ResponsesRequest, messages: list[schema.Message]) -> sche
     )
 
 
-def _format(body: ResponsesRequest) -> schema.ResponseFormat | None:
+def _format(body: ResponsesRequest) -> response_formats.ResponseFormat | None:
     wanted = body.text.format if body.text else None
     match wanted:
         case JsonObjectFormat():
-            return schema.JsonObjectFormat()
+            return response_formats.JsonObjectFormat()
         case JsonSchemaFormat():
-            return schema.JsonSchemaFormat(schema.JsonSchema(wanted.schema, wanted.name))
+            return response_formats.JsonSchemaFormat(response_formats.JsonSchema(wanted.schema, wanted.name))
         case _:
             return None
 
@@ -137,16 +137,26 @@ def _only_functions(at: str, kind: str) -> None:
 
 
 def _tools(body: ResponsesRequest) -> list[functions.Tool]:
-    """The functions. Tools that a server would run are left out if there are functions beside them."""
-    own = [tool for tool in body.tools or () if tool.type == "function"]
-    for i, tool in enumerate(body.tools or ()):
-        if own and tool.type in _HOSTED:
+    """The functions, those of namespaces too.
+
+    Tools that a server would run are left out if there are functions beside them.
+    """
+    given = body.tools or []
+    has_own = any(tool.type in ("function", "namespace") for tool in given)
+    found = []
+    for i, tool in enumerate(given):
+        if tool.type == "namespace":
+            for k, inner in enumerate(tool.tools or ()):
+                _only_functions(f"tools[{i}].tools[{k}].type", inner.type)
+            found += [(within(tool.name, inner.name), inner) for inner in tool.tools or ()]
+        elif has_own and tool.type in _HOSTED:
             hints.ineffective(f"tools[{i}].{tool.type}")
         else:
             _only_functions(f"tools[{i}].type", tool.type)
+            found.append((tool.name, tool))
     return [
-        functions.Tool("function", functions.Function(t.name, t.description, t.parameters, t.strict))
-        for t in own
+        functions.Tool("function", functions.Function(name, t.description, t.parameters, t.strict))
+        for name, t in found
     ]
 
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
 
-from llgtrt.openai import schema
+from llgtrt.openai import response_formats, schema
 from llgtrt.openai.schema import Count, about
 
 
@@ -28,11 +28,12 @@ class Item(msgspec.Struct):
     summary: list[Part] | None = None
     call_id: str | None = None
     name: str | None = None
+    namespace: str | None = None
     arguments: str | None = None
     output: str | list[Part] | None = None
 
 
-class JsonSchemaFormat(schema._Format, tag="json_schema"):
+class JsonSchemaFormat(response_formats.BaseFormat, tag="json_schema"):
     """`{"type": "json_schema", "name": …, "schema": {…}}`; enforced whatever `strict` says."""
 
     name: str
@@ -41,14 +42,14 @@ class JsonSchemaFormat(schema._Format, tag="json_schema"):
     strict: bool | None = None
 
 
-class JsonObjectFormat(schema._Format, tag="json_object"):
+class JsonObjectFormat(response_formats.BaseFormat, tag="json_object"):
     """`{"type": "json_object"}`: any JSON object."""
 
 
 class TextOptions(msgspec.Struct):
     """What the answer's text must be."""
 
-    format: schema.TextFormat | JsonObjectFormat | JsonSchemaFormat | None = None
+    format: response_formats.TextFormat | JsonObjectFormat | JsonSchemaFormat | None = None
     verbosity: str | None = None
 
 
@@ -61,13 +62,14 @@ class Reasoning(msgspec.Struct):
 
 
 class Tool(msgspec.Struct):
-    """`{"type": "function", "name": …, "parameters": {…}}`."""
+    """`{"type": "function", "name": …, "parameters": {…}}`, or a `namespace` with `tools`."""
 
     type: str
     name: str = ""
     description: str | None = None
     parameters: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
     strict: bool | None = None
+    tools: list[Tool] | None = None
 
 
 class ChosenTool(msgspec.Struct):

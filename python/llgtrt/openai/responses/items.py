@@ -49,6 +49,7 @@ def _item(item: Item, at: str, referred: Callable[[str], Json | None]) -> Json:
                 "name": _needed(item, "name", at),
                 "arguments": _needed(item, "arguments", at),
                 "status": "completed",
+                **({"namespace": item.namespace} if item.namespace else {}),
             }
         case "function_call_output":
             return _output(item, at)
@@ -179,6 +180,11 @@ def talk(instructions: str | None, items: Sequence[tuple[Json, str]]) -> Talk:
     return told
 
 
+def within(namespace: str | None, name: str) -> str:
+    """The name by which the model knows a function of a namespace."""
+    return f"{namespace}.{name}" if namespace else name
+
+
 def _goes_on(turn: schema.Message, kind: str) -> bool:
     """Whether an item of this kind belongs to the assistant's message so far."""
     if kind == "function_call":
@@ -195,7 +201,8 @@ def _extend(turn: schema.Message, item: Json) -> None:
         case "message":
             turn.content = _text(item["content"])
         case "function_call":
-            call = ToolCall(FunctionCall(item["name"], item["arguments"]), item["call_id"])
+            name = within(item.get("namespace"), item["name"])
+            call = ToolCall(FunctionCall(name, item["arguments"]), item["call_id"])
             if turn.tool_calls is None:
                 turn.tool_calls = []
             turn.tool_calls.append(call)

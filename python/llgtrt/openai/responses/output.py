@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -15,12 +15,18 @@ Json = dict[str, Any]
 Entries = list[msgspec.Raw]
 
 
+_NO_SPACES: Mapping[str, tuple[str, str]] = {}
+
+
 class Output:
     """The items. Each begins, grows and is done before the next begins."""
 
-    def __init__(self, call_id: Callable[[int], str]) -> None:
-        """`call_id`: the id of a call, by its number."""
+    def __init__(
+        self, call_id: Callable[[int], str], spaces: Mapping[str, tuple[str, str]] = _NO_SPACES
+    ) -> None:
+        """`call_id`: the id of a call, by its number; `spaces`: namespace and name of functions in one."""
         self.items: list[Json] = []
+        self._spaces = spaces
         self._call_id = call_id
         self._open = False
         self._texts: list[str] = []
@@ -41,7 +47,9 @@ class Output:
                 return [*begun, {**self._more("response.output_text.delta", text), "logprobs": entries}]
             case Call(number, name):
                 ended = self.close()
+                space, name = self._spaces.get(name, (None, name))
                 call = {"call_id": self._call_id(number), "name": name, "arguments": ""}
+                call |= {"namespace": space} if space else {}
                 return [*ended, *self._begin("function_call", call)]
             case Arguments(_, text):
                 self._texts.append(text)

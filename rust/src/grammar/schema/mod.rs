@@ -14,6 +14,7 @@ mod formats;
 mod keywords;
 mod library;
 mod numeral;
+mod parameters;
 mod read;
 mod read_parts;
 mod rivals;
@@ -39,10 +40,10 @@ use crate::config::{GrammarConfig, Whitespace};
 use crate::error::{Error, Result};
 use arena::Arena;
 pub(super) use library::Library;
+pub(super) use parameters::Parameters;
 use read::{Reader, Setting};
 use serde_json::Value;
 use write::Writer;
-pub(super) use write_parameters::Parameters;
 
 /// Deepest nesting of the JSON text.
 const MAX_DEPTH: usize = 100;

@@ -6,12 +6,12 @@
 use super::arena::{Id, ROOT};
 use super::keywords::Types;
 use super::numeral::{self, Style};
+use super::parameters::Parameters;
 use super::read::Reader;
 use super::refuse;
 use super::set::{Leaf, Set, SetId, Term};
 use super::shape;
 use super::spelling;
-use super::write_parameters::Parameters;
 use crate::error::Result;
 use crate::grammar::sets::logic::{F, FALSE, Node};
 use crate::grammar::sets::number::{self, Cell, Kind};

@@ -8,56 +8,22 @@
 //! too (`nested`).
 
 use super::keywords::Types;
+use super::parameters::{Parameters, between};
 use super::set::{Set, Term};
 use super::write::{Form, Writer, literal};
 use super::write_list::behind;
 use crate::error::{Error, Result};
 use crate::grammar::sets::logic::{F, FALSE};
-use crate::grammar::spec::{JsonType, Parameters as Spec};
+use crate::grammar::spec::JsonType;
 use crate::grammar::texts::around;
 use crate::grammar::written::expr::Expr;
 use crate::grammar::written::rules::{Line, Symbol};
-use crate::vocab::Vocab;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 /// Numbers as JSON has them.
 const NUMBER: &str = r"^-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?$";
 /// Why there are no parameters but those that the schema names.
 const UNNAMED: &str = "parameters that the schema does not name are left out: name them in properties";
-
-/// How the arguments of one function are written.
-#[derive(Debug, Clone, Copy)]
-pub(in crate::grammar) struct Parameters<'a> {
-    pub(in crate::grammar) spec: &'a Spec,
-    /// The types of arguments that are strings or something else ([`crate::grammar::spec::Tool::types`]).
-    pub(in crate::grammar) types: &'a BTreeMap<String, BTreeSet<JsonType>>,
-    pub(in crate::grammar) vocab: &'a Vocab,
-}
-
-impl Parameters<'_> {
-    /// The form of a parameter's values.
-    fn form(&self, name: &str) -> Form {
-        let types = self.types.get(name).into_iter().flatten();
-        Form::Argument(types.fold(Types::NONE, |all, one| Types(all.0 | types_of(*one).0)))
-    }
-}
-
-/// The text between a name and a value of this type.
-fn between(spec: &Spec, of: JsonType) -> Result<&str> {
-    let missing = || Error::invalid("calls.parameters.between", format!("has no text for {of:?}"));
-    spec.between.get(&of).map(String::as_str).ok_or_else(missing)
-}
-
-fn types_of(one: JsonType) -> Types {
-    match one {
-        JsonType::Null => Types::NULL,
-        JsonType::Boolean => Types::BOOLEAN,
-        JsonType::Number => Types::NUMBER,
-        JsonType::String => Types::STRING,
-        JsonType::Array => Types::ARRAY,
-        JsonType::Object => Types::OBJECT,
-    }
-}
 
 impl Writer<'_, '_> {
     /// The alternatives for the arguments of a call.
@@ -96,7 +62,7 @@ impl Writer<'_, '_> {
         let parameters = self.parameters.expect("arguments are written of calls. This is a bug.");
         let mut line = self.around(&parameters.spec.before)?;
         line.push(self.out.one_of([name]));
-        line.push(Symbol::Rule(self.value_as(value, parameters.form(name))));
+        line.push(Symbol::Rule(self.value_as(value, Form::Argument(parameters.types_of(name)))));
         Ok(line)
     }
 
