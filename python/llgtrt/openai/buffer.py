@@ -1,4 +1,4 @@
-"""Text that arrives in chunks, for parsers that are generators: they yield None where they need more."""
+"""Text that arrives in chunks, for parsers that are generators. They yield None if they need more of it."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ SPACE = " \t\n\r"
 
 
 class Buffer:
-    """What has come and was not read yet."""
+    """The text that has arrived and is not read yet."""
 
     def __init__(self) -> None:
         self.text = ""
         self.ended = False
-        """No more comes."""
+        """No more text arrives."""
         self.cut = False
-        """The text was ended, and not by the model."""
+        """The model was stopped before it ended its answer."""
         self.short = False
-        """It ended in the middle of a mark."""
+        """The text ended in the middle of a mark."""
         self._read: str | None = None
-        """What was read since `keep`, if that is to be put back perhaps."""
+        """The text read since `keep`; None if nothing is kept."""
 
     def take(self, size: int | None = None) -> str:
-        """Reads so many characters, or all."""
+        """Reads `size` characters, or all."""
         size = len(self.text) if size is None else size
         taken, self.text = self.text[:size], self.text[size:]
         if self._read is not None:
@@ -33,7 +33,7 @@ class Buffer:
         return taken
 
     def keep(self) -> None:
-        """What is read from here on may be put back."""
+        """Keeps what is read from here on, so that `release` can put it back."""
         self._read = ""
 
     def release(self, put_back: bool) -> None:
@@ -42,9 +42,9 @@ class Buffer:
         self._read = None
 
     def one_of(self, marks: Sequence[str]) -> Steps[str | None]:
-        """Reads the longest of some marks that comes next and returns it; None where none does.
+        """Reads the longest of the marks that comes next, and returns it; None if none of them comes.
 
-        White space before and within a mark does not count. Of that at its end no more is read than it has.
+        White space before and within a mark is ignored. After a mark, only its own white space is read.
         """
         bare = {"".join(mark.split()): mark for mark in marks}
         while True:
@@ -65,14 +65,14 @@ class Buffer:
         return mark
 
     def space(self, expected: str) -> Steps[str]:
-        """Reads this white space, as far as it is there."""
+        """Reads the longest beginning of `expected` that comes next."""
         while len(self.text) < len(expected) and expected.startswith(self.text) and not self.ended:
             yield None
         size = next((n for n in range(len(expected), 0, -1) if self.text.startswith(expected[:n])), 0)
         return self.take(size)
 
     def run(self, characters: str) -> Steps[str]:
-        """Reads a run of characters that are among these, or are letters or digits."""
+        """Reads letters, digits and the given characters, up to the first other one."""
         size = 0
         while True:
             while size < len(self.text) and (self.text[size].isalnum() or self.text[size] in characters):
@@ -86,9 +86,9 @@ _OTHER, _SHORT = -1, -2
 
 
 def _fit(text: str, mark: str) -> int:
-    """How many characters of the text a mark without white space takes.
+    """The number of characters at the beginning of the text that a mark without white space takes.
 
-    `_OTHER` where the text is another, and `_SHORT` where it ends before the mark does.
+    `_OTHER` if the text begins differently, and `_SHORT` if it ends before the mark does.
     """
     at = 0
     for c in mark:

@@ -16,7 +16,7 @@ _CHOSEN = "_.:-"
 
 
 class CallParser:
-    """Reads calls from where their trigger stands, up to a text that may have others behind it."""
+    """Reads one or several calls, from their trigger on. Text may follow them."""
 
     def __init__(self, style: Format, functions: Mapping[str, Types], buffer: Buffer, calls: int) -> None:
         """`calls`: how many there were before."""
@@ -31,7 +31,7 @@ class CallParser:
         """Something came that is no part of a call, or the text ended."""
 
     def run(self) -> Steps[None]:
-        """The pieces of the calls. If there is none, and none has begun, the text is put back."""
+        """Yields the pieces of the calls. If the text is no call, it is put back."""
         style, buffer = self._style, self._buffer
         buffer.keep()
         name = None
@@ -50,7 +50,7 @@ class CallParser:
                 name = yield from self._next()
 
     def block(self, begin: str) -> Steps[None]:
-        """The pieces of a call in a block of code that begins so; without one, the text is put back."""
+        """Yields the pieces of a call in a block of code. If the text is no call, it is put back."""
         buffer, name = self._buffer, None
         buffer.keep()
         buffer.take(len(begin))
@@ -74,7 +74,7 @@ class CallParser:
             yield from buffer.one_of([mark])
 
     def _next(self) -> Steps[str | None]:
-        """The name of another call; None where there is none."""
+        """Reads up to the arguments of another call and returns its name; None if there is none."""
         style = self._style
         more = f"{style.separator}{style.before}"
         first, *rest = _segments(more)
@@ -86,14 +86,14 @@ class CallParser:
         return (yield from self._name_of_call())
 
     def _name_of_call(self) -> Steps[str | None]:
-        """The name of a function with the text behind it; None where it is none."""
+        """Reads a function's name and the text up to the arguments; None if there is no such name."""
         name = yield from self._buffer.one_of(list(self._functions))
         if name is not None and not (yield from self._around(self._style.between)):
             return None
         return name
 
     def _call(self, name: str) -> Steps[bool]:
-        """A call, behind its name and the text that follows that."""
+        """Reads the arguments and the end of a call."""
         style, index = self._style, self.calls
         yield Call(index, name)
         if style.parameters is None:
@@ -106,7 +106,7 @@ class CallParser:
         return True
 
     def _around(self, text: str) -> Steps[bool]:
-        """A text around calls."""
+        """Reads a text around calls."""
         return (yield from self._segments(_segments(text)))
 
     def _segments(self, segments: Sequence[str]) -> Steps[bool]:
@@ -118,7 +118,7 @@ class CallParser:
         return True
 
     def _json(self, index: int) -> Steps[bool]:
-        """Arguments that are one JSON value."""
+        """Reads arguments that are one JSON value."""
         value = literals.Extent()
         while not value.whole:
             taken = value.take(self._buffer.text)
@@ -131,7 +131,7 @@ class CallParser:
         return True
 
     def _one_by_one(self, index: int, style: Parameters, types: Types) -> Steps[bool]:
-        """Arguments each with its name, and the text behind the call."""
+        """Reads arguments that are written one by one, and the end of the call."""
         buffer = self._buffer
         after, *rest = _segments(self._style.after)
         yield Arguments(index, "{")
@@ -154,8 +154,8 @@ class CallParser:
             before, comma = style.separator + style.before, ", "
 
     def _name(self, style: Parameters) -> Steps[str | None]:
-        """The name of a parameter: what comes before the text that follows names."""
-        # White space within them does not count.
+        """Reads the name of a parameter."""
+        # White space within the texts behind a name does not count.
         marks = {text.split()[0] for text in style.between.values()}
         while True:
             places = [at for mark in marks if (at := self._buffer.text.find(mark)) >= 0]
@@ -182,9 +182,9 @@ class CallParser:
         return True
 
     def _raw(self, after: str, index: int | None) -> Steps[str | None]:
-        """A text up to what follows it, which is read, too; None where that does not come.
+        """Reads a raw string and the text behind it, and returns the string; None if that text is missing.
 
-        With an index its pieces are yielded as parts of a JSON string, as soon as they are certain.
+        With an index, the string is yielded as parts of a JSON string while it arrives.
         """
         buffer, end, text = self._buffer, after.strip(SPACE), ""
         lead = after[: len(after) - len(after.lstrip(SPACE))]
@@ -206,7 +206,7 @@ class CallParser:
             yield None
 
     def _literal(self, index: int, style: Parameters) -> Steps[bool]:
-        """A value as in a programming language."""
+        """Reads a value that is written as in Python, or with quotes of its own."""
         buffer, value = self._buffer, literals.LiteralExtent(style.quote)
         while (size := value.end(buffer.text)) is None:
             if buffer.ended:
@@ -217,5 +217,5 @@ class CallParser:
 
 
 def _segments(text: str) -> list[str]:
-    """A text cut where the model chooses something: texts, and between two of them what is chosen."""
+    """Splits a text at its placeholders: fixed texts and names of placeholders in turn."""
     return CHOSEN.split(text)

@@ -82,8 +82,8 @@ class Format:
     """Templates want ids of nine letters and digits."""
     parameters: Parameters | None = None
     """How arguments are written one by one; None: they are one JSON object."""
-    also: tuple[Format, ...] = ()
-    """Other ways to write calls, which models use in place of the first."""
+    alternatives: tuple[Format, ...] = ()
+    """Other ways in which models of this format write calls."""
     ends_thinking: bool = False
     """A call may come where the mark behind reasoning is missing."""
     turn: str = ""
@@ -114,7 +114,7 @@ class Format:
     @property
     def ways(self) -> tuple[Format, ...]:
         """All ways to write calls."""
-        return (self, *self.also)
+        return (self, *self.alternatives)
 
     def with_inner(self) -> Format:
         """The same for models that leave out the first of the two marks that each call begins with."""
@@ -122,7 +122,7 @@ class Format:
         if inner is None or self.open or self.parameters is None:
             return self
         other = dataclasses.replace(self, before=inner[2], trigger=inner[2])
-        return dataclasses.replace(self, also=(other,))
+        return dataclasses.replace(self, alternatives=(other,))
 
     @property
     def head(self) -> str:
@@ -148,7 +148,7 @@ class Format:
     def texts(self) -> list[str]:
         """All texts around names and arguments."""
         found = [self.open, self.separator or "", self.close, *self._texts()]
-        found += [text for way in self.also for text in way.texts()]
+        found += [text for way in self.alternatives for text in way.texts()]
         of_each = self.parameters
         if of_each is None:
             return found
@@ -246,7 +246,7 @@ FORMATS = {
         "",
         "<|channel|>commentary to=functions.",
         separator=None,
-        also=(
+        alternatives=(
             Format(
                 "<|channel|>analysis to=functions.",
                 " <|constrain|>json<|message|>",
@@ -303,7 +303,7 @@ FORMATS = {
         separator="",
         close="<|tool_calls_section_end|>",
         ends_thinking=True,
-        also=(
+        alternatives=(
             Format(
                 "<|tool_call_begin|>functions.",
                 ":{index}<|tool_call_argument_begin|>",

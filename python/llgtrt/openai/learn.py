@@ -10,13 +10,16 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import json
+import logging
 import re
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from llgtrt.openai.formats import FORMATS, MARKERS, Format, Parameters, type_of
-from llgtrt.openai.signs import ABSENT, STRANGE, UNLEARNED
+from llgtrt.openai.signs import ABSENT, UNKNOWN, UNLEARNED
 from llgtrt.templates import ASK, ChatTemplate, RenderError
+
+log = logging.getLogger(__name__)
 
 _ASKED = "kqw3 asks"
 _SAID = "kqw4 says"
@@ -69,12 +72,18 @@ def tool_format(name: str, template: ChatTemplate, ends: Collection[str] = ()) -
     """The format of this name; `auto`: the template's, or JSON. `ends`: texts that end an answer."""
     if name != "auto":
         return FORMATS[name]
-    return learned(template, ends) or FORMATS["json"]
+    found = learned(template, ends)
+    if found is None and re.search(r"\btools\b", template.source):
+        log.warning(
+            "the chat template's format of function calls is not supported: calls are read as JSON; "
+            "set server.tool_format if the model writes one of the known formats"
+        )
+    return found or FORMATS["json"]
 
 
 def learned(template: ChatTemplate, ends: Collection[str] = ()) -> Format | None:
-    """The format of a template; None where it has none, or one that is not understood."""
-    if any(sign in template.source for sign in STRANGE):
+    """The format of a template; None if it has none, or one that is not supported."""
+    if any(sign in template.source for sign in UNKNOWN):
         return None
     listed = _listed(UNLEARNED, template)
     if listed is not None:
@@ -92,7 +101,7 @@ def _listed(table: Sequence[tuple[str, str]], template: ChatTemplate) -> Format 
 
 
 def learn(template: ChatTemplate, ends: Collection[str] = ()) -> Format | None:
-    """The format in which a template writes calls; None where it writes none, or in an unknown way."""
+    """The format in which a template writes calls; None if it writes none, or in an unknown way."""
     said = _rendered(template, [{"role": "assistant", "content": _SAID}])
     if said is None or _SAID not in said:
         return None
@@ -116,7 +125,7 @@ def _of_template(
     before: str,
     behind: str,
 ) -> Format:
-    """The format with what calls alone do not show; `before`, `behind`: what is around an answer's text."""
+    """Adds what calls alone do not show. `before`, `behind`: the texts around an answer's text."""
     short_ids = not any(_calls(template, calls, "kqw-long-id{:04}"))
     parameters = found.parameters
     if parameters is not None:
@@ -155,7 +164,7 @@ def _alike(found: Format, body: str, calls: Sequence[tuple[str, dict[str, Any]]]
 
 
 def _rendered(template: ChatTemplate, answer: Sequence[dict[str, Any]]) -> str | None:
-    """What a template writes behind the user's message."""
+    """What a template writes after the user's message; None if it refuses the messages."""
     try:
         text = template.render(
             [{"role": "user", "content": _ASKED}, *answer], {"tools": _TOOLS, "add_generation_prompt": False}
@@ -167,7 +176,7 @@ def _rendered(template: ChatTemplate, answer: Sequence[dict[str, Any]]) -> str |
 
 
 def _calls(template: ChatTemplate, calls: Sequence[tuple[str, dict[str, Any]]], ids: str) -> Iterator[str]:
-    """How it writes calls: templates differ in how they take arguments, and in what stands beside calls."""
+    """What a template writes for these calls. Templates differ in the arguments and contents they take."""
     for as_text in (False, True):
         made = [
             {
@@ -184,7 +193,7 @@ def _calls(template: ChatTemplate, calls: Sequence[tuple[str, dict[str, Any]]], 
 
 
 def _between(written: str, before: str, behind: str) -> str:
-    """What stands in place of an answer's text, without half of a mark at either end."""
+    """What stands in place of an answer's text. A mark is not cut in two at either end."""
     begin = _same(written, before)
     opened = max(written.rfind(mark, 0, begin) for mark in "<[")
     if opened >= 0 and not re.search("[>\\]]", written[opened:begin]):
@@ -325,7 +334,7 @@ def _same(one: str, other: str) -> int:
 
 
 def _common_end(one: str, other: str) -> str:
-    """What both texts end with, without the end of a mark that began before."""
+    """The longest common end of both texts that does not begin inside a mark."""
     size = _same(one[::-1], other[::-1])
     common = one[len(one) - size :]
     half = re.match(r"[^<>]*>", common)
@@ -333,16 +342,16 @@ def _common_end(one: str, other: str) -> str:
 
 
 def _common_begin(one: str, other: str) -> str:
-    """What both texts begin with, without the beginning of a mark that ends behind it."""
+    """The longest common beginning of both texts that does not end inside a mark."""
     common = one[: _same(one, other)]
     half = re.search(r"<[^<>]*$", common)
     return common[: half.start()] if half and common not in (one, other) else common
 
 
 def _tidied(found: Format, ends: Collection[str]) -> Format:
-    """The format without what does not belong to calls, and with what tells them from text.
+    """Removes what does not belong to calls, and adds the trigger that separates them from text.
 
-    White space is left out where it does not matter, and so are reasoning and what ends an answer.
+    White space at the edges, marks of reasoning and what ends an answer are removed.
     """
     before, opening, separator = found.before, found.open, found.separator
     for begin, end in MARKERS:

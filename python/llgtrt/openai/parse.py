@@ -34,7 +34,7 @@ class Grammar:
     calls_end_thinking: bool = False
     """A call may come before reasoning has ended."""
     marks: tuple[str, ...] = ()
-    """Texts that are no part of the content they stand in."""
+    """Texts that are removed from the content."""
 
     def texts(self) -> list[str]:
         """The texts that mark the parts of an answer."""
@@ -51,11 +51,11 @@ class Parser:
         self._space = ""
         """White space of the content that nothing has followed yet."""
         self._plain = True
-        """The content is all there is."""
+        """There is nothing but content so far."""
         self._said = False
-        """Something of the content has come but white space."""
+        """There is content that is not white space."""
         self._blank = True
-        """Nothing but white space has come since the beginning, or since a call."""
+        """Since the beginning, or since the last call, there was only white space."""
         self.calls = 0
         """Complete calls so far."""
         self._run = self._answer()
@@ -66,9 +66,9 @@ class Parser:
         return self._pieces()
 
     def finish(self, cut: bool = False) -> list[Piece]:
-        """The rest, where the text ends.
+        """The rest, at the end of the text.
 
-        `cut`: it was not ended by the model, so that the beginning of a call is no content.
+        `cut`: the model was stopped. Then the beginning of a call at the end is not content.
         """
         self._buffer.ended, self._buffer.cut = True, cut
         return self._pieces()
@@ -130,7 +130,7 @@ class Parser:
             yield None
 
     def _calls(self, style: Format) -> Steps[None]:
-        """Content, in which calls may begin, up to where no call may come any more."""
+        """Yields content and calls, until no further call may come."""
         buffer, ways = self._buffer, {way.trigger: way for way in style.ways}
         triggers = {**dict(style.blocks()), **{text: way.at_start for text, way in ways.items()}}
         while (found := (yield from self._text(triggers))) is not None:
@@ -151,9 +151,9 @@ class Parser:
                 return
 
     def _text(self, triggers: Mapping[str, bool]) -> Steps[str | None]:
-        """Content up to a trigger, which is returned.
+        """Yields content up to the next trigger, and returns that; None at the end of the text.
 
-        `triggers`: whether they count only where nothing precedes them.
+        `triggers`: by text, whether it counts only if nothing precedes it.
         """
         buffer, marks = self._buffer, dict.fromkeys(self._grammar.marks, False)
         ends = {**triggers, **marks}

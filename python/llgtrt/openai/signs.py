@@ -1,4 +1,4 @@
-"""Words of chat templates that tell formats of calls which cannot be learned."""
+"""Words in chat templates that identify formats of calls which cannot be learned."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ UNLEARNED = (
     ("<|tool_call>call:", "gemma"),  # neither arrays nor objects are JSON
     ("<|tool_call_start|>", "python"),  # templates do not escape quotes within strings
 )
-"""Signs of formats that are more than the texts around calls."""
-STRANGE = (
+"""Signs of formats that are more than texts around names and arguments."""
+UNKNOWN = (
     ">>>all",  # Functionary 3.2: content is a call of the function `all`
     "<|open|>",  # Kimi K3: reasoning, content and calls are channels
     "]<]minimax[>[",  # MiniMax M3: objects and arrays are tags in tags
 )
-"""Signs of formats that are not known."""
+"""Signs of formats that are not supported."""
 ABSENT = (
-    # Templates that render no calls, or one only whose models write several.
+    # Templates that render no calls, or only one although their models write several.
     ("<|/tool_call|>", "phi4"),
     ("<|tool_call|>", "granite"),
     ("functools[", "functools"),
@@ -31,4 +31,4 @@ ABSENT = (
     ("<｜tool▁calls▁begin｜>", "deepseek"),
     ("<tool_call>", "hermes"),
 )
-"""Signs of formats that templates do not show, the first that is found."""
+"""Signs of formats that templates do not show. The first that is found counts."""
