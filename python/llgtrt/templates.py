@@ -25,6 +25,9 @@ from llgtrt.settings import Settings, StartError
 PRESETS = Path(__file__).parent / "presets"
 """The templates that come with the server, `<name>.j2`."""
 
+TOOL_USE = Path("additional_chat_templates") / "tool_use.jinja"
+"""Where a model's folder has its template for requests with functions."""
+
 Message = dict[str, Any]
 """`role`, `content` and perhaps `name`, all of them text."""
 
@@ -90,8 +93,11 @@ def _environment() -> jinja2.Environment:
 class ChatTemplate:
     """A compiled template and the texts of the model's special tokens, which templates name."""
 
-    def __init__(self, source: str, special: Mapping[str, str]) -> None:
-        """Compiles it; `special`: `bos_token`, `eos_token`, … by name.
+    def __init__(self, source: str, special: Mapping[str, str], tool_use: str | None = None) -> None:
+        """Compiles it.
+
+        `special`: `bos_token`, `eos_token`, … by name. `tool_use`: the model's other template, for requests
+        with functions.
 
         Raises:
             StartError: `source` is not a template.
@@ -102,7 +108,9 @@ class ChatTemplate:
             raise StartError(
                 f"chat template, line {e.lineno}: {e.message}; correct it or pass another"
             ) from e
-        self.source = source
+        self.source = f"{source}\n{tool_use}" if tool_use else source
+        """The text of all templates."""
+        self._tool_use = ChatTemplate(tool_use, special) if tool_use else None
         self._special = dict(special)
         self._knows_developer = "developer" in source
 
@@ -114,6 +122,8 @@ class ChatTemplate:
         Raises:
             RenderError: the template refuses the messages, or cannot cope with them.
         """
+        if self._tool_use is not None and options.get("tools"):
+            return self._tool_use.render(messages, options)
         known = [self._known(message) for message in messages]
         variables = {"tools": None, "documents": None, **options, **self._special}
         if not options.get("continue_final_message"):
@@ -167,8 +177,9 @@ def load(settings: Settings, info: Mapping[str, Any]) -> ChatTemplate | None:
     """
     special = {f"{name}_token": info.get(f"{name}_text") or "" for name in ("bos", "eos")}
     special.update(_special_tokens(settings.folder))
-    source = _source(settings, info)
-    return ChatTemplate(source, special) if source else None
+    sources = _sources(settings, info)
+    source = sources.get("default")
+    return ChatTemplate(source, special, sources.get("tool_use")) if source else None
 
 
 def check(settings: Settings) -> None:
@@ -180,17 +191,25 @@ def check(settings: Settings) -> None:
     load(settings, {})
 
 
-def _source(settings: Settings, info: Mapping[str, Any]) -> str | None:
+def _sources(settings: Settings, info: Mapping[str, Any]) -> Mapping[str, str | None]:
+    """The templates by name: `default`, and perhaps `tool_use` for requests with functions."""
     name = settings.server.chat_template
     if name is not None:
         preset = PRESETS / f"{name}.j2"
-        return _read(preset if preset.is_file() else Path(name))
+        return {"default": _read(preset if preset.is_file() else Path(name))}
     if settings.is_toy:
-        return _read(PRESETS / "chatml.j2")
+        return {"default": _read(PRESETS / "chatml.j2")}
     for file in ("chat_template.j2", "chat_template.jinja"):
         if settings.folder and (settings.folder / file).is_file():
-            return _read(settings.folder / file)
-    return _from_tokenizer_config(settings.folder) or info.get("chat_template")
+            other = settings.folder / TOOL_USE
+            return {
+                "default": _read(settings.folder / file),
+                "tool_use": _read(other) if other.is_file() else None,
+            }
+    return _from_tokenizer_config(settings.folder) or {
+        "default": info.get("chat_template"),
+        "tool_use": info.get("tool_use_template"),
+    }
 
 
 def _read(file: Path) -> str:
@@ -212,12 +231,14 @@ def _tokenizer_config(folder: Path | None) -> dict[str, Any]:
     return config if isinstance(config, dict) else {}
 
 
-def _from_tokenizer_config(folder: Path | None) -> str | None:
-    template = _tokenizer_config(folder).get("chat_template")
-    if isinstance(template, list):
-        named = {t.get("name"): t.get("template") for t in template if isinstance(t, dict)}
-        template = named.get("default")
-    return template if isinstance(template, str) else None
+def _from_tokenizer_config(folder: Path | None) -> dict[str, str]:
+    given = _tokenizer_config(folder).get("chat_template")
+    if isinstance(given, str):
+        return {"default": given}
+    if not isinstance(given, list):
+        return {}
+    named = {t.get("name"): t.get("template") for t in given if isinstance(t, dict)}
+    return {name: text for name, text in named.items() if isinstance(name, str) and isinstance(text, str)}
 
 
 def _special_tokens(folder: Path | None) -> dict[str, str]:

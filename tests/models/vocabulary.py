@@ -80,11 +80,16 @@ def vocabulary(size: int) -> Iterator[bytes]:
 
 def rewrite(source: Path, target: Path) -> int:
     """Writes the model with that vocabulary; gives back how many tokens it has."""
+    size = len(gguf.GGUFReader(source).fields["tokenizer.ggml.tokens"].data)
+    replace(source, target, OLD, vocabulary(size))
+    return size
+
+
+def replace(source: Path, target: Path, old: str, new: Iterable[bytes]) -> None:
+    """Writes the model with the keys `new` in place of those whose names begin with `old`."""
     reader = gguf.GGUFReader(source)
     parts = {name: b"".join(part.tobytes() for part in field.parts) for name, field in reader.fields.items()}
-    size = len(reader.fields["tokenizer.ggml.tokens"].data)
-    kept = [raw for name, raw in parts.items() if not name.startswith(("GGUF.", OLD))]
-    keys = [*kept, *vocabulary(size)]
+    keys = [*(raw for name, raw in parts.items() if not name.startswith(("GGUF.", old))), *new]
     infos = (part for tensor in reader.tensors for part in tensor.field.parts)
     tensors = b"".join(part.tobytes() for part in infos)
     head = b"GGUF" + struct.pack("<IQQ", 3, len(reader.tensors), len(keys))
@@ -95,4 +100,3 @@ def rewrite(source: Path, target: Path) -> int:
         out.write(data + bytes(padding))
         while block := weights.read(1 << 20):
             out.write(block)
-    return size

@@ -159,5 +159,26 @@ def test_where_a_template_comes_from(tmp_path: Path) -> None:
     assert rendered("chatml").startswith("<|im_start|>system")
 
 
+def test_models_may_have_a_template_for_functions(tmp_path: Path) -> None:
+    def rendered(info: dict[str, str]) -> tuple[str, str]:
+        found = templates.load(settings.load(str(tmp_path), None, {}), info)
+        assert found is not None
+        return found.render(CHAT), found.render(CHAT, {"tools": [{"name": "put"}]})
+
+    functions = "{{ tools[0].name }}"
+    info = {"chat_template": "chat", "tool_use_template": functions}
+    assert rendered(info) == ("chat", "put")
+    assert rendered(info | {"tool_use_template": ""}) == ("chat", "chat")
+    given = {"default": "tokenizer", "tool_use": f"a {functions}", "rag": "x"}
+    listed = [{"name": name, "template": text} for name, text in given.items()]
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"chat_template": listed}))
+    assert rendered(info) == ("tokenizer", "a put")
+    (tmp_path / "chat_template.jinja").write_text("folder")
+    assert rendered(info) == ("folder", "folder")
+    (tmp_path / templates.TOOL_USE).parent.mkdir()
+    (tmp_path / templates.TOOL_USE).write_text(f"the {functions}")
+    assert rendered(info) == ("folder", "the put")
+
+
 def test_special_tokens_of_the_model_are_variables() -> None:
     assert render("{{ bos_token }}{{ eos_token }}{{ unknown_token }}", "") == "<|begin_of_text|><|eot_id|>"

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from llgtrt import _core
+from llgtrt import _core, templates
 from llgtrt.settings import StartError
 
 _COPIED = (
@@ -19,6 +19,7 @@ _COPIED = (
     "special_tokens_map.json",
     "chat_template.jinja",
     "chat_template.j2",
+    templates.TOOL_USE,
     "generation_config.json",
 )
 _HEAD = """\
@@ -49,6 +50,7 @@ def finish(source: Path, output: Path, config: Mapping[str, Any], chosen: dict[s
     """
     for name in _COPIED:
         if (source / name).is_file():
+            (output / name).parent.mkdir(exist_ok=True)
             shutil.copyfile(source / name, output / name)
     generation = output / "generation_config.json"
     if not generation.exists() and config.get("eos_token_id") is not None:

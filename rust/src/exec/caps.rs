@@ -121,4 +121,6 @@ pub struct Info {
     pub begin: Option<Token>,
     /// The model's own chat template, if its file carries one.
     pub chat_template: Option<String>,
+    /// Its template for requests with functions, if its file carries one.
+    pub tool_use_template: Option<String>,
 }

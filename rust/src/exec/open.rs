@@ -260,5 +260,6 @@ fn info_of(target: &dyn Target, vocab: &Vocab, config: &Config) -> Info {
         bos: vocab.bos(),
         begin: vocab.begin(),
         chat_template: None,
+        tool_use_template: None,
     }
 }

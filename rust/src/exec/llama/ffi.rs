@@ -241,9 +241,10 @@ impl Model {
         }
     }
 
-    /// The model's own chat template.
-    pub fn chat_template(&self) -> Option<String> {
-        let start = unsafe { sys::llama_model_chat_template(self.0.as_ptr(), ptr::null()) };
+    /// The model's own chat template, or the one of this name.
+    pub fn chat_template(&self, name: Option<&CStr>) -> Option<String> {
+        let name = name.map_or(ptr::null(), CStr::as_ptr);
+        let start = unsafe { sys::llama_model_chat_template(self.0.as_ptr(), name) };
         (!start.is_null()).then(|| unsafe { text(start) })
     }
 

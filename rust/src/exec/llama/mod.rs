@@ -50,6 +50,8 @@ pub struct Opened {
     pub plan: KvPlan,
     /// The model's own chat template.
     pub chat_template: Option<String>,
+    /// Its template for requests with functions.
+    pub tool_use_template: Option<String>,
     /// Threads that compute its passes.
     pub threads: u32,
     /// GPUs compute all of its layers, so that the machine's cores have little to do with passes.

@@ -73,5 +73,6 @@ pub(super) fn open(target: &str, config: &Config, tell: Tell<'_>) -> Result<Open
     opened.info.summary = model.summary;
     opened.info.weights = sampled(&gguf)?;
     opened.info.chat_template = model.chat_template;
+    opened.info.tool_use_template = model.tool_use_template;
     Ok(opened)
 }
