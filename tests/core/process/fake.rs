@@ -87,6 +87,7 @@ fn info(config: &Config) -> Info {
         bos: None,
         begin: None,
         chat_template: None,
+        tool_use_template: None,
     }
 }
 

@@ -168,6 +168,7 @@ fn what_is_said_once_is_the_same_at_the_other_end() {
         bos: None,
         begin: None,
         chat_template: Some("{{ messages }}".into()),
+        tool_use_template: None,
     };
     let sent = [
         FromEngine::Opening("reading".into()),
