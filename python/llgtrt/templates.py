@@ -1,8 +1,8 @@
 """Chat templates: a jinja2 sandbox with what templates published with models use.
 
-What they use is what the library that most of them are tested with offers: trimmed blocks, loop controls,
-`tojson` that leaves HTML alone, `raise_exception`, `strftime_now`, and `generation` blocks that mark what a
-model wrote.
+Most templates are tested with Hugging Face's library, so this offers the same: trimmed blocks, loop
+controls, `tojson` that leaves HTML alone, `raise_exception`, `strftime_now`, and `generation` blocks that
+mark what a model wrote. Kimi's templates also change lists, and DeepSeek's use a filter `from_json`.
 """
 
 from __future__ import annotations
@@ -85,6 +85,7 @@ def _environment() -> jinja2.Environment:
         trim_blocks=True, lstrip_blocks=True, extensions=[_Generation, jinja2.ext.loopcontrols]
     )
     environment.filters["tojson"] = _tojson
+    environment.filters["from_json"] = json.loads
     environment.globals["raise_exception"] = _raise_exception
     environment.globals["strftime_now"] = _strftime_now
     return environment

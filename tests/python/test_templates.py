@@ -93,6 +93,12 @@ def test_a_developer_is_a_system_where_the_template_knows_no_developer() -> None
     assert ChatTemplate(knows, {}).render(developer) == "yes"
 
 
+def test_from_json_reads_arguments() -> None:
+    assert render("{{ ('{\"a\": [1, 2]}' | from_json).a[1] }}", "") == "2"
+    with pytest.raises(RenderError):
+        render("{{ '{' | from_json }}", "")
+
+
 def test_tojson_leaves_html_and_key_order_alone() -> None:
     assert render("{{ {'b': '<é>', 'a': 1} | tojson }}", "") == '{"b": "<é>", "a": 1}'
     assert (
