@@ -21,6 +21,8 @@ from .test_bodies import core
         ({"response_format": {"type": "json_object", "schema": {"a": 1}}}, {"json_schema": '{"a": 1}'}),
         ({"response_format": {"type": "json_object", "schema": None}}, "json_object"),
         ({"response_format": {"type": "lark_grammar", "lark_grammar": "x"}}, {"lark_grammar": "x"}),
+        ({"response_format": {"type": "json", "value": {"a": 1}}}, {"json_schema": '{"a": 1}'}),
+        ({"response_format": {"type": "regex", "value": "a+"}}, {"regex": "a+"}),
         ({"guided_json": {"b": 1, "a": 2}}, {"json_schema": '{"b": 1, "a": 2}'}),
         ({"guided_json": '{"a":1}'}, {"json_schema": '{"a":1}'}),
         ({"json_schema": '{"a":1}'}, {"json_schema": '{"a":1}'}),

@@ -157,11 +157,13 @@ def _grammar(wanted: response_formats.ResponseFormat | None) -> Any:
             text = _json_text(wanted.schema)
             return {"json_schema": text} if text else "json_object"
         case response_formats.JsonSchemaFormat():
-            return {"json_schema": _schema_text(wanted.json_schema)}
+            return {"json_schema": _required(wanted.json_schema.schema, "json_schema.schema")}
+        case response_formats.JsonFormat():
+            return {"json_schema": _required(wanted.value, "value")}
         case response_formats.RegexFormat():
-            return {"regex": _one(wanted.regex, wanted.pattern, ("regex", "pattern"))}
+            return {"regex": _one(wanted, "regex", "pattern", "value")}
         case response_formats.LarkFormat():
-            return {"lark_grammar": _one(wanted.grammar, wanted.lark_grammar, ("grammar", "lark_grammar"))}
+            return {"lark_grammar": _one(wanted, "grammar", "lark_grammar")}
         case response_formats.LlguidanceFormat():
             return {"llguidance": _json_text(wanted.grammar)}
         case response_formats.ChoiceFormat():
@@ -170,17 +172,17 @@ def _grammar(wanted: response_formats.ResponseFormat | None) -> Any:
             return structural.grammar(wanted, "response_format")
 
 
-def _schema_text(spec: response_formats.JsonSchema) -> str:
+def _required(raw: msgspec.Raw, name: str) -> str:
     # The client's own text: key order and numbers stay as they were written.
-    text = bytes(spec.schema).decode()
+    text = bytes(raw).decode()
     if not text or text == "null":
-        raise invalid("response_format.json_schema.schema", "response_format.json_schema.schema: missing")
+        raise invalid(f"response_format.{name}", f"response_format.{name}: missing")
     return text
 
 
-def _one(first: str | None, second: str | None, names: tuple[str, str]) -> str:
-    given = [text for text in (first, second) if text is not None]
+def _one(wanted: response_formats.BaseFormat, *names: str) -> str:
+    given: list[str] = [getattr(wanted, name) for name in names if getattr(wanted, name) is not None]
     if len(given) != 1:
-        message = f"response_format: must have either {names[0]} or {names[1]}"
+        message = f"response_format: must have one of {', '.join(names)}"
         raise invalid(f"response_format.{names[0]}", message)
     return given[0]

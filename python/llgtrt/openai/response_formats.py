@@ -34,11 +34,18 @@ class JsonSchemaFormat(BaseFormat, tag="json_schema"):
     json_schema: JsonSchema
 
 
+class JsonFormat(BaseFormat, tag="json"):
+    """`{"type": "json", "value": {…}}`: TGI's form of a JSON schema."""
+
+    value: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
+
+
 class RegexFormat(BaseFormat, tag="regex"):
-    """`{"type": "regex", "regex": "…"}`, or `pattern` for `regex`: the whole output matches."""
+    """`{"type": "regex", "regex": "…"}`, or `pattern` or TGI's `value`: the whole output matches."""
 
     regex: str | None = None
     pattern: str | None = None
+    value: str | None = None
 
 
 class LarkFormat(BaseFormat, tag="lark_grammar"):
@@ -83,6 +90,7 @@ ResponseFormat = (
     TextFormat
     | JsonObjectFormat
     | JsonSchemaFormat
+    | JsonFormat
     | RegexFormat
     | LarkFormat
     | LlguidanceFormat
