@@ -1,7 +1,7 @@
-"""The JSON types that a function's arguments may have, as far as its schema says it plainly.
+"""The JSON types that a function's arguments may have, as far as simple keywords of its schema say it.
 
-What is not said plainly counts as any type. The core and the parser get the same types, so that both tell
-strings from other values alike where a format writes strings without quotes.
+An argument without such keywords may have any type. In formats that write strings without quotes, the core
+and the parser use these types to separate strings from other values.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Types = Mapping[str, frozenset[str]]
 
 ANY = frozenset(TYPES)
 _DEEPEST = 16
-"""References and combinations that are followed into each other."""
+"""The most references and combinations within each other that are followed."""
 
 
 def types(schema: Any) -> Types:
@@ -83,7 +83,7 @@ def _named(value: Any) -> list[Any]:
 
 
 def _referenced(reference: Any, root: Any) -> Any:
-    """What a reference into the same document leads to; None where it leads elsewhere."""
+    """The target of a reference into the same document; None if it is elsewhere."""
     if not isinstance(reference, str) or not reference.startswith("#"):
         return None
     place = root

@@ -1,7 +1,7 @@
 """How models write calls of functions and reasoning.
 
-Both the core's grammar and the parser are made from a `Format`, so that what may be written can be read. It
-is learned from the model's chat template (`learn.py`), or has one of the names below.
+Both the core's grammar and the parser are made from a `Format`, so the parser can read all that the grammar
+allows. A format is learned from the model's chat template (`learn.py`), or is one of those below.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ TYPES = ("null", "boolean", "number", "string", "array", "object")
 """JSON's types, as the core names them."""
 
 CHOSEN = re.compile(r"\{(id|index)\}")
-"""What stands for a text that the model chooses: an id of a call, or a number."""
+"""Placeholders for texts that the model chooses: the id of a call, or its number."""
 _BRACES = ("{", "{\n  ", "{\n    ", "{{")
-"""How models begin a JSON object. Qwen2.5-Coder's template shows it two braces, which it repeats."""
+"""How models begin a JSON object. Qwen2.5-Coder's template shows two braces, and the model repeats them."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,9 +36,9 @@ class Parameters:
     raw: bool = True
     """Strings are written as they are; otherwise as JSON."""
     quote: str = ""
-    """Before and behind raw strings."""
+    """Stands before and after raw strings."""
     nested: bool = False
-    """Arrays and objects have strings of this kind, too, and keys without quotes."""
+    """Within arrays and objects, strings are in these quotes, too, and keys have no quotes."""
     python: bool = False
     """`True`, `False` and `None` stand for `true`, `false` and `null`."""
     cdata: bool = False
@@ -69,7 +69,7 @@ class Format:
     between: str
     after: str
     trigger: str
-    """The beginning of `open` and `before` by which a call is known in free text."""
+    """The beginning of `open` and `before` that begins a call in free text."""
     open: str = ""
     separator: str | None = "\n"
     """None: the model writes one call only."""
@@ -77,7 +77,7 @@ class Format:
     at_start: bool = False
     """The trigger counts only at the beginning of an answer."""
     resumes: bool = False
-    """Text may follow a call, and another call that text."""
+    """Text may follow a call, and further calls may follow that text."""
     short_ids: bool = False
     """Templates want ids of nine letters and digits."""
     parameters: Parameters | None = None
@@ -85,17 +85,17 @@ class Format:
     alternatives: tuple[Format, ...] = ()
     """Other ways in which models of this format write calls."""
     ends_thinking: bool = False
-    """A call may come where the mark behind reasoning is missing."""
+    """A call may end reasoning without the mark for its end."""
     turn: str = ""
-    """What comes between reasoning and what follows it."""
+    """The text between reasoning and the rest of the answer."""
     lead: str = ""
-    """What comes before an answer's text."""
+    """The text before the content."""
     marks: tuple[str, ...] = ()
-    """Texts within an answer's text that are no part of it, such as names of channels."""
+    """Texts that are removed from the content, such as names of channels."""
 
     @property
     def key(self) -> str | None:
-        """The key of arguments, where a call is a JSON object that begins with the name; None elsewhere.
+        """The key of the arguments, if a call is a JSON object that begins with the name; else None.
 
         Models that were trained little on calls write such objects in blocks of code, or without marks.
         """
@@ -103,7 +103,7 @@ class Format:
         return key[1] if key and self.parameters is None and self.before.endswith('{"name": "') else None
 
     def blocks(self) -> list[tuple[str, bool]]:
-        """What comes before a name in a block of code, and whether nothing may precede it."""
+        """Texts before a name in a block of code, each with whether it must begin the answer."""
         if self.key is None:
             return []
         fenced = [(f"{fence}\n{brace}", False) for fence in ("```json", "```") for brace in _BRACES]
@@ -117,7 +117,7 @@ class Format:
         return (self, *self.alternatives)
 
     def with_inner(self) -> Format:
-        """The same for models that leave out the first of the two marks that each call begins with."""
+        """A format that also accepts calls without the first of the two marks that they begin with."""
         inner = re.fullmatch(r"(<[^<>]*>)\s*(<\w[^<>]*)", self.before)
         if inner is None or self.open or self.parameters is None:
             return self
@@ -126,7 +126,7 @@ class Format:
 
     @property
     def head(self) -> str:
-        """All that comes before the first name."""
+        """The text before the first name."""
         return self.open + self.before
 
     def write(self, calls: Sequence[tuple[str, str]]) -> str:
@@ -160,7 +160,7 @@ class Format:
         if self.parameters is None:
             return {**texts, "parameters": None}
         of_each = dataclasses.asdict(self.parameters)
-        # To the core that is a part of the string.
+        # To the core, it is a part of the string.
         del of_each["cdata"]
         return {**texts, "parameters": of_each}
 

@@ -1,4 +1,4 @@
-"""Values in the texts of calls: where they end, and what they are as JSON."""
+"""Values of arguments as models write them: finds their end, and converts them to JSON."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _CONSTANTS = {
 }
 _ESCAPE, _NONE = r"\\.", "(?!)"
 _DEEPEST = 100
-"""Values in each other."""
+"""The most levels of nested values."""
 
 
 class Extent:
@@ -34,7 +34,7 @@ class Extent:
         self.whole = False
 
     def take(self, text: str) -> int:
-        """How many of the characters belong to the value."""
+        """Reads more text, and returns the number of characters that belong to the value."""
         for at, c in enumerate(text):
             if self.whole:
                 return at
@@ -63,8 +63,8 @@ class Extent:
 def read(text: str, types: frozenset[str]) -> str:
     """The JSON of an argument that is written without quotes.
 
-    A text is a string if it is no value of another of these types. The core writes strings accordingly
-    (`rust/src/grammar/schema/write_parameters.rs`).
+    `types`: those the argument may have. The text is a string if it is not a value of another of them; the
+    grammar excludes such strings (`rust/src/grammar/schema/write_parameters.rs`).
     """
     if "string" not in types:
         return as_json(text.strip(SPACE), "")
@@ -79,7 +79,7 @@ def read(text: str, types: frozenset[str]) -> str:
 
 
 class LiteralExtent:
-    """Finds the end of a value that is written as in a programming language."""
+    """Finds the end of a value that is written as in Python, or with quotes of its own."""
 
     def __init__(self, quote: str) -> None:
         """`quote`: around strings; empty: single or double ones, as in Python."""
@@ -89,9 +89,9 @@ class LiteralExtent:
         """The quote of the string that is open."""
 
     def end(self, text: str) -> int | None:
-        """The place of the comma or bracket behind the first value; None where more of it may come.
+        """The index of the comma or bracket after the first value; None if the value may go on.
 
-        The text is that of the call before, and perhaps more.
+        The text begins with the text of the previous call.
         """
         while self._at < len(text):
             if self._open:
@@ -111,12 +111,12 @@ class LiteralExtent:
         return None
 
     def _closes(self, text: str) -> bool:
-        """Goes to the end of the open string; False where it does not come."""
+        """Moves behind the end of the open string; False if the end has not arrived."""
         found = re.compile(f"{re.escape(self._open)}|{_NONE if self._quote else _ESCAPE}", re.S)
         while True:
             mark = found.search(text, self._at)
             if mark is None:
-                # A mark, or what is escaped, may have come in part.
+                # The text may end within a quote or an escape.
                 self._at = max(self._at, len(text) - len(self._open) + 1 - (text[-1:] == "\\"))
                 return False
             self._at = mark.end()
@@ -128,7 +128,7 @@ class LiteralExtent:
 def as_json(text: str, quote: str) -> str:
     """The JSON of a value that is written as JSON, as in Python, or with this quote and keys without quotes.
 
-    What is none of these becomes a JSON string.
+    Any other text becomes a JSON string.
     """
     text = text.strip(SPACE)
     if text in _CONSTANTS:
@@ -196,7 +196,7 @@ class _Quoted:
         return found
 
     def _has(self, mark: str) -> bool:
-        """Whether this comes next, and reads it then."""
+        """Reads `mark` if it comes next; whether it did."""
         while self._text[self._at : self._at + 1] in SPACE and self._at < len(self._text):
             self._at += 1
         found = self._text.startswith(mark, self._at)

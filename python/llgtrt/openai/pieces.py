@@ -1,4 +1,4 @@
-"""What an answer's text is made of."""
+"""The parts of an answer."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Reasoning:
 
 @dataclasses.dataclass(frozen=True)
 class Content:
-    """More of the answer's text."""
+    """More of the content."""
 
     text: str
 
@@ -48,4 +48,4 @@ Piece = Reasoning | Content | Call | Arguments | Done
 
 Found = TypeVar("Found")
 Steps = Generator[Piece | None, None, Found]
-"""What a parser does: yields pieces, and None where it needs more text, and returns what it has found."""
+"""A parser that yields pieces, or None if it needs more text, and returns what it has found."""

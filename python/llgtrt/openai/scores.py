@@ -1,4 +1,4 @@
-"""Which of an answer's tokens are its content."""
+"""Finds the tokens of an answer that belong to its content."""
 
 from __future__ import annotations
 
@@ -12,10 +12,9 @@ from llgtrt.openai.pieces import Call, Content, Piece
 
 
 class Scores:
-    """Which tokens are texts of messages, where there may be reasoning and calls among them.
+    """Collects the log-probabilities of the content, without those of reasoning and calls.
 
-    Tokens are read one after the other by a parser of their own: those that it has held back are of the text
-    that comes of them.
+    A parser of its own reads the tokens one by one. The tokens since its last piece belong to its next one.
     """
 
     def __init__(self, grammar: Grammar, lookup: Callable[[int], tuple[bytes, bool]]) -> None:
@@ -29,25 +28,25 @@ class Scores:
         self._calls = 0
 
     def feed(self, logprobs: Sequence[Logprob]) -> None:
-        """Takes further tokens."""
+        """Reads further tokens."""
         for logprob in logprobs:
             written, special = self._lookup(logprob[0])
-            # Special tokens are a part of the text where they belong to marks.
+            # The text of a special token counts only if it is part of a mark.
             is_text = not special or written.decode("utf-8", "replace") in self._marks
             text = self._decoder.decode(written if is_text else b"")
             self._held.append((text, logprob))
             self._settle(self._parser.feed(text))
 
     def finish(self) -> None:
-        """There are no more."""
+        """The answer has ended."""
         self._settle(self._parser.finish())
 
     def taken(self, calls: int) -> list[Logprob]:
-        """Those of the text behind so many calls that were not taken yet."""
+        """Those of the content after this many calls, without those that were taken before."""
         return self._of.pop(calls, [])
 
     def settled(self) -> list[Logprob]:
-        """Those of all texts that were not taken yet."""
+        """All that were not taken before."""
         found = [logprob for of_text in self._of.values() for logprob in of_text]
         self._of.clear()
         return found
@@ -62,13 +61,13 @@ class Scores:
             self._held = []
 
     def _under(self, text: str) -> list[Logprob]:
-        """The held tokens that have some of this text in them."""
+        """The held tokens whose text overlaps this one."""
         begin = "".join(written for written, _ in self._held).rfind(text)
         if begin < 0:
             return [self._held[-1][1]] if self._held else []
         end, at, found = begin + len(text), 0, []
         for written, logprob in self._held:
-            # The parts of a character that are not its last have no text of their own.
+            # If several tokens make one character, only the last of them has text.
             if begin <= at < end or at < begin < at + len(written):
                 found.append(logprob)
             at += len(written)

@@ -1,7 +1,7 @@
-"""Structural tags: free text in which tags with constrained contents may come.
+"""Structural tags: free text that may contain tags, whose contents are constrained.
 
-vLLM and SGLang take them in two forms: `structures` with `triggers`, and XGrammar's `format`. Of the latter
-`triggered_tags`, `tags_with_separator`, `tag`, and contents alone are known.
+vLLM and SGLang take two forms: `structures` with `triggers`, and XGrammar's `format`. Of XGrammar's formats,
+`triggered_tags`, `tags_with_separator`, `tag` and contents alone are supported.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ _MEMBERS = {
 
 
 def grammar(wanted: StructuralTagFormat, at: str) -> Any:
-    """The core's grammar, which may be `{"sections": […]}`; None where nothing is constrained.
+    """The core's grammar, which may be `{"sections": […]}`; None if nothing is constrained.
 
     Raises:
-        ApiError: a part is missing, or of a kind that is not known.
+        ApiError: a part is missing or not supported.
     """
     if bytes(wanted.format) and wanted.structures is None and wanted.triggers is None:
         return _format(msgspec.json.decode(wanted.format), f"{at}.format")
@@ -47,10 +47,10 @@ def grammar(wanted: StructuralTagFormat, at: str) -> Any:
 
 
 def read(text: str, at: str) -> Any:
-    """The same of a structural tag that is JSON text.
+    """As `grammar`, for a structural tag that is JSON text.
 
     Raises:
-        ApiError: it is no such text, or as `grammar` says.
+        ApiError: the text is not such JSON, or as `grammar`.
     """
     try:
         wanted = msgspec.json.decode(text, type=StructuralTagFormat)
@@ -88,7 +88,7 @@ def _kind(found: Any, at: str) -> str:
     """The type of a format.
 
     Raises:
-        ApiError: it is none that is known, or has members that such a format does not have.
+        ApiError: the type is not supported, or does not have one of the members.
     """
     kind = found.get("type") if isinstance(found, dict) else None
     if kind not in _KNOWN:
@@ -139,7 +139,7 @@ def _content(found: Any, at: str) -> Any:
     """The grammar of a content; None: any text."""
     match _kind(found, at):
         case "json_schema":
-            # Key order is the client's: the schema was read in its order.
+            # Objects keep the order of the client's keys.
             return {"json_schema": msgspec.json.encode(found.get("json_schema", {})).decode()}
         case "regex":
             return {"regex": _text(found, "pattern", at)}
@@ -157,7 +157,7 @@ def _content(found: Any, at: str) -> Any:
 
 
 def _triggered(tags: Sequence[Json], triggers: Sequence[str], at: str, options: Mapping[str, Any]) -> Json:
-    """Free text with tags, each of which begins with one of the triggers."""
+    """Free text with tags. Each tag begins with one of the triggers."""
     if not triggers or not all(triggers):
         raise invalid(f"{at}.triggers", f"{at}.triggers: must have at least one text, and none that is empty")
     for i, tag in enumerate(tags):
@@ -167,7 +167,7 @@ def _triggered(tags: Sequence[Json], triggers: Sequence[str], at: str, options: 
     stops = bool(options.get("stop_after_first"))
     at_least_one = bool(options.get("at_least_one"))
     sections: list[Json] = []
-    # With `at_least_one` the text may not end before the first tag, so it has sections of its own.
+    # With `at_least_one` the text before the first tag may not end the answer, so it has its own sections.
     for may_end in (False, True) if at_least_one and not stops else (not at_least_one,):
         first = len(sections)
         called = [t for t in triggers if any(tag["begin"].startswith(t) for tag in tags)]
@@ -183,12 +183,12 @@ def _triggered(tags: Sequence[Json], triggers: Sequence[str], at: str, options: 
 
 
 def is_free(constraint: Any) -> bool:
-    """Whether an answer under this constraint has free text."""
+    """Whether an answer under this constraint may contain free text."""
     return isinstance(constraint, dict) and "sections" in constraint
 
 
 def shifted(constraint: Json, by: int) -> list[Json]:
-    """The sections of a constraint behind so many others."""
+    """The sections of a constraint, renumbered to follow `by` others."""
 
     def moved(section: Json) -> Json:
         if "bound" in section:

@@ -1,13 +1,14 @@
-//! Texts around the names and arguments of calls, in parts of which the model chooses what stands there: an id, a number, white space.
+//! Texts around the names and arguments of calls. They may have placeholders for texts that the model chooses: an id, a number,
+//! white space.
 
-/// A text that the model chooses, within a text around calls.
+/// A placeholder for a text that the model chooses.
 #[derive(Debug)]
 pub(super) struct Chosen {
-    /// What stands for it.
+    /// The placeholder, as formats write it.
     pub(super) mark: &'static str,
-    /// All such texts, as a regular expression.
+    /// The texts that the model may write, as a regular expression.
     pub(super) rx: &'static str,
-    /// The bytes that they have, and the least and largest number of them.
+    /// Whether such a text may have this byte. It has `least` to `most` of them.
     has: fn(u8) -> bool,
     pub(super) least: usize,
     most: usize,
@@ -29,7 +30,7 @@ fn is_of_id(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"_.:-".contains(&byte)
 }
 
-/// A text around calls: parts that are fixed, and behind each but the last what is chosen there.
+/// A text around calls: fixed parts, with a placeholder between each two of them.
 #[derive(Debug, Clone)]
 pub(super) struct Around {
     fixed: Vec<Vec<u8>>,
@@ -48,23 +49,23 @@ impl Around {
         around
     }
 
-    /// The most bytes that it has.
+    /// The greatest length of the text in bytes.
     pub(super) fn longest(&self) -> usize {
         self.fixed.iter().map(Vec::len).sum::<usize>()
             + self.chosen.iter().map(|chosen| chosen.most).sum::<usize>()
     }
 
-    /// Bytes that are fixed.
+    /// The length of the fixed parts in bytes.
     pub(super) fn certain(&self) -> usize {
         self.fixed.iter().map(Vec::len).sum()
     }
 
-    /// Whether a text ends with it.
+    /// Whether `text` ends with this text.
     pub(super) fn ends(&self, text: &[u8]) -> bool {
         self.ends_up_to(self.chosen.len(), text)
     }
 
-    /// The same with the first so many chosen parts, and the fixed ones up to them.
+    /// Whether `text` ends with the first `chosen` placeholders and the fixed parts around them.
     fn ends_up_to(&self, chosen: usize, text: &[u8]) -> bool {
         let Some(text) = text.strip_suffix(&self.fixed[chosen][..]) else { return false };
         let Some(before) = chosen.checked_sub(1) else { return true };
@@ -74,7 +75,7 @@ impl Around {
     }
 }
 
-/// The first place where something is chosen.
+/// The first placeholder of a text, and its place.
 pub(super) fn next_chosen(text: &str) -> Option<(usize, &'static Chosen)> {
     let places = CHOSEN.iter().filter_map(|chosen| Some((text.find(chosen.mark)?, chosen)));
     places.min_by_key(|(at, _)| *at)

@@ -1,4 +1,4 @@
-//! Contents between texts, as structural tags have them.
+//! The grammar of structural tags: constrained contents between fixed texts.
 
 use super::spec::Tags;
 use super::texts::exactly;
@@ -10,10 +10,10 @@ use crate::vocab::Vocab;
 /// Most tags of one request.
 const MOST: usize = 128;
 
-/// Their grammar; `contents` are those of the tags, in their order.
+/// The grammar of `tags`; `contents` are the grammars of their contents, in the same order.
 ///
 /// # Errors
-/// `Error::Grammar` where none begins as the text that is there, where there are too many, or where any text may come and nothing ends it.
+/// `Error::Grammar` if no tag begins with `tags.begun`, if there are too many tags, or if a tag with any text has no end.
 pub(super) fn written(tags: &Tags, contents: Vec<Option<Written>>, vocab: &Vocab) -> Result<Written> {
     let refuse = |why: &str| Err(Error::grammar("", "structural_tag", why));
     if tags.tags.is_empty() || tags.tags.len() > MOST {
@@ -50,7 +50,7 @@ pub(super) fn written(tags: &Tags, contents: Vec<Option<Written>>, vocab: &Vocab
     Ok(all)
 }
 
-/// Any text up to this one.
+/// Any text, up to and including `end`.
 fn any_up_to(end: &str, all: &mut Written, vocab: &Vocab) -> Result<Line> {
     let around = Expr::concat([Expr::anything(), Expr::text(end.trim()), Expr::anything()]);
     let text = Expr::all([Expr::anything(), around.not()]);

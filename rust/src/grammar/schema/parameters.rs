@@ -16,7 +16,7 @@ pub(in crate::grammar) struct Parameters<'a> {
 }
 
 impl Parameters<'_> {
-    /// The types that a parameter's strings are told from.
+    /// The types other than strings that a parameter may have.
     pub(super) fn types_of(&self, name: &str) -> Types {
         let types = self.types.get(name).into_iter().flatten();
         types.fold(Types::NONE, |all, one| Types(all.0 | of_json(*one).0))
@@ -26,7 +26,7 @@ impl Parameters<'_> {
 /// The text between a name and a value of this type.
 ///
 /// # Errors
-/// Where there is none.
+/// If the format has none.
 pub(super) fn between(spec: &Spec, of: JsonType) -> Result<&str> {
     let missing = || Error::invalid("calls.parameters.between", format!("has no text for {of:?}"));
     spec.between.get(&of).map(String::as_str).ok_or_else(missing)

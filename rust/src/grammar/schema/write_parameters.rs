@@ -1,11 +1,10 @@
-//! Writes the arguments of a call one by one, each with its name, as models do that call functions in tags
-//! (`<parameter=city>Bern</parameter>`), and as calls in Python (`city="Bern"`).
+//! Writes the arguments of a call one by one, each with its name: in tags (`<parameter=city>Bern</parameter>`) or as in Python
+//! (`city="Bern"`).
 //!
-//! Only the outermost object is written so: what its schema says of keys holds as in JSON, whose braces, colons and commas are
-//! replaced by other texts ([`Parameters`]). Keys that the schema does not name are left out, since no filter could tell them
-//! apart. A raw string ends where the text behind it begins. It has that text nowhere else, and where a value may be of another type,
-//! too, the string is none that a reader would take for such a value. Gemma 4 writes raw strings and bare keys inside of values,
-//! too (`nested`).
+//! Only the outermost object is written in this way. Its keys follow the schema as in JSON; other texts replace the braces, colons
+//! and commas ([`Parameters`]). Keys that the schema does not name are left out, because a filter cannot keep them apart. A raw
+//! string ends at the text behind it, which it cannot contain. If the value may have another type, too, the string cannot look
+//! like a value of that type. Gemma 4 also writes raw strings and bare keys inside of values (`nested`).
 
 use super::keywords::Types;
 use super::parameters::{Parameters, between};
@@ -20,9 +19,9 @@ use crate::grammar::written::expr::Expr;
 use crate::grammar::written::rules::{Line, Symbol};
 use std::collections::BTreeMap;
 
-/// Numbers as JSON has them.
+/// JSON's numbers.
 const NUMBER: &str = r"^-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?$";
-/// Why there are no parameters but those that the schema names.
+/// Why parameters that the schema does not name are left out.
 const UNNAMED: &str = "parameters that the schema does not name are left out: name them in properties";
 
 impl Writer<'_, '_> {
@@ -34,7 +33,7 @@ impl Writer<'_, '_> {
         lines
     }
 
-    /// The names of keys beside the known ones: none in a call.
+    /// The filter for keys that the schema does not name; a call may have none of them.
     pub(super) fn unnamed(&mut self, others: F) -> Result<F> {
         if others == FALSE || !self.is_call && !self.is_nested() {
             return Ok(others);
@@ -43,12 +42,12 @@ impl Writer<'_, '_> {
         Ok(FALSE)
     }
 
-    /// A brace of an object; the arguments of a call may have none.
+    /// A brace of an object; calls may have none around the arguments.
     pub(super) fn brace(&self, brace: &str) -> Line {
         if self.is_call { Line::new() } else { vec![literal(brace)] }
     }
 
-    /// A known key and its value, behind what separates two of them where something stands before it.
+    /// A known key and its value, with a separator before them unless they are the first.
     pub(super) fn behind(&mut self, comma: bool, pair: Line) -> Result<Line> {
         match self.parameters.filter(|_| self.is_call) {
             Some(parameters) if comma => Ok([self.around(&parameters.spec.separator)?, pair].concat()),
@@ -72,8 +71,8 @@ impl Writer<'_, '_> {
         around(text, &mut self.out, parameters.vocab)
     }
 
-    /// The alternatives for the values of a parameter, each with the text before and behind it. `types`: those that are told
-    /// from strings by how they are written.
+    /// The alternatives for the values of a parameter, each with the text before and behind it. `types`: those that a string
+    /// must not look like.
     pub(super) fn argument_values(&mut self, set: &Set, types: Types) -> Result<Vec<Line>> {
         let Parameters { spec, .. } =
             self.parameters.expect("arguments are written of calls. This is a bug.");
@@ -95,8 +94,8 @@ impl Writer<'_, '_> {
     }
 
     /// The alternatives for values that are neither arrays nor objects, nor strings in quotes. Those with the same text before them
-    /// are one terminal, each with the text behind it: apart, they would be cut in the wrong place, since a lexeme is the longest
-    /// that there can be.
+    /// become one terminal, each with the text behind it. The lexer takes the longest lexeme, so it would cut separate terminals in
+    /// the wrong place.
     fn scalars(&mut self, set: &Set, types: Types) -> Result<Vec<Line>> {
         let Parameters { spec, .. } =
             self.parameters.expect("arguments are written of calls. This is a bug.");
@@ -136,7 +135,7 @@ impl Writer<'_, '_> {
         Ok(lines)
     }
 
-    /// What follows a value: a text that is a part of its terminal, and the symbols behind that.
+    /// Splits the text after a value: its beginning, which becomes a part of the value's terminal, and the symbols of the rest.
     fn ending(&mut self, text: &str) -> Result<(String, Line)> {
         let mut rest = self.around(text)?;
         let Some(Symbol::Terminal(first)) = rest.first() else { return Ok((String::new(), rest)) };
@@ -147,7 +146,7 @@ impl Writer<'_, '_> {
         Ok((end, rest))
     }
 
-    /// The strings, without the empty one where no text `end` stands behind them: no terminal is empty.
+    /// The strings; without the empty string if `end` is empty, since terminals may not be.
     fn at_least_one(&self, strings: F, end: &str) -> Expr {
         let texts = self.reader.sets.strings.expr(strings);
         if end.is_empty() { Expr::all([texts, Expr::character().times(1, None)]) } else { texts }
@@ -159,7 +158,7 @@ impl Writer<'_, '_> {
         self.around(between(spec, of)?)
     }
 
-    /// Puts values between the texts around them.
+    /// Adds the texts before and after a value of this type.
     fn enclosed(&mut self, of: JsonType, values: Vec<Line>) -> Result<Vec<Line>> {
         let Parameters { spec, .. } =
             self.parameters.expect("arguments are written of calls. This is a bug.");
@@ -187,12 +186,12 @@ impl Writer<'_, '_> {
         Ok(lines)
     }
 
-    /// Whether arrays and objects are written in the way of arguments, too.
+    /// Whether strings and keys within arrays and objects are written as in arguments, too.
     pub(super) fn is_nested(&self) -> bool {
         self.parameters.is_some_and(|parameters| parameters.spec.nested)
     }
 
-    /// Strings without what ends them, and without those that are written like a value of one of these types.
+    /// Removes strings that contain `end`, and strings that look like a value of one of these types.
     fn readable(&mut self, strings: F, types: Types, end: &str) -> Result<F> {
         let end = end.trim();
         if end.is_empty() {
