@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import argparse
 import json
-import tempfile
 import urllib.error
 import urllib.request
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import jsonschema
 from record import Record, Table
-from servers import Server, llama_server, ours
+from servers import Server, each
 from transparent import model
 
 CONTEXT = 4096
@@ -192,15 +190,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Asks for every call; 1 where one of ours came as text, or is not valid."""
-    results: dict[str, Counter[str]] = {}
-    with tempfile.TemporaryDirectory() as folder:
-        config = {"max_batch_size": CLIENTS, "engine": {"context": CONTEXT}}
-        with ours(args.model, config, Path(folder)) as server:
-            results["llgtrt"] = count(server)
-    if args.peer:
-        with ExitStack() as stack:
-            server = stack.enter_context(llama_server(args.peer, args.model, CLIENTS, CONTEXT, []))
-            results["llama-server"] = count(server)
+    results = each(args.model, args.peer, CLIENTS, CONTEXT, count)
     kinds = ["right", "wrong", "text", "call as text", "invalid", "unknown function", "refused"]
     table = Table(f"Calls of {Path(args.model).stem}, of {len(tasks())} tasks", ["server", *kinds])
     table.rows = [[name, *(str(found[kind]) for kind in kinds)] for name, found in results.items()]

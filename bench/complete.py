@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import argparse
 import json
-import tempfile
 import urllib.error
 import urllib.request
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import jsonschema
 from record import Record, Table
-from servers import Server, llama_server, ours
+from servers import Server, each
 from transparent import closed, model
 
 CONTEXT = 8192
@@ -100,15 +98,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Asks for every answer; 1 where one of ours is not whole."""
-    results = {}
-    with tempfile.TemporaryDirectory() as folder:
-        config = {"max_batch_size": CLIENTS, "engine": {"context": CONTEXT}}
-        with ours(args.model, config, Path(folder)) as server:
-            results["llgtrt"] = count(server)
-    if args.peer:
-        with ExitStack() as stack:
-            server = stack.enter_context(llama_server(args.peer, args.model, CLIENTS, CONTEXT, []))
-            results["llama-server"] = count(server)
+    results = each(args.model, args.peer, CLIENTS, CONTEXT, count)
     every = len(SCHEMAS) * len(TEXTS)
     table = Table(
         f"Whole answers of {Path(args.model).stem}, of {every}, by max_tokens",

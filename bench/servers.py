@@ -7,17 +7,19 @@ import os
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 ROOT = Path(__file__).resolve().parent.parent
 START_SECONDS = 300.0
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -71,6 +73,24 @@ def llama_server(program: str, model: str, slots: int, context: int, flags: list
     command += ["-t", threads, "-tb", threads, "--no-webui", "--jinja", *flags]
     with serving("llama-server", command, "/health", {}) as server:
         yield server
+
+
+def each(
+    model: str, peer: str | None, clients: int, context: int, measure: Callable[[Server], T]
+) -> dict[str, T]:
+    """What `measure` finds with our server, and then with the peer (a llama-server program), by their names.
+
+    Each has `clients` slots of `context` tokens.
+    """
+    results = {}
+    with tempfile.TemporaryDirectory() as folder:
+        config = {"max_batch_size": clients, "engine": {"context": context}}
+        with ours(model, config, Path(folder)) as server:
+            results[server.name] = measure(server)
+    if peer:
+        with llama_server(peer, model, clients, context, []) as server:
+            results[server.name] = measure(server)
+    return results
 
 
 @contextmanager

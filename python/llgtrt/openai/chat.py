@@ -124,7 +124,7 @@ def _variants(
 def _wanted(model: Model, body: schema.ChatRequest) -> bool | None:
     """Whether the client wants reasoning; None where it says nothing.
 
-    What it says has no effect where the template shows no reasoning, as the answer's header says.
+    If the template shows no reasoning, the fields have no effect, and the header `llgtrt-ignored` names them.
     """
     kwargs = body.chat_template_kwargs or {}
     effort = body.reasoning_effort

@@ -186,6 +186,12 @@ def tagged(before: str, between: str, after: str, **others: Any) -> Parameters:
     return Parameters(before, dict.fromkeys(TYPES, between), after, **others)
 
 
+def _listed(trigger: str, begin: str, close: str = "]", short_ids: bool = False) -> Format:
+    """Calls that are JSON objects in a list."""
+    texts = ('{"name": "', '", "arguments": ', "}", trigger)
+    return Format(*texts, open=begin, separator=", ", close=close, short_ids=short_ids)
+
+
 _JSON = Format('{"name": "', '", "arguments": ', "}", '{"name": "', at_start=True)
 FORMATS = {
     "hermes": Format(
@@ -194,26 +200,9 @@ FORMATS = {
     "llama3_json": Format(
         '{"name": "', '", "parameters": ', "}", '{"name": "', separator="; ", at_start=True
     ),
-    "mistral": Format(
-        '{"name": "',
-        '", "arguments": ',
-        "}",
-        "[TOOL_CALLS]",
-        open="[TOOL_CALLS][",
-        separator=", ",
-        close="]",
-        short_ids=True,
-    ),
+    "mistral": _listed("[TOOL_CALLS]", "[TOOL_CALLS][", short_ids=True),
     "mistral_args": Format("[TOOL_CALLS]", "[ARGS]", "", "[TOOL_CALLS]", separator="", short_ids=True),
-    "phi4": Format(
-        '{"name": "',
-        '", "arguments": ',
-        "}",
-        "<|tool_call|>",
-        open="<|tool_call|>[",
-        separator=", ",
-        close="]<|/tool_call|>",
-    ),
+    "phi4": _listed("<|tool_call|>", "<|tool_call|>[", "]<|/tool_call|>"),
     "deepseek": Format(
         "<｜tool▁call▁begin｜>function<｜tool▁sep｜>",
         "\n```json\n",
@@ -282,18 +271,8 @@ FORMATS = {
         parameters=tagged("", ":", "", separator=",", quote='<|"|>', nested=True),
         marks=("<|channel>thought\n<channel|>", "<|channel>", "<channel|>"),
     ),
-    "granite": Format(
-        '{"name": "',
-        '", "arguments": ',
-        "}",
-        "<|tool_call|>",
-        open="<|tool_call|>[",
-        separator=", ",
-        close="]",
-    ),
-    "functools": Format(
-        '{"name": "', '", "arguments": ', "}", "functools[", open="functools[", separator=", ", close="]"
-    ),
+    "granite": _listed("<|tool_call|>", "<|tool_call|>["),
+    "functools": _listed("functools[", "functools["),
     "kimi": Format(
         "<|tool_call_begin|>functions.",
         ":{index}<|tool_call_argument_begin|>",

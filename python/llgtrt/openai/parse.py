@@ -169,7 +169,7 @@ class Parser:
             possible = [end for end, at_start in ends.items() if self._blank or not at_start]
             held = max((overlap(buffer.text, end) for end in possible), default=0)
             if buffer.ended:
-                # The beginning of a call, or of a mark, is no content.
+                # If the model was stopped, an unfinished call or mark at the end is not content.
                 yield from self._content(buffer.take(len(buffer.text) - held * buffer.cut))
                 buffer.text = ""
                 return None

@@ -105,8 +105,8 @@ pub struct Limit {
     pub text: String,
 }
 
-/// Calls: `open`, then for each call `before`, the function's name, `between`, the arguments and `after`, with `separator`
-/// between two calls, then `close`. Special tokens are known in these texts. `{id}`, `{index}` and `{ws}` stand for an id, a number
+/// How calls are written: `open`, then for each call `before`, the function's name, `between`, the arguments and `after`, with `separator`
+/// between two calls, then `close`. These texts may contain special tokens. `{id}`, `{index}` and `{ws}` stand for an id, a number
 /// and white space that the model chooses.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -137,14 +137,14 @@ pub struct Calls {
     /// How arguments are written one by one; None: they are one JSON object.
     #[serde(default)]
     pub parameters: Option<Parameters>,
-    /// In place of a call there may be the rest of a JSON string that is none of these, its quotation mark and any text. There may
-    /// be no functions then.
+    /// If given, the model may write a name that is not in this list, in a JSON string, and any text after its quotation mark. That
+    /// is not a call. `tools` may then be empty.
     #[serde(default)]
     pub except: Option<Vec<String>>,
 }
 
-/// Arguments that are written one by one: `before`, the parameter's name, a text that depends on the value's type, the value and
-/// `after`, with `separator` between two arguments. Special tokens are known in these texts, and `{index}` as in [`Calls`].
+/// How arguments are written one by one: `before`, the parameter's name, a text that depends on the value's type, the value and
+/// `after`. `separator` stands between two arguments. These texts may contain special tokens, and `{index}` as in [`Calls`].
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Parameters {

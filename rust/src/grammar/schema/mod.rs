@@ -108,10 +108,10 @@ pub(super) fn prepare(
     prepare_as(schema, config, (budget, library, filters), None)
 }
 
-/// The same; `parameters`: how the arguments are written if the schema is a function's.
+/// As [`prepare`]. If `parameters` is given, the schema is a function's, and its arguments are written as `parameters` says.
 ///
 /// # Errors
-/// As above.
+/// As [`prepare`].
 pub(super) fn prepare_as(
     schema: &Value,
     config: &GrammarConfig,

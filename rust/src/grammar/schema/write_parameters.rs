@@ -47,7 +47,7 @@ impl Writer<'_, '_> {
         if self.is_call { Line::new() } else { vec![literal(brace)] }
     }
 
-    /// A known key and its value, with a separator before them unless they are the first.
+    /// Adds the separator before a key and its value, unless they are the first of their object.
     pub(super) fn behind(&mut self, comma: bool, pair: Line) -> Result<Line> {
         match self.parameters.filter(|_| self.is_call) {
             Some(parameters) if comma => Ok([self.around(&parameters.spec.separator)?, pair].concat()),
