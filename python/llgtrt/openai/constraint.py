@@ -157,9 +157,10 @@ def _grammar(wanted: response_formats.ResponseFormat | None) -> Any:
             text = _json_text(wanted.schema)
             return {"json_schema": text} if text else "json_object"
         case response_formats.JsonSchemaFormat():
-            return {"json_schema": _required(wanted.json_schema.schema, "json_schema.schema")}
+            text = response_formats.required(wanted.json_schema.schema, "response_format.json_schema.schema")
+            return {"json_schema": text}
         case response_formats.JsonFormat():
-            return {"json_schema": _required(wanted.value, "value")}
+            return {"json_schema": response_formats.required(wanted.value, "response_format.value")}
         case response_formats.RegexFormat():
             return {"regex": _one(wanted, "regex", "pattern", "value")}
         case response_formats.LarkFormat():
@@ -170,14 +171,6 @@ def _grammar(wanted: response_formats.ResponseFormat | None) -> Any:
             return {"choice": wanted.choices}
         case response_formats.StructuralTagFormat():
             return structural.grammar(wanted, "response_format")
-
-
-def _required(raw: msgspec.Raw, name: str) -> str:
-    # The client's own text: key order and numbers stay as they were written.
-    text = bytes(raw).decode()
-    if not text or text == "null":
-        raise invalid(f"response_format.{name}", f"response_format.{name}: missing")
-    return text
 
 
 def _one(wanted: response_formats.BaseFormat, *names: str) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+from llgtrt.openai.errors import invalid
+
 
 class BaseFormat(msgspec.Struct, tag_field="type", forbid_unknown_fields=True):
     """A response format. A member that is not known may be a constraint: none is ignored."""
@@ -97,3 +99,15 @@ ResponseFormat = (
     | ChoiceFormat
     | StructuralTagFormat
 )
+
+
+def required(raw: msgspec.Raw, at: str) -> str:
+    """The client's own text of a schema: key order and numbers stay as they were written.
+
+    Raises:
+        ApiError: there is none; `at` names the field.
+    """
+    text = bytes(raw).decode()
+    if not text or text == "null":
+        raise invalid(at, f"{at}: missing")
+    return text

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from llgtrt.openai.errors import invalid
-from llgtrt.openai.response_formats import StructuralTagFormat, Structure
+from llgtrt.openai.response_formats import StructuralTagFormat, Structure, required
 
 Json = dict[str, Any]
 
@@ -60,9 +60,7 @@ def read(text: str, at: str) -> Any:
 
 
 def _structure(one: Structure, at: str) -> Json:
-    text = bytes(one.schema).decode()
-    if not text or text == "null":
-        raise invalid(f"{at}.schema", f"{at}.schema: missing")
+    text = required(one.schema, f"{at}.schema")
     return {"begin": one.begin, "content": {"json_schema": text}, "end": one.end}
 
 
