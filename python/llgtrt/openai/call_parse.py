@@ -80,7 +80,7 @@ class CallParser:
         first, *rest = _segments(more)
         closing = [style.close] if style.close else []
         if (yield from self._buffer.one_of([first, *closing])) != first or not (
-            yield from self._segments(["", *rest])
+            yield from self._read(["", *rest])
         ):
             return None
         return (yield from self._name_of_call())
@@ -107,9 +107,9 @@ class CallParser:
 
     def _around(self, text: str) -> Steps[bool]:
         """Reads a text around calls."""
-        return (yield from self._segments(_segments(text)))
+        return (yield from self._read(_segments(text)))
 
-    def _segments(self, segments: Sequence[str]) -> Steps[bool]:
+    def _read(self, segments: Sequence[str]) -> Steps[bool]:
         for at, segment in enumerate(segments):
             if at % 2:
                 yield from self._buffer.run(_CHOSEN)
@@ -142,7 +142,7 @@ class CallParser:
                 return False
             if mark == after:
                 yield Arguments(index, "}")
-                return (yield from self._segments(["", *rest]))
+                return (yield from self._read(["", *rest]))
             name = yield from self._name(style)
             between = yield from buffer.one_of(list(set(style.between.values())))
             if name is None or between is None:
