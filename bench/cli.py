@@ -14,6 +14,7 @@ import compare
 import complete
 import constrained
 import dataset
+import decisions
 import limit
 import masks
 import overhead
@@ -33,6 +34,7 @@ COMMANDS: dict[str, ModuleType] = {
     "complete": complete,
     "constrained": constrained,
     "dataset": dataset,
+    "decisions": decisions,
     "limit": limit,
     "overhead": overhead,
     "masks": masks,

@@ -76,6 +76,7 @@ fn step(
         tokens: vec![0],
         sample: true,
         score: None,
+        decides: 0,
         draft: Draft::default(),
         budget: 100,
         sampler: Sampler::new(Arc::clone(request), slot, round, vocab.clone()),

@@ -1,7 +1,8 @@
 """llgtrt: an OpenAI-compatible inference server for constrained decoding.
 
-`LLM` and `SamplingParams` use the same engine without a server. Light to import: the engine process starts
-through this package too, and needs neither the web stack nor templates.
+`LLM` and `SamplingParams` use the same engine without a server; `Client` asks a server for typed decisions.
+Light to import: the engine process starts through this package too, and needs neither the web stack nor
+templates.
 """
 
 from __future__ import annotations
@@ -12,12 +13,14 @@ from typing import TYPE_CHECKING
 from llgtrt import baseline
 
 if TYPE_CHECKING:
+    from llgtrt.client import Client
     from llgtrt.llm import LLM, CompletionOutput, RequestOutput, SamplingParams, StructuredOutputsParams
 
 __version__ = "0.1.0"
 
 __all__ = [
     "LLM",
+    "Client",
     "CompletionOutput",
     "RequestOutput",
     "SamplingParams",
@@ -31,6 +34,6 @@ baseline.check(Path(__file__).parent)
 def __getattr__(name: str) -> object:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from llgtrt import llm
+    from llgtrt import client, llm
 
-    return getattr(llm, name)
+    return getattr(client if name == "Client" else llm, name)

@@ -91,6 +91,13 @@ class Event:
         """Log-probabilities of further prompt tokens, from the second on; [] unless asked for."""
 
     @property
+    def successors(self) -> list[tuple[list[float], list[tuple[int, float]]]]:
+        """(probabilities, [(token, probability), ...]) per place of the choice's path at which a decision looks; [] unless asked for.
+
+        For each option the probability of the tokens that leave it alone, and the tokens that leave several options.
+        """
+
+    @property
     def narrowed(self) -> list[tuple[str, str, str]]:
         """(JSON pointer, keyword, what is left out) where less is allowed than a schema says; on the last event."""
 

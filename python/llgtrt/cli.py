@@ -1,4 +1,4 @@
-"""The command line: `llgtrt serve`, `batch`, `check`, `run`, `build` and `models`."""
+"""The command line: `llgtrt serve`, `batch`, `check`, `calibrate`, `run`, `build` and `models`."""
 
 from __future__ import annotations
 
@@ -48,6 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "serve": _serve,
             "batch": _batch,
             "check": check.main,
+            "calibrate": _calibrate,
             "models": _models,
         }
         return commands[parsed.command](parsed)
@@ -80,6 +81,12 @@ def _batch(parsed: argparse.Namespace) -> int:
     from llgtrt import batch
 
     return batch.main(parsed, settings)
+
+
+def _calibrate(parsed: argparse.Namespace) -> int:
+    from llgtrt import calibrate
+
+    return calibrate.main(parsed)
 
 
 def prepare(parsed: argparse.Namespace) -> Settings | None:

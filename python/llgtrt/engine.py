@@ -24,6 +24,11 @@ Origin = tuple[int, str | None, list[tuple[int, str]]]
 """A token, who drafted it (None = nobody), and the tokens refused in its stead with who drafted those."""
 
 
+Successors = tuple[list[float], list[tuple[int, float]]]
+"""For each option of a decision the probability of the tokens that leave it alone, and the tokens that leave
+several options, each with its probability."""
+
+
 Narrowed = tuple[str, str, str]
 """A JSON pointer and a keyword of a schema, and what is left out of what it allows."""
 
@@ -49,6 +54,10 @@ class Delta:
     """Of further tokens of the prompt, from the second on; on the prompt's first choice."""
     origins: list[Origin] = dataclasses.field(default_factory=list)
     """Of the new tokens, where the client asks for them."""
+    successors: list[Successors] = dataclasses.field(default_factory=list)
+    """Of further places of the choice's path, where a decision is asked for."""
+    tokens: list[int] = dataclasses.field(default_factory=list)
+    """New tokens, where the generation keeps them."""
 
 
 @dataclasses.dataclass
@@ -119,6 +128,8 @@ class Generation:
         """When the last event came."""
         self.timed = False
         """The client asks for `timings`."""
+        self.keeps_tokens = False
+        """Deltas have their tokens."""
         self.report = False
         """The client asks what became of drafts."""
         self.names: Callable[[], Mapping[str, str]] = dict
@@ -156,13 +167,18 @@ class Generation:
         origins = _origins(event)
         if delta is None:
             prompt = event.prompt_logprobs
-            self._pending[index] = Delta(index, event.text, event.logprobs, finish, error, prompt, origins)
+            logprobs, successors = event.logprobs, event.successors
+            delta = Delta(index, event.text, logprobs, finish, error, prompt, origins, successors)
+            self._pending[index] = delta
         else:
+            delta.successors.extend(event.successors)
             delta.origins.extend(origins)
             delta.prompt.extend(event.prompt_logprobs)
             delta.text += event.text
             delta.logprobs.extend(event.logprobs)
             delta.finish_reason, delta.error = finish, error
+        if self.keeps_tokens:
+            delta.tokens.extend(event.tokens)
         if finish is not None or error is not None:
             self._narrowed |= dict.fromkeys(event.narrowed)
             self._open -= 1

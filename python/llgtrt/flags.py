@@ -90,11 +90,20 @@ def _parser(version: str) -> _Parser:
     parser = _Parser(prog="llgtrt", description="An OpenAI-compatible inference server.", allow_abbrev=False)
     parser.add_argument("--version", action="version", version=f"llgtrt {version}")
     commands = parser.add_subparsers(
-        dest="command", required=True, metavar="serve|batch|check|run|build|models"
+        dest="command", required=True, metavar="serve|batch|check|calibrate|run|build|models"
     )
     _add_run(commands.add_parser("run", help="complete texts, without a server", allow_abbrev=False))
     _add_build(commands.add_parser("build", help="make an engine folder", allow_abbrev=False))
     _add_check(commands.add_parser("check", help="check a JSON schema", allow_abbrev=False))
+    calibrate = commands.add_parser(
+        "calibrate", help="fit temperatures of typed decisions to examples", allow_abbrev=False
+    )
+    calibrate.add_argument("input", metavar="examples.jsonl", help="states, questions and right answers")
+    calibrate.add_argument(
+        "--url",
+        default="http://127.0.0.1:3000",
+        help="the server, which runs already (default: %(default)s); LLGTRT_API_KEY is its key",
+    )
     commands.add_parser("models", help="list real models that were tried", allow_abbrev=False)
     batch = commands.add_parser("batch", help="answer the requests of a file", allow_abbrev=False)
     batch.add_argument("input", metavar="in.jsonl", help="requests, as OpenAI's batches have them")

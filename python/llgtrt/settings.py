@@ -41,6 +41,7 @@ class ServerSettings:
     chat_template: str | None
     tool_format: str
     reasoning_markers: tuple[str, ...] | None
+    decision_prompts: dict[str, str | None]
     send_timeout: float
     grace_period: float
     request_timeout: float

@@ -7,8 +7,10 @@ use crate::types::Token;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
+mod decide;
 mod lacks;
 
+pub use decide::{Decide, Path};
 pub use lacks::{Feature, Lacks};
 
 /// A request as the Python layer writes it, in JSON. Everything but `prompt` has a default.
@@ -62,6 +64,9 @@ pub struct RequestSpec {
     /// The constraint.
     #[serde(default)]
     pub grammar: Option<GrammarSpec>,
+    /// Probabilities of texts are wanted in place of an output.
+    #[serde(default)]
+    pub decide: Option<Decide>,
     /// What it wants of speculation.
     #[serde(default)]
     pub speculative: Speculative,
@@ -255,7 +260,11 @@ impl Request {
             spec.sampling.temperature = 0.0;
         }
         let default = limits.default_output.max(spec.min_tokens).min(room);
-        let max_tokens = spec.max_tokens.unwrap_or(default);
+        let max_tokens = match &spec.decide {
+            // Of which one is never generated.
+            Some(decide) => decide::check(&spec, decide, limits)? + 1,
+            None => spec.max_tokens.unwrap_or(default),
+        };
         if max_tokens > room {
             return Err(context_exceeded(
                 "max_tokens",

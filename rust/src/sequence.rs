@@ -68,6 +68,8 @@ pub struct Sequence {
     computed: u32,
     /// Prompt tokens after the first whose log-probabilities were told.
     scored: u32,
+    /// Places of a decision whose successors were told.
+    decided: u32,
     /// Moved into the job of a step until its outcome is there.
     sampler: Option<Sampler>,
     grammar: Option<Grammar>,
@@ -91,6 +93,10 @@ impl Sequence {
     ) -> Self {
         let sampler = Sampler::new(spec.clone(), id.1, seed, vocab.clone());
         let text = TextOut::new(vocab.clone(), spec.spec());
+        let mut tokens = spec.spec().prompt.clone();
+        if let Some(decide) = &spec.spec().decide {
+            tokens.extend_from_slice(&decide.paths[id.1 as usize].tokens);
+        }
         Sequence {
             request: id.0,
             choice: id.1,
@@ -105,11 +111,12 @@ impl Sequence {
             planned: Planned::default(),
             drafts: Default::default(),
             catches_up: None,
-            tokens: spec.spec().prompt.clone(),
+            tokens,
             spec,
             vocab,
             computed: 0,
             scored: 0,
+            decided: 0,
             sampler: Some(sampler),
             grammar: None,
             compiled: None,
@@ -219,6 +226,41 @@ impl Sequence {
         wanted && self.scored + 1 < self.prompt_len()
     }
 
+    /// Index of the first token behind which a decision wants to know the successors; None for all other sequences.
+    fn decides_from(&self) -> Option<u32> {
+        let decide = self.spec.spec().decide.as_ref()?;
+        Some(self.prompt_len() + decide.paths[self.choice as usize].from - 1)
+    }
+
+    /// Whether it makes a decision: it generates nothing.
+    pub fn decides(&self) -> bool {
+        self.spec.spec().decide.is_some()
+    }
+
+    /// The tokens of which all but the last may be computed already, by whomever.
+    pub fn shareable(&self) -> &[Token] {
+        let end = self.decides_from().map_or(self.known(), |first| first + 1);
+        &self.tokens[..end as usize]
+    }
+
+    /// How many of its next tokens may be computed with so many rows of logits.
+    pub fn within(&self, rows: u32) -> u32 {
+        match self.decides_from() {
+            Some(first) => first.saturating_sub(self.computed).saturating_add(rows),
+            None if self.scores() => rows,
+            None => u32::MAX,
+        }
+    }
+
+    /// The rows of logits that its next `count` tokens take, besides that of a new token.
+    pub fn rows(&self, count: u32) -> u32 {
+        match self.decides_from() {
+            Some(first) => (self.computed + count).saturating_sub(first.max(self.computed)),
+            None if self.scores() => count,
+            None => 0,
+        }
+    }
+
     /// What a job for the known tokens from `start` to `end` is to tell of the prompt.
     fn score(&self, start: usize, end: usize) -> Option<Score> {
         let top = self.spec.spec().prompt_logprobs.filter(|_| self.scores())?;
@@ -254,8 +296,9 @@ impl Sequence {
             slot: self.slot.expect("a running sequence has a slot. This is a bug."),
             start: self.computed,
             tokens: self.tokens[start..end].to_vec(),
-            sample: end == self.tokens.len(),
+            sample: end == self.tokens.len() && !self.decides(),
             score: self.score(start, end),
+            decides: if self.decides() { self.rows(count) } else { 0 },
             draft: Draft::default(),
             budget: self.spec.max_tokens() - self.generated(),
             sampler: self.sampler.take().expect("the sampler is here between steps. This is a bug."),
@@ -269,7 +312,7 @@ impl Sequence {
             prompt: self.prompt_len(),
             cached: self.cached,
             queued: self.queued,
-            completion: self.generated(),
+            completion: if self.decides() { 0 } else { self.generated() },
             reasoning: self.reasoning,
             shortened: self.shortened,
             drafts: self.drafts,

@@ -88,6 +88,15 @@ pub struct Narrowed {
     pub reason: String,
 }
 
+/// Which of a decision's options the next token leaves. All probabilities in it have the sum 1, unless no token spells an option.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Successors {
+    /// For each option the probability of the tokens that leave it alone.
+    pub settled: Vec<f64>,
+    /// The tokens that leave several options, each with its probability.
+    pub open: Vec<(Token, f64)>,
+}
+
 /// News of one choice. Events of one choice that wait are merged, so their number never exceeds the choices.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Event {
@@ -105,6 +114,8 @@ pub struct Event {
     pub origins: Vec<Origin>,
     /// Those of further prompt tokens, from the second on, on choice 0 where they were asked for.
     pub prompt_logprobs: Vec<TokenLogprob>,
+    /// One entry per wanted place of the choice's path, in order, where a decision was asked for, else empty.
+    pub successors: Vec<Successors>,
     /// Counts so far.
     pub usage: Usage,
     /// Of its constraint, on the choice's last event.
@@ -142,6 +153,7 @@ impl Event {
             logprobs: Vec::new(),
             origins: Vec::new(),
             prompt_logprobs: Vec::new(),
+            successors: Vec::new(),
             usage,
             narrowed: Vec::new(),
             end: None,
@@ -156,6 +168,7 @@ impl Event {
         self.logprobs.extend(later.logprobs);
         self.origins.extend(later.origins);
         self.prompt_logprobs.extend(later.prompt_logprobs);
+        self.successors.extend(later.successors);
         self.usage = later.usage;
         self.narrowed.extend(later.narrowed);
         self.end = later.end;

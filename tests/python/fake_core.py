@@ -101,6 +101,7 @@ def _news(request: int, choice: _Choice) -> dict[str, Any]:
     counts["shortened"] = 0
     rest: dict[str, Any] = {"drafts": {}, "prompt_logprobs": [], "origins": [], "queue_seconds": 0.0}
     rest["narrowed"] = []
+    rest["successors"] = []
     return {"request": request, "choice": choice.index, **counts, **rest}
 
 
@@ -337,6 +338,7 @@ DEFAULT_SERVER = {
     "chat_template": None,
     "tool_format": "auto",
     "reasoning_markers": None,
+    "decision_prompts": {"choice": None, "score": None, "noul": None},
     "send_timeout": 30.0,
     "grace_period": 30.0,
     "max_body_bytes": 16 * 1024 * 1024,

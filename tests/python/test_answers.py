@@ -53,6 +53,7 @@ def news(text: str = "", choice: int = 0, finish: str | None = None, **fields: A
         "prompt_logprobs": [],
         "origins": [],
         "narrowed": [],
+        "successors": [],
         **counts,
         **fields,
     }

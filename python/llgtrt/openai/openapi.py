@@ -16,6 +16,7 @@ from llgtrt import __version__
 from llgtrt.openai import body, errors, inquiry, schema
 from llgtrt.openai import messages_errors as anthropic
 from llgtrt.openai import ollama_errors as ollama
+from llgtrt.openai.decisions import fields as decisions
 from llgtrt.openai.messages_schema import CountRequest, MessagesRequest
 from llgtrt.openai.ollama_schema import ChatBody, GenerateBody, ShowBody
 from llgtrt.openai.responses.fields import ResponsesRequest
@@ -43,6 +44,11 @@ PAGES: dict[str, tuple[str, str, type[msgspec.Struct] | None]] = {
     "/v1/responses/{response_id}": ("get delete", "A response that is kept; or it is forgotten.", None),
     "/v1/responses/{response_id}/input_items": ("get", "The items of its own input.", None),
     "/v1/responses/{response_id}/cancel": ("post", "Ends a response in the background.", None),
+    "/v1/systemone": (
+        "post",
+        "Answers typed questions with probabilities ([decisions.md](decisions.md)).",
+        decisions.SystemOneRequest,
+    ),
     "/v1/chat/completions/render": (
         "post",
         "The prompt that such a chat has: `prompt`, `prompt_token_ids`, `count`, `max_model_len`.",
@@ -128,7 +134,12 @@ def document() -> Json:
     """The OpenAPI 3.1 document."""
     kinds = [kind for _, _, kind in PAGES.values() if kind is not None]
     _, components = msgspec.json.schema_components(kinds, ref_template="#/components/schemas/{name}")
-    structs: list[type[msgspec.Struct]] = [*kinds, schema.Speculative, schema.StreamOptions]
+    structs: list[type[msgspec.Struct]] = [
+        *kinds,
+        schema.Speculative,
+        schema.StreamOptions,
+        decisions.Question,
+    ]
     for kind in structs:
         for name, meta in schema.metas(kind).items():
             # None is how the structs say that nothing was sent, not what holds then.
@@ -252,6 +263,8 @@ def _tables() -> list[tuple[str, str, list[str]]]:
         ("Fields of `/v1/completions`", "CompletionRequest", own[schema.CompletionRequest]),
         ("Fields of `/v1/messages`", "MessagesRequest", list(MessagesRequest.__struct_fields__)),
         ("Fields of `/v1/responses`", "ResponsesRequest", own[ResponsesRequest]),
+        ("Fields of `/v1/systemone`", "SystemOneRequest", list(decisions.SystemOneRequest.__struct_fields__)),
+        ("Members of its questions", "Question", list(decisions.Question.__struct_fields__)),
         ("Fields of `/v1/grammar/check`", "GrammarRequest", own[inquiry.GrammarRequest]),
         ("Fields of `/api/chat`", "ChatBody", list(ChatBody.__struct_fields__)),
         ("Fields of `/api/generate`", "GenerateBody", list(GenerateBody.__struct_fields__)),
@@ -323,7 +336,7 @@ def _type(told: Json) -> str:
         return " or ".join(f"`{json.dumps(value)}`" for value in told["enum"] if value is not None)
     if "$ref" in told:
         return "object"
-    if told.get("type") == "array":
+    if told.get("type") == "array" and "items" in told:
         return "list of " + _type(told["items"])
     kind = told.get("type", "any")
     return str(kind)

@@ -39,11 +39,16 @@ class Whole:
     logprobs: list[Logprob] = dataclasses.field(default_factory=list)
     prompt: list[Logprob] = dataclasses.field(default_factory=list)
     """Of the prompt's tokens, from the second on."""
+    tokens: list[int] = dataclasses.field(default_factory=list)
+    """Where the generation keeps them."""
+    probabilities: Json | None = None
+    """By JSON pointer, those of the values at this place; None where the client does not ask."""
     finish_reason: str | None = None
 
     def add(self, delta: Delta) -> None:
         """Appends news."""
         self.text += delta.text
+        self.tokens += delta.tokens
         self.logprobs += delta.logprobs
         self.prompt += delta.prompt
         self.finish_reason = delta.finish_reason
@@ -106,6 +111,10 @@ def narrowed(counts: Usage) -> list[Json]:
     return [dict(zip(keys, place, strict=True)) for place in counts.narrowed]
 
 
+def _probabilities(choice: Whole) -> Json:
+    return {} if choice.probabilities is None else {"probabilities": choice.probabilities}
+
+
 class Writer(abc.ABC):
     """One answer, as its API has it."""
 
@@ -146,7 +155,8 @@ class Render(Writer):
 
     def body(self, choices: Sequence[Whole], usage: Json) -> Json:
         """All choices, and what stands around and beside them."""
-        told = self.envelope(self.whole_object, [self.whole(i, c) for i, c in enumerate(choices)])
+        wholes = [self.whole(i, c) | _probabilities(c) for i, c in enumerate(choices)]
+        told = self.envelope(self.whole_object, wholes)
         return {**told, **self.beside(choices), "usage": usage}
 
     def envelope(self, kind: str, choices: Sequence[Json]) -> Json:

@@ -121,14 +121,24 @@ class Reply:
             return self.format
         return dataclasses.replace(self.format, open=self.format.turn)
 
+    @property
+    def _lead(self) -> str:
+        """What comes between reasoning, if there is any, and a constrained answer."""
+        return (self.format.turn if self.thinking else "") + self.format.lead
+
+    @property
+    def opening(self) -> str:
+        """What comes before a constrained answer where nothing is reasoned."""
+        return (self.thinking.markers[1] if self.thinking else "") + self._lead
+
     def _constrained(self, at: int) -> list[Json]:
         """A constrained answer, perhaps with calls in its place."""
-        tools, style = self.tools, self.format
+        tools = self.tools
         if structural.is_free(self.constraint):
             return structural.shifted(self.constraint, at)
         if tools is not None and tools.called:
             return [_bound(tools.core(self._behind, "", tools.parallel, self.constraint))]
-        lead = (style.turn if self.thinking else "") + style.lead
+        lead = self._lead
         return [*([_bound({"text": lead}, at + 1)] if lead else []), _bound(self.constraint)]
 
     def parts(self) -> Grammar | None:

@@ -19,9 +19,10 @@ from llgtrt.engine import AsyncEngine, Generation
 from llgtrt.openai import infill, schema, sse, translate
 from llgtrt.openai.body import parse
 from llgtrt.openai.chat import Model, ready
+from llgtrt.openai.decisions.places import Places, places
 from llgtrt.openai.errors import ApiError, from_core, invalid, unavailable
 from llgtrt.openai.incoming import read_body
-from llgtrt.openai.render import CompletionRender, Writer
+from llgtrt.openai.render import CompletionRender, Whole, Writer
 from llgtrt.openai.render_chat import ChatRender
 from llgtrt.openai.reply import Reply
 from llgtrt.prompt import Vocabulary, strings
@@ -162,6 +163,13 @@ class Work:
     writer: Writer
     events: Callable[[Generation], sse.Events]
     """Those of the answer as a stream."""
+    places: Places | None = None
+    """Where the client asks for probabilities."""
+
+    async def look(self, api: Api, choices: Sequence[Whole]) -> None:
+        """Adds to whole choices what has to be computed."""
+        if self.places is not None:
+            await self.places.tell(api.engine, api.vocabulary, choices)
 
 
 async def chat_completions(request: Request) -> Response:
@@ -184,7 +192,10 @@ def chat(api: Api, data: bytes, client: int) -> Work:
     prompt, reply, core = conversation(api, body, client)
     render = ChatRender(api.settings.model, api.fingerprint(), api.vocabulary, translate.logprobs(body))
     render.answer_in(reply)
-    return Work(body, [prompt], core, render, lambda going: sse.Stream(going, render, body.stream_options))
+    asked = places(body, core, [prompt], reply.parts())
+    return Work(
+        body, [prompt], core, render, lambda going: sse.Stream(going, render, body.stream_options), asked
+    )
 
 
 def conversation(api: Api, body: schema.ChatRequest, client: int) -> tuple[Sequence[int], Reply, str]:
@@ -243,7 +254,10 @@ def completed(api: Api, body: schema.CompletionRequest, client: int) -> Work:
         else:
             texts = decode(api, prompts)
         render.echo(texts, prompts, translate.given(body), alone)
-    return Work(body, prompts, core, render, lambda going: sse.Stream(going, render, body.stream_options))
+    asked = places(body, core, prompts)
+    return Work(
+        body, prompts, core, render, lambda going: sse.Stream(going, render, body.stream_options), asked
+    )
 
 
 async def models(request: Request) -> Response:
@@ -315,16 +329,19 @@ async def answer(request: Request, read: Callable[[Api, bytes, int], Work]) -> R
 
 async def answered(request: Request, work: Work) -> Response:
     """Generates, and answers in one piece or as a stream, which begins with the engine's first event."""
+    api: Api = request.app.state.api
     body = work.body
     work.writer.with_prompt = body.prompt_logprobs is not None
     work.writer.named(request.scope["request_id"])
     try:
-        generation = await begun(request.app.state.api, work)
+        generation = await begun(api, work)
         request.scope["generation"] = generation
         finish = watch(request, generation)
         try:
             if not body.stream:
-                return Response(await sse.whole(generation, work.writer), media_type="application/json")
+                look = functools.partial(work.look, api)
+                told = await sse.whole(generation, work.writer, look)
+                return Response(told, media_type="application/json")
             # The status waits for the first news, which may be an error, but not until a proxy gives up.
             first = await generation.next() if await generation.news(_SILENCE) else []
             events = work.events(generation)
@@ -348,6 +365,7 @@ async def begun(api: Api, work: Work) -> Generation:
     generation = await api.engine.submit(cores, translate.choices(body))
     work.writer.generation = generation
     generation.names = lambda: translate.renamed(body)
+    generation.keeps_tokens = work.places is not None
     generation.timed = bool(body.timings_per_token)
     generation.report = body.speculative is not None and bool(body.speculative.report)
     return generation

@@ -43,6 +43,10 @@ Count = Annotated[int, msgspec.Meta(ge=0, le=2**32 - 1)]
 Unbounded = Annotated[int, msgspec.Meta(ge=-1, le=2**32 - 1)]
 """A count, or -1 for as many as there are, or as there is room for."""
 Priority = Annotated[int, msgspec.Meta(ge=-(2**31), lt=2**31)]
+Urgency = Annotated[Priority | None, about("How urgent the request is: lower first.", -(2**31), 2**31 - 1, 0)]
+Salt = Annotated[
+    str | None, about("KV is reused only between requests with the same one; 1 to 1,024 characters.")
+]
 
 
 class StreamOptions(msgspec.Struct):
@@ -205,12 +209,8 @@ class Common(msgspec.Struct):
         Unbounded | None,
         about("Only so many of the prompt's last tokens are read; -1 = as many as fit.", -1),
     ] = None
-    priority: Annotated[
-        Priority | None, about("How urgent the request is: lower first.", -(2**31), 2**31 - 1, 0)
-    ] = None
-    cache_salt: Annotated[
-        str | None, about("KV is reused only between requests with the same one; 1 to 1,024 characters.")
-    ] = None
+    priority: Urgency = None
+    cache_salt: Salt = None
     service_tier: Annotated[
         Literal["auto", "default", "flex", "priority"] | None,
         about("Where `priority` says nothing: `flex` waits for all others, `priority` goes before them."),
@@ -244,6 +244,13 @@ class Common(msgspec.Struct):
         str | None, about("SGLang's name for `response_format` of type `structural_tag`, as JSON text.")
     ] = None
     regex: Annotated[str | None, about("SGLang's name for a regular expression.")] = None
+    probabilities: Annotated[
+        list[str] | None,
+        about(
+            "JSON pointers to enums and booleans in the answer, which has a JSON schema: each choice has "
+            "`probabilities` of their values. Up to 32; not with `stream`."
+        ),
+    ] = None
     timings_per_token: Annotated[
         bool | None,
         about("The answer has `timings`, and each chunk of a stream, as llama-server's.", default=False),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -38,8 +38,10 @@ def usage_of(generation: Generation) -> Json:
     return told | ({"narrowed": narrowed(counts)} if counts.narrowed else {})
 
 
-async def whole(generation: Generation, writer: Writer) -> bytes:
-    """Waits for all choices, and gives the body.
+async def whole(
+    generation: Generation, writer: Writer, look: Callable[[Sequence[Whole]], Awaitable[None]] | None = None
+) -> bytes:
+    """Waits for all choices, and gives the body; `look` may add to the choices before.
 
     Raises:
         GoneError, CoreError: as the generation does.
@@ -49,6 +51,8 @@ async def whole(generation: Generation, writer: Writer) -> bytes:
         for delta in deltas:
             choices[delta.index].add(delta)
 
+    if look is not None:
+        await look(choices)
     for index, choice in enumerate(choices):
         choice.prompt = choices[generation.first_of(index)].prompt
 

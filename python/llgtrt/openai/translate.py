@@ -152,7 +152,7 @@ def core_request(
         "prediction": expected,
         "client": client,
         "priority": priority(body),
-        "cache_salt": _salt(body.cache_salt),
+        "cache_salt": salt(body.cache_salt),
     }
     request |= {name: value for name in _SAME if (value := getattr(body, name)) is not None}
     if choices(body) != given(body):
@@ -209,17 +209,17 @@ def priority(body: schema.Common) -> int:
     return _TIERS.get(body.service_tier or "", 0) if body.priority is None else body.priority
 
 
-def _salt(salt: str | None) -> int:
+def salt(text: str | None) -> int:
     """A number for the salt; 0 for none.
 
     Raises:
         ApiError: it is empty or too long.
     """
-    if salt is None:
+    if text is None:
         return 0
-    if not 0 < len(salt) <= _LONGEST_SALT:
+    if not 0 < len(text) <= _LONGEST_SALT:
         raise invalid("cache_salt", f"cache_salt: must have 1 to {_LONGEST_SALT} characters")
-    return int.from_bytes(hashlib.sha256(salt.encode()).digest()[:8], "big") | 1
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") | 1
 
 
 def cut(body: schema.Common, prompt: Sequence[int], context: int) -> Sequence[int]:

@@ -77,6 +77,22 @@ pub enum ToolFormat {
     Json,
 }
 
+/// How questions of `/v1/systemone` are put to the model, by their types. `{instructions}`, `{options}` and `{state}` stand for the
+/// question, what may be answered, and what it is about.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct DecisionPrompts {
+    /// One of several options; null = the built-in one, which docs/decisions.md shows.
+    #[schemars(length(min = 1))]
+    pub choice: Option<String>,
+    /// A level of a scale.
+    #[schemars(length(min = 1))]
+    pub score: Option<String>,
+    /// Yes or no.
+    #[schemars(length(min = 1))]
+    pub noul: Option<String>,
+}
+
 /// The HTTP server.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
@@ -120,6 +136,8 @@ pub struct ServerConfig {
     /// template shows.
     #[schemars(length(max = 2), inner(length(min = 1, max = 256)))]
     pub reasoning_markers: Option<Vec<String>>,
+    /// How questions of `/v1/systemone` are put to the model.
+    pub decision_prompts: DecisionPrompts,
     /// Seconds without progress after which a client is dropped that reads what is ready for it, or sends a request that
     /// it began; and to begin one after it connected.
     #[schemars(range(max = 86_400), extend("exclusiveMinimum" = 0))]
@@ -165,6 +183,7 @@ impl Default for ServerConfig {
             chat_template: None,
             tool_format: ToolFormat::Auto,
             reasoning_markers: None,
+            decision_prompts: DecisionPrompts::default(),
             send_timeout: 30.0,
             grace_period: 30.0,
             request_timeout: 3600.0,

@@ -117,7 +117,7 @@ impl Engine {
         let lenders = self.running.iter().filter(|s| self.lends(s, sequence));
         let held: Vec<_> = lenders.map(|lender| self.holding(lender)).collect();
         let reuse = (self.reuses() && !sequence.scores()).then(|| self.scope(sequence));
-        let placement = self.slots.choose(sequence.tokens(), &held, reuse);
+        let placement = self.slots.choose(sequence.shareable(), &held, reuse);
         let Placement { slot, computed, reuse: source, rescue, shared } =
             placement.expect("there was an idle slot. This is a bug.");
         let stored = self.stored(sequence, computed);
@@ -185,7 +185,7 @@ impl Engine {
     /// Stored KV that begins the sequence and is worth copying where `computed` tokens need not be.
     fn stored(&self, sequence: &Sequence, computed: u32) -> Option<Found> {
         let wanted = Wanted {
-            tokens: sequence.tokens(),
+            tokens: sequence.shareable(),
             owner: (sequence.request, sequence.choice),
             others: self.reuses().then(|| self.scope(sequence)),
         };
@@ -253,7 +253,8 @@ impl Engine {
         let lenders = self.running.iter().filter(|s| s.slot != to && self.lends(s, sequence));
         let found = lenders.filter_map(|lender| {
             let Holding { slot, tokens, floor } = self.holding(lender);
-            let len = common(&sequence.tokens()[..sequence.known() as usize - 1], tokens) as u32;
+            let wanted = sequence.shareable();
+            let len = common(&wanted[..wanted.len() - 1], tokens) as u32;
             (len > computed && len >= floor).then_some((len, slot))
         });
         let (Some((len, from)), Some(to)) = (found.max_by_key(|(len, _)| *len), to) else { return Ok(false) };
@@ -365,7 +366,9 @@ impl Engine {
         // KV may be ahead of the tokens: where a stop string cut an accepted run.
         let keep = sequence.computed().min(sequence.known());
         let Some(slot) = sequence.unplace() else { return };
-        let reused = healthy && self.reuses() && keep >= self.target.kv().floor(slot);
+        // All paths of a decision begin with the same prompt.
+        let worth = !sequence.decides() || sequence.choice == 0;
+        let reused = healthy && worth && self.reuses() && keep >= self.target.kv().floor(slot);
         let keep = if reused { keep } else { 0 };
         if let Err(error) = self.truncate(slot, keep) {
             log::error!("slot {} could not be given up: {error}", slot.0);

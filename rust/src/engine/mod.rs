@@ -308,7 +308,7 @@ impl Engine {
         let bounds = Bounds {
             tokens: self.step_tokens(),
             chunk_tokens: self.cost.chunk_tokens(beside, depth, limit),
-            scored_tokens: (self.caps.max_logits.min(SCORED) / self.caps.n_vocab as u64).max(1) as u32,
+            scored_rows: (self.caps.max_logits.min(SCORED) / self.caps.n_vocab as u64).max(1) as u32,
             chunked: self.config.enable_chunked_context && !self.caps.keeps_prompts,
             pass_tokens: if self.caps.ragged { 0 } else { self.cost.tokens_of_a_pass() },
         };

@@ -62,7 +62,11 @@ impl Waiting {
     pub(super) fn poll(&mut self) -> Vec<(Arrival, Error)> {
         let mut refused = Vec::new();
         for (mut handle, arrival) in std::mem::take(&mut self.compiling) {
-            let fits = |compiled: Compiled| compiled.fits(arrival.request.max_tokens()).map(|()| compiled);
+            let fits = |compiled: Compiled| match arrival.request.spec().decide {
+                // It generates nothing.
+                Some(_) => Ok(compiled),
+                None => compiled.fits(arrival.request.max_tokens()).map(|()| compiled),
+            };
             match handle.poll().map(|compiled| compiled.and_then(fits)) {
                 None => self.compiling.push((handle, arrival)),
                 Some(Ok(compiled)) => self.enter(Arrival { compiled: Some(compiled), ..arrival }),

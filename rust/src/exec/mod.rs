@@ -39,7 +39,7 @@ use crate::config::{Acceptance, DraftSource};
 use crate::error::{Error, Result};
 use crate::grammar::{Cursor, Grammar, Next};
 use crate::sampler::Sampler;
-use crate::types::{Refusal, Slot, Token, TokenLogprob};
+use crate::types::{Refusal, Slot, Successors, Token, TokenLogprob};
 use cost::Work;
 use std::time::Duration;
 
@@ -105,6 +105,8 @@ pub struct Job {
     pub sample: bool,
     /// What is wanted of `tokens` themselves.
     pub score: Option<Score>,
+    /// What may come behind so many of `tokens`, the last ones, is wanted for a decision; 0 beside `sample` and `score`.
+    pub decides: u32,
     /// Proposed tokens after `tokens`; empty unless `sample`.
     pub draft: Draft,
     /// Tokens that the sequence may still generate, at least 1.
@@ -119,7 +121,7 @@ impl Job {
     /// Rows of logits that it needs.
     fn outputs(&self) -> usize {
         let known = if self.score.is_some() { self.tokens.len() } else { usize::from(self.sample) };
-        known + self.draft.tokens.len()
+        known + self.decides as usize + self.draft.tokens.len()
     }
 }
 
@@ -136,6 +138,8 @@ pub struct Round {
     pub logprobs: Vec<TokenLogprob>,
     /// One entry for each target of the job's score.
     pub scores: Vec<TokenLogprob>,
+    /// One entry for each token behind which the job wanted it.
+    pub successors: Vec<Successors>,
     /// The target's last hidden state at the last accepted position, where a drafter asked for it.
     pub hidden: Option<Vec<f32>>,
     /// Set where the grammar allows nothing but the end after `tokens`.
@@ -168,6 +172,7 @@ impl Round {
             tokens: Vec::new(),
             logprobs: Vec::new(),
             scores: Vec::new(),
+            successors: Vec::new(),
             hidden: None,
             ended: false,
             refusal: None,

@@ -200,6 +200,7 @@ mod tests {
                 tokens: vec![1],
                 sample,
                 score: None,
+                decides: 0,
                 draft,
                 budget: 100,
                 sampler,

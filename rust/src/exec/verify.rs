@@ -5,6 +5,7 @@
 //! empty one included. The other is that of `rejection.rs`, whose tokens have the target's distribution.
 
 mod rejection;
+mod successors;
 
 use super::{Job, Round};
 use crate::config::{Acceptance, DraftSource};
@@ -19,7 +20,7 @@ use std::time::Instant;
 /// Draws before the next token on the way to the end is taken.
 const DRAWS: usize = 8;
 
-/// Judges a job by its rows: behind those for its score, row `i` is the distribution after the first `i` drafted tokens.
+/// Judges a job by its rows: those for its score or its decision come first, and behind them row `i` is the distribution after the first `i` drafted tokens.
 /// `rates`: see [`SpeculativeConfig::synthetic_acceptance`](crate::config::SpeculativeConfig::synthetic_acceptance).
 ///
 /// `grammar` is the job's, which is taken out of it; it is as before afterwards. After an error or a panic the round has what came
@@ -38,6 +39,10 @@ pub(super) fn judge(
     if let Some(score) = &job.score {
         round.scores = job.sampler.scores(rows, score.targets.iter().copied(), score.top, scratch)?;
         rows = &rows[job.tokens.len() - 1..];
+    }
+    if job.decides > 0 {
+        round.successors = successors::behind(job, grammar, rows)?;
+        return Ok(());
     }
     if !job.sample {
         return Ok(());

@@ -12,6 +12,9 @@ type Logprob = (Token, f32, Vec<(Token, f32)>);
 /// Who drafted a token, and what was refused in its stead.
 type Origin = (Option<&'static str>, Vec<(Token, &'static str)>);
 
+/// For each option the probability of tokens that leave it alone, and the tokens that leave several.
+type Successors = (Vec<f64>, Vec<(Token, f64)>);
+
 /// News of one choice.
 #[pyclass(frozen, module = "llgtrt._core")]
 pub(super) struct Event(pub(super) types::Event);
@@ -62,6 +65,13 @@ impl Event {
     #[getter]
     fn prompt_logprobs(&self) -> Vec<Logprob> {
         self.0.prompt_logprobs.iter().map(|l| (l.token, l.logprob, l.top.clone())).collect()
+    }
+
+    /// (per option the probability of tokens that leave it alone, [(token that leaves several, its probability), ...]) per wanted place of
+    /// the choice's path; empty unless asked for.
+    #[getter]
+    fn successors(&self) -> Vec<Successors> {
+        self.0.successors.iter().map(|s| (s.settled.clone(), s.open.clone())).collect()
     }
 
     /// (pointer, keyword, what is left out) of each place at which less is allowed than a schema does; on the last event.

@@ -34,6 +34,8 @@ pub enum Feature {
     Acceptance,
     /// KV is not shared between salts.
     CacheSalt,
+    /// Probabilities of texts.
+    Decisions,
 }
 
 impl Feature {
@@ -55,6 +57,7 @@ impl Feature {
             }
             Feature::Acceptance => ("speculative.acceptance", spec.speculative.acceptance.is_some()),
             Feature::CacheSalt => ("cache_salt", spec.cache_salt != 0),
+            Feature::Decisions => ("questions", spec.decide.is_some()),
         }
     }
 }

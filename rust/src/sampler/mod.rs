@@ -243,6 +243,16 @@ impl Sampler {
         &self.params.request
     }
 
+    /// Index of the choice within its request.
+    pub fn choice(&self) -> u32 {
+        self.choice
+    }
+
+    /// The model's tokens.
+    pub fn vocab(&self) -> &Vocab {
+        &self.params.vocab
+    }
+
     /// Tokens that end the generation, rising: those of the model and of the request.
     pub fn ends(&self) -> &[Token] {
         &self.params.ends
@@ -342,7 +352,8 @@ impl Sampler {
     }
 }
 
-fn not_finite() -> Error {
+/// Why a row is of no use.
+pub(crate) fn not_finite() -> Error {
     Error::Executor("the model's logits are not finite; its weights may be damaged".into())
 }
 

@@ -21,8 +21,8 @@ pub(crate) struct Bounds {
     pub(crate) tokens: u32,
     /// Tokens of prompt chunks in all, by the pace; at least 1 is given even where this is 0.
     pub(crate) chunk_tokens: u32,
-    /// Tokens of prompts whose log-probabilities are wanted: each takes a row of logits. At least 1.
-    pub(crate) scored_tokens: u32,
+    /// Rows of logits for tokens of prompts. At least 1.
+    pub(crate) scored_rows: u32,
     /// Prompts are cut; false: a gap is computed whole or not at all, unless it is longer than `tokens`.
     pub(crate) chunked: bool,
     /// Where each prompt of a step takes a pass of its own: prompt tokens that cost as much as a pass. A step takes a further prompt
@@ -57,7 +57,7 @@ pub(crate) fn plan(running: &[Sequence], bounds: &Bounds, turn: Turn) -> Vec<(us
     let (single, mut long): (Vec<_>, Vec<_>) = (0..running.len()).partition(|i| running[*i].gap() == 1);
     let mut shares = Vec::from_iter(single.into_iter().take(bounds.tokens as usize).map(|i| (i, 1)));
     let Some(&oldest) = long.first() else { return shares };
-    let (mut tokens, mut scored_tokens) = (bounds.tokens - shares.len() as u32, bounds.scored_tokens);
+    let (mut tokens, mut scored_rows) = (bounds.tokens - shares.len() as u32, bounds.scored_rows);
     if bounds.chunked {
         tokens = tokens.min(bounds.chunk_tokens.max(1));
         long.sort_by_key(|index| (turn == Turn::Shortest || *index != oldest, running[*index].gap()));
@@ -66,7 +66,7 @@ pub(crate) fn plan(running: &[Sequence], bounds: &Bounds, turn: Turn) -> Vec<(us
     for index in long {
         let sequence = &running[index];
         // Others may have room where there are no more rows of logits.
-        let room = if sequence.scores() { tokens.min(scored_tokens) } else { tokens };
+        let room = tokens.min(sequence.within(scored_rows));
         let whole =
             bounds.chunked || sequence.scores() || sequence.gap() <= room || (shares.is_empty() && room > 0);
         if !whole {
@@ -78,7 +78,7 @@ pub(crate) fn plan(running: &[Sequence], bounds: &Bounds, turn: Turn) -> Vec<(us
         }
         shares.push((index, count));
         tokens -= count;
-        scored_tokens -= if sequence.scores() { count } else { 0 };
+        scored_rows -= sequence.rows(count);
     }
     shares
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 const BOUNDS: Bounds =
-    Bounds { tokens: 1000, chunk_tokens: 100, scored_tokens: 30, chunked: true, pass_tokens: 0 };
+    Bounds { tokens: 1000, chunk_tokens: 100, scored_rows: 30, chunked: true, pass_tokens: 0 };
 
 /// Sequences that have computed nothing, with prompts of so many tokens; of the negative ones with log-probabilities.
 fn running(prompts: &[i32]) -> Vec<Sequence> {
@@ -77,8 +77,8 @@ fn a_prompt_without_rows_for_its_scores_delays_no_other() {
     assert_eq!(planned(&[-500, -400, 600], &BOUNDS), [0, 30, 70]);
     assert_eq!(planned(&[-500, -10, -20, 600], &BOUNDS), [0, 10, 20, 70]);
     assert_eq!(planned(&[700, -500, -600, 800], &BOUNDS), [70, 30, 0, 0]);
-    assert_eq!(planned(&[-500, -400, 600], &Bounds { scored_tokens: 1, ..BOUNDS }), [0, 1, 99]);
-    let whole = Bounds { chunked: false, scored_tokens: 8, ..BOUNDS };
+    assert_eq!(planned(&[-500, -400, 600], &Bounds { scored_rows: 1, ..BOUNDS }), [0, 1, 99]);
+    let whole = Bounds { chunked: false, scored_rows: 8, ..BOUNDS };
     assert_eq!(planned(&[-500, -400, 600], &whole), [8, 0, 600]);
 }
 

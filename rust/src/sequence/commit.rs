@@ -4,13 +4,13 @@ use super::Sequence;
 use crate::error::Result;
 use crate::exec::Round;
 use crate::grammar::Grammar;
-use crate::types::{End, Event, FinishReason, Token, TokenLogprob};
+use crate::types::{End, Event, FinishReason, Successors, Token, TokenLogprob};
 use crate::vocab::Vocab;
 
 impl Sequence {
     /// Takes a round, token by token: an end token, stop string, grammar end or the last allowed token cuts it there.
     ///
-    /// None if nothing is to be told (a prompt chunk, of which no log-probabilities are wanted).
+    /// None if nothing is to be told (a prompt chunk, of which nothing is wanted).
     ///
     /// # Errors
     /// Where the grammar refuses a token that its mask allowed.
@@ -27,6 +27,9 @@ impl Sequence {
         let told = self.scored.saturating_sub(round.job.start) as usize;
         event.prompt_logprobs = round.scores.into_iter().skip(told).collect();
         self.scored += event.prompt_logprobs.len() as u32;
+        if self.decides() {
+            return Ok(self.decide(round.job.start, round.successors, event));
+        }
         if !sampled {
             return Ok(if event.prompt_logprobs.is_empty() { None } else { Some(event) });
         }
@@ -54,6 +57,18 @@ impl Sequence {
         self.finish(&mut event, end);
         assert!(event.end.is_some() || self.computed < self.known(), "the gap is closed. This is a bug.");
         Ok(Some(event))
+    }
+
+    /// Takes what a job that begins at token `start` tells of a decision, which ends with its last token.
+    fn decide(&mut self, start: u32, successors: Vec<Successors>, mut event: Event) -> Option<Event> {
+        // A sequence that was preempted computes again what it has told.
+        let first = self.decides_from().map_or(0, |first| start.saturating_sub(first));
+        event.successors = successors.into_iter().skip(self.decided.saturating_sub(first) as usize).collect();
+        self.decided += event.successors.len() as u32;
+        if self.computed == self.known() {
+            self.finish(&mut event, Some(FinishReason::Stop));
+        }
+        (event.end.is_some() || !event.successors.is_empty()).then_some(event)
     }
 
     fn take(

@@ -7,8 +7,10 @@ use llgtrt::exec::{Info, Promise};
 use llgtrt::grammar::GrammarSpec;
 use llgtrt::metrics::Snapshot;
 use llgtrt::process::frame::{FrameReader, FrameWriter, MAX_FRAME};
-use llgtrt::request::{Fault, Limits, LogprobsOf, Request, RequestSpec, Sampling, Speculative};
-use llgtrt::types::{Drafted, End, Event, FinishReason, Narrowed, Origin, RequestId, TokenLogprob, Usage};
+use llgtrt::request::{Decide, Fault, Limits, LogprobsOf, Path, Request, RequestSpec, Sampling, Speculative};
+use llgtrt::types::{
+    Drafted, End, Event, FinishReason, Narrowed, Origin, RequestId, Successors, TokenLogprob, Usage,
+};
 use proptest::collection::{btree_map, vec};
 use proptest::option;
 use proptest::prelude::*;
@@ -82,7 +84,7 @@ prop_compose! {
     ) -> RequestSpec {
         RequestSpec {
             prompt, n, max_tokens, min_tokens, sampling, stop, ignore_eos, logprobs, grammar, speculative, prediction, client,
-            priority, cache_salt, fault, stop_token_ids, allowed_token_ids, prompt_logprobs: logprobs,
+            priority, cache_salt, fault, stop_token_ids, allowed_token_ids, prompt_logprobs: logprobs, decide: None,
             include_stop_str_in_output: ignore_eos, skip_special_tokens: ignore_eos, origins: ignore_eos,
             logprobs_of: if logprobs.is_some() { LogprobsOf::Allowed } else { LogprobsOf::Raw },
         }
@@ -110,8 +112,9 @@ prop_compose! {
         let usage = Usage { shortened: false, prompt: counts.0, cached: counts.1, completion: counts.2, reasoning: counts.2 / 2, queued, drafts };
         let refused = top.iter().map(|(token, _)| (*token, DraftSource::Forced)).collect();
         let origins = vec![Origin { source: (counts.0 > 9).then_some(DraftSource::DraftModel), refused }];
+        let successors = vec![Successors { settled: vec![0.25, 0.5], open: vec![(counts.0, 0.25)] }];
         let narrowed = vec![Narrowed { pointer: "/a".into(), keyword: "b".into(), reason: text.clone() }];
-        Event { request: RequestId(ids.0), choice: ids.1, text, origins, logprobs: logprobs.clone(), prompt_logprobs: logprobs, tokens, usage, narrowed, end }
+        Event { request: RequestId(ids.0), choice: ids.1, text, origins, logprobs: logprobs.clone(), prompt_logprobs: logprobs, successors, tokens, usage, narrowed, end }
     }
 }
 
@@ -125,8 +128,9 @@ proptest! {
     }
 
     #[test]
-    fn specs_are_the_same_at_the_other_end(spec in spec()) {
-        let sent = std::slice::from_ref(&spec);
+    fn specs_are_the_same_at_the_other_end(spec in spec(), options in vec(any::<String>(), 0..3), tokens in vec(any::<u32>(), 0..3)) {
+        let decide = Decide { options, base: 1, paths: vec![Path { tokens, from: 2 }], inside: true };
+        let sent = &[RequestSpec { decide: Some(decide), ..spec }];
         prop_assert_eq!(through(sent), text(sent));
     }
 

@@ -4,6 +4,7 @@
 mod behind;
 mod cancel;
 mod complete;
+mod decisions;
 mod fair;
 mod faults;
 mod invariance;
@@ -62,8 +63,37 @@ fn sampling() -> impl Strategy<Value = &'static str> {
     ]
 }
 
-/// A request whose prompt often begins as another's does.
+/// A request whose prompt often begins as another's does; now and then a decision.
 pub fn request() -> impl Strategy<Value = RequestSpec> {
+    prop_oneof![6 => output(), 1 => decision()]
+}
+
+/// Letters behind each other, as another request of the same family has them.
+fn prompt(length: usize, family: u32) -> Vec<u32> {
+    (0..length as u32).map(|i| 97 + (i * (family + 1)) % 26).collect()
+}
+
+fn decision() -> impl Strategy<Value = RequestSpec> {
+    let path =
+        (prop::sample::select(&["", "g", "gr", "gre", "gray or gree"][..]), any::<prop::sample::Index>());
+    let paths = prop::collection::vec(path, 1..4);
+    let parts = (1usize..60, 0u32..3, paths, (0u64..3, -1i64..2, 0u64..2));
+    parts.prop_map(|(length, family, paths, (client, priority, salt))| {
+        let options = r#"["gray or green","gray or greenish","green","red"]"#;
+        let path = |(text, from): &(&str, prop::sample::Index)| {
+            format!(r#"{{"tokens":{:?},"from":{}}}"#, text.as_bytes(), from.index(text.len() + 1))
+        };
+        spec(&format!(
+            r#"{{"prompt":{:?},"n":{},"grammar":{{"choice":{options}}},"client":{client},"priority":{priority},
+                "cache_salt":{salt},"decide":{{"options":{options},"paths":[{}]}}}}"#,
+            prompt(length, family),
+            paths.len(),
+            paths.iter().map(path).collect::<Vec<_>>().join(",")
+        ))
+    })
+}
+
+fn output() -> impl Strategy<Value = RequestSpec> {
     let parts = (
         (1usize..60, 0u32..3, 1u32..40, 1u32..4),
         (constraint(), sampling(), any::<u32>()),
@@ -71,7 +101,7 @@ pub fn request() -> impl Strategy<Value = RequestSpec> {
         (0u64..3, -1i64..2, 0u64..2, tokens()),
     );
     parts.prop_map(|((length, family, max_tokens, n), (constraint, sampling, seed), (stop, logprobs, min), who)| {
-        let prompt: Vec<u32> = (0..length as u32).map(|i| 97 + (i * (family + 1)) % 26).collect();
+        let prompt = prompt(length, family);
         let stop = if stop { r#","stop":["ab","e"]"# } else { "" };
         let logprobs = match (logprobs, seed % 3) {
             (true, 0) => r#","logprobs":2,"prompt_logprobs":1"#,

@@ -223,12 +223,12 @@ impl Answers {
     }
 }
 
-/// What must not depend on anything but the request: text, tokens, log-probabilities, end, counts.
+/// What must not depend on anything but the request: text, tokens, log-probabilities, what a decision is told, end, counts.
 pub fn essence(event: &Event) -> (String, Vec<u32>, String, Option<End>, [u32; 2]) {
     // How far a prompt was told of that failed at its end depends on how it was cut.
     let failed = matches!(event.end, Some(End::Failed(_)));
     let prompt = if failed { &[][..] } else { &event.prompt_logprobs };
-    let logprobs = format!("{:?} {prompt:?}", event.logprobs);
+    let logprobs = format!("{:?} {prompt:?} {:?}", event.logprobs, event.successors);
     (
         event.text.clone(),
         event.tokens.clone(),

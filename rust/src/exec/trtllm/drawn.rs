@@ -108,6 +108,7 @@ mod tests {
             tokens: vec![5],
             sample: true,
             score: None,
+            decides: 0,
             draft: Draft { tokens: draft.to_vec(), ..Draft::default() },
             budget: 9,
             sampler: Sampler::new(request, 0, 0, vocab),

@@ -24,12 +24,13 @@ struct Options<'a> {
 }
 
 /// What it cannot do, or does by itself.
-const LACKS: [Feature; 11] = [
+const LACKS: [Feature; 12] = [
     Feature::LogitBias,
     Feature::PromptLogprobs,
     Feature::Logprobs,
     Feature::TopLogprobs,
     Feature::AllowedLogprobs,
+    Feature::Decisions,
     Feature::AllowedTokens,
     Feature::IgnoreEos,
     // It holds one end token back, not all.

@@ -12,6 +12,15 @@ use crate::error::{Error, Result};
 use crate::exec::{self, Caps, Copying, Drafter, Promise};
 use crate::request::{Feature, Lacks};
 
+/// What the Executor cannot do in any of its releases.
+const LACKS: [Feature; 5] = [
+    Feature::LogitBias,
+    Feature::PromptLogprobs,
+    Feature::TopLogprobs,
+    Feature::AllowedLogprobs,
+    Feature::Decisions,
+];
+
 /// Lets the core open what TensorRT-LLM serves.
 pub(crate) fn install() {
     // A second import finds it there.
@@ -51,8 +60,7 @@ fn open(pair: &Pair<'_>, config: &Config) -> Result<Opened> {
         let drafter: Box<dyn Drafter> = Box::new(TrtDrafter::new(draft, abilities, most, logits));
         drafter
     });
-    let mut features =
-        vec![Feature::LogitBias, Feature::PromptLogprobs, Feature::TopLogprobs, Feature::AllowedLogprobs];
+    let mut features = LACKS.to_vec();
     let mut lacking = |lacks: bool, feature: Feature| features.extend(lacks.then_some(feature));
     lacking(!abilities.min_p, Feature::MinP);
     lacking(!abilities.cache_salt, Feature::CacheSalt);

@@ -189,6 +189,7 @@ fn judged(sampler: Sampler, draft: Draft, rows: &[&[f32]], rule: &Rule<'_>) -> R
         tokens: vec![0],
         sample: true,
         score: None,
+        decides: 0,
         draft,
         budget: 100,
         sampler,

@@ -1,0 +1,265 @@
+"""`probabilities`: how probable each value of an enum or a boolean was at its place in an answer.
+
+The tokens before the value are those of the answer, and the values are decided among as options of a question
+are, under the answer's own constraint.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from llgtrt.engine import AsyncEngine
+from llgtrt.openai import schema
+from llgtrt.openai.constraint import constraint
+from llgtrt.openai.decisions.tree import Decision, decided
+from llgtrt.openai.errors import invalid
+from llgtrt.openai.parse import Grammar, Parser, whole
+from llgtrt.openai.pieces import Content
+from llgtrt.openai.render import Whole
+from llgtrt.prompt import Vocabulary
+
+_MOST = 32
+_DEEP = 64
+"""References and branches that are followed to one place."""
+
+_decoder = json.JSONDecoder()
+
+Scalar = str | int | float | bool | None
+
+
+@dataclasses.dataclass(frozen=True)
+class Places:
+    """The places that a request asks for."""
+
+    options: Mapping[str, Sequence[Scalar]]
+    """The values that may stand at each place, by its JSON pointer."""
+    core: Mapping[str, Any]
+    """Fields of the core's request, its constraint among them."""
+    prompts: Sequence[Sequence[int]]
+    parts: Grammar | None
+    """Tells a chat's answer from its reasoning and calls."""
+
+    async def tell(self, engine: AsyncEngine, vocabulary: Vocabulary, choices: Sequence[Whole]) -> None:
+        """Sets `probabilities` of all choices: by pointer, or None where the answer lacks the place.
+
+        Raises:
+            CoreError: the engine fails.
+        """
+        each = len(choices) // len(self.prompts)
+        asked = [
+            (choice, pointer, self._decision(vocabulary, self.prompts[index // each], choice, pointer))
+            for index, choice in enumerate(choices)
+            for pointer in self.options
+        ]
+        found = await asyncio.gather(*(self._decided(engine, vocabulary, one) for *_, one in asked))
+        for (choice, pointer, _), shares in zip(asked, found, strict=True):
+            names = map(_name, self.options[pointer])
+            told = None if shares is None else dict(zip(names, shares, strict=True))
+            choice.probabilities = {**(choice.probabilities or {}), pointer: told}
+
+    async def _decided(
+        self, engine: AsyncEngine, vocabulary: Vocabulary, decision: Decision | None
+    ) -> list[float] | None:
+        return None if decision is None else (await decided(engine, vocabulary, decision)).probabilities
+
+    def _decision(
+        self, vocabulary: Vocabulary, prompt: Sequence[int], choice: Whole, pointer: str
+    ) -> Decision | None:
+        content = self._content(choice)
+        place = span(content, _parts(pointer))
+        pieces = [vocabulary.lookup(token)[0] for token in choice.tokens]
+        start = b"".join(pieces).rfind(content.encode())
+        if place is None or start < 0:
+            return None
+        written = content[slice(*place)]
+        at = start + len(content[: place[0]].encode())
+        base, before = _boundary(pieces, at)
+        texts = [_written(value, written) for value in self.options[pointer]]
+        options = [before + text for text in texts]
+        return Decision(dict(self.core), prompt, options, tuple(choice.tokens[:base]), inside=True)
+
+    def _content(self, choice: Whole) -> str:
+        if self.parts is None:
+            return choice.text
+        told = whole(Parser(self.parts), choice.text, choice.finish_reason)
+        return "".join(piece.text for piece in told if isinstance(piece, Content))
+
+
+def places(
+    body: schema.Common, core: str, prompts: Sequence[Sequence[int]], parts: Grammar | None = None
+) -> Places | None:
+    """What a request asks for; None where it asks for nothing. `core`: its request of the core.
+
+    Raises:
+        ApiError: it has no JSON schema, or a pointer is not to an enum or a boolean of it.
+    """
+    pointers = body.probabilities
+    if not pointers:
+        return None
+    if body.stream:
+        raise invalid("probabilities", "probabilities: not in a stream; leave one of both out")
+    if len(pointers) > _MOST:
+        message = f"probabilities: has {len(pointers)} pointers; send at most {_MOST}"
+        raise invalid("probabilities", message)
+    root = _schema(constraint(body))
+    options = {pointer: _options_at(root, pointer) for pointer in pointers}
+    fields = msgspec.json.decode(core, type=dict[str, Any])
+    kept = {name: fields[name] for name in ("grammar", "client", "priority", "cache_salt")}
+    return Places(options, kept, prompts, parts)
+
+
+def _schema(grammar: Any) -> Any:
+    while isinstance(grammar, dict) and "styled" in grammar:
+        grammar = grammar["styled"]["grammar"]
+    if not isinstance(grammar, dict) or "json_schema" not in grammar:
+        message = "probabilities: needs a JSON schema of the answer; send one as response_format"
+        raise invalid("probabilities", message)
+    return json.loads(grammar["json_schema"])
+
+
+def _options_at(root: Any, pointer: str) -> list[Scalar]:
+    """The values that the schema allows at the place.
+
+    Raises:
+        ApiError: it is not a place with few values.
+    """
+    if pointer and not pointer.startswith("/"):
+        message = f"probabilities: {pointer:.64}: is no JSON pointer; write it like /sentiment"
+        raise invalid("probabilities", message)
+    found: list[Scalar] = []
+    for part in _at(root, root, _parts(pointer), _DEEP):
+        values = _values(root, part, _DEEP)
+        if values is None:
+            found = []
+            break
+        found += values
+    unique = {json.dumps(value): value for value in found}
+    if not unique or len({_name(value) for value in unique.values()}) < len(unique):
+        message = f"probabilities: {pointer:.64}: is not the place of an enum or a boolean of the schema"
+        raise invalid("probabilities", message)
+    return list(unique.values())
+
+
+def _at(root: Any, node: Any, parts: Sequence[str], deep: int) -> Iterator[Any]:
+    """The schemas of a place below `node`."""
+    if not isinstance(node, dict) or not deep:
+        return
+    if not parts:
+        yield node
+        return
+    for branch in _branches(root, node):
+        yield from _at(root, branch, parts, deep - 1)
+    part, rest = parts[0], parts[1:]
+    if part in node.get("properties", {}):
+        yield from _at(root, node["properties"][part], rest, deep - 1)
+    elif part.isdecimal():
+        first = node.get("prefixItems", [])
+        item = first[int(part)] if int(part) < len(first) else node.get("items")
+        yield from _at(root, item, rest, deep - 1)
+
+
+def _branches(root: Any, node: dict[str, Any]) -> Iterator[Any]:
+    for keyword in ("anyOf", "oneOf", "allOf"):
+        yield from node.get(keyword, ())
+    reference = node.get("$ref")
+    if isinstance(reference, str) and reference.startswith("#"):
+        target = root
+        for part in _parts(reference[1:]):
+            target = target.get(part) if isinstance(target, dict) else None
+        yield target
+
+
+def _values(root: Any, node: Any, deep: int) -> list[Scalar] | None:
+    """The values that a schema lists; None where it lists none."""
+    if not isinstance(node, dict) or not deep:
+        return None
+    if "enum" in node or "const" in node:
+        listed = node.get("enum", [node.get("const")])
+        return None if any(isinstance(value, dict | list) for value in listed) else list(listed)
+    kinds = node.get("type")
+    kinds = [kinds] if isinstance(kinds, str) else kinds or []
+    if kinds and set(kinds) <= {"boolean", "null"}:
+        values: dict[str, list[Scalar]] = {"boolean": [True, False], "null": [None]}
+        return [value for kind in kinds for value in values[kind]]
+    several = [_values(root, branch, deep - 1) for branch in _branches(root, node)]
+    known = [values for values in several if values is not None]
+    complete = known and ("allOf" in node or len(known) == len(several))
+    return [value for values in known for value in values] if complete else None
+
+
+def _parts(pointer: str) -> list[str]:
+    """The reference tokens of a JSON pointer (RFC 6901)."""
+    return [part.replace("~1", "/").replace("~0", "~") for part in pointer.split("/")[1:]]
+
+
+def span(text: str, parts: Sequence[str]) -> tuple[int, int] | None:
+    """Where the value at a place of a JSON text begins and ends; None where it is not there."""
+    try:
+        at = _blank(text, 0)
+        for part in parts:
+            found = next((start for name, start in _members(text, at) if name == part), None)
+            if found is None:
+                return None
+            at = found
+        return at, _decoder.raw_decode(text, at)[1]
+    except (ValueError, IndexError, RecursionError):
+        return None
+
+
+def _members(text: str, at: int) -> Iterator[tuple[str, int]]:
+    """The members of an object or an array: their names or indices, and where their values begin."""
+    is_object = text[at] == "{"
+    if not is_object and text[at] != "[":
+        return
+    at, number = _blank(text, at + 1), 0
+    while text[at] not in "}]":
+        name = str(number)
+        if is_object:
+            name, at = _decoder.raw_decode(text, at)
+            at = _blank(text, _blank(text, at) + 1)
+        yield name, at
+        at = _blank(text, _decoder.raw_decode(text, at)[1])
+        if text[at] == ",":
+            at = _blank(text, at + 1)
+        number += 1
+
+
+def _blank(text: str, at: int) -> int:
+    """Where white space ends."""
+    while text[at] in " \n\r\t":
+        at += 1
+    return at
+
+
+def _boundary(pieces: Sequence[bytes], at: int) -> tuple[int, str]:
+    """The last border of tokens before byte `at`: the tokens before it, and the text from there to `at`."""
+    borders = [0]
+    for piece in pieces:
+        borders.append(borders[-1] + len(piece))
+    text = b"".join(pieces)
+    for tokens in reversed(range(len(borders))):
+        if borders[tokens] <= at:
+            try:
+                return tokens, text[borders[tokens] : at].decode()
+            except UnicodeDecodeError:
+                continue  # the border is within a character
+    return 0, text[:at].decode("utf-8", "replace")
+
+
+def _written(value: Scalar, there: str) -> str:
+    """A value as JSON; as it is written in the answer, if it is the one there."""
+    same = json.loads(there)
+    if type(same) is type(value) and same == value:
+        return there
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _name(value: Scalar) -> str:
+    """A value as the key of an answer."""
+    return value if isinstance(value, str) else json.dumps(value)

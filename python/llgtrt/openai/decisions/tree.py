@@ -1,0 +1,186 @@
+"""The probability of each of several texts: the sum over all token paths that spell it.
+
+The probability of a path is the product of its tokens' probabilities, each among the tokens that the
+constraint allows there. So the probability of a text is that with which the server generates it at
+temperature 1 under the same constraint.
+
+A path is followed only while several options begin with its text: behind that, its whole probability is that
+of the one option that is left. Nodes of this tree are evaluated in rounds, likely ones first. A round is one
+request whose choices have the prompt's KV in common, and each goes on along the tokens that the tokenizer
+would write for all of its options. The last paths, which together are less probable than the tolerance, are
+not followed: their options share them as they share what is known.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from itertools import takewhile
+from typing import Any
+
+import msgspec
+
+from llgtrt.engine import AsyncEngine, Successors
+from llgtrt.prompt import Vocabulary
+
+LEAST_TOLERANCE = 2e-7
+"""A tolerance below this is this: the engine's numbers have no more digits."""
+
+_MOST_ROUNDS = 64
+_MOST_AHEAD = 32
+"""Tokens behind the first one that a path may have in a round; the core takes as many (`MAX_WANTED`)."""
+
+Path = tuple[int, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Decision:
+    """What is to be decided.
+
+    `core`: fields of the core's request, its constraint among them. `base`: tokens of the output before the
+    options. `inside`: the options are JSON values, behind which the output goes on. `tolerance`: how probable
+    the paths may be together that are not followed.
+    """
+
+    core: dict[str, Any]
+    prompt: Sequence[int]
+    options: Sequence[str]
+    base: Path = ()
+    inside: bool = False
+    tolerance: float = 0.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Found:
+    """The probability of each option, in their order; the sum is 1. None is further off than `error`."""
+
+    probabilities: list[float]
+    error: float
+
+
+async def decided(engine: AsyncEngine, vocabulary: Vocabulary, decision: Decision) -> Found:
+    """Follows the paths of the options.
+
+    Raises:
+        CoreError: the engine refuses the request, or fails.
+    """
+    tree = _Tree(vocabulary, decision.options)
+    for _ in range(_MOST_ROUNDS):
+        paths = tree.wanted(engine.info()["max_running"], max(decision.tolerance, LEAST_TOLERANCE))
+        if not paths:
+            break
+        tree.take(paths, await _evaluated(engine, decision, paths))
+    return tree.result()
+
+
+async def _evaluated(
+    engine: AsyncEngine, decision: Decision, paths: Sequence[tuple[Path, int]]
+) -> list[list[Successors]]:
+    """What may follow on each path, behind its first tokens of the given number and every further one."""
+    base = decision.base
+    told = [{"tokens": [*base, *path], "from": len(base) + first} for path, first in paths]
+    decide = {
+        "options": decision.options,
+        "base": len(base),
+        "paths": told,
+        "inside": decision.inside,
+    }
+    request = {**decision.core, "prompt": decision.prompt, "n": len(paths), "decide": decide}
+    generation = await engine.submit([msgspec.json.encode(request).decode()], len(paths))
+    found: list[list[Successors]] = [[] for _ in paths]
+    try:
+        while deltas := await generation.next():
+            for delta in deltas:
+                found[delta.index] += delta.successors
+    finally:
+        generation.cancel()
+    return found
+
+
+class _Tree:
+    """The nodes that are known, and what their probabilities add up to."""
+
+    def __init__(self, vocabulary: Vocabulary, options: Sequence[str]) -> None:
+        self._vocabulary = vocabulary
+        self._options = options
+        self._texts = [option.encode() for option in options]
+        self._settled = [0.0] * len(options)
+        self._open: list[tuple[float, Path]] = [(1.0, ())]
+        """Nodes that are not evaluated yet, the likeliest first."""
+
+    @property
+    def left(self) -> float:
+        """How probable it is that an answer takes a path that is not followed yet."""
+        return sum(probability for probability, _ in self._open)
+
+    def wanted(self, most: int, tolerance: float) -> list[tuple[Path, int]]:
+        """Paths to be evaluated next, and how many tokens of each lead to its node; none at the end."""
+        left = self.left
+        wanted = []
+        for probability, node in self._open[:most]:
+            if left <= tolerance:
+                break
+            wanted.append(((*node, *self._ahead(node)), len(node)))
+            left -= probability
+        return wanted
+
+    def take(self, paths: Sequence[tuple[Path, int]], found: Sequence[Sequence[Successors]]) -> None:
+        """Adds the rows of a round."""
+        known = {
+            path[: first + i]: row
+            for (path, first), rows in zip(paths, found, strict=True)
+            for i, row in enumerate(rows)
+        }
+        line, self._open = self._open, []
+        while line:
+            probability, node = line.pop()
+            if node not in known:
+                self._open.append((probability, node))
+                continue
+            settled, several = known[node]
+            for option, share in enumerate(settled):
+                self._settled[option] += probability * share
+            line.extend((probability * share, (*node, token)) for token, share in several)
+        self._open.sort(key=lambda entry: (-entry[0], entry[1]))
+
+    def result(self) -> Found:
+        """The probabilities, with what is still open."""
+        settled = list(self._settled)
+        for probability, node in self._open:
+            left = self._left(node)
+            known = sum(self._settled[option] for option in left)
+            for option in left:
+                part = self._settled[option] / known if known else 1 / len(left)
+                settled[option] += probability * part
+        total = sum(settled)
+        return Found([share / total for share in settled], self.left)
+
+    def _left(self, node: Path) -> list[int]:
+        begun = self._bytes(node)
+        return [i for i, text in enumerate(self._texts) if text.startswith(begun)]
+
+    def _ahead(self, node: Path) -> list[int]:
+        """Tokens that the texts of all options have in common behind a node, as the tokenizer writes them."""
+        begun = len(self._bytes(node))
+        rests = [self._texts[option][begun:] for option in self._left(node)]
+        shared = rests[0][: _common(rests)]
+        try:
+            written = [self._vocabulary.text(rest.decode()) for rest in rests] if shared else []
+        except UnicodeDecodeError:
+            return []  # the node ends within a character
+        ahead: list[int] = []
+        for token in written[0][: min(_common(written), _MOST_AHEAD)] if written else ():
+            # There are tokenizers that begin every text with a space.
+            if not shared.startswith(self._bytes((*ahead, token))):
+                break
+            ahead.append(token)
+        return ahead
+
+    def _bytes(self, node: Path) -> bytes:
+        return b"".join(self._vocabulary.lookup(token)[0] for token in node)
+
+
+def _common(several: Sequence[Sequence[int]]) -> int:
+    """How many elements all of them have in common at their beginning."""
+    same = takewhile(lambda elements: len(set(elements)) == 1, zip(*several, strict=False))
+    return sum(1 for _ in same)

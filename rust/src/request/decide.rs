@@ -1,0 +1,135 @@
+//! A decision among texts in place of an output: what is asked, and which texts a token leaves.
+
+use super::{Limits, MAX_CHOICES, RequestSpec, at_most, check_ids, within};
+use crate::error::{Error, Result};
+use crate::types::Token;
+use serde::{Deserialize, Serialize};
+
+/// Most options of a decision.
+pub(super) const MAX_OPTIONS: usize = 1024;
+/// Most tokens of a path whose successors are wanted, besides the first of them.
+pub(super) const MAX_WANTED: usize = 32;
+
+/// Asks for probabilities of texts. Nothing is drawn: choice `i` of the request computes `paths[i]` behind the prompt, and its
+/// events tell which options the next token leaves ([`Successors`](crate::types::Successors)).
+///
+/// The constraint says which tokens may come, and their probabilities are those among these: the sum over all paths that spell
+/// an option is the probability that an output at temperature 1 is this option.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Decide {
+    /// The texts, each once and none of them empty.
+    pub options: Vec<String>,
+    /// The options begin behind this many tokens of each path.
+    #[serde(default)]
+    pub base: u32,
+    /// One for each choice.
+    pub paths: Vec<Path>,
+    /// The options are JSON values inside of a longer text: a token may hold the end of one and what stands behind it.
+    #[serde(default)]
+    pub inside: bool,
+}
+
+/// Tokens behind the prompt.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Path {
+    /// The tokens.
+    #[serde(default)]
+    pub tokens: Vec<Token>,
+    /// What may come behind the first `from` of them is wanted, and behind each of the others.
+    #[serde(default)]
+    pub from: u32,
+}
+
+impl Decide {
+    /// The options that a text with `begun` and then `token` may be; `None` stands for the end.
+    pub fn left<'a>(&'a self, begun: &'a [u8], token: Option<&'a [u8]>) -> impl Iterator<Item = usize> + 'a {
+        let fits = move |option: &[u8]| {
+            let Some(rest) = option.strip_prefix(begun) else { return false };
+            let Some(token) = token else { return rest.is_empty() };
+            let behind = token.strip_prefix(rest).and_then(<[u8]>::first);
+            rest.starts_with(token) || (self.inside && behind.is_some_and(|byte| ends_value(*byte)))
+        };
+        let texts = self.options.iter().enumerate();
+        texts.filter(move |(_, text)| fits(text.as_bytes())).map(|(index, _)| index)
+    }
+}
+
+/// Whether a JSON value cannot go on with this byte.
+fn ends_value(byte: u8) -> bool {
+    matches!(byte, b',' | b']' | b'}' | b' ' | b'\n' | b'\r' | b'\t')
+}
+
+/// The longest path of a decision.
+///
+/// # Errors
+/// `Invalid` where the request asks for a decision that cannot be made.
+pub(super) fn check(spec: &RequestSpec, decide: &Decide, limits: &Limits) -> Result<u32> {
+    let refuse = |why: &str| Err(Error::invalid("decide", why));
+    if spec.grammar.is_none() {
+        return refuse("needs a constraint that allows the options");
+    }
+    if spec.logprobs.is_some() || spec.prompt_logprobs.is_some() || spec.max_tokens.is_some() {
+        return refuse("generates nothing: leave out max_tokens and log-probabilities");
+    }
+    within("options", decide.options.len() as f64, 1.0, MAX_OPTIONS as f64)?;
+    let mut sorted: Vec<&str> = decide.options.iter().map(String::as_str).collect();
+    sorted.sort_unstable();
+    if sorted[0].is_empty() || sorted.windows(2).any(|pair| pair[0] == pair[1]) {
+        return Err(Error::invalid("options", "must differ, and none may be empty"));
+    }
+    within("paths", decide.paths.len() as f64, 1.0, f64::from(MAX_CHOICES))?;
+    if decide.paths.len() != spec.n as usize {
+        return refuse("needs one path for each of the n choices");
+    }
+    for Path { tokens, from } in &decide.paths {
+        check_ids("paths", tokens, limits)?;
+        let wanted = tokens.len().checked_sub(*from as usize);
+        let Some(wanted) = wanted.filter(|_| decide.base <= *from) else {
+            return refuse("each path must have `from` tokens, and `from` must not be below `base`");
+        };
+        at_most("paths", wanted, MAX_WANTED)?;
+    }
+    let lengths = decide.paths.iter().map(|path| path.tokens.len());
+    Ok(u32::try_from(lengths.max().unwrap_or(0)).unwrap_or(u32::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn left(decide: &Decide, begun: &str, token: Option<&str>) -> Vec<usize> {
+        decide.left(begun.as_bytes(), token.map(str::as_bytes)).collect()
+    }
+
+    fn among(options: &[&str], inside: bool) -> Decide {
+        let options = options.iter().map(|text| (*text).to_owned()).collect();
+        Decide { options, base: 0, paths: Vec::new(), inside }
+    }
+
+    #[test]
+    fn tokens_leave_the_options_that_they_begin() {
+        let decide = among(&["no", "not", "yes"], false);
+        assert_eq!(left(&decide, "", Some("n")), [0, 1]);
+        assert_eq!(left(&decide, "", Some("not")), [1]);
+        assert_eq!(left(&decide, "n", Some("o")), [0, 1]);
+        assert_eq!(left(&decide, "no", None), [0]);
+        assert_eq!(left(&decide, "no", Some("t")), [1]);
+        assert!(left(&decide, "no", Some(" ")).is_empty());
+        assert!(left(&decide, "", Some("no,")).is_empty());
+    }
+
+    #[test]
+    fn a_token_may_reach_past_a_value_inside_of_a_text() {
+        let decide = among(&["1", "12", "1.5"], true);
+        assert_eq!(left(&decide, "", Some("1")), [0, 1, 2]);
+        assert_eq!(left(&decide, "", Some("1,")), [0]);
+        assert_eq!(left(&decide, "1", Some("2}")), [1]);
+        assert_eq!(left(&decide, "1", Some("]")), [0]);
+        assert!(left(&decide, "", Some("13")).is_empty());
+        let strings = among(&["\"a\"", "\"ab\""], true);
+        assert_eq!(left(&strings, "\"", Some("a\",")), [0]);
+        assert_eq!(left(&strings, "\"", Some("a")), [0, 1]);
+    }
+}
