@@ -25,8 +25,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from llgtrt import _core, logs, page
 from llgtrt.engine import AsyncEngine, Generation, GoneError
 from llgtrt.metrics import EngineCollector, HttpCounts, exposition, promise
-from llgtrt.openai import grammar, hints, messages, ollama, openapi, refusal, routes, tokens
-from llgtrt.openai.decisions import handlers as decisions
+from llgtrt.openai import grammar, hints, messages, ollama, openapi, refusal, routes, systemone, tokens
 from llgtrt.openai.errors import RETRY, ApiError, from_core, internal, unavailable
 from llgtrt.openai.messages_errors import is_own
 from llgtrt.openai.responses import handlers as responses
@@ -338,7 +337,7 @@ HANDLERS: dict[str, tuple[str, Callable[[Request], Coroutine[Any, Any, Response]
     "/v1/responses/{response_id}": ("GET DELETE", responses.one),
     "/v1/responses/{response_id}/input_items": ("GET", responses.input_items),
     "/v1/responses/{response_id}/cancel": ("POST", responses.cancel),
-    "/v1/systemone": ("POST", decisions.create),
+    "/v1/systemone": ("POST", systemone.create),
     "/v1/chat/completions/render": ("POST", tokens.render),
     "/v1/grammar/check": ("POST", grammar.check),
     "/api/chat": ("POST", ollama.chat),

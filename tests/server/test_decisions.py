@@ -5,7 +5,6 @@ from __future__ import annotations
 import concurrent.futures
 import json
 import math
-import re
 import subprocess
 import sys
 from collections import Counter
@@ -18,10 +17,10 @@ import pytest
 import llgtrt
 from llgtrt.client import ChoiceAnswer, NoulAnswer, ScoreAnswer
 
+from .probabilities import BARE, STATE, brute_force
 from .serving import PATIENCE, Server, serving
 
 PAGE = "/v1/systemone"
-STATE = "Customer message: I was charged twice for my order last week."
 ROUTE: dict[str, Any] = {
     "type": "choice",
     "instructions": "Which team should handle this?",
@@ -32,11 +31,6 @@ URGENCY: dict[str, Any] = {
     "type": "score",
     "criteria": ["can wait", "this week", {"when": "today"}, "right now"],
 }
-
-ENDS = range(265, 268)
-"""The special tokens of the weightless engine."""
-
-BARE = {"server": {"decision_prompts": dict.fromkeys(("choice", "score", "noul"), "{state}")}}
 
 
 def decide(server: Server, questions: dict[str, Any], **more: Any) -> dict[str, Any]:
@@ -76,39 +70,6 @@ def test_one_option_is_certain(toy: Server) -> None:
     answer = decide(toy, {"q": {"type": "choice", "criteria": {"only": None}}})["answers"]["q"]
     certain = {"type": "choice", "choice": "only", "probabilities": {"only": 1.0}, "confidence": 1.0}
     assert answer == {**certain, "error": 0}
-
-
-def brute_force(
-    server: Server, prompt: list[int], options: list[str], begun: bytes = b""
-) -> dict[str, float]:
-    """What constrained completions say: each token's probability, over all token paths."""
-    left = [option for option in options if option.encode().startswith(begun)]
-    if left == [begun.decode()]:
-        return {left[0]: 1.0}
-    rests = [re.escape(option.encode()[len(begun) :].decode()) for option in left]
-    body = {
-        "prompt": prompt,
-        "response_format": {"type": "regex", "regex": "|".join(rests)},
-        "logprobs": 20,
-        "logprobs_of": "allowed",
-        # An end token that is drawn is not listed. Biases leave the probabilities as they are.
-        "logit_bias": {str(end): -100 for end in ENDS},
-        "temperature": 0,
-    }
-    answer = server.http.post("/v1/completions", json=body)
-    assert answer.status_code == 200, answer.text
-    total = dict.fromkeys(options, 0.0)
-    for text, logprob in answer.json()["choices"][0]["logprobs"]["top_logprobs"][0].items():
-        ids = server.http.post("/tokenize", json={"prompt": text, "add_special_tokens": False}).json()
-        (token,) = ids["tokens"]
-        own = b"" if text.startswith("<|") else text.encode()
-        share = math.exp(logprob)
-        if not own:
-            total[begun.decode()] += share
-            continue
-        for option, part in brute_force(server, [*prompt, token], left, begun + own).items():
-            total[option] += share * part
-    return total
 
 
 @pytest.fixture(scope="module")
@@ -246,134 +207,6 @@ def test_what_the_template_opens_is_closed(thinker: Server) -> None:
     rendered = thinker.http.post("/v1/chat/completions/render", json=chat).json()["prompt"]
     assert rendered.endswith("<think>\n")
     assert 0 < plain["answers"]["angry"]["noul"] < 1
-
-
-def answer_with(server: Server, schema: Any, pointers: list[str], **more: Any) -> dict[str, Any]:
-    body = {
-        "messages": [{"role": "user", "content": STATE}],
-        "response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": schema}},
-        "probabilities": pointers,
-        **more,
-    }
-    answer = server.http.post("/v1/chat/completions", json=body)
-    assert answer.status_code == 200, answer.text
-    told: dict[str, Any] = answer.json()
-    return told
-
-
-def closed(**properties: Any) -> dict[str, Any]:
-    return {
-        "type": "object",
-        "properties": properties,
-        "required": list(properties),
-        "additionalProperties": False,
-    }
-
-
-def test_a_field_has_the_probabilities_of_its_place(bare: Server) -> None:
-    options = ["the", "then", "in", "ing"]
-    told = answer_with(bare, closed(s={"enum": options}), ["/s"], logprobs=True, seed=3)["choices"][0]
-    tokens = [token["token"] for token in told["logprobs"]["content"]]
-    content = told["message"]["content"]
-    before = content[: content.index(json.dumps(json.loads(content)["s"]))]
-    count = next(i for i in range(len(tokens)) if "".join(tokens[:i]) == before)
-    chat = {"messages": [{"role": "user", "content": STATE}]}
-    prompt = bare.http.post("/v1/chat/completions/render", json=chat).json()["prompt_token_ids"]
-    for token in tokens[:count]:
-        ask = {"prompt": token, "add_special_tokens": False}
-        prompt += bare.http.post("/tokenize", json=ask).json()["tokens"]
-    expected = brute_force(bare, prompt, [f'"{option}"}}' for option in options])
-    found = told["probabilities"]["/s"]
-    assert list(found) == options
-    assert all(abs(found[o] - expected[f'"{o}"}}']) < 1e-6 for o in options), (found, expected)
-
-
-def test_places_of_all_kinds(demo: Server) -> None:
-    item = closed(ok={"type": ["boolean", "null"]})
-    schema = closed(
-        mood={"$ref": "#/$defs/mood"},
-        sure={"type": "boolean"},
-        rank={"enum": [1, 12, 1.5, None, "1"]},
-        list={"type": "array", "items": item, "minItems": 2, "maxItems": 2},
-        maybe={"anyOf": [{"const": "a/b"}, {"enum": ["é", "e"]}]},
-    )
-    schema["$defs"] = {"mood": {"type": "string", "enum": ["good", "goodish", "bad"]}}
-    pointers = ["/mood", "/sure", "/rank", "/list/0/ok", "/list/1/ok", "/maybe"]
-    refused = demo.http.post(
-        "/v1/chat/completions",
-        json={
-            "messages": [{"role": "user", "content": "x"}],
-            "response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": schema}},
-            "probabilities": ["/rank"],
-        },
-    )
-    assert refused.status_code == 400  # 1 and "1" have the same name
-    schema["properties"]["rank"]["enum"].pop()
-    told = answer_with(demo, schema, pointers, n=3, seed=1)
-    assert len(told["choices"]) == 3
-    for choice in told["choices"]:
-        value = json.loads(choice["message"]["content"])
-        places = [
-            value["mood"],
-            value["sure"],
-            value["rank"],
-            *(x["ok"] for x in value["list"]),
-            value["maybe"],
-        ]
-        assert list(choice["probabilities"]) == pointers
-        for pointer, there in zip(pointers, places, strict=True):
-            found = choice["probabilities"][pointer]
-            assert math.isclose(sum(found.values()), 1), (pointer, found)
-            assert found[there if isinstance(there, str) else json.dumps(there)] > 0, (pointer, found)
-    again = answer_with(demo, schema, pointers, n=3, seed=1)
-    assert again["choices"] == told["choices"]
-
-
-def test_a_place_that_the_answer_lacks_has_none(demo: Server) -> None:
-    schema = {"type": "object", "properties": {"a": {"type": "boolean"}}, "additionalProperties": False}
-    told = [answer_with(demo, schema, ["/a"], seed=seed, temperature=2)["choices"][0] for seed in range(12)]
-    kinds = set()
-    for choice in told:
-        there = "a" in json.loads(choice["message"]["content"])
-        assert (choice["probabilities"]["/a"] is not None) == there
-        kinds.add(there)
-    assert kinds == {True, False}
-
-
-def test_a_completion_and_reasoning_have_them_too(toy: Server, thinker: Server) -> None:
-    schema = closed(a={"type": "boolean"})
-    body = {"prompt": ["x", "y"], "guided_json": schema, "probabilities": ["/a"], "max_tokens": 50, "n": 2}
-    choices = toy.http.post("/v1/completions", json=body).json()["choices"]
-    assert [list(choice["probabilities"]["/a"]) for choice in choices] == [["true", "false"]] * 4
-    assert choices[0]["probabilities"] != choices[2]["probabilities"]
-    told = answer_with(thinker, schema, ["/a"], thinking_budget=5)["choices"][0]
-    assert told["message"]["reasoning_content"]
-    assert math.isclose(sum(told["probabilities"]["/a"].values()), 1)
-
-
-@pytest.mark.parametrize(
-    ("change", "why"),
-    [
-        ({"probabilities": ["/b"]}, "is not the place of an enum or a boolean"),
-        ({"probabilities": ["/s"]}, "is not the place of an enum or a boolean"),
-        ({"probabilities": ["a"]}, "write it like /sentiment"),
-        ({"probabilities": ["/a"] * 33}, "send at most 32"),
-        ({"stream": True}, "not in a stream"),
-        ({"response_format": {"type": "json_object"}}, "needs a JSON schema"),
-        ({"response_format": None}, "needs a JSON schema"),
-    ],
-)
-def test_pointers_that_are_refused(toy: Server, change: dict[str, Any], why: str) -> None:
-    schema = closed(a={"type": "boolean"}, s={"type": "string"})
-    body = {
-        "messages": [{"role": "user", "content": STATE}],
-        "response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": schema}},
-        "probabilities": ["/a"],
-    }
-    answer = toy.http.post("/v1/chat/completions", json={**body, **change})
-    assert answer.status_code == 400
-    assert answer.json()["error"]["param"] == "probabilities"
-    assert why in answer.json()["error"]["message"]
 
 
 def test_a_client_that_goes_away_frees_its_work() -> None:

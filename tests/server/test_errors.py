@@ -69,6 +69,7 @@ def check(response: httpx.Response, status: int, param: str | None, code: str | 
         ),
         ({"structural_tag": "a"}, "structural_tag", None),
         ({"grammar": 'root ::= "(" root ")"'}, "grammar", "unsupported_grammar"),
+        ({"grammar": 'root ::= "a" <|im_end|>'}, "grammar", "unsupported_grammar"),
         ({"speculative": {"max_draft_len": -1}}, "speculative.max_draft_len", None),
         ({"speculative": {"sources": ["guess"]}}, "speculative.sources[0]", None),
         ({"speculative": {"acceptance": "hope"}}, "speculative.acceptance", None),

@@ -108,6 +108,8 @@ def test_every_beginning_of_an_output_is_one(demo: Server) -> None:
         ({"response_format": {"type": "lark_grammar", "grammar": 'start: "a" start | "b"'}}, "aaab", 4, True),
         ({"response_format": {"type": "json_object"}}, '{"a": [1, 2}', 11, False),
         ({"grammar": 'root ::= "x" | "y"'}, "z", 0, False),
+        ({"ebnf": 'root ::= [^] "\\x1F600"'}, "x😀", 2, True),
+        ({"grammar": 'root ::= "\\x1F600"'}, "\x1f600", 4, True),
         # A chat's other fields do not disturb.
         ({"guided_regex": "x", "messages": [], "temperature": 1}, "x", 1, True),
     ],

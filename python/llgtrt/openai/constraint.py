@@ -122,9 +122,14 @@ def _foreign(body: schema.Common) -> dict[str, Any]:
 
 
 def _ebnf(name: str, text: str) -> dict[str, str]:
-    """VLLM takes two kinds of grammars under its names, and tells them apart like this."""
+    """Under its own name llama-server's dialect, else XGrammar's.
+
+    VLLM takes two kinds of grammars under its names, and tells them apart like this.
+    """
     either = "guided" in name or "structured" in name
-    return {"lark_grammar" if either and "::=" not in text else "gbnf": text}
+    if either and "::=" not in text:
+        return {"lark_grammar": text}
+    return {"gbnf" if name == "grammar" else "ebnf": text}
 
 
 def _without(words: Sequence[str]) -> dict[str, str]:

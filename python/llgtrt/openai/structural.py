@@ -144,7 +144,7 @@ def _content(found: Any, at: str) -> Any:
         case "const_string":
             return {"text": _text(found, "value", at)}
         case "grammar":
-            return {"gbnf": _text(found, "grammar", at)}
+            return {"ebnf": _text(found, "grammar", at)}
         case "any_text":
             return None
         case kind:

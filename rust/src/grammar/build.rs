@@ -5,6 +5,7 @@ mod lark;
 
 use super::budget::Budget;
 use super::ending::{Common, Endings};
+use super::gbnf::{self, Dialect};
 use super::habits::Habits;
 use super::languages::Known;
 use super::lark::Named;
@@ -19,7 +20,7 @@ use super::unique::{Quotes, Rules, Shape};
 use super::written::Written;
 use super::written::assemble::Parts;
 use super::written::base::Base;
-use super::{GrammarSpec, env, gbnf, tags, text, texts};
+use super::{GrammarSpec, env, tags, text, texts};
 use crate::config::GrammarConfig;
 use crate::error::{Error, Result};
 use crate::types::{Narrowed, Token};
@@ -164,8 +165,8 @@ impl Builder {
                 self.lark("llguidance", source, budget)
             }
             GrammarSpec::Llguidance(source) => self.llguidance(source, budget),
-            GrammarSpec::Gbnf(source) => {
-                let list = TopLevelGrammar::from_lark(self.gbnf(source, budget)?);
+            spec @ (GrammarSpec::Gbnf(source) | GrammarSpec::Ebnf(source)) => {
+                let list = TopLevelGrammar::from_lark(self.gbnf(source, Dialect::of(spec), budget)?);
                 let named = Named::new(budget, &self.library);
                 self.compile_list(list, named, &self.rules).map_err(|why| Error::grammar("", "gbnf", why))
             }
@@ -255,9 +256,29 @@ impl Builder {
         shape.map(|shape| Arc::new(Rules::new(shape, &self.quotes)))
     }
 
-    fn gbnf(&self, source: &str, budget: &Budget) -> Result<String> {
+    fn gbnf(&self, source: &str, dialect: Dialect, budget: &Budget) -> Result<String> {
         texts::check_size("gbnf", source, &self.config)?;
-        gbnf::to_lark(source, self.config.max_lark_bytes, budget)
+        gbnf::to_lark(source, (dialect, &|name| self.no_token(name)), self.config.max_lark_bytes, budget)
+    }
+
+    /// Why a grammar cannot have this token, by its text or its number.
+    fn no_token(&self, name: &str) -> Option<String> {
+        let number = name.strip_prefix("<[").and_then(|rest| rest.strip_suffix("]>"));
+        let found = match number {
+            Some(number) => number.parse().ok().filter(|token| (*token as usize) < self.vocab.len()),
+            None => match self.vocab.encode(&[(name, true)]).ok()?[..] {
+                [token] => Some(token).filter(|token| self.vocab.is_special(*token)),
+                _ => None,
+            },
+        };
+        match found {
+            None if number.is_some() => Some(format!("{name} is no token of this model")),
+            None => Some(format!("{name} is no special token of this model")),
+            Some(end) if self.vocab.is_eog(end) => Some(format!(
+                "{name} ends an answer: leave it out, the end of the grammar is the end of the answer"
+            )),
+            Some(_) => None,
+        }
     }
 
     /// The grammar at its beginning. Also computes the first mask, since a grammar can compile and still allow no token.

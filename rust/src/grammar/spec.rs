@@ -16,8 +16,10 @@ pub enum GrammarSpec {
     Regex(String),
     /// A Lark grammar in llguidance's dialect.
     LarkGrammar(String),
-    /// A grammar in GBNF, or in EBNF of its kind.
+    /// A grammar in llama.cpp's GBNF.
     Gbnf(String),
+    /// A grammar in XGrammar's EBNF.
+    Ebnf(String),
     /// An llguidance grammar list (JSON text) or Lark.
     Llguidance(String),
     /// One of these texts.
@@ -256,6 +258,7 @@ impl GrammarSpec {
             GrammarSpec::JsonSchema(s)
             | GrammarSpec::Regex(s)
             | GrammarSpec::Gbnf(s)
+            | GrammarSpec::Ebnf(s)
             | GrammarSpec::LarkGrammar(s)
             | GrammarSpec::Llguidance(s)
             | GrammarSpec::Text(s) => s.len(),

@@ -322,6 +322,37 @@ fn json_is_what_a_parser_of_json_reads() {
 }
 
 #[test]
+fn tokens_come_as_tokens_only() {
+    let bench = Bench::new();
+    let token = |text: &str| bench.vocab.encode(&[(text, true)]).unwrap()[0];
+    let start = token("<|im_start|>");
+    for named in ["<|im_start|>".to_owned(), format!("<[{start}]>")] {
+        let source = format!("root ::= \"a\"* {named} [b-c]+ ({named} \"d\" | root)?");
+        let mut grammar = bench.compile(&GrammarSpec::Gbnf(source.clone())).unwrap();
+        let (a, b, d) = (token("a"), token("b"), token("d"));
+        for (given, may_end) in [(a, false), (start, false), (b, true), (start, true), (d, true)] {
+            let mask = grammar.mask().unwrap();
+            assert!(mask.allows(given), "{source}: {given}");
+            // The letters of its name are no token.
+            assert!(!mask.allows(token("<")), "{source}");
+            grammar.commit(given).unwrap();
+            assert_eq!(grammar.may_end(), may_end && given != start, "{source}: {given}");
+        }
+        assert!(grammar.commit(a).is_err());
+    }
+    let refused = |source: &str| bench.compile(&GrammarSpec::Gbnf(source.into())).unwrap_err().to_string();
+    for (named, why) in [
+        ("<|nobody|>", "<|nobody|> is no special token of this model"),
+        ("<[9999]>", "<[9999]> is no token of this model"),
+        ("<[99999999999]>", "is no token of this model"),
+        ("<|im_end|>", "<|im_end|> ends an answer: leave it out"),
+    ] {
+        let told = refused(&format!("root ::= \"a\" {named}"));
+        assert!(told.contains("line 1, column 14") && told.contains(why), "{told}");
+    }
+}
+
+#[test]
 fn grammars_of_clients() {
     let spec = |source: &str| GrammarSpec::Gbnf(source.to_owned());
     let sums = "root ::= sum \"\\n\"\nsum ::= sum [-+] product | product\nproduct ::= product [*/] atom | atom\n\

@@ -38,6 +38,7 @@ fn grammar() -> impl Strategy<Value = GrammarSpec> {
         any::<String>().prop_map(GrammarSpec::JsonSchema),
         any::<String>().prop_map(GrammarSpec::Regex),
         any::<String>().prop_map(GrammarSpec::Gbnf),
+        any::<String>().prop_map(GrammarSpec::Ebnf),
         any::<String>().prop_map(GrammarSpec::LarkGrammar),
         any::<String>().prop_map(GrammarSpec::Llguidance),
         vec(any::<String>(), 0..4).prop_map(GrammarSpec::Choice),

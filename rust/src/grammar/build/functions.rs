@@ -1,5 +1,6 @@
 //! Compiles the functions of a request. Most of them were compiled for earlier requests.
 
+use super::gbnf::Dialect;
 use super::lark::part;
 use super::{Builder, unstyled};
 use crate::error::{Error, Result};
@@ -73,7 +74,9 @@ pub(super) fn build(builder: &Builder, calls: &Calls, budget: &Budget) -> Result
     let mut named = Named::new(budget, &builder.library);
     let (beside, lark) = match calls.or.as_ref().map(|or| unstyled(or, budget)) {
         None => (None, None),
-        Some(GrammarSpec::Gbnf(source)) => (None, Some((builder.gbnf(source, budget)?, &builder.rules))),
+        Some(or @ (GrammarSpec::Gbnf(source) | GrammarSpec::Ebnf(source))) => {
+            (None, Some((builder.gbnf(source, Dialect::of(or), budget)?, &builder.rules)))
+        }
         Some(GrammarSpec::LarkGrammar(source)) => {
             let source = with_schemas("lark_grammar", source, &builder.config, &mut named)?;
             (None, Some((source, &builder.user)))

@@ -129,6 +129,8 @@ impl Follow {
                     self.lexemes[lexeme] = self.lexemes[lexeme].and(&behind);
                     (behind, begin, empty) = (self.firsts[lexeme], self.firsts[lexeme], false);
                 }
+                // It is none of the lexer's bytes.
+                Symbol::Token(_) => (behind, begin, empty) = (Bytes::default(), Bytes::default(), false),
                 Symbol::Rule(inner, least, most) => {
                     let first = self.begin[inner];
                     let again = if most == Some(1) { behind } else { behind.and(&first) };

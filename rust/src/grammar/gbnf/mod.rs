@@ -1,4 +1,4 @@
-//! GBNF, the grammars of llama.cpp, and the EBNF of SGLang and XGrammar, which is written the same way.
+//! GBNF, the grammars of llama.cpp, and the EBNF of SGLang and XGrammar, which is written almost the same way.
 //!
 //! llguidance reads its output in lexemes, each as long as can be, where GBNF goes by single characters: rule for rule, a
 //! grammar would come to mean something else (`[a-z]* "z"` could never end). Where no rule refers to itself, all is one
@@ -15,17 +15,23 @@ mod written;
 use super::budget::Budget;
 use crate::error::Result;
 use parse::Source;
+pub(super) use parse::{Dialect, Names};
 pub(super) use regex::{of_class, times};
 use std::collections::HashSet;
 use written::Writer;
 
-/// The Lark text of a grammar, as one regular expression if that has at most `most` bytes.
+/// The Lark text of a grammar, whose tokens have these names, as one regular expression if that has at most `most` bytes.
 ///
 /// # Errors
 /// `Error::Grammar` with line and column where the text is no GBNF, a rule is missing, or the text could never end;
 /// where the budget is spent.
-pub(super) fn to_lark(source: &str, most: usize, budget: &Budget) -> Result<String> {
-    let rules = rules::reduced(&Source::read(source)?, budget)?;
+pub(super) fn to_lark(
+    source: &str,
+    (dialect, names): (Dialect, Names<'_>),
+    most: usize,
+    budget: &Budget,
+) -> Result<String> {
+    let rules = rules::reduced(&Source::read(source, dialect, names)?, budget)?;
     let writer = Writer::new(&rules, budget)?;
     if let Some(rx) = writer.regex(most) {
         return Ok(format!("start: /(?:{rx})/"));
@@ -47,11 +53,12 @@ mod tests {
     use crate::error::Error;
 
     fn lark(source: &str) -> String {
-        to_lark(source, 10_000, &Budget::of_a_test()).unwrap_or_else(|e| panic!("{source}: {e}"))
+        to_lark(source, (Dialect::Gbnf, &|_| None), 10_000, &Budget::of_a_test())
+            .unwrap_or_else(|e| panic!("{source}: {e}"))
     }
 
     fn refused(source: &str) -> String {
-        let refusal = to_lark(source, 10_000, &Budget::of_a_test());
+        let refusal = to_lark(source, (Dialect::Gbnf, &|_| None), 10_000, &Budget::of_a_test());
         let Err(Error::Grammar { keyword, why, .. }) = refusal else { panic!("{source}: {refusal:?}") };
         assert_eq!(keyword, "gbnf");
         why
@@ -104,6 +111,26 @@ mod tests {
     }
 
     #[test]
+    fn tokens_are_apart_from_texts() {
+        let lark = lark("root ::= <[12]> [a-z]+ (<|x|> | <think> \"b\"){2} [0-9]*");
+        assert!(lark.starts_with("start: r0\nr0: <[12]> T0 r1{2} "), "{lark}");
+        assert!(lark.contains("r1: <|x|> | <think> T1\n") && lark.contains("T0: /(?:[a-z])+/"), "{lark}");
+    }
+
+    #[test]
+    fn xgrammar_s_dialect_has_long_escapes_and_any_character() {
+        let read = |source| to_lark(source, (Dialect::Ebnf, &|_| None), 10_000, &Budget::of_a_test());
+        assert_eq!(
+            read(r#"root ::= "\x1F600" [^] [\x4e00-\x9fff]"#).unwrap(),
+            "start: /(?:\\x{1f600}(?s:.)[\\x{4e00}-\\x{9fff}])/"
+        );
+        for wrong in [r#"root ::= "\x""#, r#"root ::= "\x110000""#, "root ::= []", "root ::= <a>"] {
+            assert!(read(wrong).is_err(), "{wrong}");
+        }
+        assert_eq!(lark(r#"root ::= "\x1F600""#), r"start: /(?:\x{1f}600)/");
+    }
+
+    #[test]
     fn what_is_wrong_is_told_with_its_place() {
         for (source, place, why) in [
             ("", "line 1, column 1", "no rule root"),
@@ -129,6 +156,11 @@ mod tests {
             ("root ::= \"a\" (= \"b\")", "line 1, column 14", "without being taken"),
             ("root ::= TagDispatch((\"<a>\", a))", "line 1, column 10", "TagDispatch is not supported"),
             ("root ::= \"a\" !<[1]>", "line 1, column 14", "tokens"),
+            ("root ::= <a b>", "line 1, column 10", "like <think> or <[1000]>"),
+            ("root ::= <[1-3]>", "line 1, column 10", "like <think> or <[1000]>"),
+            ("root ::= <>", "line 1, column 10", "like <think> or <[1000]>"),
+            ("root ::= <a", "line 1, column 10", "like <think> or <[1000]>"),
+            ("root ::= [^]", "line 1, column 10", "empty"),
             ("root ::= root \"x\"", "line 1, column 10", "root can never end"),
             ("root ::= a\na ::= \"x\" b\nb ::= a | b b", "line 3, column 7", "a can never end"),
         ] {

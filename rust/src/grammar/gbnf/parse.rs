@@ -2,6 +2,7 @@
 
 use super::part::Part;
 use crate::error::{Error, Result};
+use crate::grammar::GrammarSpec;
 use regex_syntax::hir::{ClassUnicode, ClassUnicodeRange};
 use std::collections::HashMap;
 
@@ -11,6 +12,21 @@ pub(super) const MAX_DEPTH: usize = 100;
 const MAX_REPEAT: u32 = 10_000;
 /// What XGrammar writes like calls: they depend on the tokenizer, or search.
 const MACROS: [&str; 5] = ["TagDispatch", "TokenTagDispatch", "Token", "ExcludeToken", "Regex"];
+
+/// How a grammar is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::grammar) enum Dialect {
+    /// As llama.cpp reads it: `\x` has two digits, and tokens can be named.
+    Gbnf,
+    /// As XGrammar reads it: `\x` has any number of digits, and `[^]` is any character.
+    Ebnf,
+}
+
+impl Dialect {
+    pub(in crate::grammar) fn of(spec: &GrammarSpec) -> Dialect {
+        if matches!(spec, GrammarSpec::Ebnf(_)) { Dialect::Ebnf } else { Dialect::Gbnf }
+    }
+}
 
 /// A grammar as it is written.
 #[derive(Debug)]
@@ -25,9 +41,9 @@ pub(super) struct Source {
 impl Source {
     /// # Errors
     /// `Error::Grammar` with line and column where the text is no GBNF, or has what cannot be enforced.
-    pub(super) fn read(text: &str) -> Result<Source> {
+    pub(super) fn read(text: &str, dialect: Dialect, names: Names<'_>) -> Result<Source> {
         let source = Source { text: text.chars().collect(), names: Vec::new(), parts: Vec::new() };
-        let mut parser = Parser { source, at: 0, numbers: HashMap::new() };
+        let mut parser = Parser { source, dialect, names, at: 0, numbers: HashMap::new() };
         parser.number("root".into());
         parser.rules()?;
         Ok(parser.source)
@@ -42,13 +58,18 @@ impl Source {
     }
 }
 
-struct Parser {
+/// Says what is wrong with a token's name or number (`<think>`, `<[1000]>`).
+pub(in crate::grammar) type Names<'a> = &'a dyn Fn(&str) -> Option<String>;
+
+struct Parser<'a> {
     source: Source,
+    dialect: Dialect,
+    names: Names<'a>,
     at: usize,
     numbers: HashMap<String, usize>,
 }
 
-impl Parser {
+impl Parser<'_> {
     fn refuse<T>(&self, at: usize, why: impl AsRef<str>) -> Result<T> {
         self.source.refuse(at, why)
     }
@@ -146,9 +167,10 @@ impl Parser {
                     Part::Class(ClassUnicode::new([ClassUnicodeRange::new('\0', char::MAX)]))
                 }
                 Some('(') => self.group(depth)?,
+                Some('<') if self.dialect == Dialect::Gbnf => self.token()?,
                 Some('<' | '!') => {
-                    return self
-                        .refuse(begin, "tokens cannot be named here: write the grammar as lark_grammar");
+                    let why = "tokens cannot be named here, nor left out: write the grammar as lark_grammar";
+                    return self.refuse(begin, why);
                 }
                 Some(_) if self.begins_rule() => return Ok(Part::sequence(parts)),
                 Some(c) => match self.name() {
@@ -161,6 +183,24 @@ impl Parser {
                 },
             };
             parts.push(self.repeated(part)?);
+        }
+    }
+
+    /// A token by its text or its number: `<think>`, `<[1000]>`.
+    fn token(&mut self) -> Result<Part> {
+        let begin = self.at;
+        let inner = self.rest()[1..].iter().take_while(|c| !c.is_whitespace() && !matches!(c, '<' | '>'));
+        let name: String = inner.collect();
+        self.at += 1 + name.chars().count();
+        let number = name.strip_prefix('[').map(|number| number.strip_suffix(']').unwrap_or_default());
+        let is_number = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+        if name.is_empty() || !self.takes(">") || number.is_some_and(|number| !is_number(number)) {
+            return self.refuse(begin, "a token must be written like <think> or <[1000]>");
+        }
+        let name = format!("<{name}>");
+        match (self.names)(&name) {
+            None => Ok(Part::Token(name)),
+            Some(why) => self.refuse(begin, why),
         }
     }
 
@@ -254,7 +294,7 @@ impl Parser {
             }
             ranges.push(ClassUnicodeRange::new(first, last));
         }
-        let written = !ranges.is_empty();
+        let written = !ranges.is_empty() || (negated && self.dialect == Dialect::Ebnf);
         let mut class = ClassUnicode::new(ranges);
         if negated {
             class.negate();
@@ -286,6 +326,9 @@ impl Parser {
             'e' => return Ok('\x1b'),
             '0' => return Ok('\0'),
             _ if kind.is_ascii_punctuation() => return Ok(kind),
+            'x' if self.dialect == Dialect::Ebnf => {
+                self.rest().iter().take(8).take_while(|c| c.is_ascii_hexdigit()).count().max(1)
+            }
             'x' => 2,
             'u' => 4,
             'U' => 8,

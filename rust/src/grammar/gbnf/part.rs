@@ -7,6 +7,8 @@ use regex_syntax::hir::ClassUnicode;
 pub(super) enum Part {
     /// One character of a class.
     Class(ClassUnicode),
+    /// A token of the vocabulary, as Lark names it.
+    Token(String),
     /// A rule by its number, and at which character it is named.
     Rule(usize, usize),
     Sequence(Vec<Part>),
@@ -31,7 +33,7 @@ impl Part {
 
     pub(super) fn inner(&self) -> &[Part] {
         match self {
-            Part::Class(_) | Part::Rule(..) => &[],
+            Part::Class(_) | Part::Token(_) | Part::Rule(..) => &[],
             Part::Sequence(parts) | Part::Choice(parts) => parts,
             Part::Repeat(part, ..) => std::slice::from_ref(part),
         }
@@ -45,10 +47,10 @@ impl Part {
         }
     }
 
-    /// Whether some way through it has only rules of which `known` holds, and no character unless `characters`.
+    /// Whether some way through it has only rules of which `known` holds, and no character or token unless `characters`.
     pub(super) fn some_way(&self, known: &[bool], characters: bool) -> bool {
         match self {
-            Part::Class(_) => characters,
+            Part::Class(_) | Part::Token(_) => characters,
             Part::Rule(rule, _) => known[*rule],
             Part::Sequence(parts) => parts.iter().all(|part| part.some_way(known, characters)),
             Part::Choice(choices) => choices.iter().any(|choice| choice.some_way(known, characters)),
@@ -56,15 +58,19 @@ impl Part {
         }
     }
 
-    /// Whether `known` holds of all rules in it.
+    /// Whether `known` holds of all rules in it, and it names no token.
     pub(super) fn all_ways(&self, known: &[bool]) -> bool {
-        self.find(&mut |rule, _| !known[rule]).is_none()
+        self.find(&mut |rule, _| !known[rule]).is_none() && !self.names_token()
+    }
+
+    fn names_token(&self) -> bool {
+        matches!(self, Part::Token(_)) || self.inner().iter().any(Part::names_token)
     }
 
     /// The part without choices that can never end; None: it cannot itself.
     pub(super) fn pruned(&self, can_end: &[bool]) -> Option<Part> {
         Some(match self {
-            Part::Class(_) => self.clone(),
+            Part::Class(_) | Part::Token(_) => self.clone(),
             Part::Rule(rule, _) => can_end[*rule].then(|| self.clone())?,
             Part::Sequence(parts) => {
                 Part::Sequence(parts.iter().map(|part| part.pruned(can_end)).collect::<Option<_>>()?)

@@ -9,7 +9,7 @@ use std::fmt::Write;
 const COUNTED: u32 = 16;
 
 /// The regular expression of a part whose rules do not refer to themselves, of about `most` bytes and parts at most; None:
-/// it would be longer, or too deep. `loose`: with fewer states, and more texts.
+/// it would be longer, or too deep, or names a token. `loose`: with fewer states, and more texts.
 pub(super) fn text(part: &Part, rules: &[Part], most: usize, loose: bool) -> Option<String> {
     let mut writer = Writer { rules, most, loose, out: String::new(), parts: 0 };
     writer.part(part, 0)?;
@@ -33,6 +33,7 @@ impl Writer<'_> {
         }
         match part {
             Part::Class(class) => self.out.push_str(&of_class(class)),
+            Part::Token(_) => return None,
             Part::Rule(rule, _) => self.part(&self.rules[*rule], depth + 1)?,
             Part::Sequence(parts) => parts.iter().try_for_each(|part| self.part(part, depth + 1))?,
             Part::Choice(choices) => {

@@ -16,6 +16,7 @@ const MAX_TOGETHER: usize = 4;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Symbol {
     Lexeme(usize),
+    Token(usize),
     /// A rule so many times.
     Rule(usize, u32, Option<u32>),
 }
@@ -29,11 +30,13 @@ pub(super) struct Lexeme {
     pub(super) loose: String,
 }
 
-/// Rules, each a list of choices, of which the first rule is the whole; and the lexemes in them.
+/// Rules, each a list of choices, of which the first rule is the whole; and what stands in them.
 #[derive(Debug, Default)]
 pub(super) struct Written {
     pub(super) rules: Vec<Vec<Vec<Symbol>>>,
     pub(super) lexemes: Vec<Lexeme>,
+    /// Tokens, as Lark names them.
+    tokens: Vec<String>,
 }
 
 impl Written {
@@ -44,7 +47,7 @@ impl Written {
             out.write_fmt(text).expect("a String takes all. This is a bug.");
         };
         for (rule, choices) in self.rules.iter().enumerate() {
-            let choices: Vec<_> = choices.iter().map(|choice| of_choice(choice)).collect();
+            let choices: Vec<_> = choices.iter().map(|choice| self.of_choice(choice)).collect();
             line(format_args!("r{rule}: {}\n", choices.join(" | ")));
         }
         for (number, lexeme) in self.lexemes.iter().enumerate() {
@@ -52,15 +55,19 @@ impl Written {
         }
         out
     }
-}
 
-fn of_choice(symbols: &[Symbol]) -> String {
-    let symbol = |symbol: &Symbol| match symbol {
-        Symbol::Lexeme(lexeme) => format!("T{lexeme}"),
-        Symbol::Rule(rule, 1, Some(1)) => format!("r{rule}"),
-        Symbol::Rule(rule, least, most) => format!("r{rule}{}", regex::times(*least, *most)),
-    };
-    if symbols.is_empty() { "\"\"".into() } else { symbols.iter().map(symbol).collect::<Vec<_>>().join(" ") }
+    fn of_choice(&self, symbols: &[Symbol]) -> String {
+        let symbol = |symbol: &Symbol| match symbol {
+            Symbol::Lexeme(lexeme) => format!("T{lexeme}"),
+            Symbol::Token(token) => self.tokens[*token].clone(),
+            Symbol::Rule(rule, 1, Some(1)) => format!("r{rule}"),
+            Symbol::Rule(rule, least, most) => format!("r{rule}{}", regex::times(*least, *most)),
+        };
+        match symbols {
+            [] => "\"\"".into(),
+            _ => symbols.iter().map(symbol).collect::<Vec<_>>().join(" "),
+        }
+    }
 }
 
 /// Writes rules.
@@ -143,6 +150,10 @@ impl Writing<'_> {
         Ok(match part {
             // It is always a lexeme.
             Part::Class(_) => Vec::new(),
+            Part::Token(name) => {
+                self.out.tokens.push(name.clone());
+                vec![Symbol::Token(self.out.tokens.len() - 1)]
+            }
             Part::Rule(rule, _) => vec![Symbol::Rule(self.numbered(*rule), 1, Some(1))],
             Part::Choice(_) => {
                 let choices = self.choices(part)?;
