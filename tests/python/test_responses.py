@@ -114,7 +114,7 @@ def test_errors_have_the_names_of_the_clients_fields() -> None:
     ("fields", "param"),
     [
         *(({"tools": [{"type": kind}]}, "tools[0].type") for kind in
-          ("web_search", "file_search", "mcp", "computer_use_preview", "code_interpreter", "custom")),
+          ("web_search", "file_search", "mcp", "computer_use_preview", "code_interpreter")),
         ({"tool_choice": {"type": "web_search_preview"}}, "tool_choice.type"),
         ({"tool_choice": {"type": "allowed_tools", "tools": [{"type": "mcp"}]}},
          "tool_choice.tools[0].type"),

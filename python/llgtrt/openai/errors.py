@@ -12,7 +12,9 @@ from llgtrt.engine import DeadlineError
 
 RETRY = {"retry-after": "1"}
 
-_FUNCTION = re.compile(r"/(tools|functions)/(\d+)/(function/parameters|parameters)(.*)", re.DOTALL)
+_FUNCTION = re.compile(
+    r"/(tools|functions)/(\d+)/(function/parameters|custom/format|parameters)(.*)", re.DOTALL
+)
 """The pointer to a place in the schema of a function's arguments."""
 
 

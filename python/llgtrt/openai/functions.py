@@ -16,11 +16,43 @@ class Function(msgspec.Struct):
     strict: bool | None = None
 
 
-class Tool(msgspec.Struct):
+class Syntax(msgspec.Struct):
+    """What the input of a custom tool must be."""
+
+    syntax: Literal["lark", "regex"]
+    definition: str
+
+
+class CustomFormat(msgspec.Struct):
+    """`{"type": "text"}`, or `{"type": "grammar", "grammar": {"syntax": …, "definition": …}}`.
+
+    In `/v1/responses`, the members of `grammar` stand beside `type`.
+    """
+
+    type: Literal["text", "grammar"]
+    grammar: Syntax | None = None
+    syntax: Literal["lark", "regex"] | None = None
+    definition: str | None = None
+
+
+class Custom(msgspec.Struct):
+    """A tool that takes a text."""
+
+    name: str
+    description: str | None = None
+    format: CustomFormat | None = None
+
+
+class Tool(msgspec.Struct, tag_field="type", tag="function"):
     """`{"type": "function", "function": {"name": …, "description": …, "parameters": {…}}}`."""
 
-    type: Literal["function"]
     function: Function
+
+
+class CustomTool(msgspec.Struct, tag_field="type", tag="custom"):
+    """`{"type": "custom", "custom": {"name": …, "description": …, "format": {…}}}`."""
+
+    custom: Custom
 
 
 class FunctionName(msgspec.Struct):
@@ -29,18 +61,23 @@ class FunctionName(msgspec.Struct):
     name: str
 
 
-class ToolName(msgspec.Struct):
+class ToolName(msgspec.Struct, tag_field="type", tag="function"):
     """`{"type": "function", "function": {"name": …}}`."""
 
-    type: Literal["function"]
     function: FunctionName
+
+
+class CustomName(msgspec.Struct, tag_field="type", tag="custom"):
+    """`{"type": "custom", "custom": {"name": …}}`; as a choice, this tool is called."""
+
+    custom: FunctionName
 
 
 class AllowedTools(msgspec.Struct):
     """Some of the functions, and whether one must be called."""
 
     mode: Literal["auto", "required"]
-    tools: list[ToolName]
+    tools: list[ToolName | CustomName]
 
 
 class NamedChoice(msgspec.Struct, tag_field="type", tag="function"):
@@ -55,7 +92,7 @@ class AllowedChoice(msgspec.Struct, tag_field="type", tag="allowed_tools"):
     allowed_tools: AllowedTools
 
 
-ToolChoice = Literal["none", "auto", "required"] | NamedChoice | AllowedChoice
+ToolChoice = Literal["none", "auto", "required"] | NamedChoice | CustomName | AllowedChoice
 
 
 class FunctionCall(msgspec.Struct):
@@ -65,9 +102,23 @@ class FunctionCall(msgspec.Struct):
     arguments: str = "{}"
 
 
-class ToolCall(msgspec.Struct):
-    """A call in the history, which its answer names by `id`."""
+class CustomCall(msgspec.Struct):
+    """A call of a custom tool in the history."""
 
-    function: FunctionCall
+    name: str
+    input: str = ""
+
+
+class ToolCall(msgspec.Struct):
+    """A call in the history, which its answer names by `id`: of a function, or of a custom tool."""
+
+    function: FunctionCall | None = None
     id: str = ""
-    type: Literal["function"] = "function"
+    type: Literal["function", "custom"] = "function"
+    custom: CustomCall | None = None
+
+    @property
+    def name(self) -> str:
+        """The name of what is called."""
+        called = self.function or self.custom
+        return called.name if called else ""

@@ -11,7 +11,7 @@ from llgtrt.openai import hints, response_formats
 from llgtrt.openai import messages_schema as schema
 from llgtrt.openai import schema as openai
 from llgtrt.openai.errors import ApiError, invalid
-from llgtrt.openai.functions import Function, FunctionCall, FunctionName, NamedChoice, ToolCall
+from llgtrt.openai.functions import CustomTool, Function, FunctionCall, FunctionName, NamedChoice, ToolCall
 from llgtrt.openai.functions import Tool as FunctionTool
 from llgtrt.openai.tools import decoded
 
@@ -115,7 +115,7 @@ def _assistant(content: str | list[schema.Block], at: str, names: dict[str, str]
                 reasoning.append(_member(block.thinking, f"{place}.thinking"))
             case "tool_use":
                 calls.append(_use(block, place))
-                names[calls[-1].id] = calls[-1].function.name
+                names[calls[-1].id] = calls[-1].name
             case _:
                 raise _unsupported(block, place, "text, thinking and tool_use are")
     made.content = "".join(texts)
@@ -178,10 +178,10 @@ def _merged(messages: Sequence[openai.Message]) -> list[openai.Message]:
     return made
 
 
-def _tools(tools: Sequence[schema.Tool]) -> list[FunctionTool]:
+def _tools(tools: Sequence[schema.Tool]) -> list[FunctionTool | CustomTool]:
     """The client's tools. Those that Anthropic's servers run are left out if there are others beside them."""
     is_own = [tool.type in (None, "custom") for tool in tools]
-    found = []
+    found: list[FunctionTool | CustomTool] = []
     for i, tool in enumerate(tools):
         if not is_own[i] and any(is_own) and tool.type and tool.type.startswith(_HOSTED):
             hints.ineffective(f"tools[{i}].{tool.type}")
@@ -208,7 +208,7 @@ def _tool(tool: schema.Tool, at: str) -> FunctionTool:
     schema_of_input = decoded(text, f"{at}.input_schema") if text else None
     if not isinstance(schema_of_input, dict) or schema_of_input.get("type") != "object":
         raise invalid(f"{at}.input_schema", f'{at}.input_schema: must be a schema with "type": "object"')
-    return FunctionTool("function", Function(tool.name, tool.description, tool.input_schema, tool.strict))
+    return FunctionTool(Function(tool.name, tool.description, tool.input_schema, tool.strict))
 
 
 def _tool_choice(body: schema.CountRequest) -> dict[str, Any]:

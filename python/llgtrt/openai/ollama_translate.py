@@ -125,7 +125,7 @@ def _messages(messages: Sequence[fields.Message]) -> list[openai.Message]:
             own.tool_calls = list(open_calls)
         if message.role == "tool":
             call_of = _answered(message, open_calls)
-            own.name = message.tool_name or (call_of.function.name if call_of else None)
+            own.name = message.tool_name or (call_of.name if call_of else None)
             own.tool_call_id = call_of.id if call_of else message.tool_call_id
         made.append(own)
     return made
@@ -134,7 +134,7 @@ def _messages(messages: Sequence[fields.Message]) -> list[openai.Message]:
 def _answered(message: fields.Message, open_calls: list[ToolCall]) -> ToolCall | None:
     """The call that a result answers, which is then no longer open."""
     for call in open_calls:
-        named = message.tool_name in (None, call.function.name)
+        named = message.tool_name in (None, call.name)
         if message.tool_call_id in (None, call.id) and named:
             open_calls.remove(call)
             return call

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from llgtrt.engine import Delta, Logprob
+from llgtrt.openai.custom import InputText
 from llgtrt.openai.parse import Grammar, Parser, pieces, whole
 from llgtrt.openai.pieces import Arguments, Call, Content, Piece, Reasoning
 from llgtrt.openai.render import LEAST_LOGPROB, Json, Render, Whole, piece_of
@@ -29,6 +30,8 @@ class ChatRender(Render):
         self.parts: Grammar | None = None
         self._parsers: dict[int, Parser] = {}
         self._scores: dict[int, Scores] = {}
+        self._inputs: dict[tuple[int, int], InputText] = {}
+        """Of the calls of custom tools, by choice and number."""
 
     def answer_in(self, reply: Reply) -> None:
         """Tells answers apart into the parts that they may have."""
@@ -61,17 +64,32 @@ class ChatRender(Render):
                 case Reasoning(text):
                     told["reasoning_content"] = told.get("reasoning_content", "") + text
                 case Call(number, name):
-                    made = self.call(index, number)
-                    function = {"name": name, "arguments": ""}
-                    calls[number] = {"index": number, "id": made, "type": "function", "function": function}
+                    calls[number] = self._begun(index, number, name)
                 case Arguments(number, text):
-                    call = calls.setdefault(number, {"index": number, "function": {"arguments": ""}})
-                    call["function"]["arguments"] += text
+                    self._extend(index, calls, number, text)
         if calls and self._legacy:
             told["function_call"] = calls[0]["function"]
         elif calls:
             told["tool_calls"] = list(calls.values())
         return told
+
+    def _begun(self, index: int, number: int, name: str) -> Json:
+        """A call of which its name is known."""
+        begun = {"index": number, "id": self.call(index, number)}
+        if self.reply and self.reply.tools and name in self.reply.tools.custom:
+            self._inputs[index, number] = InputText()
+            return {**begun, "type": "custom", "custom": {"name": name, "input": ""}}
+        return {**begun, "type": "function", "function": {"name": name, "arguments": ""}}
+
+    def _extend(self, index: int, calls: dict[int, Json], number: int, text: str) -> None:
+        """Adds to the arguments of a call."""
+        own = self._inputs.get((index, number))
+        if own is not None:
+            call = calls.setdefault(number, {"index": number, "custom": {"input": ""}})
+            call["custom"]["input"] += own.feed(text)
+        else:
+            call = calls.setdefault(number, {"index": number, "function": {"arguments": ""}})
+            call["function"]["arguments"] += text
 
     def call(self, index: int, number: int) -> str:
         """The id of a choice's call."""

@@ -21,6 +21,7 @@ from llgtrt.openai.body import parse
 from llgtrt.openai.chat import Model, ready
 from llgtrt.openai.decisions.places import Places, places
 from llgtrt.openai.errors import ApiError, from_core, invalid, unavailable
+from llgtrt.openai.functions import Tool
 from llgtrt.openai.incoming import read_body
 from llgtrt.openai.render import CompletionRender, Whole, Writer
 from llgtrt.openai.render_chat import ChatRender
@@ -287,7 +288,7 @@ def chat_prompt(api: Api, body: schema.ChatRequest) -> tuple[list[int], Reply]:
         raise invalid(
             "messages", "messages: this model has no chat template; the server needs --chat-template"
         )
-    tools = [bytes(tool.function.parameters) for tool in body.tools or ()]
+    tools = [bytes(tool.function.parameters) for tool in body.tools or () if isinstance(tool, Tool)]
     length = sum(map(len, strings(messages))) + sum(map(len, tools))
     api.check_length(length, body, "messages")
     return ready(api.model, body, messages)

@@ -11,7 +11,15 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from llgtrt.openai.functions import Function, FunctionCall, FunctionName, Tool, ToolCall, ToolChoice
+from llgtrt.openai.functions import (
+    CustomTool,
+    Function,
+    FunctionCall,
+    FunctionName,
+    Tool,
+    ToolCall,
+    ToolChoice,
+)
 from llgtrt.openai.outputs import JsonStyle, StructuredOutputs
 from llgtrt.openai.response_formats import ResponseFormat
 
@@ -288,7 +296,9 @@ class ChatRequest(Conversation, kw_only=True):
     prediction: Annotated[
         Prediction | None, about("What the answer is expected to be; drafts are taken from it.")
     ] = None
-    tools: Annotated[list[Tool] | None, about("Up to 128 functions that may be called.")] = None
+    tools: Annotated[
+        list[Tool | CustomTool] | None, about("Up to 128 functions and custom tools that may be called.")
+    ] = None
     tool_choice: Annotated[
         ToolChoice | None,
         about(

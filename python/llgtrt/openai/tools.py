@@ -13,9 +13,19 @@ import msgspec
 
 from llgtrt.openai import hints, schema
 from llgtrt.openai.arguments import Types, types
+from llgtrt.openai.custom import INPUT, as_function
 from llgtrt.openai.errors import invalid
 from llgtrt.openai.formats import Format, instructions
-from llgtrt.openai.functions import AllowedChoice, Function, FunctionName, NamedChoice, Tool, ToolCall
+from llgtrt.openai.functions import (
+    AllowedChoice,
+    CustomName,
+    CustomTool,
+    Function,
+    FunctionName,
+    NamedChoice,
+    Tool,
+    ToolCall,
+)
 
 _NAME = re.compile(r"[A-Za-z0-9_.:/-]{1,128}")
 _MOST = 128
@@ -37,6 +47,8 @@ class Tools:
     """There may be several calls."""
     legacy: bool
     """Written, and to be answered, in the older way."""
+    custom: frozenset[str] = frozenset()
+    """Names of those that are custom tools."""
 
     @property
     def called(self) -> bool:
@@ -60,13 +72,12 @@ class Tools:
     def core(self, style: Format, begun: str, several: bool, answer: Any = None) -> dict[str, Any]:
         """The core's grammar of calls (`rust/src/grammar/spec.rs`, `Calls`)."""
         where = "functions" if self.legacy else "tools"
-        path = "parameters" if self.legacy else "function/parameters"
         known = self.argument_types(style)
         tools = [
             {
                 "name": tool.function.name,
                 "schema": _parameters(tool.function),
-                "at": f"/{where}/{i}/{path}",
+                "at": f"/{where}/{i}/{self._path(tool.function.name)}",
                 "types": _mixed(known[tool.function.name]),
             }
             for i, tool in enumerate(self.functions)
@@ -75,6 +86,11 @@ class Tools:
         separator = style.separator if several else None
         around = {**style.core(), "separator": separator, "begun": begun}
         return {"calls": {"tools": tools, **around, "or": answer}}
+
+    def _path(self, name: str) -> str:
+        """Where a request has what the arguments must be."""
+        own = "custom/format" if name in self.custom else "function/parameters"
+        return "parameters" if self.legacy else own
 
     def block(self, style: Format) -> dict[str, Any]:
         """The core's grammar of what follows `{"name": "` in a block of code: a call, or another name."""
@@ -108,7 +124,7 @@ def tools(body: schema.ChatRequest) -> Tools | None:
     legacy = body.functions is not None
     if legacy and body.tools is not None:
         raise invalid("functions", "functions: the older name of tools; leave one out")
-    listed = [Tool("function", f) for f in body.functions or ()] if legacy else body.tools or ()
+    listed = _listed(body)
     where = "functions" if legacy else "tools"
     mode, chosen, field = _choice(body)
     if not listed:
@@ -119,7 +135,8 @@ def tools(body: schema.ChatRequest) -> Tools | None:
         raise invalid(where, f"{where}: has {len(listed)} entries; at most {_MOST}")
     known: set[str] = set()
     for i, tool in enumerate(listed):
-        at = f"{where}[{i}].{'name' if legacy else 'function.name'}"
+        kind = "custom" if body.tools and isinstance(body.tools[i], CustomTool) else "function"
+        at = f"{where}[{i}].{'name' if legacy else f'{kind}.name'}"
         if not _NAME.fullmatch(tool.function.name):
             raise invalid(at, f"{at}: must have 1 to 128 letters, digits or characters of _ - . : /")
         if tool.function.name in known:
@@ -132,8 +149,21 @@ def tools(body: schema.ChatRequest) -> Tools | None:
         if name not in known:
             raise invalid(at, f"{at}: {name:.128} is none of the {where}")
     names = [name for name, _ in chosen] if chosen is not None else sorted(known)
-    one = legacy or isinstance(body.tool_choice, NamedChoice) or body.parallel_tool_calls is False
-    return Tools(listed, names, mode, not one, legacy)
+    one = (
+        legacy or isinstance(body.tool_choice, NamedChoice | CustomName) or body.parallel_tool_calls is False
+    )
+    custom = frozenset(tool.custom.name for tool in body.tools or () if isinstance(tool, CustomTool))
+    return Tools(listed, names, mode, not one, legacy, custom)
+
+
+def _listed(body: schema.ChatRequest) -> list[Tool]:
+    """All functions, those in place of custom tools too."""
+    if body.functions is not None:
+        return [Tool(function) for function in body.functions]
+    return [
+        Tool(as_function(tool.custom, f"tools[{i}].custom")) if isinstance(tool, CustomTool) else tool
+        for i, tool in enumerate(body.tools or ())
+    ]
 
 
 def _choice(body: schema.ChatRequest) -> tuple[str, list[tuple[str, str]] | None, str]:
@@ -143,12 +173,19 @@ def _choice(body: schema.ChatRequest) -> tuple[str, list[tuple[str, str]] | None
     match body.tool_choice:
         case NamedChoice():
             return "required", [(body.tool_choice.function.name, "tool_choice.function.name")], "tool_choice"
+        case CustomName():
+            return "required", [(body.tool_choice.custom.name, "tool_choice.custom.name")], "tool_choice"
         case AllowedChoice():
             allowed = body.tool_choice.allowed_tools
             at = "tool_choice.allowed_tools.tools"
             if not allowed.tools:
                 raise invalid(at, f"{at}: must have at least one")
-            named = [(t.function.name, f"{at}[{i}].function.name") for i, t in enumerate(allowed.tools)]
+            named = [
+                (t.custom.name, f"{at}[{i}].custom.name")
+                if isinstance(t, CustomName)
+                else (t.function.name, f"{at}[{i}].function.name")
+                for i, t in enumerate(allowed.tools)
+            ]
             return allowed.mode, named, "tool_choice"
         case None:
             return body.function_call or "auto", None, "function_call"
@@ -213,9 +250,14 @@ def calls(message: schema.Message, at: str) -> dict[str, Any]:
         raise invalid(f"{at}.tool_calls", f"{at}.tool_calls: only the assistant calls functions")
     made = []
     for i, call in enumerate(written):
-        place = f"{at}.tool_calls[{i}].function.arguments"
-        arguments = decoded(call.function.arguments or "{}", place)
-        function = {"name": call.function.name, "arguments": arguments}
+        place = f"{at}.tool_calls[{i}].{call.type}"
+        if call.type == "custom" and call.custom is not None:
+            function = {"name": call.custom.name, "arguments": {INPUT: call.custom.input}}
+        elif call.type == "function" and call.function is not None:
+            arguments = decoded(call.function.arguments or "{}", f"{place}.arguments")
+            function = {"name": call.function.name, "arguments": arguments}
+        else:
+            raise invalid(place, f"{place}: is missing")
         made.append({"id": call.id, "type": "function", "function": function})
     return {"tool_calls": made}
 

@@ -46,10 +46,19 @@ fn tight(opened: Opened, kv_total: u64) -> Opened {
     Opened { target: Box::new(Tight { engine: opened.target, caps }), ..opened }
 }
 
-/// Always the same ones.
+/// Always the same ones. The paths of decisions are the demo's tokens of the same texts.
 fn requests(n: usize) -> Vec<RequestSpec> {
     let mut runner = TestRunner::deterministic();
-    proptest::collection::vec(request(), n).new_tree(&mut runner).unwrap().current()
+    let mut requests = proptest::collection::vec(request(), n).new_tree(&mut runner).unwrap().current();
+    let Some(folder) = folder() else { return requests };
+    let vocab = open(&folder, &config(SLOTS, CONTEXT), &|_| ()).unwrap().vocab;
+    let paths = requests.iter_mut().filter_map(|request| request.decide.as_mut()).flat_map(|d| &mut d.paths);
+    for path in paths {
+        let text: String = path.tokens.iter().map(|letter| *letter as u8 as char).collect();
+        path.tokens = vocab.encode(&[(&text, false)]).unwrap();
+        path.from = path.from.min(path.tokens.len() as u32);
+    }
+    requests
 }
 
 /// The demo target's folder, if this checkout has it.
@@ -98,6 +107,8 @@ fn in_slots_output_depends_on_the_request_alone() {
         assert_eq!(totals.preemptions > 0, total.is_some());
         assert!(totals.cached_tokens > 0, "no prefix was reused");
         assert_eq!(answers.choices.len(), want.len());
+        let decided = answers.choices.values().filter(|event| !event.successors.is_empty()).count();
+        assert!(decided > 20, "{decided}");
         for (key, event) in &answers.choices {
             assert_eq!(
                 essence(event),
@@ -115,7 +126,7 @@ fn in_one_pool_output_parts_at_near_ties_only() {
     let _turn = one_engine();
     let greedy = |mut request: RequestSpec| {
         request.sampling = llgtrt::request::Sampling { temperature: 0.0, ..Default::default() };
-        (request.n, request.grammar, request.logprobs) = (1, None, Some(2));
+        (request.n, request.grammar, request.logprobs, request.decide) = (1, None, Some(2), None);
         // What is drawn must be among the likeliest, which are all that is told of a row.
         (request.allowed_token_ids, request.min_tokens) = (None, 0);
         request

@@ -225,10 +225,11 @@ impl Answers {
 
 /// What must not depend on anything but the request: text, tokens, log-probabilities, what a decision is told, end, counts.
 pub fn essence(event: &Event) -> (String, Vec<u32>, String, Option<End>, [u32; 2]) {
-    // How far a prompt was told of that failed at its end depends on how it was cut.
+    // How far a prompt or a path was told of that failed at its end depends on how it was cut.
     let failed = matches!(event.end, Some(End::Failed(_)));
-    let prompt = if failed { &[][..] } else { &event.prompt_logprobs };
-    let logprobs = format!("{:?} {prompt:?} {:?}", event.logprobs, event.successors);
+    let of_prompt =
+        if failed { String::new() } else { format!("{:?} {:?}", event.prompt_logprobs, event.successors) };
+    let logprobs = format!("{:?} {of_prompt}", event.logprobs);
     (
         event.text.clone(),
         event.tokens.clone(),

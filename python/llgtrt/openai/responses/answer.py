@@ -82,9 +82,9 @@ def _format(form: msgspec.Struct) -> Json:
 def _choice(wanted: Any) -> Any:
     if isinstance(wanted, str):
         return wanted
-    if wanted.type == "function":
-        return {"type": "function", "name": wanted.name}
-    tools = [{"type": "function", "name": tool.name} for tool in wanted.tools or ()]
+    if wanted.type in as_chat.OWN:
+        return {"type": wanted.type, "name": wanted.name}
+    tools = [{"type": tool.type, "name": tool.name} for tool in wanted.tools or ()]
     return {"type": wanted.type, "mode": wanted.mode, "tools": tools}
 
 
@@ -93,6 +93,9 @@ def _tool(tool: Any) -> Json:
     if tool.type == "namespace":
         inner = [_tool(one) for one in tool.tools or ()]
         return {"type": "namespace", "name": tool.name, "description": tool.description, "tools": inner}
+    if tool.type == "custom":
+        given = {"name": tool.name, "description": tool.description, "format": tool.format}
+        return {"type": "custom", **{name: value for name, value in given.items() if value is not None}}
     if tool.type != "function":
         return {"type": tool.type}
     schema_text = bytes(tool.parameters)
@@ -131,7 +134,9 @@ class Answer(Writer):
             if tool["type"] == "namespace"
             for inner in tool["tools"]
         }
-        self._output = Output(lambda number: render.call(0, number), spaces)
+        tools = render.reply.tools if render.reply else None
+        custom = tools.custom if tools else frozenset()
+        self._output = Output(lambda number: render.call(0, number), spaces, custom)
         self._parser = Parser(render.parts) if render.parts is not None else None
         self._scores = Scores(render.parts, render.lookup) if render.parts and render.scored else None
         self._calls = 0

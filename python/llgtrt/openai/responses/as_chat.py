@@ -46,6 +46,8 @@ _HOSTED = frozenset(
     }
 )
 """Tools that OpenAI's servers run."""
+OWN = ("function", "custom")
+"""Tools that the client runs."""
 _MOST_METADATA, _LONGEST_KEY, _LONGEST_VALUE = 16, 64, 512
 
 
@@ -130,32 +132,36 @@ def _format(body: ResponsesRequest) -> response_formats.ResponseFormat | None:
             return None
 
 
-def _only_functions(at: str, kind: str) -> None:
-    if kind != "function":
-        message = f"{at}: {kind:.64} is not there: the server has no tools of its own; function is supported"
-        raise invalid(at, message, "unsupported_parameter")
+def _only_own(at: str, kind: str) -> None:
+    if kind not in OWN:
+        message = (
+            f"{at}: {kind:.64} is not there: the server has no tools of its own; function and custom are"
+        )
+        raise invalid(at, f"{message} supported", "unsupported_parameter")
 
 
-def _tools(body: ResponsesRequest) -> list[functions.Tool]:
+def _tools(body: ResponsesRequest) -> list[functions.Tool | functions.CustomTool]:
     """The functions, those of namespaces too.
 
     Tools that a server would run are left out if there are functions beside them.
     """
     given = body.tools or []
-    has_own = any(tool.type in ("function", "namespace") for tool in given)
+    has_own = any(tool.type in (*OWN, "namespace") for tool in given)
     found = []
     for i, tool in enumerate(given):
         if tool.type == "namespace":
             for k, inner in enumerate(tool.tools or ()):
-                _only_functions(f"tools[{i}].tools[{k}].type", inner.type)
+                _only_own(f"tools[{i}].tools[{k}].type", inner.type)
             found += [(within(tool.name, inner.name), inner) for inner in tool.tools or ()]
         elif has_own and tool.type in _HOSTED:
             hints.ineffective(f"tools[{i}].{tool.type}")
         else:
-            _only_functions(f"tools[{i}].type", tool.type)
+            _only_own(f"tools[{i}].type", tool.type)
             found.append((tool.name, tool))
     return [
-        functions.Tool("function", functions.Function(name, t.description, t.parameters, t.strict))
+        functions.CustomTool(functions.Custom(name, t.description, t.format))
+        if t.type == "custom"
+        else functions.Tool(functions.Function(name, t.description, t.parameters, t.strict))
         for name, t in found
     ]
 
@@ -164,11 +170,15 @@ def _choice(wanted: str | Choice | None) -> functions.ToolChoice | None:
     if not isinstance(wanted, Choice):
         return wanted  # type: ignore[return-value] # msgspec has checked the words
     if wanted.type != "allowed_tools":
-        _only_functions("tool_choice.type", wanted.type)
-        return functions.NamedChoice(functions.FunctionName(wanted.name))
+        _only_own("tool_choice.type", wanted.type)
+        name = functions.FunctionName(wanted.name)
+        return functions.CustomName(name) if wanted.type == "custom" else functions.NamedChoice(name)
     for i, tool in enumerate(wanted.tools or ()):
-        _only_functions(f"tool_choice.tools[{i}].type", tool.type)
-    named = [functions.ToolName("function", functions.FunctionName(t.name)) for t in wanted.tools or ()]
+        _only_own(f"tool_choice.tools[{i}].type", tool.type)
+    names = [(tool.type, functions.FunctionName(tool.name)) for tool in wanted.tools or ()]
+    named = [
+        functions.CustomName(name) if kind == "custom" else functions.ToolName(name) for kind, name in names
+    ]
     return functions.AllowedChoice(functions.AllowedTools(wanted.mode, named))
 
 
@@ -214,14 +224,14 @@ def _fits(api: routes.Api, body: schema.ChatRequest, told: Talk) -> bool:
 _NAMES = (
     (re.compile(r"messages$"), "input"),
     (re.compile(r"response_format\.json_schema|response_format"), "text.format"),
-    (re.compile(r"(tools\[\d+\])\.function"), r"\1"),
-    (re.compile(r"tool_choice\.allowed_tools\.(tools\[\d+\])\.function"), r"tool_choice.\1"),
+    (re.compile(r"(tools\[\d+\])\.(?:function|custom)"), r"\1"),
+    (re.compile(r"tool_choice\.allowed_tools\.(tools\[\d+\])\.(?:function|custom)"), r"tool_choice.\1"),
     (re.compile(r"tool_choice\.allowed_tools"), "tool_choice"),
-    (re.compile(r"tool_choice\.function"), "tool_choice"),
+    (re.compile(r"tool_choice\.(?:function|custom)"), "tool_choice"),
     (re.compile(r"reasoning_effort$"), "reasoning.effort"),
     (re.compile(r"max(_completion)?_tokens$"), "max_output_tokens"),
 )
-_CALL = re.compile(r"messages\[(\d+)\]\.tool_calls\[(\d+)\]\.function")
+_CALL = re.compile(r"messages\[(\d+)\]\.tool_calls\[(\d+)\]\.(?:function|custom)")
 _MESSAGE = re.compile(r"messages\[(\d+)\]")
 
 

@@ -7,6 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 import msgspec
 
 from llgtrt.openai import response_formats, schema
+from llgtrt.openai.functions import CustomFormat
 from llgtrt.openai.schema import Count, about
 
 
@@ -30,6 +31,7 @@ class Item(msgspec.Struct):
     name: str | None = None
     namespace: str | None = None
     arguments: str | None = None
+    input: str | None = None
     output: str | list[Part] | None = None
 
 
@@ -62,13 +64,14 @@ class Reasoning(msgspec.Struct):
 
 
 class Tool(msgspec.Struct):
-    """`{"type": "function", "name": …, "parameters": {…}}`, or a `namespace` with `tools`."""
+    """`{"type": "function", "name": …, "parameters": {…}}`, `custom`, or a `namespace` with `tools`."""
 
     type: str
     name: str = ""
     description: str | None = None
     parameters: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
     strict: bool | None = None
+    format: CustomFormat | None = None
     tools: list[Tool] | None = None
 
 
@@ -114,7 +117,9 @@ class ResponsesRequest(schema.Conversation):
     text: Annotated[
         TextOptions | None, about("`format`: `text`, `json_object` or `json_schema`; what the text must be.")
     ] = None
-    tools: Annotated[list[Tool] | None, about("Up to 128 functions that may be called.")] = None
+    tools: Annotated[list[Tool] | None, about("Up to 128 functions and custom tools that may be called.")] = (
+        None
+    )
     tool_choice: Annotated[
         Literal["none", "auto", "required"] | Choice | None,
         about("`none`, `auto` or `required`, a function, or `allowed_tools`.", default="auto"),

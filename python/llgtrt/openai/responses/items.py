@@ -9,12 +9,14 @@ from typing import Any
 
 from llgtrt.openai import schema
 from llgtrt.openai.errors import ApiError, invalid
-from llgtrt.openai.functions import FunctionCall, ToolCall
+from llgtrt.openai.functions import CustomCall, FunctionCall, ToolCall
 from llgtrt.openai.responses.fields import Item, Part
 
 Json = dict[str, Any]
 
 _LONGEST_ID = 128
+CALLS = ("function_call", "custom_tool_call")
+OUTPUTS = ("function_call_output", "custom_tool_call_output")
 
 
 def new_id(prefix: str) -> str:
@@ -41,17 +43,9 @@ def _item(item: Item, at: str, referred: Callable[[str], Json | None]) -> Json:
     match item.type:
         case None | "message":
             return _message(item, at)
-        case "function_call":
-            return {
-                "type": "function_call",
-                "id": item.id or new_id("fc"),
-                "call_id": _needed(item, "call_id", at),
-                "name": _needed(item, "name", at),
-                "arguments": _needed(item, "arguments", at),
-                "status": "completed",
-                **({"namespace": item.namespace} if item.namespace else {}),
-            }
-        case "function_call_output":
+        case "function_call" | "custom_tool_call":
+            return _call(item, at)
+        case "function_call_output" | "custom_tool_call_output":
             return _output(item, at)
         case "reasoning":
             return _reasoning(item, at)
@@ -62,8 +56,22 @@ def _item(item: Item, at: str, referred: Callable[[str], Json | None]) -> Json:
                 raise invalid(f"{at}.id", message, "item_not_found")
             return found
         case kind:
-            known = "message, function_call, function_call_output, reasoning and item_reference are"
+            known = f"message, {', '.join((*CALLS, *OUTPUTS))}, reasoning and item_reference are"
             raise _unsupported(f"{at}.type", kind, known)
+
+
+def _call(item: Item, at: str) -> Json:
+    is_custom = item.type == "custom_tool_call"
+    told = {
+        "type": item.type,
+        "id": item.id or new_id("ctc" if is_custom else "fc"),
+        "call_id": _needed(item, "call_id", at),
+        "name": _needed(item, "name", at),
+        **({"namespace": item.namespace} if item.namespace else {}),
+    }
+    if is_custom:
+        return {**told, "input": _needed(item, "input", at)}
+    return {**told, "arguments": _needed(item, "arguments", at), "status": "completed"}
 
 
 def _output(item: Item, at: str) -> Json:
@@ -71,7 +79,7 @@ def _output(item: Item, at: str) -> Json:
     if not isinstance(output, str):
         output = [_part(part, "input_text", f"{at}.output[{i}]") for i, part in enumerate(output)]
     call = {"id": item.id or new_id("fc"), "call_id": _needed(item, "call_id", at)}
-    return {"type": "function_call_output", **call, "output": output, "status": "completed"}
+    return {"type": item.type, **call, "output": output, "status": "completed"}
 
 
 def _reasoning(item: Item, at: str) -> Json:
@@ -153,9 +161,9 @@ def talk(instructions: str | None, items: Sequence[tuple[Json, str]]) -> Talk:
     open_turn: schema.Message | None = None
     for item, at in items:
         kind = item["type"]
-        if kind == "function_call_output":
+        if kind in OUTPUTS:
             if item["call_id"] not in known:
-                message = f"{at}.call_id: there is no function_call with the call_id {item['call_id']:.64}"
+                message = f"{at}.call_id: there is no call with the call_id {item['call_id']:.64}"
                 raise invalid(f"{at}.call_id", message)
             told.add(schema.Message("tool", _text(item["output"]), tool_call_id=item["call_id"]), at)
             open_turn = None
@@ -171,7 +179,7 @@ def talk(instructions: str | None, items: Sequence[tuple[Json, str]]) -> Talk:
                 open_turn = schema.Message("assistant")
                 told.add(open_turn, at)
             _extend(open_turn, item)
-            if kind == "function_call":
+            if kind in CALLS:
                 known.add(item["call_id"])
                 told.places[-1][1].append(at)
     for turn in told.messages:
@@ -187,7 +195,7 @@ def within(namespace: str | None, name: str) -> str:
 
 def _goes_on(turn: schema.Message, kind: str) -> bool:
     """Whether an item of this kind belongs to the assistant's message so far."""
-    if kind == "function_call":
+    if kind in CALLS:
         return True
     if kind == "message":
         return turn.content is None and not turn.tool_calls
@@ -200,12 +208,14 @@ def _extend(turn: schema.Message, item: Json) -> None:
             turn.reasoning_content = _text(item["content"]) or None
         case "message":
             turn.content = _text(item["content"])
-        case "function_call":
+        case _:
             name = within(item.get("namespace"), item["name"])
-            call = ToolCall(FunctionCall(name, item["arguments"]), item["call_id"])
-            if turn.tool_calls is None:
-                turn.tool_calls = []
-            turn.tool_calls.append(call)
+            if item["type"] == "custom_tool_call":
+                made = CustomCall(name, item["input"])
+                call = ToolCall(id=item["call_id"], type="custom", custom=made)
+            else:
+                call = ToolCall(FunctionCall(name, item["arguments"]), item["call_id"])
+            turn.tool_calls = [*(turn.tool_calls or ()), call]
 
 
 def _text(content: str | Sequence[Json]) -> str:

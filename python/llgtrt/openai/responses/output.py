@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import msgspec
 
 from llgtrt.openai.buffer import SPACE
+from llgtrt.openai.custom import InputText
 from llgtrt.openai.pieces import Arguments, Call, Content, Done, Piece, Reasoning
 from llgtrt.openai.responses.items import new_id
 
@@ -15,6 +16,7 @@ Json = dict[str, Any]
 Entries = list[msgspec.Raw]
 
 
+_PREFIXES = {"message": "msg", "reasoning": "rs", "function_call": "fc", "custom_tool_call": "ctc"}
 _NO_SPACES: Mapping[str, tuple[str, str]] = {}
 
 
@@ -22,11 +24,20 @@ class Output:
     """The items. Each begins, grows and is done before the next begins."""
 
     def __init__(
-        self, call_id: Callable[[int], str], spaces: Mapping[str, tuple[str, str]] = _NO_SPACES
+        self,
+        call_id: Callable[[int], str],
+        spaces: Mapping[str, tuple[str, str]] = _NO_SPACES,
+        custom: Collection[str] = (),
     ) -> None:
-        """`call_id`: the id of a call, by its number; `spaces`: namespace and name of functions in one."""
+        """`call_id`: the id of a call, by its number.
+
+        `spaces`: namespace and name of functions in one; `custom`: names of custom tools.
+        """
         self.items: list[Json] = []
         self._spaces = spaces
+        self._custom = custom
+        self._input = InputText()
+        """Of the call of a custom tool that is open."""
         self._call_id = call_id
         self._open = False
         self._texts: list[str] = []
@@ -47,10 +58,18 @@ class Output:
                 return [*begun, {**self._more("response.output_text.delta", text), "logprobs": entries}]
             case Call(number, name):
                 ended = self.close()
+                is_custom = name in self._custom
                 space, name = self._spaces.get(name, (None, name))
-                call = {"call_id": self._call_id(number), "name": name, "arguments": ""}
+                call = {"call_id": self._call_id(number), "name": name}
+                call |= {"input": ""} if is_custom else {"arguments": ""}
                 call |= {"namespace": space} if space else {}
-                return [*ended, *self._begin("function_call", call)]
+                self._input = InputText()
+                return [*ended, *self._begin("custom_tool_call" if is_custom else "function_call", call)]
+            case Arguments(_, text) if self._within_kind("custom_tool_call"):
+                text = self._input.feed(text)
+                self._texts.append(text)
+                told = {"delta": text}
+                return [self._event("response.custom_tool_call_input.delta", told)] if text else []
             case Arguments(_, text):
                 self._texts.append(text)
                 return [self._event("response.function_call_arguments.delta", {"delta": text})]
@@ -65,7 +84,10 @@ class Output:
         self._open, self._texts = False, []
         # A call is closed as soon as it is complete.
         item["status"] = status
-        if item["type"] == "function_call":
+        if item["type"] == "custom_tool_call":
+            item["input"] = text
+            ended = [self._event("response.custom_tool_call_input.done", {"input": text})]
+        elif item["type"] == "function_call":
             item["arguments"] = text
             told = {"name": item["name"], "arguments": text}
             ended = [self._event("response.function_call_arguments.done", told)]
@@ -76,7 +98,7 @@ class Output:
     def ended(self, status: str) -> list[Json]:
         """Events of the end. An answer without anything in it is an empty message."""
         nothing = [] if self.items else self.take(Content(""), [])
-        is_call = self._within_kind("function_call")
+        is_call = self._within_kind("function_call") or self._within_kind("custom_tool_call")
         return [*nothing, *self.close("incomplete" if is_call else status)]
 
     def _end_part(self, item: Json, text: str) -> list[Json]:
@@ -102,7 +124,7 @@ class Output:
         return self._open and bool(self.items[-1]["type"] == kind)
 
     def _begin(self, kind: str, more: Json) -> list[Json]:
-        prefix = {"message": "msg", "reasoning": "rs", "function_call": "fc"}[kind]
+        prefix = _PREFIXES[kind]
         self.items.append({"type": kind, "id": new_id(prefix), "status": "in_progress", **more})
         self._open = True
         told = {"item": dict(self.items[-1])}
