@@ -33,6 +33,17 @@ def decide(server: Server, state: str, tolerance: float = 0) -> Any:
     return answer.json()["answers"]
 
 
+def answered(server: Server, text: str, **more: Any) -> list[tuple[str, Any]]:
+    """The texts of the choices, and their probabilities; a base model has no chats."""
+    chat = {"messages": [{"role": "user", "content": text}], "enable_thinking": False}
+    answer = server.http.post("/v1/chat/completions", json={**chat, **more})
+    if "no chat template" in answer.text:
+        answer = server.http.post("/v1/completions", json={"prompt": text + "\n", "max_tokens": 64, **more})
+    assert answer.status_code == 200, answer.text
+    choices = answer.json()["choices"]
+    return [(c["text"] if "text" in c else c["message"]["content"], c.get("probabilities")) for c in choices]
+
+
 def test_they_are_the_same_among_others(real: Server) -> None:
     states = [f"{STATE} That is ticket {i}." for i in range(8)]
     alone = [decide(real, state) for state in states]
@@ -47,17 +58,11 @@ def test_they_are_the_same_among_others(real: Server) -> None:
 
 def test_they_are_those_of_what_is_generated(real: Server) -> None:
     question = msgspec.convert(QUESTIONS["route"], Question)
-    body = {
-        "messages": [{"role": "user", "content": written(question, STATE, {})}],
-        "response_format": {"type": "choice", "choices": OPTIONS},
-        "n": 64,
-        "temperature": 1,
-        "enable_thinking": False,
-    }
+    form = {"type": "choice", "choices": OPTIONS}
     counts: Counter[str] = Counter()
     for seed in range(6):
-        answer = real.http.post("/v1/chat/completions", json={**body, "seed": seed}).json()
-        counts.update(choice["message"]["content"] for choice in answer["choices"])
+        drawn = {"response_format": form, "n": 64, "temperature": 1, "seed": seed}
+        counts.update(text for text, _ in answered(real, written(question, STATE, {}), **drawn))
     total = counts.total()
     assert total == 384
     expected = {option: total * p for option, p in decide(real, STATE)["route"]["probabilities"].items()}
@@ -75,15 +80,11 @@ def test_a_field_has_those_of_its_place(real: Server) -> None:
         "required": ["team", "angry"],
         "additionalProperties": False,
     }
-    body = {
-        "messages": [{"role": "user", "content": f"{STATE}\nWhich team, and is the writer angry?"}],
-        "response_format": {"type": "json_schema", "json_schema": {"name": "a", "schema": schema}},
-        "probabilities": ["/team", "/angry"],
-        "temperature": 0,
-        "enable_thinking": False,
-    }
-    choice = real.http.post("/v1/chat/completions", json=body).json()["choices"][0]
-    value, found = json.loads(choice["message"]["content"]), choice["probabilities"]
+    form = {"type": "json_schema", "json_schema": {"name": "a", "schema": schema}}
+    asked = f"{STATE}\nWhich team, and is the writer angry?"
+    more = {"response_format": form, "probabilities": ["/team", "/angry"], "temperature": 0}
+    ((text, found),) = answered(real, asked, **more)
+    value = json.loads(text)
     assert list(found["/team"]) == OPTIONS
     for probabilities in found.values():
         assert abs(sum(probabilities.values()) - 1) < 1e-9
