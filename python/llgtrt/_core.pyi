@@ -92,9 +92,10 @@ class Event:
 
     @property
     def successors(self) -> list[tuple[list[float], list[tuple[int, float]]]]:
-        """(probabilities, [(token, probability), ...]) per place of the choice's path at which a decision looks; [] unless asked for.
+        """For a decision, (probabilities, [(token, probability), ...]) for each place of the choice's path; otherwise [].
 
-        For each option the probability of the tokens that leave it alone, and the tokens that leave several options.
+        For each option, the probability of the tokens after which only this option remains; and the tokens after which
+        several remain.
         """
 
     @property

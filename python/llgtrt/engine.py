@@ -25,8 +25,8 @@ Origin = tuple[int, str | None, list[tuple[int, str]]]
 
 
 Successors = tuple[list[float], list[tuple[int, float]]]
-"""For each option of a decision the probability of the tokens that leave it alone, and the tokens that leave
-several options, each with its probability."""
+"""For each option of a decision, the probability of the tokens after which only this option remains; and the
+tokens after which several remain, each with its probability."""
 
 
 Narrowed = tuple[str, str, str]
@@ -55,9 +55,9 @@ class Delta:
     origins: list[Origin] = dataclasses.field(default_factory=list)
     """Of the new tokens, where the client asks for them."""
     successors: list[Successors] = dataclasses.field(default_factory=list)
-    """Of further places of the choice's path, where a decision is asked for."""
+    """For a decision: of further places of the choice's path."""
     tokens: list[int] = dataclasses.field(default_factory=list)
-    """New tokens, where the generation keeps them."""
+    """New tokens, if the generation keeps them."""
 
 
 @dataclasses.dataclass

@@ -64,7 +64,7 @@ pub struct RequestSpec {
     /// The constraint.
     #[serde(default)]
     pub grammar: Option<GrammarSpec>,
-    /// Probabilities of texts are wanted in place of an output.
+    /// If set, the request is a decision: it asks for the probabilities of texts and generates nothing.
     #[serde(default)]
     pub decide: Option<Decide>,
     /// What it wants of speculation.
@@ -261,7 +261,7 @@ impl Request {
         }
         let default = limits.default_output.max(spec.min_tokens).min(room);
         let max_tokens = match &spec.decide {
-            // Of which one is never generated.
+            // There must be room for one more token than is computed.
             Some(decide) => decide::check(&spec, decide, limits)? + 1,
             None => spec.max_tokens.unwrap_or(default),
         };

@@ -68,7 +68,7 @@ pub struct Sequence {
     computed: u32,
     /// Prompt tokens after the first whose log-probabilities were told.
     scored: u32,
-    /// Places of a decision whose successors were told.
+    /// Number of [`Successors`](crate::types::Successors) that were sent.
     decided: u32,
     /// Moved into the job of a step until its outcome is there.
     sampler: Option<Sampler>,
@@ -226,24 +226,24 @@ impl Sequence {
         wanted && self.scored + 1 < self.prompt_len()
     }
 
-    /// Index of the first token behind which a decision wants to know the successors; None for all other sequences.
+    /// Index of the first token after which a decision asks for the next token; None if this is no decision.
     fn decides_from(&self) -> Option<u32> {
         let decide = self.spec.spec().decide.as_ref()?;
         Some(self.prompt_len() + decide.paths[self.choice as usize].from - 1)
     }
 
-    /// Whether it makes a decision: it generates nothing.
+    /// Whether it is a decision, which generates nothing.
     pub fn decides(&self) -> bool {
         self.spec.spec().decide.is_some()
     }
 
-    /// The tokens of which all but the last may be computed already, by whomever.
+    /// The tokens whose KV may come from another sequence, and one more, which this sequence computes.
     pub fn shareable(&self) -> &[Token] {
         let end = self.decides_from().map_or(self.known(), |first| first + 1);
         &self.tokens[..end as usize]
     }
 
-    /// How many of its next tokens may be computed with so many rows of logits.
+    /// How many of its next tokens fit into this many rows of logits.
     pub fn within(&self, rows: u32) -> u32 {
         match self.decides_from() {
             Some(first) => first.saturating_sub(self.computed).saturating_add(rows),
@@ -252,7 +252,7 @@ impl Sequence {
         }
     }
 
-    /// The rows of logits that its next `count` tokens take, besides that of a new token.
+    /// How many rows of logits its next `count` tokens need, without the row for a new token.
     pub fn rows(&self, count: u32) -> u32 {
         match self.decides_from() {
             Some(first) => (self.computed + count).saturating_sub(first.max(self.computed)),

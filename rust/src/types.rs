@@ -88,12 +88,12 @@ pub struct Narrowed {
     pub reason: String,
 }
 
-/// Which of a decision's options the next token leaves. All probabilities in it have the sum 1, unless no token spells an option.
+/// How the next token narrows down the options of a decision. The probabilities add up to 1, or to 0 if no token fits.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Successors {
-    /// For each option the probability of the tokens that leave it alone.
+    /// For each option, the probability of the tokens after which only this option remains.
     pub settled: Vec<f64>,
-    /// The tokens that leave several options, each with its probability.
+    /// The tokens after which several options remain, each with its probability.
     pub open: Vec<(Token, f64)>,
 }
 
@@ -114,7 +114,7 @@ pub struct Event {
     pub origins: Vec<Origin>,
     /// Those of further prompt tokens, from the second on, on choice 0 where they were asked for.
     pub prompt_logprobs: Vec<TokenLogprob>,
-    /// One entry per wanted place of the choice's path, in order, where a decision was asked for, else empty.
+    /// For a decision, one entry for each place of the choice's path, in order; otherwise empty.
     pub successors: Vec<Successors>,
     /// Counts so far.
     pub usage: Usage,

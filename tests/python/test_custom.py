@@ -31,6 +31,14 @@ def test_white_space_and_escapes_that_need_not_be() -> None:
     assert reader.feed('{\n  "input" : "\\u0041\\/\\ud83d\\ude00"\n}') == "A/😀"
 
 
+def test_half_characters_are_replaced() -> None:
+    arguments = '{"input": "a\\udc00b\\ud800c\\ud83d\\ude00\\ud83d\\n\\ud83d"}'
+    for width in range(1, len(arguments) + 1):
+        reader = InputText()
+        pieces = [arguments[i : i + width] for i in range(0, len(arguments), width)]
+        assert "".join(map(reader.feed, pieces)) == "a\ufffdb\ufffdc😀\ufffd\n\ufffd", width
+
+
 def test_a_text_that_was_cut_is_as_long_as_it_goes() -> None:
     reader = InputText()
     assert reader.feed('{"input": "ab\\ud83d') == "ab"

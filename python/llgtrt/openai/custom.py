@@ -1,4 +1,4 @@
-"""Custom tools, which take a text: the model calls them as functions with this text as their one argument."""
+"""Custom tools, which take a text. The model calls them as functions with this text as the only argument."""
 
 from __future__ import annotations
 
@@ -16,12 +16,15 @@ INPUT = "input"
 
 _BEGIN = re.compile(r'\s*\{\s*"input"\s*:\s*"')
 _ESCAPE = re.compile(
-    r'\\(?:["\\/bfnrt]|u[dD][89abAB][0-9a-fA-F]{2}\\u[0-9a-fA-F]{4}|u(?![dD][89abAB])[0-9a-fA-F]{4})'
+    r'\\(?:["\\/bfnrt]|u(?![dD][89a-fA-F])[0-9a-fA-F]{4}'
+    r"|u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})"
 )
+_HALF = re.compile(r"\\u[dD][89a-fA-F][0-9a-fA-F]{2}(?=[^\\]|\\[^u]|\\u....)")
+"""An escape of half a character, and enough behind it to see that the other half does not follow."""
 
 
 def as_function(tool: Custom, at: str) -> Function:
-    """The function in place of a tool.
+    """The function that the model is offered for a custom tool.
 
     Raises:
         ApiError: the format is incomplete, or cannot be enforced.
@@ -82,6 +85,9 @@ class InputText:
             elif escape := _ESCAPE.match(self._json, self._at):
                 told.append(json.loads(f'"{escape[0]}"'))
                 self._at = escape.end()
+            elif half := _HALF.match(self._json, self._at):
+                told.append("\ufffd")
+                self._at = half.end()
             else:
                 break  # the rest of the escape is still to come
         return "".join(told)

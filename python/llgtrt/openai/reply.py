@@ -123,12 +123,12 @@ class Reply:
 
     @property
     def _lead(self) -> str:
-        """What comes between reasoning, if there is any, and a constrained answer."""
+        """The text between reasoning, if there is any, and a constrained answer."""
         return (self.format.turn if self.thinking else "") + self.format.lead
 
     @property
     def opening(self) -> str:
-        """What comes before a constrained answer where nothing is reasoned."""
+        """The text before a constrained answer without reasoning."""
         return (self.thinking.markers[1] if self.thinking else "") + self._lead
 
     def _constrained(self, at: int) -> list[Json]:

@@ -77,18 +77,18 @@ pub enum ToolFormat {
     Json,
 }
 
-/// How questions of `/v1/systemone` are put to the model, by their types. `{instructions}`, `{options}` and `{state}` stand for the
-/// question, what may be answered, and what it is about.
+/// Prompts for the questions of `/v1/systemone`, by type. `{instructions}`, `{options}` and `{state}` are replaced by the question, the
+/// possible answers and the state.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct DecisionPrompts {
-    /// One of several options; null = the built-in one, which docs/decisions.md shows.
+    /// For a choice; null = the built-in prompt (docs/decisions.md).
     #[schemars(length(min = 1))]
     pub choice: Option<String>,
-    /// A level of a scale.
+    /// For a score.
     #[schemars(length(min = 1))]
     pub score: Option<String>,
-    /// Yes or no.
+    /// For yes or no.
     #[schemars(length(min = 1))]
     pub noul: Option<String>,
 }
@@ -136,7 +136,7 @@ pub struct ServerConfig {
     /// template shows.
     #[schemars(length(max = 2), inner(length(min = 1, max = 256)))]
     pub reasoning_markers: Option<Vec<String>>,
-    /// How questions of `/v1/systemone` are put to the model.
+    /// Prompts for the questions of `/v1/systemone`.
     pub decision_prompts: DecisionPrompts,
     /// Seconds without progress after which a client is dropped that reads what is ready for it, or sends a request that
     /// it began; and to begin one after it connected.

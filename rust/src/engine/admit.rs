@@ -366,7 +366,7 @@ impl Engine {
         // KV may be ahead of the tokens: where a stop string cut an accepted run.
         let keep = sequence.computed().min(sequence.known());
         let Some(slot) = sequence.unplace() else { return };
-        // All paths of a decision begin with the same prompt.
+        // All paths of a decision start with the same prompt: to keep it once is enough.
         let worth = !sequence.decides() || sequence.choice == 0;
         let reused = healthy && worth && self.reuses() && keep >= self.target.kv().floor(slot);
         let keep = if reused { keep } else { 0 };

@@ -63,7 +63,7 @@ impl Waiting {
         let mut refused = Vec::new();
         for (mut handle, arrival) in std::mem::take(&mut self.compiling) {
             let fits = |compiled: Compiled| match arrival.request.spec().decide {
-                // It generates nothing.
+                // A decision generates nothing.
                 Some(_) => Ok(compiled),
                 None => compiled.fits(arrival.request.max_tokens()).map(|()| compiled),
             };

@@ -105,7 +105,7 @@ pub struct Job {
     pub sample: bool,
     /// What is wanted of `tokens` themselves.
     pub score: Option<Score>,
-    /// What may come behind so many of `tokens`, the last ones, is wanted for a decision; 0 beside `sample` and `score`.
+    /// For a decision: the next token is asked for after each of the last `decides` tokens. 0 if `sample` or `score` is set.
     pub decides: u32,
     /// Proposed tokens after `tokens`; empty unless `sample`.
     pub draft: Draft,
@@ -138,7 +138,7 @@ pub struct Round {
     pub logprobs: Vec<TokenLogprob>,
     /// One entry for each target of the job's score.
     pub scores: Vec<TokenLogprob>,
-    /// One entry for each token behind which the job wanted it.
+    /// One entry for each token that [`Job::decides`] counts.
     pub successors: Vec<Successors>,
     /// The target's last hidden state at the last accepted position, where a drafter asked for it.
     pub hidden: Option<Vec<f32>>,

@@ -261,7 +261,7 @@ impl Builder {
         gbnf::to_lark(source, (dialect, &|name| self.no_token(name)), self.config.max_lark_bytes, budget)
     }
 
-    /// Why a grammar cannot have this token, by its text or its number.
+    /// Why a grammar cannot name this token, by its text or its number; None if it can.
     fn no_token(&self, name: &str) -> Option<String> {
         let number = name.strip_prefix("<[").and_then(|rest| rest.strip_suffix("]>"));
         let found = match number {

@@ -12,7 +12,7 @@ type Logprob = (Token, f32, Vec<(Token, f32)>);
 /// Who drafted a token, and what was refused in its stead.
 type Origin = (Option<&'static str>, Vec<(Token, &'static str)>);
 
-/// For each option the probability of tokens that leave it alone, and the tokens that leave several.
+/// For each option, the probability of the tokens after which only it remains; and the tokens after which several remain.
 type Successors = (Vec<f64>, Vec<(Token, f64)>);
 
 /// News of one choice.
@@ -67,8 +67,7 @@ impl Event {
         self.0.prompt_logprobs.iter().map(|l| (l.token, l.logprob, l.top.clone())).collect()
     }
 
-    /// (per option the probability of tokens that leave it alone, [(token that leaves several, its probability), ...]) per wanted place of
-    /// the choice's path; empty unless asked for.
+    /// For a decision, one entry for each place of the choice's path; otherwise empty.
     #[getter]
     fn successors(&self) -> Vec<Successors> {
         self.0.successors.iter().map(|s| (s.settled.clone(), s.open.clone())).collect()

@@ -1,49 +1,49 @@
-//! A decision among texts in place of an output: what is asked, and which texts a token leaves.
+//! Decisions: requests for the probabilities of texts. They generate nothing.
 
 use super::{Limits, MAX_CHOICES, RequestSpec, at_most, check_ids, within};
 use crate::error::{Error, Result};
 use crate::types::Token;
 use serde::{Deserialize, Serialize};
 
-/// Most options of a decision.
+/// Most options of one decision.
 pub(super) const MAX_OPTIONS: usize = 1024;
-/// Most tokens of a path whose successors are wanted, besides the first of them.
+/// A path may ask for the next token at this many places, and one more.
 pub(super) const MAX_WANTED: usize = 32;
 
-/// Asks for probabilities of texts. Nothing is drawn: choice `i` of the request computes `paths[i]` behind the prompt, and its
-/// events tell which options the next token leaves ([`Successors`](crate::types::Successors)).
+/// Asks for the probabilities of texts, the options. No token is drawn. Choice `i` of the request computes `paths[i]` after the
+/// prompt, and its events have one [`Successors`](crate::types::Successors) for each place of the path from `from` on.
 ///
-/// The constraint says which tokens may come, and their probabilities are those among these: the sum over all paths that spell
-/// an option is the probability that an output at temperature 1 is this option.
+/// Probabilities are among the tokens that the constraint allows. The sum over all token paths that spell an option is the
+/// probability that an output at temperature 1 is this option.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Decide {
-    /// The texts, each once and none of them empty.
+    /// The texts. They differ, and none is empty.
     pub options: Vec<String>,
-    /// The options begin behind this many tokens of each path.
+    /// The first `base` tokens of each path come before the options.
     #[serde(default)]
     pub base: u32,
-    /// One for each choice.
+    /// One path for each choice.
     pub paths: Vec<Path>,
-    /// The options are JSON values inside of a longer text: a token may hold the end of one and what stands behind it.
+    /// The options are JSON values within a longer text. One token may contain the end of a value and the text after it.
     #[serde(default)]
     pub inside: bool,
 }
 
-/// Tokens behind the prompt.
+/// Tokens after the prompt.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Path {
     /// The tokens.
     #[serde(default)]
     pub tokens: Vec<Token>,
-    /// What may come behind the first `from` of them is wanted, and behind each of the others.
+    /// The next token is asked for after the first `from` tokens, and after each further one.
     #[serde(default)]
     pub from: u32,
 }
 
 impl Decide {
-    /// The options that a text with `begun` and then `token` may be; `None` stands for the end.
+    /// The options that a text can still become if it starts with `begun` and `token`. `None` is the end of the text.
     pub fn left<'a>(&'a self, begun: &'a [u8], token: Option<&'a [u8]>) -> impl Iterator<Item = usize> + 'a {
         let fits = move |option: &[u8]| {
             let Some(rest) = option.strip_prefix(begun) else { return false };
@@ -56,12 +56,12 @@ impl Decide {
     }
 }
 
-/// Whether a JSON value cannot go on with this byte.
+/// Whether a JSON value ends before this byte.
 fn ends_value(byte: u8) -> bool {
     matches!(byte, b',' | b']' | b'}' | b' ' | b'\n' | b'\r' | b'\t')
 }
 
-/// The longest path of a decision.
+/// Returns the length of the longest path.
 ///
 /// # Errors
 /// `Invalid` where the request asks for a decision that cannot be made.

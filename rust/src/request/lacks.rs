@@ -34,7 +34,7 @@ pub enum Feature {
     Acceptance,
     /// KV is not shared between salts.
     CacheSalt,
-    /// Probabilities of texts.
+    /// Probabilities of options.
     Decisions,
 }
 

@@ -248,7 +248,7 @@ impl Sampler {
         self.choice
     }
 
-    /// The model's tokens.
+    /// The model's vocabulary.
     pub fn vocab(&self) -> &Vocab {
         &self.params.vocab
     }
@@ -352,7 +352,7 @@ impl Sampler {
     }
 }
 
-/// Why a row is of no use.
+/// The error for a row of logits that is not finite.
 pub(crate) fn not_finite() -> Error {
     Error::Executor("the model's logits are not finite; its weights may be damaged".into())
 }

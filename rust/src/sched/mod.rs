@@ -21,7 +21,7 @@ pub(crate) struct Bounds {
     pub(crate) tokens: u32,
     /// Tokens of prompt chunks in all, by the pace; at least 1 is given even where this is 0.
     pub(crate) chunk_tokens: u32,
-    /// Rows of logits for tokens of prompts. At least 1.
+    /// Rows of logits for tokens that are known, at least 1.
     pub(crate) scored_rows: u32,
     /// Prompts are cut; false: a gap is computed whole or not at all, unless it is longer than `tokens`.
     pub(crate) chunked: bool,

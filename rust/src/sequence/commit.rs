@@ -59,9 +59,9 @@ impl Sequence {
         Ok(Some(event))
     }
 
-    /// Takes what a job that begins at token `start` tells of a decision, which ends with its last token.
+    /// Sends what a job that starts at token `start` computed for a decision, which ends with its last token.
     fn decide(&mut self, start: u32, successors: Vec<Successors>, mut event: Event) -> Option<Event> {
-        // A sequence that was preempted computes again what it has told.
+        // After a preemption, rows are computed again that were already sent.
         let first = self.decides_from().map_or(0, |first| start.saturating_sub(first));
         event.successors = successors.into_iter().skip(self.decided.saturating_sub(first) as usize).collect();
         self.decided += event.successors.len() as u32;

@@ -56,7 +56,7 @@ class SystemOneRequest(msgspec.Struct):
     tolerance: Annotated[
         float | None,
         about(
-            "How probable the ways to write the options may be together that are left out; 0: none is.",
+            "How probable all ways to write the options may be that are left out; 0: none is left out.",
             0,
             0.5,
             0.001,

@@ -1,7 +1,7 @@
 """`probabilities`: how probable each value of an enum or a boolean was at its place in an answer.
 
-The tokens before the value are those of the answer, and the values are decided among as options of a question
-are, under the answer's own constraint.
+The tokens before the value are those of the answer. The values are the options of a decision, under the
+answer's own constraint.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """How a question is put to the model.
 
-`{instructions}`, `{options}` and `{state}` stand for the question, a list of what may be answered, and what
-it is about. `server.decision_prompts` has others in place of these.
+`{instructions}`, `{options}` and `{state}` are replaced by the question, the possible answers and the state.
+`server.decision_prompts` can replace these prompts.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ DEFAULTS = {
     "Answer with the number of the level that fits the text best," + _TEXT,
     "noul": "{instructions}\n{options}\nAnswer the question about the text with yes or no," + _TEXT,
 }
-"""One for each type of question. The question comes first: its KV is reused for the next text."""
+"""One for each type of question. The question comes first, so that its KV is reused for the next text."""
 
 _INSTRUCTIONS = {
     "choice": "Which of the options fits the text?",
@@ -46,7 +46,7 @@ def options(question: Question) -> list[str]:
 
 
 def written(question: Question, state: Any, prompts: Mapping[str, str | None]) -> str:
-    """The text of the user's message; `prompts`: those that are configured, by type."""
+    """The text of the user's message; `prompts`: the configured ones, by type."""
     template = prompts.get(question.type) or DEFAULTS[question.type]
     values = {
         "instructions": _text(question.instructions) or _INSTRUCTIONS[question.type],

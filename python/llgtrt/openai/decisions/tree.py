@@ -1,14 +1,14 @@
 """The probability of each of several texts: the sum over all token paths that spell it.
 
 The probability of a path is the product of its tokens' probabilities, each among the tokens that the
-constraint allows there. So the probability of a text is that with which the server generates it at
+constraint allows there. So the probability of a text is the probability that the server generates it at
 temperature 1 under the same constraint.
 
-A path is followed only while several options begin with its text: behind that, its whole probability is that
-of the one option that is left. Nodes of this tree are evaluated in rounds, likely ones first. A round is one
-request whose choices have the prompt's KV in common, and each goes on along the tokens that the tokenizer
-would write for all of its options. The last paths, which together are less probable than the tolerance, are
-not followed: their options share them as they share what is known.
+A path is followed only while several options start with its text. Once one option is left, the path's whole
+probability belongs to it. The nodes of this tree are evaluated in rounds, likely ones first. A round is one
+request. Its choices share the KV of the prompt, and each continues along the tokens that the tokenizer uses
+for all of its options. The last paths, whose probabilities add up to less than the tolerance, are not
+followed. Their probability is divided among their options in the ratio of what is known of these.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ LEAST_TOLERANCE = 2e-7
 
 _MOST_ROUNDS = 64
 _MOST_AHEAD = 32
-"""Tokens behind the first one that a path may have in a round; the core takes as many (`MAX_WANTED`)."""
+"""Most tokens that a path may have after its node; the core takes as many (`MAX_WANTED`)."""
 
 Path = tuple[int, ...]
 
@@ -37,9 +37,9 @@ Path = tuple[int, ...]
 class Decision:
     """What is to be decided.
 
-    `core`: fields of the core's request, its constraint among them. `base`: tokens of the output before the
-    options. `inside`: the options are JSON values, behind which the output goes on. `tolerance`: how probable
-    the paths may be together that are not followed.
+    `core`: fields of the core's request, including its constraint. `base`: tokens of the output before the
+    options. `inside`: the options are JSON values, and the output continues after them. `tolerance`: the
+    total probability of paths that need not be followed.
     """
 
     core: dict[str, Any]
@@ -52,7 +52,7 @@ class Decision:
 
 @dataclasses.dataclass(frozen=True)
 class Found:
-    """The probability of each option, in their order; the sum is 1. None is further off than `error`."""
+    """The probability of each option, in order; they add up to 1. None is off by more than `error`."""
 
     probabilities: list[float]
     error: float
@@ -76,7 +76,7 @@ async def decided(engine: AsyncEngine, vocabulary: Vocabulary, decision: Decisio
 async def _evaluated(
     engine: AsyncEngine, decision: Decision, paths: Sequence[tuple[Path, int]]
 ) -> list[list[Successors]]:
-    """What may follow on each path, behind its first tokens of the given number and every further one."""
+    """What may follow on each path, after its node and after each further token."""
     base = decision.base
     told = [{"tokens": [*base, *path], "from": len(base) + first} for path, first in paths]
     decide = {
@@ -110,7 +110,7 @@ class _Tree:
 
     @property
     def left(self) -> float:
-        """How probable it is that an answer takes a path that is not followed yet."""
+        """The total probability of paths that are not followed yet."""
         return sum(probability for probability, _ in self._open)
 
     def wanted(self, most: int, tolerance: float) -> list[tuple[Path, int]]:
@@ -144,7 +144,7 @@ class _Tree:
         self._open.sort(key=lambda entry: (-entry[0], entry[1]))
 
     def result(self) -> Found:
-        """The probabilities, with what is still open."""
+        """The probabilities, with the share of paths that are not followed."""
         settled = list(self._settled)
         for probability, node in self._open:
             left = self._left(node)
@@ -160,7 +160,7 @@ class _Tree:
         return [i for i, text in enumerate(self._texts) if text.startswith(begun)]
 
     def _ahead(self, node: Path) -> list[int]:
-        """Tokens that the texts of all options have in common behind a node, as the tokenizer writes them."""
+        """The tokens that all options of a node have in common after it, as the tokenizer splits them."""
         begun = len(self._bytes(node))
         rests = [self._texts[option][begun:] for option in self._left(node)]
         shared = rests[0][: _common(rests)]

@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::exec::{self, Caps, Copying, Drafter, Promise};
 use crate::request::{Feature, Lacks};
 
-/// What the Executor cannot do in any of its releases.
+/// What no release of the Executor can do.
 const LACKS: [Feature; 5] = [
     Feature::LogitBias,
     Feature::PromptLogprobs,

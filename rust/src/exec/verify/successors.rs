@@ -1,4 +1,4 @@
-//! Which options of a decision the next token leaves: by the rows behind the last tokens of a job.
+//! Computes which options of a decision remain after each possible next token.
 
 use crate::error::{Error, Result};
 use crate::exec::Job;
@@ -8,7 +8,7 @@ use crate::sampler::not_finite;
 use crate::types::{Successors, Token};
 use crate::vocab::Vocab;
 
-/// One entry per row, of which there is one for each of the last [`Job::decides`] tokens. The grammar is as before afterwards.
+/// Returns one entry for each of the last [`Job::decides`] tokens, by the row after it. The grammar is unchanged afterwards.
 ///
 /// # Errors
 /// The sequence's own: its grammar broke or refuses the path, or a row is not finite.
@@ -35,9 +35,9 @@ pub(super) fn behind(job: &Job, grammar: Option<&mut Grammar>, rows: &[&[f32]]) 
     Ok(successors)
 }
 
-/// The next token's probabilities, behind an option's beginning.
+/// The probabilities of the next token after `begun`, the start of an option.
 fn split(decide: &Decide, begun: &[u8], next: &Next, row: &[f32], vocab: &Vocab) -> Result<Successors> {
-    // Each token that spells an option, one option that it leaves, and whether it leaves others.
+    // Each token that fits, one option that remains after it, and whether others remain.
     let mut fitting: Vec<(Token, usize, bool)> = Vec::new();
     let mut look = |token: Token, end: bool| {
         let mut left = decide.left(begun, (!end).then(|| vocab.bytes(token)));

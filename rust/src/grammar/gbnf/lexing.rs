@@ -129,7 +129,7 @@ impl Follow {
                     self.lexemes[lexeme] = self.lexemes[lexeme].and(&behind);
                     (behind, begin, empty) = (self.firsts[lexeme], self.firsts[lexeme], false);
                 }
-                // It is none of the lexer's bytes.
+                // The lexer sees no bytes of a token.
                 Symbol::Token(_) => (behind, begin, empty) = (Bytes::default(), Bytes::default(), false),
                 Symbol::Rule(inner, least, most) => {
                     let first = self.begin[inner];

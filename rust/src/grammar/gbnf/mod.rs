@@ -20,7 +20,7 @@ pub(super) use regex::{of_class, times};
 use std::collections::HashSet;
 use written::Writer;
 
-/// The Lark text of a grammar, whose tokens have these names, as one regular expression if that has at most `most` bytes.
+/// The Lark text of a grammar, as one regular expression if that has at most `most` bytes.
 ///
 /// # Errors
 /// `Error::Grammar` with line and column where the text is no GBNF, a rule is missing, or the text could never end;

@@ -13,7 +13,7 @@ const MAX_REPEAT: u32 = 10_000;
 /// What XGrammar writes like calls: they depend on the tokenizer, or search.
 const MACROS: [&str; 5] = ["TagDispatch", "TokenTagDispatch", "Token", "ExcludeToken", "Regex"];
 
-/// How a grammar is written.
+/// The dialect of a grammar.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::grammar) enum Dialect {
     /// As llama.cpp reads it: `\x` has two digits, and tokens can be named.
@@ -58,7 +58,7 @@ impl Source {
     }
 }
 
-/// Says what is wrong with a token's name or number (`<think>`, `<[1000]>`).
+/// Returns why a token (`<think>`, `<[1000]>`) cannot be named, or None.
 pub(in crate::grammar) type Names<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 struct Parser<'a> {

@@ -7,7 +7,7 @@ use regex_syntax::hir::ClassUnicode;
 pub(super) enum Part {
     /// One character of a class.
     Class(ClassUnicode),
-    /// A token of the vocabulary, as Lark names it.
+    /// A token of the vocabulary, in Lark's notation.
     Token(String),
     /// A rule by its number, and at which character it is named.
     Rule(usize, usize),

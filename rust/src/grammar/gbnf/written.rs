@@ -30,12 +30,12 @@ pub(super) struct Lexeme {
     pub(super) loose: String,
 }
 
-/// Rules, each a list of choices, of which the first rule is the whole; and what stands in them.
+/// Rules, each a list of choices, of which the first rule is the whole; and their lexemes and tokens.
 #[derive(Debug, Default)]
 pub(super) struct Written {
     pub(super) rules: Vec<Vec<Vec<Symbol>>>,
     pub(super) lexemes: Vec<Lexeme>,
-    /// Tokens, as Lark names them.
+    /// In Lark's notation.
     tokens: Vec<String>,
 }
 
