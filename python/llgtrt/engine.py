@@ -41,6 +41,13 @@ class DeadlineError(_core.CoreError):
     """The request has taken as long as the server lets one take."""
 
 
+def deadline(seconds: float) -> DeadlineError:
+    """The error of a request that took longer than this."""
+    return DeadlineError(
+        f"the request took longer than {seconds:g} s, which is as long as this server lets one take"
+    )
+
+
 @dataclasses.dataclass
 class Delta:
     """News of one choice since the consumer last looked."""
@@ -254,8 +261,7 @@ class Generation:
         self._deadline = asyncio.get_running_loop().call_later(seconds, self._expire, seconds)
 
     def _expire(self, seconds: float) -> None:
-        message = f"the request took longer than {seconds:g} s, which is as long as this server lets one take"
-        self._failure = DeadlineError(message)
+        self._failure = deadline(seconds)
         for request in self._base:
             self._core.cancel(request)
         self._forget()

@@ -209,6 +209,15 @@ def test_what_the_template_opens_is_closed(thinker: Server) -> None:
     assert 0 < plain["answers"]["angry"]["noul"] < 1
 
 
+def test_a_decision_takes_no_longer_than_a_request_may() -> None:
+    with serving("toy:step_us=100000", config={"server": {"request_timeout": 0.5}}) as server:
+        server.wait_ready()
+        answer = server.http.post(PAGE, json={"state": "a " * 900, "questions": {"q": ROUTE}})
+        assert answer.status_code == 504
+        assert answer.json()["error"]["code"] == "request_timeout"
+        server.wait_idle()
+
+
 def test_a_client_that_goes_away_frees_its_work() -> None:
     with serving("toy:step_us=20000") as server:
         server.wait_ready()

@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from llgtrt import _core
-from llgtrt.engine import GoneError
+from llgtrt.engine import GoneError, deadline
 from llgtrt.openai import routes, schema, translate
 from llgtrt.openai.body import parse
 from llgtrt.openai.chat import ready
@@ -38,7 +38,8 @@ async def create(request: Request) -> Response:
     api: routes.Api = request.app.state.api
     asked = await routes.made(request, _read)
     try:
-        found = await _while_connected(request, _all_decided(api, list(asked.values())))
+        deciding = _all_decided(api, list(asked.values()))
+        found = await _while_connected(request, deciding, api.settings.server.request_timeout)
     except _core.CoreError as e:
         raise from_core(e, _RENAMED) from e
     answers = {
@@ -96,8 +97,13 @@ async def _all_decided(api: routes.Api, asked: Sequence[_Asked]) -> list[Found]:
             task.cancel()
 
 
-async def _while_connected(request: Request, work: Any) -> Any:
-    """The result of `work`, which ends when the client goes away."""
+async def _while_connected(request: Request, work: Any, seconds: float) -> Any:
+    """The result of `work`, which ends when the client goes away, and after so many seconds.
+
+    Raises:
+        GoneError: the client went away.
+        DeadlineError: it took longer.
+    """
 
     async def gone() -> None:
         while (await request.receive())["type"] != "http.disconnect":
@@ -105,9 +111,11 @@ async def _while_connected(request: Request, work: Any) -> Any:
 
     working, leaving = asyncio.ensure_future(work), asyncio.create_task(gone())
     try:
-        await asyncio.wait((working, leaving), return_when=asyncio.FIRST_COMPLETED)
-        if not working.done():
+        await asyncio.wait((working, leaving), timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        if leaving.done():
             raise GoneError
+        if not working.done():
+            raise deadline(seconds)
         return working.result()
     finally:
         working.cancel()

@@ -6,9 +6,9 @@ temperature 1 under the same constraint.
 
 A path is followed only while several options start with its text. Once one option is left, the path's whole
 probability belongs to it. The nodes of this tree are evaluated in rounds, likely ones first. A round is one
-request. Its choices share the KV of the prompt, and each continues along the tokens that the tokenizer uses
-for all of its options. The last paths, whose probabilities add up to less than the tolerance, are not
-followed. Their probability is divided among their options in the ratio of what is known of these.
+request. Its choices share the KV of the prompt, and each continues along the text that its options have in
+common. The last paths, whose probabilities add up to less than the tolerance, are not followed. Their
+probability is divided among their options in the ratio of what is known of these.
 """
 
 from __future__ import annotations
@@ -160,16 +160,19 @@ class _Tree:
         return [i for i, text in enumerate(self._texts) if text.startswith(begun)]
 
     def _ahead(self, node: Path) -> list[int]:
-        """The tokens that all options of a node have in common after it, as the tokenizer splits them."""
+        """Tokens of the text that all options of a node have in common after it."""
         begun = len(self._bytes(node))
         rests = [self._texts[option][begun:] for option in self._left(node)]
-        shared = rests[0][: _common(rests)]
+        first, last = min(rests), max(rests)
+        shared = bytes(
+            a for a, b in takewhile(lambda pair: pair[0] == pair[1], zip(first, last, strict=False))
+        )
         try:
-            written = [self._vocabulary.text(rest.decode()) for rest in rests] if shared else []
+            written = self._vocabulary.text(first.decode()) if shared else []
         except UnicodeDecodeError:
             return []  # the node ends within a character
         ahead: list[int] = []
-        for token in written[0][: min(_common(written), _MOST_AHEAD)] if written else ():
+        for token in written[:_MOST_AHEAD]:
             # There are tokenizers that begin every text with a space.
             if not shared.startswith(self._bytes((*ahead, token))):
                 break
@@ -178,9 +181,3 @@ class _Tree:
 
     def _bytes(self, node: Path) -> bytes:
         return b"".join(self._vocabulary.lookup(token)[0] for token in node)
-
-
-def _common(several: Sequence[Sequence[int]]) -> int:
-    """How many elements all of them have in common at their beginning."""
-    same = takewhile(lambda elements: len(set(elements)) == 1, zip(*several, strict=False))
-    return sum(1 for _ in same)
