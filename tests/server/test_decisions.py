@@ -173,6 +173,7 @@ def test_long_options_that_begin_alike(demo: Server) -> None:
         ({"state": [{"role": "user", "content": [{"type": "image_url", "image_url": {}}]}]}, "state"),
         ({"state": 5}, "state"),
         ({"state": "a" * 200_000}, "state"),
+        ({"state": "a" * 2_000_000, "questions": {str(i): ANGRY for i in range(64)}}, "questions"),
         ({"model": "other"}, "model"),
         ({"cache_salt": ""}, "cache_salt"),
     ],
@@ -199,6 +200,14 @@ def test_prompts_are_configured() -> None:
         text = "Q I {state} - yes: T\n- no: F S s {other}"
         chat = {"messages": [{"role": "user", "content": text}], "enable_thinking": False}
         assert server.http.post("/v1/chat/completions/render", json=chat).json()["count"] == tokens
+
+
+def test_many_questions_do_not_fill_the_waiting_line() -> None:
+    config = {"max_batch_size": 2, "max_queue_size": 4}
+    with serving("toy", config=config) as server:
+        server.wait_ready()
+        questions = {str(i): {**ROUTE, "instructions": f"Question {i}?"} for i in range(64)}
+        assert len(decide(server, questions, tolerance=0)["answers"]) == 64
 
 
 def test_what_the_template_opens_is_closed(thinker: Server) -> None:

@@ -34,8 +34,8 @@ T = TypeVar("T")
 LARGE = 10_000
 """Bytes from which a body is worth a thread of its own: other requests go on meanwhile."""
 
-_MOST_COPIES = 64 * 1024 * 1024
-"""Bytes that the prompts of one body may have together of what stands beside them: each has its own copy."""
+MOST_COPIES = 64 * 1024 * 1024
+"""Bytes that the prompts of one body may have together of what they share: each has its own copy."""
 
 _SILENCE = 10.0
 """Seconds without news after which a stream begins all the same."""
@@ -141,7 +141,7 @@ class Api:
         self.check_length(len(text), body, "prediction")
         expected = translate.draft_tokens(body, prompts) or self.vocabulary.text(text)
         core = translate.core_request(body, client, expected, self.sampling, reply)
-        if len(core) * prompts > _MOST_COPIES:
+        if len(core) * prompts > MOST_COPIES:
             message = f"prompt: {prompts} prompts with {len(core)} bytes of options each; send fewer at once"
             raise invalid("prompt", message)
         return core

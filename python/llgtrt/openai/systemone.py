@@ -17,8 +17,8 @@ from llgtrt.openai.body import parse
 from llgtrt.openai.chat import ready
 from llgtrt.openai.decisions import distribution, prompts
 from llgtrt.openai.decisions.fields import TOLERANCE, Question, SystemOneRequest, check
-from llgtrt.openai.decisions.tree import Decision, Found, decided
-from llgtrt.openai.errors import from_core
+from llgtrt.openai.decisions.tree import Decision, Found, all_decided
+from llgtrt.openai.errors import from_core, invalid
 
 Json = dict[str, Any]
 
@@ -38,13 +38,12 @@ async def create(request: Request) -> Response:
     api: routes.Api = request.app.state.api
     asked = await routes.made(request, _read)
     try:
-        deciding = _all_decided(api, list(asked.values()))
+        deciding = all_decided(api.engine, api.vocabulary, [one.decision for one in asked.values()])
         found = await _while_connected(request, deciding, api.settings.server.request_timeout)
     except _core.CoreError as e:
         raise from_core(e, _RENAMED) from e
-    answers = {
-        name: _answer(*one) for name, one in zip(asked, zip(asked.values(), found, strict=True), strict=True)
-    }
+    pairs = zip(asked.items(), found, strict=True)
+    answers = {name: _answer(one, raw) for (name, one), raw in pairs}
     tokens = sum(len(one.decision.prompt) for one in asked.values())
     usage = {"input_tokens": tokens, "output_tokens": 0}
     return routes.json_response({"model": api.settings.model, "answers": answers, "usage": usage})
@@ -62,15 +61,28 @@ def _read(api: routes.Api, data: bytes, client: int) -> dict[str, _Asked]:
         "cache_salt": translate.salt(body.cache_salt),
     }
 
+    _check_size(data, body)
+    tolerance = TOLERANCE if body.tolerance is None else body.tolerance
+
     def asked(question: Question) -> _Asked:
         options = prompts.options(question)
         text = prompts.written(question, body.state, api.settings.server.decision_prompts)
-        tolerance = TOLERANCE if body.tolerance is None else body.tolerance
         constrained = {**core, "grammar": {"choice": options}}
         decision = Decision(constrained, _prompt(api, text), options, tolerance=tolerance)
         return _Asked(question, question.temperature or body.temperature or 1.0, decision)
 
     return {name: asked(question) for name, question in body.questions.items()}
+
+
+def _check_size(data: bytes, body: SystemOneRequest) -> None:
+    """Refuses a body that would become too many long prompts: each question has its own copy of the state.
+
+    Raises:
+        ApiError: 400.
+    """
+    if len(data) * len(body.questions) > routes.MOST_COPIES:
+        message = f"questions: {len(body.questions)} with {len(data)} bytes each; send fewer at once"
+        raise invalid("questions", message)
 
 
 def _prompt(api: routes.Api, text: str) -> list[int]:
@@ -83,18 +95,6 @@ def _prompt(api: routes.Api, text: str) -> list[int]:
     api.check_length(len(text), body, "state")
     prompt, reply = ready(api.model, body, translate.messages(body))
     return prompt + vocabulary.encode([(reply.opening, True)]) if reply.opening else prompt
-
-
-async def _all_decided(api: routes.Api, asked: Sequence[_Asked]) -> list[Found]:
-    """The probabilities of all questions' options."""
-    deciding = (decided(api.engine, api.vocabulary, one.decision) for one in asked)
-    tasks = [asyncio.ensure_future(one) for one in deciding]
-    try:
-        return await asyncio.gather(*tasks)
-    finally:
-        # Where one fails, nobody waits for the others.
-        for task in tasks:
-            task.cancel()
 
 
 async def _while_connected(request: Request, work: Any, seconds: float) -> Any:

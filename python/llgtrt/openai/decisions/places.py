@@ -6,7 +6,6 @@ answer's own constraint.
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,7 +16,7 @@ import msgspec
 from llgtrt.engine import AsyncEngine
 from llgtrt.openai import schema
 from llgtrt.openai.constraint import constraint
-from llgtrt.openai.decisions.tree import Decision, decided
+from llgtrt.openai.decisions.tree import Decision, all_decided
 from llgtrt.openai.errors import invalid
 from llgtrt.openai.parse import Grammar, Parser, whole
 from llgtrt.openai.pieces import Content
@@ -57,16 +56,14 @@ class Places:
             for index, choice in enumerate(choices)
             for pointer in self.options
         ]
-        found = await asyncio.gather(*(self._decided(engine, vocabulary, one) for *_, one in asked))
-        for (choice, pointer, _), shares in zip(asked, found, strict=True):
-            names = map(_name, self.options[pointer])
-            told = None if shares is None else dict(zip(names, shares, strict=True))
+        there = [decision for *_, decision in asked if decision is not None]
+        found = iter(await all_decided(engine, vocabulary, there) if there else ())
+        for choice, pointer, decision in asked:
+            told = None
+            if decision is not None:
+                names = map(_name, self.options[pointer])
+                told = dict(zip(names, next(found).probabilities, strict=True))
             choice.probabilities = {**(choice.probabilities or {}), pointer: told}
-
-    async def _decided(
-        self, engine: AsyncEngine, vocabulary: Vocabulary, decision: Decision | None
-    ) -> list[float] | None:
-        return None if decision is None else (await decided(engine, vocabulary, decision)).probabilities
 
     def _decision(
         self, vocabulary: Vocabulary, prompt: Sequence[int], choice: Whole, pointer: str

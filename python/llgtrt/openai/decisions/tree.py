@@ -13,6 +13,7 @@ probability is divided among their options in the ratio of what is known of thes
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 from collections.abc import Sequence
 from itertools import takewhile
@@ -27,6 +28,10 @@ LEAST_TOLERANCE = 2e-7
 """A tolerance below this is this: the engine's numbers have no more digits."""
 
 _MOST_ROUNDS = 64
+_MOST_PATHS = 128
+"""Choices of one request of the core."""
+_PATHS = 8
+"""More paths than these are rarely open at once."""
 _MOST_AHEAD = 32
 """Most tokens that a path may have after its node; the core takes as many (`MAX_WANTED`)."""
 
@@ -58,15 +63,39 @@ class Found:
     error: float
 
 
-async def decided(engine: AsyncEngine, vocabulary: Vocabulary, decision: Decision) -> Found:
-    """Follows the paths of the options.
+async def all_decided(
+    engine: AsyncEngine, vocabulary: Vocabulary, decisions: Sequence[Decision]
+) -> list[Found]:
+    """Decides all of them, and no more at once than the engine has places for their paths.
+
+    Raises:
+        CoreError: the engine refuses a request, or fails. The others are cancelled.
+    """
+    places: int = engine.info()["max_running"]
+    at_once = max(1, min(len(decisions), places // _PATHS))
+    turn = asyncio.Semaphore(at_once)
+
+    async def one(decision: Decision) -> Found:
+        async with turn:
+            return await decided(engine, vocabulary, decision, min(places // at_once, _MOST_PATHS))
+
+    tasks = [asyncio.ensure_future(one(decision)) for decision in decisions]
+    try:
+        return await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+
+
+async def decided(engine: AsyncEngine, vocabulary: Vocabulary, decision: Decision, most: int) -> Found:
+    """Follows the paths of the options, up to `most` in a round.
 
     Raises:
         CoreError: the engine refuses the request, or fails.
     """
     tree = _Tree(vocabulary, decision.options)
     for _ in range(_MOST_ROUNDS):
-        paths = tree.wanted(engine.info()["max_running"], max(decision.tolerance, LEAST_TOLERANCE))
+        paths = tree.wanted(most, max(decision.tolerance, LEAST_TOLERANCE))
         if not paths:
             break
         tree.take(paths, await _evaluated(engine, decision, paths))
