@@ -130,6 +130,7 @@ def test_a_completion_and_reasoning_have_them_too(toy: Server, thinker: Server) 
         ({"probabilities": ["/s"]}, "is not the place of an enum or a boolean"),
         ({"probabilities": ["a"]}, "write it like /sentiment"),
         ({"probabilities": ["/a"] * 33}, "send at most 32"),
+        ({"probabilities": ["/a"] * 3, "n": 86}, "256 places are the most"),
         ({"stream": True}, "not in a stream"),
         ({"response_format": {"type": "json_object"}}, "needs a JSON schema"),
         ({"response_format": None}, "needs a JSON schema"),

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from llgtrt.engine import AsyncEngine
-from llgtrt.openai import schema
+from llgtrt.openai import schema, translate
 from llgtrt.openai.constraint import constraint
 from llgtrt.openai.decisions.tree import Decision, all_decided
 from llgtrt.openai.errors import invalid
@@ -24,6 +24,8 @@ from llgtrt.openai.render import Whole
 from llgtrt.prompt import Vocabulary
 
 _MOST = 32
+_MOST_IN_ALL = 256
+"""Of all choices of a request together: each place is a decision of its own."""
 _DEEP = 64
 """References and branches that are followed to one place."""
 
@@ -104,6 +106,10 @@ def places(
     if len(pointers) > _MOST:
         message = f"probabilities: has {len(pointers)} pointers; send at most {_MOST}"
         raise invalid("probabilities", message)
+    choices = len(prompts) * translate.choices(body)
+    if len(pointers) * choices > _MOST_IN_ALL:
+        asked = f"{len(pointers)} pointers and {choices} choices"
+        raise invalid("probabilities", f"probabilities: {asked}; {_MOST_IN_ALL} places are the most")
     root = _schema(constraint(body))
     options = {pointer: _options_at(root, pointer) for pointer in pointers}
     fields = msgspec.json.decode(core, type=dict[str, Any])
