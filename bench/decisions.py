@@ -94,7 +94,7 @@ def measure(server: Server) -> list[list[str]]:
 def speed(server: Server, ask: Ask, name: str, clients: int) -> tuple[float, float, float]:
     """Decisions per second of all clients with new and with known texts, and the share of right ones."""
     question, known = tickets()
-    # Another text for each measurement: what one has read is not known to the next.
+    # Each measurement has texts of its own, so that no prompt is in the cache from the one before.
     asked = [(f"[{name}] {text}", topic) for text, topic in known]
     ask(server, question, name)
 

@@ -13,7 +13,6 @@ import contextlib
 import dataclasses
 import sys
 import uuid
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +23,7 @@ from starlette.types import Message, Scope
 
 from llgtrt.app import HANDLERS, create_app
 from llgtrt.engine import AsyncEngine
+from llgtrt.files import numbered_lines
 from llgtrt.openai import refusal
 from llgtrt.openai.errors import invalid
 from llgtrt.serve import follow, loaded
@@ -88,15 +88,6 @@ def main(parsed: argparse.Namespace, settings: Settings) -> int:
     return 1 if failed else 0
 
 
-def _lines(source: Path) -> Iterator[tuple[int, bytes]]:
-    """Lines that are not empty, and their numbers."""
-    try:
-        with source.open("rb") as file:
-            yield from ((number, line) for number, line in enumerate(file, 1) if line.strip())
-    except OSError as e:
-        raise StartError(f"{source}: cannot be read ({e.strerror}); check the path") from e
-
-
 def _check(source: Path) -> set[str]:
     """Reads the whole file once, before anything is done; the names of its requests.
 
@@ -105,7 +96,7 @@ def _check(source: Path) -> set[str]:
     """
     pages = {path for path, (method, _) in HANDLERS.items() if method == "POST" and "{" not in path}
     names: set[str] = set()
-    for number, text in _lines(source):
+    for number, text in numbered_lines(source):
         at = f"{source}, line {number}"
         try:
             line = msgspec.json.decode(text, type=Line)
@@ -160,7 +151,7 @@ class _Batch:
         self._done = done
         self._lines = (
             line
-            for _, text in _lines(source)
+            for _, text in numbered_lines(source)
             if (line := msgspec.json.decode(text, type=Line)).custom_id not in done
         )
 

@@ -18,6 +18,8 @@ from typing import Any
 import msgspec
 
 from llgtrt.client import Answer, ChoiceAnswer, Client, NoulAnswer
+from llgtrt.files import numbered_lines
+from llgtrt.models import columns
 from llgtrt.openai.decisions.distribution import tempered
 from llgtrt.settings import StartError
 
@@ -59,7 +61,7 @@ def main(parsed: argparse.Namespace) -> int:
     try:
         client = Client(parsed.url)
         with concurrent.futures.ThreadPoolExecutor(_AT_ONCE) as pool:
-            found = list(pool.map(lambda line: _asked(client, *line), lines))
+            found = list(pool.map(lambda line: _asked(client, line[1].state, line[2]), lines))
     except (OSError, ValueError, RuntimeError) as e:
         raise StartError(f"{parsed.url}: {e}") from e
     examples: dict[str, list[Example]] = {}
@@ -78,14 +80,8 @@ def _lines(file: Path) -> Iterator[tuple[str, _Line, dict[str, dict[str, Any]]]]
     Raises:
         StartError: the file cannot be read, or a line is no example.
     """
-    try:
-        texts = file.read_bytes().splitlines()
-    except OSError as e:
-        raise StartError(f"{file}: cannot be read ({e.strerror}); check the path") from e
     known: dict[str, dict[str, Any]] = {}
-    for number, text in enumerate(texts, 1):
-        if not text.strip():
-            continue
+    for number, text in numbered_lines(file):
         place = f"{file}, line {number}"
         try:
             line = msgspec.json.decode(text, type=_Line)
@@ -101,10 +97,8 @@ def _lines(file: Path) -> Iterator[tuple[str, _Line, dict[str, dict[str, Any]]]]
         yield place, line, plain
 
 
-def _asked(
-    client: Client, place: str, line: _Line, questions: Mapping[str, Mapping[str, Any]]
-) -> dict[str, Answer]:
-    return client.decide(line.state, questions, temperature=1.0) if questions else {}
+def _asked(client: Client, state: Any, questions: Mapping[str, Mapping[str, Any]]) -> dict[str, Answer]:
+    return client.decide(state, questions, temperature=1.0) if questions else {}
 
 
 def _example(place: str, answer: Answer, right: Any) -> Example:
@@ -164,8 +158,9 @@ def log_loss(examples: Sequence[Example]) -> float:
 def calibration_error(examples: Sequence[Example]) -> float:
     """How far the likeliest option's probability is from how often it is right.
 
-    The mean over ten equal ranges of it, weighted by the examples in each: the expected calibration error of
-    Guo et al.
+    Examples are sorted into ten equal ranges of this probability. In each range, the mean probability is
+    compared with the share of right answers. Ranges count by their number of examples. Guo et al. call the
+    result the expected calibration error.
     """
     bins: list[list[tuple[float, bool]]] = [[] for _ in range(_BINS)]
     for found, right in examples:
@@ -188,6 +183,4 @@ def table(reports: Mapping[str, Report]) -> str:
             f"{before:.3f} -> {after:.3f}" for before, after in (one.log_loss, one.calibration_error)
         )
         rows.append((name, str(one.examples), f"{one.right:.0%}", f"{one.temperature:.2f}", losses, errors))
-    widths = [max(len(row[i]) for row in rows) for i in range(len(heads))]
-    lines = ("  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)) for row in rows)
-    return "\n".join(line.rstrip() for line in lines)
+    return columns(rows)

@@ -7,6 +7,7 @@ before anything is set up. What was found with each is in docs/models.md.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,13 +54,18 @@ TRIED = (
 )
 
 
+def columns(rows: Sequence[Sequence[str]]) -> str:
+    """Rows of equally many cells as lines in which the columns are aligned."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows)
+    return "\n".join(line.rstrip() for line in lines)
+
+
 def table() -> str:
     """The list as text, a line for each model."""
     head = ("model", "weights", "MB", "context", "-hf", "")
     rows = [head, *((m.name, m.weights, str(m.megabytes), str(m.context), m.hub, m.note) for m in TRIED)]
-    widths = [max(len(row[i]) for row in rows) for i in range(len(head))]
-    lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows)
-    return "\n".join(line.rstrip() for line in lines)
+    return columns(rows)
 
 
 if __name__ == "__main__":

@@ -88,7 +88,8 @@ pub struct Narrowed {
     pub reason: String,
 }
 
-/// How the next token narrows down the options of a decision. The probabilities add up to 1, or to 0 if no token fits.
+/// Which options of a decision are still possible after each next token, and how likely each token is. All probabilities together
+/// are 1, or 0 if no token continues an option.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Successors {
     /// For each option, the probability of the tokens after which only this option remains.

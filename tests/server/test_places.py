@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -121,6 +122,23 @@ def test_a_completion_and_reasoning_have_them_too(toy: Server, thinker: Server) 
     told = answer_with(thinker, schema, ["/a"], thinking_budget=5)["choices"][0]
     assert told["message"]["reasoning_content"]
     assert math.isclose(sum(told["probabilities"]["/a"].values()), 1)
+
+
+def test_a_schema_with_many_ways_to_a_place_is_looked_through_once(toy: Server) -> None:
+    # Each definition refers to the next one twice: 2^30 ways.
+    names = [f"d{i}" for i in range(31)]
+    both = {name: {"anyOf": [{"$ref": f"#/$defs/{after}"}] * 2} for name, after in pairwise(names)}
+    for last, status in (({"enum": ["a", "b"]}, 200), ({"$ref": "#/$defs/d0"}, 400)):
+        schema = closed(x={"$ref": "#/$defs/d0"}) | {"$defs": {**both, names[-1]: last}}
+        body = {"prompt": "x", "guided_json": schema, "probabilities": ["/x"], "max_tokens": 40}
+        answer = toy.http.post("/v1/completions", json=body)
+        assert answer.status_code == status, answer.text
+
+
+@pytest.mark.parametrize("schema", ["{", {"anyOf": 5}, {"properties": [1]}, {"enum": 3}, {"type": {}}, True])
+def test_a_schema_that_is_none_is_refused(toy: Server, schema: Any) -> None:
+    body = {"prompt": "x", "guided_json": schema, "probabilities": ["/a"]}
+    assert toy.http.post("/v1/completions", json=body).status_code == 400
 
 
 @pytest.mark.parametrize(

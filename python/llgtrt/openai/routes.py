@@ -372,12 +372,17 @@ async def begun(api: Api, work: Work) -> Generation:
     return generation
 
 
+async def gone(request: Request) -> None:
+    """Waits until the client goes away."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
 def watch(request: Request, generation: Generation) -> Callable[[], None]:
     """Cancels the generation when the client goes away. The result is to be called when the answer ends."""
 
     async def wait() -> None:
-        while (await request.receive())["type"] != "http.disconnect":
-            pass
+        await gone(request)
         generation.cancel()
 
     task = asyncio.create_task(wait())

@@ -16,7 +16,7 @@ UNKNOWN = (
 )
 """Signs of formats that are not supported."""
 ABSENT = (
-    # Templates that render no calls, or only one although their models write several.
+    # Some templates render no calls. Others render one call, although their models write several.
     ("<|/tool_call|>", "phi4"),
     ("<|tool_call|>", "granite"),
     ("functools[", "functools"),

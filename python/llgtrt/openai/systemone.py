@@ -55,13 +55,12 @@ def _read(api: routes.Api, data: bytes, client: int) -> dict[str, _Asked]:
     check(body)
     api.check_model(body.model)
     api.check_loaded()
+    _check_size(data, body)
     core = {
         "client": client,
         "priority": body.priority or 0,
         "cache_salt": translate.salt(body.cache_salt),
     }
-
-    _check_size(data, body)
     tolerance = TOLERANCE if body.tolerance is None else body.tolerance
 
     def asked(question: Question) -> _Asked:
@@ -104,12 +103,7 @@ async def _while_connected(request: Request, work: Any, seconds: float) -> Any:
         GoneError: the client went away.
         DeadlineError: it took longer.
     """
-
-    async def gone() -> None:
-        while (await request.receive())["type"] != "http.disconnect":
-            pass
-
-    working, leaving = asyncio.ensure_future(work), asyncio.create_task(gone())
+    working, leaving = asyncio.ensure_future(work), asyncio.create_task(routes.gone(request))
     try:
         await asyncio.wait((working, leaving), timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         if leaving.done():
@@ -127,8 +121,7 @@ def _answer(asked: _Asked, raw: Found) -> Json:
 
 
 def _typed(asked: _Asked, found: Sequence[float]) -> Json:
-    question = asked.question
-    options = prompts.options(question)
+    question, options = asked.question, asked.decision.options
     named = dict(zip(options, found, strict=True))
     match question.type:
         case "choice":

@@ -134,15 +134,14 @@ def tools(body: schema.ChatRequest) -> Tools | None:
     if len(listed) > _MOST:
         raise invalid(where, f"{where}: has {len(listed)} entries; at most {_MOST}")
     known: set[str] = set()
-    for i, tool in enumerate(listed):
-        kind = "custom" if body.tools and isinstance(body.tools[i], CustomTool) else "function"
-        at = f"{where}[{i}].{'name' if legacy else f'{kind}.name'}"
+    for tool, place in listed:
+        at = f"{place}.name"
         if not _NAME.fullmatch(tool.function.name):
             raise invalid(at, f"{at}: must have 1 to 128 letters, digits or characters of _ - . : /")
         if tool.function.name in known:
             raise invalid(at, f"{at}: {tool.function.name} is there twice")
         known.add(tool.function.name)
-        text, at = _parameters(tool.function), f"{where}[{i}].{'' if legacy else 'function.'}parameters"
+        text, at = _parameters(tool.function), f"{place}.parameters"
         decoded(text, at)
         hints.schema(at, text)
     for name, at in chosen or ():
@@ -153,17 +152,21 @@ def tools(body: schema.ChatRequest) -> Tools | None:
         legacy or isinstance(body.tool_choice, NamedChoice | CustomName) or body.parallel_tool_calls is False
     )
     custom = frozenset(tool.custom.name for tool in body.tools or () if isinstance(tool, CustomTool))
-    return Tools(listed, names, mode, not one, legacy, custom)
+    return Tools([tool for tool, _ in listed], names, mode, not one, legacy, custom)
 
 
-def _listed(body: schema.ChatRequest) -> list[Tool]:
-    """All functions, those in place of custom tools too."""
+def _listed(body: schema.ChatRequest) -> list[tuple[Tool, str]]:
+    """All functions, and where each stands in the body. Custom tools are functions, too."""
     if body.functions is not None:
-        return [Tool(function) for function in body.functions]
-    return [
-        Tool(as_function(tool.custom, f"tools[{i}].custom")) if isinstance(tool, CustomTool) else tool
-        for i, tool in enumerate(body.tools or ())
-    ]
+        return [(Tool(function), f"functions[{i}]") for i, function in enumerate(body.functions)]
+    listed: list[tuple[Tool, str]] = []
+    for i, tool in enumerate(body.tools or ()):
+        if isinstance(tool, CustomTool):
+            at = f"tools[{i}].custom"
+            listed.append((Tool(as_function(tool.custom, at)), at))
+        else:
+            listed.append((tool, f"tools[{i}].function"))
+    return listed
 
 
 def _choice(body: schema.ChatRequest) -> tuple[str, list[tuple[str, str]] | None, str]:

@@ -20,7 +20,8 @@ use std::time::Instant;
 /// Draws before the next token on the way to the end is taken.
 const DRAWS: usize = 8;
 
-/// Judges a job by its rows. Those for its score or its decision come first. After them, row `i` is the distribution after the first `i` drafted tokens.
+/// Judges a job by its rows of logits. Rows for log-probabilities of the prompt come first. After them, row `i` belongs to the token
+/// after the first `i` drafted tokens. A decision has rows for known tokens only.
 /// `rates`: see [`SpeculativeConfig::synthetic_acceptance`](crate::config::SpeculativeConfig::synthetic_acceptance).
 ///
 /// `grammar` is the job's, which is taken out of it; it is as before afterwards. After an error or a panic the round has what came

@@ -13,8 +13,8 @@ pub(super) const MAX_WANTED: usize = 32;
 /// Asks for the probabilities of texts, the options. No token is drawn. Choice `i` of the request computes `paths[i]` after the
 /// prompt, and its events have one [`Successors`](crate::types::Successors) for each place of the path from `from` on.
 ///
-/// Probabilities are among the tokens that the constraint allows. The sum over all token paths that spell an option is the
-/// probability that an output at temperature 1 is this option.
+/// A token's probability is its share among the tokens that the constraint allows. A path's probability is the product of its
+/// tokens' probabilities. Add up the paths that spell an option: that is how likely an output at temperature 1 is this option.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Decide {
@@ -25,7 +25,8 @@ pub struct Decide {
     pub base: u32,
     /// One path for each choice.
     pub paths: Vec<Path>,
-    /// The options are JSON values within a longer text. One token may contain the end of a value and the text after it.
+    /// The options are JSON values, and the output has more text after them. So a token may contain the end of an option and the
+    /// beginning of that text.
     #[serde(default)]
     pub inside: bool,
 }

@@ -34,7 +34,7 @@ fn decision(paths: &[(&str, usize)]) -> String {
 
 /// What a constrained request of the same tokens says: for each token that is allowed, its probability.
 fn drawn(world: &World, path: &str) -> BTreeMap<u32, f64> {
-    // An end token that is drawn has no entry. Biases leave the probabilities as they are.
+    // If an end token were drawn, the event would have no log-probabilities. A bias prevents that and does not change them.
     let biases = BTreeMap::from_iter(Vocab::toy().unwrap().eog().iter().map(|end| (*end, -100)));
     let rest: Vec<_> = OPTIONS.iter().filter_map(|text| text.strip_prefix(path)).collect();
     let regex = rest.join("|");

@@ -9,18 +9,20 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import accumulate
 from typing import Any
 
 import msgspec
 
 from llgtrt.engine import AsyncEngine
 from llgtrt.openai import schema, translate
-from llgtrt.openai.constraint import constraint
+from llgtrt.openai.constraint import constraint, field
 from llgtrt.openai.decisions.tree import Decision, all_decided
 from llgtrt.openai.errors import invalid
 from llgtrt.openai.parse import Grammar, Parser, whole
 from llgtrt.openai.pieces import Content
 from llgtrt.openai.render import Whole
+from llgtrt.openai.tools import decoded
 from llgtrt.prompt import Vocabulary
 
 _MOST = 32
@@ -54,9 +56,9 @@ class Places:
         """
         each = len(choices) // len(self.prompts)
         asked = [
-            (choice, pointer, self._decision(vocabulary, self.prompts[index // each], choice, pointer))
+            (choice, pointer, decision)
             for index, choice in enumerate(choices)
-            for pointer in self.options
+            for pointer, decision in self._decisions(vocabulary, self.prompts[index // each], choice)
         ]
         there = [decision for *_, decision in asked if decision is not None]
         found = iter(await all_decided(engine, vocabulary, there) if there else ())
@@ -67,21 +69,26 @@ class Places:
                 told = dict(zip(names, next(found).probabilities, strict=True))
             choice.probabilities = {**(choice.probabilities or {}), pointer: told}
 
-    def _decision(
-        self, vocabulary: Vocabulary, prompt: Sequence[int], choice: Whole, pointer: str
-    ) -> Decision | None:
+    def _decisions(
+        self, vocabulary: Vocabulary, prompt: Sequence[int], choice: Whole
+    ) -> Iterator[tuple[str, Decision | None]]:
+        """For each pointer the decision at its place; None where the answer lacks the place."""
         content = self._content(choice)
-        place = span(content, _parts(pointer))
         pieces = [vocabulary.lookup(token)[0] for token in choice.tokens]
-        start = b"".join(pieces).rfind(content.encode())
-        if place is None or start < 0:
-            return None
-        written = content[slice(*place)]
-        at = start + len(content[: place[0]].encode())
-        base, before = _boundary(pieces, at)
-        texts = [_written(value, written) for value in self.options[pointer]]
-        options = [before + text for text in texts]
-        return Decision(dict(self.core), prompt, options, tuple(choice.tokens[:base]), inside=True)
+        text = b"".join(pieces)
+        start = text.rfind(content.encode())
+        for pointer, values in self.options.items():
+            place = span(content, _parts(pointer))
+            if place is None or start < 0:
+                yield pointer, None
+                continue
+            base, before = _boundary(pieces, text, start + len(content[: place[0]].encode()))
+            written = content[slice(*place)]
+            options = [before + value for value in _written(values, written)]
+            yield (
+                pointer,
+                Decision(dict(self.core), prompt, options, tuple(choice.tokens[:base]), inside=True),
+            )
 
     def _content(self, choice: Whole) -> str:
         if self.parts is None:
@@ -110,20 +117,21 @@ def places(
     if len(pointers) * choices > _MOST_IN_ALL:
         asked = f"{len(pointers)} pointers and {choices} choices"
         raise invalid("probabilities", f"probabilities: {asked}; {_MOST_IN_ALL} places are the most")
-    root = _schema(constraint(body))
+    root = _schema(constraint(body), field(body))
     options = {pointer: _options_at(root, pointer) for pointer in pointers}
     fields = msgspec.json.decode(core, type=dict[str, Any])
     kept = {name: fields[name] for name in ("grammar", "client", "priority", "cache_salt")}
     return Places(options, kept, prompts, parts)
 
 
-def _schema(grammar: Any) -> Any:
+def _schema(grammar: Any, at: str) -> Any:
+    """The JSON schema of a constraint; `at`: its field."""
     while isinstance(grammar, dict) and "styled" in grammar:
         grammar = grammar["styled"]["grammar"]
     if not isinstance(grammar, dict) or "json_schema" not in grammar:
         message = "probabilities: needs a JSON schema of the answer; send one as response_format"
         raise invalid("probabilities", message)
-    return json.loads(grammar["json_schema"])
+    return decoded(grammar["json_schema"], at)
 
 
 def _options_at(root: Any, pointer: str) -> list[Scalar]:
@@ -135,65 +143,85 @@ def _options_at(root: Any, pointer: str) -> list[Scalar]:
     if pointer and not pointer.startswith("/"):
         message = f"probabilities: {pointer:.64}: is no JSON pointer; write it like /sentiment"
         raise invalid("probabilities", message)
-    found: list[Scalar] = []
-    for part in _at(root, root, _parts(pointer), _DEEP):
-        values = _values(root, part, _DEEP)
-        if values is None:
-            found = []
-            break
-        found += values
-    unique = {json.dumps(value): value for value in found}
-    if not unique or len({_name(value) for value in unique.values()}) < len(unique):
+    nodes = [root]
+    for part in _parts(pointer):
+        nodes = [child for node in _joined(root, nodes) for child in _children(node, part)]
+    known: dict[int, list[Scalar] | None] = {}
+    listed = [_values(root, node, known, _DEEP) for node in nodes]
+    told = [values for values in listed if values is not None]
+    found = _unique(told) if len(told) == len(listed) else []
+    if not found or len({_name(value) for value in found}) < len(found):
         message = f"probabilities: {pointer:.64}: is not the place of an enum or a boolean of the schema"
         raise invalid("probabilities", message)
-    return list(unique.values())
+    return found
 
 
-def _at(root: Any, node: Any, parts: Sequence[str], deep: int) -> Iterator[Any]:
-    """The schemas of a place below `node`."""
-    if not isinstance(node, dict) or not deep:
-        return
-    if not parts:
-        yield node
-        return
-    for branch in _branches(root, node):
-        yield from _at(root, branch, parts, deep - 1)
-    part, rest = parts[0], parts[1:]
-    if part in node.get("properties", {}):
-        yield from _at(root, node["properties"][part], rest, deep - 1)
+def _joined(root: Any, nodes: Sequence[Any]) -> list[dict[str, Any]]:
+    """These schemas, and all that they are combined with or refer to, each once."""
+    found: dict[int, dict[str, Any]] = {}
+    line = list(nodes)
+    while line:
+        node = line.pop()
+        if isinstance(node, dict) and id(node) not in found:
+            found[id(node)] = node
+            line += _branches(root, node)
+    return list(found.values())
+
+
+def _children(node: dict[str, Any], part: str) -> Iterator[Any]:
+    """The schema of a member or of an item."""
+    properties, first = node.get("properties"), node.get("prefixItems")
+    if isinstance(properties, dict) and part in properties:
+        yield properties[part]
     elif part.isdecimal():
-        first = node.get("prefixItems", [])
-        item = first[int(part)] if int(part) < len(first) else node.get("items")
-        yield from _at(root, item, rest, deep - 1)
+        first = first if isinstance(first, list) else []
+        yield first[int(part)] if int(part) < len(first) else node.get("items")
 
 
-def _branches(root: Any, node: dict[str, Any]) -> Iterator[Any]:
-    for keyword in ("anyOf", "oneOf", "allOf"):
-        yield from node.get(keyword, ())
+def _branches(root: Any, node: dict[str, Any]) -> list[Any]:
+    """What a schema is combined with, and what it refers to."""
+    lists = (node.get(keyword) for keyword in ("anyOf", "oneOf", "allOf"))
+    found = [branch for branches in lists if isinstance(branches, list) for branch in branches]
     reference = node.get("$ref")
     if isinstance(reference, str) and reference.startswith("#"):
         target = root
         for part in _parts(reference[1:]):
             target = target.get(part) if isinstance(target, dict) else None
-        yield target
+        found.append(target)
+    return found
 
 
-def _values(root: Any, node: Any, deep: int) -> list[Scalar] | None:
-    """The values that a schema lists; None where it lists none."""
+def _values(root: Any, node: Any, known: dict[int, list[Scalar] | None], deep: int) -> list[Scalar] | None:
+    """The values that a schema lists; None where it lists none. `known`: what was found so far, by node."""
     if not isinstance(node, dict) or not deep:
         return None
+    if id(node) not in known:
+        known[id(node)] = None  # it refers to itself
+        known[id(node)] = _listed(root, node, known, deep)
+    return known[id(node)]
+
+
+def _listed(
+    root: Any, node: dict[str, Any], known: dict[int, list[Scalar] | None], deep: int
+) -> list[Scalar] | None:
     if "enum" in node or "const" in node:
         listed = node.get("enum", [node.get("const")])
-        return None if any(isinstance(value, dict | list) for value in listed) else list(listed)
+        scalars = isinstance(listed, list) and not any(isinstance(value, dict | list) for value in listed)
+        return list(listed) if scalars else None
     kinds = node.get("type")
-    kinds = [kinds] if isinstance(kinds, str) else kinds or []
-    if kinds and set(kinds) <= {"boolean", "null"}:
-        values: dict[str, list[Scalar]] = {"boolean": [True, False], "null": [None]}
+    kinds = kinds if isinstance(kinds, list) else [kinds]
+    values: dict[Any, list[Scalar]] = {"boolean": [True, False], "null": [None]}
+    if all(isinstance(kind, str) and kind in values for kind in kinds):
         return [value for kind in kinds for value in values[kind]]
-    several = [_values(root, branch, deep - 1) for branch in _branches(root, node)]
-    known = [values for values in several if values is not None]
-    complete = known and ("allOf" in node or len(known) == len(several))
-    return [value for values in known for value in values] if complete else None
+    several = [_values(root, branch, known, deep - 1) for branch in _branches(root, node)]
+    told = [values for values in several if values is not None]
+    complete = told and ("allOf" in node or len(told) == len(several))
+    return _unique(told) if complete else None
+
+
+def _unique(lists: Sequence[Sequence[Scalar]]) -> list[Scalar]:
+    """The values of all lists, each once. 1 and true are not the same value."""
+    return list({json.dumps(value): value for values in lists for value in values}.values())
 
 
 def _parts(pointer: str) -> list[str]:
@@ -240,12 +268,9 @@ def _blank(text: str, at: int) -> int:
     return at
 
 
-def _boundary(pieces: Sequence[bytes], at: int) -> tuple[int, str]:
+def _boundary(pieces: Sequence[bytes], text: bytes, at: int) -> tuple[int, str]:
     """The last border of tokens before byte `at`: the tokens before it, and the text from there to `at`."""
-    borders = [0]
-    for piece in pieces:
-        borders.append(borders[-1] + len(piece))
-    text = b"".join(pieces)
+    borders = [0, *accumulate(map(len, pieces))]
     for tokens in reversed(range(len(borders))):
         if borders[tokens] <= at:
             try:
@@ -255,12 +280,13 @@ def _boundary(pieces: Sequence[bytes], at: int) -> tuple[int, str]:
     return 0, text[:at].decode("utf-8", "replace")
 
 
-def _written(value: Scalar, there: str) -> str:
-    """A value as JSON; as it is written in the answer, if it is the one there."""
-    same = json.loads(there)
-    if type(same) is type(value) and same == value:
-        return there
-    return json.dumps(value, ensure_ascii=False)
+def _written(values: Sequence[Scalar], there: str) -> list[str]:
+    """Values as JSON; the one that is in the answer as it is written there."""
+    own = json.loads(there)
+    return [
+        there if type(own) is type(value) and own == value else json.dumps(value, ensure_ascii=False)
+        for value in values
+    ]
 
 
 def _name(value: Scalar) -> str:

@@ -131,7 +131,6 @@ class _Tree:
 
     def __init__(self, vocabulary: Vocabulary, options: Sequence[str]) -> None:
         self._vocabulary = vocabulary
-        self._options = options
         self._texts = [option.encode() for option in options]
         self._settled = [0.0] * len(options)
         self._open: list[tuple[float, Path]] = [(1.0, ())]

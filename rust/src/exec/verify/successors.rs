@@ -35,7 +35,7 @@ pub(super) fn behind(job: &Job, grammar: Option<&mut Grammar>, rows: &[&[f32]]) 
     Ok(successors)
 }
 
-/// The probabilities of the next token after `begun`, the start of an option.
+/// Computes the entry of one row. `begun` is the text of the options that the path has written so far.
 fn split(decide: &Decide, begun: &[u8], next: &Next, row: &[f32], vocab: &Vocab) -> Result<Successors> {
     // Each token that fits, one option that remains after it, and whether others remain.
     let mut fitting: Vec<(Token, usize, bool)> = Vec::new();

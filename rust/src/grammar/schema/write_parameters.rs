@@ -33,7 +33,7 @@ impl Writer<'_, '_> {
         lines
     }
 
-    /// The filter for keys that the schema does not name; a call may have none of them.
+    /// The filter for keys that the schema does not name. Calls have no such keys.
     pub(super) fn unnamed(&mut self, others: F) -> Result<F> {
         if others == FALSE || !self.is_call && !self.is_nested() {
             return Ok(others);
