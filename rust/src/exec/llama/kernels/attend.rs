@@ -2,14 +2,16 @@
 //!
 //! A row's result is made from its query and the cells that it sees, in their order, alone: a score is the sum over the
 //! dimensions in order; weights are exp(score − the largest), 0 where that is below e^−80; their sum and the weighted
-//! values are added cell by cell. What is not seen adds nothing, so that blocks, rows that share them, threads and
-//! instruction set change no bit. (Milakov, Gimelshein 2018 has the two passes; one pass that rescales, as in Dao et al.
-//! 2022, would depend on where its blocks begin.)
+//! values are added cell by cell. This is done for ranges of [`RANGE`](super::unit::RANGE) cells apart, whose sums are then added
+//! in order, scaled to the largest score so far (Dao et al. 2022). A range begins at a multiple of its length, and what is not
+//! seen adds nothing, so that other cells, rows that share blocks, threads and instruction set change no bit.
 
 use super::cells::Cells;
 use super::functions::{all_finite, capped, exp, first_lane};
 use super::lanes::Lanes;
-use super::unit::{Attention, Room, Scratch, Unit};
+use super::merge::{merge, store};
+use super::unit::{Attention, Part, Room, Scratch, Sums, Unit};
+use std::ops::Range;
 
 /// Computes a unit.
 ///
@@ -18,29 +20,84 @@ use super::unit::{Attention, Room, Scratch, Unit};
 #[inline(always)]
 pub(super) unsafe fn attend<L: Lanes, C: Cells>(a: &Attention, unit: &Unit, scratch: &mut Scratch) {
     unsafe {
-        let tokens = unit.rows.start / a.group..(unit.rows.end - 1) / a.group + 1;
-        see::<L>(a, tokens.clone(), unit.stream, &mut scratch.seen);
-        let room = scratch.room(a, unit.rows.len());
-        let work = Work { a, unit, first: tokens.start, seen: &scratch.seen, room };
-        work.load_queries::<L>();
+        let rows = unit.rows.len();
+        let room = scratch.room(a, rows);
+        let seen = &mut scratch.seen;
+        match unit.part {
+            Part::Whole => {
+                load_queries::<L>(a, unit, &room);
+                for range in 0..a.ranges() {
+                    sum::<L, C>(a, unit, (range, room.sums), (&room, seen));
+                    merge::<L>(a, rows, (range, room.sums), room.total);
+                }
+                store::<L>(a, unit, room.total);
+            }
+            Part::Range(range, sums) => {
+                load_queries::<L>(a, unit, &room);
+                sum::<L, C>(a, unit, (range, Sums::at(sums, rows)), (&room, seen));
+            }
+            Part::Merged(sums, each) => {
+                for range in 0..a.ranges() {
+                    merge::<L>(a, rows, (range, Sums::at(sums.add(range * each), rows)), room.total);
+                }
+                store::<L>(a, unit, room.total);
+            }
+        }
+    }
+}
+
+/// Queries, scaled.
+#[inline(always)]
+unsafe fn load_queries<L: Lanes>(a: &Attention, unit: &Unit, room: &Room) {
+    unsafe {
+        let dims = a.dims[0];
+        let scale = if a.cap == 0.0 { a.scale } else { a.scale / a.cap };
+        let scale = L::splat_float(&raw const scale);
+        for row in 0..unit.rows.len() {
+            let from: *const f32 = a.queries.at(unit.place(a, row));
+            for d in (0..dims).step_by(L::ROWS) {
+                let query = L::mul(scale, L::load_floats(from.add(d)));
+                L::store_floats(room.queries.add(row * dims + d), query);
+            }
+        }
+    }
+}
+
+/// Computes the sums of a range.
+#[inline(always)]
+unsafe fn sum<L: Lanes, C: Cells>(
+    a: &Attention,
+    unit: &Unit,
+    (range, sums): (usize, Sums),
+    (room, seen): (&Room, &mut Vec<bool>),
+) {
+    unsafe {
+        let first = unit.rows.start / a.group;
+        let cells = a.range(range);
+        see::<L>(a, (first..(unit.rows.end - 1) / a.group + 1, &cells), unit.stream, seen);
+        let work = Work { a, unit, first, cells, seen, room, sums };
         work.scores::<L, C>();
         for row in 0..unit.rows.len() {
             work.weigh::<L>(row);
         }
         work.values::<L, C>();
-        work.store::<L>();
     }
 }
 
-/// Fills in what some tokens see.
+/// Fills in what some tokens see of some cells.
 #[inline(always)]
-unsafe fn see<L: Lanes>(a: &Attention, tokens: std::ops::Range<usize>, stream: usize, seen: &mut Vec<bool>) {
+unsafe fn see<L: Lanes>(
+    a: &Attention,
+    (tokens, cells): (Range<usize>, &Range<usize>),
+    stream: usize,
+    seen: &mut Vec<bool>,
+) {
     const HIDDEN: u16 = 0xfc00;
     let block = 2 * L::ROWS;
     seen.clear();
     for token in tokens {
         let mask: *const u16 = unsafe { a.mask.at([token, 0, stream]) };
-        for first in (0..a.cells).step_by(block) {
+        for first in cells.clone().step_by(block) {
             let mut any = 0;
             for cell in first..first + block {
                 any |= unsafe { *mask.add(cell) } ^ HIDDEN;
@@ -50,13 +107,16 @@ unsafe fn see<L: Lanes>(a: &Attention, tokens: std::ops::Range<usize>, stream: u
     }
 }
 
+/// A range of a unit.
 struct Work<'a> {
     a: &'a Attention,
     unit: &'a Unit,
     /// The first row's token.
     first: usize,
+    cells: Range<usize>,
     seen: &'a [bool],
-    room: Room,
+    room: &'a Room,
+    sums: Sums,
 }
 
 impl Work<'_> {
@@ -65,40 +125,22 @@ impl Work<'_> {
         self.unit.rows.len()
     }
 
-    /// Token and query head of a row.
+    /// A row's scores, then weights.
     #[inline(always)]
-    fn place(&self, row: usize) -> [usize; 3] {
-        let row = self.unit.rows.start + row;
-        [row / self.a.group, self.unit.head * self.a.group + row % self.a.group, self.unit.stream]
+    fn weights(&self, row: usize) -> *mut f32 {
+        self.room.weights.wrapping_add(row * self.cells.len())
     }
 
     #[inline(always)]
     fn blocks<L: Lanes>(&self) -> usize {
-        self.a.cells / (2 * L::ROWS)
+        self.cells.len() / (2 * L::ROWS)
     }
 
     /// Whether one of some rows sees something of a block.
     #[inline(always)]
-    fn sees<L: Lanes>(&self, rows: std::ops::Range<usize>, block: usize) -> bool {
-        let token = |row: usize| self.place(row)[0] - self.first;
+    fn sees<L: Lanes>(&self, rows: Range<usize>, block: usize) -> bool {
+        let token = |row: usize| self.unit.place(self.a, row)[0] - self.first;
         (token(rows.start)..=token(rows.end - 1)).any(|t| self.seen[t * self.blocks::<L>() + block])
-    }
-
-    /// Queries, scaled.
-    #[inline(always)]
-    unsafe fn load_queries<L: Lanes>(&self) {
-        unsafe {
-            let dims = self.a.dims[0];
-            let scale = if self.a.cap == 0.0 { self.a.scale } else { self.a.scale / self.a.cap };
-            let scale = L::splat_float(&raw const scale);
-            for row in 0..self.rows() {
-                let from: *const f32 = self.a.queries.at(self.place(row));
-                for d in (0..dims).step_by(L::ROWS) {
-                    let query = L::mul(scale, L::load_floats(from.add(d)));
-                    L::store_floats(self.room.queries.add(row * dims + d), query);
-                }
-            }
-        }
     }
 
     /// Scores of the blocks that rows see.
@@ -107,7 +149,7 @@ impl Work<'_> {
         unsafe {
             let Attention { keys, dims: [dims, _], .. } = *self.a;
             for block in (0..self.blocks::<L>()).filter(|block| self.sees::<L>(0..self.rows(), *block)) {
-                let cell = block * 2 * L::ROWS;
+                let cell = self.cells.start + block * 2 * L::ROWS;
                 for half in 0..2 {
                     let from = keys.at([cell + half * L::ROWS, self.unit.head, self.unit.stream]);
                     C::keys::<L>(from, keys.strides[0], dims, self.room.block.add(half * L::ROWS));
@@ -148,7 +190,7 @@ impl Work<'_> {
                 keys = keys.add(2 * L::ROWS);
             }
             for (r, sums) in sums.into_iter().enumerate() {
-                let to = self.room.weights.add((row + r) * self.a.cells + block * 2 * L::ROWS);
+                let to = self.weights(row + r).add(block * 2 * L::ROWS);
                 L::store_floats(to, sums[0]);
                 L::store_floats(to.add(L::ROWS), sums[1]);
             }
@@ -160,9 +202,9 @@ impl Work<'_> {
     #[inline(always)]
     unsafe fn weigh<L: Lanes>(&self, row: usize) {
         unsafe {
-            let [token, head, stream] = self.place(row);
-            let weights = self.room.weights.add(row * self.a.cells);
-            let mask: *const u16 = self.a.mask.at([token, 0, stream]);
+            let [token, head, stream] = self.unit.place(self.a, row);
+            let weights = self.weights(row);
+            let mask = self.a.mask.at::<u16>([token, 0, stream]).add(self.cells.start);
             let seen = &self.seen[(token - self.first) * self.blocks::<L>()..][..self.blocks::<L>()];
             let hidden = f32::NEG_INFINITY;
             let mut most = L::splat_float(&raw const hidden);
@@ -179,8 +221,10 @@ impl Work<'_> {
                     most = L::max(most, score);
                 }
             }
-            let sink = if self.a.sinks.is_null() { hidden } else { *self.a.sinks.add(head) };
+            let has_sink = !self.a.sinks.is_null() && self.cells.start == 0;
+            let sink = if has_sink { *self.a.sinks.add(head) } else { hidden };
             let most = L::most(most).max(sink);
+            *self.sums.most.add(row) = most;
             // A row that sees nothing has weights of 0.
             let most = if most == hidden { 0.0 } else { most };
             let largest = L::splat_float(&raw const most);
@@ -194,7 +238,7 @@ impl Work<'_> {
                 }
             }
             let sink = sink - most;
-            *self.room.sums.add(row) = first_lane::<L>(exp::<L>(L::splat_float(&raw const sink)));
+            *self.sums.weights.add(row) = first_lane::<L>(exp::<L>(L::splat_float(&raw const sink)));
         }
     }
 
@@ -203,13 +247,17 @@ impl Work<'_> {
     unsafe fn values<L: Lanes, C: Cells>(&self) {
         unsafe {
             let Attention { values, dims: [_, dims], .. } = *self.a;
-            self.room.outputs.write_bytes(0, self.rows() * dims);
+            self.sums.values.write_bytes(0, self.rows() * dims);
             for block in (0..self.blocks::<L>()).filter(|block| self.sees::<L>(0..self.rows(), *block)) {
                 let first = block * 2 * L::ROWS;
                 let mut finite = true;
                 for cell in 0..2 * L::ROWS {
                     let to = self.room.block.add(cell * dims);
-                    C::values::<L>(values.at([first + cell, self.unit.head, self.unit.stream]), dims, to);
+                    C::values::<L>(
+                        values.at([self.cells.start + first + cell, self.unit.head, self.unit.stream]),
+                        dims,
+                        to,
+                    );
                     finite &= all_finite(std::slice::from_raw_parts(to, dims));
                 }
                 let mut row = 0;
@@ -235,11 +283,11 @@ impl Work<'_> {
 
     /// Adds the values of a block, some of which are no numbers, to rows that give them a weight.
     #[inline(always)]
-    unsafe fn add_seen<L: Lanes>(&self, rows: std::ops::Range<usize>, first: usize) {
+    unsafe fn add_seen<L: Lanes>(&self, rows: Range<usize>, first: usize) {
         unsafe {
             for row in rows {
                 for cell in 0..2 * L::ROWS {
-                    if *self.room.weights.add(row * self.a.cells + first + cell) != 0.0 {
+                    if *self.weights(row).add(first + cell) != 0.0 {
                         self.add::<L, 1>(row, (first, cell..cell + 1));
                     }
                 }
@@ -249,16 +297,11 @@ impl Work<'_> {
 
     /// Adds the values of some cells of the block that begins at `first` to `R` rows, and their weights to the sums.
     #[inline(always)]
-    unsafe fn add<L: Lanes, const R: usize>(
-        &self,
-        row: usize,
-        (first, cells): (usize, std::ops::Range<usize>),
-    ) {
+    unsafe fn add<L: Lanes, const R: usize>(&self, row: usize, (first, cells): (usize, Range<usize>)) {
         unsafe {
             let dims = self.a.dims[1];
-            let sums = &mut *self.room.sums.add(row).cast::<[f32; R]>();
-            let weights: [_; R] =
-                std::array::from_fn(|r| self.room.weights.add((row + r) * self.a.cells + first));
+            let sums = &mut *self.sums.weights.add(row).cast::<[f32; R]>();
+            let weights: [_; R] = std::array::from_fn(|r| self.weights(row + r).add(first));
             let mut added = *sums;
             for cell in cells.clone() {
                 for (sum, weights) in added.iter_mut().zip(weights) {
@@ -288,11 +331,11 @@ impl Work<'_> {
         &self,
         (row, d): (usize, usize),
         weights: [*mut f32; R],
-        cells: &std::ops::Range<usize>,
+        cells: &Range<usize>,
     ) {
         unsafe {
             let dims = self.a.dims[1];
-            let outputs: [_; R] = std::array::from_fn(|r| self.room.outputs.add((row + r) * dims + d));
+            let outputs: [_; R] = std::array::from_fn(|r| self.sums.values.add((row + r) * dims + d));
             let mut totals = [[L::zero(); J]; R];
             for (output, totals) in outputs.iter().zip(&mut totals) {
                 for (j, total) in totals.iter_mut().enumerate() {
@@ -316,24 +359,6 @@ impl Work<'_> {
             for (output, totals) in outputs.into_iter().zip(totals) {
                 for (j, total) in totals.into_iter().enumerate() {
                     L::store_floats(output.add(j * L::ROWS), total);
-                }
-            }
-        }
-    }
-
-    /// Divides by the sums.
-    #[inline(always)]
-    unsafe fn store<L: Lanes>(&self) {
-        unsafe {
-            let dims = self.a.dims[1];
-            for row in 0..self.rows() {
-                let sum = *self.room.sums.add(row);
-                let inverse = if sum == 0.0 { 0.0 } else { 1.0 / sum };
-                let inverse = L::splat_float(&raw const inverse);
-                let to: *mut f32 = self.a.outputs.at(self.place(row));
-                for d in (0..dims).step_by(L::ROWS) {
-                    let output = L::load_floats(self.room.outputs.add(row * dims + d));
-                    L::store_floats(to.add(d), L::mul(inverse, output));
                 }
             }
         }

@@ -5,18 +5,15 @@ use super::ffi::Params;
 use super::floats::{Bf16, F16};
 use super::isa::{self, Isa};
 use super::matmul::size;
-use super::unit::{Attention, BLOCK, Place, Scratch, Unit};
+use super::unit::{Attention, BLOCK, Part, Place, Scratch, Sums, Unit, aligned};
 use llama_cpp_sys_2 as sys;
 use std::cell::RefCell;
 use std::ptr;
 
-/// Rows of a unit: they share the conversion of cells.
-const ROWS: std::ops::RangeInclusive<usize> = 8..=64;
+/// Most rows of a unit: they share the conversion of cells to floats.
+const ROWS: usize = 64;
 /// Rows of a unit where threads would have none otherwise: one takes hardly less time than two.
 const FEWEST_ROWS: usize = 2;
-/// Most scores of a unit. The rows of a unit share the conversion of cells to floats. With an eighth of this, so that scores fit
-/// into the second-level cache, fewer rows share it: 128 tokens behind 8,000 take 1.2 times as long.
-const SCORES: usize = 1 << 20;
 /// Parts for each thread that units are handed out in.
 const PARTS: usize = 8;
 
@@ -98,17 +95,34 @@ impl Job {
     /// # Safety
     /// The node's operands are computed, and all threads of `params` call this.
     pub(super) unsafe fn compute(&self, params: &Params) {
-        thread_local! {
-            static SCRATCH: RefCell<Scratch> = RefCell::default();
-        }
+        thread_local!(static SUMS: RefCell<Vec<f32>> = RefCell::default());
         let workers = params.workers();
         let each = self.unit_rows(workers);
-        let units = self.units(each);
-        params.share(units, units.div_ceil(workers * PARTS), |range, _| {
+        let (units, ranges) = (self.units(each), self.attention.ranges());
+        // Threads of ggml's have no memory in common.
+        if params.threads() > 1 || units >= workers || ranges == 1 {
+            return self.share(params, units, |unit| self.unit(unit, each, Part::Whole));
+        }
+        SUMS.with_borrow_mut(|sums| {
+            let floats = Sums::floats(&self.attention, each);
+            let sums = Shared(aligned(sums, units * ranges * floats));
+            self.share(params, units * ranges, |i| {
+                self.unit(i / ranges, each, Part::Range(i % ranges, sums.at(i * floats)))
+            });
+            self.share(params, units, |i| {
+                self.unit(i, each, Part::Merged(sums.at(i * ranges * floats), floats))
+            });
+        });
+    }
+
+    /// Computes so many units.
+    fn share(&self, params: &Params, units: usize, unit: impl Fn(usize) -> Unit + Sync) {
+        thread_local!(static SCRATCH: RefCell<Scratch> = RefCell::default());
+        params.share(units, units.div_ceil(params.workers() * PARTS), |range, _| {
             SCRATCH.with_borrow_mut(|scratch| {
-                for unit in range {
-                    // SAFETY: the caller's promise; units write different rows.
-                    unsafe { (self.attend)(&self.attention, &self.unit(unit, each), scratch) };
+                for i in range {
+                    // SAFETY: `compute`'s caller promises it; units write different rows, or sums.
+                    unsafe { (self.attend)(&self.attention, &unit(i), scratch) };
                 }
             });
         });
@@ -119,7 +133,7 @@ impl Job {
         self.rows.div_ceil(each) * self.kv_heads * self.streams
     }
 
-    fn unit(&self, number: usize, each: usize) -> Unit {
+    fn unit(&self, number: usize, each: usize, part: Part) -> Unit {
         let tiles = self.rows.div_ceil(each);
         // The last tokens of a prompt see most, and are begun first.
         let tile = tiles - 1 - number % tiles;
@@ -127,13 +141,14 @@ impl Job {
             rows: tile * each..self.rows.min((tile + 1) * each),
             head: number / tiles % self.kv_heads,
             stream: number / tiles / self.kv_heads,
+            part,
         }
     }
 
     /// Rows of a unit: as many as share well, but units for all threads. What a sequence decodes alone has few rows; its
     /// query heads are shared out where it has fewer KV heads than there are threads.
     pub(super) fn unit_rows(&self, threads: usize) -> usize {
-        let mut rows = (SCORES / self.attention.cells).clamp(*ROWS.start(), *ROWS.end());
+        let mut rows = ROWS;
         while rows > FEWEST_ROWS && self.units(rows) < threads {
             rows /= 2;
         }
@@ -151,6 +166,19 @@ fn of_type(ty: sys::ggml_type, isa: Isa) -> Option<(Attend, usize, usize)> {
     }
 }
 
+/// Where the sums of ranges are.
+#[derive(Clone, Copy)]
+struct Shared(*mut f32);
+
+impl Shared {
+    fn at(self, floats: usize) -> *mut f32 {
+        self.0.wrapping_add(floats)
+    }
+}
+
+// SAFETY: only a place. Each unit writes a part of it, which is read when all are written.
+unsafe impl Sync for Shared {}
+
 // SAFETY: nothing writes what a job reads while it is computed, and its units write different rows.
 unsafe impl Sync for Job {}
 
@@ -163,7 +191,7 @@ impl Job {
     pub(super) unsafe fn compute_by(&self, attend: Attend, each: usize) {
         let mut scratch = Scratch::default();
         for unit in 0..self.units(each) {
-            unsafe { attend(&self.attention, &self.unit(unit, each), &mut scratch) };
+            unsafe { attend(&self.attention, &self.unit(unit, each, Part::Whole), &mut scratch) };
         }
     }
 

@@ -211,9 +211,7 @@ impl SuperBlock for Tq2_0 {
             let scales = to.scales();
             (*scales).scale = halves::<L>(rows.first.add(64), rows.stride);
             let one = 1;
-            let one = L::splat(&raw const one);
-            (*scales).groups = [[L::scale(one); 2]; CHUNKS];
-            (*scales).sums = [pair::<L>(one, one); CHUNKS];
+            Scales::<L>::whole::<0>(scales, [L::splat(&raw const one); CHUNKS]);
             take_two_bits::<L, Self>(rows, 0, to);
         }
     }
@@ -293,13 +291,7 @@ impl SuperBlock for Iq4Xs {
                 *scale = L::or(four, L::left::<4>(two));
                 (fours, twos) = (L::right::<4>(fours), L::right::<2>(twos));
             }
-            let all = centred::<L, _>(all);
-            for (c, scale) in all.into_iter().enumerate() {
-                (*scales).groups[c][0] = L::scale(scale);
-            }
-            for (two, sums) in all.chunks_exact(2).zip(&mut (*scales).sums) {
-                *sums = pair::<L>(L::left::<7>(two[0]), L::left::<7>(two[1]));
-            }
+            Scales::<L>::whole::<7>(scales, centred::<L, _>(all));
             for c in 0..CHUNKS {
                 if c % 2 == 0 {
                     rows.fetch(quarter::<Self, L>(c / 2));

@@ -1,12 +1,14 @@
 //! ggml's two operations of matrix products as [`Product`]s.
 
-use super::ffi::Params;
+use super::ffi::{Params, llgtrt_pause};
 use super::formats::CHUNK;
 use super::isa::Isa;
 use super::product::{Product, TILE, Tokens, sum_bytes};
 use super::table::Entry;
 use llama_cpp_sys_2 as sys;
+use std::ops::Range;
 use std::ptr;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// What a thread's part of the workspace begins at a multiple of.
 const ALIGNED: usize = 64;
@@ -108,42 +110,64 @@ impl Job {
         // SAFETY: the workspace has `shared_bytes`; threads write different records, then different rows.
         unsafe {
             if threads == 1 {
-                this.pack(params);
-            } else {
-                (this.entry.pack)(&this.product, records * me / threads..records * (me + 1) / threads);
+                this.share(params);
+                return;
             }
-            this.share_rows(params);
+            (this.entry.pack)(&this.product, records * me / threads..records * (me + 1) / threads);
+            let (rows, part) = (this.product.rows, this.part(params));
+            params.share(rows, part, |range, thread| this.compute_rows(range, thread));
         }
     }
 
-    /// Packs all activations, handing them out where that pays.
+    /// Packs all activations and computes all rows. If it pays to hand out both, they are pieces of one job, in which those of rows are
+    /// taken last and wait for those of activations.
     ///
     /// # Safety
     /// As for [`compute`](Job::compute), and ggml computes the graph on one thread.
-    unsafe fn pack(&self, params: &Params) {
-        let Product { chunks, tokens, .. } = self.product;
+    unsafe fn share(&self, params: &Params) {
+        let Product { chunks, rows, tokens, .. } = self.product;
         let records = self.entry.records(chunks);
-        let parts = params.workers().min(tokens.count * chunks / LEAST_CHUNKS).max(1);
-        // SAFETY: parts are different records.
-        params.share(records, records.div_ceil(parts), |range, _| unsafe {
-            (self.entry.pack)(&self.product, range)
+        let each = records.div_ceil(params.workers().min(tokens.count * chunks / LEAST_CHUNKS).max(1));
+        let (mut packs, part) = (records.div_ceil(each), self.part(params));
+        if packs == 1 {
+            // SAFETY: the caller's promise.
+            unsafe { (self.entry.pack)(&self.product, 0..records) };
+            packs = 0;
+        }
+        let packed = AtomicUsize::new(0);
+        params.share(packs + rows.div_ceil(part), 1, |pieces, thread| {
+            for piece in pieces {
+                // SAFETY: pieces are different records, then different rows.
+                unsafe {
+                    if let Some(piece) = piece.checked_sub(packs) {
+                        while packed.load(Ordering::Acquire) < packs {
+                            llgtrt_pause();
+                        }
+                        self.compute_rows(piece * part..rows.min((piece + 1) * part), thread);
+                    } else {
+                        (self.entry.pack)(&self.product, piece * each..records.min((piece + 1) * each));
+                        packed.fetch_add(1, Ordering::Release);
+                    }
+                }
+            }
         });
     }
 
-    /// Computes the tiles of all rows, from records that lie at `product.records`.
+    /// Rows that are handed out together.
+    fn part(&self, params: &Params) -> usize {
+        self.product.rows.div_ceil(TILE * params.workers() * PARTS) * TILE
+    }
+
+    /// Computes some rows, from records that lie at `product.records`. Behind these, each thread has sums of its own.
     ///
     /// # Safety
-    /// As for [`compute`](Job::compute).
-    unsafe fn share_rows(&self, params: &Params) {
-        let Product { chunks, rows, tokens, records, .. } = self.product;
-        let records_end = self.entry.record_bytes(chunks, tokens.count).next_multiple_of(ALIGNED);
-        // Behind the records, each thread has sums of its own.
-        let sums = Sums { first: records.wrapping_add(records_end), each: sum_bytes(tokens.count, chunks) };
-        let part = rows.div_ceil(TILE * params.workers() * PARTS) * TILE;
-        // SAFETY: parts are different rows, and no two are computed by one thread at a time.
-        params.share(rows, part, |range, thread| unsafe {
-            self.entry.tiles(self.isa)(&self.product, range, sums.of(thread));
-        });
+    /// As for [`compute`](Job::compute), and no two are computed by one thread at a time.
+    unsafe fn compute_rows(&self, rows: Range<usize>, thread: usize) {
+        let Product { chunks, tokens, records, .. } = self.product;
+        let sums = self.entry.record_bytes(chunks, tokens.count).next_multiple_of(ALIGNED)
+            + thread * sum_bytes(tokens.count, chunks);
+        // SAFETY: the caller's promise.
+        unsafe { self.entry.tiles(self.isa)(&self.product, rows, records.wrapping_add(sums).cast()) };
     }
 
     /// Computes an expert's product: this thread's part of it, or all, together with the team.
@@ -167,32 +191,14 @@ impl Job {
         // SAFETY: the caller's promise.
         unsafe {
             if threads == 1 {
-                this.pack(params);
-                this.share_rows(params);
+                this.share(params);
                 return;
             }
             let tiles = this.product.rows.div_ceil(TILE);
             let range = tiles * me / threads * TILE..this.product.rows.min(tiles * (me + 1) / threads * TILE);
-            let records = this.entry.record_bytes(this.product.chunks, count).next_multiple_of(ALIGNED);
             (this.entry.pack)(&this.product, 0..this.entry.records(this.product.chunks));
-            this.entry.tiles(this.isa)(&this.product, range, this.product.records.add(records).cast());
+            this.compute_rows(range, 0);
         }
-    }
-}
-
-/// Room for each thread's sums.
-#[derive(Clone, Copy)]
-struct Sums {
-    first: *mut u8,
-    each: usize,
-}
-
-// SAFETY: only a place; who writes there is `share_rows`' promise.
-unsafe impl Sync for Sums {}
-
-impl Sums {
-    fn of(&self, thread: usize) -> *mut f32 {
-        self.first.wrapping_add(thread * self.each).cast()
     }
 }
 

@@ -18,13 +18,16 @@ mod cells;
 mod floats;
 mod formats;
 mod functions;
+mod grids;
 mod isa;
 mod kquants;
 mod lanes;
 mod matmul;
+mod merge;
 mod product;
 mod superblocks;
 mod table;
+mod ternary;
 mod unit;
 
 #[cfg(test)]

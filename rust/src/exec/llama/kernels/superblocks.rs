@@ -58,6 +58,22 @@ impl<L: Lanes> Scales<L> {
             }
         }
     }
+
+    /// Writes the scales of all groups of 32, as [`biased`](Scales::biased) does.
+    ///
+    /// # Safety
+    /// As for [`Lanes`].
+    #[inline(always)]
+    pub(super) unsafe fn whole<const BITS: u32>(to: *mut Self, scales: [L::Ints; CHUNKS]) {
+        unsafe {
+            for (groups, scale) in (*to).groups.iter_mut().zip(scales) {
+                groups[0] = L::scale(scale);
+            }
+            for (sums, two) in (*to).sums.iter_mut().zip(scales.chunks_exact(2)) {
+                *sums = pair::<L>(L::left::<BITS>(two[0]), L::left::<BITS>(two[1]));
+            }
+        }
+    }
 }
 
 /// The sum over blocks of 256.

@@ -3,10 +3,12 @@
 use super::blocks::{Blocks, Iq4Nl, Mxfp4, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0};
 use super::floats::{Bf16, F16};
 use super::formats::CHUNK;
+use super::grids::{Iq2S, Iq2Xs, Iq2Xxs, Iq3S, Iq3Xxs};
 use super::isa::{self, Isa};
 use super::kquants::{Iq4Xs, Q2K, Q3K, Q4K, Q5K, Q6K, Tq2_0};
 use super::product::{Kernel, Product, Quantised};
 use super::superblocks::SuperBlocks;
+use super::ternary::{Iq1M, Iq1S, Tq1_0};
 use llama_cpp_sys_2 as sys;
 use std::ops::Range;
 
@@ -75,6 +77,14 @@ impl Entry {
             sys::GGML_TYPE_Q3_K => const { &Self::new::<Quantised<SuperBlocks<Q3K>>>() },
             sys::GGML_TYPE_IQ4_XS => const { &Self::new::<Quantised<SuperBlocks<Iq4Xs>>>() },
             sys::GGML_TYPE_TQ2_0 => const { &Self::new::<Quantised<SuperBlocks<Tq2_0>>>() },
+            sys::GGML_TYPE_IQ2_XXS => const { &Self::new::<Quantised<SuperBlocks<Iq2Xxs>>>() },
+            sys::GGML_TYPE_IQ2_XS => const { &Self::new::<Quantised<SuperBlocks<Iq2Xs>>>() },
+            sys::GGML_TYPE_IQ2_S => const { &Self::new::<Quantised<SuperBlocks<Iq2S>>>() },
+            sys::GGML_TYPE_IQ3_XXS => const { &Self::new::<Quantised<SuperBlocks<Iq3Xxs>>>() },
+            sys::GGML_TYPE_IQ3_S => const { &Self::new::<Quantised<SuperBlocks<Iq3S>>>() },
+            sys::GGML_TYPE_IQ1_S => const { &Self::new::<Quantised<SuperBlocks<Iq1S>>>() },
+            sys::GGML_TYPE_IQ1_M => const { &Self::new::<Quantised<SuperBlocks<Iq1M>>>() },
+            sys::GGML_TYPE_TQ1_0 => const { &Self::new::<Quantised<SuperBlocks<Tq1_0>>>() },
             _ => return None,
         };
         (row > 0 && row.is_multiple_of(entry.block) && row.is_multiple_of(CHUNK)).then_some(entry)

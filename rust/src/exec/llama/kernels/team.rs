@@ -131,6 +131,12 @@ impl Team {
         self.busy.store(false, Ordering::Release);
     }
 
+    /// Jobs that were handed out so far, each with one wait for all.
+    #[cfg(test)]
+    pub(super) fn jobs(&self) -> u64 {
+        self.shared.state.load(Ordering::Relaxed) >> (2 * BITS)
+    }
+
     fn wake(&self) {
         for (helper, sleeps) in self.helpers.iter().zip(&self.shared.sleeping) {
             if sleeps.swap(false, Ordering::SeqCst) {

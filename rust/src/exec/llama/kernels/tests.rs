@@ -5,6 +5,7 @@ use super::blocks::{Blocks, Iq4Nl, Mxfp4, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0};
 use super::floats::{Bf16, F16};
 use super::formats::CHUNK;
 use super::graph::{Graph, Operand};
+use super::grids::{Iq2S, Iq2Xs, Iq2Xxs, Iq3S, Iq3Xxs};
 use super::isa::Isa;
 use super::known;
 use super::kquants::{Iq4Xs, Q2K, Q3K, Q4K, Q5K, Q6K, Tq2_0};
@@ -13,11 +14,12 @@ use super::scalar::Scalar;
 use super::superblocks::SuperBlocks;
 use super::table::{Entry, Tiles};
 use super::team::Team;
+use super::ternary::{Iq1M, Iq1S, Tq1_0};
 use llama_cpp_sys_2 as sys;
 use proptest::prelude::*;
 use std::ptr;
 
-const TYPES: [sys::ggml_type; 16] = [
+const TYPES: [sys::ggml_type; 24] = [
     sys::GGML_TYPE_F16,
     sys::GGML_TYPE_BF16,
     sys::GGML_TYPE_Q8_0,
@@ -34,6 +36,14 @@ const TYPES: [sys::ggml_type; 16] = [
     sys::GGML_TYPE_Q3_K,
     sys::GGML_TYPE_IQ4_XS,
     sys::GGML_TYPE_TQ2_0,
+    sys::GGML_TYPE_IQ2_XXS,
+    sys::GGML_TYPE_IQ2_XS,
+    sys::GGML_TYPE_IQ2_S,
+    sys::GGML_TYPE_IQ3_XXS,
+    sys::GGML_TYPE_IQ3_S,
+    sys::GGML_TYPE_IQ1_S,
+    sys::GGML_TYPE_IQ1_M,
+    sys::GGML_TYPE_TQ1_0,
 ];
 
 /// The plain kernel of a type.
@@ -55,6 +65,14 @@ pub(super) fn scalar(ty: sys::ggml_type) -> Tiles {
         sys::GGML_TYPE_Q3_K => tiles::<Scalar, Quantised<SuperBlocks<Q3K>>>,
         sys::GGML_TYPE_IQ4_XS => tiles::<Scalar, Quantised<SuperBlocks<Iq4Xs>>>,
         sys::GGML_TYPE_TQ2_0 => tiles::<Scalar, Quantised<SuperBlocks<Tq2_0>>>,
+        sys::GGML_TYPE_IQ2_XXS => tiles::<Scalar, Quantised<SuperBlocks<Iq2Xxs>>>,
+        sys::GGML_TYPE_IQ2_XS => tiles::<Scalar, Quantised<SuperBlocks<Iq2Xs>>>,
+        sys::GGML_TYPE_IQ2_S => tiles::<Scalar, Quantised<SuperBlocks<Iq2S>>>,
+        sys::GGML_TYPE_IQ3_XXS => tiles::<Scalar, Quantised<SuperBlocks<Iq3Xxs>>>,
+        sys::GGML_TYPE_IQ3_S => tiles::<Scalar, Quantised<SuperBlocks<Iq3S>>>,
+        sys::GGML_TYPE_IQ1_S => tiles::<Scalar, Quantised<SuperBlocks<Iq1S>>>,
+        sys::GGML_TYPE_IQ1_M => tiles::<Scalar, Quantised<SuperBlocks<Iq1M>>>,
+        sys::GGML_TYPE_TQ1_0 => tiles::<Scalar, Quantised<SuperBlocks<Tq1_0>>>,
         _ => panic!("no kernel for type {ty}"),
     }
 }
@@ -76,7 +94,9 @@ pub(super) fn quantised(ty: sys::ggml_type, rows: usize, row: usize, seed: u64) 
     let mut bytes = vec![0u8; unsafe { sys::ggml_row_size(ty, row as i64) } * rows];
     let written = unsafe {
         let to = bytes.as_mut_ptr().cast();
-        sys::ggml_quantize_chunk(ty, floats.as_ptr(), to, 0, rows as i64, row as i64, ptr::null())
+        // Some types ask how much each weight matters.
+        let alike = vec![1f32; row];
+        sys::ggml_quantize_chunk(ty, floats.as_ptr(), to, 0, rows as i64, row as i64, alike.as_ptr())
     };
     assert_eq!(written, bytes.len());
     bytes
@@ -224,6 +244,32 @@ fn graphs_of_ggml_use_the_kernels() {
             assert!((f64::from(*got) - want).abs() <= size * 2e-6, "type {ty}: {got} for {want} of {size}");
         }
     }
+}
+
+/// However many tokens and experts there are, threads wait for each other once in each product.
+#[test]
+fn a_product_is_one_job() {
+    if Isa::here().is_none() {
+        eprintln!("skipped: no instruction set with kernels");
+        return;
+    }
+    let (ty, row, rows) = (sys::GGML_TYPE_Q4_K, 1024, 64);
+    let team = Team::new(3, &[]).unwrap();
+    let jobs = |graph: &Graph| {
+        let before = team.jobs();
+        team.during(|| graph.compute(1));
+        team.jobs() - before
+    };
+    for count in [1, 7, 40] {
+        let (weights, values) = (quantised(ty, rows, row, 1), floats(2, row * count));
+        let operand = Operand { ty, shape: [row, rows, 1], bytes: &weights };
+        assert_eq!(jobs(&Graph::product(&operand, &values).unwrap()), 1, "{count} tokens");
+    }
+    let (experts, used, count) = (4, 2, 12);
+    let (weights, values) = (quantised(ty, rows * experts, row, 1), floats(2, row * count));
+    let ids: Vec<i32> = (0..count as i32).flat_map(|token| [token % 3, 3]).collect();
+    let operand = Operand { ty, shape: [row, rows, experts], bytes: &weights };
+    assert_eq!(jobs(&Graph::experts(&operand, (&values, 1), (&ids, used))), experts as u64);
 }
 
 /// In f64 by ggml's decoding: each output, and the root of the sum of its terms' squares.

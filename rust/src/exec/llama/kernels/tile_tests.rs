@@ -2,6 +2,7 @@
 
 use super::blocks::{Blocks, Iq4Nl, Mxfp4, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0};
 use super::formats::CHUNK;
+use super::grids::{Iq2Xs, Iq3Xxs};
 use super::isa::Isa;
 use super::kquants::{Iq4Xs, Q2K, Q3K, Q4K, Q5K, Q6K, Tq2_0};
 use super::lanes::{Avx512Vnni, Narrow, Plain, TOKENS, Wide};
@@ -84,6 +85,8 @@ proptest! {
             (sys::GGML_TYPE_Q6_K, as_amx::<Quantised<SuperBlocks<Q6K>>>),
             (sys::GGML_TYPE_IQ4_XS, as_amx::<Quantised<SuperBlocks<Iq4Xs>>>),
             (sys::GGML_TYPE_TQ2_0, as_amx::<Quantised<SuperBlocks<Tq2_0>>>),
+            (sys::GGML_TYPE_IQ2_XS, as_amx::<Quantised<SuperBlocks<Iq2Xs>>>),
+            (sys::GGML_TYPE_IQ3_XXS, as_amx::<Quantised<SuperBlocks<Iq3Xxs>>>),
         ] {
             let row = chunks * CHUNK;
             if Entry::of(ty, row).is_none() {

@@ -45,19 +45,89 @@ pub(super) struct Attention {
 
 /// Cells that all instruction sets take as a whole number of blocks.
 pub(super) const BLOCK: usize = 32;
+/// Cells that have sums of their own. Tests have few cells.
+pub(super) const RANGE: usize = if cfg!(test) { 64 } else { 2048 };
+
+impl Attention {
+    /// Ranges of cells.
+    pub(super) fn ranges(&self) -> usize {
+        self.cells.div_ceil(RANGE)
+    }
+
+    /// A range's cells.
+    pub(super) fn range(&self, number: usize) -> std::ops::Range<usize> {
+        number * RANGE..self.cells.min((number + 1) * RANGE)
+    }
+}
 
 /// Rows of a KV head: token · group + head in the group, for all tokens of a stream.
 pub(super) struct Unit {
     pub(super) rows: std::ops::Range<usize>,
     pub(super) head: usize,
     pub(super) stream: usize,
+    pub(super) part: Part,
+}
+
+impl Unit {
+    /// Token, query head and stream of a row.
+    #[inline(always)]
+    pub(super) fn place(&self, a: &Attention, row: usize) -> [usize; 3] {
+        let row = self.rows.start + row;
+        [row / a.group, self.head * a.group + row % a.group, self.stream]
+    }
+}
+
+/// What is computed of a unit.
+#[derive(Clone, Copy)]
+pub(super) enum Part {
+    /// The outputs.
+    Whole,
+    /// The sums of a range, which are written there.
+    Range(usize, *mut f32),
+    /// The outputs, of the sums of all ranges, which are so many floats apart.
+    Merged(*mut f32, usize),
+}
+
+/// Of each row: its largest score, the sum of its weights, and that of the weighted values.
+#[derive(Clone, Copy)]
+pub(super) struct Sums {
+    pub(super) most: *mut f32,
+    pub(super) weights: *mut f32,
+    pub(super) values: *mut f32,
+}
+
+impl Sums {
+    /// Floats that the sums of so many rows take.
+    pub(super) fn floats(a: &Attention, rows: usize) -> usize {
+        2 * padded(rows) + padded(rows * a.dims[1])
+    }
+
+    /// Those of so many rows, which begin at a multiple of 64 bytes.
+    pub(super) fn at(first: *mut f32, rows: usize) -> Self {
+        let weights = first.wrapping_add(padded(rows));
+        Self { most: first, weights, values: weights.wrapping_add(padded(rows)) }
+    }
+}
+
+/// Floats of whole cache lines: vectors that lie in two lines take twice as long.
+fn padded(floats: usize) -> usize {
+    floats.next_multiple_of(16)
+}
+
+/// So many floats of `memory`, from a multiple of 64 bytes on.
+pub(super) fn aligned(memory: &mut Vec<f32>, floats: usize) -> *mut f32 {
+    if memory.len() < floats + 16 {
+        memory.resize(floats + 16, 0.0);
+    }
+    let first = memory.as_mut_ptr();
+    first.wrapping_add(first.align_offset(64))
 }
 
 /// A thread's memory.
 #[derive(Default)]
 pub(super) struct Scratch {
     floats: Vec<f32>,
-    /// Whether a token sees something of a block, [token][block].
+    /// Whether a token sees something of a block of the range, [token][block].
     pub(super) seen: Vec<bool>,
 }
 
@@ -65,30 +135,26 @@ pub(super) struct Scratch {
 pub(super) struct Room {
     pub(super) queries: *mut f32,
     pub(super) block: *mut f32,
-    /// Scores, then weights, [row][cell].
+    /// Scores of a range, then weights, [row][cell].
     pub(super) weights: *mut f32,
-    pub(super) sums: *mut f32,
-    pub(super) outputs: *mut f32,
+    /// Sums of a range, and those of all before it.
+    pub(super) sums: Sums,
+    pub(super) total: Sums,
 }
 
 impl Scratch {
     /// Room for some rows.
     pub(super) fn room(&mut self, a: &Attention, rows: usize) -> Room {
         let [keys, values] = a.dims;
-        let sizes = [rows * keys, BLOCK * keys.max(values), rows * a.cells, rows, rows * values];
-        let padded = sizes.map(|n| n.next_multiple_of(16));
-        let total = padded.iter().sum::<usize>() + 16;
-        if self.floats.len() < total {
-            self.floats.resize(total, 0.0);
-        }
-        let base = self.floats.as_mut_ptr();
-        // Vectors that lie in two lines take twice as long.
-        let mut next = base.wrapping_add(base.align_offset(64));
-        let [queries, block, weights, sums, outputs] = padded.map(|n| {
+        let sums = Sums::floats(a, rows);
+        let sizes =
+            [rows * keys, BLOCK * keys.max(values), rows * a.cells.min(RANGE), sums, sums].map(padded);
+        let mut next = aligned(&mut self.floats, sizes.iter().sum());
+        let [queries, block, weights, sums, total] = sizes.map(|n| {
             let part = next;
             next = next.wrapping_add(n);
             part
         });
-        Room { queries, block, weights, sums, outputs }
+        Room { queries, block, weights, sums: Sums::at(sums, rows), total: Sums::at(total, rows) }
     }
 }

@@ -1,0 +1,146 @@
+//! Types with three values: IQ1, whose weights are found in a grid, and TQ1_0, which has five weights in a byte.
+
+use super::formats::{CHUNKS, Rows, Take};
+use super::grids::{
+    BIAS, MOST, ONE, all, eights, fetch, four, odd, read_grid, scale, split, with_high, words,
+};
+use super::lanes::Lanes;
+use super::superblocks::{Scales, SuperBlock};
+use llama_cpp_sys_2 as sys;
+use std::array::from_fn;
+use std::sync::LazyLock;
+
+/// Eighths with the bias: weights are −1, 0 or 1, and an eighth more.
+static IQ1: LazyLock<[u64; 2048]> = LazyLock::new(|| {
+    read_grid((sys::GGML_TYPE_IQ1_S, Iq1S::BYTES), (2, 34), ONE, |w| 8.0 * w + f32::from(1u8 << BIAS))
+});
+
+/// Two eighths less where the lane's highest bit is set.
+#[inline(always)]
+unsafe fn lessened<L: Lanes>(bytes: L::Ints, set: L::Ints) -> L::Ints {
+    unsafe { L::add_ints(bytes, L::and(L::signed_right::<31>(set), all::<L>(-four(2)))) }
+}
+
+pub(super) struct Iq1S;
+
+impl SuperBlock for Iq1S {
+    const BYTES: usize = 50;
+    const GROUP: usize = 32;
+    const MOST: i32 = MOST;
+
+    #[inline(always)]
+    unsafe fn unpack<L: Lanes>(rows: &Rows, to: &mut impl Take<L, Scales<L>>) {
+        unsafe {
+            let (low, high) = (words::<L, 2>(rows, 2), L::transposed(rows.first.add(34), rows.stride));
+            // 12 bits of numbers, 3 of the scale, a sign.
+            let high: [_; CHUNKS] =
+                from_fn(|c| if c % 2 == 0 { high[c / 2] } else { L::right::<16>(high[c / 2]) });
+            scale::<L>(rows, 0, 0.125, to.scales());
+            Scales::<L>::whole::<BIAS>(to.scales(), high.map(|x| odd::<L>(L::right::<12>(x), 7)));
+            for (c, high) in high.into_iter().enumerate() {
+                fetch::<Self, L>(rows, c);
+                let numbers = with_high::<L, 3, 4>(split::<L>(low[c / 4][c % 4]), high);
+                let weights = eights::<L, _>(&IQ1, numbers);
+                to.take(c, weights.map(|x| lessened::<L>(x, L::left::<16>(high))));
+            }
+        }
+    }
+}
+
+pub(super) struct Iq1M;
+
+impl SuperBlock for Iq1M {
+    const BYTES: usize = 56;
+    const GROUP: usize = 16;
+    const MOST: i32 = MOST;
+
+    #[inline(always)]
+    unsafe fn unpack<L: Lanes>(rows: &Rows, to: &mut impl Take<L, Scales<L>>) {
+        unsafe {
+            let (low, high) = (words::<L, 2>(rows, 0), L::transposed(rows.first.add(32), rows.stride));
+            // 16 bits have the scales of two chunks and four bits of the block's.
+            let [.., a, b] = L::transposed(rows.first.add(40), rows.stride);
+            let top = |x, at: i32| L::and(x, all::<L>(15 << at));
+            let half = L::or(
+                L::or(top(L::right::<12>(a), 0), top(L::right::<24>(a), 4)),
+                L::or(top(L::right::<4>(b), 8), top(L::right::<16>(b), 12)),
+            );
+            let unit = 0.125;
+            (*to.scales()).scale = L::mul(L::from_half(half), L::splat_float(&raw const unit));
+            for (two, x) in [a, L::right::<16>(a), b, L::right::<16>(b)].into_iter().enumerate() {
+                let scales = [x, L::right::<3>(x), L::right::<6>(x), L::right::<9>(x)];
+                let scales = scales.map(|x| odd::<L>(x, 7));
+                Scales::<L>::biased::<BIAS>(to.scales(), 2 * two..2 * two + 2, scales);
+            }
+            for c in 0..CHUNKS {
+                fetch::<Self, L>(rows, c);
+                // Of each entry, 3 bits of its number and a sign.
+                let high = if c % 2 == 0 { high[c / 2] } else { L::right::<16>(high[c / 2]) };
+                let numbers = with_high::<L, 4, 4>(split::<L>(low[c / 4][c % 4]), high);
+                let weights = eights::<L, _>(&IQ1, numbers);
+                let signs =
+                    [L::left::<28>(high), L::left::<24>(high), L::left::<20>(high), L::left::<16>(high)];
+                to.take(c, from_fn(|j| lessened::<L>(weights[j], signs[j / 2])));
+            }
+        }
+    }
+}
+
+/// Weights that are -1, 0 or 1: five are the digits of a number with base 3, whose byte is its part of 243 as one of 256.
+pub(super) struct Tq1_0;
+
+impl Tq1_0 {
+    /// The next digits of all bytes as weights. Even and odd bytes are apart, in 16 bits each.
+    #[inline(always)]
+    unsafe fn digits<L: Lanes, const N: usize>(bytes: &mut [[L::Ints; 2]; N]) -> [L::Ints; N] {
+        unsafe {
+            from_fn(|i| {
+                let [even, odd] = bytes[i].map(|x| L::add_ints(x, L::left::<1>(x)));
+                bytes[i] = [even, odd].map(|x| L::and(x, all::<L>(0x00ff_00ff)));
+                let digits = L::or(
+                    L::and(L::right::<8>(even), all::<L>(0x0003_0003)),
+                    L::and(odd, all::<L>(0x0300_0300)),
+                );
+                L::add_ints(digits, all::<L>(four((1 << BIAS) - 1)))
+            })
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn apart<L: Lanes, const N: usize>(bytes: [L::Ints; N]) -> [[L::Ints; 2]; N] {
+        unsafe { bytes.map(|x| [x, L::right::<8>(x)].map(|x| L::and(x, all::<L>(0x00ff_00ff)))) }
+    }
+}
+
+impl SuperBlock for Tq1_0 {
+    const BYTES: usize = 54;
+    const GROUP: usize = 32;
+    const MOST: i32 = MOST;
+
+    #[inline(always)]
+    unsafe fn unpack<L: Lanes>(rows: &Rows, to: &mut impl Take<L, Scales<L>>) {
+        unsafe {
+            scale::<L>(rows, 52, 1.0, to.scales());
+            Scales::<L>::whole::<BIAS>(to.scales(), [all::<L>(1); CHUNKS]);
+            let [first, second, third] = words::<L, 3>(rows, 0);
+            let mut wide = Self::apart::<L, 8>(from_fn(|i| if i < 4 { first[i] } else { second[i - 4] }));
+            for c in 0..5 {
+                fetch::<Self, L>(rows, c);
+                to.take(c, Self::digits::<L, 8>(&mut wide));
+            }
+            let mut half = Self::apart::<L, 4>(third);
+            let [.., last] = L::transposed(rows.first.add(36), rows.stride);
+            let mut last = Self::apart::<L, 1>([last]);
+            for c in 5..CHUNKS {
+                fetch::<Self, L>(rows, c);
+                let [a, b, c0, d] = Self::digits::<L, 4>(&mut half);
+                let [e, f, g, h] = if c < 7 {
+                    Self::digits::<L, 4>(&mut half)
+                } else {
+                    from_fn(|_| Self::digits::<L, 1>(&mut last)[0])
+                };
+                to.take(c, [a, b, c0, d, e, f, g, h]);
+            }
+        }
+    }
+}
