@@ -1,8 +1,8 @@
 //! Attention of some query rows over the cells of one KV head.
 //!
 //! A row's result is made from its query and the cells that it sees, in their order, alone: a score is the sum over the
-//! dimensions in order; weights are exp(score − the largest), 0 where that is below e^−80; their sum and the weighted
-//! values are added cell by cell. This is done for ranges of [`RANGE`](super::unit::RANGE) cells apart, whose sums are then added
+//! dimensions in order; weights are exp(score − the largest), 0 where that is below e^−80; weights are added 16 cells apart,
+//! then those 16 sums; weighted values are added cell by cell. This is done for ranges of [`RANGE`](super::unit::RANGE) cells apart, whose sums are then added
 //! in order, scaled to the largest score so far (Dao et al. 2022). A range begins at a multiple of its length, and what is not
 //! seen adds nothing, so that other cells, rows that share blocks, threads and instruction set change no bit.
 
@@ -198,7 +198,7 @@ impl Work<'_> {
         }
     }
 
-    /// Turns a row's scores into weights, and begins their sum.
+    /// Turns a row's scores into weights, and adds these.
     #[inline(always)]
     unsafe fn weigh<L: Lanes>(&self, row: usize) {
         unsafe {
@@ -206,13 +206,13 @@ impl Work<'_> {
             let weights = self.weights(row);
             let mask = self.a.mask.at::<u16>([token, 0, stream]).add(self.cells.start);
             let seen = &self.seen[(token - self.first) * self.blocks::<L>()..][..self.blocks::<L>()];
-            let hidden = f32::NEG_INFINITY;
+            let (hidden, cap) = (f32::NEG_INFINITY, self.a.cap);
             let mut most = L::splat_float(&raw const hidden);
             let cells = |block: usize| (2 * block * L::ROWS..2 * (block + 1) * L::ROWS).step_by(L::ROWS);
             for (block, _) in seen.iter().enumerate().filter(|(_, seen)| **seen) {
                 for cell in cells(block) {
                     let score = L::load_floats(weights.add(cell));
-                    let score = if self.a.cap == 0.0 { score } else { capped::<L>(score, self.a.cap) };
+                    let score = if cap == 0.0 { score } else { capped::<L>(score, cap) };
                     let mask = L::load_halves(mask.add(cell));
                     // Selected, not added: hidden keys may be anything.
                     let score =
@@ -228,6 +228,8 @@ impl Work<'_> {
             // A row that sees nothing has weights of 0.
             let most = if most == hidden { 0.0 } else { most };
             let largest = L::splat_float(&raw const most);
+            // Of the first 16 cells, each with those that are a multiple of 16 behind it.
+            let mut sums = [L::zero(); 16];
             for (block, seen) in seen.iter().enumerate() {
                 for cell in cells(block) {
                     let weight = match *seen {
@@ -235,10 +237,17 @@ impl Work<'_> {
                         false => L::zero(),
                     };
                     L::store_floats(weights.add(cell), weight);
+                    let sum = &mut sums[cell % 16 / L::ROWS];
+                    *sum = L::add(*sum, weight);
                 }
             }
+            let mut lanes = [0f32; 16];
+            for (i, sum) in sums.into_iter().enumerate().take(16 / L::ROWS) {
+                L::store_floats(lanes.as_mut_ptr().add(i * L::ROWS), sum);
+            }
             let sink = sink - most;
-            *self.sums.weights.add(row) = first_lane::<L>(exp::<L>(L::splat_float(&raw const sink)));
+            let sink = first_lane::<L>(exp::<L>(L::splat_float(&raw const sink)));
+            *self.sums.weights.add(row) = lanes.iter().fold(sink, |sum, x| sum + x);
         }
     }
 
@@ -295,20 +304,12 @@ impl Work<'_> {
         }
     }
 
-    /// Adds the values of some cells of the block that begins at `first` to `R` rows, and their weights to the sums.
+    /// Adds the values of some cells of the block that begins at `first` to `R` rows.
     #[inline(always)]
     unsafe fn add<L: Lanes, const R: usize>(&self, row: usize, (first, cells): (usize, Range<usize>)) {
         unsafe {
             let dims = self.a.dims[1];
-            let sums = &mut *self.sums.weights.add(row).cast::<[f32; R]>();
             let weights: [_; R] = std::array::from_fn(|r| self.weights(row + r).add(first));
-            let mut added = *sums;
-            for cell in cells.clone() {
-                for (sum, weights) in added.iter_mut().zip(weights) {
-                    *sum += *weights.add(cell);
-                }
-            }
-            *sums = added;
             let mut d = 0;
             while d + 4 * L::ROWS <= dims && L::ROWS == 16 {
                 self.add_columns::<L, R, 4>((row, d), weights, &cells);

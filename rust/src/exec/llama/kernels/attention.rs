@@ -11,7 +11,7 @@ use std::cell::RefCell;
 use std::ptr;
 
 /// Most rows of a unit: they share the conversion of cells to floats.
-const ROWS: usize = 64;
+const ROWS: usize = 128;
 /// Rows of a unit where threads would have none otherwise: one takes hardly less time than two.
 const FEWEST_ROWS: usize = 2;
 /// Parts for each thread that units are handed out in.

@@ -158,7 +158,7 @@ fn exact(graph: &mut Graph, heads: &Heads) -> Vec<f64> {
 /// Query heads of one KV head are shared out where there are threads for them.
 #[test]
 fn a_sequence_alone_has_units_for_all_threads() {
-    let cases = [([8, 1], 1, 64), ([8, 1], 2, 4), ([8, 1], 16, 2), ([8, 4], 4, 64), ([64, 8], 16, 4)];
+    let cases = [([8, 1], 1, 128), ([8, 1], 2, 4), ([8, 1], 16, 2), ([8, 4], 4, 128), ([64, 8], 16, 4)];
     for ([heads, kv_heads], threads, each) in cases {
         let mask = vec![0; 64];
         let heads = Heads {

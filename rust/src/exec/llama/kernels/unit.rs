@@ -46,7 +46,7 @@ pub(super) struct Attention {
 /// Cells that all instruction sets take as a whole number of blocks.
 pub(super) const BLOCK: usize = 32;
 /// Cells that have sums of their own. Tests have few cells.
-pub(super) const RANGE: usize = if cfg!(test) { 64 } else { 2048 };
+pub(super) const RANGE: usize = if cfg!(test) { 64 } else { 1024 };
 
 impl Attention {
     /// Ranges of cells.
