@@ -75,6 +75,10 @@ unsafe fn sum<L: Lanes, C: Cells>(
         let first = unit.rows.start / a.group;
         let cells = a.range(range);
         see::<L>(a, (first..(unit.rows.end - 1) / a.group + 1, &cells), unit.stream, seen);
+        if range > 0 && !seen.contains(&true) {
+            sums.weights.write_bytes(0, unit.rows.len());
+            return;
+        }
         let work = Work { a, unit, first, cells, seen, room, sums };
         work.scores::<L, C>();
         for row in 0..unit.rows.len() {

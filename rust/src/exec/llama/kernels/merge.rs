@@ -13,11 +13,14 @@ pub(super) unsafe fn merge<L: Lanes>(a: &Attention, rows: usize, (range, sums): 
             let (from, to) = (sums.values.add(row * dims), total.values.add(row * dims));
             let (added, weights) = (*sums.weights.add(row), total.weights.add(row));
             let (most, before) = (*sums.most.add(row), total.most.add(row));
-            // Weights are 0 where nothing was seen.
+            // Weights are 0 where nothing was seen. Then the values need not be written.
+            if range > 0 && added == 0.0 {
+                continue;
+            }
             if range == 0 || *weights == 0.0 {
                 (*before, *weights) = (most, added);
                 from.copy_to_nonoverlapping(to, dims);
-            } else if added != 0.0 {
+            } else {
                 let largest = most.max(*before);
                 let [old, new] =
                     [*before - largest, most - largest].map(|x| exp::<L>(L::splat_float(&raw const x)));
