@@ -93,7 +93,7 @@ unsafe fn byte<L: Lanes>(two: [L::Ints; 2], c: usize) -> L::Ints {
     unsafe { split::<L>(two[c / 4])[c % 4] }
 }
 
-/// Numbers with bits `9` and above taken from the low bits of `high`, so many for each in turn.
+/// Numbers whose low 8 bits are `low`. Each takes its others from `high`: the first from the lowest `BITS` of it, and so on.
 #[inline(always)]
 pub(super) unsafe fn with_high<L: Lanes, const BITS: u32, const N: usize>(
     low: [L::Ints; N],
