@@ -1,10 +1,12 @@
 //! Attention of some query rows over the cells of one KV head.
 //!
 //! A row's result is made from its query and the cells that it sees, in their order, alone: a score is the sum over the
-//! dimensions in order; weights are exp(score − the largest), 0 where that is below e^−80; weights are added 16 cells apart,
-//! then those 16 sums; weighted values are added cell by cell. This is done for ranges of [`RANGE`](super::unit::RANGE) cells apart, whose sums are then added
-//! in order, scaled to the largest score so far (Dao et al. 2022). A range begins at a multiple of its length, and what is not
-//! seen adds nothing, so that other cells, rows that share blocks, threads and instruction set change no bit.
+//! dimensions in order; weights are exp(score − the largest), 0 where that is below e^−80; weights are added in 16 sums, of which
+//! each has every 16th cell, and these sums in order; weighted values are added cell by cell.
+//!
+//! Each range of [`RANGE`](super::unit::RANGE) cells is computed on its own. The results of ranges are then added in order, scaled to
+//! the largest score so far (Dao et al. 2022). A range begins at a multiple of its length, and what is not seen adds nothing. So other
+//! cells, rows that share blocks, threads and instruction set change no bit.
 
 use super::cells::Cells;
 use super::functions::{all_finite, capped, exp, first_lane};
@@ -26,9 +28,10 @@ pub(super) unsafe fn attend<L: Lanes, C: Cells>(a: &Attention, unit: &Unit, scra
         match unit.part {
             Part::Whole => {
                 load_queries::<L>(a, unit, &room);
-                for range in 0..a.ranges() {
+                sum::<L, C>(a, unit, (0, room.total), (&room, seen));
+                for range in 1..a.ranges() {
                     sum::<L, C>(a, unit, (range, room.sums), (&room, seen));
-                    merge::<L>(a, rows, (range, room.sums), room.total);
+                    merge::<L>(a, rows, room.sums, room.total);
                 }
                 store::<L>(a, unit, room.total);
             }
@@ -37,10 +40,11 @@ pub(super) unsafe fn attend<L: Lanes, C: Cells>(a: &Attention, unit: &Unit, scra
                 sum::<L, C>(a, unit, (range, Sums::at(sums, rows)), (&room, seen));
             }
             Part::Merged(sums, each) => {
-                for range in 0..a.ranges() {
-                    merge::<L>(a, rows, (range, Sums::at(sums.add(range * each), rows)), room.total);
+                let total = Sums::at(sums, rows);
+                for range in 1..a.ranges() {
+                    merge::<L>(a, rows, Sums::at(sums.add(range * each), rows), total);
                 }
-                store::<L>(a, unit, room.total);
+                store::<L>(a, unit, total);
             }
         }
     }
@@ -76,6 +80,7 @@ unsafe fn sum<L: Lanes, C: Cells>(
         let cells = a.range(range);
         see::<L>(a, (first..(unit.rows.end - 1) / a.group + 1, &cells), unit.stream, seen);
         if range > 0 && !seen.contains(&true) {
+            // What `merge` takes for nothing.
             sums.weights.write_bytes(0, unit.rows.len());
             return;
         }
@@ -202,7 +207,7 @@ impl Work<'_> {
         }
     }
 
-    /// Turns a row's scores into weights, and adds these.
+    /// Turns a row's scores into weights, and adds them up.
     #[inline(always)]
     unsafe fn weigh<L: Lanes>(&self, row: usize) {
         unsafe {
@@ -232,7 +237,7 @@ impl Work<'_> {
             // A row that sees nothing has weights of 0.
             let most = if most == hidden { 0.0 } else { most };
             let largest = L::splat_float(&raw const most);
-            // Of the first 16 cells, each with those that are a multiple of 16 behind it.
+            // Lane `i % 16` adds the weights of cells `i`.
             let mut sums = [L::zero(); 16];
             for (block, seen) in seen.iter().enumerate() {
                 for cell in cells(block) {

@@ -68,7 +68,7 @@ pub(super) const fn four(byte: u8) -> i32 {
     i32::from_ne_bytes([byte; 4])
 }
 
-/// Bytes 4i to 4i + 3 of each row, for i below 4 · N, from a byte of its block on.
+/// 16 · N bytes of each row's block from byte `at` on, four to a lane.
 #[inline(always)]
 pub(super) unsafe fn words<L: Lanes, const N: usize>(rows: &Rows, at: usize) -> [[L::Ints; 4]; N] {
     from_fn(|i| unsafe { L::transposed(rows.first.add(at + 16 * i), rows.stride) })
@@ -155,7 +155,7 @@ unsafe fn rows_of<L: Lanes>(x: L::Ints) -> [u32; TILE] {
     rows
 }
 
-/// Weights of a chunk with the bias, those negated whose bit of `signs` is set.
+/// Negates the weights whose bit of `signs` is set, and adds the bias to all.
 #[inline(always)]
 unsafe fn signed<L: Lanes>(weights: [L::Ints; 8], signs: L::Ints) -> [L::Ints; 8] {
     /// All ones for each power of two.
@@ -204,7 +204,7 @@ pub(super) unsafe fn odd<L: Lanes>(x: L::Ints, mask: i32) -> L::Ints {
     unsafe { L::or(L::left::<1>(L::and(x, all::<L>(mask))), all::<L>(1)) }
 }
 
-/// Writes the block's scale: an f16 of each row, of which `UNIT` is one.
+/// Writes the block's scale: an f16 at byte `at` of each row's block, times `unit`.
 #[inline(always)]
 pub(super) unsafe fn scale<L: Lanes>(rows: &Rows, at: usize, unit: f32, to: *mut Scales<L>) {
     unsafe {

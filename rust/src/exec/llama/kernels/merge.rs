@@ -6,18 +6,18 @@ use super::unit::{Attention, Sums, Unit};
 
 /// Adds the sums of a range to those of all before it.
 #[inline(always)]
-pub(super) unsafe fn merge<L: Lanes>(a: &Attention, rows: usize, (range, sums): (usize, Sums), total: Sums) {
+pub(super) unsafe fn merge<L: Lanes>(a: &Attention, rows: usize, sums: Sums, total: Sums) {
     unsafe {
         let dims = a.dims[1];
         for row in 0..rows {
             let (from, to) = (sums.values.add(row * dims), total.values.add(row * dims));
             let (added, weights) = (*sums.weights.add(row), total.weights.add(row));
             let (most, before) = (*sums.most.add(row), total.most.add(row));
-            // Weights are 0 where nothing was seen. Then the values need not be written.
-            if range > 0 && added == 0.0 {
+            // The row sees nothing of this range. Its values may not have been written.
+            if added == 0.0 {
                 continue;
             }
-            if range == 0 || *weights == 0.0 {
+            if *weights == 0.0 {
                 (*before, *weights) = (most, added);
                 from.copy_to_nonoverlapping(to, dims);
             } else {

@@ -59,7 +59,7 @@ impl<L: Lanes> Scales<L> {
         }
     }
 
-    /// Writes the scales of all groups of 32, as [`biased`](Scales::biased) does.
+    /// Writes the scales of all chunks, for types whose groups have 32 weights. Otherwise as [`biased`](Scales::biased).
     ///
     /// # Safety
     /// As for [`Lanes`].

@@ -1,4 +1,4 @@
-//! Types with three values: IQ1, whose weights are found in a grid, and TQ1_0, which has five weights in a byte.
+//! Types whose weights are -1, 0 or 1, times a scale: IQ1 finds them in a grid, TQ1_0 has five in a byte.
 
 use super::formats::{CHUNKS, Rows, Take};
 use super::grids::{
@@ -10,7 +10,7 @@ use llama_cpp_sys_2 as sys;
 use std::array::from_fn;
 use std::sync::LazyLock;
 
-/// Eighths with the bias: weights are −1, 0 or 1, and an eighth more.
+/// Bytes count eighths, and have the bias. IQ1 adds an eighth to weights, or subtracts one. Here it is added.
 static IQ1: LazyLock<[u64; 2048]> = LazyLock::new(|| {
     read_grid((sys::GGML_TYPE_IQ1_S, Iq1S::BYTES), (2, 34), ONE, |w| 8.0 * w + f32::from(1u8 << BIAS))
 });
@@ -19,6 +19,12 @@ static IQ1: LazyLock<[u64; 2048]> = LazyLock::new(|| {
 #[inline(always)]
 unsafe fn lessened<L: Lanes>(bytes: L::Ints, set: L::Ints) -> L::Ints {
     unsafe { L::add_ints(bytes, L::and(L::signed_right::<31>(set), all::<L>(-four(2)))) }
+}
+
+/// The 16 bits of a chunk, as the low bits of lanes. Four lanes have those of all chunks.
+#[inline(always)]
+unsafe fn sixteen<L: Lanes>(four: [L::Ints; 4], c: usize) -> L::Ints {
+    if c.is_multiple_of(2) { four[c / 2] } else { unsafe { L::right::<16>(four[c / 2]) } }
 }
 
 pub(super) struct Iq1S;
@@ -33,8 +39,7 @@ impl SuperBlock for Iq1S {
         unsafe {
             let (low, high) = (words::<L, 2>(rows, 2), L::transposed(rows.first.add(34), rows.stride));
             // 12 bits of numbers, 3 of the scale, a sign.
-            let high: [_; CHUNKS] =
-                from_fn(|c| if c % 2 == 0 { high[c / 2] } else { L::right::<16>(high[c / 2]) });
+            let high: [_; CHUNKS] = from_fn(|c| sixteen::<L>(high, c));
             scale::<L>(rows, 0, 0.125, to.scales());
             Scales::<L>::whole::<BIAS>(to.scales(), high.map(|x| odd::<L>(L::right::<12>(x), 7)));
             for (c, high) in high.into_iter().enumerate() {
@@ -74,8 +79,8 @@ impl SuperBlock for Iq1M {
             }
             for c in 0..CHUNKS {
                 fetch::<Self, L>(rows, c);
-                // Of each entry, 3 bits of its number and a sign.
-                let high = if c % 2 == 0 { high[c / 2] } else { L::right::<16>(high[c / 2]) };
+                // Each entry has three bits of its number here, then a sign.
+                let high = sixteen::<L>(high, c);
                 let numbers = with_high::<L, 4, 4>(split::<L>(low[c / 4][c % 4]), high);
                 let weights = eights::<L, _>(&IQ1, numbers);
                 let signs =
@@ -86,7 +91,7 @@ impl SuperBlock for Iq1M {
     }
 }
 
-/// Weights that are -1, 0 or 1: five are the digits of a number with base 3, whose byte is its part of 243 as one of 256.
+/// A byte is a number with five digits of base 3, the weights and 1 each, which is scaled from 0..243 to 0..256.
 pub(super) struct Tq1_0;
 
 impl Tq1_0 {

@@ -84,11 +84,11 @@ pub(super) enum Part {
     Whole,
     /// The sums of a range, which are written there.
     Range(usize, *mut f32),
-    /// The outputs, of the sums of all ranges, which are so many floats apart.
+    /// The outputs, from the sums of all ranges. These lie there, so many floats apart, and are overwritten.
     Merged(*mut f32, usize),
 }
 
-/// Of each row: its largest score, the sum of its weights, and that of the weighted values.
+/// What attention has added up for each row: the largest score, the sum of the weights, and the sum of the weighted values.
 #[derive(Clone, Copy)]
 pub(super) struct Sums {
     pub(super) most: *mut f32,
@@ -114,7 +114,7 @@ fn padded(floats: usize) -> usize {
     floats.next_multiple_of(16)
 }
 
-/// So many floats of `memory`, from a multiple of 64 bytes on.
+/// Makes room for so many floats in `memory`. They begin at a multiple of 64 bytes.
 pub(super) fn aligned(memory: &mut Vec<f32>, floats: usize) -> *mut f32 {
     if memory.len() < floats + 16 {
         memory.resize(floats + 16, 0.0);
@@ -137,7 +137,7 @@ pub(super) struct Room {
     pub(super) block: *mut f32,
     /// Scores of a range, then weights, [row][cell].
     pub(super) weights: *mut f32,
-    /// Sums of a range, and those of all before it.
+    /// The sums of one range, and of all ranges so far.
     pub(super) sums: Sums,
     pub(super) total: Sums,
 }
