@@ -37,7 +37,7 @@ THOUGHT_ENDS, CALL_BEGINS = "</think>", "<tool_call>"
 """Where the server begins to enforce a schema, and calls."""
 CALL = re.compile("<tool_call>\n(.*?)\n</tool_call>", re.DOTALL)
 WHITESPACE = r"\n {0,40}| "
-"""As the server has it (`rust/src/grammar/schema`)."""
+"""As the server has it (`rust/grammar/src/schema`)."""
 
 
 @dataclass

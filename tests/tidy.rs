@@ -46,9 +46,9 @@ const PYTHON_ORDER: &[&str] = &[
 
 /// Folders whose modules import each other without a circle, and the name that they have in Python.
 const FOLDERS: &[(&str, &str)] = &[
-    ("rust/src/grammar/", ""),
-    ("rust/src/grammar/gbnf/", ""),
-    ("rust/src/grammar/schema/", ""),
+    ("rust/grammar/src/", ""),
+    ("rust/grammar/src/gbnf/", ""),
+    ("rust/grammar/src/schema/", ""),
     ("python/llgtrt/build/", "llgtrt.build"),
     ("python/llgtrt/cluster/", "llgtrt.cluster"),
     ("python/llgtrt/openai/", "llgtrt.openai"),
@@ -308,7 +308,7 @@ fn edges(files: &[File], folder: &str, package: &str) -> Vec<(String, Vec<String
         let module = path.split('/').next().unwrap_or_default();
         let code = file.code().map(|(_, line)| line).collect::<Vec<_>>().join("\n");
         let depth = path.trim_end_matches("/mod").split('/').count();
-        let inner = folder.trim_start_matches("rust/src/").replace('/', "::");
+        let inner = folder.split_once("/src/").map_or("", |(_, inside)| inside).replace('/', "::");
         let mut used = imports(&code, package);
         used.extend(uses(&code, &"super::".repeat(depth)));
         used.extend(uses(&code, &format!("crate::{inner}")));

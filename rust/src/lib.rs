@@ -4,9 +4,9 @@
 //!
 //! | rank | module | what lives there |
 //! |---|---|---|
-//! | 0 | [`types`], [`error`], [`config`] | ids, events, usage; the one error enum; `runtime.json` |
-//! | 1 | [`vocab`], [`request`] | the one tokenizer; the one validation of a request |
-//! | 2 | [`sampler`], [`text`], [`grammar`] | logits to token; token to text; masks |
+//! | 0 | [`error`], [`vocab`], [`grammar`] | the one error enum; the one tokenizer; masks: the crate `llgtrt-grammar` |
+//! | 1 | [`types`], [`config`], [`request`] | ids, events, usage; `runtime.json`; the one validation of a request |
+//! | 2 | [`sampler`], [`text`] | logits to token; token to text |
 //! | 3 | [`exec`] | the seam to the engines, and the engines |
 //! | 4 | [`sequence`] | one running choice |
 //! | 5 | `sched` | slots, drafts, step plan |
@@ -16,9 +16,7 @@
 
 pub mod config;
 pub mod engine;
-pub mod error;
 pub mod exec;
-pub mod grammar;
 pub mod handle;
 pub mod metrics;
 pub mod process;
@@ -30,7 +28,10 @@ mod sched;
 pub mod sequence;
 pub mod text;
 pub mod types;
-pub mod vocab;
+
+/// Masks, a crate of its own: other engines use it, too.
+pub use llgtrt_grammar as grammar;
+pub use llgtrt_grammar::{error, vocab};
 
 /// Compilations and masks are made of many small pieces of memory.
 #[global_allocator]

@@ -2,11 +2,9 @@
 
 use crate::config::DraftSource;
 use crate::error::Error;
+pub use llgtrt_grammar::types::{Narrowed, Token};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
-
-/// A token id.
-pub type Token = u32;
 
 /// A request's id, unique within one handle, never reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -75,17 +73,6 @@ pub struct Drafted {
     pub accepted: u32,
     /// Looked at, and not what the target or the grammar wanted.
     pub refused: u32,
-}
-
-/// A place of a schema at which less is allowed than it says, where the whole cannot be enforced.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Narrowed {
-    /// JSON pointer.
-    pub pointer: String,
-    /// The keyword there.
-    pub keyword: String,
-    /// What is left out.
-    pub reason: String,
 }
 
 /// Which options of a decision are still possible after each next token, and how likely each token is. All probabilities together

@@ -26,7 +26,7 @@ _BRACES = ("{", "{\n  ", "{\n    ", "{{")
 
 @dataclasses.dataclass(frozen=True)
 class Parameters:
-    """Texts around arguments that are written one by one (`rust/src/grammar/spec.rs`, `Parameters`)."""
+    """Texts around arguments that are written one by one (`rust/grammar/src/spec.rs`, `Parameters`)."""
 
     before: str
     between: Mapping[str, str]
@@ -63,7 +63,7 @@ class Parameters:
 
 @dataclasses.dataclass(frozen=True)
 class Format:
-    """Texts around the names and arguments of calls (`rust/src/grammar/spec.rs`, `Calls`)."""
+    """Texts around the names and arguments of calls (`rust/grammar/src/spec.rs`, `Calls`)."""
 
     before: str
     between: str

@@ -64,7 +64,7 @@ def read(text: str, types: frozenset[str]) -> str:
     """The JSON of an argument that is written without quotes.
 
     `types`: those the argument may have. The text is a string if it is not a value of another of them; the
-    grammar excludes such strings (`rust/src/grammar/schema/write_parameters.rs`).
+    grammar excludes such strings (`rust/grammar/src/schema/write_parameters.rs`).
     """
     if "string" not in types:
         return as_json(text.strip(SPACE), "")

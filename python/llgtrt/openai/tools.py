@@ -70,7 +70,7 @@ class Tools:
         ]
 
     def core(self, style: Format, begun: str, several: bool, answer: Any = None) -> dict[str, Any]:
-        """The core's grammar of calls (`rust/src/grammar/spec.rs`, `Calls`)."""
+        """The core's grammar of calls (`rust/grammar/src/spec.rs`, `Calls`)."""
         where = "functions" if self.legacy else "tools"
         known = self.argument_types(style)
         tools = [

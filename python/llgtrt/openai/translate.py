@@ -1,4 +1,4 @@
-"""Bodies to the core's requests (`rust/src/request.rs`, `rust/src/grammar/spec.rs`)."""
+"""Bodies to the core's requests (`rust/src/request.rs`, `rust/grammar/src/spec.rs`)."""
 
 from __future__ import annotations
 

@@ -16,6 +16,9 @@ mod tests;
 mod trtllm;
 
 pub use engine::{EngineConfig, GenerationConfig, KvCacheType, KvLayout, Numa, RopeScaling};
+pub use llgtrt_grammar::config::{
+    Formats, GrammarConfig, KeyOrder, UndeclaredKeys, UnknownFormat, Whitespace,
+};
 pub use load::{for_draft, load};
 pub use parallel::{ParallelConfig, SplitKey};
 pub use print::print;
@@ -27,7 +30,6 @@ pub use trtllm::TrtllmConfig;
 use crate::error::Result;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
 
 /// The whole configuration. Keys of TensorRT-LLM's `runtime.json` keep their names; our own are grouped.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -204,120 +206,4 @@ impl Config {
         let file = text.and_then(|text| load::parse(text).ok()).unwrap_or_default();
         IGNORED_ON_LLAMA.into_iter().filter(|key| file.get(key).is_some()).collect()
     }
-}
-
-/// Limits on grammars.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub struct GrammarConfig {
-    /// What a `format` asks of a string.
-    pub formats: Formats,
-    /// What to do with a `format` whose name no specification has.
-    pub unknown_format: UnknownFormat,
-    /// Schemas that references in requests may lead to: files by the URI under which they are referred to. The metaschemas of
-    /// the drafts are there anyhow.
-    pub documents: BTreeMap<String, String>,
-    /// In which order the keys of an object come.
-    pub key_order: KeyOrder,
-    /// White space between the tokens of JSON.
-    pub whitespace: Whitespace,
-    /// Whether objects with `properties` have keys of which the schema says nothing.
-    pub undeclared_keys: UndeclaredKeys,
-    /// Whether less may be allowed than a schema does, where all of it cannot be said; else it is refused.
-    pub narrow: bool,
-    /// Whether an output that is constrained is completed within `max_tokens`: a token may come only where what is left
-    /// is enough to complete the output behind it.
-    pub complete: bool,
-    /// Longest JSON schema in bytes.
-    #[schemars(range(min = 1, max = 16_777_216))]
-    pub max_schema_bytes: usize,
-    /// Longest Lark grammar or regular expression in bytes. A longer one than the most that this takes could exhaust the stack.
-    #[schemars(range(min = 1, max = 131_072))]
-    pub max_lark_bytes: usize,
-    /// Threads that compile grammars; 0 = half of the cores, at least 2.
-    #[schemars(range(min = 0, max = 512))]
-    pub compile_threads: u32,
-    /// Seconds that a compilation may take.
-    #[schemars(range(max = 600), extend("exclusiveMinimum" = 0))]
-    pub compile_seconds: f64,
-    /// Steps over a schema that compiling it may take: schemas looked at, and parts of them compared. They are the same on every
-    /// machine, about three million a second.
-    #[schemars(range(min = 1, max = 1_000_000_000))]
-    pub compile_steps: u64,
-    /// MiB of compiled grammars kept.
-    #[schemars(range(min = 0, max = 1_048_576))]
-    pub cache_megabytes: u64,
-}
-
-impl Default for GrammarConfig {
-    fn default() -> Self {
-        GrammarConfig {
-            formats: Formats::Enforce,
-            unknown_format: UnknownFormat::Ignore,
-            documents: BTreeMap::new(),
-            key_order: KeyOrder::Required,
-            whitespace: Whitespace::Natural,
-            undeclared_keys: UndeclaredKeys::Never,
-            narrow: true,
-            complete: true,
-            max_schema_bytes: 512 * 1024,
-            max_lark_bytes: 64 * 1024,
-            compile_threads: 0,
-            compile_seconds: 2.0,
-            compile_steps: 3_500_000,
-            cache_megabytes: 256,
-        }
-    }
-}
-
-/// In which order the keys of an object come.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum KeyOrder {
-    /// Required keys in the order of the schema, others anywhere between them.
-    Required,
-    /// Those that the schema describes in its order, then others.
-    Schema,
-    /// As the model writes them, each once.
-    Any,
-}
-
-/// White space between the tokens of JSON.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Whitespace {
-    /// As models write it: none, a space, or a line break with up to 40 spaces or 10 tabs. Before the text at most a space.
-    Natural,
-    /// None.
-    Compact,
-}
-
-/// Whether objects have keys of which their schema says nothing.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum UndeclaredKeys {
-    /// None where the schema has `properties`, as other engines have it, unless it says `additionalProperties: true`.
-    Never,
-    /// Any, as the letter of JSON Schema has it.
-    Schema,
-}
-
-/// What a `format` asks of a string.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Formats {
-    /// What its specification says.
-    Enforce,
-    /// Nothing: it is an annotation, as JSON Schema's drafts from 2019-09 on have it by default.
-    Annotate,
-}
-
-/// What to do with a `format` whose name no specification has.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum UnknownFormat {
-    /// Refuse the schema.
-    Refuse,
-    /// Ignore the keyword.
-    Ignore,
 }

@@ -125,8 +125,26 @@ pub(super) fn exception<'py>(py: Python<'py>, error: &Error) -> PyResult<Bound<'
     }
 }
 
-impl From<Error> for PyErr {
-    fn from(error: Error) -> PyErr {
+/// An error that becomes an exception.
+#[derive(Debug)]
+pub(super) struct Raised(Error);
+
+/// What Python gets: a value or an exception.
+pub(super) type Answer<T> = Result<T, Raised>;
+
+/// Runs `act` without the GIL.
+pub(super) fn detached<T: Send>(py: Python<'_>, act: impl FnOnce() -> Result<T, Error> + Send) -> Answer<T> {
+    py.detach(act).map_err(Raised)
+}
+
+impl From<Error> for Raised {
+    fn from(error: Error) -> Self {
+        Raised(error)
+    }
+}
+
+impl From<Raised> for PyErr {
+    fn from(Raised(error): Raised) -> PyErr {
         Python::attach(|py| exception(py, &error).map_or_else(|failure| failure, PyErr::from_value))
     }
 }

@@ -14,6 +14,7 @@ use crate::handle::Handle;
 use crate::process::{self, Transport};
 use crate::types::{RequestId, Token};
 use check::Checker;
+use errors::{Answer, detached};
 use event::Event;
 use pyo3::prelude::*;
 use std::os::fd::RawFd;
@@ -29,8 +30,8 @@ struct Engine {
 impl Engine {
     #[new]
     #[pyo3(signature = (target, config, child=None))]
-    fn new(py: Python<'_>, target: &str, config: &str, child: Option<Vec<String>>) -> Result<Engine> {
-        py.detach(|| start(target, config, child))
+    fn new(py: Python<'_>, target: &str, config: &str, child: Option<Vec<String>>) -> Answer<Engine> {
+        detached(py, || start(target, config, child))
     }
 
     /// What the engine is doing, and one line about it.
@@ -40,46 +41,46 @@ impl Engine {
     }
 
     /// The facts of the opened engine, in JSON.
-    fn info(&self, py: Python<'_>) -> Result<String> {
-        py.detach(|| info(&self.handle))
+    fn info(&self, py: Python<'_>) -> Answer<String> {
+        detached(py, || info(&self.handle))
     }
 
     /// Text to tokens; special tokens are known in parts whose flag is true.
-    fn encode(&self, py: Python<'_>, parts: Vec<(String, bool)>) -> Result<Vec<Token>> {
-        py.detach(|| {
+    fn encode(&self, py: Python<'_>, parts: Vec<(String, bool)>) -> Answer<Vec<Token>> {
+        detached(py, || {
             self.handle.encode(&parts.iter().map(|(text, special)| (&**text, *special)).collect::<Vec<_>>())
         })
     }
 
     /// Tokens to text, without the special ones.
-    fn decode(&self, py: Python<'_>, tokens: Vec<Token>) -> Result<String> {
-        py.detach(|| self.handle.decode(&tokens))
+    fn decode(&self, py: Python<'_>, tokens: Vec<Token>) -> Answer<String> {
+        detached(py, || self.handle.decode(&tokens))
     }
 
     /// The bytes of one token.
-    fn token_bytes(&self, py: Python<'_>, token: Token) -> Result<Vec<u8>> {
-        py.detach(|| Ok(self.handle.vocab()?.bytes(token).to_vec()))
+    fn token_bytes(&self, py: Python<'_>, token: Token) -> Answer<Vec<u8>> {
+        detached(py, || Ok(self.handle.vocab()?.bytes(token).to_vec()))
     }
 
     /// Bytes of the longest token.
-    fn longest_token(&self, py: Python<'_>) -> Result<usize> {
-        py.detach(|| Ok(self.handle.vocab()?.longest()))
+    fn longest_token(&self, py: Python<'_>) -> Answer<usize> {
+        detached(py, || Ok(self.handle.vocab()?.longest()))
     }
 
     /// The token to put before a prompt that comes as plain text.
-    fn bos_token(&self, py: Python<'_>) -> Result<Option<Token>> {
-        py.detach(|| Ok(self.handle.info()?.bos))
+    fn bos_token(&self, py: Python<'_>) -> Answer<Option<Token>> {
+        detached(py, || Ok(self.handle.info()?.bos))
     }
 
     /// Whether a constraint can be enforced, at which cost, and how far a text satisfies it, in JSON; `show`: with its Lark.
     #[pyo3(signature = (spec, text=None, show=false))]
-    fn check_grammar(&self, py: Python<'_>, spec: &str, text: Option<&str>, show: bool) -> Result<String> {
-        py.detach(|| self.checker.check(&self.handle.vocab()?, spec, text, show))
+    fn check_grammar(&self, py: Python<'_>, spec: &str, text: Option<&str>, show: bool) -> Answer<String> {
+        detached(py, || self.checker.check(&self.handle.vocab()?, spec, text, show))
     }
 
     /// Hands a request in and returns its id.
-    fn submit(&self, py: Python<'_>, request: &str) -> Result<u64> {
-        py.detach(|| submit(&self.handle, request))
+    fn submit(&self, py: Python<'_>, request: &str) -> Answer<u64> {
+        detached(py, || submit(&self.handle, request))
     }
 
     /// Ends a request; never fails.
@@ -98,8 +99,8 @@ impl Engine {
     }
 
     /// Totals and gauges, in JSON.
-    fn metrics(&self, py: Python<'_>) -> Result<String> {
-        py.detach(|| json(&self.handle.metrics()))
+    fn metrics(&self, py: Python<'_>) -> Answer<String> {
+        detached(py, || json(&self.handle.metrics()))
     }
 
     /// Ends the engine now.
@@ -144,8 +145,8 @@ fn json(value: &impl serde::Serialize) -> Result<String> {
 /// JSON with comments, or None, and overrides as a JSON object: the effective configuration in JSON.
 #[pyfunction]
 #[pyo3(signature = (text, overrides))]
-fn load_config(py: Python<'_>, text: Option<&str>, overrides: &str) -> Result<String> {
-    py.detach(|| {
+fn load_config(py: Python<'_>, text: Option<&str>, overrides: &str) -> Answer<String> {
+    detached(py, || {
         log::begin();
         let config = config::load(text, overrides)?;
         if config.server.log_format == LogFormat::Json {
@@ -160,14 +161,14 @@ fn load_config(py: Python<'_>, text: Option<&str>, overrides: &str) -> Result<St
 
 /// The effective configuration with one comment per key.
 #[pyfunction]
-fn print_config(py: Python<'_>, effective: &str) -> Result<String> {
-    py.detach(|| Ok(config::print(&config::load(Some(effective), "{}")?)))
+fn print_config(py: Python<'_>, effective: &str) -> Answer<String> {
+    detached(py, || Ok(config::print(&config::load(Some(effective), "{}")?)))
 }
 
 /// Writes a GGUF file with its matrices in another format.
 #[pyfunction]
-fn quantize(py: Python<'_>, source: &str, target: &str, qformat: &str) -> Result<()> {
-    py.detach(|| open::quantize(source, target, qformat))
+fn quantize(py: Python<'_>, source: &str, target: &str, qformat: &str) -> Answer<()> {
+    detached(py, || open::quantize(source, target, qformat))
 }
 
 /// The main function of the engine process; returns its exit code.
@@ -181,8 +182,8 @@ fn engine_process(py: Python<'_>, fd: RawFd) -> i32 {
 
 /// Computes on a rank of MPI that does not lead, until the leader ends.
 #[pyfunction]
-fn follow(py: Python<'_>, target: &str, config: &str) -> Result<()> {
-    py.detach(|| {
+fn follow(py: Python<'_>, target: &str, config: &str) -> Answer<()> {
+    detached(py, || {
         let config: Config =
             serde_json::from_str(config).map_err(|e| Error::invalid("config", e.to_string()))?;
         open::follow(target, &config)

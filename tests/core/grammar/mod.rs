@@ -15,6 +15,7 @@ mod in_place;
 mod keywords;
 mod languages;
 mod many;
+mod matcher;
 mod missing_bytes;
 mod openapi;
 mod order;
