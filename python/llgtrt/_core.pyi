@@ -1,7 +1,7 @@
 """The Rust core. Everything that takes time releases the GIL."""
 
-from collections.abc import Sequence
-from typing import final
+from collections.abc import Callable, Sequence
+from typing import Protocol, final
 
 __all__ = [
     "CoreError",
@@ -9,11 +9,15 @@ __all__ = [
     "EngineClosed",
     "EngineError",
     "Event",
+    "Grammar",
     "GrammarError",
     "InvalidRequest",
+    "Matcher",
     "NotFound",
     "Overloaded",
+    "Vocabulary",
     "engine_process",
+    "fill_bitmasks",
     "follow",
     "load_config",
     "print_config",
@@ -223,6 +227,151 @@ class Engine:
 
     def close(self) -> None:
         """End the engine now; unfinished requests end with EngineClosed. Returns when nothing of it is left."""
+
+class _Array(Protocol):
+    """An array that lends its memory, such as NumPy's and torch's."""
+
+    def __dlpack__(self) -> object:
+        """A DLPack capsule."""
+
+@final
+class Vocabulary:
+    """A vocabulary, and a compiler with a cache; see `llgtrt.grammar`. May be used from several threads.
+
+    settings: overrides of the configuration in JSON, of which the group `grammar` counts.
+    """
+
+    @staticmethod
+    def from_tokenizer_json(text: bytes, eos: Sequence[int], size: int | None, settings: str) -> Vocabulary:
+        """From the text of a tokenizer.json. size: width of the model's logits; None = as many as it has.
+
+        Raises InvalidRequest.
+        """
+
+    @staticmethod
+    def from_gguf(path: str, settings: str) -> Vocabulary:
+        """From a GGUF file.
+
+        Raises InvalidRequest.
+        """
+
+    @staticmethod
+    def from_tokens(
+        tokens: Sequence[bytes | None],
+        eos: Sequence[int],
+        special: Sequence[int],
+        encode: Callable[[str], Sequence[int]] | None,
+        settings: str,
+    ) -> Vocabulary:
+        """From the bytes of each token. encode: text to ids, called from any thread.
+
+        Raises InvalidRequest.
+        """
+
+    @property
+    def size(self) -> int:
+        """Number of ids."""
+
+    @property
+    def eos(self) -> list[int]:
+        """The end tokens, ascending."""
+
+    @property
+    def hash(self) -> str:
+        """16 hexadecimal digits."""
+
+    def encode(self, text: str) -> list[int]:
+        """The tokens of a text, none of them special.
+
+        Raises InvalidRequest.
+        """
+
+    def token_bytes(self, token: int) -> bytes:
+        """The bytes of a token, b"" for an unknown one."""
+
+    def compile(self, spec: str) -> Grammar:
+        """Compile a constraint, the JSON of `grammar::GrammarSpec`. Takes as long as that does.
+
+        Raises GrammarError where it cannot be enforced or takes too long, or InvalidRequest.
+        """
+
+    def deserialize(self, data: bytes) -> Grammar:
+        """Compile what `Grammar.serialize` wrote.
+
+        Raises InvalidRequest, or GrammarError.
+        """
+
+@final
+class Grammar:
+    """A compiled constraint."""
+
+    def matcher(self, max_tokens: int | None = None) -> Matcher:
+        """The constraint at its beginning, for an output of at most `max_tokens` tokens, an end token aside.
+
+        Raises InvalidRequest (what = "max_tokens") where no output is so short.
+        """
+
+    @property
+    def report(self) -> list[tuple[str, str, str]]:
+        """(JSON pointer, keyword, what is left out) where less is allowed than a schema says."""
+
+    @property
+    def min_tokens(self) -> int | None:
+        """The fewest tokens that complete an output; None where that cannot be told."""
+
+    def serialize(self) -> bytes:
+        """The constraint with the hash of its vocabulary, for `Vocabulary.deserialize`."""
+
+@final
+class Matcher:
+    """The state of one output. May be used from several threads, one at a time."""
+
+    def accept(self, tokens: Sequence[int]) -> bool:
+        """Take tokens; False where one of them may not come, and none is taken then.
+
+        An end token is taken where the output may end. Nothing is taken behind it. Raises GrammarError where a limit is hit.
+        """
+
+    def validate(self, tokens: Sequence[int]) -> int:
+        """How many of these tokens may come, one after another; the state stays. Raises GrammarError where a limit is hit."""
+
+    def rollback(self, n: int) -> None:
+        """Take the last n tokens back. Raises InvalidRequest where there are fewer."""
+
+    def fill_bitmask(self, row: _Array) -> None:
+        """Write what may come next into int32 words: bit t % 32 of word t // 32 for token t; further words become 0.
+
+        Only end tokens where the output is complete. Raises GrammarError where a limit is hit, InvalidRequest where the row
+        is too short, and TypeError or ValueError for another kind of array.
+        """
+
+    def forced(self) -> list[int]:
+        """The tokens that must come next, without end tokens. Raises GrammarError where a limit is hit."""
+
+    def is_terminated(self) -> bool:
+        """Whether an end token was accepted."""
+
+    def is_complete(self) -> bool:
+        """Whether nothing but an end token may follow."""
+
+    def may_end(self) -> bool:
+        """Whether the output may end here."""
+
+    @property
+    def tokens(self) -> list[int]:
+        """The tokens accepted so far."""
+
+    def reset(self) -> None:
+        """Go back to the beginning."""
+
+    def copy(self) -> Matcher:
+        """A copy with a life of its own."""
+
+def fill_bitmasks(matchers: Sequence[Matcher], array: _Array, rows: Sequence[int] | None = None) -> None:
+    """Fill a row for each matcher, on several threads: its number in `rows`, or its place in the list.
+
+    Raises as `Matcher.fill_bitmask`, once all other rows are filled, and ValueError where a row is named twice or is not there.
+    """
 
 def follow(target: str, config: str) -> None:
     """Computes on a rank of MPI that does not lead, until the leader ends.

@@ -9,9 +9,6 @@ use crate::vocab::Vocab;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Between two looks at a compilation: no engine thread waits for it.
-const LOOK: Duration = Duration::from_millis(1);
-
 /// Compiles constraints, with threads, budgets and a cache of its own.
 pub(super) struct Checker {
     config: GrammarConfig,
@@ -68,7 +65,7 @@ impl Checker {
     }
 
     fn compile(&self, vocab: &Arc<Vocab>, spec: &GrammarSpec) -> Result<Compiled> {
-        let mut handle = {
+        let handle = {
             let mut slot = self.compiler.lock().unwrap_or_else(PoisonError::into_inner);
             let compiler = match slot.take() {
                 Some(compiler) => compiler,
@@ -80,12 +77,7 @@ impl Checker {
             *slot = Some(compiler);
             handle
         };
-        loop {
-            if let Some(outcome) = handle.poll() {
-                return outcome;
-            }
-            std::thread::sleep(LOOK);
-        }
+        handle.wait()
     }
 }
 

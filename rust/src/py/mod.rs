@@ -4,6 +4,8 @@
 mod check;
 mod errors;
 mod event;
+mod ffi;
+mod grammar;
 mod log;
 
 use crate::config::{self, Config, LogFormat};
@@ -197,6 +199,10 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     exec::install_trtllm();
     module.add_class::<Event>()?;
     module.add_class::<Engine>()?;
+    module.add_class::<grammar::Vocabulary>()?;
+    module.add_class::<grammar::Grammar>()?;
+    module.add_class::<grammar::Matcher>()?;
+    module.add_function(wrap_pyfunction!(grammar::fill_bitmasks, module)?)?;
     module.add_function(wrap_pyfunction!(load_config, module)?)?;
     module.add_function(wrap_pyfunction!(print_config, module)?)?;
     module.add_function(wrap_pyfunction!(follow, module)?)?;

@@ -26,6 +26,8 @@ pub(super) enum Model {
     Library(TextEncoder, Option<Token>),
     /// The longest token at each place.
     Greedy,
+    /// The same, where the model's own way is not known.
+    Unknown,
 }
 
 /// Encodes prompts, and forced text for grammars.
@@ -109,7 +111,7 @@ impl Encoder {
                 }
                 Ok(())
             }),
-            Model::Greedy => interleave(text, &cuts, |piece, out| {
+            Model::Greedy | Model::Unknown => interleave(text, &cuts, |piece, out| {
                 out.extend(self.trie.greedy_tokenize(piece.as_bytes()));
                 Ok(())
             }),
@@ -189,6 +191,10 @@ fn interleave(
 impl TokenizerEnv for Encoder {
     fn tok_trie(&self) -> &TokTrie {
         &self.trie
+    }
+
+    fn tokenize_is_canonical(&self) -> bool {
+        !matches!(self.model, Model::Unknown)
     }
 
     fn tokenize_bytes(&self, bytes: &[u8]) -> Vec<Token> {

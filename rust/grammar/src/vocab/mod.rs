@@ -12,6 +12,7 @@ mod bytes;
 mod encoder;
 mod gguf;
 mod json;
+mod listed;
 mod pre;
 mod spm;
 
