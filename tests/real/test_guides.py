@@ -22,7 +22,10 @@ DOCS = ROOT / "docs"
 PAGES = [
     ROOT / "README.md",
     *sorted((DOCS / "guides").glob("*.md")),
-    *(DOCS / f"{name}.md" for name in ("decisions", "grammars", "migrating", "offline", "ollama", "tools")),
+    *(
+        DOCS / f"{name}.md"
+        for name in ("decisions", "grammars", "migrating", "offline", "ollama", "speculation", "tools")
+    ),
 ]
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```\n(?:\n```\n(.*?)^```\n)?", re.DOTALL | re.MULTILINE)
 ADDRESS = "http://127.0.0.1:3000"
