@@ -1,7 +1,7 @@
 """Lints the documentation's prose with proselint, and with a list of words that readers do not know.
 
-`python launch/prose.py [PAGE...]`, from the repository's root; all pages by default. Code, names in backquotes,
-addresses and generated tables are not prose.
+`python launch/prose.py [PAGE...]`, from the repository's root; all pages by default. Code, names in
+backquotes and addresses are not prose.
 """
 
 from __future__ import annotations

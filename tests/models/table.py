@@ -30,7 +30,7 @@ about the code of an architecture, not about the files of any published model.
 
 - *promise*: how exact [equal output](determinism.md) is, as the server says at start.
 - *as llama-server*: 64 greedy tokens of 3 prompts are the same as llama-server's with KV of the same type, or
-  the two candidates score within 0.02 nats (*ties*). The number is the largest difference of a token's scores.
+  the two candidates score within 0.02 nats (*ties*). The number is the largest score difference of a token.
 - *prefixes*: prompts that begin like earlier ones get the text that they get alone.
 - *drafts*, *draft model*: the same for requests with drafts from prompt lookup, from the client and from the
   model itself, and for another model that it drafts for. *none*: the model has a recurrent state that

@@ -10,19 +10,23 @@ import pytest
 
 from llgtrt import _core, flags
 
+from .questions import QUESTIONS
 from .test_metrics import NAMES
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
-PAGES = sorted([ROOT / "README.md", *(p for f in ("docs", "bench", "demo") for p in (ROOT / f).rglob("*.md"))])
+PAGES = sorted(
+    [ROOT / "README.md", *(p for f in ("docs", "bench", "demo") for p in (ROOT / f).rglob("*.md"))]
+)
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 PAGE_LINES = 300
 """A page may have so many lines."""
 
 
 def headings(page: Path) -> dict[str, str]:
-    """The text below each heading of a page, up to the next one, by the anchor that GitHub gives the heading."""
-    text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
+    """The text below each heading of a page, by the anchor that GitHub gives the heading."""
+    code = re.compile(r"^ *```.*?^ *```", re.DOTALL | re.MULTILINE)
+    text = code.sub(lambda block: block[0].replace("\n#", "\n "), page.read_text())
     parts = re.split(r"^#+ (.*)$", text, flags=re.MULTILINE)
     kept = (re.sub(r"\[(.*?)\]\(.*?\)", r"\1", title) for title in parts[1::2])
     anchors = (re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in kept)
@@ -105,3 +109,15 @@ def test_messages_that_are_quoted_are_in_the_sources() -> None:
     assert len(messages) > 35
     parts = [part.strip() for message in messages for part in message.split("…")]
     assert [part for part in parts if part not in sources] == []
+
+
+@pytest.mark.parametrize(("question", "place", "words"), QUESTIONS, ids=lambda text: text[:40])
+def test_questions_of_new_users_are_answered(question: str, place: str, words: str) -> None:
+    path, _, anchor = place.partition("#")
+    page = ROOT / path
+    answer = headings(page)[anchor]
+    assert words
+    assert [word for word in words.split() if word not in answer] == []
+    # Found within two pages from README.
+    first = linked(ROOT / "README.md") | {ROOT / "README.md"}
+    assert page in first or any(page in linked(other) for other in first if other.suffix == ".md"), question

@@ -7,11 +7,13 @@ directly is what they print. Blocks in another language, such as `console`, are 
 from __future__ import annotations
 
 import contextlib
+import gc
 import io
 import os
 import re
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -71,13 +73,17 @@ def test_examples_run(page: Path, shown: Server, tmp_path: Path, monkeypatch: py
         "messages": [{"role": "user", "content": "Say yes."}],
         "tools": [TOOL],
     }
-    run_python(PRELUDE, names)
     ran = 0
-    for language, code, expected in BLOCK.findall(page.read_text()):
-        if language not in ("python", "sh"):
-            continue
-        code = code.replace(ADDRESS, shown.url)
-        printed = run_python(code, names) if language == "python" else run_shell(code)
-        assert not expected or printed == expected, code
-        ran += 1
+    with warnings.catch_warnings():
+        # Examples leave their connections to the interpreter.
+        warnings.simplefilter("ignore", ResourceWarning)
+        run_python(PRELUDE, names)
+        for language, code, expected in BLOCK.findall(page.read_text()):
+            if language in ("python", "sh"):
+                code = code.replace(ADDRESS, shown.url)
+                printed = run_python(code, names) if language == "python" else run_shell(code)
+                assert not expected or printed == expected, code
+                ran += 1
+        names.clear()
+        gc.collect()
     assert ran > 0
