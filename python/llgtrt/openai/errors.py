@@ -56,7 +56,7 @@ CODES = {
 
 
 class ApiError(Exception):
-    """An error to be told to the client; its status follows from its code."""
+    """An error for the client; its status follows from its code."""
 
     def __init__(
         self,

@@ -41,7 +41,7 @@ def about(
 
 
 def metas(kind: type[msgspec.Struct]) -> dict[str, msgspec.Meta]:
-    """What is told of each field, in the order of the fields."""
+    """The description of each field, in the order of the fields."""
     hints = typing.get_type_hints(kind, include_extras=True)
     found = ((name, getattr(hints[name], "__metadata__", ())) for name in kind.__struct_fields__)
     return {name: next((m for m in metas if m.description), msgspec.Meta()) for name, metas in found}
