@@ -46,7 +46,7 @@ class _Closing(RequestResponseCycle):
 
 
 class Connection(HttpToolsProtocol):
-    """uvicorn's, with this API's error body. The running request always learns that its client disconnected."""
+    """uvicorn's, with this API's error body. The running request always learns if its client disconnects."""
 
     _running: RequestResponseCycle | None = None
     _again: bytes | None = None
