@@ -26,7 +26,16 @@ PAGES = [
     *sorted((DOCS / "guides").glob("*.md")),
     *(
         DOCS / f"{name}.md"
-        for name in ("decisions", "grammars", "migrating", "offline", "ollama", "speculation", "tools")
+        for name in (
+            "configuration",
+            "decisions",
+            "grammars",
+            "migrating",
+            "offline",
+            "ollama",
+            "speculation",
+            "tools",
+        )
     ),
 ]
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```\n(?:\n```\n(.*?)^```\n)?", re.DOTALL | re.MULTILINE)
