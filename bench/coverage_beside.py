@@ -26,45 +26,46 @@ REASONS = 4
 HEAD = """
 ## Beside other products
 
-Measured by `bench/coverage_peers.py` on {date}: {versions}. All get the same schemas and instances, valid
-ones with their keys in up to {tries} orders until one is accepted (the tables above and below are from
-tests that try more). The verdicts are those above, and two more:
+Measured by `bench/coverage_peers.py` on {date}: {versions}. All products get the same schemas and
+instances. A valid instance is tried with its keys in up to {tries} orders until one is accepted. Two more
+verdicts:
 
 - *accepts invalid*: an invalid instance is accepted.
 - *failed*: a crash, more than {patience:g} s of computing, or more than 4 GiB.
 
-XGrammar ran with `strict_mode=False`, and again as it comes (*strict*), where objects have no undeclared
-members although the schema allows them. A row that names fewer schemas is of so many evenly from all.
-llama.cpp is its own conversion to GBNF, without a model. OpenAI's strict mode was **not run**: its row says
-how many schemas lie, as they are, within the subset of its [documentation]({source}), as [a profile of
-it]({profile}) had it in February 2026. The first reasons why not: {reasons}.
+XGrammar ran twice: with `strict_mode=False`, and with its default (*strict*), which closes objects to
+undeclared keys although the schema allows them. If a row names fewer schemas, they are an even sample.
+llama.cpp's row is its conversion to GBNF, without a model. OpenAI's strict mode was **not run**: its row
+says how many schemas are within the subset of its [documentation]({source}), by [a profile of
+it]({profile}) of February 2026. The most frequent reasons against: {reasons}.
 
 | {schemas} schemas of MaskBench | enforced or empty | stricter | accepts invalid | refused | failed |
 |---|---|---|---|---|---|
 """
 
 OUTPUTS = """
-MaskBench's instances find few mistakes. So {walks} outputs were drawn of each schema that compiles, at
-random from each product's own masks, byte by byte and by the same weights, and judged by Python's
-`jsonschema` {jsonschema} with formats. Outputs that do not end within 1,500 bytes, or that it cannot judge,
-do not count. A leap second is one where a format takes second 60, and no day ends then in UTC.
+MaskBench's instances find few mistakes. So {walks} outputs of each schema that compiles were drawn at
+random from the product's own masks, byte by byte, with the same weights for all products. Python's
+`jsonschema` {jsonschema} judged them, formats included. Outputs that do not end within 1,500 bytes, or that
+it cannot judge, do not count. A leap second is second 60 at a time other than the end of a day in UTC.
 
 | product | schemas | outputs | invalid | share | only by a leap second | schemas with an invalid output |
 |---|---|---|---|---|---|---|
 """
 
 EXAMPLES = """
-Short ones among the invalid outputs, leap seconds left out:
+Some short invalid outputs, without leap seconds:
 
 | product | schema | output |
 |---|---|---|
 """
 
 SUITE = """
-Groups of the required part of the JSON-Schema-Test-Suite that are enforced (or empty, and refused), and in
-brackets those of which an invalid instance is accepted. The suite wants some schemas found on a web server;
-ours get them by `grammar.documents`, the others have no such setting. Most of these schemas have no `type`:
-XGrammar and llama.cpp then let keywords pass (`{"maximum": 3}` takes 4), Outlines refuses.
+Groups of the required part of the JSON-Schema-Test-Suite that are enforced (or refused because nothing
+satisfies them); in brackets those of which an invalid instance is accepted. The suite expects some schemas
+on a web server. This server gets them through `grammar.documents`; the other products have no such setting.
+Most of these schemas have no `type`: XGrammar and llama.cpp then ignore keywords (`{"maximum": 3}` accepts
+4), and Outlines refuses the schema.
 
 """
 

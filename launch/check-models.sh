@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs every tiny random model of llama.cpp's generator on our server and beside llama-server (tests/models), and writes the
-# section "Architectures" of docs/models.md. Not a part of check.sh: it needs both programs, 1 GB for the models, and a
+# page docs/architectures.md. Not a part of check.sh: it needs both programs, 1 GB for the models, and a
 # quarter of an hour.
 set -euo pipefail
 
@@ -16,7 +16,7 @@ usage: launch/check-models.sh [--peer PROGRAM] [--models FOLDER] [--results FILE
              cmake -S . -B build -DLLAMA_BUILD_TESTS=ON && cmake --build build --target llama-server test-llama-archs
   --models   folder of .gguf files; default: LLGTRT_ARCHS. To get them: build/bin/test-llama-archs -s 1 -o FOLDER
   --results  what is found, JSON (.build/models.json); what it has of models that are not run stays
-  --only     run the models whose name this regular expression finds, and leave docs/models.md as it is
+  --only     run the models whose name this regular expression finds, and leave docs/architectures.md as it is
   --port     the first of two ports of loopback that servers listen on, one after the other (3200)
 TEXT
 }
@@ -24,7 +24,7 @@ TEXT
 peer=${LLGTRT_PEER_SERVER:-$(command -v llama-server || true)}
 models=${LLGTRT_ARCHS:-}
 results="$LLGTRT_ROOT/.build/models.json"
-page=(--page docs/models.md) more=()
+page=(--page docs/architectures.md) more=()
 while (($# > 0)); do
     case $1 in
         -h | --help) usage && exit ;;

@@ -64,6 +64,7 @@ printf -- '-- set-up: ok, %d s\n' "$((SECONDS - start))"
 step "rustfmt" cargo fmt --all --check
 step "ruff format" ruff format --check .
 step "ruff" ruff check .
+step "prose" python launch/prose.py
 step "shellcheck" shellcheck -x launch/*.sh docker/*.sh bench/run .ci/run
 for folder in python/llgtrt bench demo tests/*/; do # one by one: test folders have modules of the same name
     if ! compgen -G "$folder/*.py" >/dev/null; then continue; fi

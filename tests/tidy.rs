@@ -40,7 +40,7 @@ const RUST_ORDER: &[&str] = &[
 #[rustfmt::skip]
 const PYTHON_ORDER: &[&str] = &[
     "baseline", "interpreter", "_core", "logs", "flags", "rank", "settings", "files", "demo", "models", "mpi", "trtllm", "trtllm_llm", "hub",
-    "templates", "prompt", "engine", "engine_child", "metrics", "openai", "grammar", "llm", "client", "__init__", "run", "build", "check", "calibrate",
+    "templates", "prompt", "engine", "engine_child", "metrics", "openai", "reference", "grammar", "llm", "client", "__init__", "run", "build", "check", "calibrate",
     "connection", "page", "app", "serve", "start", "batch", "cli", "cluster", "__main__",
 ];
 

@@ -1,8 +1,8 @@
-"""`llgtrt batch`: the requests of a file in OpenAI's batch format, answered without a server.
+"""`llgtrt batch`: answers a file of requests in OpenAI's batch format, without a server.
 
-They go through the application, so that they are read, refused and answered as over HTTP. The output has one
-line for each request, in the order in which they are done. What it has already is not done again: a batch
-that was stopped goes on where it was.
+The requests pass through the application, so they are read, refused and answered as over HTTP. The output
+has one line for each request, in the order in which they end. Requests that the output has answers for are
+skipped, so a batch that was stopped continues where it was.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""`llgtrt calibrate`: fits the temperatures of typed questions to examples whose answers are known.
+"""`llgtrt calibrate`: fits the temperatures of typed questions to examples with known answers.
 
-A temperature above 1 makes a model that is too sure of itself less so; the order of the options stays. It is
-the one with the least log loss (Guo et al., "On Calibration of Modern Neural Networks", 2017). What it
-improves is measured on examples that it was not fitted to: on each half with the temperature of the other.
+A temperature above 1 corrects a model that is too sure of itself; the order of the options does not change.
+The best temperature has the least log loss (Guo et al., "On Calibration of Modern Neural Networks", 2017).
+The improvement is measured on other examples than the fitted ones: on each half with the temperature of the
+other.
 """
 
 from __future__ import annotations

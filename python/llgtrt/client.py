@@ -1,6 +1,6 @@
 """A client for typed decisions: `Client(url).decide(state, questions)`.
 
-Everything else of the API has clients already, those of OpenAI among them.
+For the rest of the API, use OpenAI's client or any other.
 """
 
 from __future__ import annotations

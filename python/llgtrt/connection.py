@@ -1,11 +1,11 @@
-"""HTTP connections: uvicorn's, and what clients may not do with them.
+"""HTTP connections: uvicorn's, with limits on slow clients.
 
-A client may leave data unread, begin a request and never end it, or be gone without a word. Its connection
-is aborted when that has lasted `send_timeout`: while uvicorn waits for room in the send buffer, after the
-answer is complete but not taken, and before the head of a request is complete (after an answer, uvicorn's
-keep-alive counts until more comes). The time begins anew whenever the client takes something. Its request is
-then cancelled as any client's that goes away. Until then it costs the send buffer and no more, since the core
-merges what cannot be sent. Where the kernel itself sees no acknowledgement, TCP_USER_TIMEOUT does the same.
+A client may stop reading, begin a request and never finish it, or disappear. After `send_timeout` its
+connection is aborted: while uvicorn waits for room in the send buffer, after the answer is complete but not
+read, and before the head of a request is complete (after an answer, uvicorn's keep-alive applies until more
+data arrives). The time starts anew whenever the client reads something. The request is then cancelled, as
+for any client that disconnects. Until then it costs no more than the send buffer, because the core merges
+what cannot be sent. TCP_USER_TIMEOUT does the same if the kernel sees no acknowledgement.
 
 Some clients ask for an upgrade to HTTP/2 (`Upgrade: h2c`: Java's HttpClient, `curl --http2`). A server may
 ignore this (RFC 9110, section 7.8). But the parser ends such a request after its headers, and the body is
@@ -46,7 +46,7 @@ class _Closing(RequestResponseCycle):
 
 
 class Connection(HttpToolsProtocol):
-    """uvicorn's, with this API's error body. The running request is always told when the client goes away."""
+    """uvicorn's, with this API's error body. The running request always learns if its client disconnects."""
 
     _running: RequestResponseCycle | None = None
     _again: bytes | None = None

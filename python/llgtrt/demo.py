@@ -18,7 +18,7 @@ log = logging.getLogger("llgtrt")
 
 
 def models(kind: str) -> tuple[str, str | None]:
-    """Target and draft model; the small pair where the real model is not there, which is told.
+    """Target and draft model. If the real model is not installed, the small pair, and a warning in the log.
 
     Raises:
         StartError: the small pair is not there either.

@@ -1,7 +1,7 @@
-"""The engine as asyncio sees it: requests in, merged events out, nothing that blocks the loop.
+"""The engine for asyncio: takes requests, returns merged events, and never blocks the loop.
 
-One descriptor wakes the loop; `drain` then hands over what waits. Events that a slow consumer has not taken
-yet are merged into one `Delta` per choice, so memory never exceeds the text.
+The core wakes the loop through a file descriptor; `drain` then returns the waiting events. Events that a
+slow consumer has not taken yet are merged into one `Delta` per choice, so memory never exceeds the text.
 """
 
 from __future__ import annotations

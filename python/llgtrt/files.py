@@ -1,4 +1,4 @@
-"""The lines of files that commands read."""
+"""Reads the lines of files for commands."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 
 
 class UsageError(Exception):
-    """The command line is wrong; one line that says what to do."""
+    """The command line is wrong. The message is one line that says what to do."""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -87,29 +87,39 @@ def _flags(parser: argparse.ArgumentParser, command: str | None) -> set[str]:
 
 
 def _parser(version: str) -> _Parser:
-    parser = _Parser(prog="llgtrt", description="An OpenAI-compatible inference server.", allow_abbrev=False)
+    parser = _Parser(
+        prog="llgtrt",
+        description="An inference server for constrained output, with OpenAI's API.",
+        allow_abbrev=False,
+    )
     parser.add_argument("--version", action="version", version=f"llgtrt {version}")
     commands = parser.add_subparsers(
         dest="command", required=True, metavar="serve|batch|check|calibrate|run|build|models"
     )
-    _add_run(commands.add_parser("run", help="complete texts, without a server", allow_abbrev=False))
+    _add_run(commands.add_parser("run", help="complete texts without a server", allow_abbrev=False))
     _add_build(commands.add_parser("build", help="make an engine folder", allow_abbrev=False))
-    _add_check(commands.add_parser("check", help="check a JSON schema", allow_abbrev=False))
-    calibrate = commands.add_parser(
-        "calibrate", help="fit temperatures of typed decisions to examples", allow_abbrev=False
+    _add_check(
+        commands.add_parser("check", help="check whether a JSON schema can be enforced", allow_abbrev=False)
     )
-    calibrate.add_argument("input", metavar="examples.jsonl", help="states, questions and right answers")
+    calibrate = commands.add_parser(
+        "calibrate", help="calibrate typed decisions with examples", allow_abbrev=False
+    )
+    calibrate.add_argument(
+        "input", metavar="examples.jsonl", help="states and questions with the right answers"
+    )
     calibrate.add_argument(
         "--url",
         default="http://127.0.0.1:3000",
-        help="the server, which runs already (default: %(default)s); LLGTRT_API_KEY is its key",
+        help="address of a running server (default: %(default)s); LLGTRT_API_KEY is its key",
     )
-    commands.add_parser("models", help="list real models that were tried", allow_abbrev=False)
-    batch = commands.add_parser("batch", help="answer the requests of a file", allow_abbrev=False)
-    batch.add_argument("input", metavar="in.jsonl", help="requests, as OpenAI's batches have them")
-    batch.add_argument("output", metavar="out.jsonl", help="answers; what it has already is not done again")
+    commands.add_parser("models", help="list the real models that were tested", allow_abbrev=False)
+    batch = commands.add_parser(
+        "batch", help="answer a file of requests without a server", allow_abbrev=False
+    )
+    batch.add_argument("input", metavar="in.jsonl", help="requests in OpenAI's batch format")
+    batch.add_argument("output", metavar="out.jsonl", help="answers; answered requests are skipped")
     batch.set_defaults(host=None, port=None, api_key=None, responses_file=None)
-    serve = commands.add_parser("serve", help="serve a model", allow_abbrev=False)
+    serve = commands.add_parser("serve", help="start a server", allow_abbrev=False)
     for command in (serve, batch):
         _add_model(command)
         _add_engine(command)
@@ -122,76 +132,72 @@ def _parser(version: str) -> _Parser:
 def _add_check(check: argparse.ArgumentParser) -> None:
     add = check.add_argument
     add("schema", metavar="schema.json", help="the schema; -: standard input")
-    add("instance", nargs="?", metavar="instance.json", help="what is compared with it; -: standard input")
+    add("instance", nargs="?", metavar="instance.json", help="JSON to compare with it; -: standard input")
     add(
         "--model",
         default="toy",
         metavar="NAME",
-        help="whose vocabulary times are told for (`toy`: bytes and words)",
+        help="model whose vocabulary is used to measure times (`toy`)",
     )
-    add("--show", choices=["lark"], help="print the grammar that the schema becomes")
-    add("--runtime-config", metavar="FILE", help="configuration (the folder's runtime.json)")
+    add("--show", choices=["lark"], help="print the schema's grammar")
+    add("--runtime-config", metavar="FILE", help="configuration file (the folder's runtime.json)")
 
 
 def _add_listening(serve: argparse.ArgumentParser) -> None:
-    """Those of what others reach."""
+    """Flags of the address and of keys."""
     add = serve.add_argument
-    add("--host", help="address to listen on (127.0.0.1: this machine alone)")
-    add("--port", type=int, help="port to listen on; 0 = a free one (3000)")
-    add("--api-key", metavar="KEY", help="key that clients must send (better: LLGTRT_API_KEY)")
-    add("--responses-file", metavar="FILE", help="where /v1/responses keeps what it answered (in memory)")
+    add("--host", help="address to listen on (127.0.0.1: this machine only)")
+    add("--port", type=int, help="port to listen on; 0: a free one (3000)")
+    add("--api-key", metavar="KEY", help="API key that clients must send; prefer LLGTRT_API_KEY")
+    add("--responses-file", metavar="FILE", help="SQLite file for stored responses (in memory)")
 
 
 def _add_model(serve: argparse.ArgumentParser) -> None:
-    """Those of the model that answers."""
+    """Flags of the model."""
     add = serve.add_argument
-    add("target", nargs="?", help="engine folder, .gguf file, or `toy` (random words, no model)")
-    add("draft", nargs="?", help="draft model: engine folder or .gguf file; or MLP speculator")
+    add("target", nargs="?", help="the model: .gguf file, engine folder, or `toy` (random words)")
+    add("draft", nargs="?", help="draft model (.gguf file or engine folder) or MLP speculator")
     add(
         "--demo",
         nargs="?",
         const=DEMOS[0],
         choices=DEMOS,
-        help="SmolLM2-135M-Instruct, or the small trained pair (tiny), as `demo`",
+        help="serve SmolLM2-135M-Instruct, or a smaller pair (tiny), as `demo`",
     )
-    add("--runtime-config", "--config", metavar="FILE", help="configuration (the folder's runtime.json)")
-    add("--chat-template", metavar="NAME", help="template file, or a preset: chatml, llama-3")
+    add("--runtime-config", "--config", metavar="FILE", help="configuration file (the folder's runtime.json)")
+    add("--chat-template", metavar="NAME", help="chat template: a file, or a preset (chatml, llama-3)")
     add(
         "--served-model-name",
         "--alias",
         nargs="+",
         metavar="NAME",
-        help="the model's name in the API (the folder's name), and more names for it",
+        help="the model's name in the API, and further names (the folder's name)",
     )
     add(
-        "--model",
-        "--engine",
-        dest="named",
-        metavar="NAME",
-        help="the target, where it does not come first",
+        "--model", "--engine", dest="named", metavar="NAME", help="the model, if it is not the first argument"
     )
-    add("--hf-repo", "-hf", "-hfr", metavar="REPO", help="target from the hub: org/name, org/name:Q4_K_M")
+    add("--hf-repo", "-hf", "-hfr", metavar="REPO", help="model from the hub: org/name, org/name:Q4_K_M")
     add("--hf-repo-draft", "-hfd", "-hfrd", metavar="REPO", help="draft model from the hub")
     add(
         "--set",
         action="append",
         default=[],
         metavar="KEY=VALUE",
-        help="any key of runtime.json by dotted name",
+        help="any key of runtime.json by its dotted name",
     )
-    add("--seed", type=int, metavar="N", help="seed of the requests that have none (random)")
-    add("--no-speculation", action="store_true", help="draft nothing")
+    add("--seed", type=int, metavar="N", help="seed for requests without one (random)")
+    add("--no-speculation", action="store_true", help="switch speculation off")
     add("--print-config", action="store_true", help="print the effective configuration and exit")
-    add("--dry-run", action="store_true", help="print the command that starts all ranks, and run nothing")
+    add("--dry-run", action="store_true", help="print the command that starts all ranks, and exit")
     add("--debug", action="store_true", help="log more")
-    add("--quiet", action="store_true", help="log only what is wrong, and server.access_log")
+    add("--quiet", action="store_true", help="log only warnings, errors and the access log")
 
 
 def _add_engine(serve: argparse.ArgumentParser) -> None:
     """Keys of `engine` with llama-server's names."""
     add = serve.add_argument
-    add("--threads", "-t", type=int, metavar="N", help="engine threads; 0 = one for each physical core (0)")
-    add("--numa", choices=("distribute", "isolate"), help="how threads lie on memory nodes")
+    add("--threads", "-t", type=int, metavar="N", help="engine threads; 0: one for each physical core (0)")
+    add("--numa", choices=("distribute", "isolate"), help="how threads are placed on NUMA nodes")
     add("--rope-scaling", choices=("none", "linear", "yarn"), help="for contexts beyond the trained one")
     for name, what in ROPE.items():
         add(
@@ -203,7 +209,7 @@ def _add_engine(serve: argparse.ArgumentParser) -> None:
 
 
 def _add_names(serve: argparse.ArgumentParser) -> None:
-    """Those of `settings.Names`: what vLLM's users know."""
+    """Flags with vLLM's names (`settings.Names`)."""
     add = serve.add_argument
     add(
         "--num-speculative-tokens",
@@ -211,41 +217,39 @@ def _add_names(serve: argparse.ArgumentParser) -> None:
         "--n-draft-tokens",
         type=int,
         metavar="N",
-        help="most tokens drafted ahead of a sequence (10)",
+        help="maximum draft length (chosen, up to 32)",
     )
-    add(
-        "--speculative-model",
-        "--draft-engine",
-        metavar="NAME",
-        help="draft model or MLP speculator, or [ngram]: prompt lookup",
-    )
-    add("--draft-tokenizer", metavar="DIR", help="folder of its tokenizer, if it is said: that of the model")
-    add("--ngram-prompt-lookup-max", type=int, metavar="N", help="most tokens compared in prompt lookup (6)")
-    add(
-        "--ngram-prompt-lookup-min", type=int, metavar="N", help="fewest tokens compared in prompt lookup (2)"
-    )
-    add("--speculative-config", type=_mapping, metavar="JSON", help="speculation, as vLLM's")
-    add("--speculative-disable-by-batch-size", type=int, metavar="N", help="draft nothing for more sequences")
-    add("--tensor-parallel-size", "--tp", "-tp", type=int, metavar="N", help="devices of the target (1)")
+    add("--speculative-model", "--draft-engine", metavar="NAME", help="draft model; [ngram]: prompt lookup")
+    add("--draft-tokenizer", metavar="DIR", help="its tokenizer folder; must be that of the model")
+    add("--ngram-prompt-lookup-max", type=int, metavar="N", help="prompt lookup: maximum tokens to match (6)")
+    add("--ngram-prompt-lookup-min", type=int, metavar="N", help="prompt lookup: minimum tokens to match (2)")
+    add("--speculative-config", type=_mapping, metavar="JSON", help="speculation settings in vLLM's format")
+    add("--speculative-disable-by-batch-size", type=int, metavar="N", help="no drafts above N sequences")
+    add("--tensor-parallel-size", "--tp", "-tp", type=int, metavar="N", help="devices of the model (1)")
     add(
         "--speculative-draft-tensor-parallel-size",
         type=int,
         metavar="N",
         help="devices of the draft model (as many as the target's)",
     )
-    add("--gpu-memory-utilization", type=float, metavar="F", help="share of the free memory for KV (0.5)")
-    add("--max-model-len", "--ctx-size", "-c", type=int, metavar="N", help="longest context")
-    add("--max-num-seqs", type=int, metavar="N", help="most sequences at once (128)")
+    add(
+        "--gpu-memory-utilization",
+        type=float,
+        metavar="F",
+        help="share of free memory for KV (0.5; GPU: 0.9)",
+    )
+    add("--max-model-len", "--ctx-size", "-c", type=int, metavar="N", help="longest context (the model's)")
+    add("--max-num-seqs", type=int, metavar="N", help="maximum sequences that run at once (128)")
     add("--enable-prefix-caching", action=argparse.BooleanOptionalAction, help="reuse KV of prefixes (yes)")
     add(
         "--generation-config", choices=["auto", "none"], help="read the model's generation_config.json (auto)"
     )
-    add("--use-v2-block-manager", action="store_true", help="no effect: there is one")
-    add("--dtype", choices=["auto"], default="auto", help="what the file holds")
+    add("--use-v2-block-manager", action="store_true", help="no effect")
+    add("--dtype", choices=["auto"], default="auto", help="must be auto: the type of the file")
 
 
 def _add_places(serve: argparse.ArgumentParser) -> None:
-    """Those about GPUs, which llama-server's users know."""
+    """Flags of GPUs, with llama-server's names."""
     add = serve.add_argument
     add(
         "-ngl",
@@ -255,7 +259,7 @@ def _add_places(serve: argparse.ArgumentParser) -> None:
         metavar="N",
         help="layers on GPUs, or all (all that fit)",
     )
-    add("-mg", "--main-gpu", type=int, metavar="N", help="the one GPU to use (all)")
+    add("-mg", "--main-gpu", type=int, metavar="N", help="use this GPU only (all)")
     add(
         "-ts", "--tensor-split", type=_shares, metavar="LIST", help="shares of the GPUs: 3,1 (by free memory)"
     )
@@ -279,23 +283,23 @@ ALL_LAYERS = 65_535
 """More than any model has: `engine.gpu_layers` of a model that must lie on GPUs as a whole."""
 
 TRTLLM_BUILD: dict[str, dict[str, Any]] = {
-    "--role": {"choices": ["target", "draft"], "help": "its place in speculation (none: it serves alone)"},
+    "--role": {"choices": ["target", "draft"], "help": "its role in speculation (none: it serves alone)"},
     "--tp": {"type": int, "metavar": "N", "help": "tensor parallel size (1)"},
     "--kv-cache-dtype": {"choices": ["fp8", "int8"], "help": "type of KV (the weights')"},
-    "--max-draft-len": {"type": int, "metavar": "N", "help": "most draft tokens in a round (10)"},
+    "--max-draft-len": {"type": int, "metavar": "N", "help": "maximum draft tokens in a round (10)"},
     "--use-logits": {"action": "store_true", "help": "the draft's logits decide: --gather_generation_logits"},
-    "--max-batch-size": {"type": int, "metavar": "N", "help": "most sequences at once (128)"},
+    "--max-batch-size": {"type": int, "metavar": "N", "help": "maximum sequences at once (128)"},
     "--max-input-len": {"type": int, "metavar": "N", "help": "longest prompt (--max-seq-len)"},
     "--max-seq-len": {
         "type": int,
         "metavar": "N",
         "help": "longest sequence (what the model was trained for)",
     },
-    "--max-num-tokens": {"type": int, "metavar": "N", "help": "most tokens in one step (8192)"},
-    "--calib-size": {"type": int, "metavar": "N", "help": "texts that quantising calibrates with (512)"},
+    "--max-num-tokens": {"type": int, "metavar": "N", "help": "maximum tokens in one step (8192)"},
+    "--calib-size": {"type": int, "metavar": "N", "help": "number of texts to calibrate with (512)"},
     "--checkpoint-dir": {"metavar": "DIR", "help": "keep TensorRT-LLM's checkpoint there (deleted)"},
     "--examples": {"metavar": "DIR", "help": "TensorRT-LLM's examples (the container's)"},
-    "--dry-run": {"action": "store_true", "help": "print the command lines, and run nothing"},
+    "--dry-run": {"action": "store_true", "help": "print the command lines, and exit"},
 }
 """Flags of `llgtrt build` that are TensorRT-LLM's alone."""
 
@@ -324,7 +328,7 @@ def _mapping(text: str) -> dict[str, Any]:
 
 
 def _layers(text: str) -> int | None:
-    """What llama-server's users write; below 0 is all."""
+    """A number of layers as llama-server has it; below 0: all."""
     if text == "auto":
         return None
     layers = ALL_LAYERS if text == "all" else int(text)
@@ -336,31 +340,28 @@ def _shares(text: str) -> list[float]:
 
 
 def _add_run(run: argparse.ArgumentParser) -> None:
-    """Those of TensorRT-LLM's `run.py`."""
+    """Flags of TensorRT-LLM's `run.py`."""
     add = run.add_argument
     add("--engine_dir", required=True, help="engine folder, .gguf file, or `toy`")
     add("--draft_engine_dir", help="draft model or MLP speculator")
     add("--tokenizer_dir", help="folder of the tokenizer, if it is said: that of the engine")
-    add("--input_text", nargs="+", help="texts to be completed")
+    add("--input_text", nargs="+", help="texts to complete")
     add("--input_file", metavar="FILE", help="a text, or token ids in a .csv, one prompt in each line")
-    add("--max_input_length", type=int, metavar="N", help="only so many of a prompt's last tokens are read")
-    add("--max_output_len", type=int, required=True, help="most tokens of each output")
+    add("--max_input_length", type=int, metavar="N", help="keep only this many tokens at the end of a prompt")
+    add("--max_output_len", type=int, required=True, help="maximum tokens of each output")
     add(
         "--draft_target_model_config",
         metavar="LIST",
         help='"[draft_len, [draft devices], [target devices], use_logits]"',
     )
     add(
-        "--kv_cache_enable_block_reuse",
-        action="store_true",
-        default=None,
-        help="reuse KV of common beginnings",
+        "--kv_cache_enable_block_reuse", action="store_true", default=None, help="reuse KV of common prefixes"
     )
     add("--kv_cache_free_gpu_memory_fraction", type=float, metavar="F", help="share of free memory for KV")
-    add("--max_tokens_in_paged_kv_cache", type=int, metavar="N", help="most KV tokens in total")
-    add("--enable_chunked_context", action="store_true", help="no effect: prompts are computed in chunks")
+    add("--max_tokens_in_paged_kv_cache", type=int, metavar="N", help="maximum tokens in the KV cache")
+    add("--enable_chunked_context", action="store_true", help="no effect: prefill is always chunked")
     add("--num_beams", type=int, default=1, help="1: beam search is not supported")
-    add("--use_py_session", action="store_true", help="refused: there is one session, and it is the core's")
+    add("--use_py_session", action="store_true", help="not supported")
     add("--temperature", type=float, help="(the configuration's, or 1)")
     add("--top_k", type=int, help="1 = greedy (the configuration's, or 1)")
     add("--top_p", type=float, help="0 = all tokens")
@@ -370,14 +371,14 @@ def _add_run(run: argparse.ArgumentParser) -> None:
     add("--random_seed", type=int)
     add("--stop_words", nargs="+", metavar="TEXT", help="texts that end an output")
     add("--end_id", type=int, metavar="ID", help="the token that ends an output (the model's); -1 = none")
-    add("--pad_id", type=int, metavar="ID", help="no effect: nothing is padded")
-    add("--output_csv", metavar="FILE", help="the outputs' token ids, one output in each line")
-    add("--output_generation_logits", action="store_true", help="no effect on what is printed")
+    add("--pad_id", type=int, metavar="ID", help="no effect")
+    add("--output_csv", metavar="FILE", help="write the outputs' token ids here, one output in each line")
+    add("--output_generation_logits", action="store_true", help="no effect")
     add("--streaming", action="store_true", help="print the outputs as they grow")
     add("--streaming_interval", type=int, default=5, metavar="N", help="tokens between two prints (5)")
-    add("--run_profiling", action="store_true", help="run ten times more, and print how long that takes")
+    add("--run_profiling", action="store_true", help="run ten more times, and print the time")
     add("--log_level", metavar="LEVEL", help="`verbose`: log more")
-    add("--runtime-config", metavar="FILE", help="configuration (the folder's runtime.json)")
+    add("--runtime-config", metavar="FILE", help="configuration file (the folder's runtime.json)")
 
 
 if __name__ == "__main__":

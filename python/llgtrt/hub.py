@@ -1,7 +1,7 @@
 """Models from the Hugging Face hub: `org/name` or `org/name:Q4_K_M`, as llama-server names them.
 
-`huggingface_hub` keeps whole files in its cache, goes on where a connection broke off, and shows how far it
-is; `HF_TOKEN`, `HF_HOME` and `HF_ENDPOINT` mean what they mean there.
+`huggingface_hub` caches whole files, resumes interrupted downloads, and shows their progress. `HF_TOKEN`,
+`HF_HOME` and `HF_ENDPOINT` have their usual meaning.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Starting Python again."""
+"""The command line that starts Python again."""
 
 from __future__ import annotations
 

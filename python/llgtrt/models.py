@@ -1,7 +1,7 @@
-"""Real models that were tried, and the demo's.
+"""The real models that were tested, and the demo's.
 
-`llgtrt models` prints the list. Nothing but the standard library is loaded, so that the launcher can print it
-before anything is set up. What was found with each is in docs/models.md.
+`llgtrt models` prints the list. This module loads only the standard library, so the launcher can print the
+list before anything is set up. docs/models.md has the results.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
 """From text to prompt tokens, so that nothing a client writes becomes a special token of the template.
 
-A chat prompt is rendered from the messages as they are and encoded once. Only if a special token came out
-whose text also stands in a message is there something to protect: the messages are rendered again with each
-such text between two random marks. Where the marks come out whole, and the prompt without them is the same as
+A chat prompt is rendered from the messages as they are and encoded once. Protection is needed only if a
+special token comes out whose text also occurs in a message. Then the messages are rendered again with each
+such text between two random marks. If the marks come out whole, and the prompt without them is the same as
 before, the text between them is encoded as plain text. So the prompt is always exactly what the template
 makes of the messages, and an ordinary request costs one rendering and one encoding.
 
-A template may cut messages: a mark that lost its partner is dropped. Where the marks change what the template
-does, the request is refused: never is a client's text trusted.
+A template may cut messages: a mark that lost its partner is dropped. If the marks change what the template
+does, the request is refused. A client's text is never trusted.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Runs the server: uvicorn, signals, what becomes of the engine, and the order in which they end."""
+"""Runs the server: uvicorn, signals, the engine's state, and an orderly shutdown."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was asked for at start: the target, its files, and the effective configuration."""
+"""What the command line asks for: the target, its files, and the effective configuration."""
 
 from __future__ import annotations
 

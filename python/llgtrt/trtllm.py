@@ -1,10 +1,11 @@
 """The calls into TensorRT-LLM's Executor, for the core (`rust/src/exec/trtllm`).
 
-Every class and keyword of `tensorrt_llm.bindings.executor` that is used stands here, said in full: defaults
-differ between releases. `tensorrt_llm` is imported when an engine folder is opened, not before.
+Every class and keyword of `tensorrt_llm.bindings.executor` that is used is named here, and set explicitly,
+because defaults differ between releases. `tensorrt_llm` is imported when an engine folder is opened, not
+before.
 
-The executor's thread calls `Executor._process` and waits for the GIL there. So nobody here waits for that
-thread while holding it: `await_responses` and `shutdown` release it, the core computes masks without it.
+The executor's thread calls `Executor._process` and waits for the GIL there. So no thread may wait for it
+while holding the GIL: `await_responses` and `shutdown` release it, and the core computes masks without it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The calls into TensorRT-LLM's LLM API, for the core: Hugging Face folders, without engines.
 
-In the place of `llgtrt.trtllm.Executor`. The API schedules, samples, speculates and enforces constraints by
-itself, in processes of its own; answers come by asyncio, on a thread here, into a queue.
+Used instead of `llgtrt.trtllm.Executor`. The API schedules, samples, speculates and enforces constraints on
+its own, in separate processes. Answers arrive through asyncio, on a thread here, in a queue.
 """
 
 from __future__ import annotations

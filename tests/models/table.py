@@ -1,4 +1,4 @@
-"""The section `Architectures` of the page about models, from what a run found.
+"""The table of docs/architectures.md, from what a run found.
 
     python -m models.table RESULTS PAGE
 
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 BEGIN, STOP = "<!-- architectures -->", "<!-- /architectures -->"
-HEADING = "# Models\n"
+HEADING = "# Architectures\n"
 COLUMNS = {
     "peer": "as llama-server",
     "prefixes": "prefixes",
@@ -25,16 +25,16 @@ COLUMNS = {
 }
 ABOUT = """\
 llama.cpp has a generator of tiny models with random weights, one for each architecture (`test-llama-archs`).
-`launch/check-models.sh` gives each a vocabulary of letters, runs it, and writes this section. What
-holds for an architecture here holds for its code, not for any published model's files.
+`launch/check-models.sh` gives each a vocabulary of letters, runs it, and writes this table. The results are
+about the code of an architecture, not about the files of any published model.
 
-- *promise*: [what is promised](determinism.md) about equal output, as the server says at start.
-- *as llama-server*: 64 greedy tokens of 3 prompts are those of llama-server with KV of the same type, or the
-  two candidates score within 0.02 nats (*ties*); the number is the most by which a token's scores differ.
-- *prefixes*: prompts that begin as earlier ones did, fully or in part, get the text that they get alone.
-- *drafts*, *draft model*: so do requests with drafts from prompt lookup, the client, and the model itself,
-  and another model that it drafts for. *none*: the model carries a state that llama.cpp
-  cannot take back.
+- *promise*: how exact [equal output](determinism.md) is, as the server says at start.
+- *as llama-server*: 64 greedy tokens of 3 prompts are the same as llama-server's with KV of the same type, or
+  the two candidates score within 0.02 nats (*ties*). The number is the largest score difference of a token.
+- *prefixes*: prompts that begin like earlier ones get the text that they get alone.
+- *drafts*, *draft model*: the same for requests with drafts from prompt lookup, from the client and from the
+  model itself, and for another model that it drafts for. *none*: the model has a recurrent state that
+  llama.cpp cannot roll back.
 - *n = 2*, *schema*: two choices; texts that a JSON schema allows.
 - *among others*: 24 requests, 8 at a time, get the text and scores that each gets alone. *near*: up to
   near-ties.
@@ -84,7 +84,7 @@ def cell(found: dict[str, Any], key: str) -> str:
 
 def write(page: Path, text: str) -> None:
     """Puts the section between the page's markers; makes a page with a heading where there is none."""
-    old = page.read_text() if page.exists() else f"{HEADING}\n## Architectures\n\n{BEGIN}\n{STOP}\n"
+    old = page.read_text() if page.exists() else f"{HEADING}\n{BEGIN}\n{STOP}\n"
     before, found, rest = old.partition(BEGIN)
     _, closed, after = rest.partition(STOP)
     if not found or not closed:

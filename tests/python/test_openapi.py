@@ -1,4 +1,4 @@
-"""The OpenAPI document and `docs/api.md`: complete, and what the server does."""
+"""The OpenAPI document and the generated pages: complete, and what the server does."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import jsonschema
 import msgspec
 import pytest
 
-from llgtrt import LLM, SamplingParams
+from llgtrt import LLM, SamplingParams, reference
 from llgtrt.app import HANDLERS
 from llgtrt.openai import openapi, schema
 from llgtrt.openai.errors import CODES
@@ -46,9 +46,10 @@ def test_every_code_is_told() -> None:
     assert found <= CODES.keys()
 
 
-def test_the_page_is_written_anew() -> None:
-    written = (ROOT / "docs" / "api.md").read_text()
-    assert written == openapi.page(), "run: python -m llgtrt.openai.openapi > docs/api.md"
+@pytest.mark.parametrize("page", reference.PAGES_OF_DOCS)
+def test_generated_pages_are_up_to_date(page: str) -> None:
+    written = (ROOT / "docs" / page).read_text()
+    assert written == reference.PAGES_OF_DOCS[page](), "run: python -m llgtrt.reference docs"
 
 
 def test_the_document_is_openapi() -> None:

@@ -1,6 +1,6 @@
-"""`llgtrt build`: makes an engine folder that `llgtrt serve` takes from a Hugging Face folder.
+"""`llgtrt build`: makes an engine folder from a Hugging Face folder.
 
-Only this module is loaded before the command line is known to be right: the others need `gguf` and `numpy`.
+Only this module is loaded before the command line is checked: the others need `gguf` and `numpy`.
 """
 
 from __future__ import annotations

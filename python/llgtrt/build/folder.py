@@ -1,4 +1,4 @@
-"""What an engine folder holds beside the weights: tokenizer, template, sampling defaults, `runtime.json`."""
+"""The files of an engine folder besides the weights: tokenizer, template, defaults, `runtime.json`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Engine folders for llama.cpp: `model.gguf` and what lies beside it."""
+"""Engine folders for llama.cpp: `model.gguf` and the other files."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """A `tokenizer.json` as the tables of a GGUF file.
 
 The engine folder keeps `tokenizer.json`, and the server encodes with that. The tables must agree with it in
-every token's bytes, and let the `.gguf` file stand alone as far as llama.cpp knows how it cuts text.
+every token's bytes. The `.gguf` file works on its own if llama.cpp knows how its vocabulary splits text.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The command line of replicas, `launch/ray_serve.py`: Ray, the deployment, signals, and their order.
 
-Without `--address` a Ray of its own begins and ends with this process, and listens on this machine alone.
+Without `--address`, a Ray cluster starts and ends with this process, and listens on this machine only.
 """
 
 from __future__ import annotations

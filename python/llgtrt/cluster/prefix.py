@@ -1,7 +1,7 @@
-"""What a prompt begins with, as a chain of hashes: requests that begin alike share links.
+"""The beginning of a prompt, as a chain of hashes: requests that begin alike share links.
 
-The text is taken as it stands in the body, without reading JSON: one client writes the same messages in the
-same way. Where it doesn't, the request is only sent to another replica.
+The text is taken from the body as it is, without parsing JSON, because a client writes the same messages in
+the same way. If it does not, the request is only sent to another replica.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Around Ray's HTTP proxies: what they would change about the API, and what they need to know for routing.
+"""Middleware for Ray's HTTP proxies: keeps the API's behaviour, and provides what routing needs.
 
-Every node's proxy loads this through the environment variable `CALLBACK`. Requests get the links of their
-prompts (`prefix`) in the header from which Ray takes a session's name. Answers that are Ray's own, not a
-replica's, get the API's error bodies: Ray answers a request whose replica has died with nothing at all, and
-cuts streams off. A stream that is cut off ends with an error event.
+The proxy of every node loads this through the environment variable `CALLBACK`. Requests get the links of
+their prompts (`prefix`) in the header from which Ray takes a session's name. Errors of Ray's own get the
+API's error bodies: Ray returns an empty answer to a request whose replica has died, and cuts streams off. A
+stream that is cut off ends with an error event.
 """
 
 from __future__ import annotations

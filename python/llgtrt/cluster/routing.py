@@ -1,4 +1,4 @@
-"""Which replica a request goes to: where its prompt's beginning has been before, unless that one is busy."""
+"""Chooses the replica of a request: the one that had the prompt's beginning before, unless it is busy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A chat made ready: its prompt's tokens, and what its answer may be."""
+"""Prepares a chat: the tokens of its prompt, and the constraint of its answer."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Model:
     words: frozenset[str]
     """Those of its template: the variables that it looks at are among them."""
     reasons: bool
-    """It reasons whenever it is not told otherwise."""
+    """The model thinks unless the request switches that off."""
 
     @staticmethod
     def of(template: ChatTemplate, vocabulary: Vocabulary, server: ServerSettings) -> Model:

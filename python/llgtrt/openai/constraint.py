@@ -1,4 +1,4 @@
-"""What the output must be, as requests say it under several servers' names, to the core's grammar."""
+"""Converts the constraint of a request, under the names of several servers, to the core's grammar."""
 
 from __future__ import annotations
 

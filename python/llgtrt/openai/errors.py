@@ -21,42 +21,42 @@ _FUNCTION = re.compile(
 CODES = {
     "invalid_json": (400, "The body is not JSON."),
     "invalid_utf8": (400, "The body is not UTF-8."),
-    "invalid_http": (400, "What was sent is not HTTP."),
+    "invalid_http": (400, "The request is not HTTP."),
     "invalid_encoding": (400, "The body is not what its `content-encoding` says."),
     "context_length_exceeded": (400, "Prompt and output are longer than the context."),
-    "unsupported_parameter": (400, "A field, or its value, that would change the answer and is not there."),
-    "unknown_parameter": (400, "A field that no API has, where `server.unknown_fields` is `refuse`."),
+    "unsupported_parameter": (400, "A field or value that would change the answer and is not supported."),
+    "unknown_parameter": (400, "An unknown field, if `server.unknown_fields` is `refuse`."),
     "unsupported_grammar": (
         400,
-        "A constraint that cannot be enforced; the message has keyword and pointer.",
+        "The constraint cannot be enforced; the message names the keyword and its pointer.",
     ),
-    "grammar_too_complex": (400, "A constraint that takes more work or time than one may."),
-    "timeout": (408, "The body did not come in time."),
+    "grammar_too_complex": (400, "Compiling the constraint takes more time or steps than allowed."),
+    "timeout": (408, "The body did not arrive in time."),
     "request_too_large": (413, "The body is larger than `server.max_body_bytes`, decompressed or not."),
     "unsupported_encoding": (415, "The body is compressed with something other than gzip or deflate."),
     "invalid_api_key": (401, "No key, or a wrong one."),
-    "model_not_found": (404, "Another model than the one that is served."),
-    "response_not_found": (404, "No such response is kept for this key."),
+    "model_not_found": (404, "The server has no model of this name."),
+    "response_not_found": (404, "No response with this id is stored for this key."),
     "previous_response_not_found": (
         404,
-        "That of `previous_response_id`, or one before it, is not kept for this key.",
+        "The response of `previous_response_id`, or one before it, is not stored for this key.",
     ),
-    "item_not_found": (404, "No such item is kept for this key."),
-    "not_found": (404, "No such page."),
-    "method_not_allowed": (405, "The page has other methods."),
-    "overloaded": (429, "The waiting line is full; try again after `retry-after`."),
-    "engine_error": (500, "The engine failed; the request may be sent again."),
-    "internal_error": (500, "The server failed; its log says why."),
-    "loading": (503, "The model is being loaded."),
-    "shutting_down": (503, "The server is about to end."),
-    "unavailable": (503, "The engine is being started again, or has failed."),
+    "item_not_found": (404, "No item with this id is stored for this key."),
+    "not_found": (404, "There is no such page."),
+    "method_not_allowed": (405, "The page does not support this method."),
+    "overloaded": (429, "The queue is full; try again after `retry-after`."),
+    "engine_error": (500, "The engine failed; you may send the request again."),
+    "internal_error": (500, "The server failed; the log says why."),
+    "loading": (503, "The model is loading."),
+    "shutting_down": (503, "The server is shutting down."),
+    "unavailable": (503, "The engine is restarting, or has failed."),
     "request_timeout": (504, "The request took longer than `server.request_timeout`."),
 }
 """Codes of errors: their HTTP status, and what they mean. Errors of a field without a code are a 400, too."""
 
 
 class ApiError(Exception):
-    """An error to be told to the client; its status follows from its code."""
+    """An error for the client; its status follows from its code."""
 
     def __init__(
         self,

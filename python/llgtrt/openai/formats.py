@@ -1,7 +1,7 @@
-"""How models write calls of functions and reasoning.
+"""How models write function calls and reasoning.
 
-Both the core's grammar and the parser are made from a `Format`, so the parser can read all that the grammar
-allows. A format is learned from the model's chat template (`learn.py`), or is one of those below.
+Both the core's grammar and the parser are made from a `Format`, so the parser can read everything that the
+grammar allows. A format is learned from the model's chat template (`learn.py`), or is one of those below.
 """
 
 from __future__ import annotations
@@ -331,7 +331,7 @@ def markers(configured: Sequence[str] | None, template: str) -> Markers | None:
 
 
 def instructions(style: Format, tools: Sequence[dict[str, Any]], parallel: bool) -> str:
-    """What a model is told whose template has no place for functions."""
+    """The description of functions for a model whose template has no place for them."""
     lines = [json.dumps(tool["function"], ensure_ascii=False) for tool in tools]
     example = style.write([("NAME", '{"PARAMETER": "VALUE"}' if style.parameters else "{…}")])
     several = "; several calls one after the other" if parallel else ", and one call only"

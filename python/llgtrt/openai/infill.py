@@ -1,4 +1,4 @@
-"""`suffix`: what stands behind the text that is written, for models that have learned to fill in."""
+"""`suffix`: the text after the output, for models with fill-in-the-middle tokens."""
 
 from __future__ import annotations
 

@@ -13,27 +13,27 @@ class TokenizeRequest(msgspec.Struct):
     """Body of `/tokenize`."""
 
     model: Annotated[str | None, about("One of the model's names, as `/v1/models` lists them.")] = None
-    prompt: Annotated[str | None, about("The text, in which special tokens are known by their text.")] = None
+    prompt: Annotated[str | None, about("The text. The text of a special token becomes that token.")] = None
     messages: Annotated[
         msgspec.Raw,
-        about("A conversation in its place, with any of the fields of `/v1/chat/completions`."),
+        about("Instead of `prompt`: a conversation, with any field of `/v1/chat/completions`."),
     ] = msgspec.field(default_factory=msgspec.Raw)
     add_special_tokens: Annotated[
         bool | None,
         about(
-            "False: a text does not begin with the model's first token. Of no effect on `messages`.",
+            "`false` leaves out the model's begin-of-text token. No effect on `messages`.",
             default=True,
         ),
     ] = None
     return_token_strs: Annotated[
-        bool | None, about("The answer has `token_strs`, the text of each token.", default=False)
+        bool | None, about("Add `token_strs`, the text of each token.", default=False)
     ] = None
 
 
 class DetokenizeRequest(msgspec.Struct):
     """Body of `/detokenize`."""
 
-    tokens: Annotated[list[Count], about("Token ids; the text has special ones, too.")]
+    tokens: Annotated[list[Count], about("Token ids. The text contains special tokens, too.")]
     model: Annotated[str | None, about("One of the model's names, as `/v1/models` lists them.")] = None
 
 
@@ -42,9 +42,7 @@ class GrammarRequest(Common, kw_only=True):
 
     schema: Annotated[
         msgspec.Raw,
-        about(
-            "A JSON schema, in place of a constraint as in a request (`response_format`, `guided_regex`, …)."
-        ),
+        about("A JSON schema, instead of a constraint of a request (`response_format`, `guided_regex`, …)."),
     ] = msgspec.field(default_factory=msgspec.Raw)
-    text: Annotated[str | None, about("A text that is compared with it.")] = None
-    show: Annotated[Literal["lark"] | None, about("The answer has `lark`, the grammar as Lark text.")] = None
+    text: Annotated[str | None, about("A text to compare with the constraint.")] = None
+    show: Annotated[Literal["lark"] | None, about("Add `lark`, the grammar as Lark text.")] = None

@@ -1,8 +1,9 @@
-"""Learns from a chat template how its model writes calls of functions.
+"""Learns from a chat template how its model writes function calls.
 
-The template renders two calls whose names and arguments are known. They are found in what it has written, and
-what stands around them are the texts of the format. What comes before the first of two calls and again before
-the second belongs to each call, as does what comes behind both. The rest opens, separates and closes them.
+The template renders two calls with known names and arguments. They are located in the rendered text, and
+the text around them is the format. Text that occurs before the first call and again before the second
+belongs to each call, and so does text that occurs after both. The rest opens, separates and closes the
+calls.
 """
 
 from __future__ import annotations

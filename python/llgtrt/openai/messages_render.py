@@ -103,7 +103,7 @@ def usage(counts: Json) -> Json:
 
 
 class MessageWriter(Writer):
-    """One message, of which nothing is told twice: either whole, or as events."""
+    """One message, either whole or as events."""
 
     def __init__(self, model: str, reply: Reply, stops: Sequence[str]) -> None:
         """`reply`: what the answer may be; `stops`: the texts that end it, each of which is part of it."""

@@ -82,48 +82,56 @@ class CountRequest(msgspec.Struct):
         about("The conversation: texts, or blocks of type `text`, `tool_use`, `tool_result` or `thinking`."),
     ]
     model: Annotated[str | None, about("One of the model's names, as `/v1/models` lists them.")] = None
-    system: Annotated[str | list[Block] | None, about("What comes first: a text, or blocks of text.")] = None
-    tools: Annotated[list[Tool] | None, about("Up to 128 tools of the client's that may be used.")] = None
+    system: Annotated[str | list[Block] | None, about("The system message: a text, or blocks of text.")] = (
+        None
+    )
+    tools: Annotated[list[Tool] | None, about("Up to 128 client tools that the model may use.")] = None
     tool_choice: Annotated[
-        ToolChoice | None, about("Which tools must or may be used; `auto` where there are some.")
+        ToolChoice | None, about("Which tools the model must or may use; default: `auto` if there are tools.")
     ] = None
     thinking: Annotated[
         Thinking | None,
-        about("Whether the model reasons, and most tokens of it; else as its chat template has it."),
+        about("Whether the model thinks first, and its maximum tokens; default: as the chat template says."),
     ] = None
     output_config: Annotated[
-        OutputConfig | None, about("`format`: the JSON schema of the answer; `effort`: of reasoning.")
+        OutputConfig | None, about("`format`: the JSON schema of the answer; `effort`: reasoning effort.")
     ] = None
     output_format: Annotated[OutputFormat | None, about("The older name of `output_config.format`.")] = None
     chat_template_kwargs: Annotated[
-        dict[str, Any] | None, about("More variables for the chat template; an extension.")
+        dict[str, Any] | None, about("Additional variables for the chat template; an extension.")
     ] = None
-    cache_control: Annotated[Any, about("Of no effect: prefixes are reused as they are found.")] = None
+    cache_control: Annotated[Any, about("No effect: the server reuses every prefix that it has.")] = None
 
 
 class MessagesRequest(CountRequest, kw_only=True):
     """Body of `/v1/messages`."""
 
-    max_tokens: Annotated[Count, about("Most tokens of the answer, reasoning included.", 1)]
-    stream: Annotated[bool | None, about("Answer with server-sent events.", default=False)] = None
+    max_tokens: Annotated[Count, about("Maximum tokens of the answer, thinking included.", 1)]
+    stream: Annotated[bool | None, about("Stream the answer as server-sent events.", default=False)] = None
     stop_sequences: Annotated[
         list[str] | None, about("Up to 16 texts of up to 1,024 bytes that end the answer.")
     ] = None
-    temperature: Annotated[float | None, about("Divides the logits; 0 = the likeliest token.", 0, 2, 1)] = (
-        None
-    )
-    top_p: Annotated[float | None, about("Probability mass of the tokens that are kept.", 0, 1, 1)] = None
-    top_k: Annotated[Count | None, about("Most likely tokens kept; 0 = all.", 0, default=0)] = None
-    metadata: Annotated[Any, about("Of no effect.")] = None
-    service_tier: Annotated[Literal["auto", "standard_only"] | None, about("Of no effect.")] = None
-    seed: Annotated[int | None, about("Same seed, same output; -1 = a random one; an extension.")] = None
+    temperature: Annotated[
+        float | None, about("Sampling temperature; 0: always the likeliest token.", 0, 2, 1)
+    ] = None
+    top_p: Annotated[
+        float | None, about("Sample among the likeliest tokens with this total probability.", 0, 1, 1)
+    ] = None
+    top_k: Annotated[
+        Count | None, about("Sample among this many of the likeliest tokens; 0: all.", 0, default=0)
+    ] = None
+    metadata: Annotated[Any, about("No effect.")] = None
+    service_tier: Annotated[Literal["auto", "standard_only"] | None, about("No effect.")] = None
+    seed: Annotated[
+        int | None, about("The same seed gives the same output; -1: a random seed; an extension.")
+    ] = None
     speculative: Annotated[
-        Speculative | None, about("What the request wants of speculation; an extension.")
+        Speculative | None, about("Speculation settings of this request; an extension.")
     ] = None
     priority: Annotated[
         Priority | None,
-        about("How urgent the request is: lower first; an extension.", -(2**31), 2**31 - 1, 0),
+        about("Requests with a lower number run first; an extension.", -(2**31), 2**31 - 1, 0),
     ] = None
     cache_salt: Annotated[
-        str | None, about("KV is reused only between requests with the same one; an extension.")
+        str | None, about("The KV cache is shared only among requests with the same salt; an extension.")
     ] = None

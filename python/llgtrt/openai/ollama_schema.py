@@ -94,19 +94,23 @@ class _Common(msgspec.Struct, kw_only=True):
         Options | None,
         about(
             "`num_predict`, `temperature`, `top_k`, `top_p`, `min_p`, `seed`, `stop`, `repeat_penalty`, "
-            "`presence_penalty`, `frequency_penalty`. Those about how a model is loaded have no effect."
+            "`presence_penalty`, `frequency_penalty`. Options about loading a model have no effect."
         ),
     ] = None
-    stream: Annotated[bool | None, about("Answer line by line.", default=True)] = None
-    think: Annotated[bool | str | None, about("Whether the model reasons, or how much.")] = None
-    keep_alive: Annotated[Any, about("Of no effect: the model stays loaded.")] = None
+    stream: Annotated[
+        bool | None, about("Stream the answer, one JSON object in each line.", default=True)
+    ] = None
+    think: Annotated[bool | str | None, about("Whether the model thinks first, or how much.")] = None
+    keep_alive: Annotated[Any, about("No effect: the model stays loaded.")] = None
 
 
 class ChatBody(_Common, kw_only=True):
     """Body of `/api/chat`."""
 
-    messages: Annotated[list[Message] | None, about("The conversation; none: nothing is generated.")] = None
-    tools: Annotated[list[Tool] | None, about("Up to 128 functions that may be called.")] = None
+    messages: Annotated[
+        list[Message] | None, about("The conversation; without messages, nothing is generated.")
+    ] = None
+    tools: Annotated[list[Tool] | None, about("Up to 128 functions that the model may call.")] = None
 
     refused: ClassVar[dict[str, tuple[Any, ...]]] = {"logprobs": (False,), "top_logprobs": (0,)}
 
@@ -115,12 +119,12 @@ class GenerateBody(_Common, kw_only=True):
     """Body of `/api/generate`."""
 
     prompt: Annotated[str | None, about("The text; without one, nothing is generated.")] = None
-    system: Annotated[str | None, about("What comes before it.")] = None
-    suffix: Annotated[str | None, about("The text behind the answer; not all models have such prompts.")] = (
-        None
-    )
+    system: Annotated[str | None, about("The system message.")] = None
+    suffix: Annotated[
+        str | None, about("The text after the answer, for models with fill-in-the-middle tokens.")
+    ] = None
     raw: Annotated[
-        bool | None, about("The prompt is continued as it is, without the chat template.", default=False)
+        bool | None, about("Continue the prompt as it is, without the chat template.", default=False)
     ] = None
 
     refused: ClassVar[dict[str, tuple[Any, ...]]] = {
@@ -137,4 +141,4 @@ class ShowBody(msgspec.Struct):
 
     model: Annotated[str | None, about("One of the model's names, with or without `:latest`.")] = None
     name: Annotated[str | None, about("The older name of `model`.")] = None
-    verbose: Annotated[Any, about("Of no effect.")] = None
+    verbose: Annotated[Any, about("No effect.")] = None

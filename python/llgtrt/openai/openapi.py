@@ -1,19 +1,15 @@
-"""The OpenAPI document and `docs/api.md`, from the structs, the tables of fields and that of error codes.
-
-`python -m llgtrt.openai.openapi` writes the page to stdout.
-"""
+"""The OpenAPI document, from the structs of the request bodies and the table of error codes."""
 
 from __future__ import annotations
 
 import functools
-import json
 import re
 from typing import Any
 
 import msgspec
 
 from llgtrt import __version__
-from llgtrt.openai import body, errors, inquiry, schema
+from llgtrt.openai import errors, inquiry, schema
 from llgtrt.openai import messages_errors as anthropic
 from llgtrt.openai import ollama_errors as ollama
 from llgtrt.openai.decisions import fields as decisions
@@ -24,67 +20,71 @@ from llgtrt.openai.responses.fields import ResponsesRequest
 Json = dict[str, Any]
 
 PAGES: dict[str, tuple[str, str, type[msgspec.Struct] | None]] = {
-    "/v1/chat/completions": ("post", "Answers a conversation.", schema.ChatRequest),
-    "/v1/completions": ("post", "Completes texts.", schema.CompletionRequest),
+    "/v1/chat/completions": ("post", "Answer a conversation.", schema.ChatRequest),
+    "/v1/completions": ("post", "Complete a text.", schema.CompletionRequest),
     "/v1/messages": (
         "post",
-        "Answers a conversation in Anthropic's form ([messages.md](messages.md)).",
+        "Answer a conversation, in Anthropic's format ([messages.md](messages.md)).",
         MessagesRequest,
     ),
     "/v1/messages/count_tokens": (
         "post",
-        "The tokens of such a conversation's prompt, in `input_tokens`.",
+        "Count the tokens of such a conversation's prompt: `input_tokens`.",
         CountRequest,
     ),
     "/v1/responses": (
         "post",
-        "Answers a conversation, and keeps the answer ([responses.md](responses.md)).",
+        "Answer a conversation, and store the answer ([responses.md](responses.md)).",
         ResponsesRequest,
     ),
-    "/v1/responses/{response_id}": ("get delete", "A response that is kept; or it is forgotten.", None),
-    "/v1/responses/{response_id}/input_items": ("get", "The items of its own input.", None),
-    "/v1/responses/{response_id}/cancel": ("post", "Ends a response in the background.", None),
+    "/v1/responses/{response_id}": ("get delete", "Get or delete a stored response.", None),
+    "/v1/responses/{response_id}/input_items": ("get", "List the input items of a stored response.", None),
+    "/v1/responses/{response_id}/cancel": ("post", "Cancel a response that runs in the background.", None),
     "/v1/systemone": (
         "post",
-        "Answers typed questions with probabilities ([decisions.md](decisions.md)).",
+        "Answer typed questions with probabilities ([decisions.md](decisions.md)).",
         decisions.SystemOneRequest,
     ),
     "/v1/chat/completions/render": (
         "post",
-        "The prompt that such a chat has: `prompt`, `prompt_token_ids`, `count`, `max_model_len`.",
+        "Show the prompt of a chat: `prompt`, `prompt_token_ids`, `count`, `max_model_len`.",
         schema.ChatRequest,
     ),
     "/v1/grammar/check": (
         "post",
-        "Whether a constraint can be enforced, and whether a text satisfies it ([grammars.md](grammars.md)).",
+        "Check a constraint, and whether a text satisfies it ([grammars.md](grammars.md)).",
         inquiry.GrammarRequest,
     ),
-    "/api/chat": ("post", "Answers a conversation in Ollama's form ([ollama.md](ollama.md)).", ChatBody),
-    "/api/generate": ("post", "Completes a text in Ollama's form.", GenerateBody),
-    "/api/tags": ("get", "The model, as Ollama lists its models.", None),
-    "/api/ps": ("get", "The model, as Ollama lists those that are loaded.", None),
-    "/api/show": ("post", "What is known of the model, in Ollama's form.", ShowBody),
-    "/api/version": ("get", "The version of Ollama's API that is served.", None),
+    "/api/chat": ("post", "Answer a conversation, in Ollama's format ([ollama.md](ollama.md)).", ChatBody),
+    "/api/generate": ("post", "Complete a text, in Ollama's format.", GenerateBody),
+    "/api/tags": ("get", "List the model, in Ollama's format.", None),
+    "/api/ps": ("get", "List the loaded model, in Ollama's format.", None),
+    "/api/show": ("post", "Show details of the model, in Ollama's format.", ShowBody),
+    "/api/version": ("get", "The version of Ollama's API that this server has.", None),
     "/tokenize": (
         "post",
-        "The tokens of a text or a conversation: `tokens`, `count`, `max_model_len`, `token_strs`.",
+        "Tokenize a text or a conversation: `tokens`, `count`, `max_model_len`, `token_strs`.",
         inquiry.TokenizeRequest,
     ),
-    "/detokenize": ("post", "The text of tokens, in `prompt`.", inquiry.DetokenizeRequest),
-    "/v1/models": ("get", "The model, under each of its names.", None),
-    "/v1/models/{model}": ("get", "The model under one of its names.", None),
-    "/health": ("get", "The same as `/ready`, and 200 while the model is loaded, too.", None),
-    "/ready": ("get", "200 where a request would be answered now, else 503; state and promise.", None),
-    "/live": ("get", "200: the server runs, whatever its engine does.", None),
-    "/v1/health/ready": ("get", "The same as `/ready`, without a key.", None),
-    "/v1/health/live": ("get", "The same as `/live`, without a key.", None),
-    "/metrics": ("get", "Metrics in Prometheus' text format.", None),
+    "/detokenize": ("post", "Convert token ids to text: `prompt`.", inquiry.DetokenizeRequest),
+    "/v1/models": ("get", "List the model under each of its names.", None),
+    "/v1/models/{model}": ("get", "Show the model under one of its names.", None),
+    "/health": ("get", "The same as `/ready`, but also 200 while the model loads.", None),
+    "/ready": (
+        "get",
+        "200 if the server answers requests now, else 503; the state, and how exact equal output is.",
+        None,
+    ),
+    "/live": ("get", "200 as long as the server process runs, whatever state its engine is in.", None),
+    "/v1/health/ready": ("get", "The same as `/ready`; needs no API key.", None),
+    "/v1/health/live": ("get", "The same as `/live`; needs no API key.", None),
+    "/metrics": ("get", "Metrics, in Prometheus' text format.", None),
 }
 """Every page: its methods, what it does, and the struct of its body."""
 
 
 def guarded(path: str) -> bool:
-    """Whether the page wants a key, where the server has one."""
+    """Whether the page needs an API key, if the server has one."""
     if path.startswith("/v1/"):
         return not path.startswith("/v1/health/")
     return path in ("/tokenize", "/detokenize") or ollama.is_own(path)
@@ -204,143 +204,3 @@ def _content(path: str, kind: type[msgspec.Struct] | None) -> Json:
 
 def _meaning(status: int) -> str:
     return " ".join(text for own, text in errors.CODES.values() if own == status)
-
-
-_HEAD = """# The HTTP API
-
-Written by `python -m llgtrt.openai.openapi`; a test holds it. The same as a document: `/openapi.json`, shown
-at `/docs`, which takes its scripts from a public host. The server listens on 127.0.0.1, unless `--host` names
-another address.
-
-## Pages
-
-| page | what |
-|---|---|
-"""
-
-_HEALTH = """
-Pages under `/v1/` and `/api/`, `/tokenize` and `/detokenize` want an API key where the server has one
-(`Authorization: Bearer …`, or `x-api-key: …`), but not those under `/v1/health/`. Pages with `GET` also
-answer `HEAD`.
-
-`/ready` says whether a request would be answered now. It is 503 while the model is loaded, while the engine
-is started again or computes nothing (`stalled`: choices run, and nothing has been computed for 30 s), and
-while the server ends. A load balancer asks this page. `/health` differs in one case: it is 200 while the
-model is loaded. `/live` is 200 in all of these. The body has `status` (`loading`, `ready`, `stalled`,
-`restarting`, `failed`, `closed`), `reason` (while a model is loaded, what is being done) and `promise`
-([determinism.md](determinism.md)). Requests for a model that is being loaded get 503 with `retry-after`.
-
-Each answer has the header `x-request-id`: the one of the request, or a new one. The same id stands in the
-access log and, behind a prefix, as `id` in the body. Fields that no API has, and names in a schema that are
-almost keywords, are ignored. The header `llgtrt-ignored` and the log name them:
-`temprature (did you mean temperature?)`.
-
-Request bodies may be compressed (`content-encoding: gzip` or `deflate`). The server speaks HTTP/1.1. It also
-answers requests that ask for HTTP/2 (`upgrade: h2c`).
-"""
-
-_ERRORS = """
-## Errors
-
-`{"error": {"message", "type", "param", "code"}}`, as the last event where a stream has begun. `param` names
-the field. What is wrong with a field and has no code of its own is a 400 without a code. Errors of the pages
-under `/v1/messages` have [Anthropic's form](messages.md).
-
-| code | status | meaning |
-|---|---|---|
-"""
-
-
-def _tables() -> list[tuple[str, str, list[str]]]:
-    """Tables of fields: title, name of the struct, and the fields to list."""
-    common = schema.Common.__struct_fields__
-    own = {
-        kind: [n for n in kind.__struct_fields__ if n not in common] for _, _, kind in PAGES.values() if kind
-    }
-    return [
-        ("Fields of both", "ChatRequest", list(common)),
-        ("Fields of `/v1/chat/completions`", "ChatRequest", own[schema.ChatRequest]),
-        ("Fields of `/v1/completions`", "CompletionRequest", own[schema.CompletionRequest]),
-        ("Fields of `/v1/messages`", "MessagesRequest", list(MessagesRequest.__struct_fields__)),
-        ("Fields of `/v1/responses`", "ResponsesRequest", own[ResponsesRequest]),
-        ("Fields of `/v1/systemone`", "SystemOneRequest", list(decisions.SystemOneRequest.__struct_fields__)),
-        ("Members of its questions", "Question", list(decisions.Question.__struct_fields__)),
-        ("Fields of `/v1/grammar/check`", "GrammarRequest", own[inquiry.GrammarRequest]),
-        ("Fields of `/api/chat`", "ChatBody", list(ChatBody.__struct_fields__)),
-        ("Fields of `/api/generate`", "GenerateBody", list(GenerateBody.__struct_fields__)),
-        ("Fields of `/tokenize`", "TokenizeRequest", own[inquiry.TokenizeRequest]),
-        ("Fields of `/detokenize`", "DetokenizeRequest", own[inquiry.DetokenizeRequest]),
-        ("Members of `speculative`", "Speculative", list(schema.Speculative.__struct_fields__)),
-        ("Members of `stream_options`", "StreamOptions", list(schema.StreamOptions.__struct_fields__)),
-    ]
-
-
-def page() -> str:
-    """The text of `docs/api.md`."""
-    lines = [_HEAD.rstrip()]
-    lines += [
-        f"| `{methods.upper().replace(' ', ', ')} {path}` | {text} |"
-        for path, (methods, text, _) in PAGES.items()
-    ]
-    lines.append(_HEALTH.rstrip())
-    components = document()["components"]["schemas"]
-    for title, name, fields in _tables():
-        lines += [
-            "",
-            f"## {title}",
-            "",
-            "| field | type | range | default | meaning |",
-            "|---|---|---|---|---|",
-        ]
-        lines += [_row(field, components[name]["properties"][field]) for field in fields]
-    lines += [
-        "",
-        "`response_format`: [grammars.md](grammars.md); `tools`, `thinking_budget`: [tools.md](tools.md);",
-        "`speculative`: [speculation.md](speculation.md); `/v1/responses`: [responses.md](responses.md).",
-    ]
-    lines += [
-        "",
-        "## Other servers' fields",
-        "",
-        "Accepted without effect on the text: " + _names(body.NO_EFFECT) + ".",
-    ]
-    refused = [name for name in body.UNSUPPORTED if name not in body.FOREIGN_GRAMMARS]
-    lines += ["", "Refused by name, unless their value changes nothing: " + _names(refused) + "."]
-    lines += ["", "Always refused: " + _names(body.FOREIGN_GRAMMARS) + ".", _ERRORS.rstrip()]
-    lines += [f"| `{code}` | {status} | {text} |" for code, (status, text) in errors.CODES.items()]
-    return "\n".join(lines) + "\n"
-
-
-def _names(names: Any) -> str:
-    return ", ".join(f"`{name}`" for name in sorted(names))
-
-
-def _row(name: str, told: Json) -> str:
-    least, most = told.get("minimum"), told.get("maximum")
-    bounds = " to ".join(_number(b) for b in (least, most) if b is not None)
-    default = told.get("default")
-    shown = "" if default is None else f"`{json.dumps(default)}`"
-    about = "from " * (most is None and bool(bounds)) + bounds
-    return f"| `{name}` | {_type(told)} | {about} | {shown} | {told.get('description', '')} |"
-
-
-def _number(value: float) -> str:
-    return f"{value:,}"
-
-
-def _type(told: Json) -> str:
-    if "anyOf" in told:
-        kinds = dict.fromkeys(_type(one) for one in told["anyOf"] if one.get("type") != "null")
-        return " or ".join(kinds)
-    if "enum" in told:
-        return " or ".join(f"`{json.dumps(value)}`" for value in told["enum"] if value is not None)
-    if "$ref" in told:
-        return "object"
-    if told.get("type") == "array" and "items" in told:
-        return "list of " + _type(told["items"])
-    kind = told.get("type", "any")
-    return str(kind)
-
-
-if __name__ == "__main__":
-    print(page(), end="")

@@ -1,4 +1,4 @@
-"""Constraints as vLLM writes them, and how JSON is written under a schema."""
+"""Constraints in vLLM's form, and how JSON is written under a schema."""
 
 from __future__ import annotations
 

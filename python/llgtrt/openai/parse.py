@@ -1,8 +1,8 @@
-"""The text of a choice, separated into reasoning, content and calls of functions.
+"""The text of a choice, separated into reasoning, content and function calls.
 
-A pure function of the text: however it is cut into chunks, the pieces come to the same texts. What may be
+A pure function of the text: the pieces are the same, however the text is cut into chunks. Text that may be
 the beginning of something else is held back until that is decided. The parser is a generator that yields
-pieces, and None where it needs more text (`buffer.py`).
+pieces, and None if it needs more text (`buffer.py`).
 """
 
 from __future__ import annotations

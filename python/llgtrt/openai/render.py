@@ -24,7 +24,7 @@ _encoder = msgspec.json.Encoder()
 
 
 def piece_of(value: Json) -> msgspec.Raw:
-    """Encodes what is told of one token by itself.
+    """Encodes the log-probabilities of one token.
 
     As objects a long answer would take ten times the memory, and all of it at once hold other requests up.
     """

@@ -1,4 +1,4 @@
-"""The parts of an answer, reasoning, text and calls, as one grammar for the core and one for the parser."""
+"""The parts of an answer (reasoning, text and calls), as one grammar for the core and one parser."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Thinking:
     inside: bool
     """The prompt has opened it."""
     certain: bool
-    """The model begins with it whenever it is not told otherwise."""
+    """The model begins with it unless the request switches that off."""
     budget: int | None = None
     """Most tokens of it."""
 

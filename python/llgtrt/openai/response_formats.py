@@ -1,4 +1,4 @@
-"""`response_format` of requests: what the output must be."""
+"""`response_format` of requests."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The fields of request bodies, in the one list that there is.
 
-Reading them, the core's requests, the OpenAPI document and `docs/api.md` follow from it. Ranges that are told
-here are the core's (`rust/src/request.rs`), which alone checks them.
+Request parsing, the core's requests, the OpenAPI document and `docs/api-fields.md` are derived from it. The
+ranges given here are the core's (`rust/src/request.rs`); only the core checks them.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def about(
 
 
 def metas(kind: type[msgspec.Struct]) -> dict[str, msgspec.Meta]:
-    """What is told of each field, in the order of the fields."""
+    """The description of each field, in the order of the fields."""
     hints = typing.get_type_hints(kind, include_extras=True)
     found = ((name, getattr(hints[name], "__metadata__", ())) for name in kind.__struct_fields__)
     return {name: next((m for m in metas if m.description), msgspec.Meta()) for name, metas in found}
@@ -51,21 +51,22 @@ Count = Annotated[int, msgspec.Meta(ge=0, le=2**32 - 1)]
 Unbounded = Annotated[int, msgspec.Meta(ge=-1, le=2**32 - 1)]
 """A count, or -1 for as many as there are, or as there is room for."""
 Priority = Annotated[int, msgspec.Meta(ge=-(2**31), lt=2**31)]
-Urgency = Annotated[Priority | None, about("How urgent the request is: lower first.", -(2**31), 2**31 - 1, 0)]
+Urgency = Annotated[Priority | None, about("Requests with a lower number run first.", -(2**31), 2**31 - 1, 0)]
 Salt = Annotated[
-    str | None, about("KV is reused only between requests with the same one; 1 to 1,024 characters.")
+    str | None, about("The KV cache is shared only among requests with the same salt; 1 to 1,024 characters.")
 ]
 
 
 class StreamOptions(msgspec.Struct):
     """`stream_options`."""
 
-    include_usage: Annotated[bool | None, about("A last chunk has `usage`.", default=False)] = None
-    continuous_usage_stats: Annotated[bool | None, about("Every chunk has `usage`.", default=False)] = None
+    include_usage: Annotated[bool | None, about("Add a last chunk with `usage`.", default=False)] = None
+    continuous_usage_stats: Annotated[bool | None, about("Add `usage` to every chunk.", default=False)] = None
     include_token_origin: Annotated[
         bool | None,
         about(
-            "Chunks have `token_origins`: each token, who drafted it, and what was refused.", default=False
+            "Add `token_origins` to chunks: each token, its draft source, and rejected drafts.",
+            default=False,
         ),
     ] = None
 
@@ -96,28 +97,26 @@ class Message(msgspec.Struct):
 class Speculative(msgspec.Struct, forbid_unknown_fields=True):
     """What a request wants of speculation; its text does not depend on it."""
 
-    enabled: Annotated[bool | None, about("False: nothing is drafted.", default=True)] = None
-    max_draft_len: Annotated[
-        Count | None, about("Most tokens drafted in a step, if less than the server's.")
-    ] = None
+    enabled: Annotated[bool | None, about("`false` switches speculation off.", default=True)] = None
+    max_draft_len: Annotated[Count | None, about("Maximum draft length, if less than the server's.")] = None
     sources: Annotated[
         list[Literal["forced", "prompt_lookup", "prediction", "draft_model", "mlp_speculator", "grammar"]]
         | None,
-        about("Sources that may be asked, of those that the server has."),
+        about("Draft sources to use, of those that the server has."),
     ] = None
     acceptance: Annotated[
         Literal["exact", "rejection", "tokens"] | None,
-        about("How drafts are accepted, if not as the server says."),
+        about("How drafts are accepted; default: the server's setting."),
     ] = None
     draft_tokens: Annotated[
         list[Count] | None,
         about(
-            "What the output is expected to be, as token ids, from a draft of the client's own; not beside "
-            "`prediction`, and for one prompt."
+            "The client's own draft of the output, as token ids; for one prompt, and not together with "
+            "`prediction`."
         ),
     ] = None
     report: Annotated[
-        bool | None, about("`usage.speculative` says what became of drafts.", default=False)
+        bool | None, about("Add `usage.speculative`: drafted and accepted tokens by source.", default=False)
     ] = None
 
 
@@ -132,39 +131,62 @@ class Common(msgspec.Struct):
     """What both APIs share."""
 
     model: Annotated[str | None, about("One of the model's names, as `/v1/models` lists them.")] = None
-    stream: Annotated[bool | None, about("Answer with server-sent events.", default=False)] = None
-    stream_options: Annotated[StreamOptions | None, about("What a stream has besides.")] = None
-    n: Annotated[Count | None, about("Choices.", 1, 128, 1, core="same")] = None
+    stream: Annotated[bool | None, about("Stream the answer as server-sent events.", default=False)] = None
+    stream_options: Annotated[StreamOptions | None, about("Options of a stream.")] = None
+    n: Annotated[Count | None, about("Number of choices.", 1, 128, 1, core="same")] = None
     max_tokens: Annotated[
-        Unbounded | None, about("Most tokens of a choice; -1 = the room that is left in the context.", -1)
+        Unbounded | None, about("Maximum tokens of a choice; -1: as many as the context has room for.", -1)
     ] = None
     n_predict: Annotated[Unbounded | None, about("llama-server's name for `max_tokens`.", -1)] = None
     min_tokens: Annotated[
-        Count | None, about("End tokens are not drawn before this many tokens.", 0, default=0, core="same")
+        Count | None,
+        about("End tokens are blocked until the choice has this many tokens.", 0, default=0, core="same"),
     ] = None
     temperature: Annotated[
-        float | None, about("Divides the logits; 0 = the likeliest token.", 0, 2, 1, core="sampling")
+        float | None, about("Sampling temperature; 0: always the likeliest token.", 0, 2, 1, core="sampling")
     ] = None
     top_p: Annotated[
         float | None,
-        about("Probability mass of the tokens that are kept; 0 = the likeliest.", 0, 1, 1, core="sampling"),
+        about(
+            "Sample among the likeliest tokens with this total probability; 0: the likeliest token.",
+            0,
+            1,
+            1,
+            core="sampling",
+        ),
     ] = None
-    top_k: Annotated[Unbounded | None, about("Most likely tokens kept; 0 or -1 = all.", -1, default=0)] = None
+    top_k: Annotated[
+        Unbounded | None,
+        about("Sample among this many of the likeliest tokens; 0 or -1: all.", -1, default=0),
+    ] = None
     min_p: Annotated[
         float | None,
-        about("Tokens less likely than this times the likeliest are dropped.", 0, 1, 0, core="sampling"),
+        about(
+            "Drop tokens whose probability is below this share of the likeliest token's.",
+            0,
+            1,
+            0,
+            core="sampling",
+        ),
     ] = None
     presence_penalty: Annotated[
-        float | None, about("Subtracted from generated tokens.", -2, 2, 0, core="sampling")
+        float | None,
+        about("Subtracted from the logits of tokens that were generated.", -2, 2, 0, core="sampling"),
     ] = None
     frequency_penalty: Annotated[
         float | None,
-        about("Subtracted from generated tokens, as often as they came.", -2, 2, 0, core="sampling"),
+        about(
+            "Subtracted from the logits of generated tokens, once for each occurrence.",
+            -2,
+            2,
+            0,
+            core="sampling",
+        ),
     ] = None
     repetition_penalty: Annotated[
         float | None,
         about(
-            "Divides positive and multiplies negative logits of tokens in prompt or output; above 0.",
+            "Divides positive and multiplies negative logits of tokens in the prompt or output; above 0.",
             0,
             10,
             1,
@@ -176,65 +198,69 @@ class Common(msgspec.Struct):
     ] = None
     logit_bias: Annotated[
         dict[str, float] | None,
-        about("Added to the logits of tokens, by id; -100 to 100, up to 1,024 of them."),
+        about("Added to the logits of tokens, by token id; -100 to 100, up to 1,024 entries."),
     ] = None
     stop: Annotated[
         str | list[str] | None, about("Up to 16 texts of up to 1,024 bytes that end a choice.")
     ] = None
     stop_token_ids: Annotated[
-        list[Count] | None, about("Up to 128 tokens that end a choice, as end tokens do.", core="same")
+        list[Count] | None, about("Up to 128 token ids that end a choice.", core="same")
     ] = None
     include_stop_str_in_output: Annotated[
         bool | None,
-        about("The stop text that ended a choice is part of its text.", default=False, core="same"),
+        about("Keep the stop text in the output.", default=False, core="same"),
     ] = None
     skip_special_tokens: Annotated[
         bool | None,
-        about("False: the text of special tokens is part of a choice's.", default=True, core="same"),
+        about("`false` keeps the text of special tokens in the output.", default=True, core="same"),
     ] = None
     allowed_token_ids: Annotated[
-        list[Count] | None, about("The only tokens that may be generated.", core="same")
+        list[Count] | None, about("Only these tokens may be generated.", core="same")
     ] = None
     bad_words: Annotated[
         list[str] | None,
-        about(
-            "Up to 128 texts of up to 1,024 bytes that are nowhere in the answer; beside no other constraint."
-        ),
+        about("Up to 128 texts of up to 1,024 bytes that must not occur; not with another constraint."),
     ] = None
     logprobs_of: Annotated[
         Literal["raw", "allowed"] | None,
-        about("Log-probabilities among all tokens, or the allowed ones.", default="raw", core="same"),
+        about(
+            "Log-probabilities among all tokens, or among those that the constraint allows.",
+            default="raw",
+            core="same",
+        ),
     ] = None
     prompt_logprobs: Annotated[
         Count | None,
         about(
-            "Log-probabilities of the prompt's tokens, and alternatives for each; not with `stream`.",
+            "Return log-probabilities of the prompt, with this many alternatives; not with `stream`.",
             0,
             20,
         ),
     ] = None
     truncate_prompt_tokens: Annotated[
         Unbounded | None,
-        about("Only so many of the prompt's last tokens are read; -1 = as many as fit.", -1),
+        about("Keep only this many tokens at the end of the prompt; -1: as many as fit.", -1),
     ] = None
     priority: Urgency = None
     cache_salt: Salt = None
     service_tier: Annotated[
         Literal["auto", "default", "flex", "priority"] | None,
-        about("Where `priority` says nothing: `flex` waits for all others, `priority` goes before them."),
+        about("Without `priority`: `flex` runs after all other requests, `priority` before them."),
     ] = None
-    seed: Annotated[int | None, about("Same seed, same output; -1 = a random one.")] = None
+    seed: Annotated[int | None, about("The same seed gives the same output; -1: a random seed.")] = None
     ignore_eos: Annotated[
         bool | None,
-        about("End tokens are not drawn where anything else is allowed.", default=False, core="same"),
+        about("End tokens are blocked unless nothing else is allowed.", default=False, core="same"),
     ] = None
-    response_format: Annotated[ResponseFormat | None, about("What the output must be.")] = None
-    structured_outputs: Annotated[StructuredOutputs | None, about("vLLM's form of the same.")] = None
+    response_format: Annotated[ResponseFormat | None, about("The form of the output.")] = None
+    structured_outputs: Annotated[StructuredOutputs | None, about("vLLM's form of `response_format`.")] = None
     json_style: Annotated[
         JsonStyle | None,
-        about("How JSON is written under a schema: key order, undeclared keys, white space."),
+        about("How JSON is written: key order, undeclared keys, white space."),
     ] = None
-    guided_whitespace_pattern: Annotated[str | None, about("vLLM's older name for its pattern.")] = None
+    guided_whitespace_pattern: Annotated[
+        str | None, about("vLLM's older name for `json_style.whitespace_pattern`.")
+    ] = None
     guided_json: Annotated[msgspec.Raw, about("vLLM's older name for a JSON schema, or its text.")] = (
         msgspec.field(default_factory=msgspec.Raw)
     )
@@ -247,7 +273,7 @@ class Common(msgspec.Struct):
         str | None, about("vLLM's older name for a grammar: Lark, or with `::=` as `grammar`.")
     ] = None
     grammar: Annotated[str | None, about("llama-server's name for a grammar in GBNF.")] = None
-    ebnf: Annotated[str | None, about("SGLang's name for the same in EBNF.")] = None
+    ebnf: Annotated[str | None, about("SGLang's name for a grammar in EBNF.")] = None
     structural_tag: Annotated[
         str | None, about("SGLang's name for `response_format` of type `structural_tag`, as JSON text.")
     ] = None
@@ -255,16 +281,16 @@ class Common(msgspec.Struct):
     probabilities: Annotated[
         list[str] | None,
         about(
-            "JSON pointers to enums and booleans in the answer, which has a JSON schema: each choice has "
+            "JSON pointers to enums and booleans of the answer, which needs a JSON schema: each choice gets "
             "`probabilities` of their values. Up to 32; not with `stream`."
         ),
     ] = None
     timings_per_token: Annotated[
         bool | None,
-        about("The answer has `timings`, and each chunk of a stream, as llama-server's.", default=False),
+        about("Add llama-server's `timings` to the answer, and to each chunk of a stream.", default=False),
     ] = None
     speculative: Annotated[
-        Speculative | None, about("What the request wants of speculation; its text does not depend on it.")
+        Speculative | None, about("Speculation settings of this request. They do not change the text.")
     ] = None
 
 
@@ -272,18 +298,18 @@ class Conversation(Common):
     """What conversations share besides: how the chat template is used, and what of reasoning there may be."""
 
     enable_thinking: Annotated[
-        bool | None, about("Whether the model reasons, where its chat template leaves that open.")
+        bool | None, about("Whether the model thinks first, if its chat template has a switch for it.")
     ] = None
     thinking_budget: Annotated[
-        Count | None, about("Most tokens of reasoning; then its end marker is written.", 0)
+        Count | None, about("Maximum tokens of thinking; then the server writes the end mark.", 0)
     ] = None
     thinking_token_budget: Annotated[Unbounded | None, about("vLLM's name for `thinking_budget`.", -1)] = None
     thinking_budget_tokens: Annotated[
         Unbounded | None, about("llama-server's name for `thinking_budget`.", -1)
     ] = None
-    chat_template_kwargs: Annotated[dict[str, Any] | None, about("More variables for the chat template.")] = (
-        None
-    )
+    chat_template_kwargs: Annotated[
+        dict[str, Any] | None, about("Additional variables for the chat template.")
+    ] = None
 
 
 class ChatRequest(Conversation, kw_only=True):
@@ -291,38 +317,36 @@ class ChatRequest(Conversation, kw_only=True):
 
     messages: Annotated[list[Message], about("The conversation; at least one.")]
     max_completion_tokens: Annotated[
-        Count | None, about("OpenAI's newer name for `max_tokens`, which it goes before.", 1)
+        Count | None, about("OpenAI's newer name for `max_tokens`; wins over it.", 1)
     ] = None
     prediction: Annotated[
-        Prediction | None, about("What the answer is expected to be; drafts are taken from it.")
+        Prediction | None, about("Expected answer (OpenAI's predicted outputs): drafts are taken from it.")
     ] = None
     tools: Annotated[
-        list[Tool | CustomTool] | None, about("Up to 128 functions and custom tools that may be called.")
+        list[Tool | CustomTool] | None, about("Up to 128 functions and custom tools that the model may call.")
     ] = None
     tool_choice: Annotated[
         ToolChoice | None,
-        about(
-            "`none`, `auto` or `required`, a function, or `allowed_tools`; `auto` where there are functions."
-        ),
+        about("`none`, `auto`, `required`, a function, or `allowed_tools`; default: `auto` with functions."),
     ] = None
-    parallel_tool_calls: Annotated[
-        bool | None, about("False: no more than one call in an answer.", default=True)
-    ] = None
+    parallel_tool_calls: Annotated[bool | None, about("`false` allows one call at most.", default=True)] = (
+        None
+    )
     functions: Annotated[list[Function] | None, about("The older name of `tools`.")] = None
     function_call: Annotated[
         Literal["none", "auto"] | FunctionName | None, about("The older name of `tool_choice`.")
     ] = None
     reasoning_effort: Annotated[
         str | None,
-        about("Given to the chat template; `none`: the model does not reason. For models that reason."),
+        about("Passed to the chat template; `none` switches thinking off."),
     ] = None
-    logprobs: Annotated[bool | None, about("Log-probabilities of the tokens.", default=False)] = None
-    top_logprobs: Annotated[Count | None, about("Alternatives for each token.", 0, 20, 0)] = None
+    logprobs: Annotated[bool | None, about("Return log-probabilities of the tokens.", default=False)] = None
+    top_logprobs: Annotated[Count | None, about("Number of alternatives for each token.", 0, 20, 0)] = None
     add_generation_prompt: Annotated[
-        bool | None, about("False: the prompt ends with the last message.", default=True)
+        bool | None, about("`false` ends the prompt with the last message.", default=True)
     ] = None
     continue_final_message: Annotated[
-        bool | None, about("The answer goes on with the last message, which stays open.", default=False)
+        bool | None, about("Continue the last message instead of beginning a new one.", default=False)
     ] = None
 
 
@@ -337,17 +361,17 @@ class CompletionRequest(Common, kw_only=True):
     prompt: Annotated[Any, about("Text, texts, token ids, or lists of token ids; up to 2,048 prompts.")]
     suffix: Annotated[
         str | None,
-        about("What stands behind the text that is written, for models that have tokens for filling in."),
+        about("The text after the output, for models with fill-in-the-middle tokens."),
     ] = None
-    echo: Annotated[bool | None, about("The prompt's text comes before the output's.", default=False)] = None
-    logprobs: Annotated[Count | None, about("Log-probabilities, and alternatives for each token.", 0, 20)] = (
-        None
-    )
+    echo: Annotated[bool | None, about("Return the prompt before the output.", default=False)] = None
+    logprobs: Annotated[
+        Count | None, about("Return log-probabilities, with this many alternatives for each token.", 0, 20)
+    ] = None
     best_of: Annotated[
         Count | None,
         about(
-            "Choices that are made, of which the `n` likeliest per token are given, the best first; not less "
-            "than `n`, nor more in a stream. `usage` counts all.",
+            "Generate this many choices, return the `n` with the highest mean log-probability; not less "
+            "than `n`, and equal to `n` in a stream. `usage` counts all.",
             1,
             128,
         ),

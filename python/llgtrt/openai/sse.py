@@ -1,4 +1,4 @@
-"""Answers from a generation: in one body, or as server-sent events while it goes on."""
+"""Sends answers of a generation: in one body, or as server-sent events while it runs."""
 
 from __future__ import annotations
 

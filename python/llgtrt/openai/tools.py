@@ -1,4 +1,4 @@
-"""What a request says of functions: which may be called, how many times, and how the model is told."""
+"""The functions of a request: which may be called, how many times, and how the prompt shows them."""
 
 from __future__ import annotations
 
@@ -230,7 +230,7 @@ def _parameters(function: Function) -> str:
 
 
 def _told(parameters: str) -> Any:
-    """The schema as the model is told of it.
+    """The schema as the prompt shows it.
 
     Zod and many MCP servers name its dialect, which says nothing of arguments; models have not learned it.
     """
@@ -349,7 +349,7 @@ def plain(messages: Sequence[dict[str, Any]], style: Format) -> list[dict[str, A
 def telling(
     messages: Sequence[dict[str, Any]], asked: Tools | None, style: Format, role: str
 ) -> list[dict[str, Any]]:
-    """The messages with what the model is told of functions: behind a system's message, or as this role's."""
+    """The messages with a description of the functions: after the system message, or in this role."""
     if asked is None or not asked.called:
         return list(messages)
     told = instructions(style, asked.rendered(), asked.parallel)

@@ -239,7 +239,7 @@ def cut(body: schema.Common, prompt: Sequence[int], context: int) -> Sequence[in
 
 
 def template_options(body: schema.ChatRequest) -> dict[str, Any]:
-    """What the chat template is told besides the messages.
+    """The variables of the chat template besides the messages.
 
     Raises:
         ApiError: fields that exclude each other, or a variable that is not the client's.

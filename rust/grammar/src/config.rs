@@ -4,32 +4,31 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Limits on grammars.
+/// Constraints: how they are enforced, and their limits.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct GrammarConfig {
-    /// What a `format` asks of a string.
+    /// Whether `format` restricts strings.
     pub formats: Formats,
-    /// What to do with a `format` whose name no specification has.
+    /// What to do with an unknown `format`.
     pub unknown_format: UnknownFormat,
-    /// Schemas that references in requests may lead to: files by the URI under which they are referred to. The metaschemas of
-    /// the drafts are there anyhow.
+    /// Schemas that requests may refer to: files by their URI. The metaschemas of the drafts are built in.
     pub documents: BTreeMap<String, String>,
-    /// In which order the keys of an object come.
+    /// Order of the keys of an object.
     pub key_order: KeyOrder,
     /// White space between the tokens of JSON.
     pub whitespace: Whitespace,
-    /// Whether objects with `properties` have keys of which the schema says nothing.
+    /// Whether objects with `properties` may have keys that the schema does not mention.
     pub undeclared_keys: UndeclaredKeys,
-    /// Whether less may be allowed than a schema does, where all of it cannot be said; else it is refused.
+    /// Whether the server may allow less than a schema if it cannot be expressed in full; false = refuse such schemas.
     pub narrow: bool,
-    /// Whether an output that is constrained is completed within `max_tokens`: a token may come only where what is left
-    /// is enough to complete the output behind it.
+    /// Whether constrained outputs are completed within `max_tokens`: a token is allowed only if the output can still be
+    /// completed after it.
     pub complete: bool,
     /// Longest JSON schema in bytes.
     #[schemars(range(min = 1, max = 16_777_216))]
     pub max_schema_bytes: usize,
-    /// Longest Lark grammar or regular expression in bytes. A longer one than the most that this takes could exhaust the stack.
+    /// Longest Lark grammar or regular expression in bytes.
     #[schemars(range(min = 1, max = 131_072))]
     pub max_lark_bytes: usize,
     /// Threads that compile grammars; 0 = half of the cores, at least 2.
@@ -38,8 +37,8 @@ pub struct GrammarConfig {
     /// Seconds that a compilation may take.
     #[schemars(range(max = 600), extend("exclusiveMinimum" = 0))]
     pub compile_seconds: f64,
-    /// Steps over a schema that compiling it may take: schemas looked at, and parts of them compared. They are the same on every
-    /// machine, about three million a second.
+    /// Steps that a compilation may take: schemas visited, and parts of them compared. They are the same on every machine,
+    /// about three million per second.
     #[schemars(range(min = 1, max = 1_000_000_000))]
     pub compile_steps: u64,
     /// MiB of compiled grammars kept.
@@ -68,7 +67,7 @@ impl Default for GrammarConfig {
     }
 }
 
-/// In which order the keys of an object come.
+/// Order of the keys of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum KeyOrder {
@@ -100,7 +99,7 @@ pub enum UndeclaredKeys {
     Schema,
 }
 
-/// What a `format` asks of a string.
+/// Whether `format` restricts strings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Formats {
@@ -110,7 +109,7 @@ pub enum Formats {
     Annotate,
 }
 
-/// What to do with a `format` whose name no specification has.
+/// What to do with an unknown `format`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum UnknownFormat {

@@ -8,11 +8,11 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct EngineConfig {
-    /// Engine threads; 0 = as many as there are physical cores that this process may use.
+    /// Engine threads; 0 = the number of physical cores that this process may use.
     #[schemars(range(min = 0, max = 512))]
     pub threads: u32,
-    /// How threads lie on a machine with several memory nodes: distribute (spread over all of them) or isolate (all on one).
-    /// auto = where the system puts them.
+    /// How threads are placed on a machine with several NUMA nodes: distribute (over all of them) or isolate (all on one).
+    /// auto = as the system does.
     pub numa: Numa,
     /// Longest prompt + output of one request in tokens; 0 = what the model was trained for. More needs rope_scaling,
     /// rope_freq_scale or rope_freq_base.
@@ -20,7 +20,8 @@ pub struct EngineConfig {
     pub context: u32,
     /// How positions are scaled to contexts beyond the trained one: yarn, linear or none. auto = as the model says.
     pub rope_scaling: RopeScaling,
-    /// By how much, 0.25 for four times the trained context. null = as context asks for with rope_scaling, else as the model says.
+    /// Scale of positions, 0.25 for four times the trained context. null = computed from context with rope_scaling, else as
+    /// the model says.
     #[schemars(range(max = 1), extend("exclusiveMinimum" = 0))]
     pub rope_freq_scale: Option<f64>,
     /// Base frequency of RoPE. null = the model's.
@@ -43,26 +44,27 @@ pub struct EngineConfig {
     pub yarn_beta_fast: Option<f64>,
     /// Type of K and V in the cache; auto = f16, or bf16 on CPUs where only that gives equal bits in every batch.
     pub kv_cache_type: KvCacheType,
-    /// Where KV lives on GPUs: slots (each sequence has cells of its own), shared (one pool), or auto (slots where whole
-    /// contexts for max_batch_size sequences fit, or for 16). In host memory each sequence has its own.
+    /// Layout of the KV cache on GPUs: slots (each sequence has its own cells), shared (one pool), or auto (slots if whole
+    /// contexts for max_batch_size sequences fit, or for 16). In host memory each sequence has its own cells.
     pub kv_layout: KvLayout,
-    /// Map the model's file. false = read it into the memory of the process, in huge pages where the system has them: starting
-    /// takes longer, and each token takes less time. null = false on CPUs, where the file takes at most half of the free memory.
+    /// Map the model's file. false = read it into memory, in huge pages if the system has them: starting takes longer, and
+    /// each token takes less time. null = false on CPUs if the file takes at most half of the free memory, else true.
     pub mmap: Option<bool>,
     /// Lock weights into memory, so that the system never drops what it can read again from the file.
     pub mlock: bool,
-    /// While anything decodes, prompt chunks are cut so that a step, drafts aside, stays under this many milliseconds.
+    /// Chunked prefill: while sequences decode, prompt chunks are limited so that a step, without drafts, stays under this
+    /// many milliseconds.
     #[schemars(range(min = 1, max = 600_000))]
     pub max_step_ms: u32,
     /// Threads that compute masks during the forward pass; 0 = between steps. null = as many as the engine leaves cores free:
     /// all but one where GPUs compute.
     #[schemars(range(min = 0, max = 512))]
     pub mask_threads: Option<u32>,
-    /// Layers that lie on GPUs, counted from the last, with the output as one more. null = all that fit, and none where there
-    /// is no GPU; 0 = none. More than the model has are all of them.
+    /// Layers on GPUs, counted from the last; the output counts as one. null = all that fit, or none without a GPU; 0 =
+    /// none. A larger number than the model has means all.
     #[schemars(range(min = 0, max = 65_535))]
     pub gpu_layers: Option<u32>,
-    /// The one GPU that holds these layers, by its number from 0. null = all GPUs, each some of the layers.
+    /// Use this GPU only, by its number from 0. null = all GPUs.
     #[schemars(range(min = 0, max = 255))]
     pub main_gpu: Option<u32>,
     /// Shares of the GPUs in these layers, one number for each, in their order. null = by their free memory.
@@ -71,8 +73,8 @@ pub struct EngineConfig {
     /// Seed of the requests that have none: each gets one by its number in the order of arrival. null = random ones.
     #[schemars(range(min = 0, max = 9_007_199_254_740_991_u64))]
     pub seed: Option<u64>,
-    /// Whether `generation_config.json` of the engine folder fills what the group `sampling` and
-    /// `server.default_max_tokens` leave open.
+    /// Whether the engine folder's `generation_config.json` sets the defaults that the group `sampling` and
+    /// `server.default_max_tokens` do not.
     pub generation_config: GenerationConfig,
 }
 

@@ -50,20 +50,20 @@ pub struct Config {
     pub enable_chunked_context: bool,
     /// Keep the KV of finished requests and reuse it for prompts that begin with the same tokens.
     pub enable_kv_cache_reuse: bool,
-    /// Whose KV may be reused: that of requests with the same API key, or of all. Reuse shows, by the time that an answer
-    /// takes, what others have sent.
+    /// Whose KV may be reused: that of requests with the same API key, or of all. With `all`, response times tell a client
+    /// which prompts others have sent.
     pub kv_cache_reuse_scope: ReuseScope,
-    /// Share of the free memory that KV may take: of running sequences, kept prefixes and the draft model together. Free is what
-    /// weights and passes leave: of the cgroup's memory where that is less, of the GPU's for KV that lies there. null = 0.9 of a
-    /// GPU's, half of the machine's.
+    /// Share of the free memory that the KV cache may take: running sequences, kept prefixes and the draft model together.
+    /// Free memory is what weights and passes leave: of the cgroup's limit if that is lower, and of the GPU's memory for KV
+    /// on a GPU. null = 0.9 of a GPU's, half of the machine's.
     #[schemars(range(max = 1), extend("exclusiveMinimum" = 0))]
     pub kv_cache_free_gpu_mem_fraction: Option<f64>,
-    /// Bytes that KV may take, in place of that share. null = the share decides.
+    /// Bytes that the KV cache may take, instead of that share. null = the share decides.
     #[schemars(range(min = 1, max = 1_125_899_906_842_624_u64))]
     pub kv_cache_memory: Option<u64>,
-    /// MiB of host memory for the KV of prefixes that no slot keeps any more and, where KV lies on GPUs, of preempted sequences;
-    /// 0 = compute them again. null = a quarter of what is free at start where KV lies on GPUs (TensorRT-LLM: none); on CPUs
-    /// none: there it is a part of the memory that KV may take, for more prefixes than there are slots (128 or more).
+    /// MiB of host memory for the KV of prefixes that are no longer in a slot and, with KV on GPUs, of preempted sequences;
+    /// 0 = compute them again. null = with KV on GPUs, a quarter of the memory that is free at start (TensorRT-LLM: none).
+    /// On CPUs this memory is a part of the KV cache's, for more prefixes than there are slots (128 or more); null = none.
     #[schemars(range(min = 0, max = 16_777_216))]
     pub kv_cache_host_memory_megabytes: Option<u64>,
     /// TensorRT-LLM: KV blocks in host memory go back to the GPU to be reused. No effect on llama.cpp.
@@ -78,23 +78,23 @@ pub struct Config {
     /// TensorRT-LLM: KV blocks of a lower priority are dropped, not moved to host memory. No effect on llama.cpp.
     #[schemars(range(min = 0, max = 100))]
     pub secondary_offload_min_priority: Option<u32>,
-    /// TensorRT-LLM: events of the KV cache that it keeps for who asks; null = none. No effect on llama.cpp.
+    /// TensorRT-LLM: number of KV cache events that it keeps for clients; null = none. No effect on llama.cpp.
     #[schemars(range(min = 0, max = 1_000_000_000))]
     pub event_buffer_max_size: Option<u64>,
-    /// Most KV tokens in total; null = only the memory and the batch bound it. Fewer than a block of cells would hold no request.
+    /// Most KV tokens in total; null = only the memory and the batch limit it.
     #[schemars(range(min = 256, max = 1_000_000_000_000_i64))]
     pub kv_cache_max_tokens: Option<u64>,
     /// Speculation: tokens drafted ahead, of which the target keeps those that it would have drawn itself.
     pub speculative: SpeculativeConfig,
     /// The engine.
     pub engine: EngineConfig,
-    /// Ranks, over which models are split.
+    /// Ranks: how models are split over devices.
     pub parallel: ParallelConfig,
     /// TensorRT-LLM.
     pub trtllm: TrtllmConfig,
-    /// What requests sample with where they say nothing.
+    /// Sampling parameters of requests that do not set them.
     pub sampling: SamplingDefaults,
-    /// Limits on grammars.
+    /// Constraints: how they are enforced, and their limits.
     pub grammar: GrammarConfig,
     /// The HTTP server.
     pub server: ServerConfig,

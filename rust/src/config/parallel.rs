@@ -21,8 +21,8 @@ pub struct ParallelConfig {
     /// The draft model's devices, in the same way.
     #[schemars(inner(range(min = 0, max = 255)))]
     pub draft_devices: Option<Vec<u32>>,
-    /// What ranks share: the matrices and heads of every layer (they compute at the same time), or the layers (one after
-    /// the other).
+    /// How a model is split: tensor = the matrices and heads of every layer (ranks compute at the same time); layer = whole
+    /// layers (one rank after the other).
     pub split: SplitKey,
 }
 

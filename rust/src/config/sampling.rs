@@ -8,19 +8,19 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct SamplingDefaults {
-    /// Divides the logits; 0 = the likeliest token.
+    /// Sampling temperature; 0 = always the likeliest token.
     #[schemars(range(min = 0, max = 2))]
     pub temperature: Option<f64>,
-    /// Probability mass of the tokens that are kept.
+    /// Sample among the likeliest tokens with this total probability.
     #[schemars(range(min = 0, max = 1))]
     pub top_p: Option<f64>,
-    /// Most likely tokens kept; 0 = all.
+    /// Sample among this many of the likeliest tokens; 0 = all.
     #[schemars(range(min = 0, max = 4_294_967_295_u32))]
     pub top_k: Option<u32>,
-    /// Tokens less likely than this times the likeliest are dropped.
+    /// Drop tokens whose probability is below this share of the likeliest token's.
     #[schemars(range(min = 0, max = 1))]
     pub min_p: Option<f64>,
-    /// Divides positive and multiplies negative logits of tokens in prompt or output; 1 = none.
+    /// Divides positive and multiplies negative logits of tokens in the prompt or output; 1 = no penalty.
     #[schemars(range(max = 10), extend("exclusiveMinimum" = 0))]
     pub repetition_penalty: Option<f64>,
 }

@@ -106,16 +106,16 @@ pub struct ServerConfig {
     /// The model's name in the API; null = the engine folder's name.
     #[schemars(length(min = 1))]
     pub served_model_name: Option<String>,
-    /// More names for it, which requests may use as well.
+    /// More names that requests may use.
     #[schemars(inner(length(min = 1)))]
     pub served_model_aliases: Vec<String>,
-    /// Keys of which a client must send one; empty = anybody may. The environment's `LLGTRT_API_KEY` is one more.
+    /// API keys, of which a client must send one; empty = no key is needed. The environment's `LLGTRT_API_KEY` is one more.
     #[schemars(inner(length(min = 1)))]
     pub api_keys: Vec<String>,
     /// A file with more of them, one in each line.
     #[schemars(length(min = 1))]
     pub api_key_file: Option<String>,
-    /// Origins of web pages that may call, scheme and host; "*" = all. A preflight needs no key.
+    /// CORS: origins (scheme and host) of web pages that may call the server; "*" = all. A preflight request needs no key.
     #[schemars(inner(length(min = 1)))]
     pub cors_origins: Vec<String>,
     /// Certificate chain and private key, PEM files; with them the server speaks TLS.
@@ -124,22 +124,23 @@ pub struct ServerConfig {
     /// See `ssl_certfile`.
     #[schemars(length(min = 1))]
     pub ssl_keyfile: Option<String>,
-    /// Seconds that an idle connection is kept; longer than proxies keep theirs, so that none meets a closing one.
+    /// Seconds that an idle connection is kept. Longer than proxies keep theirs, so that they do not use a connection that
+    /// is closing.
     #[schemars(range(min = 1, max = 86_400))]
     pub keep_alive: u32,
     /// Chat template: a file, or the name of a preset; null = the model's own.
     #[schemars(length(min = 1))]
     pub chat_template: Option<String>,
-    /// How the model writes calls of functions.
+    /// How the model writes function calls; auto = as its chat template shows.
     pub tool_format: ToolFormat,
-    /// The texts before and behind reasoning, for a model that always reasons; [] = it does not; null = as its chat
-    /// template shows.
+    /// The texts before and after thinking, for a model that always thinks; [] = it does not; null = as its chat template
+    /// shows.
     #[schemars(length(max = 2), inner(length(min = 1, max = 256)))]
     pub reasoning_markers: Option<Vec<String>>,
     /// Prompts for the questions of `/v1/systemone`.
     pub decision_prompts: DecisionPrompts,
-    /// Seconds without progress after which a client is dropped that reads what is ready for it, or sends a request that
-    /// it began; and to begin one after it connected.
+    /// Seconds without progress after which a client is disconnected: while it reads an answer, while it sends a request,
+    /// and between connecting and its first request.
     #[schemars(range(max = 86_400), extend("exclusiveMinimum" = 0))]
     pub send_timeout: f64,
     /// Seconds that running and waiting requests have to finish at shutdown.
@@ -148,18 +149,19 @@ pub struct ServerConfig {
     /// Seconds that a request may take, waiting included; then it ends with an error.
     #[schemars(range(max = 604_800), extend("exclusiveMinimum" = 0))]
     pub request_timeout: f64,
-    /// Most output tokens of a request that names none; null = the room left in the context.
+    /// Maximum output tokens of a request that does not set them; null = the room left in the context.
     #[schemars(range(min = 1, max = 16_777_216))]
     pub default_max_tokens: Option<u32>,
-    /// A line for each request: id, method, path, status, tokens, milliseconds in the queue, to the first token and in
-    /// all; no text of it.
+    /// Log a line for each request: id, method, path, status, tokens, milliseconds in the queue, to the first token and in
+    /// total; no text of the request.
     pub access_log: AccessLog,
-    /// Format of the log. `LLGTRT_LOG_FORMAT=json` in the environment has the same effect, and holds from the first line on.
+    /// Format of the log. `LLGTRT_LOG_FORMAT=json` in the environment has the same effect, from the first line on.
     pub log_format: LogFormat,
     /// Largest request body in bytes.
     #[schemars(range(min = 1, max = 1_073_741_824))]
     pub max_body_bytes: u64,
-    /// What to do with fields of a request that this API does not have.
+    /// What to do with unsupported and unknown fields of a request: refuse_known refuses fields of other servers that would
+    /// change the answer.
     pub unknown_fields: UnknownFields,
     /// Serve the playground at `/`.
     pub page: bool,

@@ -10,15 +10,14 @@ use serde_json::Value;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct SpeculativeConfig {
-    /// Most tokens drafted ahead of a sequence in one step; 0 = none, null = 10, or as many as pay, up to 32, where
-    /// `adaptive`.
+    /// Maximum draft length in one step; 0 = no drafts. null = as many as pay, up to 32; 10 if not `adaptive`.
     #[schemars(range(min = 0, max = 64))]
     pub max_draft_len: Option<u32>,
     /// Engine folder or .gguf file of the draft model, the second name on the command line; null = none.
     #[schemars(length(min = 1))]
     pub draft_model: Option<String>,
-    /// Tokens that the draft model's KV holds for each token of the target's. With less than 1 more memory is left to the
-    /// target, and nothing is drafted by the model for texts that are longer than its KV.
+    /// Tokens in the draft model's KV cache for each token in the target's. Less than 1 leaves more memory to the target;
+    /// the draft model then drafts nothing for texts that are longer than its part.
     #[schemars(range(max = 1), extend("exclusiveMinimum" = 0))]
     pub draft_kv_fraction: f64,
     /// Folder of an MLP speculator (config.json and .safetensors files) trained for the target; null = none.
@@ -28,23 +27,23 @@ pub struct SpeculativeConfig {
     /// with `adaptive` the server picks the model that saves the most time, or none. Empty = no speculation, null = all sources,
     /// a draft model and a speculator only if they are given.
     pub sources: Option<Vec<DraftSource>>,
-    /// How drafted tokens are accepted: exact, rejection, tokens, or auto (as use_logits says, else exact).
+    /// How drafted tokens are accepted: exact, rejection, tokens, or auto (by use_logits, else exact).
     pub acceptance: AcceptanceKey,
-    /// TensorRT-LLM's name for it: true = rejection, false = exact (tokens, where the engine gives no logits).
+    /// TensorRT-LLM's name for `acceptance`: true = rejection, false = exact (tokens, if the engine returns no logits).
     pub use_logits: Option<bool>,
     /// TensorRT-LLM's list `[draft_len, [draft devices], [target devices], use_logits]`, also as text such as
     /// `"[4, [0], [1], False]"`; sets max_draft_len, use_logits, parallel.draft_devices and parallel.devices.
     #[serde(deserialize_with = "list_or_text")]
     pub draft_target_model_config: Option<String>,
-    /// Choose each step's sources and draft lengths by measured cost and acceptance; false = ask all, always for
-    /// max_draft_len.
+    /// Choose each step's sources and draft lengths by measured cost and acceptance rate; false = use all sources, always
+    /// with max_draft_len.
     pub adaptive: bool,
-    /// Nothing is drafted while more sequences than this run; null = it is chosen by what pays.
+    /// No drafts while more sequences than this run; null = the server drafts if it pays.
     #[schemars(range(min = 1, max = 1_000_000))]
     pub disable_by_batch_size: Option<u32>,
-    /// For measurements only: a drafted token is kept, whatever the model says, with this probability given that those
-    /// before it were, by its place in the draft; the last value holds for further places. Answers are worthless then,
-    /// and their system_fingerprint says so. null = drafts are judged.
+    /// For measurements only: accept drafted tokens with these probabilities, by their place in the draft, whatever the
+    /// model says; the last value is for further places. Answers are worthless then, and their system_fingerprint says so.
+    /// null = off.
     #[schemars(inner(range(min = 0, max = 1)))]
     pub synthetic_acceptance: Option<Vec<f64>>,
     /// The source `prompt_lookup`.
@@ -304,10 +303,10 @@ pub struct PromptLookupConfig {
     /// Fewest tokens that must have come before.
     #[schemars(range(min = 1, max = 64))]
     pub min_ngram: u32,
-    /// Most tokens that are compared; the longest match is followed.
+    /// Most tokens that are compared; the longest match is used.
     #[schemars(range(min = 1, max = 64))]
     pub max_ngram: u32,
-    /// Most tokens that it drafts in one step; null = speculative.max_draft_len.
+    /// Maximum draft length of this source; null = speculative.max_draft_len.
     #[schemars(range(min = 1, max = 64))]
     pub max_draft_len: Option<u32>,
 }

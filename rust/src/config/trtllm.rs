@@ -13,8 +13,8 @@ pub struct TrtllmConfig {
     /// GPU of each rank of the draft model; null = as TensorRT-LLM counts them.
     #[schemars(inner(range(min = 0, max = 1023)))]
     pub draft_device_ids: Option<Vec<u32>>,
-    /// Orchestrator mode: MPI rank 0 serves and runs no model, the ranks after it run the draft model, those after them the
-    /// target. With speculative.use_logits the draft's logits go to the target from GPU to GPU. TensorRT-LLM asks nobody for
-    /// masks then: requests with a constraint are refused.
+    /// Orchestrator mode: MPI rank 0 serves and runs no model, the next ranks run the draft model, and the last ones the
+    /// target. With speculative.use_logits the draft's logits go to the target from GPU to GPU. TensorRT-LLM does not call
+    /// back for masks in this mode, so requests with a constraint are refused.
     pub orchestrator: bool,
 }

@@ -1,1 +1,1 @@
-"""Typed decisions: one option of several, with the probability of each, in place of generated text."""
+"""Typed decisions: one option of several, with the probability of each, instead of generated text."""

@@ -31,32 +31,36 @@ class Question(msgspec.Struct):
     criteria: Annotated[
         dict[str, Any] | list[Any] | None,
         about(
-            "`choice`: an object of up to 255 options with their descriptions, or null for none. `score`: "
+            "`choice`: an object of up to 255 options, each with a description or null. `score`: "
             "descriptions of 2 to 10 levels, the lowest first. `noul`: an object with descriptions of `true` "
             "and `false`; may be left out."
         ),
     ] = None
     temperature: Annotated[
-        float | None, about("That of this question, in place of the request's; above 0.", 0)
+        float | None, about("The temperature of this question, instead of the request's; above 0.", 0)
     ] = None
 
 
 class SystemOneRequest(msgspec.Struct):
     """Body of `/v1/systemone`."""
 
-    state: Annotated[Content, about("What the questions are about: text, or a JSON value.")]
+    state: Annotated[Content, about("What the questions are about: a text, or a JSON value.")]
     questions: Annotated[
-        dict[str, Question], about("Questions by name, 1 to 64. Each is answered by itself.")
+        dict[str, Question], about("1 to 64 questions by name. Each is answered on its own.")
     ]
     model: Annotated[str | None, about("One of the model's names, as `/v1/models` lists them.")] = None
     temperature: Annotated[
         float | None,
-        about("Divides the logarithms of the probabilities, which then get the sum 1 again.", 0, default=1),
+        about(
+            "Calibration: divides the logarithms of the probabilities, which are then normalised.",
+            0,
+            default=1,
+        ),
     ] = None
     tolerance: Annotated[
         float | None,
         about(
-            "How probable all ways to write the options may be that are left out; 0: none is left out.",
+            "How much probability may be left out to save time; 0: none.",
             0,
             0.5,
             0.001,

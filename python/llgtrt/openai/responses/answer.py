@@ -204,7 +204,7 @@ class Events(sse.Events):
     """The stream of a response."""
 
     def __init__(self, generation: Generation, answer: Answer, keep: Keep) -> None:
-        """`keep` is called at the end, before the client is told of it."""
+        """`keep` is called at the end, before the client sees it."""
         super().__init__(generation)
         self._answer = answer
         self._keep = keep

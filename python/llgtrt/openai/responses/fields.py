@@ -102,53 +102,53 @@ class ResponsesRequest(schema.Conversation):
 
     input: Annotated[
         str | list[Item] | None,
-        about("A text, or messages, calls of functions, their results, reasoning, and references to items."),
+        about("A text, or a list of messages, function calls, results, reasoning, and item references."),
     ] = None
     instructions: Annotated[
-        str | None, about("A system's message before all else; not kept for the next response.")
+        str | None, about("The first system message; not kept for the next response.")
     ] = None
-    previous_response_id: Annotated[
-        str | None, about("The conversation goes on behind this response, with its input and output.")
-    ] = None
-    store: Annotated[bool | None, about("Keep the response and its input.", default=True)] = None
-    background: Annotated[
-        bool | None, about("Answer at once; what comes of it is to be fetched by its id.", default=False)
-    ] = None
-    text: Annotated[
-        TextOptions | None, about("`format`: `text`, `json_object` or `json_schema`; what the text must be.")
-    ] = None
-    tools: Annotated[list[Tool] | None, about("Up to 128 functions and custom tools that may be called.")] = (
+    previous_response_id: Annotated[str | None, about("Continue the conversation after this response.")] = (
         None
     )
+    store: Annotated[bool | None, about("Store the response and its input.", default=True)] = None
+    background: Annotated[
+        bool | None, about("Answer at once; the client fetches the response by its id later.", default=False)
+    ] = None
+    text: Annotated[
+        TextOptions | None, about("`format`, the form of the text: `text`, `json_object` or `json_schema`.")
+    ] = None
+    tools: Annotated[
+        list[Tool] | None, about("Up to 128 functions and custom tools that the model may call.")
+    ] = None
     tool_choice: Annotated[
         Literal["none", "auto", "required"] | Choice | None,
-        about("`none`, `auto` or `required`, a function, or `allowed_tools`.", default="auto"),
+        about("`none`, `auto`, `required`, a function, or `allowed_tools`.", default="auto"),
     ] = None
-    parallel_tool_calls: Annotated[
-        bool | None, about("False: no more than one call in an answer.", default=True)
-    ] = None
+    parallel_tool_calls: Annotated[bool | None, about("`false` allows one call at most.", default=True)] = (
+        None
+    )
     max_tool_calls: Annotated[
-        Count | None, about("Most calls that the server makes by itself; it makes none.")
+        Count | None, about("No effect: limits hosted tools, which this server does not have.")
     ] = None
     max_output_tokens: Annotated[
-        Count | None, about("Most tokens of the answer, reasoning and calls included.", 1)
+        Count | None, about("Maximum tokens of the answer, thinking and calls included.", 1)
     ] = None
     reasoning: Annotated[
         Reasoning | None,
-        about("`effort` is given to the chat template; `none`: the model does not reason."),
+        about("`effort` is passed to the chat template; `none` switches thinking off."),
     ] = None
     include: Annotated[
         list[str] | None,
         about("`message.output_text.logprobs`: log-probabilities of the text's tokens."),
     ] = None
-    top_logprobs: Annotated[Count | None, about("Alternatives for each token.", 0, 20, 0)] = None
+    top_logprobs: Annotated[Count | None, about("Number of alternatives for each token.", 0, 20, 0)] = None
     truncation: Annotated[
         Literal["auto", "disabled"] | None,
-        about("`auto`: what is too long loses its oldest turns.", default="disabled"),
+        about("`auto` drops the oldest turns of a conversation that is too long.", default="disabled"),
     ] = None
     metadata: Annotated[
-        dict[str, str] | None, about("Up to 16 texts of up to 512 characters, kept with the response.")
+        dict[str, str] | None, about("Up to 16 texts of up to 512 characters, stored with the response.")
     ] = None
-    user: Annotated[str | None, about("Stands in the response; no effect.")] = None
-    safety_identifier: Annotated[str | None, about("Stands in the response; no effect.")] = None
-    prompt_cache_key: Annotated[str | None, about("Stands in the response; no effect.")] = None
+    user: Annotated[str | None, about("Returned in the response; no effect.")] = None
+    safety_identifier: Annotated[str | None, about("Returned in the response; no effect.")] = None
+    prompt_cache_key: Annotated[str | None, about("Returned in the response; no effect.")] = None

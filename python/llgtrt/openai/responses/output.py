@@ -1,4 +1,4 @@
-"""An answer's items as they grow, and the events that tell of them."""
+"""The items of an answer as they grow, and their events."""
 
 from __future__ import annotations
 

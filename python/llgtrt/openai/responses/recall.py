@@ -1,4 +1,4 @@
-"""What a request takes from the responses that are kept."""
+"""What a request takes from stored responses."""
 
 from __future__ import annotations
 

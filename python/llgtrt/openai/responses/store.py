@@ -1,7 +1,8 @@
-"""Responses that are kept, with their input: in memory, or in a file of SQLite's.
+"""Stored responses, with their input: in memory, or in an SQLite file.
 
-Both are a database, with the same bounds in kind: so many responses, and so many bytes. Beyond them the least
-recently used goes first, of the key that holds the most: one that keeps a lot pushes out its own.
+Both are a database, with the same kinds of limits: a number of responses, and a number of bytes. Beyond
+them, the least recently used response of the key with the most responses is deleted, so a key that stores a
+lot displaces only its own.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@
 //! their last bits: for GPUs, whose memory slots of whole contexts would not fit into, and for models with a state.
 //!
 //! All sequences share a pass. Two groups in turns would hide the host's part of a step and read the weights twice for
-//! it: 22.5 ms in place of 17.4 for 16 sequences (`bench/README.md`).
+//! it: 22.5 ms instead of 17.4 for 16 sequences (`bench/components.md`).
 
 pub mod context;
 mod devices;
