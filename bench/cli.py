@@ -15,6 +15,7 @@ import complete
 import constrained
 import dataset
 import decisions
+import library
 import limit
 import masks
 import overhead
@@ -35,6 +36,7 @@ COMMANDS: dict[str, ModuleType] = {
     "constrained": constrained,
     "dataset": dataset,
     "decisions": decisions,
+    "library": library,
     "limit": limit,
     "overhead": overhead,
     "masks": masks,
