@@ -13,6 +13,7 @@ mod automata;
 mod classes;
 mod costs;
 mod forced;
+mod groups;
 mod inside;
 mod lexing;
 mod places;
@@ -31,13 +32,14 @@ use crate::types::Token;
 use crate::vocab::Vocab;
 pub(super) use allowed::Allowed;
 use allowed::Slice;
+pub(super) use groups::Group;
 pub(super) use inside::Inside;
 use inside::Insides;
 use lexing::Lexing;
 use llguidance::api::ParserLimits;
 use llguidance::earley::lexerspec::{LexemeIdx, LexerSpec};
 use places::Places;
-pub(super) use places::{Group, Mark, State};
+pub(super) use places::{Mark, State};
 use prices::{NONE, Prices};
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -323,6 +325,14 @@ impl Ending {
         }
         known.lexing.set_fuel(u64::MAX);
         known.nearest(of, self.at.spot).map(|(cost, ..)| cost)
+    }
+
+    /// The most of the fewest bytes that complete the text behind a token of its mask, `ends` aside. None where that cannot be told.
+    pub(super) fn reach(&self, of: &Endings, mask: (&Mask, &[Token])) -> Option<usize> {
+        if self.at.is_lost {
+            return None;
+        }
+        self.places.known().reach(of, self.at.spot, mask)
     }
 
     /// Tokens that may come, by where the text is behind them. None where that cannot be told.

@@ -89,6 +89,12 @@ impl Mask {
         words.iter_mut().zip(other.words.iter()).for_each(|(own, word)| *own |= word);
     }
 
+    /// Forbids the tokens of another mask over as many tokens.
+    pub(crate) fn remove(&mut self, other: &Mask) {
+        let words = Arc::make_mut(&mut self.words);
+        words.iter_mut().zip(other.words.iter()).for_each(|(own, word)| *own &= !word);
+    }
+
     /// Number of allowed tokens.
     pub fn count(&self) -> usize {
         self.words.iter().map(|w| w.count_ones() as usize).sum()

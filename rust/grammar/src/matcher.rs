@@ -92,7 +92,8 @@ impl Matcher {
         }
         if let Some(left) = self.left() {
             let Some(left) = left.checked_sub(1) else { return Ok(false) };
-            if !self.grammar.cursor().fits(token, left)? {
+            // A mask, which takes longer, may know that a token fits of which that is not known at once.
+            if !self.grammar.cursor().fits(token, left)? && !self.next()?.allows(token) {
                 return Ok(false);
             }
         }

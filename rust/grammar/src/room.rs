@@ -206,6 +206,12 @@ impl Room {
         Way::Found(walked.tokens)
     }
 
+    /// The most of the fewest bytes that complete the text behind a token of its mask, `ends` aside. None where that cannot be told.
+    pub(super) fn reach(&mut self, mask: &Mask, ends: &[Token]) -> Option<usize> {
+        self.leave_tried();
+        self.ending.reach(&self.endings, (mask, ends))
+    }
+
     /// The tokens of a mask, except `ends`, by where the text is behind them. None where our states cannot tell.
     pub(super) fn groups(&mut self, mask: &Mask, ends: &[Token]) -> Option<Vec<Group>> {
         self.leave_tried();

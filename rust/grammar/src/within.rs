@@ -98,6 +98,12 @@ impl Room {
         if masks.reach(state).is_some_and(|reach| reach as usize + extra <= left) {
             return mask;
         }
+        // No way has more tokens than bytes.
+        let Some(reach) = self.reach(&mask, ends) else { return mask };
+        if reach + extra <= left {
+            masks.put_reach(state, reach as u32);
+            return mask;
+        }
         let Some(groups) = self.groups(&mask, ends) else { return mask };
         let (mut mask, reach) = self.in_time(masks, (mask, groups), left.checked_sub(extra));
         masks.put_reach(state, reach as u32);
@@ -126,11 +132,6 @@ impl Room {
         (mut mask, groups): (Mask, Vec<Group>),
         left: Option<usize>,
     ) -> (Mask, usize) {
-        // No way has more tokens than bytes.
-        let reach = groups.iter().map(|group| group.least).max().unwrap_or(0);
-        if left.is_some_and(|left| reach <= left) {
-            return (mask, reach);
-        }
         let mut reach = 0;
         for group in groups {
             // Forced bytes are tokenized together with the token before, on which their number depends.

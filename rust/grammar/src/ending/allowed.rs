@@ -142,7 +142,7 @@ impl Known {
     }
 
     /// What a lexer state allows, computed once for each place where tokens begin.
-    fn here(&mut self, of: &Endings, begin: Begin<StateID>) -> Arc<Here> {
+    pub(super) fn here(&mut self, of: &Endings, begin: Begin<StateID>) -> Arc<Here> {
         if let Some(here) = self.insides.get(&begin) {
             return Arc::clone(here);
         }

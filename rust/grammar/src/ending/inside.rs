@@ -12,11 +12,13 @@ use super::lexing::Lexing;
 use super::search::{Border, End, Search, Tail};
 use crate::mask::Mask;
 use crate::types::Token;
+use crate::vocab::Vocab;
+use ahash::AHashSet;
 use llguidance::derivre::StateID;
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// So many tokens or fewer are kept as a list.
 const FEW: usize = 256;
@@ -80,6 +82,8 @@ pub(crate) struct Inside {
     pub(super) on: Option<Vec<u8>>,
     /// A lexeme was met of a kind that is not followed here.
     pub(super) is_unknown: bool,
+    /// See [`Inside::leading`].
+    leading: OnceLock<Vec<Token>>,
 }
 
 /// An [`Inside`] with the states of one lexer.
@@ -155,7 +159,7 @@ impl Inside {
                 Tokens::Many(Mask::from_words(many.as_slice(), width))
             }
         };
-        Inside { tokens, ends, borders, on, is_unknown }
+        Inside { tokens, ends, borders, on, is_unknown, leading: OnceLock::new() }
     }
 
     /// Those that stay in the lexeme, where they are a list.
@@ -164,6 +168,26 @@ impl Inside {
             Tokens::Few(few) => Some(few),
             Tokens::Many(_) => None,
         }
+    }
+
+    /// Those that stay in the lexeme, where they are many.
+    pub(super) fn many(&self) -> Option<&Mask> {
+        match &self.tokens {
+            Tokens::Few(_) => None,
+            Tokens::Many(many) => Some(many),
+        }
+    }
+
+    /// Of those, one for each state of the lexer that they lead to. `state`: where they begin.
+    pub(super) fn leading(&self, lexing: &mut Lexing, state: StateID, vocab: &Vocab) -> &[Token] {
+        self.leading.get_or_init(|| {
+            let mut reached = AHashSet::new();
+            let mut behind = |token: &Token| {
+                let bytes = vocab.bytes(*token);
+                reached.insert(bytes.iter().fold(state, |state, byte| lexing.behind(state, *byte)))
+            };
+            self.many().into_iter().flat_map(Mask::iter).filter(|token| behind(token)).collect()
+        })
     }
 
     /// Adds those that stay in the lexeme to a list.

@@ -83,15 +83,6 @@ impl State {
     }
 }
 
-/// Tokens that lead to one place.
-pub(crate) struct Group {
-    pub(crate) tokens: Vec<Token>,
-    /// The fewest bytes that complete the text behind them.
-    pub(crate) least: usize,
-    /// Whether bytes are forced there.
-    pub(crate) is_forced: bool,
-}
-
 impl Places {
     pub(super) fn new(table: &Table, prices: &Prices, lexing: Lexing) -> Self {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
@@ -213,34 +204,6 @@ impl Known {
             spot = self.step(of, spot, *byte)?;
         }
         Some(spot)
-    }
-
-    /// Tokens that may come by the place behind them, in the order of the first of each. None beyond a limit.
-    pub(super) fn groups(
-        &mut self,
-        of: &Endings,
-        spot: Spot,
-        tokens: impl Iterator<Item = Token>,
-    ) -> Option<Vec<Group>> {
-        self.begin_step(of);
-        self.lexing.set_fuel(u64::MAX);
-        let (mut places, mut groups) = (AHashMap::new(), Vec::<(Spot, Vec<Token>)>::new());
-        for token in tokens {
-            self.rows.begin_work();
-            let Some(behind) = self.take(of, spot, token) else { return None };
-            let at = *places.entry(behind).or_insert_with(|| {
-                groups.push((behind, Vec::new()));
-                groups.len() - 1
-            });
-            groups[at].1.push(token);
-        }
-        let mut list = Vec::with_capacity(groups.len());
-        for (spot, tokens) in groups {
-            let least = if self.is_whole(spot) { 0 } else { self.nearest(of, spot)?.0 as usize };
-            let is_forced = of.cuts_forced() && !self.forced(of, spot)?.0.is_empty();
-            list.push(Group { tokens, least, is_forced });
-        }
-        (!self.is_unknown && !self.lexing.has_failed()).then_some(list)
     }
 
     /// Behind a token that a rule asks for by its number.
