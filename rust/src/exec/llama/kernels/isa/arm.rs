@@ -53,18 +53,12 @@ unsafe fn pack_neon<K: Kernel>(product: &Product, records: Range<usize>) {
     unsafe { product::pack::<K>(product, records) }
 }
 
-/// # Safety
-/// As for [`product::tiles`].
-#[target_feature(enable = "neon,dotprod")]
-unsafe fn neon<K: Kernel>(product: &Product, rows: Range<usize>, sums: *mut f32) {
-    // SAFETY: the caller's promise.
-    unsafe { product::tiles::<Neon, K>(product, rows, sums) }
+compiled! {
+    Neon, "neon,dotprod": neon, attend_neon;
 }
 
-/// # Safety
-/// As for [`attend`].
-#[target_feature(enable = "neon,dotprod")]
-unsafe fn attend_neon<C: Cells>(attention: &Attention, unit: &Unit, scratch: &mut Scratch) {
-    // SAFETY: the caller's promise.
-    unsafe { attend::<Neon, C>(attention, unit, scratch) }
+/// Kernels that other instructions compute in the place of those that a processor may lack.
+#[cfg(test)]
+pub(in super::super) fn twins<K: Kernel>() -> Vec<Tiles> {
+    vec![]
 }
