@@ -5,8 +5,8 @@ use super::{Lanes, methods};
 use std::arch::aarch64::*;
 use std::arch::asm;
 
-/// NEON with FEAT_DotProd, which processors have from Armv8.4 on and some before.
-pub(in super::super) struct Neon;
+/// NEON with FEAT_DotProd, which processors have from Armv8.4 on and some before; and with FEAT_I8MM, from Armv8.6 on.
+pub(in super::super) struct Neon<const I8MM: bool = false>;
 
 /// 32 bytes or 8 integers.
 type Ints = [uint32x4_t; 2];
@@ -46,7 +46,37 @@ instruction! {
     /// Adds the products of its four bytes to each lane.
     dot, "sdot"
 }
-impl Lanes for Neon {
+instruction! {
+    /// Adds the products of two rows of weights with two tokens, of 8 bytes each: first the first row's with both tokens.
+    dot_two, "smmla"
+}
+
+/// [`Lanes::dots`] of signed weights with two tokens at a time; a last one without another is left out. This takes half as many
+/// instructions as [`dot`] does.
+#[inline(always)]
+unsafe fn dots_by_two<const N: usize>(sums: &mut [Ints; N], weights: &[Ints], activations: [*const i32; N]) {
+    unsafe {
+        // Of each two tokens, and each two rows.
+        let mut products = [[vdupq_n_u32(0); 4]; N];
+        for (j, weights) in weights.chunks_exact(2).enumerate() {
+            let [[a, b], [c, d]] = [weights[0], weights[1]];
+            let rows = [vzip1q_u32(a, c), vzip2q_u32(a, c), vzip1q_u32(b, d), vzip2q_u32(b, d)];
+            for (two, products) in activations.chunks_exact(2).zip(&mut products) {
+                let (first, second) = (two[0].add(2 * j).cast(), two[1].add(2 * j).cast());
+                let tokens = vcombine_u32(vld1_u32(first), vld1_u32(second));
+                for (products, rows) in products.iter_mut().zip(rows) {
+                    *products = dot_two(*products, rows, tokens);
+                }
+            }
+        }
+        for (sums, [a, b, c, d]) in sums.chunks_exact_mut(2).zip(products) {
+            sums[0] = Neon::<true>::add_ints(sums[0], [vuzp1q_u32(a, b), vuzp1q_u32(c, d)]);
+            sums[1] = Neon::<true>::add_ints(sums[1], [vuzp2q_u32(a, b), vuzp2q_u32(c, d)]);
+        }
+    }
+}
+
+impl<const I8MM: bool> Lanes for Neon<I8MM> {
     type Tiles = NoTiles;
     const ROWS: usize = 8;
     const SIGNED: bool = true;
@@ -83,10 +113,14 @@ impl Lanes for Neon {
                 *signed = if most > 127 { Self::xor(*weights, Self::bytes(0x80)) } else { *weights };
             }
             let signed = &signed[..weights.len()];
-            for (sum, activations) in sums.iter_mut().zip(activations) {
+            let by_two = if I8MM { N / 2 * 2 } else { 0 };
+            if by_two > 0 {
+                dots_by_two(&mut sums, signed, activations);
+            }
+            for t in by_two..N {
                 for (j, weights) in signed.iter().enumerate() {
-                    let [activations, _] = Self::splat(activations.add(j).read_unaligned());
-                    *sum = both(*sum, *weights, |sum, weights| dot(sum, weights, activations));
+                    let [activations, _] = Self::splat(activations[t].add(j).read_unaligned());
+                    sums[t] = both(sums[t], *weights, |sum, weights| dot(sum, weights, activations));
                 }
             }
             sums
