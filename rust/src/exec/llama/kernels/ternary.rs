@@ -96,15 +96,17 @@ impl Tq1_0 {
     #[inline(always)]
     unsafe fn digits<L: Lanes, const N: usize>(bytes: &mut [[L::Ints; 2]; N]) -> [L::Ints; N] {
         unsafe {
-            from_fn(|i| {
-                let [even, odd] = bytes[i].map(|x| L::add_ints(x, L::left(x, 1)));
-                bytes[i] = [even, odd].map(|x| L::and(x, L::splat(0x00ff_00ff)));
-                let digits = L::or(
+            let mut digits = [L::splat(0); N];
+            for (digits, bytes) in digits.iter_mut().zip(bytes) {
+                let [even, odd] = bytes.map(|x| L::add_ints(x, L::left(x, 1)));
+                *bytes = [even, odd].map(|x| L::and(x, L::splat(0x00ff_00ff)));
+                let both = L::or(
                     L::and(L::right(even, 8), L::splat(0x0003_0003)),
                     L::and(odd, L::splat(0x0300_0300)),
                 );
-                L::add_ints(digits, L::splat(four((1 << BIAS) - 1)))
-            })
+                *digits = L::add_ints(both, L::splat(four((1 << BIAS) - 1)));
+            }
+            digits
         }
     }
 
