@@ -7,13 +7,14 @@ cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.."
 . launch/env.sh
 
 arch=-march=armv8.2-a+dotprod
-flags=$arch
 triple=aarch64-unknown-linux-gnu
 name=${triple//-/_}
-# Keep the flags that rename ggml's functions, and drop those for this machine's compiler.
+# Keep the flags that rename ggml's functions, and drop those for this machine's compiler: it and the cross compiler get both.
+flags=
 for flag in $CXXFLAGS; do if [[ $flag == -D* ]]; then flags+=" $flag"; fi; done
+export CXXFLAGS=$flags
 export "CC_$name=aarch64-linux-gnu-gcc" "CXX_$name=aarch64-linux-gnu-g++" "AR_$name=aarch64-linux-gnu-ar"
-export "CFLAGS_$name=$arch" "CXXFLAGS_$name=$flags"
+export "CFLAGS_$name=$arch" "CXXFLAGS_$name=$arch"
 export "CARGO_TARGET_${name^^}_LINKER=aarch64-linux-gnu-g++" "CARGO_TARGET_${name^^}_RUSTFLAGS=-C target-cpu=generic"
 export "CARGO_TARGET_${name^^}_RUNNER=qemu-aarch64 -L /usr/aarch64-linux-gnu -cpu max"
 export BINDGEN_EXTRA_CLANG_ARGS="--sysroot=/usr/aarch64-linux-gnu -I/usr/aarch64-linux-gnu/include"

@@ -34,6 +34,7 @@ pub(super) enum Sums {
 
 impl Packing {
     /// Bytes of a record.
+    #[inline(always)]
     pub(super) const fn bytes(self) -> usize {
         let sums = match self.sums {
             Sums::Times(_) | Sums::Scaled => 4,

@@ -9,10 +9,11 @@
 //! cells, rows that share blocks, threads and instruction set change no bit.
 
 use super::cells::Cells;
-use super::functions::{all_finite, capped, exp, first_lane};
+use super::functions::{all_finite, capped, exp};
 use super::lanes::Lanes;
 use super::merge::{merge, store};
 use super::unit::{Attention, Part, Room, Scratch, Sums, Unit};
+use std::array::from_fn;
 use std::ops::Range;
 
 /// Computes a unit.
@@ -56,7 +57,7 @@ unsafe fn load_queries<L: Lanes>(a: &Attention, unit: &Unit, room: &Room) {
     unsafe {
         let dims = a.dims[0];
         let scale = if a.cap == 0.0 { a.scale } else { a.scale / a.cap };
-        let scale = L::splat_float(&raw const scale);
+        let scale = L::splat_float(scale);
         for row in 0..unit.rows.len() {
             let from: *const f32 = a.queries.at(unit.place(a, row));
             for d in (0..dims).step_by(L::ROWS) {
@@ -186,18 +187,9 @@ impl Work<'_> {
                 return R;
             }
             let dims = self.a.dims[0];
-            let queries: [_; R] = std::array::from_fn(|r| self.room.queries.add((row + r) * dims));
-            let mut keys = self.room.block.cast_const();
-            let mut sums = [[L::zero(); 2]; R];
-            for d in 0..dims {
-                let both = [L::load_floats(keys), L::load_floats(keys.add(L::ROWS))];
-                for (query, sums) in queries.iter().zip(&mut sums) {
-                    let query = L::splat_float(query.add(d));
-                    sums[0] = L::fma(query, both[0], sums[0]);
-                    sums[1] = L::fma(query, both[1], sums[1]);
-                }
-                keys = keys.add(2 * L::ROWS);
-            }
+            let queries: [_; R] = from_fn(|r| self.room.queries.add((row + r) * dims).cast_const());
+            let keys = (self.room.block.cast_const(), 2 * L::ROWS);
+            let sums = add_products::<L, R, 2>([[L::splat_float(0.0); 2]; R], queries, keys, 0..dims);
             for (r, sums) in sums.into_iter().enumerate() {
                 let to = self.weights(row + r).add(block * 2 * L::ROWS);
                 L::store_floats(to, sums[0]);
@@ -216,7 +208,7 @@ impl Work<'_> {
             let mask = self.a.mask.at::<u16>([token, 0, stream]).add(self.cells.start);
             let seen = &self.seen[(token - self.first) * self.blocks::<L>()..][..self.blocks::<L>()];
             let (hidden, cap) = (f32::NEG_INFINITY, self.a.cap);
-            let mut most = L::splat_float(&raw const hidden);
+            let mut most = L::splat_float(hidden);
             let cells = |block: usize| (2 * block * L::ROWS..2 * (block + 1) * L::ROWS).step_by(L::ROWS);
             for (block, _) in seen.iter().enumerate().filter(|(_, seen)| **seen) {
                 for cell in cells(block) {
@@ -224,26 +216,25 @@ impl Work<'_> {
                     let score = if cap == 0.0 { score } else { capped::<L>(score, cap) };
                     let mask = L::load_halves(mask.add(cell));
                     // Selected, not added: hidden keys may be anything.
-                    let score =
-                        L::where_above(mask, hidden, L::add(score, mask), L::splat_float(&raw const hidden));
+                    let score = L::where_above(mask, hidden, L::add(score, mask), L::splat_float(hidden));
                     L::store_floats(weights.add(cell), score);
                     most = L::max(most, score);
                 }
             }
             let has_sink = !self.a.sinks.is_null() && self.cells.start == 0;
             let sink = if has_sink { *self.a.sinks.add(head) } else { hidden };
-            let most = L::most(most).max(sink);
+            let most = L::lanes(most)[..L::ROWS].iter().fold(sink, |most, x| most.max(*x));
             *self.sums.most.add(row) = most;
             // A row that sees nothing has weights of 0.
             let most = if most == hidden { 0.0 } else { most };
-            let largest = L::splat_float(&raw const most);
+            let largest = L::splat_float(most);
             // Lane `i % 16` adds the weights of cells `i`.
-            let mut sums = [L::zero(); 16];
+            let mut sums = [L::splat_float(0.0); 16];
             for (block, seen) in seen.iter().enumerate() {
                 for cell in cells(block) {
                     let weight = match *seen {
                         true => exp::<L>(L::sub(L::load_floats(weights.add(cell)), largest)),
-                        false => L::zero(),
+                        false => L::splat_float(0.0),
                     };
                     L::store_floats(weights.add(cell), weight);
                     let sum = &mut sums[cell % 16 / L::ROWS];
@@ -254,8 +245,7 @@ impl Work<'_> {
             for (i, sum) in sums.into_iter().enumerate().take(16 / L::ROWS) {
                 L::store_floats(lanes.as_mut_ptr().add(i * L::ROWS), sum);
             }
-            let sink = sink - most;
-            let sink = first_lane::<L>(exp::<L>(L::splat_float(&raw const sink)));
+            let [sink, ..] = L::lanes(exp::<L>(L::splat_float(sink - most)));
             *self.sums.weights.add(row) = lanes.iter().fold(sink, |sum, x| sum + x);
         }
     }
@@ -318,7 +308,7 @@ impl Work<'_> {
     unsafe fn add<L: Lanes, const R: usize>(&self, row: usize, (first, cells): (usize, Range<usize>)) {
         unsafe {
             let dims = self.a.dims[1];
-            let weights: [_; R] = std::array::from_fn(|r| self.weights(row + r).add(first));
+            let weights: [_; R] = from_fn(|r| self.weights(row + r).add(first));
             let mut d = 0;
             while d + 4 * L::ROWS <= dims && L::ROWS == 16 {
                 self.add_columns::<L, R, 4>((row, d), weights, &cells);
@@ -345,32 +335,48 @@ impl Work<'_> {
     ) {
         unsafe {
             let dims = self.a.dims[1];
-            let outputs: [_; R] = std::array::from_fn(|r| self.sums.values.add((row + r) * dims + d));
-            let mut totals = [[L::zero(); J]; R];
+            let outputs: [_; R] = from_fn(|r| self.sums.values.add((row + r) * dims + d));
+            let mut totals = [[L::splat_float(0.0); J]; R];
             for (output, totals) in outputs.iter().zip(&mut totals) {
                 for (j, total) in totals.iter_mut().enumerate() {
                     *total = L::load_floats(output.add(j * L::ROWS));
                 }
             }
-            let mut from = self.room.block.add(cells.start * dims + d).cast_const();
-            for cell in cells.clone() {
-                let mut values = [L::zero(); J];
-                for (j, value) in values.iter_mut().enumerate() {
-                    *value = L::load_floats(from.add(j * L::ROWS));
-                }
-                for (weights, totals) in weights.iter().zip(&mut totals) {
-                    let weight = L::splat_float(weights.add(cell));
-                    for (value, total) in values.iter().zip(totals) {
-                        *total = L::fma(weight, *value, *total);
-                    }
-                }
-                from = from.add(dims);
-            }
+            let values = (self.room.block.add(cells.start * dims + d).cast_const(), dims);
+            let totals =
+                add_products::<L, R, J>(totals, weights.map(<*mut f32>::cast_const), values, cells.clone());
             for (output, totals) in outputs.into_iter().zip(totals) {
                 for (j, total) in totals.into_iter().enumerate() {
                     L::store_floats(output.add(j * L::ROWS), total);
                 }
             }
         }
+    }
+}
+
+/// Adds to the sums of `R` rows, `J` vectors each: for each step in order, the row's factor times the step's vectors. `vectors`: those
+/// of the first step, and floats from one step's to the next's.
+#[inline(always)]
+unsafe fn add_products<L: Lanes, const R: usize, const J: usize>(
+    mut sums: [[L::Floats; J]; R],
+    factors: [*const f32; R],
+    (mut vectors, stride): (*const f32, usize),
+    steps: Range<usize>,
+) -> [[L::Floats; J]; R] {
+    unsafe {
+        for step in steps {
+            let mut own = [L::splat_float(0.0); J];
+            for (j, vector) in own.iter_mut().enumerate() {
+                *vector = L::load_floats(vectors.add(j * L::ROWS));
+            }
+            for (factors, sums) in factors.iter().zip(&mut sums) {
+                let factor = L::splat_float(*factors.add(step));
+                for (vector, sum) in own.iter().zip(sums) {
+                    *sum = L::fma(factor, *vector, *sum);
+                }
+            }
+            vectors = vectors.add(stride);
+        }
+        sums
     }
 }

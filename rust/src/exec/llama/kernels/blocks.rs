@@ -1,12 +1,16 @@
 //! Types with blocks of 32 weights and a scale in each.
 
 use super::activations::{Packing, Sums};
-use super::formats::{CHUNK, CHUNKS, Format, Panel, Rows, Take, chunk, high, low};
+use super::formats::{CHUNK, CHUNKS, Format, Panel, Rows, Take, chunk, moved};
 use super::lanes::{Lanes, Products, TOKENS, Tiles};
+use std::array::from_fn;
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 
 /// A type with blocks of 32 weights.
+///
+/// # Safety
+/// All methods: as for [`Lanes`]; there is a block, in as many rows as there are lanes.
 pub(super) trait Block {
     /// Bytes of a block.
     const BYTES: usize;
@@ -16,25 +20,17 @@ pub(super) trait Block {
     const MOST: i32;
 
     /// A block's scale as [`scales`](Block::scales) takes it: by default its first 16 bits, an f16.
-    ///
-    /// # Safety
-    /// There is a block.
     #[inline(always)]
     unsafe fn scale(block: *const u8) -> u16 {
         unsafe { block.cast::<u16>().read_unaligned() }
     }
 
     /// The scales of as many rows as there are lanes.
-    ///
-    /// # Safety
-    /// As for [`Lanes`].
     #[inline(always)]
     unsafe fn scales<L: Lanes>(scales: &[u16; 16]) -> L::Floats {
         unsafe { L::load_halves(scales.as_ptr()) }
     }
 
-    /// # Safety
-    /// As for [`Format::unpack`].
     unsafe fn bytes<L: Lanes>(block: *const u8, stride: usize) -> [L::Ints; 8];
 }
 
@@ -62,8 +58,10 @@ impl<B: Block> Blocks<B> {
     unsafe fn start<L: Lanes>(bytes: *const u8) -> L::Ints {
         unsafe {
             match B::MEANING {
-                Meaning::Biased(_) if !L::undoes_bias(B::MOST) => L::splat(bytes.cast::<i32>().add(9)),
-                _ => L::bytes(0),
+                Meaning::Biased(_) if !L::undoes_bias(B::MOST) => {
+                    L::splat(bytes.cast::<i32>().add(9).read_unaligned())
+                }
+                _ => L::splat(0),
             }
         }
     }
@@ -78,11 +76,14 @@ impl<B: Block> Blocks<B> {
     ) -> L::Floats {
         unsafe {
             let behind = bytes.add(CHUNK).cast::<f32>();
-            let scale = L::mul((*scales).scales[chunk], L::splat_float(behind));
+            let scale = L::mul((*scales).scales[chunk], L::splat_float(behind.read_unaligned()));
             let total = L::fma(L::to_floats(product), scale, total);
             match B::MEANING {
                 Meaning::Biased(_) => total,
-                Meaning::Minimum => L::fma((*scales).mins[chunk], L::splat_float(behind.add(1)), total),
+                Meaning::Minimum => {
+                    let sum = L::splat_float(behind.add(1).read_unaligned());
+                    L::fma((*scales).mins[chunk], sum, total)
+                }
             }
         }
     }
@@ -201,17 +202,8 @@ impl<B: Block> Format for Blocks<B> {
 #[inline(always)]
 pub(super) unsafe fn nibbles<L: Lanes>(rows: *const u8, stride: usize) -> [L::Ints; 8] {
     unsafe {
-        let [a, b, c, d] = L::transposed(rows, stride);
-        [
-            low::<L>(a),
-            low::<L>(b),
-            low::<L>(c),
-            low::<L>(d),
-            high::<L>(a),
-            high::<L>(b),
-            high::<L>(c),
-            high::<L>(d),
-        ]
+        let four = L::transposed(rows, stride);
+        from_fn(|i| moved::<L>(four[i % 4], i / 4 * 4, 0, 0x0f))
     }
 }
 
@@ -219,8 +211,8 @@ pub(super) unsafe fn nibbles<L: Lanes>(rows: *const u8, stride: usize) -> [L::In
 #[inline(always)]
 unsafe fn spread<L: Lanes>(x: L::Ints) -> L::Ints {
     unsafe {
-        let two = L::or(L::left::<4>(x), L::left::<11>(x));
-        let four = L::or(two, L::or(L::left::<18>(x), L::left::<25>(x)));
+        let two = L::or(L::left(x, 4), L::left(x, 11));
+        let four = L::or(two, L::or(L::left(x, 18), L::left(x, 25)));
         L::and(four, L::bytes(0x10))
     }
 }
@@ -230,21 +222,8 @@ unsafe fn spread<L: Lanes>(x: L::Ints) -> L::Ints {
 unsafe fn fives<L: Lanes>(rows: *const u8, stride: usize) -> [L::Ints; 8] {
     unsafe {
         let [bits, ..] = L::transposed(rows, stride);
-        let fours = [
-            L::left::<28>(bits),
-            L::left::<24>(bits),
-            L::left::<20>(bits),
-            L::left::<16>(bits),
-            L::left::<12>(bits),
-            L::left::<8>(bits),
-            L::left::<4>(bits),
-            bits,
-        ];
-        let mut all = nibbles::<L>(rows.add(4), stride);
-        for (x, four) in all.iter_mut().zip(fours) {
-            *x = L::or(*x, spread::<L>(L::right::<28>(four)));
-        }
-        all
+        let fours = nibbles::<L>(rows.add(4), stride);
+        from_fn(|j| L::or(fours[j], spread::<L>(L::right(L::left(bits, 28 - 4 * j), 28))))
     }
 }
 
@@ -261,55 +240,24 @@ impl Block for Q8_0 {
     }
 }
 
-pub(super) struct Q4_0;
+/// Weights in halves of bytes, with a fifth bit or without.
+pub(super) struct Nibbles<const FIFTH: bool, const MINIMUM: bool>;
+pub(super) type Q4_0 = Nibbles<false, false>;
+pub(super) type Q4_1 = Nibbles<false, true>;
+pub(super) type Q5_0 = Nibbles<true, false>;
+pub(super) type Q5_1 = Nibbles<true, true>;
 
-impl Block for Q4_0 {
-    const BYTES: usize = 18;
-    const MEANING: Meaning = Meaning::Biased(8);
-    const MOST: i32 = 15;
-
-    #[inline(always)]
-    unsafe fn bytes<L: Lanes>(block: *const u8, stride: usize) -> [L::Ints; 8] {
-        unsafe { nibbles::<L>(block.add(2), stride) }
-    }
-}
-
-pub(super) struct Q4_1;
-
-impl Block for Q4_1 {
-    const BYTES: usize = 20;
-    const MEANING: Meaning = Meaning::Minimum;
-    const MOST: i32 = 15;
+impl<const FIFTH: bool, const MINIMUM: bool> Block for Nibbles<FIFTH, MINIMUM> {
+    const BYTES: usize = 18 + if FIFTH { 4 } else { 0 } + if MINIMUM { 2 } else { 0 };
+    const MEANING: Meaning = if MINIMUM { Meaning::Minimum } else { Meaning::Biased((Self::MOST + 1) / 2) };
+    const MOST: i32 = if FIFTH { 31 } else { 15 };
 
     #[inline(always)]
     unsafe fn bytes<L: Lanes>(block: *const u8, stride: usize) -> [L::Ints; 8] {
-        unsafe { nibbles::<L>(block.add(4), stride) }
-    }
-}
-
-pub(super) struct Q5_0;
-
-impl Block for Q5_0 {
-    const BYTES: usize = 22;
-    const MEANING: Meaning = Meaning::Biased(16);
-    const MOST: i32 = 31;
-
-    #[inline(always)]
-    unsafe fn bytes<L: Lanes>(block: *const u8, stride: usize) -> [L::Ints; 8] {
-        unsafe { fives::<L>(block.add(2), stride) }
-    }
-}
-
-pub(super) struct Q5_1;
-
-impl Block for Q5_1 {
-    const BYTES: usize = 24;
-    const MEANING: Meaning = Meaning::Minimum;
-    const MOST: i32 = 31;
-
-    #[inline(always)]
-    unsafe fn bytes<L: Lanes>(block: *const u8, stride: usize) -> [L::Ints; 8] {
-        unsafe { fives::<L>(block.add(4), stride) }
+        unsafe {
+            let first = block.add(if MINIMUM { 4 } else { 2 });
+            if FIFTH { fives::<L>(first, stride) } else { nibbles::<L>(first, stride) }
+        }
     }
 }
 

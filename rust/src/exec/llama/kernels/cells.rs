@@ -5,20 +5,17 @@ use super::formats::{halves, integers};
 use super::lanes::Lanes;
 
 /// A type of KV.
+///
+/// # Safety
+/// All methods: as for [`Lanes`]; `dims` is a multiple of [`STEP`](Cells::STEP).
 pub(super) trait Cells {
     /// Values that begin at a multiple of so many can be read.
     const STEP: usize;
 
     /// The keys of [`Lanes::ROWS`] cells, a lane each; a dimension is `2 · ROWS` floats behind the one before.
-    ///
-    /// # Safety
-    /// As for [`Lanes`]; `dims` is a multiple of [`STEP`](Cells::STEP).
     unsafe fn keys<L: Lanes>(cells: *const u8, stride: usize, dims: usize, to: *mut f32);
 
     /// The values of a cell.
-    ///
-    /// # Safety
-    /// As for [`keys`](Cells::keys).
     unsafe fn values<L: Lanes>(cell: *const u8, dims: usize, to: *mut f32);
 }
 

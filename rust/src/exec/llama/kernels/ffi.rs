@@ -4,7 +4,6 @@
 //! They are internal to ggml (`ggml-cpu/tiled/tiled.h`, `ops.h` and `ggml-cpu-impl.h` of the pinned crate): the check at
 //! start looks whether they are still called as written here. Nothing in them may panic, which would end the process.
 
-use super::Counter;
 use super::team::{self, Piece, Team};
 use llama_cpp_sys_2 as sys;
 use std::cell::Cell;
@@ -84,30 +83,17 @@ fn workers(threads: c_int) -> usize {
 
 /// Asks the system for short turns: who waits for a core then gets it soon (Linux 6.12; before that nothing changes).
 pub(super) fn slice() {
-    /// `sched_attr`, up to what is set.
-    #[repr(C)]
-    #[derive(Default)]
-    struct Attributes {
-        size: u32,
-        policy: u32,
-        flags: u64,
-        nice: i32,
-        priority: u32,
-        runtime: u64,
-        deadline: u64,
-        period: u64,
-    }
     const NANOSECONDS: u64 = 100_000;
     thread_local!(static ASKED: Cell<bool> = const { Cell::new(false) });
     if ASKED.replace(true) {
         return;
     }
-    let mut own = Attributes::default();
-    let size = size_of::<Attributes>() as u32;
-    // SAFETY: both calls are about this thread and get a structure of the size that they are told.
+    let size = size_of::<libc::sched_attr>() as u32;
+    // SAFETY: integers may all be 0; both calls are about this thread and get a structure of the size that they are told.
     unsafe {
-        if libc::syscall(libc::SYS_sched_getattr, 0, &raw mut own, size, 0) == 0 && own.policy == 0 {
-            (own.size, own.runtime) = (size, NANOSECONDS);
+        let mut own: libc::sched_attr = std::mem::zeroed();
+        if libc::syscall(libc::SYS_sched_getattr, 0, &raw mut own, size, 0) == 0 && own.sched_policy == 0 {
+            (own.size, own.sched_runtime) = (size, NANOSECONDS);
             libc::syscall(libc::SYS_sched_setattr, 0, &raw const own, 0);
         }
     }
@@ -141,13 +127,13 @@ pub(super) unsafe extern "C" fn ggml_tiled_wdata_size(threads: c_int, node: *mut
         let threads = workers(threads);
         Job::of(node).map_or(0, |job| match (*node).op {
             sys::GGML_OP_MUL_MAT => job.shared_bytes(threads),
-            _ => threads * job.own_bytes(usize::try_from((*node).ne[2]).unwrap_or(0)),
+            _ => threads * job.bytes(usize::try_from((*node).ne[2]).unwrap_or(0), 1),
         })
     }
 }
 
-/// Counts the multiplications of a product; of experts, for each of them.
-unsafe fn count_work(params: &Params, node: *const sys::ggml_tensor, own: bool) {
+/// Counts a product and its multiplications; one of experts for each of them.
+unsafe fn count(params: &Params, node: *const sys::ggml_tensor, own: bool) {
     if params.ith != 0 {
         return;
     }
@@ -156,6 +142,7 @@ unsafe fn count_work(params: &Params, node: *const sys::ggml_tensor, own: bool) 
     let work = node.ne.iter().product::<i64>().saturating_mul(row).unsigned_abs();
     super::ALL.fetch_add(work, Ordering::Relaxed);
     super::OTHERS.fetch_add(if own { 0 } else { work }, Ordering::Relaxed);
+    super::PRODUCTS.fetch_add(u64::from(own), Ordering::Relaxed);
 }
 
 /// A matrix product; false: not computed.
@@ -170,15 +157,10 @@ pub(super) unsafe extern "C" fn ggml_compute_forward_mul_mat_tiled(
     // SAFETY: the caller's promise.
     unsafe {
         let params = &*params;
-        let job = Job::of(node).filter(|_| !params.use_ref);
-        count_work(params, node, job.is_some());
-        let Some(job) = job else { return false };
-        if params.wsize < job.shared_bytes(params.workers()) {
-            return false;
-        }
-        Counter::Products.count(params.ith == 0);
-        job.compute(params);
-        true
+        let fits = |job: &Job| !params.use_ref && params.wsize >= job.shared_bytes(params.workers());
+        let job = Job::of(node).filter(fits);
+        count(params, node, job.is_some());
+        job.map(|job| job.compute(params)).is_some()
     }
 }
 
@@ -199,7 +181,7 @@ pub(super) unsafe extern "C" fn ggml_compute_forward_mul_mat_id_tiled(
     unsafe {
         let (params, node) = (&*params, &*node);
         let job = Job::of(node).filter(|_| !params.use_ref && tokens <= node.ne[2]);
-        count_work(params, node, job.is_some());
+        count(params, node, job.is_some());
         let Some(job) = job else { return false };
         let (Ok(expert), Ok(tokens), Ok(most)) =
             (usize::try_from(expert), usize::try_from(tokens), usize::try_from(node.ne[2]))
@@ -209,8 +191,7 @@ pub(super) unsafe extern "C" fn ggml_compute_forward_mul_mat_id_tiled(
         let experts = &*node.src[0];
         let weights = experts.data.cast_const().cast::<u8>().add(expert * experts.nb[2]);
         // ggml's threads have records of their own; a team shares them.
-        let own = scratch.cast::<u8>().add(params.thread() * job.own_bytes(most));
-        Counter::Products.count(params.ith == 0);
+        let own = scratch.cast::<u8>().add(params.thread() * job.bytes(most, 1));
         job.compute_expert(params, weights, (places.cast(), tokens), own);
         true
     }
@@ -228,9 +209,8 @@ pub(super) unsafe extern "C" fn ggml_compute_forward_flash_attn_ext(
     // SAFETY: the caller's promise.
     unsafe {
         if let Some(job) = Attention::of(node).filter(|_| !(*params).use_ref) {
-            Counter::Attentions.count((*params).ith == 0);
-            job.compute(&*params);
-            return;
+            super::ATTENTIONS.fetch_add(u64::from((*params).ith == 0), Ordering::Relaxed);
+            return job.compute(&*params);
         }
         super::STOCK_ATTENTIONS.fetch_add(1, Ordering::Relaxed);
         ggml_compute_forward_flash_attn_ext_stock(params, node);

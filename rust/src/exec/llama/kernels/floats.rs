@@ -9,17 +9,14 @@ use super::product::{Kernel, Place, Product};
 const TOGETHER: usize = 8;
 
 /// A type of 16 bits.
+///
+/// # Safety
+/// All methods: as for [`Lanes`].
 pub(super) trait Half {
     /// The low and the high half of each lane.
-    ///
-    /// # Safety
-    /// As for [`Lanes`].
     unsafe fn widen<L: Lanes>(x: L::Ints) -> [L::Floats; 2];
 
     /// As many as there are lanes.
-    ///
-    /// # Safety
-    /// As for [`Lanes`].
     unsafe fn load<L: Lanes>(from: *const u16) -> L::Floats;
 }
 
@@ -29,7 +26,7 @@ pub(super) struct F16;
 impl Half for F16 {
     #[inline(always)]
     unsafe fn widen<L: Lanes>(x: L::Ints) -> [L::Floats; 2] {
-        unsafe { [L::from_half(x), L::from_half(L::right::<16>(x))] }
+        unsafe { [L::from_half(x), L::from_half(L::right(x, 16))] }
     }
 
     #[inline(always)]
@@ -44,7 +41,7 @@ pub(super) struct Bf16;
 impl Half for Bf16 {
     #[inline(always)]
     unsafe fn widen<L: Lanes>(x: L::Ints) -> [L::Floats; 2] {
-        unsafe { [L::as_floats(L::left::<16>(x)), L::as_floats(L::left::<16>(L::right::<16>(x)))] }
+        unsafe { [L::as_floats(L::left(x, 16)), L::as_floats(L::left(L::right(x, 16), 16))] }
     }
 
     #[inline(always)]
@@ -68,7 +65,7 @@ impl<H: Half> Kernel for H {
                     let bytes = L::ROWS * CHUNK * 2;
                     prefetch(place.ahead.add(i * bytes), bytes);
                 }
-                let mut panel = [L::zero(); CHUNK];
+                let mut panel = [L::splat_float(0.0); CHUNK];
                 for eight in 0..CHUNK / 8 {
                     let four = L::transposed(weights.add((chunk * CHUNK + eight * 8) * 2), stride);
                     for j in 0..4 {
@@ -114,7 +111,7 @@ unsafe fn add<L: Lanes, const T: usize>(
         }
         for (i, weights) in panel.iter().enumerate() {
             for t in 0..T {
-                total[t] = L::fma(*weights, L::splat_float(from[t].add(i)), total[t]);
+                total[t] = L::fma(*weights, L::splat_float(from[t].add(i).read_unaligned()), total[t]);
             }
         }
         sums.write(total);

@@ -3,6 +3,7 @@
 
 use super::activations::Packing;
 use super::lanes::{Lanes, prefetch};
+use std::array::from_fn;
 use std::ops::Range;
 
 /// Weights that are multiplied together: those of a block of 32.
@@ -64,6 +65,10 @@ impl Rows {
 }
 
 /// How a type of weights is unpacked, and how its chunks are added to a token's sum.
+///
+/// # Safety
+/// All methods: as for [`Lanes`]. There are as many blocks in each row as are unpacked, records of all tokens, and tiles have begun
+/// where they are used.
 pub(super) trait Format {
     /// Weights and bytes of a block.
     const BLOCK: (usize, usize);
@@ -77,21 +82,12 @@ pub(super) trait Format {
 
     /// Unpacks `chunks` chunks, whole blocks, and fetches as many bytes of the next rows meanwhile: all at once, other
     /// loads would wait.
-    ///
-    /// # Safety
-    /// As for [`Lanes`]; there are as many blocks in each row.
     unsafe fn unpack<L: Lanes>(rows: &Rows, chunks: usize, to: &mut impl Take<L, Self::Scales<L>>);
 
     /// The sum with nothing of the panel added.
-    ///
-    /// # Safety
-    /// As for [`Lanes`].
     unsafe fn begin<L: Lanes>(total: L::Floats) -> Self::Sum<L>;
 
     /// Adds a chunk of a panel to the sums of some tokens; `bytes`: of each token's activations, in their record.
-    ///
-    /// # Safety
-    /// As for [`Lanes`].
     unsafe fn add<L: Lanes, const T: usize>(
         sums: [Self::Sum<L>; T],
         weights: &[L::Ints; 8],
@@ -100,9 +96,6 @@ pub(super) trait Format {
     ) -> [Self::Sum<L>; T];
 
     /// The sum with the whole panel added; `record`: of the panel's first activations.
-    ///
-    /// # Safety
-    /// As for [`Lanes`].
     unsafe fn end<L: Lanes>(
         sum: Self::Sum<L>,
         scales: *const Self::Scales<L>,
@@ -111,9 +104,6 @@ pub(super) trait Format {
 
     /// Adds so many chunks of a panel to the sums of the first tokens by tiles. `records`: the activations of all tokens. `tokens`: how
     /// many there are, and how many are added, whole tiles.
-    ///
-    /// # Safety
-    /// As for [`Lanes`], and tiles have begun.
     unsafe fn add_tiles<L: Lanes>(
         panel: (&Panel<L, Self::Scales<L>>, usize),
         records: *const u8,
@@ -144,25 +134,27 @@ pub(super) unsafe fn chunk<L: Lanes>(rows: *const u8, stride: usize) -> [L::Ints
     }
 }
 
+/// Bits of each byte, moved from place `from` to place `to`: those of `mask`.
+#[inline(always)]
+pub(super) unsafe fn moved<L: Lanes>(x: L::Ints, from: usize, to: usize, mask: u8) -> L::Ints {
+    unsafe {
+        let x = if from > to { L::right(x, from - to) } else { L::left(x, to - from) };
+        L::and(x, L::bytes(mask))
+    }
+}
+
 #[inline(always)]
 pub(super) unsafe fn low<L: Lanes>(x: L::Ints) -> L::Ints {
-    unsafe { L::and(x, L::bytes(0x0f)) }
+    unsafe { moved::<L>(x, 0, 0, 0x0f) }
 }
 
 #[inline(always)]
 pub(super) unsafe fn high<L: Lanes>(x: L::Ints) -> L::Ints {
-    unsafe { low::<L>(L::right::<4>(x)) }
+    unsafe { moved::<L>(x, 4, 0, 0x0f) }
 }
 
 /// Byte j of each lane, for j = 0 to 3, as integers with sign.
 #[inline(always)]
 pub(super) unsafe fn integers<L: Lanes>(x: L::Ints) -> [L::Ints; 4] {
-    unsafe {
-        [
-            L::signed_right::<24>(L::left::<24>(x)),
-            L::signed_right::<24>(L::left::<16>(x)),
-            L::signed_right::<24>(L::left::<8>(x)),
-            L::signed_right::<24>(x),
-        ]
-    }
+    from_fn(|j| unsafe { L::signed_right(L::left(x, 24 - 8 * j), 24) })
 }

@@ -14,19 +14,18 @@ pub(super) unsafe fn exp<L: Lanes>(x: L::Floats) -> L::Floats {
     const CUT: f32 = -80.0;
     const FACTORS: [f32; 6] = [1.0 / 120.0, 1.0 / 24.0, 1.0 / 6.0, 0.5, 1.0, 1.0];
     unsafe {
-        let splat = |x: f32| L::splat_float(&raw const x);
+        let splat = |x: f32| L::splat_float(x);
         let bounded = L::max(splat(LEAST), x);
         let n = L::to_ints(L::mul(bounded, splat(std::f32::consts::LOG2_E)));
-        let whole = L::neg(L::to_floats(n));
-        let r = L::fma(whole, splat(0.693_359_4), bounded);
-        let r = L::fma(whole, splat(-2.121_944_4e-4), r);
+        let whole = L::to_floats(n);
+        let r = L::fma(whole, splat(-0.693_359_4), bounded);
+        let r = L::fma(whole, splat(2.121_944_4e-4), r);
         let mut power = splat(1.0 / 720.0);
         for factor in FACTORS {
             power = L::fma(power, r, splat(factor));
         }
-        let one = 127i32;
-        let two_to_n = L::as_floats(L::left::<23>(L::add_ints(n, L::splat(&raw const one))));
-        L::where_above(x, CUT, L::mul(power, two_to_n), L::zero())
+        let two_to_n = L::as_floats(L::left(L::add_ints(n, L::splat(127)), 23));
+        L::where_above(x, CUT, L::mul(power, two_to_n), L::splat_float(0.0))
     }
 }
 
@@ -37,25 +36,13 @@ pub(super) unsafe fn exp<L: Lanes>(x: L::Floats) -> L::Floats {
 #[inline(always)]
 pub(super) unsafe fn capped<L: Lanes>(x: L::Floats, cap: f32) -> L::Floats {
     unsafe {
-        let (sign, one) = (i32::MIN, 1f32);
-        let (sign, one) = (L::splat(&raw const sign), L::splat_float(&raw const one));
+        let (sign, one) = (L::splat(i32::MIN), L::splat_float(1.0));
         let sign_of_x = L::and(L::as_ints(x), sign);
         let minus = L::as_floats(L::or(L::as_ints(x), sign));
         let e = exp::<L>(L::add(minus, minus));
         let tanh = L::div(L::sub(one, e), L::add(one, e));
-        L::mul(L::as_floats(L::or(L::as_ints(tanh), sign_of_x)), L::splat_float(&raw const cap))
+        L::mul(L::as_floats(L::or(L::as_ints(tanh), sign_of_x)), L::splat_float(cap))
     }
-}
-
-/// The first lane.
-///
-/// # Safety
-/// As for [`Lanes`].
-#[inline(always)]
-pub(super) unsafe fn first_lane<L: Lanes>(x: L::Floats) -> f32 {
-    let mut lanes = [0f32; 16];
-    unsafe { L::store_floats(lanes.as_mut_ptr(), x) };
-    lanes[0]
 }
 
 /// Whether all are numbers.

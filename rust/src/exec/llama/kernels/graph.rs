@@ -27,58 +27,54 @@ impl Drop for Graph {
 }
 
 impl Graph {
-    /// Room for tensors and workspace of some MiB.
-    fn new() -> Option<Self> {
+    /// Room for tensors and workspace of some MiB; or for descriptions alone, of tensors on a device.
+    fn new(no_alloc: bool) -> Option<Self> {
         let parameters =
-            sys::ggml_init_params { mem_size: 64 << 20, mem_buffer: std::ptr::null_mut(), no_alloc: false };
+            sys::ggml_init_params { mem_size: 64 << 20, mem_buffer: std::ptr::null_mut(), no_alloc };
         // SAFETY: plain parameters.
         let context = NonNull::new(unsafe { sys::ggml_init(parameters) })?;
         Some(Self { context, result: std::ptr::null_mut() })
     }
 
-    /// A tensor with a copy of what is given.
+    /// A tensor, with a copy of what is given if it has room.
     fn tensor<T: Copy>(&self, ty: sys::ggml_type, shape: [usize; 4], data: &[T]) -> *mut sys::ggml_tensor {
         let [a, b, c, d] = shape.map(|n| n.cast_signed() as i64);
         // SAFETY: the context is alive; the sizes are compared before the copy.
         unsafe {
             let tensor = sys::ggml_new_tensor_4d(self.context.as_ptr(), ty, a, b, c, d);
             assert_eq!(sys::ggml_nbytes(tensor), size_of_val(data));
-            data.as_ptr().cast::<u8>().copy_to_nonoverlapping((*tensor).data.cast(), size_of_val(data));
+            let to: *mut u8 = (*tensor).data.cast();
+            if !to.is_null() {
+                data.as_ptr().cast::<u8>().copy_to_nonoverlapping(to, size_of_val(data));
+            }
             tensor
         }
     }
 
     /// The product of weights with the activations of tokens.
     pub(super) fn product(weights: &Operand<'_>, values: &[f32]) -> Option<Self> {
-        let mut graph = Self::new()?;
-        let [row, rows, _] = weights.shape;
-        let weights = graph.tensor(weights.ty, [row, rows, 1, 1], weights.bytes);
-        let values = graph.tensor(sys::GGML_TYPE_F32, [row, values.len() / row, 1, 1], values);
-        // SAFETY: tensors of this context with rows of the same length.
-        graph.result = unsafe { sys::ggml_mul_mat(graph.context.as_ptr(), weights, values) };
+        let mut graph = Self::new(false)?;
+        graph.multiply(weights, values);
         Some(graph)
+    }
+
+    fn multiply(&mut self, weights: &Operand<'_>, values: &[f32]) {
+        let [row, rows, _] = weights.shape;
+        let weights = self.tensor(weights.ty, [row, rows, 1, 1], weights.bytes);
+        let values = self.tensor(sys::GGML_TYPE_F32, [row, values.len() / row, 1, 1], values);
+        // SAFETY: tensors of this context with rows of the same length.
+        self.result = unsafe { sys::ggml_mul_mat(self.context.as_ptr(), weights, values) };
     }
 
     /// The product of weights with the activations of tokens, [token][row], as a device computes it; None where it fails.
     pub(super) fn product_on(device: DeviceRef, weights: &Operand<'_>, values: &[f32]) -> Option<Vec<f32>> {
-        let parameters =
-            sys::ggml_init_params { mem_size: 1 << 20, mem_buffer: std::ptr::null_mut(), no_alloc: true };
-        // SAFETY: plain parameters.
-        let context = NonNull::new(unsafe { sys::ggml_init(parameters) })?;
-        let mut graph = Self { context, result: std::ptr::null_mut() };
-        let context = context.as_ptr();
-        let [row, rows, _] = weights.shape.map(|n| n.cast_signed() as i64);
-        let tokens = values.len().cast_signed() as i64 / row;
+        let mut graph = Self::new(true)?;
+        graph.multiply(weights, values);
+        let context = graph.context.as_ptr();
         // SAFETY: the device lives as long as the process, the tensors as long as the context. Each gets as many bytes as
         // it has, after it has got a place. The backend and its buffer are freed after their last use.
         unsafe {
-            let a = sys::ggml_new_tensor_2d(context, weights.ty, row, rows);
-            let b = sys::ggml_new_tensor_2d(context, sys::GGML_TYPE_F32, row, tokens);
-            graph.result = sys::ggml_mul_mat(context, a, b);
-            assert_eq!(
-                (sys::ggml_nbytes(a), sys::ggml_nbytes(b)),
-                (weights.bytes.len(), size_of_val(values))
-            );
+            let [a, b, ..] = (*graph.result).src;
             let steps = sys::ggml_new_graph(context);
             sys::ggml_build_forward_expand(steps, graph.result);
             let backend =
@@ -89,7 +85,7 @@ impl Graph {
                 sys::ggml_backend_tensor_set(a, weights.bytes.as_ptr().cast(), 0, weights.bytes.len());
                 sys::ggml_backend_tensor_set(b, values.as_ptr().cast(), 0, size_of_val(values));
                 if sys::ggml_backend_graph_compute(backend, steps) == sys::GGML_STATUS_SUCCESS {
-                    let mut got = vec![0f32; (rows * tokens).unsigned_abs() as usize];
+                    let mut got = vec![0f32; sys::ggml_nelements(graph.result).unsigned_abs() as usize];
                     let bytes = size_of_val(&got[..]);
                     sys::ggml_backend_tensor_get(graph.result, got.as_mut_ptr().cast(), 0, bytes);
                     result = Some(got);
@@ -107,7 +103,7 @@ impl Graph {
         queries: &[f32],
         [keys, values, mask]: &[Vec<u16>; 3],
     ) -> Option<Self> {
-        let mut graph = Self::new()?;
+        let mut graph = Self::new(false)?;
         let queries = graph.tensor(sys::GGML_TYPE_F32, [dims, tokens, heads, 1], queries);
         let [keys, values] =
             [keys, values].map(|x| graph.tensor(sys::GGML_TYPE_F16, [dims, cells, kv_heads, 1], x));
@@ -144,7 +140,7 @@ impl Graph {
         (values, slots): (&[f32], usize),
         (ids, used): (&[i32], usize),
     ) -> Self {
-        let mut graph = Self::new().unwrap();
+        let mut graph = Self::new(false).unwrap();
         let [row, rows, experts] = weights.shape;
         let weights = graph.tensor(weights.ty, [row, rows, experts, 1], weights.bytes);
         let values = graph.tensor(sys::GGML_TYPE_F32, [row, slots, values.len() / row / slots, 1], values);
@@ -156,7 +152,7 @@ impl Graph {
 
     /// What models compute beside products, one after the other, of 64 values for each of 8 heads and 100 tokens.
     pub(super) fn light(random: &mut dyn FnMut() -> f32) -> Self {
-        let mut graph = Self::new().unwrap();
+        let mut graph = Self::new(false).unwrap();
         let shape = [64, 8, 100, 1];
         let (x, y) = (
             graph.random(sys::GGML_TYPE_F32, shape, random),
@@ -188,7 +184,7 @@ impl Graph {
 
     /// Attention of random queries over random keys and values.
     pub(super) fn attention(shape: &Heads, random: &mut dyn FnMut() -> f32) -> Self {
-        let mut graph = Self::new().unwrap();
+        let mut graph = Self::new(false).unwrap();
         let Heads { ty, dims, tokens, cells, heads: [heads, kv_heads], streams, .. } = *shape;
         let q = graph.random(sys::GGML_TYPE_F32, [dims, tokens, heads, streams], random);
         let k = graph.random(ty, [dims, cells, kv_heads, streams], random);

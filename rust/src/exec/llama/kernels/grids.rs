@@ -6,14 +6,14 @@
 use super::formats::{CHUNK, CHUNKS, Rows, Take, halves};
 use super::lanes::Lanes;
 use super::product::TILE;
-use super::superblocks::{Scales, SuperBlock};
+use super::superblocks::{Scales, SuperBlock, fetch};
 use llama_cpp_sys_2 as sys;
 use std::array::from_fn;
 use std::mem::MaybeUninit;
 use std::sync::LazyLock;
 
 /// What is added to weights makes bytes without sign of them: 2 to the power of this.
-pub(super) const BIAS: u32 = 6;
+pub(super) const BIAS: usize = 6;
 /// The largest byte.
 pub(super) const MOST: i32 = 127;
 
@@ -57,12 +57,6 @@ static IQ3_XXS: LazyLock<[u64; 256]> =
 static IQ3_S: LazyLock<[u64; 512]> =
     LazyLock::new(|| read_grid((sys::GGML_TYPE_IQ3_S, Iq3S::BYTES), (2, 66), ONE, |w| w));
 
-/// The same integer in each lane.
-#[inline(always)]
-pub(super) unsafe fn all<L: Lanes>(x: i32) -> L::Ints {
-    unsafe { L::splat(&raw const x) }
-}
-
 /// The same byte in all bytes.
 pub(super) const fn four(byte: u8) -> i32 {
     i32::from_ne_bytes([byte; 4])
@@ -77,14 +71,7 @@ pub(super) unsafe fn words<L: Lanes, const N: usize>(rows: &Rows, at: usize) -> 
 /// The four bytes of each lane.
 #[inline(always)]
 pub(super) unsafe fn split<L: Lanes>(x: L::Ints) -> [L::Ints; 4] {
-    unsafe {
-        [
-            L::right::<24>(L::left::<24>(x)),
-            L::right::<24>(L::left::<16>(x)),
-            L::right::<24>(L::left::<8>(x)),
-            L::right::<24>(x),
-        ]
-    }
+    from_fn(|j| unsafe { L::right(L::left(x, 24 - 8 * j), 24) })
 }
 
 /// Byte `c` of 8 that are in two lanes.
@@ -93,66 +80,44 @@ unsafe fn byte<L: Lanes>(two: [L::Ints; 2], c: usize) -> L::Ints {
     unsafe { split::<L>(two[c / 4])[c % 4] }
 }
 
-/// Numbers whose low 8 bits are `low`. Each takes its others from `high`: the first from the lowest `BITS` of it, and so on.
+/// Numbers whose low 8 bits are `low`. Each takes its others from `high`: the first from the lowest `bits` of it, and so on.
 #[inline(always)]
-pub(super) unsafe fn with_high<L: Lanes, const BITS: u32, const N: usize>(
+pub(super) unsafe fn with_high<L: Lanes, const N: usize>(
+    bits: usize,
     low: [L::Ints; N],
     high: L::Ints,
 ) -> [L::Ints; N] {
     unsafe {
-        let mut high = L::left::<8>(high);
-        let mask = all::<L>(((1 << BITS) - 1) << 8);
+        let mut high = L::left(high, 8);
+        let mask = L::splat(((1 << bits) - 1) << 8);
         low.map(|low| {
             let number = L::or(low, L::and(high, mask));
-            high = L::right::<BITS>(high);
+            high = L::right(high, bits);
             number
         })
     }
 }
 
-/// The entries with those numbers, 8 weights each.
+/// The entries with those numbers, of 32 / `M` weights each.
 #[inline(always)]
-pub(super) unsafe fn eights<L: Lanes, const N: usize>(
+pub(super) unsafe fn entries<L: Lanes, const N: usize, const M: usize>(
     grid: &[u64; N],
-    numbers: [L::Ints; 4],
+    numbers: [L::Ints; M],
 ) -> [L::Ints; 8] {
-    let mut found = MaybeUninit::<[[[u32; TILE]; 2]; 4]>::uninit();
-    let found = found.as_mut_ptr().cast::<[[u32; TILE]; 2]>();
-    unsafe {
-        for (i, numbers) in numbers.into_iter().enumerate() {
-            let numbers = rows_of::<L>(numbers);
-            for row in 0..L::ROWS {
-                let entry = grid[numbers[row] as usize % N];
-                (*found.add(i))[0][row] = entry as u32;
-                (*found.add(i))[1][row] = (entry >> 32) as u32;
-            }
-        }
-        from_fn(|j| L::as_ints(L::load_floats((*found.add(j / 2))[j % 2].as_ptr().cast())))
-    }
-}
-
-/// The entries with those numbers, 4 weights each.
-#[inline(always)]
-unsafe fn fours<L: Lanes, const N: usize>(grid: &[u64; N], numbers: [L::Ints; 8]) -> [L::Ints; 8] {
     let mut found = MaybeUninit::<[[u32; TILE]; 8]>::uninit();
     let found = found.as_mut_ptr().cast::<[u32; TILE]>();
     unsafe {
         for (i, numbers) in numbers.into_iter().enumerate() {
-            let numbers = rows_of::<L>(numbers);
+            let numbers = L::lanes(L::as_floats(numbers)).map(f32::to_bits);
             for row in 0..L::ROWS {
-                (*found.add(i))[row] = grid[numbers[row] as usize % N] as u32;
+                let entry = grid[numbers[row] as usize % N];
+                for part in 0..8 / M {
+                    (*found.add(8 / M * i + part))[row] = (entry >> (32 * part)) as u32;
+                }
             }
         }
         from_fn(|j| L::as_ints(L::load_floats((*found.add(j)).as_ptr().cast())))
     }
-}
-
-/// The lanes, of which the last are 0 where there are fewer rows.
-#[inline(always)]
-unsafe fn rows_of<L: Lanes>(x: L::Ints) -> [u32; TILE] {
-    let mut rows = [0; TILE];
-    unsafe { L::store_floats(rows.as_mut_ptr().cast(), L::as_floats(x)) };
-    rows
 }
 
 /// Negates the weights whose bit of `signs` is set, and adds the bias to all.
@@ -161,17 +126,17 @@ unsafe fn signed<L: Lanes>(weights: [L::Ints; 8], signs: L::Ints) -> [L::Ints; 8
     /// All ones for each power of two.
     const SET: [u8; 16] = [0, 255, 255, 0, 255, 0, 0, 0, 255, 0, 0, 0, 0, 0, 0, 0];
     unsafe {
-        let each = all::<L>(0x0804_0201);
+        let each = L::splat(0x0804_0201);
         // -x is the complement of x, and one more.
-        let (bias, ones) = (all::<L>(four(1 << BIAS) + 1), all::<L>(-1));
+        let (bias, ones) = (L::splat(four(1 << BIAS) + 1), L::splat(-1));
         let signs = split::<L>(signs).map(|byte| {
-            let two = L::or(byte, L::left::<8>(byte));
-            L::or(two, L::left::<16>(two))
+            let two = L::or(byte, L::left(byte, 8));
+            L::or(two, L::left(two, 16))
         });
         from_fn(|j| {
-            let bits = if j % 2 == 0 { signs[j / 2] } else { L::right::<4>(signs[j / 2]) };
+            let bits = if j % 2 == 0 { signs[j / 2] } else { L::right(signs[j / 2], 4) };
             let negative = L::and(weights[j], L::look_up(&SET, L::and(bits, each)));
-            let less = L::xor(L::left::<1>(negative), ones);
+            let less = L::xor(L::left(negative, 1), ones);
             L::add_ints(L::add_ints(weights[j], bias), less)
         })
     }
@@ -181,10 +146,10 @@ unsafe fn signed<L: Lanes>(weights: [L::Ints; 8], signs: L::Ints) -> [L::Ints; 8
 #[inline(always)]
 unsafe fn even<L: Lanes>(sevens: L::Ints) -> L::Ints {
     unsafe {
-        let four = L::xor(sevens, L::right::<4>(sevens));
-        let two = L::xor(four, L::right::<2>(four));
-        let odd = L::xor(two, L::right::<1>(two));
-        L::or(sevens, L::left::<7>(L::and(odd, L::bytes(1))))
+        let four = L::xor(sevens, L::right(sevens, 4));
+        let two = L::xor(four, L::right(four, 2));
+        let odd = L::xor(two, L::right(two, 1));
+        L::or(sevens, L::left(L::and(odd, L::bytes(1)), 7))
     }
 }
 
@@ -192,16 +157,16 @@ unsafe fn even<L: Lanes>(sevens: L::Ints) -> L::Ints {
 #[inline(always)]
 unsafe fn sevens<L: Lanes>(x: L::Ints) -> L::Ints {
     unsafe {
-        let seven = |x, at: i32| L::and(x, all::<L>(127 << at));
-        let low = L::or(seven(x, 0), seven(L::left::<1>(x), 8));
-        L::or(low, L::or(seven(L::left::<2>(x), 16), seven(L::left::<3>(x), 24)))
+        let seven = |x, at: i32| L::and(x, L::splat(127 << at));
+        let low = L::or(seven(x, 0), seven(L::left(x, 1), 8));
+        L::or(low, L::or(seven(L::left(x, 2), 16), seven(L::left(x, 3), 24)))
     }
 }
 
 /// 2x + 1 of some bits.
 #[inline(always)]
 pub(super) unsafe fn odd<L: Lanes>(x: L::Ints, mask: i32) -> L::Ints {
-    unsafe { L::or(L::left::<1>(L::and(x, all::<L>(mask))), all::<L>(1)) }
+    unsafe { L::or(L::left(L::and(x, L::splat(mask)), 1), L::splat(1)) }
 }
 
 /// Writes the block's scale: an f16 at byte `at` of each row's block, times `unit`.
@@ -209,7 +174,7 @@ pub(super) unsafe fn odd<L: Lanes>(x: L::Ints, mask: i32) -> L::Ints {
 pub(super) unsafe fn scale<L: Lanes>(rows: &Rows, at: usize, unit: f32, to: *mut Scales<L>) {
     unsafe {
         let scale = halves::<L>(rows.first.add(at), rows.stride);
-        (*to).scale = L::mul(scale, L::splat_float(&raw const unit));
+        (*to).scale = L::mul(scale, L::splat_float(unit));
     }
 }
 
@@ -219,17 +184,10 @@ unsafe fn nibble_scales<L: Lanes>(bytes: [L::Ints; 2], to: *mut Scales<L>) {
     unsafe {
         for c in (0..CHUNKS).step_by(2) {
             let [a, b] = [byte::<L>(bytes, c), byte::<L>(bytes, c + 1)];
-            let scales = [a, L::right::<4>(a), b, L::right::<4>(b)].map(|x| odd::<L>(x, 15));
-            Scales::<L>::biased::<BIAS>(to, c..c + 2, scales);
+            let scales = [a, L::right(a, 4), b, L::right(b, 4)].map(|x| odd::<L>(x, 15));
+            Scales::<L>::biased(to, BIAS, c..c + 2, scales);
         }
     }
-}
-
-/// Fetches an eighth of what is needed soon.
-#[inline(always)]
-pub(super) fn fetch<B: SuperBlock, L: Lanes>(rows: &Rows, chunk: usize) {
-    let bytes = B::BYTES * L::ROWS;
-    rows.fetch(chunk * bytes / CHUNKS..(chunk + 1) * bytes / CHUNKS);
 }
 
 /// Takes the chunks of a type that has 28 signs and four bits of a scale for each. `unit`: see [`scale`].
@@ -241,9 +199,9 @@ unsafe fn take_even<B: SuperBlock, L: Lanes>(
 ) {
     unsafe {
         scale::<L>(rows, 0, unit, to.scales());
-        Scales::<L>::whole::<BIAS>(to.scales(), signs.map(|x| odd::<L>(L::right::<28>(x), 15)));
+        Scales::<L>::whole(to.scales(), BIAS, signs.map(|x| odd::<L>(L::right(x, 28), 15)));
         for (c, signs) in signs.into_iter().enumerate() {
-            fetch::<B, L>(rows, c);
+            fetch::<B, L>(rows, c..c + 1);
             to.take(c, signed::<L>(weights(c), even::<L>(sevens::<L>(signs))));
         }
     }
@@ -260,7 +218,7 @@ impl SuperBlock for Iq2Xxs {
     unsafe fn unpack<L: Lanes>(rows: &Rows, to: &mut impl Take<L, Scales<L>>) {
         unsafe {
             let words = words::<L, 4>(rows, 2);
-            let weights = |c: usize| eights::<L, _>(&IQ2_XXS, split::<L>(words[c / 2][c % 2 * 2]));
+            let weights = |c: usize| entries::<L, _, _>(&IQ2_XXS, split::<L>(words[c / 2][c % 2 * 2]));
             let signs = from_fn(|c| words[c / 2][c % 2 * 2 + 1]);
             take_even::<Self, L>(rows, (weights, signs, 0.125), to);
         }
@@ -282,16 +240,16 @@ impl SuperBlock for Iq2Xs {
             scale::<L>(rows, 0, 0.125, to.scales());
             nibble_scales::<L>([a, b], to.scales());
             for c in 0..CHUNKS {
-                fetch::<Self, L>(rows, c);
+                fetch::<Self, L>(rows, c..c + 1);
                 // 9 bits of a number and 7 signs in 16.
                 let [a, b] = [words[c / 2][c % 2 * 2], words[c / 2][c % 2 * 2 + 1]];
-                let numbers = [a, L::right::<16>(a), b, L::right::<16>(b)];
+                let numbers = [a, L::right(a, 16), b, L::right(b, 16)];
                 let pair = |x| {
-                    let low = L::and(L::right::<9>(x), all::<L>(127));
-                    L::or(low, L::left::<8>(L::right::<25>(x)))
+                    let low = L::and(L::right(x, 9), L::splat(127));
+                    L::or(low, L::left(L::right(x, 25), 8))
                 };
-                let weights = eights::<L, _>(&IQ2_XS, numbers);
-                let signs = L::or(pair(a), L::left::<16>(pair(b)));
+                let weights = entries::<L, _, _>(&IQ2_XS, numbers);
+                let signs = L::or(pair(a), L::left(pair(b), 16));
                 to.take(c, signed::<L>(weights, even::<L>(signs)));
             }
         }
@@ -313,10 +271,10 @@ impl SuperBlock for Iq2S {
             scale::<L>(rows, 0, 0.125, to.scales());
             nibble_scales::<L>([a, b], to.scales());
             for c in 0..CHUNKS {
-                fetch::<Self, L>(rows, c);
+                fetch::<Self, L>(rows, c..c + 1);
                 let high = byte::<L>([first, second], c);
-                let numbers = with_high::<L, 2, 4>(split::<L>(low[c / 4][c % 4]), high);
-                to.take(c, signed::<L>(eights::<L, _>(&IQ2_S, numbers), signs[c / 4][c % 4]));
+                let numbers = with_high::<L, _>(2, split::<L>(low[c / 4][c % 4]), high);
+                to.take(c, signed::<L>(entries::<L, _, _>(&IQ2_S, numbers), signs[c / 4][c % 4]));
             }
         }
     }
@@ -341,7 +299,10 @@ impl SuperBlock for Iq3Xxs {
         unsafe {
             let (words, signs) = (words::<L, 4>(rows, 2), words::<L, 2>(rows, 66));
             let weights = |c: usize| {
-                fours::<L, _>(&IQ3_XXS, split_two::<L>(words[c / 2][c % 2 * 2], words[c / 2][c % 2 * 2 + 1]))
+                entries::<L, _, _>(
+                    &IQ3_XXS,
+                    split_two::<L>(words[c / 2][c % 2 * 2], words[c / 2][c % 2 * 2 + 1]),
+                )
             };
             take_even::<Self, L>(rows, (weights, from_fn(|c| signs[c / 4][c % 4]), 0.25), to);
         }
@@ -363,13 +324,13 @@ impl SuperBlock for Iq3S {
             let [s2, s3, s4, s5] = L::transposed(rows.first.add(82), rows.stride);
             let [_, s6, s7, scales] = L::transposed(rows.first.add(94), rows.stride);
             scale::<L>(rows, 0, 1.0, to.scales());
-            let [a, b, c, d] = split::<L>(scales).map(|x| [odd::<L>(x, 15), odd::<L>(L::right::<4>(x), 15)]);
-            Scales::<L>::whole::<BIAS>(to.scales(), [a[0], a[1], b[0], b[1], c[0], c[1], d[0], d[1]]);
+            let [a, b, c, d] = split::<L>(scales).map(|x| [odd::<L>(x, 15), odd::<L>(L::right(x, 4), 15)]);
+            Scales::<L>::whole(to.scales(), BIAS, [a[0], a[1], b[0], b[1], c[0], c[1], d[0], d[1]]);
             for (c, signs) in [s0, s1, s2, s3, s4, s5, s6, s7].into_iter().enumerate() {
-                fetch::<Self, L>(rows, c);
+                fetch::<Self, L>(rows, c..c + 1);
                 let low = split_two::<L>(words[c / 2][c % 2 * 2], words[c / 2][c % 2 * 2 + 1]);
-                let numbers = with_high::<L, 1, 8>(low, byte::<L>([first, second], c));
-                to.take(c, signed::<L>(fours::<L, _>(&IQ3_S, numbers), signs));
+                let numbers = with_high::<L, _>(1, low, byte::<L>([first, second], c));
+                to.take(c, signed::<L>(entries::<L, _, _>(&IQ3_S, numbers), signs));
             }
         }
     }

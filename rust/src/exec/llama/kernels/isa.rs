@@ -1,12 +1,38 @@
 //! Sets of instructions that kernels are compiled for, and which of them to use.
 
+/// Compiles the kernels of products, and of attention, for lanes by some instructions.
+macro_rules! compiled {
+    ($($lanes:ty, $instructions:literal: $tiles:ident $(, $attend:ident)?;)*) => {$(
+        /// # Safety
+        /// As for [`product::tiles`]; the processor has the instructions.
+        #[target_feature(enable = $instructions)]
+        unsafe fn $tiles<K: Kernel>(product: &Product, rows: Range<usize>, sums: *mut f32) {
+            // SAFETY: the caller's promise.
+            unsafe { product::tiles::<$lanes, K>(product, rows, sums) }
+        }
+        $(
+            /// # Safety
+            /// As for [`attend`]; the processor has the instructions.
+            #[target_feature(enable = $instructions)]
+            unsafe fn $attend<C: Cells>(attention: &Attention, unit: &Unit, scratch: &mut Scratch) {
+                // SAFETY: the caller's promise.
+                unsafe { attend::<$lanes, C>(attention, unit, scratch) }
+            }
+        )?
+    )*};
+}
+
 #[cfg(target_arch = "aarch64")]
 mod arm;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
+#[cfg(all(test, target_arch = "aarch64"))]
+pub(super) use arm::twins;
 #[cfg(target_arch = "aarch64")]
 pub(super) use arm::{Isa, attention, pack, tiles};
+#[cfg(all(test, target_arch = "x86_64"))]
+pub(super) use x86::twins;
 #[cfg(target_arch = "x86_64")]
 pub(super) use x86::{Isa, attention, pack, tiles};
 #[cfg(not(any(target_arch = "aarch64", target_arch = "x86_64")))]

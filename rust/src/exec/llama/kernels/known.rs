@@ -1,9 +1,9 @@
 //! The check at start: a product and an attention whose results are known.
 
-use super::Counter;
 use super::graph::{Graph, Operand};
 use crate::exec::llama::devices::ffi::DeviceRef;
 use llama_cpp_sys_2 as sys;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Rows, activations and tokens of the known product.
 const PRODUCT: [usize; 3] = [40, 64, 3];
@@ -72,16 +72,20 @@ fn cell_value(head: usize, cell: usize, d: usize) -> f32 {
 pub(in crate::exec::llama) fn check() -> Result<(), String> {
     super::isa::Isa::choice()?;
     let (weights, values) = product();
-    called(Counter::Products, "matrix products", || compare_product(&weights, &values))?;
+    called(&super::PRODUCTS, "matrix products", || compare_product(&weights, &values))?;
     let (queries, kv) = attention();
-    called(Counter::Attentions, "attention", || compare_attention(&queries, &kv))
+    called(&super::ATTENTIONS, "attention", || compare_attention(&queries, &kv))
 }
 
 /// Computes what is counted there, and looks whether that was done here.
-fn called(counter: Counter, name: &str, compute: impl FnOnce() -> Result<(), String>) -> Result<(), String> {
-    let before = counter.read();
+fn called(
+    counter: &AtomicU64,
+    name: &str,
+    compute: impl FnOnce() -> Result<(), String>,
+) -> Result<(), String> {
+    let before = counter.load(Ordering::Relaxed);
     compute()?;
-    if super::isa::Isa::here().is_some() && counter.read() == before {
+    if super::isa::Isa::here().is_some() && counter.load(Ordering::Relaxed) == before {
         return Err(format!("llama.cpp does not call this build's {name}; build with `. launch/env.sh`"));
     }
     Ok(())

@@ -24,7 +24,9 @@ pub(super) use narrow::Avx512Vnni;
 pub(super) use narrow::{Avx2, AvxVnni, Narrow};
 #[cfg(target_arch = "aarch64")]
 pub(super) use neon::Neon;
-pub(super) use tiles::{NoTiles, Products, Scaled, TOKENS, Tiles};
+#[cfg(test)]
+pub(super) use tiles::NoTiles;
+pub(super) use tiles::{Products, Scaled, TOKENS, Tiles};
 #[cfg(target_arch = "x86_64")]
 pub(super) use wide::Wide;
 
@@ -62,6 +64,19 @@ pub(super) fn by_token<I: Copy, const N: usize>(
     sums
 }
 
+/// Methods of [`Lanes`], compiled into whatever calls them.
+macro_rules! methods {
+    ($(fn $name:ident($($argument:ident: $type:ty),*) -> $result:ty { $($body:tt)* })*) => {$(
+        // Some sets of instructions need plain code alone.
+        #[allow(unused_unsafe)]
+        #[inline(always)]
+        unsafe fn $name($($argument: $type),*) -> $result {
+            unsafe { $($body)* }
+        }
+    )*};
+}
+pub(super) use methods;
+
 /// What a kernel does with vectors of 32-bit lanes.
 ///
 /// # Safety
@@ -80,20 +95,25 @@ pub(super) trait Lanes {
 
     /// Bytes 4j to 4j + 3 of each of the rows, which are `stride` bytes apart, for j = 0 to 3.
     unsafe fn transposed(rows: *const u8, stride: usize) -> [Self::Ints; 4];
+    /// An i32 everywhere.
+    unsafe fn splat(x: i32) -> Self::Ints;
     /// The same byte everywhere.
-    unsafe fn bytes(byte: u8) -> Self::Ints;
+    #[inline(always)]
+    unsafe fn bytes(byte: u8) -> Self::Ints {
+        unsafe { Self::splat(i32::from_ne_bytes([byte; 4])) }
+    }
     unsafe fn and(a: Self::Ints, b: Self::Ints) -> Self::Ints;
     unsafe fn or(a: Self::Ints, b: Self::Ints) -> Self::Ints;
     unsafe fn xor(a: Self::Ints, b: Self::Ints) -> Self::Ints;
-    /// Lanes shifted by bits, zeros in.
-    unsafe fn left<const BITS: u32>(x: Self::Ints) -> Self::Ints;
-    unsafe fn right<const BITS: u32>(x: Self::Ints) -> Self::Ints;
+    unsafe fn add_ints(a: Self::Ints, b: Self::Ints) -> Self::Ints;
+    unsafe fn mul_ints(a: Self::Ints, b: Self::Ints) -> Self::Ints;
+    /// Lanes shifted by so many bits, zeros in. The number is always known where this is compiled.
+    unsafe fn left(x: Self::Ints, bits: usize) -> Self::Ints;
+    unsafe fn right(x: Self::Ints, bits: usize) -> Self::Ints;
     /// Lanes shifted right by bits, copies of the sign in.
-    unsafe fn signed_right<const BITS: u32>(x: Self::Ints) -> Self::Ints;
+    unsafe fn signed_right(x: Self::Ints, bits: usize) -> Self::Ints;
     /// For each byte, which is below 16, that entry.
     unsafe fn look_up(entries: &[u8; 16], x: Self::Ints) -> Self::Ints;
-    /// An i32 everywhere.
-    unsafe fn splat(x: *const i32) -> Self::Ints;
     /// Whether bytes are multiplied as their value less 128, where some may be above 127.
     const SIGNED: bool;
     /// Whether bytes of at most `most`, of which 128 is the bias, are multiplied without it: then nothing is left to correct.
@@ -109,48 +129,62 @@ pub(super) trait Lanes {
         activations: [*const i32; N],
     ) -> [Self::Ints; N];
     /// The sums with `scale` times such products.
+    #[inline(always)]
     unsafe fn scaled_dots<const N: usize>(
-        sums: [Self::Ints; N],
-        weights: (&[Self::Ints], Self::Ints),
+        mut sums: [Self::Ints; N],
+        (weights, scale): (&[Self::Ints], Self::Ints),
         most: i32,
         activations: [*const i32; N],
-    ) -> [Self::Ints; N];
+    ) -> [Self::Ints; N] {
+        unsafe {
+            let dots = Self::dots([Self::splat(0); N], weights, most, activations);
+            for (sum, dots) in sums.iter_mut().zip(dots) {
+                *sum = Self::add_ints(*sum, Self::mul_ints(dots, scale));
+            }
+            sums
+        }
+    }
     /// An integer of 16 bits as [`scaled_dots`](Lanes::scaled_dots) takes it.
-    unsafe fn scale(x: Self::Ints) -> Self::Ints;
+    #[inline(always)]
+    unsafe fn scale(x: Self::Ints) -> Self::Ints {
+        x
+    }
     /// `sum` and the products of two integers of 16 bits in each lane with those at `activations`.
     unsafe fn dot_pairs(sum: Self::Ints, pairs: Self::Ints, activations: *const i32) -> Self::Ints;
 
-    unsafe fn zero() -> Self::Floats;
+    unsafe fn splat_float(x: f32) -> Self::Floats;
+    unsafe fn load_floats(from: *const f32) -> Self::Floats;
     unsafe fn store_floats(to: *mut f32, x: Self::Floats);
-    unsafe fn splat_float(x: *const f32) -> Self::Floats;
-    unsafe fn to_floats(x: Self::Ints) -> Self::Floats;
-    /// The bits of an f32 in each lane.
-    unsafe fn as_floats(x: Self::Ints) -> Self::Floats;
-    /// Each lane's low 16 bits, an f16.
-    unsafe fn from_half(x: Self::Ints) -> Self::Floats;
     /// As many f16 as there are rows.
     unsafe fn load_halves(from: *const u16) -> Self::Floats;
-    unsafe fn mul(a: Self::Floats, b: Self::Floats) -> Self::Floats;
-    unsafe fn neg(x: Self::Floats) -> Self::Floats;
-    /// a · b + c, rounded once.
-    unsafe fn fma(a: Self::Floats, b: Self::Floats, c: Self::Floats) -> Self::Floats;
-    unsafe fn add(a: Self::Floats, b: Self::Floats) -> Self::Floats;
-    unsafe fn sub(a: Self::Floats, b: Self::Floats) -> Self::Floats;
-    unsafe fn div(a: Self::Floats, b: Self::Floats) -> Self::Floats;
-    /// The larger; `b` where one is no number.
-    unsafe fn max(a: Self::Floats, b: Self::Floats) -> Self::Floats;
-    /// The largest lane; any where one is no number.
-    unsafe fn most(x: Self::Floats) -> f32;
-    /// `y` where x > bound or x is no number, else `z`.
-    unsafe fn where_above(x: Self::Floats, bound: f32, y: Self::Floats, z: Self::Floats) -> Self::Floats;
-    /// The nearest integer, the even one of two.
-    unsafe fn to_ints(x: Self::Floats) -> Self::Ints;
-    /// An f32's bits in each lane.
-    unsafe fn as_ints(x: Self::Floats) -> Self::Ints;
-    unsafe fn add_ints(a: Self::Ints, b: Self::Ints) -> Self::Ints;
-    unsafe fn load_floats(from: *const f32) -> Self::Floats;
-    /// As many bf16 as there are rows.
+    /// As many bf16.
     unsafe fn load_brains(from: *const u16) -> Self::Floats;
     /// As many signed bytes.
     unsafe fn load_bytes(from: *const i8) -> Self::Floats;
+    /// Each lane's low 16 bits, an f16.
+    unsafe fn from_half(x: Self::Ints) -> Self::Floats;
+    unsafe fn to_floats(x: Self::Ints) -> Self::Floats;
+    /// The nearest integer, the even one of two.
+    unsafe fn to_ints(x: Self::Floats) -> Self::Ints;
+    /// The bits of an f32 in each lane.
+    unsafe fn as_floats(x: Self::Ints) -> Self::Floats;
+    /// An f32's bits in each lane.
+    unsafe fn as_ints(x: Self::Floats) -> Self::Ints;
+    unsafe fn add(a: Self::Floats, b: Self::Floats) -> Self::Floats;
+    unsafe fn sub(a: Self::Floats, b: Self::Floats) -> Self::Floats;
+    unsafe fn mul(a: Self::Floats, b: Self::Floats) -> Self::Floats;
+    unsafe fn div(a: Self::Floats, b: Self::Floats) -> Self::Floats;
+    /// a · b + c, rounded once.
+    unsafe fn fma(a: Self::Floats, b: Self::Floats, c: Self::Floats) -> Self::Floats;
+    /// The larger; `b` where one is no number.
+    unsafe fn max(a: Self::Floats, b: Self::Floats) -> Self::Floats;
+    /// `y` where x > bound or x is no number, else `z`.
+    unsafe fn where_above(x: Self::Floats, bound: f32, y: Self::Floats, z: Self::Floats) -> Self::Floats;
+    /// The lanes, of which the last are 0 where there are fewer than 16.
+    #[inline(always)]
+    unsafe fn lanes(x: Self::Floats) -> [f32; 16] {
+        let mut lanes = [0f32; 16];
+        unsafe { Self::store_floats(lanes.as_mut_ptr(), x) };
+        lanes
+    }
 }

@@ -58,66 +58,45 @@ impl Part {
     }
 }
 
-/// Takes the places of functions of ggml that compute a node, from ggml's own by their other names.
+/// Takes the places of functions of ggml that compute a node, or two in one, from ggml's own by their other names.
 macro_rules! shared {
-    ($($name:ident: $stock:ident),* $(,)?) => {
+    ($($name:ident: $stock:ident($node:ident $(, $other:ident)?)),* $(,)?) => {
         unsafe extern "C" {
-            $(fn $stock(params: *const Params, node: *mut sys::ggml_tensor);)*
+            $(fn $stock(params: *const Params, $node: *mut sys::ggml_tensor $(, $other: *mut sys::ggml_tensor)?);)*
         }
         $(
             /// # Safety
-            /// Called by ggml alone, with a node of a graph.
+            /// Called by ggml alone, with nodes of a graph.
             #[unsafe(no_mangle)]
-            unsafe extern "C" fn $name(params: *const Params, node: *mut sys::ggml_tensor) {
-                let node = Node(node);
+            unsafe extern "C" fn $name(
+                params: *const Params,
+                $node: *mut sys::ggml_tensor
+                $(, $other: *mut sys::ggml_tensor)?
+            ) {
+                let $node = Node($node);
+                $(let $other = Node($other);)?
                 // SAFETY: the caller's promise.
-                unsafe { share(params, node.get(), |params| $stock(params, node.get())) }
+                unsafe { share(params, $node.get(), |params| $stock(params, $node.get() $(, $other.get())?)) }
             }
         )*
     };
 }
 
 shared! {
-    ggml_compute_forward_add: ggml_compute_forward_add_stock,
-    ggml_compute_forward_cpy: ggml_compute_forward_cpy_stock,
-    ggml_compute_forward_cont: ggml_compute_forward_cont_stock,
-    ggml_compute_forward_get_rows: ggml_compute_forward_get_rows_stock,
-    ggml_compute_forward_glu: ggml_compute_forward_glu_stock,
-    ggml_compute_forward_mul: ggml_compute_forward_mul_stock,
-    ggml_compute_forward_norm: ggml_compute_forward_norm_stock,
-    ggml_compute_forward_rms_norm: ggml_compute_forward_rms_norm_stock,
-    ggml_compute_forward_rope: ggml_compute_forward_rope_stock,
-    ggml_compute_forward_scale: ggml_compute_forward_scale_stock,
-    ggml_compute_forward_set_rows: ggml_compute_forward_set_rows_stock,
-    ggml_compute_forward_soft_max: ggml_compute_forward_soft_max_stock,
-    ggml_compute_forward_unary: ggml_compute_forward_unary_stock,
-}
-
-unsafe extern "C" {
-    fn ggml_compute_forward_rms_norm_mul_fused_stock(
-        params: *const Params,
-        norm: *mut sys::ggml_tensor,
-        product: *mut sys::ggml_tensor,
-    );
-}
-
-/// A norm and the product with its weights.
-///
-/// # Safety
-/// Called by ggml alone, with nodes of a graph.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn ggml_compute_forward_rms_norm_mul_fused(
-    params: *const Params,
-    norm: *mut sys::ggml_tensor,
-    product: *mut sys::ggml_tensor,
-) {
-    let (norm, product) = (Node(norm), Node(product));
-    // SAFETY: the caller's promise.
-    unsafe {
-        share(params, norm.get(), |params| {
-            ggml_compute_forward_rms_norm_mul_fused_stock(params, norm.get(), product.get());
-        });
-    }
+    ggml_compute_forward_add: ggml_compute_forward_add_stock(node),
+    ggml_compute_forward_cpy: ggml_compute_forward_cpy_stock(node),
+    ggml_compute_forward_cont: ggml_compute_forward_cont_stock(node),
+    ggml_compute_forward_get_rows: ggml_compute_forward_get_rows_stock(node),
+    ggml_compute_forward_glu: ggml_compute_forward_glu_stock(node),
+    ggml_compute_forward_mul: ggml_compute_forward_mul_stock(node),
+    ggml_compute_forward_norm: ggml_compute_forward_norm_stock(node),
+    ggml_compute_forward_rms_norm: ggml_compute_forward_rms_norm_stock(node),
+    ggml_compute_forward_rms_norm_mul_fused: ggml_compute_forward_rms_norm_mul_fused_stock(norm, product),
+    ggml_compute_forward_rope: ggml_compute_forward_rope_stock(node),
+    ggml_compute_forward_scale: ggml_compute_forward_scale_stock(node),
+    ggml_compute_forward_set_rows: ggml_compute_forward_set_rows_stock(node),
+    ggml_compute_forward_soft_max: ggml_compute_forward_soft_max_stock(node),
+    ggml_compute_forward_unary: ggml_compute_forward_unary_stock(node),
 }
 
 /// A node that several threads compute parts of.

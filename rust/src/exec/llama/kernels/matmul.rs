@@ -85,17 +85,15 @@ impl Job {
         Some(Self { entry, isa, product })
     }
 
-    /// Bytes of workspace for so many threads that share the records of all tokens.
-    pub(super) fn shared_bytes(&self, threads: usize) -> usize {
-        let tokens = self.product.tokens.count;
+    /// Bytes of workspace for threads that share the records of so many tokens.
+    pub(super) fn bytes(&self, tokens: usize, threads: usize) -> usize {
         let records = self.entry.record_bytes(self.product.chunks, tokens);
         records.next_multiple_of(ALIGNED) + threads * sum_bytes(tokens, self.product.chunks) + ALIGNED
     }
 
-    /// Bytes of workspace for a thread with records of its own.
-    pub(super) fn own_bytes(&self, tokens: usize) -> usize {
-        let records = self.entry.record_bytes(self.product.chunks, tokens);
-        records.next_multiple_of(ALIGNED) + sum_bytes(tokens, self.product.chunks) + ALIGNED
+    /// The same for all tokens.
+    pub(super) fn shared_bytes(&self, threads: usize) -> usize {
+        self.bytes(self.product.tokens.count, threads)
     }
 
     /// Computes the product together with the other threads.
@@ -173,7 +171,7 @@ impl Job {
     /// Computes an expert's product: this thread's part of it, or all, together with the team.
     ///
     /// # Safety
-    /// As for [`compute`](Job::compute); `picked` has slot and row of `count` tokens, and `scratch` [`own_bytes`](Job::own_bytes) of
+    /// As for [`compute`](Job::compute); `picked` has slot and row of `count` tokens, and `scratch` [`bytes`](Job::bytes) of
     /// as many, for each worker behind this thread's place in it.
     pub(super) unsafe fn compute_expert(
         mut self,

@@ -1,6 +1,6 @@
 //! How the sums of ranges of cells become outputs.
 
-use super::functions::{exp, first_lane};
+use super::functions::exp;
 use super::lanes::Lanes;
 use super::unit::{Attention, Sums, Unit};
 
@@ -22,9 +22,8 @@ pub(super) unsafe fn merge<L: Lanes>(a: &Attention, rows: usize, sums: Sums, tot
                 from.copy_to_nonoverlapping(to, dims);
             } else {
                 let largest = most.max(*before);
-                let [old, new] =
-                    [*before - largest, most - largest].map(|x| exp::<L>(L::splat_float(&raw const x)));
-                *weights = first_lane::<L>(old) * *weights + first_lane::<L>(new) * added;
+                let [old, new] = [*before - largest, most - largest].map(|x| exp::<L>(L::splat_float(x)));
+                *weights = L::lanes(old)[0] * *weights + L::lanes(new)[0] * added;
                 *before = largest;
                 for d in (0..dims).step_by(L::ROWS) {
                     let values = L::mul(old, L::load_floats(to.add(d)));
@@ -42,8 +41,7 @@ pub(super) unsafe fn store<L: Lanes>(a: &Attention, unit: &Unit, total: Sums) {
         let dims = a.dims[1];
         for row in 0..unit.rows.len() {
             let sum = *total.weights.add(row);
-            let inverse = if sum == 0.0 { 0.0 } else { 1.0 / sum };
-            let inverse = L::splat_float(&raw const inverse);
+            let inverse = L::splat_float(if sum == 0.0 { 0.0 } else { 1.0 / sum });
             let to: *mut f32 = a.outputs.at(unit.place(a, row));
             for d in (0..dims).step_by(L::ROWS) {
                 let output = L::load_floats(total.values.add(row * dims + d));

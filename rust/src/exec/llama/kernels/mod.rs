@@ -38,20 +38,19 @@ mod doc_tests;
 mod scalar;
 #[cfg(test)]
 mod tests;
-#[cfg(all(test, target_arch = "x86_64"))]
-mod tile_tests;
 
 pub(super) use known::{check, check_on};
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+/// Products and attentions that were computed here.
 static PRODUCTS: AtomicU64 = AtomicU64::new(0);
+static ATTENTIONS: AtomicU64 = AtomicU64::new(0);
 /// Multiplications of all products, and of those that have no kernel here.
 static ALL: AtomicU64 = AtomicU64::new(0);
 static OTHERS: AtomicU64 = AtomicU64::new(0);
 /// Attentions that have none.
 static STOCK_ATTENTIONS: AtomicU64 = AtomicU64::new(0);
-static ATTENTIONS: AtomicU64 = AtomicU64::new(0);
 
 /// Whether most of what `compute` multiplies has a kernel here, and all attention. What has none is ggml's, which a team does
 /// not share.
@@ -64,30 +63,4 @@ pub(super) fn cover<T>(compute: impl FnOnce() -> T) -> (T, bool) {
     let [all, others, attentions] = read();
     let few = (others - before[1]) * FEW <= all - before[0];
     (computed, few && attentions == before[2])
-}
-
-/// What was computed here.
-#[derive(Debug, Clone, Copy)]
-enum Counter {
-    Products,
-    Attentions,
-}
-
-impl Counter {
-    fn count(self, first_thread: bool) {
-        if first_thread {
-            self.cell().fetch_add(1, Ordering::Relaxed);
-        }
-    }
-
-    fn read(self) -> u64 {
-        self.cell().load(Ordering::Relaxed)
-    }
-
-    fn cell(self) -> &'static AtomicU64 {
-        match self {
-            Self::Products => &PRODUCTS,
-            Self::Attentions => &ATTENTIONS,
-        }
-    }
 }

@@ -198,7 +198,7 @@ unsafe fn round<L: Lanes, K: Kernel, const ALONE: bool>(
     let row = |tile: usize| (rows.start + tile * L::ROWS).min(product.rows - L::ROWS);
     unsafe {
         for sum in 0..tiles * tokens.count {
-            *sums.add(sum) = L::zero();
+            *sums.add(sum) = L::splat_float(0.0);
         }
         for first in (0..chunks).step_by(CHUNKS) {
             for tile in 0..tiles {

@@ -15,6 +15,9 @@ use std::ops::Range;
 const BLOCK: usize = CHUNK * CHUNKS;
 
 /// A type with blocks of 256 weights.
+///
+/// # Safety
+/// As for [`Format`].
 pub(super) trait SuperBlock {
     /// Bytes of a block.
     const BYTES: usize;
@@ -26,9 +29,6 @@ pub(super) trait SuperBlock {
     const MOST: i32;
 
     /// See [`Format::unpack`], of one block.
-    ///
-    /// # Safety
-    /// As there.
     unsafe fn unpack<L: Lanes>(rows: &Rows, to: &mut impl Take<L, Scales<L>>);
 }
 
@@ -45,16 +45,16 @@ pub(super) struct Scales<L: Lanes> {
 }
 
 impl<L: Lanes> Scales<L> {
-    /// Writes the scales of groups of 16, as integers, and times 2^`BITS`; `chunks`: of which chunks.
+    /// Writes the scales of groups of 16, as integers, and times 2^`bits`; `chunks`: of which chunks.
     ///
     /// # Safety
     /// As for [`Lanes`].
     #[inline(always)]
-    pub(super) unsafe fn biased<const BITS: u32>(to: *mut Self, chunks: Range<usize>, scales: [L::Ints; 4]) {
+    pub(super) unsafe fn biased(to: *mut Self, bits: usize, chunks: Range<usize>, scales: [L::Ints; 4]) {
         unsafe {
             for (two, chunk) in scales.chunks_exact(2).zip(chunks) {
                 (*to).groups[chunk] = [L::scale(two[0]), L::scale(two[1])];
-                (*to).sums[chunk] = pair::<L>(L::left::<BITS>(two[0]), L::left::<BITS>(two[1]));
+                (*to).sums[chunk] = pair::<L>(L::left(two[0], bits), L::left(two[1], bits));
             }
         }
     }
@@ -64,13 +64,13 @@ impl<L: Lanes> Scales<L> {
     /// # Safety
     /// As for [`Lanes`].
     #[inline(always)]
-    pub(super) unsafe fn whole<const BITS: u32>(to: *mut Self, scales: [L::Ints; CHUNKS]) {
+    pub(super) unsafe fn whole(to: *mut Self, bits: usize, scales: [L::Ints; CHUNKS]) {
         unsafe {
             for (groups, scale) in (*to).groups.iter_mut().zip(scales) {
                 groups[0] = L::scale(scale);
             }
             for (sums, two) in (*to).sums.iter_mut().zip(scales.chunks_exact(2)) {
-                *sums = pair::<L>(L::left::<BITS>(two[0]), L::left::<BITS>(two[1]));
+                *sums = pair::<L>(L::left(two[0], bits), L::left(two[1], bits));
             }
         }
     }
@@ -94,7 +94,7 @@ impl<B: SuperBlock> Format for SuperBlocks<B> {
 
     #[inline(always)]
     unsafe fn begin<L: Lanes>(total: L::Floats) -> Self::Sum<L> {
-        unsafe { (total, L::bytes(0)) }
+        unsafe { (total, L::splat(0)) }
     }
 
     #[inline(always)]
@@ -127,9 +127,9 @@ impl<B: SuperBlock> Format for SuperBlocks<B> {
         record: *const u8,
     ) -> L::Floats {
         unsafe {
-            let scale = L::splat_float(record.add(BLOCK).cast());
+            let scale = L::splat_float(record.add(BLOCK).cast::<f32>().read_unaligned());
             // Minima or biases times the sums of the activations, which the record has with their signs changed.
-            let mut less = L::bytes(0);
+            let mut less = L::splat(0);
             if !L::undoes_bias(B::MOST) {
                 let sums = record.add(BLOCK + 4).cast::<i32>();
                 for i in 0..BLOCK / B::GROUP / 2 {
@@ -178,5 +178,12 @@ impl<B: SuperBlock> Format for SuperBlocks<B> {
 /// As for [`Lanes`].
 #[inline(always)]
 pub(super) unsafe fn pair<L: Lanes>(first: L::Ints, second: L::Ints) -> L::Ints {
-    unsafe { L::or(L::right::<16>(L::left::<16>(first)), L::left::<16>(second)) }
+    unsafe { L::or(L::right(L::left(first, 16), 16), L::left(second, 16)) }
+}
+
+/// Fetches of what is needed soon as much as some chunks' part of all blocks.
+#[inline(always)]
+pub(super) fn fetch<B: SuperBlock, L: Lanes>(rows: &Rows, chunks: Range<usize>) {
+    let bytes = B::BYTES * L::ROWS;
+    rows.fetch(chunks.start * bytes / CHUNKS..chunks.end * bytes / CHUNKS);
 }

@@ -19,6 +19,8 @@ pub(super) type Pack = unsafe fn(&Product, Range<usize>);
 
 /// A type's kernel.
 pub(super) struct Entry {
+    /// The weights'.
+    pub(super) ty: sys::ggml_type,
     /// Weights of a block.
     pub(super) block: usize,
     /// Bytes of a block.
@@ -28,11 +30,45 @@ pub(super) struct Entry {
     pub(super) pack: Pack,
     /// In the order of [`Isa::ALL`].
     tiles: [Tiles; Isa::ALL.len()],
+    /// What the others are compared with, and see [`isa::twins`].
+    #[cfg(test)]
+    pub(super) plain: Tiles,
+    #[cfg(test)]
+    twins: fn() -> Vec<Tiles>,
 }
 
+/// All types'.
+pub(super) static ENTRIES: [Entry; 24] = [
+    Entry::new::<F16>(sys::GGML_TYPE_F16),
+    Entry::new::<Bf16>(sys::GGML_TYPE_BF16),
+    Entry::new::<Quantised<Blocks<Q8_0>>>(sys::GGML_TYPE_Q8_0),
+    Entry::new::<Quantised<Blocks<Q4_0>>>(sys::GGML_TYPE_Q4_0),
+    Entry::new::<Quantised<Blocks<Q4_1>>>(sys::GGML_TYPE_Q4_1),
+    Entry::new::<Quantised<Blocks<Q5_0>>>(sys::GGML_TYPE_Q5_0),
+    Entry::new::<Quantised<Blocks<Q5_1>>>(sys::GGML_TYPE_Q5_1),
+    Entry::new::<Quantised<Blocks<Iq4Nl>>>(sys::GGML_TYPE_IQ4_NL),
+    Entry::new::<Quantised<Blocks<Mxfp4>>>(sys::GGML_TYPE_MXFP4),
+    Entry::new::<Quantised<SuperBlocks<Q2K>>>(sys::GGML_TYPE_Q2_K),
+    Entry::new::<Quantised<SuperBlocks<Q3K>>>(sys::GGML_TYPE_Q3_K),
+    Entry::new::<Quantised<SuperBlocks<Q4K>>>(sys::GGML_TYPE_Q4_K),
+    Entry::new::<Quantised<SuperBlocks<Q5K>>>(sys::GGML_TYPE_Q5_K),
+    Entry::new::<Quantised<SuperBlocks<Q6K>>>(sys::GGML_TYPE_Q6_K),
+    Entry::new::<Quantised<SuperBlocks<Iq4Xs>>>(sys::GGML_TYPE_IQ4_XS),
+    Entry::new::<Quantised<SuperBlocks<Iq2Xxs>>>(sys::GGML_TYPE_IQ2_XXS),
+    Entry::new::<Quantised<SuperBlocks<Iq2Xs>>>(sys::GGML_TYPE_IQ2_XS),
+    Entry::new::<Quantised<SuperBlocks<Iq2S>>>(sys::GGML_TYPE_IQ2_S),
+    Entry::new::<Quantised<SuperBlocks<Iq3Xxs>>>(sys::GGML_TYPE_IQ3_XXS),
+    Entry::new::<Quantised<SuperBlocks<Iq3S>>>(sys::GGML_TYPE_IQ3_S),
+    Entry::new::<Quantised<SuperBlocks<Iq1S>>>(sys::GGML_TYPE_IQ1_S),
+    Entry::new::<Quantised<SuperBlocks<Iq1M>>>(sys::GGML_TYPE_IQ1_M),
+    Entry::new::<Quantised<SuperBlocks<Tq1_0>>>(sys::GGML_TYPE_TQ1_0),
+    Entry::new::<Quantised<SuperBlocks<Tq2_0>>>(sys::GGML_TYPE_TQ2_0),
+];
+
 impl Entry {
-    const fn new<K: Kernel>() -> Self {
+    const fn new<K: Kernel>(ty: sys::ggml_type) -> Self {
         Self {
+            ty,
             block: K::BLOCK.0,
             bytes: K::BLOCK.1,
             record: match K::PACKING {
@@ -41,6 +77,10 @@ impl Entry {
             },
             pack: isa::pack::<K>(),
             tiles: isa::tiles::<K>(),
+            #[cfg(test)]
+            plain: super::product::tiles::<super::scalar::Scalar, K>,
+            #[cfg(test)]
+            twins: isa::twins::<K>,
         }
     }
 
@@ -60,33 +100,15 @@ impl Entry {
 
     /// The kernel for a type of weights in rows of so many.
     pub(super) fn of(weights: sys::ggml_type, row: usize) -> Option<&'static Self> {
-        let entry = match weights {
-            sys::GGML_TYPE_F16 => const { &Self::new::<F16>() },
-            sys::GGML_TYPE_BF16 => const { &Self::new::<Bf16>() },
-            sys::GGML_TYPE_Q8_0 => const { &Self::new::<Quantised<Blocks<Q8_0>>>() },
-            sys::GGML_TYPE_Q4_0 => const { &Self::new::<Quantised<Blocks<Q4_0>>>() },
-            sys::GGML_TYPE_Q4_1 => const { &Self::new::<Quantised<Blocks<Q4_1>>>() },
-            sys::GGML_TYPE_Q5_0 => const { &Self::new::<Quantised<Blocks<Q5_0>>>() },
-            sys::GGML_TYPE_Q5_1 => const { &Self::new::<Quantised<Blocks<Q5_1>>>() },
-            sys::GGML_TYPE_IQ4_NL => const { &Self::new::<Quantised<Blocks<Iq4Nl>>>() },
-            sys::GGML_TYPE_Q4_K => const { &Self::new::<Quantised<SuperBlocks<Q4K>>>() },
-            sys::GGML_TYPE_Q5_K => const { &Self::new::<Quantised<SuperBlocks<Q5K>>>() },
-            sys::GGML_TYPE_Q6_K => const { &Self::new::<Quantised<SuperBlocks<Q6K>>>() },
-            sys::GGML_TYPE_MXFP4 => const { &Self::new::<Quantised<Blocks<Mxfp4>>>() },
-            sys::GGML_TYPE_Q2_K => const { &Self::new::<Quantised<SuperBlocks<Q2K>>>() },
-            sys::GGML_TYPE_Q3_K => const { &Self::new::<Quantised<SuperBlocks<Q3K>>>() },
-            sys::GGML_TYPE_IQ4_XS => const { &Self::new::<Quantised<SuperBlocks<Iq4Xs>>>() },
-            sys::GGML_TYPE_TQ2_0 => const { &Self::new::<Quantised<SuperBlocks<Tq2_0>>>() },
-            sys::GGML_TYPE_IQ2_XXS => const { &Self::new::<Quantised<SuperBlocks<Iq2Xxs>>>() },
-            sys::GGML_TYPE_IQ2_XS => const { &Self::new::<Quantised<SuperBlocks<Iq2Xs>>>() },
-            sys::GGML_TYPE_IQ2_S => const { &Self::new::<Quantised<SuperBlocks<Iq2S>>>() },
-            sys::GGML_TYPE_IQ3_XXS => const { &Self::new::<Quantised<SuperBlocks<Iq3Xxs>>>() },
-            sys::GGML_TYPE_IQ3_S => const { &Self::new::<Quantised<SuperBlocks<Iq3S>>>() },
-            sys::GGML_TYPE_IQ1_S => const { &Self::new::<Quantised<SuperBlocks<Iq1S>>>() },
-            sys::GGML_TYPE_IQ1_M => const { &Self::new::<Quantised<SuperBlocks<Iq1M>>>() },
-            sys::GGML_TYPE_TQ1_0 => const { &Self::new::<Quantised<SuperBlocks<Tq1_0>>>() },
-            _ => return None,
-        };
+        let entry = ENTRIES.iter().find(|entry| entry.ty == weights)?;
         (row > 0 && row.is_multiple_of(entry.block) && row.is_multiple_of(CHUNK)).then_some(entry)
+    }
+}
+
+#[cfg(test)]
+impl Entry {
+    /// All kernels that this processor can compute.
+    pub(super) fn kernels(&self) -> Vec<Tiles> {
+        Isa::all_here().map(|isa| self.tiles(isa)).chain((self.twins)()).collect()
     }
 }

@@ -1,84 +1,27 @@
 //! The kernels against plain code bit by bit, and ggml's graphs with them against ggml's own numbers.
 
 use super::activations::{Packing, Sums};
-use super::blocks::{Blocks, Iq4Nl, Mxfp4, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0};
-use super::floats::{Bf16, F16};
 use super::formats::CHUNK;
 use super::graph::{Graph, Operand};
-use super::grids::{Iq2S, Iq2Xs, Iq2Xxs, Iq3S, Iq3Xxs};
 use super::isa::Isa;
 use super::known;
-use super::kquants::{Iq4Xs, Q2K, Q3K, Q4K, Q5K, Q6K, Tq2_0};
-use super::product::{Product, Quantised, TILE, Tokens, sum_bytes, tiles};
-use super::scalar::Scalar;
-use super::superblocks::SuperBlocks;
-use super::table::{Entry, Tiles};
+use super::lanes::TOKENS;
+use super::product::{Product, TILE, Tokens, sum_bytes};
+use super::table::{ENTRIES, Entry, Tiles};
 use super::team::Team;
-use super::ternary::{Iq1M, Iq1S, Tq1_0};
 use llama_cpp_sys_2 as sys;
 use proptest::prelude::*;
 use std::ptr;
+use std::sync::atomic::Ordering;
 
-const TYPES: [sys::ggml_type; 24] = [
-    sys::GGML_TYPE_F16,
-    sys::GGML_TYPE_BF16,
-    sys::GGML_TYPE_Q8_0,
-    sys::GGML_TYPE_Q4_0,
-    sys::GGML_TYPE_Q4_1,
-    sys::GGML_TYPE_Q5_0,
-    sys::GGML_TYPE_Q5_1,
-    sys::GGML_TYPE_IQ4_NL,
-    sys::GGML_TYPE_Q4_K,
-    sys::GGML_TYPE_Q5_K,
-    sys::GGML_TYPE_Q6_K,
-    sys::GGML_TYPE_MXFP4,
-    sys::GGML_TYPE_Q2_K,
-    sys::GGML_TYPE_Q3_K,
-    sys::GGML_TYPE_IQ4_XS,
-    sys::GGML_TYPE_TQ2_0,
-    sys::GGML_TYPE_IQ2_XXS,
-    sys::GGML_TYPE_IQ2_XS,
-    sys::GGML_TYPE_IQ2_S,
-    sys::GGML_TYPE_IQ3_XXS,
-    sys::GGML_TYPE_IQ3_S,
-    sys::GGML_TYPE_IQ1_S,
-    sys::GGML_TYPE_IQ1_M,
-    sys::GGML_TYPE_TQ1_0,
-];
-
-/// The plain kernel of a type.
-pub(super) fn scalar(ty: sys::ggml_type) -> Tiles {
-    match ty {
-        sys::GGML_TYPE_F16 => tiles::<Scalar, F16>,
-        sys::GGML_TYPE_BF16 => tiles::<Scalar, Bf16>,
-        sys::GGML_TYPE_Q8_0 => tiles::<Scalar, Quantised<Blocks<Q8_0>>>,
-        sys::GGML_TYPE_Q4_0 => tiles::<Scalar, Quantised<Blocks<Q4_0>>>,
-        sys::GGML_TYPE_Q4_1 => tiles::<Scalar, Quantised<Blocks<Q4_1>>>,
-        sys::GGML_TYPE_Q5_0 => tiles::<Scalar, Quantised<Blocks<Q5_0>>>,
-        sys::GGML_TYPE_Q5_1 => tiles::<Scalar, Quantised<Blocks<Q5_1>>>,
-        sys::GGML_TYPE_IQ4_NL => tiles::<Scalar, Quantised<Blocks<Iq4Nl>>>,
-        sys::GGML_TYPE_Q4_K => tiles::<Scalar, Quantised<SuperBlocks<Q4K>>>,
-        sys::GGML_TYPE_Q5_K => tiles::<Scalar, Quantised<SuperBlocks<Q5K>>>,
-        sys::GGML_TYPE_Q6_K => tiles::<Scalar, Quantised<SuperBlocks<Q6K>>>,
-        sys::GGML_TYPE_MXFP4 => tiles::<Scalar, Quantised<Blocks<Mxfp4>>>,
-        sys::GGML_TYPE_Q2_K => tiles::<Scalar, Quantised<SuperBlocks<Q2K>>>,
-        sys::GGML_TYPE_Q3_K => tiles::<Scalar, Quantised<SuperBlocks<Q3K>>>,
-        sys::GGML_TYPE_IQ4_XS => tiles::<Scalar, Quantised<SuperBlocks<Iq4Xs>>>,
-        sys::GGML_TYPE_TQ2_0 => tiles::<Scalar, Quantised<SuperBlocks<Tq2_0>>>,
-        sys::GGML_TYPE_IQ2_XXS => tiles::<Scalar, Quantised<SuperBlocks<Iq2Xxs>>>,
-        sys::GGML_TYPE_IQ2_XS => tiles::<Scalar, Quantised<SuperBlocks<Iq2Xs>>>,
-        sys::GGML_TYPE_IQ2_S => tiles::<Scalar, Quantised<SuperBlocks<Iq2S>>>,
-        sys::GGML_TYPE_IQ3_XXS => tiles::<Scalar, Quantised<SuperBlocks<Iq3Xxs>>>,
-        sys::GGML_TYPE_IQ3_S => tiles::<Scalar, Quantised<SuperBlocks<Iq3S>>>,
-        sys::GGML_TYPE_IQ1_S => tiles::<Scalar, Quantised<SuperBlocks<Iq1S>>>,
-        sys::GGML_TYPE_IQ1_M => tiles::<Scalar, Quantised<SuperBlocks<Iq1M>>>,
-        sys::GGML_TYPE_TQ1_0 => tiles::<Scalar, Quantised<SuperBlocks<Tq1_0>>>,
-        _ => panic!("no kernel for type {ty}"),
-    }
+/// A type's kernels, for rows of 256.
+fn entry(ty: sys::ggml_type) -> &'static Entry {
+    let Some(entry) = Entry::of(ty, 256) else { panic!("no kernel for type {ty}") };
+    entry
 }
 
 /// Numbers from −1 to 1, some small, some zero.
-pub(super) fn floats(seed: u64, n: usize) -> Vec<f32> {
+fn floats(seed: u64, n: usize) -> Vec<f32> {
     let mut state = seed | 1;
     let mut next = || {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -89,7 +32,7 @@ pub(super) fn floats(seed: u64, n: usize) -> Vec<f32> {
 }
 
 /// Rows of weights in a file's form.
-pub(super) fn quantised(ty: sys::ggml_type, rows: usize, row: usize, seed: u64) -> Vec<u8> {
+fn quantised(ty: sys::ggml_type, rows: usize, row: usize, seed: u64) -> Vec<u8> {
     let floats = floats(seed, rows * row);
     let mut bytes = vec![0u8; unsafe { sys::ggml_row_size(ty, row as i64) } * rows];
     let written = unsafe {
@@ -112,20 +55,10 @@ struct Line {
 /// Outputs of all tokens, [token][row], of the plain kernel or of others.
 fn outputs(
     (weights, ty, rows): (&[u8], sys::ggml_type, usize),
-    values: &[f32],
-    (parts, kernel): (usize, Tiles),
-) -> Vec<f32> {
-    let row = values.len();
-    let chunks = row / CHUNK;
-    outputs_of((weights, ty, rows), (values, 1, chunks), (parts, kernel))
-}
-
-pub(super) fn outputs_of(
-    (weights, ty, rows): (&[u8], sys::ggml_type, usize),
     (values, count, chunks): (&[f32], usize, usize),
     (parts, kernel): (usize, Tiles),
 ) -> Vec<f32> {
-    let Some(entry) = Entry::of(ty, chunks * CHUNK) else { panic!("no kernel for type {ty}") };
+    let entry = entry(ty);
     let mut out = vec![f32::NAN; rows * count];
     let mut records = vec![0u8; entry.record_bytes(chunks, count)];
     let tokens = Tokens {
@@ -154,37 +87,66 @@ pub(super) fn outputs_of(
     out
 }
 
-pub(super) fn bits(x: &[f32]) -> Vec<u32> {
+fn bits(x: &[f32]) -> Vec<u32> {
     x.iter().map(|x| x.to_bits()).collect()
+}
+
+/// All kernels of a type give the bits of plain code, and of the last token alone.
+fn compare(
+    ty: sys::ggml_type,
+    (rows, chunks, count): (usize, usize, usize),
+    (parts, seed): (usize, u64),
+) -> Result<(), TestCaseError> {
+    let weights = quantised(ty, rows, chunks * CHUNK, seed);
+    let values = floats(!seed, count * chunks * CHUNK);
+    let weights = (&weights[..], ty, rows);
+    let plain = outputs(weights, (&values, count, chunks), (1, entry(ty).plain));
+    for (number, kernel) in entry(ty).kernels().into_iter().enumerate() {
+        let got = outputs(weights, (&values, count, chunks), (parts, kernel));
+        prop_assert_eq!(bits(&got), bits(&plain), "type {}, kernel {}", ty, number);
+    }
+    let last = &values[(count - 1) * chunks * CHUNK..];
+    prop_assert_eq!(
+        bits(&outputs(weights, (last, 1, chunks), (1, entry(ty).plain))),
+        bits(&plain[(count - 1) * rows..])
+    );
+    Ok(())
+}
+
+/// Chunks of some blocks: rows of several panels, and of pieces of one.
+fn chunks(ty: sys::ggml_type, blocks: usize) -> usize {
+    let unit = unsafe { sys::ggml_blck_size(ty) }.max(32) as usize;
+    blocks * unit / CHUNK * if unit == CHUNK { 3 } else { 1 }
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
 
-    /// Every type, odd sizes, any split: the bits of plain code, and of the token alone.
+    /// Every type, odd sizes, any split.
     #[test]
     fn vectors_compute_what_plain_code_computes(
-        ty in prop::sample::select(&TYPES[..]),
         rows in TILE..80,
         blocks in 1usize..4,
         count in 1usize..22,
         parts in 1usize..4,
         seed: u64,
     ) {
-        let unit = unsafe { sys::ggml_blck_size(ty) }.max(32) as usize;
-        // Rows of several panels, and of pieces of one.
-        let chunks = blocks * unit / CHUNK * if unit == CHUNK { 3 } else { 1 };
-        let weights = quantised(ty, rows, chunks * CHUNK, seed);
-        let values = floats(!seed, count * chunks * CHUNK);
-        let weights = (&weights[..], ty, rows);
-        let plain = outputs_of(weights, (&values, count, chunks), (1, scalar(ty)));
-        let entry = Entry::of(ty, chunks * CHUNK).unwrap();
-        for isa in Isa::all_here() {
-            let got = outputs_of(weights, (&values, count, chunks), (parts, entry.tiles(isa)));
-            prop_assert_eq!(bits(&got), bits(&plain), "type {} {:?}", ty, isa);
+        let ty = ENTRIES[seed as usize % ENTRIES.len()].ty;
+        compare(ty, (rows, chunks(ty, blocks), count), (parts, seed))?;
+    }
+
+    /// Token counts that are no multiple of a tile leave some tokens to the vectors.
+    #[test]
+    fn tiles_compute_what_plain_code_computes(
+        rows in TILE..40,
+        blocks in 1usize..3,
+        count in TOKENS - 1..3 * TOKENS,
+        seed: u64,
+    ) {
+        // Every other type.
+        for ty in ENTRIES.iter().map(|entry| entry.ty).skip(seed as usize % 2).step_by(2) {
+            compare(ty, (rows, chunks(ty, blocks), count), (2, seed))?;
         }
-        let last = &values[(count - 1) * chunks * CHUNK..];
-        prop_assert_eq!(bits(&outputs(weights, last, (1, scalar(ty)))), bits(&plain[(count - 1) * rows..]));
     }
 
     /// Packed activations are rounded to nearest, ties to even, and their sums are theirs.
@@ -227,16 +189,16 @@ unsafe fn write(packing: Packing, values: *const f32, to: *mut u8) {
 /// gives the same numbers within the rounding of sums, where activations are packed without any.
 #[test]
 fn graphs_of_ggml_use_the_kernels() {
-    for ty in TYPES {
+    for ty in ENTRIES.iter().map(|entry| entry.ty) {
         let (rows, row, count) = (70, 512, 5);
         let weights = quantised(ty, rows, row, 7);
         let values: Vec<f32> = (0..row * count).map(|i| known::value(i) as f32).collect();
-        let plain = outputs_of((&weights, ty, rows), (&values, count, row / CHUNK), (1, scalar(ty)));
+        let plain = outputs((&weights, ty, rows), (&values, count, row / CHUNK), (1, entry(ty).plain));
         for (threads, team) in workers() {
-            let before = super::Counter::Products.read();
+            let before = super::PRODUCTS.load(Ordering::Relaxed);
             let operand = Operand { ty, shape: [row, rows, 1], bytes: &weights };
             let got = team.during(|| Graph::product(&operand, &values).unwrap().compute(threads));
-            assert!(super::Counter::Products.read() > before);
+            assert!(super::PRODUCTS.load(Ordering::Relaxed) > before);
             assert_eq!(bits(&got), bits(&plain), "type {ty}, {threads} threads, a team of {}", team.size());
         }
         let exact = exact_product(&weights, (ty, rows, row), &values);
@@ -309,7 +271,11 @@ fn experts_of_mixtures_use_the_kernels() {
                 for (i, id) in ids.iter().enumerate() {
                     let matrix = &weights[*id as usize * each..][..each];
                     let at = (i / used * slots + i % used % slots) * row;
-                    let alone = outputs((matrix, ty, rows), &values[at..at + row], (1, scalar(ty)));
+                    let alone = outputs(
+                        (matrix, ty, rows),
+                        (&values[at..at + row], 1, row / CHUNK),
+                        (1, entry(ty).plain),
+                    );
                     assert_eq!(
                         bits(&got[i * rows..][..rows]),
                         bits(&alone),
@@ -350,9 +316,9 @@ fn what_is_no_number_stays_so() {
     for bad in [f32::NAN, f32::INFINITY] {
         let mut values = floats(2, 128);
         values[70] = bad;
-        let entry = Entry::of(sys::GGML_TYPE_Q8_0, 64).unwrap();
         let Some(isa) = Isa::here() else { return };
-        let got = outputs_of((&weights, sys::GGML_TYPE_Q8_0, 16), (&values, 2, 2), (1, entry.tiles(isa)));
+        let kernel = entry(sys::GGML_TYPE_Q8_0).tiles(isa);
+        let got = outputs((&weights, sys::GGML_TYPE_Q8_0, 16), (&values, 2, 2), (1, kernel));
         assert!(got[..16].iter().all(|x| x.is_finite()) && got[16..].iter().all(|x| x.is_nan()), "{got:?}");
     }
 }
@@ -385,4 +351,10 @@ fn instructions_are_chosen_by_name() {
     }
     let error = Isa::chosen(Some("sse")).unwrap_err();
     assert!(error.starts_with("LLGTRT_ISA: \"sse\" is not here; use one of: "), "{error}");
+}
+
+/// So many activations that tiles of rows take turns.
+#[test]
+fn many_activations_change_no_bit() -> Result<(), TestCaseError> {
+    compare(sys::GGML_TYPE_Q4_K, (150, 8, 4100), (1, 3))
 }

@@ -9,16 +9,21 @@ unsafe fn load(values: *const f32) -> [__m256; 4] {
     std::array::from_fn(|i| unsafe { _mm256_loadu_ps(values.add(8 * i)) })
 }
 
-/// The largest magnitude of so many times 32 values, or what is no number.
+/// The largest magnitude of so many times 32 values, or what is no number: as bits, positive floats rise as they do, and what is no
+/// number is above all.
 ///
 /// # Safety
 /// There are as many values; the processor has AVX2.
 #[inline(always)]
 pub(super) unsafe fn most(values: *const f32, chunks: usize) -> f32 {
     unsafe {
+        let positive = _mm256_set1_epi32(i32::MAX);
         let mut bits = _mm256_setzero_si256();
         for chunk in 0..chunks {
-            bits = _mm256_max_epi32(bits, magnitudes(load(values.add(CHUNK * chunk))));
+            let values = load(values.add(CHUNK * chunk));
+            let [a, b, c, d] = values.map(|x| _mm256_and_si256(_mm256_castps_si256(x), positive));
+            let most = _mm256_max_epi32(_mm256_max_epi32(a, b), _mm256_max_epi32(c, d));
+            bits = _mm256_max_epi32(bits, most);
         }
         let most = _mm_max_epi32(_mm256_castsi256_si128(bits), _mm256_extracti128_si256::<1>(bits));
         let most = _mm_max_epi32(most, _mm_shuffle_epi32::<0b10_11_00_01>(most));
@@ -27,45 +32,19 @@ pub(super) unsafe fn most(values: *const f32, chunks: usize) -> f32 {
     }
 }
 
-/// Writes 32 values as bytes, and returns the sums of both halves.
+/// Writes 32 values as bytes, and returns the sums of both halves. The conversion rounds as records have it.
 ///
 /// # Safety
 /// There are as many values, and room for as many bytes; the processor has AVX2.
 #[inline(always)]
 pub(super) unsafe fn write_bytes(values: *const f32, inverse: f32, to: *mut u8) -> [i32; 2] {
     unsafe {
-        let bytes = bytes(load(values), inverse);
-        _mm256_storeu_si256(to.cast(), bytes);
-        halves(bytes)
-    }
-}
-
-/// 32 values as bytes. The conversion rounds as records have it.
-#[inline(always)]
-unsafe fn bytes(values: [__m256; 4], inverse: f32) -> __m256i {
-    unsafe {
         let inverse = _mm256_set1_ps(inverse);
-        let [a, b, c, d] = values.map(|x| _mm256_cvtps_epi32(_mm256_mul_ps(x, inverse)));
+        let [a, b, c, d] = load(values).map(|x| _mm256_cvtps_epi32(_mm256_mul_ps(x, inverse)));
         let bytes = _mm256_packs_epi16(_mm256_packs_epi32(a, b), _mm256_packs_epi32(c, d));
         // Packing goes by halves: fours of a, b, c, d, then the others of each.
-        _mm256_permutevar8x32_epi32(bytes, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7))
-    }
-}
-
-/// The largest magnitudes as bits: those of positive floats rise as they do, and those of what is no number are above all.
-#[inline(always)]
-unsafe fn magnitudes(values: [__m256; 4]) -> __m256i {
-    unsafe {
-        let positive = _mm256_set1_epi32(i32::MAX);
-        let [a, b, c, d] = values.map(|x| _mm256_and_si256(_mm256_castps_si256(x), positive));
-        _mm256_max_epi32(_mm256_max_epi32(a, b), _mm256_max_epi32(c, d))
-    }
-}
-
-/// Sums of the signed bytes of both halves.
-#[inline(always)]
-unsafe fn halves(bytes: __m256i) -> [i32; 2] {
-    unsafe {
+        let bytes = _mm256_permutevar8x32_epi32(bytes, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
+        _mm256_storeu_si256(to.cast(), bytes);
         let pairs = _mm256_maddubs_epi16(_mm256_set1_epi8(1), bytes);
         let fours = _mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
         let eights = _mm256_add_epi32(fours, _mm256_shuffle_epi32::<0b10_11_00_01>(fours));

@@ -13,26 +13,32 @@ use std::ops::Range;
 /// Instructions that kernels are compiled for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in super::super) enum Isa {
+    /// NEON with products of matrices of bytes (FEAT_I8MM).
+    I8mm,
     /// NEON with products of bytes (FEAT_DotProd).
     Neon,
 }
 
 impl Isa {
-    pub(in super::super) const ALL: [Self; 1] = [Self::Neon];
+    pub(in super::super) const ALL: [Self; 2] = [Self::I8mm, Self::Neon];
 
     pub(in super::super) fn name(self) -> &'static str {
-        "neon"
+        match self {
+            Self::I8mm => "i8mm",
+            Self::Neon => "neon",
+        }
     }
 
     /// Whether this processor has them.
     pub(in super::super) fn is_here(self) -> bool {
         is_aarch64_feature_detected!("dotprod")
+            && (self == Self::Neon || is_aarch64_feature_detected!("i8mm"))
     }
 }
 
 /// A weight type's kernels, in the order of [`Isa::ALL`].
 pub(in super::super) const fn tiles<K: Kernel>() -> [Tiles; Isa::ALL.len()] {
-    [neon::<K>]
+    [i8mm::<K>, neon::<K>]
 }
 
 /// What packs a type's activations.
@@ -53,18 +59,13 @@ unsafe fn pack_neon<K: Kernel>(product: &Product, records: Range<usize>) {
     unsafe { product::pack::<K>(product, records) }
 }
 
-/// # Safety
-/// As for [`product::tiles`].
-#[target_feature(enable = "neon,dotprod")]
-unsafe fn neon<K: Kernel>(product: &Product, rows: Range<usize>, sums: *mut f32) {
-    // SAFETY: the caller's promise.
-    unsafe { product::tiles::<Neon, K>(product, rows, sums) }
+compiled! {
+    Neon<true>, "neon,dotprod,i8mm": i8mm;
+    Neon, "neon,dotprod": neon, attend_neon;
 }
 
-/// # Safety
-/// As for [`attend`].
-#[target_feature(enable = "neon,dotprod")]
-unsafe fn attend_neon<C: Cells>(attention: &Attention, unit: &Unit, scratch: &mut Scratch) {
-    // SAFETY: the caller's promise.
-    unsafe { attend::<Neon, C>(attention, unit, scratch) }
+/// Kernels that other instructions compute in the place of those that a processor may lack.
+#[cfg(test)]
+pub(in super::super) fn twins<K: Kernel>() -> Vec<Tiles> {
+    vec![]
 }

@@ -3,7 +3,9 @@
 use crate::exec::llama::kernels::attend::attend;
 use crate::exec::llama::kernels::attention::Attend;
 use crate::exec::llama::kernels::cells::Cells;
-use crate::exec::llama::kernels::lanes::{Amx, Avx2, AvxVnni, Narrow, NoTiles, Wide};
+use crate::exec::llama::kernels::lanes::{Amx, Avx2, AvxVnni, Narrow, Wide};
+#[cfg(test)]
+use crate::exec::llama::kernels::lanes::{Avx512Vnni, Plain};
 use crate::exec::llama::kernels::product::{self, Kernel, Product};
 use crate::exec::llama::kernels::table::{Pack, Tiles};
 use crate::exec::llama::kernels::unit::{Attention, Scratch, Unit};
@@ -80,50 +82,20 @@ unsafe fn pack_avx2<K: Kernel>(product: &Product, records: Range<usize>) {
     unsafe { product::pack::<K>(product, records) }
 }
 
-/// # Safety
-/// As for [`product::tiles`].
-#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,fma,f16c")]
-unsafe fn amx<K: Kernel>(product: &Product, rows: Range<usize>, sums: *mut f32) {
-    // SAFETY: the caller's promise.
-    unsafe { product::tiles::<Wide<Amx>, K>(product, rows, sums) }
+compiled! {
+    Wide<Amx>, "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,fma,f16c": amx;
+    Wide, "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,fma,f16c": avx512, attend_512;
+    Narrow<AvxVnni>, "avx2,fma,f16c,avxvnni": avx_vnni;
+    Narrow<Avx2>, "avx2,fma,f16c": avx2, attend_256;
 }
 
-/// # Safety
-/// As for [`product::tiles`].
-#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,fma,f16c")]
-unsafe fn avx512<K: Kernel>(product: &Product, rows: Range<usize>, sums: *mut f32) {
-    // SAFETY: the caller's promise.
-    unsafe { product::tiles::<Wide<NoTiles>, K>(product, rows, sums) }
-}
-
-/// # Safety
-/// As for [`product::tiles`].
-#[target_feature(enable = "avx2,fma,f16c,avxvnni")]
-unsafe fn avx_vnni<K: Kernel>(product: &Product, rows: Range<usize>, sums: *mut f32) {
-    // SAFETY: the caller's promise.
-    unsafe { product::tiles::<Narrow<AvxVnni>, K>(product, rows, sums) }
-}
-
-/// # Safety
-/// As for [`product::tiles`].
-#[target_feature(enable = "avx2,fma,f16c")]
-unsafe fn avx2<K: Kernel>(product: &Product, rows: Range<usize>, sums: *mut f32) {
-    // SAFETY: the caller's promise.
-    unsafe { product::tiles::<Narrow<Avx2>, K>(product, rows, sums) }
-}
-
-/// # Safety
-/// As for [`attend`].
-#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,fma,f16c")]
-unsafe fn attend_512<C: Cells>(attention: &Attention, unit: &Unit, scratch: &mut Scratch) {
-    // SAFETY: the caller's promise.
-    unsafe { attend::<Wide, C>(attention, unit, scratch) }
-}
-
-/// # Safety
-/// As for [`attend`].
-#[target_feature(enable = "avx2,fma,f16c")]
-unsafe fn attend_256<C: Cells>(attention: &Attention, unit: &Unit, scratch: &mut Scratch) {
-    // SAFETY: the caller's promise.
-    unsafe { attend::<Narrow<Avx2>, C>(attention, unit, scratch) }
+/// For instructions that a processor may lack, kernels that AVX-512 computes in their place: AMX's with tiles in plain code, and
+/// AVX-VNNI's in the other encoding.
+#[cfg(test)]
+pub(in super::super) fn twins<K: Kernel>() -> Vec<Tiles> {
+    compiled! {
+        Wide<Plain>, "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,fma,f16c": as_amx;
+        Narrow<Avx512Vnni>, "avx2,fma,f16c,avx512vnni,avx512vl": as_avx_vnni;
+    }
+    if Isa::Avx512.is_here() { vec![as_amx::<K>, as_avx_vnni::<K>] } else { vec![] }
 }

@@ -198,10 +198,30 @@ fn has_tiles() -> bool {
     saved & STATES == STATES
 }
 
-/// The same in plain code.
-pub(in super::super) struct Plain;
+/// The same in plain code. `FAULT` is added to the last sum of bytes: tests plant one.
+pub(in super::super) struct Plain<const FAULT: i32 = 0>;
 
-impl Tiles for Plain {
+/// The sums for all tokens and rows of so many products. `weight`: of a row, and which.
+///
+/// # Safety
+/// Each token has as many bytes, and there is room for the sums.
+unsafe fn sum(
+    weight: impl Fn(usize, usize) -> i32,
+    (activations, stride, count): (*const u8, usize, usize),
+    to: *mut Products,
+) {
+    // SAFETY: vectors are integers of 32 bits.
+    let to = unsafe { &mut *to.cast::<[[i32; SIDE]; TOKENS]>() };
+    for (token, to) in to.iter_mut().enumerate() {
+        // SAFETY: the caller's promise.
+        let own = unsafe { std::slice::from_raw_parts(activations.add(token * stride).cast::<i8>(), count) };
+        for (row, to) in to.iter_mut().enumerate() {
+            *to = own.iter().enumerate().map(|(at, own)| weight(row, at) * i32::from(*own)).sum();
+        }
+    }
+}
+
+impl<const FAULT: i32> Tiles for Plain<FAULT> {
     unsafe fn begin(_: usize) {}
     unsafe fn end() {}
 
@@ -216,38 +236,25 @@ impl Tiles for Plain {
         stride: usize,
         to: *mut Products,
     ) {
-        // SAFETY: vectors are bytes, or integers of 32 bits.
-        let (weights, to) =
-            unsafe { (&*weights.cast::<[[[u8; 4]; SIDE]; 8]>(), &mut *to.cast::<[[i32; SIDE]; TOKENS]>()) };
-        for (token, to) in to.iter_mut().enumerate() {
-            // SAFETY: each token has 32 bytes.
-            let own = unsafe { &*activations.add(token * stride).cast::<[[i8; 4]; 8]>() };
-            for (row, to) in to.iter_mut().enumerate() {
-                let products = (0..32)
-                    .map(|at| i32::from(weights[at / 4][row][at % 4]) * i32::from(own[at / 4][at % 4]));
-                *to = products.sum();
-            }
+        // SAFETY: vectors are bytes; each token has 32.
+        unsafe {
+            let weights = &*weights.cast::<[[[u8; 4]; SIDE]; 8]>();
+            let weight = |row: usize, at: usize| i32::from(weights[at / 4][row][at % 4]);
+            sum(weight, (activations, stride, 32), to);
+            (*to).0[TOKENS - 1].0[SIDE - 1] += FAULT;
         }
     }
 
     unsafe fn multiply(weights: *const Scaled, activations: *const u8, stride: usize, to: *mut Products) {
         const VECTORS: usize = SIDE * STEPS;
-        // SAFETY: vectors are bytes, or integers of 32 bits.
-        let (low, high, to) = unsafe {
+        // SAFETY: vectors are bytes; each token has 256.
+        unsafe {
             let low = &*(&raw const (*weights).low).cast::<[[[u8; 4]; SIDE]; VECTORS]>();
             let high = &*(&raw const (*weights).high).cast::<[[[i8; 4]; SIDE]; VECTORS]>();
-            (low, high, &mut *to.cast::<[[i32; SIDE]; TOKENS]>())
-        };
-        for (token, to) in to.iter_mut().enumerate() {
-            // SAFETY: each token has 256 bytes.
-            let own = unsafe { &*activations.add(token * stride).cast::<[[i8; 4]; VECTORS]>() };
-            for (row, to) in to.iter_mut().enumerate() {
-                let weight =
-                    |j: usize, i: usize| i32::from(low[j][row][i]) + 256 * i32::from(high[j][row][i]);
-                let products =
-                    (0..4 * VECTORS).map(|at| weight(at / 4, at % 4) * i32::from(own[at / 4][at % 4]));
-                *to = products.sum();
-            }
+            let weight = |row: usize, at: usize| {
+                i32::from(low[at / 4][row][at % 4]) + 256 * i32::from(high[at / 4][row][at % 4])
+            };
+            sum(weight, (activations, stride, 4 * VECTORS), to);
         }
     }
 }
@@ -302,35 +309,10 @@ unsafe fn known_products<T: Tiles>(
 mod tests {
     use super::*;
 
-    /// Tiles that compute wrongly.
-    struct Wrong;
-
-    impl Tiles for Wrong {
-        unsafe fn begin(_: usize) {}
-        unsafe fn end() {}
-        unsafe fn scale(_: *const [Vector; 8], _: *const [Vector; 2], _: usize, _: *mut Scaled) {}
-
-        unsafe fn multiply(weights: *const Scaled, activations: *const u8, stride: usize, to: *mut Products) {
-            unsafe { Plain::multiply(weights, activations, stride, to) };
-        }
-
-        unsafe fn multiply_bytes(
-            weights: *const [Vector; 8],
-            activations: *const u8,
-            stride: usize,
-            to: *mut Products,
-        ) {
-            unsafe {
-                Plain::multiply_bytes(weights, activations, stride, to);
-                (*to).0[TOKENS - 1].0.iter_mut().for_each(|sum| *sum += 1);
-            }
-        }
-    }
-
     #[test]
     fn the_check_at_start_finds_tiles_that_compute_wrongly() {
         if is_x86_feature_detected!("avx512f") {
-            assert!(unsafe { computes_as_plain::<Plain>() && !computes_as_plain::<Wrong>() });
+            assert!(unsafe { computes_as_plain::<Plain>() && !computes_as_plain::<Plain<1>>() });
         }
     }
 }
