@@ -115,6 +115,10 @@ class Event:
         """Seconds from the request's arrival to its admission."""
 
     @property
+    def compile_seconds(self) -> float:
+        """Of these, the seconds until the constraint was compiled or found in the cache; 0 without one."""
+
+    @property
     def completion_tokens(self) -> int:
         """Tokens generated so far, the end token included."""
 

@@ -45,7 +45,7 @@ pub struct TokenLogprob {
     pub top: Vec<(Token, f32)>,
 }
 
-/// Counts of one choice. `prompt`, `cached` and `queued` are the same for all choices of a request.
+/// Counts of one choice. `prompt`, `cached`, `queued` and `compiling` are the same for all choices of a request.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Usage {
     /// Prompt tokens.
@@ -62,6 +62,8 @@ pub struct Usage {
     pub shortened: bool,
     /// From the request's arrival to its admission.
     pub queued: Duration,
+    /// Of that, until its constraint was compiled or found in the cache; zero without a constraint.
+    pub compiling: Duration,
     /// What became of drafts, by the number of their source.
     pub drafts: [Drafted; DraftSource::ALL.len()],
 }

@@ -98,6 +98,12 @@ impl Event {
         self.0.usage.queued.as_secs_f64()
     }
 
+    /// Of these, the seconds until the constraint was compiled or found in the cache; 0 without one.
+    #[getter]
+    fn compile_seconds(&self) -> f64 {
+        self.0.usage.compiling.as_secs_f64()
+    }
+
     /// Tokens generated so far.
     #[getter]
     fn completion_tokens(&self) -> u32 {
