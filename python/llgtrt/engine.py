@@ -129,6 +129,8 @@ class Generation:
         self.begun = time.monotonic()
         self.queued: float | None = None
         """Seconds from its arrival to its admission, known with its first news."""
+        self.compiled = 0.0
+        """Of these, the seconds until its constraint was compiled; 0 without one."""
         self.first: float | None = None
         """When the first token was there."""
         self.last = self.begun
@@ -165,7 +167,7 @@ class Generation:
         if event.drafts:
             self._drafts[index] = event.drafts
         if self.queued is None:
-            self.queued = event.queue_seconds
+            self.queued, self.compiled = event.queue_seconds, event.compile_seconds
         self.last = time.monotonic()
         if self.first is None and event.completion_tokens:
             self.first = self.last
