@@ -29,14 +29,21 @@ def parse(arguments: Sequence[str], version: str = "") -> argparse.Namespace:
     parser = _parser(version)
     flags = _flags(parser, next((a for a in arguments if not a.startswith("-")), None))
     parsed, unknown = parser.parse_known_args([_spelled(argument, flags) for argument in arguments])
-    if parsed.command == "serve" and not parsed.draft and len(unknown) == 1 and unknown[0][0] != "-":
+    several = parsed.command in ("serve", "chat") and not parsed.draft
+    if several and len(unknown) == 1 and unknown[0][0] != "-":
         # argparse wants names without flags to stand together; the draft model may stand behind flags.
         parsed.draft = unknown.pop()
     if unknown:
         near = _near(unknown[0].split("=")[0], flags)
         hint = f"did you mean {' or '.join(near)}?" if near else f"see `llgtrt {parsed.command} --help`"
         raise UsageError(f"unknown argument {unknown[0]}; {hint}")
-    if parsed.command in ("serve", "batch"):
+    if parsed.command == "chat" and str(parsed.target).startswith(("http://", "https://")):
+        named = {_spelled(argument, flags).split("=")[0] for argument in arguments}
+        if others := sorted(named & (flags - CHAT)) or [name for name in (parsed.draft,) if name]:
+            raise UsageError(
+                f"{others[0]}: the server that runs there has its own model and settings; leave it out"
+            )
+    elif parsed.command in ("serve", "batch", "chat"):
         _check_target(parsed)
     return parsed
 
@@ -90,14 +97,12 @@ def _parser(version: str) -> _Parser:
     parser = _Parser(prog="llgtrt", description="An OpenAI-compatible inference server.", allow_abbrev=False)
     parser.add_argument("--version", action="version", version=f"llgtrt {version}")
     commands = parser.add_subparsers(
-        dest="command", required=True, metavar="serve|batch|check|calibrate|run|build|models"
+        dest="command", required=True, metavar="serve|chat|batch|check|calibrate|run|build|models"
     )
     _add_run(commands.add_parser("run", help="complete texts, without a server", allow_abbrev=False))
     _add_build(commands.add_parser("build", help="make an engine folder", allow_abbrev=False))
     _add_check(commands.add_parser("check", help="check a JSON schema", allow_abbrev=False))
-    calibrate = commands.add_parser(
-        "calibrate", help="fit temperatures of typed decisions to examples", allow_abbrev=False
-    )
+    calibrate = commands.add_parser("calibrate", help="fit temperatures of decisions", allow_abbrev=False)
     calibrate.add_argument("input", metavar="examples.jsonl", help="states, questions and right answers")
     calibrate.add_argument(
         "--url",
@@ -109,8 +114,11 @@ def _parser(version: str) -> _Parser:
     batch.add_argument("input", metavar="in.jsonl", help="requests, as OpenAI's batches have them")
     batch.add_argument("output", metavar="out.jsonl", help="answers; what it has already is not done again")
     batch.set_defaults(host=None, port=None, api_key=None, responses_file=None)
+    chat = commands.add_parser("chat", help="talk with a model in the terminal", allow_abbrev=False)
+    chat.set_defaults(host=None, port=None, api_key=None, responses_file=None)
+    _add_chat(chat)
     serve = commands.add_parser("serve", help="serve a model", allow_abbrev=False)
-    for command in (serve, batch):
+    for command in (serve, batch, chat):
         _add_model(command)
         _add_engine(command)
         _add_names(command)
@@ -127,10 +135,22 @@ def _add_check(check: argparse.ArgumentParser) -> None:
         "--model",
         default="toy",
         metavar="NAME",
-        help="whose vocabulary times are told for (`toy`: bytes and words)",
+        help="whose vocabulary is measured with (`toy`: bytes, words)",
     )
     add("--show", choices=["lark"], help="print the grammar that the schema becomes")
     add("--runtime-config", metavar="FILE", help="configuration (the folder's runtime.json)")
+
+
+def _add_chat(chat: argparse.ArgumentParser) -> None:
+    """Those of the conversation. Where there is no terminal, standard input is the one message."""
+    chat.description = (
+        "Talks with a model, or with a server: the target may be its URL (LLGTRT_API_KEY is the key)."
+    )
+    add = chat.add_argument
+    add("--system", metavar="TEXT", help="the system prompt")
+    add("--schema", metavar="FILE", help="JSON schema that every answer follows")
+    add("--max-tokens", type=int, metavar="N", help="most tokens of an answer (the configuration's)")
+    add("--temperature", type=float, metavar="T", help="(the configuration's)")
 
 
 def _add_listening(serve: argparse.ArgumentParser) -> None:
@@ -163,13 +183,7 @@ def _add_model(serve: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="the model's name in the API (the folder's name), and more names for it",
     )
-    add(
-        "--model",
-        "--engine",
-        dest="named",
-        metavar="NAME",
-        help="the target, where it does not come first",
-    )
+    add("--model", "--engine", dest="named", metavar="NAME", help="the target, where it does not come first")
     add("--hf-repo", "-hf", "-hfr", metavar="REPO", help="target from the hub: org/name, org/name:Q4_K_M")
     add("--hf-repo-draft", "-hfd", "-hfrd", metavar="REPO", help="draft model from the hub")
     add(
@@ -221,9 +235,7 @@ def _add_names(serve: argparse.ArgumentParser) -> None:
     )
     add("--draft-tokenizer", metavar="DIR", help="folder of its tokenizer, if it is said: that of the model")
     add("--ngram-prompt-lookup-max", type=int, metavar="N", help="most tokens compared in prompt lookup (6)")
-    add(
-        "--ngram-prompt-lookup-min", type=int, metavar="N", help="fewest tokens compared in prompt lookup (2)"
-    )
+    add("--ngram-prompt-lookup-min", type=int, metavar="N", help="fewest tokens compared there (2)")
     add("--speculative-config", type=_mapping, metavar="JSON", help="speculation, as vLLM's")
     add("--speculative-disable-by-batch-size", type=int, metavar="N", help="draft nothing for more sequences")
     add("--tensor-parallel-size", "--tp", "-tp", type=int, metavar="N", help="devices of the target (1)")
@@ -271,6 +283,9 @@ ROPE = {
     "yarn_beta_fast": "YaRN: rotations above which it is left as it is",
 }
 """Flags with llama-server's names, each a key of `engine`."""
+
+CHAT = {"--system", "--schema", "--max-tokens", "--temperature", "--seed"}
+"""Flags of `llgtrt chat` that are about requests: the others are about a model of its own."""
 
 DEMOS = ("smollm2", "tiny")
 """What `--demo` may name; the first one where it names nothing."""
@@ -350,12 +365,7 @@ def _add_run(run: argparse.ArgumentParser) -> None:
         metavar="LIST",
         help='"[draft_len, [draft devices], [target devices], use_logits]"',
     )
-    add(
-        "--kv_cache_enable_block_reuse",
-        action="store_true",
-        default=None,
-        help="reuse KV of common beginnings",
-    )
+    add("--kv_cache_enable_block_reuse", action="store_true", default=None, help="reuse KV of prefixes")
     add("--kv_cache_free_gpu_memory_fraction", type=float, metavar="F", help="share of free memory for KV")
     add("--max_tokens_in_paged_kv_cache", type=int, metavar="N", help="most KV tokens in total")
     add("--enable_chunked_context", action="store_true", help="no effect: prompts are computed in chunks")
