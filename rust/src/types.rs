@@ -43,6 +43,9 @@ pub struct TokenLogprob {
     pub logprob: f32,
     /// The `top_logprobs` most likely tokens, best first, lowest id first on ties.
     pub top: Vec<(Token, f32)>,
+    /// The probability of all tokens together that the constraint allows there, by the same logits. None without a constraint,
+    /// or where origins and raw log-probabilities were not both asked for.
+    pub allowed: Option<f32>,
 }
 
 /// Counts of one choice. `prompt`, `cached`, `queued` and `compiling` are the same for all choices of a request.

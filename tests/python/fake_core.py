@@ -99,7 +99,13 @@ def _news(request: int, choice: _Choice) -> dict[str, Any]:
     counts = {"prompt_tokens": len(choice.spec["prompt"]), "completion_tokens": choice.at, "cached_tokens": 0}
     counts["reasoning_tokens"] = 0
     counts["shortened"] = 0
-    rest: dict[str, Any] = {"drafts": {}, "prompt_logprobs": [], "origins": [], "queue_seconds": 0.0}
+    rest: dict[str, Any] = {
+        "drafts": {},
+        "prompt_logprobs": [],
+        "origins": [],
+        "allowed": [],
+        "queue_seconds": 0.0,
+    }
     rest["compile_seconds"] = 0.0
     rest["narrowed"] = []
     rest["successors"] = []

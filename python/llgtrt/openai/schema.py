@@ -65,7 +65,9 @@ class StreamOptions(msgspec.Struct):
     include_token_origin: Annotated[
         bool | None,
         about(
-            "Chunks have `token_origins`: each token, who drafted it, and what was refused.", default=False
+            "Chunks have `token_origins`: each token, who drafted it, and what was refused; with logprobs also "
+            "the probability that the constraint allowed, and the likeliest token without it.",
+            default=False,
         ),
     ] = None
 

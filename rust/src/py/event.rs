@@ -51,6 +51,12 @@ impl Event {
         self.0.logprobs.iter().map(|l| (l.token, l.logprob, l.top.clone())).collect()
     }
 
+    /// The probability of all tokens together that the constraint allows, or None, per entry of `logprobs`.
+    #[getter]
+    fn allowed(&self) -> Vec<Option<f32>> {
+        self.0.logprobs.iter().map(|l| l.allowed).collect()
+    }
+
     /// (who drafted it, [(token refused in its stead, who drafted that), ...]) per new token; empty unless asked for.
     #[getter]
     fn origins(&self) -> Vec<Origin> {

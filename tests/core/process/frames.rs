@@ -106,7 +106,7 @@ prop_compose! {
             any::<String>().prop_map(|why| End::Failed(Error::Executor(why))),
         ]),
     ) -> Event {
-        let logprobs: Vec<_> = tokens.iter().map(|token| TokenLogprob { token: *token, logprob: -0.1, top: top.clone() }).collect();
+        let logprobs: Vec<_> = tokens.iter().map(|token| TokenLogprob { token: *token, logprob: -0.1, top: top.clone(), allowed: Some(0.5) }).collect();
         let drafted = Drafted { drafted: counts.0, accepted: counts.1, refused: counts.2 };
         let drafts = [drafted, Drafted::default(), drafted, drafted, drafted, drafted];
         let queued = Duration::from_micros(u64::from(counts.2));
