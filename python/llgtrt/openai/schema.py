@@ -65,8 +65,9 @@ class StreamOptions(msgspec.Struct):
     include_token_origin: Annotated[
         bool | None,
         about(
-            "Chunks have `token_origins`: each token, who drafted it, and what was refused; with logprobs also "
-            "the probability that the constraint allowed, and the likeliest token without it.",
+            "Chunks have `token_origins`: each token, who drafted it, and what was refused; "
+            "with logprobs also the probability that the constraint allowed, and the likeliest token "
+            "without it.",
             default=False,
         ),
     ] = None
@@ -200,7 +201,8 @@ class Common(msgspec.Struct):
     bad_words: Annotated[
         list[str] | None,
         about(
-            "Up to 128 texts of up to 1,024 bytes that are nowhere in the answer; beside no other constraint."
+            "Up to 128 texts of up to 1,024 bytes that are nowhere in answer or reasoning; "
+            "beside no other constraint."
         ),
     ] = None
     logprobs_of: Annotated[
