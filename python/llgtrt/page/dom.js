@@ -17,4 +17,4 @@ export function debounced(act, milliseconds) {
   };
 }
 
-export const percent = (share) => `${(100 * share).toFixed(1)} %`;
+export const percent = (share) => (share > 0 && share < 0.0005 ? "< 0.1 %" : `${(100 * share).toFixed(1)} %`);
