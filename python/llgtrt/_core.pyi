@@ -84,6 +84,13 @@ class Event:
         """(token, logprob, alternatives) per new token, natural logarithm, best alternative first; [] unless asked for."""
 
     @property
+    def allowed(self) -> list[float | None]:
+        """The probability of all tokens together that the constraint allows, per entry of `logprobs`.
+
+        By the raw logits; None without a constraint, or where origins and raw log-probabilities were not both asked for.
+        """
+
+    @property
     def origins(self) -> list[tuple[str | None, list[tuple[int, str]]]]:
         """(who drafted it, [(token refused in its stead, who drafted that), ...]) per new token; [] unless asked for.
 
@@ -117,6 +124,10 @@ class Event:
     @property
     def queue_seconds(self) -> float:
         """Seconds from the request's arrival to its admission."""
+
+    @property
+    def compile_seconds(self) -> float:
+        """Of these, the seconds until the constraint was compiled or found in the cache; 0 without one."""
 
     @property
     def completion_tokens(self) -> int:

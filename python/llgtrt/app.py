@@ -22,7 +22,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from llgtrt import _core, logs, page
+from llgtrt import _core, logs, page, spans
 from llgtrt.engine import AsyncEngine, Generation, GoneError
 from llgtrt.metrics import EngineCollector, HttpCounts, exposition, promise
 from llgtrt.openai import grammar, hints, messages, ollama, openapi, refusal, routes, systemone, tokens
@@ -225,10 +225,13 @@ def create_app(settings: Settings, engine: AsyncEngine) -> FastAPI:
     access = AccessLog(form) if form != "off" else None
     record = Middleware(Record, counts=counts, log=access)
     gate = Middleware(Gate, keys=settings.server.api_keys, work=work)
+    provider = spans.provider()
+    traced = [] if provider is None else [Middleware(spans.Spans, provider=provider)]
     app = FastAPI(
         title="llgtrt",
         redoc_url=None,
-        middleware=[record, *_cors(settings), gate],
+        telemetry=spans.telemetry(provider),
+        middleware=[record, *traced, *_cors(settings), gate],
         exception_handlers={HTTPException: _http_error, ApiError: _api_error, _core.CoreError: _core_error},
     )
     app.router.redirect_slashes = False

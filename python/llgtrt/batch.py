@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
-import dataclasses
 import sys
 import uuid
 from pathlib import Path
@@ -19,16 +18,14 @@ from typing import Any
 import msgspec
 import tqdm
 from fastapi import FastAPI
-from starlette.types import Message, Scope
+from starlette.types import Message
 
-from llgtrt.app import HANDLERS, create_app
-from llgtrt.engine import AsyncEngine
+from llgtrt import inside
+from llgtrt.app import HANDLERS
 from llgtrt.files import numbered_lines
 from llgtrt.openai import refusal
 from llgtrt.openai.errors import invalid
-from llgtrt.serve import follow, loaded
 from llgtrt.settings import Settings, StartError
-from llgtrt.start import open_core
 
 AHEAD = 2
 """Requests under way for each place in the engine's batch: a place that is free is taken at once."""
@@ -76,9 +73,7 @@ def main(parsed: argparse.Namespace, settings: Settings) -> int:
     source, target = Path(parsed.input), Path(parsed.output)
     names = _check(source)
     done = _kept(target, names)
-    # Nobody comes from outside.
-    server = dataclasses.replace(settings.server, api_keys=(), access_log="off", cors_origins=())
-    batch = _Batch(dataclasses.replace(settings, server=server), source, target, done)
+    batch = _Batch(inside.private(settings), source, target, done)
     try:
         failed = asyncio.run(batch.run(len(names)))
     finally:
@@ -163,16 +158,9 @@ class _Batch:
     async def run(self, number: int) -> int:
         """Does what is left of so many requests; how many had an error."""
         if self.answered < number:
-            core = open_core(self._settings)
-            try:
-                engine = AsyncEngine(core, self._settings.server.request_timeout)
-                app = create_app(self._settings, engine)
-                followed = asyncio.create_task(follow(engine, app.state.api, "batch"))
-                await loaded(followed, app.state.api)
-                await self._all(app, followed, AHEAD * engine.info()["max_running"], number)
-                followed.cancel()
-            finally:
-                core.close()
+            async with inside.application(self._settings, "batch") as (app, followed):
+                places = AHEAD * app.state.api.engine.info()["max_running"]
+                await self._all(app, followed, places, number)
         return sum(status != 200 for status in self._done.values())
 
     async def _all(self, app: FastAPI, followed: asyncio.Task[None], places: int, number: int) -> None:
@@ -227,30 +215,12 @@ def _late(body: bytes) -> str | None:
 
 async def call(app: FastAPI, path: str, body: bytes) -> tuple[int, bytes]:
     """Status and body of the application's answer."""
-    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
-    scope: Scope = {
-        "type": "http",
-        "http_version": "1.1",
-        "method": "POST",
-        "scheme": "http",
-        "path": path,
-        "raw_path": path.encode(),
-        "query_string": b"",
-        "root_path": "",
-        "headers": headers,
-    }
-    coming: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
     status, told = 500, b""
 
-    async def receive() -> Message:
-        if not coming:
-            await asyncio.get_running_loop().create_future()  # nobody goes away
-        return coming.pop()
-
-    async def send(message: Message) -> None:
+    def take(message: Message) -> None:
         nonlocal status, told
         status = message.get("status", status)
         told += message.get("body", b"")
 
-    await app(scope, receive, send)
+    await inside.post(app, path, body, take)
     return status, told

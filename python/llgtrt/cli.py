@@ -1,4 +1,4 @@
-"""The command line: `llgtrt serve`, `batch`, `check`, `calibrate`, `run`, `build` and `models`."""
+"""The command line: `llgtrt serve`, `chat`, `batch`, `check`, `calibrate`, `run`, `build` and `models`."""
 
 from __future__ import annotations
 
@@ -46,6 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "run": run.main,
             "build": build.main,
             "serve": _serve,
+            "chat": _chat,
             "batch": _batch,
             "check": check.main,
             "calibrate": _calibrate,
@@ -72,6 +73,21 @@ def _serve(parsed: argparse.Namespace) -> int:
     from llgtrt import start
 
     return start.serve(settings)
+
+
+def _chat(parsed: argparse.Namespace) -> int:
+    from llgtrt import chat
+
+    if chat.is_url(parsed.target):
+        return chat.with_server(parsed)
+    # The terminal is the conversation's.
+    parsed.quiet = not parsed.debug
+    settings = prepare(parsed)
+    if settings is None:
+        return 0
+    from llgtrt import chat_inside
+
+    return chat_inside.main(parsed, settings)
 
 
 def _batch(parsed: argparse.Namespace) -> int:

@@ -20,8 +20,13 @@ Logprob = tuple[int, float, list[tuple[int, float]]]
 """A token, its log-probability, and the most likely tokens with theirs."""
 
 
-Origin = tuple[int, str | None, list[tuple[int, str]]]
-"""A token, who drafted it (None = nobody), and the tokens refused in its stead with who drafted those."""
+Origin = tuple[int, str | None, list[tuple[int, str]], "Free | None"]
+"""A token, who drafted it (None = nobody), the tokens refused in its stead with who drafted those, and what
+would have been without the constraint, where there is one and log-probabilities are asked for."""
+
+
+Free = tuple[float, tuple[int, float] | None]
+"""The probability of all allowed tokens together, and the likeliest token of all with its log-probability."""
 
 
 Successors = tuple[list[float], list[tuple[int, float]]]
@@ -106,7 +111,14 @@ class Progress:
 
 def _origins(event: _core.Event) -> list[Origin]:
     told = event.origins
-    return [(token, *origin) for token, origin in zip(event.tokens, told, strict=True)] if told else []
+    if not told:
+        return []
+    shares = zip(event.allowed, event.logprobs, strict=True)
+    free: list[Free | None] = [
+        None if allowed is None else (allowed, top[0] if top else None) for allowed, (_, _, top) in shares
+    ]
+    each = zip(event.tokens, told, free or [None] * len(told), strict=True)
+    return [(token, *origin, share) for token, origin, share in each]
 
 
 class Generation:
@@ -129,6 +141,8 @@ class Generation:
         self.begun = time.monotonic()
         self.queued: float | None = None
         """Seconds from its arrival to its admission, known with its first news."""
+        self.compiled = 0.0
+        """Of these, the seconds until its constraint was compiled; 0 without one."""
         self.first: float | None = None
         """When the first token was there."""
         self.last = self.begun
@@ -165,7 +179,7 @@ class Generation:
         if event.drafts:
             self._drafts[index] = event.drafts
         if self.queued is None:
-            self.queued = event.queue_seconds
+            self.queued, self.compiled = event.queue_seconds, event.compile_seconds
         self.last = time.monotonic()
         if self.first is None and event.completion_tokens:
             self.first = self.last

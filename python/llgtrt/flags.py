@@ -29,14 +29,21 @@ def parse(arguments: Sequence[str], version: str = "") -> argparse.Namespace:
     parser = _parser(version)
     flags = _flags(parser, next((a for a in arguments if not a.startswith("-")), None))
     parsed, unknown = parser.parse_known_args([_spelled(argument, flags) for argument in arguments])
-    if parsed.command == "serve" and not parsed.draft and len(unknown) == 1 and unknown[0][0] != "-":
+    several = parsed.command in ("serve", "chat") and not parsed.draft
+    if several and len(unknown) == 1 and unknown[0][0] != "-":
         # argparse wants names without flags to stand together; the draft model may stand behind flags.
         parsed.draft = unknown.pop()
     if unknown:
         near = _near(unknown[0].split("=")[0], flags)
         hint = f"did you mean {' or '.join(near)}?" if near else f"see `llgtrt {parsed.command} --help`"
         raise UsageError(f"unknown argument {unknown[0]}; {hint}")
-    if parsed.command in ("serve", "batch"):
+    if parsed.command == "chat" and str(parsed.target).startswith(("http://", "https://")):
+        named = {_spelled(argument, flags).split("=")[0] for argument in arguments}
+        if others := sorted(named & (flags - CHAT)) or [name for name in (parsed.draft,) if name]:
+            raise UsageError(
+                f"{others[0]}: the server that runs there has its own model and settings; leave it out"
+            )
+    elif parsed.command in ("serve", "batch", "chat"):
         _check_target(parsed)
     return parsed
 
@@ -94,7 +101,7 @@ def _parser(version: str) -> _Parser:
     )
     parser.add_argument("--version", action="version", version=f"llgtrt {version}")
     commands = parser.add_subparsers(
-        dest="command", required=True, metavar="serve|batch|check|calibrate|run|build|models"
+        dest="command", required=True, metavar="serve|chat|batch|check|calibrate|run|build|models"
     )
     _add_run(commands.add_parser("run", help="complete texts without a server", allow_abbrev=False))
     _add_build(commands.add_parser("build", help="make an engine folder", allow_abbrev=False))
@@ -119,8 +126,11 @@ def _parser(version: str) -> _Parser:
     batch.add_argument("input", metavar="in.jsonl", help="requests in OpenAI's batch format")
     batch.add_argument("output", metavar="out.jsonl", help="answers; answered requests are skipped")
     batch.set_defaults(host=None, port=None, api_key=None, responses_file=None)
+    chat = commands.add_parser("chat", help="talk with a model in the terminal", allow_abbrev=False)
+    chat.set_defaults(host=None, port=None, api_key=None, responses_file=None)
+    _add_chat(chat)
     serve = commands.add_parser("serve", help="start a server", allow_abbrev=False)
-    for command in (serve, batch):
+    for command in (serve, batch, chat):
         _add_model(command)
         _add_engine(command)
         _add_names(command)
@@ -141,6 +151,18 @@ def _add_check(check: argparse.ArgumentParser) -> None:
     )
     add("--show", choices=["lark"], help="print the schema's grammar")
     add("--runtime-config", metavar="FILE", help="configuration file (the folder's runtime.json)")
+
+
+def _add_chat(chat: argparse.ArgumentParser) -> None:
+    """Those of the conversation. Where there is no terminal, standard input is the one message."""
+    chat.description = (
+        "Talks with a model, or with a server: the target may be its URL (LLGTRT_API_KEY is the key)."
+    )
+    add = chat.add_argument
+    add("--system", metavar="TEXT", help="the system prompt")
+    add("--schema", metavar="FILE", help="JSON schema that every answer follows")
+    add("--max-tokens", type=int, metavar="N", help="most tokens of an answer (the configuration's)")
+    add("--temperature", type=float, metavar="T", help="(the configuration's)")
 
 
 def _add_listening(serve: argparse.ArgumentParser) -> None:
@@ -275,6 +297,9 @@ ROPE = {
     "yarn_beta_fast": "YaRN: rotations above which it is left as it is",
 }
 """Flags with llama-server's names, each a key of `engine`."""
+
+CHAT = {"--system", "--schema", "--max-tokens", "--temperature", "--seed"}
+"""Flags of `llgtrt chat` that are about requests: the others are about a model of its own."""
 
 DEMOS = ("smollm2", "tiny")
 """What `--demo` may name; the first one where it names nothing."""

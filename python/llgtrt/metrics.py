@@ -36,6 +36,7 @@ _COUNTERS = {
     "computed_tokens": "Tokens computed by the target, prompt chunks and recomputation included.",
     "drafted_tokens": "Tokens proposed by drafters and given to the target.",
     "accepted_tokens": "Drafted tokens that were emitted.",
+    "kv_returned_tokens": "KV tokens whose memory was returned to the system.",
     "preemptions": "Sequences preempted.",
     "choices_shortened": "Constrained choices that max_tokens made end earlier, complete.",
     "steps": "Engine steps.",
@@ -49,6 +50,10 @@ _GAUGES = {
     "kv_used": ("llgtrt_kv_used_tokens", "KV tokens in use by running sequences."),
     "kv_total": ("llgtrt_kv_total_tokens", "KV tokens in total."),
     "kv_kept": ("llgtrt_kv_kept_tokens", "KV tokens of kept prefixes."),
+    "kv_resident": (
+        "llgtrt_kv_resident_tokens",
+        "KV tokens whose memory is allocated; 0 if the engine allocates all KV at its start.",
+    ),
     "grammar_cache_entries": ("llgtrt_grammar_cache_entries", "Compiled grammars in the cache."),
     "draft_kv_used": ("llgtrt_draft_kv_used_tokens", "KV tokens that the draft model holds."),
     "drafters_failed": (
@@ -131,6 +136,8 @@ class EngineCollector(Collector):
             )
             info.add_metric(list(labels.values()), 1)
             yield info
+            text = "CPU threads that compute; 0 if the engine has threads of its own."
+            yield GaugeMetricFamily("llgtrt_engine_threads", text, value=self._engine.info()["threads"])
         yield CounterMetricFamily(
             "llgtrt_engine_restarts", "Restarts of the engine.", value=snapshot.get("restarts", 0)
         )

@@ -10,7 +10,7 @@ import ssl
 from pathlib import Path
 from typing import Any
 
-from llgtrt import _core, templates
+from llgtrt import _core, spans, templates
 from llgtrt.settings import Settings, StartError
 
 MOST_DESCRIPTORS = 65_536
@@ -24,9 +24,11 @@ def serve(settings: Settings) -> int:
     """Serves until a signal. The exit code: 0 after an orderly end.
 
     Raises:
-        StartError: port, target, template, certificate or key cannot be used, or the engine failed.
+        StartError: port, target, template, certificate or key cannot be used, traces cannot be exported as
+            the environment asks, or the engine failed.
     """
     templates.check(settings)
+    spans.exporter()
     _check_tls(settings)
     _allow_descriptors()
     listeners = _listen(settings)

@@ -82,6 +82,8 @@ pub struct Totals {
     pub drafting: Drafting,
     /// Sequences preempted.
     pub preemptions: u64,
+    /// Tokens whose KV pages were returned to the system.
+    pub kv_returned_tokens: u64,
     /// Steps.
     pub steps: u64,
     /// Grammar cache hits.
@@ -126,6 +128,7 @@ impl Totals {
         self.accepted_tokens += other.accepted_tokens;
         self.drafting.add(&other.drafting);
         self.preemptions += other.preemptions;
+        self.kv_returned_tokens += other.kv_returned_tokens;
         self.steps += other.steps;
         self.grammar_cache_hits += other.grammar_cache_hits;
         self.grammar_cache_misses += other.grammar_cache_misses;
@@ -254,6 +257,8 @@ pub struct Gauges {
     pub kv_total: u64,
     /// KV tokens of kept prefixes.
     pub kv_kept: u64,
+    /// KV tokens for which pages are held; 0 where all KV is allocated at the start.
+    pub kv_resident: u64,
     /// Compiled grammars in the cache.
     pub grammar_cache_entries: u64,
     /// Tokens that drafters hold in KV of their own.

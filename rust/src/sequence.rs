@@ -42,6 +42,8 @@ pub struct Sequence {
     pub arrival: Instant,
     /// From there to its admission.
     pub queued: Duration,
+    /// Of that, until its constraint was compiled.
+    pub compiling: Duration,
     /// When its last token was emitted.
     pub last_token: Option<Instant>,
     /// Admission number: lower is older.
@@ -102,6 +104,7 @@ impl Sequence {
             choice: id.1,
             arrival,
             queued: arrival.elapsed(),
+            compiling: Duration::ZERO,
             last_token: None,
             age: 0,
             cached: 0,
@@ -126,9 +129,11 @@ impl Sequence {
         }
     }
 
-    /// Gives it its constraint, which begins with its first job.
-    pub fn constrain(&mut self, compiled: Option<Compiled>) {
-        self.compiled = compiled;
+    /// Gives it its constraint, which begins with its first job, and the time from its arrival until that was compiled.
+    pub fn constrain(&mut self, compiled: Option<(Compiled, Duration)>) {
+        if let Some((compiled, took)) = compiled {
+            (self.compiled, self.compiling) = (Some(compiled), took);
+        }
     }
 
     /// All known tokens: prompt, then output.
@@ -312,6 +317,7 @@ impl Sequence {
             prompt: self.prompt_len(),
             cached: self.cached,
             queued: self.queued,
+            compiling: self.compiling,
             completion: if self.decides() { 0 } else { self.generated() },
             reasoning: self.reasoning,
             shortened: self.shortened,

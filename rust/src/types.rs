@@ -41,9 +41,12 @@ pub struct TokenLogprob {
     pub logprob: f32,
     /// The `top_logprobs` most likely tokens, best first, lowest id first on ties.
     pub top: Vec<(Token, f32)>,
+    /// The probability of all tokens together that the constraint allows there, by the same logits. None without a constraint,
+    /// or where origins and raw log-probabilities were not both asked for.
+    pub allowed: Option<f32>,
 }
 
-/// Counts of one choice. `prompt`, `cached` and `queued` are the same for all choices of a request.
+/// Counts of one choice. `prompt`, `cached`, `queued` and `compiling` are the same for all choices of a request.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Usage {
     /// Prompt tokens.
@@ -60,6 +63,8 @@ pub struct Usage {
     pub shortened: bool,
     /// From the request's arrival to its admission.
     pub queued: Duration,
+    /// Of that, until its constraint was compiled or found in the cache; zero without a constraint.
+    pub compiling: Duration,
     /// What became of drafts, by the number of their source.
     pub drafts: [Drafted; DraftSource::ALL.len()],
 }

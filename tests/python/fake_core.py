@@ -99,7 +99,14 @@ def _news(request: int, choice: _Choice) -> dict[str, Any]:
     counts = {"prompt_tokens": len(choice.spec["prompt"]), "completion_tokens": choice.at, "cached_tokens": 0}
     counts["reasoning_tokens"] = 0
     counts["shortened"] = 0
-    rest: dict[str, Any] = {"drafts": {}, "prompt_logprobs": [], "origins": [], "queue_seconds": 0.0}
+    rest: dict[str, Any] = {
+        "drafts": {},
+        "prompt_logprobs": [],
+        "origins": [],
+        "allowed": [],
+        "queue_seconds": 0.0,
+    }
+    rest["compile_seconds"] = 0.0
     rest["narrowed"] = []
     rest["successors"] = []
     return {"request": request, "choice": choice.index, **counts, **rest}
@@ -186,6 +193,7 @@ class Engine:
         facts = {
             "max_running": 128,
             "kv_tokens": CONTEXT,
+            "threads": 1,
             "promise": "BitIdentical",
             "summary": "fake",
             "weights": 1,
@@ -245,7 +253,7 @@ class Engine:
     def metrics(self) -> str:
         histogram = {"counts": [0] * BUCKET_COUNT, "sum": 0.0}
         names = ["prompt_tokens", "cached_tokens", "generated_tokens", "computed_tokens", "drafted_tokens"]
-        names += ["accepted_tokens", "preemptions", "choices_shortened", "steps"]
+        names += ["accepted_tokens", "preemptions", "choices_shortened", "kv_returned_tokens", "steps"]
         names += ["grammar_cache_hits", "grammar_cache_misses"]
         names += [f"requests_{o}" for o in ("stop", "length", "cancelled", "refused", "failed")]
         histograms = ["time_to_first_token", "inter_token", "end_to_end", "step", "mask", "compile"]
@@ -255,7 +263,7 @@ class Engine:
         fates = dict.fromkeys(["drafted", "accepted", "target", "grammar", "stop", "unverified"], 0)
         totals["drafting"] = {"sources": {"forced": fates}, "accepted_at": [0] * 17, "lengths": [0] * 17}
         gauges = dict.fromkeys(["waiting", "kv_used", "kv_total", "kv_kept", "grammar_cache_entries"], 0)
-        gauges |= dict.fromkeys(["draft_kv_used", "drafters_failed"], 0)
+        gauges |= dict.fromkeys(["draft_kv_used", "drafters_failed", "kv_resident"], 0)
         with self._lock:
             gauges["running"] = sum(not c.ended for cs in self._running.values() for c in cs)
         return json.dumps({"totals": totals, "gauges": gauges, "restarts": 0})

@@ -50,6 +50,8 @@ def news(text: str = "", choice: int = 0, finish: str | None = None, **fields: A
         "finish_reason": finish,
         "error": None,
         "queue_seconds": 0.0,
+        "compile_seconds": 0.0,
+        "allowed": [],
         "prompt_logprobs": [],
         "origins": [],
         "narrowed": [],

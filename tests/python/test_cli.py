@@ -353,6 +353,14 @@ def test_the_flags_of_the_log_reach_the_core(tmp_path: Path, monkeypatch: pytest
     assert seen == ["debug", "warn"]
 
 
+def test_a_saved_configuration_starts_without_notices(tmp_path: Path) -> None:
+    file = tmp_path / "runtime.json"
+    command = [sys.executable, "-m", "llgtrt", "serve", "toy", "--print-config"]
+    file.write_text(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    again = subprocess.run([*command, "--config", str(file)], capture_output=True, text=True, check=True)
+    assert (again.stdout, again.stderr) == (file.read_text(), "")
+
+
 def test_what_has_no_effect_is_said_once(tmp_path: Path) -> None:
     (tmp_path / "generation_config.json").write_text('{"temperature": 0.5}')
     (tmp_path / "runtime.json").write_text(

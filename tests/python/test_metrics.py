@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+from pathlib import Path
 from typing import Any, cast
+
+import pytest
 
 from llgtrt import _core
 from llgtrt.engine import AsyncEngine
@@ -22,16 +25,20 @@ from llgtrt.metrics import (
 
 from . import fake_core
 
+ROOT = Path(__file__).parents[2]
+
 NAMES = """
 llgtrt_accepted_tokens_total llgtrt_cached_tokens_total llgtrt_choices_shortened_total
 llgtrt_computed_tokens_total
 llgtrt_draft_acceptance_rate llgtrt_draft_accepted_at_total llgtrt_draft_fates_total
 llgtrt_draft_kv_used_tokens llgtrt_draft_lengths_total llgtrt_draft_seconds
 llgtrt_draft_system_efficiency llgtrt_drafted_tokens_total llgtrt_drafters_failed
-llgtrt_end_to_end_seconds llgtrt_engine_info llgtrt_engine_restarts_total llgtrt_generated_tokens_total
+llgtrt_end_to_end_seconds llgtrt_engine_info llgtrt_engine_restarts_total llgtrt_engine_threads
+llgtrt_generated_tokens_total
 llgtrt_grammar_cache_entries llgtrt_grammar_cache_hits_total llgtrt_grammar_cache_misses_total
 llgtrt_grammar_compile_seconds llgtrt_http_requests_total llgtrt_inter_token_seconds
-llgtrt_kv_kept_tokens llgtrt_kv_total_tokens llgtrt_kv_used_tokens llgtrt_mask_seconds
+llgtrt_kv_kept_tokens llgtrt_kv_resident_tokens llgtrt_kv_returned_tokens_total
+llgtrt_kv_total_tokens llgtrt_kv_used_tokens llgtrt_mask_seconds
 llgtrt_preemptions_total llgtrt_prompt_tokens_total llgtrt_queue_seconds llgtrt_ready
 llgtrt_requests_total llgtrt_running_choices llgtrt_stalled llgtrt_step_seconds llgtrt_steps_total
 llgtrt_time_to_first_token_seconds
@@ -126,3 +133,19 @@ def test_a_line_about_what_was_done() -> None:
     line = news(before, {"totals": done, "gauges": gauges}, 10)
     said = "2 choices running, 1 requests waiting, 3 ended; 2.5 tokens/s, prompts 10.0; KV 25%"
     assert line == said + "; drafts accepted 0%"
+
+
+@pytest.mark.parametrize(
+    "file",
+    [
+        "launch/grafana.json",
+        "launch/prometheus-rules.yml",
+        "docs/operation.md",
+        "docs/speculation.md",
+        "docs/scaling.md",
+    ],
+)
+def test_dashboard_alerts_and_documentation_name_metrics_that_there_are(file: str) -> None:
+    named = set(re.findall(r"\bllgtrt_[a-z_]+[a-z]", (ROOT / file).read_text()))
+    written = set(re.findall(r"^(?:# TYPE )?(\w+)[{ ]", scrape(True), re.M))
+    assert named - written == set()

@@ -219,3 +219,24 @@ def test_bad_words_are_nowhere(toy: Server) -> None:
         assert (refused.status_code, said in refused.text) == (400, True)
     beside = {**fields, "bad_words": ["a"], "response_format": {"type": "json_object"}}
     assert "more than one constraint" in toy.http.post("/v1/completions", json=beside).text
+
+
+def test_bad_words_are_nowhere_in_reasoning_either(thinker: Server) -> None:
+    def asked(**more: Any) -> Any:
+        body = {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 200, "seed": 5, **more}
+        return thinker.http.post("/v1/chat/completions", json=body)
+
+    def parts(**more: Any) -> tuple[str, str]:
+        message = asked(thinking_budget=60, **more).json()["choices"][0]["message"]
+        return message["reasoning_content"], message["content"]
+
+    reasoning, _ = parts()
+    pairs = {reasoning[i : i + 2] for i in range(len(reasoning) - 1)}
+    words = sorted(pair for pair in pairs if pair.isascii() and pair not in "</think>")[:20]
+    assert len(words) == 20
+    for text in parts(bad_words=words):
+        assert len(text) > 5
+        assert not [word for word in words if word in text]
+    for wrong, said in (["k>"], "part of '</think>'"), (["x" * 257], "256 bytes each"):
+        refused = asked(bad_words=wrong)
+        assert (refused.status_code, said in refused.text) == (400, True), refused.text

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import json
 import os
 import re
-import shutil
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from .serving import PATIENCE, ROOT, Server, serving_demo
+from llgtrt.page import FILES
+
+from .browser import (  # noqa: F401
+    Browser,
+    fixture_browser,
+    fixture_chromium,
+    fixture_pair,
+)
+from .serving import ROOT, Server, serving_demo
 
 SCHEMA = {
     "type": "object",
@@ -34,14 +41,6 @@ CHAT = {
     "stream": True,
     "stream_options": {"include_usage": True, "include_token_origin": True},
 }
-
-
-@pytest.fixture(name="pair", scope="module")
-def fixture_pair() -> Iterator[Server]:
-    """The demo pair, always drafting by all that it has."""
-    speculative = {"draft_model": str(ROOT / "demo" / "draft"), "adaptive": False, "max_draft_len": 6}
-    with serving_demo({"speculative": speculative}) as server:
-        yield server
 
 
 def streamed(server: Server, **more: Any) -> tuple[str, list[dict[str, Any]], dict[str, Any]]:
@@ -85,72 +84,28 @@ def test_the_page_needs_no_key_and_no_other_host(pair: Server) -> None:
     assert page.headers["content-type"].startswith("text/html")
     assert "default-src 'self'" in page.headers["content-security-policy"]
     files = re.findall(r'(?:src|href)="(/page/[^"]+)"', page.text)
-    assert files
+    assert set(files) <= FILES.keys()
     sources = [page.text]
-    for name in [*files, "/page/stream.js", "/page/examples.js"]:
+    for name in FILES:
         file = pair.http.get(name)
         assert file.status_code == 200, name
-        sources.append(file.text)
+        # Comments of libraries name where they are from.
+        sources += [] if "/vendor/" in name else [file.text]
     hosts = {host for text in sources for host in re.findall(r"https?://[^\s\"'`]+", text)}
     assert hosts <= {"http://www.w3.org/2000/svg"}
     assert pair.http.get("/page/app.py").status_code == 404
 
 
+def test_libraries_of_the_page_are_those_that_are_named() -> None:
+    folder = ROOT / "python" / "llgtrt" / "page" / "vendor"
+    named = dict(re.findall(r"^\| (\S+\.js) \|.*\| (\w{64}) \|$", (folder / "README.md").read_text(), re.M))
+    held = {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in folder.glob("*.js")}
+    assert named == held
+
+
 def test_the_page_can_be_left_out() -> None:
     with serving_demo({"server": {"page": False}}) as server:
         assert server.http.get("/").status_code == 404
-
-
-class Browser:
-    """A page in Chromium, and what its console said."""
-
-    def __init__(self, page: Any) -> None:
-        self.page = page
-        self.said: list[str] = []
-        page.on(
-            "console", lambda message: self.said.append(message.text) if message.type == "error" else None
-        )
-        page.on("pageerror", lambda error: self.said.append(str(error)))
-
-    def expects(self, selector: str) -> Any:
-        """What is waited for of an element."""
-        playwright = importlib.import_module("playwright.sync_api")
-        return playwright.expect(self.page.locator(selector))
-
-    def ask(self, prompt: str) -> str:
-        """Sends a prompt and waits for the whole answer; its text."""
-        self.page.fill("#prompt", prompt)
-        self.page.press("#prompt", "Enter")
-        self.page.wait_for_selector("#send:not([disabled])")
-        return str(self.page.locator("#messages li.assistant p").last.inner_text())
-
-
-@pytest.fixture(name="chromium", scope="module")
-def fixture_chromium() -> Iterator[Any]:
-    """Debian's Chromium, driven by Playwright (launch/requirements/page.txt)."""
-    try:
-        playwright = importlib.import_module("playwright.sync_api")
-    except ImportError:
-        pytest.skip("skipped: no playwright")
-    program = shutil.which("chromium") or shutil.which("chromium-browser")
-    if program is None:
-        pytest.skip("skipped: no chromium")
-    with playwright.sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=program, args=["--no-sandbox"])
-        yield browser
-        browser.close()
-
-
-@pytest.fixture(name="browser")
-def fixture_browser(chromium: Any, pair: Server) -> Iterator[Browser]:
-    page = chromium.new_page(viewport={"width": 1280, "height": 900})
-    page.set_default_timeout(PATIENCE * 1000)
-    browser = Browser(page)
-    page.goto(pair.url)
-    browser.expects("#engine").to_contain_text("exact")
-    yield browser
-    assert browser.said == []
-    page.close()
 
 
 def shot(browser: Browser, name: str) -> None:
@@ -182,18 +137,18 @@ def test_a_schema_is_checked_an_answer_coloured_and_the_same_without_drafts(brow
 
 
 def test_what_a_schema_leaves_no_choice_in_is_forced(browser: Browser) -> None:
-    browser.page.fill("#schema", '{"const": "the only answer"}')
-    browser.page.wait_for_selector("#verdict.good")
+    browser.constrain("schema", '{"const": "the only answer"}')
     assert json.loads(browser.ask("Say something.")) == "the only answer"
     assert browser.page.locator("#messages .token.forced").count() > 0
 
 
 def test_a_schema_that_cannot_be_enforced_says_why(browser: Browser) -> None:
     page = browser.page
-    page.fill("#schema", '{"type": "strin"}')
+    page.select_option("#kind", "schema")
+    page.fill("#constraint", '{"type": "strin"}')
     page.wait_for_selector("#verdict.bad")
     assert "type" in page.inner_text("#verdict")
-    page.fill("#schema", "{")
+    page.fill("#constraint", "{")
     browser.expects("#verdict").to_contain_text("JSON")
 
 
@@ -202,10 +157,22 @@ def test_nothing_bars_the_way(browser: Browser, scheme: str) -> None:
     axe = importlib.import_module("axe_playwright_python.sync_playwright")
     page = browser.page
     page.emulate_media(color_scheme=scheme)
+    page.fill("#max_tokens", "2")
+    browser.ask("Tell me about a horse.")
+    page.wait_for_selector("#messages .mark")
+    page.fill("#max_tokens", "20")
+    browser.constrain("regex", "Hello|Good day")
     browser.ask("Hello!")
-    result = axe.Axe().run(page).response
-    faults = [(fault["id"], [node["html"] for node in fault["nodes"]]) for fault in result["violations"]]
-    assert faults == []
+    page.evaluate("document.querySelectorAll('details').forEach((one) => (one.open = true))")
+    page.click("#decide")
+    page.wait_for_selector("#decision .bars")
+    page.check("#format")
+    for width in (1280, 390):
+        page.set_viewport_size({"width": width, "height": 900})
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        result = axe.Axe().run(page).response
+        faults = [(fault["id"], [node["html"] for node in fault["nodes"]]) for fault in result["violations"]]
+        assert faults == [], width
 
 
 def test_it_works_by_keyboard_alone(browser: Browser) -> None:
@@ -232,6 +199,8 @@ def test_the_request_elsewhere_is_the_one_that_is_sent(browser: Browser) -> None
         page.select_option("#language", language)
         page.fill("#prompt", "it's a test")
         browser.expects("#code").to_have_value(re.compile(f"^{begins}"))
-    browser.expects("#code").not_to_have_value(re.compile(" as OpenAI"))
+    browser.expects("#code").not_to_have_value(re.compile(" as unknown as OpenAI"))
     page.uncheck("#speculation")
-    browser.expects("#code").to_have_value(re.compile(r"} as OpenAI\.\w+CreateParamsNonStreaming\);"))
+    browser.expects("#code").to_have_value(
+        re.compile(r"} as unknown as OpenAI\.\w+CreateParamsNonStreaming\);")
+    )

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import llgtrt
-from llgtrt import __version__, cli, flags, templates
+from llgtrt import __version__, cli, flags, spans, templates
 from llgtrt.cluster.options import Options, parse
 from llgtrt.cluster.proxy import CALLBACK
 from llgtrt.settings import Settings, StartError, is_loopback
@@ -60,6 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if settings is None:
             return 0
         templates.check(settings)
+        spans.exporter()
         if settings.responses_file is not None:
             raise StartError("--responses-file: a file is one server's, and there are several; leave it out")
         if importlib.util.find_spec("ray") is None:

@@ -19,6 +19,10 @@ _TAIL = 32
 """Tokens of the prompt's end in which it shows whether reasoning has begun."""
 
 
+_LONGEST_BLOCKED, _MOST_BLOCKED = 256, 3000
+"""Bytes of `bad_words` that are searched for in reasoning: of one, and of all."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Model:
     """How this model is written to, and how it writes."""
@@ -79,7 +83,29 @@ def ready(
     if structural.is_free(bounds) and asked is not None and asked.called:
         message = "tools: not beside a structural tag; write their calls as tags, or leave one of both out"
         raise invalid("tools", message, "unsupported_parameter")
+    if thinking is not None and body.bad_words:
+        thinking = dataclasses.replace(thinking, blocked=_blocked(body.bad_words, thinking))
     return prompt, Reply(thinking, asked, model.format, bounds)
+
+
+def _blocked(words: Sequence[str], thinking: Thinking) -> tuple[str, ...]:
+    """The words that must not come in reasoning.
+
+    Raises:
+        ApiError: there are too many, or reasoning could not end without one.
+    """
+    lengths = [len(word.encode()) for word in words]
+    if max(lengths) > _LONGEST_BLOCKED or sum(lengths) > _MOST_BLOCKED:
+        message = (
+            f"bad_words: may have {_LONGEST_BLOCKED} bytes each and {_MOST_BLOCKED} in all "
+            "if the model reasons; leave some out, or switch reasoning off"
+        )
+        raise invalid("bad_words", message)
+    end = thinking.markers[1]
+    if within := next((word for word in words if word in end), None):
+        message = f"bad_words: {within!r} is part of {end.strip()!r}, which ends reasoning; leave it out"
+        raise invalid("bad_words", message)
+    return tuple(words)
 
 
 def _prompt(

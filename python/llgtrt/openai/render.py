@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from llgtrt.engine import Delta, Generation, Logprob, Usage
+from llgtrt.openai import origins
 from llgtrt.prompt import Vocabulary
 
 Json = dict[str, Any]
@@ -212,16 +213,7 @@ class Render(Writer):
         """The extension field `token_origins` of a chunk's choice, where it is asked for."""
         if not delta.origins:
             return {}
-        told = [
-            piece_of(
-                {
-                    **self._shown(token),
-                    "source": source,
-                    "refused": [{**self._shown(other), "source": who} for other, who in refused],
-                }
-            )
-            for token, source, refused in delta.origins
-        ]
+        told = [piece_of(origins.entry(origin, self._shown)) for origin in delta.origins]
         return {"token_origins": told}
 
     def _shown(self, token: int) -> Json:

@@ -24,6 +24,8 @@ class Thinking:
     """The model begins with it unless the request switches that off."""
     budget: int | None = None
     """Most tokens of it."""
+    blocked: tuple[str, ...] = ()
+    """Texts that must not come in it."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,7 +78,9 @@ class Reply:
         budget = self.thinking.budget
         limit = None if budget is None else {"tokens": budget, "text": end}
         calls = self._triggers(after) if self._calls_end_thinking else []
-        return _free([_trigger(end, after), *calls], not self.bound, limit=limit, reasoning=True)
+        # A trigger that leads nowhere is refused.
+        blocked = [_trigger(text, None) for text in self.thinking.blocked]
+        return _free([_trigger(end, after), *calls, *blocked], not self.bound, limit=limit, reasoning=True)
 
     def _triggers(self, at: int) -> list[Json]:
         """Those of the calls in an answer whose first section is number `at`."""

@@ -65,7 +65,8 @@ class StreamOptions(msgspec.Struct):
     include_token_origin: Annotated[
         bool | None,
         about(
-            "Add `token_origins` to chunks: each token, its draft source, and rejected drafts.",
+            "Add `token_origins` to chunks: each token, its draft source, and rejected drafts; with "
+            "logprobs also the probability that the constraint allowed, and the likeliest token without it.",
             default=False,
         ),
     ] = None
@@ -219,7 +220,10 @@ class Common(msgspec.Struct):
     ] = None
     bad_words: Annotated[
         list[str] | None,
-        about("Up to 128 texts of up to 1,024 bytes that must not occur; not with another constraint."),
+        about(
+            "Up to 128 texts of up to 1,024 bytes that must not occur in the answer or in thinking; "
+            "not with another constraint."
+        ),
     ] = None
     logprobs_of: Annotated[
         Literal["raw", "allowed"] | None,

@@ -1,41 +1,59 @@
+import { LANGUAGES } from "./code.js";
+import * as decisions from "./decide.js";
+import { $, debounced } from "./dom.js";
 import { EXAMPLES } from "./examples.js";
+import * as output from "./output.js";
+import { plot, watch } from "./plots.js";
+import * as store from "./store.js";
 import * as api from "./stream.js";
+import * as view from "./view.js";
 
-const $ = (id) => document.getElementById(id);
-const messages = [];
+const FIELDS = ["system", "tools", "tool_choice", "temperature", "top_p", "seed", "max_tokens"];
+const SWITCHES = ["speculation", "format"];
+
+const kept = store.load();
+const turns = Array.isArray(kept.turns) ? kept.turns : [];
 let running = null;
 let modelName = "";
+// The message whose calls wait for results.
+let waiting = null;
 
-function element(tag, className, text) {
-  const made = document.createElement(tag);
-  if (className) made.className = className;
-  if (text !== undefined) made.textContent = text;
-  return made;
+function save() {
+  const fields = Object.fromEntries(FIELDS.map((id) => [id, $(id).value]));
+  const switches = Object.fromEntries(SWITCHES.map((id) => [id, $(id).checked]));
+  store.save({ turns, fields, switches, output: output.state() });
 }
 
 // ---- the request
 
-function json(id) {
-  const text = $(id).value.trim();
+function tools() {
+  const text = $("tools").value.trim();
   if (!text) return null;
   try {
     return JSON.parse(text);
   } catch (error) {
-    throw new api.ApiError(`${id}: no valid JSON (${error.message})`);
+    throw new api.ApiError(`tools: no valid JSON (${error.message})`);
   }
 }
 
+// A field that is empty leaves the choice to the server.
+const numbers = (ids) =>
+  Object.fromEntries(ids.filter((id) => $(id).value.trim() !== "").map((id) => [id, Number($(id).value)]));
+
+const MESSAGE = {
+  user: ({ text }) => ({ role: "user", content: text }),
+  assistant: ({ text, calls }) => ({ role: "assistant", content: text, ...(calls.length ? { tool_calls: calls } : {}) }),
+  tool: ({ id, text }) => ({ role: "tool", tool_call_id: id, content: text }),
+};
+
 function request(history) {
-  const [schema, tools] = [json("schema"), json("tools")];
+  const [format, wanted, system] = [output.format(), tools(), $("system").value.trim()];
   return {
     model: modelName,
-    messages: history,
-    temperature: Number($("temperature").value),
-    top_p: Number($("top_p").value),
-    seed: Number($("seed").value),
-    max_tokens: Number($("max_tokens").value),
-    ...(schema ? { response_format: { type: "json_schema", json_schema: { name: "answer", strict: true, schema } } } : {}),
-    ...(tools ? { tools, tool_choice: $("tool_choice").value } : {}),
+    messages: [...(system ? [{ role: "system", content: system }] : []), ...history.map((turn) => MESSAGE[turn.role](turn))],
+    ...numbers(["temperature", "top_p", "seed", "max_tokens"]),
+    ...(format ? { response_format: format } : {}),
+    ...(wanted ? { tools: wanted, tool_choice: $("tool_choice").value } : {}),
     ...($("speculation").checked ? {} : { speculative: { enabled: false } }),
   };
 }
@@ -50,24 +68,6 @@ const streamed = (body) => ({
 
 // ---- one answer
 
-function show(role) {
-  const item = element("li", role);
-  item.append(element("h2", "", role === "user" ? "You" : "Model"));
-  const text = element("p");
-  item.append(text);
-  $("messages").append(item);
-  item.scrollIntoView({ block: "nearest" });
-  return text;
-}
-
-function tokenSpan(origin, logprob) {
-  const span = element("span", `token ${origin.source ?? "sampled"}`, origin.token);
-  if (origin.refused.length) span.classList.add("refusing");
-  span.tabIndex = origin.refused.length ? 0 : -1;
-  span.detail = { origin, logprob };
-  return span;
-}
-
 // Tool calls are told as deltas; what has come of each is put together by its index.
 function addToolCalls(calls, deltas) {
   for (const delta of deltas) {
@@ -77,198 +77,158 @@ function addToolCalls(calls, deltas) {
   }
 }
 
-async function answer(body, place) {
+// A call whose arguments were cut is none.
+function isWhole(call) {
+  try {
+    JSON.parse(call.function.arguments);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+// Log-probabilities are those of the content: tokens of reasoning and calls have none.
+function pair(origins, logprobs) {
+  const left = [...logprobs];
+  return origins.map((origin) => (left[0]?.token === origin.token ? { origin, logprob: left.shift() } : { origin }));
+}
+
+// Takes the answer in while it comes; throws where it breaks off.
+async function take(turn, item, body) {
   const started = performance.now();
-  const state = { text: "", tokens: 0, calls: [], usage: null };
   for await (const chunk of api.chat(streamed(body), $("key").value, running.signal)) {
-    if (chunk.usage) state.usage = chunk.usage;
     const choice = chunk.choices[0];
     if (!choice) continue;
-    state.text += choice.delta.content ?? "";
-    addToolCalls(state.calls, choice.delta.tool_calls ?? []);
-    const logprobs = choice.logprobs?.content ?? [];
-    (choice.token_origins ?? []).forEach((origin, i) => place.append(tokenSpan(origin, logprobs[i])));
-    state.tokens += (choice.token_origins ?? []).length;
+    turn.text += choice.delta.content ?? "";
+    turn.reasoning += choice.delta.reasoning_content ?? "";
+    addToolCalls(turn.calls, choice.delta.tool_calls ?? []);
+    const tokens = pair(choice.token_origins ?? [], choice.logprobs?.content ?? []);
+    turn.tokens.push(...tokens);
+    view.add(item, turn, tokens);
+    if (choice.finish_reason === "length") turn.mark = "cut: no more tokens were allowed (Most tokens)";
     const seconds = (performance.now() - started) / 1000;
-    $("speed").value = `${state.tokens} tokens in ${seconds.toFixed(2)} s, ${(state.tokens / seconds).toFixed(0)} tokens/s`;
+    const rate = turn.tokens.length / seconds;
+    $("speed").value = `${turn.tokens.length} tokens in ${seconds.toFixed(2)} s, ${rate.toFixed(0)} tokens/s`;
   }
-  state.seconds = (performance.now() - started) / 1000;
-  return state;
+  plot("rate", turn.tokens.length / ((performance.now() - started) / 1000), (value) => value.toFixed(0));
 }
 
-function remember(state) {
-  const calls = state.calls.filter(Boolean);
-  messages.push({ role: "assistant", content: state.text, ...(calls.length ? { tool_calls: calls } : {}) });
-  plot("rate", state.tokens / state.seconds, (value) => value.toFixed(0));
+// Asks for an answer to `asked` behind what was said. What was not answered at all is no part of the conversation.
+// `calls`: the message whose results are among them.
+async function answer(asked, calls) {
+  const turn = { role: "assistant", text: "", reasoning: "", calls: [], tokens: [], mark: "" };
+  running = new AbortController();
+  const mine = running;
+  $("send").disabled = true;
+  $("stop").disabled = false;
+  const items = asked.map(view.show);
+  const item = view.show(turn);
+  view.scrollToEnd();
+  let failed = null;
+  try {
+    await take(turn, item, request([...turns, ...asked]));
+  } catch (error) {
+    failed = error;
+    if (error.name === "AbortError") turn.mark = "stopped";
+    else [turn.mark, turn.error] = [error.message, true];
+  }
+  if (running !== mine) return; // another conversation has begun
+  turn.calls = turn.calls.filter(Boolean).filter(isWhole);
+  const told = turn.text || turn.calls.length;
+  if (!failed || (told && !turn.error)) {
+    turns.push(...asked, turn);
+    finish(item, turn);
+  } else {
+    // What failed can be read, and sent again.
+    view.end(item, { ...turn, calls: [] }, null);
+    if (!turn.error) [...items, item].forEach((shown) => shown.remove());
+    restore(asked, items, calls);
+  }
+  running = null;
+  $("send").disabled = false;
+  $("stop").disabled = true;
+  save();
+  code();
+  if (!waiting) $("prompt").focus();
 }
 
-async function send(event) {
+function finish(item, turn) {
+  waiting = turn.calls.length ? { item, turn } : null;
+  view.end(item, turn, waiting && sendResults);
+}
+
+// Puts what was not answered back where it was typed.
+function restore(asked, items, calls) {
+  const user = asked.find((turn) => turn.role === "user");
+  if (user && !$("prompt").value) $("prompt").value = user.text;
+  if (!calls) return;
+  waiting = calls;
+  asked.forEach((turn, i) => turn.role === "tool" && items[i].remove());
+  view.askResults(calls.item, calls.turn, sendResults, asked.map((turn) => turn.text));
+}
+
+// ---- what the user sends
+
+// Sends what was typed, and the results of calls before it.
+function submit(typed) {
+  if (running) return;
+  const calls = waiting;
+  waiting = null;
+  const texts = calls ? view.takeResults(calls.item) : [];
+  const results = (calls?.turn.calls ?? []).map(({ id, function: { name } }, i) => ({ role: "tool", id, name, text: texts[i] }));
+  answer([...results, ...typed], calls);
+}
+
+const sendResults = () => submit([]);
+
+function send(event) {
   event.preventDefault();
   const prompt = $("prompt").value.trim();
   if (!prompt || running) return;
-  running = new AbortController();
-  $("send").disabled = true;
-  $("stop").disabled = false;
-  const history = [...messages, { role: "user", content: prompt }];
-  show("user").textContent = prompt;
-  const place = show("assistant");
-  try {
-    const body = request(history);
-    messages.push({ role: "user", content: prompt });
-    $("prompt").value = "";
-    remember(await answer(body, place));
-  } catch (error) {
-    if (error.name !== "AbortError") place.append(element("span", "error", error.message));
-    // What was not answered is no part of the conversation.
-    if (messages.at(-1)?.role === "user") messages.pop();
-  } finally {
-    running = null;
-    $("send").disabled = false;
-    $("stop").disabled = true;
-    $("prompt").focus();
-  }
+  $("prompt").value = "";
+  submit([{ role: "user", text: prompt }]);
 }
 
-// ---- what a token tells when it is pointed at or focused
-
-function tip(span) {
-  const { origin, logprob } = span.detail;
-  const box = $("tip");
-  box.replaceChildren();
-  box.append(element("div", "", `token ${origin.id}: ${origin.source ?? "sampled by the target"}`));
-  if (logprob) {
-    box.append(element("div", "", `probability ${(100 * Math.exp(logprob.logprob)).toFixed(1)} %`));
-    const table = element("table");
-    for (const other of logprob.top_logprobs) {
-      const row = element("tr");
-      row.append(element("td", "", JSON.stringify(other.token)));
-      row.append(element("td", "", `${(100 * Math.exp(other.logprob)).toFixed(1)} %`));
-      table.append(row);
-    }
-    box.append(table);
-  }
-  if (origin.refused.length) {
-    const line = element("div", "", `refused (${origin.refused[0].source}): `);
-    line.append(element("s", "", origin.refused.map((token) => token.token).join("")));
-    box.append(line);
-  }
-  const at = span.getBoundingClientRect();
-  box.hidden = false;
-  box.style.left = `${Math.min(at.left, innerWidth - box.offsetWidth - 8)}px`;
-  const below = at.bottom + 4;
-  box.style.top = `${below + box.offsetHeight > innerHeight ? at.top - box.offsetHeight - 4 : below}px`;
+function clear() {
+  running?.abort();
+  running = waiting = null;
+  turns.length = 0;
+  $("messages").replaceChildren();
+  $("send").disabled = false;
+  $("stop").disabled = true;
+  save();
+  code();
+  $("prompt").focus();
 }
 
-for (const [event, on] of [["mouseover", true], ["focusin", true], ["mouseout", false], ["focusout", false]]) {
-  $("messages").addEventListener(event, ({ target }) => {
-    if (on && target.detail?.origin) tip(target);
-    else $("tip").hidden = true;
-  });
-}
-
-// ---- the schema editor
-
-let pending = 0;
-
-function verdict(text, kind) {
-  $("verdict").textContent = text;
-  $("verdict").className = kind;
-}
-
-async function checkSchema() {
-  const number = ++pending;
-  try {
-    const schema = json("schema");
-    if (!schema) return verdict("", "");
-    const said = await api.check(schema, $("key").value);
-    if (number !== pending) return;
-    const less = (said.narrowed ?? []).map((n) => `; less is allowed at ${n.pointer || "/"} ${n.keyword}: ${n.reason}`);
-    if (said.ok) verdict(`enforced; compiled in ${said.compile_ms.toFixed(1)} ms${less.join("")}`, "good");
-    else verdict(`${said.pointer || "/"} ${said.keyword}: ${said.reason}`, "bad");
-  } catch (error) {
-    if (number === pending) verdict(error.message, "bad");
-  }
-}
-
-function debounced(act, milliseconds) {
-  let timer = 0;
-  return () => {
-    clearTimeout(timer);
-    timer = setTimeout(act, milliseconds);
-  };
-}
+// ---- settings
 
 function choose() {
-  const { schema, prompt } = EXAMPLES[$("example").value];
-  $("schema").value = schema ? JSON.stringify(schema, null, 2) : "";
+  const { schema, kind, text, prompt } = EXAMPLES[$("example").value];
+  if (kind) output.set(kind, text);
+  else output.set(schema ? "schema" : "text", schema ? JSON.stringify(schema, null, 2) : "");
   if (prompt) $("prompt").value = prompt;
-  checkSchema();
-  code();
+  changed();
 }
-
-// ---- plots
-
-const series = { rate: [], acceptance: [], queue: [] };
-
-function plot(name, value, format) {
-  const points = series[name];
-  points.push(value);
-  if (points.length > 60) points.shift();
-  $(name).textContent = format(value);
-  const most = Math.max(...points, 1e-9);
-  const path = points.map((y, x) => `${x ? "L" : "M"}${x} ${(28 - (26 * y) / most).toFixed(1)}`).join("");
-  const svg = document.querySelector(`svg[data-plot=${name}]`);
-  svg.setAttribute("viewBox", "0 0 60 30");
-  svg.setAttribute("preserveAspectRatio", "none");
-  const line = document.createElementNS("http://www.w3.org/2000/svg", "path");
-  line.setAttribute("d", path);
-  svg.replaceChildren(line);
-}
-
-let before = null;
-
-async function watch() {
-  try {
-    const now = await api.metrics();
-    const since = (name) => (before ? (now[name] ?? 0) - (before[name] ?? 0) : 0);
-    const drafted = since("llgtrt_drafted_tokens_total");
-    if (drafted > 0) plot("acceptance", since("llgtrt_accepted_tokens_total") / drafted, (v) => `${(100 * v).toFixed(0)} %`);
-    plot("queue", now.llgtrt_waiting_requests ?? 0, (v) => v.toFixed(0));
-    before = now;
-  } catch {
-    // The server is gone; the next look may find it again.
-  }
-}
-
-// ---- the request as code
-
-const LANGUAGES = {
-  curl: (url, body) =>
-    `curl ${url}/v1/chat/completions \\\n  -H 'content-type: application/json' \\\n  -d '${body.replaceAll("'", "'\\''")}'`,
-  Python: (url, body) =>
-    `import json\nfrom openai import OpenAI\n\nclient = OpenAI(base_url="${url}/v1", api_key="none")\n` +
-    `body = json.loads(r'''${body.replaceAll("'''", "\\u0027\\u0027\\u0027")}''')\n` +
-    `extra = {"speculative": body.pop("speculative")} if "speculative" in body else None\n` +
-    `answer = client.chat.completions.create(**body, extra_body=extra)\nprint(answer.choices[0].message.content)`,
-  TypeScript: (url, body) =>
-    `import OpenAI from "openai";\n\nconst client = new OpenAI({ baseURL: "${url}/v1", apiKey: "none" });\n` +
-    // `speculative` is not in the SDK's types.
-    `const answer = await client.chat.completions.create(${body}` +
-    `${"speculative" in JSON.parse(body) ? " as OpenAI.ChatCompletionCreateParamsNonStreaming" : ""});\n` +
-    `console.log(answer.choices[0].message.content);`,
-};
 
 function code() {
   try {
     const prompt = $("prompt").value.trim() || "…";
-    const body = request([...messages, { role: "user", content: prompt }]);
-    $("code").value = LANGUAGES[$("language").value](location.origin, JSON.stringify(body, null, 2));
+    const body = request([...turns, { role: "user", text: prompt }]);
+    $("code").value = LANGUAGES[$("language").value](location.origin, body);
   } catch (error) {
     $("code").value = error.message;
   }
 }
 
-// ---- the beginning
+function changed() {
+  save();
+  code();
+}
+
+function dressMessages() {
+  document.body.classList.toggle("format", $("format").checked);
+}
 
 async function greet() {
   try {
@@ -280,25 +240,39 @@ async function greet() {
   code();
 }
 
+// ---- the beginning
+
+function recall() {
+  for (const id of FIELDS) if (typeof kept.fields?.[id] === "string") $(id).value = kept.fields[id];
+  for (const id of SWITCHES) if (typeof kept.switches?.[id] === "boolean") $(id).checked = kept.switches[id];
+  dressMessages();
+  turns.forEach((turn, i) => {
+    const item = view.show(turn);
+    if (turn.role !== "assistant") return;
+    if (i === turns.length - 1) finish(item, turn);
+    else view.end(item, turn, null);
+  });
+  view.scrollToEnd();
+}
+
 $("form").addEventListener("submit", send);
 $("prompt").addEventListener("keydown", (event) => {
   if (event.key === "Enter" && !event.shiftKey && !event.isComposing) send(event);
 });
 $("stop").addEventListener("click", () => running?.abort());
-$("clear").addEventListener("click", () => {
-  running?.abort();
-  messages.length = 0;
-  $("messages").replaceChildren();
-  $("prompt").focus();
-});
-$("schema").addEventListener("input", debounced(checkSchema, 300));
+$("clear").addEventListener("click", clear);
 $("example").addEventListener("change", choose);
 $("key").addEventListener("change", greet);
+$("format").addEventListener("change", dressMessages);
 $("copy").addEventListener("click", () => navigator.clipboard.writeText($("code").value));
-for (const id of ["prompt", "schema", "tools", "tool_choice", "temperature", "top_p", "seed", "max_tokens", "speculation", "language"]) {
-  $(id).addEventListener("input", debounced(code, 300));
+for (const id of ["prompt", ...FIELDS, ...SWITCHES, "language"]) {
+  $(id).addEventListener("input", debounced(changed, 300));
 }
 EXAMPLES.forEach(({ name }, i) => $("example").add(new Option(name, i)));
+view.begin();
+recall();
+output.begin(kept.output, changed);
+decisions.begin();
 greet();
 watch();
 setInterval(watch, 1000);

@@ -1,4 +1,4 @@
-// Schemas to begin with, and a prompt for each.
+// Constraints to begin with, and a prompt for each.
 
 const person = {
   type: "object",
@@ -41,5 +41,23 @@ export const EXAMPLES = [
     // Small models begin trees that never end; one that they are given, they write.
     prompt:
       '{"label": "animals", "children": [{"label": "cat", "children": []}, {"label": "dog", "children": []}]}\nWrite this tree again.',
+  },
+  {
+    name: "a date (regular expression)",
+    kind: "regex",
+    text: "\\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\\d|3[01])",
+    prompt: "When did the first human walk on the Moon? Give the date.",
+  },
+  {
+    name: "a sum (Lark grammar)",
+    kind: "lark",
+    text: 'start: number (sign number)+ "=" number\nsign: "+" | "-"\nnumber: /[0-9]{1,4}/',
+    prompt: "Write the sum of 12 and 30 as an equation.",
+  },
+  {
+    name: "one of several (choices)",
+    kind: "choice",
+    text: "billing\nshipping\ndamaged",
+    prompt: "What is this message about? The vase arrived in four pieces.",
   },
 ];

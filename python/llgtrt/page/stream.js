@@ -38,14 +38,16 @@ export async function* chat(body, key, signal) {
   }
 }
 
-// What POST /v1/grammar/check says of a schema: {ok, pointer, keyword, reason}.
-export async function check(schema, key) {
-  const response = await fetch("/v1/grammar/check", {
-    method: "POST", headers: headers(key), body: JSON.stringify({ schema }),
-  });
+async function post(path, body, key) {
+  const response = await fetch(path, { method: "POST", headers: headers(key), body: JSON.stringify(body) });
   if (!response.ok) throw await refusal(response);
   return response.json();
 }
+
+// What POST /v1/grammar/check says of a constraint: {ok, pointer, keyword, reason}.
+export const check = (format, key) => post("/v1/grammar/check", { response_format: format }, key);
+
+export const decide = (body, key) => post("/v1/systemone", body, key);
 
 export async function model(key) {
   const response = await fetch("/v1/models", { headers: headers(key) });

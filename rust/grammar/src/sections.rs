@@ -19,8 +19,10 @@ use std::fmt;
 use std::sync::Arc;
 
 const MOST_SECTIONS: usize = 32;
-const MOST_TRIGGERS: usize = 16;
+const MOST_TRIGGERS: usize = 144;
 const LONGEST_TRIGGER: usize = 256;
+/// Bytes of all triggers of a section: each is a state, for which all tokens are looked at.
+const MOST_BYTES: usize = 4096;
 
 /// A compiled constraint. Plain ones are one section.
 pub(super) struct Plan {
@@ -375,8 +377,11 @@ pub(super) fn check(sections: &[Section]) -> Result<()> {
             Section::Free { triggers, limit, .. } => (&triggers[..], limit, None),
         };
         let right = |trigger: &Trigger| (1..=LONGEST_TRIGGER).contains(&trigger.text.len());
-        if triggers.len() > MOST_TRIGGERS || !triggers.iter().all(right) {
-            let why = format!("may have {MOST_TRIGGERS} triggers of 1 to {LONGEST_TRIGGER} bytes");
+        let bytes: usize = triggers.iter().map(|trigger| trigger.text.len()).sum();
+        if triggers.len() > MOST_TRIGGERS || bytes > MOST_BYTES || !triggers.iter().all(right) {
+            let why = format!(
+                "may have {MOST_TRIGGERS} triggers of 1 to {LONGEST_TRIGGER} bytes, {MOST_BYTES} in all"
+            );
             return refuse(at, why);
         }
         let known = |next: &usize| *next < sections.len();

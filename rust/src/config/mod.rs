@@ -200,10 +200,12 @@ impl Config {
         share.clamp(0.0, 1.0)
     }
 
-    /// Names among the keys without effect on llama.cpp that the file `text` sets, in a fixed order, so that they can
-    /// be logged once. Empty for a file that cannot be read.
+    /// Names among the keys without effect on llama.cpp that the file `text` sets to another value than the default, in a fixed
+    /// order, so that they can be logged once. Empty for a file that cannot be read.
     pub fn ignored_keys_set(text: Option<&str>) -> Vec<&'static str> {
         let file = text.and_then(|text| load::parse(text).ok()).unwrap_or_default();
-        IGNORED_ON_LLAMA.into_iter().filter(|key| file.get(key).is_some()).collect()
+        let usual = serde_json::to_value(Config::default()).unwrap_or_default();
+        let differs = |key: &&str| file.get(key).is_some_and(|value| usual.get(key) != Some(value));
+        IGNORED_ON_LLAMA.into_iter().filter(differs).collect()
     }
 }

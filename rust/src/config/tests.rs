@@ -115,6 +115,11 @@ fn keys_without_effect_are_found_in_the_file() {
     let text = r#"{"event_buffer_max_size": 0, "max_batch_size": 2, "enable_batch_size_tuning": true}"#;
     assert_eq!(Config::ignored_keys_set(Some(text)), ["enable_batch_size_tuning", "event_buffer_max_size"]);
     assert!(Config::ignored_keys_set(None).is_empty());
+    let saved = print(&Config::default());
+    assert!(
+        Config::ignored_keys_set(Some(&saved)).is_empty(),
+        "a saved configuration starts without notices"
+    );
 }
 
 #[test]

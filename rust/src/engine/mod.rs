@@ -338,6 +338,8 @@ impl Engine {
         let totals = &mut self.tally.totals;
         (totals.grammar_cache_hits, totals.grammar_cache_misses) = (compiled.hits, compiled.misses);
         compiled.durations.iter().for_each(|took| totals.compile.observe(took.as_secs_f64()));
+        let memory = self.target.kv().memory();
+        totals.kv_returned_tokens = memory.returned;
         let models = &self.drafters.models;
         let gauges = Gauges {
             waiting: waiting as u64,
@@ -345,6 +347,7 @@ impl Engine {
             kv_used: self.running.iter().map(|s| u64::from(s.known())).sum(),
             kv_total: self.caps.kv_total,
             kv_kept: self.kept_tokens(),
+            kv_resident: memory.resident,
             grammar_cache_entries: compiled.entries,
             draft_kv_used: models.iter().map(|(_, drafter)| drafter.held()).sum(),
             drafters_failed: models.iter().filter(|(_, drafter)| drafter.failed()).count() as u64,

@@ -7,7 +7,7 @@ use crate::sequence::Sequence;
 use crate::types::RequestId;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// A request that has not been admitted.
 pub(super) struct Arrival {
@@ -16,8 +16,8 @@ pub(super) struct Arrival {
     pub(super) arrived: Instant,
     /// Its own seed, or one drawn for it.
     pub(super) seed: u64,
-    /// Its constraint, once that is compiled.
-    pub(super) compiled: Option<Compiled>,
+    /// Its constraint, once that is compiled, and the time from its arrival until then.
+    pub(super) compiled: Option<(Compiled, Duration)>,
 }
 
 /// What waits. Of what is equally urgent, sequences come before arrivals.
@@ -69,7 +69,10 @@ impl Waiting {
             };
             match handle.poll().map(|compiled| compiled.and_then(fits)) {
                 None => self.compiling.push((handle, arrival)),
-                Some(Ok(compiled)) => self.enter(Arrival { compiled: Some(compiled), ..arrival }),
+                Some(Ok(compiled)) => {
+                    let compiled = Some((compiled, arrival.arrived.elapsed()));
+                    self.enter(Arrival { compiled, ..arrival });
+                }
                 Some(Err(error)) => refused.push((arrival, error)),
             }
         }

@@ -104,6 +104,8 @@ pub struct Info {
     pub max_running: u32,
     /// KV tokens of all slots together.
     pub kv_tokens: u64,
+    /// CPU threads that compute passes; 0 where the engine has its own.
+    pub threads: u32,
     /// Where KV lives, for the engines that follow this one; None where that follows from the configuration alone.
     pub plan: Option<KvPlan>,
     /// The promise found by the probe.

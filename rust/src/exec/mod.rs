@@ -201,6 +201,15 @@ pub struct Done {
     pub passes: Vec<(Work, Duration)>,
 }
 
+/// The memory of KV that takes pages as they are written, in tokens.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct KvMemory {
+    /// Tokens for which pages are held, those of kept prefixes and refused drafts included.
+    pub resident: u64,
+    /// Tokens whose pages were returned to the system since the start.
+    pub returned: u64,
+}
+
 /// The KV of an engine, in slots.
 pub trait Kv {
     /// Keeps the first `keep` KV tokens of a slot, no fewer than [`Kv::floor`]; 0 empties it.
@@ -228,6 +237,10 @@ pub trait Kv {
     /// Whether the machine has so little memory left that what is kept should go. Asked often, and looks up rarely.
     fn short_of_memory(&mut self) -> bool {
         false
+    }
+    /// What memory the KV takes; all zeros where all of it is allocated at the start.
+    fn memory(&self) -> KvMemory {
+        KvMemory::default()
     }
     /// Rows of each pass that runs of these slots and tokens, by rising slots, would take.
     fn passes(&self, runs: &[(Slot, u32)]) -> Vec<u32> {

@@ -162,6 +162,7 @@ pub fn open_toy(toy: ToyConfig, config: &Config, fault: Option<ToyFault>) -> Res
     let masks = config.engine.mask_threads.unwrap_or(0) as usize;
     let mut opened = of_logits((Box::new(engine), draft), vocab, config, (1, masks))?;
     opened.info.limits.faults = true;
+    opened.info.threads = 1;
     opened.info.summary = "weightless engine (toy)".into();
     Ok(opened)
 }
@@ -252,6 +253,7 @@ fn info_of(target: &dyn Target, vocab: &Vocab, config: &Config) -> Info {
         },
         max_running: config.max_batch_size.min(caps.slots),
         kv_tokens: caps.kv_total,
+        threads: 0,
         plan: None,
         promise: caps.promise,
         summary: String::new(),

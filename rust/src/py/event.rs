@@ -51,6 +51,12 @@ impl Event {
         self.0.logprobs.iter().map(|l| (l.token, l.logprob, l.top.clone())).collect()
     }
 
+    /// The probability of all tokens together that the constraint allows, or None, per entry of `logprobs`.
+    #[getter]
+    fn allowed(&self) -> Vec<Option<f32>> {
+        self.0.logprobs.iter().map(|l| l.allowed).collect()
+    }
+
     /// (who drafted it, [(token refused in its stead, who drafted that), ...]) per new token; empty unless asked for.
     #[getter]
     fn origins(&self) -> Vec<Origin> {
@@ -96,6 +102,12 @@ impl Event {
     #[getter]
     fn queue_seconds(&self) -> f64 {
         self.0.usage.queued.as_secs_f64()
+    }
+
+    /// Of these, the seconds until the constraint was compiled or found in the cache; 0 without one.
+    #[getter]
+    fn compile_seconds(&self) -> f64 {
+        self.0.usage.compiling.as_secs_f64()
     }
 
     /// Tokens generated so far.

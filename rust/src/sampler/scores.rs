@@ -32,7 +32,10 @@ impl Sampler {
                 row
             }
         };
-        Some(logprobs_of(row, token, k, candidates))
+        let told = logprobs_of(row, token, k, candidates);
+        let wanted = spec.origins && spec.logprobs_of == LogprobsOf::Raw;
+        let allowed = if wanted { share(logits, next) } else { None };
+        Some(TokenLogprob { allowed, ..told })
     }
 
     /// Log-probabilities of known tokens, each by the raw row before it, with `top` alternatives.
@@ -54,6 +57,15 @@ impl Sampler {
     }
 }
 
+/// The probability, by a raw row, of all tokens together that the constraint allows; None where it allows any.
+fn share(logits: &[f32], next: Option<&Next>) -> Option<f32> {
+    let mask = next.and_then(Next::mask)?;
+    let best = logits.iter().fold(f32::NEG_INFINITY, |m, l| m.max(*l));
+    let allowed = (0..).zip(logits).filter(|(token, _)| mask.allows(*token));
+    let kept = Vec::from_iter(allowed.map(|(_, logit)| *logit));
+    Some((exp_sum(&kept, best, |l| l) / exp_sum(logits, best, |l| l)) as f32)
+}
+
 /// The log-probabilities of `token` and of the `k` likeliest tokens: the log-softmax of the row.
 fn logprobs_of(row: &[f32], token: Token, k: u32, buffer: &mut Vec<Candidate>) -> TokenLogprob {
     let best = row.iter().fold(f32::NEG_INFINITY, |m, l| m.max(*l));
@@ -64,5 +76,5 @@ fn logprobs_of(row: &[f32], token: Token, k: u32, buffer: &mut Vec<Candidate>) -
         draw::top_k(row, k as usize, buffer);
     }
     let top = buffer.iter().filter(|c| c.1 > f32::NEG_INFINITY).map(|c| (c.0, logprob(c.1))).collect();
-    TokenLogprob { token, logprob: logprob(row[token as usize]), top }
+    TokenLogprob { token, logprob: logprob(row[token as usize]), top, allowed: None }
 }

@@ -290,6 +290,27 @@ fn logprobs_among_the_allowed_tokens_leave_the_others_out() {
 }
 
 #[test]
+fn the_share_of_the_allowed_tokens_is_that_of_the_raw_row() {
+    let drawn = |more: &str, next: Option<&Next>| {
+        let json = format!(r#"{{"prompt":[1],"logprobs":1,"sampling":{{"temperature":0}}{more}}}"#);
+        let drawn = sampler(&json).draw(&row(9), next, &[], &mut Scratch::default()).unwrap();
+        let Drawn::Token(_, Some(told)) = drawn else { panic!("a token") };
+        told
+    };
+    let mut mask = Mask::none(268);
+    [7, 9, 11].iter().for_each(|t| mask.set(*t, true));
+    let next = Next::from(mask);
+    let origins = r#","origins":true"#;
+    let told = drawn(origins, Some(&next));
+    let power = |t: usize| f64::from(row(9)[t]).exp();
+    let want = [7, 9, 11].map(power).iter().sum::<f64>() / (0..268).map(power).sum::<f64>();
+    assert!((f64::from(told.allowed.unwrap()) - want).abs() < 1e-5);
+    assert!(!next.allows(told.top[0].0) && next.allows(told.token), "the likeliest token is not allowed");
+    assert_eq!(drawn(origins, None).allowed, None);
+    assert_eq!(drawn("", Some(&next)).allowed, None);
+}
+
+#[test]
 fn rows_that_are_not_finite_are_an_error() {
     for temperature in ["0", "1"] {
         let s = sampler(&format!(r#"{{"prompt":[1],"sampling":{{"temperature":{temperature}}}}}"#));

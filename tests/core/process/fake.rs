@@ -79,6 +79,7 @@ fn info(config: &Config) -> Info {
         },
         max_running: RUNNING as u32,
         kv_tokens: config.plan.unwrap_or(plan).total,
+        threads: 1,
         plan: Some(config.plan.unwrap_or(plan)),
         promise: Promise::BitIdentical,
         summary: id.to_string(),

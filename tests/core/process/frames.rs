@@ -106,11 +106,11 @@ prop_compose! {
             any::<String>().prop_map(|why| End::Failed(Error::Executor(why))),
         ]),
     ) -> Event {
-        let logprobs: Vec<_> = tokens.iter().map(|token| TokenLogprob { token: *token, logprob: -0.1, top: top.clone() }).collect();
+        let logprobs: Vec<_> = tokens.iter().map(|token| TokenLogprob { token: *token, logprob: -0.1, top: top.clone(), allowed: Some(0.5) }).collect();
         let drafted = Drafted { drafted: counts.0, accepted: counts.1, refused: counts.2 };
         let drafts = [drafted, Drafted::default(), drafted, drafted, drafted, drafted];
         let queued = Duration::from_micros(u64::from(counts.2));
-        let usage = Usage { shortened: false, prompt: counts.0, cached: counts.1, completion: counts.2, reasoning: counts.2 / 2, queued, drafts };
+        let usage = Usage { shortened: false, prompt: counts.0, cached: counts.1, completion: counts.2, reasoning: counts.2 / 2, queued, compiling: queued / 2, drafts };
         let refused = top.iter().map(|(token, _)| (*token, DraftSource::Forced)).collect();
         let origins = vec![Origin { source: (counts.0 > 9).then_some(DraftSource::DraftModel), refused }];
         let successors = vec![Successors { settled: vec![0.25, 0.5], open: vec![(counts.0, 0.25)] }];
@@ -165,6 +165,7 @@ fn what_is_said_once_is_the_same_at_the_other_end() {
         },
         max_running: 3,
         kv_tokens: 4,
+        threads: 1,
         plan: None,
         promise: Promise::NearTies,
         summary: "s".into(),

@@ -2,7 +2,7 @@
 
 use super::context::{CELL_BLOCK, Context, DecodeError};
 use super::gaps;
-use crate::exec::{Caps, ExecError, Forward, Kv, Rows, Run, memory, one_pass};
+use crate::exec::{Caps, ExecError, Forward, Kv, KvMemory, Rows, Run, memory, one_pass};
 use crate::types::Slot;
 use std::ops::Range;
 use std::time::{Duration, Instant};
@@ -23,6 +23,8 @@ pub(super) struct Llama {
     /// Copies whose data moves at the next decode.
     copying: bool,
     memory: Watch,
+    /// Tokens whose pages were returned.
+    returned: u64,
 }
 
 /// What a slot holds.
@@ -65,7 +67,7 @@ impl Llama {
     pub(super) fn new(context: Context, caps: Caps, rows_of_a_pass: f64) -> Self {
         let slots = vec![EMPTY; caps.slots as usize];
         let memory = Watch { least: memory::available() / RESERVE, enough: Some(Instant::now()) };
-        Llama { context, caps, rows_of_a_pass, slots, copying: false, memory }
+        Llama { context, caps, rows_of_a_pass, slots, copying: false, memory, returned: 0 }
     }
 
     fn held(&self, slot: Slot) -> Result<Held, ExecError> {
@@ -230,6 +232,7 @@ impl Kv for Llama {
         if keep == 0 || held.taken >= keep + CELL_BLOCK {
             self.context.pages.give_back(slot.0, keep);
             cut.taken = keep;
+            self.returned += u64::from(held.taken.saturating_sub(keep));
         }
         self.slots[slot.index()] = if keep == 0 { EMPTY } else { cut };
         Ok(())
@@ -263,6 +266,14 @@ impl Kv for Llama {
 
     fn short_of_memory(&mut self) -> bool {
         self.caps.token_bytes > 0 && self.memory.is_short()
+    }
+
+    fn memory(&self) -> KvMemory {
+        if self.context.pages.tensors.is_empty() {
+            return KvMemory::default();
+        }
+        let resident = self.slots.iter().map(|held| u64::from(held.taken)).sum();
+        KvMemory { resident, returned: self.returned }
     }
 
     fn passes(&self, runs: &[(Slot, u32)]) -> Vec<u32> {

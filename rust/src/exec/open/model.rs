@@ -67,9 +67,11 @@ pub(super) fn open(target: &str, config: &Config, tell: Tell<'_>) -> Result<Open
         cores.saturating_sub(model.threads).max(u32::from(model.on_gpus))
     };
     let masks = config.engine.mask_threads.unwrap_or_else(spare);
-    let threads = ((model.threads + masks) as usize, masks as usize);
+    let computing = model.threads;
+    let threads = ((computing + masks) as usize, masks as usize);
     let mut opened = of_logits((model.forward, model.draft), vocab, config, threads)?;
     opened.info.plan = Some(model.plan);
+    opened.info.threads = computing;
     opened.info.summary = model.summary;
     opened.info.weights = sampled(&gguf)?;
     opened.info.chat_template = model.chat_template;

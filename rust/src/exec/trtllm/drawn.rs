@@ -46,6 +46,7 @@ impl Drawn {
             token: *token,
             logprob: *logprob,
             top: Vec::new(),
+            allowed: None,
         });
         let logprobs = if job.sampler.wants_logprobs() { logprobs.collect() } else { Vec::new() };
         let reused = self.reused;
