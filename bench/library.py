@@ -41,10 +41,10 @@ def run(args: argparse.Namespace) -> int:
     if done.returncode != 0:
         raise SystemExit(done.stderr)
     engines = [json.loads(line) for line in done.stdout.splitlines()]
-    header = ["package", "round", "rows", "tokens", "mean, µs for a row", "p50", "max"]
+    header = ["package", "round", "rows", "tokens", "mean, µs for a row", "p50", "max", "compiling, ms"]
     table = Table(f"masks of a batch, {args.tokenizer.parent.name}", header)
     for told in engines:
-        times = [number(told[key]) for key in ("mean_us", "p50_us", "max_us")]
+        times = [number(told[key]) for key in ("mean_us", "p50_us", "max_us", "compile_ms")]
         table.rows.append([told["engine"], *(str(told[key]) for key in ("round", "rows", "tokens")), *times])
     Record("library", [table], data=engines).save()
     return 0

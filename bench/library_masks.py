@@ -23,6 +23,10 @@ class Engine(ABC):
 
     name: str
 
+    def __init__(self) -> None:
+        self.compiling: list[float] = []
+        """Seconds of each schema."""
+
     @abstractmethod
     def compile(self, schema: dict[str, Any]) -> Any:
         """A compiled schema; raises where it is refused."""
@@ -46,6 +50,7 @@ class Llgtrt(Engine):
     def __init__(self, tokenizer: Path, end: int, rows: int, budget: int | None) -> None:
         from llgtrt import grammar
 
+        super().__init__()
         self.name = "llgtrt.grammar" if budget is None else f"the same, max_tokens {budget}"
         self.budget, self.grammar = budget, grammar
         self.vocabulary = grammar.Vocabulary.from_huggingface(tokenizer, [end])
@@ -71,6 +76,7 @@ class XGrammar(Engine):
         import xgrammar
         from transformers import PreTrainedTokenizerFast
 
+        super().__init__()
         self.name = "XGrammar"
         fast = PreTrainedTokenizerFast(tokenizer_file=str(tokenizer))
         info = xgrammar.TokenizerInfo.from_huggingface(fast, stop_token_ids=[end])
@@ -98,6 +104,7 @@ class Llguidance(Engine):
         import llguidance
         import llguidance.numpy as arrays
 
+        super().__init__()
         self.name = "llguidance"
         self.library, self.arrays = llguidance, arrays
         self.tokenizer = llguidance.LLTokenizer(tokenizer.read_text(), eos_token=end)
@@ -122,6 +129,14 @@ class Llguidance(Engine):
         return bool(self.texts[text].consume_token(token))
 
 
+def timed(engine: Engine, schema: dict[str, Any]) -> Any:
+    """The compiled schema; notes what that took."""
+    begun = time.perf_counter()
+    compiled = engine.compile(schema)
+    engine.compiling.append(time.perf_counter() - begun)
+    return compiled
+
+
 def chosen(
     engines: list[Engine], lines: list[str], rows: int, encode: Any
 ) -> list[tuple[list[int], list[Any]]]:
@@ -134,7 +149,7 @@ def chosen(
             continue
         tokens = encode(json.dumps(valid[0], ensure_ascii=False, separators=(", ", ": ")))
         try:
-            compiled = [engine.compile(case["schema"]) for engine in engines]
+            compiled = [timed(engine, case["schema"]) for engine in engines]
             for engine, one in zip(engines, compiled, strict=True):
                 engine.begin([one])
                 if not all(engine.accept(0, token) for token in tokens):
@@ -183,6 +198,7 @@ def main(tokenizer: Path, end: int, lines: list[str], rows: int, rounds: int) ->
                 "mean_us": float(steps.mean()),
                 "p50_us": float(np.median(steps)),
                 "max_us": float(steps.max()),
+                "compile_ms": float(np.mean(engine.compiling)) * 1e3,
             }
             print(json.dumps(told), flush=True)
 
