@@ -31,6 +31,7 @@ fn serve(_: &str, _: &Config, inbox: Receiver<Command>, sink: &mut dyn FnMut(Fro
             lacks: Default::default(),
         },
         max_running: STREAMS,
+        threads: 1,
         kv_tokens: 0,
         plan: None,
         promise: Promise::BitIdentical,

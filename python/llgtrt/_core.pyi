@@ -269,8 +269,7 @@ class Vocabulary:
     @staticmethod
     def from_tokens(
         tokens: Sequence[bytes | None],
-        eos: Sequence[int],
-        special: Sequence[int],
+        eos_and_special: tuple[Sequence[int], Sequence[int]],
         encode: Callable[[str], Sequence[int]] | None,
         settings: str,
     ) -> Vocabulary:

@@ -118,7 +118,7 @@ class Vocabulary:
         """
         listed = [None if token is None else bytes(token) for token in tokens]
         call = None if encode is None else lambda text: list(encode(text))
-        core = _core.Vocabulary.from_tokens(listed, list(eos), list(special), call, _settings(settings))
+        core = _core.Vocabulary.from_tokens(listed, (list(eos), list(special)), call, _settings(settings))
         return cls(core)
 
     @property

@@ -93,7 +93,7 @@ impl Matcher {
         if let Some(left) = self.left() {
             let Some(left) = left.checked_sub(1) else { return Ok(false) };
             // A mask, which takes longer, may know that a token fits of which that is not known at once.
-            if !self.grammar.cursor().fits(token, left)? && !self.next()?.allows(token) {
+            if !self.grammar.cursor().fits(token, left)? && !self.allowed()?.allows(token) {
                 return Ok(false);
             }
         }
@@ -171,7 +171,7 @@ impl Matcher {
     ///
     /// # Errors
     /// `Error::Grammar` where a limit is hit, or where no token of the vocabulary can go on.
-    pub fn next(&mut self) -> Result<Next> {
+    pub fn allowed(&mut self) -> Result<Next> {
         if self.is_terminated {
             return Ok(Next::Only(self.grammar.plan.ends.mask()));
         }
@@ -187,7 +187,7 @@ impl Matcher {
     /// Writes what may come next: bit `t % 32` of word `t / 32` for token `t`, and 0 for what is no token.
     ///
     /// # Errors
-    /// As [`Matcher::next`]; `Error::Invalid` of "row" where the row is too short.
+    /// As [`Matcher::allowed`]; `Error::Invalid` of "row" where the row is too short.
     pub fn fill(&mut self, row: &mut [u32]) -> Result<()> {
         let width = self.grammar.plan.ends.width;
         let words = width.div_ceil(32);
@@ -195,7 +195,7 @@ impl Matcher {
             let why = format!("has {} words, but a mask of {width} tokens has {words}", row.len());
             return Err(Error::invalid("row", why));
         }
-        let mask = match self.next()? {
+        let mask = match self.allowed()? {
             Next::Only(mask) => mask,
             Next::Any { end } => self.grammar.plan.all(end),
         };
@@ -208,11 +208,11 @@ impl Matcher {
     /// The tokens that must come next, one after another; no end tokens.
     ///
     /// # Errors
-    /// As [`Matcher::next`].
+    /// As [`Matcher::allowed`].
     pub fn forced(&mut self) -> Result<Vec<Token>> {
         let mut forced = Vec::new();
         while !self.is_terminated && forced.len() < MOST_FORCED {
-            match self.next()?.single() {
+            match self.allowed()?.single() {
                 Some(token) if !self.grammar.plan.ends.eog.contains(&token) && self.push(token)? => {
                     forced.push(token);
                 }

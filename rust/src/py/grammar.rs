@@ -83,11 +83,11 @@ impl Vocabulary {
 
     /// From the bytes of each token.
     #[staticmethod]
+    #[pyo3(signature = (tokens, eos_and_special, encode, settings))]
     fn from_tokens(
         py: Python<'_>,
         tokens: Vec<Option<Vec<u8>>>,
-        eos: Vec<Token>,
-        special: Vec<Token>,
+        eos_and_special: (Vec<Token>, Vec<Token>),
         encode: Option<Py<PyAny>>,
         settings: &str,
     ) -> Answer<Self> {
@@ -98,6 +98,7 @@ impl Vocabulary {
                     ids.map_err(|e| e.to_string())
                 })
             });
+            let (eos, special) = eos_and_special;
             let options = VocabOptions { eog: eos, ..VocabOptions::default() };
             Self::new(Vocab::from_tokens(tokens, &special, encode, &options)?, settings)
         })
