@@ -41,7 +41,11 @@ const RUST_ORDER: &[&str] = &[
 const PYTHON_ORDER: &[&str] = &[
     "baseline", "interpreter", "_core", "logs", "flags", "rank", "settings", "files", "demo", "models", "mpi", "trtllm", "trtllm_llm", "hub",
     "templates", "prompt", "engine", "engine_child", "metrics", "openai", "reference", "grammar", "llm", "client", "__init__", "run", "build", "check", "calibrate",
+<<<<<<< HEAD
     "connection", "page", "spans", "app", "serve", "start", "inside", "batch", "chat", "chat_inside", "cli", "cluster", "__main__",
+=======
+    "connection", "page", "app", "serve", "start", "batch", "cli", "cluster", "vllm_plugin", "__main__",
+>>>>>>> 4a2e75f (Register the grammar as a back end of vLLM)
 ];
 
 /// Folders whose modules import each other without a circle, and the name that they have in Python.
@@ -52,6 +56,7 @@ const FOLDERS: &[(&str, &str)] = &[
     ("python/llgtrt/build/", "llgtrt.build"),
     ("python/llgtrt/cluster/", "llgtrt.cluster"),
     ("python/llgtrt/openai/", "llgtrt.openai"),
+    ("python/llgtrt/vllm_plugin/", "llgtrt.vllm_plugin"),
     ("demo/", "demo"),
 ];
 
