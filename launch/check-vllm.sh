@@ -78,7 +78,10 @@ PY
 # SmolLM2-135M-Instruct as a Hugging Face folder, from the demo's file.
 convert_model() {
     if [[ -e $folder/model/config.json ]]; then return; fi
-    "$folder/venv/bin/python" - "$(python -c 'from llgtrt import demo; print(demo.smollm2() or "")')" "$folder/model" <<'PY'
+    local file
+    file=$(PYTHONPATH=python "$VIRTUAL_ENV/bin/python" -c 'from llgtrt import demo; print(demo.smollm2() or "")')
+    if [[ -z $file ]]; then refuse "the demo's model, SmolLM2, cannot be fetched"; fi
+    "$folder/venv/bin/python" - "$file" "$folder/model" <<'PY'
 import pathlib, sys, torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
 file = pathlib.Path(sys.argv[1])
@@ -108,7 +111,7 @@ PY
 (setup_all dev)
 install_vllm
 export VIRTUAL_ENV="${LLGTRT_CACHE:-$LLGTRT_ROOT}/.venv"
-PATH="$VIRTUAL_ENV/bin:$PATH" convert_model
+convert_model
 write_entry_points
 export LLGTRT_VLLM_PYTHON="$folder/venv/bin/python" LLGTRT_VLLM_PLUGIN="$folder/plugin" LLGTRT_VLLM_MODEL="$folder/model"
 if [[ -n $only_install ]]; then exit; fi

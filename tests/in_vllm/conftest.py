@@ -24,16 +24,30 @@ def fixture_thinking(model: str, tmp_path_factory: pytest.TempPathFactory) -> st
     """A model that ends its reasoning where it would write the first full stop."""
     folder = tmp_path_factory.mktemp("thinking")
     for file in Path(model).iterdir():
-        if file.suffix == ".json":
-            text = file.read_text()
-            for old, new in MARKS.items():
-                text = text.replace(old, new)
-            (folder / file.name).write_text(text)
-        else:
-            shutil.copy(file, folder)
-    tokens = json.loads((folder / "tokenizer.json").read_text())
+        shutil.copy(file, folder)
+    text = (folder / "tokenizer.json").read_text()
+    for old, new in MARKS.items():
+        text = text.replace(old, new)
+    tokens = json.loads(text)
+    for token in tokens["added_tokens"]:
+        # Answers show it, so that vLLM can part them there.
+        token["special"] &= token["content"] not in MARKS.values()
+    (folder / "tokenizer.json").write_text(json.dumps(tokens))
     added = {token["content"]: token["id"] for token in tokens["added_tokens"]}
     same_row(folder / "model.safetensors", added["</think>"], tokens["model"]["vocab"]["."])
+    return str(folder)
+
+
+@pytest.fixture(scope="session", name="halves")
+def fixture_halves(model: str, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A model without weights whose heads can be shared by two ranks; SmolLM2 has 9."""
+    folder = tmp_path_factory.mktemp("halves")
+    for file in Path(model).glob("*.json"):
+        shutil.copy(file, folder)
+    shapes = {"hidden_size": 256, "head_dim": 64, "num_attention_heads": 4, "num_key_value_heads": 2}
+    shapes |= {"intermediate_size": 128, "num_hidden_layers": 2}
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | shapes))
     return str(folder)
 
 

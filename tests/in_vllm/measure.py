@@ -86,7 +86,9 @@ def speed(server: Server, clients: int, turn: int) -> float:
     """Tokens per second of `clients` that each ask for 4 answers, none of whose prompts was seen before."""
 
     def one(at: int) -> int:
-        prompt = f"Ticket {turn}-{at}: customer number {at * 37} has a problem with order {at * 91}. Write it as JSON."
+        prompt = (
+            f"Ticket {turn}-{at}: customer {at * 37} has a problem with order {at * 91}. Write it as JSON."
+        )
         answer = server.chat(prompt, max_tokens=160, temperature=0.5, seed=at, **schema_format(TICKET))
         tokens: int = answer.json()["usage"]["completion_tokens"]
         return tokens
@@ -124,9 +126,8 @@ def main() -> None:
                 ratios.append(ours / alone)
             print({side: round(value, 1) for side, value in found.items()}, flush=True)
         if ratios:
-            print(
-                f"with the plug-in / vLLM: {statistics.median(ratios):.3f} (of {min(ratios):.3f} to {max(ratios):.3f})"
-            )
+            least, middle, most = min(ratios), statistics.median(ratios), max(ratios)
+            print(f"with the plug-in / vLLM: {middle:.3f} (of {least:.3f} to {most:.3f})")
 
 
 if __name__ == "__main__":

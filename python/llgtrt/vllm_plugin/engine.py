@@ -80,17 +80,19 @@ def _create_grammar(original: Any) -> Any:
 
 def _fill_bitmasks(original: Any) -> Any:
     @functools.wraps(original)
-    def fill_bitmasks(self: Any, batch: Iterable[tuple[Any, int, bool]]) -> None:
+    def fill_bitmasks(self: Any, batch: Iterable[tuple[Any, ...]]) -> None:
         state: _State | None = vars(self).get("_llgtrt")
         if state is None or state.later is None:
             original(self, batch)
             return
         others = []
-        for made, row, constrained in batch:
+        for entry in batch:
+            # From 0.33 on there is a fourth member, which is for rows that are not constrained.
+            made, row, constrained = entry[:3]
             if constrained and isinstance(made, Grammar) and not made.is_terminated():
                 state.later.append((made, row))
             else:
-                others.append((made, row, constrained))
+                others.append(entry)
         original(self, others)
 
     return fill_bitmasks

@@ -104,7 +104,8 @@ def _tell(pointer: str, keyword: str, reason: str) -> None:
 
 def _is_for_us(model_config: Any, config: Any) -> bool:
     """Whether the engine is one whose requests this back end can serve as it is set."""
-    return not (model_config.is_diffusion or config.disable_additional_properties)
+    others = getattr(config, "disable_additional_properties", False)
+    return not (others or getattr(model_config, "is_diffusion", False))
 
 
 def _is_plain(constraint: Any) -> bool:
