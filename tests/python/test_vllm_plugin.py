@@ -179,11 +179,14 @@ def test_what_vllm_lacks_is_told_once_and_nothing_is_replaced(
     assert "StructuredOutputGrammar asks for ['fork'], not for" in record.message
 
 
-def test_it_is_put_in_once(start: Callable[..., Engine], vllm: dict[str, Any]) -> None:
+def test_it_is_put_in_once(
+    start: Callable[..., Engine], vllm: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
     start()
     check = vllm["vllm.sampling_params"].SamplingParams._validate_structured_outputs
     start()
     assert vllm["vllm.sampling_params"].SamplingParams._validate_structured_outputs is check
+    assert not caplog.records
 
 
 @pytest.mark.parametrize("is_async", [True, False])
@@ -248,15 +251,20 @@ def test_both_back_ends_serve_in_one_engine(start: Callable[..., Engine]) -> Non
     assert other.structured_output_request.grammar == engine.manager.backend == "vLLM's own"
 
 
-def test_what_nobody_enforces_is_refused_with_its_place(start: Callable[..., Engine]) -> None:
-    for mode in ("always", "auto"):
-        engine = start(mode)
-        with pytest.raises(fake_vllm.VLLMValidationError, match=r"llgtrt: .*") as refused:
-            engine.check(regex="(")
-        assert refused.value.parameter == "structured_outputs.regex"
-    with pytest.raises(fake_vllm.VLLMValidationError, match=r"llgtrt: .*/properties/a.*\$ref") as refused:
-        start().check(json=IMPOSSIBLE)
+@pytest.mark.parametrize("mode", ["always", "auto"])
+def test_what_nobody_enforces_is_refused_with_its_place(start: Callable[..., Engine], mode: str) -> None:
+    engine = start(mode)
+    with pytest.raises(fake_vllm.VLLMValidationError, match=r"llgtrt: .*") as refused:
+        engine.check(regex="(")
+    assert refused.value.parameter == "structured_outputs.regex"
+    impossible = IMPOSSIBLE | {"patternProperties": {"b": True}}
+    with pytest.raises(fake_vllm.VLLMValidationError, match=r"llgtrt: \$ref at /properties/a: ") as refused:
+        engine.check(json=impossible)
     assert refused.value.parameter == "structured_outputs.json"
+
+
+def test_auto_leaves_to_vllm_what_it_alone_takes(start: Callable[..., Engine]) -> None:
+    assert start("auto").backend(json=IMPOSSIBLE) == "xgrammar"
 
 
 def test_too_few_tokens_are_refused_with_the_number_that_is_enough(start: Callable[..., Engine]) -> None:
@@ -355,8 +363,10 @@ def test_reasoning_takes_its_part_of_the_tokens(start: Callable[..., Engine], dr
     assert is_person(text(request.output[24:]))
 
 
-def test_settings_that_are_guidances_leave_requests_to_it(start: Callable[..., Engine]) -> None:
-    assert start(disable_additional_properties=True).backend(json=PERSON) == "guidance"
+def test_settings_about_json_are_followed(start: Callable[..., Engine]) -> None:
+    engine = start(disable_any_whitespace=True)
+    for answer in engine.finish(a=engine.request(max_tokens=40, json=PERSON)):
+        assert answer == json.dumps(json.loads(answer), ensure_ascii=False, separators=(",", ":"))
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,8 @@ def register() -> None:
         return
     from llgtrt.vllm_plugin import hook
 
+    if hook.is_installed():
+        return
     missing = hook.missing()
     if missing:
         logger().warning(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from vllm.v1.structured_output.backend_types import (
@@ -28,13 +28,13 @@ class Backend(StructuredOutputBackend):
         self.drafting = False
         """Whether tokens that are accepted now are drafts, which vLLM takes back."""
         self._vocabulary = vocabulary.of(vllm_config.model_config, tokenizer)
-        self._compact = vllm_config.structured_outputs_config.disable_any_whitespace
 
     def compile_grammar(
         self,
         request_type: StructuredOutputOptions,
         grammar_spec: str,
         stop_token_ids: Collection[int] | None = None,
+        style: Mapping[str, str] | None = None,
     ) -> Grammar:
         """The constraint of a request; without a bound on its tokens until `Grammar.bind`.
 
@@ -42,11 +42,12 @@ class Backend(StructuredOutputBackend):
             request_type: the kind of the constraint.
             grammar_spec: its text.
             stop_token_ids: tokens that end the answer. The model's own end tokens are always among them.
+            style: how JSON is written, of `style_of`.
 
         Raises:
             grammar.GrammarError: the constraint is not valid, or cannot be enforced.
         """
-        compiled = compile_constraint(self._vocabulary, request_type.name, grammar_spec, self._compact)
+        compiled = compile_constraint(self._vocabulary, request_type.name, grammar_spec, style or {})
         extra = sorted(set(stop_token_ids or ()).difference(self._vocabulary.eos))
         return Grammar(self, compiled, self._vocabulary.eos, extra)
 
@@ -60,23 +61,40 @@ class Backend(StructuredOutputBackend):
         """Nothing is held beyond the life of this object."""
 
 
-def compile_constraint(vocab: grammar.Vocabulary, kind: str, text: str, compact: bool) -> grammar.Grammar:
+def style_of(constraint: Any, config: Any) -> dict[str, str]:
+    """How JSON is written, as far as a request or the engine's settings say it, for `compile_json_schema`."""
+
+    def asked(name: str) -> bool:
+        return bool(getattr(constraint, name, False) or getattr(config, name, False))
+
+    style = {}
+    if getattr(constraint, "whitespace_pattern", None) is not None:
+        style["whitespace_pattern"] = constraint.whitespace_pattern
+    elif asked("disable_any_whitespace"):
+        style["whitespace"] = "compact"
+    if asked("disable_additional_properties"):
+        style["undeclared_keys"] = "never"
+    return style
+
+
+def compile_constraint(
+    vocab: grammar.Vocabulary, kind: str, text: str, style: Mapping[str, str]
+) -> grammar.Grammar:
     """Compiles one of vLLM's kinds of constraints, named as in its `StructuredOutputOptions`.
 
     Args:
         vocab: of the model.
         kind: the name.
         text: as vLLM hands it to a back end; a list in JSON for `CHOICE`, nothing for `JSON_OBJECT`.
-        compact: whether JSON has no whitespace between its tokens.
+        style: how JSON is written.
 
     Raises:
         grammar.GrammarError: the constraint is not valid, or cannot be enforced.
     """
-    whitespace = "none" if compact else None
     if kind == "JSON":
-        return vocab.compile_json_schema(text, whitespace=whitespace)
+        return vocab.compile_json_schema(text, **style)
     if kind == "JSON_OBJECT":
-        return vocab.compile_json_schema({"type": "object"}, whitespace=whitespace)
+        return vocab.compile_json_object(**style)
     if kind == "CHOICE":
         return vocab.compile_choice(json.loads(text))
     if kind == "GRAMMAR":

@@ -14,7 +14,7 @@ from concurrent.futures import Future
 from typing import Any
 
 from llgtrt.vllm_plugin import frontend
-from llgtrt.vllm_plugin.backend import Backend, Grammar, fill
+from llgtrt.vllm_plugin.backend import Backend, Grammar, fill, style_of
 
 _lock = threading.Lock()
 
@@ -71,7 +71,9 @@ def _create_grammar(original: Any) -> Any:
             return original(self, request)
         kind, text = request.structured_output_request.structured_output_key
         stops = request.sampling_params.all_stop_token_ids
-        made = _state(self).backend.compile_grammar(kind, text, stops)
+        config = self.vllm_config.structured_outputs_config
+        style = style_of(request.sampling_params.structured_outputs, config)
+        made = _state(self).backend.compile_grammar(kind, text, stops, style)
         made.bind(left_for(self, request))
         return made
 

@@ -28,7 +28,7 @@ def replacement(original: Check, mode: str) -> Check:
 
     def check(params: Any, model_config: Any, config: Any, tokenizer: Any) -> None:
         constraint = params.structured_outputs
-        if config is None or constraint is None or tokenizer is None or not _is_for_us(model_config, config):
+        if config is None or constraint is None or tokenizer is None or _is_diffusion(model_config):
             original(params, model_config, config, tokenizer)
             return
         if constraint._backend == NAME:
@@ -76,7 +76,7 @@ def _take(params: Any, model_config: Any, config: Any, tokenizer: Any) -> VLLMVa
     try:
         kind, text = get_structured_output_key(constraint)
         vocab = vocabulary.of(model_config, tokenizer)
-        compiled = backend.compile_constraint(vocab, kind.name, text, config.disable_any_whitespace)
+        compiled = backend.compile_constraint(vocab, kind.name, text, backend.style_of(constraint, config))
     except grammar.GrammarError as error:
         return VLLMValidationError(f"llgtrt: {error}", parameter=_field(constraint))
     except ValueError as error:
@@ -102,10 +102,9 @@ def _tell(pointer: str, keyword: str, reason: str) -> None:
     logger().info("llgtrt: less is allowed than the schema says, at %s, %s: %s", pointer, keyword, reason)
 
 
-def _is_for_us(model_config: Any, config: Any) -> bool:
-    """Whether the engine is one whose requests this back end can serve as it is set."""
-    others = getattr(config, "disable_additional_properties", False)
-    return not (others or getattr(model_config, "is_diffusion", False))
+def _is_diffusion(model_config: Any) -> bool:
+    """Whether the model writes a text in no order, which no grammar follows."""
+    return bool(getattr(model_config, "is_diffusion", False))
 
 
 def _is_plain(constraint: Any) -> bool:

@@ -112,13 +112,16 @@ def _lacking(place: str, names: set[str], has: Any) -> list[str]:
     return [f"{place} has no {name}" for name in sorted(names.difference(has))]
 
 
+def is_installed() -> bool:
+    """Whether `install` was called in this process."""
+    return hasattr(_find(_MANAGER), "llgtrt")
+
+
 def install(mode: str) -> None:
-    """Replaces the front end's check and the manager's functions, once; `mode`: auto or always."""
+    """Replaces the front end's check and the manager's functions; `mode`: auto or always."""
     from llgtrt.vllm_plugin import engine, frontend
 
     manager = _find(_MANAGER)
-    if getattr(manager, "llgtrt", None) is not None:
-        return
     manager.llgtrt = mode
     params = _find("vllm.sampling_params:SamplingParams")
     params._validate_structured_outputs = frontend.replacement(params._validate_structured_outputs, mode)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import functools
-import tempfile
 import threading
-from pathlib import Path
 from typing import Any
 
 from llgtrt import grammar
@@ -43,11 +41,8 @@ def end_tokens(model_config: Any, tokenizer: Any) -> list[int]:
 def _make(tokenizer: Any, eos: list[int], size: int) -> grammar.Vocabulary:
     fast = getattr(tokenizer, "backend_tokenizer", None)
     if fast is not None:
-        # The tokenizer as vLLM uses it, with tokens that were added to it in memory.
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "tokenizer.json"
-            path.write_text(fast.to_str(), encoding="utf-8")
-            return grammar.Vocabulary.from_huggingface(str(path), eos, size=size)
+        # As vLLM uses it, with tokens that were added to it in memory.
+        return grammar.Vocabulary.from_tokenizer_json(fast.to_str(), eos, size=size)
     if getattr(tokenizer, "is_tekken", False):
         return _of_tekken(tokenizer.tokenizer, eos, size)
     raise ValueError(f"llgtrt cannot read a tokenizer of the kind {type(tokenizer).__name__}")
