@@ -89,7 +89,7 @@ def speed(server: Server, clients: int, turn: int) -> float:
         prompt = (
             f"Ticket {turn}-{at}: customer {at * 37} has a problem with order {at * 91}. Write it as JSON."
         )
-        answer = server.chat(prompt, max_tokens=160, temperature=0.5, seed=at, **schema_format(TICKET))
+        answer = server.chat(prompt, max_tokens=160, **schema_format(TICKET))
         tokens: int = answer.json()["usage"]["completion_tokens"]
         return tokens
 
