@@ -171,21 +171,17 @@ def test_with_speculation(model: str, tmp_path: Path, method: str) -> None:
     with serving(
         model, tmp_path, "--speculative-config", json.dumps(settings), mode="always", eager=True
     ) as server:
-        with ThreadPoolExecutor() as pool:
-            asked = [
-                pool.submit(
-                    server.texts,
-                    prompt,
-                    max_tokens=FEW + at,
-                    n=2,
-                    temperature=t,
-                    **schema_format(PERSON),
-                )
-                for t in (0.0, 0.8)
-                for at, prompt in enumerate(PROMPTS)
-            ]
-            for answers in asked:
-                check(answers.result())
+        # Not in one batch: with a draft model, vLLM 0.32 then draws token 0 for some greedy requests on
+        # processors, and ends them with an error, whatever the back end.
+        for temperature in (0.0, 0.8):
+            fields = {"temperature": temperature, "n": 2 if temperature else 1, **schema_format(PERSON)}
+            with ThreadPoolExecutor() as pool:
+                asked = [
+                    pool.submit(server.texts, prompt, max_tokens=FEW + at, **fields)
+                    for at, prompt in enumerate(PROMPTS)
+                ]
+                for answers in asked:
+                    check(answers.result())
         assert server.metric("vllm:spec_decode_num_accepted_tokens_total") > 0
         assert "grammar rejected" not in server.log()
         assert "rejected draft" not in server.log()
@@ -219,15 +215,19 @@ def test_reasoning_counts_against_the_tokens_of_the_answer(
         serving(thinking, tmp_path, *flags, mode="always", eager=True) as server,
         ThreadPoolExecutor() as pool,
     ):
+        prompts = [*PROMPTS, *(f"Tell me about {prompt}" for prompt in PROMPTS)]
         asked = [
-            pool.submit(server.chat, prompt, max_tokens=80 + at, **schema_format(PERSON))
-            for at, prompt in enumerate([*PROMPTS, *(f"Tell me about {prompt}" for prompt in PROMPTS)])
+            (most, pool.submit(server.chat, prompt, max_tokens=most, **schema_format(PERSON)))
+            for most, prompt in enumerate(prompts, 48)
         ]
-        choices = [answer.result().json()["choices"][0] for answer in asked]
-        # What thinks up to the end of its tokens has no answer.
-        ended = [choice for choice in choices if choice["message"]["content"] is not None]
-        assert len(ended) > 1
-        assert all(choice["message"]["reasoning"] for choice in choices)
-        assert {choice["finish_reason"] for choice in ended} == {"stop"}
-        check([choice["message"]["content"] for choice in ended])
+        complete = 0
+        for most, answer in asked:
+            choice = answer.result().json()["choices"][0]
+            thought = {"model": "m", "prompt": choice["message"]["reasoning"], "add_special_tokens": False}
+            if most - server.http.post("/tokenize", json=thought).json()["count"] > 28:
+                complete += 1
+                assert choice["finish_reason"] == "stop", choice
+                check([choice["message"]["content"]])
+        # Other answers had too few tokens left.
+        assert complete > 1
         assert "grammar rejected" not in server.log()
