@@ -155,6 +155,13 @@ def test_without_vllm_nothing_is_imported() -> None:
     assert done.stdout == "[]\n"
 
 
+def test_vllm_finds_the_plug_in() -> None:
+    project = (Path(__file__).parents[2] / "pyproject.toml").read_text()
+    entry = '[project.entry-points."vllm.general_plugins"]\nllgtrt = "llgtrt.vllm_plugin:register"\n'
+    assert entry in project
+    assert callable(vllm_plugin.register)
+
+
 def test_the_variable_has_three_values(start: Callable[..., Engine]) -> None:
     with pytest.raises(ValueError, match="LLGTRT_VLLM is 'on', but has to be one of auto, always, off"):
         start("on")
