@@ -10,6 +10,7 @@ import contextlib
 import gzip
 import json
 import os
+import re
 import statistics
 import tempfile
 import time
@@ -42,6 +43,10 @@ TICKET = {
     },
     "required": ["customer", "summary", "priority", "tags", "quantity"],
     "additionalProperties": False,
+}
+TICKETS: dict[str, Any] = {
+    "strings with bounds": TICKET,
+    "strings without": json.loads(re.sub(r', "maxLength": \d+', "", json.dumps(TICKET))),
 }
 """Of the shapes that XGrammar enforces."""
 
@@ -82,21 +87,36 @@ def outcomes(server: Server, cases: list[Any], tokens: int, clients: int) -> Cou
         return Counter(each.result() for each in asked)
 
 
-def speed(server: Server, clients: int, turn: int) -> float:
-    """Tokens per second of `clients` that each ask for 4 answers, none of whose prompts was seen before."""
+def speed(server: Server, schema: Any, clients: int, answers: int, turn: int) -> float:
+    """Tokens per second of `clients` that ask for this many answers each, to prompts not seen before."""
 
     def one(at: int) -> int:
         prompt = (
             f"Ticket {turn}-{at}: customer {at * 37} has a problem with order {at * 91}. Write it as JSON."
         )
-        answer = server.chat(prompt, max_tokens=160, **schema_format(TICKET))
+        answer = server.chat(prompt, max_tokens=160, **schema_format(schema))
         tokens: int = answer.json()["usage"]["completion_tokens"]
         return tokens
 
     start = time.monotonic()
     with ThreadPoolExecutor(clients) as pool:
-        tokens = sum(pool.map(one, range(clients * 4)))
+        tokens = sum(pool.map(one, range(clients * answers)))
     return tokens / (time.monotonic() - start)
+
+
+def compare(name: str, servers: dict[str, Server], schema: Any, args: argparse.Namespace) -> None:
+    """Prints the tokens per second of the servers in turns, and their ratio."""
+    ratios = []
+    for turn in range(args.rounds + 1):
+        found = {
+            side: speed(each, schema, args.clients, args.answers, turn) for side, each in servers.items()
+        }
+        print(name, {side: round(value, 1) for side, value in found.items()}, flush=True)
+        if turn:  # the first one warms up
+            alone, ours = found.values()
+            ratios.append(ours / alone)
+    least, middle, most = min(ratios), statistics.median(ratios), max(ratios)
+    print(f"{name}, with the plug-in / vLLM: {middle:.3f} (of {least:.3f} to {most:.3f})", flush=True)
 
 
 def main() -> None:
@@ -104,7 +124,8 @@ def main() -> None:
     parser.add_argument("--schemas", type=int, default=60)
     parser.add_argument("--tokens", type=int, default=300)
     parser.add_argument("--clients", type=int, default=16)
-    parser.add_argument("--rounds", type=int, default=5, help="of the comparison of speed")
+    parser.add_argument("--answers", type=int, default=4, help="of a client in a round")
+    parser.add_argument("--rounds", type=int, default=5, help="of the comparison of speed; 0: none")
     parser.add_argument("--sides", nargs="+", choices=SIDES, default=list(SIDES))
     parser.add_argument("--model", default=os.environ.get("LLGTRT_VLLM_MODEL"))
     parser.add_argument("flags", nargs="*", help="of vllm serve, behind --")
@@ -118,16 +139,9 @@ def main() -> None:
             servers[side] = stack.enter_context(serving(args.model, folder, *flags, mode=mode))
         for side, server in servers.items():
             print(f"{side}:", dict(outcomes(server, cases, args.tokens, args.clients)), flush=True)
-        ratios = []
-        for turn in range(args.rounds + 1):
-            found = {side: speed(server, args.clients, turn) for side, server in servers.items()}
-            if turn:  # the first one warms up
-                alone, ours = found.values()
-                ratios.append(ours / alone)
-            print({side: round(value, 1) for side, value in found.items()}, flush=True)
-        if ratios:
-            least, middle, most = min(ratios), statistics.median(ratios), max(ratios)
-            print(f"with the plug-in / vLLM: {middle:.3f} (of {least:.3f} to {most:.3f})")
+        for name, schema in TICKETS.items():
+            if args.rounds:
+                compare(name, servers, schema, args)
 
 
 if __name__ == "__main__":
