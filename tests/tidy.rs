@@ -41,7 +41,7 @@ const RUST_ORDER: &[&str] = &[
 const PYTHON_ORDER: &[&str] = &[
     "baseline", "interpreter", "_core", "logs", "flags", "rank", "settings", "files", "demo", "models", "mpi", "trtllm", "trtllm_llm", "hub",
     "templates", "prompt", "engine", "engine_child", "metrics", "openai", "reference", "grammar", "llm", "client", "__init__", "run", "build", "check", "calibrate",
-    "connection", "page", "spans", "app", "serve", "start", "inside", "batch", "chat", "chat_inside", "cli", "cluster", "__main__",
+    "connection", "page", "spans", "app", "serve", "start", "inside", "batch", "chat", "chat_inside", "cli", "cluster", "vllm_plugin", "__main__",
 ];
 
 /// Folders whose modules import each other without a circle, and the name that they have in Python.
@@ -52,6 +52,7 @@ const FOLDERS: &[(&str, &str)] = &[
     ("python/llgtrt/build/", "llgtrt.build"),
     ("python/llgtrt/cluster/", "llgtrt.cluster"),
     ("python/llgtrt/openai/", "llgtrt.openai"),
+    ("python/llgtrt/vllm_plugin/", "llgtrt.vllm_plugin"),
     ("demo/", "demo"),
 ];
 
