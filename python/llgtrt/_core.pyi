@@ -254,17 +254,11 @@ class Vocabulary:
 
     @staticmethod
     def from_tokenizer_json(text: bytes, eos: Sequence[int], size: int | None, settings: str) -> Vocabulary:
-        """From the text of a tokenizer.json. size: width of the model's logits; None = as many as it has.
-
-        Raises InvalidRequest.
-        """
+        """From the text of a tokenizer.json. size: width of the model's logits. Raises InvalidRequest."""
 
     @staticmethod
     def from_gguf(path: str, settings: str) -> Vocabulary:
-        """From a GGUF file.
-
-        Raises InvalidRequest.
-        """
+        """From a GGUF file. Raises InvalidRequest."""
 
     @staticmethod
     def from_tokens(
@@ -273,10 +267,7 @@ class Vocabulary:
         encode: Callable[[str], Sequence[int]] | None,
         settings: str,
     ) -> Vocabulary:
-        """From the bytes of each token. encode: text to ids, called from any thread.
-
-        Raises InvalidRequest.
-        """
+        """From the bytes of each token. encode: text to ids, called from any thread. Raises InvalidRequest."""
 
     @property
     def size(self) -> int:
@@ -291,10 +282,7 @@ class Vocabulary:
         """16 hexadecimal digits."""
 
     def encode(self, text: str) -> list[int]:
-        """The tokens of a text, none of them special.
-
-        Raises InvalidRequest.
-        """
+        """The tokens of a text, none of them special. Raises InvalidRequest."""
 
     def token_bytes(self, token: int) -> bytes:
         """The bytes of a token, b"" for an unknown one."""
@@ -306,10 +294,7 @@ class Vocabulary:
         """
 
     def deserialize(self, data: bytes) -> Grammar:
-        """Compile what `Grammar.serialize` wrote.
-
-        Raises InvalidRequest, or GrammarError.
-        """
+        """Compile what `Grammar.serialize` wrote. Raises InvalidRequest, or GrammarError."""
 
 @final
 class Grammar:
@@ -328,7 +313,6 @@ class Grammar:
     @property
     def min_tokens(self) -> int | None:
         """The fewest tokens that complete an output; None where that cannot be told."""
-
     def serialize(self) -> bytes:
         """The constraint with the hash of its vocabulary, for `Vocabulary.deserialize`."""
 

@@ -105,15 +105,9 @@ def _parser(version: str) -> _Parser:
     )
     _add_run(commands.add_parser("run", help="complete texts without a server", allow_abbrev=False))
     _add_build(commands.add_parser("build", help="make an engine folder", allow_abbrev=False))
-    _add_check(
-        commands.add_parser("check", help="check whether a JSON schema can be enforced", allow_abbrev=False)
-    )
-    calibrate = commands.add_parser(
-        "calibrate", help="calibrate typed decisions with examples", allow_abbrev=False
-    )
-    calibrate.add_argument(
-        "input", metavar="examples.jsonl", help="states and questions with the right answers"
-    )
+    _add_check(commands.add_parser("check", help="check a JSON schema", allow_abbrev=False))
+    calibrate = commands.add_parser("calibrate", help="calibrate typed decisions", allow_abbrev=False)
+    calibrate.add_argument("input", metavar="examples.jsonl", help="states, questions and right answers")
     calibrate.add_argument(
         "--url",
         default="http://127.0.0.1:3000",
@@ -143,12 +137,7 @@ def _add_check(check: argparse.ArgumentParser) -> None:
     add = check.add_argument
     add("schema", metavar="schema.json", help="the schema; -: standard input")
     add("instance", nargs="?", metavar="instance.json", help="JSON to compare with it; -: standard input")
-    add(
-        "--model",
-        default="toy",
-        metavar="NAME",
-        help="model whose vocabulary is used to measure times (`toy`)",
-    )
+    add("--model", default="toy", metavar="NAME", help="measure times with its vocabulary (`toy`)")
     add("--show", choices=["lark"], help="print the schema's grammar")
     add("--runtime-config", metavar="FILE", help="configuration file (the folder's runtime.json)")
 
@@ -307,6 +296,7 @@ DEMOS = ("smollm2", "tiny")
 ALL_LAYERS = 65_535
 """More than any model has: `engine.gpu_layers` of a model that must lie on GPUs as a whole."""
 
+
 TRTLLM_BUILD: dict[str, dict[str, Any]] = {
     "--role": {"choices": ["target", "draft"], "help": "its role in speculation (none: it serves alone)"},
     "--tp": {"type": int, "metavar": "N", "help": "tensor parallel size (1)"},
@@ -315,11 +305,7 @@ TRTLLM_BUILD: dict[str, dict[str, Any]] = {
     "--use-logits": {"action": "store_true", "help": "the draft's logits decide: --gather_generation_logits"},
     "--max-batch-size": {"type": int, "metavar": "N", "help": "maximum sequences at once (128)"},
     "--max-input-len": {"type": int, "metavar": "N", "help": "longest prompt (--max-seq-len)"},
-    "--max-seq-len": {
-        "type": int,
-        "metavar": "N",
-        "help": "longest sequence (what the model was trained for)",
-    },
+    "--max-seq-len": {"type": int, "metavar": "N", "help": "longest sequence (as the model was trained)"},
     "--max-num-tokens": {"type": int, "metavar": "N", "help": "maximum tokens in one step (8192)"},
     "--calib-size": {"type": int, "metavar": "N", "help": "number of texts to calibrate with (512)"},
     "--checkpoint-dir": {"metavar": "DIR", "help": "keep TensorRT-LLM's checkpoint there (deleted)"},

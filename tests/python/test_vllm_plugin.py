@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import logging
 import random
@@ -374,36 +373,3 @@ def test_settings_about_json_are_followed(start: Callable[..., Engine]) -> None:
     engine = start(disable_any_whitespace=True)
     for answer in engine.finish(a=engine.request(max_tokens=40, json=PERSON)):
         assert answer == json.dumps(json.loads(answer), ensure_ascii=False, separators=(",", ":"))
-
-
-@pytest.mark.parametrize(
-    "schema", [True, {}, {"type": ["string", "null"]}, {"const": 1}, {"anyOf": [PLAIN, {}]}]
-)
-def test_schemas_that_are_left_to_xgrammar(schema: Any) -> None:
-    assert plain().schema_is_plain(schema)
-
-
-@pytest.mark.parametrize(
-    "schema",
-    [
-        False,
-        {"minLength": 1},
-        {"type": "string", "format": "date"},
-        {"type": "string", "pattern": "(?!a)b"},
-        {"type": "string", "enum": ["a", 1]},
-        {"type": "string", "anyOf": [{"minLength": 1}]},
-        {"$ref": "#/$defs/a", "minLength": 1, "$defs": {"a": {"type": "string"}}},
-        {"$ref": "other.json"},
-        {"type": "object", "properties": {"a": True}, "required": ["b"]},
-        {"type": "array", "items": {"not": {}}},
-        {"$ref": "#/$defs/a", "$defs": {"a": {"oneOf": [{}]}}},
-        {"type": "array", "items": [{}]},
-        {"type": "unknown"},
-    ],
-)
-def test_schemas_that_are_not(schema: Any) -> None:
-    assert not plain().schema_is_plain(schema)
-
-
-def plain() -> Any:
-    return importlib.import_module("llgtrt.vllm_plugin.plain")

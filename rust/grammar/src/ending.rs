@@ -327,22 +327,6 @@ impl Ending {
         known.nearest(of, self.at.spot).map(|(cost, ..)| cost)
     }
 
-    /// The most of the fewest bytes that complete the text behind a token of its mask, `ends` aside. None where that cannot be told.
-    pub(super) fn reach(&self, of: &Endings, mask: (&Mask, &[Token])) -> Option<usize> {
-        if self.at.is_lost {
-            return None;
-        }
-        self.places.known().reach(of, self.at.spot, mask)
-    }
-
-    /// Tokens that may come, by where the text is behind them. None where that cannot be told.
-    pub(super) fn groups(&self, of: &Endings, tokens: impl Iterator<Item = Token>) -> Option<Vec<Group>> {
-        if self.at.is_lost {
-            return None;
-        }
-        self.places.known().groups(of, self.at.spot, tokens)
-    }
-
     /// The next token on the shortest way to the end.
     pub(super) fn next(&self, of: &Endings) -> Option<Token> {
         let (bytes, special) = self.text(of, AHEAD)?;
@@ -353,22 +337,6 @@ impl Ending {
             (_, 0) => None,
             (token, _) => Some(token),
         }
-    }
-
-    /// Whether the shortest way, as long tokens as there are, has at most so many.
-    pub(super) fn is_near(&self, of: &Endings, most: usize) -> bool {
-        let trie = of.common.env.tok_trie();
-        let longest = trie.max_token_len();
-        let Some((bytes, _)) = self.text(of, (most + 1).saturating_mul(longest)) else { return true };
-        let mut rest = &bytes[..];
-        for _ in 0..most {
-            if rest.is_empty() {
-                return true;
-            }
-            let (_, taken) = trie.prefix_token_id(&rest[..rest.len().min(longest)]);
-            rest = &rest[taken.max(1)..];
-        }
-        rest.is_empty()
     }
 
     /// The shortest way to the end up to a special token, at least `most` bytes if it is so long; and that token.

@@ -4,7 +4,9 @@
 //! way that [`Ending`] knows. Its length is a function of the text alone and gets one less with each of its tokens, so a text
 //! whose way fits always has a next token whose way fits.
 
-use super::ending::{Allowed, Ending, Endings, Group, Mark, State, Taken};
+mod within;
+
+use super::ending::{Allowed, Ending, Endings, Mark, State, Taken};
 use super::mask::Mask;
 use super::masks::Masks;
 use super::unique::{Ahead, Filter};
@@ -204,35 +206,6 @@ impl Room {
             Some(first) => self.behind = Some((first, back)),
         }
         Way::Found(walked.tokens)
-    }
-
-    /// The most of the fewest bytes that complete the text behind a token of its mask, `ends` aside. None where that cannot be told.
-    pub(super) fn reach(&mut self, mask: &Mask, ends: &[Token]) -> Option<usize> {
-        self.leave_tried();
-        self.ending.reach(&self.endings, (mask, ends))
-    }
-
-    /// The tokens of a mask, except `ends`, by where the text is behind them. None where our states cannot tell.
-    pub(super) fn groups(&mut self, mask: &Mask, ends: &[Token]) -> Option<Vec<Group>> {
-        self.leave_tried();
-        self.ending.groups(&self.endings, mask.iter().filter(|token| !ends.contains(token)))
-    }
-
-    /// Tokens that complete the text as far as the grammar goes; None where that cannot be told.
-    pub(super) fn length(&mut self, masks: &Masks) -> Option<usize> {
-        self.leave_tried();
-        let known = masks.length(self.ending.state()).map(|length| length as usize);
-        known.or_else(|| self.walk((None, masks), None, LONGEST, true).map(|walked| walked.length()))
-    }
-
-    /// The same behind a token that may come.
-    pub(super) fn length_behind(&mut self, masks: &Masks, token: Token) -> Option<usize> {
-        self.leave_tried();
-        let mark = self.ending.mark();
-        let taken = self.ending.push(&self.endings, token) == Taken::Yes;
-        let length = if taken { self.length(masks) } else { None };
-        self.ending.back(mark);
-        length
     }
 
     /// See [`Trial::walk`].

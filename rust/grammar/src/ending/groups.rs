@@ -1,8 +1,8 @@
 //! The tokens that may come, by where the text is behind them.
 
-use super::Endings;
 use super::inside::Begin;
 use super::places::{Known, Spot};
+use super::{Ending, Endings};
 use crate::mask::Mask;
 use crate::types::Token;
 use ahash::{AHashMap, AHashSet};
@@ -12,6 +12,24 @@ pub(crate) struct Group {
     pub(crate) tokens: Vec<Token>,
     /// Whether bytes are forced there.
     pub(crate) is_forced: bool,
+}
+
+impl Ending {
+    /// The most of the fewest bytes that complete the text behind a token of its mask, `ends` aside. None where that cannot be told.
+    pub(crate) fn reach(&self, of: &Endings, mask: (&Mask, &[Token])) -> Option<usize> {
+        if self.at.is_lost {
+            return None;
+        }
+        self.places.known().reach(of, self.at.spot, mask)
+    }
+
+    /// Tokens that may come, by where the text is behind them. None where that cannot be told.
+    pub(crate) fn groups(&self, of: &Endings, tokens: impl Iterator<Item = Token>) -> Option<Vec<Group>> {
+        if self.at.is_lost {
+            return None;
+        }
+        self.places.known().groups(of, self.at.spot, tokens)
+    }
 }
 
 impl Known {

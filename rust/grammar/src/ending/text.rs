@@ -1,9 +1,9 @@
 //! The shortest way to the end, as bytes.
 
-use super::Endings;
 use super::places::Known;
 use super::rows::Item;
 use super::table::{Arg, END};
+use super::{Ending, Endings};
 use crate::types::Token;
 use llguidance::derivre::StateID;
 use llguidance::earley::lexerspec::LexemeIdx;
@@ -63,5 +63,23 @@ impl Text<'_> {
                 open.extend(parts.into_iter().rev());
             }
         }
+    }
+}
+
+impl Ending {
+    /// Whether the shortest way, as long tokens as there are, has at most so many.
+    pub(crate) fn is_near(&self, of: &Endings, most: usize) -> bool {
+        let trie = of.common.env.tok_trie();
+        let longest = trie.max_token_len();
+        let Some((bytes, _)) = self.text(of, (most + 1).saturating_mul(longest)) else { return true };
+        let mut rest = &bytes[..];
+        for _ in 0..most {
+            if rest.is_empty() {
+                return true;
+            }
+            let (_, taken) = trie.prefix_token_id(&rest[..rest.len().min(longest)]);
+            rest = &rest[taken.max(1)..];
+        }
+        rest.is_empty()
     }
 }
