@@ -365,9 +365,7 @@ def _add_run(run: argparse.ArgumentParser) -> None:
         metavar="LIST",
         help='"[draft_len, [draft devices], [target devices], use_logits]"',
     )
-    add(
-        "--kv_cache_enable_block_reuse", action="store_true", default=None, help="reuse KV of common prefixes"
-    )
+    add("--kv_cache_enable_block_reuse", action="store_true", default=None, help="reuse KV of prefixes")
     add("--kv_cache_free_gpu_memory_fraction", type=float, metavar="F", help="share of free memory for KV")
     add("--max_tokens_in_paged_kv_cache", type=int, metavar="N", help="maximum tokens in the KV cache")
     add("--enable_chunked_context", action="store_true", help="no effect: prefill is always chunked")
