@@ -6,6 +6,7 @@ here.
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import time
 from typing import TYPE_CHECKING
@@ -56,6 +57,12 @@ def exporter() -> str | None:
             f"{asked[0]} is set, but the packages that export traces are missing ({e.name}): "
             "pip install 'llgtrt[otel]', or set OTEL_SDK_DISABLED=true"
         ) from e
+    if importlib.util.find_spec("fastapi.telemetry") is None:
+        # Beside vLLM there may be one that makes no spans.
+        raise StartError(
+            f"{asked[0]} is set, but this FastAPI makes no spans: pip install 'llgtrt[otel]', or set "
+            "OTEL_SDK_DISABLED=true"
+        )
     return chosen[1] if chosen is not None else "otlp"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import http.server
 import importlib
+import importlib.util
 import itertools
 import subprocess
 import sys
@@ -14,6 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from llgtrt import spans
+from llgtrt.settings import StartError
 
 from .serving import COMMAND, PACKAGE, PATIENCE, PYTHON, Server, serving, until
 
@@ -219,6 +223,14 @@ def test_missing_packages_are_named(tmp_path: Path) -> None:
     assert ended.returncode == 2
     assert "OTEL_EXPORTER_OTLP_ENDPOINT is set" in ended.stderr
     assert "pip install 'llgtrt[otel]'" in ended.stderr
+
+
+def test_a_fastapi_without_spans_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("opentelemetry.sdk")
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:4318")
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(StartError, match="this FastAPI makes no spans: pip install"):
+        spans.exporter()
 
 
 def test_without_the_variables_nothing_of_it_is_imported() -> None:
