@@ -180,9 +180,11 @@ def test_what_vllm_lacks_is_told_once_and_nothing_is_replaced(
         engine = start()
     assert engine.backend(json=PERSON) == "guidance"
     (record,) = caplog.records
-    assert "there is no vllm.v1.structured_output:StructuredOutputManager._fill_bitmasks" in record.message
-    assert "grammar_init takes (self, request, priority), not (self, request)" in record.message
-    assert "StructuredOutputGrammar asks for ['fork'], not for" in record.message
+    assert (
+        "there is no vllm.v1.structured_output:StructuredOutputManager._fill_bitmasks" in record.getMessage()
+    )
+    assert "grammar_init takes (self, request, priority), not (self, request)" in record.getMessage()
+    assert "StructuredOutputGrammar asks for ['fork'], not for" in record.getMessage()
 
 
 def test_it_is_put_in_once(
