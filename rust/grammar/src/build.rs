@@ -100,9 +100,9 @@ impl Builder {
         let (masks, habits) = (Arc::new(Masks::new(ends.width)), Arc::new(Habits::new()));
         let quotes = Quotes::new(&vocab);
         let blank = Arc::new(blank(&vocab));
-        let longest = (0..vocab.len() as Token).map(|token| vocab.bytes(token).len()).max().unwrap_or(0);
-        let base = Base::new(schema::common(), schema::strings(), (factory.extra_lexemes(), longest as u32))
-            .map_err(|why| Error::grammar("", "schema", why))?;
+        let base =
+            Base::new(schema::common(), schema::strings(), (factory.extra_lexemes(), vocab.longest() as u32))
+                .map_err(|why| Error::grammar("", "schema", why))?;
         Ok(Builder {
             factory: Arc::new(factory),
             own,

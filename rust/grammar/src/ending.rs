@@ -320,11 +320,8 @@ impl Ending {
             return None;
         }
         let mut known = self.places.known();
-        if known.is_whole(self.at.spot) {
-            return Some(0);
-        }
         known.lexing.set_fuel(u64::MAX);
-        known.nearest(of, self.at.spot).map(|(cost, ..)| cost)
+        known.least(of, self.at.spot)
     }
 
     /// The next token on the shortest way to the end.

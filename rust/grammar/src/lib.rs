@@ -308,11 +308,7 @@ impl Cursor<'_> {
     pub fn listed(&self, next: &Next, width: usize) -> Mask {
         match next {
             Next::Only(mask) => mask.clone(),
-            Next::Any { end } => {
-                let mut mask = Mask::all(width);
-                self.grammar.plan.ends.eog.iter().for_each(|token| mask.set(*token, *end));
-                mask
-            }
+            Next::Any { end } => self.grammar.plan.ends.and_all(*end, width),
         }
     }
 

@@ -42,19 +42,11 @@ impl Matcher {
     /// # Errors
     /// `Error::Grammar` where a limit is hit; none is taken then.
     pub fn accept(&mut self, tokens: &[Token]) -> Result<bool> {
-        let mut outcome = Ok(true);
-        let mut taken = 0;
-        for token in tokens {
-            outcome = self.push(*token);
-            if !matches!(outcome, Ok(true)) {
-                break;
-            }
-            taken += 1;
-        }
-        if !matches!(outcome, Ok(true)) {
+        let (taken, outcome) = self.take(tokens);
+        if taken < tokens.len() {
             self.rollback(taken)?;
         }
-        outcome
+        outcome.map(|()| taken == tokens.len())
     }
 
     /// How many of these tokens may come, one after another. The state stays.
@@ -62,20 +54,20 @@ impl Matcher {
     /// # Errors
     /// As [`Matcher::accept`].
     pub fn validate(&mut self, tokens: &[Token]) -> Result<usize> {
-        let mut taken = 0;
-        let mut outcome = Ok(());
-        for token in tokens {
-            match self.push(*token) {
-                Ok(true) => taken += 1,
-                Ok(false) => break,
-                Err(e) => {
-                    outcome = Err(e);
-                    break;
-                }
-            }
-        }
+        let (taken, outcome) = self.take(tokens);
         self.rollback(taken)?;
         outcome.map(|()| taken)
+    }
+
+    /// Takes tokens up to the first that may not come, or that meets an error; how many.
+    fn take(&mut self, tokens: &[Token]) -> (usize, Result<()>) {
+        for (taken, token) in tokens.iter().enumerate() {
+            match self.push(*token) {
+                Ok(true) => {}
+                outcome => return (taken, outcome.map(|_| ())),
+            }
+        }
+        (tokens.len(), Ok(()))
     }
 
     fn push(&mut self, token: Token) -> Result<bool> {
@@ -197,7 +189,7 @@ impl Matcher {
         }
         let mask = match self.allowed()? {
             Next::Only(mask) => mask,
-            Next::Any { end } => self.grammar.plan.all(end),
+            Next::Any { end } => self.grammar.plan.ends.and_all(end, width),
         };
         let (own, rest) = row.split_at_mut(words);
         own.copy_from_slice(mask.words());
@@ -230,8 +222,7 @@ impl Matcher {
 
     /// Whether the output may end here.
     pub fn may_end(&mut self) -> bool {
-        let Grammar { plan, at, .. } = &mut self.grammar;
-        plan.is_ended(at) || plan.may_end(at)
+        self.grammar.is_ended() || self.grammar.may_end()
     }
 
     /// Whether nothing but an end token may follow.

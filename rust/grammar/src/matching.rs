@@ -21,6 +21,13 @@ impl Ends {
     pub(super) fn mask(&self) -> Mask {
         Mask::of(self.eog.iter().copied(), self.width)
     }
+
+    /// All of `width` tokens; the end tokens where the text may end.
+    pub(super) fn and_all(&self, may_end: bool, width: usize) -> Mask {
+        let mut mask = Mask::all(width);
+        self.eog.iter().for_each(|token| mask.set(*token, may_end));
+        mask
+    }
 }
 
 /// A matcher at its beginning. Never walked: copies are.

@@ -43,7 +43,7 @@ impl Plan {
         let is_enough = stage.may_end || most.is_some_and(|most| most + closing < left);
         let mut mask = if is_enough {
             match next {
-                Next::Any { end } => self.all(end),
+                Next::Any { end } => self.ends.and_all(end, self.ends.width),
                 Next::Only(mask) => mask,
             }
         } else {
@@ -64,12 +64,5 @@ impl Plan {
             mask.set(*first, true);
         }
         Ok(Next::Only(mask))
-    }
-
-    /// All tokens; the end tokens if the text may end.
-    pub(super) fn all(&self, end: bool) -> Mask {
-        let mut mask = Mask::all(self.ends.width);
-        self.ends.eog.iter().for_each(|token| mask.set(*token, end));
-        mask
     }
 }

@@ -23,7 +23,7 @@ const FORMAT: u32 = 1;
 pub(super) struct Vocabulary {
     vocab: Arc<Vocab>,
     compiler: Mutex<Compiler>,
-    digest: u64,
+    hash: String,
 }
 
 /// A serialized constraint. Its tables are made anew when it is read.
@@ -38,8 +38,8 @@ impl Vocabulary {
     fn new(vocab: Arc<Vocab>, settings: &str) -> Result<Self> {
         let config = config::load(None, settings)?.grammar;
         let compiler = Compiler::new(Arc::clone(&vocab), &config, 1, Arc::new(|| {}))?;
-        let digest = vocab.digest();
-        Ok(Vocabulary { vocab, compiler: Mutex::new(compiler), digest })
+        let hash = format!("{:016x}", vocab.digest());
+        Ok(Vocabulary { vocab, compiler: Mutex::new(compiler), hash })
     }
 
     fn made(&self, spec: &str) -> Result<Grammar> {
@@ -54,7 +54,7 @@ impl Vocabulary {
             drop(compiler.stats());
             compiler.compile(&parsed, 0)
         };
-        Ok(Grammar { compiled: handle.wait()?, spec: spec.to_owned(), digest: self.digest })
+        Ok(Grammar { compiled: handle.wait()?, spec: spec.to_owned(), hash: self.hash.clone() })
     }
 }
 
@@ -115,8 +115,8 @@ impl Vocabulary {
     }
 
     #[getter]
-    fn hash(&self) -> String {
-        format!("{:016x}", self.digest)
+    fn hash(&self) -> &str {
+        &self.hash
     }
 
     fn encode(&self, py: Python<'_>, text: &str) -> Answer<Vec<Token>> {
@@ -142,7 +142,7 @@ impl Vocabulary {
                 let why = format!("has the format {}, not {FORMAT}: compile it anew", written.llgtrt_grammar);
                 return Err(refuse(why));
             }
-            if written.vocabulary != self.hash() {
+            if written.vocabulary != self.hash {
                 return Err(refuse("was compiled for another vocabulary: compile it for this one".into()));
             }
             self.made(&written.spec)
@@ -155,7 +155,7 @@ impl Vocabulary {
 pub(super) struct Grammar {
     compiled: Compiled,
     spec: String,
-    digest: u64,
+    hash: String,
 }
 
 #[pymethods]
@@ -177,7 +177,7 @@ impl Grammar {
     }
 
     fn serialize<'py>(&self, py: Python<'py>) -> Answer<Bound<'py, PyBytes>> {
-        let (vocabulary, spec) = (format!("{:016x}", self.digest), self.spec.clone());
+        let (vocabulary, spec) = (self.hash.clone(), self.spec.clone());
         let written = Written { llgtrt_grammar: FORMAT, vocabulary, spec };
         Ok(PyBytes::new(py, super::json(&written)?.as_bytes()))
     }

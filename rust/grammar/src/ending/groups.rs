@@ -59,7 +59,7 @@ impl Known {
             self.rows.begin_work();
             let behind = self.take(of, spot, token)?;
             if places.insert(behind) {
-                reach = reach.max(self.least(of, behind)?);
+                reach = reach.max(self.least(of, behind)? as usize);
             }
         }
         (!self.is_unknown && !self.lexing.has_failed()).then_some(reach)
@@ -92,7 +92,8 @@ impl Known {
         (!self.is_unknown && !self.lexing.has_failed()).then_some(list)
     }
 
-    fn least(&mut self, of: &Endings, spot: Spot) -> Option<usize> {
-        if self.is_whole(spot) { Some(0) } else { self.nearest(of, spot).map(|(least, ..)| least as usize) }
+    /// The fewest bytes that complete the text.
+    pub(super) fn least(&mut self, of: &Endings, spot: Spot) -> Option<u32> {
+        if self.is_whole(spot) { Some(0) } else { self.nearest(of, spot).map(|(least, ..)| least) }
     }
 }

@@ -98,7 +98,7 @@ pub(super) unsafe fn with_high<L: Lanes, const N: usize>(
     }
 }
 
-/// The entries with those numbers, of 32 / `M` weights each.
+/// Looks up the entries with these numbers. Each entry has 32 / `M` weights.
 #[inline(always)]
 pub(super) unsafe fn entries<L: Lanes, const N: usize, const M: usize>(
     grid: &[u64; N],
